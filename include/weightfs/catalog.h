@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The catalog: everything that a checkpoint holds, whatever its file format. An ordered list of
+ * tensors, the text metadata of the whole, the open files that the bytes lie in, and what the
+ * loader found odd.
+ */
+#ifndef WFS_CATALOG_H
+#define WFS_CATALOG_H
+
+#include <weightfs/tensor.h>
+
+struct wfs_catalog;
+
+/* How much a finding matters: it never prevents reading. */
+enum wfs_severity { WFS_INFO, WFS_LOW, WFS_MEDIUM, WFS_HIGH };
+
+struct wfs_finding {
+    enum wfs_severity severity;
+    const char *text; /* one line, safe for a terminal */
+};
+
+#pragma GCC visibility push(default)
+
+void wfs_catalog_free(struct wfs_catalog *catalog);
+
+/* Name of the format that it was loaded from: "safetensors", "pytorch", "burnpack". */
+const char *wfs_catalog_format(const struct wfs_catalog *catalog);
+
+/* What the container is, in a few words for a person: "safetensors", "zip checkpoint", "legacy
+ * stream". */
+const char *wfs_catalog_container(const struct wfs_catalog *catalog);
+
+size_t wfs_catalog_n_tensors(const struct wfs_catalog *catalog);
+
+/* In file order; borrowed. */
+const struct wfs_tensor *wfs_catalog_tensor(const struct wfs_catalog *catalog, size_t i);
+
+/* By key, or NULL. Linear in the number of tensors: for one-off look-ups. */
+const struct wfs_tensor *wfs_catalog_find(const struct wfs_catalog *catalog, const char *key);
+
+/* Text metadata of the whole, in file order; NULL where there is none. A present but empty map has
+ * no entries either. */
+const struct wfs_text *wfs_catalog_meta(const struct wfs_catalog *catalog);
+
+size_t wfs_catalog_n_findings(const struct wfs_catalog *catalog);
+const struct wfs_finding *wfs_catalog_finding(const struct wfs_catalog *catalog, size_t i);
+
+/* The files that the bytes lie in. */
+size_t wfs_catalog_n_sources(const struct wfs_catalog *catalog);
+const char *wfs_catalog_source_path(const struct wfs_catalog *catalog, size_t i);
+uint64_t wfs_catalog_source_bytes(const struct wfs_catalog *catalog, size_t i);
+
+/* Position of the tensor's file among the sources, or -1 when it lies in none. */
+int wfs_catalog_source_of(const struct wfs_catalog *catalog, const struct wfs_tensor *tensor);
+
+/* -EIO when any source is no longer what it was when opened; *ret_i says which. */
+int wfs_catalog_check_sources(const struct wfs_catalog *catalog, size_t *ret_i);
+
+#pragma GCC visibility pop
+
+#endif

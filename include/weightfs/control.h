@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How a program talks to a running mount: one ioctl on the root directory, and the text of
+ * WFS_CONTROL_NAME/status.json.
+ */
+#ifndef WFS_CONTROL_H
+#define WFS_CONTROL_H
+
+#include <linux/ioctl.h>
+#include <stdint.h>
+
+/* The answer to WFS_IOC_COMMIT: what `sync MNT` does, with its sentence. */
+struct wfs_control_reply {
+    int32_t error;    /* errno of the commit, 0: done */
+    int32_t pid;      /* of the process to wait for after an unmount */
+    uint64_t n_edits; /* that were pending */
+    char text[1024];  /* one line, NUL-terminated */
+};
+
+#define WFS_IOC_COMMIT _IOR('W', 1, struct wfs_control_reply)
+/* Fills the reply and commits nothing: is this a mount of ours, and whose? */
+#define WFS_IOC_HELLO _IOR('W', 2, struct wfs_control_reply)
+
+#endif

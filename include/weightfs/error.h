@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How an operation whose failure needs a sentence reports it. The caller owns the record; the first
+ * report wins and is never rewritten on the way up. Programs print it behind the file's name.
+ */
+#ifndef WFS_ERROR_H
+#define WFS_ERROR_H
+
+#include <stddef.h>
+
+#define WFS_ERROR_TEXT_MAX 1024
+#define WFS_QUOTE_MAX 160
+
+#pragma GCC visibility push(default)
+
+/*
+ * code is a positive errno, 0 when nothing failed:
+ *   EBADMSG      malformed or truncated input
+ *   EMEDIUMTYPE  not a checkpoint at all
+ *   EOPNOTSUPP   valid but not supported
+ *   E2BIG        above a stated limit
+ *   EINVAL       bad request by the user
+ *   ENOMEM       out of memory
+ * or whatever the system returned. text is one line, lower case, no full stop, safe for a terminal.
+ */
+struct wfs_error {
+    int code;
+    char text[WFS_ERROR_TEXT_MAX];
+};
+
+/*
+ * Stores the report if err is not NULL and holds none yet; returns -code in every case. Names that
+ * come from a file go through wfs_quote first.
+ */
+int wfs_fail(struct wfs_error *err, int code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* As wfs_fail with ENOMEM and the one text for it. */
+int wfs_fail_memory(struct wfs_error *err);
+
+/*
+ * A name from a file, made fit for a message: control characters, quotes, backslashes and bytes
+ * that are not UTF-8 are written \xHH, and a long one is cut with "..." and its length in bytes.
+ */
+struct wfs_quoted {
+    char text[WFS_QUOTE_MAX];
+};
+
+struct wfs_quoted wfs_quote(const char *name);
+struct wfs_quoted wfs_quote_n(const char *bytes, size_t n_bytes);
+
+#pragma GCC visibility pop
+
+#endif

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Files in, files out. Loading turns a checkpoint of any format into a catalog without reading
+ * tensor bytes; saving lays a catalog out as a file of a format and publishes it whole or not at
+ * all.
+ */
+#ifndef WFS_FORMAT_H
+#define WFS_FORMAT_H
+
+#include <weightfs/catalog.h>
+#include <weightfs/output.h>
+
+struct wfs_format;
+struct wfs_layout;
+
+struct wfs_load_options {
+    bool force;                /* read what can be read of a damaged file */
+    const char *const *limits; /* "NAME=NUMBER" texts that replace a default limit */
+    size_t n_limits;
+};
+
+#pragma GCC visibility push(default)
+
+/* By name ("safetensors"), or by the extension of a path; NULL when there is none. */
+const struct wfs_format *wfs_format_by_name(const char *name);
+const struct wfs_format *wfs_format_by_path(const char *path);
+const char *wfs_format_name(const struct wfs_format *format);
+
+/*
+ * Loads the checkpoint at path, told by content. options may be NULL. Errors as error.h says, and
+ * the errno of open: -EISDIR for a directory without an index, -ENXIO for what is not a regular
+ * file.
+ */
+int wfs_load(const char *path, const struct wfs_load_options *options, struct wfs_catalog **out,
+             struct wfs_error *err);
+
+/*
+ * The complete file that save would write: header bytes and ranges of tensors. Borrows the catalog.
+ * -EOPNOTSUPP names a tensor that the format cannot hold; -EINVAL a key that it cannot.
+ */
+int wfs_layout_new(const struct wfs_format *format, const struct wfs_catalog *catalog,
+                   struct wfs_layout **out, struct wfs_error *err);
+void wfs_layout_free(struct wfs_layout *layout);
+uint64_t wfs_layout_n_bytes(const struct wfs_layout *layout);
+
+/* As wfs_tensor_read, of the file. */
+ssize_t wfs_layout_read(const struct wfs_layout *layout, uint64_t offset, void *buf,
+                        size_t n_bytes);
+
+/*
+ * Writes the layout beside path under a temporary name, syncs it, reads it back with the ordinary
+ * loader, renames it to path and syncs the directory (reliability.md 4.1, steps 2 and 4 to 11). On
+ * any failure the temporary is gone and what was at path is untouched. report may be NULL. Negative
+ * errno; -EIO of a source that came up short or changed names the tensor.
+ */
+int wfs_save(const struct wfs_layout *layout, const char *path,
+             const struct wfs_save_options *options, struct wfs_save_report *report,
+             struct wfs_error *err);
+
+#pragma GCC visibility pop
+
+#endif

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The tensor: what a reader is shown (dtype, shape, row-major little-endian bytes) and where its
+ * elements lie. Describing one costs no I/O; bytes are made when they are read.
+ */
+#ifndef WFS_TENSOR_H
+#define WFS_TENSOR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include <weightfs/error.h>
+
+struct source;
+
+/*
+ * Every element type of safetensors 0.8, PyTorch 2.15 and Burn: identifier, name (the safetensors
+ * spelling where it has one, else the one of the library that has it), bits per element, kind, and
+ * the numpy descr of one element ("|V1" and "<V2" where numpy has no such type; sub-byte types are
+ * shown to numpy as bytes). The first 22 are in the order of the safetensors reference, whose
+ * writer sorts by it.
+ */
+#define WFS_DTYPES(X)                                                                              \
+    X(BOOL, "BOOL", 8, BOOL, "|b1")                                                                \
+    X(F4, "F4", 4, FLOAT, "|V1")                                                                   \
+    X(F6_E2M3, "F6_E2M3", 6, FLOAT, "|V1")                                                         \
+    X(F6_E3M2, "F6_E3M2", 6, FLOAT, "|V1")                                                         \
+    X(U8, "U8", 8, UNSIGNED, "|u1")                                                                \
+    X(I8, "I8", 8, SIGNED, "|i1")                                                                  \
+    X(F8_E5M2, "F8_E5M2", 8, FLOAT, "|V1")                                                         \
+    X(F8_E4M3, "F8_E4M3", 8, FLOAT, "|V1")                                                         \
+    X(F8_E8M0, "F8_E8M0", 8, FLOAT, "|V1")                                                         \
+    X(F8_E4M3FNUZ, "F8_E4M3FNUZ", 8, FLOAT, "|V1")                                                 \
+    X(F8_E5M2FNUZ, "F8_E5M2FNUZ", 8, FLOAT, "|V1")                                                 \
+    X(I16, "I16", 16, SIGNED, "<i2")                                                               \
+    X(U16, "U16", 16, UNSIGNED, "<u2")                                                             \
+    X(F16, "F16", 16, FLOAT, "<f2")                                                                \
+    X(BF16, "BF16", 16, FLOAT, "<V2")                                                              \
+    X(I32, "I32", 32, SIGNED, "<i4")                                                               \
+    X(U32, "U32", 32, UNSIGNED, "<u4")                                                             \
+    X(F32, "F32", 32, FLOAT, "<f4")                                                                \
+    X(C64, "C64", 64, COMPLEX, "<c8")                                                              \
+    X(F64, "F64", 64, FLOAT, "<f8")                                                                \
+    X(I64, "I64", 64, SIGNED, "<i8")                                                               \
+    X(U64, "U64", 64, UNSIGNED, "<u8")                                                             \
+    X(C32, "C32", 32, COMPLEX, "<V4")                                                              \
+    X(BC32, "BC32", 32, COMPLEX, "<V4")                                                            \
+    X(C128, "C128", 128, COMPLEX, "<c16")                                                          \
+    X(BITS8, "BITS8", 8, BITS, "|V1")                                                              \
+    X(BITS1X8, "BITS1X8", 8, BITS, "|V1")                                                          \
+    X(BITS2X4, "BITS2X4", 8, BITS, "|V1")                                                          \
+    X(BITS4X2, "BITS4X2", 8, BITS, "|V1")                                                          \
+    X(BITS16, "BITS16", 16, BITS, "<V2")                                                           \
+    X(QI8, "QI8", 8, SIGNED, "|i1")                                                                \
+    X(QU8, "QU8", 8, UNSIGNED, "|u1")                                                              \
+    X(QI32, "QI32", 32, SIGNED, "<i4")                                                             \
+    X(QU4X2, "QU4X2", 4, BITS, "|V1")                                                              \
+    X(QU2X4, "QU2X4", 2, BITS, "|V1")                                                              \
+    X(FLEX32, "FLEX32", 32, FLOAT, "<f4")                                                          \
+    X(BOOL32, "BOOL32", 32, BOOL, "<u4")                                                           \
+    X(OPAQUE, "OPAQUE", 8, BITS, "|V1")
+
+enum wfs_dtype {
+#define X(id, name, bits, kind, descr) WFS_##id,
+    WFS_DTYPES(X)
+#undef X
+        WFS_N_DTYPES
+};
+
+enum wfs_kind {
+    WFS_KIND_BOOL,
+    WFS_KIND_UNSIGNED,
+    WFS_KIND_SIGNED,
+    WFS_KIND_FLOAT,
+    WFS_KIND_COMPLEX,
+    WFS_KIND_BITS, /* no arithmetic meaning, or none that we know */
+};
+
+/* dims is row-major, outermost first; rank 0 is a scalar of one element. dims may be NULL then. */
+struct wfs_shape {
+    uint32_t rank;
+    const uint64_t *dims;
+};
+
+/*
+ * Where the elements lie. Element (i0, i1, ...) is at offset + (i0 * strides[0] + ...) * element
+ * bytes. strides are in elements, one per shown dimension, never negative; NULL means row-major and
+ * dense. An OPAQUE tensor is n_bytes verbatim bytes whatever its shape.
+ */
+struct wfs_stored {
+    struct source *source; /* borrowed from the catalog; NULL when there are no bytes */
+    uint64_t offset;       /* bytes from the start of source to element 0 */
+    const uint64_t *strides;
+    uint8_t dtype;      /* enum wfs_dtype in the file */
+    bool is_big_endian; /* each element (each half of a complex one) is byte-swapped */
+    bool is_conjugate;  /* imaginary halves are to be negated */
+    bool is_negative;   /* every element is to be negated */
+};
+
+/* A text of the format's own, such as param_id; the list ends with NULL. */
+struct wfs_text {
+    const char *name;
+    const char *value;
+    struct wfs_text *next;
+};
+
+/* Strings live in the catalog's arena. key is UTF-8 without NUL (lone surrogates of a pickle
+ * aside). */
+struct wfs_tensor {
+    const char *key; /* as shown */
+    struct wfs_shape shape;
+    uint64_t n_bytes; /* as shown */
+    struct wfs_stored stored;
+    uint8_t dtype;       /* enum wfs_dtype as shown */
+    const char *origin;  /* key in the file; NULL: the same as key */
+    const char *changes; /* what the view did and why, as text; NULL: nothing */
+    const char *trouble; /* why it cannot be read; NULL: it can */
+    const struct wfs_text *attrs;
+};
+
+#pragma GCC visibility push(default)
+
+const char *wfs_dtype_name(enum wfs_dtype dtype);
+unsigned wfs_dtype_bits(enum wfs_dtype dtype);
+enum wfs_kind wfs_dtype_kind(enum wfs_dtype dtype);
+const char *wfs_dtype_descr(enum wfs_dtype dtype);
+
+/* False, and *ret untouched, when no dtype has that name. Names are exact. */
+bool wfs_dtype_parse(const char *name, size_t n_bytes, enum wfs_dtype *ret);
+
+/* Product of the dims, from left to right; -EOVERFLOW when it passes 2^64-1 on the way. */
+int wfs_shape_count(const struct wfs_shape *shape, uint64_t *ret_n_elems);
+
+/*
+ * Bytes that shape and dtype take when dense. -EOVERFLOW when the count or its bits pass
+ * 2^64-1, -EDOM when a sub-byte dtype does not end on a whole byte.
+ */
+int wfs_shape_bytes(const struct wfs_shape *shape, enum wfs_dtype dtype, uint64_t *ret_n_bytes);
+
+/*
+ * Writes "[2, 3]" and returns the length that the whole text has, as snprintf does; buf may be NULL
+ * when n_bytes is 0.
+ */
+size_t wfs_shape_format(const struct wfs_shape *shape, char *buf, size_t n_bytes);
+
+/* The key it had in the file. */
+const char *wfs_tensor_origin(const struct wfs_tensor *tensor);
+
+/* The format's own text of that name, or NULL. */
+const char *wfs_tensor_attr(const struct wfs_tensor *tensor, const char *name);
+
+/* True when the shown bytes are a verbatim range of the source. */
+bool wfs_tensor_is_plain(const struct wfs_tensor *tensor);
+
+/*
+ * Where the shown bytes lie as one piece of an open file: the descriptor (borrowed) and the offset
+ * of the first one. False when they do not, or when the source is not a file.
+ */
+bool wfs_tensor_extent(const struct wfs_tensor *tensor, int *ret_fd, uint64_t *ret_offset);
+
+/*
+ * Reads n_bytes of the shown content from offset, clipped to its end. Returns the count that the
+ * clip leaves, all of them read, or -EIO when the source is short, changed or failing, or the
+ * tensor has a trouble. Pure apart from the source; may run in parallel.
+ */
+ssize_t wfs_tensor_read(const struct wfs_tensor *tensor, uint64_t offset, void *buf,
+                        size_t n_bytes);
+
+/* -EIO when the file that the bytes lie in is no longer what it was when opened, else 0. Remembers
+ * a change for good. */
+int wfs_tensor_check_source(const struct wfs_tensor *tensor);
+
+/* XXH3 (64 bits) of the shown content, read in bounded pieces. -EIO as wfs_tensor_read. */
+int wfs_tensor_digest(const struct wfs_tensor *tensor, uint64_t *ret_digest);
+
+/*
+ * One pass over the shown elements as numbers. Elements of complex, bits and opaque kinds are not
+ * numbers: -EOPNOTSUPP. min, max, mean and std (population) leave NaN and infinities out; all are 0
+ * when no finite element is there.
+ */
+struct wfs_stats {
+    uint64_t n_elems, n_finite, n_nan, n_positive_inf, n_negative_inf, n_zero;
+    double min, max, mean, std;
+};
+
+int wfs_tensor_stats(const struct wfs_tensor *tensor, struct wfs_stats *ret);
+
+/*
+ * Decodes n_elems shown elements of a number dtype into doubles (64-bit integers lose their low
+ * bits); -EOPNOTSUPP for the others. bytes are the shown ones, whole elements; sub-byte dtypes pack
+ * the first element into the low bits.
+ */
+int wfs_dtype_decode(enum wfs_dtype dtype, const void *bytes, size_t n_elems, double *ret);
+
+/*
+ * The header of a .npy file (version 1.0, or 2.0 where the text needs it) for the tensor: magic,
+ * lengths, dict, padding to 64 bytes. Returns the length that the header has; writes at most
+ * n_bytes of it. Sub-byte and opaque tensors are bytes: their last dimension counts bytes where
+ * whole, else the shape is the one number of bytes.
+ */
+size_t wfs_npy_header(const struct wfs_tensor *tensor, char *buf, size_t n_bytes);
+
+#pragma GCC visibility pop
+
+#endif

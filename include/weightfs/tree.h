@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A catalog as directories and files, with the edits made to them. Every operation is a POSIX
+ * operation and returns its negative errno; a driver passes them to the kernel unchanged.
+ *
+ * A node is what POSIX calls an inode: content, attributes, a link count. Names are entries of
+ * directories and lead to nodes. Functions that take a const tree may run in parallel with each
+ * other (locks of their own guard what they cache); all others need exclusion, which the caller
+ * provides.
+ */
+#ifndef WFS_TREE_H
+#define WFS_TREE_H
+
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <time.h>
+
+#include <weightfs/catalog.h>
+
+/* Name of the control directory in the root; lookups find it, listings do not show it. */
+#define WFS_CONTROL_NAME ".weightfs"
+
+struct wfs_tree;
+struct wfs_node;
+
+enum wfs_tree_layout { WFS_LAYOUT_NESTED, WFS_LAYOUT_FLAT };
+enum wfs_tree_files { WFS_FILES_RAW, WFS_FILES_NPY };
+
+struct wfs_tree_options {
+    enum wfs_tree_layout layout;
+    enum wfs_tree_files files;
+    const char *stage_path; /* directory for edits, made when needed; NULL: every change is EROFS */
+    const char *base_text;  /* what the edits stand on, kept as `base` in the staging directory;
+                               NULL: none */
+    uid_t uid;              /* owner of everything shown */
+    gid_t gid;
+    mode_t umask;
+    bool saves_safetensors; /* a key "__metadata__" is EINVAL */
+};
+
+struct wfs_dirent {
+    const char *name; /* borrowed until the next change of the tree */
+    struct wfs_node *node;
+};
+
+/* What the driver knows and status.json shows beside the tree's own counts. Texts are borrowed for
+ * the call. */
+struct wfs_status {
+    const char *state;  /* clean, dirty, committing, published, published-unsynced, failed */
+    const char *step;   /* of the last commit, or NULL */
+    int error;          /* errno of the last commit, 0: none */
+    const char *text;   /* its one line, or NULL */
+    const char *output; /* path, or NULL */
+    const char *sandbox;
+    uint64_t n_done, n_total; /* bytes of the commit that is running */
+    int64_t committed_at;     /* seconds since the epoch, 0: never */
+};
+
+#pragma GCC visibility push(default)
+
+/*
+ * Arranges the catalog (borrowed for the tree's life). Two keys that want one path, and a component
+ * or depth above its limit, are errors that name both. With a staging path the directory is made if
+ * it is missing, locked and kept open: -EBUSY when another process holds it, -EPERM when it is not
+ * the user's own and private.
+ */
+int wfs_tree_new(const struct wfs_catalog *catalog, const struct wfs_tree_options *options,
+                 struct wfs_tree **out, struct wfs_error *err);
+
+/* Keeps the staging directory if uncommitted edits are in it, else removes it. */
+void wfs_tree_free(struct wfs_tree *tree);
+
+bool wfs_tree_is_writable(const struct wfs_tree *tree);
+struct wfs_node *wfs_tree_root(const struct wfs_tree *tree);
+
+/* Counts changes: equal numbers mean that nothing was edited in between. */
+uint64_t wfs_tree_generation(const struct wfs_tree *tree);
+
+/* Tells the tree that all of `generation` is published. Edits stay. */
+void wfs_tree_committed(struct wfs_tree *tree, uint64_t generation);
+bool wfs_tree_has_pending(const struct wfs_tree *tree);
+
+/* Edited nodes, and structural changes since the last commit, for messages. */
+uint64_t wfs_tree_n_edits(const struct wfs_tree *tree);
+
+/* Rewrites what status.json says, here and in the staging directory. Takes its own lock: may run
+ * beside anything. */
+void wfs_tree_set_status(const struct wfs_tree *tree, const struct wfs_status *status);
+
+/*
+ * The tree as a catalog: its tensors in output order (as loaded, new ones last by key), its
+ * metadata. Scratch names (a leading dot) and control files are left out. Every file must have
+ * dtype and shape and just the bytes that they say: err names the file and both numbers. The
+ * catalog borrows from the tree: free it first, change nothing meanwhile.
+ */
+int wfs_tree_snapshot(const struct wfs_tree *tree, struct wfs_catalog **out, struct wfs_error *err);
+
+/* fdatasync of every edited file that needs it, before a snapshot is saved. */
+int wfs_tree_sync(struct wfs_tree *tree, struct wfs_error *err);
+
+void wfs_tree_statfs(const struct wfs_tree *tree, struct statvfs *ret);
+
+/* ---- names ---- */
+
+/* Finds name in the directory. -ENOENT, -ENOTDIR, -ENAMETOOLONG. Takes no reference. */
+int wfs_node_lookup(const struct wfs_tree *tree, const struct wfs_node *dir, const char *name,
+                    struct wfs_node **ret);
+
+/* The directory that holds it; the root's is the root. An unlinked node has none: NULL. */
+struct wfs_node *wfs_node_parent(const struct wfs_tree *tree, const struct wfs_node *dir);
+
+/*
+ * Lists: *cookie is 0 at the start and names the place after the returned entry. 1: an entry, 0:
+ * the end. Entries that stay are seen exactly once whatever else is made or removed meanwhile. "."
+ * and ".." are the caller's.
+ */
+int wfs_dir_next(const struct wfs_tree *tree, const struct wfs_node *dir, uint64_t *cookie,
+                 struct wfs_dirent *ret);
+
+/*
+ * References keep an unlinked node alive; atomic, so they may be taken beside anything. The last
+ * unref of an unlinked node frees it and needs exclusion: wfs_node_unref only counts, and says true
+ * when wfs_node_reap should be called under exclusion.
+ */
+void wfs_node_ref(struct wfs_node *node, uint64_t n);
+bool wfs_node_unref(struct wfs_node *node, uint64_t n);
+void wfs_node_reap(struct wfs_tree *tree, struct wfs_node *node);
+
+/* ---- content ---- */
+
+bool wfs_node_is_dir(const struct wfs_node *node);
+/* Exact size and blocks, a fixed mtime until an edit, a stable st_ino. */
+void wfs_node_stat(const struct wfs_tree *tree, const struct wfs_node *node, struct stat *ret);
+
+/* open(2) of an existing node: checks the access mode (EISDIR, EROFS, EACCES), O_TRUNC, and that
+ * the source is what it was (EIO). */
+int wfs_node_open(struct wfs_tree *tree, struct wfs_node *node, int flags);
+
+/*
+ * Where [offset, offset + *n_bytes) of the content lies in one open file; *n_bytes is clipped to
+ * what is there. False: not in one file, use wfs_node_read. The caller checks the source before and
+ * after (wfs_node_check).
+ */
+bool wfs_node_extent(const struct wfs_tree *tree, const struct wfs_node *node, uint64_t offset,
+                     size_t *n_bytes, int *ret_fd, uint64_t *ret_offset);
+int wfs_node_check(const struct wfs_tree *tree, const struct wfs_node *node);
+ssize_t wfs_node_read(const struct wfs_tree *tree, const struct wfs_node *node, uint64_t offset,
+                      void *buf, size_t n_bytes);
+
+ssize_t wfs_node_write(struct wfs_tree *tree, struct wfs_node *node, uint64_t offset,
+                       const void *buf, size_t n_bytes, bool is_append);
+int wfs_node_truncate(struct wfs_tree *tree, struct wfs_node *node, uint64_t n_bytes);
+int wfs_node_fallocate(struct wfs_tree *tree, struct wfs_node *node, int mode, uint64_t offset,
+                       uint64_t n_bytes);
+/* NULL leaves a time as it is; tv_nsec may be UTIME_NOW. Only mtime is kept. */
+int wfs_node_set_times(struct wfs_tree *tree, struct wfs_node *node, const struct timespec *mtime);
+/* chmod and chown: to the present values 0, of a node not yet part of the source 0 (ignored),
+ * otherwise EPERM. */
+int wfs_node_set_mode(struct wfs_tree *tree, struct wfs_node *node, mode_t mode);
+
+/* fsync of one file or directory that is not the root: reliability.md 3. */
+int wfs_node_sync(struct wfs_tree *tree, struct wfs_node *node);
+
+/* ---- structure ---- */
+
+int wfs_node_create(struct wfs_tree *tree, struct wfs_node *dir, const char *name, mode_t mode,
+                    struct wfs_node **ret);
+int wfs_node_mkdir(struct wfs_tree *tree, struct wfs_node *dir, const char *name, mode_t mode,
+                   struct wfs_node **ret);
+int wfs_node_unlink(struct wfs_tree *tree, struct wfs_node *dir, const char *name);
+int wfs_node_rmdir(struct wfs_tree *tree, struct wfs_node *dir, const char *name);
+/* flags: RENAME_NOREPLACE, RENAME_EXCHANGE. */
+int wfs_node_rename(struct wfs_tree *tree, struct wfs_node *from_dir, const char *from_name,
+                    struct wfs_node *to_dir, const char *to_name, unsigned flags);
+int wfs_node_link(struct wfs_tree *tree, struct wfs_node *node, struct wfs_node *dir,
+                  const char *name);
+
+/* ---- extended attributes; full names as getxattr(2) has them ---- */
+
+/* The length of the value; copies it when n_bytes is large enough, -ERANGE when it is not 0 and too
+ * small. -ENODATA, -EOPNOTSUPP outside "user.". */
+ssize_t wfs_node_get_xattr(const struct wfs_tree *tree, const struct wfs_node *node,
+                           const char *name, void *buf, size_t n_bytes);
+/* Names, each ended by NUL; same length rule. */
+ssize_t wfs_node_list_xattr(const struct wfs_tree *tree, const struct wfs_node *node, char *buf,
+                            size_t n_bytes);
+int wfs_node_set_xattr(struct wfs_tree *tree, struct wfs_node *node, const char *name,
+                       const void *value, size_t n_bytes, int flags);
+int wfs_node_remove_xattr(struct wfs_tree *tree, struct wfs_node *node, const char *name);
+
+#pragma GCC visibility pop
+
+#endif

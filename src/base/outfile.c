@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The output file that is complete or not there. All names are taken relative to the directory that
+ * was opened at the start, so a directory that is renamed meanwhile takes its output along.
+ */
+#include "base/outfile.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+
+enum { N_NAME = 256, N_BUFFER = 1 << 20 };
+
+struct outfile {
+    struct wfs_save_options options;
+    int dir_fd, fd;
+    char name[N_NAME];      /* of the target in the directory */
+    char temporary[N_NAME]; /* beside it */
+    char *path;             /* of the temporary */
+    uint64_t offset;
+    int error;
+    bool is_published;
+    bool can_copy; /* copy_file_range has not refused yet */
+    struct stat replaced;
+    bool is_replacing;
+    char *buffer;
+};
+
+static int check_target(struct outfile *outfile, struct wfs_error *err)
+{
+    struct stat *st = &outfile->replaced;
+    outfile->is_replacing = fstatat(outfile->dir_fd, outfile->name, st, AT_SYMLINK_NOFOLLOW) == 0;
+    if (!outfile->is_replacing) {
+        if (errno != ENOENT)
+            return wfs_fail(err, errno, "cannot look at the output: %s", strerror(errno));
+        return 0;
+    }
+    if (!S_ISREG(st->st_mode))
+        return wfs_fail(err, EEXIST, "the output is there and is not a regular file");
+    if (outfile->options.replace == WFS_REPLACE_NONE)
+        return wfs_fail(err, EEXIST, "the output exists already");
+    const struct wfs_identity found = wfs_identity_of(st);
+    if (outfile->options.replace == WFS_REPLACE_KNOWN &&
+        !wfs_identity_is_equal(&found, &outfile->options.known))
+        return wfs_fail(err, EBUSY, "the output was changed by another program meanwhile");
+    return 0;
+}
+
+static int reserve(struct outfile *outfile, uint64_t n_bytes, struct wfs_error *err)
+{
+    if (n_bytes == 0 || fallocate(outfile->fd, 0, 0, (off_t)n_bytes) == 0)
+        return 0;
+    if (errno != EOPNOTSUPP && errno != EINTR)
+        return wfs_fail(err, errno, "cannot reserve %llu bytes for the output: %s",
+                        (unsigned long long)n_bytes, strerror(errno));
+    struct statvfs vfs;
+    if (fstatvfs(outfile->fd, &vfs) < 0)
+        return 0;
+    const uint64_t n_free = (uint64_t)vfs.f_bavail * vfs.f_frsize;
+    if (n_free < n_bytes)
+        return wfs_fail(err, ENOSPC, "the output needs %llu bytes, %llu are free",
+                        (unsigned long long)n_bytes, (unsigned long long)n_free);
+    return 0;
+}
+
+static int open_directory(struct outfile *outfile, const char *path, struct wfs_error *err)
+{
+    autofree char *for_dir = strdup(path);
+    autofree char *for_name = strdup(path);
+    if (for_dir == NULL || for_name == NULL)
+        return wfs_fail_memory(err);
+    const char *dir = dirname(for_dir);
+    const char *name = basename(for_name);
+    if (strlen(name) >= sizeof(outfile->name))
+        return wfs_fail(err, ENAMETOOLONG, "the name of the output is too long");
+    strcpy(outfile->name, name);
+    snprintf(outfile->temporary, sizeof(outfile->temporary), ".%.200s.weightfs.tmp", name);
+    if (asprintf(&outfile->path, "%s/%s", dir, outfile->temporary) < 0) {
+        outfile->path = NULL;
+        return wfs_fail_memory(err);
+    }
+    outfile->dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (outfile->dir_fd < 0)
+        return wfs_fail(err, errno, "cannot open the directory of the output: %s", strerror(errno));
+    return 0;
+}
+
+static int create(struct outfile *outfile, uint64_t n_bytes, struct wfs_error *err)
+{
+    if (unlinkat(outfile->dir_fd, outfile->temporary, 0) < 0 && errno != ENOENT)
+        return wfs_fail(err, errno, "cannot remove the old %s: %s", outfile->temporary,
+                        strerror(errno));
+    outfile->fd =
+        openat(outfile->dir_fd, outfile->temporary,
+               O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, outfile->options.mode & 0777);
+    if (outfile->fd < 0)
+        return wfs_fail(err, errno, "cannot create %s beside the output: %s", outfile->temporary,
+                        strerror(errno));
+    return reserve(outfile, n_bytes, err);
+}
+
+int outfile_new(const char *path, uint64_t n_bytes, const struct wfs_save_options *options,
+                struct outfile **out, struct wfs_error *err)
+{
+    struct outfile *outfile = calloc(1, sizeof(*outfile));
+    if (outfile == NULL)
+        return wfs_fail_memory(err);
+    outfile->options = *options;
+    outfile->dir_fd = outfile->fd = -1;
+    outfile->can_copy = true;
+    int code = open_directory(outfile, path, err);
+    if (code == 0)
+        code = check_target(outfile, err);
+    if (code == 0)
+        code = create(outfile, n_bytes, err);
+    if (code < 0) {
+        outfile_free(outfile);
+        return code;
+    }
+    *out = outfile;
+    return 0;
+}
+
+void outfile_free(struct outfile *outfile)
+{
+    if (outfile == NULL)
+        return;
+    const int saved = errno;
+    if (outfile->fd >= 0) {
+        if (!outfile->is_published)
+            unlinkat(outfile->dir_fd, outfile->temporary, 0);
+        close(outfile->fd);
+    }
+    if (outfile->dir_fd >= 0)
+        close(outfile->dir_fd);
+    free(outfile->buffer);
+    free(outfile->path);
+    free(outfile);
+    errno = saved;
+}
+
+const char *outfile_path(const struct outfile *outfile)
+{
+    return outfile->path;
+}
+
+uint64_t outfile_offset(const struct outfile *outfile)
+{
+    return outfile->offset;
+}
+
+int outfile_write(struct outfile *outfile, const void *bytes, size_t n_bytes)
+{
+    const char *at = bytes;
+    while (outfile->error == 0 && n_bytes > 0) {
+        const ssize_t n = pwrite(outfile->fd, at, n_bytes, (off_t)outfile->offset);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0) {
+            outfile->error = n < 0 ? -errno : -EIO;
+            break;
+        }
+        at += n;
+        n_bytes -= (size_t)n;
+        outfile->offset += (uint64_t)n;
+    }
+    return outfile->error;
+}
+
+int outfile_pad(struct outfile *outfile, uint64_t to_offset)
+{
+    static const char zeros[4096];
+    while (outfile->error == 0 && outfile->offset < to_offset) {
+        const uint64_t n = to_offset - outfile->offset;
+        outfile_write(outfile, zeros, n < sizeof(zeros) ? (size_t)n : sizeof(zeros));
+    }
+    return outfile->error;
+}
+
+/* One piece through memory: for what the kernel cannot copy. */
+static int copy_by_hand(struct outfile *outfile, const struct source *source, uint64_t offset,
+                        uint64_t n_bytes, uint64_t *ret_n)
+{
+    if (outfile->buffer == NULL)
+        outfile->buffer = malloc(N_BUFFER);
+    if (outfile->buffer == NULL)
+        return outfile->error = -ENOMEM;
+    const size_t n = n_bytes < N_BUFFER ? (size_t)n_bytes : N_BUFFER;
+    if (source_read(source, offset, outfile->buffer, n) < 0)
+        return outfile->error = -EIO;
+    *ret_n = n;
+    return outfile_write(outfile, outfile->buffer, n);
+}
+
+int outfile_copy(struct outfile *outfile, const struct source *source, uint64_t offset,
+                 uint64_t n_bytes, uint64_t *ret_n)
+{
+    if (outfile->error != 0)
+        return outfile->error;
+    if (source->fd < 0 || !outfile->can_copy)
+        return copy_by_hand(outfile, source, offset, n_bytes, ret_n);
+    off_t from = (off_t)offset, to = (off_t)outfile->offset;
+    const size_t n_ask = n_bytes < (1u << 30) ? (size_t)n_bytes : 1u << 30;
+    const ssize_t n = copy_file_range(source->fd, &from, outfile->fd, &to, n_ask, 0);
+    if (n < 0) {
+        /* Another filesystem, or one that cannot: the same bytes by hand. */
+        if (errno == EXDEV || errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP) {
+            outfile->can_copy = false;
+            return copy_by_hand(outfile, source, offset, n_bytes, ret_n);
+        }
+        if (errno == EINTR) {
+            *ret_n = 0;
+            return 0;
+        }
+        return outfile->error = -errno;
+    }
+    if (n == 0 || source_check(source) < 0)
+        return outfile->error = -EIO;
+    outfile->offset += (uint64_t)n;
+    *ret_n = (uint64_t)n;
+    return 0;
+}
+
+int outfile_sync(struct outfile *outfile, struct wfs_error *err)
+{
+    if (outfile->error != 0)
+        return wfs_fail(err, -outfile->error, "cannot write the output: %s",
+                        strerror(-outfile->error));
+    if (ftruncate(outfile->fd, (off_t)outfile->offset) < 0)
+        return wfs_fail(err, errno, "cannot set the length of the output: %s", strerror(errno));
+    if (outfile->is_replacing) {
+        const struct stat *old = &outfile->replaced;
+        /* Owner first: changing it clears set-id bits. Where it is not permitted the new file is
+         * the user's. */
+        if (fchown(outfile->fd, old->st_uid, old->st_gid) < 0)
+            errno = 0;
+        if (fchmod(outfile->fd, old->st_mode & 0777) < 0)
+            errno = 0;
+    }
+    if (fsync(outfile->fd) < 0)
+        return wfs_fail(err, errno, "cannot sync the output: %s", strerror(errno));
+    return 0;
+}
+
+int outfile_publish(struct outfile *outfile, struct wfs_save_report *report, struct wfs_error *err)
+{
+    report->step = "rename";
+    const int code = check_target(outfile, err);
+    if (code < 0)
+        return code;
+    const unsigned flags = outfile->is_replacing ? 0 : RENAME_NOREPLACE;
+    int status =
+        renameat2(outfile->dir_fd, outfile->temporary, outfile->dir_fd, outfile->name, flags);
+    if (status < 0 && flags != 0 && (errno == EINVAL || errno == ENOSYS))
+        status = renameat(outfile->dir_fd, outfile->temporary, outfile->dir_fd, outfile->name);
+    if (status < 0)
+        return wfs_fail(err, errno, "cannot rename the output into place: %s", strerror(errno));
+    outfile->is_published = true;
+    struct stat st;
+    if (fstat(outfile->fd, &st) == 0)
+        report->published = wfs_identity_of(&st);
+    report->step = "sync directory";
+    if (fsync(outfile->dir_fd) < 0)
+        return wfs_fail(err, errno, "published, but its directory cannot be synced: %s",
+                        strerror(errno));
+    report->is_durable = true;
+    report->step = "done";
+    return 0;
+}

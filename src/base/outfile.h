@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * An output file that is complete or not there: written under a temporary name beside its target,
+ * published by rename. It remembers its first error; every call after that returns the same.
+ */
+#ifndef WFS_OUTFILE_H
+#define WFS_OUTFILE_H
+
+#include <sys/stat.h>
+
+#include <weightfs/output.h>
+
+#include "base/source.h"
+
+struct outfile;
+
+/*
+ * Opens the directory of path and creates ".NAME.weightfs.tmp" in it (a left-over one is removed
+ * first), exclusively, following no link. n_bytes of space are reserved: -ENOSPC here, not in the
+ * middle. The replace rule of options is checked now and again at publishing.
+ */
+int outfile_new(const char *path, uint64_t n_bytes, const struct wfs_save_options *options,
+                struct outfile **out, struct wfs_error *err);
+
+/* Removes the temporary unless it was published. */
+void outfile_free(struct outfile *outfile);
+
+/* Path of the temporary, to read it back. */
+const char *outfile_path(const struct outfile *outfile);
+uint64_t outfile_offset(const struct outfile *outfile);
+
+/* At the position, which moves on. */
+int outfile_write(struct outfile *outfile, const void *bytes, size_t n_bytes);
+int outfile_pad(struct outfile *outfile, uint64_t to_offset);
+
+/*
+ * Copies a range of a source, in the kernel where that can be. May do less than asked: *ret_n is
+ * how much. -EIO when the source came up short or changed.
+ */
+int outfile_copy(struct outfile *outfile, const struct source *source, uint64_t offset,
+                 uint64_t n_bytes, uint64_t *ret_n);
+
+/* Cuts to the position, gives owner and mode, fsyncs. */
+int outfile_sync(struct outfile *outfile, struct wfs_error *err);
+
+/* Renames over the target and fsyncs the directory. report as format.h says. */
+int outfile_publish(struct outfile *outfile, struct wfs_save_report *report, struct wfs_error *err);
+
+#endif

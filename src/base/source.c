@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Open inputs, read with pread, watched for change.
+ */
+#include "base/source.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+
+static int64_t mtime_ns(const struct stat *st)
+{
+    return (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
+}
+
+static int source_new(const char *path, struct source **out)
+{
+    struct source *source = calloc(1, sizeof(*source));
+    if (source == NULL)
+        return -ENOMEM;
+    source->fd = -1;
+    source->path = strdup(path);
+    if (source->path == NULL) {
+        free(source);
+        return -ENOMEM;
+    }
+    *out = source;
+    return 0;
+}
+
+int source_new_fd(const char *path, int fd, struct source **out, struct wfs_error *err)
+{
+    autoclose int owned = fd;
+    struct stat st;
+    if (fstat(owned, &st) < 0)
+        return wfs_fail(err, errno, "cannot look at it: %s", strerror(errno));
+    if (S_ISDIR(st.st_mode))
+        return wfs_fail(err, EISDIR, "is a directory");
+    if (!S_ISREG(st.st_mode))
+        return wfs_fail(err, ENXIO, "is not a regular file");
+    struct source *source;
+    if (source_new(path, &source) < 0)
+        return wfs_fail_memory(err);
+    source->fd = steal_fd(&owned);
+    source->n_bytes = (uint64_t)st.st_size;
+    source->identity = wfs_identity_of(&st);
+    *out = source;
+    return 0;
+}
+
+int source_open(const char *path, struct source **out, struct wfs_error *err)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0) {
+        const int code = errno;
+        int number;
+        char rest;
+        if (sscanf(path, "/dev/fd/%d%c", &number, &rest) == 1)
+            fd = fcntl(number, F_DUPFD_CLOEXEC, 3);
+        if (fd < 0)
+            return wfs_fail(err, code, "cannot open it: %s", strerror(code));
+    }
+    return source_new_fd(path, fd, out, err);
+}
+
+static int read_memory(const struct source *source, uint64_t offset, void *buf, size_t n_bytes)
+{
+    if (n_bytes > 0)
+        memcpy(buf, (const char *)source->ctx + offset, n_bytes);
+    return 0;
+}
+
+int source_new_memory(const char *name, const void *bytes, size_t n_bytes, struct source **out)
+{
+    struct source *source;
+    if (source_new(name, &source) < 0)
+        return -ENOMEM;
+    source->n_bytes = n_bytes;
+    source->read = read_memory;
+    source->ctx = (void *)(uintptr_t)bytes;
+    *out = source;
+    return 0;
+}
+
+void source_free(struct source *source)
+{
+    if (source == NULL)
+        return;
+    const int saved = errno;
+    if (source->done != NULL)
+        source->done(source);
+    if (source->fd >= 0)
+        close(source->fd);
+    free(source->path);
+    free(source);
+    errno = saved;
+}
+
+static int read_file(const struct source *source, uint64_t offset, void *buf, size_t n_bytes)
+{
+    char *at = buf;
+    while (n_bytes > 0) {
+        const ssize_t n = pread(source->fd, at, n_bytes, (off_t)offset);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return -EIO;
+        at += n;
+        offset += (uint64_t)n;
+        n_bytes -= (size_t)n;
+    }
+    return source_check(source);
+}
+
+int source_read(const struct source *source, uint64_t offset, void *buf, size_t n_bytes)
+{
+    if (offset > source->n_bytes || n_bytes > source->n_bytes - offset)
+        return -EIO;
+    if (source->read != NULL)
+        return source->read(source, offset, buf, n_bytes);
+    return read_file(source, offset, buf, n_bytes);
+}
+
+int source_check(const struct source *source)
+{
+    struct stat st;
+    if (atomic_load_explicit(&source->has_changed, memory_order_relaxed))
+        return -EIO;
+    if (source->fd < 0)
+        return 0;
+    if (fstat(source->fd, &st) == 0) {
+        const struct wfs_identity now = wfs_identity_of(&st);
+        if (wfs_identity_is_equal(&now, &source->identity))
+            return 0;
+    }
+    /* The one field that is not a description of the file but of what we know of it. */
+    atomic_store((atomic_bool *)(uintptr_t)&source->has_changed, true);
+    return -EIO;
+}
+
+struct wfs_identity wfs_identity_of(const struct stat *st)
+{
+    return (struct wfs_identity){.device = st->st_dev,
+                                 .inode = st->st_ino,
+                                 .n_bytes = (uint64_t)st->st_size,
+                                 .mtime_ns = mtime_ns(st)};
+}
+
+bool wfs_identity_is_equal(const struct wfs_identity *a, const struct wfs_identity *b)
+{
+    return a->device == b->device && a->inode == b->inode && a->n_bytes == b->n_bytes &&
+           a->mtime_ns == b->mtime_ns;
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A source: an open input that is only ever read with pread in exact amounts, never mapped. A file
+ * that shrinks, changes or fails gives -EIO, for that read and for all later ones, never other
+ * bytes.
+ *
+ * Other kinds of input (a deflated zip member) are a source with their own read function.
+ */
+#ifndef WFS_SOURCE_H
+#define WFS_SOURCE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <weightfs/error.h>
+#include <weightfs/output.h>
+
+struct source {
+    char *path;                   /* as given, for messages and to find siblings */
+    int fd;                       /* -1: not a file */
+    uint64_t n_bytes;             /* length of the whole */
+    struct wfs_identity identity; /* of the file when it was opened; zeros: not a file */
+    atomic_bool has_changed;      /* sticky */
+    /* Exact: 0 or -EIO. NULL for files. Safe to call from many threads. */
+    int (*read)(const struct source *source, uint64_t offset, void *buf, size_t n_bytes);
+    void (*done)(struct source *source); /* frees ctx; NULL: nothing to free */
+    void *ctx;
+};
+
+/*
+ * Opens a regular file (symbolic links followed, without blocking). -EISDIR for a directory, -ENXIO
+ * for what is neither. err gets a sentence. "/dev/fd/N" is reopened or, where that cannot be
+ * (memfd, socket passing), duplicated.
+ */
+int source_open(const char *path, struct source **out, struct wfs_error *err);
+
+/* Bytes in memory, borrowed: for tests and embedded streams. name is copied. */
+int source_new_memory(const char *name, const void *bytes, size_t n_bytes, struct source **out);
+
+/* Adopts fd. Identity and length are taken now. */
+int source_new_fd(const char *path, int fd, struct source **out, struct wfs_error *err);
+
+void source_free(struct source *source);
+
+/* All n_bytes, or -EIO. Checks the identity after the read. */
+int source_read(const struct source *source, uint64_t offset, void *buf, size_t n_bytes);
+
+/* -EIO when the file is no longer what it was when opened, and from then on. */
+int source_check(const struct source *source);
+
+#endif

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a file format is to the rest: one struct of functions. A saver is two steps: plan the
+ * complete layout (header bytes and ranges of tensors), then anything may emit any range of it.
+ */
+#ifndef WFS_FORMAT_FORMAT_H
+#define WFS_FORMAT_FORMAT_H
+
+#include <weightfs/format.h>
+
+#include "base/source.h"
+#include "format/limits.h"
+#include "tensor/catalog.h"
+
+struct load_context {
+    struct limits limits;
+    bool force;
+};
+
+struct wfs_format {
+    const char *name;
+    const char *const *extensions; /* with the dot, ended by NULL */
+    /* Is this content mine? head has the first n_head bytes (at most 4096) of a file of n_bytes. */
+    bool (*probe)(const uint8_t *head, size_t n_head, uint64_t n_bytes);
+    /* Fills an empty catalog. The source is the catalog's already. */
+    int (*load)(struct source *source, const struct load_context *context,
+                struct wfs_catalog *catalog, struct wfs_error *err);
+    /* Lays the catalog out. NULL: this format is only read. */
+    int (*plan)(const struct wfs_catalog *catalog, struct wfs_layout *layout,
+                struct wfs_error *err);
+};
+
+/*
+ * The complete file: segments in order of their offset, gaps between them zero. Each is either
+ * bytes in the arena or the whole content of a tensor.
+ */
+struct layout_segment {
+    uint64_t offset, n_bytes;
+    const struct wfs_tensor *tensor; /* NULL: bytes */
+    const void *bytes;
+};
+
+struct wfs_layout {
+    struct arena arena;
+    const struct wfs_format *format;
+    const struct wfs_catalog *catalog;
+    struct layout_segment *segments; /* malloc'ed */
+    size_t n_segments, n_room;
+    uint64_t n_bytes;
+};
+
+/* Appends; offset must not be before the end of the last one. -ENOMEM. */
+int layout_add_bytes(struct wfs_layout *layout, uint64_t offset, const void *bytes,
+                     uint64_t n_bytes);
+int layout_add_tensor(struct wfs_layout *layout, uint64_t offset, const struct wfs_tensor *tensor);
+
+extern const struct wfs_format format_safetensors;
+extern const struct wfs_format format_burnpack;
+extern const struct wfs_format format_pytorch;
+
+/*
+ * Fails with what the file really is (git-lfs pointer, HTML, gzip, GGUF, HDF5, npy, empty, all
+ * zeros, ...), EMEDIUMTYPE; 0 when nothing foreign is recognised. Called when no format's probe, or
+ * when a loader, refuses the file.
+ */
+int sniff_foreign(const uint8_t *head, size_t n_head, const struct source *source,
+                  struct wfs_error *err);
+
+#endif
