@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The catalog: filling one, and looking into one.
+ */
+#include "tensor/catalog.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+
+int catalog_new(struct wfs_catalog **out)
+{
+    struct wfs_catalog *catalog = calloc(1, sizeof(*catalog));
+    if (catalog == NULL)
+        return -ENOMEM;
+    catalog->meta_end = (struct wfs_text **)(uintptr_t)&catalog->meta;
+    *out = catalog;
+    return 0;
+}
+
+void wfs_catalog_free(struct wfs_catalog *catalog)
+{
+    if (catalog == NULL)
+        return;
+    const int saved = errno;
+    for (size_t i = 0; i < catalog->n_sources; i++)
+        source_free(catalog->sources[i]);
+    free(catalog->sources);
+    free(catalog->findings);
+    free(catalog->tensors);
+    arena_done(&catalog->arena);
+    free(catalog);
+    errno = saved;
+}
+
+int catalog_reserve(struct wfs_catalog *catalog, size_t n)
+{
+    if (n <= catalog->n_room)
+        return 0;
+    struct wfs_tensor *tensors = reallocarray(catalog->tensors, n, sizeof(*tensors));
+    if (tensors == NULL)
+        return -ENOMEM;
+    catalog->tensors = tensors;
+    catalog->n_room = n;
+    return 0;
+}
+
+struct wfs_tensor *catalog_add(struct wfs_catalog *catalog)
+{
+    if (catalog->n_tensors == catalog->n_room &&
+        catalog_reserve(catalog, catalog->n_room < 64 ? 64 : catalog->n_room / 2 * 3) < 0)
+        return NULL;
+    struct wfs_tensor *tensor = &catalog->tensors[catalog->n_tensors++];
+    *tensor = (struct wfs_tensor){0};
+    return tensor;
+}
+
+int catalog_adopt_source(struct wfs_catalog *catalog, struct source *source)
+{
+    struct source **sources =
+        reallocarray(catalog->sources, catalog->n_sources + 1, sizeof(*sources));
+    if (sources == NULL) {
+        source_free(source);
+        return -ENOMEM;
+    }
+    catalog->sources = sources;
+    sources[catalog->n_sources++] = source;
+    return 0;
+}
+
+static struct wfs_text *text_new(struct wfs_catalog *catalog, const char *name, const char *value)
+{
+    struct wfs_text *text = arena_calloc(&catalog->arena, 1, sizeof(*text));
+    if (text == NULL)
+        return NULL;
+    text->name = arena_copy(&catalog->arena, name, strlen(name));
+    text->value = arena_copy(&catalog->arena, value, strlen(value));
+    return text->name == NULL || text->value == NULL ? NULL : text;
+}
+
+int catalog_add_meta(struct wfs_catalog *catalog, const char *name, const char *value)
+{
+    struct wfs_text *text = text_new(catalog, name, value);
+    if (text == NULL)
+        return -ENOMEM;
+    *catalog->meta_end = text;
+    catalog->meta_end = &text->next;
+    catalog->has_meta = true;
+    return 0;
+}
+
+int catalog_add_attr(struct wfs_catalog *catalog, struct wfs_tensor *tensor, const char *name,
+                     const char *value)
+{
+    struct wfs_text *text = text_new(catalog, name, value);
+    if (text == NULL)
+        return -ENOMEM;
+    text->next = (struct wfs_text *)(uintptr_t)tensor->attrs;
+    tensor->attrs = text;
+    return 0;
+}
+
+int catalog_add_finding(struct wfs_catalog *catalog, enum wfs_severity severity, const char *format,
+                        ...)
+{
+    struct wfs_finding *findings =
+        reallocarray(catalog->findings, catalog->n_findings + 1, sizeof(*findings));
+    if (findings == NULL)
+        return -ENOMEM;
+    catalog->findings = findings;
+    char text[WFS_ERROR_TEXT_MAX];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    const char *copy = arena_copy(&catalog->arena, text, strlen(text));
+    if (copy == NULL)
+        return -ENOMEM;
+    findings[catalog->n_findings++] = (struct wfs_finding){severity, copy};
+    return 0;
+}
+
+uint64_t *catalog_dense_strides(struct wfs_catalog *catalog, const struct wfs_shape *shape)
+{
+    uint64_t *strides = arena_calloc(&catalog->arena, shape->rank, sizeof(*strides));
+    if (strides == NULL || shape->rank == 0)
+        return NULL;
+    uint64_t step = 1;
+    for (uint32_t i = shape->rank; i-- > 0;) {
+        strides[i] = step;
+        /* Only a tensor without elements can overflow here, and nobody steps through that. */
+        if (!checked_mul(step, shape->dims[i], &step))
+            step = 0;
+    }
+    return strides;
+}
+
+const char *wfs_catalog_format(const struct wfs_catalog *catalog)
+{
+    return catalog->format;
+}
+
+const char *wfs_catalog_container(const struct wfs_catalog *catalog)
+{
+    return catalog->container;
+}
+
+size_t wfs_catalog_n_tensors(const struct wfs_catalog *catalog)
+{
+    return catalog->n_tensors;
+}
+
+const struct wfs_tensor *wfs_catalog_tensor(const struct wfs_catalog *catalog, size_t i)
+{
+    return &catalog->tensors[i];
+}
+
+const struct wfs_tensor *wfs_catalog_find(const struct wfs_catalog *catalog, const char *key)
+{
+    for (size_t i = 0; i < catalog->n_tensors; i++) {
+        if (strcmp(catalog->tensors[i].key, key) == 0)
+            return &catalog->tensors[i];
+    }
+    return NULL;
+}
+
+const struct wfs_text *wfs_catalog_meta(const struct wfs_catalog *catalog)
+{
+    return catalog->meta;
+}
+
+size_t wfs_catalog_n_findings(const struct wfs_catalog *catalog)
+{
+    return catalog->n_findings;
+}
+
+const struct wfs_finding *wfs_catalog_finding(const struct wfs_catalog *catalog, size_t i)
+{
+    return &catalog->findings[i];
+}
+
+size_t wfs_catalog_n_sources(const struct wfs_catalog *catalog)
+{
+    return catalog->n_sources;
+}
+
+const char *wfs_catalog_source_path(const struct wfs_catalog *catalog, size_t i)
+{
+    return catalog->sources[i]->path;
+}
+
+uint64_t wfs_catalog_source_bytes(const struct wfs_catalog *catalog, size_t i)
+{
+    return catalog->sources[i]->n_bytes;
+}
+
+int wfs_catalog_source_of(const struct wfs_catalog *catalog, const struct wfs_tensor *tensor)
+{
+    for (size_t i = 0; i < catalog->n_sources; i++) {
+        if (catalog->sources[i] == tensor->stored.source)
+            return (int)i;
+    }
+    return -1;
+}
+
+int wfs_catalog_check_sources(const struct wfs_catalog *catalog, size_t *ret_i)
+{
+    for (size_t i = 0; i < catalog->n_sources; i++) {
+        if (source_check(catalog->sources[i]) < 0) {
+            *ret_i = i;
+            return -EIO;
+        }
+    }
+    return 0;
+}

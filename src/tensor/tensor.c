@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Reading a tensor as it is shown.
+ */
+#include <weightfs/tensor.h>
+
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+
+#include "base/source.h"
+#include "tensor/gather.h"
+
+const char *wfs_tensor_origin(const struct wfs_tensor *tensor)
+{
+    return tensor->origin != NULL ? tensor->origin : tensor->key;
+}
+
+const char *wfs_tensor_attr(const struct wfs_tensor *tensor, const char *name)
+{
+    for (const struct wfs_text *text = tensor->attrs; text != NULL; text = text->next) {
+        if (strcmp(text->name, name) == 0)
+            return text->value;
+    }
+    return NULL;
+}
+
+/* Row-major and dense, whatever the strides of dimensions of size 1 say. */
+static bool is_dense(const struct wfs_tensor *tensor)
+{
+    const uint64_t *strides = tensor->stored.strides;
+    if (strides == NULL || tensor->n_bytes == 0 || tensor->dtype == WFS_OPAQUE)
+        return true;
+    uint64_t step = 1;
+    for (uint32_t i = tensor->shape.rank; i-- > 0;) {
+        const uint64_t dim = tensor->shape.dims[i];
+        if (dim != 1 && strides[i] != step)
+            return false;
+        step *= dim; /* at most the number of elements */
+    }
+    return true;
+}
+
+static bool is_verbatim(const struct wfs_stored *stored, enum wfs_dtype dtype)
+{
+    const bool is_swapped = stored->is_big_endian && wfs_dtype_bits(dtype) > 8;
+    return stored->dtype == dtype && !is_swapped && !stored->is_conjugate && !stored->is_negative;
+}
+
+bool wfs_tensor_is_plain(const struct wfs_tensor *tensor)
+{
+    return is_verbatim(&tensor->stored, (enum wfs_dtype)tensor->dtype) && is_dense(tensor);
+}
+
+bool wfs_tensor_extent(const struct wfs_tensor *tensor, int *ret_fd, uint64_t *ret_offset)
+{
+    const struct wfs_stored *stored = &tensor->stored;
+    if (tensor->trouble != NULL || stored->source == NULL || stored->source->fd < 0 ||
+        !wfs_tensor_is_plain(tensor))
+        return false;
+    *ret_fd = stored->source->fd;
+    *ret_offset = stored->offset;
+    return true;
+}
+
+ssize_t wfs_tensor_read(const struct wfs_tensor *tensor, uint64_t offset, void *buf, size_t n_bytes)
+{
+    if (tensor->trouble != NULL)
+        return -EIO;
+    if (offset >= tensor->n_bytes)
+        return 0;
+    const uint64_t n_left = tensor->n_bytes - offset;
+    size_t n = n_bytes < n_left ? n_bytes : (size_t)n_left;
+    n = n < SSIZE_MAX ? n : SSIZE_MAX;
+    if (tensor->stored.source == NULL)
+        return -EIO;
+    const int code =
+        wfs_tensor_is_plain(tensor)
+            ? source_read(tensor->stored.source, tensor->stored.offset + offset, buf, n)
+            : gather(tensor, offset, buf, n);
+    return code < 0 ? code : (ssize_t)n;
+}
+
+int wfs_tensor_check_source(const struct wfs_tensor *tensor)
+{
+    return tensor->stored.source == NULL ? 0 : source_check(tensor->stored.source);
+}
