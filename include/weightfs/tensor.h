@@ -103,6 +103,7 @@ struct wfs_stored {
 struct wfs_text {
     const char *name;
     const char *value;
+    size_t n_bytes; /* of value, which may have NULs in it; one more is behind it */
     struct wfs_text *next;
 };
 
@@ -156,7 +157,8 @@ bool wfs_tensor_is_plain(const struct wfs_tensor *tensor);
 
 /*
  * Where the shown bytes lie as one piece of an open file: the descriptor (borrowed) and the offset
- * of the first one. False when they do not, or when the source is not a file.
+ * of the first one. False when they do not, when the source is not a file, or when it ends before
+ * they do.
  */
 bool wfs_tensor_extent(const struct wfs_tensor *tensor, int *ret_fd, uint64_t *ret_offset);
 

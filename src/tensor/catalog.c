@@ -72,19 +72,27 @@ int catalog_adopt_source(struct wfs_catalog *catalog, struct source *source)
     return 0;
 }
 
-static struct wfs_text *text_new(struct wfs_catalog *catalog, const char *name, const char *value)
+static struct wfs_text *text_new(struct wfs_catalog *catalog, const char *name, const char *value,
+                                 size_t n_bytes)
 {
     struct wfs_text *text = arena_calloc(&catalog->arena, 1, sizeof(*text));
     if (text == NULL)
         return NULL;
     text->name = arena_copy(&catalog->arena, name, strlen(name));
-    text->value = arena_copy(&catalog->arena, value, strlen(value));
+    text->value = arena_copy(&catalog->arena, value, n_bytes);
+    text->n_bytes = n_bytes;
     return text->name == NULL || text->value == NULL ? NULL : text;
 }
 
 int catalog_add_meta(struct wfs_catalog *catalog, const char *name, const char *value)
 {
-    struct wfs_text *text = text_new(catalog, name, value);
+    return catalog_add_meta_bytes(catalog, name, value, strlen(value));
+}
+
+int catalog_add_meta_bytes(struct wfs_catalog *catalog, const char *name, const char *value,
+                           size_t n_bytes)
+{
+    struct wfs_text *text = text_new(catalog, name, value, n_bytes);
     if (text == NULL)
         return -ENOMEM;
     *catalog->meta_end = text;
@@ -96,7 +104,7 @@ int catalog_add_meta(struct wfs_catalog *catalog, const char *name, const char *
 int catalog_add_attr(struct wfs_catalog *catalog, struct wfs_tensor *tensor, const char *name,
                      const char *value)
 {
-    struct wfs_text *text = text_new(catalog, name, value);
+    struct wfs_text *text = text_new(catalog, name, value, strlen(value));
     if (text == NULL)
         return -ENOMEM;
     text->next = (struct wfs_text *)(uintptr_t)tensor->attrs;

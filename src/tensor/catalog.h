@@ -47,8 +47,10 @@ struct wfs_tensor *catalog_add(struct wfs_catalog *catalog);
 /* The source is freed with the catalog, also when this fails with -ENOMEM. */
 int catalog_adopt_source(struct wfs_catalog *catalog, struct source *source);
 
-/* Both texts are copied. -ENOMEM. */
+/* Both texts are copied; the second function takes a value that may have NULs in it. -ENOMEM. */
 int catalog_add_meta(struct wfs_catalog *catalog, const char *name, const char *value);
+int catalog_add_meta_bytes(struct wfs_catalog *catalog, const char *name, const char *value,
+                           size_t n_bytes);
 int catalog_add_finding(struct wfs_catalog *catalog, enum wfs_severity severity, const char *format,
                         ...) __attribute__((format(printf, 3, 4)));
 

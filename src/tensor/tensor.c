@@ -58,6 +58,10 @@ bool wfs_tensor_extent(const struct wfs_tensor *tensor, int *ret_fd, uint64_t *r
     if (tensor->trouble != NULL || stored->source == NULL || stored->source->fd < 0 ||
         !wfs_tensor_is_plain(tensor))
         return false;
+    /* Whoever copies from the descriptor would not notice a tensor that is cut short. */
+    if (stored->offset > stored->source->n_bytes ||
+        tensor->n_bytes > stored->source->n_bytes - stored->offset)
+        return false;
     *ret_fd = stored->source->fd;
     *ret_offset = stored->offset;
     return true;
