@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Parses the command line of a verb by the table that its help is made from.
+ */
+#include "cli/args.h"
+
+#include "cli/print.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct args_option source_options[] = {
+    {"limit", "NAME=N", "replace a limit on what a file may ask for"},
+    {"force", NULL, "read what can be read of a damaged source"},
+    {NULL, NULL, NULL},
+};
+
+static const struct args_option common_options[] = {
+    {"help", NULL, "print this text"},
+    {NULL, NULL, NULL},
+};
+
+/* The tables that the verb's options are looked up in; ends with NULL. */
+static void option_tables(const struct args_usage *usage, const struct args_option *ret[4])
+{
+    size_t n = 0;
+    if (usage->options != NULL)
+        ret[n++] = usage->options;
+    if (usage->has_source)
+        ret[n++] = source_options;
+    ret[n++] = common_options;
+    ret[n] = NULL;
+}
+
+static const struct args_option *find_option(const struct args_usage *usage, const char *name,
+                                             size_t n_name)
+{
+    const struct args_option *tables[4];
+    option_tables(usage, tables);
+    for (size_t i = 0; tables[i] != NULL; i++) {
+        for (const struct args_option *option = tables[i]; option->name != NULL; option++) {
+            if (strlen(option->name) == n_name && memcmp(option->name, name, n_name) == 0)
+                return option;
+        }
+    }
+    return NULL;
+}
+
+static void print_help(const struct args_usage *usage)
+{
+    const struct args_option *tables[4];
+    option_tables(usage, tables);
+    printf("usage: weightfs %s [OPTION...] %s\n\n%s\n\noptions:\n", usage->verb, usage->operands,
+           usage->text);
+    for (size_t i = 0; tables[i] != NULL; i++) {
+        for (const struct args_option *option = tables[i]; option->name != NULL; option++) {
+            char left[32];
+            snprintf(left, sizeof(left), "--%s%s%s", option->name,
+                     option->argument != NULL ? "=" : "",
+                     option->argument != NULL ? option->argument : "");
+            printf("  %-18s %s\n", left, option->help);
+        }
+    }
+}
+
+static bool fail(int *ret_exit, const struct args_usage *usage, const char *problem,
+                 const char *what)
+{
+    *ret_exit = print_error(EXIT_USAGE, NULL, "%s '%s'; see 'weightfs %s --help'", problem,
+                            wfs_quote(what).text, usage->verb);
+    return false;
+}
+
+/* One option at argv[*i], which moves on over a value of its own. */
+static bool parse_option(struct args *args, const struct args_usage *usage, char **argv, int *i,
+                         int *ret_exit)
+{
+    const char *text = argv[*i];
+    const char *name = strcmp(text, "-h") == 0 ? "help" : text + 2;
+    if (text[1] != '-' && strcmp(text, "-h") != 0)
+        return fail(ret_exit, usage, "unknown option", text);
+    const size_t n_name = strcspn(name, "=");
+    const struct args_option *option = find_option(usage, name, n_name);
+    if (option == NULL)
+        return fail(ret_exit, usage, "unknown option", text);
+    const char *value = name[n_name] == '=' ? name + n_name + 1 : NULL;
+    if (option->argument == NULL && value != NULL)
+        return fail(ret_exit, usage, "no value is allowed in", text);
+    if (option->argument != NULL && value == NULL)
+        value = argv[*i + 1] != NULL ? argv[++*i] : NULL;
+    if (option->argument != NULL && value == NULL)
+        return fail(ret_exit, usage, "a value is missing after", text);
+    args->given[args->n_given++] = (struct args_given){option->name, value};
+    if (strcmp(option->name, "limit") == 0)
+        args->limits[args->n_limits++] = value;
+    return true;
+}
+
+static bool check_operands(const struct args *args, const struct args_usage *usage, int *ret_exit)
+{
+    if (args->n_operands < usage->n_min) {
+        *ret_exit = print_error(EXIT_USAGE, NULL, "%s: %s is wanted; see 'weightfs %s --help'",
+                                usage->verb, usage->operands, usage->verb);
+        return false;
+    }
+    if (args->n_operands > usage->n_max)
+        return fail(ret_exit, usage, "one operand too many:", args->operands[usage->n_max]);
+    return true;
+}
+
+bool args_parse(struct args *args, const struct args_usage *usage, int argc, char **argv,
+                int *ret_exit)
+{
+    const size_t n_room = (size_t)argc + 1;
+    *args = (struct args){
+        .operands = calloc(n_room, sizeof(*args->operands)),
+        .given = calloc(n_room, sizeof(*args->given)),
+        .limits = calloc(n_room, sizeof(*args->limits)),
+    };
+    if (args->operands == NULL || args->given == NULL || args->limits == NULL) {
+        *ret_exit = print_error(EXIT_UNSUPPORTED, NULL, "out of memory");
+        return false;
+    }
+    bool has_ended = false;
+    for (int i = 1; i < argc; i++) {
+        const char *text = argv[i];
+        if (has_ended || text[0] != '-' || text[1] == '\0')
+            args->operands[args->n_operands++] = text;
+        else if (strcmp(text, "--") == 0)
+            has_ended = true;
+        else if (!parse_option(args, usage, argv, &i, ret_exit))
+            return false;
+    }
+    if (args_has(args, "help")) {
+        print_help(usage);
+        *ret_exit = EXIT_DONE;
+        return false;
+    }
+    return check_operands(args, usage, ret_exit);
+}
+
+void args_done(struct args *args)
+{
+    free(args->operands);
+    free(args->given);
+    free(args->limits);
+    *args = (struct args){0};
+}
+
+bool args_has(const struct args *args, const char *name)
+{
+    for (size_t i = 0; i < args->n_given; i++) {
+        if (strcmp(args->given[i].name, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+const char *args_value(const struct args *args, const char *name)
+{
+    const char *value = NULL;
+    for (size_t i = 0; i < args->n_given; i++) {
+        if (strcmp(args->given[i].name, name) == 0)
+            value = args->given[i].value;
+    }
+    return value;
+}
+
+struct wfs_load_options args_load_options(const struct args *args)
+{
+    return (struct wfs_load_options){
+        .force = args_has(args, "force"),
+        .limits = args->limits,
+        .n_limits = args->n_limits,
+    };
+}

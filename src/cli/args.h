@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The command line of a verb: long options anywhere before "--", the rest operands; and the help
+ * text that describes them.
+ */
+#ifndef WFS_ARGS_H
+#define WFS_ARGS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <weightfs/format.h>
+
+#include "cli/exit.h"
+
+struct args_option {
+    const char *name;     /* without the dashes; NULL ends a list */
+    const char *argument; /* what stands for the value in the help; NULL: takes none */
+    const char *help;     /* one line */
+};
+
+struct args_usage {
+    const char *verb;
+    const char *operands; /* as the help shows them */
+    const char *text;     /* what the verb does; lines of at most 80 columns */
+    size_t n_min, n_max;  /* operands */
+    bool has_source;      /* takes the options of every verb that loads a SOURCE */
+    const struct args_option *options;
+};
+
+struct args_given {
+    const char *name;
+    const char *value; /* NULL for an option without one */
+};
+
+/* Everything in it is borrowed from argv and the usage, but for the arrays. */
+struct args {
+    const char **operands;
+    size_t n_operands;
+    struct args_given *given;
+    size_t n_given;
+    const char **limits; /* values of --limit */
+    size_t n_limits;
+};
+
+/*
+ * argv[0] is the verb. False when there is nothing more to do: help was printed, or one line about
+ * the mistake; *ret_exit is what the verb returns then.
+ */
+bool args_parse(struct args *args, const struct args_usage *usage, int argc, char **argv,
+                int *ret_exit);
+void args_done(struct args *args);
+
+bool args_has(const struct args *args, const char *name);
+
+/* The last value given, or NULL. */
+const char *args_value(const struct args *args, const char *name);
+
+struct wfs_load_options args_load_options(const struct args *args);
+
+#define auto_args __attribute__((cleanup(args_done)))
+
+#endif

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Exit codes, the same for every verb, and how an errno of the library becomes one.
+ */
+#ifndef WFS_EXIT_H
+#define WFS_EXIT_H
+
+enum exit_code {
+    EXIT_DONE = 0,
+    EXIT_FOUND = 1,       /* check: problems that do not prevent reading */
+    EXIT_USAGE = 2,       /* the command line */
+    EXIT_SOURCE = 3,      /* source missing or unreadable */
+    EXIT_FOREIGN = 4,     /* not a checkpoint */
+    EXIT_DAMAGED = 5,     /* damaged, truncated, failing or changed */
+    EXIT_UNSUPPORTED = 6, /* valid but not supported, or above a limit */
+    EXIT_NO_MATCH = 7,    /* what was asked for is not in the source */
+    EXIT_MOUNT = 8,       /* cannot mount */
+    EXIT_OUTPUT = 9,      /* a commit, a target or standard output could not be written */
+};
+
+/* For the positive errno of a failed load or read. */
+enum exit_code exit_of_errno(int code);
+
+#endif

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * weightfs info: what a checkpoint is, as a whole.
+ */
+#include "cli/verbs.h"
+
+#include "cli/auto.h"
+#include "cli/findings.h"
+#include "cli/grouping.h"
+#include "cli/input.h"
+#include "cli/jsonout.h"
+#include "cli/print.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static const struct args_option options[] = {
+    {"json", NULL, "print one JSON object"},
+    {NULL, NULL, NULL},
+};
+
+static const struct args_usage usage = {
+    .verb = "info",
+    .operands = "SOURCE",
+    .text = "Tells what a checkpoint is: container, writer, counts, bytes, dtypes, metadata,\n"
+            "top-level structure, files and oddities. Reads no tensor data.",
+    .n_min = 1,
+    .n_max = 1,
+    .has_source = true,
+    .options = options,
+};
+
+struct totals {
+    uint64_t n_tensors, n_bytes, n_elems;
+};
+
+struct info {
+    const char *path;
+    const struct wfs_catalog *catalog;
+    struct grouping grouping;
+    struct totals all;
+    struct totals by_dtype[WFS_N_DTYPES];
+};
+
+static void count(struct totals *totals, const struct wfs_tensor *tensor)
+{
+    totals->n_tensors++;
+    totals->n_bytes = input_add(totals->n_bytes, tensor->n_bytes);
+    totals->n_elems = input_add(totals->n_elems, input_n_elems(tensor));
+}
+
+/* False when out of memory. */
+static bool collect(struct info *info)
+{
+    const size_t n = wfs_catalog_n_tensors(info->catalog);
+    info->grouping.tensors = calloc(n + 1, sizeof(*info->grouping.tensors));
+    if (info->grouping.tensors == NULL)
+        return false;
+    info->grouping.n_tensors = n;
+    for (size_t i = 0; i < n; i++) {
+        const struct wfs_tensor *tensor = wfs_catalog_tensor(info->catalog, i);
+        info->grouping.tensors[i] = tensor;
+        count(&info->all, tensor);
+        count(&info->by_dtype[tensor->dtype], tensor);
+    }
+    grouping_sort(&info->grouping);
+    return true;
+}
+
+/* What the metadata says about who wrote the file; the first that is there. */
+static const char *writer_of(const struct wfs_catalog *catalog)
+{
+    static const char *const names[] = {"producer", "writer", "framework", "format"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        for (const struct wfs_text *meta = wfs_catalog_meta(catalog); meta; meta = meta->next) {
+            if (strcmp(meta->name, names[i]) == 0)
+                return meta->value;
+        }
+    }
+    return NULL;
+}
+
+/* ---- JSON ---- */
+
+static void json_totals(struct jsonout *out, const struct totals *totals)
+{
+    jsonout_u64(out, "tensors", totals->n_tensors);
+    jsonout_u64(out, "bytes", totals->n_bytes);
+}
+
+static void json_dtypes(struct jsonout *out, const struct info *info)
+{
+    jsonout_open_object(out, "dtypes");
+    for (int dtype = 0; dtype < WFS_N_DTYPES; dtype++) {
+        if (info->by_dtype[dtype].n_tensors == 0)
+            continue;
+        jsonout_open_object(out, wfs_dtype_name((enum wfs_dtype)dtype));
+        json_totals(out, &info->by_dtype[dtype]);
+        jsonout_close_object(out);
+    }
+    jsonout_close_object(out);
+}
+
+static void json_metadata(struct jsonout *out, const struct wfs_catalog *catalog)
+{
+    jsonout_open_object(out, "metadata");
+    for (const struct wfs_text *meta = wfs_catalog_meta(catalog); meta != NULL; meta = meta->next)
+        jsonout_text_n(out, meta->name, meta->value, meta->n_bytes);
+    jsonout_close_object(out);
+}
+
+static void json_top_level(struct jsonout *out, const struct info *info)
+{
+    const struct grouping *grouping = &info->grouping;
+    jsonout_open_array(out, "top_level");
+    for (size_t i = 0, end; i < grouping->n_tensors; i = end) {
+        const char *key = grouping->tensors[i]->key;
+        end = grouping_end(grouping, i, grouping->n_tensors, 0);
+        jsonout_open_object(out, NULL);
+        jsonout_text_n(out, "name", key, grouping_component(key, 0));
+        jsonout_u64(out, "tensors", end - i);
+        jsonout_u64(out, "bytes", grouping_n_bytes(grouping, i, end));
+        jsonout_close_object(out);
+    }
+    jsonout_close_array(out);
+}
+
+static void json_sources(struct jsonout *out, const struct wfs_catalog *catalog)
+{
+    jsonout_open_array(out, "sources");
+    for (size_t i = 0; i < wfs_catalog_n_sources(catalog); i++) {
+        jsonout_open_object(out, NULL);
+        jsonout_text(out, "file", wfs_catalog_source_path(catalog, i));
+        jsonout_u64(out, "bytes", wfs_catalog_source_bytes(catalog, i));
+        jsonout_close_object(out);
+    }
+    jsonout_close_array(out);
+}
+
+static void json_info(const struct info *info)
+{
+    struct jsonout out = {.file = stdout};
+    jsonout_open_object(&out, NULL);
+    jsonout_text(&out, "file", info->path);
+    jsonout_text(&out, "container", wfs_catalog_container(info->catalog));
+    jsonout_text(&out, "format", wfs_catalog_format(info->catalog));
+    jsonout_text(&out, "writer", writer_of(info->catalog));
+    jsonout_u64(&out, "n_tensors", info->all.n_tensors);
+    jsonout_u64(&out, "n_bytes", info->all.n_bytes);
+    jsonout_u64(&out, "n_elems", info->all.n_elems);
+    json_dtypes(&out, info);
+    json_metadata(&out, info->catalog);
+    json_top_level(&out, info);
+    json_sources(&out, info->catalog);
+    findings_json(&out, info->catalog);
+    jsonout_close_object(&out);
+}
+
+/* ---- text ---- */
+
+enum { N_SHOWN = 10 }; /* items of a list before "and N more" */
+
+static void print_label(const char *label, size_t i)
+{
+    printf("%-11s ", i == 0 ? label : "");
+}
+
+static void print_more(size_t n_items)
+{
+    if (n_items > N_SHOWN) {
+        print_label("", 1);
+        printf("and %zu more\n", n_items - N_SHOWN);
+    }
+}
+
+static void print_totals(const struct totals *totals)
+{
+    printf("%" PRIu64 " tensor%s, ", totals->n_tensors, totals->n_tensors == 1 ? "" : "s");
+    print_size(stdout, totals->n_bytes);
+    putchar('\n');
+}
+
+static void print_text(const char *label, const char *text)
+{
+    if (text == NULL)
+        return;
+    print_label(label, 0);
+    print_escaped(stdout, text);
+    putchar('\n');
+}
+
+static void print_dtypes(const struct info *info)
+{
+    size_t n = 0;
+    for (int dtype = 0; dtype < WFS_N_DTYPES; dtype++) {
+        if (info->by_dtype[dtype].n_tensors == 0)
+            continue;
+        print_label("dtypes:", n++);
+        printf("%-8s ", wfs_dtype_name((enum wfs_dtype)dtype));
+        print_totals(&info->by_dtype[dtype]);
+    }
+}
+
+static void print_metadata(const struct wfs_catalog *catalog)
+{
+    size_t n = 0;
+    for (const struct wfs_text *meta = wfs_catalog_meta(catalog); meta; meta = meta->next, n++) {
+        if (n >= N_SHOWN)
+            continue;
+        print_label("metadata:", n);
+        printf("%s = %s\n", wfs_quote(meta->name).text,
+               wfs_quote_n(meta->value, meta->n_bytes).text);
+    }
+    print_more(n);
+}
+
+static void print_top_level(const struct info *info)
+{
+    const struct grouping *grouping = &info->grouping;
+    size_t n = 0;
+    for (size_t i = 0, end; i < grouping->n_tensors; i = end, n++) {
+        const char *key = grouping->tensors[i]->key;
+        const size_t n_name = grouping_component(key, 0);
+        end = grouping_end(grouping, i, grouping->n_tensors, 0);
+        if (n >= N_SHOWN)
+            continue;
+        print_label("top level:", n);
+        printf("%-16s ", n_name > 0 ? wfs_quote_n(key, n_name).text : "%");
+        print_totals(&(struct totals){end - i, grouping_n_bytes(grouping, i, end), 0});
+    }
+    print_more(n);
+}
+
+static void print_sources(const struct wfs_catalog *catalog)
+{
+    const size_t n = wfs_catalog_n_sources(catalog);
+    for (size_t i = 0; i < n && i < N_SHOWN; i++) {
+        print_label("sources:", i);
+        print_escaped(stdout, wfs_catalog_source_path(catalog, i));
+        printf(", %" PRIu64 " bytes\n", wfs_catalog_source_bytes(catalog, i));
+    }
+    print_more(n);
+}
+
+static void print_findings(const struct wfs_catalog *catalog)
+{
+    const size_t n = wfs_catalog_n_findings(catalog);
+    for (size_t i = 0; i < n && i < N_SHOWN; i++) {
+        print_label("findings:", i);
+        findings_print(wfs_catalog_finding(catalog, i));
+    }
+    print_more(n);
+}
+
+static void print_info(const struct info *info)
+{
+    print_text("file:", info->path);
+    print_text("format:", wfs_catalog_format(info->catalog));
+    print_text("container:", wfs_catalog_container(info->catalog));
+    print_text("writer:", writer_of(info->catalog));
+    print_label("tensors:", 0);
+    printf("%" PRIu64 "\n", info->all.n_tensors);
+    print_label("bytes:", 0);
+    printf("%" PRIu64 " (", info->all.n_bytes);
+    print_size(stdout, info->all.n_bytes);
+    puts(")");
+    print_label("elements:", 0);
+    printf("%" PRIu64 "\n", info->all.n_elems);
+    print_dtypes(info);
+    print_metadata(info->catalog);
+    print_top_level(info);
+    print_sources(info->catalog);
+    print_findings(info->catalog);
+}
+
+int verb_info(int argc, char **argv)
+{
+    int exit_code;
+    auto_args struct args args;
+    auto_catalog struct wfs_catalog *catalog = NULL;
+    if (!args_parse(&args, &usage, argc, argv, &exit_code))
+        return exit_code;
+    struct info info = {.path = args.operands[0]};
+    exit_code = input_load(&args, info.path, &catalog);
+    if (exit_code != EXIT_DONE)
+        return exit_code;
+    info.catalog = catalog;
+    if (!collect(&info))
+        return print_error(EXIT_UNSUPPORTED, info.path, "out of memory");
+    if (args_has(&args, "json"))
+        json_info(&info);
+    else
+        print_info(&info);
+    free(info.grouping.tensors);
+    return EXIT_DONE;
+}

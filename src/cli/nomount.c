@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What stands in for the mount half in a build without libfuse3.
+ */
+#include "fuse/mount.h"
+
+#include "cli/print.h"
+
+#include <stddef.h>
+
+int mount_main(int argc, char **argv)
+{
+    return print_error(EXIT_MOUNT, argv[1],
+                       "this build has no libfuse3 and cannot mount; "
+                       "ls, info, cat, show, check and convert work without");
+}
+
+const char *mount_library_version(void)
+{
+    return NULL;
+}

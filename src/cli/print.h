@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What verbs print: error lines, names from files made fit for a terminal, sizes.
+ */
+#ifndef WFS_PRINT_H
+#define WFS_PRINT_H
+
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <weightfs/tensor.h>
+
+#include "cli/exit.h"
+
+/*
+ * One line "weightfs: FILE: text" on stderr. file may be NULL and is escaped here; names in the
+ * arguments go through wfs_quote first. Returns exit_code, for the verb to return.
+ */
+enum exit_code print_error(enum exit_code exit_code, const char *file, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* As wfs_quote writes it, but never cut. */
+void print_escaped(FILE *out, const char *text);
+void print_escaped_n(FILE *out, const char *bytes, size_t n_bytes);
+
+/* Characters that print_escaped writes. */
+size_t print_width(const char *text);
+
+/* "[2, 3]", as wfs_shape_format writes it. */
+void print_shape(FILE *out, const struct wfs_shape *shape);
+
+/* "512 B", "1.5 GiB". */
+void print_size(FILE *out, uint64_t n_bytes);
+
+/*
+ * Flushes stdout at the end of a verb. When that, or a write before it, failed: a line and
+ * EXIT_OUTPUT; no line when the reader only went away. Otherwise returns exit_code.
+ */
+enum exit_code print_finish(enum exit_code exit_code);
+
+#endif
