@@ -25,9 +25,12 @@ static struct arena_block *block_new(struct arena *arena, size_t n_bytes)
     size_t n_all;
     uint64_t n_total;
     if (!checked_add(n_bytes, sizeof(struct arena_block), &n_all) ||
-        !checked_add(arena->n_bytes, n_all, &n_total) ||
-        (arena->limit != 0 && n_total > arena->limit))
+        !checked_add(arena->n_bytes, n_all, &n_total))
         return NULL;
+    if (arena->limit != 0 && n_total > arena->limit) {
+        arena->is_full = true;
+        return NULL;
+    }
     struct arena_block *block = malloc(n_all);
     if (block == NULL)
         return NULL;

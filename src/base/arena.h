@@ -5,6 +5,7 @@
 #ifndef WFS_ARENA_H
 #define WFS_ARENA_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -15,6 +16,7 @@ struct arena {
     struct arena_block *block;
     uint64_t n_bytes; /* asked from the system so far */
     uint64_t limit;   /* arena_alloc returns NULL past it; 0: none */
+    bool is_full;     /* the limit has refused something */
 };
 
 /* Aligned for any type. NULL when memory or the limit is exhausted. */
