@@ -243,7 +243,11 @@ static void print_view(const struct view *view)
     const struct wfs_tensor *tensor = view->tensor;
     fputs("key:      ", stdout);
     print_escaped(stdout, tensor->key);
-    printf("\ndtype:    %s\nshape:    ", wfs_dtype_name(tensor->dtype));
+    printf("\ndtype:    %s", wfs_dtype_name(tensor->dtype));
+    const char *spelt = wfs_tensor_attr(tensor, "dtype");
+    if (tensor->dtype == WFS_OPAQUE && spelt != NULL)
+        printf(", '%s' in the file", wfs_quote(spelt).text);
+    fputs("\nshape:    ", stdout);
     print_shape(stdout, &tensor->shape);
     printf("\nelements: %" PRIu64 "\nbytes:    %" PRIu64 "\n", values_n_elems(tensor),
            tensor->n_bytes);
