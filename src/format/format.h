@@ -47,12 +47,24 @@ struct wfs_layout {
     struct layout_segment *segments; /* malloc'ed */
     size_t n_segments, n_room;
     uint64_t n_bytes;
+    /* All tensors as the file has them, in the arena; NULL: in the order of the catalog. */
+    const struct wfs_tensor **order;
 };
 
-/* Appends; offset must not be before the end of the last one. -ENOMEM. */
+/*
+ * Appends; offset must not be before the end of the last one. What is empty is left out. -ENOMEM,
+ * or -EFBIG past 2^63-1 bytes.
+ */
 int layout_add_bytes(struct wfs_layout *layout, uint64_t offset, const void *bytes,
                      uint64_t n_bytes);
 int layout_add_tensor(struct wfs_layout *layout, uint64_t offset, const struct wfs_tensor *tensor);
+
+/* Whose content this is, or NULL: arguments as for probe. */
+const struct wfs_format *format_by_content(const uint8_t *head, size_t n_head, uint64_t n_bytes);
+
+/* As wfs_load, of an open source. The source belongs to the catalog, or is freed on failure. */
+int load_source(struct source *source, const struct load_context *context, struct wfs_catalog **out,
+                struct wfs_error *err);
 
 extern const struct wfs_format format_safetensors;
 extern const struct wfs_format format_burnpack;

@@ -16,6 +16,22 @@
     X(header, 100000000, "safetensors header bytes, as the reference")                             \
     X(rank, 16384, "torch and safetensors have none; a header of 64 KiB names that many")          \
     X(key, 1048576, "key bytes; 70,000 has been seen")                                             \
+    X(pickle, 268435456, "bytes of pickle but for payloads; tables of 100 MB have been seen")      \
+    X(opcodes, 67108864, "of pickles; a million tensors take half")                                \
+    X(values, 16777216, "values that pickles make, 16 bytes each; a million tensors take 9 M")     \
+    X(memo, 16777216, "memo entries of a pickle; as values")                                       \
+    X(marks, 10000, "open marks of a pickle; 40 have been seen")                                   \
+    X(text, 67108864, "bytes of one string of a pickle")                                           \
+    X(integer, 1024, "bytes of one integer of a pickle, or a quarter of its digits; 17 seen")      \
+    X(depth, 256, "nesting of values below which nothing is listed; 20 seen")                      \
+    X(names, 268435456, "bytes of all keys of a pickle together")                                  \
+    X(zip_entries, 1000000, "one a tensor")                                                        \
+    X(zip_directory, 268435456, "bytes of the directory of a zip")                                 \
+    X(zip_name, 4096, "bytes of a name in a zip")                                                  \
+    X(inflate_ratio, 1100, "inflated over deflated bytes of a pickle; deflate ends at 1032")       \
+    X(cbor, 104857600, "burnpack metadata bytes, as Burn; so are the next two")                    \
+    X(cbor_depth, 128, "nesting of burnpack metadata")                                             \
+    X(burnpack_tensors, 100000, "tensors of a burnpack")                                           \
     X(index_memory, 2147483648, "bytes of memory for everything but tensor data")
 
 struct limits {
@@ -25,6 +41,9 @@ struct limits {
 };
 
 void limits_init(struct limits *limits);
+
+/* None at all: for files of our own making. */
+void limits_max(struct limits *limits);
 
 /* text is "NAME=NUMBER". -EINVAL names the limits that exist. */
 int limits_set(struct limits *limits, const char *text, struct wfs_error *err);

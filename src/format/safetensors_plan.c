@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The canonical form, as the reference writes it: tensors by dtype and key, no white space but the
+ * padding to 8, data without gaps. Metadata, which the reference leaves in random order, is sorted.
+ */
+#include "format/safetensors.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/bytes.h"
+
+/* Text that is only counted while there is no buffer. */
+struct text {
+    char *buf;
+    uint64_t n_bytes;
+};
+
+static void put(struct text *text, const char *bytes, size_t n_bytes)
+{
+    if (text->buf != NULL)
+        memcpy(text->buf + text->n_bytes, bytes, n_bytes);
+    text->n_bytes += n_bytes;
+}
+
+static void put_word(struct text *text, const char *word)
+{
+    put(text, word, strlen(word));
+}
+
+static void put_number(struct text *text, uint64_t number)
+{
+    char digits[20];
+    size_t i = sizeof(digits);
+    do {
+        digits[--i] = (char)('0' + number % 10);
+        number /= 10;
+    } while (number > 0);
+    put(text, digits + i, sizeof(digits) - i);
+}
+
+/* Quotes, backslashes and what is below 0x20 are escaped; all else stays as it is. */
+static void put_string(struct text *text, const char *bytes, size_t n_bytes)
+{
+    static const char names[] = "\"\\bfnrt", meanings[] = "\"\\\b\f\n\r\t";
+    size_t start = 0;
+    put_word(text, "\"");
+    for (size_t i = 0; i < n_bytes; i++) {
+        const unsigned char c = (unsigned char)bytes[i];
+        if (c >= 0x20 && c != '"' && c != '\\')
+            continue;
+        put(text, bytes + start, i - start);
+        start = i + 1;
+        const char *meaning = memchr(meanings, c, sizeof(meanings) - 1);
+        char escape[8];
+        if (meaning != NULL)
+            snprintf(escape, sizeof(escape), "\\%c", names[meaning - meanings]);
+        else
+            snprintf(escape, sizeof(escape), "\\u%04x", c);
+        put_word(text, escape);
+    }
+    put(text, bytes + start, n_bytes - start);
+    put_word(text, "\"");
+}
+
+static int compare_texts(const void *a, const void *b)
+{
+    const struct wfs_text *const *x = a, *const *y = b;
+    return strcmp((*x)->name, (*y)->name);
+}
+
+static int compare_tensors(const void *a, const void *b)
+{
+    const struct wfs_tensor *x = *(const struct wfs_tensor *const *)a;
+    const struct wfs_tensor *y = *(const struct wfs_tensor *const *)b;
+    return x->dtype != y->dtype ? (int)y->dtype - (int)x->dtype : strcmp(x->key, y->key);
+}
+
+/* What the header is made from. */
+struct plan {
+    const struct wfs_tensor **tensors;
+    size_t n_tensors;
+    const struct wfs_text **meta;
+    size_t n_meta;
+};
+
+static void put_metadata(struct text *text, const struct plan *plan)
+{
+    if (plan->n_meta == 0)
+        return;
+    put_word(text, "\"" SAFETENSORS_METADATA "\":{");
+    for (size_t i = 0; i < plan->n_meta; i++) {
+        const struct wfs_text *meta = plan->meta[i];
+        if (i > 0)
+            put_word(text, ",");
+        put_string(text, meta->name, strlen(meta->name));
+        put_word(text, ":");
+        put_string(text, meta->value, meta->n_bytes);
+    }
+    put_word(text, plan->n_tensors > 0 ? "}," : "}");
+}
+
+static void put_tensor(struct text *text, const struct wfs_tensor *tensor, uint64_t offset)
+{
+    put_string(text, tensor->key, strlen(tensor->key));
+    put_word(text, ":{\"dtype\":\"");
+    put_word(text, wfs_dtype_name((enum wfs_dtype)tensor->dtype));
+    put_word(text, "\",\"shape\":[");
+    for (uint32_t i = 0; i < tensor->shape.rank; i++) {
+        if (i > 0)
+            put_word(text, ",");
+        put_number(text, tensor->shape.dims[i]);
+    }
+    put_word(text, "],\"data_offsets\":[");
+    put_number(text, offset);
+    put_word(text, ",");
+    put_number(text, offset + tensor->n_bytes);
+    put_word(text, "]}");
+}
+
+static void put_header(struct text *text, const struct plan *plan)
+{
+    uint64_t offset = 0;
+    put_word(text, "{");
+    put_metadata(text, plan);
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        if (i > 0)
+            put_word(text, ",");
+        put_tensor(text, plan->tensors[i], offset);
+        offset += plan->tensors[i]->n_bytes;
+    }
+    put_word(text, "}");
+    while (text->n_bytes % 8 != 0)
+        put_word(text, " ");
+}
+
+static int check_dtype(const struct wfs_tensor *tensor, struct wfs_error *err)
+{
+    if (tensor->dtype <= SAFETENSORS_LAST_DTYPE)
+        return 0;
+    const char *spelt = wfs_tensor_attr(tensor, "dtype");
+    if (tensor->dtype == WFS_OPAQUE)
+        return wfs_fail(err, EOPNOTSUPP,
+                        "tensor '%s': its dtype %s%s%s is not known, so safetensors cannot hold it",
+                        wfs_quote(tensor->key).text, spelt != NULL ? "'" : "",
+                        spelt != NULL ? wfs_quote(spelt).text : "", spelt != NULL ? "'" : "");
+    return wfs_fail(err, EOPNOTSUPP, "tensor '%s': safetensors has no dtype %s",
+                    wfs_quote(tensor->key).text, wfs_dtype_name((enum wfs_dtype)tensor->dtype));
+}
+
+/* What would make a file that nobody could read back. */
+static int check_tensor(const struct wfs_tensor *tensor, uint64_t *n_data, struct wfs_error *err)
+{
+    const struct wfs_quoted key = wfs_quote(tensor->key);
+    const size_t n_key = strlen(tensor->key);
+    if (strcmp(tensor->key, SAFETENSORS_METADATA) == 0)
+        return wfs_fail(err, EINVAL,
+                        "a tensor cannot be called '%s' in safetensors, which keeps its metadata "
+                        "under that name",
+                        key.text);
+    if (utf8_valid(tensor->key, n_key) != n_key)
+        return wfs_fail(err, EINVAL, "the key '%s' is not valid UTF-8, as safetensors needs it",
+                        key.text);
+    const int code = check_dtype(tensor, err);
+    if (code < 0)
+        return code;
+    uint64_t n_bytes;
+    if (wfs_shape_bytes(&tensor->shape, (enum wfs_dtype)tensor->dtype, &n_bytes) < 0)
+        return wfs_fail(err, EINVAL, "tensor '%s': its shape does not fill whole bytes of %s",
+                        key.text, wfs_dtype_name((enum wfs_dtype)tensor->dtype));
+    if (n_bytes != tensor->n_bytes)
+        return wfs_fail(err, EINVAL,
+                        "tensor '%s': dtype and shape take %" PRIu64 " bytes, it has %" PRIu64,
+                        key.text, n_bytes, tensor->n_bytes);
+    if (!checked_add(*n_data, n_bytes, n_data) || *n_data > INT64_MAX)
+        return wfs_fail(err, EFBIG, "tensor '%s' would end behind byte 2^63 of the file", key.text);
+    return 0;
+}
+
+struct wanted {
+    const struct wfs_catalog *catalog;
+    const char *key;
+};
+
+static bool is_key(const void *ctx, uint32_t id)
+{
+    const struct wanted *wanted = ctx;
+    return strcmp(wanted->catalog->tensors[id].key, wanted->key) == 0;
+}
+
+static int check_keys_differ(const struct wfs_catalog *catalog, struct map *map,
+                             struct wfs_error *err)
+{
+    if (catalog->n_tensors >= UINT32_MAX)
+        return wfs_fail(err, E2BIG, "too many tensors: %zu", catalog->n_tensors);
+    if (map_reserve(map, (uint32_t)catalog->n_tensors) < 0)
+        return wfs_fail_memory(err);
+    for (uint32_t i = 0; i < catalog->n_tensors; i++) {
+        const struct wanted wanted = {catalog, catalog->tensors[i].key};
+        const uint64_t hash = hash_bytes(wanted.key, strlen(wanted.key), hash_seed());
+        uint32_t id;
+        if (map_find(map, hash, is_key, &wanted, &id))
+            return wfs_fail(err, EINVAL, "two tensors are called '%s'", wfs_quote(wanted.key).text);
+        if (map_add(map, hash, i) < 0)
+            return wfs_fail_memory(err);
+    }
+    return 0;
+}
+
+static int check_catalog(const struct wfs_catalog *catalog, struct wfs_error *err)
+{
+    uint64_t n_data = 0;
+    for (size_t i = 0; i < catalog->n_tensors; i++) {
+        const int code = check_tensor(&catalog->tensors[i], &n_data, err);
+        if (code < 0)
+            return code;
+    }
+    for (const struct wfs_text *text = catalog->meta; text != NULL; text = text->next) {
+        const size_t n_name = strlen(text->name);
+        if (utf8_valid(text->name, n_name) != n_name ||
+            utf8_valid(text->value, text->n_bytes) != text->n_bytes)
+            return wfs_fail(err, EINVAL, "the metadata '%s' is not valid UTF-8",
+                            wfs_quote(text->name).text);
+    }
+    struct map map = {0};
+    const int code = check_keys_differ(catalog, &map, err);
+    map_done(&map);
+    return code;
+}
+
+/* Everything in its order, in the arena of the layout. */
+static int sort(const struct wfs_catalog *catalog, struct wfs_layout *layout, struct plan *plan)
+{
+    for (const struct wfs_text *text = catalog->meta; text != NULL; text = text->next)
+        plan->n_meta++;
+    plan->n_tensors = catalog->n_tensors;
+    plan->tensors = arena_calloc(&layout->arena, plan->n_tensors, sizeof(*plan->tensors));
+    plan->meta = arena_calloc(&layout->arena, plan->n_meta, sizeof(*plan->meta));
+    if (plan->tensors == NULL || plan->meta == NULL)
+        return -ENOMEM;
+    for (size_t i = 0; i < plan->n_tensors; i++)
+        plan->tensors[i] = &catalog->tensors[i];
+    size_t i = 0;
+    for (const struct wfs_text *text = catalog->meta; text != NULL; text = text->next)
+        plan->meta[i++] = text;
+    qsort(plan->tensors, plan->n_tensors, sizeof(*plan->tensors), compare_tensors);
+    qsort(plan->meta, plan->n_meta, sizeof(*plan->meta), compare_texts);
+    layout->order = plan->tensors;
+    return 0;
+}
+
+static int add_header(struct wfs_layout *layout, const struct plan *plan, struct wfs_error *err)
+{
+    struct text text = {0};
+    put_header(&text, plan);
+    if (text.n_bytes > SAFETENSORS_HEADER_MAX)
+        return wfs_fail(err, E2BIG,
+                        "HeaderTooLarge: the header would have %" PRIu64
+                        " bytes, readers take %d: fewer or shorter keys are needed",
+                        text.n_bytes, SAFETENSORS_HEADER_MAX);
+    char *header = arena_chars(&layout->arena, SAFETENSORS_PREFIX + (size_t)text.n_bytes);
+    if (header == NULL)
+        return wfs_fail_memory(err);
+    store_le64(header, text.n_bytes);
+    const uint64_t n_all = SAFETENSORS_PREFIX + text.n_bytes;
+    text = (struct text){.buf = header + SAFETENSORS_PREFIX};
+    put_header(&text, plan);
+    return layout_add_bytes(layout, 0, header, n_all) < 0 ? wfs_fail_memory(err) : 0;
+}
+
+int safetensors_plan(const struct wfs_catalog *catalog, struct wfs_layout *layout,
+                     struct wfs_error *err)
+{
+    struct plan plan = {0};
+    int code = check_catalog(catalog, err);
+    if (code < 0)
+        return code;
+    if (sort(catalog, layout, &plan) < 0)
+        return wfs_fail_memory(err);
+    code = add_header(layout, &plan, err);
+    for (size_t i = 0; code == 0 && i < plan.n_tensors; i++) {
+        code = layout_add_tensor(layout, layout->n_bytes, plan.tensors[i]);
+        if (code == -EFBIG)
+            return wfs_fail(err, EFBIG, "tensor '%s' would end behind byte 2^63 of the file",
+                            wfs_quote(plan.tensors[i]->key).text);
+        if (code < 0)
+            return wfs_fail_memory(err);
+    }
+    return code;
+}
