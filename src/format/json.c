@@ -34,36 +34,24 @@ static bool fail_at(struct json *json, char *at, const char *error)
 }
 
 /* The next byte that is not white space, 0 at the end. */
-static char peek(struct json *json)
+static inline char peek(struct json *json)
 {
-    while (json->at < json->end &&
-           (*json->at == ' ' || *json->at == '\n' || *json->at == '\t' || *json->at == '\r'))
-        json->at++;
-    return json->at < json->end ? *json->at : '\0';
+    for (; json->at < json->end; json->at++) {
+        const char c = *json->at;
+        if (c != ' ' && c != '\n' && c != '\t' && c != '\r')
+            return c;
+    }
+    return '\0';
 }
+
+static const uint8_t kinds[UINT8_MAX + 1] = {
+    ['{'] = JSON_OBJECT,         ['['] = JSON_ARRAY, ['"'] = JSON_STRING, ['-'] = JSON_NUMBER,
+    ['0' ... '9'] = JSON_NUMBER, ['t'] = JSON_BOOL,  ['f'] = JSON_BOOL,   ['n'] = JSON_NULL,
+};
 
 enum json_kind json_kind(struct json *json)
 {
-    if (json->error != NULL)
-        return JSON_NONE;
-    switch (peek(json)) {
-    case '{':
-        return JSON_OBJECT;
-    case '[':
-        return JSON_ARRAY;
-    case '"':
-        return JSON_STRING;
-    case 't':
-    case 'f':
-        return JSON_BOOL;
-    case 'n':
-        return JSON_NULL;
-    case '-':
-    case '0' ... '9':
-        return JSON_NUMBER;
-    default:
-        return JSON_NONE;
-    }
+    return json->error != NULL ? JSON_NONE : (enum json_kind)kinds[(uint8_t)peek(json)];
 }
 
 static bool open_container(struct json *json, enum json_kind kind, const char *error)
@@ -86,49 +74,6 @@ bool json_open_object(struct json *json)
 bool json_open_array(struct json *json)
 {
     return open_container(json, JSON_ARRAY, "expected an array");
-}
-
-/* Goes to the next member of the innermost container; false when that is closed here. */
-static bool next_member(struct json *json, char closer)
-{
-    if (json->error != NULL)
-        return false;
-    const bool is_first = json->is_first;
-    const char c = peek(json);
-    json->is_first = false;
-    if (c == closer && json->at < json->end) {
-        json->at++;
-        json->depth--;
-        return false;
-    }
-    if (is_first)
-        return true;
-    if (c != ',')
-        return fail_at(json, json->at,
-                       closer == '}' ? "expected ',' or '}'" : "expected ',' or ']'");
-    json->at++;
-    if (peek(json) == closer)
-        return fail_at(json, json->at, "a comma before the closing bracket");
-    return true;
-}
-
-bool json_next_item(struct json *json)
-{
-    return next_member(json, ']');
-}
-
-bool json_next_key(struct json *json, struct json_text *ret_key)
-{
-    if (!next_member(json, '}'))
-        return false;
-    if (json_kind(json) != JSON_STRING)
-        return fail_at(json, json->at, "expected a key in double quotes");
-    if (!json_string(json, ret_key))
-        return false;
-    if (peek(json) != ':')
-        return fail_at(json, json->at, "expected ':'");
-    json->at++;
-    return true;
 }
 
 /*
@@ -231,10 +176,9 @@ static bool take_escape(struct json *json, char **out)
     return true;
 }
 
-bool json_string(struct json *json, struct json_text *ret)
+/* The opening quote is next. */
+static bool take_string(struct json *json, struct json_text *ret)
 {
-    if (json_kind(json) != JSON_STRING)
-        return fail_at(json, json->at, "expected a string");
     const size_t offset = json_offset(json);
     char *bytes = ++json->at;
     char *out = bytes;
@@ -255,6 +199,56 @@ bool json_string(struct json *json, struct json_text *ret)
     }
     *out = '\0'; /* on the closing quote, or before it */
     *ret = (struct json_text){bytes, (size_t)(out - bytes), offset};
+    return true;
+}
+
+bool json_string(struct json *json, struct json_text *ret)
+{
+    if (json_kind(json) != JSON_STRING)
+        return fail_at(json, json->at, "expected a string");
+    return take_string(json, ret);
+}
+
+/* Goes to the next member of the innermost container; false when that is closed here. */
+static bool next_member(struct json *json, char closer)
+{
+    if (json->error != NULL)
+        return false;
+    const bool is_first = json->is_first;
+    const char c = peek(json);
+    json->is_first = false;
+    if (c == closer && json->at < json->end) {
+        json->at++;
+        json->depth--;
+        return false;
+    }
+    if (is_first)
+        return true;
+    if (c != ',')
+        return fail_at(json, json->at,
+                       closer == '}' ? "expected ',' or '}'" : "expected ',' or ']'");
+    json->at++;
+    if (peek(json) == closer)
+        return fail_at(json, json->at, "a comma before the closing bracket");
+    return true;
+}
+
+bool json_next_item(struct json *json)
+{
+    return next_member(json, ']');
+}
+
+bool json_next_key(struct json *json, struct json_text *ret_key)
+{
+    if (!next_member(json, '}'))
+        return false;
+    if (peek(json) != '"')
+        return fail_at(json, json->at, "expected a key in double quotes");
+    if (!take_string(json, ret_key))
+        return false;
+    if (peek(json) != ':')
+        return fail_at(json, json->at, "expected ':'");
+    json->at++;
     return true;
 }
 

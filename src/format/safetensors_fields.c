@@ -109,16 +109,21 @@ static int take_offsets(struct safetensors_parse *parse, struct safetensors_entr
     return json->error != NULL ? safetensors_fail_json(parse, NULL) : 0;
 }
 
+#define FIELD(name, take)                                                                          \
+    {                                                                                              \
+        name, sizeof(name) - 1, take, "missing field '" name "'", "duplicate field '" name "'"     \
+    }
+
 /* In the order of the array form. */
 static const struct field {
     const char *name;
+    size_t n_name;
     int (*take)(struct safetensors_parse *parse, struct safetensors_entry *entry);
     const char *missing, *twice;
 } fields[] = {
-    {"dtype", take_dtype, "missing field 'dtype'", "duplicate field 'dtype'"},
-    {"shape", take_shape, "missing field 'shape'", "duplicate field 'shape'"},
-    {"data_offsets", take_offsets, "missing field 'data_offsets'",
-     "duplicate field 'data_offsets'"},
+    FIELD("dtype", take_dtype),
+    FIELD("shape", take_shape),
+    FIELD("data_offsets", take_offsets),
 };
 
 enum { N_FIELDS = sizeof(fields) / sizeof(fields[0]) };
@@ -126,7 +131,8 @@ enum { N_FIELDS = sizeof(fields) / sizeof(fields[0]) };
 static size_t find_field(const struct json_text *name)
 {
     size_t i = 0;
-    while (i < N_FIELDS && !safetensors_is_text(name, fields[i].name))
+    while (i < N_FIELDS && (name->n_bytes != fields[i].n_name ||
+                            memcmp(name->bytes, fields[i].name, name->n_bytes) != 0))
         i++;
     return i;
 }

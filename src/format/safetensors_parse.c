@@ -17,11 +17,6 @@ struct wanted {
     const struct json_text *text;
 };
 
-bool safetensors_is_text(const struct json_text *text, const char *word)
-{
-    return text->n_bytes == strlen(word) && memcmp(text->bytes, word, text->n_bytes) == 0;
-}
-
 bool safetensors_grow(void *items, size_t item_bytes, size_t n_items, size_t *n_room)
 {
     if (n_items < *n_room)
@@ -58,25 +53,37 @@ static bool is_key(const void *ctx, uint32_t id)
            memcmp(entry->key, wanted->text->bytes, entry->n_key) == 0;
 }
 
-static bool has_parent(const struct json_text *key)
+/* As a path it would leave the directory that it is taken in. */
+static bool leads_elsewhere(const struct json_text *key)
 {
     const char *end = key->bytes + key->n_bytes;
-    const char *at = key->bytes;
-    while (at < end) {
+    for (const char *at = key->bytes; at < end;) {
         const char *slash = memchr(at, '/', (size_t)(end - at));
         const char *stop = slash != NULL ? slash : end;
         if (stop - at == 2 && at[0] == '.' && at[1] == '.')
             return true;
         at = stop + 1;
     }
-    return false;
+    return key->n_bytes > 0 && key->bytes[0] == '/';
+}
+
+static void note_key(struct safetensors_load *load, const struct json_text *key)
+{
+    const bool has_slash = memchr(key->bytes, '/', key->n_bytes) != NULL;
+    if (!has_slash && !safetensors_is_text(key, ".."))
+        return;
+    const enum oddity oddity = leads_elsewhere(key) ? ODD_PATH : ODD_SLASH;
+    if (safetensors_is_first(load, oddity))
+        load->odd[oddity].text =
+            arena_print(&load->catalog->arena, "the key '%s' %s", safetensors_quote(key).text,
+                        oddity == ODD_PATH ? "would lead elsewhere if a tool took it for a path"
+                                           : "has a slash in it");
 }
 
 static int check_key(struct safetensors_parse *parse)
 {
     struct safetensors_load *load = parse->load;
     const struct json_text *key = &parse->tensor;
-    struct arena *arena = &load->catalog->arena;
     const uint64_t at = safetensors_at(key);
     if (key->n_bytes > load->context->limits.key)
         return wfs_fail(load->err, E2BIG,
@@ -88,15 +95,7 @@ static int check_key(struct safetensors_parse *parse)
                         "the key '%s' at byte %" PRIu64
                         " has a NUL in it, which no file name can have",
                         safetensors_quote(key).text, at);
-    const bool has_slash = memchr(key->bytes, '/', key->n_bytes) != NULL;
-    const bool is_path = has_parent(key) || (key->n_bytes > 0 && key->bytes[0] == '/');
-    if (is_path && safetensors_is_first(load, ODD_PATH))
-        load->odd[ODD_PATH].text =
-            arena_print(arena, "the key '%s' would lead elsewhere if a tool took it for a path",
-                        safetensors_quote(key).text);
-    else if (has_slash && !is_path && safetensors_is_first(load, ODD_SLASH))
-        load->odd[ODD_SLASH].text =
-            arena_print(arena, "the key '%s' has a slash in it", safetensors_quote(key).text);
+    note_key(load, key);
     return 0;
 }
 

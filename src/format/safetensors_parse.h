@@ -8,6 +8,8 @@
 
 #include "format/safetensors.h"
 
+#include <string.h>
+
 struct safetensors_parse {
     struct safetensors_load *load;
     struct json json;
@@ -41,6 +43,9 @@ static inline struct wfs_quoted safetensors_quote(const struct json_text *text)
     return wfs_quote_n(text->bytes, text->n_bytes);
 }
 
-bool safetensors_is_text(const struct json_text *text, const char *word);
+static inline bool safetensors_is_text(const struct json_text *text, const char *word)
+{
+    return text->n_bytes == strlen(word) && memcmp(text->bytes, word, text->n_bytes) == 0;
+}
 
 #endif
