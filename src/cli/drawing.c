@@ -4,7 +4,7 @@
  * that holds only one other thing shares its line with it, so the indents together are never longer
  * than the keys.
  */
-#include "cli/outline.h"
+#include "cli/drawing.h"
 
 #include "cli/input.h"
 #include "cli/print.h"
@@ -19,95 +19,95 @@ struct frame {
     bool is_last;    /* nothing follows it in its parent */
 };
 
-struct outline {
+struct drawing {
     FILE *out;
     const struct grouping *grouping;
     struct frame *frames;
     size_t n_frames, n_room;
 };
 
-static int push(struct outline *outline, struct frame frame)
+static int push(struct drawing *drawing, struct frame frame)
 {
-    if (outline->n_frames == outline->n_room) {
-        const size_t n_room = 2 * outline->n_room + 8;
-        struct frame *frames = reallocarray(outline->frames, n_room, sizeof(*frames));
+    if (drawing->n_frames == drawing->n_room) {
+        const size_t n_room = 2 * drawing->n_room + 8;
+        struct frame *frames = reallocarray(drawing->frames, n_room, sizeof(*frames));
         if (frames == NULL)
             return -ENOMEM;
-        outline->frames = frames;
-        outline->n_room = n_room;
+        drawing->frames = frames;
+        drawing->n_room = n_room;
     }
-    outline->frames[outline->n_frames++] = frame;
+    drawing->frames[drawing->n_frames++] = frame;
     return 0;
 }
 
-static void print_indent(const struct outline *outline, bool is_last)
+static void print_indent(const struct drawing *drawing, bool is_last)
 {
-    for (size_t i = 1; i < outline->n_frames; i++)
-        fputs(outline->frames[i].is_last ? "    " : "|   ", outline->out);
-    fputs(is_last ? "`-- " : "|-- ", outline->out);
+    for (size_t i = 1; i < drawing->n_frames; i++)
+        fputs(drawing->frames[i].is_last ? "    " : "|   ", drawing->out);
+    fputs(is_last ? "`-- " : "|-- ", drawing->out);
 }
 
-static void print_name(const struct outline *outline, const char *name, size_t n_bytes)
+static void print_name(const struct drawing *drawing, const char *name, size_t n_bytes)
 {
     if (n_bytes == 0)
-        putc('%', outline->out);
-    print_escaped_n(outline->out, name, n_bytes);
+        putc('%', drawing->out);
+    print_escaped_n(drawing->out, name, n_bytes);
 }
 
-static void print_tensor(const struct outline *outline, size_t i, size_t n_prefix)
+static void print_tensor(const struct drawing *drawing, size_t i, size_t n_prefix)
 {
-    const struct wfs_tensor *tensor = outline->grouping->tensors[i];
+    const struct wfs_tensor *tensor = drawing->grouping->tensors[i];
     const char *name = tensor->key + n_prefix;
-    print_name(outline, name, strlen(name));
-    fprintf(outline->out, "  %s ", wfs_dtype_name(tensor->dtype));
-    print_shape(outline->out, &tensor->shape);
-    fputs("  ", outline->out);
-    print_size(outline->out, tensor->n_bytes);
-    putc('\n', outline->out);
+    print_name(drawing, name, strlen(name));
+    fprintf(drawing->out, "  %s ", wfs_dtype_name(tensor->dtype));
+    print_shape(drawing->out, &tensor->shape);
+    fputs("  ", drawing->out);
+    print_size(drawing->out, tensor->n_bytes);
+    putc('\n', drawing->out);
 }
 
-static void print_totals(const struct outline *outline, size_t i, size_t end)
+static void print_totals(const struct drawing *drawing, size_t i, size_t end)
 {
-    fprintf(outline->out, "  (%zu tensor%s, ", end - i, end - i == 1 ? "" : "s");
-    print_size(outline->out, grouping_n_bytes(outline->grouping, i, end));
-    fputs(")\n", outline->out);
+    fprintf(drawing->out, "  (%zu tensor%s, ", end - i, end - i == 1 ? "" : "s");
+    print_size(drawing->out, grouping_n_bytes(drawing->grouping, i, end));
+    fputs(")\n", drawing->out);
 }
 
 /* One line: the tensor at *i, or the directory that it is in; *i moves to what is to be printed
  * next. */
-static int print_next(struct outline *outline, size_t *i)
+static int print_next(struct drawing *drawing, size_t *i)
 {
-    const struct frame *frame = &outline->frames[outline->n_frames - 1];
+    const struct frame *frame = &drawing->frames[drawing->n_frames - 1];
     const size_t n_prefix = frame->n_prefix;
-    const char *key = outline->grouping->tensors[*i]->key;
-    size_t end = grouping_end(outline->grouping, *i, frame->end, n_prefix);
+    const char *key = drawing->grouping->tensors[*i]->key;
+    size_t end = grouping_end(drawing->grouping, *i, frame->end, n_prefix);
     if (key[n_prefix + grouping_component(key, n_prefix)] == '\0')
         end = *i + 1;
     const bool is_last = end == frame->end;
-    print_indent(outline, is_last);
+    print_indent(drawing, is_last);
     if (end - *i == 1) {
-        print_tensor(outline, (*i)++, n_prefix);
+        print_tensor(drawing, (*i)++, n_prefix);
         return 0;
     }
-    const size_t n_common = grouping_common_prefix(outline->grouping, *i, end);
-    print_name(outline, key + n_prefix, n_common - n_prefix - 1);
-    print_totals(outline, *i, end);
-    return push(outline, (struct frame){end, n_common, is_last});
+    const size_t n_common = grouping_common_prefix(drawing->grouping, *i, end);
+    print_name(drawing, key + n_prefix, n_common - n_prefix - 1);
+    print_totals(drawing, *i, end);
+    return push(drawing, (struct frame){end, n_common, is_last});
 }
 
-int outline_print(FILE *out, struct grouping *grouping)
+int drawing_print(FILE *out, struct grouping *grouping)
 {
-    struct outline outline = {.out = out, .grouping = grouping};
+    struct drawing drawing = {.out = out, .grouping = grouping};
     grouping_sort(grouping);
     putc('.', out);
-    print_totals(&outline, 0, grouping->n_tensors);
-    int result = push(&outline, (struct frame){.end = grouping->n_tensors, .is_last = true});
-    for (size_t i = 0; result == 0 && outline.n_frames > 0 && !ferror(out);) {
-        if (i == outline.frames[outline.n_frames - 1].end)
-            outline.n_frames--;
+    print_totals(&drawing, 0, grouping->n_tensors);
+    int result = push(&drawing, (struct frame){.end = grouping->n_tensors, .is_last = true});
+    for (size_t i = 0; result == 0 && drawing.n_frames > 0 && !ferror(out);) {
+        if (i == drawing.frames[drawing.n_frames - 1].end)
+            drawing.n_frames--;
         else
-            result = print_next(&outline, &i);
+            result = print_next(&drawing, &i);
     }
-    free(outline.frames);
+    free(drawing.frames);
     return result;
 }

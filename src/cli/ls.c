@@ -7,7 +7,7 @@
 #include "cli/auto.h"
 #include "cli/input.h"
 #include "cli/jsonout.h"
-#include "cli/outline.h"
+#include "cli/drawing.h"
 #include "cli/print.h"
 
 #include <fnmatch.h>
@@ -185,7 +185,7 @@ static enum exit_code print_all(struct listing *listing, const struct args *args
         json_listing(listing);
     else if (!args_has(args, "tree"))
         print_listing(listing);
-    else if (outline_print(stdout, &listing->tensors) < 0)
+    else if (drawing_print(stdout, &listing->tensors) < 0)
         return print_error(EXIT_UNSUPPORTED, args->operands[0], "out of memory");
     return EXIT_DONE;
 }
