@@ -19,11 +19,18 @@ static int64_t mtime_ns(const struct stat *st)
     return (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
 }
 
+static uint64_t next_id(void)
+{
+    static atomic_uint_fast64_t last;
+    return atomic_fetch_add(&last, 1) + 1;
+}
+
 static int source_new(const char *path, struct source **out)
 {
     struct source *source = calloc(1, sizeof(*source));
     if (source == NULL)
         return -ENOMEM;
+    source->id = next_id();
     source->fd = -1;
     source->path = strdup(path);
     if (source->path == NULL) {
@@ -115,10 +122,10 @@ static int read_file(const struct source *source, uint64_t offset, void *buf, si
         offset += (uint64_t)n;
         n_bytes -= (size_t)n;
     }
-    return source_check(source);
+    return 0;
 }
 
-int source_read(const struct source *source, uint64_t offset, void *buf, size_t n_bytes)
+int source_read_unchecked(const struct source *source, uint64_t offset, void *buf, size_t n_bytes)
 {
     if (offset > source->n_bytes || n_bytes > source->n_bytes - offset)
         return -EIO;
@@ -127,11 +134,19 @@ int source_read(const struct source *source, uint64_t offset, void *buf, size_t 
     return read_file(source, offset, buf, n_bytes);
 }
 
+int source_read(const struct source *source, uint64_t offset, void *buf, size_t n_bytes)
+{
+    const int code = source_read_unchecked(source, offset, buf, n_bytes);
+    return code < 0 ? code : source_check(source);
+}
+
 int source_check(const struct source *source)
 {
     struct stat st;
     if (atomic_load_explicit(&source->has_changed, memory_order_relaxed))
         return -EIO;
+    if (source->origin != NULL)
+        return source_check(source->origin);
     if (source->fd < 0)
         return 0;
     if (fstat(source->fd, &st) == 0) {

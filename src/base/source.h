@@ -20,6 +20,7 @@
 struct source {
     char *path;                   /* as given, for messages and to find siblings */
     int fd;                       /* -1: not a file */
+    uint64_t id;                  /* no other source of this process has or had it */
     uint64_t n_bytes;             /* length of the whole */
     struct wfs_identity identity; /* of the file when it was opened; zeros: not a file */
     atomic_bool has_changed;      /* sticky */
@@ -27,6 +28,8 @@ struct source {
     int (*read)(const struct source *source, uint64_t offset, void *buf, size_t n_bytes);
     void (*done)(struct source *source); /* frees ctx; NULL: nothing to free */
     void *ctx;
+    const struct source *origin; /* what a made-up one is made of, which is looked at for changes;
+                                    NULL: nothing */
 };
 
 /*
@@ -46,6 +49,10 @@ void source_free(struct source *source);
 
 /* All n_bytes, or -EIO. Checks the identity after the read. */
 int source_read(const struct source *source, uint64_t offset, void *buf, size_t n_bytes);
+
+/* As source_read, without looking at the identity: for many small reads that end with one
+ * source_check, before anybody sees the bytes. */
+int source_read_unchecked(const struct source *source, uint64_t offset, void *buf, size_t n_bytes);
 
 /* -EIO when the file is no longer what it was when opened, and from then on. */
 int source_check(const struct source *source);

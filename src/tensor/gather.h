@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Elements of a strided tensor collected into row-major, little-endian order: any byte range of
- * what is shown.
+ * Elements of a strided tensor collected into row-major, little-endian order and cast to what is
+ * shown: any byte range of it.
  */
 #ifndef WFS_GATHER_H
 #define WFS_GATHER_H
@@ -13,5 +13,12 @@
  * Sub-byte dtypes are gathered only where dense.
  */
 int gather(const struct wfs_tensor *tensor, uint64_t offset, void *buf, size_t n_bytes);
+
+/*
+ * Shown bytes that are best gathered together, starting at a multiple of their number: where the
+ * shown order runs across the stored one, small pieces cost nearly as much as large ones. 0: any
+ * piece is as good as another.
+ */
+uint64_t gather_band_bytes(const struct wfs_tensor *tensor);
 
 #endif

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/source.h"
-#include "tensor/gather.h"
+#include "tensor/band.h"
 
 const char *wfs_tensor_origin(const struct wfs_tensor *tensor)
 {
@@ -81,7 +81,7 @@ ssize_t wfs_tensor_read(const struct wfs_tensor *tensor, uint64_t offset, void *
     const int code =
         wfs_tensor_is_plain(tensor)
             ? source_read(tensor->stored.source, tensor->stored.offset + offset, buf, n)
-            : gather(tensor, offset, buf, n);
+            : band_read(tensor, offset, buf, n);
     return code < 0 ? code : (ssize_t)n;
 }
 
