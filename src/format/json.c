@@ -202,7 +202,7 @@ static bool take_string(struct json *json, struct json_text *ret)
     return true;
 }
 
-bool json_string(struct json *json, struct json_text *ret)
+bool json_take_string(struct json *json, struct json_text *ret)
 {
     if (json_kind(json) != JSON_STRING)
         return fail_at(json, json->at, "expected a string");
@@ -365,7 +365,7 @@ static bool take_word(struct json *json, const char *word)
     return true;
 }
 
-bool json_null(struct json *json)
+bool json_take_null(struct json *json)
 {
     if (json_kind(json) != JSON_NULL)
         return fail_at(json, json->at, "expected null");
@@ -382,13 +382,13 @@ static bool skip_start(struct json *json)
     case JSON_ARRAY:
         return json_open_array(json);
     case JSON_STRING:
-        return json_string(json, &text);
+        return json_take_string(json, &text);
     case JSON_NUMBER:
         return skip_number(json);
     case JSON_BOOL:
         return take_word(json, *json->at == 't' ? "true" : "false");
     case JSON_NULL:
-        return json_null(json);
+        return json_take_null(json);
     case JSON_NONE:
         break;
     }

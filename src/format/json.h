@@ -55,9 +55,9 @@ enum json_kind json_kind(struct json *json);
  */
 bool json_open_object(struct json *json);
 bool json_open_array(struct json *json);
-bool json_string(struct json *json, struct json_text *ret);
+bool json_take_string(struct json *json, struct json_text *ret);
 bool json_uint(struct json *json, uint64_t *ret); /* 0 to 2^64-1, digits only */
-bool json_null(struct json *json);
+bool json_take_null(struct json *json);
 bool json_skip(struct json *json); /* any value, checked in full */
 bool json_end(struct json *json);  /* white space up to the end */
 

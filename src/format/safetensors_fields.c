@@ -15,11 +15,11 @@ static int take_dtype_text(struct safetensors_parse *parse, struct json_text *re
     struct json *json = &parse->json;
     struct json_text rest;
     if (json_kind(json) != JSON_OBJECT)
-        return json_string(json, ret) ? 0 : safetensors_fail_json(parse, NULL);
+        return json_take_string(json, ret) ? 0 : safetensors_fail_json(parse, NULL);
     json_open_object(json);
     if (!json_next_key(json, ret))
         return safetensors_fail_json(parse, "expected a dtype");
-    if (!json_null(json))
+    if (!json_take_null(json))
         return safetensors_fail_json(parse, NULL);
     if (json_next_key(json, &rest))
         return safetensors_fail_json(parse, "more than one dtype");

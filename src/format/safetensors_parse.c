@@ -222,7 +222,7 @@ static int take_metadata(struct safetensors_parse *parse)
     parse->has_metadata = true;
     const bool is_null = json_kind(json) == JSON_NULL;
     if (is_null)
-        json_null(json);
+        json_take_null(json);
     else
         json_open_object(json);
     while (!is_null && json_next_key(json, &name)) {
@@ -230,7 +230,7 @@ static int take_metadata(struct safetensors_parse *parse)
             return wfs_fail(parse->load->err, EOPNOTSUPP,
                             "the metadata key '%s' at byte %" PRIu64 " has a NUL in it",
                             safetensors_quote(&name).text, safetensors_at(&name));
-        if (!json_string(json, &value))
+        if (!json_take_string(json, &value))
             return safetensors_fail_json(parse, NULL);
         const int code = keep_meta(parse, &name, &value);
         if (code < 0)
