@@ -45,13 +45,14 @@ static inline char peek(struct json *json)
 }
 
 static const uint8_t kinds[UINT8_MAX + 1] = {
-    ['{'] = JSON_OBJECT,         ['['] = JSON_ARRAY, ['"'] = JSON_STRING, ['-'] = JSON_NUMBER,
-    ['0' ... '9'] = JSON_NUMBER, ['t'] = JSON_BOOL,  ['f'] = JSON_BOOL,   ['n'] = JSON_NULL,
+    ['{'] = JSON_KIND_OBJECT, ['['] = JSON_KIND_ARRAY,          ['"'] = JSON_KIND_STRING,
+    ['-'] = JSON_KIND_NUMBER, ['0' ... '9'] = JSON_KIND_NUMBER, ['t'] = JSON_KIND_BOOL,
+    ['f'] = JSON_KIND_BOOL,   ['n'] = JSON_KIND_NULL,
 };
 
 enum json_kind json_kind(struct json *json)
 {
-    return json->error != NULL ? JSON_NONE : (enum json_kind)kinds[(uint8_t)peek(json)];
+    return json->error != NULL ? JSON_KIND_NONE : (enum json_kind)kinds[(uint8_t)peek(json)];
 }
 
 static bool open_container(struct json *json, enum json_kind kind, const char *error)
@@ -68,12 +69,12 @@ static bool open_container(struct json *json, enum json_kind kind, const char *e
 
 bool json_open_object(struct json *json)
 {
-    return open_container(json, JSON_OBJECT, "expected an object");
+    return open_container(json, JSON_KIND_OBJECT, "expected an object");
 }
 
 bool json_open_array(struct json *json)
 {
-    return open_container(json, JSON_ARRAY, "expected an array");
+    return open_container(json, JSON_KIND_ARRAY, "expected an array");
 }
 
 /*
@@ -204,7 +205,7 @@ static bool take_string(struct json *json, struct json_text *ret)
 
 bool json_take_string(struct json *json, struct json_text *ret)
 {
-    if (json_kind(json) != JSON_STRING)
+    if (json_kind(json) != JSON_KIND_STRING)
         return fail_at(json, json->at, "expected a string");
     return take_string(json, ret);
 }
@@ -257,10 +258,10 @@ static bool is_digit(const struct json *json)
     return json->at < json->end && *json->at >= '0' && *json->at <= '9';
 }
 
-bool json_uint(struct json *json, uint64_t *ret)
+bool json_take_uint(struct json *json, uint64_t *ret)
 {
     static const char error[] = "expected a whole number from 0 to 2^64-1";
-    if (json_kind(json) != JSON_NUMBER)
+    if (json_kind(json) != JSON_KIND_NUMBER)
         return fail_at(json, json->at, error);
     char *start = json->at;
     uint64_t value = 0;
@@ -367,7 +368,7 @@ static bool take_word(struct json *json, const char *word)
 
 bool json_take_null(struct json *json)
 {
-    if (json_kind(json) != JSON_NULL)
+    if (json_kind(json) != JSON_KIND_NULL)
         return fail_at(json, json->at, "expected null");
     return take_word(json, "null");
 }
@@ -377,19 +378,19 @@ static bool skip_start(struct json *json)
 {
     struct json_text text;
     switch (json_kind(json)) {
-    case JSON_OBJECT:
+    case JSON_KIND_OBJECT:
         return json_open_object(json);
-    case JSON_ARRAY:
+    case JSON_KIND_ARRAY:
         return json_open_array(json);
-    case JSON_STRING:
+    case JSON_KIND_STRING:
         return json_take_string(json, &text);
-    case JSON_NUMBER:
+    case JSON_KIND_NUMBER:
         return skip_number(json);
-    case JSON_BOOL:
+    case JSON_KIND_BOOL:
         return take_word(json, *json->at == 't' ? "true" : "false");
-    case JSON_NULL:
+    case JSON_KIND_NULL:
         return json_take_null(json);
-    case JSON_NONE:
+    case JSON_KIND_NONE:
         break;
     }
     return fail_at(json, json->at, "expected a value");
@@ -400,7 +401,7 @@ bool json_skip(struct json *json)
     bool is_object[JSON_DEPTH_MAX + 1]; /* of the containers opened here, by depth */
     const unsigned floor = json->depth;
     for (;;) {
-        const bool opens_object = json_kind(json) == JSON_OBJECT;
+        const bool opens_object = json_kind(json) == JSON_KIND_OBJECT;
         const unsigned before = json->depth;
         if (!skip_start(json))
             return false;

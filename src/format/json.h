@@ -16,13 +16,13 @@ enum { JSON_DEPTH_MAX = 127 };
 
 /* What a value begins like. */
 enum json_kind {
-    JSON_NONE, /* no value begins here */
-    JSON_OBJECT,
-    JSON_ARRAY,
-    JSON_STRING,
-    JSON_NUMBER,
-    JSON_BOOL,
-    JSON_NULL,
+    JSON_KIND_NONE, /* no value begins here */
+    JSON_KIND_OBJECT,
+    JSON_KIND_ARRAY,
+    JSON_KIND_STRING,
+    JSON_KIND_NUMBER,
+    JSON_KIND_BOOL,
+    JSON_KIND_NULL,
 };
 
 /* A string without its quotes and escapes. It may have NULs in it; one more is behind it. */
@@ -56,7 +56,7 @@ enum json_kind json_kind(struct json *json);
 bool json_open_object(struct json *json);
 bool json_open_array(struct json *json);
 bool json_take_string(struct json *json, struct json_text *ret);
-bool json_uint(struct json *json, uint64_t *ret); /* 0 to 2^64-1, digits only */
+bool json_take_uint(struct json *json, uint64_t *ret); /* 0 to 2^64-1, digits only */
 bool json_take_null(struct json *json);
 bool json_skip(struct json *json); /* any value, checked in full */
 bool json_end(struct json *json);  /* white space up to the end */

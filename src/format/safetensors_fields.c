@@ -14,7 +14,7 @@ static int take_dtype_text(struct safetensors_parse *parse, struct json_text *re
 {
     struct json *json = &parse->json;
     struct json_text rest;
-    if (json_kind(json) != JSON_OBJECT)
+    if (json_kind(json) != JSON_KIND_OBJECT)
         return json_take_string(json, ret) ? 0 : safetensors_fail_json(parse, NULL);
     json_open_object(json);
     if (!json_next_key(json, ret))
@@ -76,7 +76,7 @@ static int take_shape(struct safetensors_parse *parse, struct safetensors_entry 
                             safetensors_quote(&parse->tensor).text, rank);
         if (!safetensors_grow(&parse->dims, sizeof(*parse->dims), rank, &parse->dims_room))
             return wfs_fail_memory(load->err);
-        if (!json_uint(&parse->json, &parse->dims[rank]))
+        if (!json_take_uint(&parse->json, &parse->dims[rank]))
             break;
         rank++;
     }
@@ -101,7 +101,7 @@ static int take_offsets(struct safetensors_parse *parse, struct safetensors_entr
     for (int i = 0; i < 2; i++) {
         if (!json_next_item(json))
             return safetensors_fail_json(parse, "expected two offsets, found fewer");
-        if (!json_uint(json, offsets[i]))
+        if (!json_take_uint(json, offsets[i]))
             return safetensors_fail_json(parse, NULL);
     }
     if (json_next_item(json))
@@ -197,9 +197,9 @@ static int take_array(struct safetensors_parse *parse, struct safetensors_entry 
 int safetensors_take_fields(struct safetensors_parse *parse, struct safetensors_entry *entry)
 {
     switch (json_kind(&parse->json)) {
-    case JSON_OBJECT:
+    case JSON_KIND_OBJECT:
         return take_object(parse, entry);
-    case JSON_ARRAY:
+    case JSON_KIND_ARRAY:
         return take_array(parse, entry);
     default:
         return safetensors_fail_json(parse, "expected dtype, shape and data_offsets");

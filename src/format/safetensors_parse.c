@@ -220,7 +220,7 @@ static int take_metadata(struct safetensors_parse *parse)
     if (parse->has_metadata)
         return safetensors_fail_json(parse, "duplicate field '" SAFETENSORS_METADATA "'");
     parse->has_metadata = true;
-    const bool is_null = json_kind(json) == JSON_NULL;
+    const bool is_null = json_kind(json) == JSON_KIND_NULL;
     if (is_null)
         json_take_null(json);
     else
