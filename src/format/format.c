@@ -8,6 +8,7 @@
 
 /* Probed in this order. */
 static const struct wfs_format *const formats[] = {
+    &format_burnpack,
     &format_safetensors,
 };
 

@@ -49,6 +49,8 @@ struct wfs_layout {
     uint64_t n_bytes;
     /* All tensors as the file has them, in the arena; NULL: in the order of the catalog. */
     const struct wfs_tensor **order;
+    /* Metadata as the file has it, where that is not what the catalog has; NULL: it is. */
+    const struct wfs_text *meta;
 };
 
 /*

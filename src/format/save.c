@@ -154,24 +154,24 @@ static int compare_names(const void *a, const void *b)
 }
 
 /* The texts by name, malloc'ed; NULL when out of memory. */
-static const struct wfs_text **sorted_meta(const struct wfs_catalog *catalog, size_t *ret_n)
+static const struct wfs_text **sorted_meta(const struct wfs_text *meta, size_t *ret_n)
 {
     size_t n = 0;
-    for (const struct wfs_text *text = catalog->meta; text != NULL; text = text->next)
+    for (const struct wfs_text *text = meta; text != NULL; text = text->next)
         n++;
     const struct wfs_text **texts = calloc(n + 1, sizeof(*texts));
     *ret_n = n;
     if (texts == NULL)
         return NULL;
     n = 0;
-    for (const struct wfs_text *text = catalog->meta; text != NULL; text = text->next)
+    for (const struct wfs_text *text = meta; text != NULL; text = text->next)
         texts[n++] = text;
     qsort(texts, n, sizeof(*texts), compare_names);
     return texts;
 }
 
-/* A format may add texts of its own, but every text of the catalog must have come through. */
-static int compare_meta(const struct wfs_catalog *wanted, const struct wfs_catalog *found,
+/* A format may add texts of its own, but every wanted one must have come through. */
+static int compare_meta(const struct wfs_text *wanted, const struct wfs_text *found,
                         struct wfs_error *err)
 {
     size_t n_wanted, n_found, j = 0;
@@ -205,7 +205,7 @@ static int compare(const struct wfs_layout *layout, const struct wfs_catalog *fo
             return wfs_fail(err, EIO, "internal error: the output has lost the tensor '%s'",
                             wfs_quote(a->key).text);
     }
-    return compare_meta(wanted, found, err);
+    return compare_meta(layout->meta != NULL ? layout->meta : wanted->meta, found->meta, err);
 }
 
 static int verify(const struct save *save)
