@@ -35,6 +35,12 @@ int wfs_load(const char *path, const struct wfs_load_options *options, struct wf
              struct wfs_error *err);
 
 /*
+ * Verifies what has a checksum in the file: reads all of it, in bounded memory, and adds what is
+ * wrong to the findings of the catalog. Negative only when that cannot be done.
+ */
+int wfs_verify(struct wfs_catalog *catalog, struct wfs_error *err);
+
+/*
  * The complete file that save would write: header bytes and ranges of tensors. Borrows the catalog.
  * -EOPNOTSUPP names a tensor that the format cannot hold; -EINVAL a key that it cannot.
  */

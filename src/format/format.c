@@ -10,6 +10,7 @@
 static const struct wfs_format *const formats[] = {
     &format_burnpack,
     &format_safetensors,
+    &format_pytorch,
 };
 
 enum { N_FORMATS = sizeof(formats) / sizeof(formats[0]) };

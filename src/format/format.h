@@ -25,6 +25,11 @@ struct wfs_format {
     /* Fills an empty catalog. The source is the catalog's already. */
     int (*load)(struct source *source, const struct load_context *context,
                 struct wfs_catalog *catalog, struct wfs_error *err);
+    /*
+     * Reads what loading leaves alone but has a checksum, in bounded memory, and adds what is wrong
+     * to the findings. NULL: nothing has one.
+     */
+    int (*verify)(struct wfs_catalog *catalog, struct wfs_error *err);
     /* Lays the catalog out. NULL: this format is only read. */
     int (*plan)(const struct wfs_catalog *catalog, struct wfs_layout *layout,
                 struct wfs_error *err);

@@ -30,6 +30,8 @@ void wfs_catalog_free(struct wfs_catalog *catalog)
     for (size_t i = 0; i < catalog->n_sources; i++)
         source_free(catalog->sources[i]);
     free(catalog->sources);
+    source_free(catalog->derived);
+    free(catalog->values);
     free(catalog->findings);
     free(catalog->tensors);
     arena_done(&catalog->arena);
@@ -69,6 +71,20 @@ int catalog_adopt_source(struct wfs_catalog *catalog, struct source *source)
     }
     catalog->sources = sources;
     sources[catalog->n_sources++] = source;
+    return 0;
+}
+
+int catalog_add_value(struct wfs_catalog *catalog, const char *name, uint32_t id)
+{
+    if (catalog->n_values == catalog->n_value_room) {
+        const size_t n_room = catalog->n_value_room < 64 ? 64 : catalog->n_value_room * 2;
+        struct catalog_value *values = reallocarray(catalog->values, n_room, sizeof(*values));
+        if (values == NULL)
+            return -ENOMEM;
+        catalog->values = values;
+        catalog->n_value_room = n_room;
+    }
+    catalog->values[catalog->n_values++] = (struct catalog_value){name, id};
     return 0;
 }
 
@@ -208,8 +224,11 @@ uint64_t wfs_catalog_source_bytes(const struct wfs_catalog *catalog, size_t i)
 
 int wfs_catalog_source_of(const struct wfs_catalog *catalog, const struct wfs_tensor *tensor)
 {
+    const struct source *source = tensor->stored.source;
+    if (source != NULL && source->origin != NULL)
+        source = source->origin;
     for (size_t i = 0; i < catalog->n_sources; i++) {
-        if (catalog->sources[i] == tensor->stored.source)
+        if (catalog->sources[i] == source)
             return (int)i;
     }
     return -1;

@@ -11,6 +11,13 @@
 #include "base/arena.h"
 #include "base/cleanup.h"
 #include "base/source.h"
+#include "tensor/value.h"
+
+/* A value, or a container of values, that no tensor is in, and its dotted name. */
+struct catalog_value {
+    const char *name;
+    uint32_t id; /* in the graph */
+};
 
 struct wfs_catalog {
     struct arena arena;
@@ -25,6 +32,11 @@ struct wfs_catalog {
     size_t n_findings;
     const char *format;
     const char *container;
+    struct source *derived;       /* bytes made of those of the sources; NULL: none */
+    struct graph graph;           /* what a pickle holds; empty in other formats */
+    uint32_t root;                /* of the graph; 0: there is none */
+    struct catalog_value *values; /* malloc'ed; the largest parts of the graph without a tensor */
+    size_t n_values, n_value_room;
     /* For each tensor below, the arena owns keys, dims, strides and texts. */
 };
 
@@ -46,6 +58,9 @@ struct wfs_tensor *catalog_add(struct wfs_catalog *catalog);
 
 /* The source is freed with the catalog, also when this fails with -ENOMEM. */
 int catalog_adopt_source(struct wfs_catalog *catalog, struct source *source);
+
+/* name lives in the arena. -ENOMEM. */
+int catalog_add_value(struct wfs_catalog *catalog, const char *name, uint32_t id);
 
 /* Both texts are copied; the second function takes a value that may have NULs in it. -ENOMEM. */
 int catalog_add_meta(struct wfs_catalog *catalog, const char *name, const char *value);

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Names that must differ: a second one that is spelled like another gets ~2 behind it, a third ~3.
+ */
+#ifndef WFS_NAMES_H
+#define WFS_NAMES_H
+
+#include "base/arena.h"
+#include "base/hash.h"
+
+struct name_slot {
+    const char *name;
+    uint32_t n_bytes;
+    uint32_t n_same; /* how often it was asked for */
+};
+
+struct names {
+    struct map map; /* of slots */
+    struct name_slot *slots;
+    uint32_t n_slots, n_room;
+    uint64_t n_clashes;
+};
+
+/* A copy of the name in the arena, ended by NUL, with what makes it differ. -ENOMEM. */
+int names_make(struct names *names, struct arena *arena, const char *name, size_t n_bytes,
+               const char **ret);
+void names_done(struct names *names);
+
+#endif

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A range of a source read from front to back through a small window.
+ */
+#ifndef WFS_STREAM_H
+#define WFS_STREAM_H
+
+#include "base/source.h"
+
+enum { STREAM_WINDOW = 65536 };
+
+struct stream {
+    const struct source *source;
+    uint64_t next, end; /* of what is not in the window yet */
+    uint8_t *window;
+    const uint8_t *at, *stop; /* of what is in the window and not taken yet */
+    uint64_t n_skipped;
+    char *line; /* of a line that is longer than the window */
+};
+
+/* -ENOMEM. */
+int stream_init(struct stream *stream, const struct source *source, uint64_t offset, uint64_t end);
+void stream_done(struct stream *stream);
+
+static inline uint64_t stream_offset(const struct stream *stream)
+{
+    return stream->next - (uint64_t)(stream->stop - stream->at);
+}
+
+static inline uint64_t stream_left(const struct stream *stream)
+{
+    return stream->end - stream_offset(stream);
+}
+
+/*
+ * n_bytes (at most a window) in one piece, valid until the next call. -EBADMSG when less is left,
+ * -EIO.
+ */
+int stream_take(struct stream *stream, size_t n_bytes, const uint8_t **ret);
+
+/* Copies any amount out. */
+int stream_read(struct stream *stream, void *buf, size_t n_bytes);
+
+/* Passes over any amount without reading it. */
+int stream_skip(struct stream *stream, uint64_t n_bytes);
+
+/*
+ * Up to the next LF, which is taken too but not counted. -EBADMSG when there is none, -E2BIG when
+ * the line is longer than n_max.
+ */
+int stream_line(struct stream *stream, size_t n_max, const char **ret, size_t *ret_n);
+
+#endif

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Members of a ustar archive, by name. Names are looked up, never used as paths.
+ */
+#ifndef WFS_TAR_H
+#define WFS_TAR_H
+
+#include "base/source.h"
+
+enum { TAR_BLOCK = 512 };
+
+struct tar_member {
+    uint64_t offset, n_bytes;
+};
+
+/* Does a file begin like an archive? */
+bool tar_probe(const uint8_t *head, size_t n_head);
+
+/*
+ * Finds a regular member ("./" before its name does not count); the last one of several. -ENOENT
+ * when there is none; -EBADMSG when the archive is damaged, -EIO.
+ */
+int tar_find(const struct source *source, const char *name, struct tar_member *ret,
+             struct wfs_error *err);
+
+#endif

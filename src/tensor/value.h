@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Values other than tensors: the graph that a pickle describes, as plain data. It keeps what is
+ * needed to write the same pickle again: order, sharing, integers of any size, which objects are
+ * calls of what with which arguments and state. Nothing in it was ever executed.
+ *
+ * Values are numbers (ids) from 1 in a table of small structs; 0 means none. A value that is used
+ * twice has one id. The graph can have cycles: whoever walks it keeps a bound.
+ */
+#ifndef WFS_TENSOR_VALUE_H
+#define WFS_TENSOR_VALUE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/source.h"
+
+enum value_kind {
+    VALUE_NONE,
+    VALUE_BOOL,
+    VALUE_INT,
+    VALUE_BIG, /* an integer that does not fit 64 bits */
+    VALUE_FLOAT,
+    VALUE_TEXT,
+    VALUE_BYTES,
+    VALUE_LIST,
+    VALUE_TUPLE,
+    VALUE_DICT, /* items are key, value, key, value ... */
+    VALUE_SET,
+    VALUE_GLOBAL, /* a class, function or constant, by name */
+    VALUE_CALL,   /* an object that calling something makes */
+    VALUE_PERSISTENT,
+    VALUE_PARTS, /* what was added to a call afterwards; not a value by itself */
+};
+
+/* How a value is spelled in the pickle, where the kind leaves a choice. */
+enum value_form {
+    FORM_PLAIN,
+    FORM_BYTE_TEXT,       /* text: a str of Python 2 */
+    FORM_BYTEARRAY,       /* bytes: mutable */
+    FORM_FROZEN,          /* set: frozenset */
+    FORM_REDUCE,          /* call: callable(*args) */
+    FORM_NEWOBJ,          /* call: callable.__new__(callable, *args) */
+    FORM_NEWOBJ_EX,       /* call: the same with args = (args, kwargs) */
+    FORM_INST,            /* call: an instance of an old class, INST or OBJ */
+    FORM_EXTENSION,       /* call: args is the code of an extension registry; no callable */
+    FORM_PERSISTENT_TEXT, /* persistent: the id was text in the pickle (protocol 0) */
+    FORM_UNSIGNED,        /* integer: of an unsigned type, in a Burnpack */
+};
+
+enum value_mark {
+    MARK_TENSOR = 1 << 0,   /* a tensor is in it */
+    MARK_SEEN = 1 << 1,     /* of walks that visit everything once */
+    MARK_OPEN = 1 << 2,     /* on the path of the walk */
+    MARK_EXPANDED = 1 << 3, /* its content has been listed */
+    MARK_JUDGED = 1 << 4,   /* global: it was looked at for what it can do */
+};
+
+struct value_global {
+    const char *module, *name; /* as in the file; may hold any byte */
+    uint32_t n_module, n_name;
+};
+
+/* Bytes stay where they are. */
+struct value_bytes {
+    const struct source *source;
+    uint64_t offset, n_bytes;
+};
+
+struct value {
+    uint8_t kind;  /* enum value_kind */
+    uint8_t form;  /* enum value_form */
+    uint8_t tag;   /* global: for the format that asks what it is; 0: not asked yet */
+    uint8_t marks; /* enum value_mark */
+    uint32_t n; /* items (both of a pair count), bytes of text or integer; call: id of its parts */
+    union {
+        int64_t integer; /* also of a bool */
+        double real;
+        const char
+            *text; /* ended by NUL, not counted in n; integer: two's complement, little-endian */
+        uint32_t pair[2]; /* items, while there are at most two */
+        uint32_t *items;
+        struct value_bytes *bytes;
+        struct value_global *global;
+        struct {
+            uint32_t callable, args;
+        } call;
+        uint32_t id; /* persistent: the id that it has outside of the pickle */
+        struct {
+            uint32_t items, elements; /* parts: what was set by key, what was appended; n: states */
+        } parts;
+    };
+};
+
+struct graph {
+    struct arena *arena; /* borrowed; everything lives there */
+    struct value **chunks;
+    uint32_t n_chunks, n_chunk_room;
+    uint32_t n_values;
+    uint32_t *cells; /* room for items */
+    uint32_t n_cells;
+    uint32_t strays;  /* list of target, state: what BUILD gave to a value that takes none */
+    uint8_t protocol; /* of the first pickle */
+};
+
+enum { GRAPH_CHUNK = 4096 };
+
+/* A zeroed graph with an arena is empty. The root that it had is up to the caller. */
+static inline struct value *graph_at(const struct graph *graph, uint32_t id)
+{
+    return &graph->chunks[(id - 1) / GRAPH_CHUNK][(id - 1) % GRAPH_CHUNK];
+}
+
+/* Ids, or 0 when out of memory. */
+uint32_t value_new(struct graph *graph, enum value_kind kind);
+uint32_t value_new_integer(struct graph *graph, int64_t integer);
+uint32_t value_new_text(struct graph *graph, const char *text, size_t n_bytes);
+uint32_t value_new_bytes(struct graph *graph, const struct source *source, uint64_t offset,
+                         uint64_t n_bytes);
+uint32_t value_new_global(struct graph *graph, const char *module, size_t n_module,
+                          const char *name, size_t n_name);
+uint32_t value_new_items(struct graph *graph, enum value_kind kind, const uint32_t *items,
+                         uint32_t n);
+uint32_t value_new_call(struct graph *graph, enum value_form form, uint32_t callable,
+                        uint32_t args);
+
+/* Adds items to a list, dict or set. -ENOMEM; -EOVERFLOW past 2^32-1. */
+int value_append(struct graph *graph, uint32_t id, const uint32_t *items, uint32_t n);
+
+/* The same for a call, making its parts when needed. */
+enum value_part { PART_STATES, PART_ITEMS, PART_ELEMENTS };
+int value_append_part(struct graph *graph, uint32_t id, enum value_part part, const uint32_t *items,
+                      uint32_t n);
+
+/* Id of a part of a call (a list, or a dict for the items), 0 when it has none. */
+uint32_t value_part(const struct graph *graph, const struct value *call, enum value_part part);
+
+/* Items of a list, tuple, dict or set; NULL when it is empty. */
+static inline const uint32_t *value_items(const struct value *value)
+{
+    return value->n <= 2 ? value->pair : value->items;
+}
+
+/* Can it have items? */
+static inline bool value_has_items(const struct value *value)
+{
+    return value->kind >= VALUE_LIST && value->kind <= VALUE_SET;
+}
+
+/* True for a text (of either Python) with just these bytes. */
+bool value_is_text(const struct graph *graph, uint32_t id, const char *text);
+
+/* The value of a text key of a dict, the last one when there are several; 0 when there is none. */
+uint32_t value_get(const struct graph *graph, uint32_t dict, const char *key);
+
+/* The i-th value that hangs on this one, whatever its kind, in the order of writing; 0: no more. */
+uint32_t value_child(const struct graph *graph, uint32_t id, uint32_t i);
+
+/*
+ * Equal keys of a dict, as Python compares them: 1, 1.0 and True are one. Tuples of few items are
+ * compared by them; what is more complicated is equal only to itself.
+ */
+bool value_is_same_key(const struct graph *graph, uint32_t a, uint32_t b);
+
+/*
+ * Leaves of several pairs with the same key what Python does: the first place, the last value.
+ * Returns how many pairs went, or -ENOMEM.
+ */
+int64_t value_drop_twins(struct graph *graph, uint32_t dict);
+
+#endif
