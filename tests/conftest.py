@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: MIT
+"""Fixtures: a folder on a real disk, mounts that always go away again, and what may be skipped where."""
+import os
+import pathlib
+import shutil
+import sys
+import tempfile
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
+from wfs_testlib import mount as mounts  # noqa: E402
+from wfs_testlib import program, shared, st  # noqa: E402
+
+IS_CI = os.environ.get('CI') == 'true'
+SAMPLE = program.ROOT / 'tests' / 'data' / 'sample' / 'encoder.safetensors'
+REPORTS = program.BUILD / 'sanitizer-reports'
+
+
+def pytest_configure(config):
+    for marker in ('peers: compares with other programs (tools/test --peers)', 'root: needs the rights of root',
+                   'slow: takes longer than the rest together'):
+        config.addinivalue_line('markers', marker)
+    # Every process of ours leaves what a sanitizer says where it is found, the ones without a stderr too.
+    REPORTS.mkdir(parents=True, exist_ok=True)
+    common = 'log_path=%s/report:exitcode=99:' % REPORTS
+    os.environ.setdefault('ASAN_OPTIONS', common + 'detect_leaks=1:allocator_may_return_null=1')
+    os.environ.setdefault('UBSAN_OPTIONS', common + 'halt_on_error=1:print_stacktrace=1')
+
+
+def _why_no_fuse():
+    if not os.path.exists('/dev/fuse'):
+        return 'there is no /dev/fuse'
+    if not os.access('/dev/fuse', os.R_OK | os.W_OK):
+        return '/dev/fuse is closed to this user'
+    if os.geteuid() != 0 and shutil.which('fusermount3') is None:
+        return 'there is no fusermount3'
+    return None
+
+
+WHY_NO_FUSE = _why_no_fuse()
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        reason = None
+        if 'tests/mount/' in str(item.path) and WHY_NO_FUSE:
+            reason = WHY_NO_FUSE
+        elif item.get_closest_marker('root') and os.geteuid() != 0:
+            reason = 'only for root'
+        elif item.get_closest_marker('peers') and not os.environ.get('WFS_PEERS'):
+            reason = 'only with tools/test --peers'
+        if reason:
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def pytest_sessionfinish(session):
+    if IS_CI and WHY_NO_FUSE and any('tests/mount/' in str(item.path) for item in session.items):
+        print('\nthe tests of the mount did not run: %s' % WHY_NO_FUSE)
+        session.exitstatus = 1
+
+
+@pytest.fixture(autouse=True)
+def no_sanitizer_reports():
+    yield
+    found = [(path, path.read_text(errors='replace')) for path in REPORTS.glob('report*')]
+    for path, _ in found:
+        path.rename(REPORTS / ('seen-' + path.name))
+    assert not found, '\n'.join(text for _, text in found)
+
+
+@pytest.fixture
+def folder():
+    """An empty folder on the disk that the build is on: with extended attributes, holes and links."""
+    above = program.BUILD / 'tmp'
+    above.mkdir(parents=True, exist_ok=True)
+    path = pathlib.Path(tempfile.mkdtemp(prefix='t', dir=above))
+    yield path
+    left = [point for point in mounts.mount_points() if point.startswith(str(path.resolve()) + '/')]
+    for point in left:
+        mounts.force_unmount(point)
+    shutil.rmtree(path, ignore_errors=True)
+    assert not left, 'still mounted at the end of the test: %s' % left
+
+
+@pytest.fixture
+def mount(folder):
+    """mount(source, 'output=...', ...) -> Mount. Unmounted at the end, and its exit code is judged then."""
+    made = []
+
+    def make(source, *options, at=None, **more):
+        path = at or folder / ('mnt%d' % len(made) if made else 'mnt')
+        path.mkdir(exist_ok=True)
+        made.append(mounts.Mount(source, path, *options, **more))
+        return made[-1]
+
+    yield make
+    problems = []
+    for one in reversed(made):
+        try:
+            one.close()
+        except Exception as problem:  # the others are to go away as well
+            problems.append(problem)
+    if problems:
+        raise problems[0]
+
+
+@pytest.fixture
+def sample(folder):
+    """A copy of the sample checkpoint."""
+    return pathlib.Path(shutil.copy(SAMPLE, folder / 'encoder.safetensors'))
+
+
+@pytest.fixture
+def small(folder):
+    """A small canonical checkpoint whose content is easy to name."""
+    return st.write(folder / 'small.safetensors', {
+        'a.b.weight': ('F32', [2, 3], st.f32(1, 2, 3, 4, 5, 6)),
+        'a.b.bias': ('F32', [3], st.f32(7, 8, 9)),
+        'a.c': ('U8', [5], b'hello'),
+        'step': ('I64', [], (42).to_bytes(8, 'little')),
+        'none': ('F32', [0, 4], b''),
+    }, {'format': 'pt', 'by': 'a test'})
+
+
+@pytest.fixture
+def need_shared():
+    if not shared.IS_THERE:
+        pytest.skip(shared.WHY_NOT)

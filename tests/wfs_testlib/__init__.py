@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: MIT
+"""Independent readers, writers and oracles for the tests: nothing in here calls weightfs to know an answer."""

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: MIT
+"""A mount under the control of a test: waits for it, watches its end, leaves nothing behind."""
+import ctypes
+import fcntl
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+
+from wfs_testlib import program
+
+POLL = 0.01  # seconds between two looks
+
+
+def wait_for(is_so, what, patience=None):
+    """Polls until it is so; fails after a while."""
+    deadline = time.monotonic() + (patience or program.PATIENCE)
+    while not is_so():
+        assert time.monotonic() < deadline, 'waited in vain: ' + what
+        time.sleep(POLL)
+
+
+def mount_points():
+    """Where something of FUSE is mounted. Reads no mount: a dead one answers nothing."""
+    with open('/proc/self/mountinfo', encoding='utf-8', errors='surrogateescape') as file:
+        lines = [line.split(' - ') for line in file]
+    return [re.sub(r'\\([0-7]{3})', lambda m: chr(int(m[1], 8)), left.split()[4])
+            for left, right in lines if right.startswith('fuse')]
+
+
+def is_mounted(path):
+    return os.path.realpath(path) in mount_points()
+
+
+def force_unmount(path):
+    if is_mounted(path):
+        command = ['umount', '-l', path] if os.geteuid() == 0 else ['fusermount3', '-uz', path]
+        subprocess.run(command, stderr=subprocess.DEVNULL, check=False)
+
+
+def children(pid):
+    try:
+        return [int(child) for child in pathlib.Path('/proc/%d/task/%d/children' % (pid, pid)).read_text().split()]
+    except OSError:
+        return []
+
+
+def is_alive(pid):
+    """A zombie is dead."""
+    try:
+        return pathlib.Path('/proc/%d/stat' % pid).read_text().rsplit(')', 1)[1].split()[0] != 'Z'
+    except OSError:
+        return False
+
+
+class Reply(ctypes.Structure):
+    """struct wfs_control_reply."""
+    _fields_ = [('error', ctypes.c_int32), ('pid', ctypes.c_int32), ('n_edits', ctypes.c_uint64),
+                ('text', ctypes.c_char * 1024)]
+
+
+def _ioctl_number(number):
+    return 2 << 30 | ctypes.sizeof(Reply) << 16 | ord('W') << 8 | number
+
+
+class Mount:
+    """`weightfs SOURCE DIR -f -o ...` as a child. Use as a context manager, or through the fixture."""
+
+    def __init__(self, source, path, *options, cwd=None, wrap=()):
+        self.path = pathlib.Path(path)
+        self.command = [*wrap, *program.COMMAND, os.fspath(source), os.fspath(path), '-f']
+        if options:
+            self.command += ['-o', ','.join(options)]
+        self._stderr = tempfile.TemporaryFile()
+        self.expected = None  # a regular expression: lines of stderr that are allowed
+        self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                        stderr=self._stderr, cwd=cwd)
+        # Whatever blocks in a test blocks until its driver is dead.
+        self._watchdog = threading.Timer(4 * program.PATIENCE, self.kill)
+        self._watchdog.daemon = True
+        self._watchdog.start()
+        wait_for(self._has_started, 'the mount of ' + self.show())
+        assert self.process.poll() is None, 'early exit: ' + self.show()
+        self.workers = children(self.process.pid)
+
+    def show(self):
+        return '%s\nexit code: %s\nstderr: %s' % (program.show(self.command), self.process.poll(), self.stderr())
+
+    def stderr(self):
+        return os.pread(self._stderr.fileno(), 1 << 20, 0).decode(errors='replace')
+
+    def _has_started(self):
+        return self.process.poll() is not None or is_mounted(self.path)
+
+    def __truediv__(self, name):
+        return self.path / name
+
+    def status(self):
+        return json.loads((self.path / '.weightfs' / 'status.json').read_text())
+
+    def commit(self, code=0):
+        """`sync MNT`: the result of the program sync."""
+        return program.tool('sync', self.path, code=code)
+
+    def control(self, number=1):
+        """The ioctl of the program's own verbs: 1 commits, 2 only asks."""
+        reply = Reply()
+        fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.ioctl(fd, _ioctl_number(number), reply)
+        finally:
+            os.close(fd)
+        return reply
+
+    def allow(self, pattern):
+        """Lines on stderr that match are expected."""
+        self.expected = pattern if self.expected is None else '%s|%s' % (self.expected, pattern)
+        return self
+
+    def wait(self, code=0):
+        """Waits for the end of the driver and demands its exit code and a clean stderr."""
+        self._watchdog.cancel()
+        try:
+            self.process.wait(program.PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError('the driver does not end: ' + self.show()) from None
+        force_unmount(self.path)
+        assert self.process.returncode == code, self.show()
+        stderr = self.stderr()
+        program.demand_manners(stderr)
+        for line in stderr.splitlines():
+            assert self.expected and re.search(self.expected, line), 'unexpected on stderr: ' + self.show()
+        return stderr
+
+    def unmount(self, code=0):
+        """An ordinary unmount; waits for the driver. The exit code is the driver's."""
+        if os.geteuid() == 0:
+            program.tool('umount', self.path)
+        else:
+            program.tool('fusermount3', '-u', self.path)
+        return self.wait(code)
+
+    def terminate(self, code=0, signum=signal.SIGTERM):
+        self.process.send_signal(signum)
+        return self.wait(code)
+
+    def kill(self):
+        """Ends everything now. Never fails."""
+        for pid in [*self.workers_now(), self.process.pid]:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        self.process.wait()
+        force_unmount(self.path)
+
+    def workers_now(self):
+        return getattr(self, 'workers', None) or children(self.process.pid)
+
+    def close(self):
+        """At the end of a test: an orderly end if it is still running, a violent one if that fails."""
+        try:
+            if self.process.poll() is None:
+                self.unmount()
+        finally:
+            self._watchdog.cancel()
+            self.kill()
+            self._stderr.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, trace):
+        if kind is None:
+            self.close()
+        else:
+            self.kill()

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: MIT
+"""Runs the program that is tested, and demands its manners: one line on stderr or none, stated exit codes."""
+import os
+import pathlib
+import shlex
+import subprocess
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get('WFS_BUILD') or ROOT / 'build').resolve()
+WRAP = shlex.split(os.environ.get('WFS_WRAP', ''))  # such as valgrind
+PATIENCE = 600 if WRAP else 120  # seconds; a bound for what hangs, not a measure of speed
+COMMAND = [*WRAP, str(BUILD / 'src' / 'weightfs')]
+
+EXIT_DONE, EXIT_FOUND, EXIT_USAGE, EXIT_SOURCE, EXIT_FOREIGN = 0, 1, 2, 3, 4
+EXIT_DAMAGED, EXIT_UNSUPPORTED, EXIT_RULES, EXIT_MOUNT, EXIT_COMMIT = 5, 6, 7, 8, 9
+
+
+def show(command):
+    """The command as one would type it, to reproduce a failure."""
+    return ' '.join(shlex.quote(str(word)) for word in command)
+
+
+def demand_manners(stderr):
+    """Error output is lines of printable text that begin with the name of the program."""
+    for line in stderr.splitlines():
+        assert line.startswith('weightfs: '), 'strange line on stderr: %r' % line
+        assert line.isprintable(), 'unescaped text on stderr: %r' % line
+
+
+class Result:
+    def __init__(self, command, code, stdout, stderr):
+        self.command, self.code, self.raw, self.stderr = command, code, stdout, stderr
+
+    @property
+    def stdout(self):
+        return self.raw.decode()
+
+    @property
+    def error(self):
+        """The one line of the error, without the program's name."""
+        lines = self.stderr.splitlines()
+        assert len(lines) == 1, 'not one line on stderr: %r' % self.stderr
+        return lines[0][len('weightfs: '):]
+
+
+def weightfs(*args, code=0, **options):
+    """Runs to the end and expects an exit code (None: any). An exit code of 0 expects no stderr either."""
+    command = [*COMMAND, *map(os.fspath, args)]
+    options = {'stdin': subprocess.DEVNULL, 'stdout': subprocess.PIPE, **options}
+    done = subprocess.run(command, stderr=subprocess.PIPE, timeout=PATIENCE, check=False, **options)
+    stderr = done.stderr.decode(errors='replace')
+    report = 'exit code %d of: %s\n%s' % (done.returncode, show(command), stderr)
+    assert done.returncode >= 0, report
+    assert code is None or done.returncode == code, report
+    demand_manners(stderr)
+    if done.returncode not in (0, 1):
+        assert len(stderr.splitlines()) == 1, report
+    elif done.returncode == 0:
+        assert stderr == '', report
+    return Result(command, done.returncode, done.stdout or b'', stderr)
+
+
+def tool(*command, code=0, **options):
+    """Runs any other program; its output as text."""
+    command = [os.fspath(word) for word in command]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          timeout=PATIENCE, check=False, **options)
+    report = 'exit code %d of: %s\n%s%s' % (done.returncode, show(command), done.stdout.decode(errors='replace'),
+                                           done.stderr.decode(errors='replace'))
+    assert code is None or done.returncode == code, report
+    return Result(command, done.returncode, done.stdout, done.stderr.decode(errors='replace'))
