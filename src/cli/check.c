@@ -146,6 +146,14 @@ static enum exit_code run_json(struct check *check, bool has_values)
     return exit_code;
 }
 
+/* Adds what has a wrong checksum to the findings. */
+static enum exit_code verify(const char *path, struct wfs_catalog *catalog)
+{
+    struct wfs_error err = {0};
+    const int code = wfs_verify(catalog, &err);
+    return code < 0 ? print_error(exit_of_errno(-code), path, "%s", err.text) : EXIT_DONE;
+}
+
 int verb_check(int argc, char **argv)
 {
     int exit_code;
@@ -155,6 +163,9 @@ int verb_check(int argc, char **argv)
         return exit_code;
     struct check check = {.path = args.operands[0], .worst = WFS_INFO};
     exit_code = input_load(&args, check.path, &catalog);
+    if (exit_code != EXIT_DONE)
+        return exit_code;
+    exit_code = verify(check.path, catalog);
     if (exit_code != EXIT_DONE)
         return exit_code;
     check.catalog = catalog;

@@ -23,6 +23,7 @@ static const struct verb verbs[] = {
     {"cat", verb_cat, "write the bytes of one tensor to standard output"},
     {"show", verb_show, "show one tensor: statistics, histogram, corner values"},
     {"check", verb_check, "verify everything that can be verified"},
+    {"config", verb_config, "print what a checkpoint holds besides tensors"},
     {"convert", verb_convert, "write a checkpoint anew"},
     {"commit", verb_commit, "write the edits of a mount to its output, and wait"},
     {"status", verb_status, "print pending edits of a mount and its last commit"},

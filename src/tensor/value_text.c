@@ -209,16 +209,18 @@ static void add_quoted(struct text *text, const char *bytes, size_t n, bool is_b
     text_add(text, &quote, 1);
 }
 
-static bool add_bytes(struct text *text, const struct value *value)
+static bool add_bytes(struct text *text, const struct graph *graph, uint32_t id)
 {
-    char buf[MAX_KEY_BYTES];
-    const struct value_bytes *bytes = value->bytes;
-    if (value->form == FORM_BYTEARRAY || bytes->n_bytes > sizeof(buf) ||
-        source_read(bytes->source, bytes->offset, buf, (size_t)bytes->n_bytes) < 0)
+    uint8_t *bytes;
+    size_t n;
+    if (graph_at(graph, id)->form == FORM_BYTEARRAY || !value_copy_bytes(graph, id, &bytes, &n))
         return false;
-    text_add(text, "b", 1);
-    add_quoted(text, buf, (size_t)bytes->n_bytes, true);
-    return true;
+    const bool is_short = n <= MAX_KEY_BYTES;
+    text_add(text, "b", is_short ? 1 : 0);
+    if (is_short)
+        add_quoted(text, (const char *)bytes, n, true);
+    free(bytes);
+    return is_short;
 }
 
 static bool add_repr(struct text *text, const struct graph *graph, uint32_t id, unsigned depth);
@@ -267,7 +269,8 @@ static bool add_repr(struct text *text, const struct graph *graph, uint32_t id, 
         add_quoted(text, value->text, value->n, false);
         return true;
     case VALUE_BYTES:
-        return add_bytes(text, value);
+    case VALUE_CALL:
+        return add_bytes(text, graph, id);
     case VALUE_TUPLE:
         return add_tuple(text, graph, value, depth);
     default:

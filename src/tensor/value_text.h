@@ -35,4 +35,13 @@ void text_done(struct text *text);
  */
 bool text_add_key(struct text *text, const struct graph *graph, uint32_t id);
 
+/* ---- value_bytes.c ---- */
+
+/* A copy of a range, malloc'ed; false when it is large (a MiB) or cannot be read. */
+bool value_copy_range(const struct value_bytes *bytes, uint8_t **ret, size_t *ret_n);
+
+/* The same of a value that is bytes, or what stands for them in old protocols; false when it is
+ * neither. */
+bool value_copy_bytes(const struct graph *graph, uint32_t id, uint8_t **ret, size_t *ret_n);
+
 #endif

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * weightfs config: what a checkpoint holds besides tensors.
+ */
+#include "cli/verbs.h"
+
+#include <weightfs/value.h>
+
+#include "cli/auto.h"
+#include "cli/input.h"
+#include "cli/print.h"
+
+#include <errno.h>
+
+static const struct args_option options[] = {
+    {NULL, NULL, NULL},
+};
+
+static const struct args_usage usage = {
+    .verb = "config",
+    .operands = "SOURCE [KEY]",
+    .text = "Prints what a PyTorch checkpoint holds besides tensors as JSON: all of it by\n"
+            "name, or what the dotted KEY names. Objects that only Python could build are\n"
+            "shown as {\"$python\": \"module.Class\", ...}; none is built.",
+    .n_min = 1,
+    .n_max = 2,
+    .has_source = true,
+    .options = options,
+};
+
+int verb_config(int argc, char **argv)
+{
+    int exit_code;
+    auto_args struct args args;
+    auto_catalog struct wfs_catalog *catalog = NULL;
+    autofree char *text = NULL;
+    size_t n_bytes;
+    struct wfs_error err = {0};
+    if (!args_parse(&args, &usage, argc, argv, &exit_code))
+        return exit_code;
+    const char *path = args.operands[0];
+    exit_code = input_load(&args, path, &catalog);
+    if (exit_code != EXIT_DONE)
+        return exit_code;
+    const char *key = args.n_operands > 1 ? args.operands[1] : NULL;
+    const int code = wfs_catalog_config(catalog, key, &text, &n_bytes, &err);
+    if (code < 0)
+        return print_error(code == -ENOENT ? EXIT_NO_MATCH : exit_of_errno(-code), path, "%s",
+                           err.text);
+    fwrite(text, 1, n_bytes, stdout);
+    return EXIT_DONE;
+}

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The values of a catalog by name, and as one JSON text.
+ */
+#include <weightfs/value.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "tensor/value_json.h"
+
+enum { MAX_DEPTH = 256, MAX_NAMED = 10 };
+
+size_t wfs_catalog_n_values(const struct wfs_catalog *catalog)
+{
+    return catalog->n_values;
+}
+
+const char *wfs_catalog_value_name(const struct wfs_catalog *catalog, size_t i)
+{
+    return catalog->values[i].name;
+}
+
+/* Hands over the text, ended by a line feed and NUL. */
+static int finish(struct json_writer *writer, char **out, size_t *ret_n)
+{
+    static const char cut[] = "{\"$cut\": \"too long to be shown\"}";
+    struct text *text = &writer->text;
+    if (text->is_cut) { /* what is shared many times over can be longer than the file */
+        text_done(text);
+        text_add(text, cut, sizeof(cut) - 1);
+    }
+    text_add(text, "\n", 2);
+    if (text->is_cut)
+        return -ENOMEM;
+    *ret_n = text->n - 1;
+    *out = steal(&text->bytes);
+    return 0;
+}
+
+static int write_one(const struct wfs_catalog *catalog, uint32_t id, char **out, size_t *ret_n)
+{
+    cleanup(json_writer_done) struct json_writer writer;
+    json_writer_init(&writer, catalog);
+    json_write(&writer, id);
+    return finish(&writer, out, ret_n);
+}
+
+int wfs_catalog_value_text(const struct wfs_catalog *catalog, size_t i, char **out,
+                           size_t *ret_n_bytes)
+{
+    return write_one(catalog, catalog->values[i].id, out, ret_n_bytes);
+}
+
+/* The rest of a name behind a prefix and its dot; NULL when it is not below the prefix. */
+static const char *below(const char *name, const char *prefix, size_t n_prefix)
+{
+    return strncmp(name, prefix, n_prefix) == 0 && name[n_prefix] == '.' ? name + n_prefix + 1
+                                                                         : NULL;
+}
+
+/* All values, or those below a prefix, as members of an object. */
+static int write_all(const struct wfs_catalog *catalog, const char *prefix, char **out,
+                     size_t *ret_n)
+{
+    cleanup(json_writer_done) struct json_writer writer;
+    bool is_first = true;
+    json_writer_init(&writer, catalog);
+    text_add(&writer.text, "{", 1);
+    writer.depth++;
+    for (size_t i = 0; i < catalog->n_values; i++) {
+        const struct catalog_value *value = &catalog->values[i];
+        const char *name =
+            prefix == NULL ? value->name : below(value->name, prefix, strlen(prefix));
+        if (name == NULL)
+            continue;
+        json_write_member(&writer, is_first, name);
+        json_write(&writer, value->id);
+        is_first = false;
+    }
+    writer.depth--;
+    if (!is_first)
+        json_write_line(&writer);
+    text_add(&writer.text, "}", 1);
+    return is_first && prefix != NULL ? -ENOENT : finish(&writer, out, ret_n);
+}
+
+/* The value of the longest key that the rest of a name begins with; the name moves on behind it. */
+static uint32_t step_pairs(const struct graph *graph, const struct value *dict, const char **name)
+{
+    uint32_t found = 0;
+    size_t n_found = 0;
+    for (uint32_t i = 0; i + 1 < dict->n; i += 2) {
+        cleanup(text_done) struct text key = {0};
+        if (!text_add_key(&key, graph, value_items(dict)[i]) || key.is_cut || key.n < n_found ||
+            strncmp(*name, key.n == 0 ? "" : key.bytes, key.n) != 0 ||
+            ((*name)[key.n] != '\0' && (*name)[key.n] != '.'))
+            continue;
+        found = value_items(dict)[i + 1];
+        n_found = key.n;
+    }
+    *name += found == 0 ? 0 : n_found;
+    return found;
+}
+
+static uint32_t step_items(const struct value *list, const char **name)
+{
+    char *end;
+    const unsigned long i = strtoul(*name, &end, 10);
+    if (**name < '0' || **name > '9' || (*end != '\0' && *end != '.') || i >= list->n)
+        return 0;
+    *name = end;
+    return value_items(list)[i];
+}
+
+static uint32_t step(const struct graph *graph, uint32_t id, const char **name)
+{
+    const struct value *value = graph_at(graph, id);
+    const uint32_t items = value_part(graph, value, PART_ITEMS);
+    if (value->kind == VALUE_DICT)
+        return step_pairs(graph, value, name);
+    if (value_has_items(value))
+        return step_items(value, name);
+    return items == 0 ? 0 : step_pairs(graph, graph_at(graph, items), name);
+}
+
+/* What a name means inside of a value; 0: nothing. */
+static uint32_t find_inside(const struct graph *graph, uint32_t id, const char *name)
+{
+    for (unsigned depth = 0; depth < MAX_DEPTH; depth++) {
+        id = step(graph, id, &name);
+        if (id == 0 || *name == '\0')
+            return id;
+        name++;
+    }
+    return 0;
+}
+
+static uint32_t find_value(const struct wfs_catalog *catalog, const char *key)
+{
+    for (size_t i = 0; i < catalog->n_values; i++)
+        if (strcmp(catalog->values[i].name, key) == 0)
+            return catalog->values[i].id;
+    for (size_t i = 0; i < catalog->n_values; i++) {
+        const char *name = catalog->values[i].name;
+        const char *rest = below(key, name, strlen(name));
+        const uint32_t id =
+            rest == NULL ? 0 : find_inside(&catalog->graph, catalog->values[i].id, rest);
+        if (id != 0)
+            return id;
+    }
+    return 0;
+}
+
+static int fail_missing(const struct wfs_catalog *catalog, const char *key, struct wfs_error *err)
+{
+    cleanup(text_done) struct text names = {.n_max = 512};
+    for (size_t i = 0; i < catalog->n_values && i < MAX_NAMED; i++)
+        text_print(&names, "%s %s", i == 0 ? "" : ",", wfs_quote(catalog->values[i].name).text);
+    if (catalog->n_values == 0)
+        return wfs_fail(err, ENOENT, "there are no values beside the tensors");
+    return wfs_fail(err, ENOENT, "no value is called '%s'; there %s%.*s%s", wfs_quote(key).text,
+                    catalog->n_values == 1 ? "is" : "are", (int)names.n,
+                    names.bytes == NULL ? "" : names.bytes,
+                    catalog->n_values > MAX_NAMED || names.is_cut ? ", ..." : "");
+}
+
+int wfs_catalog_config(const struct wfs_catalog *catalog, const char *key, char **out,
+                       size_t *ret_n_bytes, struct wfs_error *err)
+{
+    const uint32_t id = key == NULL ? 0 : find_value(catalog, key);
+    const int code = id != 0 ? write_one(catalog, id, out, ret_n_bytes)
+                             : write_all(catalog, key, out, ret_n_bytes);
+    if (code == -ENOENT)
+        return fail_missing(catalog, key, err);
+    return code < 0 ? wfs_fail_memory(err) : 0;
+}
