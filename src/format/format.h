@@ -78,10 +78,12 @@ extern const struct wfs_format format_burnpack;
 extern const struct wfs_format format_pytorch;
 
 /*
- * Fails with what the file really is (git-lfs pointer, HTML, gzip, GGUF, HDF5, npy, empty, all
- * zeros, ...), EMEDIUMTYPE; 0 when nothing foreign is recognised. Called when no format's probe, or
- * when a loader, refuses the file.
+ * Fails with what the file really is, EMEDIUMTYPE; 0 when nothing foreign is recognised.
+ * sniff_magic knows the signatures that no checkpoint begins with, and comes before the probes of
+ * formats; sniff_foreign knows more (empty, all zeros, git-lfs pointer, error page, text, ...) and
+ * comes after them.
  */
+int sniff_magic(const uint8_t *head, size_t n_head, struct wfs_error *err);
 int sniff_foreign(const uint8_t *head, size_t n_head, const struct source *source,
                   struct wfs_error *err);
 

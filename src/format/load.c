@@ -41,10 +41,13 @@ static int refuse_unknown(const struct head *head, struct wfs_error *err)
 static int choose(const struct source *source, const struct head *head,
                   const struct wfs_format **ret, struct wfs_error *err)
 {
+    int code = sniff_magic(head->bytes, head->n_bytes, err);
+    if (code < 0)
+        return code;
     *ret = format_by_content(head->bytes, head->n_bytes, source->n_bytes);
     if (*ret != NULL)
         return 0;
-    const int code = sniff_foreign(head->bytes, head->n_bytes, source, err);
+    code = sniff_foreign(head->bytes, head->n_bytes, source, err);
     if (code < 0)
         return code;
     *ret = wfs_format_by_path(source->path);

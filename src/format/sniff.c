@@ -14,7 +14,7 @@
 struct magic {
     const char *bytes;
     uint8_t n_bytes;
-    uint16_t offset;
+    uint8_t offset;
     const char *what;
 };
 
@@ -34,7 +34,7 @@ static const struct magic magics[] = {
     MAGIC(0, "\x04\x22\x4d\x18", "is lz4 data: decompress it first"),
     MAGIC(0, "7z\xbc\xaf\x27\x1c", "is a 7z archive: unpack it first"),
     MAGIC(0, "Rar!\x1a\x07", "is a RAR archive: unpack it first"),
-    MAGIC(257, "ustar", "is a tar archive: unpack it first"),
+    MAGIC(0, "PK\5\6", "is an empty zip archive, not a checkpoint"),
     MAGIC(0, "GGUF", "is a GGUF file (llama.cpp), a format that weightfs does not read"),
     MAGIC(0, "FUGG", "is a big-endian GGUF file, a format that weightfs does not read"),
     MAGIC(0, "lmgg", "is a GGML file (old llama.cpp), a format that weightfs does not read"),
@@ -135,23 +135,6 @@ static int sniff_markup(struct opening opening, struct wfs_error *err)
     return 0;
 }
 
-/* A zip begins with the header of its first member: name at 30, its length at 26. */
-static int sniff_zip(const uint8_t *head, size_t n_head, struct wfs_error *err)
-{
-    if (n_head >= 4 && memcmp(head, "PK\5\6", 4) == 0)
-        return foreign(err, "is an empty zip archive");
-    if (n_head < 30 || memcmp(head, "PK\3\4", 4) != 0)
-        return 0;
-    const size_t n_name = load_le16(head + 26);
-    const struct opening name = {(const char *)head + 30,
-                                 n_name < n_head - 30 ? n_name : n_head - 30};
-    if (contains(name, ".npy"))
-        return foreign(err, "is a NumPy archive (.npz), a format that weightfs does not read");
-    return wfs_fail(err, EMEDIUMTYPE,
-                    "is a zip archive without data.pkl, not a checkpoint: its first member is '%s'",
-                    wfs_quote_n(name.at, name.n_bytes).text);
-}
-
 /* A protobuf of field 1 (the version, small) and field 2 (the producer) or 7 (the graph). */
 static bool is_onnx(const uint8_t *head, size_t n_head)
 {
@@ -188,17 +171,22 @@ static int sniff_text(const uint8_t *head, size_t n_head, struct wfs_error *err)
                     wfs_quote_n(opening.at, n).text);
 }
 
-static int sniff_magic(const uint8_t *head, size_t n_head, struct wfs_error *err)
+/* Signatures of at least n_least bytes. */
+static int compare_magics(const uint8_t *head, size_t n_head, uint8_t n_least,
+                          struct wfs_error *err)
 {
     for (size_t i = 0; i < sizeof(magics) / sizeof(magics[0]); i++) {
         const struct magic *magic = &magics[i];
-        if (n_head >= (size_t)magic->offset + magic->n_bytes &&
+        if (magic->n_bytes >= n_least && n_head >= (size_t)magic->offset + magic->n_bytes &&
             memcmp(head + magic->offset, magic->bytes, magic->n_bytes) == 0)
             return foreign(err, magic->what);
     }
-    if (is_onnx(head, n_head))
-        return foreign(err, "is an ONNX model, a format that weightfs does not read");
     return 0;
+}
+
+int sniff_magic(const uint8_t *head, size_t n_head, struct wfs_error *err)
+{
+    return compare_magics(head, n_head, 4, err);
 }
 
 int sniff_foreign(const uint8_t *head, size_t n_head, const struct source *source,
@@ -211,9 +199,9 @@ int sniff_foreign(const uint8_t *head, size_t n_head, const struct source *sourc
     if (code == 0)
         code = sniff_markup(opening, err);
     if (code == 0)
-        code = sniff_magic(head, n_head, err);
-    if (code == 0)
-        code = sniff_zip(head, n_head, err);
+        code = compare_magics(head, n_head, 0, err);
+    if (code == 0 && is_onnx(head, n_head))
+        code = foreign(err, "is an ONNX model, a format that weightfs does not read");
     if (code == 0)
         code = sniff_text(head, n_head, err);
     return code;
