@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Descriptions of files, from all that says something about them.
+ */
+#include "tree/about.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "tree/content.h"
+#include "tree/npy_header.h"
+#include "tree/stage.h"
+#include "tree/ties.h"
+
+/* A path for messages. */
+static struct wfs_quoted quoted_path(const struct wfs_tree *tree, uint32_t id)
+{
+    autostrbuf struct strbuf path = {0};
+    entry_path(tree, id, &path);
+    return path.bytes == NULL ? wfs_quote("?") : wfs_quote_n(path.bytes, path.n_bytes);
+}
+
+/* ---- .npy files ---- */
+
+/* The beginning of the staged file: as much as a header may take. */
+static int read_front(const struct wfs_tree *tree, const struct wfs_node *node, char **ret,
+                      size_t *ret_n_bytes)
+{
+    const struct edit *edit = node->edit;
+    const size_t n = edit->n_bytes < NPY_FRONT_MAX ? (size_t)edit->n_bytes : NPY_FRONT_MAX;
+    autofree char *front = malloc(n + 1);
+    if (front == NULL)
+        return -ENOMEM;
+    const ssize_t n_read = n == 0 ? 0 : wfs_node_read(tree, node, 0, front, n);
+    if (n_read < 0)
+        return (int)n_read;
+    *ret = steal(&front);
+    *ret_n_bytes = (size_t)n_read;
+    return 0;
+}
+
+static bool has_magic(const char *front, size_t n_bytes)
+{
+    return n_bytes >= NPY_MAGIC_BYTES && memcmp(front, NPY_MAGIC, NPY_MAGIC_BYTES) == 0;
+}
+
+static bool begins_like_npy(const struct wfs_tree *tree, const struct wfs_node *node)
+{
+    char front[NPY_MAGIC_BYTES];
+    return edit_is_staged(node) &&
+           wfs_node_read(tree, node, 0, front, sizeof(front)) == NPY_MAGIC_BYTES &&
+           has_magic(front, sizeof(front));
+}
+
+bool about_hides_suffix(const struct wfs_tree *tree, const struct wfs_node *node, uint32_t id)
+{
+    return entry_has_suffix(tree, id) &&
+           (tree->options.files == WFS_FILES_NPY || begins_like_npy(tree, node));
+}
+
+/* The shape that the header would have had for the tensor: of bytes, where numpy has no such type.
+ */
+static bool is_header_of(const struct npy_header *header, const struct wfs_tensor *tensor,
+                         struct arena *arena)
+{
+    struct npy_header own;
+    const size_t n = wfs_npy_header(tensor, NULL, 0);
+    autofree char *bytes = malloc(n);
+    if (bytes == NULL)
+        return false;
+    wfs_npy_header(tensor, bytes, n);
+    return npy_parse(bytes, n, "", arena, &own, NULL) == 0 &&
+           strcmp(own.descr, header->descr) == 0 && own.shape.rank == header->shape.rank &&
+           memcmp(own.shape.dims, header->shape.dims, own.shape.rank * sizeof(uint64_t)) == 0;
+}
+
+/* Types of less than a byte stand in the header as bytes. */
+static int unpack_shape(struct about *about, struct arena *arena)
+{
+    const unsigned n_bits = wfs_dtype_bits((enum wfs_dtype)about->dtype);
+    if (!about->has_dtype || n_bits >= 8 || about->shape.rank == 0)
+        return 0;
+    uint64_t *dims = arena_calloc(arena, about->shape.rank, sizeof(*dims));
+    if (dims == NULL)
+        return -ENOMEM;
+    memcpy(dims, about->shape.dims, about->shape.rank * sizeof(*dims));
+    uint64_t *last = &dims[about->shape.rank - 1];
+    /* What does not come out even is caught when the sizes are compared. */
+    *last = *last > UINT64_MAX / 8 ? UINT64_MAX : *last * 8 / n_bits;
+    about->shape.dims = dims;
+    return 0;
+}
+
+static int take_header(const struct wfs_node *node, const struct npy_header *header,
+                       struct arena *arena, struct about *about)
+{
+    const struct wfs_tensor *base = node->tensor;
+    about->is_framed = true;
+    about->data_offset = header->n_bytes;
+    about->n_bytes -= header->n_bytes;
+    about->has_shape = true;
+    about->shape = header->shape;
+    if (base != NULL && strcmp(wfs_dtype_descr((enum wfs_dtype)base->dtype), header->descr) == 0) {
+        about->has_dtype = true;
+        about->dtype = base->dtype;
+        if (base->n_bytes == about->n_bytes && is_header_of(header, base, arena)) {
+            about->shape = base->shape;
+            return 0;
+        }
+    } else {
+        about->has_dtype = header->has_dtype;
+        about->dtype = (uint8_t)header->dtype;
+    }
+    if (node->edit->has_dtype) {
+        about->has_dtype = true;
+        about->dtype = node->edit->dtype;
+    }
+    return unpack_shape(about, arena);
+}
+
+static int look_for_header(const struct wfs_tree *tree, const struct wfs_node *node, uint32_t id,
+                           struct arena *arena, struct about *about, struct wfs_error *err)
+{
+    autofree char *front = NULL;
+    struct npy_header header;
+    size_t n_front = 0;
+    int code = read_front(tree, node, &front, &n_front);
+    if (code < 0)
+        return wfs_fail(err, -code, "'%s': %s", quoted_path(tree, id).text, strerror(-code));
+    const bool is_needed = tree->options.files == WFS_FILES_NPY && entry_has_suffix(tree, id);
+    if (!is_needed && !has_magic(front, n_front))
+        return 0;
+    code = npy_parse(front, n_front, quoted_path(tree, id).text, arena, &header, err);
+    return code < 0 ? code : take_header(node, &header, arena, about);
+}
+
+/* ---- the whole ---- */
+
+static void take_base(const struct wfs_tensor *base, struct about *about)
+{
+    about->has_dtype = about->has_shape = true;
+    about->dtype = base->dtype;
+    about->shape = base->shape;
+}
+
+int about_node(const struct wfs_tree *tree, const struct wfs_node *node, uint32_t id,
+               struct arena *arena, struct about *ret, struct wfs_error *err)
+{
+    const struct edit *edit = node->edit;
+    *ret = (struct about){.n_bytes = edit_n_bytes(node)};
+    if (!edit_is_staged(node)) {
+        ret->is_framed = tree->options.files == WFS_FILES_NPY;
+    } else if (id != 0 && (entry_has_suffix(tree, id) || tree->options.files == WFS_FILES_NPY)) {
+        const int code = look_for_header(tree, node, id, arena, ret, err);
+        if (code < 0)
+            return code;
+    }
+    if (node->tensor != NULL && !(edit_is_staged(node) && ret->is_framed))
+        take_base(node->tensor, ret);
+    if (edit != NULL && edit->has_dtype) {
+        ret->has_dtype = true;
+        ret->dtype = edit->dtype;
+    }
+    if (edit != NULL && edit->has_shape) {
+        ret->has_shape = true;
+        ret->shape = edit->shape;
+    }
+    return 0;
+}
+
+static int fail_unknown(const struct wfs_tree *tree, uint32_t id, const struct about *about,
+                        struct wfs_error *err)
+{
+    const struct wfs_quoted path = quoted_path(tree, id);
+    if (about->is_framed)
+        return wfs_fail(err, EINVAL,
+                        "'%s': numpy has no name for its dtype: set user.weightfs.dtype "
+                        "(setfattr -n user.weightfs.dtype -v BF16)",
+                        path.text);
+    const char *what = about->has_dtype ? "shape" : about->has_shape ? "dtype" : "dtype and shape";
+    return wfs_fail(err, EINVAL,
+                    "'%s' has no %s: set user.weightfs.dtype and user.weightfs.shape (setfattr -n "
+                    "user.weightfs.shape -v '[2, 3]'), or remove it",
+                    path.text, what);
+}
+
+int about_check(const struct wfs_tree *tree, const struct wfs_node *node, uint32_t id,
+                const struct about *about, struct wfs_error *err)
+{
+    uint64_t n_bytes = 0;
+    if (!about->has_dtype || !about->has_shape)
+        return fail_unknown(tree, id, about, err);
+    const bool is_opaque =
+        about->dtype == WFS_OPAQUE && node->tensor != NULL && node->tensor->dtype == WFS_OPAQUE;
+    int code = 0;
+    if (is_opaque)
+        n_bytes = node->tensor->n_bytes;
+    else
+        code = wfs_shape_bytes(&about->shape, (enum wfs_dtype)about->dtype, &n_bytes);
+    if (code == 0 && n_bytes == about->n_bytes)
+        return 0;
+    if (!about->is_framed && begins_like_npy(tree, node))
+        return wfs_fail(err, EINVAL,
+                        "'%s' is a .npy file by its content: give it a name that ends in .npy",
+                        quoted_path(tree, id).text);
+    autostrbuf struct strbuf shape = {0};
+    strbuf_shape(&shape, &about->shape);
+    const char *dtype = wfs_dtype_name((enum wfs_dtype)about->dtype);
+    const struct wfs_quoted path = quoted_path(tree, id);
+    const struct wfs_quoted dims = wfs_quote(shape.bytes == NULL ? "" : shape.bytes);
+    if (code < 0)
+        return wfs_fail(err, EINVAL, "'%s': %s %s is no whole number of bytes below 2^64",
+                        path.text, dtype, dims.text);
+    return wfs_fail(err, EINVAL,
+                    "'%s' has %" PRIu64 " bytes, but %s %s takes %" PRIu64
+                    ": give it the right content, or set user.weightfs.dtype and "
+                    "user.weightfs.shape",
+                    path.text, about->n_bytes, dtype, dims.text, n_bytes);
+}
+
+/* ---- as a tensor ---- */
+
+struct staged_file {
+    struct stage *stage;
+    uint64_t number;
+    bool is_lost;
+};
+
+static int read_staged(const struct source *source, uint64_t offset, void *buf, size_t n_bytes)
+{
+    const struct staged_file *file = source->ctx;
+    if (file->is_lost)
+        return -EIO;
+    if (n_bytes == 0)
+        return 0;
+    return stage_read(file->stage, file->number, offset, buf, n_bytes) == (ssize_t)n_bytes ? 0
+                                                                                           : -EIO;
+}
+
+static void free_file(struct source *source)
+{
+    free(source->ctx);
+}
+
+int about_source(const struct wfs_tree *tree, const struct wfs_node *node, struct source **out)
+{
+    const struct edit *edit = node->edit;
+    struct source *source;
+    struct staged_file *file = malloc(sizeof(*file));
+    if (file == NULL || source_new_memory("an edit", NULL, 0, &source) < 0) {
+        free(file);
+        return -ENOMEM;
+    }
+    *file = (struct staged_file){tree->stage, edit->number, edit->is_lost};
+    source->n_bytes = edit->n_bytes;
+    source->read = read_staged;
+    source->done = free_file;
+    source->ctx = file;
+    *out = source;
+    return 0;
+}
+
+/* The attributes of the tensor with another param_id. */
+static const struct wfs_text *replace_param_id(const struct wfs_text *attrs, const char *param_id,
+                                               struct arena *arena)
+{
+    struct wfs_text *first = arena_calloc(arena, 1, sizeof(*first));
+    if (first == NULL)
+        return NULL;
+    *first = (struct wfs_text){.name = "param_id", .value = param_id, .n_bytes = strlen(param_id)};
+    struct wfs_text **end = &first->next;
+    for (; attrs != NULL; attrs = attrs->next) {
+        if (strcmp(attrs->name, "param_id") == 0)
+            continue;
+        struct wfs_text *text = arena_calloc(arena, 1, sizeof(*text));
+        if (text == NULL)
+            return NULL;
+        *text = (struct wfs_text){attrs->name, attrs->value, attrs->n_bytes, NULL};
+        *end = text;
+        end = &text->next;
+    }
+    return first;
+}
+
+/* Tied tensors share a node; each has a description of its own. */
+static const struct wfs_tensor *base_of(const struct wfs_tree *tree, const struct wfs_node *node,
+                                        uint32_t id)
+{
+    const struct wfs_tensor *base = node->tensor;
+    const uint32_t order = id == 0 ? ORDER_NEW : entry_at(tree, id)->order;
+    if (base == NULL || order >= wfs_catalog_n_tensors(tree->catalog))
+        return base;
+    const struct wfs_tensor *own = wfs_catalog_tensor(tree->catalog, order);
+    return own == base || ties_are_same(own, base) ? own : base;
+}
+
+int about_tensor(const struct wfs_tree *tree, const struct wfs_node *node, uint32_t id,
+                 const struct about *about, struct source *source, struct arena *arena,
+                 struct wfs_tensor *ret)
+{
+    const struct wfs_tensor *base = base_of(tree, node, id);
+    const struct edit *edit = node->edit;
+    *ret = base == NULL ? (struct wfs_tensor){0} : *base;
+    if (base != NULL)
+        ret->origin = wfs_tensor_origin(base);
+    if (edit_is_staged(node)) {
+        ret->stored = (struct wfs_stored){
+            .source = source, .offset = about->data_offset, .dtype = about->dtype};
+        ret->changes = NULL;
+        ret->trouble = NULL;
+    } else if (edit != NULL && (edit->has_dtype || edit->has_shape)) {
+        ret->stored = content_tensor(node).stored;
+    }
+    ret->dtype = about->dtype;
+    ret->shape = about->shape;
+    ret->n_bytes = about->n_bytes;
+    if (edit != NULL && edit->param_id != NULL) {
+        ret->attrs = replace_param_id(ret->attrs, edit->param_id, arena);
+        return ret->attrs == NULL ? -ENOMEM : 0;
+    }
+    return 0;
+}

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the attributes of a tensor file are made of, and what setting one does. What says what the
+ * tensor is, is listed, so that copies carry it; what says where it lies is only answered, since it
+ * differs from copy to copy.
+ */
+#include "tree/attrs.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "tree/about.h"
+#include "tree/content.h"
+#include "tree/digests.h"
+
+int attrs_look(const struct wfs_tree *tree, const struct wfs_node *node, struct look *look)
+{
+    *look = (struct look){.tree = tree, .node = node};
+    int code = about_node(tree, node, node->entry, &look->arena, &look->about, NULL);
+    if (code == -ENOMEM || code == -EIO)
+        return code;
+    return about_tensor(tree, node, node->entry, &look->about, NULL, &look->arena, &look->tensor);
+}
+
+void attrs_look_done(struct look *look)
+{
+    arena_done(&look->arena);
+}
+
+/* ---- the table: what there is to get ---- */
+
+static int put(struct strbuf *text, const char *value)
+{
+    if (value == NULL)
+        return -ENODATA;
+    strbuf_puts(text, value);
+    return 0;
+}
+
+static int get_key(const struct look *look, struct strbuf *text)
+{
+    const uint32_t id = look->node->entry;
+    if (id == 0)
+        return -ENODATA;
+    const int code =
+        entry_key(look->tree, id, look->about.is_framed && entry_has_suffix(look->tree, id), text);
+    return code == -ENOENT || code == -ENOKEY ? -ENODATA : code;
+}
+
+static int get_dtype(const struct look *look, struct strbuf *text)
+{
+    return put(text,
+               look->about.has_dtype ? wfs_dtype_name((enum wfs_dtype)look->about.dtype) : NULL);
+}
+
+static int get_shape(const struct look *look, struct strbuf *text)
+{
+    if (!look->about.has_shape)
+        return -ENODATA;
+    strbuf_shape(text, &look->about.shape);
+    return 0;
+}
+
+static int get_file(const struct look *look, struct strbuf *text)
+{
+    const int i = edit_is_staged(look->node) || look->node->tensor == NULL
+                      ? -1
+                      : wfs_catalog_source_of(look->tree->catalog, look->node->tensor);
+    return put(text, i < 0 ? NULL : wfs_catalog_source_path(look->tree->catalog, (size_t)i));
+}
+
+static int get_offset(const struct look *look, struct strbuf *text)
+{
+    int fd;
+    uint64_t offset;
+    if (edit_is_staged(look->node) || !wfs_tensor_extent(look->node->tensor, &fd, &offset))
+        return -ENODATA;
+    strbuf_printf(text, "%" PRIu64, offset);
+    return 0;
+}
+
+static int get_source_key(const struct look *look, struct strbuf *text)
+{
+    return put(text, look->node->tensor == NULL ? NULL : look->tensor.origin);
+}
+
+static int get_source_dtype(const struct look *look, struct strbuf *text)
+{
+    const struct wfs_tensor *tensor = look->node->tensor;
+    return put(text, tensor == NULL ? NULL : wfs_dtype_name((enum wfs_dtype)tensor->stored.dtype));
+}
+
+static int get_changes(const struct look *look, struct strbuf *text)
+{
+    return put(text, look->tensor.changes);
+}
+
+static int get_param_id(const struct look *look, struct strbuf *text)
+{
+    return put(text, wfs_tensor_attr(&look->tensor, "param_id"));
+}
+
+static int get_quantization(const struct look *look, struct strbuf *text)
+{
+    return put(text, wfs_tensor_attr(&look->tensor, "quantization"));
+}
+
+static int get_xxh3(const struct look *look, struct strbuf *text)
+{
+    return digests_xxh3(look->tree, look->node, text);
+}
+
+static int get_stats(const struct look *look, struct strbuf *text)
+{
+    return look->about.has_dtype && look->about.has_shape
+               ? digests_stats(look->tree, look->node, text)
+               : -ENODATA;
+}
+
+/* ---- the table: what can be set ---- */
+
+/* A new description of what lies in the source needs the bytes as they are shown. */
+static int make_describable(struct wfs_tree *tree, struct wfs_node *node)
+{
+    if (edit_is_staged(node) || node->tensor == NULL || wfs_tensor_is_plain(node->tensor))
+        return 0;
+    return content_stage(tree, node, content_n_bytes(tree, node));
+}
+
+static int set_dtype(struct wfs_tree *tree, struct wfs_node *node, const char *value,
+                     size_t n_bytes)
+{
+    enum wfs_dtype dtype;
+    if (!wfs_dtype_parse(value, n_bytes, &dtype))
+        return -EINVAL;
+    struct edit *edit = edit_of(tree, node);
+    const int code = edit == NULL ? -ENOMEM : make_describable(tree, node);
+    if (code < 0)
+        return code;
+    edit->has_dtype = true;
+    edit->dtype = (uint8_t)dtype;
+    return 0;
+}
+
+static int set_shape(struct wfs_tree *tree, struct wfs_node *node, const char *value,
+                     size_t n_bytes)
+{
+    struct arena arena = {0};
+    struct wfs_shape shape;
+    int code = attrs_parse_shape(value, n_bytes, &arena, &shape);
+    struct edit *edit = code < 0 ? NULL : edit_of(tree, node);
+    if (code == 0)
+        code = edit == NULL ? -ENOMEM : make_describable(tree, node);
+    if (code == 0)
+        code = edit_set_shape(edit, &shape);
+    arena_done(&arena);
+    return code;
+}
+
+static int set_param_id(struct wfs_tree *tree, struct wfs_node *node, const char *value,
+                        size_t n_bytes)
+{
+    struct edit *edit = edit_of(tree, node);
+    if (memchr(value, '\0', n_bytes) != NULL || utf8_valid(value, n_bytes) != n_bytes)
+        return -EINVAL;
+    char *copy = edit == NULL ? NULL : strndup(value, n_bytes);
+    if (copy == NULL)
+        return -ENOMEM;
+    free(edit->param_id);
+    edit->param_id = copy;
+    return 0;
+}
+
+/* Remembers the part if the name is what it is cut to. */
+static int learn_cut(struct wfs_tree *tree, const char *name, size_t n_name, const char *part,
+                     size_t n_part)
+{
+    struct key_name encoded;
+    key_encode(part, n_part, strlen(KEY_NPY), &encoded);
+    if (!encoded.is_cut || encoded.n_bytes != n_name || memcmp(encoded.text, name, n_name) != 0)
+        return 0;
+    return key_cuts_add(&tree->cuts, &tree->arena, &encoded, part, n_part);
+}
+
+/*
+ * A copy of a file whose name is cut brings its key with it, of which the whole or what follows the
+ * last dot has that name. Nothing else is set by a key.
+ */
+static int set_key(struct wfs_tree *tree, struct wfs_node *node, const char *value, size_t n_bytes)
+{
+    if (node->entry == 0 || memchr(value, '\0', n_bytes) != NULL)
+        return 0;
+    const char *name = entry_at(tree, node->entry)->name;
+    const size_t n_name =
+        strlen(name) - (entry_has_suffix(tree, node->entry) ? strlen(KEY_NPY) : 0);
+    const char *dot = memrchr(value, '.', n_bytes);
+    int code = learn_cut(tree, name, n_name, value, n_bytes);
+    if (code == 0 && dot != NULL)
+        code = learn_cut(tree, name, n_name, dot + 1, n_bytes - (size_t)(dot + 1 - value));
+    return code;
+}
+
+static void unset_dtype(struct edit *edit)
+{
+    edit->has_dtype = false;
+}
+
+static void unset_shape(struct edit *edit)
+{
+    edit->has_shape = false;
+}
+
+static void unset_param_id(struct edit *edit)
+{
+    free(edit->param_id);
+    edit->param_id = NULL;
+}
+
+/* The most needed first: the list ends when it is long enough. */
+const struct attr attrs_table[] = {
+    {"dtype", true, get_dtype, set_dtype, unset_dtype},
+    {"shape", true, get_shape, set_shape, unset_shape},
+    {"key", true, get_key, set_key, NULL},
+    {"param_id", true, get_param_id, set_param_id, unset_param_id},
+    {"quantization", true, get_quantization, NULL, NULL},
+    {"changes", true, get_changes, NULL, NULL},
+    {"file", false, get_file, NULL, NULL},
+    {"offset", false, get_offset, NULL, NULL},
+    {"source_key", false, get_source_key, NULL, NULL},
+    {"source_dtype", false, get_source_dtype, NULL, NULL},
+    {"xxh3", false, get_xxh3, NULL, NULL},
+    {"stats", false, get_stats, NULL, NULL},
+};
+
+const size_t attrs_table_n = sizeof(attrs_table) / sizeof(*attrs_table);
+
+int attrs_parse_shape(const char *text, size_t n_bytes, struct arena *arena, struct wfs_shape *ret)
+{
+    /* Two bytes a dimension at least: a digit and a comma. */
+    uint64_t *dims = arena_calloc(arena, n_bytes / 2 + 1, sizeof(*dims));
+    uint32_t rank = 0;
+    size_t i = 0;
+    if (dims == NULL)
+        return -ENOMEM;
+    if (n_bytes < 2 || text[i++] != '[')
+        return -EINVAL;
+    for (;; i++) {
+        size_t n_digits = 0;
+        while (i < n_bytes && text[i] == ' ')
+            i++;
+        for (; i < n_bytes && text[i] >= '0' && text[i] <= '9'; i++, n_digits++) {
+            if (!checked_mul(dims[rank], (uint64_t)10, &dims[rank]) ||
+                !checked_add(dims[rank], (uint64_t)(text[i] - '0'), &dims[rank]))
+                return -EINVAL;
+        }
+        while (i < n_bytes && text[i] == ' ')
+            i++;
+        const bool is_end = i < n_bytes && text[i] == ']';
+        if (i >= n_bytes || (!is_end && text[i] != ',') ||
+            (n_digits == 0 && !(is_end && rank == 0)))
+            return -EINVAL;
+        rank += n_digits > 0;
+        if (is_end)
+            break;
+        if (rank >= ATTRS_RANK_MAX)
+            return -EINVAL;
+    }
+    *ret = (struct wfs_shape){rank, dims};
+    return i + 1 == n_bytes ? 0 : -EINVAL;
+}

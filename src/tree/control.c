@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The texts of the control directory. tensors.csv is made once per change of the tree, status.json
+ * at each look, metadata.json once: when it is edited it is an ordinary file.
+ */
+#include "tree/control.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tree/about.h"
+#include "tree/edit.h"
+#include "tree/metadata.h"
+#include "tree/outline.h"
+#include "tree/status.h"
+
+struct made {
+    struct strbuf text;
+    struct timespec at;
+    uint64_t generation; /* of the tree when it was made */
+};
+
+struct texts {
+    pthread_mutex_t lock;
+    struct made made[3]; /* by kind */
+};
+
+static struct made *made_of(const struct wfs_tree *tree, const struct wfs_node *node)
+{
+    return &tree->texts->made[node->kind - NODE_TENSORS];
+}
+
+/* ---- the directory ---- */
+
+static int add_file(struct wfs_tree *tree, const char *name, enum node_kind kind)
+{
+    uint32_t id;
+    struct wfs_node *node = node_new(tree, kind, 0);
+    return node == NULL ? -ENOMEM
+                        : entry_add(tree, tree->control, name, NAME_BORROWED, node, true, &id);
+}
+
+int control_new(struct wfs_tree *tree)
+{
+    uint32_t id;
+    tree->texts = calloc(1, sizeof(*tree->texts));
+    if (tree->texts == NULL)
+        return -ENOMEM;
+    pthread_mutex_init(&tree->texts->lock, NULL);
+    tree->control = node_new(tree, NODE_DIR, 0);
+    if (tree->control == NULL ||
+        entry_add(tree, tree->root, WFS_CONTROL_NAME, NAME_BORROWED, tree->control, false, &id) < 0)
+        return -ENOMEM;
+    tree->root->n_links--; /* it is not seen */
+    int code = add_file(tree, CONTROL_METADATA, NODE_METADATA);
+    if (code == 0)
+        code = add_file(tree, "status.json", NODE_STATUS);
+    return code < 0 ? code : add_file(tree, "tensors.csv", NODE_TENSORS);
+}
+
+void control_done(struct wfs_tree *tree)
+{
+    if (tree->texts == NULL)
+        return;
+    for (size_t i = 0; i < sizeof(tree->texts->made) / sizeof(*tree->texts->made); i++)
+        strbuf_done(&tree->texts->made[i].text);
+    pthread_mutex_destroy(&tree->texts->lock);
+    free(tree->texts);
+    tree->texts = NULL;
+}
+
+struct wfs_node *control_metadata(const struct wfs_tree *tree)
+{
+    const uint32_t id = entry_find(tree, tree->control, CONTROL_METADATA);
+    return id == 0 ? NULL : entry_at(tree, id)->node;
+}
+
+bool control_is_fixed(const struct wfs_node *node)
+{
+    return node->kind == NODE_TENSORS || node->kind == NODE_STATUS;
+}
+
+/* ---- tensors.csv ---- */
+
+static void put_stored(const struct wfs_tree *tree, const struct wfs_tensor *tensor,
+                       struct strbuf *text)
+{
+    const int source = wfs_catalog_source_of(tree->catalog, tensor);
+    int fd;
+    uint64_t offset;
+    if (source >= 0)
+        strbuf_csv(text, wfs_catalog_source_path(tree->catalog, (size_t)source));
+    strbuf_puts(text, ",");
+    if (wfs_tensor_extent(tensor, &fd, &offset))
+        strbuf_printf(text, "%" PRIu64, offset);
+}
+
+static void put_row(const struct wfs_tree *tree, const struct outline_item *item,
+                    struct strbuf *text)
+{
+    const struct wfs_node *node = entry_at(tree, item->entry)->node;
+    struct arena arena = {0};
+    struct about about;
+    struct wfs_tensor tensor = {0};
+    const bool is_known = about_node(tree, node, item->entry, &arena, &about, NULL) == 0 &&
+                          about_tensor(tree, node, item->entry, &about, NULL, &arena, &tensor) == 0;
+    strbuf_csv(text, item->key == NULL ? "" : item->key);
+    strbuf_puts(text, ",");
+    if (is_known && about.has_dtype)
+        strbuf_puts(text, wfs_dtype_name((enum wfs_dtype)about.dtype));
+    strbuf_puts(text, ",");
+    if (is_known && about.has_shape) {
+        autostrbuf struct strbuf shape = {0};
+        strbuf_shape(&shape, &about.shape);
+        strbuf_csv(text, shape.bytes == NULL ? "" : shape.bytes);
+    }
+    strbuf_printf(text, ",%" PRIu64 ",", is_known ? about.n_bytes : edit_n_bytes(node));
+    if (is_known && !edit_is_staged(node))
+        put_stored(tree, &tensor, text);
+    else
+        strbuf_puts(text, ",");
+    strbuf_puts(text, ",");
+    strbuf_csv(text, tensor.origin == NULL ? "" : tensor.origin);
+    strbuf_puts(text, ",");
+    strbuf_csv(text, tensor.changes == NULL ? "" : tensor.changes);
+    strbuf_puts(text, "\n");
+    arena_done(&arena);
+}
+
+static void render_tensors(const struct wfs_tree *tree, struct strbuf *text)
+{
+    struct arena arena = {0};
+    cleanup(outline_done) struct outline outline = {0};
+    strbuf_puts(text, "key,dtype,shape,bytes,file,offset,source_key,changes\n");
+    if (outline_make(tree, &arena, &outline) < 0)
+        text->has_failed = true;
+    for (size_t i = 0; i < outline.n_items && !text->has_failed; i++)
+        put_row(tree, &outline.items[i], text);
+    arena_done(&arena);
+}
+
+/* ---- looking at them ---- */
+
+static bool is_current(const struct wfs_tree *tree, const struct wfs_node *node,
+                       const struct made *made)
+{
+    return made->text.bytes != NULL && node->kind != NODE_STATUS &&
+           (node->kind == NODE_METADATA || made->generation == atomic_load(&tree->generation));
+}
+
+/* Called with the lock held. */
+static int refresh(const struct wfs_tree *tree, const struct wfs_node *node, struct made *made)
+{
+    if (is_current(tree, node, made))
+        return 0;
+    struct strbuf text = {0};
+    const uint64_t generation = atomic_load(&tree->generation);
+    if (node->kind == NODE_METADATA)
+        metadata_render(tree, &text);
+    else if (node->kind == NODE_TENSORS)
+        render_tensors(tree, &text);
+    else
+        status_render(tree, &text);
+    if (text.has_failed) {
+        strbuf_done(&text);
+        return -ENOMEM;
+    }
+    const bool is_same = made->text.bytes != NULL && made->text.n_bytes == text.n_bytes &&
+                         memcmp(made->text.bytes, text.bytes, text.n_bytes) == 0;
+    made->at = is_same ? made->at : node_now();
+    made->generation = generation;
+    strbuf_done(&made->text);
+    made->text = text;
+    return 0;
+}
+
+int control_n_bytes(const struct wfs_tree *tree, const struct wfs_node *node, uint64_t *ret_n_bytes)
+{
+    struct made *made = made_of(tree, node);
+    pthread_mutex_lock(&tree->texts->lock);
+    const int code = refresh(tree, node, made);
+    *ret_n_bytes = made->text.n_bytes;
+    pthread_mutex_unlock(&tree->texts->lock);
+    return code;
+}
+
+struct timespec control_mtime(const struct wfs_tree *tree, const struct wfs_node *node)
+{
+    pthread_mutex_lock(&tree->texts->lock);
+    const struct timespec at = made_of(tree, node)->at;
+    pthread_mutex_unlock(&tree->texts->lock);
+    return at;
+}
+
+ssize_t control_read(const struct wfs_tree *tree, const struct wfs_node *node, uint64_t offset,
+                     void *buf, size_t n_bytes)
+{
+    struct made *made = made_of(tree, node);
+    pthread_mutex_lock(&tree->texts->lock);
+    int code = made->text.bytes == NULL ? refresh(tree, node, made) : 0;
+    ssize_t n = code;
+    if (code == 0 && offset >= made->text.n_bytes) {
+        n = 0;
+    } else if (code == 0) {
+        const size_t n_left = made->text.n_bytes - (size_t)offset;
+        n = (ssize_t)(n_bytes < n_left ? n_bytes : n_left);
+        memcpy(buf, made->text.bytes + offset, (size_t)n);
+    }
+    pthread_mutex_unlock(&tree->texts->lock);
+    return n;
+}

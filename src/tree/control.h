@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The control directory: its texts, made when somebody looks at them and kept until the tree
+ * changes.
+ */
+#ifndef WFS_TREE_CONTROL_H
+#define WFS_TREE_CONTROL_H
+
+#include "tree/node.h"
+
+#define CONTROL_METADATA "metadata.json"
+
+/* Makes the directory and its files. -ENOMEM. */
+int control_new(struct wfs_tree *tree);
+void control_done(struct wfs_tree *tree);
+
+/* What has the name metadata.json now, or NULL. */
+struct wfs_node *control_metadata(const struct wfs_tree *tree);
+
+/* True for the files that the tree itself writes and nobody else. */
+bool control_is_fixed(const struct wfs_node *node);
+
+/* The length of the text as it is now; a text that is out of date is made anew. */
+int control_n_bytes(const struct wfs_tree *tree, const struct wfs_node *node,
+                    uint64_t *ret_n_bytes);
+
+/* When the text of a fixed file was made. */
+struct timespec control_mtime(const struct wfs_tree *tree, const struct wfs_node *node);
+
+/* Reads of the text that was made last. */
+ssize_t control_read(const struct wfs_tree *tree, const struct wfs_node *node, uint64_t offset,
+                     void *buf, size_t n_bytes);
+
+#endif

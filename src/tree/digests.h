@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What takes a pass over all bytes of a tensor: its digest and its statistics. Computed when asked
+ * for and kept until the content changes.
+ */
+#ifndef WFS_TREE_DIGESTS_H
+#define WFS_TREE_DIGESTS_H
+
+#include "tree/node.h"
+
+struct digests;
+
+int digests_new(struct digests **out);
+void digests_free(struct digests *digests);
+
+/* Adds 16 hex digits. -EIO, -ENOMEM. */
+int digests_xxh3(const struct wfs_tree *tree, const struct wfs_node *node, struct strbuf *text);
+
+/* Adds a JSON object. -ENODATA: the elements are no numbers, or nobody knows their dtype. */
+int digests_stats(const struct wfs_tree *tree, const struct wfs_node *node, struct strbuf *text);
+
+#endif

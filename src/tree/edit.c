@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The record of what was edited, and the counts of changes.
+ */
+#include "tree/edit.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tree/control.h"
+#include "tree/foreign.h"
+#include "tree/stage.h"
+
+struct edit *edit_of(struct wfs_tree *tree, struct wfs_node *node)
+{
+    if (node->edit != NULL)
+        return node->edit;
+    struct edit *edit = calloc(1, sizeof(*edit));
+    if (edit == NULL)
+        return NULL;
+    edit->node = node;
+    edit->next = tree->edits;
+    if (tree->edits != NULL)
+        tree->edits->previous = edit;
+    tree->edits = edit;
+    node->edit = edit;
+    return edit;
+}
+
+void edit_free(struct wfs_tree *tree, struct wfs_node *node)
+{
+    struct edit *edit = node->edit;
+    if (edit == NULL)
+        return;
+    if (edit->number != 0 && node_is_unlinked(node))
+        stage_remove(tree->stage, edit->number);
+    if (edit->changed > tree->committed)
+        tree->n_changed_nodes--;
+    edit_set_unsynced(tree, edit, false);
+    if (edit->previous != NULL)
+        edit->previous->next = edit->next;
+    else
+        tree->edits = edit->next;
+    if (edit->next != NULL)
+        edit->next->previous = edit->previous;
+    foreign_free(tree, edit);
+    free((uint64_t *)(uintptr_t)edit->shape.dims);
+    free(edit->param_id);
+    free(edit);
+    node->edit = NULL;
+}
+
+uint64_t edit_n_bytes(const struct wfs_node *node)
+{
+    if (node->edit != NULL && node->edit->is_staged)
+        return node->edit->n_bytes;
+    return node->kind == NODE_FILE && node->tensor != NULL ? node->tensor->n_bytes : 0;
+}
+
+void edit_set_n_bytes(struct wfs_tree *tree, struct edit *edit, uint64_t n_bytes)
+{
+    tree->n_bytes += n_bytes - edit->n_bytes;
+    edit->n_bytes = n_bytes;
+}
+
+void edit_set_unsynced(struct wfs_tree *tree, struct edit *edit, bool is_unsynced)
+{
+    tree->n_unsynced += (uint64_t)is_unsynced - (uint64_t)edit->is_unsynced;
+    edit->is_unsynced = is_unsynced;
+}
+
+bool edit_is_shown(const struct wfs_tree *tree, const struct wfs_node *node)
+{
+    for (uint32_t id = node->entry; id != 0; id = entry_at(tree, id)->next) {
+        if (entry_at(tree, id)->dir == tree->control)
+            return control_metadata(tree) == node;
+        if (!entry_is_scratch(tree, id))
+            return true;
+    }
+    return false;
+}
+
+void edit_mark(struct wfs_tree *tree, struct edit *edit)
+{
+    edit->version++;
+    if (!edit_is_shown(tree, edit->node))
+        return;
+    if (edit->changed <= tree->committed)
+        tree->n_changed_nodes++;
+    edit->changed = ++tree->generation;
+    tree->changed_at = node_now();
+}
+
+void edit_mark_entry(struct wfs_tree *tree, bool is_shown)
+{
+    if (!is_shown)
+        return;
+    tree->generation++;
+    tree->n_changed_entries++;
+    tree->changed_at = node_now();
+}
+
+int edit_set_shape(struct edit *edit, const struct wfs_shape *shape)
+{
+    uint64_t *dims = NULL;
+    if (shape->rank > 0) {
+        dims = reallocarray(NULL, shape->rank, sizeof(*dims));
+        if (dims == NULL)
+            return -ENOMEM;
+        memcpy(dims, shape->dims, shape->rank * sizeof(*dims));
+    }
+    free((uint64_t *)(uintptr_t)edit->shape.dims);
+    edit->shape = (struct wfs_shape){shape->rank, dims};
+    edit->has_shape = true;
+    return 0;
+}
+
+int edit_inherit(struct wfs_tree *tree, struct wfs_node *node, const struct wfs_node *from)
+{
+    struct edit *edit = edit_of(tree, node);
+    const struct edit *other = from->edit;
+    if (edit == NULL)
+        return -ENOMEM;
+    if (node->kind == NODE_FILE && from->kind == NODE_FILE && node->tensor == NULL)
+        node->tensor = from->tensor;
+    if (other == NULL)
+        return 0;
+    if (!edit->has_shape && other->has_shape && edit_set_shape(edit, &other->shape) < 0)
+        return -ENOMEM;
+    if (!edit->has_dtype && other->has_dtype) {
+        edit->has_dtype = true;
+        edit->dtype = other->dtype;
+    }
+    if (edit->param_id == NULL && other->param_id != NULL) {
+        edit->param_id = strdup(other->param_id);
+        return edit->param_id == NULL ? -ENOMEM : 0;
+    }
+    return 0;
+}
+
+static int copy_staged(struct wfs_tree *tree, const struct edit *edit, uint64_t number)
+{
+    enum { N_PIECE = 1 << 18 };
+    autofree char *buf = malloc(N_PIECE);
+    if (buf == NULL)
+        return -ENOMEM;
+    for (uint64_t offset = 0; offset < edit->n_bytes;) {
+        const uint64_t n_left = edit->n_bytes - offset;
+        const ssize_t n = stage_read(tree->stage, edit->number, offset, buf,
+                                     n_left < N_PIECE ? (size_t)n_left : N_PIECE);
+        if (n <= 0)
+            return n < 0 ? (int)n : -EIO;
+        for (ssize_t n_done = 0; n_done < n;) {
+            const ssize_t n_more = stage_write(tree->stage, number, offset + (uint64_t)n_done,
+                                               buf + n_done, (size_t)(n - n_done));
+            if (n_more < 0)
+                return (int)n_more;
+            n_done += n_more;
+        }
+        offset += (uint64_t)n;
+    }
+    return stage_sync(tree->stage, number);
+}
+
+void edit_rescue(struct wfs_tree *tree, struct edit *edit)
+{
+    uint64_t number;
+    int code = stage_make(tree->stage, &number);
+    if (code < 0) {
+        edit->is_lost = true;
+        return;
+    }
+    code = copy_staged(tree, edit, number);
+    edit->is_lost = code < 0;
+    stage_remove(tree->stage, code < 0 ? number : edit->number);
+    if (code < 0)
+        return;
+    edit->number = number;
+    edit_set_unsynced(tree, edit, false);
+}

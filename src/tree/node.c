@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The life of a node: made, referred to, unlinked, freed.
+ */
+#include "tree/node.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tree/edit.h"
+
+/* Numbers of nodes that were not in the catalog have this bit, those from its paths have not. */
+#define INO_MADE (UINT64_C(1) << 62)
+
+struct wfs_node *node_new(struct wfs_tree *tree, enum node_kind kind, uint64_t ino)
+{
+    struct directory *directory = NULL;
+    if (kind == NODE_DIR && (directory = calloc(1, sizeof(*directory))) == NULL)
+        return NULL;
+    const uint32_t id = pool_take(&tree->nodes);
+    if (id == 0) {
+        free(directory);
+        return NULL;
+    }
+    struct wfs_node *node = pool_at(&tree->nodes, id);
+    node->id = id;
+    node->kind = (uint8_t)kind;
+    node->ino = ino != 0 ? ino : INO_MADE | ++tree->n_inodes_made;
+    if (directory != NULL) {
+        directory->mtime = tree->mtime;
+        node->directory = directory;
+        node->n_links = 2;
+    }
+    tree->n_nodes++;
+    return node;
+}
+
+static void free_content(struct wfs_tree *tree, struct wfs_node *node)
+{
+    if (node->kind == NODE_DIR) {
+        free(node->directory->ids);
+        free(node->directory);
+    }
+    edit_free(tree, node);
+}
+
+void node_release(struct wfs_tree *tree, struct wfs_node *node)
+{
+    const uint32_t id = node->id;
+    if (id == 0 || !node_is_unlinked(node) || atomic_load(&node->n_refs) != 0)
+        return;
+    tree->n_nodes--;
+    tree->n_bytes -= edit_n_bytes(node);
+    free_content(tree, node);
+    *node = (struct wfs_node){0};
+    pool_give(&tree->nodes, id);
+}
+
+void node_free_all(struct wfs_tree *tree)
+{
+    for (uint32_t id = 1; id <= tree->entries.n_items; id++) {
+        struct entry *entry = entry_at(tree, id);
+        if (entry->owns_name)
+            free((char *)(uintptr_t)entry->name);
+    }
+    for (uint32_t id = 1; id <= tree->nodes.n_items; id++) {
+        struct wfs_node *node = pool_at(&tree->nodes, id);
+        if (node->id == id)
+            free_content(tree, node);
+    }
+}
+
+bool node_is_control(const struct wfs_tree *tree, const struct wfs_node *node)
+{
+    if (node == tree->control)
+        return true;
+    return node->entry != 0 && entry_at(tree, node->entry)->dir == tree->control;
+}
+
+struct timespec node_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return now;
+}
+
+struct wfs_node *wfs_node_parent(const struct wfs_tree *tree, const struct wfs_node *node)
+{
+    if (node == tree->root)
+        return tree->root;
+    return node->entry == 0 ? NULL : entry_at(tree, node->entry)->dir;
+}
+
+void wfs_node_ref(struct wfs_node *node, uint64_t n)
+{
+    atomic_fetch_add(&node->n_refs, n);
+}
+
+bool wfs_node_unref(struct wfs_node *node, uint64_t n)
+{
+    return atomic_fetch_sub(&node->n_refs, n) == n && node_is_unlinked(node);
+}
+
+void wfs_node_reap(struct wfs_tree *tree, struct wfs_node *node)
+{
+    node_release(tree, node);
+}
+
+bool wfs_node_is_dir(const struct wfs_node *node)
+{
+    return node->kind == NODE_DIR;
+}

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Inside of the tree: what it is made of, and the entries and nodes that everything else works on.
+ *
+ * A directory keeps its entries in the order of their sequence numbers, which only grow, so a place
+ * in a listing is a number and stays good whatever is made or removed. A removed entry stays as a
+ * hole in that order until there are too many of them.
+ */
+#ifndef WFS_TREE_NODE_H
+#define WFS_TREE_NODE_H
+
+#include <stdatomic.h>
+
+#include <weightfs/tree.h>
+
+#include "base/arena.h"
+#include "base/hash.h"
+#include "tree/key.h"
+#include "tree/pool.h"
+#include "tree/strbuf.h"
+
+struct edit;
+struct stage;
+struct status;
+struct texts;
+struct digests;
+struct metadata;
+
+/* Order of an entry that was not in the catalog: behind all others. */
+#define ORDER_NEW UINT32_MAX
+
+/* A name in a directory. */
+struct entry {
+    struct wfs_node *dir;
+    struct wfs_node *node; /* NULL: a hole */
+    const char *name;
+    uint64_t sequence;
+    uint32_t order;          /* place in the output: the catalog's, or ORDER_NEW */
+    uint32_t next, previous; /* entries of the same node; 0: none */
+    bool owns_name;
+};
+
+struct directory {
+    uint32_t *ids; /* entries by sequence */
+    uint32_t n_ids, n_room, n_holes;
+    _Atomic uint32_t hint; /* where the last listing was; only a guess */
+    struct timespec mtime;
+};
+
+enum node_kind { NODE_DIR, NODE_FILE, NODE_TENSORS, NODE_METADATA, NODE_STATUS };
+
+/* What POSIX calls an inode. */
+struct wfs_node {
+    uint64_t ino;
+    _Atomic uint64_t n_refs;
+    union {
+        const struct wfs_tensor *tensor; /* what the catalog says of it; NULL: nothing */
+        struct directory *directory;
+    };
+    struct edit *edit; /* what is not as the catalog has it; NULL: nothing */
+    uint32_t id;       /* in the pool */
+    uint32_t entry;    /* the first one; 0: unlinked */
+    _Atomic uint32_t n_links;
+    uint8_t kind; /* enum node_kind */
+};
+
+struct wfs_tree {
+    const struct wfs_catalog *catalog;
+    struct wfs_tree_options options; /* without its texts */
+    struct arena arena;              /* names from the catalog */
+    struct pool entries, nodes;
+    struct map map; /* entries by directory and name */
+    struct key_cuts cuts;
+    struct wfs_node *root, *control;
+    struct edit *edits;  /* all there are */
+    struct stage *stage; /* NULL: read-only */
+    struct status *status;
+    struct texts *texts;
+    struct digests *digests;
+    struct metadata *metadata;
+    uint64_t sequence, n_inodes_made;
+    uint64_t n_bytes, n_nodes;          /* shown */
+    uint64_t n_foreign_bytes;           /* of foreign attributes */
+    struct timespec mtime;              /* of what has no other */
+    struct timespec changed_at;         /* of the last change */
+    _Atomic uint64_t generation;        /* counts changes that a commit shows */
+    _Atomic uint64_t committed;         /* the generation that is published */
+    _Atomic uint64_t n_changed_nodes;   /* since then */
+    _Atomic uint64_t n_changed_entries; /* since then */
+    _Atomic uint64_t n_unsynced;        /* edits with is_unsynced */
+};
+
+static inline struct entry *entry_at(const struct wfs_tree *tree, uint32_t id)
+{
+    return pool_at(&tree->entries, id);
+}
+
+static inline bool node_is_unlinked(const struct wfs_node *node)
+{
+    return atomic_load_explicit(&node->n_links, memory_order_relaxed) == 0;
+}
+
+/* ---- entries ---- */
+
+/* 0: no such entry. */
+uint32_t entry_find(const struct wfs_tree *tree, const struct wfs_node *dir, const char *name);
+
+enum entry_name { NAME_BORROWED, NAME_COPIED };
+
+/*
+ * Names the node, at the end of the directory's order. A hidden one (is_listed false) is found but
+ * not listed. Nothing has changed when it fails: -ENOMEM.
+ */
+int entry_add(struct wfs_tree *tree, struct wfs_node *dir, const char *name, enum entry_name how,
+              struct wfs_node *node, bool is_listed, uint32_t *ret_id);
+void entry_remove(struct wfs_tree *tree, uint32_t id);
+
+/* Leads the entry to another node. */
+void entry_relink(struct wfs_tree *tree, uint32_t id, struct wfs_node *node);
+
+/* Is there anything in the directory? */
+bool entry_has_any(const struct wfs_node *dir);
+
+/* Sorts what is in the directory by name and numbers it anew, before anybody has seen it. */
+void entry_sort(struct wfs_tree *tree, struct wfs_node *dir);
+
+/* ---- names that entries spell ---- */
+
+/* The path from the root, without a slash in front. */
+void entry_path(const struct wfs_tree *tree, uint32_t id, struct strbuf *text);
+
+/* Part of no commit: some name on its path begins with a dot. */
+bool entry_is_scratch(const struct wfs_tree *tree, uint32_t id);
+
+/*
+ * The key that the path spells, without a suffix ".npy" when has_suffix. -ENOENT: scratch; -ENOKEY:
+ * a part of it is cut and not known.
+ */
+int entry_key(const struct wfs_tree *tree, uint32_t id, bool has_suffix, struct strbuf *text);
+
+/* True when the name ends in ".npy" and has something before it. */
+bool entry_has_suffix(const struct wfs_tree *tree, uint32_t id);
+
+/* ---- nodes ---- */
+
+/* Without a link; ino 0 takes the next one for what was not in the catalog. NULL: no memory. */
+struct wfs_node *node_new(struct wfs_tree *tree, enum node_kind kind, uint64_t ino);
+
+/* Frees it when neither links nor references are left. */
+void node_release(struct wfs_tree *tree, struct wfs_node *node);
+
+/* Frees all of them, at the end of the tree. */
+void node_free_all(struct wfs_tree *tree);
+
+/* In the control directory, or the directory itself. */
+bool node_is_control(const struct wfs_tree *tree, const struct wfs_node *node);
+
+/* Now, for a change. */
+struct timespec node_now(void);
+
+#endif

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The header of a .npy file that somebody wrote into the tree.
+ */
+#ifndef WFS_TREE_NPY_HEADER_H
+#define WFS_TREE_NPY_HEADER_H
+
+#include <weightfs/tensor.h>
+
+#include "base/arena.h"
+
+#define NPY_MAGIC "\x93NUMPY"
+
+enum {
+    NPY_MAGIC_BYTES = 6,
+    NPY_HEADER_MAX = 65536,              /* bytes of its text */
+    NPY_FRONT_MAX = NPY_HEADER_MAX + 12, /* bytes of a file that are enough to see it whole */
+};
+
+struct npy_header {
+    size_t n_bytes; /* before the data */
+    char descr[16]; /* "<f4"; 'V' types and single bytes as wfs_dtype_descr has them */
+    bool has_dtype; /* descr says which; not so for "<V2" and the like */
+    enum wfs_dtype dtype;
+    struct wfs_shape shape; /* dims in the arena */
+};
+
+/*
+ * bytes are the first ones of the file, NPY_FRONT_MAX of them or all; name is the file's, fit
+ * for a message. -EBADMSG, -E2BIG, -ENOMEM, and -EOPNOTSUPP for what a tensor cannot be: Fortran
+ * order, big-endian, objects.
+ */
+int npy_parse(const char *bytes, size_t n_bytes, const char *name, struct arena *arena,
+              struct npy_header *ret, struct wfs_error *err);
+
+#endif

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The tree as a whole: made, freed, counted.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tensor/catalog.h"
+#include "tree/build.h"
+#include "tree/control.h"
+#include "tree/digests.h"
+#include "tree/edit.h"
+#include "tree/metadata.h"
+#include "tree/stage.h"
+#include "tree/status.h"
+
+/* The newest of the sources: what has no time of its own gets it. */
+static struct timespec newest_mtime(const struct wfs_catalog *catalog)
+{
+    int64_t ns = 0;
+    for (size_t i = 0; i < catalog->n_sources; i++) {
+        const int64_t of_source = catalog->sources[i]->identity.mtime_ns;
+        ns = of_source > ns ? of_source : ns;
+    }
+    return ns == 0 ? node_now()
+                   : (struct timespec){.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
+}
+
+static int make(struct wfs_tree *tree, const char *stage_path, const char *base_text,
+                struct wfs_error *err)
+{
+    tree->root = node_new(tree, NODE_DIR, 1);
+    if (tree->root == NULL || status_new(&tree->status) < 0 || metadata_new(&tree->metadata) < 0 ||
+        digests_new(&tree->digests) < 0)
+        return wfs_fail_memory(err);
+    const int code = build_tree(tree, err);
+    if (code < 0)
+        return code;
+    if (control_new(tree) < 0)
+        return wfs_fail_memory(err);
+    return stage_path == NULL ? 0 : stage_new(stage_path, base_text, &tree->stage, err);
+}
+
+int wfs_tree_new(const struct wfs_catalog *catalog, const struct wfs_tree_options *options,
+                 struct wfs_tree **out, struct wfs_error *err)
+{
+    struct wfs_tree *tree = calloc(1, sizeof(*tree));
+    if (tree == NULL)
+        return wfs_fail_memory(err);
+    tree->catalog = catalog;
+    tree->options = *options;
+    tree->options.stage_path = tree->options.base_text = NULL;
+    tree->entries.item_bytes = sizeof(struct entry);
+    tree->nodes.item_bytes = sizeof(struct wfs_node);
+    tree->mtime = newest_mtime(catalog);
+    const int code = make(tree, options->stage_path, options->base_text, err);
+    if (code < 0) {
+        wfs_tree_free(tree);
+        return code;
+    }
+    *out = tree;
+    return 0;
+}
+
+void wfs_tree_free(struct wfs_tree *tree)
+{
+    if (tree == NULL)
+        return;
+    const int saved = errno;
+    const bool is_kept = wfs_tree_has_pending(tree);
+    node_free_all(tree);
+    stage_free(tree->stage, is_kept);
+    control_done(tree);
+    digests_free(tree->digests);
+    metadata_free(tree->metadata);
+    status_free(tree->status);
+    map_done(&tree->map);
+    key_cuts_done(&tree->cuts);
+    pool_done(&tree->entries);
+    pool_done(&tree->nodes);
+    arena_done(&tree->arena);
+    free(tree);
+    errno = saved;
+}
+
+bool wfs_tree_is_writable(const struct wfs_tree *tree)
+{
+    return tree->stage != NULL;
+}
+
+struct wfs_node *wfs_tree_root(const struct wfs_tree *tree)
+{
+    return tree->root;
+}
+
+uint64_t wfs_tree_generation(const struct wfs_tree *tree)
+{
+    return atomic_load(&tree->generation);
+}
+
+bool wfs_tree_has_pending(const struct wfs_tree *tree)
+{
+    return atomic_load(&tree->generation) != atomic_load(&tree->committed);
+}
+
+uint64_t wfs_tree_n_edits(const struct wfs_tree *tree)
+{
+    return atomic_load(&tree->n_changed_nodes) + atomic_load(&tree->n_changed_entries);
+}
+
+void wfs_tree_committed(struct wfs_tree *tree, uint64_t generation)
+{
+    uint64_t n_nodes = 0;
+    for (const struct edit *edit = tree->edits; edit != NULL; edit = edit->next)
+        n_nodes += edit->changed > generation;
+    /* Each change of names since then counted one generation. */
+    const uint64_t n_since = atomic_load(&tree->generation) - generation;
+    if (atomic_load(&tree->n_changed_entries) > n_since)
+        atomic_store(&tree->n_changed_entries, n_since);
+    atomic_store(&tree->n_changed_nodes, n_nodes);
+    atomic_store(&tree->committed, generation);
+}
+
+int wfs_tree_sync(struct wfs_tree *tree, struct wfs_error *err)
+{
+    for (struct edit *edit = tree->edits; edit != NULL; edit = edit->next) {
+        const int code = wfs_node_sync(tree, edit->node);
+        if (code == 0 || !edit_is_shown(tree, edit->node))
+            continue;
+        autostrbuf struct strbuf path = {0};
+        entry_path(tree, edit->node->entry, &path);
+        return wfs_fail(err, -code, "the staging directory cannot keep '%s': %s",
+                        wfs_quote(path.bytes == NULL ? "?" : path.bytes).text, strerror(-code));
+    }
+    return 0;
+}
+
+/* Whole blocks that hold the bytes. */
+static fsblkcnt_t blocks(uint64_t n_bytes, uint64_t n_block)
+{
+    return n_bytes / n_block + (n_bytes % n_block != 0);
+}
+
+void wfs_tree_statfs(const struct wfs_tree *tree, struct statvfs *ret)
+{
+    struct statvfs stage;
+    *ret = (struct statvfs){
+        .f_bsize = 4096,
+        .f_frsize = 4096,
+        .f_namemax = KEY_NAME_MAX,
+        .f_files = tree->n_nodes,
+        .f_blocks = blocks(tree->n_bytes, 4096),
+    };
+    if (tree->stage == NULL) {
+        ret->f_flag = ST_RDONLY;
+        return;
+    }
+    if (stage_statfs(tree->stage, &stage) < 0)
+        return;
+    /* What is free is free in the staging directory, for what is not yet there. */
+    const uint64_t n_block = stage.f_frsize == 0 ? 4096 : stage.f_frsize;
+    ret->f_bfree = (fsblkcnt_t)((double)stage.f_bfree * (double)n_block / 4096);
+    ret->f_bavail = (fsblkcnt_t)((double)stage.f_bavail * (double)n_block / 4096);
+    ret->f_blocks += ret->f_bfree;
+    ret->f_ffree = ret->f_favail = stage.f_favail;
+    ret->f_files += ret->f_ffree;
+}

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Extended attributes as the kernel asks for them: ours, the metadata of the root, foreign ones.
+ */
+#include <errno.h>
+#include <linux/limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/xattr.h>
+
+#include "base/bytes.h"
+#include "tree/attrs.h"
+#include "tree/foreign.h"
+#include "tree/metadata.h"
+
+#define USER "user."
+#define OURS "user.weightfs."
+#define METADATA "user.weightfs.metadata."
+#define FORMAT "user.weightfs.format"
+
+enum {
+    LISTED_MAX = 4000, /* bytes that those listed may take on ext4, which has 4096 for all */
+    ENTRY_BYTES = 16,  /* of each of them there, beside name and value */
+};
+
+static bool has_prefix(const char *name, const char *prefix)
+{
+    return strncmp(name, prefix, strlen(prefix)) == 0;
+}
+
+static const struct attr *find_attr(const char *name)
+{
+    for (size_t i = 0; i < attrs_table_n; i++) {
+        if (strcmp(attrs_table[i].name, name + strlen(OURS)) == 0)
+            return &attrs_table[i];
+    }
+    return NULL;
+}
+
+/* ---- get ---- */
+
+struct search {
+    const char *name;
+    struct strbuf *value;
+    bool has_found;
+};
+
+static bool take_value(void *ctx, const struct wfs_text *text)
+{
+    struct search *search = ctx;
+    if (strcmp(search->name, text->name) != 0)
+        return true;
+    strbuf_add(search->value, text->value, text->n_bytes);
+    search->has_found = true;
+    return false;
+}
+
+static int get_of_root(const struct wfs_tree *tree, const char *name, struct strbuf *value)
+{
+    if (strcmp(name, FORMAT) == 0 && wfs_catalog_format(tree->catalog) != NULL) {
+        strbuf_puts(value, wfs_catalog_format(tree->catalog));
+        return 0;
+    }
+    struct search search = {name + strlen(METADATA), value, false};
+    if (!has_prefix(name, METADATA))
+        return -ENODATA;
+    const int code = metadata_each(tree, take_value, &search, NULL);
+    return code < 0 && code != -EBADMSG ? code : search.has_found ? 0 : -ENODATA;
+}
+
+static int get_of_file(const struct wfs_tree *tree, const struct wfs_node *node, const char *name,
+                       struct strbuf *value)
+{
+    const struct attr *attr = find_attr(name);
+    struct look look;
+    if (attr == NULL)
+        return -ENODATA;
+    int code = attrs_look(tree, node, &look);
+    if (code == 0)
+        code = attr->get(&look, value);
+    attrs_look_done(&look);
+    return code;
+}
+
+static int get(const struct wfs_tree *tree, const struct wfs_node *node, const char *name,
+               struct strbuf *value)
+{
+    int code = -ENODATA;
+    if (!has_prefix(name, USER))
+        return -EOPNOTSUPP;
+    if (has_prefix(name, OURS)) {
+        if (node == tree->root)
+            code = get_of_root(tree, name, value);
+        else if (node->kind == NODE_FILE && !node_is_control(tree, node))
+            code = get_of_file(tree, node, name, value);
+    } else {
+        const struct foreign *foreign = foreign_find(node, name);
+        if (foreign != NULL) {
+            strbuf_add(value, foreign->value, foreign->n_bytes);
+            code = 0;
+        }
+    }
+    if (code < 0)
+        return code;
+    return value->has_failed ? -ENOMEM : value->n_bytes > FOREIGN_VALUE_MAX ? -E2BIG : 0;
+}
+
+/* The length rule of getxattr and listxattr. */
+static ssize_t hand_out(const struct strbuf *text, void *buf, size_t n_bytes)
+{
+    if (n_bytes == 0)
+        return (ssize_t)text->n_bytes;
+    if (text->n_bytes > n_bytes)
+        return -ERANGE;
+    if (text->n_bytes > 0)
+        memcpy(buf, text->bytes, text->n_bytes);
+    return (ssize_t)text->n_bytes;
+}
+
+ssize_t wfs_node_get_xattr(const struct wfs_tree *tree, const struct wfs_node *node,
+                           const char *name, void *buf, size_t n_bytes)
+{
+    autostrbuf struct strbuf value = {0};
+    const int code = get(tree, node, name, &value);
+    return code < 0 ? code : hand_out(&value, buf, n_bytes);
+}
+
+/* ---- list ---- */
+
+struct list {
+    struct strbuf names;
+    size_t n_cost; /* on ext4 */
+};
+
+static size_t rounded(size_t n_bytes)
+{
+    return (n_bytes + 3) / 4 * 4;
+}
+
+/* Names an attribute of ours, if there is still room on a filesystem that it may be copied to. */
+static void add_ours(struct list *list, const char *prefix, const char *name, size_t n_value)
+{
+    const size_t n_name = strlen(prefix) + strlen(name);
+    const size_t n_cost = ENTRY_BYTES + rounded(n_name - strlen(USER)) + rounded(n_value);
+    if (n_name > XATTR_NAME_MAX || n_cost > LISTED_MAX - list->n_cost)
+        return;
+    list->n_cost += n_cost;
+    strbuf_puts(&list->names, prefix);
+    strbuf_add(&list->names, name, strlen(name) + 1);
+}
+
+static bool add_metadata(void *ctx, const struct wfs_text *text)
+{
+    if (text->name[0] != '\0')
+        add_ours(ctx, METADATA, text->name, text->n_bytes);
+    return true;
+}
+
+static int list_root(const struct wfs_tree *tree, struct list *list)
+{
+    const char *format = wfs_catalog_format(tree->catalog);
+    if (format != NULL)
+        add_ours(list, OURS, "format", strlen(format));
+    const int code = metadata_each(tree, add_metadata, list, NULL);
+    return code == -EBADMSG ? 0 : code; /* a commit will say so */
+}
+
+static int list_file(const struct wfs_tree *tree, const struct wfs_node *node, struct list *list)
+{
+    struct look look;
+    autostrbuf struct strbuf value = {0};
+    int code = attrs_look(tree, node, &look);
+    for (size_t i = 0; i < attrs_table_n && code == 0; i++) {
+        value.n_bytes = 0;
+        if (!attrs_table[i].is_listed)
+            continue;
+        code = attrs_table[i].get(&look, &value);
+        if (code == 0)
+            add_ours(list, OURS, attrs_table[i].name, value.n_bytes);
+        code = code == -ENODATA ? 0 : code;
+    }
+    attrs_look_done(&look);
+    return value.has_failed ? -ENOMEM : code;
+}
+
+ssize_t wfs_node_list_xattr(const struct wfs_tree *tree, const struct wfs_node *node, char *buf,
+                            size_t n_bytes)
+{
+    struct list list = {0};
+    int code = 0;
+    if (node == tree->root)
+        code = list_root(tree, &list);
+    else if (node->kind == NODE_FILE && !node_is_control(tree, node))
+        code = list_file(tree, node, &list);
+    for (const struct foreign *at = node->edit == NULL ? NULL : node->edit->foreign; at != NULL;
+         at = at->next)
+        strbuf_add(&list.names, at->name, strlen(at->name) + 1);
+    if (code == 0 && list.names.has_failed)
+        code = -ENOMEM;
+    const ssize_t n = code < 0 ? code : hand_out(&list.names, buf, n_bytes);
+    strbuf_done(&list.names);
+    return n;
+}
+
+/* ---- set, remove ---- */
+
+/* What setting comes to: negative errno, 0 to go on, 1 when it is there already as it is to be. */
+static int compare_old(const struct wfs_tree *tree, const struct wfs_node *node, const char *name,
+                       const void *value, size_t n_bytes, int flags)
+{
+    autostrbuf struct strbuf old = {0};
+    const int code = get(tree, node, name, &old);
+    if (code < 0 && code != -ENODATA && code != -E2BIG)
+        return code;
+    if ((flags & XATTR_CREATE) != 0 && code != -ENODATA)
+        return -EEXIST;
+    if ((flags & XATTR_REPLACE) != 0 && code == -ENODATA)
+        return -ENODATA;
+    return code == 0 && old.n_bytes == n_bytes &&
+           (n_bytes == 0 || memcmp(old.bytes, value, n_bytes) == 0);
+}
+
+static int set_of_file(struct wfs_tree *tree, struct wfs_node *node, const struct attr *attr,
+                       const void *value, size_t n_bytes)
+{
+    if (attr->set == NULL)
+        return 0;
+    const int code = attr->set(tree, node, value, n_bytes);
+    if (code == 0 && attr->unset != NULL)
+        edit_mark(tree, node->edit);
+    return code;
+}
+
+static int set_metadata(struct wfs_tree *tree, const char *name, const char *value, size_t n_bytes)
+{
+    if (*name == '\0' || utf8_valid(name, strlen(name)) != strlen(name) ||
+        (value != NULL && utf8_valid(value, n_bytes) != n_bytes))
+        return -EINVAL;
+    return metadata_set(tree, name, value, n_bytes);
+}
+
+/* A name in our part of the namespace that no node could have. */
+static bool is_unknown(const char *name)
+{
+    return find_attr(name) == NULL && !has_prefix(name, METADATA) && strcmp(name, FORMAT) != 0;
+}
+
+int wfs_node_set_xattr(struct wfs_tree *tree, struct wfs_node *node, const char *name,
+                       const void *value, size_t n_bytes, int flags)
+{
+    if (!has_prefix(name, USER))
+        return -EOPNOTSUPP;
+    if (tree->stage == NULL)
+        return -EROFS;
+    if (name[strlen(USER)] == '\0')
+        return -EINVAL;
+    if (n_bytes > FOREIGN_VALUE_MAX)
+        return -E2BIG;
+    if (!has_prefix(name, OURS))
+        return foreign_set(tree, node, name, value, n_bytes, flags);
+    if (is_unknown(name))
+        return -EINVAL;
+    const int code = compare_old(tree, node, name, value, n_bytes, flags);
+    if (code != 0)
+        return code < 0 ? code : 0;
+    if (node == tree->root && has_prefix(name, METADATA))
+        return set_metadata(tree, name + strlen(METADATA), value == NULL ? "" : value, n_bytes);
+    if (node->kind == NODE_FILE && !node_is_control(tree, node) && find_attr(name) != NULL)
+        return set_of_file(tree, node, find_attr(name), value == NULL ? "" : value, n_bytes);
+    return 0; /* copies of files and directories try whatever the original has */
+}
+
+int wfs_node_remove_xattr(struct wfs_tree *tree, struct wfs_node *node, const char *name)
+{
+    autostrbuf struct strbuf old = {0};
+    if (!has_prefix(name, USER))
+        return -EOPNOTSUPP;
+    if (tree->stage == NULL)
+        return -EROFS;
+    if (!has_prefix(name, OURS))
+        return foreign_remove(tree, node, name);
+    const int code = get(tree, node, name, &old);
+    if (code < 0 && code != -E2BIG)
+        return code;
+    if (node == tree->root)
+        return has_prefix(name, METADATA) ? set_metadata(tree, name + strlen(METADATA), NULL, 0)
+                                          : 0;
+    const struct attr *attr = find_attr(name);
+    if (attr->unset == NULL || node->edit == NULL)
+        return 0;
+    attr->unset(node->edit);
+    edit_mark(tree, node->edit);
+    return 0;
+}

@@ -1,0 +1,549 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The tree as it is shown: names, listings, stat, content, attributes; and changes of names.
+ */
+#include "treekit.h"
+
+static struct wfs_catalog *small_catalog(void)
+{
+    struct wfs_catalog *catalog = kit_catalog();
+    kit_add(catalog, "encoder.layer.0.weight", WFS_F32, 2, 3, 0);
+    kit_add(catalog, "encoder.layer.0.bias", WFS_F32, 3, 0, 24);
+    kit_add(catalog, "encoder.layer.1.weight", WFS_BF16, 2, 3, 36);
+    kit_add(catalog, "encoder", WFS_I64, 1, 0, 48);
+    kit_add(catalog, "head", WFS_U8, 5, 0, 56);
+    kit_add(catalog, "nothing", WFS_F32, 0, 0, 61);
+    if (catalog_add_meta(catalog, "format", "pt") < 0 ||
+        catalog_add_meta(catalog, "who", "me \"quoted\"\n") < 0)
+        abort();
+    return catalog;
+}
+
+static void a_tree_shows_what_the_catalog_has(void)
+{
+    struct kit kit;
+    kit_open(&kit, small_catalog(), kit_options(), false);
+    check_str(kit_ls(&kit, ""), "encoder head nothing ");
+    check_str(kit_ls(&kit, "encoder"), "%self layer ");
+    check_str(kit_ls(&kit, "encoder/layer/0"), "bias weight ");
+    check_uint(kit_size(&kit, "encoder/layer/0/weight"), 24);
+    check_uint(kit_size(&kit, "encoder/%self"), 8);
+    check_uint(kit_size(&kit, "nothing"), 0);
+    size_t n = 0;
+    char *bytes = kit_read(&kit, "encoder/layer/0/bias", &n);
+    check_uint(n, 12);
+    check_bytes(bytes, kit_bytes + 24, 12);
+    free(bytes);
+    check_str(kit_attr(&kit, "encoder/%self", "key"), "encoder");
+    check_str(kit_commit(&kit), "encoder.layer.0.weight encoder.layer.0.bias "
+                                "encoder.layer.1.weight encoder head nothing ");
+    struct wfs_node *node;
+    check_int(wfs_node_lookup(kit.tree, kit_at(&kit, "head"), "x", &node), -ENOTDIR);
+    check_int(wfs_node_lookup(kit.tree, kit_at(&kit, ""), "x", &node), -ENOENT);
+    char name[300];
+    memset(name, 'a', 299);
+    name[299] = '\0';
+    check_int(wfs_node_lookup(kit.tree, kit_at(&kit, ""), name, &node), -ENAMETOOLONG);
+    kit_close(&kit);
+}
+
+static void stat_is_exact_and_inode_numbers_are_stable(void)
+{
+    struct kit kit;
+    struct stat st, again;
+    kit_open(&kit, small_catalog(), kit_options(), false);
+    wfs_node_stat(kit.tree, kit_at(&kit, "encoder/layer/0/weight"), &st);
+    check_uint(st.st_mode, S_IFREG | 0444);
+    check_uint(st.st_nlink, 1);
+    check_int(st.st_blocks, 1);
+    check_uint(st.st_uid, 1000);
+    check(st.st_ino > 1);
+    wfs_node_stat(kit.tree, kit_at(&kit, ""), &again);
+    check_uint(again.st_ino, 1);
+    check_uint(again.st_mode, S_IFDIR | 0555);
+    check_uint(again.st_nlink, 3);
+    wfs_node_stat(kit.tree, kit_at(&kit, "nothing"), &again);
+    check_int(again.st_blocks, 0);
+    kit_close(&kit);
+    kit_open(&kit, small_catalog(), kit_options(), true);
+    wfs_node_stat(kit.tree, kit_at(&kit, "encoder/layer/0/weight"), &again);
+    check_uint(again.st_ino, st.st_ino);
+    check_uint(again.st_mode, S_IFREG | 0644);
+    check(again.st_mtim.tv_sec == again.st_mtim.tv_sec && again.st_mtim.tv_sec != 0);
+    struct statvfs fs;
+    wfs_tree_statfs(kit.tree, &fs);
+    check_uint(fs.f_namemax, 255);
+    check_uint(fs.f_blocks - fs.f_bfree, 1);
+    check(fs.f_bavail > 0 && fs.f_bavail <= fs.f_bfree);
+    kit_close(&kit);
+}
+
+static void npy_files_have_a_header_that_numpy_reads(void)
+{
+    struct kit kit;
+    struct wfs_tree_options options = kit_options();
+    options.files = WFS_FILES_NPY;
+    kit_open(&kit, small_catalog(), options, false);
+    check_str(kit_ls(&kit, ""), "encoder head.npy nothing.npy ");
+    check_str(kit_ls(&kit, "encoder"), "%self.npy layer ");
+    size_t n = 0;
+    char *bytes = kit_read(&kit, "encoder/layer/0/weight.npy", &n);
+    check_uint(n, 128 + 24);
+    check_bytes(bytes, "\x93NUMPY\x01\x00", 8);
+    check(strstr(bytes + 10, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }") !=
+          NULL);
+    check_bytes(bytes + 128, kit_bytes, 24);
+    /* Any window of it is the same bytes. */
+    for (size_t from = 100; from < 152; from++) {
+        char window[40];
+        const ssize_t n_read = wfs_node_read(kit.tree, kit_at(&kit, "encoder/layer/0/weight.npy"),
+                                             from, window, sizeof(window));
+        check_int(n_read, from + 40 > 152 ? (int64_t)(152 - from) : 40);
+        check_bytes(window, bytes + from, (size_t)n_read);
+    }
+    free(bytes);
+    check_str(kit_attr(&kit, "encoder/%self.npy", "key"), "encoder");
+    check_str(kit_commit(&kit), "encoder.layer.0.weight encoder.layer.0.bias "
+                                "encoder.layer.1.weight encoder head nothing ");
+    kit_close(&kit);
+}
+
+static void odd_keys_come_back_in_both_layouts_and_kinds_of_files(void)
+{
+    static const char *const keys[] = {
+        "",
+        ".",
+        "..",
+        "a..b",
+        "a.",
+        ".a",
+        "a/b",
+        "a.b",
+        "/a",
+        "a/",
+        "%",
+        "%self",
+        "x.%self",
+        "x",
+        "%25",
+        "x.%self.y",
+        "-rf",
+        "*",
+        "a\nb",
+        "caf\xc3\xa9",
+        "cafe\xcc\x81",
+        "Case",
+        "case",
+        "foo.npy",
+        "foo",
+        "\xed\xa0\x80",
+        ".weightfs",
+        "\xff.\xff",
+        "w.absmax",
+        "w",
+        "__metadata___",
+    };
+    enum { N_KEYS = sizeof(keys) / sizeof(*keys) };
+    char longest[3][1000];
+    memset(longest, 'k', sizeof(longest));
+    longest[0][999] = longest[1][300] = longest[2][253] = '\0';
+    longest[0][500] = '.';
+    char *deep = calloc(2100, 1);
+    for (int i = 0; i < 1000; i++)
+        strcat(deep, i % 3 == 0 ? "." : "d.");
+    for (int variant = 0; variant < 4; variant++) {
+        struct kit kit;
+        struct wfs_tree_options options = kit_options();
+        struct wfs_catalog *catalog = kit_catalog(), *snapshot = NULL;
+        options.layout = variant & 1 ? WFS_LAYOUT_FLAT : WFS_LAYOUT_NESTED;
+        options.files = variant & 2 ? WFS_FILES_NPY : WFS_FILES_RAW;
+        for (size_t i = 0; i < N_KEYS; i++)
+            kit_add(catalog, keys[i], WFS_U8, 3, 0, i * 3);
+        for (size_t i = 0; i < 3; i++)
+            kit_add(catalog, longest[i], WFS_U8, 3, 0, 300 + i * 3);
+        kit_add(catalog, deep, WFS_U8, 3, 0, 400);
+        kit_open(&kit, catalog, options, false);
+        check_int(wfs_tree_snapshot(kit.tree, &snapshot, &kit.err), 0);
+        check_uint(wfs_catalog_n_tensors(snapshot), N_KEYS + 4);
+        for (size_t i = 0; i < wfs_catalog_n_tensors(snapshot); i++) {
+            const struct wfs_tensor *tensor = wfs_catalog_tensor(snapshot, i);
+            check_str(tensor->key, wfs_catalog_tensor(catalog, i)->key);
+            check_uint(tensor->stored.offset, wfs_catalog_tensor(catalog, i)->stored.offset);
+        }
+        wfs_catalog_free(snapshot);
+        kit_close(&kit);
+    }
+    free(deep);
+}
+
+static void twins_and_prefix_clashes(void)
+{
+    struct wfs_catalog *catalog = kit_catalog();
+    struct wfs_tree_options options = kit_options();
+    struct wfs_tree *tree;
+    struct wfs_error err = {0};
+    kit_add(catalog, "a.b", WFS_U8, 1, 0, 0);
+    kit_add(catalog, "a.b", WFS_U8, 1, 0, 1);
+    check_int(wfs_tree_new(catalog, &options, &tree, &err), -EBADMSG);
+    check_str(err.text, "key 'a.b' is there twice");
+    wfs_catalog_free(catalog);
+}
+
+static void listings_are_sorted_and_survive_changes(void)
+{
+    enum { N = 3000 };
+    struct kit kit;
+    struct wfs_catalog *catalog = kit_catalog();
+    char name[32];
+    for (int i = N; i-- > 0;) { /* not in order */
+        snprintf(name, sizeof(name), "w%05d", i);
+        kit_add(catalog, name, WFS_U8, 1, 0, (uint64_t)i);
+    }
+    kit_open(&kit, catalog, kit_options(), true);
+    struct wfs_node *root = wfs_tree_root(kit.tree);
+    uint64_t cookie = 0;
+    struct wfs_dirent found;
+    int n_seen = 0, n_before = -1;
+    /* `rm` while listing: each is removed as soon as it is seen; others come and go. */
+    while (wfs_dir_next(kit.tree, root, &cookie, &found) == 1) {
+        int number = -1;
+        char seen[32];
+        snprintf(seen, sizeof(seen), "%s", found.name);
+        if (sscanf(seen, "w%d", &number) != 1)
+            continue; /* made meanwhile */
+        check(number > n_before);
+        n_before = number;
+        n_seen++;
+        check_int(wfs_node_unlink(kit.tree, root, seen), 0);
+        if (n_seen % 7 == 0) {
+            struct wfs_node *node;
+            snprintf(name, sizeof(name), ".new%d", n_seen);
+            check_int(wfs_node_create(kit.tree, root, name, 0644, &node), 0);
+            if (n_seen % 2 == 0)
+                check_int(wfs_node_unlink(kit.tree, root, name), 0);
+        }
+    }
+    check_int(n_seen, N);
+    check_str(kit_commit(&kit), "");
+    kit_close(&kit);
+}
+
+static void the_control_directory_is_hidden_but_there(void)
+{
+    struct kit kit;
+    size_t n = 0;
+    kit_open(&kit, small_catalog(), kit_options(), false);
+    check(strstr(kit_ls(&kit, ""), "weightfs") == NULL);
+    check_str(kit_ls(&kit, ".weightfs"), "metadata.json status.json tensors.csv ");
+    char *text = kit_read(&kit, ".weightfs/metadata.json", &n);
+    check_str(text, "{\n  \"format\": \"pt\",\n  \"who\": \"me \\\"quoted\\\"\\u000a\"\n}\n");
+    free(text);
+    text = kit_read(&kit, ".weightfs/tensors.csv", &n);
+    check(strncmp(text,
+                  "key,dtype,shape,bytes,file,offset,source_key,changes\n"
+                  "encoder.layer.0.weight,F32,\"[2, 3]\",24,model.bin,,"
+                  "encoder.layer.0.weight,\n",
+                  140) == 0 ||
+          (printf("# %s\n", text), false));
+    free(text);
+    const struct wfs_status status = {
+        .state = "published", .step = "done", .text = "a \"b\"", .output = "/x", .committed_at = 7};
+    wfs_tree_set_status(kit.tree, &status);
+    text = kit_read(&kit, ".weightfs/status.json", &n);
+    check(strstr(text, "\"state\": \"published\"") != NULL);
+    check(strstr(text, "\"text\": \"a \\\"b\\\"\"") != NULL);
+    check(strstr(text, "\"committed_at\": 7") != NULL);
+    free(text);
+    check_int(wfs_node_open(kit.tree, kit_at(&kit, ".weightfs/status.json"), O_RDWR), -EROFS);
+    kit_close(&kit);
+}
+
+static void attributes_of_a_read_only_tree(void)
+{
+    struct kit kit;
+    char list[4096];
+    kit_open(&kit, small_catalog(), kit_options(), false);
+    const char *path = "encoder/layer/1/weight";
+    check_str(kit_attr(&kit, path, "dtype"), "BF16");
+    check_str(kit_attr(&kit, path, "shape"), "[2, 3]");
+    check_str(kit_attr(&kit, path, "key"), "encoder.layer.1.weight");
+    check_str(kit_attr(&kit, path, "file"), "model.bin");
+    check_str(kit_attr(&kit, path, "source_key"), "encoder.layer.1.weight");
+    check_str(kit_attr(&kit, path, "source_dtype"), "BF16");
+    check_str(kit_attr(&kit, path, "changes"), "");
+    check_uint(strlen(kit_attr(&kit, path, "xxh3")), 16);
+    check(strstr(kit_attr(&kit, "head", "stats"), "\"elements\": 5, \"finite\": 5") != NULL);
+    check_str(kit_attr(&kit, "", "format"), "safetensors");
+    check_str(kit_attr(&kit, "", "metadata.format"), "pt");
+    const struct wfs_node *node = kit_at(&kit, path);
+    const ssize_t n = wfs_node_list_xattr(kit.tree, node, list, sizeof(list));
+    check_int(n, 22 - 2 + 21 - 1 + 18);
+    check_bytes(list, "user.weightfs.dtype\0user.weightfs.shape\0user.weightfs.key\0", 58);
+    check_int(wfs_node_list_xattr(kit.tree, node, list, 10), -ERANGE);
+    check_int(wfs_node_get_xattr(kit.tree, node, "user.weightfs.dtype", list, 2), -ERANGE);
+    check_int(wfs_node_get_xattr(kit.tree, node, "user.x", list, 2), -ENODATA);
+    check_int(wfs_node_get_xattr(kit.tree, node, "security.selinux", list, 2), -EOPNOTSUPP);
+    check_int(wfs_node_set_xattr(kit.tree, (struct wfs_node *)(uintptr_t)node,
+                                 "user.weightfs.dtype", "F16", 3, 0),
+              -EROFS);
+    kit_close(&kit);
+}
+
+static void long_attributes_are_not_listed(void)
+{
+    struct kit kit;
+    struct wfs_catalog *catalog = kit_catalog();
+    char *key = malloc(70001), list[8192];
+    memset(key, 'k', 70000);
+    key[70000] = '\0';
+    kit_add(catalog, key, WFS_U8, 1, 0, 0);
+    key[5000] = '\0';
+    kit_add(catalog, key, WFS_U8, 1, 0, 1);
+    char *value = malloc(200001);
+    memset(value, 'v', 200000);
+    value[200000] = '\0';
+    if (catalog_add_meta(catalog, "big", value) < 0 || catalog_add_meta(catalog, "a", "1") < 0)
+        abort();
+    kit_open(&kit, catalog, kit_options(), false);
+    uint64_t cookie = 0;
+    struct wfs_dirent found;
+    check_int(wfs_dir_next(kit.tree, wfs_tree_root(kit.tree), &cookie, &found), 1);
+    check_uint(strlen(found.name), 233 + 18);
+    check_int(wfs_node_list_xattr(kit.tree, found.node, list, sizeof(list)), 40);
+    check_int(wfs_dir_next(kit.tree, wfs_tree_root(kit.tree), &cookie, &found), 1);
+    check_int(wfs_node_list_xattr(kit.tree, found.node, list, sizeof(list)), 40);
+    const ssize_t one =
+        wfs_node_get_xattr(kit.tree, kit_at(&kit, found.name), "user.weightfs.key", NULL, 0);
+    check(one == 5000 || one == -E2BIG);
+    const ssize_t n = wfs_node_list_xattr(kit.tree, wfs_tree_root(kit.tree), list, sizeof(list));
+    check_int(n, 21 + 25);
+    check_int(wfs_node_get_xattr(kit.tree, wfs_tree_root(kit.tree), "user.weightfs.metadata.big",
+                                 NULL, 0),
+              -E2BIG);
+    size_t n_text = 0;
+    char *text = kit_read(&kit, ".weightfs/metadata.json", &n_text);
+    check(n_text > 200000);
+    free(text);
+    free(key);
+    free(value);
+    kit_close(&kit);
+}
+
+static void tied_tensors_are_hard_links(void)
+{
+    struct kit kit;
+    struct stat st;
+    struct wfs_catalog *catalog = kit_catalog();
+    kit_add(catalog, "emb", WFS_F32, 2, 3, 0);
+    kit_add(catalog, "head", WFS_F32, 2, 3, 0);
+    kit_add(catalog, "other", WFS_F32, 3, 2, 0);
+    kit_add(catalog, "e1", WFS_F32, 0, 0, 0);
+    kit_add(catalog, "e2", WFS_F32, 0, 0, 0);
+    if (catalog_add_attr(catalog, &catalog->tensors[1], "param_id", "p2") < 0)
+        abort();
+    kit_open(&kit, catalog, kit_options(), true);
+    check(kit_at(&kit, "emb") == kit_at(&kit, "head"));
+    check(kit_at(&kit, "emb") != kit_at(&kit, "other"));
+    check(kit_at(&kit, "e1") != kit_at(&kit, "e2"));
+    wfs_node_stat(kit.tree, kit_at(&kit, "emb"), &st);
+    check_uint(st.st_nlink, 2);
+    /* A write through one name is seen through the other; replacing one name unties it. */
+    check_int(wfs_node_write(kit.tree, kit_at(&kit, "head"), 0, "\xee", 1, false), 1);
+    size_t n = 0;
+    char *bytes = kit_read(&kit, "emb", &n);
+    check_uint((uint8_t)bytes[0], 0xee);
+    check_bytes(bytes + 1, kit_bytes + 1, 23);
+    free(bytes);
+    struct wfs_catalog *snapshot = NULL;
+    check_int(wfs_tree_snapshot(kit.tree, &snapshot, &kit.err), 0);
+    check_str(wfs_tensor_attr(wfs_catalog_tensor(snapshot, 1), "param_id"), "p2");
+    check(wfs_tensor_attr(wfs_catalog_tensor(snapshot, 0), "param_id") == NULL);
+    wfs_catalog_free(snapshot);
+    check_int(kit_write(&kit, ".x", kit_bytes + 100, 24), 0);
+    check_int(kit_mv(&kit, ".x", "head", 0), 0);
+    wfs_node_stat(kit.tree, kit_at(&kit, "emb"), &st);
+    check_uint(st.st_nlink, 1);
+    check_str(kit_attr(&kit, "head", "shape"), "[2, 3]");
+    struct wfs_node *root = wfs_tree_root(kit.tree);
+    check_int(wfs_node_link(kit.tree, kit_at(&kit, "emb"), root, "tie"), 0);
+    check_int(wfs_node_link(kit.tree, kit_at(&kit, "emb"), root, "tie"), -EEXIST);
+    check_int(wfs_node_link(kit.tree, root, root, "dir"), -EPERM);
+    check_str(kit_commit(&kit), "emb head other e1 e2 tie ");
+    kit_close(&kit);
+}
+
+static void renames_follow_posix(void)
+{
+    struct kit kit;
+    kit_open(&kit, small_catalog(), kit_options(), true);
+    check_int(kit_mv(&kit, "head", "tail", 0), 0);
+    check_int(kit_mv(&kit, "head", "tail", 0), -ENOENT);
+    check_int(kit_mv(&kit, "encoder", "encoder/layer/x", 0), -EINVAL);
+    check_int(kit_mv(&kit, "encoder/layer", "decoder", 0), 0);
+    check_str(kit_ls(&kit, "encoder"), "%self ");
+    check_str(kit_attr(&kit, "decoder/0/bias", "key"), "decoder.0.bias");
+    check_str(kit_commit(&kit),
+              "decoder.0.weight decoder.0.bias decoder.1.weight encoder tail nothing ");
+    check_int(kit_mkdir(&kit, "empty"), 0);
+    check_int(kit_mv(&kit, "decoder", "empty", 0), 0);
+    check_int(kit_mv(&kit, "empty", "encoder", 0), -ENOTEMPTY);
+    check_int(kit_mv(&kit, "tail", "encoder", 0), -EISDIR);
+    check_int(kit_mv(&kit, "encoder", "tail", 0), -ENOTDIR);
+    check_int(kit_mv(&kit, "tail", "nothing", RENAME_NOREPLACE), -EEXIST);
+    check_int(kit_mv(&kit, "tail", "missing", RENAME_EXCHANGE), -ENOENT);
+    check_int(kit_mv(&kit, "tail", "nothing", RENAME_EXCHANGE | RENAME_NOREPLACE), -EINVAL);
+    check_int(kit_mv(&kit, "tail", "nothing", RENAME_EXCHANGE), 0);
+    check_uint(kit_size(&kit, "nothing"), 5);
+    check_str(kit_commit(&kit), "empty.0.weight empty.0.bias empty.1.weight encoder tail nothing ");
+    check_int(kit_mv(&kit, "empty", "empty/0", RENAME_EXCHANGE), -EINVAL);
+    check_int(kit_mv(&kit, "empty/0", "empty", RENAME_EXCHANGE), -EINVAL);
+    check_int(kit_mv(&kit, "empty/0", "nothing", RENAME_EXCHANGE), 0);
+    check_str(kit_commit(&kit), "nothing.weight nothing.bias empty.1.weight encoder tail empty.0 ");
+    struct stat st;
+    wfs_node_stat(kit.tree, kit_at(&kit, ""), &st);
+    check_uint(st.st_nlink, 2 + 3);
+    wfs_node_stat(kit.tree, kit_at(&kit, "empty"), &st);
+    check_uint(st.st_nlink, 2 + 1);
+    kit_close(&kit);
+}
+
+static void names_that_no_key_gives_are_refused(void)
+{
+    struct kit kit;
+    struct wfs_tree_options options = kit_options();
+    options.saves_safetensors = true;
+    kit_open(&kit, small_catalog(), options, true);
+    static const struct {
+        const char *name;
+        int code;
+    } cases[] = {
+        {"%41", -EINVAL},
+        {"a\nb", -EINVAL},
+        {"%self", -EINVAL},
+        {"%self.npy", -EINVAL},
+        {"__metadata__", -EINVAL},
+        {"__metadata__.npy", -EINVAL},
+        {"__metadata___", 0},
+        {"%2Fx", 0},
+        {"%", 0},
+        {"%.npy", 0},
+        {".weight.XXXXXX", 0},
+        {".%41", 0},
+        {"a.b", 0},
+        {"weight~", 0},
+        {"4913", 0},
+        {".weightfs", -EEXIST},
+        {"encoder", -EEXIST},
+        {"head", -EEXIST},
+        {"\xff", -EINVAL},
+        {"x%~0123456789abcdef", 0},
+    };
+    struct wfs_node *node;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        if (!check_int(
+                wfs_node_create(kit.tree, wfs_tree_root(kit.tree), cases[i].name, 0644, &node),
+                cases[i].code))
+            printf("# %s\n", cases[i].name);
+    }
+    check_int(kit_mv(&kit, "head", "__metadata__", 0), -EINVAL);
+    check_int(kit_mv(&kit, "encoder", "__metadata__", 0), -EINVAL);
+    check_int(kit_mv(&kit, "encoder/layer", "%self", 0), -EINVAL);
+    check_int(kit_mkdir(&kit, "__metadata__"), 0);
+    check_int(kit_mv(&kit, "head", "__metadata__/%self", 0), -EINVAL);
+    check_int(kit_mv(&kit, "head", "__metadata__/x", 0), 0);
+    check_int(kit_mkdir(&kit, "%self"), -EINVAL);
+    check_int(kit_mkdir(&kit, "encoder/%self"), -EEXIST);
+    char name[300];
+    memset(name, 'a', 256);
+    name[256] = '\0';
+    check_int(kit_mkdir(&kit, name), -ENAMETOOLONG);
+    name[255] = '\0';
+    check_int(kit_mkdir(&kit, name), 0);
+    kit_close(&kit);
+}
+
+static void unlinked_nodes_live_while_referred_to(void)
+{
+    struct kit kit;
+    struct stat st;
+    kit_open(&kit, small_catalog(), kit_options(), true);
+    struct wfs_node *node = kit_at(&kit, "head");
+    wfs_node_ref(node, 2);
+    check(!wfs_node_unref(node, 1));
+    check_int(kit_rm(&kit, "head"), 0);
+    check(kit_at(&kit, "head") == NULL);
+    check(wfs_node_parent(kit.tree, node) == NULL);
+    char buf[8];
+    check_int(wfs_node_read(kit.tree, node, 0, buf, 8), 5);
+    check_int(wfs_node_write(kit.tree, node, 5, "abc", 3, false), 3);
+    wfs_node_stat(kit.tree, node, &st);
+    check_uint(st.st_nlink, 0);
+    check_int(st.st_size, 8);
+    check_int(wfs_node_link(kit.tree, node, wfs_tree_root(kit.tree), "back"), -ENOENT);
+    check(wfs_node_unref(node, 1));
+    wfs_node_reap(kit.tree, node);
+    wfs_node_reap(kit.tree, node);
+    struct wfs_node *dir = kit_at(&kit, "encoder/layer/1");
+    wfs_node_ref(dir, 1);
+    check_int(kit_rmdir(&kit, "encoder/layer/1"), -ENOTEMPTY);
+    check_int(kit_rm(&kit, "encoder/layer/1/weight"), 0);
+    check_int(kit_rmdir(&kit, "encoder/layer/1"), 0);
+    check_int(wfs_node_create(kit.tree, dir, "x", 0644, &node), -ENOENT);
+    check(wfs_node_unref(dir, 1));
+    wfs_node_reap(kit.tree, dir);
+    /* A number is never used again. */
+    check_int(kit_write(&kit, "a", "", 0), 0);
+    wfs_node_stat(kit.tree, kit_at(&kit, "a"), &st);
+    const ino_t ino = st.st_ino;
+    check_int(kit_rm(&kit, "a"), 0);
+    check_int(kit_write(&kit, "a", "", 0), 0);
+    wfs_node_stat(kit.tree, kit_at(&kit, "a"), &st);
+    check(st.st_ino != ino);
+    kit_close(&kit);
+}
+
+static void a_read_only_tree_changes_nothing(void)
+{
+    struct kit kit;
+    struct wfs_node *node;
+    kit_open(&kit, small_catalog(), kit_options(), false);
+    struct wfs_node *root = wfs_tree_root(kit.tree), *head = kit_at(&kit, "head");
+    check(!wfs_tree_is_writable(kit.tree));
+    check_int(wfs_node_open(kit.tree, head, O_WRONLY), -EROFS);
+    check_int(wfs_node_open(kit.tree, head, O_RDONLY | O_TRUNC), -EROFS);
+    check_int(wfs_node_open(kit.tree, root, O_RDWR), -EISDIR);
+    check_int(wfs_node_open(kit.tree, head, O_RDONLY), 0);
+    check_int(wfs_node_write(kit.tree, head, 0, "a", 1, false), -EROFS);
+    check_int(wfs_node_truncate(kit.tree, head, 0), -EROFS);
+    check_int(wfs_node_fallocate(kit.tree, head, 0, 0, 1), -EROFS);
+    check_int(wfs_node_create(kit.tree, root, "n", 0644, &node), -EROFS);
+    check_int(wfs_node_mkdir(kit.tree, root, "n", 0755, &node), -EROFS);
+    check_int(wfs_node_unlink(kit.tree, root, "head"), -EROFS);
+    check_int(wfs_node_rmdir(kit.tree, root, "encoder"), -EROFS);
+    check_int(wfs_node_rename(kit.tree, root, "head", root, "h", 0), -EROFS);
+    check_int(wfs_node_link(kit.tree, head, root, "h"), -EROFS);
+    check_int(wfs_node_set_mode(kit.tree, head, 0600), -EROFS);
+    check_int(wfs_node_set_times(kit.tree, head, &(struct timespec){1, 0}), -EROFS);
+    check_uint(wfs_tree_generation(kit.tree), 0);
+    check(!wfs_tree_has_pending(kit.tree));
+    kit_close(&kit);
+}
+
+int main(void)
+{
+    check_run(a_tree_shows_what_the_catalog_has);
+    check_run(stat_is_exact_and_inode_numbers_are_stable);
+    check_run(npy_files_have_a_header_that_numpy_reads);
+    check_run(odd_keys_come_back_in_both_layouts_and_kinds_of_files);
+    check_run(twins_and_prefix_clashes);
+    check_run(listings_are_sorted_and_survive_changes);
+    check_run(the_control_directory_is_hidden_but_there);
+    check_run(attributes_of_a_read_only_tree);
+    check_run(long_attributes_are_not_listed);
+    check_run(tied_tensors_are_hard_links);
+    check_run(renames_follow_posix);
+    check_run(names_that_no_key_gives_are_refused);
+    check_run(unlinked_nodes_live_while_referred_to);
+    check_run(a_read_only_tree_changes_nothing);
+    return check_done();
+}

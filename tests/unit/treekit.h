@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Small catalogs made by hand, and a tree reached by paths, for the tests of the tree.
+ */
+#ifndef WFS_TREEKIT_H
+#define WFS_TREEKIT_H
+
+#include <weightfs/tree.h>
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "tensor/catalog.h"
+
+/* What the sources hold: byte i is i * 7 + 3. */
+static uint8_t kit_bytes[1 << 16];
+
+static inline struct wfs_catalog *kit_catalog(void)
+{
+    struct wfs_catalog *catalog = NULL;
+    struct source *source = NULL;
+    for (size_t i = 0; i < sizeof(kit_bytes); i++)
+        kit_bytes[i] = (uint8_t)(i * 7 + 3);
+    if (catalog_new(&catalog) < 0 ||
+        source_new_memory("model.bin", kit_bytes, sizeof(kit_bytes), &source) < 0 ||
+        catalog_adopt_source(catalog, source) < 0)
+        abort();
+    catalog->format = "safetensors";
+    return catalog;
+}
+
+/* A dense tensor of one or two dimensions (columns 0: one) at the offset of the source. */
+static inline struct wfs_tensor *kit_add(struct wfs_catalog *catalog, const char *key,
+                                         enum wfs_dtype dtype, uint64_t rows, uint64_t columns,
+                                         uint64_t offset)
+{
+    uint64_t *dims = arena_calloc(&catalog->arena, 2, sizeof(*dims));
+    struct wfs_tensor *tensor = catalog_add(catalog);
+    if (dims == NULL || tensor == NULL)
+        abort();
+    dims[0] = rows;
+    dims[1] = columns;
+    tensor->key = arena_copy(&catalog->arena, key, strlen(key));
+    tensor->shape = (struct wfs_shape){columns == 0 ? 1 : 2, dims};
+    tensor->dtype = tensor->stored.dtype = (uint8_t)dtype;
+    tensor->stored.source = catalog->sources[0];
+    tensor->stored.offset = offset;
+    if (wfs_shape_bytes(&tensor->shape, dtype, &tensor->n_bytes) < 0)
+        abort();
+    return tensor;
+}
+
+struct kit {
+    struct wfs_catalog *catalog;
+    struct wfs_tree *tree;
+    char stage[64]; /* "": read-only */
+    struct wfs_error err;
+};
+
+static inline struct wfs_tree_options kit_options(void)
+{
+    return (struct wfs_tree_options){.uid = 1000, .gid = 100, .umask = 022};
+}
+
+/* Makes the tree of the catalog, writable in a fresh place. */
+static inline void kit_open(struct kit *kit, struct wfs_catalog *catalog,
+                            struct wfs_tree_options options, bool is_writable)
+{
+    *kit = (struct kit){.catalog = catalog};
+    if (is_writable) {
+        strcpy(kit->stage, "/tmp/wfs-unit-XXXXXX");
+        if (mkdtemp(kit->stage) == NULL)
+            abort();
+        strcat(kit->stage, "/stage");
+        options.stage_path = kit->stage;
+        options.base_text = "base\n";
+    }
+    if (!check_int(wfs_tree_new(catalog, &options, &kit->tree, &kit->err), 0)) {
+        printf("# %s\n", kit->err.text);
+        abort();
+    }
+}
+
+static inline void kit_remove_stage(const char *stage)
+{
+    char command[160];
+    char parent[64];
+    snprintf(parent, sizeof(parent), "%.*s", (int)(strrchr(stage, '/') - stage), stage);
+    snprintf(command, sizeof(command), "rm -rf '%s'", parent);
+    if (system(command) != 0)
+        abort();
+}
+
+static inline void kit_close(struct kit *kit)
+{
+    wfs_tree_free(kit->tree);
+    wfs_catalog_free(kit->catalog);
+    if (kit->stage[0] != '\0')
+        kit_remove_stage(kit->stage);
+}
+
+/* The node at the path; NULL: none. */
+static inline struct wfs_node *kit_at(const struct kit *kit, const char *path)
+{
+    struct wfs_node *node = wfs_tree_root(kit->tree);
+    char copy[4096], *save = NULL;
+    snprintf(copy, sizeof(copy), "%s", path);
+    for (char *name = strtok_r(copy, "/", &save); name != NULL && node != NULL;
+         name = strtok_r(NULL, "/", &save)) {
+        struct wfs_node *next = NULL;
+        if (wfs_node_lookup(kit->tree, node, name, &next) < 0)
+            return NULL;
+        node = next;
+    }
+    return node;
+}
+
+/* The directory of the path, and the name in it. */
+static inline struct wfs_node *kit_dir(const struct kit *kit, const char *path, const char **ret)
+{
+    char parent[4096];
+    const char *slash = strrchr(path, '/');
+    *ret = slash == NULL ? path : slash + 1;
+    snprintf(parent, sizeof(parent), "%.*s", slash == NULL ? 0 : (int)(slash - path), path);
+    return kit_at(kit, parent);
+}
+
+static inline int kit_mv(struct kit *kit, const char *from, const char *to, unsigned flags)
+{
+    const char *from_name, *to_name;
+    struct wfs_node *from_dir = kit_dir(kit, from, &from_name);
+    struct wfs_node *to_dir = kit_dir(kit, to, &to_name);
+    return wfs_node_rename(kit->tree, from_dir, from_name, to_dir, to_name, flags);
+}
+
+static inline int kit_rm(struct kit *kit, const char *path)
+{
+    const char *name;
+    struct wfs_node *dir = kit_dir(kit, path, &name);
+    return wfs_node_unlink(kit->tree, dir, name);
+}
+
+static inline int kit_rmdir(struct kit *kit, const char *path)
+{
+    const char *name;
+    struct wfs_node *dir = kit_dir(kit, path, &name);
+    return wfs_node_rmdir(kit->tree, dir, name);
+}
+
+static inline int kit_mkdir(struct kit *kit, const char *path)
+{
+    const char *name;
+    struct wfs_node *node, *dir = kit_dir(kit, path, &name);
+    return wfs_node_mkdir(kit->tree, dir, name, 0755, &node);
+}
+
+/* What `cp` does: opens for writing with O_CREAT and O_TRUNC, writes. */
+static inline int kit_write(struct kit *kit, const char *path, const void *bytes, size_t n_bytes)
+{
+    const char *name;
+    struct wfs_node *dir = kit_dir(kit, path, &name);
+    struct wfs_node *node = kit_at(kit, path);
+    int code = 0;
+    if (node == NULL)
+        code = wfs_node_create(kit->tree, dir, name, 0644, &node);
+    else
+        code = wfs_node_open(kit->tree, node, O_WRONLY | O_TRUNC);
+    for (size_t i = 0; i < n_bytes && code == 0;) {
+        const ssize_t n = wfs_node_write(kit->tree, node, i, (const char *)bytes + i,
+                                         n_bytes - i < 4096 ? n_bytes - i : 4096, false);
+        if (n <= 0)
+            return n < 0 ? (int)n : -EIO;
+        i += (size_t)n;
+    }
+    return code;
+}
+
+static inline uint64_t kit_size(const struct kit *kit, const char *path)
+{
+    struct stat st = {0};
+    const struct wfs_node *node = kit_at(kit, path);
+    if (node != NULL)
+        wfs_node_stat(kit->tree, node, &st);
+    return node == NULL ? UINT64_MAX : (uint64_t)st.st_size;
+}
+
+/* All of the file as a string that the caller frees; in odd pieces. */
+static inline char *kit_read(const struct kit *kit, const char *path, size_t *ret_n_bytes)
+{
+    const struct wfs_node *node = kit_at(kit, path);
+    const uint64_t n_bytes = kit_size(kit, path);
+    if (node == NULL)
+        return NULL;
+    char *bytes = calloc(n_bytes + 1, 1);
+    size_t n_done = 0;
+    for (ssize_t n = 1; n > 0; n_done += (size_t)n) {
+        n = wfs_node_read(kit->tree, node, n_done, bytes + n_done,
+                          n_bytes - n_done < 1000 ? n_bytes - n_done : 1000);
+        if (n < 0) {
+            free(bytes);
+            return NULL;
+        }
+    }
+    check_uint(n_done, n_bytes);
+    *ret_n_bytes = n_done;
+    return bytes;
+}
+
+/* The attribute as text in a static buffer, "" when there is none. */
+static inline const char *kit_attr(const struct kit *kit, const char *path, const char *name)
+{
+    static char value[70000];
+    char full[256];
+    const struct wfs_node *node = kit_at(kit, path);
+    snprintf(full, sizeof(full), "user.weightfs.%s", name);
+    const ssize_t n = node == NULL
+                          ? -ENOENT
+                          : wfs_node_get_xattr(kit->tree, node, full, value, sizeof(value) - 1);
+    value[n < 0 ? 0 : n] = '\0';
+    if (n >= 0)
+        check_int(wfs_node_get_xattr(kit->tree, node, full, NULL, 0), n);
+    return value;
+}
+
+static inline int kit_set_attr(struct kit *kit, const char *path, const char *name,
+                               const char *value)
+{
+    char full[256];
+    snprintf(full, sizeof(full), "user.weightfs.%s", name);
+    return wfs_node_set_xattr(kit->tree, kit_at(kit, path), full, value, strlen(value), 0);
+}
+
+/* Names of the directory, each followed by a space, in a static buffer. */
+static inline const char *kit_ls(const struct kit *kit, const char *path)
+{
+    static char names[1 << 16];
+    size_t n = 0;
+    uint64_t cookie = 0;
+    struct wfs_dirent found;
+    names[0] = '\0';
+    while (wfs_dir_next(kit->tree, kit_at(kit, path), &cookie, &found) == 1)
+        n += (size_t)snprintf(names + n, sizeof(names) - n, "%s ", found.name);
+    return names;
+}
+
+/* Keys of the snapshot, each followed by a space, in a static buffer; the error text when there is
+ * none. */
+static inline const char *kit_commit(struct kit *kit)
+{
+    static char keys[1 << 16];
+    struct wfs_catalog *catalog = NULL;
+    size_t n = 0;
+    keys[0] = '\0';
+    kit->err.code = 0;
+    if (wfs_tree_snapshot(kit->tree, &catalog, &kit->err) < 0)
+        return kit->err.text;
+    for (size_t i = 0; i < wfs_catalog_n_tensors(catalog); i++)
+        n += (size_t)snprintf(keys + n, sizeof(keys) - n, "%s ",
+                              wfs_catalog_tensor(catalog, i)->key);
+    wfs_catalog_free(catalog);
+    return keys;
+}
+
+#endif
