@@ -29,6 +29,11 @@ def pytest_configure(config):
     os.environ.setdefault('UBSAN_OPTIONS', common + 'halt_on_error=1:print_stacktrace=1')
 
 
+def pytest_sessionstart():
+    if not os.path.exists(program.COMMAND[-1]):
+        pytest.exit('there is no %s: build first, or say WFS_BUILD' % program.COMMAND[-1], 1)
+
+
 def _why_no_fuse():
     if not os.path.exists('/dev/fuse'):
         return 'there is no /dev/fuse'

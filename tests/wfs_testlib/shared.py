@@ -21,7 +21,7 @@ def checkpoints():
     result = []
     for name, entry in sorted(_load('golden/safetensors/expected.json').get('files', {}).items()):
         if name.endswith('.safetensors') and entry.get('safe_open') == 'accepted':
-            result.append((FOLDER / 'golden/safetensors' / name, entry['tensors'], entry['metadata']))
+            result.append((FOLDER / 'golden/safetensors' / name, entry['tensors'], entry.get('metadata')))
     for name, entry in sorted(_load('corpus/expected.json').items()):
         if name.endswith('.safetensors'):
             result.append((FOLDER / 'corpus' / name, entry['tensors'], entry['metadata'] or None))

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: MIT
+"""What style can be checked by a program."""
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from conftest import SAMPLE
+from wfs_testlib.program import ROOT, tool, weightfs
+
+HEADERS = sorted(path for folder in ('include', 'src') for path in (ROOT / folder).rglob('*.h'))
+SOURCES = sorted(path for folder in ('include', 'src', 'tests') for path in (ROOT / folder).rglob('*.[ch]'))
+SCRIPTS = sorted(path for path in [*(ROOT / 'tools').iterdir(), *(ROOT / '.ci').iterdir(), *(ROOT / 'tests').rglob('*.py')]
+                 if path.is_file() and path.suffix in ('', '.py', '.sh'))
+BUILD_FILES = sorted(path for path in ROOT.rglob('meson*') if path.is_file() and 'build' not in path.relative_to(ROOT).parts[0])
+FORMAT_VERSION = 14  # of clang-format: others break lines elsewhere
+
+
+def name(path):
+    return str(path.relative_to(ROOT))
+
+
+def load_tool(path):
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_includes_follow_the_layers():
+    assert list(load_tool(ROOT / 'tools/check_layers.py').problems()) == []
+
+
+@pytest.mark.parametrize('module, quote, header', [
+    ('tensor', '"', 'format/format.h'), ('format', '"', 'tree/key.h'), ('base', '<', 'weightfs/tensor.h'),
+    ('cli', '"', 'base/hash.h'), ('fuse', '"', 'tree/key.h'), ('tree', '<', 'fuse_lowlevel.h'), ('cli', '<', 'xxhash.h'),
+])
+def test_the_layer_check_sees_arrows_that_point_up(module, quote, header):
+    layers = load_tool(ROOT / 'tools/check_layers.py')
+    assert layers.problem_with('src/%s/x.c' % module, module, quote, header)
+
+
+@pytest.mark.parametrize('path', SOURCES + SCRIPTS + BUILD_FILES, ids=name)
+def test_every_source_says_its_licence(path):
+    head = path.read_text().split('\n')[:2]
+    assert sum('SPDX-License-Identifier: MIT' in line for line in head) == 1
+
+
+@pytest.mark.parametrize('path', HEADERS, ids=name)
+def test_headers_compile_alone(path, folder):
+    flags = '-std=gnu11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -Wall -Wextra -Werror -Wno-unused-parameter -Wno-unused-function'
+    guard = re.search(r'#ifndef (WFS_\w+_H)\n#define \1\n', path.read_text())
+    assert guard, 'no include guard'
+    includes = ['-I%s' % (ROOT / part) for part in ('include', 'src')]
+    source = folder / 'alone.c'
+    source.write_text('#include "%s"\n#include "%s"\n' % (path, path))
+    fuse = subprocess.run(['pkg-config', '--cflags', 'fuse3'], stdout=subprocess.PIPE, check=True).stdout.decode().split()
+    tool('gcc', *flags.split(), *includes, *fuse, '-DFUSE_USE_VERSION=314', '-fsyntax-only', source)
+
+
+@pytest.mark.parametrize('path', SOURCES, ids=name)
+def test_files_and_functions_stay_short(path):
+    lines = path.read_text().split('\n')
+    assert len(lines) <= 601, 'more than 600 lines'
+    assert max(map(len, lines)) <= 100, 'a line of more than 100 columns'
+    begin = None
+    for number, line in enumerate(lines, 1):
+        if line == '{':
+            begin = number
+        elif line == '}' and begin:
+            assert number - begin + 1 <= 62, 'the function at line %d has more than 60 lines' % begin
+            begin = None
+
+
+@pytest.mark.parametrize('path', SOURCES + SCRIPTS, ids=name)
+def test_nothing_is_left_to_do(path):
+    assert not re.search(r'\b(TO' r'DO|FIX' r'ME|X' r'XX)\b', path.read_text())
+
+
+def clang_format_version():
+    program = shutil.which('clang-format')
+    if program is None:
+        return None
+    return int(re.search(r'version (\d+)', subprocess.run([program, '--version'], stdout=subprocess.PIPE, check=True).stdout.decode())[1])
+
+
+@pytest.mark.skipif(clang_format_version() != FORMAT_VERSION, reason='needs clang-format %d' % FORMAT_VERSION)
+def test_sources_are_formatted():
+    tool('clang-format', '--dry-run', '-Werror', *SOURCES)
+
+
+def test_manual_page_is_well_formed():
+    assert tool('mandoc', '-T', 'lint', '-W', 'warning', ROOT / 'docs/man/weightfs.1').stdout == ''
+
+
+def test_scripts_use_the_python_of_debian():
+    for path in SCRIPTS:
+        first = path.read_text().split('\n')[0]
+        assert not first.startswith('#!') or first in ('#!/usr/bin/python3', '#!/bin/bash'), path
+        assert os.access(path, os.X_OK) == first.startswith('#!'), path
+
+
+def test_the_sample_is_made_by_its_script(folder):
+    tool(ROOT / 'tools/make_sample.py', folder / 'again')
+    assert (folder / 'again').read_bytes() == SAMPLE.read_bytes()
+    assert SAMPLE.stat().st_size < 64 << 10
+
+
+def test_every_verb_is_in_the_manual():
+    verbs = re.findall(r'^  (\w+)  ', weightfs('--help').stdout, re.M)
+    page = (ROOT / 'docs/man/weightfs.1').read_text()
+    assert 'ls' in verbs and 'convert' in verbs
+    for verb in verbs:
+        assert re.search(r'^\.It Cm %s\b' % verb, page, re.M), verb
