@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * weightfs commit, status and umount: what a running mount is asked to do.
+ */
+#include "cli/args.h"
+#include "cli/auto.h"
+#include "cli/mounted.h"
+#include "cli/print.h"
+#include "cli/verbs.h"
+#include "fuse/unmount.h"
+
+#include <weightfs/tree.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+static const struct args_option no_options[] = {{NULL, NULL, NULL}};
+
+/* ---- commit ---- */
+
+static const struct args_usage commit_usage = {
+    .verb = "commit",
+    .operands = "MOUNTPOINT",
+    .text = "Writes what a mount shows to its output and waits until that is done. The mount\n"
+            "stays, and work in it can go on.",
+    .n_min = 1,
+    .n_max = 1,
+    .options = no_options,
+};
+
+int verb_commit(int argc, char **argv)
+{
+    int exit_code;
+    auto_args struct args args;
+    auto_mounted struct mounted mounted = {.fd = -1};
+    struct wfs_control_reply reply;
+    if (!args_parse(&args, &commit_usage, argc, argv, &exit_code))
+        return exit_code;
+    exit_code = mounted_open(&mounted, args.operands[0]);
+    return exit_code != EXIT_DONE ? exit_code : (int)mounted_commit(&mounted, &reply);
+}
+
+/* ---- status ---- */
+
+static const struct args_option status_options[] = {
+    {"json", NULL, "print the status as JSON"},
+    {NULL, NULL, NULL},
+};
+
+static const struct args_usage status_usage = {
+    .verb = "status",
+    .operands = "MOUNTPOINT",
+    .text = "Tells what is edited in a mount and not committed, and how the last commit went.",
+    .n_min = 1,
+    .n_max = 1,
+    .options = status_options,
+};
+
+static void print_text(const char *label, const char *text)
+{
+    if (text == NULL)
+        return;
+    printf("%-12s ", label);
+    for (; *text != '\0'; text++)
+        putchar((unsigned char)*text < 0x20 || *text == 0x7f ? '?' : *text);
+    putchar('\n');
+}
+
+static void print_time(const json_t *value)
+{
+    const time_t seconds = (time_t)json_integer_value(value);
+    struct tm local;
+    char text[64] = "never";
+    if (seconds != 0 && localtime_r(&seconds, &local) != NULL)
+        strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S", &local);
+    print_text("committed", text);
+}
+
+static void print_status(const json_t *status)
+{
+    print_text("state", json_string_value(json_object_get(status, "state")));
+    printf("%-12s %" JSON_INTEGER_FORMAT "\n", "edits",
+           json_integer_value(json_object_get(status, "edits")));
+    print_text("output", json_string_value(json_object_get(status, "output")));
+    if (json_is_string(json_object_get(status, "output")))
+        print_time(json_object_get(status, "committed_at"));
+    print_text("step", json_string_value(json_object_get(status, "step")));
+    print_text("message", json_string_value(json_object_get(status, "text")));
+}
+
+int verb_status(int argc, char **argv)
+{
+    int exit_code;
+    auto_args struct args args;
+    auto_mounted struct mounted mounted = {.fd = -1};
+    if (!args_parse(&args, &status_usage, argc, argv, &exit_code))
+        return exit_code;
+    exit_code = mounted_open(&mounted, args.operands[0]);
+    if (exit_code != EXIT_DONE)
+        return exit_code;
+    autofree char *text = mounted_read_status(mounted.fd, WFS_CONTROL_NAME "/status.json");
+    if (text == NULL)
+        return print_error(EXIT_MOUNT, mounted.path, "cannot read the status: %s", strerror(errno));
+    if (args_has(&args, "json")) {
+        fputs(text, stdout);
+        return EXIT_DONE;
+    }
+    json_t *status = json_loads(text, 0, NULL);
+    if (status == NULL)
+        return print_error(EXIT_MOUNT, mounted.path, "the status is not JSON");
+    print_status(status);
+    json_decref(status);
+    return EXIT_DONE;
+}
+
+/* ---- umount ---- */
+
+static const struct args_usage umount_usage = {
+    .verb = "umount",
+    .operands = "MOUNTPOINT",
+    .text = "Commits, unmounts, and waits for the driver to end. When the commit fails the\n"
+            "mount stays.",
+    .n_min = 1,
+    .n_max = 1,
+    .options = no_options,
+};
+
+/* The driver is gone: nothing can be asked or committed any more. */
+static enum exit_code clear_dead(const char *path)
+{
+    struct wfs_error err = {0};
+    if (unmount_path(path, true, &err) < 0)
+        return print_error(EXIT_MOUNT, path, "cannot unmount: %s", err.text);
+    return print_error(EXIT_MOUNT, path,
+                       "the driver of this mount had died; edits that were not committed are in "
+                       "the staging directory beside the output");
+}
+
+static void wait_for(int pidfd)
+{
+    struct pollfd wanted = {.fd = pidfd, .events = POLLIN};
+    while (pidfd >= 0 && poll(&wanted, 1, -1) < 0 && errno == EINTR)
+        continue;
+}
+
+/* What is left in the staging directory tells whether the driver had to give up at its end. */
+static enum exit_code report_end(const struct mounted *mounted)
+{
+    if (!mounted->is_writable)
+        return EXIT_DONE;
+    const int stage = open(mounted->stage, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (stage < 0)
+        return EXIT_DONE;
+    autofree char *text = mounted_read_status(stage, "status.json");
+    close(stage);
+    json_t *status = text != NULL ? json_loads(text, 0, NULL) : NULL;
+    const char *reason = json_string_value(json_object_get(status, "text"));
+    const enum exit_code exit_code = print_error(
+        EXIT_OUTPUT, mounted->path,
+        "unmounted, but what was edited last is not committed%s%s; it is kept in '%s'",
+        reason != NULL ? ": " : "", reason != NULL ? reason : "", wfs_quote(mounted->stage).text);
+    json_decref(status);
+    return exit_code;
+}
+
+static enum exit_code unmount(struct mounted *mounted, const char *path)
+{
+    struct wfs_error err = {0};
+    const int pidfd = (int)syscall(SYS_pidfd_open, mounted->pid, 0);
+    mounted_close(mounted);
+    const int rc = unmount_path(path, false, &err);
+    if (rc == 0)
+        wait_for(pidfd);
+    if (pidfd >= 0)
+        close(pidfd);
+    if (rc == -EBUSY)
+        return print_error(EXIT_MOUNT, mounted->path,
+                           "cannot unmount: it is in use%s; 'fuser -vm' tells by whom",
+                           mounted->is_writable ? ", but what was edited is committed" : "");
+    if (rc < 0)
+        return print_error(EXIT_MOUNT, mounted->path, "cannot unmount: %s", err.text);
+    return report_end(mounted);
+}
+
+int verb_umount(int argc, char **argv)
+{
+    int exit_code;
+    auto_args struct args args;
+    auto_mounted struct mounted mounted = {.fd = -1};
+    struct wfs_control_reply reply;
+    if (!args_parse(&args, &umount_usage, argc, argv, &exit_code))
+        return exit_code;
+    const char *typed = args.operands[0];
+    if (unmount_is_dead(typed))
+        return clear_dead(typed);
+    autofree char *path = realpath(typed, NULL);
+    exit_code = mounted_open(&mounted, typed);
+    if (exit_code == EXIT_DONE && mounted.is_writable)
+        exit_code = mounted_commit(&mounted, &reply);
+    if (exit_code != EXIT_DONE)
+        return exit_code;
+    if (path == NULL)
+        return print_error(EXIT_MOUNT, typed, "cannot unmount: %s", strerror(errno));
+    return unmount(&mounted, path);
+}

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The commit is one call that may take minutes; progress is what status.json says meanwhile.
+ */
+#include "cli/mounted.h"
+
+#include "cli/auto.h"
+#include "cli/print.h"
+#include "cli/progress.h"
+
+#include <weightfs/tree.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#define STATUS_NAME WFS_CONTROL_NAME "/status.json"
+
+/* Text from a mount that may be anybody's: ended, and without a control character. */
+static void clean_text(char *text, size_t n_bytes)
+{
+    text[n_bytes - 1] = '\0';
+    for (; *text != '\0'; text++) {
+        if ((unsigned char)*text < 0x20 || *text == 0x7f)
+            *text = '?';
+    }
+}
+
+enum exit_code mounted_open(struct mounted *mounted, const char *path)
+{
+    struct wfs_control_reply hello;
+    *mounted = (struct mounted){.path = path, .fd = -1};
+    mounted->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const bool is_open = mounted->fd >= 0;
+    if (!is_open || ioctl(mounted->fd, WFS_IOC_HELLO, &hello) < 0) {
+        if (errno == ENOTCONN)
+            return print_error(EXIT_MOUNT, path,
+                               "the driver of this mount has died; "
+                               "'weightfs umount' clears it away");
+        if (!is_open)
+            return print_error(EXIT_MOUNT, path, "cannot open: %s", strerror(errno));
+        return print_error(EXIT_MOUNT, path, "not the root of a weightfs mount");
+    }
+    clean_text(hello.text, sizeof(hello.text));
+    mounted->is_writable = hello.text[0] != '\0';
+    mounted->pid = hello.pid;
+    mounted->n_edits = hello.n_edits;
+    memcpy(mounted->stage, hello.text, sizeof(hello.text));
+    return EXIT_DONE;
+}
+
+void mounted_close(struct mounted *mounted)
+{
+    if (mounted->fd >= 0)
+        close(mounted->fd);
+    mounted->fd = -1;
+}
+
+char *mounted_read_status(int at, const char *name)
+{
+    enum { N_MOST = 1 << 16 };
+    const int fd = openat(at, name, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return NULL;
+    char *text = malloc(N_MOST + 1);
+    ssize_t n = text == NULL ? -1 : read(fd, text, N_MOST);
+    const int code = errno;
+    close(fd);
+    if (n < 0) {
+        free(text);
+        errno = code;
+        return NULL;
+    }
+    text[n] = '\0';
+    return text;
+}
+
+/* ---- commit ---- */
+
+struct call {
+    int fd;
+    int code; /* errno of the call itself */
+    struct wfs_control_reply reply;
+    atomic_bool is_done;
+};
+
+static void *run_call(void *ctx)
+{
+    struct call *call = ctx;
+    call->code = ioctl(call->fd, WFS_IOC_COMMIT, &call->reply) < 0 ? errno : 0;
+    call->is_done = true;
+    return NULL;
+}
+
+static void draw(struct progress *progress, int fd)
+{
+    autofree char *text = mounted_read_status(fd, STATUS_NAME);
+    json_t *status = text != NULL ? json_loads(text, 0, NULL) : NULL;
+    const json_int_t n_done = json_integer_value(json_object_get(status, "done"));
+    const json_int_t n_total = json_integer_value(json_object_get(status, "total"));
+    if (n_total > 0)
+        progress_step(progress, (uint64_t)n_done, (uint64_t)n_total);
+    json_decref(status);
+}
+
+static void call_with_progress(struct call *call)
+{
+    static const struct timespec pause = {.tv_nsec = 100000000};
+    struct progress progress;
+    pthread_t thread;
+    progress_start(&progress, "committing");
+    if (!progress.is_shown || pthread_create(&thread, NULL, run_call, call) != 0) {
+        run_call(call);
+        return;
+    }
+    while (!call->is_done) {
+        nanosleep(&pause, NULL);
+        draw(&progress, call->fd);
+    }
+    pthread_join(thread, NULL);
+    progress_end(&progress);
+}
+
+enum exit_code mounted_commit(struct mounted *mounted, struct wfs_control_reply *reply)
+{
+    struct call call = {.fd = mounted->fd};
+    call_with_progress(&call);
+    *reply = call.reply;
+    clean_text(reply->text, sizeof(reply->text));
+    if (call.code != 0) {
+        reply->error = call.code;
+        return print_error(EXIT_OUTPUT, mounted->path, "cannot commit: %s", strerror(call.code));
+    }
+    if (reply->error == 0)
+        return EXIT_DONE;
+    const char *text = reply->text[0] != '\0' ? reply->text : strerror(reply->error);
+    if (!mounted->is_writable)
+        return print_error(EXIT_OUTPUT, mounted->path, "cannot commit: %s", text);
+    return print_error(EXIT_OUTPUT, mounted->path, "cannot commit: %s; the edits are kept in '%s'",
+                       text, wfs_quote(mounted->stage).text);
+}

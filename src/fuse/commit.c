@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A commit keeps changes out from beginning to end and readers only for the moments in which the
+ * tree itself is changed.
+ */
+#include "fuse/commit.h"
+
+#include "fuse/log.h"
+#include "fuse/scope.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+struct commit {
+    struct driver *driver;
+    struct commit_waiter *waiter;
+    struct wfs_error *err;
+    struct wfs_save_report report;
+    struct wfs_status status;
+    uint64_t generation;
+    uint64_t n_bytes;
+    int64_t shown_at; /* when progress was last shown, in ms */
+};
+
+static bool is_output_there(const struct target *target)
+{
+    struct stat st;
+    return (target->is_source || target->is_published) && stat(target->path, &st) == 0;
+}
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static int show_progress(void *ctx, uint64_t n_done, uint64_t n_total)
+{
+    struct commit *commit = ctx;
+    if (commit->waiter != NULL)
+        commit->waiter->poll(commit->waiter);
+    const int64_t now = now_ms();
+    if (now - commit->shown_at < 200)
+        return 0;
+    commit->shown_at = now;
+    commit->status.n_done = n_done;
+    commit->status.n_total = n_total;
+    driver_set_status(commit->driver, &commit->status);
+    return 0;
+}
+
+static int check_sources(const struct commit *commit)
+{
+    size_t i = 0;
+    const struct wfs_catalog *catalog = commit->driver->catalog;
+    if (wfs_catalog_check_sources(catalog, &i) == 0)
+        return 0;
+    return wfs_fail(commit->err, EIO, "source '%s' has changed since it was mounted",
+                    wfs_quote(wfs_catalog_source_path(catalog, i)).text);
+}
+
+static int sync_edits(struct commit *commit)
+{
+    struct driver *driver = commit->driver;
+    pthread_rwlock_wrlock(&driver->lock);
+    commit->generation = wfs_tree_generation(driver->tree);
+    const int rc = wfs_tree_sync(driver->tree, commit->err);
+    pthread_rwlock_unlock(&driver->lock);
+    return rc;
+}
+
+/* The mode of a new output: the sources', as far as the umask lets it. */
+static uint32_t output_mode(const struct driver *driver)
+{
+    struct stat st;
+    mode_t mode = 0666;
+    if (stat(mount_options_source(driver->options), &st) == 0)
+        mode = st.st_mode & 0666;
+    return (mode & ~driver->options->process_umask) | 0400;
+}
+
+/* The tree is held shared. */
+static int save(struct commit *commit)
+{
+    struct driver *driver = commit->driver;
+    const struct target *target = driver->target;
+    auto_catalog struct wfs_catalog *snapshot = NULL;
+    auto_layout struct wfs_layout *layout = NULL;
+    commit->report.step = "check";
+    int rc = wfs_tree_snapshot(driver->tree, &snapshot, commit->err);
+    if (rc == 0)
+        rc = wfs_layout_new(target->format, snapshot, &layout, commit->err);
+    if (rc < 0)
+        return rc;
+    commit->n_bytes = wfs_layout_n_bytes(layout);
+    const struct wfs_save_options options = {.replace = target->replace,
+                                             .known = target->known,
+                                             .mode = output_mode(driver),
+                                             .progress = show_progress,
+                                             .ctx = commit};
+    return wfs_save(layout, target->path, &options, &commit->report, commit->err);
+}
+
+static int publish(struct commit *commit)
+{
+    struct driver *driver = commit->driver;
+    commit->report.step = "check";
+    int rc = check_sources(commit);
+    if (rc < 0)
+        return rc;
+    commit->report.step = "sync";
+    rc = sync_edits(commit);
+    if (rc < 0)
+        return rc;
+    driver_begin_read(driver);
+    rc = save(commit);
+    driver_end_read(driver);
+    if (commit->report.published.inode != 0)
+        target_published(driver->target, &commit->report.published);
+    if (rc < 0)
+        return rc;
+    pthread_rwlock_wrlock(&driver->lock);
+    wfs_tree_committed(driver->tree, commit->generation);
+    pthread_rwlock_unlock(&driver->lock);
+    return 0;
+}
+
+static void tell_failure(struct commit *commit)
+{
+    const struct driver *driver = commit->driver;
+    const bool is_published = commit->report.published.inode != 0;
+    const struct wfs_quoted path = wfs_quote(driver->target->path);
+    const char *text = driver->options->redact ? strerror(commit->err->code) : commit->err->text;
+    if (is_published)
+        log_error("committed to '%s', but that may not survive a loss of power: %s", path.text,
+                  text);
+    else
+        log_error("cannot commit to '%s': %s; the edits are kept in '%s'", path.text, text,
+                  wfs_quote(driver->target->stage_path).text);
+    commit->status.state = is_published ? "published-unsynced" : "failed";
+    commit->status.error = commit->err->code;
+    commit->status.text = commit->err->text;
+}
+
+static void tell_success(struct commit *commit, uint64_t n_edits)
+{
+    log_note("committed to '%s': %" PRIu64 " edits, %" PRIu64 " bytes",
+             wfs_quote(commit->driver->target->path).text, n_edits, commit->n_bytes);
+    commit->status.state = "published";
+    commit->status.committed_at = time(NULL);
+    commit->status.n_done = commit->status.n_total = commit->n_bytes;
+}
+
+/* `change` is held. */
+static int run(struct commit *commit)
+{
+    struct driver *driver = commit->driver;
+    const uint64_t n_edits = wfs_tree_n_edits(driver->tree);
+    const int64_t committed_at = driver->status.committed_at;
+    commit->status = (struct wfs_status){.state = "committing", .committed_at = committed_at};
+    driver_set_status(driver, &commit->status);
+    const int rc = publish(commit);
+    commit->status.step = commit->report.step;
+    if (rc < 0) {
+        wfs_fail(commit->err, -rc, "%s", strerror(-rc));
+        tell_failure(commit);
+    } else {
+        tell_success(commit, n_edits);
+    }
+    driver_set_status(driver, &commit->status);
+    return rc;
+}
+
+int commit_run(struct driver *driver, bool is_asked, struct commit_waiter *waiter,
+               struct wfs_error *err)
+{
+    struct commit commit = {.driver = driver, .waiter = waiter, .err = err};
+    int rc = 0;
+    pthread_mutex_lock(&driver->change);
+    if (wfs_tree_has_pending(driver->tree) || (is_asked && !is_output_there(driver->target)))
+        rc = run(&commit);
+    pthread_mutex_unlock(&driver->change);
+    return rc;
+}

@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A writer that waits goes before new readers, so that a stream of reads cannot starve it; a commit
+ * does not run into that, because writers queue for `change` first.
+ */
+#include "fuse/driver.h"
+
+#include "cli/exit.h"
+#include "fuse/log.h"
+#include "fuse/scope.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+
+/* ---- loading ---- */
+
+static int load(struct driver *driver)
+{
+    const struct mount_options *options = driver->options;
+    const struct wfs_load_options load_options = {
+        .force = options->force != 0, .limits = options->limits, .n_limits = options->n_limits};
+    struct wfs_error err = {0};
+    if (wfs_load(mount_options_source(options), &load_options, &driver->catalog, &err) < 0)
+        return log_failure((int)exit_of_errno(err.code), "%s", err.text);
+    for (size_t i = 0; i < wfs_catalog_n_findings(driver->catalog); i++) {
+        const struct wfs_finding *finding = wfs_catalog_finding(driver->catalog, i);
+        if (finding->severity == WFS_HIGH)
+            log_warning("%s", finding->text);
+    }
+    return target_check(driver->target, options, driver->catalog);
+}
+
+/* Somebody may still be writing a source: a read lease is refused while it is open for that. */
+static int check_writers(const struct driver *driver)
+{
+    for (size_t i = 0; i < wfs_catalog_n_sources(driver->catalog); i++) {
+        const char *path = wfs_catalog_source_path(driver->catalog, i);
+        autoclose int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+        if (fd < 0)
+            continue;
+        if (fcntl(fd, F_SETLEASE, F_RDLCK) == 0) {
+            fcntl(fd, F_SETLEASE, F_UNLCK);
+        } else if (errno == EAGAIN) {
+            static const char text[] = "another program has it open for writing";
+            if (driver->target->is_source)
+                return log_failure(EXIT_MOUNT, "cannot replace the source: %s", text);
+            log_warning("%s; is it still being downloaded?", text);
+        }
+    }
+    return 0;
+}
+
+/*
+ * What may not read a source may not read the tree either. Of a source that is closed to group or
+ * others, directories are closed to them too.
+ */
+static mode_t shown_umask(const struct driver *driver)
+{
+    mode_t mask = driver->options->umask & 077;
+    mode_t readable = 0;
+    for (size_t i = 0; i < wfs_catalog_n_sources(driver->catalog); i++) {
+        struct stat st;
+        if (stat(wfs_catalog_source_path(driver->catalog, i), &st) == 0)
+            readable |= st.st_mode;
+    }
+    mask |= (readable & 040) != 0 ? 0 : 070;
+    mask |= (readable & 04) != 0 ? 0 : 07;
+    return mask | (driver->options->umask & 0700);
+}
+
+static void warn_of_tmpfs(const char *stage_path)
+{
+    struct statfs fs;
+    if (statfs(stage_path, &fs) == 0 && (fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC))
+        log_warning(
+            "edits are kept in memory only: '%s' is on a tmpfs; -o stage=DIR puts them elsewhere",
+            wfs_quote(stage_path).text);
+}
+
+static int arrange(struct driver *driver)
+{
+    const struct mount_options *options = driver->options;
+    const struct target *target = driver->target;
+    autofree char *base = target->path != NULL ? target_base_text(target, driver->catalog) : NULL;
+    if (target->path != NULL && base == NULL)
+        return log_failure(EXIT_UNSUPPORTED, "out of memory");
+    const struct wfs_tree_options tree_options = {
+        .layout = (enum wfs_tree_layout)options->layout,
+        .files = (enum wfs_tree_files)options->files,
+        .stage_path = target->stage_path,
+        .base_text = base,
+        .uid = options->uid,
+        .gid = options->gid,
+        .umask = shown_umask(driver),
+        .saves_safetensors =
+            target->format != NULL && strcmp(wfs_format_name(target->format), "safetensors") == 0,
+    };
+    struct wfs_error err = {0};
+    if (wfs_tree_new(driver->catalog, &tree_options, &driver->tree, &err) < 0) {
+        const int exit_code = (int)exit_of_errno(err.code);
+        return log_failure(exit_code == EXIT_SOURCE ? EXIT_MOUNT : exit_code, "%s", err.text);
+    }
+    if (wfs_node_lookup(driver->tree, wfs_tree_root(driver->tree), WFS_CONTROL_NAME,
+                        &driver->control) < 0)
+        driver->control = NULL;
+    if (target->stage_path != NULL)
+        warn_of_tmpfs(target->stage_path);
+    driver->generation = wfs_tree_generation(driver->tree);
+    return 0;
+}
+
+static int init_locks(struct driver *driver)
+{
+    pthread_rwlockattr_t attributes;
+    if (pthread_rwlockattr_init(&attributes) != 0)
+        return -ENOMEM;
+    pthread_rwlockattr_setkind_np(&attributes, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+    const int rc = pthread_rwlock_init(&driver->lock, &attributes);
+    pthread_rwlockattr_destroy(&attributes);
+    if (rc != 0 || pthread_key_create(&driver->buffers, free) != 0)
+        return -ENOMEM;
+    pthread_mutex_init(&driver->change, NULL);
+    pthread_mutex_init(&driver->reap_lock, NULL);
+    pthread_mutex_init(&driver->status_lock, NULL);
+    driver->has_locks = true;
+    return 0;
+}
+
+int driver_init(struct driver *driver, const struct mount_options *options, struct target *target)
+{
+    *driver = (struct driver){.options = options,
+                              .target = target,
+                              .owner = getuid(),
+                              .supervisor = getppid(),
+                              .channel = -1};
+    if (init_locks(driver) < 0)
+        return log_failure(EXIT_UNSUPPORTED, "out of memory");
+    int rc = load(driver);
+    if (rc == 0)
+        rc = check_writers(driver);
+    if (rc == 0)
+        rc = arrange(driver);
+    if (rc != 0)
+        return rc;
+    driver_set_status(driver, &(struct wfs_status){.state = "clean"});
+    return 0;
+}
+
+void driver_done(struct driver *driver)
+{
+    if (driver->has_locks) {
+        free(pthread_getspecific(driver->buffers));
+        pthread_key_delete(driver->buffers);
+        pthread_rwlock_destroy(&driver->lock);
+        pthread_mutex_destroy(&driver->change);
+        pthread_mutex_destroy(&driver->reap_lock);
+        pthread_mutex_destroy(&driver->status_lock);
+    }
+    free(driver->reaps);
+    wfs_tree_free(driver->tree);
+    wfs_catalog_free(driver->catalog);
+    *driver = (struct driver){0};
+}
+
+/* ---- status ---- */
+
+/* The lock is held. */
+static void set_status_text(struct driver *driver, const char *text)
+{
+    snprintf(driver->status_text, sizeof(driver->status_text), "%s", text);
+    driver->status.text = driver->status_text;
+}
+
+void driver_set_status(struct driver *driver, const struct wfs_status *status)
+{
+    pthread_mutex_lock(&driver->status_lock);
+    driver->status = *status;
+    driver->status.output = driver->target->path;
+    driver->status.sandbox = "none";
+    if (status->text != NULL)
+        set_status_text(driver, status->text);
+    wfs_tree_set_status(driver->tree, &driver->status);
+    pthread_mutex_unlock(&driver->status_lock);
+}
+
+/* The first change after a commit, or ever, makes the state "dirty"; a failure stays visible. */
+static void mark_dirty(struct driver *driver)
+{
+    pthread_mutex_lock(&driver->status_lock);
+    const char *state = driver->status.state;
+    if (strcmp(state, "dirty") != 0 && strcmp(state, "failed") != 0) {
+        driver->status.state = "dirty";
+        wfs_tree_set_status(driver->tree, &driver->status);
+    }
+    pthread_mutex_unlock(&driver->status_lock);
+}
+
+void driver_note_failed_read(struct driver *driver)
+{
+    size_t i = 0;
+    if (wfs_catalog_check_sources(driver->catalog, &i) == 0 ||
+        atomic_exchange(&driver->has_told_trouble, true))
+        return;
+    log_error("source '%s' has changed since it was mounted: its tensors cannot be read any more",
+              wfs_quote(wfs_catalog_source_path(driver->catalog, i)).text);
+    pthread_mutex_lock(&driver->status_lock);
+    set_status_text(driver, "the source has changed since it was mounted");
+    wfs_tree_set_status(driver->tree, &driver->status);
+    pthread_mutex_unlock(&driver->status_lock);
+}
+
+/* ---- who may touch the tree ---- */
+
+void driver_begin_read(struct driver *driver)
+{
+    pthread_rwlock_rdlock(&driver->lock);
+}
+
+void driver_end_read(struct driver *driver)
+{
+    pthread_rwlock_unlock(&driver->lock);
+}
+
+static void reap(struct driver *driver)
+{
+    pthread_mutex_lock(&driver->reap_lock);
+    while (driver->n_reaps > 0)
+        wfs_node_reap(driver->tree, driver->reaps[--driver->n_reaps]);
+    pthread_mutex_unlock(&driver->reap_lock);
+}
+
+void driver_begin_change(struct driver *driver)
+{
+    pthread_mutex_lock(&driver->change);
+    pthread_rwlock_wrlock(&driver->lock);
+}
+
+void driver_end_change(struct driver *driver)
+{
+    const uint64_t generation = wfs_tree_generation(driver->tree);
+    const bool is_changed = generation != driver->generation;
+    driver->generation = generation;
+    reap(driver);
+    pthread_rwlock_unlock(&driver->lock);
+    if (is_changed)
+        mark_dirty(driver);
+    pthread_mutex_unlock(&driver->change);
+}
+
+bool driver_is_control(const struct driver *driver, const struct wfs_node *node)
+{
+    return node == driver->control || wfs_node_parent(driver->tree, node) == driver->control;
+}
+
+static bool remember_reap(struct driver *driver, struct wfs_node *node)
+{
+    pthread_mutex_lock(&driver->reap_lock);
+    if (driver->n_reaps == driver->n_reap_room) {
+        const size_t n_room = driver->n_reap_room * 2 + 64;
+        struct wfs_node **reaps = realloc(driver->reaps, n_room * sizeof(*reaps));
+        if (reaps != NULL) {
+            driver->reaps = reaps;
+            driver->n_reap_room = n_room;
+        }
+    }
+    const bool has_room = driver->n_reaps < driver->n_reap_room;
+    if (has_room)
+        driver->reaps[driver->n_reaps++] = node;
+    pthread_mutex_unlock(&driver->reap_lock);
+    return has_room;
+}
+
+/* A commit may hold `change` for minutes: then freeing waits for its end, and the kernel does not.
+ */
+void driver_forget(struct driver *driver, struct wfs_node *node, uint64_t n)
+{
+    if (!wfs_node_unref(node, n) || !remember_reap(driver, node))
+        return;
+    if (pthread_mutex_trylock(&driver->change) != 0)
+        return;
+    pthread_rwlock_wrlock(&driver->lock);
+    reap(driver);
+    pthread_rwlock_unlock(&driver->lock);
+    pthread_mutex_unlock(&driver->change);
+}
+
+void *driver_buffer(struct driver *driver)
+{
+    void *buffer = pthread_getspecific(driver->buffers);
+    if (buffer != NULL)
+        return buffer;
+    buffer = aligned_alloc(4096, DRIVER_TRANSFER_MAX);
+    if (buffer != NULL && pthread_setspecific(driver->buffers, buffer) != 0) {
+        free(buffer);
+        return NULL;
+    }
+    return buffer;
+}

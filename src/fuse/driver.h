@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The state of a mount, in the worker: what was loaded, the tree over it, who may touch it when,
+ * and what its status says.
+ *
+ * Readers share `lock`. A change holds `change` and then `lock` alone. A commit holds `change`
+ * throughout and `lock` mostly as a reader, so reading goes on while changes wait.
+ */
+#ifndef WFS_DRIVER_H
+#define WFS_DRIVER_H
+
+#include "fuse/target.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+struct fuse_session;
+
+/* Bytes of one read or write request at most. */
+#define DRIVER_TRANSFER_MAX (1 << 20)
+
+struct driver {
+    const struct mount_options *options;
+    struct target *target;
+    struct wfs_catalog *catalog;
+    struct wfs_tree *tree;
+    struct wfs_node *control; /* the directory WFS_CONTROL_NAME */
+    uid_t owner;              /* who mounted: only they commit and see the control directory */
+    pid_t supervisor;
+    int channel;
+    bool is_background;
+    struct fuse_session *session;
+
+    pthread_rwlock_t lock;
+    pthread_mutex_t change;
+    uint64_t generation; /* of the tree when it was last looked at; guarded by change */
+
+    pthread_mutex_t reap_lock;
+    struct wfs_node **reaps; /* forgotten nodes that may be freed at the next change */
+    size_t n_reaps, n_reap_room;
+
+    pthread_mutex_t status_lock;
+    struct wfs_status status;
+    char status_text[WFS_ERROR_TEXT_MAX];
+    atomic_bool has_told_trouble;
+
+    pthread_key_t buffers; /* one for each thread */
+    bool has_locks;
+};
+
+/* Loads and arranges. Not 0: a line was printed, and this is the exit code. */
+int driver_init(struct driver *driver, const struct mount_options *options, struct target *target);
+void driver_done(struct driver *driver);
+
+void driver_begin_read(struct driver *driver);
+void driver_end_read(struct driver *driver);
+void driver_begin_change(struct driver *driver);
+void driver_end_change(struct driver *driver);
+
+/* DRIVER_TRANSFER_MAX bytes of the calling thread, or NULL. */
+void *driver_buffer(struct driver *driver);
+
+bool driver_is_control(const struct driver *driver, const struct wfs_node *node);
+
+/* Takes n references away and frees the node now or at the next change. Holds no lock. */
+void driver_forget(struct driver *driver, struct wfs_node *node, uint64_t n);
+
+/* Shows the progress or the end of a commit; output and sandbox are filled in, text is copied. */
+void driver_set_status(struct driver *driver, const struct wfs_status *status);
+
+/* A read failed: tells once, in the log and in the status, when that is because a source changed.
+ */
+void driver_note_failed_read(struct driver *driver);
+
+#endif

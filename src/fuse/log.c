@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One line a message, written in one piece. libfuse reports without a context of ours, so this
+ * module keeps what it needs itself.
+ */
+#include "fuse/log.h"
+
+#include <weightfs/error.h>
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <syslog.h>
+
+static struct {
+    const char *file;
+    bool is_debug, is_syslog;
+} state;
+
+void log_start(const char *file, bool is_debug)
+{
+    state.file = file;
+    state.is_debug = is_debug;
+}
+
+void log_to_syslog(void)
+{
+    openlog("weightfs", LOG_PID | LOG_NDELAY, LOG_DAEMON);
+    state.is_syslog = true;
+}
+
+static void write_message(int level, const char *format, va_list args)
+{
+    char text[WFS_ERROR_TEXT_MAX + 256];
+    vsnprintf(text, sizeof(text), format, args);
+    const struct wfs_quoted file = wfs_quote(state.file != NULL ? state.file : "");
+    const char *separator = state.file != NULL ? ": " : "";
+    if (state.is_syslog)
+        syslog(level, "%s%s%s", file.text, separator, text);
+    else if (level <= LOG_WARNING || state.is_debug)
+        fprintf(stderr, "weightfs: %s%s%s\n", file.text, separator, text);
+}
+
+void log_error(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    write_message(LOG_ERR, format, args);
+    va_end(args);
+}
+
+void log_warning(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    write_message(LOG_WARNING, format, args);
+    va_end(args);
+}
+
+void log_note(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    write_message(LOG_INFO, format, args);
+    va_end(args);
+}
+
+int log_failure(int exit_code, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    write_message(LOG_ERR, format, args);
+    va_end(args);
+    return exit_code;
+}

@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Options are rows of one table. mount(8) always says "rw" unless told "ro", and mount.fuse adds
+ * "dev" and "suid" to it unless told the opposite: a list with one of these four comes from there,
+ * and its "rw" is no wish to replace the source.
+ */
+#include "fuse/mount_options.h"
+
+#include "fuse/log.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum option_kind { SET, TEXT, DECIMAL, OCTAL, LIMIT, IGNORED, FROM_MOUNT };
+
+struct option_rule {
+    const char *name; /* a value or a rest follows where it ends with '=', '.' or '-' */
+    enum option_kind kind;
+    size_t field;
+    unsigned value;
+};
+
+#define FIELD(name) offsetof(struct mount_options, name)
+
+static const struct option_rule rules[] = {
+    {"ro", SET, FIELD(access), MOUNT_ACCESS_RO},
+    {"rw", SET, FIELD(access), MOUNT_ACCESS_RW},
+    {"output=", TEXT, FIELD(output), 0},
+    {"format=", TEXT, FIELD(format), 0},
+    {"stage=", TEXT, FIELD(stage), 0},
+    {"overwrite", SET, FIELD(overwrite), 1},
+    {"layout=nested", SET, FIELD(layout), WFS_LAYOUT_NESTED},
+    {"layout=flat", SET, FIELD(layout), WFS_LAYOUT_FLAT},
+    {"files=raw", SET, FIELD(files), WFS_FILES_RAW},
+    {"files=npy", SET, FIELD(files), WFS_FILES_NPY},
+    {"force", SET, FIELD(force), 1},
+    {"limit.", LIMIT, 0, 0},
+    {"redact", SET, FIELD(redact), 1},
+    {"uid=", DECIMAL, FIELD(uid), 0},
+    {"gid=", DECIMAL, FIELD(gid), 0},
+    {"umask=", OCTAL, FIELD(umask), 0},
+    {"allow_other", SET, FIELD(allow_other), 1},
+    {"auto_unmount", SET, FIELD(auto_unmount), 1},
+    {"debug", SET, FIELD(is_debug), 1},
+    {"default_permissions", IGNORED, 0, 0},
+    {"defaults", IGNORED, 0, 0},
+    {"dev", FROM_MOUNT, 0, 0},
+    {"nodev", FROM_MOUNT, 0, 0},
+    {"suid", FROM_MOUNT, 0, 0},
+    {"nosuid", FROM_MOUNT, 0, 0},
+    {"exec", IGNORED, 0, 0},
+    {"noexec", IGNORED, 0, 0},
+    {"async", IGNORED, 0, 0},
+    {"atime", IGNORED, 0, 0},
+    {"noatime", IGNORED, 0, 0},
+    {"diratime", IGNORED, 0, 0},
+    {"nodiratime", IGNORED, 0, 0},
+    {"relatime", IGNORED, 0, 0},
+    {"norelatime", IGNORED, 0, 0},
+    {"auto", IGNORED, 0, 0},
+    {"noauto", IGNORED, 0, 0},
+    {"user", IGNORED, 0, 0},
+    {"user=", IGNORED, 0, 0},
+    {"nouser", IGNORED, 0, 0},
+    {"users", IGNORED, 0, 0},
+    {"nofail", IGNORED, 0, 0},
+    {"_netdev", IGNORED, 0, 0},
+    {"comment=", IGNORED, 0, 0},
+    {"x-", IGNORED, 0, 0},
+};
+
+enum { N_RULES = sizeof(rules) / sizeof(rules[0]), NAME_MAX_BYTES = 31 };
+
+static bool is_prefix_rule(const struct option_rule *rule)
+{
+    return strchr("=.-", rule->name[strlen(rule->name) - 1]) != NULL;
+}
+
+static const struct option_rule *find_rule(const char *option)
+{
+    for (size_t i = 0; i < N_RULES; i++) {
+        const char *name = rules[i].name;
+        if (is_prefix_rule(&rules[i]) ? strncmp(option, name, strlen(name)) == 0
+                                      : strcmp(option, name) == 0)
+            return &rules[i];
+    }
+    return NULL;
+}
+
+/* How many letters must be put in, taken out or changed. Both texts are at most NAME_MAX_BYTES. */
+static unsigned edit_distance(const char *a, const char *b)
+{
+    unsigned row[NAME_MAX_BYTES + 1];
+    const size_t n_b = strlen(b);
+    for (size_t j = 0; j <= n_b; j++)
+        row[j] = (unsigned)j;
+    for (size_t i = 0; a[i] != '\0'; i++) {
+        unsigned diagonal = row[0]++;
+        for (size_t j = 0; j < n_b; j++) {
+            const unsigned change = diagonal + (a[i] != b[j]);
+            diagonal = row[j + 1];
+            const unsigned gap = (row[j] < row[j + 1] ? row[j] : row[j + 1]) + 1;
+            row[j + 1] = change < gap ? change : gap;
+        }
+    }
+    return row[n_b];
+}
+
+/* The option that was meant, probably: the same up to '=', or two letters away at most. */
+static const char *find_similar(const char *option)
+{
+    const size_t n_name = strcspn(option, "=");
+    if (n_name > NAME_MAX_BYTES)
+        return NULL;
+    char name[NAME_MAX_BYTES + 1] = {0};
+    memcpy(name, option, n_name);
+    const char *best = NULL;
+    unsigned best_distance = n_name > 3 ? 3 : 2;
+    for (size_t i = 0; i < N_RULES; i++) {
+        char known[NAME_MAX_BYTES + 1] = {0};
+        memcpy(known, rules[i].name, strcspn(rules[i].name, "="));
+        const unsigned distance = edit_distance(name, known);
+        if (distance < best_distance) {
+            best_distance = distance;
+            best = rules[i].name;
+        }
+    }
+    return best;
+}
+
+static bool refuse_option(const char *option)
+{
+    const char *similar = find_similar(option);
+    log_error("unknown mount option '%s'%s%s%s", wfs_quote(option).text,
+              similar != NULL ? "; did you mean '" : "; see weightfs(1) for those that there are",
+              similar != NULL ? similar : "", similar != NULL ? "'" : "");
+    return false;
+}
+
+static bool parse_number(const char *option, const char *value, int base, unsigned *ret)
+{
+    char *end;
+    errno = 0;
+    const unsigned long long number = strtoull(value, &end, base);
+    const unsigned long long limit = base == 8 ? 0777 : 0xfffffffeU;
+    if (value[0] < '0' || value[0] > '9' || *end != '\0' || errno != 0 || number > limit) {
+        log_error("mount option '%s' wants %s", wfs_quote(option).text,
+                  base == 8 ? "an octal number up to 777" : "a decimal number");
+        return false;
+    }
+    *ret = (unsigned)number;
+    return true;
+}
+
+/* What a row says, done to the options. */
+static bool apply(struct mount_options *options, const struct option_rule *rule, const char *option)
+{
+    const char *value = option + strlen(rule->name);
+    char *field = (char *)options + rule->field;
+    switch (rule->kind) {
+    case SET:
+        *(unsigned *)(void *)field = rule->value;
+        return true;
+    case TEXT:
+        *(const char **)(void *)field = value;
+        if (*value == '\0')
+            log_error("mount option '%s' wants a value", option);
+        return *value != '\0';
+    case DECIMAL:
+        return parse_number(option, value, 10, (unsigned *)(void *)field);
+    case OCTAL:
+        return parse_number(option, value, 8, (unsigned *)(void *)field);
+    case LIMIT:
+        options->limits[options->n_limits++] = value;
+        return true;
+    case FROM_MOUNT:
+        options->is_from_mount = true;
+        return true;
+    case IGNORED:
+        return true;
+    }
+    return false;
+}
+
+static bool is_octal_code(const char *text)
+{
+    for (int i = 0; i < 3; i++) {
+        if (text[i] < '0' || text[i] > (i == 0 ? '3' : '7'))
+            return false;
+    }
+    return true;
+}
+
+/*
+ * Cuts the next option off the list, in place: up to a comma that has no backslash before it.
+ * "\NNN" is a byte in octal, "\X" is X, as libfuse has it. Returns NULL at the end.
+ */
+static char *next_option(char **rest)
+{
+    char *const option = *rest;
+    if (option == NULL)
+        return NULL;
+    char *out = option;
+    const char *in = option;
+    for (; *in != '\0' && *in != ','; in++) {
+        if (*in == '\\' && is_octal_code(in + 1)) {
+            *out++ = (char)((in[1] - '0') * 64 + (in[2] - '0') * 8 + (in[3] - '0'));
+            in += 3;
+        } else {
+            if (*in == '\\' && in[1] != '\0')
+                in++;
+            *out++ = *in;
+        }
+    }
+    *rest = *in == ',' ? option + (in - option) + 1 : NULL;
+    *out = '\0';
+    return option;
+}
+
+static bool parse_list(struct mount_options *options, const char *list)
+{
+    size_t n_options = 1;
+    for (const char *at = list; *at != '\0'; at++)
+        n_options += *at == ',';
+    char *text = strdup(list);
+    const char **limits =
+        realloc(options->limits, (options->n_limits + n_options) * sizeof(*limits));
+    if (limits != NULL)
+        options->limits = limits;
+    if (text == NULL || limits == NULL) {
+        free(text);
+        log_error("out of memory");
+        return false;
+    }
+    options->texts[options->n_texts++] = text;
+    for (char *rest = text, *option; (option = next_option(&rest)) != NULL;) {
+        if (*option == '\0')
+            continue;
+        const struct option_rule *rule = find_rule(option);
+        if (rule == NULL)
+            return refuse_option(option);
+        if (!apply(options, rule, option))
+            return false;
+    }
+    return true;
+}
+
+/* The flags that stand together behind one dash; "o" takes the rest or the next argument. */
+static bool parse_flags(struct mount_options *options, const char *flags, char **next,
+                        bool *ret_took)
+{
+    for (; *flags != '\0'; flags++) {
+        switch (*flags) {
+        case 'f':
+            options->is_foreground = 1;
+            break;
+        case 'd':
+            options->is_debug = 1;
+            break;
+        case 's':
+            options->is_single_threaded = 1;
+            break;
+        case 'o':
+            *ret_took = flags[1] == '\0';
+            if (*ret_took && *next == NULL) {
+                log_error("-o wants a list of mount options");
+                return false;
+            }
+            return parse_list(options, *ret_took ? *next : flags + 1);
+        default:
+            log_error("unknown option '-%c'; a mount takes -f, -d, -s and -o", *flags);
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool parse_operand(struct mount_options *options, const char *operand)
+{
+    if (options->source == NULL) {
+        options->source = operand;
+    } else if (options->mountpoint == NULL) {
+        options->mountpoint = operand;
+    } else {
+        log_error("'%s' is one operand too many; wanted are SOURCE and MOUNTPOINT",
+                  wfs_quote(operand).text);
+        return false;
+    }
+    return true;
+}
+
+static bool parse_arguments(struct mount_options *options, char **argv)
+{
+    bool is_flag_possible = true;
+    for (char **arg = argv + 1; *arg != NULL; arg++) {
+        bool took_next = false;
+        if (is_flag_possible && strcmp(*arg, "--") == 0)
+            is_flag_possible = false;
+        else if (is_flag_possible && (*arg)[0] == '-' && (*arg)[1] != '\0') {
+            if (!parse_flags(options, *arg + 1, arg + 1, &took_next))
+                return false;
+        } else if (!parse_operand(options, *arg))
+            return false;
+        arg += took_next;
+    }
+    return true;
+}
+
+/* What the options say together. */
+static bool check(struct mount_options *options)
+{
+    if (options->mountpoint == NULL) {
+        log_error(options->source == NULL
+                      ? "a source and a mount point are wanted; see 'weightfs --help'"
+                      : "a mount point is wanted behind the source, or a verb before it; "
+                        "see 'weightfs --help'");
+        return false;
+    }
+    if (options->is_from_mount && options->access == MOUNT_ACCESS_RW)
+        options->access = MOUNT_ACCESS_UNSAID;
+    if (options->access == MOUNT_ACCESS_RO && options->output != NULL) {
+        log_error("mount options 'ro' and 'output=' contradict each other");
+        return false;
+    }
+    if (options->access != MOUNT_ACCESS_RW && options->output == NULL &&
+        (options->stage != NULL || options->format != NULL)) {
+        log_error("mount option '%s' needs 'output=' or 'rw'",
+                  options->stage != NULL ? "stage=" : "format=");
+        return false;
+    }
+    options->is_foreground |= options->is_debug;
+    return true;
+}
+
+bool mount_options_parse(struct mount_options *options, int argc, char **argv)
+{
+    const mode_t mask = umask(0);
+    umask(mask);
+    *options = (struct mount_options){
+        .uid = getuid(), .gid = getgid(), .umask = mask, .process_umask = mask};
+    options->texts = calloc((size_t)argc + 1, sizeof(*options->texts));
+    if (options->texts == NULL) {
+        log_error("out of memory");
+        return false;
+    }
+    return parse_arguments(options, argv) && check(options);
+}
+
+void mount_options_done(struct mount_options *options)
+{
+    for (size_t i = 0; i < options->n_texts; i++)
+        free(options->texts[i]);
+    free(options->texts);
+    free(options->limits);
+    *options = (struct mount_options){0};
+}
+
+const char *mount_options_source(const struct mount_options *options)
+{
+    return strcmp(options->source, "-") == 0 ? "/dev/fd/0" : options->source;
+}

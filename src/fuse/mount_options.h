@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The command line of a mount: two operands, a few flags, and lists of options behind -o, as typed
+ * by a user or handed on by mount(8).
+ */
+#ifndef WFS_MOUNT_OPTIONS_H
+#define WFS_MOUNT_OPTIONS_H
+
+#include <weightfs/format.h>
+#include <weightfs/tree.h>
+
+#include <stdbool.h>
+
+enum mount_access {
+    MOUNT_ACCESS_UNSAID,
+    MOUNT_ACCESS_RO,
+    MOUNT_ACCESS_RW, /* the source itself is to be replaced */
+};
+
+/* All strings are borrowed from argv or from texts. */
+struct mount_options {
+    const char *source, *mountpoint;     /* as typed */
+    const char *output, *format, *stage; /* NULL: not given */
+    unsigned access;                     /* enum mount_access */
+    unsigned layout;                     /* enum wfs_tree_layout */
+    unsigned files;                      /* enum wfs_tree_files */
+    unsigned is_foreground, is_debug, is_single_threaded;
+    unsigned allow_other, auto_unmount, overwrite, force, redact;
+    unsigned uid, gid;
+    unsigned umask;
+    unsigned process_umask; /* as inherited */
+    const char **limits;    /* "NAME=NUMBER" */
+    size_t n_limits;
+    char **texts; /* copies of the -o arguments, cut into options; owned */
+    size_t n_texts;
+    bool is_from_mount; /* mount(8) called: its "rw" is only the opposite of "ro" */
+};
+
+/* False: one line about the mistake was printed. Either way the options are to be freed. */
+bool mount_options_parse(struct mount_options *options, int argc, char **argv);
+void mount_options_done(struct mount_options *options);
+
+/* The path to open: "-" is the standard input. */
+const char *mount_options_source(const struct mount_options *options);
+
+#endif

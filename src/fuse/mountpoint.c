@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Everything here may meet a mount whose driver is dead, and must not call into the one that is
+ * being set up before it answers.
+ */
+#include "fuse/mountpoint.h"
+
+#include "fuse/log.h"
+#include "fuse/paths.h"
+#include "fuse/scope.h"
+#include "fuse/unmount.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+static bool clear_dead(const struct mountpoint *mountpoint)
+{
+    struct wfs_error err = {0};
+    if (!unmount_is_dead(mountpoint->path) || unmount_path(mountpoint->path, true, &err) == 0)
+        return true;
+    log_error("cannot clear the dead mount at '%s': %s", wfs_quote(mountpoint->path).text,
+              err.text);
+    return false;
+}
+
+bool mountpoint_init(struct mountpoint *mountpoint, const char *path)
+{
+    *mountpoint = (struct mountpoint){.path = path_resolve(path)};
+    if (mountpoint->path == NULL) {
+        log_error("cannot mount on '%s': %s", wfs_quote(path).text, strerror(errno));
+        return false;
+    }
+    if (!clear_dead(mountpoint))
+        return false;
+    struct stat st;
+    if (stat(mountpoint->path, &st) < 0) {
+        mountpoint->is_missing = errno == ENOENT;
+        if (!mountpoint->is_missing)
+            log_error("cannot mount on '%s': %s", wfs_quote(path).text, strerror(errno));
+        return mountpoint->is_missing;
+    }
+    if (!S_ISDIR(st.st_mode))
+        log_error("cannot mount on '%s': it is not a directory", wfs_quote(path).text);
+    return S_ISDIR(st.st_mode);
+}
+
+void mountpoint_done(struct mountpoint *mountpoint)
+{
+    free(mountpoint->path);
+    *mountpoint = (struct mountpoint){0};
+}
+
+static bool is_same(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+bool mountpoint_hides(const struct mountpoint *mountpoint, const char *directory)
+{
+    struct stat top, st, above;
+    if (mountpoint->is_missing || stat(mountpoint->path, &top) < 0)
+        return false;
+    autoclose int fd = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return false;
+    while (!is_same(&st, &top)) {
+        const int parent = openat(fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        if (parent < 0)
+            return false;
+        close(fd);
+        fd = parent;
+        if (fstat(fd, &above) < 0 || is_same(&st, &above))
+            return false;
+        st = above;
+    }
+    return true;
+}
+
+bool mountpoint_make(struct mountpoint *mountpoint)
+{
+    if (!mountpoint->is_missing)
+        return true;
+    mountpoint->is_made = mkdir(mountpoint->path, 0755) == 0;
+    if (!mountpoint->is_made)
+        log_error("cannot make the mount point '%s': %s", wfs_quote(mountpoint->path).text,
+                  strerror(errno));
+    return mountpoint->is_made;
+}
+
+void mountpoint_remove(struct mountpoint *mountpoint)
+{
+    if (mountpoint->is_made)
+        (void)rmdir(mountpoint->path);
+    mountpoint->is_made = false;
+}
+
+bool mountpoint_unmount(const struct mountpoint *mountpoint)
+{
+    struct wfs_error err = {0};
+    if (unmount_path(mountpoint->path, false, NULL) == 0)
+        return true;
+    if (unmount_path(mountpoint->path, true, &err) < 0)
+        log_error("cannot unmount '%s': %s", wfs_quote(mountpoint->path).text, err.text);
+    return false;
+}
+
+void mountpoint_raise_readahead(const struct mountpoint *mountpoint)
+{
+    struct stat st;
+    char path[64];
+    if (stat(mountpoint->path, &st) < 0)
+        return;
+    snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/read_ahead_kb", major(st.st_dev),
+             minor(st.st_dev));
+    autoclose int fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd >= 0 && write(fd, "1024", 4) < 0)
+        log_note("cannot raise the read-ahead: %s", strerror(errno));
+}
+
+static bool allows_other_users(void)
+{
+    FILE *file = fopen("/etc/fuse.conf", "re");
+    if (file == NULL)
+        return false;
+    char line[256];
+    bool is_allowed = false;
+    while (!is_allowed && fgets(line, sizeof(line), file) != NULL) {
+        line[strcspn(line, " \t\r\n")] = '\0';
+        is_allowed = strcmp(line, "user_allow_other") == 0;
+    }
+    fclose(file);
+    return is_allowed;
+}
+
+/* Why an ordinary user cannot mount here whatever the mount point, or NULL. */
+static const char *find_user_trouble(const struct mount_options *options)
+{
+    struct stat st;
+    if (geteuid() == 0)
+        return NULL;
+    if (stat("/usr/bin/fusermount3", &st) < 0 && stat("/bin/fusermount3", &st) < 0)
+        return "fusermount3 is not installed (package fuse3)";
+    if ((st.st_mode & S_ISUID) == 0 || st.st_uid != 0)
+        return "fusermount3 is not setuid root";
+    if (options->allow_other && !allows_other_users())
+        return "allow_other needs the line 'user_allow_other' in /etc/fuse.conf";
+    return NULL;
+}
+
+void mountpoint_explain(const struct mountpoint *mountpoint, const struct mount_options *options,
+                        const char *text)
+{
+    const struct wfs_quoted path = wfs_quote(mountpoint->path);
+    autoclose int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+    const int code = fd < 0 ? errno : 0;
+    const char *trouble = find_user_trouble(options);
+    if (code == ENOENT || code == ENODEV || code == ENXIO)
+        log_error("cannot mount on '%s': there is no /dev/fuse (try 'modprobe fuse', or give the "
+                  "container that device); the other verbs work without it",
+                  path.text);
+    else if (code != 0)
+        log_error("cannot mount on '%s': /dev/fuse cannot be opened: %s", path.text,
+                  strerror(code));
+    else if (trouble != NULL)
+        log_error("cannot mount on '%s': %s", path.text, trouble);
+    else
+        log_error("cannot mount on '%s': %s", path.text,
+                  *text != '\0' ? wfs_quote(text).text : "libfuse gives no reason");
+}

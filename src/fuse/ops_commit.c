@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Callbacks that make edits durable or publish them.
+ */
+#include "fuse/commit.h"
+#include "fuse/ops.h"
+
+#include <weightfs/control.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static int sync_node(fuse_req_t req, fuse_ino_t ino)
+{
+    struct driver *driver = ops_begin_change(req);
+    const int rc = wfs_node_sync(driver->tree, ops_node(driver, ino));
+    driver_end_change(driver);
+    return rc;
+}
+
+void op_fsync(fuse_req_t req, fuse_ino_t ino, int is_data_only, struct fuse_file_info *info)
+{
+    ops_reply(req, sync_node(req, ino));
+}
+
+/* ---- commit ---- */
+
+/* Who asked for a commit. When they are killed they get their answer at once and the commit goes
+ * on. */
+struct asker {
+    struct commit_waiter waiter;
+    fuse_req_t req; /* NULL: answered */
+};
+
+static void poll_asker(struct commit_waiter *waiter)
+{
+    struct asker *asker = (struct asker *)(void *)waiter; /* its first member */
+    if (asker->req == NULL || !fuse_req_interrupted(asker->req))
+        return;
+    fuse_reply_err(asker->req, EINTR);
+    asker->req = NULL;
+}
+
+static int commit(struct driver *driver, struct asker *asker, struct wfs_error *err)
+{
+    if (fuse_req_ctx(asker->req)->uid != driver->owner)
+        return wfs_fail(err, EPERM, "only the user who mounted may commit");
+    return commit_run(driver, true, &asker->waiter, err);
+}
+
+/* On the root this is `sync MNT`, the commit; elsewhere never, because careful programs do it after
+ * each file. */
+void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int is_data_only, struct fuse_file_info *info)
+{
+    struct driver *driver = fuse_req_userdata(req);
+    struct asker asker = {.waiter = {.poll = poll_asker}, .req = req};
+    struct wfs_error err = {0};
+    if (!wfs_tree_is_writable(driver->tree))
+        ops_reply(req, 0);
+    else if (ino != FUSE_ROOT_ID)
+        ops_reply(req, sync_node(req, ino));
+    else {
+        const int rc = commit(driver, &asker, &err);
+        if (asker.req != NULL)
+            ops_reply(req, rc);
+    }
+}
+
+/* ---- control ---- */
+
+/* Who is to be waited for after an unmount: the supervisor, or what is left. */
+static pid_t process_to_wait_for(const struct driver *driver)
+{
+    return getppid() == driver->supervisor ? driver->supervisor : getpid();
+}
+
+static void fill_hello(struct driver *driver, struct wfs_control_reply *reply)
+{
+    const char *stage = driver->target->stage_path;
+    driver_begin_read(driver);
+    reply->n_edits = wfs_tree_has_pending(driver->tree) ? wfs_tree_n_edits(driver->tree) : 0;
+    driver_end_read(driver);
+    reply->pid = process_to_wait_for(driver);
+    snprintf(reply->text, sizeof(reply->text), "%s", stage != NULL ? stage : "");
+}
+
+static void fill_commit(struct driver *driver, struct asker *asker, struct wfs_control_reply *reply)
+{
+    struct wfs_error err = {0};
+    fill_hello(driver, reply);
+    int rc;
+    if (!wfs_tree_is_writable(driver->tree))
+        rc = wfs_fail(&err, EROFS, "the mount is read-only: it has no output");
+    else
+        rc = commit(driver, asker, &err);
+    reply->error = -rc;
+    snprintf(reply->text, sizeof(reply->text), "%s", err.text);
+}
+
+void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void *arg,
+              struct fuse_file_info *info, unsigned flags, const void *in, size_t n_in,
+              size_t n_out)
+{
+    struct driver *driver = fuse_req_userdata(req);
+    struct asker asker = {.waiter = {.poll = poll_asker}, .req = req};
+    struct wfs_control_reply reply = {0};
+    const bool is_commit = command == (unsigned)WFS_IOC_COMMIT;
+    if (ino != FUSE_ROOT_ID || n_out < sizeof(reply) ||
+        (!is_commit && command != (unsigned)WFS_IOC_HELLO)) {
+        fuse_reply_err(req, ENOTTY);
+        return;
+    }
+    if (is_commit)
+        fill_commit(driver, &asker, &reply);
+    else
+        fill_hello(driver, &reply);
+    if (asker.req != NULL)
+        fuse_reply_ioctl(req, 0, &reply, sizeof(reply));
+}

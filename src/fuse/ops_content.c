@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Callbacks on content and attributes.
+ *
+ * A read goes through a buffer of the thread, not by splice from the source: only bytes that were
+ * copied before the source was looked at again are known to be its own.
+ */
+#include "fuse/ops.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* ---- attributes that stat shows ---- */
+
+void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
+{
+    struct stat st;
+    struct driver *driver = ops_begin_read(req);
+    const struct wfs_node *node = ops_node(driver, ino);
+    wfs_node_stat(driver->tree, node, &st);
+    const double timeout = ops_timeout(driver, node);
+    driver_end_read(driver);
+    fuse_reply_attr(req, &st, timeout);
+}
+
+static int set_owner(struct driver *driver, struct wfs_node *node, const struct stat *attr,
+                     int to_set)
+{
+    struct stat st;
+    wfs_node_stat(driver->tree, node, &st);
+    const bool is_same = ((to_set & FUSE_SET_ATTR_UID) == 0 || attr->st_uid == st.st_uid) &&
+                         ((to_set & FUSE_SET_ATTR_GID) == 0 || attr->st_gid == st.st_gid);
+    return is_same ? 0 : -EPERM;
+}
+
+static int set_attributes(struct driver *driver, struct wfs_node *node, const struct stat *attr,
+                          int to_set)
+{
+    struct timespec mtime = attr->st_mtim;
+    int rc = 0;
+    if ((to_set & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID)) != 0)
+        rc = set_owner(driver, node, attr, to_set);
+    if (rc == 0 && (to_set & FUSE_SET_ATTR_MODE) != 0)
+        rc = wfs_node_set_mode(driver->tree, node, attr->st_mode);
+    if (rc == 0 && (to_set & FUSE_SET_ATTR_SIZE) != 0)
+        rc = wfs_node_truncate(driver->tree, node, (uint64_t)attr->st_size);
+    if ((to_set & FUSE_SET_ATTR_MTIME_NOW) != 0)
+        mtime.tv_nsec = UTIME_NOW;
+    if (rc == 0 && (to_set & (FUSE_SET_ATTR_MTIME | FUSE_SET_ATTR_MTIME_NOW)) != 0)
+        rc = wfs_node_set_times(driver->tree, node, &mtime);
+    return rc;
+}
+
+void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
+                struct fuse_file_info *info)
+{
+    struct stat st;
+    struct driver *driver = ops_begin_change(req);
+    struct wfs_node *node = ops_node(driver, ino);
+    const int rc = set_attributes(driver, node, attr, to_set);
+    wfs_node_stat(driver->tree, node, &st);
+    const double timeout = ops_timeout(driver, node);
+    driver_end_change(driver);
+    if (rc < 0)
+        fuse_reply_err(req, -rc);
+    else
+        fuse_reply_attr(req, &st, timeout);
+}
+
+void op_statfs(fuse_req_t req, fuse_ino_t ino)
+{
+    struct statvfs st;
+    struct driver *driver = ops_begin_read(req);
+    wfs_tree_statfs(driver->tree, &st);
+    driver_end_read(driver);
+    fuse_reply_statfs(req, &st);
+}
+
+/* ---- open, read, write ---- */
+
+/* Not supported: the kernel opens files by itself from then on and keeps what was read. */
+void op_open_never(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
+{
+    fuse_reply_err(req, ENOSYS);
+}
+
+void ops_open_flags(const struct driver *driver, const struct wfs_node *node,
+                    struct fuse_file_info *info)
+{
+    const bool is_control = driver_is_control(driver, node);
+    info->keep_cache = !is_control;
+    info->direct_io = is_control;
+}
+
+/* Truncation comes as a request of its own, so nothing is changed here. */
+void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
+{
+    struct driver *driver = ops_begin_read(req);
+    struct wfs_node *node = ops_node(driver, ino);
+    const int rc = wfs_node_open(driver->tree, node, info->flags & ~O_TRUNC);
+    ops_open_flags(driver, node, info);
+    driver_end_read(driver);
+    if (rc == -EIO)
+        driver_note_failed_read(driver);
+    if (rc < 0)
+        fuse_reply_err(req, -rc);
+    else
+        fuse_reply_open(req, info);
+}
+
+void op_read(fuse_req_t req, fuse_ino_t ino, size_t n_bytes, off_t offset,
+             struct fuse_file_info *info)
+{
+    struct driver *driver = fuse_req_userdata(req);
+    char *buffer = driver_buffer(driver);
+    ssize_t n = -ENOMEM;
+    if (buffer != NULL && n_bytes <= DRIVER_TRANSFER_MAX) {
+        driver_begin_read(driver);
+        n = wfs_node_read(driver->tree, ops_node(driver, ino), (uint64_t)offset, buffer, n_bytes);
+        driver_end_read(driver);
+    }
+    if (n == -EIO)
+        driver_note_failed_read(driver);
+    if (n < 0)
+        fuse_reply_err(req, (int)-n);
+    else
+        fuse_reply_buf(req, buffer, (size_t)n);
+}
+
+void op_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t n_bytes, off_t offset,
+              struct fuse_file_info *info)
+{
+    struct driver *driver = ops_begin_change(req);
+    const ssize_t n = wfs_node_write(driver->tree, ops_node(driver, ino), (uint64_t)offset, bytes,
+                                     n_bytes, (info->flags & O_APPEND) != 0);
+    driver_end_change(driver);
+    if (n < 0)
+        fuse_reply_err(req, (int)-n);
+    else
+        fuse_reply_write(req, (size_t)n);
+}
+
+void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t n_bytes,
+                  struct fuse_file_info *info)
+{
+    struct driver *driver = ops_begin_change(req);
+    const int rc = wfs_node_fallocate(driver->tree, ops_node(driver, ino), mode, (uint64_t)offset,
+                                      (uint64_t)n_bytes);
+    driver_end_change(driver);
+    ops_reply(req, rc);
+}
+
+/* Bytes copied, 0 at the end of the content, or a negative errno. */
+static ssize_t copy_piece(fuse_req_t req, fuse_ino_t from, uint64_t from_offset, fuse_ino_t to,
+                          uint64_t to_offset, size_t n_bytes)
+{
+    struct driver *driver = ops_begin_change(req);
+    char *buffer = driver_buffer(driver);
+    ssize_t n = -ENOMEM;
+    if (buffer != NULL)
+        n = wfs_node_read(driver->tree, ops_node(driver, from), from_offset, buffer, n_bytes);
+    if (n > 0)
+        n = wfs_node_write(driver->tree, ops_node(driver, to), to_offset, buffer, (size_t)n, false);
+    driver_end_change(driver);
+    return n;
+}
+
+/* Gives up after a part when the caller is killed, and after so much that others get their turn. */
+void op_copy_file_range(fuse_req_t req, fuse_ino_t from, off_t from_offset,
+                        struct fuse_file_info *from_info, fuse_ino_t to, off_t to_offset,
+                        struct fuse_file_info *to_info, size_t n_bytes, int flags)
+{
+    enum { N_AT_ONCE = 64 * DRIVER_TRANSFER_MAX };
+    const size_t n_wanted = n_bytes < N_AT_ONCE ? n_bytes : N_AT_ONCE;
+    size_t n_done = 0;
+    ssize_t n = 1;
+    while (n_done < n_wanted && n > 0 && !fuse_req_interrupted(req)) {
+        const size_t n_left = n_wanted - n_done;
+        n = copy_piece(req, from, (uint64_t)from_offset + n_done, to, (uint64_t)to_offset + n_done,
+                       n_left < DRIVER_TRANSFER_MAX ? n_left : DRIVER_TRANSFER_MAX);
+        n_done += n > 0 ? (size_t)n : 0;
+    }
+    if (n_done == 0 && n < 0)
+        fuse_reply_err(req, (int)-n);
+    else if (n_done == 0 && n > 0)
+        fuse_reply_err(req, EINTR);
+    else
+        fuse_reply_write(req, n_done);
+}
+
+/* ---- extended attributes ---- */
+
+/* size 0 asks for the length only. */
+static void reply_text(fuse_req_t req, const char *text, ssize_t n, size_t n_asked)
+{
+    if (n < 0)
+        fuse_reply_err(req, (int)-n);
+    else if (n_asked == 0)
+        fuse_reply_xattr(req, (size_t)n);
+    else
+        fuse_reply_buf(req, text, (size_t)n);
+}
+
+void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t n_bytes)
+{
+    struct driver *driver = fuse_req_userdata(req);
+    char *buffer = driver_buffer(driver);
+    const size_t n_room = n_bytes < DRIVER_TRANSFER_MAX ? n_bytes : DRIVER_TRANSFER_MAX;
+    ssize_t n = -ENOMEM;
+    if (buffer != NULL) {
+        driver_begin_read(driver);
+        n = wfs_node_get_xattr(driver->tree, ops_node(driver, ino), name, buffer, n_room);
+        driver_end_read(driver);
+    }
+    reply_text(req, buffer, n, n_bytes);
+}
+
+void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t n_bytes)
+{
+    struct driver *driver = fuse_req_userdata(req);
+    char *buffer = driver_buffer(driver);
+    const size_t n_room = n_bytes < DRIVER_TRANSFER_MAX ? n_bytes : DRIVER_TRANSFER_MAX;
+    ssize_t n = -ENOMEM;
+    if (buffer != NULL) {
+        driver_begin_read(driver);
+        n = wfs_node_list_xattr(driver->tree, ops_node(driver, ino), buffer, n_room);
+        driver_end_read(driver);
+    }
+    reply_text(req, buffer, n, n_bytes);
+}
+
+/*
+ * Dtype and shape may show in the content, as a header: what the kernel has kept of it is dropped
+ * then. After the reply, because the kernel holds the file until then.
+ */
+static void change_xattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value,
+                         size_t n_bytes, int flags)
+{
+    struct stat before, after;
+    struct driver *driver = ops_begin_change(req);
+    struct wfs_node *node = ops_node(driver, ino);
+    wfs_node_stat(driver->tree, node, &before);
+    const int rc = value != NULL
+                       ? wfs_node_set_xattr(driver->tree, node, name, value, n_bytes, flags)
+                       : wfs_node_remove_xattr(driver->tree, node, name);
+    wfs_node_stat(driver->tree, node, &after);
+    driver_end_change(driver);
+    ops_reply(req, rc);
+    if (rc == 0 && (driver->options->files == WFS_FILES_NPY || before.st_size != after.st_size ||
+                    before.st_mtim.tv_sec != after.st_mtim.tv_sec ||
+                    before.st_mtim.tv_nsec != after.st_mtim.tv_nsec))
+        (void)fuse_lowlevel_notify_inval_inode(driver->session, ino, 0, 0);
+}
+
+void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value,
+                 size_t n_bytes, int flags)
+{
+    change_xattr(req, ino, name, value, n_bytes, flags);
+}
+
+void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
+{
+    change_xattr(req, ino, name, NULL, 0, 0);
+}

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Callbacks on names and directories.
+ */
+#include "fuse/ops.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* The control directory is for who mounted; others could only meet it with allow_other. */
+static bool is_refused(const struct driver *driver, fuse_req_t req, fuse_ino_t parent,
+                       const char *name)
+{
+    return parent == FUSE_ROOT_ID && strcmp(name, WFS_CONTROL_NAME) == 0 &&
+           fuse_req_ctx(req)->uid != driver->owner;
+}
+
+void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+    struct fuse_entry_param entry = {.entry_timeout = 86400};
+    struct wfs_node *node;
+    struct driver *driver = ops_begin_read(req);
+    int rc = is_refused(driver, req, parent, name)
+                 ? -EACCES
+                 : wfs_node_lookup(driver->tree, ops_node(driver, parent), name, &node);
+    if (rc == 0)
+        ops_make_entry(driver, node, &entry);
+    driver_end_read(driver);
+    if (rc == -ENOENT)
+        fuse_reply_entry(req, &entry); /* number 0: the kernel may remember that there is none */
+    else
+        ops_reply_entry(req, rc, &entry);
+}
+
+void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n_lookups)
+{
+    struct driver *driver = fuse_req_userdata(req);
+    driver_forget(driver, ops_node(driver, ino), n_lookups);
+    fuse_reply_none(req);
+}
+
+void op_forget_multi(fuse_req_t req, size_t n, struct fuse_forget_data *forgets)
+{
+    struct driver *driver = fuse_req_userdata(req);
+    for (size_t i = 0; i < n; i++)
+        driver_forget(driver, ops_node(driver, forgets[i].ino), forgets[i].nlookup);
+    fuse_reply_none(req);
+}
+
+/* ---- listing ---- */
+
+/* Not supported: the kernel then opens directories by itself, for good, and keeps what they listed.
+ */
+void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
+{
+    fuse_reply_err(req, ENOSYS);
+}
+
+struct listing {
+    fuse_req_t req;
+    struct driver *driver;
+    struct wfs_node *dir;
+    char *bytes;
+    size_t n_bytes, n_room;
+    bool is_plus;
+};
+
+/* False when there is no room left. next: the place behind this entry. */
+static bool add_entry(struct listing *listing, const char *name, struct wfs_node *node,
+                      uint64_t next, bool is_dot)
+{
+    struct fuse_entry_param entry = {0};
+    char *at = listing->bytes + listing->n_bytes;
+    const size_t n_left = listing->n_room - listing->n_bytes;
+    size_t n;
+    wfs_node_stat(listing->driver->tree, node, &entry.attr);
+    if (!listing->is_plus) {
+        n = fuse_add_direntry(listing->req, at, n_left, name, &entry.attr, (off_t)next);
+    } else {
+        if (!is_dot) {
+            entry.ino = (uintptr_t)node;
+            entry.attr_timeout = entry.entry_timeout = ops_timeout(listing->driver, node);
+        }
+        n = fuse_add_direntry_plus(listing->req, at, n_left, name, &entry, (off_t)next);
+    }
+    if (n > n_left)
+        return false;
+    listing->n_bytes += n;
+    if (listing->is_plus && !is_dot)
+        wfs_node_ref(node, 1);
+    return true;
+}
+
+/* Places 0 and 1 are those of "." and "..", then come the tree's own from 2. */
+static void fill(struct listing *listing, uint64_t place)
+{
+    const struct wfs_tree *tree = listing->driver->tree;
+    if (place == 0 && !add_entry(listing, ".", listing->dir, ++place, true))
+        return;
+    if (place == 1) {
+        struct wfs_node *parent = wfs_node_parent(tree, listing->dir);
+        if (!add_entry(listing, "..", parent != NULL ? parent : listing->dir, ++place, true))
+            return;
+    }
+    struct wfs_dirent found;
+    uint64_t cookie = place - 2;
+    while (wfs_dir_next(tree, listing->dir, &cookie, &found) > 0) {
+        if (!add_entry(listing, found.name, found.node, cookie + 2, false))
+            return;
+    }
+}
+
+static void list(fuse_req_t req, fuse_ino_t ino, size_t n_bytes, off_t offset, bool is_plus)
+{
+    struct driver *driver = fuse_req_userdata(req);
+    struct listing listing = {.req = req,
+                              .driver = driver,
+                              .dir = ops_node(driver, ino),
+                              .bytes = driver_buffer(driver),
+                              .is_plus = is_plus};
+    listing.n_room = n_bytes < DRIVER_TRANSFER_MAX ? n_bytes : DRIVER_TRANSFER_MAX;
+    if (listing.bytes == NULL) {
+        fuse_reply_err(req, ENOMEM);
+        return;
+    }
+    driver_begin_read(driver);
+    const bool is_dir = wfs_node_is_dir(listing.dir);
+    if (is_dir)
+        fill(&listing, (uint64_t)offset);
+    driver_end_read(driver);
+    if (is_dir)
+        fuse_reply_buf(req, listing.bytes, listing.n_bytes);
+    else
+        fuse_reply_err(req, ENOTDIR);
+}
+
+void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t n_bytes, off_t offset,
+                struct fuse_file_info *info)
+{
+    list(req, ino, n_bytes, offset, false);
+}
+
+void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t n_bytes, off_t offset,
+                    struct fuse_file_info *info)
+{
+    list(req, ino, n_bytes, offset, true);
+}
+
+/* ---- changing ---- */
+
+typedef int (*make_function)(struct wfs_tree *tree, struct wfs_node *dir, const char *name,
+                             mode_t mode, struct wfs_node **ret);
+
+static int make(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
+                make_function function, struct fuse_entry_param *entry)
+{
+    struct wfs_node *node;
+    struct driver *driver = ops_begin_change(req);
+    const int rc = function(driver->tree, ops_node(driver, parent), name, mode, &node);
+    if (rc == 0)
+        ops_make_entry(driver, node, entry);
+    driver_end_change(driver);
+    return rc;
+}
+
+void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t device)
+{
+    struct fuse_entry_param entry;
+    const int rc = S_ISREG(mode) ? make(req, parent, name, mode, wfs_node_create, &entry) : -EPERM;
+    ops_reply_entry(req, rc, &entry);
+}
+
+void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
+{
+    struct fuse_entry_param entry;
+    const int rc = make(req, parent, name, mode, wfs_node_mkdir, &entry);
+    ops_reply_entry(req, rc, &entry);
+}
+
+void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
+               struct fuse_file_info *info)
+{
+    struct fuse_entry_param entry;
+    struct driver *driver = fuse_req_userdata(req);
+    const int rc = make(req, parent, name, mode, wfs_node_create, &entry);
+    if (rc < 0) {
+        fuse_reply_err(req, -rc);
+        return;
+    }
+    driver_begin_read(driver);
+    ops_open_flags(driver, ops_node(driver, entry.ino), info);
+    driver_end_read(driver);
+    if (fuse_reply_create(req, &entry, info) == -ENOENT)
+        driver_forget(driver, ops_node(driver, entry.ino), 1);
+}
+
+void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name)
+{
+    fuse_reply_err(req, EPERM);
+}
+
+void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+    struct driver *driver = ops_begin_change(req);
+    const int rc = wfs_node_unlink(driver->tree, ops_node(driver, parent), name);
+    driver_end_change(driver);
+    ops_reply(req, rc);
+}
+
+void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+    struct driver *driver = ops_begin_change(req);
+    const int rc = wfs_node_rmdir(driver->tree, ops_node(driver, parent), name);
+    driver_end_change(driver);
+    ops_reply(req, rc);
+}
+
+void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,
+               const char *new_name, unsigned flags)
+{
+    struct driver *driver = ops_begin_change(req);
+    const int rc = wfs_node_rename(driver->tree, ops_node(driver, parent), name,
+                                   ops_node(driver, new_parent), new_name, flags);
+    driver_end_change(driver);
+    ops_reply(req, rc);
+}
+
+void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t new_parent, const char *new_name)
+{
+    struct fuse_entry_param entry;
+    struct driver *driver = ops_begin_change(req);
+    struct wfs_node *node = ops_node(driver, ino);
+    const int rc = wfs_node_link(driver->tree, node, ops_node(driver, new_parent), new_name);
+    if (rc == 0)
+        ops_make_entry(driver, node, &entry);
+    driver_end_change(driver);
+    ops_reply_entry(req, rc, &entry);
+}

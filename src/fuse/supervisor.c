@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The supervisor keeps no descriptor of the device: when the worker dies the kernel must see the
+ * last one closed, or every client of the mount would wait for ever.
+ */
+#define FUSE_USE_VERSION 314
+
+#include "fuse/supervisor.h"
+
+#include "cli/exit.h"
+#include "fuse/background.h"
+#include "fuse/channel.h"
+#include "fuse/log.h"
+#include "fuse/mountpoint.h"
+#include "fuse/paths.h"
+#include "fuse/scope.h"
+#include "fuse/target.h"
+#include "fuse/unmount.h"
+#include "fuse/worker.h"
+
+#include <fcntl.h>
+#include <fuse_lowlevel.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+struct supervisor {
+    const struct mount_options *options;
+    struct target target;
+    struct mountpoint mountpoint;
+    pid_t worker;
+    int channel, report;
+    sigset_t signals; /* that are waited for once the mount stands */
+    bool is_stopping; /* the worker was told to end */
+};
+
+/* ---- checks before anything is started ---- */
+
+static bool is_hidden(const struct supervisor *supervisor, const char *what, const char *path)
+{
+    autofree char *whole = path != NULL ? path_resolve(path) : NULL;
+    autofree char *directory = whole != NULL && whole[0] == '/' ? path_directory(whole) : NULL;
+    if (directory == NULL || !mountpoint_hides(&supervisor->mountpoint, directory))
+        return false;
+    log_error("cannot mount on '%s': the %s is inside of it",
+              wfs_quote(supervisor->mountpoint.path).text, what);
+    return true;
+}
+
+static int prepare(struct supervisor *supervisor)
+{
+    const int rc = target_init(&supervisor->target, supervisor->options);
+    if (rc != 0)
+        return rc;
+    if (!mountpoint_init(&supervisor->mountpoint, supervisor->options->mountpoint) ||
+        is_hidden(supervisor, "source", supervisor->options->source) ||
+        is_hidden(supervisor, "output", supervisor->target.path) ||
+        is_hidden(supervisor, "staging directory", supervisor->target.stage_path))
+        return EXIT_MOUNT;
+    return 0;
+}
+
+/* ---- mounting ---- */
+
+static bool add_mount_options(const struct supervisor *supervisor, struct fuse_args *args)
+{
+    const struct mount_options *options = supervisor->options;
+    autofree char *source = realpath(options->source, NULL);
+    autofree char *name = NULL;
+    char *list = NULL;
+    if (asprintf(&name, "fsname=%s", source != NULL ? source : "weightfs") < 0) {
+        name = NULL;
+        return false;
+    }
+    const bool is_good =
+        fuse_opt_add_opt_escaped(&list, name) == 0 &&
+        fuse_opt_add_opt(&list, "subtype=weightfs,default_permissions,nosuid,nodev,noexec") == 0 &&
+        (supervisor->target.path != NULL || fuse_opt_add_opt(&list, "ro") == 0) &&
+        (!options->allow_other || fuse_opt_add_opt(&list, "allow_other") == 0) &&
+        (!options->auto_unmount || fuse_opt_add_opt(&list, "auto_unmount") == 0) &&
+        fuse_opt_add_arg(args, "weightfs") == 0 && fuse_opt_add_arg(args, "-o") == 0 &&
+        fuse_opt_add_arg(args, list) == 0;
+    free(list);
+    return is_good;
+}
+
+/* Mounts with whatever libfuse prints going to `messages`. The device, or -1. */
+static int mount_quietly(const struct supervisor *supervisor, struct fuse_args *args, int messages)
+{
+    static const struct fuse_lowlevel_ops none;
+    struct fuse_session *session = NULL;
+    autoclose int saved = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    if (messages >= 0)
+        dup2(messages, STDERR_FILENO);
+    int device = -1;
+    session = fuse_session_new(args, &none, sizeof(none), NULL);
+    if (session != NULL && fuse_session_mount(session, supervisor->mountpoint.path) == 0)
+        device = fcntl(fuse_session_fd(session), F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    if (session != NULL)
+        fuse_session_destroy(session); /* closes its descriptor and leaves the mount */
+    if (saved >= 0)
+        dup2(saved, STDERR_FILENO);
+    return device;
+}
+
+/* The last line that libfuse or fusermount3 printed, without their name before it. */
+static void read_messages(int messages, char *ret_text, size_t n_bytes)
+{
+    char text[1024];
+    const ssize_t n = messages >= 0 ? pread(messages, text, sizeof(text) - 1, 0) : 0;
+    text[n > 0 ? n : 0] = '\0';
+    while (*text != '\0' && text[strlen(text) - 1] == '\n')
+        text[strlen(text) - 1] = '\0';
+    const char *line = strrchr(text, '\n') != NULL ? strrchr(text, '\n') + 1 : text;
+    static const char *const prefixes[] = {"fusermount3: ", "fuse: "};
+    for (size_t i = 0; i < 2; i++)
+        line += strncmp(line, prefixes[i], strlen(prefixes[i])) == 0 ? strlen(prefixes[i]) : 0;
+    snprintf(ret_text, n_bytes, "%s", line);
+}
+
+static int mount_device(struct supervisor *supervisor)
+{
+    struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
+    autoclose int messages = memfd_create("messages", MFD_CLOEXEC);
+    if (!mountpoint_make(&supervisor->mountpoint))
+        return -1;
+    int device = -1;
+    if (add_mount_options(supervisor, &args))
+        device = mount_quietly(supervisor, &args, messages);
+    fuse_opt_free_args(&args);
+    if (device < 0) {
+        char text[256];
+        read_messages(messages, text, sizeof(text));
+        mountpoint_explain(&supervisor->mountpoint, supervisor->options, text);
+    }
+    return device;
+}
+
+/* ---- the worker ---- */
+
+static int start_worker(struct supervisor *supervisor)
+{
+    int ends[2];
+    if (channel_new(ends) < 0)
+        return -errno;
+    fflush(NULL);
+    supervisor->worker = fork();
+    if (supervisor->worker < 0) {
+        const int code = -errno;
+        close(ends[0]);
+        close(ends[1]);
+        return code;
+    }
+    const bool is_worker = supervisor->worker == 0;
+    close(ends[is_worker ? 0 : 1]);
+    if (is_worker && supervisor->report >= 0)
+        close(supervisor->report);
+    supervisor->channel = ends[is_worker ? 1 : 0];
+    return 0;
+}
+
+/* True when the worker has ended; *ret_status is what wait gives then. */
+static bool reap_worker(const struct supervisor *supervisor, bool is_waiting, int *ret_status)
+{
+    pid_t pid;
+    do
+        pid = waitpid(supervisor->worker, ret_status, is_waiting ? 0 : WNOHANG);
+    while (pid < 0 && errno == EINTR);
+    return pid != 0;
+}
+
+static int end_of_worker(const struct supervisor *supervisor, int status)
+{
+    if (WIFEXITED(status))
+        return WEXITSTATUS(status);
+    const int number = WTERMSIG(status);
+    const char *stage = supervisor->target.stage_path;
+    log_error("the driver was ended by signal %d (%s)%s%s", number, strsignal(number),
+              stage != NULL ? "; edits that were not committed are in " : "",
+              stage != NULL ? wfs_quote(stage).text : "");
+    return 128 + number;
+}
+
+/* For when the mount did not come about: lets the worker end and takes what was made away. */
+static int give_up(struct supervisor *supervisor, int exit_code)
+{
+    int status = 0;
+    close(supervisor->channel);
+    supervisor->channel = -1;
+    reap_worker(supervisor, true, &status);
+    if (unmount_is_dead(supervisor->mountpoint.path))
+        mountpoint_unmount(&supervisor->mountpoint);
+    mountpoint_remove(&supervisor->mountpoint);
+    return exit_code != 0 ? exit_code : end_of_worker(supervisor, status);
+}
+
+/* ---- while the mount stands ---- */
+
+/*
+ * An orderly end: unmounting writes back what is mapped and ends the worker's loop. A mount in use
+ * is only detached, and the worker is told to end, as often as it takes: a signal can come just
+ * before it waits.
+ */
+static void stop(struct supervisor *supervisor)
+{
+    if (!supervisor->is_stopping && mountpoint_unmount(&supervisor->mountpoint))
+        return;
+    supervisor->is_stopping = true;
+    kill(supervisor->worker, SIGTERM);
+}
+
+static int wait_for_end(struct supervisor *supervisor)
+{
+    static const struct timespec second = {.tv_sec = 1};
+    int status = 0;
+    while (!reap_worker(supervisor, false, &status)) {
+        const int number = supervisor->is_stopping
+                               ? sigtimedwait(&supervisor->signals, NULL, &second)
+                               : sigwaitinfo(&supervisor->signals, NULL);
+        if (supervisor->is_stopping || (number > 0 && number != SIGCHLD))
+            stop(supervisor);
+    }
+    if (unmount_is_dead(supervisor->mountpoint.path))
+        mountpoint_unmount(&supervisor->mountpoint);
+    mountpoint_remove(&supervisor->mountpoint);
+    return end_of_worker(supervisor, status);
+}
+
+/* A signal that was ignored when we were started in the foreground stays so, as nohup wants it. */
+static void block_signals(struct supervisor *supervisor)
+{
+    static const int numbers[] = {SIGTERM, SIGINT, SIGHUP, SIGCHLD};
+    sigemptyset(&supervisor->signals);
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+        struct sigaction action;
+        sigaction(numbers[i], NULL, &action);
+        if (numbers[i] == SIGCHLD || supervisor->report >= 0 || action.sa_handler != SIG_IGN)
+            sigaddset(&supervisor->signals, numbers[i]);
+    }
+    sigprocmask(SIG_BLOCK, &supervisor->signals, NULL);
+}
+
+static int supervise(struct supervisor *supervisor)
+{
+    if (!channel_receive(supervisor->channel, CHANNEL_READY, NULL))
+        return give_up(supervisor, 0);
+    block_signals(supervisor);
+    const int device = mount_device(supervisor);
+    if (device < 0)
+        return give_up(supervisor, EXIT_MOUNT);
+    const bool is_sent = channel_send(supervisor->channel, CHANNEL_DEVICE, device);
+    close(device);
+    if (!is_sent || !channel_receive(supervisor->channel, CHANNEL_SERVING, NULL))
+        return give_up(supervisor, 0);
+    mountpoint_raise_readahead(&supervisor->mountpoint);
+    if (supervisor->report >= 0 && !background_leave(supervisor->report))
+        stop(supervisor);
+    return wait_for_end(supervisor);
+}
+
+int supervisor_run(const struct mount_options *options, int report)
+{
+    struct supervisor supervisor = {.options = options, .channel = -1, .report = report};
+    int rc = prepare(&supervisor);
+    if (rc == 0) {
+        const int code = start_worker(&supervisor);
+        if (code < 0)
+            rc = log_failure(EXIT_MOUNT, "cannot start the driver: %s", strerror(-code));
+        else if (supervisor.worker == 0)
+            rc = worker_run(options, &supervisor.target, supervisor.channel, report >= 0);
+        else
+            rc = supervise(&supervisor);
+    }
+    if (supervisor.channel >= 0)
+        close(supervisor.channel);
+    mountpoint_done(&supervisor.mountpoint);
+    target_done(&supervisor.target);
+    return rc;
+}

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The output is resolved when the mount starts: a symbolic link stays and what it leads to is
+ * replaced.
+ */
+#include "fuse/target.h"
+
+#include "cli/exit.h"
+#include "fuse/log.h"
+#include "fuse/paths.h"
+#include "fuse/scope.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const char *const format_names[] = {"safetensors", "burnpack", "pytorch"};
+
+static int fail_format(const char *what)
+{
+    char names[128] = "";
+    for (size_t i = 0; i < sizeof(format_names) / sizeof(format_names[0]); i++) {
+        if (wfs_format_by_name(format_names[i]) == NULL)
+            continue;
+        const size_t n = strlen(names);
+        snprintf(names + n, sizeof(names) - n, "%s%s", n > 0 ? ", " : "", format_names[i]);
+    }
+    return log_failure(EXIT_USAGE, "%s; give -o format=NAME with one of: %s", what, names);
+}
+
+/* By name, else by the extension as typed; the source's own where it is replaced. */
+static int choose_format(struct target *target, const struct mount_options *options,
+                         const char *typed)
+{
+    if (options->format != NULL) {
+        target->format = wfs_format_by_name(options->format);
+        return target->format != NULL ? 0 : fail_format("there is no such format");
+    }
+    target->format = wfs_format_by_path(typed);
+    if (target->format != NULL || target->is_source)
+        return 0;
+    return fail_format("the name of the output does not tell its format");
+}
+
+/* What is at the path now, and whether it may be replaced. */
+static int choose_replacement(struct target *target, const struct mount_options *options,
+                              const struct stat *source)
+{
+    struct stat st;
+    target->replace = options->overwrite ? WFS_REPLACE_ANY : WFS_REPLACE_NONE;
+    if (stat(target->path, &st) < 0)
+        return errno == ENOENT ? 0
+                               : log_failure(EXIT_MOUNT, "cannot use output '%s': %s",
+                                             wfs_quote(target->path).text, strerror(errno));
+    if (!S_ISREG(st.st_mode))
+        return log_failure(EXIT_MOUNT, "cannot use output '%s': it is not a regular file",
+                           wfs_quote(target->path).text);
+    target->is_source = st.st_dev == source->st_dev && st.st_ino == source->st_ino;
+    target->known = wfs_identity_of(&st);
+    if (options->overwrite)
+        return 0;
+    if (!target->is_source)
+        return log_failure(EXIT_MOUNT, "output '%s' exists; -o overwrite replaces it",
+                           wfs_quote(target->path).text);
+    target->replace = WFS_REPLACE_KNOWN;
+    return 0;
+}
+
+/* ".NAME.weightfs" beside the output or in the directory given, NAME cut so that it is a file name.
+ */
+static int choose_stage(struct target *target, const struct mount_options *options)
+{
+    static const char suffix[] = ".weightfs";
+    autofree char *directory =
+        options->stage != NULL ? realpath(options->stage, NULL) : path_directory(target->path);
+    if (directory == NULL)
+        return log_failure(EXIT_MOUNT, "cannot use staging directory '%s': %s",
+                           wfs_quote(options->stage != NULL ? options->stage : "").text,
+                           strerror(errno));
+    const int n_name = 255 - 1 - (int)strlen(suffix);
+    if (asprintf(&target->stage_path, "%s/.%.*s%s", strcmp(directory, "/") == 0 ? "" : directory,
+                 n_name, path_name(target->path), suffix) < 0) {
+        target->stage_path = NULL;
+        return log_failure(EXIT_UNSUPPORTED, "out of memory");
+    }
+    return 0;
+}
+
+int target_init(struct target *target, const struct mount_options *options)
+{
+    *target = (struct target){0};
+    struct stat source;
+    const char *typed = options->output != NULL ? options->output : options->source;
+    const bool is_wanted = options->output != NULL || options->access == MOUNT_ACCESS_RW;
+    if (!is_wanted || stat(mount_options_source(options), &source) < 0)
+        return 0; /* a missing source is the loader's to report */
+    if (options->output == NULL && mount_options_source(options) != options->source)
+        return log_failure(EXIT_USAGE, "mount option 'rw' cannot replace standard input");
+    target->path = path_resolve(typed);
+    if (target->path == NULL)
+        return log_failure(EXIT_MOUNT, "cannot use output '%s': %s", wfs_quote(typed).text,
+                           strerror(errno));
+    int rc = choose_replacement(target, options, &source);
+    if (rc == 0)
+        rc = choose_format(target, options, typed);
+    return rc != 0 ? rc : choose_stage(target, options);
+}
+
+void target_done(struct target *target)
+{
+    free(target->path);
+    free(target->stage_path);
+    *target = (struct target){0};
+}
+
+int target_check(struct target *target, const struct mount_options *options,
+                 const struct wfs_catalog *catalog)
+{
+    if (target->path == NULL)
+        return 0;
+    if (target->format == NULL)
+        target->format = wfs_format_by_name(wfs_catalog_format(catalog));
+    if (target->format == NULL)
+        return fail_format("the name of the output does not tell its format");
+    struct stat st;
+    if (target->replace != WFS_REPLACE_KNOWN)
+        return 0;
+    const struct wfs_identity now =
+        stat(target->path, &st) == 0 ? wfs_identity_of(&st) : (struct wfs_identity){0};
+    if (!wfs_identity_is_equal(&now, &target->known))
+        return log_failure(EXIT_MOUNT, "the source changed while it was loaded");
+    return 0;
+}
+
+void target_published(struct target *target, const struct wfs_identity *identity)
+{
+    target->known = *identity;
+    target->is_published = true;
+    if (target->replace == WFS_REPLACE_NONE)
+        target->replace = WFS_REPLACE_KNOWN;
+}
+
+/* One line "WORD DEVICE INODE BYTES MTIME PATH"; the path has its control characters and '%' as
+ * %XX. */
+static void print_file(FILE *out, const char *word, const char *path)
+{
+    struct stat st;
+    const struct wfs_identity identity =
+        stat(path, &st) == 0 ? wfs_identity_of(&st) : (struct wfs_identity){0};
+    fprintf(out, "%s %llu %llu %llu %lld ", word, (unsigned long long)identity.device,
+            (unsigned long long)identity.inode, (unsigned long long)identity.n_bytes,
+            (long long)identity.mtime_ns);
+    for (const unsigned char *at = (const unsigned char *)path; *at != '\0'; at++) {
+        if (*at < 0x20 || *at == 0x7f || *at == '%')
+            fprintf(out, "%%%02X", *at);
+        else
+            fputc(*at, out);
+    }
+    fputc('\n', out);
+}
+
+char *target_base_text(const struct target *target, const struct wfs_catalog *catalog)
+{
+    char *text = NULL;
+    size_t n_bytes;
+    FILE *out = open_memstream(&text, &n_bytes);
+    if (out == NULL)
+        return NULL;
+    fputs("weightfs-base 1\n", out);
+    for (size_t i = 0; i < wfs_catalog_n_sources(catalog); i++) {
+        autofree char *path = path_resolve(wfs_catalog_source_path(catalog, i));
+        print_file(out, "source", path != NULL ? path : wfs_catalog_source_path(catalog, i));
+    }
+    print_file(out, "output", target->path);
+    const bool is_good = !ferror(out);
+    if (fclose(out) != 0 || !is_good) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The order is: prepare the process, read the source, only then ask for the device. Whatever
+ * confines this process belongs at the end of the preparation, before the first byte of a source is
+ * seen.
+ */
+#include "fuse/worker.h"
+
+#include "cli/exit.h"
+#include "fuse/channel.h"
+#include "fuse/commit.h"
+#include "fuse/log.h"
+#include "fuse/ops.h"
+#include "fuse/scope.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+
+/* ---- preparing ---- */
+
+static void *sleep_for_ever(void *unused)
+{
+    for (;;)
+        pause();
+    return unused;
+}
+
+/* glibc loads a library at the first cancellation, which libfuse does at the very end, when there
+ * may be no descriptor left, or no right to open one. */
+static void load_cancellation(void)
+{
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, sleep_for_ever, NULL) != 0)
+        return;
+    pthread_cancel(thread);
+    pthread_join(thread, NULL);
+}
+
+static void prepare_process(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+    setrlimit(RLIMIT_CORE, &(struct rlimit){0});
+    signal(SIGXFSZ, SIG_IGN);
+    signal(SIGPIPE, SIG_IGN);
+    load_cancellation();
+}
+
+/* ---- signals ---- */
+
+/* For the handler, which gets no argument of ours. */
+static struct {
+    struct fuse_session *volatile session;
+    volatile pid_t supervisor;
+} signalled;
+
+/*
+ * The supervisor's word ends the loop. From anybody else it is handed to the supervisor, which
+ * unmounts in good order first; unless there is none any more.
+ */
+static void on_signal(int number, siginfo_t *info, void *context)
+{
+    const int saved = errno;
+    const pid_t supervisor = signalled.supervisor;
+    if (getppid() == supervisor && info->si_pid != supervisor)
+        kill(supervisor, SIGTERM);
+    else if (signalled.session != NULL)
+        fuse_session_exit(signalled.session);
+    errno = saved;
+}
+
+static void catch_signals(const struct driver *driver)
+{
+    struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO};
+    static const int numbers[] = {SIGTERM, SIGINT, SIGHUP};
+    signalled.supervisor = driver->supervisor;
+    sigemptyset(&action.sa_mask);
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+        struct sigaction old;
+        sigaction(numbers[i], NULL, &old);
+        if (old.sa_handler != SIG_IGN || driver->is_background)
+            sigaction(numbers[i], &action, NULL);
+    }
+}
+
+/* ---- serving ---- */
+
+static void log_of_libfuse(enum fuse_log_level level, const char *format, va_list args)
+{
+    char text[512];
+    if (level == FUSE_LOG_DEBUG) {
+        vfprintf(stderr, format, args);
+        return;
+    }
+    vsnprintf(text, sizeof(text), format, args);
+    text[strcspn(text, "\n")] = '\0';
+    if (level <= FUSE_LOG_ERR)
+        log_error("%s", text);
+    else
+        log_note("%s", text);
+}
+
+/* Threads that wait for a commit to end answer nobody, so a writable mount gets some more. */
+static unsigned count_threads(const struct driver *driver)
+{
+    const long n_cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    const unsigned n = n_cpus < 2 ? 2 : n_cpus > 8 ? 8 : (unsigned)n_cpus;
+    return wfs_tree_is_writable(driver->tree) ? n + 8 : n;
+}
+
+static int loop(struct driver *driver)
+{
+    if (driver->options->is_single_threaded)
+        return fuse_session_loop(driver->session);
+    struct fuse_loop_config *config = fuse_loop_cfg_create();
+    if (config == NULL)
+        return -ENOMEM;
+    /* A descriptor for each thread needs the right to open the device. */
+    autoclose int device = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+    fuse_loop_cfg_set_clone_fd(config, device >= 0);
+    fuse_loop_cfg_set_max_threads(config, count_threads(driver));
+    const int rc = fuse_session_loop_mt(driver->session, config);
+    fuse_loop_cfg_destroy(config);
+    return rc;
+}
+
+static int serve(struct driver *driver, int device)
+{
+    struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
+    char path[32];
+    int rc = -ENOMEM;
+    snprintf(path, sizeof(path), "/dev/fd/%d", device);
+    fuse_set_log_func(log_of_libfuse);
+    if (fuse_opt_add_arg(&args, "weightfs") == 0 &&
+        (!driver->options->is_debug || fuse_opt_add_arg(&args, "-d") == 0)) {
+        const bool is_writable = wfs_tree_is_writable(driver->tree);
+        driver->session = fuse_session_new(&args, is_writable ? &ops_writable : &ops_read_only,
+                                           sizeof(ops_writable), driver);
+    }
+    fuse_opt_free_args(&args);
+    if (driver->session != NULL && fuse_session_mount(driver->session, path) == 0) {
+        signalled.session = driver->session;
+        rc = loop(driver);
+        signalled.session = NULL;
+    }
+    if (driver->session != NULL)
+        fuse_session_destroy(driver->session);
+    else
+        close(device);
+    driver->session = NULL;
+    return rc < 0 ? log_failure(EXIT_MOUNT, "cannot go on serving: %s", strerror(-rc)) : 0;
+}
+
+/* The last chance for what is pending: nobody listens any more but the log and the exit code. */
+static int commit_at_end(struct driver *driver, int exit_code)
+{
+    struct wfs_error err = {0};
+    if (!wfs_tree_is_writable(driver->tree))
+        return exit_code;
+    return commit_run(driver, false, NULL, &err) < 0 ? EXIT_OUTPUT : exit_code;
+}
+
+static int run(struct driver *driver)
+{
+    int device;
+    catch_signals(driver);
+    if (!channel_send(driver->channel, CHANNEL_READY, -1) ||
+        !channel_receive(driver->channel, CHANNEL_DEVICE, &device))
+        return EXIT_DONE; /* the supervisor has said why */
+    return commit_at_end(driver, serve(driver, device));
+}
+
+int worker_run(const struct mount_options *options, struct target *target, int channel,
+               bool is_background)
+{
+    struct driver driver;
+    prepare_process();
+    int exit_code = driver_init(&driver, options, target);
+    driver.channel = channel;
+    driver.is_background = is_background;
+    if (exit_code == 0)
+        exit_code = run(&driver);
+    driver_done(&driver);
+    return exit_code;
+}
