@@ -1,61 +1,59 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Commas, brackets and line breaks of streamed JSON. How a string is escaped is left to jansson.
+ * Commas, brackets, line breaks and escapes of streamed JSON. Nothing here takes memory.
  */
 #include "cli/jsonout.h"
 
-#include "cli/auto.h"
 #include "cli/print.h"
 
-#include <jansson.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
-static void put_utf8(FILE *file, const char *text, size_t n_bytes)
+/*
+ * Bytes of the UTF-8 character at the front, 0 when it is none. Half of a surrogate pair counts as
+ * one: strings of Python may have it, and "\\ud800" gives it back there.
+ */
+static size_t decode(const uint8_t *bytes, size_t n_bytes, uint32_t *ret)
 {
-    json_t *string = json_stringn(text, n_bytes);
-    if (string == NULL || json_dumpf(string, file, JSON_ENCODE_ANY | JSON_ENSURE_ASCII) != 0)
-        fputs("null", file); /* out of memory; a failed write shows in ferror too */
-    json_decref(string);
-}
-
-static bool is_utf8(const char *bytes, size_t n_bytes)
-{
-    json_t *string = json_stringn(bytes, n_bytes);
-    json_decref(string);
-    return string != NULL;
-}
-
-/* Bytes of the UTF-8 character at the front, 0 when it is none. */
-static size_t character_at(const char *bytes, size_t n_bytes)
-{
-    for (size_t n = 1; n <= n_bytes && n <= 4; n++) {
-        if (is_utf8(bytes, n))
-            return n;
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    const uint8_t c = bytes[0];
+    const size_t n = c < 0x80 ? 1 : c < 0xc0 ? 0 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : c < 0xf8 ? 4 : 0;
+    if (n == 0 || n > n_bytes)
+        return 0;
+    *ret = n == 1 ? c : c & (0x7fu >> n);
+    for (size_t i = 1; i < n; i++) {
+        if ((bytes[i] & 0xc0) != 0x80)
+            return 0;
+        *ret = *ret << 6 | (bytes[i] & 0x3f);
     }
-    return 0;
+    return *ret >= least[n] && *ret <= 0x10ffff ? n : 0;
 }
 
-static void put_damaged(FILE *file, const char *bytes, size_t n_bytes)
+static void put_character(FILE *file, uint32_t c)
 {
-    static const char replacement[] = "\xef\xbf\xbd";
-    autofree char *mended = malloc(3 * n_bytes + 1);
-    char *end = mended;
-    for (size_t i = 0; mended != NULL && i < n_bytes;) {
-        const size_t n = character_at(bytes + i, n_bytes - i);
-        end = mempcpy(end, n > 0 ? bytes + i : replacement, n > 0 ? n : 3);
+    if (c == '"' || c == '\\')
+        fprintf(file, "\\%c", (int)c);
+    else if (c >= 0x20 && c < 0x7f)
+        putc((int)c, file);
+    else if (c < 0x10000)
+        fprintf(file, "\\u%04x", c);
+    else
+        fprintf(file, "\\u%04x\\u%04x", 0xd7c0 + (c >> 10), 0xdc00 + (c & 0x3ff));
+}
+
+static void put_text(FILE *file, const char *text, size_t n_bytes)
+{
+    const uint32_t replacement = 0xfffd;
+    const uint8_t *bytes = (const uint8_t *)text;
+    putc('"', file);
+    for (size_t i = 0; i < n_bytes;) {
+        uint32_t c;
+        const size_t n = decode(bytes + i, n_bytes - i, &c);
+        put_character(file, n > 0 ? c : replacement);
         i += n > 0 ? n : 1;
     }
-    put_utf8(file, mended, (size_t)(end - mended));
-}
-
-static void put_text(FILE *file, const char *bytes, size_t n_bytes)
-{
-    if (is_utf8(bytes, n_bytes))
-        put_utf8(file, bytes, n_bytes);
-    else
-        put_damaged(file, bytes, n_bytes);
+    putc('"', file);
 }
 
 static void break_line(const struct jsonout *out)
