@@ -39,6 +39,8 @@ static int report_progress(const struct save *save)
 
 static int fail_write(const struct save *save, int code)
 {
+    if (code == -ENOMEM)
+        return wfs_fail_memory(save->err);
     return wfs_fail(save->err, -code, "cannot write the output at byte %" PRIu64 ": %s",
                     outfile_offset(save->outfile), strerror(-code));
 }

@@ -210,8 +210,9 @@ static void opens_127_containers_and_no_more(void)
             char text[1024];
             size_t n = 0, offset;
             for (size_t i = 0; i < depth; i++)
-                n += (size_t)sprintf(text + n, "%s", is_object ? "{\"a\":" : "[");
-            n += (size_t)sprintf(text + n, "1");
+                n +=
+                    (size_t)snprintf(text + n, sizeof(text) - n, "%s", is_object ? "{\"a\":" : "[");
+            text[n++] = '1';
             for (size_t i = 0; i < depth; i++)
                 text[n++] = is_object ? '}' : ']';
             check((error_of(text, n, &offset) == NULL) == (depth <= 127));
