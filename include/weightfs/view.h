@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A view: what the user wants to see of a checkpoint. Options become rules; applying them rewrites
+ * a catalog (keys, order of dimensions, dtypes, which tensors are there at all) and reads no tensor
+ * byte. What was done and why is kept in a report.
+ */
+#ifndef WFS_VIEW_H
+#define WFS_VIEW_H
+
+#include <weightfs/catalog.h>
+
+struct wfs_view;
+struct wfs_report;
+
+struct wfs_view_option {
+    const char *name;
+    const char *argument; /* what stands for the value in a help text; NULL: takes none */
+    const char *help;     /* one line */
+};
+
+enum wfs_report_form {
+    WFS_REPORT_TEXT, /* for people: lists are cut at ten */
+    WFS_REPORT_JSON, /* complete */
+    WFS_REPORT_PLAN, /* tab-separated: one row for each tensor of the source */
+};
+
+#pragma GCC visibility push(default)
+
+/* The options there are, counted from 0; NULL behind the last. */
+const struct wfs_view_option *wfs_view_option(size_t i);
+
+int wfs_view_new(struct wfs_view **out);
+void wfs_view_free(struct wfs_view *view);
+
+/*
+ * Takes one option, "NAME=VALUE" or "NAME", as mounts and verbs both get it. 1: taken, 0: no option
+ * of views has that name. -EINVAL says what is wrong with the value, among it a regex that the
+ * engine refuses; the errno of open for a rules file.
+ */
+int wfs_view_add(struct wfs_view *view, const char *text, struct wfs_error *err);
+
+/* True when applying it would change nothing. */
+bool wfs_view_is_empty(const struct wfs_view *view);
+
+/* Path of the file that `like=` names, which the caller loads; NULL: none. */
+const char *wfs_view_like(const struct wfs_view *view);
+
+/*
+ * Rewrites the catalog in place. like is the catalog of wfs_view_like's file, or NULL; it may be
+ * freed afterwards. -EINVAL when the rules refuse (keys that collide, nothing left, a guess under
+ * `strict`, what a `like=` demands), -E2BIG for a regex that takes too long; the catalog is then
+ * only good to be freed. *out is written whenever it is not NULL afterwards, also beside an error;
+ * it borrows from the catalog: free it first.
+ */
+int wfs_view_apply(const struct wfs_view *view, struct wfs_catalog *catalog,
+                   const struct wfs_catalog *like, struct wfs_report **out, struct wfs_error *err);
+
+void wfs_report_free(struct wfs_report *report);
+
+/* One line about what was decided by guess or needs a look, or NULL. */
+const char *wfs_report_notice(const struct wfs_report *report);
+
+/* Reads every cast tensor once, to say how many elements overflow and are NaN. -EIO. */
+int wfs_report_count_casts(struct wfs_report *report, const struct wfs_catalog *catalog);
+
+/* *ret is malloc'ed, with a NUL behind its *ret_n bytes. -ENOMEM. */
+int wfs_report_write(const struct wfs_report *report, enum wfs_report_form form, char **ret,
+                     size_t *ret_n);
+
+#pragma GCC visibility pop
+
+#endif

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Adapters: what the user or the evidence says of a module's type, done to its tensors.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "view/class.h"
+#include "view/pass.h"
+
+static const char *const certainties[] = {
+    [TOLD] = "told", [CERTAIN] = "certain", [LIKELY] = "likely", [UNDECIDED] = "unknown"};
+
+static bool is_adapting(const struct pass *pass)
+{
+    return pass->to == TO_BURN || pass->to == TO_TORCH;
+}
+
+static bool needs_evidence(const struct pass *pass)
+{
+    for_rules(rule, pass->view, RULE_WHERE)
+    {
+        if (where_uses_class(rule->where))
+            return true;
+    }
+    return is_adapting(pass);
+}
+
+static enum container container_of(const struct wfs_catalog *catalog)
+{
+    const char *format = catalog->format != NULL ? catalog->format : "";
+    if (strcmp(format, "pytorch") == 0)
+        return CONTAINER_PTH;
+    return strcmp(format, "burnpack") == 0 ? CONTAINER_BPK : CONTAINER_SAFETENSORS;
+}
+
+/* On the names of the file: what rules make of them later may say less. */
+int pass_judge(struct pass *pass)
+{
+    if (!needs_evidence(pass))
+        return 0;
+    size_t n = 0;
+    autofree struct wfs_tensor *tensors = calloc(pass->report->n_items + 1, sizeof(*tensors));
+    autofree struct verdict *verdicts = calloc(pass->report->n_items + 1, sizeof(*verdicts));
+    if (tensors == NULL || verdicts == NULL)
+        return wfs_fail_memory(pass->err);
+    for_items(item, pass)
+    {
+        tensors[n++] = item->tensor;
+    }
+    const int code = evidence_decide(tensors, n, container_of(pass->catalog),
+                                     pass->to == TO_TORCH ? LAYOUT_TORCH : LAYOUT_BURN, verdicts,
+                                     &pass->layout, pass->err);
+    n = 0;
+    for_items(item, pass)
+    {
+        item->verdict = verdicts[n++];
+    }
+    return code;
+}
+
+/* A rule for a module is found in the key or in the module's path. */
+static int is_for_module(const struct pass *pass, const struct rule *rule, const struct item *item)
+{
+    const int code = pass_matches(pass, rule, item);
+    const char *dot = strrchr(item->tensor.key, '.');
+    if (code != 0 || dot == NULL)
+        return code;
+    autofree char *path = strndup(item->tensor.key, (size_t)(dot - item->tensor.key));
+    return path == NULL ? wfs_fail_memory(pass->err) : regex_search(rule->regex, path, pass->err);
+}
+
+static struct verdict verdict_of_class(const struct pass *pass, const struct item *item,
+                                       const struct class *class_)
+{
+    const enum layout to = pass->to == TO_TORCH ? LAYOUT_TORCH : LAYOUT_BURN;
+    struct verdict verdict = {.certainty = TOLD, .class_name = class_->name, .row = "class="};
+    const bool is_weight = strcmp(item_leaf(item), "weight") == 0;
+    if (class_->kind == CLASS_LINEAR && is_weight && pass->layout != to)
+        verdict.action = ACTION_TRANSPOSE;
+    if (class_->kind == CLASS_NORM || class_->kind == CLASS_PRELU)
+        verdict.action = ACTION_RENAME;
+    return verdict;
+}
+
+/* What the user says goes before all evidence. */
+static int take_told(const struct pass *pass, struct item *item)
+{
+    for_rules(rule, pass->view, RULE_KEEP)
+    {
+        const int code = is_for_module(pass, rule, item);
+        if (code < 0)
+            return code;
+        item->is_kept = item->is_kept || code > 0;
+    }
+    if (item->is_kept) {
+        item->verdict = (struct verdict){ACTION_NONE, TOLD, "kept", "keep="};
+        return 0;
+    }
+    for_rules(rule, pass->view, RULE_CLASS)
+    {
+        const int code = is_for_module(pass, rule, item);
+        if (code != 0) {
+            item->verdict = verdict_of_class(pass, item, rule->class_);
+            return code < 0 ? code : 0;
+        }
+    }
+    return 0;
+}
+
+/* The leaf that the other framework has for it, or NULL. */
+static const char *other_leaf(const struct pass *pass, const struct item *item)
+{
+    static const char *const pairs[][2] = {{"weight", "gamma"}, {"bias", "beta"}};
+    const char *leaf = item_leaf(item);
+    const int from = pass->to == TO_BURN ? 0 : 1;
+    if (strcmp(item->verdict.class_name, "PRelu") == 0)
+        return strcmp(leaf, from == 0 ? "weight" : "alpha") == 0 ? from == 0 ? "alpha" : "weight"
+                                                                 : NULL;
+    for (size_t i = 0; i < 2; i++) {
+        if (strcmp(leaf, pairs[i][from]) == 0)
+            return pairs[i][1 - from];
+    }
+    return NULL;
+}
+
+static int rename_leaf(const struct pass *pass, struct item *item, const char *why)
+{
+    const char *leaf = other_leaf(pass, item);
+    if (leaf == NULL)
+        return 0;
+    const size_t n_path = (size_t)(item_leaf(item) - item->tensor.key);
+    const char *key =
+        arena_print(&pass->catalog->arena, "%.*s%s", (int)n_path, item->tensor.key, leaf);
+    if (key == NULL)
+        return wfs_fail_memory(pass->err);
+    item->done = ACTION_RENAME;
+    return pass_rename(pass, item, key, why);
+}
+
+static int turn(const struct pass *pass, struct item *item, const char *why)
+{
+    if (item->tensor.shape.rank != 2)
+        return 0;
+    if (item_is_rigid(item)) {
+        const int code = report_add(pass->report, &pass->report->errors, item->tensor.key,
+                                    "quantized data cannot be transposed: left as stored");
+        return code < 0 ? wfs_fail_memory(pass->err) : 0;
+    }
+    item->done = ACTION_TRANSPOSE;
+    const int code = pass_swap_last(pass, item);
+    return code < 0 ? code : pass_note(pass, item, "%s", why);
+}
+
+static int adapt(const struct pass *pass, struct item *item)
+{
+    char why[256];
+    const struct verdict *verdict = &item->verdict;
+    snprintf(why, sizeof(why), "%s for %s (%s, %s: %s)",
+             verdict->action == ACTION_RENAME ? "renamed" : "transposed",
+             pass->to == TO_BURN ? "burn" : "torch", verdict->class_name,
+             certainties[verdict->certainty], verdict->row);
+    if (verdict->action == ACTION_TRANSPOSE)
+        return turn(pass, item, why);
+    return verdict->action == ACTION_RENAME ? rename_leaf(pass, item, why) : 0;
+}
+
+/* `strict`: no guesses. */
+static int refuse_guesses(const struct pass *pass)
+{
+    size_t n_guesses = 0;
+    const struct item *first = NULL;
+    for_items(item, pass)
+    {
+        const bool is_guess = item->verdict.certainty >= LIKELY;
+        first = first == NULL && is_guess ? item : first;
+        n_guesses += is_guess;
+    }
+    if (first == NULL)
+        return 0;
+    const char *key = first->tensor.key;
+    const struct wfs_quoted path = wfs_quote_n(key, (size_t)(item_leaf(first) - key));
+    return wfs_fail(pass->err, EINVAL,
+                    "strict: the type of '%s' is %s (%s), of %zu tensors in all; "
+                    "class='^%s'=>TYPE decides it",
+                    wfs_quote(key).text, first->verdict.certainty == LIKELY ? "a guess" : "unknown",
+                    first->verdict.row, n_guesses, path.text);
+}
+
+static int make_notice(struct pass *pass)
+{
+    size_t n_guessed = 0, n_undecided = 0;
+    for_items(item, pass)
+    {
+        n_guessed += item->done != ACTION_NONE && item->verdict.certainty == LIKELY;
+        n_undecided += item->verdict.certainty == UNDECIDED;
+    }
+    if (n_guessed + n_undecided == 0)
+        return 0;
+    pass->report->notice = arena_print(
+        &pass->report->arena, "%zu tensors adapted by guess, %zu left undecided, see plan.tsv",
+        n_guessed, n_undecided);
+    return pass->report->notice == NULL ? wfs_fail_memory(pass->err) : 0;
+}
+
+int pass_adapt(struct pass *pass)
+{
+    int code = 0;
+    if (!is_adapting(pass))
+        return 0;
+    pass->report->has_adapted = true;
+    for_items(item, pass)
+    {
+        code = code < 0 ? code : take_told(pass, item);
+    }
+    if (code == 0 && pass->view->is_strict)
+        code = refuse_guesses(pass);
+    if (pass->like != NULL)
+        return code;
+    for_items(item, pass)
+    {
+        code = code < 0 ? code : adapt(pass, item);
+    }
+    return code < 0 ? code : make_notice(pass);
+}

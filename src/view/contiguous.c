@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Lists in keys, renumbered from 0 without gaps. A list is a prefix with its original numbers; the
+ * numbers that stand behind it are collected first, and replaced by their rank in a second pass.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/cleanup.h"
+#include "view/intern.h"
+#include "view/pass.h"
+
+struct number {
+    uint32_t list;
+    uint64_t value;
+};
+
+struct numbering {
+    struct intern lists;
+    bool *is_excepted; /* by list */
+    struct number *numbers;
+    size_t n_numbers, n_room;
+};
+
+/* Digits, a leading + allowed, up to 2^64-1. */
+static bool parse_number(const char *segment, size_t n, uint64_t *ret)
+{
+    size_t i = n > 1 && segment[0] == '+';
+    *ret = 0;
+    for (; i < n; i++) {
+        if (segment[i] < '0' || segment[i] > '9' || !checked_mul(*ret, 10u, ret) ||
+            !checked_add(*ret, (uint64_t)(segment[i] - '0'), ret))
+            return false;
+    }
+    return n > 0;
+}
+
+static int compare(const void *a, const void *b)
+{
+    const struct number *x = a, *y = b;
+    if (x->list != y->list)
+        return x->list < y->list ? -1 : 1;
+    return x->value < y->value ? -1 : x->value > y->value;
+}
+
+static int add_number(struct numbering *n, const char *key, size_t n_prefix, uint64_t value)
+{
+    if (n->n_numbers == n->n_room) {
+        const size_t n_room = n->n_room == 0 ? 256 : n->n_room * 2;
+        struct number *numbers = reallocarray(n->numbers, n_room, sizeof(*numbers));
+        if (numbers == NULL)
+            return -ENOMEM;
+        n->numbers = numbers;
+        n->n_room = n_room;
+    }
+    struct number *number = &n->numbers[n->n_numbers++];
+    number->value = value;
+    return intern_add(&n->lists, key, n_prefix, &number->list);
+}
+
+static int collect(struct pass *pass, struct numbering *n)
+{
+    for_items(item, pass)
+    {
+        const char *key = item->tensor.key;
+        for (size_t start = 0;;) {
+            uint64_t value;
+            const size_t n_segment = strcspn(key + start, ".");
+            if (parse_number(key + start, n_segment, &value) &&
+                add_number(n, key, start, value) < 0)
+                return wfs_fail_memory(pass->err);
+            if (key[start + n_segment] == '\0')
+                break;
+            start += n_segment + 1;
+        }
+    }
+    if (n->n_numbers > 0)
+        qsort(n->numbers, n->n_numbers, sizeof(*n->numbers), compare);
+    size_t n_kept = 0;
+    for (size_t i = 0; i < n->n_numbers; i++) {
+        if (i == 0 || compare(&n->numbers[i], &n->numbers[n_kept - 1]) != 0)
+            n->numbers[n_kept++] = n->numbers[i];
+    }
+    n->n_numbers = n_kept;
+    return 0;
+}
+
+/* Lists that a contiguous_except rule is found in, by their path without the final dot. */
+static int find_exceptions(struct pass *pass, struct numbering *n)
+{
+    n->is_excepted = calloc(n->lists.n_texts + 1, sizeof(bool));
+    if (n->is_excepted == NULL)
+        return wfs_fail_memory(pass->err);
+    for_rules(rule, pass->view, RULE_CONTIGUOUS_EXCEPT)
+    {
+        for (uint32_t i = 0; i < n->lists.n_texts; i++) {
+            const struct intern_text *text = &n->lists.texts[i];
+            autofree char *path = strndup(text->bytes, text->n_bytes > 0 ? text->n_bytes - 1 : 0);
+            if (path == NULL)
+                return wfs_fail_memory(pass->err);
+            const int code = regex_search(rule->regex, path, pass->err);
+            if (code < 0)
+                return code;
+            n->is_excepted[i] = n->is_excepted[i] || code > 0;
+        }
+    }
+    return 0;
+}
+
+/* Index of the first number of the list that is not below value. */
+static size_t lower_bound(const struct numbering *n, uint32_t list, uint64_t value)
+{
+    const struct number wanted = {list, value};
+    size_t low = 0, high = n->n_numbers;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (compare(&n->numbers[middle], &wanted) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Appends the segment at start, renumbered if it is a number of a list. */
+static size_t put_segment(const struct numbering *n, const char *key, size_t start,
+                          size_t n_segment, char *to)
+{
+    uint64_t value;
+    if (parse_number(key + start, n_segment, &value)) {
+        const uint32_t list = intern_find(&n->lists, key, start);
+        if (!n->is_excepted[list])
+            return (size_t)sprintf(to, "%zu",
+                                   lower_bound(n, list, value) - lower_bound(n, list, 0));
+    }
+    memcpy(to, key + start, n_segment);
+    return n_segment;
+}
+
+static int renumber(struct pass *pass, const struct numbering *n, struct item *item)
+{
+    const char *key = item->tensor.key;
+    /* A segment of one digit at least becomes one of 20 at most. */
+    autofree char *text = malloc(strlen(key) * 21 + 21);
+    if (text == NULL)
+        return wfs_fail_memory(pass->err);
+    size_t n_text = 0;
+    for (size_t start = 0;;) {
+        const size_t n_segment = strcspn(key + start, ".");
+        n_text += put_segment(n, key, start, n_segment, text + n_text);
+        if (key[start + n_segment] == '\0')
+            break;
+        text[n_text++] = '.';
+        start += n_segment + 1;
+    }
+    text[n_text] = '\0';
+    if (strcmp(text, key) == 0)
+        return 0;
+    const char *copy = arena_copy(&pass->catalog->arena, text, n_text);
+    return copy == NULL ? wfs_fail_memory(pass->err) : pass_rename(pass, item, copy, "contiguous");
+}
+
+static bool is_on(const struct pass *pass)
+{
+    const char *format = pass->catalog->format;
+    if (pass->view->contiguous != CONTIGUOUS_AUTO)
+        return pass->view->contiguous == CONTIGUOUS_ON;
+    return pass->to == TO_BURN && format != NULL && strcmp(format, "pytorch") == 0;
+}
+
+static void cleanup_numbering(struct numbering *n)
+{
+    intern_done(&n->lists);
+    free(n->is_excepted);
+    free(n->numbers);
+}
+
+int pass_contiguous(struct pass *pass)
+{
+    if (!is_on(pass))
+        return 0;
+    cleanup(cleanup_numbering) struct numbering numbering = {0};
+    int code = collect(pass, &numbering);
+    code = code < 0 ? code : find_exceptions(pass, &numbering);
+    for_items(item, pass)
+    {
+        code = code < 0 ? code : renumber(pass, &numbering, item);
+    }
+    return code;
+}

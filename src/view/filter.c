@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Which tensors are shown: any of include, key and where (all, when there are none), and none of
+ * exclude.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "view/pass.h"
+
+static bool has_positive(const struct wfs_view *view)
+{
+    return rule_next(view->rules, RULE_INCLUDE) != NULL ||
+           rule_next(view->rules, RULE_KEY) != NULL || rule_next(view->rules, RULE_WHERE) != NULL;
+}
+
+bool pass_has_filters(const struct pass *pass)
+{
+    return has_positive(pass->view) || rule_next(pass->view->rules, RULE_EXCLUDE) != NULL;
+}
+
+static int is_included(const struct pass *pass, const struct item *item, const char *key)
+{
+    int code = 0;
+    if (!has_positive(pass->view))
+        return 1;
+    for_rules(rule, pass->view, RULE_KEY)
+    {
+        if (strcmp(rule->argument, key) == 0)
+            return 1;
+    }
+    for_rules(rule, pass->view, RULE_INCLUDE)
+    {
+        code = code != 0 ? code : regex_search(rule->regex, key, pass->err);
+    }
+    struct wfs_tensor tensor = item->tensor;
+    tensor.key = key;
+    for_rules(rule, pass->view, RULE_WHERE)
+    {
+        const char *class_name = item->verdict.class_name;
+        code = code != 0 ? code
+                         : where_test(rule->where, &tensor, class_name != NULL ? class_name : "",
+                                      pass->err);
+    }
+    return code;
+}
+
+int pass_filter_one(const struct pass *pass, const struct item *item, const char *key)
+{
+    const int included = is_included(pass, item, key);
+    if (included <= 0)
+        return included;
+    for_rules(rule, pass->view, RULE_EXCLUDE)
+    {
+        const int code = regex_search(rule->regex, key, pass->err);
+        if (code != 0)
+            return code < 0 ? code : 0;
+    }
+    return 1;
+}
+
+int pass_filter(struct pass *pass)
+{
+    if (pass->like != NULL || !pass_has_filters(pass))
+        return 0;
+    size_t n_shown = 0, n_seen = 0;
+    for_items(item, pass)
+    {
+        const int code = pass_filter_one(pass, item, item->tensor.key);
+        if (code < 0)
+            return code;
+        n_seen++;
+        n_shown += code > 0;
+        item->dropped = code > 0 ? NULL : "filter";
+        item->is_filtered = code == 0;
+        if (code == 0 &&
+            report_add(pass->report, &pass->report->skipped, item->tensor.key, NULL) < 0)
+            return wfs_fail_memory(pass->err);
+    }
+    if (n_shown == 0 && n_seen > 0)
+        return wfs_fail(pass->err, EINVAL, "the filters leave none of %zu tensors", n_seen);
+    return 0;
+}

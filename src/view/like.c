@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Another checkpoint as the definition of the module: each of its tensors is a parameter to fill,
+ * in its order, as Burn fills a module from a file.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "view/intern.h"
+#include "view/pass.h"
+#include "view/similar.h"
+
+struct filling {
+    struct pass *pass;
+    struct intern keys; /* of the items that are shown */
+    uint32_t *item_of;  /* by key; the last of two that have it */
+};
+
+static int index_items(struct filling *f)
+{
+    struct wfs_report *report = f->pass->report;
+    f->item_of = calloc(report->n_items + 1, sizeof(*f->item_of));
+    report->order = calloc(f->pass->like->n_tensors + 1, sizeof(*report->order));
+    if (f->item_of == NULL || report->order == NULL)
+        return wfs_fail_memory(f->pass->err);
+    for_items(item, f->pass)
+    {
+        uint32_t id;
+        if (intern_add(&f->keys, item->tensor.key, strlen(item->tensor.key), &id) < 0)
+            return wfs_fail_memory(f->pass->err);
+        f->item_of[id] = (uint32_t)(item - report->items);
+    }
+    return 0;
+}
+
+static struct item *find_item(const struct filling *f, const char *key, size_t n_key)
+{
+    const uint32_t id = intern_find(&f->keys, key, n_key);
+    return id == UINT32_MAX ? NULL : &f->pass->report->items[f->item_of[id]];
+}
+
+/* By its key, else by what the other framework calls a norm's leaf. */
+static struct item *find_source(const struct filling *f, const char *key)
+{
+    static const char *const pairs[][2] = {
+        {"gamma", "weight"}, {"beta", "bias"}, {"weight", "gamma"}, {"bias", "beta"}};
+    const char *dot = strrchr(key, '.');
+    const char *leaf = dot == NULL ? key : dot + 1;
+    struct item *item = find_item(f, key, strlen(key));
+    for (size_t i = 0; item == NULL && f->pass->to != TO_NONE && i < 4; i++) {
+        if (strcmp(leaf, pairs[i][0]) != 0)
+            continue;
+        autofree char *other = NULL;
+        const int n = asprintf(&other, "%.*s%s", (int)(leaf - key), key, pairs[i][1]);
+        item = n < 0 ? NULL : find_item(f, other, (size_t)n);
+    }
+    return item;
+}
+
+static bool has_dims(const struct wfs_shape *a, const struct wfs_shape *b, bool is_swapped)
+{
+    if (a->rank != b->rank || (is_swapped && a->rank != 2))
+        return false;
+    for (uint32_t i = 0; i < a->rank; i++) {
+        if (a->dims[i] != b->dims[is_swapped ? 1 - i : i])
+            return false;
+    }
+    return true;
+}
+
+/* Float, integer or boolean: what Burn compares of dtypes. */
+static int kind_of(uint8_t dtype)
+{
+    const enum wfs_kind kind = wfs_dtype_kind((enum wfs_dtype)dtype);
+    return kind == WFS_KIND_SIGNED ? WFS_KIND_UNSIGNED : (int)kind;
+}
+
+static int add_error(const struct filling *f, const char *key, const char *format,
+                     const char *expected, const char *found)
+{
+    char text[300];
+    snprintf(text, sizeof(text), format, expected, found);
+    const int code = report_add(f->pass->report, &f->pass->report->errors, key, text);
+    return code < 0 ? wfs_fail_memory(f->pass->err) : 0;
+}
+
+/* Turns the matrix where the shapes say so, or, where they cannot, the evidence. */
+static int fit(const struct filling *f, struct item *item, const struct wfs_tensor *model,
+               bool *ret_fits)
+{
+    const struct wfs_shape *shape = &item->tensor.shape;
+    const bool may_turn = f->pass->to != TO_NONE && !item->is_kept && !item_is_rigid(item);
+    const bool is_equal = has_dims(shape, &model->shape, false);
+    const bool is_square = shape->rank == 2 && shape->dims[0] == shape->dims[1];
+    const bool is_turned =
+        may_turn && (is_equal ? is_square && item->verdict.action == ACTION_TRANSPOSE
+                              : has_dims(shape, &model->shape, true));
+    *ret_fits = is_equal || is_turned;
+    if (!is_turned)
+        return 0;
+    item->done = ACTION_TRANSPOSE;
+    const int code = pass_swap_last(f->pass, item);
+    if (code < 0)
+        return code;
+    return is_square ? pass_note(f->pass, item, "transposed as in like (%s)", item->verdict.row)
+                     : pass_note(f->pass, item, "transposed as in like");
+}
+
+/* The id of the parameter, where the source has none. */
+static int take_param_id(const struct filling *f, struct item *item, const struct wfs_tensor *model)
+{
+    const char *id = wfs_tensor_attr(model, "param_id");
+    if (id == NULL || wfs_tensor_attr(&item->tensor, "param_id") != NULL)
+        return 0;
+    return catalog_add_attr(f->pass->catalog, &item->tensor, "param_id", id) < 0
+               ? wfs_fail_memory(f->pass->err)
+               : 0;
+}
+
+static int apply(const struct filling *f, struct item *item, const struct wfs_tensor *model,
+                 const char *key)
+{
+    struct wfs_report *report = f->pass->report;
+    const char *name = arena_copy(&f->pass->catalog->arena, model->key, strlen(model->key));
+    if (name == NULL || report_add(report, &report->applied, key, NULL) < 0)
+        return wfs_fail_memory(f->pass->err);
+    if (strcmp(name, item->tensor.key) != 0 && item->done == ACTION_NONE &&
+        strcmp(strrchr(name, '.') != NULL ? strrchr(name, '.') + 1 : name, item_leaf(item)) != 0)
+        item->done = ACTION_RENAME;
+    const int code = pass_rename(f->pass, item, name, "named as in like");
+    if (code < 0)
+        return code;
+    report->order[report->n_order++] = (uint32_t)(item - report->items);
+    return take_param_id(f, item, model);
+}
+
+/* One parameter, in the order of Burn: found, filtered, of the right shape and kind, applied. */
+static int fill(const struct filling *f, const struct wfs_tensor *model)
+{
+    struct wfs_report *report = f->pass->report;
+    const char *key = pass_drop_variants(f->pass, model->key);
+    struct item *item = key == NULL ? NULL : find_source(f, key);
+    if (key == NULL || (item == NULL && report_add(report, &report->missing, key, NULL) < 0))
+        return wfs_fail_memory(f->pass->err);
+    if (item == NULL)
+        return 0;
+    if (item->is_visited)
+        return add_error(f, key, "the tensor '%s' is used already%s",
+                         wfs_quote(item->source_key).text, "");
+    item->is_visited = true;
+    const int shown = pass_filter_one(f->pass, item, key);
+    if (shown <= 0) {
+        item->is_filtered = true;
+        item->dropped = "filter";
+        if (shown == 0 && report_add(report, &report->skipped, key, NULL) < 0)
+            return wfs_fail_memory(f->pass->err);
+        return shown;
+    }
+    char wanted[128], has[128];
+    bool fits = false;
+    wfs_shape_format(&model->shape, wanted, sizeof(wanted));
+    wfs_shape_format(&item->tensor.shape, has, sizeof(has));
+    const int code = fit(f, item, model, &fits);
+    if (code < 0 || !fits) {
+        item->dropped = "shape mismatch";
+        return code < 0 ? code
+                        : add_error(f, key, "shape mismatch: expected %s, found %s", wanted, has);
+    }
+    if (kind_of(model->dtype) != kind_of(item->tensor.dtype)) {
+        item->dropped = "dtype mismatch";
+        return add_error(f, key, "dtype mismatch: expected %s, found %s",
+                         wfs_dtype_name((enum wfs_dtype)model->dtype),
+                         wfs_dtype_name((enum wfs_dtype)item->tensor.dtype));
+    }
+    return apply(f, item, model, key);
+}
+
+static int compare_texts(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Suggestions come from the unused, which are sorted. */
+static int suggest(struct pass *pass)
+{
+    size_t n = 0;
+    struct report_lines *missing = &pass->report->missing;
+    autofree const char **unused = calloc(pass->report->n_items + 1, sizeof(*unused));
+    if (unused == NULL)
+        return wfs_fail_memory(pass->err);
+    for_items(item, pass)
+    {
+        if (item->is_visited)
+            continue;
+        unused[n++] = item->tensor.key;
+        item->is_unused = true;
+        item->dropped = "not in like";
+    }
+    qsort(unused, n, sizeof(*unused), compare_texts);
+    for (size_t i = 0; i < missing->n_lines; i++) {
+        /* Beyond some hundreds nobody reads them, and each costs a look at all unused. */
+        if (i < 200)
+            missing->lines[i].text = similar_suggest(missing->lines[i].name, unused, n);
+    }
+    return 0;
+}
+
+static int verdict(const struct pass *pass)
+{
+    const struct wfs_report *report = pass->report;
+    if (report->errors.n_lines > 0)
+        return wfs_fail(pass->err, EINVAL, "like: '%s': %s; %zu tensors do not fit",
+                        wfs_quote(report->errors.lines[0].name).text, report->errors.lines[0].text,
+                        report->errors.n_lines);
+    if (report->missing.n_lines == 0 || pass->view->is_partial)
+        return 0;
+    const struct report_line *first = &report->missing.lines[0];
+    char hint[WFS_QUOTE_MAX + 32] = "";
+    if (first->text != NULL)
+        snprintf(hint, sizeof(hint), " (did you mean '%s'?)", wfs_quote(first->text).text);
+    return wfs_fail(pass->err, EINVAL,
+                    "like: %zu tensors are missing, the first is '%s'%s; partial shows the rest",
+                    report->missing.n_lines, wfs_quote(first->name).text, hint);
+}
+
+static void cleanup_filling(struct filling *f)
+{
+    intern_done(&f->keys);
+    free(f->item_of);
+}
+
+int pass_like(struct pass *pass)
+{
+    if (pass->like == NULL)
+        return 0;
+    cleanup(cleanup_filling) struct filling filling = {.pass = pass};
+    int code = index_items(&filling);
+    for (size_t i = 0; code == 0 && i < pass->like->n_tensors; i++)
+        code = fill(&filling, &pass->like->tensors[i]);
+    code = code < 0 ? code : suggest(pass);
+    return code < 0 ? code : verdict(pass);
+}

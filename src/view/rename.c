@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Passes that only change keys: a part of the file as the whole, replacements, enum variants.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "view/intern.h"
+#include "view/pass.h"
+
+/* Values of a pickle that are below the key lose its name, the others go. */
+static void cut_values(struct wfs_catalog *catalog, const char *key)
+{
+    const size_t n_key = strlen(key);
+    size_t n_kept = 0;
+    for (size_t i = 0; i < catalog->n_values; i++) {
+        struct catalog_value value = catalog->values[i];
+        if (strncmp(value.name, key, n_key) != 0 || value.name[n_key] != '.')
+            continue;
+        value.name += n_key + 1;
+        catalog->values[n_kept++] = value;
+    }
+    catalog->n_values = n_kept;
+}
+
+/* The first segments that there are, for the message about one that is not. */
+static int fail_top_level(struct pass *pass, const char *key)
+{
+    struct intern seen = {0};
+    char known[512] = "";
+    size_t n_known = 0;
+    for_items(item, pass)
+    {
+        uint32_t id;
+        const uint32_t n_before = seen.n_texts;
+        const char *name = item->tensor.key;
+        const size_t n = strcspn(name, ".");
+        if (intern_add(&seen, name, n, &id) < 0 || seen.n_texts == n_before)
+            continue;
+        if (seen.n_texts <= 10 && n_known < sizeof(known))
+            n_known += (size_t)snprintf(known + n_known, sizeof(known) - n_known, "%s%s",
+                                        n_before > 0 ? ", " : "", wfs_quote_n(name, n).text);
+    }
+    const uint32_t n_more = seen.n_texts > 10 ? seen.n_texts - 10 : 0;
+    char more[40] = "";
+    if (n_more > 0)
+        snprintf(more, sizeof(more), " and %u more", n_more);
+    intern_done(&seen);
+    return wfs_fail(pass->err, EINVAL, "top_level_key: no tensor is below '%s'; there are: %s%s",
+                    wfs_quote(key).text, known, more);
+}
+
+int pass_top_level_key(struct pass *pass)
+{
+    for_rules(rule, pass->view, RULE_TOP_LEVEL_KEY)
+    {
+        const char *key = rule->argument;
+        const size_t n_key = strlen(key);
+        size_t n_below = 0;
+        for_items(item, pass)
+        {
+            const char *name = item->tensor.key;
+            const bool is_below = strncmp(name, key, n_key) == 0 && name[n_key] == '.';
+            item->dropped = is_below ? NULL : "top_level_key";
+            item->is_filtered = !is_below;
+            n_below += is_below;
+        }
+        if (n_below == 0) {
+            for (size_t i = 0; i < pass->report->n_items; i++)
+                pass->report->items[i].dropped = NULL;
+            return fail_top_level(pass, key);
+        }
+        for_items(item, pass)
+        {
+            if (pass_rename(pass, item, item->tensor.key + n_key + 1, "top_level_key") < 0)
+                return -ENOMEM;
+        }
+        cut_values(pass->catalog, key);
+    }
+    return 0;
+}
+
+int pass_remap(struct pass *pass)
+{
+    for_rules(rule, pass->view, RULE_REMAP)
+    {
+        size_t n_matched = 0;
+        for_items(item, pass)
+        {
+            const char *key;
+            const int code = regex_replace(rule->regex, item->tensor.key, rule->argument,
+                                           &pass->catalog->arena, &key, pass->err);
+            if (code < 0)
+                return code;
+            n_matched += code > 0;
+            char why[256];
+            snprintf(why, sizeof(why), "remap %.200s", rule->text);
+            if (code > 0 && pass_rename(pass, item, key, why) < 0)
+                return -ENOMEM;
+        }
+        if (n_matched == 0 && report_add(pass->report, &pass->report->notices, rule->text,
+                                         "this remap matches no key") < 0)
+            return wfs_fail_memory(pass->err);
+    }
+    return 0;
+}
+
+/* What Burn's variants look like: `BaseConv`. */
+static bool is_camel(const char *segment, size_t n)
+{
+    bool has_lower = false;
+    for (size_t i = 1; i < n; i++)
+        has_lower = has_lower || (segment[i] >= 'a' && segment[i] <= 'z');
+    return n > 1 && segment[0] >= 'A' && segment[0] <= 'Z' && has_lower;
+}
+
+/* "BaseConv" anywhere inside, or "feature.BaseConv" at its own place. */
+static bool is_named(const char *argument, const char *key, size_t start, size_t n)
+{
+    const char *dot = strrchr(argument, '.');
+    if (dot == NULL)
+        return strlen(argument) == n && memcmp(argument, key + start, n) == 0;
+    return strlen(argument) == start + n && memcmp(argument, key, start + n) == 0;
+}
+
+static bool is_variant(const struct wfs_view *view, const char *key, size_t start, size_t n)
+{
+    for_rules(rule, view, RULE_DROP_VARIANTS)
+    {
+        if (strcmp(rule->argument, "auto") == 0 ? is_camel(key + start, n)
+                                                : is_named(rule->argument, key, start, n))
+            return true;
+    }
+    return false;
+}
+
+const char *pass_drop_variants(const struct pass *pass, const char *key)
+{
+    const char *last = strrchr(key, '.');
+    if (last == NULL || rule_next(pass->view->rules, RULE_DROP_VARIANTS) == NULL)
+        return key;
+    const size_t n_key = strlen(key), n_inner = (size_t)(last - key);
+    char *result = arena_chars(&pass->catalog->arena, n_key + 1);
+    size_t n_result = strcspn(key, ".");
+    if (result == NULL)
+        return NULL;
+    memcpy(result, key, n_result);
+    for (size_t start = n_result + 1; start < n_inner;) {
+        const size_t n = strcspn(key + start, ".");
+        if (!is_variant(pass->view, key, start, n)) {
+            memcpy(result + n_result, key + start - 1, n + 1);
+            n_result += n + 1;
+        }
+        start += n + 1;
+    }
+    memcpy(result + n_result, last, n_key - n_inner + 1);
+    return result;
+}
+
+int pass_variants(struct pass *pass)
+{
+    if (pass->like != NULL || rule_next(pass->view->rules, RULE_DROP_VARIANTS) == NULL)
+        return 0;
+    for_items(item, pass)
+    {
+        const char *key = pass_drop_variants(pass, item->tensor.key);
+        if (key == NULL)
+            return wfs_fail_memory(pass->err);
+        if (pass_rename(pass, item, key, "drop_variants") < 0)
+            return -ENOMEM;
+    }
+    return 0;
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The report: kept as items and lists, written in three forms when asked for.
+ */
+#include "view/report.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "tensor/cast.h"
+#include "view/pass.h"
+#include "view/write.h"
+
+void wfs_report_free(struct wfs_report *report)
+{
+    if (report == NULL)
+        return;
+    struct report_lines *lists[] = {&report->applied, &report->skipped, &report->missing,
+                                    &report->errors, &report->notices};
+    for (size_t i = 0; i < sizeof(lists) / sizeof(*lists); i++)
+        free(lists[i]->lines);
+    free(report->items);
+    free(report->order);
+    free(report->n_overflow);
+    free(report->n_nan);
+    arena_done(&report->arena);
+    free(report);
+}
+
+int report_add(struct wfs_report *report, struct report_lines *lines, const char *name,
+               const char *text)
+{
+    if (lines->n_lines == lines->n_room) {
+        const size_t n_room = lines->n_room == 0 ? 16 : lines->n_room * 2;
+        struct report_line *more = reallocarray(lines->lines, n_room, sizeof(*more));
+        if (more == NULL)
+            return -ENOMEM;
+        lines->lines = more;
+        lines->n_room = n_room;
+    }
+    const struct report_line line = {
+        arena_copy(&report->arena, name, strlen(name)),
+        text == NULL ? NULL : arena_copy(&report->arena, text, strlen(text)),
+    };
+    if (line.name == NULL || (text != NULL && line.text == NULL))
+        return -ENOMEM;
+    lines->lines[lines->n_lines++] = line;
+    return 0;
+}
+
+const char *wfs_report_notice(const struct wfs_report *report)
+{
+    return report->notice;
+}
+
+static int count_cast(const struct wfs_tensor *tensor, uint64_t *n_overflow, uint64_t *n_nan)
+{
+    enum { N_PIECE = 1 << 18 };
+    const enum wfs_dtype from = (enum wfs_dtype)tensor->stored.dtype;
+    struct wfs_tensor stored = *tensor;
+    stored.dtype = tensor->stored.dtype;
+    int code = wfs_shape_bytes(&stored.shape, from, &stored.n_bytes);
+    autofree char *piece = malloc(N_PIECE);
+    if (piece == NULL)
+        return -ENOMEM;
+    for (uint64_t offset = 0; code == 0 && offset < stored.n_bytes; offset += N_PIECE) {
+        const ssize_t n = wfs_tensor_read(&stored, offset, piece, N_PIECE);
+        if (n < 0)
+            return (int)n;
+        code = cast_count(from, piece, (enum wfs_dtype)tensor->dtype,
+                          (size_t)n / (wfs_dtype_bits(from) / 8), n_overflow, n_nan);
+    }
+    return code;
+}
+
+int wfs_report_count_casts(struct wfs_report *report, const struct wfs_catalog *catalog)
+{
+    if (report->has_counts)
+        return 0;
+    report->n_overflow = calloc(report->n_items + 1, sizeof(uint64_t));
+    report->n_nan = calloc(report->n_items + 1, sizeof(uint64_t));
+    if (report->n_overflow == NULL || report->n_nan == NULL)
+        return -ENOMEM;
+    for (size_t i = 0; i < report->n_items; i++) {
+        const struct item *item = &report->items[i];
+        if (item->dropped != NULL || item->tensor.dtype == item->tensor.stored.dtype)
+            continue;
+        const int code = count_cast(&item->tensor, &report->n_overflow[i], &report->n_nan[i]);
+        if (code < 0)
+            return code;
+    }
+    report->has_counts = true;
+    return 0;
+}
+
+static void close_stream(FILE **stream)
+{
+    if (*stream != NULL)
+        fclose(*stream);
+}
+
+int wfs_report_write(const struct wfs_report *report, enum wfs_report_form form, char **ret,
+                     size_t *ret_n)
+{
+    autofree char *text = NULL;
+    cleanup(close_stream) FILE *out = open_memstream(&text, ret_n);
+    if (out == NULL)
+        return -ENOMEM;
+    if (form == WFS_REPORT_TEXT)
+        write_report_text(report, out);
+    else if (form == WFS_REPORT_JSON)
+        write_report_json(report, out);
+    else
+        write_report_plan(report, out);
+    const bool is_bad = fflush(out) != 0 || ferror(out);
+    close_stream(&out);
+    out = NULL;
+    if (is_bad)
+        return -ENOMEM;
+    *ret = steal(&text);
+    return 0;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a view did: the items, dropped ones too, and lists of what they cannot tell.
+ */
+#ifndef WFS_REPORT_H
+#define WFS_REPORT_H
+
+#include <weightfs/view.h>
+
+#include "base/arena.h"
+
+struct item;
+
+/* Two texts: a missing key and the suggestion for it, a tensor and what is wrong with it. */
+struct report_line {
+    const char *name, *text;
+};
+
+struct report_lines {
+    struct report_line *lines; /* malloc'ed */
+    size_t n_lines, n_room;
+};
+
+struct wfs_report {
+    struct arena arena;
+    struct item *items; /* malloc'ed, in the order of the source */
+    size_t n_items;
+    uint32_t *order; /* malloc'ed: items that are shown, in the order of the result */
+    size_t n_order;
+    struct report_lines applied; /* with `like` only: in its order */
+    struct report_lines skipped, missing, errors, notices;
+    bool has_like;
+    bool has_adapted; /* an adapter looked at the tensors */
+    bool has_counts;
+    uint64_t *n_overflow, *n_nan; /* malloc'ed, by item, when has_counts */
+    const char *notice;
+};
+
+/* Texts are copied; text may be NULL. -ENOMEM. */
+int report_add(struct wfs_report *report, struct report_lines *lines, const char *name,
+               const char *text);
+
+#endif

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Rules: options that were understood. Kept in the order given; each pass over a catalog takes
+ * those of its kind.
+ */
+#ifndef WFS_RULE_H
+#define WFS_RULE_H
+
+#include <weightfs/tensor.h>
+#include <weightfs/view.h>
+
+#include "view/evidence.h"
+#include "view/regex.h"
+#include "view/where.h"
+
+enum rule_kind {
+    RULE_TOP_LEVEL_KEY,
+    RULE_REMAP,
+    RULE_CONTIGUOUS_EXCEPT,
+    RULE_INCLUDE,
+    RULE_KEY,
+    RULE_EXCLUDE,
+    RULE_WHERE,
+    RULE_DROP_VARIANTS,
+    RULE_CLASS,
+    RULE_TRANSPOSE,
+    RULE_PERMUTE,
+    RULE_SPLIT,
+    RULE_CAST,
+    RULE_KEEP,
+};
+
+enum { RULE_MAX_PARTS = 64 };
+
+struct rule {
+    struct rule *next;
+    enum rule_kind kind;
+    char *text;                        /* the value as typed */
+    struct regex *regex;               /* what keys it is for; NULL: all */
+    char *argument;                    /* behind "=>", or the value where there is no regex */
+    const char *parts[RULE_MAX_PARTS]; /* of an argument that is a list, in `list` */
+    uint32_t n_parts;
+    char *list;
+    uint32_t order[RULE_MAX_PARTS]; /* of a permutation */
+    enum wfs_dtype dtype;
+    const struct class *class_; /* of a RULE_CLASS */
+    struct where *where;
+};
+
+enum contiguous { CONTIGUOUS_AUTO, CONTIGUOUS_ON, CONTIGUOUS_OFF };
+enum direction { TO_UNSAID, TO_BURN, TO_TORCH, TO_NONE };
+enum collision { COLLISION_ERROR, COLLISION_SUFFIX };
+
+struct wfs_view {
+    struct rule *rules, **end;
+    enum contiguous contiguous;
+    enum direction to;
+    enum collision collision;
+    bool is_partial, is_strict;
+    bool has_backslash; /* a replacement had \1 for $1 */
+    char *like;
+    unsigned n_files; /* rules files that are being read */
+};
+
+/* The next rule of that kind, from `rule` on. */
+const struct rule *rule_next(const struct rule *rule, enum rule_kind kind);
+
+/* Loops over the rules of a kind. */
+#define for_rules(rule, view, kind)                                                                \
+    for (const struct rule *rule = rule_next((view)->rules, kind); rule != NULL;                   \
+         rule = rule_next((rule)->next, kind))
+
+/* Adds the rules of a JSON file to the view. */
+int rules_file_add(struct wfs_view *view, const char *path, struct wfs_error *err);
+
+#endif

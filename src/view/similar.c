@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Jaro similarity, and keys without a variant.
+ */
+#include "view/similar.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+
+enum { MAX_CHARS = 512, MAX_COMPARED = 20000 };
+
+/* Code points; the bytes of what is no UTF-8 stand for themselves. */
+static size_t decode(const char *text, uint32_t *ret)
+{
+    size_t n = 0;
+    for (const uint8_t *at = (const uint8_t *)text; *at != 0 && n < MAX_CHARS;) {
+        const size_t n_more = *at >= 0xf0 ? 3 : *at >= 0xe0 ? 2 : *at >= 0xc0 ? 1 : 0;
+        uint32_t code = n_more == 0 ? *at : *at & (0x3fu >> n_more);
+        at++;
+        for (size_t i = 0; i < n_more && (*at & 0xc0) == 0x80; i++)
+            code = code << 6 | (*at++ & 0x3f);
+        ret[n++] = code;
+    }
+    return n;
+}
+
+double similar_jaro(const char *a, const char *b)
+{
+    uint32_t x[MAX_CHARS], y[MAX_CHARS];
+    bool is_taken[MAX_CHARS] = {false};
+    const size_t n_x = decode(a, x), n_y = decode(b, y);
+    if (n_x == 0 || n_y == 0)
+        return n_x == n_y;
+    if (n_x == 1 && n_y == 1)
+        return x[0] == y[0];
+    const size_t longest = n_x > n_y ? n_x : n_y, range = longest / 2 - 1;
+    size_t n_matches = 0, n_turned = 0, last = 0;
+    for (size_t i = 0; i < n_x; i++) {
+        const size_t from = i > range ? i - range : 0;
+        const size_t to = i + range + 1 < n_y ? i + range + 1 : n_y;
+        for (size_t j = from; j < to; j++) {
+            if (x[i] != y[j] || is_taken[j])
+                continue;
+            is_taken[j] = true;
+            n_turned += n_matches > 0 && j < last;
+            last = j;
+            n_matches++;
+            break;
+        }
+    }
+    if (n_matches == 0)
+        return 0;
+    const double m = (double)n_matches;
+    return (m / (double)n_x + m / (double)n_y + (m - (double)n_turned) / m) / 3;
+}
+
+static bool is_variant(const char *segment, size_t n)
+{
+    bool has_lower = false;
+    for (size_t i = 0; i < n; i++)
+        has_lower = has_lower || (segment[i] >= 'a' && segment[i] <= 'z');
+    return n > 1 && segment[0] >= 'A' && segment[0] <= 'Z' && has_lower;
+}
+
+/* Without the first inner segment that looks like a variant; NULL when none does. */
+static char *without_variant(const char *key)
+{
+    const char *last = strrchr(key, '.');
+    const char *at = strchr(key, '.');
+    while (at != NULL && at < last) {
+        const size_t n = strcspn(at + 1, ".");
+        if (is_variant(at + 1, n)) {
+            char *result = strdup(key);
+            if (result != NULL)
+                memmove(result + (at - key), at + 1 + n, strlen(at + 1 + n) + 1);
+            return result;
+        }
+        at += 1 + n;
+    }
+    return NULL;
+}
+
+const char *similar_suggest(const char *missing, const char *const *unused, size_t n_unused)
+{
+    autofree char *shorter = without_variant(missing);
+    const char *best = NULL;
+    double best_value = 0;
+    for (size_t i = 0; shorter != NULL && i < n_unused; i++) {
+        if (strcmp(unused[i], shorter) == 0)
+            return unused[i];
+    }
+    for (size_t i = 0; i < n_unused && i < MAX_COMPARED; i++) {
+        const double value = similar_jaro(missing, unused[i]);
+        if (value >= 0.7 && value > best_value) {
+            best = unused[i];
+            best_value = value;
+        }
+    }
+    return best;
+}

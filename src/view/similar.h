@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Which of the unused keys a missing one may be, as Burn suggests it.
+ */
+#ifndef WFS_SIMILAR_H
+#define WFS_SIMILAR_H
+
+#include <stddef.h>
+
+/* Between 0 and 1, as Burn computes it (Jaro, on characters). */
+double similar_jaro(const char *a, const char *b);
+
+/*
+ * The suggestion for a missing key: the key without its first inner segment that looks like an enum
+ * variant, if that is among the unused; else the most similar one from 0.7 on; NULL.
+ */
+const char *similar_suggest(const char *missing, const char *const *unused, size_t n_unused);
+
+#endif

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What is done to single tensors because the user says so: dimensions swapped, permuted or cut, and
+ * elements cast. In the order of the rules.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "tensor/cast.h"
+#include "view/pass.h"
+
+static int refuse(const struct pass *pass, const struct rule *rule, const struct item *item,
+                  const char *problem)
+{
+    char shape[128];
+    wfs_shape_format(&item->tensor.shape, shape, sizeof(shape));
+    return wfs_fail(pass->err, EINVAL, "'%s' is for the tensor '%s', %s %s: %s",
+                    wfs_quote(rule->text).text, wfs_quote(item->tensor.key).text,
+                    wfs_dtype_name((enum wfs_dtype)item->tensor.dtype), shape, problem);
+}
+
+static int transpose(const struct pass *pass, const struct rule *rule, struct item *item)
+{
+    const uint32_t rank = item->tensor.shape.rank;
+    if (rank < 2 || rank > RULE_MAX_PARTS)
+        return refuse(pass, rule, item, "it has no two dimensions to swap");
+    if (item_is_rigid(item))
+        return refuse(pass, rule, item, "packed or opaque data cannot be transposed");
+    const int code = pass_swap_last(pass, item);
+    return code < 0 ? code : pass_note(pass, item, "transpose %.200s", rule->text);
+}
+
+static int permute_dims(const struct pass *pass, const struct rule *rule, struct item *item)
+{
+    if (item->tensor.shape.rank != rule->n_parts)
+        return refuse(pass, rule, item, "the permutation has another number of dimensions");
+    if (item_is_rigid(item))
+        return refuse(pass, rule, item, "packed or opaque data cannot be permuted");
+    const int code = pass_permute(pass, item, rule->order);
+    return code < 0 ? code : pass_note(pass, item, "permute %.200s", rule->argument);
+}
+
+static bool is_any_float(uint8_t dtype)
+{
+    return dtype == WFS_F64 || dtype == WFS_F32 || dtype == WFS_FLEX32 || dtype == WFS_F16 ||
+           dtype == WFS_BF16;
+}
+
+static int cast(const struct pass *pass, const struct rule *rule, struct item *item)
+{
+    struct wfs_tensor *tensor = &item->tensor;
+    if (item->is_kept || tensor->dtype == rule->dtype ||
+        (rule->regex == NULL && !is_any_float(tensor->stored.dtype)))
+        return 0;
+    if (!cast_is_possible((enum wfs_dtype)tensor->stored.dtype, rule->dtype))
+        return refuse(pass, rule, item, "these types cannot be cast");
+    const uint8_t before = tensor->dtype;
+    tensor->dtype = (uint8_t)rule->dtype;
+    if (wfs_shape_bytes(&tensor->shape, rule->dtype, &tensor->n_bytes) < 0)
+        return refuse(pass, rule, item, "the result is too large");
+    return pass_note(pass, item, "cast %s to %s", wfs_dtype_name((enum wfs_dtype)before),
+                     wfs_dtype_name(rule->dtype));
+}
+
+/* The parts of a tensor have its attributes, but the id is that of the whole. */
+static int copy_attrs(const struct pass *pass, struct wfs_tensor *part)
+{
+    const struct wfs_text *text = part->attrs;
+    part->attrs = NULL;
+    for (; text != NULL; text = text->next) {
+        if (strcmp(text->name, "param_id") != 0 &&
+            catalog_add_attr(pass->catalog, part, text->name, text->value) < 0)
+            return wfs_fail_memory(pass->err);
+    }
+    return 0;
+}
+
+/* Part number i of n: rows [i * n_rows, (i + 1) * n_rows). */
+static int make_part(const struct pass *pass, const struct rule *rule, const struct item *whole,
+                     uint32_t i, struct item *part)
+{
+    const struct wfs_tensor *from = &whole->tensor;
+    struct wfs_tensor *tensor = &part->tensor;
+    const uint64_t n_rows = from->shape.dims[0] / rule->n_parts;
+    uint64_t *dims = arena_calloc(&pass->catalog->arena, from->shape.rank, sizeof(*dims));
+    const uint64_t *strides = from->stored.strides;
+    if (strides == NULL)
+        strides = catalog_dense_strides(pass->catalog, &from->shape);
+    if (dims == NULL || strides == NULL)
+        return wfs_fail_memory(pass->err);
+    *part = *whole;
+    memcpy(dims, from->shape.dims, from->shape.rank * sizeof(*dims));
+    dims[0] = n_rows;
+    tensor->shape.dims = dims;
+    tensor->n_bytes = from->n_bytes / rule->n_parts;
+    tensor->stored.offset +=
+        i * n_rows * strides[0] * (wfs_dtype_bits((enum wfs_dtype)from->stored.dtype) / 8);
+    const char *key;
+    int code = regex_replace(rule->regex, from->key, rule->parts[i], &pass->catalog->arena, &key,
+                             pass->err);
+    code = code < 0 ? code : copy_attrs(pass, tensor);
+    code = code < 0 ? code : pass_rename(pass, part, key, "split");
+    return code < 0 ? code
+                    : pass_note(pass, part, "rows %" PRIu64 " to %" PRIu64, i * n_rows,
+                                (i + 1) * n_rows - (n_rows > 0));
+}
+
+static int check_split(const struct pass *pass, const struct rule *rule, const struct item *item)
+{
+    const struct wfs_shape *shape = &item->tensor.shape;
+    if (shape->rank == 0 || shape->dims[0] % rule->n_parts != 0)
+        return refuse(pass, rule, item, "its first dimension is no multiple of the parts");
+    if (item_is_rigid(item))
+        return refuse(pass, rule, item, "packed or opaque data cannot be split");
+    return 0;
+}
+
+static size_t count_matches(const struct pass *pass, const struct rule *rule, int *ret_code)
+{
+    size_t n = 0;
+    for_items(item, pass)
+    {
+        const int code = pass_matches(pass, rule, item);
+        *ret_code = code < 0 ? code : *ret_code;
+        n += code > 0;
+    }
+    return n;
+}
+
+/* Makes room for the parts, which stand in the order where the whole stood. */
+static int split(struct pass *pass, const struct rule *rule)
+{
+    struct wfs_report *report = pass->report;
+    int code = 0;
+    const size_t n_room = report->n_items + count_matches(pass, rule, &code) * rule->n_parts + 1;
+    autofree struct item *items = calloc(n_room, sizeof(*items));
+    if (items == NULL)
+        return wfs_fail_memory(pass->err);
+    size_t n = 0;
+    for (size_t i = 0; code == 0 && i < report->n_items; i++) {
+        struct item *item = &report->items[i];
+        const int is_hit = item->dropped != NULL ? 0 : pass_matches(pass, rule, item);
+        if (is_hit == 0)
+            items[n++] = *item;
+        code = is_hit > 0 ? check_split(pass, rule, item) : is_hit;
+        for (uint32_t part = 0; is_hit > 0 && code == 0 && part < rule->n_parts; part++)
+            code = make_part(pass, rule, item, part, &items[n++]);
+    }
+    if (code < 0)
+        return code;
+    free(report->items);
+    report->items = steal(&items);
+    report->n_items = n;
+    return 0;
+}
+
+/* Items are about to move: what `like` said of their order becomes their order. */
+static int settle_order(struct pass *pass)
+{
+    struct wfs_report *report = pass->report;
+    if (report->order == NULL)
+        return 0;
+    autofree struct item *items = calloc(report->n_items + 1, sizeof(*items));
+    if (items == NULL)
+        return wfs_fail_memory(pass->err);
+    size_t n = 0;
+    for (size_t i = 0; i < report->n_order; i++)
+        items[n++] = report->items[report->order[i]];
+    for (size_t i = 0; i < report->n_items; i++) {
+        if (report->items[i].dropped != NULL)
+            items[n++] = report->items[i];
+    }
+    free(report->items);
+    report->items = steal(&items);
+    report->n_items = n;
+    free(report->order);
+    report->order = NULL;
+    report->n_order = 0;
+    return 0;
+}
+
+static int run_rule(struct pass *pass, const struct rule *rule)
+{
+    int (*operate)(const struct pass *, const struct rule *, struct item *) = NULL;
+    if (rule->kind == RULE_SPLIT)
+        return split(pass, rule);
+    if (rule->kind == RULE_TRANSPOSE)
+        operate = transpose;
+    if (rule->kind == RULE_PERMUTE)
+        operate = permute_dims;
+    if (rule->kind == RULE_CAST)
+        operate = cast;
+    if (operate == NULL)
+        return 0;
+    for_items(item, pass)
+    {
+        int code = pass_matches(pass, rule, item);
+        code = code > 0 ? operate(pass, rule, item) : code;
+        if (code < 0)
+            return code;
+    }
+    return 0;
+}
+
+int pass_surgery(struct pass *pass)
+{
+    int code = settle_order(pass);
+    for_rules(rule, pass->view, RULE_KEEP)
+    {
+        for_items(item, pass)
+        {
+            const int is_kept = code < 0 ? code : pass_matches(pass, rule, item);
+            code = is_kept < 0 ? is_kept : 0;
+            item->is_kept = item->is_kept || is_kept > 0;
+        }
+    }
+    for (const struct rule *rule = pass->view->rules; code == 0 && rule != NULL; rule = rule->next)
+        code = run_rule(pass, rule);
+    return code;
+}

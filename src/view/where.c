@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A recursive descent parser with bounded depth, and a walk over the nodes it makes.
+ */
+#include "view/where.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "view/regex.h"
+
+enum { MAX_DEPTH = 32, MAX_NODES = 256 };
+
+enum field { KEY, LEAF, DTYPE, CLASS, SHAPE, RANK, BYTES };
+
+static const char *const field_names[] = {"key",   "leaf", "dtype", "class",
+                                          "shape", "rank", "bytes"};
+enum { N_FIELDS = sizeof(field_names) / sizeof(*field_names) };
+
+enum node_kind { AND, OR, NOT, EQUAL, LESS, GREATER, MATCH };
+
+/* Comparisons that are the opposite of one of these stand below a NOT. */
+struct node {
+    enum node_kind kind;
+    uint32_t left, right; /* of AND, OR; NOT has a left */
+    enum field field;
+    char *text;
+    uint64_t number;
+    struct regex *regex;
+};
+
+struct where {
+    struct node nodes[MAX_NODES];
+    uint32_t n_nodes, root;
+    bool uses_class;
+};
+
+struct parser {
+    struct where *where;
+    const char *start, *at;
+    unsigned depth;
+    struct wfs_error *err;
+};
+
+static int fail(struct parser *p, const char *problem)
+{
+    return wfs_fail(p->err, EINVAL, "bad condition '%s': %s at byte %zu", wfs_quote(p->start).text,
+                    problem, (size_t)(p->at - p->start));
+}
+
+static void skip_space(struct parser *p)
+{
+    p->at += strspn(p->at, " \t");
+}
+
+static bool take(struct parser *p, const char *text)
+{
+    skip_space(p);
+    const size_t n = strlen(text);
+    if (strncmp(p->at, text, n) != 0)
+        return false;
+    p->at += n;
+    return true;
+}
+
+static int add_node(struct parser *p, struct node node, uint32_t *ret)
+{
+    if (p->where->n_nodes == MAX_NODES)
+        return fail(p, "too long");
+    *ret = p->where->n_nodes++;
+    p->where->nodes[*ret] = node;
+    return 0;
+}
+
+static int add_not(struct parser *p, uint32_t *node)
+{
+    return add_node(p, (struct node){.kind = NOT, .left = *node}, node);
+}
+
+/* A word up to a space or an operator, a list in brackets, or a text in quotes; a regex may have
+ * anything but spaces. */
+static char *take_value(struct parser *p, bool is_regex)
+{
+    skip_space(p);
+    if (*p->at == '"' || *p->at == '\'') {
+        const char *end = strchr(p->at + 1, *p->at);
+        char *value = end == NULL ? NULL : strndup(p->at + 1, (size_t)(end - p->at - 1));
+        p->at = end == NULL ? p->at : end + 1;
+        return value;
+    }
+    size_t n = *p->at == '[' && !is_regex ? strcspn(p->at, "]") + 1
+                                          : strcspn(p->at, is_regex ? " " : " &|)!<>=");
+    n = n > strlen(p->at) ? strlen(p->at) : n;
+    char *value = n == 0 ? NULL : strndup(p->at, n);
+    p->at += n;
+    return value;
+}
+
+static bool is_number(enum field field)
+{
+    return field == RANK || field == BYTES;
+}
+
+static void drop_spaces(char *text)
+{
+    char *to = text;
+    for (const char *from = text; *from != '\0'; from++) {
+        if (*from != ' ')
+            *to++ = *from;
+    }
+    *to = '\0';
+}
+
+static int parse_value(struct parser *p, struct node *node)
+{
+    node->text = take_value(p, node->kind == MATCH);
+    if (node->text == NULL)
+        return fail(p, "a value is missing");
+    if (node->kind == MATCH)
+        return regex_new(node->text, &node->regex, p->err);
+    if (node->field == SHAPE)
+        drop_spaces(node->text);
+    if (!is_number(node->field))
+        return 0;
+    char *end;
+    errno = 0;
+    node->number = strtoull(node->text, &end, 10);
+    if (*end != '\0' || errno != 0 || node->text[0] < '0' || node->text[0] > '9')
+        return fail(p, "a number is wanted");
+    return 0;
+}
+
+static const struct {
+    const char *text;
+    enum node_kind kind;
+    bool is_opposite, for_texts, for_numbers;
+} operators[] = {
+    {"==", EQUAL, false, true, true},   {"!=", EQUAL, true, true, true},
+    {"=~", MATCH, false, true, false},  {"!~", MATCH, true, true, false},
+    {"<=", GREATER, true, false, true}, {">=", LESS, true, false, true},
+    {"<", LESS, false, false, true},    {">", GREATER, false, false, true},
+};
+
+static int parse_comparison(struct parser *p, uint32_t *ret)
+{
+    size_t field = 0, i = 0;
+    skip_space(p);
+    while (field < N_FIELDS && !take(p, field_names[field]))
+        field++;
+    if (field == N_FIELDS)
+        return fail(p, "one of key leaf rank dtype bytes shape class is wanted");
+    while (i < sizeof(operators) / sizeof(*operators) && !take(p, operators[i].text))
+        i++;
+    if (i == sizeof(operators) / sizeof(*operators) ||
+        !(is_number((enum field)field) ? operators[i].for_numbers : operators[i].for_texts))
+        return fail(p, "an operator is wanted that fits the field");
+    p->where->uses_class = p->where->uses_class || field == CLASS;
+    int code =
+        add_node(p, (struct node){.kind = operators[i].kind, .field = (enum field)field}, ret);
+    if (code == 0)
+        code = parse_value(p, &p->where->nodes[*ret]);
+    return code == 0 && operators[i].is_opposite ? add_not(p, ret) : code;
+}
+
+static int parse_or(struct parser *p, uint32_t *ret);
+
+static int parse_not(struct parser *p, uint32_t *ret)
+{
+    unsigned n_nots = 0;
+    while (take(p, "!"))
+        n_nots++;
+    int code;
+    if (take(p, "(")) {
+        if (++p->depth > MAX_DEPTH)
+            return fail(p, "too deep");
+        code = parse_or(p, ret);
+        p->depth--;
+        if (code == 0 && !take(p, ")"))
+            code = fail(p, "')' is wanted");
+    } else {
+        code = parse_comparison(p, ret);
+    }
+    return code == 0 && n_nots % 2 == 1 ? add_not(p, ret) : code;
+}
+
+static int parse_chain(struct parser *p, enum node_kind kind, const char *between,
+                       int (*parse)(struct parser *, uint32_t *), uint32_t *ret)
+{
+    int code = parse(p, ret);
+    while (code == 0 && take(p, between)) {
+        struct node node = {.kind = kind, .left = *ret};
+        code = parse(p, &node.right);
+        if (code == 0)
+            code = add_node(p, node, ret);
+    }
+    return code;
+}
+
+static int parse_and(struct parser *p, uint32_t *ret)
+{
+    return parse_chain(p, AND, "&&", parse_not, ret);
+}
+
+static int parse_or(struct parser *p, uint32_t *ret)
+{
+    return parse_chain(p, OR, "||", parse_and, ret);
+}
+
+int where_new(const char *text, struct where **out, struct wfs_error *err)
+{
+    struct where *where = calloc(1, sizeof(*where));
+    if (where == NULL)
+        return wfs_fail_memory(err);
+    struct parser p = {.where = where, .start = text, .at = text, .err = err};
+    int code = parse_or(&p, &where->root);
+    skip_space(&p);
+    if (code == 0 && *p.at != '\0')
+        code = fail(&p, "&& or || is wanted");
+    if (code < 0) {
+        where_free(where);
+        return code;
+    }
+    *out = where;
+    return 0;
+}
+
+void where_free(struct where *where)
+{
+    if (where == NULL)
+        return;
+    for (uint32_t i = 0; i < where->n_nodes; i++) {
+        free(where->nodes[i].text);
+        regex_free(where->nodes[i].regex);
+    }
+    free(where);
+}
+
+bool where_uses_class(const struct where *where)
+{
+    return where->uses_class;
+}
+
+/* "[2,*]" against the dims. */
+static bool is_shape(const char *text, const struct wfs_shape *shape)
+{
+    if (*text++ != '[')
+        return false;
+    for (uint32_t i = 0; i < shape->rank; i++) {
+        char number[24];
+        snprintf(number, sizeof(number), "%" PRIu64, shape->dims[i]);
+        const size_t n = *text == '*' ? 1 : strlen(number);
+        if (*text != '*' && strncmp(text, number, n) != 0)
+            return false;
+        text += n;
+        if (i + 1 < shape->rank && *text++ != ',')
+            return false;
+    }
+    return strcmp(text, "]") == 0;
+}
+
+static const char *text_of(enum field field, const struct wfs_tensor *tensor,
+                           const char *class_name)
+{
+    const char *dot = strrchr(tensor->key, '.');
+    switch (field) {
+    case LEAF:
+        return dot == NULL ? tensor->key : dot + 1;
+    case DTYPE:
+        return wfs_dtype_name((enum wfs_dtype)tensor->dtype);
+    case CLASS:
+        return class_name;
+    default:
+        return tensor->key;
+    }
+}
+
+static int test(const struct where *where, uint32_t at, const struct wfs_tensor *tensor,
+                const char *class_name, struct wfs_error *err)
+{
+    const struct node *node = &where->nodes[at];
+    const uint64_t number = node->field == RANK ? tensor->shape.rank : tensor->n_bytes;
+    char shape[256];
+    int left;
+    switch (node->kind) {
+    case AND:
+    case OR:
+        left = test(where, node->left, tensor, class_name, err);
+        if (left < 0 || left == (node->kind == OR))
+            return left;
+        return test(where, node->right, tensor, class_name, err);
+    case NOT:
+        left = test(where, node->left, tensor, class_name, err);
+        return left < 0 ? left : !left;
+    case LESS:
+        return number < node->number;
+    case GREATER:
+        return number > node->number;
+    case MATCH:
+        if (node->field != SHAPE)
+            return regex_search(node->regex, text_of(node->field, tensor, class_name), err);
+        wfs_shape_format(&tensor->shape, shape, sizeof(shape));
+        return regex_search(node->regex, shape, err);
+    default:
+        if (is_number(node->field))
+            return number == node->number;
+        if (node->field == SHAPE)
+            return is_shape(node->text, &tensor->shape);
+        return strcmp(text_of(node->field, tensor, class_name), node->text) == 0;
+    }
+}
+
+int where_test(const struct where *where, const struct wfs_tensor *tensor, const char *class_name,
+               struct wfs_error *err)
+{
+    return test(where, where->root, tensor, class_name, err);
+}

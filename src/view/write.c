@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Text for people and the table of the plan.
+ */
+#include "view/write.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "view/pass.h"
+
+enum { N_SHOWN = 10 };
+
+void write_escaped(const char *text, FILE *out)
+{
+    for (; *text != '\0'; text++) {
+        const unsigned char c = (unsigned char)*text;
+        if (c < 0x20 || c == 0x7f || c == '\\')
+            fprintf(out, "\\x%02X", c);
+        else
+            fputc(c, out);
+    }
+}
+
+const char *write_certainty(const struct item *item)
+{
+    static const char *const names[] = {
+        [TOLD] = "told", [CERTAIN] = "certain", [LIKELY] = "likely", [UNDECIDED] = "unknown"};
+    return item->verdict.row == NULL ? "" : names[item->verdict.certainty];
+}
+
+/* A list that is cut at ten. */
+struct list {
+    FILE *out;
+    const char *title;
+    size_t n, n_shown;
+};
+
+static void start_line(struct list *list)
+{
+    if (list->n_shown++ == 0)
+        fprintf(list->out, "\n%s:\n", list->title);
+    fputs("  ", list->out);
+}
+
+static void end_list(const struct list *list)
+{
+    if (list->n > list->n_shown)
+        fprintf(list->out, "  and %zu more\n", list->n - list->n_shown);
+}
+
+static void put_lines(const struct report_lines *lines, const char *title, const char *between,
+                      FILE *out)
+{
+    struct list list = {out, title, lines->n_lines, 0};
+    for (size_t i = 0; i < lines->n_lines && i < N_SHOWN; i++) {
+        start_line(&list);
+        write_escaped(lines->lines[i].name, out);
+        if (lines->lines[i].text != NULL) {
+            fputs(between, out);
+            write_escaped(lines->lines[i].text, out);
+        }
+        fputc('\n', out);
+    }
+    end_list(&list);
+}
+
+static bool is_shown(const struct item *item)
+{
+    return item->dropped == NULL;
+}
+
+static bool is_renamed(const struct item *item)
+{
+    return is_shown(item) && strcmp(item->tensor.key, item->source_key) != 0;
+}
+
+static bool is_guessed(const struct item *item)
+{
+    return is_shown(item) && item->done != ACTION_NONE && item->verdict.certainty == LIKELY;
+}
+
+static bool is_adapted(const struct item *item)
+{
+    return is_shown(item) && item->done != ACTION_NONE;
+}
+
+static bool is_undecided(const struct item *item)
+{
+    return is_shown(item) && item->verdict.row != NULL && item->verdict.certainty == UNDECIDED;
+}
+
+static bool is_cast(const struct item *item)
+{
+    return is_shown(item) && item->tensor.dtype != item->tensor.stored.dtype;
+}
+
+static bool is_unused(const struct item *item)
+{
+    return item->is_unused;
+}
+
+static size_t count(const struct wfs_report *report, bool (*is_one)(const struct item *))
+{
+    size_t n = 0;
+    for (size_t i = 0; i < report->n_items; i++)
+        n += is_one(&report->items[i]);
+    return n;
+}
+
+static void put_items(const struct wfs_report *report, const char *title,
+                      bool (*is_one)(const struct item *),
+                      void (*put)(const struct wfs_report *, size_t, FILE *), FILE *out)
+{
+    struct list list = {out, title, count(report, is_one), 0};
+    for (size_t i = 0; i < report->n_items && list.n_shown < N_SHOWN; i++) {
+        if (!is_one(&report->items[i]))
+            continue;
+        start_line(&list);
+        put(report, i, out);
+        fputc('\n', out);
+    }
+    end_list(&list);
+}
+
+static void put_key(const struct wfs_report *report, size_t i, FILE *out)
+{
+    write_escaped(report->items[i].tensor.key, out);
+}
+
+static void put_changes(const struct wfs_report *report, size_t i, FILE *out)
+{
+    const struct item *item = &report->items[i];
+    put_key(report, i, out);
+    fputs(": ", out);
+    write_escaped(item->tensor.changes != NULL ? item->tensor.changes : "", out);
+}
+
+static void put_rename(const struct wfs_report *report, size_t i, FILE *out)
+{
+    write_escaped(report->items[i].source_key, out);
+    fputs(" -> ", out);
+    put_key(report, i, out);
+}
+
+/* With the option that would decide it. */
+static void put_undecided(const struct wfs_report *report, size_t i, FILE *out)
+{
+    const struct item *item = &report->items[i];
+    const size_t n_path = (size_t)(item_leaf(item) - item->tensor.key);
+    put_key(report, i, out);
+    fprintf(out, ": %s; class='^%s'=>TYPE decides it", item->verdict.row,
+            wfs_quote_n(item->tensor.key, n_path).text);
+}
+
+static void put_cast(const struct wfs_report *report, size_t i, FILE *out)
+{
+    const struct wfs_tensor *tensor = &report->items[i].tensor;
+    put_key(report, i, out);
+    fprintf(out, ": %s to %s", wfs_dtype_name((enum wfs_dtype)tensor->stored.dtype),
+            wfs_dtype_name((enum wfs_dtype)tensor->dtype));
+    if (report->has_counts)
+        fprintf(out, ", %" PRIu64 " overflow, %" PRIu64 " are NaN", report->n_overflow[i],
+                report->n_nan[i]);
+}
+
+void write_report_text(const struct wfs_report *report, FILE *out)
+{
+    const size_t n_applied = report->has_like ? report->applied.n_lines : count(report, is_shown);
+    fprintf(out, "applied: %zu\nskipped by filter: %zu\n", n_applied, report->skipped.n_lines);
+    if (report->has_like)
+        fprintf(out, "missing: %zu\nunused: %zu\n", report->missing.n_lines,
+                count(report, is_unused));
+    fprintf(out, "errors: %zu\nrenamed: %zu\nadapted: %zu, %zu of them by guess\n",
+            report->errors.n_lines, count(report, is_renamed), count(report, is_adapted),
+            count(report, is_guessed));
+    fprintf(out, "left undecided: %zu\ncast: %zu\n",
+            report->has_adapted ? count(report, is_undecided) : 0, count(report, is_cast));
+    put_lines(&report->errors, "errors", ": ", out);
+    put_lines(&report->missing, "missing", "; did you mean ", out);
+    put_items(report, "unused", is_unused, put_key, out);
+    put_items(report, "adapted by guess", is_guessed, put_changes, out);
+    if (report->has_adapted)
+        put_items(report, "left undecided", is_undecided, put_undecided, out);
+    put_items(report, "renamed", is_renamed, put_rename, out);
+    put_items(report, "cast", is_cast, put_cast, out);
+    put_lines(&report->skipped, "skipped by filter", "", out);
+    put_lines(&report->notices, "notices", ": ", out);
+}
+
+void write_report_plan(const struct wfs_report *report, FILE *out)
+{
+    fputs("old_key\tnew_key\tdtype\tshape\tclass\tcertainty\trow\twhy\n", out);
+    for (size_t i = 0; i < report->n_items; i++) {
+        const struct item *item = &report->items[i];
+        char shape[256];
+        wfs_shape_format(&item->tensor.shape, shape, sizeof(shape));
+        write_escaped(item->source_key, out);
+        fputc('\t', out);
+        write_escaped(is_shown(item) ? item->tensor.key : "-", out);
+        fprintf(out, "\t%s\t%s\t%s\t%s\t%s\t", wfs_dtype_name((enum wfs_dtype)item->tensor.dtype),
+                shape, item->verdict.class_name != NULL ? item->verdict.class_name : "",
+                write_certainty(item), item->verdict.row != NULL ? item->verdict.row : "");
+        if (!is_shown(item))
+            fprintf(out, "dropped: %s", item->dropped);
+        else
+            write_escaped(item->tensor.changes != NULL ? item->tensor.changes : "", out);
+        fputc('\n', out);
+    }
+}

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The complete report as JSON, written as it is walked over.
+ */
+#include "view/write.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "view/pass.h"
+
+void write_json_text(const char *text, FILE *out)
+{
+    size_t n_left = strlen(text), n_valid = utf8_valid(text, n_left);
+    fputc('"', out);
+    for (; n_left > 0; text++, n_left--, n_valid -= n_valid > 0) {
+        const unsigned char c = (unsigned char)*text;
+        if (n_valid == 0 && c >= 0x80) {
+            fprintf(out, "\\\\x%02X", c);
+            n_valid = utf8_valid(text + 1, n_left - 1) + 1;
+        } else if (c == '"' || c == '\\') {
+            fprintf(out, "\\%c", c);
+        } else if (c < 0x20 || c == 0x7f) {
+            fprintf(out, "\\u%04x", c);
+        } else {
+            fputc(c, out);
+        }
+    }
+    fputc('"', out);
+}
+
+/* An array that is being written. */
+struct array {
+    FILE *out;
+    bool has_one;
+};
+
+static void next(struct array *array)
+{
+    fputs(array->has_one ? ",\n    " : "\n    ", array->out);
+    array->has_one = true;
+}
+
+static void put_member(const char *name, const char *text, bool is_first, FILE *out)
+{
+    fprintf(out, "%s\"%s\": ", is_first ? "{" : ", ", name);
+    if (text == NULL)
+        fputs("null", out);
+    else
+        write_json_text(text, out);
+}
+
+/* Names alone, or objects of a name and a text. */
+static void put_lines(const char *title, const struct report_lines *lines, const char *name,
+                      const char *text, FILE *out)
+{
+    struct array array = {out, false};
+    fprintf(out, "  \"%s\": [", title);
+    for (size_t i = 0; i < lines->n_lines; i++) {
+        next(&array);
+        if (text == NULL) {
+            write_json_text(lines->lines[i].name, out);
+            continue;
+        }
+        put_member(name, lines->lines[i].name, true, out);
+        put_member(text, lines->lines[i].text, false, out);
+        fputc('}', out);
+    }
+    fputs("],\n", out);
+}
+
+static void put_keys(const struct wfs_report *report, const char *title, bool unused, FILE *out)
+{
+    struct array array = {out, false};
+    fprintf(out, "  \"%s\": [", title);
+    for (size_t i = 0; i < report->n_items; i++) {
+        const struct item *item = &report->items[i];
+        if (unused ? !item->is_unused : item->dropped != NULL)
+            continue;
+        next(&array);
+        write_json_text(item->tensor.key, out);
+    }
+    fputs("],\n", out);
+}
+
+static void put_renamed(const struct wfs_report *report, FILE *out)
+{
+    struct array array = {out, false};
+    fputs("  \"renamed\": [", out);
+    for (size_t i = 0; i < report->n_items; i++) {
+        const struct item *item = &report->items[i];
+        if (item->dropped != NULL || strcmp(item->source_key, item->tensor.key) == 0)
+            continue;
+        next(&array);
+        put_member("from", item->source_key, true, out);
+        put_member("to", item->tensor.key, false, out);
+        fputc('}', out);
+    }
+    fputs("],\n", out);
+}
+
+static void put_adapted(const struct wfs_report *report, const char *title,
+                        enum certainty certainty, FILE *out)
+{
+    struct array array = {out, false};
+    fprintf(out, "    \"%s\": [", title);
+    for (size_t i = 0; i < report->n_items && report->has_adapted; i++) {
+        const struct item *item = &report->items[i];
+        const bool is_one = item->dropped == NULL && item->verdict.row != NULL &&
+                            item->verdict.certainty == certainty &&
+                            (item->done != ACTION_NONE || certainty == UNDECIDED);
+        if (!is_one)
+            continue;
+        next(&array);
+        put_member("key", item->tensor.key, true, out);
+        put_member("action",
+                   item->done == ACTION_NONE        ? NULL
+                   : item->done == ACTION_TRANSPOSE ? "transposed"
+                                                    : "renamed",
+                   false, out);
+        put_member("class", item->verdict.class_name, false, out);
+        put_member("row", item->verdict.row, false, out);
+        fputc('}', out);
+    }
+    fputc(']', out);
+}
+
+static void put_cast(const struct wfs_report *report, FILE *out)
+{
+    struct array array = {out, false};
+    fputs("  \"cast\": [", out);
+    for (size_t i = 0; i < report->n_items; i++) {
+        const struct wfs_tensor *tensor = &report->items[i].tensor;
+        if (report->items[i].dropped != NULL || tensor->dtype == tensor->stored.dtype)
+            continue;
+        next(&array);
+        put_member("key", tensor->key, true, out);
+        put_member("from", wfs_dtype_name((enum wfs_dtype)tensor->stored.dtype), false, out);
+        put_member("to", wfs_dtype_name((enum wfs_dtype)tensor->dtype), false, out);
+        if (report->has_counts)
+            fprintf(out, ", \"overflow\": %" PRIu64 ", \"nan\": %" PRIu64, report->n_overflow[i],
+                    report->n_nan[i]);
+        fputc('}', out);
+    }
+    fputs("],\n", out);
+}
+
+void write_report_json(const struct wfs_report *report, FILE *out)
+{
+    fputs("{\n", out);
+    if (report->has_like)
+        put_lines("applied", &report->applied, NULL, NULL, out);
+    else
+        put_keys(report, "applied", false, out);
+    put_lines("skipped", &report->skipped, NULL, NULL, out);
+    put_lines("missing", &report->missing, "key", "suggestion", out);
+    put_keys(report, "unused", true, out);
+    put_lines("errors", &report->errors, "tensor", "reason", out);
+    put_renamed(report, out);
+    fputs("  \"adapted\": {\n", out);
+    put_adapted(report, "told", TOLD, out);
+    fputs(",\n", out);
+    put_adapted(report, "certain", CERTAIN, out);
+    fputs(",\n", out);
+    put_adapted(report, "likely", LIKELY, out);
+    fputs(",\n", out);
+    put_adapted(report, "undecided", UNDECIDED, out);
+    fputs("\n  },\n", out);
+    put_cast(report, out);
+    put_lines("notices", &report->notices, "about", "text", out);
+    fputs("  \"is_success\": ", out);
+    fputs(report->errors.n_lines == 0 ? "true\n}\n" : "false\n}\n", out);
+}

@@ -1,0 +1,685 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Views: the syntax of regexes and replacements, each pass over a catalog, what is refused. The
+ * tables of names that Burn itself gave are run where the optional folder of test data is.
+ */
+#include "check.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <jansson.h>
+
+#include <weightfs/view.h>
+
+#include "base/cleanup.h"
+#include "tensor/catalog.h"
+#include "view/regex.h"
+#include "view/similar.h"
+
+static void add_tensor(struct wfs_catalog *catalog, const char *key, enum wfs_dtype dtype,
+                       uint32_t rank, const uint64_t *dims)
+{
+    struct wfs_tensor *tensor = catalog_add(catalog);
+    uint64_t *copy = arena_calloc(&catalog->arena, rank + 1, sizeof(*copy));
+    for (uint32_t i = 0; i < rank; i++)
+        copy[i] = dims[i];
+    tensor->key = arena_copy(&catalog->arena, key, strlen(key));
+    tensor->dtype = tensor->stored.dtype = (uint8_t)dtype;
+    tensor->shape = (struct wfs_shape){rank, copy};
+    tensor->stored.offset = 1000 * catalog->n_tensors;
+    check_int(wfs_shape_bytes(&tensor->shape, dtype, &tensor->n_bytes), 0);
+}
+
+/* Keys with spaces between them, each a F32 vector of 6. */
+static struct wfs_catalog *catalog_of(const char *format, const char *keys)
+{
+    struct wfs_catalog *catalog = NULL;
+    const uint64_t dim = 6;
+    check_int(catalog_new(&catalog), 0);
+    catalog->format = format;
+    autofree char *copy = strdup(keys);
+    char *rest = copy;
+    for (const char *key; (key = strsep(&rest, " ")) != NULL;)
+        add_tensor(catalog, key, WFS_F32, 1, &dim);
+    return catalog;
+}
+
+static char *keys_of(const struct wfs_catalog *catalog)
+{
+    char *text = calloc(1, 65536);
+    for (size_t i = 0; i < catalog->n_tensors; i++) {
+        strcat(text, i > 0 ? " " : "");
+        strcat(text, catalog->tensors[i].key);
+    }
+    return text;
+}
+
+static struct wfs_view *view_of(const char *const *options, struct wfs_error *err)
+{
+    struct wfs_view *view = NULL;
+    check_int(wfs_view_new(&view), 0);
+    for (; *options != NULL; options++) {
+        if (wfs_view_add(view, *options, err) != 1) {
+            wfs_view_free(view);
+            return NULL;
+        }
+    }
+    return view;
+}
+
+/* Applies; 0 or the error. */
+static int apply(struct wfs_catalog *catalog, const struct wfs_catalog *like,
+                 const char *const *options, struct wfs_report **report, struct wfs_error *err)
+{
+    struct wfs_view *view = view_of(options, err);
+    if (view == NULL)
+        return -EINVAL;
+    const int code = wfs_view_apply(view, catalog, like, report, err);
+    wfs_view_free(view);
+    return code;
+}
+
+#define OPTIONS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+static void check_keys(const char *format, const char *before, const char *const *options,
+                       const char *after)
+{
+    struct wfs_catalog *catalog = catalog_of(format, before);
+    struct wfs_report *report = NULL;
+    struct wfs_error err = {0};
+    if (!check_int(apply(catalog, NULL, options, &report, &err), 0))
+        printf("# %s\n", err.text);
+    autofree char *keys = keys_of(catalog);
+    check_str(keys, after);
+    wfs_report_free(report);
+    wfs_catalog_free(catalog);
+}
+
+static void check_refused(const char *before, const char *const *options, const char *text)
+{
+    struct wfs_catalog *catalog = catalog_of("safetensors", before);
+    struct wfs_report *report = NULL;
+    struct wfs_error err = {0};
+    check_int(apply(catalog, NULL, options, &report, &err), -EINVAL);
+    check_str(err.text, text);
+    wfs_report_free(report);
+    wfs_catalog_free(catalog);
+}
+
+/* ---- regexes ---- */
+
+static void check_replace(const char *pattern, const char *replacement, const char *in,
+                          const char *want)
+{
+    struct regex *regex = NULL;
+    struct arena arena = {0};
+    struct wfs_error err = {0};
+    const char *out = in;
+    if (!check_int(regex_new(pattern, &regex, &err), 0)) {
+        printf("# %s\n", err.text);
+        return;
+    }
+    check(regex_replace(regex, in, replacement, &arena, &out, &err) >= 0);
+    if (!check_str(out, want))
+        printf("# pattern %s, replacement %s\n", pattern, replacement);
+    regex_free(regex);
+    arena_done(&arena);
+}
+
+static void test_replacement_syntax(void)
+{
+    static const char *const rows[][4] = {
+        {"^transformer\\.h\\.(\\d+)\\.", "transformer.layer$1.", "transformer.h.0.attn.weight",
+         "transformer.layer0.attn.weight"},
+        {"norm(\\d+)", "norm_$1", "blk.norm1.weight", "blk.norm_1.weight"},
+        {"norm(\\d+)", "$1_x", "norm7.w", ".w"},
+        {"norm(\\d+)", "${1}_x", "norm7.w", "7_x.w"},
+        {"norm(\\d+)", "$1x", "norm7.w", ".w"},
+        {"norm(\\d+)", "$1-x", "norm7.w", "7-x.w"},
+        {"norm(\\d+)", "$$1", "norm7.w", "$1.w"},
+        {"norm(\\d+)", "a$", "norm7.w", "a$.w"},
+        {"norm(\\d+)", "${1", "norm7.w", "${1.w"},
+        {"norm(\\d+)", "$9", "norm7.w", ".w"},
+        {"norm(\\d+)", "$01", "norm7.w", "7.w"},
+        {"norm(\\d+)", "\\1", "norm7.w", "\\1.w"},
+        {"norm(?P<n>\\d+)", "${n}z", "norm7.w", "7z.w"},
+        {"a", "b", "banana", "bbnbnb"},
+        {"(a)|(b)", "[$1|$2]", "ab", "[a|][|b]"},
+        {"^", "m.", "x.y", "m.x.y"},
+        {"$", ".x", "a.b", "a.b.x"},
+        {"a*", "-", "baab", "-b-b-"},
+        {"", "-", "\xc3\xa9x", "-\xc3\xa9-x-"},
+        {"x", "y", "abc", "abc"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
+        check_replace(rows[i][0], rows[i][1], rows[i][2], rows[i][3]);
+}
+
+static void test_what_the_crate_has_not_is_refused(void)
+{
+    static const char *const patterns[] = {
+        "a(?=b)",  "(?<!a)b", "(a)\\1", "(?>a)", "(?R)",    "\\Z",        "\\h", "a{,3}",
+        "(?y)a",   "(",       "[a",     "a\\",   "[a&&]",   "[[:alfa:]]", "*a",  "(?#c)",
+        "\\Qa\\E", "(?-u)a",  "(?P=n)", "\\K",   "(*FAIL)", "\xff",
+    };
+    for (size_t i = 0; i < sizeof(patterns) / sizeof(*patterns); i++) {
+        struct regex *regex = NULL;
+        struct wfs_error err = {0};
+        if (!check_int(regex_new(patterns[i], &regex, &err), -EINVAL))
+            printf("# pattern %s\n", patterns[i]);
+        check(strncmp(err.text, "bad regex '", 11) == 0);
+        regex_free(regex);
+    }
+}
+
+static void test_what_the_crate_has(void)
+{
+    check_replace("\\<b", "X", "ab b.b", "ab X.X");
+    check_replace("(?i)NORM", "n", "aNorM", "an");
+    check_replace("[]a]", "-", "a]b", "--b");
+    check_replace("[^]]", "-", "a]b", "-]-");
+    check_replace("[[:digit:]]+?", "#", "a12", "a##");
+    check_replace("[[a]b]x", "-", "ax bx cx", "- - cx");
+    check_replace("[a-z--[b-y]]", "-", "abz", "-b-");
+    check_replace("[^a[b]]", "-", "abc", "ab-");
+    check_replace("[a-c~~b-d]", "-", "abcd", "-bc-");
+    check_replace("a{2}{2}", "-", "aaaaa", "-a");
+    check_replace("(ab|c)*+", "-", "abcx", "-x-");
+    check_replace("\\d", "#", "a\xd9\xa3", "a#"); /* an Arabic digit */
+    check_replace("a.c", "-", "a\nc abc", "a\nc -");
+    check_replace("b$", "-", "b\n", "b\n");
+}
+
+static void test_a_regex_that_takes_too_long_gives_up(void)
+{
+    struct regex *regex = NULL;
+    struct wfs_error err = {0};
+    check_int(regex_new("^(a|aa|b?a)+$", &regex, NULL), 0);
+    check_int(regex_search(regex, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaac", &err),
+              -E2BIG);
+    regex_free(regex);
+}
+
+/* ---- passes on keys ---- */
+
+static void test_remaps_follow_each_other(void)
+{
+    check_keys("safetensors", "model.a.w model.b.w", OPTIONS("remap=^model\\.=>", "remap=a=>b2"),
+               "b2.w b.w");
+    check_keys("safetensors", "norm1.w", OPTIONS("remap=norm(\\d)=>n\\1x"), "n1x.w");
+}
+
+static void test_top_level_key(void)
+{
+    check_keys("pytorch", "state.a.w state.b epoch", OPTIONS("top_level_key=state"), "a.w b");
+    check_keys("pytorch", "x.y.a x.z", OPTIONS("top_level_key=x.y"), "a");
+    check_refused("a.w b.w b.c", OPTIONS("top_level_key=model"),
+                  "top_level_key: no tensor is below 'model'; there are: a, b");
+}
+
+static void test_contiguous_rows(void)
+{
+    check_keys("safetensors", "fc.0.weight fc.2.weight fc.4.weight", OPTIONS("contiguous=on"),
+               "fc.0.weight fc.1.weight fc.2.weight");
+    check_keys("safetensors", "a.0.b.0.c.0.w a.0.b.0.c.2.w a.0.b.2.c.0.w a.2.b.0.c.0.w",
+               OPTIONS("contiguous=on"), "a.0.b.0.c.0.w a.0.b.0.c.1.w a.0.b.1.c.0.w a.1.b.0.c.0.w");
+    check_keys("safetensors", "encoder.0.weight encoder.2.weight decoder.1.weight decoder.5.weight",
+               OPTIONS("contiguous=on"),
+               "encoder.0.weight encoder.1.weight decoder.0.weight decoder.1.weight");
+    check_keys("safetensors", "out.weight 18446744073709551616.a 18446744073709551615.b",
+               OPTIONS("contiguous=on"), "out.weight 18446744073709551616.a 0.b");
+    check_keys("safetensors", "a.007.w a.+9.w a.-1.w", OPTIONS("contiguous=on"),
+               "a.0.w a.1.w a.-1.w");
+    check_keys("safetensors", "a.1.w b.1.w", OPTIONS("contiguous=on", "contiguous_except=^a$"),
+               "a.1.w b.0.w");
+    check_keys("pytorch", "a.1.w", OPTIONS("to=burn"), "a.0.w");
+    check_keys("safetensors", "a.1.w", OPTIONS("to=burn"), "a.1.w");
+    check_keys("pytorch", "a.1.w", OPTIONS("to=burn", "contiguous=off"), "a.1.w");
+}
+
+static void test_filters(void)
+{
+    const char *keys = "enc.w enc.b dec.w";
+    check_keys("safetensors", keys, OPTIONS("include=^enc"), "enc.w enc.b");
+    check_keys("safetensors", keys, OPTIONS("include=^enc", "key=dec.w"), keys);
+    check_keys("safetensors", keys, OPTIONS("exclude=b$"), "enc.w dec.w");
+    check_keys("safetensors", keys, OPTIONS("where=leaf==w && !(key=~'^dec')"), "enc.w");
+    check_keys("safetensors", keys, OPTIONS("where=rank>=1 && bytes==24 && shape==[*]"), keys);
+    check_keys("safetensors", keys, OPTIONS("where=dtype!=F32 || leaf == 'b'"), "enc.b");
+    check_refused(keys, OPTIONS("include=nothing"), "the filters leave none of 3 tensors");
+    check_refused(keys, OPTIONS("where=rank"),
+                  "bad condition 'rank': an operator is wanted that fits the field at byte 4");
+}
+
+static void test_enum_variants(void)
+{
+    const char *keys = "feature.BaseConv.conv.w stages.0.Proj.w A.BaseConv";
+    check_keys("safetensors", keys, OPTIONS("drop_variants=auto"),
+               "feature.conv.w stages.0.w A.BaseConv");
+    check_keys("safetensors", keys, OPTIONS("drop_variants=feature.BaseConv"),
+               "feature.conv.w stages.0.Proj.w A.BaseConv");
+    check_keys("safetensors", keys, OPTIONS("drop_variants=Proj"),
+               "feature.BaseConv.conv.w stages.0.w A.BaseConv");
+}
+
+static void test_collisions(void)
+{
+    check_refused("a.w b.w", OPTIONS("remap=^b=>a"),
+                  "'a.w' and 'b.w' would both be called 'a.w'; on_collision=suffix numbers them");
+    check_keys("safetensors", "a.w b.w", OPTIONS("remap=^b=>a", "on_collision=suffix"),
+               "a.w a.w_2");
+    check_keys("safetensors", "a a", OPTIONS("include=a"), "a a");
+}
+
+static void test_options_that_are_wrong(void)
+{
+    static const char *const rows[][2] = {
+        {"remap=abc", "remap wants REGEX=>TEXT, not 'abc'"},
+        {"contiguous=maybe", "contiguous is one of auto, on, off, not 'maybe'"},
+        {"to=keras", "to is one of burn, torch, none, not 'keras'"},
+        {"cast=F17", "cast: no dtype is called 'F17'"},
+        {"permute=a=>0,0", "permute wants each of 0 to 1 once, not '0,0'"},
+        {"partial=1", "partial takes no value"},
+        {"include", "include wants a value"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        struct wfs_view *view = NULL;
+        struct wfs_error err = {0};
+        check_int(wfs_view_new(&view), 0);
+        check_int(wfs_view_add(view, rows[i][0], &err), -EINVAL);
+        check_str(err.text, rows[i][1]);
+        check_int(wfs_view_add(view, "allow_other", NULL), 0);
+        wfs_view_free(view);
+    }
+}
+
+/* ---- adapters and surgery ---- */
+
+static struct wfs_catalog *small_model(const char *format)
+{
+    struct wfs_catalog *catalog = NULL;
+    check_int(catalog_new(&catalog), 0);
+    catalog->format = format;
+    add_tensor(catalog, "fc.weight", WFS_F32, 2, (const uint64_t[]){30, 20});
+    add_tensor(catalog, "fc.bias", WFS_F32, 1, (const uint64_t[]){30});
+    add_tensor(catalog, "norm.weight", WFS_F32, 1, (const uint64_t[]){30});
+    add_tensor(catalog, "norm.bias", WFS_F32, 1, (const uint64_t[]){30});
+    add_tensor(catalog, "odd.weight", WFS_F16, 2, (const uint64_t[]){6, 4});
+    add_tensor(catalog, "n", WFS_I64, 0, NULL);
+    return catalog;
+}
+
+static void check_shape(const struct wfs_catalog *catalog, const char *key, const char *want)
+{
+    const struct wfs_tensor *tensor = wfs_catalog_find(catalog, key);
+    char shape[64] = "no such tensor";
+    if (tensor != NULL)
+        wfs_shape_format(&tensor->shape, shape, sizeof(shape));
+    check_str(shape, want);
+}
+
+static void test_to_burn(void)
+{
+    struct wfs_catalog *catalog = small_model("pytorch");
+    struct wfs_report *report = NULL;
+    check_int(apply(catalog, NULL, OPTIONS("to=burn"), &report, NULL), 0);
+    autofree char *keys = keys_of(catalog);
+    check_str(keys, "fc.weight fc.bias norm.gamma norm.beta odd.weight n");
+    check_shape(catalog, "fc.weight", "[20, 30]");
+    check_shape(catalog, "odd.weight", "[6, 4]");
+    check_uint(catalog->tensors[0].stored.strides[0], 1);
+    check_uint(catalog->tensors[0].stored.strides[1], 20);
+    check_str(catalog->tensors[0].changes,
+              "transposed for burn (linear, certain: 5 matrix and bias)");
+    check_str(wfs_tensor_origin(&catalog->tensors[2]), "norm.weight");
+    check_str(wfs_report_notice(report),
+              "0 tensors adapted by guess, 1 left undecided, see plan.tsv");
+    wfs_report_free(report);
+    wfs_catalog_free(catalog);
+}
+
+static void test_class_and_keep_decide(void)
+{
+    struct wfs_catalog *catalog = small_model("pytorch");
+    struct wfs_report *report = NULL;
+    check_int(apply(catalog, NULL,
+                    OPTIONS("to=burn", "strict", "class=^odd$=>Struct:Linear", "keep=^norm"),
+                    &report, NULL),
+              0);
+    autofree char *keys = keys_of(catalog);
+    check_str(keys, "fc.weight fc.bias norm.weight norm.bias odd.weight n");
+    check_shape(catalog, "odd.weight", "[4, 6]");
+    check(wfs_report_notice(report) == NULL);
+    wfs_report_free(report);
+    wfs_catalog_free(catalog);
+}
+
+static void test_strict_refuses_guesses(void)
+{
+    struct wfs_catalog *catalog = small_model("pytorch");
+    struct wfs_report *report = NULL;
+    struct wfs_error err = {0};
+    check_int(apply(catalog, NULL, OPTIONS("to=burn", "strict"), &report, &err), -EINVAL);
+    check_str(err.text, "strict: the type of 'odd.weight' is unknown (19 nothing), of 1 tensors in "
+                        "all; class='^odd.'=>TYPE decides it");
+    wfs_report_free(report);
+    wfs_catalog_free(catalog);
+}
+
+static void test_surgery(void)
+{
+    struct wfs_catalog *catalog = small_model("safetensors");
+    struct wfs_report *report = NULL;
+    check_int(apply(catalog, NULL,
+                    OPTIONS("transpose=^odd", "split=^fc\\.(\\w+)=>q.$1,k.$1,v.$1", "cast=BF16",
+                            "permute=^q\\.weight=>1,0", "cast=^n$=>I32", "keep=^norm"),
+                    &report, NULL),
+              0);
+    autofree char *keys = keys_of(catalog);
+    check_str(keys, "q.weight k.weight v.weight q.bias k.bias v.bias norm.weight norm.bias "
+                    "odd.weight n");
+    check_shape(catalog, "odd.weight", "[4, 6]");
+    check_shape(catalog, "q.weight", "[20, 10]");
+    check_shape(catalog, "k.weight", "[10, 20]");
+    const struct wfs_tensor *k = wfs_catalog_find(catalog, "k.weight");
+    check_uint(k->stored.offset, 1000 + 10 * 20 * 4);
+    check_int(k->dtype, WFS_BF16);
+    check_uint(k->n_bytes, 400);
+    check_int(wfs_catalog_find(catalog, "norm.weight")->dtype, WFS_F32);
+    check_int(wfs_catalog_find(catalog, "n")->dtype, WFS_I32);
+    check_str(wfs_catalog_find(catalog, "odd.weight")->changes, "transpose ^odd; cast F16 to BF16");
+    wfs_report_free(report);
+    wfs_catalog_free(catalog);
+}
+
+static void test_surgery_that_cannot_be(void)
+{
+    check_refused("a", OPTIONS("transpose=a"),
+                  "'a' is for the tensor 'a', F32 [6]: it has no two dimensions to swap");
+    check_refused("a", OPTIONS("split=a=>x,y,z,u"),
+                  "'a=>x,y,z,u' is for the tensor 'a', F32 [6]: its first dimension is no multiple "
+                  "of the parts");
+    check_refused("a", OPTIONS("permute=a=>1,0"),
+                  "'a=>1,0' is for the tensor 'a', F32 [6]: the permutation has another number of "
+                  "dimensions");
+    check_refused("a", OPTIONS("cast=a=>C64"),
+                  "'a=>C64' is for the tensor 'a', F32 [6]: these types cannot be cast");
+}
+
+/* ---- like ---- */
+
+static struct wfs_catalog *model_of_burn(void)
+{
+    struct wfs_catalog *catalog = NULL;
+    check_int(catalog_new(&catalog), 0);
+    catalog->format = "burnpack";
+    add_tensor(catalog, "norm.beta", WFS_F32, 1, (const uint64_t[]){30});
+    add_tensor(catalog, "norm.gamma", WFS_F32, 1, (const uint64_t[]){30});
+    add_tensor(catalog, "fc.weight", WFS_F32, 2, (const uint64_t[]){20, 30});
+    add_tensor(catalog, "fc.bias", WFS_F32, 1, (const uint64_t[]){30});
+    check_int(catalog_add_attr(catalog, &catalog->tensors[2], "param_id", "77"), 0);
+    return catalog;
+}
+
+static void test_like_another_file(void)
+{
+    struct wfs_catalog *catalog = small_model("pytorch"), *like = model_of_burn();
+    struct wfs_report *report = NULL;
+    check_int(apply(catalog, like, OPTIONS("partial"), &report, NULL), 0);
+    autofree char *keys = keys_of(catalog);
+    check_str(keys, "norm.beta norm.gamma fc.weight fc.bias");
+    check_shape(catalog, "fc.weight", "[20, 30]");
+    check_str(wfs_tensor_attr(&catalog->tensors[2], "param_id"), "77");
+    wfs_report_free(report);
+    wfs_catalog_free(catalog);
+    wfs_catalog_free(like);
+}
+
+static void check_like_refused(const char *key, enum wfs_dtype dtype, uint32_t rank,
+                               const uint64_t *dims, const char *text)
+{
+    struct wfs_catalog *catalog = small_model("pytorch"), *like = model_of_burn();
+    struct wfs_report *report = NULL;
+    struct wfs_error err = {0};
+    add_tensor(like, key, dtype, rank, dims);
+    check_int(apply(catalog, like, OPTIONS("contiguous=off"), &report, &err), -EINVAL);
+    check_str(err.text, text);
+    wfs_report_free(report);
+    wfs_catalog_free(catalog);
+    wfs_catalog_free(like);
+}
+
+static void test_like_refuses(void)
+{
+    check_like_refused("odd.weigth", WFS_F32, 2, (const uint64_t[]){6, 4},
+                       "like: 1 tensors are missing, the first is 'odd.weigth' (did you mean "
+                       "'odd.weight'?); partial shows the rest");
+    check_like_refused("odd.weight", WFS_F32, 2, (const uint64_t[]){6, 5},
+                       "like: 'odd.weight': shape mismatch: expected [6, 5], found [6, 4]; 1 "
+                       "tensors do not fit");
+    check_like_refused("n", WFS_F32, 0, NULL,
+                       "like: 'n': dtype mismatch: expected F32, found I64; 1 tensors do not fit");
+}
+
+static void test_jaro(void)
+{
+    check(similar_jaro("a", "a") == 1);
+    check(similar_jaro("abc", "xyz") == 0);
+    const double value = similar_jaro("martha", "marhta");
+    check(value > 0.944 && value < 0.945);
+    const char *const unused[] = {"encoder.weight", "feature.conv.w"};
+    check_str(similar_suggest("feature.BaseConv.conv.w", unused, 2), "feature.conv.w");
+    check_str(similar_suggest("encoder.weigth", unused, 2), "encoder.weight");
+    check(similar_suggest("zzz", unused, 2) == NULL);
+}
+
+static void test_reports_have_three_forms(void)
+{
+    struct wfs_catalog *catalog = small_model("pytorch");
+    struct wfs_report *report = NULL;
+    check_int(
+        apply(catalog, NULL, OPTIONS("to=burn", "exclude=^n$", "remap=fc=>f\"c"), &report, NULL),
+        0);
+    char *text = NULL;
+    size_t n = 0;
+    check_int(wfs_report_write(report, WFS_REPORT_JSON, &text, &n), 0);
+    json_t *json = json_loadb(text, n, 0, NULL);
+    if (check(json != NULL)) {
+        check_uint(json_array_size(json_object_get(json, "applied")), 5);
+        check_str(json_string_value(json_array_get(json_object_get(json, "skipped"), 0)), "n");
+        const json_t *undecided = json_object_get(json_object_get(json, "adapted"), "undecided");
+        check_str(json_string_value(json_object_get(json_array_get(undecided, 0), "key")),
+                  "odd.weight");
+    }
+    json_decref(json);
+    free(text);
+    check_int(wfs_report_write(report, WFS_REPORT_PLAN, &text, &n), 0);
+    check(strstr(text, "\nn\t-\tI64\t[]\tother\tcertain\t25 no weight\tdropped: filter\n") != NULL);
+    check(strstr(text, "\nnorm.weight\tnorm.gamma\tF32\t[30]\tnorm\tcertain\t21 norm name\t") !=
+          NULL);
+    free(text);
+    check_int(wfs_report_write(report, WFS_REPORT_TEXT, &text, &n), 0);
+    check(strncmp(text, "applied: 5\nskipped by filter: 1\n", 32) == 0);
+    free(text);
+    wfs_report_free(report);
+    wfs_catalog_free(catalog);
+}
+
+/* ---- names as Burn made them ---- */
+
+static const char *text_at(const json_t *array, size_t i)
+{
+    return json_string_value(json_array_get(array, i));
+}
+
+/* The patterns on one name; NULL when one of them is refused. */
+static const char *remap(const json_t *patterns, const char *name, struct arena *arena)
+{
+    for (size_t i = 0; i < json_array_size(patterns); i++) {
+        struct regex *regex = NULL;
+        const json_t *pair = json_array_get(patterns, i);
+        if (regex_new(text_at(pair, 0), &regex, NULL) < 0)
+            return NULL;
+        check(regex_replace(regex, name, text_at(pair, 1), arena, &name, NULL) >= 0);
+        regex_free(regex);
+    }
+    return name;
+}
+
+static void check_remap(const json_t *entry)
+{
+    const json_t *names = json_object_get(entry, "names"), *want = json_object_get(entry, "result");
+    const json_t *patterns = json_object_get(entry, "patterns");
+    for (size_t i = 0; i < json_array_size(names); i++) {
+        struct arena arena = {0};
+        const char *name = remap(patterns, text_at(names, i), &arena);
+        if (want == NULL ? !check(name == NULL) : !check_str(name, text_at(want, i)))
+            printf("# %s\n", text_at(json_array_get(patterns, 0), 0));
+        arena_done(&arena);
+    }
+}
+
+static struct wfs_catalog *catalog_of_names(const json_t *names)
+{
+    struct wfs_catalog *catalog = NULL;
+    const uint64_t dim = 1;
+    check_int(catalog_new(&catalog), 0);
+    for (size_t i = 0; i < json_array_size(names); i++) {
+        const json_t *name = json_array_get(names, i);
+        const char *text = json_is_array(name) ? text_at(name, 0) : json_string_value(name);
+        add_tensor(catalog, text, WFS_F32, 1, &dim);
+    }
+    return catalog;
+}
+
+static bool has_twins(const json_t *names)
+{
+    for (size_t i = 0; i < json_array_size(names); i++) {
+        for (size_t j = 0; j < i; j++) {
+            if (strcmp(text_at(names, i), text_at(names, j)) == 0)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* Where two names become one, Burn keeps either; here that is an error. */
+static void check_contiguous(const json_t *entry)
+{
+    const json_t *want = json_object_get(entry, "result");
+    struct wfs_catalog *catalog = catalog_of_names(json_object_get(entry, "names"));
+    struct wfs_report *report = NULL;
+    const int code = apply(catalog, NULL, OPTIONS("contiguous=on"), &report, NULL);
+    check_int(code, has_twins(want) ? -EINVAL : 0);
+    for (size_t i = 0; i < json_array_size(want) && code == 0; i++)
+        check_str(catalog->tensors[i].key, text_at(want, i));
+    wfs_report_free(report);
+    wfs_catalog_free(catalog);
+}
+
+static void add_options(struct wfs_view *view, const json_t *filter, const char *name,
+                        const char *option)
+{
+    const json_t *texts = json_object_get(filter, name);
+    for (size_t i = 0; i < json_array_size(texts); i++) {
+        char text[256];
+        snprintf(text, sizeof(text), "%s=%s", option, text_at(texts, i));
+        check_int(wfs_view_add(view, text, NULL), 1);
+    }
+}
+
+/* Predicates of Rust have no text, and an invalid regex is refused. */
+static bool has_no_equal(const json_t *entry)
+{
+    const json_t *filter = json_object_get(entry, "filter");
+    return json_object_get(filter, "predicate") != NULL ||
+           json_object_get(entry, "error") != NULL ||
+           json_object_get(filter, "match_all") != NULL || json_object_size(filter) == 0;
+}
+
+static void check_filter(const json_t *entry)
+{
+    const json_t *matches = json_object_get(entry, "matches");
+    const json_t *filter = json_object_get(entry, "filter");
+    struct wfs_catalog *catalog = catalog_of_names(matches);
+    struct wfs_report *report = NULL;
+    struct wfs_view *view = NULL;
+    size_t n = 0;
+    check_int(wfs_view_new(&view), 0);
+    add_options(view, filter, "regex", "include");
+    add_options(view, filter, "regexes", "include");
+    add_options(view, filter, "full_path", "key");
+    add_options(view, filter, "full_paths", "key");
+    const int code = wfs_view_apply(view, catalog, NULL, &report, NULL);
+    for (size_t i = 0; i < json_array_size(matches); i++) {
+        const json_t *row = json_array_get(matches, i);
+        if (!json_is_true(json_array_get(row, 2)))
+            continue;
+        check_str(catalog->tensors[n++].key, text_at(row, 0));
+    }
+    check_int(code, n == 0 ? -EINVAL : 0);
+    check(n == 0 || n == catalog->n_tensors);
+    wfs_view_free(view);
+    wfs_report_free(report);
+    wfs_catalog_free(catalog);
+}
+
+static void test_names_of_burn(void)
+{
+    const char *shared = getenv("WFS_SHARED");
+    char path[512];
+    snprintf(path, sizeof(path), "%s/golden/burn/cases/vectors/names-expected-0.22.1.json",
+             shared ? shared : "../shared");
+    json_t *json = json_load_file(path, 0, NULL), *entry;
+    if (json == NULL) {
+        printf("# skipped: no %s\n", path);
+        return;
+    }
+    size_t i, n_filters = 0;
+    json_array_foreach(json_object_get(json, "remap"), i, entry)
+    {
+        check_remap(entry);
+    }
+    check(i > 20);
+    json_array_foreach(json_object_get(json, "contiguous"), i, entry)
+    {
+        check_contiguous(entry);
+    }
+    check(i > 5);
+    json_array_foreach(json_object_get(json, "filter"), i, entry)
+    {
+        n_filters += !has_no_equal(entry);
+        if (!has_no_equal(entry))
+            check_filter(entry);
+    }
+    check(n_filters > 10);
+    json_decref(json);
+}
+
+int main(void)
+{
+    check_run(test_replacement_syntax);
+    check_run(test_what_the_crate_has_not_is_refused);
+    check_run(test_what_the_crate_has);
+    check_run(test_a_regex_that_takes_too_long_gives_up);
+    check_run(test_remaps_follow_each_other);
+    check_run(test_top_level_key);
+    check_run(test_contiguous_rows);
+    check_run(test_filters);
+    check_run(test_enum_variants);
+    check_run(test_collisions);
+    check_run(test_options_that_are_wrong);
+    check_run(test_to_burn);
+    check_run(test_class_and_keep_decide);
+    check_run(test_strict_refuses_guesses);
+    check_run(test_surgery);
+    check_run(test_surgery_that_cannot_be);
+    check_run(test_like_another_file);
+    check_run(test_like_refuses);
+    check_run(test_jaro);
+    check_run(test_reports_have_three_forms);
+    check_run(test_names_of_burn);
+    return check_done();
+}
