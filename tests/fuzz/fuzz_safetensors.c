@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Safetensors: any bytes are refused in one clean line or give a catalog that keeps its promises.
+ * What was loaded is written, and loads again as the same.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "format/format.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
+
+#define demand(condition)                                                                          \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                        \
+            abort();                                                                               \
+        }                                                                                          \
+    } while (0)
+
+/* One line of UTF-8 without anything that moves a cursor. */
+static void check_text(const char *text)
+{
+    const size_t n_bytes = strlen(text);
+    demand(n_bytes > 0 && utf8_valid(text, n_bytes) == n_bytes);
+    for (size_t i = 0; i < n_bytes; i++)
+        demand((unsigned char)text[i] >= 0x20 && text[i] != 0x7f);
+}
+
+static struct wfs_catalog *load(const void *bytes, size_t n_bytes, bool force)
+{
+    struct load_context context = {.force = force};
+    struct wfs_error err = {0};
+    struct wfs_catalog *catalog = NULL;
+    struct source *source = NULL;
+    limits_init(&context.limits);
+    demand(catalog_new(&catalog) == 0);
+    demand(source_new_memory("x.safetensors", bytes, n_bytes, &source) == 0);
+    demand(catalog_adopt_source(catalog, source) == 0);
+    const int code = format_safetensors.load(source, &context, catalog, &err);
+    demand(code == -err.code);
+    if (code == 0)
+        return catalog;
+    demand(code == -EBADMSG || code == -EOPNOTSUPP || code == -E2BIG);
+    check_text(err.text);
+    wfs_catalog_free(catalog);
+    return NULL;
+}
+
+static void check_findings(const struct wfs_catalog *catalog)
+{
+    for (size_t i = 0; i < wfs_catalog_n_findings(catalog); i++)
+        check_text(wfs_catalog_finding(catalog, i)->text);
+}
+
+/* Dense, in order, complete. */
+static void check_strictly(const struct wfs_catalog *catalog, size_t n_file)
+{
+    uint64_t at = wfs_catalog_n_tensors(catalog) > 0 ? catalog->tensors[0].stored.offset : n_file;
+    for (size_t i = 0; i < wfs_catalog_n_tensors(catalog); i++) {
+        const struct wfs_tensor *tensor = wfs_catalog_tensor(catalog, i);
+        uint64_t n_bytes;
+        char buf[64];
+        demand(wfs_shape_bytes(&tensor->shape, (enum wfs_dtype)tensor->dtype, &n_bytes) == 0);
+        demand(tensor->n_bytes == n_bytes && tensor->stored.offset == at &&
+               tensor->trouble == NULL);
+        at += n_bytes;
+        const ssize_t n = n_bytes < sizeof(buf) ? (ssize_t)n_bytes : (ssize_t)sizeof(buf);
+        demand(wfs_tensor_read(tensor, 0, buf, sizeof(buf)) == n);
+        demand(wfs_tensor_read(tensor, n_bytes, buf, 1) == 0);
+    }
+    demand(at == n_file);
+}
+
+/* Whole, or EIO. */
+static void check_loosely(const struct wfs_catalog *catalog)
+{
+    for (size_t i = 0; i < wfs_catalog_n_tensors(catalog); i++) {
+        const struct wfs_tensor *tensor = wfs_catalog_tensor(catalog, i);
+        const uint64_t half = tensor->n_bytes / 2, n_left = tensor->n_bytes - half;
+        char buf[64];
+        const ssize_t n = wfs_tensor_read(tensor, half, buf, sizeof(buf));
+        demand(n == -EIO || n == (ssize_t)(n_left < sizeof(buf) ? n_left : sizeof(buf)));
+        demand(n >= 0 || tensor->trouble != NULL ||
+               tensor->stored.offset + tensor->n_bytes > catalog->sources[0]->n_bytes);
+    }
+}
+
+/* The file that the catalog makes, malloc'ed. */
+static char *write_file(const struct wfs_catalog *catalog, size_t *ret_n)
+{
+    struct wfs_layout *layout = NULL;
+    struct wfs_error err = {0};
+    demand(wfs_layout_new(&format_safetensors, catalog, &layout, &err) == 0);
+    *ret_n = (size_t)wfs_layout_n_bytes(layout);
+    char *bytes = malloc(*ret_n);
+    demand(bytes != NULL);
+    demand(wfs_layout_read(layout, 0, bytes, *ret_n) == (ssize_t)*ret_n);
+    wfs_layout_free(layout);
+    return bytes;
+}
+
+static void check_again(const struct wfs_catalog *catalog)
+{
+    size_t n_bytes, n_again;
+    char *bytes = write_file(catalog, &n_bytes);
+    struct wfs_catalog *again = load(bytes, n_bytes, false);
+    demand(again != NULL && wfs_catalog_n_tensors(again) == wfs_catalog_n_tensors(catalog));
+    check_strictly(again, n_bytes);
+    char *twice = write_file(again, &n_again);
+    demand(n_again == n_bytes && memcmp(twice, bytes, n_bytes) == 0);
+    for (size_t i = 0; i < wfs_catalog_n_tensors(again) && i < 64; i++)
+        demand(wfs_catalog_find(catalog, wfs_catalog_tensor(again, i)->key) != NULL);
+    free(twice);
+    free(bytes);
+    wfs_catalog_free(again);
+}
+
+static void check_sniffing(const uint8_t *data, size_t n_bytes)
+{
+    struct source *source = NULL;
+    struct wfs_error err = {0};
+    demand(source_new_memory("x", data, n_bytes, &source) == 0);
+    if (sniff_foreign(data, n_bytes < 4096 ? n_bytes : 4096, source, &err) < 0)
+        check_text(err.text);
+    source_free(source);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
+{
+    struct wfs_catalog *strict = load(data, n_bytes, false);
+    struct wfs_catalog *loose = load(data, n_bytes, true);
+    check_sniffing(data, n_bytes);
+    if (loose != NULL) {
+        check_findings(loose);
+        check_loosely(loose);
+    }
+    if (strict != NULL) {
+        demand(loose != NULL && wfs_catalog_n_tensors(loose) == wfs_catalog_n_tensors(strict));
+        check_findings(strict);
+        check_strictly(strict, n_bytes);
+        check_strictly(loose, n_bytes);
+        check_again(strict);
+    }
+    wfs_catalog_free(strict);
+    wfs_catalog_free(loose);
+    return 0;
+}
