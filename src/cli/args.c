@@ -34,18 +34,60 @@ static void option_tables(const struct args_usage *usage, const struct args_opti
     ret[n] = NULL;
 }
 
-static const struct args_option *find_option(const struct args_usage *usage, const char *name,
-                                             size_t n_name)
+/* The same letters, where a dash is as good as an underscore. */
+static bool is_view_name(const char *name, const char *given, size_t n_given)
+{
+    if (strlen(name) != n_given)
+        return false;
+    for (size_t i = 0; i < n_given; i++) {
+        if (name[i] != given[i] && !(name[i] == '_' && given[i] == '-'))
+            return false;
+    }
+    return true;
+}
+
+static bool find_view_option(const char *name, size_t n_name, struct args_option *ret)
+{
+    const struct wfs_view_option *option;
+    for (size_t i = 0; (option = wfs_view_option(i)) != NULL; i++) {
+        if (!is_view_name(option->name, name, n_name))
+            continue;
+        *ret = (struct args_option){option->name, option->argument, option->help};
+        return true;
+    }
+    return false;
+}
+
+static bool find_option(const struct args_usage *usage, const char *name, size_t n_name,
+                        struct args_option *ret)
 {
     const struct args_option *tables[4];
     option_tables(usage, tables);
     for (size_t i = 0; tables[i] != NULL; i++) {
         for (const struct args_option *option = tables[i]; option->name != NULL; option++) {
-            if (strlen(option->name) == n_name && memcmp(option->name, name, n_name) == 0)
-                return option;
+            if (strlen(option->name) != n_name || memcmp(option->name, name, n_name) != 0)
+                continue;
+            *ret = *option;
+            return true;
         }
     }
-    return NULL;
+    return usage->has_source && find_view_option(name, n_name, ret);
+}
+
+static void print_option(const char *name, const char *argument, const char *help)
+{
+    char left[48];
+    snprintf(left, sizeof(left), "--%s%s%s", name, argument != NULL ? "=" : "",
+             argument != NULL ? argument : "");
+    printf("  %-*s %s\n", strlen(left) > 18 ? 28 : 18, left, help);
+}
+
+static void print_view_options(void)
+{
+    const struct wfs_view_option *option;
+    printf("\nwhat to show, in this order (see weightfs(1)):\n");
+    for (size_t i = 0; (option = wfs_view_option(i)) != NULL; i++)
+        print_option(option->name, option->argument, option->help);
 }
 
 static void print_help(const struct args_usage *usage)
@@ -55,14 +97,13 @@ static void print_help(const struct args_usage *usage)
     printf("usage: weightfs %s [OPTION...] %s\n\n%s\n\noptions:\n", usage->verb, usage->operands,
            usage->text);
     for (size_t i = 0; tables[i] != NULL; i++) {
-        for (const struct args_option *option = tables[i]; option->name != NULL; option++) {
-            char left[32];
-            snprintf(left, sizeof(left), "--%s%s%s", option->name,
-                     option->argument != NULL ? "=" : "",
-                     option->argument != NULL ? option->argument : "");
-            printf("  %-18s %s\n", left, option->help);
-        }
+        for (const struct args_option *option = tables[i]; option->name != NULL; option++)
+            print_option(option->name, option->argument, option->help);
     }
+    if (usage->lists_views)
+        print_view_options();
+    else if (usage->has_source)
+        printf("\nOptions that say what to show are listed by 'weightfs plan --help'.\n");
 }
 
 static bool fail(int *ret_exit, const struct args_usage *usage, const char *problem,
@@ -82,18 +123,18 @@ static bool parse_option(struct args *args, const struct args_usage *usage, char
     if (text[1] != '-' && strcmp(text, "-h") != 0)
         return fail(ret_exit, usage, "unknown option", text);
     const size_t n_name = strcspn(name, "=");
-    const struct args_option *option = find_option(usage, name, n_name);
-    if (option == NULL)
+    struct args_option option;
+    if (!find_option(usage, name, n_name, &option))
         return fail(ret_exit, usage, "unknown option", text);
     const char *value = name[n_name] == '=' ? name + n_name + 1 : NULL;
-    if (option->argument == NULL && value != NULL)
+    if (option.argument == NULL && value != NULL)
         return fail(ret_exit, usage, "no value is allowed in", text);
-    if (option->argument != NULL && value == NULL)
+    if (option.argument != NULL && value == NULL)
         value = argv[*i + 1] != NULL ? argv[++*i] : NULL;
-    if (option->argument != NULL && value == NULL)
+    if (option.argument != NULL && value == NULL)
         return fail(ret_exit, usage, "a value is missing after", text);
-    args->given[args->n_given++] = (struct args_given){option->name, value};
-    if (strcmp(option->name, "limit") == 0)
+    args->given[args->n_given++] = (struct args_given){option.name, value};
+    if (strcmp(option.name, "limit") == 0)
         args->limits[args->n_limits++] = value;
     return true;
 }

@@ -10,6 +10,7 @@
 #include <stddef.h>
 
 #include <weightfs/format.h>
+#include <weightfs/view.h>
 
 #include "cli/exit.h"
 
@@ -24,7 +25,8 @@ struct args_usage {
     const char *operands; /* as the help shows them */
     const char *text;     /* what the verb does; lines of at most 80 columns */
     size_t n_min, n_max;  /* operands */
-    bool has_source;      /* takes the options of every verb that loads a SOURCE */
+    bool has_source;      /* takes the options of every verb that loads a SOURCE, and of views */
+    bool lists_views;     /* the help text shows the options of views */
     const struct args_option *options;
 };
 

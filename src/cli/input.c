@@ -4,13 +4,14 @@
  */
 #include "cli/input.h"
 
+#include "cli/auto.h"
 #include "cli/print.h"
 #include "cli/suggest.h"
 
 #include <errno.h>
 #include <string.h>
 
-enum exit_code input_load(const struct args *args, const char *path, struct wfs_catalog **out)
+static enum exit_code load(const struct args *args, const char *path, struct wfs_catalog **out)
 {
     struct wfs_error err = {0};
     const struct wfs_load_options options = args_load_options(args);
@@ -18,6 +19,70 @@ enum exit_code input_load(const struct args *args, const char *path, struct wfs_
     if (wfs_load(real_path, &options, out, &err) < 0)
         return print_error(exit_of_errno(err.code), path, "%s", err.text);
     return EXIT_DONE;
+}
+
+/* Of an option, or of what it did: a refusal by the rules has its own exit code. */
+static enum exit_code view_error(const char *path, const struct wfs_error *err)
+{
+    const enum exit_code exit_code =
+        err->code == EINVAL || err->code == E2BIG ? EXIT_NO_MATCH : exit_of_errno(err->code);
+    return print_error(exit_code, path, "%s", err->text);
+}
+
+static enum exit_code make_view(const struct args *args, const char *path, struct wfs_view **out)
+{
+    struct wfs_error err = {0};
+    auto_view struct wfs_view *view = NULL;
+    if (wfs_view_new(&view) < 0)
+        return print_error(EXIT_UNSUPPORTED, path, "out of memory");
+    for (size_t i = 0; i < args->n_given; i++) {
+        const struct args_given *given = &args->given[i];
+        autofree char *text = NULL;
+        const int n = asprintf(&text, "%s%s%s", given->name, given->value != NULL ? "=" : "",
+                               given->value != NULL ? given->value : "");
+        if (n < 0)
+            return print_error(EXIT_UNSUPPORTED, path, "out of memory");
+        if (wfs_view_add(view, text, &err) < 0)
+            return view_error(path, &err);
+    }
+    *out = view;
+    view = NULL;
+    return EXIT_DONE;
+}
+
+static enum exit_code apply_view(const struct args *args, const struct wfs_view *view,
+                                 const char *path, struct wfs_catalog *catalog,
+                                 struct wfs_report **report)
+{
+    struct wfs_error err = {0};
+    auto_catalog struct wfs_catalog *like = NULL;
+    const char *like_path = wfs_view_like(view);
+    const enum exit_code exit_code = like_path == NULL ? EXIT_DONE : load(args, like_path, &like);
+    if (exit_code != EXIT_DONE)
+        return exit_code;
+    if (wfs_view_apply(view, catalog, like, report, &err) < 0)
+        return view_error(path, &err);
+    return EXIT_DONE;
+}
+
+enum exit_code input_load_report(const struct args *args, const char *path,
+                                 struct wfs_catalog **out, struct wfs_report **report)
+{
+    auto_view struct wfs_view *view = NULL;
+    enum exit_code exit_code = make_view(args, path, &view);
+    if (exit_code == EXIT_DONE)
+        exit_code = load(args, path, out);
+    if (exit_code != EXIT_DONE || (report == NULL && wfs_view_is_empty(view)))
+        return exit_code;
+    struct wfs_report *own = NULL;
+    exit_code = apply_view(args, view, path, *out, report != NULL ? report : &own);
+    wfs_report_free(own);
+    return exit_code;
+}
+
+enum exit_code input_load(const struct args *args, const char *path, struct wfs_catalog **out)
+{
+    return input_load_report(args, path, out, NULL);
 }
 
 enum exit_code input_find(const struct wfs_catalog *catalog, const char *path, const char *key,

@@ -10,6 +10,13 @@
 
 #include "cli/args.h"
 
+/*
+ * Loads the source and shows it as the options of views in args say; what they did is in *report,
+ * which borrows from the catalog and may be there beside a failure too. NULL: nobody wants to know.
+ */
+enum exit_code input_load_report(const struct args *args, const char *path,
+                                 struct wfs_catalog **out, struct wfs_report **report);
+
 /* Loads the source ("-" is standard input, where that is a regular file), or prints why not. */
 enum exit_code input_load(const struct args *args, const char *path, struct wfs_catalog **out);
 

@@ -15,7 +15,9 @@ void write_escaped(const char *text, FILE *out)
 {
     for (; *text != '\0'; text++) {
         const unsigned char c = (unsigned char)*text;
-        if (c < 0x20 || c == 0x7f || c == '\\')
+        if (c == '\\')
+            fputs("\\\\", out);
+        else if (c < 0x20 || c == 0x7f)
             fprintf(out, "\\x%02X", c);
         else
             fputc(c, out);

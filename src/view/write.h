@@ -13,7 +13,7 @@ void write_report_text(const struct wfs_report *report, FILE *out);
 void write_report_json(const struct wfs_report *report, FILE *out);
 void write_report_plan(const struct wfs_report *report, FILE *out);
 
-/* Control characters, DEL and backslashes as \xHH. */
+/* Control characters and DEL as \xHH, a backslash as two. */
 void write_escaped(const char *text, FILE *out);
 
 /* In quotes; bytes that are no UTF-8 are written \xHH. */
