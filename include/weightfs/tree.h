@@ -154,8 +154,8 @@ int wfs_node_fallocate(struct wfs_tree *tree, struct wfs_node *node, int mode, u
                        uint64_t n_bytes);
 /* NULL leaves a time as it is; tv_nsec may be UTIME_NOW. Only mtime is kept. */
 int wfs_node_set_times(struct wfs_tree *tree, struct wfs_node *node, const struct timespec *mtime);
-/* chmod and chown: to the present values 0, of a node not yet part of the source 0 (ignored),
- * otherwise EPERM. */
+/* Permission bits, kept for the life of the tree and never part of a commit. -EPERM of a file that
+ * the tree itself writes. */
 int wfs_node_set_mode(struct wfs_tree *tree, struct wfs_node *node, mode_t mode);
 
 /* fsync of one file or directory that is not the root: reliability.md 3. */

@@ -146,29 +146,32 @@ static void take_base(const struct wfs_tensor *base, struct about *about)
     about->shape = base->shape;
 }
 
+static void take_what_was_set(const struct edit *edit, struct about *about)
+{
+    if (edit != NULL && edit->has_dtype) {
+        about->has_dtype = true;
+        about->dtype = edit->dtype;
+    }
+    if (edit != NULL && edit->has_shape) {
+        about->has_shape = true;
+        about->shape = edit->shape;
+    }
+}
+
 int about_node(const struct wfs_tree *tree, const struct wfs_node *node, uint32_t id,
                struct arena *arena, struct about *ret, struct wfs_error *err)
 {
-    const struct edit *edit = node->edit;
+    const bool is_npy = tree->options.files == WFS_FILES_NPY;
+    int code = 0;
     *ret = (struct about){.n_bytes = edit_n_bytes(node)};
-    if (!edit_is_staged(node)) {
-        ret->is_framed = tree->options.files == WFS_FILES_NPY;
-    } else if (id != 0 && (entry_has_suffix(tree, id) || tree->options.files == WFS_FILES_NPY)) {
-        const int code = look_for_header(tree, node, id, arena, ret, err);
-        if (code < 0)
-            return code;
-    }
+    if (!edit_is_staged(node))
+        ret->is_framed = is_npy;
+    else if (id != 0 && (is_npy || entry_has_suffix(tree, id)))
+        code = look_for_header(tree, node, id, arena, ret, err);
     if (node->tensor != NULL && !(edit_is_staged(node) && ret->is_framed))
         take_base(node->tensor, ret);
-    if (edit != NULL && edit->has_dtype) {
-        ret->has_dtype = true;
-        ret->dtype = edit->dtype;
-    }
-    if (edit != NULL && edit->has_shape) {
-        ret->has_shape = true;
-        ret->shape = edit->shape;
-    }
-    return 0;
+    take_what_was_set(node->edit, ret);
+    return code;
 }
 
 static int fail_unknown(const struct wfs_tree *tree, uint32_t id, const struct about *about,

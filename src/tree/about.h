@@ -20,7 +20,8 @@ struct about {
 
 /*
  * id is the entry that the node is looked at through; 0: it has no name any more. -EBADMSG,
- * -EOPNOTSUPP: the .npy header is not usable; -EIO, -ENOMEM. err names the file.
+ * -EOPNOTSUPP: the .npy header is not usable; -EIO, -ENOMEM. err names the file. What else is known
+ * is there even then.
  */
 int about_node(const struct wfs_tree *tree, const struct wfs_node *node, uint32_t id,
                struct arena *arena, struct about *ret, struct wfs_error *err);

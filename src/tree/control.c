@@ -105,8 +105,11 @@ static void put_row(const struct wfs_tree *tree, const struct outline_item *item
     struct arena arena = {0};
     struct about about;
     struct wfs_tensor tensor = {0};
-    const bool is_known = about_node(tree, node, item->entry, &arena, &about, NULL) == 0 &&
-                          about_tensor(tree, node, item->entry, &about, NULL, &arena, &tensor) == 0;
+    int code = about_node(tree, node, item->entry, &arena, &about, NULL);
+    if (code == 0)
+        code = about_tensor(tree, node, item->entry, &about, NULL, &arena, &tensor);
+    text->has_failed |= code == -ENOMEM;
+    const bool is_known = code == 0;
     strbuf_csv(text, item->key == NULL ? "" : item->key);
     strbuf_puts(text, ",");
     if (is_known && about.has_dtype)
@@ -116,6 +119,7 @@ static void put_row(const struct wfs_tree *tree, const struct outline_item *item
         autostrbuf struct strbuf shape = {0};
         strbuf_shape(&shape, &about.shape);
         strbuf_csv(text, shape.bytes == NULL ? "" : shape.bytes);
+        text->has_failed |= shape.has_failed;
     }
     strbuf_printf(text, ",%" PRIu64 ",", is_known ? about.n_bytes : edit_n_bytes(node));
     if (is_known && !edit_is_staged(node))
