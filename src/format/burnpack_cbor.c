@@ -353,12 +353,16 @@ static bool join(struct cbor_in *in, enum cbor_kind kind, struct cbor_span *ret)
 bool cborin_text(struct cbor_in *in, struct cbor_span *ret)
 {
     struct item item;
-    if (!take(in, CBOR_TEXT, &item, "expected a text"))
+    size_t n;
+    if (!peek(in, &item, &n))
         return false;
+    if (item.kind != CBOR_TEXT)
+        return cborin_fail(in, "expected a text");
+    if (!item.is_indefinite && !check_text(in, &item))
+        return false;
+    in->at += n;
     if (item.is_indefinite)
         return join(in, CBOR_TEXT, ret);
-    if (!check_text(in, &item))
-        return false;
     *ret = (struct cbor_span){(const char *)item.bytes, (size_t)item.n};
     return true;
 }

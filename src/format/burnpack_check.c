@@ -175,7 +175,7 @@ static int decide(const struct burnpack_load *load, const struct extent *extent,
     if (extent->has_unaligned)
         /* No aligned writer does this. By hand it can be done, but then there are gaps. */
         *ret = n_bytes == aligned_end && !extent->is_contiguous ? aligned : packed;
-    else if (n_bytes == packed_end)
+    else if (n_bytes == packed_end && extent->is_contiguous)
         *ret = packed;
     else if (n_bytes < aligned_end && is_old)
         *ret = packed;

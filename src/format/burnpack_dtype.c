@@ -109,6 +109,13 @@ static int take_bool(struct burnpack_load *load, struct burnpack_draft *draft)
                     quote(&draft->key).text, quote(&store).text);
 }
 
+/* jansson takes nothing where there is nothing to take, or no memory. */
+static void fail_json(struct cbor_in *in)
+{
+    in->is_out_of_memory = in->error == NULL;
+    cborin_fail(in, "out of memory");
+}
+
 static json_t *json_of(struct cbor_in *in);
 
 static json_t *json_of_map(struct cbor_in *in)
@@ -121,7 +128,7 @@ static json_t *json_of_map(struct cbor_in *in)
         if (!cborin_text(in, &name))
             break;
         if (json_object_setn_new_nocheck(map, name.bytes, name.n_bytes, json_of(in)) < 0)
-            cborin_fail(in, "out of memory");
+            fail_json(in);
     }
     return map;
 }
@@ -133,7 +140,7 @@ static json_t *json_of_array(struct cbor_in *in)
         return array;
     while (cborin_next(in)) {
         if (json_array_append_new(array, json_of(in)) < 0)
-            cborin_fail(in, "out of memory");
+            fail_json(in);
     }
     return array;
 }
@@ -184,9 +191,9 @@ static void note_scheme(struct burnpack_load *load, const struct burnpack_draft 
                       quote(&draft->key).text);
 }
 
-/* The scheme in a copy of its bytes, which parsing may spoil. */
-static char *scheme_text(struct burnpack_load *load, const struct burnpack_draft *draft,
-                         const void *bytes, size_t n_bytes)
+/* The scheme as JSON, malloc'ed, from a copy of its bytes, which parsing may spoil. */
+static int scheme_text(struct burnpack_load *load, const struct burnpack_draft *draft,
+                       const void *bytes, size_t n_bytes, char **ret)
 {
     uint8_t copy[SCHEME_MAX];
     struct cbor_in in;
@@ -196,27 +203,34 @@ static char *scheme_text(struct burnpack_load *load, const struct burnpack_draft
     cborin_init(&in, copy, n_bytes, load->context->limits.cbor_depth);
     cborin_variant(&in, &name, &has_payload);
     json_t *scheme = json_of(&in);
-    char *text = in.error != NULL ? NULL : json_dumps(scheme, JSON_COMPACT);
-    if (text != NULL)
+    *ret = in.error != NULL ? NULL : json_dumps(scheme, JSON_COMPACT);
+    if (*ret != NULL)
         note_scheme(load, draft, scheme);
     cborin_done(&in);
     json_decref(scheme);
-    return text;
+    if (in.error != NULL && !in.is_out_of_memory)
+        return fail(load, draft, "its quantization scheme cannot be told as JSON");
+    return *ret == NULL ? wfs_fail_memory(load->err) : 0;
+}
+
+static bool is_same_scheme(const struct burnpack_load *load, const void *bytes, size_t n_bytes)
+{
+    const struct wfs_text *raw = load->scheme == NULL ? NULL : load->scheme->next;
+    return raw != NULL && raw->n_bytes == n_bytes && memcmp(raw->value, bytes, n_bytes) == 0;
 }
 
 /* A model has thousands of tensors with one and the same scheme: its texts are shared. */
 static int keep_scheme(struct burnpack_load *load, struct burnpack_draft *draft, const void *bytes,
                        size_t n_bytes)
 {
-    const struct wfs_text *last = load->scheme == NULL ? NULL : load->scheme->next;
     set(draft, WFS_OPAQUE);
-    if (last == NULL || last->n_bytes != n_bytes || memcmp(last->value, bytes, n_bytes) != 0) {
-        char *json = scheme_text(load, draft, bytes, n_bytes);
-        if (json == NULL)
-            return fail(load, draft, "its quantization scheme cannot be told as JSON");
+    if (!is_same_scheme(load, bytes, n_bytes)) {
+        autofree char *json = NULL;
+        const int code = scheme_text(load, draft, bytes, n_bytes, &json);
+        if (code < 0)
+            return code;
         const struct wfs_text *raw = text_new(load, BURNPACK_SCHEME, bytes, n_bytes, NULL);
         load->scheme = raw == NULL ? NULL : text_new(load, "quantization", json, strlen(json), raw);
-        free(json);
     }
     draft->attrs = load->scheme;
     return load->scheme == NULL ? burnpack_fail_memory(load) : 0;
