@@ -86,20 +86,24 @@ static bool add_mount_options(const struct supervisor *supervisor, struct fuse_a
     return is_good;
 }
 
-/* Mounts with whatever libfuse prints going to `messages`. The device, or -1. */
+/*
+ * Mounts with whatever libfuse prints going to `messages`. The device, or -1. libfuse lets go of a
+ * session with a mount only by unmounting, so the session stays as long as the process; its
+ * descriptor is taken from it.
+ */
 static int mount_quietly(const struct supervisor *supervisor, struct fuse_args *args, int messages)
 {
     static const struct fuse_lowlevel_ops none;
-    struct fuse_session *session = NULL;
+    static struct fuse_session *session;
     autoclose int saved = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
     if (messages >= 0)
         dup2(messages, STDERR_FILENO);
     int device = -1;
     session = fuse_session_new(args, &none, sizeof(none), NULL);
     if (session != NULL && fuse_session_mount(session, supervisor->mountpoint.path) == 0)
-        device = fcntl(fuse_session_fd(session), F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-    if (session != NULL)
-        fuse_session_destroy(session); /* closes its descriptor and leaves the mount */
+        device = fuse_session_fd(session);
+    else if (session != NULL)
+        fuse_session_destroy(session);
     if (saved >= 0)
         dup2(saved, STDERR_FILENO);
     return device;
