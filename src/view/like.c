@@ -42,6 +42,13 @@ static struct item *find_item(const struct filling *f, const char *key, size_t n
     return id == UINT32_MAX ? NULL : &f->pass->report->items[f->item_of[id]];
 }
 
+/* The user gave a type whose tensors this is not done to. */
+static bool is_told_other(const struct item *item, enum action action)
+{
+    return item->verdict.row != NULL && item->verdict.certainty == TOLD &&
+           item->verdict.action != action;
+}
+
 /* By its key, else by what the other framework calls a norm's leaf. */
 static struct item *find_source(const struct filling *f, const char *key)
 {
@@ -56,6 +63,8 @@ static struct item *find_source(const struct filling *f, const char *key)
         autofree char *other = NULL;
         const int n = asprintf(&other, "%.*s%s", (int)(leaf - key), key, pairs[i][1]);
         item = n < 0 ? NULL : find_item(f, other, (size_t)n);
+        if (item != NULL && is_told_other(item, ACTION_RENAME))
+            item = NULL;
     }
     return item;
 }
@@ -92,7 +101,8 @@ static int fit(const struct filling *f, struct item *item, const struct wfs_tens
                bool *ret_fits)
 {
     const struct wfs_shape *shape = &item->tensor.shape;
-    const bool may_turn = f->pass->to != TO_NONE && !item->is_kept && !item_is_rigid(item);
+    const bool may_turn =
+        f->pass->to != TO_NONE && !is_told_other(item, ACTION_TRANSPOSE) && !item_is_rigid(item);
     const bool is_equal = has_dims(shape, &model->shape, false);
     const bool is_square = shape->rank == 2 && shape->dims[0] == shape->dims[1];
     const bool is_turned =

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: MIT
+"""Module types by evidence: the same action, certainty and row as the oracle in Python, on the names, shapes and dtypes
+of real architectures (an optional folder of test data)."""
+import itertools
+import subprocess
+import sys
+
+import pytest
+
+from wfs_testlib import program, shared
+
+MODULES = shared.FOLDER / 'golden/modules'
+FILTER = program.BUILD / 'tests/unit/test_evidence'
+
+pytestmark = pytest.mark.skipif(not shared.IS_THERE or not FILTER.exists(), reason=shared.WHY_NOT)
+
+
+@pytest.fixture
+def oracle(monkeypatch):
+    monkeypatch.syspath_prepend(str(MODULES / 'src'))
+    monkeypatch.setattr(sys, 'dont_write_bytecode', True)
+    import measure
+    import rule
+    return measure, rule
+
+
+def lines_of(container, to, tensors):
+    rows = ''.join('%s\t%s\t%s\n' % (key, dtype, ' '.join(map(str, shape))) for key, dtype, shape in tensors)
+    return '%s %s\n%s\n' % (container, to, rows)
+
+
+def compare(oracle, step):
+    measure, rule = oracle
+    texts, wanted = [], []
+    records = itertools.islice(measure.records(str(MODULES / 'modules.jsonl.xz')), 0, None, step)
+    for record in records:
+        for view, tensors, _ in measure.views(record):
+            container = view.partition(' ')[0]
+            tensors = list({t[0]: t[:3] for t in tensors}.values())
+            for to in ('burn', 'torch'):
+                decided = rule.decide(tensors, container, to)
+                texts.append(lines_of(container, to, tensors))
+                wanted += [(record['arch'], view, to, t[0], decided[t[0]]) for t in tensors]
+    done = subprocess.run([FILTER, '--lines'], input=''.join(texts), stdout=subprocess.PIPE, text=True, check=True)
+    decided = [tuple(line.split('\t')) for line in done.stdout.splitlines()]
+    assert len(decided) == len(wanted)
+    assert [(w, d) for w, d in zip(wanted, decided) if w[-1] != d][:5] == []
+
+
+def test_decisions_are_those_of_the_oracle(oracle):
+    compare(oracle, 20)
+
+
+@pytest.mark.slow
+def test_all_decisions_are_those_of_the_oracle(oracle):
+    compare(oracle, 1)
