@@ -122,7 +122,7 @@ static int add_findings(struct burnpack_load *load)
 {
     for (size_t i = 0; i < BURNPACK_N_ODDITIES; i++) {
         const uint64_t n = load->odd[i].n;
-        const enum wfs_severity severity = i <= BURNPACK_ODD_DTYPE           ? WFS_HIGH
+        const enum wfs_severity severity = i <= BURNPACK_ODD_DUPLICATE       ? WFS_HIGH
                                            : i <= BURNPACK_ODD_FILE_MAX      ? WFS_MEDIUM
                                            : i <= BURNPACK_ODD_CBOR_TRAILING ? WFS_LOW
                                                                              : WFS_INFO;
