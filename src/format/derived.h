@@ -8,7 +8,7 @@
 
 #include "base/source.h"
 #include "format/inflate.h"
-#include "weightfs/tensor.h"
+#include <weightfs/tensor.h>
 
 /* origin is borrowed. -ENOMEM. */
 int derived_new(struct source *origin, struct source **out);

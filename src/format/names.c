@@ -32,18 +32,24 @@ static struct name_slot *find_slot(const struct names *names, const char *name, 
                : NULL;
 }
 
+int names_reserve(struct names *names, uint32_t n)
+{
+    if (n <= names->n_room)
+        return 0;
+    struct name_slot *slots = reallocarray(names->slots, n, sizeof(*slots));
+    if (slots == NULL)
+        return -ENOMEM;
+    names->slots = slots;
+    names->n_room = n;
+    return map_reserve(&names->map, n);
+}
+
 static int add_slot(struct names *names, const char *name, size_t n_bytes)
 {
-    if (n_bytes > UINT32_MAX)
+    if (n_bytes > UINT32_MAX ||
+        (names->n_slots == names->n_room &&
+         names_reserve(names, names->n_room < 64 ? 64 : names->n_room / 2 * 3) < 0))
         return -ENOMEM;
-    if (names->n_slots == names->n_room) {
-        const uint32_t n_room = names->n_room == 0 ? 64 : names->n_room / 2 * 3;
-        struct name_slot *slots = reallocarray(names->slots, n_room, sizeof(*slots));
-        if (slots == NULL)
-            return -ENOMEM;
-        names->slots = slots;
-        names->n_room = n_room;
-    }
     if (map_add(&names->map, hash_bytes(name, n_bytes, hash_seed()), names->n_slots) < 0)
         return -ENOMEM;
     names->slots[names->n_slots++] = (struct name_slot){name, (uint32_t)n_bytes, 1};

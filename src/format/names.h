@@ -21,6 +21,9 @@ struct names {
     uint64_t n_clashes;
 };
 
+/* Room for n in all. -ENOMEM. */
+int names_reserve(struct names *names, uint32_t n);
+
 /* A copy of the name in the arena, ended by NUL, with what makes it differ. -ENOMEM. */
 int names_make(struct names *names, struct arena *arena, const char *name, size_t n_bytes,
                const char **ret);

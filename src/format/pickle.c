@@ -381,7 +381,7 @@ static void cleanup_source(struct source **source)
     source_free(*source);
 }
 
-bool pickle_probe(const void *head, size_t n_head)
+bool pickle_probe(const void *head, size_t n_head, uint64_t n_bytes)
 {
     cleanup(cleanup_arena) struct arena arena = {0};
     cleanup(cleanup_source) struct source *source = NULL;
@@ -394,6 +394,11 @@ bool pickle_probe(const void *head, size_t n_head)
     struct pickle_job job = {
         .graph = &graph, .limits = &limits, .budget = &budget, .source = source, .end = n_head};
     uint32_t root;
-    /* The end of the head is not the end of the file, and 64 opcodes in order are no accident. */
-    return pickle_load(&job, &root, NULL) == 0 || (job.notes & (PICKLE_SHORT | PICKLE_BUDGET)) != 0;
+    const uint8_t *bytes = head;
+    if (n_head >= 3 && bytes[0] == 0x80 && bytes[1] >= 2 && bytes[1] <= 5 &&
+        opcodes[bytes[2]] != NULL)
+        return true;
+    /* The end of the head need not be that of the file, and 64 opcodes in order are no accident. */
+    return pickle_load(&job, &root, NULL) == 0 || (job.notes & PICKLE_BUDGET) != 0 ||
+           ((job.notes & PICKLE_SHORT) != 0 && n_head < n_bytes);
 }

@@ -42,7 +42,7 @@ struct pickle_budget pickle_budget_of(const struct limits *limits);
 /* -EBADMSG, -E2BIG, -EOPNOTSUPP, -EIO, -ENOMEM. */
 int pickle_load(struct pickle_job *job, uint32_t *ret_root, struct wfs_error *err);
 
-/* Do these first bytes of a file read like a pickle? */
-bool pickle_probe(const void *head, size_t n_head);
+/* Do these first bytes of a file of n_bytes read like a pickle? */
+bool pickle_probe(const void *head, size_t n_head, uint64_t n_bytes);
 
 #endif

@@ -33,7 +33,7 @@ static bool is_flatbuffer(const uint8_t *head, size_t n_head)
 static bool probe(const uint8_t *head, size_t n_head, uint64_t n_bytes)
 {
     return is_zip(head, n_head) || is_preview(head, n_head) || is_flatbuffer(head, n_head) ||
-           tar_probe(head, n_head) || pickle_probe(head, n_head);
+           tar_probe(head, n_head) || pickle_probe(head, n_head, n_bytes);
 }
 
 int torch_pickle(struct torch *torch, const struct source *source, uint64_t *offset, uint64_t end,
@@ -91,7 +91,7 @@ static int load_container(struct torch *torch, const uint8_t *head, size_t n_hea
                         "with torch.save, or torch.jit.save");
     if (tar_probe(head, n_head))
         return torch_load_tar(torch);
-    if (!pickle_probe(head, n_head))
+    if (!pickle_probe(head, n_head, torch->source->n_bytes))
         return wfs_fail(torch->err, EMEDIUMTYPE,
                         "is not a PyTorch file: neither a zip nor a pickle, it begins with %s",
                         wfs_quote_n((const char *)head, n_head < 8 ? n_head : 8).text);

@@ -39,15 +39,13 @@ static int refill(struct stream *stream)
     return 0;
 }
 
-int stream_take(struct stream *stream, size_t n_bytes, const uint8_t **ret)
+int stream_take_more(struct stream *stream, size_t n_bytes, const uint8_t **ret)
 {
-    if (n_bytes > (size_t)(stream->stop - stream->at)) {
-        if (n_bytes > stream_left(stream))
-            return -EBADMSG;
-        const int code = refill(stream);
-        if (code < 0)
-            return code;
-    }
+    if (n_bytes > stream_left(stream))
+        return -EBADMSG;
+    const int code = refill(stream);
+    if (code < 0)
+        return code;
     *ret = stream->at;
     stream->at += n_bytes;
     return 0;

@@ -36,7 +36,16 @@ static inline uint64_t stream_left(const struct stream *stream)
  * n_bytes (at most a window) in one piece, valid until the next call. -EBADMSG when less is left,
  * -EIO.
  */
-int stream_take(struct stream *stream, size_t n_bytes, const uint8_t **ret);
+int stream_take_more(struct stream *stream, size_t n_bytes, const uint8_t **ret);
+
+static inline int stream_take(struct stream *stream, size_t n_bytes, const uint8_t **ret)
+{
+    if (n_bytes > (size_t)(stream->stop - stream->at))
+        return stream_take_more(stream, n_bytes, ret);
+    *ret = stream->at;
+    stream->at += n_bytes;
+    return 0;
+}
 
 /* Copies any amount out. */
 int stream_read(struct stream *stream, void *buf, size_t n_bytes);

@@ -16,6 +16,8 @@ struct step {
 struct path {
     struct step *steps;
     size_t n_steps, n_room;
+    uint64_t n_twins;   /* pairs that were taken out of dicts */
+    uint64_t n_tensors; /* calls that make one, each once */
 };
 
 static int enter(struct path *path, struct graph *graph, uint32_t id)
@@ -74,7 +76,7 @@ static bool is_tensor(const struct torch *torch, uint32_t id, const struct value
     }
 }
 
-static int visit(struct torch *torch, struct path *path, uint32_t id, uint64_t *n_twins)
+static int visit(struct torch *torch, struct path *path, uint32_t id)
 {
     struct graph *graph = torch->graph;
     struct value *value = graph_at(graph, id);
@@ -87,7 +89,7 @@ static int visit(struct torch *torch, struct path *path, uint32_t id, uint64_t *
         const int64_t n = value_drop_twins(graph, id);
         if (n < 0)
             return -ENOMEM;
-        *n_twins += (uint64_t)n;
+        path->n_twins += (uint64_t)n;
     }
     const bool is_leaf = value->kind < VALUE_LIST || value->kind == VALUE_GLOBAL;
     if (is_leaf) {
@@ -96,28 +98,56 @@ static int visit(struct torch *torch, struct path *path, uint32_t id, uint64_t *
     }
     if (enter(path, graph, id) < 0)
         return -ENOMEM;
-    if (is_tensor(torch, id, value))
+    if (is_tensor(torch, id, value)) {
+        path->n_tensors += value->kind == VALUE_CALL;
         mark_path(path, graph);
+    }
     return 0;
+}
+
+/* What hangs on a value from the i-th thing on that was not seen yet; 0: nothing more. */
+static uint32_t next_child(const struct graph *graph, struct step *step)
+{
+    const struct value *value = graph_at(graph, step->id);
+    if (!value_has_items(value))
+        return value_child(graph, step->id, step->next++);
+    const uint32_t *items = value_items(value);
+    while (step->next < value->n) {
+        const uint32_t id = items[step->next++];
+        if ((graph_at(graph, id)->marks & (MARK_SEEN | MARK_TENSOR)) != MARK_SEEN)
+            return id;
+    }
+    return 0;
+}
+
+/* Room for what will be listed: growing bit by bit takes more memory. */
+static int reserve(struct torch *torch, uint64_t n_tensors)
+{
+    uint64_t n = torch->catalog->n_tensors + n_tensors;
+    if (n > torch->limits->tensors || n > UINT32_MAX)
+        n = torch->catalog->n_tensors; /* that will be an error, or none if they are wrappers */
+    return catalog_reserve(torch->catalog, (size_t)n) < 0
+               ? -ENOMEM
+               : names_reserve(&torch->names, (uint32_t)n);
 }
 
 int torch_mark(struct torch *torch, uint32_t root)
 {
     struct path path = {0};
-    uint64_t n_twins = 0;
-    int code = visit(torch, &path, root, &n_twins);
+    int code = visit(torch, &path, root);
     while (code == 0 && path.n_steps > 0) {
-        struct step *step = &path.steps[path.n_steps - 1];
-        const uint32_t child = value_child(torch->graph, step->id, step->next++);
+        const uint32_t child = next_child(torch->graph, &path.steps[path.n_steps - 1]);
         if (child == 0)
             path.n_steps--;
         else
-            code = visit(torch, &path, child, &n_twins);
+            code = visit(torch, &path, child);
     }
     free(path.steps);
-    if (code == 0 && n_twins > 0)
+    if (code == 0 && path.n_twins > 0)
         code = catalog_add_finding(torch->catalog, WFS_LOW,
                                    "%llu dict keys stand twice; the last one counts, as in Python",
-                                   (unsigned long long)n_twins);
+                                   (unsigned long long)path.n_twins);
+    if (code == 0)
+        code = reserve(torch, path.n_tensors);
     return code < 0 ? wfs_fail_memory(torch->err) : 0;
 }

@@ -5,12 +5,13 @@
  * reached again is listed again, within a budget, so that sharing cannot make more than a small
  * multiple of what the file holds.
  */
+#include "format/torch_walk.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "format/torch_walk.h"
 
 enum { REPEATS = 16384 };
 

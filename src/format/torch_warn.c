@@ -111,6 +111,9 @@ static const struct danger dangers[] = {
     {"cPickle", "loads"},
     {"_pickle", "load"},
     {"_pickle", "loads"},
+    {"_io", "FileIO"},
+    {"pkgutil", "resolve_name"},
+    {"torch.jit.unsupported_tensor_ops", NULL},
     {"types", "CodeType"},
     {"types", "FunctionType"},
     {"operator", "attrgetter"},
@@ -128,11 +131,11 @@ static const struct danger dangers[] = {
 
 enum { N_DANGERS = sizeof(dangers) / sizeof(dangers[0]), MAX_NAMED = 8 };
 
-/* The module itself, or one inside of it. */
-static bool is_in_module(const char *module, const char *outer)
+/* The module or thing itself, or something inside of it. */
+static bool is_in(const char *name, const char *outer)
 {
     const size_t n = strlen(outer);
-    return strncmp(module, outer, n) == 0 && (module[n] == '\0' || module[n] == '.');
+    return strncmp(name, outer, n) == 0 && (name[n] == '\0' || name[n] == '.');
 }
 
 static bool is_dangerous(const struct value_global *global)
@@ -141,33 +144,39 @@ static bool is_dangerous(const struct value_global *global)
     for (size_t i = 0; i < N_DANGERS; i++) {
         const struct danger *danger = &dangers[i];
         if (danger->name == NULL
-                ? is_in_module(module, danger->module)
-                : strcmp(module, danger->module) == 0 && strcmp(global->name, danger->name) == 0)
+                ? is_in(module, danger->module)
+                : strcmp(module, danger->module) == 0 && is_in(global->name, danger->name))
             return true;
     }
+    return false;
+}
+
+/* The same thing is named again wherever a pickle has no memo. */
+static bool is_known(const struct graph *graph, const uint32_t *found, unsigned n_found,
+                     uint32_t id)
+{
+    for (unsigned i = 0; i < n_found; i++)
+        if (value_is_same_key(graph, found[i], id))
+            return true;
     return false;
 }
 
 int torch_warn(struct torch *torch)
 {
     const struct graph *graph = torch->graph;
+    uint32_t found[MAX_NAMED];
     unsigned n_found = 0;
     for (uint32_t id = 1; id <= graph->n_values && n_found < MAX_NAMED; id++) {
         const struct value *value = graph_at(graph, id);
-        if (value->kind != VALUE_CALL || value->call.callable == 0)
+        if (value->kind != VALUE_GLOBAL || torch_global_of(graph, id) != NULL ||
+            !is_dangerous(value->global) || is_known(graph, found, n_found, id))
             continue;
-        struct value *callable = graph_at(graph, value->call.callable);
-        if (callable->kind != VALUE_GLOBAL || (callable->marks & MARK_JUDGED) != 0)
-            continue;
-        callable->marks |= MARK_JUDGED;
-        if (torch_global_of(graph, value->call.callable) != NULL || !is_dangerous(callable->global))
-            continue;
-        n_found++;
+        found[n_found++] = id;
         if (catalog_add_finding(
                 torch->catalog, WFS_HIGH,
-                "the pickle calls %s of module %s when Python loads it; nothing was run here",
-                wfs_quote(callable->global->name).text,
-                wfs_quote(callable->global->module).text) < 0)
+                "the pickle names %s of module %s, which can do anything when Python "
+                "loads it; nothing was run here",
+                wfs_quote(value->global->name).text, wfs_quote(value->global->module).text) < 0)
             return -ENOMEM;
     }
     return 0;

@@ -49,18 +49,17 @@ static int parse_extra(struct zip_entry *entry, const uint8_t *extra, size_t n_e
 
 static int check_entry(const struct zip *zip, const struct zip_entry *entry, struct wfs_error *err)
 {
-    const struct wfs_quoted name = wfs_quote_n(entry->name, entry->n_name);
     uint64_t end;
     if (entry->method == ZIP_STORED && entry->n_packed != entry->n_bytes)
         return wfs_fail(err, EBADMSG, "zip: entry %s is stored with %llu bytes, but has %llu",
-                        name.text, (unsigned long long)entry->n_packed,
-                        (unsigned long long)entry->n_bytes);
+                        wfs_quote_n(entry->name, entry->n_name).text,
+                        (unsigned long long)entry->n_packed, (unsigned long long)entry->n_bytes);
     if (!checked_add(entry->header, (uint64_t)HEADER_BYTES + entry->n_name, &end) ||
         !checked_add(end, entry->n_packed, &end) || end > zip->directory)
-        return wfs_fail(err, EBADMSG,
-                        "zip: entry %s of %llu bytes at %llu runs past the directory at %llu",
-                        name.text, (unsigned long long)entry->n_packed,
-                        (unsigned long long)entry->header, (unsigned long long)zip->directory);
+        return wfs_fail(
+            err, EBADMSG, "zip: entry %s of %llu bytes at %llu runs past the directory at %llu",
+            wfs_quote_n(entry->name, entry->n_name).text, (unsigned long long)entry->n_packed,
+            (unsigned long long)entry->header, (unsigned long long)zip->directory);
     return 0;
 }
 
@@ -257,7 +256,8 @@ static int read_header(struct zip *zip, const struct zip_entry *entry, const uin
         if (n_wanted > n)
             return wfs_fail(err, E2BIG, "zip: the name %s is too long",
                             wfs_quote_n(entry->name, entry->n_name).text);
-        if (source_read(zip->source, zip->start + entry->header, zip->window, n) < 0)
+        /* The pickle is read later, and looks whether the file is what it was. */
+        if (source_read_unchecked(zip->source, zip->start + entry->header, zip->window, n) < 0)
             return wfs_fail(err, EIO, "cannot read the zip at %llu",
                             (unsigned long long)entry->header);
         zip->window_offset = entry->header;
@@ -277,40 +277,54 @@ static bool has_same_sizes(const struct zip_entry *entry, const uint8_t *header)
            (n_bytes == 0xffffffff || n_bytes == entry->n_bytes);
 }
 
+/* What an entry is that cannot be read; NULL: nothing. */
+static const char *unreadable(const struct zip_entry *entry)
+{
+    if ((entry->flags & 0x2061) != 0) /* encrypted, patched, strongly encrypted, masked */
+        return "is encrypted";
+    return entry->method != ZIP_STORED && entry->method != ZIP_DEFLATED
+               ? "is packed by a method that is not supported"
+               : NULL;
+}
+
+/* What the local header says otherwise than the directory; NULL: nothing. */
+static const char *disagreement(const struct zip_entry *entry, const uint8_t *header)
+{
+    if (!has_signature(header, 3))
+        return "has no local header where it should be";
+    if (load_le16(header + 26) != entry->n_name ||
+        memcmp(header + HEADER_BYTES, entry->name, entry->n_name) != 0)
+        return "has another name in its local header";
+    if (load_le16(header + 8) != entry->method ||
+        ((load_le16(header + 6) ^ entry->flags) & 1) != 0 || !has_same_sizes(entry, header))
+        return "is described otherwise in its local header";
+    return NULL;
+}
+
 int zip_locate(struct zip *zip, struct zip_entry *entry, struct wfs_error *err)
 {
-    const struct wfs_quoted name = wfs_quote_n(entry->name, entry->n_name);
     const uint8_t *header = NULL;
     if (entry->data != 0)
         return 0;
-    if ((entry->flags & 0x2061) != 0) /* encrypted, patched, strongly encrypted, masked */
-        return wfs_fail(err, EOPNOTSUPP, "zip: entry %s is encrypted", name.text);
-    if (entry->method != ZIP_STORED && entry->method != ZIP_DEFLATED)
-        return wfs_fail(err, EOPNOTSUPP,
-                        "zip: entry %s is packed by method %u, which is not supported", name.text,
-                        entry->method);
+    const char *trouble = unreadable(entry);
+    if (trouble != NULL)
+        return wfs_fail(err, EOPNOTSUPP, "zip: entry %s %s",
+                        wfs_quote_n(entry->name, entry->n_name).text, trouble);
     const int code = read_header(zip, entry, &header, err);
     if (code < 0)
         return code;
-    if (!has_signature(header, 3))
-        return wfs_fail(err, EBADMSG, "zip: entry %s has no local header at %llu", name.text,
-                        (unsigned long long)entry->header);
-    if (load_le16(header + 26) != entry->n_name ||
-        memcmp(header + HEADER_BYTES, entry->name, entry->n_name) != 0)
-        return wfs_fail(err, EBADMSG, "zip: entry %s has another name in its local header",
-                        name.text);
-    if (load_le16(header + 8) != entry->method ||
-        ((load_le16(header + 6) ^ entry->flags) & 1) != 0 || !has_same_sizes(entry, header))
-        return wfs_fail(err, EBADMSG, "zip: entry %s is described otherwise in its local header",
-                        name.text);
+    trouble = disagreement(entry, header);
+    if (trouble != NULL)
+        return wfs_fail(err, EBADMSG, "zip: entry %s %s",
+                        wfs_quote_n(entry->name, entry->n_name).text, trouble);
     const uint64_t data = entry->header + HEADER_BYTES + entry->n_name + load_le16(header + 28);
     const uint64_t next =
         entry + 1 < zip->entries + zip->n_entries ? entry[1].header : zip->directory;
     if (data > next || entry->n_packed > next - data)
-        return wfs_fail(err, EBADMSG,
-                        "zip: entry %s of %llu bytes at %llu runs into the next one at %llu",
-                        name.text, (unsigned long long)entry->n_packed, (unsigned long long)data,
-                        (unsigned long long)next);
+        return wfs_fail(
+            err, EBADMSG, "zip: entry %s of %llu bytes at %llu runs into the next one at %llu",
+            wfs_quote_n(entry->name, entry->n_name).text, (unsigned long long)entry->n_packed,
+            (unsigned long long)data, (unsigned long long)next);
     entry->data = zip->start + data;
     return 0;
 }

@@ -55,7 +55,6 @@ enum value_mark {
     MARK_SEEN = 1 << 1,     /* of walks that visit everything once */
     MARK_OPEN = 1 << 2,     /* on the path of the walk */
     MARK_EXPANDED = 1 << 3, /* its content has been listed */
-    MARK_JUDGED = 1 << 4,   /* global: it was looked at for what it can do */
 };
 
 struct value_global {

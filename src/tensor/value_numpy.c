@@ -10,7 +10,7 @@
 
 #include "base/bytes.h"
 #include "tensor/value_json.h"
-#include "weightfs/tensor.h"
+#include <weightfs/tensor.h>
 
 struct scalar_type {
     const char *code, *name;
