@@ -94,9 +94,10 @@ def mount(folder):
     """mount(source, 'output=...', ...) -> Mount. Unmounted at the end, and its exit code is judged then."""
     made = []
 
-    def make(source, *options, at=None, **more):
+    def make(source, *options, at=None, makes=True, **more):
         path = at or folder / ('mnt%d' % len(made) if made else 'mnt')
-        path.mkdir(exist_ok=True)
+        if makes:
+            path.mkdir(exist_ok=True)
         made.append(mounts.Mount(source, path, *options, **more))
         return made[-1]
 

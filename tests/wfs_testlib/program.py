@@ -8,7 +8,7 @@ import subprocess
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get('WFS_BUILD') or ROOT / 'build').resolve()
 WRAP = shlex.split(os.environ.get('WFS_WRAP', ''))  # such as valgrind
-PATIENCE = 600 if WRAP else 120  # seconds; a bound for what hangs, not a measure of speed
+PATIENCE = 600 if WRAP else 60  # seconds; a bound for what hangs, not a measure of speed
 COMMAND = [*WRAP, str(BUILD / 'src' / 'weightfs')]
 
 EXIT_DONE, EXIT_FOUND, EXIT_USAGE, EXIT_SOURCE, EXIT_FOREIGN = 0, 1, 2, 3, 4
