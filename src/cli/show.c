@@ -115,7 +115,7 @@ static void json_stats(struct jsonout *out, const struct view *view)
     jsonout_double(out, "mean", has_any ? stats->mean : NAN);
     jsonout_double(out, "std", has_any ? stats->std : NAN);
     jsonout_u64(out, "finite", stats->n_finite);
-    jsonout_u64(out, "zeros", stats->n_zero);
+    jsonout_u64(out, "zero", stats->n_zero);
     jsonout_u64(out, "nan", stats->n_nan);
     jsonout_u64(out, "positive_inf", stats->n_positive_inf);
     jsonout_u64(out, "negative_inf", stats->n_negative_inf);
