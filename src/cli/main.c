@@ -44,6 +44,13 @@ static void print_help(void)
     for (size_t i = 0; i < N_VERBS; i++)
         printf("  %-8s  %s\n", verbs[i].name, verbs[i].help);
     puts("\n"
+         "mount options, among others:\n"
+         "  output=PATH  makes the tree writable; a commit writes PATH\n"
+         "  rw           makes the tree writable; a commit replaces SOURCE\n"
+         "  overwrite    PATH may be replaced where it is there\n"
+         "  files=npy    every tensor is a .npy file\n"
+         "  layout=flat  one directory with whole keys as names\n"
+         "\n"
          "'weightfs VERB --help' tells about a verb, 'man weightfs' about everything.\n"
          "\n"
          "options:\n"
