@@ -153,29 +153,29 @@ static int check_dtype(const struct wfs_tensor *tensor, struct wfs_error *err)
 /* What would make a file that nobody could read back. */
 static int check_tensor(const struct wfs_tensor *tensor, uint64_t *n_data, struct wfs_error *err)
 {
-    const struct wfs_quoted key = wfs_quote(tensor->key);
     const size_t n_key = strlen(tensor->key);
     if (strcmp(tensor->key, SAFETENSORS_METADATA) == 0)
         return wfs_fail(err, EINVAL,
                         "a tensor cannot be called '%s' in safetensors, which keeps its metadata "
                         "under that name",
-                        key.text);
+                        wfs_quote(tensor->key).text);
     if (utf8_valid(tensor->key, n_key) != n_key)
         return wfs_fail(err, EINVAL, "the key '%s' is not valid UTF-8, as safetensors needs it",
-                        key.text);
+                        wfs_quote(tensor->key).text);
     const int code = check_dtype(tensor, err);
     if (code < 0)
         return code;
     uint64_t n_bytes;
     if (wfs_shape_bytes(&tensor->shape, (enum wfs_dtype)tensor->dtype, &n_bytes) < 0)
         return wfs_fail(err, EINVAL, "tensor '%s': its shape does not fill whole bytes of %s",
-                        key.text, wfs_dtype_name((enum wfs_dtype)tensor->dtype));
+                        wfs_quote(tensor->key).text, wfs_dtype_name((enum wfs_dtype)tensor->dtype));
     if (n_bytes != tensor->n_bytes)
         return wfs_fail(err, EINVAL,
                         "tensor '%s': dtype and shape take %" PRIu64 " bytes, it has %" PRIu64,
-                        key.text, n_bytes, tensor->n_bytes);
+                        wfs_quote(tensor->key).text, n_bytes, tensor->n_bytes);
     if (!checked_add(*n_data, n_bytes, n_data) || *n_data > INT64_MAX)
-        return wfs_fail(err, EFBIG, "tensor '%s' would end behind byte 2^63 of the file", key.text);
+        return wfs_fail(err, EFBIG, "tensor '%s' would end behind byte 2^63 of the file",
+                        wfs_quote(tensor->key).text);
     return 0;
 }
 
