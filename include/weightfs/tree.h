@@ -26,6 +26,16 @@ struct wfs_node;
 enum wfs_tree_layout { WFS_LAYOUT_NESTED, WFS_LAYOUT_FLAT };
 enum wfs_tree_files { WFS_FILES_RAW, WFS_FILES_NPY };
 
+/* A file of the control directory whose text the caller makes, once, when somebody looks at it. */
+struct wfs_tree_text {
+    const char *name;
+    /* *ret is malloc'ed; 0 or -ENOMEM. May be called from any thread. */
+    int (*make)(const void *ctx, char **ret, size_t *ret_n_bytes);
+    const void *ctx;
+};
+
+enum { WFS_TREE_TEXTS_MAX = 8 };
+
 struct wfs_tree_options {
     enum wfs_tree_layout layout;
     enum wfs_tree_files files;
@@ -36,6 +46,8 @@ struct wfs_tree_options {
     gid_t gid;
     mode_t umask;
     bool saves_safetensors; /* a key "__metadata__" is EINVAL */
+    const struct wfs_tree_text *texts; /* borrowed for the tree's life */
+    size_t n_texts;                    /* at most WFS_TREE_TEXTS_MAX */
 };
 
 struct wfs_dirent {

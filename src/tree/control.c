@@ -25,7 +25,7 @@ struct made {
 
 struct texts {
     pthread_mutex_t lock;
-    struct made made[3]; /* by kind */
+    struct made made[3 + WFS_TREE_TEXTS_MAX]; /* by kind */
 };
 
 static struct made *made_of(const struct wfs_tree *tree, const struct wfs_node *node)
@@ -58,7 +58,11 @@ int control_new(struct wfs_tree *tree)
     int code = add_file(tree, CONTROL_METADATA, NODE_METADATA);
     if (code == 0)
         code = add_file(tree, "status.json", NODE_STATUS);
-    return code < 0 ? code : add_file(tree, "tensors.csv", NODE_TENSORS);
+    if (code == 0)
+        code = add_file(tree, "tensors.csv", NODE_TENSORS);
+    for (size_t i = 0; code == 0 && i < tree->options.n_texts; i++)
+        code = add_file(tree, tree->options.texts[i].name, (enum node_kind)(NODE_GIVEN + i));
+    return code;
 }
 
 void control_done(struct wfs_tree *tree)
@@ -80,7 +84,7 @@ struct wfs_node *control_metadata(const struct wfs_tree *tree)
 
 bool control_is_fixed(const struct wfs_node *node)
 {
-    return node->kind == NODE_TENSORS || node->kind == NODE_STATUS;
+    return node->kind == NODE_TENSORS || node->kind == NODE_STATUS || node->kind >= NODE_GIVEN;
 }
 
 /* ---- tensors.csv ---- */
@@ -152,7 +156,18 @@ static bool is_current(const struct wfs_tree *tree, const struct wfs_node *node,
                        const struct made *made)
 {
     return made->text.bytes != NULL && node->kind != NODE_STATUS &&
-           (node->kind == NODE_METADATA || made->generation == atomic_load(&tree->generation));
+           (node->kind == NODE_METADATA || node->kind >= NODE_GIVEN ||
+            made->generation == atomic_load(&tree->generation));
+}
+
+static void render_given(const struct wfs_tree_text *given, struct strbuf *text)
+{
+    size_t n_bytes = 0;
+    autofree char *bytes = NULL;
+    if (given->make(given->ctx, &bytes, &n_bytes) < 0)
+        text->has_failed = true;
+    else
+        strbuf_add(text, bytes, n_bytes);
 }
 
 /* Called with the lock held. */
@@ -166,8 +181,10 @@ static int refresh(const struct wfs_tree *tree, const struct wfs_node *node, str
         metadata_render(tree, &text);
     else if (node->kind == NODE_TENSORS)
         render_tensors(tree, &text);
-    else
+    else if (node->kind == NODE_STATUS)
         status_render(tree, &text);
+    else
+        render_given(&tree->options.texts[node->kind - NODE_GIVEN], &text);
     if (text.has_failed) {
         strbuf_done(&text);
         return -ENOMEM;

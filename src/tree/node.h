@@ -26,6 +26,9 @@ struct texts;
 struct digests;
 struct metadata;
 
+/* Numbers of nodes that were not in the catalog have this bit, those from its paths have not. */
+#define INO_MADE (UINT64_C(1) << 62)
+
 /* Order of an entry that was not in the catalog: behind all others. */
 #define ORDER_NEW UINT32_MAX
 
@@ -37,7 +40,7 @@ struct entry {
     uint64_t sequence;
     uint32_t order;          /* place in the output: the catalog's, or ORDER_NEW */
     uint32_t next, previous; /* entries of the same node; 0: none */
-    bool owns_name;
+    bool owns_name, is_indexed;
 };
 
 struct directory {
@@ -47,7 +50,14 @@ struct directory {
     struct timespec mtime;
 };
 
-enum node_kind { NODE_DIR, NODE_FILE, NODE_TENSORS, NODE_METADATA, NODE_STATUS };
+enum node_kind {
+    NODE_DIR,
+    NODE_FILE,
+    NODE_TENSORS,
+    NODE_METADATA,
+    NODE_STATUS,
+    NODE_GIVEN, /* and the numbers behind it: a text of options.texts */
+};
 
 /* What POSIX calls an inode. */
 struct wfs_node {
@@ -121,8 +131,19 @@ void entry_relink(struct wfs_tree *tree, uint32_t id, struct wfs_node *node);
 /* Is there anything in the directory? */
 bool entry_has_any(const struct wfs_node *dir);
 
-/* Sorts what is in the directory by name and numbers it anew, before anybody has seen it. */
-void entry_sort(struct wfs_tree *tree, struct wfs_node *dir);
+/*
+ * While a tree is built: as entry_add with a borrowed name, but the entry is not found until
+ * entry_index_all, which many at once make cheaper. -ENOMEM.
+ */
+int entry_append(struct wfs_tree *tree, struct wfs_node *dir, const char *name,
+                 struct wfs_node *node, uint32_t order);
+int entry_index_all(struct wfs_tree *tree);
+
+/*
+ * Sorts what is in the directory by name and numbers it anew, before anybody has seen it. Returns
+ * the place of an entry with the same name as the one before it, or 0.
+ */
+uint32_t entry_sort(struct wfs_tree *tree, struct wfs_node *dir);
 
 /* ---- names that entries spell ---- */
 
@@ -145,6 +166,9 @@ bool entry_has_suffix(const struct wfs_tree *tree, uint32_t id);
 
 /* Without a link; ino 0 takes the next one for what was not in the catalog. NULL: no memory. */
 struct wfs_node *node_new(struct wfs_tree *tree, enum node_kind kind, uint64_t ino);
+
+/* A number that no node has had. */
+uint64_t node_next_ino(struct wfs_tree *tree);
 
 /* Frees it when neither links nor references are left. */
 void node_release(struct wfs_tree *tree, struct wfs_node *node);
