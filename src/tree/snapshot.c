@@ -87,6 +87,18 @@ static int add_tensor(const struct wfs_tree *tree, const struct outline_item *it
     return 0;
 }
 
+/* What is no tensor stays as it was loaded. */
+static int add_values(const struct wfs_catalog *loaded, struct wfs_catalog *catalog)
+{
+    catalog->graph = loaded->graph;
+    catalog->root = loaded->root;
+    for (size_t i = 0; i < loaded->n_values; i++) {
+        if (catalog_add_value(catalog, loaded->values[i].name, loaded->values[i].id) < 0)
+            return -ENOMEM;
+    }
+    return 0;
+}
+
 int wfs_tree_snapshot(const struct wfs_tree *tree, struct wfs_catalog **out, struct wfs_error *err)
 {
     auto_catalog struct wfs_catalog *catalog = NULL;
@@ -103,6 +115,8 @@ int wfs_tree_snapshot(const struct wfs_tree *tree, struct wfs_catalog **out, str
         code = metadata_fill(tree, catalog, err);
     if (code < 0)
         return code;
+    if (add_values(tree->catalog, catalog) < 0)
+        return wfs_fail_memory(err);
     catalog->format = tree->catalog->format;
     catalog->container = tree->catalog->container;
     *out = steal(&catalog);
