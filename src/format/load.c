@@ -34,9 +34,18 @@ static int refuse_unknown(const struct head *head, struct wfs_error *err)
     return wfs_fail(err, EMEDIUMTYPE, "is no checkpoint of a known format, it begins with%s", text);
 }
 
+/* The length of a header that would fit: all that a safetensors file with damaged text has left. */
+static bool has_header_length(const struct source *source, const struct head *head)
+{
+    if (head->n_bytes < 8)
+        return false;
+    const uint64_t n_header = load_le64(head->bytes);
+    return n_header > 0 && n_header <= source->n_bytes - 8;
+}
+
 /*
- * Content first. A file that nobody recognises is foreign, or so damaged that only its name says
- * what it was: then that format's loader says what is wrong.
+ * Content first. A file that nobody recognises is foreign, or so damaged that only its name or its
+ * first bytes say what it was: then that format's loader says what is wrong.
  */
 static int choose(const struct source *source, const struct head *head,
                   const struct wfs_format **ret, struct wfs_error *err)
@@ -51,6 +60,8 @@ static int choose(const struct source *source, const struct head *head,
     if (code < 0)
         return code;
     *ret = wfs_format_by_path(source->path);
+    if (*ret == NULL && has_header_length(source, head))
+        *ret = &format_safetensors;
     return *ret == NULL ? refuse_unknown(head, err) : 0;
 }
 
