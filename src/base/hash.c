@@ -84,6 +84,12 @@ bool map_find(const struct map *map, uint64_t hash, map_match is_match, const vo
     return false;
 }
 
+void map_prefetch(const struct map *map, uint64_t hash)
+{
+    if (map->n_slots > 0)
+        __builtin_prefetch(&map->slots[tag_of(hash) & (map->n_slots - 1)], 1);
+}
+
 static void put(struct map *map, struct map_slot slot)
 {
     const uint32_t mask = map->n_slots - 1;

@@ -38,6 +38,9 @@ typedef bool (*map_match)(const void *ctx, uint32_t id);
 bool map_find(const struct map *map, uint64_t hash, map_match is_match, const void *ctx,
               uint32_t *ret_id);
 
+/* Fetches the memory that a look for the hash will need, when that is known some time before. */
+void map_prefetch(const struct map *map, uint64_t hash);
+
 /* Adds without looking for a twin. id < UINT32_MAX. -ENOMEM. */
 int map_add(struct map *map, uint64_t hash, uint32_t id);
 void map_remove(struct map *map, uint64_t hash, uint32_t id);

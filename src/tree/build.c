@@ -10,16 +10,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tree/inodes.h"
 #include "tree/ties.h"
 
 enum { NODES_MAX = 4000000 }; /* a bound on memory: each costs some 100 bytes */
+
+/* Where a tensor's file goes. */
+struct place {
+    struct wfs_node *dir;
+    uint32_t n_bytes; /* of the key that lead to it */
+};
 
 struct build {
     struct wfs_tree *tree;
     struct wfs_error *err;
     struct ties ties;
-    struct map inos;        /* nodes by their number */
-    struct wfs_node **dirs; /* of each tensor */
+    struct place *places; /* of each tensor */
     /* The directories of the key before, and the bytes of it that lead to each. */
     struct wfs_node *way[KEY_DEPTH_MAX];
     size_t n_bytes[KEY_DEPTH_MAX];
@@ -31,38 +37,19 @@ static int fail_memory(struct build *build)
     return wfs_fail_memory(build->err);
 }
 
-/* ---- numbers that are the same at the next mount ---- */
-
-struct ino_query {
-    const struct wfs_tree *tree;
-    uint64_t ino;
-};
-
-static bool is_ino(const void *ctx, uint32_t id)
-{
-    const struct ino_query *query = ctx;
-    const struct wfs_node *node = pool_at(&query->tree->nodes, id);
-    return node->ino == query->ino;
-}
-
-/* From the directory's number and the name. 0, 1 and the upper quarters are for others. */
-static uint64_t path_ino(const struct build *build, const struct wfs_node *dir, const char *name)
-{
-    const uint64_t mask = (UINT64_C(1) << 62) - 1;
-    struct ino_query query = {build->tree, hash_bytes(name, strlen(name), dir->ino) & mask};
-    uint32_t id;
-    while (query.ino < 2 || map_find(&build->inos, query.ino << 2, is_ino, &query, &id))
-        query.ino = (query.ino + 1) & mask;
-    return query.ino;
-}
-
-static struct wfs_node *make_node(struct build *build, enum node_kind kind, uint64_t ino)
-{
-    struct wfs_node *node = node_new(build->tree, kind, ino);
-    return node == NULL || map_add(&build->inos, ino << 2, node->id) < 0 ? NULL : node;
-}
-
 /* ---- directories ---- */
+
+static char *copy_name(struct wfs_tree *tree, const char *bytes, size_t n_bytes, bool is_npy)
+{
+    const size_t n_suffix = is_npy ? strlen(KEY_NPY) : 0;
+    char *name = arena_chars(&tree->arena, n_bytes + n_suffix + 1);
+    if (name == NULL)
+        return NULL;
+    memcpy(name, bytes, n_bytes);
+    memcpy(name + n_bytes, KEY_NPY, n_suffix);
+    name[n_bytes + n_suffix] = '\0';
+    return name;
+}
 
 /* The name in the arena, or where the key itself has it. NULL: no memory. */
 static const char *name_of(struct build *build, struct key_part part, bool is_file)
@@ -70,18 +57,14 @@ static const char *name_of(struct build *build, struct key_part part, bool is_fi
     struct wfs_tree *tree = build->tree;
     const bool is_npy = is_file && tree->options.files == WFS_FILES_NPY;
     const size_t n_suffix = is_npy ? strlen(KEY_NPY) : 0;
-    if (part.n_bytes + n_suffix <= KEY_NAME_MAX && key_is_plain(part.bytes, part.n_bytes)) {
-        if (part.is_last && !is_npy)
-            return part.bytes;
-        if (!is_npy)
-            return arena_copy(&tree->arena, part.bytes, part.n_bytes);
-        return arena_print(&tree->arena, "%.*s" KEY_NPY, (int)part.n_bytes, part.bytes);
-    }
+    if (part.n_bytes + n_suffix <= KEY_NAME_MAX && key_is_plain(part.bytes, part.n_bytes))
+        return part.is_last && !is_npy ? part.bytes
+                                       : copy_name(tree, part.bytes, part.n_bytes, is_npy);
     struct key_name name;
     key_encode(part.bytes, part.n_bytes, n_suffix, &name);
     if (name.is_cut && key_cuts_add(&tree->cuts, &tree->arena, &name, part.bytes, part.n_bytes) < 0)
         return NULL;
-    return arena_print(&tree->arena, "%s%s", name.text, is_npy ? KEY_NPY : "");
+    return copy_name(tree, name.text, name.n_bytes, is_npy);
 }
 
 static struct wfs_node *add_dir(struct build *build, struct wfs_node *parent, struct key_part part)
@@ -94,7 +77,7 @@ static struct wfs_node *add_dir(struct build *build, struct wfs_node *parent, st
     id = entry_find(tree, parent, name);
     if (id != 0)
         return entry_at(tree, id)->node;
-    struct wfs_node *dir = make_node(build, NODE_DIR, path_ino(build, parent, name));
+    struct wfs_node *dir = node_new(tree, NODE_DIR, inodes_of_name(parent, name));
     return dir == NULL || entry_add(tree, parent, name, NAME_BORROWED, dir, true, &id) < 0 ? NULL
                                                                                            : dir;
 }
@@ -117,7 +100,7 @@ static unsigned shared_depth(const struct build *build, const char *key, const c
     return depth;
 }
 
-static int add_dirs(struct build *build, const char *key, const char *before, struct wfs_node **ret)
+static int add_dirs(struct build *build, const char *key, const char *before, struct place *ret)
 {
     unsigned depth = shared_depth(build, key, before);
     struct wfs_node *dir = depth == 0 ? build->tree->root : build->way[depth - 1];
@@ -135,7 +118,7 @@ static int add_dirs(struct build *build, const char *key, const char *before, st
             return wfs_fail(build->err, E2BIG, "more than %d tensors and directories", NODES_MAX);
     }
     build->depth = depth;
-    *ret = dir;
+    *ret = (struct place){dir, depth == 0 ? 0 : (uint32_t)build->n_bytes[depth - 1]};
     return 0;
 }
 
@@ -146,12 +129,12 @@ static int add_all_dirs(struct build *build)
     const char *before = NULL;
     if (n > NODES_MAX)
         return wfs_fail(build->err, E2BIG, "more than %d tensors", NODES_MAX);
-    build->dirs = calloc(n + 1, sizeof(struct wfs_node *));
-    if (build->dirs == NULL)
+    build->places = calloc(n + 1, sizeof(*build->places));
+    if (build->places == NULL)
         return fail_memory(build);
     for (size_t i = 0; i < n; i++) {
         const char *key = wfs_catalog_tensor(catalog, i)->key;
-        const int code = add_dirs(build, key, before, &build->dirs[i]);
+        const int code = add_dirs(build, key, before, &build->places[i]);
         if (code < 0)
             return code;
         before = key;
@@ -161,20 +144,11 @@ static int add_all_dirs(struct build *build)
 
 /* ---- files ---- */
 
-static struct key_part last_part(const struct build *build, const char *key)
-{
-    struct key_iter iter = iter_of(build, key);
-    struct key_part part = key_next(&iter);
-    while (!part.is_last)
-        part = key_next(&iter);
-    return part;
-}
-
-/* The directory that keeps the name of the file's part, or NULL. */
+/* The directory that has the part's name, or NULL. Only directories can be found yet. */
 static struct wfs_node *find_dir(const struct build *build, const struct wfs_node *parent,
                                  struct key_part part, const char *name)
 {
-    struct wfs_tree *tree = build->tree;
+    const struct wfs_tree *tree = build->tree;
     struct key_name plain;
     if (tree->options.layout == WFS_LAYOUT_FLAT)
         return NULL;
@@ -183,18 +157,18 @@ static struct wfs_node *find_dir(const struct build *build, const struct wfs_nod
         name = plain.text;
     }
     const uint32_t id = entry_find(tree, parent, name);
-    struct wfs_node *found = id == 0 ? NULL : entry_at(tree, id)->node;
-    return found != NULL && found->kind == NODE_DIR ? found : NULL;
+    return id == 0 ? NULL : entry_at(tree, id)->node;
 }
 
-static int fail_twins(struct build *build, const char *key, uint32_t id)
+static int fail_twins(struct build *build, const struct entry *one, const struct entry *other)
 {
-    const struct entry *entry = entry_at(build->tree, id);
-    const char *other = wfs_catalog_tensor(build->tree->catalog, entry->order)->key;
-    if (strcmp(key, other) == 0)
+    const struct wfs_catalog *catalog = build->tree->catalog;
+    const char *key = wfs_catalog_tensor(catalog, one->order)->key;
+    const char *other_key = wfs_catalog_tensor(catalog, other->order)->key;
+    if (strcmp(key, other_key) == 0)
         return wfs_fail(build->err, EBADMSG, "key '%s' is there twice", wfs_quote(key).text);
     return wfs_fail(build->err, EBADMSG, "keys '%s' and '%s' want the same file name",
-                    wfs_quote(other).text, wfs_quote(key).text);
+                    wfs_quote(key).text, wfs_quote(other_key).text);
 }
 
 static struct wfs_node *node_of(struct build *build, uint32_t order, const struct wfs_node *dir,
@@ -204,7 +178,7 @@ static struct wfs_node *node_of(struct build *build, uint32_t order, const struc
     struct wfs_node *node = ties_find(&build->ties, tensor);
     if (node != NULL)
         return node;
-    node = make_node(build, NODE_FILE, path_ino(build, dir, name));
+    node = node_new(build->tree, NODE_FILE, inodes_of_name(dir, name));
     if (node == NULL)
         return NULL;
     node->tensor = tensor;
@@ -216,8 +190,9 @@ static int add_file(struct build *build, uint32_t order)
 {
     struct wfs_tree *tree = build->tree;
     const char *key = wfs_catalog_tensor(tree->catalog, order)->key;
-    const struct key_part part = last_part(build, key);
-    struct wfs_node *dir = build->dirs[order];
+    const struct place *place = &build->places[order];
+    const struct key_part part = {key + place->n_bytes, strlen(key + place->n_bytes), true};
+    struct wfs_node *dir = place->dir;
     const char *name = name_of(build, part, true);
     if (name == NULL)
         return fail_memory(build);
@@ -226,13 +201,20 @@ static int add_file(struct build *build, uint32_t order)
         dir = same;
         name = tree->options.files == WFS_FILES_NPY ? KEY_SELF KEY_NPY : KEY_SELF;
     }
-    uint32_t id = entry_find(tree, dir, name);
-    if (id != 0)
-        return fail_twins(build, key, id);
     struct wfs_node *node = node_of(build, order, dir, name);
-    if (node == NULL || entry_add(tree, dir, name, NAME_BORROWED, node, true, &id) < 0)
-        return fail_memory(build);
-    entry_at(tree, id)->order = order;
+    return node == NULL || entry_append(tree, dir, name, node, order) < 0 ? fail_memory(build) : 0;
+}
+
+static int sort_all(struct build *build)
+{
+    struct wfs_tree *tree = build->tree;
+    for (uint32_t id = 1; id <= tree->nodes.n_items; id++) {
+        struct wfs_node *node = pool_at(&tree->nodes, id);
+        const uint32_t twin = node->kind == NODE_DIR ? entry_sort(tree, node) : 0;
+        if (twin != 0)
+            return fail_twins(build, entry_at(tree, node->directory->ids[twin - 1]),
+                              entry_at(tree, node->directory->ids[twin]));
+    }
     return 0;
 }
 
@@ -243,12 +225,14 @@ static int add_all(struct build *build)
     int code = add_all_dirs(build);
     if (code < 0)
         return code;
-    const uint32_t n_entries = (uint32_t)tree->n_nodes + n + 8;
-    if (map_reserve(&tree->map, n_entries) < 0 || map_reserve(&build->inos, n_entries) < 0 ||
-        ties_init(&build->ties, tree->catalog) < 0)
+    if (ties_init(&build->ties, tree->catalog) < 0)
         return fail_memory(build);
     for (uint32_t i = 0; i < n && code == 0; i++)
         code = add_file(build, i);
+    if (code == 0)
+        code = sort_all(build);
+    if (code == 0 && (entry_index_all(tree) < 0 || inodes_settle(tree) < 0))
+        code = fail_memory(build);
     return code;
 }
 
@@ -261,13 +245,7 @@ int build_tree(struct wfs_tree *tree, struct wfs_error *err)
     build->err = err;
     const int code = add_all(build);
     ties_done(&build->ties);
-    map_done(&build->inos);
-    free(build->dirs);
+    free(build->places);
     free(build);
-    for (uint32_t id = 1; id <= tree->nodes.n_items && code == 0; id++) {
-        struct wfs_node *node = pool_at(&tree->nodes, id);
-        if (node->kind == NODE_DIR)
-            entry_sort(tree, node);
-    }
     return code;
 }

@@ -16,7 +16,7 @@ struct query {
 
 static uint64_t name_hash(const struct wfs_node *dir, const char *name)
 {
-    return hash_bytes(name, strlen(name), hash_seed() ^ dir->ino);
+    return hash_bytes(name, strlen(name), hash_seed() + dir->id);
 }
 
 static bool is_match(const void *ctx, uint32_t id)
@@ -84,32 +84,75 @@ static bool make_room(struct directory *directory)
     return true;
 }
 
-int entry_add(struct wfs_tree *tree, struct wfs_node *dir, const char *name, enum entry_name how,
-              struct wfs_node *node, bool is_listed, uint32_t *ret_id)
+/* An entry of no node yet at the end of the directory, or hidden. 0: no memory. */
+static uint32_t make_entry(struct wfs_tree *tree, struct wfs_node *dir, const char *name,
+                           bool is_listed)
 {
     struct directory *directory = dir->directory;
     if (!make_room(directory))
-        return -ENOMEM;
+        return 0;
     const uint32_t id = pool_take(&tree->entries);
     if (id == 0)
-        return -ENOMEM;
+        return 0;
+    *entry_at(tree, id) = (struct entry){
+        .dir = dir, .name = name, .sequence = tree->sequence + 1, .order = ORDER_NEW};
+    directory->ids[directory->n_ids] = id;
+    directory->n_ids += is_listed;
+    tree->sequence++;
+    return id;
+}
+
+int entry_add(struct wfs_tree *tree, struct wfs_node *dir, const char *name, enum entry_name how,
+              struct wfs_node *node, bool is_listed, uint32_t *ret_id)
+{
     char *copy = how == NAME_COPIED ? strdup(name) : NULL;
-    if ((how == NAME_COPIED && copy == NULL) || map_add(&tree->map, name_hash(dir, name), id) < 0) {
+    if ((how == NAME_COPIED && copy == NULL) || map_reserve(&tree->map, tree->map.n_used + 1) < 0) {
         free(copy);
-        pool_give(&tree->entries, id);
         return -ENOMEM;
     }
-    *entry_at(tree, id) = (struct entry){
-        .dir = dir,
-        .name = copy != NULL ? copy : name,
-        .sequence = ++tree->sequence,
-        .order = ORDER_NEW,
-        .owns_name = copy != NULL,
-    };
-    if (is_listed)
-        directory->ids[directory->n_ids++] = id;
+    const uint32_t id = make_entry(tree, dir, copy != NULL ? copy : name, is_listed);
+    if (id == 0 || map_add(&tree->map, name_hash(dir, name), id) < 0) {
+        free(copy);
+        return -ENOMEM;
+    }
+    entry_at(tree, id)->owns_name = copy != NULL;
+    entry_at(tree, id)->is_indexed = true;
     link_node(tree, id, node);
     *ret_id = id;
+    return 0;
+}
+
+int entry_append(struct wfs_tree *tree, struct wfs_node *dir, const char *name,
+                 struct wfs_node *node, uint32_t order)
+{
+    const uint32_t id = make_entry(tree, dir, name, true);
+    if (id == 0)
+        return -ENOMEM;
+    entry_at(tree, id)->order = order;
+    link_node(tree, id, node);
+    return 0;
+}
+
+int entry_index_all(struct wfs_tree *tree)
+{
+    enum { N_AHEAD = 32 };
+    const uint32_t n = tree->entries.n_items;
+    uint64_t hashes[N_AHEAD];
+    if (map_reserve(&tree->map, n) < 0)
+        return -ENOMEM;
+    for (uint32_t id = 1; id <= n + N_AHEAD; id++) {
+        uint64_t *hash = &hashes[id % N_AHEAD];
+        struct entry *entry = id <= N_AHEAD ? NULL : entry_at(tree, id - N_AHEAD);
+        if (entry != NULL && !entry->is_indexed) {
+            if (map_add(&tree->map, *hash, id - N_AHEAD) < 0)
+                return -ENOMEM;
+            entry->is_indexed = true;
+        }
+        if (id <= n) {
+            *hash = name_hash(entry_at(tree, id)->dir, entry_at(tree, id)->name);
+            map_prefetch(&tree->map, *hash);
+        }
+    }
     return 0;
 }
 
@@ -156,17 +199,22 @@ static int compare_names(const void *a, const void *b, void *ctx)
                   entry_at(tree, *(const uint32_t *)b)->name);
 }
 
-void entry_sort(struct wfs_tree *tree, struct wfs_node *dir)
+uint32_t entry_sort(struct wfs_tree *tree, struct wfs_node *dir)
 {
     struct directory *directory = dir->directory;
     bool is_sorted = true;
     for (uint32_t i = 1; i < directory->n_ids && is_sorted; i++)
         is_sorted = compare_names(&directory->ids[i - 1], &directory->ids[i], tree) < 0;
     if (is_sorted)
-        return;
+        return 0;
     qsort_r(directory->ids, directory->n_ids, sizeof(*directory->ids), compare_names, tree);
-    for (uint32_t i = 0; i < directory->n_ids; i++)
+    uint32_t twin = 0;
+    for (uint32_t i = 0; i < directory->n_ids; i++) {
         entry_at(tree, directory->ids[i])->sequence = ++tree->sequence;
+        if (i > 0 && compare_names(&directory->ids[i - 1], &directory->ids[i], tree) == 0)
+            twin = i;
+    }
+    return twin;
 }
 
 int wfs_node_lookup(const struct wfs_tree *tree, const struct wfs_node *dir, const char *name,

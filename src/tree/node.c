@@ -10,8 +10,10 @@
 
 #include "tree/edit.h"
 
-/* Numbers of nodes that were not in the catalog have this bit, those from its paths have not. */
-#define INO_MADE (UINT64_C(1) << 62)
+uint64_t node_next_ino(struct wfs_tree *tree)
+{
+    return INO_MADE | ++tree->n_inodes_made;
+}
 
 struct wfs_node *node_new(struct wfs_tree *tree, enum node_kind kind, uint64_t ino)
 {
@@ -26,7 +28,7 @@ struct wfs_node *node_new(struct wfs_tree *tree, enum node_kind kind, uint64_t i
     struct wfs_node *node = pool_at(&tree->nodes, id);
     node->id = id;
     node->kind = (uint8_t)kind;
-    node->ino = ino != 0 ? ino : INO_MADE | ++tree->n_inodes_made;
+    node->ino = ino != 0 ? ino : node_next_ino(tree);
     if (directory != NULL) {
         directory->mtime = tree->mtime;
         node->directory = directory;
