@@ -15,6 +15,7 @@ struct wfs_layout;
 
 struct wfs_load_options {
     bool force;                /* read what can be read of a damaged file */
+    bool shards;               /* a path to one shard stands for the whole checkpoint */
     const char *const *limits; /* "NAME=NUMBER" texts that replace a default limit */
     size_t n_limits;
 };
@@ -27,9 +28,9 @@ const struct wfs_format *wfs_format_by_path(const char *path);
 const char *wfs_format_name(const struct wfs_format *format);
 
 /*
- * Loads the checkpoint at path, told by content. options may be NULL. Errors as error.h says, and
- * the errno of open: -EISDIR for a directory without an index, -ENXIO for what is not a regular
- * file.
+ * Loads the checkpoint at path, told by content: a file, the index of a sharded one, or the
+ * directory that holds either. options may be NULL. Errors as error.h says, and the errno of open:
+ * -EISDIR for a directory without a checkpoint, -ENXIO for what is not a regular file.
  */
 int wfs_load(const char *path, const struct wfs_load_options *options, struct wfs_catalog **out,
              struct wfs_error *err);

@@ -14,6 +14,7 @@
 static const struct args_option source_options[] = {
     {"limit", "NAME=N", "replace a limit on what a file may ask for"},
     {"force", NULL, "read what can be read of a damaged source"},
+    {"shards", NULL, "SOURCE is one of the shards: show all of them"},
     {NULL, NULL, NULL},
 };
 
@@ -213,6 +214,7 @@ struct wfs_load_options args_load_options(const struct args *args)
 {
     return (struct wfs_load_options){
         .force = args_has(args, "force"),
+        .shards = args_has(args, "shards"),
         .limits = args->limits,
         .n_limits = args->n_limits,
     };

@@ -15,6 +15,7 @@
 struct load_context {
     struct limits limits;
     bool force;
+    bool shards; /* one shard stands for all */
 };
 
 struct wfs_format {

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "format/shards.h"
 
 enum { N_HEAD = 4096 };
 
@@ -110,13 +111,12 @@ int wfs_load(const char *path, const struct wfs_load_options *options, struct wf
     limits_init(&context.limits);
     if (options != NULL) {
         context.force = options->force;
+        context.shards = options->shards;
         for (size_t i = 0; i < options->n_limits; i++) {
             const int code = limits_set(&context.limits, options->limits[i], err);
             if (code < 0)
                 return code;
         }
     }
-    struct source *source;
-    const int code = source_open(path, &source, err);
-    return code < 0 ? code : load_source(source, &context, out, err);
+    return shards_load(path, &context, out, err);
 }

@@ -27,6 +27,9 @@ void wfs_catalog_free(struct wfs_catalog *catalog)
     if (catalog == NULL)
         return;
     const int saved = errno;
+    for (size_t i = 0; i < catalog->n_parts; i++)
+        wfs_catalog_free(catalog->parts[i]);
+    free(catalog->parts);
     for (size_t i = 0; i < catalog->n_sources; i++)
         source_free(catalog->sources[i]);
     free(catalog->sources);

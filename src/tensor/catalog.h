@@ -37,6 +37,8 @@ struct wfs_catalog {
     uint32_t root;                /* of the graph; 0: there is none */
     struct catalog_value *values; /* malloc'ed; the largest parts of the graph without a tensor */
     size_t n_values, n_value_room;
+    struct wfs_catalog **parts; /* malloc'ed; owned: what the tensors were loaded as, shards */
+    size_t n_parts;
     /* For each tensor below, the arena owns keys, dims, strides and texts. */
 };
 

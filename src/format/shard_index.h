@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The index of a sharded checkpoint: which key lies in which file.
+ */
+#ifndef WFS_SHARD_INDEX_H
+#define WFS_SHARD_INDEX_H
+
+#include "base/hash.h"
+#include "base/source.h"
+
+struct shard_key {
+    const char *name;
+    uint32_t shard;
+    bool is_found; /* in its shard */
+};
+
+/* Names are in text. A zeroed struct is an index without anything. */
+struct shard_index {
+    char *text;
+    struct shard_key *keys; /* in the order of the file */
+    size_t n_keys, n_key_room;
+    const char **shards; /* file names, each once, in natural order */
+    size_t n_shards, n_shard_room;
+    struct map by_key;
+};
+
+/*
+ * 1: the source is an index and was read; 0: it is something else. A file name that is not plain
+ * (a path, "..") is -EBADMSG; so is a key that stands twice.
+ */
+int shard_index_read(struct shard_index *index, const struct source *source, uint64_t n_most,
+                     struct wfs_error *err);
+
+/* Adds a key by hand; texts are borrowed. 1: added, 0: it is there already, *ret_shard says where;
+ * -ENOMEM. */
+int shard_index_add(struct shard_index *index, const char *key, const char *shard,
+                    uint32_t *ret_shard);
+
+/* NULL when the index does not have it. */
+struct shard_key *shard_index_find(const struct shard_index *index, const char *key);
+void shard_index_done(struct shard_index *index);
+
+#endif

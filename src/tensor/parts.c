@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Parts are kept whole, without their sources.
+ */
+#include "tensor/parts.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int move_sources(struct wfs_catalog *catalog, struct wfs_catalog *part)
+{
+    const size_t n = catalog->n_sources + part->n_sources;
+    struct source **sources = reallocarray(catalog->sources, n + 1, sizeof(*sources));
+    if (sources == NULL)
+        return -ENOMEM;
+    catalog->sources = sources;
+    for (size_t i = 0; i < part->n_sources; i++)
+        sources[catalog->n_sources++] = part->sources[i];
+    part->n_sources = 0;
+    return 0;
+}
+
+int catalog_adopt_part(struct wfs_catalog *catalog, struct wfs_catalog *part)
+{
+    struct wfs_catalog **parts = reallocarray(catalog->parts, catalog->n_parts + 1, sizeof(*parts));
+    if (parts != NULL)
+        catalog->parts = parts;
+    if (parts == NULL || move_sources(catalog, part) < 0) {
+        wfs_catalog_free(part);
+        return -ENOMEM;
+    }
+    parts[catalog->n_parts++] = part;
+    return 0;
+}
+
+static bool has_meta(const struct wfs_catalog *catalog, const char *name)
+{
+    for (const struct wfs_text *text = catalog->meta; text != NULL; text = text->next) {
+        if (strcmp(text->name, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+int catalog_merge_texts(struct wfs_catalog *catalog, const struct wfs_catalog *part)
+{
+    for (const struct wfs_text *text = part->meta; text != NULL; text = text->next) {
+        if (!has_meta(catalog, text->name) &&
+            catalog_add_meta(catalog, text->name, text->value) < 0)
+            return -ENOMEM;
+    }
+    for (size_t i = 0; i < part->n_findings; i++) {
+        if (catalog_add_finding(catalog, part->findings[i].severity, "%s", part->findings[i].text) <
+            0)
+            return -ENOMEM;
+    }
+    return 0;
+}

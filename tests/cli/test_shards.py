@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: MIT
+"""Checkpoints in several files: what the index says, what is there, and what is refused."""
+import json
+import os
+import shutil
+import struct
+
+import pytest
+
+from wfs_testlib import program
+from wfs_testlib.program import weightfs
+
+
+def shard(path, tensors):
+    """tensors: {key: number}, each a vector of two."""
+    header, data = {}, b''
+    for key, number in tensors.items():
+        header[key] = {'dtype': 'F32', 'shape': [2], 'data_offsets': [len(data), len(data) + 8]}
+        data += struct.pack('<2f', number, number)
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack('<Q', len(text)) + text + data)
+
+
+def index(folder, weight_map, **metadata):
+    path = folder / 'model.safetensors.index.json'
+    path.write_text(json.dumps({'metadata': metadata, 'weight_map': weight_map}))
+    return path
+
+
+NAMES = ['model-00001-of-00002.safetensors', 'model-00002-of-00002.safetensors']
+
+
+@pytest.fixture
+def model(tmp_path):
+    folder = tmp_path / 'model'
+    folder.mkdir()
+    shard(folder / NAMES[0], {'a': 1, 'b': 2})
+    shard(folder / NAMES[1], {'c': 3})
+    index(folder, {'a': NAMES[0], 'b': NAMES[0], 'c': NAMES[1]}, total_size=1)
+    return folder
+
+
+def keys(*args):
+    return [line.split('\t')[0] for line in weightfs('ls', *args).stdout.splitlines()]
+
+
+def value(path, key, *options):
+    return struct.unpack('<2f', weightfs('cat', *options, path, key).raw)[0]
+
+
+def test_an_index_a_directory_and_a_shard_show_the_same(model):
+    for args in ([model], [model / 'model.safetensors.index.json'], ['--shards', model / NAMES[1]], [str(model) + '/']):
+        assert keys(*args) == ['a', 'b', 'c']
+        assert value(args[-1], 'c', *args[:-1]) == 3
+
+
+def test_a_shard_by_itself_is_a_file_like_any_other(model):
+    assert keys(model / NAMES[1]) == ['c']
+
+
+def test_info_counts_the_files(model):
+    info = json.loads(weightfs('info', '--json', model).stdout)
+    assert info['n_tensors'] == 3 and len(info['sources']) == 2
+
+
+def test_a_missing_shard_is_named(model):
+    (model / NAMES[1]).unlink()
+    assert NAMES[1] in weightfs('ls', model, code=program.EXIT_SOURCE).error
+    assert keys('--force', model) == ['a', 'b', 'c']
+    weightfs('cat', '--force', model, 'c', code=program.EXIT_DAMAGED)
+    assert value(model, 'a', '--force') == 1
+
+
+def test_a_key_that_its_shard_lacks(model):
+    index(model, {'a': NAMES[0], 'b': NAMES[1], 'c': NAMES[1]})
+    assert "'b'" in weightfs('ls', model, code=program.EXIT_DAMAGED).error
+
+
+def test_the_index_decides_between_two(model):
+    shard(model / NAMES[1], {'c': 3, 'a': 30})
+    index(model, {'a': NAMES[1], 'b': NAMES[0], 'c': NAMES[1]})
+    assert value(model, 'a') == 30
+    found = json.loads(weightfs('info', '--json', model).stdout)['findings']
+    assert any("'a'" in finding['text'] for finding in found)
+
+
+def test_keys_and_files_that_the_index_does_not_have_are_told(model):
+    shard(model / NAMES[1], {'c': 3, 'extra': 30})
+    shard(model / 'model.safetensors', {'a': 99})
+    assert keys(model) == ['a', 'b', 'c']
+    texts = [finding['text'] for finding in json.loads(weightfs('info', '--json', model).stdout)['findings']]
+    assert any('extra' in text for text in texts) and any("'model.safetensors'" in text for text in texts)
+
+
+@pytest.mark.parametrize('name', ['../secret.safetensors', '/etc/passwd', 'a/../../b', '..', '.', '', 'a\\b', 'a\0b'])
+def test_hostile_names_are_refused_by_their_letters(model, name):
+    index(model, {'a': name})
+    assert 'no file name' in weightfs('ls', model, code=program.EXIT_DAMAGED).error
+
+
+def test_only_regular_files_are_shards(model):
+    os.mkfifo(model / 'pipe.safetensors')
+    index(model, {'a': 'pipe.safetensors'})
+    assert 'not a regular file' in weightfs('ls', model, code=None).error
+
+
+def test_the_cache_of_hugging_face_is_links(model, tmp_path):
+    blobs, snapshot = tmp_path / 'blobs', tmp_path / 'snapshots' / 'main'
+    blobs.mkdir()
+    snapshot.mkdir(parents=True)
+    for i, path in enumerate(sorted(model.iterdir())):
+        shutil.copy(path, blobs / str(i))
+        (snapshot / path.name).symlink_to('../../blobs/%d' % i)
+    assert keys(snapshot) == ['a', 'b', 'c']
+    assert keys(snapshot / 'model.safetensors.index.json') == ['a', 'b', 'c']
+
+
+def test_shards_without_an_index(model):
+    (model / 'model.safetensors.index.json').unlink()
+    assert keys(model) == ['a', 'b', 'c']
+    assert keys('--shards', model / NAMES[0]) == ['a', 'b', 'c']
+    (model / NAMES[1]).unlink()
+    assert '1 of 2 shards' in weightfs('ls', model, code=program.EXIT_SOURCE).error
+    assert keys('--force', model) == ['a', 'b']
+
+
+def test_a_key_in_two_shards_and_no_index(model):
+    (model / 'model.safetensors.index.json').unlink()
+    shard(model / NAMES[1], {'a': 3})
+    error = weightfs('ls', model, code=program.EXIT_DAMAGED).error
+    assert "'a'" in error and NAMES[0] in error and NAMES[1] in error
+
+
+def test_directories_that_do_not_tell(tmp_path):
+    folder = tmp_path / 'empty'
+    folder.mkdir()
+    assert 'without a checkpoint' in weightfs('ls', folder, code=program.EXIT_SOURCE).error
+    shard(folder / 'one.safetensors', {'a': 1})
+    assert keys(folder) == ['a']
+    shard(folder / 'two.safetensors', {'a': 1})
+    assert 'name one' in weightfs('ls', folder, code=None).error
+
+
+@pytest.mark.parametrize('text', ['{"weight_map": {"a": "x", "a": "y"}}', '{"weight_map": {"a": 1}}', '{"weight_map": {}}',
+                                  '{"weight_map": {"a": "x"}, "weight_map": {}}', '{"weight_map": {"a": "x"'])
+def test_a_damaged_index(model, text):
+    (model / 'model.safetensors.index.json').write_text(text)
+    assert 'index' in weightfs('ls', model, code=program.EXIT_DAMAGED).error
+
+
+def test_json_that_is_no_index_is_still_foreign(tmp_path):
+    path = tmp_path / 'error.json'
+    path.write_text('{"error": "not found"}')
+    weightfs('ls', path, code=program.EXIT_FOREIGN)
+
+
+def test_many_shards(tmp_path):
+    weight_map = {}
+    for i in range(100):
+        name = 'model-%05d-of-00100.safetensors' % (i + 1)
+        tensors = {'layers.%d.w%d' % (i, j): i for j in range(50)}
+        shard(tmp_path / name, tensors)
+        weight_map.update((key, name) for key in tensors)
+    index(tmp_path, weight_map)
+    assert len(keys(tmp_path)) == 5000
+    assert value(tmp_path, 'layers.77.w3') == 77
+    assert len(keys('--include', r'^layers\.7\.', tmp_path)) == 50
