@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 struct handles_name handles_name(uint64_t number)
@@ -19,7 +20,12 @@ struct handles_name handles_name(uint64_t number)
 
 void handles_init(struct handles *handles)
 {
-    *handles = (struct handles){.dir_fd = -1};
+    enum { SHARE = 4, SLOTS_MIN = 4 };
+    struct rlimit limit;
+    *handles = (struct handles){.dir_fd = -1, .n_slots = HANDLES_MAX};
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur / SHARE < HANDLES_MAX)
+        handles->n_slots =
+            limit.rlim_cur / SHARE < SLOTS_MIN ? SLOTS_MIN : (size_t)limit.rlim_cur / SHARE;
     pthread_mutex_init(&handles->lock, NULL);
 }
 
@@ -27,7 +33,7 @@ void handles_init(struct handles *handles)
 static struct handles_slot *find_slot(struct handles *handles, uint64_t number)
 {
     struct handles_slot *best = NULL;
-    for (size_t i = 0; i < HANDLES_MAX; i++) {
+    for (size_t i = 0; i < handles->n_slots; i++) {
         struct handles_slot *slot = &handles->slots[i];
         if (slot->number == number)
             return slot;
@@ -106,7 +112,7 @@ void handles_drop(struct handles *handles, uint64_t number)
 
 void handles_done(struct handles *handles)
 {
-    for (size_t i = 0; i < HANDLES_MAX; i++) {
+    for (size_t i = 0; i < handles->n_slots; i++) {
         if (handles->slots[i].number != 0)
             close(handles->slots[i].fd);
     }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Open files of one directory, named by number: at most 64 stay open, the longest unused one is
- * closed for the next. One lock of its own; files that are in use are never closed.
+ * Open files of one directory, named by number: at most 64 stay open, and a quarter of what the
+ * process may have; the longest unused one is closed for the next. One lock of its own; files that
+ * are in use are never closed.
  */
 #ifndef WFS_TREE_HANDLES_H
 #define WFS_TREE_HANDLES_H
@@ -22,6 +23,7 @@ struct handles {
     int dir_fd; /* borrowed */
     pthread_mutex_t lock;
     uint64_t clock;
+    size_t n_slots; /* that are used of the following */
     struct handles_slot slots[HANDLES_MAX];
 };
 
