@@ -82,11 +82,6 @@ static bool begins(struct opening opening, const char *word)
     return opening.n_bytes >= n && strncasecmp(opening.at, word, n) == 0;
 }
 
-static bool contains(struct opening opening, const char *word)
-{
-    return memmem(opening.at, opening.n_bytes, word, strlen(word)) != NULL;
-}
-
 static int foreign(struct wfs_error *err, const char *what)
 {
     return wfs_fail(err, EMEDIUMTYPE, "%s", what);
@@ -161,9 +156,7 @@ static int sniff_text(const uint8_t *head, size_t n_head, struct wfs_error *err)
     if (!is_text(head, n_head))
         return 0;
     if (begins(opening, "{") || begins(opening, "["))
-        return foreign(err, contains(opening, "\"weight_map\"")
-                                ? "is the index of a sharded checkpoint, not a checkpoint file"
-                                : "is a JSON text, perhaps the error message of a download");
+        return foreign(err, "is a JSON text, perhaps the error message of a download");
     if (begins(opening, "#!") || begins(opening, "import ") || begins(opening, "from "))
         return foreign(err, "is a program text, not a checkpoint");
     const size_t n = opening.n_bytes < 32 ? opening.n_bytes : 32;

@@ -1,75 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Loading safetensors from memory: verdicts, order, findings, limits, and what force makes of
- * damage. The malformed files of tests/data/reject must each end with their exit code and message.
+ * Loading safetensors from memory: verdicts, order, metadata, findings, limits.
  */
-#include "check.h"
+#include "loaded.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <stdlib.h>
-
-#include "base/bytes.h"
-#include "format/format.h"
-
-struct file {
-    char *bytes;
-    size_t n_bytes;
-};
-
-struct loaded {
-    struct wfs_catalog *catalog;
-    struct wfs_error err;
-    int code;
-};
-
-static struct file file_of(const char *header, size_t n_data)
-{
-    const size_t n_header = strlen(header);
-    struct file file = {calloc(1, 8 + n_header + n_data), 8 + n_header + n_data};
-    if (file.bytes == NULL)
-        abort();
-    store_le64(file.bytes, n_header);
-    memcpy(file.bytes + 8, header, n_header);
-    for (size_t i = 0; i < n_data; i++)
-        file.bytes[8 + n_header + i] = (char)(i + 1);
-    return file;
-}
-
-static struct load_context default_context(void)
-{
-    struct load_context context = {0};
-    limits_init(&context.limits);
-    return context;
-}
-
-static struct loaded load_named(const char *name, const char *bytes, size_t n_bytes,
-                                const struct load_context *context)
-{
-    struct loaded loaded = {0};
-    struct source *source;
-    if (source_new_memory(name, bytes, n_bytes, &source) < 0)
-        abort();
-    loaded.code = load_source(source, context, &loaded.catalog, &loaded.err);
-    check(loaded.code == -loaded.err.code);
-    check((loaded.code == 0) == (loaded.catalog != NULL));
-    return loaded;
-}
-
-static struct loaded load(struct file file, const struct load_context *context)
-{
-    return load_named("x.safetensors", file.bytes, file.n_bytes, context);
-}
-
-static void done(struct file *file, struct loaded *loaded)
-{
-    wfs_catalog_free(loaded->catalog);
-    free(file->bytes);
-}
-
-#define A_TO_4 "{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}"
-#define FROM_4 "{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}"
-#define EMPTY(at) "{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[" #at "," #at "]}"
 
 static void odd_but_valid_files_are_read(void)
 {
@@ -158,27 +93,6 @@ static void metadata_keeps_every_byte(void)
     done(&file, &loaded);
 }
 
-/* The finding that begins with the text, or NULL. */
-static const struct wfs_finding *find(const struct wfs_catalog *catalog, const char *text)
-{
-    for (size_t i = 0; i < wfs_catalog_n_findings(catalog); i++) {
-        const struct wfs_finding *finding = wfs_catalog_finding(catalog, i);
-        if (strncmp(finding->text, text, strlen(text)) == 0)
-            return finding;
-    }
-    return NULL;
-}
-
-static void check_finding(const struct loaded *loaded, enum wfs_severity severity, const char *text)
-{
-    const struct wfs_finding *finding =
-        loaded->catalog != NULL ? find(loaded->catalog, text) : NULL;
-    if (!check(finding != NULL))
-        printf("# no finding \"%s\"\n", text);
-    else
-        check_int(finding->severity, severity);
-}
-
 static void what_is_odd_is_told(void)
 {
     static const struct {
@@ -210,6 +124,7 @@ static void what_is_odd_is_told(void)
          "\"shape\":[1],\"data_offsets\":[1,5]}}",
          5, WFS_LOW, "tensor 'b' begins at byte 115 of the file, which is no multiple of its"},
         {"{\"b\":" A_TO_4 ",\"a\":" FROM_4 "}", 8, WFS_INFO, "tensor 'b' stands before 'a'"},
+        {"{\"a.b\":" A_TO_4 ",\"a\":" FROM_4 "}", 8, WFS_INFO, "tensor 'a.b' stands before 'a'"},
         {"{\"a\":{\"x\\n\":1,\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4, WFS_INFO,
          "tensor 'a' has the unknown field 'x\\x0a'"},
         {"{\"a\":" EMPTY(0) "}", 0, WFS_INFO, "tensor 'a' has no elements"},
@@ -300,227 +215,67 @@ static void limits_are_set_by_name(void)
     check_uint(limits.header, UINT64_MAX);
 }
 
-static struct loaded load_by_force(struct file file)
+static void what_nobody_knows_is_told_by_its_first_bytes(void)
 {
-    struct load_context context = default_context();
-    context.force = true;
-    return load(file, &context);
-}
-
-static void force_reads_what_is_left_of_a_cut_file(void)
-{
-    struct file file = file_of("{\"a\":" A_TO_4 ",\"b\":" FROM_4
-                               ",\"c\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[8,12]}} ",
-                               6);
-    struct loaded loaded = load_by_force(file);
-    char buf[4];
-    if (check_int(loaded.code, 0) && check_uint(loaded.catalog->n_tensors, 3)) {
-        const struct wfs_tensor *tensors = loaded.catalog->tensors;
-        check_int(wfs_tensor_read(&tensors[0], 0, buf, 4), 4);
-        check_int(wfs_tensor_read(&tensors[1], 0, buf, 2), 2);
-        check_bytes(buf, "\5\6", 2);
-        check_int(wfs_tensor_read(&tensors[1], 0, buf, 4), -EIO);
-        check_int(wfs_tensor_read(&tensors[1], 2, buf, 1), -EIO);
-        check(tensors[1].trouble == NULL && tensors[2].trouble != NULL);
-        check_int(wfs_tensor_read(&tensors[2], 0, buf, 1), -EIO);
-        check_uint(tensors[2].n_bytes, 4);
-    }
-    check_finding(
-        &loaded, WFS_HIGH,
-        "tensor 'b' ends at byte 8 of the data, the file has 6 of it (and 1 more like it)");
-    done(&file, &loaded);
-}
-
-static void force_reads_around_damage(void)
-{
-    static const struct {
-        const char *header, *finding;
-        size_t n_data;
-    } cases[] = {
-        {"{\"a\":" A_TO_4 "}", "2 bytes are behind the last tensor", 6},
-        {"{\"a\":" FROM_4 "}", "InvalidOffset: tensor 'a': data begins at 4, expected 0 (a gap", 8},
-        {"{\"a\":" A_TO_4 ",\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[2,6]}}",
-         "InvalidOffset: tensor 'b': data begins at 2, expected 4 (an overlap", 6},
-        {"{\"a\":{\"dtype\":\"Q7\",\"shape\":[9],\"data_offsets\":[0,4]}}",
-         "tensor 'a' has the unknown dtype 'Q7'", 4},
-        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}}",
-         "TensorInvalidInfo: tensor 'a': shape [2] of F32 takes 8 bytes, data_offsets give 4", 4},
-        {"{\"a\":{\"dtype\":\"F4\",\"shape\":[3],\"data_offsets\":[0,2]}}",
-         "MisalignedSlice: tensor 'a'", 2},
-        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[18446744073709551615],\"data_offsets\":[0,4]}}",
-         "ValidationOverflow: tensor 'a'", 4},
-        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,0]}}",
-         "InvalidOffset: tensor 'a': data begins at 4, expected 0", 4},
-        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[18446744073709551615,"
-         "18446744073709551615]}}",
-         "InvalidOffset: tensor 'a': data begins at 18446744073709551615, expected 0", 0},
-    };
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        struct file file = file_of(cases[i].header, cases[i].n_data);
-        struct loaded loaded = load_by_force(file);
-        check_int(loaded.code, 0);
-        check_finding(&loaded, WFS_HIGH, cases[i].finding);
-        done(&file, &loaded);
-    }
-}
-
-static void force_shows_bytes_that_no_dtype_explains(void)
-{
-    struct file file =
-        file_of("{\"a\":{\"dtype\":\"Q7\",\"shape\":[9],\"data_offsets\":[0,4]},\"b\":"
-                "{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[4,8]},\"c\":"
-                "{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[9,8]}}",
-                8);
-    struct loaded loaded = load_by_force(file);
-    char buf[8];
-    if (check_int(loaded.code, 0) && check_uint(loaded.catalog->n_tensors, 3)) {
-        const struct wfs_tensor *tensors = loaded.catalog->tensors;
-        for (size_t i = 0; i < 3; i++)
-            check_int(tensors[i].dtype, WFS_OPAQUE);
-        check_str(wfs_tensor_attr(&tensors[0], "dtype"), "Q7");
-        check_str(wfs_tensor_attr(&tensors[1], "dtype"), "F32");
-        check_int(wfs_tensor_read(&tensors[1], 0, buf, 8), 4);
-        check_bytes(buf, "\5\6\7\10", 4);
-        check_int(wfs_tensor_read(&tensors[2], 0, buf, 8), -EIO);
-        struct wfs_layout *layout;
-        struct wfs_error err = {0};
-        check_int(wfs_layout_new(&format_safetensors, loaded.catalog, &layout, &err), -EIO);
-        check(strstr(err.text, "tensor 'c' cannot be read") != NULL);
-    }
-    done(&file, &loaded);
-}
-
-static int exit_code_of(int code)
-{
-    static const int table[][2] = {{EMEDIUMTYPE, 4}, {EBADMSG, 5}, {EIO, 5},
-                                   {EOPNOTSUPP, 6},  {E2BIG, 6},   {ENOMEM, 6}};
-    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
-        if (table[i][0] == code)
-            return table[i][1];
-    }
-    return 3;
-}
-
-static void read_all(const char *path, struct file *file)
-{
-    FILE *stream = fopen(path, "rb");
-    *file = (struct file){malloc(1 << 16), 0};
-    if (stream == NULL || file->bytes == NULL)
-        abort();
-    file->n_bytes = fread(file->bytes, 1, (1 << 16) - 1, stream);
-    file->bytes[file->n_bytes] = '\0';
-    fclose(stream);
-}
-
-static void check_rejected(const char *folder, const char *name)
-{
-    char path[512];
-    struct file file, want;
-    struct wfs_error err = {0};
-    struct wfs_catalog *catalog = NULL;
-    snprintf(path, sizeof(path), "%s/%.*s.expect", folder, (int)strlen(name) - 12, name);
-    read_all(path, &want);
-    snprintf(path, sizeof(path), "%s/%s", folder, name);
-    const int code = wfs_load(path, NULL, &catalog, &err);
-    char got[WFS_ERROR_TEXT_MAX + 16];
-    snprintf(got, sizeof(got), "%d\n%s\n", exit_code_of(-code), err.text);
-    if (!check(code < 0 && strcmp(got, want.bytes) == 0))
-        printf("# %s: %d %s\n", name, code, err.text);
-    /* By force too nothing may happen but a message or a catalog. */
-    const struct load_context context = {.limits = default_context().limits, .force = true};
-    read_all(path, &file);
-    struct loaded loaded = load_named(name, file.bytes, file.n_bytes, &context);
-    wfs_catalog_free(catalog);
-    free(want.bytes);
-    done(&file, &loaded);
-}
-
-static void every_malformed_file_has_its_message(void)
-{
-    static const char folder[] = "tests/data/reject/safetensors";
-    DIR *dir = opendir(folder);
-    unsigned n = 0;
-    if (!check(dir != NULL))
-        return;
-    for (const struct dirent *entry; (entry = readdir(dir)) != NULL;) {
-        const size_t n_name = strlen(entry->d_name);
-        if (n_name > 12 && strcmp(entry->d_name + n_name - 12, ".safetensors") == 0) {
-            check_rejected(folder, entry->d_name);
-            n++;
-        }
-    }
-    closedir(dir);
-    check(n > 200);
-}
-
-static void the_largest_header_is_read_and_no_larger_one(void)
-{
-    const size_t n_header = 100000000;
-    struct file file = {calloc(1, 8 + n_header + 1 + 4), 8 + n_header + 4};
+    static const char bytes[] = "\xff\xfe\1\2\3\4\5\6\7\x90\x91\x92\x93\x94\x95\x96\x97\x98";
     const struct load_context context = default_context();
-    if (file.bytes == NULL)
-        abort();
-    memset(file.bytes + 8, ' ', n_header + 1);
-    memcpy(file.bytes + 8, "{\"a\":" A_TO_4 "}", strlen("{\"a\":" A_TO_4 "}"));
-    store_le64(file.bytes, n_header);
-    struct loaded loaded = load(file, &context);
-    check_int(loaded.code, 0);
-    check_finding(&loaded, WFS_LOW,
-                  "the header has 100000000 bytes, model hubs show files of up to");
-    wfs_catalog_free(loaded.catalog);
-    store_le64(file.bytes, n_header + 1);
-    file.n_bytes++;
-    loaded = load(file, &context);
+    struct loaded loaded = load_named("nameless", bytes, sizeof(bytes) - 1, &context);
+    check_int(loaded.code, -EMEDIUMTYPE);
     check_str(loaded.err.text,
-              "HeaderTooLarge: header too large: it has 100000001 bytes, the limit is "
-              "100000000 (limit header)");
-    done(&file, &loaded);
+              "is no checkpoint of a known format, it begins with ff fe 01 02 03 04 "
+              "05 06 07 90 91 92 93 94 95 96");
+    loaded = load_named("x.SafeTensors", bytes, sizeof(bytes) - 1, &context);
+    check_int(loaded.code, -EBADMSG);
+    check(strncmp(loaded.err.text, "HeaderTooLarge: ", 16) == 0);
 }
 
-static void long_keys_are_refused_by_a_short_message(void)
+static int fail_to_read(const struct source *source, uint64_t offset, void *buf, size_t n_bytes)
 {
-    const size_t n_key = 99000000;
-    static const char before[] = "{\"", after[] = "\":" A_TO_4 "}";
-    const size_t n_header = sizeof(before) - 1 + n_key + sizeof(after) - 1;
-    struct file file = {malloc(8 + n_header + 4), 8 + n_header + 4};
+    const uint64_t *fails_at = source->ctx;
+    memset(buf, 0, n_bytes);
+    if (offset == 0 && n_bytes >= 8)
+        memcpy(buf, "\4\0\0\0\0\0\0\0{}  ", n_bytes < 12 ? n_bytes : 12);
+    return offset + n_bytes >= *fails_at ? -EIO : 0;
+}
+
+static void a_failing_disk_is_no_damaged_file(void)
+{
+    static const uint64_t fails_at[] = {12, 8, 0};
     const struct load_context context = default_context();
-    if (file.bytes == NULL)
-        abort();
-    store_le64(file.bytes, n_header);
-    memcpy(file.bytes + 8, before, sizeof(before) - 1);
-    memset(file.bytes + 8 + sizeof(before) - 1, 'k', n_key);
-    memcpy(file.bytes + file.n_bytes - 4 - (sizeof(after) - 1), after, sizeof(after) - 1);
-    memset(file.bytes + file.n_bytes - 4, 0, 4);
-    struct loaded loaded = load(file, &context);
-    check_int(loaded.code, -E2BIG);
-    check(strstr(loaded.err.text, "(99000000 bytes)") != NULL);
-    done(&file, &loaded);
-}
-
-/* As many as the limit, and one more; each costs a bounded piece of memory. */
-static void a_million_tensors_are_read_and_no_more(void)
-{
-    enum { N = 1000001, N_ENTRY = 32 };
-    struct file file = {malloc(8 + (size_t)N * N_ENTRY + 2), 0};
-    if (file.bytes == NULL)
-        abort();
-    for (unsigned n = N - 1; n <= N; n++) {
-        size_t at = 8;
-        for (unsigned i = 0; i < n; i++)
-            at +=
-                (size_t)sprintf(file.bytes + at, "%c\"%06x\":[\"U8\",[0],[0,0]]", i ? ',' : '{', i);
-        at += (size_t)sprintf(file.bytes + at, "}");
-        store_le64(file.bytes, at - 8);
-        file.n_bytes = at;
-        const struct load_context context = default_context();
-        struct loaded loaded = load(file, &context);
-        if (n == N)
-            check_str(loaded.err.text, "it has more than 1000000 tensors (limit tensors)");
-        else if (check_int(loaded.code, 0))
-            check(loaded.catalog->arena.n_bytes < (uint64_t)n * 40);
+    for (size_t i = 0; i < 3; i++) {
+        struct loaded loaded = {0};
+        struct source *source;
+        if (source_new_memory("x.safetensors", "", 0, &source) < 0 ||
+            catalog_new(&loaded.catalog) < 0 || catalog_adopt_source(loaded.catalog, source) < 0)
+            abort();
+        source->n_bytes = 12;
+        source->read = fail_to_read;
+        source->ctx = (void *)(uintptr_t)&fails_at[i];
+        check_int(format_safetensors.load(source, &context, loaded.catalog, &loaded.err), -EIO);
+        check(strncmp(loaded.err.text, "cannot read ", 12) == 0);
         wfs_catalog_free(loaded.catalog);
     }
-    free(file.bytes);
+}
+
+static void a_path_is_loaded_with_its_options(void)
+{
+    static const char path[] = "tests/data/sample/encoder.safetensors";
+    static const char *const limits[] = {"rank=5", "tensors=1"}, *const unknown[] = {"size=1"};
+    struct wfs_catalog *catalog = NULL;
+    struct wfs_error err = {0};
+    struct wfs_load_options options = {.limits = limits, .n_limits = 2};
+    check_int(wfs_load(path, &options, &catalog, &err), -E2BIG);
+    err = (struct wfs_error){0};
+    options = (struct wfs_load_options){.limits = unknown, .n_limits = 1};
+    check_int(wfs_load(path, &options, &catalog, &err), -EINVAL);
+    check(strncmp(err.text, "no limit is called 'size'", 25) == 0);
+    err = (struct wfs_error){0};
+    check_int(wfs_load("tests/data", NULL, &catalog, &err), -EISDIR);
+    err = (struct wfs_error){0};
+    check_int(wfs_load("tests/data/nothing", NULL, &catalog, &err), -ENOENT);
+    check(wfs_format_by_name("safetensors") == &format_safetensors);
+    check(wfs_format_by_name("safetensor") == NULL && wfs_format_by_path("safetensors") == NULL);
+    check_str(wfs_format_name(wfs_format_by_path("a/b.safetensors")), "safetensors");
 }
 
 int main(void)
@@ -532,12 +287,8 @@ int main(void)
     check_run(a_canonical_file_has_no_findings);
     check_run(limits_hold_at_n_and_not_at_n_plus_1);
     check_run(limits_are_set_by_name);
-    check_run(force_reads_what_is_left_of_a_cut_file);
-    check_run(force_reads_around_damage);
-    check_run(force_shows_bytes_that_no_dtype_explains);
-    check_run(every_malformed_file_has_its_message);
-    check_run(the_largest_header_is_read_and_no_larger_one);
-    check_run(long_keys_are_refused_by_a_short_message);
-    check_run(a_million_tensors_are_read_and_no_more);
+    check_run(what_nobody_knows_is_told_by_its_first_bytes);
+    check_run(a_failing_disk_is_no_damaged_file);
+    check_run(a_path_is_loaded_with_its_options);
     return check_done();
 }

@@ -54,7 +54,8 @@ static struct wfs_tensor *add(struct wfs_catalog *catalog, const char *key, enum
     return tensor;
 }
 
-static const uint64_t one[] = {1}, two[] = {2}, none[] = {0}, four[] = {4}, cube[] = {1, 2, 3};
+static const uint64_t one[] = {1}, two[] = {2}, none[] = {0}, huge[] = {UINT64_C(1) << 60},
+                      four[] = {4}, cube[] = {1, 2, 3};
 
 /* What the layout has to be: the length of the header, its text, the data. */
 static void check_layout(struct wfs_catalog *catalog, uint64_t n_header, const char *text,
@@ -219,6 +220,17 @@ static void what_nobody_could_read_back_is_refused(void)
     add(catalog, "z", WFS_F32, 1, one, 0);
     add(catalog, "z", WFS_U8, 1, one, 0);
     check_refused(catalog, EINVAL, "two tensors are called 'z'");
+    catalog = catalog_of(bytes, sizeof(bytes));
+    check_int(catalog_add_meta(catalog, "k", "\xff"), 0);
+    check_refused(catalog, EINVAL, "the metadata 'k' is not valid UTF-8");
+    catalog = catalog_of(bytes, sizeof(bytes));
+    add(catalog, "z", WFS_F4, 1, one, 0);
+    check_refused(catalog, EINVAL, "tensor 'z': its shape does not fill whole bytes of F4");
+    catalog = catalog_of(bytes, sizeof(bytes));
+    static const char *const keys[] = {"a", "b", "c", "d", "e", "f", "g", "h"};
+    for (size_t i = 0; i < 8; i++)
+        add(catalog, keys[i], WFS_U8, 1, huge, 0);
+    check_refused(catalog, EFBIG, "tensor 'h' would end behind byte 2^63 of the file");
     catalog = catalog_of(bytes, sizeof(bytes));
     add(catalog, "z", WFS_F32, 1, one, 0)->trouble = "its data is lost";
     check_refused(catalog, EIO, "tensor 'z' cannot be read: its data is lost");

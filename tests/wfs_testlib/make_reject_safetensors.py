@@ -229,6 +229,8 @@ for name, shape, offsets, need, have in (
         ('three-bytes', '[1]', '[0,3]', 4, 3), ('1-by-0', '[1, 0]', '[0,4]', 0, 4)):
     size('wrong-' + name, "TensorInvalidInfo: tensor 'a': shape %s of F32 takes %d bytes, data_offsets give %d" %
          (shape, need, have), shape, offsets, data=bytes(have))
+size('wrong-rank-60', "TensorInvalidInfo: tensor 'a': shape [%s...] of F32 takes 8 bytes, data_offsets give 4" %
+     ('2' + ', 1' * 60)[:122], '[2%s]' % (',1' * 60), '[0,4]')
 size('2-61-minus-1-in-4-bytes', 'MetadataIncompleteBuffer: incomplete metadata, file not fully covered: the file has 101 '
      'bytes, its header describes %d (truncated)' % (2**61 - 1 + 97), '[%d]' % (2**61 - 1), '[0,%d]' % (2**61 - 1), 'U8')
 
@@ -292,7 +294,6 @@ for name, message, content in (
         ('html', HTML, b'<!DOCTYPE html><html><body>not found</body></html>'), ('html-late', HTML, b'\xef\xbb\xbf\r\n<HTML lang=en>'),
         ('xml', XML, b'<?xml version="1.0"?><Error><Code>AccessDenied</Code></Error>'), ('s3', XML, b'<Error><Code>NoSuchKey</Code></Error>'),
         ('json', JSON, b'{"error":"Repository not found"}'), ('json-list', JSON, b'[{"message": "rate limit"}]'),
-        ('index', 'is the index of a sharded checkpoint, not a checkpoint file', b'{"metadata":{},"weight_map":{"a":"b.safetensors"}}'),
         ('text', "is a text, not a checkpoint: it begins with 'hello world, this is text\\x0a'", b'hello world, this is text\n'),
         ('python', 'is a program text, not a checkpoint', b'import torch\ntorch.load("x")\n'),
         ('script', 'is a program text, not a checkpoint', b'#!/bin/sh\necho model\n'),
