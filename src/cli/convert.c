@@ -9,6 +9,8 @@
 #include "cli/print.h"
 #include "cli/progress.h"
 
+#include <weightfs/value.h>
+
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -23,7 +25,7 @@ static const struct args_usage usage = {
     .verb = "convert",
     .operands = "SOURCE TARGET",
     .text = "Writes all tensors and metadata of SOURCE to TARGET, complete or not at all.\n"
-            "TARGET may be SOURCE itself, with --overwrite.",
+            "TARGET may be SOURCE itself, with --overwrite. Says what TARGET has no room for.",
     .n_min = 2,
     .n_max = 2,
     .has_source = true,
@@ -104,11 +106,35 @@ static enum exit_code save(struct conversion *conversion, const struct wfs_catal
     return result < 0 ? save_error(conversion, catalog, &err) : EXIT_DONE;
 }
 
+/* What the target has no room for is said, not dropped in silence. */
+static void tell_left_out(const struct conversion *conversion, const struct wfs_catalog *catalog)
+{
+    enum { N_NAMED = 3 };
+    const size_t n = wfs_catalog_n_values(catalog);
+    const char *format = wfs_format_name(conversion->format);
+    if (n == 0 || strcmp(format, wfs_catalog_format(catalog)) == 0)
+        return;
+    printf("left out, because %s holds only tensors and texts: ", format);
+    for (size_t i = 0; i < n && i < N_NAMED; i++)
+        printf("%s'%s'", i > 0 ? ", " : "", wfs_quote(wfs_catalog_value_name(catalog, i)).text);
+    if (n > N_NAMED)
+        printf(" and %zu more", n - N_NAMED);
+    putchar('\n');
+}
+
+static void tell_notice(const struct wfs_report *report)
+{
+    const char *notice = report != NULL ? wfs_report_notice(report) : NULL;
+    if (notice != NULL)
+        puts(notice);
+}
+
 int verb_convert(int argc, char **argv)
 {
     int exit_code;
     auto_args struct args args;
     auto_catalog struct wfs_catalog *catalog = NULL;
+    auto_report struct wfs_report *report = NULL;
     if (!args_parse(&args, &usage, argc, argv, &exit_code))
         return exit_code;
     struct conversion conversion = {
@@ -120,6 +146,12 @@ int verb_convert(int argc, char **argv)
     if (exit_code == EXIT_DONE)
         exit_code = choose_replacement(&conversion);
     if (exit_code == EXIT_DONE)
-        exit_code = input_load(&args, conversion.source, &catalog);
-    return exit_code != EXIT_DONE ? exit_code : (int)save(&conversion, catalog);
+        exit_code = input_load_report(&args, conversion.source, &catalog, &report);
+    if (exit_code == EXIT_DONE)
+        exit_code = save(&conversion, catalog);
+    if (exit_code == EXIT_DONE) {
+        tell_notice(report);
+        tell_left_out(&conversion, catalog);
+    }
+    return exit_code;
 }
