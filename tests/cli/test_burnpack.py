@@ -92,6 +92,17 @@ def test_the_independent_reader_agrees_with_burn(path):
         assert tensor['param_id'] == got.param_id or got.param_id is None
 
 
+@pytest.mark.parametrize('path', CORPUS, ids=identify)
+def test_files_of_the_corpus_are_as_expected(path):
+    told = json.loads((shared.FOLDER / 'corpus/expected.json').read_text())['burn/' + path.name]
+    pack = burnpack.read(path)
+    assert told['metadata'] == pack.metadata
+    assert {name: (one['dtype'], one['shape'], one['sha256'], one['param_id']) for name, one in told['tensors'].items()} == \
+        {name: (one.name, one.shape, one.sha256, one.param_id) for name, one in pack.tensors.items()}
+    for name, one in told['tensors'].items():
+        assert hashlib.sha256(weightfs('cat', path, '--', name).raw).hexdigest() == one['sha256']
+
+
 @pytest.mark.parametrize('path', WRITTEN + CORPUS, ids=identify)
 def test_bytes_are_those_of_the_file(path, folder):
     path, pack = without_nul(path, folder)
