@@ -9,9 +9,11 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <weightfs/value.h>
 
 #include "tree/inodes.h"
 #include "tree/ties.h"
+#include "tree/valuefile.h"
 
 enum { NODES_MAX = 4000000 }; /* a bound on memory: each costs some 100 bytes */
 
@@ -39,39 +41,42 @@ static int fail_memory(struct build *build)
 
 /* ---- directories ---- */
 
-static char *copy_name(struct wfs_tree *tree, const char *bytes, size_t n_bytes, bool is_npy)
+static char *copy_name(struct wfs_tree *tree, const char *bytes, size_t n_bytes, const char *suffix)
 {
-    const size_t n_suffix = is_npy ? strlen(KEY_NPY) : 0;
+    const size_t n_suffix = strlen(suffix);
     char *name = arena_chars(&tree->arena, n_bytes + n_suffix + 1);
     if (name == NULL)
         return NULL;
     memcpy(name, bytes, n_bytes);
-    memcpy(name + n_bytes, KEY_NPY, n_suffix);
-    name[n_bytes + n_suffix] = '\0';
+    memcpy(name + n_bytes, suffix, n_suffix + 1);
     return name;
 }
 
 /* The name in the arena, or where the key itself has it. NULL: no memory. */
-static const char *name_of(struct build *build, struct key_part part, bool is_file)
+static const char *name_of(struct build *build, struct key_part part, const char *suffix)
 {
     struct wfs_tree *tree = build->tree;
-    const bool is_npy = is_file && tree->options.files == WFS_FILES_NPY;
-    const size_t n_suffix = is_npy ? strlen(KEY_NPY) : 0;
+    const size_t n_suffix = strlen(suffix);
     if (part.n_bytes + n_suffix <= KEY_NAME_MAX && key_is_plain(part.bytes, part.n_bytes))
-        return part.is_last && !is_npy ? part.bytes
-                                       : copy_name(tree, part.bytes, part.n_bytes, is_npy);
+        return part.is_last && n_suffix == 0 ? part.bytes
+                                             : copy_name(tree, part.bytes, part.n_bytes, suffix);
     struct key_name name;
     key_encode(part.bytes, part.n_bytes, n_suffix, &name);
     if (name.is_cut && key_cuts_add(&tree->cuts, &tree->arena, &name, part.bytes, part.n_bytes) < 0)
         return NULL;
-    return copy_name(tree, name.text, name.n_bytes, is_npy);
+    return copy_name(tree, name.text, name.n_bytes, suffix);
+}
+
+static const char *file_suffix(const struct build *build)
+{
+    return build->tree->options.files == WFS_FILES_NPY ? KEY_NPY : "";
 }
 
 static struct wfs_node *add_dir(struct build *build, struct wfs_node *parent, struct key_part part)
 {
     struct wfs_tree *tree = build->tree;
     uint32_t id;
-    const char *name = name_of(build, part, false);
+    const char *name = name_of(build, part, "");
     if (name == NULL)
         return NULL;
     id = entry_find(tree, parent, name);
@@ -125,15 +130,17 @@ static int add_dirs(struct build *build, const char *key, const char *before, st
 static int add_all_dirs(struct build *build)
 {
     const struct wfs_catalog *catalog = build->tree->catalog;
-    const size_t n = wfs_catalog_n_tensors(catalog);
+    const size_t n_tensors = wfs_catalog_n_tensors(catalog);
+    const size_t n = n_tensors + wfs_catalog_n_values(catalog);
     const char *before = NULL;
     if (n > NODES_MAX)
-        return wfs_fail(build->err, E2BIG, "more than %d tensors", NODES_MAX);
+        return wfs_fail(build->err, E2BIG, "more than %d tensors and values", NODES_MAX);
     build->places = calloc(n + 1, sizeof(*build->places));
     if (build->places == NULL)
         return fail_memory(build);
     for (size_t i = 0; i < n; i++) {
-        const char *key = wfs_catalog_tensor(catalog, i)->key;
+        const char *key = i < n_tensors ? wfs_catalog_tensor(catalog, i)->key
+                                        : wfs_catalog_value_name(catalog, i - n_tensors);
         const int code = add_dirs(build, key, before, &build->places[i]);
         if (code < 0)
             return code;
@@ -193,7 +200,7 @@ static int add_file(struct build *build, uint32_t order)
     const struct place *place = &build->places[order];
     const struct key_part part = {key + place->n_bytes, strlen(key + place->n_bytes), true};
     struct wfs_node *dir = place->dir;
-    const char *name = name_of(build, part, true);
+    const char *name = name_of(build, part, file_suffix(build));
     if (name == NULL)
         return fail_memory(build);
     struct wfs_node *same = find_dir(build, dir, part, name);
@@ -218,6 +225,37 @@ static int sort_all(struct build *build)
     return 0;
 }
 
+/* Tensors go first: a value whose name one of them has is left to the other ways to see it. */
+static int add_value(struct build *build, uint32_t value)
+{
+    struct wfs_tree *tree = build->tree;
+    const char *key = wfs_catalog_value_name(tree->catalog, value);
+    const struct place *place = &build->places[wfs_catalog_n_tensors(tree->catalog) + value];
+    const struct key_part part = {key + place->n_bytes, strlen(key + place->n_bytes), true};
+    const char *name = name_of(build, part, VALUEFILE_SUFFIX);
+    uint32_t id;
+    if (name == NULL)
+        return fail_memory(build);
+    if (entry_find(tree, place->dir, name) != 0)
+        return 0;
+    struct wfs_node *node = node_new(tree, NODE_VALUE, inodes_of_name(place->dir, name));
+    if (node == NULL)
+        return fail_memory(build);
+    node->value = value;
+    return entry_add(tree, place->dir, name, NAME_BORROWED, node, true, &id) < 0
+               ? fail_memory(build)
+               : 0;
+}
+
+static int add_all_values(struct build *build)
+{
+    const uint32_t n = (uint32_t)wfs_catalog_n_values(build->tree->catalog);
+    int code = 0;
+    for (uint32_t i = 0; i < n && code == 0; i++)
+        code = add_value(build, i);
+    return code < 0 || n == 0 ? code : sort_all(build);
+}
+
 static int add_all(struct build *build)
 {
     struct wfs_tree *tree = build->tree;
@@ -231,9 +269,11 @@ static int add_all(struct build *build)
         code = add_file(build, i);
     if (code == 0)
         code = sort_all(build);
-    if (code == 0 && (entry_index_all(tree) < 0 || inodes_settle(tree) < 0))
+    if (code == 0 && entry_index_all(tree) < 0)
         code = fail_memory(build);
-    return code;
+    if (code == 0)
+        code = add_all_values(build);
+    return code == 0 && inodes_settle(tree) < 0 ? fail_memory(build) : code;
 }
 
 int build_tree(struct wfs_tree *tree, struct wfs_error *err)

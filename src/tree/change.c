@@ -20,8 +20,9 @@
  * right mind. */
 static bool is_blown_up(const struct wfs_node *node, uint64_t n_keep)
 {
-    const struct source *source = node->tensor == NULL ? NULL : node->tensor->stored.source;
-    return node->kind == NODE_FILE && source != NULL && n_keep / 16 > source->n_bytes;
+    const struct source *source =
+        node->kind != NODE_FILE || node->tensor == NULL ? NULL : node->tensor->stored.source;
+    return source != NULL && n_keep / 16 > source->n_bytes;
 }
 
 static int copy_piece(struct wfs_tree *tree, const struct wfs_node *node, uint64_t number,
@@ -125,7 +126,7 @@ static int check_change(const struct wfs_tree *tree, const struct wfs_node *node
         return -EROFS;
     if (node->kind == NODE_DIR)
         return -EISDIR;
-    if (control_is_fixed(node))
+    if (node_is_fixed(node))
         return -EACCES;
     return node->edit != NULL && node->edit->is_lost ? -EIO : 0;
 }
@@ -283,7 +284,7 @@ int wfs_node_set_mode(struct wfs_tree *tree, struct wfs_node *node, mode_t mode)
 {
     if (tree->stage == NULL)
         return -EROFS;
-    if (control_is_fixed(node))
+    if (node_is_fixed(node))
         return -EPERM;
     struct edit *edit = edit_of(tree, node);
     if (edit == NULL)

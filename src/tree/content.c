@@ -13,6 +13,7 @@
 #include "base/source.h"
 #include "tree/control.h"
 #include "tree/stage.h"
+#include "tree/valuefile.h"
 
 /* A header is made for what is shown. */
 static bool is_framed(const struct wfs_tree *tree, const struct wfs_node *node)
@@ -49,7 +50,9 @@ uint64_t content_n_bytes(const struct wfs_tree *tree, const struct wfs_node *nod
         return 0;
     if (node->kind == NODE_FILE || edit_is_staged(node))
         return edit_n_bytes(node) + header_n_bytes(tree, node);
-    return control_n_bytes(tree, node, &n_bytes) < 0 ? 0 : n_bytes;
+    const int code = node->kind == NODE_VALUE ? valuefile_n_bytes(tree, node, &n_bytes)
+                                              : control_n_bytes(tree, node, &n_bytes);
+    return code < 0 ? 0 : n_bytes;
 }
 
 /* ---- stat, open ---- */
@@ -60,7 +63,9 @@ static struct timespec mtime_of(const struct wfs_tree *tree, const struct wfs_no
         return node->directory->mtime;
     if (node->edit != NULL && node->edit->has_mtime)
         return node->edit->mtime;
-    if (control_is_fixed(node))
+    if (node->kind == NODE_VALUE)
+        return tree->mtime;
+    if (node_is_fixed(node))
         return control_mtime(tree, node);
     const struct source *source = node->tensor == NULL ? NULL : node->tensor->stored.source;
     if (source == NULL || source->identity.mtime_ns == 0)
@@ -72,7 +77,7 @@ static struct timespec mtime_of(const struct wfs_tree *tree, const struct wfs_no
 
 static mode_t mode_of(const struct wfs_tree *tree, const struct wfs_node *node)
 {
-    const bool is_writable = tree->stage != NULL && !control_is_fixed(node);
+    const bool is_writable = tree->stage != NULL && !node_is_fixed(node);
     const mode_t type = node->kind == NODE_DIR ? S_IFDIR : S_IFREG;
     if (node->edit != NULL && node->edit->has_mode)
         return type | node->edit->mode;
@@ -106,11 +111,13 @@ int wfs_node_open(struct wfs_tree *tree, struct wfs_node *node, int flags)
         return -EISDIR;
     if (is_writing && tree->stage == NULL)
         return -EROFS;
-    if (is_writing && control_is_fixed(node))
+    if (is_writing && node_is_fixed(node))
         return -EACCES;
     if ((flags & O_TRUNC) != 0)
         return wfs_node_truncate(tree, node, 0);
     uint64_t n_bytes;
+    if (node->kind == NODE_VALUE)
+        return valuefile_n_bytes(tree, node, &n_bytes);
     return node->kind == NODE_FILE || node->kind == NODE_DIR || edit_is_staged(node)
                ? wfs_node_check(tree, node)
                : control_n_bytes(tree, node, &n_bytes);
@@ -190,6 +197,8 @@ ssize_t wfs_node_read(const struct wfs_tree *tree, const struct wfs_node *node, 
     n_bytes = n_bytes < SSIZE_MAX ? n_bytes : SSIZE_MAX;
     if (edit_is_staged(node))
         return read_staged(tree, node->edit, offset, buf, n_bytes);
+    if (node->kind == NODE_VALUE)
+        return valuefile_read(tree, node, offset, buf, n_bytes);
     if (node->kind != NODE_FILE)
         return control_read(tree, node, offset, buf, n_bytes);
     if (is_framed(tree, node))

@@ -82,11 +82,6 @@ struct wfs_node *control_metadata(const struct wfs_tree *tree)
     return id == 0 ? NULL : entry_at(tree, id)->node;
 }
 
-bool control_is_fixed(const struct wfs_node *node)
-{
-    return node->kind == NODE_TENSORS || node->kind == NODE_STATUS || node->kind >= NODE_GIVEN;
-}
-
 /* ---- tensors.csv ---- */
 
 static void put_stored(const struct wfs_tree *tree, const struct wfs_tensor *tensor,

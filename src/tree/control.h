@@ -17,9 +17,6 @@ void control_done(struct wfs_tree *tree);
 /* What has the name metadata.json now, or NULL. */
 struct wfs_node *control_metadata(const struct wfs_tree *tree);
 
-/* True for the files that the tree itself writes and nobody else. */
-bool control_is_fixed(const struct wfs_node *node);
-
 /* The length of the text as it is now; a text that is out of date is made anew. */
 int control_n_bytes(const struct wfs_tree *tree, const struct wfs_node *node,
                     uint64_t *ret_n_bytes);

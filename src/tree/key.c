@@ -14,7 +14,7 @@
 
 enum {
     N_MARK = 18,                         /* bytes of "%~" and the hash */
-    N_FRONT = KEY_NAME_MAX - N_MARK - 4, /* of a cut part; room for the mark and ".npy" */
+    N_FRONT = KEY_NAME_MAX - N_MARK - 5, /* of a cut part; room for the mark and ".json" */
 };
 
 struct key_part key_next(struct key_iter *iter)

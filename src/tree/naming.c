@@ -9,6 +9,7 @@
 #include "tree/control.h"
 #include "tree/edit.h"
 #include "tree/node.h"
+#include "tree/valuefile.h"
 
 enum { NODES_MAX = 4000000 }; /* as many as a catalog may bring */
 
@@ -141,7 +142,7 @@ int wfs_node_link(struct wfs_tree *tree, struct wfs_node *node, struct wfs_node 
     int code = check_dir(tree, dir);
     if (code < 0)
         return code;
-    if (node->kind == NODE_DIR || control_is_fixed(node))
+    if (node->kind == NODE_DIR || node_is_fixed(node))
         return -EPERM;
     if (node_is_unlinked(node))
         return -ENOENT;
@@ -171,8 +172,10 @@ int wfs_node_unlink(struct wfs_tree *tree, struct wfs_node *dir, const char *nam
     struct wfs_node *node = entry_at(tree, id)->node;
     if (node->kind == NODE_DIR)
         return -EISDIR;
-    if (control_is_fixed(node))
+    if (node_is_fixed(node) && node->kind != NODE_VALUE)
         return -EPERM;
+    if (node->kind == NODE_VALUE)
+        valuefile_remove(tree, node);
     edit_mark_entry(tree, is_shown(tree, id));
     entry_remove(tree, id);
     node_release(tree, node);
@@ -226,7 +229,7 @@ static bool is_inside(const struct wfs_tree *tree, const struct wfs_node *dir,
 
 static bool is_fixed(const struct wfs_tree *tree, const struct wfs_node *node)
 {
-    return node == tree->control || control_is_fixed(node);
+    return node == tree->control || node_is_fixed(node);
 }
 
 /* Would the directory give a tensor the reserved key by its new name? */
@@ -297,7 +300,7 @@ static int replace(struct wfs_tree *tree, const struct move *move)
 {
     struct entry *from = entry_at(tree, move->from), *to = entry_at(tree, move->to);
     struct wfs_node *node = from->node, *replaced = to->node;
-    if (node->kind != NODE_DIR && node->tensor == NULL) {
+    if (node->kind == NODE_FILE && node->tensor == NULL) {
         const int code = edit_inherit(tree, node, replaced);
         if (code < 0)
             return code;

@@ -80,6 +80,12 @@ bool node_is_control(const struct wfs_tree *tree, const struct wfs_node *node)
     return node->entry != 0 && entry_at(tree, node->entry)->dir == tree->control;
 }
 
+bool node_is_fixed(const struct wfs_node *node)
+{
+    return node->kind == NODE_VALUE || node->kind == NODE_TENSORS || node->kind == NODE_STATUS ||
+           node->kind >= NODE_GIVEN;
+}
+
 struct timespec node_now(void)
 {
     struct timespec now;

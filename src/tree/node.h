@@ -25,6 +25,7 @@ struct status;
 struct texts;
 struct digests;
 struct metadata;
+struct valuefiles;
 
 /* Numbers of nodes that were not in the catalog have this bit, those from its paths have not. */
 #define INO_MADE (UINT64_C(1) << 62)
@@ -53,6 +54,7 @@ struct directory {
 enum node_kind {
     NODE_DIR,
     NODE_FILE,
+    NODE_VALUE,
     NODE_TENSORS,
     NODE_METADATA,
     NODE_STATUS,
@@ -66,6 +68,7 @@ struct wfs_node {
     union {
         const struct wfs_tensor *tensor; /* what the catalog says of it; NULL: nothing */
         struct directory *directory;
+        uint32_t value; /* of the catalog */
     };
     struct edit *edit; /* what is not as the catalog has it; NULL: nothing */
     uint32_t id;       /* in the pool */
@@ -88,6 +91,7 @@ struct wfs_tree {
     struct texts *texts;
     struct digests *digests;
     struct metadata *metadata;
+    struct valuefiles *valuefiles;
     uint64_t sequence, n_inodes_made;
     uint64_t n_bytes, n_nodes;          /* shown */
     uint64_t n_foreign_bytes;           /* of foreign attributes */
@@ -178,6 +182,9 @@ void node_free_all(struct wfs_tree *tree);
 
 /* In the control directory, or the directory itself. */
 bool node_is_control(const struct wfs_tree *tree, const struct wfs_node *node);
+
+/* True for the files whose content the tree itself makes, which nobody else can change. */
+bool node_is_fixed(const struct wfs_node *node);
 
 /* Now, for a change. */
 struct timespec node_now(void);

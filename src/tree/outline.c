@@ -53,7 +53,7 @@ static int walk(const struct wfs_tree *tree, struct todo *todo, struct outline *
         const struct directory *directory = todo->dirs[--todo->n_dirs]->directory;
         for (uint32_t i = 0; i < directory->n_ids && code == 0; i++) {
             const struct entry *entry = entry_at(tree, directory->ids[i]);
-            if (entry->node == NULL || entry->name[0] == '.')
+            if (entry->node == NULL || entry->name[0] == '.' || entry->node->kind == NODE_VALUE)
                 continue;
             code = entry->node->kind == NODE_DIR ? add_todo(todo, entry->node)
                                                  : add_item(tree, directory->ids[i], outline);

@@ -11,6 +11,7 @@
 #include "tree/edit.h"
 #include "tree/metadata.h"
 #include "tree/outline.h"
+#include "tree/valuefile.h"
 
 static int fail_path(const struct wfs_tree *tree, uint32_t id, int code, const char *reason,
                      struct wfs_error *err)
@@ -87,13 +88,15 @@ static int add_tensor(const struct wfs_tree *tree, const struct outline_item *it
     return 0;
 }
 
-/* What is no tensor stays as it was loaded. */
-static int add_values(const struct wfs_catalog *loaded, struct wfs_catalog *catalog)
+/* What is no tensor stays as it was loaded, but for what was removed. */
+static int add_values(const struct wfs_tree *tree, struct wfs_catalog *catalog)
 {
+    const struct wfs_catalog *loaded = tree->catalog;
     catalog->graph = loaded->graph;
     catalog->root = loaded->root;
     for (size_t i = 0; i < loaded->n_values; i++) {
-        if (catalog_add_value(catalog, loaded->values[i].name, loaded->values[i].id) < 0)
+        if (!valuefile_is_removed(tree, i) &&
+            catalog_add_value(catalog, loaded->values[i].name, loaded->values[i].id) < 0)
             return -ENOMEM;
     }
     return 0;
@@ -115,7 +118,7 @@ int wfs_tree_snapshot(const struct wfs_tree *tree, struct wfs_catalog **out, str
         code = metadata_fill(tree, catalog, err);
     if (code < 0)
         return code;
-    if (add_values(tree->catalog, catalog) < 0)
+    if (add_values(tree, catalog) < 0)
         return wfs_fail_memory(err);
     catalog->format = tree->catalog->format;
     catalog->container = tree->catalog->container;

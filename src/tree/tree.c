@@ -14,6 +14,7 @@
 #include "tree/metadata.h"
 #include "tree/stage.h"
 #include "tree/status.h"
+#include "tree/valuefile.h"
 
 /* The newest of the sources: what has no time of its own gets it. */
 static struct timespec newest_mtime(const struct wfs_catalog *catalog)
@@ -32,7 +33,7 @@ static int make(struct wfs_tree *tree, const char *stage_path, const char *base_
 {
     tree->root = node_new(tree, NODE_DIR, 1);
     if (tree->root == NULL || status_new(&tree->status) < 0 || metadata_new(&tree->metadata) < 0 ||
-        digests_new(&tree->digests) < 0)
+        digests_new(&tree->digests) < 0 || valuefiles_new(tree->catalog, &tree->valuefiles) < 0)
         return wfs_fail_memory(err);
     const int code = build_tree(tree, err);
     if (code < 0)
@@ -74,6 +75,7 @@ void wfs_tree_free(struct wfs_tree *tree)
     control_done(tree);
     digests_free(tree->digests);
     metadata_free(tree->metadata);
+    valuefiles_free(tree->valuefiles);
     status_free(tree->status);
     map_done(&tree->map);
     key_cuts_done(&tree->cuts);

@@ -4,6 +4,8 @@
  */
 #include "treekit.h"
 
+#include <weightfs/value.h>
+
 static struct wfs_catalog *small_catalog(void)
 {
     struct wfs_catalog *catalog = kit_catalog();
@@ -306,7 +308,7 @@ static void long_attributes_are_not_listed(void)
     uint64_t cookie = 0;
     struct wfs_dirent found;
     check_int(wfs_dir_next(kit.tree, wfs_tree_root(kit.tree), &cookie, &found), 1);
-    check_uint(strlen(found.name), 233 + 18);
+    check_uint(strlen(found.name), 232 + 18);
     check_int(wfs_node_list_xattr(kit.tree, found.node, list, sizeof(list)), 40);
     check_int(wfs_dir_next(kit.tree, wfs_tree_root(kit.tree), &cookie, &found), 1);
     check_int(wfs_node_list_xattr(kit.tree, found.node, list, sizeof(list)), 40);
@@ -527,6 +529,59 @@ static void a_read_only_tree_changes_nothing(void)
     kit_close(&kit);
 }
 
+static void add_value(struct wfs_catalog *catalog, const char *name, int64_t integer)
+{
+    catalog->graph.arena = &catalog->arena;
+    if (catalog_add_value(catalog, arena_copy(&catalog->arena, name, strlen(name)),
+                          value_new_integer(&catalog->graph, integer)) < 0)
+        abort();
+}
+
+static void what_is_no_tensor_is_a_json_file(void)
+{
+    struct kit kit;
+    char name[300];
+    struct wfs_catalog *catalog = small_catalog(), *snapshot = NULL;
+    memset(name, 'v', sizeof(name));
+    name[252] = '\0';
+    add_value(catalog, "epoch", 3);
+    add_value(catalog, "optimizer.group", 4);
+    add_value(catalog, "encoder", 5);
+    add_value(catalog, "head.x", 6);
+    add_value(catalog, name, 7);
+    kit_open(&kit, catalog, kit_options(), true);
+    size_t n = 0;
+    char *text = kit_read(&kit, "epoch.json", &n);
+    check_str(text, "3\n");
+    free(text);
+    text = kit_read(&kit, "encoder.json", &n);
+    check_str(text, "5\n");
+    free(text);
+    check_str(kit_ls(&kit, "optimizer"), "group.json ");
+    check_str(kit_ls(&kit, "head"), "%self x.json ");
+    check(strncmp(kit_ls(&kit, ""), "encoder encoder.json epoch.json head nothing optimizer vvv",
+                  58) == 0);
+    check_str(kit_attr(&kit, "epoch.json", "key"), "");
+    struct stat st;
+    wfs_node_stat(kit.tree, kit_at(&kit, "epoch.json"), &st);
+    check_uint(st.st_mode, S_IFREG | 0444);
+    check_int(st.st_blocks, 1);
+    check_int(wfs_node_open(kit.tree, kit_at(&kit, "epoch.json"), O_RDONLY), 0);
+    check_int(wfs_node_open(kit.tree, kit_at(&kit, "epoch.json"), O_WRONLY), -EACCES);
+    check_int(kit_mv(&kit, "epoch.json", "x.json", 0), -EPERM);
+    check_int(kit_mv(&kit, "nothing", "epoch.json", 0), -EPERM);
+    check_int(wfs_tree_snapshot(kit.tree, &snapshot, NULL), 0);
+    check_uint(wfs_catalog_n_tensors(snapshot), 6);
+    check_uint(wfs_catalog_n_values(snapshot), 5);
+    wfs_catalog_free(snapshot);
+    check_int(kit_rm(&kit, "optimizer/group.json"), 0);
+    check(wfs_tree_has_pending(kit.tree));
+    check_int(wfs_tree_snapshot(kit.tree, &snapshot, NULL), 0);
+    check_uint(wfs_catalog_n_values(snapshot), 4);
+    wfs_catalog_free(snapshot);
+    kit_close(&kit);
+}
+
 int main(void)
 {
     check_run(a_tree_shows_what_the_catalog_has);
@@ -538,6 +593,7 @@ int main(void)
     check_run(the_control_directory_is_hidden_but_there);
     check_run(attributes_of_a_read_only_tree);
     check_run(long_attributes_are_not_listed);
+    check_run(what_is_no_tensor_is_a_json_file);
     check_run(tied_tensors_are_hard_links);
     check_run(renames_follow_posix);
     check_run(names_that_no_key_gives_are_refused);
