@@ -172,8 +172,7 @@ def test_a_file_made_of_nothing_but_zero_length_is_cheap(folder):
     def limit_memory():
         resource.setrlimit(resource.RLIMIT_AS, (512 << 20, 512 << 20))
 
-    is_instrumented = 'sanitize' in str(program.BUILD) or program.WRAP
-    info = weightfs('info', '--json', path, preexec_fn=None if is_instrumented else limit_memory)
+    info = weightfs('info', '--json', path, preexec_fn=None if program.IS_INSTRUMENTED else limit_memory)
     assert json.loads(info.stdout)['n_tensors'] == n
 
 

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: MIT
 """The order of system calls in a commit is part of the promise: nothing is renamed before it is on disk."""
-import os
 import re
 import shutil
 
 import pytest
 
 from wfs_testlib import st
-from wfs_testlib.program import WRAP
+from wfs_testlib.program import IS_INSTRUMENTED
 
 CALL = re.compile(r'^\d+ +(?:[\d:.]+ +)?(\w+)\((.*)\) += (-?\d+)')
 
@@ -36,8 +35,8 @@ def position(trace, what, after=-1):
     raise AssertionError('not found in:\n' + '\n'.join('%s(%s)' % call for call in trace))
 
 
-@pytest.mark.skipif(shutil.which('strace') is None or bool(WRAP), reason='needs strace')
-@pytest.mark.skipif('sanitize' in os.environ.get('WFS_BUILD', ''), reason='LeakSanitizer does not work under strace')
+@pytest.mark.skipif(shutil.which('strace') is None, reason='needs strace')
+@pytest.mark.skipif(IS_INSTRUMENTED, reason='LeakSanitizer and valgrind do not work under strace')
 def test_everything_is_on_disk_before_it_is_renamed(mount, folder, sample):
     log = folder / 'trace'
     out = folder / 'out.safetensors'

@@ -307,7 +307,7 @@ def test_half_a_million_tensors_are_all_found(mount, folder):
     with open(mnt / 'd49999/t009', 'rb') as file:
         assert file.read() == bytes([499999 % 256])
     worker = max(mnt.workers or [mnt.process.pid])
-    if 'sanitize' not in str(program.BUILD) and not program.WRAP:
+    if not program.IS_INSTRUMENTED:
         with open('/proc/%d/status' % worker, encoding='ascii') as file:
             resident = next(int(line.split()[1]) for line in file if line.startswith('VmRSS'))
         assert resident < 250 << 10

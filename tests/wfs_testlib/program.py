@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Runs the program that is tested, and demands its manners: one line on stderr or none, stated exit codes."""
+import json
 import os
 import pathlib
 import shlex
@@ -10,6 +11,18 @@ BUILD = pathlib.Path(os.environ.get('WFS_BUILD') or ROOT / 'build').resolve()
 WRAP = shlex.split(os.environ.get('WFS_WRAP', ''))  # such as valgrind
 PATIENCE = 600 if WRAP else 60  # seconds; a bound for what hangs, not a measure of speed
 COMMAND = [*WRAP, str(BUILD / 'src' / 'weightfs')]
+
+
+
+def _is_sanitized():
+    """Whether the build has sanitizers in it, by what meson says of its options."""
+    path = BUILD / 'meson-info' / 'intro-buildoptions.json'
+    options = json.loads(path.read_text()) if path.exists() else []
+    return any(option['name'] == 'b_sanitize' and option['value'] not in ('none', []) for option in options)
+
+
+# Memory and traces of the program are not its own then.
+IS_INSTRUMENTED = bool(WRAP) or _is_sanitized()
 
 EXIT_DONE, EXIT_FOUND, EXIT_USAGE, EXIT_SOURCE, EXIT_FOREIGN = 0, 1, 2, 3, 4
 EXIT_DAMAGED, EXIT_UNSUPPORTED, EXIT_RULES, EXIT_MOUNT, EXIT_COMMIT = 5, 6, 7, 8, 9
