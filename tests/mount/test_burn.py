@@ -60,6 +60,21 @@ def test_nothing_else_is_an_attribute(mount, pack):
     assert names == {'user.weightfs.' + name for name in ('dtype', 'shape', 'key', 'param_id', 'quantization')}
 
 
+def test_scalars_are_json_files(mount, pack):
+    mnt = mount(pack[0])
+    assert {name: json.loads((mnt / name).read_text()) for name in ('a/step.json', 'rate.json', 'on.json')} == \
+        {'a/step.json': 2**64 - 1, 'rate.json': 0.001, 'on.json': True}
+
+
+def test_a_removed_scalar_is_not_committed(mount, pack, folder):
+    mnt = mount(pack[0], 'output=%s' % (folder / 'out.bpk'))
+    os.unlink(mnt / 'rate.json')
+    mnt.commit()
+    got = burnpack.read(folder / 'out.bpk')
+    assert got.scalars == {name: value for name, value in pack[1].scalars.items() if name != 'rate'}
+    assert got.tensors.keys() == pack[1].tensors.keys()
+
+
 def test_an_untouched_commit_gives_the_same_bytes(mount, pack, folder):
     mount(pack[0], 'output=%s' % (folder / 'out.bpk')).control(1)
     assert (folder / 'out.bpk').read_bytes() == pack[0].read_bytes()
