@@ -266,4 +266,55 @@ static inline const char *kit_commit(struct kit *kit)
     return keys;
 }
 
+static inline struct wfs_catalog *kit_small_catalog(void)
+{
+    struct wfs_catalog *catalog = kit_catalog();
+    kit_add(catalog, "a.w", WFS_F32, 2, 3, 0);
+    kit_add(catalog, "a.b", WFS_F32, 3, 0, 24);
+    kit_add(catalog, "c", WFS_BF16, 2, 3, 36);
+    kit_add(catalog, "big", WFS_U8, 60000, 0, 48);
+    if (catalog_add_meta(catalog, "format", "pt") < 0)
+        abort();
+    return catalog;
+}
+
+/* The bytes that a commit would write for the key. */
+static inline bool kit_commits(struct kit *kit, const char *key, const char *dtype,
+                               const char *shape, const void *bytes, size_t n_bytes)
+{
+    struct wfs_catalog *catalog = NULL;
+    struct wfs_error err = {0};
+    if (!check_int(wfs_tree_snapshot(kit->tree, &catalog, &err), 0)) {
+        printf("# %s\n", err.text);
+        return false;
+    }
+    const struct wfs_tensor *tensor = wfs_catalog_find(catalog, key);
+    bool is_good = check(tensor != NULL);
+    if (is_good) {
+        char text[100];
+        char *got = calloc(n_bytes + 1, 1);
+        wfs_shape_format(&tensor->shape, text, sizeof(text));
+        is_good = check_str(wfs_dtype_name((enum wfs_dtype)tensor->dtype), dtype) &&
+                  check_str(text, shape) && check_uint(tensor->n_bytes, n_bytes) &&
+                  check_int(wfs_tensor_read(tensor, 0, got, n_bytes), (int64_t)n_bytes) &&
+                  check_bytes(got, bytes, n_bytes);
+        free(got);
+    }
+    wfs_catalog_free(catalog);
+    return is_good;
+}
+
+static inline unsigned kit_n_staged(const struct kit *kit)
+{
+    char path[100];
+    unsigned n = 0;
+    snprintf(path, sizeof(path), "%s/data", kit->stage);
+    DIR *dir = opendir(path);
+    while (dir != NULL && readdir(dir) != NULL)
+        n++;
+    if (dir != NULL)
+        closedir(dir);
+    return n < 2 ? 0 : n - 2;
+}
+
 #endif
