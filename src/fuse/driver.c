@@ -6,53 +6,18 @@
 #include "fuse/driver.h"
 
 #include "cli/exit.h"
+#include "fuse/loading.h"
 #include "fuse/log.h"
 #include "fuse/scope.h"
+#include "fuse/viewing.h"
 
-#include <fcntl.h>
 #include <linux/magic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
-/* ---- loading ---- */
-
-static int load(struct driver *driver)
-{
-    const struct mount_options *options = driver->options;
-    const struct wfs_load_options load_options = {
-        .force = options->force != 0, .limits = options->limits, .n_limits = options->n_limits};
-    struct wfs_error err = {0};
-    if (wfs_load(mount_options_source(options), &load_options, &driver->catalog, &err) < 0)
-        return log_failure((int)exit_of_errno(err.code), "%s", err.text);
-    for (size_t i = 0; i < wfs_catalog_n_findings(driver->catalog); i++) {
-        const struct wfs_finding *finding = wfs_catalog_finding(driver->catalog, i);
-        if (finding->severity == WFS_HIGH)
-            log_warning("%s", finding->text);
-    }
-    return target_check(driver->target, options, driver->catalog);
-}
-
-/* Somebody may still be writing a source: a read lease is refused while it is open for that. */
-static int check_writers(const struct driver *driver)
-{
-    for (size_t i = 0; i < wfs_catalog_n_sources(driver->catalog); i++) {
-        const char *path = wfs_catalog_source_path(driver->catalog, i);
-        autoclose int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-        if (fd < 0)
-            continue;
-        if (fcntl(fd, F_SETLEASE, F_RDLCK) == 0) {
-            fcntl(fd, F_SETLEASE, F_UNLCK);
-        } else if (errno == EAGAIN) {
-            static const char text[] = "another program has it open for writing";
-            if (driver->target->is_source)
-                return log_failure(EXIT_MOUNT, "cannot replace the source: %s", text);
-            log_warning("%s; is it still being downloaded?", text);
-        }
-    }
-    return 0;
-}
+/* ---- beginning and end ---- */
 
 /*
  * What may not read a source may not read the tree either. Of a source that is closed to group or
@@ -85,7 +50,8 @@ static int arrange(struct driver *driver)
 {
     const struct mount_options *options = driver->options;
     const struct target *target = driver->target;
-    autofree char *base = target->path != NULL ? target_base_text(target, driver->catalog) : NULL;
+    autofree char *base =
+        target->path != NULL ? target_base_text(target, options, driver->catalog) : NULL;
     if (target->path != NULL && base == NULL)
         return log_failure(EXIT_UNSUPPORTED, "out of memory");
     const struct wfs_tree_options tree_options = {
@@ -98,7 +64,10 @@ static int arrange(struct driver *driver)
         .umask = shown_umask(driver),
         .saves_safetensors =
             target->format != NULL && strcmp(wfs_format_name(target->format), "safetensors") == 0,
+        .texts = driver->texts,
+        .n_texts = VIEWING_N_TEXTS,
     };
+    viewing_texts(driver->report, driver->texts);
     struct wfs_error err = {0};
     if (wfs_tree_new(driver->catalog, &tree_options, &driver->tree, &err) < 0) {
         const int exit_code = (int)exit_of_errno(err.code);
@@ -139,9 +108,9 @@ int driver_init(struct driver *driver, const struct mount_options *options, stru
                               .channel = -1};
     if (init_locks(driver) < 0)
         return log_failure(EXIT_UNSUPPORTED, "out of memory");
-    int rc = load(driver);
+    int rc = loading_run(options, target, &driver->catalog, &driver->report);
     if (rc == 0)
-        rc = check_writers(driver);
+        rc = target_check(target, options, driver->catalog);
     if (rc == 0)
         rc = arrange(driver);
     if (rc != 0)
@@ -162,6 +131,7 @@ void driver_done(struct driver *driver)
     }
     free(driver->reaps);
     wfs_tree_free(driver->tree);
+    wfs_report_free(driver->report);
     wfs_catalog_free(driver->catalog);
     *driver = (struct driver){0};
 }

@@ -10,6 +10,7 @@
 #define WFS_DRIVER_H
 
 #include "fuse/target.h"
+#include "fuse/viewing.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -23,7 +24,9 @@ struct driver {
     const struct mount_options *options;
     struct target *target;
     struct wfs_catalog *catalog;
+    struct wfs_report *report; /* of the view; borrows from the catalog */
     struct wfs_tree *tree;
+    struct wfs_tree_text texts[VIEWING_N_TEXTS];
     struct wfs_node *control; /* the directory WFS_CONTROL_NAME */
     uid_t owner;              /* who mounted: only they commit and see the control directory */
     pid_t supervisor;

@@ -8,6 +8,8 @@
 
 #include "fuse/log.h"
 
+#include <weightfs/view.h>
+
 #include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -38,6 +40,7 @@ static const struct option_rule rules[] = {
     {"files=raw", SET, FIELD(files), WFS_FILES_RAW},
     {"files=npy", SET, FIELD(files), WFS_FILES_NPY},
     {"force", SET, FIELD(force), 1},
+    {"shards", SET, FIELD(shards), 1},
     {"limit.", LIMIT, 0, 0},
     {"redact", SET, FIELD(redact), 1},
     {"uid=", DECIMAL, FIELD(uid), 0},
@@ -110,25 +113,36 @@ static unsigned edit_distance(const char *a, const char *b)
     return row[n_b];
 }
 
-/* The option that was meant, probably: the same up to '=', or two letters away at most. */
+/* Keeps the nearer one; names count up to '='. */
+static void compare_name(const char *name, const char *known, const char **best, unsigned *distance)
+{
+    char text[NAME_MAX_BYTES + 1] = {0};
+    const size_t n = strcspn(known, "=");
+    if (n > NAME_MAX_BYTES)
+        return;
+    memcpy(text, known, n);
+    const unsigned found = edit_distance(name, text);
+    if (found < *distance) {
+        *distance = found;
+        *best = known;
+    }
+}
+
+/* The option that was meant, probably: two letters away at most. */
 static const char *find_similar(const char *option)
 {
+    char name[NAME_MAX_BYTES + 1] = {0};
     const size_t n_name = strcspn(option, "=");
     if (n_name > NAME_MAX_BYTES)
         return NULL;
-    char name[NAME_MAX_BYTES + 1] = {0};
     memcpy(name, option, n_name);
     const char *best = NULL;
-    unsigned best_distance = n_name > 3 ? 3 : 2;
-    for (size_t i = 0; i < N_RULES; i++) {
-        char known[NAME_MAX_BYTES + 1] = {0};
-        memcpy(known, rules[i].name, strcspn(rules[i].name, "="));
-        const unsigned distance = edit_distance(name, known);
-        if (distance < best_distance) {
-            best_distance = distance;
-            best = rules[i].name;
-        }
-    }
+    unsigned distance = n_name > 3 ? 3 : 2;
+    const struct wfs_view_option *known;
+    for (size_t i = 0; i < N_RULES; i++)
+        compare_name(name, rules[i].name, &best, &distance);
+    for (size_t i = 0; (known = wfs_view_option(i)) != NULL; i++)
+        compare_name(name, known->name, &best, &distance);
     return best;
 }
 
@@ -137,7 +151,7 @@ static bool refuse_option(const char *option)
     const char *similar = find_similar(option);
     log_error("unknown mount option '%s'%s%s%s", wfs_quote(option).text,
               similar != NULL ? "; did you mean '" : "; see weightfs(1) for those that there are",
-              similar != NULL ? similar : "", similar != NULL ? "'" : "");
+              similar != NULL ? similar : "", similar != NULL ? "'?" : "");
     return false;
 }
 
@@ -221,29 +235,55 @@ static char *next_option(char **rest)
     return option;
 }
 
+/* Is it one that the view takes? */
+static bool is_of_view(const char *option)
+{
+    const struct wfs_view_option *known;
+    const size_t n_name = strcspn(option, "=");
+    for (size_t i = 0; (known = wfs_view_option(i)) != NULL; i++) {
+        if (strlen(known->name) == n_name && strncmp(option, known->name, n_name) == 0)
+            return (known->argument != NULL) == (option[n_name] == '=');
+    }
+    return false;
+}
+
+static bool parse_option(struct mount_options *options, const char *option)
+{
+    if (*option == '\0')
+        return true;
+    const struct option_rule *rule = find_rule(option);
+    if (rule != NULL)
+        return apply(options, rule, option);
+    if (!is_of_view(option))
+        return refuse_option(option);
+    options->views[options->n_views++] = option;
+    return true;
+}
+
+/* Room for that many more. */
+static bool grow(const char ***list, size_t n, size_t n_more)
+{
+    const char **grown = realloc(*list, (n + n_more) * sizeof(*grown));
+    if (grown != NULL)
+        *list = grown;
+    return grown != NULL;
+}
+
 static bool parse_list(struct mount_options *options, const char *list)
 {
     size_t n_options = 1;
     for (const char *at = list; *at != '\0'; at++)
         n_options += *at == ',';
     char *text = strdup(list);
-    const char **limits =
-        realloc(options->limits, (options->n_limits + n_options) * sizeof(*limits));
-    if (limits != NULL)
-        options->limits = limits;
-    if (text == NULL || limits == NULL) {
+    if (text == NULL || !grow(&options->limits, options->n_limits, n_options) ||
+        !grow(&options->views, options->n_views, n_options)) {
         free(text);
         log_error("out of memory");
         return false;
     }
     options->texts[options->n_texts++] = text;
     for (char *rest = text, *option; (option = next_option(&rest)) != NULL;) {
-        if (*option == '\0')
-            continue;
-        const struct option_rule *rule = find_rule(option);
-        if (rule == NULL)
-            return refuse_option(option);
-        if (!apply(options, rule, option))
+        if (!parse_option(options, option))
             return false;
     }
     return true;
@@ -356,6 +396,7 @@ void mount_options_done(struct mount_options *options)
         free(options->texts[i]);
     free(options->texts);
     free(options->limits);
+    free(options->views);
     *options = (struct mount_options){0};
 }
 

@@ -25,12 +25,14 @@ struct mount_options {
     unsigned layout;                     /* enum wfs_tree_layout */
     unsigned files;                      /* enum wfs_tree_files */
     unsigned is_foreground, is_debug, is_single_threaded;
-    unsigned allow_other, auto_unmount, overwrite, force, redact;
+    unsigned allow_other, auto_unmount, overwrite, force, redact, shards;
     unsigned uid, gid;
     unsigned umask;
     unsigned process_umask; /* as inherited */
     const char **limits;    /* "NAME=NUMBER" */
     size_t n_limits;
+    const char **views; /* options of the view, "NAME=VALUE" or "NAME" */
+    size_t n_views;
     char **texts; /* copies of the -o arguments, cut into options; owned */
     size_t n_texts;
     bool is_from_mount; /* mount(8) called: its "rw" is only the opposite of "ro" */

@@ -86,11 +86,14 @@ void op_open_never(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
     fuse_reply_err(req, ENOSYS);
 }
 
+/* What is kept of a file outlives its close, unless it can change without the kernel's knowledge:
+ * the texts of the control directory, and headers that follow dtype and shape. */
 void ops_open_flags(const struct driver *driver, const struct wfs_node *node,
                     struct fuse_file_info *info)
 {
+    const bool has_header = driver->options->files == WFS_FILES_NPY;
     const bool is_control = driver_is_control(driver, node);
-    info->keep_cache = !is_control;
+    info->keep_cache = !is_control && !has_header;
     info->direct_io = is_control;
 }
 
@@ -232,26 +235,22 @@ void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t n_bytes)
 }
 
 /*
- * Dtype and shape may show in the content, as a header: what the kernel has kept of it is dropped
- * then. After the reply, because the kernel holds the file until then.
+ * Dtype and shape show in the header of a .npy file: its size is to be asked for anew before the
+ * caller goes on. Its bytes are by the next open, see ops_open_flags; dropping them here could wait
+ * for ever for a page that only this thread can read.
  */
 static void change_xattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value,
                          size_t n_bytes, int flags)
 {
-    struct stat before, after;
     struct driver *driver = ops_begin_change(req);
     struct wfs_node *node = ops_node(driver, ino);
-    wfs_node_stat(driver->tree, node, &before);
     const int rc = value != NULL
                        ? wfs_node_set_xattr(driver->tree, node, name, value, n_bytes, flags)
                        : wfs_node_remove_xattr(driver->tree, node, name);
-    wfs_node_stat(driver->tree, node, &after);
     driver_end_change(driver);
+    if (rc == 0 && driver->options->files == WFS_FILES_NPY)
+        (void)fuse_lowlevel_notify_inval_inode(driver->session, ino, -1, 0);
     ops_reply(req, rc);
-    if (rc == 0 && (driver->options->files == WFS_FILES_NPY || before.st_size != after.st_size ||
-                    before.st_mtim.tv_sec != after.st_mtim.tv_sec ||
-                    before.st_mtim.tv_nsec != after.st_mtim.tv_nsec))
-        (void)fuse_lowlevel_notify_inval_inode(driver->session, ino, 0, 0);
 }
 
 void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value,

@@ -140,17 +140,10 @@ void target_published(struct target *target, const struct wfs_identity *identity
         target->replace = WFS_REPLACE_KNOWN;
 }
 
-/* One line "WORD DEVICE INODE BYTES MTIME PATH"; the path has its control characters and '%' as
- * %XX. */
-static void print_file(FILE *out, const char *word, const char *path)
+/* Control characters and '%' are written %XX, so that it fits a line. */
+static void print_line(FILE *out, const char *text)
 {
-    struct stat st;
-    const struct wfs_identity identity =
-        stat(path, &st) == 0 ? wfs_identity_of(&st) : (struct wfs_identity){0};
-    fprintf(out, "%s %llu %llu %llu %lld ", word, (unsigned long long)identity.device,
-            (unsigned long long)identity.inode, (unsigned long long)identity.n_bytes,
-            (long long)identity.mtime_ns);
-    for (const unsigned char *at = (const unsigned char *)path; *at != '\0'; at++) {
+    for (const unsigned char *at = (const unsigned char *)text; *at != '\0'; at++) {
         if (*at < 0x20 || *at == 0x7f || *at == '%')
             fprintf(out, "%%%02X", *at);
         else
@@ -159,7 +152,20 @@ static void print_file(FILE *out, const char *word, const char *path)
     fputc('\n', out);
 }
 
-char *target_base_text(const struct target *target, const struct wfs_catalog *catalog)
+/* "WORD DEVICE INODE BYTES MTIME PATH" */
+static void print_file(FILE *out, const char *word, const char *path)
+{
+    struct stat st;
+    const struct wfs_identity identity =
+        stat(path, &st) == 0 ? wfs_identity_of(&st) : (struct wfs_identity){0};
+    fprintf(out, "%s %llu %llu %llu %lld ", word, (unsigned long long)identity.device,
+            (unsigned long long)identity.inode, (unsigned long long)identity.n_bytes,
+            (long long)identity.mtime_ns);
+    print_line(out, path);
+}
+
+char *target_base_text(const struct target *target, const struct mount_options *options,
+                       const struct wfs_catalog *catalog)
 {
     char *text = NULL;
     size_t n_bytes;
@@ -172,6 +178,10 @@ char *target_base_text(const struct target *target, const struct wfs_catalog *ca
         print_file(out, "source", path != NULL ? path : wfs_catalog_source_path(catalog, i));
     }
     print_file(out, "output", target->path);
+    for (size_t i = 0; i < options->n_views; i++) {
+        fputs("view ", out);
+        print_line(out, options->views[i]);
+    }
     const bool is_good = !ferror(out);
     if (fclose(out) != 0 || !is_good) {
         free(text);

@@ -37,6 +37,7 @@ void target_published(struct target *target, const struct wfs_identity *identity
  * What edits stand on, for who finds them when the mount has died: the sources and the output, as
  * they are now. Yours to free; NULL when out of memory.
  */
-char *target_base_text(const struct target *target, const struct wfs_catalog *catalog);
+char *target_base_text(const struct target *target, const struct mount_options *options,
+                       const struct wfs_catalog *catalog);
 
 #endif
