@@ -242,9 +242,10 @@ static int add_value(struct build *build, uint32_t value)
     if (node == NULL)
         return fail_memory(build);
     node->value = value;
-    return entry_add(tree, place->dir, name, NAME_BORROWED, node, true, &id) < 0
-               ? fail_memory(build)
-               : 0;
+    if (entry_add(tree, place->dir, name, NAME_BORROWED, node, true, &id) < 0)
+        return fail_memory(build);
+    valuefile_add(tree, node);
+    return 0;
 }
 
 static int add_all_values(struct build *build)

@@ -95,8 +95,11 @@ static int add_values(const struct wfs_tree *tree, struct wfs_catalog *catalog)
     catalog->graph = loaded->graph;
     catalog->root = loaded->root;
     for (size_t i = 0; i < loaded->n_values; i++) {
-        if (!valuefile_is_removed(tree, i) &&
-            catalog_add_value(catalog, loaded->values[i].name, loaded->values[i].id) < 0)
+        const char *name;
+        if (valuefile_is_removed(tree, i))
+            continue;
+        if (valuefile_name(tree, i, &catalog->arena, &name) < 0 ||
+            catalog_add_value(catalog, name, loaded->values[i].id) < 0)
             return -ENOMEM;
     }
     return 0;

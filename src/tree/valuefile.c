@@ -14,7 +14,8 @@
 #include "base/cleanup.h"
 
 struct file {
-    uint64_t n_bytes; /* 0: not known; no JSON text is that short */
+    uint64_t n_bytes;            /* 0: not known; no JSON text is that short */
+    const struct wfs_node *node; /* NULL: a tensor has its name */
     bool is_removed;
 };
 
@@ -95,6 +96,11 @@ ssize_t valuefile_read(const struct wfs_tree *tree, const struct wfs_node *node,
     return n;
 }
 
+void valuefile_add(struct wfs_tree *tree, const struct wfs_node *node)
+{
+    tree->valuefiles->files[node->value].node = node;
+}
+
 void valuefile_remove(struct wfs_tree *tree, const struct wfs_node *node)
 {
     tree->valuefiles->files[node->value].is_removed = true;
@@ -103,4 +109,32 @@ void valuefile_remove(struct wfs_tree *tree, const struct wfs_node *node)
 bool valuefile_is_removed(const struct wfs_tree *tree, size_t value)
 {
     return tree->valuefiles->files[value].is_removed;
+}
+
+/* Is it in the directory with that key? */
+static bool is_below(const char *name, const struct strbuf *key)
+{
+    return strncmp(name, key->bytes, key->n_bytes) == 0 && name[key->n_bytes] == '.';
+}
+
+int valuefile_name(const struct wfs_tree *tree, size_t value, struct arena *arena, const char **ret)
+{
+    const struct file *file = &tree->valuefiles->files[value];
+    autostrbuf struct strbuf key = {0};
+    *ret = wfs_catalog_value_name(tree->catalog, value);
+    if (file->is_removed || file->node == NULL)
+        return 0;
+    const struct wfs_node *dir = entry_at(tree, file->node->entry)->dir;
+    if (dir->entry == 0)
+        return 0;
+    const int code = entry_key(tree, dir->entry, false, &key);
+    if (code == -ENOKEY || code == -ENOENT)
+        return 0;
+    if (code < 0)
+        return code;
+    if (is_below(*ret, &key))
+        return 0;
+    const char *dot = strrchr(*ret, '.');
+    *ret = arena_print(arena, "%s%s", key.bytes, dot != NULL ? dot : "");
+    return *ret == NULL ? -ENOMEM : 0;
 }

@@ -21,8 +21,18 @@ int valuefile_n_bytes(const struct wfs_tree *tree, const struct wfs_node *node,
 ssize_t valuefile_read(const struct wfs_tree *tree, const struct wfs_node *node, uint64_t offset,
                        void *buf, size_t n_bytes);
 
+/* The node, which has an entry by now, is the file of its value. */
+void valuefile_add(struct wfs_tree *tree, const struct wfs_node *node);
+
 /* The file is unlinked: a commit leaves the value out. */
 void valuefile_remove(struct wfs_tree *tree, const struct wfs_node *node);
 bool valuefile_is_removed(const struct wfs_tree *tree, size_t value);
+
+/*
+ * The name that a value has where its file is now: it follows directories that are renamed. Made in
+ * the arena where it is not the loaded one. -ENOMEM.
+ */
+int valuefile_name(const struct wfs_tree *tree, size_t value, struct arena *arena,
+                   const char **ret);
 
 #endif

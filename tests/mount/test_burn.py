@@ -75,6 +75,17 @@ def test_a_removed_scalar_is_not_committed(mount, pack, folder):
     assert got.tensors.keys() == pack[1].tensors.keys()
 
 
+def test_scalars_follow_a_renamed_directory(mount, pack, folder):
+    mnt = mount(pack[0], 'output=%s' % (folder / 'out.bpk'))
+    os.mkdir(mnt / 'new')
+    os.rename(mnt / 'a', mnt / 'new' / 'b')
+    assert json.loads((mnt / 'new/b/step.json').read_text()) == 2**64 - 1
+    mnt.commit()
+    got = burnpack.read(folder / 'out.bpk')
+    assert set(got.scalars) == {'new.b.step', 'rate', 'on'}
+    assert 'new.b.mask' in got.tensors
+
+
 def test_an_untouched_commit_gives_the_same_bytes(mount, pack, folder):
     mount(pack[0], 'output=%s' % (folder / 'out.bpk')).control(1)
     assert (folder / 'out.bpk').read_bytes() == pack[0].read_bytes()
