@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: MIT
+"""Views through a mount: what is shown, in any piece, what a commit writes of it, and what the reports say."""
+import array
+import json
+import os
+import random
+import struct
+
+import pytest
+
+from wfs_testlib import shared, st
+
+N_ROWS, N_COLUMNS = 500, 700
+
+
+@pytest.fixture
+def matrix(folder):
+    """A matrix whose element i is i, beside what makes its module certain; and its transpose as bytes."""
+    values = array.array('f', range(N_ROWS * N_COLUMNS))
+    path = folder / 'in.safetensors'
+    st.write(path, {'fc.weight': ('F32', [N_ROWS, N_COLUMNS], values.tobytes()),
+                    'fc.bias': ('F32', [N_ROWS], bytes(4 * N_ROWS)),
+                    'norm.weight': ('F32', [4], st.f32(1, 2, 3, 4))})
+    turned = array.array('f')
+    for column in range(N_COLUMNS):
+        turned.extend(values[column::N_COLUMNS])
+    return path, turned.tobytes()
+
+
+def read(path, offset, n_bytes):
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        return os.pread(fd, n_bytes, offset)
+    finally:
+        os.close(fd)
+
+
+@pytest.mark.parametrize('n_bytes', [4096, 131072, 1 << 20])
+def test_a_transposed_matrix_in_pieces(mount, matrix, n_bytes):
+    path, wanted = matrix
+    mnt = mount(path, 'to=burn')
+    shown = mnt / 'fc/weight'
+    assert os.getxattr(shown, 'user.weightfs.shape') == b'[%d, %d]' % (N_COLUMNS, N_ROWS)
+    pieces = [read(shown, offset, n_bytes) for offset in range(0, len(wanted), n_bytes)]
+    assert b''.join(pieces) == wanted
+
+
+def test_a_transposed_matrix_at_any_place(mount, matrix):
+    path, wanted = matrix
+    mnt = mount(path, 'transpose=^fc\\\\.weight')
+    chance = random.Random(1)
+    for _ in range(200):
+        offset, n_bytes = chance.randrange(len(wanted)), chance.randrange(1, 70000)
+        assert read(mnt / 'fc/weight', offset, n_bytes) == wanted[offset:offset + n_bytes]
+
+
+def test_casts_are_seen_in_sizes(mount, matrix):
+    path, _ = matrix
+    mnt = mount(path, 'cast=BF16')
+    assert (mnt / 'norm/weight').stat().st_size == 8
+    assert struct.unpack('<4H', (mnt / 'norm/weight').read_bytes()) == (0x3f80, 0x4000, 0x4040, 0x4080)
+
+
+def test_a_commit_writes_what_is_shown(mount, matrix, folder):
+    path, wanted = matrix
+    output = folder / 'out.safetensors'
+    mnt = mount(path, 'to=burn', 'exclude=bias', 'remap=^fc=>head', 'output=%s' % output)
+    mnt.commit()
+    tensors = st.read(output).tensors
+    assert sorted(tensors) == ['head.weight', 'norm.gamma']
+    assert tensors['head.weight'][2] == wanted
+
+
+def test_reports_are_in_the_control_directory(mount, matrix):
+    path, _ = matrix
+    mnt = mount(path, 'to=burn', 'exclude=bias$')
+    report = json.loads((mnt / '.weightfs/report.json').read_text())
+    assert report['applied'] == ['fc.weight', 'norm.gamma'] and report['skipped'] == ['fc.bias']
+    assert report['renamed'] == [{'from': 'norm.weight', 'to': 'norm.gamma'}]
+    assert (mnt / '.weightfs/report.txt').read_text().startswith('applied: 2\n')
+    rows = [line.split('\t') for line in (mnt / '.weightfs/plan.tsv').read_text().splitlines()]
+    assert sorted(row[:2] for row in rows[1:]) == [['fc.bias', '-'], ['fc.weight', 'fc.weight'], ['norm.weight', 'norm.gamma']]
+    assert {row[5] for row in rows[1:]} == {'certain'}
+
+
+def test_guesses_are_told_in_one_line(mount, folder):
+    path = folder / 'in.safetensors'
+    st.write(path, {'odd.weight': ('F32', [2, 3], bytes(24))})
+    mnt = mount(path, 'to=burn').allow('0 tensors adapted by guess, 1 left undecided, see plan.tsv')
+    assert 'left undecided' in mnt.stderr()
+
+
+@pytest.mark.skipif(not shared.IS_THERE, reason=shared.WHY_NOT)
+def test_the_complete_migration_is_one_mount(mount, folder):
+    cases = shared.FOLDER / 'golden/burn/cases'
+    wanted = cases / 'case-12-migration/out-0.22.1/migrated.bpk'
+    mnt = mount(cases / 'case-12-migration/checkpoint.pth', 'top_level_key=state_dict', 'remap=^model\\\\.=>',
+                'remap=\\\\.linear(\\\\d)\\\\.=>.fc$1.', 'include=^encoder\\\\.', 'partial',
+                'like=%s' % (cases / 'case-00-model-simple/out-0.22.1/model.bpk'), 'output=%s' % (folder / 'out.bpk'))
+    mnt.commit()
+    written, by_burn = mount(folder / 'out.bpk'), mount(wanted)
+    for path in sorted(written.path.rglob('*')):
+        if path.is_file():
+            assert path.read_bytes() == (by_burn / path.relative_to(written.path)).read_bytes()
+            assert os.getxattr(path, 'user.weightfs.param_id') == os.getxattr(
+                by_burn / path.relative_to(written.path), 'user.weightfs.param_id')
+    assert len([p for p in written.path.rglob('*') if p.is_file()]) == 6
