@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: MIT
+"""Rules files, and how the options of views fail: one line, exit code 7."""
+import json
+
+import pytest
+
+from wfs_testlib import program, st
+from wfs_testlib.program import weightfs
+
+
+@pytest.fixture
+def source(tmp_path):
+    return st.write(tmp_path / 'in.safetensors', {'fc.weight': ('F32', [2, 3], st.f32(1, 2, 3, 4, 5, 1e9)),
+                                                  'fc.bias': ('F32', [2], st.f32(1, 2))})
+
+
+def keys(*args):
+    return [line.split('\t')[0] for line in weightfs('ls', *args).stdout.splitlines()]
+
+
+def rules(folder, content):
+    path = folder / 'rules.json'
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+def test_a_rules_file_and_options_mix(source, tmp_path):
+    path = rules(tmp_path, [{'remap': '^fc=>head'}, {'cast': ['weight$', 'F16']}, {'partial': True}])
+    assert keys('--rules', path, '--exclude', 'bias', source) == ['head.weight']
+    assert weightfs('ls', '--rules', path, '--exclude', 'bias', source).stdout.split('\t')[1] == 'F16'
+
+
+@pytest.mark.parametrize('content, text', [
+    ([{'remap': 3}], "rule 1: the value of 'remap' is no text"),
+    ([{'nonsense': 'x'}], "rule 1: there is no option 'nonsense'"),
+    ({'remap': 'a=>b'}, 'an array of objects is wanted'),
+    ([{'partial': True}, 5], 'rule 2 is not an object'),
+    ('[{"remap": "(=>b"}]', 'rule 1: bad regex'),
+    ('[', 'line 1'),
+])
+def test_a_wrong_rules_file(source, tmp_path, content, text):
+    assert text in weightfs('ls', '--rules', rules(tmp_path, content), source, code=program.EXIT_RULES).error
+
+
+def test_a_rules_file_that_names_itself(source, tmp_path):
+    path = rules(tmp_path, [{'rules': str(tmp_path / 'rules.json')}])
+    assert 'name each other' in weightfs('ls', '--rules', path, source, code=program.EXIT_RULES).error
+
+
+def test_a_rules_file_that_is_not_there(source, tmp_path):
+    weightfs('ls', '--rules', tmp_path / 'none.json', source, code=program.EXIT_SOURCE)
+
+
+@pytest.mark.parametrize('options', [['--include', '('], ['--include', 'nothing'], ['--remap', '(weight|bias)=>x'],
+                                     ['--to', 'burn', '--strict'], ['--cast', 'F17'], ['--permute', 'fc=>0,1,2']])
+def test_what_rules_refuse_has_its_own_exit_code(tmp_path, options):
+    path = st.write(tmp_path / 'in.safetensors', {'odd.weight': ('F32', [2, 3], bytes(24)), 'odd.bias': ('F32', [5], bytes(20)),
+                                                  'fc.w': ('F32', [2], bytes(8))})
+    weightfs('ls', *options, path, code=program.EXIT_RULES)
+
+
+def test_values_are_counted_on_request(source):
+    report = json.loads(weightfs('plan', '--json', '--values', '--cast', 'F16', source).stdout)
+    assert {entry['key']: entry['overflow'] for entry in report['cast']} == {'fc.weight': 1, 'fc.bias': 0}
+
+
+def test_dashes_are_as_good_as_underscores(source):
+    assert keys('--top-level-key', 'fc', source) == keys('--top_level_key', 'fc', source)
