@@ -40,6 +40,13 @@ int vm_fail_input(struct pickle *p, int code)
     }
 }
 
+int vm_fail_short(struct pickle *p, const char *what, uint64_t n)
+{
+    p->job->notes |= PICKLE_SHORT;
+    return vm_fail(p, "%s of %llu bytes, but only %llu are left", what, (unsigned long long)n,
+                   (unsigned long long)stream_left(&p->input));
+}
+
 int vm_take(struct pickle *p, size_t n_bytes, const uint8_t **ret)
 {
     const int code = stream_take(&p->input, n_bytes, ret);
@@ -387,17 +394,17 @@ bool pickle_probe(const void *head, size_t n_head, uint64_t n_bytes)
     cleanup(cleanup_source) struct source *source = NULL;
     struct graph graph = {.arena = &arena};
     struct limits limits;
-    limits_init(&limits);
     struct pickle_budget budget = {n_head, 64};
+    const uint8_t *bytes = head;
+    if (n_head >= 3 && bytes[0] == 0x80 && bytes[1] >= 2 && bytes[1] <= 5 &&
+        opcodes[bytes[2]] != NULL)
+        return true;
+    limits_init(&limits);
     if (n_head < 2 || source_new_memory("head", head, n_head, &source) < 0)
         return false;
     struct pickle_job job = {
         .graph = &graph, .limits = &limits, .budget = &budget, .source = source, .end = n_head};
     uint32_t root;
-    const uint8_t *bytes = head;
-    if (n_head >= 3 && bytes[0] == 0x80 && bytes[1] >= 2 && bytes[1] <= 5 &&
-        opcodes[bytes[2]] != NULL)
-        return true;
     /* The end of the head need not be that of the file, and 64 opcodes in order are no accident. */
     return pickle_load(&job, &root, NULL) == 0 || (job.notes & PICKLE_BUDGET) != 0 ||
            ((job.notes & PICKLE_SHORT) != 0 && n_head < n_bytes);

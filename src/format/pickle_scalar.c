@@ -200,8 +200,7 @@ int op_long(struct pickle *p)
     if (n < 0)
         return vm_fail(p, "an integer of negative length");
     if ((uint64_t)n > stream_left(&p->input))
-        return vm_fail(p, "an integer of %d bytes, but only %llu are left", n,
-                       (unsigned long long)stream_left(&p->input));
+        return vm_fail_short(p, "an integer", (uint64_t)n);
     if ((uint64_t)n > p->job->limits->integer || n > STREAM_WINDOW)
         return wfs_fail(p->err, E2BIG,
                         "pickle, byte %llu: an integer of %d bytes is above the limit (integer)",

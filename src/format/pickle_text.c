@@ -31,8 +31,7 @@ static bool is_python_utf8(const uint8_t *bytes, size_t n)
 static int check_text(struct pickle *p, uint64_t n)
 {
     if (n > stream_left(&p->input))
-        return vm_fail(p, "a string of %llu bytes, but only %llu are left", (unsigned long long)n,
-                       (unsigned long long)stream_left(&p->input));
+        return vm_fail_short(p, "a string", n);
     if (n > p->job->limits->text || n >= UINT32_MAX)
         return wfs_fail(p->err, E2BIG,
                         "pickle, byte %llu: a string of %llu bytes is above the limit (text)",
@@ -108,8 +107,7 @@ int op_bytes(struct pickle *p)
         return code;
     const uint64_t offset = stream_offset(&p->input);
     if (stream_skip(&p->input, n) < 0)
-        return vm_fail(p, "%llu bytes, but only %llu are left", (unsigned long long)n,
-                       (unsigned long long)stream_left(&p->input));
+        return vm_fail_short(p, "an object", n);
     const uint32_t id = value_new_bytes(p->graph, p->job->source, offset, n);
     if (id != 0 && p->opcode == 0x96)
         graph_at(p->graph, id)->form = FORM_BYTEARRAY;

@@ -49,6 +49,9 @@ int vm_fail(struct pickle *p, const char *format, ...) __attribute__((format(pri
 /* The sentence for an error of the input functions. */
 int vm_fail_input(struct pickle *p, int code);
 
+/* The sentence for an argument that is said to be longer than what is left. */
+int vm_fail_short(struct pickle *p, const char *what, uint64_t n);
+
 /* Argument of the opcode; *ret is valid until the next one. */
 int vm_take(struct pickle *p, size_t n_bytes, const uint8_t **ret);
 int vm_line(struct pickle *p, const char **ret, size_t *ret_n);

@@ -181,7 +181,8 @@ static int load(struct source *source, const struct load_context *context,
     const int code = load_container(&torch, head, n_head);
     if (code < 0)
         return code;
-    if (torch_warn(&torch) < 0 || report_notes(&torch) < 0 || report_troubles(&torch) < 0)
+    if (torch.has_failed || torch_warn(&torch) < 0 || report_notes(&torch) < 0 ||
+        report_troubles(&torch) < 0)
         return wfs_fail_memory(err);
     return 0;
 }

@@ -123,11 +123,13 @@ static int read_small(struct torch *torch, const struct records *records, const 
     text[0] = '\0';
     if (entry == NULL)
         return 0;
-    const int code = torch_open_entry(torch, records->zip, entry, &bytes, torch->err);
+    int code = torch_open_entry(torch, records->zip, entry, &bytes, torch->err);
     if (code < 0)
         return code;
     const size_t n = bytes.n_bytes < 31 ? (size_t)bytes.n_bytes : 31;
-    if (source_read(bytes.source, bytes.offset, text, n) < 0)
+    if ((code = source_read(bytes.source, bytes.offset, text, n)) == -ENOMEM)
+        return wfs_fail_memory(torch->err);
+    if (code < 0)
         return wfs_fail(torch->err, EBADMSG, "the record '%s' cannot be read", name);
     text[n] = '\0';
     return 0;

@@ -108,7 +108,8 @@ struct torch {
     struct wfs_error *err;
     struct source *source;
     struct pickle_budget budget;
-    unsigned notes; /* enum pickle_note of all pickles */
+    unsigned notes;  /* enum pickle_note of all pickles */
+    bool has_failed; /* a text had no memory */
     bool is_forced;
     bool is_big_endian;
     unsigned depth; /* of streams within streams */

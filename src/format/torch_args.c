@@ -57,6 +57,7 @@ const char *torch_print(struct torch *torch, const char *format, ...)
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
     const char *copy = arena_copy(&torch->catalog->arena, text, strlen(text));
+    torch->has_failed = torch->has_failed || copy == NULL;
     return copy == NULL ? "out of memory" : copy;
 }
 

@@ -192,7 +192,10 @@ const char *torch_part_text(struct torch *torch, const struct value *call, const
         describe_wrapper(&text, graph, args);
     else if (what == WHAT_REBUILD_NESTED || what == WHAT_REBUILD_NJT)
         text_print(&text, "{\"layout\": \"%s\"}", what == WHAT_REBUILD_NJT ? "jagged" : "nested");
+    torch->has_failed = torch->has_failed || text.has_failed;
     if (text.n == 0 || text.is_cut)
         return NULL;
-    return arena_copy(&torch->catalog->arena, text.bytes, text.n);
+    const char *copy = arena_copy(&torch->catalog->arena, text.bytes, text.n);
+    torch->has_failed = torch->has_failed || copy == NULL;
+    return copy;
 }

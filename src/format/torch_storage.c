@@ -160,6 +160,7 @@ static int storage_of_stream(struct torch *torch, const struct value_bytes *byte
     if (code == 0)
         code = torch_storage(&inner, root, ret);
     torch->budget = inner.budget;
+    torch->has_failed = inner.has_failed;
     torch->n_long = inner.n_long;
     torch_made_done(&inner);
     if (code == -EBADMSG || code == -EOPNOTSUPP || code == -E2BIG) {

@@ -12,14 +12,22 @@
 
 #include "base/bytes.h"
 
-enum { MAX_DEPTH = 256, MAX_TEXT = 64 << 20, MAX_INLINE = 16, SPARE_VALUES = 16384 };
+enum {
+    MAX_DEPTH = 256,
+    MIN_TEXT = 1 << 20,
+    MAX_TEXT = 64 << 20,
+    MAX_INLINE = 16,
+    SPARE_VALUES = 1024
+};
 
 void json_writer_init(struct json_writer *writer, const struct wfs_catalog *catalog)
 {
+    /* Text that is used many times over must not make much more than there is. */
+    const uint64_t n_max = MIN_TEXT + 8 * catalog->arena.n_bytes;
     *writer = (struct json_writer){
         .catalog = catalog,
         .graph = &catalog->graph,
-        .text.n_max = MAX_TEXT,
+        .text.n_max = n_max < MAX_TEXT ? (size_t)n_max : MAX_TEXT,
         .n_left = 2 * (uint64_t)catalog->graph.n_values + SPARE_VALUES,
     };
 }
@@ -37,9 +45,10 @@ static void add(struct json_writer *writer, const char *text)
 
 void json_write_line(struct json_writer *writer)
 {
-    add(writer, "\n");
-    for (unsigned i = 0; i < writer->depth; i++)
-        add(writer, "  ");
+    static const char indent[] = "\n                                ";
+    /* What is nested deeper is not for people, and its spaces would be longer than the rest. */
+    const size_t n = 1 + 2 * (size_t)writer->depth;
+    text_add(&writer->text, indent, n < sizeof(indent) - 1 ? n : sizeof(indent) - 1);
 }
 
 void json_write_member(struct json_writer *writer, bool is_first, const char *key)
@@ -127,7 +136,7 @@ static void write_number(struct json_writer *writer, const struct value *value)
     if (value->kind != VALUE_FLOAT) {
         char *digits = value_print_integer(value);
         if (digits == NULL)
-            writer->text.is_cut = true;
+            writer->text.is_cut = writer->text.has_failed = true;
         else
             add(writer, digits);
         free(digits);
@@ -197,7 +206,7 @@ static void write_key(struct json_writer *writer, uint32_t id)
     if (value->kind == VALUE_TEXT && value->n > 0 && value->text[0] == '$')
         text_add(&key, "$", 1);
     if (!text_add_key(&key, writer->graph, id) || key.is_cut)
-        writer->text.is_cut = true;
+        writer->text.is_cut = writer->text.has_failed = true;
     else
         json_write_string(writer, key.bytes == NULL ? "" : key.bytes, key.n);
     add(writer, ": ");

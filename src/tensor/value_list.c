@@ -28,6 +28,8 @@ static int finish(struct json_writer *writer, char **out, size_t *ret_n)
 {
     static const char cut[] = "{\"$cut\": \"too long to be shown\"}";
     struct text *text = &writer->text;
+    if (text->has_failed)
+        return -ENOMEM;
     if (text->is_cut) { /* what is shared many times over can be longer than the file */
         text_done(text);
         text_add(text, cut, sizeof(cut) - 1);

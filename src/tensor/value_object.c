@@ -78,7 +78,7 @@ static void write_name(struct json_writer *writer, const struct value_global *gl
     text_add(&full, ".", 1);
     text_add(&full, name, name == global->name ? global->n_name : strlen(name));
     if (full.is_cut)
-        writer->text.is_cut = true;
+        writer->text.is_cut = writer->text.has_failed = true;
     else
         json_write_string(writer, full.bytes, full.n);
 }
@@ -163,8 +163,10 @@ static void sort_tensors(struct json_writer *writer)
 {
     const struct wfs_catalog *catalog = writer->catalog;
     writer->tensors = calloc(catalog->n_tensors + 1, sizeof(*writer->tensors));
-    if (writer->tensors == NULL)
+    if (writer->tensors == NULL) {
+        writer->text.is_cut = writer->text.has_failed = true;
         return;
+    }
     for (size_t i = 0; i < catalog->n_tensors; i++)
         writer->tensors[i] = (uint32_t)i;
     writer->n_tensors = catalog->n_tensors;

@@ -141,7 +141,7 @@ void text_add(struct text *text, const char *bytes, size_t n)
         const size_t n_room = (text->n + n) * 2 + 64;
         char *grown = realloc(text->bytes, n_room);
         if (grown == NULL) {
-            text->is_cut = true;
+            text->is_cut = text->has_failed = true;
             return;
         }
         text->bytes = grown;
@@ -256,10 +256,12 @@ static bool add_repr(struct text *text, const struct graph *graph, uint32_t id, 
     case VALUE_INT:
     case VALUE_BIG:
         digits = value_print_integer(value);
-        if (digits != NULL)
+        if (digits == NULL)
+            text->is_cut = text->has_failed = true;
+        else
             text_add(text, digits, strlen(digits));
         free(digits);
-        return digits != NULL;
+        return true;
     case VALUE_FLOAT:
         text_add(text, number, value_print_float(value->real, number));
         return true;

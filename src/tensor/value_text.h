@@ -20,8 +20,9 @@ char *value_print_integer(const struct value *value);
 struct text {
     char *bytes; /* malloc'ed, not ended */
     size_t n, n_room;
-    size_t n_max; /* 0: no limit */
-    bool is_cut;  /* it was at its limit, or memory was out */
+    size_t n_max;    /* 0: no limit */
+    bool is_cut;     /* it was at its limit, or memory was out */
+    bool has_failed; /* memory was out */
 };
 
 void text_add(struct text *text, const char *bytes, size_t n);

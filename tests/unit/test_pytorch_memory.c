@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Every allocation of a load, of showing the values and of verifying fails once, for each kind of
+ * container. Each time the operation says -ENOMEM and leaves nothing behind (a sanitizer counts).
+ */
+#include "check.h"
+#include "failing.h"
+
+#include <errno.h>
+
+#include <weightfs/value.h>
+
+#include "format/format.h"
+
+static const char *path;
+
+/* From a copy in memory, so that only our own allocations are counted. */
+static int load_and_show(struct wfs_error *err)
+{
+    struct wfs_catalog *catalog = NULL;
+    char *text = NULL;
+    size_t n;
+    int code = wfs_load(path, NULL, &catalog, err);
+    if (code == 0)
+        code = wfs_catalog_config(catalog, NULL, &text, &n, err);
+    if (code == 0)
+        code = wfs_verify(catalog, err);
+    free(text);
+    wfs_catalog_free(catalog);
+    return code;
+}
+
+static void check_each_allocation(const char *name)
+{
+    char full[256];
+    struct wfs_error err = {0};
+    snprintf(full, sizeof(full), "tests/data/reject/pytorch/%s", name);
+    path = full;
+    failing_countdown = failing_n_calls = 0;
+    if (!check_int(load_and_show(&err), 0))
+        printf("# %s: %s\n", name, err.text);
+    const unsigned long n_calls = failing_n_calls;
+    for (unsigned long i = 1; i <= n_calls; i++) {
+        err = (struct wfs_error){0};
+        failing_countdown = i;
+        const int code = load_and_show(&err);
+        failing_countdown = 0;
+        if (!check_int(code, -ENOMEM))
+            printf("# %s, allocation %lu of %lu: %s\n", name, i, n_calls, err.text);
+    }
+}
+
+static void zips(void)
+{
+    check_each_allocation("zip/50-zip64.pth");
+    check_each_allocation("zip/deflated.pth");
+    check_each_allocation("zip/52-stray-0.pth");
+    check_each_allocation("tensor/22-os-system-as-key.pth");
+    check_each_allocation("tensor/34-beyond-storage.pth");
+}
+
+static void streams(void)
+{
+    check_each_allocation("legacy/good.pth");
+    check_each_allocation("legacy/62-tensor-beyond-view.pth");
+}
+
+static void archives(void)
+{
+    check_each_allocation("tar/good.pth");
+    check_each_allocation("tar/views.pth");
+}
+
+static void pickles(void)
+{
+    check_each_allocation("pickle/40-stream-cut.pkl");
+    check_each_allocation("pickle/42-numpy-length.pkl");
+    check_each_allocation("pickle/43-twin-keys.pkl");
+    check_each_allocation("pickle/09-far-memo.pkl");
+}
+
+int main(void)
+{
+    check_run(zips);
+    check_run(streams);
+    check_run(archives);
+    check_run(pickles);
+    return check_done();
+}
