@@ -139,7 +139,8 @@ int wfs_node_mkdir(struct wfs_tree *tree, struct wfs_node *dir, const char *name
 int wfs_node_link(struct wfs_tree *tree, struct wfs_node *node, struct wfs_node *dir,
                   const char *name)
 {
-    int code = check_dir(tree, dir);
+    uint32_t id;
+    int code = check_new(tree, dir, name, false);
     if (code < 0)
         return code;
     if (node->kind == NODE_DIR || node_is_fixed(node))
@@ -148,10 +149,7 @@ int wfs_node_link(struct wfs_tree *tree, struct wfs_node *node, struct wfs_node 
         return -ENOENT;
     if (node_is_control(tree, node) != (dir == tree->control))
         return -EXDEV;
-    uint32_t id;
-    code = check_new(tree, dir, name, false);
-    if (code == 0)
-        code = entry_add(tree, dir, name, NAME_COPIED, node, true, &id);
+    code = entry_add(tree, dir, name, NAME_COPIED, node, true, &id);
     if (code < 0)
         return code;
     dir->directory->mtime = node_now();
@@ -250,8 +248,12 @@ static int check_arrival(const struct wfs_tree *tree, const struct wfs_node *nod
     return check_name(tree, to_dir, name, is_dir);
 }
 
-static int check_replaced(const struct wfs_node *node, const struct wfs_node *replaced)
+static int check_replaced(const struct wfs_tree *tree, const struct move *move)
 {
+    const struct wfs_node *node = entry_at(tree, move->from)->node;
+    const struct wfs_node *replaced = entry_at(tree, move->to)->node;
+    if (is_inside(tree, move->from_dir, replaced))
+        return -ENOTEMPTY;
     if (replaced->kind != NODE_DIR)
         return node->kind == NODE_DIR ? -ENOTDIR : 0;
     if (node->kind != NODE_DIR)
@@ -276,7 +278,7 @@ static int check_move(const struct wfs_tree *tree, const struct move *move, unsi
         return code;
     if ((flags & RENAME_EXCHANGE) != 0)
         return check_arrival(tree, to->node, move->from_dir, from->name);
-    return check_replaced(from->node, to->node);
+    return check_replaced(tree, move);
 }
 
 static void exchange(struct wfs_tree *tree, const struct move *move)
