@@ -24,6 +24,7 @@
     X(text, 67108864, "bytes of one string of a pickle")                                           \
     X(integer, 1024, "bytes of one integer of a pickle, or a quarter of its digits; 17 seen")      \
     X(depth, 256, "nesting of values below which nothing is listed; 20 seen")                      \
+    X(repeats, 65536, "items of containers that are listed again because they are used again")     \
     X(names, 268435456, "bytes of all keys of a pickle together")                                  \
     X(zip_entries, 1000000, "one a tensor")                                                        \
     X(zip_directory, 268435456, "bytes of the directory of a zip")                                 \

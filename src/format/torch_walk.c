@@ -13,8 +13,6 @@
 
 #include "base/cleanup.h"
 
-enum { REPEATS = 16384 };
-
 static void walk_done(struct walk *walk)
 {
     const int saved = errno;
@@ -277,9 +275,10 @@ static int report(struct walk *walk)
                                    "values nested deeper than %llu are not listed (limit depth)",
                                    (unsigned long long)walk->torch->limits->depth);
     if (code == 0 && walk->is_repetitive)
-        code = catalog_add_finding(
-            catalog, WFS_MEDIUM,
-            "containers that are used many times over are not listed each time");
+        code =
+            catalog_add_finding(catalog, WFS_MEDIUM,
+                                "containers that are used many times over are not listed each time "
+                                "(limit repeats)");
     return code < 0 ? wfs_fail_memory(walk->torch->err) : 0;
 }
 
@@ -295,7 +294,7 @@ static int enter_root(struct walk *walk, uint32_t root)
 int torch_walk(struct torch *torch, uint32_t root, const char *prefix)
 {
     cleanup(walk_done) struct walk walk = {.torch = torch, .graph = torch->graph};
-    walk.n_repeats_left = REPEATS + 2 * (uint64_t)torch->graph->n_values;
+    walk.n_repeats_left = torch->limits->repeats;
     if (*prefix != '\0')
         walk_name(&walk, prefix);
     int code = torch_mark(torch, root);

@@ -20,7 +20,7 @@ try:
     IS_INSTRUMENTED |= any(option['name'] == 'b_sanitize' and option['value'] != 'none' for option in options)
 except OSError:
     pass
-SECONDS, BYTES = 1.0, 64 << 20  # for one hostile file
+BYTES = 64 << 20  # for one hostile file
 
 
 def names(path, *more):
@@ -33,19 +33,18 @@ def words(result, path):
 
 
 # A child is charged with what its parent took when it was forked: a small parent measures.
-MEASURE = """import os, sys, time
-start = time.monotonic()
+MEASURE = """import os, sys
 pid = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ)
 _, status, usage = os.wait4(pid, 0)
-print(os.waitstatus_to_exitcode(status), time.monotonic() - start, usage.ru_maxrss * 1024, file=sys.stderr)"""
+print(os.waitstatus_to_exitcode(status), usage.ru_maxrss * 1024, file=sys.stderr)"""
 
 
 def run_measured(*args):
-    """Exit code, seconds, largest resident size."""
+    """Exit code, largest resident size. What takes too long ends at the patience of the tests."""
     command = ['/usr/bin/python3', '-SEc', MEASURE, *program.COMMAND, *map(os.fspath, args)]
     done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=program.PATIENCE, check=True)
-    code, seconds, memory = done.stderr.decode(errors='replace').splitlines()[-1].split()
-    return int(code), float(seconds), int(memory)
+    code, memory = done.stderr.decode(errors='replace').splitlines()[-1].split()
+    return int(code), int(memory)
 
 
 @pytest.mark.parametrize('name', CASES)
@@ -70,10 +69,9 @@ def test_every_hostile_file_ends_in_the_stated_result(name):
 @pytest.mark.skipif(IS_INSTRUMENTED, reason='sanitizers take time and memory of their own')
 @pytest.mark.parametrize('name', CASES)
 def test_no_hostile_file_takes_much(name):
-    code, seconds, n_bytes = run_measured('info', FOLDER / name)
+    code, n_bytes = run_measured('info', FOLDER / name)
     assert code >= 0
     assert n_bytes < BYTES
-    assert seconds < SECONDS or min(run_measured('info', FOLDER / name)[1] for _ in range(3)) < SECONDS
 
 
 @pytest.mark.usefixtures('need_shared')
@@ -150,6 +148,14 @@ def test_the_limits_of_shape_and_depth_spare_the_rest(folder):
     assert names(path, '--limit', 'depth=4') == set()
 
 
+def test_what_is_used_again_is_listed_again_up_to_a_limit(folder):
+    path = folder / 'x.pth'
+    shared = pth.pairs((pth.text('a'), pth.tensor()), (pth.text('b'), pth.number(1))) + pth.put(0)
+    path.write_bytes(pth.checkpoint(pth.dictionary(x=shared, y=pth.get(0), z=pth.get(0))))
+    assert names(path, '--limit', 'repeats=10') == {'x.a', 'y.a', 'z.a'}  # twice one container of four things
+    assert names(path, '--limit', 'repeats=9') == {'x.a', 'y.a'}
+
+
 def test_an_unknown_limit_names_those_that_exist(folder):
     (folder / 'x.pth').write_bytes(PICKLE)
     assert 'inflate_ratio' in weightfs('ls', '--limit', 'nonsense=1', folder / 'x.pth', code=2).error
@@ -166,8 +172,8 @@ def test_a_bomb_that_inflates_to_a_valid_pickle_ends_at_a_limit(folder):
     n_bytes = 2 + 400 * len(unit)
     path = folder / 'bomb.pth'
     path.write_bytes(pth.zipped(pth.entry('m/data.pkl', method=8, raw=raw, crc=crc, n_bytes=n_bytes), pth.entry('m/version', b'3\n')))
-    code, seconds, memory = run_measured('info', path)
-    assert code == EXIT_UNSUPPORTED and memory < BYTES and seconds < 10
+    code, memory = run_measured('info', path)
+    assert code == EXIT_UNSUPPORTED and memory < BYTES
 
 
 def test_a_tensor_that_looks_like_terabytes_is_read_on_the_fly(folder):
@@ -227,10 +233,10 @@ def sparse_zip(path, n_large):
 def test_a_zip_of_six_gigabytes_is_open_at_once(folder):
     path = folder / 'large.pth'
     sparse_zip(path, 6 << 30)
-    code, seconds, memory = run_measured('ls', path)
+    code, memory = run_measured('ls', path)
     assert code == 0
     if not IS_INSTRUMENTED:
-        assert seconds < SECONDS and memory < 16 << 20
+        assert memory < 16 << 20
     assert names(path) == {'big', 'last'}
     assert weightfs('cat', path, 'last').raw == struct.pack('<4f', 1, 2, 3, 4)
     process = subprocess.Popen([*program.COMMAND, 'cat', path, 'big'], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
@@ -269,7 +275,7 @@ def test_a_file_without_a_pickle_in_it_says_what_it_is(folder):
     assert 'npz archive' in weightfs('ls', path, code=EXIT_FOREIGN).error
 
 
-def test_hundred_thousand_tensors_open_quickly(folder):
+def test_hundred_thousand_tensors_take_little_memory(folder):
     n = 100000
     path = folder / 'many.pth'
     value = bytearray(b'}(')
@@ -277,11 +283,10 @@ def test_hundred_thousand_tensors_open_quickly(folder):
         value += pth.text('model.layers.%d.block.%d.weight' % (i // 100, i % 100))
         value += pth.tensor(pth.storage(key=str(i)), more=b'\x89' + pth.ORDERED)
     path.write_bytes(pth.checkpoint(bytes(value) + b'u', **{'r%d' % i: struct.pack('<4i', i, 0, 0, 0) for i in range(n)}))
-    code, seconds, memory = run_measured('info', path)
+    code, memory = run_measured('info', path)
     assert code == 0
     assert weightfs('cat', path, 'model.layers.999.block.99.weight').raw == struct.pack('<4i', n - 1, 0, 0, 0)
     if not IS_INSTRUMENTED:
-        seconds = min([seconds] + [run_measured('info', path)[1] for _ in range(3)])
-        assert seconds < 1.5 and memory < 100 << 20  # the figures are in docs/performance.md; this is a bound for accidents
+        assert memory < 100 << 20
 
 

@@ -63,6 +63,7 @@ static inline void load_and_look(const uint8_t *data, size_t n_bytes)
     context.limits.opcodes = 2000;
     context.limits.values = 2000;
     context.limits.text = 65536;
+    context.limits.repeats = 64;
     context.limits.names = 1 << 20;
     context.limits.index_memory = 64 << 20;
     if (source_new_memory("fuzz.pth", data, n_bytes, &source) < 0)
