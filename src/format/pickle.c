@@ -59,18 +59,23 @@ int vm_line(struct pickle *p, const char **ret, size_t *ret_n)
     return code < 0 ? vm_fail_input(p, code) : 0;
 }
 
+static int grow_stack(struct pickle *p)
+{
+    const size_t n_room = p->n_stack_room == 0 ? 256 : p->n_stack_room * 2;
+    uint32_t *stack = reallocarray(p->stack, n_room, sizeof(*stack));
+    if (stack == NULL)
+        return wfs_fail_memory(p->err);
+    p->stack = stack;
+    p->n_stack_room = n_room;
+    return 0;
+}
+
 int vm_push(struct pickle *p, uint32_t id)
 {
     if (id == 0)
         return wfs_fail_memory(p->err);
-    if (p->n_stack == p->n_stack_room) {
-        const size_t n_room = p->n_stack_room == 0 ? 256 : p->n_stack_room * 2;
-        uint32_t *stack = reallocarray(p->stack, n_room, sizeof(*stack));
-        if (stack == NULL)
-            return wfs_fail_memory(p->err);
-        p->stack = stack;
-        p->n_stack_room = n_room;
-    }
+    if (p->n_stack == p->n_stack_room && grow_stack(p) < 0)
+        return -ENOMEM;
     p->stack[p->n_stack++] = id;
     return 0;
 }
@@ -367,7 +372,7 @@ int pickle_load(struct pickle_job *job, uint32_t *ret_root, struct wfs_error *er
     int code = stream_init(&p.input, job->source, job->offset, job->end);
     if (code < 0)
         return wfs_fail_memory(err);
-    if ((code = make_constants(&p)) < 0 || (code = run(&p)) < 0)
+    if ((code = grow_stack(&p)) < 0 || (code = make_constants(&p)) < 0 || (code = run(&p)) < 0)
         return code;
     *ret_root = p.stack[p.n_stack - 1];
     return 0;

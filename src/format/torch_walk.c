@@ -26,9 +26,25 @@ static bool has_tensor(const struct walk *walk, uint32_t id)
     return id != 0 && (graph_at(walk->graph, id)->marks & MARK_TENSOR) != 0;
 }
 
+/* Has the value what the mode steps through? Arguments and states can be anything. */
+static bool is_walkable(const struct value *value, enum walk_mode mode)
+{
+    switch (mode) {
+    case WALK_PAIRS:
+        return value->kind == VALUE_DICT;
+    case WALK_ITEMS:
+    case WALK_ARGS:
+        return value_has_items(value);
+    default:
+        return value->kind == VALUE_CALL;
+    }
+}
+
 /* Goes into a value. Components in it are added to the path as it is now. */
 int walk_enter(struct walk *walk, enum walk_mode mode, uint32_t id)
 {
+    if (id == 0 || !is_walkable(graph_at(walk->graph, id), mode))
+        return 0;
     struct value *value = graph_at(walk->graph, id);
     if (walk->n_frames >= walk->torch->limits->depth) {
         walk->is_deep = true;

@@ -408,6 +408,15 @@ def composites():
                   (text('anchors'), tensor()), (text('width'), number(4)))
     loads('good/module.pth', checkpoint(name('m', 'Net') + b')\x81' + state + b'b'), {'w': None, 'kept': None})
     shared = pairs((text('w'), tensor())) + put(0)
+    # What an object was made of, or was given as its state, can be of any kind.
+    thing = name('m', 'Thing')
+    for path, made in (('text-for-arguments', thing + text('x' * 400) + dictionary(t=tensor()) + b'\x92'),
+                       ('list-for-keywords', thing + b')' + b'](' + tensor() + b'e' + b'\x92'),
+                       ('text-for-keywords', thing + tup(tensor()) + text('x' * 400) + b'\x92')):
+        loads('tensor/%s.pth' % path, checkpoint(dictionary(made=made, good=tensor())), {'good': None})
+    odd = pairs((text('_parameters'), pairs((text('w'), tensor()))), (text('_buffers'), text('x' * 401)), (text('_modules'), b'}'),
+                (text('_non_persistent_buffers_set'), number(5)))
+    loads('tensor/text-for-buffers.pth', checkpoint(name('m', 'Net') + b')\x81' + odd + b'b'), {'w': None})
     loads('good/shared-module.pth', checkpoint(dictionary(model=shared, ema=get(0))), {'model.w': None, 'ema.w': None})
 
 
