@@ -3,6 +3,7 @@
 import os
 import pathlib
 import shutil
+import signal
 import sys
 import tempfile
 
@@ -22,6 +23,8 @@ def pytest_configure(config):
     for marker in ('peers: compares with other programs (tools/test --peers)', 'root: needs the rights of root',
                    'slow: takes longer than the rest together'):
         config.addinivalue_line('markers', marker)
+    # Who ends the run by a time limit gets his mounts cleared too.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     # Every process of ours leaves what a sanitizer says where it is found, the ones without a stderr too.
     REPORTS.mkdir(parents=True, exist_ok=True)
     common = 'log_path=%s/report:exitcode=99:' % REPORTS

@@ -75,9 +75,13 @@ static struct timespec mtime_of(const struct wfs_tree *tree, const struct wfs_no
     return (struct timespec){.tv_sec = (ns - rest) / 1000000000, .tv_nsec = rest};
 }
 
+/*
+ * A read-only tree keeps the owner's write bit, as a filesystem that is mounted read-only does:
+ * copies of its files would otherwise refuse the attributes that are set on them next.
+ */
 static mode_t mode_of(const struct wfs_tree *tree, const struct wfs_node *node)
 {
-    const bool is_writable = tree->stage != NULL && !node_is_fixed(node);
+    const bool is_writable = !node_is_fixed(node);
     const mode_t type = node->kind == NODE_DIR ? S_IFDIR : S_IFREG;
     if (node->edit != NULL && node->edit->has_mode)
         return type | node->edit->mode;

@@ -179,7 +179,7 @@ def test_sizes_and_blocks_need_no_reading(mount, small):
         assert (entry.st_blocks > 0) == (entry.st_size > 0)
         assert entry.st_mtime_ns == os.stat(small).st_mtime_ns
         assert (entry.st_uid, entry.st_gid, entry.st_nlink) == (os.getuid(), os.getgid(), 1)
-        assert stat.S_IMODE(entry.st_mode) & 0o222 == 0
+        assert stat.S_IMODE(entry.st_mode) & 0o022 == 0
 
 
 def test_inode_numbers_are_the_same_at_the_next_mount(mount, sample):
@@ -210,7 +210,7 @@ def test_statfs_has_true_totals(mount, small):
 def test_options_give_owner_and_mode(mount, small):
     mnt = mount(small, 'uid=1234,gid=5678,umask=0077')
     entry = os.stat(mnt / 'step')
-    assert (entry.st_uid, entry.st_gid, stat.S_IMODE(entry.st_mode)) == (1234, 5678, 0o400)
+    assert (entry.st_uid, entry.st_gid, stat.S_IMODE(entry.st_mode)) == (1234, 5678, 0o600)
 
 
 def test_the_control_directory_is_found_and_not_listed(mount, small):

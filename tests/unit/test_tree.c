@@ -55,14 +55,14 @@ static void stat_is_exact_and_inode_numbers_are_stable(void)
     struct stat st, again;
     kit_open(&kit, small_catalog(), kit_options(), false);
     wfs_node_stat(kit.tree, kit_at(&kit, "encoder/layer/0/weight"), &st);
-    check_uint(st.st_mode, S_IFREG | 0444);
+    check_uint(st.st_mode, S_IFREG | 0644);
     check_uint(st.st_nlink, 1);
     check_int(st.st_blocks, 1);
     check_uint(st.st_uid, 1000);
     check(st.st_ino > 1);
     wfs_node_stat(kit.tree, kit_at(&kit, ""), &again);
     check_uint(again.st_ino, 1);
-    check_uint(again.st_mode, S_IFDIR | 0555);
+    check_uint(again.st_mode, S_IFDIR | 0755);
     check_uint(again.st_nlink, 3);
     wfs_node_stat(kit.tree, kit_at(&kit, "nothing"), &again);
     check_int(again.st_blocks, 0);
