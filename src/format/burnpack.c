@@ -22,12 +22,7 @@ static bool probe(const uint8_t *head, size_t n_head, uint64_t n_bytes)
 
 int burnpack_fail_memory(const struct burnpack_load *load)
 {
-    if (load->catalog->arena.is_full)
-        return wfs_fail(load->err, E2BIG,
-                        "its index takes more than %" PRIu64
-                        " bytes of memory (limit index_memory)",
-                        load->catalog->arena.limit);
-    return wfs_fail_memory(load->err);
+    return load_fail_memory(load->catalog, load->err);
 }
 
 int burnpack_fail_cbor(const struct burnpack_load *load, const struct burnpack_draft *draft)
@@ -120,23 +115,11 @@ static int read_cbor(struct burnpack_load *load)
 
 static int add_findings(struct burnpack_load *load)
 {
-    for (size_t i = 0; i < BURNPACK_N_ODDITIES; i++) {
-        const uint64_t n = load->odd[i].n;
-        const enum wfs_severity severity = i <= BURNPACK_ODD_DUPLICATE       ? WFS_HIGH
-                                           : i <= BURNPACK_ODD_FILE_MAX      ? WFS_MEDIUM
-                                           : i <= BURNPACK_ODD_CBOR_TRAILING ? WFS_LOW
-                                                                             : WFS_INFO;
-        if (n == 0)
-            continue;
-        if (load->odd[i].text == NULL)
-            return burnpack_fail_memory(load);
-        char more[48] = "";
-        if (n > 1)
-            snprintf(more, sizeof(more), " (and %" PRIu64 " more like it)", n - 1);
-        if (catalog_add_finding(load->catalog, severity, "%s%s", load->odd[i].text, more) < 0)
-            return burnpack_fail_memory(load);
-    }
-    return 0;
+    const struct odd_levels levels = {BURNPACK_ODD_DUPLICATE, BURNPACK_ODD_FILE_MAX,
+                                      BURNPACK_ODD_CBOR_TRAILING};
+    return oddities_report(load->catalog, load->odd, BURNPACK_N_ODDITIES, levels) < 0
+               ? burnpack_fail_memory(load)
+               : 0;
 }
 
 static int run(struct burnpack_load *load)

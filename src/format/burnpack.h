@@ -13,6 +13,7 @@
 #include "format/burnpack_cbor.h"
 #include "format/burnpack_emit.h"
 #include "format/format.h"
+#include "format/oddities.h"
 
 enum { BURNPACK_HEADER = 10, BURNPACK_VERSION = 1, BURNPACK_ALIGNMENT = 256 };
 
@@ -83,10 +84,7 @@ struct burnpack_load {
     uint64_t *dims; /* malloc'ed room for a shape */
     size_t dims_room;
     const struct wfs_text *scheme; /* attributes of the last quantized tensor */
-    struct {
-        uint64_t n;
-        const char *text; /* of the first; NULL: out of memory */
-    } odd[BURNPACK_N_ODDITIES];
+    struct odd_count odd[BURNPACK_N_ODDITIES];
 };
 
 /* Counts one more, and keeps the text of the first. */

@@ -5,6 +5,7 @@
 #include "format/format.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -64,6 +65,16 @@ static int choose(const struct source *source, const struct head *head,
     if (*ret == NULL && has_header_length(source, head))
         *ret = &format_safetensors;
     return *ret == NULL ? refuse_unknown(head, err) : 0;
+}
+
+int load_fail_memory(const struct wfs_catalog *catalog, struct wfs_error *err)
+{
+    if (catalog->arena.is_full)
+        return wfs_fail(err, E2BIG,
+                        "its index takes more than %" PRIu64
+                        " bytes of memory (limit index_memory)",
+                        catalog->arena.limit);
+    return wfs_fail_memory(err);
 }
 
 static int note_other_name(struct wfs_catalog *catalog, const struct source *source,

@@ -41,12 +41,7 @@ static bool probe(const uint8_t *head, size_t n_head, uint64_t n_bytes)
 
 int safetensors_fail_memory(const struct safetensors_load *load)
 {
-    if (load->catalog->arena.is_full)
-        return wfs_fail(load->err, E2BIG,
-                        "its index takes more than %" PRIu64
-                        " bytes of memory (limit index_memory)",
-                        load->catalog->arena.limit);
-    return wfs_fail_memory(load->err);
+    return load_fail_memory(load->catalog, load->err);
 }
 
 bool safetensors_is_first(struct safetensors_load *load, enum oddity oddity)
@@ -126,23 +121,10 @@ static void note_header(struct safetensors_load *load)
 
 static int add_findings(struct safetensors_load *load)
 {
-    for (size_t i = 0; i < N_ODDITIES; i++) {
-        const uint64_t n = load->odd[i].n;
-        const enum wfs_severity severity = i <= ODD_PATH             ? WFS_HIGH
-                                           : i <= ODD_META_DUPLICATE ? WFS_MEDIUM
-                                           : i <= ODD_HEADER_SIZE    ? WFS_LOW
-                                                                     : WFS_INFO;
-        if (n == 0)
-            continue;
-        if (load->odd[i].text == NULL)
-            return safetensors_fail_memory(load);
-        char more[48] = "";
-        if (n > 1)
-            snprintf(more, sizeof(more), " (and %" PRIu64 " more like it)", n - 1);
-        if (catalog_add_finding(load->catalog, severity, "%s%s", load->odd[i].text, more) < 0)
-            return safetensors_fail_memory(load);
-    }
-    return 0;
+    const struct odd_levels levels = {ODD_PATH, ODD_META_DUPLICATE, ODD_HEADER_SIZE};
+    return oddities_report(load->catalog, load->odd, N_ODDITIES, levels) < 0
+               ? safetensors_fail_memory(load)
+               : 0;
 }
 
 static int run(struct safetensors_load *load)

@@ -12,6 +12,7 @@
 #include "base/hash.h"
 #include "format/format.h"
 #include "format/json.h"
+#include "format/oddities.h"
 
 enum {
     SAFETENSORS_PREFIX = 8,
@@ -71,10 +72,7 @@ struct safetensors_load {
     struct safetensors_entry *entries; /* malloc'ed; as in the header, later as in the data */
     size_t n_entries, n_room;
     const char *duplicate; /* what to say of the first key that stands twice; NULL: none does */
-    struct {
-        uint64_t n;
-        const char *text; /* of the first; NULL: out of memory */
-    } odd[N_ODDITIES];
+    struct odd_count odd[N_ODDITIES];
 };
 
 /* Counts one more, and is true for the first, whose text the caller then puts down. */
