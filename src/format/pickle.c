@@ -232,7 +232,7 @@ static int memo_index(struct pickle *p, uint32_t *ret)
 
 static int put(struct pickle *p, uint32_t index)
 {
-    uint32_t id;
+    uint32_t id = 0;
     int code = vm_top(p, &id);
     if (code < 0)
         return code;
