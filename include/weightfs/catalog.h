@@ -53,6 +53,12 @@ uint64_t wfs_catalog_source_bytes(const struct wfs_catalog *catalog, size_t i);
 /* Position of the tensor's file among the sources, or -1 when it lies in none. */
 int wfs_catalog_source_of(const struct wfs_catalog *catalog, const struct wfs_tensor *tensor);
 
+/*
+ * XXH3 (64 bits) of what the catalog says: keys, types, shapes, places and metadata, in order. The
+ * same for the same file at every load. -ENOMEM.
+ */
+int wfs_catalog_digest(const struct wfs_catalog *catalog, uint64_t *ret_digest);
+
 /* -EIO when any source is no longer what it was when opened; *ret_i says which. */
 int wfs_catalog_check_sources(const struct wfs_catalog *catalog, size_t *ret_i);
 

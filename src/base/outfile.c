@@ -16,7 +16,7 @@
 
 #include "base/cleanup.h"
 
-enum { N_NAME = 256, N_BUFFER = 1 << 20 };
+enum { N_NAME = WFS_OUTPUT_NAME_MAX, N_BUFFER = 1 << 20 };
 
 struct outfile {
     struct wfs_save_options options;
@@ -32,6 +32,12 @@ struct outfile {
     bool is_replacing;
     char *buffer;
 };
+
+void wfs_output_temporary(const char *path, char name[WFS_OUTPUT_NAME_MAX])
+{
+    const char *slash = strrchr(path, '/');
+    snprintf(name, WFS_OUTPUT_NAME_MAX, ".%.200s.weightfs.tmp", slash == NULL ? path : slash + 1);
+}
 
 static int check_target(struct outfile *outfile, struct wfs_error *err)
 {
@@ -81,7 +87,7 @@ static int open_directory(struct outfile *outfile, const char *path, struct wfs_
     if (strlen(name) >= sizeof(outfile->name))
         return wfs_fail(err, ENAMETOOLONG, "the name of the output is too long");
     strcpy(outfile->name, name);
-    snprintf(outfile->temporary, sizeof(outfile->temporary), ".%.200s.weightfs.tmp", name);
+    wfs_output_temporary(path, outfile->temporary);
     if (asprintf(&outfile->path, "%s/%s", dir, outfile->temporary) < 0) {
         outfile->path = NULL;
         return wfs_fail_memory(err);
@@ -144,6 +150,15 @@ void outfile_free(struct outfile *outfile)
     free(outfile->path);
     free(outfile);
     errno = saved;
+}
+
+int outfile_identity(const struct outfile *outfile, struct wfs_identity *ret)
+{
+    struct stat st;
+    if (fstat(outfile->fd, &st) < 0)
+        return -errno;
+    *ret = wfs_identity_of(&st);
+    return 0;
 }
 
 const char *outfile_path(const struct outfile *outfile)
@@ -263,9 +278,7 @@ int outfile_publish(struct outfile *outfile, struct wfs_save_report *report, str
     if (status < 0)
         return wfs_fail(err, errno, "cannot rename the output into place: %s", strerror(errno));
     outfile->is_published = true;
-    struct stat st;
-    if (fstat(outfile->fd, &st) == 0)
-        report->published = wfs_identity_of(&st);
+    (void)outfile_identity(outfile, &report->published);
     report->step = "sync directory";
     if (fsync(outfile->dir_fd) < 0)
         return wfs_fail(err, errno, "published, but its directory cannot be synced: %s",

@@ -25,6 +25,9 @@ int outfile_new(const char *path, uint64_t n_bytes, const struct wfs_save_option
 /* Removes the temporary unless it was published. */
 void outfile_free(struct outfile *outfile);
 
+/* What the file is, once it is synced. */
+int outfile_identity(const struct outfile *outfile, struct wfs_identity *ret);
+
 /* Path of the temporary, to read it back. */
 const char *outfile_path(const struct outfile *outfile);
 uint64_t outfile_offset(const struct outfile *outfile);

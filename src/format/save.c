@@ -210,7 +210,7 @@ static int compare(const struct wfs_layout *layout, const struct wfs_catalog *fo
     return compare_meta(layout->meta != NULL ? layout->meta : wanted->meta, found->meta, err);
 }
 
-static int verify(const struct save *save)
+static int verify(const struct save *save, uint64_t *ret_digest)
 {
     auto_catalog struct wfs_catalog *found = NULL;
     struct load_context context = {0};
@@ -219,7 +219,11 @@ static int verify(const struct save *save)
     int code = source_open(outfile_path(save->outfile), &source, save->err);
     if (code == 0)
         code = load_source(source, &context, &found, save->err);
-    return code < 0 ? code : compare(save->layout, found, save->err);
+    if (code == 0)
+        code = compare(save->layout, found, save->err);
+    if (code == 0 && (code = wfs_catalog_digest(found, ret_digest)) < 0)
+        return wfs_fail_memory(save->err);
+    return code;
 }
 
 /* Once more before anybody sees the output: no source may have changed under the copy. */
@@ -238,6 +242,17 @@ static int check_sources(const struct save *save)
     return 0;
 }
 
+/* The last that happens before the output is there. */
+static int tell_complete(const struct save *save, uint64_t digest)
+{
+    struct wfs_identity identity;
+    if (save->options->complete == NULL)
+        return 0;
+    const int code = outfile_identity(save->outfile, &identity);
+    return code < 0 ? fail_write(save, code)
+                    : save->options->complete(save->options->ctx, &identity, digest, save->err);
+}
+
 static int run(struct save *save, struct wfs_save_report *report)
 {
     report->step = "write";
@@ -252,9 +267,12 @@ static int run(struct save *save, struct wfs_save_report *report)
     if (code < 0)
         return code;
     report->step = "verify";
-    code = verify(save);
+    uint64_t digest = 0;
+    code = verify(save, &digest);
     if (code == 0)
         code = check_sources(save);
+    if (code == 0)
+        code = tell_complete(save, digest);
     return code < 0 ? code : outfile_publish(save->outfile, report, save->err);
 }
 

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Digests of what a tensor shows.
+ * Digests of what a tensor shows, and of what a catalog says.
  */
-#include <weightfs/tensor.h>
+#include "tensor/catalog.h"
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/bytes.h"
 #include "base/cleanup.h"
 #include "base/hash.h"
 
@@ -29,6 +31,42 @@ int wfs_tensor_digest(const struct wfs_tensor *tensor, uint64_t *ret_digest)
             return (int)n;
         hasher_update(hasher, piece, (size_t)n);
         offset += (uint64_t)n;
+    }
+    *ret_digest = hasher_digest(hasher);
+    return 0;
+}
+
+/* Numbers go in with a fixed width and order of bytes, texts with the NUL behind them. */
+static void add_number(struct hasher *hasher, uint64_t number)
+{
+    unsigned char bytes[8];
+    store_le64(bytes, number);
+    hasher_update(hasher, bytes, sizeof(bytes));
+}
+
+static void add_tensor(struct hasher *hasher, const struct wfs_tensor *tensor)
+{
+    hasher_update(hasher, tensor->key, strlen(tensor->key) + 1);
+    add_number(hasher, tensor->dtype);
+    add_number(hasher, tensor->n_bytes);
+    add_number(hasher, tensor->stored.offset);
+    add_number(hasher, tensor->shape.rank);
+    for (uint32_t i = 0; i < tensor->shape.rank; i++)
+        add_number(hasher, tensor->shape.dims[i]);
+}
+
+int wfs_catalog_digest(const struct wfs_catalog *catalog, uint64_t *ret_digest)
+{
+    cleanup(cleanup_hasher) struct hasher *hasher = hasher_new();
+    if (hasher == NULL)
+        return -ENOMEM;
+    add_number(hasher, catalog->n_tensors);
+    for (size_t i = 0; i < catalog->n_tensors; i++)
+        add_tensor(hasher, &catalog->tensors[i]);
+    for (const struct wfs_text *text = catalog->meta; text != NULL; text = text->next) {
+        hasher_update(hasher, text->name, strlen(text->name) + 1);
+        add_number(hasher, text->n_bytes);
+        hasher_update(hasher, text->value, text->n_bytes);
     }
     *ret_digest = hasher_digest(hasher);
     return 0;
