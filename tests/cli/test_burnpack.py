@@ -30,7 +30,7 @@ DATA = reject.DATA
 
 
 def identify(value):
-    return '%s/%s' % (value.parent.name, value.stem) if isinstance(value, pathlib.Path) else None
+    return '%s/%s' % (value.parent.name, value.stem)
 
 
 def listing(path, *options):
@@ -63,14 +63,14 @@ def same(got, want):
 
 # ---- what Burn wrote
 
-@pytest.mark.parametrize('path', WRITTEN + CORPUS, ids=identify)
+@pytest.mark.parametrize('path', shared.each(WRITTEN + CORPUS, identify))
 def test_what_burn_wrote_is_listed(path, folder):
     path, pack = without_nul(path, folder)
     assert listing(path) == pack.listing()
     assert json.loads(weightfs('info', '--json', path).stdout)['metadata'] == pack.metadata
 
 
-@pytest.mark.parametrize('path', WRITTEN, ids=identify)
+@pytest.mark.parametrize('path', shared.each(WRITTEN, identify))
 def test_the_independent_reader_agrees_with_burn(path):
     told = json.loads(path.with_suffix('.bpk.json').read_text())
     pack = burnpack.read(path, path not in IS_PACKED)
@@ -92,7 +92,7 @@ def test_the_independent_reader_agrees_with_burn(path):
         assert tensor['param_id'] == got.param_id or got.param_id is None
 
 
-@pytest.mark.parametrize('path', CORPUS, ids=identify)
+@pytest.mark.parametrize('path', shared.each(CORPUS, identify))
 def test_files_of_the_corpus_are_as_expected(path):
     told = json.loads((shared.FOLDER / 'corpus/expected.json').read_text())['burn/' + path.name]
     pack = burnpack.read(path)
@@ -103,14 +103,14 @@ def test_files_of_the_corpus_are_as_expected(path):
         assert hashlib.sha256(weightfs('cat', path, '--', name).raw).hexdigest() == one['sha256']
 
 
-@pytest.mark.parametrize('path', WRITTEN + CORPUS, ids=identify)
+@pytest.mark.parametrize('path', shared.each(WRITTEN + CORPUS, identify))
 def test_bytes_are_those_of_the_file(path, folder):
     path, pack = without_nul(path, folder)
     for key, tensor in list(pack.tensors.items())[:3]:
         assert weightfs('cat', path, '--', key).raw == tensor.data
 
 
-@pytest.mark.parametrize('path', WRITTEN + CORPUS, ids=identify)
+@pytest.mark.parametrize('path', shared.each(WRITTEN + CORPUS, identify))
 def test_untouched_files_come_back_as_the_newest_burn_writes_them(path, folder):
     is_same = path not in IS_PACKED and identify(path) not in OTHERWISE
     path, pack = without_nul(path, folder)

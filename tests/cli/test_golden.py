@@ -17,7 +17,7 @@ def listing(path, *options):
 
 
 def identify(value):
-    return value[0].parent.name + '-' + value[0].stem if isinstance(value, tuple) else None
+    return value[0].parent.name + '-' + value[0].stem
 
 
 def without_nul(path, folder):
@@ -31,7 +31,7 @@ def without_nul(path, folder):
     return st.write(folder / path.name, tensors, meta)
 
 
-@pytest.mark.parametrize('checkpoint', shared.checkpoints(), ids=identify)
+@pytest.mark.parametrize('checkpoint', shared.each(shared.checkpoints(), identify))
 def test_every_tensor_is_listed_and_has_its_bytes(checkpoint, folder):
     path, tensors, metadata = checkpoint
     if any('\0' in key for key in tensors):
@@ -48,7 +48,7 @@ def test_every_tensor_is_listed_and_has_its_bytes(checkpoint, folder):
     assert info['n_tensors'] == len(tensors)
 
 
-@pytest.mark.parametrize('checkpoint', shared.checkpoints(), ids=identify)
+@pytest.mark.parametrize('checkpoint', shared.each(shared.checkpoints(), identify))
 def test_untouched_conversion_is_canonical(checkpoint, folder):
     path, tensors, metadata = checkpoint
     if any('\0' in key for key in tensors):
@@ -57,7 +57,7 @@ def test_untouched_conversion_is_canonical(checkpoint, folder):
     assert (folder / 'out.safetensors').read_bytes() == st.canonical(st.read(path).tensors, metadata)
 
 
-@pytest.mark.parametrize('path, error', shared.refused(), ids=lambda value: getattr(value, 'stem', ''))
+@pytest.mark.parametrize('path, error', [pytest.param(path, error, id=path.stem) for path, error in shared.refused()])
 def test_what_the_reference_cannot_read_is_damaged(path, error):
     assert 'invalid JSON' in error
     assert 'InvalidHeaderDeserialization' in weightfs('ls', path, code=EXIT_DAMAGED).error
@@ -90,7 +90,7 @@ def expected_codes(case):
     return {EXIT_DAMAGED}
 
 
-@pytest.mark.parametrize('case', shared.hostile(), ids=lambda case: '%03d' % case['id'])
+@pytest.mark.parametrize('case', shared.named(shared.hostile()))
 def test_hostile_input_gets_the_verdict_of_the_reference(case, folder):
     path = folder / 'case'
     path.write_bytes(shared.hostile_bytes(case))
@@ -107,8 +107,8 @@ def test_hostile_input_gets_the_verdict_of_the_reference(case, folder):
         assert any(name in found.error for name in case['class']), found.error
 
 
-@pytest.mark.parametrize('case', [case for case in shared.hostile() if case['verdict'] == 'reject'],
-                         ids=lambda case: '%03d' % case['id'])
+@pytest.mark.parametrize('case', shared.named(
+    [case for case in shared.hostile() if case['verdict'] == 'reject']))
 def test_force_never_does_worse_than_refuse(case, folder):
     path = folder / 'case'
     path.write_bytes(shared.hostile_bytes(case))

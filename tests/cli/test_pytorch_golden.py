@@ -26,7 +26,7 @@ READABLE = [file for file in FILES if file[1].name not in REFUSED]
 
 
 def identify(value):
-    return value[0].replace('/', '-') if isinstance(value, tuple) else None
+    return value[0].replace('/', '-')
 
 
 def listing(path):
@@ -42,7 +42,7 @@ def read(path, key):
     return weightfs('cat', path, '--', os.fsdecode(key.encode('utf-8', 'surrogatepass'))).raw
 
 
-@pytest.mark.parametrize('file', READABLE, ids=identify)
+@pytest.mark.parametrize('file', shared.each(READABLE, identify))
 def test_every_tensor_is_listed_and_has_its_bytes(file):
     name, path, expected = file
     found = listing(path)
@@ -63,7 +63,7 @@ def test_every_tensor_is_listed_and_has_its_bytes(file):
             assert hashlib.sha256(read(path, key)).hexdigest() == entry['sha256'], key
 
 
-@pytest.mark.parametrize('file', [file for file in READABLE if file[2].get('other')], ids=identify)
+@pytest.mark.parametrize('file', shared.each([file for file in READABLE if file[2].get('other')], identify))
 def test_every_value_is_in_the_json(file):
     name, path, expected = file
     values = config(path)

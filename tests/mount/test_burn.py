@@ -130,7 +130,7 @@ def test_a_safetensors_file_is_committed_as_burnpack(mount, small, folder):
 
 
 @pytest.mark.usefixtures('need_shared')
-@pytest.mark.parametrize('path', GOLDEN, ids=lambda path: path.parent.name + '/' + path.stem)
+@pytest.mark.parametrize('path', shared.each(GOLDEN, lambda path: path.parent.name + '/' + path.stem))
 def test_what_burn_wrote_comes_back(mount, folder, path):
     content = burnpack.read(path)
     mnt = mount(path, 'output=%s' % (folder / 'out.bpk'))

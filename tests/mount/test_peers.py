@@ -77,8 +77,8 @@ def test_every_edit_at_once(mount, sample, folder):
 
 
 @pytest.mark.usefixtures('need_shared')
-@pytest.mark.parametrize('case', [case for case in shared.hostile() if case['verdict'] == 'accept' and 'base64' in case],
-                         ids=lambda case: '%03d' % case['id'])
+@pytest.mark.parametrize('case', shared.named(
+    [case for case in shared.hostile() if case['verdict'] == 'accept' and 'base64' in case]))
 def test_odd_inputs_come_out_as_the_package_reads_them(folder, case):
     if case['case'] == 'name NUL escaped':
         pytest.skip('refused')

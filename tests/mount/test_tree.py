@@ -37,7 +37,8 @@ def identify(value):
 
 
 @pytest.mark.usefixtures('need_shared')
-@pytest.mark.parametrize('checkpoint', [one for one in shared.checkpoints() if one[0].stem not in ('names', 'name-70000')], ids=identify)
+@pytest.mark.parametrize('checkpoint', shared.each(
+    [one for one in shared.checkpoints() if one[0].stem not in ('names', 'name-70000')], identify))
 def test_every_tensor_of_other_programs_is_shown(mount, checkpoint):
     path, tensors, _ = checkpoint
     shown = look.tensors(mount(path).path)
@@ -46,8 +47,8 @@ def test_every_tensor_of_other_programs_is_shown(mount, checkpoint):
 
 
 @pytest.mark.usefixtures('need_shared')
-@pytest.mark.parametrize('case', [case for case in shared.hostile() if case['verdict'] == 'accept' and 'base64' in case],
-                         ids=lambda case: '%03d' % case['id'])
+@pytest.mark.parametrize('case', shared.named(
+    [case for case in shared.hostile() if case['verdict'] == 'accept' and 'base64' in case]))
 def test_odd_inputs_that_the_reference_accepts_are_mounted(mount, folder, case):
     if case['case'] == 'name NUL escaped':
         pytest.skip('refused: test_a_bad_source_is_never_mounted')

@@ -6,6 +6,8 @@ import os
 import pathlib
 import struct
 
+import pytest
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDER = pathlib.Path(os.environ.get('WFS_SHARED') or ROOT.parent / 'shared')
 IS_THERE = (FOLDER / 'golden').is_dir() and (FOLDER / 'corpus').is_dir()
@@ -14,6 +16,11 @@ WHY_NOT = 'no folder %s with files of other programs (WFS_SHARED)' % FOLDER
 
 def _load(name):
     return json.loads((FOLDER / name).read_text()) if IS_THERE else {}
+
+
+def each(values, identify):
+    """The values as cases of a test, each with its name; there may be none."""
+    return [pytest.param(value, id=identify(value)) for value in values]
 
 
 def checkpoints():
@@ -60,6 +67,11 @@ _RECIPES = {
 def hostile():
     """The inputs that were put to the reference library: dicts with case, verdict, class."""
     return _load('golden/safetensors/hostile.json').get('cases', [])
+
+
+def named(cases):
+    """The hostile inputs as cases of a test."""
+    return each(cases, lambda case: '%03d' % case['id'])
 
 
 def hostile_bytes(case):
