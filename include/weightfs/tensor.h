@@ -116,6 +116,7 @@ struct wfs_tensor {
     struct wfs_stored stored;
     uint8_t dtype;       /* enum wfs_dtype as shown */
     uint32_t value;      /* in the graph of values that it came from; 0: none */
+    uint32_t place;      /* where it was in that graph; 0: nowhere */
     const char *origin;  /* key in the file; NULL: the same as key */
     const char *changes; /* what the view did and why, as text; NULL: nothing */
     const char *trouble; /* why it cannot be read; NULL: it can */

@@ -207,7 +207,7 @@ int burnpack_fill_pairs(struct burnpack_load *load)
     for (size_t i = 0; i < load->scalars.n_items; i++) {
         const struct burnpack_pair *pair = &load->scalars.items[i];
         const char *name = arena_copy(&catalog->arena, pair->name.bytes, pair->name.n_bytes);
-        if (name == NULL || catalog_add_value(catalog, name, pair->value) < 0)
+        if (name == NULL || catalog_add_value(catalog, name, pair->value, 0) < 0)
             return burnpack_fail_memory(load);
     }
     return 0;

@@ -103,7 +103,7 @@ static int take_tensors(struct gathering *g, const struct wfs_catalog *part, uin
         if (tensor == NULL)
             return wfs_fail_memory(g->err);
         *tensor = part->tensors[i];
-        tensor->value = 0; /* a number in the part's graph */
+        tensor->value = tensor->place = 0; /* numbers in the part's graph */
     }
     return 0;
 }

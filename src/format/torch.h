@@ -200,7 +200,7 @@ void torch_trouble(struct torch_tensor *tensor, const char *trouble);
 
 /* Checks that the tensor lies inside its storage, and adds it to the catalog. key must live in the
  * arena. -E2BIG, -ENOMEM. */
-int torch_add(struct torch *torch, const char *key, uint32_t value, struct torch_tensor *tensor);
+int torch_add(struct torch *torch, const char *key, uint32_t place, struct torch_tensor *tensor);
 
 /* A numpy array, from the call that makes it. As torch_build; 0: one of objects. */
 int torch_build_array(struct torch *torch, uint32_t id, struct torch_tensor *ret);

@@ -270,7 +270,7 @@ static int set_shape(struct torch *torch, struct torch_tensor *tensor, struct wf
     return 0;
 }
 
-int torch_add(struct torch *torch, const char *key, uint32_t value, struct torch_tensor *tensor)
+int torch_add(struct torch *torch, const char *key, uint32_t place, struct torch_tensor *tensor)
 {
     uint64_t n_bytes;
     int code = tensor->dims == NULL ? torch_reserve(torch, tensor, 0) : 0;
@@ -284,7 +284,8 @@ int torch_add(struct torch *torch, const char *key, uint32_t value, struct torch
     if (added == NULL)
         return wfs_fail_memory(torch->err);
     added->key = key;
-    added->value = value;
+    added->place = place;
+    added->value = place == 0 ? 0 : torch->catalog->places[place].id;
     added->dtype = (uint8_t)(tensor->item_bytes != 0 ? WFS_OPAQUE : tensor->dtype);
     added->n_bytes = n_bytes;
     added->trouble = tensor->trouble;

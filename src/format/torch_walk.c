@@ -40,6 +40,22 @@ static bool is_walkable(const struct value *value, enum walk_mode mode)
     }
 }
 
+/* The place of what the path leads to; 0 when out of memory. */
+static uint32_t add_place(struct walk *walk, uint32_t id, const char *name)
+{
+    const struct frame *top = walk->n_frames == 0 ? NULL : &walk->frames[walk->n_frames - 1];
+    struct catalog_place place = {
+        .name = name, .n_name = (uint32_t)walk->path.n, .item = walk->item, .id = id};
+    place.parent = walk->holder != 0 ? walk->holder : top != NULL ? top->place : 0;
+    place.start = PLACE_FIXED;
+    if (top != NULL && walk->holder == 0 && walk->n_components > top->n_components)
+        place.start = top->n_components == 0 ? 0 : (uint32_t)top->n_path + 1;
+    if (name != NULL)
+        place.n_name = (uint32_t)strlen(name);
+    walk->item = PLACE_FIXED;
+    return catalog_add_place(walk->torch->catalog, &place);
+}
+
 /* Goes into a value. Components in it are added to the path as it is now. */
 int walk_enter(struct walk *walk, enum walk_mode mode, uint32_t id)
 {
@@ -68,10 +84,16 @@ int walk_enter(struct walk *walk, enum walk_mode mode, uint32_t id)
         walk->frames = frames;
         walk->n_frame_room = n_room;
     }
+    const uint32_t place = add_place(walk, id, NULL);
+    if (place == 0)
+        return load_fail_memory(walk->torch->catalog, walk->torch->err);
     value->marks |= MARK_OPEN | MARK_EXPANDED;
     walk->n_modules += mode == WALK_MODULE;
-    walk->frames[walk->n_frames++] = (struct frame){
-        .id = id, .mode = mode, .n_path = walk->path.n, .n_components = walk->n_components};
+    walk->frames[walk->n_frames++] = (struct frame){.id = id,
+                                                    .mode = mode,
+                                                    .n_path = walk->path.n,
+                                                    .n_components = walk->n_components,
+                                                    .place = place};
     return 0;
 }
 
@@ -151,9 +173,12 @@ static int add_value(struct walk *walk, uint32_t id)
                                 : make_key(walk, &walk->torch->value_names, &name);
     if (has_nul && !true_path.is_cut)
         memcpy(walk->path.bytes, true_path.bytes, true_path.n);
-    if (code == 0 && catalog_add_value(walk->torch->catalog, name, id) < 0)
-        code = wfs_fail_memory(walk->torch->err);
-    return code;
+    if (code < 0)
+        return code;
+    const uint32_t place = add_place(walk, id, name);
+    if (place == 0 || catalog_add_value(walk->torch->catalog, name, id, place) < 0)
+        return wfs_fail_memory(walk->torch->err);
+    return 0;
 }
 
 /* The text about the whole that a part of it carries. */
@@ -178,13 +203,19 @@ static int add_tensor(struct walk *walk, uint32_t id, struct torch_tensor *tenso
     if (code < 0)
         return code;
     set_part_text(walk, tensor);
-    if ((code = torch_add(walk->torch, key, id, tensor)) < 0)
+    const uint32_t place = add_place(walk, id, key);
+    if (place == 0)
+        return wfs_fail_memory(walk->torch->err);
+    if ((code = torch_add(walk->torch, key, place, tensor)) < 0)
         return code;
     /* What hangs on the tensor is named after it. */
-    if (torch_part(walk->graph, graph_at(walk->graph, id), 0, &name) != 0 &&
-        (code = walk_enter(walk, WALK_PARTS, id)) < 0)
-        return code;
-    return tensor->state == 0 ? 0 : walk_state(walk, tensor->state);
+    walk->holder = place;
+    if (torch_part(walk->graph, graph_at(walk->graph, id), 0, &name) != 0)
+        code = walk_enter(walk, WALK_PARTS, id);
+    if (code == 0 && tensor->state != 0)
+        code = walk_state(walk, tensor->state);
+    walk->holder = 0;
+    return code;
 }
 
 int walk_visit(struct walk *walk, uint32_t id)
@@ -228,6 +259,7 @@ static int step_items(struct walk *walk, struct frame *frame)
     if (frame->mode == WALK_ARGS && !has_tensor(walk, item))
         return 0;
     walk_number(walk, frame->mode == WALK_ARGS ? "%arg" : "", i);
+    walk->item = i;
     return walk_visit(walk, item);
 }
 
@@ -244,6 +276,7 @@ static int step_pairs(struct walk *walk, struct frame *frame)
     if (frame->is_filtered && (!has_tensor(walk, item) || walk_is_dropped(walk, frame, key)))
         return 0;
     add_key(walk, key, i / 2);
+    walk->item = i;
     return walk_visit(walk, item);
 }
 
@@ -264,6 +297,7 @@ static int step(struct walk *walk)
     struct frame *frame = &walk->frames[walk->n_frames - 1];
     walk->path.n = frame->n_path;
     walk->n_components = frame->n_components;
+    walk->item = PLACE_FIXED;
     switch (frame->mode) {
     case WALK_ITEMS:
     case WALK_ARGS:
@@ -309,7 +343,8 @@ static int enter_root(struct walk *walk, uint32_t root)
 
 int torch_walk(struct torch *torch, uint32_t root, const char *prefix)
 {
-    cleanup(walk_done) struct walk walk = {.torch = torch, .graph = torch->graph};
+    cleanup(walk_done) struct walk walk = {
+        .torch = torch, .graph = torch->graph, .item = PLACE_FIXED};
     walk.n_repeats_left = torch->limits->repeats;
     if (*prefix != '\0')
         walk_name(&walk, prefix);

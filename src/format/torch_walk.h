@@ -23,6 +23,7 @@ struct frame {
     uint32_t next;
     size_t n_path; /* of the path to it */
     uint32_t n_components;
+    uint32_t place;
     uint32_t whole;   /* what its tensors are parts of; 0: nothing */
     uint32_t dropped; /* a set of keys to leave out; 0: none */
     enum walk_mode mode;
@@ -35,6 +36,8 @@ struct walk {
     struct frame *frames;
     uint32_t n_frames, n_frame_room;
     uint32_t n_modules; /* among the frames */
+    uint32_t item;      /* of the frame on top that is visited next, or PLACE_FIXED */
+    uint32_t holder;    /* place of a tensor that is gone into; 0: that of the frame on top */
     struct text path;
     uint32_t n_components;
     uint64_t n_repeats_left;

@@ -77,7 +77,7 @@ int catalog_adopt_source(struct wfs_catalog *catalog, struct source *source)
     return 0;
 }
 
-int catalog_add_value(struct wfs_catalog *catalog, const char *name, uint32_t id)
+int catalog_add_value(struct wfs_catalog *catalog, const char *name, uint32_t id, uint32_t place)
 {
     if (catalog->n_values == catalog->n_value_room) {
         const size_t n_room = catalog->n_value_room < 64 ? 64 : catalog->n_value_room * 2;
@@ -87,8 +87,44 @@ int catalog_add_value(struct wfs_catalog *catalog, const char *name, uint32_t id
         catalog->values = values;
         catalog->n_value_room = n_room;
     }
-    catalog->values[catalog->n_values++] = (struct catalog_value){name, id};
+    catalog->values[catalog->n_values++] = (struct catalog_value){name, id, place};
     return 0;
+}
+
+static int grow_places(struct wfs_catalog *catalog)
+{
+    const uint32_t n_room = catalog->n_place_room == 0 ? 64 : catalog->n_place_room * 2;
+    struct catalog_place *places =
+        n_room > UINT32_MAX / 4 ? NULL : arena_calloc(&catalog->arena, n_room, sizeof(*places));
+    if (places == NULL)
+        return -ENOMEM;
+    if (catalog->n_places > 0)
+        memcpy(places + 1, catalog->places + 1, catalog->n_places * sizeof(*places));
+    catalog->places = places;
+    catalog->n_place_room = n_room;
+    return 0;
+}
+
+uint32_t catalog_add_place(struct wfs_catalog *catalog, const struct catalog_place *place)
+{
+    if (catalog->n_places + 1 >= catalog->n_place_room && grow_places(catalog) < 0)
+        return 0;
+    catalog->places[++catalog->n_places] = *place;
+    for (uint32_t i = place->parent; place->name != NULL && i != 0; i = catalog->places[i].parent) {
+        if (catalog->places[i].name != NULL)
+            break;
+        catalog->places[i].name = place->name;
+    }
+    return catalog->n_places;
+}
+
+void catalog_copy_graph(struct wfs_catalog *to, const struct wfs_catalog *from)
+{
+    to->graph = from->graph;
+    to->root = from->root;
+    to->places = from->places;
+    to->n_places = from->n_places;
+    to->n_place_room = 0; /* whoever adds one copies them */
 }
 
 static struct wfs_text *text_new(struct wfs_catalog *catalog, const char *name, const char *value,

@@ -13,10 +13,29 @@
 #include "base/source.h"
 #include "tensor/value.h"
 
+/*
+ * Where in the graph something lies that has a name: a tensor, a value, or a container of them.
+ * Places are numbered from 1 in the order of the listing; all that is in a container follows it.
+ * They tell what was loaded and never change: a tensor or value that is renamed, replaced or
+ * changed keeps its place, a new one has none (0), and a place that nobody has is that of one that
+ * was removed. A container that is listed twice has two places.
+ */
+struct catalog_place {
+    const char *name; /* dotted, as loaded: the first n_name bytes of this */
+    uint32_t n_name;
+    uint32_t start;  /* of its own component in name; PLACE_FIXED: it has none */
+    uint32_t parent; /* the place of what it is in; 0: it is the root */
+    uint32_t item;   /* which of the items of its parent's value; PLACE_FIXED: it is none of them */
+    uint32_t id;     /* the value that was there */
+};
+
+#define PLACE_FIXED UINT32_MAX
+
 /* A value, or a container of values, that no tensor is in, and its dotted name. */
 struct catalog_value {
     const char *name;
     uint32_t id; /* in the graph */
+    uint32_t place;
 };
 
 struct wfs_catalog {
@@ -35,6 +54,8 @@ struct wfs_catalog {
     struct source *derived;       /* bytes made of those of the sources; NULL: none */
     struct graph graph;           /* what a pickle holds; empty in other formats */
     uint32_t root;                /* of the graph; 0: there is none */
+    struct catalog_place *places; /* in the arena of what was loaded; [0] is not used */
+    uint32_t n_places, n_place_room;
     struct catalog_value *values; /* malloc'ed; the largest parts of the graph without a tensor */
     size_t n_values, n_value_room;
     struct wfs_catalog **parts; /* malloc'ed; owned: what the tensors were loaded as, shards */
@@ -61,8 +82,15 @@ struct wfs_tensor *catalog_add(struct wfs_catalog *catalog);
 /* The source is freed with the catalog, also when this fails with -ENOMEM. */
 int catalog_adopt_source(struct wfs_catalog *catalog, struct source *source);
 
-/* name lives in the arena. -ENOMEM. */
-int catalog_add_value(struct wfs_catalog *catalog, const char *name, uint32_t id);
+/* name lives in the arena; place 0: none. -ENOMEM. */
+int catalog_add_value(struct wfs_catalog *catalog, const char *name, uint32_t id, uint32_t place);
+
+/* Its number, or 0 when out of memory. A name becomes that of the containers around it, too, where
+ * they have none yet. */
+uint32_t catalog_add_place(struct wfs_catalog *catalog, const struct catalog_place *place);
+
+/* What was found where; all of it is borrowed by the copy, which must go first. */
+void catalog_copy_graph(struct wfs_catalog *to, const struct wfs_catalog *from);
 
 /* Both texts are copied; the second function takes a value that may have NULs in it. -ENOMEM. */
 int catalog_add_meta(struct wfs_catalog *catalog, const char *name, const char *value);

@@ -61,6 +61,14 @@ static int check_keys(const struct wfs_tree *tree, const struct outline *outline
     return 0;
 }
 
+/* That of the tensor which the name was loaded with, whatever the file is by now. */
+static uint32_t place_of(const struct wfs_tree *tree, const struct outline_item *item)
+{
+    return item->order < wfs_catalog_n_tensors(tree->catalog)
+               ? wfs_catalog_tensor(tree->catalog, item->order)->place
+               : 0;
+}
+
 static int add_tensor(const struct wfs_tree *tree, const struct outline_item *item,
                       struct wfs_catalog *catalog, struct wfs_error *err)
 {
@@ -82,6 +90,7 @@ static int add_tensor(const struct wfs_tree *tree, const struct outline_item *it
         about_tensor(tree, node, item->entry, &about, source, &catalog->arena, tensor) < 0)
         return wfs_fail_memory(err);
     tensor->key = item->key;
+    tensor->place = place_of(tree, item);
     if (tensor->trouble != NULL)
         return wfs_fail(err, EIO, "'%s' cannot be read: %s", wfs_quote(tensor->key).text,
                         tensor->trouble);
@@ -92,14 +101,13 @@ static int add_tensor(const struct wfs_tree *tree, const struct outline_item *it
 static int add_values(const struct wfs_tree *tree, struct wfs_catalog *catalog)
 {
     const struct wfs_catalog *loaded = tree->catalog;
-    catalog->graph = loaded->graph;
-    catalog->root = loaded->root;
+    catalog_copy_graph(catalog, loaded);
     for (size_t i = 0; i < loaded->n_values; i++) {
         const char *name;
         if (valuefile_is_removed(tree, i))
             continue;
         if (valuefile_name(tree, i, &catalog->arena, &name) < 0 ||
-            catalog_add_value(catalog, name, loaded->values[i].id) < 0)
+            catalog_add_value(catalog, name, loaded->values[i].id, loaded->values[i].place) < 0)
             return -ENOMEM;
     }
     return 0;

@@ -377,7 +377,7 @@ static void add_value(struct wfs_catalog *catalog, const char *name, int64_t int
 {
     catalog->graph.arena = &catalog->arena;
     if (catalog_add_value(catalog, arena_copy(&catalog->arena, name, strlen(name)),
-                          value_new_integer(&catalog->graph, integer)) < 0)
+                          value_new_integer(&catalog->graph, integer), 0) < 0)
         abort();
 }
 
