@@ -45,6 +45,18 @@ bool wfs_view_is_empty(const struct wfs_view *view);
 /* Path of the file that `like=` names, which the caller loads; NULL: none. */
 const char *wfs_view_like(const struct wfs_view *view);
 
+/* Path of the i-th file that `overlay=` names, which the caller loads; NULL behind the last. */
+const char *wfs_view_overlay(const struct wfs_view *view, size_t i);
+
+/*
+ * Lays that file's tensors over those of the catalog, one overlay after the other and before
+ * wfs_view_apply. A key that is there already keeps its place; the others come behind. over belongs
+ * to the catalog, or is freed on failure. -EINVAL when its filter takes none, -E2BIG for a regex
+ * that takes too long.
+ */
+int wfs_view_lay(const struct wfs_view *view, size_t i, struct wfs_catalog *catalog,
+                 struct wfs_catalog *over, struct wfs_error *err);
+
 /*
  * Rewrites the catalog in place. like is the catalog of wfs_view_like's file, or NULL; it may be
  * freed afterwards. -EINVAL when the rules refuse (keys that collide, nothing left, a guess under

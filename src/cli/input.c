@@ -50,6 +50,22 @@ static enum exit_code make_view(const struct args *args, const char *path, struc
     return EXIT_DONE;
 }
 
+static enum exit_code lay_overlays(const struct args *args, const struct wfs_view *view,
+                                   const char *path, struct wfs_catalog *catalog)
+{
+    const char *over_path;
+    for (size_t i = 0; (over_path = wfs_view_overlay(view, i)) != NULL; i++) {
+        struct wfs_error err = {0};
+        struct wfs_catalog *over = NULL;
+        const enum exit_code exit_code = load(args, over_path, &over);
+        if (exit_code != EXIT_DONE)
+            return exit_code;
+        if (wfs_view_lay(view, i, catalog, over, &err) < 0)
+            return view_error(path, &err);
+    }
+    return EXIT_DONE;
+}
+
 static enum exit_code apply_view(const struct args *args, const struct wfs_view *view,
                                  const char *path, struct wfs_catalog *catalog,
                                  struct wfs_report **report)
@@ -57,7 +73,9 @@ static enum exit_code apply_view(const struct args *args, const struct wfs_view 
     struct wfs_error err = {0};
     auto_catalog struct wfs_catalog *like = NULL;
     const char *like_path = wfs_view_like(view);
-    const enum exit_code exit_code = like_path == NULL ? EXIT_DONE : load(args, like_path, &like);
+    enum exit_code exit_code = lay_overlays(args, view, path, catalog);
+    if (exit_code == EXIT_DONE && like_path != NULL)
+        exit_code = load(args, like_path, &like);
     if (exit_code != EXIT_DONE)
         return exit_code;
     if (wfs_view_apply(view, catalog, like, report, &err) < 0)

@@ -28,9 +28,9 @@ struct wfs_format {
                 struct wfs_catalog *catalog, struct wfs_error *err);
     /*
      * Reads what loading leaves alone but has a checksum, in bounded memory, and adds what is wrong
-     * to the findings. NULL: nothing has one.
+     * with the source to the findings of the catalog. NULL: nothing has one.
      */
-    int (*verify)(struct wfs_catalog *catalog, struct wfs_error *err);
+    int (*verify)(const struct source *source, struct wfs_catalog *catalog, struct wfs_error *err);
     /* Lays the catalog out. NULL: this format is only read. */
     int (*plan)(const struct wfs_catalog *catalog, struct wfs_layout *layout,
                 struct wfs_error *err);

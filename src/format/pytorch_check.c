@@ -66,9 +66,8 @@ static int check_entries(struct wfs_catalog *catalog, struct zip *zip, struct wf
     return 0;
 }
 
-int pytorch_check(struct wfs_catalog *catalog, struct wfs_error *err)
+int pytorch_check(const struct source *source, struct wfs_catalog *catalog, struct wfs_error *err)
 {
-    const struct source *source = catalog->sources[0];
     cleanup(zip_close) struct zip zip = {0};
     struct limits limits;
     char head[4];

@@ -11,6 +11,7 @@
 #include <weightfs/view.h>
 
 #include <fcntl.h>
+#include <string.h>
 
 static int load(const struct mount_options *options, const char *path, struct wfs_catalog **out)
 {
@@ -19,9 +20,11 @@ static int load(const struct mount_options *options, const char *path, struct wf
                                                   .limits = options->limits,
                                                   .n_limits = options->n_limits};
     struct wfs_error err = {0};
-    if (wfs_load(path, &load_options, out, &err) < 0)
+    if (wfs_load(path, &load_options, out, &err) == 0)
+        return 0;
+    if (strcmp(path, mount_options_source(options)) == 0)
         return log_failure((int)exit_of_errno(err.code), "%s", err.text);
-    return 0;
+    return log_failure((int)exit_of_errno(err.code), "'%s': %s", wfs_quote(path).text, err.text);
 }
 
 static void tell_findings(const struct wfs_catalog *catalog)
@@ -68,11 +71,29 @@ static int apply(const struct mount_options *options, const struct wfs_view *vie
     return code < 0 ? fail_view(&err) : 0;
 }
 
+static int lay_overlays(const struct mount_options *options, const struct wfs_view *view,
+                        struct wfs_catalog *catalog)
+{
+    const char *path;
+    for (size_t i = 0; (path = wfs_view_overlay(view, i)) != NULL; i++) {
+        struct wfs_error err = {0};
+        struct wfs_catalog *over = NULL;
+        const int rc = load(options, path, &over);
+        if (rc != 0)
+            return rc;
+        if (wfs_view_lay(view, i, catalog, over, &err) < 0)
+            return fail_view(&err);
+    }
+    return 0;
+}
+
 static int load_with_view(const struct mount_options *options, const struct wfs_view *view,
                           struct wfs_catalog **out, struct wfs_report **report)
 {
     auto_catalog struct wfs_catalog *catalog = NULL;
     int rc = load(options, mount_options_source(options), &catalog);
+    if (rc == 0)
+        rc = lay_overlays(options, view, catalog);
     if (rc != 0)
         return rc;
     tell_findings(catalog);

@@ -38,6 +38,14 @@ struct catalog_value {
     uint32_t place;
 };
 
+/* What became of a tensor that an overlay has too. Texts are in the arena. */
+struct catalog_cover {
+    const char *key;
+    const char *file;     /* that it was in; NULL: in none */
+    const char *by;       /* the overlay */
+    const char *was, *is; /* dtype and shape, where they differ; else NULL */
+};
+
 struct wfs_catalog {
     struct arena arena;
     struct wfs_tensor *tensors; /* malloc'ed, may move while the catalog is being filled */
@@ -60,6 +68,8 @@ struct wfs_catalog {
     size_t n_values, n_value_room;
     struct wfs_catalog **parts; /* malloc'ed; owned: what the tensors were loaded as, shards */
     size_t n_parts;
+    struct catalog_cover *covers; /* malloc'ed */
+    size_t n_covers, n_cover_room;
     /* For each tensor below, the arena owns keys, dims, strides and texts. */
 };
 

@@ -34,6 +34,21 @@ int catalog_adopt_part(struct wfs_catalog *catalog, struct wfs_catalog *part)
     return 0;
 }
 
+struct catalog_cover *catalog_add_cover(struct wfs_catalog *catalog)
+{
+    if (catalog->n_covers == catalog->n_cover_room) {
+        const size_t n_room = catalog->n_cover_room == 0 ? 64 : catalog->n_cover_room * 2;
+        struct catalog_cover *covers = reallocarray(catalog->covers, n_room, sizeof(*covers));
+        if (covers == NULL)
+            return NULL;
+        catalog->covers = covers;
+        catalog->n_cover_room = n_room;
+    }
+    struct catalog_cover *cover = &catalog->covers[catalog->n_covers++];
+    *cover = (struct catalog_cover){0};
+    return cover;
+}
+
 static bool has_meta(const struct wfs_catalog *catalog, const char *name)
 {
     for (const struct wfs_text *text = catalog->meta; text != NULL; text = text->next) {

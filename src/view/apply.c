@@ -165,6 +165,8 @@ int wfs_view_apply(const struct wfs_view *view, struct wfs_catalog *catalog,
     if (report == NULL)
         return wfs_fail_memory(err);
     report->has_like = like != NULL;
+    report->covers = catalog->covers;
+    report->n_covers = catalog->n_covers;
     struct pass pass = {
         .view = view, .catalog = catalog, .like = like, .report = report, .err = err};
     pass.to = find_direction(&pass);

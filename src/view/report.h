@@ -9,6 +9,7 @@
 
 #include "base/arena.h"
 
+struct catalog_cover;
 struct item;
 
 /* Two texts: a missing key and the suggestion for it, a tensor and what is wrong with it. */
@@ -29,6 +30,8 @@ struct wfs_report {
     size_t n_order;
     struct report_lines applied; /* with `like` only: in its order */
     struct report_lines skipped, missing, errors, notices;
+    const struct catalog_cover *covers; /* borrowed from the catalog */
+    size_t n_covers;
     bool has_like;
     bool has_adapted; /* an adapter looked at the tensors */
     bool has_counts;

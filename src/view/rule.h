@@ -14,6 +14,7 @@
 #include "view/where.h"
 
 enum rule_kind {
+    RULE_OVERLAY,
     RULE_TOP_LEVEL_KEY,
     RULE_REMAP,
     RULE_CONTIGUOUS_EXCEPT,
@@ -40,6 +41,7 @@ struct rule {
     char *argument;                    /* behind "=>", or the value where there is no regex */
     const char *parts[RULE_MAX_PARTS]; /* of an argument that is a list, in `list` */
     uint32_t n_parts;
+    bool is_negated; /* of a RULE_OVERLAY: it takes what does not match */
     char *list;
     uint32_t order[RULE_MAX_PARTS]; /* of a permutation */
     enum wfs_dtype dtype;

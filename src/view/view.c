@@ -95,6 +95,9 @@ static int set_strict(struct wfs_view *view, const char *value, struct wfs_error
 }
 
 static const struct option options[] = {
+    {{"overlay", "[REGEX=>]FILE", "lay tensors of another checkpoint over those of SOURCE"},
+     .kind = RULE_OVERLAY,
+     .form = VALUE_ANY_PAIR},
     {{"top_level_key", "KEY", "show only what is below that key, without its name"},
      .kind = RULE_TOP_LEVEL_KEY,
      .form = VALUE_TEXT},
@@ -300,6 +303,8 @@ static int finish_rule(struct wfs_view *view, struct rule *rule, struct wfs_erro
             return wfs_fail(err, EINVAL, "cast: no dtype is called '%s'",
                             wfs_quote(rule->argument).text);
         return 0;
+    case RULE_OVERLAY:
+        return *rule->argument != '\0' ? 0 : wfs_fail(err, EINVAL, "overlay wants a file");
     case RULE_CLASS:
         rule->class_ = class_find(rule->argument);
         if (rule->class_ == NULL)
@@ -330,7 +335,8 @@ static int read_value(const struct option *option, struct rule *rule, struct wfs
     rule->argument = strdup(arrow + 2);
     if (pattern == NULL || rule->argument == NULL)
         return wfs_fail_memory(err);
-    return regex_new(pattern, &rule->regex, err);
+    rule->is_negated = rule->kind == RULE_OVERLAY && pattern[0] == '!';
+    return regex_new(pattern + rule->is_negated, &rule->regex, err);
 }
 
 static int add_rule(struct wfs_view *view, const struct option *option, const char *value,

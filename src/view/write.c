@@ -155,6 +155,22 @@ static void put_undecided(const struct wfs_report *report, size_t i, FILE *out)
             wfs_quote_n(item->tensor.key, n_path).text);
 }
 
+static void put_covers(const struct wfs_report *report, FILE *out)
+{
+    struct list list = {out, "covered by an overlay", report->n_covers, 0};
+    for (size_t i = 0; i < report->n_covers && i < N_SHOWN; i++) {
+        const struct catalog_cover *cover = &report->covers[i];
+        start_line(&list);
+        write_escaped(cover->key, out);
+        fputs(": ", out);
+        write_escaped(cover->by, out);
+        if (cover->was != NULL)
+            fprintf(out, ", %s in place of %s", cover->is, cover->was);
+        fputc('\n', out);
+    }
+    end_list(&list);
+}
+
 static void put_cast(const struct wfs_report *report, size_t i, FILE *out)
 {
     const struct wfs_tensor *tensor = &report->items[i].tensor;
@@ -178,6 +194,8 @@ void write_report_text(const struct wfs_report *report, FILE *out)
             count(report, is_guessed));
     fprintf(out, "left undecided: %zu\ncast: %zu\n",
             report->has_adapted ? count(report, is_undecided) : 0, count(report, is_cast));
+    if (report->n_covers > 0)
+        fprintf(out, "covered by an overlay: %zu\n", report->n_covers);
     put_lines(&report->errors, "errors", ": ", out);
     put_lines(&report->missing, "missing", "; did you mean ", out);
     put_items(report, "unused", is_unused, put_key, out);
@@ -186,6 +204,7 @@ void write_report_text(const struct wfs_report *report, FILE *out)
         put_items(report, "left undecided", is_undecided, put_undecided, out);
     put_items(report, "renamed", is_renamed, put_rename, out);
     put_items(report, "cast", is_cast, put_cast, out);
+    put_covers(report, out);
     put_lines(&report->skipped, "skipped by filter", "", out);
     put_lines(&report->notices, "notices", ": ", out);
 }

@@ -146,6 +146,23 @@ static void put_cast(const struct wfs_report *report, FILE *out)
     fputs("],\n", out);
 }
 
+static void put_covered(const struct wfs_report *report, FILE *out)
+{
+    struct array array = {out, false};
+    fputs("  \"covered\": [", out);
+    for (size_t i = 0; i < report->n_covers; i++) {
+        const struct catalog_cover *cover = &report->covers[i];
+        next(&array);
+        put_member("key", cover->key, true, out);
+        put_member("file", cover->file, false, out);
+        put_member("by", cover->by, false, out);
+        put_member("was", cover->was, false, out);
+        put_member("is", cover->is, false, out);
+        fputc('}', out);
+    }
+    fputs("],\n", out);
+}
+
 void write_report_json(const struct wfs_report *report, FILE *out)
 {
     fputs("{\n", out);
@@ -168,6 +185,7 @@ void write_report_json(const struct wfs_report *report, FILE *out)
     put_adapted(report, "undecided", UNDECIDED, out);
     fputs("\n  },\n", out);
     put_cast(report, out);
+    put_covered(report, out);
     put_lines("notices", &report->notices, "about", "text", out);
     fputs("  \"is_success\": ", out);
     fputs(report->errors.n_lines == 0 ? "true\n}\n" : "false\n}\n", out);
