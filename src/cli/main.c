@@ -25,6 +25,7 @@ static const struct verb verbs[] = {
     {"check", verb_check, "verify everything that can be verified"},
     {"config", verb_config, "print what a checkpoint holds besides tensors"},
     {"convert", verb_convert, "write a checkpoint anew"},
+    {"diff", verb_diff, "tell in what two checkpoints differ"},
     {"plan", verb_plan, "tell what the options of a view would do"},
     {"commit", verb_commit, "write the edits of a mount to its output, and wait"},
     {"status", verb_status, "print pending edits of a mount and its last commit"},

@@ -12,6 +12,7 @@ int verb_show(int argc, char **argv);
 int verb_check(int argc, char **argv);
 int verb_config(int argc, char **argv);
 int verb_convert(int argc, char **argv);
+int verb_diff(int argc, char **argv);
 int verb_plan(int argc, char **argv);
 int verb_commit(int argc, char **argv);
 int verb_status(int argc, char **argv);

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A long double holds every element exactly, integers of 64 bits among them. Pieces with equal
+ * bytes are equal without being decoded.
+ */
+#include "cli/compare.h"
+
+#include "cli/auto.h"
+#include "cli/values.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+enum { N_PIECE = 1 << 16 }; /* elements; whole bytes of every dtype */
+
+/* One of the two tensors, and its elements that are looked at. */
+struct side {
+    const struct wfs_tensor *tensor;
+    unsigned n_bits;
+    uint8_t *bytes;
+    double *decoded;
+    long double *numbers; /* two for a complex element */
+};
+
+static bool is_complex(const struct wfs_tensor *tensor)
+{
+    return wfs_dtype_kind((enum wfs_dtype)tensor->dtype) == WFS_KIND_COMPLEX;
+}
+
+static bool has_numbers(const struct wfs_tensor *tensor)
+{
+    static const uint8_t raw[] = {WFS_QI8, WFS_QU8, WFS_QI32};
+    return wfs_dtype_kind((enum wfs_dtype)tensor->dtype) != WFS_KIND_BITS &&
+           memchr(raw, tensor->dtype, sizeof(raw)) == NULL;
+}
+
+static bool is_same_shape(const struct wfs_tensor *a, const struct wfs_tensor *b)
+{
+    return a->shape.rank == b->shape.rank &&
+           (a->shape.rank == 0 ||
+            memcmp(a->shape.dims, b->shape.dims, a->shape.rank * sizeof(*a->shape.dims)) == 0);
+}
+
+bool compare_is_one_quantization(const struct wfs_tensor *a, const struct wfs_tensor *b)
+{
+    const char *one = wfs_tensor_attr(a, "quantization"),
+               *other = wfs_tensor_attr(b, "quantization");
+    return one == NULL || other == NULL ? one == other : strcmp(one, other) == 0;
+}
+
+bool compare_is_alike(const struct wfs_tensor *a, const struct wfs_tensor *b)
+{
+    return a->dtype == b->dtype && is_same_shape(a, b) && compare_is_one_quantization(a, b);
+}
+
+/* ---- one piece ---- */
+
+static uint64_t load_integer(const uint8_t *bytes)
+{
+    uint64_t value = 0;
+    for (unsigned i = 0; i < 8; i++)
+        value |= (uint64_t)bytes[i] << (8 * i);
+    return value;
+}
+
+static void decode(struct side *side, size_t n_elems)
+{
+    enum wfs_dtype dtype = (enum wfs_dtype)side->tensor->dtype;
+    if (dtype == WFS_I64 || dtype == WFS_U64) {
+        for (size_t i = 0; i < n_elems; i++) {
+            const uint64_t value = load_integer(side->bytes + 8 * i);
+            side->numbers[i] = dtype == WFS_U64 ? (long double)value : (long double)(int64_t)value;
+        }
+        return;
+    }
+    if (is_complex(side->tensor)) {
+        dtype = values_part_dtype(dtype);
+        n_elems *= 2;
+    }
+    wfs_dtype_decode(dtype, side->bytes, n_elems, side->decoded);
+    for (size_t i = 0; i < n_elems; i++)
+        side->numbers[i] = side->decoded[i];
+}
+
+/* An element as real and imaginary part. */
+struct number {
+    long double re, im;
+};
+
+static struct number number_at(const struct side *side, size_t i)
+{
+    if (is_complex(side->tensor))
+        return (struct number){side->numbers[2 * i], side->numbers[2 * i + 1]};
+    return (struct number){side->numbers[i], 0};
+}
+
+static bool is_nan(struct number a)
+{
+    return isnan(a.re) || isnan(a.im);
+}
+
+static bool has_same_bits(const struct side *a, const struct side *b, size_t i)
+{
+    const size_t n = a->n_bits / 8;
+    if (n == 0) /* types of less than a byte have zeros of two kinds and one NaN at most */
+        return signbit(a->numbers[i]) == signbit(b->numbers[i]);
+    return memcmp(a->bytes + n * i, b->bytes + n * i, n) == 0;
+}
+
+static void add_difference(struct number a, struct number b, struct comparison *total)
+{
+    const long double abs = hypotl(a.re == b.re ? 0 : a.re - b.re, a.im == b.im ? 0 : a.im - b.im);
+    const long double size = fmaxl(hypotl(a.re, a.im), hypotl(b.re, b.im));
+    const long double rel = isinf(size) ? (long double)INFINITY : size > 0 ? abs / size : 0;
+    if (abs > total->max_abs)
+        total->max_abs = (double)abs;
+    if (rel > total->max_rel)
+        total->max_rel = (double)rel;
+}
+
+static void count_numbers(struct side *a, struct side *b, size_t n_elems, bool is_exact,
+                          struct comparison *total)
+{
+    decode(a, n_elems);
+    decode(b, n_elems);
+    for (size_t i = 0; i < n_elems; i++) {
+        const struct number x = number_at(a, i), y = number_at(b, i);
+        const bool is_equal = (x.re == y.re && x.im == y.im) || (is_nan(x) && is_nan(y));
+        if (is_equal && (!is_exact || has_same_bits(a, b, i)))
+            continue;
+        total->n_changed++;
+        if (is_equal)
+            continue;
+        if (is_nan(x) || is_nan(y))
+            total->n_nan++;
+        else
+            add_difference(x, y, total);
+    }
+}
+
+static void count_bytes(const struct side *a, const struct side *b, size_t n_bytes,
+                        struct comparison *total)
+{
+    for (size_t i = 0; i < n_bytes; i++)
+        total->n_changed += a->bytes[i] != b->bytes[i];
+}
+
+/* ---- both tensors ---- */
+
+static void free_side(struct side *side)
+{
+    free(side->bytes);
+    free(side->decoded);
+    free(side->numbers);
+}
+
+static bool make_side(struct side *side, const struct wfs_tensor *tensor, bool is_number)
+{
+    side->tensor = tensor;
+    side->n_bits = is_number ? wfs_dtype_bits((enum wfs_dtype)tensor->dtype) : 8;
+    side->bytes = malloc((size_t)N_PIECE * side->n_bits / 8);
+    if (is_number) {
+        side->decoded = calloc((size_t)2 * N_PIECE, sizeof(*side->decoded));
+        side->numbers = calloc((size_t)2 * N_PIECE, sizeof(*side->numbers));
+    }
+    return side->bytes != NULL && (!is_number || (side->decoded != NULL && side->numbers != NULL));
+}
+
+static int read_piece(const struct side *side, uint64_t first, size_t n_elems)
+{
+    const uint64_t offset = first / 8 * side->n_bits; /* first counts whole pieces */
+    const size_t n_bytes = n_elems * side->n_bits / 8;
+    const ssize_t n = wfs_tensor_read(side->tensor, offset, side->bytes, n_bytes);
+    if (n < 0)
+        return (int)n;
+    return (size_t)n == n_bytes ? 0 : -EIO;
+}
+
+static int compare_pieces(struct side *a, struct side *b, bool is_exact, struct comparison *ret,
+                          const struct wfs_tensor **ret_failed)
+{
+    const bool is_one_dtype = a->tensor->dtype == b->tensor->dtype;
+    for (uint64_t first = 0; first < ret->n_elems; first += N_PIECE) {
+        const uint64_t n_left = ret->n_elems - first;
+        const size_t n = n_left < N_PIECE ? (size_t)n_left : N_PIECE;
+        struct side *const sides[] = {a, b};
+        for (size_t i = 0; i < 2; i++) {
+            const int code = read_piece(sides[i], first, n);
+            *ret_failed = sides[i]->tensor;
+            if (code < 0)
+                return code;
+        }
+        if (is_one_dtype && memcmp(a->bytes, b->bytes, n * a->n_bits / 8) == 0)
+            continue;
+        if (ret->has_numbers)
+            count_numbers(a, b, n, is_exact && is_one_dtype, ret);
+        else
+            count_bytes(a, b, n, ret);
+    }
+    return 0;
+}
+
+int compare_tensors(const struct wfs_tensor *a, const struct wfs_tensor *b, bool is_exact,
+                    struct comparison *ret, const struct wfs_tensor **ret_failed)
+{
+    const bool is_number = has_numbers(a) && has_numbers(b);
+    *ret_failed = NULL;
+    *ret = (struct comparison){.has_numbers = is_number};
+    ret->has_content =
+        is_number ? is_same_shape(a, b) : compare_is_alike(a, b) && a->n_bytes == b->n_bytes;
+    if (!ret->has_content)
+        return 0;
+    ret->n_elems = is_number ? values_n_elems(a) : a->n_bytes;
+    struct side one = {0}, other = {0};
+    const int code = make_side(&one, a, is_number) && make_side(&other, b, is_number)
+                         ? compare_pieces(&one, &other, is_exact, ret, ret_failed)
+                         : -ENOMEM;
+    free_side(&one);
+    free_side(&other);
+    return code;
+}

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * weightfs diff: which tensors of two checkpoints differ, and by how much. Their order is no
+ * difference; metadata and values are looked at when asked for.
+ */
+#include "cli/verbs.h"
+
+#include "cli/auto.h"
+#include "cli/compare.h"
+#include "cli/input.h"
+#include "cli/jsonout.h"
+#include "cli/print.h"
+#include "cli/texts.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+static const struct args_option options[] = {
+    {"json", NULL, "print one JSON object"},
+    {"exact", NULL, "numbers of one dtype are equal only when their bits are"},
+    {"all", NULL, "compare metadata and what is no tensor too"},
+    {NULL, NULL, NULL},
+};
+
+static const struct args_usage usage = {
+    .verb = "diff",
+    .operands = "A B",
+    .text = "Tells which tensors are only in one of two checkpoints and which differ: in\n"
+            "dtype, shape or content, with the largest absolute and relative difference.\n"
+            "All other options go for A and B alike. Exit code 1: they differ.",
+    .n_min = 2,
+    .n_max = 2,
+    .has_source = true,
+    .options = options,
+};
+
+/* One of the two, with its tensors in the order of their keys. */
+struct side {
+    const char *path;
+    struct wfs_catalog *catalog;
+    const struct wfs_tensor **by_key;
+};
+
+struct diff {
+    struct side sides[2];
+    struct jsonout *json; /* NULL: lines of text */
+    bool is_exact;
+    uint64_t n_only[2], n_changed, n_equal, n_texts;
+};
+
+static int compare_keys(const void *a, const void *b)
+{
+    const struct wfs_tensor *const *one = a, *const *other = b;
+    return strcmp((*one)->key, (*other)->key);
+}
+
+static enum exit_code open_side(struct side *side, const struct args *args, const char *path)
+{
+    side->path = path;
+    const enum exit_code exit_code = input_load(args, path, &side->catalog);
+    if (exit_code != EXIT_DONE)
+        return exit_code;
+    const size_t n = wfs_catalog_n_tensors(side->catalog);
+    side->by_key = calloc(n + 1, sizeof(*side->by_key));
+    if (side->by_key == NULL)
+        return print_error(EXIT_UNSUPPORTED, path, "out of memory");
+    for (size_t i = 0; i < n; i++)
+        side->by_key[i] = wfs_catalog_tensor(side->catalog, i);
+    qsort(side->by_key, n, sizeof(*side->by_key), compare_keys);
+    return EXIT_DONE;
+}
+
+static void close_side(struct side *side)
+{
+    free(side->by_key);
+    wfs_catalog_free(side->catalog);
+}
+
+static const struct wfs_tensor *find_twin(const struct side *side, const struct wfs_tensor *tensor)
+{
+    const struct wfs_tensor **found =
+        bsearch(&tensor, side->by_key, wfs_catalog_n_tensors(side->catalog), sizeof(*side->by_key),
+                compare_keys);
+    return found == NULL ? NULL : *found;
+}
+
+/* ---- what is only in one ---- */
+
+static void put_tensor(struct jsonout *json, const char *name, const struct wfs_tensor *tensor)
+{
+    const char *quantization = wfs_tensor_attr(tensor, "quantization");
+    jsonout_open_object(json, name);
+    if (name == NULL)
+        jsonout_text(json, "key", tensor->key);
+    jsonout_text(json, "dtype", wfs_dtype_name((enum wfs_dtype)tensor->dtype));
+    jsonout_shape(json, "shape", &tensor->shape);
+    if (quantization != NULL)
+        jsonout_text(json, "quantization", quantization);
+    jsonout_close_object(json);
+}
+
+static void print_kind(const struct wfs_tensor *tensor)
+{
+    printf("%s ", wfs_dtype_name((enum wfs_dtype)tensor->dtype));
+    print_shape(stdout, &tensor->shape);
+}
+
+static void print_only(size_t which, const struct wfs_tensor *tensor)
+{
+    printf("only in %c: ", which == 0 ? 'A' : 'B');
+    print_escaped(stdout, tensor->key);
+    printf(" ");
+    print_kind(tensor);
+    putchar('\n');
+}
+
+static void tell_only(struct diff *diff, size_t which)
+{
+    const struct side *side = &diff->sides[which];
+    if (diff->json != NULL)
+        jsonout_open_array(diff->json, which == 0 ? "only_a" : "only_b");
+    for (size_t i = 0; i < wfs_catalog_n_tensors(side->catalog) && !ferror(stdout); i++) {
+        const struct wfs_tensor *tensor = wfs_catalog_tensor(side->catalog, i);
+        if (find_twin(&diff->sides[1 - which], tensor) != NULL)
+            continue;
+        diff->n_only[which]++;
+        if (diff->json != NULL)
+            put_tensor(diff->json, NULL, tensor);
+        else
+            print_only(which, tensor);
+    }
+    if (diff->json != NULL)
+        jsonout_close_array(diff->json);
+}
+
+/* ---- what is in both ---- */
+
+/* JSON has no infinities. */
+static void put_number(struct jsonout *json, const char *name, double number)
+{
+    if (isinf(number))
+        jsonout_text(json, name, "Infinity");
+    else
+        jsonout_double(json, name, number);
+}
+
+static void put_change(struct jsonout *json, const struct wfs_tensor *a, const struct wfs_tensor *b,
+                       const struct comparison *comparison)
+{
+    const bool has_max = comparison->has_numbers && comparison->n_changed > comparison->n_nan;
+    jsonout_open_object(json, NULL);
+    jsonout_text(json, "key", a->key);
+    put_tensor(json, "a", a);
+    put_tensor(json, "b", b);
+    if (comparison->has_content) {
+        jsonout_text(json, "unit", comparison->has_numbers ? "elements" : "bytes");
+        jsonout_u64(json, "compared", comparison->n_elems);
+        jsonout_u64(json, "changed", comparison->n_changed);
+    }
+    if (comparison->has_content && comparison->has_numbers)
+        jsonout_u64(json, "nan_in_one", comparison->n_nan);
+    put_number(json, "max_abs", has_max ? comparison->max_abs : NAN);
+    put_number(json, "max_rel", has_max ? comparison->max_rel : NAN);
+    jsonout_close_object(json);
+}
+
+static void print_change(const struct wfs_tensor *a, const struct wfs_tensor *b,
+                         const struct comparison *comparison)
+{
+    print_escaped(stdout, a->key);
+    printf(": ");
+    print_kind(a);
+    if (!compare_is_alike(a, b)) {
+        printf(" -> ");
+        print_kind(b);
+    }
+    if (!compare_is_one_quantization(a, b))
+        printf(", quantized otherwise");
+    if (a->n_bytes != b->n_bytes && a->dtype == b->dtype)
+        printf(", %" PRIu64 " -> %" PRIu64 " bytes", a->n_bytes, b->n_bytes);
+    if (!comparison->has_content || comparison->n_changed == 0) {
+        putchar('\n');
+        return;
+    }
+    printf(", %" PRIu64 " of %" PRIu64 " %s differ", comparison->n_changed, comparison->n_elems,
+           comparison->has_numbers ? "elements" : "bytes");
+    if (comparison->n_nan > 0)
+        printf(", %" PRIu64 " are NaN in one only", comparison->n_nan);
+    if (comparison->has_numbers && comparison->n_changed > comparison->n_nan)
+        printf(", at most by %.6g, relative %.6g", comparison->max_abs, comparison->max_rel);
+    putchar('\n');
+}
+
+static enum exit_code compare_pair(struct diff *diff, const struct wfs_tensor *a,
+                                   const struct wfs_tensor *b)
+{
+    struct comparison comparison;
+    const struct wfs_tensor *failed;
+    const int code = compare_tensors(a, b, diff->is_exact, &comparison, &failed);
+    if (code < 0 && failed == NULL)
+        return print_error(EXIT_UNSUPPORTED, diff->sides[0].path, "out of memory");
+    if (code < 0)
+        return input_read_error(diff->sides[failed == b].path, failed, code);
+    if (compare_is_alike(a, b) && comparison.has_content && comparison.n_changed == 0) {
+        diff->n_equal++;
+        return EXIT_DONE;
+    }
+    diff->n_changed++;
+    if (diff->json != NULL)
+        put_change(diff->json, a, b, &comparison);
+    else
+        print_change(a, b, &comparison);
+    return EXIT_DONE;
+}
+
+static enum exit_code tell_changed(struct diff *diff)
+{
+    enum exit_code exit_code = EXIT_DONE;
+    const struct wfs_catalog *catalog = diff->sides[0].catalog;
+    if (diff->json != NULL)
+        jsonout_open_array(diff->json, "changed");
+    for (size_t i = 0; i < wfs_catalog_n_tensors(catalog) && exit_code == EXIT_DONE; i++) {
+        const struct wfs_tensor *a = wfs_catalog_tensor(catalog, i);
+        const struct wfs_tensor *b = find_twin(&diff->sides[1], a);
+        if (ferror(stdout))
+            break;
+        if (b != NULL)
+            exit_code = compare_pair(diff, a, b);
+    }
+    if (diff->json != NULL)
+        jsonout_close_array(diff->json);
+    return exit_code;
+}
+
+/* ---- both ---- */
+
+static bool is_different(const struct diff *diff)
+{
+    return diff->n_only[0] + diff->n_only[1] + diff->n_changed + diff->n_texts > 0;
+}
+
+static void tell_counts(const struct diff *diff)
+{
+    if (diff->json != NULL) {
+        jsonout_u64(diff->json, "n_equal", diff->n_equal);
+        jsonout_raw(diff->json, "is_equal", is_different(diff) ? "false" : "true");
+    } else if (is_different(diff)) {
+        printf("%" PRIu64 " only in A, %" PRIu64 " only in B, %" PRIu64 " changed, %" PRIu64
+               " equal\n",
+               diff->n_only[0], diff->n_only[1], diff->n_changed, diff->n_equal);
+    }
+}
+
+static enum exit_code run(struct diff *diff, const struct args *args)
+{
+    enum exit_code exit_code = EXIT_DONE;
+    for (size_t i = 0; i < 2 && exit_code == EXIT_DONE; i++)
+        exit_code = open_side(&diff->sides[i], args, args->operands[i]);
+    if (exit_code != EXIT_DONE)
+        return exit_code;
+    if (diff->json != NULL)
+        jsonout_open_object(diff->json, NULL);
+    tell_only(diff, 0);
+    tell_only(diff, 1);
+    exit_code = tell_changed(diff);
+    if (exit_code == EXIT_DONE && args_has(args, "all") &&
+        texts_compare(diff->sides[0].catalog, diff->sides[1].catalog, diff->json, &diff->n_texts) <
+            0)
+        exit_code = print_error(EXIT_UNSUPPORTED, diff->sides[0].path, "out of memory");
+    tell_counts(diff);
+    if (diff->json != NULL)
+        jsonout_close_object(diff->json);
+    return exit_code != EXIT_DONE ? exit_code : is_different(diff) ? EXIT_FOUND : EXIT_DONE;
+}
+
+int verb_diff(int argc, char **argv)
+{
+    int exit_code;
+    auto_args struct args args;
+    if (!args_parse(&args, &usage, argc, argv, &exit_code))
+        return exit_code;
+    struct jsonout json = {.file = stdout};
+    struct diff diff = {.json = args_has(&args, "json") ? &json : NULL,
+                        .is_exact = args_has(&args, "exact")};
+    exit_code = (int)run(&diff, &args);
+    close_side(&diff.sides[0]);
+    close_side(&diff.sides[1]);
+    return exit_code;
+}
