@@ -172,6 +172,19 @@ bool wfs_tensor_extent(const struct wfs_tensor *tensor, int *ret_fd, uint64_t *r
 ssize_t wfs_tensor_read(const struct wfs_tensor *tensor, uint64_t offset, void *buf,
                         size_t n_bytes);
 
+/*
+ * Bytes that are best read at once, from a multiple of them: 1 MiB, some more where the shown order
+ * runs across the stored one, 0 of an empty tensor. Who reads from start to end does best with
+ * pieces of that size, in two threads.
+ */
+size_t wfs_tensor_piece_bytes(const struct wfs_tensor *tensor);
+
+/*
+ * Lends the calling thread for what a reader who has come to offset will want next, if he goes
+ * forward. Returns at once where a read costs little. May run in parallel to reads.
+ */
+void wfs_tensor_read_ahead(const struct wfs_tensor *tensor, uint64_t offset);
+
 /* -EIO when the file that the bytes lie in is no longer what it was when opened, else 0. Remembers
  * a change for good. */
 int wfs_tensor_check_source(const struct wfs_tensor *tensor);

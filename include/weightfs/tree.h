@@ -158,6 +158,8 @@ bool wfs_node_extent(const struct wfs_tree *tree, const struct wfs_node *node, u
 int wfs_node_check(const struct wfs_tree *tree, const struct wfs_node *node);
 ssize_t wfs_node_read(const struct wfs_tree *tree, const struct wfs_node *node, uint64_t offset,
                       void *buf, size_t n_bytes);
+/* As wfs_tensor_read_ahead; does nothing where the content is not a tensor's. */
+void wfs_node_read_ahead(const struct wfs_tree *tree, const struct wfs_node *node, uint64_t offset);
 
 ssize_t wfs_node_write(struct wfs_tree *tree, struct wfs_node *node, uint64_t offset,
                        const void *buf, size_t n_bytes, bool is_append);

@@ -6,10 +6,10 @@
 
 #include "cli/auto.h"
 #include "cli/input.h"
+#include "cli/pour.h"
 #include "cli/print.h"
 
 #include <errno.h>
-#include <string.h>
 #include <unistd.h>
 
 static const struct args_option options[] = {
@@ -28,35 +28,6 @@ static const struct args_usage usage = {
     .options = options,
 };
 
-enum { N_CHUNK = 1 << 20 };
-
-/* All of it, or an errno. */
-static int write_all(const char *bytes, size_t n_bytes)
-{
-    while (n_bytes > 0) {
-        const ssize_t n = write(STDOUT_FILENO, bytes, n_bytes);
-        if (n < 0 && errno != EINTR)
-            return errno;
-        if (n == 0)
-            return EIO;
-        if (n > 0) {
-            bytes += n;
-            n_bytes -= (size_t)n;
-        }
-    }
-    return 0;
-}
-
-static enum exit_code write_out(const char *bytes, size_t n_bytes)
-{
-    const int code = write_all(bytes, n_bytes);
-    if (code == 0)
-        return EXIT_DONE;
-    if (code == EPIPE)
-        return EXIT_OUTPUT;
-    return print_error(EXIT_OUTPUT, "standard output", "cannot write: %s", strerror(code));
-}
-
 static enum exit_code write_header(const struct wfs_tensor *tensor, const char *path)
 {
     const size_t n_header = wfs_npy_header(tensor, NULL, 0);
@@ -64,23 +35,7 @@ static enum exit_code write_header(const struct wfs_tensor *tensor, const char *
     if (header == NULL)
         return print_error(EXIT_UNSUPPORTED, path, "out of memory");
     wfs_npy_header(tensor, header, n_header);
-    return write_out(header, n_header);
-}
-
-static enum exit_code write_content(const struct wfs_tensor *tensor, const char *path)
-{
-    autofree char *chunk = malloc(N_CHUNK);
-    if (chunk == NULL)
-        return print_error(EXIT_UNSUPPORTED, path, "out of memory");
-    enum exit_code exit_code = EXIT_DONE;
-    for (uint64_t offset = 0; offset < tensor->n_bytes && exit_code == EXIT_DONE;) {
-        const ssize_t n = wfs_tensor_read(tensor, offset, chunk, N_CHUNK);
-        if (n <= 0)
-            return input_read_error(path, tensor, n < 0 ? (int)n : -EIO);
-        exit_code = write_out(chunk, (size_t)n);
-        offset += (uint64_t)n;
-    }
-    return exit_code;
+    return pour_bytes(header, n_header);
 }
 
 int verb_cat(int argc, char **argv)
@@ -106,6 +61,6 @@ int verb_cat(int argc, char **argv)
     if (args_has(&args, "npy"))
         exit_code = write_header(tensor, path);
     if (exit_code == EXIT_DONE)
-        exit_code = write_content(tensor, path);
+        exit_code = pour_tensor(tensor, path);
     return exit_code;
 }

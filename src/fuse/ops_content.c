@@ -113,23 +113,35 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
         fuse_reply_open(req, info);
 }
 
+/* While the reader is busy with what he got. The kernel may forget the node meanwhile. */
+static void read_ahead(struct driver *driver, struct wfs_node *node, uint64_t offset)
+{
+    driver_begin_read(driver);
+    wfs_node_read_ahead(driver->tree, node, offset);
+    driver_end_read(driver);
+    driver_forget(driver, node, 1);
+}
+
 void op_read(fuse_req_t req, fuse_ino_t ino, size_t n_bytes, off_t offset,
              struct fuse_file_info *info)
 {
     struct driver *driver = fuse_req_userdata(req);
+    struct wfs_node *node = ops_node(driver, ino);
     char *buffer = driver_buffer(driver);
     ssize_t n = -ENOMEM;
     if (buffer != NULL && n_bytes <= DRIVER_TRANSFER_MAX) {
         driver_begin_read(driver);
-        n = wfs_node_read(driver->tree, ops_node(driver, ino), (uint64_t)offset, buffer, n_bytes);
+        n = wfs_node_read(driver->tree, node, (uint64_t)offset, buffer, n_bytes);
         driver_end_read(driver);
     }
     if (n == -EIO)
         driver_note_failed_read(driver);
+    wfs_node_ref(node, 1);
     if (n < 0)
         fuse_reply_err(req, (int)-n);
     else
         fuse_reply_buf(req, buffer, (size_t)n);
+    read_ahead(driver, node, (uint64_t)offset);
 }
 
 void op_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t n_bytes, off_t offset,

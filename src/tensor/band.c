@@ -2,7 +2,7 @@
 /*
  * A band is made when a reader is at its start, comes from the one before, or has been in it
  * already; the first read at a random place is served by itself. Two readers who want the same
- * band make it once.
+ * band make it once. The next one is made ahead when a thread is lent for that.
  */
 #include "tensor/band.h"
 
@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/hash.h"
 #include "base/source.h"
@@ -19,6 +20,8 @@ enum {
     N_BANDS = 64,
     N_BANDS_EACH = 2,  /* of one tensor, while it is read forward */
     BUDGET = 64 << 20, /* bytes of all bands together */
+    HUGE_PAGE = 2 << 20,
+    PART_BEFORE_NEXT = 8, /* the next band is made ahead after this part of the one before */
 };
 
 enum state { FREE, NOTED, MAKING, READY };
@@ -114,6 +117,18 @@ static struct band *left_behind(uint64_t tensor, size_t n_bytes)
     return n_bands < N_BANDS_EACH ? NULL : best;
 }
 
+/* Bands are written across: fewer pages are fewer misses. */
+static char *allocate(size_t n_bytes)
+{
+    if (n_bytes < HUGE_PAGE)
+        return malloc(n_bytes);
+    const size_t n_room = (n_bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+    char *bytes = aligned_alloc(HUGE_PAGE, n_room);
+    if (bytes != NULL)
+        (void)madvise(bytes, n_room, MADV_HUGEPAGE);
+    return bytes;
+}
+
 /* Room for the bytes of a band of the tensor, or NULL. */
 static char *take_room(uint64_t tensor, size_t n_bytes)
 {
@@ -129,14 +144,16 @@ static char *take_room(uint64_t tensor, size_t n_bytes)
             return NULL;
         forget(band);
     }
-    char *bytes = malloc(n_bytes);
+    char *bytes = allocate(n_bytes);
     cache.n_bytes += bytes != NULL ? n_bytes : 0;
     return bytes;
 }
 
 /* Under the lock, which is released while the bytes are made. */
-static void make(struct band *band, const struct wfs_tensor *tensor, uint64_t start, size_t n_bytes)
+static void make(struct band *band, const struct wfs_tensor *tensor, uint64_t n_band)
 {
+    const uint64_t start = band->index * n_band, n_left = tensor->n_bytes - start;
+    const size_t n_bytes = n_left < n_band ? (size_t)n_left : (size_t)n_band;
     char *bytes = take_room(band->tensor, n_bytes);
     if (bytes == NULL)
         return;
@@ -156,8 +173,7 @@ static void make(struct band *band, const struct wfs_tensor *tensor, uint64_t st
 static struct band *acquire(const struct wfs_tensor *tensor, uint64_t index, uint64_t n_band,
                             bool at_start)
 {
-    const uint64_t id = identify(tensor), start = index * n_band;
-    const uint64_t n_left = tensor->n_bytes - start;
+    const uint64_t id = identify(tensor);
     struct band *band = find(id, index);
     while (band != NULL && band->state == MAKING) {
         pthread_cond_wait(&cache.made, &cache.lock);
@@ -168,7 +184,7 @@ static struct band *acquire(const struct wfs_tensor *tensor, uint64_t index, uin
     if (band == NULL)
         band = note(id, index);
     if (band != NULL && band->state == NOTED && is_wanted)
-        make(band, tensor, start, n_left < n_band ? (size_t)n_left : (size_t)n_band);
+        make(band, tensor, n_band);
     if (band == NULL || band->state != READY)
         return NULL;
     band->used = ++cache.n_uses;
@@ -217,4 +233,22 @@ int band_read(const struct wfs_tensor *tensor, uint64_t offset, void *buf, size_
         n_bytes -= n;
     }
     return 0;
+}
+
+void band_read_ahead(const struct wfs_tensor *tensor, uint64_t offset)
+{
+    const uint64_t n_band = gather_band_bytes(tensor);
+    if (n_band == 0 || offset % n_band < n_band / PART_BEFORE_NEXT ||
+        tensor->n_bytes - offset <= n_band - offset % n_band)
+        return;
+    const uint64_t id = identify(tensor), index = offset / n_band;
+    pthread_mutex_lock(&cache.lock);
+    const struct band *here = find(id, index);
+    const bool is_here = here != NULL && here->state == READY;
+    struct band *next = find(id, index + 1);
+    if (is_here && next == NULL)
+        next = note(id, index + 1);
+    if (is_here && next != NULL && next->state == NOTED)
+        make(next, tensor, n_band);
+    pthread_mutex_unlock(&cache.lock);
 }

@@ -13,4 +13,8 @@
 /* As gather, of a tensor that is not plain. May run in parallel. */
 int band_read(const struct wfs_tensor *tensor, uint64_t offset, void *buf, size_t n_bytes);
 
+/* For a reader who has come to offset, inside of the tensor: makes the next band, if he has read
+ * enough of this one to want it. */
+void band_read_ahead(const struct wfs_tensor *tensor, uint64_t offset);
+
 #endif

@@ -15,10 +15,11 @@
 #include "base/cleanup.h"
 
 enum {
-    TILE = 1 << 18,  /* bytes of a tile, and of a chunk, on either side of the cast */
-    NARROW = 4096,   /* bytes of a chunk that is one of many in a tile */
-    SPARSE = 2048,   /* a gap of this many bytes costs as much as another read */
-    CACHE_LINE = 64, /* chunks in a tile are apart by an odd number of them */
+    TILE = 1 << 18, /* bytes of a tile, and of a chunk, on either side of the cast */
+    NARROW = 4096,  /* bytes of a chunk that is one of many in a tile */
+    SPARSE = 2048,  /* a gap of this many bytes costs as much as another read */
+    CACHE_LINE =
+        64, /* chunks in a tile are as many, or twice ..., apart by an odd number of them */
 };
 
 struct tiling {
@@ -88,7 +89,7 @@ static void plan_tile(struct tiling *t)
 {
     const struct recipe *recipe = t->recipe;
     const uint32_t fastest = fastest_axis(t);
-    const uint64_t scale = recipe->n_out / recipe->n_in + 1;
+    const uint64_t scale = recipe->n_out > recipe->n_in ? recipe->n_out / recipe->n_in : 1;
     plan_chunk(t, TILE / scale, t->n_axes);
     t->across = t->n_axes;
     t->is_direct = t->n_axes == 0 || (t->n_chunk == 1 && t->axes[0].in == recipe->n_in &&
@@ -100,7 +101,7 @@ static void plan_tile(struct tiling *t)
     if (!t->is_direct && (fastest >= t->n_chunk || t->extent[fastest] < t->axes[fastest].n)) {
         plan_chunk(t, NARROW / scale, fastest);
         plan_row(t);
-        const uint64_t n_fit = TILE / t->n_row + 1;
+        const uint64_t n_fit = (TILE / t->n_row + CACHE_LINE) / CACHE_LINE * CACHE_LINE;
         t->across = fastest;
         t->extent[fastest] = t->axes[fastest].n < n_fit ? t->axes[fastest].n : n_fit;
     }

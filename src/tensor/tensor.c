@@ -10,6 +10,9 @@
 
 #include "base/source.h"
 #include "tensor/band.h"
+#include "tensor/gather.h"
+
+enum { SMALLEST_PIECE = 1 << 20 }; /* bytes */
 
 const char *wfs_tensor_origin(const struct wfs_tensor *tensor)
 {
@@ -83,6 +86,25 @@ ssize_t wfs_tensor_read(const struct wfs_tensor *tensor, uint64_t offset, void *
             ? source_read(tensor->stored.source, tensor->stored.offset + offset, buf, n)
             : band_read(tensor, offset, buf, n);
     return code < 0 ? code : (ssize_t)n;
+}
+
+/* Nothing to read from, or nothing to be made. */
+static bool is_read_as_it_is(const struct wfs_tensor *tensor)
+{
+    return tensor->trouble != NULL || tensor->stored.source == NULL || wfs_tensor_is_plain(tensor);
+}
+
+size_t wfs_tensor_piece_bytes(const struct wfs_tensor *tensor)
+{
+    const uint64_t n_band = is_read_as_it_is(tensor) ? 0 : gather_band_bytes(tensor);
+    const uint64_t n_piece = n_band == 0 ? SMALLEST_PIECE : n_band;
+    return (size_t)(n_piece < tensor->n_bytes ? n_piece : tensor->n_bytes);
+}
+
+void wfs_tensor_read_ahead(const struct wfs_tensor *tensor, uint64_t offset)
+{
+    if (offset < tensor->n_bytes && !is_read_as_it_is(tensor))
+        band_read_ahead(tensor, offset);
 }
 
 int wfs_tensor_check_source(const struct wfs_tensor *tensor)

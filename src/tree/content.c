@@ -209,3 +209,13 @@ ssize_t wfs_node_read(const struct wfs_tree *tree, const struct wfs_node *node, 
         return read_framed(node, offset, buf, n_bytes);
     return wfs_tensor_read(node->tensor, offset, buf, n_bytes);
 }
+
+void wfs_node_read_ahead(const struct wfs_tree *tree, const struct wfs_node *node, uint64_t offset)
+{
+    if (node->kind != NODE_FILE || edit_is_staged(node))
+        return;
+    const struct wfs_tensor tensor = content_tensor(node);
+    const uint64_t n_header = header_n_bytes(tree, node);
+    if (offset >= n_header)
+        wfs_tensor_read_ahead(&tensor, offset - n_header);
+}

@@ -141,6 +141,62 @@ static void test_wide_rows_and_tall_columns_have_bands(void)
     check_uint(gather_band_bytes(&tensor), 0);
 }
 
+/* Forward with a second thread's help, which may be anywhere; then at places that were never read.
+ */
+static void test_reading_ahead_changes_nothing(void)
+{
+    static const uint32_t turned[] = {1, 0};
+    static const uint64_t shape[] = {1024, 2500};
+    struct sample sample;
+    sample_init(&sample, 2, shape, turned, WFS_F32, WFS_F32);
+    bool is_ok = true;
+    for (uint64_t offset = 0; offset < sample.tensor.n_bytes; offset += 70001) {
+        is_ok = check_range(&sample, offset, 70001) && is_ok;
+        wfs_tensor_read_ahead(&sample.tensor, offset);
+        wfs_tensor_read_ahead(&sample.tensor, (offset * 7919) % sample.tensor.n_bytes);
+    }
+    check(is_ok);
+    wfs_tensor_read_ahead(&sample.tensor, sample.tensor.n_bytes - 1);
+    wfs_tensor_read_ahead(&sample.tensor, sample.tensor.n_bytes);
+    wfs_tensor_read_ahead(&sample.tensor, UINT64_MAX);
+    sample_done(&sample);
+}
+
+static void test_a_band_made_ahead_is_not_shown_when_the_source_changes(void)
+{
+    static const uint32_t turned[] = {1, 0};
+    static const uint64_t shape[] = {1024, 2500};
+    struct sample sample;
+    sample_init(&sample, 2, shape, turned, WFS_F32, WFS_F32);
+    const uint64_t n_band = gather_band_bytes(&sample.tensor);
+    check(n_band > 0 && 2 * n_band < sample.tensor.n_bytes);
+    check(check_range(&sample, 0, 4096));
+    wfs_tensor_read_ahead(&sample.tensor, n_band / 2);
+    check(check_range(&sample, n_band, 4096));
+    sample.source->has_changed = true;
+    char byte;
+    check_int(wfs_tensor_read(&sample.tensor, n_band, &byte, 1), -EIO);
+    wfs_tensor_read_ahead(&sample.tensor, n_band + n_band / 2);
+    sample_done(&sample);
+}
+
+static void test_pieces_are_whole_bands(void)
+{
+    static const uint32_t turned[] = {1, 0};
+    static const uint64_t shape[] = {1024, 2500};
+    struct sample sample;
+    sample_init(&sample, 2, shape, turned, WFS_F32, WFS_F32);
+    struct wfs_tensor *tensor = &sample.tensor;
+    check_uint(wfs_tensor_piece_bytes(tensor), gather_band_bytes(tensor));
+    tensor->stored.strides = NULL;
+    check_uint(wfs_tensor_piece_bytes(tensor), 1 << 20);
+    tensor->n_bytes = 5;
+    check_uint(wfs_tensor_piece_bytes(tensor), 5);
+    tensor->n_bytes = 0;
+    check_uint(wfs_tensor_piece_bytes(tensor), 0);
+    sample_done(&sample);
+}
+
 static void *read_often(void *ctx)
 {
     const struct sample *sample = ctx;
@@ -185,6 +241,9 @@ int main(void)
     check_run(test_matrices_turned);
     check_run(test_dimensions_permuted);
     check_run(test_wide_rows_and_tall_columns_have_bands);
+    check_run(test_reading_ahead_changes_nothing);
+    check_run(test_a_band_made_ahead_is_not_shown_when_the_source_changes);
+    check_run(test_pieces_are_whole_bands);
     check_run(test_readers_at_once);
     check_run(test_a_short_source_fails_where_it_ends);
     return check_done();
