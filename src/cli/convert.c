@@ -32,6 +32,8 @@ static const struct args_usage usage = {
     .options = options,
 };
 
+enum { N_NAMED = 3 }; /* of what is left out */
+
 struct conversion {
     const char *source, *target;
     const struct wfs_format *format;
@@ -106,20 +108,42 @@ static enum exit_code save(struct conversion *conversion, const struct wfs_catal
     return result < 0 ? save_error(conversion, catalog, &err) : EXIT_DONE;
 }
 
-/* What the target has no room for is said, not dropped in silence. */
-static void tell_left_out(const struct conversion *conversion, const struct wfs_catalog *catalog)
+/* The next name of a list of things that are left out; the first ones are enough. */
+static void tell_name(size_t i, const char *name)
 {
-    enum { N_NAMED = 3 };
-    const size_t n = wfs_catalog_n_values(catalog);
-    const char *format = wfs_format_name(conversion->format);
-    if (n == 0 || strcmp(format, wfs_catalog_format(catalog)) == 0)
-        return;
-    printf("left out, because %s holds only tensors and texts: ", format);
-    for (size_t i = 0; i < n && i < N_NAMED; i++)
-        printf("%s'%s'", i > 0 ? ", " : "", wfs_quote(wfs_catalog_value_name(catalog, i)).text);
+    if (i < N_NAMED)
+        printf("%s'%s'", i > 0 ? ", " : "", wfs_quote(name).text);
+}
+
+static void tell_rest(size_t n)
+{
     if (n > N_NAMED)
         printf(" and %zu more", n - N_NAMED);
     putchar('\n');
+}
+
+/* What the target has no room for is said, not dropped in silence. */
+static void tell_left_out(const struct conversion *conversion, const struct wfs_catalog *catalog)
+{
+    const char *format = wfs_format_name(conversion->format);
+    const bool holds_values = strcmp(format, "pytorch") == 0;
+    const size_t n = wfs_catalog_n_values(catalog);
+    if (strcmp(format, wfs_catalog_format(catalog)) == 0)
+        return;
+    if (n > 0 && !holds_values) {
+        printf("left out, because %s holds only tensors and texts: ", format);
+        for (size_t i = 0; i < n; i++)
+            tell_name(i, wfs_catalog_value_name(catalog, i));
+        tell_rest(n);
+    }
+    if (wfs_catalog_meta(catalog) != NULL && holds_values) {
+        size_t n_texts = 0;
+        printf("left out, because %s has no room for metadata: ", format);
+        for (const struct wfs_text *text = wfs_catalog_meta(catalog); text != NULL;
+             text = text->next)
+            tell_name(n_texts++, text->name);
+        tell_rest(n_texts);
+    }
 }
 
 static void tell_notice(const struct wfs_report *report)

@@ -6,6 +6,8 @@
 #ifndef WFS_FORMAT_FORMAT_H
 #define WFS_FORMAT_FORMAT_H
 
+#include <stdatomic.h>
+
 #include <weightfs/format.h>
 
 #include "base/source.h"
@@ -37,6 +39,15 @@ struct wfs_format {
 };
 
 /*
+ * The CRC-32 of a tensor's content, which is read for it when somebody wants to know, once. May be
+ * asked from many threads.
+ */
+struct layout_crc {
+    const struct wfs_tensor *tensor;
+    _Atomic uint64_t known; /* 2^32 more than the CRC; 0: not computed yet */
+};
+
+/*
  * The complete file: segments in order of their offset, gaps between them zero. Each is either
  * bytes in the arena or the whole content of a tensor.
  */
@@ -44,6 +55,8 @@ struct layout_segment {
     uint64_t offset, n_bytes;
     const struct wfs_tensor *tensor; /* NULL: bytes */
     const void *bytes;
+    struct layout_crc *crc; /* what stands in the bytes at crc_offset; NULL: nothing */
+    uint32_t crc_offset;
 };
 
 struct wfs_layout {
@@ -57,6 +70,7 @@ struct wfs_layout {
     const struct wfs_tensor **order;
     /* Metadata as the file has it, where that is not what the catalog has; NULL: it is. */
     const struct wfs_text *meta;
+    bool drops_meta; /* the format has no room for metadata */
 };
 
 /*
@@ -66,6 +80,11 @@ struct wfs_layout {
 int layout_add_bytes(struct wfs_layout *layout, uint64_t offset, const void *bytes,
                      uint64_t n_bytes);
 int layout_add_tensor(struct wfs_layout *layout, uint64_t offset, const struct wfs_tensor *tensor);
+int layout_add_crc(struct wfs_layout *layout, uint64_t offset, const void *bytes, uint64_t n_bytes,
+                   struct layout_crc *crc, uint32_t crc_offset);
+
+/* -EIO as wfs_tensor_read, -ENOMEM. */
+int layout_crc_get(struct layout_crc *crc, uint32_t *ret);
 
 /* Whose content this is, or NULL: arguments as for probe. */
 const struct wfs_format *format_by_content(const uint8_t *head, size_t n_head, uint64_t n_bytes);

@@ -91,6 +91,16 @@ int layout_add_tensor(struct wfs_layout *layout, uint64_t offset, const struct w
                                    .offset = offset, .n_bytes = tensor->n_bytes, .tensor = tensor});
 }
 
+int layout_add_crc(struct wfs_layout *layout, uint64_t offset, const void *bytes, uint64_t n_bytes,
+                   struct layout_crc *crc, uint32_t crc_offset)
+{
+    return add_segment(layout, (struct layout_segment){.offset = offset,
+                                                       .n_bytes = n_bytes,
+                                                       .bytes = bytes,
+                                                       .crc = crc,
+                                                       .crc_offset = crc_offset});
+}
+
 /* The first segment that ends behind offset; n_segments when there is none. */
 static size_t find_segment(const struct wfs_layout *layout, uint64_t offset)
 {
@@ -115,6 +125,18 @@ static ssize_t read_segment(const struct layout_segment *segment, uint64_t offse
     const uint64_t n_left = segment->n_bytes - offset;
     const size_t n = n_bytes < n_left ? n_bytes : (size_t)n_left;
     memcpy(buf, (const char *)segment->bytes + offset, n);
+    if (segment->crc == NULL || segment->crc_offset >= offset + n ||
+        segment->crc_offset + sizeof(uint32_t) <= offset)
+        return (ssize_t)n;
+    uint32_t crc;
+    const int code = layout_crc_get(segment->crc, &crc);
+    if (code < 0)
+        return code;
+    for (size_t i = 0; i < sizeof(crc); i++) {
+        const uint64_t at = segment->crc_offset + i;
+        if (at >= offset && at < offset + n)
+            ((uint8_t *)buf)[at - offset] = (uint8_t)(crc >> 8 * i);
+    }
     return (ssize_t)n;
 }
 

@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "format/legacy.h"
 #include "format/pytorch_check.h"
+#include "format/pytorch_write.h"
 #include "format/tar.h"
 #include "format/torch_made.h"
 
@@ -196,4 +197,5 @@ const struct wfs_format format_pytorch = {
     .probe = probe,
     .load = load,
     .verify = pytorch_check,
+    .plan = pytorch_plan,
 };

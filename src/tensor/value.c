@@ -33,6 +33,34 @@ static int grow_chunks(struct graph *graph)
     return 0;
 }
 
+void graph_fork(struct graph *to, const struct graph *from, struct arena *arena)
+{
+    *to = *from;
+    to->arena = arena;
+    to->n_chunk_room = from->n_chunks; /* the next one makes a list of its own */
+    to->n_values = from->n_chunks * GRAPH_CHUNK;
+    to->cells = NULL;
+    to->n_cells = 0;
+}
+
+/* NULL when out of memory. */
+struct value *graph_own(struct graph *graph, uint32_t id, uint8_t *owned, uint32_t n_owned)
+{
+    const uint32_t i = (id - 1) / GRAPH_CHUNK;
+    if (i < n_owned && !owned[i]) {
+        struct value **chunks = arena_calloc(graph->arena, graph->n_chunk_room, sizeof(*chunks));
+        struct value *chunk = arena_alloc(graph->arena, GRAPH_CHUNK * sizeof(struct value));
+        if (chunks == NULL || chunk == NULL)
+            return NULL;
+        memcpy(chunk, graph->chunks[i], GRAPH_CHUNK * sizeof(struct value));
+        memcpy(chunks, graph->chunks, graph->n_chunks * sizeof(*chunks));
+        chunks[i] = chunk;
+        graph->chunks = chunks;
+        owned[i] = 1;
+    }
+    return graph_at(graph, id);
+}
+
 uint32_t value_new(struct graph *graph, enum value_kind kind)
 {
     if (graph->n_values == UINT32_MAX - 1 ||

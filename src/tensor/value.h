@@ -32,7 +32,8 @@ enum value_kind {
     VALUE_GLOBAL, /* a class, function or constant, by name */
     VALUE_CALL,   /* an object that calling something makes */
     VALUE_PERSISTENT,
-    VALUE_PARTS, /* what was added to a call afterwards; not a value by itself */
+    VALUE_PARTS,  /* what was added to a call afterwards; not a value by itself */
+    VALUE_RECORD, /* a storage that is about to be written; nothing that is read has one */
 };
 
 /* How a value is spelled in the pickle, where the kind leaves a choice. */
@@ -86,7 +87,7 @@ struct value {
         struct {
             uint32_t callable, args;
         } call;
-        uint32_t id; /* persistent: the id that it has outside of the pickle */
+        uint32_t id; /* persistent: the id that it has outside of the pickle; record: its number */
         struct {
             uint32_t items, elements; /* parts: what was set by key, what was appended; n: states */
         } parts;
@@ -105,6 +106,13 @@ struct graph {
 };
 
 enum { GRAPH_CHUNK = 4096 };
+
+/*
+ * A copy that can be changed: its new values live in the arena; those of `from` stay where they are
+ * until graph_own copies the chunk that one is in. owned is a zeroed flag for each chunk of from.
+ */
+void graph_fork(struct graph *to, const struct graph *from, struct arena *arena);
+struct value *graph_own(struct graph *graph, uint32_t id, uint8_t *owned, uint32_t n_owned);
 
 /* A zeroed graph with an arena is empty. The root that it had is up to the caller. */
 static inline struct value *graph_at(const struct graph *graph, uint32_t id)
