@@ -16,6 +16,7 @@
 #include <time.h>
 
 #include <weightfs/catalog.h>
+#include <weightfs/stage.h>
 
 /* Name of the control directory in the root; lookups find it, listings do not show it. */
 #define WFS_CONTROL_NAME ".weightfs"
@@ -39,15 +40,24 @@ enum { WFS_TREE_TEXTS_MAX = 8 };
 struct wfs_tree_options {
     enum wfs_tree_layout layout;
     enum wfs_tree_files files;
-    const char *stage_path; /* directory for edits, made when needed; NULL: every change is EROFS */
-    const char *base_text;  /* what the edits stand on, kept as `base` in the staging directory;
-                               NULL: none */
-    uid_t uid;              /* owner of everything shown */
+    struct wfs_stage *stage; /* for edits; the tree takes it over, also when it is not made; NULL:
+                                every change is EROFS */
+    const char *base_text;   /* what the edits stand on, kept as `base` in the staging directory;
+                                NULL: none */
+    uid_t uid;               /* owner of everything shown */
     gid_t gid;
     mode_t umask;
     bool saves_safetensors;            /* a key "__metadata__" is EINVAL */
     const struct wfs_tree_text *texts; /* borrowed for the tree's life */
     size_t n_texts;                    /* at most WFS_TREE_TEXTS_MAX */
+};
+
+/* What of an earlier process is shown again. */
+struct wfs_replayed {
+    uint64_t n_edits;    /* as wfs_tree_n_edits */
+    uint64_t n_unsynced; /* contents that were not synced */
+    uint64_t n_doubtful; /* of these, what a loss of power may have torn */
+    uint64_t n_lost;     /* contents that are not there any more */
 };
 
 struct wfs_dirent {
@@ -72,9 +82,9 @@ struct wfs_status {
 
 /*
  * Arranges the catalog (borrowed for the tree's life). Two keys that want one path, and a component
- * or depth above its limit, are errors that name both. With a staging path the directory is made if
- * it is missing, locked and kept open: -EBUSY when another process holds it, -EPERM when it is not
- * the user's own and private.
+ * or depth above its limit, are errors that name both. What the staging directory holds of an
+ * earlier process is done again: -EBADMSG when it does not fit the catalog, with everything kept as
+ * it is.
  */
 int wfs_tree_new(const struct wfs_catalog *catalog, const struct wfs_tree_options *options,
                  struct wfs_tree **out, struct wfs_error *err);
@@ -88,8 +98,22 @@ struct wfs_node *wfs_tree_root(const struct wfs_tree *tree);
 /* Counts changes: equal numbers mean that nothing was edited in between. */
 uint64_t wfs_tree_generation(const struct wfs_tree *tree);
 
-/* Tells the tree that all of `generation` is published. Edits stay. */
-void wfs_tree_committed(struct wfs_tree *tree, uint64_t generation);
+void wfs_tree_replayed(const struct wfs_tree *tree, struct wfs_replayed *ret);
+
+/*
+ * The course of a commit in the journal, each durable on return: it begins, its file is complete.
+ * May run beside readers.
+ */
+int wfs_tree_commit_begin(struct wfs_tree *tree, const char *output, const char *temporary);
+int wfs_tree_commit_complete(struct wfs_tree *tree, const struct wfs_identity *identity,
+                             uint64_t digest);
+
+/* Keeps a source reachable whose name the output is about to get, and with it all edits. */
+int wfs_tree_keep_source(struct wfs_tree *tree, const char *path);
+
+/* Tells the tree, and the journal, that all of `generation` is published. Edits stay. A negative
+ * errno says only that the journal does not know. */
+int wfs_tree_committed(struct wfs_tree *tree, uint64_t generation);
 bool wfs_tree_has_pending(const struct wfs_tree *tree);
 
 /* Edited nodes, and structural changes since the last commit, for messages. */
@@ -107,8 +131,13 @@ void wfs_tree_set_status(const struct wfs_tree *tree, const struct wfs_status *s
  */
 int wfs_tree_snapshot(const struct wfs_tree *tree, struct wfs_catalog **out, struct wfs_error *err);
 
-/* fdatasync of every edited file that needs it, before a snapshot is saved. */
+/* fdatasync of every edited file that needs it, before a snapshot is saved. May run beside
+ * readers, as wfs_node_sync; after a failure of either wfs_tree_rescue is due. */
 int wfs_tree_sync(struct wfs_tree *tree, struct wfs_error *err);
+
+/* Copies content that could not be synced to other files: a second fdatasync of the same one could
+ * report success for what is lost. */
+void wfs_tree_rescue(struct wfs_tree *tree);
 
 void wfs_tree_statfs(const struct wfs_tree *tree, struct statvfs *ret);
 
@@ -172,7 +201,7 @@ int wfs_node_set_times(struct wfs_tree *tree, struct wfs_node *node, const struc
  * the tree itself writes. */
 int wfs_node_set_mode(struct wfs_tree *tree, struct wfs_node *node, mode_t mode);
 
-/* fsync of one file or directory that is not the root: reliability.md 3. */
+/* fsync of one file or directory that is not the root: its content, and all changes of names. */
 int wfs_node_sync(struct wfs_tree *tree, struct wfs_node *node);
 
 /* ---- structure ---- */

@@ -62,14 +62,55 @@ static int check_sources(const struct commit *commit)
                     wfs_quote(wfs_catalog_source_path(catalog, i)).text);
 }
 
+static int fail_journal(const struct commit *commit, int code)
+{
+    return code == 0
+               ? 0
+               : wfs_fail(commit->err, -code, "the journal cannot be written: %s", strerror(-code));
+}
+
 static int sync_edits(struct commit *commit)
 {
     struct driver *driver = commit->driver;
-    pthread_rwlock_wrlock(&driver->lock);
+    driver_begin_read(driver);
     commit->generation = wfs_tree_generation(driver->tree);
     const int rc = wfs_tree_sync(driver->tree, commit->err);
-    pthread_rwlock_unlock(&driver->lock);
+    driver_end_read(driver);
+    if (rc < 0)
+        driver_rescue(driver);
     return rc;
+}
+
+/* Where the source is what is replaced, edits that follow need it under another name. */
+static void keep_source(const struct commit *commit)
+{
+    const struct target *target = commit->driver->target;
+    if (!target->is_source)
+        return;
+    const int rc = wfs_tree_keep_source(commit->driver->tree, target->path);
+    if (rc < 0)
+        log_warning("edits that follow this commit will not survive a crash: the old source cannot "
+                    "be kept in '%s': %s",
+                    wfs_quote(target->stage_path).text, strerror(-rc));
+}
+
+/* The tree is held shared. */
+static int begin(const struct commit *commit)
+{
+    const struct target *target = commit->driver->target;
+    char temporary[WFS_OUTPUT_NAME_MAX];
+    wfs_output_temporary(target->path, temporary);
+    keep_source(commit);
+    return fail_journal(commit,
+                        wfs_tree_commit_begin(commit->driver->tree, target->path, temporary));
+}
+
+static int note_complete(void *ctx, const struct wfs_identity *identity, uint64_t digest,
+                         struct wfs_error *err)
+{
+    const struct commit *commit = ctx;
+    (void)err; /* the commit's own */
+    return fail_journal(commit, wfs_tree_commit_complete(commit->driver->tree, identity, digest));
 }
 
 /* The mode of a new output: the sources', as far as the umask lets it. */
@@ -93,6 +134,8 @@ static int save(struct commit *commit)
     int rc = wfs_tree_snapshot(driver->tree, &snapshot, commit->err);
     if (rc == 0)
         rc = wfs_layout_new(target->format, snapshot, &layout, commit->err);
+    if (rc == 0)
+        rc = begin(commit);
     if (rc < 0)
         return rc;
     commit->n_bytes = wfs_layout_n_bytes(layout);
@@ -100,6 +143,7 @@ static int save(struct commit *commit)
                                              .known = target->known,
                                              .mode = output_mode(driver),
                                              .progress = show_progress,
+                                             .complete = note_complete,
                                              .ctx = commit};
     return wfs_save(layout, target->path, &options, &commit->report, commit->err);
 }
@@ -123,8 +167,10 @@ static int publish(struct commit *commit)
     if (rc < 0)
         return rc;
     pthread_rwlock_wrlock(&driver->lock);
-    wfs_tree_committed(driver->tree, commit->generation);
+    rc = wfs_tree_committed(driver->tree, commit->generation);
     pthread_rwlock_unlock(&driver->lock);
+    if (rc < 0)
+        log_warning("the journal cannot be written: %s", strerror(-rc));
     return 0;
 }
 

@@ -8,6 +8,7 @@
 #include "cli/exit.h"
 #include "fuse/loading.h"
 #include "fuse/log.h"
+#include "fuse/resume.h"
 #include "fuse/scope.h"
 #include "fuse/viewing.h"
 
@@ -46,18 +47,14 @@ static void warn_of_tmpfs(const char *stage_path)
             wfs_quote(stage_path).text);
 }
 
-static int arrange(struct driver *driver)
+static int make_tree(struct driver *driver, const char *base)
 {
     const struct mount_options *options = driver->options;
     const struct target *target = driver->target;
-    autofree char *base =
-        target->path != NULL ? target_base_text(target, options, driver->catalog) : NULL;
-    if (target->path != NULL && base == NULL)
-        return log_failure(EXIT_UNSUPPORTED, "out of memory");
     const struct wfs_tree_options tree_options = {
         .layout = (enum wfs_tree_layout)options->layout,
         .files = (enum wfs_tree_files)options->files,
-        .stage_path = target->stage_path,
+        .stage = driver->stage,
         .base_text = base,
         .uid = options->uid,
         .gid = options->gid,
@@ -69,15 +66,35 @@ static int arrange(struct driver *driver)
     };
     viewing_texts(driver->report, driver->texts);
     struct wfs_error err = {0};
+    driver->stage = NULL; /* the tree's, whatever comes */
     if (wfs_tree_new(driver->catalog, &tree_options, &driver->tree, &err) < 0) {
         const int exit_code = (int)exit_of_errno(err.code);
         return log_failure(exit_code == EXIT_SOURCE ? EXIT_MOUNT : exit_code, "%s", err.text);
     }
+    return 0;
+}
+
+static int arrange(struct driver *driver)
+{
+    const struct target *target = driver->target;
+    autofree char *base = NULL;
+    if (target->path != NULL) {
+        base = target_base_text(target, driver->options, driver->catalog);
+        if (base == NULL)
+            return log_failure(EXIT_UNSUPPORTED, "out of memory");
+        const int rc = resume_check(target, driver->stage, base);
+        if (rc != 0)
+            return rc;
+    }
+    const int rc = make_tree(driver, base);
+    if (rc != 0)
+        return rc;
     if (wfs_node_lookup(driver->tree, wfs_tree_root(driver->tree), WFS_CONTROL_NAME,
                         &driver->control) < 0)
         driver->control = NULL;
     if (target->stage_path != NULL)
         warn_of_tmpfs(target->stage_path);
+    resume_tell(driver->tree);
     driver->generation = wfs_tree_generation(driver->tree);
     return 0;
 }
@@ -108,7 +125,9 @@ int driver_init(struct driver *driver, const struct mount_options *options, stru
                               .channel = -1};
     if (init_locks(driver) < 0)
         return log_failure(EXIT_UNSUPPORTED, "out of memory");
-    int rc = loading_run(options, target, &driver->catalog, &driver->report);
+    int rc = resume_open(target, &driver->stage);
+    if (rc == 0)
+        rc = loading_run(options, target, &driver->catalog, &driver->report);
     if (rc == 0)
         rc = target_check(target, options, driver->catalog);
     if (rc == 0)
@@ -130,6 +149,7 @@ void driver_done(struct driver *driver)
         pthread_mutex_destroy(&driver->status_lock);
     }
     free(driver->reaps);
+    wfs_stage_close(driver->stage);
     wfs_tree_free(driver->tree);
     wfs_report_free(driver->report);
     wfs_catalog_free(driver->catalog);
@@ -219,6 +239,27 @@ void driver_end_change(struct driver *driver)
     if (is_changed)
         mark_dirty(driver);
     pthread_mutex_unlock(&driver->change);
+}
+
+void driver_begin_sync(struct driver *driver)
+{
+    pthread_mutex_lock(&driver->change);
+    driver_begin_read(driver);
+}
+
+void driver_end_sync(struct driver *driver, int code)
+{
+    driver_end_read(driver);
+    if (code < 0)
+        driver_rescue(driver);
+    pthread_mutex_unlock(&driver->change);
+}
+
+void driver_rescue(struct driver *driver)
+{
+    pthread_rwlock_wrlock(&driver->lock);
+    wfs_tree_rescue(driver->tree);
+    pthread_rwlock_unlock(&driver->lock);
 }
 
 bool driver_is_control(const struct driver *driver, const struct wfs_node *node)

@@ -25,6 +25,7 @@ struct driver {
     struct target *target;
     struct wfs_catalog *catalog;
     struct wfs_report *report; /* of the view; borrows from the catalog */
+    struct wfs_stage *stage;   /* until there is a tree over it */
     struct wfs_tree *tree;
     struct wfs_tree_text texts[VIEWING_N_TEXTS];
     struct wfs_node *control; /* the directory WFS_CONTROL_NAME */
@@ -59,6 +60,13 @@ void driver_begin_read(struct driver *driver);
 void driver_end_read(struct driver *driver);
 void driver_begin_change(struct driver *driver);
 void driver_end_change(struct driver *driver);
+
+/* For what makes edits durable: beside readers, but not beside changes. code: how it went. */
+void driver_begin_sync(struct driver *driver);
+void driver_end_sync(struct driver *driver, int code);
+
+/* After a failure of the former; `change` is held. */
+void driver_rescue(struct driver *driver);
 
 /* DRIVER_TRANSFER_MAX bytes of the calling thread, or NULL. */
 void *driver_buffer(struct driver *driver);

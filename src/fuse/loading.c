@@ -87,11 +87,12 @@ static int lay_overlays(const struct mount_options *options, const struct wfs_vi
     return 0;
 }
 
-static int load_with_view(const struct mount_options *options, const struct wfs_view *view,
-                          struct wfs_catalog **out, struct wfs_report **report)
+static int load_with_view(const struct mount_options *options, const char *path,
+                          const struct wfs_view *view, struct wfs_catalog **out,
+                          struct wfs_report **report)
 {
     auto_catalog struct wfs_catalog *catalog = NULL;
-    int rc = load(options, mount_options_source(options), &catalog);
+    int rc = load(options, path, &catalog);
     if (rc == 0)
         rc = lay_overlays(options, view, catalog);
     if (rc != 0)
@@ -138,7 +139,10 @@ int loading_run(const struct mount_options *options, const struct target *target
         return log_failure(EXIT_UNSUPPORTED, "out of memory");
     int rc = add_rules(options, view);
     if (rc == 0)
-        rc = load_with_view(options, view, &catalog, report);
+        rc = load_with_view(options,
+                            target->kept_source != NULL ? target->kept_source
+                                                        : mount_options_source(options),
+                            view, &catalog, report);
     wfs_view_free(view);
     if (catalog == NULL)
         return rc;

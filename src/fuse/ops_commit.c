@@ -14,9 +14,10 @@
 
 static int sync_node(fuse_req_t req, fuse_ino_t ino)
 {
-    struct driver *driver = ops_begin_change(req);
+    struct driver *driver = fuse_req_userdata(req);
+    driver_begin_sync(driver);
     const int rc = wfs_node_sync(driver->tree, ops_node(driver, ino));
-    driver_end_change(driver);
+    driver_end_sync(driver, rc);
     return rc;
 }
 

@@ -59,10 +59,9 @@ static int choose_replacement(struct target *target, const struct mount_options 
     target->known = wfs_identity_of(&st);
     if (options->overwrite)
         return 0;
-    if (!target->is_source)
-        return log_failure(EXIT_MOUNT, "output '%s' exists; -o overwrite replaces it",
-                           wfs_quote(target->path).text);
-    target->replace = WFS_REPLACE_KNOWN;
+    target->is_taken = !target->is_source;
+    if (target->is_source)
+        target->replace = WFS_REPLACE_KNOWN;
     return 0;
 }
 
@@ -100,6 +99,8 @@ int target_init(struct target *target, const struct mount_options *options)
     if (target->path == NULL)
         return log_failure(EXIT_MOUNT, "cannot use output '%s': %s", wfs_quote(typed).text,
                            strerror(errno));
+    target->boot = wfs_stage_boot();
+    target->cwd = getcwd(NULL, 0);
     int rc = choose_replacement(target, options, &source);
     if (rc == 0)
         rc = choose_format(target, options, typed);
@@ -110,6 +111,9 @@ void target_done(struct target *target)
 {
     free(target->path);
     free(target->stage_path);
+    free(target->boot);
+    free(target->cwd);
+    free(target->kept_source);
     *target = (struct target){0};
 }
 
@@ -152,16 +156,65 @@ static void print_line(FILE *out, const char *text)
     fputc('\n', out);
 }
 
-/* "WORD DEVICE INODE BYTES MTIME PATH" */
-static void print_file(FILE *out, const char *word, const char *path)
+static struct wfs_identity identity_at(const char *path)
 {
     struct stat st;
-    const struct wfs_identity identity =
-        stat(path, &st) == 0 ? wfs_identity_of(&st) : (struct wfs_identity){0};
-    fprintf(out, "%s %llu %llu %llu %lld ", word, (unsigned long long)identity.device,
-            (unsigned long long)identity.inode, (unsigned long long)identity.n_bytes,
-            (long long)identity.mtime_ns);
-    print_line(out, path);
+    return stat(path, &st) == 0 ? wfs_identity_of(&st) : (struct wfs_identity){0};
+}
+
+/* "WORD INODE BYTES MTIME" */
+static void print_identity(FILE *out, const char *word, const struct wfs_identity *identity)
+{
+    fprintf(out, "%s %llu %llu %lld\n", word, (unsigned long long)identity->inode,
+            (unsigned long long)identity->n_bytes, (long long)identity->mtime_ns);
+}
+
+static void print_named(FILE *out, const char *word, const char *text)
+{
+    fprintf(out, "%s ", word);
+    print_line(out, text);
+}
+
+/* How it was mounted: an option a line, as recovery gives it again. */
+static void print_mount(FILE *out, const struct target *target, const struct mount_options *options)
+{
+    autofree char *source = path_resolve(options->source);
+    print_named(out, "#cwd", target->cwd != NULL ? target->cwd : "/");
+    print_named(out, "#source", source != NULL ? source : options->source);
+    print_named(out, "#output", target->path);
+    print_named(out, "#stage", target->stage_path);
+    print_named(out, "#option format", wfs_format_name(target->format));
+    for (size_t i = 0; i < options->n_limits; i++)
+        print_named(out, "#option limit", options->limits[i]);
+    if (options->force)
+        fputs("#option force\n", out);
+    if (options->shards)
+        fputs("#option shards\n", out);
+}
+
+static int print_base(FILE *out, const struct target *target, const struct mount_options *options,
+                      const struct wfs_catalog *catalog)
+{
+    uint64_t digest;
+    if (wfs_catalog_digest(catalog, &digest) < 0)
+        return -ENOMEM;
+    fputs("weightfs-base 1\n", out);
+    for (size_t i = 0; i < wfs_catalog_n_sources(catalog); i++) {
+        const char *path = wfs_catalog_source_path(catalog, i);
+        const struct wfs_identity identity = identity_at(path);
+        autofree char *whole = path_resolve(path);
+        print_identity(out, "source", &identity);
+        fprintf(out, "#device %llu ", (unsigned long long)identity.device);
+        print_line(out, whole != NULL ? whole : path);
+    }
+    fprintf(out, "index %016llx\n", (unsigned long long)digest);
+    fputs(options->layout == WFS_LAYOUT_FLAT ? "option layout=flat\n" : "", out);
+    fputs(options->files == WFS_FILES_NPY ? "option files=npy\n" : "", out);
+    for (size_t i = 0; i < options->n_views; i++)
+        print_named(out, "view", options->views[i]);
+    print_identity(out, "#replaces", &target->known);
+    print_mount(out, target, options);
+    return 0;
 }
 
 char *target_base_text(const struct target *target, const struct mount_options *options,
@@ -172,17 +225,7 @@ char *target_base_text(const struct target *target, const struct mount_options *
     FILE *out = open_memstream(&text, &n_bytes);
     if (out == NULL)
         return NULL;
-    fputs("weightfs-base 1\n", out);
-    for (size_t i = 0; i < wfs_catalog_n_sources(catalog); i++) {
-        autofree char *path = path_resolve(wfs_catalog_source_path(catalog, i));
-        print_file(out, "source", path != NULL ? path : wfs_catalog_source_path(catalog, i));
-    }
-    print_file(out, "output", target->path);
-    for (size_t i = 0; i < options->n_views; i++) {
-        fputs("view ", out);
-        print_line(out, options->views[i]);
-    }
-    const bool is_good = !ferror(out);
+    const bool is_good = print_base(out, target, options, catalog) == 0 && !ferror(out);
     if (fclose(out) != 0 || !is_good) {
         free(text);
         return NULL;

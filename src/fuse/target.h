@@ -14,6 +14,12 @@ struct target {
     const struct wfs_format *format; /* NULL: the one of the source */
     bool is_source;                  /* the source itself is replaced */
     bool is_published;               /* by this mount, at least once */
+    bool is_taken;                   /* something is at the path that may not be replaced */
+    bool is_forced;                  /* damage of what an earlier mount left is accepted */
+    bool is_moved;                   /* and another source */
+    char *boot;                      /* of this run of the machine */
+    char *cwd;                       /* of who mounted */
+    char *kept_source;               /* to be loaded instead of the one that was typed, or NULL */
     enum wfs_replace replace;
     struct wfs_identity known; /* of what may be replaced */
 };
@@ -34,8 +40,9 @@ int target_check(struct target *target, const struct mount_options *options,
 void target_published(struct target *target, const struct wfs_identity *identity);
 
 /*
- * What edits stand on, for who finds them when the mount has died: the sources and the output, as
- * they are now. Yours to free; NULL when out of memory.
+ * What edits stand on, for who finds them when the mount has died. Lines that begin with '#' tell
+ * how it was mounted; the others must be the same for the edits to fit. Yours to free; NULL when
+ * out of memory.
  */
 char *target_base_text(const struct target *target, const struct mount_options *options,
                        const struct wfs_catalog *catalog);

@@ -227,7 +227,7 @@ int about_check(const struct wfs_tree *tree, const struct wfs_node *node, uint32
 /* ---- as a tensor ---- */
 
 struct staged_file {
-    struct stage *stage;
+    struct wfs_stage *stage;
     uint64_t number;
     bool is_lost;
 };

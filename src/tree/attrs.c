@@ -15,6 +15,8 @@
 #include "tree/about.h"
 #include "tree/content.h"
 #include "tree/digests.h"
+#include "tree/notes.h"
+#include "tree/stage.h"
 
 int attrs_look(const struct wfs_tree *tree, const struct wfs_node *node, struct look *look)
 {
@@ -125,7 +127,8 @@ static int get_stats(const struct look *look, struct strbuf *text)
 /* A new description of what lies in the source needs the bytes as they are shown. */
 static int make_describable(struct wfs_tree *tree, struct wfs_node *node)
 {
-    if (edit_is_staged(node) || node->tensor == NULL || wfs_tensor_is_plain(node->tensor))
+    if (edit_is_staged(node) || node->tensor == NULL || wfs_tensor_is_plain(node->tensor) ||
+        tree->stage->is_replaying)
         return 0;
     return content_stage(tree, node, content_n_bytes(tree, node));
 }
@@ -137,7 +140,9 @@ static int set_dtype(struct wfs_tree *tree, struct wfs_node *node, const char *v
     if (!wfs_dtype_parse(value, n_bytes, &dtype))
         return -EINVAL;
     struct edit *edit = edit_of(tree, node);
-    const int code = edit == NULL ? -ENOMEM : make_describable(tree, node);
+    int code = edit == NULL ? -ENOMEM : make_describable(tree, node);
+    if (code == 0)
+        code = notes_attr(tree, node, "dtype", value, n_bytes);
     if (code < 0)
         return code;
     edit->has_dtype = true;
@@ -155,7 +160,9 @@ static int set_shape(struct wfs_tree *tree, struct wfs_node *node, const char *v
     if (code == 0)
         code = edit == NULL ? -ENOMEM : make_describable(tree, node);
     if (code == 0)
-        code = edit_set_shape(edit, &shape);
+        code = notes_attr(tree, node, "shape", value, n_bytes);
+    if (code == 0)
+        code = notes_settle(tree, node, edit_set_shape(edit, &shape));
     arena_done(&arena);
     return code;
 }
@@ -167,22 +174,32 @@ static int set_param_id(struct wfs_tree *tree, struct wfs_node *node, const char
     if (memchr(value, '\0', n_bytes) != NULL || utf8_valid(value, n_bytes) != n_bytes)
         return -EINVAL;
     char *copy = edit == NULL ? NULL : strndup(value, n_bytes);
-    if (copy == NULL)
-        return -ENOMEM;
+    const int code = copy == NULL ? -ENOMEM : notes_attr(tree, node, "param_id", value, n_bytes);
+    if (code < 0) {
+        free(copy);
+        return code;
+    }
     free(edit->param_id);
     edit->param_id = copy;
     return 0;
 }
 
 /* Remembers the part if the name is what it is cut to. */
-static int learn_cut(struct wfs_tree *tree, const char *name, size_t n_name, const char *part,
+static int learn_cut(struct wfs_tree *tree, const struct wfs_node *node, const char *part,
                      size_t n_part)
 {
+    const char *name = entry_at(tree, node->entry)->name;
+    const size_t n_name =
+        strlen(name) - (entry_has_suffix(tree, node->entry) ? strlen(KEY_NPY) : 0);
+
     struct key_name encoded;
     key_encode(part, n_part, strlen(KEY_NPY), &encoded);
     if (!encoded.is_cut || encoded.n_bytes != n_name || memcmp(encoded.text, name, n_name) != 0)
         return 0;
-    return key_cuts_add(&tree->cuts, &tree->arena, &encoded, part, n_part);
+    const int code = notes_attr(tree, node, "key", part, n_part);
+    return code < 0 ? code
+                    : notes_settle(tree, node,
+                                   key_cuts_add(&tree->cuts, &tree->arena, &encoded, part, n_part));
 }
 
 /*
@@ -193,13 +210,10 @@ static int set_key(struct wfs_tree *tree, struct wfs_node *node, const char *val
 {
     if (node->entry == 0 || memchr(value, '\0', n_bytes) != NULL)
         return 0;
-    const char *name = entry_at(tree, node->entry)->name;
-    const size_t n_name =
-        strlen(name) - (entry_has_suffix(tree, node->entry) ? strlen(KEY_NPY) : 0);
     const char *dot = memrchr(value, '.', n_bytes);
-    int code = learn_cut(tree, name, n_name, value, n_bytes);
+    int code = learn_cut(tree, node, value, n_bytes);
     if (code == 0 && dot != NULL)
-        code = learn_cut(tree, name, n_name, dot + 1, n_bytes - (size_t)(dot + 1 - value));
+        code = learn_cut(tree, node, dot + 1, n_bytes - (size_t)(dot + 1 - value));
     return code;
 }
 
@@ -236,6 +250,23 @@ const struct attr attrs_table[] = {
 };
 
 const size_t attrs_table_n = sizeof(attrs_table) / sizeof(*attrs_table);
+
+int attrs_change(struct wfs_tree *tree, struct wfs_node *node, const char *name, const char *value)
+{
+    const struct attr *attr = attrs_table;
+    while (attr < attrs_table + attrs_table_n && strcmp(attr->name, name) != 0)
+        attr++;
+    if (node->kind != NODE_FILE || attr == attrs_table + attrs_table_n)
+        return -ENODATA;
+    int code = 0;
+    if (value != NULL && attr->set != NULL)
+        code = attr->set(tree, node, value, strlen(value));
+    else if (value == NULL && attr->unset != NULL && node->edit != NULL)
+        attr->unset(node->edit);
+    if (code == 0 && attr->unset != NULL && node->edit != NULL)
+        edit_mark(tree, node->edit);
+    return code;
+}
 
 int attrs_parse_shape(const char *text, size_t n_bytes, struct arena *arena, struct wfs_shape *ret)
 {

@@ -37,6 +37,9 @@ struct attr {
 extern const struct attr attrs_table[];
 extern const size_t attrs_table_n;
 
+/* Sets or, with NULL, unsets what can be. -ENODATA: there is no such attribute. */
+int attrs_change(struct wfs_tree *tree, struct wfs_node *node, const char *name, const char *value);
+
 /* "[2, 3]", with spaces or without. -EINVAL, -ENOMEM. */
 int attrs_parse_shape(const char *text, size_t n_bytes, struct arena *arena, struct wfs_shape *ret);
 

@@ -8,10 +8,12 @@
 #include <limits.h>
 #include <linux/falloc.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/source.h"
 #include "tree/content.h"
 #include "tree/control.h"
+#include "tree/notes.h"
 #include "tree/stage.h"
 
 /* ---- staging ---- */
@@ -69,18 +71,25 @@ static int copy_shown(struct wfs_tree *tree, const struct wfs_node *node, uint64
     return wfs_node_check(tree, node);
 }
 
-/* The staged file is the content from now on, instead of an older one. */
-static void adopt_staged(struct wfs_tree *tree, struct wfs_node *node, uint64_t number,
-                         uint64_t n_bytes)
+/* The staged file is the content from now on, instead of an older one. Nobody's when it fails. */
+static int adopt_staged(struct wfs_tree *tree, struct wfs_node *node, uint64_t number,
+                        uint64_t n_bytes)
 {
     struct edit *edit = node->edit;
+    const int code = notes_edit(tree, node, number);
+    if (code < 0) {
+        stage_remove(tree->stage, number);
+        return code;
+    }
     edit->n_bytes = edit_n_bytes(node);
     if (edit->number != 0)
         stage_remove(tree->stage, edit->number);
     edit->number = number;
-    edit->is_staged = true;
+    edit->is_staged = edit->is_recorded = true;
+    edit->has_failed = edit->is_doubtful = false;
     edit_set_unsynced(tree, edit, true);
     edit_set_n_bytes(tree, edit, n_bytes);
+    return 0;
 }
 
 int content_stage(struct wfs_tree *tree, struct wfs_node *node, uint64_t n_keep)
@@ -103,20 +112,7 @@ int content_stage(struct wfs_tree *tree, struct wfs_node *node, uint64_t n_keep)
         stage_remove(tree->stage, number);
         return code;
     }
-    adopt_staged(tree, node, number, n_keep);
-    return 0;
-}
-
-/* The content is the catalog's again. */
-static void unstage(struct wfs_tree *tree, struct wfs_node *node)
-{
-    struct edit *edit = node->edit;
-    stage_remove(tree->stage, edit->number);
-    edit_set_n_bytes(tree, edit, 0);
-    edit_set_unsynced(tree, edit, false);
-    edit->number = 0;
-    edit->is_staged = false;
-    tree->n_bytes += edit_n_bytes(node);
+    return adopt_staged(tree, node, number, n_keep);
 }
 
 /* May the content be changed at all? */
@@ -134,7 +130,11 @@ static int check_change(const struct wfs_tree *tree, const struct wfs_node *node
 /* Makes the node ready for a change that keeps the first n_keep bytes. */
 static int prepare(struct wfs_tree *tree, struct wfs_node *node, uint64_t n_keep)
 {
-    return edit_is_staged(node) && node->edit->number != 0 ? 0 : content_stage(tree, node, n_keep);
+    if (!edit_is_staged(node) || node->edit->number == 0)
+        return content_stage(tree, node, n_keep);
+    const int code = node->edit->is_recorded ? 0 : notes_edit(tree, node, node->edit->number);
+    node->edit->is_recorded |= code == 0;
+    return code;
 }
 
 static void finish(struct wfs_tree *tree, struct wfs_node *node)
@@ -147,23 +147,30 @@ static void finish(struct wfs_tree *tree, struct wfs_node *node)
 
 /* ---- writing ---- */
 
-/* A first write that leaves nothing of the old content: nothing is copied, and all of it is written
- * or none. */
-static ssize_t write_whole(struct wfs_tree *tree, struct wfs_node *node, const void *buf,
-                           size_t n_bytes)
+/* A new staged file with these bytes, all of them or none. */
+static int stage_whole(struct wfs_tree *tree, struct wfs_node *node, const char *bytes,
+                       size_t n_bytes)
 {
-    int code = content_stage(tree, node, 0);
+    uint64_t number;
+    if (edit_of(tree, node) == NULL)
+        return -ENOMEM;
+    int code = stage_make(tree->stage, &number);
     if (code < 0)
         return code;
-    code = stage_allocate(tree->stage, node->edit->number, 0, 0, n_bytes);
-    ssize_t n = code;
-    if (code == 0 || code == -EOPNOTSUPP)
-        n = stage_write(tree->stage, node->edit->number, 0, buf, n_bytes);
-    if (n != (ssize_t)n_bytes) {
-        unstage(tree, node);
-        return n < 0 ? n : -EIO;
+    if (n_bytes > 0)
+        code = stage_allocate(tree->stage, number, 0, 0, n_bytes);
+    code = code == -EOPNOTSUPP ? 0 : code;
+    for (size_t n_done = 0; n_done < n_bytes && code == 0;) {
+        const ssize_t n =
+            stage_write(tree->stage, number, n_done, bytes + n_done, n_bytes - n_done);
+        code = n < 0 ? (int)n : 0;
+        n_done += n > 0 ? (size_t)n : 0;
     }
-    return n;
+    if (code < 0) {
+        stage_remove(tree->stage, number);
+        return code;
+    }
+    return adopt_staged(tree, node, number, n_bytes);
 }
 
 ssize_t wfs_node_write(struct wfs_tree *tree, struct wfs_node *node, uint64_t offset,
@@ -178,7 +185,8 @@ ssize_t wfs_node_write(struct wfs_tree *tree, struct wfs_node *node, uint64_t of
         return -EFBIG;
     ssize_t n;
     if (!edit_is_staged(node) && offset == 0 && n_bytes >= n_shown) {
-        n = write_whole(tree, node, buf, n_bytes);
+        code = stage_whole(tree, node, buf, n_bytes);
+        n = code < 0 ? code : (ssize_t)n_bytes;
     } else {
         code = prepare(tree, node, n_shown);
         n = code < 0 ? code : stage_write(tree->stage, node->edit->number, offset, buf, n_bytes);
@@ -237,26 +245,10 @@ int wfs_node_fallocate(struct wfs_tree *tree, struct wfs_node *node, int mode, u
 
 int content_put(struct wfs_tree *tree, struct wfs_node *node, const char *bytes, size_t n_bytes)
 {
-    struct edit *edit = edit_of(tree, node);
-    uint64_t number;
-    if (edit == NULL)
-        return -ENOMEM;
-    int code = stage_make(tree->stage, &number);
-    if (code < 0)
-        return code;
-    for (size_t n_done = 0; n_done < n_bytes && code == 0;) {
-        const ssize_t n =
-            stage_write(tree->stage, number, n_done, bytes + n_done, n_bytes - n_done);
-        code = n < 0 ? (int)n : 0;
-        n_done += n > 0 ? (size_t)n : 0;
-    }
-    if (code < 0) {
-        stage_remove(tree->stage, number);
-        return code;
-    }
-    adopt_staged(tree, node, number, n_bytes);
-    finish(tree, node);
-    return 0;
+    const int code = stage_whole(tree, node, bytes, n_bytes);
+    if (code == 0)
+        finish(tree, node);
+    return code;
 }
 
 /* ---- times, mode, durability ---- */
@@ -294,7 +286,7 @@ int wfs_node_set_mode(struct wfs_tree *tree, struct wfs_node *node, mode_t mode)
     return 0;
 }
 
-int wfs_node_sync(struct wfs_tree *tree, struct wfs_node *node)
+static int sync_content(struct wfs_tree *tree, struct wfs_node *node)
 {
     struct edit *edit = node->edit;
     if (edit == NULL || !edit->is_staged)
@@ -303,10 +295,43 @@ int wfs_node_sync(struct wfs_tree *tree, struct wfs_node *node)
         return -EIO;
     if (!edit->is_unsynced || edit->number == 0)
         return 0;
-    const int code = stage_sync(tree->stage, edit->number);
+    int code = stage_sync(tree->stage, edit->number);
+    edit->has_failed = code < 0;
+    if (code == 0)
+        code = notes_synced(tree, node);
     if (code < 0)
-        edit_rescue(tree, edit);
-    else
-        edit_set_unsynced(tree, edit, false);
-    return code;
+        return code;
+    edit->is_recorded = edit->is_doubtful = false;
+    edit_set_unsynced(tree, edit, false);
+    return 0;
+}
+
+int wfs_node_sync(struct wfs_tree *tree, struct wfs_node *node)
+{
+    if (tree->stage == NULL)
+        return 0;
+    const int code = sync_content(tree, node);
+    return code < 0 ? code : stage_sync_journal(tree->stage);
+}
+
+void wfs_tree_rescue(struct wfs_tree *tree)
+{
+    for (struct edit *edit = tree->edits; edit != NULL; edit = edit->next) {
+        if (edit->has_failed)
+            edit_rescue(tree, edit);
+    }
+}
+
+int wfs_tree_sync(struct wfs_tree *tree, struct wfs_error *err)
+{
+    for (struct edit *edit = tree->edits; edit != NULL; edit = edit->next) {
+        const int code = sync_content(tree, edit->node);
+        if (code == 0 || !edit_is_shown(tree, edit->node))
+            continue;
+        autostrbuf struct strbuf path = {0};
+        entry_path(tree, edit->node->entry, &path);
+        return wfs_fail(err, -code, "the staging directory cannot keep '%s': %s",
+                        wfs_quote(path.bytes == NULL ? "?" : path.bytes).text, strerror(-code));
+    }
+    return 0;
 }

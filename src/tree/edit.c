@@ -10,6 +10,7 @@
 
 #include "tree/control.h"
 #include "tree/foreign.h"
+#include "tree/notes.h"
 #include "tree/stage.h"
 
 struct edit *edit_of(struct wfs_tree *tree, struct wfs_node *node)
@@ -160,22 +161,23 @@ static int copy_staged(struct wfs_tree *tree, const struct edit *edit, uint64_t 
         }
         offset += (uint64_t)n;
     }
-    return stage_sync(tree->stage, number);
+    return 0;
 }
 
 void edit_rescue(struct wfs_tree *tree, struct edit *edit)
 {
     uint64_t number;
     int code = stage_make(tree->stage, &number);
+    edit->has_failed = false;
     if (code < 0) {
         edit->is_lost = true;
         return;
     }
     code = copy_staged(tree, edit, number);
+    if (code == 0)
+        code = notes_edit(tree, edit->node, number);
     edit->is_lost = code < 0;
     stage_remove(tree->stage, code < 0 ? number : edit->number);
-    if (code < 0)
-        return;
-    edit->number = number;
-    edit_set_unsynced(tree, edit, false);
+    if (code == 0)
+        edit->number = number;
 }

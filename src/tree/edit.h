@@ -22,6 +22,9 @@ struct edit {
     mode_t mode;      /* permission bits */
     bool is_staged;   /* the content is the staged file, not the catalog's tensor */
     bool is_unsynced; /* the staged file has writes that fdatasync has not seen */
+    bool is_recorded; /* the journal says that there are such writes */
+    bool is_doubtful; /* they may be torn: power was lost after them */
+    bool has_failed;  /* the last fdatasync of the staged file did */
     bool is_lost;     /* the staged file failed and could not be copied */
     bool has_mtime, has_mode, has_dtype, has_shape;
     uint8_t dtype;
@@ -63,7 +66,8 @@ int edit_inherit(struct wfs_tree *tree, struct wfs_node *node, const struct wfs_
 /* Replaces the shape. -ENOMEM. */
 int edit_set_shape(struct edit *edit, const struct wfs_shape *shape);
 
-/* Replaces the staged file of a failed sync by a copy. Lost for good when that fails. */
+/* Replaces the staged file of a failed sync by a copy, which is yet to be synced. Lost for good
+ * when that fails. */
 void edit_rescue(struct wfs_tree *tree, struct edit *edit);
 
 #endif

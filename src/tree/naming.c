@@ -9,6 +9,7 @@
 #include "tree/control.h"
 #include "tree/edit.h"
 #include "tree/node.h"
+#include "tree/notes.h"
 #include "tree/valuefile.h"
 
 enum { NODES_MAX = 4000000 }; /* as many as a catalog may bring */
@@ -93,8 +94,8 @@ static int check_new(const struct wfs_tree *tree, const struct wfs_node *dir, co
     return code < 0 ? code : tree->n_nodes >= NODES_MAX ? -ENOSPC : 0;
 }
 
-static int make(struct wfs_tree *tree, struct wfs_node *dir, const char *name, mode_t mode,
-                enum node_kind kind, struct wfs_node **ret)
+static int make_node(struct wfs_tree *tree, struct wfs_node *dir, const char *name, mode_t mode,
+                     enum node_kind kind, struct wfs_node **ret)
 {
     uint32_t id;
     struct wfs_node *node = node_new(tree, kind, 0);
@@ -122,18 +123,25 @@ static int make(struct wfs_tree *tree, struct wfs_node *dir, const char *name, m
     return 0;
 }
 
+static int make(struct wfs_tree *tree, struct wfs_node *dir, const char *name, mode_t mode,
+                enum node_kind kind, struct wfs_node **ret)
+{
+    int code = check_new(tree, dir, name, kind == NODE_DIR);
+    if (code == 0)
+        code = notes_make(tree, dir, name, kind == NODE_DIR);
+    return code < 0 ? code : notes_settle(tree, NULL, make_node(tree, dir, name, mode, kind, ret));
+}
+
 int wfs_node_create(struct wfs_tree *tree, struct wfs_node *dir, const char *name, mode_t mode,
                     struct wfs_node **ret)
 {
-    const int code = check_new(tree, dir, name, false);
-    return code < 0 ? code : make(tree, dir, name, mode, NODE_FILE, ret);
+    return make(tree, dir, name, mode, NODE_FILE, ret);
 }
 
 int wfs_node_mkdir(struct wfs_tree *tree, struct wfs_node *dir, const char *name, mode_t mode,
                    struct wfs_node **ret)
 {
-    const int code = check_new(tree, dir, name, true);
-    return code < 0 ? code : make(tree, dir, name, mode, NODE_DIR, ret);
+    return make(tree, dir, name, mode, NODE_DIR, ret);
 }
 
 int wfs_node_link(struct wfs_tree *tree, struct wfs_node *node, struct wfs_node *dir,
@@ -149,7 +157,10 @@ int wfs_node_link(struct wfs_tree *tree, struct wfs_node *node, struct wfs_node 
         return -ENOENT;
     if (node_is_control(tree, node) != (dir == tree->control))
         return -EXDEV;
-    code = entry_add(tree, dir, name, NAME_COPIED, node, true, &id);
+    code = notes_link(tree, node, dir, name);
+    if (code < 0)
+        return code;
+    code = notes_settle(tree, NULL, entry_add(tree, dir, name, NAME_COPIED, node, true, &id));
     if (code < 0)
         return code;
     dir->directory->mtime = node_now();
@@ -161,7 +172,7 @@ int wfs_node_link(struct wfs_tree *tree, struct wfs_node *node, struct wfs_node 
 
 int wfs_node_unlink(struct wfs_tree *tree, struct wfs_node *dir, const char *name)
 {
-    const int code = check_dir(tree, dir);
+    int code = check_dir(tree, dir);
     if (code < 0)
         return code;
     const uint32_t id = entry_find(tree, dir, name);
@@ -172,6 +183,9 @@ int wfs_node_unlink(struct wfs_tree *tree, struct wfs_node *dir, const char *nam
         return -EISDIR;
     if (node_is_fixed(node) && node->kind != NODE_VALUE)
         return -EPERM;
+    code = notes_remove(tree, dir, name);
+    if (code < 0)
+        return code;
     if (node->kind == NODE_VALUE)
         valuefile_remove(tree, node);
     edit_mark_entry(tree, is_shown(tree, id));
@@ -191,7 +205,7 @@ static void remove_dir(struct wfs_tree *tree, uint32_t id)
 
 int wfs_node_rmdir(struct wfs_tree *tree, struct wfs_node *dir, const char *name)
 {
-    const int code = check_dir(tree, dir);
+    int code = check_dir(tree, dir);
     if (code < 0)
         return code;
     const uint32_t id = entry_find(tree, dir, name);
@@ -204,6 +218,9 @@ int wfs_node_rmdir(struct wfs_tree *tree, struct wfs_node *dir, const char *name
         return -EBUSY;
     if (entry_has_any(node))
         return -ENOTEMPTY;
+    code = notes_remove(tree, dir, name);
+    if (code < 0)
+        return code;
     remove_dir(tree, id);
     dir->directory->mtime = node_now();
     return 0;
@@ -353,10 +370,14 @@ int wfs_node_rename(struct wfs_tree *tree, struct wfs_node *from_dir, const char
         return code;
     if (move.to != 0 && entry_at(tree, move.from)->node == entry_at(tree, move.to)->node)
         return 0; /* POSIX: two names of one file stay both */
+    code = notes_move(tree, from_dir, from_name, to_dir, to_name, flags);
+    if (code < 0)
+        return code;
     if ((flags & RENAME_EXCHANGE) != 0)
         exchange(tree, &move);
     else
         code = move.to != 0 ? replace(tree, &move) : move_on(tree, &move);
+    code = notes_settle(tree, NULL, code);
     if (code == 0)
         from_dir->directory->mtime = to_dir->directory->mtime = node_now();
     return code;

@@ -20,7 +20,7 @@
 #include "tree/strbuf.h"
 
 struct edit;
-struct stage;
+struct wfs_stage;
 struct status;
 struct texts;
 struct digests;
@@ -85,13 +85,15 @@ struct wfs_tree {
     struct map map; /* entries by directory and name */
     struct key_cuts cuts;
     struct wfs_node *root, *control;
-    struct edit *edits;  /* all there are */
-    struct stage *stage; /* NULL: read-only */
+    struct edit *edits;      /* all there are */
+    struct wfs_stage *stage; /* NULL: read-only */
     struct status *status;
     struct texts *texts;
     struct digests *digests;
     struct metadata *metadata;
     struct valuefiles *valuefiles;
+    struct wfs_replayed replayed;
+    bool is_unmade; /* it could not be made */
     uint64_t sequence, n_inodes_made;
     uint64_t n_bytes, n_nodes;          /* shown */
     uint64_t n_foreign_bytes;           /* of foreign attributes */

@@ -12,6 +12,7 @@
 #include "tree/digests.h"
 #include "tree/edit.h"
 #include "tree/metadata.h"
+#include "tree/replay.h"
 #include "tree/stage.h"
 #include "tree/status.h"
 #include "tree/valuefile.h"
@@ -28,8 +29,7 @@ static struct timespec newest_mtime(const struct wfs_catalog *catalog)
                    : (struct timespec){.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
 }
 
-static int make(struct wfs_tree *tree, const char *stage_path, const char *base_text,
-                struct wfs_error *err)
+static int make(struct wfs_tree *tree, const char *base_text, struct wfs_error *err)
 {
     tree->root = node_new(tree, NODE_DIR, 1);
     if (tree->root == NULL || status_new(&tree->status) < 0 || metadata_new(&tree->metadata) < 0 ||
@@ -38,25 +38,31 @@ static int make(struct wfs_tree *tree, const char *stage_path, const char *base_
     const int code = build_tree(tree, err);
     if (code < 0)
         return code;
-    if (control_new(tree) < 0)
+    if (control_new(tree) < 0 ||
+        (tree->stage != NULL && base_text != NULL && stage_set_base(tree->stage, base_text) < 0))
         return wfs_fail_memory(err);
-    return stage_path == NULL ? 0 : stage_new(stage_path, base_text, &tree->stage, err);
+    return tree->stage == NULL ? 0 : replay(tree, err);
 }
 
 int wfs_tree_new(const struct wfs_catalog *catalog, const struct wfs_tree_options *options,
                  struct wfs_tree **out, struct wfs_error *err)
 {
     struct wfs_tree *tree = calloc(1, sizeof(*tree));
-    if (tree == NULL)
+    if (tree == NULL) {
+        wfs_stage_close(options->stage);
         return wfs_fail_memory(err);
+    }
     tree->catalog = catalog;
     tree->options = *options;
-    tree->options.stage_path = tree->options.base_text = NULL;
+    tree->options.stage = NULL;
+    tree->options.base_text = NULL;
+    tree->stage = options->stage;
     tree->entries.item_bytes = sizeof(struct entry);
     tree->nodes.item_bytes = sizeof(struct wfs_node);
     tree->mtime = newest_mtime(catalog);
-    const int code = make(tree, options->stage_path, options->base_text, err);
+    const int code = make(tree, options->base_text, err);
     if (code < 0) {
+        tree->is_unmade = true;
         wfs_tree_free(tree);
         return code;
     }
@@ -71,7 +77,10 @@ void wfs_tree_free(struct wfs_tree *tree)
     const int saved = errno;
     const bool is_kept = wfs_tree_has_pending(tree);
     node_free_all(tree);
-    stage_free(tree->stage, is_kept);
+    if (tree->is_unmade)
+        wfs_stage_close(tree->stage);
+    else
+        stage_free(tree->stage, is_kept);
     control_done(tree);
     digests_free(tree->digests);
     metadata_free(tree->metadata);
@@ -109,33 +118,6 @@ bool wfs_tree_has_pending(const struct wfs_tree *tree)
 uint64_t wfs_tree_n_edits(const struct wfs_tree *tree)
 {
     return atomic_load(&tree->n_changed_nodes) + atomic_load(&tree->n_changed_entries);
-}
-
-void wfs_tree_committed(struct wfs_tree *tree, uint64_t generation)
-{
-    uint64_t n_nodes = 0;
-    for (const struct edit *edit = tree->edits; edit != NULL; edit = edit->next)
-        n_nodes += edit->changed > generation;
-    /* Each change of names since then counted one generation. */
-    const uint64_t n_since = atomic_load(&tree->generation) - generation;
-    if (atomic_load(&tree->n_changed_entries) > n_since)
-        atomic_store(&tree->n_changed_entries, n_since);
-    atomic_store(&tree->n_changed_nodes, n_nodes);
-    atomic_store(&tree->committed, generation);
-}
-
-int wfs_tree_sync(struct wfs_tree *tree, struct wfs_error *err)
-{
-    for (struct edit *edit = tree->edits; edit != NULL; edit = edit->next) {
-        const int code = wfs_node_sync(tree, edit->node);
-        if (code == 0 || !edit_is_shown(tree, edit->node))
-            continue;
-        autostrbuf struct strbuf path = {0};
-        entry_path(tree, edit->node->entry, &path);
-        return wfs_fail(err, -code, "the staging directory cannot keep '%s': %s",
-                        wfs_quote(path.bytes == NULL ? "?" : path.bytes).text, strerror(-code));
-    }
-    return 0;
 }
 
 /* Whole blocks that hold the bytes. */

@@ -12,6 +12,7 @@
 #include "tree/attrs.h"
 #include "tree/foreign.h"
 #include "tree/metadata.h"
+#include "tree/notes.h"
 
 #define USER "user."
 #define OURS "user.weightfs."
@@ -288,6 +289,9 @@ int wfs_node_remove_xattr(struct wfs_tree *tree, struct wfs_node *node, const ch
     const struct attr *attr = find_attr(name);
     if (attr->unset == NULL || node->edit == NULL)
         return 0;
+    const int noted = notes_attr(tree, node, attr->name, NULL, 0);
+    if (noted < 0)
+        return noted;
     attr->unset(node->edit);
     edit_mark(tree, node->edit);
     return 0;

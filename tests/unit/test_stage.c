@@ -57,8 +57,10 @@ static int open_again(const struct kit *kit, const char *stage, struct wfs_error
 {
     struct wfs_tree_options options = kit_options();
     struct wfs_tree *tree = NULL;
-    options.stage_path = stage;
     *err = (struct wfs_error){0};
+    options.stage = kit_stage(stage, err);
+    if (options.stage == NULL)
+        return -err->code;
     const int code = wfs_tree_new(kit->catalog, &options, &tree, err);
     wfs_tree_free(tree);
     return code;
@@ -116,8 +118,7 @@ static void only_pending_edits_are_kept(void)
     wfs_tree_free(kit.tree);
     check(is_there(stage, "data/1"));
     check(is_there(stage, "base"));
-    check_int(open_again(&kit, stage, &err), -ENOTEMPTY);
-    check(strstr(err.text, "holds edits that an earlier mount left") != NULL);
+    check_int(open_again(&kit, stage, &err), 0);
     check(is_there(stage, "data/1"));
     wfs_catalog_free(kit.catalog);
     kit_remove_stage(stage);
@@ -164,6 +165,7 @@ static void a_failed_sync_is_told_once_and_the_edit_is_written_anew(void)
     check_int(wfs_node_write(kit.tree, node, 7, "x", 1, false), 1);
     n_syncs_to_failure = 1;
     check_int(wfs_node_sync(kit.tree, node), -EIO);
+    wfs_tree_rescue(kit.tree);
     check_uint(kit_n_staged(&kit), 1);
     char path[100];
     snprintf(path, sizeof(path), "%s/data/2", kit.stage);
@@ -182,6 +184,7 @@ static void a_failed_sync_is_told_once_and_the_edit_is_written_anew(void)
     const struct rlimit full = {1000, RLIM_INFINITY}, none = {RLIM_INFINITY, RLIM_INFINITY};
     setrlimit(RLIMIT_FSIZE, &full);
     check_int(wfs_tree_sync(kit.tree, &kit.err), -EIO);
+    wfs_tree_rescue(kit.tree);
     setrlimit(RLIMIT_FSIZE, &none);
     check_str(kit.err.text, "the staging directory cannot keep 'big': Input/output error");
     check_int(wfs_node_sync(kit.tree, node), -EIO);

@@ -99,11 +99,13 @@ static unsigned long n_calls; /* of the last life, until its end was looked at *
 static int live(struct kit *kit, unsigned long countdown)
 {
     struct wfs_tree_options options = kit_options();
-    options.stage_path = kit->stage;
     options.base_text = "base";
     kit->err = (struct wfs_error){0};
     failing_countdown = countdown;
-    int code = wfs_tree_new(kit->catalog, &options, &kit->tree, &kit->err);
+    options.stage = kit_stage(kit->stage, &kit->err);
+    int code = options.stage == NULL ? -kit->err.code : 0;
+    if (code == 0)
+        code = wfs_tree_new(kit->catalog, &options, &kit->tree, &kit->err);
     check(code == 0 || (code == -ENOMEM && kit->err.code == ENOMEM));
     int n_failed = code < 0;
     for (int i = 0; i < N_STEPS && code == 0; i++) {

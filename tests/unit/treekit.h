@@ -62,6 +62,14 @@ struct kit {
     struct wfs_error err;
 };
 
+/* The directory, made or taken over; NULL with err. */
+static inline struct wfs_stage *kit_stage(const char *path, struct wfs_error *err)
+{
+    const struct wfs_stage_options options = {.path = path, .boot = "boot"};
+    struct wfs_stage *stage = NULL;
+    return wfs_stage_open(&options, &stage, err) < 0 ? NULL : stage;
+}
+
 static inline struct wfs_tree_options kit_options(void)
 {
     return (struct wfs_tree_options){.uid = 1000, .gid = 100, .umask = 022};
@@ -77,7 +85,7 @@ static inline void kit_open(struct kit *kit, struct wfs_catalog *catalog,
         if (mkdtemp(kit->stage) == NULL)
             abort();
         strcat(kit->stage, "/stage");
-        options.stage_path = kit->stage;
+        options.stage = kit_stage(kit->stage, &kit->err);
         options.base_text = "base\n";
     }
     if (!check_int(wfs_tree_new(catalog, &options, &kit->tree, &kit->err), 0)) {

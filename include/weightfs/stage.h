@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A staging directory as a program sees it before there is a tree over it: locked, with what an
+ * earlier process left in it. A tree takes it over and shows the edits again.
+ */
+#ifndef WFS_STAGE_H
+#define WFS_STAGE_H
+
+#include <weightfs/error.h>
+#include <weightfs/output.h>
+
+struct wfs_stage;
+
+/* How far the last commit came that the journal knows of. */
+enum wfs_commit_state {
+    WFS_COMMIT_NONE,
+    WFS_COMMIT_BEGUN,
+    WFS_COMMIT_COMPLETE,  /* the file was written and was about to be renamed */
+    WFS_COMMIT_PUBLISHED, /* and was renamed */
+};
+
+struct wfs_leftover {
+    const char *base;    /* what the edits stand on, as it was given; NULL: nothing is known */
+    uint64_t n_changes;  /* records of changes */
+    uint64_t n_newer;    /* of these, since the last published commit */
+    uint64_t bad_record; /* number of one that is damaged and ends what is known; 0: none */
+    enum wfs_commit_state commit;
+    const char *output, *temporary; /* path, and name beside it, of the last commit; or NULL */
+    struct wfs_identity identity;   /* of what it wrote, from WFS_COMMIT_COMPLETE on */
+    uint64_t digest;                /* wfs_catalog_digest of that */
+};
+
+/* A line of the journal, as its words. */
+struct wfs_record {
+    char kind;
+    unsigned n_words;
+    const char *words[6];
+};
+
+struct wfs_stage_options {
+    const char *path;
+    const char *boot; /* tells one run of the machine from another; NULL: not known */
+    bool is_found;    /* only one that is there already */
+};
+
+#pragma GCC visibility push(default)
+
+/*
+ * Makes the directory or takes over what is there, and locks it. -EBUSY: another process holds it;
+ * -EPERM: not the user's own and private; -EBADMSG: what is in it cannot be understood.
+ */
+int wfs_stage_open(const struct wfs_stage_options *options, struct wfs_stage **out,
+                   struct wfs_error *err);
+
+/* Lets go of it, and removes it when no edits are in it. */
+void wfs_stage_close(struct wfs_stage *stage);
+
+/* Borrowed, as it was when opened or discarded last. */
+const struct wfs_leftover *wfs_stage_leftover(const struct wfs_stage *stage);
+
+/* Why the last commit failed, as status.json says it; malloc'ed. NULL: it did not, or nobody knows.
+ */
+char *wfs_stage_failure(const struct wfs_stage *stage);
+
+/* Calls visit with each record up to a bad one; not 0 stops and is returned. */
+int wfs_stage_each(struct wfs_stage *stage,
+                   int (*visit)(void *ctx, const struct wfs_record *record), void *ctx);
+
+/* Bytes of the content of an edit, or -ENOENT. */
+int64_t wfs_stage_n_bytes(const struct wfs_stage *stage, uint64_t number);
+
+/* True when the edits were written in this run of the machine, with the filesystem mounted
+ * throughout: then also those that were not synced are whole. */
+bool wfs_stage_is_same_run(const struct wfs_stage *stage, const char *run);
+
+/* Notes that the last commit is published after all. */
+int wfs_stage_note_published(struct wfs_stage *stage);
+
+/* What was published is not there any more: all changes count as not committed. */
+void wfs_stage_forget_published(struct wfs_stage *stage);
+
+/* Removes all edits. Nothing is left of them when it returns 0. */
+int wfs_stage_discard(struct wfs_stage *stage);
+
+/*
+ * Keeps a file reachable below the directory ("source/NAME") when its own name is about to be given
+ * to another one. -EXDEV, -EPERM: not possible here.
+ */
+int wfs_stage_keep_source(struct wfs_stage *stage, const char *path);
+
+/* Text that is different after the machine was started anew. Yours to free; NULL: not known. */
+char *wfs_stage_boot(void);
+
+#pragma GCC visibility pop
+
+#endif

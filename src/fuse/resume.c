@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A commit that was published is done with, whether or not its process lived to note it. Edits that
+ * are newer stand on the same source as those before them.
+ */
+#include "fuse/resume.h"
+
+#include "cli/exit.h"
+#include "fuse/log.h"
+#include "fuse/paths.h"
+#include "fuse/scope.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+bool resume_is_published(const struct wfs_leftover *leftover, const char *path)
+{
+    struct stat st;
+    uint64_t digest = 0;
+    auto_catalog struct wfs_catalog *catalog = NULL;
+    return leftover->commit >= WFS_COMMIT_COMPLETE && stat(path, &st) == 0 &&
+           st.st_ino == leftover->identity.inode &&
+           (uint64_t)st.st_size == leftover->identity.n_bytes &&
+           wfs_load(path, NULL, &catalog, NULL) == 0 && wfs_catalog_digest(catalog, &digest) == 0 &&
+           digest == leftover->digest;
+}
+
+/* ---- before loading ---- */
+
+static int fail_note(const struct target *target, int code)
+{
+    return log_failure(EXIT_MOUNT, "cannot write to staging directory '%s': %s",
+                       wfs_quote(target->stage_path).text, strerror(-code));
+}
+
+/* The last commit came through: only what is newer is still to be shown. */
+static int finish_published(struct target *target, struct wfs_stage *stage)
+{
+    const struct wfs_leftover *leftover = wfs_stage_leftover(stage);
+    int code = leftover->commit == WFS_COMMIT_COMPLETE ? wfs_stage_note_published(stage) : 0;
+    if (code == 0 && leftover->n_newer == 0)
+        code = wfs_stage_discard(stage);
+    if (code < 0)
+        return fail_note(target, code);
+    if (leftover->n_newer == 0)
+        return 0;
+    struct stat st;
+    if (target->is_taken && stat(target->path, &st) == 0) {
+        target->is_taken = false;
+        target->replace = WFS_REPLACE_KNOWN;
+        target->known = wfs_identity_of(&st);
+    }
+    target->is_published = true;
+    if (target->is_source && asprintf(&target->kept_source, "%s/source/%s", target->stage_path,
+                                      path_name(target->path)) < 0) {
+        target->kept_source = NULL;
+        return log_failure(EXIT_UNSUPPORTED, "out of memory");
+    }
+    return 0;
+}
+
+void resume_remove_temporary(const struct wfs_leftover *leftover)
+{
+    if (leftover->temporary == NULL || leftover->output[0] != '/')
+        return;
+    autofree char *directory = path_directory(leftover->output);
+    autofree char *path = NULL;
+    if (directory == NULL || asprintf(&path, "%s/%s", directory, leftover->temporary) < 0)
+        path = NULL;
+    else
+        unlink(path);
+}
+
+static int look(struct target *target, struct wfs_stage *stage)
+{
+    const struct wfs_leftover *leftover = wfs_stage_leftover(stage);
+    if (leftover->bad_record != 0 && !target->is_forced)
+        return log_failure(EXIT_MOUNT,
+                           "the journal of an earlier mount in '%s' is damaged at record %" PRIu64
+                           "; 'weightfs recover' tells what it says before",
+                           wfs_quote(target->stage_path).text, leftover->bad_record);
+    if (resume_is_published(leftover, target->path))
+        return finish_published(target, stage);
+    resume_remove_temporary(leftover);
+    wfs_stage_forget_published(stage);
+    return 0;
+}
+
+int resume_open(struct target *target, struct wfs_stage **out)
+{
+    struct wfs_stage *stage;
+    struct wfs_error err = {0};
+    const struct wfs_stage_options options = {.path = target->stage_path, .boot = target->boot};
+    if (target->path == NULL)
+        return 0;
+    if (wfs_stage_open(&options, &stage, &err) < 0) {
+        const int exit_code = (int)exit_of_errno(err.code);
+        return log_failure(exit_code == EXIT_SOURCE || exit_code == EXIT_DAMAGED ? EXIT_MOUNT
+                                                                                 : exit_code,
+                           "%s", err.text);
+    }
+    autofree char *failure = wfs_stage_failure(stage);
+    if (failure != NULL)
+        log_warning("the last commit failed: %s", failure);
+    int rc = look(target, stage);
+    if (rc == 0 && target->is_taken)
+        rc = log_failure(EXIT_MOUNT, "output '%s' exists; -o overwrite replaces it",
+                         wfs_quote(target->path).text);
+    if (rc != 0) {
+        wfs_stage_close(stage);
+        return rc;
+    }
+    *out = stage;
+    return 0;
+}
+
+/* ---- afterwards ---- */
+
+/* The next line that counts, without its line feed; NULL at the end. */
+static const char *next_line(const char **at, size_t *ret_n)
+{
+    while (**at != '\0') {
+        const char *line = *at;
+        *ret_n = strcspn(line, "\n");
+        *at = line + *ret_n + (line[*ret_n] != '\0');
+        if (line[0] != '#')
+            return line;
+    }
+    return NULL;
+}
+
+static bool is_same_base(const char *a, const char *b)
+{
+    for (;;) {
+        size_t n_a, n_b;
+        const char *line_a = next_line(&a, &n_a), *line_b = next_line(&b, &n_b);
+        if (line_a == NULL || line_b == NULL)
+            return line_a == line_b;
+        if (n_a != n_b || memcmp(line_a, line_b, n_a) != 0)
+            return false;
+    }
+}
+
+int resume_check(const struct target *target, const struct wfs_stage *stage, const char *base_text)
+{
+    const struct wfs_leftover *leftover = wfs_stage_leftover(stage);
+    if (leftover->n_changes == 0 || target->is_moved ||
+        (leftover->base != NULL && is_same_base(leftover->base, base_text)))
+        return 0;
+    return log_failure(EXIT_MOUNT,
+                       "staging directory '%s' holds edits of an earlier mount, and the source or "
+                       "the options of the view are not what they were then; 'weightfs recover' "
+                       "tells more",
+                       wfs_quote(target->stage_path).text);
+}
+
+void resume_tell(const struct wfs_tree *tree)
+{
+    struct wfs_replayed replayed;
+    char more[128] = "";
+    wfs_tree_replayed(tree, &replayed);
+    if (replayed.n_doubtful > 0)
+        snprintf(more, sizeof(more),
+                 "; %" PRIu64 " of them were not synced before a restart and may be torn",
+                 replayed.n_doubtful);
+    if (replayed.n_lost > 0)
+        log_warning("the content of %" PRIu64 " edits of an earlier mount is lost",
+                    replayed.n_lost);
+    if (replayed.n_edits > 0)
+        log_warning("%" PRIu64 " edits of an earlier mount are shown again%s", replayed.n_edits,
+                    more);
+}

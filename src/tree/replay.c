@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The operations are those of the mount, with recording switched off. Content is only pointed at:
+ * a file that a later record makes superfluous need not be there any more.
+ */
+#include "tree/replay.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tree/attrs.h"
+#include "tree/content.h"
+#include "tree/record.h"
+#include "tree/stage.h"
+
+struct replay {
+    struct wfs_tree *tree;
+    struct wfs_error *err;
+    bool is_same_run; /* what the records that follow wrote is whole */
+    uint64_t number;  /* of the record */
+};
+
+/* ---- finding ---- */
+
+/* The directory that the path is in, and its last part. */
+static int find_dir(const struct wfs_tree *tree, const char *path, struct wfs_node **ret_dir,
+                    const char **ret_name)
+{
+    struct wfs_node *dir = tree->root;
+    char name[KEY_NAME_MAX + 1];
+    for (const char *slash; (slash = strchr(path, '/')) != NULL; path = slash + 1) {
+        const size_t n = (size_t)(slash - path);
+        if (n > KEY_NAME_MAX)
+            return -ENAMETOOLONG;
+        memcpy(name, path, n);
+        name[n] = '\0';
+        const int code = wfs_node_lookup(tree, dir, name, &dir);
+        if (code < 0)
+            return code;
+    }
+    *ret_dir = dir;
+    *ret_name = path;
+    return dir->kind == NODE_DIR ? 0 : -ENOTDIR;
+}
+
+static int find_node(const struct wfs_tree *tree, const char *path, struct wfs_node **ret)
+{
+    struct wfs_node *dir;
+    const char *name;
+    const int code = find_dir(tree, path, &dir, &name);
+    return code < 0 ? code : wfs_node_lookup(tree, dir, name, ret);
+}
+
+/* ---- names ---- */
+
+static int do_make(struct wfs_tree *tree, const struct wfs_record *record)
+{
+    struct wfs_node *dir, *node;
+    const char *name;
+    const int code = find_dir(tree, record->words[0], &dir, &name);
+    if (code < 0)
+        return code;
+    return record->kind == 'K' ? wfs_node_mkdir(tree, dir, name, 0777, &node)
+                               : wfs_node_create(tree, dir, name, 0666, &node);
+}
+
+static int do_move(struct wfs_tree *tree, const struct wfs_record *record)
+{
+    struct wfs_node *from_dir, *to_dir;
+    const char *from, *to;
+    uint64_t flags;
+    int code = find_dir(tree, record->words[0], &from_dir, &from);
+    if (code == 0)
+        code = find_dir(tree, record->words[1], &to_dir, &to);
+    if (code == 0)
+        code = record_to_number(record, 2, &flags);
+    if (code == 0 && flags > UINT32_MAX)
+        code = -EINVAL;
+    return code < 0 ? code : wfs_node_rename(tree, from_dir, from, to_dir, to, (unsigned)flags);
+}
+
+static int do_remove(struct wfs_tree *tree, const struct wfs_record *record)
+{
+    struct wfs_node *dir, *node;
+    const char *name;
+    int code = find_dir(tree, record->words[0], &dir, &name);
+    if (code == 0)
+        code = wfs_node_lookup(tree, dir, name, &node);
+    if (code < 0)
+        return code;
+    return node->kind == NODE_DIR ? wfs_node_rmdir(tree, dir, name)
+                                  : wfs_node_unlink(tree, dir, name);
+}
+
+static int do_link(struct wfs_tree *tree, const struct wfs_record *record)
+{
+    struct wfs_node *dir, *node;
+    const char *name;
+    int code = find_node(tree, record->words[0], &node);
+    if (code == 0)
+        code = find_dir(tree, record->words[1], &dir, &name);
+    return code < 0 ? code : wfs_node_link(tree, node, dir, name);
+}
+
+static int do_attr(struct wfs_tree *tree, const struct wfs_record *record)
+{
+    struct wfs_node *node;
+    const int code = find_node(tree, record->words[0], &node);
+    if (code < 0)
+        return code;
+    return attrs_change(tree, node, record->words[1],
+                        record->n_words > 2 ? record->words[2] : NULL);
+}
+
+/* ---- content ---- */
+
+/* Is what lay there the same that lay there when the edit was made? */
+static int check_origin(const struct replay *state, const struct wfs_node *node,
+                        const struct wfs_record *record)
+{
+    const struct wfs_tensor *tensor = node->kind == NODE_FILE ? node->tensor : NULL;
+    const char *dtype = "-";
+    autostrbuf struct strbuf shape = {0};
+    if (tensor != NULL) {
+        dtype = wfs_dtype_name((enum wfs_dtype)tensor->dtype);
+        strbuf_shape(&shape, &tensor->shape);
+    } else {
+        strbuf_puts(&shape, "-");
+    }
+    if (shape.has_failed)
+        return -ENOMEM;
+    if (strcmp(dtype, record->words[2]) == 0 && strcmp(shape.bytes, record->words[3]) == 0)
+        return 0;
+    return wfs_fail(state->err, EBADMSG,
+                    "edit %s of '%s' stands on a tensor of %s %s, the source has %s %s",
+                    record->words[0], wfs_quote(record->words[1]).text, record->words[2],
+                    record->words[3], dtype, shape.bytes);
+}
+
+static int do_edit(const struct replay *state, const struct wfs_record *record)
+{
+    struct wfs_tree *tree = state->tree;
+    struct wfs_node *node;
+    struct stat st;
+    uint64_t number;
+    int code = record_to_number(record, 0, &number);
+    if (code == 0)
+        code = find_node(tree, record->words[1], &node);
+    if (code == 0 && (number == 0 || node->kind == NODE_DIR || node->kind == NODE_STATUS ||
+                      node->kind == NODE_TENSORS || node->kind >= NODE_GIVEN))
+        code = -EINVAL;
+    if (code == 0)
+        code = check_origin(state, node, record);
+    struct edit *edit = code < 0 ? NULL : edit_of(tree, node);
+    if (edit == NULL)
+        return code < 0 ? code : -ENOMEM;
+    const bool is_there = stage_stat(tree->stage, number, &st) == 0;
+    if (!edit->is_staged)
+        edit->n_bytes = edit_n_bytes(node);
+    edit->number = number;
+    edit->is_staged = edit->is_recorded = edit->has_mtime = true;
+    edit->is_doubtful = !state->is_same_run;
+    edit->mtime = is_there ? st.st_mtim : node_now();
+    edit_set_n_bytes(tree, edit, is_there ? (uint64_t)st.st_size : 0);
+    edit_set_unsynced(tree, edit, true);
+    edit_mark(tree, edit);
+    return 0;
+}
+
+static int do_sync(struct wfs_tree *tree, const struct wfs_record *record)
+{
+    struct wfs_node *node;
+    uint64_t number, n_bytes;
+    int code = record_to_number(record, 0, &number);
+    if (code == 0)
+        code = record_to_number(record, 1, &n_bytes);
+    if (code == 0)
+        code = find_node(tree, record->words[2], &node);
+    if (code < 0)
+        return code;
+    if (!edit_is_staged(node) || node->edit->number != number)
+        return -EINVAL;
+    node->edit->is_recorded = node->edit->is_doubtful = false;
+    edit_set_unsynced(tree, node->edit, false);
+    return 0;
+}
+
+/* ---- one record ---- */
+
+static int apply(struct replay *state, const struct wfs_record *record)
+{
+    static const char kinds[] = "O1C1K1E5S3R3D1L2X2X3B2P5F0";
+    struct wfs_tree *tree = state->tree;
+    const char pair[] = {record->kind, (char)('0' + record->n_words), '\0'};
+    if (strstr(kinds, pair) == NULL)
+        return -EINVAL;
+    switch (record->kind) {
+    case 'O':
+        state->is_same_run = wfs_stage_is_same_run(tree->stage, record->words[0]);
+        return 0;
+    case 'C':
+    case 'K':
+        return do_make(tree, record);
+    case 'E':
+        return do_edit(state, record);
+    case 'S':
+        return do_sync(tree, record);
+    case 'R':
+        return do_move(tree, record);
+    case 'D':
+        return do_remove(tree, record);
+    case 'L':
+        return do_link(tree, record);
+    case 'X':
+        return do_attr(tree, record);
+    case 'F':
+        return tree->stage->has_forgotten ? 0 : wfs_tree_committed(tree, wfs_tree_generation(tree));
+    default:
+        return 0;
+    }
+}
+
+static int visit(void *ctx, const struct wfs_record *record)
+{
+    struct replay *state = ctx;
+    state->number++;
+    const int code = apply(state, record);
+    if (code == 0 || code == -ENOMEM || (state->err != NULL && state->err->code != 0))
+        return code;
+    return wfs_fail(state->err, EBADMSG,
+                    "the journal does not fit the source: record %" PRIu64 " ('%c %s'): %s",
+                    state->number, record->kind,
+                    record->n_words > 0 ? wfs_quote(record->words[0]).text : "", strerror(-code));
+}
+
+/* ---- afterwards ---- */
+
+static bool is_match(const void *ctx, uint32_t id)
+{
+    (void)ctx;
+    (void)id;
+    return true; /* the numbers are their own hashes */
+}
+
+static bool is_used(void *ctx, uint64_t number)
+{
+    uint32_t id;
+    return map_find(ctx, number, is_match, NULL, &id);
+}
+
+/* Counts what came back, and removes the content that no edit has any more. */
+static int finish(struct wfs_tree *tree)
+{
+    struct map numbers = {0};
+    int code = 0;
+    for (struct edit *edit = tree->edits; edit != NULL && code == 0; edit = edit->next) {
+        struct stat st;
+        if (!edit->is_staged || edit->number == 0)
+            continue;
+        edit->is_lost = stage_stat(tree->stage, edit->number, &st) < 0;
+        tree->replayed.n_lost += edit->is_lost;
+        tree->replayed.n_unsynced += edit->is_unsynced;
+        tree->replayed.n_doubtful += edit->is_doubtful;
+        code = map_add(&numbers, edit->number, 1);
+    }
+    tree->stage->is_replaying = false;
+    if (code == 0)
+        code = stage_sweep(tree->stage, is_used, &numbers);
+    map_done(&numbers);
+    tree->replayed.n_edits = wfs_tree_n_edits(tree);
+    return code;
+}
+
+int replay(struct wfs_tree *tree, struct wfs_error *err)
+{
+    struct replay state = {.tree = tree, .err = err};
+    tree->stage->is_replaying = true;
+    int code = wfs_stage_each(tree->stage, visit, &state);
+    if (code == 0)
+        code = finish(tree);
+    return code < 0 ? wfs_fail(err, -code, "%s", strerror(-code)) : 0;
+}
+
+void wfs_tree_replayed(const struct wfs_tree *tree, struct wfs_replayed *ret)
+{
+    *ret = tree->replayed;
+}

@@ -1,0 +1,298 @@
+# SPDX-License-Identifier: MIT
+"""Edits outlive their driver: what is found after it was killed, by the next mount and by `weightfs recover`."""
+import errno
+import json
+import os
+import shutil
+import struct
+
+import pytest
+
+from wfs_testlib import look, st
+from wfs_testlib.program import tool, weightfs
+
+AGAIN = 'edits? of an earlier mount are shown again'
+
+
+def stage_of(out):
+    return out.parent / ('.%s.weightfs' % out.name)
+
+
+def die(mnt):
+    """SIGKILL for all of it, as the kernel does when memory is full."""
+    mnt.kill()
+    mnt.forget()
+
+
+@pytest.fixture
+def out(folder):
+    (folder / 'out').mkdir()
+    return folder / 'out' / 'out.safetensors'
+
+
+def everything(root):
+    """Path -> what is there, with the number of its names."""
+    result = {}
+    for path in sorted(root.rglob('*')):
+        name = str(path.relative_to(root))
+        if path.is_dir():
+            result[name] = 'a directory'
+        else:
+            tensor = [look.attribute(path, 'dtype'), look.attribute(path, 'shape'), path.read_bytes()]
+            result[name] = (*tensor, path.stat().st_nlink)
+    return result
+
+
+def committed(root):
+    """What a commit is to write, as st.read has it, for names that need no decoding."""
+    return {name.replace('/', '.'): (what[0], json.loads(what[1]), what[2])
+            for name, what in everything(root).items() if what != 'a directory'}
+
+
+def edit_of_each_kind(mnt):
+    root = mnt.path
+    os.rename(root / 'temperature', root / 'heat')
+    os.rename(root / 'pooler', root / 'drain')
+    (root / 'drain/dense/bias').write_bytes(bytes(128))
+    with open(root / 'drain/dense/weight', 'r+b') as file:
+        file.seek(16)
+        file.write(b'sixteen in place')
+    (root / 'new').mkdir()
+    (root / 'new/ half %0Aname%25').write_bytes(struct.pack('<2f', 1, 2))
+    look.set_attribute(root / 'new/ half %0Aname%25', 'dtype', 'F32')
+    look.set_attribute(root / 'new/ half %0Aname%25', 'shape', '[2]')
+    os.link(root / 'heat', root / 'new/tie')
+    (root / '.scratch').write_bytes(b'12345678')
+    os.rename(root / '.scratch', root / 'new/moved')
+    look.set_attribute(root / 'new/moved', 'dtype', 'U8')
+    look.set_attribute(root / 'new/moved', 'shape', '[8]')
+    (root / 'new/gone').write_bytes(b'x')
+    os.unlink(root / 'new/gone')
+    (root / 'empty').mkdir()
+    os.rmdir(root / 'empty')
+    (root / '.weightfs/metadata.json').write_text('{"by": "a test"}')
+
+
+@pytest.mark.parametrize('is_synced', [False, True])
+def test_edits_of_each_kind_are_shown_again(mount, sample, folder, out, is_synced):
+    mnt = mount(sample, 'output=%s' % out)
+    edit_of_each_kind(mnt)
+    if is_synced:
+        for path in (mnt.path / 'new').iterdir():
+            with open(path, 'rb') as file:
+                os.fsync(file.fileno())
+    before = everything(mnt.path)
+    for i in range(2):
+        die(mnt)
+        assert not out.exists()
+        mnt = mount(sample, 'output=%s' % out, at=folder / ('again%d' % i)).allow(AGAIN)
+        assert everything(mnt.path) == before
+    mnt.commit()
+    tensors = {key.replace('\n', '%0A').replace('name%', 'name%25'): tensor for key, tensor in st.read(out).tensors.items()}
+    assert tensors == committed(mnt.path)
+    assert st.read(out).metadata == {'by': 'a test'}
+    mnt.unmount()
+    assert not stage_of(out).exists()
+
+
+def test_numbers_of_content_are_never_used_again(mount, sample, folder, out):
+    mnt = mount(sample, 'output=%s' % out)
+    (mnt / 'temperature').write_bytes(b'1234')
+    die(mnt)
+    mnt = mount(sample, 'output=%s' % out, at=folder / 'again').allow(AGAIN)
+    (mnt / 'pooler/dense/bias').write_bytes(bytes(128))
+    assert sorted(os.listdir(stage_of(out) / 'data')) == ['1', '2']
+    assert (mnt / 'temperature').read_bytes() == b'1234'
+
+
+@pytest.mark.parametrize('options', [['layout=flat'], ['files=npy'], ['exclude=pooler'], ['remap=a=>b']])
+def test_edits_do_not_fit_another_view(mount, sample, folder, out, options):
+    mnt = mount(sample, 'output=%s' % out)
+    os.rename(mnt / 'temperature', mnt / 'heat')
+    die(mnt)
+    (folder / 'again').mkdir()
+    error = weightfs(sample, folder / 'again', '-f', '-o', ','.join(['output=%s' % out, *options]), code=8).error
+    assert str(stage_of(out)) in error and 'recover' in error
+    mnt = mount(sample, 'output=%s' % out, at=folder / 'again').allow(AGAIN)
+    assert (mnt / 'heat').exists()
+
+
+def test_edits_do_not_fit_a_source_that_changed(mount, sample, folder, out):
+    mnt = mount(sample, 'output=%s' % out)
+    os.rename(mnt / 'temperature', mnt / 'heat')
+    die(mnt)
+    st.write(sample, {'a': ('U8', [1], b'1')})
+    (folder / 'again').mkdir()
+    error = weightfs(sample, folder / 'again', '-f', '-o', 'output=%s' % out, code=8).error
+    assert 'the source' in error and 'recover' in error
+    assert stage_of(out).is_dir()
+
+
+def test_edits_fit_a_source_that_was_moved(mount, sample, folder, out):
+    mnt = mount(sample, 'output=%s' % out)
+    os.rename(mnt / 'temperature', mnt / 'heat')
+    die(mnt)
+    os.rename(sample, folder / 'elsewhere')
+    mnt = mount(folder / 'elsewhere', 'output=%s' % out, at=folder / 'again').allow(AGAIN)
+    assert (mnt / 'heat').exists()
+
+
+@pytest.mark.parametrize('is_in_place', [False, True])
+def test_edits_after_a_commit_are_shown_with_those_before(mount, sample, folder, out, is_in_place):
+    options = ['rw'] if is_in_place else ['output=%s' % out]
+    target = sample if is_in_place else out
+    mnt = mount(sample, *options)
+    os.rename(mnt / 'temperature', mnt / 'heat')
+    (mnt / 'pooler/dense/bias').write_bytes(bytes(128))
+    mnt.commit()
+    old = target.read_bytes()
+    (mnt / 'heat').write_bytes(b'1234')
+    with open(mnt / 'pooler/dense/bias', 'r+b') as file:
+        file.write(b'again')
+    before = everything(mnt.path)
+    die(mnt)
+    assert target.read_bytes() == old
+    mnt = mount(sample, *options, at=folder / 'again').allow(AGAIN)
+    assert everything(mnt.path) == before
+    assert mnt.status()['edits'] == 2
+    wanted = committed(mnt.path)
+    mnt.unmount()
+    assert st.read(target).tensors == wanted
+    assert not stage_of(target).exists()
+
+
+@pytest.mark.parametrize('is_in_place', [False, True])
+def test_after_a_commit_without_newer_edits_nothing_is_left_to_do(mount, sample, folder, out, is_in_place):
+    options = ['rw'] if is_in_place else ['output=%s' % out, 'overwrite']
+    mnt = mount(sample, *options)
+    os.rename(mnt / 'temperature', mnt / 'heat')
+    mnt.commit()
+    die(mnt)
+    mnt = mount(sample, *options, at=folder / 'again')
+    assert mnt.status()['state'] == 'clean'
+    assert (mnt / 'heat').exists() == is_in_place
+    mnt.unmount()
+    assert not stage_of(sample if is_in_place else out).exists()
+
+
+def test_what_was_published_and_taken_away_is_pending_again(mount, sample, folder, out):
+    mnt = mount(sample, 'output=%s' % out)
+    os.rename(mnt / 'temperature', mnt / 'heat')
+    mnt.commit()
+    die(mnt)
+    os.unlink(out)
+    mnt = mount(sample, 'output=%s' % out, at=folder / 'again').allow(AGAIN)
+    mnt.unmount()
+    assert 'heat' in st.read(out).tensors
+
+
+def test_a_torn_last_record_is_dropped(mount, sample, folder, out):
+    mnt = mount(sample, 'output=%s' % out)
+    os.rename(mnt / 'temperature', mnt / 'heat')
+    os.rename(mnt / 'heat', mnt / 'warmth')
+    die(mnt)
+    journal = stage_of(out) / 'journal'
+    journal.write_bytes(journal.read_bytes()[:-3])
+    mnt = mount(sample, 'output=%s' % out, at=folder / 'again').allow(AGAIN)
+    assert (mnt / 'heat').exists()
+    os.rename(mnt / 'heat', mnt / 'fever')
+    die(mnt)
+    mnt = mount(sample, 'output=%s' % out, at=folder / 'third').allow(AGAIN)
+    assert (mnt / 'fever').exists()
+
+
+def test_a_damaged_record_is_never_skipped(mount, sample, folder, out):
+    mnt = mount(sample, 'output=%s' % out)
+    os.rename(mnt / 'temperature', mnt / 'heat')
+    os.rename(mnt / 'heat', mnt / 'warmth')
+    die(mnt)
+    journal = stage_of(out) / 'journal'
+    whole = journal.read_bytes()
+    lines = whole.split(b'\n')
+    lines[1] = lines[1].replace(b'heat', b'heap')
+    journal.write_bytes(b'\n'.join(lines))
+    (folder / 'again').mkdir()
+    error = weightfs(sample, folder / 'again', '-f', '-o', 'output=%s' % out, code=8).error
+    assert 'damaged at record 2' in error
+    journal.write_bytes(whole)
+    mnt = mount(sample, 'output=%s' % out, at=folder / 'again').allow(AGAIN)
+    assert (mnt / 'warmth').exists()
+
+
+def test_content_that_is_gone_is_told(mount, sample, folder, out):
+    mnt = mount(sample, 'output=%s' % out)
+    (mnt / 'temperature').write_bytes(b'1234')
+    os.rename(mnt / 'pooler', mnt / 'drain')
+    die(mnt)
+    os.unlink(stage_of(out) / 'data/1')
+    mnt = mount(sample, 'output=%s' % out, at=folder / 'again').allow(AGAIN).allow('1 edits .* is lost').allow('cannot commit')
+    with pytest.raises(OSError):
+        (mnt / 'temperature').read_bytes()
+    mnt.commit(code=1)
+    assert 'temperature' in mnt.status()['text']
+    os.unlink(mnt / 'temperature')
+    mnt.commit()
+    assert 'drain.dense.bias' in st.read(out).tensors
+
+
+def test_a_full_staging_directory_refuses_changes_and_loses_none(mount, sample, folder, out):
+    """Every kind of change fails with ENOSPC when its record does not fit, and what was before is what is found."""
+    if os.geteuid() != 0:
+        pytest.skip('only for root')
+    disk = folder / 'disk'
+    disk.mkdir()
+    tool('mount', '-t', 'tmpfs', '-o', 'size=512k', 'tmpfs', disk)
+    try:
+        mnt = mount(sample, 'output=%s' % out, 'stage=%s' % disk).allow('is on a tmpfs')
+        os.rename(mnt / 'temperature', mnt / 'heat')
+        with open(disk / 'filler', 'wb', buffering=0) as file:
+            with pytest.raises(OSError):
+                while True:
+                    file.write(bytes(4096))
+        made = []
+        for names in (['n%04d' % i for i in range(400)], 'abcdefgh'):  # no room for long ones, then for none
+            for name in names:
+                try:
+                    (mnt / name).mkdir()
+                except OSError as error:
+                    assert error.errno == errno.ENOSPC
+                    break
+                made.append(name)
+            assert name not in made
+        for change in (lambda: os.rename(mnt / 'heat', mnt / 'warmth'), lambda: os.unlink(mnt / 'heat'),
+                       lambda: os.link(mnt / 'heat', mnt / 'tie'), lambda: (mnt / 'x').write_bytes(b''),
+                       lambda: look.set_attribute(mnt / 'heat', 'dtype', 'I32')):
+            with pytest.raises(OSError):
+                change()
+        before = everything(mnt.path)
+        assert {'heat', *made} <= set(before)
+        os.unlink(disk / 'filler')
+        os.rename(mnt / 'heat', mnt / 'warmth')
+        before = everything(mnt.path)
+        die(mnt)
+        mnt = mount(sample, 'output=%s' % out, 'stage=%s' % disk, at=folder / 'again').allow('is on a tmpfs').allow(AGAIN)
+        assert everything(mnt.path) == before
+        mnt.unmount()
+        assert os.listdir(disk) == []
+    finally:
+        tool('umount', '-l', disk)
+
+
+def test_ten_thousand_renames_are_ten_thousand_records(mount, folder, out):
+    """Not a file for each: the journal is all that grows, and the rename of a directory is one line."""
+    source = st.write(folder / 'many.safetensors', {'a.t%05d' % i: ('U8', [1], b'x') for i in range(10000)})
+    mnt = mount(source, 'output=%s' % out)
+    os.rename(mnt / 'a', mnt / 'b')
+    journal = stage_of(out) / 'journal'
+    assert len(journal.read_bytes().splitlines()) == 2
+    (mnt / 'c').mkdir()
+    tool('sh', '-c', 'mv %s/b/* %s/c/' % (mnt.path, mnt.path))
+    assert len(journal.read_bytes().splitlines()) == 10003
+    assert os.listdir(stage_of(out) / 'data') == []
+    die(mnt)
+    mnt = mount(source, 'output=%s' % out, at=folder / 'again').allow(AGAIN)
+    assert len(os.listdir(mnt / 'c')) == 10000 and os.listdir(mnt / 'b') == []
+    shutil.rmtree(mnt / 'c')
+    die(mnt)
+    mnt = mount(source, 'output=%s' % out, at=folder / 'third').allow(AGAIN)
+    assert os.listdir(mnt.path) == ['b']
