@@ -26,6 +26,8 @@ struct wfs_load_options {
 const struct wfs_format *wfs_format_by_name(const char *name);
 const struct wfs_format *wfs_format_by_path(const char *path);
 const char *wfs_format_name(const struct wfs_format *format);
+/* False: files of this format are only read. */
+bool wfs_format_can_write(const struct wfs_format *format);
 
 /*
  * Loads the checkpoint at path, told by content: a file, the index of a sharded one, or the
@@ -49,6 +51,12 @@ int wfs_layout_new(const struct wfs_format *format, const struct wfs_catalog *ca
                    struct wfs_layout **out, struct wfs_error *err);
 void wfs_layout_free(struct wfs_layout *layout);
 uint64_t wfs_layout_n_bytes(const struct wfs_layout *layout);
+
+/*
+ * A tensor may look much larger than what it lies in, and few bytes may ask for a disk of them.
+ * True above 1 MiB and 16 times the files that the tensors lie in.
+ */
+bool wfs_layout_is_large(const struct wfs_layout *layout);
 
 /* As wfs_tensor_read, of the file. */
 ssize_t wfs_layout_read(const struct wfs_layout *layout, uint64_t offset, void *buf,

@@ -21,6 +21,9 @@
 /* Name of the control directory in the root; lookups find it, listings do not show it. */
 #define WFS_CONTROL_NAME ".weightfs"
 
+/* Name of the directory in it for files that are made while they are read. */
+#define WFS_OUT_NAME "out"
+
 struct wfs_tree;
 struct wfs_node;
 
@@ -35,7 +38,20 @@ struct wfs_tree_text {
     const void *ctx;
 };
 
-enum { WFS_TREE_TEXTS_MAX = 8 };
+/*
+ * A file of the control directory's WFS_OUT_NAME whose content the caller makes piece by piece. The
+ * functions may be called from any thread, beside anything that takes a const tree.
+ */
+struct wfs_tree_made {
+    const char *name;
+    /* Its size now; when it cannot be had readers are told by `read`. */
+    int (*n_bytes)(const void *ctx, uint64_t *ret);
+    /* Of what it is now, clipped to its end, or a negative errno. */
+    ssize_t (*read)(const void *ctx, uint64_t offset, void *buf, size_t n_bytes);
+    const void *ctx;
+};
+
+enum { WFS_TREE_TEXTS_MAX = 8, WFS_TREE_MADE_MAX = 4 };
 
 struct wfs_tree_options {
     enum wfs_tree_layout layout;
@@ -50,6 +66,9 @@ struct wfs_tree_options {
     bool saves_safetensors;            /* a key "__metadata__" is EINVAL */
     const struct wfs_tree_text *texts; /* borrowed for the tree's life */
     size_t n_texts;                    /* at most WFS_TREE_TEXTS_MAX */
+    const struct wfs_tree_made *made;  /* borrowed as well */
+    size_t n_made;                     /* at most WFS_TREE_MADE_MAX */
+    bool allows_large;                 /* an edit may copy much more than the source has */
 };
 
 /* What of an earlier process is shown again. */
@@ -170,6 +189,10 @@ void wfs_node_reap(struct wfs_tree *tree, struct wfs_node *node);
 /* ---- content ---- */
 
 bool wfs_node_is_dir(const struct wfs_node *node);
+/* In the control directory, or the directory itself. */
+bool wfs_node_is_control(const struct wfs_tree *tree, const struct wfs_node *node);
+/* Which of options.made it is, or NULL. */
+const struct wfs_tree_made *wfs_node_made(const struct wfs_tree *tree, const struct wfs_node *node);
 /* Exact size and blocks, a fixed mtime until an edit, a stable st_ino. */
 void wfs_node_stat(const struct wfs_tree *tree, const struct wfs_node *node, struct stat *ret);
 

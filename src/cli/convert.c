@@ -18,6 +18,7 @@
 static const struct args_option options[] = {
     {"format", "NAME", "format of TARGET; else its extension tells"},
     {"overwrite", NULL, "replace TARGET where it is there"},
+    {"large", NULL, "TARGET may be more than 16 times larger than SOURCE"},
     {NULL, NULL, NULL},
 };
 
@@ -37,7 +38,7 @@ enum { N_NAMED = 3 }; /* of what is left out */
 struct conversion {
     const char *source, *target;
     const struct wfs_format *format;
-    bool can_overwrite;
+    bool can_overwrite, allows_large;
     struct wfs_save_options save;
 };
 
@@ -99,6 +100,9 @@ static enum exit_code save(struct conversion *conversion, const struct wfs_catal
     auto_layout struct wfs_layout *layout = NULL;
     if (wfs_layout_new(conversion->format, catalog, &layout, &err) < 0)
         return save_error(conversion, catalog, &err);
+    if (!conversion->allows_large && wfs_layout_is_large(layout))
+        return print_error(EXIT_OUTPUT, conversion->target,
+                           "would be more than 16 times larger than the source; --large allows it");
     progress_start(&progress, "writing");
     progress_hold_signals(&progress);
     conversion->save.progress = progress_step;
@@ -165,6 +169,7 @@ int verb_convert(int argc, char **argv)
         .source = args.operands[0],
         .target = args.operands[1],
         .can_overwrite = args_has(&args, "overwrite"),
+        .allows_large = args_has(&args, "large"),
     };
     exit_code = choose_format(&conversion, args_value(&args, "format"));
     if (exit_code == EXIT_DONE)

@@ -50,6 +50,11 @@ const struct wfs_format *wfs_format_by_path(const char *path)
     return NULL;
 }
 
+bool wfs_format_can_write(const struct wfs_format *format)
+{
+    return format->plan != NULL;
+}
+
 const char *wfs_format_name(const struct wfs_format *format)
 {
     return format->name;

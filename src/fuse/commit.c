@@ -6,6 +6,7 @@
 #include "fuse/commit.h"
 
 #include "fuse/log.h"
+#include "fuse/planned.h"
 #include "fuse/scope.h"
 
 #include <inttypes.h>
@@ -124,33 +125,30 @@ static uint32_t output_mode(const struct driver *driver)
 }
 
 /* The tree is held shared. */
-static int save(struct commit *commit)
+static int save(struct commit *commit, struct planned *planned)
 {
     struct driver *driver = commit->driver;
     const struct target *target = driver->target;
-    auto_catalog struct wfs_catalog *snapshot = NULL;
-    auto_layout struct wfs_layout *layout = NULL;
     commit->report.step = "check";
-    int rc = wfs_tree_snapshot(driver->tree, &snapshot, commit->err);
-    if (rc == 0)
-        rc = wfs_layout_new(target->format, snapshot, &layout, commit->err);
+    int rc = planned_make(driver, target->format, planned, commit->err);
     if (rc == 0)
         rc = begin(commit);
     if (rc < 0)
         return rc;
-    commit->n_bytes = wfs_layout_n_bytes(layout);
+    commit->n_bytes = wfs_layout_n_bytes(planned->layout);
     const struct wfs_save_options options = {.replace = target->replace,
                                              .known = target->known,
                                              .mode = output_mode(driver),
                                              .progress = show_progress,
                                              .complete = note_complete,
                                              .ctx = commit};
-    return wfs_save(layout, target->path, &options, &commit->report, commit->err);
+    return wfs_save(planned->layout, target->path, &options, &commit->report, commit->err);
 }
 
 static int publish(struct commit *commit)
 {
     struct driver *driver = commit->driver;
+    struct planned planned = {0};
     commit->report.step = "check";
     int rc = check_sources(commit);
     if (rc < 0)
@@ -160,7 +158,8 @@ static int publish(struct commit *commit)
     if (rc < 0)
         return rc;
     driver_begin_read(driver);
-    rc = save(commit);
+    rc = save(commit, &planned);
+    planned_done(&planned);
     driver_end_read(driver);
     if (commit->report.published.inode != 0)
         target_published(driver->target, &commit->report.published);

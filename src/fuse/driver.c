@@ -51,7 +51,10 @@ static int make_tree(struct driver *driver, const char *base)
 {
     const struct mount_options *options = driver->options;
     const struct target *target = driver->target;
-    const struct wfs_tree_options tree_options = {
+    if (generated_new(driver, &driver->generated) < 0)
+        return log_failure(EXIT_UNSUPPORTED, "out of memory");
+    viewing_texts(driver->report, driver->texts);
+    struct wfs_tree_options tree_options = {
         .layout = (enum wfs_tree_layout)options->layout,
         .files = (enum wfs_tree_files)options->files,
         .stage = driver->stage,
@@ -63,8 +66,9 @@ static int make_tree(struct driver *driver, const char *base)
             target->format != NULL && strcmp(wfs_format_name(target->format), "safetensors") == 0,
         .texts = driver->texts,
         .n_texts = VIEWING_N_TEXTS,
+        .allows_large = options->allows_large != 0,
     };
-    viewing_texts(driver->report, driver->texts);
+    tree_options.made = generated_files(driver->generated, &tree_options.n_made);
     struct wfs_error err = {0};
     driver->stage = NULL; /* the tree's, whatever comes */
     if (wfs_tree_new(driver->catalog, &tree_options, &driver->tree, &err) < 0) {
@@ -89,9 +93,6 @@ static int arrange(struct driver *driver)
     const int rc = make_tree(driver, base);
     if (rc != 0)
         return rc;
-    if (wfs_node_lookup(driver->tree, wfs_tree_root(driver->tree), WFS_CONTROL_NAME,
-                        &driver->control) < 0)
-        driver->control = NULL;
     if (target->stage_path != NULL)
         warn_of_tmpfs(target->stage_path);
     resume_tell(driver->tree);
@@ -150,6 +151,7 @@ void driver_done(struct driver *driver)
     }
     free(driver->reaps);
     wfs_stage_close(driver->stage);
+    generated_free(driver->generated);
     wfs_tree_free(driver->tree);
     wfs_report_free(driver->report);
     wfs_catalog_free(driver->catalog);
@@ -260,11 +262,6 @@ void driver_rescue(struct driver *driver)
     pthread_rwlock_wrlock(&driver->lock);
     wfs_tree_rescue(driver->tree);
     pthread_rwlock_unlock(&driver->lock);
-}
-
-bool driver_is_control(const struct driver *driver, const struct wfs_node *node)
-{
-    return node == driver->control || wfs_node_parent(driver->tree, node) == driver->control;
 }
 
 static bool remember_reap(struct driver *driver, struct wfs_node *node)

@@ -9,6 +9,7 @@
 #ifndef WFS_DRIVER_H
 #define WFS_DRIVER_H
 
+#include "fuse/generated.h"
 #include "fuse/target.h"
 #include "fuse/viewing.h"
 
@@ -28,8 +29,8 @@ struct driver {
     struct wfs_stage *stage;   /* until there is a tree over it */
     struct wfs_tree *tree;
     struct wfs_tree_text texts[VIEWING_N_TEXTS];
-    struct wfs_node *control; /* the directory WFS_CONTROL_NAME */
-    uid_t owner;              /* who mounted: only they commit and see the control directory */
+    struct generated *generated;
+    uid_t owner; /* who mounted: only they commit and see the control directory */
     pid_t supervisor;
     int channel;
     bool is_background;
@@ -70,8 +71,6 @@ void driver_rescue(struct driver *driver);
 
 /* DRIVER_TRANSFER_MAX bytes of the calling thread, or NULL. */
 void *driver_buffer(struct driver *driver);
-
-bool driver_is_control(const struct driver *driver, const struct wfs_node *node);
 
 /* Takes n references away and frees the node now or at the next change. Holds no lock. */
 void driver_forget(struct driver *driver, struct wfs_node *node, uint64_t n);

@@ -41,6 +41,7 @@ static const struct option_rule rules[] = {
     {"files=npy", SET, FIELD(files), WFS_FILES_NPY},
     {"force", SET, FIELD(force), 1},
     {"shards", SET, FIELD(shards), 1},
+    {"large", SET, FIELD(allows_large), 1},
     {"limit.", LIMIT, 0, 0},
     {"redact", SET, FIELD(redact), 1},
     {"uid=", DECIMAL, FIELD(uid), 0},

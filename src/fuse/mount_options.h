@@ -25,7 +25,7 @@ struct mount_options {
     unsigned layout;                     /* enum wfs_tree_layout */
     unsigned files;                      /* enum wfs_tree_files */
     unsigned is_foreground, is_debug, is_single_threaded;
-    unsigned allow_other, auto_unmount, overwrite, force, redact, shards;
+    unsigned allow_other, auto_unmount, overwrite, force, redact, shards, allows_large;
     unsigned uid, gid;
     unsigned umask;
     unsigned process_umask; /* as inherited */

@@ -47,6 +47,7 @@ const struct fuse_lowlevel_ops ops_writable = {
     READING_OPS,
     .setattr = op_setattr,
     .open = op_open,
+    .release = op_release,
     .create = op_create,
     .write = op_write,
     .fallocate = op_fallocate,
@@ -84,7 +85,7 @@ struct wfs_node *ops_node(const struct driver *driver, fuse_ino_t ino)
 
 double ops_timeout(const struct driver *driver, const struct wfs_node *node)
 {
-    return driver_is_control(driver, node) ? 0 : 86400;
+    return wfs_node_is_control(driver->tree, node) ? 0 : 86400;
 }
 
 void ops_make_entry(struct driver *driver, struct wfs_node *node, struct fuse_entry_param *entry)

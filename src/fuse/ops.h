@@ -63,6 +63,7 @@ void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info);
 void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
                 struct fuse_file_info *info);
 void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info);
+void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info);
 void op_open_never(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info);
 void op_read(fuse_req_t req, fuse_ino_t ino, size_t n_bytes, off_t offset,
              struct fuse_file_info *info);

@@ -92,7 +92,7 @@ void ops_open_flags(const struct driver *driver, const struct wfs_node *node,
                     struct fuse_file_info *info)
 {
     const bool has_header = driver->options->files == WFS_FILES_NPY;
-    const bool is_control = driver_is_control(driver, node);
+    const bool is_control = wfs_node_is_control(driver->tree, node);
     info->keep_cache = !is_control && !has_header;
     info->direct_io = is_control;
 }
@@ -102,15 +102,37 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 {
     struct driver *driver = ops_begin_read(req);
     struct wfs_node *node = ops_node(driver, ino);
-    const int rc = wfs_node_open(driver->tree, node, info->flags & ~O_TRUNC);
+    int rc = wfs_node_open(driver->tree, node, info->flags & ~O_TRUNC);
+    const struct wfs_tree_made *made = wfs_node_made(driver->tree, node);
+    if (rc == 0 && made != NULL)
+        rc = generated_open(driver, made, &info->fh);
     ops_open_flags(driver, node, info);
     driver_end_read(driver);
     if (rc == -EIO)
         driver_note_failed_read(driver);
     if (rc < 0)
         fuse_reply_err(req, -rc);
-    else
-        fuse_reply_open(req, info);
+    else if (fuse_reply_open(req, info) == -ENOENT && made != NULL)
+        generated_close(made); /* the caller was killed: there will be no release */
+}
+
+void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
+{
+    if (info->fh != 0) {
+        struct driver *driver = ops_begin_read(req);
+        generated_close(wfs_node_made(driver->tree, ops_node(driver, ino)));
+        driver_end_read(driver);
+    }
+    ops_reply(req, 0);
+}
+
+/* handle: of a file that is made while it is read, else 0. */
+static ssize_t read_node(const struct driver *driver, fuse_ino_t ino, uint64_t handle,
+                         uint64_t offset, void *buf, size_t n_bytes)
+{
+    const int code = generated_check(driver, handle);
+    return code < 0 ? code
+                    : wfs_node_read(driver->tree, ops_node(driver, ino), offset, buf, n_bytes);
 }
 
 /* While the reader is busy with what he got. The kernel may forget the node meanwhile. */
@@ -131,7 +153,7 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t n_bytes, off_t offset,
     ssize_t n = -ENOMEM;
     if (buffer != NULL && n_bytes <= DRIVER_TRANSFER_MAX) {
         driver_begin_read(driver);
-        n = wfs_node_read(driver->tree, node, (uint64_t)offset, buffer, n_bytes);
+        n = read_node(driver, ino, info->fh, (uint64_t)offset, buffer, n_bytes);
         driver_end_read(driver);
     }
     if (n == -EIO)
@@ -168,14 +190,14 @@ void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t 
 }
 
 /* Bytes copied, 0 at the end of the content, or a negative errno. */
-static ssize_t copy_piece(fuse_req_t req, fuse_ino_t from, uint64_t from_offset, fuse_ino_t to,
-                          uint64_t to_offset, size_t n_bytes)
+static ssize_t copy_piece(fuse_req_t req, fuse_ino_t from, uint64_t handle, uint64_t from_offset,
+                          fuse_ino_t to, uint64_t to_offset, size_t n_bytes)
 {
     struct driver *driver = ops_begin_change(req);
     char *buffer = driver_buffer(driver);
     ssize_t n = -ENOMEM;
     if (buffer != NULL)
-        n = wfs_node_read(driver->tree, ops_node(driver, from), from_offset, buffer, n_bytes);
+        n = read_node(driver, from, handle, from_offset, buffer, n_bytes);
     if (n > 0)
         n = wfs_node_write(driver->tree, ops_node(driver, to), to_offset, buffer, (size_t)n, false);
     driver_end_change(driver);
@@ -193,7 +215,8 @@ void op_copy_file_range(fuse_req_t req, fuse_ino_t from, off_t from_offset,
     ssize_t n = 1;
     while (n_done < n_wanted && n > 0 && !fuse_req_interrupted(req)) {
         const size_t n_left = n_wanted - n_done;
-        n = copy_piece(req, from, (uint64_t)from_offset + n_done, to, (uint64_t)to_offset + n_done,
+        n = copy_piece(req, from, from_info->fh, (uint64_t)from_offset + n_done, to,
+                       (uint64_t)to_offset + n_done,
                        n_left < DRIVER_TRANSFER_MAX ? n_left : DRIVER_TRANSFER_MAX);
         n_done += n > 0 ? (size_t)n : 0;
     }

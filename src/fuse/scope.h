@@ -31,14 +31,8 @@ static inline void scope_catalog(struct wfs_catalog **catalog)
     wfs_catalog_free(*catalog);
 }
 
-static inline void scope_layout(struct wfs_layout **layout)
-{
-    wfs_layout_free(*layout);
-}
-
 #define autofree __attribute__((cleanup(scope_free)))
 #define autoclose __attribute__((cleanup(scope_close)))
 #define auto_catalog __attribute__((cleanup(scope_catalog)))
-#define auto_layout __attribute__((cleanup(scope_layout)))
 
 #endif

@@ -20,7 +20,8 @@ static int fail_format(const char *what)
 {
     char names[128] = "";
     for (size_t i = 0; i < sizeof(format_names) / sizeof(format_names[0]); i++) {
-        if (wfs_format_by_name(format_names[i]) == NULL)
+        const struct wfs_format *format = wfs_format_by_name(format_names[i]);
+        if (format == NULL || !wfs_format_can_write(format))
             continue;
         const size_t n = strlen(names);
         snprintf(names + n, sizeof(names) - n, "%s%s", n > 0 ? ", " : "", format_names[i]);

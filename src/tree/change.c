@@ -98,7 +98,7 @@ int content_stage(struct wfs_tree *tree, struct wfs_node *node, uint64_t n_keep)
     uint64_t number;
     if (edit == NULL)
         return -ENOMEM;
-    if (is_blown_up(node, n_keep))
+    if (!tree->options.allows_large && is_blown_up(node, n_keep))
         return -EFBIG;
     int code = stage_make(tree->stage, &number);
     if (code < 0)

@@ -52,7 +52,8 @@ uint64_t content_n_bytes(const struct wfs_tree *tree, const struct wfs_node *nod
         return edit_n_bytes(node) + header_n_bytes(tree, node);
     const int code = node->kind == NODE_VALUE ? valuefile_n_bytes(tree, node, &n_bytes)
                                               : control_n_bytes(tree, node, &n_bytes);
-    return code < 0 ? 0 : n_bytes;
+    /* One byte makes programs read what cannot be made, and be told why; none would look done. */
+    return code == 0 ? n_bytes : node->kind >= NODE_MADE;
 }
 
 /* ---- stat, open ---- */
@@ -119,6 +120,8 @@ int wfs_node_open(struct wfs_tree *tree, struct wfs_node *node, int flags)
         return -EACCES;
     if ((flags & O_TRUNC) != 0)
         return wfs_node_truncate(tree, node, 0);
+    if (node->kind >= NODE_MADE)
+        return 0; /* who makes it tells whether it can be had */
     uint64_t n_bytes;
     if (node->kind == NODE_VALUE)
         return valuefile_n_bytes(tree, node, &n_bytes);

@@ -35,12 +35,28 @@ static struct made *made_of(const struct wfs_tree *tree, const struct wfs_node *
 
 /* ---- the directory ---- */
 
-static int add_file(struct wfs_tree *tree, const char *name, enum node_kind kind)
+static int add_file(struct wfs_tree *tree, struct wfs_node *dir, const char *name,
+                    enum node_kind kind)
 {
     uint32_t id;
     struct wfs_node *node = node_new(tree, kind, 0);
-    return node == NULL ? -ENOMEM
-                        : entry_add(tree, tree->control, name, NAME_BORROWED, node, true, &id);
+    return node == NULL ? -ENOMEM : entry_add(tree, dir, name, NAME_BORROWED, node, true, &id);
+}
+
+static int add_out(struct wfs_tree *tree)
+{
+    uint32_t id;
+    if (tree->options.n_made == 0)
+        return 0;
+    tree->out = node_new(tree, NODE_DIR, 0);
+    if (tree->out == NULL ||
+        entry_add(tree, tree->control, WFS_OUT_NAME, NAME_BORROWED, tree->out, true, &id) < 0)
+        return -ENOMEM;
+    int code = 0;
+    for (size_t i = 0; code == 0 && i < tree->options.n_made; i++)
+        code =
+            add_file(tree, tree->out, tree->options.made[i].name, (enum node_kind)(NODE_MADE + i));
+    return code;
 }
 
 int control_new(struct wfs_tree *tree)
@@ -55,14 +71,15 @@ int control_new(struct wfs_tree *tree)
         entry_add(tree, tree->root, WFS_CONTROL_NAME, NAME_BORROWED, tree->control, false, &id) < 0)
         return -ENOMEM;
     tree->root->n_links--; /* it is not seen */
-    int code = add_file(tree, CONTROL_METADATA, NODE_METADATA);
+    int code = add_file(tree, tree->control, CONTROL_METADATA, NODE_METADATA);
     if (code == 0)
-        code = add_file(tree, "status.json", NODE_STATUS);
+        code = add_file(tree, tree->control, "status.json", NODE_STATUS);
     if (code == 0)
-        code = add_file(tree, "tensors.csv", NODE_TENSORS);
+        code = add_file(tree, tree->control, "tensors.csv", NODE_TENSORS);
     for (size_t i = 0; code == 0 && i < tree->options.n_texts; i++)
-        code = add_file(tree, tree->options.texts[i].name, (enum node_kind)(NODE_GIVEN + i));
-    return code;
+        code = add_file(tree, tree->control, tree->options.texts[i].name,
+                        (enum node_kind)(NODE_GIVEN + i));
+    return code < 0 ? code : add_out(tree);
 }
 
 void control_done(struct wfs_tree *tree)
@@ -193,8 +210,16 @@ static int refresh(const struct wfs_tree *tree, const struct wfs_node *node, str
     return 0;
 }
 
+const struct wfs_tree_made *wfs_node_made(const struct wfs_tree *tree, const struct wfs_node *node)
+{
+    return node->kind < NODE_MADE ? NULL : &tree->options.made[node->kind - NODE_MADE];
+}
+
 int control_n_bytes(const struct wfs_tree *tree, const struct wfs_node *node, uint64_t *ret_n_bytes)
 {
+    const struct wfs_tree_made *file = wfs_node_made(tree, node);
+    if (file != NULL)
+        return file->n_bytes(file->ctx, ret_n_bytes);
     struct made *made = made_of(tree, node);
     pthread_mutex_lock(&tree->texts->lock);
     const int code = refresh(tree, node, made);
@@ -205,6 +230,8 @@ int control_n_bytes(const struct wfs_tree *tree, const struct wfs_node *node, ui
 
 struct timespec control_mtime(const struct wfs_tree *tree, const struct wfs_node *node)
 {
+    if (node->kind >= NODE_MADE)
+        return tree->changed_at.tv_sec != 0 ? tree->changed_at : tree->mtime;
     pthread_mutex_lock(&tree->texts->lock);
     const struct timespec at = made_of(tree, node)->at;
     pthread_mutex_unlock(&tree->texts->lock);
@@ -214,6 +241,9 @@ struct timespec control_mtime(const struct wfs_tree *tree, const struct wfs_node
 ssize_t control_read(const struct wfs_tree *tree, const struct wfs_node *node, uint64_t offset,
                      void *buf, size_t n_bytes)
 {
+    const struct wfs_tree_made *file = wfs_node_made(tree, node);
+    if (file != NULL)
+        return file->read(file->ctx, offset, buf, n_bytes);
     struct made *made = made_of(tree, node);
     pthread_mutex_lock(&tree->texts->lock);
     int code = made->text.bytes == NULL ? refresh(tree, node, made) : 0;

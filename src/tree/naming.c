@@ -66,6 +66,8 @@ static int check_dir(const struct wfs_tree *tree, const struct wfs_node *dir)
         return -EROFS;
     if (dir->kind != NODE_DIR)
         return -ENOTDIR;
+    if (dir == tree->out)
+        return -EPERM;
     return node_is_unlinked(dir) ? -ENOENT : 0;
 }
 
@@ -155,7 +157,7 @@ int wfs_node_link(struct wfs_tree *tree, struct wfs_node *node, struct wfs_node 
         return -EPERM;
     if (node_is_unlinked(node))
         return -ENOENT;
-    if (node_is_control(tree, node) != (dir == tree->control))
+    if (wfs_node_is_control(tree, node) != (dir == tree->control))
         return -EXDEV;
     code = notes_link(tree, node, dir, name);
     if (code < 0)
@@ -214,7 +216,7 @@ int wfs_node_rmdir(struct wfs_tree *tree, struct wfs_node *dir, const char *name
     const struct wfs_node *node = entry_at(tree, id)->node;
     if (node->kind != NODE_DIR)
         return -ENOTDIR;
-    if (node == tree->control)
+    if (node == tree->control || node == tree->out)
         return -EBUSY;
     if (entry_has_any(node))
         return -ENOTEMPTY;
@@ -244,7 +246,7 @@ static bool is_inside(const struct wfs_tree *tree, const struct wfs_node *dir,
 
 static bool is_fixed(const struct wfs_tree *tree, const struct wfs_node *node)
 {
-    return node == tree->control || node_is_fixed(node);
+    return node == tree->control || node == tree->out || node_is_fixed(node);
 }
 
 /* Would the directory give a tensor the reserved key by its new name? */

@@ -73,11 +73,12 @@ void node_free_all(struct wfs_tree *tree)
     }
 }
 
-bool node_is_control(const struct wfs_tree *tree, const struct wfs_node *node)
+bool wfs_node_is_control(const struct wfs_tree *tree, const struct wfs_node *node)
 {
     if (node == tree->control)
         return true;
-    return node->entry != 0 && entry_at(tree, node->entry)->dir == tree->control;
+    const struct wfs_node *dir = node->entry == 0 ? NULL : entry_at(tree, node->entry)->dir;
+    return dir != NULL && (dir == tree->control || dir == tree->out);
 }
 
 bool node_is_fixed(const struct wfs_node *node)

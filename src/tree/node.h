@@ -59,6 +59,7 @@ enum node_kind {
     NODE_METADATA,
     NODE_STATUS,
     NODE_GIVEN, /* and the numbers behind it: a text of options.texts */
+    NODE_MADE = NODE_GIVEN + WFS_TREE_TEXTS_MAX, /* the same for options.made */
 };
 
 /* What POSIX calls an inode. */
@@ -84,7 +85,7 @@ struct wfs_tree {
     struct pool entries, nodes;
     struct map map; /* entries by directory and name */
     struct key_cuts cuts;
-    struct wfs_node *root, *control;
+    struct wfs_node *root, *control, *out;
     struct edit *edits;      /* all there are */
     struct wfs_stage *stage; /* NULL: read-only */
     struct status *status;
@@ -181,9 +182,6 @@ void node_release(struct wfs_tree *tree, struct wfs_node *node);
 
 /* Frees all of them, at the end of the tree. */
 void node_free_all(struct wfs_tree *tree);
-
-/* In the control directory, or the directory itself. */
-bool node_is_control(const struct wfs_tree *tree, const struct wfs_node *node);
 
 /* True for the files whose content the tree itself makes, which nobody else can change. */
 bool node_is_fixed(const struct wfs_node *node);

@@ -92,7 +92,7 @@ static int get(const struct wfs_tree *tree, const struct wfs_node *node, const c
     if (has_prefix(name, OURS)) {
         if (node == tree->root)
             code = get_of_root(tree, name, value);
-        else if (node->kind == NODE_FILE && !node_is_control(tree, node))
+        else if (node->kind == NODE_FILE && !wfs_node_is_control(tree, node))
             code = get_of_file(tree, node, name, value);
     } else {
         const struct foreign *foreign = foreign_find(node, name);
@@ -191,7 +191,7 @@ ssize_t wfs_node_list_xattr(const struct wfs_tree *tree, const struct wfs_node *
     int code = 0;
     if (node == tree->root)
         code = list_root(tree, &list);
-    else if (node->kind == NODE_FILE && !node_is_control(tree, node))
+    else if (node->kind == NODE_FILE && !wfs_node_is_control(tree, node))
         code = list_file(tree, node, &list);
     for (const struct foreign *at = node->edit == NULL ? NULL : node->edit->foreign; at != NULL;
          at = at->next)
@@ -266,7 +266,7 @@ int wfs_node_set_xattr(struct wfs_tree *tree, struct wfs_node *node, const char 
         return code < 0 ? code : 0;
     if (node == tree->root && has_prefix(name, METADATA))
         return set_metadata(tree, name + strlen(METADATA), value == NULL ? "" : value, n_bytes);
-    if (node->kind == NODE_FILE && !node_is_control(tree, node) && find_attr(name) != NULL)
+    if (node->kind == NODE_FILE && !wfs_node_is_control(tree, node) && find_attr(name) != NULL)
         return set_of_file(tree, node, find_attr(name), value == NULL ? "" : value, n_bytes);
     return 0; /* copies of files and directories try whatever the original has */
 }

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What was laid out is kept while somebody has the file open. A mount that cannot change is never
+ * told of opens, and keeps what was read once.
+ */
+#include "fuse/generated.h"
+
+#include "fuse/log.h"
+#include "fuse/planned.h"
+#include "fuse/scope.h"
+
+#include <string.h>
+
+static const struct {
+    const char *name, *format;
+} known[] = {
+    {"model.safetensors", "safetensors"},
+    {"model.bpk", "burnpack"},
+    {"model.pth", "pytorch"},
+};
+
+enum { N_KNOWN = sizeof(known) / sizeof(known[0]) };
+
+struct file {
+    struct driver *driver;
+    const char *name;
+    const struct wfs_format *format;
+    pthread_mutex_t lock; /* guards all below */
+    bool is_known;        /* code and n_bytes are those of the generation */
+    bool is_kept;         /* by somebody who reads it without an open */
+    bool has_told;
+    uint64_t generation, n_bytes;
+    int code;
+    struct wfs_error err;
+    struct planned planned;
+    size_t n_open;
+};
+
+struct generated {
+    struct file files[N_KNOWN];
+    struct wfs_tree_made made[N_KNOWN];
+    size_t n_files;
+};
+
+/* The lock is held. */
+static int refresh(struct file *file, bool wants_layout)
+{
+    const uint64_t generation = wfs_tree_generation(file->driver->tree);
+    if (file->is_known && file->generation == generation &&
+        (file->code < 0 || !wants_layout || file->planned.layout != NULL))
+        return file->code;
+    planned_done(&file->planned);
+    file->err = (struct wfs_error){0};
+    file->is_kept = file->has_told = false;
+    file->code = planned_make(file->driver, file->format, &file->planned, &file->err);
+    file->n_bytes = file->code < 0 ? 0 : wfs_layout_n_bytes(file->planned.layout);
+    file->generation = generation;
+    file->is_known = file->code != -ENOMEM;
+    if (file->code < 0)
+        planned_done(&file->planned);
+    return file->code;
+}
+
+static void drop_unused(struct file *file)
+{
+    if (file->n_open == 0 && !file->is_kept)
+        planned_done(&file->planned);
+}
+
+static void tell_trouble(struct file *file)
+{
+    if (file->has_told)
+        return;
+    file->has_told = true;
+    log_error("cannot make '" WFS_CONTROL_NAME "/" WFS_OUT_NAME "/%s': %s", file->name,
+              file->driver->options->redact || file->err.code == 0 ? strerror(-file->code)
+                                                                   : file->err.text);
+}
+
+static int n_bytes_of(const void *ctx, uint64_t *ret)
+{
+    struct file *file = (struct file *)(uintptr_t)ctx;
+    pthread_mutex_lock(&file->lock);
+    const int code = refresh(file, false);
+    *ret = file->n_bytes;
+    drop_unused(file);
+    pthread_mutex_unlock(&file->lock);
+    return code;
+}
+
+static ssize_t read_from(const void *ctx, uint64_t offset, void *buf, size_t n_bytes)
+{
+    struct file *file = (struct file *)(uintptr_t)ctx;
+    pthread_mutex_lock(&file->lock);
+    const int code = refresh(file, true);
+    file->is_kept |= file->n_open == 0;
+    if (code < 0)
+        tell_trouble(file);
+    const struct wfs_layout *layout = file->planned.layout;
+    pthread_mutex_unlock(&file->lock);
+    return code < 0 ? code : wfs_layout_read(layout, offset, buf, n_bytes);
+}
+
+int generated_new(struct driver *driver, struct generated **out)
+{
+    struct generated *all = calloc(1, sizeof(*all));
+    if (all == NULL)
+        return -ENOMEM;
+    for (size_t i = 0; i < N_KNOWN; i++) {
+        const struct wfs_format *format = wfs_format_by_name(known[i].format);
+        if (format == NULL || !wfs_format_can_write(format))
+            continue;
+        struct file *file = &all->files[all->n_files];
+        *file = (struct file){.driver = driver, .name = known[i].name, .format = format};
+        pthread_mutex_init(&file->lock, NULL);
+        all->made[all->n_files++] = (struct wfs_tree_made){file->name, n_bytes_of, read_from, file};
+    }
+    *out = all;
+    return 0;
+}
+
+void generated_free(struct generated *all)
+{
+    if (all == NULL)
+        return;
+    for (size_t i = 0; i < all->n_files; i++) {
+        planned_done(&all->files[i].planned);
+        pthread_mutex_destroy(&all->files[i].lock);
+    }
+    free(all);
+}
+
+const struct wfs_tree_made *generated_files(const struct generated *all, size_t *ret_n)
+{
+    *ret_n = all->n_files;
+    return all->made;
+}
+
+/* Generations begin at 0, handles at 1. */
+static uint64_t handle_now(const struct driver *driver)
+{
+    return wfs_tree_generation(driver->tree) + 1;
+}
+
+int generated_open(const struct driver *driver, const struct wfs_tree_made *made,
+                   uint64_t *ret_handle)
+{
+    struct file *file = (struct file *)(uintptr_t)made->ctx;
+    pthread_mutex_lock(&file->lock);
+    const int code = refresh(file, true);
+    file->n_open += code == 0;
+    if (code < 0)
+        tell_trouble(file);
+    pthread_mutex_unlock(&file->lock);
+    *ret_handle = handle_now(driver);
+    return code;
+}
+
+void generated_close(const struct wfs_tree_made *made)
+{
+    struct file *file = (struct file *)(uintptr_t)made->ctx;
+    pthread_mutex_lock(&file->lock);
+    file->n_open--;
+    drop_unused(file);
+    pthread_mutex_unlock(&file->lock);
+}
+
+int generated_check(const struct driver *driver, uint64_t handle)
+{
+    return handle != 0 && handle != handle_now(driver) ? -ESTALE : 0;
+}
