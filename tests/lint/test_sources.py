@@ -13,7 +13,7 @@ from wfs_testlib.program import ROOT, tool, weightfs
 
 HEADERS = sorted(path for folder in ('include', 'src') for path in (ROOT / folder).rglob('*.h'))
 SOURCES = sorted(path for folder in ('include', 'src', 'tests') for path in (ROOT / folder).rglob('*.[ch]'))
-SCRIPTS = sorted(path for path in [*(ROOT / 'tools').iterdir(), *(ROOT / '.ci').iterdir(), *(ROOT / 'tests').rglob('*.py')]
+SCRIPTS = sorted(path for path in [*(ROOT / 'tools').rglob('*'), *(ROOT / '.ci').iterdir(), *(ROOT / 'tests').rglob('*.py')]
                  if path.is_file() and path.suffix in ('', '.py', '.sh'))
 BUILD_FILES = sorted(path for path in ROOT.rglob('meson*') if path.is_file() and 'build' not in path.relative_to(ROOT).parts[0])
 FORMAT_VERSION = 14  # of clang-format: others break lines elsewhere

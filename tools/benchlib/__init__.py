@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: MIT
+"""What tools/bench measures, and with what."""

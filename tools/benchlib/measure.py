@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: MIT
+"""Running, timing and the tables that come of it."""
+import contextlib
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import time
+
+
+def run(argv, **kwargs):
+    """Wall seconds of a command that must succeed."""
+    start = time.perf_counter()
+    subprocess.run(argv, check=True, stdout=subprocess.DEVNULL, **kwargs)
+    return time.perf_counter() - start
+
+
+# A small parent, because a child's peak begins with what its parent had when it was made.
+MEASURE = """import os, sys, time
+start = time.perf_counter()
+_, status, usage = os.wait4(os.posix_spawnp(sys.argv[1], sys.argv[1:], os.environ), 0)
+print(time.perf_counter() - start, usage.ru_maxrss / 1024)
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+
+def run_measured(argv):
+    """Wall seconds and peak memory in MB of a command that must succeed and print nothing."""
+    argv = [sys.executable, "-S", "-E", "-c", MEASURE, "sh", "-c", 'exec "$@" >/dev/null', "sh", *argv]
+    out = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+    return tuple(map(float, out.split()))
+
+
+def python_seconds(code, *args):
+    """What a script prints: its own measure, without the start of Python."""
+    out = subprocess.run([sys.executable, "-c", code, *args], check=True, capture_output=True, text=True).stdout
+    return float(out)
+
+
+def has_torch():
+    return subprocess.run([sys.executable, "-c", "import torch"], capture_output=True, check=False).returncode == 0
+
+
+def drop_caches():
+    subprocess.run(["sync"], check=True)
+    with open("/proc/sys/vm/drop_caches", "w") as file:
+        file.write("3")
+
+
+class Bench:
+    def __init__(self, build, scratch, quick):
+        self.program = os.path.join(build, "weightfs")
+        if not os.path.exists(self.program):
+            self.program = os.path.join(build, "src", "weightfs")
+        self.scratch, self.quick = scratch, quick
+        self.n_runs = 3 if quick else 7
+        self.sections = []
+        self.mnt = os.path.join(scratch, "mnt")
+        os.makedirs(self.mnt, exist_ok=True)
+
+    def section(self, title, columns):
+        self.sections.append((title, columns, []))
+        print("\n" + title, file=sys.stderr)
+
+    def row(self, *cells):
+        self.sections[-1][2].append([str(cell) for cell in cells])
+        print("  " + " | ".join(str(cell) for cell in cells), file=sys.stderr, flush=True)
+
+    def path(self, name):
+        return os.path.join(self.scratch, name)
+
+    @contextlib.contextmanager
+    def mounted(self, source, *options):
+        argv = [self.program, source, self.mnt] + [x for o in options for x in ("-o", o)]
+        start = time.perf_counter()
+        subprocess.run(argv, check=True)
+        seconds = time.perf_counter() - start
+        try:
+            yield seconds
+        finally:
+            subprocess.run([self.program, "umount", self.mnt], check=True, stdout=subprocess.DEVNULL)
+
+    def compare(self, name, baseline, ours, prepare=lambda: None):
+        """Alternating runs; one row: medians and ratio."""
+        base, mine = [], []
+        for _ in range(self.n_runs):
+            prepare()
+            base.append(baseline())
+            prepare()
+            mine.append(ours())
+        b, m = statistics.median(base), statistics.median(mine)
+        self.row(name, "%.3f s" % b, "%.3f s" % m, "%.2f" % (b / m))
+        return b / m
+
+    def worker(self):
+        """Process id of the process that serves the mount."""
+        text = subprocess.run([self.program, "status", "--json", self.mnt], check=True, capture_output=True, text=True).stdout
+        pid = json.loads(text)["pid"]
+        with open("/proc/%d/task/%d/children" % (pid, pid)) as file:
+            children = file.read().split()
+        return int(children[0]) if children else pid
+
+    def memory(self):
+        with open("/proc/%d/status" % self.worker()) as file:
+            status = file.read()
+        return tuple(int(re.search(r"%s:\s+(\d+)" % key, status).group(1)) / 1024 for key in ("VmRSS", "VmHWM"))
