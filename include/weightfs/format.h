@@ -43,6 +43,36 @@ int wfs_load(const char *path, const struct wfs_load_options *options, struct wf
  */
 int wfs_verify(struct wfs_catalog *catalog, struct wfs_error *err);
 
+/* How a catalog is made to fit a format. */
+struct wfs_fit_options {
+    bool drops_ties;         /* the first name of a tensor only, where the format keeps no ties */
+    bool values_in_metadata; /* values that the format has no room for become texts */
+};
+
+/* What is not in the file as it was in the catalog. Texts are the catalog's. */
+struct wfs_fit_item {
+    const char *kind; /* "value", "tie", "metadata" */
+    const char *name;
+    const char *why;
+};
+
+struct wfs_fit {
+    struct wfs_fit_item *items; /* malloc'ed */
+    size_t n_items, n_room;
+    size_t n_stored; /* values that became texts */
+};
+
+/*
+ * Rewrites the catalog, which is nobody else's, for a file of the format, and tells what there is
+ * no room for. A tied name that is dropped is a text of the metadata with the name that stays as
+ * its value, as the safetensors library writes it; a value is a text with its own name: as it is
+ * when it is a string, else as JSON. Texts that have such a name already are kept. Fills a zeroed
+ * struct; -ENOMEM.
+ */
+int wfs_catalog_fit(struct wfs_catalog *catalog, const struct wfs_format *format,
+                    const struct wfs_fit_options *options, struct wfs_fit *ret);
+void wfs_fit_done(struct wfs_fit *fit);
+
 /*
  * The complete file that save would write: header bytes and ranges of tensors. Borrows the catalog.
  * -EOPNOTSUPP names a tensor that the format cannot hold; -EINVAL a key that it cannot.

@@ -9,8 +9,6 @@
 #include "cli/print.h"
 #include "cli/progress.h"
 
-#include <weightfs/value.h>
-
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -18,6 +16,8 @@
 static const struct args_option options[] = {
     {"format", "NAME", "format of TARGET; else its extension tells"},
     {"overwrite", NULL, "replace TARGET where it is there"},
+    {"ties", "copy|drop", "names of one tensor: a copy each, or only the first"},
+    {"values", "drop|metadata", "what has no room: left out, or texts of the metadata"},
     {"large", NULL, "TARGET may be more than 16 times larger than SOURCE"},
     {NULL, NULL, NULL},
 };
@@ -33,12 +33,12 @@ static const struct args_usage usage = {
     .options = options,
 };
 
-enum { N_NAMED = 3 }; /* of what is left out */
-
 struct conversion {
     const char *source, *target;
     const struct wfs_format *format;
     bool can_overwrite, allows_large;
+    struct wfs_fit_options fit_options;
+    struct wfs_fit fit; /* what TARGET has no room for */
     struct wfs_save_options save;
 };
 
@@ -93,11 +93,14 @@ static enum exit_code save_error(const struct conversion *conversion,
     return print_error(EXIT_OUTPUT, conversion->target, "%s", err->text);
 }
 
-static enum exit_code save(struct conversion *conversion, const struct wfs_catalog *catalog)
+static enum exit_code save(struct conversion *conversion, struct wfs_catalog *catalog)
 {
     struct wfs_error err = {0};
     struct progress progress;
     auto_layout struct wfs_layout *layout = NULL;
+    if (wfs_catalog_fit(catalog, conversion->format, &conversion->fit_options, &conversion->fit) <
+        0)
+        return print_error(EXIT_UNSUPPORTED, conversion->target, "out of memory");
     if (wfs_layout_new(conversion->format, catalog, &layout, &err) < 0)
         return save_error(conversion, catalog, &err);
     if (!conversion->allows_large && wfs_layout_is_large(layout))
@@ -112,42 +115,56 @@ static enum exit_code save(struct conversion *conversion, const struct wfs_catal
     return result < 0 ? save_error(conversion, catalog, &err) : EXIT_DONE;
 }
 
-/* The next name of a list of things that are left out; the first ones are enough. */
-static void tell_name(size_t i, const char *name)
+/* What the target has no room for is said, not dropped in silence. why has the format's name in it.
+ */
+static void tell_left_out(const struct conversion *conversion, const char *kind, const char *why)
 {
-    if (i < N_NAMED)
-        printf("%s'%s'", i > 0 ? ", " : "", wfs_quote(name).text);
-}
-
-static void tell_rest(size_t n)
-{
+    enum { N_NAMED = 3 };
+    const struct wfs_fit *fit = &conversion->fit;
+    size_t n = 0;
+    for (size_t i = 0; i < fit->n_items; i++) {
+        if (strcmp(fit->items[i].kind, kind) != 0)
+            continue;
+        if (n == 0)
+            printf(why, wfs_format_name(conversion->format));
+        if (n < N_NAMED)
+            printf("%s'%s'", n > 0 ? ", " : "", wfs_quote(fit->items[i].name).text);
+        n++;
+    }
     if (n > N_NAMED)
         printf(" and %zu more", n - N_NAMED);
-    putchar('\n');
+    if (n > 0)
+        putchar('\n');
 }
 
-/* What the target has no room for is said, not dropped in silence. */
-static void tell_left_out(const struct conversion *conversion, const struct wfs_catalog *catalog)
+static void tell_fit(const struct conversion *conversion)
 {
-    const char *format = wfs_format_name(conversion->format);
-    const bool holds_values = strcmp(format, "pytorch") == 0;
-    const size_t n = wfs_catalog_n_values(catalog);
-    if (strcmp(format, wfs_catalog_format(catalog)) == 0)
-        return;
-    if (n > 0 && !holds_values) {
-        printf("left out, because %s holds only tensors and texts: ", format);
-        for (size_t i = 0; i < n; i++)
-            tell_name(i, wfs_catalog_value_name(catalog, i));
-        tell_rest(n);
-    }
-    if (wfs_catalog_meta(catalog) != NULL && holds_values) {
-        size_t n_texts = 0;
-        printf("left out, because %s has no room for metadata: ", format);
-        for (const struct wfs_text *text = wfs_catalog_meta(catalog); text != NULL;
-             text = text->next)
-            tell_name(n_texts++, text->name);
-        tell_rest(n_texts);
-    }
+    tell_left_out(conversion, "value", "left out, because %s holds only tensors and texts: ");
+    tell_left_out(conversion, "metadata", "left out, because %s has no room for metadata: ");
+    tell_left_out(conversion, "tie", "left out, as names of tensors that are in %s already: ");
+    if (conversion->fit.n_stored > 0)
+        printf("values that are texts of the metadata now: %zu\n", conversion->fit.n_stored);
+}
+
+/* One of two words, the first of which is the usual one. */
+static enum exit_code choose(const struct args *args, const char *name, const char *const words[2],
+                             bool *ret)
+{
+    const char *value = args_value(args, name);
+    *ret = value != NULL && strcmp(value, words[1]) == 0;
+    if (value == NULL || *ret || strcmp(value, words[0]) == 0)
+        return EXIT_DONE;
+    return print_error(EXIT_USAGE, NULL, "--%s is '%s' or '%s'", name, words[0], words[1]);
+}
+
+static enum exit_code choose_fit(struct conversion *conversion, const struct args *args)
+{
+    static const char *const ties[] = {"copy", "drop"}, *const values[] = {"drop", "metadata"};
+    const enum exit_code exit_code =
+        choose(args, "ties", ties, &conversion->fit_options.drops_ties);
+    return exit_code != EXIT_DONE
+               ? exit_code
+               : choose(args, "values", values, &conversion->fit_options.values_in_metadata);
 }
 
 static void tell_notice(const struct wfs_report *report)
@@ -173,6 +190,8 @@ int verb_convert(int argc, char **argv)
     };
     exit_code = choose_format(&conversion, args_value(&args, "format"));
     if (exit_code == EXIT_DONE)
+        exit_code = choose_fit(&conversion, &args);
+    if (exit_code == EXIT_DONE)
         exit_code = choose_replacement(&conversion);
     if (exit_code == EXIT_DONE)
         exit_code = input_load_report(&args, conversion.source, &catalog, &report);
@@ -180,7 +199,8 @@ int verb_convert(int argc, char **argv)
         exit_code = save(&conversion, catalog);
     if (exit_code == EXIT_DONE) {
         tell_notice(report);
-        tell_left_out(&conversion, catalog);
+        tell_fit(&conversion);
     }
+    wfs_fit_done(&conversion.fit);
     return exit_code;
 }

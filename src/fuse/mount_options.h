@@ -26,6 +26,7 @@ struct mount_options {
     unsigned files;                      /* enum wfs_tree_files */
     unsigned is_foreground, is_debug, is_single_threaded;
     unsigned allow_other, auto_unmount, overwrite, force, redact, shards, allows_large;
+    unsigned drops_ties, values_in_metadata; /* where the output has no room for them */
     unsigned uid, gid;
     unsigned umask;
     unsigned process_umask; /* as inherited */

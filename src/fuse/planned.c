@@ -11,6 +11,11 @@ int planned_make(const struct driver *driver, const struct wfs_format *format, s
                  struct wfs_error *err)
 {
     int code = wfs_tree_snapshot(driver->tree, &ret->catalog, err);
+    const struct wfs_fit_options options = {.drops_ties = driver->options->drops_ties != 0,
+                                            .values_in_metadata =
+                                                driver->options->values_in_metadata != 0};
+    if (code == 0 && wfs_catalog_fit(ret->catalog, format, &options, &ret->fit) < 0)
+        code = wfs_fail_memory(err);
     if (code == 0)
         code = wfs_layout_new(format, ret->catalog, &ret->layout, err);
     if (code == 0 && !driver->options->allows_large && wfs_layout_is_large(ret->layout))
@@ -23,6 +28,7 @@ int planned_make(const struct driver *driver, const struct wfs_format *format, s
 void planned_done(struct planned *planned)
 {
     wfs_layout_free(planned->layout);
+    wfs_fit_done(&planned->fit);
     wfs_catalog_free(planned->catalog);
     *planned = (struct planned){0};
 }

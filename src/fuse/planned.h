@@ -10,6 +10,7 @@
 struct planned {
     struct wfs_catalog *catalog; /* borrows from the tree */
     struct wfs_layout *layout;
+    struct wfs_fit fit; /* what there is no room for */
 };
 
 /*

@@ -10,10 +10,10 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "tensor/tied.h"
 #include "tree/content.h"
 #include "tree/npy_header.h"
 #include "tree/stage.h"
-#include "tree/ties.h"
 
 /* A path for messages. */
 static struct wfs_quoted quoted_path(const struct wfs_tree *tree, uint32_t id)
@@ -297,7 +297,7 @@ static const struct wfs_tensor *base_of(const struct wfs_tree *tree, const struc
     if (base == NULL || order >= wfs_catalog_n_tensors(tree->catalog))
         return base;
     const struct wfs_tensor *own = wfs_catalog_tensor(tree->catalog, order);
-    return own == base || ties_are_same(own, base) ? own : base;
+    return own == base || tied_are_same(own, base) ? own : base;
 }
 
 int about_tensor(const struct wfs_tree *tree, const struct wfs_node *node, uint32_t id,

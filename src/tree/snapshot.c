@@ -69,9 +69,41 @@ static uint32_t place_of(const struct wfs_tree *tree, const struct outline_item 
                : 0;
 }
 
-static int add_tensor(const struct wfs_tree *tree, const struct outline_item *item,
+/* ---- tensors ---- */
+
+/* Items that were added already, by their nodes: names of one edited file have one source. */
+struct added {
+    const struct wfs_tree *tree;
+    const struct outline *outline;
+    struct map map;
+    const struct wfs_node *wanted;
+};
+
+static bool is_of_node(const void *ctx, uint32_t id)
+{
+    const struct added *added = ctx;
+    return entry_at(added->tree, added->outline->items[id].entry)->node == added->wanted;
+}
+
+static int find_source(struct added *added, const struct wfs_node *node,
+                       struct wfs_catalog *catalog, struct source **ret)
+{
+    uint32_t id;
+    const uint64_t hash = hash_bytes(&node->id, sizeof(node->id), hash_seed());
+    added->wanted = node;
+    if (map_find(&added->map, hash, is_of_node, added, &id)) {
+        *ret = catalog->tensors[id].stored.source;
+        return 0;
+    }
+    if (about_source(added->tree, node, ret) < 0 || catalog_adopt_source(catalog, *ret) < 0)
+        return -ENOMEM;
+    return node->n_links > 1 ? map_add(&added->map, hash, (uint32_t)catalog->n_tensors) : 0;
+}
+
+static int add_tensor(struct added *added, const struct outline_item *item,
                       struct wfs_catalog *catalog, struct wfs_error *err)
 {
+    const struct wfs_tree *tree = added->tree;
     const struct wfs_node *node = entry_at(tree, item->entry)->node;
     struct source *source = NULL;
     struct about about;
@@ -83,7 +115,7 @@ static int add_tensor(const struct wfs_tree *tree, const struct outline_item *it
     if (code < 0)
         return err != NULL && err->code == 0 ? wfs_fail(err, -code, "%s", strerror(-code)) : code;
     if (edit_is_staged(node) && node->edit->number != 0 &&
-        (about_source(tree, node, &source) < 0 || catalog_adopt_source(catalog, source) < 0))
+        find_source(added, node, catalog, &source) < 0)
         return wfs_fail_memory(err);
     struct wfs_tensor *tensor = catalog_add(catalog);
     if (tensor == NULL ||
@@ -123,8 +155,10 @@ int wfs_tree_snapshot(const struct wfs_tree *tree, struct wfs_catalog **out, str
         return wfs_fail_memory(err);
     int code = check_keys(tree, &outline, &map, err);
     map_done(&map);
+    struct added added = {.tree = tree, .outline = &outline};
     for (size_t i = 0; i < outline.n_items && code == 0; i++)
-        code = add_tensor(tree, &outline.items[i], catalog, err);
+        code = add_tensor(&added, &outline.items[i], catalog, err);
+    map_done(&added.map);
     if (code == 0)
         code = metadata_fill(tree, catalog, err);
     if (code < 0)

@@ -24,7 +24,4 @@ struct wfs_node *ties_find(const struct ties *ties, const struct wfs_tensor *ten
 int ties_add(struct ties *ties, struct wfs_node *node);
 void ties_done(struct ties *ties);
 
-/* The same view of the same bytes, and there are bytes. */
-bool ties_are_same(const struct wfs_tensor *a, const struct wfs_tensor *b);
-
 #endif

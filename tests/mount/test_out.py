@@ -36,7 +36,7 @@ def test_every_format_that_can_be_written_is_there_with_its_exact_size(mount, sm
         assert copied(mounted, name, folder) == wanted
 
 
-@pytest.mark.parametrize('extension', ['safetensors', 'bpk'])
+@pytest.mark.parametrize('extension', ['safetensors', 'bpk', 'pth'])
 def test_it_equals_what_the_commit_writes_byte_for_byte(mount, small, folder, extension):
     mounted = mount(small, 'output=%s' % (folder / ('new.' + extension)))
     (mounted / 'a/b').rename(mounted / 'renamed')

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a format has no room for: dropped, or put where it has room, and told either way. PyTorch
+ * files keep ties and values and have no metadata; the others have metadata, and no room for ties
+ * and for values that are not their own.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <weightfs/value.h>
+
+#include "base/bytes.h"
+#include "base/hash.h"
+#include "format/format.h"
+#include "tensor/tied.h"
+
+struct fitting {
+    struct wfs_catalog *catalog;
+    const char *format;
+    struct wfs_fit *fit;
+};
+
+static int tell(struct fitting *fitting, const char *kind, const char *name, const char *why)
+{
+    struct wfs_fit *fit = fitting->fit;
+    if (fit->n_items == fit->n_room) {
+        const size_t n_room = fit->n_room == 0 ? 16 : fit->n_room * 2;
+        struct wfs_fit_item *more = reallocarray(fit->items, n_room, sizeof(*more));
+        if (more == NULL)
+            return -ENOMEM;
+        fit->items = more;
+        fit->n_room = n_room;
+    }
+    if (why == NULL)
+        return -ENOMEM;
+    fit->items[fit->n_items++] = (struct wfs_fit_item){kind, name, why};
+    return 0;
+}
+
+static bool is_pytorch(const struct fitting *fitting)
+{
+    return strcmp(fitting->format, format_pytorch.name) == 0;
+}
+
+/* ---- metadata by name ---- */
+
+struct names {
+    struct map map;
+    const struct wfs_text **texts; /* malloc'ed */
+    size_t n_texts, n_room;
+    const char *wanted;
+};
+
+static bool is_called(const void *ctx, uint32_t id)
+{
+    const struct names *names = ctx;
+    return strcmp(names->texts[id]->name, names->wanted) == 0;
+}
+
+static uint64_t name_hash(const char *name)
+{
+    return hash_bytes(name, strlen(name), hash_seed());
+}
+
+static int names_add(struct names *names, const struct wfs_text *text)
+{
+    if (names->n_texts == names->n_room) {
+        const size_t n_room = names->n_room == 0 ? 64 : names->n_room * 2;
+        const struct wfs_text **more = reallocarray(names->texts, n_room, sizeof(*more));
+        if (more == NULL || n_room >= UINT32_MAX)
+            return -ENOMEM;
+        names->texts = more;
+        names->n_room = n_room;
+    }
+    names->texts[names->n_texts] = text;
+    return map_add(&names->map, name_hash(text->name), (uint32_t)names->n_texts++);
+}
+
+static int names_init(struct names *names, const struct wfs_catalog *catalog)
+{
+    int code = 0;
+    for (const struct wfs_text *text = catalog->meta; text != NULL && code == 0; text = text->next)
+        code = names_add(names, text);
+    return code;
+}
+
+static void names_done(struct names *names)
+{
+    map_done(&names->map);
+    free(names->texts);
+}
+
+/* 1: added, 0: a text has that name, or it has a NUL. */
+static int add_text(struct fitting *fitting, struct names *names, const char *name,
+                    const char *value, size_t n_bytes)
+{
+    uint32_t id;
+    names->wanted = name;
+    if (map_find(&names->map, name_hash(name), is_called, names, &id))
+        return 0;
+    struct wfs_text *const *end = fitting->catalog->meta_end;
+    if (catalog_add_meta_bytes(fitting->catalog, name, value, n_bytes) < 0 ||
+        names_add(names, *end) < 0)
+        return -ENOMEM;
+    return 1;
+}
+
+/* ---- ties ---- */
+
+struct twin {
+    const struct wfs_catalog *catalog;
+    const struct wfs_tensor *tensor;
+};
+
+static bool is_twin(const void *ctx, uint32_t id)
+{
+    const struct twin *twin = ctx;
+    return tied_are_same(&twin->catalog->tensors[id], twin->tensor);
+}
+
+static int drop_tie(struct fitting *fitting, struct names *names, const char *name,
+                    const char *kept)
+{
+    const int code = add_text(fitting, names, name, kept, strlen(kept));
+    return code < 0 ? code
+                    : tell(fitting, "tie", name,
+                           arena_print(&fitting->catalog->arena, "is the same tensor as '%s'",
+                                       wfs_quote(kept).text));
+}
+
+static int drop_ties(struct fitting *fitting, struct names *names)
+{
+    struct wfs_catalog *catalog = fitting->catalog;
+    struct map map = {0};
+    size_t n_kept = 0;
+    int code =
+        catalog->n_tensors < UINT32_MAX ? map_reserve(&map, (uint32_t)catalog->n_tensors) : -ENOMEM;
+    for (size_t i = 0; i < catalog->n_tensors && code == 0; i++) {
+        const struct twin twin = {catalog, &catalog->tensors[i]};
+        const uint64_t hash = tied_hash(twin.tensor);
+        uint32_t first;
+        if (map_find(&map, hash, is_twin, &twin, &first)) {
+            code = drop_tie(fitting, names, twin.tensor->key, catalog->tensors[first].key);
+            continue;
+        }
+        (void)map_add(&map, hash, (uint32_t)n_kept); /* there is room */
+        catalog->tensors[n_kept++] = catalog->tensors[i];
+    }
+    map_done(&map);
+    catalog->n_tensors = code == 0 ? n_kept : catalog->n_tensors;
+    return code;
+}
+
+/* ---- values ---- */
+
+/* Does the format hold the catalog's values as they are? */
+static bool has_room_for_values(const struct fitting *fitting)
+{
+    return is_pytorch(fitting) || strcmp(fitting->format, fitting->catalog->format) == 0;
+}
+
+/* A string as it is, all else as JSON without the line feed at its end. 1, 0 as add_text. */
+static int store_value(struct fitting *fitting, struct names *names, size_t i)
+{
+    const struct catalog_value *value = &fitting->catalog->values[i];
+    const struct value *content = graph_at(&fitting->catalog->graph, value->id);
+    if (content->kind == VALUE_TEXT && utf8_valid(content->text, content->n) == content->n)
+        return add_text(fitting, names, value->name, content->text, content->n);
+    autofree char *text = NULL;
+    size_t n_bytes;
+    const int code = wfs_catalog_value_text(fitting->catalog, i, &text, &n_bytes);
+    return code < 0 ? code : add_text(fitting, names, value->name, text, n_bytes - 1);
+}
+
+static int fit_values(struct fitting *fitting, struct names *names, bool is_stored)
+{
+    const char *why =
+        arena_print(&fitting->catalog->arena, "%s holds only tensors and texts", fitting->format);
+    for (size_t i = 0; i < fitting->catalog->n_values; i++) {
+        const char *name = fitting->catalog->values[i].name;
+        int code = is_stored ? store_value(fitting, names, i) : 0;
+        if (code == 1)
+            fitting->fit->n_stored++;
+        else if (code == 0)
+            code = tell(fitting, "value", name,
+                        is_stored ? "the metadata has another text of that name" : why);
+        if (code < 0)
+            return code;
+    }
+    return 0;
+}
+
+static int tell_metadata(struct fitting *fitting)
+{
+    int code = 0;
+    for (const struct wfs_text *text = fitting->catalog->meta; text != NULL && code == 0;
+         text = text->next)
+        code = tell(fitting, "metadata", text->name, "pytorch has no room for metadata");
+    return code;
+}
+
+int wfs_catalog_fit(struct wfs_catalog *catalog, const struct wfs_format *format,
+                    const struct wfs_fit_options *options, struct wfs_fit *ret)
+{
+    struct fitting fitting = {catalog, format->name, ret};
+    if (is_pytorch(&fitting))
+        return tell_metadata(&fitting);
+    cleanup(names_done) struct names names = {0};
+    int code = names_init(&names, catalog);
+    if (code == 0 && options->drops_ties)
+        code = drop_ties(&fitting, &names);
+    if (code == 0 && !has_room_for_values(&fitting))
+        code = fit_values(&fitting, &names, options->values_in_metadata);
+    return code;
+}
+
+void wfs_fit_done(struct wfs_fit *fit)
+{
+    free(fit->items);
+    *fit = (struct wfs_fit){0};
+}
