@@ -28,7 +28,7 @@ BELOW = {
 }
 PROGRAMS = {'fuse', 'cli'}
 # Together they are one program; this is all that one half knows of the other.
-BETWEEN_PROGRAMS = {'cli/exit.h', 'fuse/mount.h', 'fuse/recover.h', 'fuse/unmount.h'}
+BETWEEN_PROGRAMS = {'cli/exit.h', 'fuse/mount.h', 'fuse/published.h', 'fuse/publish.h', 'fuse/unmount.h'}
 # Public headers that are not called after the module that they belong to.
 PUBLIC = {'error': 'base', 'output': 'base', 'catalog': 'tensor', 'value': 'tensor', 'stage': 'tree',
           'control': 'programs'}

@@ -22,7 +22,7 @@ enum wfs_commit_state {
 struct wfs_leftover {
     const char *base;    /* what the edits stand on, as it was given; NULL: nothing is known */
     uint64_t n_changes;  /* records of changes */
-    uint64_t n_newer;    /* of these, since the last published commit */
+    uint64_t n_newer;    /* of these, since the file of the last commit was complete */
     uint64_t bad_record; /* number of one that is damaged and ends what is known; 0: none */
     enum wfs_commit_state commit;
     const char *output, *temporary; /* path, and name beside it, of the last commit; or NULL */

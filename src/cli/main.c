@@ -29,6 +29,7 @@ static const struct verb verbs[] = {
     {"plan", verb_plan, "tell what the options of a view would do"},
     {"commit", verb_commit, "write the edits of a mount to its output, and wait"},
     {"status", verb_status, "print pending edits of a mount and its last commit"},
+    {"recover", verb_recover, "finish, publish or discard what a mount left that died"},
     {"umount", verb_umount, "commit, unmount, and wait for the end of both"},
 };
 

@@ -3,6 +3,7 @@
  * What stands in for the mount half in a build without libfuse3.
  */
 #include "fuse/mount.h"
+#include "fuse/publish.h"
 
 #include "cli/print.h"
 
@@ -13,6 +14,12 @@ int mount_main(int argc, char **argv)
     return print_error(EXIT_MOUNT, argv[1],
                        "this build has no libfuse3 and cannot mount; "
                        "ls, info, cat, show, check and convert work without");
+}
+
+int recover_publish(const struct recover_request *request)
+{
+    return print_error(EXIT_OUTPUT, request->stage,
+                       "this build has no libfuse3 and cannot publish what a mount left");
 }
 
 const char *mount_library_version(void)

@@ -95,7 +95,6 @@ static int arrange(struct driver *driver)
         return rc;
     if (target->stage_path != NULL)
         warn_of_tmpfs(target->stage_path);
-    resume_tell(driver->tree);
     driver->generation = wfs_tree_generation(driver->tree);
     return 0;
 }

@@ -8,24 +8,13 @@
 #include "cli/exit.h"
 #include "fuse/log.h"
 #include "fuse/paths.h"
+#include "fuse/published.h"
 #include "fuse/scope.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-
-bool resume_is_published(const struct wfs_leftover *leftover, const char *path)
-{
-    struct stat st;
-    uint64_t digest = 0;
-    auto_catalog struct wfs_catalog *catalog = NULL;
-    return leftover->commit >= WFS_COMMIT_COMPLETE && stat(path, &st) == 0 &&
-           st.st_ino == leftover->identity.inode &&
-           (uint64_t)st.st_size == leftover->identity.n_bytes &&
-           wfs_load(path, NULL, &catalog, NULL) == 0 && wfs_catalog_digest(catalog, &digest) == 0 &&
-           digest == leftover->digest;
-}
 
 /* ---- before loading ---- */
 
@@ -61,18 +50,6 @@ static int finish_published(struct target *target, struct wfs_stage *stage)
     return 0;
 }
 
-void resume_remove_temporary(const struct wfs_leftover *leftover)
-{
-    if (leftover->temporary == NULL || leftover->output[0] != '/')
-        return;
-    autofree char *directory = path_directory(leftover->output);
-    autofree char *path = NULL;
-    if (directory == NULL || asprintf(&path, "%s/%s", directory, leftover->temporary) < 0)
-        path = NULL;
-    else
-        unlink(path);
-}
-
 static int look(struct target *target, struct wfs_stage *stage)
 {
     const struct wfs_leftover *leftover = wfs_stage_leftover(stage);
@@ -81,9 +58,9 @@ static int look(struct target *target, struct wfs_stage *stage)
                            "the journal of an earlier mount in '%s' is damaged at record %" PRIu64
                            "; 'weightfs recover' tells what it says before",
                            wfs_quote(target->stage_path).text, leftover->bad_record);
-    if (resume_is_published(leftover, target->path))
+    if (published_is_there(leftover, target->path))
         return finish_published(target, stage);
-    resume_remove_temporary(leftover);
+    published_remove_temporary(leftover);
     wfs_stage_forget_published(stage);
     return 0;
 }

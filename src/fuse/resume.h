@@ -22,10 +22,4 @@ int resume_check(const struct target *target, const struct wfs_stage *stage, con
 /* Once the edits are shown: says so. */
 void resume_tell(const struct wfs_tree *tree);
 
-/* Is there, at the path, what the last commit wrote? */
-bool resume_is_published(const struct wfs_leftover *leftover, const char *path);
-
-/* Removes what a commit that was cut off had written beside its output. */
-void resume_remove_temporary(const struct wfs_leftover *leftover);
-
 #endif

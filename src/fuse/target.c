@@ -188,9 +188,9 @@ static void print_mount(FILE *out, const struct target *target, const struct mou
     for (size_t i = 0; i < options->n_limits; i++)
         print_named(out, "#option limit", options->limits[i]);
     if (options->force)
-        fputs("#option force\n", out);
+        fputs("#option flag force\n", out);
     if (options->shards)
-        fputs("#option shards\n", out);
+        fputs("#option flag shards\n", out);
 }
 
 static int print_base(FILE *out, const struct target *target, const struct mount_options *options,

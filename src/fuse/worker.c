@@ -11,6 +11,7 @@
 #include "fuse/commit.h"
 #include "fuse/log.h"
 #include "fuse/ops.h"
+#include "fuse/resume.h"
 #include "fuse/scope.h"
 
 #include <fcntl.h>
@@ -185,8 +186,10 @@ int worker_run(const struct mount_options *options, struct target *target, int c
     int exit_code = driver_init(&driver, options, target);
     driver.channel = channel;
     driver.is_background = is_background;
-    if (exit_code == 0)
+    if (exit_code == 0) {
+        resume_tell(driver.tree);
         exit_code = run(&driver);
+    }
     driver_done(&driver);
     return exit_code;
 }

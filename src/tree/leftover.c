@@ -66,6 +66,7 @@ static int complete(struct wfs_leftover *leftover, const struct wfs_record *reco
     if (leftover->commit == WFS_COMMIT_NONE)
         return -EBADMSG;
     leftover->commit = WFS_COMMIT_COMPLETE;
+    leftover->n_newer = 0;
     leftover->identity =
         (struct wfs_identity){numbers[0], numbers[1], numbers[2], (int64_t)numbers[3]};
     leftover->digest = numbers[4];
@@ -77,7 +78,6 @@ static int publish(struct wfs_leftover *leftover)
     if (leftover->commit < WFS_COMMIT_COMPLETE)
         return -EBADMSG;
     leftover->commit = WFS_COMMIT_PUBLISHED;
-    leftover->n_newer = 0;
     return 0;
 }
 

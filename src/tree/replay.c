@@ -18,8 +18,9 @@
 struct replay {
     struct wfs_tree *tree;
     struct wfs_error *err;
-    bool is_same_run; /* what the records that follow wrote is whole */
-    uint64_t number;  /* of the record */
+    bool is_same_run;  /* what the records that follow wrote is whole */
+    uint64_t number;   /* of the record */
+    uint64_t complete; /* generation that the last complete file has */
 };
 
 /* ---- finding ---- */
@@ -216,7 +217,10 @@ static int apply(struct replay *state, const struct wfs_record *record)
     case 'X':
         return do_attr(tree, record);
     case 'F':
-        return tree->stage->has_forgotten ? 0 : wfs_tree_committed(tree, wfs_tree_generation(tree));
+        return tree->stage->has_forgotten ? 0 : wfs_tree_committed(tree, state->complete);
+    case 'P':
+        state->complete = wfs_tree_generation(tree);
+        return 0;
     default:
         return 0;
     }

@@ -108,10 +108,8 @@ int wfs_stage_note_published(struct wfs_stage *stage)
     int code = stage_append(stage, "F", 1);
     if (code == 0)
         code = stage_sync_journal(stage);
-    if (code == 0) {
+    if (code == 0)
         stage->leftover.commit = WFS_COMMIT_PUBLISHED;
-        stage->leftover.n_newer = 0;
-    }
     return code;
 }
 

@@ -9,6 +9,7 @@ import struct
 import pytest
 
 from wfs_testlib import look, st
+from wfs_testlib.mount import is_alive, wait_for
 from wfs_testlib.program import tool, weightfs
 
 AGAIN = 'edits? of an earlier mount are shown again'
@@ -20,8 +21,31 @@ def stage_of(out):
 
 def die(mnt):
     """SIGKILL for all of it, as the kernel does when memory is full."""
+    workers = mnt.workers_now()
     mnt.kill()
+    wait_for(lambda: not any(map(is_alive, workers)), 'the end of the driver')
     mnt.forget()
+
+
+def crc32c(data):
+    crc = 0xffffffff
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82f63b78 if crc & 1 else 0)
+    return crc ^ 0xffffffff
+
+
+def another_run(journal):
+    """As if the machine had been started anew since."""
+    lines = []
+    for line in journal.read_bytes().splitlines():
+        crc, text = line.split(b' ', 1)
+        assert int(crc, 16) == crc32c(text)
+        number, text = text.split(b' ', 1)
+        text = number + b' ' + (b'O of-yesterday.1' if text.startswith(b'O ') else text)
+        lines.append(b'%08x %s\n' % (crc32c(text), text))
+    journal.write_bytes(b''.join(lines))
 
 
 @pytest.fixture
@@ -296,3 +320,122 @@ def test_ten_thousand_renames_are_ten_thousand_records(mount, folder, out):
     die(mnt)
     mnt = mount(source, 'output=%s' % out, at=folder / 'third').allow(AGAIN)
     assert os.listdir(mnt.path) == ['b']
+
+
+# ---- weightfs recover ----
+
+def recover(path, *options, code=0):
+    return weightfs('recover', path, *options, code=code)
+
+
+def test_recover_lists_what_is_left(mount, sample, folder, out):
+    assert 'nothing is left' in recover(out).stdout
+    mnt = mount(sample, 'output=%s' % out)
+    assert 'in use by process' in recover(out, code=8).error
+    edit_of_each_kind(mnt)
+    with open(mnt / 'drain/dense/bias', 'rb') as file:
+        os.fsync(file.fileno())
+    die(mnt)
+    for path in (out, stage_of(out)):
+        text = recover(path, code=9).stdout
+        for line in ('source     %s\n' % sample, 'output     %s\n' % out, 'renamed    temperature -> heat\n',
+                     'content    drain/dense/bias: edit 1, 128 bytes\n', 'synced     drain/dense/bias\n',
+                     'linked     heat -> new/tie\n', 'removed    new/gone\n', 'commit     none\n'):
+            assert line in text, text
+        assert 'changes are not committed: --publish' in recover(path, code=9).error
+    assert not out.exists()
+
+
+def test_recover_publishes(mount, sample, folder, out):
+    mnt = mount(sample, 'output=%s' % out)
+    edit_of_each_kind(mnt)
+    wanted = committed(mnt.path)
+    die(mnt)
+    assert 'no commit was cut off' in recover(out, '--resume', code=9).error
+    assert 'committed' in recover(out, '--publish').stdout
+    assert len(st.read(out).tensors) == len(wanted) and not stage_of(out).exists()
+    assert st.read(out).tensors['drain.dense.bias'] == wanted['drain.dense.bias']
+    assert 'nothing is left' in recover(out).stdout
+
+
+@pytest.mark.parametrize('options', [['layout=flat'], ['files=npy'], ['remap=^(.*)bias$=>${1}b\\,i', 'exclude=weight']])
+def test_recover_mounts_as_it_was_mounted(mount, sample, folder, out, options):
+    mnt = mount(sample, 'output=%s' % out, *options)
+    name = sorted(path for path in mnt.path.rglob('*') if path.is_file())[0]
+    os.rename(name, name.with_name('renamed' + name.suffix))
+    wanted = look.tensors(mnt.path)
+    die(mnt)
+    recover(out, '--publish')
+    found = st.read(out).tensors
+    assert {key: value[:2] for key, value in found.items()} == {key: value[:2] for key, value in wanted.items()}
+
+
+def test_recover_discards(mount, sample, folder, out):
+    mnt = mount(sample, 'output=%s' % out)
+    edit_of_each_kind(mnt)
+    die(mnt)
+    recover(out, '--discard')
+    assert not stage_of(out).exists() and not out.exists()
+
+
+def test_recover_onto_another_source(mount, sample, folder, out):
+    mnt = mount(sample, 'output=%s' % out)
+    (mnt / 'temperature').write_bytes(b'1234')
+    die(mnt)
+    shape = st.read(sample).tensors['temperature'][1]
+    other = st.write(folder / 'other.safetensors', {'temperature': ('F32', shape, b'abcd'), 'more': ('U8', [1], b'x')})
+    wrong = st.write(folder / 'wrong.safetensors', {'temperature': ('F16', [1], b'ab')})
+    os.unlink(sample)
+    assert 'the source is not there' in recover(out, '--publish', code=9).error
+    line = recover(out, '--publish', '--onto', wrong, code=9).error
+    assert 'temperature' in line and 'F32' in line and 'F16' in line
+    recover(out, '--publish', '--onto', other)
+    assert st.read(out).tensors['temperature'][2] == b'1234' and 'more' in st.read(out).tensors
+
+
+def test_recover_refuses_another_source_and_another_output(mount, sample, folder, out):
+    mnt = mount(sample, 'output=%s' % out)
+    os.rename(mnt / 'temperature', mnt / 'heat')
+    die(mnt)
+    out.write_bytes(b'precious')
+    assert 'exists' in recover(out, '--publish', code=9).error
+    assert out.read_bytes() == b'precious'
+    recover(out, '--publish', '--force')
+    assert 'heat' in st.read(out).tensors
+
+
+def test_recover_takes_what_a_loss_of_power_may_have_torn_only_with_force(mount, sample, folder, out):
+    mnt = mount(sample, 'output=%s' % out)
+    (mnt / 'temperature').write_bytes(b'1234')
+    (mnt / 'pooler/dense/bias').write_bytes(bytes(128))
+    with open(mnt / 'pooler/dense/bias', 'rb') as file:
+        os.fsync(file.fileno())
+    die(mnt)
+    another_run(stage_of(out) / 'journal')
+    assert '1 edits were not synced before a restart' in recover(out, '--publish', code=9).error
+    assert not out.exists()
+    mnt = mount(sample, 'output=%s' % out, at=folder / 'again').allow(AGAIN + '; 1 of them were not synced')
+    die(mnt)
+    recover(out, '--publish', '--force')
+    assert st.read(out).tensors['temperature'][2] == b'1234'
+
+
+def test_recover_publishes_what_is_before_a_damaged_record_only_with_force(mount, sample, folder, out):
+    mnt = mount(sample, 'output=%s' % out)
+    os.rename(mnt / 'temperature', mnt / 'heat')
+    os.rename(mnt / 'pooler', mnt / 'drain')
+    os.rename(mnt / 'heat', mnt / 'warmth')
+    die(mnt)
+    journal = stage_of(out) / 'journal'
+    journal.write_bytes(journal.read_bytes().replace(b'drain', b'brain'))
+    assert 'record 3 is damaged' in recover(out, code=9).stdout
+    assert 'damaged at record 3' in recover(out, '--publish', code=9).error
+    recover(out, '--publish', '--force')
+    assert 'heat' in st.read(out).tensors and 'pooler.dense.bias' in st.read(out).tensors
+
+
+def test_recover_knows_its_operands(folder, sample):
+    assert recover(folder / 'none', '--onto', sample, code=2).error
+    assert recover(folder / 'none', '--resume', '--discard', code=2).error
+    (folder / '.x.weightfs').mkdir(mode=0o755)
+    assert '0700' in recover(folder / 'x', code=9).error

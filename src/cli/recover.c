@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * weightfs recover: what a mount left that died. Lists it, and finishes, publishes or discards it.
+ */
+#include "cli/args.h"
+#include "cli/auto.h"
+#include "cli/print.h"
+#include "cli/verbs.h"
+#include "fuse/published.h"
+#include "fuse/publish.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const struct args_option recover_options[] = {
+    {"resume", NULL, "finish a commit that was cut off; remove what is done with"},
+    {"publish", NULL, "commit what is listed"},
+    {"discard", NULL, "remove what is listed"},
+    {"onto", "SOURCE", "publish onto another source than the one that was edited"},
+    {"force", NULL, "publish what may be torn, replace an output that changed"},
+    {NULL, NULL, NULL},
+};
+
+static const struct args_usage recover_usage = {
+    .verb = "recover",
+    .operands = "OUTPUT|DIRECTORY",
+    .text = "Lists what is left of a mount that died: its edits and how far its last commit\n"
+            "came. OUTPUT is the file that the mount was to write, DIRECTORY its staging\n"
+            "directory. Exits with 0 when nothing is left to do, else with 9.",
+    .n_min = 1,
+    .n_max = 1,
+    .options = recover_options,
+};
+
+struct recovery {
+    const char *typed;
+    char *path; /* of the staging directory */
+    struct wfs_stage *stage;
+    const struct wfs_leftover *leftover;
+    char *output;
+    bool is_published; /* the output is what the last commit wrote */
+};
+
+static void recovery_done(struct recovery *recovery)
+{
+    wfs_stage_close(recovery->stage);
+    free(recovery->path);
+    free(recovery->output);
+}
+
+/* ---- finding ---- */
+
+static bool is_stage(const char *path)
+{
+    struct stat st;
+    const char *slash = strrchr(path, '/');
+    const char *name = slash == NULL ? path : slash + 1;
+    const size_t n = strlen(name), n_suffix = strlen(".weightfs");
+    return n > n_suffix + 1 && name[0] == '.' && strcmp(name + n - n_suffix, ".weightfs") == 0 &&
+           stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* The staging directory of the operand, beside what a link leads to; NULL: no memory. */
+static char *stage_path(const char *operand)
+{
+    autofree char *whole = realpath(operand, NULL);
+    char *path;
+    const char *name = whole != NULL ? whole : operand;
+    if (is_stage(name))
+        return strdup(name);
+    const char *slash = strrchr(name, '/');
+    const int n_directory = slash == NULL ? 0 : (int)(slash - name + 1);
+    const int n = asprintf(&path, "%.*s.%.*s.weightfs", n_directory, name, 255 - 10,
+                           slash == NULL ? name : slash + 1);
+    return n < 0 ? NULL : path;
+}
+
+/* EXIT_DONE with no stage: there is nothing. */
+static enum exit_code find(struct recovery *recovery, const char *operand)
+{
+    struct wfs_error err = {0};
+    autofree char *boot = wfs_stage_boot();
+    recovery->typed = operand;
+    recovery->path = stage_path(operand);
+    if (recovery->path == NULL)
+        return print_error(EXIT_UNSUPPORTED, operand, "out of memory");
+    const struct wfs_stage_options options = {
+        .path = recovery->path, .boot = boot, .is_found = true};
+    const int code = wfs_stage_open(&options, &recovery->stage, &err);
+    if (code == -ENOENT)
+        return EXIT_DONE;
+    if (code < 0)
+        return print_error(code == -EBUSY ? EXIT_MOUNT : EXIT_OUTPUT, operand, "%s", err.text);
+    recovery->leftover = wfs_stage_leftover(recovery->stage);
+    if (recovery->leftover->base != NULL)
+        recovery->output = published_base_value(recovery->leftover->base, "#output", 0);
+    recovery->is_published =
+        recovery->output != NULL && published_is_there(recovery->leftover, recovery->output);
+    return EXIT_DONE;
+}
+
+/* ---- listing ---- */
+
+static void print_label(const char *label)
+{
+    printf("%-10s ", label);
+}
+
+static void print_pair(const char *label, const char *text, const char *more)
+{
+    print_label(label);
+    print_escaped(stdout, text);
+    printf("%s%s\n", *more != '\0' ? ": " : "", more);
+}
+
+static void list_sources(const char *base)
+{
+    for (size_t i = 0;; i++) {
+        uint64_t inode = 0, n_bytes = 0;
+        struct stat st;
+        int n_path = 0;
+        autofree char *identity = published_base_value(base, "source", i);
+        autofree char *place = published_base_value(base, "#device", i);
+        if (identity == NULL || place == NULL)
+            return;
+        sscanf(identity, "%" SCNu64 " %" SCNu64, &inode, &n_bytes);
+        sscanf(place, "%*u %n", &n_path);
+        const bool is_there = stat(place + n_path, &st) == 0;
+        const bool is_same = is_there && st.st_ino == inode && (uint64_t)st.st_size == n_bytes;
+        print_pair("source", place + n_path,
+                   is_same    ? ""
+                   : is_there ? "not the file that was edited"
+                              : "not there");
+    }
+}
+
+static int list_change(void *ctx, const struct wfs_record *record)
+{
+    const struct wfs_stage *stage = ctx;
+    static const struct {
+        char kind;
+        const char *label;
+    } labels[] = {{'C', "made"},   {'K', "directory"}, {'R', "renamed"}, {'D', "removed"},
+                  {'L', "linked"}, {'X', "attribute"}, {'E', "content"}, {'S', "synced"}};
+    for (size_t i = 0; i < sizeof(labels) / sizeof(*labels); i++) {
+        if (labels[i].kind != record->kind)
+            continue;
+        print_label(labels[i].label);
+        const unsigned first = record->kind == 'E' ? 1 : record->kind == 'S' ? 2 : 0;
+        const unsigned end = record->kind == 'R' || record->kind == 'L' ? 2 : first + 1;
+        for (unsigned j = first; j < end && j < record->n_words; j++) {
+            fputs(j > first ? " -> " : "", stdout);
+            print_escaped(stdout, record->words[j]);
+        }
+        if (record->kind == 'X' && record->n_words > 1)
+            printf(" %s", record->words[1]);
+        if (record->kind == 'E' && record->n_words > 0)
+            printf(": edit %s, %" PRId64 " bytes", record->words[0],
+                   wfs_stage_n_bytes(stage, strtoull(record->words[0], NULL, 10)));
+        putchar('\n');
+    }
+    return 0;
+}
+
+static const char *describe_commit(const struct recovery *recovery)
+{
+    static const char *const texts[] = {"none", "cut off, nothing is published",
+                                        "cut off, nothing is published",
+                                        "published, but the output is not that file any more"};
+    if (!recovery->is_published)
+        return texts[recovery->leftover->commit];
+    return recovery->leftover->n_newer > 0 ? "published, but there are newer edits" : "published";
+}
+
+static bool is_done(const struct recovery *recovery)
+{
+    const struct wfs_leftover *leftover = recovery->leftover;
+    return leftover->bad_record == 0 &&
+           (leftover->n_changes == 0 || (recovery->is_published && leftover->n_newer == 0));
+}
+
+static enum exit_code list(const struct recovery *recovery)
+{
+    const struct wfs_leftover *leftover = recovery->leftover;
+    print_pair("staging", recovery->path, "");
+    if (leftover->base != NULL)
+        list_sources(leftover->base);
+    if (recovery->output != NULL)
+        print_pair("output", recovery->output, "");
+    wfs_stage_each(recovery->stage, list_change, recovery->stage);
+    if (leftover->bad_record != 0)
+        printf("%-10s record %" PRIu64 " is damaged; what follows it is not known\n", "journal",
+               leftover->bad_record);
+    print_pair("commit", describe_commit(recovery), "");
+    autofree char *failure = wfs_stage_failure(recovery->stage);
+    if (failure != NULL)
+        print_pair("failure", failure, "");
+    if (is_done(recovery))
+        return EXIT_DONE;
+    return print_error(EXIT_OUTPUT, recovery->typed,
+                       "%" PRIu64 " changes are not committed: --publish writes the output, "
+                       "--discard removes them, a mount with the same output shows them again",
+                       recovery->is_published ? leftover->n_newer : leftover->n_changes);
+}
+
+/* ---- doing ---- */
+
+static enum exit_code discard(struct recovery *recovery)
+{
+    if (!recovery->is_published)
+        published_remove_temporary(recovery->leftover);
+    const int code = wfs_stage_discard(recovery->stage);
+    return code < 0 ? print_error(EXIT_OUTPUT, recovery->typed, "cannot remove '%s': %s",
+                                  wfs_quote(recovery->path).text, strerror(-code))
+                    : EXIT_DONE;
+}
+
+static enum exit_code publish(struct recovery *recovery, const struct args *args)
+{
+    autofree char *base =
+        recovery->leftover->base == NULL ? NULL : strdup(recovery->leftover->base);
+    const struct recover_request request = {.stage = recovery->path,
+                                            .base = base,
+                                            .onto = args_value(args, "onto"),
+                                            .is_forced = args_has(args, "force")};
+    if (base == NULL)
+        return print_error(EXIT_OUTPUT, recovery->typed, "nothing says what the edits stand on");
+    wfs_stage_close(recovery->stage); /* who publishes opens it again */
+    recovery->stage = NULL;
+    return (enum exit_code)recover_publish(&request);
+}
+
+static enum exit_code resume(struct recovery *recovery, const struct args *args)
+{
+    const struct wfs_leftover *leftover = recovery->leftover;
+    if (is_done(recovery))
+        return discard(recovery);
+    if (recovery->is_published || leftover->commit == WFS_COMMIT_NONE)
+        return print_error(EXIT_OUTPUT, recovery->typed,
+                           "no commit was cut off; --publish commits the edits that are there");
+    if (leftover->commit == WFS_COMMIT_PUBLISHED)
+        return print_error(EXIT_OUTPUT, recovery->typed,
+                           "the output is not what was published; the edits are kept");
+    return publish(recovery, args);
+}
+
+static enum exit_code act(struct recovery *recovery, const struct args *args)
+{
+    if (args_has(args, "discard"))
+        return discard(recovery);
+    if (is_done(recovery) && (args_has(args, "publish") || args_has(args, "resume")))
+        return discard(recovery);
+    if (args_has(args, "publish"))
+        return publish(recovery, args);
+    return args_has(args, "resume") ? resume(recovery, args) : list(recovery);
+}
+
+int verb_recover(int argc, char **argv)
+{
+    int exit_code;
+    auto_args struct args args;
+    __attribute__((cleanup(recovery_done))) struct recovery recovery = {0};
+    if (!args_parse(&args, &recover_usage, argc, argv, &exit_code))
+        return exit_code;
+    const int n_verbs =
+        args_has(&args, "resume") + args_has(&args, "publish") + args_has(&args, "discard");
+    if (n_verbs > 1 || (!args_has(&args, "publish") && args_value(&args, "onto") != NULL))
+        return print_error(EXIT_USAGE, NULL,
+                           n_verbs > 1 ? "--resume, --publish and --discard exclude each other"
+                                       : "--onto needs --publish");
+    exit_code = find(&recovery, args.operands[0]);
+    if (exit_code != EXIT_DONE)
+        return exit_code;
+    if (recovery.stage != NULL)
+        return (int)act(&recovery, &args);
+    printf("nothing is left of a mount that wrote '%s'\n", wfs_quote(args.operands[0]).text);
+    return EXIT_DONE;
+}

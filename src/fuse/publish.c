@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The options are put together as a command line, so that they mean what they meant then.
+ */
+#include "fuse/publish.h"
+
+#include "cli/exit.h"
+#include "fuse/commit.h"
+#include "fuse/log.h"
+#include "fuse/published.h"
+#include "fuse/scope.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* ---- the options ---- */
+
+/* One option of a list: commas and backslashes in it are its own. */
+static void add_option(FILE *list, const char *name, const char *value)
+{
+    fprintf(list, "%s%s", ftell(list) > 0 ? "," : "", name);
+    for (const char *at = value; *at != '\0'; at++) {
+        if (*at == ',' || *at == '\\')
+            fputc('\\', list);
+        fputc(*at, list);
+    }
+}
+
+static void add_all(FILE *list, const char *base, const char *word, const char *name)
+{
+    for (size_t i = 0;; i++) {
+        autofree char *value = published_base_value(base, word, i);
+        if (value == NULL)
+            return;
+        add_option(list, name, value);
+    }
+}
+
+/* The argument of -o; NULL: no memory. */
+static char *make_list(const char *base)
+{
+    char *text = NULL;
+    size_t n_bytes;
+    FILE *list = open_memstream(&text, &n_bytes);
+    if (list == NULL)
+        return NULL;
+    add_all(list, base, "#output", "output=");
+    add_all(list, base, "#option format", "format=");
+    add_all(list, base, "#option limit", "limit.");
+    add_all(list, base, "#option flag", "");
+    add_all(list, base, "option", "");
+    add_all(list, base, "view", "");
+    const bool is_good = !ferror(list);
+    if (fclose(list) != 0 || !is_good) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}
+
+/* ---- publishing ---- */
+
+/* What was at the path when the mount began, or anything with force, may be replaced. */
+static void allow_output(const struct recover_request *request, struct target *target)
+{
+    uint64_t inode = 0, n_bytes = 0;
+    int64_t mtime_ns = 0;
+    autofree char *known = published_base_value(request->base, "#replaces", 0);
+    if (known != NULL)
+        sscanf(known, "%" SCNu64 " %" SCNu64 " %" SCNd64, &inode, &n_bytes, &mtime_ns);
+    const bool is_known = inode == target->known.inode && n_bytes == target->known.n_bytes &&
+                          mtime_ns == target->known.mtime_ns;
+    if (request->is_forced)
+        target->replace = WFS_REPLACE_ANY;
+    else if (target->is_taken && is_known)
+        target->replace = WFS_REPLACE_KNOWN;
+    target->is_taken &= !request->is_forced && !is_known;
+}
+
+static int check_replayed(const struct recover_request *request, const struct driver *driver)
+{
+    struct wfs_replayed replayed;
+    wfs_tree_replayed(driver->tree, &replayed);
+    if (replayed.n_doubtful == 0 || request->is_forced)
+        return 0;
+    return log_failure(EXIT_OUTPUT,
+                       "%" PRIu64
+                       " edits were not synced before a restart and may be torn; --force "
+                       "publishes them as they are",
+                       replayed.n_doubtful);
+}
+
+static int commit(const struct recover_request *request, const struct mount_options *options,
+                  struct target *target)
+{
+    struct driver driver;
+    struct wfs_error err = {0};
+    int rc = driver_init(&driver, options, target);
+    if (rc == 0)
+        rc = check_replayed(request, &driver);
+    const uint64_t n_edits = rc == 0 ? wfs_tree_n_edits(driver.tree) : 0;
+    if (rc == 0)
+        rc = commit_run(&driver, false, NULL, &err);
+    if (rc == 0)
+        printf("committed %" PRIu64 " edits to '%s'\n", n_edits, wfs_quote(target->path).text);
+    driver_done(&driver);
+    return rc == 0 ? EXIT_DONE : EXIT_OUTPUT;
+}
+
+static int publish(const struct recover_request *request, const struct mount_options *options)
+{
+    struct target target;
+    log_start(options->source, false);
+    int rc = target_init(&target, options);
+    if (rc == 0 && target.path == NULL)
+        rc = log_failure(EXIT_OUTPUT, "the source is not there; --onto=SOURCE gives another one");
+    if (rc == 0) {
+        free(target.stage_path);
+        target.stage_path = strdup(request->stage);
+        target.is_forced = request->is_forced;
+        target.is_moved = request->onto != NULL;
+        allow_output(request, &target);
+        rc = target.stage_path == NULL ? log_failure(EXIT_OUTPUT, "out of memory")
+                                       : commit(request, options, &target);
+    }
+    target_done(&target);
+    return rc == 0 ? EXIT_DONE : EXIT_OUTPUT;
+}
+
+int recover_publish(const struct recover_request *request)
+{
+    struct mount_options options;
+    char program[] = "weightfs", place[] = "/", flag[] = "-o";
+    autofree char *list = make_list(request->base);
+    autofree char *source = request->onto != NULL
+                                ? realpath(request->onto, NULL)
+                                : published_base_value(request->base, "#source", 0);
+    autofree char *cwd = published_base_value(request->base, "#cwd", 0);
+    if (list == NULL || source == NULL)
+        return log_failure(EXIT_OUTPUT, "cannot publish '%s': %s", wfs_quote(request->stage).text,
+                           request->onto != NULL ? "there is no such source to publish onto"
+                                                 : "its base does not say what it stands on");
+    if (cwd != NULL && chdir(cwd) < 0)
+        log_note("cannot enter '%s': %s", wfs_quote(cwd).text, strerror(errno));
+    char *argv[] = {program, flag, list, source, place, NULL};
+    int exit_code = EXIT_OUTPUT;
+    if (mount_options_parse(&options, 5, argv))
+        exit_code = publish(request, &options);
+    mount_options_done(&options);
+    return exit_code;
+}

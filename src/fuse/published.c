@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The number of the device is not looked at: it may be another one after a restart.
+ */
+#include "fuse/published.h"
+
+#include "fuse/scope.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+bool published_is_there(const struct wfs_leftover *leftover, const char *path)
+{
+    struct stat st;
+    uint64_t digest = 0;
+    auto_catalog struct wfs_catalog *catalog = NULL;
+    return leftover->commit >= WFS_COMMIT_COMPLETE && stat(path, &st) == 0 &&
+           st.st_ino == leftover->identity.inode &&
+           (uint64_t)st.st_size == leftover->identity.n_bytes &&
+           wfs_load(path, NULL, &catalog, NULL) == 0 && wfs_catalog_digest(catalog, &digest) == 0 &&
+           digest == leftover->digest;
+}
+
+void published_remove_temporary(const struct wfs_leftover *leftover)
+{
+    autofree char *path = NULL;
+    if (leftover->temporary == NULL || leftover->output[0] != '/')
+        return;
+    const int n_directory = (int)(strrchr(leftover->output, '/') - leftover->output);
+    if (asprintf(&path, "%.*s/%s", n_directory, leftover->output, leftover->temporary) < 0)
+        path = NULL;
+    else
+        unlink(path);
+}
+
+static int hex_digit(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+/* "%XX" stands for a byte. */
+static char *decode_line(const char *line)
+{
+    const size_t n = strcspn(line, "\n");
+    char *text = strndup(line, n), *out = text;
+    for (const char *at = text; at != NULL && *at != '\0'; at++) {
+        const int high = *at == '%' ? hex_digit(at[1]) : -1;
+        const int low = high < 0 ? -1 : hex_digit(at[2]);
+        *out++ = low < 0 ? *at : (char)(high * 16 + low);
+        at += low < 0 ? 0 : 2;
+    }
+    if (out != NULL)
+        *out = '\0';
+    return text;
+}
+
+char *published_base_value(const char *base, const char *word, size_t n)
+{
+    const size_t n_word = strlen(word);
+    for (const char *line = base; *line != '\0'; line += *line != '\0') {
+        const bool is_it = strncmp(line, word, n_word) == 0 && line[n_word] == ' ';
+        if (is_it && n-- == 0)
+            return decode_line(line + n_word + 1);
+        line += strcspn(line, "\n");
+    }
+    return NULL;
+}
