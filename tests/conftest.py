@@ -25,6 +25,10 @@ def pytest_configure(config):
         config.addinivalue_line('markers', marker)
     # Who ends the run by a time limit gets his mounts cleared too.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # What is ignored here, as after nohup, would be ignored in every driver; what is handled would not.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, lambda signum, frame: None)
     # Every process of ours leaves what a sanitizer says where it is found, the ones without a stderr too.
     REPORTS.mkdir(parents=True, exist_ok=True)
     common = 'log_path=%s/report:exitcode=99:' % REPORTS
