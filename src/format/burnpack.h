@@ -131,6 +131,10 @@ const struct wfs_text *burnpack_attr(const struct wfs_tensor *tensor, const char
 /* The name of a dtype that the format has by name alone, else NULL. */
 const char *burnpack_dtype_name(enum wfs_dtype dtype);
 
+/* Is it what a reader makes of a quantization scheme: a JSON object? And back again, as a dtype. */
+bool burnpack_is_scheme(const char *text);
+void burnpack_put_scheme(struct cbor_out *out, const char *text);
+
 /* text is the tensor's `param_id`. -EINVAL. */
 int burnpack_param_id(const struct wfs_tensor *tensor, const char *text, uint64_t *ret,
                       struct wfs_error *err);

@@ -274,3 +274,74 @@ int burnpack_take_dtype(struct burnpack_load *load, struct burnpack_draft *draft
         return code;
     return cborin_next(&load->in) || load->in.error != NULL ? burnpack_fail_cbor(load, draft) : 0;
 }
+
+/* ---- a scheme from JSON ---- */
+
+static json_t *scheme_of(const char *text)
+{
+    if (strlen(text) > SCHEME_MAX)
+        return NULL;
+    json_t *scheme = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+    if (json_is_object(scheme))
+        return scheme;
+    json_decref(scheme);
+    return NULL;
+}
+
+static void put_json(struct cbor_out *out, const json_t *value)
+{
+    static const uint8_t null = 0xf6;
+    const char *name;
+    const json_t *item;
+    void *at;
+    size_t i;
+    switch (json_typeof(value)) {
+    case JSON_OBJECT:
+        cborout_map(out, json_object_size(value));
+        for (at = json_object_iter((json_t *)(uintptr_t)value); at != NULL;
+             at = json_object_iter_next((json_t *)(uintptr_t)value, at)) {
+            name = json_object_iter_key(at);
+            cborout_string(out, name);
+            put_json(out, json_object_iter_value(at));
+        }
+        break;
+    case JSON_ARRAY:
+        cborout_array(out, json_array_size(value));
+        json_array_foreach(value, i, item) put_json(out, item);
+        break;
+    case JSON_STRING:
+        cborout_text(out, json_string_value(value), json_string_length(value));
+        break;
+    case JSON_INTEGER:
+        cborout_int(out, json_integer_value(value));
+        break;
+    case JSON_REAL:
+        cborout_real(out, json_real_value(value));
+        break;
+    case JSON_NULL:
+        cborout_raw(out, &null, sizeof(null));
+        break;
+    default:
+        cborout_bool(out, json_is_true(value));
+    }
+}
+
+bool burnpack_is_scheme(const char *text)
+{
+    json_t *scheme = scheme_of(text);
+    json_decref(scheme);
+    return scheme != NULL;
+}
+
+void burnpack_put_scheme(struct cbor_out *out, const char *text)
+{
+    json_t *scheme = scheme_of(text);
+    if (scheme == NULL) {
+        out->has_failed = true; /* it was one before: there is no memory */
+        return;
+    }
+    cborout_map(out, 1);
+    cborout_string(out, "QFloat");
+    put_json(out, scheme);
+    json_decref(scheme);
+}

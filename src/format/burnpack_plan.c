@@ -23,8 +23,13 @@ static int check_dtype(const struct wfs_tensor *tensor, struct wfs_error *err)
     if (dtype != WFS_OPAQUE)
         return wfs_fail(err, EOPNOTSUPP, "tensor '%s': Burnpack has no dtype %s",
                         wfs_quote(tensor->key).text, wfs_dtype_name(dtype));
-    if (burnpack_attr(tensor, BURNPACK_SCHEME) != NULL)
+    const char *scheme = wfs_tensor_attr(tensor, "quantization");
+    if (burnpack_attr(tensor, BURNPACK_SCHEME) != NULL ||
+        (scheme != NULL && burnpack_is_scheme(scheme)))
         return 0;
+    if (scheme != NULL)
+        return wfs_fail(err, EINVAL, "tensor '%s': its quantization '%s' is no JSON object",
+                        wfs_quote(tensor->key).text, wfs_quote(scheme).text);
     const char *spelt = wfs_tensor_attr(tensor, "dtype");
     return wfs_fail(err, EOPNOTSUPP,
                     "tensor '%s': its dtype %s%s%s is not known, so Burnpack cannot hold it",

@@ -61,7 +61,10 @@ static void put_dtype(struct cbor_out *out, const struct wfs_tensor *tensor)
     const enum wfs_dtype dtype = (enum wfs_dtype)tensor->dtype;
     if (dtype == WFS_OPAQUE) {
         const struct wfs_text *scheme = burnpack_attr(tensor, BURNPACK_SCHEME);
-        cborout_raw(out, scheme->value, scheme->n_bytes);
+        if (scheme != NULL)
+            cborout_raw(out, scheme->value, scheme->n_bytes);
+        else
+            burnpack_put_scheme(out, wfs_tensor_attr(tensor, "quantization"));
         return;
     }
     if (dtype != WFS_BOOL && dtype != WFS_BOOL32) {

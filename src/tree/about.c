@@ -198,8 +198,12 @@ int about_check(const struct wfs_tree *tree, const struct wfs_node *node, uint32
         return fail_unknown(tree, id, about, err);
     const bool is_opaque =
         about->dtype == WFS_OPAQUE && node->tensor != NULL && node->tensor->dtype == WFS_OPAQUE;
+    const bool is_told = about->dtype == WFS_OPAQUE && node->edit != NULL &&
+                         node->edit->texts[EDIT_QUANTIZATION] != NULL;
     int code = 0;
-    if (is_opaque)
+    if (is_told)
+        n_bytes = about->n_bytes;
+    else if (is_opaque)
         n_bytes = node->tensor->n_bytes;
     else
         code = wfs_shape_bytes(&about->shape, (enum wfs_dtype)about->dtype, &n_bytes);
@@ -266,27 +270,77 @@ int about_source(const struct wfs_tree *tree, const struct wfs_node *node, struc
     return 0;
 }
 
-/* The attributes of the tensor with another param_id. */
-static const struct wfs_text *replace_param_id(const struct wfs_text *attrs, const char *param_id,
-                                               struct arena *arena)
+/* ---- attributes ---- */
+
+static bool can_be_quantized(enum wfs_dtype dtype)
 {
-    struct wfs_text *first = arena_calloc(arena, 1, sizeof(*first));
-    if (first == NULL)
-        return NULL;
-    *first = (struct wfs_text){.name = "param_id", .value = param_id, .n_bytes = strlen(param_id)};
-    struct wfs_text **end = &first->next;
-    for (; attrs != NULL; attrs = attrs->next) {
-        if (strcmp(attrs->name, "param_id") == 0)
-            continue;
-        struct wfs_text *text = arena_calloc(arena, 1, sizeof(*text));
-        if (text == NULL)
-            return NULL;
-        *text = (struct wfs_text){attrs->name, attrs->value, attrs->n_bytes, NULL};
-        *end = text;
-        end = &text->next;
-    }
-    return first;
+    return dtype == WFS_OPAQUE || (dtype >= WFS_QI8 && dtype <= WFS_QU2X4);
 }
+
+static bool is_of_quantization(const char *name)
+{
+    const char *prefix = edit_text_names[EDIT_QUANTIZATION];
+    return strncmp(name, prefix, strlen(prefix)) == 0;
+}
+
+/* The text that was set, if the file is of a type for it. */
+static const char *text_of(const struct edit *edit, enum edit_text which, enum wfs_dtype dtype)
+{
+    const bool is_fit = which != EDIT_QUANTIZATION || can_be_quantized(dtype);
+    return edit == NULL || !is_fit ? NULL : edit->texts[which];
+}
+
+/* A quantization goes with the type of the tensor that it was loaded with. */
+static bool is_attr_kept(const struct wfs_text *attr, const struct edit *edit,
+                         const struct wfs_tensor *base, enum wfs_dtype dtype)
+{
+    if (is_of_quantization(attr->name))
+        return base->dtype == dtype && text_of(edit, EDIT_QUANTIZATION, dtype) == NULL;
+    return strcmp(attr->name, edit_text_names[EDIT_PARAM_ID]) != 0 ||
+           text_of(edit, EDIT_PARAM_ID, dtype) == NULL;
+}
+
+static int add_attr(struct wfs_text **end, const struct wfs_text *attr, struct arena *arena)
+{
+    struct wfs_text *copy = arena_calloc(arena, 1, sizeof(*copy));
+    if (copy == NULL)
+        return -ENOMEM;
+    *copy = (struct wfs_text){attr->name, attr->value, attr->n_bytes, *end};
+    *end = copy;
+    return 0;
+}
+
+/* Those of the base (or NULL) that are still true, behind those that were set. */
+static int make_attrs(const struct edit *edit, const struct wfs_tensor *base, enum wfs_dtype dtype,
+                      struct arena *arena, const struct wfs_text **ret)
+{
+    const struct wfs_text *attrs = base == NULL ? NULL : base->attrs;
+    bool is_same = true;
+    struct wfs_text *made = NULL, **end = &made;
+    for (unsigned i = 0; i < EDIT_N_TEXTS; i++) {
+        const char *value = text_of(edit, (enum edit_text)i, dtype);
+        if (value == NULL)
+            continue;
+        const struct wfs_text text = {edit_text_names[i], value, strlen(value), NULL};
+        if (add_attr(end, &text, arena) < 0)
+            return -ENOMEM;
+        end = &(*end)->next;
+        is_same = false;
+    }
+    for (const struct wfs_text *attr = attrs; attr != NULL; attr = attr->next)
+        is_same = is_same && is_attr_kept(attr, edit, base, dtype);
+    for (const struct wfs_text *attr = attrs; attr != NULL && !is_same; attr = attr->next) {
+        if (!is_attr_kept(attr, edit, base, dtype))
+            continue;
+        if (add_attr(end, attr, arena) < 0)
+            return -ENOMEM;
+        end = &(*end)->next;
+    }
+    *ret = is_same ? attrs : made;
+    return 0;
+}
+
+/* ---- the tensor ---- */
 
 /* Tied tensors share a node; each has a description of its own. */
 static const struct wfs_tensor *base_of(const struct wfs_tree *tree, const struct wfs_node *node,
@@ -320,9 +374,5 @@ int about_tensor(const struct wfs_tree *tree, const struct wfs_node *node, uint3
     ret->dtype = about->dtype;
     ret->shape = about->shape;
     ret->n_bytes = about->n_bytes;
-    if (edit != NULL && edit->param_id != NULL) {
-        ret->attrs = replace_param_id(ret->attrs, edit->param_id, arena);
-        return ret->attrs == NULL ? -ENOMEM : 0;
-    }
-    return 0;
+    return make_attrs(edit, base, (enum wfs_dtype)about->dtype, arena, &ret->attrs);
 }

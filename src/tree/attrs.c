@@ -167,21 +167,35 @@ static int set_shape(struct wfs_tree *tree, struct wfs_node *node, const char *v
     return code;
 }
 
-static int set_param_id(struct wfs_tree *tree, struct wfs_node *node, const char *value,
-                        size_t n_bytes)
+static int set_text(struct wfs_tree *tree, struct wfs_node *node, enum edit_text which,
+                    const char *value, size_t n_bytes)
 {
     struct edit *edit = edit_of(tree, node);
     if (memchr(value, '\0', n_bytes) != NULL || utf8_valid(value, n_bytes) != n_bytes)
         return -EINVAL;
     char *copy = edit == NULL ? NULL : strndup(value, n_bytes);
-    const int code = copy == NULL ? -ENOMEM : notes_attr(tree, node, "param_id", value, n_bytes);
+    const int code =
+        copy == NULL ? -ENOMEM : notes_attr(tree, node, edit_text_names[which], value, n_bytes);
     if (code < 0) {
         free(copy);
         return code;
     }
-    free(edit->param_id);
-    edit->param_id = copy;
+    free(edit->texts[which]);
+    edit->texts[which] = copy;
     return 0;
+}
+
+static int set_param_id(struct wfs_tree *tree, struct wfs_node *node, const char *value,
+                        size_t n_bytes)
+{
+    return set_text(tree, node, EDIT_PARAM_ID, value, n_bytes);
+}
+
+/* So that a copy has it. It says something of types that can be quantized only. */
+static int set_quantization(struct wfs_tree *tree, struct wfs_node *node, const char *value,
+                            size_t n_bytes)
+{
+    return set_text(tree, node, EDIT_QUANTIZATION, value, n_bytes);
 }
 
 /* Remembers the part if the name is what it is cut to. */
@@ -227,10 +241,20 @@ static void unset_shape(struct edit *edit)
     edit->has_shape = false;
 }
 
+static void unset_text(struct edit *edit, enum edit_text which)
+{
+    free(edit->texts[which]);
+    edit->texts[which] = NULL;
+}
+
 static void unset_param_id(struct edit *edit)
 {
-    free(edit->param_id);
-    edit->param_id = NULL;
+    unset_text(edit, EDIT_PARAM_ID);
+}
+
+static void unset_quantization(struct edit *edit)
+{
+    unset_text(edit, EDIT_QUANTIZATION);
 }
 
 /* The most needed first: the list ends when it is long enough. */
@@ -239,7 +263,7 @@ const struct attr attrs_table[] = {
     {"shape", true, get_shape, set_shape, unset_shape},
     {"key", true, get_key, set_key, NULL},
     {"param_id", true, get_param_id, set_param_id, unset_param_id},
-    {"quantization", true, get_quantization, NULL, NULL},
+    {"quantization", true, get_quantization, set_quantization, unset_quantization},
     {"changes", true, get_changes, NULL, NULL},
     {"file", false, get_file, NULL, NULL},
     {"offset", false, get_offset, NULL, NULL},

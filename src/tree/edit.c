@@ -13,6 +13,8 @@
 #include "tree/notes.h"
 #include "tree/stage.h"
 
+const char *const edit_text_names[EDIT_N_TEXTS] = {"param_id", "quantization"};
+
 struct edit *edit_of(struct wfs_tree *tree, struct wfs_node *node)
 {
     if (node->edit != NULL)
@@ -47,7 +49,8 @@ void edit_free(struct wfs_tree *tree, struct wfs_node *node)
         edit->next->previous = edit->previous;
     foreign_free(tree, edit);
     free((uint64_t *)(uintptr_t)edit->shape.dims);
-    free(edit->param_id);
+    for (size_t i = 0; i < EDIT_N_TEXTS; i++)
+        free(edit->texts[i]);
     free(edit);
     node->edit = NULL;
 }
@@ -133,9 +136,12 @@ int edit_inherit(struct wfs_tree *tree, struct wfs_node *node, const struct wfs_
         edit->has_dtype = true;
         edit->dtype = other->dtype;
     }
-    if (edit->param_id == NULL && other->param_id != NULL) {
-        edit->param_id = strdup(other->param_id);
-        return edit->param_id == NULL ? -ENOMEM : 0;
+    for (size_t i = 0; i < EDIT_N_TEXTS; i++) {
+        if (edit->texts[i] != NULL || other->texts[i] == NULL)
+            continue;
+        edit->texts[i] = strdup(other->texts[i]);
+        if (edit->texts[i] == NULL)
+            return -ENOMEM;
     }
     return 0;
 }

@@ -11,6 +11,11 @@
 
 struct foreign;
 
+/* Attributes of tensors that are texts, by the names of edit_text_names. */
+enum edit_text { EDIT_PARAM_ID, EDIT_QUANTIZATION, EDIT_N_TEXTS };
+
+extern const char *const edit_text_names[EDIT_N_TEXTS];
+
 struct edit {
     struct wfs_node *node;
     struct edit *next, *previous; /* all of the tree */
@@ -28,8 +33,8 @@ struct edit {
     bool is_lost;     /* the staged file failed and could not be copied */
     bool has_mtime, has_mode, has_dtype, has_shape;
     uint8_t dtype;
-    struct wfs_shape shape; /* dims are malloc'ed */
-    char *param_id;         /* malloc'ed; NULL: as in the catalog */
+    struct wfs_shape shape;    /* dims are malloc'ed */
+    char *texts[EDIT_N_TEXTS]; /* malloc'ed; NULL: as in the catalog */
     struct foreign *foreign;
     uint64_t n_foreign_bytes;
 };

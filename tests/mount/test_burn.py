@@ -7,6 +7,7 @@ import pytest
 
 from wfs_testlib import burnpack, paths, shared, st
 from wfs_testlib.burnpack import Burnpack, Tensor
+from wfs_testlib.program import tool
 
 SCHEME = {'value': 'Q4S', 'store': {'PackedU32': 0}, 'mode': 'Symmetric', 'tensor': None,
           'block': {'size': {'storage': [4, 1, 1, 1, 1], 'len': 1}, 'dtype': 'F16'}}
@@ -106,6 +107,50 @@ def test_edits_leave_the_rest_as_it_was(mount, pack, folder):
     want = Burnpack({key: tensors[key] for key in got.tensors}, content.metadata, content.scalars)
     assert set(got.tensors) == set(tensors)
     assert (folder / 'out.bpk').read_bytes() == burnpack.to_bytes(want)
+
+
+def test_another_type_has_no_scheme_any_more(mount, pack, folder):
+    path, content = pack
+    mnt = mount(path, 'output=%s' % (folder / 'out.bpk'))
+    (folder / 'new').write_bytes(st.f32(3, 4, 5))
+    tool('cp', folder / 'new', mnt / 'z/weight')
+    os.setxattr(mnt / 'z/weight', 'user.weightfs.dtype', b'F32')
+    os.setxattr(mnt / 'z/weight', 'user.weightfs.shape', b'[3]')
+    assert attribute(mnt / 'z/weight', 'quantization') is None
+    assert attribute(mnt / 'z/weight', 'param_id') == str(2**64 - 1)
+    assert json.loads(attribute(mnt / 'z/old', 'quantization')) == OLD_SCHEME
+    mnt.commit()
+    got = burnpack.read(folder / 'out.bpk').tensors
+    assert (got['z.weight'].dtype, got['z.weight'].data) == ('F32', st.f32(3, 4, 5))
+    assert got['z.old'].dtype == content.tensors['z.old'].dtype
+
+
+@pytest.mark.parametrize('command', [['cp', '-a'], ['rsync', '-aX'], ['rsync', '-aX', '--inplace']], ids=' '.join)
+def test_a_copy_from_another_mount_keeps_its_scheme(mount, pack, folder, command):
+    path, content = pack
+    burnpack.write(folder / 'other.bpk', Burnpack({
+        'z.old': Tensor({'QFloat': SCHEME}, [7], b'ABCDEFGHIJ', 5), 'first': Tensor('F32', [1], st.f32(1))}))
+    other = mount(path, at=folder / 'other')
+    mnt = mount(folder / 'other.bpk', 'output=%s' % (folder / 'out.bpk'))
+    tool(*command, '%s/z/' % other.path, mnt / 'new')
+    tool(*command, other / 'z/old', mnt / 'z/old')
+    mnt.commit()
+    got = burnpack.read(folder / 'out.bpk').tensors
+    for key, original in (('new.weight', 'z.weight'), ('new.old', 'z.old'), ('z.old', 'z.old')):
+        want = content.tensors[original]
+        assert (got[key].dtype, got[key].shape, got[key].data) == (want.dtype, want.shape, want.data)
+
+
+def test_a_scheme_that_is_none_is_named(mount, pack, folder):
+    mnt = mount(pack[0], 'output=%s' % (folder / 'out.bpk')).allow('cannot commit')
+    os.setxattr(mnt / 'z/old', 'user.weightfs.quantization', b'Q8')
+    os.setxattr(mnt / 'plain', 'user.weightfs.quantization', b'no matter')
+    assert attribute(mnt / 'plain', 'quantization') is None
+    text = mnt.control(1).text.decode()
+    assert "'z.old'" in text and "'Q8'" in text
+    os.removexattr(mnt / 'z/old', 'user.weightfs.quantization')
+    mnt.commit()
+    assert (folder / 'out.bpk').read_bytes() == pack[0].read_bytes()
 
 
 def test_a_bad_id_is_named_and_commits_nothing(mount, pack, folder):
