@@ -86,10 +86,13 @@ static uint64_t n_source_bytes(const struct wfs_layout *layout, const struct sou
 bool wfs_layout_is_large(const struct wfs_layout *layout)
 {
     enum { N_FREE = 1 << 20, N_TIMES = 16 };
-    if (layout->n_bytes <= N_FREE)
+    uint64_t n_taken = 0; /* headers are made of the catalog, which is in memory anyhow */
+    for (size_t i = 0; i < layout->n_segments; i++)
+        n_taken += layout->segments[i].tensor == NULL ? 0 : layout->segments[i].n_bytes;
+    if (n_taken <= N_FREE)
         return false;
     autofree const struct source **sources = calloc(layout->n_segments + 1, sizeof(*sources));
-    return sources == NULL || layout->n_bytes / N_TIMES > n_source_bytes(layout, sources);
+    return sources == NULL || n_taken / N_TIMES > n_source_bytes(layout, sources);
 }
 
 static int add_segment(struct wfs_layout *layout, struct layout_segment segment)
