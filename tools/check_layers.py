@@ -38,6 +38,7 @@ LIBRARIES = {
     'cbor.h': ['src/format/burnpack'],
     'jansson.h': ['src/cli/', 'src/format/burnpack_dtype.c', 'src/tree/', 'src/tensor/value', 'src/view/'],
     'pcre2.h': ['src/view/'],
+    'seccomp.h': ['src/fuse/syscalls.c'],
     'xxhash.h': ['src/base/hash.c'],
     'zlib.h': ['src/format/inflate.c', 'src/format/zip'],
 }

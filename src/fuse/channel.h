@@ -12,6 +12,7 @@ enum channel_word {
     CHANNEL_READY = 'r',   /* worker: the source is loaded, give me the device */
     CHANNEL_DEVICE = 'd',  /* supervisor: here it is */
     CHANNEL_SERVING = 's', /* worker: the mount answers */
+    CHANNEL_STOP = 'e',    /* worker: somebody wants an end */
 };
 
 /* Two connected ends; -1 with errno. */

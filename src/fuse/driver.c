@@ -116,18 +116,20 @@ static int init_locks(struct driver *driver)
     return 0;
 }
 
-int driver_init(struct driver *driver, const struct mount_options *options, struct target *target)
+int driver_init(struct driver *driver, const struct mount_options *options, struct target *target,
+                const struct wfs_view *view, const char *sandbox)
 {
     *driver = (struct driver){.options = options,
                               .target = target,
                               .owner = getuid(),
                               .supervisor = getppid(),
+                              .sandbox = sandbox,
                               .channel = -1};
     if (init_locks(driver) < 0)
         return log_failure(EXIT_UNSUPPORTED, "out of memory");
     int rc = resume_open(target, &driver->stage);
     if (rc == 0)
-        rc = loading_run(options, target, &driver->catalog, &driver->report);
+        rc = loading_run(options, target, view, &driver->catalog, &driver->report);
     if (rc == 0)
         rc = target_check(target, options, driver->catalog);
     if (rc == 0)
@@ -171,7 +173,7 @@ void driver_set_status(struct driver *driver, const struct wfs_status *status)
     pthread_mutex_lock(&driver->status_lock);
     driver->status = *status;
     driver->status.output = driver->target->path;
-    driver->status.sandbox = "none";
+    driver->status.sandbox = driver->sandbox;
     if (status->text != NULL)
         set_status_text(driver, status->text);
     wfs_tree_set_status(driver->tree, &driver->status);

@@ -32,6 +32,7 @@ struct driver {
     struct generated *generated;
     uid_t owner; /* who mounted: only they commit and see the control directory */
     pid_t supervisor;
+    const char *sandbox; /* what is on */
     int channel;
     bool is_background;
     struct fuse_session *session;
@@ -53,8 +54,10 @@ struct driver {
     bool has_locks;
 };
 
-/* Loads and arranges. Not 0: a line was printed, and this is the exit code. */
-int driver_init(struct driver *driver, const struct mount_options *options, struct target *target);
+/* Loads and arranges; everything is borrowed. Not 0: a line was printed, and this is the exit code.
+ */
+int driver_init(struct driver *driver, const struct mount_options *options, struct target *target,
+                const struct wfs_view *view, const char *sandbox);
 void driver_done(struct driver *driver);
 
 void driver_begin_read(struct driver *driver);

@@ -45,13 +45,19 @@ static int fail_view(const struct wfs_error *err)
     return log_failure(is_refusal ? EXIT_NO_MATCH : (int)exit_of_errno(err->code), "%s", err->text);
 }
 
-static int add_rules(const struct mount_options *options, struct wfs_view *view)
+int loading_new_view(const struct mount_options *options, struct wfs_view **out)
 {
+    struct wfs_view *view = NULL;
+    if (wfs_view_new(&view) < 0)
+        return log_failure(EXIT_UNSUPPORTED, "out of memory");
     for (size_t i = 0; i < options->n_views; i++) {
         struct wfs_error err = {0};
-        if (wfs_view_add(view, options->views[i], &err) < 0)
+        if (wfs_view_add(view, options->views[i], &err) < 0) {
+            wfs_view_free(view);
             return fail_view(&err);
+        }
     }
+    *out = view;
     return 0;
 }
 
@@ -131,19 +137,12 @@ static int check_writers(const struct wfs_catalog *catalog, const struct target 
 }
 
 int loading_run(const struct mount_options *options, const struct target *target,
-                struct wfs_catalog **out, struct wfs_report **report)
+                const struct wfs_view *view, struct wfs_catalog **out, struct wfs_report **report)
 {
-    struct wfs_view *view = NULL;
     auto_catalog struct wfs_catalog *catalog = NULL;
-    if (wfs_view_new(&view) < 0)
-        return log_failure(EXIT_UNSUPPORTED, "out of memory");
-    int rc = add_rules(options, view);
-    if (rc == 0)
-        rc = load_with_view(options,
-                            target->kept_source != NULL ? target->kept_source
-                                                        : mount_options_source(options),
-                            view, &catalog, report);
-    wfs_view_free(view);
+    const char *source =
+        target->kept_source != NULL ? target->kept_source : mount_options_source(options);
+    int rc = load_with_view(options, source, view, &catalog, report);
     if (catalog == NULL)
         return rc;
     rc = check_writers(catalog, target);

@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <syslog.h>
+#include <time.h>
 
 static struct {
     const char *file;
@@ -22,9 +23,16 @@ void log_start(const char *file, bool is_debug)
     state.is_debug = is_debug;
 }
 
+/* The local time is in each message, and its rules are in a file. */
+void log_open(void)
+{
+    tzset();
+    openlog("weightfs", LOG_PID | LOG_NDELAY, LOG_DAEMON);
+}
+
 void log_to_syslog(void)
 {
-    openlog("weightfs", LOG_PID | LOG_NDELAY, LOG_DAEMON);
+    log_open();
     state.is_syslog = true;
 }
 

@@ -11,6 +11,9 @@
 /* file is shown before every message; it may be NULL and is borrowed. */
 void log_start(const char *file, bool is_debug);
 
+/* Connects to the system log already, for a process that will not be able to later. */
+void log_open(void);
+
 /* From here on messages go to the system log. */
 void log_to_syslog(void);
 

@@ -7,6 +7,7 @@
 #include "fuse/mount_options.h"
 
 #include "fuse/log.h"
+#include "fuse/sandbox.h"
 
 #include <weightfs/view.h>
 
@@ -47,6 +48,9 @@ static const struct option_rule rules[] = {
     {"values=metadata", SET, FIELD(values_in_metadata), 1},
     {"large", SET, FIELD(allows_large), 1},
     {"limit.", LIMIT, 0, 0},
+    {"sandbox=auto", SET, FIELD(sandbox), SANDBOX_AUTO},
+    {"sandbox=off", SET, FIELD(sandbox), SANDBOX_OFF},
+    {"sandbox=require", SET, FIELD(sandbox), SANDBOX_REQUIRE},
     {"redact", SET, FIELD(redact), 1},
     {"uid=", DECIMAL, FIELD(uid), 0},
     {"gid=", DECIMAL, FIELD(gid), 0},

@@ -24,6 +24,7 @@ struct mount_options {
     unsigned access;                     /* enum mount_access */
     unsigned layout;                     /* enum wfs_tree_layout */
     unsigned files;                      /* enum wfs_tree_files */
+    unsigned sandbox;                    /* enum sandbox_mode */
     unsigned is_foreground, is_debug, is_single_threaded;
     unsigned allow_other, auto_unmount, overwrite, force, redact, shards, allows_large;
     unsigned drops_ties, values_in_metadata; /* where the output has no room for them */

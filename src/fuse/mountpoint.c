@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 
 static bool clear_dead(const struct mountpoint *mountpoint)
 {
@@ -107,14 +106,49 @@ bool mountpoint_unmount(const struct mountpoint *mountpoint)
     return false;
 }
 
+/* "ID PARENT MAJOR:MINOR ROOT PLACE ...", the place with \NNN for what would end a word. */
+static bool is_line_of(const char *line, const char *place, char *ret_device)
+{
+    int n_before = 0;
+    if (sscanf(line, "%*d %*d %23s %*s %n", ret_device, &n_before) != 1 || n_before == 0)
+        return false;
+    const char *at = line + n_before;
+    for (; *place != '\0'; place++) {
+        char octal[8];
+        snprintf(octal, sizeof(octal), "\\%03o", (unsigned char)*place);
+        const bool is_escaped = strncmp(at, octal, 4) == 0;
+        if (!is_escaped && *at != *place)
+            return false;
+        at += is_escaped ? 4 : 1;
+    }
+    return *at == ' ';
+}
+
+/* Its device, "MAJOR:MINOR", of what was mounted there last. */
+static bool find_device(const char *place, char ret_device[24])
+{
+    FILE *file = fopen("/proc/self/mountinfo", "re");
+    autofree char *line = NULL;
+    size_t n_room = 0;
+    bool is_found = false;
+    char device[24];
+    while (file != NULL && getline(&line, &n_room, file) >= 0) {
+        if (is_line_of(line, place, device)) {
+            strcpy(ret_device, device);
+            is_found = true;
+        }
+    }
+    if (file != NULL)
+        fclose(file);
+    return is_found;
+}
+
 void mountpoint_raise_readahead(const struct mountpoint *mountpoint)
 {
-    struct stat st;
-    char path[64];
-    if (stat(mountpoint->path, &st) < 0)
+    char path[64], device[24];
+    if (!find_device(mountpoint->path, device))
         return;
-    snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/read_ahead_kb", major(st.st_dev),
-             minor(st.st_dev));
+    snprintf(path, sizeof(path), "/sys/class/bdi/%s/read_ahead_kb", device);
     autoclose int fd = open(path, O_WRONLY | O_CLOEXEC);
     if (fd >= 0 && write(fd, "1024", 4) < 0)
         log_note("cannot raise the read-ahead: %s", strerror(errno));

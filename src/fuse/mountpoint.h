@@ -33,7 +33,10 @@ void mountpoint_remove(struct mountpoint *mountpoint);
 /* Unmounts, lazily when it is in use. True when it was not. */
 bool mountpoint_unmount(const struct mountpoint *mountpoint);
 
-/* Lets the kernel read further ahead of readers than its default; only root may. */
+/*
+ * Lets the kernel read further ahead of readers than its default; only root may. The kernel sets it
+ * when the driver greets, so this comes after. Does not touch the mount, which would make it busy.
+ */
 void mountpoint_raise_readahead(const struct mountpoint *mountpoint);
 
 /* One line on why mounting failed; text is what libfuse said, perhaps nothing. */

@@ -4,10 +4,6 @@
  */
 #include "fuse/ops.h"
 
-#include "fuse/background.h"
-#include "fuse/channel.h"
-#include "fuse/log.h"
-
 #include <errno.h>
 
 static void want(struct fuse_conn_info *connection, unsigned flags)
@@ -21,7 +17,6 @@ static void want(struct fuse_conn_info *connection, unsigned flags)
  */
 static void op_init(void *userdata, struct fuse_conn_info *connection)
 {
-    struct driver *driver = userdata;
     want(connection, FUSE_CAP_READDIRPLUS | FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_IOCTL_DIR);
     connection->want &= ~(unsigned)(FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_ATOMIC_O_TRUNC);
 #ifdef FUSE_CAP_HANDLE_KILLPRIV_V2
@@ -29,10 +24,6 @@ static void op_init(void *userdata, struct fuse_conn_info *connection)
     want(connection, FUSE_CAP_HANDLE_KILLPRIV_V2);
 #endif
     connection->max_write = DRIVER_TRANSFER_MAX;
-    if (driver->is_background)
-        background_detach();
-    if (!channel_send(driver->channel, CHANNEL_SERVING, -1))
-        log_warning("the supervisor is gone; nobody will unmount at the end");
 }
 
 #define READING_OPS                                                                                \

@@ -20,10 +20,12 @@
 
 #include <fcntl.h>
 #include <fuse_lowlevel.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/signalfd.h>
 #include <sys/wait.h>
 
 struct supervisor {
@@ -32,7 +34,7 @@ struct supervisor {
     struct mountpoint mountpoint;
     pid_t worker;
     int channel, report;
-    sigset_t signals; /* that are waited for once the mount stands */
+    int signals;      /* where they come in once the mount stands */
     bool is_stopping; /* the worker was told to end */
 };
 
@@ -215,15 +217,34 @@ static void stop(struct supervisor *supervisor)
     kill(supervisor->worker, SIGTERM);
 }
 
+/*
+ * True when an end is wanted: by a signal to us, or to the worker, which tells. Comes back from
+ * time to time while the worker is being told to end.
+ */
+static bool wait_for_news(struct supervisor *supervisor)
+{
+    struct signalfd_siginfo info = {0};
+    struct pollfd news[] = {{.fd = supervisor->signals, .events = POLLIN},
+                            {.fd = supervisor->channel, .events = POLLIN}};
+    if (poll(news, 2, supervisor->is_stopping ? 1000 : -1) <= 0)
+        return false;
+    if ((news[0].revents & POLLIN) != 0 &&
+        read(supervisor->signals, &info, sizeof(info)) == (ssize_t)sizeof(info))
+        return info.ssi_signo != SIGCHLD;
+    if (news[1].revents == 0)
+        return false;
+    if (channel_receive(supervisor->channel, CHANNEL_STOP, NULL))
+        return true;
+    close(supervisor->channel); /* the worker is at its end */
+    supervisor->channel = -1;
+    return false;
+}
+
 static int wait_for_end(struct supervisor *supervisor)
 {
-    static const struct timespec second = {.tv_sec = 1};
     int status = 0;
     while (!reap_worker(supervisor, false, &status)) {
-        const int number = supervisor->is_stopping
-                               ? sigtimedwait(&supervisor->signals, NULL, &second)
-                               : sigwaitinfo(&supervisor->signals, NULL);
-        if (supervisor->is_stopping || (number > 0 && number != SIGCHLD))
+        if (wait_for_news(supervisor) || supervisor->is_stopping)
             stop(supervisor);
     }
     if (unmount_is_dead(supervisor->mountpoint.path))
@@ -233,24 +254,31 @@ static int wait_for_end(struct supervisor *supervisor)
 }
 
 /* A signal that was ignored when we were started in the foreground stays so, as nohup wants it. */
-static void block_signals(struct supervisor *supervisor)
+static int block_signals(struct supervisor *supervisor)
 {
     static const int numbers[] = {SIGTERM, SIGINT, SIGHUP, SIGCHLD};
-    sigemptyset(&supervisor->signals);
+    sigset_t signals;
+    sigemptyset(&signals);
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
         struct sigaction action;
         sigaction(numbers[i], NULL, &action);
         if (numbers[i] == SIGCHLD || supervisor->report >= 0 || action.sa_handler != SIG_IGN)
-            sigaddset(&supervisor->signals, numbers[i]);
+            sigaddset(&signals, numbers[i]);
     }
-    sigprocmask(SIG_BLOCK, &supervisor->signals, NULL);
+    sigprocmask(SIG_BLOCK, &signals, NULL);
+    supervisor->signals = signalfd(-1, &signals, SFD_CLOEXEC);
+    if (supervisor->signals < 0)
+        return log_failure(EXIT_MOUNT, "cannot wait for signals: %s", strerror(errno));
+    return 0;
 }
 
 static int supervise(struct supervisor *supervisor)
 {
     if (!channel_receive(supervisor->channel, CHANNEL_READY, NULL))
         return give_up(supervisor, 0);
-    block_signals(supervisor);
+    const int rc = block_signals(supervisor);
+    if (rc != 0)
+        return give_up(supervisor, rc);
     const int device = mount_device(supervisor);
     if (device < 0)
         return give_up(supervisor, EXIT_MOUNT);
@@ -266,7 +294,8 @@ static int supervise(struct supervisor *supervisor)
 
 int supervisor_run(const struct mount_options *options, int report)
 {
-    struct supervisor supervisor = {.options = options, .channel = -1, .report = report};
+    struct supervisor supervisor = {
+        .options = options, .channel = -1, .signals = -1, .report = report};
     int rc = prepare(&supervisor);
     if (rc == 0) {
         const int code = start_worker(&supervisor);
@@ -279,6 +308,8 @@ int supervisor_run(const struct mount_options *options, int report)
     }
     if (supervisor.channel >= 0)
         close(supervisor.channel);
+    if (supervisor.signals >= 0)
+        close(supervisor.signals);
     mountpoint_done(&supervisor.mountpoint);
     target_done(&supervisor.target);
     return rc;

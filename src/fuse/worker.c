@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The order is: prepare the process, read the source, only then ask for the device. Whatever
- * confines this process belongs at the end of the preparation, before the first byte of a source is
- * seen.
+ * The order is: prepare the process, confine it, read the source, only then ask for the device. No
+ * byte of a source is looked at outside of the sandbox.
  */
 #include "fuse/worker.h"
 
 #include "cli/exit.h"
+#include "fuse/background.h"
 #include "fuse/channel.h"
 #include "fuse/commit.h"
+#include "fuse/loading.h"
 #include "fuse/log.h"
 #include "fuse/ops.h"
+#include "fuse/paths.h"
 #include "fuse/resume.h"
+#include "fuse/sandbox.h"
 #include "fuse/scope.h"
 
 #include <fcntl.h>
@@ -41,17 +44,63 @@ static void load_cancellation(void)
     pthread_join(thread, NULL);
 }
 
-static void prepare_process(void)
+/* What the loaders may take for an index, and something for buffers and stacks. */
+static rlim_t memory_limit(const struct mount_options *options)
+{
+    static const char name[] = "index_memory=";
+    uint64_t n_bytes = 2ull << 30;
+    for (size_t i = 0; i < options->n_limits; i++) {
+        if (strncmp(options->limits[i], name, strlen(name)) == 0)
+            n_bytes = strtoull(options->limits[i] + strlen(name), NULL, 10);
+    }
+    n_bytes += 512ull << 20;
+    return n_bytes < RLIM_INFINITY && n_bytes >= 512ull << 20 ? n_bytes : RLIM_INFINITY;
+}
+
+static void prepare_process(const struct mount_options *options)
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
         limit.rlim_cur = limit.rlim_max;
         setrlimit(RLIMIT_NOFILE, &limit);
     }
+    const rlim_t memory = memory_limit(options);
+    if (!WFS_INSTRUMENTED && getrlimit(RLIMIT_AS, &limit) == 0 && memory < limit.rlim_cur) {
+        limit.rlim_cur = memory;
+        setrlimit(RLIMIT_AS, &limit);
+    }
     setrlimit(RLIMIT_CORE, &(struct rlimit){0});
     signal(SIGXFSZ, SIG_IGN);
     signal(SIGPIPE, SIG_IGN);
+    log_open();
     load_cancellation();
+}
+
+/* What the user named is to be read; beside the output and the edits all is to be written. */
+static int confine(const struct mount_options *options, const struct target *target,
+                   const struct wfs_view *view, const char **ret_name)
+{
+    struct sandbox sandbox;
+    sandbox_init(&sandbox, (enum sandbox_mode)options->sandbox);
+    const bool has_siblings = options->shards != 0;
+    const char *overlay;
+    sandbox_allow_source(&sandbox, mount_options_source(options), has_siblings);
+    if (wfs_view_like(view) != NULL)
+        sandbox_allow_source(&sandbox, wfs_view_like(view), has_siblings);
+    for (size_t i = 0; (overlay = wfs_view_overlay(view, i)) != NULL; i++)
+        sandbox_allow_source(&sandbox, overlay, has_siblings);
+    if (target->path != NULL) {
+        autofree char *stage = path_directory(target->stage_path);
+        sandbox_allow_output(&sandbox, target->path);
+        if (stage != NULL)
+            sandbox_allow_directory(&sandbox, stage);
+    }
+    const int rc = sandbox_enter(&sandbox, ret_name);
+    sandbox_done(&sandbox);
+    if (rc < 0)
+        return log_failure(EXIT_MOUNT, "cannot enter the whole sandbox: here it is '%s'",
+                           *ret_name);
+    return 0;
 }
 
 /* ---- signals ---- */
@@ -60,6 +109,7 @@ static void prepare_process(void)
 static struct {
     struct fuse_session *volatile session;
     volatile pid_t supervisor;
+    volatile int channel;
 } signalled;
 
 /*
@@ -71,7 +121,7 @@ static void on_signal(int number, siginfo_t *info, void *context)
     const int saved = errno;
     const pid_t supervisor = signalled.supervisor;
     if (getppid() == supervisor && info->si_pid != supervisor)
-        kill(supervisor, SIGTERM);
+        (void)channel_send(signalled.channel, CHANNEL_STOP, -1);
     else if (signalled.session != NULL)
         fuse_session_exit(signalled.session);
     errno = saved;
@@ -82,6 +132,7 @@ static void catch_signals(const struct driver *driver)
     struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO};
     static const int numbers[] = {SIGTERM, SIGINT, SIGHUP};
     signalled.supervisor = driver->supervisor;
+    signalled.channel = driver->channel;
     sigemptyset(&action.sa_mask);
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
         struct sigaction old;
@@ -116,8 +167,36 @@ static unsigned count_threads(const struct driver *driver)
     return wfs_tree_is_writable(driver->tree) ? n + 8 : n;
 }
 
+/*
+ * The first request is the kernel's greeting. Only when it is answered is the mount one that can be
+ * used, and does what is set of it last; nothing has touched it until then.
+ */
+static int greet(struct driver *driver)
+{
+    struct fuse_buf buffer = {0};
+    int n;
+    do
+        n = fuse_session_receive_buf(driver->session, &buffer);
+    while (n == -EINTR && !fuse_session_exited(driver->session));
+    if (n > 0)
+        fuse_session_process_buf(driver->session, &buffer);
+    free(buffer.mem);
+    if (n <= 0)
+        return n;
+    if (driver->is_background)
+        background_detach();
+    if (!channel_send(driver->channel, CHANNEL_SERVING, -1))
+        log_warning("the supervisor is gone; nobody will unmount at the end");
+    if (strcmp(driver->sandbox, "none") == 0)
+        log_note("the driver runs without a sandbox: neither seccomp nor Landlock can be had");
+    return 0;
+}
+
 static int loop(struct driver *driver)
 {
+    const int greeted = greet(driver);
+    if (greeted < 0 || fuse_session_exited(driver->session))
+        return greeted;
     if (driver->options->is_single_threaded)
         return fuse_session_loop(driver->session);
     struct fuse_loop_config *config = fuse_loop_cfg_create();
@@ -181,9 +260,16 @@ static int run(struct driver *driver)
 int worker_run(const struct mount_options *options, struct target *target, int channel,
                bool is_background)
 {
-    struct driver driver;
-    prepare_process();
-    int exit_code = driver_init(&driver, options, target);
+    struct driver driver = {0};
+    struct wfs_view *view = NULL;
+    const char *sandbox;
+    prepare_process(options);
+    int exit_code = loading_new_view(options, &view);
+    if (exit_code != 0)
+        return exit_code;
+    exit_code = confine(options, target, view, &sandbox);
+    if (exit_code == 0)
+        exit_code = driver_init(&driver, options, target, view, sandbox);
     driver.channel = channel;
     driver.is_background = is_background;
     if (exit_code == 0) {
@@ -191,5 +277,6 @@ int worker_run(const struct mount_options *options, struct target *target, int c
         exit_code = run(&driver);
     }
     driver_done(&driver);
+    wfs_view_free(view);
     return exit_code;
 }

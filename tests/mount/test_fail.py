@@ -192,12 +192,29 @@ def test_immutable_output(case):
     case.succeeds()
 
 
-def test_output_directory_that_was_removed(mount, sample, folder):
-    out = folder / 'gone' / 'out.safetensors'
-    out.parent.mkdir()
-    (folder / 'stage').mkdir()
-    mnt = mount(sample, 'output=%s' % out, 'stage=%s' % (folder / 'stage')).allow(ERROR)
-    os.rename(mnt / 'temperature', mnt / 'heat')
+@pytest.fixture
+def apart(mount, sample, folder):
+    """A mount with an edit whose output and edits are in different directories; the output."""
+    def start(*options):
+        (folder / 'gone').mkdir()
+        (folder / 'stage').mkdir()
+        mnt = mount(sample, 'output=%s' % (folder / 'gone' / 'out.safetensors'), 'stage=%s' % (folder / 'stage'), *options).allow(ERROR)
+        os.rename(mnt / 'temperature', mnt / 'heat')
+        return mnt, folder / 'gone' / 'out.safetensors'
+    return start
+
+
+def test_output_directory_that_is_away_for_a_while(apart, folder):
+    mnt, out = apart()
+    out.parent.rename(folder / 'elsewhere')
+    weightfs('commit', mnt.path, code=EXIT_COMMIT)
+    (folder / 'elsewhere').rename(out.parent)
+    mnt.commit()
+    assert 'heat' in st.read(out).tensors
+
+
+def test_output_directory_that_was_made_anew(apart):
+    mnt, out = apart('sandbox=off')
     shutil.rmtree(out.parent)
     weightfs('commit', mnt.path, code=EXIT_COMMIT)
     out.parent.mkdir()
