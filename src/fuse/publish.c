@@ -6,6 +6,7 @@
 
 #include "cli/exit.h"
 #include "fuse/commit.h"
+#include "fuse/loading.h"
 #include "fuse/log.h"
 #include "fuse/published.h"
 #include "fuse/scope.h"
@@ -95,9 +96,12 @@ static int check_replayed(const struct recover_request *request, const struct dr
 static int commit(const struct recover_request *request, const struct mount_options *options,
                   struct target *target)
 {
-    struct driver driver;
+    struct driver driver = {0};
+    struct wfs_view *view = NULL;
     struct wfs_error err = {0};
-    int rc = driver_init(&driver, options, target);
+    int rc = loading_new_view(options, &view);
+    if (rc == 0)
+        rc = driver_init(&driver, options, target, view, "off");
     if (rc == 0)
         rc = check_replayed(request, &driver);
     const uint64_t n_edits = rc == 0 ? wfs_tree_n_edits(driver.tree) : 0;
@@ -106,6 +110,7 @@ static int commit(const struct recover_request *request, const struct mount_opti
     if (rc == 0)
         printf("committed %" PRIu64 " edits to '%s'\n", n_edits, wfs_quote(target->path).text);
     driver_done(&driver);
+    wfs_view_free(view);
     return rc == 0 ? EXIT_DONE : EXIT_OUTPUT;
 }
 
