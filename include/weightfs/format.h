@@ -12,6 +12,7 @@
 
 struct wfs_format;
 struct wfs_layout;
+struct wfs_shards;
 
 struct wfs_load_options {
     bool force;                /* read what can be read of a damaged file */
@@ -101,6 +102,49 @@ ssize_t wfs_layout_read(const struct wfs_layout *layout, uint64_t offset, void *
 int wfs_save(const struct wfs_layout *layout, const char *path,
              const struct wfs_save_options *options, struct wfs_save_report *report,
              struct wfs_error *err);
+
+/*
+ * What of a source is opened: for a directory its index or its one checkpoint, else the path. NULL
+ * when nothing is, or several shards without an index are. malloc'ed.
+ */
+char *wfs_source_file(const char *path, bool shards);
+
+/*
+ * Whether an output path asks for several files: it is the name of an index ("….index.json"), or a
+ * directory: one that is there, or any with a slash at its end. 1: *ret is the path of the index,
+ * malloc'ed, and *format, where it was NULL, is what the names of that or of the source tell, or
+ * still NULL: then *ret is the directory. 0: it does not. -ENOMEM.
+ */
+int wfs_output_index(const char *path, const char *source, const struct wfs_format **format,
+                     char **ret);
+
+/* "5GB" (10^9), "5GiB" (2^30), "5000"; false when it is none of these, or 0. */
+bool wfs_size_parse(const char *text, uint64_t *ret);
+
+/*
+ * As wfs_layout_new and wfs_save, for a checkpoint in several files with an index. With max_bytes 0
+ * each tensor stays in the file that it was in, as a view or tree over a loaded set knows; else
+ * there are so many files that none has more bytes of tensors, one large tensor aside. Borrows the
+ * catalog.
+ */
+int wfs_shards_new(const struct wfs_format *format, const struct wfs_catalog *catalog,
+                   uint64_t max_bytes, struct wfs_shards **out, struct wfs_error *err);
+void wfs_shards_free(struct wfs_shards *shards);
+uint64_t wfs_shards_n_bytes(const struct wfs_shards *shards);
+
+/*
+ * Publishes the index at path, and the files beside it under names that none there has. A file of
+ * the source that holds just what is wanted is reflinked or linked, or left where it is in the same
+ * directory. What the index at path named before and the new one does not is removed at the end. As
+ * wfs_save in all else: `published` is the index, until whose rename nothing has changed. Once.
+ */
+int wfs_shards_save(struct wfs_shards *shards, const char *path,
+                    const struct wfs_save_options *options, struct wfs_save_report *report,
+                    struct wfs_error *err);
+
+/* Removes what a save of several files to path left when it was interrupted. 0 when there is none.
+ */
+int wfs_save_clear(const char *path, struct wfs_error *err);
 
 #pragma GCC visibility pop
 

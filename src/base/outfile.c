@@ -8,9 +8,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
+#include <linux/fs.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -26,7 +28,10 @@ struct outfile {
     char *path;             /* of the temporary */
     uint64_t offset;
     int error;
+    bool is_there; /* the temporary */
+    bool has_own_directory;
     bool is_published;
+    bool is_link;  /* of a source: nothing of it may be changed */
     bool can_copy; /* copy_file_range has not refused yet */
     struct stat replaced;
     bool is_replacing;
@@ -76,6 +81,20 @@ static int reserve(struct outfile *outfile, uint64_t n_bytes, struct wfs_error *
     return 0;
 }
 
+static int set_names(struct outfile *outfile, const char *directory, const char *name,
+                     struct wfs_error *err)
+{
+    if (strlen(name) >= sizeof(outfile->name))
+        return wfs_fail(err, ENAMETOOLONG, "the name of the output is too long");
+    strcpy(outfile->name, name);
+    wfs_output_temporary(name, outfile->temporary);
+    if (asprintf(&outfile->path, "%s/%s", directory, outfile->temporary) < 0) {
+        outfile->path = NULL;
+        return wfs_fail_memory(err);
+    }
+    return 0;
+}
+
 static int open_directory(struct outfile *outfile, const char *path, struct wfs_error *err)
 {
     autofree char *for_dir = strdup(path);
@@ -83,15 +102,10 @@ static int open_directory(struct outfile *outfile, const char *path, struct wfs_
     if (for_dir == NULL || for_name == NULL)
         return wfs_fail_memory(err);
     const char *dir = dirname(for_dir);
-    const char *name = basename(for_name);
-    if (strlen(name) >= sizeof(outfile->name))
-        return wfs_fail(err, ENAMETOOLONG, "the name of the output is too long");
-    strcpy(outfile->name, name);
-    wfs_output_temporary(path, outfile->temporary);
-    if (asprintf(&outfile->path, "%s/%s", dir, outfile->temporary) < 0) {
-        outfile->path = NULL;
-        return wfs_fail_memory(err);
-    }
+    const int code = set_names(outfile, dir, basename(for_name), err);
+    if (code < 0)
+        return code;
+    outfile->has_own_directory = true;
     outfile->dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (outfile->dir_fd < 0)
         return wfs_fail(err, errno, "cannot open the directory of the output: %s", strerror(errno));
@@ -109,19 +123,25 @@ static int create(struct outfile *outfile, uint64_t n_bytes, struct wfs_error *e
     if (outfile->fd < 0)
         return wfs_fail(err, errno, "cannot create %s beside the output: %s", outfile->temporary,
                         strerror(errno));
+    outfile->is_there = true;
     return reserve(outfile, n_bytes, err);
 }
 
-int outfile_new(const char *path, uint64_t n_bytes, const struct wfs_save_options *options,
-                struct outfile **out, struct wfs_error *err)
+static struct outfile *alloc_outfile(const struct wfs_save_options *options)
 {
     struct outfile *outfile = calloc(1, sizeof(*outfile));
     if (outfile == NULL)
-        return wfs_fail_memory(err);
+        return NULL;
     outfile->options = *options;
     outfile->dir_fd = outfile->fd = -1;
     outfile->can_copy = true;
-    int code = open_directory(outfile, path, err);
+    return outfile;
+}
+
+/* Once it has its directory; code is what came of that. */
+static int start(struct outfile *outfile, int code, uint64_t n_bytes, struct outfile **out,
+                 struct wfs_error *err)
+{
     if (code == 0)
         code = check_target(outfile, err);
     if (code == 0)
@@ -134,17 +154,39 @@ int outfile_new(const char *path, uint64_t n_bytes, const struct wfs_save_option
     return 0;
 }
 
+int outfile_new(const char *path, uint64_t n_bytes, const struct wfs_save_options *options,
+                struct outfile **out, struct wfs_error *err)
+{
+    struct outfile *outfile = alloc_outfile(options);
+    if (outfile == NULL)
+        return wfs_fail_memory(err);
+    return start(outfile, open_directory(outfile, path, err), n_bytes, out, err);
+}
+
+int outfile_new_beside(const struct outfile *beside, const char *name, uint64_t n_bytes,
+                       struct outfile **out, struct wfs_error *err)
+{
+    struct outfile *outfile = alloc_outfile(&beside->options);
+    autofree char *directory =
+        strndup(beside->path, (size_t)(strrchr(beside->path, '/') - beside->path));
+    if (outfile == NULL || directory == NULL) {
+        outfile_free(outfile);
+        return wfs_fail_memory(err);
+    }
+    outfile->options.replace = WFS_REPLACE_NONE;
+    outfile->dir_fd = beside->dir_fd;
+    return start(outfile, set_names(outfile, directory, name, err), n_bytes, out, err);
+}
+
 void outfile_free(struct outfile *outfile)
 {
     if (outfile == NULL)
         return;
     const int saved = errno;
-    if (outfile->fd >= 0) {
-        if (!outfile->is_published)
-            unlinkat(outfile->dir_fd, outfile->temporary, 0);
-        close(outfile->fd);
-    }
-    if (outfile->dir_fd >= 0)
+    if (outfile->is_there && !outfile->is_published)
+        unlinkat(outfile->dir_fd, outfile->temporary, 0);
+    outfile_park(outfile);
+    if (outfile->has_own_directory && outfile->dir_fd >= 0)
         close(outfile->dir_fd);
     free(outfile->buffer);
     free(outfile->path);
@@ -159,6 +201,23 @@ int outfile_identity(const struct outfile *outfile, struct wfs_identity *ret)
         return -errno;
     *ret = wfs_identity_of(&st);
     return 0;
+}
+
+void outfile_park(struct outfile *outfile)
+{
+    if (outfile->fd >= 0)
+        close(outfile->fd);
+    outfile->fd = -1;
+}
+
+int outfile_directory(const struct outfile *outfile)
+{
+    return outfile->dir_fd;
+}
+
+const char *outfile_name(const struct outfile *outfile)
+{
+    return outfile->name;
 }
 
 const char *outfile_path(const struct outfile *outfile)
@@ -243,12 +302,43 @@ int outfile_copy(struct outfile *outfile, const struct source *source, uint64_t 
     return 0;
 }
 
+/* The temporary becomes another name of the source's file. */
+static int link_source(struct outfile *outfile, const struct source *source)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", source->fd);
+    if (unlinkat(outfile->dir_fd, outfile->temporary, 0) < 0)
+        return -errno;
+    outfile->is_there = false;
+    if (linkat(AT_FDCWD, path, outfile->dir_fd, outfile->temporary, AT_SYMLINK_FOLLOW) < 0) {
+        outfile_park(outfile);
+        const int code = create(outfile, 0, NULL);
+        return code < 0 ? code : -EOPNOTSUPP;
+    }
+    outfile->is_there = true;
+    outfile->is_link = true;
+    outfile_park(outfile);
+    outfile->fd = openat(outfile->dir_fd, outfile->temporary, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    return outfile->fd < 0 ? -errno : 0;
+}
+
+int outfile_take(struct outfile *outfile, const struct source *source)
+{
+    if (source->fd < 0)
+        return -EOPNOTSUPP;
+    const int code =
+        ioctl(outfile->fd, FICLONE, source->fd) == 0 ? 0 : link_source(outfile, source);
+    if (code == 0)
+        outfile->offset = source->n_bytes;
+    return code;
+}
+
 int outfile_sync(struct outfile *outfile, struct wfs_error *err)
 {
     if (outfile->error != 0)
         return wfs_fail(err, -outfile->error, "cannot write the output: %s",
                         strerror(-outfile->error));
-    if (ftruncate(outfile->fd, (off_t)outfile->offset) < 0)
+    if (!outfile->is_link && ftruncate(outfile->fd, (off_t)outfile->offset) < 0)
         return wfs_fail(err, errno, "cannot set the length of the output: %s", strerror(errno));
     if (outfile->is_replacing) {
         const struct stat *old = &outfile->replaced;
@@ -264,9 +354,8 @@ int outfile_sync(struct outfile *outfile, struct wfs_error *err)
     return 0;
 }
 
-int outfile_publish(struct outfile *outfile, struct wfs_save_report *report, struct wfs_error *err)
+int outfile_rename(struct outfile *outfile, struct wfs_error *err)
 {
-    report->step = "rename";
     const int code = check_target(outfile, err);
     if (code < 0)
         return code;
@@ -278,6 +367,15 @@ int outfile_publish(struct outfile *outfile, struct wfs_save_report *report, str
     if (status < 0)
         return wfs_fail(err, errno, "cannot rename the output into place: %s", strerror(errno));
     outfile->is_published = true;
+    return 0;
+}
+
+int outfile_publish(struct outfile *outfile, struct wfs_save_report *report, struct wfs_error *err)
+{
+    report->step = "rename";
+    const int code = outfile_rename(outfile, err);
+    if (code < 0)
+        return code;
     (void)outfile_identity(outfile, &report->published);
     report->step = "sync directory";
     if (fsync(outfile->dir_fd) < 0)

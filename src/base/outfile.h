@@ -22,6 +22,13 @@ struct outfile;
 int outfile_new(const char *path, uint64_t n_bytes, const struct wfs_save_options *options,
                 struct outfile **out, struct wfs_error *err);
 
+/*
+ * The same in the directory of another outfile, which must be freed later, under a name at which
+ * nothing may be.
+ */
+int outfile_new_beside(const struct outfile *beside, const char *name, uint64_t n_bytes,
+                       struct outfile **out, struct wfs_error *err);
+
 /* Removes the temporary unless it was published. */
 void outfile_free(struct outfile *outfile);
 
@@ -43,8 +50,25 @@ int outfile_pad(struct outfile *outfile, uint64_t to_offset);
 int outfile_copy(struct outfile *outfile, const struct source *source, uint64_t offset,
                  uint64_t n_bytes, uint64_t *ret_n);
 
+/*
+ * Makes the whole of a source the content of an empty outfile without writing it: a reflink, or
+ * else a hard link. -EOPNOTSUPP when the filesystem, or the right to, is not there for either.
+ */
+int outfile_take(struct outfile *outfile, const struct source *source);
+
 /* Cuts to the position, gives owner and mode, fsyncs. */
 int outfile_sync(struct outfile *outfile, struct wfs_error *err);
+
+/* Lets go of the descriptor of a synced outfile, for when there are many. It can only be renamed
+ * then. */
+void outfile_park(struct outfile *outfile);
+
+/* Renames to the target, durable with the next outfile_publish of one in the same directory. */
+int outfile_rename(struct outfile *outfile, struct wfs_error *err);
+
+/* The directory, borrowed. */
+int outfile_directory(const struct outfile *outfile);
+const char *outfile_name(const struct outfile *outfile);
 
 /* Renames over the target and fsyncs the directory. report as format.h says. */
 int outfile_publish(struct outfile *outfile, struct wfs_save_report *report, struct wfs_error *err);

@@ -109,6 +109,14 @@ void source_free(struct source *source)
     errno = saved;
 }
 
+void source_close(struct source *source)
+{
+    if (source->fd >= 0)
+        close(source->fd);
+    source->fd = -1;
+    atomic_store(&source->has_changed, true);
+}
+
 static int read_file(const struct source *source, uint64_t offset, void *buf, size_t n_bytes)
 {
     char *at = buf;

@@ -47,6 +47,9 @@ int source_new_fd(const char *path, int fd, struct source **out, struct wfs_erro
 
 void source_free(struct source *source);
 
+/* Lets go of the file: reading is -EIO from now on. */
+void source_close(struct source *source);
+
 /* All n_bytes, or -EIO. Checks the identity after the read. */
 int source_read(const struct source *source, uint64_t offset, void *buf, size_t n_bytes);
 

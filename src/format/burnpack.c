@@ -157,6 +157,7 @@ static const char *const extensions[] = {".bpk", NULL};
 const struct wfs_format format_burnpack = {
     .name = "burnpack",
     .extensions = extensions,
+    .set_name = "model.bpk",
     .probe = probe,
     .load = load_file,
     .plan = burnpack_plan,

@@ -23,6 +23,7 @@ struct load_context {
 struct wfs_format {
     const char *name;
     const char *const *extensions; /* with the dot, ended by NULL */
+    const char *set_name;          /* a file of the format in a directory of its own, by custom */
     /* Is this content mine? head has the first n_head bytes (at most 4096) of a file of n_bytes. */
     bool (*probe)(const uint8_t *head, size_t n_head, uint64_t n_bytes);
     /* Fills an empty catalog. The source is the catalog's already. */

@@ -194,6 +194,7 @@ static const char *const extensions[] = {".pth", ".pt",  ".ckpt", ".bin", ".pkl"
 const struct wfs_format format_pytorch = {
     .name = "pytorch",
     .extensions = extensions,
+    .set_name = "pytorch_model.bin",
     .probe = probe,
     .load = load,
     .verify = pytorch_check,

@@ -158,6 +158,7 @@ static const char *const extensions[] = {".safetensors", NULL};
 const struct wfs_format format_safetensors = {
     .name = "safetensors",
     .extensions = extensions,
+    .set_name = "model.safetensors",
     .probe = probe,
     .load = load_file,
     .plan = safetensors_plan,

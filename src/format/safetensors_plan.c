@@ -11,59 +11,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
-
-/* Text that is only counted while there is no buffer. */
-struct text {
-    char *buf;
-    uint64_t n_bytes;
-};
-
-static void put(struct text *text, const char *bytes, size_t n_bytes)
-{
-    if (text->buf != NULL)
-        memcpy(text->buf + text->n_bytes, bytes, n_bytes);
-    text->n_bytes += n_bytes;
-}
-
-static void put_word(struct text *text, const char *word)
-{
-    put(text, word, strlen(word));
-}
-
-static void put_number(struct text *text, uint64_t number)
-{
-    char digits[20];
-    size_t i = sizeof(digits);
-    do {
-        digits[--i] = (char)('0' + number % 10);
-        number /= 10;
-    } while (number > 0);
-    put(text, digits + i, sizeof(digits) - i);
-}
-
-/* Quotes, backslashes and what is below 0x20 are escaped; all else stays as it is. */
-static void put_string(struct text *text, const char *bytes, size_t n_bytes)
-{
-    static const char names[] = "\"\\bfnrt", meanings[] = "\"\\\b\f\n\r\t";
-    size_t start = 0;
-    put_word(text, "\"");
-    for (size_t i = 0; i < n_bytes; i++) {
-        const unsigned char c = (unsigned char)bytes[i];
-        if (c >= 0x20 && c != '"' && c != '\\')
-            continue;
-        put(text, bytes + start, i - start);
-        start = i + 1;
-        const char *meaning = memchr(meanings, c, sizeof(meanings) - 1);
-        char escape[8];
-        if (meaning != NULL)
-            snprintf(escape, sizeof(escape), "\\%c", names[meaning - meanings]);
-        else
-            snprintf(escape, sizeof(escape), "\\u%04x", c);
-        put_word(text, escape);
-    }
-    put(text, bytes + start, n_bytes - start);
-    put_word(text, "\"");
-}
+#include "format/textout.h"
 
 static int compare_texts(const void *a, const void *b)
 {
@@ -86,54 +34,54 @@ struct plan {
     size_t n_meta;
 };
 
-static void put_metadata(struct text *text, const struct plan *plan)
+static void put_metadata(struct textout *text, const struct plan *plan)
 {
     if (plan->n_meta == 0)
         return;
-    put_word(text, "\"" SAFETENSORS_METADATA "\":{");
+    textout_word(text, "\"" SAFETENSORS_METADATA "\":{");
     for (size_t i = 0; i < plan->n_meta; i++) {
         const struct wfs_text *meta = plan->meta[i];
         if (i > 0)
-            put_word(text, ",");
-        put_string(text, meta->name, strlen(meta->name));
-        put_word(text, ":");
-        put_string(text, meta->value, meta->n_bytes);
+            textout_word(text, ",");
+        textout_json(text, meta->name, strlen(meta->name));
+        textout_word(text, ":");
+        textout_json(text, meta->value, meta->n_bytes);
     }
-    put_word(text, plan->n_tensors > 0 ? "}," : "}");
+    textout_word(text, plan->n_tensors > 0 ? "}," : "}");
 }
 
-static void put_tensor(struct text *text, const struct wfs_tensor *tensor, uint64_t offset)
+static void put_tensor(struct textout *text, const struct wfs_tensor *tensor, uint64_t offset)
 {
-    put_string(text, tensor->key, strlen(tensor->key));
-    put_word(text, ":{\"dtype\":\"");
-    put_word(text, wfs_dtype_name((enum wfs_dtype)tensor->dtype));
-    put_word(text, "\",\"shape\":[");
+    textout_json(text, tensor->key, strlen(tensor->key));
+    textout_word(text, ":{\"dtype\":\"");
+    textout_word(text, wfs_dtype_name((enum wfs_dtype)tensor->dtype));
+    textout_word(text, "\",\"shape\":[");
     for (uint32_t i = 0; i < tensor->shape.rank; i++) {
         if (i > 0)
-            put_word(text, ",");
-        put_number(text, tensor->shape.dims[i]);
+            textout_word(text, ",");
+        textout_number(text, tensor->shape.dims[i]);
     }
-    put_word(text, "],\"data_offsets\":[");
-    put_number(text, offset);
-    put_word(text, ",");
-    put_number(text, offset + tensor->n_bytes);
-    put_word(text, "]}");
+    textout_word(text, "],\"data_offsets\":[");
+    textout_number(text, offset);
+    textout_word(text, ",");
+    textout_number(text, offset + tensor->n_bytes);
+    textout_word(text, "]}");
 }
 
-static void put_header(struct text *text, const struct plan *plan)
+static void put_header(struct textout *text, const struct plan *plan)
 {
     uint64_t offset = 0;
-    put_word(text, "{");
+    textout_word(text, "{");
     put_metadata(text, plan);
     for (size_t i = 0; i < plan->n_tensors; i++) {
         if (i > 0)
-            put_word(text, ",");
+            textout_word(text, ",");
         put_tensor(text, plan->tensors[i], offset);
         offset += plan->tensors[i]->n_bytes;
     }
-    put_word(text, "}");
+    textout_word(text, "}");
     while (text->n_bytes % 8 != 0)
-        put_word(text, " ");
+        textout_word(text, " ");
 }
 
 static int check_dtype(const struct wfs_tensor *tensor, struct wfs_error *err)
@@ -253,7 +201,7 @@ static int sort(const struct wfs_catalog *catalog, struct wfs_layout *layout, st
 
 static int add_header(struct wfs_layout *layout, const struct plan *plan, struct wfs_error *err)
 {
-    struct text text = {0};
+    struct textout text = {0};
     put_header(&text, plan);
     if (text.n_bytes > SAFETENSORS_HEADER_MAX)
         return wfs_fail(err, E2BIG,
@@ -265,7 +213,7 @@ static int add_header(struct wfs_layout *layout, const struct plan *plan, struct
         return wfs_fail_memory(err);
     store_le64(header, text.n_bytes);
     const uint64_t n_all = SAFETENSORS_PREFIX + text.n_bytes;
-    text = (struct text){.buf = header + SAFETENSORS_PREFIX};
+    text = (struct textout){.buf = header + SAFETENSORS_PREFIX};
     put_header(&text, plan);
     return layout_add_bytes(layout, 0, header, n_all) < 0 ? wfs_fail_memory(err) : 0;
 }

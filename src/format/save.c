@@ -3,7 +3,7 @@
  * From a layout to a published file: emit, sync, read back, rename. Untouched bytes of a source are
  * copied as ranges, whatever tensors they belong to, so that the kernel can do it.
  */
-#include "format/format.h"
+#include "format/save.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -12,7 +12,6 @@
 #include "base/bytes.h"
 #include "base/cleanup.h"
 #include "base/hash.h"
-#include "base/outfile.h"
 
 enum {
     N_CHUNK = 1 << 20,  /* bytes made at once where they cannot be copied */
@@ -38,20 +37,24 @@ static int report_progress(const struct save *save)
                                 outfile_offset(save->outfile), save->layout->n_bytes);
 }
 
-static int fail_write(const struct save *save, int code)
+int save_fail_write(const struct outfile *outfile, int code, struct wfs_error *err)
 {
     if (code == -ENOMEM)
-        return wfs_fail_memory(save->err);
-    return wfs_fail(save->err, -code, "cannot write the output at byte %" PRIu64 ": %s",
-                    outfile_offset(save->outfile), strerror(-code));
+        return wfs_fail_memory(err);
+    return wfs_fail(err, -code, "cannot write the output at byte %" PRIu64 ": %s",
+                    outfile_offset(outfile), strerror(-code));
 }
 
-static int fail_read(const struct save *save, const struct wfs_tensor *tensor)
+static int fail_write(const struct save *save, int code)
+{
+    return save_fail_write(save->outfile, code, save->err);
+}
+
+static int fail_read(const struct wfs_tensor *tensor, struct wfs_error *err)
 {
     const bool has_changed = wfs_tensor_check_source(tensor) < 0;
     const struct source *source = tensor->stored.source;
-    return wfs_fail(save->err, EIO, "tensor '%s' cannot be read: %s %s",
-                    wfs_quote(tensor->key).text,
+    return wfs_fail(err, EIO, "tensor '%s' cannot be read: %s %s", wfs_quote(tensor->key).text,
                     source != NULL ? wfs_quote(source->path).text : "its file",
                     has_changed ? "was changed by another program" : "is short or failing");
 }
@@ -62,7 +65,8 @@ static int emit_tensor(const struct save *save, const struct layout_segment *seg
     for (uint64_t n_done = 0; n_done < segment->n_bytes;) {
         const ssize_t n = wfs_tensor_read(segment->tensor, n_done, save->chunk, N_CHUNK);
         if (n <= 0)
-            return n == -ENOMEM ? wfs_fail_memory(save->err) : fail_read(save, segment->tensor);
+            return n == -ENOMEM ? wfs_fail_memory(save->err)
+                                : fail_read(segment->tensor, save->err);
         int code = outfile_write(save->outfile, save->chunk, (size_t)n);
         if (code < 0)
             return fail_write(save, code);
@@ -107,7 +111,7 @@ static int emit_range(const struct save *save, const struct layout_segment *firs
         int code = outfile_copy(save->outfile, stored->source, stored->offset + n_done,
                                 n_left < N_RANGE ? n_left : N_RANGE, &n);
         if (code == -EIO)
-            return fail_read(save, at->tensor);
+            return fail_read(at->tensor, save->err);
         if (code < 0)
             return fail_write(save, code);
         n_done += n;
@@ -232,70 +236,83 @@ static int compare(const struct wfs_layout *layout, const struct wfs_catalog *fo
     return compare_meta(layout->meta != NULL ? layout->meta : wanted->meta, found->meta, err);
 }
 
-static int verify(const struct save *save, uint64_t *ret_digest)
+int save_read_back(const struct wfs_layout *layout, const struct outfile *outfile,
+                   struct wfs_catalog **out, struct wfs_error *err)
 {
     auto_catalog struct wfs_catalog *found = NULL;
     struct load_context context = {0};
     limits_max(&context.limits);
     struct source *source;
-    int code = source_open(outfile_path(save->outfile), &source, save->err);
+    int code = source_open(outfile_path(outfile), &source, err);
     if (code == 0)
-        code = load_source(source, &context, &found, save->err);
+        code = load_source(source, &context, &found, err);
     if (code == 0)
-        code = compare(save->layout, found, save->err);
-    if (code == 0 && (code = wfs_catalog_digest(found, ret_digest)) < 0)
-        return wfs_fail_memory(save->err);
+        code = compare(layout, found, err);
+    if (code == 0)
+        *out = steal(&found);
     return code;
 }
 
 /* Once more before anybody sees the output: no source may have changed under the copy. */
-static int check_sources(const struct save *save)
+int save_check_sources(const struct wfs_layout *layout, struct wfs_error *err)
 {
-    const struct wfs_layout *layout = save->layout;
     const struct source *checked = NULL;
     for (size_t i = 0; i < layout->n_segments; i++) {
         const struct wfs_tensor *tensor = layout->segments[i].tensor;
         if (tensor == NULL || tensor->stored.source == checked)
             continue;
         if (wfs_tensor_check_source(tensor) < 0)
-            return fail_read(save, tensor);
+            return fail_read(tensor, err);
         checked = tensor->stored.source;
     }
     return 0;
 }
 
-/* The last that happens before the output is there. */
-static int tell_complete(const struct save *save, uint64_t digest)
+int save_tell_complete(const struct wfs_save_options *options, const struct outfile *outfile,
+                       const struct wfs_catalog *found, struct wfs_error *err)
 {
     struct wfs_identity identity;
-    if (save->options->complete == NULL)
+    uint64_t digest;
+    if (options->complete == NULL)
         return 0;
-    const int code = outfile_identity(save->outfile, &identity);
-    return code < 0 ? fail_write(save, code)
-                    : save->options->complete(save->options->ctx, &identity, digest, save->err);
+    if (wfs_catalog_digest(found, &digest) < 0)
+        return wfs_fail_memory(err);
+    const int code = outfile_identity(outfile, &identity);
+    return code < 0 ? save_fail_write(outfile, code, err)
+                    : options->complete(options->ctx, &identity, digest, err);
 }
 
-static int run(struct save *save, struct wfs_save_report *report)
+int save_emit(const struct wfs_layout *layout, const struct wfs_save_options *options,
+              struct outfile *outfile, struct wfs_error *err)
 {
+    struct save save = {.layout = layout, .options = options, .outfile = outfile, .err = err};
+    save.chunk = malloc(N_CHUNK);
+    if (save.chunk == NULL)
+        return wfs_fail_memory(err);
+    const int code = emit(&save);
+    free(save.chunk);
+    return code;
+}
+
+static int run(const struct wfs_layout *layout, const struct wfs_save_options *options,
+               struct outfile *outfile, struct wfs_save_report *report, struct wfs_error *err)
+{
+    auto_catalog struct wfs_catalog *found = NULL;
     report->step = "write";
-    save->chunk = malloc(N_CHUNK);
-    if (save->chunk == NULL)
-        return wfs_fail_memory(save->err);
-    int code = emit(save);
+    int code = save_emit(layout, options, outfile, err);
     if (code < 0)
         return code;
     report->step = "sync";
-    code = outfile_sync(save->outfile, save->err);
+    code = outfile_sync(outfile, err);
     if (code < 0)
         return code;
     report->step = "verify";
-    uint64_t digest = 0;
-    code = verify(save, &digest);
+    code = save_read_back(layout, outfile, &found, err);
     if (code == 0)
-        code = check_sources(save);
+        code = save_check_sources(layout, err);
     if (code == 0)
-        code = tell_complete(save, digest);
-    return code < 0 ? code : outfile_publish(save->outfile, report, save->err);
+        code = save_tell_complete(options, outfile, found, err);
+    return code < 0 ? code : outfile_publish(outfile, report, err);
 }
 
 int wfs_save(const struct wfs_layout *layout, const char *path,
@@ -303,13 +320,12 @@ int wfs_save(const struct wfs_layout *layout, const char *path,
              struct wfs_error *err)
 {
     struct wfs_save_report unwanted;
+    struct outfile *outfile = NULL;
     report = report != NULL ? report : &unwanted;
     *report = (struct wfs_save_report){.step = "create"};
-    struct save save = {.layout = layout, .options = options, .err = err};
-    int code = outfile_new(path, layout->n_bytes, options, &save.outfile, err);
+    int code = outfile_new(path, layout->n_bytes, options, &outfile, err);
     if (code == 0)
-        code = run(&save, report);
-    outfile_free(save.outfile);
-    free(save.chunk);
+        code = run(layout, options, outfile, report, err);
+    outfile_free(outfile);
     return code;
 }

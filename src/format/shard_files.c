@@ -59,7 +59,7 @@ static bool is_sibling(const char *a, const char *b)
            memcmp(a, b, x.n_front) == 0 && strcmp(x.back, y.back) == 0;
 }
 
-static bool is_index(const char *name)
+bool shard_is_index(const char *name)
 {
     static const char end[] = ".index.json";
     const size_t n = strlen(name), n_end = strlen(end);
@@ -188,7 +188,7 @@ static int choose_files(struct shard_names *names, const char *like, struct wfs_
 int shard_names_find(struct shard_names *names, const char *folder, const char *like,
                      struct wfs_error *err)
 {
-    int code = list(folder, is_index, names);
+    int code = list(folder, shard_is_index, names);
     if (code == 0 && names->n_names > 0)
         return choose_index(names, err);
     code = code < 0 ? code : list(folder, is_checkpoint, names);

@@ -22,6 +22,9 @@ char *shard_folder(const char *path);
 /* "model-00001-of-00005.safetensors": some front, two numbers, an extension. */
 bool shard_is_name(const char *path);
 
+/* "NAME.index.json" */
+bool shard_is_index(const char *path);
+
 /*
  * What to load from a folder: its index, else all shards that belong together, else the one
  * checkpoint. like is the name of one of the shards, or NULL. -ENOENT, and -EINVAL names what there

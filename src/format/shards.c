@@ -104,6 +104,7 @@ static int take_tensors(struct gathering *g, const struct wfs_catalog *part, uin
             return wfs_fail_memory(g->err);
         *tensor = part->tensors[i];
         tensor->value = tensor->place = 0; /* numbers in the part's graph */
+        tensor->home = part->sources[0];
     }
     return 0;
 }

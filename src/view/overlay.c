@@ -98,9 +98,11 @@ static int cover(struct laying *laying, struct wfs_tensor *covered, const struct
     cover->is = is_other ? describe(catalog, tensor) : NULL;
     if (cover->by == NULL || (is_other && (cover->was == NULL || cover->is == NULL)))
         return wfs_fail_memory(laying->err);
-    const uint32_t value = covered->value;
+    const struct wfs_tensor before = *covered;
     *covered = *tensor;
-    covered->value = value;
+    covered->value = before.value;
+    covered->place = before.place;
+    covered->home = before.home;
     covered->changes = laying->change;
     laying->n_covered++;
     return 0;
@@ -114,7 +116,8 @@ static int add(struct laying *laying, const struct wfs_tensor *tensor)
         map_add(&laying->by_key, hash_key(tensor->key), (uint32_t)(catalog->n_tensors - 1)) < 0)
         return wfs_fail_memory(laying->err);
     *added = *tensor;
-    added->value = 0; /* a number in the graph of the overlay */
+    added->value = added->place = 0; /* numbers in the graph of the overlay */
+    added->home = NULL;
     added->changes = laying->change;
     laying->n_added++;
     return 0;
