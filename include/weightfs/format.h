@@ -48,6 +48,7 @@ int wfs_verify(struct wfs_catalog *catalog, struct wfs_error *err);
 struct wfs_fit_options {
     bool drops_ties;         /* the first name of a tensor only, where the format keeps no ties */
     bool values_in_metadata; /* values that the format has no room for become texts */
+    bool is_set;             /* several files, in which no format has room for values */
 };
 
 /* What is not in the file as it was in the catalog. Texts are the catalog's. */
@@ -131,6 +132,9 @@ int wfs_shards_new(const struct wfs_format *format, const struct wfs_catalog *ca
                    uint64_t max_bytes, struct wfs_shards **out, struct wfs_error *err);
 void wfs_shards_free(struct wfs_shards *shards);
 uint64_t wfs_shards_n_bytes(const struct wfs_shards *shards);
+
+/* As wfs_layout_is_large, of any of the files. */
+bool wfs_shards_is_large(const struct wfs_shards *shards);
 
 /*
  * Publishes the index at path, and the files beside it under names that none there has. A file of

@@ -18,6 +18,7 @@ static const struct args_option options[] = {
     {"overwrite", NULL, "replace TARGET where it is there"},
     {"ties", "copy|drop", "names of one tensor: a copy each, or only the first"},
     {"values", "drop|metadata", "what has no room: left out, or texts of the metadata"},
+    {"max-shard-size", "SIZE", "bytes of tensors in each of several files, like 5GB"},
     {"large", NULL, "TARGET may be more than 16 times larger than SOURCE"},
     {NULL, NULL, NULL},
 };
@@ -26,7 +27,9 @@ static const struct args_usage usage = {
     .verb = "convert",
     .operands = "SOURCE TARGET",
     .text = "Writes all tensors and metadata of SOURCE to TARGET, complete or not at all.\n"
-            "TARGET may be SOURCE itself, with --overwrite. Says what TARGET has no room for.",
+            "TARGET may be SOURCE itself, with --overwrite. Says what TARGET has no room for.\n"
+            "A directory (with a slash at its end it is made), or NAME.index.json, as TARGET\n"
+            "gets several files with an index.",
     .n_min = 2,
     .n_max = 2,
     .has_source = true,
@@ -35,6 +38,8 @@ static const struct args_usage usage = {
 
 struct conversion {
     const char *source, *target;
+    char *index; /* malloc'ed: the target where it is several files; NULL: it is one */
+    uint64_t max_shard;
     const struct wfs_format *format;
     bool can_overwrite, allows_large;
     struct wfs_fit_options fit_options;
@@ -45,14 +50,21 @@ struct conversion {
 static enum exit_code choose_format(struct conversion *conversion, const char *name)
 {
     const struct wfs_quoted target = wfs_quote(conversion->target);
-    conversion->format =
-        name != NULL ? wfs_format_by_name(name) : wfs_format_by_path(conversion->target);
+    const char *source = strcmp(conversion->source, "-") == 0 ? "" : conversion->source;
+    conversion->format = name != NULL ? wfs_format_by_name(name) : NULL;
+    if (name != NULL && conversion->format == NULL)
+        return print_error(EXIT_USAGE, NULL, "no format is called '%s'", wfs_quote(name).text);
+    if (wfs_output_index(conversion->target, source, &conversion->format, &conversion->index) < 0)
+        return print_error(EXIT_UNSUPPORTED, NULL, "out of memory");
+    if (conversion->index == NULL && conversion->format == NULL)
+        conversion->format = wfs_format_by_path(conversion->target);
     if (conversion->format != NULL)
         return EXIT_DONE;
-    if (name != NULL)
-        return print_error(EXIT_USAGE, NULL, "no format is called '%s'", wfs_quote(name).text);
-    return print_error(EXIT_USAGE, NULL,
-                       "the name '%s' does not tell a format; say one with --format", target.text);
+    return print_error(
+        EXIT_USAGE, NULL,
+        "the name '%s' does not tell a format; say one with --format (a directory that "
+        "is to be made ends with a slash)",
+        target.text);
 }
 
 static mode_t new_mode(const char *source)
@@ -63,6 +75,31 @@ static mode_t new_mode(const char *source)
     return (stat(source, &st) == 0 ? st.st_mode & 0666 : 0666) & ~mask;
 }
 
+static enum exit_code choose_size(struct conversion *conversion, const char *size)
+{
+    if (size == NULL)
+        return EXIT_DONE;
+    if (!wfs_size_parse(size, &conversion->max_shard))
+        return print_error(EXIT_USAGE, NULL, "'%s' is no size like 5GB or 500MiB",
+                           wfs_quote(size).text);
+    if (conversion->index == NULL)
+        return print_error(EXIT_USAGE, NULL,
+                           "--max-shard-size wants a directory or NAME.index.json as TARGET");
+    return EXIT_DONE;
+}
+
+/* Where the set goes, and from then on the target. */
+static enum exit_code make_directory(struct conversion *conversion)
+{
+    const char *target = conversion->target;
+    if (conversion->index == NULL)
+        return EXIT_DONE;
+    if (target[strlen(target) - 1] == '/' && mkdir(target, 0777) < 0 && errno != EEXIST)
+        return print_error(EXIT_OUTPUT, target, "cannot make the directory: %s", strerror(errno));
+    conversion->target = conversion->index;
+    return EXIT_DONE;
+}
+
 /* What may be replaced is the file that is at the target now, and no other. */
 static enum exit_code choose_replacement(struct conversion *conversion)
 {
@@ -71,8 +108,9 @@ static enum exit_code choose_replacement(struct conversion *conversion)
     conversion->save.replace = WFS_REPLACE_NONE;
     if (stat(conversion->target, &target) < 0)
         return EXIT_DONE;
-    const bool is_same = stat(conversion->source, &source) == 0 && source.st_dev == target.st_dev &&
-                         source.st_ino == target.st_ino;
+    autofree char *file = wfs_source_file(conversion->source, false);
+    const bool is_same = file != NULL && stat(file, &source) == 0 &&
+                         source.st_dev == target.st_dev && source.st_ino == target.st_ino;
     if (!conversion->can_overwrite)
         return print_error(EXIT_OUTPUT, conversion->target,
                            is_same ? "is the source itself; --overwrite replaces it"
@@ -93,26 +131,59 @@ static enum exit_code save_error(const struct conversion *conversion,
     return print_error(EXIT_OUTPUT, conversion->target, "%s", err->text);
 }
 
-static enum exit_code save(struct conversion *conversion, struct wfs_catalog *catalog)
+/* One of the two is made: of one file or of several. */
+struct output {
+    struct wfs_layout *layout;
+    struct wfs_shards *shards;
+};
+
+static void free_output(struct output *output)
 {
-    struct wfs_error err = {0};
+    wfs_layout_free(output->layout);
+    wfs_shards_free(output->shards);
+}
+
+static int make_output(const struct conversion *conversion, const struct wfs_catalog *catalog,
+                       struct output *output, struct wfs_error *err)
+{
+    return conversion->index == NULL
+               ? wfs_layout_new(conversion->format, catalog, &output->layout, err)
+               : wfs_shards_new(conversion->format, catalog, conversion->max_shard, &output->shards,
+                                err);
+}
+
+static int write_output(struct conversion *conversion, const struct output *output,
+                        struct wfs_error *err)
+{
     struct progress progress;
-    auto_layout struct wfs_layout *layout = NULL;
-    if (wfs_catalog_fit(catalog, conversion->format, &conversion->fit_options, &conversion->fit) <
-        0)
-        return print_error(EXIT_UNSUPPORTED, conversion->target, "out of memory");
-    if (wfs_layout_new(conversion->format, catalog, &layout, &err) < 0)
-        return save_error(conversion, catalog, &err);
-    if (!conversion->allows_large && wfs_layout_is_large(layout))
-        return print_error(EXIT_OUTPUT, conversion->target,
-                           "would be more than 16 times larger than the source; --large allows it");
     progress_start(&progress, "writing");
     progress_hold_signals(&progress);
     conversion->save.progress = progress_step;
     conversion->save.ctx = &progress;
-    const int result = wfs_save(layout, conversion->target, &conversion->save, NULL, &err);
+    const int code =
+        output->layout != NULL
+            ? wfs_save(output->layout, conversion->target, &conversion->save, NULL, err)
+            : wfs_shards_save(output->shards, conversion->target, &conversion->save, NULL, err);
     progress_end(&progress);
-    return result < 0 ? save_error(conversion, catalog, &err) : EXIT_DONE;
+    return code;
+}
+
+static enum exit_code save(struct conversion *conversion, struct wfs_catalog *catalog)
+{
+    struct wfs_error err = {0};
+    __attribute__((cleanup(free_output))) struct output output = {0};
+    conversion->fit_options.is_set = conversion->index != NULL;
+    if (wfs_catalog_fit(catalog, conversion->format, &conversion->fit_options, &conversion->fit) <
+        0)
+        return print_error(EXIT_UNSUPPORTED, conversion->target, "out of memory");
+    if (make_output(conversion, catalog, &output, &err) < 0)
+        return save_error(conversion, catalog, &err);
+    if (!conversion->allows_large && (output.layout != NULL ? wfs_layout_is_large(output.layout)
+                                                            : wfs_shards_is_large(output.shards)))
+        return print_error(EXIT_OUTPUT, conversion->target,
+                           "would be more than 16 times larger than the source; --large allows it");
+    return write_output(conversion, &output, &err) < 0 ? save_error(conversion, catalog, &err)
+                                                       : EXIT_DONE;
 }
 
 /* What the target has no room for is said, not dropped in silence. why has the format's name in it.
@@ -126,7 +197,8 @@ static void tell_left_out(const struct conversion *conversion, const char *kind,
         if (strcmp(fit->items[i].kind, kind) != 0)
             continue;
         if (n == 0)
-            printf(why, wfs_format_name(conversion->format));
+            printf(why, conversion->index != NULL ? "a set of files"
+                                                  : wfs_format_name(conversion->format));
         if (n < N_NAMED)
             printf("%s'%s'", n > 0 ? ", " : "", wfs_quote(fit->items[i].name).text);
         n++;
@@ -189,6 +261,11 @@ int verb_convert(int argc, char **argv)
         .allows_large = args_has(&args, "large"),
     };
     exit_code = choose_format(&conversion, args_value(&args, "format"));
+    autofree char *index = conversion.index;
+    if (exit_code == EXIT_DONE)
+        exit_code = choose_size(&conversion, args_value(&args, "max-shard-size"));
+    if (exit_code == EXIT_DONE)
+        exit_code = make_directory(&conversion);
     if (exit_code == EXIT_DONE)
         exit_code = choose_fit(&conversion, &args);
     if (exit_code == EXIT_DONE)

@@ -203,14 +203,13 @@ int wfs_catalog_fit(struct wfs_catalog *catalog, const struct wfs_format *format
                     const struct wfs_fit_options *options, struct wfs_fit *ret)
 {
     struct fitting fitting = {catalog, format->name, ret};
-    if (is_pytorch(&fitting))
-        return tell_metadata(&fitting);
     cleanup(names_done) struct names names = {0};
-    int code = names_init(&names, catalog);
-    if (code == 0 && options->drops_ties)
+    const bool has_texts = !is_pytorch(&fitting);
+    int code = has_texts ? names_init(&names, catalog) : tell_metadata(&fitting);
+    if (code == 0 && has_texts && options->drops_ties)
         code = drop_ties(&fitting, &names);
-    if (code == 0 && !has_room_for_values(&fitting))
-        code = fit_values(&fitting, &names, options->values_in_metadata);
+    if (code == 0 && (options->is_set || !has_room_for_values(&fitting)))
+        code = fit_values(&fitting, &names, has_texts && options->values_in_metadata);
     return code;
 }
 

@@ -136,7 +136,7 @@ static int emit_bytes(const struct save *save, const struct layout_segment *segm
                                                          (size_t)segment->n_bytes);
         if (n < 0)
             return n == -ENOMEM ? wfs_fail_memory(save->err)
-                                : fail_read(save, segment->crc->tensor);
+                                : fail_read(segment->crc->tensor, save->err);
         bytes = made;
     }
     const int code = outfile_write(save->outfile, bytes, (size_t)segment->n_bytes);

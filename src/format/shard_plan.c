@@ -126,3 +126,12 @@ uint64_t wfs_shards_n_bytes(const struct wfs_shards *set)
 {
     return set->n_bytes;
 }
+
+bool wfs_shards_is_large(const struct wfs_shards *set)
+{
+    for (size_t i = 0; i < set->n_shards; i++) {
+        if (set->shards[i].layout != NULL && wfs_layout_is_large(set->shards[i].layout))
+            return true;
+    }
+    return false;
+}
