@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: MIT
+"""What the processes of a mount may do, and what other users may."""
+import json
+import os
+import pathlib
+import shlex
+import shutil
+import signal
+import subprocess
+
+import pytest
+
+from wfs_testlib import look, program, st
+from wfs_testlib.mount import wait_for
+from wfs_testlib.program import EXIT_MOUNT, tool, weightfs
+
+USER, OTHER = 65534, 65533
+WHOLE = 'seccomp+landlock'
+
+
+def kernel_has_all(folder):
+    """Whether a mount can have its whole sandbox here: what the unit test of it says."""
+    done = subprocess.run([program.BUILD / 'tests/unit/test_sandbox'], stdout=subprocess.PIPE, check=False, cwd=folder)
+    return ('sandbox: ' + WHOLE) in done.stdout.decode()
+
+
+def process_status(pid):
+    lines = pathlib.Path('/proc/%d/status' % pid).read_text().splitlines()
+    return dict(line.split(':\t', 1) for line in lines if ':\t' in line)
+
+
+def test_the_worker_has_no_rights_left(mount, sample, folder):
+    mnt = mount(sample, 'output=%s' % (folder / 'out.safetensors'))
+    (worker,) = mnt.workers
+    status = process_status(worker)
+    assert status['NoNewPrivs'] == '1'
+    assert {int(status[name], 16) for name in ('CapInh', 'CapPrm', 'CapEff', 'CapAmb')} == {0}
+    if kernel_has_all(folder):
+        assert mnt.status()['sandbox'] == WHOLE and status['Seccomp'] == '2'
+
+
+def test_the_sandbox_can_be_left_off_and_required(mount, sample, folder):
+    off = mount(sample, 'sandbox=off')
+    assert off.status()['sandbox'] == 'off'
+    assert process_status(off.workers[0])['NoNewPrivs'] == '0'
+    if kernel_has_all(folder):
+        assert mount(sample, 'sandbox=require').status()['sandbox'] == WHOLE
+    else:
+        assert 'sandbox' in weightfs(sample, folder / 'x', '-f', '-o', 'sandbox=require', code=EXIT_MOUNT).error
+
+
+def put_in_cache(folder):
+    """A sharded checkpoint as download caches have it: links to files that lie elsewhere. The folder of the links."""
+    cache, blobs = folder / 'cache' / 'snapshot', folder / 'cache' / 'blobs'
+    cache.mkdir(parents=True)
+    blobs.mkdir()
+    names = ['model-%05d-of-00002.safetensors' % i for i in (1, 2)]
+    st.write(blobs / '0', {'a.x': ('U8', [3], b'abc')})
+    st.write(blobs / '1', {'b.y': ('U8', [2], b'de')})
+    (blobs / '2').write_text(json.dumps({'metadata': {}, 'weight_map': {'a.x': names[0], 'b.y': names[1]}}))
+    for i, name in enumerate([*names, 'model.safetensors.index.json']):
+        (cache / name).symlink_to('../blobs/%d' % i)
+    return cache
+
+
+@pytest.mark.parametrize('how', ['', 'model.safetensors.index.json', 'model-00001-of-00002.safetensors'], ids=['directory', 'index', 'shard'])
+def test_shards_behind_links_are_in_reach(mount, folder, how):
+    mnt = mount(put_in_cache(folder) / how, *(['shards'] if 'of' in how else []))
+    assert look.tensors(mnt.path) == {'a.x': ('U8', [3], b'abc'), 'b.y': ('U8', [2], b'de')}
+
+
+def test_overlays_and_the_checkpoint_to_be_like_are_in_reach(mount, folder, sample):
+    (folder / 'far').mkdir()
+    over = st.write(folder / 'far' / 'over.safetensors', {'temperature': ('F32', [], st.f32(9))})
+    like = shutil.copy(sample, folder / 'far' / 'like.safetensors')
+    mnt = mount(sample, 'overlay=%s' % over, 'like=%s' % like)
+    assert (mnt / 'temperature').read_bytes() == st.f32(9)
+
+
+@pytest.mark.root
+@pytest.mark.parametrize('mode', [0o600, 0o644])
+def test_root_serves_and_keeps_files_of_another_user(mount, folder, sample, mode):
+    home = folder / 'home'
+    home.mkdir(mode=0o700)
+    source = shutil.copy(sample, home / 'model.safetensors')
+    os.chmod(source, mode)
+    for path in (source, home):
+        os.chown(path, USER, USER)
+    mnt = mount(source, 'rw')
+    os.rename(mnt / 'temperature', mnt / 'heat')
+    mnt.commit()
+    assert os.stat(source).st_uid == USER and os.stat(source).st_mode & 0o777 == mode
+    assert 'heat' in st.read(source).tensors
+
+
+@pytest.mark.root
+def test_others_read_what_the_source_lets_them(mount, folder, sample):
+    open_to_all(folder)
+    os.chmod(sample, 0o644)
+    public = mount(sample, 'allow_other')
+    private = shutil.copy(sample, folder / 'private.safetensors')
+    os.chmod(private, 0o600)
+    closed = mount(private, 'allow_other')
+    as_user = ['setpriv', '--reuid=%d' % USER, '--regid=%d' % USER, '--clear-groups']
+    tool(*as_user, 'cat', public / 'temperature')
+    for command in (['cat', closed / 'temperature'], ['ls', closed.path], ['ls', public / '.weightfs'],
+                    ['sh', '-c', ': >> "$0"', public / 'temperature'], ['setfattr', '-n', 'user.x', '-v', '1', public / 'temperature']):
+        assert tool(*as_user, *command, code=None).code != 0, command
+
+
+def open_to_all(folder):
+    for path in [folder, *folder.parents]:
+        if path.stat().st_uid == os.getuid() and path != pathlib.Path('/'):
+            os.chmod(path, path.stat().st_mode | 0o011)
+
+
+@pytest.fixture
+def namespace(folder, sample):
+    """namespace(lines) runs them in sh, with a device of their own that any user may open; the machine's stays as it is."""
+    open_to_all(folder)
+    os.chown(folder, USER, USER)
+    os.chown(sample, USER, USER)
+    start = ('set -e; mknod device c 10 229; chmod 666 device; mount --bind device /dev/fuse; mkdir mnt; chown %d mnt\n'
+             'user() { setpriv --reuid=%d --regid=%d --clear-groups "$@"; }\n'
+             'other() { setpriv --reuid=%d --regid=%d --clear-groups "$@"; }\n'
+             'refused() { if "$@" 2>/dev/null; then echo "not refused: $*" >&2; exit 1; fi; }\n'
+             'W=%s; trap "umount -l mnt 2>/dev/null || :" EXIT\n' % (USER, USER, USER, OTHER, OTHER, shlex.quote(program.COMMAND[-1])))
+
+    def run(lines):
+        before = os.stat('/dev/fuse').st_mode
+        result = tool('unshare', '-m', '--propagation', 'private', 'sh', '-c', start + lines, cwd=folder)
+        assert os.stat('/dev/fuse').st_mode == before
+        return result
+
+    if subprocess.run(['mknod', folder / 'try', 'c', '10', '229'], check=False).returncode != 0:
+        pytest.skip('no devices can be made here')
+    return run
+
+
+@pytest.mark.root
+def test_a_mount_is_its_users_alone(namespace, folder):
+    namespace('''
+        user $W encoder.safetensors mnt -o output=out.safetensors
+        user cat mnt/temperature >/dev/null
+        refused other cat mnt/temperature
+        refused cat mnt/temperature
+        refused other fusermount3 -u mnt
+        refused other $W umount mnt
+        user mv mnt/temperature mnt/heat
+        user cat mnt/.weightfs/status.json >status
+        grep -q "$PWD/mnt " /proc/self/mountinfo
+        user $W umount mnt
+        refused grep -q "$PWD/mnt " /proc/self/mountinfo
+    ''')
+    assert 'heat' in st.read(folder / 'out.safetensors').tensors
+    assert os.stat(folder / 'out.safetensors').st_uid == USER
+    if kernel_has_all(folder):
+        assert json.loads((folder / 'status').read_text())['sandbox'] == WHOLE
+
+
+@pytest.mark.root
+def test_a_users_driver_that_is_killed_leaves_no_mount(namespace):
+    namespace('''
+        (exec setpriv --reuid=%d --regid=%d --clear-groups $W encoder.safetensors mnt -f -o output=out.safetensors 2>said) & driver=$!
+        until user test -e mnt/temperature; do kill -0 $driver; done
+        kill -9 $(cat /proc/$driver/task/$driver/children)
+        code=0; wait $driver || code=$?
+        test $code = 137
+        grep -q "signal 9.*[.]out.safetensors.weightfs" said
+        refused grep -q "$PWD/mnt " /proc/self/mountinfo
+    ''' % (USER, USER))
+
+
+@pytest.mark.root
+def test_a_namespace_of_the_users_own_needs_no_helper(namespace, folder):
+    if tool('setpriv', '--reuid=%d' % USER, '--clear-groups', 'unshare', '-Urm', 'true', code=None).code != 0:
+        pytest.skip('users cannot make namespaces here')
+    namespace('''
+        user unshare -Urm sh -e -c '
+            PATH=/nowhere '$W' encoder.safetensors mnt -o output=out.safetensors
+            mv mnt/temperature mnt/heat
+            sync mnt
+            umount mnt'
+    ''')
+    assert 'heat' in st.read(folder / 'out.safetensors').tensors
+
+
+@pytest.mark.root
+def test_a_closed_device_is_told(namespace):
+    namespace('''
+        chmod 600 device
+        code=0; user $W encoder.safetensors mnt 2>said || code=$?
+        test $code = 8
+        test $(wc -l <said) = 1
+        grep -q "cannot mount on.*/dev/fuse" said
+    ''')
+
+
+def test_a_planted_link_is_no_temporary(mount, sample, folder):
+    (folder / 'precious').write_text('precious')
+    (folder / '.out.safetensors.weightfs.tmp').symlink_to('precious')
+    mnt = mount(sample, 'output=%s' % (folder / 'out.safetensors'))
+    mnt.commit()
+    assert (folder / 'precious').read_text() == 'precious' and not (folder / 'out.safetensors').is_symlink()
+    assert not os.path.lexists(folder / '.out.safetensors.weightfs.tmp')
+
+
+def test_a_stopped_driver_can_be_killed_and_its_clients_too(mount, sample):
+    mnt = mount(sample)
+    (worker,) = mnt.workers
+    os.kill(worker, signal.SIGSTOP)
+    client = subprocess.Popen(['cat', mnt / 'temperature'], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    client.kill()
+    client.wait(program.PATIENCE)
+    os.kill(worker, signal.SIGKILL)
+    mnt.allow('signal 9').wait(128 + signal.SIGKILL)
+
+
+@pytest.mark.root
+def test_a_connection_that_is_aborted_ends_the_mount(mount, sample):
+    control = pathlib.Path('/sys/fs/fuse/connections')
+    mnt = mount(sample)
+    abort = control / str(os.minor(os.stat(mnt.path).st_dev)) / 'abort'
+    if not abort.exists():
+        tool('mount', '-t', 'fusectl', 'fusectl', control, code=None)
+    if not abort.exists():
+        pytest.skip('no control of FUSE here')
+    abort.write_text('1')
+    mnt.wait()
+
+
+@pytest.mark.parametrize('n', [60])
+def test_an_unmount_right_after_the_start_finds_nothing_busy(folder, sample, n):
+    (folder / 'mnt').mkdir()
+    for _ in range(n):
+        weightfs(sample, folder / 'mnt')
+        tool(*(['umount'] if os.geteuid() == 0 else ['fusermount3', '-u']), folder / 'mnt')
+
+
+@pytest.mark.root
+def test_the_kernel_reads_further_ahead(mount, sample):
+    device = os.stat(mount(sample).path).st_dev
+    path = pathlib.Path('/sys/class/bdi/%d:%d/read_ahead_kb' % (os.major(device), os.minor(device)))
+    if path.exists():
+        wait_for(lambda: path.read_text().strip() == '1024', 'the read-ahead to be raised')
+
+
+@pytest.mark.root
+@pytest.mark.parametrize('command', [['cp', '-a'], ['rsync', '-aI']], ids=' '.join)
+def test_copies_of_files_of_another_user_come_whole_and_say_that_the_owner_is_lost(mount, sample, folder, command):
+    mnt = mount(sample, 'output=%s' % (folder / 'out.safetensors'))
+    (folder / 'from').mkdir()
+    shutil.copy(mnt / 'temperature', folder / 'from' / 'temperature')
+    (folder / 'from' / 'temperature').write_bytes(b'abcd')
+    os.chown(folder / 'from' / 'temperature', USER, USER)
+    tool(*command, folder / 'from' / 'temperature', mnt.path, code=1 if command[0] == 'cp' else 23)
+    assert (mnt / 'temperature').read_bytes() == b'abcd'
+    os.chown(folder / 'from' / 'temperature', 0, 0)
+    tool(*command, folder / 'from' / 'temperature', mnt.path)
