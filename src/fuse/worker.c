@@ -192,6 +192,15 @@ static int greet(struct driver *driver)
     return 0;
 }
 
+/* A descriptor for each thread needs the right to open the device, and some to spare. */
+static bool can_clone_device(void)
+{
+    enum { N_ENOUGH = 64 };
+    struct rlimit limit;
+    autoclose int device = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+    return device >= 0 && getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur >= N_ENOUGH;
+}
+
 static int loop(struct driver *driver)
 {
     const int greeted = greet(driver);
@@ -202,9 +211,7 @@ static int loop(struct driver *driver)
     struct fuse_loop_config *config = fuse_loop_cfg_create();
     if (config == NULL)
         return -ENOMEM;
-    /* A descriptor for each thread needs the right to open the device. */
-    autoclose int device = open("/dev/fuse", O_RDWR | O_CLOEXEC);
-    fuse_loop_cfg_set_clone_fd(config, device >= 0);
+    fuse_loop_cfg_set_clone_fd(config, can_clone_device());
     fuse_loop_cfg_set_max_threads(config, count_threads(driver));
     const int rc = fuse_session_loop_mt(driver->session, config);
     fuse_loop_cfg_destroy(config);

@@ -71,7 +71,7 @@ def _ioctl_number(number):
 class Mount:
     """`weightfs SOURCE DIR -f -o ...` as a child. Use as a context manager, or through the fixture."""
 
-    def __init__(self, source, path, *options, cwd=None, wrap=()):
+    def __init__(self, source, path, *options, cwd=None, wrap=(), patience=4 * program.PATIENCE):
         self.path = pathlib.Path(path)
         self.command = [*wrap, *program.COMMAND, os.fspath(source), os.fspath(path), '-f']
         if options:
@@ -81,7 +81,7 @@ class Mount:
         self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                         stderr=self._stderr, cwd=cwd)
         # Whatever blocks in a test blocks until its driver is dead.
-        self._watchdog = threading.Timer(4 * program.PATIENCE, self.kill)
+        self._watchdog = threading.Timer(patience, self.kill)
         self._watchdog.daemon = True
         self._watchdog.start()
         wait_for(self._has_started, 'the mount of ' + self.show())
