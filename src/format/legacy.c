@@ -229,5 +229,6 @@ int torch_load_stream(struct torch *torch)
         catalog_add_finding(torch->catalog, WFS_INFO, "%llu bytes follow the stream",
                             (unsigned long long)(end - offset)) < 0)
         return wfs_fail_memory(torch->err);
-    return torch_walk(torch, root, "");
+    code = torch_walk(torch, root, "");
+    return code < 0 ? code : torch_keep_storages(torch);
 }

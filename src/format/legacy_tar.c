@@ -360,5 +360,6 @@ int torch_load_tar(struct torch *torch)
     torch->find_tensor = tar_find_tensor;
     torch->container = &content;
     torch->catalog->root = root;
+    torch->catalog->is_object = true;
     return torch_walk(torch, root, "");
 }

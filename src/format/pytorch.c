@@ -76,7 +76,8 @@ static int load_pickle(struct torch *torch)
         catalog_add_finding(torch->catalog, WFS_INFO, "%llu bytes follow the pickle",
                             (unsigned long long)(torch->source->n_bytes - offset)) < 0)
         return wfs_fail_memory(torch->err);
-    return torch_walk(torch, root, "");
+    const int walked = torch_walk(torch, root, "");
+    return walked < 0 ? walked : torch_keep_storages(torch);
 }
 
 static int load_container(struct torch *torch, const uint8_t *head, size_t n_head)

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "format/pytorch_write.h"
+#include "format/torch_edit.h"
 
 static int check_tensors(const struct wfs_catalog *catalog, struct wfs_error *err)
 {
@@ -44,7 +44,7 @@ static int add_tensors(struct torch_plan *plan)
     struct torch_view view;
     for (size_t i = 0; i < catalog->n_tensors; i++) {
         const struct wfs_tensor *tensor = &catalog->tensors[i];
-        if (torch_plan_view(plan, tensor, &view) < 0 ||
+        if (torch_plan_view(plan, tensor, 0, &view) < 0 ||
             add_item(plan, tensor->key, torch_plan_call(plan, tensor, &view)) < 0)
             return wfs_fail_memory(plan->err);
     }
@@ -75,6 +75,28 @@ static int make_flat(struct torch_plan *plan)
     return code < 0 ? code : add_scalars(plan);
 }
 
+static void edit_done(struct torch_edit *edit)
+{
+    const int saved = errno;
+    map_done(&edit->takers);
+    map_done(&edit->by_value);
+    free(edit->nodes);
+    free(edit->walk);
+    free(edit->n_same);
+    errno = saved;
+}
+
+static int make_edited(struct torch_plan *plan)
+{
+    const struct wfs_catalog *catalog = plan->catalog;
+    cleanup(edit_done) struct torch_edit edit = {
+        .plan = plan, .catalog = catalog, .places = catalog->places, .n_places = catalog->n_places};
+    int code = torch_edit_names(&edit);
+    if (code == 0)
+        code = torch_edit_tensors(&edit);
+    return code < 0 ? code : torch_edit_containers(&edit);
+}
+
 static void plan_done(struct torch_plan *plan)
 {
     const int saved = errno;
@@ -92,12 +114,11 @@ int pytorch_plan_in(const char *folder, const struct wfs_catalog *catalog,
     graph_fork(&plan.graph, &catalog->graph, &layout->arena);
     plan.n_owned = plan.graph.n_chunks;
     plan.owned = arena_calloc(&layout->arena, plan.n_owned, 1);
-    if (plan.owned == NULL)
+    plan.of_storages = arena_calloc(&layout->arena, catalog->n_storages, sizeof(*plan.of_storages));
+    if (plan.owned == NULL || plan.of_storages == NULL)
         return wfs_fail_memory(err);
     layout->drops_meta = true;
-    if (strcmp(catalog->format, format_pytorch.name) == 0)
-        return wfs_fail(err, EOPNOTSUPP, "a PyTorch file is not rewritten yet");
-    int code = make_flat(&plan);
+    int code = catalog->is_object && catalog->root != 0 ? make_edited(&plan) : make_flat(&plan);
     return code < 0 ? code : torch_emit(&plan);
 }
 

@@ -20,6 +20,11 @@ struct torch_record {
     uint32_t number; /* 1 + its key in the pickle; 0: not named yet */
     const char *key; /* instead, where the pickle stays as it is; NULL: number is it */
     uint32_t n_key;
+    /* Of a storage that was loaded: */
+    uint32_t n_uses;                 /* how often the graph names it */
+    uint64_t n_shown;                /* bytes of tensors that stay what they are */
+    const struct wfs_tensor *wanted; /* instead of the content */
+    uint32_t n_wanting;              /* users that want just this */
 };
 
 /* How the writer spells an element type. */
@@ -37,11 +42,14 @@ struct torch_plan {
     struct graph graph;
     uint8_t *owned; /* in the arena of the layout, as graph_own wants it */
     uint32_t n_owned;
+    bool is_changed; /* the graph is not what was loaded */
     uint32_t root;
     struct torch_record *records; /* malloc'ed */
     uint32_t n_records, n_record_room;
     struct map by_range; /* records, by the bytes that they are */
-    uint32_t *order;     /* malloc'ed: records as the pickle names them */
+    uint32_t
+        *of_storages; /* in the arena: 1 + the record of each storage of the catalog; 0: none yet */
+    uint32_t *order;  /* malloc'ed: records as the pickle names them */
     uint32_t n_order;
     /* Values that all tensors share: made when needed, numbered in the memo in that order. */
     uint32_t storage, cpu, ordered_dict, builders[2], classes[WFS_N_DTYPES], dtypes[WFS_N_DTYPES];
@@ -76,11 +84,21 @@ uint32_t torch_plan_dict(struct torch_plan *plan);
 
 /* ---- torch_record.c ---- */
 
+/* A value of the graph, to be changed. NULL: no memory. */
+struct value *torch_plan_own(struct torch_plan *plan, uint32_t id);
+
+/* The storage that a value stands for; NULL: it is none, or its bytes are not there. */
+const struct catalog_storage *torch_plan_storage(const struct torch_plan *plan, uint32_t id);
+
+/* Its record; valid until the next one is made. NULL: no memory. */
+struct torch_record *torch_record_of(struct torch_plan *plan,
+                                     const struct catalog_storage *storage);
+
 /*
- * The view that shows the tensor: of a record that has its bytes already, or of a new one.
- * can_share: also as another order of elements of a record that is there. -ENOMEM.
+ * The view that shows the tensor: of a record that has its bytes already, or of a new one. class is
+ * a value, or 0 for the usual one. -ENOMEM.
  */
-int torch_plan_view(struct torch_plan *plan, const struct wfs_tensor *tensor,
+int torch_plan_view(struct torch_plan *plan, const struct wfs_tensor *tensor, uint32_t class,
                     struct torch_view *ret);
 
 /* Is the tensor another order of the elements of one range, and nothing else? */

@@ -109,6 +109,9 @@ static int find_storage(struct torch *torch, const struct torch_storage_id *id,
     ret->offset = bytes.offset;
     ret->n_bytes = bytes.n_bytes;
     ret->is_big_endian = torch->is_big_endian;
+    ret->crc = entry->crc;
+    /* A zip can be written without checksums; they are 0 then. */
+    ret->has_crc = entry->n_bytes == id->n_bytes && entry->crc != 0;
     torch_fit(torch, id, ret);
     return 0;
 }
@@ -218,6 +221,8 @@ static int load_pickle(struct torch *torch, const struct records *records, struc
         return code;
     torch->find = find_storage;
     torch->container = records;
+    torch->catalog->pickle = bytes;
+    torch->catalog->pickle_crc = entry->crc;
     return torch_walk(torch, *ret_root, prefix);
 }
 
@@ -233,9 +238,10 @@ static int load_checkpoint(struct torch *torch, struct records *records, struct 
     records->folders = constants != NULL || is_lite ? script_folders : checkpoint_folders;
     if ((code = report_strays(torch, records)) < 0 || (code = read_version(torch, records)) < 0 ||
         (code = read_byteorder(torch, records)) < 0 ||
-        (code = load_pickle(torch, records, pickle, "", &torch->catalog->root)) < 0 ||
-        constants == NULL)
+        (code = load_pickle(torch, records, pickle, "", &torch->catalog->root)) < 0)
         return code;
+    if (constants == NULL)
+        return is_lite ? 0 : torch_keep_storages(torch);
     records->folders = constant_folders;
     return load_pickle(torch, records, constants, "constants", &unused);
 }

@@ -63,7 +63,9 @@ struct torch_storage {
     uint64_t offset, n_bytes;
     enum wfs_dtype dtype; /* of its class; U8 when it has none */
     bool is_big_endian;
-    bool is_absent;      /* there are no bytes, on purpose */
+    bool is_absent; /* there are no bytes, on purpose */
+    bool has_crc;   /* crc is that of just these bytes */
+    uint32_t crc;
     const char *trouble; /* why it cannot be used; NULL: it can */
 };
 
@@ -173,6 +175,9 @@ bool torch_is_storage(const struct graph *graph, uint32_t id);
  */
 bool torch_storage_id(struct torch *torch, uint32_t id, struct torch_storage_id *ret,
                       const char **ret_trouble);
+
+/* Notes where the bytes of all storages are, for whoever writes the graph again. -EIO, -ENOMEM. */
+int torch_keep_storages(struct torch *torch);
 
 /* Compares the declared size with what is there, and cuts the view out of the whole. */
 void torch_fit(struct torch *torch, const struct torch_storage_id *id, struct torch_storage *ret);

@@ -12,22 +12,36 @@
 #include "format/pytorch_write.h"
 #include "format/zip_write.h"
 
+/* A class, of which old files carry the source text. */
+static uint32_t class_of(const struct graph *graph, const struct value *value)
+{
+    const uint32_t class = value->kind == VALUE_PERSISTENT &&
+                                   value_is_text(graph, torch_arg(graph, value->id, 0), "module")
+                               ? torch_arg(graph, value->id, 1)
+                               : 0;
+    return class != 0 && graph_at(graph, class)->kind == VALUE_GLOBAL ? class : 0;
+}
+
 static bool is_special(const void *ctx, uint32_t id)
 {
     const struct torch_plan *plan = ctx;
-    return graph_at(&plan->graph, id)->kind == VALUE_RECORD;
+    const struct value *value = graph_at(&plan->graph, id);
+    if (value->kind == VALUE_PERSISTENT)
+        return torch_is_storage(&plan->graph, id) || class_of(&plan->graph, value) != 0;
+    return value->kind == VALUE_RECORD ||
+           (value->kind == VALUE_CALL && torch_plan_storage(plan, id) != NULL);
 }
 
 /* ('storage', class, key, location, number of elements) */
-static int put_special(struct pickle_writer *writer, uint32_t id)
+static int put_record(struct torch_plan *plan, struct pickle_writer *writer, uint32_t i)
 {
-    struct torch_plan *plan = writer->ctx;
-    struct torch_record *record = &plan->records[graph_at(&plan->graph, id)->id];
+    struct torch_record *record = &plan->records[i];
     char key[16];
     if (record->number == 0) {
-        plan->order[plan->n_order++] = (uint32_t)(record - plan->records);
+        plan->order[plan->n_order++] = i;
         record->number = plan->n_order;
     }
+    record->key = NULL;
     pickle_put(writer, "(", 1);
     int code = pickle_put_shared(writer, plan->storage);
     if (code == 0)
@@ -39,6 +53,25 @@ static int put_special(struct pickle_writer *writer, uint32_t id)
     pickle_put_integer(writer, (int64_t)record->n_units);
     pickle_put(writer, "tQ", 2);
     return code;
+}
+
+static int put_special(struct pickle_writer *writer, uint32_t id)
+{
+    struct torch_plan *plan = writer->ctx;
+    const struct value *value = graph_at(&plan->graph, id);
+    if (value->kind == VALUE_RECORD)
+        return put_record(plan, writer, value->id);
+    const uint32_t class = class_of(&plan->graph, value);
+    if (class != 0)
+        return pickle_put_shared(writer, class);
+    const struct catalog_storage *storage = torch_plan_storage(plan, id);
+    if (storage == NULL)
+        return wfs_fail(plan->err, EIO,
+                        "a storage that the checkpoint names, but lists no tensor of, cannot be "
+                        "read");
+    struct torch_record *record = torch_record_of(plan, storage);
+    return record == NULL ? wfs_fail_memory(plan->err)
+                          : put_record(plan, writer, (uint32_t)(record - plan->records));
 }
 
 /* A tensor that is a range of a source. */
@@ -170,10 +203,51 @@ static int add_data(struct torch_plan *plan, struct zip_writer *zip,
     return code < 0 ? fail_layout(plan, code) : 0;
 }
 
-static int add_all(struct torch_plan *plan, struct zip_writer *zip,
-                   const struct pickle_writer *writer)
+/* The pickle of the source as it is: its storages have their keys already. */
+static int add_same_pickle(struct torch_plan *plan, struct zip_writer *zip)
 {
-    int code = add_pickle(plan, zip, writer);
+    const struct wfs_catalog *catalog = plan->catalog;
+    const struct pickle_piece piece = {NULL, catalog->pickle.source, catalog->pickle.offset,
+                                       catalog->pickle.n_bytes};
+    const struct wfs_tensor *tensor = range_tensor(plan, &piece);
+    struct zip_record record = {.crc = catalog->pickle_crc, .n_bytes = piece.n_bytes};
+    uint64_t at;
+    for (uint32_t i = 0; i < catalog->n_storages; i++) {
+        struct torch_record *storage = torch_record_of(plan, &catalog->storages[i]);
+        if (storage == NULL)
+            return wfs_fail_memory(plan->err);
+        if (storage->number != 0)
+            continue;
+        plan->order[plan->n_order++] = (uint32_t)(storage - plan->records);
+        storage->number = plan->n_order;
+    }
+    record.name = name_of(plan, "", "data.pkl", 8, &record.n_name);
+    int code = record.name == NULL || tensor == NULL ? -ENOMEM : zip_begin(zip, &record, &at);
+    if (code == 0)
+        code = layout_add_tensor(plan->layout, at, tensor);
+    return code < 0 ? fail_layout(plan, code) : 0;
+}
+
+static int add_new_pickle(struct torch_plan *plan, struct zip_writer *zip)
+{
+    struct pickle_writer writer = {.graph = &plan->graph,
+                                   .arena = &plan->layout->arena,
+                                   .err = plan->err,
+                                   .is_special = is_special,
+                                   .put_special = put_special,
+                                   .ctx = plan};
+    int code = pickle_write(&writer, plan->root, plan->first, plan->n_first);
+    if (code == 0)
+        code = add_pickle(plan, zip, &writer);
+    pickle_writer_done(&writer);
+    return code;
+}
+
+static int add_all(struct torch_plan *plan, struct zip_writer *zip)
+{
+    const bool is_same = plan->catalog->pickle.source != NULL && plan->catalog->is_object &&
+                         !plan->is_changed && plan->root == plan->catalog->root;
+    int code = is_same ? add_same_pickle(plan, zip) : add_new_pickle(plan, zip);
     if (code == 0)
         code = add_text(plan, zip, "byteorder", "little");
     for (uint32_t i = 0; code == 0 && i < plan->n_order; i++)
@@ -188,19 +262,10 @@ static int add_all(struct torch_plan *plan, struct zip_writer *zip,
 
 int torch_emit(struct torch_plan *plan)
 {
-    struct pickle_writer writer = {.graph = &plan->graph,
-                                   .arena = &plan->layout->arena,
-                                   .err = plan->err,
-                                   .is_special = is_special,
-                                   .put_special = put_special,
-                                   .ctx = plan};
     struct zip_writer zip = {.layout = plan->layout};
-    plan->order = calloc((size_t)plan->n_records + 1, sizeof(*plan->order));
-    int code = plan->order == NULL ? wfs_fail_memory(plan->err)
-                                   : pickle_write(&writer, plan->root, plan->first, plan->n_first);
-    if (code == 0)
-        code = add_all(plan, &zip, &writer);
-    pickle_writer_done(&writer);
+    const size_t n_room = (size_t)plan->n_records + plan->catalog->n_storages + 1;
+    plan->order = calloc(n_room, sizeof(*plan->order));
+    const int code = plan->order == NULL ? wfs_fail_memory(plan->err) : add_all(plan, &zip);
     zip_writer_done(&zip);
     return code;
 }

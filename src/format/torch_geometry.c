@@ -297,6 +297,10 @@ int torch_add(struct torch *torch, const char *key, uint32_t place, struct torch
         return code;
     if (added->stored.source == NULL)
         added->stored.dtype = added->dtype;
+    if (place != 0) {
+        torch->catalog->places[place].stamp = catalog_stamp(added);
+        torch->catalog->places[place].kind = PLACE_TENSOR;
+    }
     if (tensor->attr_value != NULL &&
         catalog_add_attr(torch->catalog, added, tensor->attr_name, tensor->attr_value) < 0)
         return wfs_fail_memory(torch->err);

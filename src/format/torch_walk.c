@@ -178,6 +178,7 @@ static int add_value(struct walk *walk, uint32_t id)
     const uint32_t place = add_place(walk, id, name);
     if (place == 0 || catalog_add_value(walk->torch->catalog, name, id, place) < 0)
         return wfs_fail_memory(walk->torch->err);
+    walk->torch->catalog->places[place].kind = PLACE_VALUE;
     return 0;
 }
 

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/hash.h"
 
 int catalog_new(struct wfs_catalog **out)
 {
@@ -119,6 +120,28 @@ uint32_t catalog_add_place(struct wfs_catalog *catalog, const struct catalog_pla
     return catalog->n_places;
 }
 
+uint64_t catalog_stamp(const struct wfs_tensor *tensor)
+{
+    const struct wfs_stored *stored = &tensor->stored;
+    const bool has_strides = stored->strides != NULL && tensor->shape.rank > 0;
+    const uint64_t flags = (uint64_t)stored->is_big_endian | (uint64_t)stored->is_conjugate << 1 |
+                           (uint64_t)stored->is_negative << 2 | (uint64_t)has_strides << 3;
+    uint64_t facts[] = {tensor->dtype,
+                        tensor->n_bytes,
+                        tensor->shape.rank,
+                        stored->dtype,
+                        stored->source == NULL ? 0 : stored->source->id,
+                        stored->offset,
+                        flags,
+                        0};
+    const size_t n_bytes = tensor->shape.rank * sizeof(uint64_t);
+    if (tensor->shape.rank > 0)
+        facts[7] = hash_bytes(tensor->shape.dims, n_bytes, hash_seed());
+    if (has_strides)
+        facts[7] += hash_bytes(stored->strides, n_bytes, ~hash_seed());
+    return hash_bytes(facts, sizeof(facts), hash_seed());
+}
+
 void catalog_copy_graph(struct wfs_catalog *to, const struct wfs_catalog *from)
 {
     to->graph = from->graph;
@@ -126,6 +149,11 @@ void catalog_copy_graph(struct wfs_catalog *to, const struct wfs_catalog *from)
     to->places = from->places;
     to->n_places = from->n_places;
     to->n_place_room = 0; /* whoever adds one copies them */
+    to->storages = from->storages;
+    to->n_storages = from->n_storages;
+    to->is_object = from->is_object;
+    to->pickle = from->pickle;
+    to->pickle_crc = from->pickle_crc;
 }
 
 static struct wfs_text *text_new(struct wfs_catalog *catalog, const char *name, const char *value,

@@ -20,13 +20,27 @@
  * changed keeps its place, a new one has none (0), and a place that nobody has is that of one that
  * was removed. A container that is listed twice has two places.
  */
+enum place_kind { PLACE_HOLDER, PLACE_TENSOR, PLACE_VALUE };
+
 struct catalog_place {
     const char *name; /* dotted, as loaded: the first n_name bytes of this */
+    uint64_t stamp;   /* of the tensor, as loaded: see catalog_stamp */
     uint32_t n_name;
     uint32_t start;  /* of its own component in name; PLACE_FIXED: it has none */
     uint32_t parent; /* the place of what it is in; 0: it is the root */
     uint32_t item;   /* which of the items of its parent's value; PLACE_FIXED: it is none of them */
     uint32_t id;     /* the value that was there */
+    uint8_t kind;    /* enum place_kind */
+};
+
+/* Where the bytes of a storage are, which several tensors may be views of. */
+struct catalog_storage {
+    const struct source *source;
+    uint64_t offset, n_bytes;
+    uint32_t id;   /* the value that stands for it */
+    uint32_t crc;  /* CRC-32 of the bytes */
+    uint8_t dtype; /* of its class */
+    bool has_crc, is_big_endian, is_untyped;
 };
 
 #define PLACE_FIXED UINT32_MAX
@@ -64,6 +78,11 @@ struct wfs_catalog {
     uint32_t root;                /* of the graph; 0: there is none */
     struct catalog_place *places; /* in the arena of what was loaded; [0] is not used */
     uint32_t n_places, n_place_room;
+    struct catalog_storage *storages; /* in the arena, by id; all that the graph names */
+    uint32_t n_storages;
+    bool is_object;            /* the graph and its storages are all that was loaded */
+    struct value_bytes pickle; /* the whole graph as it was in the file; source NULL: not kept */
+    uint32_t pickle_crc;
     struct catalog_value *values; /* malloc'ed; the largest parts of the graph without a tensor */
     size_t n_values, n_value_room;
     struct wfs_catalog **parts; /* malloc'ed; owned: what the tensors were loaded as, shards */
@@ -98,6 +117,9 @@ int catalog_add_value(struct wfs_catalog *catalog, const char *name, uint32_t id
 /* Its number, or 0 when out of memory. A name becomes that of the containers around it, too, where
  * they have none yet. */
 uint32_t catalog_add_place(struct wfs_catalog *catalog, const struct catalog_place *place);
+
+/* A number for what a tensor is and where its elements lie: other descriptions have others. */
+uint64_t catalog_stamp(const struct wfs_tensor *tensor);
 
 /* What was found where; all of it is borrowed by the copy, which must go first. */
 void catalog_copy_graph(struct wfs_catalog *to, const struct wfs_catalog *from);
