@@ -17,8 +17,8 @@ static const struct args_option options[] = {
     {"format", "NAME", "format of TARGET; else its extension tells"},
     {"overwrite", NULL, "replace TARGET where it is there"},
     {"ties", "copy|drop", "names of one tensor: a copy each, or only the first"},
-    {"values", "drop|metadata", "what has no room: left out, or texts of the metadata"},
-    {"max-shard-size", "SIZE", "bytes of tensors in each of several files, like 5GB"},
+    {"values", "drop|metadata", "what has no room: left out, or in metadata"},
+    {"max-shard-size", "SIZE", "bytes of tensors in each of several, as 5GB"},
     {"large", NULL, "TARGET may be more than 16 times larger than SOURCE"},
     {NULL, NULL, NULL},
 };

@@ -95,10 +95,10 @@ static int set_strict(struct wfs_view *view, const char *value, struct wfs_error
 }
 
 static const struct option options[] = {
-    {{"overlay", "[REGEX=>]FILE", "lay tensors of another checkpoint over those of SOURCE"},
+    {{"overlay", "[REGEX=>]FILE", "lay tensors of FILE over those of SOURCE"},
      .kind = RULE_OVERLAY,
      .form = VALUE_ANY_PAIR},
-    {{"top_level_key", "KEY", "show only what is below that key, without its name"},
+    {{"top_level_key", "KEY", "show only what is below it, without its name"},
      .kind = RULE_TOP_LEVEL_KEY,
      .form = VALUE_TEXT},
     {{"remap", "REGEX=>TEXT", "replace all matches in the keys; $1, ${name}, $$"},
