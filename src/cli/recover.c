@@ -209,7 +209,9 @@ static enum exit_code list(const struct recovery *recovery)
 
 static enum exit_code discard(struct recovery *recovery)
 {
-    if (!recovery->is_published)
+    if (recovery->is_published)
+        (void)wfs_save_clear(recovery->output, NULL); /* what the old index named */
+    else
         published_remove_temporary(recovery->leftover);
     const int code = wfs_stage_discard(recovery->stage);
     return code < 0 ? print_error(EXIT_OUTPUT, recovery->typed, "cannot remove '%s': %s",

@@ -6,6 +6,7 @@
 #include "fuse/commit.h"
 
 #include "fuse/log.h"
+#include "fuse/paths.h"
 #include "fuse/planned.h"
 #include "fuse/scope.h"
 
@@ -82,13 +83,31 @@ static int sync_edits(struct commit *commit)
     return rc;
 }
 
+/* The files that the index names: those of the sources which are in its directory. What an earlier
+ * commit removed was kept then. */
+static int keep_shards(const struct driver *driver)
+{
+    autofree char *directory = path_directory(driver->target->path);
+    int rc = directory == NULL ? -ENOMEM : 0;
+    for (size_t i = 0; rc == 0 && i < wfs_catalog_n_sources(driver->catalog); i++) {
+        autofree char *path = path_resolve_parent(wfs_catalog_source_path(driver->catalog, i));
+        autofree char *own = path == NULL ? NULL : path_directory(path);
+        if (own != NULL && strcmp(own, directory) == 0)
+            rc = wfs_tree_keep_source(driver->tree, path);
+        rc = rc == -ENOENT ? 0 : rc;
+    }
+    return rc;
+}
+
 /* Where the source is what is replaced, edits that follow need it under another name. */
 static void keep_source(const struct commit *commit)
 {
     const struct target *target = commit->driver->target;
     if (!target->is_source)
         return;
-    const int rc = wfs_tree_keep_source(commit->driver->tree, target->path);
+    int rc = wfs_tree_keep_source(commit->driver->tree, target->path);
+    if (rc == 0 && target->is_set)
+        rc = keep_shards(commit->driver);
     if (rc < 0)
         log_warning("edits that follow this commit will not survive a crash: the old source cannot "
                     "be kept in '%s': %s",
@@ -130,19 +149,24 @@ static int save(struct commit *commit, struct planned *planned)
     struct driver *driver = commit->driver;
     const struct target *target = driver->target;
     commit->report.step = "check";
-    int rc = planned_make(driver, target->format, planned, commit->err);
+    int rc = target->is_set ? planned_make_set(driver, planned, commit->err)
+                            : planned_make(driver, target->format, planned, commit->err);
     if (rc == 0)
         rc = begin(commit);
     if (rc < 0)
         return rc;
-    commit->n_bytes = wfs_layout_n_bytes(planned->layout);
+    commit->n_bytes =
+        target->is_set ? wfs_shards_n_bytes(planned->shards) : wfs_layout_n_bytes(planned->layout);
     const struct wfs_save_options options = {.replace = target->replace,
                                              .known = target->known,
                                              .mode = output_mode(driver),
                                              .progress = show_progress,
                                              .complete = note_complete,
                                              .ctx = commit};
-    return wfs_save(planned->layout, target->path, &options, &commit->report, commit->err);
+    return target->is_set
+               ? wfs_shards_save(planned->shards, target->path, &options, &commit->report,
+                                 commit->err)
+               : wfs_save(planned->layout, target->path, &options, &commit->report, commit->err);
 }
 
 static int publish(struct commit *commit)

@@ -34,6 +34,7 @@ static const struct option_rule rules[] = {
     {"rw", SET, FIELD(access), MOUNT_ACCESS_RW},
     {"output=", TEXT, FIELD(output), 0},
     {"format=", TEXT, FIELD(format), 0},
+    {"max_shard_size=", TEXT, FIELD(max_shard_size), 0},
     {"stage=", TEXT, FIELD(stage), 0},
     {"overwrite", SET, FIELD(overwrite), 1},
     {"layout=nested", SET, FIELD(layout), WFS_LAYOUT_NESTED},

@@ -21,6 +21,7 @@ enum mount_access {
 struct mount_options {
     const char *source, *mountpoint;     /* as typed */
     const char *output, *format, *stage; /* NULL: not given */
+    const char *max_shard_size;          /* as typed; NULL: not given */
     unsigned access;                     /* enum mount_access */
     unsigned layout;                     /* enum wfs_tree_layout */
     unsigned files;                      /* enum wfs_tree_files */

@@ -26,8 +26,7 @@ static void strip_slashes(char *path)
         path[n - 1] = '\0';
 }
 
-/* The parent resolved, with the last component as it is. */
-static char *resolve_parent(const char *path)
+char *path_resolve_parent(const char *path)
 {
     autofree char *copy = strdup(path);
     if (copy == NULL)
@@ -45,7 +44,7 @@ char *path_resolve(const char *path)
 {
     char *whole = realpath(path, NULL);
     if (whole == NULL)
-        whole = resolve_parent(path);
+        whole = path_resolve_parent(path);
     for (int i = 0; whole != NULL && i < N_LINKS_MAX; i++) {
         char link[PATH_MAX];
         const ssize_t n = readlink(whole, link, sizeof(link) - 1);
@@ -57,7 +56,7 @@ char *path_resolve(const char *path)
                                 : directory == NULL ? NULL
                                                     : join(directory, link);
         free(whole);
-        whole = target == NULL ? NULL : resolve_parent(target);
+        whole = target == NULL ? NULL : path_resolve_parent(target);
     }
     if (whole != NULL)
         errno = ELOOP;

@@ -12,6 +12,9 @@
  */
 char *path_resolve(const char *path);
 
+/* The same, where a link at the end of the path stays one. */
+char *path_resolve_parent(const char *path);
+
 /* Of an absolute path, the directory that it is in. Yours to free. */
 char *path_directory(const char *path);
 

@@ -9,8 +9,9 @@
 
 struct planned {
     struct wfs_catalog *catalog; /* borrows from the tree */
-    struct wfs_layout *layout;
-    struct wfs_fit fit; /* what there is no room for */
+    struct wfs_layout *layout;   /* of one file, or NULL */
+    struct wfs_shards *shards;   /* of several, or NULL */
+    struct wfs_fit fit;          /* what there is no room for */
 };
 
 /*
@@ -20,6 +21,9 @@ struct planned {
  */
 int planned_make(const struct driver *driver, const struct wfs_format *format, struct planned *ret,
                  struct wfs_error *err);
+
+/* The same for the target of the mount, which is several files. */
+int planned_make_set(const struct driver *driver, struct planned *ret, struct wfs_error *err);
 void planned_done(struct planned *planned);
 
 #endif

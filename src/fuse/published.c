@@ -27,6 +27,7 @@ void published_remove_temporary(const struct wfs_leftover *leftover)
     autofree char *path = NULL;
     if (leftover->temporary == NULL || leftover->output[0] != '/')
         return;
+    (void)wfs_save_clear(leftover->output, NULL);
     const int n_directory = (int)(strrchr(leftover->output, '/') - leftover->output);
     if (asprintf(&path, "%.*s/%s", n_directory, leftover->output, leftover->temporary) < 0)
         path = NULL;

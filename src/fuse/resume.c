@@ -28,6 +28,7 @@ static int fail_note(const struct target *target, int code)
 static int finish_published(struct target *target, struct wfs_stage *stage)
 {
     const struct wfs_leftover *leftover = wfs_stage_leftover(stage);
+    (void)wfs_save_clear(target->path, NULL); /* what the old index named */
     int code = leftover->commit == WFS_COMMIT_COMPLETE ? wfs_stage_note_published(stage) : 0;
     if (code == 0 && leftover->n_newer == 0)
         code = wfs_stage_discard(stage);

@@ -29,18 +29,56 @@ static int fail_format(const char *what)
     return log_failure(EXIT_USAGE, "%s; give -o format=NAME with one of: %s", what, names);
 }
 
-/* By name, else by the extension as typed; the source's own where it is replaced. */
-static int choose_format(struct target *target, const struct mount_options *options,
-                         const char *typed)
+static int fail_output(const char *path)
 {
-    if (options->format != NULL) {
-        target->format = wfs_format_by_name(options->format);
-        return target->format != NULL ? 0 : fail_format("there is no such format");
-    }
-    target->format = wfs_format_by_path(typed);
-    if (target->format != NULL || target->is_source)
+    return log_failure(EXIT_MOUNT, "cannot use output '%s': %s", wfs_quote(path).text,
+                       strerror(errno));
+}
+
+/* As typed, by its extension; the source's own where it is replaced. */
+static int choose_format(struct target *target, const char *typed)
+{
+    if (target->format == NULL)
+        target->format = wfs_format_by_path(typed);
+    if (target->format != NULL || (target->is_source && !target->is_set))
         return 0;
     return fail_format("the name of the output does not tell its format");
+}
+
+static int choose_size(struct target *target, const struct mount_options *options)
+{
+    const char *size = options->max_shard_size;
+    if (size == NULL)
+        return 0;
+    if (!wfs_size_parse(size, &target->max_shard))
+        return log_failure(EXIT_USAGE,
+                           "mount option 'max_shard_size' wants a size like 5GB, not '%s'",
+                           wfs_quote(size).text);
+    return target->is_set ? 0
+                          : log_failure(EXIT_USAGE, "mount option 'max_shard_size' wants an output "
+                                                    "that is a directory or NAME.index.json");
+}
+
+/*
+ * One file, or the index of several: then the directory is resolved, and made where it has a slash
+ * at its end.
+ */
+static int choose_path(struct target *target, const struct mount_options *options,
+                       const char *typed)
+{
+    autofree char *index = NULL;
+    target->format = options->format != NULL ? wfs_format_by_name(options->format) : NULL;
+    if (options->format != NULL && target->format == NULL)
+        return fail_format("there is no such format");
+    if (wfs_output_index(typed, options->source, &target->format, &index) < 0)
+        return log_failure(EXIT_UNSUPPORTED, "out of memory");
+    target->is_set = index != NULL;
+    if (target->is_set && target->format == NULL)
+        return choose_format(target, typed);
+    if (typed[strlen(typed) - 1] == '/' && mkdir(typed, 0777) < 0 && errno != EEXIST)
+        return fail_output(typed);
+    target->path = index != NULL ? path_resolve_parent(index) : path_resolve(typed);
+    return target->path == NULL ? fail_output(typed) : choose_size(target, options);
 }
 
 /* What is at the path now, and whether it may be replaced. */
@@ -49,10 +87,14 @@ static int choose_replacement(struct target *target, const struct mount_options 
 {
     struct stat st;
     target->replace = options->overwrite ? WFS_REPLACE_ANY : WFS_REPLACE_NONE;
+    if (target->is_set && lstat(target->path, &st) == 0 && S_ISLNK(st.st_mode))
+        return log_failure(
+            EXIT_MOUNT,
+            "cannot use output '%s': it is a symbolic link, and its files are beside "
+            "what it leads to; give another directory",
+            wfs_quote(target->path).text);
     if (stat(target->path, &st) < 0)
-        return errno == ENOENT ? 0
-                               : log_failure(EXIT_MOUNT, "cannot use output '%s': %s",
-                                             wfs_quote(target->path).text, strerror(errno));
+        return errno == ENOENT ? 0 : fail_output(target->path);
     if (!S_ISREG(st.st_mode))
         return log_failure(EXIT_MOUNT, "cannot use output '%s': it is not a regular file",
                            wfs_quote(target->path).text);
@@ -90,21 +132,24 @@ int target_init(struct target *target, const struct mount_options *options)
 {
     *target = (struct target){0};
     struct stat source;
-    const char *typed = options->output != NULL ? options->output : options->source;
+    autofree char *file = wfs_source_file(mount_options_source(options), options->shards != 0);
+    const char *own = file != NULL ? file : mount_options_source(options);
+    const char *typed = options->output != NULL ? options->output : own;
     const bool is_wanted = options->output != NULL || options->access == MOUNT_ACCESS_RW;
-    if (!is_wanted || stat(mount_options_source(options), &source) < 0)
+    if (!is_wanted || stat(own, &source) < 0)
         return 0; /* a missing source is the loader's to report */
     if (options->output == NULL && mount_options_source(options) != options->source)
         return log_failure(EXIT_USAGE, "mount option 'rw' cannot replace standard input");
-    target->path = path_resolve(typed);
-    if (target->path == NULL)
-        return log_failure(EXIT_MOUNT, "cannot use output '%s': %s", wfs_quote(typed).text,
-                           strerror(errno));
+    if (options->output == NULL && file == NULL)
+        return log_failure(EXIT_USAGE, "mount option 'rw' cannot replace shards without an index; "
+                                       "give output=DIR");
     target->boot = wfs_stage_boot();
     target->cwd = getcwd(NULL, 0);
-    int rc = choose_replacement(target, options, &source);
+    int rc = choose_path(target, options, typed);
     if (rc == 0)
-        rc = choose_format(target, options, typed);
+        rc = choose_replacement(target, options, &source);
+    if (rc == 0)
+        rc = choose_format(target, typed);
     return rc != 0 ? rc : choose_stage(target, options);
 }
 
@@ -127,6 +172,10 @@ int target_check(struct target *target, const struct mount_options *options,
         target->format = wfs_format_by_name(wfs_catalog_format(catalog));
     if (target->format == NULL)
         return fail_format("the name of the output does not tell its format");
+    if (target->is_source && !target->is_set &&
+        strcmp(wfs_catalog_container(catalog), "sharded checkpoint") == 0)
+        return log_failure(EXIT_USAGE, "an index that is not called NAME.index.json is not "
+                                       "replaced; give output=DIR");
     struct stat st;
     if (target->replace != WFS_REPLACE_KNOWN)
         return 0;
@@ -191,6 +240,8 @@ static void print_mount(FILE *out, const struct target *target, const struct mou
         fputs("#option flag force\n", out);
     if (options->shards)
         fputs("#option flag shards\n", out);
+    if (target->max_shard > 0)
+        fprintf(out, "#option flag max_shard_size=%llu\n", (unsigned long long)target->max_shard);
 }
 
 static int print_base(FILE *out, const struct target *target, const struct mount_options *options,

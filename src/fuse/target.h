@@ -12,6 +12,8 @@ struct target {
     char *path;                      /* absolute, links resolved; NULL: the mount is read-only */
     char *stage_path;                /* absolute */
     const struct wfs_format *format; /* NULL: the one of the source */
+    bool is_set;                     /* path is an index, and several files are beside it */
+    uint64_t max_shard;              /* bytes of tensors in each; 0: as they are */
     bool is_source;                  /* the source itself is replaced */
     bool is_published;               /* by this mount, at least once */
     bool is_taken;                   /* something is at the path that may not be replaced */
