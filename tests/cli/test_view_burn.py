@@ -1,16 +1,23 @@
 # SPDX-License-Identifier: MIT
 """What Burn loads and writes under its options, from the real Burn: an optional folder of test data.
 
-`like=` stands for the module of a case. What Burn's options are called here: OPTIONS below. Not compared: results of
-a collision, which Burn decides at random (here an error), predicates (Rust functions), invalid regexes in filters (Burn
-ignores them or panics; here an error), and what Burn's module held before a step that does not fill all of it."""
+`like=` stands for the module of a case. What Burn's options are called here: the functions below that end in _options. Not
+compared, on purpose:
+
+- results of a collision, which Burn decides at random (here an error);
+- predicates (Rust functions), and invalid regexes in filters (Burn ignores them or panics; here an error);
+- what Burn's module held before a step that does not fill all of it;
+- an empty filter of a .bpk, which shows nothing (here: everything), and a filter that leaves nothing (here an error);
+- the half-precision adapter told to forget a module that it does not know (Burn panics; here it is a list of casts).
+
+Burn saves in the order adapter, filter, remap, where the passes here have the adapter last: so each save is two conversions."""
 import hashlib
 import json
 import re
 
 import pytest
 
-from wfs_testlib import program, shared
+from wfs_testlib import burnpack, program, shared, st
 
 CASES = shared.FOLDER / 'golden/burn/cases'
 VERSION = '0.22.1'
@@ -25,7 +32,7 @@ def cases():
 
 
 def read(name):
-    case = json.loads((CASES / name / 'case.json').read_text())
+    case = {**json.loads((CASES / name / 'case.json').read_text()), 'name': name}
     expected = json.loads((CASES / name / ('expected-%s.json' % VERSION)).read_text())
     return case, list(zip(case['steps'], expected['steps']))
 
@@ -55,6 +62,54 @@ def class_options(case, is_variant_free):
         is_known = kind == 'Struct' and re.fullmatch(KNOWN, name)
         result[path.rpartition('.')[0]] = types[-1] if is_known else 'Other'
     return [x for path, name in result.items() for x in ('--class', '^%s$=>%s' % (re.escape(path), name))]
+
+
+HALVED = ['Linear', 'Embedding', 'Conv1d', 'Conv2d', 'Conv3d', 'ConvTranspose1d', 'ConvTranspose2d', 'ConvTranspose3d', 'DeformConv2d',
+          'LayerNorm', 'GroupNorm', 'InstanceNorm', 'RmsNorm', 'PRelu']
+OTHER_HALF = {'F32': 'F16', 'F16': 'F32'}
+
+
+def halved_types(text):
+    """'half add A, B; remove C' as a set of 'Struct:A'."""
+    types = {'Struct:' + name for name in HALVED}
+    for change in filter(None, re.sub('^half *', '', text).split('; ')):
+        verb, names = change.split(' ', 1)
+        names = {name if ':' in name else 'Struct:' + name for name in names.split(', ')}
+        types = types | names if verb == 'add' else types - names
+    return types
+
+
+def half_options(case, text, dtypes):
+    """One cast a tensor: dtypes are those of the source by its keys, as the module has them."""
+    types, result = halved_types(text), []
+    for entry in case['module']:
+        held = [name for name in entry['containers'].split('.') if ':' in name]
+        to = OTHER_HALF.get(dtypes.get(entry['path']))
+        if held and held[-1] in types and to:
+            parent, _, leaf = entry['path'].rpartition('.')
+            twin = {'gamma': 'weight', 'beta': 'bias'}.get(leaf, leaf)
+            result += ['--cast', r'^%s\.(%s|%s)$=>%s' % (re.escape(parent), leaf, twin, to)]
+    return result
+
+
+def adapter_options(case, text, dtypes, is_variant_free=False):
+    """An adapter, or a chain of them; None when it cannot be said."""
+    result, to = [], 'none'
+    for part in (text or '').split(' then '):
+        if part in ('torch2burn', 'burn2torch'):
+            to = 'burn' if part == 'torch2burn' else 'torch'
+        elif part.startswith('cast '):
+            result += ['--cast', part[5:]]
+        elif part.startswith('half') and 'Missing' not in part:
+            result += half_options(case, part, dtypes)
+        elif part:
+            return None
+    return ['--to', to, *(class_options(case, is_variant_free) if to != 'none' else []), *result]
+
+
+def dtypes_in(path, *options):
+    listed = json.loads(program.weightfs('ls', '--json', *options, path).stdout)['tensors']
+    return {tensor['key']: tensor['dtype'] for tensor in listed}
 
 
 def filter_options(step):
@@ -126,14 +181,20 @@ def load_options(step, case):
     """None where the adapter or the filter cannot be said."""
     chosen = filter_options(step)
     options = step['options']
-    adapter = {None: 'none', 'torch2burn': 'burn', 'burn2torch': 'torch'}.get(options.get('from_adapter'))
-    is_variant_free = options.get('skip_enum_variants', step['store'] == 'pytorch')
+    text = 'torch2burn' if step['store'] == 'pytorch' else options.get('from_adapter')
+    is_variant_free = options.get('skip_enum_variants', step['store'] == 'pytorch') and step['store'] != 'burnpack'
+    path = path_of(case['name'], step)
+    dtypes = {}
+    if 'half' in (text or ''):
+        # The file may have the names of the other side.
+        dtypes = dtypes_in(path)
+        dtypes.update({re.sub('weight$', 'gamma', re.sub('bias$', 'beta', key)): dtype for key, dtype in dtypes.items()})
+    adapter = adapter_options(case, text, dtypes, is_variant_free)
     if chosen is None or adapter is None:
         return None
-    is_variant_free = is_variant_free and step['store'] != 'burnpack'
-    return [*key_options(step), *chosen, '--like', like_of(case), '--to', 'burn' if step['store'] == 'pytorch' else adapter,
-            *class_options(case, is_variant_free), *(['--drop_variants', 'auto'] if is_variant_free else []),
-            *(['--partial'] if options.get('allow_partial') else [])]
+    classes = class_options(case, is_variant_free) if adapter[1] == 'none' else []
+    return [*key_options(step), *chosen, '--like', like_of(case), *adapter, *classes,
+            *(['--drop_variants', 'auto'] if is_variant_free else []), *(['--partial'] if options.get('allow_partial') else [])]
 
 
 def check_report(report, result):
@@ -217,26 +278,74 @@ def test_the_complete_migration_in_one_line(tmp_path):
     check_tensors(target, [], encoder)
 
 
-@pytest.mark.parametrize('name', [case for case in cases() if '-02-' in case or '-00-' in case])
-def test_what_burn_writes_for_torch(name):
-    """Fresh modules saved with the PyTorch adapter."""
-    case, steps = read(name)
+def content_of(path):
+    if path.suffix == '.safetensors':
+        return {key: (dtype, shape, bytes(data)) for key, (dtype, shape, data) in st.read(path).tensors.items()}
+    return {key: (tensor.name, tensor.shape, tensor.data) for key, tensor in burnpack.read(path).tensors.items()}
+
+
+def fresh_saves(case, steps):
+    """Those before which nothing was loaded."""
     is_fresh = True
     for step, expected in steps:
         is_fresh = step['do'] == 'reset' or (is_fresh and step['do'] != 'load')
-        options = step.get('options', {})
-        if step['do'] != 'save' or not is_fresh or set(options) - {'to_adapter', 'overwrite', 'metadata'}:
+        if step['do'] == 'save' and is_fresh and expected.get('result') == 'ok' and not step.get('keep_existing'):
+            yield step
+
+
+def save_options(step):
+    """What follows the adapter; None when it cannot be said."""
+    options, chosen = step['options'], filter_options(step)
+    is_burnpack = step['store'] == 'burnpack'
+    if chosen is None or (is_burnpack and options.get('filter') == {}) or set(options) - {
+            'to_adapter', 'overwrite', 'metadata', 'clear_metadata', 'filter', 'remap', 'skip_enum_variants', 'auto_extension'}:
+        return None
+    if is_burnpack:
+        return [chosen]  # it does not look at the others
+    renames = [x for pattern, text in options.get('remap', []) for x in ('--remap', '%s=>%s' % (pattern, text))]
+    return [chosen, [*renames, *(['--drop_variants', 'auto'] if options.get('skip_enum_variants') else [])]]
+
+
+COMPARED = {'case-02-burn2torch-save': 1, 'case-03-remap-save': 3, 'case-05-enum-save': 4, 'case-06-filter-save': 20, 'case-09-half-save': 8}
+
+
+@pytest.mark.parametrize('name', cases())
+def test_saving_gives_what_burn_writes(name, tmp_path):
+    """Fresh modules, saved with adapters, filters, remaps and without enum variants."""
+    case, steps = read(name)
+    model, n_compared = like_of(case), 0
+    for step in fresh_saves(case, steps) if model.exists() else ():
+        written = CASES / name / ('out-%s' % VERSION) / step.get('written_as', step['file'])
+        adapter = adapter_options(case, step['options'].get('to_adapter'), dtypes_in(model))
+        passes = save_options(step)
+        if adapter is None or passes is None or written.suffix not in ('.bpk', '.safetensors') or not written.exists():
             continue
-        written = CASES / name / ('out-%s' % VERSION) / step['file']
-        adapter = {None: 'none', 'burn2torch': 'torch'}.get(options.get('to_adapter'))
-        if adapter is None or not written.exists():
-            continue
-        wanted = json.loads(program.weightfs('ls', '--json', written).stdout)['tensors']
-        options = ['--to', adapter, *(class_options(case, False) if adapter == 'torch' else [])]
-        have = json.loads(program.weightfs('ls', '--json', *options, like_of(case)).stdout)['tensors']
-        assert {t['key']: t for t in have} == {t['key']: t for t in wanted}
-        for tensor in wanted:
-            assert digest(like_of(case), options, tensor['key']) == digest(written, [], tensor['key'])
+        at, wanted = model, content_of(written)
+        for i, options in enumerate([adapter, *passes]):
+            target = tmp_path / ('%d%s' % (i, written.suffix))
+            done = program.weightfs('convert', '--overwrite', *options, at, target, code=None)
+            at = target
+            if done.code != 0:
+                break
+        assert (done.code == program.EXIT_RULES and options == passes[0]) if not wanted else done.code == 0, (step, done.stderr)
+        if wanted:
+            assert content_of(target) == wanted, step
+        n_compared += 1
+    assert n_compared >= COMPARED.get(name, 0)
+
+
+def test_rounding_to_half_precision(tmp_path):
+    """Values at the edges of each type, as Burn rounds them when it saves."""
+    name = 'case-09-half-rounding'
+    case, steps = read(name)
+    source = CASES / name / 'edge.safetensors'
+    saves = [step for step, _ in steps if step['do'] == 'save']
+    for step in saves:
+        adapter = adapter_options(case, step['options']['to_adapter'], dtypes_in(source))
+        target = tmp_path / step['file']
+        program.weightfs('convert', *adapter, *filter_options(step), source, target)
+        assert content_of(target) == content_of(CASES / name / ('out-%s' % VERSION) / step['file'])
+    assert len(saves) == 3
 
 
 def test_evidence_alone_adapts_the_complete_model():
