@@ -82,22 +82,27 @@ static int add_not(struct parser *p, uint32_t *node)
 }
 
 /* A word up to a space or an operator, a list in brackets, or a text in quotes; a regex may have
- * anything but spaces. */
-static char *take_value(struct parser *p, bool is_regex)
+ * anything but spaces. False: there is none. */
+static bool take_value(struct parser *p, bool is_regex, const char **ret, size_t *ret_n)
 {
     skip_space(p);
-    if (*p->at == '"' || *p->at == '\'') {
-        const char *end = strchr(p->at + 1, *p->at);
-        char *value = end == NULL ? NULL : strndup(p->at + 1, (size_t)(end - p->at - 1));
-        p->at = end == NULL ? p->at : end + 1;
-        return value;
+    const char *at = p->at;
+    if (*at == '"' || *at == '\'') {
+        const char *end = strchr(at + 1, *at);
+        if (end == NULL)
+            return false;
+        *ret = at + 1;
+        *ret_n = (size_t)(end - at - 1);
+        p->at = end + 1;
+        return true;
     }
-    size_t n = *p->at == '[' && !is_regex ? strcspn(p->at, "]") + 1
-                                          : strcspn(p->at, is_regex ? " " : " &|)!<>=");
-    n = n > strlen(p->at) ? strlen(p->at) : n;
-    char *value = n == 0 ? NULL : strndup(p->at, n);
+    size_t n =
+        *at == '[' && !is_regex ? strcspn(at, "]") + 1 : strcspn(at, is_regex ? " " : " &|)!<>=");
+    n = n > strlen(at) ? strlen(at) : n;
+    *ret = at;
+    *ret_n = n;
     p->at += n;
-    return value;
+    return n > 0;
 }
 
 static bool is_number(enum field field)
@@ -117,9 +122,13 @@ static void drop_spaces(char *text)
 
 static int parse_value(struct parser *p, struct node *node)
 {
-    node->text = take_value(p, node->kind == MATCH);
-    if (node->text == NULL)
+    const char *value;
+    size_t n_value;
+    if (!take_value(p, node->kind == MATCH, &value, &n_value))
         return fail(p, "a value is missing");
+    node->text = strndup(value, n_value);
+    if (node->text == NULL)
+        return wfs_fail_memory(p->err);
     if (node->kind == MATCH)
         return regex_new(node->text, &node->regex, p->err);
     if (node->field == SHAPE)

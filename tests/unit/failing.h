@@ -31,5 +31,6 @@ FAILING(calloc, (size_t n, size_t size), (n, size))
 FAILING(realloc, (void *old, size_t n), (old, n))
 FAILING(reallocarray, (void *old, size_t n, size_t size), (old, n, size))
 FAILING(strdup, (const char *text), (text))
+FAILING(strndup, (const char *text, size_t n), (text, n))
 
 #endif

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Every allocation of a view (its options, all passes, the reports) fails once. Each time the
+ * operation says -ENOMEM and leaves nothing behind (a sanitizer counts).
+ */
+#include "check.h"
+#include "failing.h"
+
+#include <errno.h>
+
+#include <weightfs/view.h>
+
+#include "base/cleanup.h"
+#include "tensor/catalog.h"
+
+static const struct {
+    const char *key;
+    uint32_t rank;
+    uint64_t dims[3];
+} tensors[] = {
+    {"model.layers.0.attn.qkv.weight", 2, {6, 4}},
+    {"model.layers.0.attn.qkv.bias", 1, {6}},
+    {"model.layers.3.norm.weight", 1, {4}},
+    {"model.layers.3.norm.bias", 1, {4}},
+    {"model.embed.weight", 2, {5, 4}},
+    {"model.conv.BaseConv.weight", 3, {2, 3, 2}},
+    {"model.head.weight", 2, {2, 4}},
+    {"other.weight", 1, {2}},
+};
+
+static const char *const *options;
+
+static int make_catalog(struct wfs_catalog **out)
+{
+    struct wfs_catalog *catalog = NULL;
+    if (catalog_new(&catalog) < 0)
+        return -ENOMEM;
+    for (size_t i = 0; i < sizeof(tensors) / sizeof(*tensors); i++) {
+        struct wfs_tensor *tensor = catalog_add(catalog);
+        if (tensor == NULL) {
+            wfs_catalog_free(catalog);
+            return -ENOMEM;
+        }
+        tensor->key = tensors[i].key;
+        tensor->dtype = tensor->stored.dtype = WFS_F32;
+        tensor->shape = (struct wfs_shape){tensors[i].rank, tensors[i].dims};
+        check_int(wfs_shape_bytes(&tensor->shape, WFS_F32, &tensor->n_bytes), 0);
+    }
+    catalog->format = "pytorch";
+    *out = catalog;
+    return 0;
+}
+
+static int add_options(struct wfs_view *view, struct wfs_error *err)
+{
+    for (size_t i = 0; options[i] != NULL; i++) {
+        const int code = wfs_view_add(view, options[i], err);
+        if (code < 0)
+            return code;
+        check_int(code, 1);
+    }
+    return 0;
+}
+
+static int write_reports(const struct wfs_report *report)
+{
+    int code = 0;
+    for (int form = WFS_REPORT_TEXT; code == 0 && form <= WFS_REPORT_PLAN; form++) {
+        char *text = NULL;
+        size_t n;
+        code = wfs_report_write(report, (enum wfs_report_form)form, &text, &n);
+        free(text);
+    }
+    return code;
+}
+
+static int view(struct wfs_error *err)
+{
+    struct wfs_view *view = NULL;
+    struct wfs_catalog *catalog = NULL, *like = NULL;
+    struct wfs_report *report = NULL;
+    int code = wfs_view_new(&view);
+    code = code == 0 ? add_options(view, err) : code;
+    code = code == 0 ? make_catalog(&catalog) : code;
+    if (code == 0 && wfs_view_like(view) != NULL)
+        code = make_catalog(&like);
+    code = code == 0 ? wfs_view_apply(view, catalog, like, &report, err) : code;
+    code = code == 0 ? write_reports(report) : code;
+    wfs_report_free(report);
+    wfs_catalog_free(like);
+    wfs_catalog_free(catalog);
+    wfs_view_free(view);
+    return code;
+}
+
+static void check_each_allocation(const char *const *with)
+{
+    struct wfs_error err = {0};
+    options = with;
+    failing_countdown = failing_n_calls = 0;
+    if (!check_int(view(&err), 0))
+        printf("# %s\n", err.text);
+    const unsigned long n_calls = failing_n_calls;
+    check(n_calls > 5);
+    for (unsigned long i = 1; i <= n_calls; i++) {
+        err = (struct wfs_error){0};
+        failing_countdown = i;
+        const int code = view(&err);
+        failing_countdown = 0;
+        if (!check_int(code, -ENOMEM) || (err.code != 0 && !check_str(err.text, "out of memory")))
+            printf("# allocation %lu of %lu: %s\n", i, n_calls, err.text);
+    }
+}
+
+#define OPTIONS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+static void keys_are_renamed_and_filtered(void)
+{
+    check_each_allocation(OPTIONS("top_level_key=model", "remap=^layers\\.(?P<n>\\d+)=>l${n}",
+                                  "contiguous=on", "contiguous_except=^x", "exclude=other",
+                                  "include=weight|bias", "where=rank<3 && leaf=~\"w|b\"",
+                                  "drop_variants=auto"));
+}
+
+static void modules_are_judged(void)
+{
+    check_each_allocation(OPTIONS("to=burn", "class=head=>Linear", "keep=embed"));
+}
+
+static void dimensions_and_dtypes_change(void)
+{
+    check_each_allocation(OPTIONS("transpose=embed", "permute=conv=>2,0,1", "split=qkv=>q,k,v",
+                                  "cast=BF16", "cast=[[:alpha:]&&[^a-z]]=>F16",
+                                  "on_collision=suffix", "remap=other=>model.head"));
+}
+
+static void another_checkpoint_is_the_module(void)
+{
+    check_each_allocation(OPTIONS("like=x", "partial", "remap=head=>haed", "to=burn"));
+}
+
+int main(void)
+{
+    check_run(keys_are_renamed_and_filtered);
+    check_run(modules_are_judged);
+    check_run(dimensions_and_dtypes_change);
+    check_run(another_checkpoint_is_the_module);
+    return check_done();
+}
