@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: MIT
+"""Edits of a mounted .pth, committed to another one."""
+import json
+
+from wfs_testlib import pth, pth_written, st
+from wfs_testlib.program import tool, weightfs
+
+
+def make(folder):
+    state = pth.ORDERED + b'(' + pth.text('a.w') + pth.tensor() + pth.text('a.tie') + pth.tensor() + b'u'
+    path = folder / 'in.pth'
+    path.write_bytes(pth.checkpoint(pth.dictionary(state=state, epoch=pth.number(3)), r0=st.f32(1, 2, 3, 4)))
+    return path
+
+
+def keys(path):
+    return [entry['key'] for entry in json.loads(weightfs('ls', '--json', path).stdout)['tensors']]
+
+
+def test_a_renamed_directory_is_another_key_and_all_else_stays(mount, folder):
+    mnt = mount(make(folder), 'output=%s' % (folder / 'out.pth'))
+    tool('mv', mnt.path / 'state', mnt.path / 'model')
+    mnt.commit()
+    written = pth_written.check(folder / 'out.pth')
+    assert keys(folder / 'out.pth') == ['model.a.w', 'model.a.tie']
+    assert json.loads(weightfs('config', folder / 'out.pth').stdout)['epoch'] == 3
+    assert written['data/0'] == st.f32(1, 2, 3, 4) and 'data/1' not in written
+
+
+def test_new_bytes_under_tied_names_change_the_record_and_not_the_pickle(mount, folder):
+    source = make(folder)
+    mnt = mount(source, 'output=%s' % (folder / 'out.pth'))
+    (mnt.path / 'state/a/w').write_bytes(st.f32(5, 6, 7, 8))
+    mnt.commit()
+    written = pth_written.check(folder / 'out.pth')
+    assert written['data/0'] == st.f32(5, 6, 7, 8) and 'data/1' not in written
+    assert written['data.pkl'] in source.read_bytes()
