@@ -19,15 +19,22 @@ enum wfs_commit_state {
     WFS_COMMIT_PUBLISHED, /* and was renamed */
 };
 
+/* A file that a commit wrote. */
+struct wfs_written {
+    bool is_known;
+    struct wfs_identity identity;
+    uint64_t digest;    /* wfs_catalog_digest of it */
+    uint64_t n_changes; /* that are in it: those before */
+};
+
 struct wfs_leftover {
     const char *base;    /* what the edits stand on, as it was given; NULL: nothing is known */
     uint64_t n_changes;  /* records of changes */
-    uint64_t n_newer;    /* of these, since the file of the last commit was complete */
     uint64_t bad_record; /* number of one that is damaged and ends what is known; 0: none */
     enum wfs_commit_state commit;
     const char *output, *temporary; /* path, and name beside it, of the last commit; or NULL */
-    struct wfs_identity identity;   /* of what it wrote, from WFS_COMMIT_COMPLETE on */
-    uint64_t digest;                /* wfs_catalog_digest of that */
+    struct wfs_written complete;    /* of the last commit that wrote one whole */
+    struct wfs_written published;   /* of the last one that noted that it was published */
 };
 
 /* A line of the journal, as its words. */

@@ -40,7 +40,7 @@ struct recovery {
     struct wfs_stage *stage;
     const struct wfs_leftover *leftover;
     char *output;
-    bool is_published; /* the output is what the last commit wrote */
+    const struct wfs_written *written; /* what commit wrote the output; NULL: none */
 };
 
 static void recovery_done(struct recovery *recovery)
@@ -96,8 +96,8 @@ static enum exit_code find(struct recovery *recovery, const char *operand)
     recovery->leftover = wfs_stage_leftover(recovery->stage);
     if (recovery->leftover->base != NULL)
         recovery->output = published_base_value(recovery->leftover->base, "#output", 0);
-    recovery->is_published =
-        recovery->output != NULL && published_is_there(recovery->leftover, recovery->output);
+    if (recovery->output != NULL)
+        recovery->written = published_find(recovery->leftover, recovery->output);
     return EXIT_DONE;
 }
 
@@ -164,21 +164,34 @@ static int list_change(void *ctx, const struct wfs_record *record)
     return 0;
 }
 
+/* Changes that no output has. */
+static uint64_t count_pending(const struct recovery *recovery)
+{
+    const uint64_t n_done = recovery->written != NULL ? recovery->written->n_changes : 0;
+    return recovery->leftover->n_changes - n_done;
+}
+
+/* Did a commit begin and not come to its rename? */
+static bool is_cut_off(const struct recovery *recovery)
+{
+    const enum wfs_commit_state state = recovery->leftover->commit;
+    return state == WFS_COMMIT_BEGUN ||
+           (state == WFS_COMMIT_COMPLETE && recovery->written != &recovery->leftover->complete);
+}
+
 static const char *describe_commit(const struct recovery *recovery)
 {
-    static const char *const texts[] = {"none", "cut off, nothing is published",
-                                        "cut off, nothing is published",
-                                        "published, but the output is not that file any more"};
-    if (!recovery->is_published)
-        return texts[recovery->leftover->commit];
-    return recovery->leftover->n_newer > 0 ? "published, but there are newer edits" : "published";
+    if (is_cut_off(recovery))
+        return "cut off before it was published";
+    if (recovery->leftover->commit == WFS_COMMIT_NONE)
+        return "none";
+    return recovery->written != NULL ? "published"
+                                     : "published, but the output is not that file any more";
 }
 
 static bool is_done(const struct recovery *recovery)
 {
-    const struct wfs_leftover *leftover = recovery->leftover;
-    return leftover->bad_record == 0 &&
-           (leftover->n_changes == 0 || (recovery->is_published && leftover->n_newer == 0));
+    return recovery->leftover->bad_record == 0 && count_pending(recovery) == 0;
 }
 
 static enum exit_code list(const struct recovery *recovery)
@@ -202,16 +215,16 @@ static enum exit_code list(const struct recovery *recovery)
     return print_error(EXIT_OUTPUT, recovery->typed,
                        "%" PRIu64 " changes are not committed: --publish writes the output, "
                        "--discard removes them, a mount with the same output shows them again",
-                       recovery->is_published ? leftover->n_newer : leftover->n_changes);
+                       count_pending(recovery));
 }
 
 /* ---- doing ---- */
 
 static enum exit_code discard(struct recovery *recovery)
 {
-    if (recovery->is_published)
+    if (recovery->written != NULL)
         (void)wfs_save_clear(recovery->output, NULL); /* what the old index named */
-    else
+    if (is_cut_off(recovery))
         published_remove_temporary(recovery->leftover);
     const int code = wfs_stage_discard(recovery->stage);
     return code < 0 ? print_error(EXIT_OUTPUT, recovery->typed, "cannot remove '%s': %s",
@@ -236,16 +249,15 @@ static enum exit_code publish(struct recovery *recovery, const struct args *args
 
 static enum exit_code resume(struct recovery *recovery, const struct args *args)
 {
-    const struct wfs_leftover *leftover = recovery->leftover;
     if (is_done(recovery))
         return discard(recovery);
-    if (recovery->is_published || leftover->commit == WFS_COMMIT_NONE)
+    if (is_cut_off(recovery))
+        return publish(recovery, args);
+    if (recovery->written != NULL || recovery->leftover->commit == WFS_COMMIT_NONE)
         return print_error(EXIT_OUTPUT, recovery->typed,
                            "no commit was cut off; --publish commits the edits that are there");
-    if (leftover->commit == WFS_COMMIT_PUBLISHED)
-        return print_error(EXIT_OUTPUT, recovery->typed,
-                           "the output is not what was published; the edits are kept");
-    return publish(recovery, args);
+    return print_error(EXIT_OUTPUT, recovery->typed,
+                       "the output is not what was published; the edits are kept");
 }
 
 static enum exit_code act(struct recovery *recovery, const struct args *args)

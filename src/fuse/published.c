@@ -10,16 +10,23 @@
 #include <string.h>
 #include <sys/stat.h>
 
-bool published_is_there(const struct wfs_leftover *leftover, const char *path)
+static bool is_it(const struct wfs_written *written, const struct stat *st, uint64_t digest)
+{
+    return written->is_known && st->st_ino == written->identity.inode &&
+           (uint64_t)st->st_size == written->identity.n_bytes && digest == written->digest;
+}
+
+const struct wfs_written *published_find(const struct wfs_leftover *leftover, const char *path)
 {
     struct stat st;
     uint64_t digest = 0;
     auto_catalog struct wfs_catalog *catalog = NULL;
-    return leftover->commit >= WFS_COMMIT_COMPLETE && stat(path, &st) == 0 &&
-           st.st_ino == leftover->identity.inode &&
-           (uint64_t)st.st_size == leftover->identity.n_bytes &&
-           wfs_load(path, NULL, &catalog, NULL) == 0 && wfs_catalog_digest(catalog, &digest) == 0 &&
-           digest == leftover->digest;
+    if (!leftover->complete.is_known || stat(path, &st) < 0 ||
+        wfs_load(path, NULL, &catalog, NULL) < 0 || wfs_catalog_digest(catalog, &digest) < 0)
+        return NULL;
+    if (is_it(&leftover->complete, &st, digest))
+        return &leftover->complete;
+    return is_it(&leftover->published, &st, digest) ? &leftover->published : NULL;
 }
 
 void published_remove_temporary(const struct wfs_leftover *leftover)

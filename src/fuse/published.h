@@ -7,8 +7,11 @@
 
 #include <weightfs/stage.h>
 
-/* Is there, at the path, what it wrote? The file is read with the ordinary loader for that. */
-bool published_is_there(const struct wfs_leftover *leftover, const char *path);
+/*
+ * Which of the commits wrote the file at the path: the file is read with the ordinary loader to
+ * find out. NULL: none of them.
+ */
+const struct wfs_written *published_find(const struct wfs_leftover *leftover, const char *path);
 
 /*
  * Of the text of a base: the value of the n-th line that begins with the word, decoded. Yours to

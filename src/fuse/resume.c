@@ -24,17 +24,21 @@ static int fail_note(const struct target *target, int code)
                        wfs_quote(target->stage_path).text, strerror(-code));
 }
 
-/* The last commit came through: only what is newer is still to be shown. */
-static int finish_published(struct target *target, struct wfs_stage *stage)
+/* A commit came through: only what is newer is still to be shown. */
+static int finish_published(struct target *target, struct wfs_stage *stage,
+                            const struct wfs_written *written)
 {
     const struct wfs_leftover *leftover = wfs_stage_leftover(stage);
     (void)wfs_save_clear(target->path, NULL); /* what the old index named */
-    int code = leftover->commit == WFS_COMMIT_COMPLETE ? wfs_stage_note_published(stage) : 0;
-    if (code == 0 && leftover->n_newer == 0)
+    const bool has_newer = leftover->n_changes > written->n_changes;
+    int code = 0;
+    if (written == &leftover->complete && leftover->commit == WFS_COMMIT_COMPLETE)
+        code = wfs_stage_note_published(stage);
+    if (code == 0 && !has_newer)
         code = wfs_stage_discard(stage);
     if (code < 0)
         return fail_note(target, code);
-    if (leftover->n_newer == 0)
+    if (!has_newer)
         return 0;
     struct stat st;
     if (target->is_taken && stat(target->path, &st) == 0) {
@@ -59,9 +63,11 @@ static int look(struct target *target, struct wfs_stage *stage)
                            "the journal of an earlier mount in '%s' is damaged at record %" PRIu64
                            "; 'weightfs recover' tells what it says before",
                            wfs_quote(target->stage_path).text, leftover->bad_record);
-    if (published_is_there(leftover, target->path))
-        return finish_published(target, stage);
-    published_remove_temporary(leftover);
+    const struct wfs_written *written = published_find(leftover, target->path);
+    if (written != &leftover->complete)
+        published_remove_temporary(leftover);
+    if (written != NULL)
+        return finish_published(target, stage, written);
     wfs_stage_forget_published(stage);
     return 0;
 }

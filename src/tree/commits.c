@@ -20,9 +20,20 @@ static int append(struct wfs_tree *tree, const struct strbuf *text, enum wfs_com
     return code;
 }
 
+static int note_published(struct wfs_tree *tree)
+{
+    const struct strbuf text = {.bytes = (char[]){"F"}, .n_bytes = 1};
+    const int code = append(tree, &text, WFS_COMMIT_PUBLISHED);
+    tree->stage->owes_published = code < 0;
+    return code;
+}
+
 int wfs_tree_commit_begin(struct wfs_tree *tree, const char *output, const char *temporary)
 {
     autostrbuf struct strbuf text = {0};
+    const int code = tree->stage->owes_published ? note_published(tree) : 0;
+    if (code < 0)
+        return code;
     strbuf_puts(&text, "B");
     record_puts(&text, output);
     record_puts(&text, temporary);
@@ -61,6 +72,5 @@ int wfs_tree_committed(struct wfs_tree *tree, uint64_t generation)
     if (tree->stage == NULL || tree->stage->is_replaying ||
         tree->stage->leftover.commit != WFS_COMMIT_COMPLETE)
         return 0;
-    const struct strbuf text = {.bytes = (char[]){"F"}, .n_bytes = 1};
-    return append(tree, &text, WFS_COMMIT_PUBLISHED);
+    return note_published(tree);
 }

@@ -66,18 +66,21 @@ static int complete(struct wfs_leftover *leftover, const struct wfs_record *reco
     if (leftover->commit == WFS_COMMIT_NONE)
         return -EBADMSG;
     leftover->commit = WFS_COMMIT_COMPLETE;
-    leftover->n_newer = 0;
-    leftover->identity =
-        (struct wfs_identity){numbers[0], numbers[1], numbers[2], (int64_t)numbers[3]};
-    leftover->digest = numbers[4];
+    leftover->complete = (struct wfs_written){
+        .is_known = true,
+        .identity = {numbers[0], numbers[1], numbers[2], (int64_t)numbers[3]},
+        .digest = numbers[4],
+        .n_changes = leftover->n_changes,
+    };
     return 0;
 }
 
 static int publish(struct wfs_leftover *leftover)
 {
-    if (leftover->commit < WFS_COMMIT_COMPLETE)
+    if (!leftover->complete.is_known)
         return -EBADMSG;
     leftover->commit = WFS_COMMIT_PUBLISHED;
+    leftover->published = leftover->complete;
     return 0;
 }
 
@@ -90,7 +93,6 @@ static int look(void *ctx, char *text, size_t n_bytes)
         return -EBADMSG;
     if (strchr(RECORD_CHANGES, record.kind) != NULL) {
         stage->leftover.n_changes++;
-        stage->leftover.n_newer++;
         return 0;
     }
     switch (record.kind) {
@@ -143,7 +145,6 @@ char *wfs_stage_failure(const struct wfs_stage *stage)
 void wfs_stage_forget_published(struct wfs_stage *stage)
 {
     stage->has_forgotten = true;
-    stage->leftover.n_newer = stage->leftover.n_changes;
 }
 
 const struct wfs_leftover *wfs_stage_leftover(const struct wfs_stage *stage)

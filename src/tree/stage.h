@@ -35,6 +35,7 @@ struct wfs_stage {
     bool has_base;
     bool has_begun;            /* this process has its "O" record */
     bool is_replaying;         /* nothing is removed */
+    bool owes_published;       /* the journal does not know yet that the last commit was */
     bool has_forgotten;        /* what was published is not there any more */
     atomic_bool has_new_names; /* that were not synced yet */
     uint64_t n_made;

@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: MIT
+"""Faults at every call: the life of a mount with edits, syncs and a commit, cut or failed at each call that changes a file."""
+import os
+import random as random_module
+import shutil
+import signal
+import threading
+import time
+
+import pytest
+
+from wfs_testlib import crash, st
+from wfs_testlib.mount import is_alive, wait_for
+from wfs_testlib.program import tool
+
+MODES = ['kill-before', 'kill-after', 'enospc-once', 'enospc-on', 'eio-once', 'half']
+TARGETS = ['new', 'overwrite', 'rw']
+STRIDE = 5  # of the runs in CI: each mode and target begins at another call
+
+pytestmark = pytest.mark.skipif(not crash.LIBRARY.exists(), reason='no fault injector in this build')
+
+
+@pytest.fixture
+def disk(folder):
+    return crash.folder_for(folder)
+
+
+def live(disk, target, mode, at, *options):
+    """A run with everything fresh in the folder; its source, and the output as it was before."""
+    for path in disk.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    source = st.write(disk / 'source.safetensors', crash.TENSORS)
+    output = source if target == 'rw' else disk / 'out.safetensors'
+    if target == 'overwrite':
+        st.write(output, {'old': ('U8', [3], b'old')})
+    for path in {source, output} - ({output} if target == 'new' else set()) | {disk}:
+        crash.sync(path)
+    old = crash.found(output)
+    words = {'new': ['output=%s' % output], 'overwrite': ['output=%s' % output, 'overwrite'], 'rw': ['rw']}[target]
+    injection = crash.Injection(disk, disk.parent / 'inject', mode, at)
+    return crash.Run(disk, source, output, [*words, *options], injection), old
+
+
+def step_through(disk, target, mode, stride, first):
+    run, old = live(disk, target, 'count', 0)
+    n_calls = run.injection.n_calls()
+    assert run.code == 0 and crash.found(run.output) == run.now and n_calls > 40, run.show()
+    for at in range(first, n_calls + 1, stride):
+        run, old = live(disk, target, mode, at)
+        crash.check_output(run, old)
+        crash.check_recovery(run, old)
+
+
+@pytest.mark.parametrize('target', TARGETS)
+@pytest.mark.parametrize('mode', MODES)
+def test_a_fault_leaves_old_or_new_and_all_edits(disk, mode, target):
+    step_through(disk, target, mode, STRIDE, 1 + (MODES.index(mode) + TARGETS.index(target)) % STRIDE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('target', TARGETS)
+@pytest.mark.parametrize('mode', MODES)
+def test_a_fault_at_every_call_leaves_old_or_new_and_all_edits(disk, mode, target):
+    step_through(disk, target, mode, 1, 1)
+
+
+@pytest.mark.parametrize('target', TARGETS)
+def test_the_order_of_a_commit(disk, target):
+    """fsync of content < B < temporary … synced < P < rename < fsync of the directory < F < removals."""
+    run, _ = live(disk, target, 'count', 0)
+    assert run.code == 0
+    folder = os.path.realpath(disk)
+    stage = '%s/.%s.weightfs' % (folder, run.output.name)
+    temporary, output = '%s/.%s.weightfs.tmp' % (folder, run.output.name), '%s/%s' % (folder, run.output.name)
+    calls = [(name, path.replace('journal.tmp', 'journal')) for name, path in run.injection.calls()]
+    rename = calls.index(('rename', output))
+    create = calls.index(('create', temporary))
+    before, middle, after = calls[:create], calls[create:rename], calls[rename + 1:]
+    journal = [('write', stage + '/journal'), ('fdatasync', stage + '/journal')]
+    contents = [call for call in before if call[0] in ('pwrite', 'fdatasync') and '/data/' in call[1]]
+    written = {path for name, path in contents if name == 'pwrite'}
+    for path in written:
+        last = max(i for i, call in enumerate(contents) if call == ('pwrite', path))
+        assert ('fdatasync', path) in contents[last:], calls
+    synced = max(i for i, call in enumerate(before) if call[0] == 'fdatasync' and '/data/' in call[1])
+    assert journal == [call for call in before[synced:] if call[1] == stage + '/journal'][-2:]
+    data = max(i for i, call in enumerate(middle) if call[1] == temporary and call[0] in ('pwrite', 'copy', 'truncate'))
+    rest = middle[data + 1:]
+    assert rest.index(('fsync', temporary)) < rest.index(journal[0]) < rest.index(journal[1])
+    assert rest[-1] == journal[1]
+    assert after[0] == ('fsync', folder)
+    assert [call for call in after if call[1] == stage + '/journal'][:2] == journal
+    removed = [i for i, call in enumerate(after) if call[0] == 'unlink' and call[1].startswith(stage) and not call[1].endswith('.tmp')]
+    assert all(i > after.index(journal[1]) for i in removed) and removed
+
+
+def recover_through(disk, target, mode, stride, first):
+    """Every call of `recover --publish`, after a mount that was killed in its commit."""
+    counted, _ = live(disk, target, 'count', 0)
+    calls = counted.injection.calls()
+    middle = 1 + next(i for i, call in enumerate(calls) if call[0] == 'fsync' and call[1].endswith('.weightfs.tmp'))
+    at = first
+    while True:
+        run, old = live(disk, target, 'kill-after', middle)
+        injection = crash.Injection(disk, disk.parent / 'inject', mode, at)
+        code, text = crash.recover(run.output, '--publish', environment=injection.environment)
+        crash.check_output(run, old)
+        crash.check_recovery(run, old)
+        if injection.n_calls() < at:
+            assert code == 0, text
+            return
+        at += stride
+
+
+RECOVERY_MODES = ['kill-before', 'kill-after', 'enospc-on', 'eio-once']
+
+
+@pytest.mark.parametrize('mode', RECOVERY_MODES)
+def test_recovery_that_is_cut_off_is_begun_again(disk, mode):
+    recover_through(disk, TARGETS[RECOVERY_MODES.index(mode) % 3], mode, 3, 1 + RECOVERY_MODES.index(mode) % 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('mode', RECOVERY_MODES)
+@pytest.mark.parametrize('target', TARGETS)
+def test_recovery_that_is_cut_off_at_every_call_is_begun_again(disk, mode, target):
+    recover_through(disk, target, mode, 1, 1)
+
+
+# ---- SIGKILL at any time ----
+
+def write_versions(mnt, number, acknowledged, is_over):
+    """One thread: a version after the other into a tensor of its own, each whole; remembers the newest acknowledged ones."""
+    path = mnt / ('t%d' % number)
+    fd, version = -1, 0
+    try:
+        fd = os.open(path, os.O_RDWR)
+        while not is_over.is_set():
+            version += 1
+            os.pwrite(fd, version.to_bytes(8, 'little') * 512, 0)
+            acknowledged[number] = version
+            if version % 3 == 0:
+                os.fsync(fd)
+            if version % 5 == 0:
+                os.rename(path, mnt / ('t%d-%d' % (number, version)))
+                path = mnt / ('t%d-%d' % (number, version))
+    except OSError:
+        pass
+    finally:
+        try:
+            os.close(fd)
+        except OSError:
+            pass
+
+
+def kill_round(mount, source, out, place, random):
+    n_threads = 8
+    acknowledged, is_over = [0] * n_threads, threading.Event()
+    mnt = mount(source, 'output=%s' % out, 'overwrite', at=place)
+    threads = [threading.Thread(target=write_versions, args=(mnt.path, i, acknowledged, is_over)) for i in range(n_threads)]
+    for thread in threads:
+        thread.start()
+    time.sleep(random.uniform(0.01, 0.15))
+    workers = mnt.workers_now()
+    for pid in workers:
+        os.kill(pid, signal.SIGKILL)
+    is_over.set()
+    for thread in threads:
+        thread.join()
+    mnt.kill()
+    wait_for(lambda: not any(map(is_alive, workers)), 'the end of the driver')
+    mnt.forget()
+    if any(acknowledged):
+        code, text = crash.recover(out, '--publish')
+        assert code == 0, text
+        tensors = {key.split('-')[0]: tensor[2] for key, tensor in st.read(out).tensors.items()}
+        for i, version in enumerate(acknowledged):
+            data = tensors['t%d' % i]
+            found = int.from_bytes(data[:8], 'little')
+            assert data == data[:8] * 512 and version <= found <= version + 1, (i, version, found)
+    else:
+        crash.recover(out, '--discard')
+
+
+def kill_rounds(mount, folder, n_rounds):
+    random = random_module.Random(1)
+    source = st.write(folder / 'source.safetensors', {'t%d' % i: ('U8', [4096], bytes(4096)) for i in range(8)})
+    for _ in range(n_rounds):
+        kill_round(mount, source, folder / 'out.safetensors', folder / 'mnt', random)
+
+
+def test_what_was_acknowledged_survives_sigkill(mount, folder):
+    kill_rounds(mount, folder, 40)
+
+
+@pytest.mark.slow
+def test_what_was_acknowledged_survives_sigkill_150_times(mount, folder):
+    kill_rounds(mount, folder, 150)
+
+
+# ---- loss of power ----
+
+class Power:
+    """A small ext4 on a loop device that can lose its power: what was not synced is gone."""
+
+    def __init__(self, folder):
+        self.image, self.disk = folder / 'image', folder / 'disk'
+        self.disk.mkdir()
+
+    def on(self, is_new=False):
+        if is_new:
+            with open(self.image, 'wb') as file:
+                file.truncate(64 << 20)
+            tool('mkfs.ext4', '-q', '-F', '-b', '1024', self.image)
+        if tool('mount', '-o', 'loop,noauto_da_alloc,commit=600', self.image, self.disk, code=None).code != 0:
+            pytest.skip('no loop devices')
+
+    def off(self):
+        tool('umount', self.disk)
+
+
+def cut(power, mode, at):
+    """The power fails at the call; afterwards everything that fsync promised is there."""
+    power.on(is_new=True)
+    try:
+        run, old = live(power.disk, 'new', mode, at, 'sandbox=off')
+    finally:
+        power.off()
+    power.on()
+    try:
+        crash.check_output(run, old)
+        # Only what was synced had to stay, in its order; the rest may be there too.
+        run.now = found_after(run)
+    finally:
+        power.off()
+    return run
+
+
+def found_after(run):
+    code, text = crash.recover(run.output, '--publish', '--force')
+    assert code == 0, run.show() + text
+    return crash.found(run.output)
+
+
+@pytest.mark.root
+def test_a_loss_of_power_keeps_what_was_synced(folder):
+    power = Power(folder)
+    power.on(is_new=True)
+    counted, _ = live(power.disk, 'new', 'count', 0)
+    power.off()
+    calls = counted.injection.calls()
+    for at in range(1, len(calls) + 1, 9):
+        run = cut(power, 'shutdown', at)
+        synced = [i for i, step in enumerate(run.acknowledged) if step in (crash.sync_in_place, crash.prepare, crash.commit)]
+        least = run.history[1 + synced[-1]] if synced else None
+        assert least is None or run.now in run.history[1 + synced[-1]:], run.show()
+
+
+@pytest.mark.root
+def test_the_test_of_a_loss_of_power_notices_a_lie(folder):
+    """The control: were fsync not done, what the tests above allow would not be what is found."""
+    power = Power(folder)
+    power.on(is_new=True)
+    counted, _ = live(power.disk, 'new', 'count', 0)
+    power.off()
+    calls = counted.injection.calls()
+    published = next(i for i, call in enumerate(calls) if call[0] == 'rename' and call[1].endswith('/out.safetensors'))
+    wrong = 0
+    for at in range(published + 6, len(calls), 12):
+        try:
+            cut(power, 'unsynced', at)
+        except (AssertionError, OSError, ValueError):
+            wrong += 1
+    assert wrong > 0

@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: MIT
+"""A mount under the fault injector (tests/inject), with a script of edits and a model of what it has to keep."""
+import ctypes
+import os
+import pathlib
+import struct
+import subprocess
+import time
+
+from wfs_testlib import mount, program, st
+
+LIBRARY = program.BUILD / 'tests' / 'inject' / 'inject.so'
+TENSORS = {
+    'a.w': ('F32', [4, 4], struct.pack('<16f', *range(16))),
+    'a.b': ('F32', [4], struct.pack('<4f', 1, 2, 3, 4)),
+    'c': ('U8', [64], bytes(range(64))),
+    'd': ('I64', [], struct.pack('<q', 7)),
+}
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Injection:
+    """Environment of a process in which call number `at` below the folder goes wrong."""
+
+    def __init__(self, folder, file, mode, at):
+        self.file, self.mode = file, mode
+        file.write_bytes(bytes(8))
+        self.environment = dict(os.environ, LD_PRELOAD=str(LIBRARY), INJECT_FOLDER=os.path.realpath(folder), INJECT_FILE=str(file),
+                                INJECT_MODE=mode, INJECT_AT=str(at))
+
+    def n_calls(self):
+        return int.from_bytes(self.file.read_bytes()[:8], 'little')
+
+    def calls(self):
+        """(name, path) of each call."""
+        return [tuple(line.split(' ', 1)) for line in self.file.read_bytes()[8:].decode().splitlines()]
+
+
+def changed(tensors, **changes):
+    """A copy with other tensors; None removes one. `_` in a name stands for a dot."""
+    result = dict(tensors)
+    for name, tensor in changes.items():
+        result.pop(name.replace('_', '.'), None)
+        if tensor is not None:
+            result[name.replace('_', '.')] = tensor
+    return result
+
+
+def content(tensors, key, data, at=0):
+    dtype, shape, old = tensors[key]
+    return dtype, shape, old[:at] + data + old[at + len(data):]
+
+
+# The script: what is done, and what it does to the model. Each step is one call that is acknowledged or not.
+
+def rename(mnt):
+    os.rename(mnt / 'd', mnt / 'e')
+
+
+def write_in_place(mnt):
+    fd = os.open(mnt / 'a' / 'w', os.O_RDWR)
+    try:
+        os.pwrite(fd, b'sixteen in place', 16)
+    finally:
+        os.close(fd)
+
+
+def sync_in_place(mnt):
+    fd = os.open(mnt / 'a' / 'w', os.O_RDWR)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def prepare(mnt):
+    """As an editor does: a new file beside the old one. Part of no commit."""
+    fd = os.open(mnt / 'a' / '.b', os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+    try:
+        n = 0
+        while n < 16:
+            n += os.pwrite(fd, (b'written anew ...')[n:], n)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def replace(mnt):
+    os.rename(mnt / 'a' / '.b', mnt / 'a' / 'b')
+
+
+def remove(mnt):
+    os.unlink(mnt / 'c')
+
+
+def commit(mnt):
+    fd = os.open(mnt, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def write_again(mnt):
+    fd = os.open(mnt / 'a' / 'w', os.O_RDWR)
+    try:
+        os.pwrite(fd, b'later', 0)
+    finally:
+        os.close(fd)
+
+
+SCRIPT = [
+    (rename, lambda t: changed(t, d=None, e=t['d'])),
+    (write_in_place, lambda t: changed(t, a_w=content(t, 'a.w', b'sixteen in place', 16))),
+    (sync_in_place, None),
+    (prepare, None),
+    (replace, lambda t: changed(t, a_b=content(t, 'a.b', b'written anew ...'))),
+    (remove, lambda t: changed(t, c=None)),
+    (commit, None),
+    (write_again, lambda t: changed(t, a_w=content(t, 'a.w', b'later'))),
+]
+
+
+class Run:
+    """One life of a mount, from its start to its end or death. `states` are the models that may be found afterwards."""
+
+    def __init__(self, folder, source, output, options, injection):
+        self.folder, self.injection, self.output = folder, injection, output
+        self.mnt = folder.parent / 'mnt'
+        self.mnt.mkdir(exist_ok=True)
+        self.now = {key: tensor for key, tensor in TENSORS.items()}
+        self.history = [self.now]  # everything that was acknowledged, in its order
+        self.acknowledged = []  # the steps that made it, from the second one on
+        self.doubtful = None  # what a step that was not answered would have made
+        self.committed = None  # the model of the last commit that was acknowledged
+        self.process = subprocess.Popen([*program.COMMAND, source, self.mnt, '-f', '-o', ','.join(options)],
+                                        env=injection.environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                        stderr=subprocess.PIPE)
+        self.code = None
+        if self._waits():
+            self._play()
+        self._end()
+
+    def _waits(self):
+        deadline = time.monotonic() + program.PATIENCE
+        while self.process.poll() is None:
+            try:
+                if os.stat(self.mnt).st_dev != os.stat(self.mnt.parent).st_dev:
+                    return True
+            except OSError:
+                pass
+            assert time.monotonic() < deadline, 'no mount'
+            time.sleep(0.002)
+        return False
+
+    def _play(self):
+        done = set()
+        for step, change in SCRIPT:
+            if step is replace and prepare not in done:
+                continue
+            after = self.now if change is None else change(self.now)
+            try:
+                step(self.mnt)
+            except OSError:
+                if self._is_dead():
+                    self.doubtful = after
+                    return
+                continue
+            done.add(step)
+            self.now = after
+            self.history.append(after)
+            self.acknowledged.append(step)
+            if step is commit:
+                self.committed = len(self.history) - 1
+
+    def _is_dead(self):
+        """Does the mount answer no more? An error of the injector is one of a mount that goes on."""
+        if self.injection.mode not in ('kill-before', 'kill-after'):
+            return False
+        try:
+            os.statvfs(self.mnt)
+            return os.stat(self.mnt).st_dev == os.stat(self.mnt.parent).st_dev
+        except OSError:
+            return True
+
+    def _end(self):
+        if self.process.poll() is None and mount.is_mounted(self.mnt):
+            libc.umount2(os.fsencode(self.mnt), 0)
+        try:
+            _, self.stderr = self.process.communicate(timeout=program.PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise
+        mount.force_unmount(self.mnt)
+        self.code = self.process.returncode
+
+    def states(self):
+        return [self.now] + ([self.doubtful] if self.doubtful is not None else [])
+
+    def show(self):
+        return '%s at %s of %s: exit code %s, %s' % (self.injection.mode, self.injection.environment['INJECT_AT'],
+                                                     self.injection.calls()[-1:], self.code, self.stderr.decode())
+
+
+def found(path):
+    return st.read(path).tensors if path.exists() else None
+
+
+def check_output(run, old):
+    """Old or new, whole: never anything between, and never older than what a commit acknowledged."""
+    now = found(run.output)
+    allowed = run.history + run.states()
+    if run.committed is None:
+        allowed = [old] + allowed
+    else:
+        allowed = allowed[run.committed:]
+    assert now in allowed, run.show()
+    return now
+
+
+def recover(output, *options, environment=None):
+    done = subprocess.run([*program.COMMAND, 'recover', output, *options], env=environment, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=program.PATIENCE, check=False)
+    return done.returncode, (done.stdout + done.stderr).decode()
+
+
+def check_recovery(run, old, *options):
+    """Publishes what is left: that is every acknowledged edit, and nothing stays behind."""
+    code, text = recover(run.output, '--publish', *options)
+    assert code == 0, run.show() + text
+    now = found(run.output)
+    is_untouched = run.now == TENSORS and now == old
+    assert now in run.states() or is_untouched, run.show() + text
+    left = sorted(path.name for path in run.folder.iterdir() if path.name.startswith('.'))
+    assert left == [], (left, run.show())
+    code, text = recover(run.output)
+    assert code == 0 and 'nothing is left' in text
+
+
+def sync(path):
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def folder_for(parent, name='disk'):
+    path = pathlib.Path(parent) / name
+    path.mkdir()
+    return path
