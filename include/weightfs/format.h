@@ -69,10 +69,11 @@ struct wfs_fit {
  * no room for. A tied name that is dropped is a text of the metadata with the name that stays as
  * its value, as the safetensors library writes it; a value is a text with its own name: as it is
  * when it is a string, else as JSON. Texts that have such a name already are kept. Fills a zeroed
- * struct; -ENOMEM.
+ * struct. -EINVAL names a value that was edited and would be left out; -ENOMEM.
  */
 int wfs_catalog_fit(struct wfs_catalog *catalog, const struct wfs_format *format,
-                    const struct wfs_fit_options *options, struct wfs_fit *ret);
+                    const struct wfs_fit_options *options, struct wfs_fit *ret,
+                    struct wfs_error *err);
 void wfs_fit_done(struct wfs_fit *fit);
 
 /*

@@ -173,9 +173,9 @@ static enum exit_code save(struct conversion *conversion, struct wfs_catalog *ca
     struct wfs_error err = {0};
     __attribute__((cleanup(free_output))) struct output output = {0};
     conversion->fit_options.is_set = conversion->index != NULL;
-    if (wfs_catalog_fit(catalog, conversion->format, &conversion->fit_options, &conversion->fit) <
-        0)
-        return print_error(EXIT_UNSUPPORTED, conversion->target, "out of memory");
+    if (wfs_catalog_fit(catalog, conversion->format, &conversion->fit_options, &conversion->fit,
+                        &err) < 0)
+        return save_error(conversion, catalog, &err);
     if (make_output(conversion, catalog, &output, &err) < 0)
         return save_error(conversion, catalog, &err);
     if (!conversion->allows_large && (output.layout != NULL ? wfs_layout_is_large(output.layout)

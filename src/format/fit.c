@@ -18,6 +18,7 @@ struct fitting {
     struct wfs_catalog *catalog;
     const char *format;
     struct wfs_fit *fit;
+    struct wfs_error *err;
 };
 
 static int tell(struct fitting *fitting, const char *kind, const char *name, const char *why)
@@ -172,6 +173,16 @@ static int store_value(struct fitting *fitting, struct names *names, size_t i)
     return code < 0 ? code : add_text(fitting, names, value->name, text, n_bytes - 1);
 }
 
+/* What somebody wrote is not left out in silence. */
+static int fail_edited(const struct fitting *fitting, const char *name, bool is_stored)
+{
+    return wfs_fail(fitting->err, EINVAL,
+                    is_stored ? "value '%s': the metadata has another text of that name"
+                              : "value '%s' was edited, and %s has no room for it: values=metadata "
+                                "stores it as a text, or remove it",
+                    wfs_quote(name).text, fitting->format);
+}
+
 static int fit_values(struct fitting *fitting, struct names *names, bool is_stored)
 {
     const char *why =
@@ -179,6 +190,8 @@ static int fit_values(struct fitting *fitting, struct names *names, bool is_stor
     for (size_t i = 0; i < fitting->catalog->n_values; i++) {
         const char *name = fitting->catalog->values[i].name;
         int code = is_stored ? store_value(fitting, names, i) : 0;
+        if (code == 0 && fitting->catalog->values[i].is_edited)
+            return fail_edited(fitting, name, is_stored);
         if (code == 1)
             fitting->fit->n_stored++;
         else if (code == 0)
@@ -200,9 +213,10 @@ static int tell_metadata(struct fitting *fitting)
 }
 
 int wfs_catalog_fit(struct wfs_catalog *catalog, const struct wfs_format *format,
-                    const struct wfs_fit_options *options, struct wfs_fit *ret)
+                    const struct wfs_fit_options *options, struct wfs_fit *ret,
+                    struct wfs_error *err)
 {
-    struct fitting fitting = {catalog, format->name, ret};
+    struct fitting fitting = {catalog, format->name, ret, err};
     cleanup(names_done) struct names names = {0};
     const bool has_texts = !is_pytorch(&fitting);
     int code = has_texts ? names_init(&names, catalog) : tell_metadata(&fitting);
@@ -210,7 +224,7 @@ int wfs_catalog_fit(struct wfs_catalog *catalog, const struct wfs_format *format
         code = drop_ties(&fitting, &names);
     if (code == 0 && (options->is_set || !has_room_for_values(&fitting)))
         code = fit_values(&fitting, &names, has_texts && options->values_in_metadata);
-    return code;
+    return code == -ENOMEM ? wfs_fail_memory(err) : code;
 }
 
 void wfs_fit_done(struct wfs_fit *fit)

@@ -14,10 +14,8 @@ static int make_catalog(const struct driver *driver, const struct wfs_format *fo
                                             .values_in_metadata =
                                                 driver->options->values_in_metadata != 0,
                                             .is_set = is_set};
-    int code = wfs_tree_snapshot(driver->tree, &ret->catalog, err);
-    if (code == 0 && wfs_catalog_fit(ret->catalog, format, &options, &ret->fit) < 0)
-        code = wfs_fail_memory(err);
-    return code;
+    const int code = wfs_tree_snapshot(driver->tree, &ret->catalog, err);
+    return code < 0 ? code : wfs_catalog_fit(ret->catalog, format, &options, &ret->fit, err);
 }
 
 static int check_size(const struct driver *driver, bool is_large, struct wfs_error *err)

@@ -89,7 +89,7 @@ int catalog_add_value(struct wfs_catalog *catalog, const char *name, uint32_t id
         catalog->values = values;
         catalog->n_value_room = n_room;
     }
-    catalog->values[catalog->n_values++] = (struct catalog_value){name, id, place};
+    catalog->values[catalog->n_values++] = (struct catalog_value){name, id, place, false};
     return 0;
 }
 

@@ -50,6 +50,7 @@ struct catalog_value {
     const char *name;
     uint32_t id; /* in the graph */
     uint32_t place;
+    bool is_edited; /* it is new, or is not what was loaded */
 };
 
 /* What became of a tensor that an overlay has too. Texts are in the arena. */

@@ -244,6 +244,7 @@ static int add_value(struct build *build, uint32_t value)
     node->value = value;
     if (entry_add(tree, place->dir, name, NAME_BORROWED, node, true, &id) < 0)
         return fail_memory(build);
+    entry_at(tree, id)->order = (uint32_t)wfs_catalog_n_tensors(tree->catalog) + value;
     valuefile_add(tree, node);
     return 0;
 }

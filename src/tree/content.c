@@ -123,7 +123,7 @@ int wfs_node_open(struct wfs_tree *tree, struct wfs_node *node, int flags)
     if (node->kind >= NODE_MADE)
         return 0; /* who makes it tells whether it can be had */
     uint64_t n_bytes;
-    if (node->kind == NODE_VALUE)
+    if (node->kind == NODE_VALUE && !edit_is_staged(node))
         return valuefile_n_bytes(tree, node, &n_bytes);
     return node->kind == NODE_FILE || node->kind == NODE_DIR || edit_is_staged(node)
                ? wfs_node_check(tree, node)

@@ -10,7 +10,6 @@
 #include "tree/edit.h"
 #include "tree/node.h"
 #include "tree/notes.h"
-#include "tree/valuefile.h"
 
 enum { NODES_MAX = 4000000 }; /* as many as a catalog may bring */
 
@@ -153,7 +152,7 @@ int wfs_node_link(struct wfs_tree *tree, struct wfs_node *node, struct wfs_node 
     int code = check_new(tree, dir, name, false);
     if (code < 0)
         return code;
-    if (node->kind == NODE_DIR || node_is_fixed(node))
+    if (node->kind == NODE_DIR || node->kind == NODE_VALUE || node_is_fixed(node))
         return -EPERM;
     if (node_is_unlinked(node))
         return -ENOENT;
@@ -183,13 +182,11 @@ int wfs_node_unlink(struct wfs_tree *tree, struct wfs_node *dir, const char *nam
     struct wfs_node *node = entry_at(tree, id)->node;
     if (node->kind == NODE_DIR)
         return -EISDIR;
-    if (node_is_fixed(node) && node->kind != NODE_VALUE)
+    if (node_is_fixed(node))
         return -EPERM;
     code = notes_remove(tree, dir, name);
     if (code < 0)
         return code;
-    if (node->kind == NODE_VALUE)
-        valuefile_remove(tree, node);
     edit_mark_entry(tree, is_shown(tree, id));
     entry_remove(tree, id);
     node_release(tree, node);

@@ -83,8 +83,7 @@ bool wfs_node_is_control(const struct wfs_tree *tree, const struct wfs_node *nod
 
 bool node_is_fixed(const struct wfs_node *node)
 {
-    return node->kind == NODE_VALUE || node->kind == NODE_TENSORS || node->kind == NODE_STATUS ||
-           node->kind >= NODE_GIVEN;
+    return node->kind == NODE_TENSORS || node->kind == NODE_STATUS || node->kind >= NODE_GIVEN;
 }
 
 struct timespec node_now(void)

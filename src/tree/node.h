@@ -166,6 +166,10 @@ bool entry_is_scratch(const struct wfs_tree *tree, uint32_t id);
  */
 int entry_key(const struct wfs_tree *tree, uint32_t id, bool has_suffix, struct strbuf *text);
 
+/* The same without the last n_suffix bytes of the name. */
+int entry_key_without(const struct wfs_tree *tree, uint32_t id, size_t n_suffix,
+                      struct strbuf *text);
+
 /* True when the name ends in ".npy" and has something before it. */
 bool entry_has_suffix(const struct wfs_tree *tree, uint32_t id);
 

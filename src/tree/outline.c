@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "tree/about.h"
+#include "tree/valuefile.h"
 
 /* Directories that are still to be walked. */
 struct todo {
@@ -46,17 +47,20 @@ static int add_item(const struct wfs_tree *tree, uint32_t id, struct outline *ou
     return 0;
 }
 
-static int walk(const struct wfs_tree *tree, struct todo *todo, struct outline *outline)
+static int walk(const struct wfs_tree *tree, bool wants_values, struct todo *todo,
+                struct outline *outline)
 {
     int code = add_todo(todo, tree->root);
     while (code == 0 && todo->n_dirs > 0) {
         const struct directory *directory = todo->dirs[--todo->n_dirs]->directory;
         for (uint32_t i = 0; i < directory->n_ids && code == 0; i++) {
             const struct entry *entry = entry_at(tree, directory->ids[i]);
-            if (entry->node == NULL || entry->name[0] == '.' || entry->node->kind == NODE_VALUE)
+            if (entry->node == NULL || entry->name[0] == '.')
                 continue;
-            code = entry->node->kind == NODE_DIR ? add_todo(todo, entry->node)
-                                                 : add_item(tree, directory->ids[i], outline);
+            if (entry->node->kind == NODE_DIR)
+                code = add_todo(todo, entry->node);
+            else if (valuefile_is_one(entry) == wants_values)
+                code = add_item(tree, directory->ids[i], outline);
         }
     }
     return code;
@@ -95,10 +99,22 @@ int outline_make(const struct wfs_tree *tree, struct arena *arena, struct outlin
 {
     struct todo todo = {0};
     autostrbuf struct strbuf key = {0};
-    int code = walk(tree, &todo, ret);
+    int code = walk(tree, false, &todo, ret);
     free(todo.dirs);
     for (size_t i = 0; i < ret->n_items && code == 0; i++)
         code = find_key(tree, &key, arena, &ret->items[i]);
+    if (code == 0 && ret->n_items > 0)
+        qsort(ret->items, ret->n_items, sizeof(*ret->items), compare);
+    return code;
+}
+
+int outline_values(const struct wfs_tree *tree, struct arena *arena, struct outline *ret)
+{
+    struct todo todo = {0};
+    int code = walk(tree, true, &todo, ret);
+    free(todo.dirs);
+    for (size_t i = 0; i < ret->n_items && code == 0; i++)
+        code = valuefile_name(tree, ret->items[i].entry, arena, &ret->items[i].key);
     if (code == 0 && ret->n_items > 0)
         qsort(ret->items, ret->n_items, sizeof(*ret->items), compare);
     return code;

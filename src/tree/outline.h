@@ -17,6 +17,9 @@ struct outline {
     size_t n_items, n_room;
 };
 
+/* Files that are values, see valuefile.h; a key is the name of the value. */
+int outline_values(const struct wfs_tree *tree, struct arena *arena, struct outline *ret);
+
 /*
  * Fills a zeroed outline; keys that are not the catalog's own are in the arena. -ENOMEM;
  * outline_done is due in any case.

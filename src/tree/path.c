@@ -96,7 +96,8 @@ static int add_part(const struct wfs_tree *tree, const char *name, size_t n_byte
     return 0;
 }
 
-int entry_key(const struct wfs_tree *tree, uint32_t id, bool has_suffix, struct strbuf *text)
+int entry_key_without(const struct wfs_tree *tree, uint32_t id, size_t n_suffix,
+                      struct strbuf *text)
 {
     struct way way;
     if (!find_way(tree, id, &way))
@@ -105,10 +106,14 @@ int entry_key(const struct wfs_tree *tree, uint32_t id, bool has_suffix, struct 
     for (size_t i = 0; i < way.n_entries && code == 0; i++) {
         const char *name = way.entries[i]->name;
         const bool is_last = i + 1 == way.n_entries;
-        const size_t n_suffix = is_last && has_suffix ? strlen(KEY_NPY) : 0;
-        code = add_part(tree, name, strlen(name) - n_suffix, i == 0, text);
+        code = add_part(tree, name, strlen(name) - (is_last ? n_suffix : 0), i == 0, text);
     }
     way_done(&way);
     strbuf_add(text, "", 0);
     return code < 0 ? code : text->has_failed ? -ENOMEM : 0;
+}
+
+int entry_key(const struct wfs_tree *tree, uint32_t id, bool has_suffix, struct strbuf *text)
+{
+    return entry_key_without(tree, id, has_suffix ? strlen(KEY_NPY) : 0, text);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "tensor/catalog.h"
+#include "tensor/value_edit.h"
 #include "tree/about.h"
 #include "tree/edit.h"
 #include "tree/metadata.h"
@@ -129,20 +130,105 @@ static int add_tensor(struct added *added, const struct outline_item *item,
     return 0;
 }
 
-/* What is no tensor stays as it was loaded, but for what was removed. */
-static int add_values(const struct wfs_tree *tree, struct wfs_catalog *catalog)
+/* ---- values ---- */
+
+static int edit_value(const struct wfs_tree *tree, const struct outline_item *item,
+                      struct wfs_catalog *catalog, uint32_t *id, struct wfs_error *err)
+{
+    autofree char *text = NULL;
+    size_t n_bytes = 0;
+    autostrbuf struct strbuf path = {0};
+    const struct wfs_node *node = entry_at(tree, item->entry)->node;
+    if (node->edit->is_lost)
+        return fail_path(tree, item->entry, EIO, "is lost: the staging directory failed", err);
+    const int code = valuefile_read_all(tree, node, &text, &n_bytes);
+    if (code == -EFBIG)
+        return fail_path(tree, item->entry, E2BIG, "has more than 64 MiB of JSON", err);
+    if (code < 0)
+        return fail_path(tree, item->entry, -code, strerror(-code), err);
+    entry_path(tree, item->entry, &path);
+    if (path.has_failed)
+        return wfs_fail_memory(err);
+    return value_edit(catalog, *id, path.bytes, text, n_bytes, id, err);
+}
+
+static int add_value(const struct wfs_tree *tree, const struct outline_item *item,
+                     struct wfs_catalog *catalog, struct wfs_error *err)
+{
+    const size_t origin = valuefile_origin(tree, item->entry);
+    const struct catalog_value none = {0};
+    const struct catalog_value *was = origin == SIZE_MAX ? &none : &tree->catalog->values[origin];
+    uint32_t id = was->id;
+    int code = 0;
+    if (item->key == NULL)
+        return fail_path(tree, item->entry, EINVAL,
+                         "has a name that is cut, and nothing says what its key is: rename it",
+                         err);
+    if (edit_is_staged(entry_at(tree, item->entry)->node))
+        code = edit_value(tree, item, catalog, &id, err);
+    if (code < 0)
+        return code;
+    if (catalog_add_value(catalog, item->key, id, was->place) < 0)
+        return wfs_fail_memory(err);
+    catalog->values[catalog->n_values - 1].is_edited = id != was->id;
+    return 0;
+}
+
+/* Those without a file stay as they were loaded. */
+static int add_hidden_values(const struct wfs_tree *tree, struct wfs_catalog *catalog)
 {
     const struct wfs_catalog *loaded = tree->catalog;
-    catalog_copy_graph(catalog, loaded);
     for (size_t i = 0; i < loaded->n_values; i++) {
-        const char *name;
-        if (valuefile_is_removed(tree, i))
-            continue;
-        if (valuefile_name(tree, i, &catalog->arena, &name) < 0 ||
-            catalog_add_value(catalog, name, loaded->values[i].id, loaded->values[i].place) < 0)
+        const struct catalog_value *value = &loaded->values[i];
+        if (!valuefile_is_shown(tree, i) &&
+            catalog_add_value(catalog, value->name, value->id, value->place) < 0)
             return -ENOMEM;
     }
     return 0;
+}
+
+static bool has_loaded_name(const struct wfs_tree *tree, const struct outline_item *item)
+{
+    const size_t origin = valuefile_origin(tree, item->entry);
+    return origin != SIZE_MAX && item->key == tree->catalog->values[origin].name;
+}
+
+/*
+ * A value that is new or was renamed may not have the name of another one or of a tensor. Those
+ * that were loaded may: "a.b" and the "b" of "a" are two things in a pickle.
+ */
+static int check_value_names(const struct wfs_tree *tree, const struct outline *tensors,
+                             const struct outline *values, struct wfs_error *err)
+{
+    cleanup(map_done) struct map map = {0};
+    size_t n_all = tensors->n_items;
+    if (values->n_items == 0)
+        return 0;
+    autofree struct outline_item *all = calloc(n_all + values->n_items, sizeof(*all));
+    if (all == NULL)
+        return wfs_fail_memory(err);
+    if (n_all > 0)
+        memcpy(all, tensors->items, n_all * sizeof(*all));
+    for (size_t i = 0; i < values->n_items; i++) {
+        if (!has_loaded_name(tree, &values->items[i]))
+            all[n_all++] = values->items[i];
+    }
+    const struct outline whole = {.items = all, .n_items = n_all};
+    return check_keys(tree, &whole, &map, err);
+}
+
+static int add_values(const struct wfs_tree *tree, const struct outline *tensors,
+                      struct wfs_catalog *catalog, struct wfs_error *err)
+{
+    cleanup(outline_done) struct outline values = {0};
+    catalog_copy_graph(catalog, tree->catalog);
+    graph_fork(&catalog->graph, &tree->catalog->graph, &catalog->arena);
+    if (outline_values(tree, &catalog->arena, &values) < 0 || add_hidden_values(tree, catalog) < 0)
+        return wfs_fail_memory(err);
+    int code = check_value_names(tree, tensors, &values, err);
+    for (size_t i = 0; i < values.n_items && code == 0; i++)
+        code = add_value(tree, &values.items[i], catalog, err);
+    return code;
 }
 
 int wfs_tree_snapshot(const struct wfs_tree *tree, struct wfs_catalog **out, struct wfs_error *err)
@@ -161,10 +247,10 @@ int wfs_tree_snapshot(const struct wfs_tree *tree, struct wfs_catalog **out, str
     map_done(&added.map);
     if (code == 0)
         code = metadata_fill(tree, catalog, err);
+    if (code == 0)
+        code = add_values(tree, &outline, catalog, err);
     if (code < 0)
         return code;
-    if (add_values(tree, catalog) < 0)
-        return wfs_fail_memory(err);
     catalog->format = tree->catalog->format;
     catalog->container = tree->catalog->container;
     *out = steal(&catalog);

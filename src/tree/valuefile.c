@@ -12,11 +12,11 @@
 #include <weightfs/value.h>
 
 #include "base/cleanup.h"
+#include "tree/edit.h"
 
 struct file {
-    uint64_t n_bytes;            /* 0: not known; no JSON text is that short */
-    const struct wfs_node *node; /* NULL: a tensor has its name */
-    bool is_removed;
+    uint64_t n_bytes; /* 0: not known; no JSON text is that short */
+    bool is_shown;    /* false: a tensor has its name */
 };
 
 struct valuefiles {
@@ -98,43 +98,70 @@ ssize_t valuefile_read(const struct wfs_tree *tree, const struct wfs_node *node,
 
 void valuefile_add(struct wfs_tree *tree, const struct wfs_node *node)
 {
-    tree->valuefiles->files[node->value].node = node;
+    tree->valuefiles->files[node->value].is_shown = true;
 }
 
-void valuefile_remove(struct wfs_tree *tree, const struct wfs_node *node)
+bool valuefile_is_shown(const struct wfs_tree *tree, size_t value)
 {
-    tree->valuefiles->files[node->value].is_removed = true;
+    return tree->valuefiles->files[value].is_shown;
 }
 
-bool valuefile_is_removed(const struct wfs_tree *tree, size_t value)
+/* 0: it has none, or nothing else. */
+static size_t suffix_of(const char *name)
 {
-    return tree->valuefiles->files[value].is_removed;
+    const size_t n = strlen(name), n_suffix = strlen(VALUEFILE_SUFFIX);
+    return n > n_suffix && strcmp(name + n - n_suffix, VALUEFILE_SUFFIX) == 0 ? n_suffix : 0;
 }
 
-/* Is it in the directory with that key? */
-static bool is_below(const char *name, const struct strbuf *key)
+bool valuefile_is_one(const struct entry *entry)
 {
-    return strncmp(name, key->bytes, key->n_bytes) == 0 && name[key->n_bytes] == '.';
+    const struct wfs_node *node = entry->node;
+    if (node->kind != NODE_FILE)
+        return node->kind == NODE_VALUE;
+    const bool is_described =
+        node->edit != NULL && (node->edit->has_dtype || node->edit->has_shape);
+    return node->tensor == NULL && !is_described && suffix_of(entry->name) > 0;
 }
 
-int valuefile_name(const struct wfs_tree *tree, size_t value, struct arena *arena, const char **ret)
+size_t valuefile_origin(const struct wfs_tree *tree, uint32_t id)
 {
-    const struct file *file = &tree->valuefiles->files[value];
+    const struct entry *entry = entry_at(tree, id);
+    const size_t n_tensors = wfs_catalog_n_tensors(tree->catalog);
+    if (entry->node->kind == NODE_VALUE)
+        return entry->node->value;
+    return entry->order >= n_tensors &&
+                   entry->order - n_tensors < wfs_catalog_n_values(tree->catalog)
+               ? entry->order - n_tensors
+               : SIZE_MAX;
+}
+
+int valuefile_name(const struct wfs_tree *tree, uint32_t id, struct arena *arena, const char **ret)
+{
+    const size_t value = valuefile_origin(tree, id);
     autostrbuf struct strbuf key = {0};
-    *ret = wfs_catalog_value_name(tree->catalog, value);
-    if (file->is_removed || file->node == NULL)
-        return 0;
-    const struct wfs_node *dir = entry_at(tree, file->node->entry)->dir;
-    if (dir->entry == 0)
-        return 0;
-    const int code = entry_key(tree, dir->entry, false, &key);
-    if (code == -ENOKEY || code == -ENOENT)
+    const int code = entry_key_without(tree, id, suffix_of(entry_at(tree, id)->name), &key);
+    *ret = value == SIZE_MAX ? NULL : wfs_catalog_value_name(tree->catalog, value);
+    if (code == -ENOKEY || (code == 0 && *ret != NULL && strcmp(*ret, key.bytes) == 0))
         return 0;
     if (code < 0)
         return code;
-    if (is_below(*ret, &key))
-        return 0;
-    const char *dot = strrchr(*ret, '.');
-    *ret = arena_print(arena, "%s%s", key.bytes, dot != NULL ? dot : "");
+    *ret = arena_copy(arena, key.bytes, key.n_bytes);
     return *ret == NULL ? -ENOMEM : 0;
+}
+
+int valuefile_read_all(const struct wfs_tree *tree, const struct wfs_node *node, char **ret,
+                       size_t *ret_n_bytes)
+{
+    const uint64_t n_bytes = edit_n_bytes(node);
+    if (n_bytes > VALUEFILE_MAX)
+        return -EFBIG;
+    autofree char *bytes = malloc((size_t)n_bytes + 1);
+    if (bytes == NULL)
+        return -ENOMEM;
+    const ssize_t n = wfs_node_read(tree, node, 0, bytes, (size_t)n_bytes);
+    if (n < 0)
+        return (int)n;
+    *ret = steal(&bytes);
+    *ret_n_bytes = (size_t)n;
+    return 0;
 }

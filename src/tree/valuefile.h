@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a checkpoint holds besides tensors, as JSON files that are only read. Their text is made
- * when somebody looks; the one made last is kept.
+ * What a checkpoint holds besides tensors, as JSON files. Their text is made when somebody looks;
+ * the one made last is kept. What was edited is staged as any file, and read by a commit.
  */
 #ifndef WFS_TREE_VALUEFILE_H
 #define WFS_TREE_VALUEFILE_H
@@ -9,6 +9,8 @@
 #include "tree/node.h"
 
 #define VALUEFILE_SUFFIX ".json"
+
+enum { VALUEFILE_MAX = 64 << 20 }; /* bytes of an edited one */
 
 struct valuefiles;
 
@@ -21,18 +23,29 @@ int valuefile_n_bytes(const struct wfs_tree *tree, const struct wfs_node *node,
 ssize_t valuefile_read(const struct wfs_tree *tree, const struct wfs_node *node, uint64_t offset,
                        void *buf, size_t n_bytes);
 
-/* The node, which has an entry by now, is the file of its value. */
+/* The node is the file of its value. */
 void valuefile_add(struct wfs_tree *tree, const struct wfs_node *node);
 
-/* The file is unlinked: a commit leaves the value out. */
-void valuefile_remove(struct wfs_tree *tree, const struct wfs_node *node);
-bool valuefile_is_removed(const struct wfs_tree *tree, size_t value);
+/* False: the value never had a file, and stays. */
+bool valuefile_is_shown(const struct wfs_tree *tree, size_t value);
 
 /*
- * The name that a value has where its file is now: it follows directories that are renamed. Made in
- * the arena where it is not the loaded one. -ENOMEM.
+ * Is it a value, and no tensor? The files of values are, and new ones whose names end in .json and
+ * that were given neither dtype nor shape.
  */
-int valuefile_name(const struct wfs_tree *tree, size_t value, struct arena *arena,
-                   const char **ret);
+bool valuefile_is_one(const struct entry *entry);
+
+/* The value that the catalog had under that file, be it replaced; SIZE_MAX: it is new. */
+size_t valuefile_origin(const struct wfs_tree *tree, uint32_t id);
+
+/*
+ * The name that a value has where its file is now, made in the arena where it is not the loaded
+ * one. NULL: a cut name on its path is not known. -ENOMEM.
+ */
+int valuefile_name(const struct wfs_tree *tree, uint32_t id, struct arena *arena, const char **ret);
+
+/* The staged content; malloc'ed. -EFBIG above VALUEFILE_MAX, -EIO, -ENOMEM. */
+int valuefile_read_all(const struct wfs_tree *tree, const struct wfs_node *node, char **ret,
+                       size_t *ret_n_bytes);
 
 #endif
