@@ -96,7 +96,7 @@ static int put_tensor(struct cbor_out *out, const struct burnpack_plan *plan,
     cborout_uint(out, start + tensor->n_bytes);
     if (param_id == NULL)
         return 0;
-    uint64_t id;
+    uint64_t id = 0;
     const int code = burnpack_param_id(tensor, param_id, &id, plan->err);
     if (code < 0)
         return code;

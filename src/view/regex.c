@@ -252,6 +252,10 @@ static int replace_all(struct expansion *e, const char *replacement, pcre2_match
         }
         fwrite(e->text + copied, 1, start - copied, e->out);
         expand(e, replacement);
+        if (ftello(e->out) > REPLACED_MAX)
+            return wfs_fail(err, E2BIG, "'%s' makes a text of more than %d bytes of '%s'",
+                            wfs_quote(regex_pattern(e->regex)).text, REPLACED_MAX,
+                            wfs_quote(e->text).text);
         copied = last_end = from = end;
         n_matches++;
     }

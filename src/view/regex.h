@@ -15,6 +15,8 @@
 
 struct regex;
 
+enum { REPLACED_MAX = 1 << 20 }; /* bytes; no format takes a longer key */
+
 /* -EINVAL names the pattern and what is wrong with it. */
 int regex_new(const char *pattern, struct regex **out, struct wfs_error *err);
 void regex_free(struct regex *regex);
@@ -25,7 +27,8 @@ int regex_search(const struct regex *regex, const char *text, struct wfs_error *
 
 /*
  * All matches in text, from left to right, replaced: `$1`, `${name}`, `$$`, as the crate's
- * replace_all. 1 and a new text in the arena, or 0 when nothing matched; -E2BIG, -ENOMEM.
+ * replace_all. 1 and a new text in the arena, or 0 when nothing matched; -E2BIG also when the text
+ * grows past REPLACED_MAX; -ENOMEM.
  */
 int regex_replace(const struct regex *regex, const char *text, const char *replacement,
                   struct arena *arena, const char **ret, struct wfs_error *err);

@@ -66,3 +66,8 @@ def test_values_are_counted_on_request(source):
 
 def test_dashes_are_as_good_as_underscores(source):
     assert keys('--top-level-key', 'fc', source) == keys('--top_level_key', 'fc', source)
+
+
+def test_replacements_that_grow_without_end_are_refused(source):
+    grows = ['--remap', '.=>' + 'x' * 400]
+    assert 'more than 1048576 bytes' in weightfs('ls', *grows, *grows, *grows, source, code=program.EXIT_RULES).error

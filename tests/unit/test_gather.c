@@ -73,7 +73,7 @@ static void model(const struct sample *sample, uint8_t *ret)
 /* Strides of a permuted dense array, some then set to 0 or widened. */
 static void random_strides(struct sample *sample, uint32_t rank)
 {
-    uint32_t order[MAX_RANK];
+    uint32_t order[MAX_RANK] = {0};
     for (uint32_t i = 0; i < rank; i++) {
         const uint32_t at = random_below(i + 1);
         order[i] = order[at];
