@@ -208,6 +208,8 @@ static int loop(struct driver *driver)
         return greeted;
     if (driver->options->is_single_threaded)
         return fuse_session_loop(driver->session);
+    /* Address space is limited: the library would take 8 MiB for the stack of each thread. */
+    setenv("FUSE_THREAD_STACK", "4194304", false);
     struct fuse_loop_config *config = fuse_loop_cfg_create();
     if (config == NULL)
         return -ENOMEM;

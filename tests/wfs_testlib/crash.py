@@ -185,7 +185,10 @@ class Run:
 
     def _end(self):
         if self.process.poll() is None and mount.is_mounted(self.mnt):
-            libc.umount2(os.fsencode(self.mnt), 0)
+            if os.geteuid() == 0:
+                libc.umount2(os.fsencode(self.mnt), 0)
+            else:
+                subprocess.run(['fusermount3', '-u', self.mnt], check=False)
         try:
             _, self.stderr = self.process.communicate(timeout=program.PATIENCE)
         except subprocess.TimeoutExpired:
