@@ -35,6 +35,7 @@ def position(trace, what, after=-1):
     raise AssertionError('not found in:\n' + '\n'.join('%s(%s)' % call for call in trace))
 
 
+@pytest.mark.root  # strace takes from fusermount3 the rights that it has for others
 @pytest.mark.skipif(shutil.which('strace') is None, reason='needs strace')
 @pytest.mark.skipif(IS_INSTRUMENTED, reason='LeakSanitizer and valgrind do not work under strace')
 def test_everything_is_on_disk_before_it_is_renamed(mount, folder, sample):

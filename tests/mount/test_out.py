@@ -21,8 +21,10 @@ def names(mounted):
 
 def copied(mounted, name, folder):
     """As cp makes it: by size, through an ordinary file."""
-    tool('cp', mounted / OUT / name, folder / ('copy of ' + name))
-    return (folder / ('copy of ' + name)).read_bytes()
+    copy = folder / ('copy of ' + name)
+    copy.unlink(missing_ok=True)  # it is read-only, as what it was copied from
+    tool('cp', mounted / OUT / name, copy)
+    return copy.read_bytes()
 
 
 @pytest.mark.parametrize('options', [[], ['output=new.safetensors']])

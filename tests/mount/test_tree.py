@@ -209,9 +209,9 @@ def test_statfs_has_true_totals(mount, small):
 
 
 def test_options_give_owner_and_mode(mount, small):
-    mnt = mount(small, 'uid=1234,gid=5678,umask=0077')
+    mnt = mount(small, 'uid=1234,gid=5678,umask=0026')
     entry = os.stat(mnt / 'step')
-    assert (entry.st_uid, entry.st_gid, stat.S_IMODE(entry.st_mode)) == (1234, 5678, 0o600)
+    assert (entry.st_uid, entry.st_gid, stat.S_IMODE(entry.st_mode)) == (1234, 5678, 0o640)
 
 
 def test_the_control_directory_is_found_and_not_listed(mount, small):
