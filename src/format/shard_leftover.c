@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/io.h"
 #include "format/shard_files.h"
 
 enum { MAX_NOTE = 16 << 20 };
@@ -73,20 +74,6 @@ static char *make_note(const struct wfs_shards *set, const struct shard_present 
     return NULL;
 }
 
-static int write_all(int fd, const char *bytes, size_t n_bytes)
-{
-    while (n_bytes > 0) {
-        const ssize_t n = write(fd, bytes, n_bytes);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return n < 0 ? -errno : -EIO;
-        bytes += n;
-        n_bytes -= (size_t)n;
-    }
-    return 0;
-}
-
 int shard_leftover_note(const struct wfs_shards *set, const struct shard_present *present,
                         const struct outfile *index, struct wfs_error *err)
 {
@@ -102,7 +89,7 @@ int shard_leftover_note(const struct wfs_shards *set, const struct shard_present
     autoclose int fd =
         openat(directory, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (code == 0)
-        code = fd < 0 ? -errno : write_all(fd, text, n_bytes);
+        code = fd < 0 ? -errno : io_write(fd, text, n_bytes);
     if (code == 0 && (fsync(fd) < 0 || fsync(directory) < 0))
         code = -errno;
     return code == 0 ? 0 : wfs_fail(err, -code, "cannot write %s: %s", name, strerror(-code));

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/io.h"
 
 #define NAME "journal"
 #define TEMPORARY "journal.tmp"
@@ -183,12 +184,9 @@ static int copy_good(const struct journal *journal, int fd)
             continue;
         if (n <= 0)
             return n < 0 ? -errno : -EIO;
-        for (ssize_t n_done = 0; n_done < n;) {
-            const ssize_t n_more = write(fd, piece + n_done, (size_t)(n - n_done));
-            if (n_more < 0 && errno != EINTR)
-                return -errno;
-            n_done += n_more > 0 ? n_more : 0;
-        }
+        const int code = io_write(fd, piece, (size_t)n);
+        if (code < 0)
+            return code;
         offset += (uint64_t)n;
     }
     return 0;

@@ -13,23 +13,10 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/io.h"
 #include "tree/record.h"
 
 /* ---- texts ---- */
-
-static int write_text(int fd, const char *bytes, size_t n_bytes)
-{
-    while (n_bytes > 0) {
-        const ssize_t n = write(fd, bytes, n_bytes);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return n < 0 ? -errno : -EIO;
-        bytes += n;
-        n_bytes -= (size_t)n;
-    }
-    return 0;
-}
 
 int stage_put_text(struct wfs_stage *stage, const char *name, const char *bytes, size_t n_bytes,
                    bool is_synced)
@@ -39,7 +26,7 @@ int stage_put_text(struct wfs_stage *stage, const char *name, const char *bytes,
     unlinkat(stage->fd, temporary, 0);
     autoclose int fd =
         openat(stage->fd, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    int code = fd < 0 ? -errno : write_text(fd, bytes, n_bytes);
+    int code = fd < 0 ? -errno : io_write(fd, bytes, n_bytes);
     if (code == 0 && is_synced && fsync(fd) < 0)
         code = -errno;
     if (code == 0 && renameat(stage->fd, temporary, stage->fd, name) < 0)

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * An interrupted or partial write goes on; one that writes nothing is an error.
+ */
+#include "base/io.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+int io_write(int fd, const void *bytes, size_t n_bytes)
+{
+    const char *at = bytes;
+    while (n_bytes > 0) {
+        const ssize_t n = write(fd, at, n_bytes);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n < 0 ? -errno : -EIO;
+        at += n;
+        n_bytes -= (size_t)n;
+    }
+    return 0;
+}
