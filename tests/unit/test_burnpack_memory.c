@@ -4,7 +4,7 @@
  * -ENOMEM and leaves nothing behind (a sanitizer counts).
  */
 #include "check.h"
-#include "failing.h"
+#include "failing_each.h"
 
 #include <errno.h>
 
@@ -77,24 +77,6 @@ static int load_and_plan(struct wfs_error *err)
     wfs_layout_free(layout);
     wfs_catalog_free(catalog);
     return code;
-}
-
-static void check_each_allocation(int (*operation)(struct wfs_error *err))
-{
-    struct wfs_error err = {0};
-    failing_countdown = failing_n_calls = 0;
-    if (!check_int(operation(&err), 0))
-        printf("# %s\n", err.text);
-    const unsigned long n_calls = failing_n_calls;
-    check(n_calls > 5);
-    for (unsigned long i = 1; i <= n_calls; i++) {
-        err = (struct wfs_error){0};
-        failing_countdown = i;
-        const int code = operation(&err);
-        failing_countdown = 0;
-        if (!check_int(code, -ENOMEM) || !check_str(err.text, "out of memory"))
-            printf("# allocation %lu of %lu\n", i, n_calls);
-    }
 }
 
 static void a_load_without_memory_fails_cleanly(void)

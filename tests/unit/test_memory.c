@@ -4,7 +4,7 @@
  * leaves nothing behind (a sanitizer counts), and an output that was there stays.
  */
 #include "check.h"
-#include "failing.h"
+#include "failing_each.h"
 
 #include <errno.h>
 #include <unistd.h>
@@ -72,23 +72,6 @@ static int plan_and_save(struct wfs_error *err)
     wfs_layout_free(layout);
     wfs_catalog_free(catalog);
     return code;
-}
-
-static void check_each_allocation(int (*operation)(struct wfs_error *err))
-{
-    struct wfs_error err = {0};
-    failing_countdown = failing_n_calls = 0;
-    check_int(operation(&err), 0);
-    const unsigned long n_calls = failing_n_calls;
-    check(n_calls > 5);
-    for (unsigned long i = 1; i <= n_calls; i++) {
-        err = (struct wfs_error){0};
-        failing_countdown = i;
-        const int code = operation(&err);
-        failing_countdown = 0;
-        if (!check_int(code, -ENOMEM) || !check_str(err.text, "out of memory"))
-            printf("# allocation %lu of %lu\n", i, n_calls);
-    }
 }
 
 static void a_load_without_memory_fails_cleanly(void)
