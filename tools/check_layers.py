@@ -43,7 +43,7 @@ LIBRARIES = {
     'zlib.h': ['src/format/inflate.c', 'src/format/zip'],
 }
 SYSTEM = re.compile(r'(sys|linux|net)/\w+\.h|(assert|ctype|dirent|endian|errno|fcntl|fenv|float|fnmatch|getopt|grp|inttypes|'
-                    r'libgen|limits|locale|math|poll|pthread|pwd|sched|signal|spawn|stdarg|stdatomic|stdbool|stddef|stdint|stdio|'
+                    r'libgen|limits|locale|malloc|math|poll|pthread|pwd|sched|signal|spawn|stdarg|stdatomic|stdbool|stddef|stdint|stdio|'
                     r'stdlib|string|strings|syslog|termios|time|unistd|wchar)\.h')
 INCLUDE = re.compile(r'\s*#\s*include\s*(["<])([^">]+)[">]')
 

@@ -7,6 +7,7 @@
 #include "fuse/mount.h"
 
 #include <fcntl.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -104,6 +105,8 @@ static int run(int argc, char **argv)
 int main(int argc, char **argv)
 {
     occupy_standard_descriptors();
+    /* A threshold that is set does not grow: large tables go back to the system when freed. */
+    mallopt(M_MMAP_THRESHOLD, 512 << 10);
     setvbuf(stderr, NULL, _IOLBF, BUFSIZ);
     return print_finish(run(argc, argv));
 }

@@ -57,14 +57,13 @@ static int add_slot(struct names *names, const char *name, size_t n_bytes)
 }
 
 int names_make(struct names *names, struct arena *arena, const char *name, size_t n_bytes,
-               const char **ret)
+               const char *lasting, const char **ret)
 {
     const char *from = name == NULL ? "" : name;
     struct name_slot *slot = find_slot(names, from, n_bytes);
     if (slot == NULL) {
-        const char *copy = arena_copy(arena, from, n_bytes);
-        *ret = copy;
-        return copy == NULL ? -ENOMEM : add_slot(names, copy, n_bytes);
+        *ret = lasting != NULL ? lasting : arena_copy(arena, from, n_bytes);
+        return *ret == NULL ? -ENOMEM : add_slot(names, *ret, n_bytes);
     }
     char *copy = arena_chars(arena, n_bytes + 16);
     if (copy == NULL)
@@ -83,5 +82,5 @@ void names_done(struct names *names)
 {
     free(names->slots);
     map_done(&names->map);
-    *names = (struct names){0};
+    *names = (struct names){.n_clashes = names->n_clashes};
 }

@@ -24,9 +24,14 @@ struct names {
 /* Room for n in all. -ENOMEM. */
 int names_reserve(struct names *names, uint32_t n);
 
-/* A copy of the name in the arena, ended by NUL, with what makes it differ. -ENOMEM. */
+/*
+ * The name with what makes it differ, in the arena and ended by NUL. lasting: the same name ended
+ * by NUL, which lives as long as the arena and saves a copy; NULL: there is none. -ENOMEM.
+ */
 int names_make(struct names *names, struct arena *arena, const char *name, size_t n_bytes,
-               const char **ret);
+               const char *lasting, const char **ret);
+
+/* The count of clashes stays. */
 void names_done(struct names *names);
 
 #endif

@@ -180,13 +180,14 @@ int op_fixed_int(struct pickle *p)
     const int code = vm_take(p, p->opcode == 'J' ? 4 : p->opcode == 'M' ? 2 : 1, &bytes);
     if (code < 0)
         return code;
-    if (p->opcode == 'J')
-        return vm_push(p, value_new_integer(p->graph, (int32_t)load_le32(bytes)));
-    if (p->opcode == 'M')
-        return vm_push(p, value_new_integer(p->graph, load_le16(bytes)));
-    uint32_t *known = &p->bytes[*bytes];
+    const int64_t integer = p->opcode == 'J'   ? (int32_t)load_le32(bytes)
+                            : p->opcode == 'M' ? load_le16(bytes)
+                                               : *bytes;
+    if (integer < 0 || integer >= N_SMALL)
+        return vm_push(p, value_new_integer(p->graph, integer));
+    uint32_t *known = &p->small[integer];
     if (*known == 0)
-        *known = value_new_integer(p->graph, *bytes);
+        *known = value_new_integer(p->graph, integer);
     return vm_push(p, *known);
 }
 

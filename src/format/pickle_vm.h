@@ -26,6 +26,8 @@ struct memo {
     uint32_t n_far, n_far_room;
 };
 
+enum { N_SMALL = 256 };
+
 struct pickle {
     struct graph *graph;
     struct pickle_job *job;
@@ -37,7 +39,7 @@ struct pickle {
     size_t *marks; /* heights of the stack */
     size_t n_marks, n_mark_room;
     uint32_t none, truth[2], empty; /* constants, once each: None, False and True, () */
-    uint32_t bytes[256];            /* small integers */
+    uint32_t small[N_SMALL];        /* integers that are one object each in Python, too */
     uint8_t opcode;
     uint64_t opcode_offset; /* from the start of this pickle */
     bool is_done;

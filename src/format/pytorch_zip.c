@@ -240,8 +240,10 @@ static int load_checkpoint(struct torch *torch, struct records *records, struct 
         (code = read_byteorder(torch, records)) < 0 ||
         (code = load_pickle(torch, records, pickle, "", &torch->catalog->root)) < 0)
         return code;
-    if (constants == NULL)
+    if (constants == NULL) {
+        names_done(&torch->names); /* all are made, and storages take as much */
         return is_lite ? 0 : torch_keep_storages(torch);
+    }
     records->folders = constant_folders;
     return load_pickle(torch, records, constants, "constants", &unused);
 }

@@ -191,7 +191,8 @@ static int add_weight(struct export *export, const struct json_text *name, struc
     if (name->n_bytes > torch->limits->key)
         return wfs_fail(torch->err, E2BIG, "a key of %zu bytes is above the limit (key)",
                         name->n_bytes);
-    if (names_make(&torch->names, &torch->catalog->arena, name->bytes, name->n_bytes, &key) < 0)
+    if (names_make(&torch->names, &torch->catalog->arena, name->bytes, name->n_bytes, NULL, &key) <
+        0)
         return wfs_fail_memory(torch->err);
     if (!weight->has_strides)
         weight->tensor.strides = NULL;

@@ -126,9 +126,10 @@ static int reserve(struct torch *torch, uint64_t n_tensors)
     uint64_t n = torch->catalog->n_tensors + n_tensors;
     if (n > torch->limits->tensors || n > UINT32_MAX)
         n = torch->catalog->n_tensors; /* that will be an error, or none if they are wrappers */
-    return catalog_reserve(torch->catalog, (size_t)n) < 0
-               ? -ENOMEM
-               : names_reserve(&torch->names, (uint32_t)n);
+    if (catalog_reserve(torch->catalog, (size_t)n) < 0 ||
+        catalog_reserve_places(torch->catalog, torch->catalog->n_places + (uint32_t)n + 64) < 0)
+        return -ENOMEM;
+    return names_reserve(&torch->names, (uint32_t)n);
 }
 
 int torch_mark(struct torch *torch, uint32_t root)

@@ -126,8 +126,19 @@ void walk_number(struct walk *walk, const char *prefix, uint32_t number)
 static void add_key(struct walk *walk, uint32_t key, uint32_t i)
 {
     add_component(walk, "", 0);
+    walk->key = key;
     if (!text_add_key(&walk->path, walk->graph, key))
         text_print(&walk->path, "%%key%u", i);
+}
+
+/* The key of the dict, where the path is nothing but that; else NULL. */
+static const char *lasting_path(const struct walk *walk)
+{
+    const struct value *key = walk->key == 0 ? NULL : graph_at(walk->graph, walk->key);
+    return key != NULL && key->kind == VALUE_TEXT && key->n == walk->path.n && key->n > 0 &&
+                   memcmp(key->text, walk->path.bytes, key->n) == 0
+               ? key->text
+               : NULL;
 }
 
 /* The path as a text of the arena that no other has. */
@@ -144,7 +155,8 @@ static int make_key(struct walk *walk, struct names *names, const char **ret)
     if (torch->n_names > torch->limits->names)
         return wfs_fail(torch->err, E2BIG, "all keys take more than %llu bytes (limit names)",
                         (unsigned long long)torch->limits->names);
-    const int code = names_make(names, &torch->catalog->arena, walk->path.bytes, walk->path.n, ret);
+    const int code = names_make(names, &torch->catalog->arena, walk->path.bytes, walk->path.n,
+                                lasting_path(walk), ret);
     return code < 0 ? wfs_fail_memory(torch->err) : 0;
 }
 
@@ -299,6 +311,7 @@ static int step(struct walk *walk)
     walk->path.n = frame->n_path;
     walk->n_components = frame->n_components;
     walk->item = PLACE_FIXED;
+    walk->key = 0;
     switch (frame->mode) {
     case WALK_ITEMS:
     case WALK_ARGS:

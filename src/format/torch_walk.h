@@ -38,6 +38,7 @@ struct walk {
     uint32_t n_modules; /* among the frames */
     uint32_t item;      /* of the frame on top that is visited next, or PLACE_FIXED */
     uint32_t holder;    /* place of a tensor that is gone into; 0: that of the frame on top */
+    uint32_t key;       /* that was added to the path last; 0: it was another text */
     struct text path;
     uint32_t n_components;
     uint64_t n_repeats_left;

@@ -235,12 +235,15 @@ void zip_close(struct zip *zip)
     errno = saved;
 }
 
-struct zip_entry *zip_find(const struct zip *zip, const char *name, size_t n_name)
+struct zip_entry *zip_find(struct zip *zip, const char *name, size_t n_name)
 {
     const struct wanted wanted = {zip, name, n_name, true};
-    uint32_t i;
-    return map_find(&zip->names, hash_name(name, n_name), is_wanted, &wanted, &i) ? &zip->entries[i]
-                                                                                  : NULL;
+    uint32_t i = zip->next;
+    if ((i >= zip->n_entries || !is_wanted(&wanted, i)) &&
+        !map_find(&zip->names, hash_name(name, n_name), is_wanted, &wanted, &i))
+        return NULL;
+    zip->next = i + 1;
+    return &zip->entries[i];
 }
 
 /* The local header with its name, out of the window. */

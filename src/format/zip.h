@@ -36,6 +36,7 @@ struct zip {
     struct zip_entry *entries; /* by position of their local headers */
     uint32_t n_entries;
     struct map names;                  /* of entries, by name in lower case */
+    uint32_t next;                     /* behind the entry found last: most often wanted next */
     uint8_t window[ZIP_HEADER_WINDOW]; /* where the last local header was */
     uint64_t window_offset;
     size_t n_window;
@@ -51,7 +52,7 @@ int zip_open(struct zip *zip, const struct source *source, uint64_t start, uint6
 void zip_close(struct zip *zip);
 
 /* Exact; NULL when there is none. */
-struct zip_entry *zip_find(const struct zip *zip, const char *name, size_t n_name);
+struct zip_entry *zip_find(struct zip *zip, const char *name, size_t n_name);
 
 /*
  * Finds the first byte of an entry's data: its local header must be there, carry the same name and

@@ -37,6 +37,8 @@ void wfs_catalog_free(struct wfs_catalog *catalog)
     free(catalog->sources);
     source_free(catalog->derived);
     free(catalog->values);
+    if (catalog->n_place_room > 0)
+        free(catalog->places);
     free(catalog->findings);
     free(catalog->tensors);
     arena_done(&catalog->arena);
@@ -93,23 +95,23 @@ int catalog_add_value(struct wfs_catalog *catalog, const char *name, uint32_t id
     return 0;
 }
 
-static int grow_places(struct wfs_catalog *catalog)
+int catalog_reserve_places(struct wfs_catalog *catalog, uint32_t n)
 {
-    const uint32_t n_room = catalog->n_place_room == 0 ? 64 : catalog->n_place_room * 2;
+    if (n < catalog->n_place_room)
+        return 0;
     struct catalog_place *places =
-        n_room > UINT32_MAX / 4 ? NULL : arena_calloc(&catalog->arena, n_room, sizeof(*places));
+        n > UINT32_MAX / 4 ? NULL : reallocarray(catalog->places, n + 1, sizeof(*places));
     if (places == NULL)
         return -ENOMEM;
-    if (catalog->n_places > 0)
-        memcpy(places + 1, catalog->places + 1, catalog->n_places * sizeof(*places));
     catalog->places = places;
-    catalog->n_place_room = n_room;
+    catalog->n_place_room = n + 1;
     return 0;
 }
 
 uint32_t catalog_add_place(struct wfs_catalog *catalog, const struct catalog_place *place)
 {
-    if (catalog->n_places + 1 >= catalog->n_place_room && grow_places(catalog) < 0)
+    if (catalog->n_places + 1 >= catalog->n_place_room &&
+        catalog_reserve_places(catalog, catalog->n_places < 64 ? 64 : catalog->n_places * 2) < 0)
         return 0;
     catalog->places[++catalog->n_places] = *place;
     for (uint32_t i = place->parent; place->name != NULL && i != 0; i = catalog->places[i].parent) {
@@ -148,7 +150,7 @@ void catalog_copy_graph(struct wfs_catalog *to, const struct wfs_catalog *from)
     to->root = from->root;
     to->places = from->places;
     to->n_places = from->n_places;
-    to->n_place_room = 0; /* whoever adds one copies them */
+    to->n_place_room = 0;
     to->storages = from->storages;
     to->n_storages = from->n_storages;
     to->is_object = from->is_object;

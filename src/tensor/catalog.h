@@ -77,8 +77,9 @@ struct wfs_catalog {
     struct source *derived;       /* bytes made of those of the sources; NULL: none */
     struct graph graph;           /* what a pickle holds; empty in other formats */
     uint32_t root;                /* of the graph; 0: there is none */
-    struct catalog_place *places; /* in the arena of what was loaded; [0] is not used */
-    uint32_t n_places, n_place_room;
+    struct catalog_place *places; /* malloc'ed by what was loaded; [0] is not used */
+    uint32_t n_places;
+    uint32_t n_place_room;            /* 0: places are borrowed, or there are none */
     struct catalog_storage *storages; /* in the arena, by id; all that the graph names */
     uint32_t n_storages;
     bool is_object;            /* the graph and its storages are all that was loaded */
@@ -115,8 +116,11 @@ int catalog_adopt_source(struct wfs_catalog *catalog, struct source *source);
 /* name lives in the arena; place 0: none. -ENOMEM. */
 int catalog_add_value(struct wfs_catalog *catalog, const char *name, uint32_t id, uint32_t place);
 
-/* Its number, or 0 when out of memory. A name becomes that of the containers around it, too, where
- * they have none yet. */
+/* Makes room for n places in all, in a catalog that is being loaded. -ENOMEM. */
+int catalog_reserve_places(struct wfs_catalog *catalog, uint32_t n);
+
+/* Its number, or 0 when out of memory; for a catalog that is being loaded. A name becomes that of
+ * the containers around it, too, where they have none yet. */
 uint32_t catalog_add_place(struct wfs_catalog *catalog, const struct catalog_place *place);
 
 /* A number for what a tensor is and where its elements lie: other descriptions have others. */

@@ -38,7 +38,7 @@ def write_pth(path, tensors, fill=b""):
     """A PyTorch checkpoint as torch.save makes it: one record a tensor. tensors as above, all F32."""
     parts = [b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\nq\x010ctorch\nFloatStorage\nq\x020", pickled_text("storage"), b"q\x030",
              pickled_text("cpu"), b"q\x040ccollections\nOrderedDict\nq\x050}("]
-    integer = lambda n: b"J" + struct.pack("<i", n)
+    integer = lambda n: b"K%c" % n if n < 256 else b"M" + struct.pack("<H", n) if n < 65536 else b"J" + struct.pack("<i", n)
     for i, (name, _, shape, n_bytes) in enumerate(tensors):
         strides = [1] * len(shape)
         for k in range(len(shape) - 1, 0, -1):
