@@ -5,7 +5,16 @@
 #include "base/io.h"
 
 #include <errno.h>
+#include <linux/magic.h>
+#include <sys/vfs.h>
 #include <unistd.h>
+
+bool io_shares_blocks(int fd)
+{
+    struct statfs fs;
+    return fstatfs(fd, &fs) == 0 &&
+           (fs.f_type == XFS_SUPER_MAGIC || (unsigned long)fs.f_type == BTRFS_SUPER_MAGIC);
+}
 
 int io_write(int fd, const void *bytes, size_t n_bytes)
 {

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/io.h"
 
 enum { N_NAME = WFS_OUTPUT_NAME_MAX, N_BUFFER = 1 << 20 };
 
@@ -31,8 +32,9 @@ struct outfile {
     bool is_there; /* the temporary */
     bool has_own_directory;
     bool is_published;
-    bool is_link;  /* of a source: nothing of it may be changed */
-    bool can_copy; /* copy_file_range has not refused yet */
+    bool is_link;   /* of a source: nothing of it may be changed */
+    bool can_copy;  /* copy_file_range has not refused yet */
+    bool can_share; /* ranges that lie alike in their blocks need no space */
     struct stat replaced;
     bool is_replacing;
     char *buffer;
@@ -66,7 +68,7 @@ static int check_target(struct outfile *outfile, struct wfs_error *err)
 
 static int reserve(struct outfile *outfile, uint64_t n_bytes, struct wfs_error *err)
 {
-    if (n_bytes == 0 || fallocate(outfile->fd, 0, 0, (off_t)n_bytes) == 0)
+    if (n_bytes == 0 || outfile->can_share || fallocate(outfile->fd, 0, 0, (off_t)n_bytes) == 0)
         return 0;
     if (errno != EOPNOTSUPP && errno != EINTR)
         return wfs_fail(err, errno, "cannot reserve %llu bytes for the output: %s",
@@ -124,6 +126,7 @@ static int create(struct outfile *outfile, uint64_t n_bytes, struct wfs_error *e
         return wfs_fail(err, errno, "cannot create %s beside the output: %s", outfile->temporary,
                         strerror(errno));
     outfile->is_there = true;
+    outfile->can_share = io_shares_blocks(outfile->fd);
     return reserve(outfile, n_bytes, err);
 }
 
@@ -273,6 +276,17 @@ static int copy_by_hand(struct outfile *outfile, const struct source *source, ui
     return outfile_write(outfile, outfile->buffer, n);
 }
 
+/* How much to ask for: whole blocks apart from the rest, where they can be shared. */
+static size_t n_at_once(const struct outfile *outfile, uint64_t offset, uint64_t n_bytes)
+{
+    enum { N_MOST = 1 << 30, N_WORTH = 16 * IO_BLOCK };
+    const size_t n = n_bytes < N_MOST ? (size_t)n_bytes : N_MOST;
+    const size_t n_before = (size_t)(-offset % IO_BLOCK);
+    if (!outfile->can_share || (offset - outfile->offset) % IO_BLOCK != 0 || n < N_WORTH)
+        return n;
+    return n_before > 0 ? n_before : n - n % IO_BLOCK;
+}
+
 int outfile_copy(struct outfile *outfile, const struct source *source, uint64_t offset,
                  uint64_t n_bytes, uint64_t *ret_n)
 {
@@ -281,8 +295,8 @@ int outfile_copy(struct outfile *outfile, const struct source *source, uint64_t 
     if (source->fd < 0 || !outfile->can_copy)
         return copy_by_hand(outfile, source, offset, n_bytes, ret_n);
     off_t from = (off_t)offset, to = (off_t)outfile->offset;
-    const size_t n_ask = n_bytes < (1u << 30) ? (size_t)n_bytes : 1u << 30;
-    const ssize_t n = copy_file_range(source->fd, &from, outfile->fd, &to, n_ask, 0);
+    const ssize_t n = copy_file_range(source->fd, &from, outfile->fd, &to,
+                                      n_at_once(outfile, offset, n_bytes), 0);
     if (n < 0) {
         /* Another filesystem, or one that cannot: the same bytes by hand. */
         if (errno == EXDEV || errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP) {

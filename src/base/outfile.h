@@ -17,7 +17,8 @@ struct outfile;
 /*
  * Opens the directory of path and creates ".NAME.weightfs.tmp" in it (a left-over one is removed
  * first), exclusively, following no link. n_bytes of space are reserved: -ENOSPC here, not in the
- * middle. The replace rule of options is checked now and again at publishing.
+ * middle, except where files can share blocks, which take no space. The replace rule of options is
+ * checked now and again at publishing.
  */
 int outfile_new(const char *path, uint64_t n_bytes, const struct wfs_save_options *options,
                 struct outfile **out, struct wfs_error *err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The canonical form, as the reference writes it: tensors by dtype and key, no white space but the
- * padding to 8, data without gaps. Metadata, which the reference leaves in random order, is sorted.
+ * padding, data without gaps. Metadata, which the reference leaves in random order, is sorted.
  */
 #include "format/safetensors.h"
 
@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/io.h"
 #include "format/textout.h"
 
 static int compare_texts(const void *a, const void *b)
@@ -80,8 +81,49 @@ static void put_header(struct textout *text, const struct plan *plan)
         offset += plan->tensors[i]->n_bytes;
     }
     textout_word(text, "}");
-    while (text->n_bytes % 8 != 0)
-        textout_word(text, " ");
+}
+
+/* ---- padding ---- */
+
+struct sharing {
+    const struct source *source; /* asked last */
+    bool can_share;
+};
+
+/* Can the bytes of the tensor be shared with another file of that filesystem, block by block? */
+static bool can_share(struct sharing *sharing, const struct wfs_tensor *tensor)
+{
+    const struct source *source = tensor->stored.source;
+    if (source == NULL || source->fd < 0 || !wfs_tensor_is_plain(tensor))
+        return false;
+    if (source != sharing->source)
+        *sharing = (struct sharing){source, io_shares_blocks(source->fd)};
+    return sharing->can_share;
+}
+
+/*
+ * Bytes of header and padding: a multiple of 8, as the reference does; more where that leaves most
+ * of the data at the same place within a block as in the source, so that files can share it.
+ */
+static uint64_t padded(const struct plan *plan, uint64_t n_header)
+{
+    enum { N_WORTH = 1 << 20, N_PLACES = IO_BLOCK / 8 };
+    uint64_t n_by_place[N_PLACES] = {0}, offset = 0;
+    struct sharing sharing = {0};
+    size_t best = 0;
+    const uint64_t n_least = (n_header + 7) / 8 * 8;
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        const struct wfs_tensor *tensor = plan->tensors[i];
+        const uint64_t start = (tensor->stored.offset - offset) % IO_BLOCK;
+        if (start % 8 == 0 && can_share(&sharing, tensor))
+            n_by_place[start / 8] += tensor->n_bytes;
+        offset += tensor->n_bytes;
+    }
+    for (size_t i = 1; i < N_PLACES; i++)
+        best = n_by_place[i] > n_by_place[best] ? i : best;
+    const uint64_t n_shared = n_least + (best * 8 - (SAFETENSORS_PREFIX + n_least)) % IO_BLOCK;
+    const bool is_worth_it = n_by_place[best] >= N_WORTH && n_by_place[best] > offset / 2;
+    return is_worth_it && n_shared <= SAFETENSORS_HEADER_MAX ? n_shared : n_least;
 }
 
 static int check_dtype(const struct wfs_tensor *tensor, struct wfs_error *err)
@@ -203,18 +245,20 @@ static int add_header(struct wfs_layout *layout, const struct plan *plan, struct
 {
     struct textout text = {0};
     put_header(&text, plan);
-    if (text.n_bytes > SAFETENSORS_HEADER_MAX)
+    const uint64_t n_text = text.n_bytes, n_padded = padded(plan, n_text);
+    if (n_padded > SAFETENSORS_HEADER_MAX)
         return wfs_fail(err, E2BIG,
                         "HeaderTooLarge: the header would have %" PRIu64
                         " bytes, readers take %d: fewer or shorter keys are needed",
-                        text.n_bytes, SAFETENSORS_HEADER_MAX);
-    char *header = arena_chars(&layout->arena, SAFETENSORS_PREFIX + (size_t)text.n_bytes);
+                        n_padded, SAFETENSORS_HEADER_MAX);
+    const uint64_t n_all = SAFETENSORS_PREFIX + n_padded;
+    char *header = arena_chars(&layout->arena, (size_t)n_all);
     if (header == NULL)
         return wfs_fail_memory(err);
-    store_le64(header, text.n_bytes);
-    const uint64_t n_all = SAFETENSORS_PREFIX + text.n_bytes;
+    store_le64(header, n_padded);
     text = (struct textout){.buf = header + SAFETENSORS_PREFIX};
     put_header(&text, plan);
+    memset(header + SAFETENSORS_PREFIX + n_text, ' ', (size_t)(n_padded - n_text));
     return layout_add_bytes(layout, 0, header, n_all) < 0 ? wfs_fail_memory(err) : 0;
 }
 
