@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Views: what is shown in another order or as another dtype, and checkpoints in several files."""
+import glob
 import json
 import os
+import shutil
 import statistics
 
 from benchlib.make import MIB, many_tensors, write_safetensors
@@ -87,17 +89,24 @@ def write_shards(folder, tensors, n_shards):
 
 def shards(bench):
     n, n_shards = (10000, 20) if bench.quick else (100000, 200)
-    bench.section("Mounting %d tensors, in one file and in %d" % (n, n_shards), ["source", "mount", "resident", "peak"])
-    tensors = many_tensors(n, 10)
-    one, many = bench.path("one.safetensors"), bench.path("shards")
-    write_safetensors(one, tensors)
-    write_shards(many, tensors, n_shards)
-    seconds = {one: [], many: []}
+    bench.section("Mounting checkpoints of one file and of many: time in proportion to headers and index",
+                  ["tensors", "files", "headers and index", "mount", "resident", "peak", "time for 1 MB of them"])
+    for tensors, files in ((n // 4, n_shards // 4), (n // 2, n_shards // 2), (n, n_shards), (n, 1)):
+        source = bench.path("shards" if files > 1 else "one.safetensors")
+        if files > 1:
+            write_shards(source, many_tensors(tensors, 10), files)
+        else:
+            write_safetensors(source, many_tensors(tensors, 10))
+        n_bytes = sum(map(os.path.getsize, glob.glob(source + "/*") or [source])) - 4 * tensors
+        measure_mounting(bench, source, tensors, files, n_bytes / 1e6)
+        shutil.rmtree(source) if files > 1 else os.unlink(source)
+
+
+def measure_mounting(bench, source, n_tensors, n_files, mb):
+    times, resident, peak = [], 0, 0
     for _ in range(bench.n_runs):
-        for source, times in seconds.items():
-            with bench.mounted(source) as took:
-                times.append(took)
-    for source, name in ((one, "one file"), (many, "%d shards with their index" % n_shards)):
-        with bench.mounted(source):
+        with bench.mounted(source) as took:
+            times.append(took)
             resident, peak = bench.memory()
-        bench.row(name, "%.2f s" % statistics.median(seconds[source]), "%.0f MB" % resident, "%.0f MB" % peak)
+    took = statistics.median(times)
+    bench.row(n_tensors, n_files, "%.1f MB" % mb, "%.2f s" % took, "%.0f MB" % resident, "%.0f MB" % peak, "%.0f ms" % (1000 * took / mb))
