@@ -14,7 +14,7 @@ struct wfs_control_reply {
     int32_t error;    /* errno of the commit, 0: done */
     int32_t pid;      /* of the process to wait for after an unmount */
     uint64_t n_edits; /* that were pending */
-    char text[1024];  /* one line, NUL-terminated */
+    char text[1024];  /* one line, NUL-terminated: the error, or what was written; empty: nothing */
 };
 
 #define WFS_IOC_COMMIT _IOR('W', 1, struct wfs_control_reply)

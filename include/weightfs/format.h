@@ -133,6 +133,7 @@ int wfs_shards_new(const struct wfs_format *format, const struct wfs_catalog *ca
                    uint64_t max_bytes, struct wfs_shards **out, struct wfs_error *err);
 void wfs_shards_free(struct wfs_shards *shards);
 uint64_t wfs_shards_n_bytes(const struct wfs_shards *shards);
+size_t wfs_shards_n_files(const struct wfs_shards *shards); /* without the index */
 
 /* As wfs_layout_is_large, of any of the files. */
 bool wfs_shards_is_large(const struct wfs_shards *shards);

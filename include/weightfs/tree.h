@@ -30,7 +30,8 @@ struct wfs_node;
 enum wfs_tree_layout { WFS_LAYOUT_NESTED, WFS_LAYOUT_FLAT };
 enum wfs_tree_files { WFS_FILES_RAW, WFS_FILES_NPY };
 
-/* A file of the control directory whose text the caller makes, once, when somebody looks at it. */
+/* A file of the control directory whose text the caller makes when somebody looks at it, and anew
+ * after each commit. */
 struct wfs_tree_text {
     const char *name;
     /* *ret is malloc'ed; 0 or -ENOMEM. May be called from any thread. */
@@ -87,11 +88,12 @@ struct wfs_dirent {
 /* What the driver knows and status.json shows beside the tree's own counts. Texts are borrowed for
  * the call. */
 struct wfs_status {
-    const char *state;  /* clean, dirty, committing, published, published-unsynced, failed */
-    const char *step;   /* of the last commit, or NULL */
-    int error;          /* errno of the last commit, 0: none */
-    const char *text;   /* its one line, or NULL */
-    const char *output; /* path, or NULL */
+    const char *state;   /* clean, dirty, committing, published, published-unsynced, failed */
+    const char *step;    /* of the last commit, or NULL */
+    int error;           /* errno of the last commit, 0: none */
+    const char *text;    /* its one line, or NULL */
+    const char *written; /* what the last commit that succeeded wrote, one line, or NULL */
+    const char *output;  /* path, or NULL */
     const char *sandbox;
     uint64_t n_done, n_total; /* bytes of the commit that is running */
     int64_t committed_at;     /* seconds since the epoch, 0: never */

@@ -24,6 +24,13 @@ enum wfs_report_form {
     WFS_REPORT_PLAN, /* tab-separated: one row for each tensor of the source */
 };
 
+/* What a commit wrote. */
+struct wfs_report_commit {
+    const char *output; /* path */
+    int64_t at;         /* seconds since the epoch */
+    uint64_t n_edits, n_tensors, n_files, n_bytes;
+};
+
 #pragma GCC visibility push(default)
 
 /* The options there are, counted from 0; NULL behind the last. */
@@ -74,6 +81,15 @@ const char *wfs_report_notice(const struct wfs_report *report);
 
 /* Reads every cast tensor once, to say how many elements overflow and are NaN. -EIO. */
 int wfs_report_count_casts(struct wfs_report *report, const struct wfs_catalog *catalog);
+
+/* Adds what an output has no room for: its kind ("value", "tie", "metadata"), name, and why. Texts
+ * are copied. -ENOMEM. */
+int wfs_report_leave_out(struct wfs_report *report, const char *kind, const char *name,
+                         const char *why);
+
+/* The report tells of this commit and no more of an earlier one, what that left out included.
+ * -ENOMEM. */
+int wfs_report_commit(struct wfs_report *report, const struct wfs_report_commit *commit);
 
 /* *ret is malloc'ed, with a NUL behind its *ret_n bytes. -ENOMEM. */
 int wfs_report_write(const struct wfs_report *report, enum wfs_report_form form, char **ret,

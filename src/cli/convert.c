@@ -47,13 +47,13 @@ struct conversion {
     struct wfs_save_options save;
 };
 
-static enum exit_code choose_format(struct conversion *conversion, const char *name)
+static enum exit_code choose_format(struct conversion *conversion, const struct args *args)
 {
     const struct wfs_quoted target = wfs_quote(conversion->target);
     const char *source = strcmp(conversion->source, "-") == 0 ? "" : conversion->source;
-    conversion->format = name != NULL ? wfs_format_by_name(name) : NULL;
-    if (name != NULL && conversion->format == NULL)
-        return print_error(EXIT_USAGE, NULL, "no format is called '%s'", wfs_quote(name).text);
+    const enum exit_code exit_code = input_format(args, &conversion->format);
+    if (exit_code != EXIT_DONE)
+        return exit_code;
     if (wfs_output_index(conversion->target, source, &conversion->format, &conversion->index) < 0)
         return print_error(EXIT_UNSUPPORTED, NULL, "out of memory");
     if (conversion->index == NULL && conversion->format == NULL)
@@ -260,7 +260,7 @@ int verb_convert(int argc, char **argv)
         .can_overwrite = args_has(&args, "overwrite"),
         .allows_large = args_has(&args, "large"),
     };
-    exit_code = choose_format(&conversion, args_value(&args, "format"));
+    exit_code = choose_format(&conversion, &args);
     autofree char *index = conversion.index;
     if (exit_code == EXIT_DONE)
         exit_code = choose_size(&conversion, args_value(&args, "max-shard-size"));

@@ -123,6 +123,15 @@ enum exit_code input_find(const struct wfs_catalog *catalog, const char *path, c
                        text, n_near > 0 ? "?" : "");
 }
 
+enum exit_code input_format(const struct args *args, const struct wfs_format **ret)
+{
+    const char *name = args_value(args, "format");
+    *ret = name != NULL ? wfs_format_by_name(name) : NULL;
+    if (name == NULL || *ret != NULL)
+        return EXIT_DONE;
+    return print_error(EXIT_USAGE, NULL, "no format is called '%s'", wfs_quote(name).text);
+}
+
 enum exit_code input_read_error(const char *path, const struct wfs_tensor *tensor, int code)
 {
     const struct wfs_quoted key = wfs_quote(tensor->key);

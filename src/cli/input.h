@@ -20,6 +20,9 @@ enum exit_code input_load_report(const struct args *args, const char *path,
 /* Loads the source ("-" is standard input, where that is a regular file), or prints why not. */
 enum exit_code input_load(const struct args *args, const char *path, struct wfs_catalog **out);
 
+/* The format that --format names, NULL without one; or a line and EXIT_USAGE. */
+enum exit_code input_format(const struct args *args, const struct wfs_format **ret);
+
 /* The tensor with that key, or a line with the nearest keys and EXIT_NO_MATCH. */
 enum exit_code input_find(const struct wfs_catalog *catalog, const char *path, const char *key,
                           const struct wfs_tensor **ret);

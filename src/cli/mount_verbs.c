@@ -28,8 +28,8 @@ static const struct args_option no_options[] = {{NULL, NULL, NULL}};
 static const struct args_usage commit_usage = {
     .verb = "commit",
     .operands = "MOUNTPOINT",
-    .text = "Writes what a mount shows to its output and waits until that is done. The mount\n"
-            "stays, and work in it can go on.",
+    .text = "Writes what a mount shows to its output, waits until that is done, and tells in\n"
+            "one line what was written. The mount stays, and work in it can go on.",
     .n_min = 1,
     .n_max = 1,
     .options = no_options,
@@ -44,7 +44,11 @@ int verb_commit(int argc, char **argv)
     if (!args_parse(&args, &commit_usage, argc, argv, &exit_code))
         return exit_code;
     exit_code = mounted_open(&mounted, args.operands[0]);
-    return exit_code != EXIT_DONE ? exit_code : (int)mounted_commit(&mounted, &reply);
+    if (exit_code == EXIT_DONE)
+        exit_code = mounted_commit(&mounted, &reply);
+    if (exit_code == EXIT_DONE)
+        puts(reply.text[0] != '\0' ? reply.text : "nothing to commit");
+    return exit_code;
 }
 
 /* ---- status ---- */
@@ -57,7 +61,8 @@ static const struct args_option status_options[] = {
 static const struct args_usage status_usage = {
     .verb = "status",
     .operands = "MOUNTPOINT",
-    .text = "Tells what is edited in a mount and not committed, and how the last commit went.",
+    .text = "Tells what is edited in a mount and not committed, how the last commit went, and\n"
+            "what it wrote.",
     .n_min = 1,
     .n_max = 1,
     .options = status_options,
@@ -91,6 +96,7 @@ static void print_status(const json_t *status)
     print_text("output", json_string_value(json_object_get(status, "output")));
     if (json_is_string(json_object_get(status, "output")))
         print_time(json_object_get(status, "committed_at"));
+    print_text("written", json_string_value(json_object_get(status, "written")));
     print_text("step", json_string_value(json_object_get(status, "step")));
     print_text("message", json_string_value(json_object_get(status, "text")));
 }
@@ -206,6 +212,8 @@ int verb_umount(int argc, char **argv)
         exit_code = mounted_commit(&mounted, &reply);
     if (exit_code != EXIT_DONE)
         return exit_code;
+    if (mounted.is_writable && reply.text[0] != '\0')
+        puts(reply.text);
     if (path == NULL)
         return print_error(EXIT_MOUNT, typed, "cannot unmount: %s", strerror(errno));
     return unmount(&mounted, path);

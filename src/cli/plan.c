@@ -13,6 +13,7 @@
 static const struct args_option options[] = {
     {"json", NULL, "print the report as one JSON object"},
     {"report", NULL, "print the report as text, lists cut at ten"},
+    {"format", "NAME", "report what a file of that format has no room for, too"},
     {"values", NULL, "read what is cast, and count overflows and NaN"},
     {NULL, NULL, NULL},
 };
@@ -43,6 +44,27 @@ static enum exit_code print_report(const struct args *args, const struct wfs_rep
     return EXIT_DONE;
 }
 
+static int leave_out(struct wfs_report *report, const struct wfs_fit *fit)
+{
+    int code = 0;
+    for (size_t i = 0; code == 0 && i < fit->n_items; i++)
+        code =
+            wfs_report_leave_out(report, fit->items[i].kind, fit->items[i].name, fit->items[i].why);
+    return code;
+}
+
+/* What a conversion to the format would leave out. */
+static enum exit_code report_fit(const char *path, const struct wfs_format *format,
+                                 struct wfs_catalog *catalog, struct wfs_report *report)
+{
+    const struct wfs_fit_options fit_options = {0};
+    struct wfs_fit fit = {0};
+    int code = wfs_catalog_fit(catalog, format, &fit_options, &fit, NULL);
+    code = code < 0 ? code : leave_out(report, &fit);
+    wfs_fit_done(&fit);
+    return code < 0 ? print_error(EXIT_UNSUPPORTED, path, "out of memory") : EXIT_DONE;
+}
+
 int verb_plan(int argc, char **argv)
 {
     int exit_code;
@@ -51,8 +73,12 @@ int verb_plan(int argc, char **argv)
     auto_report struct wfs_report *report = NULL;
     if (!args_parse(&args, &usage, argc, argv, &exit_code))
         return exit_code;
+    const struct wfs_format *format = NULL;
+    exit_code = input_format(&args, &format);
+    if (exit_code != EXIT_DONE)
+        return exit_code;
     const char *path = args.operands[0];
-    const enum exit_code verdict = input_load_report(&args, path, &catalog, &report);
+    enum exit_code verdict = input_load_report(&args, path, &catalog, &report);
     if (report == NULL)
         return (int)verdict;
     if (verdict == EXIT_DONE && args_has(&args, "values")) {
@@ -60,6 +86,8 @@ int verb_plan(int argc, char **argv)
         if (code < 0)
             return print_error(exit_of_errno(-code), path, "cannot read what is to be cast");
     }
+    if (verdict == EXIT_DONE && format != NULL)
+        verdict = report_fit(path, format, catalog, report);
     const enum exit_code printed = print_report(&args, report);
     return (int)(verdict != EXIT_DONE ? verdict : printed);
 }

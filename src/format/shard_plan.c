@@ -127,6 +127,11 @@ uint64_t wfs_shards_n_bytes(const struct wfs_shards *set)
     return set->n_bytes;
 }
 
+size_t wfs_shards_n_files(const struct wfs_shards *set)
+{
+    return set->n_shards;
+}
+
 bool wfs_shards_is_large(const struct wfs_shards *set)
 {
     for (size_t i = 0; i < set->n_shards; i++) {

@@ -5,6 +5,7 @@
  */
 #include "fuse/commit.h"
 
+#include "fuse/account.h"
 #include "fuse/log.h"
 #include "fuse/paths.h"
 #include "fuse/planned.h"
@@ -21,8 +22,9 @@ struct commit {
     struct wfs_error *err;
     struct wfs_save_report report;
     struct wfs_status status;
+    struct wfs_report_commit account;
+    char *told; /* its one line */
     uint64_t generation;
-    uint64_t n_bytes;
     int64_t shown_at; /* when progress was last shown, in ms */
 };
 
@@ -143,6 +145,17 @@ static uint32_t output_mode(const struct driver *driver)
     return (mode & ~driver->options->process_umask) | 0400;
 }
 
+/* What is going to be written. */
+static void count(struct commit *commit, const struct planned *planned)
+{
+    struct wfs_report_commit *account = &commit->account;
+    const bool is_set = planned->shards != NULL;
+    account->n_tensors = wfs_catalog_n_tensors(planned->catalog);
+    account->n_files = is_set ? wfs_shards_n_files(planned->shards) : 1;
+    account->n_bytes =
+        is_set ? wfs_shards_n_bytes(planned->shards) : wfs_layout_n_bytes(planned->layout);
+}
+
 /* The tree is held shared. */
 static int save(struct commit *commit, struct planned *planned)
 {
@@ -155,8 +168,7 @@ static int save(struct commit *commit, struct planned *planned)
         rc = begin(commit);
     if (rc < 0)
         return rc;
-    commit->n_bytes =
-        target->is_set ? wfs_shards_n_bytes(planned->shards) : wfs_layout_n_bytes(planned->layout);
+    count(commit, planned);
     const struct wfs_save_options options = {.replace = target->replace,
                                              .known = target->known,
                                              .mode = output_mode(driver),
@@ -167,6 +179,19 @@ static int save(struct commit *commit, struct planned *planned)
                ? wfs_shards_save(planned->shards, target->path, &options, &commit->report,
                                  commit->err)
                : wfs_save(planned->layout, target->path, &options, &commit->report, commit->err);
+}
+
+static void conclude(struct commit *commit, const struct planned *planned)
+{
+    struct driver *driver = commit->driver;
+    commit->account.at = time(NULL);
+    account_tell(&commit->account, &planned->fit, commit->told);
+    pthread_rwlock_wrlock(&driver->lock);
+    account_report(driver, &commit->account, &planned->fit);
+    const int rc = wfs_tree_committed(driver->tree, commit->generation);
+    pthread_rwlock_unlock(&driver->lock);
+    if (rc < 0)
+        log_warning("the journal cannot be written: %s", strerror(-rc));
 }
 
 static int publish(struct commit *commit)
@@ -183,18 +208,13 @@ static int publish(struct commit *commit)
         return rc;
     driver_begin_read(driver);
     rc = save(commit, &planned);
-    planned_done(&planned);
     driver_end_read(driver);
     if (commit->report.published.inode != 0)
         target_published(driver->target, &commit->report.published);
-    if (rc < 0)
-        return rc;
-    pthread_rwlock_wrlock(&driver->lock);
-    rc = wfs_tree_committed(driver->tree, commit->generation);
-    pthread_rwlock_unlock(&driver->lock);
-    if (rc < 0)
-        log_warning("the journal cannot be written: %s", strerror(-rc));
-    return 0;
+    if (rc == 0)
+        conclude(commit, &planned);
+    planned_done(&planned);
+    return rc;
 }
 
 static void tell_failure(struct commit *commit)
@@ -214,20 +234,21 @@ static void tell_failure(struct commit *commit)
     commit->status.text = commit->err->text;
 }
 
-static void tell_success(struct commit *commit, uint64_t n_edits)
+static void tell_success(struct commit *commit)
 {
-    log_note("committed to '%s': %" PRIu64 " edits, %" PRIu64 " bytes",
-             wfs_quote(commit->driver->target->path).text, n_edits, commit->n_bytes);
+    log_note("committed to '%s': %s", wfs_quote(commit->driver->target->path).text, commit->told);
     commit->status.state = "published";
-    commit->status.committed_at = time(NULL);
-    commit->status.n_done = commit->status.n_total = commit->n_bytes;
+    commit->status.written = commit->told;
+    commit->status.committed_at = commit->account.at;
+    commit->status.n_done = commit->status.n_total = commit->account.n_bytes;
 }
 
 /* `change` is held. */
 static int run(struct commit *commit)
 {
     struct driver *driver = commit->driver;
-    const uint64_t n_edits = wfs_tree_n_edits(driver->tree);
+    commit->account.output = driver->target->path;
+    commit->account.n_edits = wfs_tree_n_edits(driver->tree);
     const int64_t committed_at = driver->status.committed_at;
     commit->status = (struct wfs_status){.state = "committing", .committed_at = committed_at};
     driver_set_status(driver, &commit->status);
@@ -237,17 +258,18 @@ static int run(struct commit *commit)
         wfs_fail(commit->err, -rc, "%s", strerror(-rc));
         tell_failure(commit);
     } else {
-        tell_success(commit, n_edits);
+        tell_success(commit);
     }
     driver_set_status(driver, &commit->status);
     return rc;
 }
 
 int commit_run(struct driver *driver, bool is_asked, struct commit_waiter *waiter,
-               struct wfs_error *err)
+               char told[COMMIT_TEXT_MAX], struct wfs_error *err)
 {
-    struct commit commit = {.driver = driver, .waiter = waiter, .err = err};
+    struct commit commit = {.driver = driver, .waiter = waiter, .told = told, .err = err};
     int rc = 0;
+    told[0] = '\0';
     pthread_mutex_lock(&driver->change);
     if (wfs_tree_has_pending(driver->tree) || (is_asked && !is_output_there(driver->target)))
         rc = run(&commit);

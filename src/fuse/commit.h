@@ -15,11 +15,11 @@ struct commit_waiter {
 
 /*
  * Writes the output when edits are pending; with is_asked also when nothing was edited and the
- * output is not there yet. 0 when there was nothing to do. On failure, a negative errno, everything
- * is as before and has been logged; err has the sentence. waiter may be NULL. Holds no lock when
- * called.
+ * output is not there yet. told is the one line that says what was written, empty when there was
+ * nothing to do. On failure, a negative errno, everything is as before and has been logged; err has
+ * the sentence. waiter may be NULL. Holds no lock when called.
  */
 int commit_run(struct driver *driver, bool is_asked, struct commit_waiter *waiter,
-               struct wfs_error *err);
+               char told[COMMIT_TEXT_MAX], struct wfs_error *err);
 
 #endif

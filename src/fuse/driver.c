@@ -174,6 +174,9 @@ void driver_set_status(struct driver *driver, const struct wfs_status *status)
     driver->status = *status;
     driver->status.output = driver->target->path;
     driver->status.sandbox = driver->sandbox;
+    if (status->written != NULL)
+        snprintf(driver->written_text, sizeof(driver->written_text), "%s", status->written);
+    driver->status.written = driver->written_text[0] != '\0' ? driver->written_text : NULL;
     if (status->text != NULL)
         set_status_text(driver, status->text);
     wfs_tree_set_status(driver->tree, &driver->status);

@@ -18,6 +18,9 @@
 
 struct fuse_session;
 
+/* Of the line that says what a commit wrote. */
+enum { COMMIT_TEXT_MAX = 512 };
+
 /* Bytes of one read or write request at most. */
 #define DRIVER_TRANSFER_MAX (1 << 20)
 
@@ -47,7 +50,7 @@ struct driver {
 
     pthread_mutex_t status_lock;
     struct wfs_status status;
-    char status_text[WFS_ERROR_TEXT_MAX];
+    char status_text[WFS_ERROR_TEXT_MAX], written_text[COMMIT_TEXT_MAX];
     atomic_bool has_told_trouble;
 
     pthread_key_t buffers; /* one for each thread */
@@ -78,7 +81,8 @@ void *driver_buffer(struct driver *driver);
 /* Takes n references away and frees the node now or at the next change. Holds no lock. */
 void driver_forget(struct driver *driver, struct wfs_node *node, uint64_t n);
 
-/* Shows the progress or the end of a commit; output and sandbox are filled in, text is copied. */
+/* Shows the progress or the end of a commit; output and sandbox are filled in, texts are copied,
+ * and what was written last stays when nothing else was. */
 void driver_set_status(struct driver *driver, const struct wfs_status *status);
 
 /* A read failed: tells once, in the log and in the status, when that is because a source changed.

@@ -44,11 +44,13 @@ static void poll_asker(struct commit_waiter *waiter)
     asker->req = NULL;
 }
 
-static int commit(struct driver *driver, struct asker *asker, struct wfs_error *err)
+static int commit(struct driver *driver, struct asker *asker, char told[COMMIT_TEXT_MAX],
+                  struct wfs_error *err)
 {
+    told[0] = '\0';
     if (fuse_req_ctx(asker->req)->uid != driver->owner)
         return wfs_fail(err, EPERM, "only the user who mounted may commit");
-    return commit_run(driver, true, &asker->waiter, err);
+    return commit_run(driver, true, &asker->waiter, told, err);
 }
 
 /* On the root this is `sync MNT`, the commit; elsewhere never, because careful programs do it after
@@ -58,12 +60,13 @@ void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int is_data_only, struct fuse_f
     struct driver *driver = fuse_req_userdata(req);
     struct asker asker = {.waiter = {.poll = poll_asker}, .req = req};
     struct wfs_error err = {0};
+    char told[COMMIT_TEXT_MAX];
     if (!wfs_tree_is_writable(driver->tree))
         ops_reply(req, 0);
     else if (ino != FUSE_ROOT_ID)
         ops_reply(req, sync_node(req, ino));
     else {
-        const int rc = commit(driver, &asker, &err);
+        const int rc = commit(driver, &asker, told, &err);
         if (asker.req != NULL)
             ops_reply(req, rc);
     }
@@ -90,14 +93,20 @@ static void fill_hello(struct driver *driver, struct wfs_control_reply *reply)
 static void fill_commit(struct driver *driver, struct asker *asker, struct wfs_control_reply *reply)
 {
     struct wfs_error err = {0};
+    char told[COMMIT_TEXT_MAX] = "";
     fill_hello(driver, reply);
     int rc;
     if (!wfs_tree_is_writable(driver->tree))
         rc = wfs_fail(&err, EROFS, "the mount is read-only: it has no output");
     else
-        rc = commit(driver, asker, &err);
+        rc = commit(driver, asker, told, &err);
     reply->error = -rc;
-    snprintf(reply->text, sizeof(reply->text), "%s", err.text);
+    reply->text[0] = '\0';
+    if (rc < 0)
+        snprintf(reply->text, sizeof(reply->text), "%s", err.text);
+    else if (told[0] != '\0')
+        snprintf(reply->text, sizeof(reply->text), "committed to '%s': %s",
+                 wfs_quote(driver->target->path).text, told);
 }
 
 void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void *arg,

@@ -99,16 +99,17 @@ static int commit(const struct recover_request *request, const struct mount_opti
     struct driver driver = {0};
     struct wfs_view *view = NULL;
     struct wfs_error err = {0};
+    char told[COMMIT_TEXT_MAX] = "";
     int rc = loading_new_view(options, &view);
     if (rc == 0)
         rc = driver_init(&driver, options, target, view, "off");
     if (rc == 0)
         rc = check_replayed(request, &driver);
-    const uint64_t n_edits = rc == 0 ? wfs_tree_n_edits(driver.tree) : 0;
     if (rc == 0)
-        rc = commit_run(&driver, false, NULL, &err);
+        rc = commit_run(&driver, false, NULL, told, &err);
     if (rc == 0)
-        printf("committed %" PRIu64 " edits to '%s'\n", n_edits, wfs_quote(target->path).text);
+        printf("committed to '%s': %s\n", wfs_quote(target->path).text,
+               told[0] != '\0' ? told : "nothing");
     driver_done(&driver);
     wfs_view_free(view);
     return rc == 0 ? EXIT_DONE : EXIT_OUTPUT;

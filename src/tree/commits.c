@@ -69,6 +69,7 @@ int wfs_tree_committed(struct wfs_tree *tree, uint64_t generation)
         atomic_store(&tree->n_changed_entries, n_since);
     atomic_store(&tree->n_changed_nodes, n_nodes);
     atomic_store(&tree->committed, generation);
+    atomic_fetch_add(&tree->n_commits, 1);
     if (tree->stage == NULL || tree->stage->is_replaying ||
         tree->stage->leftover.commit != WFS_COMMIT_COMPLETE)
         return 0;

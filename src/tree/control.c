@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The texts of the control directory. tensors.csv is made once per change of the tree, status.json
- * at each look, metadata.json once: when it is edited it is an ordinary file.
+ * The texts of the control directory. tensors.csv is made once per change of the tree, the caller's
+ * own once per commit, status.json at each look, metadata.json once: when it is edited it is an
+ * ordinary file.
  */
 #include "tree/control.h"
 
@@ -20,7 +21,7 @@
 struct made {
     struct strbuf text;
     struct timespec at;
-    uint64_t generation; /* of the tree when it was made */
+    uint64_t version; /* of what it depends on when it was made */
 };
 
 struct texts {
@@ -164,12 +165,12 @@ static void render_tensors(const struct wfs_tree *tree, struct strbuf *text)
 
 /* ---- looking at them ---- */
 
-static bool is_current(const struct wfs_tree *tree, const struct wfs_node *node,
-                       const struct made *made)
+/* The status has none. */
+static uint64_t version_of(const struct wfs_tree *tree, const struct wfs_node *node)
 {
-    return made->text.bytes != NULL && node->kind != NODE_STATUS &&
-           (node->kind == NODE_METADATA || node->kind >= NODE_GIVEN ||
-            made->generation == atomic_load(&tree->generation));
+    return node->kind >= NODE_GIVEN     ? atomic_load(&tree->n_commits)
+           : node->kind == NODE_TENSORS ? atomic_load(&tree->generation)
+                                        : 0;
 }
 
 static void render_given(const struct wfs_tree_text *given, struct strbuf *text)
@@ -185,10 +186,10 @@ static void render_given(const struct wfs_tree_text *given, struct strbuf *text)
 /* Called with the lock held. */
 static int refresh(const struct wfs_tree *tree, const struct wfs_node *node, struct made *made)
 {
-    if (is_current(tree, node, made))
-        return 0;
     struct strbuf text = {0};
-    const uint64_t generation = atomic_load(&tree->generation);
+    const uint64_t version = version_of(tree, node);
+    if (made->text.bytes != NULL && node->kind != NODE_STATUS && made->version == version)
+        return 0;
     if (node->kind == NODE_METADATA)
         metadata_render(tree, &text);
     else if (node->kind == NODE_TENSORS)
@@ -204,7 +205,7 @@ static int refresh(const struct wfs_tree *tree, const struct wfs_node *node, str
     const bool is_same = made->text.bytes != NULL && made->text.n_bytes == text.n_bytes &&
                          memcmp(made->text.bytes, text.bytes, text.n_bytes) == 0;
     made->at = is_same ? made->at : node_now();
-    made->generation = generation;
+    made->version = version;
     strbuf_done(&made->text);
     made->text = text;
     return 0;

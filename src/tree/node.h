@@ -102,6 +102,7 @@ struct wfs_tree {
     struct timespec changed_at;         /* of the last change */
     _Atomic uint64_t generation;        /* counts changes that a commit shows */
     _Atomic uint64_t committed;         /* the generation that is published */
+    _Atomic uint64_t n_commits;         /* that succeeded */
     _Atomic uint64_t n_changed_nodes;   /* since then */
     _Atomic uint64_t n_changed_entries; /* since then */
     _Atomic uint64_t n_unsynced;        /* edits with is_unsynced */

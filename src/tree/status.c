@@ -81,6 +81,7 @@ static void render(const struct wfs_tree *tree, const struct wfs_status *now, st
     strbuf_printf(text, "  \"done\": %" PRIu64 ",\n  \"total\": %" PRIu64 ",\n", now->n_done,
                   now->n_total);
     strbuf_printf(text, "  \"committed_at\": %" PRId64 ",\n", now->committed_at);
+    put_field(text, "written", now->written);
     put_field(text, "output", now->output);
     put_field(text, "sandbox", now->sandbox);
     strbuf_printf(text, "  \"pid\": %ld,\n  \"sources\": ", (long)getpid());
@@ -107,7 +108,8 @@ static void add_text(char **at, const char **text)
 /* A copy of the record with texts of its own. False: no memory. */
 static bool copy_status(const struct wfs_status *from, struct wfs_status *ret, char **ret_texts)
 {
-    const char *const texts[] = {from->state, from->step, from->text, from->output, from->sandbox};
+    const char *const texts[] = {from->state,   from->step,   from->text,
+                                 from->written, from->output, from->sandbox};
     size_t n = 1;
     for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++)
         n += texts[i] == NULL ? 0 : strlen(texts[i]) + 1;
@@ -119,6 +121,7 @@ static bool copy_status(const struct wfs_status *from, struct wfs_status *ret, c
     add_text(&at, &ret->state);
     add_text(&at, &ret->step);
     add_text(&at, &ret->text);
+    add_text(&at, &ret->written);
     add_text(&at, &ret->output);
     add_text(&at, &ret->sandbox);
     return true;

@@ -72,11 +72,11 @@ int pass_filter(struct pass *pass)
         n_seen++;
         n_shown += code > 0;
         item->dropped = code > 0 ? NULL : "filter";
-        item->is_filtered = code == 0;
         if (code == 0 &&
             report_add(pass->report, &pass->report->skipped, item->tensor.key, NULL) < 0)
             return wfs_fail_memory(pass->err);
     }
+    report_sort(&pass->report->skipped);
     if (n_shown == 0 && n_seen > 0)
         return wfs_fail(pass->err, EINVAL, "the filters leave none of %zu tensors", n_seen);
     return 0;

@@ -4,6 +4,7 @@
  * in its order, as Burn fills a module from a file.
  */
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,11 +88,14 @@ static int kind_of(uint8_t dtype)
     return kind == WFS_KIND_SIGNED ? WFS_KIND_UNSIGNED : (int)kind;
 }
 
-static int add_error(const struct filling *f, const char *key, const char *format,
-                     const char *expected, const char *found)
+static int __attribute__((format(printf, 3, 4)))
+add_error(const struct filling *f, const char *key, const char *format, ...)
 {
     char text[300];
-    snprintf(text, sizeof(text), format, expected, found);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
     const int code = report_add(f->pass->report, &f->pass->report->errors, key, text);
     return code < 0 ? wfs_fail_memory(f->pass->err) : 0;
 }
@@ -147,30 +151,16 @@ static int apply(const struct filling *f, struct item *item, const struct wfs_te
     return take_param_id(f, item, model);
 }
 
-/* One parameter, in the order of Burn: found, filtered, of the right shape and kind, applied. */
-static int fill(const struct filling *f, const struct wfs_tensor *model)
+/* What was found for a parameter: it can be read, has the shape and the kind, is applied. */
+static int fill_with(const struct filling *f, struct item *item, const struct wfs_tensor *model,
+                     const char *key)
 {
-    struct wfs_report *report = f->pass->report;
-    const char *key = pass_drop_variants(f->pass, model->key);
-    struct item *item = key == NULL ? NULL : find_source(f, key);
-    if (key == NULL || (item == NULL && report_add(report, &report->missing, key, NULL) < 0))
-        return wfs_fail_memory(f->pass->err);
-    if (item == NULL)
-        return 0;
-    if (item->is_visited)
-        return add_error(f, key, "the tensor '%s' is used already%s",
-                         wfs_quote(item->source_key).text, "");
-    item->is_visited = true;
-    const int shown = pass_filter_one(f->pass, item, key);
-    if (shown <= 0) {
-        item->is_filtered = true;
-        item->dropped = "filter";
-        if (shown == 0 && report_add(report, &report->skipped, key, NULL) < 0)
-            return wfs_fail_memory(f->pass->err);
-        return shown;
-    }
     char wanted[128], has[128];
     bool fits = false;
+    if (item->tensor.trouble != NULL) {
+        item->dropped = "cannot be read";
+        return add_error(f, key, "cannot be read: %s", item->tensor.trouble);
+    }
     wfs_shape_format(&model->shape, wanted, sizeof(wanted));
     wfs_shape_format(&item->tensor.shape, has, sizeof(has));
     const int code = fit(f, item, model, &fits);
@@ -188,34 +178,54 @@ static int fill(const struct filling *f, const struct wfs_tensor *model)
     return apply(f, item, model, key);
 }
 
-static int compare_texts(const void *a, const void *b)
+/* One parameter, in the order of Burn: found, filtered, filled. */
+static int fill(const struct filling *f, const struct wfs_tensor *model)
 {
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
+    struct wfs_report *report = f->pass->report;
+    const char *key = pass_drop_variants(f->pass, model->key);
+    struct item *item = key == NULL ? NULL : find_source(f, key);
+    if (key == NULL || (item == NULL && report_add(report, &report->missing, key, NULL) < 0))
+        return wfs_fail_memory(f->pass->err);
+    if (item == NULL)
+        return 0;
+    if (item->is_visited)
+        return add_error(f, key, "the tensor '%s' is used already",
+                         wfs_quote(item->source_key).text);
+    item->is_visited = true;
+    const int shown = pass_filter_one(f->pass, item, key);
+    if (shown > 0)
+        return fill_with(f, item, model, key);
+    item->dropped = "filter";
+    if (shown == 0 && report_add(report, &report->skipped, key, NULL) < 0)
+        return wfs_fail_memory(f->pass->err);
+    return shown;
 }
 
-/* Suggestions come from the unused, which are sorted. */
-static int suggest(struct pass *pass)
+static int drop_unused(struct pass *pass)
 {
-    size_t n = 0;
-    struct report_lines *missing = &pass->report->missing;
-    autofree const char **unused = calloc(pass->report->n_items + 1, sizeof(*unused));
-    if (unused == NULL)
-        return wfs_fail_memory(pass->err);
+    struct wfs_report *report = pass->report;
     for_items(item, pass)
     {
         if (item->is_visited)
             continue;
-        unused[n++] = item->tensor.key;
-        item->is_unused = true;
         item->dropped = "not in like";
+        if (report_add(report, &report->unused, item->tensor.key, NULL) < 0)
+            return wfs_fail_memory(pass->err);
     }
-    qsort(unused, n, sizeof(*unused), compare_texts);
-    for (size_t i = 0; i < missing->n_lines; i++) {
-        /* Beyond some hundreds nobody reads them, and each costs a look at all unused. */
-        if (i < 200)
-            missing->lines[i].text = similar_suggest(missing->lines[i].name, unused, n);
-    }
+    report_sort(&report->unused);
+    report_sort(&report->skipped);
+    report_sort(&report->missing);
     return 0;
+}
+
+/* Suggestions come from the unused. Beyond some hundreds nobody reads them, and each costs a look
+ * at all unused. */
+static void suggest(const struct wfs_report *report)
+{
+    enum { N_SUGGESTED = 200 };
+    const struct report_lines *missing = &report->missing;
+    for (size_t i = 0; i < missing->n_lines && i < N_SUGGESTED; i++)
+        missing->lines[i].text = similar_suggest(missing->lines[i].name, &report->unused);
 }
 
 static int verdict(const struct pass *pass)
@@ -250,6 +260,9 @@ int pass_like(struct pass *pass)
     int code = index_items(&filling);
     for (size_t i = 0; code == 0 && i < pass->like->n_tensors; i++)
         code = fill(&filling, &pass->like->tensors[i]);
-    code = code < 0 ? code : suggest(pass);
-    return code < 0 ? code : verdict(pass);
+    code = code < 0 ? code : drop_unused(pass);
+    if (code < 0)
+        return code;
+    suggest(pass->report);
+    return verdict(pass);
 }

@@ -16,8 +16,6 @@ struct item {
     const char *dropped;    /* why it is not shown; NULL: it is */
     struct verdict verdict; /* evidence or what the user told; no row: nobody asked */
     uint8_t done;           /* enum action, by an adapter */
-    bool is_filtered;       /* dropped by a filter */
-    bool is_unused;         /* dropped because `like` has no place for it */
     bool is_kept;           /* a keep rule has it */
     bool is_visited;        /* `like` has looked at it */
 };

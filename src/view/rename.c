@@ -65,7 +65,6 @@ int pass_top_level_key(struct pass *pass)
             const char *name = item->tensor.key;
             const bool is_below = strncmp(name, key, n_key) == 0 && name[n_key] == '.';
             item->dropped = is_below ? NULL : "top_level_key";
-            item->is_filtered = !is_below;
             n_below += is_below;
         }
         if (n_below == 0) {

@@ -19,14 +19,16 @@ void wfs_report_free(struct wfs_report *report)
 {
     if (report == NULL)
         return;
-    struct report_lines *lists[] = {&report->applied, &report->skipped, &report->missing,
-                                    &report->errors, &report->notices};
+    struct report_lines *lists[] = {&report->applied, &report->unused, &report->skipped,
+                                    &report->missing, &report->errors, &report->notices};
     for (size_t i = 0; i < sizeof(lists) / sizeof(*lists); i++)
         free(lists[i]->lines);
     free(report->items);
     free(report->order);
     free(report->n_overflow);
     free(report->n_nan);
+    free(report->left_out);
+    arena_done(&report->commit_arena);
     arena_done(&report->arena);
     free(report);
 }
@@ -50,6 +52,50 @@ int report_add(struct wfs_report *report, struct report_lines *lines, const char
         return -ENOMEM;
     lines->lines[lines->n_lines++] = line;
     return 0;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(((const struct report_line *)a)->name, ((const struct report_line *)b)->name);
+}
+
+void report_sort(struct report_lines *lines)
+{
+    if (lines->n_lines > 1)
+        qsort(lines->lines, lines->n_lines, sizeof(*lines->lines), compare_names);
+}
+
+static const char *copy(struct arena *arena, const char *text)
+{
+    return arena_copy(arena, text, strlen(text));
+}
+
+int wfs_report_leave_out(struct wfs_report *report, const char *kind, const char *name,
+                         const char *why)
+{
+    if (report->n_left_out == report->n_left_out_room) {
+        const size_t n_room = report->n_left_out_room == 0 ? 16 : report->n_left_out_room * 2;
+        struct report_left_out *more = reallocarray(report->left_out, n_room, sizeof(*more));
+        if (more == NULL)
+            return -ENOMEM;
+        report->left_out = more;
+        report->n_left_out_room = n_room;
+    }
+    struct arena *arena = &report->commit_arena;
+    const struct report_left_out one = {copy(arena, kind), copy(arena, name), copy(arena, why)};
+    if (one.kind == NULL || one.name == NULL || one.why == NULL)
+        return -ENOMEM;
+    report->left_out[report->n_left_out++] = one;
+    return 0;
+}
+
+int wfs_report_commit(struct wfs_report *report, const struct wfs_report_commit *commit)
+{
+    report->n_left_out = 0;
+    arena_done(&report->commit_arena);
+    report->commit = *commit;
+    report->commit.output = copy(&report->commit_arena, commit->output);
+    return report->commit.output == NULL ? -ENOMEM : 0;
 }
 
 const char *wfs_report_notice(const struct wfs_report *report)

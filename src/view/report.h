@@ -22,6 +22,10 @@ struct report_lines {
     size_t n_lines, n_room;
 };
 
+struct report_left_out {
+    const char *kind, *name, *why;
+};
+
 struct wfs_report {
     struct arena arena;
     struct item *items; /* malloc'ed, in the order of the source */
@@ -29,6 +33,7 @@ struct wfs_report {
     uint32_t *order; /* malloc'ed: items that are shown, in the order of the result */
     size_t n_order;
     struct report_lines applied; /* with `like` only: in its order */
+    struct report_lines unused;  /* likewise; it and the next two are sorted */
     struct report_lines skipped, missing, errors, notices;
     const struct catalog_cover *covers; /* borrowed from the catalog */
     size_t n_covers;
@@ -37,10 +42,18 @@ struct wfs_report {
     bool has_counts;
     uint64_t *n_overflow, *n_nan; /* malloc'ed, by item, when has_counts */
     const char *notice;
+
+    struct arena commit_arena;        /* texts of what follows */
+    struct wfs_report_commit commit;  /* the last one; no output: none */
+    struct report_left_out *left_out; /* malloc'ed */
+    size_t n_left_out, n_left_out_room;
 };
 
 /* Texts are copied; text may be NULL. -ENOMEM. */
 int report_add(struct wfs_report *report, struct report_lines *lines, const char *name,
                const char *text);
+
+/* By name. */
+void report_sort(struct report_lines *lines);
 
 #endif

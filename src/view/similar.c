@@ -84,19 +84,19 @@ static char *without_variant(const char *key)
     return NULL;
 }
 
-const char *similar_suggest(const char *missing, const char *const *unused, size_t n_unused)
+const char *similar_suggest(const char *missing, const struct report_lines *unused)
 {
     autofree char *shorter = without_variant(missing);
     const char *best = NULL;
     double best_value = 0;
-    for (size_t i = 0; shorter != NULL && i < n_unused; i++) {
-        if (strcmp(unused[i], shorter) == 0)
-            return unused[i];
+    for (size_t i = 0; shorter != NULL && i < unused->n_lines; i++) {
+        if (strcmp(unused->lines[i].name, shorter) == 0)
+            return unused->lines[i].name;
     }
-    for (size_t i = 0; i < n_unused && i < MAX_COMPARED; i++) {
-        const double value = similar_jaro(missing, unused[i]);
+    for (size_t i = 0; i < unused->n_lines && i < MAX_COMPARED; i++) {
+        const double value = similar_jaro(missing, unused->lines[i].name);
         if (value >= 0.7 && value > best_value) {
-            best = unused[i];
+            best = unused->lines[i].name;
             best_value = value;
         }
     }

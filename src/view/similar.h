@@ -5,7 +5,7 @@
 #ifndef WFS_SIMILAR_H
 #define WFS_SIMILAR_H
 
-#include <stddef.h>
+#include "view/report.h"
 
 /* Between 0 and 1, as Burn computes it (Jaro, on characters). */
 double similar_jaro(const char *a, const char *b);
@@ -14,6 +14,6 @@ double similar_jaro(const char *a, const char *b);
  * The suggestion for a missing key: the key without its first inner segment that looks like an enum
  * variant, if that is among the unused; else the most similar one from 0.7 on; NULL.
  */
-const char *similar_suggest(const char *missing, const char *const *unused, size_t n_unused);
+const char *similar_suggest(const char *missing, const struct report_lines *unused);
 
 #endif

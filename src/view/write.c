@@ -97,11 +97,6 @@ static bool is_cast(const struct item *item)
     return is_shown(item) && item->tensor.dtype != item->tensor.stored.dtype;
 }
 
-static bool is_unused(const struct item *item)
-{
-    return item->is_unused;
-}
-
 static size_t count(const struct wfs_report *report, bool (*is_one)(const struct item *))
 {
     size_t n = 0;
@@ -182,13 +177,38 @@ static void put_cast(const struct wfs_report *report, size_t i, FILE *out)
                 report->n_nan[i]);
 }
 
+static void put_left_out(const struct wfs_report *report, FILE *out)
+{
+    struct list list = {out, "left out", report->n_left_out, 0};
+    for (size_t i = 0; i < report->n_left_out && i < N_SHOWN; i++) {
+        const struct report_left_out *one = &report->left_out[i];
+        start_line(&list);
+        fprintf(out, "%s ", one->kind);
+        write_escaped(one->name, out);
+        fprintf(out, ": %s\n", one->why);
+    }
+    end_list(&list);
+}
+
+static void put_commit(const struct wfs_report_commit *commit, FILE *out)
+{
+    if (commit->output == NULL)
+        return;
+    fputs("committed to: ", out);
+    write_escaped(commit->output, out);
+    fprintf(out,
+            "\ncommitted: %" PRIu64 " tensors, %" PRIu64 " bytes, files: %" PRIu64
+            ", edits: %" PRIu64 "\n",
+            commit->n_tensors, commit->n_bytes, commit->n_files, commit->n_edits);
+}
+
 void write_report_text(const struct wfs_report *report, FILE *out)
 {
     const size_t n_applied = report->has_like ? report->applied.n_lines : count(report, is_shown);
     fprintf(out, "applied: %zu\nskipped by filter: %zu\n", n_applied, report->skipped.n_lines);
     if (report->has_like)
         fprintf(out, "missing: %zu\nunused: %zu\n", report->missing.n_lines,
-                count(report, is_unused));
+                report->unused.n_lines);
     fprintf(out, "errors: %zu\nrenamed: %zu\nadapted: %zu, %zu of them by guess\n",
             report->errors.n_lines, count(report, is_renamed), count(report, is_adapted),
             count(report, is_guessed));
@@ -196,9 +216,12 @@ void write_report_text(const struct wfs_report *report, FILE *out)
             report->has_adapted ? count(report, is_undecided) : 0, count(report, is_cast));
     if (report->n_covers > 0)
         fprintf(out, "covered by an overlay: %zu\n", report->n_covers);
+    if (report->n_left_out > 0 || report->commit.output != NULL)
+        fprintf(out, "left out: %zu\n", report->n_left_out);
+    put_commit(&report->commit, out);
     put_lines(&report->errors, "errors", ": ", out);
     put_lines(&report->missing, "missing", "; did you mean ", out);
-    put_items(report, "unused", is_unused, put_key, out);
+    put_lines(&report->unused, "unused", "", out);
     put_items(report, "adapted by guess", is_guessed, put_changes, out);
     if (report->has_adapted)
         put_items(report, "left undecided", is_undecided, put_undecided, out);
@@ -206,6 +229,7 @@ void write_report_text(const struct wfs_report *report, FILE *out)
     put_items(report, "cast", is_cast, put_cast, out);
     put_covers(report, out);
     put_lines(&report->skipped, "skipped by filter", "", out);
+    put_left_out(report, out);
     put_lines(&report->notices, "notices", ": ", out);
 }
 

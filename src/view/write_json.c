@@ -70,16 +70,15 @@ static void put_lines(const char *title, const struct report_lines *lines, const
     fputs("],\n", out);
 }
 
-static void put_keys(const struct wfs_report *report, const char *title, bool unused, FILE *out)
+static void put_shown(const struct wfs_report *report, FILE *out)
 {
     struct array array = {out, false};
-    fprintf(out, "  \"%s\": [", title);
+    fputs("  \"applied\": [", out);
     for (size_t i = 0; i < report->n_items; i++) {
-        const struct item *item = &report->items[i];
-        if (unused ? !item->is_unused : item->dropped != NULL)
+        if (report->items[i].dropped != NULL)
             continue;
         next(&array);
-        write_json_text(item->tensor.key, out);
+        write_json_text(report->items[i].tensor.key, out);
     }
     fputs("],\n", out);
 }
@@ -163,16 +162,44 @@ static void put_covered(const struct wfs_report *report, FILE *out)
     fputs("],\n", out);
 }
 
+static void put_left_out(const struct wfs_report *report, FILE *out)
+{
+    struct array array = {out, false};
+    fputs("  \"left_out\": [", out);
+    for (size_t i = 0; i < report->n_left_out; i++) {
+        next(&array);
+        put_member("kind", report->left_out[i].kind, true, out);
+        put_member("name", report->left_out[i].name, false, out);
+        put_member("why", report->left_out[i].why, false, out);
+        fputc('}', out);
+    }
+    fputs("],\n", out);
+}
+
+static void put_commit(const struct wfs_report_commit *commit, FILE *out)
+{
+    fputs("  \"commit\": ", out);
+    if (commit->output == NULL) {
+        fputs("null,\n", out);
+        return;
+    }
+    put_member("output", commit->output, true, out);
+    fprintf(out,
+            ", \"at\": %" PRId64 ", \"edits\": %" PRIu64 ", \"tensors\": %" PRIu64
+            ", \"files\": %" PRIu64 ", \"bytes\": %" PRIu64 "},\n",
+            commit->at, commit->n_edits, commit->n_tensors, commit->n_files, commit->n_bytes);
+}
+
 void write_report_json(const struct wfs_report *report, FILE *out)
 {
     fputs("{\n", out);
     if (report->has_like)
         put_lines("applied", &report->applied, NULL, NULL, out);
     else
-        put_keys(report, "applied", false, out);
+        put_shown(report, out);
     put_lines("skipped", &report->skipped, NULL, NULL, out);
     put_lines("missing", &report->missing, "key", "suggestion", out);
-    put_keys(report, "unused", true, out);
+    put_lines("unused", &report->unused, NULL, NULL, out);
     put_lines("errors", &report->errors, "tensor", "reason", out);
     put_renamed(report, out);
     fputs("  \"adapted\": {\n", out);
@@ -186,6 +213,8 @@ void write_report_json(const struct wfs_report *report, FILE *out)
     fputs("\n  },\n", out);
     put_cast(report, out);
     put_covered(report, out);
+    put_left_out(report, out);
+    put_commit(&report->commit, out);
     put_lines("notices", &report->notices, "about", "text", out);
     fputs("  \"is_success\": ", out);
     fputs(report->errors.n_lines == 0 ? "true\n}\n" : "false\n}\n", out);

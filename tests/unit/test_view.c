@@ -403,10 +403,11 @@ static void test_jaro(void)
     check(similar_jaro("abc", "xyz") == 0);
     const double value = similar_jaro("martha", "marhta");
     check(value > 0.944 && value < 0.945);
-    const char *const unused[] = {"encoder.weight", "feature.conv.w"};
-    check_str(similar_suggest("feature.BaseConv.conv.w", unused, 2), "feature.conv.w");
-    check_str(similar_suggest("encoder.weigth", unused, 2), "encoder.weight");
-    check(similar_suggest("zzz", unused, 2) == NULL);
+    struct report_line lines[] = {{"encoder.weight", NULL}, {"feature.conv.w", NULL}};
+    const struct report_lines unused = {lines, 2, 2};
+    check_str(similar_suggest("feature.BaseConv.conv.w", &unused), "feature.conv.w");
+    check_str(similar_suggest("encoder.weigth", &unused), "encoder.weight");
+    check(similar_suggest("zzz", &unused) == NULL);
 }
 
 static void test_reports_have_three_forms(void)

@@ -62,9 +62,11 @@ static int add_options(struct wfs_view *view, struct wfs_error *err)
     return 0;
 }
 
-static int write_reports(const struct wfs_report *report)
+static int write_reports(struct wfs_report *report)
 {
-    int code = 0;
+    const struct wfs_report_commit commit = {.output = "out", .n_tensors = 1};
+    int code = wfs_report_commit(report, &commit);
+    code = code == 0 ? wfs_report_leave_out(report, "value", "epoch", "has no room") : code;
     for (int form = WFS_REPORT_TEXT; code == 0 && form <= WFS_REPORT_PLAN; form++) {
         char *text = NULL;
         size_t n;
