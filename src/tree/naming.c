@@ -70,6 +70,16 @@ static int check_dir(const struct wfs_tree *tree, const struct wfs_node *dir)
     return node_is_unlinked(dir) ? -ENOENT : 0;
 }
 
+/* The entry of a directory that may be changed. */
+static int find(struct wfs_tree *tree, const struct wfs_node *dir, const char *name, uint32_t *ret)
+{
+    const int code = check_dir(tree, dir);
+    if (code < 0)
+        return code;
+    *ret = entry_find(tree, dir, name);
+    return *ret == 0 ? -ENOENT : 0;
+}
+
 static bool is_shown(const struct wfs_tree *tree, uint32_t id)
 {
     const struct entry *entry = entry_at(tree, id);
@@ -173,12 +183,10 @@ int wfs_node_link(struct wfs_tree *tree, struct wfs_node *node, struct wfs_node 
 
 int wfs_node_unlink(struct wfs_tree *tree, struct wfs_node *dir, const char *name)
 {
-    int code = check_dir(tree, dir);
+    uint32_t id;
+    int code = find(tree, dir, name, &id);
     if (code < 0)
         return code;
-    const uint32_t id = entry_find(tree, dir, name);
-    if (id == 0)
-        return -ENOENT;
     struct wfs_node *node = entry_at(tree, id)->node;
     if (node->kind == NODE_DIR)
         return -EISDIR;
@@ -204,12 +212,10 @@ static void remove_dir(struct wfs_tree *tree, uint32_t id)
 
 int wfs_node_rmdir(struct wfs_tree *tree, struct wfs_node *dir, const char *name)
 {
-    int code = check_dir(tree, dir);
+    uint32_t id;
+    int code = find(tree, dir, name, &id);
     if (code < 0)
         return code;
-    const uint32_t id = entry_find(tree, dir, name);
-    if (id == 0)
-        return -ENOENT;
     const struct wfs_node *node = entry_at(tree, id)->node;
     if (node->kind != NODE_DIR)
         return -ENOTDIR;

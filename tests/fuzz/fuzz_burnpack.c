@@ -3,61 +3,9 @@
  * Burnpack: whatever bytes are loaded, all tensors are read, and what can be written is written and
  * read again, after which it must stay as it is.
  */
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/bytes.h"
-#include "format/format.h"
+#include "format.h"
 
 enum { N_OUT = 1 << 20 };
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
-
-#define demand(condition)                                                                          \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                        \
-            abort();                                                                               \
-        }                                                                                          \
-    } while (0)
-
-/* One line of UTF-8 without anything that moves a cursor. */
-static void check_text(const char *text)
-{
-    const size_t n_bytes = strlen(text);
-    demand(n_bytes > 0 && utf8_valid(text, n_bytes) == n_bytes);
-    for (size_t i = 0; i < n_bytes; i++)
-        demand((unsigned char)text[i] >= 0x20 && text[i] != 0x7f);
-}
-
-static struct wfs_catalog *load(const void *bytes, size_t n_bytes, bool force)
-{
-    struct wfs_error err = {0};
-    struct load_context context = {.force = force};
-    struct wfs_catalog *catalog;
-    struct source *source;
-    limits_init(&context.limits);
-    demand(catalog_new(&catalog) == 0);
-    demand(source_new_memory("x.bpk", bytes, n_bytes, &source) == 0);
-    demand(catalog_adopt_source(catalog, source) == 0);
-    catalog->format = format_burnpack.name;
-    const int code = format_burnpack.load(source, &context, catalog, &err);
-    demand(code == -err.code);
-    if (code == 0)
-        return catalog;
-    demand(code == -EBADMSG || code == -EOPNOTSUPP || code == -E2BIG || code == -EMEDIUMTYPE);
-    check_text(err.text);
-    wfs_catalog_free(catalog);
-    return NULL;
-}
-
-static void check_findings(const struct wfs_catalog *catalog)
-{
-    for (size_t i = 0; i < wfs_catalog_n_findings(catalog); i++)
-        check_text(wfs_catalog_finding(catalog, i)->text);
-}
 
 /* What is read is what the file has, and without force all of it. */
 static void read_tensors(const struct wfs_catalog *catalog, const uint8_t *file, bool force)
@@ -97,7 +45,7 @@ static char *write_file(const struct wfs_catalog *catalog, bool force, size_t *r
 static void check_again(const char *bytes, size_t n_bytes, size_t n_tensors)
 {
     size_t n_again = 0;
-    struct wfs_catalog *catalog = load(bytes, n_bytes, false);
+    struct wfs_catalog *catalog = load_as(&format_burnpack, bytes, n_bytes, false);
     demand(catalog != NULL && wfs_catalog_n_tensors(catalog) == n_tensors);
     char *again = write_file(catalog, false, &n_again);
     demand(again != NULL && n_again == n_bytes && memcmp(again, bytes, n_bytes) == 0);
@@ -108,7 +56,7 @@ static void check_again(const char *bytes, size_t n_bytes, size_t n_tensors)
 static void run(const uint8_t *data, size_t n_bytes, bool force)
 {
     size_t n_out = 0;
-    struct wfs_catalog *catalog = load(data, n_bytes, force);
+    struct wfs_catalog *catalog = load_as(&format_burnpack, data, n_bytes, force);
     if (catalog == NULL)
         return;
     check_findings(catalog);

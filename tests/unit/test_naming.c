@@ -4,25 +4,10 @@
  */
 #include "treekit.h"
 
-static struct wfs_catalog *small_catalog(void)
-{
-    struct wfs_catalog *catalog = kit_catalog();
-    kit_add(catalog, "encoder.layer.0.weight", WFS_F32, 2, 3, 0);
-    kit_add(catalog, "encoder.layer.0.bias", WFS_F32, 3, 0, 24);
-    kit_add(catalog, "encoder.layer.1.weight", WFS_BF16, 2, 3, 36);
-    kit_add(catalog, "encoder", WFS_I64, 1, 0, 48);
-    kit_add(catalog, "head", WFS_U8, 5, 0, 56);
-    kit_add(catalog, "nothing", WFS_F32, 0, 0, 61);
-    if (catalog_add_meta(catalog, "format", "pt") < 0 ||
-        catalog_add_meta(catalog, "who", "me \"quoted\"\n") < 0)
-        abort();
-    return catalog;
-}
-
 static void renames_follow_posix(void)
 {
     struct kit kit;
-    kit_open(&kit, small_catalog(), kit_options(), true);
+    kit_open(&kit, kit_nested_catalog(), kit_options(), true);
     check_int(kit_mv(&kit, "head", "tail", 0), 0);
     check_int(kit_mv(&kit, "head", "tail", 0), -ENOENT);
     check_int(kit_mv(&kit, "encoder", "encoder/layer/x", 0), -EINVAL);
@@ -59,7 +44,7 @@ static void names_that_no_key_gives_are_refused(void)
     struct kit kit;
     struct wfs_tree_options options = kit_options();
     options.saves_safetensors = true;
-    kit_open(&kit, small_catalog(), options, true);
+    kit_open(&kit, kit_nested_catalog(), options, true);
     static const struct {
         const char *name;
         int code;
@@ -113,7 +98,7 @@ static void unlinked_nodes_live_while_referred_to(void)
 {
     struct kit kit;
     struct stat st;
-    kit_open(&kit, small_catalog(), kit_options(), true);
+    kit_open(&kit, kit_nested_catalog(), kit_options(), true);
     struct wfs_node *node = kit_at(&kit, "head");
     wfs_node_ref(node, 2);
     check(!wfs_node_unref(node, 1));
@@ -153,7 +138,7 @@ static void a_read_only_tree_changes_nothing(void)
 {
     struct kit kit;
     struct wfs_node *node;
-    kit_open(&kit, small_catalog(), kit_options(), false);
+    kit_open(&kit, kit_nested_catalog(), kit_options(), false);
     struct wfs_node *root = wfs_tree_root(kit.tree), *head = kit_at(&kit, "head");
     check(!wfs_tree_is_writable(kit.tree));
     check_int(wfs_node_open(kit.tree, head, O_WRONLY), -EROFS);

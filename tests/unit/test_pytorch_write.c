@@ -4,6 +4,7 @@
  * what comes back when the result is loaded again.
  */
 #include "loaded.h"
+#include "made.h"
 
 #include <errno.h>
 
@@ -20,34 +21,6 @@ static const char golden_pickle[] =
     "0186896800295274525803000000772e54680428286801680258010000003068034b0474514b004b024b02864b014b"
     "02868968002952745258010000006e68042828680163746f7263680a4c6f6e6753746f726167650a71055801000000"
     "3168034b0174514b00292989680029527452752e";
-
-static struct wfs_catalog *catalog_of(const void *bytes, size_t n_bytes)
-{
-    struct wfs_catalog *catalog;
-    struct source *source;
-    if (catalog_new(&catalog) < 0 || source_new_memory("memory", bytes, n_bytes, &source) < 0 ||
-        catalog_adopt_source(catalog, source) < 0)
-        abort();
-    catalog->format = "safetensors";
-    return catalog;
-}
-
-static struct wfs_tensor *add(struct wfs_catalog *catalog, const char *key, enum wfs_dtype dtype,
-                              uint32_t rank, const uint64_t *dims, uint64_t offset)
-{
-    struct wfs_tensor *tensor = catalog_add(catalog);
-    if (tensor == NULL)
-        abort();
-    *tensor = (struct wfs_tensor){
-        .key = key,
-        .dtype = (uint8_t)dtype,
-        .shape = {rank, dims},
-        .stored = {.source = catalog->sources[0], .offset = offset, .dtype = (uint8_t)dtype},
-    };
-    if (wfs_shape_bytes(&tensor->shape, dtype, &tensor->n_bytes) < 0)
-        abort();
-    return tensor;
-}
 
 /* The whole file, malloc'ed; NULL, and a failed check, when there is none. */
 static char *written(const char *folder, const struct wfs_catalog *catalog, size_t *ret_n)
@@ -82,10 +55,10 @@ static struct wfs_catalog *golden_catalog(void)
     static char bytes[24];
     memcpy(bytes, numbers, sizeof(numbers));
     store_le64(bytes + 16, (uint64_t)-5);
-    struct wfs_catalog *catalog = catalog_of(bytes, sizeof(bytes));
-    add(catalog, "w", WFS_F32, 2, square, 0);
-    add(catalog, "w.T", WFS_F32, 2, square, 0)->stored.strides = turned;
-    add(catalog, "n", WFS_I64, 0, NULL, 16);
+    struct wfs_catalog *catalog = made_catalog(bytes, sizeof(bytes));
+    made_tensor(catalog, "w", WFS_F32, 2, square, 0);
+    made_tensor(catalog, "w.T", WFS_F32, 2, square, 0)->stored.strides = turned;
+    made_tensor(catalog, "n", WFS_I64, 0, NULL, 16);
     return catalog;
 }
 

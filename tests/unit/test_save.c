@@ -4,6 +4,7 @@
  * layout, and files that are saved whole or not at all.
  */
 #include "check.h"
+#include "made.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -24,34 +25,6 @@ static const char *in_folder(const char *name)
     char *path = paths[i++ % 4];
     snprintf(path, sizeof(paths[0]), "%s/%s", folder, name);
     return path;
-}
-
-/* A catalog over one piece of memory, built tensor by tensor. */
-static struct wfs_catalog *catalog_of(const void *bytes, size_t n_bytes)
-{
-    struct wfs_catalog *catalog;
-    struct source *source;
-    if (catalog_new(&catalog) < 0 || source_new_memory("memory", bytes, n_bytes, &source) < 0 ||
-        catalog_adopt_source(catalog, source) < 0)
-        abort();
-    return catalog;
-}
-
-static struct wfs_tensor *add(struct wfs_catalog *catalog, const char *key, enum wfs_dtype dtype,
-                              uint32_t rank, const uint64_t *dims, uint64_t offset)
-{
-    struct wfs_tensor *tensor = catalog_add(catalog);
-    if (tensor == NULL)
-        abort();
-    *tensor = (struct wfs_tensor){
-        .key = key,
-        .dtype = (uint8_t)dtype,
-        .shape = {rank, dims},
-        .stored = {.source = catalog->sources[0], .offset = offset, .dtype = (uint8_t)dtype},
-    };
-    if (wfs_shape_bytes(&tensor->shape, dtype, &tensor->n_bytes) < 0)
-        tensor->n_bytes = 0;
-    return tensor;
 }
 
 static const uint64_t one[] = {1}, two[] = {2}, none[] = {0}, huge[] = {UINT64_C(1) << 60},
@@ -83,32 +56,32 @@ static void canonical_form_is_that_of_the_reference(void)
 {
     static const char numbers[] =
         "\0\0\0\0\0\0\x80\x3f\0\0\0\x40\0\0\x40\x40\0\0\x80\x40\0\0\xa0\x40";
-    check_layout(catalog_of("", 0), 8, "{}", "", 0);
+    check_layout(made_catalog("", 0), 8, "{}", "", 0);
 
-    struct wfs_catalog *catalog = catalog_of("", 0);
+    struct wfs_catalog *catalog = made_catalog("", 0);
     check_int(catalog_add_meta(catalog, "framework", "pt"), 0);
     check_layout(catalog, 40, "{\"__metadata__\":{\"framework\":\"pt\"}}", "", 0);
 
-    catalog = catalog_of(numbers, 24);
-    add(catalog, "attn.0", WFS_F32, 3, cube, 0);
+    catalog = made_catalog(numbers, 24);
+    made_tensor(catalog, "attn.0", WFS_F32, 3, cube, 0);
     check_layout(catalog, 64,
                  "{\"attn.0\":{\"dtype\":\"F32\",\"shape\":[1,2,3],\"data_offsets\":[0,24]}}",
                  numbers, 24);
 
-    catalog = catalog_of(numbers + 4, 4);
-    add(catalog, "s", WFS_F32, 0, NULL, 0);
+    catalog = made_catalog(numbers + 4, 4);
+    made_tensor(catalog, "s", WFS_F32, 0, NULL, 0);
     check_layout(catalog, 56, "{\"s\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,4]}}",
                  numbers + 4, 4);
 
-    catalog = catalog_of("*", 1);
-    add(catalog, "a\"\\\n\1\xc3\xa9", WFS_U8, 1, one, 0);
+    catalog = made_catalog("*", 1);
+    made_tensor(catalog, "a\"\\\n\1\xc3\xa9", WFS_U8, 1, one, 0);
     check_layout(
         catalog, 72,
         "{\"a\\\"\\\\\\n\\u0001\xc3\xa9\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}",
         "*", 1);
 
-    catalog = catalog_of("\x21\x43", 2);
-    add(catalog, "q", WFS_F4, 1, four, 0);
+    catalog = made_catalog("\x21\x43", 2);
+    made_tensor(catalog, "q", WFS_F4, 1, four, 0);
     check_layout(catalog, 56, "{\"q\":{\"dtype\":\"F4\",\"shape\":[4],\"data_offsets\":[0,2]}}",
                  "\x21\x43", 2);
 }
@@ -116,12 +89,12 @@ static void canonical_form_is_that_of_the_reference(void)
 static void tensors_are_ordered_by_dtype_then_key(void)
 {
     static const char bytes[] = "\1\x80\x3f\0\x40\0\0\xc0\x3f\7\0\0\0\0\0\0";
-    struct wfs_catalog *catalog = catalog_of(bytes, 17);
-    add(catalog, "m", WFS_BOOL, 1, one, 0);
-    add(catalog, "c", WFS_U8, 1, none, 0);
-    add(catalog, "a", WFS_BF16, 1, two, 1);
-    add(catalog, "b", WFS_F32, 1, one, 5);
-    add(catalog, "z", WFS_I64, 1, one, 9);
+    struct wfs_catalog *catalog = made_catalog(bytes, 17);
+    made_tensor(catalog, "m", WFS_BOOL, 1, one, 0);
+    made_tensor(catalog, "c", WFS_U8, 1, none, 0);
+    made_tensor(catalog, "a", WFS_BF16, 1, two, 1);
+    made_tensor(catalog, "b", WFS_F32, 1, one, 5);
+    made_tensor(catalog, "z", WFS_I64, 1, one, 9);
     check_layout(catalog, 280,
                  "{\"z\":{\"dtype\":\"I64\",\"shape\":[1],\"data_offsets\":[0,8]},"
                  "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[8,12]},"
@@ -143,9 +116,9 @@ static void tensors_are_ordered_by_dtype_then_key(void)
                                        "\xef\xbf\xbf",
                                        "\xf0\x90\x80\x80"};
     enum { N_KEYS = sizeof(keys) / sizeof(keys[0]) };
-    catalog = catalog_of("", 0);
+    catalog = made_catalog("", 0);
     for (size_t i = 0; i < N_KEYS; i++)
-        add(catalog, keys[(i * 7 + 3) % N_KEYS], WFS_U8, 1, none, 0);
+        made_tensor(catalog, keys[(i * 7 + 3) % N_KEYS], WFS_U8, 1, none, 0);
     struct wfs_layout *layout = NULL;
     check_int(wfs_layout_new(&format_safetensors, catalog, &layout, NULL), 0);
     for (size_t i = 0; layout != NULL && i < N_KEYS; i++)
@@ -156,7 +129,7 @@ static void tensors_are_ordered_by_dtype_then_key(void)
 
 static void metadata_is_sorted_escaped_and_never_empty(void)
 {
-    struct wfs_catalog *catalog = catalog_of("", 0);
+    struct wfs_catalog *catalog = made_catalog("", 0);
     check_int(catalog_add_meta(catalog, "format", "pt"), 0);
     check_int(catalog_add_meta_bytes(catalog, "\xc3\xa9\"\\\n", "\0\x7f\xe2\x80\xa8", 5), 0);
     check_int(catalog_add_meta(catalog, "", "\b\f\r\t/"), 0);
@@ -164,7 +137,7 @@ static void metadata_is_sorted_escaped_and_never_empty(void)
                  "{\"__metadata__\":{\"\":\"\\b\\f\\r\\t/\",\"format\":\"pt\","
                  "\"\xc3\xa9\\\"\\\\\\n\":\"\\u0000\x7f\xe2\x80\xa8\"}}",
                  "", 0);
-    catalog = catalog_of("", 0);
+    catalog = made_catalog("", 0);
     catalog->has_meta = true;
     check_layout(catalog, 8, "{}", "", 0);
 }
@@ -203,36 +176,36 @@ static void what_nobody_could_read_back_is_refused(void)
     };
     static const char bytes[16];
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        struct wfs_catalog *catalog = catalog_of(bytes, sizeof(bytes));
-        add(catalog, "ok", WFS_F32, 1, one, 0);
-        add(catalog, cases[i].key, cases[i].dtype, 1, one, 0);
+        struct wfs_catalog *catalog = made_catalog(bytes, sizeof(bytes));
+        made_tensor(catalog, "ok", WFS_F32, 1, one, 0);
+        made_tensor(catalog, cases[i].key, cases[i].dtype, 1, one, 0);
         check_refused(catalog, cases[i].code, cases[i].text);
     }
-    struct wfs_catalog *catalog = catalog_of(bytes, sizeof(bytes));
-    struct wfs_tensor *tensor = add(catalog, "z", WFS_OPAQUE, 1, four, 0);
+    struct wfs_catalog *catalog = made_catalog(bytes, sizeof(bytes));
+    struct wfs_tensor *tensor = made_tensor(catalog, "z", WFS_OPAQUE, 1, four, 0);
     check_int(catalog_add_attr(catalog, tensor, "dtype", "Q7"), 0);
     check_refused(catalog, EOPNOTSUPP,
                   "tensor 'z': its dtype 'Q7' is not known, so safetensors cannot hold it");
-    catalog = catalog_of(bytes, sizeof(bytes));
-    add(catalog, "z", WFS_F32, 1, one, 0)->n_bytes = 3;
+    catalog = made_catalog(bytes, sizeof(bytes));
+    made_tensor(catalog, "z", WFS_F32, 1, one, 0)->n_bytes = 3;
     check_refused(catalog, EINVAL, "tensor 'z': dtype and shape take 4 bytes, it has 3");
-    catalog = catalog_of(bytes, sizeof(bytes));
-    add(catalog, "z", WFS_F32, 1, one, 0);
-    add(catalog, "z", WFS_U8, 1, one, 0);
+    catalog = made_catalog(bytes, sizeof(bytes));
+    made_tensor(catalog, "z", WFS_F32, 1, one, 0);
+    made_tensor(catalog, "z", WFS_U8, 1, one, 0);
     check_refused(catalog, EINVAL, "two tensors are called 'z'");
-    catalog = catalog_of(bytes, sizeof(bytes));
+    catalog = made_catalog(bytes, sizeof(bytes));
     check_int(catalog_add_meta(catalog, "k", "\xff"), 0);
     check_refused(catalog, EINVAL, "the metadata 'k' is not valid UTF-8");
-    catalog = catalog_of(bytes, sizeof(bytes));
-    add(catalog, "z", WFS_F4, 1, one, 0);
+    catalog = made_catalog(bytes, sizeof(bytes));
+    made_tensor(catalog, "z", WFS_F4, 1, one, 0);
     check_refused(catalog, EINVAL, "tensor 'z': its shape does not fill whole bytes of F4");
-    catalog = catalog_of(bytes, sizeof(bytes));
+    catalog = made_catalog(bytes, sizeof(bytes));
     static const char *const keys[] = {"a", "b", "c", "d", "e", "f", "g", "h"};
     for (size_t i = 0; i < 8; i++)
-        add(catalog, keys[i], WFS_U8, 1, huge, 0);
+        made_tensor(catalog, keys[i], WFS_U8, 1, huge, 0);
     check_refused(catalog, EFBIG, "tensor 'h' would end behind byte 2^63 of the file");
-    catalog = catalog_of(bytes, sizeof(bytes));
-    add(catalog, "z", WFS_F32, 1, one, 0)->trouble = "its data is lost";
+    catalog = made_catalog(bytes, sizeof(bytes));
+    made_tensor(catalog, "z", WFS_F32, 1, one, 0)->trouble = "its data is lost";
     check_refused(catalog, EIO, "tensor 'z' cannot be read: its data is lost");
 }
 
@@ -245,10 +218,10 @@ static void headers_end_at_100_million_bytes(void)
     for (unsigned more = 0; more <= 8; more += 8) {
         memset(key, 'k', N + more);
         key[N + more] = '\0';
-        struct wfs_catalog *catalog = catalog_of("\1\2\3\4", 4);
+        struct wfs_catalog *catalog = made_catalog("\1\2\3\4", 4);
         struct wfs_layout *layout = NULL;
         struct wfs_error err = {0};
-        add(catalog, key, WFS_F32, 1, one, 0);
+        made_tensor(catalog, key, WFS_F32, 1, one, 0);
         const int code = wfs_layout_new(&format_safetensors, catalog, &layout, &err);
         check_int(code, more == 0 ? 0 : -E2BIG);
         if (layout != NULL)
@@ -265,13 +238,13 @@ static void headers_end_at_100_million_bytes(void)
 static struct wfs_catalog *mixed_catalog(const uint8_t *bytes, size_t n_bytes)
 {
     static const uint64_t strides[] = {1, 2}, square[] = {3, 2};
-    struct wfs_catalog *catalog = catalog_of(bytes, n_bytes);
-    add(catalog, "far", WFS_F32, 1, two, 40);
-    add(catalog, "a", WFS_F32, 1, one, 0);
-    add(catalog, "b", WFS_F32, 1, one, 4);
-    add(catalog, "turned", WFS_U16, 2, square, 8)->stored.strides = strides;
-    add(catalog, "none", WFS_U8, 1, none, 0);
-    add(catalog, "c", WFS_F32, 1, two, 8);
+    struct wfs_catalog *catalog = made_catalog(bytes, n_bytes);
+    made_tensor(catalog, "far", WFS_F32, 1, two, 40);
+    made_tensor(catalog, "a", WFS_F32, 1, one, 0);
+    made_tensor(catalog, "b", WFS_F32, 1, one, 4);
+    made_tensor(catalog, "turned", WFS_U16, 2, square, 8)->stored.strides = strides;
+    made_tensor(catalog, "none", WFS_U8, 1, none, 0);
+    made_tensor(catalog, "c", WFS_F32, 1, two, 8);
     check_int(catalog_add_meta(catalog, "format", "pt"), 0);
     return catalog;
 }
@@ -317,9 +290,9 @@ static void gaps_of_a_layout_are_zero(void)
     static const struct wfs_format format = {
         .name = "gaps", .extensions = no_extensions, .plan = plan_with_gaps};
     static const char want[] = "\0\0\0abc\0\0\0\0\1\2\3\4de";
-    struct wfs_catalog *catalog = catalog_of("\1\2\3\4", 4);
+    struct wfs_catalog *catalog = made_catalog("\1\2\3\4", 4);
     struct wfs_layout *layout = NULL;
-    add(catalog, "a", WFS_F32, 1, one, 0);
+    made_tensor(catalog, "a", WFS_F32, 1, one, 0);
     check_int(wfs_layout_new(&format, catalog, &layout, NULL), 0);
     check_uint(wfs_layout_n_bytes(layout), 16);
     for (unsigned from = 0; from < 16; from++) {
@@ -337,7 +310,7 @@ static void gaps_of_a_layout_are_zero(void)
 static void a_format_without_a_plan_is_only_read(void)
 {
     static const struct wfs_format format = {.name = "old", .extensions = no_extensions};
-    struct wfs_catalog *catalog = catalog_of("", 0);
+    struct wfs_catalog *catalog = made_catalog("", 0);
     struct wfs_layout *layout = NULL;
     struct wfs_error err = {0};
     check_int(wfs_layout_new(&format, catalog, &layout, &err), -EOPNOTSUPP);
@@ -407,11 +380,11 @@ static void large_tensors_are_copied_and_made_in_pieces(void)
         abort();
     for (size_t i = 0; i < N_BYTES; i++)
         bytes[i] = (uint8_t)(i ^ i >> 8 ^ i >> 16);
-    struct wfs_catalog *catalog = catalog_of(bytes, N_BYTES);
+    struct wfs_catalog *catalog = made_catalog(bytes, N_BYTES);
     struct wfs_layout *layout = NULL;
     struct wfs_error err = {0};
-    add(catalog, "plain", WFS_I16, 2, dims, 0);
-    add(catalog, "turned", WFS_U16, 2, dims, 0)->stored.strides = strides;
+    made_tensor(catalog, "plain", WFS_I16, 2, dims, 0);
+    made_tensor(catalog, "turned", WFS_U16, 2, dims, 0)->stored.strides = strides;
     check_int(wfs_layout_new(&format_safetensors, catalog, &layout, NULL), 0);
     check_int(save(layout, in_folder("large.safetensors"), NULL, &err), 0);
     const ssize_t n = wfs_layout_read(layout, 0, want, 3 * N_BYTES);
@@ -445,15 +418,15 @@ static void only_an_old_output_is_left(void)
 
 static void progress_is_told_and_can_give_up(void)
 {
-    struct wfs_catalog *catalog = catalog_of("\1\2\3\4\5\6\7\10", 8);
+    struct wfs_catalog *catalog = made_catalog("\1\2\3\4\5\6\7\10", 8);
     struct wfs_layout *layout = NULL;
     struct wfs_save_report report;
     struct wfs_error err = {0};
     struct counted counted = {0};
     struct wfs_save_options options = {
         .replace = WFS_REPLACE_ANY, .mode = 0600, .progress = count, .ctx = &counted};
-    add(catalog, "a", WFS_F32, 1, one, 4);
-    add(catalog, "b", WFS_F32, 1, one, 0);
+    made_tensor(catalog, "a", WFS_F32, 1, one, 4);
+    made_tensor(catalog, "b", WFS_F32, 1, one, 0);
     check_int(wfs_layout_new(&format_safetensors, catalog, &layout, NULL), 0);
     check_int(wfs_save(layout, in_folder("fine"), &options, &report, &err), 0);
     check_uint(counted.n_calls, 2);
@@ -535,13 +508,13 @@ static void an_output_that_is_not_what_was_wanted_is_not_published(void)
          "too early at byte 14"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        struct wfs_catalog *catalog = catalog_of("\1\2\3\4", 4);
+        struct wfs_catalog *catalog = made_catalog("\1\2\3\4", 4);
         struct wfs_layout *layout = NULL;
         struct wfs_save_report report;
         struct wfs_error err = {0};
         write_file(kept, "old", 3);
         catalog->container = cases[i].header;
-        add(catalog, "a", WFS_F32, 1, one, 0);
+        made_tensor(catalog, "a", WFS_F32, 1, one, 0);
         check_int(catalog_add_meta(catalog, "k", "v"), 0);
         check_int(wfs_layout_new(&format, catalog, &layout, NULL), 0);
         check(save(layout, kept, &report, &err) < 0);

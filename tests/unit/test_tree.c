@@ -6,25 +6,10 @@
 
 #include <weightfs/value.h>
 
-static struct wfs_catalog *small_catalog(void)
-{
-    struct wfs_catalog *catalog = kit_catalog();
-    kit_add(catalog, "encoder.layer.0.weight", WFS_F32, 2, 3, 0);
-    kit_add(catalog, "encoder.layer.0.bias", WFS_F32, 3, 0, 24);
-    kit_add(catalog, "encoder.layer.1.weight", WFS_BF16, 2, 3, 36);
-    kit_add(catalog, "encoder", WFS_I64, 1, 0, 48);
-    kit_add(catalog, "head", WFS_U8, 5, 0, 56);
-    kit_add(catalog, "nothing", WFS_F32, 0, 0, 61);
-    if (catalog_add_meta(catalog, "format", "pt") < 0 ||
-        catalog_add_meta(catalog, "who", "me \"quoted\"\n") < 0)
-        abort();
-    return catalog;
-}
-
 static void a_tree_shows_what_the_catalog_has(void)
 {
     struct kit kit;
-    kit_open(&kit, small_catalog(), kit_options(), false);
+    kit_open(&kit, kit_nested_catalog(), kit_options(), false);
     check_str(kit_ls(&kit, ""), "encoder head nothing ");
     check_str(kit_ls(&kit, "encoder"), "%self layer ");
     check_str(kit_ls(&kit, "encoder/layer/0"), "bias weight ");
@@ -53,7 +38,7 @@ static void stat_is_exact_and_inode_numbers_are_stable(void)
 {
     struct kit kit;
     struct stat st, again;
-    kit_open(&kit, small_catalog(), kit_options(), false);
+    kit_open(&kit, kit_nested_catalog(), kit_options(), false);
     wfs_node_stat(kit.tree, kit_at(&kit, "encoder/layer/0/weight"), &st);
     check_uint(st.st_mode, S_IFREG | 0644);
     check_uint(st.st_nlink, 1);
@@ -67,7 +52,7 @@ static void stat_is_exact_and_inode_numbers_are_stable(void)
     wfs_node_stat(kit.tree, kit_at(&kit, "nothing"), &again);
     check_int(again.st_blocks, 0);
     kit_close(&kit);
-    kit_open(&kit, small_catalog(), kit_options(), true);
+    kit_open(&kit, kit_nested_catalog(), kit_options(), true);
     wfs_node_stat(kit.tree, kit_at(&kit, "encoder/layer/0/weight"), &again);
     check_uint(again.st_ino, st.st_ino);
     check_uint(again.st_mode, S_IFREG | 0644);
@@ -85,7 +70,7 @@ static void npy_files_have_a_header_that_numpy_reads(void)
     struct kit kit;
     struct wfs_tree_options options = kit_options();
     options.files = WFS_FILES_NPY;
-    kit_open(&kit, small_catalog(), options, false);
+    kit_open(&kit, kit_nested_catalog(), options, false);
     check_str(kit_ls(&kit, ""), "encoder head.npy nothing.npy ");
     check_str(kit_ls(&kit, "encoder"), "%self.npy layer ");
     size_t n = 0;
@@ -235,7 +220,7 @@ static void the_control_directory_is_hidden_but_there(void)
 {
     struct kit kit;
     size_t n = 0;
-    kit_open(&kit, small_catalog(), kit_options(), false);
+    kit_open(&kit, kit_nested_catalog(), kit_options(), false);
     check(strstr(kit_ls(&kit, ""), "weightfs") == NULL);
     check_str(kit_ls(&kit, ".weightfs"), "metadata.json status.json tensors.csv ");
     char *text = kit_read(&kit, ".weightfs/metadata.json", &n);
@@ -263,7 +248,7 @@ static void attributes_of_a_read_only_tree(void)
 {
     struct kit kit;
     char list[4096];
-    kit_open(&kit, small_catalog(), kit_options(), false);
+    kit_open(&kit, kit_nested_catalog(), kit_options(), false);
     const char *path = "encoder/layer/1/weight";
     check_str(kit_attr(&kit, path, "dtype"), "BF16");
     check_str(kit_attr(&kit, path, "shape"), "[2, 3]");
@@ -385,7 +370,7 @@ static void what_is_no_tensor_is_a_json_file(void)
 {
     struct kit kit;
     char name[300];
-    struct wfs_catalog *catalog = small_catalog(), *snapshot = NULL;
+    struct wfs_catalog *catalog = kit_nested_catalog(), *snapshot = NULL;
     memset(name, 'v', sizeof(name));
     name[252] = '\0';
     add_value(catalog, "epoch", 3);

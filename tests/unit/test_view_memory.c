@@ -3,10 +3,7 @@
  * Every allocation of a view (its options, all passes, the reports) fails once. Each time the
  * operation says -ENOMEM and leaves nothing behind (a sanitizer counts).
  */
-#include "check.h"
-#include "failing.h"
-
-#include <errno.h>
+#include "failing_each.h"
 
 #include <weightfs/view.h>
 
@@ -88,6 +85,8 @@ static int view(struct wfs_error *err)
         code = make_catalog(&like);
     code = code == 0 ? wfs_view_apply(view, catalog, like, &report, err) : code;
     code = code == 0 ? write_reports(report) : code;
+    if (code == -ENOMEM && err->code == 0)
+        wfs_fail_memory(err);
     wfs_report_free(report);
     wfs_catalog_free(like);
     wfs_catalog_free(catalog);
@@ -95,50 +94,37 @@ static int view(struct wfs_error *err)
     return code;
 }
 
-static void check_each_allocation(const char *const *with)
+static void check_options(const char *const *with)
 {
-    struct wfs_error err = {0};
     options = with;
-    failing_countdown = failing_n_calls = 0;
-    if (!check_int(view(&err), 0))
-        printf("# %s\n", err.text);
-    const unsigned long n_calls = failing_n_calls;
-    check(n_calls > 5);
-    for (unsigned long i = 1; i <= n_calls; i++) {
-        err = (struct wfs_error){0};
-        failing_countdown = i;
-        const int code = view(&err);
-        failing_countdown = 0;
-        if (!check_int(code, -ENOMEM) || (err.code != 0 && !check_str(err.text, "out of memory")))
-            printf("# allocation %lu of %lu: %s\n", i, n_calls, err.text);
-    }
+    check_each_allocation(view);
 }
 
 #define OPTIONS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
 static void keys_are_renamed_and_filtered(void)
 {
-    check_each_allocation(OPTIONS("top_level_key=model", "remap=^layers\\.(?P<n>\\d+)=>l${n}",
-                                  "contiguous=on", "contiguous_except=^x", "exclude=other",
-                                  "include=weight|bias", "where=rank<3 && leaf=~\"w|b\"",
-                                  "drop_variants=auto"));
+    check_options(OPTIONS("top_level_key=model", "remap=^layers\\.(?P<n>\\d+)=>l${n}",
+                          "contiguous=on", "contiguous_except=^x", "exclude=other",
+                          "include=weight|bias", "where=rank<3 && leaf=~\"w|b\"",
+                          "drop_variants=auto"));
 }
 
 static void modules_are_judged(void)
 {
-    check_each_allocation(OPTIONS("to=burn", "class=head=>Linear", "keep=embed"));
+    check_options(OPTIONS("to=burn", "class=head=>Linear", "keep=embed"));
 }
 
 static void dimensions_and_dtypes_change(void)
 {
-    check_each_allocation(OPTIONS("transpose=embed", "permute=conv=>2,0,1", "split=qkv=>q,k,v",
-                                  "cast=BF16", "cast=[[:alpha:]&&[^a-z]]=>F16",
-                                  "on_collision=suffix", "remap=other=>model.head"));
+    check_options(OPTIONS("transpose=embed", "permute=conv=>2,0,1", "split=qkv=>q,k,v", "cast=BF16",
+                          "cast=[[:alpha:]&&[^a-z]]=>F16", "on_collision=suffix",
+                          "remap=other=>model.head"));
 }
 
 static void another_checkpoint_is_the_module(void)
 {
-    check_each_allocation(OPTIONS("like=x", "partial", "remap=head=>haed", "to=burn"));
+    check_options(OPTIONS("like=x", "partial", "remap=head=>haed", "to=burn"));
 }
 
 int main(void)

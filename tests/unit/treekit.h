@@ -274,6 +274,21 @@ static inline const char *kit_commit(struct kit *kit)
     return keys;
 }
 
+static inline struct wfs_catalog *kit_nested_catalog(void)
+{
+    struct wfs_catalog *catalog = kit_catalog();
+    kit_add(catalog, "encoder.layer.0.weight", WFS_F32, 2, 3, 0);
+    kit_add(catalog, "encoder.layer.0.bias", WFS_F32, 3, 0, 24);
+    kit_add(catalog, "encoder.layer.1.weight", WFS_BF16, 2, 3, 36);
+    kit_add(catalog, "encoder", WFS_I64, 1, 0, 48);
+    kit_add(catalog, "head", WFS_U8, 5, 0, 56);
+    kit_add(catalog, "nothing", WFS_F32, 0, 0, 61);
+    if (catalog_add_meta(catalog, "format", "pt") < 0 ||
+        catalog_add_meta(catalog, "who", "me \"quoted\"\n") < 0)
+        abort();
+    return catalog;
+}
+
 static inline struct wfs_catalog *kit_small_catalog(void)
 {
     struct wfs_catalog *catalog = kit_catalog();
