@@ -19,14 +19,14 @@ static bool is_adapting(const struct pass *pass)
     return pass->to == TO_BURN || pass->to == TO_TORCH;
 }
 
-static bool needs_evidence(const struct pass *pass)
+static bool has_class_condition(const struct pass *pass)
 {
     for_rules(rule, pass->view, RULE_WHERE)
     {
         if (where_uses_class(rule->where))
             return true;
     }
-    return is_adapting(pass);
+    return false;
 }
 
 static enum container container_of(const struct wfs_catalog *catalog)
@@ -40,7 +40,7 @@ static enum container container_of(const struct wfs_catalog *catalog)
 /* On the names of the file: what rules make of them later may say less. */
 int pass_judge(struct pass *pass)
 {
-    if (!needs_evidence(pass))
+    if (!is_adapting(pass) && !has_class_condition(pass))
         return 0;
     size_t n = 0;
     autofree struct wfs_tensor *tensors = calloc(pass->report->n_items + 1, sizeof(*tensors));
@@ -86,6 +86,31 @@ static struct verdict verdict_of_class(const struct pass *pass, const struct ite
     return verdict;
 }
 
+static int take_class(const struct pass *pass, struct item *item)
+{
+    for_rules(rule, pass->view, RULE_CLASS)
+    {
+        const int code = is_for_module(pass, rule, item);
+        if (code > 0)
+            item->verdict = verdict_of_class(pass, item, rule->class_);
+        if (code != 0)
+            return code < 0 ? code : 0;
+    }
+    return 0;
+}
+
+int pass_classes(struct pass *pass)
+{
+    int code = 0;
+    if (!has_class_condition(pass))
+        return 0;
+    for_items(item, pass)
+    {
+        code = code < 0 ? code : take_class(pass, item);
+    }
+    return code;
+}
+
 /* What the user says goes before all evidence. */
 static int take_told(const struct pass *pass, struct item *item)
 {
@@ -100,15 +125,7 @@ static int take_told(const struct pass *pass, struct item *item)
         item->verdict = (struct verdict){ACTION_NONE, TOLD, "kept", "keep="};
         return 0;
     }
-    for_rules(rule, pass->view, RULE_CLASS)
-    {
-        const int code = is_for_module(pass, rule, item);
-        if (code != 0) {
-            item->verdict = verdict_of_class(pass, item, rule->class_);
-            return code < 0 ? code : 0;
-        }
-    }
-    return 0;
+    return take_class(pass, item);
 }
 
 /* The leaf that the other framework has for it, or NULL. */

@@ -228,6 +228,23 @@ static void suggest(const struct wfs_report *report)
         missing->lines[i].text = similar_suggest(missing->lines[i].name, &report->unused);
 }
 
+/* Burn's paths have the names of enum variants, which files do not. */
+static int notice_variants(const struct pass *pass)
+{
+    const struct report_lines *missing = &pass->report->missing;
+    size_t n = 0;
+    char text[160];
+    for (size_t i = 0; i < missing->n_lines; i++)
+        n += similar_has_variant(missing->lines[i].name);
+    snprintf(text, sizeof(text),
+             "%zu of these have a segment that looks like an enum variant: drop_variants=auto "
+             "leaves it out, or remap puts it into the keys of the source",
+             n);
+    if (n > 0 && report_add(pass->report, &pass->report->notices, "missing", text) < 0)
+        return wfs_fail_memory(pass->err);
+    return 0;
+}
+
 static int verdict(const struct pass *pass)
 {
     const struct wfs_report *report = pass->report;
@@ -261,6 +278,7 @@ int pass_like(struct pass *pass)
     for (size_t i = 0; code == 0 && i < pass->like->n_tensors; i++)
         code = fill(&filling, &pass->like->tensors[i]);
     code = code < 0 ? code : drop_unused(pass);
+    code = code < 0 ? code : notice_variants(pass);
     if (code < 0)
         return code;
     suggest(pass->report);

@@ -70,6 +70,7 @@ int pass_top_level_key(struct pass *pass);
 int pass_judge(struct pass *pass);
 int pass_remap(struct pass *pass);
 int pass_contiguous(struct pass *pass);
+int pass_classes(struct pass *pass); /* that are told, for conditions */
 int pass_filter(struct pass *pass);
 int pass_variants(struct pass *pass);
 int pass_adapt(struct pass *pass);

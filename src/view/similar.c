@@ -66,22 +66,35 @@ static bool is_variant(const char *segment, size_t n)
     return n > 1 && segment[0] >= 'A' && segment[0] <= 'Z' && has_lower;
 }
 
-/* Without the first inner segment that looks like a variant; NULL when none does. */
-static char *without_variant(const char *key)
+/* The dot before the first inner segment that looks like a variant; NULL when none does. */
+static const char *find_variant(const char *key)
 {
     const char *last = strrchr(key, '.');
     const char *at = strchr(key, '.');
     while (at != NULL && at < last) {
         const size_t n = strcspn(at + 1, ".");
-        if (is_variant(at + 1, n)) {
-            char *result = strdup(key);
-            if (result != NULL)
-                memmove(result + (at - key), at + 1 + n, strlen(at + 1 + n) + 1);
-            return result;
-        }
+        if (is_variant(at + 1, n))
+            return at;
         at += 1 + n;
     }
     return NULL;
+}
+
+bool similar_has_variant(const char *key)
+{
+    return find_variant(key) != NULL;
+}
+
+/* NULL: there is none in it. */
+static char *without_variant(const char *key)
+{
+    const char *at = find_variant(key);
+    char *result = at == NULL ? NULL : strdup(key);
+    if (result != NULL) {
+        const char *rest = at + 1 + strcspn(at + 1, ".");
+        memmove(result + (at - key), rest, strlen(rest) + 1);
+    }
+    return result;
 }
 
 const char *similar_suggest(const char *missing, const struct report_lines *unused)

@@ -5,10 +5,15 @@
 #ifndef WFS_SIMILAR_H
 #define WFS_SIMILAR_H
 
+#include <stdbool.h>
+
 #include "view/report.h"
 
 /* Between 0 and 1, as Burn computes it (Jaro, on characters). */
 double similar_jaro(const char *a, const char *b);
+
+/* Whether an inner segment of the key looks like an enum variant. */
+bool similar_has_variant(const char *key);
 
 /*
  * The suggestion for a missing key: the key without its first inner segment that looks like an enum

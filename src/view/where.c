@@ -318,6 +318,8 @@ static int test(const struct where *where, uint32_t at, const struct wfs_tensor 
             return number == node->number;
         if (node->field == SHAPE)
             return is_shape(node->text, &tensor->shape);
+        if (node->field == CLASS)
+            return strcasecmp(class_name, node->text) == 0;
         return strcmp(text_of(node->field, tensor, class_name), node->text) == 0;
     }
 }
