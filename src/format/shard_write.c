@@ -111,6 +111,15 @@ static const char *find_present(const struct shard_present *present, const struc
     return NULL;
 }
 
+/* In the arena: what is there now is not looked at any more when the names are needed. */
+static int keep_name(struct wfs_shards *set, struct shard *shard, const char *name,
+                     struct wfs_error *err)
+{
+    shard->is_kept = true;
+    shard->name = arena_copy(&set->arena, name, strlen(name));
+    return shard->name == NULL ? wfs_fail_memory(err) : 0;
+}
+
 static int choose_free(struct wfs_shards *set, size_t i, const struct stem *stem, int directory,
                        struct wfs_error *err)
 {
@@ -137,10 +146,8 @@ int shard_name_all(struct wfs_shards *set, const struct shard_present *present,
     for (size_t i = 0; code == 0 && i < set->n_shards; i++) {
         struct shard *shard = &set->shards[i];
         const char *name = shard->layout == NULL ? find_present(present, shard->home) : NULL;
-        shard->is_kept = name != NULL;
-        shard->name = name;
-        if (name == NULL)
-            code = choose_free(set, i, &stem, outfile_directory(index), err);
+        code = name != NULL ? keep_name(set, shard, name, err)
+                            : choose_free(set, i, &stem, outfile_directory(index), err);
     }
     return code;
 }

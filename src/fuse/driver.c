@@ -140,8 +140,22 @@ int driver_init(struct driver *driver, const struct mount_options *options, stru
     return 0;
 }
 
+/* What the last save of several files could not remove, if anything. */
+static void clear_output(const struct driver *driver)
+{
+    const struct target *target = driver->target;
+    struct wfs_error err = {0};
+    if (driver->tree == NULL || !target->is_set || !target->is_published ||
+        wfs_tree_has_pending(driver->tree))
+        return;
+    if (wfs_save_clear(target->path, &err) < 0)
+        log_warning("files that '%s' does not name any more are still there: %s",
+                    wfs_quote(target->path).text, err.text);
+}
+
 void driver_done(struct driver *driver)
 {
+    clear_output(driver);
     if (driver->has_locks) {
         free(pthread_getspecific(driver->buffers));
         pthread_key_delete(driver->buffers);

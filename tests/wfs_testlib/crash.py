@@ -3,19 +3,16 @@
 import ctypes
 import os
 import pathlib
-import struct
+import shutil
 import subprocess
 import time
 
-from wfs_testlib import mount, program, st
+from wfs_testlib import mount, program
+from wfs_testlib.crash_kinds import START, TENSORS, TEXT, change_text
 
 LIBRARY = program.BUILD / 'tests' / 'inject' / 'inject.so'
-TENSORS = {
-    'a.w': ('F32', [4, 4], struct.pack('<16f', *range(16))),
-    'a.b': ('F32', [4], struct.pack('<4f', 1, 2, 3, 4)),
-    'c': ('U8', [64], bytes(range(64))),
-    'd': ('I64', [], struct.pack('<q', 7)),
-}
+PLAIN = ('count', 'enospc-once', 'enospc-on', 'eio-once', 'half')
+KILLS = ('kill-before', 'kill-after')
 libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -51,13 +48,13 @@ def content(tensors, key, data, at=0):
     return dtype, shape, old[:at] + data + old[at + len(data):]
 
 
-# The script: what is done, and what it does to the model. Each step is one call that is acknowledged or not.
+# The script: what is done, and what it does to the model. Each step is acknowledged or not.
 
-def rename(mnt):
+def rename(mnt, _):
     os.rename(mnt / 'd', mnt / 'e')
 
 
-def write_in_place(mnt):
+def write_in_place(mnt, _):
     fd = os.open(mnt / 'a' / 'w', os.O_RDWR)
     try:
         os.pwrite(fd, b'sixteen in place', 16)
@@ -65,7 +62,7 @@ def write_in_place(mnt):
         os.close(fd)
 
 
-def sync_in_place(mnt):
+def sync_in_place(mnt, _):
     fd = os.open(mnt / 'a' / 'w', os.O_RDWR)
     try:
         os.fsync(fd)
@@ -73,7 +70,7 @@ def sync_in_place(mnt):
         os.close(fd)
 
 
-def prepare(mnt):
+def prepare(mnt, _):
     """As an editor does: a new file beside the old one. Part of no commit."""
     fd = os.open(mnt / 'a' / '.b', os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
     try:
@@ -85,15 +82,15 @@ def prepare(mnt):
         os.close(fd)
 
 
-def replace(mnt):
+def replace(mnt, _):
     os.rename(mnt / 'a' / '.b', mnt / 'a' / 'b')
 
 
-def remove(mnt):
+def remove(mnt, _):
     os.unlink(mnt / 'c')
 
 
-def commit(mnt):
+def commit(mnt, _):
     fd = os.open(mnt, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)
@@ -101,7 +98,7 @@ def commit(mnt):
         os.close(fd)
 
 
-def write_again(mnt):
+def write_again(mnt, _):
     fd = os.open(mnt / 'a' / 'w', os.O_RDWR)
     try:
         os.pwrite(fd, b'later', 0)
@@ -116,6 +113,7 @@ SCRIPT = [
     (prepare, None),
     (replace, lambda t: changed(t, a_b=content(t, 'a.b', b'written anew ...'))),
     (remove, lambda t: changed(t, c=None)),
+    (change_text, lambda t: {**t, TEXT: 4}),
     (commit, None),
     (write_again, lambda t: changed(t, a_w=content(t, 'a.w', b'later'))),
 ]
@@ -124,11 +122,12 @@ SCRIPT = [
 class Run:
     """One life of a mount, from its start to its end or death. `states` are the models that may be found afterwards."""
 
-    def __init__(self, folder, source, output, options, injection):
-        self.folder, self.injection, self.output = folder, injection, output
-        self.mnt = folder.parent / 'mnt'
+    def __init__(self, kind, source, output, options, injection):
+        self.kind, self.injection, self.source, self.output = kind, injection, source, output
+        self.mnt = injection.file.parent / 'mnt'
         self.mnt.mkdir(exist_ok=True)
-        self.now = {key: tensor for key, tensor in TENSORS.items()}
+        self.old = kind.found(output)
+        self.now = dict(START)
         self.history = [self.now]  # everything that was acknowledged, in its order
         self.acknowledged = []  # the steps that made it, from the second one on
         self.doubtful = None  # what a step that was not answered would have made
@@ -136,7 +135,7 @@ class Run:
         self.process = subprocess.Popen([*program.COMMAND, source, self.mnt, '-f', '-o', ','.join(options)],
                                         env=injection.environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                         stderr=subprocess.PIPE)
-        self.code = None
+        self.code, self.stderr = None, b''
         if self._waits():
             self._play()
         self._end()
@@ -156,11 +155,11 @@ class Run:
     def _play(self):
         done = set()
         for step, change in SCRIPT:
-            if step is replace and prepare not in done:
+            if (step is replace and prepare not in done) or (step is change_text and not self.kind.text):
                 continue
             after = self.now if change is None else change(self.now)
             try:
-                step(self.mnt)
+                step(self.mnt, self.kind)
             except OSError:
                 if self._is_dead():
                     self.doubtful = after
@@ -172,10 +171,20 @@ class Run:
             self.acknowledged.append(step)
             if step is commit:
                 self.committed = len(self.history) - 1
+        self._read()
+
+    def _read(self):
+        """What can be read of the mount is what was acknowledged."""
+        for key in set(TENSORS) | {'e'}:
+            try:
+                data = (self.mnt / key.replace('.', '/')).read_bytes()
+            except OSError:
+                continue
+            assert key in self.now and data == self.now[key][2], (key, data, self.show())
 
     def _is_dead(self):
         """Does the mount answer no more? An error of the injector is one of a mount that goes on."""
-        if self.injection.mode not in ('kill-before', 'kill-after'):
+        if self.injection.mode not in KILLS:
             return False
         try:
             os.statvfs(self.mnt)
@@ -196,6 +205,8 @@ class Run:
             raise
         mount.force_unmount(self.mnt)
         self.code = self.process.returncode
+        program.demand_manners(self.stderr.decode())
+        assert self.code in (0, program.EXIT_MOUNT, program.EXIT_COMMIT) or self.injection.mode not in PLAIN, self.show()
 
     def states(self):
         return [self.now] + ([self.doubtful] if self.doubtful is not None else [])
@@ -205,19 +216,32 @@ class Run:
                                                      self.injection.calls()[-1:], self.code, self.stderr.decode())
 
 
-def found(path):
-    return st.read(path).tensors if path.exists() else None
+def live(kind, target, disk, mode, at, *options):
+    """A run in the emptied folder, with a source and, but for a new output, an older one of the kind."""
+    for path in disk.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    source = kind.path(disk, 'source')
+    kind.write(source, START)
+    output = source if target == 'rw' else kind.path(disk, 'out')
+    if target == 'overwrite':
+        kind.write(output, {'old': ('U8', [3], b'old'), TEXT: 1})
+    for root, folders, names in os.walk(disk):
+        for name in [*folders, *names, '.']:
+            sync(os.path.join(root, name))
+    words = {'new': ['output=%s' % output], 'overwrite': ['output=%s' % output, 'overwrite'], 'rw': ['rw']}[target]
+    injection = Injection(disk, disk.parent / 'inject', mode, at)
+    return Run(kind, source, output, [*words, *options], injection)
 
 
-def check_output(run, old):
+def check_output(run):
     """Old or new, whole: never anything between, and never older than what a commit acknowledged."""
-    now = found(run.output)
+    now = run.kind.found(run.output)
     allowed = run.history + run.states()
     if run.committed is None:
-        allowed = [old] + allowed
+        allowed = [run.old] + allowed
     else:
         allowed = allowed[run.committed:]
-    assert now in allowed, run.show()
+    assert now in allowed, (now, run.show())
     return now
 
 
@@ -227,17 +251,18 @@ def recover(output, *options, environment=None):
     return done.returncode, (done.stdout + done.stderr).decode()
 
 
-def check_recovery(run, old, *options):
+def check_recovery(run, *options):
     """Publishes what is left: that is every acknowledged edit, and nothing stays behind."""
     code, text = recover(run.output, '--publish', *options)
     assert code == 0, run.show() + text
-    now = found(run.output)
-    is_untouched = run.now == TENSORS and now == old
-    assert now in run.states() or is_untouched, run.show() + text
-    left = sorted(path.name for path in run.folder.iterdir() if path.name.startswith('.'))
-    assert left == [], (left, run.show())
-    code, text = recover(run.output)
-    assert code == 0 and 'nothing is left' in text
+    now = run.kind.found(run.output)
+    is_untouched = run.now == START and now == run.old
+    assert now in run.states() or is_untouched, (now, run.show() + text)
+    assert run.output == run.source or run.kind.read(run.source) == START, run.show()
+    wanted = set().union(*(run.kind.names(path) for path in (run.source, run.output)
+                           if path.parent == run.output.parent and path.exists()))
+    left = {path.name for path in run.output.parent.iterdir() if path.is_file() or path.name.startswith('.')}
+    assert left == wanted, (left, run.show())
 
 
 def sync(path):
