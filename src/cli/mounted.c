@@ -104,7 +104,9 @@ static void draw(struct progress *progress, int fd)
     json_t *status = text != NULL ? json_loads(text, 0, NULL) : NULL;
     const json_int_t n_done = json_integer_value(json_object_get(status, "done"));
     const json_int_t n_total = json_integer_value(json_object_get(status, "total"));
-    if (n_total > 0)
+    const char *state = json_string_value(json_object_get(status, "state"));
+    /* Before and after, the numbers are those of the last commit. */
+    if (state != NULL && strcmp(state, "committing") == 0 && n_total > 0)
         progress_step(progress, (uint64_t)n_done, (uint64_t)n_total);
     json_decref(status);
 }
