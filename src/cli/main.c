@@ -10,6 +10,7 @@
 #include <malloc.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 struct verb {
@@ -80,6 +81,17 @@ static void occupy_standard_descriptors(void)
     }
 }
 
+/* A checkpoint may be in more files than the usual soft limit allows to have open, which is for
+ * programs that use select. */
+static void raise_descriptor_limit(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
 static int run(int argc, char **argv)
 {
     if (argc < 2)
@@ -105,6 +117,7 @@ static int run(int argc, char **argv)
 int main(int argc, char **argv)
 {
     occupy_standard_descriptors();
+    raise_descriptor_limit();
     /* A threshold that is set does not grow: large tables go back to the system when freed. */
     mallopt(M_MMAP_THRESHOLD, 512 << 10);
     setvbuf(stderr, NULL, _IOLBF, BUFSIZ);

@@ -14,6 +14,7 @@
 #define LIMITS(X)                                                                                  \
     X(tensors, 1000000, "the largest published model has half as many")                            \
     X(header, 100000000, "safetensors header bytes, as the reference")                             \
+    X(files, 10000, "shards of a set, each of which is open; 1,000 have been seen")                \
     X(rank, 16384, "torch and safetensors have none; a header of 64 KiB names that many")          \
     X(key, 1048576, "key bytes; 70,000 has been seen")                                             \
     X(pickle, 268435456, "bytes of pickle but for payloads; tables of 100 MB have been seen")      \

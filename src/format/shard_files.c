@@ -207,10 +207,7 @@ int shard_tell_strays(const char *folder, const struct shard_index *index,
     if (list(folder, is_checkpoint, &names) < 0)
         return 0; /* who may not list it has no strays to be told of */
     for (size_t i = 0; i < names.n_names && n_told < MAX_TOLD; i++) {
-        bool is_listed = false;
-        for (size_t j = 0; j < index->n_shards && !is_listed; j++)
-            is_listed = strcmp(names.names[i], index->shards[j]) == 0;
-        if (is_listed)
+        if (shard_index_has_file(index, names.names[i]))
             continue;
         n_told++;
         if (catalog_add_finding(catalog, WFS_INFO, "the file '%s' beside the index is not in it",

@@ -13,21 +13,31 @@
 
 struct lookup {
     const struct shard_index *index;
-    const char *key;
+    const char *name; /* of a key or a shard */
 };
 
 static bool is_key(const void *ctx, uint32_t id)
 {
     const struct lookup *lookup = ctx;
-    return strcmp(lookup->index->keys[id].name, lookup->key) == 0;
+    return strcmp(lookup->index->keys[id].name, lookup->name) == 0;
+}
+
+static bool is_shard(const void *ctx, uint32_t id)
+{
+    const struct lookup *lookup = ctx;
+    return strcmp(lookup->index->shards[id], lookup->name) == 0;
+}
+
+static uint64_t hash_name(const char *name)
+{
+    return hash_bytes(name, strlen(name), hash_seed());
 }
 
 struct shard_key *shard_index_find(const struct shard_index *index, const char *key)
 {
     uint32_t id;
     const struct lookup lookup = {index, key};
-    const uint64_t hash = hash_bytes(key, strlen(key), hash_seed());
-    return map_find(&index->by_key, hash, is_key, &lookup, &id) ? &index->keys[id] : NULL;
+    return map_find(&index->by_key, hash_name(key), is_key, &lookup, &id) ? &index->keys[id] : NULL;
 }
 
 /* No path, only a name: decided by its letters, because links are followed. */
@@ -40,13 +50,9 @@ static bool is_plain_name(const struct json_text *text)
 
 static int find_shard(struct shard_index *index, const char *name, uint32_t *ret)
 {
-    /* Keys of one file mostly stand together: the last one first. */
-    for (size_t i = index->n_shards; i-- > 0;) {
-        if (strcmp(index->shards[i], name) == 0) {
-            *ret = (uint32_t)i;
-            return 0;
-        }
-    }
+    const struct lookup lookup = {index, name};
+    if (map_find(&index->by_shard, hash_name(name), is_shard, &lookup, ret))
+        return 0;
     if (index->n_shards == index->n_shard_room) {
         const size_t n_room = index->n_shard_room == 0 ? 16 : index->n_shard_room * 2;
         const char **shards = reallocarray(index->shards, n_room, sizeof(*shards));
@@ -57,7 +63,7 @@ static int find_shard(struct shard_index *index, const char *name, uint32_t *ret
     }
     *ret = (uint32_t)index->n_shards;
     index->shards[index->n_shards++] = name;
-    return 0;
+    return map_add(&index->by_shard, hash_name(name), *ret);
 }
 
 int shard_index_add(struct shard_index *index, const char *key, const char *shard,
@@ -79,8 +85,7 @@ int shard_index_add(struct shard_index *index, const char *key, const char *shar
     struct shard_key *entry = &index->keys[index->n_keys];
     *entry = (struct shard_key){.name = key};
     if (find_shard(index, shard, &entry->shard) < 0 ||
-        map_add(&index->by_key, hash_bytes(key, strlen(key), hash_seed()),
-                (uint32_t)index->n_keys) < 0)
+        map_add(&index->by_key, hash_name(key), (uint32_t)index->n_keys) < 0)
         return -ENOMEM;
     index->n_keys++;
     *ret_shard = entry->shard;
@@ -120,6 +125,12 @@ static int read_map(struct shard_index *index, struct json *json, struct wfs_err
 static int compare_names(const void *a, const void *b)
 {
     return strverscmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+bool shard_index_has_file(const struct shard_index *index, const char *name)
+{
+    return index->n_shards > 0 &&
+           bsearch(&name, index->shards, index->n_shards, sizeof(name), compare_names) != NULL;
 }
 
 /* Puts the files in order, and the keys' numbers with them. */
@@ -211,5 +222,6 @@ void shard_index_done(struct shard_index *index)
     free(index->keys);
     free(index->shards);
     map_done(&index->by_key);
+    map_done(&index->by_shard);
     *index = (struct shard_index){0};
 }

@@ -22,11 +22,12 @@ struct shard_index {
     const char **shards; /* file names, each once, in natural order */
     size_t n_shards, n_shard_room;
     struct map by_key;
+    struct map by_shard; /* while keys are added */
 };
 
 /*
- * 1: the source is an index and was read; 0: it is something else. A file name that is not plain
- * (a path, "..") is -EBADMSG; so is a key that stands twice.
+ * 1: the source is an index and was read; 0: it is something else, or larger than n_most. A file
+ * name that is not plain (a path, "..") is -EBADMSG; so is a key that stands twice.
  */
 int shard_index_read(struct shard_index *index, const struct source *source, uint64_t n_most,
                      struct wfs_error *err);
@@ -35,6 +36,9 @@ int shard_index_read(struct shard_index *index, const struct source *source, uin
  * -ENOMEM. */
 int shard_index_add(struct shard_index *index, const char *key, const char *shard,
                     uint32_t *ret_shard);
+
+/* Whether a file of that name is in an index that was read. */
+bool shard_index_has_file(const struct shard_index *index, const char *name);
 
 /* NULL when the index does not have it. */
 struct shard_key *shard_index_find(const struct shard_index *index, const char *key);

@@ -109,6 +109,31 @@ static int take_tensors(struct gathering *g, const struct wfs_catalog *part, uin
     return 0;
 }
 
+/* What is not the fault of the shard is no reason to go on without it. */
+static bool is_ours(int code)
+{
+    return code == EMFILE || code == ENFILE || code == ENOMEM;
+}
+
+static int fail_shard(const struct gathering *g, const char *name, const struct wfs_error *inner)
+{
+    const struct wfs_quoted shard = wfs_quote(name);
+    if (inner->code != EMFILE)
+        return wfs_fail(g->err, inner->code, "shard '%s': %s", shard.text, inner->text);
+    return wfs_fail(g->err, EMFILE,
+                    "shard '%s' cannot be opened beside the %zu before it: the hard limit of open "
+                    "files (ulimit -Hn) is too low",
+                    shard.text, g->catalog->n_sources);
+}
+
+static int check_n_files(size_t n, const struct load_context *context, struct wfs_error *err)
+{
+    return n <= context->limits.files
+               ? 0
+               : wfs_fail(err, E2BIG, "it is in %zu files, above the limit files of %" PRIu64, n,
+                          context->limits.files);
+}
+
 static int add_shard(struct gathering *g, uint32_t shard, const char *name)
 {
     struct wfs_error inner = {0};
@@ -118,8 +143,8 @@ static int add_shard(struct gathering *g, uint32_t shard, const char *name)
         return wfs_fail(g->err, ENAMETOOLONG, "the path of shard '%s' is too long",
                         wfs_quote(name).text);
     int code = load_file(path, g->context, &part, &inner);
-    if (code < 0 && !g->context->force)
-        return wfs_fail(g->err, inner.code, "shard '%s': %s", wfs_quote(name).text, inner.text);
+    if (code < 0 && (!g->context->force || is_ours(inner.code)))
+        return fail_shard(g, name, &inner);
     if (code < 0)
         return tell(g, WFS_HIGH, "shard '%s': %s", name, inner.text);
     if (g->catalog->format == NULL) {
@@ -164,11 +189,13 @@ static int load_indexed(const char *path, struct shard_index *index,
 {
     auto_catalog struct wfs_catalog *catalog = NULL;
     autofree char *folder = shard_folder(path);
+    int code = check_n_files(index->n_shards, context, err);
+    if (code < 0)
+        return code;
     if (folder == NULL || catalog_new(&catalog) < 0)
         return wfs_fail_memory(err);
     catalog->arena.limit = context->limits.index_memory;
     struct gathering g = {folder, context, index, catalog, {0}, 0, err};
-    int code = 0;
     for (size_t i = 0; code == 0 && i < index->n_shards; i++)
         code = add_shard(&g, (uint32_t)i, index->shards[i]);
     code = code < 0 ? code : check_found(&g);
@@ -191,11 +218,13 @@ static int load_named(const char *folder, const struct shard_names *names,
         return wfs_fail(err, ENOENT,
                         "%zu of %" PRIu64 " shards are there, like '%s'; force shows them",
                         names->n_names, names->n_wanted, wfs_quote(names->names[0]).text);
+    int code = check_n_files(names->n_names, context, err);
+    if (code < 0)
+        return code;
     if (catalog_new(&catalog) < 0)
         return wfs_fail_memory(err);
     catalog->arena.limit = context->limits.index_memory;
     struct gathering g = {folder, context, NULL, catalog, {0}, 0, err};
-    int code = 0;
     for (size_t i = 0; code == 0 && i < names->n_names; i++)
         code = add_shard(&g, (uint32_t)i, names->names[i]);
     shard_index_done(&g.seen);
@@ -207,6 +236,18 @@ static int load_named(const char *folder, const struct shard_names *names,
     return 0;
 }
 
+/* By its name: any file may begin like an index. */
+static int check_index_size(const struct source *source, const struct load_context *context,
+                            struct wfs_error *err)
+{
+    const uint64_t most = context->limits.header;
+    return source->n_bytes <= most || !shard_is_index(source->path)
+               ? 0
+               : wfs_fail(err, E2BIG,
+                          "index: %" PRIu64 " bytes, above the limit header of %" PRIu64,
+                          source->n_bytes, most);
+}
+
 static int load_path(const char *path, const struct load_context *context, struct wfs_catalog **out,
                      struct wfs_error *err)
 {
@@ -215,6 +256,11 @@ static int load_path(const char *path, const struct load_context *context, struc
     int code = source_open(path, &source, err);
     if (code < 0)
         return code;
+    code = check_index_size(source, context, err);
+    if (code < 0) {
+        source_free(source);
+        return code;
+    }
     code = shard_index_read(&index, source, context->limits.header, err);
     if (code == 0) {
         shard_index_done(&index);

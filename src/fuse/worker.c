@@ -60,10 +60,6 @@ static rlim_t memory_limit(const struct mount_options *options)
 static void prepare_process(const struct mount_options *options)
 {
     struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-        limit.rlim_cur = limit.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &limit);
-    }
     const rlim_t memory = memory_limit(options);
     if (!WFS_INSTRUMENTED && getrlimit(RLIMIT_AS, &limit) == 0 && memory < limit.rlim_cur) {
         limit.rlim_cur = memory;

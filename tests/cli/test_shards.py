@@ -2,6 +2,7 @@
 """Checkpoints in several files: what the index says, what is there, and what is refused."""
 import json
 import os
+import resource
 import shutil
 import struct
 
@@ -92,16 +93,55 @@ def test_keys_and_files_that_the_index_does_not_have_are_told(model):
     assert any('extra' in text for text in texts) and any("'model.safetensors'" in text for text in texts)
 
 
-@pytest.mark.parametrize('name', ['../secret.safetensors', '/etc/passwd', 'a/../../b', '..', '.', '', 'a\\b', 'a\0b'])
+@pytest.mark.parametrize('name', ['../secret.safetensors', '/etc/passwd', 'a/../../b', '..', '.', '', 'a\\b', 'a\0b', './a', 'a/', 'x' * 256])
 def test_hostile_names_are_refused_by_their_letters(model, name):
     index(model, {'a': name})
     assert 'no file name' in weightfs('ls', model, code=program.EXIT_DAMAGED).error
 
 
-def test_only_regular_files_are_shards(model):
-    os.mkfifo(model / 'pipe.safetensors')
-    index(model, {'a': 'pipe.safetensors'})
-    assert 'not a regular file' in weightfs('ls', model, code=None).error
+@pytest.mark.parametrize('kind, text', [('pipe', 'not a regular file'), ('link to a pipe', 'not a regular file'), ('directory', 'is a directory'),
+                                        ('link to nothing', 'No such file'), ('link to itself', 'symbolic link'), ('device', 'not a regular file')])
+def test_only_regular_files_are_shards(model, kind, text):
+    path = model / 'odd.safetensors'
+    if kind == 'directory':
+        path.mkdir()
+    elif kind.startswith('link'):
+        target = {'link to a pipe': 'pipe', 'link to nothing': 'nothing', 'link to itself': path.name}[kind]
+        os.mkfifo(model / 'pipe')
+        path.symlink_to(target)
+    elif kind == 'device':
+        path.symlink_to('/dev/null')
+    else:
+        os.mkfifo(path)
+    index(model, {'a': path.name})
+    error = weightfs('ls', model, code=None).error
+    assert "shard 'odd.safetensors'" in error and text in error
+
+
+def test_an_index_is_no_shard_of_itself(model):
+    index(model, {'a': 'model.safetensors.index.json'})
+    assert "shard 'model.safetensors.index.json'" in weightfs('ls', model, code=None).error
+
+
+def test_a_link_may_lead_out_of_the_directory(model, tmp_path):
+    (model / NAMES[1]).rename(tmp_path / 'blob')
+    (model / NAMES[1]).symlink_to('../blob')
+    assert value(model, 'c') == 3
+
+
+def test_an_index_is_as_long_as_a_header_may_be(model):
+    path = model / 'model.safetensors.index.json'
+    n_bytes = path.stat().st_size
+    assert keys('--limit=header=%d' % n_bytes, model) == ['a', 'b', 'c']
+    error = weightfs('ls', '--limit=header=%d' % (n_bytes - 1), model, code=program.EXIT_UNSUPPORTED).error
+    assert 'index: %d bytes, above the limit header of %d' % (n_bytes, n_bytes - 1) in error
+
+
+def test_an_index_above_the_limit_is_not_read(model):
+    with open(model / 'model.safetensors.index.json', 'r+b') as file:
+        file.truncate(100000001)
+    error = weightfs('ls', model, code=program.EXIT_UNSUPPORTED).error
+    assert 'index: 100000001 bytes, above the limit header of 100000000' in error
 
 
 def test_the_cache_of_hugging_face_is_links(model, tmp_path):
@@ -165,3 +205,61 @@ def test_many_shards(tmp_path):
     assert len(keys(tmp_path)) == 5000
     assert value(tmp_path, 'layers.77.w3') == 77
     assert len(keys('--include', r'^layers\.7\.', tmp_path)) == 50
+
+
+# ---- very many ----
+
+N_MANY = 1500
+
+
+@pytest.fixture(scope='module')
+def many(tmp_path_factory):
+    folder = tmp_path_factory.mktemp('many')
+    names = {'l%d.w' % i: 'model-%05d-of-%05d.safetensors' % (i + 1, N_MANY) for i in range(N_MANY)}
+    for i, (key, name) in enumerate(names.items()):
+        shard(folder / name, {key: i})
+    index(folder, names)
+    return folder
+
+
+def limited(soft, hard=None):
+    """The limits of open files that a program begins with."""
+    ceiling = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    return {'preexec_fn': lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard or ceiling))}
+
+
+needs_files = pytest.mark.skipif(0 <= resource.getrlimit(resource.RLIMIT_NOFILE)[1] < 4 * N_MANY, reason='the hard limit of open files is too low')
+
+
+@needs_files
+def test_more_shards_than_may_be_open_by_default(many, tmp_path):
+    assert len(weightfs('ls', many, **limited(256)).stdout.splitlines()) == N_MANY
+    weightfs('info', many, **limited(256))
+    weightfs('convert', many, tmp_path / 'one.safetensors', **limited(256))
+    assert value(tmp_path / 'one.safetensors', 'l1234.w') == 1234
+
+
+@needs_files
+def test_very_many_shards_are_written(many, tmp_path):
+    weightfs('convert', '--cast=BF16', many, str(tmp_path / 'set') + '/', **limited(256))
+    assert len(os.listdir(tmp_path / 'set')) == N_MANY + 1
+    assert keys(tmp_path / 'set') == keys(many)
+
+
+@pytest.mark.parametrize('options', [[], ['--force']])
+def test_where_the_hard_limit_is_too_low_is_said(many, options):
+    """What is not read for want of descriptors is not damaged, and force does not go on without it."""
+    error = weightfs('ls', *options, many, code=program.EXIT_SOURCE, **limited(100, 100)).error
+    assert "shard 'model-000" in error and 'the hard limit of open files (ulimit -Hn) is too low' in error
+
+
+def test_the_number_of_shards_has_a_limit(many):
+    error = weightfs('ls', '--limit=files=1499', many, code=program.EXIT_UNSUPPORTED).error
+    assert 'it is in 1500 files, above the limit files of 1499' in error
+
+
+def test_an_index_that_names_a_file_for_each_key_is_read_at_once(tmp_path):
+    """A look at all files for each key would take hours."""
+    index(tmp_path, {'k%d' % i: 'f%d' % i for i in range(400000)})
+    error = weightfs('ls', tmp_path, code=program.EXIT_UNSUPPORTED).error
+    assert 'it is in 400000 files, above the limit files of 10000' in error

@@ -2,6 +2,7 @@
 """Commits of several files through a mount: what is written, what stays, and what a dead driver leaves."""
 import json
 import os
+import resource
 
 import pytest
 
@@ -149,3 +150,23 @@ def test_an_index_that_is_a_link_is_not_replaced(model, tmp_path, folder):
 def test_shards_without_an_index_are_not_replaced(model, tmp_path):
     (model / INDEX).unlink()
     assert 'output=DIR' in program.weightfs(model, tmp_path, '-o', 'rw', code=program.EXIT_USAGE).error
+
+
+def test_a_mount_of_more_shards_than_may_be_open_by_default(mount, folder):
+    n = 1500
+    if 0 <= resource.getrlimit(resource.RLIMIT_NOFILE)[1] < 4 * n:
+        pytest.skip('the hard limit of open files is too low')
+    made = folder / 'many'
+    made.mkdir()
+    weight_map = {'layer%d.w' % i: name(i + 1, n) for i in range(n)}
+    for i, (key, file) in enumerate(weight_map.items()):
+        st.write(made / file, {key: ('F32', [1], st.f32(i))})
+    (made / INDEX).write_text(json.dumps({'weight_map': weight_map}))
+    before = inodes(made)
+    mnt = mount(made, 'rw', wrap=['sh', '-c', 'ulimit -Sn 256; exec "$@"', '-'])
+    assert (mnt / 'layer1499/w').read_bytes() == st.f32(1499)
+    (mnt / 'layer700/w').write_bytes(st.f32(7))
+    mnt.commit()
+    after = inodes(made)
+    assert load(made)['layer700.w'][2] == st.f32(7)
+    assert {file for file in before if after.get(file) != before[file]} == {name(701, n), INDEX}
