@@ -25,8 +25,9 @@ static int grow_chunks(struct graph *graph)
         graph->chunks = chunks;
         graph->n_chunk_room = n_room;
     }
-    /* The first chunk of a small pickle need not be a large one, but all are alike. */
-    struct value *chunk = arena_alloc(graph->arena, GRAPH_CHUNK * sizeof(struct value));
+    /* The first chunk of a small pickle need not be a large one, but all are alike. What a fork
+     * passes over is a value too, none. */
+    struct value *chunk = arena_calloc(graph->arena, GRAPH_CHUNK, sizeof(struct value));
     if (chunk == NULL)
         return -ENOMEM;
     graph->chunks[graph->n_chunks++] = chunk;

@@ -31,15 +31,16 @@ enum mode {
     KILL_AFTER,
     ENOSPC_ONCE,
     ENOSPC_ON,
+    EDQUOT_ON,
     EIO_ONCE,
     HALF,
     SHUTDOWN, /* the power goes: nothing reaches the disk any more */
     UNSYNCED, /* as SHUTDOWN, and fsync was a lie before: what a test must notice */
 };
 
-static const char *const names[] = {"count",       "kill-before", "kill-after",
-                                    "enospc-once", "enospc-on",   "eio-once",
-                                    "half",        "shutdown",    "unsynced"};
+static const char *const names[] = {"count",     "kill-before", "kill-after", "enospc-once",
+                                    "enospc-on", "edquot-on",   "eio-once",   "half",
+                                    "shutdown",  "unsynced"};
 
 enum { N_FDS = 4096, N_PATH = 512 };
 
@@ -132,10 +133,11 @@ static bool before(struct call *call)
         syscall(SYS_kill, getpid(), SIGKILL);
     if (call->is_hit && (state.mode == SHUTDOWN || state.mode == UNSYNCED))
         shut_down();
-    const bool is_full = state.mode == ENOSPC_ON && number >= state.at && call->takes_space;
+    const bool is_full = (state.mode == ENOSPC_ON || state.mode == EDQUOT_ON) &&
+                         number >= state.at && call->takes_space;
     if (!is_full && !(call->is_hit && (state.mode == ENOSPC_ONCE || state.mode == EIO_ONCE)))
         return false;
-    errno = state.mode == EIO_ONCE ? EIO : ENOSPC;
+    errno = state.mode == EIO_ONCE ? EIO : state.mode == EDQUOT_ON ? EDQUOT : ENOSPC;
     return true;
 }
 

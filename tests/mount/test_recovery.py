@@ -8,7 +8,7 @@ import struct
 
 import pytest
 
-from wfs_testlib import look, st
+from wfs_testlib import crash_kinds, look, st
 from wfs_testlib.mount import is_alive, wait_for
 from wfs_testlib.program import tool, weightfs
 
@@ -127,6 +127,25 @@ def test_numbers_of_content_are_never_used_again(mount, sample, folder, out):
     (mnt / 'pooler/dense/bias').write_bytes(bytes(128))
     assert sorted(os.listdir(stage_of(out) / 'data')) == ['1', '2']
     assert (mnt / 'temperature').read_bytes() == b'1234'
+
+
+@pytest.mark.parametrize('is_synced', [False, True])
+@pytest.mark.parametrize('kind', crash_kinds.KINDS[:3], ids=lambda kind: kind.name)
+def test_values_and_metadata_are_edits_like_others(mount, folder, kind, is_synced):
+    """What a file holds besides tensors: shown again by the next mount, and written by the recovery."""
+    source, out = kind.path(folder, 'source'), kind.path(folder, 'out')
+    kind.write(source, crash_kinds.START)
+    mnt = mount(source, 'output=%s' % out)
+    crash_kinds.change_text(mnt.path, kind)
+    if is_synced:
+        with open(mnt / kind.text, 'rb') as file:
+            os.fsync(file.fileno())
+    die(mnt)
+    mnt = mount(source, 'output=%s' % out, at=folder / 'again').allow(AGAIN)
+    assert (mnt / kind.text).read_text() == kind.changed
+    die(mnt)
+    recover(out, '--publish')
+    assert kind.read(out) == {**crash_kinds.START, crash_kinds.TEXT: 4}
 
 
 @pytest.mark.parametrize('options', [['layout=flat'], ['files=npy'], ['exclude=pooler'], ['remap=a=>b']])

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """A mount under the fault injector (tests/inject), with a script of edits and a model of what it has to keep."""
 import ctypes
+import errno
 import os
 import pathlib
 import shutil
@@ -11,8 +12,10 @@ from wfs_testlib import mount, program
 from wfs_testlib.crash_kinds import START, TENSORS, TEXT, change_text
 
 LIBRARY = program.BUILD / 'tests' / 'inject' / 'inject.so'
-PLAIN = ('count', 'enospc-once', 'enospc-on', 'eio-once', 'half')
 KILLS = ('kill-before', 'kill-after')
+# What a caller is told in the other modes: what went wrong, and nothing else.
+ERRORS = {'count': set(), 'half': {errno.ENOSPC}, 'enospc-once': {errno.ENOSPC}, 'enospc-on': {errno.ENOSPC}, 'edquot-on': {errno.EDQUOT},
+          'eio-once': {errno.EIO}}
 libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -23,7 +26,7 @@ class Injection:
         self.file, self.mode = file, mode
         file.write_bytes(bytes(8))
         self.environment = dict(os.environ, LD_PRELOAD=str(LIBRARY), INJECT_FOLDER=os.path.realpath(folder), INJECT_FILE=str(file),
-                                INJECT_MODE=mode, INJECT_AT=str(at))
+                                INJECT_MODE=mode, INJECT_AT=str(at), MALLOC_PERTURB_='165')
 
     def n_calls(self):
         return int.from_bytes(self.file.read_bytes()[:8], 'little')
@@ -135,6 +138,8 @@ class Run:
         self.process = subprocess.Popen([*program.COMMAND, source, self.mnt, '-f', '-o', ','.join(options)],
                                         env=injection.environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                         stderr=subprocess.PIPE)
+        self.errors = []  # that steps ended with
+        self.wrong = []  # what was read that should not be
         self.code, self.stderr = None, b''
         if self._waits():
             self._play()
@@ -160,10 +165,11 @@ class Run:
             after = self.now if change is None else change(self.now)
             try:
                 step(self.mnt, self.kind)
-            except OSError:
+            except OSError as error:
                 if self._is_dead():
                     self.doubtful = after
                     return
+                self.errors.append(error)
                 continue
             done.add(step)
             self.now = after
@@ -171,16 +177,17 @@ class Run:
             self.acknowledged.append(step)
             if step is commit:
                 self.committed = len(self.history) - 1
-        self._read()
+        self._look()
 
-    def _read(self):
+    def _look(self):
         """What can be read of the mount is what was acknowledged."""
         for key in set(TENSORS) | {'e'}:
             try:
                 data = (self.mnt / key.replace('.', '/')).read_bytes()
             except OSError:
                 continue
-            assert key in self.now and data == self.now[key][2], (key, data, self.show())
+            if key not in self.now or data != self.now[key][2]:
+                self.wrong.append((key, data))
 
     def _is_dead(self):
         """Does the mount answer no more? An error of the injector is one of a mount that goes on."""
@@ -205,8 +212,6 @@ class Run:
             raise
         mount.force_unmount(self.mnt)
         self.code = self.process.returncode
-        program.demand_manners(self.stderr.decode())
-        assert self.code in (0, program.EXIT_MOUNT, program.EXIT_COMMIT) or self.injection.mode not in PLAIN, self.show()
 
     def states(self):
         return [self.now] + ([self.doubtful] if self.doubtful is not None else [])
@@ -233,8 +238,19 @@ def live(kind, target, disk, mode, at, *options):
     return Run(kind, source, output, [*words, *options], injection)
 
 
+def check_manners(run):
+    """Who was not killed ends with a code and a line, told the right error, and showed nothing wrong before."""
+    program.demand_manners(run.stderr.decode())
+    told = ERRORS.get(run.injection.mode)
+    assert run.wrong == [], (run.wrong, run.show())
+    if told is not None:
+        assert run.code in (0, program.EXIT_MOUNT, program.EXIT_COMMIT), run.show()
+        assert {error.errno for error in run.errors} <= told, (run.errors, run.show())
+
+
 def check_output(run):
     """Old or new, whole: never anything between, and never older than what a commit acknowledged."""
+    check_manners(run)
     now = run.kind.found(run.output)
     allowed = run.history + run.states()
     if run.committed is None:
@@ -246,6 +262,7 @@ def check_output(run):
 
 
 def recover(output, *options, environment=None):
+    environment = environment or dict(os.environ, MALLOC_PERTURB_='165')
     done = subprocess.run([*program.COMMAND, 'recover', output, *options], env=environment, stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=program.PATIENCE, check=False)
     return done.returncode, (done.stdout + done.stderr).decode()
@@ -258,6 +275,11 @@ def check_recovery(run, *options):
     now = run.kind.found(run.output)
     is_untouched = run.now == START and now == run.old
     assert now in run.states() or is_untouched, (now, run.show() + text)
+    check_left(run)
+
+
+def check_left(run):
+    """The source is what it was, and nothing is beside it and the output."""
     assert run.output == run.source or run.kind.read(run.source) == START, run.show()
     wanted = set().union(*(run.kind.names(path) for path in (run.source, run.output)
                            if path.parent == run.output.parent and path.exists()))

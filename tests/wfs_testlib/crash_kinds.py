@@ -153,7 +153,7 @@ def _product(numbers):
 
 def change_text(mnt, kind):
     """As an editor does. The new file is part of no commit before its rename."""
-    path = mnt / 'a' / '.text'
+    path = (mnt / kind.text).with_name('.text')
     path.write_text(kind.changed)
     os.rename(path, mnt / kind.text)
 
