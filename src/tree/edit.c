@@ -126,8 +126,10 @@ int edit_inherit(struct wfs_tree *tree, struct wfs_node *node, const struct wfs_
     const struct edit *other = from->edit;
     if (edit == NULL)
         return -ENOMEM;
-    if (node->kind == NODE_FILE && from->kind == NODE_FILE && node->tensor == NULL)
+    if (node->kind == NODE_FILE && from->kind == NODE_FILE && from->tensor != NULL) {
         node->tensor = from->tensor;
+        edit->is_namesake = false;
+    }
     if (other == NULL)
         return 0;
     if (!edit->has_shape && other->has_shape && edit_set_shape(edit, &other->shape) < 0)

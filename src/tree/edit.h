@@ -31,6 +31,7 @@ struct edit {
     bool is_doubtful; /* they may be torn: power was lost after them */
     bool has_failed;  /* the last fdatasync of the staged file did */
     bool is_lost;     /* the staged file failed and could not be copied */
+    bool is_namesake; /* the node's tensor is only what was loaded with the same key */
     bool has_mtime, has_mode, has_dtype, has_shape;
     uint8_t dtype;
     struct wfs_shape shape;    /* dims are malloc'ed */
@@ -64,6 +65,12 @@ void edit_mark_entry(struct wfs_tree *tree, bool is_shown);
 
 /* Does a commit depend on the node? */
 bool edit_is_shown(const struct wfs_tree *tree, const struct wfs_node *node);
+
+/* Was it said of the file which tensor it is? */
+static inline bool edit_is_told(const struct wfs_node *node)
+{
+    return node->tensor != NULL && (node->edit == NULL || !node->edit->is_namesake);
+}
 
 /* Dtype, shape and the rest of the other one, where this one has none of its own. -ENOMEM. */
 int edit_inherit(struct wfs_tree *tree, struct wfs_node *node, const struct wfs_node *from);

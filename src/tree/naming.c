@@ -8,6 +8,7 @@
 
 #include "tree/control.h"
 #include "tree/edit.h"
+#include "tree/loaded.h"
 #include "tree/node.h"
 #include "tree/notes.h"
 
@@ -105,26 +106,35 @@ static int check_new(const struct wfs_tree *tree, const struct wfs_node *dir, co
     return code < 0 ? code : tree->n_nodes >= NODES_MAX ? -ENOSPC : 0;
 }
 
+/* What could not be made whole goes away again. */
+static int unmake(struct wfs_tree *tree, struct wfs_node *node, uint32_t id)
+{
+    if (id != 0)
+        entry_remove(tree, id);
+    if (node != NULL) {
+        node->n_links = 0;
+        node_release(tree, node);
+    }
+    return -ENOMEM;
+}
+
 static int make_node(struct wfs_tree *tree, struct wfs_node *dir, const char *name, mode_t mode,
                      enum node_kind kind, struct wfs_node **ret)
 {
-    uint32_t id;
+    uint32_t id = 0;
     struct wfs_node *node = node_new(tree, kind, 0);
     struct edit *edit = node == NULL ? NULL : edit_of(tree, node);
-    if (edit == NULL || entry_add(tree, dir, name, NAME_COPIED, node, true, &id) < 0) {
-        if (node != NULL) {
-            node->n_links = 0;
-            node_release(tree, node);
-        }
-        return -ENOMEM;
-    }
+    if (edit != NULL)
+        edit->is_staged = kind == NODE_FILE; /* of no bytes, without a file */
+    if (edit == NULL || entry_add(tree, dir, name, NAME_COPIED, node, true, &id) < 0 ||
+        loaded_describe(tree, node) < 0)
+        return unmake(tree, node, id);
     const struct timespec now = node_now();
     edit->has_mode = true;
     edit->mode = mode & 0777 & ~tree->options.umask;
     if (kind == NODE_DIR) {
         node->directory->mtime = now;
     } else {
-        edit->is_staged = true; /* of no bytes, without a file */
         edit->has_mtime = true;
         edit->mtime = now;
         edit_mark(tree, edit);
@@ -138,6 +148,8 @@ static int make(struct wfs_tree *tree, struct wfs_node *dir, const char *name, m
                 enum node_kind kind, struct wfs_node **ret)
 {
     int code = check_new(tree, dir, name, kind == NODE_DIR);
+    if (code == 0)
+        code = loaded_index(tree);
     if (code == 0)
         code = notes_make(tree, dir, name, kind == NODE_DIR);
     return code < 0 ? code : notes_settle(tree, NULL, make_node(tree, dir, name, mode, kind, ret));
@@ -168,7 +180,9 @@ int wfs_node_link(struct wfs_tree *tree, struct wfs_node *node, struct wfs_node 
         return -ENOENT;
     if (wfs_node_is_control(tree, node) != (dir == tree->control))
         return -EXDEV;
-    code = notes_link(tree, node, dir, name);
+    code = loaded_index(tree);
+    if (code == 0)
+        code = notes_link(tree, node, dir, name);
     if (code < 0)
         return code;
     code = notes_settle(tree, NULL, entry_add(tree, dir, name, NAME_COPIED, node, true, &id));
@@ -324,7 +338,7 @@ static int replace(struct wfs_tree *tree, const struct move *move)
 {
     struct entry *from = entry_at(tree, move->from), *to = entry_at(tree, move->to);
     struct wfs_node *node = from->node, *replaced = to->node;
-    if (node->kind == NODE_FILE && node->tensor == NULL) {
+    if (node->kind == NODE_FILE && !edit_is_told(node)) {
         const int code = edit_inherit(tree, node, replaced);
         if (code < 0)
             return code;
@@ -350,6 +364,10 @@ static int move_on(struct wfs_tree *tree, const struct move *move)
     if (code < 0)
         return code;
     entry_at(tree, id)->order = from->order;
+    if (loaded_describe(tree, from->node) < 0) {
+        entry_remove(tree, id);
+        return -ENOMEM;
+    }
     entry_remove(tree, move->from);
     edit_mark_entry(tree, was_shown || is_shown(tree, id));
     return 0;

@@ -83,7 +83,8 @@ struct wfs_tree {
     struct wfs_tree_options options; /* without its texts */
     struct arena arena;              /* names from the catalog */
     struct pool entries, nodes;
-    struct map map; /* entries by directory and name */
+    struct map map;    /* entries by directory and name */
+    struct map loaded; /* orders by key; see loaded.h */
     struct key_cuts cuts;
     struct wfs_node *root, *control, *out;
     struct edit *edits;      /* all there are */

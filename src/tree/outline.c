@@ -7,8 +7,10 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <weightfs/value.h>
 
 #include "tree/about.h"
+#include "tree/loaded.h"
 #include "tree/valuefile.h"
 
 /* Directories that are still to be walked. */
@@ -85,6 +87,52 @@ static int find_key(const struct wfs_tree *tree, struct strbuf *key, struct aren
     return item->key == NULL ? -ENOMEM : 0;
 }
 
+/* ---- places ---- */
+
+static bool is_taken(const uint8_t *taken, uint32_t order)
+{
+    return (taken[order / 8] >> order % 8 & 1) != 0;
+}
+
+static void take(uint8_t *taken, uint32_t order)
+{
+    taken[order / 8] |= (uint8_t)(1u << order % 8);
+}
+
+/* The file of a value that was moved over another one is still the one that it was. */
+static void take_places(const struct wfs_tree *tree, const struct outline_item *item,
+                        uint8_t *taken)
+{
+    const size_t value = valuefile_origin(tree, item->entry, item->order);
+    if (item->order != ORDER_NEW)
+        take(taken, item->order);
+    if (value != SIZE_MAX)
+        take(taken, (uint32_t)(wfs_catalog_n_tensors(tree->catalog) + value));
+}
+
+/* What was removed and made anew has the place that it had, unless that went elsewhere. */
+static int give_back_places(const struct wfs_tree *tree, bool is_value, struct outline *outline)
+{
+    const size_t n = wfs_catalog_n_tensors(tree->catalog) + wfs_catalog_n_values(tree->catalog);
+    autofree uint8_t *taken = tree->loaded.n_slots == 0 ? NULL : calloc(n / 8 + 1, 1);
+    if (taken == NULL)
+        return tree->loaded.n_slots == 0 ? 0 : -ENOMEM;
+    for (size_t i = 0; i < outline->n_items; i++)
+        take_places(tree, &outline->items[i], taken);
+    for (size_t i = 0; i < outline->n_items; i++) {
+        struct outline_item *item = &outline->items[i];
+        const uint32_t order = item->order != ORDER_NEW || item->key == NULL
+                                   ? ORDER_NEW
+                                   : loaded_find(tree, item->key, is_value);
+        if (order == ORDER_NEW || is_taken(taken, order))
+            continue;
+        item->order = order;
+        item->key = loaded_key(tree, order);
+        take(taken, order);
+    }
+    return 0;
+}
+
 static int compare(const void *a, const void *b)
 {
     const struct outline_item *one = a, *other = b;
@@ -103,6 +151,8 @@ int outline_make(const struct wfs_tree *tree, struct arena *arena, struct outlin
     free(todo.dirs);
     for (size_t i = 0; i < ret->n_items && code == 0; i++)
         code = find_key(tree, &key, arena, &ret->items[i]);
+    if (code == 0)
+        code = give_back_places(tree, false, ret);
     if (code == 0 && ret->n_items > 0)
         qsort(ret->items, ret->n_items, sizeof(*ret->items), compare);
     return code;
@@ -115,6 +165,8 @@ int outline_values(const struct wfs_tree *tree, struct arena *arena, struct outl
     free(todo.dirs);
     for (size_t i = 0; i < ret->n_items && code == 0; i++)
         code = valuefile_name(tree, ret->items[i].entry, arena, &ret->items[i].key);
+    if (code == 0)
+        code = give_back_places(tree, true, ret);
     if (code == 0 && ret->n_items > 0)
         qsort(ret->items, ret->n_items, sizeof(*ret->items), compare);
     return code;

@@ -109,7 +109,8 @@ int entry_key_without(const struct wfs_tree *tree, uint32_t id, size_t n_suffix,
         code = add_part(tree, name, strlen(name) - (is_last ? n_suffix : 0), i == 0, text);
     }
     way_done(&way);
-    strbuf_add(text, "", 0);
+    if (code == 0)
+        strbuf_add(text, "", 0);
     return code < 0 ? code : text->has_failed ? -ENOMEM : 0;
 }
 

@@ -29,6 +29,17 @@ static bool is_match(const void *ctx, uint32_t id)
     return strcmp(pair[0][id].key, pair[1]->key) == 0;
 }
 
+static int fail_twins(const struct wfs_tree *tree, uint32_t one_id, uint32_t other_id,
+                      const char *key, struct wfs_error *err)
+{
+    autostrbuf struct strbuf one = {0}, other = {0};
+    entry_path(tree, one_id, &one);
+    entry_path(tree, other_id, &other);
+    return wfs_fail(err, EINVAL, "'%s' and '%s' both give the key '%s': rename one of them",
+                    wfs_quote(one.bytes == NULL ? "?" : one.bytes).text,
+                    wfs_quote(other.bytes == NULL ? "?" : other.bytes).text, wfs_quote(key).text);
+}
+
 /* No two files may give one key. */
 static int check_keys(const struct wfs_tree *tree, const struct outline *outline, struct map *map,
                       struct wfs_error *err)
@@ -44,15 +55,8 @@ static int check_keys(const struct wfs_tree *tree, const struct outline *outline
                              "has a name that is cut, and nothing says what its key is: rename it",
                              err);
         const uint64_t hash = hash_bytes(item->key, strlen(item->key), hash_seed());
-        if (map_find(map, hash, is_match, pair, &twin)) {
-            autostrbuf struct strbuf one = {0}, other = {0};
-            entry_path(tree, outline->items[twin].entry, &one);
-            entry_path(tree, item->entry, &other);
-            return wfs_fail(err, EINVAL, "'%s' and '%s' both give the key '%s': rename one of them",
-                            wfs_quote(one.bytes == NULL ? "?" : one.bytes).text,
-                            wfs_quote(other.bytes == NULL ? "?" : other.bytes).text,
-                            wfs_quote(item->key).text);
-        }
+        if (map_find(map, hash, is_match, pair, &twin))
+            return fail_twins(tree, outline->items[twin].entry, item->entry, item->key, err);
         if (tree->options.saves_safetensors && strcmp(item->key, "__metadata__") == 0)
             return fail_path(tree, item->entry, EINVAL,
                              "gives a key that safetensors keeps for itself: rename it", err);
@@ -155,7 +159,7 @@ static int edit_value(const struct wfs_tree *tree, const struct outline_item *it
 static int add_value(const struct wfs_tree *tree, const struct outline_item *item,
                      struct wfs_catalog *catalog, struct wfs_error *err)
 {
-    const size_t origin = valuefile_origin(tree, item->entry);
+    const size_t origin = valuefile_origin(tree, item->entry, item->order);
     const struct catalog_value none = {0};
     const struct catalog_value *was = origin == SIZE_MAX ? &none : &tree->catalog->values[origin];
     uint32_t id = was->id;
@@ -189,13 +193,32 @@ static int add_hidden_values(const struct wfs_tree *tree, struct wfs_catalog *ca
 
 static bool has_loaded_name(const struct wfs_tree *tree, const struct outline_item *item)
 {
-    const size_t origin = valuefile_origin(tree, item->entry);
+    const size_t origin = valuefile_origin(tree, item->entry, item->order);
     return origin != SIZE_MAX && item->key == tree->catalog->values[origin].name;
 }
 
+static bool has_loaded_key(const struct wfs_tree *tree, const struct outline_item *item)
+{
+    return item->order < wfs_catalog_n_tensors(tree->catalog) &&
+           item->key == wfs_catalog_tensor(tree->catalog, item->order)->key;
+}
+
+/* map is of the items, which are tensors and values with new names. */
+static int check_name(const struct wfs_tree *tree, const struct outline *items,
+                      const struct map *map, const struct outline_item *value,
+                      struct wfs_error *err)
+{
+    const struct outline_item *const pair[] = {items->items, value};
+    const uint64_t hash = hash_bytes(value->key, strlen(value->key), hash_seed());
+    uint32_t twin;
+    if (!map_find(map, hash, is_match, pair, &twin) || has_loaded_key(tree, &items->items[twin]))
+        return 0;
+    return fail_twins(tree, items->items[twin].entry, value->entry, value->key, err);
+}
+
 /*
- * A value that is new or was renamed may not have the name of another one or of a tensor. Those
- * that were loaded may: "a.b" and the "b" of "a" are two things in a pickle.
+ * A tensor or value that is new or was renamed may not have the name of another one. Those that
+ * were loaded may: "a.b" and the "b" of "a" are two things in a pickle.
  */
 static int check_value_names(const struct wfs_tree *tree, const struct outline *tensors,
                              const struct outline *values, struct wfs_error *err)
@@ -214,7 +237,12 @@ static int check_value_names(const struct wfs_tree *tree, const struct outline *
             all[n_all++] = values->items[i];
     }
     const struct outline whole = {.items = all, .n_items = n_all};
-    return check_keys(tree, &whole, &map, err);
+    int code = check_keys(tree, &whole, &map, err);
+    for (size_t i = 0; i < values->n_items && code == 0; i++) {
+        if (has_loaded_name(tree, &values->items[i]))
+            code = check_name(tree, &whole, &map, &values->items[i], err);
+    }
+    return code;
 }
 
 static int add_values(const struct wfs_tree *tree, const struct outline *tensors,

@@ -87,6 +87,7 @@ void wfs_tree_free(struct wfs_tree *tree)
     valuefiles_free(tree->valuefiles);
     status_free(tree->status);
     map_done(&tree->map);
+    map_done(&tree->loaded);
     key_cuts_done(&tree->cuts);
     pool_done(&tree->entries);
     pool_done(&tree->nodes);

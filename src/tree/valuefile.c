@@ -123,21 +123,20 @@ bool valuefile_is_one(const struct entry *entry)
     return node->tensor == NULL && !is_described && suffix_of(entry->name) > 0;
 }
 
-size_t valuefile_origin(const struct wfs_tree *tree, uint32_t id)
+size_t valuefile_origin(const struct wfs_tree *tree, uint32_t id, uint32_t order)
 {
-    const struct entry *entry = entry_at(tree, id);
+    const struct wfs_node *node = entry_at(tree, id)->node;
     const size_t n_tensors = wfs_catalog_n_tensors(tree->catalog);
-    if (entry->node->kind == NODE_VALUE)
-        return entry->node->value;
-    return entry->order >= n_tensors &&
-                   entry->order - n_tensors < wfs_catalog_n_values(tree->catalog)
-               ? entry->order - n_tensors
+    if (node->kind == NODE_VALUE)
+        return node->value;
+    return order >= n_tensors && order - n_tensors < wfs_catalog_n_values(tree->catalog)
+               ? order - n_tensors
                : SIZE_MAX;
 }
 
 int valuefile_name(const struct wfs_tree *tree, uint32_t id, struct arena *arena, const char **ret)
 {
-    const size_t value = valuefile_origin(tree, id);
+    const size_t value = valuefile_origin(tree, id, entry_at(tree, id)->order);
     autostrbuf struct strbuf key = {0};
     const int code = entry_key_without(tree, id, suffix_of(entry_at(tree, id)->name), &key);
     *ret = value == SIZE_MAX ? NULL : wfs_catalog_value_name(tree->catalog, value);

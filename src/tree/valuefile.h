@@ -35,8 +35,9 @@ bool valuefile_is_shown(const struct wfs_tree *tree, size_t value);
  */
 bool valuefile_is_one(const struct entry *entry);
 
-/* The value that the catalog had under that file, be it replaced; SIZE_MAX: it is new. */
-size_t valuefile_origin(const struct wfs_tree *tree, uint32_t id);
+/* The value that the catalog had under the file with that order, be it replaced; SIZE_MAX: it is
+ * new. */
+size_t valuefile_origin(const struct wfs_tree *tree, uint32_t id, uint32_t order);
 
 /*
  * The name that a value has where its file is now, made in the arena where it is not the loaded
