@@ -135,6 +135,13 @@ void wfs_shards_free(struct wfs_shards *shards);
 uint64_t wfs_shards_n_bytes(const struct wfs_shards *shards);
 size_t wfs_shards_n_files(const struct wfs_shards *shards); /* without the index */
 
+/*
+ * Tells besides which values of files that are written anew are lost; those that are taken over
+ * keep theirs. catalog is the one that the set was made of. -ENOMEM.
+ */
+int wfs_shards_fit(const struct wfs_shards *set, struct wfs_catalog *catalog, struct wfs_fit *fit,
+                   struct wfs_error *err);
+
 /* As wfs_layout_is_large, of any of the files. */
 bool wfs_shards_is_large(const struct wfs_shards *shards);
 

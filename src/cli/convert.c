@@ -143,13 +143,14 @@ static void free_output(struct output *output)
     wfs_shards_free(output->shards);
 }
 
-static int make_output(const struct conversion *conversion, const struct wfs_catalog *catalog,
+static int make_output(struct conversion *conversion, struct wfs_catalog *catalog,
                        struct output *output, struct wfs_error *err)
 {
-    return conversion->index == NULL
-               ? wfs_layout_new(conversion->format, catalog, &output->layout, err)
-               : wfs_shards_new(conversion->format, catalog, conversion->max_shard, &output->shards,
-                                err);
+    if (conversion->index == NULL)
+        return wfs_layout_new(conversion->format, catalog, &output->layout, err);
+    const int code =
+        wfs_shards_new(conversion->format, catalog, conversion->max_shard, &output->shards, err);
+    return code < 0 ? code : wfs_shards_fit(output->shards, catalog, &conversion->fit, err);
 }
 
 static int write_output(struct conversion *conversion, const struct output *output,

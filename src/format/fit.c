@@ -11,7 +11,7 @@
 
 #include "base/bytes.h"
 #include "base/hash.h"
-#include "format/format.h"
+#include "format/shard_set.h"
 #include "tensor/tied.h"
 
 struct fitting {
@@ -203,6 +203,42 @@ static int fit_values(struct fitting *fitting, struct names *names, bool is_stor
     return 0;
 }
 
+/* ---- values of one file of several ---- */
+
+static bool is_taken_whole(const struct wfs_shards *set, const struct source *home)
+{
+    for (size_t i = 0; i < set->n_shards; i++) {
+        if (set->shards[i].layout == NULL && set->shards[i].home == home)
+            return true;
+    }
+    return false;
+}
+
+/* set: what is written, or NULL when that is one file. */
+static int tell_unshown(struct fitting *fitting, const struct wfs_shards *set)
+{
+    int code = 0;
+    for (const struct catalog_unshown *value = fitting->catalog->unshown;
+         value != NULL && code == 0; value = value->next) {
+        if (set != NULL && is_taken_whole(set, value->home))
+            continue;
+        code =
+            tell(fitting, "value", value->name,
+                 arena_print(&fitting->catalog->arena, "is in %s, of which only tensors are taken",
+                             wfs_quote(value->home->path).text));
+    }
+    return code;
+}
+
+int wfs_shards_fit(const struct wfs_shards *set, struct wfs_catalog *catalog, struct wfs_fit *fit,
+                   struct wfs_error *err)
+{
+    struct fitting fitting = {catalog, set->format->name, fit, err};
+    return tell_unshown(&fitting, set) < 0 ? wfs_fail_memory(err) : 0;
+}
+
+/* ---- the whole ---- */
+
 static int tell_metadata(struct fitting *fitting)
 {
     int code = 0;
@@ -224,6 +260,8 @@ int wfs_catalog_fit(struct wfs_catalog *catalog, const struct wfs_format *format
         code = drop_ties(&fitting, &names);
     if (code == 0 && (options->is_set || !has_room_for_values(&fitting)))
         code = fit_values(&fitting, &names, has_texts && options->values_in_metadata);
+    if (code == 0 && !options->is_set)
+        code = tell_unshown(&fitting, NULL);
     return code == -ENOMEM ? wfs_fail_memory(err) : code;
 }
 

@@ -109,6 +109,20 @@ static int take_tensors(struct gathering *g, const struct wfs_catalog *part, uin
     return 0;
 }
 
+/* The names are in the memory of the part, which becomes the whole's. */
+static int note_values(struct gathering *g, const struct wfs_catalog *part)
+{
+    for (size_t i = part->n_values; i-- > 0;) {
+        struct catalog_unshown *value = arena_calloc(&g->catalog->arena, 1, sizeof(*value));
+        if (value == NULL)
+            return wfs_fail_memory(g->err);
+        *value =
+            (struct catalog_unshown){part->values[i].name, part->sources[0], g->catalog->unshown};
+        g->catalog->unshown = value;
+    }
+    return 0;
+}
+
 /* What is not the fault of the shard is no reason to go on without it. */
 static bool is_ours(int code)
 {
@@ -155,6 +169,8 @@ static int add_shard(struct gathering *g, uint32_t shard, const char *name)
                ? wfs_fail(g->err, EOPNOTSUPP, "shard '%s' is of another format than the others",
                           wfs_quote(name).text)
                : take_tensors(g, part, shard, name);
+    if (code == 0)
+        code = note_values(g, part);
     if (code == 0 && catalog_merge_texts(g->catalog, part) < 0)
         code = wfs_fail_memory(g->err);
     if (catalog_adopt_part(g->catalog, part) < 0)

@@ -42,6 +42,8 @@ int planned_make_set(const struct driver *driver, struct planned *ret, struct wf
     int code = make_catalog(driver, target->format, true, ret, err);
     if (code == 0)
         code = wfs_shards_new(target->format, ret->catalog, target->max_shard, &ret->shards, err);
+    if (code == 0)
+        code = wfs_shards_fit(ret->shards, ret->catalog, &ret->fit, err);
     return code < 0 ? code : check_size(driver, wfs_shards_is_large(ret->shards), err);
 }
 

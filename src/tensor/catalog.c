@@ -156,6 +156,7 @@ void catalog_copy_graph(struct wfs_catalog *to, const struct wfs_catalog *from)
     to->is_object = from->is_object;
     to->pickle = from->pickle;
     to->pickle_crc = from->pickle_crc;
+    to->unshown = from->unshown;
 }
 
 static struct wfs_text *text_new(struct wfs_catalog *catalog, const char *name, const char *value,

@@ -53,6 +53,13 @@ struct catalog_value {
     bool is_edited; /* it is new, or is not what was loaded */
 };
 
+/* A value of one file of several, which the whole does not show. */
+struct catalog_unshown {
+    const char *name;
+    const struct source *home; /* stays readable as a path when it is closed */
+    const struct catalog_unshown *next;
+};
+
 /* What became of a tensor that an overlay has too. Texts are in the arena. */
 struct catalog_cover {
     const char *key;
@@ -87,6 +94,7 @@ struct wfs_catalog {
     uint32_t pickle_crc;
     struct catalog_value *values; /* malloc'ed; the largest parts of the graph without a tensor */
     size_t n_values, n_value_room;
+    const struct catalog_unshown *unshown;
     struct wfs_catalog **parts; /* malloc'ed; owned: what the tensors were loaded as, shards */
     size_t n_parts;
     struct catalog_cover *covers; /* malloc'ed */

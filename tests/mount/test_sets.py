@@ -6,7 +6,7 @@ import resource
 
 import pytest
 
-from wfs_testlib import program, st
+from wfs_testlib import checkpoints, program, pth, pth_read, st
 
 INDEX = 'model.safetensors.index.json'
 
@@ -170,3 +170,38 @@ def test_a_mount_of_more_shards_than_may_be_open_by_default(mount, folder):
     after = inodes(made)
     assert load(made)['layer700.w'][2] == st.f32(7)
     assert {file for file in before if after.get(file) != before[file]} == {name(701, n), INDEX}
+
+
+@pytest.fixture
+def pickled(folder):
+    """Two shards of PyTorch, each with a value beside its tensor."""
+    made = folder / 'pickled'
+    made.mkdir()
+    names = ['pytorch_model-%05d-of-00002.bin' % i for i in (1, 2)]
+    for i, name_ in enumerate(names):
+        one = checkpoints.write(folder / 'one.pth', {'layer%d.w' % i: ('F32', [2], st.f32(i, i))}, **{'epoch%d' % i: pth.number(i)})
+        one.rename(made / name_)
+    (made / 'pytorch_model.bin.index.json').write_text(json.dumps({'weight_map': {'layer0.w': names[0], 'layer1.w': names[1]}}))
+    return made, names
+
+
+def left_out(mnt):
+    return sorted((one['kind'], one['name']) for one in json.loads((mnt / '.weightfs/report.json').read_text())['left_out'])
+
+
+def test_values_of_a_file_that_is_written_anew_are_named_and_others_stay(mount, pickled, folder):
+    source, names = pickled
+    mnt = mount(source, 'output=%s/out/' % folder)
+    (mnt / 'layer1/w').write_bytes(st.f32(5, 6))
+    mnt.commit()
+    assert left_out(mnt) == [('value', 'epoch1')]
+    assert (folder / 'out' / names[0]).read_bytes() == (source / names[0]).read_bytes()
+    assert pth_read.load(folder / 'out' / names[1]) == {'layer1.w': ('F32', [2], st.f32(5, 6))}
+
+
+def test_values_of_files_that_are_merged_are_named(mount, pickled, folder):
+    mnt = mount(pickled[0], 'output=%s' % (folder / 'whole.safetensors'))
+    mnt.commit()
+    assert left_out(mnt) == [('value', 'epoch0'), ('value', 'epoch1')]
+    said = program.weightfs('convert', pickled[0], folder / 'other.safetensors').stdout
+    assert 'left out' in said and "'epoch0'" in said and "'epoch1'" in said
