@@ -18,6 +18,7 @@ enum pickle_note {
     PICKLE_BAD_TEXT = 1 << 2,  /* text that is not UTF-8 */
     PICKLE_SHORT = 1 << 3,     /* failed because the input ended */
     PICKLE_BUDGET = 1 << 4,    /* failed because the budget was used up */
+    PICKLE_TEXT_ID = 1 << 5,   /* persistent ids are texts, which PyTorch cannot read back */
 };
 
 /* What is left for all pickles of a file together. */

@@ -255,6 +255,7 @@ int op_persid(struct pickle *p)
     const int code = vm_line(p, &line, &n);
     if (code < 0)
         return code;
+    p->job->notes |= PICKLE_TEXT_ID;
     if (parse_persistent_id(p->graph, p->job->limits, line, n, &inner) < 0 ||
         (inner == 0 && (inner = value_new_text(p->graph, line, n)) == 0))
         return wfs_fail_memory(p->err);

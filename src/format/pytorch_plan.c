@@ -79,6 +79,7 @@ static void edit_done(struct torch_edit *edit)
 {
     const int saved = errno;
     map_done(&edit->takers);
+    map_done(&edit->by_name);
     map_done(&edit->by_value);
     free(edit->nodes);
     free(edit->walk);

@@ -181,6 +181,21 @@ static int add_text(struct torch_plan *plan, struct zip_writer *zip, const char 
     return code < 0 ? fail_layout(plan, code) : 0;
 }
 
+/* A record whose checksum is that of the tensor; without one it is taken when the header is
+ * written.
+ */
+static int set_crc(struct torch_plan *plan, struct zip_record *record,
+                   const struct wfs_tensor *tensor, bool has_crc)
+{
+    if (has_crc || record->n_bytes == 0)
+        return 0;
+    record->lazy = arena_calloc(&plan->layout->arena, 1, sizeof(*record->lazy));
+    if (record->lazy == NULL)
+        return -ENOMEM;
+    record->lazy->tensor = tensor;
+    return 0;
+}
+
 static int add_data(struct torch_plan *plan, struct zip_writer *zip,
                     const struct torch_record *storage)
 {
@@ -191,13 +206,10 @@ static int add_data(struct torch_plan *plan, struct zip_writer *zip,
     record.name = storage->key != NULL
                       ? name_of(plan, "data/", storage->key, storage->n_key, &record.n_name)
                       : name_of(plan, "data/", number, (size_t)n, &record.n_name);
-    if (!storage->has_crc && record.n_bytes > 0) {
-        record.lazy = arena_calloc(&plan->layout->arena, 1, sizeof(*record.lazy));
-        if (record.lazy == NULL)
-            return wfs_fail_memory(plan->err);
-        record.lazy->tensor = storage->content;
-    }
-    int code = record.name == NULL ? -ENOMEM : zip_begin(zip, &record, &at);
+    int code =
+        record.name == NULL ? -ENOMEM : set_crc(plan, &record, storage->content, storage->has_crc);
+    if (code == 0)
+        code = zip_begin(zip, &record, &at);
     if (code == 0)
         code = layout_add_tensor(plan->layout, at, storage->content);
     return code < 0 ? fail_layout(plan, code) : 0;
@@ -222,7 +234,11 @@ static int add_same_pickle(struct torch_plan *plan, struct zip_writer *zip)
         storage->number = plan->n_order;
     }
     record.name = name_of(plan, "", "data.pkl", 8, &record.n_name);
-    int code = record.name == NULL || tensor == NULL ? -ENOMEM : zip_begin(zip, &record, &at);
+    int code = record.name == NULL || tensor == NULL
+                   ? -ENOMEM
+                   : set_crc(plan, &record, tensor, record.crc != 0);
+    if (code == 0)
+        code = zip_begin(zip, &record, &at);
     if (code == 0)
         code = layout_add_tensor(plan->layout, at, tensor);
     return code < 0 ? fail_layout(plan, code) : 0;

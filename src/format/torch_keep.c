@@ -61,7 +61,8 @@ int torch_keep_storages(struct torch *torch)
         catalog->n_storages += code == 1;
     }
     /* One that does not keep the rules of torch cannot be copied as it is. */
-    if (torch->n_mixed > 0 || torch->is_big_endian || catalog->n_storages < n)
+    if (torch->n_mixed > 0 || torch->is_big_endian || catalog->n_storages < n ||
+        (torch->notes & PICKLE_TEXT_ID) != 0)
         catalog->pickle.source = NULL;
     catalog->is_object = true;
     return 0;

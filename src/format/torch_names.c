@@ -10,32 +10,38 @@
 
 #include "format/torch_edit.h"
 
-struct name {
-    const char *bytes;
-    size_t n_bytes;
-};
-
-static struct name old_name(const struct torch_edit *edit, uint32_t i)
+struct edit_name edit_name_old(const struct torch_edit *edit, uint32_t i)
 {
     const struct catalog_place *place = &edit->places[i];
-    return (struct name){place->name, place->name == NULL ? 0 : place->n_name};
+    return (struct edit_name){place->name, place->name == NULL ? 0 : place->n_name};
 }
 
-static bool is_same(struct name a, struct name b)
+struct edit_name edit_name_end(const struct edit_node *node)
+{
+    return (struct edit_name){node->to, node->n_to};
+}
+
+bool edit_name_is_same(struct edit_name a, struct edit_name b)
 {
     return a.n_bytes == b.n_bytes && (a.n_bytes == 0 || memcmp(a.bytes, b.bytes, a.n_bytes) == 0);
 }
 
-static bool begins_with(struct name name, struct name prefix)
+bool edit_name_begins(struct edit_name name, struct edit_name prefix)
 {
     return prefix.n_bytes == 0 ||
            (name.n_bytes > prefix.n_bytes && name.bytes[prefix.n_bytes] == '.' &&
             memcmp(name.bytes, prefix.bytes, prefix.n_bytes) == 0);
 }
 
-static struct name end_name(const struct edit_node *node)
+uint64_t edit_name_hash(struct edit_name name)
 {
-    return (struct name){node->to, node->n_to};
+    return hash_bytes(name.n_bytes == 0 ? "" : name.bytes, name.n_bytes, hash_seed());
+}
+
+int torch_edit_fail(const struct torch_edit *edit, struct edit_name name, const char *why)
+{
+    return wfs_fail(edit->plan->err, EINVAL, "'%s' cannot be in the checkpoint: %s",
+                    wfs_quote_n(name.bytes, name.n_bytes).text, why);
 }
 
 static void set_name(struct edit_node *node, const char *name)
@@ -110,6 +116,8 @@ static int count_same(struct torch_edit *edit)
     if (map_reserve(&edit->by_value, edit->n_places) < 0)
         return wfs_fail_memory(edit->plan->err);
     for (uint32_t i = 1; i <= edit->n_places; i++) {
+        if (edit->places[i].kind == PLACE_VALUE && edit->places[i].item == PLACE_FIXED)
+            continue;
         uint32_t n, first = torch_edit_first(edit, i, &n);
         const uint32_t id = edit->places[i].id;
         if (first == 0 && map_add(&edit->by_value, hash_bytes(&id, sizeof(id), hash_seed()), i) < 0)
@@ -121,20 +129,28 @@ static int count_same(struct torch_edit *edit)
 
 /* ---- what containers are called in the end ---- */
 
+bool torch_edit_is_shown(const struct torch_edit *edit, uint32_t i)
+{
+    return edit->nodes[i].claim != 0 &&
+           (edit->nodes[i].kind != PLACE_VALUE || edit->places[i].item != PLACE_FIXED ||
+            !edit_name_is_same(edit_name_end(&edit->nodes[i]), edit_name_old(edit, i)));
+}
+
 /*
  * What is in a container says what it would be called if it had been renamed as a whole; if
  * anything is still below its old name, it stays.
  */
 static void vote(struct torch_edit *edit, uint32_t leaf)
 {
-    const struct name name = end_name(&edit->nodes[leaf]), old = old_name(edit, leaf);
+    const struct edit_name name = edit_name_end(&edit->nodes[leaf]),
+                           old = edit_name_old(edit, leaf);
     for (uint32_t i = edit->places[leaf].parent; i != 0; i = edit->places[i].parent) {
         struct edit_node *node = &edit->nodes[i];
-        const struct name container = old_name(edit, i);
+        const struct edit_name container = edit_name_old(edit, i);
         if (node->kind != PLACE_HOLDER || container.n_bytes == 0)
             continue;
         const size_t n_rest = old.n_bytes - container.n_bytes;
-        if (begins_with(name, container)) {
+        if (edit_name_begins(name, container)) {
             node->stays = true;
         } else if (!node->has_vote && name.n_bytes > n_rest &&
                    memcmp(name.bytes + name.n_bytes - n_rest, old.bytes + container.n_bytes,
@@ -163,16 +179,17 @@ static uint32_t find_root(const struct torch_edit *edit)
         return loaded_root(edit);
     const uint32_t leaf = catalog->tensors[0].place;
     for (uint32_t i = edit->places[leaf].parent; i != 0; i = edit->places[i].parent) {
-        const struct name container = old_name(edit, i);
+        const struct edit_name container = edit_name_old(edit, i);
         bool is_whole = container.n_bytes > 0 && edit->nodes[i].kind == PLACE_HOLDER &&
                         edit->places[i].start != PLACE_FIXED;
         for (uint32_t k = 1; k <= edit->n_places && is_whole; k++) {
-            const struct name old = old_name(edit, k);
+            const struct edit_name old = edit_name_old(edit, k);
             if (edit->nodes[k].claim != 0)
-                is_whole = begins_with(old, container) &&
-                           is_same((struct name){old.bytes + container.n_bytes + 1,
-                                                 old.n_bytes - container.n_bytes - 1},
-                                   end_name(&edit->nodes[k]));
+                is_whole =
+                    edit_name_begins(old, container) &&
+                    edit_name_is_same((struct edit_name){old.bytes + container.n_bytes + 1,
+                                                         old.n_bytes - container.n_bytes - 1},
+                                      edit_name_end(&edit->nodes[k]));
         }
         if (is_whole)
             return i;
@@ -180,216 +197,100 @@ static uint32_t find_root(const struct torch_edit *edit)
     return loaded_root(edit);
 }
 
-/* Places come before what is in them. */
-static void name_containers(struct torch_edit *edit)
-{
-    for (uint32_t i = 1; i <= edit->n_places; i++)
-        if (edit->nodes[i].claim != 0)
-            vote(edit, i);
-    for (uint32_t i = 1; i <= edit->n_places; i++) {
-        struct edit_node *node = &edit->nodes[i];
-        const struct name old = old_name(edit, i);
-        if (node->kind != PLACE_HOLDER)
-            continue;
-        if (i == edit->root) {
-            node->n_to = 0;
-        } else if (edit->places[i].start == PLACE_FIXED && node->parent != 0) {
-            node->to = edit->nodes[node->parent].to;
-            node->n_to = edit->nodes[node->parent].n_to;
-        } else if (node->stays || !node->has_vote) {
-            node->to = old.bytes;
-            node->n_to = (uint32_t)old.n_bytes;
-        }
-    }
-}
-
-/* ---- where things go ---- */
-
-static bool can_take(const struct torch_edit *edit, uint32_t i)
-{
-    const struct graph *graph = &edit->plan->graph;
-    const struct value *value = graph_at(graph, edit->places[i].id);
-    if (edit->nodes[i].kind != PLACE_HOLDER)
-        return false;
-    return value->kind == VALUE_DICT || (torch_what_of(graph, value) == WHAT_ORDERED_DICT &&
-                                         value_part(graph, value, PART_ITEMS) == 0);
-}
-
-struct taker {
+struct named {
     const struct torch_edit *edit;
-    struct name name;
+    struct edit_name name;
+    uint32_t i; /* whose name does not count */
 };
 
-static bool is_taker(const void *ctx, uint32_t i)
+/* Two that were called alike can be so again: a tensor that is the key of a dict. */
+static bool is_named(const void *ctx, uint32_t i)
 {
-    const struct taker *wanted = ctx;
-    return is_same(end_name(&wanted->edit->nodes[i]), wanted->name);
+    const struct named *wanted = ctx;
+    const struct torch_edit *edit = wanted->edit;
+    if (i == wanted->i || !edit_name_is_same(edit_name_end(&edit->nodes[i]), wanted->name))
+        return false;
+    return wanted->i == 0 || i > edit->n_places || wanted->i > edit->n_places ||
+           !edit_name_is_same(edit_name_old(edit, i), edit_name_old(edit, wanted->i));
 }
 
-static uint64_t hash_name(struct name name)
+bool torch_edit_is_taken(const struct torch_edit *edit, uint32_t i, struct edit_name name)
 {
-    return hash_bytes(name.n_bytes == 0 ? "" : name.bytes, name.n_bytes, hash_seed());
-}
-
-static bool find_taker(const struct torch_edit *edit, struct name name, uint32_t *ret)
-{
-    const struct taker wanted = {edit, name};
-    return map_find(&edit->takers, hash_name(name), is_taker, &wanted, ret);
-}
-
-static int index_takers(struct torch_edit *edit)
-{
-    uint32_t other;
-    for (uint32_t i = edit->root; i <= edit->end; i++) {
-        const struct name name = end_name(&edit->nodes[i]);
-        if (can_take(edit, i) && !find_taker(edit, name, &other) &&
-            map_add(&edit->takers, hash_name(name), i) < 0)
-            return wfs_fail_memory(edit->plan->err);
-    }
-    return 0;
-}
-
-/* The innermost dict that the name leads into, and what is left of the name. 0: there is none. */
-static uint32_t lead(const struct torch_edit *edit, struct name name, struct name *ret_rest)
-{
+    const struct named wanted = {edit, name, i};
     uint32_t found;
-    for (size_t n = name.n_bytes; n-- > 0;) {
-        if (name.bytes[n] != '.' || !find_taker(edit, (struct name){name.bytes, n}, &found))
-            continue;
-        *ret_rest = (struct name){name.bytes + n + 1, name.n_bytes - n - 1};
-        return found;
-    }
-    *ret_rest = name;
-    return find_taker(edit, (struct name){"", 0}, &found) ? found : 0;
+    return map_find(&edit->by_name, edit_name_hash(name), is_named, &wanted, &found);
 }
 
-static int fail_place(const struct torch_edit *edit, struct name name, const char *why)
+/* Places are in the order in which names are given. */
+bool torch_edit_stays(const struct torch_edit *edit, struct edit_name name)
 {
-    return wfs_fail(edit->plan->err, EINVAL, "'%s' cannot be in the checkpoint: %s",
-                    wfs_quote_n(name.bytes, name.n_bytes).text, why);
+    const struct named wanted = {edit, name, 0};
+    uint32_t i;
+    return map_find(&edit->by_name, edit_name_hash(name), is_named, &wanted, &i) &&
+           i <= edit->n_places && edit->nodes[i].claim != 0 &&
+           edit_name_is_same(edit_name_old(edit, i), name);
 }
 
-/* An integer key stays one when its new name is one. */
-static uint32_t make_key(struct torch_edit *edit, uint32_t old, struct name name)
+static int add_name(struct torch_edit *edit, uint32_t i)
 {
-    struct graph *graph = &edit->plan->graph;
-    int64_t number = 0;
-    bool is_number = old != 0 && graph_at(graph, old)->kind == VALUE_INT && name.n_bytes > 0 &&
-                     name.n_bytes < 18 && (name.bytes[0] != '0' || name.n_bytes == 1);
-    for (size_t i = 0; i < name.n_bytes && is_number; i++) {
-        is_number = name.bytes[i] >= '0' && name.bytes[i] <= '9';
-        number = number * 10 + (name.bytes[i] - '0');
-    }
-    return is_number ? value_new_integer(graph, number)
-                     : value_new_text(graph, name.bytes, name.n_bytes);
+    return map_add(&edit->by_name, edit_name_hash(edit_name_end(&edit->nodes[i])), i) < 0
+               ? wfs_fail_memory(edit->plan->err)
+               : 0;
 }
 
-static uint32_t old_key(const struct torch_edit *edit, uint32_t i)
+static void keep_name(struct torch_edit *edit, uint32_t i)
 {
-    const struct catalog_place *place = &edit->places[i];
-    const struct value *holder =
-        place->parent == 0 ? NULL : graph_at(&edit->plan->graph, edit->places[place->parent].id);
-    const bool is_dict = holder != NULL && holder->kind == VALUE_DICT && place->item % 2 == 1 &&
-                         place->item < holder->n;
-    return is_dict ? value_items(holder)[place->item - 1] : 0;
+    edit->nodes[i].to = edit_name_old(edit, i).bytes;
+    edit->nodes[i].n_to = (uint32_t)edit_name_old(edit, i).n_bytes;
 }
 
-/* A tensor can be the key of a dict. */
-static bool is_dict_key(const struct torch_edit *edit, uint32_t i)
-{
-    const struct catalog_place *place = &edit->places[i];
-    return place->parent != 0 && place->item % 2 == 0 &&
-           graph_at(&edit->plan->graph, edit->places[place->parent].id)->kind == VALUE_DICT;
-}
-
-/* Renamed within what it was in, or moved into something else. */
-static int move(struct torch_edit *edit, uint32_t i)
-{
-    struct edit_node *node = &edit->nodes[i];
-    const uint32_t was_key = i <= edit->n_places ? old_key(edit, i) : 0;
-    struct name rest;
-    const uint32_t taker = lead(edit, end_name(node), &rest);
-    if (i <= edit->n_places && (edit->places[i].item == PLACE_FIXED || is_dict_key(edit, i)))
-        return fail_place(edit, end_name(node), "it is a part of an object and cannot be renamed");
-    if (taker == 0)
-        return fail_place(edit, end_name(node),
-                          "its outermost part is no dict, which could take it");
-    node->key = make_key(edit, was_key, rest);
-    if (node->key == 0)
-        return wfs_fail_memory(edit->plan->err);
-    if (i <= edit->n_places && taker == edit->places[i].parent && was_key != 0)
-        return 0;
-    node->is_gone = i <= edit->n_places;
-    node->parent = taker;
-    return 0;
-}
-
-/* Is it the root, or the dict of it? */
-static bool is_outermost(const struct torch_edit *edit, uint32_t i)
-{
-    while (i != edit->root && edit->places[i].start == PLACE_FIXED && edit->places[i].parent != 0)
-        i = edit->places[i].parent;
-    return i == edit->root;
-}
-
-/* The name that it has if nothing but its container is renamed. */
-static bool is_at_home(const struct torch_edit *edit, uint32_t i)
-{
-    const struct catalog_place *place = &edit->places[i];
-    const struct name holder = end_name(&edit->nodes[place->parent]),
-                      name = end_name(&edit->nodes[i]), old = old_name(edit, i);
-    const size_t n_own = old.n_bytes - place->start;
-    const size_t n_before = is_outermost(edit, place->parent) ? 0 : holder.n_bytes + 1;
-    return name.n_bytes == n_before + n_own &&
-           memcmp(name.bytes + n_before, old.bytes + place->start, n_own) == 0 &&
-           (n_before == 0 || begins_with(name, holder));
-}
-
-/* Must it go into another container, or under another key? */
-static bool must_move(const struct torch_edit *edit, uint32_t i)
+/* A wish comes true unless something else is called so, or it is not an item that could be called
+ * otherwise than what it is in. */
+static bool can_have_wish(const struct torch_edit *edit, uint32_t i)
 {
     const struct edit_node *node = &edit->nodes[i];
-    const struct catalog_place *place = &edit->places[i];
-    if (i > edit->n_places)
-        return true;
-    if (i == edit->root || place->parent == 0 || place->start == PLACE_FIXED || node->to == NULL)
-        return false;
-    if (node->kind == PLACE_HOLDER)
-        return node->is_alive && place->item != PLACE_FIXED && !is_at_home(edit, i);
-    return node->claim != 0 && !is_at_home(edit, i);
+    return node->has_vote && !torch_edit_is_taken(edit, i, edit_name_end(node)) &&
+           (edit->places[i].item != PLACE_FIXED || node->parent == 0 ||
+            torch_edit_is_at_home(edit, i));
 }
 
-static void revive(struct torch_edit *edit, uint32_t i)
-{
-    for (; i != 0 && !edit->nodes[i].is_alive; i = edit->places[i].parent)
-        edit->nodes[i].is_alive = true;
-}
-
-/* A container that nothing is left in goes, unless something new comes in. */
-static void find_alive(struct torch_edit *edit)
-{
-    struct name rest;
-    for (uint32_t i = 1; i <= edit->n_places; i++)
-        if (edit->nodes[i].claim != 0 || edit->places[i].name == NULL)
-            revive(edit, i);
-    for (uint32_t i = edit->root; i <= edit->n_nodes; i++)
-        if (must_move(edit, i))
-            revive(edit, lead(edit, end_name(&edit->nodes[i]), &rest));
-}
-
-static int settle(struct torch_edit *edit, uint32_t i)
+static int name_container(struct torch_edit *edit, uint32_t i)
 {
     struct edit_node *node = &edit->nodes[i];
-    if (must_move(edit, i))
-        return move(edit, i);
-    if (i == edit->root || node->is_alive)
-        return 0;
-    node->is_gone = edit->places[i].item != PLACE_FIXED;
-    if (!node->is_gone && node->kind == PLACE_TENSOR &&
-        edit->nodes[edit->places[i].parent].is_alive)
-        return fail_place(edit, old_name(edit, i),
-                          "it was a part of an object, of which other parts are still there");
+    if (i == edit->root) {
+        node->n_to = 0;
+    } else if (edit->places[i].start == PLACE_FIXED && node->parent != 0) {
+        node->to = edit->nodes[node->parent].to;
+        node->n_to = edit->nodes[node->parent].n_to;
+    } else if (can_have_wish(edit, i)) {
+        return add_name(edit, i);
+    } else {
+        keep_name(edit, i);
+    }
     return 0;
+}
+
+/* Places come before what is in them. */
+static int name_containers(struct torch_edit *edit)
+{
+    int code =
+        map_reserve(&edit->by_name, edit->n_nodes) < 0 ? wfs_fail_memory(edit->plan->err) : 0;
+    for (uint32_t i = 1; i <= edit->n_places; i++)
+        if (torch_edit_is_shown(edit, i))
+            vote(edit, i);
+    for (uint32_t i = 1; i <= edit->n_nodes && code == 0; i++) {
+        struct edit_node *node = &edit->nodes[i];
+        const bool is_container = i <= edit->n_places && node->kind == PLACE_HOLDER;
+        if (is_container && node->stays) {
+            node->has_vote = false;
+            keep_name(edit, i);
+        }
+        if (is_container ? node->stays && edit->places[i].start != PLACE_FIXED : node->claim != 0)
+            code = add_name(edit, i);
+    }
+    for (uint32_t i = 1; i <= edit->n_places && code == 0; i++)
+        code = edit->nodes[i].kind == PLACE_HOLDER ? name_container(edit, i) : 0;
+    return code;
 }
 
 /* ---- the new order ---- */
@@ -430,7 +331,7 @@ static int order_all(struct torch_edit *edit)
     uint32_t n = 0;
     if (stack == NULL)
         return wfs_fail_memory(edit->plan->err);
-    stack[n++] = edit->root;
+    stack[n++] = edit->shell != 0 ? edit->shell : edit->root;
     while (n > 0) {
         const uint32_t i = stack[--n];
         edit->walk[edit->n_walk++] = i;
@@ -453,11 +354,11 @@ int torch_edit_names(struct torch_edit *edit)
     edit->end = edit->root;
     while (edit->end < edit->n_places && edit->places[edit->end + 1].parent >= edit->root)
         edit->end++;
-    name_containers(edit);
-    code = index_takers(edit);
-    find_alive(edit);
-    for (uint32_t i = edit->root; i <= edit->n_nodes && code == 0; i++)
-        code = i <= edit->end || i > edit->n_places ? settle(edit, i) : 0;
+    code = name_containers(edit);
+    if (code == 0)
+        code = torch_edit_objects(edit);
+    if (code == 0)
+        code = torch_edit_moves(edit);
     if (code < 0)
         return code;
     link_all(edit);

@@ -34,34 +34,61 @@ static uint32_t count_added(const struct torch_edit *edit, uint32_t i)
     return n;
 }
 
-/* What was in it: gone items are 0. */
+/* One item: gone ones of a dict are 0. */
+static int replace_item(struct torch_edit *edit, uint32_t k, const struct value *value,
+                        struct items *items)
+{
+    const struct edit_node *child = &edit->nodes[k];
+    const uint32_t item = edit->places[k].item;
+    if (item >= value->n) {
+        return child->id == edit->places[k].id
+                   ? 0
+                   : wfs_fail(edit->plan->err, EINVAL,
+                              "'%s' is used in several places of an object: it can only be "
+                              "changed in all of them",
+                              wfs_quote_n(child->to, child->n_to).text);
+    }
+    if (!child->is_gone)
+        items->ids[item] = child->id;
+    else if (value->kind == VALUE_DICT)
+        items->ids[item] = 0;
+    else if ((items->ids[item] = value_new(&edit->plan->graph, VALUE_NONE)) == 0)
+        return wfs_fail_memory(edit->plan->err);
+    if (!child->is_gone && child->key != 0)
+        items->ids[item - 1] = child->key;
+    return 0;
+}
+
+/* A tensor that is a key is an item's name as well: it goes with the item, and only with it. */
+static int check_key(struct torch_edit *edit, uint32_t k, const struct items *items)
+{
+    const struct edit_node *child = &edit->nodes[k];
+    const uint32_t item = edit->places[k].item;
+    if ((items->ids[item] == 0) == (items->ids[item + 1] == 0))
+        return 0;
+    return torch_edit_fail(edit, edit_name_old(edit, k),
+                           child->is_gone ? "it is the key of what is still in a dict: keep it, or "
+                                            "remove both"
+                                          : "it is the key of what is removed from a dict: remove "
+                                            "it too, or keep both");
+}
+
 static int replace_items(struct torch_edit *edit, uint32_t i, const struct value *value,
                          struct items *items)
 {
     const bool is_dict = value->kind == VALUE_DICT;
-    for (uint32_t k = edit->nodes[i].old_first; k != 0; k = edit->nodes[k].old_next) {
-        const struct edit_node *child = &edit->nodes[k];
-        const uint32_t item = edit->places[k].item;
-        if (item >= value->n) {
-            if (child->id != edit->places[k].id)
-                return wfs_fail(edit->plan->err, EINVAL,
-                                "'%s' is used in several places of an object: it can only be "
-                                "changed in all of them",
-                                wfs_quote_n(child->to, child->n_to).text);
-            continue;
-        }
-        if (child->is_gone && is_dict) {
-            items->ids[item] = items->ids[item & ~1u] = 0;
-        } else if (child->is_gone) {
-            if ((items->ids[item] = value_new(&edit->plan->graph, VALUE_NONE)) == 0)
-                return wfs_fail_memory(edit->plan->err);
-        } else {
-            items->ids[item] = child->id;
-            if (child->key != 0)
-                items->ids[item - 1] = child->key;
-        }
+    int code = 0;
+    for (uint32_t k = edit->nodes[i].old_first; k != 0 && code == 0; k = edit->nodes[k].old_next)
+        code = replace_item(edit, k, value, items);
+    for (uint32_t k = edit->nodes[i].old_first; is_dict && k != 0 && code == 0;
+         k = edit->nodes[k].old_next) {
+        if (edit->places[k].item < value->n && edit->places[k].item % 2 == 0)
+            code = check_key(edit, k, items);
     }
-    return 0;
+    for (uint32_t k = 1; is_dict && k < value->n; k += 2)
+        if (items->ids[k] == 0)
+            items->ids[k - 1] = 0;
+    return code;
 }
 
 static int make_items(struct torch_edit *edit, uint32_t i, const struct value *value,
@@ -118,11 +145,17 @@ static int rebuild_items(struct torch_edit *edit, uint32_t i)
     const struct value *value = graph_at(graph, edit->places[i].id);
     struct items items = {0};
     int code = make_items(edit, i, value, &items);
-    if (code == 0)
-        code = put_value(edit, i,
-                         value_new_items(graph, (enum value_kind)value->kind, items.ids, items.n));
+    const uint32_t made =
+        code < 0 ? 0 : value_new_items(graph, (enum value_kind)value->kind, items.ids, items.n);
     free(items.ids);
-    return code;
+    if (code < 0)
+        return code;
+    const int64_t n_twins =
+        made != 0 && value->kind == VALUE_DICT ? value_drop_twins(graph, made) : 0;
+    if (n_twins > 0)
+        return torch_edit_fail(edit, edit_name_end(&edit->nodes[i]),
+                               "two of its keys would be equal for Python, such as 1 and True");
+    return n_twins < 0 ? wfs_fail_memory(edit->plan->err) : put_value(edit, i, made);
 }
 
 /* A call whose dict is another one now, or gets its first items. */
@@ -194,6 +227,21 @@ static int set_order(struct torch_edit *edit)
                           n, catalog->n_tensors);
 }
 
+/* The dict instead of the root. */
+static int make_shell(struct torch_edit *edit)
+{
+    struct torch_plan *plan = edit->plan;
+    const uint32_t dict = torch_plan_dict(plan);
+    int code = dict == 0 ? -ENOMEM : 0;
+    for (uint32_t k = edit->nodes[edit->shell].first; k != 0 && code == 0;
+         k = edit->nodes[k].next) {
+        const uint32_t pair[] = {edit->nodes[k].key, edit->nodes[k].id};
+        code = value_append_part(&plan->graph, dict, PART_ITEMS, pair, 2);
+    }
+    edit->nodes[edit->shell].id = dict;
+    return code < 0 ? wfs_fail_memory(plan->err) : 0;
+}
+
 int torch_edit_containers(struct torch_edit *edit)
 {
     int code = 0;
@@ -202,8 +250,10 @@ int torch_edit_containers(struct torch_edit *edit)
         if (i <= edit->n_places && edit->nodes[i].kind == PLACE_HOLDER)
             code = rebuild(edit, i);
     }
+    if (code == 0 && edit->shell != 0)
+        code = make_shell(edit);
     if (code < 0)
         return code;
-    edit->plan->root = edit->nodes[edit->root].id;
+    edit->plan->root = edit->nodes[edit->shell != 0 ? edit->shell : edit->root].id;
     return set_order(edit);
 }

@@ -231,6 +231,17 @@ static int add_tensor(struct walk *walk, uint32_t id, struct torch_tensor *tenso
     return code;
 }
 
+/* All of an outermost module is a value in it, too. */
+static int enter_module(struct walk *walk, uint32_t id)
+{
+    const bool is_outermost = walk->n_modules == 0;
+    const int code = walk_enter(walk, WALK_MODULE, id);
+    if (code < 0 || !is_outermost || walk->n_modules == 0)
+        return code;
+    walk_name(walk, "__dict__");
+    return add_value(walk, id);
+}
+
 int walk_visit(struct walk *walk, uint32_t id)
 {
     const struct value *value = graph_at(walk->graph, id);
@@ -246,19 +257,8 @@ int walk_visit(struct walk *walk, uint32_t id)
     const int code = torch_build(walk->torch, id, &tensor);
     if (code != 0)
         return code < 0 ? code : add_tensor(walk, id, &tensor);
-    if (walk_is_module(walk, value)) {
-        if (walk->n_modules == 0) {
-            const size_t n_path = walk->path.n;
-            const uint32_t n_components = walk->n_components;
-            walk_name(walk, "__dict__");
-            const int failed = add_value(walk, id);
-            walk->path.n = n_path;
-            walk->n_components = n_components;
-            if (failed < 0)
-                return failed;
-        }
-        return walk_enter(walk, WALK_MODULE, id);
-    }
+    if (walk_is_module(walk, value))
+        return enter_module(walk, id);
     return value->kind == VALUE_CALL ? walk_enter(walk, WALK_CALL, id) : add_value(walk, id);
 }
 

@@ -147,9 +147,9 @@ static enum direction find_direction(const struct pass *pass)
 static int run(struct pass *pass)
 {
     static int (*const passes[])(struct pass *) = {
-        take_out,     pass_top_level_key, pass_judge,    pass_remap, pass_contiguous,
-        pass_classes, pass_filter,        pass_variants, pass_adapt, pass_like,
-        pass_surgery, make_order,         pass_collide,  put_back,
+        take_out,     pass_top_level_key, pass_judge,    pass_remap,  pass_contiguous,
+        pass_classes, pass_filter,        pass_variants, pass_adapt,  pass_like,
+        pass_surgery, make_order,         pass_collide,  pass_values, put_back,
     };
     int code = 0;
     for (size_t i = 0; code == 0 && i < sizeof(passes) / sizeof(*passes); i++)

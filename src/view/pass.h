@@ -77,5 +77,6 @@ int pass_adapt(struct pass *pass);
 int pass_like(struct pass *pass);
 int pass_surgery(struct pass *pass);
 int pass_collide(struct pass *pass);
+int pass_values(struct pass *pass);
 
 #endif

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from wfs_testlib import pth_expected, shared
-from wfs_testlib.program import EXIT_DAMAGED, EXIT_FOREIGN, EXIT_UNSUPPORTED, weightfs
+from wfs_testlib.program import EXIT_DAMAGED, EXIT_FOREIGN, EXIT_UNSUPPORTED, listing, weightfs
 
 pytestmark = pytest.mark.usefixtures('need_shared')
 
@@ -27,11 +27,6 @@ READABLE = [file for file in FILES if file[1].name not in REFUSED]
 
 def identify(value):
     return value[0].replace('/', '-')
-
-
-def listing(path):
-    tensors = json.loads(weightfs('ls', '--json', path).raw.decode('utf-8', 'surrogatepass'))['tensors']
-    return {tensor['key']: tensor for tensor in tensors}
 
 
 def config(path):

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from wfs_testlib import pth, pth_written, shared, st
-from wfs_testlib.program import weightfs
+from wfs_testlib import pth, pth_read, pth_written, shared, st
+from wfs_testlib.program import EXIT_COMMIT, weightfs
 
 DTYPES = {'F64': 8, 'F32': 4, 'F16': 2, 'BF16': 2, 'I64': 8, 'I32': 4, 'I16': 2, 'I8': 1, 'U8': 1, 'BOOL': 1, 'C64': 8, 'U16': 2,
           'U32': 4, 'U64': 8, 'F8_E4M3': 1, 'F8_E5M2': 1, 'F8_E8M0': 1}
@@ -102,3 +102,80 @@ def test_what_torch_wrote_keeps_everything(folder, name, rule):
     pth_written.check(folder / 'out.pth', plain=False)
     before, after = content(source), content(folder / 'out.pth')
     assert sorted(tensor[1:] for tensor in after[0]) == sorted(tensor[1:] for tensor in before[0]) if rule else after == before
+
+
+def wrapper():
+    """A tensor subclass around two tensors, with a value beside them, as those of torchao are stored."""
+    parts = pth.dictionary(q=pth.tensor(size=(2,)), scale=pth.tensor(offset=2, size=(2,)), block=pth.number(2))
+    cls = pth.name('some.module', 'Wrapped')
+    args = pth.tup(cls, pth.name('torch', 'float32'), pth.numbers((2,)), pth.numbers((1,)), pth.number(0), pth.name('torch', 'strided'),
+                   b'N', b'\x89')
+    return pth.call(pth.name('torch._tensor', '_rebuild_from_type_v2'), pth.name('torch._utils', '_rebuild_wrapper_subclass'), cls, args,
+                    parts)
+
+
+def written(folder, value, *options, **records):
+    """What the independent reader finds in the file that becomes of a value under a view."""
+    source = folder / 'in.pth'
+    source.write_bytes(pth.checkpoint(value, **(records or {'r0': st.f32(1, 2, 3, 4)})))
+    weightfs('convert', '--overwrite', *options, source, folder / 'out.pth')
+    pth_written.check(folder / 'out.pth')
+    root = pth_read.load(folder / 'out.pth')
+    return root, {key: tensor.data for key, tensor in pth_read.tensors(root).items()}
+
+
+@pytest.mark.parametrize('value, name', [(pth.tensor(), ''), (b'](' + pth.tensor() + b'K\5e', '0')])
+def test_what_is_no_dict_becomes_one_when_it_gets_a_name(folder, value, name):
+    root, tensors = written(folder, value, '--remap', '^%s$=>net.w' % name)
+    assert tensors == {'net.w': st.f32(1, 2, 3, 4)} and isinstance(root, dict)
+    assert name == '' or root['1'] == 5
+
+
+def test_a_subclass_of_tensor_goes_where_its_tensors_go(folder):
+    root, tensors = written(folder, pth.dictionary(w=wrapper(), b=pth.tensor()), '--remap', '^w=>x.w')
+    assert set(root) == {'x.w', 'b'} and tensors == {'b': st.f32(1, 2, 3, 4)}
+    assert root['x.w'].state[1]['block'] == 2
+
+
+def test_a_subclass_of_tensor_goes_with_its_values_when_it_has_no_tensor_left(folder):
+    root, _ = written(folder, pth.dictionary(w=wrapper(), b=pth.tensor()), '--exclude', '^w[.]')
+    assert set(root) == {'b'}
+
+
+def test_what_is_left_of_a_subclass_of_tensor_are_items_of_the_dict(folder):
+    root, tensors = written(folder, pth.dictionary(w=wrapper()), '--exclude', 'scale')
+    assert tensors == {'w.q': st.f32(1, 2)} and root['w.block'] == 2
+
+
+def test_values_are_called_after_the_dict_that_is_renamed(folder):
+    value = pth.dictionary(opt=pth.dictionary(m=pth.tensor(), groups=pth.number(7)), epoch=pth.number(3))
+    root, tensors = written(folder, value, '--remap', '^opt=>o')
+    assert root['o']['groups'] == 7 and set(root) == {'o', 'epoch'} and set(tensors) == {'o.m'}
+
+
+def test_two_dicts_with_one_new_name_become_one(folder):
+    value = pth.dictionary(a=pth.dictionary(w=pth.tensor()), b=pth.dictionary(v=pth.tensor()))
+    assert set(written(folder, value, '--remap', '^a=>b')[1]) == {'b.w', 'b.v'}
+    assert set(written(folder, value, '--remap', '^[ab]=>c')[1]) == {'c.w', 'c.v'}
+
+
+def test_keys_that_are_spelled_alike_keep_their_names_apart(folder):
+    value = pth.pairs((pth.text('1'), pth.tensor(size=(1,))), (pth.number(1), pth.tensor(offset=1, size=(1,))),
+                      (pth.text('.b'), pth.tensor(offset=2, size=(1,))))
+    assert written(folder, value, '--exclude', '^1$')[1] == {'1~2': st.f32(2), '.b': st.f32(3)}
+    assert written(folder, value, '--remap', '^.b=>.c')[1]['.c'] == st.f32(3)
+    assert written(folder, value, '--remap', '^=>x.')[1] == {'x.1': st.f32(1), 'x.1~2': st.f32(2), 'x..b': st.f32(3)}
+
+
+def test_a_name_that_is_taken_is_refused(folder):
+    source = folder / 'in.pth'
+    source.write_bytes(pth.checkpoint(pth.dictionary(a=pth.tensor(), epoch=pth.number(3))))
+    error = weightfs('convert', '--remap', '^a$=>epoch', source, folder / 'out.pth', code=EXIT_COMMIT).error
+    assert "'epoch' cannot be in the checkpoint" in error and 'another name' in error
+
+
+def test_a_pickle_without_a_checksum_gets_one(folder):
+    records = pth.records(pth.dictionary(a=pth.tensor()))
+    (folder / 'in.pth').write_bytes(pth.zipped(*({**record, 'crc': 0} for record in records)))
+    weightfs('convert', folder / 'in.pth', folder / 'out.pth')
+    pth_written.check(folder / 'out.pth')

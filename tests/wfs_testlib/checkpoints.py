@@ -3,7 +3,7 @@
 from wfs_testlib import burnpack, pth, pth_read, st
 
 ENDINGS = ['safetensors', 'pth', 'bpk']
-_STORAGES = {dtype: kind for kind, (dtype, _) in pth_read.TYPES.items()}
+_STORAGES = {dtype: kind for kind, dtype in pth_read.CLASSES.items() if not kind.startswith('Q')}
 
 
 def _strides(shape):
@@ -19,7 +19,7 @@ def _strides(shape):
 def _pickled(tensors, more):
     items, storages = [], {}
     for i, (key, (dtype, shape, data)) in enumerate(tensors.items()):
-        n_each = pth_read.TYPES[_STORAGES[dtype]][1]
+        n_each = pth_read.SIZES[dtype]
         of = pth.storage(str(i), pth.name('torch', _STORAGES[dtype] + 'Storage'), len(data) // n_each)
         items.append((pth.text(key), pth.tensor(of, 0, tuple(shape), _strides(shape))))
         storages['r%d' % i] = data

@@ -73,6 +73,12 @@ def weightfs(*args, code=0, **options):
     return Result(command, done.returncode, done.stdout or b'', stderr)
 
 
+def listing(path, *options):
+    """{key: what `ls` says of the tensor}, in the order of the file."""
+    tensors = json.loads(weightfs('ls', '--json', *options, path).raw.decode('utf-8', 'surrogatepass'))['tensors']
+    return {tensor['key']: tensor for tensor in tensors}
+
+
 def tool(*command, code=0, **options):
     """Runs any other program; its output as text."""
     command = [os.fspath(word) for word in command]

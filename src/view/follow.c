@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Values beside tensors. Rules are about keys of tensors; where all that are in a container have
+ * the container renamed, the values in it are called after it too, so that it stays one thing.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "view/intern.h"
+#include "view/pass.h"
+
+/* What a place would be called if all in it had been renamed with it. */
+struct wish {
+    const char *to; /* n_to bytes of this; NULL: nobody has one */
+    size_t n_to;
+    bool is_split; /* they do not agree */
+};
+
+static bool is_any_renamed(const struct pass *pass)
+{
+    for_items(item, pass)
+    {
+        if (item->tensor.key != item->source_key)
+            return true;
+    }
+    return false;
+}
+
+static void vote(const struct wfs_catalog *catalog, struct wish wishes[],
+                 const struct wfs_tensor *tensor)
+{
+    const struct catalog_place *leaf = &catalog->places[tensor->place];
+    const size_t n_key = strlen(tensor->key);
+    for (uint32_t i = tensor->place; i != 0; i = catalog->places[i].parent) {
+        const struct catalog_place *place = &catalog->places[i];
+        const size_t n_rest = leaf->n_name - place->n_name;
+        struct wish *wish = &wishes[i];
+        const bool fits = n_key > n_rest && memcmp(tensor->key + n_key - n_rest,
+                                                   leaf->name + place->n_name, n_rest) == 0;
+        const size_t n_to = fits ? n_key - n_rest : 0;
+        wish->is_split =
+            wish->is_split || !fits ||
+            (wish->to != NULL && (wish->n_to != n_to || memcmp(wish->to, tensor->key, n_to) != 0));
+        wish->to = tensor->key;
+        wish->n_to = n_to;
+    }
+}
+
+/* The value's name after its innermost container that has a tensor; NULL: as it is. -ENOMEM. */
+static int follow(struct wfs_catalog *catalog, const struct wish wishes[],
+                  const struct catalog_value *value, const char **ret)
+{
+    const struct catalog_place *place = &catalog->places[value->place];
+    uint32_t i = place->parent;
+    while (i != 0 && wishes[i].to == NULL)
+        i = catalog->places[i].parent;
+    *ret = NULL;
+    if (i == 0 || catalog->places[i].n_name == 0 || wishes[i].is_split)
+        return 0;
+    const size_t n_rest = place->n_name - catalog->places[i].n_name;
+    char *name = arena_chars(&catalog->arena, wishes[i].n_to + n_rest + 1);
+    if (name == NULL)
+        return -ENOMEM;
+    memcpy(name, wishes[i].to, wishes[i].n_to);
+    memcpy(name + wishes[i].n_to, place->name + catalog->places[i].n_name, n_rest);
+    name[wishes[i].n_to + n_rest] = '\0';
+    *ret = strcmp(name, value->name) == 0 ? NULL : name;
+    return 0;
+}
+
+/* A name that another value has, or had, stays with that. */
+static int rename_values(struct wfs_catalog *catalog, const struct wish wishes[],
+                         struct intern *seen)
+{
+    uint32_t id;
+    int code = 0;
+    for (size_t i = 0; i < catalog->n_values && code == 0; i++)
+        code = intern_add(seen, catalog->values[i].name, strlen(catalog->values[i].name), &id);
+    for (size_t i = 0; i < catalog->n_values && code == 0; i++) {
+        const uint32_t n_before = seen->n_texts;
+        const char *name = NULL;
+        if (catalog->values[i].place != 0)
+            code = follow(catalog, wishes, &catalog->values[i], &name);
+        if (code == 0 && name != NULL)
+            code = intern_add(seen, name, strlen(name), &id);
+        if (code == 0 && seen->n_texts > n_before)
+            catalog->values[i].name = name;
+    }
+    return code;
+}
+
+int pass_values(struct pass *pass)
+{
+    struct wfs_catalog *catalog = pass->catalog;
+    if (catalog->n_values == 0 || catalog->n_places == 0 || !is_any_renamed(pass))
+        return 0;
+    autofree struct wish *wishes = calloc((size_t)catalog->n_places + 1, sizeof(*wishes));
+    if (wishes == NULL)
+        return wfs_fail_memory(pass->err);
+    for_items(item, pass)
+    {
+        if (item->tensor.place != 0)
+            vote(catalog, wishes, &item->tensor);
+    }
+    struct intern seen = {0};
+    const int code = rename_values(catalog, wishes, &seen);
+    intern_done(&seen);
+    return code < 0 ? wfs_fail_memory(pass->err) : 0;
+}

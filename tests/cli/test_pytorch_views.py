@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: MIT
+"""Every .pth of other programs, written again as a .pth under views that rename and remove: the right tensors are in it, or a
+sentence says which one cannot be and why. Read back by a reader of our own and by one that shares no code with it."""
+import re
+
+import pytest
+
+from wfs_testlib import pth_expected, pth_read, pth_written, shared
+from wfs_testlib.program import EXIT_COMMIT, EXIT_DONE, listing, weightfs
+
+pytestmark = pytest.mark.usefixtures('need_shared')
+
+# Tensors without data, scales that a quantized tensor cannot be without, objects that several others use, keys that are tensors.
+NOT_ALWAYS = {'meta.pth', 'zip-missing-storage.pth', 'zip-short-storage.pth', 'quantized.pth', 'quantized-quint4x2.pth',
+              'legacy-quantized.pth', 'dtensor.pth', 'optimizer-object.pth'}
+UNREAD = {'broken.pt', 'flatbuffer.ptl', 'legacy-truncated.pth', 'nul-key.pth', 'prefix.pth', 'truncated.pth'}
+FILES = [file for file in pth_expected.files() if file[1].name not in UNREAD]
+
+
+def views(first, last, has_all):
+    """{name: (options, what becomes of a key; None: it is removed)}."""
+    def replaced(pattern, text):
+        return ['--remap', '%s=>%s' % (pattern, text)], lambda key: re.sub(pattern, text, key)
+    this, that = '^%s$' % re.escape(first), '^%s$' % re.escape(last)
+    result = {
+        'prefix': replaced('^', 'x.'),
+        'without the first': (['--exclude', this], lambda key: None if key == first else key),
+        'the last renamed': replaced(that, 'renamed.leaf'),
+        'only the first': (['--key', first], lambda key: key if key == first else None),
+    }
+    return result if not has_all else {
+        **result,
+        'without the last': (['--exclude', that], lambda key: None if key == last else key),
+        'the first renamed': replaced(this, 'zz'),
+        'only the last': (['--key', last], lambda key: key if key == last else None),
+        'flat': replaced('[.]', '_'),
+        'letters': replaced('a', 'b.c'),
+    }
+
+
+def facts(name, source, expected, rename):
+    """{new key: (dtype, shape, sha256 or None)} of what is to be in the file."""
+    known = {key: entry for key, entry in expected.get('tensors', {}).items() if (name, key) not in pth_expected.NOT_THE_SAME}
+    return {rename(key): (entry['dtype'], entry['shape'], known.get(key, {}).get('sha256'))
+            for key, entry in source.items() if rename(key) is not None}
+
+
+def compare(path, wanted):
+    """What we read, and what the other reader does: names where dicts and lists lead to it, bytes of all."""
+    found = listing(path)
+    assert {key: (entry['dtype'], entry['shape']) for key, entry in found.items()} == {
+        key: entry[:2] for key, entry in wanted.items()}
+    pth_written.check(path, plain=False)
+    root = pth_read.load(path)
+    named = pth_read.tensors(root)
+    assert set(named) <= set(wanted)
+    there = {(tensor.dtype, tuple(tensor.shape), tensor.sha256) for tensor in pth_read.all_tensors(root)}
+    for key, (dtype, shape, digest) in wanted.items():
+        if key in named:
+            assert (named[key].dtype, named[key].shape) == (dtype, shape), key
+            assert digest in (None, named[key].sha256) or named[key].state, key
+        elif digest and dtype in pth_read.SIZES:
+            assert (dtype, tuple(shape), digest) in there, key
+
+
+@pytest.mark.parametrize('file', shared.each(FILES, lambda file: file[0].replace('/', '-')))
+def test_a_view_is_written_or_refused_with_a_reason(folder, file):
+    name, path, expected = file
+    source = listing(path)
+    if name == 'surrogate-key.pth' or not source:
+        pytest.skip('has no tensors, or a key that no pattern can match')
+    keys = list(source)
+    for view, (options, rename) in views(keys[0], keys[-1], path.parent.name == 'torch').items():
+        wanted = facts(name, source, expected, rename)
+        if not wanted or len(wanted) < sum(rename(key) is not None for key in keys):
+            continue
+        target = folder / 'out.pth'
+        done = weightfs('convert', '--overwrite', *options, path, target, code=None)
+        if done.code != EXIT_DONE:
+            assert done.code == EXIT_COMMIT and path.name in NOT_ALWAYS, (view, done.stderr)
+            assert 'internal error' not in done.error, view
+            continue
+        compare(target, wanted)
