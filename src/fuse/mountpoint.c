@@ -6,6 +6,7 @@
 #include "fuse/mountpoint.h"
 
 #include "fuse/log.h"
+#include "fuse/mount_id.h"
 #include "fuse/paths.h"
 #include "fuse/scope.h"
 #include "fuse/unmount.h"
@@ -94,6 +95,22 @@ void mountpoint_remove(struct mountpoint *mountpoint)
     if (mountpoint->is_made)
         (void)rmdir(mountpoint->path);
     mountpoint->is_made = false;
+}
+
+void mountpoint_remember(struct mountpoint *mountpoint)
+{
+    mountpoint->id = mount_id_at(mountpoint->path);
+}
+
+bool mountpoint_is_gone(const struct mountpoint *mountpoint)
+{
+    return mount_id_state(mountpoint->id) == MOUNT_GONE;
+}
+
+bool mountpoint_is_left(const struct mountpoint *mountpoint)
+{
+    const enum mount_state state = mount_id_state(mountpoint->id);
+    return state == MOUNT_STANDS || (state == MOUNT_UNKNOWN && unmount_is_dead(mountpoint->path));
 }
 
 bool mountpoint_unmount(const struct mountpoint *mountpoint)

@@ -12,6 +12,7 @@ struct mountpoint {
     char *path;      /* absolute, links resolved */
     bool is_missing; /* not there before the mount; removed again after it */
     bool is_made;
+    uint64_t id; /* of the mount; 0: not known */
 };
 
 /*
@@ -29,6 +30,15 @@ bool mountpoint_make(struct mountpoint *mountpoint);
 
 /* Removes what was made. */
 void mountpoint_remove(struct mountpoint *mountpoint);
+
+/* Once it is mounted on, and nobody can have mounted there again. */
+void mountpoint_remember(struct mountpoint *mountpoint);
+
+/* Somebody else has unmounted what was mounted: what is there now is not ours. */
+bool mountpoint_is_gone(const struct mountpoint *mountpoint);
+
+/* Is what was mounted there still, when its driver has ended? */
+bool mountpoint_is_left(const struct mountpoint *mountpoint);
 
 /* Unmounts, lazily when it is in use. True when it was not. */
 bool mountpoint_unmount(const struct mountpoint *mountpoint);

@@ -15,7 +15,6 @@
 #include "fuse/paths.h"
 #include "fuse/scope.h"
 #include "fuse/target.h"
-#include "fuse/unmount.h"
 #include "fuse/worker.h"
 
 #include <fcntl.h>
@@ -196,7 +195,7 @@ static int give_up(struct supervisor *supervisor, int exit_code)
     close(supervisor->channel);
     supervisor->channel = -1;
     reap_worker(supervisor, true, &status);
-    if (unmount_is_dead(supervisor->mountpoint.path))
+    if (mountpoint_is_left(&supervisor->mountpoint))
         mountpoint_unmount(&supervisor->mountpoint);
     mountpoint_remove(&supervisor->mountpoint);
     return exit_code != 0 ? exit_code : end_of_worker(supervisor, status);
@@ -211,7 +210,8 @@ static int give_up(struct supervisor *supervisor, int exit_code)
  */
 static void stop(struct supervisor *supervisor)
 {
-    if (!supervisor->is_stopping && mountpoint_unmount(&supervisor->mountpoint))
+    if (!supervisor->is_stopping && !mountpoint_is_gone(&supervisor->mountpoint) &&
+        mountpoint_unmount(&supervisor->mountpoint))
         return;
     supervisor->is_stopping = true;
     kill(supervisor->worker, SIGTERM);
@@ -247,7 +247,7 @@ static int wait_for_end(struct supervisor *supervisor)
         if (wait_for_news(supervisor) || supervisor->is_stopping)
             stop(supervisor);
     }
-    if (unmount_is_dead(supervisor->mountpoint.path))
+    if (mountpoint_is_left(&supervisor->mountpoint))
         mountpoint_unmount(&supervisor->mountpoint);
     mountpoint_remove(&supervisor->mountpoint);
     return end_of_worker(supervisor, status);
@@ -282,6 +282,7 @@ static int supervise(struct supervisor *supervisor)
     const int device = mount_device(supervisor);
     if (device < 0)
         return give_up(supervisor, EXIT_MOUNT);
+    mountpoint_remember(&supervisor->mountpoint);
     const bool is_sent = channel_send(supervisor->channel, CHANNEL_DEVICE, device);
     close(device);
     if (!is_sent || !channel_receive(supervisor->channel, CHANNEL_SERVING, NULL))

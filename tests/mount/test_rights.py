@@ -11,7 +11,7 @@ import subprocess
 import pytest
 
 from wfs_testlib import look, program, st
-from wfs_testlib.mount import wait_for
+from wfs_testlib.mount import is_mounted, wait_for
 from wfs_testlib.program import EXIT_MOUNT, tool, weightfs
 
 USER, OTHER = 65534, 65533
@@ -232,13 +232,16 @@ def test_a_connection_that_is_aborted_ends_the_mount(mount, sample):
     mnt.wait()
 
 
-def test_an_unmount_right_after_the_start_finds_nothing_busy(folder, sample):
-    """Each at a place of its own: the end of a driver looks at its place once more, whatever is there then."""
-    for i in range(60):
-        place = folder / ('mnt%d' % i)
-        place.mkdir()
-        weightfs(sample, place)
-        tool(*(['umount'] if os.geteuid() == 0 else ['fusermount3', '-u']), place)
+@pytest.mark.parametrize('options', [(), ('rw',)], ids=['read-only', 'writable'])
+def test_an_unmount_right_after_the_start_finds_nothing_busy(folder, sample, options):
+    """At one place: neither the driver that starts nor the one before it, which may still be ending, looks at the mount."""
+    (folder / 'mnt').mkdir()
+    wait = [*program.COMMAND, sample, folder / 'mnt', *(['-o', ','.join(options)] if options else [])]
+    for _ in range(60):
+        while subprocess.run(wait, stderr=subprocess.PIPE, check=False).returncode == EXIT_MOUNT and options:
+            pass  # the one before is still the writer
+        assert is_mounted(folder / 'mnt')
+        tool(*(['umount'] if os.geteuid() == 0 else ['fusermount3', '-u']), folder / 'mnt')
 
 
 @pytest.mark.root
