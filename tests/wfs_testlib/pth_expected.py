@@ -40,6 +40,9 @@ WALKED_FURTHER = {'optimizer-object.pth'}
 NOT_THE_SAME = {('burn/odd-keys.pth', 'dup.k'), ('burn/sparse.pth', 's')}
 
 
+# What no reader of ours takes: damaged, foreign, or with a key that no file name can be.
+UNREAD = {'broken.pt', 'flatbuffer.ptl', 'legacy-truncated.pth', 'nul-key.pth', 'prefix.pth', 'truncated.pth'}
+
 # Objects with tensors in them are shown by their parts.
 OPENED = {('dtensor.pth', 'shard.device_mesh'), ('dtensor.pth', 'replicate.device_mesh'), ('objects.pth', 'generator'),
           ('objects.pth', 'slots')}
