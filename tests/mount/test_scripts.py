@@ -8,15 +8,10 @@ import shutil
 import numpy
 import pytest
 
-from wfs_testlib import burnpack, look, pickled, st
-from wfs_testlib.program import tool, weightfs
+from wfs_testlib import checkpoints, look, st
+from wfs_testlib.program import tool
 
 DTYPES = {'F64': '<f8', 'F32': '<f4', 'F16': '<f2', 'I64': '<i8', 'I32': '<i4', 'U8': '|u1', 'BOOL': '|b1'}
-READERS = {
-    '.safetensors': lambda path: st.read(path).tensors,
-    '.pth': pickled.read,
-    '.bpk': lambda path: {key: (one.name, one.shape, one.data) for key, one in burnpack.read(path).tensors.items()},
-}
 
 
 class Script:
@@ -43,7 +38,7 @@ class Script:
             name = '/'.join('%s%d' % (self.random.choice('abcd'), self.random.randrange(3)) for _ in range(self.random.randrange(1, 4)))
             if not any((name + '/').startswith(other + '/') or other.startswith(name + '/') for other in self.tensors):
                 self.tensors[name] = self.tensor()
-        return st.write(path, self.expected())
+        return checkpoints.write(path, self.expected())
 
     def path(self):
         """Of bytes without a header, or None."""
@@ -164,19 +159,16 @@ class Script:
             assert found == data
 
     def check_output(self):
-        found = READERS[self.output.suffix](self.output)
+        found = checkpoints.read(self.output)
         assert {key: (dtype, list(shape), bytes(data)) for key, (dtype, shape, data) in found.items()} == self.expected()
 
     EDITS = (rename, rename, rename_folder, remove, remove_folder, copy, copy_folder, link, write, write, reshape, create, create, save,
              make_folder, commit, check_tree)
 
     def run(self, mount, folder):
-        plain = self.source(folder / 'source.safetensors')
-        source = folder / ('source' + self.random.choice(list(READERS)))
-        if source != plain:
-            weightfs('convert', plain, source)
+        source = self.source(folder / ('source.' + self.random.choice(checkpoints.ENDINGS)))
         is_in_place = self.random.random() < 0.5
-        self.output = source if is_in_place else folder / ('output' + self.random.choice(list(READERS)))
+        self.output = source if is_in_place else folder / ('output.' + self.random.choice(checkpoints.ENDINGS))
         self.mnt = mount(source, 'rw' if is_in_place else 'output=%s' % self.output)
         for _ in range(self.random.randrange(5, 40)):
             edit = self.random.choice(self.EDITS)
