@@ -200,6 +200,8 @@ static int publish(struct commit *commit)
     struct planned planned = {0};
     commit->report.step = "check";
     int rc = check_sources(commit);
+    if (rc == 0 && strstr(driver->sandbox, "landlock") != NULL)
+        rc = target_check_directory(driver->target, commit->err);
     if (rc < 0)
         return rc;
     commit->report.step = "sync";

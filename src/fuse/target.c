@@ -128,6 +128,32 @@ static int choose_stage(struct target *target, const struct mount_options *optio
     return 0;
 }
 
+static bool find_directory(const struct target *target, struct stat *st)
+{
+    autofree char *directory = path_directory(target->path);
+    return directory != NULL && stat(directory, st) == 0;
+}
+
+static void note_directory(struct target *target)
+{
+    struct stat st;
+    if (!find_directory(target, &st))
+        return;
+    target->device = st.st_dev;
+    target->inode = st.st_ino;
+}
+
+int target_check_directory(const struct target *target, struct wfs_error *err)
+{
+    struct stat st;
+    if (target->inode == 0 || !find_directory(target, &st) ||
+        (st.st_dev == target->device && st.st_ino == target->inode))
+        return 0;
+    return wfs_fail(err, EACCES,
+                    "the directory of the output is not the one that was there when it was "
+                    "mounted: unmount and mount again");
+}
+
 int target_init(struct target *target, const struct mount_options *options)
 {
     *target = (struct target){0};
@@ -150,6 +176,8 @@ int target_init(struct target *target, const struct mount_options *options)
         rc = choose_replacement(target, options, &source);
     if (rc == 0)
         rc = choose_format(target, typed);
+    if (rc == 0)
+        note_directory(target);
     return rc != 0 ? rc : choose_stage(target, options);
 }
 

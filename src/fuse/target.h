@@ -24,6 +24,7 @@ struct target {
     char *kept_source;               /* to be loaded instead of the one that was typed, or NULL */
     enum wfs_replace replace;
     struct wfs_identity known; /* of what may be replaced */
+    uint64_t device, inode;    /* of the directory; 0: not known */
 };
 
 /*
@@ -37,6 +38,12 @@ void target_done(struct target *target);
  */
 int target_check(struct target *target, const struct mount_options *options,
                  const struct wfs_catalog *catalog);
+
+/*
+ * The sandbox lets a commit into the directory that was there, not into another one with its name.
+ * -EACCES says so.
+ */
+int target_check_directory(const struct target *target, struct wfs_error *err);
 
 /* The file at the path is now the one that was just published. */
 void target_published(struct target *target, const struct wfs_identity *identity);

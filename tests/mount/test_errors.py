@@ -61,6 +61,59 @@ def copy_range(a, b):
     return n, content(b)
 
 
+def at_no_address(call, *arguments):
+    """The system call with a path where no memory is."""
+    result = LIBC.syscall(ctypes.c_long(call), *[ctypes.c_long(argument) for argument in arguments])
+    if result < 0:
+        raise OSError(ctypes.get_errno(), 'at no address')
+    return result
+
+
+def calls_of_this_machine():
+    """Numbers of system calls; the old ones that take a path alone are missing on newer machines."""
+    names = 'truncate', 'mkdirat', 'openat', 'renameat2', 'unlinkat'
+    numbers = {'x86_64': (76, 258, 257, 316, 263), 'aarch64': (45, 34, 56, 276, 35)}.get(os.uname().machine)
+    return dict(zip(names, numbers or [-1] * 5))
+
+
+CALL, HERE, NOWHERE = calls_of_this_machine(), -100, -1
+
+
+def large(path, offset):
+    """Beyond what 31 or 32 bits tell: written, read, cut."""
+    def act(fd):
+        os.pwrite(fd, b'far', offset)
+        found = os.pread(fd, 8, offset - 4), os.fstat(fd).st_size, os.lseek(fd, -3, os.SEEK_END)
+        os.ftruncate(fd, 8)
+        return found
+    return opened(path, os.O_RDWR, act)
+
+
+def links(at, *names):
+    return [os.stat(at / name).st_nlink for name in names]
+
+
+def moved_directory(at):
+    before = links(at, 'd', 'n', 'd/e')
+    os.rename(at / 'd/e', at / 'n/e')
+    return before, links(at, 'd', 'n', 'n/e'), os.stat(at / 'n/e/..').st_ino == os.stat(at / 'n').st_ino
+
+
+def read_what_is_gone(path):
+    def act(fd):
+        os.unlink(path)
+        os.pwrite(fd, b'xyz', 8)
+        return os.pread(fd, 20, 0), os.fstat(fd).st_size
+    return opened(path, os.O_RDWR, act)
+
+
+def times_of_parent(at, act):
+    before = os.stat(at)
+    os.utime(at, ns=(0, 0))
+    act()
+    return os.stat(at).st_mtime_ns >= before.st_mtime_ns
+
+
 # "f" and "g" are files of 8 bytes, "d" is a directory with a file "d/f" and a directory "d/e", "n" is an empty one.
 CALLS = {
     'truncate of nothing': lambda at: os.truncate(at / 'no', 0),
@@ -146,6 +199,39 @@ CALLS = {
     'link of a directory': lambda at: os.link(at / 'd', at / 'x'),
     'link of nothing': lambda at: os.link(at / 'no', at / 'x'),
     'link of a name too long': lambda at: os.link(at / 'f', at / TOO_LONG),
+    'truncate of a long name': lambda at: (os.rename(at / 'f', at / LONG), os.truncate(at / LONG, 3), content(at / LONG)),
+    'truncate to more than can be': lambda at: os.truncate(at / 'f', 999999999999999),
+    'ftruncate to more than can be': lambda at: opened(at / 'f', os.O_RDWR, lambda fd: os.ftruncate(fd, 999999999999999)),
+    'truncate at no address': lambda at: at_no_address(CALL['truncate'], NOWHERE, 0),
+    'ftruncate of a directory': lambda at: opened(at / 'd', os.O_RDONLY, lambda fd: os.ftruncate(fd, 0)),
+    'ftruncate of a long name': lambda at: (os.rename(at / 'f', at / LONG), opened(at / LONG, os.O_RDWR, lambda fd: os.ftruncate(fd, 3)), content(at / LONG)),
+    'mkdir at no address': lambda at: at_no_address(CALL['mkdirat'], HERE, NOWHERE, 0o700),
+    'open at no address': lambda at: at_no_address(CALL['openat'], HERE, NOWHERE, 0),
+    'open of a long name': lambda at: opened(at / LONG, os.O_WRONLY | os.O_CREAT),
+    'open of a path too long': lambda at: opened(at / DEEP, os.O_WRONLY | os.O_CREAT),
+    'more than two gigabytes': lambda at: large(at / 'f', (2 << 30) + 5),
+    'more than four gigabytes': lambda at: large(at / 'f', (4 << 30) + 5),
+    'rename to a long name': lambda at: os.rename(at / 'f', at / LONG),
+    'rename of a name too long': lambda at: os.rename(at / TOO_LONG, at / 'x'),
+    'rename to a path too long': lambda at: os.rename(at / 'f', at / DEEP),
+    'rename of a path too long': lambda at: os.rename(at / DEEP, at / 'x'),
+    'rename at no address': lambda at: at_no_address(CALL['renameat2'], HERE, NOWHERE, HERE, NOWHERE, 0),
+    'rename of a directory into another': lambda at: moved_directory(at),
+    'rename over dot': lambda at: os.rename(at / 'n', os.path.join(at, 'd/.')),
+    'rename over dots': lambda at: os.rename(at / 'n', os.path.join(at, 'd/e/..')),
+    'mkdir and links of what is above': lambda at: (os.mkdir(at / 'n/x'), links(at, 'n', 'n/x')),
+    'rmdir and links of what is above': lambda at: (os.rmdir(at / 'd/e'), links(at, 'd')),
+    'rmdir and times of what is above': lambda at: times_of_parent(at, lambda: os.rmdir(at / 'n')),
+    'unlink and times of what is above': lambda at: times_of_parent(at / 'd', lambda: os.unlink(at / 'd/f')),
+    'rmdir of a long name': lambda at: (os.mkdir(at / LONG), os.rmdir(at / LONG)),
+    'rmdir of a path too long': lambda at: os.rmdir(at / DEEP),
+    'rmdir at no address': lambda at: at_no_address(CALL['unlinkat'], HERE, NOWHERE, 0x200),
+    'rmdir below nothing': lambda at: os.rmdir(at / 'no/x'),
+    'unlink of a long name': lambda at: (os.rename(at / 'f', at / LONG), os.unlink(at / LONG)),
+    'unlink of a path too long': lambda at: os.unlink(at / DEEP),
+    'unlink at no address': lambda at: at_no_address(CALL['unlinkat'], HERE, NOWHERE, 0),
+    'unlink below nothing': lambda at: os.unlink(at / 'no/x'),
+    'unlink of what is open and read on': lambda at: read_what_is_gone(at / 'f'),
     'listing of a file': lambda at: os.listdir(at / 'f'),
 }
 

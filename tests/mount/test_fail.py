@@ -222,6 +222,20 @@ def test_output_directory_that_was_made_anew(apart):
     assert 'heat' in st.read(out).tensors
 
 
+def test_output_directory_that_was_made_anew_is_out_of_reach_until_the_next_mount(apart, mount, sample):
+    """Of a sandbox that knows the one that was there. No edit is lost."""
+    mnt, out = apart()
+    if 'landlock' not in mnt.status()['sandbox']:
+        pytest.skip('no Landlock here')
+    out.parent.rmdir()
+    out.parent.mkdir()
+    assert 'unmount and mount again' in weightfs('commit', mnt.path, code=EXIT_COMMIT).error
+    mnt.unmount(EXIT_COMMIT)
+    again = mount(sample, 'output=%s' % out, 'stage=%s' % (out.parent.parent / 'stage'), at=mnt.path).allow('edits|commit failed')
+    again.commit()
+    assert 'heat' in st.read(out).tensors
+
+
 @pytest.fixture(params=['ext4', 'tmpfs'])
 def small_disk(request, folder):
     """A filesystem of a few MiB."""

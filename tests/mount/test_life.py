@@ -250,6 +250,33 @@ def test_a_worker_that_is_killed_leaves_no_mount_and_says_where_the_edits_are(mo
     assert not (folder / 'out.safetensors').exists()
 
 
+@pytest.mark.parametrize('signum', [signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGSYS])
+def test_a_worker_that_crashes_is_told_in_one_line(mount, folder, sample, signum):
+    mnt = mount(sample, 'output=%s' % (folder / 'out.safetensors'))
+    os.rename(mnt / 'temperature', mnt / 'heat')
+    for pid in mnt.workers:
+        os.kill(pid, signum)
+    stderr = mnt.allow('signal %d' % signum).wait(128 + signum)
+    assert len(stderr.splitlines()) == 1 and str(folder / '.out.safetensors.weightfs') in stderr
+    assert not is_mounted(mnt.path) and not (folder / 'out.safetensors').exists()
+    again = mount(sample, 'output=%s' % (folder / 'out.safetensors'), at=mnt.path).allow('edits')
+    assert (again / 'heat').exists()
+
+
+def test_a_worker_without_its_supervisor_serves_and_commits(mount, folder, sample):
+    mnt = mount(sample, 'output=%s' % (folder / 'out.safetensors'))
+    mnt.process.kill()
+    mnt.process.wait()
+    os.rename(mnt / 'temperature', mnt / 'heat')
+    (worker,) = mnt.workers
+    os.kill(worker, signal.SIGTERM)
+    wait_for(lambda: not is_alive(worker), 'the end of the worker')
+    assert 'heat' in st.read(folder / 'out.safetensors').tensors
+    mnt.forget()
+    mount(sample, at=mnt.path, makes=False).unmount()
+    assert not is_mounted(mnt.path)
+
+
 def test_a_worker_that_is_killed_while_the_mount_is_busy(mount, sample):
     mnt = mount(sample)
     fd = os.open(mnt / 'temperature', os.O_RDONLY)
@@ -350,12 +377,13 @@ def test_a_left_over_temporary_is_no_hindrance(mount, folder, sample):
     assert not (folder / '.out.safetensors.weightfs.tmp').exists()
 
 
-def test_a_commit_goes_on_when_who_asked_is_killed(mount, folder):
+@pytest.mark.parametrize('asked', [['sync'], [*program.COMMAND, 'commit']], ids=['sync', 'verb'])
+def test_a_commit_goes_on_when_who_asked_is_killed(mount, folder, asked):
     source = big(folder)
     out = folder / 'out.safetensors'
     mnt = mount(source, 'output=%s' % out)
     os.rename(mnt / 'w0', mnt / 'first')
-    commit = subprocess.Popen([*program.COMMAND, 'commit', mnt.path], stderr=subprocess.DEVNULL)
+    commit = subprocess.Popen([*asked, mnt.path], stderr=subprocess.DEVNULL)
     wait_for(lambda: (folder / '.out.safetensors.weightfs.tmp').exists() or commit.poll() is not None, 'the commit to begin')
     commit.kill()
     commit.wait()

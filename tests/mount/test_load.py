@@ -8,25 +8,27 @@ import subprocess
 
 import pytest
 
-from wfs_testlib import look, program, st
+from wfs_testlib import checkpoints, look, program, st
 from wfs_testlib.program import weightfs
 
 N_OPERATIONS = 100_000 if os.environ.get('CI') == 'true' else 20_000  # of each of the four that run at once
 EXERCISE = program.BUILD / 'tests' / 'tools' / 'exercise'
 
 
-def test_random_operations_are_those_of_a_plain_file(mount, folder):
+@pytest.mark.parametrize('ending', checkpoints.ENDINGS)
+def test_random_operations_are_those_of_a_plain_file(mount, folder, ending):
     """Four files at once, against copies in memory; then a commit has what the copies have."""
     shapes = {'a': 200_000, 'b.c': 4096, 'b.d': 131_073, 'e': 1}
-    source = st.write(folder / 'x.safetensors', {key: ('U8', [n], random.Random(n).randbytes(n)) for key, n in shapes.items()})
-    mnt = mount(source, 'output=%s' % (folder / 'out.safetensors'), patience=30 * program.PATIENCE)
+    source = checkpoints.write(folder / ('x.' + ending), {key: ('U8', [n], random.Random(n).randbytes(n)) for key, n in shapes.items()})
+    out = folder / ('out.' + ending)
+    mnt = mount(source, 'output=%s' % out, patience=30 * program.PATIENCE)
     running = [subprocess.Popen([EXERCISE, mnt / key.replace('.', '/'), folder / key, str(N_OPERATIONS), str(seed)], stderr=subprocess.PIPE)
                for seed, key in enumerate(shapes, 1)]
     said = [process.communicate()[1].decode() for process in running]
     assert said == [''] * len(shapes) and all(process.returncode == 0 for process in running)
     mnt.commit()
     models = {key: ('U8', [n], (folder / key).read_bytes()) for key, n in shapes.items()}
-    assert st.read(folder / 'out.safetensors').tensors == models
+    assert checkpoints.read(out) == models
 
 
 def work_of(mnt, i, n_rounds, parts):

@@ -109,6 +109,21 @@ def test_others_read_what_the_source_lets_them(mount, folder, sample):
         assert tool(*as_user, *command, code=None).code != 0, command
 
 
+@pytest.mark.root
+def test_only_the_user_who_mounted_commits(mount, folder, sample):
+    open_to_all(folder)
+    os.chmod(sample, 0o644)
+    mnt = mount(sample, 'allow_other', 'output=%s' % (folder / 'out.safetensors'))
+    os.rename(mnt / 'temperature', mnt / 'heat')
+    as_user = ['setpriv', '--reuid=%d' % USER, '--regid=%d' % USER, '--clear-groups']
+    tool(*as_user, 'cat', mnt / 'heat')
+    for command in (['sync', mnt.path], [*program.COMMAND, 'commit', mnt.path], [*program.COMMAND, 'umount', mnt.path],
+                    ['mv', mnt / 'heat', mnt / 'x'], ['ln', mnt / 'heat', mnt / 'x'], ['rm', '-f', mnt / 'heat']):
+        assert tool(*as_user, *command, code=None).code != 0, command
+    assert not (folder / 'out.safetensors').exists() and mnt.status()['state'] == 'dirty'
+    mnt.commit()
+
+
 def open_to_all(folder):
     for path in [folder, *folder.parents]:
         if path.stat().st_uid == os.getuid() and path != pathlib.Path('/'):
