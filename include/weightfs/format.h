@@ -53,7 +53,7 @@ struct wfs_fit_options {
 
 /* What is not in the file as it was in the catalog. Texts are the catalog's. */
 struct wfs_fit_item {
-    const char *kind; /* "value", "tie", "metadata" */
+    const char *kind; /* "value", "tie", "metadata", "param_id" */
     const char *name;
     const char *why;
 };

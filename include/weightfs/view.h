@@ -82,7 +82,7 @@ const char *wfs_report_notice(const struct wfs_report *report);
 /* Reads every cast tensor once, to say how many elements overflow and are NaN. -EIO. */
 int wfs_report_count_casts(struct wfs_report *report, const struct wfs_catalog *catalog);
 
-/* Adds what an output has no room for: its kind ("value", "tie", "metadata"), name, and why. Texts
+/* Adds what an output has no room for: its kind (as wfs_fit_item has it), name, and why. Texts
  * are copied. -ENOMEM. */
 int wfs_report_leave_out(struct wfs_report *report, const char *kind, const char *name,
                          const char *why);

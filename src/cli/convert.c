@@ -214,6 +214,7 @@ static void tell_fit(const struct conversion *conversion)
 {
     tell_left_out(conversion, "value", "left out, because %s holds only tensors and texts: ");
     tell_left_out(conversion, "metadata", "left out, because %s has no room for metadata: ");
+    tell_left_out(conversion, "param_id", "left out, because %s has no room for parameter ids: ");
     tell_left_out(conversion, "tie", "left out, as names of tensors that are in %s already: ");
     if (conversion->fit.n_stored > 0)
         printf("values that are texts of the metadata now: %zu\n", conversion->fit.n_stored);

@@ -183,10 +183,10 @@ static int fail_edited(const struct fitting *fitting, const char *name, bool is_
                     wfs_quote(name).text, fitting->format);
 }
 
-static int fit_values(struct fitting *fitting, struct names *names, bool is_stored)
+static int fit_values(struct fitting *fitting, struct names *names, bool is_stored, bool is_set)
 {
-    const char *why =
-        arena_print(&fitting->catalog->arena, "%s holds only tensors and texts", fitting->format);
+    const char *why = arena_print(&fitting->catalog->arena, "%s holds only tensors and texts",
+                                  is_set ? "a set of files" : fitting->format);
     for (size_t i = 0; i < fitting->catalog->n_values; i++) {
         const char *name = fitting->catalog->values[i].name;
         int code = is_stored ? store_value(fitting, names, i) : 0;
@@ -237,6 +237,22 @@ int wfs_shards_fit(const struct wfs_shards *set, struct wfs_catalog *catalog, st
     return tell_unshown(&fitting, set) < 0 ? wfs_fail_memory(err) : 0;
 }
 
+/* ---- ids ---- */
+
+/* Of parameters of Burn. */
+static int tell_ids(struct fitting *fitting)
+{
+    const char *why =
+        arena_print(&fitting->catalog->arena, "%s has no room for parameter ids", fitting->format);
+    int code = 0;
+    for (size_t i = 0; i < fitting->catalog->n_tensors && code == 0; i++) {
+        const struct wfs_tensor *tensor = &fitting->catalog->tensors[i];
+        if (wfs_tensor_attr(tensor, "param_id") != NULL)
+            code = tell(fitting, "param_id", tensor->key, why);
+    }
+    return code;
+}
+
 /* ---- the whole ---- */
 
 static int tell_metadata(struct fitting *fitting)
@@ -259,9 +275,12 @@ int wfs_catalog_fit(struct wfs_catalog *catalog, const struct wfs_format *format
     if (code == 0 && has_texts && options->drops_ties)
         code = drop_ties(&fitting, &names);
     if (code == 0 && (options->is_set || !has_room_for_values(&fitting)))
-        code = fit_values(&fitting, &names, has_texts && options->values_in_metadata);
+        code =
+            fit_values(&fitting, &names, has_texts && options->values_in_metadata, options->is_set);
     if (code == 0 && !options->is_set)
         code = tell_unshown(&fitting, NULL);
+    if (code == 0 && strcmp(format->name, format_burnpack.name) != 0)
+        code = tell_ids(&fitting);
     return code == -ENOMEM ? wfs_fail_memory(err) : code;
 }
 

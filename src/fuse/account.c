@@ -32,7 +32,10 @@ static void add_left_out(char text[COMMIT_TEXT_MAX], const struct wfs_fit *fit)
 {
     static const struct {
         const char *kind, *what;
-    } kinds[] = {{"value", "value"}, {"metadata", "metadata text"}, {"tie", "tied name"}};
+    } kinds[] = {{"value", "value"},
+                 {"metadata", "metadata text"},
+                 {"tie", "tied name"},
+                 {"param_id", "parameter id"}};
     const char *before = "; left out: ";
     for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
         uint64_t n = 0;

@@ -219,12 +219,14 @@ static int drop_unused(struct pass *pass)
 }
 
 /* Suggestions come from the unused. Beyond some hundreds nobody reads them, and each costs a look
- * at all unused. */
+ * at all unused: a second or two for all is enough. */
 static void suggest(const struct wfs_report *report)
 {
-    enum { N_SUGGESTED = 200 };
+    enum { N_LEAST = 10, N_MOST = 200, N_LOOKS = 1000000 };
     const struct report_lines *missing = &report->missing;
-    for (size_t i = 0; i < missing->n_lines && i < N_SUGGESTED; i++)
+    const size_t n = N_LOOKS / (report->unused.n_lines + 1);
+    const size_t n_suggested = n < N_LEAST ? N_LEAST : n > N_MOST ? N_MOST : n;
+    for (size_t i = 0; i < missing->n_lines && i < n_suggested; i++)
         missing->lines[i].text = similar_suggest(missing->lines[i].name, &report->unused);
 }
 

@@ -208,6 +208,13 @@ def test_each_suggestion(fill, row):
     assert suggestion(fill, missing, unused or {'kept': OK}) == (wanted if unused else None)
 
 
+@pytest.mark.parametrize('n_missing, n_unused, n_suggested', [(199, 3, 199), (300, 3, 200), (60, 25000, 39), (12, 110000, 10)])
+def test_suggestions_do_not_take_for_ever(fill, n_missing, n_unused, n_suggested):
+    report = fill({'u%06d' % i: ('F32', [0]) for i in range(n_unused)}, ' '.join('m%06d' % i for i in range(n_missing)), '--partial').report
+    has_one = [entry['suggestion'] is not None for entry in report['missing']]
+    assert has_one == [True] * n_suggested + [False] * (n_missing - n_suggested)
+
+
 def test_suggestions_are_the_most_alike_from_seven_tenths_on(fill):
     chance = random.Random(12)
     words = sorted({''.join(chance.choice('abcdefghijkl') for _ in range(chance.randrange(1, 14))) for _ in range(160)})

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from wfs_testlib import pth, st
+from wfs_testlib import burnpack, pth, st
 from wfs_testlib.program import EXIT_COMMIT, EXIT_USAGE, weightfs
 
 FILES = {'safetensors': 'out.safetensors', 'burnpack': 'out.bpk', 'pytorch': 'out.pth'}
@@ -79,6 +79,17 @@ def test_metadata_has_no_room_in_a_pth(mount, small, folder):
     assert sorted((x['kind'], x['name']) for x in report_of(mounted)['left_out']) == [('metadata', 'by'), ('metadata', 'format')]
 
 
+@pytest.mark.parametrize('name', ['out.safetensors', 'out.pth', 'out.bpk'])
+def test_parameter_ids_have_room_in_a_burnpack_only(mount, folder, name):
+    pack = burnpack.Burnpack({key: burnpack.Tensor('F32', [1], bytes(4), param_id) for key, param_id in (('a', 7), ('b', None))}, {})
+    burnpack.write(folder / 'in.bpk', pack)
+    mounted = mount(folder / 'in.bpk', 'output=%s' % (folder / name))
+    line = weightfs('commit', mounted.path).stdout
+    left_out = [] if name == 'out.bpk' else ['a']
+    assert ('1 parameter id\n' in line) == bool(left_out)
+    assert [x['name'] for x in report_of(mounted)['left_out'] if x['kind'] == 'param_id'] == left_out
+
+
 def test_a_set_is_told_with_its_files(mount, folder):
     weight_map = {}
     for i in (1, 2, 3):
@@ -101,7 +112,8 @@ def test_a_set_is_told_with_its_files(mount, folder):
 def test_values_have_no_room_in_a_set(mount, trained, folder):
     mounted = mount(trained, 'output=%s/' % (folder / 'set'))
     assert '; left out: 12 values' in weightfs('commit', mounted.path).stdout
-    assert len(report_of(mounted)['left_out']) == 12
+    left_out = report_of(mounted)['left_out']
+    assert len(left_out) == 12 and {x['why'] for x in left_out} == {'a set of files holds only tensors and texts'}
 
 
 def test_sync_and_an_unmount_leave_the_same_report(mount, small, folder):
