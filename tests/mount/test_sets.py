@@ -6,7 +6,7 @@ import resource
 
 import pytest
 
-from wfs_testlib import checkpoints, program, pth, pth_read, st
+from wfs_testlib import checkpoints, program, pth, st
 
 INDEX = 'model.safetensors.index.json'
 
@@ -196,7 +196,7 @@ def test_values_of_a_file_that_is_written_anew_are_named_and_others_stay(mount, 
     mnt.commit()
     assert left_out(mnt) == [('value', 'epoch1')]
     assert (folder / 'out' / names[0]).read_bytes() == (source / names[0]).read_bytes()
-    assert pth_read.load(folder / 'out' / names[1]) == {'layer1.w': ('F32', [2], st.f32(5, 6))}
+    assert checkpoints.read(folder / 'out' / names[1]) == {'layer1.w': ('F32', [2], st.f32(5, 6))}
 
 
 def test_values_of_files_that_are_merged_are_named(mount, pickled, folder):
