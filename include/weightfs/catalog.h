@@ -54,8 +54,8 @@ uint64_t wfs_catalog_source_bytes(const struct wfs_catalog *catalog, size_t i);
 int wfs_catalog_source_of(const struct wfs_catalog *catalog, const struct wfs_tensor *tensor);
 
 /*
- * XXH3 (64 bits) of what the catalog says: keys, types, shapes, places and metadata, in order. The
- * same for the same file at every load. -ENOMEM.
+ * XXH3 (64 bits) of what the catalog says: keys, types, shapes, where and how the elements lie,
+ * texts and values, in order. The same for the same file at every load. -ENOMEM.
  */
 int wfs_catalog_digest(const struct wfs_catalog *catalog, uint64_t *ret_digest);
 

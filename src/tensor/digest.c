@@ -4,6 +4,8 @@
  */
 #include "tensor/catalog.h"
 
+#include <weightfs/value.h>
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,15 +46,52 @@ static void add_number(struct hasher *hasher, uint64_t number)
     hasher_update(hasher, bytes, sizeof(bytes));
 }
 
+static void add_texts(struct hasher *hasher, const struct wfs_text *text)
+{
+    for (; text != NULL; text = text->next) {
+        hasher_update(hasher, text->name, strlen(text->name) + 1);
+        add_number(hasher, text->n_bytes);
+        hasher_update(hasher, text->value, text->n_bytes);
+    }
+    hasher_update(hasher, "", 1); /* no name is empty: lists that follow each other are not one */
+}
+
+static void add_stored(struct hasher *hasher, const struct wfs_tensor *tensor)
+{
+    const struct wfs_stored *stored = &tensor->stored;
+    add_number(hasher, stored->offset);
+    add_number(hasher, stored->dtype);
+    add_number(hasher, (stored->is_big_endian ? 1u : 0u) | (stored->is_conjugate ? 2u : 0u) |
+                           (stored->is_negative ? 4u : 0u) | (stored->strides != NULL ? 8u : 0u));
+    for (uint32_t i = 0; stored->strides != NULL && i < tensor->shape.rank; i++)
+        add_number(hasher, stored->strides[i]);
+}
+
 static void add_tensor(struct hasher *hasher, const struct wfs_tensor *tensor)
 {
     hasher_update(hasher, tensor->key, strlen(tensor->key) + 1);
     add_number(hasher, tensor->dtype);
     add_number(hasher, tensor->n_bytes);
-    add_number(hasher, tensor->stored.offset);
     add_number(hasher, tensor->shape.rank);
     for (uint32_t i = 0; i < tensor->shape.rank; i++)
         add_number(hasher, tensor->shape.dims[i]);
+    add_stored(hasher, tensor);
+    add_texts(hasher, tensor->attrs);
+}
+
+/* A pickle that is a file of its own in an archive has a checksum there, which says the same. */
+static int add_values(struct hasher *hasher, const struct wfs_catalog *catalog)
+{
+    add_number(hasher, catalog->pickle_crc);
+    for (size_t i = 0; i < catalog->n_values && catalog->pickle_crc == 0; i++) {
+        autofree char *text = NULL;
+        size_t n_bytes;
+        if (wfs_catalog_value_text(catalog, i, &text, &n_bytes) < 0)
+            return -ENOMEM;
+        hasher_update(hasher, catalog->values[i].name, strlen(catalog->values[i].name) + 1);
+        hasher_update(hasher, text, n_bytes);
+    }
+    return 0;
 }
 
 int wfs_catalog_digest(const struct wfs_catalog *catalog, uint64_t *ret_digest)
@@ -63,11 +102,9 @@ int wfs_catalog_digest(const struct wfs_catalog *catalog, uint64_t *ret_digest)
     add_number(hasher, catalog->n_tensors);
     for (size_t i = 0; i < catalog->n_tensors; i++)
         add_tensor(hasher, &catalog->tensors[i]);
-    for (const struct wfs_text *text = catalog->meta; text != NULL; text = text->next) {
-        hasher_update(hasher, text->name, strlen(text->name) + 1);
-        add_number(hasher, text->n_bytes);
-        hasher_update(hasher, text->value, text->n_bytes);
-    }
-    *ret_digest = hasher_digest(hasher);
-    return 0;
+    add_texts(hasher, catalog->meta);
+    const int code = add_values(hasher, catalog);
+    if (code == 0)
+        *ret_digest = hasher_digest(hasher);
+    return code;
 }

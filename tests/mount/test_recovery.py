@@ -171,6 +171,24 @@ def test_edits_do_not_fit_a_source_that_changed(mount, sample, folder, out):
     assert stage_of(out).is_dir()
 
 
+@pytest.mark.parametrize('kind', crash_kinds.KINDS[:3], ids=lambda kind: kind.name)
+def test_edits_do_not_fit_an_index_that_changed_behind_the_clock(mount, folder, kind):
+    """In place, with its size and time: the index says something else."""
+    source, out = kind.path(folder, 'source'), kind.path(folder, 'out')
+    kind.write(source, crash_kinds.START)
+    before = source.stat()
+    mnt = mount(source, 'output=%s' % out)
+    os.rename(mnt / 'd', mnt / 'e')
+    die(mnt)
+    kind.write(folder / 'other', {**crash_kinds.START, crash_kinds.TEXT: 5})
+    with open(source, 'r+b') as file:
+        file.write((folder / 'other').read_bytes())
+    os.utime(source, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert (source.stat().st_size, source.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+    (folder / 'again').mkdir()
+    assert 'not what they were then' in weightfs(source, folder / 'again', '-f', '-o', 'output=%s' % out, code=8).error
+
+
 def test_edits_fit_a_source_that_was_moved(mount, sample, folder, out):
     mnt = mount(sample, 'output=%s' % out)
     os.rename(mnt / 'temperature', mnt / 'heat')

@@ -87,12 +87,77 @@ static void a_complete_file_is_told_before_it_is_published(void)
     done(&file, &loaded);
 }
 
+static uint64_t digest_of(const struct wfs_catalog *catalog)
+{
+    uint64_t digest = 0;
+    check_int(wfs_catalog_digest(catalog, &digest), 0);
+    return digest;
+}
+
+/* Whatever a loader reads from the index of a file: another one gives another digest. */
+static void a_digest_tells_every_part_of_an_index_apart(void)
+{
+    struct file file = file_of("{\"a\":" A_TO_4 "}", 4);
+    struct load_context context = default_context();
+    struct loaded loaded = load(file, &context);
+    struct wfs_catalog *catalog = loaded.catalog;
+    struct wfs_tensor *tensor = &catalog->tensors[0];
+    const struct wfs_tensor before = *tensor;
+    const uint64_t one = 1, two = 2, dims[] = {1, 1};
+    const struct wfs_text text = {"param_id", "7", 1, NULL}, other = {"param_id", "8", 1, NULL};
+    const struct wfs_tensor changes[] = {
+        {.key = "b"},
+        {.dtype = WFS_I32},
+        {.n_bytes = 8},
+        {.shape = {1, &two}},
+        {.shape = {2, dims}},
+        {.attrs = &text},
+        {.attrs = &other},
+        {.stored = {.offset = 1}},
+        {.stored = {.dtype = WFS_I32}},
+        {.stored = {.strides = &one}},
+        {.stored = {.strides = &two}},
+        {.stored = {.is_big_endian = true}},
+        {.stored = {.is_conjugate = true}},
+        {.stored = {.is_negative = true}},
+    };
+    enum { N = sizeof(changes) / sizeof(*changes) };
+    uint64_t digests[N + 3] = {digest_of(catalog)};
+    for (size_t i = 0; i < N; i++) {
+        *tensor = before;
+        tensor->key = changes[i].key != NULL ? changes[i].key : before.key;
+        tensor->dtype = changes[i].dtype != 0 ? changes[i].dtype : before.dtype;
+        tensor->n_bytes += changes[i].n_bytes;
+        tensor->shape = changes[i].shape.dims != NULL ? changes[i].shape : before.shape;
+        tensor->attrs = changes[i].attrs;
+        tensor->stored.offset += changes[i].stored.offset;
+        tensor->stored.dtype += changes[i].stored.dtype;
+        tensor->stored.strides = changes[i].stored.strides;
+        tensor->stored.is_big_endian = changes[i].stored.is_big_endian;
+        tensor->stored.is_conjugate = changes[i].stored.is_conjugate;
+        tensor->stored.is_negative = changes[i].stored.is_negative;
+        digests[i + 1] = digest_of(catalog);
+    }
+    *tensor = before;
+    catalog->meta = &text;
+    digests[N + 1] = digest_of(catalog);
+    catalog->meta = NULL;
+    catalog->pickle_crc = 1;
+    digests[N + 2] = digest_of(catalog);
+    for (size_t i = 0; i < N + 3; i++) {
+        for (size_t j = 0; j < i; j++)
+            check(digests[i] != digests[j]);
+    }
+    done(&file, &loaded);
+}
+
 int main(void)
 {
     if (mkdtemp(folder) == NULL)
         abort();
     snprintf(kept, sizeof(kept), "%s/kept", folder);
     check_run(a_complete_file_is_told_before_it_is_published);
+    check_run(a_digest_tells_every_part_of_an_index_apart);
     unlink(kept);
     if (rmdir(folder) < 0) /* no temporary is left */
         abort();
