@@ -16,13 +16,33 @@ static bool is_it(const struct wfs_written *written, const struct stat *st, uint
            (uint64_t)st->st_size == written->identity.n_bytes && digest == written->digest;
 }
 
+enum { MAX_LIMITS = 64 };
+
+/* With the limits that the mount had, which may have written more than is read without being asked.
+ */
+static int load(const struct wfs_leftover *leftover, const char *path, struct wfs_catalog **out)
+{
+    char *limits[MAX_LIMITS];
+    struct wfs_load_options options = {.limits = (const char *const *)limits};
+    while (leftover->base != NULL && options.n_limits < MAX_LIMITS) {
+        char *limit = published_base_value(leftover->base, "#option limit", options.n_limits);
+        if (limit == NULL)
+            break;
+        limits[options.n_limits++] = limit;
+    }
+    const int code = wfs_load(path, &options, out, NULL);
+    while (options.n_limits > 0)
+        free(limits[--options.n_limits]);
+    return code;
+}
+
 const struct wfs_written *published_find(const struct wfs_leftover *leftover, const char *path)
 {
     struct stat st;
     uint64_t digest = 0;
     auto_catalog struct wfs_catalog *catalog = NULL;
-    if (!leftover->complete.is_known || stat(path, &st) < 0 ||
-        wfs_load(path, NULL, &catalog, NULL) < 0 || wfs_catalog_digest(catalog, &digest) < 0)
+    if (!leftover->complete.is_known || stat(path, &st) < 0 || load(leftover, path, &catalog) < 0 ||
+        wfs_catalog_digest(catalog, &digest) < 0)
         return NULL;
     if (is_it(&leftover->complete, &st, digest))
         return &leftover->complete;

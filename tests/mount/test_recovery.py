@@ -222,6 +222,26 @@ def test_edits_after_a_commit_are_shown_with_those_before(mount, sample, folder,
     assert not stage_of(target).exists()
 
 
+def test_an_output_in_place_survives_death_after_death(mount, sample, folder):
+    """All edits stand on the first source, whatever commits have replaced it since."""
+    mnt = mount(sample, 'rw')
+    for i in range(3):
+        (mnt / 'pooler/dense/bias').write_bytes(bytes([i]) * 128)
+        os.rename(mnt / ('temperature' if i == 0 else 'heat%d' % (i - 1)), mnt / ('heat%d' % i))
+        mnt.commit()
+        assert st.read(sample).tensors == committed(mnt.path)
+        with open(mnt / ('heat%d' % i), 'r+b') as file:
+            file.write(b'new%d' % i)
+        before = everything(mnt.path)
+        die(mnt)
+        mnt = mount(sample, 'rw', at=folder / ('again%d' % i)).allow(AGAIN)
+        assert everything(mnt.path) == before
+    wanted = committed(mnt.path)
+    mnt.unmount()
+    assert st.read(sample).tensors == wanted and wanted['heat2'][2] == b'new2'
+    assert not stage_of(sample).exists()
+
+
 @pytest.mark.parametrize('is_in_place', [False, True])
 def test_after_a_commit_without_newer_edits_nothing_is_left_to_do(mount, sample, folder, out, is_in_place):
     options = ['rw'] if is_in_place else ['output=%s' % out, 'overwrite']
@@ -405,6 +425,19 @@ def test_recover_mounts_as_it_was_mounted(mount, sample, folder, out, options):
     recover(out, '--publish')
     found = st.read(out).tensors
     assert {key: value[:2] for key, value in found.items()} == {key: value[:2] for key, value in wanted.items()}
+
+
+def test_recovery_has_the_limits_of_the_mount(mount, folder):
+    """A file that is over a limit that was raised is known as what a commit wrote."""
+    source = st.write(folder / 'large.safetensors', {'w': ('U8', [1] * 16385, b'x')})
+    mnt = mount(source, 'rw', 'limit.rank=20000')
+    os.rename(mnt / 'w', mnt / 'a')
+    mnt.commit()
+    os.rename(mnt / 'a', mnt / 'b')
+    die(mnt)
+    assert 'commit     published\n' in recover(source, code=9).stdout
+    recover(source, '--publish')
+    assert list(st.read(source).tensors) == ['b'] and not stage_of(source).exists()
 
 
 def test_recover_discards(mount, sample, folder, out):
