@@ -6,6 +6,7 @@
 
 #include "cli/exit.h"
 #include "fuse/commit.h"
+#include "fuse/confine.h"
 #include "fuse/loading.h"
 #include "fuse/log.h"
 #include "fuse/published.h"
@@ -100,9 +101,13 @@ static int commit(const struct recover_request *request, const struct mount_opti
     struct wfs_view *view = NULL;
     struct wfs_error err = {0};
     char told[COMMIT_TEXT_MAX] = "";
+    const char *sandbox = "off";
+    confine_prepare(options);
     int rc = loading_new_view(options, &view);
     if (rc == 0)
-        rc = driver_init(&driver, options, target, view, "off");
+        rc = confine(options, target, view, &sandbox);
+    if (rc == 0)
+        rc = driver_init(&driver, options, target, view, sandbox);
     if (rc == 0)
         rc = check_replayed(request, &driver);
     if (rc == 0)

@@ -9,95 +9,18 @@
 #include "fuse/background.h"
 #include "fuse/channel.h"
 #include "fuse/commit.h"
+#include "fuse/confine.h"
 #include "fuse/loading.h"
 #include "fuse/log.h"
 #include "fuse/ops.h"
-#include "fuse/paths.h"
 #include "fuse/resume.h"
-#include "fuse/sandbox.h"
 #include "fuse/scope.h"
 
 #include <fcntl.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
-
-/* ---- preparing ---- */
-
-static void *sleep_for_ever(void *unused)
-{
-    for (;;)
-        pause();
-    return unused;
-}
-
-/* glibc loads a library at the first cancellation, which libfuse does at the very end, when there
- * may be no descriptor left, or no right to open one. */
-static void load_cancellation(void)
-{
-    pthread_t thread;
-    if (pthread_create(&thread, NULL, sleep_for_ever, NULL) != 0)
-        return;
-    pthread_cancel(thread);
-    pthread_join(thread, NULL);
-}
-
-/* What the loaders may take for an index, and something for buffers and stacks. */
-static rlim_t memory_limit(const struct mount_options *options)
-{
-    static const char name[] = "index_memory=";
-    uint64_t n_bytes = 2ull << 30;
-    for (size_t i = 0; i < options->n_limits; i++) {
-        if (strncmp(options->limits[i], name, strlen(name)) == 0)
-            n_bytes = strtoull(options->limits[i] + strlen(name), NULL, 10);
-    }
-    n_bytes += 512ull << 20;
-    return n_bytes < RLIM_INFINITY && n_bytes >= 512ull << 20 ? n_bytes : RLIM_INFINITY;
-}
-
-static void prepare_process(const struct mount_options *options)
-{
-    struct rlimit limit;
-    const rlim_t memory = memory_limit(options);
-    if (!WFS_INSTRUMENTED && getrlimit(RLIMIT_AS, &limit) == 0 && memory < limit.rlim_cur) {
-        limit.rlim_cur = memory;
-        setrlimit(RLIMIT_AS, &limit);
-    }
-    setrlimit(RLIMIT_CORE, &(struct rlimit){0});
-    signal(SIGXFSZ, SIG_IGN);
-    signal(SIGPIPE, SIG_IGN);
-    log_open();
-    load_cancellation();
-}
-
-/* What the user named is to be read; beside the output and the edits all is to be written. */
-static int confine(const struct mount_options *options, const struct target *target,
-                   const struct wfs_view *view, const char **ret_name)
-{
-    struct sandbox sandbox;
-    sandbox_init(&sandbox, (enum sandbox_mode)options->sandbox);
-    const bool has_siblings = options->shards != 0;
-    const char *overlay;
-    sandbox_allow_source(&sandbox, mount_options_source(options), has_siblings);
-    if (wfs_view_like(view) != NULL)
-        sandbox_allow_source(&sandbox, wfs_view_like(view), has_siblings);
-    for (size_t i = 0; (overlay = wfs_view_overlay(view, i)) != NULL; i++)
-        sandbox_allow_source(&sandbox, overlay, has_siblings);
-    if (target->path != NULL) {
-        autofree char *stage = path_directory(target->stage_path);
-        sandbox_allow_output(&sandbox, target->path);
-        if (stage != NULL)
-            sandbox_allow_directory(&sandbox, stage);
-    }
-    const int rc = sandbox_enter(&sandbox, ret_name);
-    sandbox_done(&sandbox);
-    if (rc < 0)
-        return log_failure(EXIT_MOUNT, "cannot enter the whole sandbox: here it is '%s'",
-                           *ret_name);
-    return 0;
-}
 
 /* ---- signals ---- */
 
@@ -269,7 +192,7 @@ int worker_run(const struct mount_options *options, struct target *target, int c
     struct driver driver = {0};
     struct wfs_view *view = NULL;
     const char *sandbox;
-    prepare_process(options);
+    confine_prepare(options);
     int exit_code = loading_new_view(options, &view);
     if (exit_code != 0)
         return exit_code;

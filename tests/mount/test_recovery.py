@@ -8,7 +8,7 @@ import struct
 
 import pytest
 
-from wfs_testlib import crash_kinds, look, st
+from wfs_testlib import crash_kinds, look, program, st
 from wfs_testlib.mount import is_alive, wait_for
 from wfs_testlib.program import tool, weightfs
 
@@ -438,6 +438,20 @@ def test_recovery_has_the_limits_of_the_mount(mount, folder):
     assert 'commit     published\n' in recover(source, code=9).stdout
     recover(source, '--publish')
     assert list(st.read(source).tensors) == ['b'] and not stage_of(source).exists()
+
+
+def test_recovery_reads_the_source_in_the_sandbox(mount, sample, folder, out):
+    mnt = mount(sample, 'output=%s' % out)
+    if 'seccomp' not in mnt.status()['sandbox'] or shutil.which('strace') is None:
+        pytest.skip('no seccomp here, or no strace')
+    os.rename(mnt / 'temperature', mnt / 'heat')
+    die(mnt)
+    tool('strace', '-f', '-o', folder / 'trace', '-e', 'trace=openat,open,seccomp', *program.COMMAND, 'recover', out, '--publish')
+    lines = (folder / 'trace').read_text().splitlines()
+    source = [i for i, line in enumerate(lines) if '"%s"' % sample in line and 'O_PATH' not in line]
+    confined = [i for i, line in enumerate(lines) if 'SECCOMP_SET_MODE_FILTER' in line and line.endswith('= 0')]
+    assert source and confined and confined[0] < source[-1], lines  # the ones before look for an index, for Landlock
+    assert 'heat' in st.read(out).tensors
 
 
 def test_recover_discards(mount, sample, folder, out):
