@@ -23,7 +23,8 @@ def edit(mount, folder):
     source = folder / 'in.pth'
     source.write_bytes(pth.checkpoint(pth.dictionary(
         epoch=pth.number(3), state=pth.dictionary(w=pth.tensor()), config=CONFIG,
-        numbers=pth.pairs((pth.number(0), pth.text('zero')), (pth.number(7), THING)), last=pth.tensor()), r0=st.f32(1, 2, 3, 4)))
+        numbers=pth.pairs((pth.number(0), pth.text('zero')), (pth.number(7), THING)), last=pth.tensor(pth.storage('1'))),
+        r0=st.f32(1, 2, 3, 4), r1=st.f32(5, 6, 7, 8)))
     mnt = mount(source, 'output=%s' % (folder / 'out.pth'))
     mnt.before = pth_read.load(source)
 
@@ -87,6 +88,22 @@ def test_a_value_keeps_its_place_and_its_kind_when_it_is_saved_anew(edit, way):
     way(edit / 'epoch.json', b'4')
     result = edit.result()
     assert result == {**edit.before, 'epoch': 4, 'numbers': {**edit.before['numbers'], 0: 'nil'}}
+    assert list(result) == list(edit.before)
+
+
+@pytest.mark.parametrize('way', [way for way in WAYS if way is not linked_and_over], ids=lambda way: way.__name__.replace('_', ' '))
+def test_what_is_saved_anew_keeps_its_place_after_a_death(edit, mount, folder, way):
+    numbers = json.loads((edit / 'numbers.json').read_text())
+    way(edit / 'numbers.json', json.dumps({**numbers, '0': 'nil'}).encode())
+    way(edit / 'state/w', st.f32(4, 3, 2, 1))
+    for name in ('numbers.json', 'state/w'):
+        tool('sync', '-d', edit / name)
+    edit.kill()
+    edit.forget()
+    again = mount(folder / 'in.pth', 'output=%s' % (folder / 'out.pth'), at=edit.path).allow('edits')
+    again.commit()
+    result = pth_read.load(folder / 'out.pth')
+    assert result == {**edit.before, 'numbers': {**edit.before['numbers'], 0: 'nil'}, 'state': {'w': pth_read.Tensor('F32', [4], st.f32(4, 3, 2, 1))}}
     assert list(result) == list(edit.before)
 
 
