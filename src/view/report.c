@@ -70,6 +70,12 @@ static const char *copy(struct arena *arena, const char *text)
     return arena_copy(arena, text, strlen(text));
 }
 
+/* The text before, where it is the same: most reasons are. */
+static const char *copy_new(struct arena *arena, const char *text, const char *before)
+{
+    return before != NULL && strcmp(text, before) == 0 ? before : copy(arena, text);
+}
+
 int wfs_report_leave_out(struct wfs_report *report, const char *kind, const char *name,
                          const char *why)
 {
@@ -82,7 +88,11 @@ int wfs_report_leave_out(struct wfs_report *report, const char *kind, const char
         report->n_left_out_room = n_room;
     }
     struct arena *arena = &report->commit_arena;
-    const struct report_left_out one = {copy(arena, kind), copy(arena, name), copy(arena, why)};
+    const struct report_left_out none = {0}, *last = &none;
+    if (report->n_left_out > 0)
+        last = &report->left_out[report->n_left_out - 1];
+    const struct report_left_out one = {copy_new(arena, kind, last->kind), copy(arena, name),
+                                        copy_new(arena, why, last->why)};
     if (one.kind == NULL || one.name == NULL || one.why == NULL)
         return -ENOMEM;
     report->left_out[report->n_left_out++] = one;
