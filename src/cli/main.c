@@ -82,14 +82,16 @@ static void occupy_standard_descriptors(void)
 }
 
 /* A checkpoint may be in more files than the usual soft limit allows to have open, which is for
- * programs that use select. */
+ * programs that use select. Not up to any hard limit: fusermount3 closes all there may be, one by
+ * one. */
 static void raise_descriptor_limit(void)
 {
+    enum { N_ENOUGH = 1 << 17 };
     struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-        limit.rlim_cur = limit.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &limit);
-    }
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur >= N_ENOUGH)
+        return;
+    limit.rlim_cur = limit.rlim_max < N_ENOUGH ? limit.rlim_max : N_ENOUGH;
+    setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 static int run(int argc, char **argv)
