@@ -140,6 +140,46 @@ static void a_file_renamed_over_a_tensor_takes_its_description(void)
     kit_close(&kit);
 }
 
+/* Of the first tensors of a commit, spaces between them. */
+static const char *first_keys(const struct kit *kit, char text[64])
+{
+    struct wfs_catalog *snapshot = NULL;
+    check_int(wfs_tree_snapshot(kit->tree, &snapshot, NULL), 0);
+    text[0] = '\0';
+    for (size_t i = 0; snapshot != NULL && i < 3; i++)
+        strcat(strcat(text, i == 0 ? "" : " "), wfs_catalog_tensor(snapshot, i)->key);
+    wfs_catalog_free(snapshot);
+    return text;
+}
+
+static void a_file_that_is_made_anew_is_the_one_that_it_was(void)
+{
+    struct kit kit;
+    char before[64], after[64];
+    kit_open(&kit, kit_small_catalog(), kit_options(), true);
+    first_keys(&kit, before);
+    check_int(kit_rm(&kit, "a/w"), 0);
+    check_int(kit_write(&kit, "a/w", "uvwxyz", 6), 0);
+    check(strstr(kit_commit(&kit), "'a/w' has 6 bytes, but F32 [2, 3] takes 24") != NULL);
+    check_int(kit_write(&kit, "a/w", kit_bytes + 7, 24), 0);
+    check(kit_commits(&kit, "a.w", "F32", "[2, 3]", kit_bytes + 7, 24));
+    check_str(first_keys(&kit, after), before);
+    /* Under a name of before it has the type of that; over another file the type of that one. */
+    check_int(kit_rm(&kit, "a/b"), 0);
+    check_int(kit_write(&kit, ".new", kit_bytes, 12), 0);
+    check_int(kit_mv(&kit, ".new", "a/b", 0), 0);
+    check(kit_commits(&kit, "a.b", "F32", "[3]", kit_bytes, 12));
+    check_str(first_keys(&kit, after), before);
+    check_int(kit_mv(&kit, "a/b", "a/w", 0), 0);
+    check(strstr(kit_commit(&kit), "'a/w' has 12 bytes, but F32 [2, 3] takes 24") != NULL);
+    /* A place that went elsewhere is not given back. */
+    check_int(kit_rm(&kit, "a/w"), 0);
+    check_int(kit_mv(&kit, "c", "a/w", 0), 0);
+    check_int(kit_mv(&kit, "big", "c", 0), 0);
+    check(kit_commits(&kit, "c", "U8", "[60000]", kit_bytes + 48, 60000));
+    kit_close(&kit);
+}
+
 static void two_files_of_one_key_are_both_named(void)
 {
     struct kit kit;
@@ -390,6 +430,7 @@ int main(void)
     check_run(sizes_change_and_are_judged_at_the_commit);
     check_run(new_files_need_dtype_and_shape);
     check_run(a_file_renamed_over_a_tensor_takes_its_description);
+    check_run(a_file_that_is_made_anew_is_the_one_that_it_was);
     check_run(two_files_of_one_key_are_both_named);
     check_run(cut_names_keep_their_keys);
     check_run(attributes_reinterpret);
