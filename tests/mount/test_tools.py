@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from wfs_testlib import look, st
+from wfs_testlib import look, pth, st
 from wfs_testlib.program import tool
 
 
@@ -145,3 +145,35 @@ def test_a_copy_loses_nothing_of_size_zero(mount, folder):
 def test_two_mounts_of_one_file(mount, sample):
     first, second = mount(sample), mount(sample)
     assert look.tensors(first.path) == look.tensors(second.path) == st.read(sample).tensors
+
+
+HOSTILE = ['\x1b[2J\x1b]0;owned\x07', 'a\nb', 'tab\there', '\x7f\b\r', '-rf', '--', '$(reboot)', ' ', '*', 'x' * 255, 'y' * 300, '\u00e9' * 127,
+           '/etc/passwd', '%', '\x01', 'deep' + '\x1b'.join('abc')]
+
+
+def test_names_that_would_harm_a_terminal_reach_none(mount, folder):
+    tensors = {'layer %d.' % i + key.replace('.', ''): ('U8', [3], b'%03d' % i) for i, key in enumerate(HOSTILE)}
+    mnt = mount(st.write(folder / 'x', tensors), 'output=%s' % (folder / 'out.safetensors'))
+    tool('tar', '-C', mnt.path, '-cf', folder / 'x.tar', '.')
+    for command in (['ls', '-lRN', mnt.path], ['find', mnt.path], ['tar', '--quoting-style=literal', '-tvf', folder / 'x.tar'],
+                    ['rsync', '-aXv8', '%s/' % mnt.path, folder / 'copy'], ['grep', '-r', '0', mnt.path]):
+        said = tool(*command, env={**os.environ, 'LC_ALL': 'C.UTF-8'}).stdout
+        assert not [c for c in said if (c < ' ' and c != '\n') or c == '\x7f'], command
+    assert sorted(look.content(folder / 'copy').values()) == sorted(data for _, _, data in tensors.values())
+    tool('rsync', '-aX', '%s/' % (folder / 'copy'), mnt / 'again')
+    mnt.commit()
+    assert st.read(folder / 'out.safetensors').tensors == {**tensors, **{'again.' + key: tensor for key, tensor in tensors.items()}}
+
+
+def test_a_tensor_of_four_tebibytes_is_listed_and_its_ends_are_read(mount, folder):
+    n = 1 << 40
+    source = folder / 'wide.pth'
+    source.write_bytes(pth.checkpoint(pth.dictionary(w=pth.tensor(size=(n,), stride=(0,))), r0=st.f32(1, 2, 3, 4)))
+    mnt = mount(source, 'large')
+    assert ' %d ' % (4 * n) in tool('ls', '-lR', mnt.path).stdout
+    assert tool('find', mnt.path, '-size', '+3000G', '-printf', '%P').stdout == 'w'
+    assert tool('du', '--apparent-size', '-B1T', mnt / 'w').stdout.split()[0] == '4'
+    with open(mnt / 'w', 'rb') as file:
+        assert file.read(8) == st.f32(1, 1)
+        file.seek(-6, os.SEEK_END)
+        assert file.read() == st.f32(1, 1)[2:]
