@@ -166,3 +166,14 @@ def test_a_tensor_below_the_name_of_a_value(edit):
     result = edit.result()
     assert result['config'] == edit.before['config'] or set(result['config']) == {*edit.before['config'], 'w'}
     assert 'config.w' in pth_read.tensors(result)
+
+
+@pytest.mark.parametrize('command', ['rsync -aXI FROM/ TO', 'rsync -aI --inplace FROM/ TO', 'cp -a FROM/. TO', 'cp -r --remove-destination FROM/. TO',
+                                     'tar -C FROM -cf - . | tar -C TO --recursive-unlink -xf -'])
+def test_a_checkpoint_that_is_copied_over_itself_is_the_same(edit, mount, folder, command):
+    """Objects of Python, keys that are numbers, tuples and all."""
+    other = mount(folder / 'in.pth', at=folder / 'other')
+    tool('sh', '-ec', command.replace('FROM', str(other.path)).replace('TO', str(edit.path)))
+    result = edit.result()
+    assert result == edit.before and list(result) == list(edit.before)
+    assert isinstance(result['config']['tags'], tuple) and opcodes(folder / 'out.pth') == opcodes(folder / 'in.pth')
