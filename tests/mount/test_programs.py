@@ -221,6 +221,15 @@ def test_a_tensor_keeps_type_and_place_when_its_bytes_are_saved_anew(edit, way):
     assert list(result) == before
 
 
+@pytest.mark.parametrize('way', WAYS, ids=lambda way: way.__name__.replace('_', ' '))
+def test_a_type_that_numpy_lacks_stays_in_the_npy_view(mount, folder, way):
+    out = folder / 'out.safetensors'
+    mnt = mount(checkpoints.write(folder / 'in.safetensors', TENSORS), 'files=npy', 'output=%s' % out)
+    way(mnt / 'enc/1/bias.npy', (mnt / 'enc/1/bias.npy').read_bytes()[:-2] + b'zw')
+    mnt.commit()
+    assert checkpoints.read(out) == {**TENSORS, 'enc.1.bias': ('BF16', [1], b'zw')}
+
+
 def test_a_tensor_that_was_moved_away_leaves_its_type_and_not_its_place(edit):
     os.rename(edit / 'head', edit / 'enc/old')
     (edit / 'head').write_bytes(bytes(16))
