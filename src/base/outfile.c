@@ -19,7 +19,12 @@
 #include "base/cleanup.h"
 #include "base/io.h"
 
-enum { N_NAME = WFS_OUTPUT_NAME_MAX, N_BUFFER = 1 << 20 };
+enum {
+    N_NAME = WFS_OUTPUT_NAME_MAX,
+    N_BUFFER = 1 << 20,
+    N_PENDING = 1 << 18, /* bytes that wait to be written at once */
+    N_SMALL = 1 << 14,   /* ranges up to that go through memory: a call each is dearer */
+};
 
 struct outfile {
     struct wfs_save_options options;
@@ -27,7 +32,9 @@ struct outfile {
     char name[N_NAME];      /* of the target in the directory */
     char temporary[N_NAME]; /* beside it */
     char *path;             /* of the temporary */
-    uint64_t offset;
+    uint64_t offset;        /* the last n_pending bytes before it are not written yet */
+    char *pending;          /* malloc'ed, N_PENDING bytes */
+    size_t n_pending;
     int error;
     bool is_there; /* the temporary */
     bool has_own_directory;
@@ -37,7 +44,8 @@ struct outfile {
     bool can_share; /* ranges that lie alike in their blocks need no space */
     struct stat replaced;
     bool is_replacing;
-    char *buffer;
+    char *buffer; /* malloc'ed, N_BUFFER bytes: what was last read of a source */
+    uint64_t read_id, read_offset, n_read; /* source, place; 0 bytes: nothing that is of use */
 };
 
 void wfs_output_temporary(const char *path, char name[WFS_OUTPUT_NAME_MAX])
@@ -191,7 +199,6 @@ void outfile_free(struct outfile *outfile)
     outfile_park(outfile);
     if (outfile->has_own_directory && outfile->dir_fd >= 0)
         close(outfile->dir_fd);
-    free(outfile->buffer);
     free(outfile->path);
     free(outfile);
     errno = saved;
@@ -211,6 +218,11 @@ void outfile_park(struct outfile *outfile)
     if (outfile->fd >= 0)
         close(outfile->fd);
     outfile->fd = -1;
+    free(outfile->buffer);
+    free(outfile->pending);
+    outfile->buffer = outfile->pending = NULL;
+    outfile->n_pending = 0;
+    outfile->n_read = 0;
 }
 
 int outfile_directory(const struct outfile *outfile)
@@ -233,11 +245,10 @@ uint64_t outfile_offset(const struct outfile *outfile)
     return outfile->offset;
 }
 
-int outfile_write(struct outfile *outfile, const void *bytes, size_t n_bytes)
+static int write_at(struct outfile *outfile, const char *at, size_t n_bytes, uint64_t offset)
 {
-    const char *at = bytes;
     while (outfile->error == 0 && n_bytes > 0) {
-        const ssize_t n = pwrite(outfile->fd, at, n_bytes, (off_t)outfile->offset);
+        const ssize_t n = pwrite(outfile->fd, at, n_bytes, (off_t)offset);
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0) {
@@ -246,9 +257,35 @@ int outfile_write(struct outfile *outfile, const void *bytes, size_t n_bytes)
         }
         at += n;
         n_bytes -= (size_t)n;
-        outfile->offset += (uint64_t)n;
+        offset += (uint64_t)n;
     }
     return outfile->error;
+}
+
+static int flush(struct outfile *outfile)
+{
+    const size_t n = outfile->n_pending;
+    outfile->n_pending = 0;
+    return write_at(outfile, outfile->pending, n, outfile->offset - n);
+}
+
+int outfile_write(struct outfile *outfile, const void *bytes, size_t n_bytes)
+{
+    if (outfile->n_pending + n_bytes > N_PENDING && flush(outfile) < 0)
+        return outfile->error;
+    if (outfile->pending == NULL && (outfile->pending = malloc(N_PENDING)) == NULL)
+        outfile->error = -ENOMEM;
+    if (outfile->error != 0 || n_bytes == 0)
+        return outfile->error;
+    if (n_bytes >= N_PENDING) {
+        if (write_at(outfile, bytes, n_bytes, outfile->offset) < 0)
+            return outfile->error;
+    } else {
+        memcpy(outfile->pending + outfile->n_pending, bytes, n_bytes);
+        outfile->n_pending += n_bytes;
+    }
+    outfile->offset += n_bytes;
+    return 0;
 }
 
 int outfile_pad(struct outfile *outfile, uint64_t to_offset)
@@ -261,19 +298,48 @@ int outfile_pad(struct outfile *outfile, uint64_t to_offset)
     return outfile->error;
 }
 
-/* One piece through memory: for what the kernel cannot copy. */
-static int copy_by_hand(struct outfile *outfile, const struct source *source, uint64_t offset,
-                        uint64_t n_bytes, uint64_t *ret_n)
+static int read_piece(struct outfile *outfile, const struct source *source, uint64_t offset,
+                      size_t n_bytes)
 {
     if (outfile->buffer == NULL)
         outfile->buffer = malloc(N_BUFFER);
     if (outfile->buffer == NULL)
         return outfile->error = -ENOMEM;
-    const size_t n = n_bytes < N_BUFFER ? (size_t)n_bytes : N_BUFFER;
-    if (source_read(source, offset, outfile->buffer, n) < 0)
+    outfile->n_read = 0;
+    if (source_read(source, offset, outfile->buffer, n_bytes) < 0)
         return outfile->error = -EIO;
+    outfile->read_id = source->id;
+    outfile->read_offset = offset;
+    outfile->n_read = n_bytes;
+    return 0;
+}
+
+/* One piece through memory: for what the kernel cannot copy. */
+static int copy_by_hand(struct outfile *outfile, const struct source *source, uint64_t offset,
+                        uint64_t n_bytes, uint64_t *ret_n)
+{
+    const size_t n = n_bytes < N_BUFFER ? (size_t)n_bytes : N_BUFFER;
+    if (read_piece(outfile, source, offset, n) < 0)
+        return outfile->error;
     *ret_n = n;
     return outfile_write(outfile, outfile->buffer, n);
+}
+
+/* Small ranges lie close to each other more often than not: what follows one is read with it. */
+static int copy_small(struct outfile *outfile, const struct source *source, uint64_t offset,
+                      size_t n_bytes, uint64_t *ret_n)
+{
+    const bool is_there = outfile->n_read > 0 && outfile->read_id == source->id &&
+                          offset >= outfile->read_offset && n_bytes <= outfile->n_read &&
+                          offset - outfile->read_offset <= outfile->n_read - n_bytes;
+    if (!is_there) {
+        const bool has_more = offset < source->n_bytes && source->n_bytes - offset > n_bytes;
+        const uint64_t n_left = has_more ? source->n_bytes - offset : n_bytes;
+        if (read_piece(outfile, source, offset, n_left < N_SMALL ? (size_t)n_left : N_SMALL) < 0)
+            return outfile->error;
+    }
+    *ret_n = n_bytes;
+    return outfile_write(outfile, outfile->buffer + (offset - outfile->read_offset), n_bytes);
 }
 
 /* How much to ask for: whole blocks apart from the rest, where they can be shared. */
@@ -292,8 +358,12 @@ int outfile_copy(struct outfile *outfile, const struct source *source, uint64_t 
 {
     if (outfile->error != 0)
         return outfile->error;
+    if (n_bytes <= N_SMALL)
+        return copy_small(outfile, source, offset, (size_t)n_bytes, ret_n);
     if (source->fd < 0 || !outfile->can_copy)
         return copy_by_hand(outfile, source, offset, n_bytes, ret_n);
+    if (flush(outfile) < 0)
+        return outfile->error;
     off_t from = (off_t)offset, to = (off_t)outfile->offset;
     const ssize_t n = copy_file_range(source->fd, &from, outfile->fd, &to,
                                       n_at_once(outfile, offset, n_bytes), 0);
@@ -349,7 +419,7 @@ int outfile_take(struct outfile *outfile, const struct source *source)
 
 int outfile_sync(struct outfile *outfile, struct wfs_error *err)
 {
-    if (outfile->error != 0)
+    if (outfile->error != 0 || flush(outfile) < 0)
         return wfs_fail(err, -outfile->error, "cannot write the output: %s",
                         strerror(-outfile->error));
     if (!outfile->is_link && ftruncate(outfile->fd, (off_t)outfile->offset) < 0)

@@ -40,7 +40,8 @@ int outfile_identity(const struct outfile *outfile, struct wfs_identity *ret);
 const char *outfile_path(const struct outfile *outfile);
 uint64_t outfile_offset(const struct outfile *outfile);
 
-/* At the position, which moves on. */
+/* At the position, which moves on. Small pieces wait in memory for others, until outfile_sync at
+ * the latest: what is wrong with one may be told by a later call. */
 int outfile_write(struct outfile *outfile, const void *bytes, size_t n_bytes);
 int outfile_pad(struct outfile *outfile, uint64_t to_offset);
 

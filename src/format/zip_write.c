@@ -39,12 +39,14 @@ int layout_crc_get(struct layout_crc *crc, uint32_t *ret)
 {
     uint64_t known = atomic_load_explicit(&crc->known, memory_order_relaxed);
     if (known == 0) {
-        autofree char *chunk = malloc(N_CRC_CHUNK);
+        const uint64_t n_all = crc->tensor->n_bytes;
+        const size_t n_chunk = n_all < N_CRC_CHUNK ? (size_t)n_all : N_CRC_CHUNK;
+        autofree char *chunk = malloc(n_chunk + 1);
         uint32_t sum = 0;
         if (chunk == NULL)
             return -ENOMEM;
-        for (uint64_t at = 0; at < crc->tensor->n_bytes;) {
-            const ssize_t n = wfs_tensor_read(crc->tensor, at, chunk, N_CRC_CHUNK);
+        for (uint64_t at = 0; at < n_all;) {
+            const ssize_t n = wfs_tensor_read(crc->tensor, at, chunk, n_chunk);
             if (n <= 0)
                 return n == -ENOMEM ? -ENOMEM : -EIO;
             sum = zip_crc(sum, chunk, (size_t)n);

@@ -241,6 +241,54 @@ static void output_copies_ranges_and_pads(void)
     source_free(source);
 }
 
+/* One piece of some size from some place: written, or copied as a range. */
+static void add_piece(struct outfile *outfile, const struct source *source, const char *bytes,
+                      size_t at, size_t n_bytes, bool is_copied)
+{
+    if (!is_copied) {
+        check_int(outfile_write(outfile, bytes + at, n_bytes), 0);
+        return;
+    }
+    for (uint64_t done = 0, n = 0; done < n_bytes; done += n)
+        check_int(outfile_copy(outfile, source, at + done, n_bytes - done, &n), 0);
+}
+
+static void output_keeps_pieces_of_all_sizes_in_order(void)
+{
+    enum { N_BYTES = 3 << 20 };
+    static const size_t sizes[] = {1,     7,      4095,   16383,  16384,  16385,
+                                   65536, 262143, 262144, 262145, 1100000};
+    const struct wfs_save_options options = {.replace = WFS_REPLACE_ANY, .mode = 0644};
+    char *bytes = malloc(N_BYTES + 1), *want = malloc(8 * N_BYTES), *got = malloc(8 * N_BYTES);
+    for (size_t i = 0; i < N_BYTES; i++)
+        bytes[i] = (char)('a' + i * 7 % 26 + i / 4096 % 3);
+    bytes[N_BYTES] = '\0';
+    write_file("a", bytes);
+    struct source *source = open_source("a");
+    struct outfile *outfile = NULL;
+    check_int(outfile_new(in_folder("out"), 0, &options, &outfile, NULL), 0);
+    size_t n_want = 0;
+    for (size_t i = 0; i < 4 * sizeof(sizes) / sizeof(sizes[0]); i++) {
+        const size_t n = sizes[i * 5 % (sizeof(sizes) / sizeof(sizes[0]))],
+                     at = (i * 700001) % (N_BYTES - n);
+        add_piece(outfile, source, bytes, at, n, i % 3 != 0);
+        memcpy(want + n_want, bytes + at, n);
+        n_want += n;
+        check_uint(outfile_offset(outfile), n_want);
+    }
+    struct wfs_save_report report;
+    check_int(outfile_sync(outfile, NULL), 0);
+    check_int(outfile_publish(outfile, &report, NULL), 0);
+    outfile_free(outfile);
+    autoclose int fd = open(in_folder("out"), O_RDONLY | O_CLOEXEC);
+    check_int(read(fd, got, 8 * N_BYTES), (ssize_t)n_want);
+    check(memcmp(got, want, n_want) == 0);
+    source_free(source);
+    free(bytes);
+    free(want);
+    free(got);
+}
+
 static void output_remembers_its_first_error(void)
 {
     const struct wfs_save_options options = {.replace = WFS_REPLACE_ANY, .mode = 0644};
@@ -288,6 +336,7 @@ int main(void)
     check_run(output_given_up_leaves_nothing);
     check_run(planted_link_is_not_followed);
     check_run(output_copies_ranges_and_pads);
+    check_run(output_keeps_pieces_of_all_sizes_in_order);
     check_run(output_remembers_its_first_error);
     cleanup_folder();
     return check_done();
