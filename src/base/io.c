@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <linux/magic.h>
+#include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -29,4 +30,10 @@ int io_write(int fd, const void *bytes, size_t n_bytes)
         n_bytes -= (size_t)n;
     }
     return 0;
+}
+
+int io_sync_directory(int fd)
+{
+    struct stat st;
+    return fsync(fd) < 0 || fstat(fd, &st) < 0 ? -1 : 0;
 }

@@ -17,4 +17,10 @@ bool io_shares_blocks(int fd);
 /* write(2) until all is written: 0 or a negative errno. */
 int io_write(int fd, const void *bytes, size_t n_bytes);
 
+/*
+ * fsync of a directory, which says so when its filesystem has been shut down: the fsync of XFS does
+ * not. 0, or -1 and errno.
+ */
+int io_sync_directory(int fd);
+
 #endif

@@ -456,13 +456,17 @@ int outfile_rename(struct outfile *outfile, struct wfs_error *err)
 
 int outfile_publish(struct outfile *outfile, struct wfs_save_report *report, struct wfs_error *err)
 {
+    struct wfs_identity identity;
     report->step = "rename";
-    const int code = outfile_rename(outfile, err);
+    int code = outfile_identity(outfile, &identity);
+    if (code < 0)
+        return wfs_fail(err, -code, "cannot look at the output: %s", strerror(-code));
+    code = outfile_rename(outfile, err);
     if (code < 0)
         return code;
-    (void)outfile_identity(outfile, &report->published);
+    report->published = identity;
     report->step = "sync directory";
-    if (fsync(outfile->dir_fd) < 0)
+    if (io_sync_directory(outfile->dir_fd) < 0)
         return wfs_fail(err, errno, "published, but its directory cannot be synced: %s",
                         strerror(errno));
     report->is_durable = true;

@@ -15,6 +15,7 @@
 
 #include "base/bytes.h"
 #include "base/cleanup.h"
+#include "base/io.h"
 #include "format/shard_set.h"
 #include "tensor/parts.h"
 
@@ -224,7 +225,7 @@ static int publish(struct saving *saving)
         if (set->shards[i].outfile != NULL)
             code = outfile_rename(set->shards[i].outfile, saving->err);
     }
-    if (code == 0 && fsync(outfile_directory(saving->index)) < 0)
+    if (code == 0 && io_sync_directory(outfile_directory(saving->index)) < 0)
         code = wfs_fail(saving->err, errno, "cannot sync the directory: %s", strerror(errno));
     return code < 0 ? code : outfile_publish(saving->index, saving->report, saving->err);
 }

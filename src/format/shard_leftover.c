@@ -90,7 +90,7 @@ int shard_leftover_note(const struct wfs_shards *set, const struct shard_present
         openat(directory, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (code == 0)
         code = fd < 0 ? -errno : io_write(fd, text, n_bytes);
-    if (code == 0 && (fsync(fd) < 0 || fsync(directory) < 0))
+    if (code == 0 && (fsync(fd) < 0 || io_sync_directory(directory) < 0))
         code = -errno;
     return code == 0 ? 0 : wfs_fail(err, -code, "cannot write %s: %s", name, strerror(-code));
 }
@@ -190,7 +190,7 @@ static int clear(struct note *note, const char *name, struct wfs_error *err)
     }
     wfs_output_temporary(note->path, temporary);
     code = code < 0 ? code : remove_file(note, temporary, err);
-    if (code == 0 && fsync(note->directory) < 0)
+    if (code == 0 && io_sync_directory(note->directory) < 0)
         code = wfs_fail(err, errno, "cannot sync the directory: %s", strerror(errno));
     return code < 0 ? code : remove_file(note, name, err);
 }

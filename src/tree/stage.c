@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/io.h"
 #include "tree/leftover.h"
 
 /* ---- opening ---- */
@@ -264,7 +265,7 @@ int wfs_stage_discard(struct wfs_stage *stage)
     const int code = journal_remove(&stage->journal);
     if (code < 0)
         return code;
-    if (fsync(stage->fd) < 0)
+    if (io_sync_directory(stage->fd) < 0)
         return -errno;
     for (size_t i = 0; i < sizeof(files) / sizeof(*files); i++)
         unlinkat(stage->fd, files[i], 0);

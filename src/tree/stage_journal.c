@@ -31,7 +31,7 @@ int stage_put_text(struct wfs_stage *stage, const char *name, const char *bytes,
         code = -errno;
     if (code == 0 && renameat(stage->fd, temporary, stage->fd, name) < 0)
         code = -errno;
-    if (code == 0 && is_synced && fsync(stage->fd) < 0)
+    if (code == 0 && is_synced && io_sync_directory(stage->fd) < 0)
         code = -errno;
     if (code < 0 && fd >= 0)
         unlinkat(stage->fd, temporary, 0);
@@ -83,7 +83,8 @@ int stage_sync_journal(struct wfs_stage *stage)
     const int code = journal_sync(&stage->journal);
     if (code < 0 || !atomic_exchange(&stage->has_new_names, false))
         return code;
-    if (fsync(stage->data_fd) == 0 && fsync(stage->fd) == 0 && fsync(stage->parent_fd) == 0)
+    if (io_sync_directory(stage->data_fd) == 0 && io_sync_directory(stage->fd) == 0 &&
+        io_sync_directory(stage->parent_fd) == 0)
         return 0;
     const int failed = -errno;
     atomic_store(&stage->has_new_names, true);
@@ -113,7 +114,7 @@ int wfs_stage_keep_source(struct wfs_stage *stage, const char *path)
         return -errno;
     if (linkat(AT_FDCWD, path, fd, name, 0) < 0)
         return errno == EEXIST ? 0 : -errno;
-    if (fsync(fd) < 0)
+    if (io_sync_directory(fd) < 0)
         return -errno;
     atomic_store(&stage->has_new_names, true);
     return 0;
