@@ -233,8 +233,11 @@ class Power:
             with open(self.image, 'wb') as file:
                 file.truncate(self.size)
             tool(*self.make, self.image)
-        if tool('mount', '-o', self.options, self.image, self.disk, code=None).code != 0:
-            pytest.skip('no loop devices, or no such filesystem')
+        for _ in range(20):  # another test may be taking the same loop device
+            if tool('mount', '-o', self.options, self.image, self.disk, code=None).code == 0:
+                return
+            time.sleep(0.05)
+        pytest.skip('no loop devices, or no such filesystem')
 
     def off(self):
         tool('umount', self.disk)
