@@ -325,7 +325,8 @@ static int copy_by_hand(struct outfile *outfile, const struct source *source, ui
     return outfile_write(outfile, outfile->buffer, n);
 }
 
-/* Small ranges lie close to each other more often than not: what follows one is read with it. */
+/* Small ranges of a file lie close to each other more often than not: what follows one is read with
+ * it. Other sources can be read in pieces of their own only. */
 static int copy_small(struct outfile *outfile, const struct source *source, uint64_t offset,
                       size_t n_bytes, uint64_t *ret_n)
 {
@@ -358,7 +359,7 @@ int outfile_copy(struct outfile *outfile, const struct source *source, uint64_t 
 {
     if (outfile->error != 0)
         return outfile->error;
-    if (n_bytes <= N_SMALL)
+    if (source->fd >= 0 && n_bytes <= N_SMALL)
         return copy_small(outfile, source, offset, (size_t)n_bytes, ret_n);
     if (source->fd < 0 || !outfile->can_copy)
         return copy_by_hand(outfile, source, offset, n_bytes, ret_n);

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from wfs_testlib import pth, pth_read, pth_written, shared, st
+from wfs_testlib import checkpoints, pth, pth_read, pth_written, shared, st
 from wfs_testlib.program import EXIT_COMMIT, weightfs
 
 DTYPES = {'F64': 8, 'F32': 4, 'F16': 2, 'BF16': 2, 'I64': 8, 'I32': 4, 'I16': 2, 'I8': 1, 'U8': 1, 'BOOL': 1, 'C64': 8, 'U16': 2,
@@ -179,3 +179,14 @@ def test_a_pickle_without_a_checksum_gets_one(folder):
     (folder / 'in.pth').write_bytes(pth.zipped(*({**record, 'crc': 0} for record in records)))
     weightfs('convert', folder / 'in.pth', folder / 'out.pth')
     pth_written.check(folder / 'out.pth')
+
+
+@pytest.mark.parametrize('ending', ['safetensors', 'pth', 'bpk'])
+def test_small_deflated_records_are_written_each(folder, ending):
+    """Nothing lies behind one that could be read along with it."""
+    data = {'t%d' % i: bytes([i]) * 4 * i for i in range(1, 5)}
+    items = {key: pth.tensor(pth.storage(str(i), numel=i), size=(i,)) for i, key in enumerate(data, 1)}
+    made = pth.records(pth.dictionary(**items), **{'r%d' % i: one for i, one in enumerate(data.values(), 1)})
+    (folder / 'in.pth').write_bytes(pth.zipped(*(pth.entry(e['path'].decode(), e['raw'], method=8) for e in made)))
+    weightfs('convert', folder / 'in.pth', folder / ('out.' + ending))
+    assert {key: bytes(tensor[2]) for key, tensor in checkpoints.read(folder / ('out.' + ending)).items()} == data
