@@ -2,13 +2,12 @@
 """Two checkpoints compared; numpy says what the answer is."""
 import json
 import struct
-import sys
 
 import numpy
 import pytest
 
 from wfs_testlib import burnpack, pth, st
-from wfs_testlib.program import COMMAND, EXIT_DAMAGED, EXIT_FOUND, EXIT_SOURCE, EXIT_USAGE, IS_INSTRUMENTED, tool, weightfs
+from wfs_testlib.program import EXIT_DAMAGED, EXIT_FOUND, EXIT_SOURCE, EXIT_USAGE, IS_INSTRUMENTED, run_measured, weightfs
 
 CODES = {'F16': '<f2', 'F32': '<f4', 'F64': '<f8', 'I8': '<i1', 'U8': '<u1', 'I16': '<i2', 'U16': '<u2', 'I32': '<i4',
          'U32': '<u4', 'I64': '<i8', 'U64': '<u8', 'C64': '<c8'}
@@ -200,7 +199,6 @@ def test_memory_does_not_grow_with_the_tensors(folder):
     with open(path, 'r+b') as file:
         file.seek(-4, 2)
         file.write(st.f32(1))
-    code = 'import resource, subprocess, sys; subprocess.run(sys.argv[1:]); ' \
-           'print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)'
-    result = tool(sys.executable, '-c', code, *COMMAND, 'diff', folder / 'large.safetensors', path)
-    assert '1 changed' in result.stdout and int(result.stdout.split()[-1]) < 64 << 10
+    assert '1 changed' in weightfs('diff', folder / 'large.safetensors', path, code=EXIT_FOUND).stdout
+    code, memory = run_measured('diff', folder / 'large.safetensors', path)
+    assert code == EXIT_FOUND and memory < 64 << 20

@@ -11,15 +11,9 @@ import pytest
 
 from wfs_testlib import program, pth, shared
 from wfs_testlib.make_reject_pytorch import FOLDER
-from wfs_testlib.program import EXIT_DAMAGED, EXIT_FOREIGN, EXIT_UNSUPPORTED, weightfs
+from wfs_testlib.program import EXIT_DAMAGED, EXIT_FOREIGN, EXIT_UNSUPPORTED, IS_INSTRUMENTED, run_measured, weightfs
 
 CASES = json.loads((FOLDER / 'expected.json').read_text())
-IS_INSTRUMENTED = bool(program.WRAP)
-try:
-    options = json.loads((program.BUILD / 'meson-info' / 'intro-buildoptions.json').read_text())
-    IS_INSTRUMENTED |= any(option['name'] == 'b_sanitize' and option['value'] != 'none' for option in options)
-except OSError:
-    pass
 BYTES = 64 << 20  # for one hostile file
 
 
@@ -30,21 +24,6 @@ def names(path, *more):
 def words(result, path):
     """The error without the path, which has words of its own."""
     return result.error.split(str(path) + ': ', 1)[1]
-
-
-# A child is charged with what its parent took when it was forked: a small parent measures.
-MEASURE = """import os, sys
-pid = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ)
-_, status, usage = os.wait4(pid, 0)
-print(os.waitstatus_to_exitcode(status), usage.ru_maxrss * 1024, file=sys.stderr)"""
-
-
-def run_measured(*args):
-    """Exit code, largest resident size. What takes too long ends at the patience of the tests."""
-    command = ['/usr/bin/python3', '-SEc', MEASURE, *program.COMMAND, *map(os.fspath, args)]
-    done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=program.PATIENCE, check=True)
-    code, memory = done.stderr.decode(errors='replace').splitlines()[-1].split()
-    return int(code), int(memory)
 
 
 @pytest.mark.parametrize('name', CASES)

@@ -73,6 +73,21 @@ def weightfs(*args, code=0, **options):
     return Result(command, done.returncode, done.stdout or b'', stderr)
 
 
+# A child is charged with what its parent took when it was forked: a small parent measures.
+MEASURE = """import os, sys
+pid = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ)
+_, status, usage = os.wait4(pid, 0)
+print(os.waitstatus_to_exitcode(status), usage.ru_maxrss * 1024, file=sys.stderr)"""
+
+
+def run_measured(*args):
+    """Exit code, largest resident size in bytes. What takes too long ends at the patience of the tests."""
+    command = ['/usr/bin/python3', '-SEc', MEASURE, *COMMAND, *map(os.fspath, args)]
+    done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=PATIENCE, check=True)
+    code, memory = done.stderr.decode(errors='replace').splitlines()[-1].split()
+    return int(code), int(memory)
+
+
 def listing(path, *options):
     """{key: what `ls` says of the tensor}, in the order of the file."""
     tensors = json.loads(weightfs('ls', '--json', *options, path).raw.decode('utf-8', 'surrogatepass'))['tensors']
