@@ -24,6 +24,7 @@ enum {
     N_BUFFER = 1 << 20,
     N_PENDING = 1 << 18, /* bytes that wait to be written at once */
     N_SMALL = 1 << 14,   /* ranges up to that go through memory: a call each is dearer */
+    N_START = 8 << 20,   /* bytes that the disk is told of at once */
 };
 
 struct outfile {
@@ -35,6 +36,7 @@ struct outfile {
     uint64_t offset;        /* the last n_pending bytes before it are not written yet */
     char *pending;          /* malloc'ed, N_PENDING bytes */
     size_t n_pending;
+    uint64_t n_started; /* bytes that the disk was told to write */
     int error;
     bool is_there; /* the temporary */
     bool has_own_directory;
@@ -262,6 +264,16 @@ static int write_at(struct outfile *outfile, const char *at, size_t n_bytes, uin
     return outfile->error;
 }
 
+/* Lets the disk write while more is copied: the sync at the end has less to wait for. */
+static void start_writing(struct outfile *outfile)
+{
+    const uint64_t n = outfile->offset - outfile->n_pending - outfile->n_started;
+    if (n < N_START)
+        return;
+    (void)!sync_file_range(outfile->fd, (off_t)outfile->n_started, (off_t)n, SYNC_FILE_RANGE_WRITE);
+    outfile->n_started += n;
+}
+
 static int flush(struct outfile *outfile)
 {
     const size_t n = outfile->n_pending;
@@ -285,6 +297,7 @@ int outfile_write(struct outfile *outfile, const void *bytes, size_t n_bytes)
         outfile->n_pending += n_bytes;
     }
     outfile->offset += n_bytes;
+    start_writing(outfile);
     return 0;
 }
 
@@ -383,6 +396,7 @@ int outfile_copy(struct outfile *outfile, const struct source *source, uint64_t 
     if (n == 0 || source_check(source) < 0)
         return outfile->error = -EIO;
     outfile->offset += (uint64_t)n;
+    start_writing(outfile);
     *ret_n = (uint64_t)n;
     return 0;
 }
