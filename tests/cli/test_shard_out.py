@@ -7,10 +7,9 @@ import re
 
 import pytest
 
-from wfs_testlib import program, pth, st
+from wfs_testlib import program, pth, sets, st
 from wfs_testlib.program import weightfs
-
-INDEX = 'model.safetensors.index.json'
+from wfs_testlib.sets import INDEX, name
 
 
 def vector(first):
@@ -22,22 +21,11 @@ def slashed(path):
     return '%s/' % path
 
 
-def name(i, n, version=''):
-    return 'model-%05d-of-%05d%s.safetensors' % (i, n, version)
-
-
 @pytest.fixture
 def model(tmp_path):
     """Three shards of two tensors, 400 bytes each."""
-    folder = tmp_path / 'model'
-    folder.mkdir()
-    weight_map = {}
-    for i in (1, 2, 3):
-        tensors = {'layer%d.%s' % (i, leaf): vector(10 * i + j) for j, leaf in enumerate(('a', 'b'))}
-        st.write(folder / name(i, 3), tensors, {'format': 'pt'})
-        weight_map.update({key: name(i, 3) for key in tensors})
-    (folder / INDEX).write_text(json.dumps({'metadata': {'total_size': 1}, 'weight_map': weight_map}))
-    return folder
+    return sets.write(tmp_path / 'model', [
+        {'layer%d.%s' % (i, leaf): vector(10 * i + j) for j, leaf in enumerate(('a', 'b'))} for i in (1, 2, 3)], metadata={'total_size': 1})
 
 
 def load(folder, index=INDEX):

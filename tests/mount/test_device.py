@@ -9,6 +9,7 @@ import subprocess
 import pytest
 
 from wfs_testlib import crash_kinds, program
+from wfs_testlib.crash import sync
 from wfs_testlib.mount import is_alive, wait_for
 from wfs_testlib.program import tool
 
@@ -81,14 +82,6 @@ WANTED['e'] = WANTED.pop('d')
 def write(mnt, data):
     with open(mnt / 'a' / 'w', 'r+b') as file:
         file.write(data)
-
-
-def sync(path):
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def wanted(data):

@@ -6,27 +6,15 @@ import resource
 
 import pytest
 
-from wfs_testlib import checkpoints, program, pth, st
-
-INDEX = 'model.safetensors.index.json'
-
-
-def name(i, n, version=''):
-    return 'model-%05d-of-%05d%s.safetensors' % (i, n, version)
+from wfs_testlib import checkpoints, program, pth, sets, st
+from wfs_testlib.sets import INDEX, name
 
 
 @pytest.fixture
 def model(folder):
     """Three shards with a tensor `layerN.w` of 4000 bytes and a small one each."""
-    made = folder / 'model'
-    made.mkdir()
-    weight_map = {}
-    for i in (1, 2, 3):
-        tensors = {'layer%d.w' % i: ('F32', [1000], st.f32(*range(i, i + 1000))), 'layer%d.b' % i: ('F32', [1], st.f32(i))}
-        st.write(made / name(i, 3), tensors, {'format': 'pt'})
-        weight_map.update({key: name(i, 3) for key in tensors})
-    (made / INDEX).write_text(json.dumps({'weight_map': weight_map}))
-    return made
+    return sets.write(folder / 'model', [
+        {'layer%d.w' % i: ('F32', [1000], st.f32(*range(i, i + 1000))), 'layer%d.b' % i: ('F32', [1], st.f32(i))} for i in (1, 2, 3)])
 
 
 def load(folder, index=INDEX):

@@ -66,11 +66,7 @@ def write_in_place(mnt, _):
 
 
 def sync_in_place(mnt, _):
-    fd = os.open(mnt / 'a' / 'w', os.O_RDWR)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+    sync(mnt / 'a' / 'w', os.O_RDWR)
 
 
 def prepare(mnt, _):
@@ -94,11 +90,7 @@ def remove(mnt, _):
 
 
 def commit(mnt, _):
-    fd = os.open(mnt, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+    sync(mnt, os.O_RDONLY | os.O_DIRECTORY)
 
 
 def write_again(mnt, _):
@@ -287,8 +279,8 @@ def check_left(run):
     assert left == wanted, (left, run.show())
 
 
-def sync(path):
-    fd = os.open(path, os.O_RDONLY)
+def sync(path, flags=os.O_RDONLY):
+    fd = os.open(path, flags)
     try:
         os.fsync(fd)
     finally:
