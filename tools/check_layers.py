@@ -1,112 +1,287 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Checks that every #include follows the layers, and that file names are unique.
+"""Checks the structure of src: rooms are used downwards only, and no room has a circle of files in it.
 
-    fuse   cli           programs: the public headers, and their own
-      \\    /
-     include/weightfs
-  format  view  tree     siblings, which must not include each other
-      \\    |    /
-        tensor
-           |
-         base
+A room is a folder of src. ROOMS below says which rooms each may use; it may use what those use, too. An arrow is an
+#include, or a symbol that an object file takes from another one. Four things are faults:
 
-Usage: tools/check_layers.py       prints what breaks the rule; exit code 1 if anything does"""
+- an arrow to a room that is not below
+- files of one room whose arrows form a circle (a source and its header count as one file)
+- a header of a library in a file that LIBRARIES does not list for it
+- two files with the same name, or a source that does not include its own header first
+
+Usage: tools/check_layers.py [--root FOLDER] [--build FOLDER]
+
+Calls are read from the objects of a build (default: build/ below the root) with nm; without one only includes are
+checked, which is said. Prints a line for each fault; exit code 1 if there is one."""
+import argparse
+import collections
 import pathlib
 import re
+import subprocess
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
-
-# What a module may include besides its own folder; a public header counts for the module that it belongs to.
-BELOW = {
-    'base': set(),
-    'tensor': {'base'},
-    'format': {'base', 'tensor'},
-    'view': {'base', 'tensor'},
-    'tree': {'base', 'tensor'},
+# From the ground up. Each room: the rooms right below it.
+ROOMS = {
+    'base': [],
+    'text': ['base'],
+    'value': ['text'],
+    'tensor': ['value'],
+    'archive': ['tensor'],
+    'pickle': ['tensor'],
+    'format/core': ['tensor'],
+    'format/safetensors': ['format/core'],
+    'format/burnpack': ['format/core'],
+    'format/pytorch/object': ['format/core', 'archive', 'pickle'],
+    'format/pytorch/writer': ['format/pytorch/object'],
+    'format/pytorch': ['format/pytorch/writer'],
+    'format/set': ['format/core'],
+    'format': ['format/safetensors', 'format/burnpack', 'format/pytorch', 'format/set'],
+    'view/regex': ['text'],
+    'view/evidence': ['view/regex', 'tensor'],
+    'view': ['view/evidence'],
+    'tree/stage': ['tensor'],
+    'tree': ['tree/stage'],
+    # Programs: they see the library through include/weightfs only.
+    'program': [],
+    'cli': ['program'],
+    'fuse/sandbox': ['program'],
+    'fuse': ['fuse/sandbox'],
 }
-PROGRAMS = {'fuse', 'cli'}
-# Together they are one program; this is all that one half knows of the other.
-BETWEEN_PROGRAMS = {'cli/exit.h', 'fuse/mount.h', 'fuse/published.h', 'fuse/publish.h', 'fuse/unmount.h'}
-# Public headers that are not called after the module that they belong to.
-PUBLIC = {'error': 'base', 'output': 'base', 'catalog': 'tensor', 'value': 'tensor', 'stage': 'tree',
-          'control': 'programs'}
-# Which files may use which library; a trailing slash means all of a folder.
+PROGRAMS = {'program', 'cli', 'fuse/sandbox', 'fuse'}
+# The room that a public header (include/weightfs/NAME.h) belongs to.
+PUBLIC = {'error': 'base', 'output': 'base', 'tensor': 'tensor', 'catalog': 'tensor', 'value': 'tensor', 'format': 'format',
+          'view': 'view', 'stage': 'tree/stage', 'tree': 'tree', 'control': 'program'}
+# The one file of the command line that starts a mount, and the headers by which the two programs know each other.
+BETWEEN_PROGRAMS = {'fuse/mount.h', 'fuse/published.h', 'fuse/publish.h', 'fuse/unmount.h'}
+# Which rooms may use which library. A file in place of a room: that file only.
 LIBRARIES = {
-    'fuse_lowlevel.h': ['src/fuse/'],
-    'cbor.h': ['src/format/burnpack'],
-    'jansson.h': ['src/cli/', 'src/format/burnpack_dtype.c', 'src/tree/', 'src/tensor/value', 'src/view/'],
-    'pcre2.h': ['src/view/'],
-    'seccomp.h': ['src/fuse/syscalls.c'],
-    'xxhash.h': ['src/base/hash.c'],
-    'zlib.h': ['src/format/inflate.c', 'src/format/zip'],
+    'fuse_lowlevel.h': ['fuse'],
+    'cbor.h': ['format/burnpack'],
+    'jansson.h': ['cli', 'format/burnpack', 'text', 'tree', 'value', 'view'],
+    'pcre2.h': ['view/regex'],
+    'seccomp.h': ['fuse/sandbox'],
+    'xxhash.h': ['base/hash.c'],
+    'zlib.h': ['archive', 'format/core'],
 }
 SYSTEM = re.compile(r'(sys|linux|net)/\w+\.h|(assert|ctype|dirent|endian|errno|fcntl|fenv|float|fnmatch|getopt|grp|inttypes|'
                     r'libgen|limits|locale|malloc|math|poll|pthread|pwd|sched|signal|spawn|stdarg|stdatomic|stdbool|stddef|stdint|stdio|'
                     r'stdlib|string|strings|syslog|termios|time|unistd|wchar)\.h')
 INCLUDE = re.compile(r'\s*#\s*include\s*(["<])([^">]+)[">]')
 
-
-def module_of(header):
-    """The module of a header as it is written in an include."""
-    folder, _, name = header.partition('/')
-    if folder != 'weightfs':
-        return folder
-    stem = name.removesuffix('.h')
-    return PUBLIC.get(stem, stem)
+Arrow = collections.namedtuple('Arrow', 'source target why')
 
 
-def problem_with(path, module, quote, header):
-    """Why the file must not include it, or None."""
-    is_public = header.startswith('weightfs/')
-    if quote == '<' and not is_public:
-        if header in LIBRARIES:
-            is_listed = any(path.startswith(prefix) for prefix in LIBRARIES[header])
-            return None if is_listed else 'is not listed as a user of'
-        return None if SYSTEM.fullmatch(header) else 'unknown system header'
-    if quote == '"' and (is_public or not (ROOT / 'src' / header).exists()):
-        return 'not by its place under src:'
-    target = module_of(header)
-    if module in PROGRAMS:
-        is_fine = is_public or target == module or header in BETWEEN_PROGRAMS
-    elif module == 'public':
-        own = module_of('weightfs/' + path.rsplit('/', 1)[1])
-        is_fine = is_public and (target == own or own == 'programs' or target in BELOW[own])
-    else:
-        is_fine = target == module or target in BELOW[module]
-    return None if is_fine else 'is above or beside'
+def below(room, rooms):
+    """All rooms that a room may use."""
+    found, left = set(), [room]
+    while left:
+        for under in rooms[left.pop()]:
+            if under not in found:
+                found.add(under)
+                left.append(under)
+    return found
 
 
-def includes(path):
-    for number, line in enumerate(path.read_text().splitlines(), 1):
-        match = INCLUDE.match(line)
-        if match:
-            yield number, match[1], match[2]
+class House:
+    """The sources of a project, and what leads from one to another."""
+
+    def __init__(self, root, build=None, rooms=None, programs=None, public=None, libraries=None, between=None):
+        self.root = root
+        self.build = build
+        self.rooms = ROOMS if rooms is None else rooms
+        self.programs = PROGRAMS if programs is None else programs
+        self.public = PUBLIC if public is None else public
+        self.libraries = LIBRARIES if libraries is None else libraries
+        self.between = BETWEEN_PROGRAMS if between is None else between
+        src = root / 'src'
+        self.files = sorted(str(path.relative_to(src)) for path in src.rglob('*.[ch]'))
+        self.public_headers = sorted(str(path.relative_to(root)) for path in (root / 'include').rglob('*.h'))
+
+    def room_of(self, file):
+        """Of a file below src, or of a public header as an include spells it."""
+        folder, _, name = file.rpartition('/')
+        return self.public.get(name.removesuffix('.h')) if folder == 'weightfs' else folder
+
+    def includes(self, path):
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            match = INCLUDE.match(line)
+            if match:
+                yield number, match[1], match[2]
+
+    def may_use(self, room, target):
+        """May a file of the room use what a file (below src, or a public header) offers?"""
+        other = self.room_of(target)
+        if room in self.programs:
+            is_program = other in self.programs
+            return (target.startswith('weightfs/') or target in self.between or room == other or
+                    is_program and other in below(room, self.rooms))
+        return other == room or other in below(room, self.rooms)
+
+    def include_problem(self, file, room, quote, header):
+        """Why the file must not include the header, or None."""
+        is_public = header.startswith('weightfs/')
+        if quote == '<' and not is_public:
+            if header in self.libraries:
+                users = self.libraries[header]
+                return None if room in users or file in users else 'is not listed as a user of'
+            return None if SYSTEM.fullmatch(header) else 'includes the unknown system header'
+        if quote == '"' and (is_public or header not in self.files):
+            return 'includes, not by its place below src,'
+        return None if self.may_use(room, header) else 'is not above'
+
+    def symbols(self):
+        """(file, symbol, kind) of every object of the build; files as they are below src."""
+        sources = {file.replace('/', '_') + '.o': file for file in self.files if file.endswith('.c')}
+        objects = {}
+        for path in sorted(self.build.rglob('*.c.o')):
+            if path.name in sources and 'tests' not in path.relative_to(self.build).parts:
+                objects.setdefault(sources[path.name], path)
+        for file, path in objects.items():
+            text = subprocess.run(['nm', '-P', path], stdout=subprocess.PIPE, check=True, text=True).stdout
+            for line in text.splitlines():
+                name, kind = line.split()[:2]
+                yield file, name, kind
+
+    def calls(self):
+        """Arrows from objects to those that define what they take."""
+        owners, taken = {}, []
+        for file, name, kind in self.symbols():
+            if kind == 'U':
+                taken.append((file, name))
+            elif kind in 'TDBRVW':
+                owners[name] = file
+        for file, name in taken:
+            if owners.get(name, file) != file:
+                yield Arrow(file, owners[name], name)
+
+    def arrows(self):
+        """Includes and calls between files below src."""
+        for file in self.files:
+            for number, quote, header in self.includes(self.root / 'src' / file):
+                if quote == '"' and header in self.files:
+                    yield Arrow(file, header, '#include')
+        if self.build is not None:
+            yield from self.calls()
+
+    def include_problems(self):
+        for file in self.files:
+            lines = list(self.includes(self.root / 'src' / file))
+            room = self.room_of(file)
+            if room not in self.rooms:
+                yield 'src/%s: its folder is not a room of the table' % file
+                continue
+            for number, quote, header in lines:
+                problem = self.include_problem(file, room, quote, header)
+                if problem:
+                    yield 'src/%s:%d: %s %s' % (file, number, problem, header)
+            own = file.removesuffix('.c') + '.h'
+            if own != file and own in self.files and (not lines or lines[0][2] != own):
+                yield 'src/%s: does not include %s first' % (file, own)
+        for file in self.public_headers:
+            name = file.removeprefix('include/')
+            own = self.room_of(name)
+            for number, quote, header in self.includes(self.root / file):
+                is_public = header.startswith('weightfs/')
+                if own not in self.rooms:
+                    yield '%s: belongs to no room of the table' % file
+                elif not is_public and not (quote == '<' and SYSTEM.fullmatch(header)):
+                    yield '%s:%d: a public header includes %s' % (file, number, header)
+                elif is_public and not self.may_use(own, header):
+                    yield '%s:%d: is not above %s' % (file, number, header)
+
+    def call_problems(self):
+        for source, target, name in self.calls() if self.build is not None else []:
+            room, other = self.room_of(source), self.room_of(target)
+            if room not in self.rooms or other not in self.rooms:
+                continue
+            if room in self.programs:
+                is_fine = other not in self.programs or self.may_use(room, target) or self.is_between(target)
+            else:
+                is_fine = self.may_use(room, target)
+            if not is_fine:
+                yield 'src/%s: calls %s of src/%s, and is not above it' % (source, name, target)
+
+    def is_between(self, target):
+        return target.removesuffix('.c') + '.h' in self.between
+
+    def name_problems(self):
+        names = collections.defaultdict(list)
+        for file in self.files:
+            names[file.rpartition('/')[2]].append(file)
+        for places in names.values():
+            if len(places) > 1:
+                yield 'the same name twice: %s' % ' '.join(places)
+
+    def table_problems(self):
+        for room in self.rooms:
+            if room in below(room, self.rooms):
+                yield 'the table of rooms has a circle through %s' % room
+
+    def circles(self):
+        """Lists of files, without their endings, that lead to each other inside of a room."""
+        edges = collections.defaultdict(set)
+        for source, target, _ in self.arrows():
+            if self.room_of(source) == self.room_of(target) and source[:-2] != target[:-2]:
+                edges[source[:-2]].add(target[:-2])
+        return [sorted(circle) for circle in strong_components(edges) if len(circle) > 1]
+
+    def circle_problems(self):
+        for circle in sorted(self.circles()):
+            yield 'a circle of %d files in src/%s: %s' % (
+                len(circle), circle[0].rpartition('/')[0], ' '.join(file.rpartition('/')[2] for file in circle))
+
+    def problems(self):
+        for kind in (self.table_problems, self.include_problems, self.call_problems, self.name_problems, self.circle_problems):
+            yield from kind()
 
 
-def problems():
-    names = {}
-    for path in sorted([*ROOT.glob('src/**/*.[ch]'), *ROOT.glob('include/**/*.h')]):
-        name = str(path.relative_to(ROOT))
-        module = 'public' if name.startswith('include/') else path.relative_to(ROOT / 'src').parts[0]
-        lines = list(includes(path))
-        for number, quote, header in lines:
-            problem = problem_with(name, module, quote, header)
-            if problem:
-                yield '%s:%d: %s %s' % (name, number, problem, header)
-        if path.suffix == '.c' and path.with_suffix('.h').exists():
-            own = '%s/%s.h' % (path.parent.relative_to(ROOT / 'src'), path.stem)
-            if not lines or lines[0][2] != own:
-                yield '%s: does not include %s first' % (name, own)
-        if module != 'public':
-            names.setdefault(path.name, []).append(name)
-    for name, places in names.items():
-        if len(places) > 1:
-            yield 'the same name twice: %s' % ' '.join(places)
+def strong_components(edges):
+    """Tarjan's algorithm, without recursion."""
+    index, low, on_stack, stack = {}, {}, set(), []
+    for first in list(edges):
+        if first in index:
+            continue
+        work = [(first, iter(sorted(edges[first])))]
+        index[first] = low[first] = len(index)
+        stack.append(first)
+        on_stack.add(first)
+        while work:
+            node, left = work[-1]
+            for other in left:
+                if other not in index:
+                    index[other] = low[other] = len(index)
+                    stack.append(other)
+                    on_stack.add(other)
+                    work.append((other, iter(sorted(edges.get(other, ())))))
+                    break
+                if other in on_stack:
+                    low[node] = min(low[node], index[other])
+            else:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[node])
+                if low[node] == index[node]:
+                    component = []
+                    while not component or component[-1] != node:
+                        component.append(stack.pop())
+                        on_stack.discard(component[-1])
+                    yield component
+
+
+def main():
+    parser = argparse.ArgumentParser(description='Checks the structure of src.')
+    parser.add_argument('--root', type=pathlib.Path, default=pathlib.Path(__file__).resolve().parents[1])
+    parser.add_argument('--build', type=pathlib.Path)
+    args = parser.parse_args()
+    build = args.build or args.root / 'build'
+    if not build.exists():
+        print('no build in %s: calls are not checked' % build, file=sys.stderr)
+        build = None
+    found = list(House(args.root, build).problems())
+    print('\n'.join(found), end='\n' if found else '')
+    return 1 if found else 0
 
 
 if __name__ == '__main__':
-    found = list(problems())
-    print('\n'.join(found), end='\n' if found else '')
-    sys.exit(1 if found else 0)
+    sys.exit(main())

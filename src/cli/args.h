@@ -12,7 +12,7 @@
 #include <weightfs/format.h>
 #include <weightfs/view.h>
 
-#include "cli/exit.h"
+#include "program/exit.h"
 
 struct args_option {
     const char *name;     /* without the dashes; NULL ends a list */

@@ -10,7 +10,7 @@
 
 #include <weightfs/control.h>
 
-#include "cli/exit.h"
+#include "program/exit.h"
 
 struct json_t;
 

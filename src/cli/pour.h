@@ -5,7 +5,7 @@
 #ifndef WFS_POUR_H
 #define WFS_POUR_H
 
-#include "cli/exit.h"
+#include "program/exit.h"
 
 #include <stddef.h>
 

@@ -11,7 +11,7 @@
 
 #include <weightfs/tensor.h>
 
-#include "cli/exit.h"
+#include "program/exit.h"
 
 /*
  * One line "weightfs: FILE: text" on stderr. file may be NULL and is escaped here; names in the

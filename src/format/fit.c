@@ -11,7 +11,7 @@
 
 #include "base/bytes.h"
 #include "base/hash.h"
-#include "format/shard_set.h"
+#include "format/set/shard_set.h"
 #include "tensor/tied.h"
 
 struct fitting {

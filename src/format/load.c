@@ -2,7 +2,7 @@
 /*
  * From a path to a catalog: the content decides which format's loader gets the file.
  */
-#include "format/format.h"
+#include "format/core/format.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "format/shards.h"
+#include "format/set/shards.h"
 
 enum { N_HEAD = 4096 };
 

@@ -3,7 +3,7 @@
  * What a file is that is no checkpoint: by its first bytes, in words for the person who downloaded
  * it.
  */
-#include "format/format.h"
+#include "format/core/format.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -2,7 +2,7 @@
 /*
  * Verification: each file by the format of its content, whichever a catalog of several is of.
  */
-#include "format/format.h"
+#include "format/core/format.h"
 
 enum { N_HEAD = 4096 };
 

@@ -5,7 +5,7 @@
  */
 #include "fuse/background.h"
 
-#include "cli/exit.h"
+#include "program/exit.h"
 #include "fuse/log.h"
 #include "fuse/scope.h"
 

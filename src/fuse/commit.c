@@ -7,7 +7,7 @@
 
 #include "fuse/account.h"
 #include "fuse/log.h"
-#include "fuse/paths.h"
+#include "fuse/sandbox/paths.h"
 #include "fuse/planned.h"
 #include "fuse/scope.h"
 

@@ -4,10 +4,10 @@
  */
 #include "fuse/confine.h"
 
-#include "cli/exit.h"
+#include "program/exit.h"
 #include "fuse/log.h"
-#include "fuse/paths.h"
-#include "fuse/sandbox.h"
+#include "fuse/sandbox/paths.h"
+#include "fuse/sandbox/sandbox.h"
 #include "fuse/scope.h"
 
 #include <pthread.h>

@@ -5,7 +5,7 @@
  */
 #include "fuse/driver.h"
 
-#include "cli/exit.h"
+#include "program/exit.h"
 #include "fuse/loading.h"
 #include "fuse/log.h"
 #include "fuse/resume.h"

@@ -4,7 +4,7 @@
  */
 #include "fuse/loading.h"
 
-#include "cli/exit.h"
+#include "program/exit.h"
 #include "fuse/log.h"
 #include "fuse/scope.h"
 

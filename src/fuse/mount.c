@@ -7,7 +7,7 @@
 
 #include "fuse/mount.h"
 
-#include "cli/exit.h"
+#include "program/exit.h"
 #include "fuse/background.h"
 #include "fuse/log.h"
 #include "fuse/mount_options.h"

@@ -7,7 +7,7 @@
 
 #include "fuse/log.h"
 #include "fuse/mount_id.h"
-#include "fuse/paths.h"
+#include "fuse/sandbox/paths.h"
 #include "fuse/scope.h"
 #include "fuse/unmount.h"
 

@@ -4,7 +4,7 @@
  */
 #include "fuse/publish.h"
 
-#include "cli/exit.h"
+#include "program/exit.h"
 #include "fuse/commit.h"
 #include "fuse/confine.h"
 #include "fuse/loading.h"

@@ -7,12 +7,12 @@
 
 #include "fuse/supervisor.h"
 
-#include "cli/exit.h"
+#include "program/exit.h"
 #include "fuse/background.h"
 #include "fuse/channel.h"
 #include "fuse/log.h"
 #include "fuse/mountpoint.h"
-#include "fuse/paths.h"
+#include "fuse/sandbox/paths.h"
 #include "fuse/scope.h"
 #include "fuse/target.h"
 #include "fuse/worker.h"

@@ -5,9 +5,9 @@
  */
 #include "fuse/target.h"
 
-#include "cli/exit.h"
+#include "program/exit.h"
 #include "fuse/log.h"
-#include "fuse/paths.h"
+#include "fuse/sandbox/paths.h"
 #include "fuse/scope.h"
 
 #include <stdio.h>

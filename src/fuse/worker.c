@@ -5,7 +5,7 @@
  */
 #include "fuse/worker.h"
 
-#include "cli/exit.h"
+#include "program/exit.h"
 #include "fuse/background.h"
 #include "fuse/channel.h"
 #include "fuse/commit.h"

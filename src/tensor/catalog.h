@@ -11,7 +11,7 @@
 #include "base/arena.h"
 #include "base/cleanup.h"
 #include "base/source.h"
-#include "tensor/value.h"
+#include "value/value.h"
 
 /*
  * Where in the graph something lies that has a name: a tensor, a value, or a container of them.

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "tensor/value_json.h"
+#include "value/value_json.h"
 
 enum { MAX_DEPTH = 256, MAX_NAMED = 10 };
 

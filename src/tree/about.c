@@ -13,7 +13,7 @@
 #include "tensor/tied.h"
 #include "tree/content.h"
 #include "tree/npy_header.h"
-#include "tree/stage.h"
+#include "tree/stage/stage.h"
 
 /* A path for messages. */
 static struct wfs_quoted quoted_path(const struct wfs_tree *tree, uint32_t id)

@@ -16,7 +16,7 @@
 #include "tree/content.h"
 #include "tree/digests.h"
 #include "tree/notes.h"
-#include "tree/stage.h"
+#include "tree/stage/stage.h"
 
 int attrs_look(const struct wfs_tree *tree, const struct wfs_node *node, struct look *look)
 {

@@ -14,7 +14,7 @@
 #include "tree/content.h"
 #include "tree/control.h"
 #include "tree/notes.h"
-#include "tree/stage.h"
+#include "tree/stage/stage.h"
 
 /* ---- staging ---- */
 

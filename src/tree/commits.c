@@ -6,8 +6,8 @@
 #include <stdlib.h>
 
 #include "tree/edit.h"
-#include "tree/record.h"
-#include "tree/stage.h"
+#include "tree/stage/record.h"
+#include "tree/stage/stage.h"
 
 /* Writes a record that has to be durable before anything else happens. */
 static int append(struct wfs_tree *tree, const struct strbuf *text, enum wfs_commit_state state)

@@ -12,7 +12,7 @@
 
 #include "base/source.h"
 #include "tree/control.h"
-#include "tree/stage.h"
+#include "tree/stage/stage.h"
 #include "tree/valuefile.h"
 
 /* A header is made for what is shown. */

@@ -11,7 +11,7 @@
 #include "tree/control.h"
 #include "tree/foreign.h"
 #include "tree/notes.h"
-#include "tree/stage.h"
+#include "tree/stage/stage.h"
 
 const char *const edit_text_names[EDIT_N_TEXTS] = {"param_id", "quantization"};
 

@@ -17,7 +17,7 @@
 #include "base/hash.h"
 #include "tree/key.h"
 #include "tree/pool.h"
-#include "tree/strbuf.h"
+#include "text/strbuf.h"
 
 struct edit;
 struct wfs_stage;

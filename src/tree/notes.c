@@ -7,8 +7,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "tree/record.h"
-#include "tree/stage.h"
+#include "tree/stage/record.h"
+#include "tree/stage/stage.h"
 
 static bool is_off(const struct wfs_tree *tree)
 {

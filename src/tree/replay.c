@@ -12,8 +12,8 @@
 
 #include "tree/attrs.h"
 #include "tree/content.h"
-#include "tree/record.h"
-#include "tree/stage.h"
+#include "tree/stage/record.h"
+#include "tree/stage/stage.h"
 
 struct replay {
     struct wfs_tree *tree;

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "tensor/catalog.h"
-#include "tensor/value_edit.h"
+#include "value/value_edit.h"
 #include "tree/about.h"
 #include "tree/edit.h"
 #include "tree/metadata.h"

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "tensor/catalog.h"
-#include "tree/stage.h"
+#include "tree/stage/stage.h"
 
 struct status {
     pthread_mutex_t lock; /* guards all below, and the file in the staging directory */

@@ -13,7 +13,7 @@
 #include "tree/edit.h"
 #include "tree/metadata.h"
 #include "tree/replay.h"
-#include "tree/stage.h"
+#include "tree/stage/stage.h"
 #include "tree/status.h"
 #include "tree/valuefile.h"
 

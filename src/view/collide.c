@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "view/intern.h"
+#include "view/evidence/intern.h"
 #include "view/pass.h"
 
 static bool is_renamed(const struct item *item)

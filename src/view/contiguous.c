@@ -11,7 +11,7 @@
 
 #include "base/bytes.h"
 #include "base/cleanup.h"
-#include "view/intern.h"
+#include "view/evidence/intern.h"
 #include "view/pass.h"
 
 struct number {

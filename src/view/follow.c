@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "view/intern.h"
+#include "view/evidence/intern.h"
 #include "view/pass.h"
 
 /* What a place would be called if all in it had been renamed with it. */

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "view/intern.h"
+#include "view/evidence/intern.h"
 #include "view/pass.h"
 #include "view/similar.h"
 

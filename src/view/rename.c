@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "view/intern.h"
+#include "view/evidence/intern.h"
 #include "view/pass.h"
 
 /* Values of a pickle that are below the key lose its name, the others go. */

@@ -9,8 +9,8 @@
 #include <weightfs/tensor.h>
 #include <weightfs/view.h>
 
-#include "view/evidence.h"
-#include "view/regex.h"
+#include "view/evidence/evidence.h"
+#include "view/regex/regex.h"
 #include "view/where.h"
 
 enum rule_kind {

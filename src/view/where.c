@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "view/regex.h"
+#include "view/regex/regex.h"
 
 enum { MAX_DEPTH = 32, MAX_NODES = 256 };
 

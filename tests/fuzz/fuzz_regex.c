@@ -2,7 +2,7 @@
 /*
  * Regular expressions: the input is a pattern, a replacement and a text, on a line each.
  */
-#include "view/regex.h"
+#include "view/regex/regex.h"
 
 #include <stdint.h>
 #include <stdlib.h>

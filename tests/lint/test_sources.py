@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: MIT
 """What style can be checked by a program."""
-import importlib.util
 import os
 import re
 import shutil
@@ -21,26 +20,6 @@ FORMAT_VERSION = 14  # of clang-format: others break lines elsewhere
 
 def name(path):
     return str(path.relative_to(ROOT))
-
-
-def load_tool(path):
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_includes_follow_the_layers():
-    assert list(load_tool(ROOT / 'tools/check_layers.py').problems()) == []
-
-
-@pytest.mark.parametrize('module, quote, header', [
-    ('tensor', '"', 'format/format.h'), ('format', '"', 'tree/key.h'), ('base', '<', 'weightfs/tensor.h'),
-    ('cli', '"', 'base/hash.h'), ('fuse', '"', 'tree/key.h'), ('tree', '<', 'fuse_lowlevel.h'), ('cli', '<', 'xxhash.h'),
-])
-def test_the_layer_check_sees_arrows_that_point_up(module, quote, header):
-    layers = load_tool(ROOT / 'tools/check_layers.py')
-    assert layers.problem_with('src/%s/x.c' % module, module, quote, header)
 
 
 @pytest.mark.parametrize('path', SOURCES + SCRIPTS + BUILD_FILES, ids=name)

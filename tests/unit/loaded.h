@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 #include "base/bytes.h"
-#include "format/format.h"
+#include "format/core/format.h"
 
 struct file {
     char *bytes;

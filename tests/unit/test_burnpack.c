@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 #include "base/bytes.h"
-#include "format/burnpack.h"
+#include "format/burnpack/burnpack.h"
 
 struct blob {
     uint8_t bytes[4096];

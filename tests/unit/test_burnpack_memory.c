@@ -9,7 +9,7 @@
 #include <errno.h>
 
 #include "base/bytes.h"
-#include "format/burnpack.h"
+#include "format/burnpack/burnpack.h"
 
 /* Twins of all kinds, a scheme, texts in pieces, deep nesting: all that makes the loader remember
  * something. */

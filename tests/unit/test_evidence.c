@@ -10,7 +10,7 @@
 
 #include "base/arena.h"
 #include "base/cleanup.h"
-#include "view/evidence.h"
+#include "view/evidence/evidence.h"
 
 static const char actions[] = {
     [ACTION_NONE] = '-', [ACTION_TRANSPOSE] = 'T', [ACTION_RENAME] = 'R'};

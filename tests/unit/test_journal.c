@@ -5,8 +5,8 @@
 #include "treekit.h"
 
 #include "base/cleanup.h"
-#include "tree/journal.h"
-#include "tree/record.h"
+#include "tree/stage/journal.h"
+#include "tree/stage/record.h"
 
 /* ---- the file ---- */
 

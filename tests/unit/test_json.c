@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "base/cleanup.h"
-#include "format/json.h"
+#include "text/json.h"
 
 struct text {
     const char *bytes;

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
-#include "format/format.h"
+#include "format/core/format.h"
 
 /* Everything that makes the loader remember something. */
 static const char header[] =

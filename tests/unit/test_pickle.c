@@ -8,8 +8,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "format/pickle.h"
-#include "tensor/value_json.h"
+#include "pickle/pickle.h"
+#include "value/value_json.h"
 
 struct parsed {
     struct wfs_catalog *catalog;

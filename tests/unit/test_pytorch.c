@@ -11,7 +11,7 @@
 
 #include <weightfs/value.h>
 
-#include "format/format.h"
+#include "format/core/format.h"
 
 static struct wfs_catalog *load(const char *name)
 {

@@ -10,7 +10,7 @@
 
 #include <weightfs/value.h>
 
-#include "format/format.h"
+#include "format/core/format.h"
 
 static const char *path;
 

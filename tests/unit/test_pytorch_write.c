@@ -9,8 +9,8 @@
 #include <errno.h>
 
 #include "base/cleanup.h"
-#include "format/pytorch_write.h"
-#include "format/zip_write.h"
+#include "format/pytorch/writer/pytorch_write.h"
+#include "format/core/zip_write.h"
 
 static const uint64_t square[] = {2, 2}, turned[] = {1, 2};
 

@@ -3,7 +3,7 @@
  * Attempts to break out, each in a process of its own that has entered the sandbox as the worker of
  * a mount does. Outside of it the same attempts succeed, which shows that they are real.
  */
-#include "fuse/sandbox.h"
+#include "fuse/sandbox/sandbox.h"
 
 #include "check.h"
 

@@ -13,7 +13,7 @@
 
 #include "base/bytes.h"
 #include "base/cleanup.h"
-#include "format/format.h"
+#include "format/core/format.h"
 
 static char folder[] = "/tmp/weightfs-unit-XXXXXX";
 static char kept[64]; /* path of an output that is there already */

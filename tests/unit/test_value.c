@@ -8,7 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "tensor/value_json.h"
+#include "value/value_json.h"
 
 /* A graph of its own for each test. */
 static struct wfs_catalog *catalog;

@@ -14,7 +14,7 @@
 
 #include "base/cleanup.h"
 #include "tensor/catalog.h"
-#include "view/regex.h"
+#include "view/regex/regex.h"
 #include "view/similar.h"
 
 static void check_keys(const char *format, const char *before, const char *const *options,

@@ -9,7 +9,7 @@
 
 #include <jansson.h>
 
-#include "view/regex.h"
+#include "view/regex/regex.h"
 
 static const char *text_at(const json_t *array, size_t i)
 {

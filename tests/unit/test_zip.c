@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <zlib.h>
 
-#include "format/derived.h"
-#include "format/zip.h"
+#include "archive/derived.h"
+#include "archive/zip.h"
 
 static struct source *file;
 static struct limits limits;

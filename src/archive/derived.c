@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The ranges of a made-up source, in order of their offsets.
+ */
+#include "archive/derived.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+
+enum range_kind { RANGE_DEFLATED, RANGE_MEMORY, RANGE_TENSOR };
+
+struct range {
+    uint64_t offset, n_bytes;
+    enum range_kind kind;
+    union {
+        struct deflated deflated;
+        uint8_t *bytes;
+        struct wfs_tensor *tensor;
+    };
+};
+
+struct derived {
+    struct range *ranges;
+    size_t n_ranges, n_room;
+    struct inflater *inflater; /* made with the first deflated range */
+};
+
+/* The last range that does not begin behind the offset. */
+static const struct range *range_at(const struct derived *derived, uint64_t offset)
+{
+    size_t low = 0, high = derived->n_ranges;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (derived->ranges[middle].offset <= offset)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low == 0 ? NULL : &derived->ranges[low - 1];
+}
+
+static int read_derived(const struct source *source, uint64_t offset, void *buf, size_t n_bytes)
+{
+    const struct derived *derived = source->ctx;
+    const struct range *range = range_at(derived, offset);
+    if (n_bytes == 0)
+        return 0;
+    if (range == NULL || offset - range->offset > range->n_bytes ||
+        n_bytes > range->n_bytes - (offset - range->offset))
+        return -EIO;
+    offset -= range->offset;
+    switch (range->kind) {
+    case RANGE_DEFLATED:
+        return inflater_read(derived->inflater, (uint32_t)(range - derived->ranges),
+                             &range->deflated, offset, buf, n_bytes);
+    case RANGE_MEMORY:
+        memcpy(buf, range->bytes + offset, n_bytes);
+        return 0;
+    default:
+        return wfs_tensor_read(range->tensor, offset, buf, n_bytes) == (ssize_t)n_bytes ? 0 : -EIO;
+    }
+}
+
+static void free_derived(struct source *source)
+{
+    struct derived *derived = source->ctx;
+    for (size_t i = 0; i < derived->n_ranges; i++) {
+        if (derived->ranges[i].kind == RANGE_MEMORY)
+            free(derived->ranges[i].bytes);
+        else if (derived->ranges[i].kind == RANGE_TENSOR)
+            free(derived->ranges[i].tensor);
+    }
+    inflater_free(derived->inflater);
+    free(derived->ranges);
+    free(derived);
+}
+
+int derived_new(struct source *origin, struct source **out)
+{
+    struct source *source;
+    struct derived *derived = calloc(1, sizeof(*derived));
+    if (derived == NULL || source_new_memory(origin->path, NULL, 0, &source) < 0) {
+        free(derived);
+        return -ENOMEM;
+    }
+    source->read = read_derived;
+    source->done = free_derived;
+    source->ctx = derived;
+    source->origin = origin;
+    *out = source;
+    return 0;
+}
+
+/* Ranges begin at multiples of 64 and never touch, so that a read cannot stray into the next one.
+ */
+static struct range *range_new(struct source *source, enum range_kind kind, uint64_t n_bytes,
+                               int *ret_code)
+{
+    struct derived *derived = source->ctx;
+    uint64_t offset, end;
+    *ret_code = -EOVERFLOW;
+    if (!checked_add(source->n_bytes, (uint64_t)1, &offset) ||
+        !checked_round_up(offset, 64, &offset) || !checked_add(offset, n_bytes, &end) ||
+        end > INT64_MAX || derived->n_ranges == UINT32_MAX)
+        return NULL;
+    *ret_code = -ENOMEM;
+    if (derived->n_ranges == derived->n_room) {
+        const size_t n_room = derived->n_room == 0 ? 16 : derived->n_room * 2;
+        struct range *ranges = reallocarray(derived->ranges, n_room, sizeof(*ranges));
+        if (ranges == NULL)
+            return NULL;
+        derived->ranges = ranges;
+        derived->n_room = n_room;
+    }
+    struct range *range = &derived->ranges[derived->n_ranges++];
+    *range = (struct range){.offset = offset, .n_bytes = n_bytes, .kind = kind};
+    source->n_bytes = end;
+    *ret_code = 0;
+    return range;
+}
+
+int derived_add_deflated(struct source *source, const struct deflated *member, uint64_t *ret_offset)
+{
+    struct derived *derived = source->ctx;
+    int code;
+    if (derived->inflater == NULL && inflater_new(source->origin, &derived->inflater) < 0)
+        return -ENOMEM;
+    struct range *range = range_new(source, RANGE_DEFLATED, member->n_bytes, &code);
+    if (range == NULL)
+        return code;
+    range->deflated = *member;
+    *ret_offset = range->offset;
+    return 0;
+}
+
+int derived_add_memory(struct source *source, void *bytes, size_t n_bytes, uint64_t *ret_offset)
+{
+    int code;
+    struct range *range = range_new(source, RANGE_MEMORY, n_bytes, &code);
+    if (range == NULL) {
+        free(bytes);
+        return code;
+    }
+    range->bytes = bytes;
+    *ret_offset = range->offset;
+    return 0;
+}
+
+int derived_add_tensor(struct source *source, const struct wfs_tensor *tensor, uint64_t *ret_offset)
+{
+    int code;
+    struct wfs_tensor *copy = malloc(sizeof(*copy));
+    if (copy == NULL)
+        return -ENOMEM;
+    struct range *range = range_new(source, RANGE_TENSOR, tensor->n_bytes, &code);
+    if (range == NULL) {
+        free(copy);
+        return code;
+    }
+    *copy = *tensor;
+    range->tensor = copy;
+    *ret_offset = range->offset;
+    return 0;
+}

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Positions and blocks of deflated members. All positions stand at the start of a block of the
+ * inflated bytes; one that goes on leaves a copy behind now and then, so that going back never
+ * starts from the beginning of a large member.
+ */
+#include "archive/inflate.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#include "base/cleanup.h"
+
+enum {
+    BLOCK_BYTES = 131072,
+    N_BLOCKS = 32,
+    N_POINTS = 32,
+    INPUT_BYTES = 16384,
+    MIN_SPACING = 1 << 20,
+    COPIES_PER_MEMBER = 16,
+};
+
+struct point {
+    bool is_open;
+    uint32_t number;
+    uint64_t in, out; /* bytes taken and made */
+    uint64_t used_at;
+    z_stream stream;
+};
+
+struct block {
+    uint8_t *bytes; /* NULL: never used */
+    bool is_full;
+    uint32_t number;
+    uint64_t index;
+    uint64_t used_at;
+};
+
+struct inflater {
+    pthread_mutex_t lock;
+    const struct source *source;
+    uint64_t clock;
+    struct point points[N_POINTS];
+    struct block blocks[N_BLOCKS];
+};
+
+int inflater_new(const struct source *source, struct inflater **out)
+{
+    struct inflater *inflater = calloc(1, sizeof(*inflater));
+    if (inflater == NULL)
+        return -ENOMEM;
+    pthread_mutex_init(&inflater->lock, NULL);
+    inflater->source = source;
+    *out = inflater;
+    return 0;
+}
+
+static void point_close(struct point *point)
+{
+    if (point->is_open)
+        inflateEnd(&point->stream);
+    *point = (struct point){0};
+}
+
+void inflater_free(struct inflater *inflater)
+{
+    if (inflater == NULL)
+        return;
+    for (size_t i = 0; i < N_POINTS; i++)
+        point_close(&inflater->points[i]);
+    for (size_t i = 0; i < N_BLOCKS; i++)
+        free(inflater->blocks[i].bytes);
+    pthread_mutex_destroy(&inflater->lock);
+    free(inflater);
+}
+
+/*
+ * Makes up to n_bytes; *ret_n is less only at the end of the packed stream. -EIO, -EBADMSG when it
+ * is damaged or its input ends.
+ */
+static int inflate_some(const struct source *source, const struct deflated *member,
+                        struct point *point, uint8_t *buf, size_t n_bytes, size_t *ret_n)
+{
+    uint8_t input[INPUT_BYTES];
+    z_stream *z = &point->stream;
+    int state = Z_OK;
+    z->next_out = buf;
+    z->avail_out = (uInt)n_bytes;
+    while (z->avail_out > 0 && state != Z_STREAM_END) {
+        const uint64_t n_left = member->n_packed - point->in;
+        const size_t n = n_left < sizeof(input) ? (size_t)n_left : sizeof(input);
+        if (source_read(source, member->offset + point->in, input, n) < 0)
+            return -EIO;
+        z->next_in = input;
+        z->avail_in = (uInt)n;
+        const uInt n_out = z->avail_out;
+        state = inflate(z, Z_NO_FLUSH);
+        point->in += n - z->avail_in;
+        if (state != Z_STREAM_END && (state != Z_OK || (z->avail_in == n && z->avail_out == n_out)))
+            return -EBADMSG;
+    }
+    z->next_in = NULL;
+    z->avail_in = 0;
+    *ret_n = n_bytes - z->avail_out;
+    point->out += *ret_n;
+    return 0;
+}
+
+static int point_open(struct point *point)
+{
+    point_close(point);
+    /* Raw deflate: a zip has its own header. */
+    if (inflateInit2(&point->stream, -MAX_WBITS) != Z_OK)
+        return -ENOMEM;
+    point->is_open = true;
+    return 0;
+}
+
+/* A place for one more position: the one that was not used for the longest time. */
+static struct point *oldest_point(struct inflater *inflater, const struct point *but)
+{
+    struct point *oldest = NULL;
+    for (size_t i = 0; i < N_POINTS; i++) {
+        struct point *point = &inflater->points[i];
+        if (point != but && (oldest == NULL || point->used_at < oldest->used_at))
+            oldest = point;
+    }
+    return oldest;
+}
+
+/* The nearest position of the member that is not past the offset, or NULL. */
+static struct point *nearest_point(struct inflater *inflater, uint32_t number, uint64_t offset)
+{
+    struct point *nearest = NULL;
+    for (size_t i = 0; i < N_POINTS; i++) {
+        struct point *point = &inflater->points[i];
+        if (point->is_open && point->number == number && point->out <= offset &&
+            (nearest == NULL || point->out > nearest->out))
+            nearest = point;
+    }
+    return nearest;
+}
+
+static void leave_copy(struct inflater *inflater, struct point *point)
+{
+    struct point *copy = oldest_point(inflater, point);
+    point_close(copy);
+    if (inflateCopy(&copy->stream, &point->stream) != Z_OK)
+        return; /* slower, no worse */
+    copy->is_open = true;
+    copy->number = point->number;
+    copy->in = point->in;
+    copy->out = point->out;
+    copy->used_at = inflater->clock;
+}
+
+static struct block *block_for(struct inflater *inflater)
+{
+    struct block *oldest = &inflater->blocks[0];
+    for (size_t i = 1; i < N_BLOCKS; i++)
+        if (inflater->blocks[i].used_at < oldest->used_at)
+            oldest = &inflater->blocks[i];
+    if (oldest->bytes == NULL)
+        oldest->bytes = malloc(BLOCK_BYTES);
+    oldest->is_full = false;
+    return oldest->bytes == NULL ? NULL : oldest;
+}
+
+/* Inflates up to the end of the block with that index, into the one given. */
+static int fill_block(struct inflater *inflater, uint32_t number, const struct deflated *member,
+                      uint64_t index, struct block *block)
+{
+    const uint64_t start = index * BLOCK_BYTES;
+    uint64_t spacing = member->n_bytes / COPIES_PER_MEMBER / BLOCK_BYTES * BLOCK_BYTES;
+    spacing = spacing < MIN_SPACING ? MIN_SPACING : spacing;
+    struct point *point = nearest_point(inflater, number, start);
+    if (point == NULL) {
+        point = oldest_point(inflater, NULL);
+        if (point_open(point) < 0)
+            return -ENOMEM;
+        point->number = number;
+    }
+    point->used_at = ++inflater->clock;
+    while (point->out <= start) {
+        const uint64_t n_left = member->n_bytes - point->out;
+        const size_t n_wanted = n_left < BLOCK_BYTES ? (size_t)n_left : BLOCK_BYTES;
+        size_t n;
+        if (point->out % spacing == 0 && point->out != 0)
+            leave_copy(inflater, point);
+        const int code = inflate_some(inflater->source, member, point, block->bytes, n_wanted, &n);
+        if (code < 0 || n != n_wanted) {
+            point_close(point);
+            return -EIO;
+        }
+    }
+    *block = (struct block){block->bytes, true, number, index, inflater->clock};
+    return 0;
+}
+
+static int get_block(struct inflater *inflater, uint32_t number, const struct deflated *member,
+                     uint64_t index, const uint8_t **ret)
+{
+    for (size_t i = 0; i < N_BLOCKS; i++) {
+        struct block *block = &inflater->blocks[i];
+        if (block->is_full && block->number == number && block->index == index) {
+            block->used_at = ++inflater->clock;
+            *ret = block->bytes;
+            return 0;
+        }
+    }
+    struct block *block = block_for(inflater);
+    if (block == NULL)
+        return -ENOMEM;
+    const int code = fill_block(inflater, number, member, index, block);
+    *ret = block->bytes;
+    return code;
+}
+
+int inflater_read(struct inflater *inflater, uint32_t number, const struct deflated *member,
+                  uint64_t offset, void *buf, size_t n_bytes)
+{
+    int code = 0;
+    pthread_mutex_lock(&inflater->lock);
+    for (uint8_t *at = buf; n_bytes > 0 && code == 0;) {
+        const size_t skip = offset % BLOCK_BYTES;
+        const size_t n = n_bytes < BLOCK_BYTES - skip ? n_bytes : BLOCK_BYTES - skip;
+        const uint8_t *bytes;
+        code = get_block(inflater, number, member, offset / BLOCK_BYTES, &bytes);
+        if (code == 0)
+            memcpy(at, bytes + skip, n);
+        at += n;
+        offset += n;
+        n_bytes -= n;
+    }
+    pthread_mutex_unlock(&inflater->lock);
+    return code;
+}
+
+int inflate_crc(const struct source *source, const struct deflated *member, uint32_t *ret_crc,
+                uint64_t *ret_n_bytes)
+{
+    struct point point = {0};
+    autofree uint8_t *buf = malloc(BLOCK_BYTES);
+    int code = buf == NULL ? -ENOMEM : point_open(&point);
+    uint64_t n_left = member->n_bytes < UINT64_MAX ? member->n_bytes + 1 : UINT64_MAX;
+    uLong crc = 0;
+    while (code == 0 && n_left > 0) {
+        const size_t n_wanted = n_left < BLOCK_BYTES ? (size_t)n_left : BLOCK_BYTES;
+        size_t n;
+        code = inflate_some(source, member, &point, buf, n_wanted, &n);
+        if (code < 0)
+            break;
+        crc = crc32(crc, buf, (uInt)n);
+        n_left -= n;
+        if (n < n_wanted)
+            break;
+    }
+    *ret_crc = (uint32_t)crc;
+    *ret_n_bytes = point.out;
+    point_close(&point);
+    return code;
+}
+
+int stored_crc(const struct source *source, uint64_t offset, uint64_t n_bytes, uint32_t *ret_crc)
+{
+    autofree uint8_t *buf = malloc(BLOCK_BYTES);
+    if (buf == NULL)
+        return -ENOMEM;
+    uLong crc = 0;
+    while (n_bytes > 0) {
+        const size_t n = n_bytes < BLOCK_BYTES ? (size_t)n_bytes : BLOCK_BYTES;
+        const int code = source_read(source, offset, buf, n);
+        if (code < 0)
+            return code;
+        crc = crc32(crc, buf, (uInt)n);
+        offset += n;
+        n_bytes -= n;
+    }
+    *ret_crc = (uint32_t)crc;
+    return 0;
+}

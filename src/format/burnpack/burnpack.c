@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The Burnpack format: recognising a file, its header, and the steps of loading one.
+ */
+#include "format/burnpack/burnpack.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+
+static const uint8_t magic[4] = {'N', 'R', 'U', 'B'};
+
+static bool probe(const uint8_t *head, size_t n_head, uint64_t n_bytes)
+{
+    return n_head >= sizeof(magic) && memcmp(head, magic, sizeof(magic)) == 0;
+}
+
+int burnpack_fail_memory(const struct burnpack_load *load)
+{
+    return load_fail_memory(load->catalog, load->err);
+}
+
+int burnpack_fail_cbor(const struct burnpack_load *load, const struct burnpack_draft *draft)
+{
+    const struct cbor_in *in = &load->in;
+    const uint64_t at = BURNPACK_HEADER + (uint64_t)cborin_offset(in);
+    if (in->is_out_of_memory)
+        return wfs_fail_memory(load->err);
+    if (in->is_too_deep)
+        return wfs_fail(load->err, E2BIG,
+                        "metadata: nested deeper than %" PRIu64 " levels at byte %" PRIu64
+                        " (limit cbor_depth)",
+                        in->depth_max, at);
+    if (draft == NULL)
+        return wfs_fail(load->err, EBADMSG, "metadata: %s at byte %" PRIu64, in->error, at);
+    return wfs_fail(load->err, EBADMSG, "metadata: tensor '%s': %s at byte %" PRIu64,
+                    wfs_quote_n(draft->key.bytes, draft->key.n_bytes).text, in->error, at);
+}
+
+void burnpack_note(struct burnpack_load *load, enum burnpack_oddity oddity, const char *format, ...)
+{
+    if (load->odd[oddity].n++ > 0)
+        return;
+    char text[WFS_ERROR_TEXT_MAX];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    load->odd[oddity].text = arena_copy(&load->catalog->arena, text, strlen(text));
+}
+
+static int check_magic(const struct burnpack_load *load, const uint8_t *header)
+{
+    if (memcmp(header, magic, sizeof(magic)) == 0)
+        return 0;
+    return wfs_fail(load->err, EMEDIUMTYPE,
+                    "is no Burnpack: it begins with %02x %02x %02x %02x, not with 4e 52 55 42%s",
+                    header[0], header[1], header[2], header[3],
+                    memcmp(header, "BURN", sizeof(magic)) == 0 ? " (its bytes are swapped)" : "");
+}
+
+static int check_length(const struct burnpack_load *load)
+{
+    const uint64_t limit = load->context->limits.cbor, n_bytes = load->source->n_bytes;
+    if (load->n_cbor > limit)
+        return wfs_fail(load->err, E2BIG,
+                        "its metadata has %" PRIu64 " bytes, the limit is %" PRIu64 " (limit cbor)",
+                        load->n_cbor, limit);
+    if (load->n_cbor > n_bytes - BURNPACK_HEADER)
+        return wfs_fail(load->err, EBADMSG,
+                        "truncated: its metadata ends at byte %" PRIu64 ", the file has %" PRIu64,
+                        BURNPACK_HEADER + load->n_cbor, n_bytes);
+    return 0;
+}
+
+static int read_header(struct burnpack_load *load)
+{
+    uint8_t header[BURNPACK_HEADER] = {0};
+    const uint64_t n_bytes = load->source->n_bytes;
+    const size_t n_header = n_bytes < sizeof(header) ? (size_t)n_bytes : sizeof(header);
+    if (source_read(load->source, 0, header, n_header) < 0)
+        return wfs_fail(load->err, EIO, "cannot read its header");
+    int code = check_magic(load, header);
+    if (code < 0)
+        return code;
+    if (n_header < sizeof(header))
+        return wfs_fail(load->err, EBADMSG,
+                        "truncated: the file has %" PRIu64 " bytes, its header takes %d", n_bytes,
+                        BURNPACK_HEADER);
+    const unsigned version = load_le16(header + 4);
+    if (version > BURNPACK_VERSION)
+        return wfs_fail(load->err, EOPNOTSUPP,
+                        "is a Burnpack of version %u, versions up to %d are known", version,
+                        BURNPACK_VERSION);
+    load->n_cbor = load_le32(header + 6);
+    return check_length(load);
+}
+
+static int read_cbor(struct burnpack_load *load)
+{
+    load->cbor = malloc(load->n_cbor > 0 ? (size_t)load->n_cbor : 1);
+    if (load->cbor == NULL)
+        return wfs_fail_memory(load->err);
+    if (source_read(load->source, BURNPACK_HEADER, load->cbor, (size_t)load->n_cbor) < 0)
+        return wfs_fail(load->err, EIO, "cannot read its metadata of %" PRIu64 " bytes",
+                        load->n_cbor);
+    cborin_init(&load->in, load->cbor, (size_t)load->n_cbor, load->context->limits.cbor_depth);
+    return 0;
+}
+
+static int add_findings(struct burnpack_load *load)
+{
+    const struct odd_levels levels = {BURNPACK_ODD_DUPLICATE, BURNPACK_ODD_FILE_MAX,
+                                      BURNPACK_ODD_CBOR_TRAILING};
+    return oddities_report(load->catalog, load->odd, BURNPACK_N_ODDITIES, levels) < 0
+               ? burnpack_fail_memory(load)
+               : 0;
+}
+
+static int run(struct burnpack_load *load)
+{
+    int code = read_header(load);
+    if (code == 0)
+        code = read_cbor(load);
+    if (code == 0)
+        code = burnpack_parse(load);
+    if (code == 0)
+        code = burnpack_fill_pairs(load);
+    if (code == 0)
+        code = burnpack_check(load);
+    return code < 0 ? code : add_findings(load);
+}
+
+static int load_file(struct source *source, const struct load_context *context,
+                     struct wfs_catalog *catalog, struct wfs_error *err)
+{
+    struct burnpack_load load = {
+        .source = source, .context = context, .catalog = catalog, .err = err};
+    catalog->container = "burnpack";
+    catalog->graph.arena = &catalog->arena;
+    const int code = run(&load);
+    cborin_done(&load.in);
+    free(load.meta.items);
+    free(load.scalars.items);
+    free(load.dims);
+    free(load.cbor);
+    return code;
+}
+
+static const char *const extensions[] = {".bpk", NULL};
+
+const struct wfs_format format_burnpack = {
+    .name = "burnpack",
+    .extensions = extensions,
+    .set_name = "model.bpk",
+    .probe = probe,
+    .load = load_file,
+    .plan = burnpack_plan,
+};

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The file that the newest stable Burn would write: data in the order of the catalog, each tensor
+ * at a multiple of 256, tables sorted by name.
+ */
+#include "format/burnpack/burnpack.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+
+/* Of the Burn that reads and writes just these bytes, said in new files as it does itself. */
+#define BURN_VERSION "0.22.1"
+
+static int check_dtype(const struct wfs_tensor *tensor, struct wfs_error *err)
+{
+    const enum wfs_dtype dtype = (enum wfs_dtype)tensor->dtype;
+    if (burnpack_dtype_name(dtype) != NULL || dtype == WFS_BOOL || dtype == WFS_BOOL32)
+        return 0;
+    if (dtype != WFS_OPAQUE)
+        return wfs_fail(err, EOPNOTSUPP, "tensor '%s': Burnpack has no dtype %s",
+                        wfs_quote(tensor->key).text, wfs_dtype_name(dtype));
+    const char *scheme = wfs_tensor_attr(tensor, "quantization");
+    if (burnpack_attr(tensor, BURNPACK_SCHEME) != NULL ||
+        (scheme != NULL && burnpack_is_scheme(scheme)))
+        return 0;
+    if (scheme != NULL)
+        return wfs_fail(err, EINVAL, "tensor '%s': its quantization '%s' is no JSON object",
+                        wfs_quote(tensor->key).text, wfs_quote(scheme).text);
+    const char *spelt = wfs_tensor_attr(tensor, "dtype");
+    return wfs_fail(err, EOPNOTSUPP,
+                    "tensor '%s': its dtype %s%s%s is not known, so Burnpack cannot hold it",
+                    wfs_quote(tensor->key).text, spelt != NULL ? "'" : "",
+                    spelt != NULL ? wfs_quote(spelt).text : "", spelt != NULL ? "'" : "");
+}
+
+static int check_bytes(const struct wfs_tensor *tensor, struct wfs_error *err)
+{
+    uint64_t n_bytes = tensor->n_bytes;
+    if (tensor->dtype != WFS_OPAQUE &&
+        wfs_shape_bytes(&tensor->shape, (enum wfs_dtype)tensor->dtype, &n_bytes) < 0)
+        return wfs_fail(err, EINVAL, "tensor '%s': its shape passes 2^64 bits",
+                        wfs_quote(tensor->key).text);
+    if (n_bytes != tensor->n_bytes)
+        return wfs_fail(err, EINVAL,
+                        "tensor '%s': dtype and shape take %" PRIu64 " bytes, it has %" PRIu64,
+                        wfs_quote(tensor->key).text, n_bytes, tensor->n_bytes);
+    if (n_bytes > BURNPACK_TENSOR_MAX)
+        return wfs_fail(err, E2BIG,
+                        "tensor '%s' has %" PRIu64 " bytes, Burn reads at most %" PRIu64
+                        " from a Burnpack",
+                        wfs_quote(tensor->key).text, n_bytes, BURNPACK_TENSOR_MAX);
+    return 0;
+}
+
+static int check_tensor(const struct wfs_tensor *tensor, struct wfs_error *err)
+{
+    const size_t n_key = strlen(tensor->key);
+    const char *param_id = wfs_tensor_attr(tensor, "param_id");
+    uint64_t unused;
+    if (utf8_valid(tensor->key, n_key) != n_key)
+        return wfs_fail(err, EINVAL, "the key '%s' is not valid UTF-8, as Burnpack needs it",
+                        wfs_quote(tensor->key).text);
+    int code = check_dtype(tensor, err);
+    if (code == 0)
+        code = check_bytes(tensor, err);
+    if (code == 0 && param_id != NULL)
+        code = burnpack_param_id(tensor, param_id, &unused, err);
+    return code;
+}
+
+static int compare_keys(const void *a, const void *b)
+{
+    const struct wfs_tensor *x = *(const struct wfs_tensor *const *)a;
+    const struct wfs_tensor *y = *(const struct wfs_tensor *const *)b;
+    return strcmp(x->key, y->key);
+}
+
+/* As a reader finds them: by place, then size, then key. */
+static int compare_places(const void *a, const void *b, void *ctx)
+{
+    const struct burnpack_plan *plan = ctx;
+    const struct wfs_tensor *x = *(const struct wfs_tensor *const *)a;
+    const struct wfs_tensor *y = *(const struct wfs_tensor *const *)b;
+    const uint64_t start_x = plan->starts[x - plan->catalog->tensors];
+    const uint64_t start_y = plan->starts[y - plan->catalog->tensors];
+    if (start_x != start_y)
+        return start_x < start_y ? -1 : 1;
+    if (x->n_bytes != y->n_bytes)
+        return x->n_bytes < y->n_bytes ? -1 : 1;
+    return strcmp(x->key, y->key);
+}
+
+static int sort_tensors(struct burnpack_plan *plan)
+{
+    const size_t n = plan->catalog->n_tensors;
+    qsort_r(plan->layout->order, n, sizeof(*plan->layout->order), compare_places, plan);
+    qsort(plan->by_key, n, sizeof(*plan->by_key), compare_keys);
+    for (size_t i = 1; i < n; i++) {
+        if (compare_keys(&plan->by_key[i - 1], &plan->by_key[i]) == 0)
+            return wfs_fail(plan->err, EINVAL, "two tensors are called '%s'",
+                            wfs_quote(plan->by_key[i]->key).text);
+    }
+    return 0;
+}
+
+static int place_tensors(struct burnpack_plan *plan)
+{
+    const size_t n = plan->catalog->n_tensors;
+    if (n > BURNPACK_TENSORS_MAX)
+        return wfs_fail(plan->err, E2BIG,
+                        "%zu tensors, Burn reads at most %" PRIu64 " from a Burnpack", n,
+                        BURNPACK_TENSORS_MAX);
+    plan->by_key = arena_calloc(&plan->layout->arena, n, sizeof(*plan->by_key));
+    plan->starts = arena_calloc(&plan->layout->arena, n, sizeof(*plan->starts));
+    plan->layout->order = arena_calloc(&plan->layout->arena, n, sizeof(*plan->layout->order));
+    if (plan->by_key == NULL || plan->starts == NULL || plan->layout->order == NULL)
+        return wfs_fail_memory(plan->err);
+    for (size_t i = 0; i < n; i++) {
+        const struct wfs_tensor *tensor = &plan->catalog->tensors[i];
+        const int code = check_tensor(tensor, plan->err);
+        if (code < 0)
+            return code;
+        plan->by_key[i] = plan->layout->order[i] = tensor;
+        /* Neither can overflow: there are few tensors, and each has its cap. */
+        checked_round_up(plan->end, BURNPACK_ALIGNMENT, &plan->starts[i]);
+        plan->end = plan->starts[i] + tensor->n_bytes;
+    }
+    return sort_tensors(plan);
+}
+
+static void set_meta(struct burnpack_plan *plan, const char *name, const char *value)
+{
+    size_t i = 0;
+    while (i < plan->n_meta && strcmp(plan->meta[i].name, name) != 0)
+        i++;
+    plan->n_meta += i == plan->n_meta ? 1 : 0;
+    plan->meta[i] = (struct wfs_text){.name = name, .value = value, .n_bytes = strlen(value)};
+}
+
+static int compare_texts(const void *a, const void *b)
+{
+    const struct wfs_text *x = a, *y = b;
+    return strcmp(x->name, y->name);
+}
+
+static int check_texts(const struct burnpack_plan *plan)
+{
+    for (size_t i = 0; i < plan->n_meta; i++) {
+        const struct wfs_text *text = &plan->meta[i];
+        const size_t n_name = strlen(text->name);
+        if (utf8_valid(text->name, n_name) != n_name ||
+            utf8_valid(text->value, text->n_bytes) != text->n_bytes)
+            return wfs_fail(plan->err, EINVAL, "the metadata '%s' is not valid UTF-8",
+                            wfs_quote(text->name).text);
+    }
+    return 0;
+}
+
+/*
+ * A Burnpack keeps its metadata, which may be none. One made from another format says what a new
+ * one of Burn's says; so does one of an old Burn, whose version stood for another layout.
+ */
+static int collect_meta(struct burnpack_plan *plan)
+{
+    enum { N_NEW = 3 };
+    size_t n = N_NEW;
+    for (const struct wfs_text *text = plan->catalog->meta; text != NULL; text = text->next)
+        n++;
+    plan->meta = arena_calloc(&plan->layout->arena, n, sizeof(*plan->meta));
+    if (plan->meta == NULL)
+        return wfs_fail_memory(plan->err);
+    for (const struct wfs_text *text = plan->catalog->meta; text != NULL; text = text->next)
+        plan->meta[plan->n_meta++] = *text;
+    const bool is_new = strcmp(plan->catalog->format, format_burnpack.name) != 0;
+    if (is_new) {
+        set_meta(plan, "format", "burnpack");
+        set_meta(plan, "producer", "burn");
+    }
+    if (is_new || burnpack_is_old(plan->catalog->meta))
+        set_meta(plan, "version", BURN_VERSION);
+    qsort(plan->meta, plan->n_meta, sizeof(*plan->meta), compare_texts);
+    for (size_t i = 0; i < plan->n_meta; i++)
+        plan->meta[i].next = i + 1 < plan->n_meta ? &plan->meta[i + 1] : NULL;
+    plan->layout->meta = plan->n_meta > 0 ? plan->meta : NULL;
+    return check_texts(plan);
+}
+
+static int compare_values(const void *a, const void *b)
+{
+    const struct catalog_value *x = a, *y = b;
+    return strcmp(x->name, y->name);
+}
+
+/* Scalars are Burn's own; the values of other formats have no room here. */
+static int collect_scalars(struct burnpack_plan *plan)
+{
+    const struct wfs_catalog *catalog = plan->catalog;
+    if (strcmp(catalog->format, format_burnpack.name) != 0 || catalog->n_values == 0)
+        return 0;
+    plan->scalars = arena_calloc(&plan->layout->arena, catalog->n_values, sizeof(*plan->scalars));
+    if (plan->scalars == NULL)
+        return wfs_fail_memory(plan->err);
+    plan->n_scalars = catalog->n_values;
+    memcpy(plan->scalars, catalog->values, catalog->n_values * sizeof(*plan->scalars));
+    qsort(plan->scalars, plan->n_scalars, sizeof(*plan->scalars), compare_values);
+    return 0;
+}
+
+/* Header, CBOR and padding are one piece of bytes; *ret is where the data begins. */
+static int add_head(const struct burnpack_plan *plan, struct cbor_out *out, uint64_t *ret)
+{
+    static const uint8_t start[BURNPACK_HEADER] = {'N', 'R', 'U', 'B', BURNPACK_VERSION};
+    cborout_raw(out, start, sizeof(start));
+    const int code = burnpack_write(plan, out);
+    if (code < 0)
+        return code;
+    const uint64_t n_cbor = out->n_bytes - BURNPACK_HEADER;
+    if (n_cbor > BURNPACK_CBOR_MAX)
+        return wfs_fail(plan->err, E2BIG,
+                        "the metadata would have %" PRIu64 " bytes, Burn reads at most %" PRIu64,
+                        n_cbor, BURNPACK_CBOR_MAX);
+    store_le32(out->bytes + 6, (uint32_t)n_cbor);
+    checked_round_up(out->n_bytes, BURNPACK_ALIGNMENT, ret);
+    uint8_t *head = arena_calloc(&plan->layout->arena, 1, (size_t)*ret);
+    if (head == NULL)
+        return wfs_fail_memory(plan->err);
+    memcpy(head, out->bytes, out->n_bytes);
+    return layout_add_bytes(plan->layout, 0, head, *ret) < 0 ? wfs_fail_memory(plan->err) : 0;
+}
+
+static int add_data(const struct burnpack_plan *plan, uint64_t data)
+{
+    static const uint8_t zero = 0;
+    struct wfs_layout *layout = plan->layout;
+    if (plan->end > BURNPACK_FILE_MAX - data)
+        return wfs_fail(plan->err, E2BIG,
+                        "the file would have %" PRIu64 " bytes, Burn reads at most %" PRIu64
+                        " of a Burnpack",
+                        data + plan->end, BURNPACK_FILE_MAX);
+    for (size_t i = 0; i < plan->catalog->n_tensors; i++) {
+        if (layout_add_tensor(layout, data + plan->starts[i], &plan->catalog->tensors[i]) < 0)
+            return wfs_fail_memory(plan->err);
+    }
+    /* What has no bytes begins at a multiple of 256 too, and may be the last. */
+    if (layout->n_bytes < data + plan->end &&
+        layout_add_bytes(layout, data + plan->end - 1, &zero, 1) < 0)
+        return wfs_fail_memory(plan->err);
+    return 0;
+}
+
+int burnpack_plan(const struct wfs_catalog *catalog, struct wfs_layout *layout,
+                  struct wfs_error *err)
+{
+    struct burnpack_plan plan = {.catalog = catalog, .layout = layout, .err = err};
+    struct cbor_out out = {0};
+    uint64_t data = 0;
+    int code = place_tensors(&plan);
+    if (code == 0)
+        code = collect_meta(&plan);
+    if (code == 0)
+        code = collect_scalars(&plan);
+    if (code == 0)
+        code = add_head(&plan, &out, &data);
+    if (code == 0)
+        code = add_data(&plan, data);
+    cborout_done(&out);
+    return code;
+}

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The CBOR of a new file: keys in the order of Burn's structs, maps sorted by the bytes of their
+ * keys, what is empty left out.
+ */
+#include "format/burnpack/burnpack.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/bytes.h"
+
+const struct wfs_text *burnpack_attr(const struct wfs_tensor *tensor, const char *name)
+{
+    const struct wfs_text *text = tensor->attrs;
+    while (text != NULL && strcmp(text->name, name) != 0)
+        text = text->next;
+    return text;
+}
+
+const char *burnpack_dtype_name(enum wfs_dtype dtype)
+{
+    switch (dtype) {
+    case WFS_F64:
+    case WFS_F32:
+    case WFS_F16:
+    case WFS_BF16:
+    case WFS_I64:
+    case WFS_I32:
+    case WFS_I16:
+    case WFS_I8:
+    case WFS_U64:
+    case WFS_U32:
+    case WFS_U16:
+    case WFS_U8:
+        return wfs_dtype_name(dtype);
+    case WFS_FLEX32:
+        return "Flex32";
+    default:
+        return NULL;
+    }
+}
+
+int burnpack_param_id(const struct wfs_tensor *tensor, const char *text, uint64_t *ret,
+                      struct wfs_error *err)
+{
+    uint64_t id = 0;
+    bool is_number = *text != '\0';
+    for (const char *at = text; is_number && *at != '\0'; at++)
+        is_number = *at >= '0' && *at <= '9' && checked_mul(id, (uint64_t)10, &id) &&
+                    checked_add(id, (uint64_t)(*at - '0'), &id);
+    if (!is_number)
+        return wfs_fail(err, EINVAL, "tensor '%s': its param_id '%s' is no whole number below 2^64",
+                        wfs_quote(tensor->key).text, wfs_quote(text).text);
+    *ret = id;
+    return 0;
+}
+
+static void put_dtype(struct cbor_out *out, const struct wfs_tensor *tensor)
+{
+    const enum wfs_dtype dtype = (enum wfs_dtype)tensor->dtype;
+    if (dtype == WFS_OPAQUE) {
+        const struct wfs_text *scheme = burnpack_attr(tensor, BURNPACK_SCHEME);
+        if (scheme != NULL)
+            cborout_raw(out, scheme->value, scheme->n_bytes);
+        else
+            burnpack_put_scheme(out, wfs_tensor_attr(tensor, "quantization"));
+        return;
+    }
+    if (dtype != WFS_BOOL && dtype != WFS_BOOL32) {
+        cborout_string(out, burnpack_dtype_name(dtype));
+        return;
+    }
+    const char *store = wfs_tensor_attr(tensor, BURNPACK_STORE);
+    cborout_map(out, 1);
+    cborout_string(out, "Bool");
+    cborout_string(out, dtype == WFS_BOOL32 ? "U32" : store != NULL ? "U8" : "Native");
+}
+
+static int put_tensor(struct cbor_out *out, const struct burnpack_plan *plan,
+                      const struct wfs_tensor *tensor)
+{
+    const char *param_id = wfs_tensor_attr(tensor, "param_id");
+    const uint64_t start = plan->starts[tensor - plan->catalog->tensors];
+    cborout_string(out, tensor->key);
+    cborout_map(out, param_id != NULL ? 4 : 3);
+    cborout_string(out, "dtype");
+    put_dtype(out, tensor);
+    cborout_string(out, "shape");
+    cborout_array(out, tensor->shape.rank);
+    for (uint32_t i = 0; i < tensor->shape.rank; i++)
+        cborout_uint(out, tensor->shape.dims[i]);
+    cborout_string(out, "data_offsets");
+    cborout_array(out, 2);
+    cborout_uint(out, start);
+    cborout_uint(out, start + tensor->n_bytes);
+    if (param_id == NULL)
+        return 0;
+    uint64_t id = 0;
+    const int code = burnpack_param_id(tensor, param_id, &id, plan->err);
+    if (code < 0)
+        return code;
+    cborout_string(out, "param_id");
+    cborout_uint(out, id);
+    return 0;
+}
+
+static int put_scalar(struct cbor_out *out, const struct burnpack_plan *plan,
+                      const struct catalog_value *scalar)
+{
+    const struct value *value = graph_at(&plan->catalog->graph, scalar->id);
+    const bool is_unsigned = value->form == FORM_UNSIGNED;
+    cborout_string(out, scalar->name);
+    cborout_map(out, 1);
+    if (value->kind == VALUE_INT) {
+        cborout_string(out, is_unsigned ? "UInt" : "Int");
+        cborout_int(out, value->integer);
+    } else if (value->kind == VALUE_BIG && is_unsigned) {
+        cborout_string(out, "UInt");
+        cborout_uint(out, load_le64(value->text));
+    } else if (value->kind == VALUE_FLOAT) {
+        cborout_string(out, "Float");
+        cborout_real(out, value->real);
+    } else if (value->kind == VALUE_BOOL) {
+        cborout_string(out, "Bool");
+        cborout_bool(out, value->integer != 0);
+    } else {
+        return wfs_fail(plan->err, EINVAL, "'%s' is no number, as a scalar of a Burnpack must be",
+                        wfs_quote(scalar->name).text);
+    }
+    return 0;
+}
+
+int burnpack_write(const struct burnpack_plan *plan, struct cbor_out *out)
+{
+    int code = 0;
+    cborout_map(out, 1U + (plan->n_meta > 0) + (plan->n_scalars > 0));
+    cborout_string(out, "tensors");
+    cborout_map(out, plan->catalog->n_tensors);
+    for (size_t i = 0; code == 0 && i < plan->catalog->n_tensors; i++)
+        code = put_tensor(out, plan, plan->by_key[i]);
+    if (plan->n_meta > 0) {
+        cborout_string(out, "metadata");
+        cborout_map(out, plan->n_meta);
+    }
+    for (size_t i = 0; i < plan->n_meta; i++) {
+        cborout_string(out, plan->meta[i].name);
+        cborout_text(out, plan->meta[i].value, plan->meta[i].n_bytes);
+    }
+    if (plan->n_scalars > 0) {
+        cborout_string(out, "scalars");
+        cborout_map(out, plan->n_scalars);
+    }
+    for (size_t i = 0; code == 0 && i < plan->n_scalars; i++)
+        code = put_scalar(out, plan, &plan->scalars[i]);
+    return code < 0 || !out->has_failed ? code : wfs_fail_memory(plan->err);
+}

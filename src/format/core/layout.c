@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Layouts: a planned file as a list of segments, and any range of its bytes.
+ */
+#include "format/core/format.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+
+#include "base/bytes.h"
+
+/* A tensor that cannot be read cannot be saved: better said before a byte is written. */
+static int check_tensors(const struct wfs_catalog *catalog, struct wfs_error *err)
+{
+    for (size_t i = 0; i < catalog->n_tensors; i++) {
+        const struct wfs_tensor *tensor = &catalog->tensors[i];
+        if (tensor->trouble != NULL)
+            return wfs_fail(err, EIO, "tensor '%s' cannot be read: %s", wfs_quote(tensor->key).text,
+                            tensor->trouble);
+    }
+    return 0;
+}
+
+int wfs_layout_new(const struct wfs_format *format, const struct wfs_catalog *catalog,
+                   struct wfs_layout **out, struct wfs_error *err)
+{
+    if (format->plan == NULL)
+        return wfs_fail(err, EOPNOTSUPP, "%s files are only read, not written", format->name);
+    int code = check_tensors(catalog, err);
+    if (code < 0)
+        return code;
+    struct wfs_layout *layout = calloc(1, sizeof(*layout));
+    if (layout == NULL)
+        return wfs_fail_memory(err);
+    layout->format = format;
+    layout->catalog = catalog;
+    code = format->plan(catalog, layout, err);
+    if (code < 0) {
+        wfs_layout_free(layout);
+        return code;
+    }
+    *out = layout;
+    return 0;
+}
+
+void wfs_layout_free(struct wfs_layout *layout)
+{
+    if (layout == NULL)
+        return;
+    arena_done(&layout->arena);
+    free(layout->segments);
+    free(layout);
+}
+
+uint64_t wfs_layout_n_bytes(const struct wfs_layout *layout)
+{
+    return layout->n_bytes;
+}
+
+static int compare_pointers(const void *a, const void *b)
+{
+    const struct source *const *one = a, *const *other = b;
+    return (*one > *other) - (*one < *other);
+}
+
+/* Of all files that something is taken from, each once. */
+static uint64_t n_source_bytes(const struct wfs_layout *layout, const struct source **sources)
+{
+    size_t n_sources = 0;
+    uint64_t n_bytes = 0;
+    for (size_t i = 0; i < layout->n_segments; i++) {
+        const struct wfs_tensor *tensor = layout->segments[i].tensor;
+        const struct source *source = tensor == NULL ? NULL : tensor->stored.source;
+        if (source != NULL && (n_sources == 0 || sources[n_sources - 1] != source))
+            sources[n_sources++] = source;
+    }
+    qsort(sources, n_sources, sizeof(*sources), compare_pointers);
+    for (size_t i = 0; i < n_sources; i++) {
+        if (i == 0 || sources[i] != sources[i - 1])
+            n_bytes += sources[i]->n_bytes;
+    }
+    return n_bytes;
+}
+
+bool wfs_layout_is_large(const struct wfs_layout *layout)
+{
+    enum { N_FREE = 1 << 20, N_TIMES = 16 };
+    uint64_t n_taken = 0; /* headers are made of the catalog, which is in memory anyhow */
+    for (size_t i = 0; i < layout->n_segments; i++)
+        n_taken += layout->segments[i].tensor == NULL ? 0 : layout->segments[i].n_bytes;
+    if (n_taken <= N_FREE)
+        return false;
+    autofree const struct source **sources = calloc(layout->n_segments + 1, sizeof(*sources));
+    return sources == NULL || n_taken / N_TIMES > n_source_bytes(layout, sources);
+}
+
+static int add_segment(struct wfs_layout *layout, struct layout_segment segment)
+{
+    uint64_t end;
+    if (!checked_add(segment.offset, segment.n_bytes, &end) || end > INT64_MAX)
+        return -EFBIG;
+    if (segment.n_bytes == 0)
+        return 0;
+    if (layout->n_segments == layout->n_room) {
+        const size_t n_room = layout->n_room < 64 ? 64 : layout->n_room / 2 * 3;
+        struct layout_segment *segments = reallocarray(layout->segments, n_room, sizeof(*segments));
+        if (segments == NULL)
+            return -ENOMEM;
+        layout->segments = segments;
+        layout->n_room = n_room;
+    }
+    layout->segments[layout->n_segments++] = segment;
+    layout->n_bytes = end;
+    return 0;
+}
+
+int layout_add_bytes(struct wfs_layout *layout, uint64_t offset, const void *bytes,
+                     uint64_t n_bytes)
+{
+    return add_segment(
+        layout, (struct layout_segment){.offset = offset, .n_bytes = n_bytes, .bytes = bytes});
+}
+
+int layout_add_tensor(struct wfs_layout *layout, uint64_t offset, const struct wfs_tensor *tensor)
+{
+    return add_segment(layout, (struct layout_segment){
+                                   .offset = offset, .n_bytes = tensor->n_bytes, .tensor = tensor});
+}
+
+int layout_add_crc(struct wfs_layout *layout, uint64_t offset, const void *bytes, uint64_t n_bytes,
+                   struct layout_crc *crc, uint32_t crc_offset)
+{
+    return add_segment(layout, (struct layout_segment){.offset = offset,
+                                                       .n_bytes = n_bytes,
+                                                       .bytes = bytes,
+                                                       .crc = crc,
+                                                       .crc_offset = crc_offset});
+}
+
+/* The first segment that ends behind offset; n_segments when there is none. */
+static size_t find_segment(const struct wfs_layout *layout, uint64_t offset)
+{
+    size_t low = 0, high = layout->n_segments;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        const struct layout_segment *segment = &layout->segments[middle];
+        if (segment->offset + segment->n_bytes <= offset)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Fills at most n_bytes of buf from the segment, offset bytes into it. */
+static ssize_t read_segment(const struct layout_segment *segment, uint64_t offset, void *buf,
+                            size_t n_bytes)
+{
+    if (segment->tensor != NULL)
+        return wfs_tensor_read(segment->tensor, offset, buf, n_bytes);
+    const uint64_t n_left = segment->n_bytes - offset;
+    const size_t n = n_bytes < n_left ? n_bytes : (size_t)n_left;
+    memcpy(buf, (const char *)segment->bytes + offset, n);
+    if (segment->crc == NULL || segment->crc_offset >= offset + n ||
+        segment->crc_offset + sizeof(uint32_t) <= offset)
+        return (ssize_t)n;
+    uint32_t crc;
+    const int code = layout_crc_get(segment->crc, &crc);
+    if (code < 0)
+        return code;
+    for (size_t i = 0; i < sizeof(crc); i++) {
+        const uint64_t at = segment->crc_offset + i;
+        if (at >= offset && at < offset + n)
+            ((uint8_t *)buf)[at - offset] = (uint8_t)(crc >> 8 * i);
+    }
+    return (ssize_t)n;
+}
+
+ssize_t wfs_layout_read(const struct wfs_layout *layout, uint64_t offset, void *buf, size_t n_bytes)
+{
+    if (offset >= layout->n_bytes)
+        return 0;
+    if (n_bytes > layout->n_bytes - offset)
+        n_bytes = (size_t)(layout->n_bytes - offset);
+    n_bytes = n_bytes < SSIZE_MAX ? n_bytes : SSIZE_MAX;
+    size_t n_done = 0;
+    for (size_t i = find_segment(layout, offset); n_done < n_bytes; i++) {
+        const struct layout_segment *segment = &layout->segments[i];
+        const uint64_t at = offset + n_done;
+        if (segment->offset > at) {
+            const uint64_t n_gap = segment->offset - at;
+            const size_t n = n_gap < n_bytes - n_done ? (size_t)n_gap : n_bytes - n_done;
+            memset((char *)buf + n_done, 0, n);
+            n_done += n;
+        }
+        if (n_done == n_bytes)
+            break;
+        const ssize_t n = read_segment(segment, offset + n_done - segment->offset,
+                                       (char *)buf + n_done, n_bytes - n_done);
+        if (n < 0)
+            return n;
+        n_done += (size_t)n;
+    }
+    return (ssize_t)n_done;
+}

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * From a layout to a published file: emit, sync, read back, rename. Untouched bytes of a source are
+ * copied as ranges, whatever tensors they belong to, so that the kernel can do it.
+ */
+#include "format/core/save.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/cleanup.h"
+#include "base/hash.h"
+
+enum {
+    N_CHUNK = 1 << 20,  /* bytes made at once where they cannot be copied */
+    N_RANGE = 64 << 20, /* bytes copied at once, between two calls of progress */
+};
+
+struct save {
+    const struct wfs_layout *layout;
+    const struct wfs_save_options *options;
+    struct outfile *outfile;
+    struct wfs_error *err;
+    char *chunk; /* malloc'ed, N_CHUNK bytes */
+};
+
+static int report_progress(const struct save *save)
+{
+    if (save->options->progress == NULL)
+        return 0;
+    const int code = save->options->progress(save->options->ctx, outfile_offset(save->outfile),
+                                             save->layout->n_bytes);
+    return code == 0 ? 0
+                     : wfs_fail(save->err, -code, "given up at byte %" PRIu64 " of %" PRIu64,
+                                outfile_offset(save->outfile), save->layout->n_bytes);
+}
+
+int save_fail_write(const struct outfile *outfile, int code, struct wfs_error *err)
+{
+    if (code == -ENOMEM)
+        return wfs_fail_memory(err);
+    return wfs_fail(err, -code, "cannot write the output at byte %" PRIu64 ": %s",
+                    outfile_offset(outfile), strerror(-code));
+}
+
+static int fail_write(const struct save *save, int code)
+{
+    return save_fail_write(save->outfile, code, save->err);
+}
+
+static int fail_read(const struct wfs_tensor *tensor, struct wfs_error *err)
+{
+    const bool has_changed = wfs_tensor_check_source(tensor) < 0;
+    const struct source *source = tensor->stored.source;
+    return wfs_fail(err, EIO, "tensor '%s' cannot be read: %s %s", wfs_quote(tensor->key).text,
+                    source != NULL ? wfs_quote(source->path).text : "its file",
+                    has_changed ? "was changed by another program" : "is short or failing");
+}
+
+/* Of the segment, from its start; the outfile is there. */
+static int emit_tensor(const struct save *save, const struct layout_segment *segment)
+{
+    for (uint64_t n_done = 0; n_done < segment->n_bytes;) {
+        const ssize_t n = wfs_tensor_read(segment->tensor, n_done, save->chunk, N_CHUNK);
+        if (n <= 0)
+            return n == -ENOMEM ? wfs_fail_memory(save->err)
+                                : fail_read(segment->tensor, save->err);
+        int code = outfile_write(save->outfile, save->chunk, (size_t)n);
+        if (code < 0)
+            return fail_write(save, code);
+        n_done += (uint64_t)n;
+        code = report_progress(save);
+        if (code < 0)
+            return code;
+    }
+    return 0;
+}
+
+static bool is_range(const struct layout_segment *segment)
+{
+    return segment->tensor != NULL && segment->tensor->stored.source != NULL &&
+           wfs_tensor_is_plain(segment->tensor);
+}
+
+/* How many segments from the first on lie in one source as they will in the output. */
+static size_t count_adjacent(const struct layout_segment *first, const struct layout_segment *end)
+{
+    size_t n = 1;
+    for (; first + n < end; n++) {
+        const struct layout_segment *a = &first[n - 1], *b = &first[n];
+        if (!is_range(b) || a->offset + a->n_bytes != b->offset ||
+            a->tensor->stored.source != b->tensor->stored.source ||
+            a->tensor->stored.offset + a->n_bytes != b->tensor->stored.offset)
+            break;
+    }
+    return n;
+}
+
+static int emit_range(const struct save *save, const struct layout_segment *first,
+                      size_t n_segments)
+{
+    const struct layout_segment *last = &first[n_segments - 1];
+    const struct wfs_stored *stored = &first->tensor->stored;
+    const uint64_t n_all = last->offset + last->n_bytes - first->offset;
+    const struct layout_segment *at = first; /* where the copy stands, for messages */
+    for (uint64_t n_done = 0; n_done < n_all;) {
+        const uint64_t n_left = n_all - n_done;
+        uint64_t n = 0;
+        int code = outfile_copy(save->outfile, stored->source, stored->offset + n_done,
+                                n_left < N_RANGE ? n_left : N_RANGE, &n);
+        if (code == -EIO)
+            return fail_read(at->tensor, save->err);
+        if (code < 0)
+            return fail_write(save, code);
+        n_done += n;
+        while (at < last && at->offset + at->n_bytes <= first->offset + n_done)
+            at++;
+        code = report_progress(save);
+        if (code < 0)
+            return code;
+    }
+    return 0;
+}
+
+/* Headers with a CRC in them, for which the tensor is read now. */
+static int emit_bytes(const struct save *save, const struct layout_segment *segment)
+{
+    const void *bytes = segment->bytes;
+    autofree char *made = NULL;
+    if (segment->crc != NULL) {
+        made = malloc((size_t)segment->n_bytes);
+        const ssize_t n = made == NULL ? -ENOMEM
+                                       : wfs_layout_read(save->layout, segment->offset, made,
+                                                         (size_t)segment->n_bytes);
+        if (n < 0)
+            return n == -ENOMEM ? wfs_fail_memory(save->err)
+                                : fail_read(segment->crc->tensor, save->err);
+        bytes = made;
+    }
+    const int code = outfile_write(save->outfile, bytes, (size_t)segment->n_bytes);
+    return code < 0 ? fail_write(save, code) : 0;
+}
+
+static int emit(const struct save *save)
+{
+    const struct wfs_layout *layout = save->layout;
+    const struct layout_segment *end = layout->segments + layout->n_segments;
+    for (const struct layout_segment *at = layout->segments; at < end;) {
+        size_t n_segments = 1;
+        int code = outfile_pad(save->outfile, at->offset);
+        if (code < 0)
+            return fail_write(save, code);
+        if (is_range(at)) {
+            n_segments = count_adjacent(at, end);
+            code = emit_range(save, at, n_segments);
+        } else if (at->tensor != NULL) {
+            code = emit_tensor(save, at);
+        } else {
+            code = emit_bytes(save, at);
+        }
+        if (code < 0)
+            return code;
+        at += n_segments;
+    }
+    return 0;
+}
+
+static bool is_same_shape(const struct wfs_shape *a, const struct wfs_shape *b)
+{
+    return a->rank == b->rank &&
+           (a->rank == 0 || memcmp(a->dims, b->dims, a->rank * sizeof(*a->dims)) == 0);
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    const struct wfs_text *const *x = a, *const *y = b;
+    return strcmp((*x)->name, (*y)->name);
+}
+
+/* The texts by name, malloc'ed; NULL when out of memory. */
+static const struct wfs_text **sorted_meta(const struct wfs_text *meta, size_t *ret_n)
+{
+    size_t n = 0;
+    for (const struct wfs_text *text = meta; text != NULL; text = text->next)
+        n++;
+    const struct wfs_text **texts = calloc(n + 1, sizeof(*texts));
+    *ret_n = n;
+    if (texts == NULL)
+        return NULL;
+    n = 0;
+    for (const struct wfs_text *text = meta; text != NULL; text = text->next)
+        texts[n++] = text;
+    qsort(texts, n, sizeof(*texts), compare_names);
+    return texts;
+}
+
+/* A format may add texts of its own, but every wanted one must have come through. */
+static int compare_meta(const struct wfs_text *wanted, const struct wfs_text *found,
+                        struct wfs_error *err)
+{
+    size_t n_wanted, n_found, j = 0;
+    autofree const struct wfs_text **a = sorted_meta(wanted, &n_wanted);
+    autofree const struct wfs_text **b = sorted_meta(found, &n_found);
+    if (a == NULL || b == NULL)
+        return wfs_fail_memory(err);
+    for (size_t i = 0; i < n_wanted; i++) {
+        while (j < n_found && strcmp(b[j]->name, a[i]->name) < 0)
+            j++;
+        if (j == n_found || strcmp(b[j]->name, a[i]->name) != 0 || a[i]->n_bytes != b[j]->n_bytes ||
+            memcmp(a[i]->value, b[j]->value, a[i]->n_bytes) != 0)
+            return wfs_fail(err, EIO, "internal error: the output has lost the metadata '%s'",
+                            wfs_quote(a[i]->name).text);
+    }
+    return 0;
+}
+
+static int compare(const struct wfs_layout *layout, const struct wfs_catalog *found,
+                   struct wfs_error *err)
+{
+    const struct wfs_catalog *wanted = layout->catalog;
+    if (found->n_tensors != wanted->n_tensors)
+        return wfs_fail(err, EIO, "internal error: the output has %zu tensors, expected %zu",
+                        found->n_tensors, wanted->n_tensors);
+    for (size_t i = 0; i < wanted->n_tensors; i++) {
+        const struct wfs_tensor *a = layout->order != NULL ? layout->order[i] : &wanted->tensors[i];
+        const struct wfs_tensor *b = &found->tensors[i];
+        if (strcmp(a->key, b->key) != 0 || a->dtype != b->dtype || a->n_bytes != b->n_bytes ||
+            !is_same_shape(&a->shape, &b->shape))
+            return wfs_fail(err, EIO, "internal error: the output has lost the tensor '%s'",
+                            wfs_quote(a->key).text);
+    }
+    if (layout->drops_meta)
+        return 0;
+    return compare_meta(layout->meta != NULL ? layout->meta : wanted->meta, found->meta, err);
+}
+
+int save_read_back(const struct wfs_layout *layout, const struct outfile *outfile,
+                   struct wfs_catalog **out, struct wfs_error *err)
+{
+    auto_catalog struct wfs_catalog *found = NULL;
+    struct load_context context = {0};
+    limits_max(&context.limits);
+    struct source *source;
+    int code = source_open(outfile_path(outfile), &source, err);
+    if (code == 0)
+        code = load_source(source, &context, &found, err);
+    if (code == 0)
+        code = compare(layout, found, err);
+    if (code == 0)
+        *out = steal(&found);
+    return code;
+}
+
+/* Once more before anybody sees the output: no source may have changed under the copy. */
+int save_check_sources(const struct wfs_layout *layout, struct wfs_error *err)
+{
+    const struct source *checked = NULL;
+    for (size_t i = 0; i < layout->n_segments; i++) {
+        const struct wfs_tensor *tensor = layout->segments[i].tensor;
+        if (tensor == NULL || tensor->stored.source == checked)
+            continue;
+        if (wfs_tensor_check_source(tensor) < 0)
+            return fail_read(tensor, err);
+        checked = tensor->stored.source;
+    }
+    return 0;
+}
+
+int save_tell_complete(const struct wfs_save_options *options, const struct outfile *outfile,
+                       const struct wfs_catalog *found, struct wfs_error *err)
+{
+    struct wfs_identity identity;
+    uint64_t digest;
+    if (options->complete == NULL)
+        return 0;
+    if (wfs_catalog_digest(found, &digest) < 0)
+        return wfs_fail_memory(err);
+    const int code = outfile_identity(outfile, &identity);
+    return code < 0 ? save_fail_write(outfile, code, err)
+                    : options->complete(options->ctx, &identity, digest, err);
+}
+
+int save_emit(const struct wfs_layout *layout, const struct wfs_save_options *options,
+              struct outfile *outfile, struct wfs_error *err)
+{
+    struct save save = {.layout = layout, .options = options, .outfile = outfile, .err = err};
+    save.chunk = malloc(N_CHUNK);
+    if (save.chunk == NULL)
+        return wfs_fail_memory(err);
+    const int code = emit(&save);
+    free(save.chunk);
+    return code;
+}
+
+static int run(const struct wfs_layout *layout, const struct wfs_save_options *options,
+               struct outfile *outfile, struct wfs_save_report *report, struct wfs_error *err)
+{
+    auto_catalog struct wfs_catalog *found = NULL;
+    report->step = "write";
+    int code = save_emit(layout, options, outfile, err);
+    if (code < 0)
+        return code;
+    report->step = "sync";
+    code = outfile_sync(outfile, err);
+    if (code < 0)
+        return code;
+    report->step = "verify";
+    code = save_read_back(layout, outfile, &found, err);
+    if (code == 0)
+        code = save_check_sources(layout, err);
+    if (code == 0)
+        code = save_tell_complete(options, outfile, found, err);
+    return code < 0 ? code : outfile_publish(outfile, report, err);
+}
+
+int wfs_save(const struct wfs_layout *layout, const char *path,
+             const struct wfs_save_options *options, struct wfs_save_report *report,
+             struct wfs_error *err)
+{
+    struct wfs_save_report unwanted;
+    struct outfile *outfile = NULL;
+    report = report != NULL ? report : &unwanted;
+    *report = (struct wfs_save_report){.step = "create"};
+    int code = outfile_new(path, layout->n_bytes, options, &outfile, err);
+    if (code == 0)
+        code = run(layout, options, outfile, report, err);
+    outfile_free(outfile);
+    return code;
+}

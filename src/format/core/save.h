@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The steps of saving one file, for savers of one and of several.
+ */
+#ifndef WFS_SAVE_H
+#define WFS_SAVE_H
+
+#include "base/outfile.h"
+#include "format/core/format.h"
+
+/* Writes the whole layout to the outfile. */
+int save_emit(const struct wfs_layout *layout, const struct wfs_save_options *options,
+              struct outfile *outfile, struct wfs_error *err);
+
+/* Loads what was written and synced, and fails unless it is what the layout was made from. */
+int save_read_back(const struct wfs_layout *layout, const struct outfile *outfile,
+                   struct wfs_catalog **out, struct wfs_error *err);
+
+/* -EIO when a source that the layout reads is no longer what it was. */
+int save_check_sources(const struct wfs_layout *layout, struct wfs_error *err);
+
+/* Calls `complete`: the last that happens before the output is there. */
+int save_tell_complete(const struct wfs_save_options *options, const struct outfile *outfile,
+                       const struct wfs_catalog *found, struct wfs_error *err);
+
+/* The sentence for an error of the outfile. */
+int save_fail_write(const struct outfile *outfile, int code, struct wfs_error *err);
+
+#endif

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The names in pickles that mean something to us. Being in this table makes a call readable, never
+ * executable.
+ */
+#include <string.h>
+
+#include "format/pytorch/object/torch.h"
+
+#define G(module, name, what, dtype)                                                               \
+    {                                                                                              \
+        module, name, sizeof(module) - 1, sizeof(name) - 1, WHAT_##what, WFS_##dtype               \
+    }
+
+#define TYPED(name, dtype)                                                                         \
+    G("torch", name "Storage", STORAGE, dtype), G("torch", name "Tensor", TENSOR_CLASS, dtype)
+
+#define NUMPY(name, dtype) G("numpy.dtypes", name "DType", NP_DTYPE_CLASS, dtype)
+
+static const struct torch_global globals[] = {
+    G("torch._utils", "_rebuild_tensor_v2", REBUILD_TENSOR_V2, U8),
+    G("torch._utils", "_rebuild_tensor_v3", REBUILD_TENSOR_V3, U8),
+    G("torch._utils", "_rebuild_tensor", REBUILD_TENSOR, U8),
+    G("torch._utils", "_rebuild_parameter", REBUILD_PARAMETER, U8),
+    G("torch._utils", "_rebuild_parameter_with_state", REBUILD_PARAMETER_STATE, U8),
+    G("torch._utils", "_rebuild_qtensor", REBUILD_QTENSOR, U8),
+    G("torch._utils", "_rebuild_sparse_tensor", REBUILD_SPARSE, U8),
+    G("torch._utils", "_rebuild_sparse_csr_tensor", REBUILD_SPARSE, U8),
+    G("torch._utils", "_rebuild_nested_tensor", REBUILD_NESTED, U8),
+    G("torch._utils", "_rebuild_meta_tensor_no_storage", REBUILD_META, U8),
+    G("torch._utils", "_rebuild_device_tensor_from_numpy", REBUILD_FROM_ARRAY, U8),
+    G("torch._utils", "_rebuild_xla_tensor", REBUILD_FROM_ARRAY, U8),
+    G("torch._utils", "_rebuild_mlc_tensor", REBUILD_FROM_ARRAY, U8),
+    G("torch._utils", "_rebuild_device_tensor_from_cpu_tensor", REBUILD_FROM_TENSOR, U8),
+    G("torch._utils", "_rebuild_wrapper_subclass", REBUILD_WRAPPER, U8),
+    G("torch._tensor", "_rebuild_from_type_v2", REBUILD_TYPE, U8),
+    G("torch._tensor", "_rebuild_from_type", REBUILD_TYPE, U8),
+    G("torch.tensor", "_rebuild_from_type_v2", REBUILD_TYPE, U8),
+    G("torch.tensor", "_rebuild_from_type", REBUILD_TYPE, U8),
+    G("torch.nested._internal.nested_tensor", "_rebuild_njt", REBUILD_NJT, U8),
+    G("torch.nn.parameter", "Parameter", PARAMETER, U8),
+    G("torch.nn.parameter", "Buffer", PARAMETER, U8),
+    G("torch.autograd.variable", "Variable", PARAMETER, U8),
+    G("torch.storage", "_load_from_bytes", LOAD_FROM_BYTES, U8),
+    G("torch", "Size", SIZE, U8),
+    G("torch.serialization", "_get_layout", LAYOUT, U8),
+    TYPED("Double", F64),
+    TYPED("Float", F32),
+    TYPED("Half", F16),
+    TYPED("BFloat16", BF16),
+    TYPED("Long", I64),
+    TYPED("Int", I32),
+    TYPED("Short", I16),
+    TYPED("Char", I8),
+    TYPED("Byte", U8),
+    TYPED("Bool", BOOL),
+    TYPED("ComplexDouble", C128),
+    TYPED("ComplexFloat", C64),
+    TYPED("ComplexHalf", C32),
+    TYPED("QInt8", I8),
+    TYPED("QUInt8", U8),
+    TYPED("QInt32", I32),
+    TYPED("QUInt4x2", QU4X2),
+    TYPED("QUInt2x4", QU2X4),
+    G("torch.storage", "UntypedStorage", UNTYPED_STORAGE, U8),
+    G("torch.storage", "_UntypedStorage", UNTYPED_STORAGE, U8),
+    G("torch", "UntypedStorage", UNTYPED_STORAGE, U8),
+    G("torch", "_UntypedStorage", UNTYPED_STORAGE, U8),
+    G("torch", "float64", DTYPE, F64),
+    G("torch", "double", DTYPE, F64),
+    G("torch", "float32", DTYPE, F32),
+    G("torch", "float", DTYPE, F32),
+    G("torch", "float16", DTYPE, F16),
+    G("torch", "half", DTYPE, F16),
+    G("torch", "bfloat16", DTYPE, BF16),
+    G("torch", "int64", DTYPE, I64),
+    G("torch", "long", DTYPE, I64),
+    G("torch", "int32", DTYPE, I32),
+    G("torch", "int", DTYPE, I32),
+    G("torch", "int16", DTYPE, I16),
+    G("torch", "short", DTYPE, I16),
+    G("torch", "int8", DTYPE, I8),
+    G("torch", "uint8", DTYPE, U8),
+    G("torch", "uint16", DTYPE, U16),
+    G("torch", "uint32", DTYPE, U32),
+    G("torch", "uint64", DTYPE, U64),
+    G("torch", "bool", DTYPE, BOOL),
+    G("torch", "complex128", DTYPE, C128),
+    G("torch", "cdouble", DTYPE, C128),
+    G("torch", "complex64", DTYPE, C64),
+    G("torch", "cfloat", DTYPE, C64),
+    G("torch", "complex32", DTYPE, C32),
+    G("torch", "chalf", DTYPE, C32),
+    G("torch", "bcomplex32", DTYPE, BC32),
+    G("torch", "float8_e4m3fn", DTYPE, F8_E4M3),
+    G("torch", "float8_e5m2", DTYPE, F8_E5M2),
+    G("torch", "float8_e4m3fnuz", DTYPE, F8_E4M3FNUZ),
+    G("torch", "float8_e5m2fnuz", DTYPE, F8_E5M2FNUZ),
+    G("torch", "float8_e8m0fnu", DTYPE, F8_E8M0),
+    G("torch", "float4_e2m1fn_x2", DTYPE, F4),
+    G("torch", "bits8", DTYPE, BITS8),
+    G("torch", "bits1x8", DTYPE, BITS1X8),
+    G("torch", "bits2x4", DTYPE, BITS2X4),
+    G("torch", "bits4x2", DTYPE, BITS4X2),
+    G("torch", "bits16", DTYPE, BITS16),
+    G("torch", "qint8", DTYPE, I8),
+    G("torch", "quint8", DTYPE, U8),
+    G("torch", "qint32", DTYPE, I32),
+    G("torch", "quint4x2", DTYPE, QU4X2),
+    G("torch", "quint2x4", DTYPE, QU2X4),
+    G("torch", "per_tensor_affine", QSCHEME, U8),
+    G("torch", "per_tensor_symmetric", QSCHEME, U8),
+    G("torch", "per_channel_affine", QSCHEME, U8),
+    G("torch", "per_channel_symmetric", QSCHEME, U8),
+    G("torch", "per_channel_affine_float_qparams", QSCHEME, U8),
+    G("torch.jit._pickle", "build_intlist", SEQUENCE, U8),
+    G("torch.jit._pickle", "build_doublelist", SEQUENCE, U8),
+    G("torch.jit._pickle", "build_boollist", SEQUENCE, U8),
+    G("torch.jit._pickle", "build_tensorlist", SEQUENCE, U8),
+    G("torch.jit._pickle", "restore_type_tag", SEQUENCE, U8),
+    G("collections", "OrderedDict", ORDERED_DICT, U8),
+    G("_codecs", "encode", ENCODE, U8),
+    G("builtins", "bytes", BYTES, U8),
+    G("builtins", "bytearray", BYTEARRAY, U8),
+    G("builtins", "list", SEQUENCE, U8),
+    G("builtins", "tuple", SEQUENCE, U8),
+    G("builtins", "set", SEQUENCE, U8),
+    G("builtins", "frozenset", SEQUENCE, U8),
+    G("numpy.core.multiarray", "_reconstruct", NP_RECONSTRUCT, U8),
+    G("numpy.core.numeric", "_frombuffer", NP_FROMBUFFER, U8),
+    G("numpy", "dtype", NP_DTYPE, U8),
+    NUMPY("Bool", BOOL),
+    NUMPY("Int8", I8),
+    NUMPY("UInt8", U8),
+    NUMPY("Int16", I16),
+    NUMPY("UInt16", U16),
+    NUMPY("Int32", I32),
+    NUMPY("UInt32", U32),
+    NUMPY("Int64", I64),
+    NUMPY("UInt64", U64),
+    NUMPY("Float16", F16),
+    NUMPY("Float32", F32),
+    NUMPY("Float64", F64),
+    NUMPY("Complex64", C64),
+    NUMPY("Complex128", C128),
+};
+
+enum { N_GLOBALS = sizeof(globals) / sizeof(globals[0]), TAG_NONE = 255 };
+_Static_assert(N_GLOBALS < TAG_NONE, "a tag is one byte");
+
+/* The module under its present name: Python 2 and numpy 2 have others for the same. */
+static const char *present_name(const struct value_global *global, char *buf, size_t n_buf)
+{
+    static const char numpy2[] = "numpy._core.", numpy1[] = "numpy.core.";
+    if (strcmp(global->module, "__builtin__") == 0)
+        return "builtins";
+    if (strcmp(global->module, "torch.cuda") == 0)
+        return "torch";
+    if (strncmp(global->module, numpy2, sizeof(numpy2) - 1) != 0 || global->n_module >= n_buf)
+        return global->module;
+    memcpy(buf, numpy1, sizeof(numpy1) - 1);
+    strcpy(buf + sizeof(numpy1) - 1, global->module + sizeof(numpy2) - 1);
+    return buf;
+}
+
+static uint8_t find_tag(const struct value_global *global)
+{
+    char buf[64];
+    if (strlen(global->module) != global->n_module || strlen(global->name) != global->n_name)
+        return TAG_NONE;
+    const char *module = present_name(global, buf, sizeof(buf));
+    const size_t n_module = strlen(module);
+    for (size_t i = 0; i < N_GLOBALS; i++) {
+        if (globals[i].n_name == global->n_name && globals[i].n_module == n_module &&
+            memcmp(globals[i].name, global->name, global->n_name) == 0 &&
+            memcmp(globals[i].module, module, n_module) == 0)
+            return (uint8_t)(i + 1);
+    }
+    return TAG_NONE;
+}
+
+/* ('module', class, file, source text) of streams and (class, file, source text) of tars mean the
+ * class. */
+static uint32_t class_of(const struct graph *graph, uint32_t id)
+{
+    const struct value *value = graph_at(graph, id);
+    if (value->kind != VALUE_PERSISTENT)
+        return id;
+    const uint32_t first = torch_arg(graph, value->id, 0);
+    if (first == 0)
+        return id;
+    if (value_is_text(graph, first, "module"))
+        return torch_arg(graph, value->id, 1);
+    return graph_at(graph, first)->kind == VALUE_GLOBAL ? first : id;
+}
+
+const struct torch_global *torch_global_of(const struct graph *graph, uint32_t id)
+{
+    if (id != 0)
+        id = class_of(graph, id);
+    if (id == 0 || graph_at(graph, id)->kind != VALUE_GLOBAL)
+        return NULL;
+    struct value *value = graph_at(graph, id);
+    if (value->tag == 0)
+        value->tag = find_tag(value->global);
+    return value->tag == TAG_NONE ? NULL : &globals[value->tag - 1];
+}
+
+enum torch_what torch_what_of(const struct graph *graph, const struct value *value)
+{
+    const struct torch_global *global =
+        value->kind == VALUE_CALL ? torch_global_of(graph, value->call.callable) : NULL;
+    return global == NULL ? WHAT_UNKNOWN : global->what;
+}

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How objects are listed. A module as state_dict() would name its content; a tensor subclass by the
+ * tensors in it; everything else by arguments, items, elements and attributes.
+ */
+#include "format/pytorch/object/torch_walk.h"
+
+static bool has_tensor(const struct walk *walk, uint32_t id)
+{
+    return id != 0 && (graph_at(walk->graph, id)->marks & MARK_TENSOR) != 0;
+}
+
+static uint32_t last_state(const struct walk *walk, const struct value *call)
+{
+    const uint32_t states = value_part(walk->graph, call, PART_STATES);
+    const uint32_t n = torch_n_args(walk->graph, states);
+    return n == 0 ? 0 : torch_arg(walk->graph, states, n - 1);
+}
+
+/* The attributes that a state has: a dict, or the first of a tuple of two (the second is
+ * __slots__). */
+static uint32_t attributes_of(const struct walk *walk, uint32_t state)
+{
+    if (state != 0 && graph_at(walk->graph, state)->kind == VALUE_TUPLE &&
+        torch_n_args(walk->graph, state) == 2)
+        return torch_arg(walk->graph, state, 0);
+    return state;
+}
+
+static bool is_mapping(const struct walk *walk, uint32_t id)
+{
+    if (id == 0)
+        return false;
+    const struct value *value = graph_at(walk->graph, id);
+    return value->kind == VALUE_DICT || torch_what_of(walk->graph, value) == WHAT_ORDERED_DICT;
+}
+
+bool walk_is_module(const struct walk *walk, const struct value *call)
+{
+    const uint32_t dict = attributes_of(walk, last_state(walk, call));
+    return is_mapping(walk, dict) &&
+           is_mapping(walk, value_get(walk->graph, dict, "_parameters")) &&
+           is_mapping(walk, value_get(walk->graph, dict, "_modules"));
+}
+
+/* The arguments and the state of a call through _rebuild_from_type_v2, when that makes a wrapper.
+ */
+static uint32_t wrapper_state(const struct walk *walk, const struct value *call)
+{
+    if (torch_what_of(walk->graph, call) != WHAT_REBUILD_TYPE)
+        return 0;
+    const struct torch_global *inner =
+        torch_global_of(walk->graph, torch_arg(walk->graph, call->call.args, 0));
+    return inner == NULL || inner->what != WHAT_REBUILD_WRAPPER
+               ? 0
+               : torch_arg(walk->graph, call->call.args, 3);
+}
+
+bool walk_is_wrapper(const struct walk *walk, const struct value *call)
+{
+    return has_tensor(walk, wrapper_state(walk, call));
+}
+
+/* A dict below the frame, named like the frame itself. */
+static int enter_pairs(struct walk *walk, uint32_t dict, bool is_filtered, uint32_t dropped,
+                       uint32_t whole)
+{
+    if (dict != 0 && graph_at(walk->graph, dict)->kind == VALUE_CALL)
+        dict = value_part(walk->graph, graph_at(walk->graph, dict), PART_ITEMS);
+    if (dict == 0)
+        return 0;
+    const uint32_t n_frames = walk->n_frames;
+    const int code = walk_enter(walk, WALK_PAIRS, dict);
+    if (code == 0 && walk->n_frames > n_frames) {
+        struct frame *frame = &walk->frames[walk->n_frames - 1];
+        frame->is_filtered = is_filtered;
+        frame->dropped = dropped;
+        frame->whole = whole;
+    }
+    return code;
+}
+
+static int enter_state(struct walk *walk, uint32_t state, uint32_t whole)
+{
+    if (state == 0 || graph_at(walk->graph, state)->kind == VALUE_NONE)
+        return 0;
+    if (is_mapping(walk, state))
+        return enter_pairs(walk, state, false, 0, whole);
+    walk_name(walk, "%state");
+    return walk_visit(walk, state);
+}
+
+/* Both dicts of a tuple of two are attributes. */
+static int enter_states(struct walk *walk, uint32_t state, uint32_t whole)
+{
+    const uint32_t dict = attributes_of(walk, state), slots = torch_arg(walk->graph, state, 1);
+    const bool is_pair =
+        dict != state && is_mapping(walk, slots) &&
+        (is_mapping(walk, dict) || graph_at(walk->graph, dict)->kind == VALUE_NONE);
+    if (!is_pair)
+        return enter_state(walk, state, whole);
+    const size_t n_path = walk->path.n;
+    const uint32_t n_components = walk->n_components;
+    const int code = enter_state(walk, slots, whole);
+    walk->path.n = n_path;
+    walk->n_components = n_components;
+    return code < 0 ? code : enter_state(walk, dict, whole);
+}
+
+int walk_state(struct walk *walk, uint32_t state)
+{
+    const uint32_t dict = attributes_of(walk, state);
+    return is_mapping(walk, dict) || dict != state ? enter_states(walk, state, 0) : 0;
+}
+
+/* Arguments are only worth a name when tensors are in them. Those of a tuple subclass are its
+ * items. */
+static int enter_args(struct walk *walk, const struct value *call)
+{
+    const uint32_t args = call->call.args;
+    if (!has_tensor(walk, args))
+        return 0;
+    const bool is_sequence = torch_what_of(walk->graph, call) == WHAT_SEQUENCE;
+    const struct value *value = graph_at(walk->graph, args);
+    if (call->form == FORM_NEWOBJ_EX)
+        return walk_enter(walk, WALK_ARGS, torch_arg(walk->graph, args, 0));
+    if (is_sequence && torch_n_args(walk->graph, args) >= 1)
+        return walk_visit(walk, torch_arg(walk->graph, args, 0));
+    if (!value_has_items(value))
+        return 0;
+    return walk_enter(walk, call->form == FORM_NEWOBJ ? WALK_ITEMS : WALK_ARGS, args);
+}
+
+int walk_step_call(struct walk *walk, struct frame *frame)
+{
+    const struct value *call = graph_at(walk->graph, frame->id);
+    const uint32_t states = value_part(walk->graph, call, PART_STATES);
+    const uint32_t elements = value_part(walk->graph, call, PART_ELEMENTS);
+    switch (frame->next++) {
+    case 0:
+        return enter_args(walk, call);
+    case 1:
+        return call->form == FORM_NEWOBJ_EX
+                   ? enter_pairs(walk, torch_arg(walk->graph, call->call.args, 1), false, 0, 0)
+                   : 0;
+    case 2:
+        return enter_pairs(walk, value_part(walk->graph, call, PART_ITEMS), false, 0, 0);
+    case 3:
+        return elements == 0 ? 0 : walk_enter(walk, WALK_ITEMS, elements);
+    default:
+        if (frame->next - 5 >= torch_n_args(walk->graph, states))
+            return 1;
+        return enter_states(walk, torch_arg(walk->graph, states, frame->next - 5), 0);
+    }
+}
+
+int walk_step_module(struct walk *walk, struct frame *frame)
+{
+    static const char *const dicts[] = {"_parameters", "_buffers", "_modules"};
+    const struct value *call = graph_at(walk->graph, frame->id);
+    const uint32_t state = attributes_of(walk, last_state(walk, call));
+    const uint32_t i = frame->next++;
+    if (i >= 3)
+        return 1;
+    const uint32_t dropped =
+        i == 1 ? value_get(walk->graph, state, "_non_persistent_buffers_set") : 0;
+    return enter_pairs(walk, value_get(walk->graph, state, dicts[i]), true, dropped, 0);
+}
+
+int walk_step_wrapper(struct walk *walk, struct frame *frame)
+{
+    const uint32_t id = frame->id;
+    if (frame->next++ > 0)
+        return 1;
+    return enter_states(walk, wrapper_state(walk, graph_at(walk->graph, id)), id);
+}
+
+/* The items of a set: of the set itself, or of the list that set() was called with. */
+static uint32_t set_items(const struct graph *graph, uint32_t id)
+{
+    const struct value *value = graph_at(graph, id);
+    return value->kind == VALUE_CALL ? torch_arg(graph, value->call.args, 0) : id;
+}
+
+bool walk_is_dropped(const struct walk *walk, const struct frame *frame, uint32_t key)
+{
+    const uint32_t items = frame->dropped == 0 ? 0 : set_items(walk->graph, frame->dropped);
+    if (items == 0 || !value_has_items(graph_at(walk->graph, items)))
+        return false;
+    const struct value *set = graph_at(walk->graph, items);
+    for (uint32_t i = 0; i < set->n; i++)
+        if (value_is_same_key(walk->graph, value_items(set)[i], key))
+            return true;
+    return false;
+}

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The PyTorch format: which of its containers a file is, and what is said about the whole once it
+ * is read.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "format/pytorch/legacy.h"
+#include "format/pytorch/pytorch_check.h"
+#include "format/pytorch/writer/pytorch_write.h"
+#include "archive/tar.h"
+#include "format/pytorch/object/torch_made.h"
+
+enum { N_HEAD = 4096 };
+
+static bool is_zip(const uint8_t *head, size_t n_head)
+{
+    return n_head >= 4 && memcmp(head, "PK\3\4", 4) == 0;
+}
+
+static bool is_preview(const uint8_t *head, size_t n_head)
+{
+    return n_head >= 8 && memcmp(head, "PYTORCH1", 8) == 0;
+}
+
+static bool is_flatbuffer(const uint8_t *head, size_t n_head)
+{
+    return n_head >= 8 && memcmp(head + 4, "PTMF", 4) == 0;
+}
+
+static bool probe(const uint8_t *head, size_t n_head, uint64_t n_bytes)
+{
+    return is_zip(head, n_head) || is_preview(head, n_head) || is_flatbuffer(head, n_head) ||
+           tar_probe(head, n_head) || pickle_probe(head, n_head, n_bytes);
+}
+
+int torch_pickle(struct torch *torch, const struct source *source, uint64_t *offset, uint64_t end,
+                 uint32_t *ret_root)
+{
+    struct pickle_job job = {.graph = torch->graph,
+                             .limits = torch->limits,
+                             .budget = &torch->budget,
+                             .source = source,
+                             .offset = *offset,
+                             .end = end};
+    const int code = pickle_load(&job, ret_root, torch->err);
+    torch->notes |= job.notes;
+    *offset = job.offset;
+    return code;
+}
+
+static int no_storage(struct torch *torch, const struct torch_storage_id *id,
+                      struct torch_storage *ret)
+{
+    ret->trouble = "a bare pickle has no storages";
+    return 0;
+}
+
+/* One pickle and nothing else, unless its value is the number that a stream begins with. */
+static int load_pickle(struct torch *torch)
+{
+    uint64_t offset = 0;
+    uint32_t root;
+    const int code = torch_pickle(torch, torch->source, &offset, torch->source->n_bytes, &root);
+    if (code < 0)
+        return code;
+    if (legacy_is_magic(torch->graph, root))
+        return torch_load_stream(torch);
+    torch->catalog->container = "pickle";
+    torch->catalog->root = root;
+    torch->find = no_storage;
+    if (offset < torch->source->n_bytes &&
+        catalog_add_finding(torch->catalog, WFS_INFO, "%llu bytes follow the pickle",
+                            (unsigned long long)(torch->source->n_bytes - offset)) < 0)
+        return wfs_fail_memory(torch->err);
+    const int walked = torch_walk(torch, root, "");
+    return walked < 0 ? walked : torch_keep_storages(torch);
+}
+
+static int load_container(struct torch *torch, const uint8_t *head, size_t n_head)
+{
+    if (is_zip(head, n_head))
+        return torch_load_zip(torch, 0, torch->source->n_bytes, 0);
+    if (is_preview(head, n_head))
+        return wfs_fail(torch->err, EOPNOTSUPP,
+                        "is in a preview format (PYTORCH1) that no release of PyTorch reads");
+    if (is_flatbuffer(head, n_head))
+        return wfs_fail(torch->err, EOPNOTSUPP,
+                        "is a flatbuffer model for mobile devices, which is not supported: save it "
+                        "with torch.save, or torch.jit.save");
+    if (tar_probe(head, n_head))
+        return torch_load_tar(torch);
+    if (!pickle_probe(head, n_head, torch->source->n_bytes))
+        return wfs_fail(torch->err, EMEDIUMTYPE,
+                        "is not a PyTorch file: neither a zip nor a pickle, it begins with %s",
+                        wfs_quote_n((const char *)head, n_head < 8 ? n_head : 8).text);
+    return load_pickle(torch);
+}
+
+/* The same sentence for each kind of thing that is odd. */
+static int report_notes(struct torch *torch)
+{
+    struct wfs_catalog *catalog = torch->catalog;
+    int code = 0;
+    if ((torch->notes & PICKLE_LEFTOVERS) != 0)
+        code =
+            catalog_add_finding(catalog, WFS_LOW, "the pickle leaves more than one value behind");
+    if (code == 0 && (torch->notes & PICKLE_EXTENSION) != 0)
+        code = catalog_add_finding(catalog, WFS_LOW,
+                                   "the pickle names objects by numbers of a private registry");
+    if (code == 0 && (torch->notes & PICKLE_BAD_TEXT) != 0)
+        code = catalog_add_finding(catalog, WFS_LOW, "the pickle has text that is not UTF-8");
+    if (code == 0 && torch->n_long > 0)
+        code = catalog_add_finding(
+            catalog, WFS_LOW, "%llu tensors lie in storages that are longer than they should be",
+            (unsigned long long)torch->n_long);
+    if (code == 0 && torch->n_mixed > 0)
+        code = catalog_add_finding(catalog, WFS_MEDIUM,
+                                   "%llu times a storage is used with another type than before",
+                                   (unsigned long long)torch->n_mixed);
+    const uint64_t n_clashes = torch->names.n_clashes + torch->value_names.n_clashes;
+    if (code == 0 && n_clashes > 0)
+        code = catalog_add_finding(
+            catalog, WFS_LOW,
+            "%llu keys are spelled like another one; they have ~2, ~3 ... behind them",
+            (unsigned long long)n_clashes);
+    return code;
+}
+
+static int report_troubles(struct torch *torch)
+{
+    struct wfs_catalog *catalog = torch->catalog;
+    const struct wfs_tensor *first = NULL;
+    size_t n_troubles = 0, n_absent = 0;
+    int code = 0;
+    for (size_t i = 0; i < catalog->n_tensors; i++) {
+        const struct wfs_tensor *tensor = &catalog->tensors[i];
+        const bool is_absent = tensor->trouble == torch_absent;
+        n_absent += is_absent;
+        if (tensor->trouble == NULL || is_absent)
+            continue;
+        n_troubles++;
+        first = first == NULL ? tensor : first;
+    }
+    if (n_troubles > 0)
+        code = catalog_add_finding(
+            catalog, WFS_HIGH, "%zu of %zu tensors cannot be read; the first is '%s': %s",
+            n_troubles, catalog->n_tensors, wfs_quote(first->key).text, first->trouble);
+    if (code == 0 && n_absent > 0)
+        code = catalog_add_finding(catalog, WFS_INFO, "%zu tensors were saved without their data",
+                                   n_absent);
+    return code;
+}
+
+static void done(struct torch *torch)
+{
+    const int saved = errno;
+    torch_made_done(torch);
+    names_done(&torch->names);
+    names_done(&torch->value_names);
+    free(torch->scratch);
+    errno = saved;
+}
+
+static int load(struct source *source, const struct load_context *context,
+                struct wfs_catalog *catalog, struct wfs_error *err)
+{
+    uint8_t head[N_HEAD];
+    const size_t n_head = source->n_bytes < N_HEAD ? (size_t)source->n_bytes : N_HEAD;
+    if (source_read(source, 0, head, n_head) < 0)
+        return wfs_fail(err, EIO, "cannot read its first %zu bytes", n_head);
+    catalog->graph = (struct graph){.arena = &catalog->arena};
+    cleanup(done) struct torch torch = {.catalog = catalog,
+                                        .graph = &catalog->graph,
+                                        .limits = &context->limits,
+                                        .err = err,
+                                        .source = source,
+                                        .budget = pickle_budget_of(&context->limits),
+                                        .is_forced = context->force};
+    const int code = load_container(&torch, head, n_head);
+    if (code < 0)
+        return code;
+    if (torch.has_failed || torch_warn(&torch) < 0 || report_notes(&torch) < 0 ||
+        report_troubles(&torch) < 0)
+        return wfs_fail_memory(err);
+    return 0;
+}
+
+static const char *const extensions[] = {".pth", ".pt",  ".ckpt", ".bin", ".pkl",
+                                         ".ptl", ".pt2", ".jit",  NULL};
+
+const struct wfs_format format_pytorch = {
+    .name = "pytorch",
+    .extensions = extensions,
+    .set_name = "pytorch_model.bin",
+    .probe = probe,
+    .load = load,
+    .verify = pytorch_check,
+    .plan = pytorch_plan,
+};

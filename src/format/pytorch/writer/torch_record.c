@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The storages of a new checkpoint. Tensors that show the same bytes get one record, so they stay
+ * tied; one that shows the elements of another's in another order is a view of its record.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "format/pytorch/writer/pytorch_write.h"
+
+int torch_check_tensor(const struct wfs_tensor *tensor, struct wfs_error *err)
+{
+    const enum wfs_dtype dtype = (enum wfs_dtype)tensor->dtype;
+    const struct wfs_quoted key = wfs_quote(tensor->key);
+    const struct wfs_shape *shape = &tensor->shape;
+    uint64_t n_bytes;
+    if (torch_spelling_of(dtype) == NULL)
+        return wfs_fail(err, EOPNOTSUPP, "tensor '%s': PyTorch has no dtype %s", key.text,
+                        dtype == WFS_OPAQUE ? "for what it is" : wfs_dtype_name(dtype));
+    if (wfs_shape_bytes(shape, dtype, &n_bytes) < 0 || n_bytes > INT64_MAX)
+        return wfs_fail(err, EINVAL,
+                        "tensor '%s': its shape does not fill whole bytes of %s below 2^63",
+                        key.text, wfs_dtype_name(dtype));
+    if (n_bytes != tensor->n_bytes)
+        return wfs_fail(err, EINVAL,
+                        "tensor '%s': dtype and shape take %" PRIu64 " bytes, it has %" PRIu64,
+                        key.text, n_bytes, tensor->n_bytes);
+    if (dtype == WFS_F4 && (shape->rank == 0 || shape->dims[shape->rank - 1] % 2 != 0))
+        return wfs_fail(err, EOPNOTSUPP,
+                        "tensor '%s': PyTorch keeps F4 in pairs, and its last dimension is odd",
+                        key.text);
+    return 0;
+}
+
+static bool is_verbatim(const struct wfs_tensor *tensor)
+{
+    const struct wfs_stored *stored = &tensor->stored;
+    return stored->source != NULL && stored->dtype == tensor->dtype && !stored->is_conjugate &&
+           !stored->is_negative &&
+           (!stored->is_big_endian || wfs_dtype_bits((enum wfs_dtype)tensor->dtype) <= 8);
+}
+
+/* Sorted by stride, the dimensions must fit into each other without gaps. */
+bool torch_is_permuted(const struct wfs_tensor *tensor)
+{
+    const uint64_t *strides = tensor->stored.strides;
+    const uint32_t rank = tensor->shape.rank;
+    uint64_t step = 1;
+    if (!is_verbatim(tensor) || strides == NULL || rank > 16 || tensor->n_bytes == 0)
+        return false;
+    for (uint32_t n_left = rank; n_left > 0; n_left--) {
+        uint32_t i = 0;
+        while (i < rank && (tensor->shape.dims[i] == 1 || strides[i] != step))
+            i++;
+        if (i == rank)
+            break;
+        step *= tensor->shape.dims[i];
+    }
+    uint64_t n_elems;
+    return wfs_shape_count(&tensor->shape, &n_elems) == 0 && step == n_elems;
+}
+
+struct wanted {
+    const struct torch_plan *plan;
+    const struct wfs_tensor *tensor;
+    uint32_t class;
+};
+
+static bool has_same_strides(const struct wfs_tensor *a, const struct wfs_tensor *b)
+{
+    const size_t n_bytes = a->shape.rank * sizeof(uint64_t);
+    if (a->stored.strides == NULL && b->stored.strides == NULL)
+        return true;
+    if (wfs_tensor_is_plain(a) && wfs_tensor_is_plain(b))
+        return true;
+    return a->shape.rank == b->shape.rank && a->stored.strides != NULL &&
+           b->stored.strides != NULL && memcmp(a->shape.dims, b->shape.dims, n_bytes) == 0 &&
+           memcmp(a->stored.strides, b->stored.strides, n_bytes) == 0;
+}
+
+static bool is_same_global(const struct graph *graph, uint32_t a, uint32_t b)
+{
+    const struct value *x = graph_at(graph, a), *y = graph_at(graph, b);
+    return a == b || (x->kind == VALUE_GLOBAL && y->kind == VALUE_GLOBAL &&
+                      strcmp(x->global->module, y->global->module) == 0 &&
+                      strcmp(x->global->name, y->global->name) == 0);
+}
+
+/* Of an untyped storage the type of the elements does not matter, if they are as they are stored.
+ */
+static bool is_same_type(const struct torch_plan *plan, uint32_t class, const struct wfs_tensor *a,
+                         const struct wfs_tensor *b)
+{
+    if (a->dtype == b->dtype && a->stored.dtype == b->stored.dtype)
+        return true;
+    return class == plan->untyped && is_verbatim(a) && is_verbatim(b);
+}
+
+/* Do both read the same bytes as the same elements? Without strides the shape does not matter. */
+static bool is_wanted(const void *ctx, uint32_t i)
+{
+    const struct wanted *wanted = ctx;
+    const struct torch_record *record = &wanted->plan->records[i];
+    const struct wfs_tensor *a = wanted->tensor, *b = record->content;
+    const struct wfs_stored *x = &a->stored, *y = &b->stored;
+    return a->n_bytes == b->n_bytes && x->source == y->source && x->offset == y->offset &&
+           x->is_big_endian == y->is_big_endian && x->is_conjugate == y->is_conjugate &&
+           x->is_negative == y->is_negative && has_same_strides(a, b) &&
+           is_same_global(&wanted->plan->graph, wanted->class, record->class) &&
+           is_same_type(wanted->plan, wanted->class, a, b);
+}
+
+static uint64_t hash_of(const struct wfs_tensor *tensor)
+{
+    const uint64_t facts[] = {tensor->n_bytes, tensor->stored.source->id, tensor->stored.offset};
+    return hash_bytes(facts, sizeof(facts), hash_seed());
+}
+
+static bool find_record(const struct torch_plan *plan, const struct wfs_tensor *tensor,
+                        uint32_t class, uint32_t *ret)
+{
+    const struct wanted wanted = {plan, tensor, class};
+    return tensor->stored.source != NULL &&
+           map_find(&plan->by_range, hash_of(tensor), is_wanted, &wanted, ret);
+}
+
+static int add_record(struct torch_plan *plan, const struct torch_record *record, uint32_t *ret)
+{
+    if (plan->n_records == plan->n_record_room) {
+        const uint32_t n_room = plan->n_record_room == 0 ? 64 : plan->n_record_room * 2;
+        struct torch_record *records = reallocarray(plan->records, n_room, sizeof(*records));
+        if (records == NULL)
+            return -ENOMEM;
+        plan->records = records;
+        plan->n_record_room = n_room;
+    }
+    if (record->content->stored.source != NULL &&
+        map_add(&plan->by_range, hash_of(record->content), plan->n_records) < 0)
+        return -ENOMEM;
+    *ret = plan->n_records;
+    plan->records[plan->n_records++] = *record;
+    return 0;
+}
+
+/* The class of a new storage. 0: no memory. */
+static uint32_t class_of(struct torch_plan *plan, enum wfs_dtype dtype)
+{
+    const struct torch_spelling *spelling = torch_spelling_of(dtype);
+    if (torch_plan_text(plan, &plan->storage, "storage") == 0)
+        return 0;
+    return spelling->class == NULL
+               ? torch_plan_global(plan, &plan->untyped, "torch.storage", "UntypedStorage")
+               : torch_plan_global(plan, &plan->classes[dtype], "torch", spelling->class);
+}
+
+int torch_plan_view(struct torch_plan *plan, const struct wfs_tensor *tensor, uint32_t class,
+                    struct torch_view *ret)
+{
+    const enum wfs_dtype dtype = (enum wfs_dtype)tensor->dtype;
+    struct torch_record record = {.content = tensor, .n_units = tensor->n_bytes};
+    *ret = (struct torch_view){0};
+    record.class = class != 0 ? class : class_of(plan, dtype);
+    record.location = torch_plan_text(plan, &plan->cpu, "cpu");
+    if (record.class == 0 || record.location == 0)
+        return -ENOMEM;
+    if (find_record(plan, tensor, record.class, &ret->record))
+        return 0;
+    if (torch_is_permuted(tensor)) {
+        struct wfs_tensor whole = *tensor;
+        whole.stored.strides = NULL;
+        if (find_record(plan, &whole, record.class, &ret->record)) {
+            ret->strides = tensor->stored.strides;
+            return 0;
+        }
+    }
+    if (torch_spelling_of(dtype)->class != NULL)
+        record.n_units /= wfs_dtype_bits(dtype) / 8;
+    return add_record(plan, &record, &ret->record);
+}
+
+/* ---- storages that were loaded ---- */
+
+struct value *torch_plan_own(struct torch_plan *plan, uint32_t id)
+{
+    plan->is_changed = true;
+    return graph_own(&plan->graph, id, plan->owned, plan->n_owned);
+}
+
+const struct catalog_storage *torch_plan_storage(const struct torch_plan *plan, uint32_t id)
+{
+    const struct catalog_storage *storages = plan->catalog->storages;
+    uint32_t low = 0, high = plan->catalog->n_storages;
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (storages[middle].id < id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < plan->catalog->n_storages && storages[low].id == id ? &storages[low] : NULL;
+}
+
+/* All bytes of a storage as one tensor of its elements. */
+static struct wfs_tensor *content_of(struct torch_plan *plan, const struct catalog_storage *storage)
+{
+    struct wfs_tensor *tensor = arena_calloc(&plan->layout->arena, 1, sizeof(*tensor));
+    uint64_t *dims = arena_calloc(&plan->layout->arena, 1, sizeof(*dims));
+    if (tensor == NULL || dims == NULL)
+        return NULL;
+    const unsigned bits = wfs_dtype_bits((enum wfs_dtype)storage->dtype);
+    const uint64_t n_item = storage->is_untyped || bits < 8 ? 1 : bits / 8;
+    const uint8_t dtype =
+        n_item == 1 && storage->n_bytes % n_item == 0 && bits != 8 ? WFS_U8 : storage->dtype;
+    dims[0] = storage->n_bytes / n_item;
+    *tensor = (struct wfs_tensor){
+        .key = "a storage",
+        .dtype = dtype,
+        .n_bytes = storage->n_bytes,
+        .shape = {1, dims},
+        .stored = {.source = (struct source *)(uintptr_t)storage->source,
+                   .offset = storage->offset,
+                   .dtype = dtype,
+                   .is_big_endian = storage->is_big_endian && n_item > 1},
+    };
+    return tensor;
+}
+
+static int make_record(struct torch_plan *plan, const struct catalog_storage *storage,
+                       struct torch_record *ret)
+{
+    const struct graph *graph = &plan->graph;
+    const struct value *value = graph_at(graph, storage->id);
+    const unsigned bits = wfs_dtype_bits((enum wfs_dtype)storage->dtype);
+    *ret = (struct torch_record){.content = content_of(plan, storage),
+                                 .n_units = storage->n_bytes,
+                                 .crc = storage->crc,
+                                 .has_crc = storage->has_crc && !storage->is_big_endian};
+    if (ret->content == NULL || torch_plan_text(plan, &plan->storage, "storage") == 0)
+        return -ENOMEM;
+    if (!storage->is_untyped && bits > 8)
+        ret->n_units /= bits / 8;
+    if (value->kind != VALUE_PERSISTENT) {
+        ret->class = class_of(plan, (enum wfs_dtype)storage->dtype);
+        ret->location = torch_plan_text(plan, &plan->cpu, "cpu");
+        return ret->class == 0 || ret->location == 0 ? -ENOMEM : 0;
+    }
+    const uint32_t key = torch_arg(graph, value->id, 2);
+    ret->class = torch_arg(graph, value->id, 1);
+    ret->location = torch_arg(graph, value->id, 3);
+    if (graph_at(graph, key)->kind == VALUE_TEXT) {
+        ret->key = graph_at(graph, key)->text;
+        ret->n_key = graph_at(graph, key)->n;
+    }
+    if (ret->location == 0 || graph_at(graph, ret->location)->kind != VALUE_TEXT)
+        ret->location = torch_plan_text(plan, &plan->cpu, "cpu");
+    return ret->location == 0 ? -ENOMEM : 0;
+}
+
+struct torch_record *torch_record_of(struct torch_plan *plan, const struct catalog_storage *storage)
+{
+    uint32_t *slot = &plan->of_storages[storage - plan->catalog->storages], found;
+    struct torch_record record;
+    if (*slot != 0)
+        return &plan->records[*slot - 1];
+    if (make_record(plan, storage, &record) < 0)
+        return NULL;
+    if (!find_record(plan, record.content, record.class, &found) &&
+        add_record(plan, &record, &found) < 0)
+        return NULL;
+    *slot = found + 1;
+    return &plan->records[found];
+}

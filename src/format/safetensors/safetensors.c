@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The safetensors format: recognising a file, and the steps of loading one. The order of the checks
+ * is that of the reference, so that a file with two faults gets the same verdict.
+ */
+#include "format/safetensors/safetensors.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/bytes.h"
+
+enum { N_HUB_HEADER = 25000000 };
+
+static bool is_space(uint8_t c)
+{
+    return c == ' ' || c == '\n' || c == '\t' || c == '\r';
+}
+
+static size_t skip_space(const uint8_t *head, size_t i, size_t n_head)
+{
+    while (i < n_head && is_space(head[i]))
+        i++;
+    return i;
+}
+
+/* No magic number: an object begins at byte 8, behind a length that is no text. */
+static bool probe(const uint8_t *head, size_t n_head, uint64_t n_bytes)
+{
+    bool is_text = true;
+    for (size_t i = 0; i < SAFETENSORS_PREFIX && i < n_head; i++)
+        is_text = is_text && (is_space(head[i]) || (head[i] >= 0x20 && head[i] < 0x7f));
+    size_t i = skip_space(head, SAFETENSORS_PREFIX, n_head);
+    if (is_text || i >= n_head || head[i] != '{')
+        return false;
+    i = skip_space(head, i + 1, n_head);
+    return i >= n_head || head[i] == '"' || head[i] == '}';
+}
+
+int safetensors_fail_memory(const struct safetensors_load *load)
+{
+    return load_fail_memory(load->catalog, load->err);
+}
+
+bool safetensors_is_first(struct safetensors_load *load, enum oddity oddity)
+{
+    return load->odd[oddity].n++ == 0;
+}
+
+static int check_length(const struct safetensors_load *load, uint64_t n_header)
+{
+    enum { LARGEST = INT32_MAX }; /* entries keep offsets in 32 bits */
+    const uint64_t n_bytes = load->source->n_bytes, n_rest = n_bytes - SAFETENSORS_PREFIX;
+    uint64_t limit = load->context->limits.header;
+    limit = limit < LARGEST ? limit : LARGEST;
+    if (n_header > limit) {
+        if (n_header > n_rest)
+            return wfs_fail(load->err, EBADMSG,
+                            "HeaderTooLarge: header too large: it should have %" PRIu64
+                            " bytes, the file has %" PRIu64,
+                            n_header, n_bytes);
+        return wfs_fail(load->err, E2BIG,
+                        "HeaderTooLarge: header too large: it has %" PRIu64
+                        " bytes, the limit is %" PRIu64 " (limit header)",
+                        n_header, limit);
+    }
+    if (n_header > n_rest)
+        return wfs_fail(
+            load->err, EBADMSG,
+            "InvalidHeaderLength: invalid header length: the header ends at byte %" PRIu64
+            ", the file has %" PRIu64,
+            SAFETENSORS_PREFIX + n_header, n_bytes);
+    return 0;
+}
+
+static int read_header(struct safetensors_load *load)
+{
+    uint8_t prefix[SAFETENSORS_PREFIX];
+    if (load->source->n_bytes < sizeof(prefix))
+        return wfs_fail(load->err, EBADMSG,
+                        "HeaderTooSmall: header too small: the file has %" PRIu64
+                        " bytes, expected at least 8",
+                        load->source->n_bytes);
+    if (source_read(load->source, 0, prefix, sizeof(prefix)) < 0)
+        return wfs_fail(load->err, EIO, "cannot read the length of its header");
+    const int code = check_length(load, load->n_header = load_le64(prefix));
+    if (code < 0)
+        return code;
+    load->header = malloc(load->n_header > 0 ? (size_t)load->n_header : 1);
+    if (load->header == NULL)
+        return wfs_fail_memory(load->err);
+    if (source_read(load->source, sizeof(prefix), load->header, (size_t)load->n_header) < 0)
+        return wfs_fail(load->err, EIO, "cannot read its header of %" PRIu64 " bytes",
+                        load->n_header);
+    const size_t n_valid = utf8_valid(load->header, (size_t)load->n_header);
+    if (n_valid < load->n_header)
+        return wfs_fail(load->err, EBADMSG,
+                        "InvalidHeader: invalid UTF-8 in header at byte %" PRIu64,
+                        SAFETENSORS_PREFIX + (uint64_t)n_valid);
+    return 0;
+}
+
+static void note_header(struct safetensors_load *load)
+{
+    struct arena *arena = &load->catalog->arena;
+    const uint64_t n_header = load->n_header;
+    if (n_header > 0 && load->header[0] != '{' && safetensors_is_first(load, ODD_LEADING))
+        load->odd[ODD_LEADING].text =
+            arena_print(arena, "the header begins with white space, which some readers refuse");
+    if (n_header % 8 != 0 && safetensors_is_first(load, ODD_DATA_START))
+        load->odd[ODD_DATA_START].text =
+            arena_print(arena, "the data begins at byte %" PRIu64 ", which is no multiple of 8",
+                        SAFETENSORS_PREFIX + n_header);
+    if (n_header > N_HUB_HEADER && safetensors_is_first(load, ODD_HEADER_SIZE))
+        load->odd[ODD_HEADER_SIZE].text = arena_print(
+            arena, "the header has %" PRIu64 " bytes, model hubs show files of up to %d", n_header,
+            N_HUB_HEADER);
+}
+
+static int add_findings(struct safetensors_load *load)
+{
+    const struct odd_levels levels = {ODD_PATH, ODD_META_DUPLICATE, ODD_HEADER_SIZE};
+    return oddities_report(load->catalog, load->odd, N_ODDITIES, levels) < 0
+               ? safetensors_fail_memory(load)
+               : 0;
+}
+
+static int run(struct safetensors_load *load)
+{
+    int code = read_header(load);
+    if (code < 0)
+        return code;
+    note_header(load);
+    code = safetensors_parse(load);
+    if (code == 0)
+        code = safetensors_check(load);
+    if (code == 0)
+        code = safetensors_fill(load);
+    return code < 0 ? code : add_findings(load);
+}
+
+static int load_file(struct source *source, const struct load_context *context,
+                     struct wfs_catalog *catalog, struct wfs_error *err)
+{
+    struct safetensors_load load = {
+        .source = source, .context = context, .catalog = catalog, .err = err};
+    catalog->container = "safetensors";
+    const int code = run(&load);
+    free(load.entries);
+    free(load.header);
+    return code;
+}
+
+static const char *const extensions[] = {".safetensors", NULL};
+
+const struct wfs_format format_safetensors = {
+    .name = "safetensors",
+    .extensions = extensions,
+    .set_name = "model.safetensors",
+    .probe = probe,
+    .load = load_file,
+    .plan = safetensors_plan,
+};

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The header's JSON: one object of tensors and, under "__metadata__", an object of texts. Accepts
+ * what the reference accepts, which is more than its documentation says, and notes what is odd.
+ */
+#include "format/safetensors/safetensors_parse.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/bytes.h"
+
+/* A text of the header to look for in a map. */
+struct wanted {
+    const struct safetensors_parse *parse;
+    const struct json_text *text;
+};
+
+bool safetensors_grow(void *items, size_t item_bytes, size_t n_items, size_t *n_room)
+{
+    if (n_items < *n_room)
+        return true;
+    const size_t n_next = *n_room < 64 ? 64 : *n_room * 2;
+    void *larger = reallocarray(*(void **)items, n_next, item_bytes);
+    if (larger == NULL)
+        return false;
+    *(void **)items = larger;
+    *n_room = n_next;
+    return true;
+}
+
+int safetensors_fail_json(struct safetensors_parse *parse, const char *error)
+{
+    struct json *json = &parse->json;
+    json_fail(json, error);
+    const uint64_t at = SAFETENSORS_PREFIX + (uint64_t)json_offset(json);
+    if (parse->tensor.bytes == NULL)
+        return wfs_fail(parse->load->err, EBADMSG,
+                        "InvalidHeaderDeserialization: invalid JSON in header: %s at byte %" PRIu64,
+                        json->error, at);
+    return wfs_fail(parse->load->err, EBADMSG,
+                    "InvalidHeaderDeserialization: invalid JSON in header: tensor '%s': %s at byte "
+                    "%" PRIu64,
+                    safetensors_quote(&parse->tensor).text, json->error, at);
+}
+
+static bool is_key(const void *ctx, uint32_t id)
+{
+    const struct wanted *wanted = ctx;
+    const struct safetensors_entry *entry = &wanted->parse->load->entries[id];
+    return entry->n_key == wanted->text->n_bytes &&
+           memcmp(entry->key, wanted->text->bytes, entry->n_key) == 0;
+}
+
+/* As a path it would leave the directory that it is taken in. */
+static bool leads_elsewhere(const struct json_text *key)
+{
+    const char *end = key->bytes + key->n_bytes;
+    for (const char *at = key->bytes; at < end;) {
+        const char *slash = memchr(at, '/', (size_t)(end - at));
+        const char *stop = slash != NULL ? slash : end;
+        if (stop - at == 2 && at[0] == '.' && at[1] == '.')
+            return true;
+        at = stop + 1;
+    }
+    return key->n_bytes > 0 && key->bytes[0] == '/';
+}
+
+static void note_key(struct safetensors_load *load, const struct json_text *key)
+{
+    const bool has_slash = memchr(key->bytes, '/', key->n_bytes) != NULL;
+    if (!has_slash && !safetensors_is_text(key, ".."))
+        return;
+    const enum oddity oddity = leads_elsewhere(key) ? ODD_PATH : ODD_SLASH;
+    if (safetensors_is_first(load, oddity))
+        load->odd[oddity].text =
+            arena_print(&load->catalog->arena, "the key '%s' %s", safetensors_quote(key).text,
+                        oddity == ODD_PATH ? "would lead elsewhere if a tool took it for a path"
+                                           : "has a slash in it");
+}
+
+static int check_key(struct safetensors_parse *parse)
+{
+    struct safetensors_load *load = parse->load;
+    const struct json_text *key = &parse->tensor;
+    const uint64_t at = safetensors_at(key);
+    if (key->n_bytes > load->context->limits.key)
+        return wfs_fail(load->err, E2BIG,
+                        "the key '%s' at byte %" PRIu64 " is longer than %" PRIu64
+                        " bytes (limit key)",
+                        safetensors_quote(key).text, at, load->context->limits.key);
+    if (memchr(key->bytes, '\0', key->n_bytes) != NULL)
+        return wfs_fail(load->err, EOPNOTSUPP,
+                        "the key '%s' at byte %" PRIu64
+                        " has a NUL in it, which no file name can have",
+                        safetensors_quote(key).text, at);
+    note_key(load, key);
+    return 0;
+}
+
+static void note_duplicate(struct safetensors_parse *parse, const struct safetensors_entry *first)
+{
+    struct safetensors_load *load = parse->load;
+    if (!safetensors_is_first(load, ODD_DUPLICATE))
+        return;
+    struct arena *arena = &load->catalog->arena;
+    load->duplicate = arena_print(
+        arena, "duplicate key '%s' at byte %" PRIu64 ", first at byte %" PRIu32,
+        safetensors_quote(&parse->tensor).text, safetensors_at(&parse->tensor), first->offset);
+    if (load->duplicate != NULL)
+        load->odd[ODD_DUPLICATE].text =
+            arena_print(arena, "%s: the last one counts", load->duplicate);
+}
+
+/* The last of several entries of one key takes the place of the others. */
+static int keep(struct safetensors_parse *parse, const struct safetensors_entry *entry)
+{
+    struct safetensors_load *load = parse->load;
+    const struct wanted wanted = {parse, &parse->tensor};
+    const uint64_t hash = hash_bytes(entry->key, entry->n_key, hash_seed());
+    uint32_t id;
+    if (map_find(&parse->keys, hash, is_key, &wanted, &id)) {
+        note_duplicate(parse, &load->entries[id]);
+        load->entries[id] = *entry;
+        return 0;
+    }
+    if (load->n_entries == load->context->limits.tensors)
+        return wfs_fail(load->err, E2BIG, "it has more than %zu tensors (limit tensors)",
+                        load->n_entries);
+    if (!safetensors_grow(&load->entries, sizeof(*load->entries), load->n_entries, &load->n_room) ||
+        map_add(&parse->keys, hash, (uint32_t)load->n_entries) < 0)
+        return wfs_fail_memory(load->err);
+    load->entries[load->n_entries++] = *entry;
+    return 0;
+}
+
+static int take_tensor(struct safetensors_parse *parse, const struct json_text *key)
+{
+    parse->tensor = *key;
+    int code = check_key(parse);
+    if (code < 0)
+        return code;
+    struct safetensors_entry entry = {
+        .key = key->bytes,
+        .n_key = (uint32_t)key->n_bytes,
+        .offset = (uint32_t)safetensors_at(key),
+    };
+    code = safetensors_take_fields(parse, &entry);
+    if (code == 0)
+        code = keep(parse, &entry);
+    parse->tensor = (struct json_text){0};
+    return code;
+}
+
+static bool is_meta_name(const void *ctx, uint32_t id)
+{
+    const struct wanted *wanted = ctx;
+    const struct json_text *name = &wanted->parse->meta[id];
+    return name->n_bytes == wanted->text->n_bytes &&
+           memcmp(name->bytes, wanted->text->bytes, name->n_bytes) == 0;
+}
+
+static int keep_meta(struct safetensors_parse *parse, const struct json_text *name,
+                     const struct json_text *value)
+{
+    struct safetensors_load *load = parse->load;
+    const struct wanted wanted = {parse, name};
+    const uint64_t hash = hash_bytes(name->bytes, name->n_bytes, hash_seed());
+    uint32_t id;
+    if (map_find(&parse->meta_names, hash, is_meta_name, &wanted, &id)) {
+        parse->meta[id + 1] = *value;
+        if (safetensors_is_first(load, ODD_META_DUPLICATE))
+            load->odd[ODD_META_DUPLICATE].text = arena_print(
+                &load->catalog->arena,
+                "metadata key '%s' stands twice, at byte %" PRIu64 " again: the last one counts",
+                safetensors_quote(name).text, safetensors_at(name));
+        return 0;
+    }
+    if (!safetensors_grow(&parse->meta, sizeof(*parse->meta), parse->n_meta + 1,
+                          &parse->meta_room) ||
+        map_add(&parse->meta_names, hash, (uint32_t)parse->n_meta) < 0)
+        return wfs_fail_memory(load->err);
+    parse->meta[parse->n_meta++] = *name;
+    parse->meta[parse->n_meta++] = *value;
+    return 0;
+}
+
+static void note_metadata(struct safetensors_parse *parse, bool is_null)
+{
+    struct safetensors_load *load = parse->load;
+    struct arena *arena = &load->catalog->arena;
+    bool has_format = false;
+    for (size_t i = 0; i < parse->n_meta; i += 2)
+        has_format = has_format || safetensors_is_text(&parse->meta[i], "format");
+    if (parse->n_meta == 0 && safetensors_is_first(load, ODD_META_EMPTY))
+        load->odd[ODD_META_EMPTY].text =
+            arena_print(arena, "the metadata is %s, which some loaders refuse",
+                        is_null ? "null" : "there but empty");
+    if (parse->n_meta > 0 && !has_format && safetensors_is_first(load, ODD_META_FORMAT))
+        load->odd[ODD_META_FORMAT].text =
+            arena_print(arena, "the metadata has no 'format', which some loaders refuse");
+}
+
+static int fill_metadata(struct safetensors_parse *parse)
+{
+    struct safetensors_load *load = parse->load;
+    for (size_t i = 0; i < parse->n_meta; i += 2) {
+        const struct json_text *name = &parse->meta[i], *value = &parse->meta[i + 1];
+        if (catalog_add_meta_bytes(load->catalog, name->bytes, value->bytes, value->n_bytes) < 0)
+            return safetensors_fail_memory(load);
+    }
+    return 0;
+}
+
+static int take_metadata(struct safetensors_parse *parse)
+{
+    struct json *json = &parse->json;
+    struct json_text name, value;
+    if (parse->has_metadata)
+        return safetensors_fail_json(parse, "duplicate field '" SAFETENSORS_METADATA "'");
+    parse->has_metadata = true;
+    const bool is_null = json_kind(json) == JSON_KIND_NULL;
+    if (is_null)
+        json_take_null(json);
+    else
+        json_open_object(json);
+    while (!is_null && json_next_key(json, &name)) {
+        if (memchr(name.bytes, '\0', name.n_bytes) != NULL)
+            return wfs_fail(parse->load->err, EOPNOTSUPP,
+                            "the metadata key '%s' at byte %" PRIu64 " has a NUL in it",
+                            safetensors_quote(&name).text, safetensors_at(&name));
+        if (!json_take_string(json, &value))
+            return safetensors_fail_json(parse, NULL);
+        const int code = keep_meta(parse, &name, &value);
+        if (code < 0)
+            return code;
+    }
+    if (json->error != NULL)
+        return safetensors_fail_json(parse, NULL);
+    parse->load->catalog->has_meta = !is_null;
+    note_metadata(parse, is_null);
+    return fill_metadata(parse);
+}
+
+static int take_header(struct safetensors_parse *parse)
+{
+    struct json *json = &parse->json;
+    struct safetensors_load *load = parse->load;
+    struct json_text key;
+    json_open_object(json);
+    while (json_next_key(json, &key)) {
+        const int code = safetensors_is_text(&key, SAFETENSORS_METADATA) ? take_metadata(parse)
+                                                                         : take_tensor(parse, &key);
+        if (code < 0)
+            return code;
+    }
+    const size_t n_text = json_offset(json);
+    if (!json_end(json))
+        return safetensors_fail_json(parse, NULL);
+    for (size_t i = n_text; i < load->n_header; i++) {
+        if (load->header[i] == ' ')
+            continue;
+        if (safetensors_is_first(load, ODD_PADDING))
+            load->odd[ODD_PADDING].text = arena_print(
+                &load->catalog->arena, "the header is padded with white space other than spaces");
+        break;
+    }
+    return 0;
+}
+
+int safetensors_parse(struct safetensors_load *load)
+{
+    struct safetensors_parse parse = {.load = load,
+                                      .json = json_of(load->header, (size_t)load->n_header)};
+    const int code = take_header(&parse);
+    map_done(&parse.keys);
+    map_done(&parse.meta_names);
+    free(parse.dims);
+    free(parse.meta);
+    return code;
+}

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The canonical form, as the reference writes it: tensors by dtype and key, no white space but the
+ * padding, data without gaps. Metadata, which the reference leaves in random order, is sorted.
+ */
+#include "format/safetensors/safetensors.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/io.h"
+#include "text/textout.h"
+
+static int compare_texts(const void *a, const void *b)
+{
+    const struct wfs_text *const *x = a, *const *y = b;
+    return strcmp((*x)->name, (*y)->name);
+}
+
+static int compare_tensors(const void *a, const void *b)
+{
+    const struct wfs_tensor *x = *(const struct wfs_tensor *const *)a;
+    const struct wfs_tensor *y = *(const struct wfs_tensor *const *)b;
+    return x->dtype != y->dtype ? (int)y->dtype - (int)x->dtype : strcmp(x->key, y->key);
+}
+
+/* What the header is made from. */
+struct plan {
+    const struct wfs_tensor **tensors;
+    size_t n_tensors;
+    const struct wfs_text **meta;
+    size_t n_meta;
+};
+
+static void put_metadata(struct textout *text, const struct plan *plan)
+{
+    if (plan->n_meta == 0)
+        return;
+    textout_word(text, "\"" SAFETENSORS_METADATA "\":{");
+    for (size_t i = 0; i < plan->n_meta; i++) {
+        const struct wfs_text *meta = plan->meta[i];
+        if (i > 0)
+            textout_word(text, ",");
+        textout_json(text, meta->name, strlen(meta->name));
+        textout_word(text, ":");
+        textout_json(text, meta->value, meta->n_bytes);
+    }
+    textout_word(text, plan->n_tensors > 0 ? "}," : "}");
+}
+
+static void put_tensor(struct textout *text, const struct wfs_tensor *tensor, uint64_t offset)
+{
+    textout_json(text, tensor->key, strlen(tensor->key));
+    textout_word(text, ":{\"dtype\":\"");
+    textout_word(text, wfs_dtype_name((enum wfs_dtype)tensor->dtype));
+    textout_word(text, "\",\"shape\":[");
+    for (uint32_t i = 0; i < tensor->shape.rank; i++) {
+        if (i > 0)
+            textout_word(text, ",");
+        textout_number(text, tensor->shape.dims[i]);
+    }
+    textout_word(text, "],\"data_offsets\":[");
+    textout_number(text, offset);
+    textout_word(text, ",");
+    textout_number(text, offset + tensor->n_bytes);
+    textout_word(text, "]}");
+}
+
+static void put_header(struct textout *text, const struct plan *plan)
+{
+    uint64_t offset = 0;
+    textout_word(text, "{");
+    put_metadata(text, plan);
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        if (i > 0)
+            textout_word(text, ",");
+        put_tensor(text, plan->tensors[i], offset);
+        offset += plan->tensors[i]->n_bytes;
+    }
+    textout_word(text, "}");
+}
+
+/* ---- padding ---- */
+
+struct sharing {
+    const struct source *source; /* asked last */
+    bool can_share;
+};
+
+/* Can the bytes of the tensor be shared with another file of that filesystem, block by block? */
+static bool can_share(struct sharing *sharing, const struct wfs_tensor *tensor)
+{
+    const struct source *source = tensor->stored.source;
+    if (source == NULL || source->fd < 0 || !wfs_tensor_is_plain(tensor))
+        return false;
+    if (source != sharing->source)
+        *sharing = (struct sharing){source, io_shares_blocks(source->fd)};
+    return sharing->can_share;
+}
+
+/*
+ * Bytes of header and padding: a multiple of 8, as the reference does; more where that leaves most
+ * of the data at the same place within a block as in the source, so that files can share it.
+ */
+static uint64_t padded(const struct plan *plan, uint64_t n_header)
+{
+    enum { N_WORTH = 1 << 20, N_PLACES = IO_BLOCK / 8 };
+    uint64_t n_by_place[N_PLACES] = {0}, offset = 0;
+    struct sharing sharing = {0};
+    size_t best = 0;
+    const uint64_t n_least = (n_header + 7) / 8 * 8;
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        const struct wfs_tensor *tensor = plan->tensors[i];
+        const uint64_t start = (tensor->stored.offset - offset) % IO_BLOCK;
+        if (start % 8 == 0 && can_share(&sharing, tensor))
+            n_by_place[start / 8] += tensor->n_bytes;
+        offset += tensor->n_bytes;
+    }
+    for (size_t i = 1; i < N_PLACES; i++)
+        best = n_by_place[i] > n_by_place[best] ? i : best;
+    const uint64_t n_shared = n_least + (best * 8 - (SAFETENSORS_PREFIX + n_least)) % IO_BLOCK;
+    const bool is_worth_it = n_by_place[best] >= N_WORTH && n_by_place[best] > offset / 2;
+    return is_worth_it && n_shared <= SAFETENSORS_HEADER_MAX ? n_shared : n_least;
+}
+
+static int check_dtype(const struct wfs_tensor *tensor, struct wfs_error *err)
+{
+    if (tensor->dtype <= SAFETENSORS_LAST_DTYPE)
+        return 0;
+    const char *spelt = wfs_tensor_attr(tensor, "dtype");
+    if (tensor->dtype == WFS_OPAQUE)
+        return wfs_fail(err, EOPNOTSUPP,
+                        "tensor '%s': its dtype %s%s%s is not known, so safetensors cannot hold it",
+                        wfs_quote(tensor->key).text, spelt != NULL ? "'" : "",
+                        spelt != NULL ? wfs_quote(spelt).text : "", spelt != NULL ? "'" : "");
+    return wfs_fail(err, EOPNOTSUPP, "tensor '%s': safetensors has no dtype %s",
+                    wfs_quote(tensor->key).text, wfs_dtype_name((enum wfs_dtype)tensor->dtype));
+}
+
+/* What would make a file that nobody could read back. */
+static int check_tensor(const struct wfs_tensor *tensor, uint64_t *n_data, struct wfs_error *err)
+{
+    const size_t n_key = strlen(tensor->key);
+    if (strcmp(tensor->key, SAFETENSORS_METADATA) == 0)
+        return wfs_fail(err, EINVAL,
+                        "a tensor cannot be called '%s' in safetensors, which keeps its metadata "
+                        "under that name",
+                        wfs_quote(tensor->key).text);
+    if (utf8_valid(tensor->key, n_key) != n_key)
+        return wfs_fail(err, EINVAL, "the key '%s' is not valid UTF-8, as safetensors needs it",
+                        wfs_quote(tensor->key).text);
+    const int code = check_dtype(tensor, err);
+    if (code < 0)
+        return code;
+    uint64_t n_bytes;
+    if (wfs_shape_bytes(&tensor->shape, (enum wfs_dtype)tensor->dtype, &n_bytes) < 0)
+        return wfs_fail(err, EINVAL, "tensor '%s': its shape does not fill whole bytes of %s",
+                        wfs_quote(tensor->key).text, wfs_dtype_name((enum wfs_dtype)tensor->dtype));
+    if (n_bytes != tensor->n_bytes)
+        return wfs_fail(err, EINVAL,
+                        "tensor '%s': dtype and shape take %" PRIu64 " bytes, it has %" PRIu64,
+                        wfs_quote(tensor->key).text, n_bytes, tensor->n_bytes);
+    if (!checked_add(*n_data, n_bytes, n_data) || *n_data > INT64_MAX)
+        return wfs_fail(err, EFBIG, "tensor '%s' would end behind byte 2^63 of the file",
+                        wfs_quote(tensor->key).text);
+    return 0;
+}
+
+struct wanted {
+    const struct wfs_catalog *catalog;
+    const char *key;
+};
+
+static bool is_key(const void *ctx, uint32_t id)
+{
+    const struct wanted *wanted = ctx;
+    return strcmp(wanted->catalog->tensors[id].key, wanted->key) == 0;
+}
+
+static int check_keys_differ(const struct wfs_catalog *catalog, struct map *map,
+                             struct wfs_error *err)
+{
+    if (catalog->n_tensors >= UINT32_MAX)
+        return wfs_fail(err, E2BIG, "too many tensors: %zu", catalog->n_tensors);
+    if (map_reserve(map, (uint32_t)catalog->n_tensors) < 0)
+        return wfs_fail_memory(err);
+    for (uint32_t i = 0; i < catalog->n_tensors; i++) {
+        const struct wanted wanted = {catalog, catalog->tensors[i].key};
+        const uint64_t hash = hash_bytes(wanted.key, strlen(wanted.key), hash_seed());
+        uint32_t id;
+        if (map_find(map, hash, is_key, &wanted, &id))
+            return wfs_fail(err, EINVAL, "two tensors are called '%s'", wfs_quote(wanted.key).text);
+        if (map_add(map, hash, i) < 0)
+            return wfs_fail_memory(err);
+    }
+    return 0;
+}
+
+static int check_catalog(const struct wfs_catalog *catalog, struct wfs_error *err)
+{
+    uint64_t n_data = 0;
+    for (size_t i = 0; i < catalog->n_tensors; i++) {
+        const int code = check_tensor(&catalog->tensors[i], &n_data, err);
+        if (code < 0)
+            return code;
+    }
+    for (const struct wfs_text *text = catalog->meta; text != NULL; text = text->next) {
+        const size_t n_name = strlen(text->name);
+        if (utf8_valid(text->name, n_name) != n_name ||
+            utf8_valid(text->value, text->n_bytes) != text->n_bytes)
+            return wfs_fail(err, EINVAL, "the metadata '%s' is not valid UTF-8",
+                            wfs_quote(text->name).text);
+    }
+    struct map map = {0};
+    const int code = check_keys_differ(catalog, &map, err);
+    map_done(&map);
+    return code;
+}
+
+/* Everything in its order, in the arena of the layout. */
+static int sort(const struct wfs_catalog *catalog, struct wfs_layout *layout, struct plan *plan)
+{
+    for (const struct wfs_text *text = catalog->meta; text != NULL; text = text->next)
+        plan->n_meta++;
+    plan->n_tensors = catalog->n_tensors;
+    plan->tensors = arena_calloc(&layout->arena, plan->n_tensors, sizeof(*plan->tensors));
+    plan->meta = arena_calloc(&layout->arena, plan->n_meta, sizeof(*plan->meta));
+    if (plan->tensors == NULL || plan->meta == NULL)
+        return -ENOMEM;
+    for (size_t i = 0; i < plan->n_tensors; i++)
+        plan->tensors[i] = &catalog->tensors[i];
+    size_t i = 0;
+    for (const struct wfs_text *text = catalog->meta; text != NULL; text = text->next)
+        plan->meta[i++] = text;
+    qsort(plan->tensors, plan->n_tensors, sizeof(*plan->tensors), compare_tensors);
+    qsort(plan->meta, plan->n_meta, sizeof(*plan->meta), compare_texts);
+    layout->order = plan->tensors;
+    return 0;
+}
+
+static int add_header(struct wfs_layout *layout, const struct plan *plan, struct wfs_error *err)
+{
+    struct textout text = {0};
+    put_header(&text, plan);
+    const uint64_t n_text = text.n_bytes, n_padded = padded(plan, n_text);
+    if (n_padded > SAFETENSORS_HEADER_MAX)
+        return wfs_fail(err, E2BIG,
+                        "HeaderTooLarge: the header would have %" PRIu64
+                        " bytes, readers take %d: fewer or shorter keys are needed",
+                        n_padded, SAFETENSORS_HEADER_MAX);
+    const uint64_t n_all = SAFETENSORS_PREFIX + n_padded;
+    char *header = arena_chars(&layout->arena, (size_t)n_all);
+    if (header == NULL)
+        return wfs_fail_memory(err);
+    store_le64(header, n_padded);
+    text = (struct textout){.buf = header + SAFETENSORS_PREFIX};
+    put_header(&text, plan);
+    memset(header + SAFETENSORS_PREFIX + n_text, ' ', (size_t)(n_padded - n_text));
+    return layout_add_bytes(layout, 0, header, n_all) < 0 ? wfs_fail_memory(err) : 0;
+}
+
+int safetensors_plan(const struct wfs_catalog *catalog, struct wfs_layout *layout,
+                     struct wfs_error *err)
+{
+    struct plan plan = {0};
+    int code = check_catalog(catalog, err);
+    if (code < 0)
+        return code;
+    if (sort(catalog, layout, &plan) < 0)
+        return wfs_fail_memory(err);
+    code = add_header(layout, &plan, err);
+    for (size_t i = 0; code == 0 && i < plan.n_tensors; i++) {
+        code = layout_add_tensor(layout, layout->n_bytes, plan.tensors[i]);
+        if (code == -EFBIG)
+            return wfs_fail(err, EFBIG, "tensor '%s' would end behind byte 2^63 of the file",
+                            wfs_quote(plan.tensors[i]->key).text);
+        if (code < 0)
+            return wfs_fail_memory(err);
+    }
+    return code;
+}

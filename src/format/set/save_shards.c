@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Saving a set: all files are written, synced and read back under temporary names, then renamed to
+ * names that no other file has, the index last. Until then nobody sees anything of it, and what the
+ * old index names stays what it was.
+ */
+#include "format/core/save.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/bytes.h"
+#include "base/cleanup.h"
+#include "base/io.h"
+#include "format/set/shard_set.h"
+#include "tensor/parts.h"
+
+enum { N_RANGE = 64 << 20 };
+
+/* ---- writing ---- */
+
+struct saving {
+    struct wfs_shards *set;
+    const struct wfs_save_options *options;
+    struct wfs_save_options inner; /* for one file: progress counts those before it */
+    uint64_t n_before;
+    struct outfile *index;
+    const char *text; /* of the index */
+    size_t n_text;
+    struct wfs_save_report *report;
+    struct wfs_error *err;
+};
+
+static int count_all(void *ctx, uint64_t n_done, uint64_t n_total)
+{
+    const struct saving *saving = ctx;
+    return saving->options->progress == NULL
+               ? 0
+               : saving->options->progress(saving->options->ctx, saving->n_before + n_done,
+                                           saving->set->n_bytes);
+}
+
+static int fail_home(const struct saving *saving, const struct shard *shard)
+{
+    return wfs_fail(saving->err, EIO, "%s cannot be read, or was changed by another program",
+                    wfs_quote(shard->home->path).text);
+}
+
+/* The whole file, byte for byte. */
+static int copy_home(struct saving *saving, const struct shard *shard)
+{
+    for (uint64_t n_done = 0; n_done < shard->home->n_bytes;) {
+        const uint64_t n_left = shard->home->n_bytes - n_done;
+        uint64_t n = 0;
+        int code = outfile_copy(shard->outfile, shard->home, n_done,
+                                n_left < N_RANGE ? n_left : N_RANGE, &n);
+        if (code == -EIO)
+            return fail_home(saving, shard);
+        if (code < 0)
+            return save_fail_write(shard->outfile, code, saving->err);
+        n_done += n;
+        code = count_all(saving, n_done, 0);
+        if (code < 0)
+            return wfs_fail(saving->err, -code, "given up");
+    }
+    return 0;
+}
+
+static int take_home(struct saving *saving, const struct shard *shard)
+{
+    const int code = outfile_take(shard->outfile, shard->home);
+    if (code != -EOPNOTSUPP)
+        return code < 0 ? save_fail_write(shard->outfile, code, saving->err) : 0;
+    return copy_home(saving, shard);
+}
+
+/* What was taken over is in the file under its new name as it was in the old one. */
+static int read_taken(struct saving *saving, const struct shard *shard)
+{
+    auto_catalog struct wfs_catalog *found = NULL;
+    struct load_context context = {0};
+    struct source *source;
+    uint64_t wanted, digest;
+    limits_max(&context.limits);
+    int code = source_open(outfile_path(shard->outfile), &source, saving->err);
+    if (code == 0)
+        code = load_source(source, &context, &found, saving->err);
+    if (code < 0)
+        return code;
+    if (wfs_catalog_digest(found, &digest) < 0 || wfs_catalog_digest(shard->found, &wanted) < 0)
+        return wfs_fail_memory(saving->err);
+    return digest == wanted ? 0
+                            : wfs_fail(saving->err, EIO, "internal error: '%s' is not what it was",
+                                       wfs_quote(shard->name).text);
+}
+
+static int write_shard(struct saving *saving, struct shard *shard)
+{
+    const bool is_new = shard->layout != NULL;
+    if (shard->is_kept)
+        return 0;
+    int code = outfile_new_beside(saving->index, shard->name, is_new ? shard->layout->n_bytes : 0,
+                                  &shard->outfile, saving->err);
+    if (code == 0)
+        code = is_new ? save_emit(shard->layout, &saving->inner, shard->outfile, saving->err)
+                      : take_home(saving, shard);
+    if (code == 0)
+        code = outfile_sync(shard->outfile, saving->err);
+    if (code == 0)
+        code = is_new ? save_read_back(shard->layout, shard->outfile, &shard->found, saving->err)
+                      : read_taken(saving, shard);
+    if (code < 0)
+        return code;
+    saving->n_before += outfile_offset(shard->outfile);
+    outfile_park(shard->outfile);
+    for (size_t i = 0; i < shard->found->n_sources; i++)
+        source_close(shard->found->sources[i]);
+    return 0;
+}
+
+static int check_space(const struct saving *saving)
+{
+    struct statvfs vfs;
+    uint64_t n_new = 0;
+    for (size_t i = 0; i < saving->set->n_shards; i++) {
+        if (saving->set->shards[i].layout != NULL)
+            n_new += saving->set->shards[i].layout->n_bytes;
+    }
+    if (fstatvfs(outfile_directory(saving->index), &vfs) < 0)
+        return 0;
+    const uint64_t n_free = (uint64_t)vfs.f_bavail * vfs.f_frsize;
+    return n_free >= n_new ? 0
+                           : wfs_fail(saving->err, ENOSPC,
+                                      "the output needs %" PRIu64 " bytes, %" PRIu64 " are free",
+                                      n_new, n_free);
+}
+
+static int write_index(struct saving *saving)
+{
+    struct shard_index index;
+    struct source *source;
+    int code = outfile_write(saving->index, saving->text, saving->n_text);
+    if (code < 0)
+        return save_fail_write(saving->index, code, saving->err);
+    code = outfile_sync(saving->index, saving->err);
+    if (code == 0)
+        code = source_open(outfile_path(saving->index), &source, saving->err);
+    if (code < 0)
+        return code;
+    code = shard_index_read(&index, source, UINT64_MAX, saving->err);
+    if (code >= 0 && (code == 0 || index.n_keys != saving->set->catalog->n_tensors))
+        code = wfs_fail(saving->err, EIO, "internal error: the index has %zu keys, expected %zu",
+                        index.n_keys, saving->set->catalog->n_tensors);
+    shard_index_done(&index);
+    source_free(source);
+    return code < 0 ? code : 0;
+}
+
+static int write_all(struct saving *saving)
+{
+    struct wfs_shards *set = saving->set;
+    saving->report->step = "write";
+    int code = check_space(saving);
+    for (size_t i = 0; code == 0 && i < set->n_shards; i++)
+        code = write_shard(saving, &set->shards[i]);
+    if (code == 0)
+        code = write_index(saving);
+    saving->report->step = "verify";
+    for (size_t i = 0; code == 0 && i < set->n_shards; i++) {
+        const struct shard *shard = &set->shards[i];
+        if (shard->layout != NULL)
+            code = save_check_sources(shard->layout, saving->err);
+        else if (source_check(shard->home) < 0)
+            code = fail_home(saving, shard);
+    }
+    return code;
+}
+
+/* ---- publishing ---- */
+
+static int compare_shards(const void *a, const void *b)
+{
+    const struct shard *x = a, *y = b;
+    return strverscmp(x->name, y->name);
+}
+
+/* The catalog that loading the index is going to make. */
+static int gather(struct wfs_shards *set, struct wfs_catalog **out)
+{
+    auto_catalog struct wfs_catalog *whole = NULL;
+    if (catalog_new(&whole) < 0 || catalog_reserve(whole, set->catalog->n_tensors) < 0)
+        return -ENOMEM;
+    qsort(set->shards, set->n_shards, sizeof(*set->shards), compare_shards);
+    for (size_t i = 0; i < set->n_shards; i++) {
+        struct wfs_catalog *part = set->shards[i].found;
+        for (size_t j = 0; j < part->n_tensors; j++) {
+            struct wfs_tensor *tensor = catalog_add(whole);
+            if (tensor == NULL)
+                return -ENOMEM;
+            *tensor = part->tensors[j];
+        }
+        if (catalog_merge_texts(whole, part) < 0)
+            return -ENOMEM;
+        set->shards[i].found = NULL;
+        if (catalog_adopt_part(whole, part) < 0)
+            return -ENOMEM;
+    }
+    *out = steal(&whole);
+    return 0;
+}
+
+static int publish(struct saving *saving)
+{
+    struct wfs_shards *set = saving->set;
+    auto_catalog struct wfs_catalog *whole = NULL;
+    if (gather(set, &whole) < 0)
+        return wfs_fail_memory(saving->err);
+    int code = save_tell_complete(saving->options, saving->index, whole, saving->err);
+    saving->report->step = "rename";
+    for (size_t i = 0; code == 0 && i < set->n_shards; i++) {
+        if (set->shards[i].outfile != NULL)
+            code = outfile_rename(set->shards[i].outfile, saving->err);
+    }
+    if (code == 0 && io_sync_directory(outfile_directory(saving->index)) < 0)
+        code = wfs_fail(saving->err, errno, "cannot sync the directory: %s", strerror(errno));
+    return code < 0 ? code : outfile_publish(saving->index, saving->report, saving->err);
+}
+
+static int run(struct saving *saving, const char *path)
+{
+    struct wfs_shards *set = saving->set;
+    struct shard_present present = {0};
+    int code = wfs_save_clear(path, saving->err);
+    if (code == 0)
+        code = outfile_new(path, 0, saving->options, &saving->index, saving->err);
+    if (code == 0)
+        code = shard_present_read(&present, path, outfile_directory(saving->index), saving->err);
+    if (code >= 0)
+        code = shard_name_all(set, &present, saving->index, saving->err);
+    if (code == 0)
+        code = shard_index_write(set, &saving->text, &saving->n_text, saving->err);
+    if (code == 0)
+        code = shard_leftover_note(set, &present, saving->index, saving->err);
+    shard_present_done(&present);
+    if (code == 0)
+        code = write_all(saving);
+    return code < 0 ? code : publish(saving);
+}
+
+int wfs_shards_save(struct wfs_shards *set, const char *path,
+                    const struct wfs_save_options *options, struct wfs_save_report *report,
+                    struct wfs_error *err)
+{
+    struct wfs_save_report unwanted;
+    report = report != NULL ? report : &unwanted;
+    *report = (struct wfs_save_report){.step = "create"};
+    struct saving saving = {.set = set, .options = options, .report = report, .err = err};
+    saving.inner = *options;
+    saving.inner.progress = count_all;
+    saving.inner.ctx = &saving;
+    const int code = run(&saving, path);
+    for (size_t i = 0; i < set->n_shards; i++) {
+        outfile_free(set->shards[i].outfile);
+        set->shards[i].outfile = NULL;
+    }
+    outfile_free(saving.index);
+    /* While it is not sure which index will be there after a loss of power, both need their files.
+     */
+    const bool is_unsure = report->published.inode != 0 && !report->is_durable;
+    if (!is_unsure)
+        (void)wfs_save_clear(path, NULL); /* what stays is cleared by the next save */
+    return code;
+}

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Looks into a directory; opens nothing in it.
+ */
+#include "format/set/shard_files.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "format/core/format.h"
+
+enum { MAX_NAMES = 100000, MAX_TOLD = 5 };
+
+/* A shard's name: what is before the first number, how many there are, what is behind. */
+struct shard_name {
+    size_t n_front;
+    uint64_t n_all;
+    const char *back;
+};
+
+char *shard_folder(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return strndup(path, slash == NULL ? 0 : (size_t)(slash + 1 - path));
+}
+
+static bool parse_name(const char *name, struct shard_name *ret)
+{
+    static const char digits[] = "0123456789";
+    const char *of = strstr(name, "-of-");
+    if (of == NULL || of == name)
+        return false;
+    const char *first = of;
+    while (first > name && strchr(digits, first[-1]) != NULL)
+        first--;
+    const size_t n_all = strspn(of + 4, digits);
+    if (first == of || first == name || strchr("-_", first[-1]) == NULL || n_all == 0 || n_all > 9)
+        return false;
+    *ret = (struct shard_name){(size_t)(first - name), strtoull(of + 4, NULL, 10), of + 4 + n_all};
+    return ret->n_all > 0 && wfs_format_by_path(name) != NULL;
+}
+
+bool shard_is_name(const char *path)
+{
+    struct shard_name name;
+    const char *slash = strrchr(path, '/');
+    return parse_name(slash == NULL ? path : slash + 1, &name);
+}
+
+static bool is_sibling(const char *a, const char *b)
+{
+    struct shard_name x, y;
+    return parse_name(a, &x) && parse_name(b, &y) && x.n_front == y.n_front && x.n_all == y.n_all &&
+           memcmp(a, b, x.n_front) == 0 && strcmp(x.back, y.back) == 0;
+}
+
+bool shard_is_index(const char *name)
+{
+    static const char end[] = ".index.json";
+    const size_t n = strlen(name), n_end = strlen(end);
+    return n > n_end && strcmp(name + n - n_end, end) == 0;
+}
+
+static int add(struct shard_names *names, const char *name)
+{
+    if (names->n_names == names->n_room) {
+        const size_t n_room = names->n_room == 0 ? 16 : names->n_room * 2;
+        char **larger = reallocarray(names->names, n_room, sizeof(*larger));
+        if (larger == NULL)
+            return -ENOMEM;
+        names->names = larger;
+        names->n_room = n_room;
+    }
+    names->names[names->n_names] = strdup(name);
+    return names->names[names->n_names] == NULL ? -ENOMEM : (names->n_names++, 0);
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strverscmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+void shard_names_done(struct shard_names *names)
+{
+    for (size_t i = 0; i < names->n_names; i++)
+        free(names->names[i]);
+    free(names->names);
+    *names = (struct shard_names){0};
+}
+
+static void close_folder(DIR **folder)
+{
+    if (*folder != NULL)
+        closedir(*folder);
+}
+
+/* All names that is_wanted takes, sorted. */
+static int list(const char *folder, bool (*is_wanted)(const char *name), struct shard_names *names)
+{
+    cleanup(close_folder) DIR *open = opendir(folder[0] == '\0' ? "." : folder);
+    if (open == NULL)
+        return -errno;
+    for (const struct dirent *entry; (entry = readdir(open)) != NULL;) {
+        if (entry->d_name[0] == '.' || !is_wanted(entry->d_name))
+            continue;
+        if (names->n_names == MAX_NAMES)
+            return -E2BIG;
+        if (add(names, entry->d_name) < 0)
+            return -ENOMEM;
+    }
+    if (names->n_names > 0)
+        qsort(names->names, names->n_names, sizeof(*names->names), compare_names);
+    return 0;
+}
+
+static bool is_checkpoint(const char *name)
+{
+    return wfs_format_by_path(name) != NULL;
+}
+
+/* Keeps those that keep says of, with respect to a name. */
+static void filter(struct shard_names *names, const char *like,
+                   bool (*keep)(const char *a, const char *b))
+{
+    size_t n_kept = 0;
+    for (size_t i = 0; i < names->n_names; i++) {
+        if (keep(names->names[i], like))
+            names->names[n_kept++] = names->names[i];
+        else
+            free(names->names[i]);
+    }
+    names->n_names = n_kept;
+}
+
+static bool is_same(const char *a, const char *b)
+{
+    return strcmp(a, b) == 0;
+}
+
+static int fail_choice(const struct shard_names *names, const char *what, struct wfs_error *err)
+{
+    return wfs_fail(err, EINVAL, "is a directory with %zu %s, such as '%s' and '%s'; name one",
+                    names->n_names, what, wfs_quote(names->names[0]).text,
+                    wfs_quote(names->names[1]).text);
+}
+
+/* The index; transformers' names go before others. */
+static int choose_index(struct shard_names *names, struct wfs_error *err)
+{
+    static const char *const usual[] = {"model.safetensors.index.json",
+                                        "diffusion_pytorch_model.safetensors.index.json",
+                                        "pytorch_model.bin.index.json"};
+    for (size_t i = 0; names->n_names > 1 && i < 3; i++) {
+        for (size_t j = 0; j < names->n_names; j++) {
+            if (strcmp(names->names[j], usual[i]) == 0) {
+                filter(names, usual[i], is_same);
+                return 0;
+            }
+        }
+    }
+    return names->n_names > 1 ? fail_choice(names, "indexes", err) : 0;
+}
+
+static int choose_files(struct shard_names *names, const char *like, struct wfs_error *err)
+{
+    struct shard_name parsed = {0};
+    for (size_t i = 0; like == NULL && i < names->n_names; i++)
+        like = parse_name(names->names[i], &parsed) ? names->names[i] : NULL;
+    if (like == NULL)
+        return names->n_names > 1 ? fail_choice(names, "checkpoints", err) : 0;
+    autofree char *copy = strdup(like);
+    if (copy == NULL)
+        return wfs_fail_memory(err);
+    parse_name(copy, &parsed);
+    names->n_wanted = parsed.n_all;
+    const size_t n_before = names->n_names;
+    filter(names, copy, is_sibling);
+    if (n_before > names->n_names && like != copy && names->n_names == 0)
+        return wfs_fail(err, ENOENT, "no shard is like '%s'", wfs_quote(copy).text);
+    return 0;
+}
+
+int shard_names_find(struct shard_names *names, const char *folder, const char *like,
+                     struct wfs_error *err)
+{
+    int code = list(folder, shard_is_index, names);
+    if (code == 0 && names->n_names > 0)
+        return choose_index(names, err);
+    code = code < 0 ? code : list(folder, is_checkpoint, names);
+    if (code < 0)
+        return wfs_fail(err, -code, "cannot list the directory: %s", strerror(-code));
+    if (names->n_names == 0)
+        return wfs_fail(err, EISDIR, "is a directory without a checkpoint");
+    return choose_files(names, like, err);
+}
+
+int shard_tell_strays(const char *folder, const struct shard_index *index,
+                      struct wfs_catalog *catalog)
+{
+    cleanup(shard_names_done) struct shard_names names = {0};
+    size_t n_told = 0;
+    if (list(folder, is_checkpoint, &names) < 0)
+        return 0; /* who may not list it has no strays to be told of */
+    for (size_t i = 0; i < names.n_names && n_told < MAX_TOLD; i++) {
+        if (shard_index_has_file(index, names.names[i]))
+            continue;
+        n_told++;
+        if (catalog_add_finding(catalog, WFS_INFO, "the file '%s' beside the index is not in it",
+                                wfs_quote(names.names[i]).text) < 0)
+            return -ENOMEM;
+    }
+    return 0;
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Files of a sharded checkpoint, as a directory shows them.
+ */
+#ifndef WFS_SHARD_FILES_H
+#define WFS_SHARD_FILES_H
+
+#include "format/set/shard_index.h"
+#include "tensor/catalog.h"
+
+enum { PATH_BYTES = 4352 }; /* PATH_MAX and the longest name */
+
+struct shard_names {
+    char **names; /* malloc'ed each, in natural order */
+    size_t n_names, n_room;
+    uint64_t n_wanted; /* how many there should be; 0: the one name is an index or a whole file */
+};
+
+/* Everything up to the last slash, and that; empty when there is none. malloc'ed. */
+char *shard_folder(const char *path);
+
+/* "model-00001-of-00005.safetensors": some front, two numbers, an extension. */
+bool shard_is_name(const char *path);
+
+/* "NAME.index.json" */
+bool shard_is_index(const char *path);
+
+/*
+ * What to load from a folder: its index, else all shards that belong together, else the one
+ * checkpoint. like is the name of one of the shards, or NULL. -ENOENT, and -EINVAL names what there
+ * is to choose from.
+ */
+int shard_names_find(struct shard_names *names, const char *folder, const char *like,
+                     struct wfs_error *err);
+void shard_names_done(struct shard_names *names);
+
+/* Findings about checkpoints in the folder that the index does not name. -ENOMEM. */
+int shard_tell_strays(const char *folder, const struct shard_index *index,
+                      struct wfs_catalog *catalog);
+
+#endif

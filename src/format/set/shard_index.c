@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * { "metadata": {...}, "weight_map": { KEY: FILE, ... } }, of which only the map is believed.
+ */
+#include "format/set/shard_index.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "text/json.h"
+
+struct lookup {
+    const struct shard_index *index;
+    const char *name; /* of a key or a shard */
+};
+
+static bool is_key(const void *ctx, uint32_t id)
+{
+    const struct lookup *lookup = ctx;
+    return strcmp(lookup->index->keys[id].name, lookup->name) == 0;
+}
+
+static bool is_shard(const void *ctx, uint32_t id)
+{
+    const struct lookup *lookup = ctx;
+    return strcmp(lookup->index->shards[id], lookup->name) == 0;
+}
+
+static uint64_t hash_name(const char *name)
+{
+    return hash_bytes(name, strlen(name), hash_seed());
+}
+
+struct shard_key *shard_index_find(const struct shard_index *index, const char *key)
+{
+    uint32_t id;
+    const struct lookup lookup = {index, key};
+    return map_find(&index->by_key, hash_name(key), is_key, &lookup, &id) ? &index->keys[id] : NULL;
+}
+
+/* No path, only a name: decided by its letters, because links are followed. */
+static bool is_plain_name(const struct json_text *text)
+{
+    return text->n_bytes > 0 && text->n_bytes < 256 && strlen(text->bytes) == text->n_bytes &&
+           strpbrk(text->bytes, "/\\") == NULL && strcmp(text->bytes, ".") != 0 &&
+           strcmp(text->bytes, "..") != 0;
+}
+
+static int find_shard(struct shard_index *index, const char *name, uint32_t *ret)
+{
+    const struct lookup lookup = {index, name};
+    if (map_find(&index->by_shard, hash_name(name), is_shard, &lookup, ret))
+        return 0;
+    if (index->n_shards == index->n_shard_room) {
+        const size_t n_room = index->n_shard_room == 0 ? 16 : index->n_shard_room * 2;
+        const char **shards = reallocarray(index->shards, n_room, sizeof(*shards));
+        if (shards == NULL)
+            return -ENOMEM;
+        index->shards = shards;
+        index->n_shard_room = n_room;
+    }
+    *ret = (uint32_t)index->n_shards;
+    index->shards[index->n_shards++] = name;
+    return map_add(&index->by_shard, hash_name(name), *ret);
+}
+
+int shard_index_add(struct shard_index *index, const char *key, const char *shard,
+                    uint32_t *ret_shard)
+{
+    const struct shard_key *twin = shard_index_find(index, key);
+    if (twin != NULL) {
+        *ret_shard = twin->shard;
+        return 0;
+    }
+    if (index->n_keys == index->n_key_room) {
+        const size_t n_room = index->n_key_room == 0 ? 256 : index->n_key_room * 2;
+        struct shard_key *keys = reallocarray(index->keys, n_room, sizeof(*keys));
+        if (keys == NULL)
+            return -ENOMEM;
+        index->keys = keys;
+        index->n_key_room = n_room;
+    }
+    struct shard_key *entry = &index->keys[index->n_keys];
+    *entry = (struct shard_key){.name = key};
+    if (find_shard(index, shard, &entry->shard) < 0 ||
+        map_add(&index->by_key, hash_name(key), (uint32_t)index->n_keys) < 0)
+        return -ENOMEM;
+    index->n_keys++;
+    *ret_shard = entry->shard;
+    return 1;
+}
+
+static int add_key(struct shard_index *index, const struct json_text *key,
+                   const struct json_text *file, struct wfs_error *err)
+{
+    uint32_t shard;
+    const struct wfs_quoted quoted = wfs_quote_n(key->bytes, key->n_bytes);
+    if (strlen(key->bytes) != key->n_bytes)
+        return wfs_fail(err, EOPNOTSUPP, "index: the key '%s' has a NUL in it", quoted.text);
+    if (!is_plain_name(file))
+        return wfs_fail(err, EBADMSG, "index: the key '%s' lies in '%s', which is no file name",
+                        quoted.text, wfs_quote_n(file->bytes, file->n_bytes).text);
+    const int code = shard_index_add(index, key->bytes, file->bytes, &shard);
+    if (code == 0)
+        return wfs_fail(err, EBADMSG, "index: the key '%s' stands twice", quoted.text);
+    return code < 0 ? wfs_fail_memory(err) : 0;
+}
+
+static int read_map(struct shard_index *index, struct json *json, struct wfs_error *err)
+{
+    struct json_text key, file;
+    int code = 0;
+    if (!json_open_object(json))
+        return 0;
+    while (code == 0 && json_next_key(json, &key)) {
+        if (!json_take_string(json, &file))
+            return 0;
+        code = add_key(index, &key, &file, err);
+    }
+    return code;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strverscmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+bool shard_index_has_file(const struct shard_index *index, const char *name)
+{
+    return index->n_shards > 0 &&
+           bsearch(&name, index->shards, index->n_shards, sizeof(name), compare_names) != NULL;
+}
+
+/* Puts the files in order, and the keys' numbers with them. */
+static int sort_shards(struct shard_index *index)
+{
+    const size_t n = index->n_shards;
+    const char **before = calloc(n + 1, sizeof(*before));
+    uint32_t *place = calloc(n + 1, sizeof(*place));
+    if (before != NULL && place != NULL && n > 0) {
+        memcpy(before, index->shards, n * sizeof(*before));
+        qsort(index->shards, n, sizeof(*index->shards), compare_names);
+        for (size_t i = 0; i < n; i++) {
+            const char **found =
+                bsearch(&before[i], index->shards, n, sizeof(*before), compare_names);
+            place[i] = (uint32_t)(found - index->shards);
+        }
+        for (size_t i = 0; i < index->n_keys; i++)
+            index->keys[i].shard = place[index->keys[i].shard];
+    }
+    const int code = before == NULL || place == NULL ? -ENOMEM : 0;
+    free(before);
+    free(place);
+    return code;
+}
+
+static int parse(struct shard_index *index, struct json *json, struct wfs_error *err)
+{
+    struct json_text name;
+    bool has_map = false;
+    int code = 0;
+    if (!json_open_object(json))
+        return 0;
+    while (code == 0 && json_next_key(json, &name)) {
+        const bool is_map = name.n_bytes == 10 && memcmp(name.bytes, "weight_map", 10) == 0;
+        if (is_map && has_map)
+            return wfs_fail(err, EBADMSG, "index: it has two maps");
+        if (is_map && json_kind(json) == JSON_KIND_OBJECT) {
+            has_map = true;
+            code = read_map(index, json, err);
+        } else if (!json_skip(json)) {
+            break;
+        }
+    }
+    if (code < 0)
+        return code;
+    if (has_map && (json->error != NULL || !json_end(json)))
+        return wfs_fail(err, EBADMSG, "index: %s at byte %zu", json->error, json_offset(json));
+    if (has_map && index->n_keys == 0)
+        return wfs_fail(err, EBADMSG, "index: no key is in it");
+    return has_map;
+}
+
+/* White space, then a brace. */
+static bool begins_like_json(const struct source *source)
+{
+    char head[64];
+    const size_t n = source->n_bytes < sizeof(head) ? (size_t)source->n_bytes : sizeof(head);
+    if (n == 0 || source_read(source, 0, head, n) < 0)
+        return false;
+    size_t i = 0;
+    while (i < n && strchr(" \t\r\n", head[i]) != NULL && head[i] != '\0')
+        i++;
+    return i < n && head[i] == '{';
+}
+
+int shard_index_read(struct shard_index *index, const struct source *source, uint64_t n_most,
+                     struct wfs_error *err)
+{
+    *index = (struct shard_index){0};
+    if (source->n_bytes > n_most || !begins_like_json(source))
+        return 0;
+    const size_t n = (size_t)source->n_bytes;
+    index->text = malloc(n + 1);
+    if (index->text == NULL)
+        return wfs_fail_memory(err);
+    if (source_read(source, 0, index->text, n) < 0)
+        return wfs_fail(err, EIO, "cannot read it");
+    if (utf8_valid(index->text, n) != n)
+        return 0;
+    index->text[n] = '\0';
+    struct json json = json_of(index->text, n);
+    const int code = parse(index, &json, err);
+    return code > 0 && sort_shards(index) < 0 ? wfs_fail_memory(err) : code;
+}
+
+void shard_index_done(struct shard_index *index)
+{
+    free(index->text);
+    free(index->keys);
+    free(index->shards);
+    map_done(&index->by_key);
+    map_done(&index->by_shard);
+    *index = (struct shard_index){0};
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What paths of sources and outputs mean, told by names alone.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/bytes.h"
+#include "base/cleanup.h"
+#include "format/core/format.h"
+#include "format/set/shard_files.h"
+
+static bool is_directory(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+static bool has_slash(const char *path)
+{
+    return path[0] != '\0' && path[strlen(path) - 1] == '/';
+}
+
+char *wfs_source_file(const char *path, bool shards)
+{
+    cleanup(shard_names_done) struct shard_names names = {0};
+    autofree char *folder = NULL;
+    char *file = NULL;
+    const char *like = NULL;
+    if (is_directory(path)) {
+        if (asprintf(&folder, "%s%s", path, has_slash(path) ? "" : "/") < 0)
+            folder = NULL;
+    } else if (shards && shard_is_name(path)) {
+        folder = shard_folder(path);
+        like = folder == NULL ? NULL : path + strlen(folder);
+    } else {
+        return strdup(path);
+    }
+    if (folder == NULL || shard_names_find(&names, folder, like, NULL) < 0 || names.n_wanted > 0 ||
+        asprintf(&file, "%s%s", folder, names.names[0]) < 0)
+        return NULL;
+    return file;
+}
+
+static const char *name_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash == NULL ? path : slash + 1;
+}
+
+/* That of "NAME.EXTENSION" and of "NAME.EXTENSION.index.json". */
+static const struct wfs_format *format_of_name(const char *path)
+{
+    const size_t n = strlen(path) - (shard_is_index(path) ? strlen(".index.json") : 0);
+    autofree char *front = strndup(path, n);
+    return front == NULL ? NULL : wfs_format_by_path(front);
+}
+
+/* The name of the source's index where it has one of that format, else what is usual. */
+static int in_directory(const char *path, const char *source, const struct wfs_format **format,
+                        char **ret)
+{
+    autofree char *file = wfs_source_file(source, false);
+    const struct wfs_format *own = file == NULL ? NULL : format_of_name(file);
+    *format = *format == NULL ? own : *format;
+    if (*format == NULL)
+        return (*ret = strdup(path)) == NULL ? -ENOMEM : 1;
+    const bool is_same = file != NULL && own == *format && shard_is_index(file);
+    const int n =
+        asprintf(ret, "%s%s%s%s", path, has_slash(path) ? "" : "/",
+                 is_same ? name_of(file) : (*format)->set_name, is_same ? "" : ".index.json");
+    return n < 0 ? -ENOMEM : 1;
+}
+
+int wfs_output_index(const char *path, const char *source, const struct wfs_format **format,
+                     char **ret)
+{
+    if (has_slash(path) || is_directory(path))
+        return in_directory(path, source, format, ret);
+    if (!shard_is_index(path))
+        return 0;
+    *format = *format == NULL ? format_of_name(path) : *format;
+    return (*ret = strdup(path)) == NULL ? -ENOMEM : 1;
+}
+
+bool wfs_size_parse(const char *text, uint64_t *ret)
+{
+    static const struct {
+        const char *name;
+        uint64_t n_bytes;
+    } units[] = {{"", 1},
+                 {"B", 1},
+                 {"KB", 1000},
+                 {"MB", 1000000},
+                 {"GB", 1000000000},
+                 {"TB", 1000000000000},
+                 {"KiB", (uint64_t)1 << 10},
+                 {"MiB", (uint64_t)1 << 20},
+                 {"GiB", (uint64_t)1 << 30},
+                 {"TiB", (uint64_t)1 << 40}};
+    uint64_t number = 0;
+    const size_t n_digits = strspn(text, "0123456789");
+    for (size_t i = 0; i < n_digits; i++) {
+        if (!checked_mul(number, (uint64_t)10, &number) ||
+            !checked_add(number, (uint64_t)(text[i] - '0'), &number))
+            return false;
+    }
+    for (size_t i = 0; n_digits > 0 && number > 0 && i < sizeof(units) / sizeof(*units); i++) {
+        if (strcasecmp(text + n_digits, units[i].name) == 0)
+            return checked_mul(number, units[i].n_bytes, ret);
+    }
+    return false;
+}

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Each shard is loaded as the complete file that it is; the tensors that the index gives it go into
+ * one catalog. The index decides; where it and the shards disagree so that numbers would be wrong
+ * or missing, the whole is refused, unless it is to be read by force.
+ */
+#include "format/set/shards.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/bytes.h"
+#include "format/set/shard_files.h"
+#include "format/set/shard_index.h"
+#include "tensor/parts.h"
+
+enum { MAX_TOLD = 20 }; /* findings of one sort */
+
+struct gathering {
+    const char *folder; /* with its slash, or empty */
+    const struct load_context *context;
+    struct shard_index *index; /* NULL: none, all keys are taken */
+    struct wfs_catalog *catalog;
+    struct shard_index seen; /* without an index: the keys so far */
+    size_t n_told;
+    struct wfs_error *err;
+};
+
+static int tell(struct gathering *g, enum wfs_severity severity, const char *format,
+                const char *name, const char *shard)
+{
+    if (g->n_told++ >= MAX_TOLD)
+        return 0;
+    return catalog_add_finding(g->catalog, severity, format, wfs_quote(name).text,
+                               wfs_quote(shard).text) < 0
+               ? wfs_fail_memory(g->err)
+               : 0;
+}
+
+static int load_file(const char *path, const struct load_context *context, struct wfs_catalog **out,
+                     struct wfs_error *err)
+{
+    struct source *source;
+    const int code = source_open(path, &source, err);
+    return code < 0 ? code : load_source(source, context, out, err);
+}
+
+/* A tensor that the index promises and nobody has: its name, and nothing to read. */
+static int add_lost(struct gathering *g, const struct shard_key *key, const char *problem)
+{
+    static const uint64_t no_elements = 0;
+    struct wfs_tensor *tensor = catalog_add(g->catalog);
+    if (tensor == NULL)
+        return wfs_fail_memory(g->err);
+    tensor->key = arena_copy(&g->catalog->arena, key->name, strlen(key->name));
+    tensor->trouble = problem;
+    tensor->dtype = tensor->stored.dtype = WFS_OPAQUE;
+    tensor->shape = (struct wfs_shape){1, &no_elements};
+    return tensor->key == NULL ? wfs_fail_memory(g->err) : 0;
+}
+
+/* Whether the tensor is shown: 1, 0, or an error. */
+static int decide(struct gathering *g, const char *key, uint32_t shard, const char *name)
+{
+    if (g->index == NULL) {
+        uint32_t before;
+        const int code = shard_index_add(&g->seen, key, name, &before);
+        if (code < 0)
+            return wfs_fail_memory(g->err);
+        if (code > 0 || g->context->force)
+            return code > 0;
+        return wfs_fail(
+            g->err, EBADMSG, "the key '%s' is in two shards, '%s' and '%s', and no index decides",
+            wfs_quote(key).text, wfs_quote(g->seen.shards[before]).text, wfs_quote(name).text);
+    }
+    struct shard_key *entry = shard_index_find(g->index, key);
+    if (entry == NULL) {
+        return tell(g, WFS_MEDIUM, "the key '%s' of shard '%s' is not in the index: left out", key,
+                    name);
+    }
+    if (entry->shard != shard) {
+        return tell(g, WFS_MEDIUM, "the key '%s' is in shard '%s' too: the index decides", key,
+                    name);
+    }
+    entry->is_found = true;
+    return 1;
+}
+
+static int take_tensors(struct gathering *g, const struct wfs_catalog *part, uint32_t shard,
+                        const char *name)
+{
+    for (size_t i = 0; i < part->n_tensors; i++) {
+        const int code = decide(g, part->tensors[i].key, shard, name);
+        if (code < 0)
+            return code;
+        if (code == 0)
+            continue;
+        struct wfs_tensor *tensor = catalog_add(g->catalog);
+        if (tensor == NULL)
+            return wfs_fail_memory(g->err);
+        *tensor = part->tensors[i];
+        tensor->value = tensor->place = 0; /* numbers in the part's graph */
+        tensor->home = part->sources[0];
+    }
+    return 0;
+}
+
+/* The names are in the memory of the part, which becomes the whole's. */
+static int note_values(struct gathering *g, const struct wfs_catalog *part)
+{
+    for (size_t i = part->n_values; i-- > 0;) {
+        struct catalog_unshown *value = arena_calloc(&g->catalog->arena, 1, sizeof(*value));
+        if (value == NULL)
+            return wfs_fail_memory(g->err);
+        *value =
+            (struct catalog_unshown){part->values[i].name, part->sources[0], g->catalog->unshown};
+        g->catalog->unshown = value;
+    }
+    return 0;
+}
+
+/* What is not the fault of the shard is no reason to go on without it. */
+static bool is_ours(int code)
+{
+    return code == EMFILE || code == ENFILE || code == ENOMEM;
+}
+
+static int fail_shard(const struct gathering *g, const char *name, const struct wfs_error *inner)
+{
+    const struct wfs_quoted shard = wfs_quote(name);
+    if (inner->code != EMFILE)
+        return wfs_fail(g->err, inner->code, "shard '%s': %s", shard.text, inner->text);
+    return wfs_fail(g->err, EMFILE,
+                    "shard '%s' cannot be opened beside the %zu before it: the hard limit of open "
+                    "files (ulimit -Hn) is too low",
+                    shard.text, g->catalog->n_sources);
+}
+
+static int check_n_files(size_t n, const struct load_context *context, struct wfs_error *err)
+{
+    return n <= context->limits.files
+               ? 0
+               : wfs_fail(err, E2BIG, "it is in %zu files, above the limit files of %" PRIu64, n,
+                          context->limits.files);
+}
+
+static int add_shard(struct gathering *g, uint32_t shard, const char *name)
+{
+    struct wfs_error inner = {0};
+    struct wfs_catalog *part = NULL;
+    char path[PATH_BYTES];
+    if (snprintf(path, sizeof(path), "%s%s", g->folder, name) >= (int)sizeof(path))
+        return wfs_fail(g->err, ENAMETOOLONG, "the path of shard '%s' is too long",
+                        wfs_quote(name).text);
+    int code = load_file(path, g->context, &part, &inner);
+    if (code < 0 && (!g->context->force || is_ours(inner.code)))
+        return fail_shard(g, name, &inner);
+    if (code < 0)
+        return tell(g, WFS_HIGH, "shard '%s': %s", name, inner.text);
+    if (g->catalog->format == NULL) {
+        g->catalog->format = part->format;
+        g->catalog->container = "sharded checkpoint";
+    }
+    code = strcmp(g->catalog->format, part->format) != 0
+               ? wfs_fail(g->err, EOPNOTSUPP, "shard '%s' is of another format than the others",
+                          wfs_quote(name).text)
+               : take_tensors(g, part, shard, name);
+    if (code == 0)
+        code = note_values(g, part);
+    if (code == 0 && catalog_merge_texts(g->catalog, part) < 0)
+        code = wfs_fail_memory(g->err);
+    if (catalog_adopt_part(g->catalog, part) < 0)
+        return wfs_fail_memory(g->err);
+    return code;
+}
+
+/* Keys that the index has and their shards have not. */
+static int check_found(struct gathering *g)
+{
+    size_t n_lost = 0;
+    const struct shard_key *first = NULL;
+    for (size_t i = 0; i < g->index->n_keys; i++) {
+        const struct shard_key *key = &g->index->keys[i];
+        if (key->is_found)
+            continue;
+        first = first == NULL ? key : first;
+        n_lost++;
+        if (g->context->force && add_lost(g, key, "its shard does not have it") < 0)
+            return -ENOMEM;
+    }
+    if (first == NULL || g->context->force)
+        return 0;
+    return wfs_fail(
+        g->err, EBADMSG, "the key '%s' is not in its shard '%s', nor are %zu others in theirs",
+        wfs_quote(first->name).text, wfs_quote(g->index->shards[first->shard]).text, n_lost - 1);
+}
+
+static int load_indexed(const char *path, struct shard_index *index,
+                        const struct load_context *context, struct wfs_catalog **out,
+                        struct wfs_error *err)
+{
+    auto_catalog struct wfs_catalog *catalog = NULL;
+    autofree char *folder = shard_folder(path);
+    int code = check_n_files(index->n_shards, context, err);
+    if (code < 0)
+        return code;
+    if (folder == NULL || catalog_new(&catalog) < 0)
+        return wfs_fail_memory(err);
+    catalog->arena.limit = context->limits.index_memory;
+    struct gathering g = {folder, context, index, catalog, {0}, 0, err};
+    for (size_t i = 0; code == 0 && i < index->n_shards; i++)
+        code = add_shard(&g, (uint32_t)i, index->shards[i]);
+    code = code < 0 ? code : check_found(&g);
+    code = code < 0 ? code : shard_tell_strays(folder, index, catalog);
+    if (code < 0)
+        return code;
+    if (catalog->format == NULL)
+        return wfs_fail(err, EBADMSG, "none of its %zu shards can be read", index->n_shards);
+    *out = steal(&catalog);
+    return 0;
+}
+
+/* Shards that belong together by their names. */
+static int load_named(const char *folder, const struct shard_names *names,
+                      const struct load_context *context, struct wfs_catalog **out,
+                      struct wfs_error *err)
+{
+    auto_catalog struct wfs_catalog *catalog = NULL;
+    if (names->n_names < names->n_wanted && !context->force)
+        return wfs_fail(err, ENOENT,
+                        "%zu of %" PRIu64 " shards are there, like '%s'; force shows them",
+                        names->n_names, names->n_wanted, wfs_quote(names->names[0]).text);
+    int code = check_n_files(names->n_names, context, err);
+    if (code < 0)
+        return code;
+    if (catalog_new(&catalog) < 0)
+        return wfs_fail_memory(err);
+    catalog->arena.limit = context->limits.index_memory;
+    struct gathering g = {folder, context, NULL, catalog, {0}, 0, err};
+    for (size_t i = 0; code == 0 && i < names->n_names; i++)
+        code = add_shard(&g, (uint32_t)i, names->names[i]);
+    shard_index_done(&g.seen);
+    if (code < 0)
+        return code;
+    if (catalog->format == NULL)
+        return wfs_fail(err, EBADMSG, "none of the shards can be read");
+    *out = steal(&catalog);
+    return 0;
+}
+
+/* By its name: any file may begin like an index. */
+static int check_index_size(const struct source *source, const struct load_context *context,
+                            struct wfs_error *err)
+{
+    const uint64_t most = context->limits.header;
+    return source->n_bytes <= most || !shard_is_index(source->path)
+               ? 0
+               : wfs_fail(err, E2BIG,
+                          "index: %" PRIu64 " bytes, above the limit header of %" PRIu64,
+                          source->n_bytes, most);
+}
+
+static int load_path(const char *path, const struct load_context *context, struct wfs_catalog **out,
+                     struct wfs_error *err)
+{
+    struct source *source;
+    struct shard_index index;
+    int code = source_open(path, &source, err);
+    if (code < 0)
+        return code;
+    code = check_index_size(source, context, err);
+    if (code < 0) {
+        source_free(source);
+        return code;
+    }
+    code = shard_index_read(&index, source, context->limits.header, err);
+    if (code == 0) {
+        shard_index_done(&index);
+        return load_source(source, context, out, err);
+    }
+    if (code > 0)
+        code = load_indexed(path, &index, context, out, err);
+    source_free(source);
+    shard_index_done(&index);
+    return code;
+}
+
+/* An index, else shards by name, else the one checkpoint that is there. */
+static int load_folder(const char *folder, const char *like, const struct load_context *context,
+                       struct wfs_catalog **out, struct wfs_error *err)
+{
+    cleanup(shard_names_done) struct shard_names names = {0};
+    char path[PATH_BYTES];
+    int code = shard_names_find(&names, folder, like, err);
+    if (code < 0)
+        return code;
+    if (names.n_wanted > 0)
+        return load_named(folder, &names, context, out, err);
+    if (snprintf(path, sizeof(path), "%s%s", folder, names.names[0]) >= (int)sizeof(path))
+        return wfs_fail(err, ENAMETOOLONG, "the path is too long");
+    return load_path(path, context, out, err);
+}
+
+int shards_load(const char *path, const struct load_context *context, struct wfs_catalog **out,
+                struct wfs_error *err)
+{
+    struct stat st;
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
+        autofree char *folder = NULL;
+        const bool has_slash = path[0] != '\0' && path[strlen(path) - 1] == '/';
+        if (asprintf(&folder, "%s%s", path, has_slash ? "" : "/") < 0)
+            return wfs_fail_memory(err);
+        return load_folder(folder, NULL, context, out, err);
+    }
+    if (context->shards && shard_is_name(path)) {
+        autofree char *folder = shard_folder(path);
+        return folder == NULL ? wfs_fail_memory(err)
+                              : load_folder(folder, path + strlen(folder), context, out, err);
+    }
+    return load_path(path, context, out, err);
+}

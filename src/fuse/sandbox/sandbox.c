@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Capabilities are out of effect while rules are made, so that the owner's rights alone show what
+ * can be reached. Root that serves files of another user gets back those that reach them.
+ *
+ * Sanitizers look at all of memory at the end, and write reports: a build with them, or with
+ * measured coverage, has no seccomp, may read everything and write where it was built.
+ */
+#include "fuse/sandbox/sandbox.h"
+
+#include "fuse/sandbox/paths.h"
+#include "fuse/scope.h"
+#include "fuse/sandbox/syscalls.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+/* ---- capabilities ---- */
+
+/* Of root: the files of others, their owner kept in a commit, and who else has them open. */
+static const uint64_t file_rights = 1ull << CAP_CHOWN | 1ull << CAP_DAC_OVERRIDE |
+                                    1ull << CAP_DAC_READ_SEARCH | 1ull << CAP_FOWNER |
+                                    1ull << CAP_LEASE;
+
+static uint64_t get_permitted(void)
+{
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct data[2] = {0};
+    if (syscall(SYS_capget, &header, data) < 0)
+        return 0;
+    return data[0].permitted | (uint64_t)data[1].permitted << 32;
+}
+
+static int set_capabilities(uint64_t permitted, uint64_t effective)
+{
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    const struct __user_cap_data_struct data[2] = {
+        {.permitted = (uint32_t)permitted, .effective = (uint32_t)effective},
+        {.permitted = (uint32_t)(permitted >> 32), .effective = (uint32_t)(effective >> 32)},
+    };
+    return syscall(SYS_capset, &header, data) < 0 ? -errno : 0;
+}
+
+static void serve_others(struct sandbox *sandbox)
+{
+    const uint64_t permitted = get_permitted();
+    sandbox->serves_others = true;
+    (void)set_capabilities(permitted, permitted & file_rights);
+}
+
+/* ---- what may be reached ---- */
+
+void sandbox_init(struct sandbox *sandbox, enum sandbox_mode mode)
+{
+    *sandbox = (struct sandbox){.mode = mode, .landlock = {.fd = -1}};
+    if (mode == SANDBOX_OFF)
+        return;
+    (void)set_capabilities(get_permitted(), 0);
+    landlock_init(&sandbox->landlock);
+}
+
+void sandbox_done(struct sandbox *sandbox)
+{
+    landlock_done(&sandbox->landlock);
+}
+
+/* Of the file, or -1. */
+static int reach(struct sandbox *sandbox, const char *path, int mode)
+{
+    struct stat st;
+    int fd = open(path, O_PATH | O_CLOEXEC);
+    const bool is_refused =
+        fd < 0 ? errno == EACCES : faccessat(AT_FDCWD, path, mode, AT_EACCESS) < 0;
+    const bool is_own = fd < 0 || (fstat(fd, &st) == 0 && st.st_uid == geteuid());
+    if (!sandbox->serves_others && (is_refused || !is_own)) {
+        serve_others(sandbox);
+        if (fd < 0)
+            fd = open(path, O_PATH | O_CLOEXEC);
+    }
+    return fd;
+}
+
+static void allow(struct sandbox *sandbox, const char *path, int mode, enum landlock_access access)
+{
+    autoclose int fd = reach(sandbox, path, mode);
+    if (fd >= 0)
+        landlock_allow(&sandbox->landlock, fd, access);
+}
+
+/* A directory of very many files is allowed as a whole: each rule keeps an inode in memory. */
+static void allow_files_in(struct sandbox *sandbox, const char *directory)
+{
+    enum { N_RULES_MAX = 20000 };
+    size_t n_rules = 0;
+    allow(sandbox, directory, R_OK | X_OK, LANDLOCK_LIST);
+    DIR *open = opendir(directory);
+    if (open == NULL)
+        return;
+    for (const struct dirent *file; (file = readdir(open)) != NULL && n_rules < N_RULES_MAX;) {
+        autofree char *path = NULL;
+        struct stat st;
+        if (asprintf(&path, "%s/%s", directory, file->d_name) < 0) {
+            path = NULL;
+            break;
+        }
+        if (stat(path, &st) == 0 && S_ISREG(st.st_mode)) {
+            allow(sandbox, path, R_OK, LANDLOCK_READ);
+            n_rules++;
+        }
+    }
+    closedir(open);
+    if (n_rules == N_RULES_MAX)
+        allow(sandbox, directory, R_OK | X_OK, LANDLOCK_READ);
+}
+
+/* What an index begins with, and many another text. */
+static bool begins_with_brace(const char *path)
+{
+    char head[64];
+    autoclose int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    const ssize_t n = fd < 0 ? -1 : pread(fd, head, sizeof(head) - 1, 0);
+    head[n < 0 ? 0 : n] = '\0';
+    return head[strspn(head, " \t\r\n")] == '{';
+}
+
+void sandbox_allow_source(struct sandbox *sandbox, const char *path, bool has_siblings)
+{
+    struct stat st;
+    if (sandbox->mode == SANDBOX_OFF)
+        return;
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
+        allow_files_in(sandbox, path);
+        return;
+    }
+    allow(sandbox, path, R_OK, LANDLOCK_READ);
+    if (has_siblings || begins_with_brace(path)) {
+        autofree char *directory = strchr(path, '/') != NULL ? path_directory(path) : strdup(".");
+        if (directory != NULL)
+            allow_files_in(sandbox, directory);
+    }
+}
+
+void sandbox_allow_directory(struct sandbox *sandbox, const char *path)
+{
+    if (sandbox->mode != SANDBOX_OFF)
+        allow(sandbox, path, R_OK | W_OK | X_OK,
+              LANDLOCK_LIST | LANDLOCK_READ | LANDLOCK_WRITE | LANDLOCK_CHANGE);
+}
+
+void sandbox_allow_output(struct sandbox *sandbox, const char *path)
+{
+    autofree char *directory = path_directory(path);
+    if (sandbox->mode == SANDBOX_OFF)
+        return;
+    allow(sandbox, path, R_OK, LANDLOCK_READ); /* for its owner */
+    if (directory != NULL)
+        sandbox_allow_directory(sandbox, directory);
+}
+
+/* What libfuse, glibc and the staging directory's lock look at. */
+static void allow_system(const struct sandbox *sandbox)
+{
+    static const struct {
+        const char *path;
+        enum landlock_access access;
+    } files[] = {
+        {"/dev/null", LANDLOCK_READ | LANDLOCK_WRITE},
+        {"/dev/fuse", LANDLOCK_READ | LANDLOCK_WRITE | LANDLOCK_DEVICE},
+        {"/proc/locks", LANDLOCK_READ},
+        {"/sys/devices/system/cpu/online", LANDLOCK_READ},
+        {WFS_INSTRUMENTED ? "/" : "", LANDLOCK_LIST | LANDLOCK_READ},
+        {WFS_INSTRUMENTED ? WFS_BUILD_ROOT : "", LANDLOCK_WRITE | LANDLOCK_CHANGE},
+    };
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+        autoclose int fd = open(files[i].path, O_PATH | O_CLOEXEC);
+        if (fd >= 0)
+            landlock_allow(&sandbox->landlock, fd, files[i].access);
+    }
+}
+
+/* ---- entering ---- */
+
+int sandbox_enter(const struct sandbox *sandbox, const char **ret_name)
+{
+    static const char *const names[] = {"none", "seccomp", "landlock", "seccomp+landlock"};
+    const uint64_t kept = sandbox->serves_others ? get_permitted() & file_rights : 0;
+    *ret_name = "off";
+    if (sandbox->mode == SANDBOX_OFF)
+        return 0;
+    allow_system(sandbox);
+    const bool is_bare =
+        set_capabilities(kept, kept) == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0;
+    const bool has_landlock = is_bare && landlock_enter(&sandbox->landlock) == 0;
+    const bool has_seccomp = is_bare && !WFS_INSTRUMENTED && syscalls_restrict() == 0;
+    *ret_name = names[(has_landlock ? 2 : 0) + (has_seccomp ? 1 : 0)];
+    const bool is_whole = has_landlock && has_seccomp;
+    return sandbox->mode == SANDBOX_REQUIRE && !is_whole ? -EOPNOTSUPP : 0;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What keeps a process that reads strangers' files from doing anything else: no capabilities, no
+ * new privileges, Landlock and seccomp. First say what it may reach, then enter; there is no way
+ * back.
+ */
+#ifndef WFS_SANDBOX_H
+#define WFS_SANDBOX_H
+
+#include "fuse/sandbox/landlock.h"
+
+#include <stdbool.h>
+
+enum sandbox_mode {
+    SANDBOX_AUTO, /* what the kernel and the build offer */
+    SANDBOX_OFF,
+    SANDBOX_REQUIRE, /* all of it or not at all */
+};
+
+struct sandbox {
+    enum sandbox_mode mode;
+    struct landlock landlock;
+    bool serves_others; /* files of another user, so that root keeps some rights */
+};
+
+void sandbox_init(struct sandbox *sandbox, enum sandbox_mode mode);
+void sandbox_done(struct sandbox *sandbox);
+
+/*
+ * Reading the file; of a directory, and of an index of shards, the files in it (or beside it) and
+ * what links there lead to. has_siblings: those beside any file. What is missing is passed over.
+ */
+void sandbox_allow_source(struct sandbox *sandbox, const char *path, bool has_siblings);
+
+/* Everything in the directory and below but devices and links. */
+void sandbox_allow_directory(struct sandbox *sandbox, const char *path);
+
+/* Replacing the file, which may be missing, and everything else in its directory. */
+void sandbox_allow_output(struct sandbox *sandbox, const char *path);
+
+/*
+ * Must be called before there are threads. 0, and what is on now: "seccomp+landlock", "seccomp",
+ * "landlock", "none" or "off". -EOPNOTSUPP when all of it is required and cannot be had; then too
+ * *ret_name is set.
+ */
+int sandbox_enter(const struct sandbox *sandbox, const char **ret_name);
+
+#endif

@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The stack machine: the loop over opcodes, the stack with its marks. What the opcodes do is in
+ * pickle_scalar.c, pickle_text.c and pickle_build.c.
+ */
+#include "pickle/pickle.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/cleanup.h"
+#include "pickle/pickle_vm.h"
+
+int vm_fail(struct pickle *p, const char *format, ...)
+{
+    char text[256];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    return wfs_fail(p->err, EBADMSG, "pickle, byte %llu, opcode 0x%02x: %s",
+                    (unsigned long long)p->opcode_offset, p->opcode, text);
+}
+
+int vm_fail_input(struct pickle *p, int code)
+{
+    switch (code) {
+    case -EBADMSG:
+        p->job->notes |= PICKLE_SHORT;
+        return vm_fail(p, "the file ends inside the pickle");
+    case -E2BIG:
+        return wfs_fail(p->err, E2BIG, "pickle, byte %llu: a line is longer than the limit",
+                        (unsigned long long)p->opcode_offset);
+    case -ENOMEM:
+        return wfs_fail_memory(p->err);
+    default:
+        return wfs_fail(p->err, -code, "cannot read the pickle");
+    }
+}
+
+int vm_fail_short(struct pickle *p, const char *what, uint64_t n)
+{
+    p->job->notes |= PICKLE_SHORT;
+    return vm_fail(p, "%s of %llu bytes, but only %llu are left", what, (unsigned long long)n,
+                   (unsigned long long)stream_left(&p->input));
+}
+
+int vm_take(struct pickle *p, size_t n_bytes, const uint8_t **ret)
+{
+    const int code = stream_take(&p->input, n_bytes, ret);
+    return code < 0 ? vm_fail_input(p, code) : 0;
+}
+
+int vm_line(struct pickle *p, const char **ret, size_t *ret_n)
+{
+    const int code = stream_line(&p->input, p->job->limits->text, ret, ret_n);
+    return code < 0 ? vm_fail_input(p, code) : 0;
+}
+
+static int grow_stack(struct pickle *p)
+{
+    const size_t n_room = p->n_stack_room == 0 ? 256 : p->n_stack_room * 2;
+    uint32_t *stack = reallocarray(p->stack, n_room, sizeof(*stack));
+    if (stack == NULL)
+        return wfs_fail_memory(p->err);
+    p->stack = stack;
+    p->n_stack_room = n_room;
+    return 0;
+}
+
+int vm_push(struct pickle *p, uint32_t id)
+{
+    if (id == 0)
+        return wfs_fail_memory(p->err);
+    if (p->n_stack == p->n_stack_room && grow_stack(p) < 0)
+        return -ENOMEM;
+    p->stack[p->n_stack++] = id;
+    return 0;
+}
+
+/* Values below the last mark are out of reach. */
+static size_t floor_of(const struct pickle *p)
+{
+    return p->n_marks == 0 ? 0 : p->marks[p->n_marks - 1];
+}
+
+int vm_top(struct pickle *p, uint32_t *ret)
+{
+    if (p->n_stack == floor_of(p))
+        return vm_fail(p, "stack underflow");
+    *ret = p->stack[p->n_stack - 1];
+    return 0;
+}
+
+int vm_pop(struct pickle *p, uint32_t *ret)
+{
+    const int code = vm_top(p, ret);
+    if (code == 0)
+        p->n_stack--;
+    return code;
+}
+
+int vm_items(struct pickle *p, const uint32_t **ret, uint32_t *ret_n)
+{
+    if (p->n_marks == 0)
+        return vm_fail(p, "no mark on the stack");
+    const size_t floor = p->marks[--p->n_marks];
+    if (p->n_stack - floor > UINT32_MAX / 2)
+        return wfs_fail_memory(p->err);
+    *ret = p->stack + floor;
+    *ret_n = (uint32_t)(p->n_stack - floor);
+    return 0;
+}
+
+void vm_drop(struct pickle *p, uint32_t n)
+{
+    p->n_stack -= n;
+}
+
+static int op_mark(struct pickle *p)
+{
+    if (p->n_marks >= p->job->limits->marks)
+        return wfs_fail(p->err, E2BIG, "pickle: more than %llu open marks (limit marks)",
+                        (unsigned long long)p->job->limits->marks);
+    if (p->n_marks == p->n_mark_room) {
+        const size_t n_room = p->n_mark_room == 0 ? 64 : p->n_mark_room * 2;
+        size_t *marks = reallocarray(p->marks, n_room, sizeof(*marks));
+        if (marks == NULL)
+            return wfs_fail_memory(p->err);
+        p->marks = marks;
+        p->n_mark_room = n_room;
+    }
+    p->marks[p->n_marks++] = p->n_stack;
+    return 0;
+}
+
+static int op_pop(struct pickle *p)
+{
+    uint32_t id = 0;
+    if (p->n_marks > 0 && p->n_stack == floor_of(p)) {
+        p->n_marks--;
+        return 0;
+    }
+    return vm_pop(p, &id);
+}
+
+static int op_pop_mark(struct pickle *p)
+{
+    const uint32_t *items;
+    uint32_t n = 0;
+    const int code = vm_items(p, &items, &n);
+    if (code == 0)
+        vm_drop(p, n);
+    return code;
+}
+
+static int op_dup(struct pickle *p)
+{
+    uint32_t id = 0;
+    const int code = vm_top(p, &id);
+    return code < 0 ? code : vm_push(p, id);
+}
+
+static int op_stop(struct pickle *p)
+{
+    if (p->n_marks > 0 || p->n_stack > 1)
+        p->job->notes |= PICKLE_LEFTOVERS;
+    p->is_done = p->n_stack > floor_of(p);
+    return p->is_done ? 0 : vm_fail(p, "stack underflow");
+}
+
+static int op_proto(struct pickle *p)
+{
+    const uint8_t *version;
+    const int code = vm_take(p, 1, &version);
+    if (code < 0)
+        return code;
+    if (*version > 5)
+        return wfs_fail(p->err, EOPNOTSUPP, "pickle protocol %u is not known, 0 to 5 are",
+                        *version);
+    if (p->graph->protocol < *version)
+        p->graph->protocol = *version;
+    return 0;
+}
+
+static int op_frame(struct pickle *p)
+{
+    const uint8_t *length; /* not to be relied on */
+    return vm_take(p, 8, &length);
+}
+
+static int op_next_buffer(struct pickle *p)
+{
+    return wfs_fail(p->err, EOPNOTSUPP,
+                    "the pickle needs an out-of-band buffer, which is not in the file");
+}
+
+static int op_readonly_buffer(struct pickle *p)
+{
+    return 0;
+}
+
+/* The index of a memo opcode: a line of digits, one byte, or four. */
+static int memo_index(struct pickle *p, uint32_t *ret)
+{
+    const uint8_t *bytes;
+    const char *line;
+    size_t n;
+    int code;
+    if (p->opcode == 'p' || p->opcode == 'g') {
+        if ((code = vm_line(p, &line, &n)) < 0)
+            return code;
+        uint64_t index = 0;
+        for (size_t i = 0; i < n; i++) {
+            if (line[i] < '0' || line[i] > '9' || index > UINT32_MAX)
+                return vm_fail(p, "a memo index is not a number");
+            index = index * 10 + (uint64_t)(line[i] - '0');
+        }
+        if (n == 0 || index > UINT32_MAX)
+            return vm_fail(p, "a memo index is not a number of 32 bits");
+        *ret = (uint32_t)index;
+        return 0;
+    }
+    const bool is_long = p->opcode == 'r' || p->opcode == 'j';
+    if ((code = vm_take(p, is_long ? 4 : 1, &bytes)) < 0)
+        return code;
+    *ret = is_long ? load_le32(bytes) : *bytes;
+    return 0;
+}
+
+static int put(struct pickle *p, uint32_t index)
+{
+    uint32_t id = 0;
+    int code = vm_top(p, &id);
+    if (code < 0)
+        return code;
+    if (p->memo.n_used >= p->job->limits->memo && memo_get(&p->memo, index) == 0)
+        return wfs_fail(p->err, E2BIG, "pickle: more than %llu memo entries (limit memo)",
+                        (unsigned long long)p->job->limits->memo);
+    return memo_put(&p->memo, index, id) < 0 ? wfs_fail_memory(p->err) : 0;
+}
+
+static int op_put(struct pickle *p)
+{
+    uint32_t index;
+    const int code = memo_index(p, &index);
+    return code < 0 ? code : put(p, index);
+}
+
+static int op_memoize(struct pickle *p)
+{
+    return put(p, p->memo.n_used);
+}
+
+static int op_get(struct pickle *p)
+{
+    uint32_t index;
+    const int code = memo_index(p, &index);
+    if (code < 0)
+        return code;
+    const uint32_t id = memo_get(&p->memo, index);
+    return id == 0 ? vm_fail(p, "memo entry %u is not set", index) : vm_push(p, id);
+}
+
+static int (*const opcodes[256])(struct pickle *) = {
+    ['('] = op_mark,          [')'] = op_empty,
+    ['.'] = op_stop,          ['0'] = op_pop,
+    ['1'] = op_pop_mark,      ['2'] = op_dup,
+    ['B'] = op_bytes,         ['C'] = op_bytes,
+    ['F'] = op_float_line,    ['G'] = op_float,
+    ['I'] = op_int_line,      ['J'] = op_fixed_int,
+    ['K'] = op_fixed_int,     ['L'] = op_long_line,
+    ['M'] = op_fixed_int,     ['N'] = op_constant,
+    ['P'] = op_persid,        ['Q'] = op_binpersid,
+    ['R'] = op_call,          ['S'] = op_string_line,
+    ['T'] = op_string,        ['U'] = op_string,
+    ['V'] = op_unicode_line,  ['X'] = op_text,
+    [']'] = op_empty,         ['a'] = op_append,
+    ['b'] = op_build,         ['c'] = op_global,
+    ['d'] = op_collect,       ['e'] = op_append,
+    ['g'] = op_get,           ['h'] = op_get,
+    ['i'] = op_inst,          ['j'] = op_get,
+    ['l'] = op_collect,       ['o'] = op_obj,
+    ['p'] = op_put,           ['q'] = op_put,
+    ['r'] = op_put,           ['s'] = op_setitem,
+    ['t'] = op_tuple,         ['u'] = op_setitem,
+    ['}'] = op_empty,         [0x80] = op_proto,
+    [0x81] = op_call,         [0x82] = op_extension,
+    [0x83] = op_extension,    [0x84] = op_extension,
+    [0x85] = op_short_tuple,  [0x86] = op_short_tuple,
+    [0x87] = op_short_tuple,  [0x88] = op_constant,
+    [0x89] = op_constant,     [0x8a] = op_long,
+    [0x8b] = op_long,         [0x8c] = op_text,
+    [0x8d] = op_text,         [0x8e] = op_bytes,
+    [0x8f] = op_empty,        [0x90] = op_append,
+    [0x91] = op_collect,      [0x92] = op_newobj_ex,
+    [0x93] = op_stack_global, [0x94] = op_memoize,
+    [0x95] = op_frame,        [0x96] = op_bytes,
+    [0x97] = op_next_buffer,  [0x98] = op_readonly_buffer,
+};
+
+/* Sticks to the budgets of the file and of the graph, looked at after every opcode. */
+static int check_budget(struct pickle *p, uint64_t start)
+{
+    const struct limits *limits = p->job->limits;
+    struct pickle_budget *budget = p->job->budget;
+    const uint64_t n_bytes = stream_offset(&p->input) - start - p->input.n_skipped;
+    if (n_bytes > budget->n_bytes) {
+        p->job->notes |= PICKLE_BUDGET;
+        return wfs_fail(p->err, E2BIG, "the pickle is longer than %llu bytes (limit pickle)",
+                        (unsigned long long)limits->pickle);
+    }
+    if (budget->n_opcodes-- == 0) {
+        budget->n_opcodes = 0;
+        p->job->notes |= PICKLE_BUDGET;
+        return wfs_fail(p->err, E2BIG, "the pickle has more than %llu opcodes (limit opcodes)",
+                        (unsigned long long)limits->opcodes);
+    }
+    if (p->graph->n_values > limits->values)
+        return wfs_fail(p->err, E2BIG, "the pickle makes more than %llu values (limit values)",
+                        (unsigned long long)limits->values);
+    return 0;
+}
+
+static int run(struct pickle *p)
+{
+    const uint64_t start = p->job->offset;
+    while (!p->is_done) {
+        const uint8_t *opcode;
+        int code = stream_take(&p->input, 1, &opcode);
+        p->opcode_offset = stream_offset(&p->input) - start - (code == 0);
+        if (code < 0)
+            return vm_fail_input(p, code);
+        p->opcode = *opcode;
+        if (opcodes[p->opcode] == NULL)
+            return vm_fail(p, "unknown opcode");
+        if ((code = opcodes[p->opcode](p)) < 0 || (code = check_budget(p, start)) < 0)
+            return code;
+    }
+    p->job->budget->n_bytes -= stream_offset(&p->input) - start - p->input.n_skipped;
+    p->job->offset = stream_offset(&p->input);
+    return 0;
+}
+
+static void pickle_done(struct pickle *p)
+{
+    const int saved = errno;
+    stream_done(&p->input);
+    memo_done(&p->memo);
+    free(p->stack);
+    free(p->marks);
+    errno = saved;
+}
+
+static int make_constants(struct pickle *p)
+{
+    p->none = value_new(p->graph, VALUE_NONE);
+    p->truth[0] = value_new(p->graph, VALUE_BOOL);
+    p->truth[1] = value_new(p->graph, VALUE_BOOL);
+    p->empty = value_new(p->graph, VALUE_TUPLE);
+    if (p->none == 0 || p->truth[0] == 0 || p->truth[1] == 0 || p->empty == 0)
+        return wfs_fail_memory(p->err);
+    graph_at(p->graph, p->truth[1])->integer = 1;
+    return 0;
+}
+
+int pickle_load(struct pickle_job *job, uint32_t *ret_root, struct wfs_error *err)
+{
+    cleanup(pickle_done) struct pickle p = {.graph = job->graph, .job = job, .err = err};
+    int code = stream_init(&p.input, job->source, job->offset, job->end);
+    if (code < 0)
+        return wfs_fail_memory(err);
+    if ((code = grow_stack(&p)) < 0 || (code = make_constants(&p)) < 0 || (code = run(&p)) < 0)
+        return code;
+    *ret_root = p.stack[p.n_stack - 1];
+    return 0;
+}
+
+struct pickle_budget pickle_budget_of(const struct limits *limits)
+{
+    return (struct pickle_budget){limits->pickle, limits->opcodes};
+}
+
+static void cleanup_arena(struct arena *arena)
+{
+    arena_done(arena);
+}
+
+static void cleanup_source(struct source **source)
+{
+    source_free(*source);
+}
+
+bool pickle_probe(const void *head, size_t n_head, uint64_t n_bytes)
+{
+    cleanup(cleanup_arena) struct arena arena = {0};
+    cleanup(cleanup_source) struct source *source = NULL;
+    struct graph graph = {.arena = &arena};
+    struct limits limits;
+    struct pickle_budget budget = {n_head, 64};
+    const uint8_t *bytes = head;
+    if (n_head >= 3 && bytes[0] == 0x80 && bytes[1] >= 2 && bytes[1] <= 5 &&
+        opcodes[bytes[2]] != NULL)
+        return true;
+    limits_init(&limits);
+    if (n_head < 2 || source_new_memory("head", head, n_head, &source) < 0)
+        return false;
+    struct pickle_job job = {
+        .graph = &graph, .limits = &limits, .budget = &budget, .source = source, .end = n_head};
+    uint32_t root;
+    /* The end of the head need not be that of the file, and 64 opcodes in order are no accident. */
+    return pickle_load(&job, &root, NULL) == 0 || (job.notes & PICKLE_BUDGET) != 0 ||
+           ((job.notes & PICKLE_SHORT) != 0 && n_head < n_bytes);
+}

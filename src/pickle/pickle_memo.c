@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The memo of the pickle reader. An index that is far beyond what was stored so far goes to a hash
+ * map: a few bytes of input must not make a table of gigabytes.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pickle/pickle_vm.h"
+
+static bool is_index(const void *ctx, uint32_t i)
+{
+    const struct far_slot *const *wanted = ctx;
+    return wanted[1][i].index == wanted[0]->index;
+}
+
+static uint64_t hash_of(uint32_t index)
+{
+    return hash_bytes(&index, sizeof(index), hash_seed());
+}
+
+static struct far_slot *find_far(const struct memo *memo, uint32_t index)
+{
+    const struct far_slot wanted = {.index = index};
+    const struct far_slot *ctx[2] = {&wanted, memo->far};
+    uint32_t i;
+    return map_find(&memo->map, hash_of(index), is_index, ctx, &i) ? &memo->far[i] : NULL;
+}
+
+static int add_far(struct memo *memo, uint32_t index, uint32_t id)
+{
+    if (memo->n_far == memo->n_far_room) {
+        const uint32_t n_room = memo->n_far_room == 0 ? 64 : memo->n_far_room * 2;
+        struct far_slot *far = reallocarray(memo->far, n_room, sizeof(*far));
+        if (far == NULL)
+            return -ENOMEM;
+        memo->far = far;
+        memo->n_far_room = n_room;
+    }
+    if (map_add(&memo->map, hash_of(index), memo->n_far) < 0)
+        return -ENOMEM;
+    memo->far[memo->n_far++] = (struct far_slot){index, id};
+    memo->n_used++;
+    return 0;
+}
+
+static int grow_near(struct memo *memo, uint32_t index)
+{
+    uint32_t n_room = memo->n_room == 0 ? 256 : memo->n_room;
+    while (n_room <= index)
+        n_room *= 2;
+    uint32_t *near = reallocarray(memo->near, n_room, sizeof(*near));
+    if (near == NULL)
+        return -ENOMEM;
+    memset(near + memo->n_room, 0, (n_room - memo->n_room) * sizeof(*near));
+    memo->near = near;
+    memo->n_room = n_room;
+    return 0;
+}
+
+int memo_put(struct memo *memo, uint32_t index, uint32_t id)
+{
+    struct far_slot *slot = memo->n_far == 0 ? NULL : find_far(memo, index);
+    if (slot != NULL) {
+        slot->id = id;
+        return 0;
+    }
+    if (index >= memo->n_room) {
+        if (index >= 2 * (uint64_t)memo->n_used + 1024)
+            return add_far(memo, index, id);
+        if (grow_near(memo, index) < 0)
+            return -ENOMEM;
+    }
+    memo->n_used += memo->near[index] == 0;
+    memo->near[index] = id;
+    return 0;
+}
+
+uint32_t memo_get(const struct memo *memo, uint32_t index)
+{
+    if (index < memo->n_room && memo->near[index] != 0)
+        return memo->near[index];
+    const struct far_slot *slot = memo->n_far == 0 ? NULL : find_far(memo, index);
+    return slot == NULL ? 0 : slot->id;
+}
+
+void memo_done(struct memo *memo)
+{
+    free(memo->near);
+    free(memo->far);
+    map_done(&memo->map);
+    *memo = (struct memo){0};
+}

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Opcodes of the pickle reader that push text and bytes. Text is copied, bytes stay in the file.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+
+#include "base/bytes.h"
+#include "base/cleanup.h"
+#include "pickle/pickle_vm.h"
+
+/* UTF-8 in which surrogates may stand alone, as Python writes them. */
+static bool is_python_utf8(const uint8_t *bytes, size_t n)
+{
+    for (;;) {
+        const size_t n_good = utf8_valid(bytes, n);
+        if (n_good == n)
+            return true;
+        bytes += n_good;
+        n -= n_good;
+        if (n < 3 || bytes[0] != 0xed || bytes[1] < 0xa0 || bytes[1] > 0xbf || bytes[2] < 0x80 ||
+            bytes[2] > 0xbf)
+            return false;
+        bytes += 3;
+        n -= 3;
+    }
+}
+
+static int check_text(struct pickle *p, uint64_t n)
+{
+    if (n > stream_left(&p->input))
+        return vm_fail_short(p, "a string", n);
+    if (n > p->job->limits->text || n >= UINT32_MAX)
+        return wfs_fail(p->err, E2BIG,
+                        "pickle, byte %llu: a string of %llu bytes is above the limit (text)",
+                        (unsigned long long)p->opcode_offset, (unsigned long long)n);
+    return 0;
+}
+
+static int push_text(struct pickle *p, char *text, size_t n, enum value_form form)
+{
+    const uint32_t id = text == NULL ? 0 : value_new(p->graph, VALUE_TEXT);
+    if (id == 0)
+        return wfs_fail_memory(p->err);
+    text[n] = '\0';
+    struct value *value = graph_at(p->graph, id);
+    value->text = text;
+    value->n = (uint32_t)n;
+    value->form = (uint8_t)form;
+    if (form == FORM_PLAIN && !is_python_utf8((const uint8_t *)text, n))
+        p->job->notes |= PICKLE_BAD_TEXT;
+    return vm_push(p, id);
+}
+
+/* Reads n bytes of text out of the input. */
+static int read_text(struct pickle *p, uint64_t n, enum value_form form)
+{
+    int code = check_text(p, n);
+    if (code < 0)
+        return code;
+    char *text = arena_chars(p->graph->arena, (size_t)n + 1);
+    if (text == NULL)
+        return wfs_fail_memory(p->err);
+    if ((code = stream_read(&p->input, text, (size_t)n)) < 0)
+        return vm_fail_input(p, code);
+    return push_text(p, text, (size_t)n, form);
+}
+
+/* BINSTRING and SHORT_BINSTRING of Python 2. */
+int op_string(struct pickle *p)
+{
+    const uint8_t *bytes;
+    const int code = vm_take(p, p->opcode == 'U' ? 1 : 4, &bytes);
+    if (code < 0)
+        return code;
+    const int32_t n = p->opcode == 'U' ? *bytes : (int32_t)load_le32(bytes);
+    if (n < 0)
+        return vm_fail(p, "a string of negative length");
+    return read_text(p, (uint64_t)n, FORM_BYTE_TEXT);
+}
+
+static int take_length(struct pickle *p, size_t n_width, uint64_t *ret)
+{
+    const uint8_t *bytes;
+    const int code = vm_take(p, n_width, &bytes);
+    if (code == 0)
+        *ret = n_width == 1 ? *bytes : n_width == 4 ? load_le32(bytes) : load_le64(bytes);
+    return code;
+}
+
+/* BINUNICODE, SHORT_BINUNICODE, BINUNICODE8. */
+int op_text(struct pickle *p)
+{
+    uint64_t n;
+    const int code = take_length(p, p->opcode == 'X' ? 4 : p->opcode == 0x8c ? 1 : 8, &n);
+    return code < 0 ? code : read_text(p, n, FORM_PLAIN);
+}
+
+/* BINBYTES, SHORT_BINBYTES, BINBYTES8, BYTEARRAY8. */
+int op_bytes(struct pickle *p)
+{
+    uint64_t n;
+    int code = take_length(p, p->opcode == 'B' ? 4 : p->opcode == 'C' ? 1 : 8, &n);
+    if (code < 0)
+        return code;
+    const uint64_t offset = stream_offset(&p->input);
+    if (stream_skip(&p->input, n) < 0)
+        return vm_fail_short(p, "an object", n);
+    const uint32_t id = value_new_bytes(p->graph, p->job->source, offset, n);
+    if (id != 0 && p->opcode == 0x96)
+        graph_at(p->graph, id)->form = FORM_BYTEARRAY;
+    return vm_push(p, id);
+}
+
+static int hex_digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+static bool parse_hex(const char *text, size_t n, uint32_t *ret)
+{
+    *ret = 0;
+    for (size_t i = 0; i < n; i++) {
+        const int digit = hex_digit(text[i]);
+        if (digit < 0)
+            return false;
+        *ret = *ret << 4 | (uint32_t)digit;
+    }
+    return true;
+}
+
+/* Surrogates become three bytes like any other. */
+static size_t put_utf8(char *to, uint32_t c)
+{
+    if (c < 0x80) {
+        to[0] = (char)c;
+        return 1;
+    }
+    const size_t n = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+    for (size_t i = n - 1; i > 0; i--) {
+        to[i] = (char)(0x80 | (c & 0x3f));
+        c >>= 6;
+    }
+    to[0] = (char)((0xf00u >> n) | c);
+    return n;
+}
+
+/* UNICODE: \uXXXX and \UXXXXXXXX, every other byte is a character of Latin-1. */
+int op_unicode_line(struct pickle *p)
+{
+    const char *line;
+    size_t n, n_text = 0;
+    int code = vm_line(p, &line, &n);
+    if (code < 0)
+        return code;
+    char *text = arena_chars(p->graph->arena, 2 * n + 1);
+    if (text == NULL)
+        return wfs_fail_memory(p->err);
+    for (size_t i = 0; i < n;) {
+        const bool is_escape = line[i] == '\\' && i + 1 < n;
+        if (is_escape && (line[i + 1] == 'u' || line[i + 1] == 'U')) {
+            const size_t n_digits = line[i + 1] == 'u' ? 4 : 8;
+            uint32_t c;
+            if (n - i - 2 < n_digits || !parse_hex(line + i + 2, n_digits, &c) || c > 0x10ffff)
+                return vm_fail(p, "a malformed \\u escape");
+            n_text += put_utf8(text + n_text, c);
+            i += 2 + n_digits;
+            continue;
+        }
+        n_text += put_utf8(text + n_text, (uint8_t)line[i++]);
+        if (is_escape)
+            n_text += put_utf8(text + n_text, (uint8_t)line[i++]);
+    }
+    return push_text(p, text, n_text, FORM_PLAIN);
+}
+
+/* One escape behind its backslash; returns how many characters it has, 0 when it is none. */
+static size_t unescape_one(const char *text, size_t n, char *to, size_t *n_to)
+{
+    static const char letters[] = "\\'\"abfnrtv", values[] = "\\'\"\a\b\f\n\r\t\v";
+    uint32_t c;
+    const char *letter = n == 0 || *text == '\0' ? NULL : strchr(letters, *text);
+    if (n == 0)
+        return 0;
+    if (*text == '\n')
+        return 1;
+    if (*text == 'x') {
+        if (n < 3 || !parse_hex(text + 1, 2, &c))
+            return 0;
+        to[(*n_to)++] = (char)c;
+        return 3;
+    }
+    if (letter != NULL) {
+        to[(*n_to)++] = values[letter - letters];
+        return 1;
+    }
+    size_t n_octal = 0;
+    for (c = 0; n_octal < 3 && n_octal < n && text[n_octal] >= '0' && text[n_octal] <= '7';)
+        c = c * 8 + (uint32_t)(text[n_octal++] - '0');
+    if (n_octal > 0) {
+        to[(*n_to)++] = (char)c;
+        return n_octal;
+    }
+    to[(*n_to)++] = '\\'; /* as Python does with an escape that it does not know */
+    to[(*n_to)++] = *text;
+    return 1;
+}
+
+ssize_t unescape(const char *text, size_t n, char *buf)
+{
+    size_t n_buf = 0;
+    for (size_t i = 0; i < n;) {
+        if (text[i] != '\\') {
+            buf[n_buf++] = text[i++];
+            continue;
+        }
+        const size_t n_escape = unescape_one(text + i + 1, n - i - 1, buf, &n_buf);
+        if (n_escape == 0)
+            return -1;
+        i += 1 + n_escape;
+    }
+    return (ssize_t)n_buf;
+}
+
+int op_string_line(struct pickle *p)
+{
+    const char *line;
+    size_t n;
+    const int code = vm_line(p, &line, &n);
+    if (code < 0)
+        return code;
+    while (n > 0 && (line[n - 1] == ' ' || line[n - 1] == '\r'))
+        n--;
+    if (n < 2 || (line[0] != '\'' && line[0] != '"') || line[n - 1] != line[0])
+        return vm_fail(p, "a string without quotes");
+    char *text = arena_chars(p->graph->arena, n);
+    if (text == NULL)
+        return wfs_fail_memory(p->err);
+    const ssize_t n_text = unescape(line + 1, n - 2, text);
+    return n_text < 0 ? vm_fail(p, "a malformed escape in a string")
+                      : push_text(p, text, (size_t)n_text, FORM_BYTE_TEXT);
+}
+
+int op_persid(struct pickle *p)
+{
+    const char *line;
+    size_t n;
+    uint32_t inner;
+    const int code = vm_line(p, &line, &n);
+    if (code < 0)
+        return code;
+    p->job->notes |= PICKLE_TEXT_ID;
+    if (parse_persistent_id(p->graph, p->job->limits, line, n, &inner) < 0 ||
+        (inner == 0 && (inner = value_new_text(p->graph, line, n)) == 0))
+        return wfs_fail_memory(p->err);
+    const uint32_t id = value_new(p->graph, VALUE_PERSISTENT);
+    if (id != 0) {
+        graph_at(p->graph, id)->form = FORM_PERSISTENT_TEXT;
+        graph_at(p->graph, id)->id = inner;
+    }
+    return vm_push(p, id);
+}

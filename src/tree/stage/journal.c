@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A file of which a write or an fdatasync failed is copied as far as it is good, and the copy takes
+ * its place: the same descriptor could report success later for what is not on the disk.
+ */
+#include "tree/stage/journal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/io.h"
+
+#define NAME "journal"
+#define TEMPORARY "journal.tmp"
+
+enum { N_PREFIX = 40 }; /* bytes that are enough for CRC and sequence number */
+
+static uint32_t crc32c(const char *bytes, size_t n_bytes)
+{
+    static const uint32_t table[16] = {0x00000000, 0x105ec76f, 0x20bd8ede, 0x30e349b1,
+                                       0x417b1dbc, 0x5125dad3, 0x61c69362, 0x7198540d,
+                                       0x82f63b78, 0x92a8fc17, 0xa24bb5a6, 0xb21572c9,
+                                       0xc38d26c4, 0xd3d3e1ab, 0xe330a81a, 0xf36e6f75};
+    uint32_t crc = UINT32_MAX;
+    for (size_t i = 0; i < n_bytes; i++) {
+        crc ^= (unsigned char)bytes[i];
+        crc = crc >> 4 ^ table[crc & 15];
+        crc = crc >> 4 ^ table[crc & 15];
+    }
+    return ~crc;
+}
+
+void journal_init(struct journal *journal, int dir_fd)
+{
+    *journal = (struct journal){.dir_fd = dir_fd, .fd = -1};
+    pthread_mutex_init(&journal->lock, NULL);
+}
+
+void journal_done(struct journal *journal)
+{
+    if (journal->fd >= 0)
+        close(journal->fd);
+    journal->fd = -1;
+    pthread_mutex_destroy(&journal->lock);
+}
+
+/* ---- reading ---- */
+
+struct reader {
+    int fd;
+    char *buffer; /* JOURNAL_LINE_MAX bytes and one more */
+    size_t begin, end;
+    uint64_t offset; /* in the file, of what follows the buffer */
+};
+
+static int fill(struct reader *reader)
+{
+    memmove(reader->buffer, reader->buffer + reader->begin, reader->end - reader->begin);
+    reader->end -= reader->begin;
+    reader->begin = 0;
+    ssize_t n;
+    do
+        n = pread(reader->fd, reader->buffer + reader->end, JOURNAL_LINE_MAX - reader->end,
+                  (off_t)reader->offset);
+    while (n < 0 && errno == EINTR);
+    if (n < 0)
+        return -errno;
+    reader->end += (size_t)n;
+    reader->offset += (uint64_t)n;
+    return n > 0;
+}
+
+/* A line, ended by NUL, with the length that it has in the file; 0 at the end of the file. */
+static ssize_t next_line(struct reader *reader, char **ret_line, bool *ret_is_whole)
+{
+    for (;;) {
+        char *line = reader->buffer + reader->begin;
+        const size_t n_there = reader->end - reader->begin;
+        char *end = memchr(line, '\n', n_there);
+        const int more = end != NULL || n_there == JOURNAL_LINE_MAX ? 0 : fill(reader);
+        if (more < 0)
+            return more;
+        if (more > 0)
+            continue;
+        line = reader->buffer + reader->begin;
+        const size_t n = end != NULL ? (size_t)(end - line) + 1 : n_there;
+        *ret_is_whole = end != NULL;
+        line[end != NULL ? n - 1 : n] = '\0';
+        *ret_line = line;
+        reader->begin += n;
+        return (ssize_t)n;
+    }
+}
+
+/* The text of a line that is what it was when written, or NULL. */
+static char *check_line(char *line, size_t n_bytes, uint64_t sequence)
+{
+    char prefix[N_PREFIX];
+    if (n_bytes < 10 || memchr(line, '\0', n_bytes) != NULL)
+        return NULL;
+    snprintf(prefix, sizeof(prefix), "%08" PRIx32 " ", crc32c(line + 9, n_bytes - 9));
+    if (strncmp(line, prefix, 9) != 0)
+        return NULL;
+    snprintf(prefix, sizeof(prefix), "%" PRIu64 " ", sequence);
+    const size_t n = strlen(prefix);
+    return strncmp(line + 9, prefix, n) == 0 ? line + 9 + n : NULL;
+}
+
+/* Reads from the beginning and keeps how far it is good. */
+static int read_all(struct journal *journal, journal_visit visit, void *ctx, uint64_t *ret_bad)
+{
+    autofree char *buffer = malloc(JOURNAL_LINE_MAX + 1);
+    struct reader reader = {.fd = journal->fd, .buffer = buffer};
+    uint64_t sequence = 0, n_bytes = 0;
+    char *line;
+    bool is_whole;
+    ssize_t n;
+    if (buffer == NULL)
+        return -ENOMEM;
+    *ret_bad = 0;
+    while ((n = next_line(&reader, &line, &is_whole)) > 0) {
+        char *text = is_whole ? check_line(line, (size_t)n - 1, sequence + 1) : NULL;
+        if (text == NULL) {
+            const ssize_t n_more = next_line(&reader, &line, &is_whole);
+            *ret_bad = n_more > 0 ? sequence + 1 : 0;
+            n = n_more < 0 ? n_more : 0;
+            break;
+        }
+        const int code = visit(ctx, text, strlen(text));
+        if (code != 0)
+            return code;
+        sequence++;
+        n_bytes += (uint64_t)n;
+    }
+    if (n < 0)
+        return (int)n;
+    journal->sequence = sequence;
+    journal->n_bytes = n_bytes;
+    journal->n_last = 0;
+    return 0;
+}
+
+int journal_open(struct journal *journal, journal_visit visit, void *ctx, uint64_t *ret_bad)
+{
+    *ret_bad = 0;
+    unlinkat(journal->dir_fd, TEMPORARY, 0);
+    const int fd =
+        openat(journal->dir_fd, NAME, O_RDWR | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOENT ? 0 : -errno;
+    journal->fd = fd;
+    const off_t n_file = lseek(fd, 0, SEEK_END);
+    const int code = n_file < 0 ? -errno : read_all(journal, visit, ctx, ret_bad);
+    journal->is_suspect = code == 0 && (uint64_t)n_file != journal->n_bytes;
+    return code;
+}
+
+int journal_each(struct journal *journal, journal_visit visit, void *ctx)
+{
+    uint64_t bad;
+    return journal->fd < 0 ? 0 : read_all(journal, visit, ctx, &bad);
+}
+
+/* ---- writing; the lock is held ---- */
+
+static int copy_good(const struct journal *journal, int fd)
+{
+    enum { N_PIECE = 1 << 16 };
+    autofree char *piece = malloc(N_PIECE);
+    if (piece == NULL)
+        return -ENOMEM;
+    for (uint64_t offset = 0; offset < journal->n_bytes;) {
+        const uint64_t n_left = journal->n_bytes - offset;
+        const ssize_t n =
+            pread(journal->fd, piece, n_left < N_PIECE ? (size_t)n_left : N_PIECE, (off_t)offset);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n < 0 ? -errno : -EIO;
+        const int code = io_write(fd, piece, (size_t)n);
+        if (code < 0)
+            return code;
+        offset += (uint64_t)n;
+    }
+    return 0;
+}
+
+/* Puts a copy of the good part in the place of the file; without one, makes an empty file. */
+static int renew(struct journal *journal)
+{
+    unlinkat(journal->dir_fd, TEMPORARY, 0);
+    autoclose int fd = openat(journal->dir_fd, TEMPORARY,
+                              O_RDWR | O_APPEND | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int code = fd < 0 ? -errno : 0;
+    if (code == 0 && journal->fd >= 0)
+        code = copy_good(journal, fd);
+    if (code == 0 && fsync(fd) < 0)
+        code = -errno;
+    if (code == 0 && renameat(journal->dir_fd, TEMPORARY, journal->dir_fd, NAME) < 0)
+        code = -errno;
+    if (code < 0) {
+        if (fd >= 0)
+            unlinkat(journal->dir_fd, TEMPORARY, 0);
+        return code;
+    }
+    if (journal->fd >= 0)
+        close(journal->fd);
+    journal->fd = steal_fd(&fd);
+    journal->is_suspect = fsync(journal->dir_fd) < 0;
+    return journal->is_suspect ? -errno : 0;
+}
+
+static int make_ready(struct journal *journal)
+{
+    return journal->fd < 0 || journal->is_suspect ? renew(journal) : 0;
+}
+
+static void cut(struct journal *journal)
+{
+    if (ftruncate(journal->fd, (off_t)journal->n_bytes) < 0)
+        journal->is_suspect = true;
+}
+
+static int write_line(struct journal *journal, char *line, size_t n_bytes)
+{
+    ssize_t n;
+    do
+        n = write(journal->fd, line, n_bytes);
+    while (n < 0 && errno == EINTR);
+    if (n == (ssize_t)n_bytes) {
+        journal->n_bytes += n_bytes;
+        journal->n_last = n_bytes;
+        journal->sequence++;
+        return 0;
+    }
+    /* A file that took a part has no room for the rest. */
+    const int code = n < 0 ? -errno : -ENOSPC;
+    if (n > 0)
+        cut(journal);
+    return code;
+}
+
+int journal_append(struct journal *journal, const char *text, size_t n_bytes)
+{
+    if (n_bytes + N_PREFIX > JOURNAL_LINE_MAX)
+        return -E2BIG;
+    autofree char *line = malloc(n_bytes + N_PREFIX);
+    if (line == NULL)
+        return -ENOMEM;
+    pthread_mutex_lock(&journal->lock);
+    int code = make_ready(journal);
+    if (code == 0) {
+        const size_t n_number = (size_t)sprintf(line + 9, "%" PRIu64 " ", journal->sequence + 1);
+        memcpy(line + 9 + n_number, text, n_bytes);
+        char crc[16];
+        snprintf(crc, sizeof(crc), "%08" PRIx32 " ", crc32c(line + 9, n_number + n_bytes));
+        memcpy(line, crc, 9);
+        line[9 + n_number + n_bytes] = '\n';
+        code = write_line(journal, line, 9 + n_number + n_bytes + 1);
+    }
+    pthread_mutex_unlock(&journal->lock);
+    return code;
+}
+
+void journal_undo(struct journal *journal)
+{
+    const int saved = errno;
+    pthread_mutex_lock(&journal->lock);
+    if (journal->n_last > 0) {
+        journal->n_bytes -= journal->n_last;
+        journal->n_last = 0;
+        journal->sequence--;
+        cut(journal);
+    }
+    pthread_mutex_unlock(&journal->lock);
+    errno = saved;
+}
+
+int journal_remove(struct journal *journal)
+{
+    if (unlinkat(journal->dir_fd, NAME, 0) < 0 && errno != ENOENT)
+        return -errno;
+    if (journal->fd >= 0)
+        close(journal->fd);
+    journal->fd = -1;
+    journal->n_bytes = journal->n_last = journal->sequence = 0;
+    journal->is_suspect = false;
+    return 0;
+}
+
+int journal_sync(struct journal *journal)
+{
+    pthread_mutex_lock(&journal->lock);
+    int code = journal->fd < 0 ? 0 : make_ready(journal);
+    autoclose int fd = code == 0 && journal->fd >= 0 ? dup(journal->fd) : -1;
+    if (code == 0 && journal->fd >= 0 && fd < 0)
+        code = -errno;
+    pthread_mutex_unlock(&journal->lock);
+    if (fd < 0 || fdatasync(fd) == 0)
+        return code;
+    code = -errno;
+    pthread_mutex_lock(&journal->lock);
+    journal->is_suspect = true;
+    pthread_mutex_unlock(&journal->lock);
+    return code;
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Records as text, and back.
+ */
+#include "tree/stage/record.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+void record_word(struct strbuf *text, const char *word, size_t n_bytes)
+{
+    strbuf_puts(text, n_bytes == 0 ? " %" : " ");
+    for (size_t i = 0; i < n_bytes; i++) {
+        const unsigned char c = (unsigned char)word[i];
+        if (c <= ' ' || c == 0x7f || c == '%')
+            strbuf_printf(text, "%%%02X", c);
+        else
+            strbuf_add(text, &word[i], 1);
+    }
+}
+
+void record_puts(struct strbuf *text, const char *word)
+{
+    record_word(text, word, strlen(word));
+}
+
+void record_number(struct strbuf *text, uint64_t number)
+{
+    strbuf_printf(text, " %" PRIu64, number);
+}
+
+static int digit(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+/* Decodes up to the end, in place. */
+static int decode(char *word)
+{
+    char *out = word;
+    if (strcmp(word, "%") == 0)
+        *word = '\0';
+    for (const char *in = word; *in != '\0'; in++) {
+        if (*in == '%') {
+            const int high = digit(in[1]), low = high < 0 ? -1 : digit(in[2]);
+            if (low < 0 || high + low == 0)
+                return -EBADMSG;
+            *out++ = (char)(high * 16 + low);
+            in += 2;
+        } else {
+            *out++ = *in;
+        }
+    }
+    *out = '\0';
+    return 0;
+}
+
+int record_parse(char *text, struct wfs_record *ret)
+{
+    enum { N_WORDS = sizeof(ret->words) / sizeof(*ret->words) };
+    char *at = text + 1;
+    *ret = (struct wfs_record){.kind = text[0]};
+    if (text[0] <= ' ' || (*at != ' ' && *at != '\0'))
+        return -EBADMSG;
+    for (bool has_more = *at == ' '; has_more;) {
+        char *word = ++at;
+        at += strcspn(at, " ");
+        has_more = *at == ' ';
+        *at = '\0';
+        if (at == word || ret->n_words == N_WORDS || decode(word) < 0)
+            return -EBADMSG;
+        ret->words[ret->n_words++] = word;
+    }
+    return 0;
+}
+
+int record_to_number(const struct wfs_record *record, unsigned i, uint64_t *ret)
+{
+    uint64_t number = 0;
+    const char *at = i < record->n_words ? record->words[i] : "";
+    if (*at == '\0')
+        return -EBADMSG;
+    for (; *at != '\0'; at++) {
+        if (*at < '0' || *at > '9' || __builtin_mul_overflow(number, 10, &number) ||
+            __builtin_add_overflow(number, (uint64_t)(*at - '0'), &number))
+            return -EBADMSG;
+    }
+    *ret = number;
+    return 0;
+}

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The life of a staging directory: made or taken over, locked, emptied, removed. Everything is
+ * reached from descriptors that were opened at the start; no link is followed.
+ */
+#include "tree/stage/stage.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/io.h"
+#include "tree/stage/leftover.h"
+
+/* ---- opening ---- */
+
+/* The process that holds the lock on the directory, 0: not known. */
+static long lock_holder(const struct stat *st)
+{
+    char line[256];
+    long holder = 0;
+    FILE *locks = fopen("/proc/locks", "re");
+    if (locks == NULL)
+        return 0;
+    while (holder == 0 && fgets(line, sizeof(line), locks) != NULL) {
+        long pid;
+        unsigned major_number, minor_number;
+        uint64_t inode;
+        if (sscanf(line, "%*d: FLOCK %*s %*s %ld %x:%x:%" SCNu64, &pid, &major_number,
+                   &minor_number, &inode) == 4 &&
+            inode == st->st_ino && makedev(major_number, minor_number) == st->st_dev)
+            holder = pid;
+    }
+    fclose(locks);
+    return holder;
+}
+
+static int open_directory(int at_fd, const char *name, struct stat *ret_st)
+{
+    autoclose int fd = openat(at_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, ret_st) < 0)
+        return errno == ELOOP || errno == ENOTDIR ? -EPERM : -errno;
+    if (ret_st->st_uid != geteuid() || (ret_st->st_mode & 077) != 0)
+        return -EPERM;
+    return steal_fd(&fd);
+}
+
+static int fail_open(int code, const char *path, struct wfs_error *err)
+{
+    if (code == -EPERM)
+        return wfs_fail(err, EPERM,
+                        "staging directory '%s' is not a directory of your own that is closed to "
+                        "others (mode 0700)",
+                        wfs_quote(path).text);
+    return wfs_fail(err, -code, "cannot make staging directory '%s': %s", wfs_quote(path).text,
+                    strerror(-code));
+}
+
+/* Opens and locks it. -EAGAIN: it was removed by its last holder in between. */
+static int lock_directory(struct wfs_stage *stage, const char *path, struct wfs_error *err)
+{
+    struct stat st;
+    if (mkdirat(stage->parent_fd, stage->name, 0700) < 0 && errno != EEXIST)
+        return fail_open(-errno, path, err);
+    autoclose int fd = open_directory(stage->parent_fd, stage->name, &st);
+    if (fd == -ENOENT)
+        return -EAGAIN;
+    if (fd < 0)
+        return fail_open(fd, path, err);
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+        const long holder = errno == EWOULDBLOCK ? lock_holder(&st) : 0;
+        if (holder > 0)
+            return wfs_fail(err, EBUSY, "staging directory '%s' is in use by process %ld",
+                            wfs_quote(path).text, holder);
+        return wfs_fail(err, EBUSY, "staging directory '%s' is in use by another process",
+                        wfs_quote(path).text);
+    }
+    if (fstat(fd, &st) < 0 || st.st_nlink == 0)
+        return -EAGAIN;
+    stage->fd = steal_fd(&fd);
+    return 0;
+}
+
+static int open_parent(struct wfs_stage *stage, const char *path, struct wfs_error *err)
+{
+    autofree char *copy = strdup(path);
+    if (copy == NULL)
+        return wfs_fail_memory(err);
+    size_t n = strlen(copy);
+    while (n > 1 && copy[n - 1] == '/')
+        copy[--n] = '\0';
+    char *slash = strrchr(copy, '/');
+    stage->name = strdup(slash == NULL ? copy : slash + 1);
+    if (stage->name == NULL)
+        return wfs_fail_memory(err);
+    if (slash != NULL)
+        slash[slash == copy] = '\0';
+    stage->parent_fd = open(slash == NULL ? "." : copy, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return stage->parent_fd < 0 ? fail_open(-errno, path, err) : 0;
+}
+
+static int open_locked(struct wfs_stage *stage, const struct wfs_stage_options *options,
+                       struct wfs_error *err)
+{
+    int code = open_parent(stage, options->path, err);
+    if (code < 0)
+        return code;
+    if (options->is_found &&
+        faccessat(stage->parent_fd, stage->name, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+        return wfs_fail(err, errno, "there is no staging directory '%s'",
+                        wfs_quote(options->path).text);
+    code = lock_directory(stage, options->path, err);
+    for (int i = 0; code == -EAGAIN && i < 100; i++)
+        code = lock_directory(stage, options->path, err);
+    if (code == -EAGAIN)
+        code = wfs_fail(err, EBUSY, "staging directory '%s' is made and removed by others",
+                        wfs_quote(options->path).text);
+    return code;
+}
+
+static int open_data(struct wfs_stage *stage, const char *path, struct wfs_error *err)
+{
+    struct stat st;
+    if (mkdirat(stage->fd, "data", 0700) < 0 && errno != EEXIST)
+        return fail_open(-errno, path, err);
+    const int fd = open_directory(stage->fd, "data", &st);
+    if (fd < 0)
+        return fail_open(fd, path, err);
+    stage->data_fd = stage->handles.dir_fd = fd;
+    stage->journal.dir_fd = stage->fd;
+    atomic_store(&stage->has_new_names, true);
+    return 0;
+}
+
+/* Edits of one run of the machine, in which the filesystem was not mounted anew, are whole. */
+static int name_run(struct wfs_stage *stage, const char *boot)
+{
+    struct statx found = {0};
+    const bool is_known =
+        boot != NULL && statx(stage->fd, "", AT_EMPTY_PATH, STATX_MNT_ID, &found) == 0;
+    const uint64_t mount = is_known ? found.stx_mnt_id : 0;
+    const int n = asprintf(&stage->run, "%.64s.%" PRIu64, is_known ? boot : "unknown", mount);
+    if (n < 0)
+        stage->run = NULL;
+    return n < 0 ? -ENOMEM : 0;
+}
+
+char *wfs_stage_boot(void)
+{
+    char text[64] = "";
+    autoclose int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    const ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    text[strcspn(text, "\n")] = '\0';
+    return n > 0 ? strdup(text) : NULL;
+}
+
+bool wfs_stage_is_same_run(const struct wfs_stage *stage, const char *run)
+{
+    return strncmp(run, "unknown", 7) != 0 && strcmp(run, stage->run) == 0;
+}
+
+static void close_all(struct wfs_stage *stage)
+{
+    handles_done(&stage->handles);
+    journal_done(&stage->journal);
+    const int fds[] = {stage->data_fd, stage->fd, stage->parent_fd};
+    for (int i = 0; i < 3; i++) {
+        if (fds[i] >= 0)
+            close(fds[i]);
+    }
+    for (int i = 0; i < 3; i++)
+        free(stage->texts[i]);
+    free(stage->name);
+    free(stage->run);
+    free(stage->base_text);
+    free(stage);
+}
+
+int wfs_stage_open(const struct wfs_stage_options *options, struct wfs_stage **out,
+                   struct wfs_error *err)
+{
+    struct wfs_stage *stage = calloc(1, sizeof(*stage));
+    if (stage == NULL)
+        return wfs_fail_memory(err);
+    stage->parent_fd = stage->fd = stage->data_fd = -1;
+    handles_init(&stage->handles);
+    journal_init(&stage->journal, -1);
+    int code = open_locked(stage, options, err);
+    if (code == 0)
+        code = open_data(stage, options->path, err);
+    if (code == 0 && name_run(stage, options->boot) < 0)
+        code = wfs_fail_memory(err);
+    if (code == 0)
+        code = leftover_read(stage, options->path, err);
+    if (code < 0) {
+        close_all(stage);
+        return code;
+    }
+    *out = stage;
+    return 0;
+}
+
+/* ---- removing ---- */
+
+int stage_sweep(struct wfs_stage *stage, bool (*is_kept)(void *ctx, uint64_t number), void *ctx)
+{
+    const int fd = openat(stage->data_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    const struct dirent *found;
+    if (dir == NULL) {
+        const int code = -errno;
+        if (fd >= 0)
+            close(fd);
+        return code;
+    }
+    while ((found = readdir(dir)) != NULL) {
+        char *end;
+        const uint64_t number = strtoull(found->d_name, &end, 10);
+        if (*end != '\0' || number == 0 || strcmp(handles_name(number).text, found->d_name) != 0)
+            continue;
+        stage->n_made = number > stage->n_made ? number : stage->n_made;
+        if (!is_kept(ctx, number))
+            stage_remove(stage, number);
+    }
+    closedir(dir);
+    return 0;
+}
+
+static bool keep_none(void *ctx, uint64_t number)
+{
+    (void)ctx;
+    (void)number;
+    return false;
+}
+
+static void remove_sources(const struct wfs_stage *stage)
+{
+    struct stat st;
+    const int fd = open_directory(stage->fd, "source", &st);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    const struct dirent *found;
+    while (dir != NULL && (found = readdir(dir)) != NULL) {
+        if (strcmp(found->d_name, ".") != 0 && strcmp(found->d_name, "..") != 0)
+            unlinkat(fd, found->d_name, 0);
+    }
+    if (dir != NULL)
+        closedir(dir);
+    else if (fd >= 0)
+        close(fd);
+    unlinkat(stage->fd, "source", AT_REMOVEDIR);
+}
+
+/* The journal first: without it the rest means nothing. */
+int wfs_stage_discard(struct wfs_stage *stage)
+{
+    static const char *const files[] = {"journal.tmp", "base", "base.tmp", "status.json.tmp"};
+    const int code = journal_remove(&stage->journal);
+    if (code < 0)
+        return code;
+    if (io_sync_directory(stage->fd) < 0)
+        return -errno;
+    for (size_t i = 0; i < sizeof(files) / sizeof(*files); i++)
+        unlinkat(stage->fd, files[i], 0);
+    remove_sources(stage);
+    stage->has_base = stage->has_begun = stage->is_replaying = false;
+    stage->leftover = (struct wfs_leftover){0};
+    return stage_sweep(stage, keep_none, NULL);
+}
+
+void stage_free(struct wfs_stage *stage, bool is_kept)
+{
+    if (stage == NULL)
+        return;
+    const int saved = errno;
+    if (!is_kept && wfs_stage_discard(stage) == 0) {
+        unlinkat(stage->fd, "data", AT_REMOVEDIR);
+        unlinkat(stage->fd, "status.json", 0);
+        unlinkat(stage->parent_fd, stage->name, AT_REMOVEDIR);
+    }
+    close_all(stage);
+    errno = saved;
+}
+
+void wfs_stage_close(struct wfs_stage *stage)
+{
+    if (stage != NULL)
+        stage_free(stage, stage->leftover.n_changes > 0 || stage->leftover.bad_record > 0);
+}

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What is written beside the content: the base before the first record, records, small texts, and
+ * the sources that an output is about to hide.
+ */
+#include "tree/stage/stage.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/io.h"
+#include "tree/stage/record.h"
+
+/* ---- texts ---- */
+
+int stage_put_text(struct wfs_stage *stage, const char *name, const char *bytes, size_t n_bytes,
+                   bool is_synced)
+{
+    char temporary[64];
+    snprintf(temporary, sizeof(temporary), "%s.tmp", name);
+    unlinkat(stage->fd, temporary, 0);
+    autoclose int fd =
+        openat(stage->fd, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int code = fd < 0 ? -errno : io_write(fd, bytes, n_bytes);
+    if (code == 0 && is_synced && fsync(fd) < 0)
+        code = -errno;
+    if (code == 0 && renameat(stage->fd, temporary, stage->fd, name) < 0)
+        code = -errno;
+    if (code == 0 && is_synced && io_sync_directory(stage->fd) < 0)
+        code = -errno;
+    if (code < 0 && fd >= 0)
+        unlinkat(stage->fd, temporary, 0);
+    return code;
+}
+
+int stage_set_base(struct wfs_stage *stage, const char *text)
+{
+    char *copy = strdup(text);
+    if (copy == NULL)
+        return -ENOMEM;
+    free(stage->base_text);
+    stage->base_text = copy;
+    return 0;
+}
+
+/* ---- records ---- */
+
+/* What has to be there before the first record of this process. */
+static int begin(struct wfs_stage *stage)
+{
+    autostrbuf struct strbuf text = {0};
+    int code = 0;
+    if (!stage->has_base && stage->base_text != NULL)
+        code = stage_put_text(stage, "base", stage->base_text, strlen(stage->base_text), true);
+    if (code < 0)
+        return code;
+    stage->has_base = true;
+    strbuf_puts(&text, "O");
+    record_puts(&text, stage->run);
+    code = text.has_failed ? -ENOMEM : journal_append(&stage->journal, text.bytes, text.n_bytes);
+    stage->has_begun = code == 0;
+    return code;
+}
+
+int stage_append(struct wfs_stage *stage, const char *text, size_t n_bytes)
+{
+    const int code = stage->has_begun ? 0 : begin(stage);
+    return code < 0 ? code : journal_append(&stage->journal, text, n_bytes);
+}
+
+void stage_undo(struct wfs_stage *stage)
+{
+    journal_undo(&stage->journal);
+}
+
+int stage_sync_journal(struct wfs_stage *stage)
+{
+    const int code = journal_sync(&stage->journal);
+    if (code < 0 || !atomic_exchange(&stage->has_new_names, false))
+        return code;
+    if (io_sync_directory(stage->data_fd) == 0 && io_sync_directory(stage->fd) == 0 &&
+        io_sync_directory(stage->parent_fd) == 0)
+        return 0;
+    const int failed = -errno;
+    atomic_store(&stage->has_new_names, true);
+    return failed;
+}
+
+int wfs_stage_note_published(struct wfs_stage *stage)
+{
+    int code = stage_append(stage, "F", 1);
+    if (code == 0)
+        code = stage_sync_journal(stage);
+    if (code == 0)
+        stage->leftover.commit = WFS_COMMIT_PUBLISHED;
+    return code;
+}
+
+/* ---- sources ---- */
+
+int wfs_stage_keep_source(struct wfs_stage *stage, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    const char *name = slash == NULL ? path : slash + 1;
+    if (mkdirat(stage->fd, "source", 0700) < 0 && errno != EEXIST)
+        return -errno;
+    autoclose int fd = openat(stage->fd, "source", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    if (linkat(AT_FDCWD, path, fd, name, 0) < 0)
+        return errno == EEXIST ? 0 : -errno;
+    if (io_sync_directory(fd) < 0)
+        return -errno;
+    atomic_store(&stage->has_new_names, true);
+    return 0;
+}

@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The new text is walked beside the text of the old value and the old value itself. Where both
+ * texts are equal, as numbers are, the old value stays, whatever it is.
+ */
+#include "value/value_edit.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "value/value_json.h"
+
+enum { MAX_DEPTH = 256, N_PATH = 128 };
+
+struct editing {
+    struct graph *graph;
+    const char *file;
+    struct wfs_error *err;
+    char path[N_PATH]; /* of keys, to where the walk is; may be cut */
+    unsigned depth;
+};
+
+/* The old value and its JSON; id 0 and NULL where there is none. */
+struct old {
+    uint32_t id;
+    const json_t *json;
+};
+
+static void done_json(json_t **json)
+{
+    json_decref(*json);
+}
+
+#define auto_json cleanup(done_json)
+
+static uint32_t refuse(struct editing *editing, const char *reason)
+{
+    wfs_fail(editing->err, EBADMSG, "'%s': %s%s%s", wfs_quote(editing->file).text,
+             editing->path[0] != '\0' ? wfs_quote(editing->path).text : "the value",
+             editing->path[0] != '\0' ? " " : " ", reason);
+    return 0;
+}
+
+static uint32_t fail_memory(struct editing *editing)
+{
+    wfs_fail_memory(editing->err);
+    return 0;
+}
+
+/* ---- equal texts ---- */
+
+static bool is_same(const json_t *a, const json_t *b);
+
+static bool is_same_object(const json_t *a, const json_t *b)
+{
+    const char *key;
+    json_t *value;
+    if (json_object_size(a) != json_object_size(b))
+        return false;
+    /* Order counts as well: dicts of Python have one. */
+    void *at = json_object_iter((json_t *)(uintptr_t)b);
+    json_object_foreach((json_t *)(uintptr_t)a, key, value)
+    {
+        if (strcmp(key, json_object_iter_key(at)) != 0 ||
+            !is_same(value, json_object_iter_value(at)))
+            return false;
+        at = json_object_iter_next((json_t *)(uintptr_t)b, at);
+    }
+    return true;
+}
+
+/* Programs write 1 for 1.0 and the other way round. jansson bounds the depth of both. */
+static bool is_same(const json_t *a, const json_t *b)
+{
+    if (json_is_number(a) && json_is_number(b))
+        return json_is_integer(a) && json_is_integer(b)
+                   ? json_integer_value(a) == json_integer_value(b)
+                   : json_number_value(a) == json_number_value(b);
+    if (json_is_object(a) && json_is_object(b))
+        return is_same_object(a, b);
+    if (!json_is_array(a) || !json_is_array(b))
+        return json_equal(a, b) == 1;
+    if (json_array_size(a) != json_array_size(b))
+        return false;
+    for (size_t i = 0; i < json_array_size(a); i++) {
+        if (!is_same(json_array_get(a, i), json_array_get(b, i)))
+            return false;
+    }
+    return true;
+}
+
+/* ---- new values ---- */
+
+static uint32_t convert(struct editing *editing, const json_t *now, struct old old);
+
+static bool is_notation(const json_t *json)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)json, key, value)
+    {
+        if (key[0] == '$' && key[1] != '$')
+            return true;
+    }
+    return false;
+}
+
+static uint32_t new_float(struct editing *editing, double real)
+{
+    const uint32_t id = value_new(editing->graph, VALUE_FLOAT);
+    if (id == 0)
+        return fail_memory(editing);
+    graph_at(editing->graph, id)->real = real;
+    return id;
+}
+
+/* {"$float": "nan"}: the one notation that can be written. */
+static const char *special_float(const json_t *json)
+{
+    return json_object_size(json) == 1 ? json_string_value(json_object_get(json, "$float")) : NULL;
+}
+
+static uint32_t convert_special(struct editing *editing, const json_t *now)
+{
+    const char *text = special_float(now);
+    if (text == NULL)
+        return refuse(editing, "is an object that only Python can build, and cannot be changed");
+    if (strcmp(text, "nan") != 0 && strcmp(text, "inf") != 0 && strcmp(text, "-inf") != 0)
+        return refuse(editing, "has a $float that is none of nan, inf and -inf");
+    return new_float(editing, strtod(text, NULL));
+}
+
+static uint32_t convert_scalar(struct editing *editing, const json_t *now, const struct value *old)
+{
+    uint32_t id = 0;
+    if (json_is_real(now) || (json_is_integer(now) && old != NULL && old->kind == VALUE_FLOAT))
+        return new_float(editing, json_number_value(now));
+    if (json_is_string(now)) {
+        id = value_new_text(editing->graph, json_string_value(now), json_string_length(now));
+    } else if (json_is_integer(now)) {
+        id = value_new_integer(editing->graph, json_integer_value(now));
+        if (id != 0 && old != NULL && old->kind == VALUE_INT && json_integer_value(now) >= 0)
+            graph_at(editing->graph, id)->form = old->form;
+    } else {
+        id = value_new(editing->graph, json_is_boolean(now) ? VALUE_BOOL : VALUE_NONE);
+        if (id != 0)
+            graph_at(editing->graph, id)->integer = json_is_true(now);
+    }
+    return id == 0 ? fail_memory(editing) : id;
+}
+
+static uint32_t convert_array(struct editing *editing, const json_t *now, struct old old)
+{
+    const struct value *was = old.id == 0 ? NULL : graph_at(editing->graph, old.id);
+    const bool is_list = was != NULL && (was->kind == VALUE_LIST || was->kind == VALUE_TUPLE);
+    const size_t n = json_array_size(now);
+    if (n > UINT32_MAX / 4)
+        return refuse(editing, "has too many items");
+    autofree uint32_t *items = calloc(n + 1, sizeof(*items));
+    if (items == NULL)
+        return fail_memory(editing);
+    for (size_t i = 0; i < n; i++) {
+        struct old item = {0};
+        if (is_list && i < was->n)
+            item = (struct old){value_items(was)[i], json_array_get(old.json, i)};
+        items[i] = convert(editing, json_array_get(now, i), item);
+        if (items[i] == 0)
+            return 0;
+    }
+    const enum value_kind kind = is_list ? (enum value_kind)was->kind : VALUE_LIST;
+    const uint32_t id = value_new_items(editing->graph, kind, items, (uint32_t)n);
+    return id == 0 ? fail_memory(editing) : id;
+}
+
+/* ---- dicts ---- */
+
+/* Places of the old keys, by the spelling that they have in JSON. NULL: out of memory. */
+static json_t *index_keys(const struct graph *graph, const struct value *dict)
+{
+    json_t *places = json_object();
+    for (uint32_t i = 0; places != NULL && i + 1 < dict->n; i += 2) {
+        cleanup(text_done) struct text key = {0};
+        const struct value *value = graph_at(graph, value_items(dict)[i]);
+        if (value->kind == VALUE_TEXT && value->n > 0 && value->text[0] == '$')
+            text_add(&key, "$", 1);
+        if (!text_add_key(&key, graph, value_items(dict)[i]))
+            continue;
+        text_add(&key, "", 1);
+        if (key.is_cut || json_object_set_new_nocheck(places, key.bytes, json_integer(i)) < 0) {
+            json_decref(places);
+            return NULL;
+        }
+    }
+    return places;
+}
+
+static uint32_t new_key(struct editing *editing, const struct value *dict, const char *key)
+{
+    const bool has_texts = dict == NULL || dict->n == 0 ||
+                           graph_at(editing->graph, value_items(dict)[0])->kind == VALUE_TEXT;
+    uint32_t id;
+    if (has_texts) {
+        key += key[0] == '$';
+        id = value_new_text(editing->graph, key, strlen(key));
+    } else {
+        char *end;
+        errno = 0;
+        const long long number = strtoll(key, &end, 10);
+        if (*end != '\0' || end == key || errno != 0)
+            return refuse(editing, "is a new key among keys that are no texts");
+        id = value_new_integer(editing->graph, number);
+    }
+    return id == 0 ? fail_memory(editing) : id;
+}
+
+static uint32_t convert_member(struct editing *editing, const struct value *dict,
+                               const json_t *places, struct old old, const char *key,
+                               const json_t *now, uint32_t pair[2])
+{
+    const size_t n_path = strlen(editing->path);
+    snprintf(editing->path + n_path, N_PATH - n_path, "%s%s", n_path > 0 ? "." : "", key);
+    const json_t *place = json_object_get(places, key);
+    struct old member = {0};
+    if (place != NULL) {
+        const uint32_t *items = value_items(dict) + json_integer_value(place);
+        pair[0] = items[0];
+        member = (struct old){items[1], json_object_get(old.json, key)};
+    } else {
+        pair[0] = new_key(editing, dict, key);
+    }
+    pair[1] = pair[0] == 0 ? 0 : convert(editing, now, member);
+    editing->path[n_path] = '\0';
+    return pair[1];
+}
+
+/* The dict in an OrderedDict, or the dict itself; NULL: it is neither. */
+static const struct value *dict_of(const struct graph *graph, uint32_t id)
+{
+    static const struct value empty = {.kind = VALUE_DICT};
+    const struct value *value = id == 0 ? NULL : graph_at(graph, id);
+    if (value == NULL || value->kind == VALUE_DICT)
+        return value;
+    if (value->kind != VALUE_CALL || value->call.callable == 0)
+        return NULL;
+    const struct value *callable = graph_at(graph, value->call.callable);
+    const uint32_t items = value_part(graph, value, PART_ITEMS);
+    if (callable->kind != VALUE_GLOBAL || strcmp(callable->global->name, "OrderedDict") != 0)
+        return NULL;
+    return items == 0 ? &empty : graph_at(graph, items);
+}
+
+static uint32_t new_dict(struct editing *editing, uint32_t old, const uint32_t *items, uint32_t n)
+{
+    struct graph *graph = editing->graph;
+    const struct value *was = old == 0 ? NULL : graph_at(graph, old);
+    if (was == NULL || was->kind != VALUE_CALL)
+        return value_new_items(graph, VALUE_DICT, items, n);
+    const uint32_t id =
+        value_new_call(graph, (enum value_form)was->form, was->call.callable, was->call.args);
+    return id == 0 || value_append_part(graph, id, PART_ITEMS, items, n) < 0 ? 0 : id;
+}
+
+static uint32_t convert_object(struct editing *editing, const json_t *now, struct old old)
+{
+    const struct value *dict = json_is_object(old.json) ? dict_of(editing->graph, old.id) : NULL;
+    if (is_notation(now))
+        return convert_special(editing, now);
+    if (dict == NULL)
+        old = (struct old){0};
+    auto_json json_t *places = dict == NULL ? json_object() : index_keys(editing->graph, dict);
+    autofree uint32_t *items = calloc(2 * json_object_size(now) + 1, sizeof(*items));
+    if (items == NULL || places == NULL || json_object_size(now) > UINT32_MAX / 4)
+        return fail_memory(editing);
+    uint32_t n = 0;
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)now, key, value)
+    {
+        if (convert_member(editing, dict, places, old, key, value, items + n) == 0)
+            return 0;
+        n += 2;
+    }
+    const uint32_t id = new_dict(editing, old.id, items, n);
+    return id == 0 ? fail_memory(editing) : id;
+}
+
+/* May it be changed, or replaced by anything? Lists and dicts that are shown as such may, unless
+ * they are the inside of some object. */
+static bool is_plain(const struct graph *graph, struct old old)
+{
+    const struct value *value = graph_at(graph, old.id);
+    if (json_is_object(old.json) && is_notation(old.json))
+        return special_float(old.json) != NULL;
+    return value->kind != VALUE_CALL || dict_of(graph, old.id) != NULL;
+}
+
+static uint32_t convert(struct editing *editing, const json_t *now, struct old old)
+{
+    if (old.id != 0 && is_same(now, old.json))
+        return old.id;
+    if (old.id != 0 && !is_plain(editing->graph, old))
+        return refuse(editing, "is an object that only Python can build, and cannot be changed");
+    if (editing->depth >= MAX_DEPTH)
+        return refuse(editing, "is nested more than 256 deep");
+    editing->depth++;
+    const uint32_t id =
+        json_is_object(now) ? convert_object(editing, now, old)
+        : json_is_array(now)
+            ? convert_array(editing, now, old)
+            : convert_scalar(editing, now, old.id == 0 ? NULL : graph_at(editing->graph, old.id));
+    editing->depth--;
+    return id;
+}
+
+/* ---- the whole ---- */
+
+static const size_t flags = JSON_DECODE_ANY | JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL;
+
+/* What the old value looks like. *ret stays NULL when that is no JSON that can be read back. */
+static int read_old(const struct wfs_catalog *catalog, uint32_t old, struct text *ret_text,
+                    json_t **ret)
+{
+    cleanup(json_writer_done) struct json_writer writer;
+    json_writer_init(&writer, catalog);
+    json_write(&writer, old);
+    text_add(&writer.text, "\n", 1);
+    if (writer.text.has_failed)
+        return -ENOMEM;
+    if (!writer.text.is_cut)
+        *ret = json_loadb(writer.text.bytes, writer.text.n, flags, NULL);
+    *ret_text = writer.text;
+    writer.text = (struct text){0};
+    return 0;
+}
+
+int value_edit(struct wfs_catalog *catalog, uint32_t old, const char *file, const char *text,
+               size_t n_bytes, uint32_t *ret_id, struct wfs_error *err)
+{
+    struct editing editing = {.graph = &catalog->graph, .file = file, .err = err};
+    cleanup(text_done) struct text old_text = {0};
+    auto_json json_t *was = NULL, *now = NULL;
+    if (old != 0 && read_old(catalog, old, &old_text, &was) < 0)
+        return wfs_fail_memory(err);
+    if (old != 0 && old_text.n == n_bytes && memcmp(old_text.bytes, text, n_bytes) == 0) {
+        *ret_id = old;
+        return 0;
+    }
+    if (old != 0 && was == NULL)
+        return wfs_fail(err, EBADMSG,
+                        "'%s': what it was cannot be told by JSON, so it cannot be "
+                        "changed",
+                        wfs_quote(file).text);
+    json_error_t error;
+    now = json_loadb(text, n_bytes, flags, &error);
+    if (now == NULL)
+        return wfs_fail(err, EBADMSG, "'%s': line %d, column %d: %s", wfs_quote(file).text,
+                        error.line, error.column, wfs_quote(error.text).text);
+    const uint32_t id = convert(&editing, now, (struct old){old, was});
+    if (id == 0)
+        return -EBADMSG;
+    *ret_id = id;
+    return 0;
+}

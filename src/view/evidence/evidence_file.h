@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What evidence is found in: the modules of a checkpoint (a group is a key without its last
+ * segment, and what is directly in it) and what all of them say together.
+ */
+#ifndef WFS_EVIDENCE_FILE_H
+#define WFS_EVIDENCE_FILE_H
+
+#include "base/arena.h"
+#include "base/hash.h"
+#include "view/evidence/evidence.h"
+#include "view/evidence/evidence_words.h"
+#include "view/evidence/intern.h"
+
+/* For and against: how many groups voted for each layout, and who was first. */
+struct votes {
+    uint32_t n[2]; /* by enum layout */
+    uint8_t first;
+};
+
+struct group {
+    const char *name; /* not ended: n_name bytes */
+    size_t n_name;
+    uint32_t parent, folded_parent, label; /* interned */
+    struct words words;
+    bool is_numbered; /* its name ends in a digit */
+    bool is_shared, is_part, is_output_head;
+    bool has_running_mean, has_running_var;
+    bool has_extra, has_companion;
+    /* NULL: there is no such leaf */
+    const struct wfs_tensor *weight, *bias, *gamma, *beta;
+};
+
+struct width {
+    uint64_t n;
+    uint32_t label;
+};
+
+struct evidence_file {
+    struct intern names, labels, parents, folded;
+    struct group *groups; /* one for each of names */
+    uint32_t *group_of;   /* of each tensor */
+    size_t n_tensors;
+    struct votes votes;
+    struct votes *by_label, *by_folded;
+    bool *is_odd;           /* by label */
+    uint32_t *n_matrices;   /* by parent: matrices that are a PART */
+    uint32_t *n_neighbours; /* by parent: matrices that are a PART or have a LINEAR word */
+    struct width *widths;   /* sorted; each label once for a size */
+    size_t n_widths;
+    uint64_t *vocab; /* sorted rows of tables of words */
+    size_t n_vocab;
+    bool has_no_norm; /* its LayerNorms normalise nothing */
+    enum layout layout;
+    bool is_sure;
+    struct arena arena; /* of texts in the tables */
+};
+
+int evidence_file_init(struct evidence_file *file, const struct wfs_tensor *tensors,
+                       size_t n_tensors, enum container container, enum layout to,
+                       struct wfs_error *err);
+void evidence_file_done(struct evidence_file *file);
+
+/* In how many kinds of group the size occurs. */
+size_t evidence_width(const struct evidence_file *file, uint64_t n);
+bool evidence_is_vocab(const struct evidence_file *file, uint64_t n);
+
+/* The layout that its matrix and bias speak for; -1: none. */
+int group_vote(const struct group *group);
+
+static inline bool group_has(const struct group *group, uint32_t kinds)
+{
+    return (group->words.kinds & kinds) != 0;
+}
+
+static inline bool group_is_norm(const struct group *group)
+{
+    return group_has(group, WORD_NORM);
+}
+
+static inline bool group_is_table(const struct group *group)
+{
+    return group_has(group, WORD_TABLE) || group->is_shared;
+}
+
+#endif

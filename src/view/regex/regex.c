@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The only file that uses PCRE2. Substitution is our own, because the crate's syntax and its rule
+ * for empty matches are not those of PCRE2.
+ */
+#include "view/regex/regex.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include "base/bytes.h"
+#include "base/cleanup.h"
+#include "view/regex/dialect.h"
+
+enum {
+    MAX_PATTERN = 65536,   /* bytes */
+    MAX_STEPS = 2000000,   /* of the matcher for one search, before it gives up */
+    MAX_DEPTH_KIB = 65536, /* memory of the matcher */
+};
+
+struct regex {
+    char *pattern;
+    pcre2_code *code;
+    pcre2_match_context *context;
+};
+
+static int compile(struct regex *regex, const char *translated, struct wfs_error *err)
+{
+    const struct wfs_quoted quoted = wfs_quote(regex->pattern);
+    pcre2_compile_context *context = pcre2_compile_context_create(NULL);
+    if (context == NULL)
+        return wfs_fail_memory(err);
+    int number;
+    PCRE2_SIZE offset;
+    PCRE2_UCHAR text[120];
+    pcre2_set_newline(context, PCRE2_NEWLINE_LF);
+    pcre2_set_parens_nest_limit(context, 250);
+    regex->code =
+        pcre2_compile((PCRE2_SPTR)translated, PCRE2_ZERO_TERMINATED,
+                      PCRE2_UTF | PCRE2_UCP | PCRE2_DOLLAR_ENDONLY | PCRE2_NEVER_BACKSLASH_C,
+
+                      &number, &offset, context);
+    pcre2_compile_context_free(context);
+    if (regex->code == NULL) {
+        pcre2_get_error_message(number, text, sizeof(text));
+        return wfs_fail(err, EINVAL, "bad regex '%s': %s (near byte %zu)", quoted.text,
+                        (const char *)text, (size_t)offset);
+    }
+    return 0;
+}
+
+static int prepare(struct regex *regex, struct wfs_error *err)
+{
+    const size_t n = strlen(regex->pattern);
+    const struct wfs_quoted quoted = wfs_quote(regex->pattern);
+    if (n > MAX_PATTERN)
+        return wfs_fail(err, EINVAL, "bad regex '%s': longer than %d bytes", quoted.text,
+                        MAX_PATTERN);
+    if (utf8_valid(regex->pattern, n) != n)
+        return wfs_fail(err, EINVAL, "bad regex '%s': not UTF-8", quoted.text);
+    regex->context = pcre2_match_context_create(NULL);
+    if (regex->context == NULL)
+        return wfs_fail_memory(err);
+    pcre2_set_match_limit(regex->context, MAX_STEPS);
+    pcre2_set_heap_limit(regex->context, MAX_DEPTH_KIB);
+    autofree char *translated = NULL;
+    const char *problem = dialect_translate(regex->pattern, &translated);
+    if (problem != NULL)
+        return wfs_fail(err, EINVAL, "bad regex '%s': %s", quoted.text, problem);
+    return compile(regex, translated, err);
+}
+
+int regex_new(const char *pattern, struct regex **out, struct wfs_error *err)
+{
+    struct regex *regex = calloc(1, sizeof(*regex));
+    if (regex == NULL)
+        return wfs_fail_memory(err);
+    regex->pattern = strdup(pattern);
+    const int code = regex->pattern == NULL ? wfs_fail_memory(err) : prepare(regex, err);
+    if (code < 0) {
+        regex_free(regex);
+        return code;
+    }
+    *out = regex;
+    return 0;
+}
+
+void regex_free(struct regex *regex)
+{
+    if (regex == NULL)
+        return;
+    pcre2_code_free(regex->code);
+    pcre2_match_context_free(regex->context);
+    free(regex->pattern);
+    free(regex);
+}
+
+const char *regex_pattern(const struct regex *regex)
+{
+    return regex->pattern;
+}
+
+static void free_match(pcre2_match_data **match)
+{
+    pcre2_match_data_free(*match);
+}
+
+/* Searches from offset. Keys with lone surrogates are no UTF-8: they match nothing. */
+static int match_at(const struct regex *regex, const char *text, size_t n, size_t offset,
+                    pcre2_match_data *match, struct wfs_error *err)
+{
+    const int code =
+        pcre2_match(regex->code, (PCRE2_SPTR)text, n, offset, 0, match, regex->context);
+    if (code > 0)
+        return 1;
+    if (code == PCRE2_ERROR_NOMATCH ||
+        (code <= PCRE2_ERROR_UTF8_ERR1 && code >= PCRE2_ERROR_UTF8_ERR21))
+        return 0;
+    if (code == PCRE2_ERROR_NOMEMORY)
+        return wfs_fail_memory(err);
+    return wfs_fail(err, E2BIG, "regex '%s' takes too long on the key '%s'",
+                    wfs_quote(regex->pattern).text, wfs_quote(text).text);
+}
+
+int regex_search(const struct regex *regex, const char *text, struct wfs_error *err)
+{
+    cleanup(free_match) pcre2_match_data *match = pcre2_match_data_create(1, NULL);
+    if (match == NULL)
+        return wfs_fail_memory(err);
+    const int code =
+        pcre2_match(regex->code, (PCRE2_SPTR)text, strlen(text), 0, 0, match, regex->context);
+    return code == 0 ? 1 : match_at(regex, text, strlen(text), 0, match, err);
+}
+
+/* ---- replacing ---- */
+
+struct expansion {
+    FILE *out;
+    const struct regex *regex;
+    const char *text;
+    const PCRE2_SIZE *groups;
+    uint32_t n_groups; /* with group 0 */
+};
+
+/* Digits, a leading + allowed, as a number; false for a name. */
+static bool parse_number(const char *name, size_t n, uint64_t *ret)
+{
+    size_t i = n > 1 && name[0] == '+';
+    *ret = 0;
+    for (; i < n; i++) {
+        if (name[i] < '0' || name[i] > '9' || !checked_mul(*ret, 10u, ret) ||
+            !checked_add(*ret, (uint64_t)(name[i] - '0'), ret))
+            return false;
+    }
+    return n > 0;
+}
+
+/* What the group captured; nothing when there is no such group. */
+static void put_group(const struct expansion *e, const char *name, size_t n)
+{
+    uint64_t group;
+    char text[64];
+    if (!parse_number(name, n, &group)) {
+        if (n >= sizeof(text))
+            return;
+        memcpy(text, name, n);
+        text[n] = '\0';
+        const int number = pcre2_substring_number_from_name(e->regex->code, (PCRE2_SPTR)text);
+        if (number < 0)
+            return;
+        group = (uint64_t)number;
+    }
+    if (group >= e->n_groups || e->groups[2 * group] == PCRE2_UNSET)
+        return;
+    fwrite(e->text + e->groups[2 * group], 1, e->groups[2 * group + 1] - e->groups[2 * group],
+           e->out);
+}
+
+static bool is_word(char c)
+{
+    return c == '_' || (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z');
+}
+
+/* The reference at `$`: its end, or the place behind `$` when it is a literal one. */
+static const char *expand_reference(const struct expansion *e, const char *at)
+{
+    if (at[1] == '$') {
+        fputc('$', e->out);
+        return at + 2;
+    }
+    const char *end = at[1] == '{' ? strchr(at, '}') : NULL;
+    if (end != NULL) {
+        put_group(e, at + 2, (size_t)(end - at - 2));
+        return end + 1;
+    }
+    size_t n = 0;
+    while (is_word(at[1 + n]))
+        n++;
+    if (n == 0)
+        fputc('$', e->out);
+    else
+        put_group(e, at + 1, n);
+    return at + 1 + n;
+}
+
+static void expand(const struct expansion *e, const char *replacement)
+{
+    while (*replacement != '\0') {
+        const size_t n = strcspn(replacement, "$");
+        fwrite(replacement, 1, n, e->out);
+        replacement += n;
+        if (*replacement == '$')
+            replacement = expand_reference(e, replacement);
+    }
+}
+
+static size_t next_char(const char *text, size_t at, size_t n)
+{
+    at++;
+    while (at < n && ((uint8_t)text[at] & 0xc0) == 0x80)
+        at++;
+    return at;
+}
+
+/*
+ * An empty match where the last match ended is passed over, and the search goes on one character
+ * later. Returns the number of replacements.
+ */
+static int replace_all(struct expansion *e, const char *replacement, pcre2_match_data *match,
+                       struct wfs_error *err)
+{
+    const size_t n = strlen(e->text);
+    size_t copied = 0, from = 0, last_end = SIZE_MAX;
+    int n_matches = 0;
+    e->groups = pcre2_get_ovector_pointer(match);
+    e->n_groups = pcre2_get_ovector_count(match);
+    while (from <= n) {
+        const int code = match_at(e->regex, e->text, n, from, match, err);
+        if (code < 0)
+            return code;
+        if (code == 0)
+            break;
+        const size_t start = e->groups[0], end = e->groups[1];
+        if (start == end && start == last_end) {
+            from = next_char(e->text, from, n);
+            continue;
+        }
+        fwrite(e->text + copied, 1, start - copied, e->out);
+        expand(e, replacement);
+        if (ftello(e->out) > REPLACED_MAX)
+            return wfs_fail(err, E2BIG, "'%s' makes a text of more than %d bytes of '%s'",
+                            wfs_quote(regex_pattern(e->regex)).text, REPLACED_MAX,
+                            wfs_quote(e->text).text);
+        copied = last_end = from = end;
+        n_matches++;
+    }
+    fwrite(e->text + copied, 1, n - copied, e->out);
+    return n_matches;
+}
+
+static void close_stream(FILE **stream)
+{
+    if (*stream != NULL)
+        fclose(*stream);
+}
+
+int regex_replace(const struct regex *regex, const char *text, const char *replacement,
+                  struct arena *arena, const char **ret, struct wfs_error *err)
+{
+    cleanup(free_match) pcre2_match_data *match =
+        pcre2_match_data_create_from_pattern(regex->code, NULL);
+    if (match == NULL)
+        return wfs_fail_memory(err);
+    int code = match_at(regex, text, strlen(text), 0, match, err);
+    if (code <= 0)
+        return code;
+    autofree char *buf = NULL;
+    size_t n_buf = 0;
+    cleanup(close_stream) FILE *out = open_memstream(&buf, &n_buf);
+    if (out == NULL)
+        return wfs_fail_memory(err);
+    struct expansion e = {.out = out, .regex = regex, .text = text};
+    code = replace_all(&e, replacement, match, err);
+    if (code < 0)
+        return code;
+    if (fflush(out) != 0 || ferror(out))
+        return wfs_fail_memory(err);
+    *ret = arena_copy(arena, buf, n_buf);
+    return *ret == NULL ? wfs_fail_memory(err) : 1;
+}
