@@ -12,9 +12,9 @@
 #include <string.h>
 
 static const struct args_option source_options[] = {
-    {"limit", "NAME=N", "replace a limit on what a file may ask for"},
-    {"force", NULL, "read what can be read of a damaged source"},
-    {"shards", NULL, "SOURCE is one of the shards: show all of them"},
+    {"force", NULL, "skip damaged parts of SOURCE"},
+    {"limit", "NAME=N", "change a safety limit"},
+    {"shards", NULL, "SOURCE is one of several shards; read all of them"},
     {NULL, NULL, NULL},
 };
 
@@ -75,18 +75,20 @@ static bool find_option(const struct args_usage *usage, const char *name, size_t
     return usage->has_source && find_view_option(name, n_name, ret);
 }
 
+enum { N_OPTION_COLUMNS = 28 }; /* width of the longest option with its argument */
+
 static void print_option(const char *name, const char *argument, const char *help)
 {
-    char left[48];
+    char left[N_OPTION_COLUMNS + 1];
     snprintf(left, sizeof(left), "--%s%s%s", name, argument != NULL ? "=" : "",
              argument != NULL ? argument : "");
-    printf("  %-*s %s\n", strlen(left) > 18 ? 28 : 18, left, help);
+    printf("  %-*s %s\n", N_OPTION_COLUMNS, left, help);
 }
 
 static void print_view_options(void)
 {
     const struct wfs_view_option *option;
-    printf("\nwhat to show, in this order (see weightfs(1)):\n");
+    printf("\nview options, in the order in which they are applied (see weightfs(1)):\n");
     for (size_t i = 0; (option = wfs_view_option(i)) != NULL; i++)
         print_option(option->name, option->argument, option->help);
 }
@@ -104,7 +106,7 @@ static void print_help(const struct args_usage *usage)
     if (usage->lists_views)
         print_view_options();
     else if (usage->has_source)
-        printf("\nOptions that say what to show are listed by 'weightfs plan --help'.\n");
+        printf("\nView options (rename, filter, cast ...): see 'weightfs plan --help'.\n");
 }
 
 static bool fail(int *ret_exit, const struct args_usage *usage, const char *problem,

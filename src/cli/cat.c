@@ -20,8 +20,8 @@ static const struct args_option options[] = {
 static const struct args_usage usage = {
     .verb = "cat",
     .operands = "SOURCE KEY",
-    .text = "Writes the elements of a tensor to standard output: row-major, little-endian.\n"
-            "Does not write to a terminal.",
+    .text = "Write the elements of a tensor to standard output, row-major and little-endian.\n"
+            "The output must not be a terminal.",
     .n_min = 2,
     .n_max = 2,
     .has_source = true,

@@ -17,16 +17,16 @@
 
 static const struct args_option options[] = {
     {"json", NULL, "print one JSON object"},
-    {"values", NULL, "read all tensors and look for NaN and infinities too"},
+    {"values", NULL, "read all tensors and look for NaN and infinities"},
     {NULL, NULL, NULL},
 };
 
 static const struct args_usage usage = {
     .verb = "check",
     .operands = "SOURCE",
-    .text = "Verifies the structure of a checkpoint and prints what is odd, a line each:\n"
-            "severity (info, low, medium, high) and text. Exits 1 when anything of severity\n"
-            "low or above was found, 3 to 6 when the checkpoint cannot be read.",
+    .text = "Check a checkpoint for damage and oddities. Prints one line for each finding:\n"
+            "its severity (info, low, medium or high) and a description. The exit code is 1\n"
+            "if a finding is above info, and 3 to 6 if the checkpoint cannot be read.",
     .n_min = 1,
     .n_max = 1,
     .has_source = true,

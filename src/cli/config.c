@@ -19,9 +19,9 @@ static const struct args_option options[] = {
 static const struct args_usage usage = {
     .verb = "config",
     .operands = "SOURCE [KEY]",
-    .text = "Prints what a PyTorch checkpoint holds besides tensors as JSON: all of it by\n"
-            "name, or what the dotted KEY names. Objects that only Python could build are\n"
-            "shown as {\"$python\": \"module.Class\", ...}; none is built.",
+    .text = "Print the non-tensor contents of a checkpoint as JSON: all of them, or those at\n"
+            "the dotted KEY. Python objects are shown as {\"$python\": \"module.Class\", ...};\n"
+            "they are never constructed.",
     .n_min = 1,
     .n_max = 2,
     .has_source = true,

@@ -14,22 +14,22 @@
 #include <sys/stat.h>
 
 static const struct args_option options[] = {
-    {"format", "NAME", "format of TARGET; else its extension tells"},
-    {"overwrite", NULL, "replace TARGET where it is there"},
-    {"ties", "copy|drop", "names of one tensor: a copy each, or only the first"},
-    {"values", "drop|metadata", "what has no room: left out, or in metadata"},
-    {"max-shard-size", "SIZE", "bytes of tensors in each of several, as 5GB"},
-    {"large", NULL, "TARGET may be more than 16 times larger than SOURCE"},
+    {"format", "NAME", "safetensors, pytorch or burnpack"},
+    {"large", NULL, "allow a TARGET over 16 times larger than SOURCE"},
+    {"max-shard-size", "SIZE", "start a new shard at SIZE, such as 5GB or 500MiB"},
+    {"overwrite", NULL, "replace TARGET if it exists, or is SOURCE"},
+    {"ties", "copy|drop", "store tied tensors once per name, or only once"},
+    {"values", "drop|metadata", "leave non-tensor values out, or store as metadata"},
     {NULL, NULL, NULL},
 };
 
 static const struct args_usage usage = {
     .verb = "convert",
     .operands = "SOURCE TARGET",
-    .text = "Writes all tensors and metadata of SOURCE to TARGET, complete or not at all.\n"
-            "TARGET may be SOURCE itself, with --overwrite. Says what TARGET has no room for.\n"
-            "A directory (with a slash at its end it is made), or NAME.index.json, as TARGET\n"
-            "gets several files with an index.",
+    .text = "Write the tensors and metadata of SOURCE to TARGET, atomically. Reports anything\n"
+            "the target format cannot store. The format is inferred from the extension of\n"
+            "TARGET. If TARGET is a directory or NAME.index.json, writes shards and an index;\n"
+            "a missing directory is created if the name ends with a slash.",
     .n_min = 2,
     .n_max = 2,
     .has_source = true,

@@ -18,18 +18,19 @@
 #include <string.h>
 
 static const struct args_option options[] = {
+    {"all", NULL, "also compare metadata and non-tensor values"},
+    {"exact", NULL, "compare tensors of the same dtype bit for bit"},
     {"json", NULL, "print one JSON object"},
-    {"exact", NULL, "numbers of one dtype are equal only when their bits are"},
-    {"all", NULL, "compare metadata and what is no tensor too"},
     {NULL, NULL, NULL},
 };
 
 static const struct args_usage usage = {
     .verb = "diff",
     .operands = "A B",
-    .text = "Tells which tensors are only in one of two checkpoints and which differ: in\n"
-            "dtype, shape or content, with the largest absolute and relative difference.\n"
-            "All other options go for A and B alike. Exit code 1: they differ.",
+    .text = "Compare two checkpoints tensor by tensor. Reports tensors that only one of them\n"
+            "has, and tensors that differ in dtype, shape or content, with the largest\n"
+            "absolute and relative difference. The exit code is 1 if there are differences.\n"
+            "View options apply to both A and B.",
     .n_min = 2,
     .n_max = 2,
     .has_source = true,

@@ -22,8 +22,8 @@ static const struct args_option options[] = {
 static const struct args_usage usage = {
     .verb = "info",
     .operands = "SOURCE",
-    .text = "Tells what a checkpoint is: container, writer, counts, bytes, dtypes, metadata,\n"
-            "top-level structure, files and oddities. Reads no tensor data.",
+    .text = "Print a summary of a checkpoint: container, writer, counts, bytes, dtypes,\n"
+            "metadata, top-level structure, files and oddities. Reads no tensor data.",
     .n_min = 1,
     .n_max = 1,
     .has_source = true,

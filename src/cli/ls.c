@@ -17,7 +17,7 @@
 
 static const struct args_option options[] = {
     {"json", NULL, "print one JSON object"},
-    {"long", NULL, "print offset, file, key in the file and changes too"},
+    {"long", NULL, "also print offset, file, key in the file, changes"},
     {"tree", NULL, "draw a tree with counts and sizes"},
     {NULL, NULL, NULL},
 };
@@ -25,9 +25,9 @@ static const struct args_option options[] = {
 static const struct args_usage usage = {
     .verb = "ls",
     .operands = "SOURCE [GLOB...]",
-    .text = "Lists the tensors of a checkpoint in file order: key, dtype, shape, bytes;\n"
-            "with tabs between them where the output is no terminal. With GLOBs only the\n"
-            "tensors whose whole key matches one of them.",
+    .text = "List the tensors of a checkpoint in file order: key, dtype, shape and bytes,\n"
+            "aligned on a terminal and separated by tabs elsewhere. With GLOBs, list only\n"
+            "tensors whose whole key matches one of them; '*' matches dots too.",
     .n_min = 1,
     .n_max = SIZE_MAX,
     .has_source = true,

@@ -21,18 +21,18 @@ struct verb {
 
 static const struct verb verbs[] = {
     {"ls", verb_ls, "list the tensors of a checkpoint"},
-    {"info", verb_info, "tell what a checkpoint is, as a whole"},
-    {"cat", verb_cat, "write the bytes of one tensor to standard output"},
-    {"show", verb_show, "show one tensor: statistics, histogram, corner values"},
-    {"check", verb_check, "verify everything that can be verified"},
-    {"config", verb_config, "print what a checkpoint holds besides tensors"},
-    {"convert", verb_convert, "write a checkpoint anew"},
-    {"diff", verb_diff, "tell in what two checkpoints differ"},
-    {"plan", verb_plan, "tell what the options of a view would do"},
-    {"commit", verb_commit, "write the edits of a mount to its output, and wait"},
-    {"status", verb_status, "print pending edits of a mount and its last commit"},
-    {"recover", verb_recover, "finish, publish or discard what a mount left that died"},
-    {"umount", verb_umount, "commit, unmount, and wait for the end of both"},
+    {"info", verb_info, "print a summary of a checkpoint"},
+    {"cat", verb_cat, "write the elements of a tensor to standard output"},
+    {"show", verb_show, "print statistics, a histogram and corner values of a tensor"},
+    {"check", verb_check, "check a file for damage and oddities"},
+    {"config", verb_config, "print the non-tensor contents of a checkpoint as JSON"},
+    {"convert", verb_convert, "convert a checkpoint to another format or view"},
+    {"diff", verb_diff, "compare two checkpoints"},
+    {"plan", verb_plan, "show what the view options would do (dry run)"},
+    {"commit", verb_commit, "save the edits of a mount"},
+    {"status", verb_status, "show the uncommitted edits and the last commit of a mount"},
+    {"umount", verb_umount, "save the edits of a mount and unmount it"},
+    {"recover", verb_recover, "finish, publish or discard edits left by a crashed mount"},
 };
 
 enum { N_VERBS = sizeof(verbs) / sizeof(verbs[0]) };
@@ -42,24 +42,25 @@ static void print_help(void)
     puts("usage: weightfs SOURCE MOUNTPOINT [-o OPTION[,OPTION...]]\n"
          "       weightfs VERB [OPTION...] OPERAND...\n"
          "\n"
-         "Mounts a model checkpoint as a tree of tensor files, or looks into one.\n"
+         "Mount a model checkpoint as a directory of tensor files, or inspect it.\n"
          "\n"
          "verbs:");
     for (size_t i = 0; i < N_VERBS; i++)
         printf("  %-8s  %s\n", verbs[i].name, verbs[i].help);
     puts("\n"
-         "mount options, among others:\n"
-         "  output=PATH  makes the tree writable; a commit writes PATH\n"
-         "  rw           makes the tree writable; a commit replaces SOURCE\n"
-         "  overwrite    PATH may be replaced where it is there\n"
-         "  files=npy    every tensor is a .npy file\n"
-         "  layout=flat  one directory with whole keys as names\n"
-         "\n"
-         "'weightfs VERB --help' tells about a verb, 'man weightfs' about everything.\n"
+         "common mount options:\n"
+         "  output=PATH  make the mount writable and save to PATH\n"
+         "  overwrite    replace PATH if it exists\n"
+         "  rw           make the mount writable and save to SOURCE\n"
+         "  files=npy    show every tensor as a .npy file\n"
+         "  layout=flat  show a single directory, with whole keys as file names\n"
          "\n"
          "options:\n"
          "  --help     print this text\n"
-         "  --version  print the versions of the program and of libfuse");
+         "  --version  print the versions of weightfs and libfuse\n"
+         "\n"
+         "See 'weightfs VERB --help' for the options of a verb, and the manual page\n"
+         "weightfs(1) for all mount options.");
 }
 
 static void print_version(void)

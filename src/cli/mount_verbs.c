@@ -28,8 +28,8 @@ static const struct args_option no_options[] = {{NULL, NULL, NULL}};
 static const struct args_usage commit_usage = {
     .verb = "commit",
     .operands = "MOUNTPOINT",
-    .text = "Writes what a mount shows to its output, waits until that is done, and tells in\n"
-            "one line what was written. The mount stays, and work in it can go on.",
+    .text = "Save the edits of a mount to its output, wait for the result, and print one line\n"
+            "about it. The mount stays and can be edited further.",
     .n_min = 1,
     .n_max = 1,
     .options = no_options,
@@ -61,8 +61,7 @@ static const struct args_option status_options[] = {
 static const struct args_usage status_usage = {
     .verb = "status",
     .operands = "MOUNTPOINT",
-    .text = "Tells what is edited in a mount and not committed, how the last commit went, and\n"
-            "what it wrote.",
+    .text = "Show the uncommitted edits of a mount and the result of its last commit.",
     .n_min = 1,
     .n_max = 1,
     .options = status_options,
@@ -131,8 +130,8 @@ int verb_status(int argc, char **argv)
 static const struct args_usage umount_usage = {
     .verb = "umount",
     .operands = "MOUNTPOINT",
-    .text = "Commits, unmounts, and waits for the driver to end. When the commit fails the\n"
-            "mount stays.",
+    .text = "Save the edits of a mount, unmount it, and wait for its driver to exit. If the\n"
+            "edits cannot be saved, the mount stays.",
     .n_min = 1,
     .n_max = 1,
     .options = no_options,

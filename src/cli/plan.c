@@ -11,19 +11,19 @@
 #include <stdio.h>
 
 static const struct args_option options[] = {
-    {"json", NULL, "print the report as one JSON object"},
-    {"report", NULL, "print the report as text, lists cut at ten"},
-    {"format", "NAME", "report what a file of that format has no room for, too"},
-    {"values", NULL, "read what is cast, and count overflows and NaN"},
+    {"format", "NAME", "also report what this format cannot store"},
+    {"json", NULL, "print the full report as one JSON object"},
+    {"report", NULL, "print a summary, at most ten entries per list"},
+    {"values", NULL, "read tensors that are cast; count overflows, NaN"},
     {NULL, NULL, NULL},
 };
 
 static const struct args_usage usage = {
     .verb = "plan",
     .operands = "SOURCE",
-    .text = "Tells what the options below would do to each tensor of SOURCE, and why:\n"
-            "a table with tabs between the columns. Writes nothing. The options are the\n"
-            "same for a mount (-o) and for every verb that reads a SOURCE.",
+    .text = "Show what the view options would do to each tensor of SOURCE, and why, as a\n"
+            "table with tabs between the columns. Writes nothing. The same view options can\n"
+            "be given to a mount (-o NAME=VALUE) and to every verb that reads a SOURCE.",
     .n_min = 1,
     .n_max = 1,
     .has_source = true,

@@ -15,20 +15,20 @@
 #include <sys/stat.h>
 
 static const struct args_option recover_options[] = {
-    {"resume", NULL, "finish a commit that was cut off; remove what is done with"},
-    {"publish", NULL, "commit what is listed"},
-    {"discard", NULL, "remove what is listed"},
-    {"onto", "SOURCE", "publish onto another source than the one that was edited"},
-    {"force", NULL, "publish what may be torn, replace an output that changed"},
+    {"discard", NULL, "delete the edits"},
+    {"force", NULL, "publish unsynced edits; replace a changed output"},
+    {"onto", "SOURCE", "publish the edits on top of another source"},
+    {"publish", NULL, "save the edits to OUTPUT"},
+    {"resume", NULL, "finish an interrupted commit, remove leftovers"},
     {NULL, NULL, NULL},
 };
 
 static const struct args_usage recover_usage = {
     .verb = "recover",
     .operands = "OUTPUT|DIRECTORY",
-    .text = "Lists what is left of a mount that died: its edits and how far its last commit\n"
-            "came. OUTPUT is the file that the mount was to write, DIRECTORY its staging\n"
-            "directory. Exits with 0 when nothing is left to do, else with 9.",
+    .text = "List the edits left by a crashed mount and the state of its last commit, or\n"
+            "finish, publish or discard them. OUTPUT is the output of that mount, DIRECTORY\n"
+            "its staging directory. The exit code is 0 if nothing is left to do, otherwise 9.",
     .n_min = 1,
     .n_max = 1,
     .options = recover_options,

@@ -23,9 +23,9 @@ static const struct args_option options[] = {
 static const struct args_usage usage = {
     .verb = "show",
     .operands = "SOURCE KEY",
-    .text = "Shows a tensor: dtype, shape, statistics, a histogram and the values at the\n"
-            "corners of its first matrix. Minimum, maximum, mean, standard deviation and\n"
-            "histogram leave NaN and infinities out.",
+    .text = "Print dtype, shape, statistics and a histogram of a tensor, and the values at\n"
+            "the corners of its first matrix. Statistics and histogram ignore NaN and\n"
+            "infinities.",
     .n_min = 2,
     .n_max = 2,
     .has_source = true,
