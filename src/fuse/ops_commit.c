@@ -2,8 +2,10 @@
 /*
  * Callbacks that make edits durable or publish them.
  */
+#include "fuse/ops_commit.h"
+
 #include "fuse/commit.h"
-#include "fuse/ops.h"
+#include "fuse/request.h"
 
 #include <weightfs/control.h>
 
@@ -16,14 +18,14 @@ static int sync_node(fuse_req_t req, fuse_ino_t ino)
 {
     struct driver *driver = fuse_req_userdata(req);
     driver_begin_sync(driver);
-    const int rc = wfs_node_sync(driver->tree, ops_node(driver, ino));
+    const int rc = wfs_node_sync(driver->tree, request_node(driver, ino));
     driver_end_sync(driver, rc);
     return rc;
 }
 
-void op_fsync(fuse_req_t req, fuse_ino_t ino, int is_data_only, struct fuse_file_info *info)
+static void op_fsync(fuse_req_t req, fuse_ino_t ino, int is_data_only, struct fuse_file_info *info)
 {
-    ops_reply(req, sync_node(req, ino));
+    request_reply(req, sync_node(req, ino));
 }
 
 /* ---- commit ---- */
@@ -55,20 +57,21 @@ static int commit(struct driver *driver, struct asker *asker, char told[COMMIT_T
 
 /* On the root this is `sync MNT`, the commit; elsewhere never, because careful programs do it after
  * each file. */
-void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int is_data_only, struct fuse_file_info *info)
+static void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int is_data_only,
+                        struct fuse_file_info *info)
 {
     struct driver *driver = fuse_req_userdata(req);
     struct asker asker = {.waiter = {.poll = poll_asker}, .req = req};
     struct wfs_error err = {0};
     char told[COMMIT_TEXT_MAX];
     if (!wfs_tree_is_writable(driver->tree))
-        ops_reply(req, 0);
+        request_reply(req, 0);
     else if (ino != FUSE_ROOT_ID)
-        ops_reply(req, sync_node(req, ino));
+        request_reply(req, sync_node(req, ino));
     else {
         const int rc = commit(driver, &asker, told, &err);
         if (asker.req != NULL)
-            ops_reply(req, rc);
+            request_reply(req, rc);
     }
 }
 
@@ -109,9 +112,9 @@ static void fill_commit(struct driver *driver, struct asker *asker, struct wfs_c
                  wfs_quote(driver->target->path).text, told);
 }
 
-void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void *arg,
-              struct fuse_file_info *info, unsigned flags, const void *in, size_t n_in,
-              size_t n_out)
+static void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void *arg,
+                     struct fuse_file_info *info, unsigned flags, const void *in, size_t n_in,
+                     size_t n_out)
 {
     struct driver *driver = fuse_req_userdata(req);
     struct asker asker = {.waiter = {.poll = poll_asker}, .req = req};
@@ -128,4 +131,15 @@ void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void *arg,
         fill_hello(driver, &reply);
     if (asker.req != NULL)
         fuse_reply_ioctl(req, 0, &reply, sizeof(reply));
+}
+
+/* ---- the table ---- */
+
+void ops_commit_add(struct fuse_lowlevel_ops *ops, bool is_writable)
+{
+    ops->fsyncdir = op_fsyncdir;
+    ops->ioctl = op_ioctl;
+    if (!is_writable)
+        return;
+    ops->fsync = op_fsync;
 }

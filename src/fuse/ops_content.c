@@ -5,7 +5,9 @@
  * A read goes through a buffer of the thread, not by splice from the source: only bytes that were
  * copied before the source was looked at again are known to be its own.
  */
-#include "fuse/ops.h"
+#include "fuse/ops_content.h"
+
+#include "fuse/request.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,13 +16,13 @@
 
 /* ---- attributes that stat shows ---- */
 
-void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
+static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 {
     struct stat st;
-    struct driver *driver = ops_begin_read(req);
-    const struct wfs_node *node = ops_node(driver, ino);
+    struct driver *driver = request_begin_read(req);
+    const struct wfs_node *node = request_node(driver, ino);
     wfs_node_stat(driver->tree, node, &st);
-    const double timeout = ops_timeout(driver, node);
+    const double timeout = request_timeout(driver, node);
     driver_end_read(driver);
     fuse_reply_attr(req, &st, timeout);
 }
@@ -53,15 +55,15 @@ static int set_attributes(struct driver *driver, struct wfs_node *node, const st
     return rc;
 }
 
-void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
-                struct fuse_file_info *info)
+static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
+                       struct fuse_file_info *info)
 {
     struct stat st;
-    struct driver *driver = ops_begin_change(req);
-    struct wfs_node *node = ops_node(driver, ino);
+    struct driver *driver = request_begin_change(req);
+    struct wfs_node *node = request_node(driver, ino);
     const int rc = set_attributes(driver, node, attr, to_set);
     wfs_node_stat(driver->tree, node, &st);
-    const double timeout = ops_timeout(driver, node);
+    const double timeout = request_timeout(driver, node);
     driver_end_change(driver);
     if (rc < 0)
         fuse_reply_err(req, -rc);
@@ -69,10 +71,10 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
         fuse_reply_attr(req, &st, timeout);
 }
 
-void op_statfs(fuse_req_t req, fuse_ino_t ino)
+static void op_statfs(fuse_req_t req, fuse_ino_t ino)
 {
     struct statvfs st;
-    struct driver *driver = ops_begin_read(req);
+    struct driver *driver = request_begin_read(req);
     wfs_tree_statfs(driver->tree, &st);
     driver_end_read(driver);
     fuse_reply_statfs(req, &st);
@@ -81,49 +83,38 @@ void op_statfs(fuse_req_t req, fuse_ino_t ino)
 /* ---- open, read, write ---- */
 
 /* Not supported: the kernel opens files by itself from then on and keeps what was read. */
-void op_open_never(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
+static void op_open_never(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 {
     fuse_reply_err(req, ENOSYS);
 }
 
-/* What is kept of a file outlives its close, unless it can change without the kernel's knowledge:
- * the texts of the control directory, and headers that follow dtype and shape. */
-void ops_open_flags(const struct driver *driver, const struct wfs_node *node,
-                    struct fuse_file_info *info)
-{
-    const bool has_header = driver->options->files == WFS_FILES_NPY;
-    const bool is_control = wfs_node_is_control(driver->tree, node);
-    info->keep_cache = !is_control && !has_header;
-    info->direct_io = is_control;
-}
-
 /* Truncation comes as a request of its own, so nothing is changed here. */
-void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
+static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 {
-    struct driver *driver = ops_begin_read(req);
-    struct wfs_node *node = ops_node(driver, ino);
+    struct driver *driver = request_begin_read(req);
+    struct wfs_node *node = request_node(driver, ino);
     int rc = wfs_node_open(driver->tree, node, info->flags & ~O_TRUNC);
     const struct wfs_tree_made *made = wfs_node_made(driver->tree, node);
     if (rc == 0 && made != NULL)
         rc = generated_open(driver, made, &info->fh);
-    ops_open_flags(driver, node, info);
+    request_open_flags(driver, node, info);
     driver_end_read(driver);
     if (rc == -EIO)
         driver_note_failed_read(driver);
     if (rc < 0)
         fuse_reply_err(req, -rc);
-    else if (fuse_reply_open(req, info) == -ENOENT && made != NULL)
+    else if (fuse_reply_open(req, info) < 0 && made != NULL)
         generated_close(made); /* the caller was killed: there will be no release */
 }
 
-void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
+static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 {
     if (info->fh != 0) {
-        struct driver *driver = ops_begin_read(req);
-        generated_close(wfs_node_made(driver->tree, ops_node(driver, ino)));
+        struct driver *driver = request_begin_read(req);
+        generated_close(wfs_node_made(driver->tree, request_node(driver, ino)));
         driver_end_read(driver);
     }
-    ops_reply(req, 0);
+    request_reply(req, 0);
 }
 
 /* handle: of a file that is made while it is read, else 0. */
@@ -132,10 +123,10 @@ static ssize_t read_node(const struct driver *driver, fuse_ino_t ino, uint64_t h
 {
     const int code = generated_check(driver, handle);
     return code < 0 ? code
-                    : wfs_node_read(driver->tree, ops_node(driver, ino), offset, buf, n_bytes);
+                    : wfs_node_read(driver->tree, request_node(driver, ino), offset, buf, n_bytes);
 }
 
-/* While the reader is busy with what he got. The kernel may forget the node meanwhile. */
+/* While the caller is busy with what it got. The kernel may forget the node meanwhile. */
 static void read_ahead(struct driver *driver, struct wfs_node *node, uint64_t offset)
 {
     driver_begin_read(driver);
@@ -144,11 +135,11 @@ static void read_ahead(struct driver *driver, struct wfs_node *node, uint64_t of
     driver_forget(driver, node, 1);
 }
 
-void op_read(fuse_req_t req, fuse_ino_t ino, size_t n_bytes, off_t offset,
-             struct fuse_file_info *info)
+static void op_read(fuse_req_t req, fuse_ino_t ino, size_t n_bytes, off_t offset,
+                    struct fuse_file_info *info)
 {
     struct driver *driver = fuse_req_userdata(req);
-    struct wfs_node *node = ops_node(driver, ino);
+    struct wfs_node *node = request_node(driver, ino);
     char *buffer = driver_buffer(driver);
     ssize_t n = -ENOMEM;
     if (buffer != NULL && n_bytes <= DRIVER_TRANSFER_MAX) {
@@ -166,12 +157,12 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t n_bytes, off_t offset,
     read_ahead(driver, node, (uint64_t)offset);
 }
 
-void op_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t n_bytes, off_t offset,
-              struct fuse_file_info *info)
+static void op_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t n_bytes,
+                     off_t offset, struct fuse_file_info *info)
 {
-    struct driver *driver = ops_begin_change(req);
-    const ssize_t n = wfs_node_write(driver->tree, ops_node(driver, ino), (uint64_t)offset, bytes,
-                                     n_bytes, (info->flags & O_APPEND) != 0);
+    struct driver *driver = request_begin_change(req);
+    const ssize_t n = wfs_node_write(driver->tree, request_node(driver, ino), (uint64_t)offset,
+                                     bytes, n_bytes, (info->flags & O_APPEND) != 0);
     driver_end_change(driver);
     if (n < 0)
         fuse_reply_err(req, (int)-n);
@@ -179,35 +170,36 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t n_bytes,
         fuse_reply_write(req, (size_t)n);
 }
 
-void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t n_bytes,
-                  struct fuse_file_info *info)
+static void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t n_bytes,
+                         struct fuse_file_info *info)
 {
-    struct driver *driver = ops_begin_change(req);
-    const int rc = wfs_node_fallocate(driver->tree, ops_node(driver, ino), mode, (uint64_t)offset,
-                                      (uint64_t)n_bytes);
+    struct driver *driver = request_begin_change(req);
+    const int rc = wfs_node_fallocate(driver->tree, request_node(driver, ino), mode,
+                                      (uint64_t)offset, (uint64_t)n_bytes);
     driver_end_change(driver);
-    ops_reply(req, rc);
+    request_reply(req, rc);
 }
 
 /* Bytes copied, 0 at the end of the content, or a negative errno. */
 static ssize_t copy_piece(fuse_req_t req, fuse_ino_t from, uint64_t handle, uint64_t from_offset,
                           fuse_ino_t to, uint64_t to_offset, size_t n_bytes)
 {
-    struct driver *driver = ops_begin_change(req);
+    struct driver *driver = request_begin_change(req);
     char *buffer = driver_buffer(driver);
     ssize_t n = -ENOMEM;
     if (buffer != NULL)
         n = read_node(driver, from, handle, from_offset, buffer, n_bytes);
     if (n > 0)
-        n = wfs_node_write(driver->tree, ops_node(driver, to), to_offset, buffer, (size_t)n, false);
+        n = wfs_node_write(driver->tree, request_node(driver, to), to_offset, buffer, (size_t)n,
+                           false);
     driver_end_change(driver);
     return n;
 }
 
 /* Gives up after a part when the caller is killed, and after so much that others get their turn. */
-void op_copy_file_range(fuse_req_t req, fuse_ino_t from, off_t from_offset,
-                        struct fuse_file_info *from_info, fuse_ino_t to, off_t to_offset,
-                        struct fuse_file_info *to_info, size_t n_bytes, int flags)
+static void op_copy_file_range(fuse_req_t req, fuse_ino_t from, off_t from_offset,
+                               struct fuse_file_info *from_info, fuse_ino_t to, off_t to_offset,
+                               struct fuse_file_info *to_info, size_t n_bytes, int flags)
 {
     enum { N_AT_ONCE = 64 * DRIVER_TRANSFER_MAX };
     const size_t n_wanted = n_bytes < N_AT_ONCE ? n_bytes : N_AT_ONCE;
@@ -241,7 +233,7 @@ static void reply_text(fuse_req_t req, const char *text, ssize_t n, size_t n_ask
         fuse_reply_buf(req, text, (size_t)n);
 }
 
-void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t n_bytes)
+static void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t n_bytes)
 {
     struct driver *driver = fuse_req_userdata(req);
     char *buffer = driver_buffer(driver);
@@ -249,13 +241,13 @@ void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t n_byte
     ssize_t n = -ENOMEM;
     if (buffer != NULL) {
         driver_begin_read(driver);
-        n = wfs_node_get_xattr(driver->tree, ops_node(driver, ino), name, buffer, n_room);
+        n = wfs_node_get_xattr(driver->tree, request_node(driver, ino), name, buffer, n_room);
         driver_end_read(driver);
     }
     reply_text(req, buffer, n, n_bytes);
 }
 
-void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t n_bytes)
+static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t n_bytes)
 {
     struct driver *driver = fuse_req_userdata(req);
     char *buffer = driver_buffer(driver);
@@ -263,38 +255,59 @@ void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t n_bytes)
     ssize_t n = -ENOMEM;
     if (buffer != NULL) {
         driver_begin_read(driver);
-        n = wfs_node_list_xattr(driver->tree, ops_node(driver, ino), buffer, n_room);
+        n = wfs_node_list_xattr(driver->tree, request_node(driver, ino), buffer, n_room);
         driver_end_read(driver);
     }
     reply_text(req, buffer, n, n_bytes);
 }
 
 /*
- * Dtype and shape show in the header of a .npy file: its size is to be asked for anew before the
- * caller goes on. Its bytes are by the next open, see ops_open_flags; dropping them here could wait
- * for ever for a page that only this thread can read.
+ * Dtype and shape show in the header of a .npy file: its size is to be asked for again before
+ * the caller goes on. Its bytes are by the next open, see request_open_flags; dropping them here
+ * could wait for ever for a page that only this thread can read.
  */
 static void change_xattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value,
                          size_t n_bytes, int flags)
 {
-    struct driver *driver = ops_begin_change(req);
-    struct wfs_node *node = ops_node(driver, ino);
+    struct driver *driver = request_begin_change(req);
+    struct wfs_node *node = request_node(driver, ino);
     const int rc = value != NULL
                        ? wfs_node_set_xattr(driver->tree, node, name, value, n_bytes, flags)
                        : wfs_node_remove_xattr(driver->tree, node, name);
     driver_end_change(driver);
     if (rc == 0 && driver->options->files == WFS_FILES_NPY)
         (void)fuse_lowlevel_notify_inval_inode(driver->session, ino, -1, 0);
-    ops_reply(req, rc);
+    request_reply(req, rc);
 }
 
-void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value,
-                 size_t n_bytes, int flags)
+static void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value,
+                        size_t n_bytes, int flags)
 {
     change_xattr(req, ino, name, value, n_bytes, flags);
 }
 
-void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
+static void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 {
     change_xattr(req, ino, name, NULL, 0, 0);
+}
+
+/* ---- the table ---- */
+
+void ops_content_add(struct fuse_lowlevel_ops *ops, bool is_writable)
+{
+    ops->getattr = op_getattr;
+    ops->read = op_read;
+    ops->statfs = op_statfs;
+    ops->getxattr = op_getxattr;
+    ops->listxattr = op_listxattr;
+    ops->open = is_writable ? op_open : op_open_never;
+    if (!is_writable)
+        return;
+    ops->setattr = op_setattr;
+    ops->release = op_release;
+    ops->write = op_write;
+    ops->fallocate = op_fallocate;
+    ops->copy_file_range = op_copy_file_range;
+    ops->setxattr = op_setxattr;
+    ops->removexattr = op_removexattr;
 }

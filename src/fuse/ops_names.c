@@ -2,9 +2,12 @@
 /*
  * Callbacks on names and directories.
  */
-#include "fuse/ops.h"
+#include "fuse/ops_names.h"
+
+#include "fuse/request.h"
 
 #include <errno.h>
+#include <linux/fuse.h>
 #include <string.h>
 
 /* The control directory is for who mounted; others could only meet it with allow_other. */
@@ -15,35 +18,35 @@ static bool is_refused(const struct driver *driver, fuse_req_t req, fuse_ino_t p
            fuse_req_ctx(req)->uid != driver->owner;
 }
 
-void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
+static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
     struct fuse_entry_param entry = {.entry_timeout = 86400};
     struct wfs_node *node;
-    struct driver *driver = ops_begin_read(req);
+    struct driver *driver = request_begin_read(req);
     int rc = is_refused(driver, req, parent, name)
                  ? -EACCES
-                 : wfs_node_lookup(driver->tree, ops_node(driver, parent), name, &node);
+                 : wfs_node_lookup(driver->tree, request_node(driver, parent), name, &node);
     if (rc == 0)
-        ops_make_entry(driver, node, &entry);
+        request_make_entry(driver, node, &entry);
     driver_end_read(driver);
     if (rc == -ENOENT)
         fuse_reply_entry(req, &entry); /* number 0: the kernel may remember that there is none */
     else
-        ops_reply_entry(req, rc, &entry);
+        request_reply_entry(req, rc, &entry);
 }
 
-void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n_lookups)
+static void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n_lookups)
 {
     struct driver *driver = fuse_req_userdata(req);
-    driver_forget(driver, ops_node(driver, ino), n_lookups);
+    driver_forget(driver, request_node(driver, ino), n_lookups);
     fuse_reply_none(req);
 }
 
-void op_forget_multi(fuse_req_t req, size_t n, struct fuse_forget_data *forgets)
+static void op_forget_multi(fuse_req_t req, size_t n, struct fuse_forget_data *forgets)
 {
     struct driver *driver = fuse_req_userdata(req);
     for (size_t i = 0; i < n; i++)
-        driver_forget(driver, ops_node(driver, forgets[i].ino), forgets[i].nlookup);
+        driver_forget(driver, request_node(driver, forgets[i].ino), forgets[i].nlookup);
     fuse_reply_none(req);
 }
 
@@ -51,7 +54,7 @@ void op_forget_multi(fuse_req_t req, size_t n, struct fuse_forget_data *forgets)
 
 /* Not supported: the kernel then opens directories by itself, for good, and keeps what they listed.
  */
-void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
+static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 {
     fuse_reply_err(req, ENOSYS);
 }
@@ -79,7 +82,7 @@ static bool add_entry(struct listing *listing, const char *name, struct wfs_node
     } else {
         if (!is_dot) {
             entry.ino = (uintptr_t)node;
-            entry.attr_timeout = entry.entry_timeout = ops_timeout(listing->driver, node);
+            entry.attr_timeout = entry.entry_timeout = request_timeout(listing->driver, node);
         }
         n = fuse_add_direntry_plus(listing->req, at, n_left, name, &entry, (off_t)next);
     }
@@ -110,12 +113,24 @@ static void fill(struct listing *listing, uint64_t place)
     }
 }
 
+/* The reply did not arrive, because the caller was killed: the kernel has no reference. */
+static void forget_listed(const struct listing *listing)
+{
+    struct fuse_direntplus entry;
+    for (size_t at = 0; at < listing->n_bytes; at += FUSE_DIRENTPLUS_SIZE(&entry)) {
+        memcpy(&entry, listing->bytes + at, sizeof(entry));
+        const fuse_ino_t ino = entry.entry_out.nodeid;
+        if (ino != 0)
+            driver_forget(listing->driver, request_node(listing->driver, ino), 1);
+    }
+}
+
 static void list(fuse_req_t req, fuse_ino_t ino, size_t n_bytes, off_t offset, bool is_plus)
 {
     struct driver *driver = fuse_req_userdata(req);
     struct listing listing = {.req = req,
                               .driver = driver,
-                              .dir = ops_node(driver, ino),
+                              .dir = request_node(driver, ino),
                               .bytes = driver_buffer(driver),
                               .is_plus = is_plus};
     listing.n_room = n_bytes < DRIVER_TRANSFER_MAX ? n_bytes : DRIVER_TRANSFER_MAX;
@@ -128,20 +143,20 @@ static void list(fuse_req_t req, fuse_ino_t ino, size_t n_bytes, off_t offset, b
     if (is_dir)
         fill(&listing, (uint64_t)offset);
     driver_end_read(driver);
-    if (is_dir)
-        fuse_reply_buf(req, listing.bytes, listing.n_bytes);
-    else
+    if (!is_dir)
         fuse_reply_err(req, ENOTDIR);
+    else if (fuse_reply_buf(req, listing.bytes, listing.n_bytes) < 0 && is_plus)
+        forget_listed(&listing);
 }
 
-void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t n_bytes, off_t offset,
-                struct fuse_file_info *info)
+static void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t n_bytes, off_t offset,
+                       struct fuse_file_info *info)
 {
     list(req, ino, n_bytes, offset, false);
 }
 
-void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t n_bytes, off_t offset,
-                    struct fuse_file_info *info)
+static void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t n_bytes, off_t offset,
+                           struct fuse_file_info *info)
 {
     list(req, ino, n_bytes, offset, true);
 }
@@ -155,30 +170,30 @@ static int make(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode
                 make_function function, struct fuse_entry_param *entry)
 {
     struct wfs_node *node;
-    struct driver *driver = ops_begin_change(req);
-    const int rc = function(driver->tree, ops_node(driver, parent), name, mode, &node);
+    struct driver *driver = request_begin_change(req);
+    const int rc = function(driver->tree, request_node(driver, parent), name, mode, &node);
     if (rc == 0)
-        ops_make_entry(driver, node, entry);
+        request_make_entry(driver, node, entry);
     driver_end_change(driver);
     return rc;
 }
 
-void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t device)
+static void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t device)
 {
     struct fuse_entry_param entry;
     const int rc = S_ISREG(mode) ? make(req, parent, name, mode, wfs_node_create, &entry) : -EPERM;
-    ops_reply_entry(req, rc, &entry);
+    request_reply_entry(req, rc, &entry);
 }
 
-void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
+static void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
 {
     struct fuse_entry_param entry;
     const int rc = make(req, parent, name, mode, wfs_node_mkdir, &entry);
-    ops_reply_entry(req, rc, &entry);
+    request_reply_entry(req, rc, &entry);
 }
 
-void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
-               struct fuse_file_info *info)
+static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
+                      struct fuse_file_info *info)
 {
     struct fuse_entry_param entry;
     struct driver *driver = fuse_req_userdata(req);
@@ -188,51 +203,73 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
         return;
     }
     driver_begin_read(driver);
-    ops_open_flags(driver, ops_node(driver, entry.ino), info);
+    request_open_flags(driver, request_node(driver, entry.ino), info);
     driver_end_read(driver);
-    if (fuse_reply_create(req, &entry, info) == -ENOENT)
-        driver_forget(driver, ops_node(driver, entry.ino), 1);
+    if (fuse_reply_create(req, &entry, info) < 0)
+        driver_forget(driver, request_node(driver, entry.ino), 1);
 }
 
-void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name)
+static void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name)
 {
     fuse_reply_err(req, EPERM);
 }
 
-void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
+static void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-    struct driver *driver = ops_begin_change(req);
-    const int rc = wfs_node_unlink(driver->tree, ops_node(driver, parent), name);
+    struct driver *driver = request_begin_change(req);
+    const int rc = wfs_node_unlink(driver->tree, request_node(driver, parent), name);
     driver_end_change(driver);
-    ops_reply(req, rc);
+    request_reply(req, rc);
 }
 
-void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
+static void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-    struct driver *driver = ops_begin_change(req);
-    const int rc = wfs_node_rmdir(driver->tree, ops_node(driver, parent), name);
+    struct driver *driver = request_begin_change(req);
+    const int rc = wfs_node_rmdir(driver->tree, request_node(driver, parent), name);
     driver_end_change(driver);
-    ops_reply(req, rc);
+    request_reply(req, rc);
 }
 
-void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,
-               const char *new_name, unsigned flags)
+static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,
+                      const char *new_name, unsigned flags)
 {
-    struct driver *driver = ops_begin_change(req);
-    const int rc = wfs_node_rename(driver->tree, ops_node(driver, parent), name,
-                                   ops_node(driver, new_parent), new_name, flags);
+    struct driver *driver = request_begin_change(req);
+    const int rc = wfs_node_rename(driver->tree, request_node(driver, parent), name,
+                                   request_node(driver, new_parent), new_name, flags);
     driver_end_change(driver);
-    ops_reply(req, rc);
+    request_reply(req, rc);
 }
 
-void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t new_parent, const char *new_name)
+static void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t new_parent, const char *new_name)
 {
     struct fuse_entry_param entry;
-    struct driver *driver = ops_begin_change(req);
-    struct wfs_node *node = ops_node(driver, ino);
-    const int rc = wfs_node_link(driver->tree, node, ops_node(driver, new_parent), new_name);
+    struct driver *driver = request_begin_change(req);
+    struct wfs_node *node = request_node(driver, ino);
+    const int rc = wfs_node_link(driver->tree, node, request_node(driver, new_parent), new_name);
     if (rc == 0)
-        ops_make_entry(driver, node, &entry);
+        request_make_entry(driver, node, &entry);
     driver_end_change(driver);
-    ops_reply_entry(req, rc, &entry);
+    request_reply_entry(req, rc, &entry);
+}
+
+/* ---- the table ---- */
+
+void ops_names_add(struct fuse_lowlevel_ops *ops, bool is_writable)
+{
+    ops->lookup = op_lookup;
+    ops->forget = op_forget;
+    ops->forget_multi = op_forget_multi;
+    ops->opendir = op_opendir;
+    ops->readdir = op_readdir;
+    ops->readdirplus = op_readdirplus;
+    if (!is_writable)
+        return;
+    ops->create = op_create;
+    ops->mknod = op_mknod;
+    ops->mkdir = op_mkdir;
+    ops->symlink = op_symlink;
+    ops->unlink = op_unlink;
+    ops->rmdir = op_rmdir;
+    ops->rename = op_rename;
+    ops->link = op_link;
 }

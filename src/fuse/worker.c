@@ -148,9 +148,8 @@ static int serve(struct driver *driver, int device)
     fuse_set_log_func(log_of_libfuse);
     if (fuse_opt_add_arg(&args, "weightfs") == 0 &&
         (!driver->options->is_debug || fuse_opt_add_arg(&args, "-d") == 0)) {
-        const bool is_writable = wfs_tree_is_writable(driver->tree);
-        driver->session = fuse_session_new(&args, is_writable ? &ops_writable : &ops_read_only,
-                                           sizeof(ops_writable), driver);
+        const struct fuse_lowlevel_ops ops = ops_table(wfs_tree_is_writable(driver->tree));
+        driver->session = fuse_session_new(&args, &ops, sizeof(ops), driver);
     }
     fuse_opt_free_args(&args);
     if (driver->session != NULL && fuse_session_mount(driver->session, path) == 0) {

@@ -4,8 +4,12 @@ import ctypes
 import fcntl
 import mmap
 import os
+import shutil
 
 import pytest
+
+from wfs_testlib import crash
+from wfs_testlib.mount import wait_for
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 NOREPLACE, EXCHANGE = 1, 2
@@ -269,3 +273,21 @@ def places(mount, sample, folder):
 def test_it_answers_as_a_directory_of_the_machine(places, name):
     plain, mounted = (outcome(CALLS[name], at) for at in places)
     assert mounted == plain
+
+
+@pytest.mark.skipif(not crash.LIBRARY.exists(), reason='no fault injector in this build')
+def test_a_listing_that_did_not_arrive_holds_no_file(small, folder, mount):
+    """What it took for the kernel is given back: once removed, the file is gone from the staging directory too."""
+    mnt = mount(small, 'output=' + str(folder / 'out.safetensors'),
+                wrap=('env', 'LD_PRELOAD=%s' % crash.LIBRARY, 'INJECT_REPLY=lost.bin'))
+    (mnt / 'new').mkdir()
+    for i in range(8):
+        (mnt / 'new' / ('kept%d.bin' % i)).write_bytes(b'x')
+    (mnt / 'new' / 'lost.bin').write_bytes(b'x' * 4321)
+    with pytest.raises(OSError):
+        os.listdir(mnt / 'new')
+    assert len(os.listdir(mnt / 'new')) == 9
+    (mnt / 'new' / 'lost.bin').unlink()
+    shutil.rmtree(mnt / 'new')
+    sizes = lambda: [path.stat().st_size for path in (folder / '.out.safetensors.weightfs').rglob('*')]
+    wait_for(lambda: 4321 not in sizes(), 'the content of the removed file to go')

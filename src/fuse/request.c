@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Nothing here decides anything about the tree.
+ */
+#include "fuse/request.h"
+
+#include <errno.h>
+
+struct driver *request_begin_read(fuse_req_t req)
+{
+    struct driver *driver = fuse_req_userdata(req);
+    driver_begin_read(driver);
+    return driver;
+}
+
+struct driver *request_begin_change(fuse_req_t req)
+{
+    struct driver *driver = fuse_req_userdata(req);
+    driver_begin_change(driver);
+    return driver;
+}
+
+struct wfs_node *request_node(const struct driver *driver, fuse_ino_t ino)
+{
+    return ino == FUSE_ROOT_ID ? wfs_tree_root(driver->tree) : (struct wfs_node *)(uintptr_t)ino;
+}
+
+double request_timeout(const struct driver *driver, const struct wfs_node *node)
+{
+    return wfs_node_is_control(driver->tree, node) ? 0 : 86400;
+}
+
+void request_make_entry(struct driver *driver, struct wfs_node *node,
+                        struct fuse_entry_param *entry)
+{
+    *entry = (struct fuse_entry_param){.ino = (uintptr_t)node};
+    entry->attr_timeout = entry->entry_timeout = request_timeout(driver, node);
+    wfs_node_stat(driver->tree, node, &entry->attr);
+    wfs_node_ref(node, 1);
+}
+
+/* When the reply does not arrive, because the caller was killed, the kernel has no reference. */
+void request_reply_entry(fuse_req_t req, int rc, const struct fuse_entry_param *entry)
+{
+    struct driver *driver = fuse_req_userdata(req);
+    if (rc < 0)
+        fuse_reply_err(req, -rc);
+    else if (fuse_reply_entry(req, entry) < 0)
+        driver_forget(driver, request_node(driver, entry->ino), 1);
+}
+
+void request_reply(fuse_req_t req, int rc)
+{
+    fuse_reply_err(req, -rc);
+}
+
+/* What is kept of a file outlives its close, unless it can change without the kernel's knowledge:
+ * the texts of the control directory, and headers that follow dtype and shape. */
+void request_open_flags(const struct driver *driver, const struct wfs_node *node,
+                        struct fuse_file_info *info)
+{
+    const bool has_header = driver->options->files == WFS_FILES_NPY;
+    const bool is_control = wfs_node_is_control(driver->tree, node);
+    info->keep_cache = !is_control && !has_header;
+    info->direct_io = is_control;
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What all callbacks of libfuse's low-level interface share: from request to driver, from number to
+ * node, from result to reply. The number of a node is its address, that of the root is 1; the
+ * kernel's lookup counts are the node's references, so a number is not used again while the kernel
+ * knows it.
+ */
+#ifndef WFS_REQUEST_H
+#define WFS_REQUEST_H
+
+#define FUSE_USE_VERSION 314
+
+#include "fuse/driver.h"
+
+#include <fuse_lowlevel.h>
+
+/* Takes the lock of the driver that the request is for; driver_end_read is due. */
+struct driver *request_begin_read(fuse_req_t req);
+
+/* The same for a change; driver_end_change is due. */
+struct driver *request_begin_change(fuse_req_t req);
+
+struct wfs_node *request_node(const struct driver *driver, fuse_ino_t ino);
+
+/*
+ * Returns for how many seconds the kernel may keep what it was told of a node: only this mount
+ * changes the tree, but the control files change by themselves.
+ */
+double request_timeout(const struct driver *driver, const struct wfs_node *node);
+
+/* Fills in entry and takes the reference that goes with it. Under the lock. */
+void request_make_entry(struct driver *driver, struct wfs_node *node,
+                        struct fuse_entry_param *entry);
+
+/* Replies with the error, or with the entry when rc is 0. */
+void request_reply_entry(fuse_req_t req, int rc, const struct fuse_entry_param *entry);
+
+/* Replies with 0 or the negative errno. */
+void request_reply(fuse_req_t req, int rc);
+
+/* Sets how the kernel caches an open file. Under the lock. */
+void request_open_flags(const struct driver *driver, const struct wfs_node *node,
+                        struct fuse_file_info *info);
+
+#endif
