@@ -8,6 +8,7 @@
 #define WFS_CATALOG_H
 
 #include <weightfs/tensor.h>
+#include <weightfs/traits.h>
 
 struct wfs_catalog;
 
@@ -23,8 +24,8 @@ struct wfs_finding {
 
 void wfs_catalog_free(struct wfs_catalog *catalog);
 
-/* Name of the format that it was loaded from: "safetensors", "pytorch", "burnpack". */
-const char *wfs_catalog_format(const struct wfs_catalog *catalog);
+/* The format that it was loaded from. */
+const struct wfs_format *wfs_catalog_format(const struct wfs_catalog *catalog);
 
 /* What the container is, in a few words for a person: "safetensors", "zip checkpoint", "legacy
  * stream". */

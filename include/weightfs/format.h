@@ -10,7 +10,6 @@
 #include <weightfs/catalog.h>
 #include <weightfs/output.h>
 
-struct wfs_format;
 struct wfs_layout;
 struct wfs_shards;
 
@@ -23,10 +22,11 @@ struct wfs_load_options {
 
 #pragma GCC visibility push(default)
 
+/* Never NULL. */
+const struct wfs_format *wfs_format_by_id(enum wfs_format_id id);
 /* By name ("safetensors"), or by the extension of a path; NULL when there is none. */
 const struct wfs_format *wfs_format_by_name(const char *name);
 const struct wfs_format *wfs_format_by_path(const char *path);
-const char *wfs_format_name(const struct wfs_format *format);
 /* False: files of this format are only read. */
 bool wfs_format_can_write(const struct wfs_format *format);
 

@@ -64,7 +64,7 @@ struct wfs_tree_options {
     uid_t uid;               /* owner of everything shown */
     gid_t gid;
     mode_t umask;
-    bool saves_safetensors;            /* a key "__metadata__" is EINVAL */
+    const char *reserved_key;          /* of the output's format: EINVAL; NULL: none */
     const struct wfs_tree_text *texts; /* borrowed for the tree's life */
     size_t n_texts;                    /* at most WFS_TREE_TEXTS_MAX */
     const struct wfs_tree_made *made;  /* borrowed as well */

@@ -198,8 +198,7 @@ static void tell_left_out(const struct conversion *conversion, const char *kind,
         if (strcmp(fit->items[i].kind, kind) != 0)
             continue;
         if (n == 0)
-            printf(why, conversion->index != NULL ? "a set of files"
-                                                  : wfs_format_name(conversion->format));
+            printf(why, conversion->index != NULL ? "a set of files" : conversion->format->name);
         if (n < N_NAMED)
             printf("%s'%s'", n > 0 ? ", " : "", wfs_quote(fit->items[i].name).text);
         n++;

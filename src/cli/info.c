@@ -143,7 +143,7 @@ static void json_info(const struct info *info)
     jsonout_open_object(&out, NULL);
     jsonout_text(&out, "file", info->path);
     jsonout_text(&out, "container", wfs_catalog_container(info->catalog));
-    jsonout_text(&out, "format", wfs_catalog_format(info->catalog));
+    jsonout_text(&out, "format", wfs_catalog_format(info->catalog)->name);
     jsonout_text(&out, "writer", writer_of(info->catalog));
     jsonout_u64(&out, "n_tensors", info->all.n_tensors);
     jsonout_u64(&out, "n_bytes", info->all.n_bytes);
@@ -255,7 +255,7 @@ static void print_findings(const struct wfs_catalog *catalog)
 static void print_info(const struct info *info)
 {
     print_text("file:", info->path);
-    print_text("format:", wfs_catalog_format(info->catalog));
+    print_text("format:", wfs_catalog_format(info->catalog)->name);
     print_text("container:", wfs_catalog_container(info->catalog));
     print_text("writer:", writer_of(info->catalog));
     print_label("tensors:", 0);

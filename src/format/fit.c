@@ -16,7 +16,7 @@
 
 struct fitting {
     struct wfs_catalog *catalog;
-    const char *format;
+    const struct wfs_format *format;
     struct wfs_fit *fit;
     struct wfs_error *err;
 };
@@ -36,11 +36,6 @@ static int tell(struct fitting *fitting, const char *kind, const char *name, con
         return -ENOMEM;
     fit->items[fit->n_items++] = (struct wfs_fit_item){kind, name, why};
     return 0;
-}
-
-static bool is_pytorch(const struct fitting *fitting)
-{
-    return strcmp(fitting->format, format_pytorch.name) == 0;
 }
 
 /* ---- metadata by name ---- */
@@ -157,7 +152,7 @@ static int drop_ties(struct fitting *fitting, struct names *names)
 /* Does the format hold the catalog's values as they are? */
 static bool has_room_for_values(const struct fitting *fitting)
 {
-    return is_pytorch(fitting) || strcmp(fitting->format, fitting->catalog->format) == 0;
+    return fitting->format->values >= fitting->catalog->format->values;
 }
 
 /* A string as it is, all else as JSON without the line feed at its end. 1, 0 as add_text. */
@@ -180,13 +175,13 @@ static int fail_edited(const struct fitting *fitting, const char *name, bool is_
                     is_stored ? "value '%s': the metadata has another text of that name"
                               : "value '%s' was edited, and %s has no room for it: values=metadata "
                                 "stores it as a text, or remove it",
-                    wfs_quote(name).text, fitting->format);
+                    wfs_quote(name).text, fitting->format->name);
 }
 
 static int fit_values(struct fitting *fitting, struct names *names, bool is_stored, bool is_set)
 {
     const char *why = arena_print(&fitting->catalog->arena, "%s holds only tensors and texts",
-                                  is_set ? "a set of files" : fitting->format);
+                                  is_set ? "a set of files" : fitting->format->name);
     for (size_t i = 0; i < fitting->catalog->n_values; i++) {
         const char *name = fitting->catalog->values[i].name;
         int code = is_stored ? store_value(fitting, names, i) : 0;
@@ -233,7 +228,7 @@ static int tell_unshown(struct fitting *fitting, const struct wfs_shards *set)
 int wfs_shards_fit(const struct wfs_shards *set, struct wfs_catalog *catalog, struct wfs_fit *fit,
                    struct wfs_error *err)
 {
-    struct fitting fitting = {catalog, set->format->name, fit, err};
+    struct fitting fitting = {catalog, set->format, fit, err};
     return tell_unshown(&fitting, set) < 0 ? wfs_fail_memory(err) : 0;
 }
 
@@ -242,8 +237,8 @@ int wfs_shards_fit(const struct wfs_shards *set, struct wfs_catalog *catalog, st
 /* Of parameters of Burn. */
 static int tell_ids(struct fitting *fitting)
 {
-    const char *why =
-        arena_print(&fitting->catalog->arena, "%s has no room for parameter ids", fitting->format);
+    const char *why = arena_print(&fitting->catalog->arena, "%s has no room for parameter ids",
+                                  fitting->format->name);
     int code = 0;
     for (size_t i = 0; i < fitting->catalog->n_tensors && code == 0; i++) {
         const struct wfs_tensor *tensor = &fitting->catalog->tensors[i];
@@ -257,10 +252,12 @@ static int tell_ids(struct fitting *fitting)
 
 static int tell_metadata(struct fitting *fitting)
 {
+    const char *why =
+        arena_print(&fitting->catalog->arena, "%s has no room for metadata", fitting->format->name);
     int code = 0;
     for (const struct wfs_text *text = fitting->catalog->meta; text != NULL && code == 0;
          text = text->next)
-        code = tell(fitting, "metadata", text->name, "pytorch has no room for metadata");
+        code = tell(fitting, "metadata", text->name, why);
     return code;
 }
 
@@ -268,18 +265,17 @@ int wfs_catalog_fit(struct wfs_catalog *catalog, const struct wfs_format *format
                     const struct wfs_fit_options *options, struct wfs_fit *ret,
                     struct wfs_error *err)
 {
-    struct fitting fitting = {catalog, format->name, ret, err};
+    struct fitting fitting = {catalog, format, ret, err};
     cleanup(names_done) struct names names = {0};
-    const bool has_texts = !is_pytorch(&fitting);
-    int code = has_texts ? names_init(&names, catalog) : tell_metadata(&fitting);
-    if (code == 0 && has_texts && options->drops_ties)
+    int code = format->keeps_metadata ? names_init(&names, catalog) : tell_metadata(&fitting);
+    if (code == 0 && !format->keeps_ties && options->drops_ties)
         code = drop_ties(&fitting, &names);
     if (code == 0 && (options->is_set || !has_room_for_values(&fitting)))
-        code =
-            fit_values(&fitting, &names, has_texts && options->values_in_metadata, options->is_set);
+        code = fit_values(&fitting, &names, format->keeps_metadata && options->values_in_metadata,
+                          options->is_set);
     if (code == 0 && !options->is_set)
         code = tell_unshown(&fitting, NULL);
-    if (code == 0 && strcmp(format->name, format_burnpack.name) != 0)
+    if (code == 0 && !format->keeps_param_ids)
         code = tell_ids(&fitting);
     return code == -ENOMEM ? wfs_fail_memory(err) : code;
 }

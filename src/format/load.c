@@ -105,8 +105,8 @@ int load_source(struct source *source, const struct load_context *context, struc
         code = choose(source, &head, &format, err);
     if (code < 0)
         return code;
-    catalog->format = format->name;
-    code = format->load(source, context, catalog, err);
+    catalog->format = format;
+    code = format->functions->load(source, context, catalog, err);
     if (code < 0)
         return code;
     if (note_other_name(catalog, source, format) < 0)

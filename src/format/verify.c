@@ -20,8 +20,9 @@ int wfs_verify(struct wfs_catalog *catalog, struct wfs_error *err)
     for (size_t i = 0; i < catalog->n_sources; i++) {
         const struct source *source = catalog->sources[i];
         const struct wfs_format *format = format_of(source);
-        const int code =
-            format == NULL || format->verify == NULL ? 0 : format->verify(source, catalog, err);
+        const int code = format == NULL || format->functions->verify == NULL
+                             ? 0
+                             : format->functions->verify(source, catalog, err);
         if (code < 0)
             return code;
     }

@@ -62,8 +62,7 @@ static int make_tree(struct driver *driver, const char *base)
         .uid = options->uid,
         .gid = options->gid,
         .umask = shown_umask(driver),
-        .saves_safetensors =
-            target->format != NULL && strcmp(wfs_format_name(target->format), "safetensors") == 0,
+        .reserved_key = target->format != NULL ? target->format->reserved_key : NULL,
         .texts = driver->texts,
         .n_texts = VIEWING_N_TEXTS,
         .allows_large = options->allows_large != 0,

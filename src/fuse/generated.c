@@ -12,11 +12,12 @@
 #include <string.h>
 
 static const struct {
-    const char *name, *format;
+    const char *name;
+    enum wfs_format_id format;
 } known[] = {
-    {"model.safetensors", "safetensors"},
-    {"model.bpk", "burnpack"},
-    {"model.pth", "pytorch"},
+    {"model.safetensors", WFS_FORMAT_SAFETENSORS},
+    {"model.bpk", WFS_FORMAT_BURNPACK},
+    {"model.pth", WFS_FORMAT_PYTORCH},
 };
 
 enum { N_KNOWN = sizeof(known) / sizeof(known[0]) };
@@ -107,8 +108,8 @@ int generated_new(struct driver *driver, struct generated **out)
     if (all == NULL)
         return -ENOMEM;
     for (size_t i = 0; i < N_KNOWN; i++) {
-        const struct wfs_format *format = wfs_format_by_name(known[i].format);
-        if (format == NULL || !wfs_format_can_write(format))
+        const struct wfs_format *format = wfs_format_by_id(known[i].format);
+        if (!wfs_format_can_write(format))
             continue;
         struct file *file = &all->files[all->n_files];
         *file = (struct file){.driver = driver, .name = known[i].name, .format = format};

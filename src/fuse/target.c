@@ -14,17 +14,15 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static const char *const format_names[] = {"safetensors", "burnpack", "pytorch"};
-
 static int fail_format(const char *what)
 {
     char names[128] = "";
-    for (size_t i = 0; i < sizeof(format_names) / sizeof(format_names[0]); i++) {
-        const struct wfs_format *format = wfs_format_by_name(format_names[i]);
-        if (format == NULL || !wfs_format_can_write(format))
+    for (int id = 1; id <= WFS_N_FORMATS; id++) {
+        const struct wfs_format *format = wfs_format_by_id((enum wfs_format_id)id);
+        if (!wfs_format_can_write(format))
             continue;
         const size_t n = strlen(names);
-        snprintf(names + n, sizeof(names) - n, "%s%s", n > 0 ? ", " : "", format_names[i]);
+        snprintf(names + n, sizeof(names) - n, "%s%s", n > 0 ? ", " : "", format->name);
     }
     return log_failure(EXIT_USAGE, "%s; give -o format=NAME with one of: %s", what, names);
 }
@@ -197,7 +195,7 @@ int target_check(struct target *target, const struct mount_options *options,
     if (target->path == NULL)
         return 0;
     if (target->format == NULL)
-        target->format = wfs_format_by_name(wfs_catalog_format(catalog));
+        target->format = wfs_catalog_format(catalog);
     if (target->format == NULL)
         return fail_format("the name of the output does not tell its format");
     if (target->is_source && !target->is_set &&
@@ -261,7 +259,7 @@ static void print_mount(FILE *out, const struct target *target, const struct mou
     print_named(out, "#source", source != NULL ? source : options->source);
     print_named(out, "#output", target->path);
     print_named(out, "#stage", target->stage_path);
-    print_named(out, "#option format", wfs_format_name(target->format));
+    print_named(out, "#option format", target->format->name);
     for (size_t i = 0; i < options->n_limits; i++)
         print_named(out, "#option limit", options->limits[i]);
     if (options->force)

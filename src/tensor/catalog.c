@@ -234,7 +234,7 @@ uint64_t *catalog_dense_strides(struct wfs_catalog *catalog, const struct wfs_sh
     return strides;
 }
 
-const char *wfs_catalog_format(const struct wfs_catalog *catalog)
+const struct wfs_format *wfs_catalog_format(const struct wfs_catalog *catalog)
 {
     return catalog->format;
 }

@@ -79,7 +79,7 @@ struct wfs_catalog {
     size_t n_sources;
     struct wfs_finding *findings;
     size_t n_findings;
-    const char *format;
+    const struct wfs_format *format; /* NULL: none yet */
     const char *container;
     struct source *derived;       /* bytes made of those of the sources; NULL: none */
     struct graph graph;           /* what a pickle holds; empty in other formats */

@@ -14,8 +14,6 @@
 
 enum { NODES_MAX = 4000000 }; /* as many as a catalog may bring */
 
-#define METADATA_KEY "__metadata__"
-
 static bool is_called(const struct wfs_tree *tree, const struct wfs_node *dir, const char *name)
 {
     return dir->entry != 0 && entry_at(tree, dir->entry)->dir == tree->root &&
@@ -52,9 +50,9 @@ static int check_name(const struct wfs_tree *tree, const struct wfs_node *dir, c
         kind = key_decode(name, n_bytes_of_stem(name), part, &n_part);
     if (kind == KEY_IS_INVALID || (kind == KEY_IS_SELF && (is_dir || dir == tree->root)))
         return -EINVAL;
-    if (tree->options.saves_safetensors && !is_dir &&
-        ((dir == tree->root && is_stem(name, METADATA_KEY)) ||
-         (kind == KEY_IS_SELF && is_called(tree, dir, METADATA_KEY))))
+    if (tree->options.reserved_key != NULL && !is_dir &&
+        ((dir == tree->root && is_stem(name, tree->options.reserved_key)) ||
+         (kind == KEY_IS_SELF && is_called(tree, dir, tree->options.reserved_key))))
         return -EINVAL;
     return 0;
 }
@@ -270,8 +268,8 @@ static bool is_fixed(const struct wfs_tree *tree, const struct wfs_node *node)
 static bool makes_metadata_key(const struct wfs_tree *tree, const struct wfs_node *node,
                                const struct wfs_node *to_dir, const char *name)
 {
-    return tree->options.saves_safetensors && to_dir == tree->root &&
-           strcmp(name, METADATA_KEY) == 0 &&
+    return tree->options.reserved_key != NULL && to_dir == tree->root &&
+           strcmp(name, tree->options.reserved_key) == 0 &&
            (entry_find(tree, node, KEY_SELF) != 0 || entry_find(tree, node, KEY_SELF KEY_NPY) != 0);
 }
 

@@ -57,7 +57,8 @@ static int check_keys(const struct wfs_tree *tree, const struct outline *outline
         const uint64_t hash = hash_bytes(item->key, strlen(item->key), hash_seed());
         if (map_find(map, hash, is_match, pair, &twin))
             return fail_twins(tree, outline->items[twin].entry, item->entry, item->key, err);
-        if (tree->options.saves_safetensors && strcmp(item->key, "__metadata__") == 0)
+        if (tree->options.reserved_key != NULL &&
+            strcmp(item->key, tree->options.reserved_key) == 0)
             return fail_path(tree, item->entry, EINVAL,
                              "gives a key that safetensors keeps for itself: rename it", err);
         if (map_add(map, hash, i) < 0)

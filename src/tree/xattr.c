@@ -59,7 +59,7 @@ static bool take_value(void *ctx, const struct wfs_text *text)
 static int get_of_root(const struct wfs_tree *tree, const char *name, struct strbuf *value)
 {
     if (strcmp(name, FORMAT) == 0 && wfs_catalog_format(tree->catalog) != NULL) {
-        strbuf_puts(value, wfs_catalog_format(tree->catalog));
+        strbuf_puts(value, wfs_catalog_format(tree->catalog)->name);
         return 0;
     }
     struct search search = {name + strlen(METADATA), value, false};
@@ -159,9 +159,9 @@ static bool add_metadata(void *ctx, const struct wfs_text *text)
 
 static int list_root(const struct wfs_tree *tree, struct list *list)
 {
-    const char *format = wfs_catalog_format(tree->catalog);
+    const struct wfs_format *format = wfs_catalog_format(tree->catalog);
     if (format != NULL)
-        add_ours(list, OURS, "format", strlen(format));
+        add_ours(list, OURS, "format", strlen(format->name));
     const int code = metadata_each(tree, add_metadata, list, NULL);
     return code == -EBADMSG ? 0 : code; /* a commit will say so */
 }

@@ -31,10 +31,12 @@ static bool has_class_condition(const struct pass *pass)
 
 static enum container container_of(const struct wfs_catalog *catalog)
 {
-    const char *format = catalog->format != NULL ? catalog->format : "";
-    if (strcmp(format, "pytorch") == 0)
-        return CONTAINER_PTH;
-    return strcmp(format, "burnpack") == 0 ? CONTAINER_BPK : CONTAINER_SAFETENSORS;
+    static const enum container containers[] = {
+        [WFS_CONVENTION_ANY] = CONTAINER_SAFETENSORS,
+        [WFS_CONVENTION_TORCH] = CONTAINER_PTH,
+        [WFS_CONVENTION_BURN] = CONTAINER_BPK,
+    };
+    return containers[catalog->format != NULL ? catalog->format->convention : WFS_CONVENTION_ANY];
 }
 
 /* On the names of the file: what rules make of them later may say less. */

@@ -133,8 +133,8 @@ static enum direction find_direction(const struct pass *pass)
 {
     if (pass->view->to != TO_UNSAID || pass->like == NULL)
         return pass->view->to;
-    const char *format = wfs_catalog_format(pass->like);
-    if (format != NULL && strcmp(format, "burnpack") == 0)
+    const struct wfs_format *format = wfs_catalog_format(pass->like);
+    if (format != NULL && format->convention == WFS_CONVENTION_BURN)
         return TO_BURN;
     for (size_t i = 0; i < pass->like->n_tensors; i++) {
         const char *dot = strrchr(pass->like->tensors[i].key, '.');

@@ -166,10 +166,10 @@ static int renumber(struct pass *pass, const struct numbering *n, struct item *i
 
 static bool is_on(const struct pass *pass)
 {
-    const char *format = pass->catalog->format;
+    const struct wfs_format *format = pass->catalog->format;
     if (pass->view->contiguous != CONTIGUOUS_AUTO)
         return pass->view->contiguous == CONTIGUOUS_ON;
-    return pass->to == TO_BURN && format != NULL && strcmp(format, "pytorch") == 0;
+    return pass->to == TO_BURN && format != NULL && format->convention == WFS_CONVENTION_TORCH;
 }
 
 static void cleanup_numbering(struct numbering *n)

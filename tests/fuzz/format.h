@@ -44,8 +44,8 @@ static inline struct wfs_catalog *load_as(const struct wfs_format *format, const
     demand(catalog_new(&catalog) == 0);
     demand(source_new_memory("input", bytes, n_bytes, &source) == 0);
     demand(catalog_adopt_source(catalog, source) == 0);
-    catalog->format = format->name;
-    const int code = format->load(source, &context, catalog, &err);
+    catalog->format = format;
+    const int code = format->functions->load(source, &context, catalog, &err);
     demand(code == -err.code);
     if (code == 0)
         return catalog;

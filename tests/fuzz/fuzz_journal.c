@@ -3,6 +3,7 @@
  * What an earlier process left: any bytes as the journal, over a small tree. It is refused, or the
  * tree that comes of it can be listed and committed.
  */
+#include <weightfs/format.h>
 #include <weightfs/tree.h>
 
 #include <fcntl.h>
@@ -33,7 +34,7 @@ static struct wfs_catalog *make_catalog(void)
         tensor->shape = (struct wfs_shape){2, dims};
         tensor->stored = (struct wfs_stored){.source = source, .dtype = WFS_F32};
     }
-    catalog->format = "safetensors";
+    catalog->format = wfs_format_by_name("safetensors");
     return catalog;
 }
 
@@ -71,7 +72,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
     const struct wfs_stage_options options = {.path = directory, .boot = "boot"};
     if (wfs_stage_open(&options, &stage, &err) == 0) {
         struct wfs_catalog *catalog = make_catalog();
-        const struct wfs_tree_options tree_options = {.stage = stage, .saves_safetensors = true};
+        const struct wfs_tree_options tree_options = {.stage = stage,
+                                                      .reserved_key = "__metadata__"};
         if (wfs_tree_new(catalog, &tree_options, &tree, &err) == 0)
             look_around(tree);
         wfs_catalog_free(catalog);

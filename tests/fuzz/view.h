@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <weightfs/format.h>
 #include <weightfs/view.h>
 
 #include "base/source.h"
@@ -60,7 +61,7 @@ static inline struct wfs_catalog *fuzz_catalog(void)
         demand(wfs_shape_bytes(&tensor->shape, fuzz_tensors[i].dtype, &tensor->n_bytes) == 0);
         offset += tensor->n_bytes;
     }
-    catalog->format = "pytorch";
+    catalog->format = wfs_format_by_name("pytorch");
     return catalog;
 }
 

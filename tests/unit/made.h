@@ -7,6 +7,8 @@
 
 #include <stdlib.h>
 
+#include <weightfs/format.h>
+
 #include "tensor/catalog.h"
 
 static inline struct wfs_catalog *made_catalog(const void *bytes, size_t n_bytes)
@@ -16,7 +18,7 @@ static inline struct wfs_catalog *made_catalog(const void *bytes, size_t n_bytes
     if (catalog_new(&catalog) < 0 || source_new_memory("memory", bytes, n_bytes, &source) < 0 ||
         catalog_adopt_source(catalog, source) < 0)
         abort();
-    catalog->format = "safetensors";
+    catalog->format = wfs_format_by_name("safetensors");
     return catalog;
 }
 

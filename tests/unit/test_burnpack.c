@@ -190,7 +190,7 @@ static struct wfs_catalog *new_catalog(const char *format, struct source *source
     struct wfs_catalog *catalog;
     if (catalog_new(&catalog) < 0 || catalog_adopt_source(catalog, source) < 0)
         abort();
-    catalog->format = format;
+    catalog->format = wfs_format_by_name(format);
     catalog->graph.arena = &catalog->arena;
     return catalog;
 }

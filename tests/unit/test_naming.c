@@ -43,7 +43,7 @@ static void names_that_no_key_gives_are_refused(void)
 {
     struct kit kit;
     struct wfs_tree_options options = kit_options();
-    options.saves_safetensors = true;
+    options.reserved_key = "__metadata__";
     kit_open(&kit, kit_nested_catalog(), options, true);
     static const struct {
         const char *name;

@@ -287,8 +287,11 @@ static const char *const no_extensions[] = {NULL};
 
 static void gaps_of_a_layout_are_zero(void)
 {
-    static const struct wfs_format format = {
-        .name = "gaps", .extensions = no_extensions, .plan = plan_with_gaps};
+    static const struct format_functions functions = {.plan = plan_with_gaps};
+    static const struct wfs_format format = {.name = "gaps",
+                                             .extensions = no_extensions,
+                                             .keeps_metadata = true,
+                                             .functions = &functions};
     static const char want[] = "\0\0\0abc\0\0\0\0\1\2\3\4de";
     struct wfs_catalog *catalog = made_catalog("\1\2\3\4", 4);
     struct wfs_layout *layout = NULL;
@@ -309,7 +312,9 @@ static void gaps_of_a_layout_are_zero(void)
 
 static void a_format_without_a_plan_is_only_read(void)
 {
-    static const struct wfs_format format = {.name = "old", .extensions = no_extensions};
+    static const struct format_functions functions = {0};
+    static const struct wfs_format format = {
+        .name = "old", .extensions = no_extensions, .functions = &functions};
     struct wfs_catalog *catalog = made_catalog("", 0);
     struct wfs_layout *layout = NULL;
     struct wfs_error err = {0};
@@ -484,8 +489,11 @@ static int plan_a_lie(const struct wfs_catalog *catalog, struct wfs_layout *layo
 
 static void an_output_that_is_not_what_was_wanted_is_not_published(void)
 {
-    static const struct wfs_format format = {
-        .name = "lie", .extensions = no_extensions, .plan = plan_a_lie};
+    static const struct format_functions functions = {.plan = plan_a_lie};
+    static const struct wfs_format format = {.name = "lie",
+                                             .extensions = no_extensions,
+                                             .keeps_metadata = true,
+                                             .functions = &functions};
     static const struct {
         const char *header, *error;
     } cases[] = {

@@ -10,6 +10,7 @@
 
 #include <jansson.h>
 
+#include <weightfs/format.h>
 #include <weightfs/view.h>
 
 #include "base/cleanup.h"
@@ -235,7 +236,7 @@ static struct wfs_catalog *small_model(const char *format)
 {
     struct wfs_catalog *catalog = NULL;
     check_int(catalog_new(&catalog), 0);
-    catalog->format = format;
+    catalog->format = wfs_format_by_name(format);
     add_tensor(catalog, "fc.weight", WFS_F32, 2, (const uint64_t[]){30, 20});
     add_tensor(catalog, "fc.bias", WFS_F32, 1, (const uint64_t[]){30});
     add_tensor(catalog, "norm.weight", WFS_F32, 1, (const uint64_t[]){30});
@@ -348,7 +349,7 @@ static struct wfs_catalog *model_of_burn(void)
 {
     struct wfs_catalog *catalog = NULL;
     check_int(catalog_new(&catalog), 0);
-    catalog->format = "burnpack";
+    catalog->format = wfs_format_by_name("burnpack");
     add_tensor(catalog, "norm.beta", WFS_F32, 1, (const uint64_t[]){30});
     add_tensor(catalog, "norm.gamma", WFS_F32, 1, (const uint64_t[]){30});
     add_tensor(catalog, "fc.weight", WFS_F32, 2, (const uint64_t[]){20, 30});

@@ -5,6 +5,7 @@
  */
 #include "failing_each.h"
 
+#include <weightfs/format.h>
 #include <weightfs/view.h>
 
 #include "base/cleanup.h"
@@ -43,7 +44,7 @@ static int make_catalog(struct wfs_catalog **out)
         tensor->shape = (struct wfs_shape){tensors[i].rank, tensors[i].dims};
         check_int(wfs_shape_bytes(&tensor->shape, WFS_F32, &tensor->n_bytes), 0);
     }
-    catalog->format = "pytorch";
+    catalog->format = wfs_format_by_name("pytorch");
     *out = catalog;
     return 0;
 }

@@ -5,6 +5,7 @@
 #ifndef WFS_TREEKIT_H
 #define WFS_TREEKIT_H
 
+#include <weightfs/format.h>
 #include <weightfs/tree.h>
 
 #include <dirent.h>
@@ -30,7 +31,7 @@ static inline struct wfs_catalog *kit_catalog(void)
         source_new_memory("model.bin", kit_bytes, sizeof(kit_bytes), &source) < 0 ||
         catalog_adopt_source(catalog, source) < 0)
         abort();
-    catalog->format = "safetensors";
+    catalog->format = wfs_format_by_name("safetensors");
     return catalog;
 }
 

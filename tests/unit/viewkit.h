@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 
+#include <weightfs/format.h>
 #include <weightfs/view.h>
 
 #include "base/cleanup.h"
@@ -35,7 +36,7 @@ static inline struct wfs_catalog *catalog_of(const char *format, const char *key
     struct wfs_catalog *catalog = NULL;
     const uint64_t dim = 6;
     check_int(catalog_new(&catalog), 0);
-    catalog->format = format;
+    catalog->format = wfs_format_by_name(format);
     autofree char *copy = strdup(keys);
     char *rest = copy;
     for (const char *key; (key = strsep(&rest, " ")) != NULL;)

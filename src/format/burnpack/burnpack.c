@@ -154,11 +154,20 @@ static int load_file(struct source *source, const struct load_context *context,
 
 static const char *const extensions[] = {".bpk", NULL};
 
-const struct wfs_format format_burnpack = {
-    .name = "burnpack",
-    .extensions = extensions,
-    .set_name = "model.bpk",
+static const struct format_functions functions = {
     .probe = probe,
     .load = load_file,
     .plan = burnpack_plan,
+};
+
+const struct wfs_format format_burnpack = {
+    .id = WFS_FORMAT_BURNPACK,
+    .name = "burnpack",
+    .extensions = extensions,
+    .set_name = "model.bpk",
+    .convention = WFS_CONVENTION_BURN,
+    .values = WFS_VALUES_NUMBERS,
+    .keeps_metadata = true,
+    .keeps_param_ids = true,
+    .functions = &functions,
 };

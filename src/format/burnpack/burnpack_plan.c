@@ -175,7 +175,7 @@ static int collect_meta(struct burnpack_plan *plan)
         return wfs_fail_memory(plan->err);
     for (const struct wfs_text *text = plan->catalog->meta; text != NULL; text = text->next)
         plan->meta[plan->n_meta++] = *text;
-    const bool is_new = strcmp(plan->catalog->format, format_burnpack.name) != 0;
+    const bool is_new = plan->catalog->format->id != WFS_FORMAT_BURNPACK;
     if (is_new) {
         set_meta(plan, "format", "burnpack");
         set_meta(plan, "producer", "burn");
@@ -199,7 +199,7 @@ static int compare_values(const void *a, const void *b)
 static int collect_scalars(struct burnpack_plan *plan)
 {
     const struct wfs_catalog *catalog = plan->catalog;
-    if (strcmp(catalog->format, format_burnpack.name) != 0 || catalog->n_values == 0)
+    if (catalog->format->id != WFS_FORMAT_BURNPACK || catalog->n_values == 0)
         return 0;
     plan->scalars = arena_calloc(&plan->layout->arena, catalog->n_values, sizeof(*plan->scalars));
     if (plan->scalars == NULL)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a file format is to the rest: one struct of functions. A saver is two steps: plan the
- * complete layout (header bytes and ranges of tensors), then anything may emit any range of it.
+ * What a file format is to the rest: its traits (weightfs/traits.h) and a few functions. A saver is
+ * two steps: plan the complete layout (header bytes and ranges of tensors), then anything may emit
+ * any range of it.
  */
 #ifndef WFS_FORMAT_FORMAT_H
 #define WFS_FORMAT_FORMAT_H
@@ -20,10 +21,7 @@ struct load_context {
     bool shards; /* one shard stands for all */
 };
 
-struct wfs_format {
-    const char *name;
-    const char *const *extensions; /* with the dot, ended by NULL */
-    const char *set_name;          /* a file of the format in a directory of its own, by custom */
+struct format_functions {
     /* Is this content mine? head has the first n_head bytes (at most 4096) of a file of n_bytes. */
     bool (*probe)(const uint8_t *head, size_t n_head, uint64_t n_bytes);
     /* Fills an empty catalog. The source is the catalog's already. */

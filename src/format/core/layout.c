@@ -25,7 +25,7 @@ static int check_tensors(const struct wfs_catalog *catalog, struct wfs_error *er
 int wfs_layout_new(const struct wfs_format *format, const struct wfs_catalog *catalog,
                    struct wfs_layout **out, struct wfs_error *err)
 {
-    if (format->plan == NULL)
+    if (format->functions->plan == NULL)
         return wfs_fail(err, EOPNOTSUPP, "%s files are only read, not written", format->name);
     int code = check_tensors(catalog, err);
     if (code < 0)
@@ -35,7 +35,7 @@ int wfs_layout_new(const struct wfs_format *format, const struct wfs_catalog *ca
         return wfs_fail_memory(err);
     layout->format = format;
     layout->catalog = catalog;
-    code = format->plan(catalog, layout, err);
+    code = format->functions->plan(catalog, layout, err);
     if (code < 0) {
         wfs_layout_free(layout);
         return code;

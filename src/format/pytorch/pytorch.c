@@ -192,12 +192,20 @@ static int load(struct source *source, const struct load_context *context,
 static const char *const extensions[] = {".pth", ".pt",  ".ckpt", ".bin", ".pkl",
                                          ".ptl", ".pt2", ".jit",  NULL};
 
-const struct wfs_format format_pytorch = {
-    .name = "pytorch",
-    .extensions = extensions,
-    .set_name = "pytorch_model.bin",
+static const struct format_functions functions = {
     .probe = probe,
     .load = load,
     .verify = pytorch_check,
     .plan = pytorch_plan,
+};
+
+const struct wfs_format format_pytorch = {
+    .id = WFS_FORMAT_PYTORCH,
+    .name = "pytorch",
+    .extensions = extensions,
+    .set_name = "pytorch_model.bin",
+    .convention = WFS_CONVENTION_TORCH,
+    .values = WFS_VALUES_ANY,
+    .keeps_ties = true,
+    .functions = &functions,
 };

@@ -56,7 +56,7 @@ static int add_scalars(struct torch_plan *plan)
 {
     const struct wfs_catalog *catalog = plan->catalog;
     int code = 0;
-    if (strcmp(catalog->format, format_burnpack.name) != 0)
+    if (catalog->format->values != WFS_VALUES_NUMBERS)
         return 0;
     for (size_t i = 0; i < catalog->n_values && code == 0; i++)
         code = add_item(plan, catalog->values[i].name, catalog->values[i].id);

@@ -155,11 +155,18 @@ static int load_file(struct source *source, const struct load_context *context,
 
 static const char *const extensions[] = {".safetensors", NULL};
 
-const struct wfs_format format_safetensors = {
-    .name = "safetensors",
-    .extensions = extensions,
-    .set_name = "model.safetensors",
+static const struct format_functions functions = {
     .probe = probe,
     .load = load_file,
     .plan = safetensors_plan,
+};
+
+const struct wfs_format format_safetensors = {
+    .id = WFS_FORMAT_SAFETENSORS,
+    .name = "safetensors",
+    .extensions = extensions,
+    .set_name = "model.safetensors",
+    .reserved_key = SAFETENSORS_METADATA,
+    .keeps_metadata = true,
+    .functions = &functions,
 };

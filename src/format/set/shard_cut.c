@@ -246,8 +246,7 @@ int shard_is_untouched(const struct wfs_shards *set, const struct shard *shard,
         code = load_source(source, &context, &found, err);
     if (code < 0)
         return code;
-    bool is_same =
-        found->n_tensors == shard->part->n_tensors && strcmp(found->format, set->format->name) == 0;
+    bool is_same = found->n_tensors == shard->part->n_tensors && found->format == set->format;
     for (size_t i = 0; is_same && i < found->n_tensors; i++)
         is_same = is_same_tensor(shard, &shard->part->tensors[i], &found->tensors[i]);
     for (size_t i = 0; i < found->n_sources; i++)

@@ -165,7 +165,7 @@ static int add_shard(struct gathering *g, uint32_t shard, const char *name)
         g->catalog->format = part->format;
         g->catalog->container = "sharded checkpoint";
     }
-    code = strcmp(g->catalog->format, part->format) != 0
+    code = g->catalog->format != part->format
                ? wfs_fail(g->err, EOPNOTSUPP, "shard '%s' is of another format than the others",
                           wfs_quote(name).text)
                : take_tensors(g, part, shard, name);

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The traits of a file format: its id, its names, and what a file of it can hold. Everything that
+ * treats formats differently asks for a trait; format.h finds formats and has the functions that
+ * read and write files.
+ */
+#ifndef WFS_TRAITS_H
+#define WFS_TRAITS_H
+
+#include <stdbool.h>
+
+/* In the order in which the content of a file is tried; from 1, so that 0 is none. */
+enum wfs_format_id { WFS_FORMAT_BURNPACK = 1, WFS_FORMAT_SAFETENSORS, WFS_FORMAT_PYTORCH };
+
+enum { WFS_N_FORMATS = WFS_FORMAT_PYTORCH };
+
+/* The library whose modules usually made the tensors: their names and the layout of weights. */
+enum wfs_convention { WFS_CONVENTION_ANY, WFS_CONVENTION_TORCH, WFS_CONVENTION_BURN };
+
+/* What a file holds besides tensors and metadata; each kind includes those before it. */
+enum wfs_value_room { WFS_VALUES_NONE, WFS_VALUES_NUMBERS, WFS_VALUES_ANY };
+
+struct format_functions;
+
+struct wfs_format {
+    enum wfs_format_id id;
+    const char *name;              /* as options and reports spell it */
+    const char *const *extensions; /* with the dot, ended by NULL */
+    const char *set_name;          /* the usual name of the file in a directory of its own */
+    const char *reserved_key;      /* which no tensor can have; NULL: none */
+    enum wfs_convention convention;
+    enum wfs_value_room values;
+    bool keeps_ties;                          /* two names of one tensor stay one tensor */
+    bool keeps_metadata;                      /* texts by name */
+    bool keeps_param_ids;                     /* of Burn's parameters */
+    const struct format_functions *functions; /* the library's own */
+};
+
+#endif
