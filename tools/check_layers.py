@@ -50,7 +50,7 @@ ROOMS = {
 }
 PROGRAMS = {'program', 'cli', 'fuse/sandbox', 'fuse'}
 # The room that a public header (include/weightfs/NAME.h) belongs to.
-PUBLIC = {'error': 'base', 'output': 'base', 'traits': 'tensor', 'tensor': 'tensor', 'catalog': 'tensor', 'value': 'tensor', 'format': 'format',
+PUBLIC = {'cleanup': 'base', 'error': 'base', 'output': 'base', 'traits': 'tensor', 'tensor': 'tensor', 'catalog': 'tensor', 'value': 'tensor', 'format': 'format',
           'view': 'view', 'stage': 'tree/stage', 'tree': 'tree', 'control': 'program'}
 # The one file of the command line that starts a mount, and the headers by which the two programs know each other.
 BETWEEN_PROGRAMS = {'fuse/mount.h', 'fuse/published.h', 'fuse/publish.h', 'fuse/unmount.h'}

@@ -24,6 +24,14 @@ struct wfs_finding {
 
 void wfs_catalog_free(struct wfs_catalog *catalog);
 
+/* For a variable that owns a catalog, which is freed when its scope ends. */
+#define auto_catalog __attribute__((__cleanup__(wfs_catalog_cleanup)))
+
+static inline void wfs_catalog_cleanup(struct wfs_catalog **catalog)
+{
+    wfs_catalog_free(*catalog);
+}
+
 /* The format that it was loaded from. */
 const struct wfs_format *wfs_catalog_format(const struct wfs_catalog *catalog);
 

@@ -83,6 +83,14 @@ void wfs_fit_done(struct wfs_fit *fit);
 int wfs_layout_new(const struct wfs_format *format, const struct wfs_catalog *catalog,
                    struct wfs_layout **out, struct wfs_error *err);
 void wfs_layout_free(struct wfs_layout *layout);
+
+/* For a variable that owns a layout. */
+#define auto_layout __attribute__((__cleanup__(wfs_layout_cleanup)))
+
+static inline void wfs_layout_cleanup(struct wfs_layout **layout)
+{
+    wfs_layout_free(*layout);
+}
 uint64_t wfs_layout_n_bytes(const struct wfs_layout *layout);
 
 /*

@@ -39,6 +39,14 @@ const struct wfs_view_option *wfs_view_option(size_t i);
 int wfs_view_new(struct wfs_view **out);
 void wfs_view_free(struct wfs_view *view);
 
+/* For a variable that owns a view. */
+#define auto_view __attribute__((__cleanup__(wfs_view_cleanup)))
+
+static inline void wfs_view_cleanup(struct wfs_view **view)
+{
+    wfs_view_free(*view);
+}
+
 /*
  * Takes one option, "NAME=VALUE" or "NAME", as mounts and verbs both get it. 1: taken, 0: no option
  * of views has that name. -EINVAL says what is wrong with the value, among it a regex that the
@@ -75,6 +83,14 @@ int wfs_view_apply(const struct wfs_view *view, struct wfs_catalog *catalog,
                    const struct wfs_catalog *like, struct wfs_report **out, struct wfs_error *err);
 
 void wfs_report_free(struct wfs_report *report);
+
+/* For a variable that owns a report. */
+#define auto_report __attribute__((__cleanup__(wfs_report_cleanup)))
+
+static inline void wfs_report_cleanup(struct wfs_report **report)
+{
+    wfs_report_free(*report);
+}
 
 /* One line about what was decided by guess or needs a look, or NULL. */
 const char *wfs_report_notice(const struct wfs_report *report);

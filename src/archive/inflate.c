@@ -6,13 +6,13 @@
  */
 #include "archive/inflate.h"
 
+#include <weightfs/cleanup.h>
+
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
-
-#include "base/cleanup.h"
 
 enum {
     BLOCK_BYTES = 131072,

@@ -4,12 +4,13 @@
  */
 #include "archive/zip.h"
 
+#include <weightfs/cleanup.h>
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/bytes.h"
-#include "base/cleanup.h"
 #include "base/stream.h"
 #include "archive/zip_end.h"
 

@@ -4,11 +4,12 @@
  */
 #include "archive/zip_end.h"
 
+#include <weightfs/cleanup.h>
+
 #include <errno.h>
 #include <stdlib.h>
 
 #include "base/bytes.h"
-#include "base/cleanup.h"
 
 /*
  * End record: "PK\5\6", u16 disk, disk of the directory, entries here, entries in all, u32 bytes

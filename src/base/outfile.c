@@ -5,6 +5,8 @@
  */
 #include "base/outfile.h"
 
+#include <weightfs/cleanup.h>
+
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
@@ -16,7 +18,6 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
 #include "base/io.h"
 
 enum {

@@ -4,6 +4,8 @@
  */
 #include "base/source.h"
 
+#include <weightfs/cleanup.h>
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -11,8 +13,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include "base/cleanup.h"
 
 static int64_t mtime_ns(const struct stat *st)
 {

@@ -9,10 +9,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "program/exit.h"
+
+#include <weightfs/cleanup.h>
 #include <weightfs/format.h>
 #include <weightfs/view.h>
-
-#include "program/exit.h"
 
 struct args_option {
     const char *name;     /* without the dashes; NULL ends a list */
@@ -60,6 +61,6 @@ const char *args_value(const struct args *args, const char *name);
 
 struct wfs_load_options args_load_options(const struct args *args);
 
-#define auto_args __attribute__((cleanup(args_done)))
+#define auto_args cleanup(args_done)
 
 #endif

@@ -4,12 +4,14 @@
  */
 #include "cli/verbs.h"
 
-#include "cli/auto.h"
 #include "cli/findings.h"
 #include "cli/input.h"
 #include "cli/jsonout.h"
 #include "cli/print.h"
 #include "cli/progress.h"
+
+#include <weightfs/cleanup.h>
+#include <weightfs/format.h>
 
 #include <errno.h>
 #include <inttypes.h>

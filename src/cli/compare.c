@@ -5,8 +5,9 @@
  */
 #include "cli/compare.h"
 
-#include "cli/auto.h"
 #include "cli/values.h"
+
+#include <weightfs/cleanup.h>
 
 #include <errno.h>
 #include <math.h>

@@ -4,11 +4,12 @@
  */
 #include "cli/verbs.h"
 
-#include <weightfs/value.h>
-
-#include "cli/auto.h"
 #include "cli/input.h"
 #include "cli/print.h"
+
+#include <weightfs/cleanup.h>
+#include <weightfs/format.h>
+#include <weightfs/value.h>
 
 #include <errno.h>
 

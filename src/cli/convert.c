@@ -4,10 +4,13 @@
  */
 #include "cli/verbs.h"
 
-#include "cli/auto.h"
 #include "cli/input.h"
 #include "cli/print.h"
 #include "cli/progress.h"
+
+#include <weightfs/cleanup.h>
+#include <weightfs/format.h>
+#include <weightfs/view.h>
 
 #include <errno.h>
 #include <string.h>
@@ -172,7 +175,7 @@ static int write_output(struct conversion *conversion, const struct output *outp
 static enum exit_code save(struct conversion *conversion, struct wfs_catalog *catalog)
 {
     struct wfs_error err = {0};
-    __attribute__((cleanup(free_output))) struct output output = {0};
+    cleanup(free_output) struct output output = {0};
     conversion->fit_options.is_set = conversion->index != NULL;
     if (wfs_catalog_fit(catalog, conversion->format, &conversion->fit_options, &conversion->fit,
                         &err) < 0)

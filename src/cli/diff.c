@@ -5,12 +5,14 @@
  */
 #include "cli/verbs.h"
 
-#include "cli/auto.h"
 #include "cli/compare.h"
 #include "cli/input.h"
 #include "cli/jsonout.h"
 #include "cli/print.h"
 #include "cli/texts.h"
+
+#include <weightfs/cleanup.h>
+#include <weightfs/format.h>
 
 #include <errno.h>
 #include <inttypes.h>

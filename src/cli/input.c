@@ -4,9 +4,12 @@
  */
 #include "cli/input.h"
 
-#include "cli/auto.h"
 #include "cli/print.h"
 #include "cli/suggest.h"
+
+#include <weightfs/cleanup.h>
+#include <weightfs/format.h>
+#include <weightfs/view.h>
 
 #include <errno.h>
 #include <string.h>

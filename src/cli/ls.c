@@ -4,11 +4,13 @@
  */
 #include "cli/verbs.h"
 
-#include "cli/auto.h"
 #include "cli/input.h"
 #include "cli/jsonout.h"
 #include "cli/drawing.h"
 #include "cli/print.h"
+
+#include <weightfs/cleanup.h>
+#include <weightfs/format.h>
 
 #include <fnmatch.h>
 #include <inttypes.h>

@@ -3,12 +3,12 @@
  * weightfs commit, status and umount: what a running mount is asked to do.
  */
 #include "cli/args.h"
-#include "cli/auto.h"
 #include "cli/mounted.h"
 #include "cli/print.h"
 #include "cli/verbs.h"
 #include "fuse/unmount.h"
 
+#include <weightfs/cleanup.h>
 #include <weightfs/tree.h>
 
 #include <errno.h>

@@ -4,10 +4,10 @@
  */
 #include "cli/mounted.h"
 
-#include "cli/auto.h"
 #include "cli/print.h"
 #include "cli/progress.h"
 
+#include <weightfs/cleanup.h>
 #include <weightfs/tree.h>
 
 #include <errno.h>

@@ -8,9 +8,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <weightfs/control.h>
-
 #include "program/exit.h"
+
+#include <weightfs/cleanup.h>
+#include <weightfs/control.h>
 
 struct json_t;
 
@@ -36,6 +37,6 @@ enum exit_code mounted_commit(struct mounted *mounted, struct wfs_control_reply 
 /* The text of status.json; at is the directory that holds it. Yours to free; NULL with errno. */
 char *mounted_read_status(int at, const char *name);
 
-#define auto_mounted __attribute__((cleanup(mounted_close)))
+#define auto_mounted cleanup(mounted_close)
 
 #endif

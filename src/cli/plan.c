@@ -4,9 +4,12 @@
  */
 #include "cli/verbs.h"
 
-#include "cli/auto.h"
 #include "cli/input.h"
 #include "cli/print.h"
+
+#include <weightfs/cleanup.h>
+#include <weightfs/format.h>
+#include <weightfs/view.h>
 
 #include <stdio.h>
 

@@ -5,9 +5,10 @@
  */
 #include "cli/pour.h"
 
-#include "cli/auto.h"
 #include "cli/input.h"
 #include "cli/print.h"
+
+#include <weightfs/cleanup.h>
 
 #include <errno.h>
 #include <pthread.h>

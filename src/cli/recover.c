@@ -3,11 +3,13 @@
  * weightfs recover: what a mount left that died. Lists it, and finishes, publishes or discards it.
  */
 #include "cli/args.h"
-#include "cli/auto.h"
 #include "cli/print.h"
 #include "cli/verbs.h"
 #include "fuse/published.h"
 #include "fuse/publish.h"
+
+#include <weightfs/cleanup.h>
+#include <weightfs/format.h>
 
 #include <errno.h>
 #include <inttypes.h>
@@ -275,7 +277,7 @@ int verb_recover(int argc, char **argv)
 {
     int exit_code;
     auto_args struct args args;
-    __attribute__((cleanup(recovery_done))) struct recovery recovery = {0};
+    cleanup(recovery_done) struct recovery recovery = {0};
     if (!args_parse(&args, &recover_usage, argc, argv, &exit_code))
         return exit_code;
     const int n_verbs =

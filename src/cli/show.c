@@ -4,11 +4,13 @@
  */
 #include "cli/verbs.h"
 
-#include "cli/auto.h"
 #include "cli/input.h"
 #include "cli/jsonout.h"
 #include "cli/print.h"
 #include "cli/values.h"
+
+#include <weightfs/cleanup.h>
+#include <weightfs/format.h>
 
 #include <errno.h>
 #include <inttypes.h>

@@ -4,9 +4,10 @@
  */
 #include "cli/texts.h"
 
-#include "cli/auto.h"
 #include "cli/print.h"
 
+#include <weightfs/cleanup.h>
+#include <weightfs/format.h>
 #include <weightfs/value.h>
 
 #include <errno.h>

@@ -5,7 +5,7 @@
  */
 #include "cli/values.h"
 
-#include "cli/auto.h"
+#include <weightfs/cleanup.h>
 
 #include <errno.h>
 #include <inttypes.h>

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <weightfs/cleanup.h>
 #include <weightfs/value.h>
 
 #include "base/bytes.h"

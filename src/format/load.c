@@ -67,16 +67,6 @@ static int choose(const struct source *source, const struct head *head,
     return *ret == NULL ? refuse_unknown(head, err) : 0;
 }
 
-int load_fail_memory(const struct wfs_catalog *catalog, struct wfs_error *err)
-{
-    if (catalog->arena.is_full)
-        return wfs_fail(err, E2BIG,
-                        "its index takes more than %" PRIu64
-                        " bytes of memory (limit index_memory)",
-                        catalog->arena.limit);
-    return wfs_fail_memory(err);
-}
-
 static int note_other_name(struct wfs_catalog *catalog, const struct source *source,
                            const struct wfs_format *format)
 {

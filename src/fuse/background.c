@@ -7,7 +7,8 @@
 
 #include "program/exit.h"
 #include "fuse/log.h"
-#include "fuse/scope.h"
+
+#include <weightfs/cleanup.h>
 
 #include <fcntl.h>
 #include <limits.h>

@@ -9,7 +9,9 @@
 #include "fuse/log.h"
 #include "fuse/sandbox/paths.h"
 #include "fuse/planned.h"
-#include "fuse/scope.h"
+
+#include <weightfs/cleanup.h>
+#include <weightfs/format.h>
 
 #include <inttypes.h>
 #include <string.h>

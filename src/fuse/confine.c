@@ -8,7 +8,8 @@
 #include "fuse/log.h"
 #include "fuse/sandbox/paths.h"
 #include "fuse/sandbox/sandbox.h"
-#include "fuse/scope.h"
+
+#include <weightfs/cleanup.h>
 
 #include <pthread.h>
 #include <signal.h>

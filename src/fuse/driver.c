@@ -9,8 +9,10 @@
 #include "fuse/loading.h"
 #include "fuse/log.h"
 #include "fuse/resume.h"
-#include "fuse/scope.h"
 #include "fuse/viewing.h"
+
+#include <weightfs/cleanup.h>
+#include <weightfs/format.h>
 
 #include <linux/magic.h>
 #include <stdio.h>

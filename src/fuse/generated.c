@@ -7,7 +7,9 @@
 
 #include "fuse/log.h"
 #include "fuse/planned.h"
-#include "fuse/scope.h"
+
+#include <weightfs/cleanup.h>
+#include <weightfs/format.h>
 
 #include <string.h>
 

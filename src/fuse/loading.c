@@ -6,8 +6,9 @@
 
 #include "program/exit.h"
 #include "fuse/log.h"
-#include "fuse/scope.h"
 
+#include <weightfs/cleanup.h>
+#include <weightfs/format.h>
 #include <weightfs/view.h>
 
 #include <fcntl.h>

@@ -8,8 +8,9 @@
 #include "fuse/log.h"
 #include "fuse/mount_id.h"
 #include "fuse/sandbox/paths.h"
-#include "fuse/scope.h"
 #include "fuse/unmount.h"
+
+#include <weightfs/cleanup.h>
 
 #include <fcntl.h>
 #include <stdio.h>

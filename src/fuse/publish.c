@@ -10,7 +10,8 @@
 #include "fuse/loading.h"
 #include "fuse/log.h"
 #include "fuse/published.h"
-#include "fuse/scope.h"
+
+#include <weightfs/cleanup.h>
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -4,7 +4,8 @@
  */
 #include "fuse/published.h"
 
-#include "fuse/scope.h"
+#include <weightfs/cleanup.h>
+#include <weightfs/format.h>
 
 #include <stdio.h>
 #include <string.h>

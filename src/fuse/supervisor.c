@@ -13,9 +13,10 @@
 #include "fuse/log.h"
 #include "fuse/mountpoint.h"
 #include "fuse/sandbox/paths.h"
-#include "fuse/scope.h"
 #include "fuse/target.h"
 #include "fuse/worker.h"
+
+#include <weightfs/cleanup.h>
 
 #include <fcntl.h>
 #include <fuse_lowlevel.h>

@@ -8,7 +8,9 @@
 #include "program/exit.h"
 #include "fuse/log.h"
 #include "fuse/sandbox/paths.h"
-#include "fuse/scope.h"
+
+#include <weightfs/cleanup.h>
+#include <weightfs/format.h>
 
 #include <stdio.h>
 #include <string.h>

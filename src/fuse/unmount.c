@@ -5,7 +5,7 @@
  */
 #include "fuse/unmount.h"
 
-#include "fuse/scope.h"
+#include <weightfs/cleanup.h>
 
 #include <fcntl.h>
 #include <signal.h>

@@ -14,7 +14,8 @@
 #include "fuse/log.h"
 #include "fuse/ops.h"
 #include "fuse/resume.h"
-#include "fuse/scope.h"
+
+#include <weightfs/cleanup.h>
 
 #include <fcntl.h>
 #include <signal.h>

@@ -5,12 +5,13 @@
  */
 #include "pickle/pickle.h"
 
+#include <weightfs/cleanup.h>
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/cleanup.h"
 #include "pickle/pickle_vm.h"
 
 int vm_fail(struct pickle *p, const char *format, ...)

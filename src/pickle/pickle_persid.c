@@ -4,11 +4,12 @@
  * 'torch.FloatStorage'>, '0', 'cpu', 4). PyTorch cannot read that back; here is a parser for such
  * tuples.
  */
+#include <weightfs/cleanup.h>
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "pickle/pickle_vm.h"
 
 enum { MAX_DEPTH = 4, MAX_ITEMS = 16 };

@@ -2,13 +2,14 @@
 /*
  * Opcodes of the pickle reader that push numbers.
  */
+#include <weightfs/cleanup.h>
+
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/bytes.h"
-#include "base/cleanup.h"
 #include "pickle/pickle_vm.h"
 
 uint32_t value_of_twos(struct graph *graph, const uint8_t *bytes, size_t n)

@@ -2,13 +2,14 @@
 /*
  * Opcodes of the pickle reader that push text and bytes. Text is copied, bytes stay in the file.
  */
+#include <weightfs/cleanup.h>
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
 
 #include "base/bytes.h"
-#include "base/cleanup.h"
 #include "pickle/pickle_vm.h"
 
 /* UTF-8 in which surrogates may stand alone, as Python writes them. */

@@ -7,8 +7,8 @@
 #ifndef WFS_PICKLE_WRITE_H
 #define WFS_PICKLE_WRITE_H
 
-#include "base/cleanup.h"
 #include "value/value.h"
+#include <weightfs/cleanup.h>
 #include <weightfs/error.h>
 
 /* Of the pickle: bytes of the arena, or a range of a source. */

@@ -7,12 +7,12 @@
  */
 #include "tensor/box.h"
 
+#include <weightfs/cleanup.h>
+
 #include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "base/cleanup.h"
 
 enum {
     TILE = 1 << 18, /* bytes of a tile, and of a chunk, on either side of the cast */

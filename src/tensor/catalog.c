@@ -5,6 +5,7 @@
 #include "tensor/catalog.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,6 +45,16 @@ void wfs_catalog_free(struct wfs_catalog *catalog)
     arena_done(&catalog->arena);
     free(catalog);
     errno = saved;
+}
+
+int catalog_fail_memory(const struct wfs_catalog *catalog, struct wfs_error *err)
+{
+    if (catalog->arena.is_full)
+        return wfs_fail(err, E2BIG,
+                        "its index takes more than %" PRIu64
+                        " bytes of memory (limit index_memory)",
+                        catalog->arena.limit);
+    return wfs_fail_memory(err);
 }
 
 int catalog_reserve(struct wfs_catalog *catalog, size_t n)

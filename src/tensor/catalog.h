@@ -7,9 +7,9 @@
 #define WFS_TENSOR_CATALOG_H
 
 #include <weightfs/catalog.h>
+#include <weightfs/cleanup.h>
 
 #include "base/arena.h"
-#include "base/cleanup.h"
 #include "base/source.h"
 #include "value/value.h"
 
@@ -104,12 +104,8 @@ struct wfs_catalog {
 
 int catalog_new(struct wfs_catalog **out);
 
-static inline void cleanup_catalog(struct wfs_catalog **catalog)
-{
-    wfs_catalog_free(*catalog);
-}
-
-#define auto_catalog cleanup(cleanup_catalog)
+/* Reports that memory ran out: -E2BIG where it was the limit of the arena, else -ENOMEM. */
+int catalog_fail_memory(const struct wfs_catalog *catalog, struct wfs_error *err);
 
 /* Makes room for n tensors in all. -ENOMEM. */
 int catalog_reserve(struct wfs_catalog *catalog, size_t n);

@@ -4,6 +4,7 @@
  */
 #include "tensor/catalog.h"
 
+#include <weightfs/cleanup.h>
 #include <weightfs/value.h>
 
 #include <errno.h>
@@ -11,7 +12,6 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "base/cleanup.h"
 #include "base/hash.h"
 
 enum { N_PIECE = 1 << 20 };

@@ -2,13 +2,12 @@
 /*
  * One pass over the elements as numbers.
  */
+#include <weightfs/cleanup.h>
 #include <weightfs/tensor.h>
 
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
-
-#include "base/cleanup.h"
 
 /* A multiple of 3 bytes, so that 6-bit elements end on a whole one. */
 enum { N_PIECE = 3 << 16 };

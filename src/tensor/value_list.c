@@ -2,13 +2,13 @@
 /*
  * The values of a catalog by name, and as one JSON text.
  */
+#include <weightfs/cleanup.h>
 #include <weightfs/value.h>
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "value/value_json.h"
 
 enum { MAX_DEPTH = 256, MAX_NAMED = 10 };

@@ -10,9 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <weightfs/cleanup.h>
 #include <weightfs/tensor.h>
-
-#include "base/cleanup.h"
 
 /* A zeroed struct is an empty text. */
 struct strbuf {

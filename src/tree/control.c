@@ -6,6 +6,8 @@
  */
 #include "tree/control.h"
 
+#include <weightfs/cleanup.h>
+
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>

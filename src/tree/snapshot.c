@@ -2,6 +2,8 @@
 /*
  * The tree as a catalog again.
  */
+#include <weightfs/cleanup.h>
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -9,9 +9,9 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <weightfs/cleanup.h>
 #include <weightfs/value.h>
 
-#include "base/cleanup.h"
 #include "tree/edit.h"
 
 struct file {

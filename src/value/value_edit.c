@@ -5,6 +5,8 @@
  */
 #include "value/value_edit.h"
 
+#include <weightfs/cleanup.h>
+
 #include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>

@@ -3,10 +3,11 @@
  * Objects as JSON: those of the standard library that are plain data get their own notation, all
  * others show the name of their class with what they were made of.
  */
+#include <weightfs/cleanup.h>
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "value/value_json.h"
 
 static void add(struct json_writer *writer, const char *text)

@@ -2,12 +2,13 @@
 /*
  * Adapters: what the user or the evidence says of a module's type, done to its tensors.
  */
+#include <weightfs/cleanup.h>
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "view/class.h"
 #include "view/pass.h"
 

@@ -2,11 +2,12 @@
 /*
  * Keys must be unique when all is done; two that became one are an error, or get numbers.
  */
+#include <weightfs/cleanup.h>
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "view/evidence/intern.h"
 #include "view/pass.h"
 

@@ -3,6 +3,8 @@
  * Lists in keys, renumbered from 0 without gaps. A list is a prefix with its original numbers; the
  * numbers that stand behind it are collected first, and replaced by their rank in a second pass.
  */
+#include <weightfs/cleanup.h>
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -10,7 +12,6 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "base/cleanup.h"
 #include "view/evidence/intern.h"
 #include "view/pass.h"
 

@@ -3,11 +3,12 @@
  * Values beside tensors. Rules are about keys of tensors; where all that are in a container have
  * the container renamed, the values in it are called after it too, so that it stays one thing.
  */
+#include <weightfs/cleanup.h>
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "view/evidence/intern.h"
 #include "view/pass.h"
 

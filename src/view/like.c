@@ -3,13 +3,14 @@
  * Another checkpoint as the definition of the module: each of its tensors is a parameter to fill,
  * in its order, as Burn fills a module from a file.
  */
+#include <weightfs/cleanup.h>
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "view/evidence/intern.h"
 #include "view/pass.h"
 #include "view/similar.h"

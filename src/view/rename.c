@@ -2,12 +2,13 @@
 /*
  * Passes that only change keys: a part of the file as the whole, replacements, enum variants.
  */
+#include <weightfs/cleanup.h>
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "view/evidence/intern.h"
 #include "view/pass.h"
 

@@ -4,13 +4,14 @@
  */
 #include "view/report.h"
 
+#include <weightfs/cleanup.h>
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "tensor/cast.h"
 #include "view/pass.h"
 #include "view/write.h"

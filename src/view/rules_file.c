@@ -3,6 +3,8 @@
  * Rules in a JSON file: an array of objects, each with one option, `{"remap": "A=>B"}`; a pair may
  * be an array of two texts, `{"remap": ["A", "B"]}`, and an option without a value is true.
  */
+#include <weightfs/cleanup.h>
+
 #include "view/rule.h"
 
 #include <errno.h>
@@ -12,8 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-
-#include "base/cleanup.h"
 
 enum { MAX_BYTES = 16 << 20, MAX_FILES = 8 };
 

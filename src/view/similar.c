@@ -4,12 +4,12 @@
  */
 #include "view/similar.h"
 
+#include <weightfs/cleanup.h>
+
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "base/cleanup.h"
 
 enum { MAX_CHARS = 512, MAX_COMPARED = 20000 };
 

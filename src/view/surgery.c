@@ -3,12 +3,13 @@
  * What is done to single tensors because the user says so: dimensions swapped, permuted or cut, and
  * elements cast. In the order of the rules.
  */
+#include <weightfs/cleanup.h>
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "tensor/cast.h"
 #include "view/pass.h"
 

@@ -4,11 +4,12 @@
  */
 #include <weightfs/view.h>
 
+#include <weightfs/cleanup.h>
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "view/class.h"
 #include "view/rule.h"
 

@@ -4,13 +4,14 @@
  */
 #include "view/where.h"
 
+#include <weightfs/cleanup.h>
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "view/regex/regex.h"
 
 enum { MAX_DEPTH = 32, MAX_NODES = 256 };

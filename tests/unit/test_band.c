@@ -9,9 +9,9 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include <weightfs/cleanup.h>
 #include <weightfs/tensor.h>
 
-#include "base/cleanup.h"
 #include "base/source.h"
 #include "tensor/cast.h"
 #include "tensor/gather.h"

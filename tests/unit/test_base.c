@@ -6,11 +6,11 @@
 
 #include <stdlib.h>
 
+#include <weightfs/cleanup.h>
 #include <weightfs/error.h>
 
 #include "base/arena.h"
 #include "base/bytes.h"
-#include "base/cleanup.h"
 #include "base/hash.h"
 
 static void cursor_reads_little_endian(void)

@@ -10,9 +10,9 @@
 
 #include <jansson.h>
 
+#include <weightfs/cleanup.h>
 #include <weightfs/tensor.h>
 
-#include "base/cleanup.h"
 #include "base/source.h"
 #include "tensor/cast.h"
 

@@ -4,12 +4,13 @@
  * instead, for comparing with another implementation: a line "CONTAINER TO", then lines
  * "KEY<TAB>DTYPE<TAB>DIMS" up to an empty one; answers "ACTION<TAB>CERTAINTY<TAB>ROW" for each.
  */
+#include <weightfs/cleanup.h>
+
 #include "check.h"
 
 #include <stdlib.h>
 
 #include "base/arena.h"
-#include "base/cleanup.h"
 #include "view/evidence/evidence.h"
 
 static const char actions[] = {

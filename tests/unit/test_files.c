@@ -2,6 +2,8 @@
 /*
  * src/base with files: inputs that are watched for change, outputs that are complete or not there.
  */
+#include <weightfs/cleanup.h>
+
 #include "check.h"
 
 #include <errno.h>
@@ -9,7 +11,6 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "base/cleanup.h"
 #include "base/outfile.h"
 #include "base/source.h"
 

@@ -8,9 +8,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include <weightfs/cleanup.h>
 #include <weightfs/tensor.h>
 
-#include "base/cleanup.h"
 #include "base/source.h"
 
 enum { MAX_RANK = 6, N_FILE = 1 << 16 };

@@ -2,9 +2,10 @@
 /*
  * The journal as a file, its records as text, and a tree that is made again from both.
  */
+#include <weightfs/cleanup.h>
+
 #include "treekit.h"
 
-#include "base/cleanup.h"
 #include "tree/stage/journal.h"
 #include "tree/stage/record.h"
 

@@ -3,11 +3,12 @@
  * src/format/json: what is JSON and what is not, to the letter of serde_json. Each text lies in
  * memory of just its size, so that a sanitizer sees a look beyond its end.
  */
+#include <weightfs/cleanup.h>
+
 #include "check.h"
 
 #include <stdlib.h>
 
-#include "base/cleanup.h"
 #include "text/json.h"
 
 struct text {

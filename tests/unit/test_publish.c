@@ -2,14 +2,14 @@
 /*
  * The moment before an output is published: what is told of the file, and that it can be kept back.
  */
+#include <weightfs/cleanup.h>
+
 #include "loaded.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include "base/cleanup.h"
 
 static char folder[] = "/tmp/weightfs-unit-XXXXXX";
 static char kept[64]; /* path of the output */

@@ -3,12 +3,13 @@
  * Writing PyTorch checkpoints: bytes that are known to load, what a zip of them is made of, and
  * what comes back when the result is loaded again.
  */
+#include <weightfs/cleanup.h>
+
 #include "loaded.h"
 #include "made.h"
 
 #include <errno.h>
 
-#include "base/cleanup.h"
 #include "format/pytorch/writer/pytorch_write.h"
 #include "format/core/zip_write.h"
 

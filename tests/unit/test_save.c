@@ -3,6 +3,8 @@
  * Writing safetensors: the canonical form byte by byte, what cannot be written, any range of a
  * layout, and files that are saved whole or not at all.
  */
+#include <weightfs/cleanup.h>
+
 #include "check.h"
 #include "made.h"
 
@@ -12,7 +14,6 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
-#include "base/cleanup.h"
 #include "format/core/format.h"
 
 static char folder[] = "/tmp/weightfs-unit-XXXXXX";

@@ -8,9 +8,9 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include <weightfs/cleanup.h>
 #include <weightfs/tensor.h>
 
-#include "base/cleanup.h"
 #include "base/hash.h"
 #include "base/source.h"
 

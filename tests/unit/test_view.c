@@ -10,10 +10,10 @@
 
 #include <jansson.h>
 
+#include <weightfs/cleanup.h>
 #include <weightfs/format.h>
 #include <weightfs/view.h>
 
-#include "base/cleanup.h"
 #include "tensor/catalog.h"
 #include "view/regex/regex.h"
 #include "view/similar.h"

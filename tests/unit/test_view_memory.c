@@ -5,10 +5,10 @@
  */
 #include "failing_each.h"
 
+#include <weightfs/cleanup.h>
 #include <weightfs/format.h>
 #include <weightfs/view.h>
 
-#include "base/cleanup.h"
 #include "tensor/catalog.h"
 
 static const struct {

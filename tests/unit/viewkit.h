@@ -10,10 +10,10 @@
 #include <stdarg.h>
 #include <stdlib.h>
 
+#include <weightfs/cleanup.h>
 #include <weightfs/format.h>
 #include <weightfs/view.h>
 
-#include "base/cleanup.h"
 #include "tensor/catalog.h"
 
 static inline void add_tensor(struct wfs_catalog *catalog, const char *key, enum wfs_dtype dtype,

@@ -22,7 +22,7 @@ static bool probe(const uint8_t *head, size_t n_head, uint64_t n_bytes)
 
 int burnpack_fail_memory(const struct burnpack_load *load)
 {
-    return load_fail_memory(load->catalog, load->err);
+    return catalog_fail_memory(load->catalog, load->err);
 }
 
 int burnpack_fail_cbor(const struct burnpack_load *load, const struct burnpack_draft *draft)

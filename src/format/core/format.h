@@ -88,9 +88,6 @@ int layout_crc_get(struct layout_crc *crc, uint32_t *ret);
 /* Whose content this is, or NULL: arguments as for probe. */
 const struct wfs_format *format_by_content(const uint8_t *head, size_t n_head, uint64_t n_bytes);
 
-/* For when the catalog's arena gave NULL: E2BIG at the limit of index memory, else ENOMEM. */
-int load_fail_memory(const struct wfs_catalog *catalog, struct wfs_error *err);
-
 /* As wfs_load, of an open source. The source belongs to the catalog, or is freed on failure. */
 int load_source(struct source *source, const struct load_context *context, struct wfs_catalog **out,
                 struct wfs_error *err);

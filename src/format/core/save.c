@@ -5,12 +5,13 @@
  */
 #include "format/core/save.h"
 
+#include <weightfs/cleanup.h>
+
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/bytes.h"
-#include "base/cleanup.h"
 #include "base/hash.h"
 
 enum {

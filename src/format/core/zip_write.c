@@ -6,13 +6,14 @@
  */
 #include "format/core/zip_write.h"
 
+#include <weightfs/cleanup.h>
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
 
 #include "base/bytes.h"
-#include "base/cleanup.h"
 
 enum {
     ALIGNMENT = 64,

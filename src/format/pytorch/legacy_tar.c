@@ -6,12 +6,13 @@
  * (key, storage key, class), i32 rank, 4 bytes, i64 sizes, strides, and the offset. Member pickle:
  * the object, whose persistent ids are keys of either.
  */
+#include <weightfs/cleanup.h>
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/bytes.h"
-#include "base/cleanup.h"
 #include "archive/tar.h"
 #include "format/pytorch/object/torch.h"
 

@@ -3,11 +3,12 @@
  * The PyTorch format: which of its containers a file is, and what is said about the whole once it
  * is read.
  */
+#include <weightfs/cleanup.h>
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "format/pytorch/legacy.h"
 #include "format/pytorch/pytorch_check.h"
 #include "format/pytorch/writer/pytorch_write.h"

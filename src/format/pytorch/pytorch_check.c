@@ -4,10 +4,11 @@
  */
 #include "format/pytorch/pytorch_check.h"
 
+#include <weightfs/cleanup.h>
+
 #include <errno.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "archive/inflate.h"
 
 enum { MAX_FINDINGS = 64 };

@@ -3,6 +3,8 @@
  * The checkpoint that torch.save would write of the catalog: what was loaded as one, with its
  * names changed and everything else kept, or a flat OrderedDict of tensors.
  */
+#include <weightfs/cleanup.h>
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

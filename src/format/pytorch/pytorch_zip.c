@@ -3,12 +3,13 @@
  * What PyTorch puts into zips: checkpoints, TorchScript, packages, exported programs. Which it is,
  * only the names of the records say.
  */
+#include <weightfs/cleanup.h>
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/bytes.h"
-#include "base/cleanup.h"
 #include "archive/derived.h"
 #include "format/pytorch/pytorch_check.h"
 

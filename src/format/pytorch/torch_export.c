@@ -4,12 +4,13 @@
  * data/weights/MODEL_weights_config.json says which has what name, type and shape (the same for
  * constants). Older ones have a checkpoint in data/weights instead.
  */
+#include <weightfs/cleanup.h>
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/bytes.h"
-#include "base/cleanup.h"
 #include "text/json.h"
 #include "format/pytorch/object/torch.h"
 

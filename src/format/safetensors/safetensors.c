@@ -41,7 +41,7 @@ static bool probe(const uint8_t *head, size_t n_head, uint64_t n_bytes)
 
 int safetensors_fail_memory(const struct safetensors_load *load)
 {
-    return load_fail_memory(load->catalog, load->err);
+    return catalog_fail_memory(load->catalog, load->err);
 }
 
 bool safetensors_is_first(struct safetensors_load *load, enum oddity oddity)

@@ -4,6 +4,8 @@
  * names that no other file has, the index last. Until then nobody sees anything of it, and what the
  * old index names stays what it was.
  */
+#include <weightfs/cleanup.h>
+
 #include "format/core/save.h"
 
 #include <errno.h>
@@ -14,7 +16,6 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
-#include "base/cleanup.h"
 #include "base/io.h"
 #include "format/set/shard_set.h"
 #include "tensor/parts.h"

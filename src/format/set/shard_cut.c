@@ -2,6 +2,8 @@
 /*
  * Which tensor goes into which file, and which files hold that already.
  */
+#include <weightfs/cleanup.h>
+
 #include "format/set/shard_set.h"
 
 #include <errno.h>
@@ -12,7 +14,6 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
-#include "base/cleanup.h"
 
 enum { MAX_SHARDS = 10000 };
 

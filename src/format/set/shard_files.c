@@ -4,6 +4,8 @@
  */
 #include "format/set/shard_files.h"
 
+#include <weightfs/cleanup.h>
+
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -11,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "format/core/format.h"
 
 enum { MAX_NAMES = 100000, MAX_TOLD = 5 };

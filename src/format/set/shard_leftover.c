@@ -9,6 +9,8 @@
  *     old FILE
  *     end
  */
+#include <weightfs/cleanup.h>
+
 #include "format/set/shard_set.h"
 
 #include <errno.h>
@@ -20,7 +22,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
 #include "base/io.h"
 #include "format/set/shard_files.h"
 

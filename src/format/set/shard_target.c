@@ -2,6 +2,8 @@
 /*
  * What paths of sources and outputs mean, told by names alone.
  */
+#include <weightfs/cleanup.h>
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +11,6 @@
 #include <sys/stat.h>
 
 #include "base/bytes.h"
-#include "base/cleanup.h"
 #include "format/core/format.h"
 #include "format/set/shard_files.h"
 

@@ -2,6 +2,8 @@
 /*
  * What the files of a set are called, and the index that says so.
  */
+#include <weightfs/cleanup.h>
+
 #include "format/set/shard_set.h"
 
 #include <errno.h>
@@ -13,7 +15,6 @@
 #include <sys/stat.h>
 
 #include "base/bytes.h"
-#include "base/cleanup.h"
 #include "format/set/shard_files.h"
 #include "text/textout.h"
 

@@ -6,6 +6,8 @@
  */
 #include "format/set/shards.h"
 
+#include <weightfs/cleanup.h>
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>

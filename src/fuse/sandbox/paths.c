@@ -5,7 +5,7 @@
  */
 #include "fuse/sandbox/paths.h"
 
-#include "fuse/scope.h"
+#include <weightfs/cleanup.h>
 
 #include <limits.h>
 #include <stdio.h>

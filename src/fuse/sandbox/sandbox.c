@@ -9,8 +9,9 @@
 #include "fuse/sandbox/sandbox.h"
 
 #include "fuse/sandbox/paths.h"
-#include "fuse/scope.h"
 #include "fuse/sandbox/syscalls.h"
+
+#include <weightfs/cleanup.h>
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -5,6 +5,8 @@
  */
 #include "tree/stage/journal.h"
 
+#include <weightfs/cleanup.h>
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -14,7 +16,6 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
 #include "base/io.h"
 
 #define NAME "journal"

@@ -4,6 +4,8 @@
  */
 #include "tree/stage/leftover.h"
 
+#include <weightfs/cleanup.h>
+
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -11,7 +13,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
 #include "tree/stage/record.h"
 
 enum { TEXT_MAX = 16 << 20 }; /* bytes of base or status.json */

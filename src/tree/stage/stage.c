@@ -5,6 +5,8 @@
  */
 #include "tree/stage/stage.h"
 
+#include <weightfs/cleanup.h>
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +18,6 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
 #include "base/io.h"
 #include "tree/stage/leftover.h"
 

@@ -3,6 +3,8 @@
  * What is written beside the content: the base before the first record, records, small texts, and
  * the sources that an output is about to hide.
  */
+#include <weightfs/cleanup.h>
+
 #include "tree/stage/stage.h"
 
 #include <errno.h>
@@ -12,7 +14,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
 #include "base/io.h"
 #include "tree/stage/record.h"
 

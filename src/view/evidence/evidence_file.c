@@ -5,12 +5,13 @@
  */
 #include "view/evidence/evidence_file.h"
 
+#include <weightfs/cleanup.h>
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"
-#include "base/cleanup.h"
 #include "view/regex/regex.h"
 
 /* Names that are the whole last segment of a matrix in a block of several. */

@@ -6,12 +6,13 @@
  */
 #include "view/regex/dialect.h"
 
+#include <weightfs/cleanup.h>
+
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "view/regex/dialect_class.h"
 
 enum { MAX_GROUPS = 200, MAX_WRAPPED = 64 };

@@ -5,11 +5,11 @@
  */
 #include "view/regex/dialect_class.h"
 
+#include <weightfs/cleanup.h>
+
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "base/cleanup.h"
 
 enum { MAX_NESTED = 8, MAX_BYTES = 1 << 20 };
 

@@ -5,6 +5,8 @@
  */
 #include "view/regex/regex.h"
 
+#include <weightfs/cleanup.h>
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +16,6 @@
 #include <pcre2.h>
 
 #include "base/bytes.h"
-#include "base/cleanup.h"
 #include "view/regex/dialect.h"
 
 enum {

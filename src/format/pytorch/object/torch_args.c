@@ -2,13 +2,14 @@
 /*
  * Reading arguments of calls: numbers, and bytes in all their disguises.
  */
+#include <weightfs/cleanup.h>
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "archive/derived.h"
 #include "format/pytorch/object/torch_made.h"
 

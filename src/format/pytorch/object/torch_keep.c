@@ -51,7 +51,7 @@ int torch_keep_storages(struct torch *torch)
         n += is_storage(torch, id);
     catalog->storages = arena_calloc(&catalog->arena, n, sizeof(*catalog->storages));
     if (catalog->storages == NULL)
-        return load_fail_memory(catalog, torch->err);
+        return catalog_fail_memory(catalog, torch->err);
     for (uint32_t id = 1; id <= n_values && catalog->n_storages < n; id++) {
         if (!is_storage(torch, id))
             continue;

@@ -3,10 +3,11 @@
  * Which values have tensors in them: one pass over the graph, each value once, with a stack of its
  * own.
  */
+#include <weightfs/cleanup.h>
+
 #include <errno.h>
 #include <stdlib.h>
 
-#include "base/cleanup.h"
 #include "format/pytorch/object/torch.h"
 
 struct step {

@@ -3,10 +3,11 @@
  * Tensors that are made of several: sparse, nested, quantized by channel. Their parts are tensors
  * of their own, named after the whole.
  */
+#include <weightfs/cleanup.h>
+
 #include <stdio.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "format/pytorch/object/torch.h"
 #include "value/value_text.h"
 

@@ -2,12 +2,13 @@
 /*
  * Storages: what their ids say, and the streams that a pickled tensor of its own carries around.
  */
+#include <weightfs/cleanup.h>
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/bytes.h"
-#include "base/cleanup.h"
 #include "format/pytorch/legacy.h"
 #include "format/pytorch/object/torch_made.h"
 

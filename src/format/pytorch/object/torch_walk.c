@@ -7,11 +7,11 @@
  */
 #include "format/pytorch/object/torch_walk.h"
 
+#include <weightfs/cleanup.h>
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "base/cleanup.h"
 
 static void walk_done(struct walk *walk)
 {
@@ -86,7 +86,7 @@ int walk_enter(struct walk *walk, enum walk_mode mode, uint32_t id)
     }
     const uint32_t place = add_place(walk, id, NULL);
     if (place == 0)
-        return load_fail_memory(walk->torch->catalog, walk->torch->err);
+        return catalog_fail_memory(walk->torch->catalog, walk->torch->err);
     value->marks |= MARK_OPEN | MARK_EXPANDED;
     walk->n_modules += mode == WALK_MODULE;
     walk->frames[walk->n_frames++] = (struct frame){.id = id,

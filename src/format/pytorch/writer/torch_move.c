@@ -3,10 +3,11 @@
  * Where things go that are renamed or new: into the innermost dict whose name their own name begins
  * with. If the root is none that could take them, a new dict around it does, or instead of it.
  */
+#include <weightfs/cleanup.h>
+
 #include <errno.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "format/pytorch/writer/torch_edit.h"
 #include "value/value_text.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Cleanup attributes: the one idiom for freeing on early return. A pointer that is handed on goes
- * through steal on the success path.
+ * Cleanup attributes: the one idiom for freeing on early return. A pointer or descriptor that is
+ * handed on goes through steal or steal_fd on the success path. Shared by library and programs, not
+ * installed.
  */
 #ifndef WFS_CLEANUP_H
 #define WFS_CLEANUP_H
@@ -10,8 +11,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define cleanup(function) __attribute__((cleanup(function)))
-#define warn_unused __attribute__((warn_unused_result))
+/* Calls function with the address of the variable when its scope ends. */
+#define cleanup(function) __attribute__((__cleanup__(function)))
+#define warn_unused __attribute__((__warn_unused_result__))
 
 static inline void cleanup_free(void *pointer)
 {
@@ -31,7 +33,7 @@ static inline void cleanup_close(const int *fd)
 #define autofree cleanup(cleanup_free)
 #define autoclose cleanup(cleanup_close)
 
-/* The pointer, leaving NULL. */
+/* Returns the pointer and leaves NULL. */
 #define steal(pointer)                                                                             \
     __extension__({                                                                                \
         __typeof__(*(pointer)) stolen_ = *(pointer);                                               \
@@ -39,6 +41,7 @@ static inline void cleanup_close(const int *fd)
         stolen_;                                                                                   \
     })
 
+/* Returns the descriptor and leaves -1. */
 static inline int steal_fd(int *fd)
 {
     const int stolen = *fd;
