@@ -14,9 +14,9 @@ static bool has_positive(const struct wfs_view *view)
            rule_next(view->rules, RULE_KEY) != NULL || rule_next(view->rules, RULE_WHERE) != NULL;
 }
 
-bool pass_has_filters(const struct pass *pass)
+static bool has_filters(const struct wfs_view *view)
 {
-    return has_positive(pass->view) || rule_next(pass->view->rules, RULE_EXCLUDE) != NULL;
+    return has_positive(view) || rule_next(view->rules, RULE_EXCLUDE) != NULL;
 }
 
 static int is_included(const struct pass *pass, const struct item *item, const char *key)
@@ -37,10 +37,9 @@ static int is_included(const struct pass *pass, const struct item *item, const c
     tensor.key = key;
     for_rules(rule, pass->view, RULE_WHERE)
     {
-        const char *class_name = item->verdict.class_name;
         code = code != 0 ? code
-                         : where_test(rule->where, &tensor, class_name != NULL ? class_name : "",
-                                      pass->err);
+                         : condition_test(rule->condition, &tensor,
+                                          class_name(item->verdict.class_), pass->err);
     }
     return code;
 }
@@ -61,7 +60,7 @@ int pass_filter_one(const struct pass *pass, const struct item *item, const char
 
 int pass_filter(struct pass *pass)
 {
-    if (pass->like != NULL || !pass_has_filters(pass))
+    if (pass->like != NULL || !has_filters(pass->view))
         return 0;
     size_t n_shown = 0, n_seen = 0;
     for_items(item, pass)
@@ -71,7 +70,7 @@ int pass_filter(struct pass *pass)
             return code;
         n_seen++;
         n_shown += code > 0;
-        item->dropped = code > 0 ? NULL : "filter";
+        item->drop = code > 0 ? DROP_NONE : DROP_FILTER;
         if (code == 0 &&
             report_add(pass->report, &pass->report->skipped, item->tensor.key, NULL) < 0)
             return wfs_fail_memory(pass->err);

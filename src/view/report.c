@@ -13,8 +13,7 @@
 #include <string.h>
 
 #include "tensor/cast.h"
-#include "view/pass.h"
-#include "view/write.h"
+#include "view/item.h"
 
 void wfs_report_free(struct wfs_report *report)
 {
@@ -144,40 +143,12 @@ int wfs_report_count_casts(struct wfs_report *report, const struct wfs_catalog *
         return -ENOMEM;
     for (size_t i = 0; i < report->n_items; i++) {
         const struct item *item = &report->items[i];
-        if (item->dropped != NULL || item->tensor.dtype == item->tensor.stored.dtype)
+        if (!item_is_shown(item) || !item_is_cast(item))
             continue;
         const int code = count_cast(&item->tensor, &report->n_overflow[i], &report->n_nan[i]);
         if (code < 0)
             return code;
     }
     report->has_counts = true;
-    return 0;
-}
-
-static void close_stream(FILE **stream)
-{
-    if (*stream != NULL)
-        fclose(*stream);
-}
-
-int wfs_report_write(const struct wfs_report *report, enum wfs_report_form form, char **ret,
-                     size_t *ret_n)
-{
-    autofree char *text = NULL;
-    cleanup(close_stream) FILE *out = open_memstream(&text, ret_n);
-    if (out == NULL)
-        return -ENOMEM;
-    if (form == WFS_REPORT_TEXT)
-        write_report_text(report, out);
-    else if (form == WFS_REPORT_JSON)
-        write_report_json(report, out);
-    else
-        write_report_plan(report, out);
-    const bool is_bad = fflush(out) != 0 || ferror(out);
-    close_stream(&out);
-    out = NULL;
-    if (is_bad)
-        return -ENOMEM;
-    *ret = steal(&text);
     return 0;
 }

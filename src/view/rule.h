@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Rules: options that were understood. Kept in the order given; each pass over a catalog takes
- * those of its kind.
+ * Rules: options of a view with their values parsed. A view keeps them in the order given; each
+ * pass over a catalog takes those of its kind.
  */
 #ifndef WFS_RULE_H
 #define WFS_RULE_H
@@ -9,9 +9,9 @@
 #include <weightfs/tensor.h>
 #include <weightfs/view.h>
 
-#include "view/evidence/evidence.h"
+#include "view/condition.h"
+#include "view/evidence/verdict.h"
 #include "view/regex/regex.h"
-#include "view/where.h"
 
 enum rule_kind {
     RULE_OVERLAY,
@@ -36,17 +36,18 @@ enum { RULE_MAX_PARTS = 64 };
 struct rule {
     struct rule *next;
     enum rule_kind kind;
+    bool is_negated;                   /* of a RULE_OVERLAY: it takes what does not match */
+    bool has_backslash;                /* its replacement has \1, which is read as ${1} */
     char *text;                        /* the value as typed */
-    struct regex *regex;               /* what keys it is for; NULL: all */
-    char *argument;                    /* behind "=>", or the value where there is no regex */
+    struct regex *regex;               /* the keys it is for; NULL: all */
+    char *argument;                    /* after "=>", or the value where there is no regex */
     const char *parts[RULE_MAX_PARTS]; /* of an argument that is a list, in `list` */
     uint32_t n_parts;
-    bool is_negated; /* of a RULE_OVERLAY: it takes what does not match */
     char *list;
     uint32_t order[RULE_MAX_PARTS]; /* of a permutation */
-    enum wfs_dtype dtype;
-    const struct class *class_; /* of a RULE_CLASS */
-    struct where *where;
+    enum wfs_dtype dtype;           /* of a RULE_CAST */
+    enum class class_;              /* of a RULE_CLASS */
+    struct condition *condition;
 };
 
 enum contiguous { CONTIGUOUS_AUTO, CONTIGUOUS_ON, CONTIGUOUS_OFF };
@@ -59,20 +60,21 @@ struct wfs_view {
     enum direction to;
     enum collision collision;
     bool is_partial, is_strict;
-    bool has_backslash; /* a replacement had \1 for $1 */
     char *like;
     unsigned n_files; /* rules files that are being read */
 };
 
-/* The next rule of that kind, from `rule` on. */
+/* Parses the value of a rule. -EINVAL says what is wrong with it. */
+int rule_new(const struct wfs_view_option *option, enum rule_kind kind, const char *value,
+             struct rule **out, struct wfs_error *err);
+void rule_free(struct rule *rule);
+
+/* Returns the next rule of that kind, from `rule` on. */
 const struct rule *rule_next(const struct rule *rule, enum rule_kind kind);
 
 /* Loops over the rules of a kind. */
 #define for_rules(rule, view, kind)                                                                \
     for (const struct rule *rule = rule_next((view)->rules, kind); rule != NULL;                   \
          rule = rule_next((rule)->next, kind))
-
-/* Adds the rules of a JSON file to the view. */
-int rules_file_add(struct wfs_view *view, const char *path, struct wfs_error *err);
 
 #endif

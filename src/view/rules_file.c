@@ -1,114 +1,155 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Rules in a JSON file: an array of objects, each with one option, `{"remap": "A=>B"}`; a pair may
- * be an array of two texts, `{"remap": ["A", "B"]}`, and an option without a value is true.
+ * The file is read whole and handed over option by option.
  */
-#include <weightfs/cleanup.h>
+#include "view/rules_file.h"
 
-#include "view/rule.h"
+#include <weightfs/cleanup.h>
 
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-enum { MAX_BYTES = 16 << 20, MAX_FILES = 8 };
+enum { MAX_BYTES = 16 << 20 };
+
+/* The file that is being read. */
+struct reading {
+    struct wfs_quoted path;
+    rules_file_add add;
+    void *ctx;
+    struct wfs_error *err;
+};
 
 static void free_json(json_t **json)
 {
     json_decref(*json);
 }
 
-/* The option as a command line would have it; NULL when the value is none that we take. */
+static bool is_pair(const json_t *value)
+{
+    return json_is_array(value) && json_array_size(value) == 2 &&
+           json_is_string(json_array_get(value, 0)) && json_is_string(json_array_get(value, 1));
+}
+
+/* Returns the option as a command line would have it, malloc'ed; NULL when out of memory. */
 static char *option_text(const char *name, const json_t *value)
 {
     char *text = NULL;
-    int n = -1;
+    int n;
     if (json_is_true(value))
         return strdup(name);
     if (json_is_string(value))
         n = asprintf(&text, "%s=%s", name, json_string_value(value));
-    else if (json_is_array(value) && json_array_size(value) == 2 &&
-             json_is_string(json_array_get(value, 0)) && json_is_string(json_array_get(value, 1)))
+    else
         n = asprintf(&text, "%s=%s=>%s", name, json_string_value(json_array_get(value, 0)),
                      json_string_value(json_array_get(value, 1)));
     return n < 0 ? NULL : text;
 }
 
-static int add_one(struct wfs_view *view, const char *path, size_t i, json_t *object,
-                   struct wfs_error *err)
+static int add_member(const struct reading *r, size_t i, const char *name, const json_t *value)
+{
+    if (!json_is_true(value) && !json_is_string(value) && !is_pair(value))
+        return wfs_fail(r->err, EINVAL,
+                        "rules file '%s': rule %zu: the value of '%s' is not a string, a pair of "
+                        "strings or true",
+                        r->path.text, i + 1, wfs_quote(name).text);
+    struct wfs_error inner = {0};
+    autofree char *text = option_text(name, value);
+    if (text == NULL)
+        return wfs_fail_memory(r->err);
+    const int code = r->add(r->ctx, text, &inner);
+    if (code == 0)
+        return wfs_fail(r->err, EINVAL, "rules file '%s': rule %zu: unknown option '%s'",
+                        r->path.text, i + 1, wfs_quote(name).text);
+    if (inner.code == ENOMEM)
+        return wfs_fail_memory(r->err);
+    return code > 0 ? 0
+                    : wfs_fail(r->err, inner.code, "rules file '%s': rule %zu: %s", r->path.text,
+                               i + 1, inner.text);
+}
+
+static int add_rule(const struct reading *r, size_t i, json_t *object)
 {
     const char *name;
     json_t *value;
-    const struct wfs_quoted quoted = wfs_quote(path);
+    int code = 0;
     if (!json_is_object(object))
-        return wfs_fail(err, EINVAL, "%s: rule %zu is not an object", quoted.text, i + 1);
+        return wfs_fail(r->err, EINVAL, "rules file '%s': rule %zu is not an object", r->path.text,
+                        i + 1);
     json_object_foreach(object, name, value)
     {
-        autofree char *text = option_text(name, value);
-        if (text == NULL)
-            return wfs_fail(err, EINVAL, "%s: rule %zu: the value of '%s' is no text", quoted.text,
-                            i + 1, wfs_quote(name).text);
-        struct wfs_error inner = {0};
-        const int code = wfs_view_add(view, text, &inner);
-        if (code == 0)
-            return wfs_fail(err, EINVAL, "%s: rule %zu: there is no option '%s'", quoted.text,
-                            i + 1, wfs_quote(name).text);
-        if (code < 0)
-            return wfs_fail(err, inner.code, "%s: rule %zu: %s", quoted.text, i + 1, inner.text);
+        code = code < 0 ? code : add_member(r, i, name, value);
     }
-    return 0;
+    return code;
 }
 
-static int read_file(const char *path, char **ret, size_t *ret_n, struct wfs_error *err)
+/* Reads until n_bytes are there or the file ends. Returns how many; -1 and errno. */
+static ssize_t read_all(int fd, char *bytes, size_t n_bytes)
+{
+    size_t n_read = 0;
+    while (n_read < n_bytes) {
+        const ssize_t n = pread(fd, bytes + n_read, n_bytes - n_read, (off_t)n_read);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -1;
+        if (n == 0)
+            break;
+        n_read += (size_t)n;
+    }
+    return (ssize_t)n_read;
+}
+
+static int read_file(const struct reading *r, const char *path, char **ret, size_t *ret_n)
 {
     struct stat st;
-    const struct wfs_quoted quoted = wfs_quote(path);
     autoclose int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0 || fstat(fd, &st) < 0)
-        return wfs_fail(err, errno, "cannot open the rules file '%s': %s", quoted.text,
+        return wfs_fail(r->err, errno, "cannot open the rules file '%s': %s", r->path.text,
                         strerror(errno));
-    if (!S_ISREG(st.st_mode) || st.st_size > MAX_BYTES)
-        return wfs_fail(err, EINVAL, "rules file '%s': not a regular file of at most %d bytes",
-                        quoted.text, MAX_BYTES);
+    if (!S_ISREG(st.st_mode))
+        return wfs_fail(r->err, EINVAL, "rules file '%s' is not a regular file", r->path.text);
+    if (st.st_size > MAX_BYTES)
+        return wfs_fail(r->err, EINVAL, "rules file '%s' is larger than %d bytes", r->path.text,
+                        MAX_BYTES);
     autofree char *text = malloc((size_t)st.st_size + 1);
     if (text == NULL)
-        return wfs_fail_memory(err);
-    const ssize_t n = pread(fd, text, (size_t)st.st_size, 0);
+        return wfs_fail_memory(r->err);
+    const ssize_t n = read_all(fd, text, (size_t)st.st_size);
     if (n < 0)
-        return wfs_fail(err, errno, "cannot read the rules file '%s': %s", quoted.text,
+        return wfs_fail(r->err, errno, "cannot read the rules file '%s': %s", r->path.text,
                         strerror(errno));
     *ret = steal(&text);
     *ret_n = (size_t)n;
     return 0;
 }
 
-int rules_file_add(struct wfs_view *view, const char *path, struct wfs_error *err)
+int rules_file_read(const char *path, rules_file_add add, void *ctx, struct wfs_error *err)
 {
+    const struct reading r = {wfs_quote(path), add, ctx, err};
     autofree char *text = NULL;
     size_t n = 0, i;
-    if (view->n_files == MAX_FILES)
-        return wfs_fail(err, EINVAL, "rules files name each other: '%s'", wfs_quote(path).text);
-    int code = read_file(path, &text, &n, err);
+    int code = read_file(&r, path, &text, &n);
     if (code < 0)
         return code;
     json_error_t where;
     cleanup(free_json) json_t *json = json_loadb(text, n, JSON_REJECT_DUPLICATES, &where);
+    if (json == NULL && json_error_code(&where) == json_error_out_of_memory)
+        return wfs_fail_memory(err);
     if (json == NULL)
-        return wfs_fail(err, EINVAL, "rules file '%s', line %d: %s", wfs_quote(path).text,
-                        where.line, wfs_quote(where.text).text);
+        return wfs_fail(err, EINVAL, "rules file '%s', line %d: %s", r.path.text, where.line,
+                        wfs_quote(where.text).text);
     if (!json_is_array(json))
-        return wfs_fail(err, EINVAL, "rules file '%s': an array of objects is wanted",
-                        wfs_quote(path).text);
+        return wfs_fail(err, EINVAL, "rules file '%s': not an array of objects", r.path.text);
     json_t *object;
-    view->n_files++;
     json_array_foreach(json, i, object)
     {
-        code = code < 0 ? code : add_one(view, path, i, object, err);
+        code = code < 0 ? code : add_rule(&r, i, object);
     }
-    view->n_files--;
     return code;
 }

@@ -143,7 +143,7 @@ static int split(struct pass *pass, const struct rule *rule)
     size_t n = 0;
     for (size_t i = 0; code == 0 && i < report->n_items; i++) {
         struct item *item = &report->items[i];
-        const int is_hit = item->dropped != NULL ? 0 : pass_matches(pass, rule, item);
+        const int is_hit = !item_is_shown(item) ? 0 : pass_matches(pass, rule, item);
         if (is_hit == 0)
             items[n++] = *item;
         code = is_hit > 0 ? check_split(pass, rule, item) : is_hit;
@@ -171,7 +171,7 @@ static int settle_order(struct pass *pass)
     for (size_t i = 0; i < report->n_order; i++)
         items[n++] = report->items[report->order[i]];
     for (size_t i = 0; i < report->n_items; i++) {
-        if (report->items[i].dropped != NULL)
+        if (!item_is_shown(&report->items[i]))
             items[n++] = report->items[i];
     }
     free(report->items);

@@ -55,7 +55,7 @@ def test_a_backslash_is_a_dollar_here_and_said(tmp_path):
     r"""Burn takes \1 for text, which nobody means."""
     assert remapped(tmp_path, 'norm7.w', (r'norm(\d+)', r'\1')) == '7.w'
     report = json.loads(weightfs('plan', '--json', '--remap', r'norm(\d+)=>\1', tmp_path / 'in.safetensors').stdout)
-    assert report['notices'] == [{'about': 'remap', 'text': r'\1 in a replacement is taken for $1'}]
+    assert report['notices'] == [{'about': 'remap', 'text': r'\1 in a replacement is read as ${1}'}]
 
 
 # ---- the rule ----

@@ -31,9 +31,9 @@ def test_a_rules_file_and_options_mix(source, tmp_path):
 
 
 @pytest.mark.parametrize('content, text', [
-    ([{'remap': 3}], "rule 1: the value of 'remap' is no text"),
-    ([{'nonsense': 'x'}], "rule 1: there is no option 'nonsense'"),
-    ({'remap': 'a=>b'}, 'an array of objects is wanted'),
+    ([{'remap': 3}], "rule 1: the value of 'remap' is not a string, a pair of strings or true"),
+    ([{'nonsense': 'x'}], "rule 1: unknown option 'nonsense'"),
+    ({'remap': 'a=>b'}, 'not an array of objects'),
     ([{'partial': True}, 5], 'rule 2 is not an object'),
     ('[{"remap": "(=>b"}]', 'rule 1: bad regex'),
     ('[', 'line 1'),
@@ -44,7 +44,7 @@ def test_a_wrong_rules_file(source, tmp_path, content, text):
 
 def test_a_rules_file_that_names_itself(source, tmp_path):
     path = rules(tmp_path, [{'rules': str(tmp_path / 'rules.json')}])
-    assert 'name each other' in weightfs('ls', '--rules', path, source, code=program.EXIT_RULES).error
+    assert 'include each other' in weightfs('ls', '--rules', path, source, code=program.EXIT_RULES).error
 
 
 def test_a_rules_file_that_is_not_there(source, tmp_path):

@@ -15,8 +15,6 @@
 
 static const char actions[] = {
     [ACTION_NONE] = '-', [ACTION_TRANSPOSE] = 'T', [ACTION_RENAME] = 'R'};
-static const char *const certainties[] = {
-    [TOLD] = "told", [CERTAIN] = "certain", [LIKELY] = "likely", [UNDECIDED] = "unknown"};
 
 struct checkpoint {
     struct arena arena;
@@ -72,8 +70,8 @@ static int answer(const struct checkpoint *checkpoint, const char *container, co
                         &err) < 0)
         return 1;
     for (size_t i = 0; i < n; i++)
-        printf("%c\t%s\t%s\n", actions[verdicts[i].action], certainties[verdicts[i].certainty],
-               verdicts[i].row);
+        printf("%c\t%s\t%s\n", actions[verdicts[i].action], certainty_name(verdicts[i].certainty),
+               row_name(verdicts[i].row));
     return 0;
 }
 
@@ -119,11 +117,12 @@ static void check_case(enum container container, enum layout to, const struct ca
     enum layout layout;
     check_int(evidence_decide(checkpoint.tensors, n, container, to, verdicts, &layout, NULL), 0);
     for (size_t i = 0; i < n; i++) {
-        const bool is_ok = check_int(actions[verdicts[i].action], rows[i].action) &
-                           check_str(certainties[verdicts[i].certainty], rows[i].certainty) &
-                           check(strncmp(verdicts[i].row, rows[i].row, strlen(rows[i].row)) == 0);
+        const bool is_ok =
+            check_int(actions[verdicts[i].action], rows[i].action) &
+            check_str(certainty_name(verdicts[i].certainty), rows[i].certainty) &
+            check(strncmp(row_name(verdicts[i].row), rows[i].row, strlen(rows[i].row)) == 0);
         if (!is_ok)
-            printf("# %s: row %s\n", rows[i].tensor, verdicts[i].row);
+            printf("# %s: row %s\n", rows[i].tensor, row_name(verdicts[i].row));
     }
     checkpoint_done(&checkpoint);
 }

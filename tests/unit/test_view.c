@@ -16,7 +16,7 @@
 
 #include "tensor/catalog.h"
 #include "view/regex/regex.h"
-#include "view/similar.h"
+#include "view/similarity.h"
 
 static void check_keys(const char *format, const char *before, const char *const *options,
                        const char *after)
@@ -211,13 +211,19 @@ static void test_collisions(void)
 static void test_options_that_are_wrong(void)
 {
     static const char *const rows[][2] = {
-        {"remap=abc", "remap wants REGEX=>TEXT, not 'abc'"},
-        {"contiguous=maybe", "contiguous is one of auto, on, off, not 'maybe'"},
-        {"to=keras", "to is one of burn, torch, none, not 'keras'"},
-        {"cast=F17", "cast: no dtype is called 'F17'"},
-        {"permute=a=>0,0", "permute wants each of 0 to 1 once, not '0,0'"},
-        {"partial=1", "partial takes no value"},
-        {"include", "include wants a value"},
+        {"remap=abc", "remap: 'abc' is not of the form REGEX=>TEXT"},
+        {"remap=a=",
+         "remap: 'a=' is not of the form REGEX=>TEXT (quote it: an unquoted > is taken by "
+         "the shell)"},
+        {"contiguous=maybe", "contiguous: must be auto, on or off, not 'maybe'"},
+        {"to=keras", "to: must be burn, torch or none, not 'keras'"},
+        {"cast=F17",
+         "cast: unknown dtype 'F17'; known are F64, F32, F16, BF16, F8_E4M3, F8_E5M2, I64, I32, "
+         "I16, I8, U64, U32, U16, U8 and BOOL"},
+        {"permute=a=>0,0",
+         "permute: '0,0' is not a permutation: each number from 0 to 1 must occur once"},
+        {"partial=1", "partial: takes no value"},
+        {"include", "include: needs a value: include=REGEX"},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
         struct wfs_view *view = NULL;
@@ -400,15 +406,15 @@ static void test_like_refuses(void)
 
 static void test_jaro(void)
 {
-    check(similar_jaro("a", "a") == 1);
-    check(similar_jaro("abc", "xyz") == 0);
-    const double value = similar_jaro("martha", "marhta");
+    check(similarity_jaro("a", "a") == 1);
+    check(similarity_jaro("abc", "xyz") == 0);
+    const double value = similarity_jaro("martha", "marhta");
     check(value > 0.944 && value < 0.945);
     struct report_line lines[] = {{"encoder.weight", NULL}, {"feature.conv.w", NULL}};
     const struct report_lines unused = {lines, 2, 2};
-    check_str(similar_suggest("feature.BaseConv.conv.w", &unused), "feature.conv.w");
-    check_str(similar_suggest("encoder.weigth", &unused), "encoder.weight");
-    check(similar_suggest("zzz", &unused) == NULL);
+    check_str(similarity_suggest("feature.BaseConv.conv.w", &unused), "feature.conv.w");
+    check_str(similarity_suggest("encoder.weigth", &unused), "encoder.weight");
+    check(similarity_suggest("zzz", &unused) == NULL);
 }
 
 static void test_reports_have_three_forms(void)

@@ -9,30 +9,12 @@
 
 #include "view/evidence/evidence_file.h"
 
-/* What a row says. A linear is in the layout of the file unless the row knows better. */
+/* What a row says. A linear has the layout of the file unless the row knows better. */
 struct finding {
-    enum {
-        OTHER,
-        LINEAR,
-        NORM,
-        BATCH_NORM,
-        BURN_NORM,
-        EMBEDDING,
-        CONVOLUTION,
-        QUANTIZED,
-        PRELU,
-        UNKNOWN_CLASS
-    } kind;
+    enum class class_;
     enum certainty certainty;
-    const char *row;
+    enum row row;
     enum layout layout;
-};
-
-static const char *const class_names[] = {
-    [OTHER] = "other",           [LINEAR] = "linear",       [NORM] = "norm",
-    [BATCH_NORM] = "batchnorm",  [BURN_NORM] = "norm",      [EMBEDDING] = "embedding",
-    [CONVOLUTION] = "conv",      [QUANTIZED] = "quantized", [PRELU] = "prelu",
-    [UNKNOWN_CLASS] = "unknown",
 };
 
 /* A weight of rank 2, with what is looked at several times. */
@@ -44,19 +26,19 @@ struct matrix {
     bool is_turned; /* more kinds of group have the size of its rows than that of its columns */
 };
 
-static struct finding unknown(const char *row)
+static struct finding unknown(enum row row)
 {
-    return (struct finding){UNKNOWN_CLASS, UNDECIDED, row, LAYOUT_TORCH};
+    return (struct finding){CLASS_UNKNOWN, UNDECIDED, row, LAYOUT_TORCH};
 }
 
-static struct finding found(int kind, bool is_certain, const char *row)
+static struct finding found(enum class class_, bool is_certain, enum row row)
 {
-    return (struct finding){kind, is_certain ? CERTAIN : LIKELY, row, LAYOUT_TORCH};
+    return (struct finding){class_, is_certain ? CERTAIN : LIKELY, row, LAYOUT_TORCH};
 }
 
-static struct finding linear(const struct matrix *m, bool is_certain, const char *row)
+static struct finding linear(const struct matrix *m, bool is_certain, enum row row)
 {
-    return (struct finding){LINEAR, is_certain ? CERTAIN : LIKELY, row, m->file->layout};
+    return (struct finding){CLASS_LINEAR, is_certain ? CERTAIN : LIKELY, row, m->file->layout};
 }
 
 static bool is_shape(const struct wfs_tensor *tensor, uint32_t rank, const uint64_t *dims)
@@ -73,7 +55,7 @@ static struct finding square(const struct matrix *m)
     const struct votes *votes = &file->by_label[group->label];
     if (votes->n[0] + votes->n[1] == 0 && file->parents.texts[group->parent].n_bytes > 0)
         votes = &file->by_folded[group->folded_parent];
-    struct finding finding = {LINEAR, CERTAIN, "6 square matrix and bias", file->layout};
+    struct finding finding = {CLASS_LINEAR, CERTAIN, ROW_SQUARE_AND_BIAS, file->layout};
     if (votes->n[0] + votes->n[1] > 0) {
         const bool is_tie = votes->n[0] == votes->n[1];
         finding.layout = is_tie                      ? (enum layout)votes->first
@@ -90,10 +72,10 @@ static struct finding matrix_with_bias(const struct matrix *m)
 {
     const int vote = group_vote(m->group);
     if (vote >= 0)
-        return (struct finding){LINEAR, CERTAIN, "5 matrix and bias", (enum layout)vote};
+        return (struct finding){CLASS_LINEAR, CERTAIN, ROW_MATRIX_AND_BIAS, (enum layout)vote};
     if (m->rows == m->columns && is_shape(m->group->bias, 1, &m->rows))
         return square(m);
-    return unknown("7 matrix and odd bias");
+    return unknown(ROW_ODD_BIAS);
 }
 
 static struct finding linear_name(const struct matrix *m, bool is_head)
@@ -101,8 +83,8 @@ static struct finding linear_name(const struct matrix *m, bool is_head)
     const bool is_gate = (m->group->words.last_kinds & WORD_GATE) != 0;
     if (m->n_in == 1 || group_has(m->group, WORD_TIME) ||
         (is_gate && evidence_width(m->file, m->n_out) > evidence_width(m->file, m->n_in)))
-        return unknown("9 linear name, odd shape");
-    return linear(m, m->file->is_sure && !(m->n_out == 1 && !is_head), "9 linear name");
+        return unknown(ROW_LINEAR_NAME_ODD_SHAPE);
+    return linear(m, m->file->is_sure && !(m->n_out == 1 && !is_head), ROW_LINEAR_NAME);
 }
 
 /* A table's name, of whatever. */
@@ -112,13 +94,13 @@ static struct finding table_name(const struct matrix *m)
     if (group_has(group, WORD_PATCH)) {
         const bool is_linear = m->is_turned && m->file->layout == LAYOUT_TORCH &&
                                (!m->is_tall || evidence_width(m->file, m->rows) >= 4);
-        return is_linear ? linear(m, false, "11 patches") : unknown("11 patches");
+        return is_linear ? linear(m, false, ROW_PATCHES) : unknown(ROW_PATCHES);
     }
     if (group_has(group, WORD_OF) || group->is_shared)
-        return found(EMBEDDING, !m->is_turned, "12 table name");
+        return found(CLASS_EMBEDDING, !m->is_turned, ROW_TABLE_NAME);
     if (m->is_turned || group->is_numbered || group_has(group, WORD_TO))
-        return unknown("13 doubtful table");
-    return found(EMBEDDING, false, "13 perhaps a table");
+        return unknown(ROW_DOUBTFUL_TABLE);
+    return found(CLASS_EMBEDDING, false, ROW_PERHAPS_A_TABLE);
 }
 
 /* Nothing in the name: what is beside it. */
@@ -130,16 +112,16 @@ static struct finding by_neighbours(const struct matrix *m)
     const uint32_t n_parts = file->n_matrices[group->parent] - group->is_part;
     const uint32_t n_beside = file->n_neighbours[group->parent] - (group->is_part || is_linear);
     if (group->is_part && !m->is_tall && n_parts > 0)
-        return linear(m, file->is_sure, "15 part of a block");
+        return linear(m, file->is_sure, ROW_PART_OF_A_BLOCK);
     if (file->by_label[group->label].n[file->layout] > 0)
-        return linear(m, false, "16 namesake with bias");
+        return linear(m, false, ROW_NAMESAKE_WITH_BIAS);
     if (file->parents.texts[group->parent].n_bytes > 0 && n_beside > 0)
-        return linear(m, false, "17 beside linears");
+        return linear(m, false, ROW_BESIDE_LINEARS);
     if (m->is_tall && m->columns > 1 && file->layout == LAYOUT_TORCH) {
         const bool is_wide = m->is_turned && evidence_width(file, m->rows) >= 4;
-        return is_wide ? linear(m, false, "18 tall") : found(EMBEDDING, false, "18 tall");
+        return is_wide ? linear(m, false, ROW_TALL) : found(CLASS_EMBEDDING, false, ROW_TALL);
     }
-    return unknown("19 nothing");
+    return unknown(ROW_NO_EVIDENCE);
 }
 
 static struct finding matrix(const struct group *group, const struct evidence_file *file)
@@ -162,20 +144,20 @@ static struct finding matrix(const struct group *group, const struct evidence_fi
     if (group->bias != NULL)
         return matrix_with_bias(&m);
     if (group->is_output_head)
-        return linear(&m, file->is_sure, "8 output head");
+        return linear(&m, file->is_sure, ROW_OUTPUT_HEAD);
     if ((m.is_linear || is_head) && !m.is_table)
         return linear_name(&m, is_head);
     if (m.is_linear)
-        return linear(&m, false, "10 linear and table name");
+        return linear(&m, false, ROW_LINEAR_AND_TABLE_NAME);
     if (group_has(group, WORD_PERHAPS_HEAD) && !m.is_table && m.n_out >= m.n_in && m.n_in > 1)
-        return linear(&m, file->is_sure && evidence_is_vocab(file, m.n_out), "10 perhaps a head");
+        return linear(&m, file->is_sure && evidence_is_vocab(file, m.n_out), ROW_PERHAPS_A_HEAD);
     if (m.is_table)
         return table_name(&m);
     if (group->words.last_kinds & WORD_BIAS) {
         if (!is_torch)
-            return unknown("14 position bias");
-        return rows > columns ? found(EMBEDDING, false, "14 position bias")
-                              : linear(&m, false, "14 position bias");
+            return unknown(ROW_POSITION_BIAS);
+        return rows > columns ? found(CLASS_EMBEDDING, false, ROW_POSITION_BIAS)
+                              : linear(&m, false, ROW_POSITION_BIAS);
     }
     return by_neighbours(&m);
 }
@@ -185,25 +167,25 @@ static struct finding vector(const struct group *group, const struct evidence_fi
     const uint64_t n = group->weight->shape.dims[0];
     const bool is_norm = group_is_norm(group), is_scale = group_has(group, WORD_SCALE);
     if (group->has_running_mean && group->has_running_var)
-        return found(BATCH_NORM, true, "1 running statistics");
+        return found(CLASS_BATCH_NORM, true, ROW_RUNNING_STATISTICS);
     if (is_scale && is_norm)
-        return unknown("20 scale and norm name");
+        return unknown(ROW_SCALE_AND_NORM_NAME);
     if (is_scale || (group_has(group, WORD_ACT) && !is_norm))
-        return group_has(group, WORD_ACT_ITSELF) && n > 1 ? unknown("20 act")
-                                                          : found(OTHER, false, "20 scale");
+        return group_has(group, WORD_ACT_ITSELF) && n > 1 ? unknown(ROW_ACTIVATION)
+                                                          : found(CLASS_OTHER, false, ROW_SCALE);
     if (is_norm) {
         const bool is_vector =
             group_has(group, WORD_VECTOR) ||
             memmem(group->name, group->n_name, "timestep", strlen("timestep")) != NULL;
         const bool is_odd = group->has_extra || file->is_odd[group->label] || file->has_no_norm ||
                             (group->bias == NULL && is_vector);
-        return is_odd ? unknown("21 odd norm") : found(NORM, true, "21 norm name");
+        return is_odd ? unknown(ROW_ODD_NORM) : found(CLASS_NORM, true, ROW_NORM_NAME);
     }
     if (is_shape(group->bias, 1, &n))
-        return found(NORM, false, "22 two vectors of one length");
+        return found(CLASS_NORM, false, ROW_TWO_VECTORS);
     if (group->bias == NULL && n == 1)
-        return found(PRELU, false, "23 one element");
-    return unknown("24 vector");
+        return found(CLASS_PRELU, false, ROW_ONE_ELEMENT);
+    return unknown(ROW_VECTOR);
 }
 
 static bool has_dim_one(const struct wfs_shape *shape, uint32_t from)
@@ -218,22 +200,18 @@ static bool has_dim_one(const struct wfs_shape *shape, uint32_t from)
 static struct finding without_weight(const struct group *group, const struct evidence_file *file)
 {
     if (group->gamma == NULL)
-        return found(OTHER, true, "25 no weight");
+        return found(CLASS_OTHER, true, ROW_NO_WEIGHT);
     if (file->is_odd[group->label] || has_dim_one(&group->gamma->shape, 1) ||
         !(group_is_norm(group) || group->beta != NULL))
-        return unknown("2 gamma");
-    return found(BURN_NORM, group_is_norm(group), "2 gamma");
+        return unknown(ROW_GAMMA);
+    return found(CLASS_NORM, group_is_norm(group), ROW_GAMMA);
 }
 
-static bool is_plain_float(uint8_t dtype)
+static bool is_float(uint8_t dtype, uint32_t n_bits_least, uint32_t n_bits_most)
 {
-    return dtype == WFS_F64 || dtype == WFS_F32 || dtype == WFS_F16 || dtype == WFS_BF16 ||
-           dtype == WFS_FLEX32;
-}
-
-static bool is_f8(uint8_t dtype)
-{
-    return strncmp(wfs_dtype_name((enum wfs_dtype)dtype), "F8", 2) == 0;
+    const uint32_t n_bits = wfs_dtype_bits((enum wfs_dtype)dtype);
+    return wfs_dtype_kind((enum wfs_dtype)dtype) == WFS_KIND_FLOAT && n_bits >= n_bits_least &&
+           n_bits <= n_bits_most;
 }
 
 /* Leaves below the weight itself: "GROUP.weight.absmax". */
@@ -253,16 +231,16 @@ static struct finding classify(const struct group *group, const struct evidence_
     const struct wfs_tensor *w = group->weight;
     if (w == NULL)
         return without_weight(group, file);
-    if (!is_plain_float(w->dtype) &&
-        (!is_f8(w->dtype) || group->has_companion || has_keys_below(group, file)))
-        return found(QUANTIZED, true, "3 integers or companions");
+    if (!is_float(w->dtype, 16, 64) &&
+        (!is_float(w->dtype, 8, 8) || group->has_companion || has_keys_below(group, file)))
+        return found(CLASS_QUANTIZED, true, ROW_QUANTIZED);
     if (w->shape.rank == 1)
         return vector(group, file);
     if (is_shape(group->bias, w->shape.rank, w->shape.dims))
-        return has_dim_one(&w->shape, 0) ? unknown("4 scale")
-                                         : found(NORM, false, "4 norm of several dimensions");
+        return has_dim_one(&w->shape, 0) ? unknown(ROW_WIDE_SCALE)
+                                         : found(CLASS_NORM, false, ROW_WIDE_NORM);
     if (w->shape.rank != 2)
-        return found(CONVOLUTION, true, "4 rank 3 or more");
+        return found(CLASS_CONVOLUTION, true, ROW_HIGH_RANK);
     return matrix(group, file);
 }
 
@@ -279,17 +257,17 @@ static struct verdict judge(const struct evidence_file *file, const struct findi
     enum action action = ACTION_NONE;
     struct verdict verdict = {
         .certainty = (uint8_t)finding->certainty,
-        .class_name = class_names[finding->kind],
-        .row = finding->row,
+        .class_ = (uint8_t)finding->class_,
+        .row = (uint8_t)finding->row,
     };
     const bool is_renamed =
         to == LAYOUT_BURN ? is_leaf(key, "weight", "bias") : is_leaf(key, "gamma", "beta");
     if (file->is_sure && file->layout == to) {
         verdict.certainty = CERTAIN;
-        verdict.row = "0 nothing to do";
-    } else if (finding->kind == LINEAR) {
+        verdict.row = ROW_SAME_LAYOUT;
+    } else if (finding->class_ == CLASS_LINEAR) {
         action = finding->layout != to ? ACTION_TRANSPOSE : ACTION_NONE;
-    } else if (finding->kind == NORM || finding->kind == BATCH_NORM || finding->kind == BURN_NORM) {
+    } else if (finding->class_ == CLASS_NORM || finding->class_ == CLASS_BATCH_NORM) {
         action = ACTION_RENAME;
     }
     const bool is_hit = action == ACTION_TRANSPOSE ? is_leaf(key, "weight", "weight") : is_renamed;

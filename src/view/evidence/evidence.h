@@ -9,20 +9,7 @@
 
 #include <weightfs/tensor.h>
 
-/* Whose conventions: of a Linear's weight [out, in] or [in, out], of a norm's weight or gamma. */
-enum layout { LAYOUT_TORCH, LAYOUT_BURN };
-
-enum container { CONTAINER_PTH, CONTAINER_SAFETENSORS, CONTAINER_BPK };
-
-enum action { ACTION_NONE, ACTION_TRANSPOSE, ACTION_RENAME };
-
-enum certainty { TOLD, CERTAIN, LIKELY, UNDECIDED };
-
-struct verdict {
-    uint8_t action, certainty;
-    const char *class_name; /* static text: linear, norm, embedding, ... */
-    const char *row;        /* static text: which row of the table decided */
-};
+#include "view/evidence/verdict.h"
 
 /* Fills ret, one for each tensor, and says what layout the file is in, or is taken to be in.
  * -ENOMEM.

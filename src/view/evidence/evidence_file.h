@@ -6,11 +6,13 @@
 #ifndef WFS_EVIDENCE_FILE_H
 #define WFS_EVIDENCE_FILE_H
 
+#include <weightfs/tensor.h>
+
 #include "base/arena.h"
 #include "base/hash.h"
-#include "view/evidence/evidence.h"
 #include "view/evidence/evidence_words.h"
 #include "view/evidence/intern.h"
+#include "view/evidence/verdict.h"
 
 /* For and against: how many groups voted for each layout, and who was first. */
 struct votes {

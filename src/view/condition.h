@@ -2,12 +2,12 @@
 /*
  * Conditions on tensors: `rank == 2 && dtype == F32 && !(key =~ norm)`.
  */
-#ifndef WFS_WHERE_H
-#define WFS_WHERE_H
+#ifndef WFS_CONDITION_H
+#define WFS_CONDITION_H
 
 #include <weightfs/tensor.h>
 
-struct where;
+struct condition;
 
 /*
  * Fields: key, leaf, dtype, class (texts), rank, bytes (numbers), shape (as [2,3], * is any
@@ -15,13 +15,13 @@ struct where;
  * ! and parentheses. A value is a word, a number, or anything between quotes. -EINVAL says where it
  * is wrong.
  */
-int where_new(const char *text, struct where **out, struct wfs_error *err);
-void where_free(struct where *where);
+int condition_new(const char *text, struct condition **out, struct wfs_error *err);
+void condition_free(struct condition *condition);
 
-bool where_uses_class(const struct where *where);
+bool condition_uses_class(const struct condition *condition);
 
 /* 1: the tensor fits, 0: not; -E2BIG of a regex. class_name is that of evidence. */
-int where_test(const struct where *where, const struct wfs_tensor *tensor, const char *class_name,
-               struct wfs_error *err);
+int condition_test(const struct condition *condition, const struct wfs_tensor *tensor,
+                   const char *class_name, struct wfs_error *err);
 
 #endif

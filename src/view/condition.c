@@ -2,7 +2,7 @@
 /*
  * A recursive descent parser with bounded depth, and a walk over the nodes it makes.
  */
-#include "view/where.h"
+#include "view/condition.h"
 
 #include <weightfs/cleanup.h>
 
@@ -34,14 +34,14 @@ struct node {
     struct regex *regex;
 };
 
-struct where {
+struct condition {
     struct node nodes[MAX_NODES];
     uint32_t n_nodes, root;
     bool uses_class;
 };
 
 struct parser {
-    struct where *where;
+    struct condition *condition;
     const char *start, *at;
     unsigned depth;
     struct wfs_error *err;
@@ -70,10 +70,10 @@ static bool take(struct parser *p, const char *text)
 
 static int add_node(struct parser *p, struct node node, uint32_t *ret)
 {
-    if (p->where->n_nodes == MAX_NODES)
+    if (p->condition->n_nodes == MAX_NODES)
         return fail(p, "too long");
-    *ret = p->where->n_nodes++;
-    p->where->nodes[*ret] = node;
+    *ret = p->condition->n_nodes++;
+    p->condition->nodes[*ret] = node;
     return 0;
 }
 
@@ -168,11 +168,11 @@ static int parse_comparison(struct parser *p, uint32_t *ret)
     if (i == sizeof(operators) / sizeof(*operators) ||
         !(is_number((enum field)field) ? operators[i].for_numbers : operators[i].for_texts))
         return fail(p, "an operator is wanted that fits the field");
-    p->where->uses_class = p->where->uses_class || field == CLASS;
+    p->condition->uses_class = p->condition->uses_class || field == CLASS;
     int code =
         add_node(p, (struct node){.kind = operators[i].kind, .field = (enum field)field}, ret);
     if (code == 0)
-        code = parse_value(p, &p->where->nodes[*ret]);
+        code = parse_value(p, &p->condition->nodes[*ret]);
     return code == 0 && operators[i].is_opposite ? add_not(p, ret) : code;
 }
 
@@ -220,38 +220,38 @@ static int parse_or(struct parser *p, uint32_t *ret)
     return parse_chain(p, OR, "||", parse_and, ret);
 }
 
-int where_new(const char *text, struct where **out, struct wfs_error *err)
+int condition_new(const char *text, struct condition **out, struct wfs_error *err)
 {
-    struct where *where = calloc(1, sizeof(*where));
-    if (where == NULL)
+    struct condition *condition = calloc(1, sizeof(*condition));
+    if (condition == NULL)
         return wfs_fail_memory(err);
-    struct parser p = {.where = where, .start = text, .at = text, .err = err};
-    int code = parse_or(&p, &where->root);
+    struct parser p = {.condition = condition, .start = text, .at = text, .err = err};
+    int code = parse_or(&p, &condition->root);
     skip_space(&p);
     if (code == 0 && *p.at != '\0')
         code = fail(&p, "&& or || is wanted");
     if (code < 0) {
-        where_free(where);
+        condition_free(condition);
         return code;
     }
-    *out = where;
+    *out = condition;
     return 0;
 }
 
-void where_free(struct where *where)
+void condition_free(struct condition *condition)
 {
-    if (where == NULL)
+    if (condition == NULL)
         return;
-    for (uint32_t i = 0; i < where->n_nodes; i++) {
-        free(where->nodes[i].text);
-        regex_free(where->nodes[i].regex);
+    for (uint32_t i = 0; i < condition->n_nodes; i++) {
+        free(condition->nodes[i].text);
+        regex_free(condition->nodes[i].regex);
     }
-    free(where);
+    free(condition);
 }
 
-bool where_uses_class(const struct where *where)
+bool condition_uses_class(const struct condition *condition)
 {
-    return where->uses_class;
+    return condition->uses_class;
 }
 
 /* "[2,*]" against the dims. */
@@ -288,22 +288,22 @@ static const char *text_of(enum field field, const struct wfs_tensor *tensor,
     }
 }
 
-static int test(const struct where *where, uint32_t at, const struct wfs_tensor *tensor,
+static int test(const struct condition *condition, uint32_t at, const struct wfs_tensor *tensor,
                 const char *class_name, struct wfs_error *err)
 {
-    const struct node *node = &where->nodes[at];
+    const struct node *node = &condition->nodes[at];
     const uint64_t number = node->field == RANK ? tensor->shape.rank : tensor->n_bytes;
     char shape[256];
     int left;
     switch (node->kind) {
     case AND:
     case OR:
-        left = test(where, node->left, tensor, class_name, err);
+        left = test(condition, node->left, tensor, class_name, err);
         if (left < 0 || left == (node->kind == OR))
             return left;
-        return test(where, node->right, tensor, class_name, err);
+        return test(condition, node->right, tensor, class_name, err);
     case NOT:
-        left = test(where, node->left, tensor, class_name, err);
+        left = test(condition, node->left, tensor, class_name, err);
         return left < 0 ? left : !left;
     case LESS:
         return number < node->number;
@@ -325,8 +325,8 @@ static int test(const struct where *where, uint32_t at, const struct wfs_tensor 
     }
 }
 
-int where_test(const struct where *where, const struct wfs_tensor *tensor, const char *class_name,
-               struct wfs_error *err)
+int condition_test(const struct condition *condition, const struct wfs_tensor *tensor,
+                   const char *class_name, struct wfs_error *err)
 {
-    return test(where, where->root, tensor, class_name, err);
+    return test(condition, condition->root, tensor, class_name, err);
 }

@@ -2,15 +2,16 @@
 /*
  * The complete report as JSON, written as it is walked over.
  */
-#include "view/write.h"
+#include "view/report_json.h"
 
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/bytes.h"
-#include "view/pass.h"
+#include "view/item.h"
 
-void write_json_text(const char *text, FILE *out)
+/* In quotes; bytes that are not UTF-8 are written \xHH. */
+static void put_text(const char *text, FILE *out)
 {
     size_t n_left = strlen(text), n_valid = utf8_valid(text, n_left);
     fputc('"', out);
@@ -48,7 +49,7 @@ static void put_member(const char *name, const char *text, bool is_first, FILE *
     if (text == NULL)
         fputs("null", out);
     else
-        write_json_text(text, out);
+        put_text(text, out);
 }
 
 /* Names alone, or objects of a name and a text. */
@@ -60,7 +61,7 @@ static void put_lines(const char *title, const struct report_lines *lines, const
     for (size_t i = 0; i < lines->n_lines; i++) {
         next(&array);
         if (text == NULL) {
-            write_json_text(lines->lines[i].name, out);
+            put_text(lines->lines[i].name, out);
             continue;
         }
         put_member(name, lines->lines[i].name, true, out);
@@ -75,10 +76,10 @@ static void put_shown(const struct wfs_report *report, FILE *out)
     struct array array = {out, false};
     fputs("  \"applied\": [", out);
     for (size_t i = 0; i < report->n_items; i++) {
-        if (report->items[i].dropped != NULL)
+        if (!item_is_shown(&report->items[i]))
             continue;
         next(&array);
-        write_json_text(report->items[i].tensor.key, out);
+        put_text(report->items[i].tensor.key, out);
     }
     fputs("],\n", out);
 }
@@ -89,7 +90,7 @@ static void put_renamed(const struct wfs_report *report, FILE *out)
     fputs("  \"renamed\": [", out);
     for (size_t i = 0; i < report->n_items; i++) {
         const struct item *item = &report->items[i];
-        if (item->dropped != NULL || strcmp(item->source_key, item->tensor.key) == 0)
+        if (!item_is_shown(item) || !item_is_renamed(item))
             continue;
         next(&array);
         put_member("from", item->source_key, true, out);
@@ -106,7 +107,7 @@ static void put_adapted(const struct wfs_report *report, const char *title,
     fprintf(out, "    \"%s\": [", title);
     for (size_t i = 0; i < report->n_items && report->has_adapted; i++) {
         const struct item *item = &report->items[i];
-        const bool is_one = item->dropped == NULL && item->verdict.row != NULL &&
+        const bool is_one = item_is_shown(item) && item->verdict.row != ROW_NONE &&
                             item->verdict.certainty == certainty &&
                             (item->done != ACTION_NONE || certainty == UNDECIDED);
         if (!is_one)
@@ -118,8 +119,8 @@ static void put_adapted(const struct wfs_report *report, const char *title,
                    : item->done == ACTION_TRANSPOSE ? "transposed"
                                                     : "renamed",
                    false, out);
-        put_member("class", item->verdict.class_name, false, out);
-        put_member("row", item->verdict.row, false, out);
+        put_member("class", class_name(item->verdict.class_), false, out);
+        put_member("row", row_name(item->verdict.row), false, out);
         fputc('}', out);
     }
     fputc(']', out);
@@ -130,8 +131,9 @@ static void put_cast(const struct wfs_report *report, FILE *out)
     struct array array = {out, false};
     fputs("  \"cast\": [", out);
     for (size_t i = 0; i < report->n_items; i++) {
-        const struct wfs_tensor *tensor = &report->items[i].tensor;
-        if (report->items[i].dropped != NULL || tensor->dtype == tensor->stored.dtype)
+        const struct item *item = &report->items[i];
+        const struct wfs_tensor *tensor = &item->tensor;
+        if (!item_is_shown(item) || !item_is_cast(item))
             continue;
         next(&array);
         put_member("key", tensor->key, true, out);
@@ -190,7 +192,7 @@ static void put_commit(const struct wfs_report_commit *commit, FILE *out)
             commit->at, commit->n_edits, commit->n_tensors, commit->n_files, commit->n_bytes);
 }
 
-void write_report_json(const struct wfs_report *report, FILE *out)
+void report_put_json(const struct wfs_report *report, FILE *out)
 {
     fputs("{\n", out);
     if (report->has_like)

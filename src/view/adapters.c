@@ -9,11 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "view/class.h"
+#include "view/evidence/evidence.h"
 #include "view/pass.h"
-
-static const char *const certainties[] = {
-    [TOLD] = "told", [CERTAIN] = "certain", [LIKELY] = "likely", [UNDECIDED] = "unknown"};
 
 static bool is_adapting(const struct pass *pass)
 {
@@ -24,7 +21,7 @@ static bool has_class_condition(const struct pass *pass)
 {
     for_rules(rule, pass->view, RULE_WHERE)
     {
-        if (where_uses_class(rule->where))
+        if (condition_uses_class(rule->condition))
             return true;
     }
     return false;
@@ -41,7 +38,7 @@ static enum container container_of(const struct wfs_catalog *catalog)
 }
 
 /* On the names of the file: what rules make of them later may say less. */
-int pass_judge(struct pass *pass)
+int pass_evidence(struct pass *pass)
 {
     if (!is_adapting(pass) && !has_class_condition(pass))
         return 0;
@@ -76,17 +73,23 @@ static int is_for_module(const struct pass *pass, const struct rule *rule, const
     return path == NULL ? wfs_fail_memory(pass->err) : regex_search(rule->regex, path, pass->err);
 }
 
-static struct verdict verdict_of_class(const struct pass *pass, const struct item *item,
-                                       const struct class *class_)
+static enum action action_of(const struct pass *pass, const struct item *item, enum class type)
 {
     const enum layout to = pass->to == TO_TORCH ? LAYOUT_TORCH : LAYOUT_BURN;
-    struct verdict verdict = {.certainty = TOLD, .class_name = class_->name, .row = "class="};
-    const bool is_weight = strcmp(item_leaf(item), "weight") == 0;
-    if (class_->kind == CLASS_LINEAR && is_weight && pass->layout != to)
-        verdict.action = ACTION_TRANSPOSE;
-    if (class_->kind == CLASS_NORM || class_->kind == CLASS_PRELU)
-        verdict.action = ACTION_RENAME;
-    return verdict;
+    switch (type) {
+    case TYPE_LINEAR:
+        return strcmp(item_leaf(item), "weight") == 0 && pass->layout != to ? ACTION_TRANSPOSE
+                                                                            : ACTION_NONE;
+    case TYPE_LAYER_NORM:
+    case TYPE_BATCH_NORM:
+    case TYPE_GROUP_NORM:
+    case TYPE_RMS_NORM:
+    case TYPE_INSTANCE_NORM:
+    case TYPE_PRELU:
+        return ACTION_RENAME;
+    default:
+        return ACTION_NONE;
+    }
 }
 
 static int take_class(const struct pass *pass, struct item *item)
@@ -95,7 +98,8 @@ static int take_class(const struct pass *pass, struct item *item)
     {
         const int code = is_for_module(pass, rule, item);
         if (code > 0)
-            item->verdict = verdict_of_class(pass, item, rule->class_);
+            item->verdict = (struct verdict){(uint8_t)action_of(pass, item, rule->class_), TOLD,
+                                             (uint8_t)rule->class_, ROW_CLASS_OPTION};
         if (code != 0)
             return code < 0 ? code : 0;
     }
@@ -125,7 +129,7 @@ static int take_told(const struct pass *pass, struct item *item)
         item->is_kept = item->is_kept || code > 0;
     }
     if (item->is_kept) {
-        item->verdict = (struct verdict){ACTION_NONE, TOLD, "kept", "keep="};
+        item->verdict = (struct verdict){ACTION_NONE, TOLD, CLASS_KEPT, ROW_KEEP_OPTION};
         return 0;
     }
     return take_class(pass, item);
@@ -137,7 +141,7 @@ static const char *other_leaf(const struct pass *pass, const struct item *item)
     static const char *const pairs[][2] = {{"weight", "gamma"}, {"bias", "beta"}};
     const char *leaf = item_leaf(item);
     const int from = pass->to == TO_BURN ? 0 : 1;
-    if (strcmp(item->verdict.class_name, "PRelu") == 0)
+    if (item->verdict.class_ == TYPE_PRELU)
         return strcmp(leaf, from == 0 ? "weight" : "alpha") == 0 ? from == 0 ? "alpha" : "weight"
                                                                  : NULL;
     for (size_t i = 0; i < 2; i++) {
@@ -152,9 +156,8 @@ static int rename_leaf(const struct pass *pass, struct item *item, const char *w
     const char *leaf = other_leaf(pass, item);
     if (leaf == NULL)
         return 0;
-    const size_t n_path = (size_t)(item_leaf(item) - item->tensor.key);
-    const char *key =
-        arena_print(&pass->catalog->arena, "%.*s%s", (int)n_path, item->tensor.key, leaf);
+    const char *key = arena_print(&pass->catalog->arena, "%.*s%s", (int)item_path_bytes(item),
+                                  item->tensor.key, leaf);
     if (key == NULL)
         return wfs_fail_memory(pass->err);
     item->done = ACTION_RENAME;
@@ -181,8 +184,8 @@ static int adapt(const struct pass *pass, struct item *item)
     const struct verdict *verdict = &item->verdict;
     snprintf(why, sizeof(why), "%s for %s (%s, %s: %s)",
              verdict->action == ACTION_RENAME ? "renamed" : "transposed",
-             pass->to == TO_BURN ? "burn" : "torch", verdict->class_name,
-             certainties[verdict->certainty], verdict->row);
+             pass->to == TO_BURN ? "burn" : "torch", class_name(verdict->class_),
+             certainty_name(verdict->certainty), row_name(verdict->row));
     if (verdict->action == ACTION_TRANSPOSE)
         return turn(pass, item, why);
     return verdict->action == ACTION_RENAME ? rename_leaf(pass, item, why) : 0;
@@ -202,12 +205,12 @@ static int refuse_guesses(const struct pass *pass)
     if (first == NULL)
         return 0;
     const char *key = first->tensor.key;
-    const struct wfs_quoted path = wfs_quote_n(key, (size_t)(item_leaf(first) - key));
+    const struct wfs_quoted path = wfs_quote_n(key, item_path_bytes(first));
     return wfs_fail(pass->err, EINVAL,
                     "strict: the type of '%s' is %s (%s), of %zu tensors in all; "
                     "class='^%s'=>TYPE decides it",
                     wfs_quote(key).text, first->verdict.certainty == LIKELY ? "a guess" : "unknown",
-                    first->verdict.row, n_guesses, path.text);
+                    row_name(first->verdict.row), n_guesses, path.text);
 }
 
 static int make_notice(struct pass *pass)
@@ -215,8 +218,8 @@ static int make_notice(struct pass *pass)
     size_t n_guessed = 0, n_undecided = 0;
     for_items(item, pass)
     {
-        n_guessed += item->done != ACTION_NONE && item->verdict.certainty == LIKELY;
-        n_undecided += item->verdict.certainty == UNDECIDED;
+        n_guessed += item_is_guessed(item);
+        n_undecided += item_is_undecided(item);
     }
     if (n_guessed + n_undecided == 0)
         return 0;
@@ -226,7 +229,7 @@ static int make_notice(struct pass *pass)
     return pass->report->notice == NULL ? wfs_fail_memory(pass->err) : 0;
 }
 
-int pass_adapt(struct pass *pass)
+int pass_adapters(struct pass *pass)
 {
     int code = 0;
     if (!is_adapting(pass))

@@ -13,7 +13,7 @@
 
 #include "view/evidence/intern.h"
 #include "view/pass.h"
-#include "view/similar.h"
+#include "view/similarity.h"
 
 struct filling {
     struct pass *pass;
@@ -47,12 +47,12 @@ static struct item *find_item(const struct filling *f, const char *key, size_t n
 /* The user gave a type whose tensors this is not done to. */
 static bool is_told_other(const struct item *item, enum action action)
 {
-    return item->verdict.row != NULL && item->verdict.certainty == TOLD &&
+    return item->verdict.row != ROW_NONE && item->verdict.certainty == TOLD &&
            item->verdict.action != action;
 }
 
-/* By its key, else by what the other framework calls a norm's leaf. */
-static struct item *find_source(const struct filling *f, const char *key)
+/* Finds it by its key, else by the leaf that the other framework has for a norm; NULL: none. */
+static int find_source(const struct filling *f, const char *key, struct item **ret)
 {
     static const char *const pairs[][2] = {
         {"gamma", "weight"}, {"beta", "bias"}, {"weight", "gamma"}, {"bias", "beta"}};
@@ -64,11 +64,14 @@ static struct item *find_source(const struct filling *f, const char *key)
             continue;
         autofree char *other = NULL;
         const int n = asprintf(&other, "%.*s%s", (int)(leaf - key), key, pairs[i][1]);
-        item = n < 0 ? NULL : find_item(f, other, (size_t)n);
+        if (n < 0)
+            return wfs_fail_memory(f->pass->err);
+        item = find_item(f, other, (size_t)n);
         if (item != NULL && is_told_other(item, ACTION_RENAME))
             item = NULL;
     }
-    return item;
+    *ret = item;
+    return 0;
 }
 
 static bool has_dims(const struct wfs_shape *a, const struct wfs_shape *b, bool is_swapped)
@@ -120,8 +123,9 @@ static int fit(const struct filling *f, struct item *item, const struct wfs_tens
     const int code = pass_swap_last(f->pass, item);
     if (code < 0)
         return code;
-    return is_square ? pass_note(f->pass, item, "transposed as in like (%s)", item->verdict.row)
-                     : pass_note(f->pass, item, "transposed as in like");
+    return is_square
+               ? pass_note(f->pass, item, "transposed as in like (%s)", row_name(item->verdict.row))
+               : pass_note(f->pass, item, "transposed as in like");
 }
 
 /* The id of the parameter, where the source has none. */
@@ -159,19 +163,19 @@ static int fill_with(const struct filling *f, struct item *item, const struct wf
     char wanted[128], has[128];
     bool fits = false;
     if (item->tensor.trouble != NULL) {
-        item->dropped = "cannot be read";
+        item->drop = DROP_UNREADABLE;
         return add_error(f, key, "cannot be read: %s", item->tensor.trouble);
     }
     wfs_shape_format(&model->shape, wanted, sizeof(wanted));
     wfs_shape_format(&item->tensor.shape, has, sizeof(has));
     const int code = fit(f, item, model, &fits);
     if (code < 0 || !fits) {
-        item->dropped = "shape mismatch";
+        item->drop = DROP_SHAPE;
         return code < 0 ? code
                         : add_error(f, key, "shape mismatch: expected %s, found %s", wanted, has);
     }
     if (kind_of(model->dtype) != kind_of(item->tensor.dtype)) {
-        item->dropped = "dtype mismatch";
+        item->drop = DROP_DTYPE;
         return add_error(f, key, "dtype mismatch: expected %s, found %s",
                          wfs_dtype_name((enum wfs_dtype)model->dtype),
                          wfs_dtype_name((enum wfs_dtype)item->tensor.dtype));
@@ -184,11 +188,13 @@ static int fill(const struct filling *f, const struct wfs_tensor *model)
 {
     struct wfs_report *report = f->pass->report;
     const char *key = pass_drop_variants(f->pass, model->key);
-    struct item *item = key == NULL ? NULL : find_source(f, key);
-    if (key == NULL || (item == NULL && report_add(report, &report->missing, key, NULL) < 0))
-        return wfs_fail_memory(f->pass->err);
+    struct item *item = NULL;
+    const int code = key == NULL ? wfs_fail_memory(f->pass->err) : find_source(f, key, &item);
+    if (code < 0)
+        return code;
     if (item == NULL)
-        return 0;
+        return report_add(report, &report->missing, key, NULL) < 0 ? wfs_fail_memory(f->pass->err)
+                                                                   : 0;
     if (item->is_visited)
         return add_error(f, key, "the tensor '%s' is used already",
                          wfs_quote(item->source_key).text);
@@ -196,7 +202,7 @@ static int fill(const struct filling *f, const struct wfs_tensor *model)
     const int shown = pass_filter_one(f->pass, item, key);
     if (shown > 0)
         return fill_with(f, item, model, key);
-    item->dropped = "filter";
+    item->drop = DROP_FILTER;
     if (shown == 0 && report_add(report, &report->skipped, key, NULL) < 0)
         return wfs_fail_memory(f->pass->err);
     return shown;
@@ -209,7 +215,7 @@ static int drop_unused(struct pass *pass)
     {
         if (item->is_visited)
             continue;
-        item->dropped = "not in like";
+        item->drop = DROP_UNUSED;
         if (report_add(report, &report->unused, item->tensor.key, NULL) < 0)
             return wfs_fail_memory(pass->err);
     }
@@ -228,7 +234,7 @@ static void suggest(const struct wfs_report *report)
     const size_t n = N_LOOKS / (report->unused.n_lines + 1);
     const size_t n_suggested = n < N_LEAST ? N_LEAST : n > N_MOST ? N_MOST : n;
     for (size_t i = 0; i < missing->n_lines && i < n_suggested; i++)
-        missing->lines[i].text = similar_suggest(missing->lines[i].name, &report->unused);
+        missing->lines[i].text = similarity_suggest(missing->lines[i].name, &report->unused);
 }
 
 /* Burn's paths have the names of enum variants, which files do not. */
@@ -238,7 +244,7 @@ static int notice_variants(const struct pass *pass)
     size_t n = 0;
     char text[160];
     for (size_t i = 0; i < missing->n_lines; i++)
-        n += similar_has_variant(missing->lines[i].name);
+        n += similarity_has_variant(missing->lines[i].name);
     snprintf(text, sizeof(text),
              "%zu of these have a segment that looks like an enum variant: drop_variants=auto "
              "leaves it out, or remap puts it into the keys of the source",

@@ -65,12 +65,12 @@ int pass_top_level_key(struct pass *pass)
         {
             const char *name = item->tensor.key;
             const bool is_below = strncmp(name, key, n_key) == 0 && name[n_key] == '.';
-            item->dropped = is_below ? NULL : "top_level_key";
+            item->drop = is_below ? DROP_NONE : DROP_TOP_LEVEL_KEY;
             n_below += is_below;
         }
         if (n_below == 0) {
             for (size_t i = 0; i < pass->report->n_items; i++)
-                pass->report->items[i].dropped = NULL;
+                pass->report->items[i].drop = DROP_NONE;
             return fail_top_level(pass, key);
         }
         for_items(item, pass)

@@ -11,11 +11,6 @@
 #include "view/evidence/intern.h"
 #include "view/pass.h"
 
-static bool is_renamed(const struct item *item)
-{
-    return strcmp(item->tensor.key, item->source_key) != 0;
-}
-
 /* The first of KEY_2, KEY_3, ... that nobody has. */
 static const char *free_key(const struct pass *pass, const struct intern *keys, const char *key)
 {
@@ -32,7 +27,7 @@ static int resolve(struct pass *pass, struct intern *keys, const struct item *fi
 {
     uint32_t id;
     /* Twice in the file already, and no rule had a hand in it. */
-    if (!is_renamed(first) && !is_renamed(item))
+    if (!item_is_renamed(first) && !item_is_renamed(item))
         return 0;
     if (pass->view->collision == COLLISION_ERROR)
         return wfs_fail(pass->err, EINVAL,
@@ -50,7 +45,7 @@ static void cleanup_intern(struct intern *intern)
     intern_done(intern);
 }
 
-int pass_collide(struct pass *pass)
+int pass_collisions(struct pass *pass)
 {
     cleanup(cleanup_intern) struct intern keys = {0};
     struct wfs_report *report = pass->report;

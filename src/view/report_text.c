@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Text for people and the table of the plan.
+ * The report for people: counts, then lists that are cut at ten.
  */
-#include "view/write.h"
+#include "view/report_text.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-#include "view/pass.h"
+#include "view/item.h"
 
 enum { N_SHOWN = 10 };
 
-void write_escaped(const char *text, FILE *out)
+void report_put_escaped(const char *text, FILE *out)
 {
     for (; *text != '\0'; text++) {
         const unsigned char c = (unsigned char)*text;
@@ -22,13 +22,6 @@ void write_escaped(const char *text, FILE *out)
         else
             fputc(c, out);
     }
-}
-
-const char *write_certainty(const struct item *item)
-{
-    static const char *const names[] = {
-        [TOLD] = "told", [CERTAIN] = "certain", [LIKELY] = "likely", [UNDECIDED] = "unknown"};
-    return item->verdict.row == NULL ? "" : names[item->verdict.certainty];
 }
 
 /* A list that is cut at ten. */
@@ -57,10 +50,10 @@ static void put_lines(const struct report_lines *lines, const char *title, const
     struct list list = {out, title, lines->n_lines, 0};
     for (size_t i = 0; i < lines->n_lines && i < N_SHOWN; i++) {
         start_line(&list);
-        write_escaped(lines->lines[i].name, out);
+        report_put_escaped(lines->lines[i].name, out);
         if (lines->lines[i].text != NULL) {
             fputs(between, out);
-            write_escaped(lines->lines[i].text, out);
+            report_put_escaped(lines->lines[i].text, out);
         }
         fputc('\n', out);
     }
@@ -69,32 +62,32 @@ static void put_lines(const struct report_lines *lines, const char *title, const
 
 static bool is_shown(const struct item *item)
 {
-    return item->dropped == NULL;
+    return item_is_shown(item);
 }
 
 static bool is_renamed(const struct item *item)
 {
-    return is_shown(item) && strcmp(item->tensor.key, item->source_key) != 0;
+    return item_is_shown(item) && item_is_renamed(item);
 }
 
 static bool is_guessed(const struct item *item)
 {
-    return is_shown(item) && item->done != ACTION_NONE && item->verdict.certainty == LIKELY;
+    return item_is_shown(item) && item_is_guessed(item);
 }
 
 static bool is_adapted(const struct item *item)
 {
-    return is_shown(item) && item->done != ACTION_NONE;
+    return item_is_shown(item) && item->done != ACTION_NONE;
 }
 
 static bool is_undecided(const struct item *item)
 {
-    return is_shown(item) && item->verdict.row != NULL && item->verdict.certainty == UNDECIDED;
+    return item_is_shown(item) && item_is_undecided(item);
 }
 
 static bool is_cast(const struct item *item)
 {
-    return is_shown(item) && item->tensor.dtype != item->tensor.stored.dtype;
+    return item_is_shown(item) && item_is_cast(item);
 }
 
 static size_t count(const struct wfs_report *report, bool (*is_one)(const struct item *))
@@ -122,7 +115,7 @@ static void put_items(const struct wfs_report *report, const char *title,
 
 static void put_key(const struct wfs_report *report, size_t i, FILE *out)
 {
-    write_escaped(report->items[i].tensor.key, out);
+    report_put_escaped(report->items[i].tensor.key, out);
 }
 
 static void put_changes(const struct wfs_report *report, size_t i, FILE *out)
@@ -130,12 +123,12 @@ static void put_changes(const struct wfs_report *report, size_t i, FILE *out)
     const struct item *item = &report->items[i];
     put_key(report, i, out);
     fputs(": ", out);
-    write_escaped(item->tensor.changes != NULL ? item->tensor.changes : "", out);
+    report_put_escaped(item->tensor.changes != NULL ? item->tensor.changes : "", out);
 }
 
 static void put_rename(const struct wfs_report *report, size_t i, FILE *out)
 {
-    write_escaped(report->items[i].source_key, out);
+    report_put_escaped(report->items[i].source_key, out);
     fputs(" -> ", out);
     put_key(report, i, out);
 }
@@ -144,10 +137,9 @@ static void put_rename(const struct wfs_report *report, size_t i, FILE *out)
 static void put_undecided(const struct wfs_report *report, size_t i, FILE *out)
 {
     const struct item *item = &report->items[i];
-    const size_t n_path = (size_t)(item_leaf(item) - item->tensor.key);
     put_key(report, i, out);
-    fprintf(out, ": %s; class='^%s'=>TYPE decides it", item->verdict.row,
-            wfs_quote_n(item->tensor.key, n_path).text);
+    fprintf(out, ": %s; class='^%s'=>TYPE decides it", row_name(item->verdict.row),
+            wfs_quote_n(item->tensor.key, item_path_bytes(item)).text);
 }
 
 static void put_covers(const struct wfs_report *report, FILE *out)
@@ -156,9 +148,9 @@ static void put_covers(const struct wfs_report *report, FILE *out)
     for (size_t i = 0; i < report->n_covers && i < N_SHOWN; i++) {
         const struct catalog_cover *cover = &report->covers[i];
         start_line(&list);
-        write_escaped(cover->key, out);
+        report_put_escaped(cover->key, out);
         fputs(": ", out);
-        write_escaped(cover->by, out);
+        report_put_escaped(cover->by, out);
         if (cover->was != NULL)
             fprintf(out, ", %s in place of %s", cover->is, cover->was);
         fputc('\n', out);
@@ -184,7 +176,7 @@ static void put_left_out(const struct wfs_report *report, FILE *out)
         const struct report_left_out *one = &report->left_out[i];
         start_line(&list);
         fprintf(out, "%s ", one->kind);
-        write_escaped(one->name, out);
+        report_put_escaped(one->name, out);
         fprintf(out, ": %s\n", one->why);
     }
     end_list(&list);
@@ -195,14 +187,14 @@ static void put_commit(const struct wfs_report_commit *commit, FILE *out)
     if (commit->output == NULL)
         return;
     fputs("committed to: ", out);
-    write_escaped(commit->output, out);
+    report_put_escaped(commit->output, out);
     fprintf(out,
             "\ncommitted: %" PRIu64 " tensors, %" PRIu64 " bytes, files: %" PRIu64
             ", edits: %" PRIu64 "\n",
             commit->n_tensors, commit->n_bytes, commit->n_files, commit->n_edits);
 }
 
-void write_report_text(const struct wfs_report *report, FILE *out)
+void report_put_text(const struct wfs_report *report, FILE *out)
 {
     const size_t n_applied = report->has_like ? report->applied.n_lines : count(report, is_shown);
     fprintf(out, "applied: %zu\nskipped by filter: %zu\n", n_applied, report->skipped.n_lines);
@@ -231,25 +223,4 @@ void write_report_text(const struct wfs_report *report, FILE *out)
     put_lines(&report->skipped, "skipped by filter", "", out);
     put_left_out(report, out);
     put_lines(&report->notices, "notices", ": ", out);
-}
-
-void write_report_plan(const struct wfs_report *report, FILE *out)
-{
-    fputs("old_key\tnew_key\tdtype\tshape\tclass\tcertainty\trow\twhy\n", out);
-    for (size_t i = 0; i < report->n_items; i++) {
-        const struct item *item = &report->items[i];
-        char shape[256];
-        wfs_shape_format(&item->tensor.shape, shape, sizeof(shape));
-        write_escaped(item->source_key, out);
-        fputc('\t', out);
-        write_escaped(is_shown(item) ? item->tensor.key : "-", out);
-        fprintf(out, "\t%s\t%s\t%s\t%s\t%s\t", wfs_dtype_name((enum wfs_dtype)item->tensor.dtype),
-                shape, item->verdict.class_name != NULL ? item->verdict.class_name : "",
-                write_certainty(item), item->verdict.row != NULL ? item->verdict.row : "");
-        if (!is_shown(item))
-            fprintf(out, "dropped: %s", item->dropped);
-        else
-            write_escaped(item->tensor.changes != NULL ? item->tensor.changes : "", out);
-        fputc('\n', out);
-    }
 }

@@ -2,7 +2,7 @@
 /*
  * Jaro similarity, and keys without a variant.
  */
-#include "view/similar.h"
+#include "view/similarity.h"
 
 #include <weightfs/cleanup.h>
 
@@ -28,7 +28,7 @@ static size_t decode(const char *text, uint32_t *ret)
     return n;
 }
 
-double similar_jaro(const char *a, const char *b)
+double similarity_jaro(const char *a, const char *b)
 {
     uint32_t x[MAX_CHARS], y[MAX_CHARS];
     bool is_taken[MAX_CHARS] = {false};
@@ -80,7 +80,7 @@ static const char *find_variant(const char *key)
     return NULL;
 }
 
-bool similar_has_variant(const char *key)
+bool similarity_has_variant(const char *key)
 {
     return find_variant(key) != NULL;
 }
@@ -97,7 +97,7 @@ static char *without_variant(const char *key)
     return result;
 }
 
-const char *similar_suggest(const char *missing, const struct report_lines *unused)
+const char *similarity_suggest(const char *missing, const struct report_lines *unused)
 {
     autofree char *shorter = without_variant(missing);
     const char *best = NULL;
@@ -107,7 +107,7 @@ const char *similar_suggest(const char *missing, const struct report_lines *unus
             return unused->lines[i].name;
     }
     for (size_t i = 0; i < unused->n_lines && i < MAX_COMPARED; i++) {
-        const double value = similar_jaro(missing, unused->lines[i].name);
+        const double value = similarity_jaro(missing, unused->lines[i].name);
         if (value >= 0.7 && value > best_value) {
             best = unused->lines[i].name;
             best_value = value;

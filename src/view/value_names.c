@@ -92,7 +92,7 @@ static int rename_values(struct wfs_catalog *catalog, const struct wish wishes[]
     return code;
 }
 
-int pass_values(struct pass *pass)
+int pass_value_names(struct pass *pass)
 {
     struct wfs_catalog *catalog = pass->catalog;
     if (catalog->n_values == 0 || catalog->n_places == 0 || !is_any_renamed(pass))

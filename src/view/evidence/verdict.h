@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What was decided about the module of a tensor: its class, how sure that is, which row of the
+ * evidence table decided, and what an adapter has to do. The one table of the names of each.
+ */
+#ifndef WFS_VERDICT_H
+#define WFS_VERDICT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Whose conventions: of a Linear's weight [out, in] or [in, out], of a norm's weight or gamma. */
+enum layout { LAYOUT_TORCH, LAYOUT_BURN };
+
+/* What kind of file the checkpoint was in. */
+enum container { CONTAINER_PTH, CONTAINER_SAFETENSORS, CONTAINER_BPK };
+
+enum action { ACTION_NONE, ACTION_TRANSPOSE, ACTION_RENAME };
+
+/* Ordered: what is LIKELY or above is refused by `strict`. */
+enum certainty { TOLD, CERTAIN, LIKELY, UNDECIDED };
+
+enum class {
+    CLASS_NONE, /* not examined */
+    /* Found by evidence. */
+    CLASS_LINEAR,
+    CLASS_NORM,
+    CLASS_BATCH_NORM,
+    CLASS_EMBEDDING,
+    CLASS_CONVOLUTION,
+    CLASS_QUANTIZED,
+    CLASS_PRELU,
+    CLASS_OTHER,
+    CLASS_UNKNOWN,
+    /* Named by a `keep` or `class` option. */
+    CLASS_KEPT,
+    TYPE_LINEAR,
+    TYPE_LAYER_NORM,
+    TYPE_BATCH_NORM,
+    TYPE_GROUP_NORM,
+    TYPE_RMS_NORM,
+    TYPE_INSTANCE_NORM,
+    TYPE_PRELU,
+    TYPE_EMBEDDING,
+    TYPE_CONV1D,
+    TYPE_CONV2D,
+    TYPE_CONV3D,
+    TYPE_CONV_TRANSPOSE1D,
+    TYPE_CONV_TRANSPOSE2D,
+    TYPE_CONV_TRANSPOSE3D,
+    TYPE_DEFORM_CONV2D,
+    TYPE_OTHER,
+};
+
+/* Rows of the evidence table; docs/view.md lists them by number. */
+enum row {
+    ROW_NONE, /* not examined */
+    ROW_CLASS_OPTION,
+    ROW_KEEP_OPTION,
+    ROW_SAME_LAYOUT,
+    ROW_RUNNING_STATISTICS,
+    ROW_GAMMA,
+    ROW_QUANTIZED,
+    ROW_HIGH_RANK,
+    ROW_WIDE_NORM,
+    ROW_WIDE_SCALE,
+    ROW_MATRIX_AND_BIAS,
+    ROW_SQUARE_AND_BIAS,
+    ROW_ODD_BIAS,
+    ROW_OUTPUT_HEAD,
+    ROW_LINEAR_NAME,
+    ROW_LINEAR_NAME_ODD_SHAPE,
+    ROW_LINEAR_AND_TABLE_NAME,
+    ROW_PERHAPS_A_HEAD,
+    ROW_PATCHES,
+    ROW_TABLE_NAME,
+    ROW_DOUBTFUL_TABLE,
+    ROW_PERHAPS_A_TABLE,
+    ROW_POSITION_BIAS,
+    ROW_PART_OF_A_BLOCK,
+    ROW_NAMESAKE_WITH_BIAS,
+    ROW_BESIDE_LINEARS,
+    ROW_TALL,
+    ROW_NO_EVIDENCE,
+    ROW_SCALE_AND_NORM_NAME,
+    ROW_ACTIVATION,
+    ROW_SCALE,
+    ROW_ODD_NORM,
+    ROW_NORM_NAME,
+    ROW_TWO_VECTORS,
+    ROW_ONE_ELEMENT,
+    ROW_VECTOR,
+    ROW_NO_WEIGHT,
+};
+
+struct verdict {
+    uint8_t action, certainty, class_, row; /* of the enums above */
+};
+
+/* Each returns static text: "" for CLASS_NONE and ROW_NONE. */
+const char *class_name(uint8_t class_);
+const char *certainty_name(uint8_t certainty);
+const char *row_name(uint8_t row);
+
+/*
+ * Finds the type that a `class` option names: "Linear", "Struct:Linear", in any case. With
+ * "Struct:" it is treated exactly as Burn does, which leaves InstanceNorm and PRelu alone. Returns
+ * false when no type has that name.
+ */
+bool class_find(const char *name, enum class *ret);
+
+/* The names that class_find knows, separated by commas. */
+extern const char class_names[];
+
+#endif

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What passes do to an item: other keys, other dimensions, and a note of it.
+ */
+#include "view/pass.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+int pass_matches(const struct pass *pass, const struct rule *rule, const struct item *item)
+{
+    return rule->regex == NULL ? 1 : regex_search(rule->regex, item->tensor.key, pass->err);
+}
+
+int pass_note(const struct pass *pass, struct item *item, const char *format, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    const char *before = item->tensor.changes;
+    item->tensor.changes =
+        arena_print(&pass->catalog->arena, "%s%s%s", before != NULL ? before : "",
+                    before != NULL ? "; " : "", text);
+    return item->tensor.changes == NULL ? wfs_fail_memory(pass->err) : 0;
+}
+
+int pass_rename(const struct pass *pass, struct item *item, const char *key, const char *why)
+{
+    if (strcmp(item->tensor.key, key) == 0)
+        return 0;
+    if (item->tensor.origin == NULL)
+        item->tensor.origin = item->tensor.key;
+    item->tensor.key = key;
+    return pass_note(pass, item, "%s", why);
+}
+
+int pass_permute(const struct pass *pass, struct item *item, const uint32_t *order)
+{
+    struct wfs_tensor *tensor = &item->tensor;
+    const uint32_t rank = tensor->shape.rank;
+    const uint64_t *old = tensor->stored.strides;
+    uint64_t *dims = arena_calloc(&pass->catalog->arena, rank, sizeof(*dims));
+    uint64_t *strides = arena_calloc(&pass->catalog->arena, rank, sizeof(*strides));
+    if (old == NULL)
+        old = catalog_dense_strides(pass->catalog, &tensor->shape);
+    if (dims == NULL || strides == NULL || old == NULL)
+        return wfs_fail_memory(pass->err);
+    for (uint32_t i = 0; i < rank; i++) {
+        dims[i] = tensor->shape.dims[order[i]];
+        strides[i] = old[order[i]];
+    }
+    tensor->shape.dims = dims;
+    tensor->stored.strides = strides;
+    return 0;
+}
+
+int pass_swap_last(const struct pass *pass, struct item *item)
+{
+    uint32_t order[RULE_MAX_PARTS];
+    const uint32_t rank = item->tensor.shape.rank;
+    for (uint32_t i = 0; i < rank; i++)
+        order[i] = i;
+    order[rank - 1] = rank - 2;
+    order[rank - 2] = rank - 1;
+    return pass_permute(pass, item, order);
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A view applied: the tensors are taken out of the catalog as items, each pass goes over them, and
+ * those that are left are put back.
+ */
+#include "view/pass.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int take_out(struct pass *pass)
+{
+    const size_t n = pass->catalog->n_tensors;
+    struct wfs_report *report = pass->report;
+    report->items = calloc(n + 1, sizeof(*report->items));
+    if (report->items == NULL)
+        return wfs_fail_memory(pass->err);
+    for (size_t i = 0; i < n; i++) {
+        report->items[i].tensor = pass->catalog->tensors[i];
+        report->items[i].source_key = wfs_tensor_origin(&pass->catalog->tensors[i]);
+    }
+    report->n_items = n;
+    return 0;
+}
+
+/* The order of the items, unless `like` has set another one. */
+static int make_order(struct pass *pass)
+{
+    struct wfs_report *report = pass->report;
+    if (report->order != NULL)
+        return 0;
+    report->order = calloc(report->n_items + 1, sizeof(*report->order));
+    if (report->order == NULL)
+        return wfs_fail_memory(pass->err);
+    for_items(item, pass)
+    {
+        report->order[report->n_order++] = (uint32_t)(item - report->items);
+    }
+    return 0;
+}
+
+static int put_back(struct pass *pass)
+{
+    struct wfs_report *report = pass->report;
+    struct wfs_catalog *catalog = pass->catalog;
+    if (catalog_reserve(catalog, report->n_order) < 0)
+        return wfs_fail_memory(pass->err);
+    for (size_t i = 0; i < report->n_order; i++)
+        catalog->tensors[i] = report->items[report->order[i]].tensor;
+    catalog->n_tensors = report->n_order;
+    return 0;
+}
+
+/* Returns what to adapt to: as `to` says, else what the file of `like` looks like. */
+static enum direction find_direction(const struct pass *pass)
+{
+    if (pass->view->to != TO_UNSAID || pass->like == NULL)
+        return pass->view->to;
+    const struct wfs_format *format = wfs_catalog_format(pass->like);
+    if (format != NULL && format->convention == WFS_CONVENTION_BURN)
+        return TO_BURN;
+    for (size_t i = 0; i < pass->like->n_tensors; i++) {
+        const char *dot = strrchr(pass->like->tensors[i].key, '.');
+        if (dot != NULL && strcmp(dot, ".gamma") == 0)
+            return TO_BURN;
+    }
+    return TO_TORCH;
+}
+
+static bool has_backslash(const struct wfs_view *view)
+{
+    for (const struct rule *rule = view->rules; rule != NULL; rule = rule->next) {
+        if (rule->has_backslash)
+            return true;
+    }
+    return false;
+}
+
+static int run(struct pass *pass)
+{
+    static int (*const passes[])(struct pass *) = {
+        take_out,     pass_top_level_key, pass_evidence,   pass_remap,       pass_contiguous,
+        pass_classes, pass_filter,        pass_variants,   pass_adapters,    pass_like,
+        pass_surgery, make_order,         pass_collisions, pass_value_names, put_back,
+    };
+    int code = 0;
+    for (size_t i = 0; code == 0 && i < sizeof(passes) / sizeof(*passes); i++)
+        code = passes[i](pass);
+    return code;
+}
+
+int wfs_view_apply(const struct wfs_view *view, struct wfs_catalog *catalog,
+                   const struct wfs_catalog *like, struct wfs_report **out, struct wfs_error *err)
+{
+    struct wfs_report *report = calloc(1, sizeof(*report));
+    *out = report;
+    if (report == NULL)
+        return wfs_fail_memory(err);
+    report->has_like = like != NULL;
+    report->covers = catalog->covers;
+    report->n_covers = catalog->n_covers;
+    struct pass pass = {
+        .view = view, .catalog = catalog, .like = like, .report = report, .err = err};
+    pass.to = find_direction(&pass);
+    if (has_backslash(view) &&
+        report_add(report, &report->notices, "remap", "\\1 in a replacement is read as ${1}") < 0)
+        return wfs_fail_memory(err);
+    return run(&pass);
+}

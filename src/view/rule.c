@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One rule, made of the value of its option.
+ */
+#include "view/rule.h"
+
+#include <weightfs/cleanup.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* How the value of a rule is written. */
+enum form {
+    FORM_TEXT,         /* one text */
+    FORM_REGEX,        /* REGEX */
+    FORM_PAIR,         /* REGEX=>ARGUMENT */
+    FORM_PAIR_OR_TEXT, /* REGEX=>ARGUMENT, or ARGUMENT for all keys */
+    FORM_CONDITION,
+};
+
+static const enum form forms[] = {
+    [RULE_OVERLAY] = FORM_PAIR_OR_TEXT, [RULE_TOP_LEVEL_KEY] = FORM_TEXT,
+    [RULE_REMAP] = FORM_PAIR,           [RULE_CONTIGUOUS_EXCEPT] = FORM_REGEX,
+    [RULE_INCLUDE] = FORM_REGEX,        [RULE_KEY] = FORM_TEXT,
+    [RULE_EXCLUDE] = FORM_REGEX,        [RULE_WHERE] = FORM_CONDITION,
+    [RULE_DROP_VARIANTS] = FORM_TEXT,   [RULE_CLASS] = FORM_PAIR,
+    [RULE_TRANSPOSE] = FORM_REGEX,      [RULE_PERMUTE] = FORM_PAIR,
+    [RULE_SPLIT] = FORM_PAIR,           [RULE_CAST] = FORM_PAIR_OR_TEXT,
+    [RULE_KEEP] = FORM_REGEX,
+};
+
+void rule_free(struct rule *rule)
+{
+    if (rule == NULL)
+        return;
+    free(rule->text);
+    free(rule->argument);
+    free(rule->list);
+    regex_free(rule->regex);
+    condition_free(rule->condition);
+    free(rule);
+}
+
+static void cleanup_rule(struct rule **rule)
+{
+    rule_free(*rule);
+}
+
+const struct rule *rule_next(const struct rule *rule, enum rule_kind kind)
+{
+    while (rule != NULL && rule->kind != kind)
+        rule = rule->next;
+    return rule;
+}
+
+/* Cuts the argument at commas. */
+static int cut_list(struct rule *rule, const char *option, struct wfs_error *err)
+{
+    rule->list = strdup(rule->argument);
+    if (rule->list == NULL)
+        return wfs_fail_memory(err);
+    char *rest = rule->list;
+    for (const char *part; (part = strsep(&rest, ",")) != NULL;) {
+        if (rule->n_parts == RULE_MAX_PARTS)
+            return wfs_fail(err, EINVAL, "%s: more than %d parts", option, RULE_MAX_PARTS);
+        rule->parts[rule->n_parts++] = part;
+    }
+    return 0;
+}
+
+static int read_order(struct rule *rule, struct wfs_error *err)
+{
+    uint64_t seen = 0;
+    const int code = cut_list(rule, "permute", err);
+    if (code < 0)
+        return code;
+    for (uint32_t i = 0; i < rule->n_parts; i++) {
+        char *end;
+        const unsigned long axis = strtoul(rule->parts[i], &end, 10);
+        if (*end != '\0' || end == rule->parts[i] || axis >= rule->n_parts || seen >> axis & 1)
+            return wfs_fail(err, EINVAL,
+                            "permute: '%s' is not a permutation: each number from 0 to %u must "
+                            "occur once",
+                            wfs_quote(rule->argument).text, rule->n_parts - 1);
+        seen |= (uint64_t)1 << axis;
+        rule->order[i] = (uint32_t)axis;
+    }
+    return 0;
+}
+
+/* Finds a dtype by its name in safetensors, in any case, or by its name in torch. */
+static int read_dtype(const char *name, enum wfs_dtype *ret, struct wfs_error *err)
+{
+    static const struct {
+        const char *name;
+        enum wfs_dtype dtype;
+    } others[] = {
+        {"float16", WFS_F16},         {"half", WFS_F16},
+        {"bfloat16", WFS_BF16},       {"float32", WFS_F32},
+        {"float", WFS_F32},           {"float64", WFS_F64},
+        {"double", WFS_F64},          {"float8_e4m3fn", WFS_F8_E4M3},
+        {"float8_e5m2", WFS_F8_E5M2}, {"int8", WFS_I8},
+        {"int16", WFS_I16},           {"int32", WFS_I32},
+        {"int64", WFS_I64},           {"uint8", WFS_U8},
+    };
+    for (int i = 0; i < WFS_N_DTYPES; i++) {
+        if (strcasecmp(wfs_dtype_name((enum wfs_dtype)i), name) == 0) {
+            *ret = (enum wfs_dtype)i;
+            return 0;
+        }
+    }
+    for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++) {
+        if (strcasecmp(others[i].name, name) == 0) {
+            *ret = others[i].dtype;
+            return 0;
+        }
+    }
+    return wfs_fail(err, EINVAL,
+                    "cast: unknown dtype '%s'; known are F64, F32, F16, BF16, F8_E4M3, F8_E5M2, "
+                    "I64, I32, I16, I8, U64, U32, U16, U8 and BOOL",
+                    wfs_quote(name).text);
+}
+
+/* Rewrites `\1` as `${1}`, which is what was meant. */
+static int replace_backslashes(struct rule *rule, struct wfs_error *err)
+{
+    char *text = malloc(strlen(rule->argument) * 3 + 1), *to = text;
+    if (text == NULL)
+        return wfs_fail_memory(err);
+    for (const char *from = rule->argument; *from != '\0';) {
+        const size_t n = *from == '\\' ? strspn(from + 1, "0123456789") : 0;
+        if (n == 0) {
+            *to++ = *from++;
+            continue;
+        }
+        rule->has_backslash = true;
+        *to++ = '$';
+        *to++ = '{';
+        memcpy(to, from + 1, n);
+        to += n;
+        *to++ = '}';
+        from += n + 1;
+    }
+    *to = '\0';
+    free(rule->argument);
+    rule->argument = text;
+    return 0;
+}
+
+static int read_argument(struct rule *rule, struct wfs_error *err)
+{
+    int code;
+    switch (rule->kind) {
+    case RULE_REMAP:
+        return replace_backslashes(rule, err);
+    case RULE_PERMUTE:
+        return read_order(rule, err);
+    case RULE_SPLIT:
+        code = replace_backslashes(rule, err);
+        return code < 0 ? code : cut_list(rule, "split", err);
+    case RULE_CAST:
+        return read_dtype(rule->argument, &rule->dtype, err);
+    case RULE_OVERLAY:
+        return *rule->argument != '\0' ? 0 : wfs_fail(err, EINVAL, "overlay: FILE is missing");
+    case RULE_CLASS:
+        return class_find(rule->argument, &rule->class_)
+                   ? 0
+                   : wfs_fail(err, EINVAL, "class: unknown type '%s'; known are %s",
+                              wfs_quote(rule->argument).text, class_names);
+    default:
+        return 0;
+    }
+}
+
+/* What is left of "A=>B" when a shell takes the unquoted > as a redirection. */
+static int fail_pair(const struct wfs_view_option *option, const char *text, struct wfs_error *err)
+{
+    const size_t n = strlen(text);
+    const bool is_cut = n > 0 && text[n - 1] == '=';
+    return wfs_fail(err, EINVAL, "%s: '%s' is not of the form %s%s", option->name,
+                    wfs_quote(text).text, option->argument,
+                    is_cut ? " (quote it: an unquoted > is taken by the shell)" : "");
+}
+
+/* Cuts the value into regex and argument. */
+static int read_value(const struct wfs_view_option *option, struct rule *rule,
+                      struct wfs_error *err)
+{
+    const enum form form = forms[rule->kind];
+    const char *arrow = strstr(rule->text, "=>");
+    if (form == FORM_CONDITION)
+        return condition_new(rule->text, &rule->condition, err);
+    if (form == FORM_REGEX)
+        return regex_new(rule->text, &rule->regex, err);
+    if (form == FORM_PAIR && arrow == NULL)
+        return fail_pair(option, rule->text, err);
+    if (form == FORM_TEXT || arrow == NULL) {
+        rule->argument = strdup(rule->text);
+        return rule->argument == NULL ? wfs_fail_memory(err) : 0;
+    }
+    autofree char *pattern = strndup(rule->text, (size_t)(arrow - rule->text));
+    rule->argument = strdup(arrow + 2);
+    if (pattern == NULL || rule->argument == NULL)
+        return wfs_fail_memory(err);
+    rule->is_negated = rule->kind == RULE_OVERLAY && pattern[0] == '!';
+    return regex_new(pattern + rule->is_negated, &rule->regex, err);
+}
+
+int rule_new(const struct wfs_view_option *option, enum rule_kind kind, const char *value,
+             struct rule **out, struct wfs_error *err)
+{
+    cleanup(cleanup_rule) struct rule *rule = calloc(1, sizeof(*rule));
+    if (rule == NULL)
+        return wfs_fail_memory(err);
+    rule->kind = kind;
+    rule->text = strdup(value);
+    if (rule->text == NULL)
+        return wfs_fail_memory(err);
+    int code = read_value(option, rule, err);
+    code = code < 0 ? code : read_argument(rule, err);
+    if (code < 0)
+        return code;
+    *out = steal(&rule);
+    return 0;
+}
