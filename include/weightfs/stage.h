@@ -37,9 +37,25 @@ struct wfs_leftover {
     struct wfs_written published;   /* of the last one that noted that it was published */
 };
 
-/* A line of the journal, as its words. */
+/* Kinds of records of the journal: the letters that they begin with. */
+enum wfs_record_kind {
+    WFS_RECORD_RUN = 'O',       /* RUN: a process begins to write */
+    WFS_RECORD_FILE = 'C',      /* PATH: an empty file is made */
+    WFS_RECORD_DIRECTORY = 'K', /* PATH */
+    WFS_RECORD_EDIT = 'E',      /* N PATH DTYPE SHAPE ORIGIN: data/N is the content from now on */
+    WFS_RECORD_SYNC = 'S',      /* N BYTES PATH: data/N is synced */
+    WFS_RECORD_MOVE = 'R',      /* FROM TO FLAGS */
+    WFS_RECORD_REMOVE = 'D',    /* PATH */
+    WFS_RECORD_LINK = 'L',      /* PATH NEW */
+    WFS_RECORD_ATTR = 'X',      /* PATH NAME [VALUE] */
+    WFS_RECORD_COMMIT = 'B',    /* OUTPUT TEMPORARY: a commit begins */
+    WFS_RECORD_COMPLETE = 'P',  /* DEVICE INODE BYTES MTIME DIGEST: its file is complete */
+    WFS_RECORD_PUBLISHED = 'F', /* and is the output */
+};
+
+/* A record of the journal, as its words. */
 struct wfs_record {
-    char kind;
+    enum wfs_record_kind kind;
     unsigned n_words;
     const char *words[6];
 };

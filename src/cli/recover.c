@@ -142,23 +142,28 @@ static int list_change(void *ctx, const struct wfs_record *record)
 {
     const struct wfs_stage *stage = ctx;
     static const struct {
-        char kind;
+        enum wfs_record_kind kind;
         const char *label;
-    } labels[] = {{'C', "made"},   {'K', "directory"}, {'R', "renamed"}, {'D', "removed"},
-                  {'L', "linked"}, {'X', "attribute"}, {'E', "content"}, {'S', "synced"}};
+    } labels[] = {{WFS_RECORD_FILE, "made"},    {WFS_RECORD_DIRECTORY, "directory"},
+                  {WFS_RECORD_MOVE, "renamed"}, {WFS_RECORD_REMOVE, "removed"},
+                  {WFS_RECORD_LINK, "linked"},  {WFS_RECORD_ATTR, "attribute"},
+                  {WFS_RECORD_EDIT, "content"}, {WFS_RECORD_SYNC, "synced"}};
     for (size_t i = 0; i < sizeof(labels) / sizeof(*labels); i++) {
         if (labels[i].kind != record->kind)
             continue;
         print_label(labels[i].label);
-        const unsigned first = record->kind == 'E' ? 1 : record->kind == 'S' ? 2 : 0;
-        const unsigned end = record->kind == 'R' || record->kind == 'L' ? 2 : first + 1;
+        const unsigned first = record->kind == WFS_RECORD_EDIT   ? 1
+                               : record->kind == WFS_RECORD_SYNC ? 2
+                                                                 : 0;
+        const unsigned end =
+            record->kind == WFS_RECORD_MOVE || record->kind == WFS_RECORD_LINK ? 2 : first + 1;
         for (unsigned j = first; j < end && j < record->n_words; j++) {
             fputs(j > first ? " -> " : "", stdout);
             print_escaped(stdout, record->words[j]);
         }
-        if (record->kind == 'X' && record->n_words > 1)
+        if (record->kind == WFS_RECORD_ATTR && record->n_words > 1)
             printf(" %s", record->words[1]);
-        if (record->kind == 'E' && record->n_words > 0)
+        if (record->kind == WFS_RECORD_EDIT && record->n_words > 0)
             printf(": edit %s, %" PRId64 " bytes", record->words[0],
                    wfs_stage_n_bytes(stage, strtoull(record->words[0], NULL, 10)));
         putchar('\n');

@@ -12,19 +12,21 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "tree/about.h"
 #include "tree/content.h"
 #include "tree/digests.h"
-#include "tree/notes.h"
+#include "tree/file/description.h"
+#include "tree/node/entry.h"
+#include "tree/node/notes.h"
 #include "tree/stage/stage.h"
 
 int attrs_look(const struct wfs_tree *tree, const struct wfs_node *node, struct look *look)
 {
     *look = (struct look){.tree = tree, .node = node};
-    int code = about_node(tree, node, node->entry, &look->arena, &look->about, NULL);
+    int code = description_make(tree, node, node->entry, &look->arena, &look->description, NULL);
     if (code == -ENOMEM || code == -EIO)
         return code;
-    return about_tensor(tree, node, node->entry, &look->about, NULL, &look->arena, &look->tensor);
+    return description_tensor(tree, node, node->entry, &look->description, NULL, &look->arena,
+                              &look->tensor);
 }
 
 void attrs_look_done(struct look *look)
@@ -47,22 +49,23 @@ static int get_key(const struct look *look, struct strbuf *text)
     const uint32_t id = look->node->entry;
     if (id == 0)
         return -ENODATA;
-    const int code =
-        entry_key(look->tree, id, look->about.is_framed && entry_has_suffix(look->tree, id), text);
+    const int code = entry_key(
+        look->tree, id, look->description.is_framed && entry_has_suffix(look->tree, id), text);
     return code == -ENOENT || code == -ENOKEY ? -ENODATA : code;
 }
 
 static int get_dtype(const struct look *look, struct strbuf *text)
 {
-    return put(text,
-               look->about.has_dtype ? wfs_dtype_name((enum wfs_dtype)look->about.dtype) : NULL);
+    return put(text, look->description.has_dtype
+                         ? wfs_dtype_name((enum wfs_dtype)look->description.dtype)
+                         : NULL);
 }
 
 static int get_shape(const struct look *look, struct strbuf *text)
 {
-    if (!look->about.has_shape)
+    if (!look->description.has_shape)
         return -ENODATA;
-    strbuf_shape(text, &look->about.shape);
+    strbuf_shape(text, &look->description.shape);
     return 0;
 }
 
@@ -117,7 +120,7 @@ static int get_xxh3(const struct look *look, struct strbuf *text)
 
 static int get_stats(const struct look *look, struct strbuf *text)
 {
-    return look->about.has_dtype && look->about.has_shape
+    return look->description.has_dtype && look->description.has_shape
                ? digests_stats(look->tree, look->node, text)
                : -ENODATA;
 }
@@ -128,7 +131,7 @@ static int get_stats(const struct look *look, struct strbuf *text)
 static int make_describable(struct wfs_tree *tree, struct wfs_node *node)
 {
     if (edit_is_staged(node) || node->tensor == NULL || wfs_tensor_is_plain(node->tensor) ||
-        tree->stage->is_replaying)
+        tree->is_replaying)
         return 0;
     return content_stage(tree, node, content_n_bytes(tree, node));
 }

@@ -5,8 +5,8 @@
 #ifndef WFS_TREE_ATTRS_H
 #define WFS_TREE_ATTRS_H
 
-#include "tree/about.h"
-#include "tree/edit.h"
+#include "tree/file/description.h"
+#include "tree/node/edit.h"
 
 enum { ATTRS_RANK_MAX = 16384 }; /* as the loaders take */
 
@@ -15,7 +15,7 @@ struct look {
     const struct wfs_tree *tree;
     const struct wfs_node *node;
     struct arena arena;
-    struct about about;
+    struct description description;
     struct wfs_tensor tensor; /* that a commit would write, as far as it is known */
 };
 

@@ -11,9 +11,10 @@
 #include <string.h>
 #include <weightfs/value.h>
 
-#include "tree/inodes.h"
-#include "tree/ties.h"
-#include "tree/valuefile.h"
+#include "tree/file/valuefile.h"
+#include "tree/node/entry.h"
+#include "tree/node/inodes.h"
+#include "tree/node/ties.h"
 
 enum { NODES_MAX = 4000000 }; /* a bound on memory: each costs some 100 bytes */
 

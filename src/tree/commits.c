@@ -5,52 +5,33 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "tree/edit.h"
+#include "tree/node/edit.h"
 #include "tree/stage/record.h"
 #include "tree/stage/stage.h"
-
-/* Writes a record that has to be durable before anything else happens. */
-static int append(struct wfs_tree *tree, const struct strbuf *text, enum wfs_commit_state state)
-{
-    int code = text->has_failed ? -ENOMEM : stage_append(tree->stage, text->bytes, text->n_bytes);
-    if (code == 0)
-        code = stage_sync_journal(tree->stage);
-    if (code == 0)
-        tree->stage->leftover.commit = state;
-    return code;
-}
-
-static int note_published(struct wfs_tree *tree)
-{
-    const struct strbuf text = {.bytes = (char[]){"F"}, .n_bytes = 1};
-    const int code = append(tree, &text, WFS_COMMIT_PUBLISHED);
-    tree->stage->owes_published = code < 0;
-    return code;
-}
 
 int wfs_tree_commit_begin(struct wfs_tree *tree, const char *output, const char *temporary)
 {
     autostrbuf struct strbuf text = {0};
-    const int code = tree->stage->owes_published ? note_published(tree) : 0;
+    const int code = tree->stage->owes_published ? wfs_stage_note_published(tree->stage) : 0;
     if (code < 0)
         return code;
-    strbuf_puts(&text, "B");
+    record_begin(&text, WFS_RECORD_COMMIT);
     record_puts(&text, output);
     record_puts(&text, temporary);
-    return append(tree, &text, WFS_COMMIT_BEGUN);
+    return stage_append_step(tree->stage, &text, WFS_COMMIT_BEGUN);
 }
 
 int wfs_tree_commit_complete(struct wfs_tree *tree, const struct wfs_identity *identity,
                              uint64_t digest)
 {
     autostrbuf struct strbuf text = {0};
-    strbuf_puts(&text, "P");
+    record_begin(&text, WFS_RECORD_COMPLETE);
     record_number(&text, identity->device);
     record_number(&text, identity->inode);
     record_number(&text, identity->n_bytes);
     record_number(&text, (uint64_t)identity->mtime_ns);
     record_number(&text, digest);
-    return append(tree, &text, WFS_COMMIT_COMPLETE);
+    return stage_append_step(tree->stage, &text, WFS_COMMIT_COMPLETE);
 }
 
 int wfs_tree_keep_source(struct wfs_tree *tree, const char *path)
@@ -70,8 +51,8 @@ int wfs_tree_committed(struct wfs_tree *tree, uint64_t generation)
     atomic_store(&tree->n_changed_nodes, n_nodes);
     atomic_store(&tree->committed, generation);
     atomic_fetch_add(&tree->n_commits, 1);
-    if (tree->stage == NULL || tree->stage->is_replaying ||
-        tree->stage->leftover.commit != WFS_COMMIT_COMPLETE)
+    if (tree->stage == NULL || tree->is_replaying ||
+        tree->stage->leftover.found.commit != WFS_COMMIT_COMPLETE)
         return 0;
-    return note_published(tree);
+    return wfs_stage_note_published(tree->stage);
 }

@@ -1,19 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Content: the catalog's tensor until the first write, then a staged file.
+ * Content is the catalog's tensor, or a text that is made, until the first change; that copies what
+ * is shown into a staged file, where all others go. A change that does not fit the disk fails in
+ * the call that asks for it and changes nothing.
  */
 #include "tree/content.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/falloc.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/source.h"
-#include "tree/control.h"
+#include "tree/control/control.h"
+#include "tree/file/description.h"
+#include "tree/file/editfile.h"
+#include "tree/file/valuefile.h"
+#include "tree/node/entry.h"
+#include "tree/node/notes.h"
 #include "tree/stage/stage.h"
-#include "tree/valuefile.h"
 
 /* A header is made for what is shown. */
 static bool is_framed(const struct wfs_tree *tree, const struct wfs_node *node)
@@ -21,25 +27,11 @@ static bool is_framed(const struct wfs_tree *tree, const struct wfs_node *node)
     return tree->options.files == WFS_FILES_NPY && node->kind == NODE_FILE && !edit_is_staged(node);
 }
 
-struct wfs_tensor content_tensor(const struct wfs_node *node)
-{
-    struct wfs_tensor tensor = *node->tensor;
-    const struct edit *edit = node->edit;
-    if (edit == NULL || !(edit->has_dtype || edit->has_shape))
-        return tensor;
-    tensor.dtype = edit->has_dtype ? edit->dtype : tensor.dtype;
-    tensor.shape = edit->has_shape ? edit->shape : tensor.shape;
-    /* Only what lies there as it is shown is described anew without a copy. */
-    tensor.stored = (struct wfs_stored){
-        .source = tensor.stored.source, .offset = tensor.stored.offset, .dtype = tensor.dtype};
-    return tensor;
-}
-
 static size_t header_n_bytes(const struct wfs_tree *tree, const struct wfs_node *node)
 {
     if (!is_framed(tree, node))
         return 0;
-    const struct wfs_tensor tensor = content_tensor(node);
+    const struct wfs_tensor tensor = description_shown(node);
     return wfs_npy_header(&tensor, NULL, 0);
 }
 
@@ -54,80 +46,6 @@ uint64_t content_n_bytes(const struct wfs_tree *tree, const struct wfs_node *nod
                                               : control_n_bytes(tree, node, &n_bytes);
     /* One byte makes programs read what cannot be made, and be told why; none would look done. */
     return code == 0 ? n_bytes : node->kind >= NODE_MADE;
-}
-
-/* ---- stat, open ---- */
-
-static struct timespec mtime_of(const struct wfs_tree *tree, const struct wfs_node *node)
-{
-    if (node->kind == NODE_DIR)
-        return node->directory->mtime;
-    if (node->edit != NULL && node->edit->has_mtime)
-        return node->edit->mtime;
-    if (node->kind == NODE_VALUE)
-        return tree->mtime;
-    if (node_is_fixed(node))
-        return control_mtime(tree, node);
-    const struct source *source = node->tensor == NULL ? NULL : node->tensor->stored.source;
-    if (source == NULL || source->identity.mtime_ns == 0)
-        return tree->mtime;
-    const int64_t ns = source->identity.mtime_ns,
-                  rest = (ns % 1000000000 + 1000000000) % 1000000000;
-    return (struct timespec){.tv_sec = (ns - rest) / 1000000000, .tv_nsec = rest};
-}
-
-/*
- * A read-only tree keeps the owner's write bit, as a filesystem that is mounted read-only does:
- * copies of its files would otherwise refuse the attributes that are set on them next.
- */
-static mode_t mode_of(const struct wfs_tree *tree, const struct wfs_node *node)
-{
-    const bool is_writable = !node_is_fixed(node);
-    const mode_t type = node->kind == NODE_DIR ? S_IFDIR : S_IFREG;
-    if (node->edit != NULL && node->edit->has_mode)
-        return type | node->edit->mode;
-    const mode_t bits = (node->kind == NODE_DIR ? 0555 : 0444) | (is_writable ? 0200 : 0);
-    return type | (bits & ~tree->options.umask);
-}
-
-void wfs_node_stat(const struct wfs_tree *tree, const struct wfs_node *node, struct stat *ret)
-{
-    const uint64_t n_bytes = content_n_bytes(tree, node);
-    const struct timespec mtime = mtime_of(tree, node);
-    *ret = (struct stat){
-        .st_ino = node->ino,
-        .st_mode = mode_of(tree, node),
-        .st_nlink = atomic_load_explicit(&node->n_links, memory_order_relaxed),
-        .st_uid = tree->options.uid,
-        .st_gid = tree->options.gid,
-        .st_size = (off_t)n_bytes,
-        .st_blksize = 4096,
-        .st_blocks = (blkcnt_t)(n_bytes / 512 + (n_bytes % 512 != 0)),
-        .st_atim = mtime,
-        .st_mtim = mtime,
-        .st_ctim = mtime,
-    };
-}
-
-int wfs_node_open(struct wfs_tree *tree, struct wfs_node *node, int flags)
-{
-    const bool is_writing = (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC) != 0;
-    if (is_writing && node->kind == NODE_DIR)
-        return -EISDIR;
-    if (is_writing && tree->stage == NULL)
-        return -EROFS;
-    if (is_writing && node_is_fixed(node))
-        return -EACCES;
-    if ((flags & O_TRUNC) != 0)
-        return wfs_node_truncate(tree, node, 0);
-    if (node->kind >= NODE_MADE)
-        return 0; /* who makes it tells whether it can be had */
-    uint64_t n_bytes;
-    if (node->kind == NODE_VALUE && !edit_is_staged(node))
-        return valuefile_n_bytes(tree, node, &n_bytes);
-    return node->kind == NODE_FILE || node->kind == NODE_DIR || edit_is_staged(node)
-               ? wfs_node_check(tree, node)
-               : control_n_bytes(tree, node, &n_bytes);
 }
 
 int wfs_node_check(const struct wfs_tree *tree, const struct wfs_node *node)
@@ -160,23 +78,10 @@ bool wfs_node_extent(const struct wfs_tree *tree, const struct wfs_node *node, u
     return true;
 }
 
-static ssize_t read_staged(const struct wfs_tree *tree, const struct edit *edit, uint64_t offset,
-                           void *buf, size_t n_bytes)
-{
-    if (edit->is_lost)
-        return -EIO;
-    if (offset >= edit->n_bytes)
-        return 0;
-    const uint64_t n_left = edit->n_bytes - offset;
-    const size_t n_wanted = n_bytes < n_left ? n_bytes : (size_t)n_left;
-    const ssize_t n = stage_read(tree->stage, edit->number, offset, buf, n_wanted);
-    return n >= 0 && (size_t)n < n_wanted ? -EIO : n;
-}
-
 /* Header and data as one. */
 static ssize_t read_framed(const struct wfs_node *node, uint64_t offset, void *buf, size_t n_bytes)
 {
-    const struct wfs_tensor tensor = content_tensor(node);
+    const struct wfs_tensor tensor = description_shown(node);
     const size_t n_header = wfs_npy_header(&tensor, NULL, 0);
     size_t n_front = 0;
     if (offset < n_header) {
@@ -203,7 +108,7 @@ ssize_t wfs_node_read(const struct wfs_tree *tree, const struct wfs_node *node, 
         return -EISDIR;
     n_bytes = n_bytes < SSIZE_MAX ? n_bytes : SSIZE_MAX;
     if (edit_is_staged(node))
-        return read_staged(tree, node->edit, offset, buf, n_bytes);
+        return editfile_read(tree, node, offset, buf, n_bytes);
     if (node->kind == NODE_VALUE)
         return valuefile_read(tree, node, offset, buf, n_bytes);
     if (node->kind != NODE_FILE)
@@ -217,8 +122,230 @@ void wfs_node_read_ahead(const struct wfs_tree *tree, const struct wfs_node *nod
 {
     if (node->kind != NODE_FILE || edit_is_staged(node))
         return;
-    const struct wfs_tensor tensor = content_tensor(node);
+    const struct wfs_tensor tensor = description_shown(node);
     const uint64_t n_header = header_n_bytes(tree, node);
     if (offset >= n_header)
         wfs_tensor_read_ahead(&tensor, offset - n_header);
+}
+
+/* ---- staging ---- */
+
+/* A tensor may look larger than what it lies in; a copy of that is asked for by no tool in its
+ * right mind. */
+static bool is_blown_up(const struct wfs_node *node, uint64_t n_keep)
+{
+    const struct source *source =
+        node->kind != NODE_FILE || node->tensor == NULL ? NULL : node->tensor->stored.source;
+    return source != NULL && n_keep / 16 > source->n_bytes;
+}
+
+static int copy_piece(struct wfs_tree *tree, const struct wfs_node *node, uint64_t number,
+                      uint64_t offset, char *buf, size_t n_bytes)
+{
+    const ssize_t n = wfs_node_read(tree, node, offset, buf, n_bytes);
+    if (n != (ssize_t)n_bytes)
+        return n < 0 ? (int)n : -EIO;
+    return datafiles_write_all(&tree->stage->data, number, offset, buf, n_bytes);
+}
+
+static int copy_shown(struct wfs_tree *tree, const struct wfs_node *node, uint64_t number,
+                      uint64_t n_keep)
+{
+    enum { N_PIECE = 1 << 20 };
+    autofree char *buf = malloc(N_PIECE);
+    bool is_in_kernel = true;
+    if (buf == NULL)
+        return -ENOMEM;
+    for (uint64_t offset = 0; offset < n_keep;) {
+        const uint64_t n_left = n_keep - offset;
+        size_t n = n_left < SIZE_MAX ? (size_t)n_left : SIZE_MAX;
+        int fd, code = -EOPNOTSUPP;
+        uint64_t from;
+        if (is_in_kernel && wfs_node_extent(tree, node, offset, &n, &fd, &from)) {
+            code = datafiles_copy(&tree->stage->data, number, offset, fd, from, n);
+            is_in_kernel = code == 0;
+        }
+        if (code == -EOPNOTSUPP) {
+            n = n_left < N_PIECE ? (size_t)n_left : N_PIECE;
+            code = copy_piece(tree, node, number, offset, buf, n);
+        }
+        if (code < 0)
+            return code;
+        offset += n;
+    }
+    return wfs_node_check(tree, node);
+}
+
+int content_stage(struct wfs_tree *tree, struct wfs_node *node, uint64_t n_keep)
+{
+    struct edit *edit = edit_of(tree, node);
+    uint64_t number;
+    if (edit == NULL)
+        return -ENOMEM;
+    if (!tree->options.allows_large && is_blown_up(node, n_keep))
+        return -EFBIG;
+    int code = datafiles_make(&tree->stage->data, &number);
+    if (code < 0)
+        return code;
+    if (n_keep > 0) {
+        code = datafiles_allocate(&tree->stage->data, number, 0, 0, n_keep);
+        if (code == 0 || code == -EOPNOTSUPP)
+            code = copy_shown(tree, node, number, n_keep);
+    }
+    if (code < 0) {
+        datafiles_remove(&tree->stage->data, number);
+        return code;
+    }
+    return editfile_adopt(tree, node, number, n_keep);
+}
+
+/* May the content be changed at all? */
+static int check_change(const struct wfs_tree *tree, const struct wfs_node *node)
+{
+    if (tree->stage == NULL)
+        return -EROFS;
+    if (node->kind == NODE_DIR)
+        return -EISDIR;
+    if (node_is_fixed(node))
+        return -EACCES;
+    return node->edit != NULL && node->edit->is_lost ? -EIO : 0;
+}
+
+/* Makes the node ready for a change that keeps the first n_keep bytes. */
+static int prepare(struct wfs_tree *tree, struct wfs_node *node, uint64_t n_keep)
+{
+    if (!edit_is_staged(node) || node->edit->number == 0)
+        return content_stage(tree, node, n_keep);
+    const int code = node->edit->is_recorded ? 0 : notes_edit(tree, node, node->edit->number);
+    node->edit->is_recorded |= code == 0;
+    return code;
+}
+
+/* ---- writing ---- */
+
+ssize_t wfs_node_write(struct wfs_tree *tree, struct wfs_node *node, uint64_t offset,
+                       const void *buf, size_t n_bytes, bool is_append)
+{
+    int code = check_change(tree, node);
+    if (code < 0 || n_bytes == 0)
+        return code;
+    const uint64_t n_shown = content_n_bytes(tree, node);
+    offset = is_append ? n_shown : offset;
+    if (offset > INT64_MAX || n_bytes > INT64_MAX - offset)
+        return -EFBIG;
+    ssize_t n;
+    if (!edit_is_staged(node) && offset == 0 && n_bytes >= n_shown) {
+        code = editfile_put(tree, node, buf, n_bytes);
+        n = code < 0 ? code : (ssize_t)n_bytes;
+    } else {
+        code = prepare(tree, node, n_shown);
+        n = code < 0
+                ? code
+                : datafiles_write(&tree->stage->data, node->edit->number, offset, buf, n_bytes);
+    }
+    if (n < 0)
+        return n;
+    if (offset + (uint64_t)n > node->edit->n_bytes)
+        edit_set_n_bytes(tree, node->edit, offset + (uint64_t)n);
+    editfile_touch(tree, node);
+    return n;
+}
+
+int wfs_node_truncate(struct wfs_tree *tree, struct wfs_node *node, uint64_t n_bytes)
+{
+    int code = check_change(tree, node);
+    if (code < 0)
+        return code;
+    const uint64_t n_shown = content_n_bytes(tree, node);
+    if (n_bytes > INT64_MAX)
+        return -EFBIG;
+    if (n_bytes == n_shown)
+        return 0;
+    code = prepare(tree, node, n_bytes < n_shown ? n_bytes : n_shown);
+    if (code == 0)
+        code = datafiles_resize(&tree->stage->data, node->edit->number, n_bytes);
+    if (code < 0)
+        return code;
+    edit_set_n_bytes(tree, node->edit, n_bytes);
+    editfile_touch(tree, node);
+    return 0;
+}
+
+int wfs_node_fallocate(struct wfs_tree *tree, struct wfs_node *node, int mode, uint64_t offset,
+                       uint64_t n_bytes)
+{
+    const int known = FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE;
+    int code = check_change(tree, node);
+    if (code < 0)
+        return code;
+    if ((mode & ~known) != 0)
+        return -EOPNOTSUPP;
+    if (n_bytes == 0)
+        return -EINVAL;
+    if (offset > INT64_MAX || n_bytes > INT64_MAX - offset)
+        return -EFBIG;
+    code = prepare(tree, node, content_n_bytes(tree, node));
+    if (code == 0)
+        code = datafiles_allocate(&tree->stage->data, node->edit->number, mode, offset, n_bytes);
+    if (code < 0)
+        return code;
+    if ((mode & FALLOC_FL_KEEP_SIZE) == 0 && offset + n_bytes > node->edit->n_bytes)
+        edit_set_n_bytes(tree, node->edit, offset + n_bytes);
+    editfile_touch(tree, node);
+    return 0;
+}
+
+/* ---- opening ---- */
+
+int wfs_node_open(struct wfs_tree *tree, struct wfs_node *node, int flags)
+{
+    const bool is_writing = (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC) != 0;
+    if (is_writing && node->kind == NODE_DIR)
+        return -EISDIR;
+    if (is_writing && tree->stage == NULL)
+        return -EROFS;
+    if (is_writing && node_is_fixed(node))
+        return -EACCES;
+    if ((flags & O_TRUNC) != 0)
+        return wfs_node_truncate(tree, node, 0);
+    if (node->kind >= NODE_MADE)
+        return 0; /* who makes it tells whether it can be had */
+    uint64_t n_bytes;
+    if (node->kind == NODE_VALUE && !edit_is_staged(node))
+        return valuefile_n_bytes(tree, node, &n_bytes);
+    return node->kind == NODE_FILE || node->kind == NODE_DIR || edit_is_staged(node)
+               ? wfs_node_check(tree, node)
+               : control_n_bytes(tree, node, &n_bytes);
+}
+
+/* ---- durability ---- */
+
+int wfs_node_sync(struct wfs_tree *tree, struct wfs_node *node)
+{
+    if (tree->stage == NULL)
+        return 0;
+    const int code = editfile_sync(tree, node);
+    return code < 0 ? code : stage_sync_journal(tree->stage);
+}
+
+void wfs_tree_rescue(struct wfs_tree *tree)
+{
+    for (struct edit *edit = tree->edits; edit != NULL; edit = edit->next) {
+        if (edit->has_failed)
+            editfile_rescue(tree, edit);
+    }
+}
+
+int wfs_tree_sync(struct wfs_tree *tree, struct wfs_error *err)
+{
+    for (struct edit *edit = tree->edits; edit != NULL; edit = edit->next) {
+        const int code = editfile_sync(tree, edit->node);
+        if (code == 0 || !edit_is_shown(tree, edit->node))
+            continue;
+        autostrbuf struct strbuf path = {0};
+        entry_path(tree, edit->node->entry, &path);
+        return wfs_fail(err, -code, "the staging directory cannot keep '%s': %s",
+                        wfs_quote(path.bytes == NULL ? "?" : path.bytes).text, strerror(-code));
+    }
+    return 0;
 }

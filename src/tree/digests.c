@@ -11,8 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tree/about.h"
-#include "tree/edit.h"
+#include "tree/file/description.h"
+#include "tree/file/editfile.h"
+#include "tree/node/edit.h"
 
 enum kind { XXH3, STATS, N_KINDS };
 
@@ -137,19 +138,19 @@ static int compute(const struct wfs_tree *tree, const struct wfs_node *node, enu
 {
     struct arena arena = {0};
     struct source *source = NULL;
-    struct about about;
+    struct description description;
     struct wfs_tensor tensor;
-    if (about_node(tree, node, node->entry, &arena, &about, NULL) < 0)
-        about = (struct about){.n_bytes = edit_n_bytes(node)};
-    if (!about.has_dtype || !about.has_shape) {
-        about.dtype = WFS_OPAQUE;
-        about.shape = (struct wfs_shape){0};
+    if (description_make(tree, node, node->entry, &arena, &description, NULL) < 0)
+        description = (struct description){.n_bytes = edit_n_bytes(node)};
+    if (!description.has_dtype || !description.has_shape) {
+        description.dtype = WFS_OPAQUE;
+        description.shape = (struct wfs_shape){0};
     }
     int code = 0;
     if (edit_is_staged(node) && node->edit->number != 0)
-        code = about_source(tree, node, &source);
+        code = editfile_source(tree, node, &source);
     if (code == 0)
-        code = about_tensor(tree, node, node->entry, &about, source, &arena, &tensor);
+        code = description_tensor(tree, node, node->entry, &description, source, &arena, &tensor);
     if (code == 0)
         code = kind == XXH3 ? put_xxh3(&tensor, text) : put_stats(&tensor, text);
     source_free(source);

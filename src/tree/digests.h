@@ -6,7 +6,7 @@
 #ifndef WFS_TREE_DIGESTS_H
 #define WFS_TREE_DIGESTS_H
 
-#include "tree/node.h"
+#include "tree/node/node.h"
 
 struct digests;
 

@@ -63,8 +63,8 @@ static int do_make(struct wfs_tree *tree, const struct wfs_record *record)
     const int code = find_dir(tree, record->words[0], &dir, &name);
     if (code < 0)
         return code;
-    return record->kind == 'K' ? wfs_node_mkdir(tree, dir, name, 0777, &node)
-                               : wfs_node_create(tree, dir, name, 0666, &node);
+    return record->kind == WFS_RECORD_DIRECTORY ? wfs_node_mkdir(tree, dir, name, 0777, &node)
+                                                : wfs_node_create(tree, dir, name, 0666, &node);
 }
 
 static int do_move(struct wfs_tree *tree, const struct wfs_record *record)
@@ -157,7 +157,7 @@ static int do_edit(const struct replay *state, const struct wfs_record *record)
     struct edit *edit = code < 0 ? NULL : edit_of(tree, node);
     if (edit == NULL)
         return code < 0 ? code : -ENOMEM;
-    const bool is_there = stage_stat(tree->stage, number, &st) == 0;
+    const bool is_there = datafiles_stat(&tree->stage->data, number, &st) == 0;
     if (!edit->is_staged)
         edit->n_bytes = edit_n_bytes(node);
     edit->number = number;
@@ -192,33 +192,31 @@ static int do_sync(struct wfs_tree *tree, const struct wfs_record *record)
 
 static int apply(struct replay *state, const struct wfs_record *record)
 {
-    static const char kinds[] = "O1C1K1E5S3R3D1L2X2X3B2P5F0";
     struct wfs_tree *tree = state->tree;
-    const char pair[] = {record->kind, (char)('0' + record->n_words), '\0'};
-    if (strstr(kinds, pair) == NULL)
+    if (!record_is_complete(record))
         return -EINVAL;
     switch (record->kind) {
-    case 'O':
+    case WFS_RECORD_RUN:
         state->is_same_run = wfs_stage_is_same_run(tree->stage, record->words[0]);
         return 0;
-    case 'C':
-    case 'K':
+    case WFS_RECORD_FILE:
+    case WFS_RECORD_DIRECTORY:
         return do_make(tree, record);
-    case 'E':
+    case WFS_RECORD_EDIT:
         return do_edit(state, record);
-    case 'S':
+    case WFS_RECORD_SYNC:
         return do_sync(tree, record);
-    case 'R':
+    case WFS_RECORD_MOVE:
         return do_move(tree, record);
-    case 'D':
+    case WFS_RECORD_REMOVE:
         return do_remove(tree, record);
-    case 'L':
+    case WFS_RECORD_LINK:
         return do_link(tree, record);
-    case 'X':
+    case WFS_RECORD_ATTR:
         return do_attr(tree, record);
-    case 'F':
+    case WFS_RECORD_PUBLISHED:
         return tree->stage->has_forgotten ? 0 : wfs_tree_committed(tree, state->complete);
-    case 'P':
+    case WFS_RECORD_COMPLETE:
         state->complete = wfs_tree_generation(tree);
         return 0;
     default:
@@ -241,49 +239,55 @@ static int visit(void *ctx, const struct wfs_record *record)
 
 /* ---- afterwards ---- */
 
-static bool is_match(const void *ctx, uint32_t id)
+static int compare_numbers(const void *a, const void *b)
 {
-    (void)ctx;
-    (void)id;
-    return true; /* the numbers are their own hashes */
+    const uint64_t one = *(const uint64_t *)a, other = *(const uint64_t *)b;
+    return (one > other) - (one < other);
 }
 
-static bool is_used(void *ctx, uint64_t number)
+/* Removes the content that no edit has any more. */
+static int sweep(struct wfs_tree *tree)
 {
-    uint32_t id;
-    return map_find(ctx, number, is_match, NULL, &id);
+    size_t n_edits = 0, n_kept = 0;
+    for (const struct edit *edit = tree->edits; edit != NULL; edit = edit->next)
+        n_edits++;
+    autofree uint64_t *kept = calloc(n_edits + 1, sizeof(*kept));
+    if (kept == NULL)
+        return -ENOMEM;
+    for (const struct edit *edit = tree->edits; edit != NULL; edit = edit->next) {
+        if (edit->is_staged && edit->number != 0)
+            kept[n_kept++] = edit->number;
+    }
+    if (n_kept > 0)
+        qsort(kept, n_kept, sizeof(*kept), compare_numbers);
+    return datafiles_sweep(&tree->stage->data, kept, n_kept);
 }
 
-/* Counts what came back, and removes the content that no edit has any more. */
-static int finish(struct wfs_tree *tree)
+/* Counts what came back. */
+static void count(struct wfs_tree *tree)
 {
-    struct map numbers = {0};
-    int code = 0;
-    for (struct edit *edit = tree->edits; edit != NULL && code == 0; edit = edit->next) {
+    for (struct edit *edit = tree->edits; edit != NULL; edit = edit->next) {
         struct stat st;
         if (!edit->is_staged || edit->number == 0)
             continue;
-        edit->is_lost = stage_stat(tree->stage, edit->number, &st) < 0;
+        edit->is_lost = datafiles_stat(&tree->stage->data, edit->number, &st) < 0;
         tree->replayed.n_lost += edit->is_lost;
         tree->replayed.n_unsynced += edit->is_unsynced;
         tree->replayed.n_doubtful += edit->is_doubtful;
-        code = map_add(&numbers, edit->number, 1);
     }
-    tree->stage->is_replaying = false;
-    if (code == 0)
-        code = stage_sweep(tree->stage, is_used, &numbers);
-    map_done(&numbers);
     tree->replayed.n_edits = wfs_tree_n_edits(tree);
-    return code;
 }
 
 int replay(struct wfs_tree *tree, struct wfs_error *err)
 {
     struct replay state = {.tree = tree, .err = err};
-    tree->stage->is_replaying = true;
+    tree->is_replaying = tree->stage->data.keeps_all = true;
     int code = wfs_stage_each(tree->stage, visit, &state);
-    if (code == 0)
-        code = finish(tree);
+    if (code == 0) {
+        tree->is_replaying = tree->stage->data.keeps_all = false;
+        count(tree);
+        code = sweep(tree);
+    }
     return code < 0 ? wfs_fail(err, -code, "%s", strerror(-code)) : 0;
 }
 

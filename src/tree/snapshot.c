@@ -9,12 +9,14 @@
 #include <string.h>
 
 #include "tensor/catalog.h"
+#include "tree/control/metadata.h"
+#include "tree/file/description.h"
+#include "tree/file/editfile.h"
+#include "tree/file/outline.h"
+#include "tree/file/valuefile.h"
+#include "tree/node/edit.h"
+#include "tree/node/entry.h"
 #include "value/value_edit.h"
-#include "tree/about.h"
-#include "tree/edit.h"
-#include "tree/metadata.h"
-#include "tree/outline.h"
-#include "tree/valuefile.h"
 
 static int fail_path(const struct wfs_tree *tree, uint32_t id, int code, const char *reason,
                      struct wfs_error *err)
@@ -103,7 +105,7 @@ static int find_source(struct added *added, const struct wfs_node *node,
         *ret = catalog->tensors[id].stored.source;
         return 0;
     }
-    if (about_source(added->tree, node, ret) < 0 || catalog_adopt_source(catalog, *ret) < 0)
+    if (editfile_source(added->tree, node, ret) < 0 || catalog_adopt_source(catalog, *ret) < 0)
         return -ENOMEM;
     return node->n_links > 1 ? map_add(&added->map, hash, (uint32_t)catalog->n_tensors) : 0;
 }
@@ -114,20 +116,20 @@ static int add_tensor(struct added *added, const struct outline_item *item,
     const struct wfs_tree *tree = added->tree;
     const struct wfs_node *node = entry_at(tree, item->entry)->node;
     struct source *source = NULL;
-    struct about about;
+    struct description description;
     if (node->edit != NULL && node->edit->is_lost)
         return fail_path(tree, item->entry, EIO, "is lost: the staging directory failed", err);
-    int code = about_node(tree, node, item->entry, &catalog->arena, &about, err);
+    int code = description_make(tree, node, item->entry, &catalog->arena, &description, err);
     if (code == 0)
-        code = about_check(tree, node, item->entry, &about, err);
+        code = description_check(tree, node, item->entry, &description, err);
     if (code < 0)
         return err != NULL && err->code == 0 ? wfs_fail(err, -code, "%s", strerror(-code)) : code;
     if (edit_is_staged(node) && node->edit->number != 0 &&
         find_source(added, node, catalog, &source) < 0)
         return wfs_fail_memory(err);
     struct wfs_tensor *tensor = catalog_add(catalog);
-    if (tensor == NULL ||
-        about_tensor(tree, node, item->entry, &about, source, &catalog->arena, tensor) < 0)
+    if (tensor == NULL || description_tensor(tree, node, item->entry, &description, source,
+                                             &catalog->arena, tensor) < 0)
         return wfs_fail_memory(err);
     tensor->key = item->key;
     tensor->place = place_of(tree, item);
@@ -148,7 +150,7 @@ static int edit_value(const struct wfs_tree *tree, const struct outline_item *it
     const struct wfs_node *node = entry_at(tree, item->entry)->node;
     if (node->edit->is_lost)
         return fail_path(tree, item->entry, EIO, "is lost: the staging directory failed", err);
-    const int code = valuefile_read_all(tree, node, &text, &n_bytes);
+    const int code = editfile_read_all(tree, node, VALUEFILE_MAX, &text, &n_bytes);
     if (code == -EFBIG)
         return fail_path(tree, item->entry, E2BIG, "has more than 64 MiB of JSON", err);
     if (code < 0)

@@ -8,14 +8,14 @@
 
 #include "tensor/catalog.h"
 #include "tree/build.h"
-#include "tree/control.h"
+#include "tree/control/control.h"
 #include "tree/digests.h"
-#include "tree/edit.h"
-#include "tree/metadata.h"
+#include "tree/node/edit.h"
+#include "tree/control/metadata.h"
 #include "tree/replay.h"
 #include "tree/stage/stage.h"
-#include "tree/status.h"
-#include "tree/valuefile.h"
+#include "tree/control/status.h"
+#include "tree/file/valuefile.h"
 
 /* The newest of the sources: what has no time of its own gets it. */
 static struct timespec newest_mtime(const struct wfs_catalog *catalog)
@@ -76,7 +76,7 @@ void wfs_tree_free(struct wfs_tree *tree)
         return;
     const int saved = errno;
     const bool is_kept = wfs_tree_has_pending(tree);
-    node_free_all(tree);
+    edit_free_all(tree);
     if (tree->is_unmade)
         wfs_stage_close(tree->stage);
     else
@@ -104,50 +104,4 @@ bool wfs_tree_is_writable(const struct wfs_tree *tree)
 struct wfs_node *wfs_tree_root(const struct wfs_tree *tree)
 {
     return tree->root;
-}
-
-uint64_t wfs_tree_generation(const struct wfs_tree *tree)
-{
-    return atomic_load(&tree->generation);
-}
-
-bool wfs_tree_has_pending(const struct wfs_tree *tree)
-{
-    return atomic_load(&tree->generation) != atomic_load(&tree->committed);
-}
-
-uint64_t wfs_tree_n_edits(const struct wfs_tree *tree)
-{
-    return atomic_load(&tree->n_changed_nodes) + atomic_load(&tree->n_changed_entries);
-}
-
-/* Whole blocks that hold the bytes. */
-static fsblkcnt_t blocks(uint64_t n_bytes, uint64_t n_block)
-{
-    return n_bytes / n_block + (n_bytes % n_block != 0);
-}
-
-void wfs_tree_statfs(const struct wfs_tree *tree, struct statvfs *ret)
-{
-    struct statvfs stage;
-    *ret = (struct statvfs){
-        .f_bsize = 4096,
-        .f_frsize = 4096,
-        .f_namemax = KEY_NAME_MAX,
-        .f_files = tree->n_nodes,
-        .f_blocks = blocks(tree->n_bytes, 4096),
-    };
-    if (tree->stage == NULL) {
-        ret->f_flag = ST_RDONLY;
-        return;
-    }
-    if (stage_statfs(tree->stage, &stage) < 0)
-        return;
-    /* What is free is free in the staging directory, for what is not yet there. */
-    const uint64_t n_block = stage.f_frsize == 0 ? 4096 : stage.f_frsize;
-    ret->f_bfree = (fsblkcnt_t)((double)stage.f_bfree * (double)n_block / 4096);
-    ret->f_bavail = (fsblkcnt_t)((double)stage.f_bavail * (double)n_block / 4096);
-    ret->f_blocks += ret->f_bfree;
-    ret->f_ffree = ret->f_favail = stage.f_favail;
-    ret->f_files += ret->f_ffree;
 }

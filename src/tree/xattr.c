@@ -10,9 +10,10 @@
 
 #include "base/bytes.h"
 #include "tree/attrs.h"
-#include "tree/foreign.h"
-#include "tree/metadata.h"
-#include "tree/notes.h"
+#include "tree/control/metadata.h"
+#include "tree/file/editfile.h"
+#include "tree/node/entry.h"
+#include "tree/node/notes.h"
 
 #define USER "user."
 #define OURS "user.weightfs."
@@ -95,9 +96,10 @@ static int get(const struct wfs_tree *tree, const struct wfs_node *node, const c
         else if (node->kind == NODE_FILE && !wfs_node_is_control(tree, node))
             code = get_of_file(tree, node, name, value);
     } else {
-        const struct foreign *foreign = foreign_find(node, name);
-        if (foreign != NULL) {
-            strbuf_add(value, foreign->value, foreign->n_bytes);
+        const struct foreign_attr *attr =
+            node->edit == NULL ? NULL : foreign_find(&node->edit->foreign, name);
+        if (attr != NULL) {
+            strbuf_add(value, attr->value, attr->n_bytes);
             code = 0;
         }
     }
@@ -193,8 +195,8 @@ ssize_t wfs_node_list_xattr(const struct wfs_tree *tree, const struct wfs_node *
         code = list_root(tree, &list);
     else if (node->kind == NODE_FILE && !wfs_node_is_control(tree, node))
         code = list_file(tree, node, &list);
-    for (const struct foreign *at = node->edit == NULL ? NULL : node->edit->foreign; at != NULL;
-         at = at->next)
+    for (const struct foreign_attr *at = node->edit == NULL ? NULL : node->edit->foreign.first;
+         at != NULL; at = at->next)
         strbuf_add(&list.names, at->name, strlen(at->name) + 1);
     if (code == 0 && list.names.has_failed)
         code = -ENOMEM;
@@ -232,12 +234,45 @@ static int set_of_file(struct wfs_tree *tree, struct wfs_node *node, const struc
     return code;
 }
 
+/* metadata.json is the one place of edited metadata. */
 static int set_metadata(struct wfs_tree *tree, const char *name, const char *value, size_t n_bytes)
 {
     if (*name == '\0' || utf8_valid(name, strlen(name)) != strlen(name) ||
         (value != NULL && utf8_valid(value, n_bytes) != n_bytes))
         return -EINVAL;
-    return metadata_set(tree, name, value, n_bytes);
+    autostrbuf struct strbuf text = {0};
+    struct wfs_node *node = entry_metadata(tree);
+    int code = metadata_render_with(tree, name, value, n_bytes, &text);
+    if (code == 0 && node == NULL)
+        code = wfs_node_create(tree, tree->control, ENTRY_METADATA, 0644, &node);
+    if (code == 0)
+        code = editfile_put(tree, node, text.bytes, text.n_bytes);
+    if (code == 0)
+        editfile_touch(tree, node);
+    return code;
+}
+
+static int set_foreign(struct wfs_tree *tree, struct wfs_node *node, const char *name,
+                       const void *value, size_t n_bytes, int flags)
+{
+    struct edit *edit = edit_of(tree, node);
+    if (edit == NULL)
+        return -ENOMEM;
+    const uint64_t n_others = tree->n_foreign_bytes - edit->foreign.n_bytes;
+    const int code =
+        foreign_set(&edit->foreign, name, value, n_bytes, flags, FOREIGN_TREE_MAX - n_others);
+    tree->n_foreign_bytes = n_others + edit->foreign.n_bytes;
+    return code;
+}
+
+static int remove_foreign(struct wfs_tree *tree, struct wfs_node *node, const char *name)
+{
+    if (node->edit == NULL)
+        return -ENODATA;
+    const uint64_t n_before = node->edit->foreign.n_bytes;
+    const int code = foreign_remove(&node->edit->foreign, name);
+    tree->n_foreign_bytes -= n_before - node->edit->foreign.n_bytes;
+    return code;
 }
 
 /* A name in our part of the namespace that no node could have. */
@@ -258,7 +293,7 @@ int wfs_node_set_xattr(struct wfs_tree *tree, struct wfs_node *node, const char 
     if (n_bytes > FOREIGN_VALUE_MAX)
         return -E2BIG;
     if (!has_prefix(name, OURS))
-        return foreign_set(tree, node, name, value, n_bytes, flags);
+        return set_foreign(tree, node, name, value, n_bytes, flags);
     if (is_unknown(name))
         return -EINVAL;
     const int code = compare_old(tree, node, name, value, n_bytes, flags);
@@ -279,7 +314,7 @@ int wfs_node_remove_xattr(struct wfs_tree *tree, struct wfs_node *node, const ch
     if (tree->stage == NULL)
         return -EROFS;
     if (!has_prefix(name, OURS))
-        return foreign_remove(tree, node, name);
+        return remove_foreign(tree, node, name);
     const int code = get(tree, node, name, &old);
     if (code < 0 && code != -E2BIG)
         return code;

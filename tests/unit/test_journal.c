@@ -6,6 +6,8 @@
 
 #include "treekit.h"
 
+#include <inttypes.h>
+
 #include "tree/stage/journal.h"
 #include "tree/stage/record.h"
 
@@ -325,6 +327,44 @@ static void edits_of_another_tensor_are_refused_and_kept(void)
     kit_close(&kit);
 }
 
+static bool has_data(const struct kit *kit, uint64_t number)
+{
+    char path[120];
+    snprintf(path, sizeof(path), "%s/data/%" PRIu64, kit->stage, number);
+    return access(path, F_OK) == 0;
+}
+
+static void put_data(const struct kit *kit, const char *name)
+{
+    char path[120];
+    snprintf(path, sizeof(path), "%s/data/%s", kit->stage, name);
+    autoclose int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    check(fd >= 0);
+}
+
+/* What a driver leaves that dies between a file and its record, or between a record and a removal.
+ */
+static void content_that_no_edit_has_is_removed(void)
+{
+    struct kit kit, copy;
+    kit_open(&kit, small(), kit_options(), true);
+    change(&kit);
+    put_data(&kit, "77");
+    put_data(&kit, "4294967297"); /* 2^32 + 1 */
+    put_data(&kit, "007");
+    check_int(open_copy(&kit, kit_options(), &copy), 0);
+    check_changed(&copy);
+    check(has_data(&copy, 1));
+    check(!has_data(&copy, 77));
+    check(!has_data(&copy, 4294967297));
+    check_uint(kit_n_staged(&copy), 4); /* three edits, and a name that is not a number */
+    check_int(wfs_node_write(copy.tree, kit_at(&copy, "z/w"), 0, kit_bytes, 6, false), 6);
+    check_int(kit_write(&copy, "another", "x", 1), 0);
+    check(has_data(&copy, 4294967298)); /* numbers are not used again */
+    close_copy(&copy);
+    kit_close(&kit);
+}
+
 int main(void)
 {
     if (mkdtemp(folder) == NULL)
@@ -338,6 +378,7 @@ int main(void)
     check_run(a_tree_is_made_again);
     check_run(what_is_committed_is_not_pending_again);
     check_run(edits_of_another_tensor_are_refused_and_kept);
+    check_run(content_that_no_edit_has_is_removed);
     if (rmdir(folder) < 0)
         abort();
     return check_done();

@@ -2,7 +2,7 @@
 /*
  * Keys and names: the rules one by one, then random keys there and back.
  */
-#include "tree/key.h"
+#include "tree/name/key.h"
 
 #include <stdlib.h>
 

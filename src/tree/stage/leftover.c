@@ -8,20 +8,19 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tree/stage/record.h"
 
 enum { TEXT_MAX = 16 << 20 }; /* bytes of base or status.json */
 
-/* A small file whole, malloc'ed; NULL: none. */
-static char *read_text(const struct wfs_stage *stage, const char *name)
+char *leftover_read_text(int dir_fd, const char *name)
 {
     struct stat st;
-    autoclose int fd = openat(stage->fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    autoclose int fd = openat(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size > TEXT_MAX)
         return NULL;
     autofree char *text = calloc(1, (size_t)st.st_size + 1);
@@ -40,21 +39,20 @@ static char *read_text(const struct wfs_stage *stage, const char *name)
 
 /* ---- records of a commit ---- */
 
-static int begin(struct wfs_stage *stage, const struct wfs_record *record)
+static int begin(struct leftover *leftover, const struct wfs_record *record)
 {
-    struct wfs_leftover *leftover = &stage->leftover;
-    if (record->n_words != 2)
+    if (record->n_words != 2 || strchr(record->words[1], '/') != NULL)
         return -EBADMSG;
     for (int i = 0; i < 2; i++) {
-        free(stage->texts[1 + i]);
-        stage->texts[1 + i] = strdup(record->words[i]);
-        if (stage->texts[1 + i] == NULL)
+        free(leftover->names[i]);
+        leftover->names[i] = strdup(record->words[i]);
+        if (leftover->names[i] == NULL)
             return -ENOMEM;
     }
-    leftover->commit = WFS_COMMIT_BEGUN;
-    leftover->output = stage->texts[1];
-    leftover->temporary = stage->texts[2];
-    return strchr(leftover->temporary, '/') == NULL ? 0 : -EBADMSG;
+    leftover->found.commit = WFS_COMMIT_BEGUN;
+    leftover->found.output = leftover->names[0];
+    leftover->found.temporary = leftover->names[1];
+    return 0;
 }
 
 static int complete(struct wfs_leftover *leftover, const struct wfs_record *record)
@@ -87,31 +85,28 @@ static int publish(struct wfs_leftover *leftover)
 
 static int look(void *ctx, char *text, size_t n_bytes)
 {
-    struct wfs_stage *stage = ctx;
+    struct leftover *leftover = ctx;
     struct wfs_record record;
     (void)n_bytes;
     if (record_parse(text, &record) < 0)
         return -EBADMSG;
-    if (strchr(RECORD_CHANGES, record.kind) != NULL) {
-        stage->leftover.n_changes++;
-        return 0;
-    }
+    leftover->found.n_changes += record_is_change(record.kind);
     switch (record.kind) {
-    case 'B':
-        return begin(stage, &record);
-    case 'P':
-        return complete(&stage->leftover, &record);
-    case 'F':
-        return publish(&stage->leftover);
+    case WFS_RECORD_COMMIT:
+        return begin(leftover, &record);
+    case WFS_RECORD_COMPLETE:
+        return complete(&leftover->found, &record);
+    case WFS_RECORD_PUBLISHED:
+        return publish(&leftover->found);
     default:
-        return record.kind == 'O' || record.kind == 'S' ? 0 : -EBADMSG;
+        return 0;
     }
 }
 
-int leftover_read(struct wfs_stage *stage, const char *path, struct wfs_error *err)
+int leftover_read(struct leftover *leftover, struct journal *journal, const char *path,
+                  struct wfs_error *err)
 {
-    struct wfs_leftover *leftover = &stage->leftover;
-    const int code = journal_open(&stage->journal, look, stage, &leftover->bad_record);
+    const int code = journal_open(journal, look, leftover, &leftover->found.bad_record);
     if (code == -ENOMEM)
         return wfs_fail_memory(err);
     if (code == -EBADMSG)
@@ -122,61 +117,15 @@ int leftover_read(struct wfs_stage *stage, const char *path, struct wfs_error *e
     if (code < 0)
         return wfs_fail(err, -code, "the journal in '%s' cannot be read: %s", wfs_quote(path).text,
                         strerror(-code));
-    stage->texts[0] = read_text(stage, "base");
-    leftover->base = stage->texts[0];
-    stage->has_base = stage->journal.sequence > 0;
+    leftover->base = leftover_read_text(journal->dir_fd, "base");
+    leftover->found.base = leftover->base;
     return 0;
 }
 
-/* ---- for programs ---- */
-
-char *wfs_stage_failure(const struct wfs_stage *stage)
+void leftover_done(struct leftover *leftover)
 {
-    autofree char *text = read_text(stage, "status.json");
-    json_t *status = text == NULL ? NULL : json_loads(text, 0, NULL);
-    const char *state = json_string_value(json_object_get(status, "state"));
-    const char *reason = json_string_value(json_object_get(status, "text"));
-    const bool has_failed =
-        state != NULL && (strcmp(state, "failed") == 0 || strcmp(state, "published-unsynced") == 0);
-    char *copy = has_failed ? strdup(reason != NULL ? reason : state) : NULL;
-    json_decref(status);
-    return copy;
-}
-
-void wfs_stage_forget_published(struct wfs_stage *stage)
-{
-    stage->has_forgotten = true;
-}
-
-const struct wfs_leftover *wfs_stage_leftover(const struct wfs_stage *stage)
-{
-    return &stage->leftover;
-}
-
-struct visitor {
-    int (*visit)(void *ctx, const struct wfs_record *record);
-    void *ctx;
-};
-
-static int visit_record(void *ctx, char *text, size_t n_bytes)
-{
-    const struct visitor *visitor = ctx;
-    struct wfs_record record;
-    (void)n_bytes;
-    const int code = record_parse(text, &record);
-    return code < 0 ? code : visitor->visit(visitor->ctx, &record);
-}
-
-int wfs_stage_each(struct wfs_stage *stage,
-                   int (*visit)(void *ctx, const struct wfs_record *record), void *ctx)
-{
-    struct visitor visitor = {visit, ctx};
-    return journal_each(&stage->journal, visit_record, &visitor);
-}
-
-int64_t wfs_stage_n_bytes(const struct wfs_stage *stage, uint64_t number)
-{
-    struct stat st;
-    const int code = stage_stat(stage, number, &st);
-    return code < 0 ? code : (int64_t)st.st_size;
+    free(leftover->base);
+    free(leftover->names[0]);
+    free(leftover->names[1]);
+    *leftover = (struct leftover){0};
 }

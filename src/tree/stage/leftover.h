@@ -1,13 +1,28 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What an earlier process left in a staging directory, found out from its journal.
+ * What an earlier process left in a staging directory, found out in one pass over its journal.
  */
 #ifndef WFS_TREE_LEFTOVER_H
 #define WFS_TREE_LEFTOVER_H
 
-#include "tree/stage/stage.h"
+#include <weightfs/stage.h>
 
-/* Fills stage->leftover and makes the journal ready to be written on. */
-int leftover_read(struct wfs_stage *stage, const char *path, struct wfs_error *err);
+#include "tree/stage/journal.h"
+
+/* A zeroed struct is that of a new staging directory. */
+struct leftover {
+    struct wfs_leftover found; /* its texts are those below */
+    char *base, *names[2];     /* output and temporary; malloc'ed */
+};
+
+/* Opens the journal, so that it can be appended to, and fills a zeroed struct. path is for
+ * messages.
+ */
+int leftover_read(struct leftover *leftover, struct journal *journal, const char *path,
+                  struct wfs_error *err);
+void leftover_done(struct leftover *leftover);
+
+/* Returns the whole text of a small file of the directory, malloc'ed; NULL: it cannot be read. */
+char *leftover_read_text(int dir_fd, const char *name);
 
 #endif

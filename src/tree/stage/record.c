@@ -8,6 +8,48 @@
 #include <inttypes.h>
 #include <string.h>
 
+struct kind {
+    enum wfs_record_kind kind;
+    bool is_change;
+    unsigned n_words_min, n_words_max;
+};
+
+static const struct kind kinds[] = {
+    {WFS_RECORD_RUN, false, 1, 1},      {WFS_RECORD_FILE, true, 1, 1},
+    {WFS_RECORD_DIRECTORY, true, 1, 1}, {WFS_RECORD_EDIT, true, 5, 5},
+    {WFS_RECORD_SYNC, false, 3, 3},     {WFS_RECORD_MOVE, true, 3, 3},
+    {WFS_RECORD_REMOVE, true, 1, 1},    {WFS_RECORD_LINK, true, 2, 2},
+    {WFS_RECORD_ATTR, true, 2, 3},      {WFS_RECORD_COMMIT, false, 2, 2},
+    {WFS_RECORD_COMPLETE, false, 5, 5}, {WFS_RECORD_PUBLISHED, false, 0, 0},
+};
+
+/* NULL: not a kind. */
+static const struct kind *find_kind(enum wfs_record_kind kind)
+{
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
+        if (kinds[i].kind == kind)
+            return &kinds[i];
+    }
+    return NULL;
+}
+
+bool record_is_change(enum wfs_record_kind kind)
+{
+    return find_kind(kind)->is_change;
+}
+
+bool record_is_complete(const struct wfs_record *record)
+{
+    const struct kind *kind = find_kind(record->kind);
+    return record->n_words >= kind->n_words_min && record->n_words <= kind->n_words_max;
+}
+
+void record_begin(struct strbuf *text, enum wfs_record_kind kind)
+{
+    const char letter = (char)kind;
+    strbuf_add(text, &letter, 1);
+}
+
 void record_word(struct strbuf *text, const char *word, size_t n_bytes)
 {
     strbuf_puts(text, n_bytes == 0 ? " %" : " ");
@@ -60,8 +102,8 @@ int record_parse(char *text, struct wfs_record *ret)
 {
     enum { N_WORDS = sizeof(ret->words) / sizeof(*ret->words) };
     char *at = text + 1;
-    *ret = (struct wfs_record){.kind = text[0]};
-    if (text[0] <= ' ' || (*at != ' ' && *at != '\0'))
+    *ret = (struct wfs_record){.kind = (enum wfs_record_kind)text[0]};
+    if (find_kind(ret->kind) == NULL || (*at != ' ' && *at != '\0'))
         return -EBADMSG;
     for (bool has_more = *at == ' '; has_more;) {
         char *word = ++at;

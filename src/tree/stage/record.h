@@ -23,15 +23,21 @@
 
 #include "text/strbuf.h"
 
-/* Kinds that change what a commit would write, or could. */
-#define RECORD_CHANGES "CKERDLX"
+/* True for kinds that change what a commit would write, or could. */
+bool record_is_change(enum wfs_record_kind kind);
+
+/* True when the record has as many words as its kind has. */
+bool record_is_complete(const struct wfs_record *record);
+
+/* Adds the letter of a record. */
+void record_begin(struct strbuf *text, enum wfs_record_kind kind);
 
 /* Adds a word in its spelling, with a space before it. */
 void record_word(struct strbuf *text, const char *word, size_t n_bytes);
 void record_puts(struct strbuf *text, const char *word);
 void record_number(struct strbuf *text, uint64_t number);
 
-/* Decodes the words in place. -EBADMSG. */
+/* Decodes the words in place. -EBADMSG: malformed, or of an unknown kind. */
 int record_parse(char *text, struct wfs_record *ret);
 
 /* A word as a number. -EBADMSG. */

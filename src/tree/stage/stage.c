@@ -19,7 +19,6 @@
 #include <unistd.h>
 
 #include "base/io.h"
-#include "tree/stage/leftover.h"
 
 /* ---- opening ---- */
 
@@ -135,9 +134,9 @@ static int open_data(struct wfs_stage *stage, const char *path, struct wfs_error
     const int fd = open_directory(stage->fd, "data", &st);
     if (fd < 0)
         return fail_open(fd, path, err);
-    stage->data_fd = stage->handles.dir_fd = fd;
+    stage->data.dir_fd = fd;
     stage->journal.dir_fd = stage->fd;
-    atomic_store(&stage->has_new_names, true);
+    atomic_store(&stage->data.has_new_names, true);
     return 0;
 }
 
@@ -170,15 +169,13 @@ bool wfs_stage_is_same_run(const struct wfs_stage *stage, const char *run)
 
 static void close_all(struct wfs_stage *stage)
 {
-    handles_done(&stage->handles);
+    datafiles_done(&stage->data);
     journal_done(&stage->journal);
-    const int fds[] = {stage->data_fd, stage->fd, stage->parent_fd};
-    for (int i = 0; i < 3; i++) {
-        if (fds[i] >= 0)
-            close(fds[i]);
-    }
-    for (int i = 0; i < 3; i++)
-        free(stage->texts[i]);
+    leftover_done(&stage->leftover);
+    if (stage->fd >= 0)
+        close(stage->fd);
+    if (stage->parent_fd >= 0)
+        close(stage->parent_fd);
     free(stage->name);
     free(stage->run);
     free(stage->base_text);
@@ -191,8 +188,8 @@ int wfs_stage_open(const struct wfs_stage_options *options, struct wfs_stage **o
     struct wfs_stage *stage = calloc(1, sizeof(*stage));
     if (stage == NULL)
         return wfs_fail_memory(err);
-    stage->parent_fd = stage->fd = stage->data_fd = -1;
-    handles_init(&stage->handles);
+    stage->parent_fd = stage->fd = -1;
+    datafiles_init(&stage->data);
     journal_init(&stage->journal, -1);
     int code = open_locked(stage, options, err);
     if (code == 0)
@@ -200,7 +197,8 @@ int wfs_stage_open(const struct wfs_stage_options *options, struct wfs_stage **o
     if (code == 0 && name_run(stage, options->boot) < 0)
         code = wfs_fail_memory(err);
     if (code == 0)
-        code = leftover_read(stage, options->path, err);
+        code = leftover_read(&stage->leftover, &stage->journal, options->path, err);
+    stage->has_base = stage->journal.sequence > 0;
     if (code < 0) {
         close_all(stage);
         return code;
@@ -210,37 +208,6 @@ int wfs_stage_open(const struct wfs_stage_options *options, struct wfs_stage **o
 }
 
 /* ---- removing ---- */
-
-int stage_sweep(struct wfs_stage *stage, bool (*is_kept)(void *ctx, uint64_t number), void *ctx)
-{
-    const int fd = openat(stage->data_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-    const struct dirent *found;
-    if (dir == NULL) {
-        const int code = -errno;
-        if (fd >= 0)
-            close(fd);
-        return code;
-    }
-    while ((found = readdir(dir)) != NULL) {
-        char *end;
-        const uint64_t number = strtoull(found->d_name, &end, 10);
-        if (*end != '\0' || number == 0 || strcmp(handles_name(number).text, found->d_name) != 0)
-            continue;
-        stage->n_made = number > stage->n_made ? number : stage->n_made;
-        if (!is_kept(ctx, number))
-            stage_remove(stage, number);
-    }
-    closedir(dir);
-    return 0;
-}
-
-static bool keep_none(void *ctx, uint64_t number)
-{
-    (void)ctx;
-    (void)number;
-    return false;
-}
 
 static void remove_sources(const struct wfs_stage *stage)
 {
@@ -271,9 +238,9 @@ int wfs_stage_discard(struct wfs_stage *stage)
     for (size_t i = 0; i < sizeof(files) / sizeof(*files); i++)
         unlinkat(stage->fd, files[i], 0);
     remove_sources(stage);
-    stage->has_base = stage->has_begun = stage->is_replaying = false;
-    stage->leftover = (struct wfs_leftover){0};
-    return stage_sweep(stage, keep_none, NULL);
+    stage->has_base = stage->has_begun = stage->data.keeps_all = false;
+    leftover_done(&stage->leftover);
+    return datafiles_sweep(&stage->data, NULL, 0);
 }
 
 void stage_free(struct wfs_stage *stage, bool is_kept)
@@ -293,5 +260,6 @@ void stage_free(struct wfs_stage *stage, bool is_kept)
 void wfs_stage_close(struct wfs_stage *stage)
 {
     if (stage != NULL)
-        stage_free(stage, stage->leftover.n_changes > 0 || stage->leftover.bad_record > 0);
+        stage_free(stage,
+                   stage->leftover.found.n_changes > 0 || stage->leftover.found.bad_record > 0);
 }

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,7 +62,7 @@ static int begin(struct wfs_stage *stage)
     if (code < 0)
         return code;
     stage->has_base = true;
-    strbuf_puts(&text, "O");
+    record_begin(&text, WFS_RECORD_RUN);
     record_puts(&text, stage->run);
     code = text.has_failed ? -ENOMEM : journal_append(&stage->journal, text.bytes, text.n_bytes);
     stage->has_begun = code == 0;
@@ -82,23 +83,33 @@ void stage_undo(struct wfs_stage *stage)
 int stage_sync_journal(struct wfs_stage *stage)
 {
     const int code = journal_sync(&stage->journal);
-    if (code < 0 || !atomic_exchange(&stage->has_new_names, false))
+    if (code < 0 || !atomic_exchange(&stage->data.has_new_names, false))
         return code;
-    if (io_sync_directory(stage->data_fd) == 0 && io_sync_directory(stage->fd) == 0 &&
+    if (io_sync_directory(stage->data.dir_fd) == 0 && io_sync_directory(stage->fd) == 0 &&
         io_sync_directory(stage->parent_fd) == 0)
         return 0;
     const int failed = -errno;
-    atomic_store(&stage->has_new_names, true);
+    atomic_store(&stage->data.has_new_names, true);
     return failed;
+}
+
+int stage_append_step(struct wfs_stage *stage, const struct strbuf *record,
+                      enum wfs_commit_state step)
+{
+    int code = record->has_failed ? -ENOMEM : stage_append(stage, record->bytes, record->n_bytes);
+    if (code == 0)
+        code = stage_sync_journal(stage);
+    if (code == 0)
+        stage->leftover.found.commit = step;
+    return code;
 }
 
 int wfs_stage_note_published(struct wfs_stage *stage)
 {
-    int code = stage_append(stage, "F", 1);
-    if (code == 0)
-        code = stage_sync_journal(stage);
-    if (code == 0)
-        stage->leftover.commit = WFS_COMMIT_PUBLISHED;
+    autostrbuf struct strbuf record = {0};
+    record_begin(&record, WFS_RECORD_PUBLISHED);
+    const int code = stage_append_step(stage, &record, WFS_COMMIT_PUBLISHED);
+    stage->owes_published = code < 0;
     return code;
 }
 
@@ -117,6 +128,59 @@ int wfs_stage_keep_source(struct wfs_stage *stage, const char *path)
         return errno == EEXIST ? 0 : -errno;
     if (io_sync_directory(fd) < 0)
         return -errno;
-    atomic_store(&stage->has_new_names, true);
+    atomic_store(&stage->data.has_new_names, true);
     return 0;
+}
+
+/* ---- what an earlier process left ---- */
+
+char *wfs_stage_failure(const struct wfs_stage *stage)
+{
+    autofree char *text = leftover_read_text(stage->fd, "status.json");
+    json_t *status = text == NULL ? NULL : json_loads(text, 0, NULL);
+    const char *state = json_string_value(json_object_get(status, "state"));
+    const char *reason = json_string_value(json_object_get(status, "text"));
+    const bool has_failed =
+        state != NULL && (strcmp(state, "failed") == 0 || strcmp(state, "published-unsynced") == 0);
+    char *copy = has_failed ? strdup(reason != NULL ? reason : state) : NULL;
+    json_decref(status);
+    return copy;
+}
+
+void wfs_stage_forget_published(struct wfs_stage *stage)
+{
+    stage->has_forgotten = true;
+}
+
+const struct wfs_leftover *wfs_stage_leftover(const struct wfs_stage *stage)
+{
+    return &stage->leftover.found;
+}
+
+struct visitor {
+    int (*visit)(void *ctx, const struct wfs_record *record);
+    void *ctx;
+};
+
+static int visit_record(void *ctx, char *text, size_t n_bytes)
+{
+    const struct visitor *visitor = ctx;
+    struct wfs_record record;
+    (void)n_bytes;
+    const int code = record_parse(text, &record);
+    return code < 0 ? code : visitor->visit(visitor->ctx, &record);
+}
+
+int wfs_stage_each(struct wfs_stage *stage,
+                   int (*visit)(void *ctx, const struct wfs_record *record), void *ctx)
+{
+    struct visitor visitor = {visit, ctx};
+    return journal_each(&stage->journal, visit_record, &visitor);
+}
+
+int64_t wfs_stage_n_bytes(const struct wfs_stage *stage, uint64_t number)
+{
+    struct stat st;
+    const int code = datafiles_stat(&stage->data, number, &st);
+    return code < 0 ? code : (int64_t)st.st_size;
 }

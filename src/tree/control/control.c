@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The texts of the control directory. tensors.csv is made once per change of the tree, the caller's
+ * own once per commit, status.json at each look, metadata.json once: when it is edited it is an
+ * ordinary file.
+ */
+#include "tree/control/control.h"
+
+#include <weightfs/cleanup.h>
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tree/control/metadata.h"
+#include "tree/control/status.h"
+#include "tree/file/description.h"
+#include "tree/file/outline.h"
+#include "tree/node/edit.h"
+#include "tree/node/entry.h"
+
+struct made {
+    struct strbuf text;
+    struct timespec at;
+    uint64_t version; /* of what it depends on when it was made */
+};
+
+struct texts {
+    pthread_mutex_t lock;
+    struct made made[3 + WFS_TREE_TEXTS_MAX]; /* by kind */
+};
+
+static struct made *made_of(const struct wfs_tree *tree, const struct wfs_node *node)
+{
+    return &tree->texts->made[node->kind - NODE_TENSORS];
+}
+
+/* ---- the directory ---- */
+
+static int add_file(struct wfs_tree *tree, struct wfs_node *dir, const char *name,
+                    enum node_kind kind)
+{
+    uint32_t id;
+    struct wfs_node *node = node_new(tree, kind, 0);
+    return node == NULL ? -ENOMEM : entry_add(tree, dir, name, NAME_BORROWED, node, true, &id);
+}
+
+static int add_out(struct wfs_tree *tree)
+{
+    uint32_t id;
+    if (tree->options.n_made == 0)
+        return 0;
+    tree->out = node_new(tree, NODE_DIR, 0);
+    if (tree->out == NULL ||
+        entry_add(tree, tree->control, WFS_OUT_NAME, NAME_BORROWED, tree->out, true, &id) < 0)
+        return -ENOMEM;
+    int code = 0;
+    for (size_t i = 0; code == 0 && i < tree->options.n_made; i++)
+        code =
+            add_file(tree, tree->out, tree->options.made[i].name, (enum node_kind)(NODE_MADE + i));
+    return code;
+}
+
+int control_new(struct wfs_tree *tree)
+{
+    uint32_t id;
+    tree->texts = calloc(1, sizeof(*tree->texts));
+    if (tree->texts == NULL)
+        return -ENOMEM;
+    pthread_mutex_init(&tree->texts->lock, NULL);
+    tree->control = node_new(tree, NODE_DIR, 0);
+    if (tree->control == NULL ||
+        entry_add(tree, tree->root, WFS_CONTROL_NAME, NAME_BORROWED, tree->control, false, &id) < 0)
+        return -ENOMEM;
+    tree->root->n_links--; /* it is not seen */
+    int code = add_file(tree, tree->control, ENTRY_METADATA, NODE_METADATA);
+    if (code == 0)
+        code = add_file(tree, tree->control, "status.json", NODE_STATUS);
+    if (code == 0)
+        code = add_file(tree, tree->control, "tensors.csv", NODE_TENSORS);
+    for (size_t i = 0; code == 0 && i < tree->options.n_texts; i++)
+        code = add_file(tree, tree->control, tree->options.texts[i].name,
+                        (enum node_kind)(NODE_GIVEN + i));
+    return code < 0 ? code : add_out(tree);
+}
+
+void control_done(struct wfs_tree *tree)
+{
+    if (tree->texts == NULL)
+        return;
+    for (size_t i = 0; i < sizeof(tree->texts->made) / sizeof(*tree->texts->made); i++)
+        strbuf_done(&tree->texts->made[i].text);
+    pthread_mutex_destroy(&tree->texts->lock);
+    free(tree->texts);
+    tree->texts = NULL;
+}
+
+/* ---- tensors.csv ---- */
+
+static void put_stored(const struct wfs_tree *tree, const struct wfs_tensor *tensor,
+                       struct strbuf *text)
+{
+    const int source = wfs_catalog_source_of(tree->catalog, tensor);
+    int fd;
+    uint64_t offset;
+    if (source >= 0)
+        strbuf_csv(text, wfs_catalog_source_path(tree->catalog, (size_t)source));
+    strbuf_puts(text, ",");
+    if (wfs_tensor_extent(tensor, &fd, &offset))
+        strbuf_printf(text, "%" PRIu64, offset);
+}
+
+static void put_row(const struct wfs_tree *tree, const struct outline_item *item,
+                    struct strbuf *text)
+{
+    const struct wfs_node *node = entry_at(tree, item->entry)->node;
+    struct arena arena = {0};
+    struct description description;
+    struct wfs_tensor tensor = {0};
+    int code = description_make(tree, node, item->entry, &arena, &description, NULL);
+    if (code == 0)
+        code = description_tensor(tree, node, item->entry, &description, NULL, &arena, &tensor);
+    text->has_failed |= code == -ENOMEM;
+    const bool is_known = code == 0;
+    strbuf_csv(text, item->key == NULL ? "" : item->key);
+    strbuf_puts(text, ",");
+    if (is_known && description.has_dtype)
+        strbuf_puts(text, wfs_dtype_name((enum wfs_dtype)description.dtype));
+    strbuf_puts(text, ",");
+    if (is_known && description.has_shape) {
+        autostrbuf struct strbuf shape = {0};
+        strbuf_shape(&shape, &description.shape);
+        strbuf_csv(text, shape.bytes == NULL ? "" : shape.bytes);
+        text->has_failed |= shape.has_failed;
+    }
+    strbuf_printf(text, ",%" PRIu64 ",", is_known ? description.n_bytes : edit_n_bytes(node));
+    if (is_known && !edit_is_staged(node))
+        put_stored(tree, &tensor, text);
+    else
+        strbuf_puts(text, ",");
+    strbuf_puts(text, ",");
+    strbuf_csv(text, tensor.origin == NULL ? "" : tensor.origin);
+    strbuf_puts(text, ",");
+    strbuf_csv(text, tensor.changes == NULL ? "" : tensor.changes);
+    strbuf_puts(text, "\n");
+    arena_done(&arena);
+}
+
+static void render_tensors(const struct wfs_tree *tree, struct strbuf *text)
+{
+    struct arena arena = {0};
+    cleanup(outline_done) struct outline outline = {0};
+    strbuf_puts(text, "key,dtype,shape,bytes,file,offset,source_key,changes\n");
+    if (outline_make(tree, &arena, &outline) < 0)
+        text->has_failed = true;
+    for (size_t i = 0; i < outline.n_items && !text->has_failed; i++)
+        put_row(tree, &outline.items[i], text);
+    arena_done(&arena);
+}
+
+/* ---- looking at them ---- */
+
+/* The status has none. */
+static uint64_t version_of(const struct wfs_tree *tree, const struct wfs_node *node)
+{
+    return node->kind >= NODE_GIVEN     ? atomic_load(&tree->n_commits)
+           : node->kind == NODE_TENSORS ? atomic_load(&tree->generation)
+                                        : 0;
+}
+
+static void render_given(const struct wfs_tree_text *given, struct strbuf *text)
+{
+    size_t n_bytes = 0;
+    autofree char *bytes = NULL;
+    if (given->make(given->ctx, &bytes, &n_bytes) < 0)
+        text->has_failed = true;
+    else
+        strbuf_add(text, bytes, n_bytes);
+}
+
+/* Called with the lock held. */
+static int refresh(const struct wfs_tree *tree, const struct wfs_node *node, struct made *made)
+{
+    struct strbuf text = {0};
+    const uint64_t version = version_of(tree, node);
+    if (made->text.bytes != NULL && node->kind != NODE_STATUS && made->version == version)
+        return 0;
+    if (node->kind == NODE_METADATA)
+        metadata_render(tree, &text);
+    else if (node->kind == NODE_TENSORS)
+        render_tensors(tree, &text);
+    else if (node->kind == NODE_STATUS)
+        status_render(tree, &text);
+    else
+        render_given(&tree->options.texts[node->kind - NODE_GIVEN], &text);
+    if (text.has_failed) {
+        strbuf_done(&text);
+        return -ENOMEM;
+    }
+    const bool is_same = made->text.bytes != NULL && made->text.n_bytes == text.n_bytes &&
+                         memcmp(made->text.bytes, text.bytes, text.n_bytes) == 0;
+    made->at = is_same ? made->at : node_now();
+    made->version = version;
+    strbuf_done(&made->text);
+    made->text = text;
+    return 0;
+}
+
+const struct wfs_tree_made *wfs_node_made(const struct wfs_tree *tree, const struct wfs_node *node)
+{
+    return node->kind < NODE_MADE ? NULL : &tree->options.made[node->kind - NODE_MADE];
+}
+
+int control_n_bytes(const struct wfs_tree *tree, const struct wfs_node *node, uint64_t *ret_n_bytes)
+{
+    const struct wfs_tree_made *file = wfs_node_made(tree, node);
+    if (file != NULL)
+        return file->n_bytes(file->ctx, ret_n_bytes);
+    struct made *made = made_of(tree, node);
+    pthread_mutex_lock(&tree->texts->lock);
+    const int code = refresh(tree, node, made);
+    *ret_n_bytes = made->text.n_bytes;
+    pthread_mutex_unlock(&tree->texts->lock);
+    return code;
+}
+
+struct timespec control_mtime(const struct wfs_tree *tree, const struct wfs_node *node)
+{
+    if (node->kind >= NODE_MADE)
+        return tree->changed_at.tv_sec != 0 ? tree->changed_at : tree->mtime;
+    pthread_mutex_lock(&tree->texts->lock);
+    const struct timespec at = made_of(tree, node)->at;
+    pthread_mutex_unlock(&tree->texts->lock);
+    return at;
+}
+
+ssize_t control_read(const struct wfs_tree *tree, const struct wfs_node *node, uint64_t offset,
+                     void *buf, size_t n_bytes)
+{
+    const struct wfs_tree_made *file = wfs_node_made(tree, node);
+    if (file != NULL)
+        return file->read(file->ctx, offset, buf, n_bytes);
+    struct made *made = made_of(tree, node);
+    pthread_mutex_lock(&tree->texts->lock);
+    int code = made->text.bytes == NULL ? refresh(tree, node, made) : 0;
+    ssize_t n = code;
+    if (code == 0 && offset >= made->text.n_bytes) {
+        n = 0;
+    } else if (code == 0) {
+        const size_t n_left = made->text.n_bytes - (size_t)offset;
+        n = (ssize_t)(n_bytes < n_left ? n_bytes : n_left);
+        memcpy(buf, made->text.bytes + offset, (size_t)n);
+    }
+    pthread_mutex_unlock(&tree->texts->lock);
+    return n;
+}

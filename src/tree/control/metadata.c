@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * metadata.json is the one place of edited metadata; setting an attribute of the root writes it
+ * too. What was parsed is kept until the file changes.
+ */
+#include "tree/control/metadata.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tensor/catalog.h"
+#include "tree/file/editfile.h"
+#include "tree/node/entry.h"
+
+enum { METADATA_MAX = 64 << 20 }; /* bytes of the file */
+
+struct metadata {
+    pthread_mutex_t lock; /* guards all below */
+    struct arena arena;
+    const struct wfs_text *list;
+    uint64_t ino, version; /* of the file that was parsed last */
+};
+
+int metadata_new(struct metadata **out)
+{
+    struct metadata *metadata = calloc(1, sizeof(*metadata));
+    if (metadata == NULL)
+        return -ENOMEM;
+    pthread_mutex_init(&metadata->lock, NULL);
+    *out = metadata;
+    return 0;
+}
+
+void metadata_free(struct metadata *metadata)
+{
+    if (metadata == NULL)
+        return;
+    arena_done(&metadata->arena);
+    pthread_mutex_destroy(&metadata->lock);
+    free(metadata);
+}
+
+/* ---- JSON in ---- */
+
+static int read_file(const struct wfs_tree *tree, const struct wfs_node *node, char **ret,
+                     size_t *ret_n_bytes, struct wfs_error *err)
+{
+    const int code = editfile_read_all(tree, node, METADATA_MAX, ret, ret_n_bytes);
+    if (code == -EFBIG)
+        return wfs_fail(err, EBADMSG, ".weightfs/metadata.json has more than 64 MiB");
+    if (code < 0)
+        return wfs_fail(err, -code, ".weightfs/metadata.json cannot be read: %s", strerror(-code));
+    return 0;
+}
+
+static int copy_texts(const json_t *object, struct arena *arena, const struct wfs_text **ret,
+                      struct wfs_error *err)
+{
+    struct wfs_text *first = NULL, **end = &first;
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)object, name, value)
+    {
+        if (!json_is_string(value))
+            return wfs_fail(err, EBADMSG, ".weightfs/metadata.json: the value of '%s' is no string",
+                            wfs_quote(name).text);
+        struct wfs_text *text = arena_calloc(arena, 1, sizeof(*text));
+        if (text == NULL)
+            return wfs_fail_memory(err);
+        text->n_bytes = json_string_length(value);
+        text->name = arena_copy(arena, name, strlen(name));
+        text->value = arena_copy(arena, json_string_value(value), text->n_bytes);
+        if (text->name == NULL || text->value == NULL)
+            return wfs_fail_memory(err);
+        *end = text;
+        end = &text->next;
+    }
+    *ret = first;
+    return 0;
+}
+
+static int parse(const char *bytes, size_t n_bytes, struct arena *arena,
+                 const struct wfs_text **ret, struct wfs_error *err)
+{
+    json_error_t error;
+    json_t *root = json_loadb(bytes, n_bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
+    if (root == NULL)
+        return wfs_fail(err, EBADMSG, ".weightfs/metadata.json: line %d, column %d: %s", error.line,
+                        error.column, wfs_quote(error.text).text);
+    const int code =
+        json_is_object(root)
+            ? copy_texts(root, arena, ret, err)
+            : wfs_fail(err, EBADMSG, ".weightfs/metadata.json is no JSON object of strings");
+    json_decref(root);
+    return code;
+}
+
+/* Makes the list that of the file, unless it is that already. */
+static int refresh(const struct wfs_tree *tree, const struct wfs_node *node,
+                   struct metadata *metadata, struct wfs_error *err)
+{
+    if (metadata->ino == node->ino && metadata->version == node->edit->version)
+        return 0;
+    autofree char *bytes = NULL;
+    size_t n_bytes = 0;
+    int code = read_file(tree, node, &bytes, &n_bytes, err);
+    arena_done(&metadata->arena);
+    metadata->ino = 0;
+    metadata->list = NULL;
+    if (code == 0)
+        code = parse(bytes, n_bytes, &metadata->arena, &metadata->list, err);
+    if (code < 0)
+        return code;
+    metadata->ino = node->ino;
+    metadata->version = node->edit->version;
+    return 0;
+}
+
+int metadata_each(const struct wfs_tree *tree, metadata_visit visit, void *ctx,
+                  struct wfs_error *err)
+{
+    const struct wfs_node *node = entry_metadata(tree);
+    struct metadata *metadata = tree->metadata;
+    if (node == NULL)
+        return 0;
+    int code = 0;
+    pthread_mutex_lock(&metadata->lock);
+    const struct wfs_text *text = wfs_catalog_meta(tree->catalog);
+    if (edit_is_staged(node)) {
+        code = refresh(tree, node, metadata, err);
+        text = metadata->list;
+    }
+    while (code == 0 && text != NULL && visit(ctx, text))
+        text = text->next;
+    pthread_mutex_unlock(&metadata->lock);
+    return code;
+}
+
+static bool add_to_catalog(void *ctx, const struct wfs_text *text)
+{
+    struct wfs_catalog *catalog = ctx;
+    return catalog_add_meta_bytes(catalog, text->name, text->value, text->n_bytes) == 0;
+}
+
+static bool count(void *ctx, const struct wfs_text *text)
+{
+    (void)text;
+    ++*(size_t *)ctx;
+    return true;
+}
+
+int metadata_fill(const struct wfs_tree *tree, struct wfs_catalog *catalog, struct wfs_error *err)
+{
+    size_t n_texts = 0, n_added = 0;
+    int code = metadata_each(tree, count, &n_texts, err);
+    if (code == 0)
+        code = metadata_each(tree, add_to_catalog, catalog, err);
+    if (code < 0)
+        return code;
+    for (const struct wfs_text *text = catalog->meta; text != NULL; text = text->next)
+        n_added++;
+    const struct wfs_node *node = entry_metadata(tree);
+    if (node != NULL && !edit_is_staged(node))
+        catalog->has_meta = tree->catalog->has_meta;
+    return n_added == n_texts ? 0 : wfs_fail_memory(err);
+}
+
+/* ---- JSON out ---- */
+
+struct writer {
+    struct strbuf *text;
+    const char *skipped; /* the name that is replaced or removed, or NULL */
+    const char *value;   /* NULL: removed */
+    size_t n_bytes;
+    bool has_any, has_replaced;
+};
+
+static void put(struct writer *writer, const char *name, const char *value, size_t n_bytes)
+{
+    strbuf_puts(writer->text, writer->has_any ? ",\n  " : "\n  ");
+    strbuf_json(writer->text, name);
+    strbuf_puts(writer->text, ": ");
+    strbuf_json_bytes(writer->text, value, n_bytes);
+    writer->has_any = true;
+}
+
+static bool put_text(void *ctx, const struct wfs_text *text)
+{
+    struct writer *writer = ctx;
+    if (writer->skipped == NULL || strcmp(writer->skipped, text->name) != 0) {
+        put(writer, text->name, text->value, text->n_bytes);
+    } else if (writer->value != NULL && !writer->has_replaced) {
+        put(writer, text->name, writer->value, writer->n_bytes);
+        writer->has_replaced = true;
+    }
+    return true;
+}
+
+static void finish(struct writer *writer)
+{
+    strbuf_puts(writer->text, writer->has_any ? "\n}\n" : "}\n");
+}
+
+void metadata_render(const struct wfs_tree *tree, struct strbuf *text)
+{
+    struct writer writer = {.text = text};
+    strbuf_puts(text, "{");
+    for (const struct wfs_text *at = wfs_catalog_meta(tree->catalog); at != NULL; at = at->next)
+        put_text(&writer, at);
+    finish(&writer);
+}
+
+int metadata_render_with(const struct wfs_tree *tree, const char *name, const char *value,
+                         size_t n_bytes, struct strbuf *text)
+{
+    struct writer writer = {.text = text, .skipped = name, .value = value, .n_bytes = n_bytes};
+    strbuf_puts(text, "{");
+    const int code = metadata_each(tree, put_text, &writer, NULL);
+    if (code == 0 && value != NULL && !writer.has_replaced)
+        put(&writer, name, value, n_bytes);
+    finish(&writer);
+    return code < 0 ? code : text->has_failed ? -ENOMEM : 0;
+}

@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Descriptions of files, from all that says describes them.
+ */
+#include "tree/file/description.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "tensor/tied.h"
+#include "tree/file/editfile.h"
+#include "tree/name/npy_header.h"
+#include "tree/node/entry.h"
+
+/* A path for messages. */
+static struct wfs_quoted quoted_path(const struct wfs_tree *tree, uint32_t id)
+{
+    autostrbuf struct strbuf path = {0};
+    entry_path(tree, id, &path);
+    return path.bytes == NULL ? wfs_quote("?") : wfs_quote_n(path.bytes, path.n_bytes);
+}
+
+/* ---- .npy files ---- */
+
+/* The beginning of the staged file: as much as a header may take. */
+static int read_front(const struct wfs_tree *tree, const struct wfs_node *node, char **ret,
+                      size_t *ret_n_bytes)
+{
+    const struct edit *edit = node->edit;
+    const size_t n = edit->n_bytes < NPY_FRONT_MAX ? (size_t)edit->n_bytes : NPY_FRONT_MAX;
+    autofree char *front = malloc(n + 1);
+    if (front == NULL)
+        return -ENOMEM;
+    const ssize_t n_read = n == 0 ? 0 : editfile_read(tree, node, 0, front, n);
+    if (n_read < 0)
+        return (int)n_read;
+    *ret = steal(&front);
+    *ret_n_bytes = (size_t)n_read;
+    return 0;
+}
+
+static bool has_magic(const char *front, size_t n_bytes)
+{
+    return n_bytes >= NPY_MAGIC_BYTES && memcmp(front, NPY_MAGIC, NPY_MAGIC_BYTES) == 0;
+}
+
+static bool begins_like_npy(const struct wfs_tree *tree, const struct wfs_node *node)
+{
+    char front[NPY_MAGIC_BYTES];
+    return edit_is_staged(node) &&
+           editfile_read(tree, node, 0, front, sizeof(front)) == NPY_MAGIC_BYTES &&
+           has_magic(front, sizeof(front));
+}
+
+bool description_hides_suffix(const struct wfs_tree *tree, const struct wfs_node *node, uint32_t id)
+{
+    return entry_has_suffix(tree, id) &&
+           (tree->options.files == WFS_FILES_NPY || begins_like_npy(tree, node));
+}
+
+/* The shape that the header would have had for the tensor: of bytes, where numpy has no such type.
+ */
+static bool is_header_of(const struct npy_header *header, const struct wfs_tensor *tensor,
+                         struct arena *arena)
+{
+    struct npy_header own;
+    const size_t n = wfs_npy_header(tensor, NULL, 0);
+    autofree char *bytes = malloc(n);
+    if (bytes == NULL)
+        return false;
+    wfs_npy_header(tensor, bytes, n);
+    return npy_parse(bytes, n, "", arena, &own, NULL) == 0 &&
+           strcmp(own.descr, header->descr) == 0 && own.shape.rank == header->shape.rank &&
+           memcmp(own.shape.dims, header->shape.dims, own.shape.rank * sizeof(uint64_t)) == 0;
+}
+
+/* Types of less than a byte stand in the header as bytes. */
+static int unpack_shape(struct description *description, struct arena *arena)
+{
+    const unsigned n_bits = wfs_dtype_bits((enum wfs_dtype)description->dtype);
+    if (!description->has_dtype || n_bits >= 8 || description->shape.rank == 0)
+        return 0;
+    uint64_t *dims = arena_calloc(arena, description->shape.rank, sizeof(*dims));
+    if (dims == NULL)
+        return -ENOMEM;
+    memcpy(dims, description->shape.dims, description->shape.rank * sizeof(*dims));
+    uint64_t *last = &dims[description->shape.rank - 1];
+    /* What does not come out even is caught when the sizes are compared. */
+    *last = *last > UINT64_MAX / 8 ? UINT64_MAX : *last * 8 / n_bits;
+    description->shape.dims = dims;
+    return 0;
+}
+
+static int take_header(const struct wfs_node *node, const struct npy_header *header,
+                       struct arena *arena, struct description *description)
+{
+    const struct wfs_tensor *base = node->tensor;
+    description->is_framed = true;
+    description->data_offset = header->n_bytes;
+    description->n_bytes -= header->n_bytes;
+    description->has_shape = true;
+    description->shape = header->shape;
+    if (base != NULL && strcmp(wfs_dtype_descr((enum wfs_dtype)base->dtype), header->descr) == 0) {
+        description->has_dtype = true;
+        description->dtype = base->dtype;
+        if (base->n_bytes == description->n_bytes && is_header_of(header, base, arena)) {
+            description->shape = base->shape;
+            return 0;
+        }
+    } else {
+        description->has_dtype = header->has_dtype;
+        description->dtype = (uint8_t)header->dtype;
+    }
+    if (node->edit->has_dtype) {
+        description->has_dtype = true;
+        description->dtype = node->edit->dtype;
+    }
+    return unpack_shape(description, arena);
+}
+
+static int look_for_header(const struct wfs_tree *tree, const struct wfs_node *node, uint32_t id,
+                           struct arena *arena, struct description *description,
+                           struct wfs_error *err)
+{
+    autofree char *front = NULL;
+    struct npy_header header;
+    size_t n_front = 0;
+    int code = read_front(tree, node, &front, &n_front);
+    if (code < 0)
+        return wfs_fail(err, -code, "'%s': %s", quoted_path(tree, id).text, strerror(-code));
+    const bool is_needed = tree->options.files == WFS_FILES_NPY && entry_has_suffix(tree, id);
+    if (!is_needed && !has_magic(front, n_front))
+        return 0;
+    code = npy_parse(front, n_front, quoted_path(tree, id).text, arena, &header, err);
+    return code < 0 ? code : take_header(node, &header, arena, description);
+}
+
+/* ---- the whole ---- */
+
+static void take_base(const struct wfs_tensor *base, struct description *description)
+{
+    description->has_dtype = description->has_shape = true;
+    description->dtype = base->dtype;
+    description->shape = base->shape;
+}
+
+static void take_what_was_set(const struct edit *edit, struct description *description)
+{
+    if (edit != NULL && edit->has_dtype) {
+        description->has_dtype = true;
+        description->dtype = edit->dtype;
+    }
+    if (edit != NULL && edit->has_shape) {
+        description->has_shape = true;
+        description->shape = edit->shape;
+    }
+}
+
+int description_make(const struct wfs_tree *tree, const struct wfs_node *node, uint32_t id,
+                     struct arena *arena, struct description *ret, struct wfs_error *err)
+{
+    const bool is_npy = tree->options.files == WFS_FILES_NPY;
+    int code = 0;
+    *ret = (struct description){.n_bytes = edit_n_bytes(node)};
+    if (!edit_is_staged(node))
+        ret->is_framed = is_npy;
+    else if (id != 0 && (is_npy || entry_has_suffix(tree, id)))
+        code = look_for_header(tree, node, id, arena, ret, err);
+    if (node->tensor != NULL && !(edit_is_staged(node) && ret->is_framed))
+        take_base(node->tensor, ret);
+    take_what_was_set(node->edit, ret);
+    return code;
+}
+
+static int fail_unknown(const struct wfs_tree *tree, uint32_t id,
+                        const struct description *description, struct wfs_error *err)
+{
+    const struct wfs_quoted path = quoted_path(tree, id);
+    if (description->is_framed)
+        return wfs_fail(err, EINVAL,
+                        "'%s': numpy has no name for its dtype: set user.weightfs.dtype "
+                        "(setfattr -n user.weightfs.dtype -v BF16)",
+                        path.text);
+    const char *what = description->has_dtype   ? "shape"
+                       : description->has_shape ? "dtype"
+                                                : "dtype and shape";
+    return wfs_fail(err, EINVAL,
+                    "'%s' has no %s: set user.weightfs.dtype and user.weightfs.shape (setfattr -n "
+                    "user.weightfs.shape -v '[2, 3]'), or remove it",
+                    path.text, what);
+}
+
+int description_check(const struct wfs_tree *tree, const struct wfs_node *node, uint32_t id,
+                      const struct description *description, struct wfs_error *err)
+{
+    uint64_t n_bytes = 0;
+    if (!description->has_dtype || !description->has_shape)
+        return fail_unknown(tree, id, description, err);
+    const bool is_opaque = description->dtype == WFS_OPAQUE && node->tensor != NULL &&
+                           node->tensor->dtype == WFS_OPAQUE;
+    const bool is_told = description->dtype == WFS_OPAQUE && node->edit != NULL &&
+                         node->edit->texts[EDIT_QUANTIZATION] != NULL;
+    int code = 0;
+    if (is_told)
+        n_bytes = description->n_bytes;
+    else if (is_opaque)
+        n_bytes = node->tensor->n_bytes;
+    else
+        code = wfs_shape_bytes(&description->shape, (enum wfs_dtype)description->dtype, &n_bytes);
+    if (code == 0 && n_bytes == description->n_bytes)
+        return 0;
+    if (!description->is_framed && begins_like_npy(tree, node))
+        return wfs_fail(err, EINVAL,
+                        "'%s' is a .npy file by its content: give it a name that ends in .npy",
+                        quoted_path(tree, id).text);
+    autostrbuf struct strbuf shape = {0};
+    strbuf_shape(&shape, &description->shape);
+    const char *dtype = wfs_dtype_name((enum wfs_dtype)description->dtype);
+    const struct wfs_quoted path = quoted_path(tree, id);
+    const struct wfs_quoted dims = wfs_quote(shape.bytes == NULL ? "" : shape.bytes);
+    if (code < 0)
+        return wfs_fail(err, EINVAL, "'%s': %s %s is no whole number of bytes below 2^64",
+                        path.text, dtype, dims.text);
+    return wfs_fail(err, EINVAL,
+                    "'%s' has %" PRIu64 " bytes, but %s %s takes %" PRIu64
+                    ": give it the right content, or set user.weightfs.dtype and "
+                    "user.weightfs.shape",
+                    path.text, description->n_bytes, dtype, dims.text, n_bytes);
+}
+
+/* ---- attributes ---- */
+
+static bool can_be_quantized(enum wfs_dtype dtype)
+{
+    return dtype == WFS_OPAQUE || (dtype >= WFS_QI8 && dtype <= WFS_QU2X4);
+}
+
+static bool is_of_quantization(const char *name)
+{
+    const char *prefix = edit_text_names[EDIT_QUANTIZATION];
+    return strncmp(name, prefix, strlen(prefix)) == 0;
+}
+
+/* The text that was set, if the file is of a type for it. */
+static const char *text_of(const struct edit *edit, enum edit_text which, enum wfs_dtype dtype)
+{
+    const bool is_fit = which != EDIT_QUANTIZATION || can_be_quantized(dtype);
+    return edit == NULL || !is_fit ? NULL : edit->texts[which];
+}
+
+/* A quantization goes with the type of the tensor that it was loaded with. */
+static bool is_attr_kept(const struct wfs_text *attr, const struct edit *edit,
+                         const struct wfs_tensor *base, enum wfs_dtype dtype)
+{
+    if (is_of_quantization(attr->name))
+        return base->dtype == dtype && text_of(edit, EDIT_QUANTIZATION, dtype) == NULL;
+    return strcmp(attr->name, edit_text_names[EDIT_PARAM_ID]) != 0 ||
+           text_of(edit, EDIT_PARAM_ID, dtype) == NULL;
+}
+
+static int add_attr(struct wfs_text **end, const struct wfs_text *attr, struct arena *arena)
+{
+    struct wfs_text *copy = arena_calloc(arena, 1, sizeof(*copy));
+    if (copy == NULL)
+        return -ENOMEM;
+    *copy = (struct wfs_text){attr->name, attr->value, attr->n_bytes, *end};
+    *end = copy;
+    return 0;
+}
+
+/* Those of the base (or NULL) that are still true, behind those that were set. */
+static int make_attrs(const struct edit *edit, const struct wfs_tensor *base, enum wfs_dtype dtype,
+                      struct arena *arena, const struct wfs_text **ret)
+{
+    const struct wfs_text *attrs = base == NULL ? NULL : base->attrs;
+    bool is_same = true;
+    struct wfs_text *made = NULL, **end = &made;
+    for (unsigned i = 0; i < EDIT_N_TEXTS; i++) {
+        const char *value = text_of(edit, (enum edit_text)i, dtype);
+        if (value == NULL)
+            continue;
+        const struct wfs_text text = {edit_text_names[i], value, strlen(value), NULL};
+        if (add_attr(end, &text, arena) < 0)
+            return -ENOMEM;
+        end = &(*end)->next;
+        is_same = false;
+    }
+    for (const struct wfs_text *attr = attrs; attr != NULL; attr = attr->next)
+        is_same = is_same && is_attr_kept(attr, edit, base, dtype);
+    for (const struct wfs_text *attr = attrs; attr != NULL && !is_same; attr = attr->next) {
+        if (!is_attr_kept(attr, edit, base, dtype))
+            continue;
+        if (add_attr(end, attr, arena) < 0)
+            return -ENOMEM;
+        end = &(*end)->next;
+    }
+    *ret = is_same ? attrs : made;
+    return 0;
+}
+
+/* ---- the tensor ---- */
+
+struct wfs_tensor description_shown(const struct wfs_node *node)
+{
+    struct wfs_tensor tensor = *node->tensor;
+    const struct edit *edit = node->edit;
+    if (edit == NULL || !(edit->has_dtype || edit->has_shape))
+        return tensor;
+    tensor.dtype = edit->has_dtype ? edit->dtype : tensor.dtype;
+    tensor.shape = edit->has_shape ? edit->shape : tensor.shape;
+    /* Only what lies there as it is shown is described anew without a copy. */
+    tensor.stored = (struct wfs_stored){
+        .source = tensor.stored.source, .offset = tensor.stored.offset, .dtype = tensor.dtype};
+    return tensor;
+}
+
+/* Tied tensors share a node; each has a description of its own. */
+static const struct wfs_tensor *base_of(const struct wfs_tree *tree, const struct wfs_node *node,
+                                        uint32_t id)
+{
+    const struct wfs_tensor *base = node->tensor;
+    const uint32_t order = id == 0 ? ORDER_NEW : entry_at(tree, id)->order;
+    if (base == NULL || order >= wfs_catalog_n_tensors(tree->catalog))
+        return base;
+    const struct wfs_tensor *own = wfs_catalog_tensor(tree->catalog, order);
+    return own == base || tied_are_same(own, base) ? own : base;
+}
+
+int description_tensor(const struct wfs_tree *tree, const struct wfs_node *node, uint32_t id,
+                       const struct description *description, struct source *source,
+                       struct arena *arena, struct wfs_tensor *ret)
+{
+    const struct wfs_tensor *base = base_of(tree, node, id);
+    const struct edit *edit = node->edit;
+    *ret = base == NULL ? (struct wfs_tensor){0} : *base;
+    if (base != NULL)
+        ret->origin = wfs_tensor_origin(base);
+    if (edit_is_staged(node)) {
+        ret->stored = (struct wfs_stored){
+            .source = source, .offset = description->data_offset, .dtype = description->dtype};
+        ret->changes = NULL;
+        ret->trouble = NULL;
+    } else if (edit != NULL && (edit->has_dtype || edit->has_shape)) {
+        ret->stored = description_shown(node).stored;
+    }
+    ret->dtype = description->dtype;
+    ret->shape = description->shape;
+    ret->n_bytes = description->n_bytes;
+    return make_attrs(edit, base, (enum wfs_dtype)description->dtype, arena, &ret->attrs);
+}

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A walk through all directories but scratch ones, without recursion, then a sort.
+ */
+#include "tree/file/outline.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <weightfs/value.h>
+
+#include "tree/file/description.h"
+#include "tree/file/namesake.h"
+#include "tree/file/valuefile.h"
+#include "tree/node/entry.h"
+
+/* Directories that are still to be walked. */
+struct todo {
+    const struct wfs_node **dirs;
+    size_t n_dirs, n_room;
+};
+
+static int add_todo(struct todo *todo, const struct wfs_node *dir)
+{
+    if (todo->n_dirs == todo->n_room) {
+        const size_t n_room = todo->n_room == 0 ? 64 : todo->n_room * 2;
+        const struct wfs_node **dirs = reallocarray(todo->dirs, n_room, sizeof(*dirs));
+        if (dirs == NULL)
+            return -ENOMEM;
+        todo->dirs = dirs;
+        todo->n_room = n_room;
+    }
+    todo->dirs[todo->n_dirs++] = dir;
+    return 0;
+}
+
+static int add_item(const struct wfs_tree *tree, uint32_t id, struct outline *outline)
+{
+    if (outline->n_items == outline->n_room) {
+        const size_t n_room =
+            outline->n_room == 0 ? wfs_catalog_n_tensors(tree->catalog) + 64 : outline->n_room * 2;
+        struct outline_item *items = reallocarray(outline->items, n_room, sizeof(*items));
+        if (items == NULL)
+            return -ENOMEM;
+        outline->items = items;
+        outline->n_room = n_room;
+    }
+    outline->items[outline->n_items++] =
+        (struct outline_item){.order = entry_at(tree, id)->order, .entry = id};
+    return 0;
+}
+
+static int walk(const struct wfs_tree *tree, bool wants_values, struct todo *todo,
+                struct outline *outline)
+{
+    int code = add_todo(todo, tree->root);
+    while (code == 0 && todo->n_dirs > 0) {
+        const struct directory *directory = todo->dirs[--todo->n_dirs]->directory;
+        for (uint32_t i = 0; i < directory->n_ids && code == 0; i++) {
+            const struct entry *entry = entry_at(tree, directory->ids[i]);
+            if (entry->node == NULL || entry->name[0] == '.')
+                continue;
+            if (entry->node->kind == NODE_DIR)
+                code = add_todo(todo, entry->node);
+            else if (valuefile_is_one(entry) == wants_values)
+                code = add_item(tree, directory->ids[i], outline);
+        }
+    }
+    return code;
+}
+
+static int find_key(const struct wfs_tree *tree, struct strbuf *key, struct arena *arena,
+                    struct outline_item *item)
+{
+    const struct wfs_node *node = entry_at(tree, item->entry)->node;
+    key->n_bytes = 0;
+    const int code =
+        entry_key(tree, item->entry, description_hides_suffix(tree, node, item->entry), key);
+    if (code == -ENOKEY)
+        return 0;
+    if (code < 0)
+        return code;
+    if (item->order < wfs_catalog_n_tensors(tree->catalog)) {
+        item->key = wfs_catalog_tensor(tree->catalog, item->order)->key;
+        if (strcmp(item->key, key->bytes) == 0)
+            return 0;
+    }
+    item->key = arena_copy(arena, key->bytes, key->n_bytes);
+    return item->key == NULL ? -ENOMEM : 0;
+}
+
+/* ---- places ---- */
+
+static bool is_taken(const uint8_t *taken, uint32_t order)
+{
+    return (taken[order / 8] >> order % 8 & 1) != 0;
+}
+
+static void take(uint8_t *taken, uint32_t order)
+{
+    taken[order / 8] |= (uint8_t)(1u << order % 8);
+}
+
+/* The file of a value that was moved over another one is still the one that it was. */
+static void take_places(const struct wfs_tree *tree, const struct outline_item *item,
+                        uint8_t *taken)
+{
+    const size_t value = valuefile_origin(tree, item->entry, item->order);
+    if (item->order != ORDER_NEW)
+        take(taken, item->order);
+    if (value != SIZE_MAX)
+        take(taken, (uint32_t)(wfs_catalog_n_tensors(tree->catalog) + value));
+}
+
+/* What was removed and made anew has the place that it had, unless that went elsewhere. */
+static int give_back_places(const struct wfs_tree *tree, bool is_value, struct outline *outline)
+{
+    const size_t n = wfs_catalog_n_tensors(tree->catalog) + wfs_catalog_n_values(tree->catalog);
+    autofree uint8_t *taken = tree->loaded.n_slots == 0 ? NULL : calloc(n / 8 + 1, 1);
+    if (taken == NULL)
+        return tree->loaded.n_slots == 0 ? 0 : -ENOMEM;
+    for (size_t i = 0; i < outline->n_items; i++)
+        take_places(tree, &outline->items[i], taken);
+    for (size_t i = 0; i < outline->n_items; i++) {
+        struct outline_item *item = &outline->items[i];
+        const uint32_t order = item->order != ORDER_NEW || item->key == NULL
+                                   ? ORDER_NEW
+                                   : namesake_find(tree, item->key, is_value);
+        if (order == ORDER_NEW || is_taken(taken, order))
+            continue;
+        item->order = order;
+        item->key = namesake_key(tree, order);
+        take(taken, order);
+    }
+    return 0;
+}
+
+static int compare(const void *a, const void *b)
+{
+    const struct outline_item *one = a, *other = b;
+    if (one->order != other->order)
+        return one->order < other->order ? -1 : 1;
+    if (one->key == NULL || other->key == NULL)
+        return (one->key != NULL) - (other->key != NULL);
+    return strcmp(one->key, other->key);
+}
+
+int outline_make(const struct wfs_tree *tree, struct arena *arena, struct outline *ret)
+{
+    struct todo todo = {0};
+    autostrbuf struct strbuf key = {0};
+    int code = walk(tree, false, &todo, ret);
+    free(todo.dirs);
+    for (size_t i = 0; i < ret->n_items && code == 0; i++)
+        code = find_key(tree, &key, arena, &ret->items[i]);
+    if (code == 0)
+        code = give_back_places(tree, false, ret);
+    if (code == 0 && ret->n_items > 0)
+        qsort(ret->items, ret->n_items, sizeof(*ret->items), compare);
+    return code;
+}
+
+int outline_values(const struct wfs_tree *tree, struct arena *arena, struct outline *ret)
+{
+    struct todo todo = {0};
+    int code = walk(tree, true, &todo, ret);
+    free(todo.dirs);
+    for (size_t i = 0; i < ret->n_items && code == 0; i++)
+        code = valuefile_name(tree, ret->items[i].entry, arena, &ret->items[i].key);
+    if (code == 0)
+        code = give_back_places(tree, true, ret);
+    if (code == 0 && ret->n_items > 0)
+        qsort(ret->items, ret->n_items, sizeof(*ret->items), compare);
+    return code;
+}
+
+void outline_done(struct outline *outline)
+{
+    free(outline->items);
+    *outline = (struct outline){0};
+}

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The record of what was edited, and the counts of changes.
+ */
+#include "tree/node/edit.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tree/node/entry.h"
+#include "tree/stage/stage.h"
+
+const char *const edit_text_names[EDIT_N_TEXTS] = {"param_id", "quantization"};
+
+struct edit *edit_of(struct wfs_tree *tree, struct wfs_node *node)
+{
+    if (node->edit != NULL)
+        return node->edit;
+    struct edit *edit = calloc(1, sizeof(*edit));
+    if (edit == NULL)
+        return NULL;
+    edit->node = node;
+    edit->next = tree->edits;
+    if (tree->edits != NULL)
+        tree->edits->previous = edit;
+    tree->edits = edit;
+    node->edit = edit;
+    return edit;
+}
+
+static void free_edit(struct wfs_tree *tree, struct wfs_node *node)
+{
+    struct edit *edit = node->edit;
+    if (edit == NULL)
+        return;
+    if (edit->number != 0 && node_is_unlinked(node))
+        datafiles_remove(&tree->stage->data, edit->number);
+    if (edit->changed > tree->committed)
+        tree->n_changed_nodes--;
+    edit_set_unsynced(tree, edit, false);
+    if (edit->previous != NULL)
+        edit->previous->next = edit->next;
+    else
+        tree->edits = edit->next;
+    if (edit->next != NULL)
+        edit->next->previous = edit->previous;
+    tree->n_foreign_bytes -= edit->foreign.n_bytes;
+    foreign_done(&edit->foreign);
+    free((uint64_t *)(uintptr_t)edit->shape.dims);
+    for (size_t i = 0; i < EDIT_N_TEXTS; i++)
+        free(edit->texts[i]);
+    free(edit);
+    node->edit = NULL;
+}
+
+uint64_t edit_n_bytes(const struct wfs_node *node)
+{
+    if (node->edit != NULL && node->edit->is_staged)
+        return node->edit->n_bytes;
+    return node->kind == NODE_FILE && node->tensor != NULL ? node->tensor->n_bytes : 0;
+}
+
+void edit_set_n_bytes(struct wfs_tree *tree, struct edit *edit, uint64_t n_bytes)
+{
+    tree->n_bytes += n_bytes - edit->n_bytes;
+    edit->n_bytes = n_bytes;
+}
+
+void edit_set_unsynced(struct wfs_tree *tree, struct edit *edit, bool is_unsynced)
+{
+    tree->n_unsynced += (uint64_t)is_unsynced - (uint64_t)edit->is_unsynced;
+    edit->is_unsynced = is_unsynced;
+}
+
+bool edit_is_shown(const struct wfs_tree *tree, const struct wfs_node *node)
+{
+    for (uint32_t id = node->entry; id != 0; id = entry_at(tree, id)->next) {
+        if (entry_at(tree, id)->dir == tree->control)
+            return entry_metadata(tree) == node;
+        if (!entry_is_scratch(tree, id))
+            return true;
+    }
+    return false;
+}
+
+void edit_mark(struct wfs_tree *tree, struct edit *edit)
+{
+    edit->version++;
+    if (!edit_is_shown(tree, edit->node))
+        return;
+    if (edit->changed <= tree->committed)
+        tree->n_changed_nodes++;
+    edit->changed = ++tree->generation;
+    tree->changed_at = node_now();
+}
+
+void edit_mark_entry(struct wfs_tree *tree, bool is_shown)
+{
+    if (!is_shown)
+        return;
+    tree->generation++;
+    tree->n_changed_entries++;
+    tree->changed_at = node_now();
+}
+
+int edit_set_shape(struct edit *edit, const struct wfs_shape *shape)
+{
+    uint64_t *dims = NULL;
+    if (shape->rank > 0) {
+        dims = reallocarray(NULL, shape->rank, sizeof(*dims));
+        if (dims == NULL)
+            return -ENOMEM;
+        memcpy(dims, shape->dims, shape->rank * sizeof(*dims));
+    }
+    free((uint64_t *)(uintptr_t)edit->shape.dims);
+    edit->shape = (struct wfs_shape){shape->rank, dims};
+    edit->has_shape = true;
+    return 0;
+}
+
+int edit_inherit(struct wfs_tree *tree, struct wfs_node *node, const struct wfs_node *from)
+{
+    struct edit *edit = edit_of(tree, node);
+    const struct edit *other = from->edit;
+    if (edit == NULL)
+        return -ENOMEM;
+    if (node->kind == NODE_FILE && from->kind == NODE_FILE && from->tensor != NULL) {
+        node->tensor = from->tensor;
+        edit->is_namesake = false;
+    }
+    if (other == NULL)
+        return 0;
+    if (!edit->has_shape && other->has_shape && edit_set_shape(edit, &other->shape) < 0)
+        return -ENOMEM;
+    if (!edit->has_dtype && other->has_dtype) {
+        edit->has_dtype = true;
+        edit->dtype = other->dtype;
+    }
+    for (size_t i = 0; i < EDIT_N_TEXTS; i++) {
+        if (edit->texts[i] != NULL || other->texts[i] == NULL)
+            continue;
+        edit->texts[i] = strdup(other->texts[i]);
+        if (edit->texts[i] == NULL)
+            return -ENOMEM;
+    }
+    return 0;
+}
+
+/* ---- the end of nodes ---- */
+
+static void free_content(struct wfs_tree *tree, struct wfs_node *node)
+{
+    if (node->kind == NODE_DIR) {
+        free(node->directory->ids);
+        free(node->directory);
+    }
+    free_edit(tree, node);
+}
+
+void edit_release(struct wfs_tree *tree, struct wfs_node *node)
+{
+    const uint32_t id = node->id;
+    if (id == 0 || !node_is_unlinked(node) || atomic_load(&node->n_refs) != 0)
+        return;
+    tree->n_nodes--;
+    tree->n_bytes -= edit_n_bytes(node);
+    free_content(tree, node);
+    *node = (struct wfs_node){0};
+    pool_give(&tree->nodes, id);
+}
+
+void edit_free_all(struct wfs_tree *tree)
+{
+    for (uint32_t id = 1; id <= tree->entries.n_items; id++) {
+        struct entry *entry = entry_at(tree, id);
+        if (entry->owns_name)
+            free((char *)(uintptr_t)entry->name);
+    }
+    for (uint32_t id = 1; id <= tree->nodes.n_items; id++) {
+        struct wfs_node *node = pool_at(&tree->nodes, id);
+        if (node->id == id)
+            free_content(tree, node);
+    }
+}
+
+void wfs_node_reap(struct wfs_tree *tree, struct wfs_node *node)
+{
+    edit_release(tree, node);
+}
+
+/* ---- counts ---- */
+
+uint64_t wfs_tree_generation(const struct wfs_tree *tree)
+{
+    return atomic_load(&tree->generation);
+}
+
+bool wfs_tree_has_pending(const struct wfs_tree *tree)
+{
+    return atomic_load(&tree->generation) != atomic_load(&tree->committed);
+}
+
+uint64_t wfs_tree_n_edits(const struct wfs_tree *tree)
+{
+    return atomic_load(&tree->n_changed_nodes) + atomic_load(&tree->n_changed_entries);
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a node has that the catalog does not: content in the staging directory, a dtype and shape of
+ * its own, times, foreign attributes. Made at the first change of the node. Here it is kept;
+ * content.c and attrs.c fill it.
+ */
+#ifndef WFS_TREE_EDIT_H
+#define WFS_TREE_EDIT_H
+
+#include "tree/node/foreign.h"
+#include "tree/node/node.h"
+
+/* Attributes of tensors that are texts, by the names of edit_text_names. */
+enum edit_text { EDIT_PARAM_ID, EDIT_QUANTIZATION, EDIT_N_TEXTS };
+
+extern const char *const edit_text_names[EDIT_N_TEXTS];
+
+struct edit {
+    struct wfs_node *node;
+    struct edit *next, *previous; /* all of the tree */
+    uint64_t number;              /* of the staged file; 0: none, the content is empty */
+    uint64_t n_bytes;             /* of the content */
+    uint64_t changed;             /* generation of the last change that a commit shows, or 0 */
+    uint64_t version;             /* counts changes of content, dtype and shape */
+    struct timespec mtime;
+    mode_t mode;      /* permission bits */
+    bool is_staged;   /* the content is the staged file, not the catalog's tensor */
+    bool is_unsynced; /* the staged file has writes that fdatasync has not seen */
+    bool is_recorded; /* the journal says that there are such writes */
+    bool is_doubtful; /* they may be torn: power was lost after them */
+    bool has_failed;  /* the last fdatasync of the staged file did */
+    bool is_lost;     /* the staged file failed and could not be copied */
+    bool is_namesake; /* the node's tensor is only what was loaded with the same key */
+    bool has_mtime, has_mode, has_dtype, has_shape;
+    uint8_t dtype;
+    struct wfs_shape shape;    /* dims are malloc'ed */
+    char *texts[EDIT_N_TEXTS]; /* malloc'ed; NULL: as in the catalog */
+    struct foreign foreign;
+};
+
+static inline bool edit_is_staged(const struct wfs_node *node)
+{
+    return node->edit != NULL && node->edit->is_staged;
+}
+
+/* The node's, made when it has none. NULL: no memory. */
+struct edit *edit_of(struct wfs_tree *tree, struct wfs_node *node);
+
+/* Bytes of content that are the node's own: without a header that is made for it. */
+uint64_t edit_n_bytes(const struct wfs_node *node);
+void edit_set_n_bytes(struct wfs_tree *tree, struct edit *edit, uint64_t n_bytes);
+
+void edit_set_unsynced(struct wfs_tree *tree, struct edit *edit, bool is_unsynced);
+
+/* Counts a change of the node's content or description, if a commit shows the node. */
+void edit_mark(struct wfs_tree *tree, struct edit *edit);
+
+/* Counts a change of names, if a commit shows it. */
+void edit_mark_entry(struct wfs_tree *tree, bool is_shown);
+
+/* Does a commit depend on the node? */
+bool edit_is_shown(const struct wfs_tree *tree, const struct wfs_node *node);
+
+/* Was it said of the file which tensor it is? */
+static inline bool edit_is_told(const struct wfs_node *node)
+{
+    return node->tensor != NULL && (node->edit == NULL || !node->edit->is_namesake);
+}
+
+/* Dtype, shape and the rest of the other one, where this one has none of its own. -ENOMEM. */
+int edit_inherit(struct wfs_tree *tree, struct wfs_node *node, const struct wfs_node *from);
+
+/* Replaces the shape. -ENOMEM. */
+int edit_set_shape(struct edit *edit, const struct wfs_shape *shape);
+
+/* Frees the node, with its edit and its staged file, when neither links nor references are left. */
+void edit_release(struct wfs_tree *tree, struct wfs_node *node);
+
+/* Frees all nodes and the names that entries own, at the end of the tree. Staged files stay. */
+void edit_free_all(struct wfs_tree *tree);
+
+#endif

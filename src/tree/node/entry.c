@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A directory keeps the numbers of its entries in the order of their sequence numbers; one hash map
+ * holds the entries of all directories.
+ */
+#include "tree/node/entry.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct query {
+    const struct wfs_tree *tree;
+    const struct wfs_node *dir;
+    const char *name;
+};
+
+static uint64_t name_hash(const struct wfs_node *dir, const char *name)
+{
+    return hash_bytes(name, strlen(name), hash_seed() + dir->id);
+}
+
+static bool is_match(const void *ctx, uint32_t id)
+{
+    const struct query *query = ctx;
+    const struct entry *entry = entry_at(query->tree, id);
+    return entry->dir == query->dir && strcmp(entry->name, query->name) == 0;
+}
+
+uint32_t entry_find(const struct wfs_tree *tree, const struct wfs_node *dir, const char *name)
+{
+    const struct query query = {tree, dir, name};
+    uint32_t id;
+    return map_find(&tree->map, name_hash(dir, name), is_match, &query, &id) ? id : 0;
+}
+
+static void link_node(struct wfs_tree *tree, uint32_t id, struct wfs_node *node)
+{
+    struct entry *entry = entry_at(tree, id);
+    entry->node = node;
+    entry->previous = 0;
+    entry->next = node->entry;
+    if (node->entry != 0)
+        entry_at(tree, node->entry)->previous = id;
+    node->entry = id;
+    if (node->kind == NODE_DIR)
+        entry->dir->n_links++;
+    else
+        node->n_links++;
+}
+
+static void unlink_node(struct wfs_tree *tree, struct entry *entry)
+{
+    struct wfs_node *node = entry->node;
+    if (entry->previous != 0)
+        entry_at(tree, entry->previous)->next = entry->next;
+    else
+        node->entry = entry->next;
+    if (entry->next != 0)
+        entry_at(tree, entry->next)->previous = entry->previous;
+    if (node->kind == NODE_DIR)
+        entry->dir->n_links--;
+    else
+        node->n_links--;
+}
+
+void entry_relink(struct wfs_tree *tree, uint32_t id, struct wfs_node *node)
+{
+    unlink_node(tree, entry_at(tree, id));
+    link_node(tree, id, node);
+}
+
+static bool make_room(struct directory *directory)
+{
+    if (directory->n_ids < directory->n_room)
+        return true;
+    if (directory->n_room > UINT32_MAX / 2)
+        return false;
+    const uint32_t n_room = directory->n_room == 0 ? 4 : directory->n_room * 2;
+    uint32_t *ids = reallocarray(directory->ids, n_room, sizeof(*ids));
+    if (ids == NULL)
+        return false;
+    directory->ids = ids;
+    directory->n_room = n_room;
+    return true;
+}
+
+/* An entry of no node yet at the end of the directory, or hidden. 0: no memory. */
+static uint32_t make_entry(struct wfs_tree *tree, struct wfs_node *dir, const char *name,
+                           bool is_listed)
+{
+    struct directory *directory = dir->directory;
+    if (!make_room(directory))
+        return 0;
+    const uint32_t id = pool_take(&tree->entries);
+    if (id == 0)
+        return 0;
+    *entry_at(tree, id) = (struct entry){
+        .dir = dir, .name = name, .sequence = tree->sequence + 1, .order = ORDER_NEW};
+    directory->ids[directory->n_ids] = id;
+    directory->n_ids += is_listed;
+    tree->sequence++;
+    return id;
+}
+
+int entry_add(struct wfs_tree *tree, struct wfs_node *dir, const char *name, enum entry_name how,
+              struct wfs_node *node, bool is_listed, uint32_t *ret_id)
+{
+    char *copy = how == NAME_COPIED ? strdup(name) : NULL;
+    if ((how == NAME_COPIED && copy == NULL) || map_reserve(&tree->map, tree->map.n_used + 1) < 0) {
+        free(copy);
+        return -ENOMEM;
+    }
+    const uint32_t id = make_entry(tree, dir, copy != NULL ? copy : name, is_listed);
+    if (id == 0 || map_add(&tree->map, name_hash(dir, name), id) < 0) {
+        free(copy);
+        return -ENOMEM;
+    }
+    entry_at(tree, id)->owns_name = copy != NULL;
+    entry_at(tree, id)->is_indexed = true;
+    link_node(tree, id, node);
+    *ret_id = id;
+    return 0;
+}
+
+int entry_append(struct wfs_tree *tree, struct wfs_node *dir, const char *name,
+                 struct wfs_node *node, uint32_t order)
+{
+    const uint32_t id = make_entry(tree, dir, name, true);
+    if (id == 0)
+        return -ENOMEM;
+    entry_at(tree, id)->order = order;
+    link_node(tree, id, node);
+    return 0;
+}
+
+int entry_index_all(struct wfs_tree *tree)
+{
+    enum { N_AHEAD = 32 };
+    const uint32_t n = tree->entries.n_items;
+    uint64_t hashes[N_AHEAD];
+    if (map_reserve(&tree->map, n) < 0)
+        return -ENOMEM;
+    for (uint32_t id = 1; id <= n + N_AHEAD; id++) {
+        uint64_t *hash = &hashes[id % N_AHEAD];
+        struct entry *entry = id <= N_AHEAD ? NULL : entry_at(tree, id - N_AHEAD);
+        if (entry != NULL && !entry->is_indexed) {
+            if (map_add(&tree->map, *hash, id - N_AHEAD) < 0)
+                return -ENOMEM;
+            entry->is_indexed = true;
+        }
+        if (id <= n) {
+            *hash = name_hash(entry_at(tree, id)->dir, entry_at(tree, id)->name);
+            map_prefetch(&tree->map, *hash);
+        }
+    }
+    return 0;
+}
+
+/* Holes go when they are more than what stays, so each removal pays for one step of this. */
+static void close_holes(struct wfs_tree *tree, struct directory *directory)
+{
+    if (directory->n_holes <= 16 || directory->n_holes <= directory->n_ids / 2)
+        return;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < directory->n_ids; i++) {
+        const uint32_t id = directory->ids[i];
+        if (entry_at(tree, id)->node == NULL)
+            pool_give(&tree->entries, id);
+        else
+            directory->ids[n++] = id;
+    }
+    directory->n_ids = n;
+    directory->n_holes = 0;
+}
+
+void entry_remove(struct wfs_tree *tree, uint32_t id)
+{
+    struct entry *entry = entry_at(tree, id);
+    map_remove(&tree->map, name_hash(entry->dir, entry->name), id);
+    unlink_node(tree, entry);
+    if (entry->owns_name)
+        free((char *)(uintptr_t)entry->name);
+    entry->name = NULL;
+    entry->owns_name = false;
+    entry->node = NULL;
+    entry->dir->directory->n_holes++;
+    close_holes(tree, entry->dir->directory);
+}
+
+bool entry_has_any(const struct wfs_node *dir)
+{
+    return dir->directory->n_ids > dir->directory->n_holes;
+}
+
+static int compare_names(const void *a, const void *b, void *ctx)
+{
+    const struct wfs_tree *tree = ctx;
+    return strcmp(entry_at(tree, *(const uint32_t *)a)->name,
+                  entry_at(tree, *(const uint32_t *)b)->name);
+}
+
+uint32_t entry_sort(struct wfs_tree *tree, struct wfs_node *dir)
+{
+    struct directory *directory = dir->directory;
+    bool is_sorted = true;
+    for (uint32_t i = 1; i < directory->n_ids && is_sorted; i++)
+        is_sorted = compare_names(&directory->ids[i - 1], &directory->ids[i], tree) < 0;
+    if (is_sorted)
+        return 0;
+    qsort_r(directory->ids, directory->n_ids, sizeof(*directory->ids), compare_names, tree);
+    uint32_t twin = 0;
+    for (uint32_t i = 0; i < directory->n_ids; i++) {
+        entry_at(tree, directory->ids[i])->sequence = ++tree->sequence;
+        if (i > 0 && compare_names(&directory->ids[i - 1], &directory->ids[i], tree) == 0)
+            twin = i;
+    }
+    return twin;
+}
+
+struct wfs_node *entry_metadata(const struct wfs_tree *tree)
+{
+    const uint32_t id = entry_find(tree, tree->control, ENTRY_METADATA);
+    return id == 0 ? NULL : entry_at(tree, id)->node;
+}
+
+int wfs_node_lookup(const struct wfs_tree *tree, const struct wfs_node *dir, const char *name,
+                    struct wfs_node **ret)
+{
+    if (dir->kind != NODE_DIR)
+        return -ENOTDIR;
+    if (strnlen(name, KEY_NAME_MAX + 1) > KEY_NAME_MAX)
+        return -ENAMETOOLONG;
+    const uint32_t id = entry_find(tree, dir, name);
+    if (id == 0)
+        return -ENOENT;
+    *ret = entry_at(tree, id)->node;
+    return 0;
+}
+
+/* The first place behind the sequence number. */
+static uint32_t find_place(const struct wfs_tree *tree, const struct directory *directory,
+                           uint64_t sequence)
+{
+    const uint32_t hint = atomic_load_explicit(&directory->hint, memory_order_relaxed);
+    if (hint < directory->n_ids && entry_at(tree, directory->ids[hint])->sequence == sequence)
+        return hint + 1;
+    uint32_t low = 0, high = directory->n_ids;
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (entry_at(tree, directory->ids[middle])->sequence <= sequence)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+int wfs_dir_next(const struct wfs_tree *tree, const struct wfs_node *dir, uint64_t *cookie,
+                 struct wfs_dirent *ret)
+{
+    if (dir->kind != NODE_DIR)
+        return -ENOTDIR;
+    struct directory *directory = dir->directory;
+    uint32_t i = *cookie == 0 ? 0 : find_place(tree, directory, *cookie);
+    while (i < directory->n_ids && entry_at(tree, directory->ids[i])->node == NULL)
+        i++;
+    if (i >= directory->n_ids)
+        return 0;
+    const struct entry *entry = entry_at(tree, directory->ids[i]);
+    atomic_store_explicit(&directory->hint, i, memory_order_relaxed);
+    *cookie = entry->sequence;
+    *ret = (struct wfs_dirent){entry->name, entry->node};
+    return 1;
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Nodes: how they are made, counted and told apart. edit.c frees them.
+ */
+#include "tree/node/node.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+uint64_t node_next_ino(struct wfs_tree *tree)
+{
+    return INO_MADE | ++tree->n_inodes_made;
+}
+
+struct wfs_node *node_new(struct wfs_tree *tree, enum node_kind kind, uint64_t ino)
+{
+    struct directory *directory = NULL;
+    if (kind == NODE_DIR && (directory = calloc(1, sizeof(*directory))) == NULL)
+        return NULL;
+    const uint32_t id = pool_take(&tree->nodes);
+    if (id == 0) {
+        free(directory);
+        return NULL;
+    }
+    struct wfs_node *node = pool_at(&tree->nodes, id);
+    node->id = id;
+    node->kind = (uint8_t)kind;
+    node->ino = ino != 0 ? ino : node_next_ino(tree);
+    if (directory != NULL) {
+        directory->mtime = tree->mtime;
+        node->directory = directory;
+        node->n_links = 2;
+    }
+    tree->n_nodes++;
+    return node;
+}
+
+bool wfs_node_is_control(const struct wfs_tree *tree, const struct wfs_node *node)
+{
+    if (node == tree->control)
+        return true;
+    const struct wfs_node *dir = node->entry == 0 ? NULL : entry_at(tree, node->entry)->dir;
+    return dir != NULL && (dir == tree->control || dir == tree->out);
+}
+
+bool node_is_fixed(const struct wfs_node *node)
+{
+    return node->kind == NODE_TENSORS || node->kind == NODE_STATUS || node->kind >= NODE_GIVEN;
+}
+
+struct timespec node_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return now;
+}
+
+struct wfs_node *wfs_node_parent(const struct wfs_tree *tree, const struct wfs_node *node)
+{
+    if (node == tree->root)
+        return tree->root;
+    return node->entry == 0 ? NULL : entry_at(tree, node->entry)->dir;
+}
+
+void wfs_node_ref(struct wfs_node *node, uint64_t n)
+{
+    atomic_fetch_add(&node->n_refs, n);
+}
+
+bool wfs_node_unref(struct wfs_node *node, uint64_t n)
+{
+    return atomic_fetch_sub(&node->n_refs, n) == n && node_is_unlinked(node);
+}
+
+bool wfs_node_is_dir(const struct wfs_node *node)
+{
+    return node->kind == NODE_DIR;
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What stat(2) and statvfs(2) show, and what of it can be set.
+ */
+#include <errno.h>
+#include <fcntl.h>
+
+#include "base/source.h"
+#include "tree/content.h"
+#include "tree/control/control.h"
+#include "tree/stage/stage.h"
+
+static struct timespec mtime_of(const struct wfs_tree *tree, const struct wfs_node *node)
+{
+    if (node->kind == NODE_DIR)
+        return node->directory->mtime;
+    if (node->edit != NULL && node->edit->has_mtime)
+        return node->edit->mtime;
+    if (node->kind == NODE_VALUE)
+        return tree->mtime;
+    if (node_is_fixed(node))
+        return control_mtime(tree, node);
+    const struct source *source = node->tensor == NULL ? NULL : node->tensor->stored.source;
+    if (source == NULL || source->identity.mtime_ns == 0)
+        return tree->mtime;
+    const int64_t ns = source->identity.mtime_ns,
+                  rest = (ns % 1000000000 + 1000000000) % 1000000000;
+    return (struct timespec){.tv_sec = (ns - rest) / 1000000000, .tv_nsec = rest};
+}
+
+/*
+ * A read-only tree keeps the owner's write bit, as a filesystem that is mounted read-only does:
+ * copies of its files would otherwise refuse the attributes that are set on them next.
+ */
+static mode_t mode_of(const struct wfs_tree *tree, const struct wfs_node *node)
+{
+    const bool is_writable = !node_is_fixed(node);
+    const mode_t type = node->kind == NODE_DIR ? S_IFDIR : S_IFREG;
+    if (node->edit != NULL && node->edit->has_mode)
+        return type | node->edit->mode;
+    const mode_t bits = (node->kind == NODE_DIR ? 0555 : 0444) | (is_writable ? 0200 : 0);
+    return type | (bits & ~tree->options.umask);
+}
+
+void wfs_node_stat(const struct wfs_tree *tree, const struct wfs_node *node, struct stat *ret)
+{
+    const uint64_t n_bytes = content_n_bytes(tree, node);
+    const struct timespec mtime = mtime_of(tree, node);
+    *ret = (struct stat){
+        .st_ino = node->ino,
+        .st_mode = mode_of(tree, node),
+        .st_nlink = atomic_load_explicit(&node->n_links, memory_order_relaxed),
+        .st_uid = tree->options.uid,
+        .st_gid = tree->options.gid,
+        .st_size = (off_t)n_bytes,
+        .st_blksize = 4096,
+        .st_blocks = (blkcnt_t)(n_bytes / 512 + (n_bytes % 512 != 0)),
+        .st_atim = mtime,
+        .st_mtim = mtime,
+        .st_ctim = mtime,
+    };
+}
+
+int wfs_node_set_times(struct wfs_tree *tree, struct wfs_node *node, const struct timespec *mtime)
+{
+    if (tree->stage == NULL)
+        return -EROFS;
+    if (mtime == NULL || mtime->tv_nsec == UTIME_OMIT)
+        return 0;
+    const struct timespec time = mtime->tv_nsec == UTIME_NOW ? node_now() : *mtime;
+    if (node->kind == NODE_DIR) {
+        node->directory->mtime = time;
+        return 0;
+    }
+    struct edit *edit = edit_of(tree, node);
+    if (edit == NULL)
+        return -ENOMEM;
+    edit->has_mtime = true;
+    edit->mtime = time;
+    return 0;
+}
+
+int wfs_node_set_mode(struct wfs_tree *tree, struct wfs_node *node, mode_t mode)
+{
+    if (tree->stage == NULL)
+        return -EROFS;
+    if (node_is_fixed(node))
+        return -EPERM;
+    struct edit *edit = edit_of(tree, node);
+    if (edit == NULL)
+        return -ENOMEM;
+    edit->has_mode = true;
+    edit->mode = mode & 0777;
+    return 0;
+}
+
+/* Whole blocks that hold the bytes. */
+static fsblkcnt_t blocks(uint64_t n_bytes, uint64_t n_block)
+{
+    return n_bytes / n_block + (n_bytes % n_block != 0);
+}
+
+void wfs_tree_statfs(const struct wfs_tree *tree, struct statvfs *ret)
+{
+    struct statvfs stage;
+    *ret = (struct statvfs){
+        .f_bsize = 4096,
+        .f_frsize = 4096,
+        .f_namemax = KEY_NAME_MAX,
+        .f_files = tree->n_nodes,
+        .f_blocks = blocks(tree->n_bytes, 4096),
+    };
+    if (tree->stage == NULL) {
+        ret->f_flag = ST_RDONLY;
+        return;
+    }
+    if (datafiles_statfs(&tree->stage->data, &stage) < 0)
+        return;
+    /* What is free is free in the staging directory, for what is not yet there. */
+    const uint64_t n_block = stage.f_frsize == 0 ? 4096 : stage.f_frsize;
+    ret->f_bfree = (fsblkcnt_t)((double)stage.f_bfree * (double)n_block / 4096);
+    ret->f_bavail = (fsblkcnt_t)((double)stage.f_bavail * (double)n_block / 4096);
+    ret->f_blocks += ret->f_bfree;
+    ret->f_ffree = ret->f_favail = stage.f_favail;
+    ret->f_files += ret->f_ffree;
+}
