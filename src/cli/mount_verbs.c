@@ -6,7 +6,7 @@
 #include "cli/mounted.h"
 #include "cli/print.h"
 #include "cli/verbs.h"
-#include "fuse/unmount.h"
+#include "program/unmount.h"
 
 #include <weightfs/cleanup.h>
 #include <weightfs/tree.h>

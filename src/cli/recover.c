@@ -5,7 +5,7 @@
 #include "cli/args.h"
 #include "cli/print.h"
 #include "cli/verbs.h"
-#include "fuse/published.h"
+#include "program/predecessor.h"
 #include "fuse/publish.h"
 
 #include <weightfs/cleanup.h>
@@ -97,9 +97,9 @@ static enum exit_code find(struct recovery *recovery, const char *operand)
         return print_error(code == -EBUSY ? EXIT_MOUNT : EXIT_OUTPUT, operand, "%s", err.text);
     recovery->leftover = wfs_stage_leftover(recovery->stage);
     if (recovery->leftover->base != NULL)
-        recovery->output = published_base_value(recovery->leftover->base, "#output", 0);
+        recovery->output = predecessor_base_value(recovery->leftover->base, "#output", 0);
     if (recovery->output != NULL)
-        recovery->written = published_find(recovery->leftover, recovery->output);
+        recovery->written = predecessor_written(recovery->leftover, recovery->output);
     return EXIT_DONE;
 }
 
@@ -123,8 +123,8 @@ static void list_sources(const char *base)
         uint64_t inode = 0, n_bytes = 0;
         struct stat st;
         int n_path = 0;
-        autofree char *identity = published_base_value(base, "source", i);
-        autofree char *place = published_base_value(base, "#device", i);
+        autofree char *identity = predecessor_base_value(base, "source", i);
+        autofree char *place = predecessor_base_value(base, "#device", i);
         if (identity == NULL || place == NULL)
             return;
         sscanf(identity, "%" SCNu64 " %" SCNu64, &inode, &n_bytes);
@@ -232,7 +232,7 @@ static enum exit_code discard(struct recovery *recovery)
     if (recovery->written != NULL)
         (void)wfs_save_clear(recovery->output, NULL); /* what the old index named */
     if (is_cut_off(recovery))
-        published_remove_temporary(recovery->leftover);
+        predecessor_remove_temporary(recovery->leftover);
     const int code = wfs_stage_discard(recovery->stage);
     return code < 0 ? print_error(EXIT_OUTPUT, recovery->typed, "cannot remove '%s': %s",
                                   wfs_quote(recovery->path).text, strerror(-code))

@@ -8,7 +8,7 @@
 #include "fuse/log.h"
 #include "fuse/mount_id.h"
 #include "fuse/sandbox/paths.h"
-#include "fuse/unmount.h"
+#include "program/unmount.h"
 
 #include <weightfs/cleanup.h>
 

@@ -9,7 +9,7 @@
 #include "fuse/confine.h"
 #include "fuse/loading.h"
 #include "fuse/log.h"
-#include "fuse/published.h"
+#include "program/predecessor.h"
 
 #include <weightfs/cleanup.h>
 
@@ -34,7 +34,7 @@ static void add_option(FILE *list, const char *name, const char *value)
 static void add_all(FILE *list, const char *base, const char *word, const char *name)
 {
     for (size_t i = 0;; i++) {
-        autofree char *value = published_base_value(base, word, i);
+        autofree char *value = predecessor_base_value(base, word, i);
         if (value == NULL)
             return;
         add_option(list, name, value);
@@ -70,7 +70,7 @@ static void allow_output(const struct recover_request *request, struct target *t
 {
     uint64_t inode = 0, n_bytes = 0;
     int64_t mtime_ns = 0;
-    autofree char *known = published_base_value(request->base, "#replaces", 0);
+    autofree char *known = predecessor_base_value(request->base, "#replaces", 0);
     if (known != NULL)
         sscanf(known, "%" SCNu64 " %" SCNu64 " %" SCNd64, &inode, &n_bytes, &mtime_ns);
     const bool is_known = inode == target->known.inode && n_bytes == target->known.n_bytes &&
@@ -148,8 +148,8 @@ int recover_publish(const struct recover_request *request)
     autofree char *list = make_list(request->base);
     autofree char *source = request->onto != NULL
                                 ? realpath(request->onto, NULL)
-                                : published_base_value(request->base, "#source", 0);
-    autofree char *cwd = published_base_value(request->base, "#cwd", 0);
+                                : predecessor_base_value(request->base, "#source", 0);
+    autofree char *cwd = predecessor_base_value(request->base, "#cwd", 0);
     if (list == NULL || source == NULL)
         return log_failure(EXIT_OUTPUT, "cannot publish '%s': %s", wfs_quote(request->stage).text,
                            request->onto != NULL ? "there is no such source to publish onto"

@@ -8,7 +8,7 @@
 #include "program/exit.h"
 #include "fuse/log.h"
 #include "fuse/sandbox/paths.h"
-#include "fuse/published.h"
+#include "program/predecessor.h"
 
 #include <weightfs/cleanup.h>
 #include <weightfs/format.h>
@@ -65,9 +65,9 @@ static int look(struct target *target, struct wfs_stage *stage)
                            "the journal of an earlier mount in '%s' is damaged at record %" PRIu64
                            "; 'weightfs recover' tells what it says before",
                            wfs_quote(target->stage_path).text, leftover->bad_record);
-    const struct wfs_written *written = published_find(leftover, target->path);
+    const struct wfs_written *written = predecessor_written(leftover, target->path);
     if (written != &leftover->complete)
-        published_remove_temporary(leftover);
+        predecessor_remove_temporary(leftover);
     if (written != NULL)
         return finish_published(target, stage, written);
     wfs_stage_forget_published(stage);

@@ -15,7 +15,7 @@
  */
 int unmount_path(const char *path, bool is_lazy, struct wfs_error *err);
 
-/* The driver behind the mount at path is gone: every call on it is ENOTCONN. */
+/* Returns true when the driver behind the mount at path is gone: every call on it is ENOTCONN. */
 bool unmount_is_dead(const char *path);
 
 #endif

@@ -3,7 +3,7 @@
  * umount2 works for root and inside a user namespace of one's own; everybody else needs the setuid
  * helper, whose message is read back to tell "busy" from the rest.
  */
-#include "fuse/unmount.h"
+#include "program/unmount.h"
 
 #include <weightfs/cleanup.h>
 

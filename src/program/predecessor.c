@@ -2,7 +2,7 @@
 /*
  * The number of the device is not looked at: it may be another one after a restart.
  */
-#include "fuse/published.h"
+#include "program/predecessor.h"
 
 #include <weightfs/cleanup.h>
 #include <weightfs/format.h>
@@ -26,7 +26,7 @@ static int load(const struct wfs_leftover *leftover, const char *path, struct wf
     char *limits[MAX_LIMITS];
     struct wfs_load_options options = {.limits = (const char *const *)limits};
     while (leftover->base != NULL && options.n_limits < MAX_LIMITS) {
-        char *limit = published_base_value(leftover->base, "#option limit", options.n_limits);
+        char *limit = predecessor_base_value(leftover->base, "#option limit", options.n_limits);
         if (limit == NULL)
             break;
         limits[options.n_limits++] = limit;
@@ -37,7 +37,7 @@ static int load(const struct wfs_leftover *leftover, const char *path, struct wf
     return code;
 }
 
-const struct wfs_written *published_find(const struct wfs_leftover *leftover, const char *path)
+const struct wfs_written *predecessor_written(const struct wfs_leftover *leftover, const char *path)
 {
     struct stat st;
     uint64_t digest = 0;
@@ -50,7 +50,7 @@ const struct wfs_written *published_find(const struct wfs_leftover *leftover, co
     return is_it(&leftover->published, &st, digest) ? &leftover->published : NULL;
 }
 
-void published_remove_temporary(const struct wfs_leftover *leftover)
+void predecessor_remove_temporary(const struct wfs_leftover *leftover)
 {
     autofree char *path = NULL;
     if (leftover->temporary == NULL || leftover->output[0] != '/')
@@ -84,7 +84,7 @@ static char *decode_line(const char *line)
     return text;
 }
 
-char *published_base_value(const char *base, const char *word, size_t n)
+char *predecessor_base_value(const char *base, const char *word, size_t n)
 {
     const size_t n_word = strlen(word);
     for (const char *line = base; *line != '\0'; line += *line != '\0') {
