@@ -7,6 +7,7 @@
 #include "cli/input.h"
 #include "cli/print.h"
 #include "cli/progress.h"
+#include "program/commit.h"
 
 #include <weightfs/cleanup.h>
 #include <weightfs/format.h>
@@ -42,11 +43,8 @@ static const struct args_usage usage = {
 struct conversion {
     const char *source, *target;
     char *index; /* malloc'ed: the target where it is several files; NULL: it is one */
-    uint64_t max_shard;
-    const struct wfs_format *format;
-    bool can_overwrite, allows_large;
-    struct wfs_fit_options fit_options;
-    struct wfs_fit fit; /* what TARGET has no room for */
+    bool can_overwrite;
+    struct commit commit;
     struct wfs_save_options save;
 };
 
@@ -54,14 +52,15 @@ static enum exit_code choose_format(struct conversion *conversion, const struct 
 {
     const struct wfs_quoted target = wfs_quote(conversion->target);
     const char *source = strcmp(conversion->source, "-") == 0 ? "" : conversion->source;
-    const enum exit_code exit_code = input_format(args, &conversion->format);
+    const enum exit_code exit_code = input_format(args, &conversion->commit.format);
     if (exit_code != EXIT_DONE)
         return exit_code;
-    if (wfs_output_index(conversion->target, source, &conversion->format, &conversion->index) < 0)
+    if (wfs_output_index(conversion->target, source, &conversion->commit.format,
+                         &conversion->index) < 0)
         return print_error(EXIT_UNSUPPORTED, NULL, "out of memory");
-    if (conversion->index == NULL && conversion->format == NULL)
-        conversion->format = wfs_format_by_path(conversion->target);
-    if (conversion->format != NULL)
+    if (conversion->index == NULL && conversion->commit.format == NULL)
+        conversion->commit.format = wfs_format_by_path(conversion->target);
+    if (conversion->commit.format != NULL)
         return EXIT_DONE;
     return print_error(
         EXIT_USAGE, NULL,
@@ -82,7 +81,7 @@ static enum exit_code choose_size(struct conversion *conversion, const char *siz
 {
     if (size == NULL)
         return EXIT_DONE;
-    if (!wfs_size_parse(size, &conversion->max_shard))
+    if (!wfs_size_parse(size, &conversion->commit.max_shard))
         return print_error(EXIT_USAGE, NULL, "'%s' is no size like 5GB or 500MiB",
                            wfs_quote(size).text);
     if (conversion->index == NULL)
@@ -134,92 +133,22 @@ static enum exit_code save_error(const struct conversion *conversion,
     return print_error(EXIT_OUTPUT, conversion->target, "%s", err->text);
 }
 
-/* One of the two is made: of one file or of several. */
-struct output {
-    struct wfs_layout *layout;
-    struct wfs_shards *shards;
-};
-
-static void free_output(struct output *output)
+static enum exit_code save(struct conversion *conversion, struct wfs_catalog *catalog)
 {
-    wfs_layout_free(output->layout);
-    wfs_shards_free(output->shards);
-}
-
-static int make_output(struct conversion *conversion, struct wfs_catalog *catalog,
-                       struct output *output, struct wfs_error *err)
-{
-    if (conversion->index == NULL)
-        return wfs_layout_new(conversion->format, catalog, &output->layout, err);
-    const int code =
-        wfs_shards_new(conversion->format, catalog, conversion->max_shard, &output->shards, err);
-    return code < 0 ? code : wfs_shards_fit(output->shards, catalog, &conversion->fit, err);
-}
-
-static int write_output(struct conversion *conversion, const struct output *output,
-                        struct wfs_error *err)
-{
+    struct wfs_error err = {0};
     struct progress progress;
+    conversion->commit.catalog = catalog;
+    conversion->commit.fit_options.is_set = conversion->index != NULL;
+    if (commit_plan(&conversion->commit, &err) < 0)
+        return save_error(conversion, catalog, &err);
     progress_start(&progress, "writing");
     progress_hold_signals(&progress);
     conversion->save.progress = progress_step;
     conversion->save.ctx = &progress;
     const int code =
-        output->layout != NULL
-            ? wfs_save(output->layout, conversion->target, &conversion->save, NULL, err)
-            : wfs_shards_save(output->shards, conversion->target, &conversion->save, NULL, err);
+        commit_save(&conversion->commit, conversion->target, &conversion->save, NULL, &err);
     progress_end(&progress);
-    return code;
-}
-
-static enum exit_code save(struct conversion *conversion, struct wfs_catalog *catalog)
-{
-    struct wfs_error err = {0};
-    cleanup(free_output) struct output output = {0};
-    conversion->fit_options.is_set = conversion->index != NULL;
-    if (wfs_catalog_fit(catalog, conversion->format, &conversion->fit_options, &conversion->fit,
-                        &err) < 0)
-        return save_error(conversion, catalog, &err);
-    if (make_output(conversion, catalog, &output, &err) < 0)
-        return save_error(conversion, catalog, &err);
-    if (!conversion->allows_large && (output.layout != NULL ? wfs_layout_is_large(output.layout)
-                                                            : wfs_shards_is_large(output.shards)))
-        return print_error(EXIT_OUTPUT, conversion->target,
-                           "would be more than 16 times larger than the source; --large allows it");
-    return write_output(conversion, &output, &err) < 0 ? save_error(conversion, catalog, &err)
-                                                       : EXIT_DONE;
-}
-
-/* What the target has no room for is said, not dropped in silence. why has the format's name in it.
- */
-static void tell_left_out(const struct conversion *conversion, const char *kind, const char *why)
-{
-    enum { N_NAMED = 3 };
-    const struct wfs_fit *fit = &conversion->fit;
-    size_t n = 0;
-    for (size_t i = 0; i < fit->n_items; i++) {
-        if (strcmp(fit->items[i].kind, kind) != 0)
-            continue;
-        if (n == 0)
-            printf(why, conversion->index != NULL ? "a set of files" : conversion->format->name);
-        if (n < N_NAMED)
-            printf("%s'%s'", n > 0 ? ", " : "", wfs_quote(fit->items[i].name).text);
-        n++;
-    }
-    if (n > N_NAMED)
-        printf(" and %zu more", n - N_NAMED);
-    if (n > 0)
-        putchar('\n');
-}
-
-static void tell_fit(const struct conversion *conversion)
-{
-    tell_left_out(conversion, "value", "left out, because %s holds only tensors and texts: ");
-    tell_left_out(conversion, "metadata", "left out, because %s has no room for metadata: ");
-    tell_left_out(conversion, "param_id", "left out, because %s has no room for parameter ids: ");
-    tell_left_out(conversion, "tie", "left out, as names of tensors that are in %s already: ");
-    if (conversion->fit.n_stored > 0)
-        printf("values that are texts of the metadata now: %zu\n", conversion->fit.n_stored);
+    return code < 0 ? save_error(conversion, catalog, &err) : EXIT_DONE;
 }
 
 /* One of two words, the first of which is the usual one. */
@@ -237,10 +166,10 @@ static enum exit_code choose_fit(struct conversion *conversion, const struct arg
 {
     static const char *const ties[] = {"copy", "drop"}, *const values[] = {"drop", "metadata"};
     const enum exit_code exit_code =
-        choose(args, "ties", ties, &conversion->fit_options.drops_ties);
+        choose(args, "ties", ties, &conversion->commit.fit_options.drops_ties);
     return exit_code != EXIT_DONE
                ? exit_code
-               : choose(args, "values", values, &conversion->fit_options.values_in_metadata);
+               : choose(args, "values", values, &conversion->commit.fit_options.values_in_metadata);
 }
 
 static void tell_notice(const struct wfs_report *report)
@@ -262,7 +191,7 @@ int verb_convert(int argc, char **argv)
         .source = args.operands[0],
         .target = args.operands[1],
         .can_overwrite = args_has(&args, "overwrite"),
-        .allows_large = args_has(&args, "large"),
+        .commit.large_option = args_has(&args, "large") ? NULL : "--large",
     };
     exit_code = choose_format(&conversion, &args);
     autofree char *index = conversion.index;
@@ -280,8 +209,8 @@ int verb_convert(int argc, char **argv)
         exit_code = save(&conversion, catalog);
     if (exit_code == EXIT_DONE) {
         tell_notice(report);
-        tell_fit(&conversion);
+        commit_print_fit(&conversion.commit);
     }
-    wfs_fit_done(&conversion.fit);
+    commit_done(&conversion.commit);
     return exit_code;
 }

@@ -6,12 +6,14 @@
 
 #include "cli/input.h"
 #include "cli/print.h"
+#include "program/commit.h"
 
 #include <weightfs/cleanup.h>
 #include <weightfs/format.h>
 #include <weightfs/view.h>
 
 #include <stdio.h>
+#include <string.h>
 
 static const struct args_option options[] = {
     {"format", "NAME", "also report what this format cannot store"},
@@ -47,25 +49,17 @@ static enum exit_code print_report(const struct args *args, const struct wfs_rep
     return EXIT_DONE;
 }
 
-static int leave_out(struct wfs_report *report, const struct wfs_fit *fit)
-{
-    int code = 0;
-    for (size_t i = 0; code == 0 && i < fit->n_items; i++)
-        code =
-            wfs_report_leave_out(report, fit->items[i].kind, fit->items[i].name, fit->items[i].why);
-    return code;
-}
-
 /* What a conversion to the format would leave out. */
 static enum exit_code report_fit(const char *path, const struct wfs_format *format,
                                  struct wfs_catalog *catalog, struct wfs_report *report)
 {
-    const struct wfs_fit_options fit_options = {0};
-    struct wfs_fit fit = {0};
-    int code = wfs_catalog_fit(catalog, format, &fit_options, &fit, NULL);
-    code = code < 0 ? code : leave_out(report, &fit);
-    wfs_fit_done(&fit);
-    return code < 0 ? print_error(EXIT_UNSUPPORTED, path, "out of memory") : EXIT_DONE;
+    struct commit commit = {.catalog = catalog, .format = format};
+    struct wfs_error err = {0};
+    int code = commit_fit(&commit, &err);
+    code = code < 0 ? code : commit_report(&commit, report);
+    commit_done(&commit);
+    wfs_fail(&err, -code, "%s", strerror(-code));
+    return code < 0 ? print_error(exit_of_errno(-code), path, "%s", err.text) : EXIT_DONE;
 }
 
 int verb_plan(int argc, char **argv)

@@ -22,7 +22,7 @@ struct fitting {
     struct wfs_error *err;
 };
 
-static int tell(struct fitting *fitting, const char *kind, const char *name, const char *why)
+static int tell(struct fitting *fitting, enum wfs_fit_kind kind, const char *name, const char *why)
 {
     struct wfs_fit *fit = fitting->fit;
     if (fit->n_items == fit->n_room) {
@@ -120,7 +120,7 @@ static int drop_tie(struct fitting *fitting, struct names *names, const char *na
 {
     const int code = add_text(fitting, names, name, kept, strlen(kept));
     return code < 0 ? code
-                    : tell(fitting, "tie", name,
+                    : tell(fitting, WFS_FIT_TIE, name,
                            arena_print(&fitting->catalog->arena, "is the same tensor as '%s'",
                                        wfs_quote(kept).text));
 }
@@ -191,7 +191,7 @@ static int fit_values(struct fitting *fitting, struct names *names, bool is_stor
         if (code == 1)
             fitting->fit->n_stored++;
         else if (code == 0)
-            code = tell(fitting, "value", name,
+            code = tell(fitting, WFS_FIT_VALUE, name,
                         is_stored ? "the metadata has another text of that name" : why);
         if (code < 0)
             return code;
@@ -219,7 +219,7 @@ static int tell_unshown(struct fitting *fitting, const struct wfs_shards *set)
         if (set != NULL && is_taken_whole(set, value->home))
             continue;
         code =
-            tell(fitting, "value", value->name,
+            tell(fitting, WFS_FIT_VALUE, value->name,
                  arena_print(&fitting->catalog->arena, "is in %s, of which only tensors are taken",
                              wfs_quote(value->home->path).text));
     }
@@ -244,7 +244,7 @@ static int tell_ids(struct fitting *fitting)
     for (size_t i = 0; i < fitting->catalog->n_tensors && code == 0; i++) {
         const struct wfs_tensor *tensor = &fitting->catalog->tensors[i];
         if (wfs_tensor_attr(tensor, "param_id") != NULL)
-            code = tell(fitting, "param_id", tensor->key, why);
+            code = tell(fitting, WFS_FIT_PARAM_ID, tensor->key, why);
     }
     return code;
 }
@@ -258,7 +258,7 @@ static int tell_metadata(struct fitting *fitting)
     int code = 0;
     for (const struct wfs_text *text = fitting->catalog->meta; text != NULL && code == 0;
          text = text->next)
-        code = tell(fitting, "metadata", text->name, why);
+        code = tell(fitting, WFS_FIT_METADATA, text->name, why);
     return code;
 }
 

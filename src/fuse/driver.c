@@ -9,7 +9,6 @@
 #include "fuse/loading.h"
 #include "fuse/log.h"
 #include "fuse/resume.h"
-#include "fuse/viewing.h"
 
 #include <weightfs/cleanup.h>
 #include <weightfs/format.h>
@@ -49,13 +48,40 @@ static void warn_of_tmpfs(const char *stage_path)
             wfs_quote(stage_path).text);
 }
 
+static int make_report_text(const void *ctx, char **ret, size_t *ret_n_bytes)
+{
+    return wfs_report_write(ctx, WFS_REPORT_TEXT, ret, ret_n_bytes);
+}
+
+static int make_report_json(const void *ctx, char **ret, size_t *ret_n_bytes)
+{
+    return wfs_report_write(ctx, WFS_REPORT_JSON, ret, ret_n_bytes);
+}
+
+static int make_plan(const void *ctx, char **ret, size_t *ret_n_bytes)
+{
+    return wfs_report_write(ctx, WFS_REPORT_PLAN, ret, ret_n_bytes);
+}
+
+/* What the view did, as files of the control directory. */
+static void describe_view(struct driver *driver)
+{
+    const struct wfs_report *report = driver->report;
+    driver->texts[0] = (struct wfs_tree_text){"report.txt", make_report_text, report};
+    driver->texts[1] = (struct wfs_tree_text){"report.json", make_report_json, report};
+    driver->texts[2] = (struct wfs_tree_text){"plan.tsv", make_plan, report};
+}
+
 static int make_tree(struct driver *driver, const char *base)
 {
     const struct mount_options *options = driver->options;
     const struct target *target = driver->target;
-    if (generated_new(driver, &driver->generated) < 0)
+    driver->draft.fit_options.drops_ties = options->drops_ties != 0;
+    driver->draft.fit_options.values_in_metadata = options->values_in_metadata != 0;
+    driver->draft.large_option = options->allows_large ? NULL : "-o large";
+    if (generated_new(&driver->draft, options->redact != 0, &driver->generated) < 0)
         return log_failure(EXIT_UNSUPPORTED, "out of memory");
-    viewing_texts(driver->report, driver->texts);
+    describe_view(driver);
     struct wfs_tree_options tree_options = {
         .layout = (enum wfs_tree_layout)options->layout,
         .files = (enum wfs_tree_files)options->files,
@@ -66,7 +92,7 @@ static int make_tree(struct driver *driver, const char *base)
         .umask = shown_umask(driver),
         .reserved_key = target->format != NULL ? target->format->reserved_key : NULL,
         .texts = driver->texts,
-        .n_texts = VIEWING_N_TEXTS,
+        .n_texts = DRIVER_N_TEXTS,
         .allows_large = options->allows_large != 0,
     };
     tree_options.made = generated_files(driver->generated, &tree_options.n_made);
@@ -76,6 +102,8 @@ static int make_tree(struct driver *driver, const char *base)
         const int exit_code = (int)exit_of_errno(err.code);
         return log_failure(exit_code == EXIT_SOURCE ? EXIT_MOUNT : exit_code, "%s", err.text);
     }
+    driver->draft.tree = driver->tree;
+    generated_attach(driver->generated, driver->tree);
     return 0;
 }
 

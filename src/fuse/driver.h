@@ -11,15 +11,14 @@
 
 #include "fuse/generated.h"
 #include "fuse/target.h"
-#include "fuse/viewing.h"
+#include "program/commit.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 
 struct fuse_session;
 
-/* Of the line that says what a commit wrote. */
-enum { COMMIT_TEXT_MAX = 512 };
+enum { DRIVER_N_TEXTS = 3 };
 
 /* Bytes of one read or write request at most. */
 #define DRIVER_TRANSFER_MAX (1 << 20)
@@ -31,7 +30,8 @@ struct driver {
     struct wfs_report *report; /* of the view; borrows from the catalog */
     struct wfs_stage *stage;   /* until there is a tree over it */
     struct wfs_tree *tree;
-    struct wfs_tree_text texts[VIEWING_N_TEXTS];
+    struct wfs_tree_text texts[DRIVER_N_TEXTS];
+    struct commit draft; /* what every commit of this mount begins as */
     struct generated *generated;
     uid_t owner; /* who mounted: only they commit and see the control directory */
     pid_t supervisor;

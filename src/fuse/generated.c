@@ -6,11 +6,13 @@
 #include "fuse/generated.h"
 
 #include "fuse/log.h"
-#include "fuse/planned.h"
 
 #include <weightfs/cleanup.h>
 #include <weightfs/format.h>
 
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const struct {
@@ -25,17 +27,16 @@ static const struct {
 enum { N_KNOWN = sizeof(known) / sizeof(known[0]) };
 
 struct file {
-    struct driver *driver;
     const char *name;
-    const struct wfs_format *format;
+    bool is_redacted;
     pthread_mutex_t lock; /* guards all below */
     bool is_known;        /* code and n_bytes are those of the generation */
     bool is_kept;         /* by somebody who reads it without an open */
-    bool has_told;
+    bool has_complained;
     uint64_t generation, n_bytes;
     int code;
     struct wfs_error err;
-    struct planned planned;
+    struct commit commit;
     size_t n_open;
 };
 
@@ -48,36 +49,35 @@ struct generated {
 /* The lock is held. */
 static int refresh(struct file *file, bool wants_layout)
 {
-    const uint64_t generation = wfs_tree_generation(file->driver->tree);
+    const uint64_t generation = wfs_tree_generation(file->commit.tree);
     if (file->is_known && file->generation == generation &&
-        (file->code < 0 || !wants_layout || file->planned.layout != NULL))
+        (file->code < 0 || !wants_layout || file->commit.layout != NULL))
         return file->code;
-    planned_done(&file->planned);
+    commit_done(&file->commit);
     file->err = (struct wfs_error){0};
-    file->is_kept = file->has_told = false;
-    file->code = planned_make(file->driver, file->format, &file->planned, &file->err);
-    file->n_bytes = file->code < 0 ? 0 : wfs_layout_n_bytes(file->planned.layout);
+    file->is_kept = file->has_complained = false;
+    file->code = commit_plan(&file->commit, &file->err);
+    file->n_bytes = file->code < 0 ? 0 : file->commit.account.n_bytes;
     file->generation = generation;
     file->is_known = file->code != -ENOMEM;
     if (file->code < 0)
-        planned_done(&file->planned);
+        commit_done(&file->commit);
     return file->code;
 }
 
 static void drop_unused(struct file *file)
 {
     if (file->n_open == 0 && !file->is_kept)
-        planned_done(&file->planned);
+        commit_done(&file->commit);
 }
 
-static void tell_trouble(struct file *file)
+static void complain(struct file *file)
 {
-    if (file->has_told)
+    if (file->has_complained)
         return;
-    file->has_told = true;
+    file->has_complained = true;
     log_error("cannot make '" WFS_CONTROL_NAME "/" WFS_OUT_NAME "/%s': %s", file->name,
-              file->driver->options->redact || file->err.code == 0 ? strerror(-file->code)
-                                                                   : file->err.text);
+              file->is_redacted || file->err.code == 0 ? strerror(-file->code) : file->err.text);
 }
 
 static int n_bytes_of(const void *ctx, uint64_t *ret)
@@ -98,13 +98,13 @@ static ssize_t read_from(const void *ctx, uint64_t offset, void *buf, size_t n_b
     const int code = refresh(file, true);
     file->is_kept |= file->n_open == 0;
     if (code < 0)
-        tell_trouble(file);
-    const struct wfs_layout *layout = file->planned.layout;
+        complain(file);
+    const struct wfs_layout *layout = file->commit.layout;
     pthread_mutex_unlock(&file->lock);
     return code < 0 ? code : wfs_layout_read(layout, offset, buf, n_bytes);
 }
 
-int generated_new(struct driver *driver, struct generated **out)
+int generated_new(const struct commit *draft, bool is_redacted, struct generated **out)
 {
     struct generated *all = calloc(1, sizeof(*all));
     if (all == NULL)
@@ -114,7 +114,8 @@ int generated_new(struct driver *driver, struct generated **out)
         if (!wfs_format_can_write(format))
             continue;
         struct file *file = &all->files[all->n_files];
-        *file = (struct file){.driver = driver, .name = known[i].name, .format = format};
+        *file = (struct file){.name = known[i].name, .is_redacted = is_redacted, .commit = *draft};
+        file->commit.format = format;
         pthread_mutex_init(&file->lock, NULL);
         all->made[all->n_files++] = (struct wfs_tree_made){file->name, n_bytes_of, read_from, file};
     }
@@ -122,40 +123,45 @@ int generated_new(struct driver *driver, struct generated **out)
     return 0;
 }
 
-void generated_free(struct generated *all)
+void generated_free(struct generated *generated)
 {
-    if (all == NULL)
+    if (generated == NULL)
         return;
-    for (size_t i = 0; i < all->n_files; i++) {
-        planned_done(&all->files[i].planned);
-        pthread_mutex_destroy(&all->files[i].lock);
+    for (size_t i = 0; i < generated->n_files; i++) {
+        commit_done(&generated->files[i].commit);
+        pthread_mutex_destroy(&generated->files[i].lock);
     }
-    free(all);
+    free(generated);
 }
 
-const struct wfs_tree_made *generated_files(const struct generated *all, size_t *ret_n)
+const struct wfs_tree_made *generated_files(const struct generated *generated, size_t *ret_n)
 {
-    *ret_n = all->n_files;
-    return all->made;
+    *ret_n = generated->n_files;
+    return generated->made;
+}
+
+void generated_attach(struct generated *generated, const struct wfs_tree *tree)
+{
+    for (size_t i = 0; i < generated->n_files; i++)
+        generated->files[i].commit.tree = tree;
 }
 
 /* Generations begin at 0, handles at 1. */
-static uint64_t handle_now(const struct driver *driver)
+static uint64_t handle_now(const struct wfs_tree *tree)
 {
-    return wfs_tree_generation(driver->tree) + 1;
+    return wfs_tree_generation(tree) + 1;
 }
 
-int generated_open(const struct driver *driver, const struct wfs_tree_made *made,
-                   uint64_t *ret_handle)
+int generated_open(const struct wfs_tree_made *made, uint64_t *ret_handle)
 {
     struct file *file = (struct file *)(uintptr_t)made->ctx;
     pthread_mutex_lock(&file->lock);
     const int code = refresh(file, true);
     file->n_open += code == 0;
     if (code < 0)
-        tell_trouble(file);
+        complain(file);
     pthread_mutex_unlock(&file->lock);
-    *ret_handle = handle_now(driver);
+    *ret_handle = handle_now(file->commit.tree);
     return code;
 }
 
@@ -168,7 +174,7 @@ void generated_close(const struct wfs_tree_made *made)
     pthread_mutex_unlock(&file->lock);
 }
 
-int generated_check(const struct driver *driver, uint64_t handle)
+int generated_check(const struct wfs_tree *tree, uint64_t handle)
 {
-    return handle != 0 && handle != handle_now(driver) ? -ESTALE : 0;
+    return handle != 0 && handle != handle_now(tree) ? -ESTALE : 0;
 }

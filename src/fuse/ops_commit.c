@@ -4,7 +4,7 @@
  */
 #include "fuse/ops_commit.h"
 
-#include "fuse/commit.h"
+#include "fuse/publication.h"
 #include "fuse/request.h"
 
 #include <weightfs/control.h>
@@ -33,11 +33,11 @@ static void op_fsync(fuse_req_t req, fuse_ino_t ino, int is_data_only, struct fu
 /* Who asked for a commit. When they are killed they get their answer at once and the commit goes
  * on. */
 struct asker {
-    struct commit_waiter waiter;
+    struct publication_waiter waiter;
     fuse_req_t req; /* NULL: answered */
 };
 
-static void poll_asker(struct commit_waiter *waiter)
+static void poll_asker(struct publication_waiter *waiter)
 {
     struct asker *asker = (struct asker *)(void *)waiter; /* its first member */
     if (asker->req == NULL || !fuse_req_interrupted(asker->req))
@@ -52,7 +52,7 @@ static int commit(struct driver *driver, struct asker *asker, char told[COMMIT_T
     told[0] = '\0';
     if (fuse_req_ctx(asker->req)->uid != driver->owner)
         return wfs_fail(err, EPERM, "only the user who mounted may commit");
-    return commit_run(driver, true, &asker->waiter, told, err);
+    return publication_run(driver, true, &asker->waiter, told, err);
 }
 
 /* On the root this is `sync MNT`, the commit; elsewhere never, because careful programs do it after

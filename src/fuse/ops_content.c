@@ -96,7 +96,7 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
     int rc = wfs_node_open(driver->tree, node, info->flags & ~O_TRUNC);
     const struct wfs_tree_made *made = wfs_node_made(driver->tree, node);
     if (rc == 0 && made != NULL)
-        rc = generated_open(driver, made, &info->fh);
+        rc = generated_open(made, &info->fh);
     request_open_flags(driver, node, info);
     driver_end_read(driver);
     if (rc == -EIO)
@@ -121,7 +121,7 @@ static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *in
 static ssize_t read_node(const struct driver *driver, fuse_ino_t ino, uint64_t handle,
                          uint64_t offset, void *buf, size_t n_bytes)
 {
-    const int code = generated_check(driver, handle);
+    const int code = generated_check(driver->tree, handle);
     return code < 0 ? code
                     : wfs_node_read(driver->tree, request_node(driver, ino), offset, buf, n_bytes);
 }

@@ -5,7 +5,7 @@
 #include "fuse/publish.h"
 
 #include "program/exit.h"
-#include "fuse/commit.h"
+#include "fuse/publication.h"
 #include "fuse/confine.h"
 #include "fuse/loading.h"
 #include "fuse/log.h"
@@ -112,7 +112,7 @@ static int commit(const struct recover_request *request, const struct mount_opti
     if (rc == 0)
         rc = check_replayed(request, &driver);
     if (rc == 0)
-        rc = commit_run(&driver, false, NULL, told, &err);
+        rc = publication_run(&driver, false, NULL, told, &err);
     if (rc == 0)
         printf("committed to '%s': %s\n", wfs_quote(target->path).text,
                told[0] != '\0' ? told : "nothing");

@@ -8,7 +8,7 @@
 #include "program/exit.h"
 #include "fuse/background.h"
 #include "fuse/channel.h"
-#include "fuse/commit.h"
+#include "fuse/publication.h"
 #include "fuse/confine.h"
 #include "fuse/loading.h"
 #include "fuse/log.h"
@@ -173,7 +173,7 @@ static int commit_at_end(struct driver *driver, int exit_code)
     char told[COMMIT_TEXT_MAX];
     if (!wfs_tree_is_writable(driver->tree))
         return exit_code;
-    return commit_run(driver, false, NULL, told, &err) < 0 ? EXIT_OUTPUT : exit_code;
+    return publication_run(driver, false, NULL, told, &err) < 0 ? EXIT_OUTPUT : exit_code;
 }
 
 static int run(struct driver *driver)

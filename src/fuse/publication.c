@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A commit keeps changes out from beginning to end and readers only for the moments in which the
+ * tree itself is changed.
+ */
+#include "fuse/publication.h"
+
+#include "fuse/log.h"
+#include "fuse/sandbox/paths.h"
+
+#include <weightfs/cleanup.h>
+#include <weightfs/format.h>
+
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+struct publication {
+    struct driver *driver;
+    struct publication_waiter *waiter;
+    struct wfs_error *err;
+    struct wfs_save_report report;
+    struct wfs_status status;
+    struct commit commit;
+    char *told; /* its one line */
+    uint64_t generation;
+    int64_t shown_at; /* when progress was last shown, in ms */
+};
+
+static bool is_output_there(const struct target *target)
+{
+    struct stat st;
+    return (target->is_source || target->is_published) && stat(target->path, &st) == 0;
+}
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static int show_progress(void *ctx, uint64_t n_done, uint64_t n_total)
+{
+    struct publication *publication = ctx;
+    if (publication->waiter != NULL)
+        publication->waiter->poll(publication->waiter);
+    const int64_t now = now_ms();
+    if (now - publication->shown_at < 200)
+        return 0;
+    publication->shown_at = now;
+    publication->status.n_done = n_done;
+    publication->status.n_total = n_total;
+    driver_set_status(publication->driver, &publication->status);
+    return 0;
+}
+
+static int check_sources(const struct publication *publication)
+{
+    size_t i = 0;
+    const struct wfs_catalog *catalog = publication->driver->catalog;
+    if (wfs_catalog_check_sources(catalog, &i) == 0)
+        return 0;
+    return wfs_fail(publication->err, EIO, "source '%s' has changed since it was mounted",
+                    wfs_quote(wfs_catalog_source_path(catalog, i)).text);
+}
+
+static int fail_journal(const struct publication *publication, int code)
+{
+    return code == 0 ? 0
+                     : wfs_fail(publication->err, -code, "the journal cannot be written: %s",
+                                strerror(-code));
+}
+
+static int sync_edits(struct publication *publication)
+{
+    struct driver *driver = publication->driver;
+    driver_begin_read(driver);
+    publication->generation = wfs_tree_generation(driver->tree);
+    const int rc = wfs_tree_sync(driver->tree, publication->err);
+    driver_end_read(driver);
+    if (rc < 0)
+        driver_rescue(driver);
+    return rc;
+}
+
+/* The files that the index names: those of the sources which are in its directory. What an earlier
+ * commit removed was kept then. */
+static int keep_shards(const struct driver *driver)
+{
+    autofree char *directory = path_directory(driver->target->path);
+    int rc = directory == NULL ? -ENOMEM : 0;
+    for (size_t i = 0; rc == 0 && i < wfs_catalog_n_sources(driver->catalog); i++) {
+        autofree char *path = path_resolve_parent(wfs_catalog_source_path(driver->catalog, i));
+        autofree char *own = path == NULL ? NULL : path_directory(path);
+        if (own != NULL && strcmp(own, directory) == 0)
+            rc = wfs_tree_keep_source(driver->tree, path);
+        rc = rc == -ENOENT ? 0 : rc;
+    }
+    return rc;
+}
+
+/* Where the source is what is replaced, edits that follow need it under another name. */
+static void keep_source(const struct publication *publication)
+{
+    const struct target *target = publication->driver->target;
+    if (!target->is_source)
+        return;
+    int rc = wfs_tree_keep_source(publication->driver->tree, target->path);
+    if (rc == 0 && target->is_set)
+        rc = keep_shards(publication->driver);
+    if (rc < 0)
+        log_warning("edits that follow this commit will not survive a crash: the old source cannot "
+                    "be kept in '%s': %s",
+                    wfs_quote(target->stage_path).text, strerror(-rc));
+}
+
+/* The tree is held shared. */
+static int begin(const struct publication *publication)
+{
+    const struct target *target = publication->driver->target;
+    char temporary[WFS_OUTPUT_NAME_MAX];
+    wfs_output_temporary(target->path, temporary);
+    keep_source(publication);
+    return fail_journal(publication,
+                        wfs_tree_commit_begin(publication->driver->tree, target->path, temporary));
+}
+
+static int note_complete(void *ctx, const struct wfs_identity *identity, uint64_t digest,
+                         struct wfs_error *err)
+{
+    const struct publication *publication = ctx;
+    (void)err; /* the commit's own */
+    return fail_journal(publication,
+                        wfs_tree_commit_complete(publication->driver->tree, identity, digest));
+}
+
+/* The mode of a new output: the sources', as far as the umask lets it. */
+static uint32_t output_mode(const struct driver *driver)
+{
+    struct stat st;
+    mode_t mode = 0666;
+    if (stat(mount_options_source(driver->options), &st) == 0)
+        mode = st.st_mode & 0666;
+    return (mode & ~driver->options->process_umask) | 0400;
+}
+
+/* The tree is held shared. */
+static int save(struct publication *publication)
+{
+    const struct driver *driver = publication->driver;
+    const struct target *target = driver->target;
+    publication->report.step = "check";
+    int rc = commit_plan(&publication->commit, publication->err);
+    if (rc == 0)
+        rc = begin(publication);
+    if (rc < 0)
+        return rc;
+    const struct wfs_save_options options = {.replace = target->replace,
+                                             .known = target->known,
+                                             .mode = output_mode(driver),
+                                             .progress = show_progress,
+                                             .complete = note_complete,
+                                             .ctx = publication};
+    return commit_save(&publication->commit, target->path, &options, &publication->report,
+                       publication->err);
+}
+
+static void conclude(struct publication *publication)
+{
+    struct driver *driver = publication->driver;
+    const struct commit *commit = &publication->commit;
+    commit_summary(commit, publication->told);
+    pthread_rwlock_wrlock(&driver->lock);
+    const int reported = commit_report(commit, driver->report);
+    const int noted = wfs_tree_committed(driver->tree, publication->generation);
+    pthread_rwlock_unlock(&driver->lock);
+    if (reported < 0)
+        log_warning("the report of this commit is not complete: %s", strerror(-reported));
+    if (noted < 0)
+        log_warning("cannot write the journal: %s", strerror(-noted));
+}
+
+static int publish(struct publication *publication)
+{
+    struct driver *driver = publication->driver;
+    publication->report.step = "check";
+    int rc = check_sources(publication);
+    if (rc == 0 && strstr(driver->sandbox, "landlock") != NULL)
+        rc = target_check_directory(driver->target, publication->err);
+    if (rc < 0)
+        return rc;
+    publication->report.step = "sync";
+    rc = sync_edits(publication);
+    if (rc < 0)
+        return rc;
+    driver_begin_read(driver);
+    rc = save(publication);
+    driver_end_read(driver);
+    if (publication->report.published.inode != 0)
+        target_published(driver->target, &publication->report.published);
+    if (rc == 0)
+        conclude(publication);
+    return rc;
+}
+
+static void tell_failure(struct publication *publication)
+{
+    const struct driver *driver = publication->driver;
+    const bool is_published = publication->report.published.inode != 0;
+    const struct wfs_quoted path = wfs_quote(driver->target->path);
+    const char *text =
+        driver->options->redact ? strerror(publication->err->code) : publication->err->text;
+    if (is_published)
+        log_error("committed to '%s', but that may not survive a loss of power: %s", path.text,
+                  text);
+    else
+        log_error("cannot commit to '%s': %s; the edits are kept in '%s'", path.text, text,
+                  wfs_quote(driver->target->stage_path).text);
+    publication->status.state = is_published ? "published-unsynced" : "failed";
+    publication->status.error = publication->err->code;
+    publication->status.text = publication->err->text;
+}
+
+static void tell_success(struct publication *publication)
+{
+    log_note("committed to '%s': %s", wfs_quote(publication->driver->target->path).text,
+             publication->told);
+    publication->status.state = "published";
+    publication->status.written = publication->told;
+    publication->status.committed_at = publication->commit.account.at;
+    publication->status.n_done = publication->status.n_total = publication->commit.account.n_bytes;
+}
+
+/* `change` is held. */
+static int run(struct publication *publication)
+{
+    struct driver *driver = publication->driver;
+    const struct target *target = driver->target;
+    const int64_t committed_at = driver->status.committed_at;
+    publication->commit = driver->draft;
+    publication->commit.format = target->format;
+    publication->commit.fit_options.is_set = target->is_set;
+    publication->commit.max_shard = target->max_shard;
+    publication->commit.account.n_edits = wfs_tree_n_edits(driver->tree);
+    publication->status = (struct wfs_status){.state = "committing", .committed_at = committed_at};
+    driver_set_status(driver, &publication->status);
+    const int rc = publish(publication);
+    publication->status.step = publication->report.step;
+    if (rc < 0) {
+        wfs_fail(publication->err, -rc, "%s", strerror(-rc));
+        tell_failure(publication);
+    } else {
+        tell_success(publication);
+    }
+    driver_set_status(driver, &publication->status);
+    commit_done(&publication->commit);
+    return rc;
+}
+
+int publication_run(struct driver *driver, bool is_asked, struct publication_waiter *waiter,
+                    char told[COMMIT_TEXT_MAX], struct wfs_error *err)
+{
+    struct publication publication = {.driver = driver, .waiter = waiter, .told = told, .err = err};
+    int rc = 0;
+    told[0] = '\0';
+    pthread_mutex_lock(&driver->change);
+    if (wfs_tree_has_pending(driver->tree) || (is_asked && !is_output_there(driver->target)))
+        rc = run(&publication);
+    pthread_mutex_unlock(&driver->change);
+    return rc;
+}

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The steps between a catalog or tree and its file. Names of what is left out are in the report and
+ * on the terminal only: the summary goes to logs too, and has to be short.
+ */
+#include "program/commit.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+/* ---- planning ---- */
+
+int commit_fit(struct commit *commit, struct wfs_error *err)
+{
+    const int code =
+        commit->tree != NULL ? wfs_tree_snapshot(commit->tree, &commit->catalog, err) : 0;
+    return code < 0 ? code
+                    : wfs_catalog_fit(commit->catalog, commit->format, &commit->fit_options,
+                                      &commit->fit, err);
+}
+
+static int plan_file(struct commit *commit, struct wfs_error *err)
+{
+    const int code = wfs_layout_new(commit->format, commit->catalog, &commit->layout, err);
+    if (code < 0)
+        return code;
+    commit->account.n_files = 1;
+    commit->account.n_bytes = wfs_layout_n_bytes(commit->layout);
+    return 0;
+}
+
+static int plan_set(struct commit *commit, struct wfs_error *err)
+{
+    int code =
+        wfs_shards_new(commit->format, commit->catalog, commit->max_shard, &commit->shards, err);
+    if (code == 0)
+        code = wfs_shards_fit(commit->shards, commit->catalog, &commit->fit, err);
+    if (code < 0)
+        return code;
+    commit->account.n_files = wfs_shards_n_files(commit->shards);
+    commit->account.n_bytes = wfs_shards_n_bytes(commit->shards);
+    return 0;
+}
+
+static bool is_large(const struct commit *commit)
+{
+    return commit->layout != NULL ? wfs_layout_is_large(commit->layout)
+                                  : wfs_shards_is_large(commit->shards);
+}
+
+int commit_plan(struct commit *commit, struct wfs_error *err)
+{
+    int code = commit_fit(commit, err);
+    if (code == 0)
+        code = commit->fit_options.is_set ? plan_set(commit, err) : plan_file(commit, err);
+    if (code < 0)
+        return code;
+    commit->account.n_tensors = wfs_catalog_n_tensors(commit->catalog);
+    if (commit->large_option != NULL && is_large(commit))
+        return wfs_fail(err, EFBIG,
+                        "the output would be more than 16 times larger than what it is made of; "
+                        "%s allows it",
+                        commit->large_option);
+    return 0;
+}
+
+void commit_done(struct commit *commit)
+{
+    wfs_layout_free(commit->layout);
+    wfs_shards_free(commit->shards);
+    wfs_fit_done(&commit->fit);
+    commit->layout = NULL;
+    commit->shards = NULL;
+    commit->account = (struct wfs_report_commit){0};
+    if (commit->tree == NULL)
+        return;
+    wfs_catalog_free(commit->catalog);
+    commit->catalog = NULL;
+}
+
+/* ---- saving ---- */
+
+int commit_save(struct commit *commit, const char *path, const struct wfs_save_options *options,
+                struct wfs_save_report *report, struct wfs_error *err)
+{
+    const int code = commit->shards != NULL
+                         ? wfs_shards_save(commit->shards, path, options, report, err)
+                         : wfs_save(commit->layout, path, options, report, err);
+    if (code == 0) {
+        commit->account.output = path;
+        commit->account.at = time(NULL);
+    }
+    return code;
+}
+
+/* ---- the account ---- */
+
+static const struct {
+    const char *kind, *counted;
+    const char *reason; /* before the names; %s: the format */
+} kinds[] = {
+    [WFS_FIT_VALUE] = {"value", "value", "left out, because %s holds only tensors and texts"},
+    [WFS_FIT_METADATA] = {"metadata", "metadata text",
+                          "left out, because %s has no room for metadata"},
+    [WFS_FIT_TIE] = {"tie", "tied name", "left out, as names of tensors that are in %s already"},
+    [WFS_FIT_PARAM_ID] = {"param_id", "parameter id",
+                          "left out, because %s has no room for parameter ids"},
+};
+
+enum { N_KINDS = sizeof(kinds) / sizeof(*kinds) };
+
+int commit_report(const struct commit *commit, struct wfs_report *report)
+{
+    int code = commit->account.output != NULL ? wfs_report_commit(report, &commit->account) : 0;
+    for (size_t i = 0; code == 0 && i < commit->fit.n_items; i++) {
+        const struct wfs_fit_item *item = &commit->fit.items[i];
+        code = wfs_report_leave_out(report, kinds[item->kind].kind, item->name, item->why);
+    }
+    return code;
+}
+
+static void add_count(char text[COMMIT_TEXT_MAX], const char *before, uint64_t n, const char *what)
+{
+    const size_t n_text = strlen(text);
+    snprintf(text + n_text, COMMIT_TEXT_MAX - n_text, "%s%" PRIu64 " %s%s", before, n, what,
+             n == 1 ? "" : "s");
+}
+
+void commit_summary(const struct commit *commit, char text[COMMIT_TEXT_MAX])
+{
+    const struct wfs_report_commit *account = &commit->account;
+    uint64_t counts[N_KINDS] = {0};
+    text[0] = '\0';
+    add_count(text, "", account->n_edits, "edit");
+    add_count(text, ": ", account->n_tensors, "tensor");
+    add_count(text, ", ", account->n_bytes, "byte");
+    if (account->n_files > 1)
+        add_count(text, " in ", account->n_files, "file");
+    for (size_t i = 0; i < commit->fit.n_items; i++)
+        counts[commit->fit.items[i].kind]++;
+    const char *before = "; left out: ";
+    for (size_t i = 0; i < N_KINDS; i++) {
+        if (counts[i] == 0)
+            continue;
+        add_count(text, before, counts[i], kinds[i].counted);
+        before = ", ";
+    }
+    if (commit->fit.n_stored > 0)
+        add_count(text, "; in metadata: ", commit->fit.n_stored, "value");
+}
+
+static void print_left_out(const struct commit *commit, enum wfs_fit_kind kind)
+{
+    enum { N_NAMED = 3 };
+    const struct wfs_fit *fit = &commit->fit;
+    size_t n = 0;
+    for (size_t i = 0; i < fit->n_items; i++) {
+        if (fit->items[i].kind != kind)
+            continue;
+        if (n == 0)
+            printf(kinds[kind].reason,
+                   commit->fit_options.is_set ? "a set of files" : commit->format->name);
+        if (n < N_NAMED)
+            printf("%s '%s'", n > 0 ? "," : ":", wfs_quote(fit->items[i].name).text);
+        n++;
+    }
+    if (n > N_NAMED)
+        printf(" and %zu more", n - N_NAMED);
+    if (n > 0)
+        putchar('\n');
+}
+
+void commit_print_fit(const struct commit *commit)
+{
+    for (size_t i = 0; i < N_KINDS; i++)
+        print_left_out(commit, (enum wfs_fit_kind)i);
+    if (commit->fit.n_stored > 0)
+        printf("values that are texts of the metadata now: %zu\n", commit->fit.n_stored);
+}
