@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The stack machine: the loop over opcodes, the stack with its marks. What the opcodes do is in
- * pickle_scalar.c, pickle_text.c and pickle_build.c.
+ * pickle_numbers.c, pickle_strings.c and pickle_objects.c.
  */
 #include "pickle/pickle.h"
 

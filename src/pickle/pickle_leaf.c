@@ -2,7 +2,7 @@
 /*
  * Opcodes for numbers, texts, bytes and names, as Python's pickler chooses them.
  */
-#include "pickle/pickle_write.h"
+#include "pickle/pickle_writer.h"
 
 #include <errno.h>
 #include <string.h>

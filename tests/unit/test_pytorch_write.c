@@ -10,7 +10,7 @@
 
 #include <errno.h>
 
-#include "format/pytorch/writer/pytorch_write.h"
+#include "format/pytorch/writer/torch_checkpoint.h"
 #include "format/core/zip_write.h"
 
 static const uint64_t square[] = {2, 2}, turned[] = {1, 2};
@@ -33,7 +33,7 @@ static char *written(const char *folder, const struct wfs_catalog *catalog, size
         abort();
     layout->format = &format_pytorch;
     layout->catalog = catalog;
-    if (check_int(pytorch_plan_in(folder, catalog, layout, &err), 0)) {
+    if (check_int(torch_checkpoint_plan_in(folder, catalog, layout, &err), 0)) {
         *ret_n = (size_t)wfs_layout_n_bytes(layout);
         file = malloc(*ret_n);
         check_int(wfs_layout_read(layout, 0, file, *ret_n), (int64_t)*ret_n);

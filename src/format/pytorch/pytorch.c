@@ -3,17 +3,25 @@
  * The PyTorch format: which of its containers a file is, and what is said about the whole once it
  * is read.
  */
+#include "format/pytorch/pytorch.h"
+
 #include <weightfs/cleanup.h>
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "format/pytorch/legacy.h"
-#include "format/pytorch/pytorch_check.h"
-#include "format/pytorch/writer/pytorch_write.h"
 #include "archive/tar.h"
-#include "format/pytorch/object/torch_made.h"
+#include "format/pytorch/object/torch_cache.h"
+#include "format/pytorch/object/torch_dangers.h"
+#include "format/pytorch/object/torch_listing.h"
+#include "format/pytorch/object/torch_storage.h"
+#include "format/pytorch/object/torch_stream.h"
+#include "format/pytorch/object/torch_tensor.h"
+#include "format/pytorch/torch_checksums.h"
+#include "format/pytorch/torch_tar.h"
+#include "format/pytorch/torch_zip.h"
+#include "format/pytorch/writer/torch_checkpoint.h"
 
 enum { N_HEAD = 4096 };
 
@@ -38,21 +46,6 @@ static bool probe(const uint8_t *head, size_t n_head, uint64_t n_bytes)
            tar_probe(head, n_head) || pickle_probe(head, n_head, n_bytes);
 }
 
-int torch_pickle(struct torch *torch, const struct source *source, uint64_t *offset, uint64_t end,
-                 uint32_t *ret_root)
-{
-    struct pickle_job job = {.graph = torch->graph,
-                             .limits = torch->limits,
-                             .budget = &torch->budget,
-                             .source = source,
-                             .offset = *offset,
-                             .end = end};
-    const int code = pickle_load(&job, ret_root, torch->err);
-    torch->notes |= job.notes;
-    *offset = job.offset;
-    return code;
-}
-
 static int no_storage(struct torch *torch, const struct torch_storage_id *id,
                       struct torch_storage *ret)
 {
@@ -60,16 +53,38 @@ static int no_storage(struct torch *torch, const struct torch_storage_id *id,
     return 0;
 }
 
+static int load_stream(struct torch *torch)
+{
+    cleanup(torch_stream_done) struct torch_stream stream = {0};
+    const uint64_t end = torch->source->n_bytes;
+    uint64_t offset = 0;
+    uint32_t root;
+    torch->catalog->container = "legacy stream";
+    torch->find = torch_stream_find;
+    torch->container = &stream;
+    int code = torch_stream_read(torch, torch->source, &offset, end, &stream, &root);
+    if (code < 0)
+        return code;
+    torch->catalog->root = root;
+    if (offset < end &&
+        catalog_add_finding(torch->catalog, WFS_INFO, "%llu bytes follow the stream",
+                            (unsigned long long)(end - offset)) < 0)
+        return wfs_fail_memory(torch->err);
+    code = torch_listing_add(torch, root, "");
+    return code < 0 ? code : torch_storage_list(torch);
+}
+
 /* One pickle and nothing else, unless its value is the number that a stream begins with. */
 static int load_pickle(struct torch *torch)
 {
     uint64_t offset = 0;
     uint32_t root;
-    const int code = torch_pickle(torch, torch->source, &offset, torch->source->n_bytes, &root);
+    const int code =
+        torch_read_pickle(torch, torch->source, &offset, torch->source->n_bytes, &root);
     if (code < 0)
         return code;
-    if (legacy_is_magic(torch->graph, root))
-        return torch_load_stream(torch);
+    if (torch_stream_is_magic(torch->graph, root))
+        return load_stream(torch);
     torch->catalog->container = "pickle";
     torch->catalog->root = root;
     torch->find = no_storage;
@@ -77,14 +92,14 @@ static int load_pickle(struct torch *torch)
         catalog_add_finding(torch->catalog, WFS_INFO, "%llu bytes follow the pickle",
                             (unsigned long long)(torch->source->n_bytes - offset)) < 0)
         return wfs_fail_memory(torch->err);
-    const int walked = torch_walk(torch, root, "");
-    return walked < 0 ? walked : torch_keep_storages(torch);
+    const int walked = torch_listing_add(torch, root, "");
+    return walked < 0 ? walked : torch_storage_list(torch);
 }
 
 static int load_container(struct torch *torch, const uint8_t *head, size_t n_head)
 {
     if (is_zip(head, n_head))
-        return torch_load_zip(torch, 0, torch->source->n_bytes, 0);
+        return torch_zip_load(torch, 0, torch->source->n_bytes, 0);
     if (is_preview(head, n_head))
         return wfs_fail(torch->err, EOPNOTSUPP,
                         "is in a preview format (PYTORCH1) that no release of PyTorch reads");
@@ -93,7 +108,7 @@ static int load_container(struct torch *torch, const uint8_t *head, size_t n_hea
                         "is a flatbuffer model for mobile devices, which is not supported: save it "
                         "with torch.save, or torch.jit.save");
     if (tar_probe(head, n_head))
-        return torch_load_tar(torch);
+        return torch_tar_load(torch);
     if (!pickle_probe(head, n_head, torch->source->n_bytes))
         return wfs_fail(torch->err, EMEDIUMTYPE,
                         "is not a PyTorch file: neither a zip nor a pickle, it begins with %s",
@@ -139,7 +154,7 @@ static int report_troubles(struct torch *torch)
     int code = 0;
     for (size_t i = 0; i < catalog->n_tensors; i++) {
         const struct wfs_tensor *tensor = &catalog->tensors[i];
-        const bool is_absent = tensor->trouble == torch_absent;
+        const bool is_absent = tensor->trouble == torch_tensor_absent;
         n_absent += is_absent;
         if (tensor->trouble == NULL || is_absent)
             continue;
@@ -159,7 +174,7 @@ static int report_troubles(struct torch *torch)
 static void done(struct torch *torch)
 {
     const int saved = errno;
-    torch_made_done(torch);
+    torch_cache_done(torch);
     names_done(&torch->names);
     names_done(&torch->value_names);
     free(torch->scratch);
@@ -184,7 +199,7 @@ static int load(struct source *source, const struct load_context *context,
     const int code = load_container(&torch, head, n_head);
     if (code < 0)
         return code;
-    if (torch.has_failed || torch_warn(&torch) < 0 || report_notes(&torch) < 0 ||
+    if (torch.has_failed || torch_dangers_report(&torch) < 0 || report_notes(&torch) < 0 ||
         report_troubles(&torch) < 0)
         return wfs_fail_memory(err);
     return 0;
@@ -196,8 +211,8 @@ static const char *const extensions[] = {".pth", ".pt",  ".ckpt", ".bin", ".pkl"
 static const struct format_functions functions = {
     .probe = probe,
     .load = load,
-    .verify = pytorch_check,
-    .plan = pytorch_plan,
+    .verify = torch_checksums_verify,
+    .plan = torch_checkpoint_plan,
 };
 
 const struct wfs_format format_pytorch = {

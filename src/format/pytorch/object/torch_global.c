@@ -3,9 +3,12 @@
  * The names in pickles that mean something to us. Being in this table makes a call readable, never
  * executable.
  */
+#include "format/pytorch/object/torch_global.h"
+
 #include <string.h>
 
-#include "format/pytorch/object/torch.h"
+#include "format/pytorch/object/torch_args.h"
+#include "tensor/catalog.h"
 
 #define G(module, name, what, dtype)                                                               \
     {                                                                                              \

@@ -3,12 +3,11 @@
  * How objects are listed. A module as state_dict() would name its content; a tensor subclass by the
  * tensors in it; everything else by arguments, items, elements and attributes.
  */
-#include "format/pytorch/object/torch_walk.h"
+#include "format/pytorch/object/torch_object.h"
 
-static bool has_tensor(const struct walk *walk, uint32_t id)
-{
-    return id != 0 && (graph_at(walk->graph, id)->marks & MARK_TENSOR) != 0;
-}
+#include "format/pytorch/object/torch_args.h"
+#include "format/pytorch/object/torch_global.h"
+#include "format/pytorch/object/torch_marks.h"
 
 static uint32_t last_state(const struct walk *walk, const struct value *call)
 {
@@ -35,7 +34,7 @@ static bool is_mapping(const struct walk *walk, uint32_t id)
     return value->kind == VALUE_DICT || torch_what_of(walk->graph, value) == WHAT_ORDERED_DICT;
 }
 
-bool walk_is_module(const struct walk *walk, const struct value *call)
+bool object_is_module(const struct walk *walk, const struct value *call)
 {
     const uint32_t dict = attributes_of(walk, last_state(walk, call));
     return is_mapping(walk, dict) &&
@@ -56,9 +55,9 @@ static uint32_t wrapper_state(const struct walk *walk, const struct value *call)
                : torch_arg(walk->graph, call->call.args, 3);
 }
 
-bool walk_is_wrapper(const struct walk *walk, const struct value *call)
+bool object_is_wrapper(const struct walk *walk, const struct value *call)
 {
-    return has_tensor(walk, wrapper_state(walk, call));
+    return torch_has_tensor(walk->graph, wrapper_state(walk, call));
 }
 
 /* A dict below the frame, named like the frame itself. */
@@ -86,8 +85,9 @@ static int enter_state(struct walk *walk, uint32_t state, uint32_t whole)
         return 0;
     if (is_mapping(walk, state))
         return enter_pairs(walk, state, false, 0, whole);
-    walk_name(walk, "%state");
-    return walk_visit(walk, state);
+    walk_add_name(walk, "%state");
+    walk->pending = state;
+    return 0;
 }
 
 /* Both dicts of a tuple of two are attributes. */
@@ -107,7 +107,7 @@ static int enter_states(struct walk *walk, uint32_t state, uint32_t whole)
     return code < 0 ? code : enter_state(walk, dict, whole);
 }
 
-int walk_state(struct walk *walk, uint32_t state)
+int object_enter_state(struct walk *walk, uint32_t state)
 {
     const uint32_t dict = attributes_of(walk, state);
     return is_mapping(walk, dict) || dict != state ? enter_states(walk, state, 0) : 0;
@@ -118,20 +118,22 @@ int walk_state(struct walk *walk, uint32_t state)
 static int enter_args(struct walk *walk, const struct value *call)
 {
     const uint32_t args = call->call.args;
-    if (!has_tensor(walk, args))
+    if (!torch_has_tensor(walk->graph, args))
         return 0;
     const bool is_sequence = torch_what_of(walk->graph, call) == WHAT_SEQUENCE;
     const struct value *value = graph_at(walk->graph, args);
     if (call->form == FORM_NEWOBJ_EX)
         return walk_enter(walk, WALK_ARGS, torch_arg(walk->graph, args, 0));
-    if (is_sequence && torch_n_args(walk->graph, args) >= 1)
-        return walk_visit(walk, torch_arg(walk->graph, args, 0));
+    if (is_sequence && torch_n_args(walk->graph, args) >= 1) {
+        walk->pending = torch_arg(walk->graph, args, 0);
+        return 0;
+    }
     if (!value_has_items(value))
         return 0;
     return walk_enter(walk, call->form == FORM_NEWOBJ ? WALK_ITEMS : WALK_ARGS, args);
 }
 
-int walk_step_call(struct walk *walk, struct frame *frame)
+int object_step_call(struct walk *walk, struct frame *frame)
 {
     const struct value *call = graph_at(walk->graph, frame->id);
     const uint32_t states = value_part(walk->graph, call, PART_STATES);
@@ -154,7 +156,7 @@ int walk_step_call(struct walk *walk, struct frame *frame)
     }
 }
 
-int walk_step_module(struct walk *walk, struct frame *frame)
+int object_step_module(struct walk *walk, struct frame *frame)
 {
     static const char *const dicts[] = {"_parameters", "_buffers", "_modules"};
     const struct value *call = graph_at(walk->graph, frame->id);
@@ -167,7 +169,7 @@ int walk_step_module(struct walk *walk, struct frame *frame)
     return enter_pairs(walk, value_get(walk->graph, state, dicts[i]), true, dropped, 0);
 }
 
-int walk_step_wrapper(struct walk *walk, struct frame *frame)
+int object_step_wrapper(struct walk *walk, struct frame *frame)
 {
     const uint32_t id = frame->id;
     if (frame->next++ > 0)
@@ -182,7 +184,7 @@ static uint32_t set_items(const struct graph *graph, uint32_t id)
     return value->kind == VALUE_CALL ? torch_arg(graph, value->call.args, 0) : id;
 }
 
-bool walk_is_dropped(const struct walk *walk, const struct frame *frame, uint32_t key)
+bool object_drops(const struct walk *walk, const struct frame *frame, uint32_t key)
 {
     const uint32_t items = frame->dropped == 0 ? 0 : set_items(walk->graph, frame->dropped);
     if (items == 0 || !value_has_items(graph_at(walk->graph, items)))

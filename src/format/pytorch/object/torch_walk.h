@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Inside of the walk over a graph: its stack, and the rules for objects (torch_object.c).
+ * The way through a graph: a stack of values that are being listed, and the dotted path to the
+ * current one. It decides what can be entered; what the values mean is decided by its users.
  */
 #ifndef WFS_TORCH_WALK_H
 #define WFS_TORCH_WALK_H
@@ -24,10 +25,10 @@ struct frame {
     size_t n_path; /* of the path to it */
     uint32_t n_components;
     uint32_t place;
-    uint32_t whole;   /* what its tensors are parts of; 0: nothing */
+    uint32_t whole;   /* of which its tensors are parts; 0: none */
     uint32_t dropped; /* a set of keys to leave out; 0: none */
     enum walk_mode mode;
-    bool is_filtered; /* only what has tensors, and is not dropped */
+    bool is_filtered; /* lists only what has tensors and is not dropped */
 };
 
 struct walk {
@@ -36,42 +37,36 @@ struct walk {
     struct frame *frames;
     uint32_t n_frames, n_frame_room;
     uint32_t n_modules; /* among the frames */
-    uint32_t item;      /* of the frame on top that is visited next, or PLACE_FIXED */
-    uint32_t holder;    /* place of a tensor that is gone into; 0: that of the frame on top */
-    uint32_t key;       /* that was added to the path last; 0: it was another text */
+    uint32_t item;      /* of the top frame, listed next; PLACE_FIXED: none of its items */
+    uint32_t holder;    /* place of the tensor whose parts are listed; 0: that of the top frame */
+    uint32_t key;       /* value: the dict key that was added to the path last; 0: another text */
+    uint32_t pending;   /* value to be listed under the current path; 0: none */
     struct text path;
     uint32_t n_components;
     uint64_t n_repeats_left;
     bool is_deep, is_repetitive;
 };
 
-/* ---- torch_walk.c ---- */
+void walk_done(struct walk *walk);
 
-/* Lists a value under the present path: now, or by going into it. */
-int walk_visit(struct walk *walk, uint32_t id);
+/*
+ * Goes into a value: it becomes the top frame, and components in it are added to the current path.
+ * Does nothing for a value that the mode cannot step through, one that is open already, one too
+ * deep, or one that was listed too often. -ENOMEM.
+ */
 int walk_enter(struct walk *walk, enum walk_mode mode, uint32_t id);
 
-/* Components. */
-void walk_name(struct walk *walk, const char *name);
-void walk_number(struct walk *walk, const char *prefix, uint32_t number);
+/* Leaves the top frame. */
+void walk_leave(struct walk *walk);
 
-/* ---- torch_object.c: each step does one thing and returns 0, or 1 when there is nothing left ----
- */
+/* Adds one component to the path; the top frame removes it again. */
+void walk_add_name(struct walk *walk, const char *name);
+void walk_add_number(struct walk *walk, const char *prefix, uint32_t number);
 
-int walk_step_call(struct walk *walk, struct frame *frame);
-int walk_step_module(struct walk *walk, struct frame *frame);
-int walk_step_wrapper(struct walk *walk, struct frame *frame);
+/* The same for a key of a dict; the i-th, for those that cannot be spelled. */
+void walk_add_key(struct walk *walk, uint32_t key, uint32_t i);
 
-/* Is it an nn.Module, by the look of its state? */
-bool walk_is_module(const struct walk *walk, const struct value *call);
-
-/* Is it a tensor whose content is other tensors, held by its state? */
-bool walk_is_wrapper(const struct walk *walk, const struct value *call);
-
-/* A buffer that state_dict() leaves out. */
-bool walk_is_dropped(const struct walk *walk, const struct frame *frame, uint32_t key);
-
-/* Goes into what BUILD gave to an object: its attributes, under the present path. */
-int walk_state(struct walk *walk, uint32_t state);
+/* Adds the place of what the path leads to, and returns its number; 0 when out of memory. */
+uint32_t walk_add_place(struct walk *walk, uint32_t id, const char *name);
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Inside of the PyTorch writer: the places of what was loaded, and where everything in them goes. A
- * dict whose content has all moved to another name is renamed itself; otherwise its items are
- * renamed, moved or taken out one by one.
+ * An edit of a loaded checkpoint: its places, and what each of them is called and holds in the end.
+ * These are the questions that all parts of an edit ask; what happens to a place is decided in
+ * torch_edit_names, torch_edit_objects and torch_edit_moves.
  */
 #ifndef WFS_TORCH_EDIT_H
 #define WFS_TORCH_EDIT_H
 
-#include "format/pytorch/writer/pytorch_write.h"
+#include "format/pytorch/writer/torch_plan.h"
 
 /* Numbered as places are; behind them come things without a place. 0 stands for none. */
 struct edit_node {
@@ -44,68 +44,52 @@ struct torch_edit {
     uint32_t *n_same;    /* malloc'ed: of the first place of a value, how many there are */
 };
 
-/* ---- torch_names.c ---- */
+void torch_edit_done(struct torch_edit *edit);
 
 struct edit_name {
     const char *bytes;
     size_t n_bytes;
 };
 
+/* The name that a place had, and the one that a node has in the end. */
 struct edit_name edit_name_old(const struct torch_edit *edit, uint32_t place);
 struct edit_name edit_name_end(const struct edit_node *node);
 bool edit_name_is_same(struct edit_name a, struct edit_name b);
 
-/* Does it lead into what is called prefix? */
+/* Returns whether the name leads into the thing with the name prefix. */
 bool edit_name_begins(struct edit_name name, struct edit_name prefix);
 uint64_t edit_name_hash(struct edit_name name);
 
-/* -EINVAL: what is called so has no place, and why. */
+/* Fails with -EINVAL: the thing with that name cannot be in the checkpoint, and why. */
 int torch_edit_fail(const struct torch_edit *edit, struct edit_name name, const char *why);
 
-/* Decides what is renamed, moved, removed and added, and in which order all is in the end. -EINVAL
- * names what has no place. */
-int torch_edit_names(struct torch_edit *edit);
-
-/* The first place with the same value, and how often the value has a place. */
+/* Returns the first place with the same value, and how many places have the value. */
 uint32_t torch_edit_first(const struct torch_edit *edit, uint32_t place, uint32_t *ret_n);
 
-/* Does its name count? That of a value which cannot be anywhere else does only when it is new. */
+/* Returns whether the name of a place counts. That of a value which cannot be anywhere else counts
+ * only when it is new. */
 bool torch_edit_is_shown(const struct torch_edit *edit, uint32_t i);
 
-/* Has another node that name in the end? */
+/* Returns whether another node has that name in the end. */
 bool torch_edit_is_taken(const struct torch_edit *edit, uint32_t i, struct edit_name name);
 
-/* Is what was loaded by that name still called so? */
+/* Returns whether the thing that was loaded under that name still has it. */
 bool torch_edit_stays(const struct torch_edit *edit, struct edit_name name);
 
-/* ---- torch_whole.c ---- */
-
-/* Is it a tensor, or made of several that mean nothing without each other? */
+/* Returns whether it is a tensor, or made of several that mean nothing without each other. */
 bool torch_edit_is_object(const struct torch_edit *edit, uint32_t i);
 
-/* What a place is directly in: dicts of attributes have no name of their own. 0: nothing. */
+/* The same, for those made of several. */
+bool torch_edit_is_composed(const struct torch_edit *edit, uint32_t i);
+
+/* Returns the place that one is directly in: dicts of attributes have no names of their own. 0:
+ * none. */
 uint32_t torch_edit_holder(const struct torch_edit *edit, uint32_t i);
 
-/* Decides which objects are taken apart: those that have lost a part, or have one that is called
- * otherwise. -EINVAL names what cannot be. */
-int torch_edit_objects(struct torch_edit *edit);
+/* Returns the key, a value, that a place had in a dict; 0: none. */
+uint32_t torch_edit_old_key(const struct torch_edit *edit, uint32_t i);
 
-/* ---- torch_move.c ---- */
-
-/* Has it the name that it has if nothing but its container is renamed? */
+/* Returns whether it has the name that it gets when nothing but its container is renamed. */
 bool torch_edit_is_at_home(const struct torch_edit *edit, uint32_t i);
-
-/* Says of each node whether it goes, and into what. -EINVAL as torch_edit_names. */
-int torch_edit_moves(struct torch_edit *edit);
-
-/* ---- torch_change.c ---- */
-
-/* Values of all nodes that are tensors: as they were, or made anew where the tensor has changed. */
-int torch_edit_tensors(struct torch_edit *edit);
-
-/* ---- torch_rebuild.c ---- */
-
-/* Containers, from the inside to the outside: sets the root of the plan. */
-int torch_edit_containers(struct torch_edit *edit);
 
 #endif

@@ -3,13 +3,15 @@
  * The storages of a new checkpoint. Tensors that show the same bytes get one record, so they stay
  * tied; one that shows the elements of another's in another order is a view of its record.
  */
+#include "format/pytorch/writer/torch_record.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/bytes.h"
-#include "format/pytorch/writer/pytorch_write.h"
+#include "format/pytorch/object/torch_args.h"
 
 int torch_check_tensor(const struct wfs_tensor *tensor, struct wfs_error *err)
 {
@@ -156,8 +158,8 @@ static uint32_t class_of(struct torch_plan *plan, enum wfs_dtype dtype)
                : torch_plan_global(plan, &plan->classes[dtype], "torch", spelling->class);
 }
 
-int torch_plan_view(struct torch_plan *plan, const struct wfs_tensor *tensor, uint32_t class,
-                    struct torch_view *ret)
+int torch_record_view(struct torch_plan *plan, const struct wfs_tensor *tensor, uint32_t class,
+                      struct torch_view *ret)
 {
     const enum wfs_dtype dtype = (enum wfs_dtype)tensor->dtype;
     struct torch_record record = {.content = tensor, .n_units = tensor->n_bytes};
@@ -182,26 +184,6 @@ int torch_plan_view(struct torch_plan *plan, const struct wfs_tensor *tensor, ui
 }
 
 /* ---- storages that were loaded ---- */
-
-struct value *torch_plan_own(struct torch_plan *plan, uint32_t id)
-{
-    plan->is_changed = true;
-    return graph_own(&plan->graph, id, plan->owned, plan->n_owned);
-}
-
-const struct catalog_storage *torch_plan_storage(const struct torch_plan *plan, uint32_t id)
-{
-    const struct catalog_storage *storages = plan->catalog->storages;
-    uint32_t low = 0, high = plan->catalog->n_storages;
-    while (low < high) {
-        const uint32_t middle = low + (high - low) / 2;
-        if (storages[middle].id < id)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < plan->catalog->n_storages && storages[low].id == id ? &storages[low] : NULL;
-}
 
 /* All bytes of a storage as one tensor of its elements. */
 static struct wfs_tensor *content_of(struct torch_plan *plan, const struct catalog_storage *storage)

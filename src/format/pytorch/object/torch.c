@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The state of a PyTorch reader: what every part of it needs, and nothing that depends on a
+ * container or on the meaning of a value.
+ */
+#include "format/pytorch/object/torch.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "archive/derived.h"
+
+int torch_read_pickle(struct torch *torch, const struct source *source, uint64_t *offset,
+                      uint64_t end, uint32_t *ret_root)
+{
+    struct pickle_job job = {.graph = torch->graph,
+                             .limits = torch->limits,
+                             .budget = &torch->budget,
+                             .source = source,
+                             .offset = *offset,
+                             .end = end};
+    const int code = pickle_load(&job, ret_root, torch->err);
+    torch->notes |= job.notes;
+    *offset = job.offset;
+    return code;
+}
+
+int torch_derived(struct torch *torch, struct source **ret)
+{
+    if (torch->catalog->derived == NULL && derived_new(torch->source, &torch->catalog->derived) < 0)
+        return wfs_fail_memory(torch->err);
+    *ret = torch->catalog->derived;
+    return 0;
+}
+
+const char *torch_print(struct torch *torch, const char *format, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    const char *copy = arena_copy(&torch->catalog->arena, text, strlen(text));
+    torch->has_failed = torch->has_failed || copy == NULL;
+    return copy == NULL ? "out of memory" : copy;
+}

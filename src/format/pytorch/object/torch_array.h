@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * numpy arrays in pickles.
+ */
+#ifndef WFS_TORCH_ARRAY_H
+#define WFS_TORCH_ARRAY_H
+
+#include "format/pytorch/object/torch_tensor.h"
+
+/* Reads the array that a call makes. As torch_builder_read; 0 also for an array of objects. */
+int torch_array_read(struct torch *torch, uint32_t id, struct torch_tensor *ret);
+
+/* Returns whether the elements are numbers or bytes, not objects. */
+bool torch_array_has_bytes(const struct graph *graph, const struct value *call);
+
+#endif

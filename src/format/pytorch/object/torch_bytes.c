@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Bytes in all their disguises: older protocols have no opcode for them and write a text, or a call
+ * that encodes one.
+ */
+#include "format/pytorch/object/torch_bytes.h"
+
+#include <weightfs/cleanup.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "archive/derived.h"
+#include "format/pytorch/object/torch_args.h"
+#include "format/pytorch/object/torch_cache.h"
+#include "format/pytorch/object/torch_global.h"
+
+/* UTF-8 whose characters are all bytes, as those bytes; -1 when it is something else. */
+static int64_t decode_latin1(const char *text, size_t n, uint8_t *buf)
+{
+    size_t n_buf = 0;
+    for (size_t i = 0; i < n; i++) {
+        const uint8_t c = (uint8_t)text[i];
+        if (c < 0x80) {
+            buf[n_buf++] = c;
+        } else if ((c == 0xc2 || c == 0xc3) && i + 1 < n && ((uint8_t)text[i + 1] & 0xc0) == 0x80) {
+            buf[n_buf++] = (uint8_t)(c << 6 | ((uint8_t)text[++i] & 0x3f));
+        } else {
+            return -1;
+        }
+    }
+    return (int64_t)n_buf;
+}
+
+/* Text that stands for bytes: of Python 2 as it is, of Python 3 by its characters. */
+static int decode_text(struct torch *torch, uint32_t id, struct value_bytes *ret)
+{
+    const struct value *text = graph_at(torch->graph, id);
+    struct source *derived = NULL;
+    if (text->kind != VALUE_TEXT)
+        return 0;
+    autofree uint8_t *buf = malloc((size_t)text->n + 1);
+    if (buf == NULL)
+        return wfs_fail_memory(torch->err);
+    int64_t n = text->n;
+    if (text->form == FORM_BYTE_TEXT)
+        memcpy(buf, text->text, text->n);
+    else
+        n = decode_latin1(text->text, text->n, buf);
+    if (n < 0)
+        return 0;
+    const int code = torch_derived(torch, &derived);
+    if (code < 0)
+        return code;
+    if (derived_add_memory(derived, steal(&buf), (size_t)n, &ret->offset) < 0)
+        return wfs_fail_memory(torch->err);
+    ret->source = derived;
+    ret->n_bytes = (uint64_t)n;
+    return 1;
+}
+
+static bool is_latin1(const struct graph *graph, uint32_t id)
+{
+    return id == 0 || value_is_text(graph, id, "latin1") || value_is_text(graph, id, "latin-1") ||
+           value_is_text(graph, id, "iso-8859-1");
+}
+
+static int bytes_of_call(struct torch *torch, const struct value *call, struct value_bytes *ret)
+{
+    const struct graph *graph = torch->graph;
+    const uint32_t first = torch_arg(graph, call->call.args, 0);
+    const enum torch_what what = torch_what_of(graph, call);
+    if ((what == WHAT_BYTES || what == WHAT_BYTEARRAY) && first == 0) {
+        *ret = (struct value_bytes){torch->source, 0, 0};
+        return 1;
+    }
+    if (first == 0 || !is_latin1(graph, torch_arg(graph, call->call.args, 1)))
+        return 0;
+    if (what == WHAT_ENCODE)
+        return decode_text(torch, first, ret);
+    if (what != WHAT_BYTES && what != WHAT_BYTEARRAY)
+        return 0;
+    if (graph_at(graph, first)->kind == VALUE_TEXT)
+        return decode_text(torch, first, ret);
+    /* bytearray(_codecs.encode(text, 'latin1')) goes one deeper, not on and on. */
+    const struct value *inner = graph_at(graph, first);
+    if (inner->kind == VALUE_CALL && torch_what_of(graph, inner) != WHAT_ENCODE)
+        return 0;
+    return torch_bytes_of(torch, first, ret);
+}
+
+int torch_bytes_of(struct torch *torch, uint32_t id, struct value_bytes *ret)
+{
+    struct torch_cache_entry *entry;
+    if (id == 0)
+        return 0;
+    const struct value *value = graph_at(torch->graph, id);
+    if (value->kind == VALUE_BYTES) {
+        *ret = *value->bytes;
+        return 1;
+    }
+    const bool is_text = value->kind == VALUE_TEXT && value->form == FORM_BYTE_TEXT;
+    if (value->kind != VALUE_CALL && !is_text)
+        return 0;
+    if ((entry = torch_cache_find(torch, id)) != NULL) {
+        *ret = entry->bytes;
+        return entry->is_good;
+    }
+    const int code = is_text ? decode_text(torch, id, ret) : bytes_of_call(torch, value, ret);
+    if (code < 0)
+        return code;
+    if ((entry = torch_cache_add(torch, id)) == NULL)
+        return wfs_fail_memory(torch->err);
+    entry->is_good = code == 1;
+    entry->bytes = *ret;
+    return code;
+}

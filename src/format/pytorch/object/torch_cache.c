@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A hash map from values to what was made of them.
+ */
+#include "format/pytorch/object/torch_cache.h"
+
+#include <stdlib.h>
+
+struct wanted {
+    const struct torch_cache_entry *entries;
+    uint32_t id;
+};
+
+static bool is_wanted(const void *ctx, uint32_t i)
+{
+    const struct wanted *wanted = ctx;
+    return wanted->entries[i].id == wanted->id;
+}
+
+static uint64_t hash_id(uint32_t id)
+{
+    return hash_bytes(&id, sizeof(id), hash_seed());
+}
+
+struct torch_cache_entry *torch_cache_find(const struct torch *torch, uint32_t id)
+{
+    const struct wanted wanted = {torch->cache.entries, id};
+    uint32_t i;
+    return map_find(&torch->cache.map, hash_id(id), is_wanted, &wanted, &i)
+               ? &torch->cache.entries[i]
+               : NULL;
+}
+
+struct torch_cache_entry *torch_cache_add(struct torch *torch, uint32_t id)
+{
+    struct torch_cache *made = &torch->cache;
+    if (made->n_entries == made->n_room) {
+        const uint32_t n_room = made->n_room == 0 ? 16 : made->n_room * 2;
+        struct torch_cache_entry *entries = reallocarray(made->entries, n_room, sizeof(*entries));
+        if (entries == NULL)
+            return NULL;
+        made->entries = entries;
+        made->n_room = n_room;
+    }
+    if (map_add(&made->map, hash_id(id), made->n_entries) < 0)
+        return NULL;
+    struct torch_cache_entry *entry = &made->entries[made->n_entries++];
+    *entry = (struct torch_cache_entry){.id = id};
+    return entry;
+}
+
+void torch_cache_done(struct torch *torch)
+{
+    free(torch->cache.entries);
+    map_done(&torch->cache.map);
+    torch->cache = (struct torch_cache){0};
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The names in pickles that have a meaning here: functions that make tensors, storage classes,
+ * dtypes. Every other name stays opaque.
+ */
+#ifndef WFS_TORCH_GLOBAL_H
+#define WFS_TORCH_GLOBAL_H
+
+#include "value/value.h"
+
+/* The meaning of a name. */
+enum torch_what {
+    WHAT_UNKNOWN,
+    WHAT_REBUILD_TENSOR, /* the arguments of the others: see torch_builder.c */
+    WHAT_REBUILD_TENSOR_V2,
+    WHAT_REBUILD_TENSOR_V3,
+    WHAT_REBUILD_PARAMETER,
+    WHAT_REBUILD_PARAMETER_STATE,
+    WHAT_REBUILD_QTENSOR,
+    WHAT_REBUILD_SPARSE,
+    WHAT_REBUILD_NESTED,
+    WHAT_REBUILD_NJT,
+    WHAT_REBUILD_META,
+    WHAT_REBUILD_FROM_ARRAY,
+    WHAT_REBUILD_FROM_TENSOR,
+    WHAT_REBUILD_WRAPPER,
+    WHAT_REBUILD_TYPE,
+    WHAT_PARAMETER,
+    WHAT_TENSOR_CLASS, /* of old: FloatTensor */
+    WHAT_LOAD_FROM_BYTES,
+    WHAT_NP_RECONSTRUCT,
+    WHAT_NP_FROMBUFFER,
+    WHAT_LAST_TENSOR = WHAT_NP_FROMBUFFER,
+    WHAT_STORAGE, /* a class, with the dtype of its elements */
+    WHAT_UNTYPED_STORAGE,
+    WHAT_DTYPE,
+    WHAT_SIZE,
+    WHAT_LAYOUT,
+    WHAT_ORDERED_DICT,
+    WHAT_ENCODE, /* text to bytes */
+    WHAT_BYTES,
+    WHAT_BYTEARRAY,
+    WHAT_SEQUENCE, /* list, tuple, set of one argument; also TorchScript's typed lists */
+    WHAT_NP_DTYPE,
+    WHAT_NP_DTYPE_CLASS,
+    WHAT_QSCHEME,
+};
+
+struct torch_global {
+    const char *module, *name;
+    uint8_t n_module, n_name;
+    uint8_t what;  /* enum torch_what */
+    uint8_t dtype; /* enum wfs_dtype, where what has one */
+};
+
+/* Returns the meaning of a global, or of the class that a persistent id of an old file stands for;
+ * NULL when it has none. */
+const struct torch_global *torch_global_of(const struct graph *graph, uint32_t id);
+
+/* Returns what a call calls; WHAT_UNKNOWN for a value that is not a call. */
+enum torch_what torch_what_of(const struct graph *graph, const struct value *value);
+
+#endif

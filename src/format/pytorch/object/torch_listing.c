@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * From the graph to named tensors and values: each step of the walk lists one value, or goes into
+ * it.
+ */
+#include "format/pytorch/object/torch_listing.h"
+
+#include <weightfs/cleanup.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "format/pytorch/object/torch_builder.h"
+#include "format/pytorch/object/torch_composite.h"
+#include "format/pytorch/object/torch_marks.h"
+#include "format/pytorch/object/torch_object.h"
+
+/* The key of the dict, where the path is nothing but that; else NULL. */
+static const char *lasting_path(const struct walk *walk)
+{
+    const struct value *key = walk->key == 0 ? NULL : graph_at(walk->graph, walk->key);
+    return key != NULL && key->kind == VALUE_TEXT && key->n == walk->path.n && key->n > 0 &&
+                   memcmp(key->text, walk->path.bytes, key->n) == 0
+               ? key->text
+               : NULL;
+}
+
+/* The path as a text of the arena that no other has. */
+static int make_key(struct walk *walk, struct names *names, const char **ret)
+{
+    struct torch *torch = walk->torch;
+    if (walk->path.is_cut)
+        return wfs_fail_memory(torch->err);
+    if (walk->path.n > torch->limits->key)
+        return wfs_fail(torch->err, E2BIG, "the key %s... is above the limit of %llu bytes (key)",
+                        wfs_quote_n(walk->path.bytes, walk->path.n).text,
+                        (unsigned long long)torch->limits->key);
+    torch->n_names += walk->path.n + 1;
+    if (torch->n_names > torch->limits->names)
+        return wfs_fail(torch->err, E2BIG, "all keys take more than %llu bytes (limit names)",
+                        (unsigned long long)torch->limits->names);
+    const int code = names_make(names, &torch->catalog->arena, walk->path.bytes, walk->path.n,
+                                lasting_path(walk), ret);
+    return code < 0 ? wfs_fail_memory(torch->err) : 0;
+}
+
+/* A NUL cannot be in the name of a file; what is in a value can do without its true name. */
+static void hide_nuls(struct walk *walk)
+{
+    for (size_t i = 0; i < walk->path.n; i++)
+        if (walk->path.bytes[i] == '\0')
+            walk->path.bytes[i] = '?';
+}
+
+static int add_value(struct walk *walk, uint32_t id)
+{
+    const char *name;
+    cleanup(text_done) struct text true_path = {0};
+    if (walk->torch->catalog->n_values >= walk->torch->limits->tensors)
+        return wfs_fail(walk->torch->err, E2BIG,
+                        "more than %llu values beside the tensors (limit tensors)",
+                        (unsigned long long)walk->torch->limits->tensors);
+    const bool has_nul = walk->path.n > 0 && memchr(walk->path.bytes, '\0', walk->path.n) != NULL;
+    if (has_nul) {
+        text_add(&true_path, walk->path.bytes, walk->path.n);
+        hide_nuls(walk);
+    }
+    int code = true_path.is_cut ? wfs_fail_memory(walk->torch->err)
+                                : make_key(walk, &walk->torch->value_names, &name);
+    if (has_nul && !true_path.is_cut)
+        memcpy(walk->path.bytes, true_path.bytes, true_path.n);
+    if (code < 0)
+        return code;
+    const uint32_t place = walk_add_place(walk, id, name);
+    if (place == 0 || catalog_add_value(walk->torch->catalog, name, id, place) < 0)
+        return wfs_fail_memory(walk->torch->err);
+    walk->torch->catalog->places[place].kind = PLACE_VALUE;
+    return 0;
+}
+
+/* The text about the whole that a part of it carries. */
+static void set_part_text(struct walk *walk, struct torch_tensor *tensor)
+{
+    const struct frame *frame = walk->n_frames == 0 ? NULL : &walk->frames[walk->n_frames - 1];
+    if (frame == NULL || frame->whole == 0 || tensor->attr_value != NULL)
+        return;
+    tensor->attr_value =
+        torch_composite_text(walk->torch, graph_at(walk->graph, frame->whole), &tensor->attr_name);
+}
+
+static int visit_pending(struct walk *walk);
+
+static int add_tensor(struct walk *walk, uint32_t id, struct torch_tensor *tensor)
+{
+    const char *key;
+    const char *name;
+    if (memchr(walk->path.bytes == NULL ? "" : walk->path.bytes, '\0', walk->path.n) != NULL)
+        return wfs_fail(walk->torch->err, EOPNOTSUPP,
+                        "the key %s has a NUL in it, which no file name can have",
+                        wfs_quote_n(walk->path.bytes, walk->path.n).text);
+    int code = make_key(walk, &walk->torch->names, &key);
+    if (code < 0)
+        return code;
+    set_part_text(walk, tensor);
+    const uint32_t place = walk_add_place(walk, id, key);
+    if (place == 0)
+        return wfs_fail_memory(walk->torch->err);
+    if ((code = torch_tensor_add(walk->torch, key, place, tensor)) < 0)
+        return code;
+    /* What hangs on the tensor is named after it. */
+    walk->holder = place;
+    if (torch_composite_part(walk->graph, graph_at(walk->graph, id), 0, &name) != 0)
+        code = walk_enter(walk, WALK_PARTS, id);
+    if (code == 0 && tensor->state != 0)
+        code = object_enter_state(walk, tensor->state);
+    if (code == 0)
+        code = visit_pending(walk);
+    walk->holder = 0;
+    return code;
+}
+
+/* All of an outermost module is a value in it, too. */
+static int enter_module(struct walk *walk, uint32_t id)
+{
+    const bool is_outermost = walk->n_modules == 0;
+    const int code = walk_enter(walk, WALK_MODULE, id);
+    if (code < 0 || !is_outermost || walk->n_modules == 0)
+        return code;
+    walk_add_name(walk, "__dict__");
+    return add_value(walk, id);
+}
+
+/* Lists a value under the current path, or goes into it. */
+static int visit(struct walk *walk, uint32_t id)
+{
+    const struct value *value = graph_at(walk->graph, id);
+    struct torch_tensor tensor;
+    if (!torch_has_tensor(walk->graph, id))
+        return add_value(walk, id);
+    if (value_has_items(value))
+        return walk_enter(walk, value->kind == VALUE_DICT ? WALK_PAIRS : WALK_ITEMS, id);
+    if (torch_is_composite(walk->graph, value))
+        return walk_enter(walk, WALK_PARTS, id);
+    if (object_is_wrapper(walk, value))
+        return walk_enter(walk, WALK_WRAPPER, id);
+    const int code = torch_builder_read(walk->torch, id, &tensor);
+    if (code != 0)
+        return code < 0 ? code : add_tensor(walk, id, &tensor);
+    if (object_is_module(walk, value))
+        return enter_module(walk, id);
+    return value->kind == VALUE_CALL ? walk_enter(walk, WALK_CALL, id) : add_value(walk, id);
+}
+
+static int visit_pending(struct walk *walk)
+{
+    const uint32_t id = walk->pending;
+    walk->pending = 0;
+    return id == 0 ? 0 : visit(walk, id);
+}
+
+/* Items of a list, tuple or set. */
+static int step_items(struct walk *walk, struct frame *frame)
+{
+    const struct value *value = graph_at(walk->graph, frame->id);
+    if (frame->next >= value->n)
+        return 1;
+    const uint32_t i = frame->next++, item = value_items(value)[i];
+    if (frame->mode == WALK_ARGS && !torch_has_tensor(walk->graph, item))
+        return 0;
+    walk_add_number(walk, frame->mode == WALK_ARGS ? "%arg" : "", i);
+    walk->item = i;
+    walk->pending = item;
+    return 0;
+}
+
+/* A dict, or one of the dicts of a module, which torch filters when it names their content. */
+static int step_pairs(struct walk *walk, struct frame *frame)
+{
+    const struct value *value = graph_at(walk->graph, frame->id);
+    if (frame->next >= value->n)
+        return 1;
+    const uint32_t i = frame->next++;
+    const uint32_t key = value_items(value)[i & ~1u], item = value_items(value)[i];
+    if (i % 2 == 0 && !torch_has_tensor(walk->graph, key))
+        return 0;
+    if (frame->is_filtered &&
+        (!torch_has_tensor(walk->graph, item) || object_drops(walk, frame, key)))
+        return 0;
+    walk_add_key(walk, key, i / 2);
+    walk->item = i;
+    walk->pending = item;
+    return 0;
+}
+
+static int step_parts(struct walk *walk, struct frame *frame)
+{
+    const char *name;
+    const uint32_t id =
+        torch_composite_part(walk->graph, graph_at(walk->graph, frame->id), frame->next++, &name);
+    if (id == 0)
+        return 1;
+    frame->whole = frame->id;
+    walk_add_name(walk, name);
+    walk->pending = id;
+    return 0;
+}
+
+static int step(struct walk *walk)
+{
+    struct frame *frame = &walk->frames[walk->n_frames - 1];
+    walk->path.n = frame->n_path;
+    walk->n_components = frame->n_components;
+    walk->item = PLACE_FIXED;
+    walk->key = 0;
+    switch (frame->mode) {
+    case WALK_ITEMS:
+    case WALK_ARGS:
+        return step_items(walk, frame);
+    case WALK_PAIRS:
+        return step_pairs(walk, frame);
+    case WALK_PARTS:
+        return step_parts(walk, frame);
+    case WALK_WRAPPER:
+        return object_step_wrapper(walk, frame);
+    case WALK_MODULE:
+        return object_step_module(walk, frame);
+    default:
+        return object_step_call(walk, frame);
+    }
+}
+
+/* Things about the whole walk that a user should know. */
+static int report(struct walk *walk)
+{
+    struct wfs_catalog *catalog = walk->torch->catalog;
+    int code = 0;
+    if (walk->is_deep)
+        code = catalog_add_finding(catalog, WFS_MEDIUM,
+                                   "values nested deeper than %llu are not listed (limit depth)",
+                                   (unsigned long long)walk->torch->limits->depth);
+    if (code == 0 && walk->is_repetitive)
+        code =
+            catalog_add_finding(catalog, WFS_MEDIUM,
+                                "containers that are used many times over are not listed each time "
+                                "(limit repeats)");
+    return code < 0 ? wfs_fail_memory(walk->torch->err) : 0;
+}
+
+/* The root is the directory that all is in, whether a tensor is in it or not. */
+static int enter_root(struct walk *walk, uint32_t root)
+{
+    const struct value *value = graph_at(walk->graph, root);
+    if (value_has_items(value))
+        return walk_enter(walk, value->kind == VALUE_DICT ? WALK_PAIRS : WALK_ITEMS, root);
+    return visit(walk, root);
+}
+
+int torch_listing_add(struct torch *torch, uint32_t root, const char *prefix)
+{
+    cleanup(walk_done) struct walk walk = {
+        .torch = torch, .graph = torch->graph, .item = PLACE_FIXED};
+    walk.n_repeats_left = torch->limits->repeats;
+    if (*prefix != '\0')
+        walk_add_name(&walk, prefix);
+    int code = torch_marks_set(torch, root);
+    if (code == 0)
+        code = enter_root(&walk, root);
+    while (code >= 0 && walk.n_frames > 0) {
+        code = step(&walk);
+        if (code == 1)
+            walk_leave(&walk);
+        if (code == 0)
+            code = visit_pending(&walk);
+    }
+    return code < 0 ? code : report(&walk);
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Which values have tensors in them: one pass over the graph, each value once, with a stack of its
+ * own.
+ */
+#include "format/pytorch/object/torch_marks.h"
+
+#include <weightfs/cleanup.h>
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "format/pytorch/object/torch_args.h"
+#include "format/pytorch/object/torch_array.h"
+#include "format/pytorch/object/torch_global.h"
+#include "format/pytorch/object/torch_storage_id.h"
+
+struct step {
+    uint32_t id, next;
+};
+
+struct path {
+    struct step *steps;
+    size_t n_steps, n_room;
+    uint64_t n_twins;   /* pairs that were taken out of dicts */
+    uint64_t n_tensors; /* calls that make one, each once */
+};
+
+static int enter(struct path *path, struct graph *graph, uint32_t id)
+{
+    if (path->n_steps == path->n_room) {
+        const size_t n_room = path->n_room == 0 ? 256 : path->n_room * 2;
+        struct step *steps = reallocarray(path->steps, n_room, sizeof(*steps));
+        if (steps == NULL)
+            return -ENOMEM;
+        path->steps = steps;
+        path->n_room = n_room;
+    }
+    path->steps[path->n_steps++] = (struct step){id, 0};
+    graph_at(graph, id)->marks |= MARK_SEEN;
+    return 0;
+}
+
+/* All values on the path; those above a marked one are marked already. */
+static void mark_path(struct path *path, struct graph *graph)
+{
+    for (size_t i = path->n_steps; i-- > 0;) {
+        struct value *value = graph_at(graph, path->steps[i].id);
+        if ((value->marks & MARK_TENSOR) != 0)
+            return;
+        value->marks |= MARK_TENSOR;
+    }
+}
+
+static bool is_absent(const struct graph *graph, const struct value *call)
+{
+    const struct torch_global *inner = torch_global_of(graph, torch_arg(graph, call->call.args, 0));
+    return inner != NULL &&
+           (inner->what == WHAT_REBUILD_META || inner->what == WHAT_REBUILD_WRAPPER);
+}
+
+static bool is_tensor(const struct torch *torch, uint32_t id, const struct value *value)
+{
+    if (value->kind == VALUE_PERSISTENT)
+        return torch_is_storage(torch->graph, id) ||
+               (torch->find_tensor != NULL && torch->is_tensor(torch, id));
+    switch (torch_what_of(torch->graph, value)) {
+    case WHAT_UNKNOWN:
+        return false;
+    case WHAT_NP_RECONSTRUCT:
+    case WHAT_NP_FROMBUFFER:
+        return torch_array_has_bytes(torch->graph, value);
+    case WHAT_REBUILD_TYPE: /* what it is made of is one, unless it has no bytes */
+        return is_absent(torch->graph, value);
+    case WHAT_REBUILD_SPARSE:
+    case WHAT_REBUILD_NESTED:
+    case WHAT_REBUILD_NJT:
+    case WHAT_REBUILD_FROM_ARRAY:
+        return false;
+    default:
+        return torch_what_of(torch->graph, value) <= WHAT_LAST_TENSOR;
+    }
+}
+
+static int visit(struct torch *torch, struct path *path, uint32_t id)
+{
+    struct graph *graph = torch->graph;
+    struct value *value = graph_at(graph, id);
+    if ((value->marks & MARK_SEEN) != 0) {
+        if ((value->marks & MARK_TENSOR) != 0)
+            mark_path(path, graph);
+        return 0;
+    }
+    if (value->kind == VALUE_DICT) {
+        const int64_t n = value_drop_twins(graph, id);
+        if (n < 0)
+            return -ENOMEM;
+        path->n_twins += (uint64_t)n;
+    }
+    const bool is_leaf = value->kind < VALUE_LIST || value->kind == VALUE_GLOBAL;
+    if (is_leaf) {
+        value->marks |= MARK_SEEN;
+        return 0;
+    }
+    if (enter(path, graph, id) < 0)
+        return -ENOMEM;
+    if (is_tensor(torch, id, value)) {
+        path->n_tensors += value->kind == VALUE_CALL;
+        mark_path(path, graph);
+    }
+    return 0;
+}
+
+/* What hangs on a value from the i-th thing on that was not seen yet; 0: nothing more. */
+static uint32_t next_child(const struct graph *graph, struct step *step)
+{
+    const struct value *value = graph_at(graph, step->id);
+    if (!value_has_items(value))
+        return value_child(graph, step->id, step->next++);
+    const uint32_t *items = value_items(value);
+    while (step->next < value->n) {
+        const uint32_t id = items[step->next++];
+        if ((graph_at(graph, id)->marks & (MARK_SEEN | MARK_TENSOR)) != MARK_SEEN)
+            return id;
+    }
+    return 0;
+}
+
+/* Room for what will be listed: growing bit by bit takes more memory. */
+static int reserve(struct torch *torch, uint64_t n_tensors)
+{
+    uint64_t n = torch->catalog->n_tensors + n_tensors;
+    if (n > torch->limits->tensors || n > UINT32_MAX)
+        n = torch->catalog->n_tensors; /* that will be an error, or none if they are wrappers */
+    if (catalog_reserve(torch->catalog, (size_t)n) < 0 ||
+        catalog_reserve_places(torch->catalog, torch->catalog->n_places + (uint32_t)n + 64) < 0)
+        return -ENOMEM;
+    return names_reserve(&torch->names, (uint32_t)n);
+}
+
+int torch_marks_set(struct torch *torch, uint32_t root)
+{
+    struct path path = {0};
+    int code = visit(torch, &path, root);
+    while (code == 0 && path.n_steps > 0) {
+        const uint32_t child = next_child(torch->graph, &path.steps[path.n_steps - 1]);
+        if (child == 0)
+            path.n_steps--;
+        else
+            code = visit(torch, &path, child);
+    }
+    free(path.steps);
+    if (code == 0 && path.n_twins > 0)
+        code = catalog_add_finding(torch->catalog, WFS_LOW,
+                                   "%llu dict keys stand twice; the last one counts, as in Python",
+                                   (unsigned long long)path.n_twins);
+    if (code == 0)
+        code = reserve(torch, path.n_tensors);
+    return code < 0 ? wfs_fail_memory(torch->err) : 0;
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Marks on the values of a graph: which of them have tensors in them.
+ */
+#ifndef WFS_TORCH_MARKS_H
+#define WFS_TORCH_MARKS_H
+
+#include "format/pytorch/object/torch.h"
+
+/* Sets MARK_TENSOR on every value at or below root that contains a tensor, and removes duplicate
+ * keys of dicts. -ENOMEM. */
+int torch_marks_set(struct torch *torch, uint32_t root);
+
+/* Returns whether a tensor is in the value, or the value is one. False for 0. */
+static inline bool torch_has_tensor(const struct graph *graph, uint32_t id)
+{
+    return id != 0 && (graph_at(graph, id)->marks & MARK_TENSOR) != 0;
+}
+
+#endif

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Finding and opening records.
+ */
+#include "format/pytorch/torch_records.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "archive/derived.h"
+#include "format/pytorch/object/torch_global.h"
+#include "format/pytorch/object/torch_storage_id.h"
+
+bool torch_records_has_suffix(const struct zip_entry *entry, const char *suffix)
+{
+    const size_t n = strlen(suffix);
+    return entry->n_name >= n && memcmp(entry->name + entry->n_name - n, suffix, n) == 0;
+}
+
+bool torch_records_is_in(const struct torch_records *records, const struct zip_entry *entry,
+                         const char *folder)
+{
+    const size_t n_folder = strlen(folder);
+    return entry->n_name >= records->n_root + n_folder &&
+           memcmp(entry->name, records->root, records->n_root) == 0 &&
+           memcmp(entry->name + records->n_root, folder, n_folder) == 0;
+}
+
+struct zip_entry *torch_records_search(const struct zip *zip, const char *name)
+{
+    const size_t n = strlen(name);
+    struct zip_entry *found = NULL;
+    size_t depth = SIZE_MAX;
+    for (uint32_t i = 0; i < zip->n_entries; i++) {
+        struct zip_entry *entry = &zip->entries[i];
+        if (!torch_records_has_suffix(entry, name) ||
+            (entry->n_name > n && entry->name[entry->n_name - n - 1] != '/'))
+            continue;
+        size_t n_slashes = 0;
+        for (size_t k = 0; k < entry->n_name - n; k++)
+            n_slashes += entry->name[k] == '/';
+        n_slashes = n_slashes == 0 ? 2 : n_slashes; /* no folder is odder than one */
+        if (n_slashes < depth) {
+            found = entry;
+            depth = n_slashes;
+        }
+    }
+    return found;
+}
+
+void torch_records_set_root(struct torch_records *records, const struct zip_entry *entry,
+                            const char *name)
+{
+    records->root = entry->name;
+    records->n_root = entry->n_name - strlen(name);
+}
+
+/* The record ROOT FOLDER KEY SUFFIX, or NULL. */
+static struct zip_entry *find_record(const struct torch_records *records, const char *folder,
+                                     const char *key, size_t n_key, const char *suffix)
+{
+    char name[TORCH_RECORD_NAME_MAX];
+    const size_t n_folder = strlen(folder), n_suffix = strlen(suffix);
+    if (n_key > sizeof(name) || records->n_root > sizeof(name) ||
+        records->n_root + n_folder + n_key + n_suffix > sizeof(name))
+        return NULL;
+    memcpy(name, records->root, records->n_root);
+    memcpy(name + records->n_root, folder, n_folder);
+    memcpy(name + records->n_root + n_folder, key, n_key);
+    memcpy(name + records->n_root + n_folder + n_key, suffix, n_suffix);
+    return zip_find(records->zip, name, records->n_root + n_folder + n_key + n_suffix);
+}
+
+struct zip_entry *torch_records_find(const struct torch_records *records, const char *name)
+{
+    return find_record(records, "", name, strlen(name), "");
+}
+
+int torch_records_open(struct torch *torch, struct zip *zip, struct zip_entry *entry,
+                       struct value_bytes *ret, struct wfs_error *err)
+{
+    struct source *derived;
+    int code = zip_locate(zip, entry, err);
+    if (code < 0)
+        return code;
+    *ret = (struct value_bytes){torch->source, entry->data, entry->n_bytes};
+    if (entry->method == ZIP_STORED)
+        return 0;
+    if ((code = torch_derived(torch, &derived)) < 0)
+        return code;
+    if (!entry->is_derived) {
+        const struct deflated member = {entry->data, entry->n_packed, entry->n_bytes};
+        if (derived_add_deflated(derived, &member, &entry->data) < 0)
+            return wfs_fail_memory(err);
+        entry->is_derived = true;
+    }
+    *ret = (struct value_bytes){derived, entry->data, entry->n_bytes};
+    return 0;
+}
+
+int torch_records_find_storage(struct torch *torch, const struct torch_storage_id *id,
+                               struct torch_storage *ret)
+{
+    const struct torch_records *records = torch->container;
+    struct zip_entry *entry = NULL;
+    struct value_bytes bytes;
+    struct wfs_error err = {0};
+    for (const char *const *folder = records->folders; *folder != NULL && entry == NULL; folder++)
+        entry = find_record(records, *folder, id->key, id->n_key, records->suffix);
+    if (entry == NULL) {
+        ret->trouble = torch_print(torch, "record %s%s%s is not in the zip", records->folders[0],
+                                   wfs_quote_n(id->key, id->n_key).text, records->suffix);
+        return 0;
+    }
+    if (id->n_items != 5) {
+        ret->trouble = "its storage is described by a tuple of six, as in streams";
+        return 0;
+    }
+    const int code = torch_records_open(torch, records->zip, entry, &bytes, &err);
+    if (code == -ENOMEM || code == -EIO)
+        return wfs_fail(torch->err, -code, "%s", err.text);
+    if (code < 0) {
+        ret->trouble = torch_print(torch, "%s", err.text);
+        return 0;
+    }
+    const uint8_t tag = (uint8_t)(id->class->dtype + 1);
+    torch->n_mixed += entry->tag != 0 && entry->tag != tag;
+    entry->tag = entry->tag == 0 ? tag : entry->tag;
+    ret->source = bytes.source;
+    ret->offset = bytes.offset;
+    ret->n_bytes = bytes.n_bytes;
+    ret->is_big_endian = torch->is_big_endian;
+    ret->crc = entry->crc;
+    /* A zip can be written without checksums; they are 0 then. */
+    ret->has_crc = entry->n_bytes == id->n_bytes && entry->crc != 0;
+    torch_storage_fit(torch, id, ret);
+    return 0;
+}
+
+int torch_records_read_text(struct torch *torch, const struct torch_records *records,
+                            const char *name, char text[32], bool *ret_exists)
+{
+    struct zip_entry *entry = torch_records_find(records, name);
+    struct value_bytes bytes;
+    *ret_exists = entry != NULL;
+    text[0] = '\0';
+    if (entry == NULL)
+        return 0;
+    int code = torch_records_open(torch, records->zip, entry, &bytes, torch->err);
+    if (code < 0)
+        return code;
+    const size_t n = bytes.n_bytes < 31 ? (size_t)bytes.n_bytes : 31;
+    if ((code = source_read(bytes.source, bytes.offset, text, n)) == -ENOMEM)
+        return wfs_fail_memory(torch->err);
+    if (code < 0)
+        return wfs_fail(torch->err, EBADMSG, "the record '%s' cannot be read", name);
+    text[n] = '\0';
+    return 0;
+}

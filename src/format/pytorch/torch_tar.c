@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The archive that PyTorch wrote before 0.1.10. Member storages: a pickled count; for each a
+ * pickled (key, location, class), i64 number of elements and the elements; a pickled list of views
+ * (key, root key, offset, number of elements). Member tensors: a pickled count; for each a pickled
+ * (key, storage key, class), i32 rank, 4 bytes, i64 sizes, strides, and the offset. Member pickle:
+ * the object, whose persistent ids are keys of either.
+ */
+#include "format/pytorch/torch_tar.h"
+
+#include <weightfs/cleanup.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "archive/tar.h"
+#include "base/bytes.h"
+#include "format/pytorch/object/torch_args.h"
+#include "format/pytorch/object/torch_global.h"
+#include "format/pytorch/object/torch_listing.h"
+#include "format/pytorch/object/torch_storage_id.h"
+#include "format/pytorch/object/torch_tensor.h"
+
+struct tar_storage {
+    int64_t key;
+    const struct torch_global *class;
+    uint64_t offset, n_bytes;
+};
+
+struct tar_tensor {
+    int64_t key, storage;
+    uint32_t size, stride; /* values */
+    int64_t offset;
+};
+
+struct tar_content {
+    struct tar_storage *storages;
+    struct tar_tensor *tensors;
+    uint32_t n_storages, n_storage_room, n_tensors, n_tensor_room;
+    struct map storage_map, tensor_map; /* by key */
+};
+
+static void content_done(struct tar_content *content)
+{
+    free(content->storages);
+    free(content->tensors);
+    map_done(&content->storage_map);
+    map_done(&content->tensor_map);
+}
+
+static uint64_t hash_key(int64_t key)
+{
+    return hash_bytes(&key, sizeof(key), hash_seed());
+}
+
+struct wanted {
+    const struct tar_content *content;
+    int64_t key;
+};
+
+static bool is_storage(const void *ctx, uint32_t i)
+{
+    const struct wanted *wanted = ctx;
+    return wanted->content->storages[i].key == wanted->key;
+}
+
+static bool is_tensor(const void *ctx, uint32_t i)
+{
+    const struct wanted *wanted = ctx;
+    return wanted->content->tensors[i].key == wanted->key;
+}
+
+static const struct tar_storage *find_storage(const struct tar_content *content, int64_t key)
+{
+    const struct wanted wanted = {content, key};
+    uint32_t i;
+    return map_find(&content->storage_map, hash_key(key), is_storage, &wanted, &i)
+               ? &content->storages[i]
+               : NULL;
+}
+
+static const struct tar_tensor *find_tensor(const struct tar_content *content, int64_t key)
+{
+    const struct wanted wanted = {content, key};
+    uint32_t i;
+    return map_find(&content->tensor_map, hash_key(key), is_tensor, &wanted, &i)
+               ? &content->tensors[i]
+               : NULL;
+}
+
+/* Room for one more of n items. */
+static int grow(void **items, uint32_t n, uint32_t *n_room, size_t item_bytes)
+{
+    if (n < *n_room)
+        return 0;
+    const uint32_t n_more = *n_room == 0 ? 64 : *n_room * 2;
+    void *grown = reallocarray(*items, n_more, item_bytes);
+    if (grown == NULL)
+        return -ENOMEM;
+    *items = grown;
+    *n_room = n_more;
+    return 0;
+}
+
+static int add_storage(struct torch *torch, struct tar_content *content,
+                       const struct tar_storage *storage)
+{
+    if (find_storage(content, storage->key) != NULL)
+        return wfs_fail(torch->err, EBADMSG, "storage %lld is there twice",
+                        (long long)storage->key);
+    if (grow((void **)&content->storages, content->n_storages, &content->n_storage_room,
+             sizeof(*content->storages)) < 0 ||
+        map_add(&content->storage_map, hash_key(storage->key), content->n_storages) < 0)
+        return wfs_fail_memory(torch->err);
+    content->storages[content->n_storages++] = *storage;
+    return 0;
+}
+
+/* A pickled number. */
+static int read_count(struct torch *torch, uint64_t *offset, uint64_t end, int64_t *ret)
+{
+    uint32_t id;
+    const int code = torch_read_pickle(torch, torch->source, offset, end, &id);
+    if (code < 0)
+        return code;
+    if (!torch_integer(torch->graph, id, ret) || *ret < 0)
+        return wfs_fail(torch->err, EBADMSG, "a count is not a number");
+    return 0;
+}
+
+static int read_storage(struct torch *torch, uint64_t *offset, uint64_t end,
+                        struct tar_content *content)
+{
+    struct tar_storage storage;
+    uint8_t number[8];
+    uint32_t id;
+    const int code = torch_read_pickle(torch, torch->source, offset, end, &id);
+    if (code < 0)
+        return code;
+    storage.class = torch_global_of(torch->graph, torch_arg(torch->graph, id, 2));
+    if (!torch_integer(torch->graph, torch_arg(torch->graph, id, 0), &storage.key) ||
+        storage.class == NULL || storage.class->what != WHAT_STORAGE)
+        return wfs_fail(torch->err, EBADMSG, "a storage is not described by a key and a class");
+    if (end - *offset < sizeof(number) ||
+        source_read(torch->source, *offset, number, sizeof(number)) < 0)
+        return wfs_fail(torch->err, EBADMSG, "the file ends inside the storages");
+    storage.offset = *offset + sizeof(number);
+    if (!checked_mul(load_le64(number), torch_storage_item(storage.class), &storage.n_bytes) ||
+        storage.n_bytes > end - storage.offset)
+        return wfs_fail(torch->err, EBADMSG, "storage %lld of %llu elements runs past the end",
+                        (long long)storage.key, (unsigned long long)load_le64(number));
+    *offset = storage.offset + storage.n_bytes;
+    return add_storage(torch, content, &storage);
+}
+
+static int add_view(struct torch *torch, struct tar_content *content, uint32_t view)
+{
+    const struct graph *graph = torch->graph;
+    int64_t key, root_key, offset, n;
+    uint64_t first, n_bytes, end;
+    if (!torch_integer(graph, torch_arg(graph, view, 0), &key) ||
+        !torch_integer(graph, torch_arg(graph, view, 1), &root_key) ||
+        !torch_integer(graph, torch_arg(graph, view, 2), &offset) ||
+        !torch_integer(graph, torch_arg(graph, view, 3), &n) || offset < 0 || n < 0)
+        return wfs_fail(torch->err, EBADMSG, "a view of a storage is not four numbers");
+    const struct tar_storage *root = find_storage(content, root_key);
+    if (root == NULL)
+        return wfs_fail(torch->err, EBADMSG, "storage %lld is a view of %lld, which is not there",
+                        (long long)key, (long long)root_key);
+    if (!checked_mul((uint64_t)offset, torch_storage_item(root->class), &first) ||
+        !checked_mul((uint64_t)n, torch_storage_item(root->class), &n_bytes) ||
+        !checked_add(first, n_bytes, &end) || end > root->n_bytes)
+        return wfs_fail(torch->err, EBADMSG,
+                        "storage %lld runs past the end of %lld, which it is a view of",
+                        (long long)key, (long long)root_key);
+    return add_storage(torch, content,
+                       &(struct tar_storage){key, root->class, root->offset + first, n_bytes});
+}
+
+static int read_storages(struct torch *torch, const struct tar_member *member,
+                         struct tar_content *content)
+{
+    uint64_t offset = member->offset;
+    const uint64_t end = member->offset + member->n_bytes;
+    int64_t n;
+    uint32_t views;
+    int code = read_count(torch, &offset, end, &n);
+    for (int64_t i = 0; i < n && code == 0; i++)
+        code = read_storage(torch, &offset, end, content);
+    if (code < 0 || (code = torch_read_pickle(torch, torch->source, &offset, end, &views)) < 0)
+        return code;
+    for (uint32_t i = 0; i < torch_n_args(torch->graph, views) && code == 0; i++)
+        code = add_view(torch, content, torch_arg(torch->graph, views, i));
+    return code;
+}
+
+/* i64 numbers as a tuple of values. */
+static int read_tuple(struct torch *torch, uint64_t *offset, uint64_t end, uint32_t n,
+                      uint32_t *ret)
+{
+    const size_t n_bytes = 8 * (size_t)n;
+    autofree uint8_t *bytes = malloc(n_bytes + 1);
+    autofree uint32_t *ids = calloc(n + 1, sizeof(*ids));
+    if (bytes == NULL || ids == NULL)
+        return wfs_fail_memory(torch->err);
+    if (end - *offset < n_bytes || source_read(torch->source, *offset, bytes, n_bytes) < 0)
+        return wfs_fail(torch->err, EBADMSG, "the file ends inside the tensors");
+    *offset += n_bytes;
+    for (uint32_t i = 0; i < n; i++)
+        if ((ids[i] = value_new_integer(torch->graph, (int64_t)load_le64(bytes + 8 * i))) == 0)
+            return wfs_fail_memory(torch->err);
+    *ret = value_new_items(torch->graph, VALUE_TUPLE, ids, n);
+    return *ret == 0 ? wfs_fail_memory(torch->err) : 0;
+}
+
+static int read_tensor(struct torch *torch, uint64_t *offset, uint64_t end,
+                       struct tar_content *content)
+{
+    struct tar_tensor tensor;
+    uint8_t number[8];
+    uint32_t id;
+    int code = torch_read_pickle(torch, torch->source, offset, end, &id);
+    if (code < 0)
+        return code;
+    if (!torch_integer(torch->graph, torch_arg(torch->graph, id, 0), &tensor.key) ||
+        !torch_integer(torch->graph, torch_arg(torch->graph, id, 1), &tensor.storage))
+        return wfs_fail(torch->err, EBADMSG, "a tensor is not described by two keys");
+    if (end - *offset < 8 || source_read(torch->source, *offset, number, 8) < 0)
+        return wfs_fail(torch->err, EBADMSG, "the file ends inside the tensors");
+    *offset += 8;
+    const uint32_t rank = load_le32(number);
+    if (rank > torch->limits->rank || rank > INT32_MAX)
+        return wfs_fail(torch->err, E2BIG, "tensor %lld has %u dimensions, above the limit (rank)",
+                        (long long)tensor.key, rank);
+    if ((code = read_tuple(torch, offset, end, rank, &tensor.size)) < 0 ||
+        (code = read_tuple(torch, offset, end, rank, &tensor.stride)) < 0)
+        return code;
+    if (end - *offset < 8 || source_read(torch->source, *offset, number, 8) < 0)
+        return wfs_fail(torch->err, EBADMSG, "the file ends inside the tensors");
+    *offset += 8;
+    tensor.offset = (int64_t)load_le64(number);
+    if (find_tensor(content, tensor.key) != NULL)
+        return wfs_fail(torch->err, EBADMSG, "tensor %lld is there twice", (long long)tensor.key);
+    if (grow((void **)&content->tensors, content->n_tensors, &content->n_tensor_room,
+             sizeof(*content->tensors)) < 0 ||
+        map_add(&content->tensor_map, hash_key(tensor.key), content->n_tensors) < 0)
+        return wfs_fail_memory(torch->err);
+    content->tensors[content->n_tensors++] = tensor;
+    return 0;
+}
+
+static int read_tensors(struct torch *torch, const struct tar_member *member,
+                        struct tar_content *content)
+{
+    uint64_t offset = member->offset;
+    const uint64_t end = member->offset + member->n_bytes;
+    int64_t n;
+    int code = read_count(torch, &offset, end, &n);
+    for (int64_t i = 0; i < n && code == 0; i++)
+        code = read_tensor(torch, &offset, end, content);
+    return code;
+}
+
+/* The key that a persistent value is: a number, or its digits. */
+static bool key_of(const struct graph *graph, uint32_t id, int64_t *ret)
+{
+    const struct value *value = graph_at(graph, id);
+    const struct value *inner = graph_at(graph, value->id);
+    char *end;
+    if (torch_integer(graph, value->id, ret))
+        return true;
+    if (inner->kind != VALUE_TEXT || inner->n == 0)
+        return false;
+    errno = 0;
+    *ret = strtoll(inner->text, &end, 10);
+    return errno == 0 && end == inner->text + inner->n;
+}
+
+static bool tar_is_tensor(const struct torch *torch, uint32_t id)
+{
+    int64_t key;
+    return key_of(torch->graph, id, &key);
+}
+
+static void set_storage(struct torch *torch, const struct tar_storage *storage,
+                        struct torch_tensor *ret)
+{
+    ret->dtype = storage->class->dtype;
+    ret->storage = (struct torch_storage){.source = torch->source,
+                                          .offset = storage->offset,
+                                          .n_bytes = storage->n_bytes,
+                                          .dtype = storage->class->dtype};
+}
+
+static int tar_find_tensor(struct torch *torch, uint32_t id, struct torch_tensor *ret)
+{
+    const struct tar_content *content = torch->container;
+    int64_t key;
+    int code;
+    if (!key_of(torch->graph, id, &key))
+        return 0;
+    const struct tar_tensor *tensor = find_tensor(content, key);
+    const struct tar_storage *storage =
+        find_storage(content, tensor == NULL ? key : tensor->storage);
+    if (storage == NULL) {
+        torch_tensor_spoil(ret,
+                           torch_print(torch, "storage %lld is not in the file", (long long)key));
+        return 1;
+    }
+    set_storage(torch, storage, ret);
+    code = torch_tensor_set_shape(torch, ret, tensor == NULL ? 0 : tensor->size,
+                                  tensor == NULL ? 0 : tensor->stride);
+    if (code < 0)
+        return code;
+    if (tensor == NULL) {
+        ret->rank = 1;
+        ret->dims[0] = storage->n_bytes / torch_storage_item(storage->class);
+    } else if (tensor->offset < 0) {
+        torch_tensor_spoil(ret, "its offset is negative");
+    } else {
+        ret->offset = (uint64_t)tensor->offset;
+    }
+    return 1;
+}
+
+static int no_storage(struct torch *torch, const struct torch_storage_id *id,
+                      struct torch_storage *ret)
+{
+    ret->trouble = "archives have no storages of this kind";
+    return 0;
+}
+
+static int find_member(struct torch *torch, const char *name, struct tar_member *ret)
+{
+    const int code = tar_find(torch->source, name, ret, torch->err);
+    return code == -ENOENT
+               ? wfs_fail(torch->err, EMEDIUMTYPE,
+                          "is a tar archive, but not of PyTorch: it has no member '%s'", name)
+               : code;
+}
+
+int torch_tar_load(struct torch *torch)
+{
+    cleanup(content_done) struct tar_content content = {0};
+    struct tar_member storages, tensors, object;
+    uint32_t root;
+    int code;
+    torch->catalog->container = "legacy tar";
+    if ((code = find_member(torch, "storages", &storages)) < 0 ||
+        (code = find_member(torch, "tensors", &tensors)) < 0 ||
+        (code = find_member(torch, "pickle", &object)) < 0 ||
+        (code = read_storages(torch, &storages, &content)) < 0 ||
+        (code = read_tensors(torch, &tensors, &content)) < 0)
+        return code;
+    uint64_t offset = object.offset;
+    if ((code = torch_read_pickle(torch, torch->source, &offset, object.offset + object.n_bytes,
+                                  &root)) < 0)
+        return code;
+    torch->find = no_storage;
+    torch->is_tensor = tar_is_tensor;
+    torch->find_tensor = tar_find_tensor;
+    torch->container = &content;
+    torch->catalog->root = root;
+    torch->catalog->is_object = true;
+    return torch_listing_add(torch, root, "");
+}

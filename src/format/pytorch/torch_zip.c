@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What PyTorch puts into zips: checkpoints, TorchScript, packages, exported programs. Which it is,
+ * only the names of the records say.
+ */
+#include "format/pytorch/torch_zip.h"
+
+#include <weightfs/cleanup.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "archive/zip_checksum.h"
+#include "base/bytes.h"
+#include "format/pytorch/object/torch_listing.h"
+#include "format/pytorch/object/torch_storage.h"
+#include "format/pytorch/torch_records.h"
+#include "format/pytorch/torch_weights.h"
+
+enum { CHECKED_MAX = 64 << 20, MAX_DEPTH = 1 };
+
+static const char *const checkpoint_folders[] = {"data/", NULL};
+static const char *const script_folders[] = {"data/", "constants/", NULL};
+static const char *const constant_folders[] = {"constants/", "data/", NULL};
+static const char *const package_folders[] = {".data/", NULL};
+
+static int read_byteorder(struct torch *torch, const struct torch_records *records)
+{
+    char text[32];
+    bool exists;
+    const int code = torch_records_read_text(torch, records, "byteorder", text, &exists);
+    if (code < 0)
+        return code;
+    torch->is_big_endian = strcmp(text, "big") == 0;
+    if (exists && !torch->is_big_endian && strcmp(text, "little") != 0)
+        return wfs_fail(torch->err, EOPNOTSUPP, "byte order '%s' is neither little nor big",
+                        wfs_quote(text).text);
+    return 0;
+}
+
+static int read_version(struct torch *torch, const struct torch_records *records)
+{
+    char text[32];
+    bool exists, is_hidden = false;
+    unsigned version = 0;
+    int code = torch_records_read_text(torch, records, "version", text, &exists);
+    if (code == 0 && !exists)
+        code = torch_records_read_text(torch, records, ".data/version", text, &is_hidden);
+    if (code < 0)
+        return code;
+    for (const char *at = text; *at >= '0' && *at <= '9' && version < 1000; at++)
+        version = version * 10 + (unsigned)(*at - '0');
+    if (!exists && !is_hidden)
+        code = catalog_add_finding(torch->catalog, WFS_LOW,
+                                   "there is no record 'version'; PyTorch refuses such a file");
+    else if (version < 1 || version > 10)
+        code = catalog_add_finding(torch->catalog, WFS_LOW,
+                                   "version '%s' is not one of 1 to 10, which PyTorch knows",
+                                   wfs_quote(text).text);
+    return code < 0 ? wfs_fail_memory(torch->err) : 0;
+}
+
+static int report_strays(struct torch *torch, const struct torch_records *records)
+{
+    size_t n_strays = 0;
+    for (uint32_t i = 0; i < records->zip->n_entries; i++) {
+        const struct zip_entry *entry = &records->zip->entries[i];
+        n_strays += entry->n_name < records->n_root ||
+                    memcmp(entry->name, records->root, records->n_root) != 0;
+    }
+    int code = 0;
+    if (n_strays > 0)
+        code = catalog_add_finding(
+            torch->catalog, WFS_LOW,
+            "%zu entries of the zip lie outside of its folder '%s'; PyTorch refuses such a file",
+            n_strays, wfs_quote_n(records->root, records->n_root).text);
+    if (code == 0 && records->n_root == 0)
+        code = catalog_add_finding(torch->catalog, WFS_LOW,
+                                   "the records lie in no folder; PyTorch refuses such a file");
+    return code < 0 ? wfs_fail_memory(torch->err) : 0;
+}
+
+/* One of the pickles, and what it holds, under a prefix. */
+static int load_pickle(struct torch *torch, const struct torch_records *records,
+                       struct zip_entry *entry, const char *prefix, uint32_t *ret_root)
+{
+    struct value_bytes bytes;
+    int code = zip_locate(records->zip, entry, torch->err);
+    if (code == 0 && entry->n_bytes <= CHECKED_MAX && !entry->is_derived)
+        code = zip_checksum_verify(records->zip, entry, torch->err);
+    if (code < 0)
+        return code;
+    uint64_t n_max;
+    if (entry->method == ZIP_DEFLATED &&
+        (!checked_mul(entry->n_packed, torch->limits->inflate_ratio, &n_max) ||
+         entry->n_bytes > n_max))
+        return wfs_fail(
+            torch->err, E2BIG,
+            "zip: entry %s inflates %llu bytes to %llu, above the limit (inflate_ratio)",
+            wfs_quote_n(entry->name, entry->n_name).text, (unsigned long long)entry->n_packed,
+            (unsigned long long)entry->n_bytes);
+    if ((code = torch_records_open(torch, records->zip, entry, &bytes, torch->err)) < 0)
+        return code;
+    uint64_t offset = bytes.offset;
+    if ((code = torch_read_pickle(torch, bytes.source, &offset, bytes.offset + bytes.n_bytes,
+                                  ret_root)) < 0)
+        return code;
+    torch->find = torch_records_find_storage;
+    torch->container = records;
+    torch->catalog->pickle = bytes;
+    torch->catalog->pickle_crc = entry->crc;
+    return torch_listing_add(torch, *ret_root, prefix);
+}
+
+static int load_checkpoint(struct torch *torch, struct torch_records *records,
+                           struct zip_entry *pickle)
+{
+    struct zip_entry *constants = torch_records_find(records, "constants.pkl");
+    const bool is_lite = torch_records_find(records, "bytecode.pkl") != NULL;
+    uint32_t unused;
+    int code;
+    torch->catalog->container = is_lite             ? "lite interpreter"
+                                : constants != NULL ? "TorchScript"
+                                                    : "zip checkpoint";
+    records->folders = constants != NULL || is_lite ? script_folders : checkpoint_folders;
+    if ((code = report_strays(torch, records)) < 0 || (code = read_version(torch, records)) < 0 ||
+        (code = read_byteorder(torch, records)) < 0 ||
+        (code = load_pickle(torch, records, pickle, "", &torch->catalog->root)) < 0)
+        return code;
+    if (constants == NULL) {
+        names_done(&torch->names); /* all are made, and storages take as much */
+        return is_lite ? 0 : torch_storage_list(torch);
+    }
+    records->folders = constant_folders;
+    return load_pickle(torch, records, constants, "constants", &unused);
+}
+
+/* A pickle of a package: a record outside of .data that ends in .pkl. */
+static bool is_package_pickle(const struct torch_records *records, const struct zip_entry *entry)
+{
+    return entry->n_name > records->n_root && torch_records_has_suffix(entry, ".pkl") &&
+           memcmp(entry->name, records->root, records->n_root) == 0 &&
+           strncmp(entry->name + records->n_root, ".data/", 6) != 0;
+}
+
+static int load_package(struct torch *torch, struct torch_records *records)
+{
+    uint32_t n_pickles = 0, root;
+    int code = read_byteorder(torch, records);
+    torch->catalog->container = "torch.package";
+    records->folders = package_folders;
+    records->suffix = ".storage";
+    for (uint32_t i = 0; i < records->zip->n_entries; i++)
+        n_pickles += is_package_pickle(records, &records->zip->entries[i]);
+    for (uint32_t i = 0; i < records->zip->n_entries && code == 0; i++) {
+        struct zip_entry *entry = &records->zip->entries[i];
+        if (!is_package_pickle(records, entry))
+            continue;
+        char prefix[TORCH_RECORD_NAME_MAX];
+        const size_t n = entry->n_name - records->n_root - strlen(".pkl");
+        snprintf(prefix, sizeof(prefix), "%.*s", n_pickles == 1 ? 0 : (int)n,
+                 entry->name + records->n_root);
+        for (char *at = prefix; *at != '\0'; at++)
+            *at = *at == '/' ? '.' : *at;
+        code = load_pickle(torch, records, entry, prefix, &root);
+        if (n_pickles == 1)
+            torch->catalog->root = root;
+    }
+    return code;
+}
+
+struct foreign {
+    const char *name; /* of a record, or the end of one */
+    const char *what;
+};
+
+static int fail_foreign(struct torch *torch, const struct zip *zip)
+{
+    static const struct foreign kinds[] = {
+        {".npy", "an npz archive of numpy"},
+        {"model.weights.h5", "a Keras model"},
+        {"[Content_Types].xml", "an Office document"},
+        {"META-INF/MANIFEST.MF", "a Java archive"},
+        {"MAR-INF/MANIFEST.json", "a TorchServe model archive; the .pt in it can be read"},
+        {".safetensors", "a zip with a safetensors file in it; unpack it first"},
+        {".pth", "a zip with a .pth file in it; unpack it first"},
+        {".pt", "a zip with a .pt file in it; unpack it first"},
+        {"pytorch_model.bin", "a zip with a pytorch_model.bin in it; unpack it first"},
+    };
+    for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++)
+        for (uint32_t i = 0; i < zip->n_entries; i++)
+            if (torch_records_has_suffix(&zip->entries[i], kinds[k].name))
+                return wfs_fail(torch->err, EMEDIUMTYPE, "is not a PyTorch file: %s",
+                                kinds[k].what);
+    return wfs_fail(torch->err, EMEDIUMTYPE,
+                    "is not a PyTorch file: a zip with %u entries, but without a data.pkl",
+                    zip->n_entries);
+}
+
+/* A file of an exported program of old that holds its state as a checkpoint. */
+static int load_nested(struct torch *torch, struct zip *zip, struct zip_entry *entry,
+                       unsigned depth)
+{
+    const int code = zip_locate(zip, entry, torch->err);
+    if (code < 0)
+        return code;
+    if (depth >= MAX_DEPTH || entry->method != ZIP_STORED)
+        return wfs_fail(torch->err, EOPNOTSUPP,
+                        "the checkpoint %s in the zip is %s: unpack it first",
+                        wfs_quote_n(entry->name, entry->n_name).text,
+                        depth >= MAX_DEPTH ? "another zip with a checkpoint" : "compressed");
+    return torch_zip_load(torch, entry->data, entry->n_bytes, depth + 1);
+}
+
+/* Weights and constants are lists of plain records, or checkpoints in zips of their own. */
+static int load_exported(struct torch *torch, struct torch_records *records, unsigned depth)
+{
+    struct zip *zip = records->zip;
+    uint32_t n_lists = 0;
+    int code = read_byteorder(torch, records);
+    for (uint32_t i = 0; i < zip->n_entries && code == 0; i++) {
+        struct zip_entry *entry = &zip->entries[i];
+        const bool is_weight = torch_records_is_in(records, entry, "data/weights/"),
+                   is_constant = torch_records_is_in(records, entry, "data/constants/");
+        if ((is_weight || is_constant) && torch_records_has_suffix(entry, "_config.json"))
+            code = torch_weights_load(torch, zip, entry);
+        else if (is_weight && torch_records_has_suffix(entry, ".pt"))
+            code = load_nested(torch, zip, entry, depth);
+        else
+            continue;
+        n_lists++;
+    }
+    torch->catalog->container = "exported program";
+    if (code == 0 && n_lists == 0)
+        return wfs_fail(torch->err, EOPNOTSUPP,
+                        "is an exported program without weights that can be read");
+    return code;
+}
+
+static int load_other(struct torch *torch, struct torch_records *records, unsigned depth)
+{
+    const struct zip *zip = records->zip;
+    struct zip_entry *entry;
+    if ((entry = torch_records_search(zip, "archive_format")) != NULL) {
+        torch_records_set_root(records, entry, "archive_format");
+        return load_exported(torch, records, depth);
+    }
+    if ((entry = torch_records_search(zip, "serialized_state_dict.pt")) != NULL) {
+        const int code = load_nested(torch, records->zip, entry, depth);
+        torch->catalog->container = "exported program";
+        return code;
+    }
+    if ((entry = torch_records_search(zip, ".data/version")) != NULL) {
+        torch_records_set_root(records, entry, ".data/version");
+        return load_package(torch, records);
+    }
+    if (torch_records_search(zip, "model.json") != NULL &&
+        torch_records_search(zip, "attributes.pkl") != NULL)
+        return wfs_fail(
+            torch->err, EOPNOTSUPP,
+            "is TorchScript of PyTorch 1.0 or 1.1, which is not supported: load and save "
+            "it with a later version");
+    return fail_foreign(torch, zip);
+}
+
+int torch_zip_load(struct torch *torch, uint64_t start, uint64_t n_bytes, unsigned depth)
+{
+    cleanup(zip_close) struct zip zip = {0};
+    struct torch_records records = {.zip = &zip, .suffix = ""};
+    const int code = zip_open(&zip, torch->source, start, n_bytes, torch->limits, torch->err);
+    if (code < 0)
+        return code;
+    if (zip.n_trailing > 0 &&
+        catalog_add_finding(torch->catalog, WFS_INFO, "%llu bytes follow the zip",
+                            (unsigned long long)zip.n_trailing) < 0)
+        return wfs_fail_memory(torch->err);
+    struct zip_entry *pickle = torch_records_search(&zip, "data.pkl");
+    if (pickle == NULL)
+        return load_other(torch, &records, depth);
+    torch_records_set_root(&records, pickle, "data.pkl");
+    return load_checkpoint(torch, &records, pickle);
+}

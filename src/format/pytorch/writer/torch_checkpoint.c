@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The checkpoint that torch.save would write of the catalog: what was loaded as one, with its
+ * names changed and everything else kept, or a flat OrderedDict of tensors.
+ */
+#include "format/pytorch/writer/torch_checkpoint.h"
+
+#include <weightfs/cleanup.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "format/pytorch/writer/torch_edit_containers.h"
+#include "format/pytorch/writer/torch_edit_places.h"
+#include "format/pytorch/writer/torch_edit_tensors.h"
+#include "format/pytorch/writer/torch_layout.h"
+#include "format/pytorch/writer/torch_record.h"
+
+static int check_tensors(const struct wfs_catalog *catalog, struct wfs_error *err)
+{
+    int code = catalog->n_tensors < UINT32_MAX / 8
+                   ? 0
+                   : wfs_fail(err, E2BIG, "too many tensors: %zu", catalog->n_tensors);
+    for (size_t i = 0; code == 0 && i < catalog->n_tensors; i++)
+        code = torch_check_tensor(&catalog->tensors[i], err);
+    return code;
+}
+
+/* A text that stays where it is. */
+static uint32_t key_of(struct torch_plan *plan, const char *key)
+{
+    const uint32_t id = value_new(&plan->graph, VALUE_TEXT);
+    if (id != 0) {
+        graph_at(&plan->graph, id)->text = key;
+        graph_at(&plan->graph, id)->n = (uint32_t)strlen(key);
+    }
+    return id;
+}
+
+static int add_item(struct torch_plan *plan, const char *key, uint32_t value)
+{
+    const uint32_t pair[] = {value == 0 ? 0 : key_of(plan, key), value};
+    if (pair[0] == 0 || value_append_part(&plan->graph, plan->root, PART_ITEMS, pair, 2) < 0)
+        return wfs_fail_memory(plan->err);
+    return 0;
+}
+
+static int add_tensors(struct torch_plan *plan)
+{
+    const struct wfs_catalog *catalog = plan->catalog;
+    struct torch_view view;
+    for (size_t i = 0; i < catalog->n_tensors; i++) {
+        const struct wfs_tensor *tensor = &catalog->tensors[i];
+        if (torch_record_view(plan, tensor, 0, &view) < 0 ||
+            add_item(plan, tensor->key, torch_spelling_call(plan, tensor, &view)) < 0)
+            return wfs_fail_memory(plan->err);
+    }
+    return 0;
+}
+
+/* Scalars of a Burnpack are numbers beside the tensors. */
+static int add_scalars(struct torch_plan *plan)
+{
+    const struct wfs_catalog *catalog = plan->catalog;
+    int code = 0;
+    if (catalog->format->values != WFS_VALUES_NUMBERS)
+        return 0;
+    for (size_t i = 0; i < catalog->n_values && code == 0; i++)
+        code = add_item(plan, catalog->values[i].name, catalog->values[i].id);
+    return code;
+}
+
+static int make_flat(struct torch_plan *plan)
+{
+    int code = check_tensors(plan->catalog, plan->err);
+    if (code < 0)
+        return code;
+    plan->root = torch_plan_dict(plan);
+    if (plan->root == 0)
+        return wfs_fail_memory(plan->err);
+    code = add_tensors(plan);
+    return code < 0 ? code : add_scalars(plan);
+}
+
+static int make_edited(struct torch_plan *plan)
+{
+    const struct wfs_catalog *catalog = plan->catalog;
+    cleanup(torch_edit_done) struct torch_edit edit = {
+        .plan = plan, .catalog = catalog, .places = catalog->places, .n_places = catalog->n_places};
+    int code = torch_edit_places(&edit);
+    if (code == 0)
+        code = torch_edit_tensors(&edit);
+    return code < 0 ? code : torch_edit_containers(&edit);
+}
+
+static void plan_done(struct torch_plan *plan)
+{
+    const int saved = errno;
+    map_done(&plan->by_range);
+    free(plan->records);
+    free(plan->order);
+    errno = saved;
+}
+
+int torch_checkpoint_plan_in(const char *folder, const struct wfs_catalog *catalog,
+                             struct wfs_layout *layout, struct wfs_error *err)
+{
+    cleanup(plan_done) struct torch_plan plan = {
+        .catalog = catalog, .layout = layout, .err = err, .folder = folder};
+    graph_fork(&plan.graph, &catalog->graph, &layout->arena);
+    plan.n_owned = plan.graph.n_chunks;
+    plan.owned = arena_calloc(&layout->arena, plan.n_owned, 1);
+    plan.of_storages = arena_calloc(&layout->arena, catalog->n_storages, sizeof(*plan.of_storages));
+    if (plan.owned == NULL || plan.of_storages == NULL)
+        return wfs_fail_memory(err);
+    layout->drops_meta = true;
+    int code = catalog->is_object && catalog->root != 0 ? make_edited(&plan) : make_flat(&plan);
+    return code < 0 ? code : torch_layout_make(&plan);
+}
+
+int torch_checkpoint_plan(const struct wfs_catalog *catalog, struct wfs_layout *layout,
+                          struct wfs_error *err)
+{
+    return torch_checkpoint_plan_in("archive", catalog, layout, err);
+}

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Questions about the places of a loaded checkpoint and their names, old and new.
+ */
+#include "format/pytorch/writer/torch_edit.h"
+
+#include <weightfs/cleanup.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "format/pytorch/object/torch_args.h"
+#include "format/pytorch/object/torch_composite.h"
+#include "format/pytorch/object/torch_global.h"
+#include "value/value_text.h"
+
+void torch_edit_done(struct torch_edit *edit)
+{
+    const int saved = errno;
+    map_done(&edit->takers);
+    map_done(&edit->by_name);
+    map_done(&edit->by_value);
+    free(edit->nodes);
+    free(edit->walk);
+    free(edit->n_same);
+    errno = saved;
+}
+
+struct edit_name edit_name_old(const struct torch_edit *edit, uint32_t i)
+{
+    const struct catalog_place *place = &edit->places[i];
+    return (struct edit_name){place->name, place->name == NULL ? 0 : place->n_name};
+}
+
+struct edit_name edit_name_end(const struct edit_node *node)
+{
+    return (struct edit_name){node->to, node->n_to};
+}
+
+bool edit_name_is_same(struct edit_name a, struct edit_name b)
+{
+    return a.n_bytes == b.n_bytes && (a.n_bytes == 0 || memcmp(a.bytes, b.bytes, a.n_bytes) == 0);
+}
+
+bool edit_name_begins(struct edit_name name, struct edit_name prefix)
+{
+    return prefix.n_bytes == 0 ||
+           (name.n_bytes > prefix.n_bytes && name.bytes[prefix.n_bytes] == '.' &&
+            memcmp(name.bytes, prefix.bytes, prefix.n_bytes) == 0);
+}
+
+uint64_t edit_name_hash(struct edit_name name)
+{
+    return hash_bytes(name.n_bytes == 0 ? "" : name.bytes, name.n_bytes, hash_seed());
+}
+
+int torch_edit_fail(const struct torch_edit *edit, struct edit_name name, const char *why)
+{
+    return wfs_fail(edit->plan->err, EINVAL, "'%s' cannot be in the checkpoint: %s",
+                    wfs_quote_n(name.bytes, name.n_bytes).text, why);
+}
+
+struct same_value {
+    const struct torch_edit *edit;
+    uint32_t id;
+};
+
+static bool is_same_value(const void *ctx, uint32_t i)
+{
+    const struct same_value *wanted = ctx;
+    return wanted->edit->places[i].id == wanted->id;
+}
+
+uint32_t torch_edit_first(const struct torch_edit *edit, uint32_t place, uint32_t *ret_n)
+{
+    const struct same_value wanted = {edit, edit->places[place].id};
+    const uint64_t hash = hash_bytes(&wanted.id, sizeof(wanted.id), hash_seed());
+    uint32_t first = 0;
+    map_find(&edit->by_value, hash, is_same_value, &wanted, &first);
+    *ret_n = first == 0 ? 0 : edit->n_same[first];
+    return first;
+}
+
+bool torch_edit_is_shown(const struct torch_edit *edit, uint32_t i)
+{
+    return edit->nodes[i].claim != 0 &&
+           (edit->nodes[i].kind != PLACE_VALUE || edit->places[i].item != PLACE_FIXED ||
+            !edit_name_is_same(edit_name_end(&edit->nodes[i]), edit_name_old(edit, i)));
+}
+
+struct named {
+    const struct torch_edit *edit;
+    struct edit_name name;
+    uint32_t i; /* whose name does not count */
+};
+
+/* Two that were called alike can be so again: a tensor that is the key of a dict. */
+static bool is_named(const void *ctx, uint32_t i)
+{
+    const struct named *wanted = ctx;
+    const struct torch_edit *edit = wanted->edit;
+    if (i == wanted->i || !edit_name_is_same(edit_name_end(&edit->nodes[i]), wanted->name))
+        return false;
+    return wanted->i == 0 || i > edit->n_places || wanted->i > edit->n_places ||
+           !edit_name_is_same(edit_name_old(edit, i), edit_name_old(edit, wanted->i));
+}
+
+bool torch_edit_is_taken(const struct torch_edit *edit, uint32_t i, struct edit_name name)
+{
+    const struct named wanted = {edit, name, i};
+    uint32_t found;
+    return map_find(&edit->by_name, edit_name_hash(name), is_named, &wanted, &found);
+}
+
+/* Places are in the order in which names are given. */
+bool torch_edit_stays(const struct torch_edit *edit, struct edit_name name)
+{
+    const struct named wanted = {edit, name, 0};
+    uint32_t i;
+    return map_find(&edit->by_name, edit_name_hash(name), is_named, &wanted, &i) &&
+           i <= edit->n_places && edit->nodes[i].claim != 0 &&
+           edit_name_is_same(edit_name_old(edit, i), name);
+}
+
+static const struct value *value_at(const struct torch_edit *edit, uint32_t i)
+{
+    return graph_at(&edit->plan->graph, edit->places[i].id);
+}
+
+static bool is_wrapper(const struct graph *graph, const struct value *value)
+{
+    if (torch_what_of(graph, value) != WHAT_REBUILD_TYPE)
+        return false;
+    const struct torch_global *inner =
+        torch_global_of(graph, torch_arg(graph, value->call.args, 0));
+    return inner != NULL && inner->what == WHAT_REBUILD_WRAPPER;
+}
+
+/* Is it made of several? */
+bool torch_edit_is_composed(const struct torch_edit *edit, uint32_t i)
+{
+    const struct graph *graph = &edit->plan->graph;
+    const char *name;
+    return edit->nodes[i].kind == PLACE_HOLDER && value_at(edit, i)->kind == VALUE_CALL &&
+           (torch_composite_part(graph, value_at(edit, i), 0, &name) != 0 ||
+            is_wrapper(graph, value_at(edit, i)));
+}
+
+bool torch_edit_is_object(const struct torch_edit *edit, uint32_t i)
+{
+    return i <= edit->n_places &&
+           (edit->nodes[i].kind == PLACE_TENSOR || torch_edit_is_composed(edit, i));
+}
+
+uint32_t torch_edit_holder(const struct torch_edit *edit, uint32_t i)
+{
+    i = edit->places[i].parent;
+    while (i != 0 && i != edit->root && edit->places[i].start == PLACE_FIXED &&
+           !torch_edit_is_object(edit, i))
+        i = edit->places[i].parent;
+    return i;
+}
+
+uint32_t torch_edit_old_key(const struct torch_edit *edit, uint32_t i)
+{
+    const struct catalog_place *place = &edit->places[i];
+    const struct value *holder =
+        place->parent == 0 ? NULL : graph_at(&edit->plan->graph, edit->places[place->parent].id);
+    const bool is_dict = holder != NULL && holder->kind == VALUE_DICT && place->item % 2 == 1 &&
+                         place->item < holder->n;
+    return is_dict ? value_items(holder)[place->item - 1] : 0;
+}
+
+/* Is it the root, or the dict of it? */
+static bool is_outermost(const struct torch_edit *edit, uint32_t i)
+{
+    while (i != edit->root && edit->places[i].start == PLACE_FIXED && edit->places[i].parent != 0)
+        i = edit->places[i].parent;
+    return i == edit->root && (edit->shell == 0 || edit->nodes[i].kind == PLACE_HOLDER);
+}
+
+/* Where the name that would be spelled alike ends: "a" of "a~2"; 0: it has no such end. */
+static size_t twin_end(struct edit_name name)
+{
+    size_t n = name.n_bytes;
+    while (n > 0 && name.bytes[n - 1] >= '0' && name.bytes[n - 1] <= '9')
+        n--;
+    return n > 1 && n < name.n_bytes && name.bytes[n - 1] == '~' ? n - 1 : 0;
+}
+
+/* Was its name given because another thing was spelled alike, which is no longer so? */
+static bool is_lone_twin(const struct torch_edit *edit, uint32_t i, struct edit_name old)
+{
+    const size_t n = twin_end(old);
+    const uint32_t key = n == 0 ? 0 : torch_edit_old_key(edit, i);
+    cleanup(text_done) struct text spelled = {.n_max = old.n_bytes + 1};
+    if (n == 0)
+        return false;
+    if (key != 0 && text_add_key(&spelled, &edit->plan->graph, key) &&
+        spelled.n == old.n_bytes - edit->places[i].start &&
+        memcmp(spelled.bytes, old.bytes + edit->places[i].start, spelled.n) == 0)
+        return false;
+    return !edit_name_is_same(edit_name_end(&edit->nodes[i]), old) ||
+           !torch_edit_stays(edit, (struct edit_name){old.bytes, n});
+}
+
+bool torch_edit_is_at_home(const struct torch_edit *edit, uint32_t i)
+{
+    const struct catalog_place *place = &edit->places[i];
+    const struct edit_name holder = edit_name_end(&edit->nodes[place->parent]),
+                           name = edit_name_end(&edit->nodes[i]), old = edit_name_old(edit, i);
+    const size_t n_own = old.n_bytes - place->start;
+    const size_t n_before = is_outermost(edit, place->parent) ? 0 : holder.n_bytes + 1;
+    return name.n_bytes == n_before + n_own &&
+           memcmp(name.bytes + n_before, old.bytes + place->start, n_own) == 0 &&
+           (n_before == 0 || edit_name_begins(name, holder)) &&
+           (edit->nodes[i].kind == PLACE_HOLDER || !is_lone_twin(edit, i, old));
+}

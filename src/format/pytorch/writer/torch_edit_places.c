@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * From new names to places. A name does not show where one dict ends and the next begins, so the
+ * places of what was loaded decide: a thing goes into the innermost dict whose name its own name
+ * begins with.
+ */
+#include "format/pytorch/writer/torch_edit_places.h"
+
+#include <weightfs/cleanup.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "format/pytorch/writer/torch_edit_moves.h"
+#include "format/pytorch/writer/torch_edit_names.h"
+#include "format/pytorch/writer/torch_edit_objects.h"
+
+static void set_name(struct edit_node *node, const char *name)
+{
+    node->to = name;
+    node->n_to = (uint32_t)strlen(name);
+}
+
+/* A tensor or value takes the place that it has, or gets a node behind the places. */
+static void claim(struct torch_edit *edit, uint32_t place, enum place_kind kind, uint32_t i,
+                  const char *name, uint32_t id)
+{
+    const bool has_place = place != 0 && place <= edit->n_places && edit->nodes[place].claim == 0 &&
+                           edit->places[place].kind == kind;
+    struct edit_node *node = &edit->nodes[has_place ? place : ++edit->n_nodes];
+    node->claim = i + 1;
+    node->kind = (uint8_t)kind;
+    node->id = id;
+    set_name(node, name);
+}
+
+static int claim_all(struct torch_edit *edit)
+{
+    const struct wfs_catalog *catalog = edit->catalog;
+    const size_t n_room = (size_t)edit->n_places + catalog->n_tensors + catalog->n_values + 2;
+    if (n_room >= UINT32_MAX)
+        return wfs_fail(edit->plan->err, E2BIG, "too many tensors and values");
+    edit->nodes = calloc(n_room, sizeof(*edit->nodes));
+    edit->walk = calloc(n_room, sizeof(*edit->walk));
+    edit->n_same = calloc((size_t)edit->n_places + 1, sizeof(*edit->n_same));
+    if (edit->nodes == NULL || edit->walk == NULL || edit->n_same == NULL)
+        return wfs_fail_memory(edit->plan->err);
+    edit->n_nodes = edit->n_places;
+    for (uint32_t i = 1; i <= edit->n_places; i++) {
+        edit->nodes[i].kind = edit->places[i].kind;
+        edit->nodes[i].id = edit->places[i].id;
+        edit->nodes[i].parent = edit->places[i].parent;
+    }
+    for (uint32_t i = 0; i < catalog->n_tensors; i++)
+        claim(edit, catalog->tensors[i].place, PLACE_TENSOR, i, catalog->tensors[i].key, 0);
+    for (uint32_t i = 0; i < catalog->n_values; i++)
+        claim(edit, catalog->values[i].place, PLACE_VALUE, i, catalog->values[i].name,
+              catalog->values[i].id);
+    return 0;
+}
+
+static int count_same(struct torch_edit *edit)
+{
+    if (map_reserve(&edit->by_value, edit->n_places) < 0)
+        return wfs_fail_memory(edit->plan->err);
+    for (uint32_t i = 1; i <= edit->n_places; i++) {
+        if (edit->places[i].kind == PLACE_VALUE && edit->places[i].item == PLACE_FIXED)
+            continue;
+        uint32_t n, first = torch_edit_first(edit, i, &n);
+        const uint32_t id = edit->places[i].id;
+        if (first == 0 && map_add(&edit->by_value, hash_bytes(&id, sizeof(id), hash_seed()), i) < 0)
+            return wfs_fail_memory(edit->plan->err);
+        edit->n_same[first == 0 ? i : first]++;
+    }
+    return 0;
+}
+
+static void append(struct torch_edit *edit, uint32_t i)
+{
+    struct edit_node *node = &edit->nodes[i], *parent = &edit->nodes[node->parent];
+    if (node->parent == 0)
+        return;
+    if (parent->first == 0)
+        parent->first = i;
+    else
+        edit->nodes[parent->last].next = i;
+    parent->last = i;
+}
+
+static void link_all(struct torch_edit *edit)
+{
+    for (uint32_t i = edit->n_places; i > 0; i--) {
+        struct edit_node *parent = &edit->nodes[edit->places[i].parent];
+        edit->nodes[i].old_next = parent->old_first;
+        parent->old_first = i;
+    }
+    for (uint32_t i = 1; i <= edit->n_places; i++)
+        if (!edit->nodes[i].is_gone && i != edit->root)
+            append(edit, i);
+    /* What was moved or is new comes behind all that stayed. */
+    for (uint32_t i = 1; i <= edit->n_nodes; i++)
+        if (i > edit->n_places ||
+            (edit->nodes[i].is_gone && edit->nodes[i].parent != edit->places[i].parent))
+            append(edit, i);
+}
+
+/* From the outside to the inside. */
+static int order_all(struct torch_edit *edit)
+{
+    autofree uint32_t *stack = calloc((size_t)edit->n_nodes + 1, sizeof(*stack));
+    uint32_t n = 0;
+    if (stack == NULL)
+        return wfs_fail_memory(edit->plan->err);
+    stack[n++] = edit->shell != 0 ? edit->shell : edit->root;
+    while (n > 0) {
+        const uint32_t i = stack[--n];
+        edit->walk[edit->n_walk++] = i;
+        if (edit->nodes[i].next != 0)
+            stack[n++] = edit->nodes[i].next;
+        if (edit->nodes[i].first != 0)
+            stack[n++] = edit->nodes[i].first;
+    }
+    return 0;
+}
+
+/* The root of what was loaded; things about it can come first. */
+static uint32_t loaded_root(const struct torch_edit *edit)
+{
+    for (uint32_t i = 1; i <= edit->n_places; i++)
+        if (edit->places[i].parent == 0 && edit->nodes[i].kind == PLACE_HOLDER)
+            return i;
+    return 1;
+}
+
+/* A part of the file as the whole: the innermost container whose names all have lost its own. */
+static uint32_t find_root(const struct torch_edit *edit)
+{
+    const struct wfs_catalog *catalog = edit->catalog;
+    if (catalog->n_tensors == 0 || edit->n_nodes > edit->n_places)
+        return loaded_root(edit);
+    const uint32_t leaf = catalog->tensors[0].place;
+    for (uint32_t i = edit->places[leaf].parent; i != 0; i = edit->places[i].parent) {
+        const struct edit_name container = edit_name_old(edit, i);
+        bool is_whole = container.n_bytes > 0 && edit->nodes[i].kind == PLACE_HOLDER &&
+                        edit->places[i].start != PLACE_FIXED;
+        for (uint32_t k = 1; k <= edit->n_places && is_whole; k++) {
+            const struct edit_name old = edit_name_old(edit, k);
+            if (edit->nodes[k].claim != 0)
+                is_whole =
+                    edit_name_begins(old, container) &&
+                    edit_name_is_same((struct edit_name){old.bytes + container.n_bytes + 1,
+                                                         old.n_bytes - container.n_bytes - 1},
+                                      edit_name_end(&edit->nodes[k]));
+        }
+        if (is_whole)
+            return i;
+    }
+    return loaded_root(edit);
+}
+
+int torch_edit_places(struct torch_edit *edit)
+{
+    int code = claim_all(edit);
+    if (code == 0)
+        code = count_same(edit);
+    if (code < 0)
+        return code;
+    edit->root = find_root(edit);
+    edit->end = edit->root;
+    while (edit->end < edit->n_places && edit->places[edit->end + 1].parent >= edit->root)
+        edit->end++;
+    code = torch_edit_names(edit);
+    if (code == 0)
+        code = torch_edit_objects(edit);
+    if (code == 0)
+        code = torch_edit_moves(edit);
+    if (code < 0)
+        return code;
+    link_all(edit);
+    return order_all(edit);
+}

@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Tensors that are no longer what the pickle says: the call that makes one gets another storage,
+ * shape and type, and keeps what is wrapped around it. Where only bytes have changed, the storage
+ * gets them and the pickle stays.
+ */
+#include "format/pytorch/writer/torch_edit_tensors.h"
+
+#include <weightfs/cleanup.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "format/pytorch/object/torch_args.h"
+#include "format/pytorch/object/torch_global.h"
+#include "format/pytorch/object/torch_storage_id.h"
+#include "format/pytorch/writer/torch_record.h"
+
+/* Of a tensor: the call that makes it of a storage, within what may be wrapped around it. */
+struct maker {
+    uint32_t call;  /* 0: there is none */
+    uint32_t args;  /* the tuple that begins with storage, offset, size, stride */
+    uint32_t outer; /* the tuple whose first item is the function; 0: the call has it */
+    enum torch_what what;
+};
+
+static struct maker find_maker(const struct graph *graph, uint32_t id)
+{
+    struct maker maker = {0};
+    for (unsigned depth = 0; id != 0 && depth < 32; depth++) {
+        const struct value *value = graph_at(graph, id);
+        const enum torch_what what = torch_what_of(graph, value);
+        const uint32_t args = value->kind == VALUE_CALL ? value->call.args : 0;
+        if (what == WHAT_REBUILD_TYPE) {
+            const struct torch_global *inner = torch_global_of(graph, torch_arg(graph, args, 0));
+            maker = (struct maker){id, torch_arg(graph, args, 2), args,
+                                   inner == NULL ? WHAT_UNKNOWN : inner->what};
+        } else {
+            maker = (struct maker){id, args, 0, what};
+        }
+        if (maker.what == WHAT_REBUILD_PARAMETER || maker.what == WHAT_REBUILD_PARAMETER_STATE ||
+            maker.what == WHAT_PARAMETER || maker.what == WHAT_REBUILD_FROM_TENSOR) {
+            id = torch_arg(graph, maker.args, 0);
+            continue;
+        }
+        if ((maker.what >= WHAT_REBUILD_TENSOR && maker.what <= WHAT_REBUILD_TENSOR_V3) ||
+            maker.what == WHAT_REBUILD_QTENSOR)
+            return maker;
+        break;
+    }
+    return (struct maker){0};
+}
+
+static bool is_dense_in(const struct graph *graph, const struct maker *maker,
+                        const struct wfs_tensor *tensor)
+{
+    const uint32_t size = torch_arg(graph, maker->args, 2),
+                   stride = torch_arg(graph, maker->args, 3);
+    const uint32_t rank = tensor->shape.rank;
+    int64_t offset, dim, step;
+    uint64_t expected = 1;
+    if (!torch_integer(graph, torch_arg(graph, maker->args, 1), &offset) || offset != 0 ||
+        torch_n_args(graph, size) != rank || torch_n_args(graph, stride) != rank)
+        return false;
+    for (uint32_t i = rank; i-- > 0;) {
+        if (!torch_integer(graph, torch_arg(graph, size, i), &dim) ||
+            !torch_integer(graph, torch_arg(graph, stride, i), &step) ||
+            (uint64_t)dim != tensor->shape.dims[i] || (dim != 1 && (uint64_t)step != expected))
+            return false;
+        expected *= (uint64_t)dim;
+    }
+    return true;
+}
+
+/* Would the storage do with these bytes instead, and nobody see another shape or type? */
+static bool fills_storage(const struct torch_plan *plan, const struct maker *maker,
+                          const struct catalog_storage *storage, const struct wfs_tensor *tensor)
+{
+    const struct graph *graph = &plan->graph;
+    if (maker->call == 0 || storage == NULL || tensor->n_bytes != storage->n_bytes ||
+        tensor->n_bytes == 0 || !is_dense_in(graph, maker, tensor))
+        return false;
+    if (maker->what == WHAT_REBUILD_TENSOR_V3) {
+        const struct torch_global *dtype = torch_global_of(graph, torch_arg(graph, maker->args, 6));
+        return torch_n_args(graph, maker->args) == 7 && dtype != NULL &&
+               dtype->what == WHAT_DTYPE && dtype->dtype == tensor->dtype &&
+               tensor->dtype != WFS_F4;
+    }
+    return torch_n_args(graph, maker->args) <= (maker->what == WHAT_REBUILD_QTENSOR ? 7 : 6) &&
+           !storage->is_untyped && storage->dtype == tensor->dtype;
+}
+
+/* Arguments behind the view: those that were there, a dtype where the new function wants one. */
+static int set_args(struct torch_plan *plan, const struct maker *maker, uint32_t call)
+{
+    struct graph *graph = &plan->graph;
+    const uint32_t made = graph_at(graph, call)->call.args;
+    const uint32_t n_old = torch_n_args(graph, maker->args);
+    uint32_t args[8], n = 4;
+    for (uint32_t i = 0; i < 4; i++)
+        args[i] = torch_arg(graph, made, i);
+    if (maker->what == WHAT_REBUILD_QTENSOR) {
+        for (; n < n_old && n < 7; n++)
+            args[n] = torch_arg(graph, maker->args, n);
+    } else {
+        for (; n < torch_n_args(graph, made); n++) {
+            const bool is_kept = n < 6 && n < n_old;
+            args[n] = torch_arg(graph, is_kept ? maker->args : made, n);
+        }
+    }
+    const uint32_t tuple = value_new_items(graph, VALUE_TUPLE, args, n);
+    struct value *own = tuple == 0 ? NULL : torch_plan_own(plan, maker->args);
+    if (own == NULL)
+        return -ENOMEM;
+    *own = *graph_at(graph, tuple);
+    return 0;
+}
+
+static int set_function(struct torch_plan *plan, const struct maker *maker, uint32_t function)
+{
+    if (maker->what == WHAT_REBUILD_QTENSOR)
+        return 0;
+    if (maker->outer == 0) {
+        struct value *own = torch_plan_own(plan, maker->call);
+        if (own == NULL)
+            return -ENOMEM;
+        own->call.callable = function;
+        return 0;
+    }
+    const struct value *outer = graph_at(&plan->graph, maker->outer);
+    uint32_t items[5], n = outer->n < 5 ? outer->n : 5;
+    memcpy(items, value_items(outer), n * sizeof(*items));
+    items[0] = function;
+    const uint32_t tuple = value_new_items(&plan->graph, VALUE_TUPLE, items, n);
+    struct value *own = tuple == 0 ? NULL : torch_plan_own(plan, maker->outer);
+    if (own == NULL)
+        return -ENOMEM;
+    *own = *graph_at(&plan->graph, tuple);
+    return 0;
+}
+
+/* What the tensor is made by says something else from now on. */
+static int rewrite(struct torch_plan *plan, uint32_t id, const struct maker *maker,
+                   const struct catalog_storage *storage, const struct wfs_tensor *tensor,
+                   bool is_sole, uint32_t *ret)
+{
+    struct torch_view view;
+    const bool is_quantized = maker->what == WHAT_REBUILD_QTENSOR;
+    if (is_quantized && (storage == NULL || storage->dtype != tensor->dtype || !is_sole))
+        return wfs_fail(plan->err, EOPNOTSUPP,
+                        "tensor '%s' is quantized: its dtype has to stay what it is",
+                        wfs_quote(tensor->key).text);
+    int code = torch_check_tensor(tensor, plan->err);
+    if (code < 0)
+        return code;
+    const struct torch_record *record = is_quantized ? torch_record_of(plan, storage) : NULL;
+    code = torch_record_view(plan, tensor, record == NULL ? 0 : record->class, &view);
+    const uint32_t call = code < 0 ? 0 : torch_spelling_call(plan, tensor, &view);
+    if (call == 0)
+        return wfs_fail_memory(plan->err);
+    *ret = is_sole ? id : call;
+    if (!is_sole)
+        return 0;
+    if (maker->call != 0) {
+        const uint32_t function = graph_at(&plan->graph, call)->call.callable;
+        if (set_args(plan, maker, call) < 0 || set_function(plan, maker, function) < 0)
+            return wfs_fail_memory(plan->err);
+        return 0;
+    }
+    struct value *own = torch_plan_own(plan, id);
+    if (own == NULL)
+        return wfs_fail_memory(plan->err);
+    *own = *graph_at(&plan->graph, call);
+    return 0;
+}
+
+static const struct wfs_tensor *tensor_at(const struct torch_edit *edit, uint32_t i)
+{
+    const struct edit_node *node = &edit->nodes[i];
+    return node->kind == PLACE_TENSOR && node->claim != 0 ? &edit->catalog->tensors[node->claim - 1]
+                                                          : NULL;
+}
+
+static bool is_persistent(const struct torch_edit *edit, uint32_t i)
+{
+    const uint32_t id = edit->places[i].id;
+    return graph_at(&edit->plan->graph, id)->kind == VALUE_PERSISTENT &&
+           !torch_is_storage(&edit->plan->graph, id);
+}
+
+/* Is it not what was loaded? Tensors of a tar are named by numbers, which no zip can have. */
+static bool has_changed(const struct torch_edit *edit, uint32_t i)
+{
+    return catalog_stamp(tensor_at(edit, i)) != edit->places[i].stamp || is_persistent(edit, i);
+}
+
+/* Only the tensor knows how wide the elements are that are to be swapped. */
+static bool is_swapped(const struct catalog_storage *storage)
+{
+    return storage != NULL && storage->is_untyped && storage->is_big_endian;
+}
+
+static const struct catalog_storage *storage_of(const struct torch_edit *edit,
+                                                const struct maker *maker, uint32_t id)
+{
+    const struct torch_plan *plan = edit->plan;
+    const uint32_t first = maker->call == 0 ? id : torch_arg(&plan->graph, maker->args, 0);
+    return first == 0 ? NULL : torch_plan_storage(plan, first);
+}
+
+/* Places of one value that have become different things; one of them can keep the value. */
+static bool is_divided(const struct torch_edit *edit, uint32_t i, uint64_t stamps[])
+{
+    uint32_t n;
+    const uint32_t first = torch_edit_first(edit, i, &n);
+    return n > 1 && stamps[first] == 0;
+}
+
+/* Stamps of the first place of each value; 0 where the others differ from it. */
+static void collect_stamps(const struct torch_edit *edit, uint64_t stamps[])
+{
+    for (uint32_t i = 1; i <= edit->n_places; i++) {
+        const struct wfs_tensor *tensor = tensor_at(edit, i);
+        uint32_t n;
+        if (tensor == NULL)
+            continue;
+        const uint32_t first = torch_edit_first(edit, i, &n);
+        const uint64_t stamp = catalog_stamp(tensor) | 1;
+        if (stamps[first] == UINT64_MAX)
+            stamps[first] = stamp;
+        else if (stamps[first] != stamp)
+            stamps[first] = 0;
+    }
+}
+
+/* How many bytes of each record are shown, and how many of its users want other bytes, all the
+ * same. */
+static void count_users(struct torch_edit *edit)
+{
+    for (uint32_t i = 1; i <= edit->n_places; i++) {
+        const struct wfs_tensor *tensor = tensor_at(edit, i);
+        if (tensor == NULL)
+            continue;
+        const uint32_t id = edit->places[i].id;
+        const struct maker maker = find_maker(&edit->plan->graph, id);
+        const struct catalog_storage *storage = storage_of(edit, &maker, id);
+        struct torch_record *record = storage == NULL ? NULL : torch_record_of(edit->plan, storage);
+        uint32_t n;
+        if (record == NULL || torch_edit_first(edit, i, &n) != i)
+            continue;
+        if (!has_changed(edit, i) && !is_swapped(storage)) {
+            record->n_shown += tensor->n_bytes;
+            continue;
+        }
+        if (!fills_storage(edit->plan, &maker, storage, tensor))
+            continue;
+        if (record->wanted == NULL)
+            record->wanted = tensor;
+        if (catalog_stamp(record->wanted) == catalog_stamp(tensor))
+            record->n_wanting++;
+    }
+}
+
+/* Names of storages in the graph are items of tuples, or of whatever else holds one. */
+static int count_uses(struct torch_plan *plan)
+{
+    const struct graph *graph = &plan->graph;
+    for (uint32_t id = 1; id <= plan->catalog->graph.n_values; id++) {
+        const struct value *value = graph_at(graph, id);
+        for (uint32_t i = 0; value_has_items(value) && i < value->n; i++) {
+            const uint32_t item = value_items(value)[i];
+            const unsigned kind = graph_at(graph, item)->kind;
+            const struct catalog_storage *storage = kind == VALUE_PERSISTENT || kind == VALUE_CALL
+                                                        ? torch_plan_storage(plan, item)
+                                                        : NULL;
+            struct torch_record *record = storage == NULL ? NULL : torch_record_of(plan, storage);
+            if (storage != NULL && record == NULL)
+                return wfs_fail_memory(plan->err);
+            if (record != NULL)
+                record->n_uses++;
+        }
+    }
+    return 0;
+}
+
+static bool is_wasteful(const struct torch_record *record)
+{
+    enum { N_SMALL = 4096 };
+    return record->content->n_bytes > N_SMALL && record->n_shown < record->content->n_bytes / 2;
+}
+
+static int change(struct torch_edit *edit, uint32_t i, uint64_t stamps[])
+{
+    struct torch_plan *plan = edit->plan;
+    const uint32_t id = edit->places[i].id;
+    const struct wfs_tensor *tensor = tensor_at(edit, i);
+    const struct maker maker = find_maker(&plan->graph, id);
+    const struct catalog_storage *storage = storage_of(edit, &maker, id);
+    const bool is_new = has_changed(edit, i) || is_swapped(storage),
+               is_divided_here = is_divided(edit, i, stamps);
+    uint32_t n;
+    struct torch_record *record = storage == NULL ? NULL : torch_record_of(plan, storage);
+    if (!is_divided_here && torch_edit_first(edit, i, &n) != i) {
+        edit->nodes[i].id = edit->nodes[torch_edit_first(edit, i, &n)].id;
+        return 0;
+    }
+    if (!is_new && (record == NULL || maker.call == 0 || maker.what == WHAT_REBUILD_QTENSOR ||
+                    is_divided_here || tensor->n_bytes == 0 || !is_wasteful(record)))
+        return 0;
+    if (is_new && record != NULL && !is_divided_here && record->n_wanting == record->n_uses &&
+        fills_storage(plan, &maker, storage, tensor)) {
+        record->content = record->wanted;
+        record->has_crc = false;
+        return 0;
+    }
+    return rewrite(plan, id, &maker, storage, tensor, !is_divided_here, &edit->nodes[i].id);
+}
+
+/* What is not loaded from this graph: new calls. */
+static int add_new(struct torch_edit *edit, uint32_t i)
+{
+    struct torch_view view;
+    const struct wfs_tensor *tensor = tensor_at(edit, i);
+    int code = torch_check_tensor(tensor, edit->plan->err);
+    if (code < 0)
+        return code;
+    code = torch_record_view(edit->plan, tensor, 0, &view);
+    edit->nodes[i].id = code < 0 ? 0 : torch_spelling_call(edit->plan, tensor, &view);
+    return edit->nodes[i].id == 0 ? wfs_fail_memory(edit->plan->err) : 0;
+}
+
+int torch_edit_tensors(struct torch_edit *edit)
+{
+    autofree uint64_t *stamps = malloc(((size_t)edit->n_places + 1) * sizeof(*stamps));
+    if (stamps == NULL)
+        return wfs_fail_memory(edit->plan->err);
+    memset(stamps, 0xff, ((size_t)edit->n_places + 1) * sizeof(*stamps));
+    collect_stamps(edit, stamps);
+    for (uint32_t i = 1; i <= edit->n_places; i++)
+        edit->nodes[i].id = edit->nodes[i].kind == PLACE_VALUE && edit->nodes[i].claim != 0
+                                ? edit->nodes[i].id
+                                : edit->places[i].id;
+    int code = count_uses(edit->plan);
+    count_users(edit);
+    for (uint32_t i = 1; i <= edit->n_nodes && code == 0; i++) {
+        if (tensor_at(edit, i) == NULL)
+            continue;
+        code = i <= edit->n_places ? change(edit, i, stamps) : add_new(edit, i);
+    }
+    return code;
+}

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * From a plan to a layout: the pickle is written, which says what records there are in which order,
+ * then all of it is laid out as a zip.
+ */
+#include "format/pytorch/writer/torch_layout.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "format/core/zip_write.h"
+#include "format/pytorch/object/torch_args.h"
+#include "format/pytorch/object/torch_storage_id.h"
+#include "format/pytorch/writer/torch_record.h"
+#include "pickle/pickle_writer.h"
+
+/* A class, of which old files carry the source text. */
+static uint32_t class_of(const struct graph *graph, const struct value *value)
+{
+    const uint32_t class = value->kind == VALUE_PERSISTENT &&
+                                   value_is_text(graph, torch_arg(graph, value->id, 0), "module")
+                               ? torch_arg(graph, value->id, 1)
+                               : 0;
+    return class != 0 && graph_at(graph, class)->kind == VALUE_GLOBAL ? class : 0;
+}
+
+static bool is_special(const void *ctx, uint32_t id)
+{
+    const struct torch_plan *plan = ctx;
+    const struct value *value = graph_at(&plan->graph, id);
+    if (value->kind == VALUE_PERSISTENT)
+        return torch_is_storage(&plan->graph, id) || class_of(&plan->graph, value) != 0;
+    return value->kind == VALUE_RECORD ||
+           (value->kind == VALUE_CALL && torch_plan_storage(plan, id) != NULL);
+}
+
+/* ('storage', class, key, location, number of elements) */
+static int put_record(struct torch_plan *plan, struct pickle_writer *writer, uint32_t i)
+{
+    struct torch_record *record = &plan->records[i];
+    char key[16];
+    if (record->number == 0) {
+        plan->order[plan->n_order++] = i;
+        record->number = plan->n_order;
+    }
+    record->key = NULL;
+    pickle_put(writer, "(", 1);
+    int code = pickle_put_shared(writer, plan->storage);
+    if (code == 0)
+        code = pickle_put_shared(writer, record->class);
+    const int n = snprintf(key, sizeof(key), "%u", record->number - 1);
+    pickle_put_text(writer, key, (size_t)n);
+    if (code == 0)
+        code = pickle_put_shared(writer, record->location);
+    pickle_put_integer(writer, (int64_t)record->n_units);
+    pickle_put(writer, "tQ", 2);
+    return code;
+}
+
+static int put_special(struct pickle_writer *writer, uint32_t id)
+{
+    struct torch_plan *plan = writer->ctx;
+    const struct value *value = graph_at(&plan->graph, id);
+    if (value->kind == VALUE_RECORD)
+        return put_record(plan, writer, value->id);
+    const uint32_t class = class_of(&plan->graph, value);
+    if (class != 0)
+        return pickle_put_shared(writer, class);
+    const struct catalog_storage *storage = torch_plan_storage(plan, id);
+    if (storage == NULL)
+        return wfs_fail(plan->err, EIO,
+                        "a storage that the checkpoint names, but lists no tensor of, cannot be "
+                        "read");
+    struct torch_record *record = torch_record_of(plan, storage);
+    return record == NULL ? wfs_fail_memory(plan->err)
+                          : put_record(plan, writer, (uint32_t)(record - plan->records));
+}
+
+/* A tensor that is a range of a source. */
+static struct wfs_tensor *range_tensor(struct torch_plan *plan, const struct pickle_piece *piece)
+{
+    struct wfs_tensor *tensor = arena_calloc(&plan->layout->arena, 1, sizeof(*tensor));
+    uint64_t *dims = arena_calloc(&plan->layout->arena, 1, sizeof(*dims));
+    if (tensor == NULL || dims == NULL)
+        return NULL;
+    dims[0] = piece->n_bytes;
+    *tensor = (struct wfs_tensor){
+        .key = "a value",
+        .dtype = WFS_U8,
+        .n_bytes = piece->n_bytes,
+        .shape = {1, dims},
+        .stored = {.source = (struct source *)(uintptr_t)piece->source,
+                   .offset = piece->offset,
+                   .dtype = WFS_U8},
+    };
+    return tensor;
+}
+
+static int fail_layout(struct torch_plan *plan, int code)
+{
+    if (code == -ENOMEM)
+        return wfs_fail_memory(plan->err);
+    return wfs_fail(plan->err, -code, "the file would have more than 2^63 bytes");
+}
+
+static const char *name_of(struct torch_plan *plan, const char *folder, const char *name,
+                           size_t n_name, uint32_t *ret_n)
+{
+    const size_t n_root = strlen(plan->folder), n_folder = strlen(folder);
+    char *made = arena_chars(&plan->layout->arena, n_root + 1 + n_folder + n_name + 1);
+    if (made == NULL)
+        return NULL;
+    memcpy(made, plan->folder, n_root);
+    made[n_root] = '/';
+    memcpy(made + n_root + 1, folder, n_folder);
+    memcpy(made + n_root + 1 + n_folder, name, n_name);
+    *ret_n = (uint32_t)(n_root + 1 + n_folder + n_name);
+    return made;
+}
+
+/* The CRC is taken of all pieces now: a pickle is small, and ranges in it are rare. */
+static int crc_of(struct torch_plan *plan, const struct pickle_writer *writer, uint32_t *ret,
+                  uint64_t *ret_n)
+{
+    *ret = 0;
+    *ret_n = 0;
+    autofree char *chunk = malloc(1 << 16);
+    if (chunk == NULL)
+        return wfs_fail_memory(plan->err);
+    for (size_t i = 0; i < writer->n_pieces; i++) {
+        const struct pickle_piece *piece = &writer->pieces[i];
+        *ret_n += piece->n_bytes;
+        if (piece->bytes != NULL) {
+            *ret = zip_crc(*ret, piece->bytes, (size_t)piece->n_bytes);
+            continue;
+        }
+        for (uint64_t at = 0; at < piece->n_bytes;) {
+            const uint64_t n_left = piece->n_bytes - at;
+            const size_t n = n_left < 1 << 16 ? (size_t)n_left : 1 << 16;
+            if (source_read(piece->source, piece->offset + at, chunk, n) < 0)
+                return wfs_fail(plan->err, EIO, "cannot read %zu bytes of a value in %s", n,
+                                wfs_quote(piece->source->path).text);
+            *ret = zip_crc(*ret, chunk, n);
+            at += n;
+        }
+    }
+    return 0;
+}
+
+static int add_pickle(struct torch_plan *plan, struct zip_writer *zip,
+                      const struct pickle_writer *writer)
+{
+    struct zip_record record = {0};
+    uint64_t at;
+    int code = crc_of(plan, writer, &record.crc, &record.n_bytes);
+    if (code < 0)
+        return code;
+    record.name = name_of(plan, "", "data.pkl", 8, &record.n_name);
+    code = record.name == NULL ? -ENOMEM : zip_begin(zip, &record, &at);
+    for (size_t i = 0; code == 0 && i < writer->n_pieces; i++) {
+        const struct pickle_piece *piece = &writer->pieces[i];
+        if (piece->bytes != NULL) {
+            code = layout_add_bytes(plan->layout, at, piece->bytes, piece->n_bytes);
+        } else {
+            const struct wfs_tensor *tensor = range_tensor(plan, piece);
+            code = tensor == NULL ? -ENOMEM : layout_add_tensor(plan->layout, at, tensor);
+        }
+        at += piece->n_bytes;
+    }
+    return code < 0 ? fail_layout(plan, code) : 0;
+}
+
+static int add_text(struct torch_plan *plan, struct zip_writer *zip, const char *name,
+                    const char *text)
+{
+    const size_t n = strlen(text);
+    struct zip_record record = {.crc = zip_crc(0, text, n), .n_bytes = n};
+    uint64_t at;
+    record.name = name_of(plan, "", name, strlen(name), &record.n_name);
+    int code = record.name == NULL ? -ENOMEM : zip_begin(zip, &record, &at);
+    if (code == 0)
+        code = layout_add_bytes(plan->layout, at, text, n);
+    return code < 0 ? fail_layout(plan, code) : 0;
+}
+
+/* A record whose checksum is that of the tensor; without one it is taken when the header is
+ * written.
+ */
+static int set_crc(struct torch_plan *plan, struct zip_record *record,
+                   const struct wfs_tensor *tensor, bool has_crc)
+{
+    if (has_crc || record->n_bytes == 0)
+        return 0;
+    record->lazy = arena_calloc(&plan->layout->arena, 1, sizeof(*record->lazy));
+    if (record->lazy == NULL)
+        return -ENOMEM;
+    record->lazy->tensor = tensor;
+    return 0;
+}
+
+static int add_data(struct torch_plan *plan, struct zip_writer *zip,
+                    const struct torch_record *storage)
+{
+    struct zip_record record = {.crc = storage->crc, .n_bytes = storage->content->n_bytes};
+    char number[16];
+    uint64_t at;
+    const int n = snprintf(number, sizeof(number), "%u", storage->number - 1);
+    record.name = storage->key != NULL
+                      ? name_of(plan, "data/", storage->key, storage->n_key, &record.n_name)
+                      : name_of(plan, "data/", number, (size_t)n, &record.n_name);
+    int code =
+        record.name == NULL ? -ENOMEM : set_crc(plan, &record, storage->content, storage->has_crc);
+    if (code == 0)
+        code = zip_begin(zip, &record, &at);
+    if (code == 0)
+        code = layout_add_tensor(plan->layout, at, storage->content);
+    return code < 0 ? fail_layout(plan, code) : 0;
+}
+
+/* The pickle of the source as it is: its storages have their keys already. */
+static int add_same_pickle(struct torch_plan *plan, struct zip_writer *zip)
+{
+    const struct wfs_catalog *catalog = plan->catalog;
+    const struct pickle_piece piece = {NULL, catalog->pickle.source, catalog->pickle.offset,
+                                       catalog->pickle.n_bytes};
+    const struct wfs_tensor *tensor = range_tensor(plan, &piece);
+    struct zip_record record = {.crc = catalog->pickle_crc, .n_bytes = piece.n_bytes};
+    uint64_t at;
+    for (uint32_t i = 0; i < catalog->n_storages; i++) {
+        struct torch_record *storage = torch_record_of(plan, &catalog->storages[i]);
+        if (storage == NULL)
+            return wfs_fail_memory(plan->err);
+        if (storage->number != 0)
+            continue;
+        plan->order[plan->n_order++] = (uint32_t)(storage - plan->records);
+        storage->number = plan->n_order;
+    }
+    record.name = name_of(plan, "", "data.pkl", 8, &record.n_name);
+    int code = record.name == NULL || tensor == NULL
+                   ? -ENOMEM
+                   : set_crc(plan, &record, tensor, record.crc != 0);
+    if (code == 0)
+        code = zip_begin(zip, &record, &at);
+    if (code == 0)
+        code = layout_add_tensor(plan->layout, at, tensor);
+    return code < 0 ? fail_layout(plan, code) : 0;
+}
+
+static int add_new_pickle(struct torch_plan *plan, struct zip_writer *zip)
+{
+    struct pickle_writer writer = {.graph = &plan->graph,
+                                   .arena = &plan->layout->arena,
+                                   .err = plan->err,
+                                   .is_special = is_special,
+                                   .put_special = put_special,
+                                   .ctx = plan};
+    int code = pickle_write(&writer, plan->root, plan->first, plan->n_first);
+    if (code == 0)
+        code = add_pickle(plan, zip, &writer);
+    pickle_writer_done(&writer);
+    return code;
+}
+
+static int add_all(struct torch_plan *plan, struct zip_writer *zip)
+{
+    const bool is_same = plan->catalog->pickle.source != NULL && plan->catalog->is_object &&
+                         !plan->is_changed && plan->root == plan->catalog->root;
+    int code = is_same ? add_same_pickle(plan, zip) : add_new_pickle(plan, zip);
+    if (code == 0)
+        code = add_text(plan, zip, "byteorder", "little");
+    for (uint32_t i = 0; code == 0 && i < plan->n_order; i++)
+        code = add_data(plan, zip, &plan->records[plan->order[i]]);
+    if (code == 0)
+        code = add_text(plan, zip, "version", "3\n");
+    if (code < 0)
+        return code;
+    code = zip_finish(zip);
+    return code < 0 ? fail_layout(plan, code) : 0;
+}
+
+int torch_layout_make(struct torch_plan *plan)
+{
+    struct zip_writer zip = {.layout = plan->layout};
+    const size_t n_room = (size_t)plan->n_records + plan->catalog->n_storages + 1;
+    plan->order = calloc(n_room, sizeof(*plan->order));
+    const int code = plan->order == NULL ? wfs_fail_memory(plan->err) : add_all(plan, &zip);
+    zip_writer_done(&zip);
+    return code;
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The room of the PyTorch writer: it knows how a catalog becomes the graph of a new checkpoint, and
+ * which records its zip has. The graph of a loaded checkpoint is changed as little as possible;
+ * opcodes are chosen in the room below (pickle), and the bytes of records are copied by whoever
+ * emits the layout.
+ *
+ * This header is the plan that all parts of a writer share: a graph of values, copied where it
+ * changes, and records, the storages that become data/0, data/1 ... in the order in which the
+ * pickle names them.
+ */
+#ifndef WFS_TORCH_PLAN_H
+#define WFS_TORCH_PLAN_H
+
+#include "base/hash.h"
+#include "format/core/format.h"
+
+struct torch_record {
+    const struct wfs_tensor *content; /* its bytes, as they will be */
+    uint32_t class;                   /* value: the storage class */
+    uint32_t location;                /* value: the text "cpu", or what the file says */
+    uint64_t n_units;                 /* elements, or bytes of an untyped one */
+    uint32_t crc;
+    bool has_crc;
+    uint32_t number; /* 1 + its key in the pickle; 0: not named yet */
+    const char *key; /* instead, where the pickle stays as it is; NULL: number is it */
+    uint32_t n_key;
+    /* Of a storage that was loaded: */
+    uint32_t n_uses;                 /* how often the graph names it */
+    uint64_t n_shown;                /* bytes of tensors that stay what they are */
+    const struct wfs_tensor *wanted; /* instead of the content */
+    uint32_t n_wanting;              /* users that want just this */
+};
+
+struct torch_plan {
+    const struct wfs_catalog *catalog;
+    struct wfs_layout *layout;
+    struct wfs_error *err;
+    const char *folder; /* of all records in the zip */
+    struct graph graph;
+    uint8_t *owned; /* in the arena of the layout, as graph_own wants it */
+    uint32_t n_owned;
+    bool is_changed; /* the graph is not what was loaded */
+    uint32_t root;
+    struct torch_record *records; /* malloc'ed */
+    uint32_t n_records, n_record_room;
+    struct map by_range; /* records, by the bytes that they are */
+    uint32_t
+        *of_storages; /* in the arena: 1 + the record of each storage of the catalog; 0: none yet */
+    uint32_t *order;  /* malloc'ed: records as the pickle names them */
+    uint32_t n_order;
+    /* Values that all tensors share: made when needed, numbered in the memo in that order. */
+    uint32_t storage, cpu, ordered_dict, builders[2], classes[WFS_N_DTYPES], dtypes[WFS_N_DTYPES];
+    uint32_t untyped;
+    uint32_t first[3 + 2 + 2 * WFS_N_DTYPES + 1], n_first;
+};
+
+/* A text or global that many values share, created and numbered for the memo at its first use. slot
+ * is a field of the plan. Returns 0 without memory. */
+uint32_t torch_plan_text(struct torch_plan *plan, uint32_t *slot, const char *text);
+uint32_t torch_plan_global(struct torch_plan *plan, uint32_t *slot, const char *module,
+                           const char *name);
+
+/* Creates an empty OrderedDict. Returns 0 without memory. */
+uint32_t torch_plan_dict(struct torch_plan *plan);
+
+/* Returns a value of the graph, to be changed. NULL without memory. */
+struct value *torch_plan_own(struct torch_plan *plan, uint32_t id);
+
+/* Finds the storage that a value stands for. NULL: it is not a storage, or has no bytes. */
+const struct catalog_storage *torch_plan_storage(const struct torch_plan *plan, uint32_t id);
+
+#endif

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The records of a new checkpoint: the storages that tensors are views of.
+ */
+#ifndef WFS_TORCH_RECORD_H
+#define WFS_TORCH_RECORD_H
+
+#include "format/pytorch/writer/torch_spelling.h"
+
+/* Returns the record of a loaded storage, valid until the next one is made. NULL without memory. */
+struct torch_record *torch_record_of(struct torch_plan *plan,
+                                     const struct catalog_storage *storage);
+
+/* Finds the view that shows the tensor: of a record that has its bytes already, or of a new one.
+ * class is a value, or 0 for the usual one. -ENOMEM. */
+int torch_record_view(struct torch_plan *plan, const struct wfs_tensor *tensor, uint32_t class,
+                      struct torch_view *ret);
+
+/* Returns whether the tensor shows all elements of one range in another order, and nothing else. */
+bool torch_is_permuted(const struct wfs_tensor *tensor);
+
+/* Fails when PyTorch cannot hold the tensor. -EOPNOTSUPP, -EINVAL. */
+int torch_check_tensor(const struct wfs_tensor *tensor, struct wfs_error *err);
+
+#endif

@@ -1,0 +1,421 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The walk of the pickle writer, with a stack of its own: once to count how often each value is
+ * used, once to write. Lists, dicts and sets are there before what is in them and can be in
+ * themselves; tuples and calls come after what they are made of, as in Python.
+ */
+#include "pickle/pickle_writer.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+
+enum { N_BLOCK = 65536, N_COPIED = 4096, PROTOCOL = 2 };
+
+#define EMITTED UINT32_C(0x80000000)
+#define N_BYTES_MAX (UINT64_C(1) << 30)
+
+static struct pickle_piece *add_piece(struct pickle_writer *writer)
+{
+    if (writer->n_pieces == writer->n_piece_room) {
+        const size_t n_room = writer->n_piece_room == 0 ? 16 : writer->n_piece_room * 2;
+        struct pickle_piece *pieces = reallocarray(writer->pieces, n_room, sizeof(*pieces));
+        if (pieces == NULL)
+            return NULL;
+        writer->pieces = pieces;
+        writer->n_piece_room = n_room;
+    }
+    struct pickle_piece *piece = &writer->pieces[writer->n_pieces++];
+    *piece = (struct pickle_piece){0};
+    return piece;
+}
+
+/* Room for n_bytes (at most a block) at the end; NULL when out of memory. */
+static uint8_t *make_room(struct pickle_writer *writer, size_t n_bytes)
+{
+    if (n_bytes > writer->n_left || writer->n_pieces == 0 ||
+        writer->pieces[writer->n_pieces - 1].bytes == NULL) {
+        if (n_bytes > writer->n_left) {
+            writer->block = arena_alloc(writer->arena, N_BLOCK);
+            writer->n_left = writer->block == NULL ? 0 : N_BLOCK;
+        }
+        struct pickle_piece *piece = writer->block == NULL ? NULL : add_piece(writer);
+        if (piece == NULL) {
+            writer->has_failed = true;
+            return NULL;
+        }
+        piece->bytes = writer->block;
+    }
+    uint8_t *at = writer->block;
+    writer->block += n_bytes;
+    writer->n_left -= n_bytes;
+    writer->pieces[writer->n_pieces - 1].n_bytes += n_bytes;
+    writer->n_bytes += n_bytes;
+    return at;
+}
+
+void pickle_put(struct pickle_writer *writer, const void *bytes, size_t n_bytes)
+{
+    while (n_bytes > 0 && !writer->has_failed) {
+        const size_t n = n_bytes < N_BLOCK ? n_bytes : N_BLOCK;
+        uint8_t *at = make_room(writer, n);
+        if (at == NULL)
+            return;
+        memcpy(at, bytes, n);
+        bytes = (const char *)bytes + n;
+        n_bytes -= n;
+    }
+}
+
+int pickle_put_range(struct pickle_writer *writer, const struct value_bytes *bytes)
+{
+    if (bytes->n_bytes > N_COPIED) {
+        struct pickle_piece *piece = add_piece(writer);
+        if (piece == NULL)
+            return wfs_fail_memory(writer->err);
+        *piece = (struct pickle_piece){NULL, bytes->source, bytes->offset, bytes->n_bytes};
+        return 0;
+    }
+    uint8_t *at = bytes->n_bytes == 0 ? NULL : make_room(writer, (size_t)bytes->n_bytes);
+    if (at != NULL && source_read(bytes->source, bytes->offset, at, (size_t)bytes->n_bytes) < 0)
+        return wfs_fail(writer->err, EIO, "cannot read %llu bytes of a value in %s",
+                        (unsigned long long)bytes->n_bytes, wfs_quote(bytes->source->path).text);
+    return 0;
+}
+
+static void put_code(struct pickle_writer *writer, uint8_t opcode)
+{
+    pickle_put(writer, &opcode, 1);
+}
+
+/* PUT or GET of the memo. */
+static void put_slot(struct pickle_writer *writer, uint32_t number, uint8_t small, uint8_t large)
+{
+    uint8_t bytes[5] = {number < 256 ? small : large};
+    store_le32(bytes + 1, number);
+    pickle_put(writer, bytes, number < 256 ? 2 : 5);
+}
+
+static bool is_in_memo(const struct pickle_writer *writer, uint32_t id)
+{
+    return (writer->memo[id] & EMITTED) != 0;
+}
+
+static void fetch(struct pickle_writer *writer, uint32_t id)
+{
+    put_slot(writer, (writer->memo[id] & ~EMITTED) - 1, 'h', 'j');
+}
+
+static void keep(struct pickle_writer *writer, uint32_t id)
+{
+    if (writer->memo[id] == 0)
+        writer->memo[id] = ++writer->n_memo;
+    put_slot(writer, writer->memo[id] - 1, 'q', 'r');
+    writer->memo[id] |= EMITTED;
+}
+
+/* Numbers and the like are shorter than a look into the memo. */
+static bool is_kept(const struct pickle_writer *writer, uint32_t id)
+{
+    const struct value *value = graph_at(writer->graph, id);
+    if (writer->memo[id] != 0)
+        return true;
+    return writer->n_uses[id] > 1 && value->kind != VALUE_NONE && value->kind != VALUE_BOOL &&
+           value->kind != VALUE_INT && value->kind != VALUE_FLOAT &&
+           !(value->kind == VALUE_TUPLE && value->n == 0);
+}
+
+static void keep_if_used(struct pickle_writer *writer, uint32_t id)
+{
+    if (is_kept(writer, id))
+        keep(writer, id);
+}
+
+int pickle_put_shared(struct pickle_writer *writer, uint32_t id)
+{
+    int code = 0;
+    if (is_in_memo(writer, id)) {
+        fetch(writer, id);
+    } else if (pickle_put_leaf(writer, graph_at(writer->graph, id), &code)) {
+        keep(writer, id);
+    }
+    return code;
+}
+
+static int push(struct pickle_writer *writer, uint32_t id)
+{
+    if (writer->n_frames == writer->n_frame_room) {
+        const uint32_t n_room = writer->n_frame_room == 0 ? 64 : writer->n_frame_room * 2;
+        struct pickle_frame *frames = reallocarray(writer->frames, n_room, sizeof(*frames));
+        if (frames == NULL)
+            return wfs_fail_memory(writer->err);
+        writer->frames = frames;
+        writer->n_frame_room = n_room;
+    }
+    writer->frames[writer->n_frames++] = (struct pickle_frame){.id = id};
+    return 0;
+}
+
+static bool is_special(const struct pickle_writer *writer, uint32_t id)
+{
+    return writer->is_special != NULL && writer->is_special(writer->ctx, id);
+}
+
+/* ---- counting ---- */
+
+static int count(struct pickle_writer *writer, uint32_t root)
+{
+    int code = push(writer, root);
+    writer->n_uses[root] = 1;
+    while (code == 0 && writer->n_frames > 0) {
+        struct pickle_frame *frame = &writer->frames[writer->n_frames - 1];
+        const uint32_t child =
+            is_special(writer, frame->id) ? 0 : value_child(writer->graph, frame->id, frame->next);
+        if (child == 0) {
+            writer->n_frames--;
+            continue;
+        }
+        frame->next++;
+        if (writer->n_uses[child] < 2 && ++writer->n_uses[child] == 1)
+            code = push(writer, child);
+    }
+    return code;
+}
+
+/* ---- writing ---- */
+
+static int visit(struct pickle_writer *writer, uint32_t id)
+{
+    const struct value *value = graph_at(writer->graph, id);
+    int code = 0;
+    if (is_in_memo(writer, id)) {
+        fetch(writer, id);
+        return 0;
+    }
+    if (is_special(writer, id))
+        code = writer->put_special(writer, id);
+    else if (!pickle_put_leaf(writer, value, &code))
+        return push(writer, id);
+    keep_if_used(writer, id);
+    return code;
+}
+
+/* A list, dict or set that can grow. */
+static int step_container(struct pickle_writer *writer, struct pickle_frame *frame,
+                          const struct value *value)
+{
+    const unsigned kind = value->kind;
+    const uint32_t i = frame->next++;
+    writer->is_late = writer->is_late || kind == VALUE_SET;
+    if (i == 0) {
+        put_code(writer, kind == VALUE_LIST ? ']' : kind == VALUE_DICT ? '}' : 0x8f);
+        keep_if_used(writer, frame->id);
+        if (value->n > 0)
+            put_code(writer, '(');
+    }
+    if (i < value->n)
+        return visit(writer, value_items(value)[i]);
+    if (value->n > 0)
+        put_code(writer, kind == VALUE_LIST ? 'e' : kind == VALUE_DICT ? 'u' : 0x90);
+    writer->n_frames--;
+    return 0;
+}
+
+/*
+ * Something on the stack (n values, or all above a mark) would become the value, but on the way
+ * there it has met itself and is in the memo: then that is it.
+ */
+static bool has_met_itself(struct pickle_writer *writer, uint32_t id, uint32_t n, bool is_marked)
+{
+    if (!is_in_memo(writer, id))
+        return false;
+    for (uint32_t i = 0; i < n && !is_marked; i++)
+        put_code(writer, '0');
+    if (is_marked)
+        put_code(writer, '1');
+    writer->is_late = true;
+    fetch(writer, id);
+    writer->n_frames--;
+    return true;
+}
+
+static int step_tuple(struct pickle_writer *writer, struct pickle_frame *frame,
+                      const struct value *value)
+{
+    const bool is_frozen = value->kind == VALUE_SET, is_marked = is_frozen || value->n > 3;
+    const uint32_t i = frame->next++;
+    if (i == 0 && is_marked)
+        put_code(writer, '(');
+    if (i < value->n)
+        return visit(writer, value_items(value)[i]);
+    if (has_met_itself(writer, frame->id, value->n, is_marked))
+        return 0;
+    put_code(writer, is_frozen ? 0x91 : is_marked ? 't' : (uint8_t)(0x84 + value->n));
+    writer->is_late = writer->is_late || is_frozen;
+    keep_if_used(writer, frame->id);
+    writer->n_frames--;
+    return 0;
+}
+
+static int step_persistent(struct pickle_writer *writer, struct pickle_frame *frame,
+                           const struct value *value)
+{
+    if (frame->next++ == 0)
+        return visit(writer, value->id);
+    put_code(writer, 'Q');
+    keep_if_used(writer, frame->id);
+    writer->n_frames--;
+    return 0;
+}
+
+/* What a call is made of: function, arguments; or spread out, where the opcode wants it so. */
+static uint32_t call_child(const struct graph *graph, const struct value *call, uint32_t i)
+{
+    if (i == 0)
+        return call->call.callable;
+    if (call->form == FORM_INST || call->form == FORM_NEWOBJ_EX)
+        return value_child(graph, call->call.args, i - 1);
+    return i == 1 ? call->call.args : 0;
+}
+
+static uint32_t n_children(const struct graph *graph, const struct value *call)
+{
+    if (call->form == FORM_INST || call->form == FORM_NEWOBJ_EX)
+        return 1 + graph_at(graph, call->call.args)->n;
+    return 2;
+}
+
+/* The object is made, unless that and what is added to it have been written already. */
+static void close_call(struct pickle_writer *writer, uint32_t id, const struct value *call,
+                       uint32_t n)
+{
+    static const uint8_t opcodes[] = {
+        [FORM_REDUCE] = 'R', [FORM_NEWOBJ] = 0x81, [FORM_NEWOBJ_EX] = 0x92, [FORM_INST] = 'o'};
+    if (has_met_itself(writer, id, n, call->form == FORM_INST))
+        return;
+    put_code(writer, opcodes[call->form]);
+    writer->is_late = writer->is_late || call->form == FORM_NEWOBJ_EX;
+    keep_if_used(writer, id);
+}
+
+/* The i-th step of adding a container's items in one go: *i goes on behind them. 1: not here. */
+static int step_added(struct pickle_writer *writer, uint32_t container, uint32_t *i, uint8_t opcode)
+{
+    const struct value *value = container == 0 ? NULL : graph_at(writer->graph, container);
+    if (value == NULL || value->n == 0)
+        return 1;
+    if (*i > value->n) {
+        *i -= value->n + 1;
+        return 1;
+    }
+    if (*i == 0)
+        put_code(writer, '(');
+    if (*i < value->n)
+        return visit(writer, value_items(value)[*i]);
+    put_code(writer, opcode);
+    return 0;
+}
+
+static int step_states(struct pickle_writer *writer, uint32_t states, uint32_t i)
+{
+    if (states == 0 || i / 2 >= graph_at(writer->graph, states)->n) {
+        writer->n_frames--;
+        return 0;
+    }
+    if (i % 2 == 0)
+        return visit(writer, value_items(graph_at(writer->graph, states))[i / 2]);
+    put_code(writer, 'b');
+    return 0;
+}
+
+static int step_call(struct pickle_writer *writer, struct pickle_frame *frame,
+                     const struct value *call)
+{
+    const struct graph *graph = writer->graph;
+    const uint32_t n = n_children(graph, call);
+    uint32_t i = frame->next++;
+    if (i == 0 && call->form == FORM_INST)
+        put_code(writer, '(');
+    if (i < n)
+        return visit(writer, call_child(graph, call, i));
+    if (i == n) {
+        close_call(writer, frame->id, call, n);
+        return 0;
+    }
+    i -= n + 1;
+    int code = step_added(writer, value_part(graph, call, PART_ELEMENTS), &i, 'e');
+    if (code == 1)
+        code = step_added(writer, value_part(graph, call, PART_ITEMS), &i, 'u');
+    return code == 1 ? step_states(writer, value_part(graph, call, PART_STATES), i) : code;
+}
+
+static int step(struct pickle_writer *writer)
+{
+    struct pickle_frame *frame = &writer->frames[writer->n_frames - 1];
+    const struct value *value = graph_at(writer->graph, frame->id);
+    switch (value->kind) {
+    case VALUE_LIST:
+    case VALUE_DICT:
+        return step_container(writer, frame, value);
+    case VALUE_SET:
+        return value->form == FORM_FROZEN ? step_tuple(writer, frame, value)
+                                          : step_container(writer, frame, value);
+    case VALUE_TUPLE:
+        return step_tuple(writer, frame, value);
+    case VALUE_PERSISTENT:
+        return step_persistent(writer, frame, value);
+    default:
+        return step_call(writer, frame, value);
+    }
+}
+
+static int write_all(struct pickle_writer *writer, uint32_t root)
+{
+    static const uint8_t start[] = {0x80, PROTOCOL};
+    pickle_put(writer, start, sizeof(start));
+    if (writer->has_failed)
+        return -ENOMEM;
+    writer->version = writer->block - 1;
+    int code = visit(writer, root);
+    while (code == 0 && writer->n_frames > 0 && !writer->has_failed) {
+        if (writer->n_bytes > N_BYTES_MAX || writer->n_frames > writer->graph->n_values + 64)
+            return wfs_fail(writer->err, E2BIG, "the values would make a pickle without end");
+        code = step(writer);
+    }
+    put_code(writer, '.');
+    if (writer->is_late && writer->graph->protocol > PROTOCOL && !writer->has_failed)
+        *writer->version = writer->graph->protocol;
+    return code;
+}
+
+int pickle_write(struct pickle_writer *writer, uint32_t root, const uint32_t *first,
+                 uint32_t n_first)
+{
+    const size_t n = (size_t)writer->graph->n_values + 1;
+    writer->memo = calloc(n, sizeof(*writer->memo));
+    writer->n_uses = calloc(n, sizeof(*writer->n_uses));
+    if (writer->memo == NULL || writer->n_uses == NULL)
+        return wfs_fail_memory(writer->err);
+    for (uint32_t i = 0; i < n_first; i++)
+        writer->memo[first[i]] = ++writer->n_memo;
+    int code = count(writer, root);
+    if (code == 0)
+        code = write_all(writer, root);
+    return code == 0 && writer->has_failed ? wfs_fail_memory(writer->err) : code;
+}
+
+void pickle_writer_done(struct pickle_writer *writer)
+{
+    const int saved = errno;
+    free(writer->pieces);
+    free(writer->memo);
+    free(writer->n_uses);
+    free(writer->frames);
+    writer->pieces = NULL;
+    writer->memo = NULL;
+    writer->n_uses = NULL;
+    writer->frames = NULL;
+    errno = saved;
+}
