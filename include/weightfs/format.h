@@ -107,9 +107,9 @@ ssize_t wfs_layout_read(const struct wfs_layout *layout, uint64_t offset, void *
 
 /*
  * Writes the layout beside path under a temporary name, syncs it, reads it back with the ordinary
- * loader, renames it to path and syncs the directory (reliability.md 4.1, steps 2 and 4 to 11). On
- * any failure the temporary is gone and what was at path is untouched. report may be NULL. Negative
- * errno; -EIO of a source that came up short or changed names the tensor.
+ * loader, renames it to path and syncs the directory. On any failure the temporary is gone and what
+ * was at path is untouched. report may be NULL. Negative errno; -EIO of a source that came up short
+ * or changed names the tensor.
  */
 int wfs_save(const struct wfs_layout *layout, const char *path,
              const struct wfs_save_options *options, struct wfs_save_report *report,
