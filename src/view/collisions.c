@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Keys must be unique when all is done; two that became one are an error, or get numbers.
+ * Keys that became one: an error, or a number after all but the first. Numbers are given when all
+ * final keys are known, so that none of them takes a key that a later tensor has.
  */
 #include <weightfs/cleanup.h>
 
@@ -11,58 +12,105 @@
 #include "view/evidence/intern.h"
 #include "view/pass.h"
 
-/* The first of KEY_2, KEY_3, ... that nobody has. */
-static const char *free_key(const struct pass *pass, const struct intern *keys, const char *key)
-{
-    for (unsigned i = 2; i < 1000000; i++) {
-        char *text = arena_print(&pass->catalog->arena, "%s_%u", key, i);
-        if (text == NULL || intern_find(keys, text, strlen(text)) == UINT32_MAX)
-            return text;
-    }
-    return NULL;
-}
+/* A key: who has it, and the next number to try for the others. */
+struct holder {
+    uint32_t item; /* the first one that has it; HELD_BY_VALUE: a value is called so */
+    uint32_t next;
+};
 
-static int resolve(struct pass *pass, struct intern *keys, const struct item *first,
-                   struct item *item)
+enum { HELD_BY_VALUE = UINT32_MAX };
+
+struct holders {
+    struct intern keys;
+    struct holder *of; /* by key */
+};
+
+static int hold(struct holders *h, const char *key, uint32_t item)
 {
     uint32_t id;
-    /* Twice in the file already, and no rule had a hand in it. */
-    if (!item_is_renamed(first) && !item_is_renamed(item))
+    const uint32_t n_before = h->keys.n_texts;
+    if (intern_add(&h->keys, key, strlen(key), &id) < 0)
+        return -ENOMEM;
+    if (id == n_before)
+        h->of[id] = (struct holder){item, 2};
+    return 0;
+}
+
+/* Values first: a tensor that was renamed must not take the name of one where it is numbered. */
+static int collect(const struct pass *pass, struct holders *h)
+{
+    const struct wfs_catalog *catalog = pass->catalog;
+    const size_t n_values = pass->view->collision == COLLISION_SUFFIX ? catalog->n_values : 0;
+    h->of = calloc(n_values + pass->report->n_items + 1, sizeof(*h->of));
+    if (h->of == NULL)
+        return wfs_fail_memory(pass->err);
+    for (size_t i = 0; i < n_values; i++) {
+        if (hold(h, catalog->values[i].name, HELD_BY_VALUE) < 0)
+            return wfs_fail_memory(pass->err);
+    }
+    for_items(item, pass)
+    {
+        if (hold(h, item->tensor.key, (uint32_t)(item - pass->report->items)) < 0)
+            return wfs_fail_memory(pass->err);
+    }
+    return 0;
+}
+
+/* Writes the first of KEY_2, KEY_3, ... that nobody has, in the arena. */
+static int take_free_key(const struct pass *pass, struct holders *h, struct holder *holder,
+                         const char *key, const char **ret)
+{
+    uint32_t id;
+    for (;;) {
+        char *text = arena_print(&pass->catalog->arena, "%s_%u", key, holder->next++);
+        if (text == NULL)
+            return wfs_fail_memory(pass->err);
+        const uint32_t n_before = h->keys.n_texts;
+        if (intern_add(&h->keys, text, strlen(text), &id) < 0)
+            return wfs_fail_memory(pass->err);
+        if (id == n_before) {
+            *ret = text;
+            return 0;
+        }
+    }
+}
+
+static int resolve(const struct pass *pass, struct holders *h, struct holder *holder,
+                   struct item *item)
+{
+    const bool is_value = holder->item == HELD_BY_VALUE;
+    const struct item *first = is_value ? NULL : &pass->report->items[holder->item];
+    /* They had the same key in the file already. */
+    if (!item_is_renamed(item) && (is_value || !item_is_renamed(first)))
         return 0;
     if (pass->view->collision == COLLISION_ERROR)
         return wfs_fail(pass->err, EINVAL,
                         "'%s' and '%s' would both be called '%s'; on_collision=suffix numbers them",
                         wfs_quote(first->source_key).text, wfs_quote(item->source_key).text,
                         wfs_quote(item->tensor.key).text);
-    const char *key = free_key(pass, keys, item->tensor.key);
-    if (key == NULL || intern_add(keys, key, strlen(key), &id) < 0)
-        return wfs_fail_memory(pass->err);
-    return pass_rename(pass, item, key, "on_collision=suffix");
+    const char *key;
+    const int code = take_free_key(pass, h, holder, item->tensor.key, &key);
+    return code < 0 ? code : pass_rename(pass, item, key, "on_collision=suffix");
 }
 
-static void cleanup_intern(struct intern *intern)
+static void cleanup_holders(struct holders *h)
 {
-    intern_done(intern);
+    intern_done(&h->keys);
+    free(h->of);
 }
 
 int pass_collisions(struct pass *pass)
 {
-    cleanup(cleanup_intern) struct intern keys = {0};
-    struct wfs_report *report = pass->report;
-    autofree uint32_t *first_of = calloc(2 * report->n_items + 1, sizeof(*first_of));
-    if (first_of == NULL)
-        return wfs_fail_memory(pass->err);
-    int code = 0;
+    cleanup(cleanup_holders) struct holders h = {0};
+    int code = collect(pass, &h);
     for_items(item, pass)
     {
-        uint32_t id;
-        const uint32_t n_before = keys.n_texts;
-        if (code < 0 || intern_add(&keys, item->tensor.key, strlen(item->tensor.key), &id) < 0)
-            return code < 0 ? code : wfs_fail_memory(pass->err);
-        if (id == n_before)
-            first_of[id] = (uint32_t)(item - report->items);
-        else
-            code = resolve(pass, &keys, &report->items[first_of[id]], item);
+        if (code < 0)
+            return code;
+        struct holder *holder =
+            &h.of[intern_find(&h.keys, item->tensor.key, strlen(item->tensor.key))];
+        if (holder->item != (uint32_t)(item - pass->report->items))
+            code = resolve(pass, &h, holder, item);
     }
     return code;
 }

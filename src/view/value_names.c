@@ -71,12 +71,17 @@ static int follow(struct wfs_catalog *catalog, const struct wish wishes[],
     return 0;
 }
 
-/* A name that another value has, or had, stays with that. */
-static int rename_values(struct wfs_catalog *catalog, const struct wish wishes[],
-                         struct intern *seen)
+/* Skips names that a tensor has, or another value has or had. */
+static int rename_values(const struct pass *pass, const struct wish wishes[], struct intern *seen)
 {
+    struct wfs_catalog *catalog = pass->catalog;
     uint32_t id;
     int code = 0;
+    for_items(item, pass)
+    {
+        if (code == 0)
+            code = intern_add(seen, item->tensor.key, strlen(item->tensor.key), &id);
+    }
     for (size_t i = 0; i < catalog->n_values && code == 0; i++)
         code = intern_add(seen, catalog->values[i].name, strlen(catalog->values[i].name), &id);
     for (size_t i = 0; i < catalog->n_values && code == 0; i++) {
@@ -106,7 +111,7 @@ int pass_value_names(struct pass *pass)
             vote(catalog, wishes, &item->tensor);
     }
     struct intern seen = {0};
-    const int code = rename_values(catalog, wishes, &seen);
+    const int code = rename_values(pass, wishes, &seen);
     intern_done(&seen);
     return code < 0 ? wfs_fail_memory(pass->err) : 0;
 }

@@ -105,3 +105,13 @@ def test_the_complete_migration_is_one_mount(mount, folder):
             assert os.getxattr(path, 'user.weightfs.param_id') == os.getxattr(
                 by_burn / path.relative_to(written.path), 'user.weightfs.param_id')
     assert len([p for p in written.path.rglob('*') if p.is_file()]) == 6
+
+
+def test_numbered_keys_are_files_of_their_own(mount, folder):
+    """z_2 is in the file, after the two tensors that become z."""
+    path = folder / 'in.safetensors'
+    st.write(path, {'a': ('F32', [1], st.f32(0)), 'x.1': ('F32', [1], st.f32(1)), 'y.1': ('F32', [1], st.f32(2)),
+                    'z_2': ('F32', [1], st.f32(3))})
+    mnt = mount(path, r'remap=^[xy]\\.1$=>z,on_collision=suffix')
+    shown = {path.name: path.read_bytes() for path in mnt.path.iterdir()}
+    assert shown == {'a': st.f32(0), 'z': st.f32(1), 'z_3': st.f32(2), 'z_2': st.f32(3)}

@@ -208,6 +208,75 @@ static void test_collisions(void)
     check_keys("safetensors", "a a", OPTIONS("include=a"), "a a");
 }
 
+static void test_numbers_avoid_all_final_keys(void)
+{
+    check_keys("safetensors", "alpha x.1 y.1 w_2",
+               OPTIONS("remap=^[xy]\\.1$=>w", "on_collision=suffix"), "alpha w w_3 w_2");
+    check_keys("safetensors", "x.1 y.1 w_3 z.1 w_2_2",
+               OPTIONS("remap=^[xyz]\\.1$=>w", "on_collision=suffix"), "w w_2 w_3 w_4 w_2_2");
+    check_keys("safetensors", "x.1 x.2 y.1 y.2", OPTIONS("remap=^.\\.=>w_", "on_collision=suffix"),
+               "w_1 w_2 w_1_2 w_2_2");
+    check_keys("safetensors", "x.1 x.2 w w.2",
+               OPTIONS("remap=^x\\.1$=>w", "remap=^(x|w)\\.2$=>w_2", "on_collision=suffix"),
+               "w w_2 w_3 w_2_2");
+    check_keys("safetensors", "a.w b.w c.w_2",
+               OPTIONS("split=^a\\.w$=>x,x", "remap=^[bc]\\.=>x", "on_collision=suffix"),
+               "x x_2 xw xw_2");
+}
+
+static int compare_texts(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Keys over few letters and numbers, of which many become one, and some look like numbered ones. */
+static void test_keys_are_unique_after_numbering(void)
+{
+    unsigned seed = 1;
+    for (unsigned round = 0; round < 200; round++) {
+        struct wfs_catalog *catalog = catalog_of("safetensors", "first");
+        for (unsigned i = 0; i < 30; i++) {
+            char key[32];
+            seed = seed * 1103515245 + 12345;
+            snprintf(key, sizeof(key), seed >> 16 & 1 ? "%c.w_%u" : "%c.w",
+                     'a' + (int)(seed >> 20 & 3), 2 + (seed >> 24 & 3));
+            if (wfs_catalog_find(catalog, key) == NULL)
+                add_tensor(catalog, key, WFS_F32, 0, NULL);
+        }
+        struct wfs_report *report = NULL;
+        check_int(apply(catalog, NULL, OPTIONS("remap=^[a-c]\\.=>", "on_collision=suffix"), &report,
+                        NULL),
+                  0);
+        const char *keys[32];
+        for (size_t i = 0; i < catalog->n_tensors; i++)
+            keys[i] = catalog->tensors[i].key;
+        qsort(keys, catalog->n_tensors, sizeof(*keys), compare_texts);
+        for (size_t i = 1; i < catalog->n_tensors; i++)
+            check(strcmp(keys[i - 1], keys[i]) != 0);
+        wfs_report_free(report);
+        wfs_catalog_free(catalog);
+    }
+}
+
+/* When each number was looked for from 2 on, this took an hour. */
+static void test_many_keys_are_numbered_in_linear_time(void)
+{
+    enum { N = 100000 };
+    struct wfs_catalog *catalog = catalog_of("safetensors", "first");
+    for (unsigned i = 0; i < N; i++) {
+        char key[32];
+        snprintf(key, sizeof(key), "x.%u", i);
+        add_tensor(catalog, key, WFS_F32, 0, NULL);
+    }
+    struct wfs_report *report = NULL;
+    check_int(
+        apply(catalog, NULL, OPTIONS("remap=^x\\..*=>w", "on_collision=suffix"), &report, NULL), 0);
+    check_str(catalog->tensors[1].key, "w");
+    check_str(catalog->tensors[N].key, "w_100000");
+    wfs_report_free(report);
+    wfs_catalog_free(catalog);
+}
+
 static void test_options_that_are_wrong(void)
 {
     static const char *const rows[][2] = {
@@ -463,6 +532,9 @@ int main(void)
     check_run(test_filters);
     check_run(test_enum_variants);
     check_run(test_collisions);
+    check_run(test_numbers_avoid_all_final_keys);
+    check_run(test_keys_are_unique_after_numbering);
+    check_run(test_many_keys_are_numbered_in_linear_time);
     check_run(test_options_that_are_wrong);
     check_run(test_to_burn);
     check_run(test_class_and_keep_decide);
