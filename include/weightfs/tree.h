@@ -17,6 +17,7 @@
 
 #include <weightfs/catalog.h>
 #include <weightfs/stage.h>
+#include <weightfs/status.h>
 
 /* Name of the control directory in the root; lookups find it, listings do not show it. */
 #define WFS_CONTROL_NAME ".weightfs"
@@ -83,20 +84,6 @@ struct wfs_replayed {
 struct wfs_dirent {
     const char *name; /* borrowed until the next change of the tree */
     struct wfs_node *node;
-};
-
-/* What the driver knows and status.json shows beside the tree's own counts. Texts are borrowed for
- * the call. */
-struct wfs_status {
-    const char *state;   /* clean, dirty, committing, published, published-unsynced, failed */
-    const char *step;    /* of the last commit, or NULL */
-    int error;           /* errno of the last commit, 0: none */
-    const char *text;    /* its one line, or NULL */
-    const char *written; /* what the last commit that succeeded wrote, one line, or NULL */
-    const char *output;  /* path, or NULL */
-    const char *sandbox;
-    uint64_t n_done, n_total; /* bytes of the commit that is running */
-    int64_t committed_at;     /* seconds since the epoch, 0: never */
 };
 
 #pragma GCC visibility push(default)

@@ -165,7 +165,7 @@ int driver_init(struct driver *driver, const struct mount_options *options, stru
         rc = arrange(driver);
     if (rc != 0)
         return rc;
-    driver_set_status(driver, &(struct wfs_status){.state = "clean"});
+    driver_set_status(driver, &(struct wfs_status){.state = WFS_MOUNT_CLEAN});
     return 0;
 }
 
@@ -230,9 +230,9 @@ void driver_set_status(struct driver *driver, const struct wfs_status *status)
 static void mark_dirty(struct driver *driver)
 {
     pthread_mutex_lock(&driver->status_lock);
-    const char *state = driver->status.state;
-    if (strcmp(state, "dirty") != 0 && strcmp(state, "failed") != 0) {
-        driver->status.state = "dirty";
+    const enum wfs_mount_state state = driver->status.state;
+    if (state != WFS_MOUNT_DIRTY && state != WFS_MOUNT_FAILED) {
+        driver->status.state = WFS_MOUNT_DIRTY;
         wfs_tree_set_status(driver->tree, &driver->status);
     }
     pthread_mutex_unlock(&driver->status_lock);

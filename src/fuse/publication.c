@@ -218,7 +218,7 @@ static void tell_failure(struct publication *publication)
     else
         log_error("cannot commit to '%s': %s; the edits are kept in '%s'", path.text, text,
                   wfs_quote(driver->target->stage_path).text);
-    publication->status.state = is_published ? "published-unsynced" : "failed";
+    publication->status.state = is_published ? WFS_MOUNT_PUBLISHED_UNSYNCED : WFS_MOUNT_FAILED;
     publication->status.error = publication->err->code;
     publication->status.text = publication->err->text;
 }
@@ -227,7 +227,7 @@ static void tell_success(struct publication *publication)
 {
     log_note("committed to '%s': %s", wfs_quote(publication->driver->target->path).text,
              publication->told);
-    publication->status.state = "published";
+    publication->status.state = WFS_MOUNT_PUBLISHED;
     publication->status.written = publication->told;
     publication->status.committed_at = publication->commit.account.at;
     publication->status.n_done = publication->status.n_total = publication->commit.account.n_bytes;
@@ -244,7 +244,8 @@ static int run(struct publication *publication)
     publication->commit.fit_options.is_set = target->is_set;
     publication->commit.max_shard = target->max_shard;
     publication->commit.account.n_edits = wfs_tree_n_edits(driver->tree);
-    publication->status = (struct wfs_status){.state = "committing", .committed_at = committed_at};
+    publication->status =
+        (struct wfs_status){.state = WFS_MOUNT_COMMITTING, .committed_at = committed_at};
     driver_set_status(driver, &publication->status);
     const int rc = publish(publication);
     publication->status.step = publication->report.step;

@@ -46,7 +46,7 @@ static void look_around(const struct kit *kit, unsigned i)
     check(wfs_node_get_xattr(kit->tree, wfs_tree_root(kit->tree), "user.weightfs.metadata.a", text,
                              300) == 1);
     snprintf(text, sizeof(text), "round %u", i);
-    wfs_tree_set_status(kit->tree, &(struct wfs_status){.state = "failed", .text = text});
+    wfs_tree_set_status(kit->tree, &(struct wfs_status){.state = WFS_MOUNT_FAILED, .text = text});
 }
 
 static void *live(void *ctx)

@@ -232,13 +232,29 @@ static void the_control_directory_is_hidden_but_there(void)
                                     "encoder.layer.0.weight,\n";
     check(strncmp(text, want, strlen(want)) == 0);
     free(text);
-    const struct wfs_status status = {
-        .state = "published", .step = "done", .text = "a \"b\"", .output = "/x", .committed_at = 7};
+    const struct wfs_status status = {.state = WFS_MOUNT_PUBLISHED,
+                                      .step = "done",
+                                      .text = "a \"b\"",
+                                      .output = "/x",
+                                      .committed_at = 7};
     wfs_tree_set_status(kit.tree, &status);
     text = kit_read(&kit, ".weightfs/status.json", &n);
     check(strstr(text, "\"state\": \"published\"") != NULL);
     check(strstr(text, "\"text\": \"a \\\"b\\\"\"") != NULL);
     check(strstr(text, "\"committed_at\": 7") != NULL);
+    struct wfs_status *read_back = NULL;
+    if (check_int(wfs_status_parse(text, n, &read_back), 0)) {
+        check_int(read_back->state, WFS_MOUNT_PUBLISHED);
+        check_str(read_back->step, "done");
+        check_str(read_back->text, "a \"b\"");
+        check_str(read_back->output, "/x");
+        check(read_back->written == NULL && read_back->sandbox == NULL);
+        check_int(read_back->committed_at, 7);
+        check_int(read_back->pid, getpid());
+    }
+    free(read_back);
+    check_int(wfs_status_parse("{\"state\": \"asleep\"}", 19, &read_back), -EBADMSG);
+    check_int(wfs_status_parse("{", 1, &read_back), -EBADMSG);
     free(text);
     check_int(wfs_node_open(kit.tree, kit_at(&kit, ".weightfs/status.json"), O_RDWR), -EROFS);
     kit_close(&kit);

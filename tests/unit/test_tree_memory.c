@@ -58,7 +58,7 @@ static int do_step(struct kit *kit, int step)
         if (code < 0)
             return code;
         wfs_node_stat(tree, kit_at(kit, ".weightfs/tensors.csv"), &st);
-        wfs_tree_set_status(tree, &(struct wfs_status){.state = "failed", .text = "why"});
+        wfs_tree_set_status(tree, &(struct wfs_status){.state = WFS_MOUNT_FAILED, .text = "why"});
         return (int)wfs_node_read(tree, kit_at(kit, ".weightfs/status.json"), 0, buf, 200);
     case 14:
         code = wfs_node_create(tree, root, ".tmp", 0600, &node);

@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +16,7 @@
 
 #include "base/io.h"
 #include "tree/stage/record.h"
+#include "tree/stage/statusfile.h"
 
 /* ---- texts ---- */
 
@@ -136,15 +136,13 @@ int wfs_stage_keep_source(struct wfs_stage *stage, const char *path)
 
 char *wfs_stage_failure(const struct wfs_stage *stage)
 {
+    autofree struct wfs_status *status = NULL;
     autofree char *text = leftover_read_text(stage->fd, "status.json");
-    json_t *status = text == NULL ? NULL : json_loads(text, 0, NULL);
-    const char *state = json_string_value(json_object_get(status, "state"));
-    const char *reason = json_string_value(json_object_get(status, "text"));
-    const bool has_failed =
-        state != NULL && (strcmp(state, "failed") == 0 || strcmp(state, "published-unsynced") == 0);
-    char *copy = has_failed ? strdup(reason != NULL ? reason : state) : NULL;
-    json_decref(status);
-    return copy;
+    if (text == NULL || wfs_status_parse(text, strlen(text), &status) < 0)
+        return NULL;
+    if (status->state != WFS_MOUNT_FAILED && status->state != WFS_MOUNT_PUBLISHED_UNSYNCED)
+        return NULL;
+    return strdup(status->text != NULL ? status->text : wfs_mount_state_name(status->state));
 }
 
 void wfs_stage_forget_published(struct wfs_stage *stage)
