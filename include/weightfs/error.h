@@ -10,6 +10,14 @@
 
 #define WFS_ERROR_TEXT_MAX 1024
 #define WFS_QUOTE_MAX 160
+#define WFS_ESCAPE_MAX 8
+
+/* How text is made fit for a terminal. */
+enum wfs_escape {
+    WFS_ESCAPE_NAME, /* a name: quotes and backslashes are escaped too */
+    WFS_ESCAPE_TEXT, /* one line of prose, in which names are escaped already */
+    WFS_ESCAPE_JSON, /* JSON, which stays the same JSON and keeps its lines */
+};
 
 #pragma GCC visibility push(default)
 
@@ -39,8 +47,15 @@ int wfs_fail(struct wfs_error *err, int code, const char *format, ...)
 int wfs_fail_memory(struct wfs_error *err);
 
 /*
- * A name from a file, made fit for a message: control characters, quotes, backslashes and bytes
- * that are not UTF-8 are written \xHH, and a long one is cut with "..." and its length in bytes.
+ * Takes the character at the front, and writes it to ret as it may be shown, NUL behind: bytes that
+ * are not UTF-8, control characters, line separators and what changes the direction of text become
+ * \xHH for each byte, \uHHHH in JSON. Returns how many bytes were taken. n_bytes is not 0.
+ */
+size_t wfs_escape(enum wfs_escape how, const char *bytes, size_t n_bytes, char ret[WFS_ESCAPE_MAX]);
+
+/*
+ * A name from a file, made fit for a message as WFS_ESCAPE_NAME says; a long one is cut with "..."
+ * and its length in bytes.
  */
 struct wfs_quoted {
     char text[WFS_QUOTE_MAX];

@@ -28,25 +28,52 @@ int wfs_fail_memory(struct wfs_error *err)
     return wfs_fail(err, ENOMEM, "out of memory");
 }
 
-/* Bytes of the UTF-8 character at the front that may be shown as it is; 0: it must be escaped. */
-static size_t printable(const char *bytes, size_t n_bytes)
+/* C1 controls, line and paragraph separators, marks and controls of direction, and the BOM. */
+static bool is_control(uint32_t c)
+{
+    return (c >= 0x80 && c < 0xa0) || c == 0x61c || c == 0x200e || c == 0x200f ||
+           (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069) || c == 0xfeff;
+}
+
+/* Returns the bytes of the character at the front, *ret_c is its number; 0: it is not UTF-8. */
+static size_t take_character(const char *bytes, size_t n_bytes, uint32_t *ret_c)
 {
     const unsigned char c = (unsigned char)bytes[0];
-    if (c < 0x80)
-        return c >= 0x20 && c != 0x7f && c != '\'' && c != '\\';
-    const size_t n_char = c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : 2;
-    if (n_char > n_bytes || utf8_valid(bytes, n_char) != n_char)
+    const size_t n = c < 0x80 ? 1 : c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : 2;
+    if (n > n_bytes || utf8_valid(bytes, n) != n)
         return 0;
-    /* C1 controls, line and paragraph separators, bidirectional controls and the BOM. */
-    const unsigned char d = (unsigned char)bytes[1];
-    const unsigned char e = n_char > 2 ? (unsigned char)bytes[2] : 0;
-    if (c == 0xc2 && d < 0xa0)
-        return 0;
-    if (c == 0xe2 && d == 0x80 && (e == 0x8e || e == 0x8f || (e >= 0xa8 && e <= 0xae)))
-        return 0;
-    if ((c == 0xe2 && d == 0x81 && e >= 0xa6 && e <= 0xa9) || (c == 0xef && d == 0xbb && e == 0xbf))
-        return 0;
-    return n_char;
+    *ret_c = n == 1 ? c : c & (0x7fu >> n);
+    for (size_t i = 1; i < n; i++)
+        *ret_c = *ret_c << 6 | ((unsigned char)bytes[i] & 0x3f);
+    return n;
+}
+
+static bool is_fit(enum wfs_escape how, uint32_t c)
+{
+    if (c >= 0x80)
+        return !is_control(c);
+    if (how == WFS_ESCAPE_JSON && (c == '\n' || c == '\t'))
+        return true;
+    if (how == WFS_ESCAPE_NAME && (c == '\'' || c == '\\'))
+        return false;
+    return c >= 0x20 && c != 0x7f;
+}
+
+size_t wfs_escape(enum wfs_escape how, const char *bytes, size_t n_bytes, char ret[WFS_ESCAPE_MAX])
+{
+    uint32_t c = 0xfffd;
+    const size_t n = take_character(bytes, n_bytes, &c);
+    if (n > 0 && is_fit(how, c)) {
+        memcpy(ret, bytes, n);
+        ret[n] = '\0';
+        return n;
+    }
+    if (how == WFS_ESCAPE_JSON) {
+        snprintf(ret, WFS_ESCAPE_MAX, "\\u%04x", (unsigned)(c & 0xffff));
+        return n > 0 ? n : 1;
+    }
+    snprintf(ret, WFS_ESCAPE_MAX, "\\x%02x", (unsigned char)bytes[0]);
+    return 1;
 }
 
 struct wfs_quoted wfs_quote_n(const char *bytes, size_t n_bytes)
@@ -54,20 +81,16 @@ struct wfs_quoted wfs_quote_n(const char *bytes, size_t n_bytes)
     enum { N_TAIL = 40 }; /* room for the note about a cut */
     struct wfs_quoted quoted;
     size_t n_out = 0;
-    size_t i = 0;
-    while (i < n_bytes) {
-        const size_t n_char = printable(bytes + i, n_bytes - i);
-        const size_t n_need = n_char > 0 ? n_char : 4;
-        if (n_out + n_need > sizeof(quoted.text) - N_TAIL) {
+    for (size_t i = 0; i < n_bytes;) {
+        char escaped[WFS_ESCAPE_MAX];
+        i += wfs_escape(WFS_ESCAPE_NAME, bytes + i, n_bytes - i, escaped);
+        const size_t n = strlen(escaped);
+        if (n_out + n > sizeof(quoted.text) - N_TAIL) {
             snprintf(quoted.text + n_out, sizeof(quoted.text) - n_out, "... (%zu bytes)", n_bytes);
             return quoted;
         }
-        if (n_char > 0)
-            memcpy(quoted.text + n_out, bytes + i, n_char);
-        else
-            snprintf(quoted.text + n_out, 5, "\\x%02x", (unsigned char)bytes[i]);
-        n_out += n_need;
-        i += n_char > 0 ? n_char : 1;
+        memcpy(quoted.text + n_out, escaped, n);
+        n_out += n;
     }
     quoted.text[n_out] = '\0';
     return quoted;

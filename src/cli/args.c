@@ -4,7 +4,7 @@
  */
 #include "cli/args.h"
 
-#include "cli/print.h"
+#include "program/print.h"
 
 #include <stdint.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
 
 #include "cli/input.h"
 #include "cli/pour.h"
-#include "cli/print.h"
+#include "program/print.h"
 
 #include <weightfs/cleanup.h>
 #include <weightfs/format.h>

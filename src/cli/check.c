@@ -7,7 +7,7 @@
 #include "cli/findings.h"
 #include "cli/input.h"
 #include "cli/jsonout.h"
-#include "cli/print.h"
+#include "program/print.h"
 #include "cli/progress.h"
 
 #include <weightfs/cleanup.h>

@@ -5,7 +5,7 @@
 #include "cli/verbs.h"
 
 #include "cli/input.h"
-#include "cli/print.h"
+#include "program/print.h"
 
 #include <weightfs/cleanup.h>
 #include <weightfs/format.h>
@@ -48,6 +48,6 @@ int verb_config(int argc, char **argv)
     if (code < 0)
         return print_error(code == -ENOENT ? EXIT_NO_MATCH : exit_of_errno(-code), path, "%s",
                            err.text);
-    fwrite(text, 1, n_bytes, stdout);
+    print_json(stdout, text, n_bytes);
     return EXIT_DONE;
 }

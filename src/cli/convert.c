@@ -5,7 +5,7 @@
 #include "cli/verbs.h"
 
 #include "cli/input.h"
-#include "cli/print.h"
+#include "program/print.h"
 #include "cli/progress.h"
 #include "program/commit.h"
 

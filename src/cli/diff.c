@@ -8,7 +8,7 @@
 #include "cli/compare.h"
 #include "cli/input.h"
 #include "cli/jsonout.h"
-#include "cli/print.h"
+#include "program/print.h"
 #include "cli/texts.h"
 
 #include <weightfs/cleanup.h>

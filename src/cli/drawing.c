@@ -7,7 +7,7 @@
 #include "cli/drawing.h"
 
 #include "cli/input.h"
-#include "cli/print.h"
+#include "program/print.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -4,6 +4,8 @@
  */
 #include "cli/findings.h"
 
+#include "program/print.h"
+
 #include <stdio.h>
 
 static const char *const names[] = {
@@ -11,7 +13,9 @@ static const char *const names[] = {
 
 void findings_print(const struct wfs_finding *finding)
 {
-    printf("%s: %s\n", names[finding->severity], finding->text);
+    printf("%s: ", names[finding->severity]);
+    print_text(stdout, finding->text);
+    putchar('\n');
 }
 
 void findings_json_item(struct jsonout *out, const struct wfs_finding *finding)

@@ -8,7 +8,7 @@
 #include "cli/grouping.h"
 #include "cli/input.h"
 #include "cli/jsonout.h"
-#include "cli/print.h"
+#include "program/print.h"
 
 #include <weightfs/cleanup.h>
 #include <weightfs/format.h>
@@ -182,7 +182,7 @@ static void print_totals(const struct totals *totals)
     putchar('\n');
 }
 
-static void print_text(const char *label, const char *text)
+static void print_field(const char *label, const char *text)
 {
     if (text == NULL)
         return;
@@ -256,10 +256,10 @@ static void print_findings(const struct wfs_catalog *catalog)
 
 static void print_info(const struct info *info)
 {
-    print_text("file:", info->path);
-    print_text("format:", wfs_catalog_format(info->catalog)->name);
-    print_text("container:", wfs_catalog_container(info->catalog));
-    print_text("writer:", writer_of(info->catalog));
+    print_field("file:", info->path);
+    print_field("format:", wfs_catalog_format(info->catalog)->name);
+    print_field("container:", wfs_catalog_container(info->catalog));
+    print_field("writer:", writer_of(info->catalog));
     print_label("tensors:", 0);
     printf("%" PRIu64 "\n", info->all.n_tensors);
     print_label("bytes:", 0);

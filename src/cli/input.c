@@ -4,7 +4,7 @@
  */
 #include "cli/input.h"
 
-#include "cli/print.h"
+#include "program/print.h"
 #include "cli/suggest.h"
 
 #include <weightfs/cleanup.h>

@@ -4,7 +4,7 @@
  */
 #include "cli/jsonout.h"
 
-#include "cli/print.h"
+#include "program/print.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -7,7 +7,7 @@
 #include "cli/input.h"
 #include "cli/jsonout.h"
 #include "cli/drawing.h"
-#include "cli/print.h"
+#include "program/print.h"
 
 #include <weightfs/cleanup.h>
 #include <weightfs/format.h>

@@ -2,7 +2,7 @@
 /*
  * The program: a table of verbs. A first argument that is none of them is a source to mount.
  */
-#include "cli/print.h"
+#include "program/print.h"
 #include "cli/verbs.h"
 #include "fuse/mount.h"
 

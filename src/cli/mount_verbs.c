@@ -4,7 +4,7 @@
  */
 #include "cli/args.h"
 #include "cli/mounted.h"
-#include "cli/print.h"
+#include "program/print.h"
 #include "cli/verbs.h"
 #include "program/unmount.h"
 
@@ -46,8 +46,10 @@ int verb_commit(int argc, char **argv)
     exit_code = mounted_open(&mounted, args.operands[0]);
     if (exit_code == EXIT_DONE)
         exit_code = mounted_commit(&mounted, &reply);
-    if (exit_code == EXIT_DONE)
-        puts(reply.text[0] != '\0' ? reply.text : "nothing to commit");
+    if (exit_code != EXIT_DONE)
+        return exit_code;
+    print_text(stdout, reply.text[0] != '\0' ? reply.text : "nothing to commit");
+    putchar('\n');
     return exit_code;
 }
 
@@ -67,13 +69,12 @@ static const struct args_usage status_usage = {
     .options = status_options,
 };
 
-static void print_text(const char *label, const char *text)
+static void print_field(const char *label, const char *text)
 {
     if (text == NULL)
         return;
     printf("%-12s ", label);
-    for (; *text != '\0'; text++)
-        putchar((unsigned char)*text < 0x20 || *text == 0x7f ? '?' : *text);
+    print_text(stdout, text);
     putchar('\n');
 }
 
@@ -84,20 +85,20 @@ static void print_time(const json_t *value)
     char text[64] = "never";
     if (seconds != 0 && localtime_r(&seconds, &local) != NULL)
         strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S", &local);
-    print_text("committed", text);
+    print_field("committed", text);
 }
 
 static void print_status(const json_t *status)
 {
-    print_text("state", json_string_value(json_object_get(status, "state")));
+    print_field("state", json_string_value(json_object_get(status, "state")));
     printf("%-12s %" JSON_INTEGER_FORMAT "\n", "edits",
            json_integer_value(json_object_get(status, "edits")));
-    print_text("output", json_string_value(json_object_get(status, "output")));
+    print_field("output", json_string_value(json_object_get(status, "output")));
     if (json_is_string(json_object_get(status, "output")))
         print_time(json_object_get(status, "committed_at"));
-    print_text("written", json_string_value(json_object_get(status, "written")));
-    print_text("step", json_string_value(json_object_get(status, "step")));
-    print_text("message", json_string_value(json_object_get(status, "text")));
+    print_field("written", json_string_value(json_object_get(status, "written")));
+    print_field("step", json_string_value(json_object_get(status, "step")));
+    print_field("message", json_string_value(json_object_get(status, "text")));
 }
 
 int verb_status(int argc, char **argv)
@@ -114,7 +115,7 @@ int verb_status(int argc, char **argv)
     if (text == NULL)
         return print_error(EXIT_MOUNT, mounted.path, "cannot read the status: %s", strerror(errno));
     if (args_has(&args, "json")) {
-        fputs(text, stdout);
+        print_json(stdout, text, strlen(text));
         return EXIT_DONE;
     }
     json_t *status = json_loads(text, 0, NULL);
@@ -211,8 +212,10 @@ int verb_umount(int argc, char **argv)
         exit_code = mounted_commit(&mounted, &reply);
     if (exit_code != EXIT_DONE)
         return exit_code;
-    if (mounted.is_writable && reply.text[0] != '\0')
-        puts(reply.text);
+    if (mounted.is_writable && reply.text[0] != '\0') {
+        print_text(stdout, reply.text);
+        putchar('\n');
+    }
     if (path == NULL)
         return print_error(EXIT_MOUNT, typed, "cannot unmount: %s", strerror(errno));
     return unmount(&mounted, path);

@@ -4,7 +4,7 @@
  */
 #include "cli/mounted.h"
 
-#include "cli/print.h"
+#include "program/print.h"
 #include "cli/progress.h"
 
 #include <weightfs/cleanup.h>
@@ -22,16 +22,6 @@
 
 #define STATUS_NAME WFS_CONTROL_NAME "/status.json"
 
-/* Text from a mount that may be anybody's: ended, and without a control character. */
-static void clean_text(char *text, size_t n_bytes)
-{
-    text[n_bytes - 1] = '\0';
-    for (; *text != '\0'; text++) {
-        if ((unsigned char)*text < 0x20 || *text == 0x7f)
-            *text = '?';
-    }
-}
-
 enum exit_code mounted_open(struct mounted *mounted, const char *path)
 {
     struct wfs_control_reply hello;
@@ -47,7 +37,7 @@ enum exit_code mounted_open(struct mounted *mounted, const char *path)
             return print_error(EXIT_MOUNT, path, "cannot open: %s", strerror(errno));
         return print_error(EXIT_MOUNT, path, "not the root of a weightfs mount");
     }
-    clean_text(hello.text, sizeof(hello.text));
+    hello.text[sizeof(hello.text) - 1] = '\0';
     mounted->is_writable = hello.text[0] != '\0';
     mounted->pid = hello.pid;
     mounted->n_edits = hello.n_edits;
@@ -134,7 +124,7 @@ enum exit_code mounted_commit(struct mounted *mounted, struct wfs_control_reply 
     struct call call = {.fd = mounted->fd};
     call_with_progress(&call);
     *reply = call.reply;
-    clean_text(reply->text, sizeof(reply->text));
+    reply->text[sizeof(reply->text) - 1] = '\0';
     if (call.code != 0) {
         reply->error = call.code;
         return print_error(EXIT_OUTPUT, mounted->path, "cannot commit: %s", strerror(call.code));

@@ -5,7 +5,7 @@
 #include "fuse/mount.h"
 #include "fuse/publish.h"
 
-#include "cli/print.h"
+#include "program/print.h"
 
 #include <stddef.h>
 

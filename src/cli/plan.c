@@ -5,7 +5,7 @@
 #include "cli/verbs.h"
 
 #include "cli/input.h"
-#include "cli/print.h"
+#include "program/print.h"
 #include "program/commit.h"
 
 #include <weightfs/cleanup.h>
@@ -45,7 +45,10 @@ static enum exit_code print_report(const struct args *args, const struct wfs_rep
                                                                  : WFS_REPORT_PLAN;
     if (wfs_report_write(report, form, &text, &n_text) < 0)
         return print_error(EXIT_UNSUPPORTED, args->operands[0], "out of memory");
-    fwrite(text, 1, n_text, stdout);
+    if (form == WFS_REPORT_JSON)
+        print_json(stdout, text, n_text);
+    else
+        fwrite(text, 1, n_text, stdout);
     return EXIT_DONE;
 }
 

@@ -3,7 +3,7 @@
  * weightfs recover: what a mount left that died. Lists it, and finishes, publishes or discards it.
  */
 #include "cli/args.h"
-#include "cli/print.h"
+#include "program/print.h"
 #include "cli/verbs.h"
 #include "program/predecessor.h"
 #include "fuse/publish.h"
@@ -138,34 +138,46 @@ static void list_sources(const char *base)
     }
 }
 
+/* Which words of a record are printed: [first, end), and what else. */
+static const struct {
+    enum wfs_record_kind kind;
+    const char *label;
+    unsigned first, end;
+} changes[] = {{WFS_RECORD_FILE, "made", 0, 1},    {WFS_RECORD_DIRECTORY, "directory", 0, 1},
+               {WFS_RECORD_MOVE, "renamed", 0, 2}, {WFS_RECORD_REMOVE, "removed", 0, 1},
+               {WFS_RECORD_LINK, "linked", 0, 2},  {WFS_RECORD_ATTR, "attribute", 0, 1},
+               {WFS_RECORD_EDIT, "content", 1, 2}, {WFS_RECORD_SYNC, "synced", 2, 3}};
+
+static void print_edit(const struct wfs_stage *stage, const char *number)
+{
+    const int64_t n_bytes = wfs_stage_n_bytes(stage, strtoull(number, NULL, 10));
+    fputs(": ", stdout);
+    if (n_bytes < 0) {
+        fputs("removed again", stdout);
+        return;
+    }
+    fputs("edit ", stdout);
+    print_escaped(stdout, number);
+    printf(", %" PRId64 " byte%s", n_bytes, n_bytes == 1 ? "" : "s");
+}
+
 static int list_change(void *ctx, const struct wfs_record *record)
 {
     const struct wfs_stage *stage = ctx;
-    static const struct {
-        enum wfs_record_kind kind;
-        const char *label;
-    } labels[] = {{WFS_RECORD_FILE, "made"},    {WFS_RECORD_DIRECTORY, "directory"},
-                  {WFS_RECORD_MOVE, "renamed"}, {WFS_RECORD_REMOVE, "removed"},
-                  {WFS_RECORD_LINK, "linked"},  {WFS_RECORD_ATTR, "attribute"},
-                  {WFS_RECORD_EDIT, "content"}, {WFS_RECORD_SYNC, "synced"}};
-    for (size_t i = 0; i < sizeof(labels) / sizeof(*labels); i++) {
-        if (labels[i].kind != record->kind)
+    for (size_t i = 0; i < sizeof(changes) / sizeof(*changes); i++) {
+        if (changes[i].kind != record->kind)
             continue;
-        print_label(labels[i].label);
-        const unsigned first = record->kind == WFS_RECORD_EDIT   ? 1
-                               : record->kind == WFS_RECORD_SYNC ? 2
-                                                                 : 0;
-        const unsigned end =
-            record->kind == WFS_RECORD_MOVE || record->kind == WFS_RECORD_LINK ? 2 : first + 1;
-        for (unsigned j = first; j < end && j < record->n_words; j++) {
-            fputs(j > first ? " -> " : "", stdout);
+        print_label(changes[i].label);
+        for (unsigned j = changes[i].first; j < changes[i].end && j < record->n_words; j++) {
+            fputs(j > changes[i].first ? " -> " : "", stdout);
             print_escaped(stdout, record->words[j]);
         }
-        if (record->kind == WFS_RECORD_ATTR && record->n_words > 1)
-            printf(" %s", record->words[1]);
+        if (record->kind == WFS_RECORD_ATTR && record->n_words > 1) {
+            putchar(' ');
+            print_escaped(stdout, record->words[1]);
+        }
         if (record->kind == WFS_RECORD_EDIT && record->n_words > 0)
-            printf(": edit %s, %" PRId64 " bytes", record->words[0],
-                   wfs_stage_n_bytes(stage, strtoull(record->words[0], NULL, 10)));
+            print_edit(stage, record->words[0]);
         putchar('\n');
     }
     return 0;
@@ -215,14 +227,19 @@ static enum exit_code list(const struct recovery *recovery)
                leftover->bad_record);
     print_pair("commit", describe_commit(recovery), "");
     autofree char *failure = wfs_stage_failure(recovery->stage);
-    if (failure != NULL)
-        print_pair("failure", failure, "");
+    if (failure != NULL) {
+        print_label("failure");
+        print_text(stdout, failure);
+        putchar('\n');
+    }
     if (is_done(recovery))
         return EXIT_DONE;
+    const uint64_t n_pending = count_pending(recovery);
     return print_error(EXIT_OUTPUT, recovery->typed,
-                       "%" PRIu64 " changes are not committed: --publish writes the output, "
-                       "--discard removes them, a mount with the same output shows them again",
-                       count_pending(recovery));
+                       "%" PRIu64 " change%s not committed: --publish writes the output, "
+                       "--discard removes the edits, and a mount with the same output shows them "
+                       "again",
+                       n_pending, n_pending == 1 ? " is" : "s are");
 }
 
 /* ---- doing ---- */

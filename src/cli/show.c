@@ -6,7 +6,7 @@
 
 #include "cli/input.h"
 #include "cli/jsonout.h"
-#include "cli/print.h"
+#include "program/print.h"
 #include "cli/values.h"
 
 #include <weightfs/cleanup.h>

@@ -4,7 +4,7 @@
  */
 #include "cli/texts.h"
 
-#include "cli/print.h"
+#include "program/print.h"
 
 #include <weightfs/cleanup.h>
 #include <weightfs/format.h>

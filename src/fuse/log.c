@@ -5,6 +5,8 @@
  */
 #include "fuse/log.h"
 
+#include "program/print.h"
+
 #include <weightfs/error.h>
 
 #include <stdarg.h>
@@ -38,8 +40,9 @@ void log_to_syslog(void)
 
 static void write_message(int level, const char *format, va_list args)
 {
-    char text[WFS_ERROR_TEXT_MAX + 256];
-    vsnprintf(text, sizeof(text), format, args);
+    char raw[WFS_ERROR_TEXT_MAX + 256], text[sizeof(raw) + 256];
+    vsnprintf(raw, sizeof(raw), format, args);
+    print_to_line(raw, text, sizeof(text)); /* libfuse and the journal have texts of their own */
     const struct wfs_quoted file = wfs_quote(state.file != NULL ? state.file : "");
     const char *separator = state.file != NULL ? ": " : "";
     if (state.is_syslog)

@@ -13,14 +13,11 @@ enum { N_SHOWN = 10 };
 
 void report_put_escaped(const char *text, FILE *out)
 {
-    for (; *text != '\0'; text++) {
-        const unsigned char c = (unsigned char)*text;
-        if (c == '\\')
-            fputs("\\\\", out);
-        else if (c < 0x20 || c == 0x7f)
-            fprintf(out, "\\x%02X", c);
-        else
-            fputc(c, out);
+    const size_t n_bytes = strlen(text);
+    for (size_t i = 0; i < n_bytes;) {
+        char escaped[WFS_ESCAPE_MAX];
+        i += wfs_escape(WFS_ESCAPE_NAME, text + i, n_bytes - i, escaped);
+        fputs(escaped, out);
     }
 }
 

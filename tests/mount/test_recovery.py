@@ -403,6 +403,22 @@ def test_recover_lists_what_is_left(mount, sample, folder, out):
     assert not out.exists()
 
 
+@pytest.mark.parametrize('name', ['a\x1b[31m', 'a\x9b31m', 'a\u202eb', 'a\u2066b', 'a\u2028b', 'a\u061cb', 'a\x7f'], ids=ascii)
+def test_no_name_reaches_the_terminal_as_it_is(mount, sample, folder, name):
+    """Of a new file, in the name of the output, and in the reason of a commit that failed."""
+    output = folder / (name + '.safetensors')
+    mnt = mount(sample, 'output=%s' % output)
+    (mnt / name.replace('\x1b', '%1B').replace('\x7f', '%7F')).write_bytes(b'neither dtype nor shape')
+    texts = [weightfs('commit', mnt.path, code=9).error, weightfs('status', mnt.path).stdout,
+             weightfs('status', '--json', mnt.path).stdout, mnt.stderr()]
+    die(mnt)
+    found = recover(output, code=9)
+    texts += [found.stdout, found.error]
+    for text in texts:
+        assert name not in text and 'a' in text, ascii(text)
+    assert texts[0].count('\\x5c') == 0 and found.stdout.count('\\x27') == 0, 'quoted twice'
+
+
 def test_recover_publishes(mount, sample, folder, out):
     mnt = mount(sample, 'output=%s' % out)
     edit_of_each_kind(mnt)

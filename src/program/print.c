@@ -2,39 +2,51 @@
 /*
  * Error lines, escaped names, sizes, and the check that all output arrived.
  */
-#include "cli/print.h"
+#include "program/print.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <string.h>
 
-/*
- * Escapes the characters at the front, few enough for wfs_quote not to cut them, and ends between
- * two characters. Returns how many bytes were taken.
- */
-static size_t escape_some(const char *bytes, size_t n_bytes, struct wfs_quoted *ret)
+static void put(FILE *out, enum wfs_escape how, const char *bytes, size_t n_bytes)
 {
-    enum { N_MOST = 28 };
-    size_t n = n_bytes < N_MOST ? n_bytes : N_MOST;
-    while (n < n_bytes && n > N_MOST - 4 && ((unsigned char)bytes[n] & 0xc0) == 0x80)
-        n--;
-    *ret = wfs_quote_n(bytes, n);
-    return n;
+    for (size_t i = 0; i < n_bytes;) {
+        char escaped[WFS_ESCAPE_MAX];
+        i += wfs_escape(how, bytes + i, n_bytes - i, escaped);
+        fputs(escaped, out);
+    }
 }
 
 void print_escaped_n(FILE *out, const char *bytes, size_t n_bytes)
 {
-    for (size_t i = 0; i < n_bytes;) {
-        struct wfs_quoted quoted;
-        i += escape_some(bytes + i, n_bytes - i, &quoted);
-        fputs(quoted.text, out);
-    }
+    put(out, WFS_ESCAPE_NAME, bytes, n_bytes);
 }
 
 void print_escaped(FILE *out, const char *text)
 {
-    print_escaped_n(out, text, strlen(text));
+    put(out, WFS_ESCAPE_NAME, text, strlen(text));
+}
+
+void print_text(FILE *out, const char *text)
+{
+    put(out, WFS_ESCAPE_TEXT, text, strlen(text));
+}
+
+void print_json(FILE *out, const char *json, size_t n_bytes)
+{
+    put(out, WFS_ESCAPE_JSON, json, n_bytes);
+}
+
+void print_to_line(const char *text, char *line, size_t n_room)
+{
+    const size_t n_bytes = strlen(text);
+    size_t n = 0;
+    for (size_t i = 0; i < n_bytes && n + WFS_ESCAPE_MAX <= n_room;) {
+        i += wfs_escape(WFS_ESCAPE_TEXT, text + i, n_bytes - i, line + n);
+        n += strlen(line + n);
+    }
+    line[n] = '\0';
 }
 
 size_t print_width(const char *text)
@@ -42,9 +54,9 @@ size_t print_width(const char *text)
     const size_t n_bytes = strlen(text);
     size_t width = 0;
     for (size_t i = 0; i < n_bytes;) {
-        struct wfs_quoted quoted;
-        i += escape_some(text + i, n_bytes - i, &quoted);
-        for (const char *c = quoted.text; *c != '\0'; c++)
+        char escaped[WFS_ESCAPE_MAX];
+        i += wfs_escape(WFS_ESCAPE_NAME, text + i, n_bytes - i, escaped);
+        for (const char *c = escaped; *c != '\0'; c++)
             width += ((unsigned char)*c & 0xc0) != 0x80;
     }
     return width;
@@ -57,10 +69,12 @@ enum exit_code print_error(enum exit_code exit_code, const char *file, const cha
         print_escaped(stderr, file);
         fputs(": ", stderr);
     }
+    char text[4 * WFS_ERROR_TEXT_MAX];
     va_list args;
     va_start(args, format);
-    vfprintf(stderr, format, args);
+    vsnprintf(text, sizeof(text), format, args);
     va_end(args);
+    print_text(stderr, text);
     putc('\n', stderr);
     return exit_code;
 }

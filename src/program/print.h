@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What programs print: error lines, sizes, and everything that comes from files, mounts and
+ * journals, of which no byte reaches a terminal that it would act on.
+ */
+#ifndef WFS_PRINT_H
+#define WFS_PRINT_H
+
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <weightfs/tensor.h>
+
+#include "program/exit.h"
+
+/*
+ * Prints one line "weightfs: FILE: text" on stderr. file may be NULL and is escaped here; names in
+ * the arguments go through wfs_quote first. Returns exit_code, for the verb to return.
+ */
+enum exit_code print_error(enum exit_code exit_code, const char *file, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Prints a name, escaped as wfs_quote does it but never cut. */
+void print_escaped(FILE *out, const char *text);
+void print_escaped_n(FILE *out, const char *bytes, size_t n_bytes);
+
+/* Prints one line of prose, in which names are quoted already. */
+void print_text(FILE *out, const char *text);
+
+/* Prints JSON, which stays the same JSON. */
+void print_json(FILE *out, const char *json, size_t n_bytes);
+
+/* Writes to line what print_text would print, cut where there is no more room. */
+void print_to_line(const char *text, char *line, size_t n_room);
+
+/* Returns how many characters print_escaped writes. */
+size_t print_width(const char *text);
+
+/* Prints "[2, 3]", as wfs_shape_format writes it. */
+void print_shape(FILE *out, const struct wfs_shape *shape);
+
+/* Prints "512 B", "1.5 GiB". */
+void print_size(FILE *out, uint64_t n_bytes);
+
+/*
+ * Flushes stdout at the end of a verb. When that, or a write before it, failed: a line and
+ * EXIT_OUTPUT; no line when the reader only went away. Otherwise returns exit_code.
+ */
+enum exit_code print_finish(enum exit_code exit_code);
+
+#endif
