@@ -1,146 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The stack machine: the loop over opcodes, the stack with its marks. What the opcodes do is in
- * pickle_numbers.c, pickle_strings.c and pickle_objects.c.
+ * The loop over opcodes, and those that change nothing but the stack, the memo or the input.
  */
 #include "pickle/pickle.h"
 
 #include <weightfs/cleanup.h>
 
 #include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 
-#include "pickle/pickle_vm.h"
-
-int vm_fail(struct pickle *p, const char *format, ...)
-{
-    char text[256];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof(text), format, args);
-    va_end(args);
-    return wfs_fail(p->err, EBADMSG, "pickle, byte %llu, opcode 0x%02x: %s",
-                    (unsigned long long)p->opcode_offset, p->opcode, text);
-}
-
-int vm_fail_input(struct pickle *p, int code)
-{
-    switch (code) {
-    case -EBADMSG:
-        p->job->notes |= PICKLE_SHORT;
-        return vm_fail(p, "the file ends inside the pickle");
-    case -E2BIG:
-        return wfs_fail(p->err, E2BIG, "pickle, byte %llu: a line is longer than the limit",
-                        (unsigned long long)p->opcode_offset);
-    case -ENOMEM:
-        return wfs_fail_memory(p->err);
-    default:
-        return wfs_fail(p->err, -code, "cannot read the pickle");
-    }
-}
-
-int vm_fail_short(struct pickle *p, const char *what, uint64_t n)
-{
-    p->job->notes |= PICKLE_SHORT;
-    return vm_fail(p, "%s of %llu bytes, but only %llu are left", what, (unsigned long long)n,
-                   (unsigned long long)stream_left(&p->input));
-}
-
-int vm_take(struct pickle *p, size_t n_bytes, const uint8_t **ret)
-{
-    const int code = stream_take(&p->input, n_bytes, ret);
-    return code < 0 ? vm_fail_input(p, code) : 0;
-}
-
-int vm_line(struct pickle *p, const char **ret, size_t *ret_n)
-{
-    const int code = stream_line(&p->input, p->job->limits->text, ret, ret_n);
-    return code < 0 ? vm_fail_input(p, code) : 0;
-}
-
-static int grow_stack(struct pickle *p)
-{
-    const size_t n_room = p->n_stack_room == 0 ? 256 : p->n_stack_room * 2;
-    uint32_t *stack = reallocarray(p->stack, n_room, sizeof(*stack));
-    if (stack == NULL)
-        return wfs_fail_memory(p->err);
-    p->stack = stack;
-    p->n_stack_room = n_room;
-    return 0;
-}
-
-int vm_push(struct pickle *p, uint32_t id)
-{
-    if (id == 0)
-        return wfs_fail_memory(p->err);
-    if (p->n_stack == p->n_stack_room && grow_stack(p) < 0)
-        return -ENOMEM;
-    p->stack[p->n_stack++] = id;
-    return 0;
-}
-
-/* Values below the last mark are out of reach. */
-static size_t floor_of(const struct pickle *p)
-{
-    return p->n_marks == 0 ? 0 : p->marks[p->n_marks - 1];
-}
-
-int vm_top(struct pickle *p, uint32_t *ret)
-{
-    if (p->n_stack == floor_of(p))
-        return vm_fail(p, "stack underflow");
-    *ret = p->stack[p->n_stack - 1];
-    return 0;
-}
-
-int vm_pop(struct pickle *p, uint32_t *ret)
-{
-    const int code = vm_top(p, ret);
-    if (code == 0)
-        p->n_stack--;
-    return code;
-}
-
-int vm_items(struct pickle *p, const uint32_t **ret, uint32_t *ret_n)
-{
-    if (p->n_marks == 0)
-        return vm_fail(p, "no mark on the stack");
-    const size_t floor = p->marks[--p->n_marks];
-    if (p->n_stack - floor > UINT32_MAX / 2)
-        return wfs_fail_memory(p->err);
-    *ret = p->stack + floor;
-    *ret_n = (uint32_t)(p->n_stack - floor);
-    return 0;
-}
-
-void vm_drop(struct pickle *p, uint32_t n)
-{
-    p->n_stack -= n;
-}
-
-static int op_mark(struct pickle *p)
-{
-    if (p->n_marks >= p->job->limits->marks)
-        return wfs_fail(p->err, E2BIG, "pickle: more than %llu open marks (limit marks)",
-                        (unsigned long long)p->job->limits->marks);
-    if (p->n_marks == p->n_mark_room) {
-        const size_t n_room = p->n_mark_room == 0 ? 64 : p->n_mark_room * 2;
-        size_t *marks = reallocarray(p->marks, n_room, sizeof(*marks));
-        if (marks == NULL)
-            return wfs_fail_memory(p->err);
-        p->marks = marks;
-        p->n_mark_room = n_room;
-    }
-    p->marks[p->n_marks++] = p->n_stack;
-    return 0;
-}
+#include "base/bytes.h"
+#include "pickle/pickle_numbers.h"
+#include "pickle/pickle_objects.h"
+#include "pickle/pickle_strings.h"
 
 static int op_pop(struct pickle *p)
 {
     uint32_t id = 0;
-    if (p->n_marks > 0 && p->n_stack == floor_of(p)) {
+    if (p->n_marks > 0 && p->n_stack == vm_floor(p)) {
         p->n_marks--;
         return 0;
     }
@@ -168,7 +45,7 @@ static int op_stop(struct pickle *p)
 {
     if (p->n_marks > 0 || p->n_stack > 1)
         p->job->notes |= PICKLE_LEFTOVERS;
-    p->is_done = p->n_stack > floor_of(p);
+    p->is_done = p->n_stack > vm_floor(p);
     return p->is_done ? 0 : vm_fail(p, "stack underflow");
 }
 
@@ -266,7 +143,7 @@ static int op_get(struct pickle *p)
 }
 
 static int (*const opcodes[256])(struct pickle *) = {
-    ['('] = op_mark,          [')'] = op_empty,
+    ['('] = vm_mark,          [')'] = op_empty,
     ['.'] = op_stop,          ['0'] = op_pop,
     ['1'] = op_pop_mark,      ['2'] = op_dup,
     ['B'] = op_bytes,         ['C'] = op_bytes,
@@ -345,35 +222,13 @@ static int run(struct pickle *p)
     return 0;
 }
 
-static void pickle_done(struct pickle *p)
-{
-    const int saved = errno;
-    stream_done(&p->input);
-    memo_done(&p->memo);
-    free(p->stack);
-    free(p->marks);
-    errno = saved;
-}
-
-static int make_constants(struct pickle *p)
-{
-    p->none = value_new(p->graph, VALUE_NONE);
-    p->truth[0] = value_new(p->graph, VALUE_BOOL);
-    p->truth[1] = value_new(p->graph, VALUE_BOOL);
-    p->empty = value_new(p->graph, VALUE_TUPLE);
-    if (p->none == 0 || p->truth[0] == 0 || p->truth[1] == 0 || p->empty == 0)
-        return wfs_fail_memory(p->err);
-    graph_at(p->graph, p->truth[1])->integer = 1;
-    return 0;
-}
-
 int pickle_load(struct pickle_job *job, uint32_t *ret_root, struct wfs_error *err)
 {
-    cleanup(pickle_done) struct pickle p = {.graph = job->graph, .job = job, .err = err};
+    cleanup(vm_done) struct pickle p = {.graph = job->graph, .job = job, .err = err};
     int code = stream_init(&p.input, job->source, job->offset, job->end);
     if (code < 0)
         return wfs_fail_memory(err);
-    if ((code = grow_stack(&p)) < 0 || (code = make_constants(&p)) < 0 || (code = run(&p)) < 0)
+    if ((code = vm_init(&p)) < 0 || (code = run(&p)) < 0)
         return code;
     *ret_root = p.stack[p.n_stack - 1];
     return 0;

@@ -2,96 +2,83 @@
 /*
  * Opcodes for numbers, texts, bytes and names, as Python's pickler chooses them.
  */
-#include "pickle/pickle_writer.h"
+#include "pickle/pickle_leaf.h"
 
 #include <errno.h>
 #include <string.h>
 
 #include "base/bytes.h"
 
-static void put_code(struct pickle_writer *writer, uint8_t opcode)
+void pickle_put_text(struct pickle_output *output, const char *text, size_t n_bytes)
 {
-    pickle_put(writer, &opcode, 1);
+    pickle_put_length(output, 'X', n_bytes, 4);
+    pickle_put(output, text, n_bytes);
 }
 
-/* An opcode with a length of 1, 4 or 8 bytes behind it. */
-static void put_length(struct pickle_writer *writer, uint8_t opcode, uint64_t n, size_t n_length)
-{
-    uint8_t bytes[9] = {opcode};
-    store_le64(bytes + 1, n);
-    pickle_put(writer, bytes, 1 + n_length);
-}
-
-void pickle_put_text(struct pickle_writer *writer, const char *text, size_t n_bytes)
-{
-    put_length(writer, 'X', n_bytes, 4);
-    pickle_put(writer, text, n_bytes);
-}
-
-static void put_long(struct pickle_writer *writer, const void *twos, size_t n)
+static void put_long(struct pickle_output *output, const void *twos, size_t n)
 {
     if (n < 256)
-        put_length(writer, 0x8a, n, 1);
+        pickle_put_length(output, 0x8a, n, 1);
     else
-        put_length(writer, 0x8b, n, 4);
-    pickle_put(writer, twos, n);
+        pickle_put_length(output, 0x8b, n, 4);
+    pickle_put(output, twos, n);
 }
 
-void pickle_put_integer(struct pickle_writer *writer, int64_t integer)
+void pickle_put_integer(struct pickle_output *output, int64_t integer)
 {
     uint8_t twos[8];
     size_t n = sizeof(twos);
     store_le64(twos, (uint64_t)integer);
     if (integer >= 0 && integer < 256) {
-        put_length(writer, 'K', (uint64_t)integer, 1);
+        pickle_put_length(output, 'K', (uint64_t)integer, 1);
         return;
     }
     if (integer >= 0 && integer < 65536) {
-        put_length(writer, 'M', (uint64_t)integer, 2);
+        pickle_put_length(output, 'M', (uint64_t)integer, 2);
         return;
     }
     if (integer >= INT32_MIN && integer <= INT32_MAX) {
-        put_length(writer, 'J', (uint64_t)integer, 4);
+        pickle_put_length(output, 'J', (uint64_t)integer, 4);
         return;
     }
     while (n > 1 && ((twos[n - 1] == 0 && twos[n - 2] < 0x80) ||
                      (twos[n - 1] == 0xff && twos[n - 2] >= 0x80)))
         n--;
-    put_long(writer, twos, n);
+    put_long(output, twos, n);
 }
 
-static void put_float(struct pickle_writer *writer, double real)
+static void put_float(struct pickle_output *output, double real)
 {
     uint64_t bits;
     uint8_t bytes[9] = {'G'};
     memcpy(&bits, &real, sizeof(bits));
     store_le64(bytes + 1, __builtin_bswap64(bits));
-    pickle_put(writer, bytes, sizeof(bytes));
+    pickle_put(output, bytes, sizeof(bytes));
 }
 
 /* A str of Python 2. */
-static void put_byte_text(struct pickle_writer *writer, const struct value *value)
+static void put_byte_text(struct pickle_output *output, const struct value *value)
 {
     if (value->n < 256)
-        put_length(writer, 'U', value->n, 1);
+        pickle_put_length(output, 'U', value->n, 1);
     else
-        put_length(writer, 'T', value->n, 4);
-    pickle_put(writer, value->text, value->n);
+        pickle_put_length(output, 'T', value->n, 4);
+    pickle_put(output, value->text, value->n);
 }
 
-static int put_bytes(struct pickle_writer *writer, const struct value *value)
+static int put_bytes(struct pickle_output *output, const struct value *value)
 {
     const uint64_t n = value->bytes->n_bytes;
-    writer->is_late = true;
+    output->is_late = true;
     if (value->form == FORM_BYTEARRAY)
-        put_length(writer, 0x96, n, 8);
+        pickle_put_length(output, 0x96, n, 8);
     else if (n < 256)
-        put_length(writer, 'C', n, 1);
+        pickle_put_length(output, 'C', n, 1);
     else if (n <= UINT32_MAX)
-        put_length(writer, 'B', n, 4);
+        pickle_put_length(output, 'B', n, 4);
     else
-        put_length(writer, 0x8e, n, 8);
-    return pickle_put_range(writer, value->bytes);
+        pickle_put_length(output, 0x8e, n, 8);
+    return pickle_put_range(output, value->bytes);
 }
 
 /* Modules whose names are the same in both Pythons; others only mean what they say in the protocol
@@ -109,68 +96,69 @@ static bool is_plain_module(const struct value_global *global)
     return false;
 }
 
-static void put_global(struct pickle_writer *writer, const struct value_global *global)
+static void put_global(struct pickle_output *output, const struct value_global *global)
 {
     const bool has_line = memchr(global->module, '\n', global->n_module) != NULL ||
                           memchr(global->name, '\n', global->n_name) != NULL;
     /* A name with dots is a path of attributes, in protocol 4 alone. */
     const bool is_path = memchr(global->name, '.', global->n_name) != NULL;
-    writer->is_late = writer->is_late || has_line || is_path || !is_plain_module(global);
+    output->is_late = output->is_late || has_line || is_path || !is_plain_module(global);
     if (has_line) {
-        pickle_put_text(writer, global->module, global->n_module);
-        pickle_put_text(writer, global->name, global->n_name);
-        put_code(writer, 0x93);
+        pickle_put_text(output, global->module, global->n_module);
+        pickle_put_text(output, global->name, global->n_name);
+        pickle_put_code(output, 0x93);
         return;
     }
-    put_code(writer, 'c');
-    pickle_put(writer, global->module, global->n_module);
-    put_code(writer, '\n');
-    pickle_put(writer, global->name, global->n_name);
-    put_code(writer, '\n');
+    pickle_put_code(output, 'c');
+    pickle_put(output, global->module, global->n_module);
+    pickle_put_code(output, '\n');
+    pickle_put(output, global->name, global->n_name);
+    pickle_put_code(output, '\n');
 }
 
 /* An object of an extension registry, by its number. */
-static void put_extension(struct pickle_writer *writer, int64_t number)
+static void put_extension(struct pickle_output *output, int64_t number)
 {
     if (number >= 0 && number < 256)
-        put_length(writer, 0x82, (uint64_t)number, 1);
+        pickle_put_length(output, 0x82, (uint64_t)number, 1);
     else if (number >= 0 && number < 65536)
-        put_length(writer, 0x83, (uint64_t)number, 2);
+        pickle_put_length(output, 0x83, (uint64_t)number, 2);
     else
-        put_length(writer, 0x84, (uint64_t)number, 4);
+        pickle_put_length(output, 0x84, (uint64_t)number, 4);
 }
 
-static void put_plain(struct pickle_writer *writer, const struct value *value)
+static void put_plain(struct pickle_output *output, const struct value *value)
 {
     if (value->kind == VALUE_NONE)
-        put_code(writer, 'N');
+        pickle_put_code(output, 'N');
     else if (value->kind == VALUE_BOOL)
-        put_code(writer, value->integer != 0 ? 0x88 : 0x89);
+        pickle_put_code(output, value->integer != 0 ? 0x88 : 0x89);
     else if (value->kind == VALUE_INT)
-        pickle_put_integer(writer, value->integer);
+        pickle_put_integer(output, value->integer);
     else if (value->kind == VALUE_BIG)
-        put_long(writer, value->text, value->n);
+        put_long(output, value->text, value->n);
     else if (value->kind == VALUE_FLOAT)
-        put_float(writer, value->real);
+        put_float(output, value->real);
     else if (value->kind == VALUE_TUPLE)
-        put_code(writer, ')');
+        pickle_put_code(output, ')');
     else if (value->form == FORM_BYTE_TEXT)
-        put_byte_text(writer, value);
+        put_byte_text(output, value);
     else
-        pickle_put_text(writer, value->text, value->n);
+        pickle_put_text(output, value->text, value->n);
 }
 
-bool pickle_put_leaf(struct pickle_writer *writer, const struct value *value, int *ret_code)
+bool pickle_put_leaf(struct pickle_output *output, const struct graph *graph,
+                     const struct value *value, int *ret_code)
 {
     *ret_code = 0;
     if (value->kind <= VALUE_TEXT || (value->kind == VALUE_TUPLE && value->n == 0)) {
-        put_plain(writer, value);
+        put_plain(output, value);
     } else if (value->kind == VALUE_BYTES) {
-        *ret_code = put_bytes(writer, value);
+        *ret_code = put_bytes(output, value);
     } else if (value->kind == VALUE_GLOBAL) {
-        put_global(writer, value->global);
+        put_global(output, value->global);
     } else if (value->kind == VALUE_CALL && value->form == FORM_EXTENSION) {
-        put_extension(writer, graph_at(writer->graph, value->call.args)->integer);
+        put_extension(output, graph_at(graph, value->call.args)->integer);
     } else {
         return false;
     }

@@ -3,11 +3,11 @@
  * The memo of the pickle reader. An index that is far beyond what was stored so far goes to a hash
  * map: a few bytes of input must not make a table of gigabytes.
  */
+#include "pickle/pickle_memo.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "pickle/pickle_vm.h"
 
 static bool is_index(const void *ctx, uint32_t i)
 {

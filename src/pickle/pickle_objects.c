@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Opcodes of the pickle reader that make containers, names and calls.
+ * Containers can be added to once they are on the stack; calls can, too, when they made one.
  */
+#include "pickle/pickle_objects.h"
+
 #include <errno.h>
 #include <string.h>
 
 #include "base/bytes.h"
-#include "pickle/pickle_vm.h"
 
 int op_constant(struct pickle *p)
 {

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Protocol 0 writes the id of a persistent object as Python prints it: ('storage', <class
- * 'torch.FloatStorage'>, '0', 'cpu', 4). PyTorch cannot read that back; here is a parser for such
- * tuples.
+ * A parser for what repr() of a tuple prints.
  */
+#include "pickle/pickle_persid.h"
+
 #include <weightfs/cleanup.h>
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "pickle/pickle_vm.h"
+#include "pickle/pickle_escape.h"
+#include "pickle/pickle_integer.h"
 
 enum { MAX_DEPTH = 4, MAX_ITEMS = 16 };
 
@@ -49,7 +50,7 @@ static int parse_string(struct repr *r, uint32_t *ret)
     autofree char *text = malloc(n + 1);
     if (text == NULL)
         return -ENOMEM;
-    const ssize_t n_text = unescape(r->at + 1, n, text);
+    const ssize_t n_text = escape_undo(r->at + 1, n, text);
     if (n_text < 0)
         return 0;
     r->at = end;
@@ -80,7 +81,7 @@ static int parse_number(struct repr *r, uint32_t *ret)
     const char *start = r->at;
     while (r->at < r->end && (*r->at == '-' || (*r->at >= '0' && *r->at <= '9')))
         r->at++;
-    const int code = parse_integer(r->graph, r->limits, start, (size_t)(r->at - start), ret);
+    const int code = integer_parse(r->graph, r->limits, start, (size_t)(r->at - start), ret);
     return code == -ENOMEM ? code : 0;
 }
 
@@ -121,8 +122,8 @@ static int parse_tuple(struct repr *r, unsigned depth, uint32_t *ret)
     return *ret == 0 ? -ENOMEM : 0;
 }
 
-int parse_persistent_id(struct graph *graph, const struct limits *limits, const char *text,
-                        size_t n, uint32_t *ret)
+int persid_parse(struct graph *graph, const struct limits *limits, const char *text, size_t n,
+                 uint32_t *ret)
 {
     struct repr r = {graph, limits, text, text + n};
     *ret = 0;

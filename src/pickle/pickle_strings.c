@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Opcodes of the pickle reader that push text and bytes. Text is copied, bytes stay in the file.
+ * Text is copied, bytes stay in the file.
  */
-#include <weightfs/cleanup.h>
+#include "pickle/pickle_strings.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/types.h>
 
 #include "base/bytes.h"
-#include "pickle/pickle_vm.h"
+#include "pickle/pickle_escape.h"
+#include "pickle/pickle_persid.h"
 
 /* UTF-8 in which surrogates may stand alone, as Python writes them. */
 static bool is_python_utf8(const uint8_t *bytes, size_t n)
@@ -115,118 +114,19 @@ int op_bytes(struct pickle *p)
     return vm_push(p, id);
 }
 
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
-static bool parse_hex(const char *text, size_t n, uint32_t *ret)
-{
-    *ret = 0;
-    for (size_t i = 0; i < n; i++) {
-        const int digit = hex_digit(text[i]);
-        if (digit < 0)
-            return false;
-        *ret = *ret << 4 | (uint32_t)digit;
-    }
-    return true;
-}
-
-/* Surrogates become three bytes like any other. */
-static size_t put_utf8(char *to, uint32_t c)
-{
-    if (c < 0x80) {
-        to[0] = (char)c;
-        return 1;
-    }
-    const size_t n = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
-    for (size_t i = n - 1; i > 0; i--) {
-        to[i] = (char)(0x80 | (c & 0x3f));
-        c >>= 6;
-    }
-    to[0] = (char)((0xf00u >> n) | c);
-    return n;
-}
-
-/* UNICODE: \uXXXX and \UXXXXXXXX, every other byte is a character of Latin-1. */
 int op_unicode_line(struct pickle *p)
 {
     const char *line;
-    size_t n, n_text = 0;
-    int code = vm_line(p, &line, &n);
+    size_t n;
+    const int code = vm_line(p, &line, &n);
     if (code < 0)
         return code;
     char *text = arena_chars(p->graph->arena, 2 * n + 1);
     if (text == NULL)
         return wfs_fail_memory(p->err);
-    for (size_t i = 0; i < n;) {
-        const bool is_escape = line[i] == '\\' && i + 1 < n;
-        if (is_escape && (line[i + 1] == 'u' || line[i + 1] == 'U')) {
-            const size_t n_digits = line[i + 1] == 'u' ? 4 : 8;
-            uint32_t c;
-            if (n - i - 2 < n_digits || !parse_hex(line + i + 2, n_digits, &c) || c > 0x10ffff)
-                return vm_fail(p, "a malformed \\u escape");
-            n_text += put_utf8(text + n_text, c);
-            i += 2 + n_digits;
-            continue;
-        }
-        n_text += put_utf8(text + n_text, (uint8_t)line[i++]);
-        if (is_escape)
-            n_text += put_utf8(text + n_text, (uint8_t)line[i++]);
-    }
-    return push_text(p, text, n_text, FORM_PLAIN);
-}
-
-/* One escape behind its backslash; returns how many characters it has, 0 when it is none. */
-static size_t unescape_one(const char *text, size_t n, char *to, size_t *n_to)
-{
-    static const char letters[] = "\\'\"abfnrtv", values[] = "\\'\"\a\b\f\n\r\t\v";
-    uint32_t c;
-    const char *letter = n == 0 || *text == '\0' ? NULL : strchr(letters, *text);
-    if (n == 0)
-        return 0;
-    if (*text == '\n')
-        return 1;
-    if (*text == 'x') {
-        if (n < 3 || !parse_hex(text + 1, 2, &c))
-            return 0;
-        to[(*n_to)++] = (char)c;
-        return 3;
-    }
-    if (letter != NULL) {
-        to[(*n_to)++] = values[letter - letters];
-        return 1;
-    }
-    size_t n_octal = 0;
-    for (c = 0; n_octal < 3 && n_octal < n && text[n_octal] >= '0' && text[n_octal] <= '7';)
-        c = c * 8 + (uint32_t)(text[n_octal++] - '0');
-    if (n_octal > 0) {
-        to[(*n_to)++] = (char)c;
-        return n_octal;
-    }
-    to[(*n_to)++] = '\\'; /* as Python does with an escape that it does not know */
-    to[(*n_to)++] = *text;
-    return 1;
-}
-
-ssize_t unescape(const char *text, size_t n, char *buf)
-{
-    size_t n_buf = 0;
-    for (size_t i = 0; i < n;) {
-        if (text[i] != '\\') {
-            buf[n_buf++] = text[i++];
-            continue;
-        }
-        const size_t n_escape = unescape_one(text + i + 1, n - i - 1, buf, &n_buf);
-        if (n_escape == 0)
-            return -1;
-        i += 1 + n_escape;
-    }
-    return (ssize_t)n_buf;
+    const ssize_t n_text = escape_undo_unicode(line, n, text);
+    return n_text < 0 ? vm_fail(p, "a malformed \\u escape")
+                      : push_text(p, text, (size_t)n_text, FORM_PLAIN);
 }
 
 int op_string_line(struct pickle *p)
@@ -243,7 +143,7 @@ int op_string_line(struct pickle *p)
     char *text = arena_chars(p->graph->arena, n);
     if (text == NULL)
         return wfs_fail_memory(p->err);
-    const ssize_t n_text = unescape(line + 1, n - 2, text);
+    const ssize_t n_text = escape_undo(line + 1, n - 2, text);
     return n_text < 0 ? vm_fail(p, "a malformed escape in a string")
                       : push_text(p, text, (size_t)n_text, FORM_BYTE_TEXT);
 }
@@ -257,7 +157,7 @@ int op_persid(struct pickle *p)
     if (code < 0)
         return code;
     p->job->notes |= PICKLE_TEXT_ID;
-    if (parse_persistent_id(p->graph, p->job->limits, line, n, &inner) < 0 ||
+    if (persid_parse(p->graph, p->job->limits, line, n, &inner) < 0 ||
         (inner == 0 && (inner = value_new_text(p->graph, line, n)) == 0))
         return wfs_fail_memory(p->err);
     const uint32_t id = value_new(p->graph, VALUE_PERSISTENT);

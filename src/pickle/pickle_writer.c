@@ -8,94 +8,20 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/bytes.h"
 
-enum { N_BLOCK = 65536, N_COPIED = 4096, PROTOCOL = 2 };
+enum { PROTOCOL = 2 };
 
 #define EMITTED UINT32_C(0x80000000)
 #define N_BYTES_MAX (UINT64_C(1) << 30)
-
-static struct pickle_piece *add_piece(struct pickle_writer *writer)
-{
-    if (writer->n_pieces == writer->n_piece_room) {
-        const size_t n_room = writer->n_piece_room == 0 ? 16 : writer->n_piece_room * 2;
-        struct pickle_piece *pieces = reallocarray(writer->pieces, n_room, sizeof(*pieces));
-        if (pieces == NULL)
-            return NULL;
-        writer->pieces = pieces;
-        writer->n_piece_room = n_room;
-    }
-    struct pickle_piece *piece = &writer->pieces[writer->n_pieces++];
-    *piece = (struct pickle_piece){0};
-    return piece;
-}
-
-/* Room for n_bytes (at most a block) at the end; NULL when out of memory. */
-static uint8_t *make_room(struct pickle_writer *writer, size_t n_bytes)
-{
-    if (n_bytes > writer->n_left || writer->n_pieces == 0 ||
-        writer->pieces[writer->n_pieces - 1].bytes == NULL) {
-        if (n_bytes > writer->n_left) {
-            writer->block = arena_alloc(writer->arena, N_BLOCK);
-            writer->n_left = writer->block == NULL ? 0 : N_BLOCK;
-        }
-        struct pickle_piece *piece = writer->block == NULL ? NULL : add_piece(writer);
-        if (piece == NULL) {
-            writer->has_failed = true;
-            return NULL;
-        }
-        piece->bytes = writer->block;
-    }
-    uint8_t *at = writer->block;
-    writer->block += n_bytes;
-    writer->n_left -= n_bytes;
-    writer->pieces[writer->n_pieces - 1].n_bytes += n_bytes;
-    writer->n_bytes += n_bytes;
-    return at;
-}
-
-void pickle_put(struct pickle_writer *writer, const void *bytes, size_t n_bytes)
-{
-    while (n_bytes > 0 && !writer->has_failed) {
-        const size_t n = n_bytes < N_BLOCK ? n_bytes : N_BLOCK;
-        uint8_t *at = make_room(writer, n);
-        if (at == NULL)
-            return;
-        memcpy(at, bytes, n);
-        bytes = (const char *)bytes + n;
-        n_bytes -= n;
-    }
-}
-
-int pickle_put_range(struct pickle_writer *writer, const struct value_bytes *bytes)
-{
-    if (bytes->n_bytes > N_COPIED) {
-        struct pickle_piece *piece = add_piece(writer);
-        if (piece == NULL)
-            return wfs_fail_memory(writer->err);
-        *piece = (struct pickle_piece){NULL, bytes->source, bytes->offset, bytes->n_bytes};
-        return 0;
-    }
-    uint8_t *at = bytes->n_bytes == 0 ? NULL : make_room(writer, (size_t)bytes->n_bytes);
-    if (at != NULL && source_read(bytes->source, bytes->offset, at, (size_t)bytes->n_bytes) < 0)
-        return wfs_fail(writer->err, EIO, "cannot read %llu bytes of a value in %s",
-                        (unsigned long long)bytes->n_bytes, wfs_quote(bytes->source->path).text);
-    return 0;
-}
-
-static void put_code(struct pickle_writer *writer, uint8_t opcode)
-{
-    pickle_put(writer, &opcode, 1);
-}
 
 /* PUT or GET of the memo. */
 static void put_slot(struct pickle_writer *writer, uint32_t number, uint8_t small, uint8_t large)
 {
     uint8_t bytes[5] = {number < 256 ? small : large};
     store_le32(bytes + 1, number);
-    pickle_put(writer, bytes, number < 256 ? 2 : 5);
+    pickle_put(&writer->out, bytes, number < 256 ? 2 : 5);
 }
 
 static bool is_in_memo(const struct pickle_writer *writer, uint32_t id)
@@ -138,7 +64,7 @@ int pickle_put_shared(struct pickle_writer *writer, uint32_t id)
     int code = 0;
     if (is_in_memo(writer, id)) {
         fetch(writer, id);
-    } else if (pickle_put_leaf(writer, graph_at(writer->graph, id), &code)) {
+    } else if (pickle_put_leaf(&writer->out, writer->graph, graph_at(writer->graph, id), &code)) {
         keep(writer, id);
     }
     return code;
@@ -150,7 +76,7 @@ static int push(struct pickle_writer *writer, uint32_t id)
         const uint32_t n_room = writer->n_frame_room == 0 ? 64 : writer->n_frame_room * 2;
         struct pickle_frame *frames = reallocarray(writer->frames, n_room, sizeof(*frames));
         if (frames == NULL)
-            return wfs_fail_memory(writer->err);
+            return wfs_fail_memory(writer->out.err);
         writer->frames = frames;
         writer->n_frame_room = n_room;
     }
@@ -196,7 +122,7 @@ static int visit(struct pickle_writer *writer, uint32_t id)
     }
     if (is_special(writer, id))
         code = writer->put_special(writer, id);
-    else if (!pickle_put_leaf(writer, value, &code))
+    else if (!pickle_put_leaf(&writer->out, writer->graph, value, &code))
         return push(writer, id);
     keep_if_used(writer, id);
     return code;
@@ -208,17 +134,17 @@ static int step_container(struct pickle_writer *writer, struct pickle_frame *fra
 {
     const unsigned kind = value->kind;
     const uint32_t i = frame->next++;
-    writer->is_late = writer->is_late || kind == VALUE_SET;
+    writer->out.is_late = writer->out.is_late || kind == VALUE_SET;
     if (i == 0) {
-        put_code(writer, kind == VALUE_LIST ? ']' : kind == VALUE_DICT ? '}' : 0x8f);
+        pickle_put_code(&writer->out, kind == VALUE_LIST ? ']' : kind == VALUE_DICT ? '}' : 0x8f);
         keep_if_used(writer, frame->id);
         if (value->n > 0)
-            put_code(writer, '(');
+            pickle_put_code(&writer->out, '(');
     }
     if (i < value->n)
         return visit(writer, value_items(value)[i]);
     if (value->n > 0)
-        put_code(writer, kind == VALUE_LIST ? 'e' : kind == VALUE_DICT ? 'u' : 0x90);
+        pickle_put_code(&writer->out, kind == VALUE_LIST ? 'e' : kind == VALUE_DICT ? 'u' : 0x90);
     writer->n_frames--;
     return 0;
 }
@@ -232,10 +158,10 @@ static bool has_met_itself(struct pickle_writer *writer, uint32_t id, uint32_t n
     if (!is_in_memo(writer, id))
         return false;
     for (uint32_t i = 0; i < n && !is_marked; i++)
-        put_code(writer, '0');
+        pickle_put_code(&writer->out, '0');
     if (is_marked)
-        put_code(writer, '1');
-    writer->is_late = true;
+        pickle_put_code(&writer->out, '1');
+    writer->out.is_late = true;
     fetch(writer, id);
     writer->n_frames--;
     return true;
@@ -247,13 +173,13 @@ static int step_tuple(struct pickle_writer *writer, struct pickle_frame *frame,
     const bool is_frozen = value->kind == VALUE_SET, is_marked = is_frozen || value->n > 3;
     const uint32_t i = frame->next++;
     if (i == 0 && is_marked)
-        put_code(writer, '(');
+        pickle_put_code(&writer->out, '(');
     if (i < value->n)
         return visit(writer, value_items(value)[i]);
     if (has_met_itself(writer, frame->id, value->n, is_marked))
         return 0;
-    put_code(writer, is_frozen ? 0x91 : is_marked ? 't' : (uint8_t)(0x84 + value->n));
-    writer->is_late = writer->is_late || is_frozen;
+    pickle_put_code(&writer->out, is_frozen ? 0x91 : is_marked ? 't' : (uint8_t)(0x84 + value->n));
+    writer->out.is_late = writer->out.is_late || is_frozen;
     keep_if_used(writer, frame->id);
     writer->n_frames--;
     return 0;
@@ -264,7 +190,7 @@ static int step_persistent(struct pickle_writer *writer, struct pickle_frame *fr
 {
     if (frame->next++ == 0)
         return visit(writer, value->id);
-    put_code(writer, 'Q');
+    pickle_put_code(&writer->out, 'Q');
     keep_if_used(writer, frame->id);
     writer->n_frames--;
     return 0;
@@ -295,8 +221,8 @@ static void close_call(struct pickle_writer *writer, uint32_t id, const struct v
         [FORM_REDUCE] = 'R', [FORM_NEWOBJ] = 0x81, [FORM_NEWOBJ_EX] = 0x92, [FORM_INST] = 'o'};
     if (has_met_itself(writer, id, n, call->form == FORM_INST))
         return;
-    put_code(writer, opcodes[call->form]);
-    writer->is_late = writer->is_late || call->form == FORM_NEWOBJ_EX;
+    pickle_put_code(&writer->out, opcodes[call->form]);
+    writer->out.is_late = writer->out.is_late || call->form == FORM_NEWOBJ_EX;
     keep_if_used(writer, id);
 }
 
@@ -311,10 +237,10 @@ static int step_added(struct pickle_writer *writer, uint32_t container, uint32_t
         return 1;
     }
     if (*i == 0)
-        put_code(writer, '(');
+        pickle_put_code(&writer->out, '(');
     if (*i < value->n)
         return visit(writer, value_items(value)[*i]);
-    put_code(writer, opcode);
+    pickle_put_code(&writer->out, opcode);
     return 0;
 }
 
@@ -326,7 +252,7 @@ static int step_states(struct pickle_writer *writer, uint32_t states, uint32_t i
     }
     if (i % 2 == 0)
         return visit(writer, value_items(graph_at(writer->graph, states))[i / 2]);
-    put_code(writer, 'b');
+    pickle_put_code(&writer->out, 'b');
     return 0;
 }
 
@@ -337,7 +263,7 @@ static int step_call(struct pickle_writer *writer, struct pickle_frame *frame,
     const uint32_t n = n_children(graph, call);
     uint32_t i = frame->next++;
     if (i == 0 && call->form == FORM_INST)
-        put_code(writer, '(');
+        pickle_put_code(&writer->out, '(');
     if (i < n)
         return visit(writer, call_child(graph, call, i));
     if (i == n) {
@@ -374,18 +300,18 @@ static int step(struct pickle_writer *writer)
 static int write_all(struct pickle_writer *writer, uint32_t root)
 {
     static const uint8_t start[] = {0x80, PROTOCOL};
-    pickle_put(writer, start, sizeof(start));
-    if (writer->has_failed)
+    pickle_put(&writer->out, start, sizeof(start));
+    if (writer->out.has_failed)
         return -ENOMEM;
-    writer->version = writer->block - 1;
+    writer->version = writer->out.block - 1;
     int code = visit(writer, root);
-    while (code == 0 && writer->n_frames > 0 && !writer->has_failed) {
-        if (writer->n_bytes > N_BYTES_MAX || writer->n_frames > writer->graph->n_values + 64)
-            return wfs_fail(writer->err, E2BIG, "the values would make a pickle without end");
+    while (code == 0 && writer->n_frames > 0 && !writer->out.has_failed) {
+        if (writer->out.n_bytes > N_BYTES_MAX || writer->n_frames > writer->graph->n_values + 64)
+            return wfs_fail(writer->out.err, E2BIG, "the values would make a pickle without end");
         code = step(writer);
     }
-    put_code(writer, '.');
-    if (writer->is_late && writer->graph->protocol > PROTOCOL && !writer->has_failed)
+    pickle_put_code(&writer->out, '.');
+    if (writer->out.is_late && writer->graph->protocol > PROTOCOL && !writer->out.has_failed)
         *writer->version = writer->graph->protocol;
     return code;
 }
@@ -397,23 +323,22 @@ int pickle_write(struct pickle_writer *writer, uint32_t root, const uint32_t *fi
     writer->memo = calloc(n, sizeof(*writer->memo));
     writer->n_uses = calloc(n, sizeof(*writer->n_uses));
     if (writer->memo == NULL || writer->n_uses == NULL)
-        return wfs_fail_memory(writer->err);
+        return wfs_fail_memory(writer->out.err);
     for (uint32_t i = 0; i < n_first; i++)
         writer->memo[first[i]] = ++writer->n_memo;
     int code = count(writer, root);
     if (code == 0)
         code = write_all(writer, root);
-    return code == 0 && writer->has_failed ? wfs_fail_memory(writer->err) : code;
+    return code == 0 && writer->out.has_failed ? wfs_fail_memory(writer->out.err) : code;
 }
 
 void pickle_writer_done(struct pickle_writer *writer)
 {
     const int saved = errno;
-    free(writer->pieces);
+    pickle_output_done(&writer->out);
     free(writer->memo);
     free(writer->n_uses);
     free(writer->frames);
-    writer->pieces = NULL;
     writer->memo = NULL;
     writer->n_uses = NULL;
     writer->frames = NULL;

@@ -47,16 +47,16 @@ static int put_record(struct torch_plan *plan, struct pickle_writer *writer, uin
         record->number = plan->n_order;
     }
     record->key = NULL;
-    pickle_put(writer, "(", 1);
+    pickle_put(&writer->out, "(", 1);
     int code = pickle_put_shared(writer, plan->storage);
     if (code == 0)
         code = pickle_put_shared(writer, record->class);
     const int n = snprintf(key, sizeof(key), "%u", record->number - 1);
-    pickle_put_text(writer, key, (size_t)n);
+    pickle_put_text(&writer->out, key, (size_t)n);
     if (code == 0)
         code = pickle_put_shared(writer, record->location);
-    pickle_put_integer(writer, (int64_t)record->n_units);
-    pickle_put(writer, "tQ", 2);
+    pickle_put_integer(&writer->out, (int64_t)record->n_units);
+    pickle_put(&writer->out, "tQ", 2);
     return code;
 }
 
@@ -122,7 +122,7 @@ static const char *name_of(struct torch_plan *plan, const char *folder, const ch
 }
 
 /* The CRC is taken of all pieces now: a pickle is small, and ranges in it are rare. */
-static int crc_of(struct torch_plan *plan, const struct pickle_writer *writer, uint32_t *ret,
+static int crc_of(struct torch_plan *plan, const struct pickle_output *output, uint32_t *ret,
                   uint64_t *ret_n)
 {
     *ret = 0;
@@ -130,8 +130,8 @@ static int crc_of(struct torch_plan *plan, const struct pickle_writer *writer, u
     autofree char *chunk = malloc(1 << 16);
     if (chunk == NULL)
         return wfs_fail_memory(plan->err);
-    for (size_t i = 0; i < writer->n_pieces; i++) {
-        const struct pickle_piece *piece = &writer->pieces[i];
+    for (size_t i = 0; i < output->n_pieces; i++) {
+        const struct pickle_piece *piece = &output->pieces[i];
         *ret_n += piece->n_bytes;
         if (piece->bytes != NULL) {
             *ret = zip_crc(*ret, piece->bytes, (size_t)piece->n_bytes);
@@ -151,17 +151,17 @@ static int crc_of(struct torch_plan *plan, const struct pickle_writer *writer, u
 }
 
 static int add_pickle(struct torch_plan *plan, struct zip_writer *zip,
-                      const struct pickle_writer *writer)
+                      const struct pickle_output *output)
 {
     struct zip_record record = {0};
     uint64_t at;
-    int code = crc_of(plan, writer, &record.crc, &record.n_bytes);
+    int code = crc_of(plan, output, &record.crc, &record.n_bytes);
     if (code < 0)
         return code;
     record.name = name_of(plan, "", "data.pkl", 8, &record.n_name);
     code = record.name == NULL ? -ENOMEM : zip_begin(zip, &record, &at);
-    for (size_t i = 0; code == 0 && i < writer->n_pieces; i++) {
-        const struct pickle_piece *piece = &writer->pieces[i];
+    for (size_t i = 0; code == 0 && i < output->n_pieces; i++) {
+        const struct pickle_piece *piece = &output->pieces[i];
         if (piece->bytes != NULL) {
             code = layout_add_bytes(plan->layout, at, piece->bytes, piece->n_bytes);
         } else {
@@ -251,15 +251,14 @@ static int add_same_pickle(struct torch_plan *plan, struct zip_writer *zip)
 
 static int add_new_pickle(struct torch_plan *plan, struct zip_writer *zip)
 {
-    struct pickle_writer writer = {.graph = &plan->graph,
-                                   .arena = &plan->layout->arena,
-                                   .err = plan->err,
+    struct pickle_writer writer = {.out = {.arena = &plan->layout->arena, .err = plan->err},
+                                   .graph = &plan->graph,
                                    .is_special = is_special,
                                    .put_special = put_special,
                                    .ctx = plan};
     int code = pickle_write(&writer, plan->root, plan->first, plan->n_first);
     if (code == 0)
-        code = add_pickle(plan, zip, &writer);
+        code = add_pickle(plan, zip, &writer.out);
     pickle_writer_done(&writer);
     return code;
 }

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The memo of the pickle reader: values by number, so that a pickle can refer to them again.
+ */
+#ifndef WFS_PICKLE_MEMO_H
+#define WFS_PICKLE_MEMO_H
+
+#include "base/hash.h"
+
+struct far_slot {
+    uint32_t index, id;
+};
+
+/* Slots that are numbered densely are in an array; the others are found by hash. */
+struct memo {
+    uint32_t *near;
+    uint32_t n_room;
+    uint32_t n_used; /* in both */
+    struct map map;  /* of far */
+    struct far_slot *far;
+    uint32_t n_far, n_far_room;
+};
+
+/* Sets a slot. -ENOMEM. */
+int memo_put(struct memo *memo, uint32_t index, uint32_t id);
+
+/* Returns 0 when the slot was never set. */
+uint32_t memo_get(const struct memo *memo, uint32_t index);
+void memo_done(struct memo *memo);
+
+#endif

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The stack with its marks, and the input with its errors.
+ */
+#include "pickle/pickle_vm.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+int vm_init(struct pickle *p)
+{
+    p->none = value_new(p->graph, VALUE_NONE);
+    p->truth[0] = value_new(p->graph, VALUE_BOOL);
+    p->truth[1] = value_new(p->graph, VALUE_BOOL);
+    p->empty = value_new(p->graph, VALUE_TUPLE);
+    if (p->none == 0 || p->truth[0] == 0 || p->truth[1] == 0 || p->empty == 0)
+        return wfs_fail_memory(p->err);
+    graph_at(p->graph, p->truth[1])->integer = 1;
+    return 0;
+}
+
+void vm_done(struct pickle *p)
+{
+    const int saved = errno;
+    stream_done(&p->input);
+    memo_done(&p->memo);
+    free(p->stack);
+    free(p->marks);
+    errno = saved;
+}
+
+int vm_fail(struct pickle *p, const char *format, ...)
+{
+    char text[256];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    return wfs_fail(p->err, EBADMSG, "pickle, byte %llu, opcode 0x%02x: %s",
+                    (unsigned long long)p->opcode_offset, p->opcode, text);
+}
+
+int vm_fail_input(struct pickle *p, int code)
+{
+    switch (code) {
+    case -EBADMSG:
+        p->job->notes |= PICKLE_SHORT;
+        return vm_fail(p, "the file ends inside the pickle");
+    case -E2BIG:
+        return wfs_fail(p->err, E2BIG, "pickle, byte %llu: a line is longer than the limit",
+                        (unsigned long long)p->opcode_offset);
+    case -ENOMEM:
+        return wfs_fail_memory(p->err);
+    default:
+        return wfs_fail(p->err, -code, "cannot read the pickle");
+    }
+}
+
+int vm_fail_short(struct pickle *p, const char *what, uint64_t n)
+{
+    p->job->notes |= PICKLE_SHORT;
+    return vm_fail(p, "%s of %llu bytes, but only %llu are left", what, (unsigned long long)n,
+                   (unsigned long long)stream_left(&p->input));
+}
+
+int vm_take(struct pickle *p, size_t n_bytes, const uint8_t **ret)
+{
+    const int code = stream_take(&p->input, n_bytes, ret);
+    return code < 0 ? vm_fail_input(p, code) : 0;
+}
+
+int vm_line(struct pickle *p, const char **ret, size_t *ret_n)
+{
+    const int code = stream_line(&p->input, p->job->limits->text, ret, ret_n);
+    return code < 0 ? vm_fail_input(p, code) : 0;
+}
+
+static int grow_stack(struct pickle *p)
+{
+    const size_t n_room = p->n_stack_room == 0 ? 256 : p->n_stack_room * 2;
+    uint32_t *stack = reallocarray(p->stack, n_room, sizeof(*stack));
+    if (stack == NULL)
+        return wfs_fail_memory(p->err);
+    p->stack = stack;
+    p->n_stack_room = n_room;
+    return 0;
+}
+
+int vm_push(struct pickle *p, uint32_t id)
+{
+    if (id == 0)
+        return wfs_fail_memory(p->err);
+    if (p->n_stack == p->n_stack_room && grow_stack(p) < 0)
+        return -ENOMEM;
+    p->stack[p->n_stack++] = id;
+    return 0;
+}
+
+size_t vm_floor(const struct pickle *p)
+{
+    return p->n_marks == 0 ? 0 : p->marks[p->n_marks - 1];
+}
+
+int vm_top(struct pickle *p, uint32_t *ret)
+{
+    if (p->n_stack == vm_floor(p))
+        return vm_fail(p, "stack underflow");
+    *ret = p->stack[p->n_stack - 1];
+    return 0;
+}
+
+int vm_pop(struct pickle *p, uint32_t *ret)
+{
+    const int code = vm_top(p, ret);
+    if (code == 0)
+        p->n_stack--;
+    return code;
+}
+
+int vm_items(struct pickle *p, const uint32_t **ret, uint32_t *ret_n)
+{
+    if (p->n_marks == 0)
+        return vm_fail(p, "no mark on the stack");
+    const size_t floor = p->marks[--p->n_marks];
+    if (p->n_stack - floor > UINT32_MAX / 2)
+        return wfs_fail_memory(p->err);
+    *ret = p->stack + floor;
+    *ret_n = (uint32_t)(p->n_stack - floor);
+    return 0;
+}
+
+void vm_drop(struct pickle *p, uint32_t n)
+{
+    p->n_stack -= n;
+}
+
+int vm_mark(struct pickle *p)
+{
+    if (p->n_marks >= p->job->limits->marks)
+        return wfs_fail(p->err, E2BIG, "pickle: more than %llu open marks (limit marks)",
+                        (unsigned long long)p->job->limits->marks);
+    if (p->n_marks == p->n_mark_room) {
+        const size_t n_room = p->n_mark_room == 0 ? 64 : p->n_mark_room * 2;
+        size_t *marks = reallocarray(p->marks, n_room, sizeof(*marks));
+        if (marks == NULL)
+            return wfs_fail_memory(p->err);
+        p->marks = marks;
+        p->n_mark_room = n_room;
+    }
+    p->marks[p->n_marks++] = p->n_stack;
+    return 0;
+}
