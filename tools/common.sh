@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# What tools/try and tools/test share; sourced, not run.
-# Debian's programs, whatever else comes first on the user's PATH.
+# Functions shared by tools/try and tools/test; sourced, not run.
+# Use Debian's programs, whatever else is on the user's PATH.
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
 unset PYTHONHOME PYTHONPATH
 
@@ -10,36 +10,43 @@ say() {
     printf '\n== %s\n' "$*"
 }
 
-# Runs as root: as it is, or with sudo.
+# Runs a command as root, directly or with sudo.
 as_root() {
     if [ "$(id -u)" = 0 ]; then
         "$@"
-    elif [ -x /usr/bin/sudo ]; then
-        sudo -n "$@"
     else
-        echo "needs the rights of root, and there is no sudo: $*" >&2
-        return 1
+        sudo -n "$@"
     fi
+}
+
+# Succeeds if as_root can work without asking for a password.
+can_be_root() {
+    [ "$(id -u)" = 0 ] || { command -v sudo >/dev/null && sudo -n true 2>/dev/null; }
 }
 
 is_installed() {
     [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
 }
 
-# Installs the packages that are missing, if any.
+# Installs the packages that are missing, if any; reports what to run if that is impossible.
 install_packages() {
-    local package missing=()
+    local package hint='' missing=()
     for package in "$@"; do
         is_installed "$package" || missing+=("$package")
     done
     [ ${#missing[@]} -gt 0 ] || return 0
+    if ! can_be_root; then
+        ! command -v sudo >/dev/null || hint="run 'sudo -v' first, or "
+        echo "missing packages; ${hint}run as root: apt-get install ${missing[*]}" >&2
+        return 1
+    fi
     say "installing ${missing[*]}"
     as_root apt-get update -qq
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends \
         -o Dpkg::Use-Pty=0 "${missing[@]}" </dev/null
 }
 
-# build FOLDER [MESON OPTION...]: configures if needed, then compiles.
+# build FOLDER [MESON OPTION...]: configures the build directory if needed, then compiles.
 build() {
     local folder=$1
     shift

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Running, timing and the tables that come of it."""
+"""Running and timing, and the rows of the results."""
 import contextlib
 import json
 import os
@@ -49,12 +49,15 @@ def drop_caches():
         file.write("3")
 
 
+def find_program(build):
+    """Path of the program in a build directory, or where it is expected."""
+    direct = os.path.abspath(os.path.join(build, "weightfs"))
+    return direct if os.path.exists(direct) else os.path.abspath(os.path.join(build, "src", "weightfs"))
+
+
 class Bench:
-    def __init__(self, build, scratch, quick):
-        self.program = os.path.join(build, "weightfs")
-        if not os.path.exists(self.program):
-            self.program = os.path.join(build, "src", "weightfs")
-        self.scratch, self.quick = scratch, quick
+    def __init__(self, program, scratch, quick):
+        self.program, self.scratch, self.quick = program, scratch, quick
         self.n_runs = 3 if quick else 7
         self.sections = []
         self.mnt = os.path.join(scratch, "mnt")

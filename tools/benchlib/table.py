@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The table in the documentation: one part a section, each with its own date, so that parts can be measured anew."""
+"""The tables in the documentation: one section each, with its own date, so that sections can be measured separately."""
 import os
 import platform
 import re

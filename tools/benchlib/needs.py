@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: MIT
+"""What the sections need besides the program and Python."""
+import importlib.util
+import os
+import shutil
+
+# Section: the programs and Python modules that it uses.
+NEEDS = {"reads": ["rsync"], "listings": ["getfattr"], "views": ["numpy"]}
+# Without these some rows are empty.
+OPTIONAL = {"views": ["torch"], "opens": ["torch"], "reflinks": ["mkfs.xfs"]}
+PACKAGES = {"rsync": "rsync", "getfattr": "attr", "numpy": "python3-numpy", "torch": "python3-torch", "mkfs.xfs": "xfsprogs",
+            "fusermount3": "fuse3"}
+MODULES = {"numpy", "torch"}
+NO_MOUNT = {"opens", "conversions"}
+
+
+def is_missing(name):
+    return importlib.util.find_spec(name) is None if name in MODULES else shutil.which(name) is None
+
+
+def missing_packages(sections, needs):
+    return sorted({PACKAGES[name] for section in sections for name in needs.get(section, []) if is_missing(name)})
+
+
+def problem(program, sections):
+    """One line about what is missing, or None."""
+    if not os.path.exists(program):
+        return "no program at %s: build it first, for example with tools/try" % program
+    needs = dict(NEEDS)
+    if not NO_MOUNT.issuperset(sections):
+        if not os.access("/dev/fuse", os.R_OK | os.W_OK):
+            return "cannot mount: /dev/fuse is missing or not accessible (only %s work without it)" % ", ".join(sorted(NO_MOUNT))
+        if os.geteuid() != 0:
+            needs["mount"] = ["fusermount3"]
+    packages = missing_packages([*sections, "mount"], needs)
+    return "missing packages; run as root: apt-get install %s" % " ".join(packages) if packages else None
+
+
+def note(sections):
+    """One line about rows that stay empty, or None."""
+    packages = missing_packages(sections, OPTIONAL)
+    if "reflinks" in sections and os.geteuid() != 0:
+        packages.append("the rights of root")
+    return "some rows stay empty without %s" % ", ".join(packages) if packages else None
