@@ -35,9 +35,27 @@ static inline void wfs_catalog_cleanup(struct wfs_catalog **catalog)
 /* The format that it was loaded from. */
 const struct wfs_format *wfs_catalog_format(const struct wfs_catalog *catalog);
 
-/* What the container is, in a few words for a person: "safetensors", "zip checkpoint", "legacy
- * stream". */
-const char *wfs_catalog_container(const struct wfs_catalog *catalog);
+/* What the tensors are packed in: one format can have several containers. */
+enum wfs_container {
+    WFS_CONTAINER_NONE,
+    WFS_CONTAINER_SAFETENSORS,
+    WFS_CONTAINER_BURNPACK,
+    WFS_CONTAINER_BURNPACK_PACKED, /* of an old version, without padding */
+    WFS_CONTAINER_SHARDS,          /* several files with an index */
+    WFS_CONTAINER_TORCH_ZIP,
+    WFS_CONTAINER_TORCH_SCRIPT,
+    WFS_CONTAINER_TORCH_LITE,
+    WFS_CONTAINER_TORCH_PACKAGE,
+    WFS_CONTAINER_TORCH_PROGRAM, /* of torch.export.save */
+    WFS_CONTAINER_TORCH_STREAM,
+    WFS_CONTAINER_TORCH_TAR,
+    WFS_CONTAINER_TORCH_PICKLE,
+};
+
+enum wfs_container wfs_catalog_container(const struct wfs_catalog *catalog);
+
+/* Returns its name, in a few words for a person: "safetensors", "zip checkpoint"; NULL for none. */
+const char *wfs_container_name(enum wfs_container container);
 
 size_t wfs_catalog_n_tensors(const struct wfs_catalog *catalog);
 

@@ -144,7 +144,7 @@ static void json_info(const struct info *info)
     struct jsonout out = {.file = stdout};
     jsonout_open_object(&out, NULL);
     jsonout_text(&out, "file", info->path);
-    jsonout_text(&out, "container", wfs_catalog_container(info->catalog));
+    jsonout_text(&out, "container", wfs_container_name(wfs_catalog_container(info->catalog)));
     jsonout_text(&out, "format", wfs_catalog_format(info->catalog)->name);
     jsonout_text(&out, "writer", writer_of(info->catalog));
     jsonout_u64(&out, "n_tensors", info->all.n_tensors);
@@ -258,7 +258,7 @@ static void print_info(const struct info *info)
 {
     print_field("file:", info->path);
     print_field("format:", wfs_catalog_format(info->catalog)->name);
-    print_field("container:", wfs_catalog_container(info->catalog));
+    print_field("container:", wfs_container_name(wfs_catalog_container(info->catalog)));
     print_field("writer:", writer_of(info->catalog));
     print_label("tensors:", 0);
     printf("%" PRIu64 "\n", info->all.n_tensors);

@@ -201,7 +201,7 @@ int target_check(struct target *target, const struct mount_options *options,
     if (target->format == NULL)
         return fail_format("the name of the output does not tell its format");
     if (target->is_source && !target->is_set &&
-        strcmp(wfs_catalog_container(catalog), "sharded checkpoint") == 0)
+        wfs_catalog_container(catalog) == WFS_CONTAINER_SHARDS)
         return log_failure(EXIT_USAGE, "an index that is not called NAME.index.json is not "
                                        "replaced; give output=DIR");
     struct stat st;

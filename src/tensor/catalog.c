@@ -250,9 +250,28 @@ const struct wfs_format *wfs_catalog_format(const struct wfs_catalog *catalog)
     return catalog->format;
 }
 
-const char *wfs_catalog_container(const struct wfs_catalog *catalog)
+enum wfs_container wfs_catalog_container(const struct wfs_catalog *catalog)
 {
     return catalog->container;
+}
+
+const char *wfs_container_name(enum wfs_container container)
+{
+    static const char *const names[] = {
+        [WFS_CONTAINER_SAFETENSORS] = "safetensors",
+        [WFS_CONTAINER_BURNPACK] = "burnpack",
+        [WFS_CONTAINER_BURNPACK_PACKED] = "burnpack in the packed layout",
+        [WFS_CONTAINER_SHARDS] = "sharded checkpoint",
+        [WFS_CONTAINER_TORCH_ZIP] = "zip checkpoint",
+        [WFS_CONTAINER_TORCH_SCRIPT] = "TorchScript",
+        [WFS_CONTAINER_TORCH_LITE] = "lite interpreter",
+        [WFS_CONTAINER_TORCH_PACKAGE] = "torch.package",
+        [WFS_CONTAINER_TORCH_PROGRAM] = "exported program",
+        [WFS_CONTAINER_TORCH_STREAM] = "legacy stream",
+        [WFS_CONTAINER_TORCH_TAR] = "legacy tar",
+        [WFS_CONTAINER_TORCH_PICKLE] = "pickle",
+    };
+    return names[container];
 }
 
 size_t wfs_catalog_n_tensors(const struct wfs_catalog *catalog)

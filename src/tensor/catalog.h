@@ -80,7 +80,7 @@ struct wfs_catalog {
     struct wfs_finding *findings;
     size_t n_findings;
     const struct wfs_format *format; /* NULL: none yet */
-    const char *container;
+    enum wfs_container container;
     struct source *derived;       /* bytes made of those of the sources; NULL: none */
     struct graph graph;           /* what a pickle holds; empty in other formats */
     uint32_t root;                /* of the graph; 0: there is none */

@@ -129,7 +129,7 @@ static void check_example(const struct blob *blob, const char *container, uint64
     struct wfs_error err;
     if (!check_int(load(blob, &catalog, &err), 0))
         return;
-    check_str(wfs_catalog_container(catalog), container);
+    check_str(wfs_container_name(wfs_catalog_container(catalog)), container);
     check_str(wfs_catalog_meta(catalog)->value, "burnpack");
     if (!check_uint(wfs_catalog_n_tensors(catalog), 2))
         return;

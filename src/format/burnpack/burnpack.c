@@ -141,7 +141,7 @@ static int load_file(struct source *source, const struct load_context *context,
 {
     struct burnpack_load load = {
         .source = source, .context = context, .catalog = catalog, .err = err};
-    catalog->container = "burnpack";
+    catalog->container = WFS_CONTAINER_BURNPACK;
     catalog->graph.arena = &catalog->arena;
     const int code = run(&load);
     cborin_done(&load.in);

@@ -262,7 +262,7 @@ static void note_file(struct burnpack_load *load, const struct extent *extent, u
         burnpack_note(load, BURNPACK_ODD_UNUSED,
                       "%" PRIu64 " bytes of the data belong to no tensor", extent->n_unused);
     if (start % BURNPACK_ALIGNMENT != 0) {
-        load->catalog->container = "burnpack in the packed layout";
+        load->catalog->container = WFS_CONTAINER_BURNPACK_PACKED;
         burnpack_note(load, BURNPACK_ODD_PACKED,
                       "the data is packed as Burn 0.19 did it; newer ones misread the file");
     } else if (extent->has_unaligned) {

@@ -59,7 +59,7 @@ static int load_stream(struct torch *torch)
     const uint64_t end = torch->source->n_bytes;
     uint64_t offset = 0;
     uint32_t root;
-    torch->catalog->container = "legacy stream";
+    torch->catalog->container = WFS_CONTAINER_TORCH_STREAM;
     torch->find = torch_stream_find;
     torch->container = &stream;
     int code = torch_stream_read(torch, torch->source, &offset, end, &stream, &root);
@@ -85,7 +85,7 @@ static int load_pickle(struct torch *torch)
         return code;
     if (torch_stream_is_magic(torch->graph, root))
         return load_stream(torch);
-    torch->catalog->container = "pickle";
+    torch->catalog->container = WFS_CONTAINER_TORCH_PICKLE;
     torch->catalog->root = root;
     torch->find = no_storage;
     if (offset < torch->source->n_bytes &&

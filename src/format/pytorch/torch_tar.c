@@ -346,7 +346,7 @@ int torch_tar_load(struct torch *torch)
     struct tar_member storages, tensors, object;
     uint32_t root;
     int code;
-    torch->catalog->container = "legacy tar";
+    torch->catalog->container = WFS_CONTAINER_TORCH_TAR;
     if ((code = find_member(torch, "storages", &storages)) < 0 ||
         (code = find_member(torch, "tensors", &tensors)) < 0 ||
         (code = find_member(torch, "pickle", &object)) < 0 ||

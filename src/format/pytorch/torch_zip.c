@@ -120,9 +120,9 @@ static int load_checkpoint(struct torch *torch, struct torch_records *records,
     const bool is_lite = torch_records_find(records, "bytecode.pkl") != NULL;
     uint32_t unused;
     int code;
-    torch->catalog->container = is_lite             ? "lite interpreter"
-                                : constants != NULL ? "TorchScript"
-                                                    : "zip checkpoint";
+    torch->catalog->container = is_lite             ? WFS_CONTAINER_TORCH_LITE
+                                : constants != NULL ? WFS_CONTAINER_TORCH_SCRIPT
+                                                    : WFS_CONTAINER_TORCH_ZIP;
     records->folders = constants != NULL || is_lite ? script_folders : checkpoint_folders;
     if ((code = report_strays(torch, records)) < 0 || (code = read_version(torch, records)) < 0 ||
         (code = read_byteorder(torch, records)) < 0 ||
@@ -148,7 +148,7 @@ static int load_package(struct torch *torch, struct torch_records *records)
 {
     uint32_t n_pickles = 0, root;
     int code = read_byteorder(torch, records);
-    torch->catalog->container = "torch.package";
+    torch->catalog->container = WFS_CONTAINER_TORCH_PACKAGE;
     records->folders = package_folders;
     records->suffix = ".storage";
     for (uint32_t i = 0; i < records->zip->n_entries; i++)
@@ -231,7 +231,7 @@ static int load_exported(struct torch *torch, struct torch_records *records, uns
             continue;
         n_lists++;
     }
-    torch->catalog->container = "exported program";
+    torch->catalog->container = WFS_CONTAINER_TORCH_PROGRAM;
     if (code == 0 && n_lists == 0)
         return wfs_fail(torch->err, EOPNOTSUPP,
                         "is an exported program without weights that can be read");
@@ -248,7 +248,7 @@ static int load_other(struct torch *torch, struct torch_records *records, unsign
     }
     if ((entry = torch_records_search(zip, "serialized_state_dict.pt")) != NULL) {
         const int code = load_nested(torch, records->zip, entry, depth);
-        torch->catalog->container = "exported program";
+        torch->catalog->container = WFS_CONTAINER_TORCH_PROGRAM;
         return code;
     }
     if ((entry = torch_records_search(zip, ".data/version")) != NULL) {

@@ -146,7 +146,7 @@ static int load_file(struct source *source, const struct load_context *context,
 {
     struct safetensors_load load = {
         .source = source, .context = context, .catalog = catalog, .err = err};
-    catalog->container = "safetensors";
+    catalog->container = WFS_CONTAINER_SAFETENSORS;
     const int code = run(&load);
     free(load.entries);
     free(load.header);

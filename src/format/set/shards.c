@@ -165,7 +165,7 @@ static int add_shard(struct gathering *g, uint32_t shard, const char *name)
         return tell(g, WFS_HIGH, "shard '%s': %s", name, inner.text);
     if (g->catalog->format == NULL) {
         g->catalog->format = part->format;
-        g->catalog->container = "sharded checkpoint";
+        g->catalog->container = WFS_CONTAINER_SHARDS;
     }
     code = g->catalog->format != part->format
                ? wfs_fail(g->err, EOPNOTSUPP, "shard '%s' is of another format than the others",
