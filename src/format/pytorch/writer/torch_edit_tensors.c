@@ -309,12 +309,11 @@ static int change(struct torch_edit *edit, uint32_t i, uint64_t stamps[])
     if (!is_new && (record == NULL || maker.call == 0 || maker.what == WHAT_REBUILD_QTENSOR ||
                     is_divided_here || tensor->n_bytes == 0 || !is_wasteful(record)))
         return 0;
-    if (is_new && record != NULL && !is_divided_here && record->n_wanting == record->n_uses &&
-        fills_storage(plan, &maker, storage, tensor)) {
-        record->content = record->wanted;
-        record->has_crc = false;
-        return 0;
-    }
+    const struct torch_record *twin =
+        record == NULL || !is_new ? NULL : torch_record_twin(plan, record, tensor);
+    if (is_new && record != NULL && twin == NULL && !is_divided_here &&
+        record->n_wanting == record->n_uses && fills_storage(plan, &maker, storage, tensor))
+        return torch_record_fill(plan, record, record->wanted) < 0 ? wfs_fail_memory(plan->err) : 0;
     return rewrite(plan, id, &maker, storage, tensor, !is_divided_here, &edit->nodes[i].id);
 }
 

@@ -12,6 +12,7 @@
 
 #include "base/bytes.h"
 #include "format/pytorch/object/torch_args.h"
+#include "format/pytorch/object/torch_global.h"
 
 int torch_check_tensor(const struct wfs_tensor *tensor, struct wfs_error *err)
 {
@@ -83,12 +84,14 @@ static bool has_same_strides(const struct wfs_tensor *a, const struct wfs_tensor
            memcmp(a->stored.strides, b->stored.strides, n_bytes) == 0;
 }
 
-static bool is_same_global(const struct graph *graph, uint32_t a, uint32_t b)
+/* Old files have other names for a class: by device, or with an underscore. */
+static bool is_same_class(const struct graph *graph, uint32_t a, uint32_t b)
 {
-    const struct value *x = graph_at(graph, a), *y = graph_at(graph, b);
-    return a == b || (x->kind == VALUE_GLOBAL && y->kind == VALUE_GLOBAL &&
-                      strcmp(x->global->module, y->global->module) == 0 &&
-                      strcmp(x->global->name, y->global->name) == 0);
+    const struct torch_global *x = torch_global_of(graph, a), *y = torch_global_of(graph, b);
+    if (a == b)
+        return true;
+    return x != NULL && y != NULL &&
+           (x == y || (x->what == WHAT_UNTYPED_STORAGE && y->what == WHAT_UNTYPED_STORAGE));
 }
 
 /* Of an untyped storage the type of the elements does not matter, if they are as they are stored.
@@ -111,7 +114,7 @@ static bool is_wanted(const void *ctx, uint32_t i)
     return a->n_bytes == b->n_bytes && x->source == y->source && x->offset == y->offset &&
            x->is_big_endian == y->is_big_endian && x->is_conjugate == y->is_conjugate &&
            x->is_negative == y->is_negative && has_same_strides(a, b) &&
-           is_same_global(&wanted->plan->graph, wanted->class, record->class) &&
+           is_same_class(&wanted->plan->graph, wanted->class, record->class) &&
            is_same_type(wanted->plan, wanted->class, a, b);
 }
 
@@ -145,6 +148,27 @@ static int add_record(struct torch_plan *plan, const struct torch_record *record
     *ret = plan->n_records;
     plan->records[plan->n_records++] = *record;
     return 0;
+}
+
+const struct torch_record *torch_record_twin(const struct torch_plan *plan,
+                                             const struct torch_record *record,
+                                             const struct wfs_tensor *tensor)
+{
+    uint32_t i;
+    return find_record(plan, tensor, record->class, &i) && &plan->records[i] != record
+               ? &plan->records[i]
+               : NULL;
+}
+
+int torch_record_fill(struct torch_plan *plan, struct torch_record *record,
+                      const struct wfs_tensor *tensor)
+{
+    const uint32_t i = (uint32_t)(record - plan->records);
+    if (record->content == tensor)
+        return 0;
+    record->content = tensor;
+    record->has_crc = false;
+    return tensor->stored.source == NULL ? 0 : map_add(&plan->by_range, hash_of(tensor), i);
 }
 
 /* The class of a new storage. 0: no memory. */

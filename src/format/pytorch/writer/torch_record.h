@@ -16,6 +16,16 @@ struct torch_record *torch_record_of(struct torch_plan *plan,
 int torch_record_view(struct torch_plan *plan, const struct wfs_tensor *tensor, uint32_t class,
                       struct torch_view *ret);
 
+/* Returns another record that has the bytes of the tensor already; NULL: none. */
+const struct torch_record *torch_record_twin(const struct torch_plan *plan,
+                                             const struct torch_record *record,
+                                             const struct wfs_tensor *tensor);
+
+/* Gives a record the bytes of the tensor, so that later tensors with the same bytes find it.
+ * -ENOMEM. */
+int torch_record_fill(struct torch_plan *plan, struct torch_record *record,
+                      const struct wfs_tensor *tensor);
+
 /* Returns whether the tensor shows all elements of one range in another order, and nothing else. */
 bool torch_is_permuted(const struct wfs_tensor *tensor);
 
