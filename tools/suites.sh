@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: MIT
+# Gets the test suites of other projects for tools/test --peers; sourced, not run. What cannot be had is left out with a line; the
+# tests that need it skip then, except in CI.
+
+# get_torch_suite FOLDER: the sources of Debian's torch, of the same version as the python3-torch of this system.
+get_torch_suite() {
+    local folder=$1 state=$1/apt options
+    [ ! -f "$folder/torch/test/test_serialization.py" ] || return 0
+    options=(-qq -o "Dir::Etc::sourcelist=$state/sources.list" -o Dir::Etc::sourceparts=/dev/null
+        -o "Dir::State::lists=$state/lists" -o "Dir::Cache=$state/cache" -o APT::Sandbox::User=root)
+    mkdir -p "$state/lists/partial" "$state/cache/archives/partial" "$folder/torch" &&
+        echo "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian" \
+            "$(. /etc/os-release && echo "$VERSION_CODENAME") main" >"$state/sources.list" &&
+        apt-get "${options[@]}" update &&
+        (cd "$state" && apt-get "${options[@]}" source --download-only --tar-only pytorch) &&
+        tar -xf "$state"/pytorch_*.orig.tar.* -C "$folder/torch" --strip-components=1 --wildcards '*/test/test_serialization.py' &&
+        rm -rf "$state"
+}
+
+# get_safetensors_suite FOLDER PYTHON: the sources of the safetensors package that this python has.
+get_safetensors_suite() {
+    local folder=$1 python=$2 version
+    [ ! -d "$folder/safetensors/bindings/python/tests" ] || return 0
+    version=$("$python" -c 'import safetensors; print(safetensors.__version__)') &&
+        mkdir -p "$folder/safetensors" &&
+        "$python" -m pip download -q --disable-pip-version-check --no-deps --no-binary safetensors -d "$folder" \
+            "safetensors==$version" &&
+        tar -xf "$folder/safetensors-$version.tar.gz" -C "$folder/safetensors" --strip-components=1 &&
+        rm "$folder/safetensors-$version.tar.gz"
+}
+
+# get_suites FOLDER PYTHON
+get_suites() {
+    say "test suites of torch and safetensors, in $1"
+    get_torch_suite "$1" || echo "cannot get the test suite of torch; its tests are skipped"
+    get_safetensors_suite "$1" "$2" || echo "cannot get the test suite of safetensors; its tests are skipped"
+}
