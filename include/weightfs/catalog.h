@@ -7,6 +7,7 @@
 #ifndef WFS_CATALOG_H
 #define WFS_CATALOG_H
 
+#include <weightfs/output.h>
 #include <weightfs/tensor.h>
 #include <weightfs/traits.h>
 
@@ -76,6 +77,10 @@ const struct wfs_finding *wfs_catalog_finding(const struct wfs_catalog *catalog,
 size_t wfs_catalog_n_sources(const struct wfs_catalog *catalog);
 const char *wfs_catalog_source_path(const struct wfs_catalog *catalog, size_t i);
 uint64_t wfs_catalog_source_bytes(const struct wfs_catalog *catalog, size_t i);
+
+/* Returns what all files grant that the catalog was loaded from, indexes and overlays among them,
+ * as they are now. */
+struct wfs_access wfs_catalog_access(const struct wfs_catalog *catalog);
 
 /* Position of the tensor's file among the sources, or -1 when it lies in none. */
 int wfs_catalog_source_of(const struct wfs_catalog *catalog, const struct wfs_tensor *tensor);

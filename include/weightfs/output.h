@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a caller says of an output file and learns about it: which file it may replace, and what was
- * published.
+ * What a caller says of an output file and learns about it: which file it may replace, who may read
+ * it, and what was published.
  */
 #ifndef WFS_OUTPUT_H
 #define WFS_OUTPUT_H
@@ -20,6 +20,18 @@ struct wfs_identity {
     int64_t mtime_ns; /* since the epoch */
 };
 
+/*
+ * What the files that something is made of let others do. The mode of an output and the modes that
+ * a mount shows follow from it, so that no byte becomes readable to somebody who could not read the
+ * file that it came from. Zeroed: no file was added, and everything is granted.
+ */
+struct wfs_access {
+    uint32_t mode;  /* permission bits */
+    uint32_t group; /* the group that the bits for a group are about */
+    bool is_known;  /* a file was added */
+    bool is_mixed;  /* there is no such group: groups differ, or an access control list decides */
+};
+
 enum { WFS_OUTPUT_NAME_MAX = 256 };
 
 enum wfs_replace {
@@ -31,7 +43,9 @@ enum wfs_replace {
 struct wfs_save_options {
     enum wfs_replace replace;
     struct wfs_identity known;
-    uint32_t mode; /* permission bits of a new file; a replaced file's own are kept */
+    uint32_t mode;            /* permission bits of a new file; a replaced file keeps its own */
+    struct wfs_access access; /* of what the output is made of: a new file gets no more than that */
+    bool narrows_replaced;    /* nor does a replaced file: it is itself one of these */
     /* Called now and then while bytes are written; not 0 gives up with that negative errno. NULL:
      * none. */
     int (*progress)(void *ctx, uint64_t n_done, uint64_t n_total);
@@ -53,6 +67,22 @@ struct wfs_save_report {
 /* Identity of an open file or a path, from its stat. */
 struct wfs_identity wfs_identity_of(const struct stat *st);
 bool wfs_identity_is_equal(const struct wfs_identity *a, const struct wfs_identity *b);
+
+/*
+ * Adds an open file or directory. A directory grants reading to those who may both list and enter
+ * it. A file that cannot be examined grants nothing.
+ */
+void wfs_access_add(struct wfs_access *access, int fd);
+
+/* Adds all the files that `more` stands for. */
+void wfs_access_merge(struct wfs_access *access, const struct wfs_access *more);
+
+/*
+ * Returns the permission bits for a file of that group. Bits for the group hold where the group of
+ * all files is this one. Otherwise a member of it may be in the group of a file or not, and so may
+ * anybody else: both get what a file grants to its group and to others alike.
+ */
+uint32_t wfs_access_mode(const struct wfs_access *access, uint32_t group);
 
 /* Name, beside the output at path, of the file that is written before it is renamed. */
 void wfs_output_temporary(const char *path, char name[WFS_OUTPUT_NAME_MAX]);

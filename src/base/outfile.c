@@ -125,18 +125,33 @@ static int open_directory(struct outfile *outfile, const char *path, struct wfs_
     return 0;
 }
 
+/*
+ * Opens it to others as far as that is granted; the group of a new file is known once it exists,
+ * because the directory may decide it. Where modes cannot be set the file stays as it was made.
+ */
+static void set_new_mode(const struct outfile *outfile)
+{
+    const struct wfs_save_options *options = &outfile->options;
+    struct stat st;
+    if (fstat(outfile->fd, &st) < 0)
+        return;
+    const uint32_t mode = options->mode & wfs_access_mode(&options->access, st.st_gid) & 0777;
+    if (fchmod(outfile->fd, mode | S_IRUSR) < 0)
+        errno = 0;
+}
+
 static int create(struct outfile *outfile, uint64_t n_bytes, struct wfs_error *err)
 {
     if (unlinkat(outfile->dir_fd, outfile->temporary, 0) < 0 && errno != ENOENT)
         return wfs_fail(err, errno, "cannot remove the old %s: %s", outfile->temporary,
                         strerror(errno));
-    outfile->fd =
-        openat(outfile->dir_fd, outfile->temporary,
-               O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, outfile->options.mode & 0777);
+    outfile->fd = openat(outfile->dir_fd, outfile->temporary,
+                         O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (outfile->fd < 0)
         return wfs_fail(err, errno, "cannot create %s beside the output: %s", outfile->temporary,
                         strerror(errno));
     outfile->is_there = true;
+    set_new_mode(outfile);
     outfile->can_share = io_shares_blocks(outfile->fd);
     return reserve(outfile, n_bytes, err);
 }
@@ -433,6 +448,28 @@ int outfile_take(struct outfile *outfile, const struct source *source)
     return code;
 }
 
+/*
+ * Owner and group first: changing them clears set-id bits. Where that is not permitted the file is
+ * the user's, and bits for the old group say nothing about the new one.
+ */
+static void keep_owner_and_mode(const struct outfile *outfile)
+{
+    const struct stat *old = &outfile->replaced;
+    const struct wfs_access kept = {
+        .is_known = true, .mode = old->st_mode & 0777, .group = old->st_gid};
+    struct stat st;
+    if (fchown(outfile->fd, old->st_uid, old->st_gid) < 0 &&
+        fchown(outfile->fd, (uid_t)-1, old->st_gid) < 0)
+        errno = 0;
+    if (fstat(outfile->fd, &st) < 0)
+        return;
+    uint32_t mode = wfs_access_mode(&kept, st.st_gid);
+    if (outfile->options.narrows_replaced)
+        mode &= wfs_access_mode(&outfile->options.access, st.st_gid);
+    if (fchmod(outfile->fd, mode) < 0)
+        errno = 0;
+}
+
 int outfile_sync(struct outfile *outfile, struct wfs_error *err)
 {
     if (outfile->error != 0 || flush(outfile) < 0)
@@ -440,15 +477,8 @@ int outfile_sync(struct outfile *outfile, struct wfs_error *err)
                         strerror(-outfile->error));
     if (!outfile->is_link && ftruncate(outfile->fd, (off_t)outfile->offset) < 0)
         return wfs_fail(err, errno, "cannot set the length of the output: %s", strerror(errno));
-    if (outfile->is_replacing) {
-        const struct stat *old = &outfile->replaced;
-        /* Owner first: changing it clears set-id bits. Where it is not permitted the new file is
-         * the user's. */
-        if (fchown(outfile->fd, old->st_uid, old->st_gid) < 0)
-            errno = 0;
-        if (fchmod(outfile->fd, old->st_mode & 0777) < 0)
-            errno = 0;
-    }
+    if (outfile->is_replacing)
+        keep_owner_and_mode(outfile);
     if (fsync(outfile->fd) < 0)
         return wfs_fail(err, errno, "cannot sync the output: %s", strerror(errno));
     return 0;

@@ -69,12 +69,11 @@ static enum exit_code choose_format(struct conversion *conversion, const struct 
         target.text);
 }
 
-static mode_t new_mode(const char *source)
+static mode_t new_mode(void)
 {
-    struct stat st;
     const mode_t mask = umask(0);
     umask(mask);
-    return (stat(source, &st) == 0 ? st.st_mode & 0666 : 0666) & ~mask;
+    return 0666 & ~mask;
 }
 
 static enum exit_code choose_size(struct conversion *conversion, const char *size)
@@ -106,7 +105,7 @@ static enum exit_code make_directory(struct conversion *conversion)
 static enum exit_code choose_replacement(struct conversion *conversion)
 {
     struct stat target, source;
-    conversion->save.mode = new_mode(conversion->source);
+    conversion->save.mode = new_mode();
     conversion->save.replace = WFS_REPLACE_NONE;
     if (stat(conversion->target, &target) < 0)
         return EXIT_DONE;
@@ -117,6 +116,7 @@ static enum exit_code choose_replacement(struct conversion *conversion)
         return print_error(EXIT_OUTPUT, conversion->target,
                            is_same ? "is the source itself; --overwrite replaces it"
                                    : "is there already; --overwrite replaces it");
+    conversion->save.narrows_replaced = is_same;
     conversion->save.replace = WFS_REPLACE_KNOWN;
     conversion->save.known = wfs_identity_of(&target);
     return EXIT_DONE;
@@ -143,6 +143,7 @@ static enum exit_code save(struct conversion *conversion, struct wfs_catalog *ca
         return save_error(conversion, catalog, &err);
     progress_start(&progress, "writing");
     progress_hold_signals(&progress);
+    conversion->save.access = wfs_catalog_access(catalog);
     conversion->save.progress = progress_step;
     conversion->save.ctx = &progress;
     const int code =

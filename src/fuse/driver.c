@@ -16,7 +16,6 @@
 #include <linux/magic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/vfs.h>
 
 /* ---- beginning and end ---- */
@@ -27,16 +26,12 @@
  */
 static mode_t shown_umask(const struct driver *driver)
 {
-    mode_t mask = driver->options->umask & 077;
-    mode_t readable = 0;
-    for (size_t i = 0; i < wfs_catalog_n_sources(driver->catalog); i++) {
-        struct stat st;
-        if (stat(wfs_catalog_source_path(driver->catalog, i), &st) == 0)
-            readable |= st.st_mode;
-    }
+    const struct wfs_access access = wfs_catalog_access(driver->catalog);
+    const mode_t readable = wfs_access_mode(&access, driver->options->gid);
+    mode_t mask = driver->options->umask;
     mask |= (readable & 040) != 0 ? 0 : 070;
     mask |= (readable & 04) != 0 ? 0 : 07;
-    return mask | (driver->options->umask & 0700);
+    return mask;
 }
 
 static void warn_of_tmpfs(const char *stage_path)

@@ -136,16 +136,6 @@ static int note_complete(void *ctx, const struct wfs_identity *identity, uint64_
                         wfs_tree_commit_complete(publication->driver->tree, identity, digest));
 }
 
-/* The mode of a new output: the sources', as far as the umask lets it. */
-static uint32_t output_mode(const struct driver *driver)
-{
-    struct stat st;
-    mode_t mode = 0666;
-    if (stat(mount_options_source(driver->options), &st) == 0)
-        mode = st.st_mode & 0666;
-    return (mode & ~driver->options->process_umask) | 0400;
-}
-
 /* The tree is held shared. */
 static int save(struct publication *publication)
 {
@@ -159,7 +149,9 @@ static int save(struct publication *publication)
         return rc;
     const struct wfs_save_options options = {.replace = target->replace,
                                              .known = target->known,
-                                             .mode = output_mode(driver),
+                                             .mode = 0666 & ~driver->options->process_umask,
+                                             .access = wfs_catalog_access(driver->catalog),
+                                             .narrows_replaced = target->is_source,
                                              .progress = show_progress,
                                              .complete = note_complete,
                                              .ctx = publication};

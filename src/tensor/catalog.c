@@ -318,6 +318,16 @@ const char *wfs_catalog_source_path(const struct wfs_catalog *catalog, size_t i)
     return catalog->sources[i]->path;
 }
 
+struct wfs_access wfs_catalog_access(const struct wfs_catalog *catalog)
+{
+    struct wfs_access access = catalog->access;
+    for (size_t i = 0; i < catalog->n_sources; i++) {
+        if (catalog->sources[i]->fd >= 0)
+            wfs_access_add(&access, catalog->sources[i]->fd);
+    }
+    return access;
+}
+
 uint64_t wfs_catalog_source_bytes(const struct wfs_catalog *catalog, size_t i)
 {
     return catalog->sources[i]->n_bytes;

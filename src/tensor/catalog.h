@@ -77,6 +77,7 @@ struct wfs_catalog {
     bool has_meta; /* a metadata map is there, be it empty */
     struct source **sources;
     size_t n_sources;
+    struct wfs_access access; /* of files that are not among the sources: indexes, directories */
     struct wfs_finding *findings;
     size_t n_findings;
     const struct wfs_format *format; /* NULL: none yet */

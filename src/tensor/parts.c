@@ -18,6 +18,7 @@ static int move_sources(struct wfs_catalog *catalog, struct wfs_catalog *part)
     for (size_t i = 0; i < part->n_sources; i++)
         sources[catalog->n_sources++] = part->sources[i];
     part->n_sources = 0;
+    wfs_access_merge(&catalog->access, &part->access);
     return 0;
 }
 

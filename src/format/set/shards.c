@@ -9,6 +9,7 @@
 #include <weightfs/cleanup.h>
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -286,6 +287,8 @@ static int load_path(const char *path, const struct load_context *context, struc
     }
     if (code > 0)
         code = load_indexed(path, &index, context, out, err);
+    if (code == 0)
+        wfs_access_add(&(*out)->access, source->fd);
     source_free(source);
     shard_index_done(&index);
     return code;
@@ -316,7 +319,11 @@ int shards_load(const char *path, const struct load_context *context, struct wfs
         const bool has_slash = path[0] != '\0' && path[strlen(path) - 1] == '/';
         if (asprintf(&folder, "%s%s", path, has_slash ? "" : "/") < 0)
             return wfs_fail_memory(err);
-        return load_folder(folder, NULL, context, out, err);
+        const int code = load_folder(folder, NULL, context, out, err);
+        autoclose int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (code == 0)
+            wfs_access_add(&(*out)->access, fd);
+        return code;
     }
     if (context->shards && shard_is_name(path)) {
         autofree char *folder = shard_folder(path);

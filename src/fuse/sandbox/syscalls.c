@@ -39,6 +39,7 @@ static const char *const allowed[] = {
     "openat",
     "close",
     "fstat",
+    "fgetxattr",
     "newfstatat",
     "stat",
     "lstat",
