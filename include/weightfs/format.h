@@ -8,10 +8,8 @@
 #define WFS_FORMAT_H
 
 #include <weightfs/catalog.h>
-#include <weightfs/output.h>
-
-struct wfs_layout;
-struct wfs_shards;
+#include <weightfs/layout.h>
+#include <weightfs/shards.h>
 
 struct wfs_load_options {
     bool force;                /* read what can be read of a damaged file */
@@ -79,43 +77,6 @@ int wfs_catalog_fit(struct wfs_catalog *catalog, const struct wfs_format *format
 void wfs_fit_done(struct wfs_fit *fit);
 
 /*
- * The complete file that save would write: header bytes and ranges of tensors. Borrows the catalog.
- * -EOPNOTSUPP names a tensor that the format cannot hold; -EINVAL a key that it cannot.
- */
-int wfs_layout_new(const struct wfs_format *format, const struct wfs_catalog *catalog,
-                   struct wfs_layout **out, struct wfs_error *err);
-void wfs_layout_free(struct wfs_layout *layout);
-
-/* For a variable that owns a layout. */
-#define auto_layout __attribute__((__cleanup__(wfs_layout_cleanup)))
-
-static inline void wfs_layout_cleanup(struct wfs_layout **layout)
-{
-    wfs_layout_free(*layout);
-}
-uint64_t wfs_layout_n_bytes(const struct wfs_layout *layout);
-
-/*
- * A tensor may look much larger than what it lies in, and few bytes may ask for a disk of them.
- * True above 1 MiB and 16 times the files that the tensors lie in.
- */
-bool wfs_layout_is_large(const struct wfs_layout *layout);
-
-/* As wfs_tensor_read, of the file. */
-ssize_t wfs_layout_read(const struct wfs_layout *layout, uint64_t offset, void *buf,
-                        size_t n_bytes);
-
-/*
- * Writes the layout beside path under a temporary name, syncs it, reads it back with the ordinary
- * loader, renames it to path and syncs the directory. On any failure the temporary is gone and what
- * was at path is untouched. report may be NULL. Negative errno; -EIO of a source that came up short
- * or changed names the tensor.
- */
-int wfs_save(const struct wfs_layout *layout, const char *path,
-             const struct wfs_save_options *options, struct wfs_save_report *report,
-             struct wfs_error *err);
-
-/*
  * What of a source is opened: for a directory its index or its one checkpoint, else the path. NULL
  * when nothing is, or several shards without an index are. malloc'ed.
  */
@@ -134,38 +95,24 @@ int wfs_output_index(const char *path, const char *source, const struct wfs_form
 bool wfs_size_parse(const char *text, uint64_t *ret);
 
 /*
- * As wfs_layout_new and wfs_save, for a checkpoint in several files with an index. With max_bytes 0
- * each tensor stays in the file that it was in, as a view or tree over a loaded set knows; else
- * there are so many files that none has more bytes of tensors, one large tensor aside. Borrows the
- * catalog.
+ * Plans a checkpoint in several files with an index. With max_bytes 0 each tensor stays in the file
+ * that it was in, as a view or tree over a loaded set knows; else no file gets more than max_bytes
+ * bytes of tensors, unless one tensor alone has more. Borrows the catalog. Errors as
+ * wfs_layout_new.
  */
 int wfs_shards_new(const struct wfs_format *format, const struct wfs_catalog *catalog,
                    uint64_t max_bytes, struct wfs_shards **out, struct wfs_error *err);
-void wfs_shards_free(struct wfs_shards *shards);
-uint64_t wfs_shards_n_bytes(const struct wfs_shards *shards);
-size_t wfs_shards_n_files(const struct wfs_shards *shards); /* without the index */
 
 /*
- * Tells besides which values of files that are written anew are lost; those that are taken over
- * keep theirs. catalog is the one that the set was made of. -ENOMEM.
+ * Adds to fit the values of files that are rewritten: a set holds only tensors. Files that are
+ * taken over keep their values. catalog is the one that the set was made of. -ENOMEM.
  */
 int wfs_shards_fit(const struct wfs_shards *set, struct wfs_catalog *catalog, struct wfs_fit *fit,
                    struct wfs_error *err);
 
-/* As wfs_layout_is_large, of any of the files. */
-bool wfs_shards_is_large(const struct wfs_shards *shards);
-
 /*
- * Publishes the index at path, and the files beside it under names that none there has. A file of
- * the source that holds just what is wanted is reflinked or linked, or left where it is in the same
- * directory. What the index at path named before and the new one does not is removed at the end. As
- * wfs_save in all else: `published` is the index, until whose rename nothing has changed. Once.
- */
-int wfs_shards_save(struct wfs_shards *shards, const char *path,
-                    const struct wfs_save_options *options, struct wfs_save_report *report,
-                    struct wfs_error *err);
-
-/* Removes what a save of several files to path left when it was interrupted. 0 when there is none.
+ * Removes what an interrupted save of several files to path left behind. Returns 0 when there is
+ * nothing.
  */
 int wfs_save_clear(const char *path, struct wfs_error *err);
 

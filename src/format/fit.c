@@ -7,8 +7,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <weightfs/cleanup.h>
+#include <weightfs/format.h>
 #include <weightfs/value.h>
+#include <weightfs/cleanup.h>
 
 #include "base/bytes.h"
 #include "base/hash.h"

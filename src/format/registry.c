@@ -1,10 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The table of formats, and look-ups in it.
+ * The table of formats, and what a file goes through before and after the loader of its format. The
+ * content decides which loader gets it.
  */
-#include "format/core/format.h"
+#include "format/registry.h"
 
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
+#include <weightfs/cleanup.h>
+
+#include "base/bytes.h"
+#include "format/set/shard_leftover.h"
+#include "format/set/set_plan.h"
+#include "format/set/shard_source.h"
+#include "format/signatures.h"
 
 static const struct wfs_format *const formats[WFS_N_FORMATS] = {
     [WFS_FORMAT_BURNPACK - 1] = &format_burnpack,
@@ -12,7 +23,7 @@ static const struct wfs_format *const formats[WFS_N_FORMATS] = {
     [WFS_FORMAT_PYTORCH - 1] = &format_pytorch,
 };
 
-const struct wfs_format *format_by_content(const uint8_t *head, size_t n_head, uint64_t n_bytes)
+static const struct wfs_format *by_content(const uint8_t *head, size_t n_head, uint64_t n_bytes)
 {
     for (size_t i = 0; i < WFS_N_FORMATS; i++) {
         if (formats[i]->functions->probe(head, n_head, n_bytes))
@@ -35,19 +46,11 @@ const struct wfs_format *wfs_format_by_name(const char *name)
     return NULL;
 }
 
-static bool has_extension(const char *path, const char *extension)
-{
-    const size_t n_path = strlen(path), n_extension = strlen(extension);
-    return n_path > n_extension && strcasecmp(path + n_path - n_extension, extension) == 0;
-}
-
 const struct wfs_format *wfs_format_by_path(const char *path)
 {
     for (size_t i = 0; i < WFS_N_FORMATS; i++) {
-        for (const char *const *extension = formats[i]->extensions; *extension; extension++) {
-            if (has_extension(path, *extension))
-                return formats[i];
-        }
+        if (format_has_name(formats[i], path))
+            return formats[i];
     }
     return NULL;
 }
@@ -55,4 +58,144 @@ const struct wfs_format *wfs_format_by_path(const char *path)
 bool wfs_format_can_write(const struct wfs_format *format)
 {
     return format->functions->plan != NULL;
+}
+
+/* ---- loading ---- */
+
+struct head {
+    uint8_t bytes[FORMAT_HEAD];
+    size_t n_bytes;
+};
+
+static int read_head(const struct source *source, struct head *head, struct wfs_error *err)
+{
+    head->n_bytes = source->n_bytes < FORMAT_HEAD ? (size_t)source->n_bytes : FORMAT_HEAD;
+    if (source_read(source, 0, head->bytes, head->n_bytes) < 0)
+        return wfs_fail(err, EIO, "cannot read its first %zu bytes", head->n_bytes);
+    return 0;
+}
+
+static int refuse_unknown(const struct head *head, struct wfs_error *err)
+{
+    const size_t n = head->n_bytes < 16 ? head->n_bytes : 16;
+    char text[16 * 3 + 1] = "";
+    for (size_t i = 0; i < n; i++)
+        snprintf(text + i * 3, 4, " %02x", head->bytes[i]);
+    return wfs_fail(err, EMEDIUMTYPE, "is no checkpoint of a known format, it begins with%s", text);
+}
+
+/* The length of a header that would fit: all that a safetensors file with damaged text has left. */
+static bool has_header_length(const struct source *source, const struct head *head)
+{
+    if (head->n_bytes < 8)
+        return false;
+    const uint64_t n_header = load_le64(head->bytes);
+    return n_header > 0 && n_header <= source->n_bytes - 8;
+}
+
+/*
+ * Content first. A file that nobody recognises is foreign, or so damaged that only its name or its
+ * first bytes say what it was: then that format's loader says what is wrong.
+ */
+static int choose(const struct source *source, const struct head *head,
+                  const struct wfs_format **ret, struct wfs_error *err)
+{
+    int code = signatures_compare(head->bytes, head->n_bytes, err);
+    if (code < 0)
+        return code;
+    *ret = by_content(head->bytes, head->n_bytes, source->n_bytes);
+    if (*ret != NULL)
+        return 0;
+    code = signatures_guess(head->bytes, head->n_bytes, source, err);
+    if (code < 0)
+        return code;
+    *ret = wfs_format_by_path(source->path);
+    if (*ret == NULL && has_header_length(source, head))
+        *ret = &format_safetensors;
+    return *ret == NULL ? refuse_unknown(head, err) : 0;
+}
+
+static int note_other_name(struct wfs_catalog *catalog, const struct source *source)
+{
+    const struct wfs_format *named = wfs_format_by_path(source->path);
+    if (named == NULL || named == catalog->format)
+        return 0;
+    return catalog_add_finding(catalog, WFS_INFO, "the name is that of a %s file, the content %s",
+                               named->name, catalog->format->name);
+}
+
+int load_source(struct source *source, const struct load_context *context, struct wfs_catalog **out,
+                struct wfs_error *err)
+{
+    auto_catalog struct wfs_catalog *catalog = NULL;
+    struct head head;
+    const struct wfs_format *format;
+    int code = read_head(source, &head, err);
+    if (code == 0)
+        code = choose(source, &head, &format, err);
+    if (code < 0) {
+        source_free(source);
+        return code;
+    }
+    code = format_load(format, source, context, &catalog, err);
+    if (code < 0)
+        return code;
+    if (note_other_name(catalog, source) < 0)
+        return wfs_fail_memory(err);
+    *out = steal(&catalog);
+    return 0;
+}
+
+static bool names_checkpoint(const char *path)
+{
+    return wfs_format_by_path(path) != NULL;
+}
+
+const struct format_table registry_table = {load_source, names_checkpoint};
+
+int wfs_load(const char *path, const struct wfs_load_options *options, struct wfs_catalog **out,
+             struct wfs_error *err)
+{
+    struct load_context context = {.table = &registry_table};
+    limits_init(&context.limits);
+    if (options != NULL) {
+        context.force = options->force;
+        context.shards = options->shards;
+        for (size_t i = 0; i < options->n_limits; i++) {
+            const int code = limits_set(&context.limits, options->limits[i], err);
+            if (code < 0)
+                return code;
+        }
+    }
+    return shard_source_load(path, &context, out, err);
+}
+
+int wfs_verify(struct wfs_catalog *catalog, struct wfs_error *err)
+{
+    for (size_t i = 0; i < catalog->n_sources; i++) {
+        const struct source *source = catalog->sources[i];
+        struct head head;
+        if (read_head(source, &head, NULL) < 0)
+            continue;
+        const struct wfs_format *format = by_content(head.bytes, head.n_bytes, source->n_bytes);
+        const int code = format == NULL || format->functions->verify == NULL
+                             ? 0
+                             : format->functions->verify(source, catalog, err);
+        if (code < 0)
+            return code;
+    }
+    return 0;
+}
+
+/* ---- sets ---- */
+
+int wfs_shards_new(const struct wfs_format *format, const struct wfs_catalog *catalog,
+                   uint64_t max_bytes, struct wfs_shards **out, struct wfs_error *err)
+{
+    return set_plan_new(&registry_table, format, catalog, max_bytes, out, err);
+}
+
+int wfs_save_clear(const char *path, struct wfs_error *err)
+{
+    return shard_leftover_clear(&registry_table, path, err);
 }

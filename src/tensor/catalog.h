@@ -108,6 +108,9 @@ int catalog_new(struct wfs_catalog **out);
 /* Reports that memory ran out: -E2BIG where it was the limit of the arena, else -ENOMEM. */
 int catalog_fail_memory(const struct wfs_catalog *catalog, struct wfs_error *err);
 
+/* Reports that memory ran out: -E2BIG where it was the limit of the arena, else -ENOMEM. */
+int catalog_fail_memory(const struct wfs_catalog *catalog, struct wfs_error *err);
+
 /* Makes room for n tensors in all. -ENOMEM. */
 int catalog_reserve(struct wfs_catalog *catalog, size_t n);
 

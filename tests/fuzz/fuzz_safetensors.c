@@ -4,6 +4,7 @@
  * What was loaded is written, and loads again as the same.
  */
 #include "format.h"
+#include "format/signatures.h"
 
 /* Dense, in order, complete. */
 static void check_strictly(const struct wfs_catalog *catalog, size_t n_file)
@@ -73,7 +74,7 @@ static void check_sniffing(const uint8_t *data, size_t n_bytes)
     struct source *source = NULL;
     struct wfs_error err = {0};
     demand(source_new_memory("x", data, n_bytes, &source) == 0);
-    if (sniff_foreign(data, n_bytes < 4096 ? n_bytes : 4096, source, &err) < 0)
+    if (signatures_guess(data, n_bytes < 4096 ? n_bytes : 4096, source, &err) < 0)
         check_text(err.text);
     source_free(source);
 }

@@ -11,7 +11,7 @@
 
 #include <weightfs/value.h>
 
-#include "format/core/format.h"
+#include "format/registry.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
 

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 #include "base/bytes.h"
-#include "format/core/format.h"
+#include "format/registry.h"
 
 struct file {
     char *bytes;

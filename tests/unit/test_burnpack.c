@@ -11,6 +11,7 @@
 
 #include "base/bytes.h"
 #include "format/burnpack/burnpack.h"
+#include "format/registry.h"
 
 struct blob {
     uint8_t bytes[4096];

@@ -10,6 +10,7 @@
 
 #include "base/bytes.h"
 #include "format/burnpack/burnpack.h"
+#include "format/registry.h"
 
 /* Twins of all kinds, a scheme, texts in pieces, deep nesting: all that makes the loader remember
  * something. */

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
-#include "format/core/format.h"
+#include "format/registry.h"
 
 /* Everything that makes the loader remember something. */
 static const char header[] =

@@ -11,7 +11,7 @@
 
 #include <weightfs/value.h>
 
-#include "format/core/format.h"
+#include "format/registry.h"
 
 static struct wfs_catalog *load(const char *name)
 {

@@ -10,7 +10,7 @@
 
 #include <weightfs/value.h>
 
-#include "format/core/format.h"
+#include "format/registry.h"
 
 static const char *path;
 

@@ -11,7 +11,7 @@
 #include <errno.h>
 
 #include "format/pytorch/writer/torch_checkpoint.h"
-#include "format/core/zip_write.h"
+#include "format/core/zip_layout.h"
 
 static const uint64_t square[] = {2, 2}, turned[] = {1, 2};
 

@@ -13,6 +13,7 @@
 #include "format/burnpack/burnpack_cbor.h"
 #include "format/burnpack/burnpack_emit.h"
 #include "format/core/format.h"
+#include "format/core/layout.h"
 #include "format/core/oddities.h"
 
 enum { BURNPACK_HEADER = 10, BURNPACK_VERSION = 1, BURNPACK_ALIGNMENT = 256 };
@@ -148,5 +149,7 @@ int burnpack_plan(const struct wfs_catalog *catalog, struct wfs_layout *layout,
 
 /* True when a Burn that wrote the packed layout says so in the metadata. */
 bool burnpack_is_old(const struct wfs_text *meta);
+
+extern const struct wfs_format format_burnpack;
 
 #endif

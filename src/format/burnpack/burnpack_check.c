@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <weightfs/cleanup.h>
 
 #include "base/bytes.h"
 

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include <jansson.h>
+#include <weightfs/cleanup.h>
 
 #include "base/bytes.h"
 

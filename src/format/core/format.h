@@ -1,109 +1,69 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a file format is to the rest: its traits (weightfs/traits.h) and a few functions. A saver is
- * two steps: plan the complete layout (header bytes and ranges of tensors), then anything may emit
- * any range of it.
+ * What every format is built on. This room knows how a format is described to the rest (its traits
+ * and a few functions), how a planned file is laid out and saved, and what loaders and savers
+ * share: findings, unique names, the checks of a tensor before it is written. It knows no single
+ * format; which ones exist is left to the registry above it.
  */
 #ifndef WFS_FORMAT_FORMAT_H
 #define WFS_FORMAT_FORMAT_H
 
-#include <stdatomic.h>
-
-#include <weightfs/format.h>
-
-#include "base/source.h"
 #include "base/limits.h"
+#include "base/source.h"
 #include "tensor/catalog.h"
+
+struct format_table;
+struct wfs_layout;
 
 struct load_context {
     struct limits limits;
+    const struct format_table *table; /* for sets only */
     bool force;
     bool shards; /* one shard stands for all */
 };
 
+/* A saver plans the complete layout first; then any range of the file can be produced. */
 struct format_functions {
-    /* Is this content mine? head has the first n_head bytes (at most 4096) of a file of n_bytes. */
+    /*
+     * Returns whether the content is of this format. head has the first n_head bytes (at most
+     * FORMAT_HEAD) of a file of n_bytes.
+     */
     bool (*probe)(const uint8_t *head, size_t n_head, uint64_t n_bytes);
-    /* Fills an empty catalog. The source is the catalog's already. */
+    /* Fills an empty catalog, which owns the source already. */
     int (*load)(struct source *source, const struct load_context *context,
                 struct wfs_catalog *catalog, struct wfs_error *err);
     /*
-     * Reads what loading leaves alone but has a checksum, in bounded memory, and adds what is wrong
-     * with the source to the findings of the catalog. NULL: nothing has one.
+     * Reads what has a checksum but is not read by load, in bounded memory, and adds what is wrong
+     * to the findings of the catalog. NULL: the format has no checksums.
      */
     int (*verify)(const struct source *source, struct wfs_catalog *catalog, struct wfs_error *err);
-    /* Lays the catalog out. NULL: this format is only read. */
+    /* Lays the catalog out. NULL: the format is only read. */
     int (*plan)(const struct wfs_catalog *catalog, struct wfs_layout *layout,
                 struct wfs_error *err);
 };
 
-/*
- * The CRC-32 of a tensor's content, which is read for it when somebody wants to know, once. May be
- * asked from many threads.
- */
-struct layout_crc {
-    const struct wfs_tensor *tensor;
-    _Atomic uint64_t known; /* 2^32 more than the CRC; 0: not computed yet */
-};
+enum { FORMAT_HEAD = 4096 }; /* bytes */
 
 /*
- * The complete file: segments in order of their offset, gaps between them zero. Each is either
- * bytes in the arena or the whole content of a tensor.
+ * What rooms below the registry need of the table of formats; they are given it.
  */
-struct layout_segment {
-    uint64_t offset, n_bytes;
-    const struct wfs_tensor *tensor; /* NULL: bytes */
-    const void *bytes;
-    struct layout_crc *crc; /* what stands in the bytes at crc_offset; NULL: nothing */
-    uint32_t crc_offset;
-};
-
-struct wfs_layout {
-    struct arena arena;
-    const struct wfs_format *format;
-    const struct wfs_catalog *catalog;
-    struct layout_segment *segments; /* malloc'ed */
-    size_t n_segments, n_room;
-    uint64_t n_bytes;
-    /* All tensors as the file has them, in the arena; NULL: in the order of the catalog. */
-    const struct wfs_tensor **order;
-    /* Metadata as the file has it, where that is not what the catalog has; NULL: it is. */
-    const struct wfs_text *meta;
-    bool drops_meta; /* the format has no room for metadata */
-};
-
-/*
- * Appends; offset must not be before the end of the last one. What is empty is left out. -ENOMEM,
- * or -EFBIG past 2^63-1 bytes.
- */
-int layout_add_bytes(struct wfs_layout *layout, uint64_t offset, const void *bytes,
-                     uint64_t n_bytes);
-int layout_add_tensor(struct wfs_layout *layout, uint64_t offset, const struct wfs_tensor *tensor);
-int layout_add_crc(struct wfs_layout *layout, uint64_t offset, const void *bytes, uint64_t n_bytes,
-                   struct layout_crc *crc, uint32_t crc_offset);
-
-/* -EIO as wfs_tensor_read, -ENOMEM. */
-int layout_crc_get(struct layout_crc *crc, uint32_t *ret);
-
-/* Whose content this is, or NULL: arguments as for probe. */
-const struct wfs_format *format_by_content(const uint8_t *head, size_t n_head, uint64_t n_bytes);
-
-/* As wfs_load, of an open source. The source belongs to the catalog, or is freed on failure. */
-int load_source(struct source *source, const struct load_context *context, struct wfs_catalog **out,
+struct format_table {
+    /* Loads a file of any format. Takes the source: the catalog owns it, or it is freed. */
+    int (*load)(struct source *source, const struct load_context *context, struct wfs_catalog **out,
                 struct wfs_error *err);
+    /* Returns whether a path ends like a file of some format. */
+    bool (*names_checkpoint)(const char *path);
+};
 
-extern const struct wfs_format format_safetensors;
-extern const struct wfs_format format_burnpack;
-extern const struct wfs_format format_pytorch;
+/* Returns whether the path ends with one of the format's extensions, in any case of letters. */
+bool format_has_name(const struct wfs_format *format, const char *path);
 
 /*
- * Fails with what the file really is, EMEDIUMTYPE; 0 when nothing foreign is recognised.
- * sniff_magic knows the signatures that no checkpoint begins with, and comes before the probes of
- * formats; sniff_foreign knows more (empty, all zeros, git-lfs pointer, error page, text, ...) and
- * comes after them.
+ * Loads a file of a known format. Takes the source, as format_table.load does. Errors as the
+ * format's loader has them.
  */
-int sniff_magic(const uint8_t *head, size_t n_head, struct wfs_error *err);
-int sniff_foreign(const uint8_t *head, size_t n_head, const struct source *source,
-                  struct wfs_error *err);
+int format_load(const struct wfs_format *format, struct source *source,
+                const struct load_context *context, struct wfs_catalog **out,
+                struct wfs_error *err);
 
 #endif

@@ -2,13 +2,17 @@
 /*
  * Layouts: a planned file as a list of segments, and any range of its bytes.
  */
-#include "format/core/format.h"
+#include "format/core/layout.h"
 
 #include <errno.h>
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
+#include <zlib.h>
+#include <weightfs/cleanup.h>
 
 #include "base/bytes.h"
+#include "format/core/format.h"
 
 /* A tensor that cannot be read cannot be saved: better said before a byte is written. */
 static int check_tensors(const struct wfs_catalog *catalog, struct wfs_error *err)
@@ -136,6 +140,31 @@ int layout_add_crc(struct wfs_layout *layout, uint64_t offset, const void *bytes
                                                        .bytes = bytes,
                                                        .crc = crc,
                                                        .crc_offset = crc_offset});
+}
+
+int layout_crc_get(struct layout_crc *crc, uint32_t *ret)
+{
+    uint64_t known = atomic_load_explicit(&crc->known, memory_order_relaxed);
+    if (known == 0) {
+        enum { N_CHUNK = 1 << 20 };
+        const uint64_t n_all = crc->tensor->n_bytes;
+        const size_t n_chunk = n_all < N_CHUNK ? (size_t)n_all : N_CHUNK;
+        autofree char *chunk = malloc(n_chunk + 1);
+        uint32_t sum = 0;
+        if (chunk == NULL)
+            return -ENOMEM;
+        for (uint64_t at = 0; at < n_all;) {
+            const ssize_t n = wfs_tensor_read(crc->tensor, at, chunk, n_chunk);
+            if (n <= 0)
+                return n == -ENOMEM ? -ENOMEM : -EIO;
+            sum = (uint32_t)crc32_z(sum, (const uint8_t *)chunk, (size_t)n);
+            at += (uint64_t)n;
+        }
+        known = (UINT64_C(1) << 32) + sum;
+        atomic_store_explicit(&crc->known, known, memory_order_relaxed);
+    }
+    *ret = (uint32_t)known;
+    return 0;
 }
 
 /* The first segment that ends behind offset; n_segments when there is none. */

@@ -9,10 +9,12 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
+#include <weightfs/cleanup.h>
 
 #include "base/bytes.h"
-#include "base/hash.h"
+#include "format/core/format.h"
 
 enum {
     N_CHUNK = 1 << 20,  /* bytes made at once where they cannot be copied */
@@ -232,21 +234,40 @@ static int compare(const struct wfs_layout *layout, const struct wfs_catalog *fo
             return wfs_fail(err, EIO, "internal error: the output has lost the tensor '%s'",
                             wfs_quote(a->key).text);
     }
-    if (layout->drops_meta)
+    if (!layout->format->keeps_metadata)
         return 0;
     return compare_meta(layout->meta != NULL ? layout->meta : wanted->meta, found->meta, err);
+}
+
+int save_load(const struct wfs_format *format, const struct outfile *outfile,
+              struct wfs_catalog **out, struct wfs_error *err)
+{
+    struct load_context context = {0};
+    struct source *source;
+    uint8_t head[FORMAT_HEAD];
+    limits_max(&context.limits);
+    const int code = source_open(outfile_path(outfile), &source, err);
+    if (code < 0)
+        return code;
+    const size_t n_head = source->n_bytes < FORMAT_HEAD ? (size_t)source->n_bytes : FORMAT_HEAD;
+    const int failure =
+        source_read(source, 0, head, n_head) < 0 ? wfs_fail(err, EIO, "cannot read the output back")
+        : !format->functions->probe(head, n_head, source->n_bytes)
+            ? wfs_fail(err, EIO, "internal error: the output does not begin like a %s file",
+                       format->name)
+            : 0;
+    if (failure < 0) {
+        source_free(source);
+        return failure;
+    }
+    return format_load(format, source, &context, out, err);
 }
 
 int save_read_back(const struct wfs_layout *layout, const struct outfile *outfile,
                    struct wfs_catalog **out, struct wfs_error *err)
 {
     auto_catalog struct wfs_catalog *found = NULL;
-    struct load_context context = {0};
-    limits_max(&context.limits);
-    struct source *source;
-    int code = source_open(outfile_path(outfile), &source, err);
-    if (code == 0)
-        code = load_source(source, &context, &found, err);
+    int code = save_load(layout->format, outfile, &found, err);
     if (code == 0)
         code = compare(layout, found, err);
     if (code == 0)

@@ -6,13 +6,20 @@
 #define WFS_SAVE_H
 
 #include "base/outfile.h"
-#include "format/core/format.h"
+#include "format/core/layout.h"
 
 /* Writes the whole layout to the outfile. */
 int save_emit(const struct wfs_layout *layout, const struct wfs_save_options *options,
               struct outfile *outfile, struct wfs_error *err);
 
-/* Loads what was written and synced, and fails unless it is what the layout was made from. */
+/*
+ * Loads a file that was written and synced, by the loader of its format and with the largest
+ * limits.
+ */
+int save_load(const struct wfs_format *format, const struct outfile *outfile,
+              struct wfs_catalog **out, struct wfs_error *err);
+
+/* The same, and fails unless the file has what the layout was made from. */
 int save_read_back(const struct wfs_layout *layout, const struct outfile *outfile,
                    struct wfs_catalog **out, struct wfs_error *err);
 

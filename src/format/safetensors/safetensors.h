@@ -11,6 +11,7 @@
 
 #include "base/hash.h"
 #include "format/core/format.h"
+#include "format/core/layout.h"
 #include "text/json.h"
 #include "format/core/oddities.h"
 
@@ -97,5 +98,7 @@ int safetensors_compare(uint8_t dtype_a, const char *key_a, size_t n_key_a, uint
 /* Lays a catalog out in the canonical form. */
 int safetensors_plan(const struct wfs_catalog *catalog, struct wfs_layout *layout,
                      struct wfs_error *err);
+
+extern const struct wfs_format format_safetensors;
 
 #endif

@@ -30,7 +30,7 @@ char *shard_folder(const char *path)
     return strndup(path, slash == NULL ? 0 : (size_t)(slash + 1 - path));
 }
 
-static bool parse_name(const char *name, struct shard_name *ret)
+static bool parse_name(const struct format_table *table, const char *name, struct shard_name *ret)
 {
     static const char digits[] = "0123456789";
     const char *of = strstr(name, "-of-");
@@ -43,21 +43,21 @@ static bool parse_name(const char *name, struct shard_name *ret)
     if (first == of || first == name || strchr("-_", first[-1]) == NULL || n_all == 0 || n_all > 9)
         return false;
     *ret = (struct shard_name){(size_t)(first - name), strtoull(of + 4, NULL, 10), of + 4 + n_all};
-    return ret->n_all > 0 && wfs_format_by_path(name) != NULL;
+    return ret->n_all > 0 && table->names_checkpoint(name);
 }
 
-bool shard_is_name(const char *path)
+bool shard_is_name(const struct format_table *table, const char *path)
 {
     struct shard_name name;
     const char *slash = strrchr(path, '/');
-    return parse_name(slash == NULL ? path : slash + 1, &name);
+    return parse_name(table, slash == NULL ? path : slash + 1, &name);
 }
 
-static bool is_sibling(const char *a, const char *b)
+static bool is_sibling(const struct format_table *table, const char *a, const char *b)
 {
     struct shard_name x, y;
-    return parse_name(a, &x) && parse_name(b, &y) && x.n_front == y.n_front && x.n_all == y.n_all &&
-           memcmp(a, b, x.n_front) == 0 && strcmp(x.back, y.back) == 0;
+    return parse_name(table, a, &x) && parse_name(table, b, &y) && x.n_front == y.n_front &&
+           x.n_all == y.n_all && memcmp(a, b, x.n_front) == 0 && strcmp(x.back, y.back) == 0;
 }
 
 bool shard_is_index(const char *name)
@@ -119,28 +119,18 @@ static int list(const char *folder, bool (*is_wanted)(const char *name), struct 
     return 0;
 }
 
-static bool is_checkpoint(const char *name)
-{
-    return wfs_format_by_path(name) != NULL;
-}
-
-/* Keeps those that keep says of, with respect to a name. */
-static void filter(struct shard_names *names, const char *like,
-                   bool (*keep)(const char *a, const char *b))
+/* Keeps the siblings of a shard's name; without a table, the name alone. */
+static void filter(struct shard_names *names, const struct format_table *table, const char *like)
 {
     size_t n_kept = 0;
     for (size_t i = 0; i < names->n_names; i++) {
-        if (keep(names->names[i], like))
+        if (table == NULL ? strcmp(names->names[i], like) == 0
+                          : is_sibling(table, names->names[i], like))
             names->names[n_kept++] = names->names[i];
         else
             free(names->names[i]);
     }
     names->n_names = n_kept;
-}
-
-static bool is_same(const char *a, const char *b)
-{
-    return strcmp(a, b) == 0;
 }
 
 static int fail_choice(const struct shard_names *names, const char *what, struct wfs_error *err)
@@ -159,7 +149,7 @@ static int choose_index(struct shard_names *names, struct wfs_error *err)
     for (size_t i = 0; names->n_names > 1 && i < 3; i++) {
         for (size_t j = 0; j < names->n_names; j++) {
             if (strcmp(names->names[j], usual[i]) == 0) {
-                filter(names, usual[i], is_same);
+                filter(names, NULL, usual[i]);
                 return 0;
             }
         }
@@ -167,45 +157,46 @@ static int choose_index(struct shard_names *names, struct wfs_error *err)
     return names->n_names > 1 ? fail_choice(names, "indexes", err) : 0;
 }
 
-static int choose_files(struct shard_names *names, const char *like, struct wfs_error *err)
+static int choose_files(struct shard_names *names, const struct format_table *table,
+                        const char *like, struct wfs_error *err)
 {
     struct shard_name parsed = {0};
     for (size_t i = 0; like == NULL && i < names->n_names; i++)
-        like = parse_name(names->names[i], &parsed) ? names->names[i] : NULL;
+        like = parse_name(table, names->names[i], &parsed) ? names->names[i] : NULL;
     if (like == NULL)
         return names->n_names > 1 ? fail_choice(names, "checkpoints", err) : 0;
     autofree char *copy = strdup(like);
     if (copy == NULL)
         return wfs_fail_memory(err);
-    parse_name(copy, &parsed);
+    parse_name(table, copy, &parsed);
     names->n_wanted = parsed.n_all;
     const size_t n_before = names->n_names;
-    filter(names, copy, is_sibling);
+    filter(names, table, copy);
     if (n_before > names->n_names && like != copy && names->n_names == 0)
         return wfs_fail(err, ENOENT, "no shard is like '%s'", wfs_quote(copy).text);
     return 0;
 }
 
-int shard_names_find(struct shard_names *names, const char *folder, const char *like,
-                     struct wfs_error *err)
+int shard_names_find(struct shard_names *names, const struct format_table *table,
+                     const char *folder, const char *like, struct wfs_error *err)
 {
     int code = list(folder, shard_is_index, names);
     if (code == 0 && names->n_names > 0)
         return choose_index(names, err);
-    code = code < 0 ? code : list(folder, is_checkpoint, names);
+    code = code < 0 ? code : list(folder, table->names_checkpoint, names);
     if (code < 0)
         return wfs_fail(err, -code, "cannot list the directory: %s", strerror(-code));
     if (names->n_names == 0)
         return wfs_fail(err, EISDIR, "is a directory without a checkpoint");
-    return choose_files(names, like, err);
+    return choose_files(names, table, like, err);
 }
 
-int shard_tell_strays(const char *folder, const struct shard_index *index,
-                      struct wfs_catalog *catalog)
+int shard_tell_strays(const struct format_table *table, const char *folder,
+                      const struct shard_index *index, struct wfs_catalog *catalog)
 {
     cleanup(shard_names_done) struct shard_names names = {0};
     size_t n_told = 0;
-    if (list(folder, is_checkpoint, &names) < 0)
+    if (list(folder, table->names_checkpoint, &names) < 0)
         return 0; /* who may not list it has no strays to be told of */
     for (size_t i = 0; i < names.n_names && n_told < MAX_TOLD; i++) {
         if (shard_index_has_file(index, names.names[i]))

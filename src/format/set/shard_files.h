@@ -8,6 +8,8 @@
 #include "format/set/shard_index.h"
 #include "tensor/catalog.h"
 
+struct format_table;
+
 enum { PATH_BYTES = 4352 }; /* PATH_MAX and the longest name */
 
 struct shard_names {
@@ -20,7 +22,7 @@ struct shard_names {
 char *shard_folder(const char *path);
 
 /* "model-00001-of-00005.safetensors": some front, two numbers, an extension. */
-bool shard_is_name(const char *path);
+bool shard_is_name(const struct format_table *table, const char *path);
 
 /* "NAME.index.json" */
 bool shard_is_index(const char *path);
@@ -30,12 +32,12 @@ bool shard_is_index(const char *path);
  * checkpoint. like is the name of one of the shards, or NULL. -ENOENT, and -EINVAL names what there
  * is to choose from.
  */
-int shard_names_find(struct shard_names *names, const char *folder, const char *like,
-                     struct wfs_error *err);
+int shard_names_find(struct shard_names *names, const struct format_table *table,
+                     const char *folder, const char *like, struct wfs_error *err);
 void shard_names_done(struct shard_names *names);
 
 /* Findings about checkpoints in the folder that the index does not name. -ENOMEM. */
-int shard_tell_strays(const char *folder, const struct shard_index *index,
-                      struct wfs_catalog *catalog);
+int shard_tell_strays(const struct format_table *table, const char *folder,
+                      const struct shard_index *index, struct wfs_catalog *catalog);
 
 #endif

@@ -8,6 +8,8 @@
 #include "base/hash.h"
 #include "base/source.h"
 
+enum { SHARD_INDEX_MAX = 256 << 20 }; /* bytes that are written or read back */
+
 struct shard_key {
     const char *name;
     uint32_t shard;

@@ -9,9 +9,7 @@
  *     old FILE
  *     end
  */
-#include <weightfs/cleanup.h>
-
-#include "format/set/shard_set.h"
+#include "format/set/shard_leftover.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,8 +19,10 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <weightfs/cleanup.h>
 
 #include "base/io.h"
+#include "format/core/format.h"
 #include "format/set/shard_files.h"
 
 enum { MAX_NOTE = 16 << 20 };
@@ -99,6 +99,7 @@ int shard_leftover_note(const struct wfs_shards *set, const struct shard_present
 /* ---- clearing ---- */
 
 struct note {
+    const struct format_table *table;
     char *text; /* malloc'ed; NULL: there is none */
     size_t n_bytes;
     int directory;
@@ -147,7 +148,7 @@ static bool is_listed(const struct note *note, const char *name)
 /* A file of a checkpoint, by its name, that the index as it is now does not need. */
 static bool may_remove(const struct note *note, const char *name)
 {
-    return strchr(name, '/') == NULL && name[0] != '.' && wfs_format_by_path(name) != NULL &&
+    return strchr(name, '/') == NULL && name[0] != '.' && note->table->names_checkpoint(name) &&
            !is_listed(note, name);
 }
 
@@ -196,7 +197,7 @@ static int clear(struct note *note, const char *name, struct wfs_error *err)
     return code < 0 ? code : remove_file(note, name, err);
 }
 
-int wfs_save_clear(const char *path, struct wfs_error *err)
+int shard_leftover_clear(const struct format_table *table, const char *path, struct wfs_error *err)
 {
     autofree char *folder = shard_folder(path);
     autofree char *whole = NULL;
@@ -208,7 +209,7 @@ int wfs_save_clear(const char *path, struct wfs_error *err)
         open(*folder == '\0' ? "." : folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (directory < 0)
         return wfs_fail(err, errno, "cannot open the directory of the output: %s", strerror(errno));
-    struct note note = {.directory = directory, .path = whole};
+    struct note note = {.table = table, .directory = directory, .path = whole};
     int code = read_note(&note, name, err);
     if (code == 0 && note.text != NULL)
         code = clear(&note, name, err);

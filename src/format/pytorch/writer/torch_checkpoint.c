@@ -114,7 +114,6 @@ int torch_checkpoint_plan_in(const char *folder, const struct wfs_catalog *catal
     plan.of_storages = arena_calloc(&layout->arena, catalog->n_storages, sizeof(*plan.of_storages));
     if (plan.owned == NULL || plan.of_storages == NULL)
         return wfs_fail_memory(err);
-    layout->drops_meta = true;
     int code = catalog->is_object && catalog->root != 0 ? make_edited(&plan) : make_flat(&plan);
     return code < 0 ? code : torch_layout_make(&plan);
 }

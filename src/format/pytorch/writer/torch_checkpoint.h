@@ -5,7 +5,7 @@
 #ifndef WFS_TORCH_CHECKPOINT_H
 #define WFS_TORCH_CHECKPOINT_H
 
-#include "format/core/format.h"
+#include "format/core/layout.h"
 
 /* For struct wfs_format. */
 int torch_checkpoint_plan(const struct wfs_catalog *catalog, struct wfs_layout *layout,

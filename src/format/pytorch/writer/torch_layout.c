@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "format/core/zip_write.h"
+#include "format/core/zip_layout.h"
 #include "format/pytorch/object/torch_args.h"
 #include "format/pytorch/object/torch_storage_id.h"
 #include "format/pytorch/writer/torch_record.h"

@@ -13,7 +13,7 @@
 #define WFS_TORCH_PLAN_H
 
 #include "base/hash.h"
-#include "format/core/format.h"
+#include "format/core/layout.h"
 
 struct torch_record {
     const struct wfs_tensor *content; /* its bytes, as they will be */

@@ -1,19 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which tensor goes into which file, and which files hold that already.
+ * Which tensor goes into which file of a set.
  */
-#include <weightfs/cleanup.h>
-
-#include "format/set/shard_set.h"
+#include "format/set/partition.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include <weightfs/cleanup.h>
 
 #include "base/bytes.h"
+#include "base/hash.h"
 
 enum { MAX_SHARDS = 10000 };
 
@@ -178,7 +176,7 @@ static void find_homes(struct wfs_shards *set)
     }
 }
 
-int shard_cut(struct wfs_shards *set, uint64_t max_bytes, struct wfs_error *err)
+int partition_make(struct wfs_shards *set, uint64_t max_bytes, struct wfs_error *err)
 {
     if (set->catalog->n_tensors == 0)
         return wfs_fail(err, EINVAL, "there is no tensor, and so no file, for an index to name");
@@ -186,73 +184,4 @@ int shard_cut(struct wfs_shards *set, uint64_t max_bytes, struct wfs_error *err)
     if (code == 0)
         find_homes(set);
     return code;
-}
-
-/* ---- what is as it was ---- */
-
-static bool is_same_shape(const struct wfs_shape *a, const struct wfs_shape *b)
-{
-    return a->rank == b->rank &&
-           (a->rank == 0 || memcmp(a->dims, b->dims, a->rank * sizeof(*a->dims)) == 0);
-}
-
-static bool is_same_text(const struct wfs_text *a, const struct wfs_text *b)
-{
-    for (; a != NULL && b != NULL; a = a->next, b = b->next) {
-        if (strcmp(a->name, b->name) != 0 || a->n_bytes != b->n_bytes ||
-            memcmp(a->value, b->value, a->n_bytes) != 0)
-            return false;
-    }
-    return a == b;
-}
-
-static bool is_same_place(const struct wfs_tensor *a, const struct wfs_tensor *b)
-{
-    const struct wfs_stored *x = &a->stored, *y = &b->stored;
-    const size_t n_strides = a->shape.rank * sizeof(*x->strides);
-    if ((x->strides == NULL) != (y->strides == NULL) ||
-        (x->strides != NULL && n_strides > 0 && memcmp(x->strides, y->strides, n_strides) != 0))
-        return false;
-    return x->offset == y->offset && x->dtype == y->dtype && x->is_big_endian == y->is_big_endian &&
-           x->is_conjugate == y->is_conjugate && x->is_negative == y->is_negative;
-}
-
-static bool is_of(const struct source *source, const struct source *home)
-{
-    return source == NULL || source == home || source->origin == home;
-}
-
-static bool is_same_tensor(const struct shard *shard, const struct wfs_tensor *wanted,
-                           const struct wfs_tensor *found)
-{
-    return is_of(wanted->stored.source, shard->home) && strcmp(wanted->key, found->key) == 0 &&
-           wanted->dtype == found->dtype && wanted->n_bytes == found->n_bytes &&
-           is_same_shape(&wanted->shape, &found->shape) && is_same_place(wanted, found) &&
-           is_same_text(wanted->attrs, found->attrs);
-}
-
-int shard_is_untouched(const struct wfs_shards *set, const struct shard *shard,
-                       struct wfs_catalog **out, struct wfs_error *err)
-{
-    auto_catalog struct wfs_catalog *found = NULL;
-    struct load_context context = {0};
-    struct source *source;
-    limits_max(&context.limits);
-    if (shard->home == NULL || shard->home->fd < 0)
-        return 0;
-    const int fd = fcntl(shard->home->fd, F_DUPFD_CLOEXEC, 0);
-    int code = fd < 0 ? wfs_fail(err, errno, "cannot look at a shard again: %s", strerror(errno))
-                      : source_new_fd(shard->home->path, fd, &source, err);
-    if (code == 0)
-        code = load_source(source, &context, &found, err);
-    if (code < 0)
-        return code;
-    bool is_same = found->n_tensors == shard->part->n_tensors && found->format == set->format;
-    for (size_t i = 0; is_same && i < found->n_tensors; i++)
-        is_same = is_same_tensor(shard, &shard->part->tensors[i], &found->tensors[i]);
-    for (size_t i = 0; i < found->n_sources; i++)
-        source_close(found->sources[i]);
-    if (is_same)
-        *out = steal(&found);
-    return is_same;
 }

@@ -3,7 +3,7 @@
  * What a file is that is no checkpoint: by its first bytes, in words for the person who downloaded
  * it.
  */
-#include "format/core/format.h"
+#include "format/signatures.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -177,13 +177,13 @@ static int compare_magics(const uint8_t *head, size_t n_head, uint8_t n_least,
     return 0;
 }
 
-int sniff_magic(const uint8_t *head, size_t n_head, struct wfs_error *err)
+int signatures_compare(const uint8_t *head, size_t n_head, struct wfs_error *err)
 {
     return compare_magics(head, n_head, 4, err);
 }
 
-int sniff_foreign(const uint8_t *head, size_t n_head, const struct source *source,
-                  struct wfs_error *err)
+int signatures_guess(const uint8_t *head, size_t n_head, const struct source *source,
+                     struct wfs_error *err)
 {
     const struct opening opening = opening_of(head, n_head);
     int code = sniff_zeros(head, n_head, source, err);

@@ -4,20 +4,21 @@
  * names that no other file has, the index last. Until then nobody sees anything of it, and what the
  * old index names stays what it was.
  */
-#include <weightfs/cleanup.h>
-
-#include "format/core/save.h"
-
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
+#include <weightfs/cleanup.h>
 
 #include "base/bytes.h"
 #include "base/io.h"
-#include "format/set/shard_set.h"
+#include "format/core/save.h"
+#include "format/set/set_index.h"
+#include "format/set/shard_index.h"
+#include "format/set/shard_leftover.h"
+#include "format/set/shard_present.h"
 #include "tensor/parts.h"
 
 enum { N_RANGE = 64 << 20 };
@@ -83,13 +84,8 @@ static int take_home(struct saving *saving, const struct shard *shard)
 static int read_taken(struct saving *saving, const struct shard *shard)
 {
     auto_catalog struct wfs_catalog *found = NULL;
-    struct load_context context = {0};
-    struct source *source;
     uint64_t wanted, digest;
-    limits_max(&context.limits);
-    int code = source_open(outfile_path(shard->outfile), &source, saving->err);
-    if (code == 0)
-        code = load_source(source, &context, &found, saving->err);
+    const int code = save_load(saving->set->format, shard->outfile, &found, saving->err);
     if (code < 0)
         return code;
     if (wfs_catalog_digest(found, &digest) < 0 || wfs_catalog_digest(shard->found, &wanted) < 0)
@@ -235,15 +231,15 @@ static int run(struct saving *saving, const char *path)
 {
     struct wfs_shards *set = saving->set;
     struct shard_present present = {0};
-    int code = wfs_save_clear(path, saving->err);
+    int code = shard_leftover_clear(set->table, path, saving->err);
     if (code == 0)
         code = outfile_new(path, 0, saving->options, &saving->index, saving->err);
     if (code == 0)
         code = shard_present_read(&present, path, outfile_directory(saving->index), saving->err);
     if (code >= 0)
-        code = shard_name_all(set, &present, saving->index, saving->err);
+        code = shard_present_name(&present, set, saving->index, saving->err);
     if (code == 0)
-        code = shard_index_write(set, &saving->text, &saving->n_text, saving->err);
+        code = set_index_make(set, &saving->text, &saving->n_text, saving->err);
     if (code == 0)
         code = shard_leftover_note(set, &present, saving->index, saving->err);
     shard_present_done(&present);
@@ -273,6 +269,7 @@ int wfs_shards_save(struct wfs_shards *set, const char *path,
      */
     const bool is_unsure = report->published.inode != 0 && !report->is_durable;
     if (!is_unsure)
-        (void)wfs_save_clear(path, NULL); /* what stays is cleared by the next save */
+        (void)shard_leftover_clear(set->table, path,
+                                   NULL); /* what stays is cleared by the next save */
     return code;
 }

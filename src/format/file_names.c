@@ -2,16 +2,16 @@
 /*
  * What paths of sources and outputs mean, told by names alone.
  */
-#include <weightfs/cleanup.h>
+#include "format/registry.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <weightfs/cleanup.h>
 
 #include "base/bytes.h"
-#include "format/core/format.h"
 #include "format/set/shard_files.h"
 
 static bool is_directory(const char *path)
@@ -34,14 +34,14 @@ char *wfs_source_file(const char *path, bool shards)
     if (is_directory(path)) {
         if (asprintf(&folder, "%s%s", path, has_slash(path) ? "" : "/") < 0)
             folder = NULL;
-    } else if (shards && shard_is_name(path)) {
+    } else if (shards && shard_is_name(&registry_table, path)) {
         folder = shard_folder(path);
         like = folder == NULL ? NULL : path + strlen(folder);
     } else {
         return strdup(path);
     }
-    if (folder == NULL || shard_names_find(&names, folder, like, NULL) < 0 || names.n_wanted > 0 ||
-        asprintf(&file, "%s%s", folder, names.names[0]) < 0)
+    if (folder == NULL || shard_names_find(&names, &registry_table, folder, like, NULL) < 0 ||
+        names.n_wanted > 0 || asprintf(&file, "%s%s", folder, names.names[0]) < 0)
         return NULL;
     return file;
 }

@@ -4,7 +4,7 @@
  * of name and extra, then the name, a zip64 block if the size needs one, and a block 'FB' that pads
  * to the data. Central: PK 1 2 and the same with place and without padding.
  */
-#include "format/core/zip_write.h"
+#include "format/core/zip_layout.h"
 
 #include <weightfs/cleanup.h>
 
@@ -26,7 +26,6 @@ enum {
     FLAG_UTF8 = 0x0800,
     DATE = 0x21, /* the first day there is */
     VERSION_ZIP64 = 45,
-    N_CRC_CHUNK = 1 << 20,
 };
 
 #define ALL_ONES UINT64_C(0xffffffff)
@@ -34,30 +33,6 @@ enum {
 uint32_t zip_crc(uint32_t crc, const void *bytes, size_t n_bytes)
 {
     return (uint32_t)crc32_z(crc, bytes, n_bytes);
-}
-
-int layout_crc_get(struct layout_crc *crc, uint32_t *ret)
-{
-    uint64_t known = atomic_load_explicit(&crc->known, memory_order_relaxed);
-    if (known == 0) {
-        const uint64_t n_all = crc->tensor->n_bytes;
-        const size_t n_chunk = n_all < N_CRC_CHUNK ? (size_t)n_all : N_CRC_CHUNK;
-        autofree char *chunk = malloc(n_chunk + 1);
-        uint32_t sum = 0;
-        if (chunk == NULL)
-            return -ENOMEM;
-        for (uint64_t at = 0; at < n_all;) {
-            const ssize_t n = wfs_tensor_read(crc->tensor, at, chunk, n_chunk);
-            if (n <= 0)
-                return n == -ENOMEM ? -ENOMEM : -EIO;
-            sum = zip_crc(sum, chunk, (size_t)n);
-            at += (uint64_t)n;
-        }
-        known = (UINT64_C(1) << 32) + sum;
-        atomic_store_explicit(&crc->known, known, memory_order_relaxed);
-    }
-    *ret = (uint32_t)known;
-    return 0;
 }
 
 static uint32_t saturate(uint64_t number)

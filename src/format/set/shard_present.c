@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the files of a set are called, and the index that says so.
+ * What the files of a set are called: names that no file in the directory has, or the one that a
+ * file has there already.
  */
-#include <weightfs/cleanup.h>
-
-#include "format/set/shard_set.h"
+#include "format/set/shard_present.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,10 +14,10 @@
 #include <sys/stat.h>
 
 #include "base/bytes.h"
+#include "format/core/format.h"
 #include "format/set/shard_files.h"
-#include "text/textout.h"
 
-enum { N_STEM = 160, MAX_VERSIONS = 100000, MAX_INDEX = 256 << 20 };
+enum { N_STEM = 160, MAX_VERSIONS = 100000 };
 
 /* ---- what is there ---- */
 
@@ -46,7 +45,7 @@ int shard_present_read(struct shard_present *present, const char *path, int dire
         return 0;
     int code = source_open(path, &present->source, err);
     if (code == 0)
-        code = shard_index_read(&present->index, present->source, MAX_INDEX, err);
+        code = shard_index_read(&present->index, present->source, SHARD_INDEX_MAX, err);
     if (code <= 0)
         return code;
     present->has_index = true;
@@ -78,7 +77,7 @@ static int read_stem(const struct wfs_shards *set, const char *name, struct stem
                         strlen(name), N_STEM - 1);
     memcpy(stem->text, name, n);
     stem->text[n] = '\0';
-    const bool has_extension = wfs_format_by_path(stem->text) == set->format;
+    const bool has_extension = format_has_name(set->format, stem->text);
     stem->extension = has_extension ? strrchr(name, '.') : strrchr(set->format->set_name, '.');
     if (has_extension) {
         char *dot = strrchr(stem->text, '.');
@@ -139,8 +138,8 @@ static int choose_free(struct wfs_shards *set, size_t i, const struct stem *stem
                     wfs_quote(set->shards[i].name).text);
 }
 
-int shard_name_all(struct wfs_shards *set, const struct shard_present *present,
-                   const struct outfile *index, struct wfs_error *err)
+int shard_present_name(const struct shard_present *present, struct wfs_shards *set,
+                       const struct outfile *index, struct wfs_error *err)
 {
     struct stem stem;
     int code = read_stem(set, outfile_name(index), &stem, err);
@@ -151,84 +150,4 @@ int shard_name_all(struct wfs_shards *set, const struct shard_present *present,
                             : choose_free(set, i, &stem, outfile_directory(index), err);
     }
     return code;
-}
-
-/* ---- the index ---- */
-
-struct row {
-    const char *key, *file;
-};
-
-static int compare_rows(const void *a, const void *b)
-{
-    const struct row *x = a, *y = b;
-    return strcmp(x->key, y->key);
-}
-
-/* All keys by their bytes, malloc'ed. */
-static int list_rows(const struct wfs_shards *set, struct row **out, uint64_t *n_data,
-                     struct wfs_error *err)
-{
-    size_t n = 0;
-    struct row *rows = calloc(set->catalog->n_tensors + 1, sizeof(*rows));
-    if (rows == NULL)
-        return wfs_fail_memory(err);
-    *out = rows;
-    for (size_t i = 0; i < set->n_shards; i++) {
-        const struct wfs_catalog *part = set->shards[i].part;
-        for (size_t j = 0; j < part->n_tensors; j++) {
-            const char *key = part->tensors[j].key;
-            if (utf8_valid(key, strlen(key)) != strlen(key))
-                return wfs_fail(err, EINVAL,
-                                "the key '%s' is not valid UTF-8, as an index needs it",
-                                wfs_quote(key).text);
-            rows[n++] = (struct row){key, set->shards[i].name};
-            *n_data += part->tensors[j].n_bytes;
-        }
-    }
-    qsort(rows, n, sizeof(*rows), compare_rows);
-    for (size_t i = 1; i < n; i++) {
-        if (strcmp(rows[i - 1].key, rows[i].key) == 0)
-            return wfs_fail(err, EINVAL, "two tensors are called '%s'",
-                            wfs_quote(rows[i].key).text);
-    }
-    return 0;
-}
-
-static void put_index(struct textout *text, const struct row *rows, size_t n, uint64_t n_data)
-{
-    textout_word(text, "{\n  \"metadata\": {\n    \"total_size\": ");
-    textout_number(text, n_data);
-    textout_word(text, "\n  },\n  \"weight_map\": {");
-    for (size_t i = 0; i < n; i++) {
-        textout_word(text, i == 0 ? "\n    " : ",\n    ");
-        textout_json(text, rows[i].key, strlen(rows[i].key));
-        textout_word(text, ": ");
-        textout_json(text, rows[i].file, strlen(rows[i].file));
-    }
-    textout_word(text, "\n  }\n}\n");
-}
-
-int shard_index_write(struct wfs_shards *set, const char **ret, size_t *ret_n,
-                      struct wfs_error *err)
-{
-    autofree struct row *rows = NULL;
-    struct textout text = {0};
-    uint64_t n_data = 0;
-    const size_t n = set->catalog->n_tensors;
-    const int code = list_rows(set, &rows, &n_data, err);
-    if (code < 0)
-        return code;
-    put_index(&text, rows, n, n_data);
-    if (text.n_bytes > MAX_INDEX)
-        return wfs_fail(err, E2BIG, "the index would have %" PRIu64 " bytes, readers take %d",
-                        text.n_bytes, MAX_INDEX);
-    *ret_n = (size_t)text.n_bytes;
-    char *buf = arena_chars(&set->arena, *ret_n + 1);
-    if (buf == NULL)
-        return wfs_fail_memory(err);
-    text = (struct textout){.buf = buf};
-    put_index(&text, rows, n, n_data);
-    *ret = buf;
-    return 0;
 }

@@ -4,10 +4,10 @@
  * laid out, not written; checksums that nobody knows yet are computed when their bytes are asked
  * for.
  */
-#ifndef WFS_ZIP_WRITE_H
-#define WFS_ZIP_WRITE_H
+#ifndef WFS_ZIP_LAYOUT_H
+#define WFS_ZIP_LAYOUT_H
 
-#include "format/core/format.h"
+#include "format/core/layout.h"
 
 struct zip_record {
     const char *name;

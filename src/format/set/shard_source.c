@@ -4,7 +4,7 @@
  * one catalog. The index decides; where it and the shards disagree so that numbers would be wrong
  * or missing, the whole is refused, unless it is to be read by force.
  */
-#include "format/set/shards.h"
+#include "format/set/shard_source.h"
 
 #include <weightfs/cleanup.h>
 
@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 
 #include "base/bytes.h"
+#include "format/core/format.h"
 #include "format/set/shard_files.h"
 #include "format/set/shard_index.h"
 #include "tensor/parts.h"
@@ -49,7 +50,7 @@ static int load_file(const char *path, const struct load_context *context, struc
 {
     struct source *source;
     const int code = source_open(path, &source, err);
-    return code < 0 ? code : load_source(source, context, out, err);
+    return code < 0 ? code : context->table->load(source, context, out, err);
 }
 
 /* A tensor that the index promises and nobody has: its name, and nothing to read. */
@@ -218,7 +219,7 @@ static int load_indexed(const char *path, struct shard_index *index,
     for (size_t i = 0; code == 0 && i < index->n_shards; i++)
         code = add_shard(&g, (uint32_t)i, index->shards[i]);
     code = code < 0 ? code : check_found(&g);
-    code = code < 0 ? code : shard_tell_strays(folder, index, catalog);
+    code = code < 0 ? code : shard_tell_strays(context->table, folder, index, catalog);
     if (code < 0)
         return code;
     if (catalog->format == NULL)
@@ -283,7 +284,7 @@ static int load_path(const char *path, const struct load_context *context, struc
     code = shard_index_read(&index, source, context->limits.header, err);
     if (code == 0) {
         shard_index_done(&index);
-        return load_source(source, context, out, err);
+        return context->table->load(source, context, out, err);
     }
     if (code > 0)
         code = load_indexed(path, &index, context, out, err);
@@ -300,7 +301,7 @@ static int load_folder(const char *folder, const char *like, const struct load_c
 {
     cleanup(shard_names_done) struct shard_names names = {0};
     char path[PATH_BYTES];
-    int code = shard_names_find(&names, folder, like, err);
+    int code = shard_names_find(&names, context->table, folder, like, err);
     if (code < 0)
         return code;
     if (names.n_wanted > 0)
@@ -310,8 +311,8 @@ static int load_folder(const char *folder, const char *like, const struct load_c
     return load_path(path, context, out, err);
 }
 
-int shards_load(const char *path, const struct load_context *context, struct wfs_catalog **out,
-                struct wfs_error *err)
+int shard_source_load(const char *path, const struct load_context *context,
+                      struct wfs_catalog **out, struct wfs_error *err)
 {
     struct stat st;
     if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
@@ -325,7 +326,7 @@ int shards_load(const char *path, const struct load_context *context, struct wfs
             wfs_access_add(&(*out)->access, fd);
         return code;
     }
-    if (context->shards && shard_is_name(path)) {
+    if (context->shards && shard_is_name(context->table, path)) {
         autofree char *folder = shard_folder(path);
         return folder == NULL ? wfs_fail_memory(err)
                               : load_folder(folder, path + strlen(folder), context, out, err);

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Inside of a layout: a planned file as a list of segments. Formats build one; reading and saving
+ * it is the same for all of them.
+ */
+#ifndef WFS_CORE_LAYOUT_H
+#define WFS_CORE_LAYOUT_H
+
+#include <stdatomic.h>
+
+#include <weightfs/layout.h>
+
+#include "base/arena.h"
+#include "tensor/catalog.h"
+
+/*
+ * The CRC-32 of a tensor's content, which is read for it once, when it is first needed. May be
+ * asked for from several threads.
+ */
+struct layout_crc {
+    const struct wfs_tensor *tensor;
+    _Atomic uint64_t known; /* 2^32 more than the CRC; 0: not computed yet */
+};
+
+/* Either bytes in the arena or the whole content of a tensor. */
+struct layout_segment {
+    uint64_t offset, n_bytes;
+    const struct wfs_tensor *tensor; /* NULL: bytes */
+    const void *bytes;
+    struct layout_crc *crc; /* stored in the bytes at crc_offset; NULL: none */
+    uint32_t crc_offset;
+};
+
+/* The complete file: segments in the order of their offsets; gaps between them are zeros. */
+struct wfs_layout {
+    struct arena arena;
+    const struct wfs_format *format;
+    const struct wfs_catalog *catalog;
+    struct layout_segment *segments; /* malloc'ed */
+    size_t n_segments, n_room;
+    uint64_t n_bytes;
+    /* All tensors in the order of the file, in the arena; NULL: in the order of the catalog. */
+    const struct wfs_tensor **order;
+    /* Metadata of the file where it differs from the catalog's; NULL: it does not. */
+    const struct wfs_text *meta;
+};
+
+/*
+ * Append a segment; offset must not be before the end of the last one. Empty ones are left out.
+ * -ENOMEM, or -EFBIG past 2^63-1 bytes.
+ */
+int layout_add_bytes(struct wfs_layout *layout, uint64_t offset, const void *bytes,
+                     uint64_t n_bytes);
+int layout_add_tensor(struct wfs_layout *layout, uint64_t offset, const struct wfs_tensor *tensor);
+int layout_add_crc(struct wfs_layout *layout, uint64_t offset, const void *bytes, uint64_t n_bytes,
+                   struct layout_crc *crc, uint32_t crc_offset);
+
+/* Computes the CRC where it is not known yet. -EIO as wfs_tensor_read, -ENOMEM. */
+int layout_crc_get(struct layout_crc *crc, uint32_t *ret);
+
+#endif

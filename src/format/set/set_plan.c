@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A set before it is saved: which files are going to be written, and which are taken over.
+ */
+#include "format/set/set_plan.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <weightfs/cleanup.h>
+
+#include "base/bytes.h"
+#include "format/core/format.h"
+#include "format/set/partition.h"
+
+void wfs_shards_free(struct wfs_shards *set)
+{
+    if (set == NULL)
+        return;
+    for (size_t i = 0; i < set->n_shards; i++) {
+        outfile_free(set->shards[i].outfile);
+        wfs_layout_free(set->shards[i].layout);
+        wfs_catalog_free(set->shards[i].found);
+        wfs_catalog_free(set->shards[i].part);
+    }
+    free(set->shards);
+    arena_done(&set->arena);
+    free(set);
+}
+
+/* ---- what is as it was ---- */
+
+static bool is_same_shape(const struct wfs_shape *a, const struct wfs_shape *b)
+{
+    return a->rank == b->rank &&
+           (a->rank == 0 || memcmp(a->dims, b->dims, a->rank * sizeof(*a->dims)) == 0);
+}
+
+static bool is_same_text(const struct wfs_text *a, const struct wfs_text *b)
+{
+    for (; a != NULL && b != NULL; a = a->next, b = b->next) {
+        if (strcmp(a->name, b->name) != 0 || a->n_bytes != b->n_bytes ||
+            memcmp(a->value, b->value, a->n_bytes) != 0)
+            return false;
+    }
+    return a == b;
+}
+
+static bool is_same_place(const struct wfs_tensor *a, const struct wfs_tensor *b)
+{
+    const struct wfs_stored *x = &a->stored, *y = &b->stored;
+    const size_t n_strides = a->shape.rank * sizeof(*x->strides);
+    if ((x->strides == NULL) != (y->strides == NULL) ||
+        (x->strides != NULL && n_strides > 0 && memcmp(x->strides, y->strides, n_strides) != 0))
+        return false;
+    return x->offset == y->offset && x->dtype == y->dtype && x->is_big_endian == y->is_big_endian &&
+           x->is_conjugate == y->is_conjugate && x->is_negative == y->is_negative;
+}
+
+static bool is_of(const struct source *source, const struct source *home)
+{
+    return source == NULL || source == home || source->origin == home;
+}
+
+static bool is_same_tensor(const struct shard *shard, const struct wfs_tensor *wanted,
+                           const struct wfs_tensor *found)
+{
+    return is_of(wanted->stored.source, shard->home) && strcmp(wanted->key, found->key) == 0 &&
+           wanted->dtype == found->dtype && wanted->n_bytes == found->n_bytes &&
+           is_same_shape(&wanted->shape, &found->shape) && is_same_place(wanted, found) &&
+           is_same_text(wanted->attrs, found->attrs);
+}
+
+/* What the home of a shard holds, as its loader reads it now. */
+static int load_home(const struct wfs_shards *set, const struct shard *shard,
+                     struct wfs_catalog **out, struct wfs_error *err)
+{
+    struct load_context context = {0};
+    struct source *source;
+    limits_max(&context.limits);
+    const int fd = fcntl(shard->home->fd, F_DUPFD_CLOEXEC, 0);
+    if (fd < 0)
+        return wfs_fail(err, errno, "cannot open a shard again: %s", strerror(errno));
+    const int code = source_new_fd(shard->home->path, fd, &source, err);
+    return code < 0 ? code : format_load(set->format, source, &context, out, err);
+}
+
+/*
+ * Returns 1 when the home of the shard holds exactly what the shard is going to hold, stored as it
+ * is stored there: *out is what is in it. 0 when it does not, or when there is no home. One that
+ * cannot be loaded without force does not: what can be read of it is written again.
+ */
+static int is_untouched(const struct wfs_shards *set, const struct shard *shard,
+                        struct wfs_catalog **out, struct wfs_error *err)
+{
+    auto_catalog struct wfs_catalog *found = NULL;
+    struct wfs_error inner = {0};
+    if (shard->home == NULL || shard->home->fd < 0 || set->catalog->format != set->format)
+        return 0;
+    const int code = load_home(set, shard, &found, &inner);
+    if (inner.code == ENOMEM || inner.code == EMFILE || inner.code == ENFILE)
+        return wfs_fail(err, inner.code, "%s", inner.text);
+    if (code < 0)
+        return 0;
+    bool is_same = found->n_tensors == shard->part->n_tensors;
+    for (size_t i = 0; is_same && i < found->n_tensors; i++)
+        is_same = is_same_tensor(shard, &shard->part->tensors[i], &found->tensors[i]);
+    for (size_t i = 0; i < found->n_sources; i++)
+        source_close(found->sources[i]);
+    if (is_same)
+        *out = steal(&found);
+    return is_same;
+}
+
+/* ---- metadata ---- */
+
+static const struct wfs_text *find_text(const struct wfs_text *texts, const char *name)
+{
+    while (texts != NULL && strcmp(texts->name, name) != 0)
+        texts = texts->next;
+    return texts;
+}
+
+static bool is_equal(const struct wfs_text *a, const struct wfs_text *b)
+{
+    return a->n_bytes == b->n_bytes && memcmp(a->value, b->value, a->n_bytes) == 0;
+}
+
+/*
+ * The metadata of a set is what the first file that has a name says of it. A file may stay as it is
+ * while each of its texts is what is wanted, or one before it says what is.
+ */
+static bool has_wanted_texts(const struct wfs_shards *set, size_t i)
+{
+    for (const struct wfs_text *text = set->shards[i].found->meta; text; text = text->next) {
+        const struct wfs_text *wanted = find_text(set->catalog->meta, text->name);
+        bool is_said = wanted != NULL && is_equal(wanted, text);
+        for (size_t j = 0; wanted != NULL && j < i && !is_said; j++) {
+            const struct shard *shard = &set->shards[j];
+            is_said = shard->found == NULL || find_text(shard->found->meta, text->name) != NULL;
+        }
+        if (!is_said)
+            return false;
+    }
+    return true;
+}
+
+static bool is_said_somewhere(const struct wfs_shards *set, const struct wfs_text *text)
+{
+    for (size_t i = 0; i < set->n_shards; i++) {
+        const struct wfs_catalog *found = set->shards[i].found;
+        if (found == NULL || find_text(found->meta, text->name) != NULL)
+            return true;
+    }
+    return false;
+}
+
+/* Files that are as they are to be; `found` says which. */
+static int find_untouched(struct wfs_shards *set, struct wfs_error *err)
+{
+    for (size_t i = 0; i < set->n_shards; i++) {
+        struct shard *shard = &set->shards[i];
+        const int code = is_untouched(set, shard, &shard->found, err);
+        if (code < 0)
+            return code;
+        if (code > 0 && !has_wanted_texts(set, i)) {
+            wfs_catalog_free(shard->found);
+            shard->found = NULL;
+        }
+    }
+    for (const struct wfs_text *text = set->catalog->meta; text != NULL; text = text->next) {
+        if (is_said_somewhere(set, text))
+            continue;
+        wfs_catalog_free(set->shards[0].found);
+        set->shards[0].found = NULL;
+    }
+    return 0;
+}
+
+static int plan(struct wfs_shards *set, uint64_t max_bytes, struct wfs_error *err)
+{
+    int code = partition_make(set, max_bytes, err);
+    if (code == 0)
+        code = find_untouched(set, err);
+    for (size_t i = 0; code == 0 && i < set->n_shards; i++) {
+        struct shard *shard = &set->shards[i];
+        if (shard->found == NULL)
+            code = wfs_layout_new(set->format, shard->part, &shard->layout, err);
+        const uint64_t n = shard->layout != NULL ? shard->layout->n_bytes
+                           : shard->home != NULL ? shard->home->n_bytes
+                                                 : 0;
+        if (!checked_add(set->n_bytes, n, &set->n_bytes))
+            return wfs_fail(err, EFBIG, "the files would have more than 2^64 bytes");
+    }
+    return code;
+}
+
+int set_plan_new(const struct format_table *table, const struct wfs_format *format,
+                 const struct wfs_catalog *catalog, uint64_t max_bytes, struct wfs_shards **out,
+                 struct wfs_error *err)
+{
+    struct wfs_shards *set = calloc(1, sizeof(*set));
+    if (set == NULL)
+        return wfs_fail_memory(err);
+    set->table = table;
+    set->format = format;
+    set->catalog = catalog;
+    const int code = plan(set, max_bytes, err);
+    if (code < 0) {
+        wfs_shards_free(set);
+        return code;
+    }
+    *out = set;
+    return 0;
+}
+
+uint64_t wfs_shards_n_bytes(const struct wfs_shards *set)
+{
+    return set->n_bytes;
+}
+
+size_t wfs_shards_n_files(const struct wfs_shards *set)
+{
+    return set->n_shards;
+}
+
+bool wfs_shards_is_large(const struct wfs_shards *set)
+{
+    for (size_t i = 0; i < set->n_shards; i++) {
+        if (set->shards[i].layout != NULL && wfs_layout_is_large(set->shards[i].layout))
+            return true;
+    }
+    return false;
+}

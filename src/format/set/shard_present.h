@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What is present in the directory of an output: the index and the files that it names, and which
+ * names are free.
+ */
+#ifndef WFS_SHARD_PRESENT_H
+#define WFS_SHARD_PRESENT_H
+
+#include "format/set/shard_index.h"
+#include "format/set/shard_set.h"
+
+/* A zeroed one is an empty directory. */
+struct shard_present {
+    bool has_index;
+    struct shard_index index;
+    struct source *source;        /* of the index */
+    struct wfs_identity *regular; /* malloc'ed, for each shard of the index; zeros: not a file */
+};
+
+/* Reads the index at the path. Nothing is present where there is none. */
+int shard_present_read(struct shard_present *present, const char *path, int directory,
+                       struct wfs_error *err);
+void shard_present_done(struct shard_present *present);
+
+/* Gives each shard a name that is free in the directory, or the one under which it is there. */
+int shard_present_name(const struct shard_present *present, struct wfs_shards *set,
+                       const struct outfile *index, struct wfs_error *err);
+
+#endif

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Checkpoints in several files. This room knows the index, the names of shards, how the tensors of
+ * several files become one catalog, and how a set of files is saved so that it is there completely
+ * or not at all. It does not know formats: files are loaded through the table that it is given.
+ */
+#ifndef WFS_SHARD_SOURCE_H
+#define WFS_SHARD_SOURCE_H
+
+#include "tensor/catalog.h"
+
+struct load_context;
+
+/*
+ * Loads what is at path: a directory, an index, a shard with its siblings where the context says
+ * so, or else one file.
+ */
+int shard_source_load(const char *path, const struct load_context *context,
+                      struct wfs_catalog **out, struct wfs_error *err);
+
+#endif
