@@ -14,7 +14,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -78,27 +77,26 @@ static void print_field(const char *label, const char *text)
     putchar('\n');
 }
 
-static void print_time(const json_t *value)
+static void print_time(int64_t seconds)
 {
-    const time_t seconds = (time_t)json_integer_value(value);
+    const time_t time = (time_t)seconds;
     struct tm local;
     char text[64] = "never";
-    if (seconds != 0 && localtime_r(&seconds, &local) != NULL)
+    if (time != 0 && localtime_r(&time, &local) != NULL)
         strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S", &local);
     print_field("committed", text);
 }
 
-static void print_status(const json_t *status)
+static void print_status(const struct wfs_status *status)
 {
-    print_field("state", json_string_value(json_object_get(status, "state")));
-    printf("%-12s %" JSON_INTEGER_FORMAT "\n", "edits",
-           json_integer_value(json_object_get(status, "edits")));
-    print_field("output", json_string_value(json_object_get(status, "output")));
-    if (json_is_string(json_object_get(status, "output")))
-        print_time(json_object_get(status, "committed_at"));
-    print_field("written", json_string_value(json_object_get(status, "written")));
-    print_field("step", json_string_value(json_object_get(status, "step")));
-    print_field("message", json_string_value(json_object_get(status, "text")));
+    print_field("state", wfs_mount_state_name(status->state));
+    printf("%-12s %" PRIu64 "\n", "edits", status->n_edits);
+    print_field("output", status->output);
+    if (status->output != NULL)
+        print_time(status->committed_at);
+    print_field("written", status->written);
+    print_field("step", status->step);
+    print_field("message", status->text);
 }
 
 int verb_status(int argc, char **argv)
@@ -111,18 +109,17 @@ int verb_status(int argc, char **argv)
     exit_code = mounted_open(&mounted, args.operands[0]);
     if (exit_code != EXIT_DONE)
         return exit_code;
-    autofree char *text = mounted_read_status(mounted.fd, WFS_CONTROL_NAME "/status.json");
+    autofree char *text = mounted_status_text(mounted.fd, MOUNTED_STATUS);
     if (text == NULL)
         return print_error(EXIT_MOUNT, mounted.path, "cannot read the status: %s", strerror(errno));
     if (args_has(&args, "json")) {
         print_json(stdout, text, strlen(text));
         return EXIT_DONE;
     }
-    json_t *status = json_loads(text, 0, NULL);
-    if (status == NULL)
-        return print_error(EXIT_MOUNT, mounted.path, "the status is not JSON");
+    autofree struct wfs_status *status = NULL;
+    if (wfs_status_parse(text, strlen(text), &status) < 0)
+        return print_error(EXIT_MOUNT, mounted.path, "cannot understand the status of this mount");
     print_status(status);
-    json_decref(status);
     return EXIT_DONE;
 }
 
@@ -161,19 +158,15 @@ static enum exit_code report_end(const struct mounted *mounted)
 {
     if (!mounted->is_writable)
         return EXIT_DONE;
-    const int stage = open(mounted->stage, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    autoclose int stage = open(mounted->stage, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (stage < 0)
         return EXIT_DONE;
-    autofree char *text = mounted_read_status(stage, "status.json");
-    close(stage);
-    json_t *status = text != NULL ? json_loads(text, 0, NULL) : NULL;
-    const char *reason = json_string_value(json_object_get(status, "text"));
-    const enum exit_code exit_code = print_error(
-        EXIT_OUTPUT, mounted->path,
-        "unmounted, but what was edited last is not committed%s%s; it is kept in '%s'",
-        reason != NULL ? ": " : "", reason != NULL ? reason : "", wfs_quote(mounted->stage).text);
-    json_decref(status);
-    return exit_code;
+    autofree struct wfs_status *status = mounted_status(stage, "status.json");
+    const char *reason = status != NULL ? status->text : NULL;
+    return print_error(EXIT_OUTPUT, mounted->path,
+                       "unmounted, but the last edits are not committed%s%s; they are kept in '%s'",
+                       reason != NULL ? ": " : "", reason != NULL ? reason : "",
+                       wfs_quote(mounted->stage).text);
 }
 
 static enum exit_code unmount(struct mounted *mounted, const char *path)

@@ -12,15 +12,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <jansson.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
-
-#define STATUS_NAME WFS_CONTROL_NAME "/status.json"
 
 enum exit_code mounted_open(struct mounted *mounted, const char *path)
 {
@@ -52,10 +49,10 @@ void mounted_close(struct mounted *mounted)
     mounted->fd = -1;
 }
 
-char *mounted_read_status(int at, const char *name)
+char *mounted_status_text(int directory, const char *name)
 {
     enum { N_MOST = 1 << 16 };
-    const int fd = openat(at, name, O_RDONLY | O_CLOEXEC);
+    const int fd = openat(directory, name, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return NULL;
     char *text = malloc(N_MOST + 1);
@@ -69,6 +66,17 @@ char *mounted_read_status(int at, const char *name)
     }
     text[n] = '\0';
     return text;
+}
+
+struct wfs_status *mounted_status(int directory, const char *name)
+{
+    struct wfs_status *status;
+    autofree char *text = mounted_status_text(directory, name);
+    if (text == NULL)
+        return NULL;
+    const int code = wfs_status_parse(text, strlen(text), &status);
+    errno = -code;
+    return code < 0 ? NULL : status;
 }
 
 /* ---- commit ---- */
@@ -88,17 +96,12 @@ static void *run_call(void *ctx)
     return NULL;
 }
 
+/* Before and after a commit, the numbers are those of the last one. */
 static void draw(struct progress *progress, int fd)
 {
-    autofree char *text = mounted_read_status(fd, STATUS_NAME);
-    json_t *status = text != NULL ? json_loads(text, 0, NULL) : NULL;
-    const json_int_t n_done = json_integer_value(json_object_get(status, "done"));
-    const json_int_t n_total = json_integer_value(json_object_get(status, "total"));
-    const char *state = json_string_value(json_object_get(status, "state"));
-    /* Before and after, the numbers are those of the last commit. */
-    if (state != NULL && strcmp(state, "committing") == 0 && n_total > 0)
-        progress_step(progress, (uint64_t)n_done, (uint64_t)n_total);
-    json_decref(status);
+    autofree struct wfs_status *status = mounted_status(fd, MOUNTED_STATUS);
+    if (status != NULL && status->state == WFS_MOUNT_COMMITTING && status->n_total > 0)
+        progress_step(progress, status->n_done, status->n_total);
 }
 
 static void call_with_progress(struct call *call)

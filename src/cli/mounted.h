@@ -12,8 +12,11 @@
 
 #include <weightfs/cleanup.h>
 #include <weightfs/control.h>
+#include <weightfs/status.h>
+#include <weightfs/tree.h>
 
-struct json_t;
+/* In the root directory of a mount. */
+#define MOUNTED_STATUS WFS_CONTROL_NAME "/status.json"
 
 struct mounted {
     const char *path; /* as typed */
@@ -34,8 +37,11 @@ void mounted_close(struct mounted *mounted);
  */
 enum exit_code mounted_commit(struct mounted *mounted, struct wfs_control_reply *reply);
 
-/* The text of status.json; at is the directory that holds it. Yours to free; NULL with errno. */
-char *mounted_read_status(int at, const char *name);
+/* Returns the text of a status.json in the open directory; the caller frees it. NULL with errno. */
+char *mounted_status_text(int directory, const char *name);
+
+/* Returns what it says; the caller frees it. NULL with errno. */
+struct wfs_status *mounted_status(int directory, const char *name);
 
 #define auto_mounted cleanup(mounted_close)
 

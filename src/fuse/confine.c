@@ -7,7 +7,6 @@
 #include "program/exit.h"
 #include "fuse/log.h"
 #include "fuse/sandbox/paths.h"
-#include "fuse/sandbox/sandbox.h"
 
 #include <weightfs/cleanup.h>
 
@@ -63,7 +62,7 @@ void confine_prepare(const struct mount_options *options)
 }
 
 int confine(const struct mount_options *options, const struct target *target,
-            const struct wfs_view *view, const char **ret_name)
+            const struct wfs_view *view, enum sandbox_state *ret)
 {
     struct sandbox sandbox;
     sandbox_init(&sandbox, (enum sandbox_mode)options->sandbox);
@@ -80,10 +79,10 @@ int confine(const struct mount_options *options, const struct target *target,
         if (stage != NULL)
             sandbox_allow_directory(&sandbox, stage);
     }
-    const int rc = sandbox_enter(&sandbox, ret_name);
+    const int rc = sandbox_enter(&sandbox, ret);
     sandbox_done(&sandbox);
     if (rc < 0)
-        return log_failure(EXIT_MOUNT, "cannot enter the whole sandbox: here it is '%s'",
-                           *ret_name);
+        return log_failure(EXIT_MOUNT, "cannot enter the whole sandbox: this system offers '%s'",
+                           sandbox_state_name(*ret));
     return 0;
 }

@@ -7,18 +7,20 @@
 #define WFS_CONFINE_H
 
 #include "fuse/mount_options.h"
+#include "fuse/sandbox/sandbox.h"
 #include "fuse/target.h"
 
 #include <weightfs/view.h>
 
-/* Limits, signals, and what is loaded at its first use. */
+/* Sets limits and signals, and loads what is otherwise loaded at its first use. */
 void confine_prepare(const struct mount_options *options);
 
 /*
- * What the user named is to be read; beside the output and the edits all is to be written. There is
- * no way back. 0, or an exit code; *ret_name as sandbox_enter has it.
+ * Enters a sandbox in which the files that the user named can be read, and those beside the output
+ * and the edits written. There is no way back. Not 0: a line was printed, and this is the exit
+ * code. *ret as sandbox_enter sets it.
  */
 int confine(const struct mount_options *options, const struct target *target,
-            const struct wfs_view *view, const char **ret_name);
+            const struct wfs_view *view, enum sandbox_state *ret);
 
 #endif

@@ -141,7 +141,7 @@ static int init_locks(struct driver *driver)
 }
 
 int driver_init(struct driver *driver, const struct mount_options *options, struct target *target,
-                const struct wfs_view *view, const char *sandbox)
+                const struct wfs_view *view, enum sandbox_state sandbox)
 {
     *driver = (struct driver){.options = options,
                               .target = target,
@@ -211,7 +211,7 @@ void driver_set_status(struct driver *driver, const struct wfs_status *status)
     pthread_mutex_lock(&driver->status_lock);
     driver->status = *status;
     driver->status.output = driver->target->path;
-    driver->status.sandbox = driver->sandbox;
+    driver->status.sandbox = sandbox_state_name(driver->sandbox);
     if (status->written != NULL)
         snprintf(driver->written_text, sizeof(driver->written_text), "%s", status->written);
     driver->status.written = driver->written_text[0] != '\0' ? driver->written_text : NULL;

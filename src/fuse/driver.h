@@ -10,6 +10,7 @@
 #define WFS_DRIVER_H
 
 #include "fuse/generated.h"
+#include "fuse/sandbox/sandbox.h"
 #include "fuse/target.h"
 #include "program/commit.h"
 
@@ -35,7 +36,7 @@ struct driver {
     struct generated *generated;
     uid_t owner; /* who mounted: only they commit and see the control directory */
     pid_t supervisor;
-    const char *sandbox; /* what is on */
+    enum sandbox_state sandbox;
     int channel;
     bool is_background;
     struct fuse_session *session;
@@ -60,7 +61,7 @@ struct driver {
 /* Loads and arranges; everything is borrowed. Not 0: a line was printed, and this is the exit code.
  */
 int driver_init(struct driver *driver, const struct mount_options *options, struct target *target,
-                const struct wfs_view *view, const char *sandbox);
+                const struct wfs_view *view, enum sandbox_state sandbox);
 void driver_done(struct driver *driver);
 
 void driver_begin_read(struct driver *driver);

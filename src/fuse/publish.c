@@ -102,7 +102,7 @@ static int commit(const struct recover_request *request, const struct mount_opti
     struct wfs_view *view = NULL;
     struct wfs_error err = {0};
     char told[COMMIT_TEXT_MAX] = "";
-    const char *sandbox = "off";
+    enum sandbox_state sandbox = SANDBOX_STATE_OFF;
     confine_prepare(options);
     int rc = loading_new_view(options, &view);
     if (rc == 0)

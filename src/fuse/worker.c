@@ -107,8 +107,9 @@ static int greet(struct driver *driver)
         background_detach();
     if (!channel_send(driver->channel, CHANNEL_SERVING, -1))
         log_warning("the supervisor is gone; nobody will unmount at the end");
-    if (strcmp(driver->sandbox, "none") == 0)
-        log_note("the driver runs without a sandbox: neither seccomp nor Landlock can be had");
+    if (driver->sandbox == SANDBOX_STATE_NONE)
+        log_note(
+            "the driver runs without a sandbox: this system offers neither seccomp nor Landlock");
     return 0;
 }
 
@@ -191,7 +192,7 @@ int worker_run(const struct mount_options *options, struct target *target, int c
 {
     struct driver driver = {0};
     struct wfs_view *view = NULL;
-    const char *sandbox;
+    enum sandbox_state sandbox = SANDBOX_STATE_OFF;
     confine_prepare(options);
     int exit_code = loading_new_view(options, &view);
     if (exit_code != 0)

@@ -61,14 +61,14 @@ static void remove_files(void)
     check(rmdir(top) == 0);
 }
 
-static int enter(enum sandbox_mode mode, const char *source, const char **ret_name)
+static int enter(enum sandbox_mode mode, const char *source, enum sandbox_state *ret)
 {
     struct sandbox sandbox;
     sandbox_init(&sandbox, mode);
     sandbox_allow_source(&sandbox, source, false);
     sandbox_allow_source(&sandbox, "../other/like", false);
     sandbox_allow_output(&sandbox, strcat(strcpy((char[256]){0}, top), "/in/out/new"));
-    const int rc = sandbox_enter(&sandbox, ret_name);
+    const int rc = sandbox_enter(&sandbox, ret);
     sandbox_done(&sandbox);
     return rc;
 }
@@ -79,9 +79,9 @@ static int attempt_from(enum sandbox_mode mode, const char *source, bool (*attem
     fflush(stdout);
     const pid_t pid = fork();
     if (pid == 0) {
-        const char *name;
+        enum sandbox_state state;
         setrlimit(RLIMIT_CORE, &(struct rlimit){0});
-        if (enter(mode, source, &name) < 0)
+        if (enter(mode, source, &state) < 0)
             _exit(SETUP);
         _exit(attempt() ? SUCCEEDED : REFUSED);
     }
@@ -97,14 +97,18 @@ static bool has_landlock, has_seccomp;
 static bool tell_name(enum sandbox_mode mode, char *text)
 {
     int ends[2];
-    const char *name;
+    enum sandbox_state state;
     fflush(stdout);
     if (pipe(ends) < 0)
         return false;
     const pid_t pid = fork();
     if (pid == 0) {
-        const int rc = enter(mode, "source", &name);
-        _exit(write(ends[1], name, strlen(name) + 1) > 0 && rc == 0 ? 0 : 1);
+        const int rc = enter(mode, "source", &state);
+        _exit(write(ends[1], sandbox_state_name(state), strlen(sandbox_state_name(state)) + 1) >
+                          0 &&
+                      rc == 0
+                  ? 0
+                  : 1);
     }
     int status = 0;
     const bool is_told = read(ends[0], text, 64) > 0;

@@ -188,11 +188,25 @@ static void allow_system(const struct sandbox *sandbox)
 
 /* ---- entering ---- */
 
-int sandbox_enter(const struct sandbox *sandbox, const char **ret_name)
+bool sandbox_confines_files(enum sandbox_state state)
 {
-    static const char *const names[] = {"none", "seccomp", "landlock", "seccomp+landlock"};
+    return state == SANDBOX_STATE_LANDLOCK || state == SANDBOX_STATE_WHOLE;
+}
+
+const char *sandbox_state_name(enum sandbox_state state)
+{
+    static const char *const names[] = {[SANDBOX_STATE_OFF] = "off",
+                                        [SANDBOX_STATE_NONE] = "none",
+                                        [SANDBOX_STATE_SECCOMP] = "seccomp",
+                                        [SANDBOX_STATE_LANDLOCK] = "landlock",
+                                        [SANDBOX_STATE_WHOLE] = "seccomp+landlock"};
+    return names[state];
+}
+
+int sandbox_enter(const struct sandbox *sandbox, enum sandbox_state *ret)
+{
     const uint64_t kept = sandbox->serves_others ? get_permitted() & file_rights : 0;
-    *ret_name = "off";
+    *ret = SANDBOX_STATE_OFF;
     if (sandbox->mode == SANDBOX_OFF)
         return 0;
     allow_system(sandbox);
@@ -200,7 +214,9 @@ int sandbox_enter(const struct sandbox *sandbox, const char **ret_name)
         set_capabilities(kept, kept) == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0;
     const bool has_landlock = is_bare && landlock_enter(&sandbox->landlock) == 0;
     const bool has_seccomp = is_bare && !WFS_INSTRUMENTED && syscalls_restrict() == 0;
-    *ret_name = names[(has_landlock ? 2 : 0) + (has_seccomp ? 1 : 0)];
-    const bool is_whole = has_landlock && has_seccomp;
-    return sandbox->mode == SANDBOX_REQUIRE && !is_whole ? -EOPNOTSUPP : 0;
+    if (has_landlock)
+        *ret = has_seccomp ? SANDBOX_STATE_WHOLE : SANDBOX_STATE_LANDLOCK;
+    else
+        *ret = has_seccomp ? SANDBOX_STATE_SECCOMP : SANDBOX_STATE_NONE;
+    return sandbox->mode == SANDBOX_REQUIRE && *ret != SANDBOX_STATE_WHOLE ? -EOPNOTSUPP : 0;
 }

@@ -17,6 +17,15 @@ enum sandbox_mode {
     SANDBOX_REQUIRE, /* all of it or not at all */
 };
 
+/* What is on. */
+enum sandbox_state {
+    SANDBOX_STATE_OFF, /* nothing was asked for */
+    SANDBOX_STATE_NONE,
+    SANDBOX_STATE_SECCOMP,
+    SANDBOX_STATE_LANDLOCK,
+    SANDBOX_STATE_WHOLE,
+};
+
 struct sandbox {
     enum sandbox_mode mode;
     struct landlock landlock;
@@ -39,10 +48,15 @@ void sandbox_allow_directory(struct sandbox *sandbox, const char *path);
 void sandbox_allow_output(struct sandbox *sandbox, const char *path);
 
 /*
- * Must be called before there are threads. 0, and what is on now: "seccomp+landlock", "seccomp",
- * "landlock", "none" or "off". -EOPNOTSUPP when all of it is required and cannot be had; then too
- * *ret_name is set.
+ * Enters it, before there are threads; *ret says what is on now. -EOPNOTSUPP when all of it is
+ * required and cannot be had; *ret is set then too.
  */
-int sandbox_enter(const struct sandbox *sandbox, const char **ret_name);
+int sandbox_enter(const struct sandbox *sandbox, enum sandbox_state *ret);
+
+/* Returns true when files can only be reached that were allowed. */
+bool sandbox_confines_files(enum sandbox_state state);
+
+/* Returns "off", "none", "seccomp", "landlock" or "seccomp+landlock". */
+const char *sandbox_state_name(enum sandbox_state state);
 
 #endif
