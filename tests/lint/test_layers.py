@@ -2,6 +2,7 @@
 """The rooms of src: that the house keeps its own order, and that the check of it sees every kind of fault."""
 import importlib.util
 import pathlib
+import re
 import subprocess
 
 import pytest
@@ -28,6 +29,11 @@ LAYERS = load_layers()
 @pytest.mark.xfail(reason='the circles are being cut')
 def test_the_rooms_are_in_order_and_have_no_circles():
     assert list(LAYERS.House(ROOT, BUILD).problems()) == []
+
+
+def test_the_readme_names_every_room():
+    rows = set(re.findall(r'`([^`]+)`', '\n'.join(re.findall(r'^\| (`.*?) \|', (ROOT / 'README.md').read_text(), re.M))))
+    assert set(LAYERS.ROOMS) - rows == set()
 
 
 def make_house(folder, files, is_built=True, rooms=None):
