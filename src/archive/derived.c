@@ -42,6 +42,12 @@ static const struct range *range_at(const struct derived *derived, uint64_t offs
     return low == 0 ? NULL : &derived->ranges[low - 1];
 }
 
+static int read_tensor(const struct wfs_tensor *tensor, uint64_t offset, void *buf, size_t n_bytes)
+{
+    const ssize_t n = wfs_tensor_read(tensor, offset, buf, n_bytes);
+    return n < 0 ? (int)n : (size_t)n < n_bytes ? -EIO : 0;
+}
+
 static int read_derived(const struct source *source, uint64_t offset, void *buf, size_t n_bytes)
 {
     const struct derived *derived = source->ctx;
@@ -60,7 +66,7 @@ static int read_derived(const struct source *source, uint64_t offset, void *buf,
         memcpy(buf, range->bytes + offset, n_bytes);
         return 0;
     default:
-        return wfs_tensor_read(range->tensor, offset, buf, n_bytes) == (ssize_t)n_bytes ? 0 : -EIO;
+        return read_tensor(range->tensor, offset, buf, n_bytes);
     }
 }
 

@@ -78,8 +78,8 @@ void inflater_free(struct inflater *inflater)
 }
 
 /*
- * Makes up to n_bytes; *ret_n is less only at the end of the packed stream. -EIO, -EBADMSG when it
- * is damaged or its input ends.
+ * Inflates up to n_bytes; *ret_n is less only at the end of the packed stream. -EBADMSG when the
+ * packed data is damaged or ends too early, -ENOMEM, errors as source_read.
  */
 static int inflate_some(const struct source *source, const struct deflated *member,
                         struct point *point, uint8_t *buf, size_t n_bytes, size_t *ret_n)
@@ -92,13 +92,16 @@ static int inflate_some(const struct source *source, const struct deflated *memb
     while (z->avail_out > 0 && state != Z_STREAM_END) {
         const uint64_t n_left = member->n_packed - point->in;
         const size_t n = n_left < sizeof(input) ? (size_t)n_left : sizeof(input);
-        if (source_read(source, member->offset + point->in, input, n) < 0)
-            return -EIO;
+        const int code = source_read(source, member->offset + point->in, input, n);
+        if (code < 0)
+            return code;
         z->next_in = input;
         z->avail_in = (uInt)n;
         const uInt n_out = z->avail_out;
         state = inflate(z, Z_NO_FLUSH);
         point->in += n - z->avail_in;
+        if (state == Z_MEM_ERROR)
+            return -ENOMEM;
         if (state != Z_STREAM_END && (state != Z_OK || (z->avail_in == n && z->avail_out == n_out)))
             return -EBADMSG;
     }
@@ -193,7 +196,7 @@ static int fill_block(struct inflater *inflater, uint32_t number, const struct d
         const int code = inflate_some(inflater->source, member, point, block->bytes, n_wanted, &n);
         if (code < 0 || n != n_wanted) {
             point_close(point);
-            return -EIO;
+            return code < 0 ? code : -EBADMSG;
         }
     }
     *block = (struct block){block->bytes, true, number, index, inflater->clock};

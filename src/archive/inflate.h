@@ -22,20 +22,21 @@ int inflater_new(const struct source *source, struct inflater **out);
 void inflater_free(struct inflater *inflater);
 
 /*
- * A range inside of a member, which has the same number at every call. -EIO when the packed data is
- * damaged or ends too early. Safe to call from many threads, one of which inflates at a time.
+ * Reads a range inside of a member, which has the same number at every call. -EBADMSG when the
+ * packed data is damaged or ends too early, -ENOMEM, errors as source_read. Safe to call from many
+ * threads, one of which inflates at a time.
  */
 int inflater_read(struct inflater *inflater, uint32_t number, const struct deflated *member,
                   uint64_t offset, void *buf, size_t n_bytes);
 
 /*
  * Reads a member to its end: its CRC-32, and how many bytes it really has (at most one more than it
- * says). -EIO as above; -EBADMSG when the packed data is damaged.
+ * declares). Errors as inflater_read.
  */
 int inflate_crc(const struct source *source, const struct deflated *member, uint32_t *ret_crc,
                 uint64_t *ret_n_bytes);
 
-/* CRC-32 of a range of a source. -EIO. */
+/* Computes the CRC-32 of a range of a source. -ENOMEM, errors as source_read. */
 int stored_crc(const struct source *source, uint64_t offset, uint64_t n_bytes, uint32_t *ret_crc);
 
 #endif

@@ -65,8 +65,9 @@ int tar_find(const struct source *source, const char *name, struct tar_member *r
     for (unsigned n_members = 0; n_members < MAX_MEMBERS; n_members++) {
         if (source->n_bytes - offset < TAR_BLOCK)
             break;
-        if (source_read(source, offset, header, sizeof(header)) < 0)
-            return wfs_fail(err, EIO, "cannot read the archive at %llu",
+        const int code = source_read(source, offset, header, sizeof(header));
+        if (code < 0)
+            return wfs_fail(err, -code, "cannot read the archive at byte %llu",
                             (unsigned long long)offset);
         if (header[0] == '\0')
             break;

@@ -67,7 +67,7 @@ static int check_entry(const struct zip *zip, const struct zip_entry *entry, str
 /* The error of a directory that ends too early or cannot be read. */
 static int fail_directory(int code, struct wfs_error *err)
 {
-    return code == -EBADMSG ? wfs_fail(err, EBADMSG, "zip: the directory ends inside an entry")
+    return code == -ENODATA ? wfs_fail(err, EBADMSG, "zip: the directory ends inside an entry")
                             : wfs_fail(err, -code, "cannot read the directory of the zip");
 }
 
@@ -261,8 +261,10 @@ static int read_header(struct zip *zip, const struct zip_entry *entry, const uin
             return wfs_fail(err, E2BIG, "zip: the name %s is too long",
                             wfs_quote_n(entry->name, entry->n_name).text);
         /* The pickle is read later, and looks whether the file is what it was. */
-        if (source_read_unchecked(zip->source, zip->start + entry->header, zip->window, n) < 0)
-            return wfs_fail(err, EIO, "cannot read the zip at %llu",
+        const int code =
+            source_read_unchecked(zip->source, zip->start + entry->header, zip->window, n);
+        if (code < 0)
+            return wfs_fail(err, -code, "cannot read the zip at byte %llu",
                             (unsigned long long)entry->header);
         zip->window_offset = entry->header;
         zip->n_window = n;

@@ -44,8 +44,9 @@ static int parse_end64(const struct source *source, uint64_t start, const uint8_
     if (at < LOCATOR_BYTES)
         return 0;
     const uint64_t locator_at = at - LOCATOR_BYTES;
-    if (source_read(source, start + locator_at, locator, sizeof(locator)) < 0)
-        return wfs_fail(err, EIO, "cannot read the end of the zip");
+    int code = source_read(source, start + locator_at, locator, sizeof(locator));
+    if (code < 0)
+        return wfs_fail(err, -code, "cannot read the end of the zip");
     if (!has_signature(locator, 6, 7))
         return 0;
     const uint64_t offset = load_le64(locator + 8);
@@ -55,8 +56,8 @@ static int parse_end64(const struct source *source, uint64_t start, const uint8_
         return wfs_fail(err, EBADMSG,
                         "zip: the end record of large archives is said to be at %llu, beyond %llu",
                         (unsigned long long)offset, (unsigned long long)locator_at);
-    if (source_read(source, start + offset, large, sizeof(large)) < 0)
-        return wfs_fail(err, EIO, "cannot read the end of the zip");
+    if ((code = source_read(source, start + offset, large, sizeof(large))) < 0)
+        return wfs_fail(err, -code, "cannot read the end of the zip");
     if (!has_signature(large, 6, 6))
         return wfs_fail(err, EBADMSG, "zip: no end record of large archives at %llu",
                         (unsigned long long)offset);
@@ -109,8 +110,9 @@ int zip_end_find(const struct source *source, uint64_t start, uint64_t n_bytes, 
     struct wfs_error first = {0};
     if (tail == NULL)
         return wfs_fail_memory(err);
-    if (source_read(source, start + n_bytes - n_tail, tail, n_tail) < 0)
-        return wfs_fail(err, EIO, "cannot read the end of the zip");
+    const int code = source_read(source, start + n_bytes - n_tail, tail, n_tail);
+    if (code < 0)
+        return wfs_fail(err, -code, "cannot read the end of the zip");
     for (size_t i = n_tail; i-- > 0;) {
         if (n_tail - i < END_BYTES || !has_signature(tail + i, 5, 6) ||
             load_le16(tail + i + 20) > n_tail - i - END_BYTES)

@@ -42,7 +42,7 @@ static int refill(struct stream *stream)
 int stream_take_more(struct stream *stream, size_t n_bytes, const uint8_t **ret)
 {
     if (n_bytes > stream_left(stream))
-        return -EBADMSG;
+        return -ENODATA;
     const int code = refill(stream);
     if (code < 0)
         return code;
@@ -55,7 +55,7 @@ int stream_read(struct stream *stream, void *buf, size_t n_bytes)
 {
     const size_t n_here = (size_t)(stream->stop - stream->at);
     if (n_bytes > stream_left(stream))
-        return -EBADMSG;
+        return -ENODATA;
     const size_t n = n_bytes < n_here ? n_bytes : n_here;
     memcpy(buf, stream->at, n);
     stream->at += n;
@@ -71,7 +71,7 @@ int stream_skip(struct stream *stream, uint64_t n_bytes)
 {
     const size_t n_here = (size_t)(stream->stop - stream->at);
     if (n_bytes > stream_left(stream))
-        return -EBADMSG;
+        return -ENODATA;
     if (n_bytes <= n_here) {
         stream->at += n_bytes;
     } else {
@@ -107,7 +107,7 @@ static int long_line(struct stream *stream, size_t n_max, size_t *ret_n)
         if (end != NULL)
             return 0;
         if (stream_left(stream) == 0)
-            return -EBADMSG;
+            return -ENODATA;
         const int code = refill(stream);
         if (code < 0)
             return code;

@@ -33,8 +33,8 @@ static inline uint64_t stream_left(const struct stream *stream)
 }
 
 /*
- * n_bytes (at most a window) in one piece, valid until the next call. -EBADMSG when less is left,
- * -EIO.
+ * n_bytes (at most a window) in one piece, valid until the next call. -ENODATA when less is
+ * left; errors as source_read.
  */
 int stream_take_more(struct stream *stream, size_t n_bytes, const uint8_t **ret);
 
@@ -54,7 +54,7 @@ int stream_read(struct stream *stream, void *buf, size_t n_bytes);
 int stream_skip(struct stream *stream, uint64_t n_bytes);
 
 /*
- * Up to the next LF, which is taken too but not counted. -EBADMSG when there is none, -E2BIG when
+ * Up to the next LF, which is taken too but not counted. -ENODATA when there is none, -E2BIG when
  * the line is longer than n_max.
  */
 int stream_line(struct stream *stream, size_t n_max, const char **ret, size_t *ret_n);

@@ -140,6 +140,9 @@ enum exit_code input_read_error(const char *path, const struct wfs_tensor *tenso
     const struct wfs_quoted key = wfs_quote(tensor->key);
     if (tensor->trouble != NULL)
         return print_error(EXIT_DAMAGED, path, "tensor '%s': %s", key.text, tensor->trouble);
+    if (code == -EBADMSG)
+        return print_error(EXIT_DAMAGED, path, "tensor '%s': its compressed data is damaged",
+                           key.text);
     if (code == -EIO)
         return print_error(EXIT_DAMAGED, path,
                            "tensor '%s': cannot be read, or the file has changed meanwhile",

@@ -261,12 +261,16 @@ bool pickle_probe(const void *head, size_t n_head, uint64_t n_bytes)
         opcodes[bytes[2]] != NULL)
         return true;
     limits_init(&limits);
-    if (n_head < 2 || source_new_memory("head", head, n_head, &source) < 0)
+    if (n_head < 2)
         return false;
+    /* Without memory it may be one: loading it will report the error. */
+    if (source_new_memory("head", head, n_head, &source) < 0)
+        return true;
     struct pickle_job job = {
         .graph = &graph, .limits = &limits, .budget = &budget, .source = source, .end = n_head};
     uint32_t root;
     /* The end of the head need not be that of the file, and 64 opcodes in order are no accident. */
-    return pickle_load(&job, &root, NULL) == 0 || (job.notes & PICKLE_BUDGET) != 0 ||
+    const int code = pickle_load(&job, &root, NULL);
+    return code == 0 || code == -ENOMEM || (job.notes & PICKLE_BUDGET) != 0 ||
            ((job.notes & PICKLE_SHORT) != 0 && n_head < n_bytes);
 }

@@ -74,8 +74,10 @@ int pickle_put_range(struct pickle_output *output, const struct value_bytes *byt
         return 0;
     }
     uint8_t *at = bytes->n_bytes == 0 ? NULL : make_room(output, (size_t)bytes->n_bytes);
-    if (at != NULL && source_read(bytes->source, bytes->offset, at, (size_t)bytes->n_bytes) < 0)
-        return wfs_fail(output->err, EIO, "cannot read %llu bytes of a value in %s",
+    const int code =
+        at == NULL ? 0 : source_read(bytes->source, bytes->offset, at, (size_t)bytes->n_bytes);
+    if (code < 0)
+        return wfs_fail(output->err, -code, "cannot read %llu bytes of a value in %s",
                         (unsigned long long)bytes->n_bytes, wfs_quote(bytes->source->path).text);
     return 0;
 }

@@ -45,9 +45,11 @@ int vm_fail(struct pickle *p, const char *format, ...)
 int vm_fail_input(struct pickle *p, int code)
 {
     switch (code) {
-    case -EBADMSG:
+    case -ENODATA:
         p->job->notes |= PICKLE_SHORT;
         return vm_fail(p, "the file ends inside the pickle");
+    case -EBADMSG:
+        return wfs_fail(p->err, EBADMSG, "the compressed data of the pickle is damaged");
     case -E2BIG:
         return wfs_fail(p->err, E2BIG, "pickle, byte %llu: a line is longer than the limit",
                         (unsigned long long)p->opcode_offset);

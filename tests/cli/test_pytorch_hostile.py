@@ -235,6 +235,20 @@ def test_check_finds_a_flipped_bit_that_loading_does_not_see(folder):
     assert 'm/data/0 has the checksum' in weightfs('check', path, code=1).stdout
 
 
+@pytest.mark.parametrize('name', ['good/module.pth', 'good/program.pt2', 'legacy/good.pth', 'tar/good.pth', 'pickle/43-twin-keys.pkl'])
+def test_the_limit_of_memory_is_named_and_not_taken_for_a_lack_of_it(name):
+    for n_bytes in 100, 1000:
+        result = weightfs('ls', '--limit', 'index_memory=%d' % n_bytes, FOLDER / name, code=EXIT_UNSUPPORTED)
+        assert 'takes more than %d bytes of memory (limit index_memory)' % n_bytes in result.error
+
+
+def test_damaged_records_are_not_called_failing_reads(folder):
+    path = FOLDER / 'zip/deflated-record-cut.pth'
+    assert words(weightfs('cat', path, 'a', code=EXIT_DAMAGED), path) == "tensor 'a': its compressed data is damaged"
+    failed = weightfs('convert', path, folder / 'out.safetensors', code=None)
+    assert "tensor 'a' cannot be read" in failed.error and os.listdir(folder) == []
+
+
 def test_check_reads_deflated_records_too(folder):
     path = folder / 'x.pth'
     data = bytes(range(256)) * 4096

@@ -182,8 +182,79 @@ static void damaged_pickles_are_read_or_refused(void)
     damage("pickle/40-stream-cut.pkl");
 }
 
+static const uint8_t *readable;
+static long n_reads_left;
+static int read_code;
+
+/* One read fails, the others do not. */
+static int read_or_fail(const struct source *source, uint64_t offset, void *buf, size_t n_bytes)
+{
+    (void)source;
+    if (n_reads_left-- == 0)
+        return read_code;
+    memcpy(buf, readable + offset, n_bytes);
+    return 0;
+}
+
+/* Returns what loading gives when the i-th read fails; 1 when there are not so many. */
+static int load_with_failing_read(const char *name, size_t n, long i, struct wfs_error *err)
+{
+    struct wfs_catalog *catalog;
+    struct load_context context = {0};
+    struct source *source;
+    limits_init(&context.limits);
+    check_int(catalog_new(&catalog), 0);
+    check_int(source_new_memory(name, readable, n, &source), 0);
+    check_int(catalog_adopt_source(catalog, source), 0);
+    source->read = read_or_fail;
+    n_reads_left = i;
+    const int code = format_pytorch.functions->load(source, &context, catalog, err);
+    wfs_catalog_free(catalog);
+    return n_reads_left >= 0 ? 1 : code;
+}
+
+static void check_failing_reads(const char *name)
+{
+    static const int codes[] = {-EIO, -ENOMEM, -ESTALE};
+    size_t n;
+    uint8_t *bytes = read_file(name, &n);
+    readable = bytes;
+    for (size_t k = 0; k < sizeof(codes) / sizeof(codes[0]); k++) {
+        read_code = codes[k];
+        for (long i = 0;; i++) {
+            struct wfs_error err = {0};
+            const int code = load_with_failing_read(name, n, i, &err);
+            if (code == 1)
+                break;
+            if (!check_int(code, read_code))
+                printf("# %s, read %ld: %s\n", name, i, err.text);
+        }
+    }
+    free(bytes);
+}
+
+static void reads_that_fail_are_not_called_malformed(void)
+{
+    static const char *const names[] = {
+        "zip/50-zip64.pth", "zip/deflated.pth",   "good/program.pt2",
+        "legacy/good.pth",  "tar/good.pth",       "tar/views.pth",
+        "good/dates.pkl",   "good/quantized.pth", "zip/56-version-0.pth",
+    };
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        check_failing_reads(names[i]);
+}
+
+static void dates_keep_their_unit(void)
+{
+    struct wfs_catalog *catalog = load("good/dates.pkl");
+    check_attr(catalog, "d", "numpy", "<M8[1000001D]");
+    wfs_catalog_free(catalog);
+}
+
 int main(void)
 {
+    check_run(reads_that_fail_are_not_called_malformed);
+    check_run(dates_keep_their_unit);
     check_run(quantized_tensors_keep_their_scales);
     check_run(parts_of_sparse_tensors_know_the_whole);
     check_run(ties_are_the_same_place);

@@ -218,6 +218,11 @@ def tensors():
     loads('pickle/42-numpy-code.pkl', b'\x80\3' + dictionary(bad=state('f1000000000', (4,), GOOD)) + STOP, {'bad': ''})
     loads('pickle/42-numpy-nonsense.pkl', b'\x80\3' + dictionary(bad=state('zz', (4,), GOOD)) + STOP, {'bad': 'dtype of the array'})
     loads('pickle/42-numpy-huge.pkl', b'\x80\3' + dictionary(bad=state('f8', (2 ** 40, 2 ** 40), GOOD)) + STOP, {'bad': ''})
+    unit = tup(b'}', tup(b'C\1D', number(1000001), number(1), number(1)))
+    date = call(name('numpy', 'dtype'), text('M8'), b'\x89', b'\x88') + tup(number(4), text('<'), b'N', b'N', b'N', number(-1),
+                                                                            number(-1), number(0), unit) + b'b'
+    loads('good/dates.pkl', b'\x80\3' + dictionary(d=array + tup(number(1), numbers((2,)), date, b'\x89',
+                                                                  b'C\x10' + GOOD) + b'b') + STOP, {'d': None})
     bare('42-storage-in-bare-pickle', dictionary(bad=tensor()) + STOP, tensors={'bad': 'has no storages'})
 
 
@@ -420,8 +425,27 @@ def composites():
     loads('good/shared-module.pth', checkpoint(dictionary(model=shared, ema=get(0))), {'model.w': None, 'ema.w': None})
 
 
+def programs():
+    """What torch.export.save writes: plain records, and a list of them as JSON."""
+    size = [{'as_int': n} for n in (2, 2)]
+    meta = dict(dtype=7, sizes=size, strides=[{'as_int': n} for n in (2, 1)], storage_offset={'as_int': 0})
+    weight = dict(path_name='weight_0', is_param=True, use_pickle=False, tensor_meta=meta)
+    config = json.dumps({'config': {'linear.weight': weight}}).encode()
+
+    def program(**more):
+        return zipped(entry('p/archive_format', b'pt2'), entry('p/byteorder', b'little'), entry('p/data/weights/weight_0', GOOD),
+                      entry('p/data/weights/m_weights_config.json', config, **more))
+
+    loads('good/program.pt2', program(method=8), {'linear.weight': None})
+    refused('zip/program-list-damaged.pt2', program(method=8, raw=b'\xff' * 40), 5, 'the list of weights is damaged')
+    damaged = entry('p/byteorder', b'little', method=8, raw=b'\xff' * 8)
+    refused('zip/byteorder-damaged.pth', zipped(entry('p/data.pkl', pickle(dictionary(a=tensor()))), damaged,
+                                                entry('p/data/0', GOOD), entry('p/version', b'3\n')), 5,
+            "the record 'byteorder' is damaged")
+
+
 def make():
-    for part in machine, tensors, zips, streams, archives, foreign, composites:
+    for part in machine, tensors, zips, streams, archives, foreign, composites, programs:
         part()
     return cases
 

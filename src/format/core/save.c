@@ -113,7 +113,7 @@ static int emit_range(const struct save *save, const struct layout_segment *firs
         uint64_t n = 0;
         int code = outfile_copy(save->outfile, stored->source, stored->offset + n_done,
                                 n_left < N_RANGE ? n_left : N_RANGE, &n);
-        if (code == -EIO)
+        if (code == -EIO || code == -EBADMSG)
             return fail_read(at->tensor, save->err);
         if (code < 0)
             return fail_write(save, code);

@@ -181,28 +181,39 @@ static void done(struct torch *torch)
     errno = saved;
 }
 
+static int load_from(struct torch *torch)
+{
+    uint8_t head[N_HEAD];
+    const struct source *source = torch->source;
+    const size_t n_head = source->n_bytes < N_HEAD ? (size_t)source->n_bytes : N_HEAD;
+    int code = source_read(source, 0, head, n_head);
+    if (code < 0)
+        return wfs_fail(torch->err, -code, "cannot read its first %zu bytes", n_head);
+    if ((code = load_container(torch, head, n_head)) < 0)
+        return code;
+    return torch->has_failed || torch_dangers_report(torch) < 0 || report_notes(torch) < 0 ||
+                   report_troubles(torch) < 0
+               ? wfs_fail_memory(torch->err)
+               : 0;
+}
+
 static int load(struct source *source, const struct load_context *context,
                 struct wfs_catalog *catalog, struct wfs_error *err)
 {
-    uint8_t head[N_HEAD];
-    const size_t n_head = source->n_bytes < N_HEAD ? (size_t)source->n_bytes : N_HEAD;
-    if (source_read(source, 0, head, n_head) < 0)
-        return wfs_fail(err, EIO, "cannot read its first %zu bytes", n_head);
+    struct wfs_error first = {0};
     catalog->graph = (struct graph){.arena = &catalog->arena};
     cleanup(done) struct torch torch = {.catalog = catalog,
                                         .graph = &catalog->graph,
                                         .limits = &context->limits,
-                                        .err = err,
+                                        .err = &first,
                                         .source = source,
                                         .budget = pickle_budget_of(&context->limits),
                                         .is_forced = context->force};
-    const int code = load_container(&torch, head, n_head);
-    if (code < 0)
-        return code;
-    if (torch.has_failed || torch_dangers_report(&torch) < 0 || report_notes(&torch) < 0 ||
-        report_troubles(&torch) < 0)
-        return wfs_fail_memory(err);
-    return 0;
+    const int code = load_from(&torch);
+    /* Most of what allocates cannot know whether memory was short, or the limit of it. */
+    if (code == -ENOMEM)
+        return catalog_fail_memory(catalog, err);
+    return code < 0 ? wfs_fail(err, -code, "%s", first.text) : 0;
 }
 
 static const char *const extensions[] = {".pth", ".pt",  ".ckpt", ".bin", ".pkl",

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "archive/zip_checksum.h"
+#include "format/pytorch/object/torch.h"
 
 enum { MAX_FINDINGS = 64 };
 
@@ -22,7 +23,7 @@ static int check_entries(struct wfs_catalog *catalog, struct zip *zip, struct wf
         int code = zip_locate(zip, entry, &first);
         if (code == 0)
             code = zip_checksum_verify(zip, entry, &first);
-        if (code == -EIO || code == -ENOMEM)
+        if (code < 0 && !torch_is_trouble(code))
             return wfs_fail(err, -code, "%s", first.text);
         n_without += code == 0 && entry->crc == 0 && entry->n_bytes > 0;
         if (code < 0 && n_bad++ < MAX_FINDINGS &&
@@ -47,9 +48,13 @@ int torch_checksums_verify(const struct source *source, struct wfs_catalog *cata
     limits_init(&limits);
     /* It was within its limits when it was loaded, whatever they were. */
     limits.zip_entries = limits.zip_directory = limits.zip_name = UINT64_MAX;
-    if (source->n_bytes < sizeof(head) || source_read(source, 0, head, sizeof(head)) < 0 ||
-        memcmp(head, "PK\3\4", sizeof(head)) != 0)
+    if (source->n_bytes < sizeof(head))
         return 0;
-    const int code = zip_open(&zip, source, 0, source->n_bytes, &limits, err);
+    int code = source_read(source, 0, head, sizeof(head));
+    if (code < 0)
+        return wfs_fail(err, -code, "cannot read its first %zu bytes", sizeof(head));
+    if (memcmp(head, "PK\3\4", sizeof(head)) != 0)
+        return 0;
+    code = zip_open(&zip, source, 0, source->n_bytes, &limits, err);
     return code < 0 ? code : check_entries(catalog, &zip, err);
 }

@@ -90,8 +90,9 @@ int torch_records_open(struct torch *torch, struct zip *zip, struct zip_entry *e
         return code;
     if (!entry->is_derived) {
         const struct deflated member = {entry->data, entry->n_packed, entry->n_bytes};
-        if (derived_add_deflated(derived, &member, &entry->data) < 0)
-            return wfs_fail_memory(err);
+        code = derived_add_deflated(derived, &member, &entry->data);
+        if (code < 0)
+            return torch_fail_derived(err, code);
         entry->is_derived = true;
     }
     *ret = (struct value_bytes){derived, entry->data, entry->n_bytes};
@@ -117,7 +118,7 @@ int torch_records_find_storage(struct torch *torch, const struct torch_storage_i
         return 0;
     }
     const int code = torch_records_open(torch, records->zip, entry, &bytes, &err);
-    if (code == -ENOMEM || code == -EIO)
+    if (code < 0 && !torch_is_trouble(code))
         return wfs_fail(torch->err, -code, "%s", err.text);
     if (code < 0) {
         ret->trouble = torch_print(torch, "%s", err.text);
@@ -150,10 +151,8 @@ int torch_records_read_text(struct torch *torch, const struct torch_records *rec
     if (code < 0)
         return code;
     const size_t n = bytes.n_bytes < 31 ? (size_t)bytes.n_bytes : 31;
-    if ((code = source_read(bytes.source, bytes.offset, text, n)) == -ENOMEM)
-        return wfs_fail_memory(torch->err);
-    if (code < 0)
-        return wfs_fail(torch->err, EBADMSG, "the record '%s' cannot be read", name);
+    if ((code = source_read(bytes.source, bytes.offset, text, n)) < 0)
+        return torch_fail_read(torch, code, torch_print(torch, "the record '%s'", name));
     text[n] = '\0';
     return 0;
 }

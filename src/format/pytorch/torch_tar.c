@@ -129,23 +129,35 @@ static int read_count(struct torch *torch, uint64_t *offset, uint64_t end, int64
     return 0;
 }
 
+/* Reads the next n_bytes before end; *offset moves after them. */
+static int read_bytes(struct torch *torch, uint64_t *offset, uint64_t end, uint8_t *buf,
+                      size_t n_bytes, const char *what)
+{
+    if (end - *offset < n_bytes)
+        return wfs_fail(torch->err, EBADMSG, "the file ends inside %s", what);
+    const int code = source_read(torch->source, *offset, buf, n_bytes);
+    if (code < 0)
+        return torch_fail_read(torch, code, what);
+    *offset += n_bytes;
+    return 0;
+}
+
 static int read_storage(struct torch *torch, uint64_t *offset, uint64_t end,
                         struct tar_content *content)
 {
     struct tar_storage storage;
     uint8_t number[8];
     uint32_t id;
-    const int code = torch_read_pickle(torch, torch->source, offset, end, &id);
+    int code = torch_read_pickle(torch, torch->source, offset, end, &id);
     if (code < 0)
         return code;
     storage.class = torch_global_of(torch->graph, torch_arg(torch->graph, id, 2));
     if (!torch_integer(torch->graph, torch_arg(torch->graph, id, 0), &storage.key) ||
         storage.class == NULL || storage.class->what != WHAT_STORAGE)
         return wfs_fail(torch->err, EBADMSG, "a storage is not described by a key and a class");
-    if (end - *offset < sizeof(number) ||
-        source_read(torch->source, *offset, number, sizeof(number)) < 0)
-        return wfs_fail(torch->err, EBADMSG, "the file ends inside the storages");
-    storage.offset = *offset + sizeof(number);
+    if ((code = read_bytes(torch, offset, end, number, sizeof(number), "the storages")) < 0)
+        return code;
+    storage.offset = *offset;
     if (!checked_mul(load_le64(number), torch_storage_item(storage.class), &storage.n_bytes) ||
         storage.n_bytes > end - storage.offset)
         return wfs_fail(torch->err, EBADMSG, "storage %lld of %llu elements runs past the end",
@@ -204,9 +216,9 @@ static int read_tuple(struct torch *torch, uint64_t *offset, uint64_t end, uint3
     autofree uint32_t *ids = calloc(n + 1, sizeof(*ids));
     if (bytes == NULL || ids == NULL)
         return wfs_fail_memory(torch->err);
-    if (end - *offset < n_bytes || source_read(torch->source, *offset, bytes, n_bytes) < 0)
-        return wfs_fail(torch->err, EBADMSG, "the file ends inside the tensors");
-    *offset += n_bytes;
+    const int code = read_bytes(torch, offset, end, bytes, n_bytes, "the tensors");
+    if (code < 0)
+        return code;
     for (uint32_t i = 0; i < n; i++)
         if ((ids[i] = value_new_integer(torch->graph, (int64_t)load_le64(bytes + 8 * i))) == 0)
             return wfs_fail_memory(torch->err);
@@ -226,19 +238,16 @@ static int read_tensor(struct torch *torch, uint64_t *offset, uint64_t end,
     if (!torch_integer(torch->graph, torch_arg(torch->graph, id, 0), &tensor.key) ||
         !torch_integer(torch->graph, torch_arg(torch->graph, id, 1), &tensor.storage))
         return wfs_fail(torch->err, EBADMSG, "a tensor is not described by two keys");
-    if (end - *offset < 8 || source_read(torch->source, *offset, number, 8) < 0)
-        return wfs_fail(torch->err, EBADMSG, "the file ends inside the tensors");
-    *offset += 8;
+    if ((code = read_bytes(torch, offset, end, number, sizeof(number), "the tensors")) < 0)
+        return code;
     const uint32_t rank = load_le32(number);
     if (rank > torch->limits->rank || rank > INT32_MAX)
         return wfs_fail(torch->err, E2BIG, "tensor %lld has %u dimensions, above the limit (rank)",
                         (long long)tensor.key, rank);
     if ((code = read_tuple(torch, offset, end, rank, &tensor.size)) < 0 ||
-        (code = read_tuple(torch, offset, end, rank, &tensor.stride)) < 0)
+        (code = read_tuple(torch, offset, end, rank, &tensor.stride)) < 0 ||
+        (code = read_bytes(torch, offset, end, number, sizeof(number), "the tensors")) < 0)
         return code;
-    if (end - *offset < 8 || source_read(torch->source, *offset, number, 8) < 0)
-        return wfs_fail(torch->err, EBADMSG, "the file ends inside the tensors");
-    *offset += 8;
     tensor.offset = (int64_t)load_le64(number);
     if (find_tensor(content, tensor.key) != NULL)
         return wfs_fail(torch->err, EBADMSG, "tensor %lld is there twice", (long long)tensor.key);

@@ -159,7 +159,7 @@ static int set_storage(struct export *export, struct weight *weight)
     struct torch *torch = export->torch;
     struct torch_tensor *tensor = &weight->tensor;
     struct zip_entry *entry = NULL;
-    struct value_bytes bytes;
+    struct value_bytes bytes = {0};
     struct wfs_error err = {0};
     if (weight->path.n_bytes <= sizeof(export->folder) - export->n_folder) {
         memcpy(export->folder + export->n_folder, weight->path.bytes, weight->path.n_bytes);
@@ -172,7 +172,7 @@ static int set_storage(struct export *export, struct weight *weight)
         return 0;
     }
     const int code = torch_records_open(torch, export->zip, entry, &bytes, &err);
-    if (code == -ENOMEM || code == -EIO)
+    if (code < 0 && !torch_is_trouble(code))
         return wfs_fail(torch->err, -code, "%s", err.text);
     if (code < 0)
         torch_tensor_spoil(tensor, torch_print(torch, "%s", err.text));
@@ -270,8 +270,8 @@ int torch_weights_load(struct torch *torch, struct zip *zip, struct zip_entry *e
     autofree char *text = malloc((size_t)bytes.n_bytes + 1);
     if (text == NULL)
         return wfs_fail_memory(torch->err);
-    if (source_read(bytes.source, bytes.offset, text, (size_t)bytes.n_bytes) < 0)
-        return wfs_fail(torch->err, EBADMSG, "the list of weights cannot be read");
+    if ((code = source_read(bytes.source, bytes.offset, text, (size_t)bytes.n_bytes)) < 0)
+        return torch_fail_read(torch, code, "the list of weights");
     const char *slash = memrchr(entry->name, '/', entry->n_name);
     export.n_folder = slash == NULL ? 0 : (size_t)(slash + 1 - entry->name);
     memcpy(export.folder, entry->name, export.n_folder);

@@ -47,3 +47,21 @@ const char *torch_print(struct torch *torch, const char *format, ...)
     torch->has_failed = torch->has_failed || copy == NULL;
     return copy == NULL ? "out of memory" : copy;
 }
+
+int torch_fail_read(struct torch *torch, int code, const char *what)
+{
+    switch (code) {
+    case -ENOMEM:
+        return wfs_fail_memory(torch->err);
+    case -EBADMSG:
+        return wfs_fail(torch->err, EBADMSG, "the compressed data of %s is damaged", what);
+    default:
+        return wfs_fail(torch->err, -code, "cannot read %s", what);
+    }
+}
+
+int torch_fail_derived(struct wfs_error *err, int code)
+{
+    return code == -ENOMEM ? wfs_fail_memory(err)
+                           : wfs_fail(err, E2BIG, "the file inflates to 2^63 bytes or more");
+}

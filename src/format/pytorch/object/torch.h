@@ -8,6 +8,8 @@
 #ifndef WFS_TORCH_H
 #define WFS_TORCH_H
 
+#include <errno.h>
+
 #include "format/core/format.h"
 #include "format/core/names.h"
 #include "pickle/pickle.h"
@@ -81,6 +83,18 @@ int torch_read_pickle(struct torch *torch, const struct source *source, uint64_t
 
 /* Gets the source of bytes that are made of other sources, creating it at first use. -ENOMEM. */
 int torch_derived(struct torch *torch, struct source **ret);
+
+/* Returns whether an error is about one thing in the file, so that others can still be read. */
+static inline bool torch_is_trouble(int code)
+{
+    return code == -EBADMSG || code == -EOPNOTSUPP || code == -E2BIG;
+}
+
+/* Fails with the error that reading a thing gave. */
+int torch_fail_read(struct torch *torch, int code, const char *what);
+
+/* Fails with the error that adding to the derived source gave. */
+int torch_fail_derived(struct wfs_error *err, int code);
 
 /* Returns a text in the catalog's arena. Never NULL: without memory it is a static text, and
  * has_failed is set. */

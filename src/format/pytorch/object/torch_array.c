@@ -22,7 +22,7 @@ struct item {
     uint32_t n_bytes;
     bool is_big_endian;
     char code[32];
-    char unit[24]; /* of dates, in brackets */
+    char unit[40]; /* of dates, in brackets */
 };
 
 struct number_code {
@@ -67,17 +67,19 @@ static int set_unit(struct torch *torch, uint32_t metadata, struct item *ret)
     const uint32_t last =
         torch_n_args(torch->graph, metadata) == 2 ? torch_arg(torch->graph, metadata, 1) : metadata;
     int64_t n = 1;
-    const int code = torch_bytes_of(torch, torch_arg(torch->graph, last, 0), &bytes);
-    if (code <= 0 || bytes.n_bytes >= sizeof(unit) ||
-        source_read(bytes.source, bytes.offset, unit, (size_t)bytes.n_bytes) < 0)
+    int code = torch_bytes_of(torch, torch_arg(torch->graph, last, 0), &bytes);
+    if (code <= 0 || bytes.n_bytes >= sizeof(unit))
         return code < 0 ? code : 0;
+    code = source_read(bytes.source, bytes.offset, unit, (size_t)bytes.n_bytes);
+    if (code < 0)
+        return torch_fail_read(torch, code, "the unit of a date");
     torch_integer(torch->graph, torch_arg(torch->graph, last, 1), &n);
     if (strspn(unit, "YMWDhmsunpfa") != strlen(unit))
         return 0;
     if (n == 1)
         snprintf(ret->unit, sizeof(ret->unit), "[%s]", unit);
     else
-        snprintf(ret->unit, sizeof(ret->unit), "[%d%s]", (int)(n % 1000000), unit);
+        snprintf(ret->unit, sizeof(ret->unit), "[%lld%s]", (long long)n, unit);
     return 0;
 }
 

@@ -210,14 +210,14 @@ static int build_what(struct torch *torch, enum torch_what what, uint32_t call, 
 /* A storage that stands for itself is shown as its elements. */
 static int build_storage(struct torch *torch, uint32_t id, struct torch_tensor *ret)
 {
-    const int code = torch_storage_of(torch, id, &ret->storage);
+    int code = torch_storage_of(torch, id, &ret->storage);
     if (code <= 0)
         return code;
     ret->dtype = wfs_dtype_bits(ret->storage.dtype) < 8 ? WFS_U8 : ret->storage.dtype;
     torch_tensor_spoil(ret, ret->storage.trouble);
     const uint64_t dim = ret->storage.n_bytes / (wfs_dtype_bits(ret->dtype) / 8);
-    if (torch_tensor_set_shape(torch, ret, 0, 0) < 0)
-        return -ENOMEM;
+    if ((code = torch_tensor_set_shape(torch, ret, 0, 0)) < 0)
+        return code;
     ret->rank = 1;
     ret->dims[0] = dim;
     return 1;
@@ -252,6 +252,5 @@ static int build(struct torch *torch, uint32_t id, unsigned depth, struct torch_
 int torch_builder_read(struct torch *torch, uint32_t id, struct torch_tensor *ret)
 {
     *ret = (struct torch_tensor){.dtype = WFS_OPAQUE};
-    const int code = build(torch, id, 0, ret);
-    return code < 0 ? wfs_fail(torch->err, -code, "out of memory") : code;
+    return build(torch, id, 0, ret);
 }

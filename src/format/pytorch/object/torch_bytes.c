@@ -50,11 +50,12 @@ static int decode_text(struct torch *torch, uint32_t id, struct value_bytes *ret
         n = decode_latin1(text->text, text->n, buf);
     if (n < 0)
         return 0;
-    const int code = torch_derived(torch, &derived);
+    int code = torch_derived(torch, &derived);
     if (code < 0)
         return code;
-    if (derived_add_memory(derived, steal(&buf), (size_t)n, &ret->offset) < 0)
-        return wfs_fail_memory(torch->err);
+    code = derived_add_memory(derived, steal(&buf), (size_t)n, &ret->offset);
+    if (code < 0)
+        return torch_fail_derived(torch->err, code);
     ret->source = derived;
     ret->n_bytes = (uint64_t)n;
     return 1;

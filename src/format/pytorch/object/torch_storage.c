@@ -37,7 +37,22 @@ static int storage_of_persistent(struct torch *torch, uint32_t id, struct torch_
     return code < 0 ? code : 1;
 }
 
-/* Reads a whole stream that stands for one storage. */
+static int read_stream(struct torch *torch, const struct value_bytes *bytes,
+                       struct torch_stream *stream, struct torch_storage *ret)
+{
+    uint64_t offset = bytes->offset;
+    uint32_t root;
+    torch->find = torch_stream_find;
+    torch->find_tensor = NULL;
+    torch->container = stream;
+    const int code = torch_stream_read(torch, bytes->source, &offset,
+                                       bytes->offset + bytes->n_bytes, stream, &root);
+    if (code == 0 && !torch_is_storage(torch->graph, root))
+        return wfs_fail(torch->err, EBADMSG, "it does not hold a storage");
+    return code < 0 ? code : torch_storage_of(torch, root, ret);
+}
+
+/* Reads a whole stream that stands for one storage, with a graph of its own. */
 static int storage_of_stream(struct torch *torch, const struct value_bytes *bytes,
                              struct torch_storage *ret)
 {
@@ -46,26 +61,20 @@ static int storage_of_stream(struct torch *torch, const struct value_bytes *byte
     struct graph graph = {.arena = &arena};
     struct wfs_error err = {0};
     struct torch inner = *torch;
-    uint64_t offset = bytes->offset;
-    uint32_t root;
     inner.graph = &graph;
     inner.err = &err;
     inner.cache = (struct torch_cache){0};
     inner.depth++;
-    inner.find = torch_stream_find;
-    inner.find_tensor = NULL;
-    inner.container = &stream;
-    int code = torch_stream_read(&inner, bytes->source, &offset, bytes->offset + bytes->n_bytes,
-                                 &stream, &root);
-    if (code == 0 && !torch_is_storage(&graph, root))
-        code = wfs_fail(&err, EBADMSG, "it does not hold a storage");
-    if (code == 0)
-        code = torch_storage_of(&inner, root, ret);
+    int code = read_stream(&inner, bytes, &stream, ret);
     torch->budget = inner.budget;
     torch->has_failed = inner.has_failed;
     torch->n_long = inner.n_long;
     torch_cache_done(&inner);
-    if (code == -EBADMSG || code == -EOPNOTSUPP || code == -E2BIG) {
+    if (code == -ENOMEM && arena.is_full) {
+        err = (struct wfs_error){0};
+        code = wfs_fail(&err, E2BIG, "it takes more memory than the limit (index_memory)");
+    }
+    if (torch_is_trouble(code)) {
         *ret = (struct torch_storage){.dtype = WFS_U8};
         ret->trouble = torch_print(torch, "the stream of its storage cannot be read: %s", err.text);
         return 1;
@@ -156,7 +165,7 @@ int torch_storage_list(struct torch *torch)
         n += is_storage(torch, id);
     catalog->storages = arena_calloc(&catalog->arena, n, sizeof(*catalog->storages));
     if (catalog->storages == NULL)
-        return catalog_fail_memory(catalog, torch->err);
+        return wfs_fail_memory(torch->err);
     for (uint32_t id = 1; id <= n_values && catalog->n_storages < n; id++) {
         if (!is_storage(torch, id))
             continue;

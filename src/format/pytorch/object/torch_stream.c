@@ -121,8 +121,9 @@ static int place(struct torch *torch, struct torch_stream *stream,
         return spoil(torch, storage,
                      torch_print(torch, "the file ends before storage %s", key.text));
     }
-    if (source_read(stream->source, *offset, number, sizeof(number)) < 0)
-        return wfs_fail(torch->err, EIO, "cannot read storage %s", key.text);
+    const int code = source_read(stream->source, *offset, number, sizeof(number));
+    if (code < 0)
+        return torch_fail_read(torch, code, torch_print(torch, "storage %s", key.text));
     *offset += sizeof(number);
     const uint64_t n = load_le64(number);
     if (n > INT64_MAX || !checked_mul(n, torch_storage_item(storage->class), &n_bytes))

@@ -230,7 +230,7 @@ static int gather_bytes(struct torch *torch, const struct torch_tensor *tensor, 
     };
     stored->source = derived;
     code = derived_add_tensor(derived, &bytes, &stored->offset);
-    return code < 0 ? wfs_fail(torch->err, -code, "out of memory") : 0;
+    return code < 0 ? torch_fail_derived(torch->err, code) : 0;
 }
 
 /* Where the bytes lie. */

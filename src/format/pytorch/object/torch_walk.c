@@ -63,7 +63,7 @@ int walk_enter(struct walk *walk, enum walk_mode mode, uint32_t id)
     }
     const uint32_t place = walk_add_place(walk, id, NULL);
     if (place == 0)
-        return catalog_fail_memory(walk->torch->catalog, walk->torch->err);
+        return wfs_fail_memory(walk->torch->err);
     value->marks |= MARK_OPEN | MARK_EXPANDED;
     walk->n_modules += mode == WALK_MODULE;
     walk->frames[walk->n_frames++] = (struct frame){.id = id,

@@ -156,6 +156,8 @@ static int rewrite(struct torch_plan *plan, uint32_t id, const struct maker *mak
     if (code < 0)
         return code;
     const struct torch_record *record = is_quantized ? torch_record_of(plan, storage) : NULL;
+    if (is_quantized && record == NULL)
+        return wfs_fail_memory(plan->err);
     code = torch_record_view(plan, tensor, record == NULL ? 0 : record->class, &view);
     const uint32_t call = code < 0 ? 0 : torch_spelling_call(plan, tensor, &view);
     if (call == 0)
@@ -237,7 +239,7 @@ static void collect_stamps(const struct torch_edit *edit, uint64_t stamps[])
 
 /* How many bytes of each record are shown, and how many of its users want other bytes, all the
  * same. */
-static void count_users(struct torch_edit *edit)
+static int count_users(struct torch_edit *edit)
 {
     for (uint32_t i = 1; i <= edit->n_places; i++) {
         const struct wfs_tensor *tensor = tensor_at(edit, i);
@@ -248,6 +250,8 @@ static void count_users(struct torch_edit *edit)
         const struct catalog_storage *storage = storage_of(edit, &maker, id);
         struct torch_record *record = storage == NULL ? NULL : torch_record_of(edit->plan, storage);
         uint32_t n;
+        if (storage != NULL && record == NULL)
+            return wfs_fail_memory(edit->plan->err);
         if (record == NULL || torch_edit_first(edit, i, &n) != i)
             continue;
         if (!has_changed(edit, i) && !is_swapped(storage)) {
@@ -261,6 +265,7 @@ static void count_users(struct torch_edit *edit)
         if (catalog_stamp(record->wanted) == catalog_stamp(tensor))
             record->n_wanting++;
     }
+    return 0;
 }
 
 /* Names of storages in the graph are items of tuples, or of whatever else holds one. */
@@ -302,6 +307,8 @@ static int change(struct torch_edit *edit, uint32_t i, uint64_t stamps[])
                is_divided_here = is_divided(edit, i, stamps);
     uint32_t n;
     struct torch_record *record = storage == NULL ? NULL : torch_record_of(plan, storage);
+    if (storage != NULL && record == NULL)
+        return wfs_fail_memory(plan->err);
     if (!is_divided_here && torch_edit_first(edit, i, &n) != i) {
         edit->nodes[i].id = edit->nodes[torch_edit_first(edit, i, &n)].id;
         return 0;
@@ -342,7 +349,8 @@ int torch_edit_tensors(struct torch_edit *edit)
                                 ? edit->nodes[i].id
                                 : edit->places[i].id;
     int code = count_uses(edit->plan);
-    count_users(edit);
+    if (code == 0)
+        code = count_users(edit);
     for (uint32_t i = 1; i <= edit->n_nodes && code == 0; i++) {
         if (tensor_at(edit, i) == NULL)
             continue;

@@ -140,8 +140,9 @@ static int crc_of(struct torch_plan *plan, const struct pickle_output *output, u
         for (uint64_t at = 0; at < piece->n_bytes;) {
             const uint64_t n_left = piece->n_bytes - at;
             const size_t n = n_left < 1 << 16 ? (size_t)n_left : 1 << 16;
-            if (source_read(piece->source, piece->offset + at, chunk, n) < 0)
-                return wfs_fail(plan->err, EIO, "cannot read %zu bytes of a value in %s", n,
+            const int code = source_read(piece->source, piece->offset + at, chunk, n);
+            if (code < 0)
+                return wfs_fail(plan->err, -code, "cannot read %zu bytes of a value in %s", n,
                                 wfs_quote(piece->source->path).text);
             *ret = zip_crc(*ret, chunk, n);
             at += n;
