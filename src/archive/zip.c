@@ -39,12 +39,12 @@ static int parse_extra(struct zip_entry *entry, const uint8_t *extra, size_t n_e
         struct cursor numbers = cursor_of(block, n);
         for (size_t i = 0; i < 3; i++)
             if (*fields[i] == 0xffffffff && !cursor_le64(&numbers, fields[i]))
-                return wfs_fail(err, EBADMSG, "zip: entry %s lacks its large numbers",
+                return wfs_fail(err, EBADMSG, "zip: entry %s lacks its 64-bit sizes",
                                 wfs_quote_n(entry->name, entry->n_name).text);
         return 0;
     }
     return !is_needed ? 0
-                      : wfs_fail(err, EBADMSG, "zip: entry %s lacks its large numbers",
+                      : wfs_fail(err, EBADMSG, "zip: entry %s lacks its 64-bit sizes",
                                  wfs_quote_n(entry->name, entry->n_name).text);
 }
 
@@ -79,7 +79,7 @@ static int read_entry(struct zip *zip, struct stream *stream, const struct limit
     if (code < 0)
         return fail_directory(code, err);
     if (!has_signature(b, 1))
-        return wfs_fail(err, EBADMSG, "zip: no directory entry where one is due");
+        return wfs_fail(err, EBADMSG, "zip: a directory entry has no signature");
     const uint16_t n_extra = load_le16(b + 30), n_comment = load_le16(b + 32),
                    disk = load_le16(b + 34);
     *entry = (struct zip_entry){.flags = load_le16(b + 8),
@@ -102,7 +102,7 @@ static int read_entry(struct zip *zip, struct stream *stream, const struct limit
     if ((code = parse_extra(entry, extra, n_extra, err)) < 0)
         return code;
     if (disk != 0 && disk != 0xffff)
-        return wfs_fail(err, EOPNOTSUPP, "a zip in several parts is not supported");
+        return wfs_fail(err, EOPNOTSUPP, "multi-part zips are not supported");
     if ((code = stream_skip(stream, n_comment)) < 0)
         return fail_directory(code, err);
     return check_entry(zip, entry, err);
@@ -289,7 +289,7 @@ static const char *unreadable(const struct zip_entry *entry)
     if ((entry->flags & 0x2061) != 0) /* encrypted, patched, strongly encrypted, masked */
         return "is encrypted";
     return entry->method != ZIP_STORED && entry->method != ZIP_DEFLATED
-               ? "is packed by a method that is not supported"
+               ? "uses an unsupported compression method"
                : NULL;
 }
 
@@ -297,13 +297,13 @@ static const char *unreadable(const struct zip_entry *entry)
 static const char *disagreement(const struct zip_entry *entry, const uint8_t *header)
 {
     if (!has_signature(header, 3))
-        return "has no local header where it should be";
+        return "has no local header at its offset";
     if (load_le16(header + 26) != entry->n_name ||
         memcmp(header + HEADER_BYTES, entry->name, entry->n_name) != 0)
-        return "has another name in its local header";
+        return "has a different name in its local header";
     if (load_le16(header + 8) != entry->method ||
         ((load_le16(header + 6) ^ entry->flags) & 1) != 0 || !has_same_sizes(entry, header))
-        return "is described otherwise in its local header";
+        return "differs from its local header";
     return NULL;
 }
 

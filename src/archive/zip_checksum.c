@@ -21,18 +21,16 @@ int zip_checksum_verify(const struct zip *zip, const struct zip_entry *entry, st
         code = stored_crc(zip->source, entry->data, entry->n_bytes, &crc);
     }
     if (code == -EBADMSG)
-        return wfs_fail(err, EBADMSG, "zip: entry %s cannot be inflated", name.text);
+        return wfs_fail(err, EBADMSG, "zip: the compressed data of entry %s is damaged", name.text);
     if (code < 0)
         return wfs_fail(err, -code, "cannot read entry %s", name.text);
     if (n_bytes != entry->n_bytes)
-        return wfs_fail(err, EBADMSG,
-                        "zip: entry %s inflates to %s than the %llu bytes it should have",
-                        name.text, n_bytes < entry->n_bytes ? "fewer" : "more",
+        return wfs_fail(err, EBADMSG, "zip: entry %s inflates to %s than %llu bytes", name.text,
+                        n_bytes < entry->n_bytes ? "fewer" : "more",
                         (unsigned long long)entry->n_bytes);
     /* PyTorch can be told not to compute any. */
     if (entry->crc != crc && entry->crc != 0)
-        return wfs_fail(err, EBADMSG,
-                        "zip: entry %s has the checksum %08x, its directory says %08x", name.text,
-                        crc, entry->crc);
+        return wfs_fail(err, EBADMSG, "zip: entry %s has the checksum %08x, expected %08x",
+                        name.text, crc, entry->crc);
     return 0;
 }

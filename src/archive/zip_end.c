@@ -51,15 +51,14 @@ static int parse_end64(const struct source *source, uint64_t start, const uint8_
         return 0;
     const uint64_t offset = load_le64(locator + 8);
     if (load_le32(locator + 4) != 0 || load_le32(locator + 16) > 1)
-        return wfs_fail(err, EOPNOTSUPP, "a zip in several parts is not supported");
+        return wfs_fail(err, EOPNOTSUPP, "multi-part zips are not supported");
     if (locator_at < END64_BYTES || offset > locator_at - END64_BYTES)
-        return wfs_fail(err, EBADMSG,
-                        "zip: the end record of large archives is said to be at %llu, beyond %llu",
+        return wfs_fail(err, EBADMSG, "zip: the zip64 end record at %llu is beyond %llu",
                         (unsigned long long)offset, (unsigned long long)locator_at);
     if ((code = source_read(source, start + offset, large, sizeof(large))) < 0)
         return wfs_fail(err, -code, "cannot read the end of the zip");
     if (!has_signature(large, 6, 6))
-        return wfs_fail(err, EBADMSG, "zip: no end record of large archives at %llu",
+        return wfs_fail(err, EBADMSG, "zip: no zip64 end record at %llu",
                         (unsigned long long)offset);
     end->n_entries = load_le64(large + 32);
     end->n_directory = load_le64(large + 40);
@@ -67,7 +66,7 @@ static int parse_end64(const struct source *source, uint64_t start, const uint8_
     end->limit = offset;
     if (load_le32(large + 16) != 0 || load_le32(large + 20) != 0 ||
         load_le64(large + 24) != end->n_entries)
-        return wfs_fail(err, EOPNOTSUPP, "a zip in several parts is not supported");
+        return wfs_fail(err, EOPNOTSUPP, "multi-part zips are not supported");
     if (!agrees(load_le16(record + 10), 0xffff, end->n_entries) ||
         !agrees(load_le32(record + 12), 0xffffffff, end->n_directory) ||
         !agrees(load_le32(record + 16), 0xffffffff, end->directory))
@@ -85,7 +84,7 @@ static int parse_end(const struct source *source, uint64_t start, const uint8_t 
     if (load_le16(record + 4) != load_le16(record + 6) ||
         load_le16(record + 8) != load_le16(record + 10) ||
         (load_le16(record + 4) != 0 && load_le16(record + 4) != 0xffff))
-        return wfs_fail(err, EOPNOTSUPP, "a zip in several parts is not supported");
+        return wfs_fail(err, EOPNOTSUPP, "multi-part zips are not supported");
     const int code = parse_end64(source, start, record, at, end, err);
     if (code < 0)
         return code;
@@ -124,7 +123,6 @@ int zip_end_find(const struct source *source, uint64_t start, uint64_t n_bytes, 
     }
     if (first.code != 0)
         return wfs_fail(err, first.code, "%s", first.text);
-    return wfs_fail(err, EBADMSG,
-                    "the zip has no directory at its end: it was cut short at %llu bytes",
+    return wfs_fail(err, EBADMSG, "the zip has no directory: it was cut off at %llu bytes",
                     (unsigned long long)n_bytes);
 }

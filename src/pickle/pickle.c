@@ -56,7 +56,7 @@ static int op_proto(struct pickle *p)
     if (code < 0)
         return code;
     if (*version > 5)
-        return wfs_fail(p->err, EOPNOTSUPP, "pickle protocol %u is not known, 0 to 5 are",
+        return wfs_fail(p->err, EOPNOTSUPP, "pickle protocol %u is not supported (0 to 5 are)",
                         *version);
     if (p->graph->protocol < *version)
         p->graph->protocol = *version;
@@ -72,7 +72,7 @@ static int op_frame(struct pickle *p)
 static int op_next_buffer(struct pickle *p)
 {
     return wfs_fail(p->err, EOPNOTSUPP,
-                    "the pickle needs an out-of-band buffer, which is not in the file");
+                    "the pickle needs an out-of-band buffer, which the file does not contain");
 }
 
 static int op_readonly_buffer(struct pickle *p)
@@ -93,11 +93,11 @@ static int memo_index(struct pickle *p, uint32_t *ret)
         uint64_t index = 0;
         for (size_t i = 0; i < n; i++) {
             if (line[i] < '0' || line[i] > '9' || index > UINT32_MAX)
-                return vm_fail(p, "a memo index is not a number");
+                return vm_fail(p, "a memo index is not an integer");
             index = index * 10 + (uint64_t)(line[i] - '0');
         }
         if (n == 0 || index > UINT32_MAX)
-            return vm_fail(p, "a memo index is not a number of 32 bits");
+            return vm_fail(p, "a memo index is not an integer of 32 bits");
         *ret = (uint32_t)index;
         return 0;
     }

@@ -111,8 +111,9 @@ int op_append(struct pickle *p)
     } else if ((code = vm_items(p, &items, &n)) < 0) {
         return code;
     }
-    return p->opcode == 0x90 ? add_to_top(p, VALUE_SET, n, "adds items to what is not a set")
-                             : add_to_top(p, VALUE_LIST, n, "appends to what is not a list");
+    return p->opcode == 0x90
+               ? add_to_top(p, VALUE_SET, n, "adds items to a value that is not a set")
+               : add_to_top(p, VALUE_LIST, n, "appends to a value that is not a list");
 }
 
 /* SETITEM, SETITEMS. */
@@ -130,7 +131,7 @@ int op_setitem(struct pickle *p)
     }
     if (n % 2 != 0)
         return vm_fail(p, "an odd number of keys and values");
-    return add_to_top(p, VALUE_DICT, n, "sets an item of what is not a dict");
+    return add_to_top(p, VALUE_DICT, n, "sets an item of a value that is not a dict");
 }
 
 /* The two lines behind GLOBAL and INST. */
@@ -166,7 +167,7 @@ int op_stack_global(struct pickle *p)
         return code;
     const struct value *m = graph_at(p->graph, module), *n = graph_at(p->graph, name);
     if (m->kind != VALUE_TEXT || n->kind != VALUE_TEXT)
-        return vm_fail(p, "a module or a name that is not a string");
+        return vm_fail(p, "the module or the name is not a string");
     return vm_push(p, value_new_global(p->graph, m->text, m->n, n->text, n->n));
 }
 

@@ -307,7 +307,8 @@ static int write_all(struct pickle_writer *writer, uint32_t root)
     int code = visit(writer, root);
     while (code == 0 && writer->n_frames > 0 && !writer->out.has_failed) {
         if (writer->out.n_bytes > N_BYTES_MAX || writer->n_frames > writer->graph->n_values + 64)
-            return wfs_fail(writer->out.err, E2BIG, "the values would make a pickle without end");
+            return wfs_fail(writer->out.err, E2BIG,
+                            "the values contain each other in a way that no pickle can hold");
         code = step(writer);
     }
     pickle_put_code(&writer->out, '.');

@@ -19,7 +19,7 @@ REFUSED = {
     'legacy-truncated.pth': (EXIT_DAMAGED, 'ends 10 bytes before storage'),
     'nul-key.pth': (EXIT_UNSUPPORTED, 'NUL'),
     'prefix.pth': (EXIT_FOREIGN, 'not a PyTorch file'),
-    'truncated.pth': (EXIT_DAMAGED, 'cut short at 2522 bytes'),
+    'truncated.pth': (EXIT_DAMAGED, 'cut off at 2522 bytes'),
 }
 FILES = pth_expected.files()
 READABLE = [file for file in FILES if file[1].name not in REFUSED]

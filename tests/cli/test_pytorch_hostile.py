@@ -265,7 +265,7 @@ def test_check_reads_deflated_records_too(folder):
 def test_a_file_without_a_pickle_in_it_says_what_it_is(folder):
     path = folder / 'x.bin'
     path.write_bytes(pth.zipped(pth.entry('a.npy', b'x')))
-    assert 'npz archive' in weightfs('ls', path, code=EXIT_FOREIGN).error
+    assert 'NumPy archive' in weightfs('ls', path, code=EXIT_FOREIGN).error
 
 
 def test_hundred_thousand_tensors_take_little_memory(folder):

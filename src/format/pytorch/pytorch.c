@@ -122,26 +122,26 @@ static int report_notes(struct torch *torch)
     struct wfs_catalog *catalog = torch->catalog;
     int code = 0;
     if ((torch->notes & PICKLE_LEFTOVERS) != 0)
-        code =
-            catalog_add_finding(catalog, WFS_LOW, "the pickle leaves more than one value behind");
-    if (code == 0 && (torch->notes & PICKLE_EXTENSION) != 0)
         code = catalog_add_finding(catalog, WFS_LOW,
-                                   "the pickle names objects by numbers of a private registry");
+                                   "the pickle leaves more than one value on its stack");
+    if (code == 0 && (torch->notes & PICKLE_EXTENSION) != 0)
+        code = catalog_add_finding(
+            catalog, WFS_LOW,
+            "the pickle refers to objects by numbers of a private registry (EXT opcodes)");
     if (code == 0 && (torch->notes & PICKLE_BAD_TEXT) != 0)
         code = catalog_add_finding(catalog, WFS_LOW, "the pickle has text that is not UTF-8");
     if (code == 0 && torch->n_long > 0)
-        code = catalog_add_finding(
-            catalog, WFS_LOW, "%llu tensors lie in storages that are longer than they should be",
-            (unsigned long long)torch->n_long);
+        code = catalog_add_finding(catalog, WFS_LOW,
+                                   "%llu tensors are in storages that are longer than declared",
+                                   (unsigned long long)torch->n_long);
     if (code == 0 && torch->n_mixed > 0)
         code = catalog_add_finding(catalog, WFS_MEDIUM,
-                                   "%llu times a storage is used with another type than before",
+                                   "storages are used with two different types (%llu times)",
                                    (unsigned long long)torch->n_mixed);
     const uint64_t n_clashes = torch->names.n_clashes + torch->value_names.n_clashes;
     if (code == 0 && n_clashes > 0)
         code = catalog_add_finding(
-            catalog, WFS_LOW,
-            "%llu keys are spelled like another one; they have ~2, ~3 ... behind them",
+            catalog, WFS_LOW, "%llu keys are spelled like another one and have ~2, ~3 ... appended",
             (unsigned long long)n_clashes);
     return code;
 }

@@ -114,7 +114,7 @@ int torch_records_find_storage(struct torch *torch, const struct torch_storage_i
         return 0;
     }
     if (id->n_items != 5) {
-        ret->trouble = "its storage is described by a tuple of six, as in streams";
+        ret->trouble = "its storage is described by six items, as in a legacy stream";
         return 0;
     }
     const int code = torch_records_open(torch, records->zip, entry, &bytes, &err);

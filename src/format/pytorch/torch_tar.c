@@ -107,8 +107,7 @@ static int add_storage(struct torch *torch, struct tar_content *content,
                        const struct tar_storage *storage)
 {
     if (find_storage(content, storage->key) != NULL)
-        return wfs_fail(torch->err, EBADMSG, "storage %lld is there twice",
-                        (long long)storage->key);
+        return wfs_fail(torch->err, EBADMSG, "duplicate storage %lld", (long long)storage->key);
     if (grow((void **)&content->storages, content->n_storages, &content->n_storage_room,
              sizeof(*content->storages)) < 0 ||
         map_add(&content->storage_map, hash_key(storage->key), content->n_storages) < 0)
@@ -125,7 +124,7 @@ static int read_count(struct torch *torch, uint64_t *offset, uint64_t end, int64
     if (code < 0)
         return code;
     if (!torch_integer(torch->graph, id, ret) || *ret < 0)
-        return wfs_fail(torch->err, EBADMSG, "a count is not a number");
+        return wfs_fail(torch->err, EBADMSG, "a count is not an integer");
     return 0;
 }
 
@@ -160,7 +159,8 @@ static int read_storage(struct torch *torch, uint64_t *offset, uint64_t end,
     storage.offset = *offset;
     if (!checked_mul(load_le64(number), torch_storage_item(storage.class), &storage.n_bytes) ||
         storage.n_bytes > end - storage.offset)
-        return wfs_fail(torch->err, EBADMSG, "storage %lld of %llu elements runs past the end",
+        return wfs_fail(torch->err, EBADMSG,
+                        "storage %lld of %llu elements runs past the end of the file",
                         (long long)storage.key, (unsigned long long)load_le64(number));
     *offset = storage.offset + storage.n_bytes;
     return add_storage(torch, content, &storage);
@@ -175,10 +175,11 @@ static int add_view(struct torch *torch, struct tar_content *content, uint32_t v
         !torch_integer(graph, torch_arg(graph, view, 1), &root_key) ||
         !torch_integer(graph, torch_arg(graph, view, 2), &offset) ||
         !torch_integer(graph, torch_arg(graph, view, 3), &n) || offset < 0 || n < 0)
-        return wfs_fail(torch->err, EBADMSG, "a view of a storage is not four numbers");
+        return wfs_fail(torch->err, EBADMSG,
+                        "a view of a storage is not described by four integers");
     const struct tar_storage *root = find_storage(content, root_key);
     if (root == NULL)
-        return wfs_fail(torch->err, EBADMSG, "storage %lld is a view of %lld, which is not there",
+        return wfs_fail(torch->err, EBADMSG, "storage %lld is a view of %lld, which does not exist",
                         (long long)key, (long long)root_key);
     if (!checked_mul((uint64_t)offset, torch_storage_item(root->class), &first) ||
         !checked_mul((uint64_t)n, torch_storage_item(root->class), &n_bytes) ||
@@ -237,7 +238,7 @@ static int read_tensor(struct torch *torch, uint64_t *offset, uint64_t end,
         return code;
     if (!torch_integer(torch->graph, torch_arg(torch->graph, id, 0), &tensor.key) ||
         !torch_integer(torch->graph, torch_arg(torch->graph, id, 1), &tensor.storage))
-        return wfs_fail(torch->err, EBADMSG, "a tensor is not described by two keys");
+        return wfs_fail(torch->err, EBADMSG, "a tensor is not described by two integer keys");
     if ((code = read_bytes(torch, offset, end, number, sizeof(number), "the tensors")) < 0)
         return code;
     const uint32_t rank = load_le32(number);
@@ -250,7 +251,7 @@ static int read_tensor(struct torch *torch, uint64_t *offset, uint64_t end,
         return code;
     tensor.offset = (int64_t)load_le64(number);
     if (find_tensor(content, tensor.key) != NULL)
-        return wfs_fail(torch->err, EBADMSG, "tensor %lld is there twice", (long long)tensor.key);
+        return wfs_fail(torch->err, EBADMSG, "duplicate tensor %lld", (long long)tensor.key);
     if (grow((void **)&content->tensors, content->n_tensors, &content->n_tensor_room,
              sizeof(*content->tensors)) < 0 ||
         map_add(&content->tensor_map, hash_key(tensor.key), content->n_tensors) < 0)
@@ -336,7 +337,7 @@ static int tar_find_tensor(struct torch *torch, uint32_t id, struct torch_tensor
 static int no_storage(struct torch *torch, const struct torch_storage_id *id,
                       struct torch_storage *ret)
 {
-    ret->trouble = "archives have no storages of this kind";
+    ret->trouble = "a legacy tar has no storages of this kind";
     return 0;
 }
 
@@ -345,7 +346,7 @@ static int find_member(struct torch *torch, const char *name, struct tar_member 
     const int code = tar_find(torch->source, name, ret, torch->err);
     return code == -ENOENT
                ? wfs_fail(torch->err, EMEDIUMTYPE,
-                          "is a tar archive, but not of PyTorch: it has no member '%s'", name)
+                          "is a tar archive, but not from PyTorch: it has no member '%s'", name)
                : code;
 }
 

@@ -64,7 +64,7 @@ static bool parse_number(struct export *export, struct weight *weight, uint64_t 
         if (is_key(&key, "as_int") ? !json_take_uint(json, ret) : !json_skip(json))
             return false;
     if (*ret > INT64_MAX)
-        torch_tensor_spoil(&weight->tensor, "its shape is not made of numbers");
+        torch_tensor_spoil(&weight->tensor, "its shape is not made of integers");
     return json->error == NULL;
 }
 
@@ -103,7 +103,7 @@ static bool parse_dtype(struct export *export, struct weight *weight)
     if (number < N_SCALAR_TYPES && scalar_types[number] != 0)
         weight->tensor.dtype = scalar_types[number] - 1;
     else
-        torch_tensor_spoil(&weight->tensor, "its type is not supported");
+        torch_tensor_spoil(&weight->tensor, "its dtype is not supported");
     return true;
 }
 
@@ -132,7 +132,7 @@ static bool parse_meta(struct export *export, struct weight *weight)
 static bool parse_truth(struct json *json, bool *ret)
 {
     if (json_kind(json) != JSON_KIND_BOOL)
-        return json_fail(json, "true or false is wanted");
+        return json_fail(json, "expected true or false");
     *ret = *json->at == 't';
     return json_skip(json);
 }
@@ -190,7 +190,7 @@ static int add_weight(struct export *export, const struct json_text *name, struc
     int code;
     if (memchr(name->bytes, '\0', name->n_bytes) != NULL)
         return wfs_fail(torch->err, EOPNOTSUPP,
-                        "the key %s has a NUL in it, which no file name can have",
+                        "the key %s contains a NUL, which no file name can have",
                         wfs_quote_n(name->bytes, name->n_bytes).text);
     if (name->n_bytes > torch->limits->key)
         return wfs_fail(torch->err, E2BIG, "a key of %zu bytes is above the limit (key)",
@@ -201,9 +201,9 @@ static int add_weight(struct export *export, const struct json_text *name, struc
     if (!weight->has_strides)
         weight->tensor.strides = NULL;
     else if (weight->n_strides != weight->tensor.rank)
-        torch_tensor_spoil(&weight->tensor, "it has not as many strides as dimensions");
+        torch_tensor_spoil(&weight->tensor, "it does not have as many strides as dimensions");
     if (weight->path.bytes == NULL)
-        torch_tensor_spoil(&weight->tensor, "no record is named for it");
+        torch_tensor_spoil(&weight->tensor, "it has no record");
     else if ((code = set_storage(export, weight)) < 0)
         return code;
     return torch_tensor_add(torch, key, 0, &weight->tensor);
@@ -278,10 +278,9 @@ int torch_weights_load(struct torch *torch, struct zip *zip, struct zip_entry *e
     if ((code = parse_config(&export, text, (size_t)bytes.n_bytes)) < 0)
         return code;
     if (export.n_pickled > 0 &&
-        catalog_add_finding(
-            torch->catalog, WFS_MEDIUM,
-            "%llu weights are pickled objects in records of their own, and not listed",
-            (unsigned long long)export.n_pickled) < 0)
+        catalog_add_finding(torch->catalog, WFS_MEDIUM,
+                            "%llu weights are pickled objects and not listed",
+                            (unsigned long long)export.n_pickled) < 0)
         return wfs_fail_memory(torch->err);
     return 0;
 }

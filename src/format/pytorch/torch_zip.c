@@ -34,7 +34,7 @@ static int read_byteorder(struct torch *torch, const struct torch_records *recor
         return code;
     torch->is_big_endian = strcmp(text, "big") == 0;
     if (exists && !torch->is_big_endian && strcmp(text, "little") != 0)
-        return wfs_fail(torch->err, EOPNOTSUPP, "byte order '%s' is neither little nor big",
+        return wfs_fail(torch->err, EOPNOTSUPP, "byte order '%s' is neither 'little' nor 'big'",
                         wfs_quote(text).text);
     return 0;
 }
@@ -53,10 +53,10 @@ static int read_version(struct torch *torch, const struct torch_records *records
         version = version * 10 + (unsigned)(*at - '0');
     if (!exists && !is_hidden)
         code = catalog_add_finding(torch->catalog, WFS_LOW,
-                                   "there is no record 'version'; PyTorch refuses such a file");
+                                   "the record 'version' is missing; PyTorch rejects such a file");
     else if (version < 1 || version > 10)
         code = catalog_add_finding(torch->catalog, WFS_LOW,
-                                   "version '%s' is not one of 1 to 10, which PyTorch knows",
+                                   "version '%s' is not one that PyTorch knows (1 to 10)",
                                    wfs_quote(text).text);
     return code < 0 ? wfs_fail_memory(torch->err) : 0;
 }
@@ -73,11 +73,11 @@ static int report_strays(struct torch *torch, const struct torch_records *record
     if (n_strays > 0)
         code = catalog_add_finding(
             torch->catalog, WFS_LOW,
-            "%zu entries of the zip lie outside of its folder '%s'; PyTorch refuses such a file",
+            "%zu entries of the zip are outside of its folder '%s'; PyTorch rejects such a file",
             n_strays, wfs_quote_n(records->root, records->n_root).text);
     if (code == 0 && records->n_root == 0)
         code = catalog_add_finding(torch->catalog, WFS_LOW,
-                                   "the records lie in no folder; PyTorch refuses such a file");
+                                   "the records are not in a folder; PyTorch rejects such a file");
     return code < 0 ? wfs_fail_memory(torch->err) : 0;
 }
 
@@ -178,7 +178,7 @@ struct foreign {
 static int fail_foreign(struct torch *torch, const struct zip *zip)
 {
     static const struct foreign kinds[] = {
-        {".npy", "an npz archive of numpy"},
+        {".npy", "a NumPy archive (.npz)"},
         {"model.weights.h5", "a Keras model"},
         {"[Content_Types].xml", "an Office document"},
         {"META-INF/MANIFEST.MF", "a Java archive"},
@@ -194,8 +194,7 @@ static int fail_foreign(struct torch *torch, const struct zip *zip)
                 return wfs_fail(torch->err, EMEDIUMTYPE, "is not a PyTorch file: %s",
                                 kinds[k].what);
     return wfs_fail(torch->err, EMEDIUMTYPE,
-                    "is not a PyTorch file: a zip with %u entries, but without a data.pkl",
-                    zip->n_entries);
+                    "is not a PyTorch file: a zip with %u entries but no data.pkl", zip->n_entries);
 }
 
 /* A file of an exported program of old that holds its state as a checkpoint. */
@@ -233,8 +232,7 @@ static int load_exported(struct torch *torch, struct torch_records *records, uns
     }
     torch->catalog->container = WFS_CONTAINER_TORCH_PROGRAM;
     if (code == 0 && n_lists == 0)
-        return wfs_fail(torch->err, EOPNOTSUPP,
-                        "is an exported program without weights that can be read");
+        return wfs_fail(torch->err, EOPNOTSUPP, "is an exported program without readable weights");
     return code;
 }
 
@@ -257,10 +255,9 @@ static int load_other(struct torch *torch, struct torch_records *records, unsign
     }
     if (torch_records_search(zip, "model.json") != NULL &&
         torch_records_search(zip, "attributes.pkl") != NULL)
-        return wfs_fail(
-            torch->err, EOPNOTSUPP,
-            "is TorchScript of PyTorch 1.0 or 1.1, which is not supported: load and save "
-            "it with a later version");
+        return wfs_fail(torch->err, EOPNOTSUPP,
+                        "is TorchScript from PyTorch 1.0 or 1.1, which is not supported: load and "
+                        "save it with a later version");
     return fail_foreign(torch, zip);
 }
 

@@ -186,7 +186,7 @@ int torch_array_read(struct torch *torch, uint32_t id, struct torch_tensor *ret)
     if (code == 0)
         torch_tensor_spoil(ret, "the data of the array is not made of bytes");
     if (!is_known)
-        torch_tensor_spoil(ret, "the dtype of the array is not known");
+        torch_tensor_spoil(ret, "the dtype of the array is unknown");
     if (ret->trouble != NULL)
         return 1;
     ret->dtype = item.dtype;
@@ -201,9 +201,9 @@ int torch_array_read(struct torch *torch, uint32_t id, struct torch_tensor *ret)
     if (wfs_shape_count(&shape, &n) < 0 || !checked_mul(n, (uint64_t)item.n_bytes, &n) ||
         n != bytes.n_bytes)
         torch_tensor_spoil(
-            ret, torch_print(
-                     torch,
-                     "the data of the array has %llu bytes, which its shape and dtype do not take",
-                     (unsigned long long)bytes.n_bytes));
+            ret,
+            torch_print(
+                torch, "the data of the array has %llu bytes, which do not fit its shape and dtype",
+                (unsigned long long)bytes.n_bytes));
     return 1;
 }

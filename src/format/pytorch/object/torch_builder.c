@@ -33,10 +33,10 @@ static int set_view(struct torch *torch, uint32_t args, struct torch_tensor *ret
     if (code < 0)
         return code;
     if (code == 0)
-        torch_tensor_spoil(ret, "what it is a view of is no storage");
+        torch_tensor_spoil(ret, "it is not a view of a storage");
     ret->dtype = code == 0 ? WFS_U8 : ret->storage.dtype;
     if (!torch_integer(graph, torch_arg(graph, args, 1), &offset) || offset < 0)
-        torch_tensor_spoil(ret, "its offset is not a number of 63 bits that is not negative");
+        torch_tensor_spoil(ret, "its offset is not an integer from 0 to 2^63-1");
     else
         ret->offset = (uint64_t)offset;
     code = torch_tensor_set_shape(torch, ret, torch_arg(graph, args, 2), torch_arg(graph, args, 3));
@@ -50,7 +50,8 @@ static int expect_args(struct torch *torch, struct torch_tensor *ret, uint32_t a
     const uint32_t n = torch_n_args(torch->graph, args);
     if (n >= min && n <= max)
         return 0;
-    torch_tensor_spoil(ret, torch_print(torch, "the call that makes it has %u arguments", n));
+    torch_tensor_spoil(
+        ret, torch_print(torch, "the call that makes it has the wrong number of arguments: %u", n));
     return -EINVAL;
 }
 
@@ -132,7 +133,7 @@ static int build_quantized(struct torch *torch, uint32_t args, struct torch_tens
     ret->attr_name = "quantization";
     ret->attr_value = describe_quantizer(torch, torch_arg(torch->graph, args, 4));
     if (ret->attr_value == NULL)
-        torch_tensor_spoil(ret, "its quantizer is not known");
+        torch_tensor_spoil(ret, "its quantizer is unknown");
     return 0;
 }
 
@@ -157,7 +158,7 @@ static int build_inner(struct torch *torch, uint32_t id, unsigned depth, struct 
 {
     const int code = build(torch, id, depth + 1, ret);
     if (code == 0)
-        torch_tensor_spoil(ret, "what it is made of is no tensor");
+        torch_tensor_spoil(ret, "it is not made of a tensor");
     return code < 0 ? code : 0;
 }
 
@@ -195,7 +196,7 @@ static int build_what(struct torch *torch, enum torch_what what, uint32_t call, 
     case WHAT_REBUILD_TYPE:
         inner = torch_global_of(graph, first);
         if (depth >= MAX_DEPTH || inner == NULL || inner->what > WHAT_LAST_TENSOR) {
-            torch_tensor_spoil(ret, "the function that makes it is not known");
+            torch_tensor_spoil(ret, "the function that makes it is unknown");
             return 0;
         }
         code = build_what(torch, inner->what, call, torch_arg(graph, args, 2), depth + 1, ret);

@@ -174,11 +174,11 @@ int torch_dangers_report(struct torch *torch)
             !is_dangerous(value->global) || is_known(graph, found, n_found, id))
             continue;
         found[n_found++] = id;
-        if (catalog_add_finding(
-                torch->catalog, WFS_HIGH,
-                "the pickle names %s of module %s, which can do anything when Python "
-                "loads it; nothing was run here",
-                wfs_quote(value->global->name).text, wfs_quote(value->global->module).text) < 0)
+        if (catalog_add_finding(torch->catalog, WFS_HIGH,
+                                "the pickle refers to %s of module %s, which can run any code when "
+                                "Python loads the file; weightfs ran nothing",
+                                wfs_quote(value->global->name).text,
+                                wfs_quote(value->global->module).text) < 0)
             return -ENOMEM;
     }
     return 0;

@@ -97,7 +97,7 @@ static int add_tensor(struct walk *walk, uint32_t id, struct torch_tensor *tenso
     const char *name;
     if (memchr(walk->path.bytes == NULL ? "" : walk->path.bytes, '\0', walk->path.n) != NULL)
         return wfs_fail(walk->torch->err, EOPNOTSUPP,
-                        "the key %s has a NUL in it, which no file name can have",
+                        "the key %s contains a NUL, which no file name can have",
                         wfs_quote_n(walk->path.bytes, walk->path.n).text);
     int code = make_key(walk, &walk->torch->names, &key);
     if (code < 0)
@@ -240,10 +240,9 @@ static int report(struct walk *walk)
                                    "values nested deeper than %llu are not listed (limit depth)",
                                    (unsigned long long)walk->torch->limits->depth);
     if (code == 0 && walk->is_repetitive)
-        code =
-            catalog_add_finding(catalog, WFS_MEDIUM,
-                                "containers that are used many times over are not listed each time "
-                                "(limit repeats)");
+        code = catalog_add_finding(
+            catalog, WFS_MEDIUM,
+            "containers that occur many times are not listed every time (limit repeats)");
     return code < 0 ? wfs_fail_memory(walk->torch->err) : 0;
 }
 

@@ -151,9 +151,10 @@ int torch_marks_set(struct torch *torch, uint32_t root)
     }
     free(path.steps);
     if (code == 0 && path.n_twins > 0)
-        code = catalog_add_finding(torch->catalog, WFS_LOW,
-                                   "%llu dict keys stand twice; the last one counts, as in Python",
-                                   (unsigned long long)path.n_twins);
+        code = catalog_add_finding(
+            torch->catalog, WFS_LOW,
+            "%llu dict keys are duplicates; the last value counts, as in Python",
+            (unsigned long long)path.n_twins);
     if (code == 0)
         code = reserve(torch, path.n_tensors);
     return code < 0 ? wfs_fail_memory(torch->err) : 0;

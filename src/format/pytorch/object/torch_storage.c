@@ -48,7 +48,7 @@ static int read_stream(struct torch *torch, const struct value_bytes *bytes,
     const int code = torch_stream_read(torch, bytes->source, &offset,
                                        bytes->offset + bytes->n_bytes, stream, &root);
     if (code == 0 && !torch_is_storage(torch->graph, root))
-        return wfs_fail(torch->err, EBADMSG, "it does not hold a storage");
+        return wfs_fail(torch->err, EBADMSG, "it does not contain a storage");
     return code < 0 ? code : torch_storage_of(torch, root, ret);
 }
 
@@ -98,7 +98,7 @@ static int storage_of_bytes(struct torch *torch, uint32_t id, struct torch_stora
     if (code == 0)
         ret->trouble = "the stream of its storage is not made of bytes";
     else if (torch->depth >= MAX_STREAM_DEPTH)
-        ret->trouble = "streams within streams within streams";
+        ret->trouble = "its storage is a stream in a stream in a stream";
     else if ((code = storage_of_stream(torch, &bytes, ret)) < 0)
         return code;
     entry = torch_cache_add(torch, id);

@@ -75,7 +75,7 @@ bool torch_storage_id_parse(struct torch *torch, uint32_t id, struct torch_stora
     const struct value *value = graph_at(graph, id);
     const uint32_t tuple = value->kind == VALUE_PERSISTENT ? value->id : 0;
     int64_t n;
-    *ret_trouble = "its storage is not described by a tuple of five or six";
+    *ret_trouble = "its storage is not described by a tuple of five or six items";
     ret->n_items = torch_n_args(graph, tuple);
     if (ret->n_items < 5 || ret->n_items > 6 || !torch_is_storage(graph, id))
         return false;
@@ -86,14 +86,14 @@ bool torch_storage_id_parse(struct torch *torch, uint32_t id, struct torch_stora
         return false;
     }
     ret->is_meta = value_is_text(graph, torch_arg(graph, tuple, 3), "meta");
-    *ret_trouble = "the key of its storage is no text and no integer";
+    *ret_trouble = "the key of its storage is neither a string nor an integer";
     if (!parse_key(graph, torch_arg(graph, tuple, 2), ret))
         return false;
-    *ret_trouble = "the number of elements of its storage is not one that fits 63 bits";
+    *ret_trouble = "the number of elements of its storage is not an integer from 0 to 2^63-1";
     if (!torch_integer(graph, torch_arg(graph, tuple, 4), &n) ||
         !storage_bytes(ret->class, n, &ret->n_bytes))
         return false;
-    *ret_trouble = "its storage is a view that is not described by a key and two numbers";
+    *ret_trouble = "its storage is a view that is not described by a key and two integers";
     return parse_view(graph, torch_arg(graph, tuple, 5), ret);
 }
 

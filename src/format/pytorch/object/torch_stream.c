@@ -133,7 +133,7 @@ static int place(struct torch *torch, struct torch_stream *stream,
     storage->n_bytes = n_bytes;
     if (n_bytes != storage->n_declared)
         return wfs_fail(torch->err, EBADMSG,
-                        "storage %s has %llu bytes in the stream, the pickle says %llu", key.text,
+                        "storage %s has %llu bytes in the stream, but %llu in the pickle", key.text,
                         (unsigned long long)n_bytes, (unsigned long long)storage->n_declared);
     if (n_bytes > end - *offset) {
         const uint64_t n_left = end - *offset;
@@ -158,7 +158,7 @@ static int place_all(struct torch *torch, struct torch_stream *stream, uint32_t 
             key->kind == VALUE_TEXT ? find_storage(stream, key->text, key->n) : NULL;
         if (storage == NULL)
             return wfs_fail(torch->err, EBADMSG,
-                            "storage %s is listed, but nothing says of what type it is",
+                            "storage %s is listed, but the pickle does not declare its type",
                             key->kind == VALUE_TEXT ? wfs_quote_n(key->text, key->n).text : "?");
         const int code = place(torch, stream, storage, offset, end);
         if (code < 0)
@@ -177,11 +177,13 @@ int torch_stream_read(struct torch *torch, const struct source *source, uint64_t
     if ((code = torch_read_pickle(torch, source, offset, end, &id)) < 0)
         return code;
     if (!torch_stream_is_magic(torch->graph, id))
-        return wfs_fail(torch->err, EBADMSG, "the stream does not begin with its magic number");
+        return wfs_fail(torch->err, EBADMSG,
+                        "the legacy stream does not begin with its magic number");
     if ((code = torch_read_pickle(torch, source, offset, end, &id)) < 0)
         return code;
     if (!torch_integer(torch->graph, id, &number) || number != PROTOCOL)
-        return wfs_fail(torch->err, EOPNOTSUPP, "the version of the stream is not %d", PROTOCOL);
+        return wfs_fail(torch->err, EOPNOTSUPP, "the version of the legacy stream is not %d",
+                        PROTOCOL);
     /* The facts about the machine: the bytes are little-endian whatever they say. */
     if ((code = torch_read_pickle(torch, source, offset, end, &id)) < 0)
         return code;

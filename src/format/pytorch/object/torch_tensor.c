@@ -47,7 +47,7 @@ static const char *read_numbers(struct torch *torch, uint32_t tuple, uint64_t *n
     for (uint32_t i = 0; i < torch_n_args(torch->graph, tuple); i++) {
         int64_t number;
         if (!torch_integer(torch->graph, torch_arg(torch->graph, tuple, i), &number))
-            return torch_print(torch, "%s %u is not an integer of 63 bits", what, i);
+            return torch_print(torch, "%s %u is not an integer from 0 to 2^63-1", what, i);
         if (number < 0)
             return torch_print(torch, "%s %u is negative: %lld", what, i, (long long)number);
         numbers[i] = (uint64_t)number;
@@ -74,7 +74,7 @@ int torch_tensor_set_shape(struct torch *torch, struct torch_tensor *tensor, uin
         return 0;
     }
     if (stride != 0 && torch_n_args(torch->graph, strides) != rank) {
-        torch_tensor_spoil(tensor, torch_print(torch, "it has %u dimensions, but %u strides", rank,
+        torch_tensor_spoil(tensor, torch_print(torch, "it has %u dimensions but %u strides", rank,
                                                torch_n_args(torch->graph, strides)));
         return 0;
     }
@@ -163,13 +163,13 @@ static const char *check(struct torch *torch, const struct torch_tensor *tensor,
     if (wfs_shape_count(&shape, &n) < 0 || !to_bytes(unit, n, ret_n_bytes) ||
         *ret_n_bytes > INT64_MAX) {
         *ret_n_bytes = 0;
-        return "its dimensions multiply to more than 63 bits";
+        return "the product of its dimensions is above 2^63-1";
     }
     if (tensor->storage.is_absent)
         return torch_tensor_absent;
     if (!span_of(tensor, &span) || !checked_add(span, tensor->offset, &end) ||
         !to_bytes(unit, end, &end))
-        return "its strides reach beyond 64 bits";
+        return "its strides reach beyond 2^64 bytes";
     if (end > tensor->storage.n_bytes)
         return torch_print(torch, "it ends at byte %llu of its storage, which has %llu",
                            (unsigned long long)end, (unsigned long long)tensor->storage.n_bytes);
@@ -251,7 +251,7 @@ static int set_stored(struct torch *torch, struct torch_tensor *tensor, uint64_t
     if (is_bytes)
         return gather_bytes(torch, tensor, n_bytes, &ret->stored);
     if (unit.n_per_byte > 1) {
-        ret->trouble = "packed elements that do not lie in order cannot be read";
+        ret->trouble = "packed elements that are not contiguous cannot be read";
         return 0;
     }
     ret->stored.strides = copy_numbers(torch, tensor->strides, tensor->rank, tensor->rank);
@@ -268,7 +268,7 @@ static int set_shape(struct torch *torch, struct torch_tensor *tensor, struct wf
     if (rank > 0 && dims == NULL)
         return wfs_fail_memory(torch->err);
     if (tensor->dtype == WFS_F4 && !checked_mul(dims[rank - 1], (uint64_t)2, &dims[rank - 1]))
-        return wfs_fail(torch->err, EBADMSG, "tensor '%s' has too large a dimension",
+        return wfs_fail(torch->err, EBADMSG, "tensor '%s' has a dimension that is too large",
                         wfs_quote(ret->key).text);
     ret->shape = (struct wfs_shape){rank, dims};
     return 0;

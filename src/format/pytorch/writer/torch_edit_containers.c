@@ -66,11 +66,11 @@ static int check_key(struct torch_edit *edit, uint32_t k, const struct items *it
     const uint32_t item = edit->places[k].item;
     if ((items->ids[item] == 0) == (items->ids[item + 1] == 0))
         return 0;
-    return torch_edit_fail(edit, edit_name_old(edit, k),
-                           child->is_gone ? "it is the key of what is still in a dict: keep it, or "
-                                            "remove both"
-                                          : "it is the key of what is removed from a dict: remove "
-                                            "it too, or keep both");
+    return torch_edit_fail(
+        edit, edit_name_old(edit, k),
+        child->is_gone
+            ? "it is the key of an item that is still in a dict: keep it, or remove both"
+            : "it is the key of an item that is removed from a dict: remove it too, or keep both");
 }
 
 static int replace_items(struct torch_edit *edit, uint32_t i, const struct value *value,
@@ -154,7 +154,7 @@ static int rebuild_items(struct torch_edit *edit, uint32_t i)
         made != 0 && value->kind == VALUE_DICT ? value_drop_twins(graph, made) : 0;
     if (n_twins > 0)
         return torch_edit_fail(edit, edit_name_end(&edit->nodes[i]),
-                               "two of its keys would be equal for Python, such as 1 and True");
+                               "two of its keys would be equal in Python, like 1 and True");
     return n_twins < 0 ? wfs_fail_memory(edit->plan->err) : put_value(edit, i, made);
 }
 

@@ -122,11 +122,10 @@ static int move(struct torch_edit *edit, uint32_t i)
                          edit->places[i].item != PLACE_FIXED;
     if (!is_item || (i <= edit->n_places && is_dict_key(edit, i)))
         return torch_edit_fail(edit, edit_name_end(node),
-                               "it is a part of an object that cannot be without it: rename the "
-                               "object as a whole");
+                               "it is a required part of an object: rename the object as a whole");
     if (node->claim != 0 && torch_edit_is_taken(edit, i, edit_name_end(node)))
         return torch_edit_fail(edit, edit_name_end(node),
-                               "something else is called so: give one of them another name");
+                               "another item has that name: rename one of them");
     node->key = make_key(edit, was_key, taker, rest);
     if (node->key == 0)
         return wfs_fail_memory(edit->plan->err);
@@ -228,9 +227,9 @@ static int settle(struct torch_edit *edit, uint32_t i)
     const uint32_t holder = torch_edit_holder(edit, i);
     if (!node->is_gone && torch_edit_is_object(edit, i) && edit->nodes[holder].is_alive &&
         !torch_edit_is_object(edit, holder))
-        return torch_edit_fail(edit, edit_name_old(edit, i),
-                               "it was a part of an object that cannot be without it: keep it, or "
-                               "remove the object as a whole");
+        return torch_edit_fail(
+            edit, edit_name_old(edit, i),
+            "it was a required part of an object: keep it, or remove the object as a whole");
     return 0;
 }
 

@@ -16,8 +16,8 @@ static int judge_parts(struct torch_edit *edit, uint32_t i, uint32_t tensor)
         node->is_apart = node->has_tensor;
     else if (node->is_short || node->is_torn)
         return torch_edit_fail(edit, edit_name_old(edit, tensor),
-                               "it is quantized by channel: keep its scales and zero points with "
-                               "it and called after it, or remove all three");
+                               "it is quantized by channel: keep its scales and zero points under "
+                               "its name, or remove all three");
     return 0;
 }
 

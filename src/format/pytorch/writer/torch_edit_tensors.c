@@ -149,8 +149,7 @@ static int rewrite(struct torch_plan *plan, uint32_t id, const struct maker *mak
     struct torch_view view;
     const bool is_quantized = maker->what == WHAT_REBUILD_QTENSOR;
     if (is_quantized && (storage == NULL || storage->dtype != tensor->dtype || !is_sole))
-        return wfs_fail(plan->err, EOPNOTSUPP,
-                        "tensor '%s' is quantized: its dtype has to stay what it is",
+        return wfs_fail(plan->err, EOPNOTSUPP, "tensor '%s' is quantized: its dtype cannot change",
                         wfs_quote(tensor->key).text);
     int code = torch_check_tensor(tensor, plan->err);
     if (code < 0)

@@ -71,9 +71,7 @@ static int put_special(struct pickle_writer *writer, uint32_t id)
         return pickle_put_shared(writer, class);
     const struct catalog_storage *storage = torch_plan_storage(plan, id);
     if (storage == NULL)
-        return wfs_fail(plan->err, EIO,
-                        "a storage that the checkpoint names, but lists no tensor of, cannot be "
-                        "read");
+        return wfs_fail(plan->err, EIO, "a storage that no listed tensor uses cannot be read");
     struct torch_record *record = torch_record_of(plan, storage);
     return record == NULL ? wfs_fail_memory(plan->err)
                           : put_record(plan, writer, (uint32_t)(record - plan->records));

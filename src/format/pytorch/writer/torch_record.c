@@ -22,18 +22,19 @@ int torch_check_tensor(const struct wfs_tensor *tensor, struct wfs_error *err)
     uint64_t n_bytes;
     if (torch_spelling_of(dtype) == NULL)
         return wfs_fail(err, EOPNOTSUPP, "tensor '%s': PyTorch has no dtype %s", key.text,
-                        dtype == WFS_OPAQUE ? "for what it is" : wfs_dtype_name(dtype));
+                        dtype == WFS_OPAQUE ? "for its elements" : wfs_dtype_name(dtype));
     if (wfs_shape_bytes(shape, dtype, &n_bytes) < 0 || n_bytes > INT64_MAX)
-        return wfs_fail(err, EINVAL,
-                        "tensor '%s': its shape does not fill whole bytes of %s below 2^63",
-                        key.text, wfs_dtype_name(dtype));
+        return wfs_fail(
+            err, EINVAL,
+            "tensor '%s': its shape does not fill whole bytes of %s, or takes 2^63 bytes or more",
+            key.text, wfs_dtype_name(dtype));
     if (n_bytes != tensor->n_bytes)
         return wfs_fail(err, EINVAL,
                         "tensor '%s': dtype and shape take %" PRIu64 " bytes, it has %" PRIu64,
                         key.text, n_bytes, tensor->n_bytes);
     if (dtype == WFS_F4 && (shape->rank == 0 || shape->dims[shape->rank - 1] % 2 != 0))
         return wfs_fail(err, EOPNOTSUPP,
-                        "tensor '%s': PyTorch keeps F4 in pairs, and its last dimension is odd",
+                        "tensor '%s': PyTorch stores F4 in pairs, but its last dimension is odd",
                         key.text);
     return 0;
 }
