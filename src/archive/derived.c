@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The ranges of a made-up source, in order of their offsets.
+ * The ranges of a derived source, in order of their offsets.
  */
 #include "archive/derived.h"
 
@@ -25,10 +25,10 @@ struct range {
 struct derived {
     struct range *ranges;
     size_t n_ranges, n_room;
-    struct inflater *inflater; /* made with the first deflated range */
+    struct inflater *inflater; /* created with the first deflated range */
 };
 
-/* The last range that does not begin behind the offset. */
+/* Returns the last range that begins at or before the offset. */
 static const struct range *range_at(const struct derived *derived, uint64_t offset)
 {
     size_t low = 0, high = derived->n_ranges;
@@ -100,8 +100,8 @@ int derived_new(struct source *origin, struct source **out)
     return 0;
 }
 
-/* Ranges begin at multiples of 64 and never touch, so that a read cannot stray into the next one.
- */
+/* Adds a range. They begin at multiples of 64 and never touch, so that a read cannot continue
+ * into the next one. */
 static struct range *range_new(struct source *source, enum range_kind kind, uint64_t n_bytes,
                                int *ret_code)
 {

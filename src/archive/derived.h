@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A source whose bytes are made of those of another: inflated, decoded in memory, or gathered with
- * strides. Each addition gets its own range of offsets.
+ * A source whose bytes are derived from those of another: inflated, decoded in memory, or gathered
+ * with strides. Each addition gets a range of offsets.
  */
 #ifndef WFS_DERIVED_H
 #define WFS_DERIVED_H
@@ -13,14 +13,14 @@
 /* origin is borrowed. -ENOMEM. */
 int derived_new(struct source *origin, struct source **out);
 
-/* Each returns where its bytes begin. -ENOMEM; -EOVERFLOW when offsets run out. */
+/* Each adds a range and returns where it begins. -ENOMEM; -EOVERFLOW when offsets run out. */
 int derived_add_deflated(struct source *derived, const struct deflated *member,
                          uint64_t *ret_offset);
 
-/* bytes were malloc'ed and are handed over, also on failure. */
+/* Adopts bytes, which were malloc'ed, also on failure. */
 int derived_add_memory(struct source *derived, void *bytes, size_t n_bytes, uint64_t *ret_offset);
 
-/* The shown bytes of a tensor, whose arrays and source live longer. */
+/* Adds the shown bytes of a tensor, whose arrays and source must live longer. */
 int derived_add_tensor(struct source *derived, const struct wfs_tensor *tensor,
                        uint64_t *ret_offset);
 

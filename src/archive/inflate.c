@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Positions and blocks of deflated members. All positions stand at the start of a block of the
- * inflated bytes; one that goes on leaves a copy behind now and then, so that going back never
- * starts from the beginning of a large member.
+ * Positions and blocks of deflated members. A position is always at the start of a block of
+ * inflated bytes; while one advances, copies of it stay behind at intervals, so that going back
+ * never starts at the beginning of a large member.
  */
 #include "archive/inflate.h"
 
@@ -26,13 +26,13 @@ enum {
 struct point {
     bool is_open;
     uint32_t number;
-    uint64_t in, out; /* bytes taken and made */
+    uint64_t in, out; /* bytes read and inflated */
     uint64_t used_at;
     z_stream stream;
 };
 
 struct block {
-    uint8_t *bytes; /* NULL: never used */
+    uint8_t *bytes; /* NULL: not used yet */
     bool is_full;
     uint32_t number;
     uint64_t index;
@@ -115,14 +115,14 @@ static int inflate_some(const struct source *source, const struct deflated *memb
 static int point_open(struct point *point)
 {
     point_close(point);
-    /* Raw deflate: a zip has its own header. */
+    /* Raw deflate: without a zlib header. */
     if (inflateInit2(&point->stream, -MAX_WBITS) != Z_OK)
         return -ENOMEM;
     point->is_open = true;
     return 0;
 }
 
-/* A place for one more position: the one that was not used for the longest time. */
+/* Returns the position that was not used for the longest time, to be replaced. */
 static struct point *oldest_point(struct inflater *inflater, const struct point *but)
 {
     struct point *oldest = NULL;
@@ -134,7 +134,7 @@ static struct point *oldest_point(struct inflater *inflater, const struct point 
     return oldest;
 }
 
-/* The nearest position of the member that is not past the offset, or NULL. */
+/* Returns the nearest position of the member at or before the offset, or NULL. */
 static struct point *nearest_point(struct inflater *inflater, uint32_t number, uint64_t offset)
 {
     struct point *nearest = NULL;
@@ -152,7 +152,7 @@ static void leave_copy(struct inflater *inflater, struct point *point)
     struct point *copy = oldest_point(inflater, point);
     point_close(copy);
     if (inflateCopy(&copy->stream, &point->stream) != Z_OK)
-        return; /* slower, no worse */
+        return; /* only slower */
     copy->is_open = true;
     copy->number = point->number;
     copy->in = point->in;
@@ -172,7 +172,7 @@ static struct block *block_for(struct inflater *inflater)
     return oldest->bytes == NULL ? NULL : oldest;
 }
 
-/* Inflates up to the end of the block with that index, into the one given. */
+/* Inflates up to the end of the block with that index, into the given block. */
 static int fill_block(struct inflater *inflater, uint32_t number, const struct deflated *member,
                       uint64_t index, struct block *block)
 {

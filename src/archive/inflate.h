@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Deflated bytes read in any order. Inflating only goes forward, so a few positions are kept to go
- * on from, and a few blocks of what was inflated; memory is bounded however many members there are.
- * The only file that uses zlib.
+ * Deflated bytes read in any order. Inflating only goes forward, so a few positions are kept to
+ * continue from, and a few blocks of inflated bytes; memory is bounded however many members there
+ * are.
  */
 #ifndef WFS_INFLATE_H
 #define WFS_INFLATE_H
@@ -12,7 +12,7 @@
 /* A run of raw deflate in a source. */
 struct deflated {
     uint64_t offset, n_packed;
-    uint64_t n_bytes; /* inflated, as the file says */
+    uint64_t n_bytes; /* inflated, as declared */
 };
 
 struct inflater;

@@ -28,7 +28,7 @@ static bool parse_octal(const uint8_t *field, size_t n, uint64_t *ret)
     return i == n || field[i] == ' ' || field[i] == '\0';
 }
 
-/* Octal digits, or a large number in binary behind a set bit. */
+/* Reads octal digits, or a large number in binary after a set bit. */
 static bool parse_size(const uint8_t *field, uint64_t *ret)
 {
     if (field[0] != 0x80)
@@ -39,7 +39,7 @@ static bool parse_size(const uint8_t *field, uint64_t *ret)
     return load_le32(field) == 0x80 && *ret <= INT64_MAX;
 }
 
-/* The sum of all bytes, its own field counted as spaces. */
+/* Checks the sum of all bytes, in which its own field counts as spaces. */
 static bool has_checksum(const uint8_t *header)
 {
     uint64_t sum = 0, wanted;

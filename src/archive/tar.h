@@ -13,12 +13,12 @@ struct tar_member {
     uint64_t offset, n_bytes;
 };
 
-/* Does a file begin like an archive? */
+/* Returns whether a file begins like an archive. */
 bool tar_probe(const uint8_t *head, size_t n_head);
 
 /*
- * Finds a regular member ("./" before its name does not count); the last one of several. -ENOENT
- * when there is none; -EBADMSG when the archive is damaged, -EIO.
+ * Finds a regular member ("./" before its name is ignored); the last one of several. -ENOENT when
+ * there is none; -EBADMSG when the archive is damaged, errors as source_read.
  */
 int tar_find(const struct source *source, const char *name, struct tar_member *ret,
              struct wfs_error *err);

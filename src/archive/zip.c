@@ -21,7 +21,7 @@ static bool has_signature(const uint8_t *bytes, uint8_t third)
     return bytes[0] == 'P' && bytes[1] == 'K' && bytes[2] == third && bytes[3] == third + 1;
 }
 
-/* The large numbers of an entry, for the fields that are all ones, in this order. */
+/* Reads the 64-bit sizes of an entry, for the fields that are all ones, in this order. */
 static int parse_extra(struct zip_entry *entry, const uint8_t *extra, size_t n_extra,
                        struct wfs_error *err)
 {
@@ -64,7 +64,7 @@ static int check_entry(const struct zip *zip, const struct zip_entry *entry, str
     return 0;
 }
 
-/* The error of a directory that ends too early or cannot be read. */
+/* Fails because the directory ends too early or cannot be read. */
 static int fail_directory(int code, struct wfs_error *err)
 {
     return code == -ENODATA ? wfs_fail(err, EBADMSG, "zip: the directory ends inside an entry")
@@ -184,7 +184,7 @@ static bool is_wanted(const void *ctx, uint32_t i)
     return true;
 }
 
-/* PyTorch finds names whatever their case, and takes any of two that are equal then. */
+/* PyTorch ignores the case of names, and takes either of two that differ only in it. */
 static int index_names(struct zip *zip, struct wfs_error *err)
 {
     if (map_reserve(&zip->names, zip->n_entries) < 0)
@@ -247,7 +247,7 @@ struct zip_entry *zip_find(struct zip *zip, const char *name, size_t n_name)
     return &zip->entries[i];
 }
 
-/* The local header with its name, out of the window. */
+/* Reads the local header with its name through the window. */
 static int read_header(struct zip *zip, const struct zip_entry *entry, const uint8_t **ret,
                        struct wfs_error *err)
 {
@@ -260,7 +260,7 @@ static int read_header(struct zip *zip, const struct zip_entry *entry, const uin
         if (n_wanted > n)
             return wfs_fail(err, E2BIG, "zip: the name %s is too long",
                             wfs_quote_n(entry->name, entry->n_name).text);
-        /* The pickle is read later, and looks whether the file is what it was. */
+        /* The pickle is read later, which checks that the file has not changed. */
         const int code =
             source_read_unchecked(zip->source, zip->start + entry->header, zip->window, n);
         if (code < 0)
@@ -273,7 +273,8 @@ static int read_header(struct zip *zip, const struct zip_entry *entry, const uin
     return 0;
 }
 
-/* Without a data descriptor the local header knows the sizes, and must not lie about them. */
+/* Checks the sizes in the local header, which are right unless a data descriptor follows the
+ * data. */
 static bool has_same_sizes(const struct zip_entry *entry, const uint8_t *header)
 {
     const uint32_t n_packed = load_le32(header + 18), n_bytes = load_le32(header + 22);
@@ -283,7 +284,7 @@ static bool has_same_sizes(const struct zip_entry *entry, const uint8_t *header)
            (n_bytes == 0xffffffff || n_bytes == entry->n_bytes);
 }
 
-/* What an entry is that cannot be read; NULL: nothing. */
+/* Returns why an entry cannot be read; NULL: it can. */
 static const char *unreadable(const struct zip_entry *entry)
 {
     if ((entry->flags & 0x2061) != 0) /* encrypted, patched, strongly encrypted, masked */
@@ -293,7 +294,7 @@ static const char *unreadable(const struct zip_entry *entry)
                : NULL;
 }
 
-/* What the local header says otherwise than the directory; NULL: nothing. */
+/* Returns how the local header differs from the directory; NULL: it does not. */
 static const char *disagreement(const struct zip_entry *entry, const uint8_t *header)
 {
     if (!has_signature(header, 3))

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A zip archive in a range of a source, read by its central directory alone: local headers only
+ * The archive room: it knows records of zips and tars, and how to inflate them; what they are for,
+ * it leaves to the formats.
+ *
+ * This header reads a zip in a range of a source by its central directory alone: local headers only
  * confirm where the data of an entry begins. Names are bytes to look up, never paths.
  */
 #ifndef WFS_ZIP_H
@@ -20,44 +23,44 @@ struct zip_entry {
     uint32_t crc;
     uint64_t header; /* of the local one, from the start of the archive */
     uint64_t n_packed, n_bytes;
-    uint64_t data; /* offset in the source; 0: the local header has not been looked at */
+    uint64_t data; /* offset in the source; 0: not located yet */
     uint16_t method;
     uint16_t flags;
-    uint8_t tag;     /* for whoever uses entries; 0 at first */
-    bool is_derived; /* the same: data is an offset in a source made of this one */
+    uint8_t tag;     /* for the user of entries; 0 at first */
+    bool is_derived; /* for the user of entries: data is an offset in a derived source */
 };
 
 struct zip {
     const struct source *source;
     uint64_t start;      /* of the archive in the source */
     uint64_t directory;  /* offset in the archive */
-    uint64_t n_trailing; /* bytes behind the end record */
+    uint64_t n_trailing; /* bytes after the end record */
     struct arena arena;
     struct zip_entry *entries; /* by position of their local headers */
     uint32_t n_entries;
     struct map names;                  /* of entries, by name in lower case */
-    uint32_t next;                     /* behind the entry found last: most often wanted next */
-    uint8_t window[ZIP_HEADER_WINDOW]; /* where the last local header was */
+    uint32_t next;                     /* after the entry found last: most often looked up next */
+    uint8_t window[ZIP_HEADER_WINDOW]; /* around the last local header */
     uint64_t window_offset;
     size_t n_window;
 };
 
 /*
- * Reads the directory. -EBADMSG for what contradicts itself (overlaps, names that stand twice,
- * counts and places that do not fit), -EOPNOTSUPP for archives of several disks, -E2BIG, -EIO,
- * -ENOMEM. zip_close is needed in any case.
+ * Reads the directory. -EBADMSG for contradictions (overlaps, duplicate names, counts and offsets
+ * that do not fit), -EOPNOTSUPP for multi-part archives, -E2BIG, -EIO, -ENOMEM. zip_close is needed
+ * in any case.
  */
 int zip_open(struct zip *zip, const struct source *source, uint64_t start, uint64_t n_bytes,
              const struct limits *limits, struct wfs_error *err);
 void zip_close(struct zip *zip);
 
-/* Exact; NULL when there is none. */
+/* Finds an entry by its exact name; NULL when there is none. */
 struct zip_entry *zip_find(struct zip *zip, const char *name, size_t n_name);
 
 /*
- * Finds the first byte of an entry's data: its local header must be there, carry the same name and
+ * Finds the first byte of an entry's data: its local header must exist, carry the same name and
  * method, and leave room before the next one. -EBADMSG; -EOPNOTSUPP when the entry is encrypted or
- * packed by a method other than deflate.
+ * uses a method other than deflate.
  */
 int zip_locate(struct zip *zip, struct zip_entry *entry, struct wfs_error *err);
 

@@ -28,7 +28,7 @@ int zip_checksum_verify(const struct zip *zip, const struct zip_entry *entry, st
         return wfs_fail(err, EBADMSG, "zip: entry %s inflates to %s than %llu bytes", name.text,
                         n_bytes < entry->n_bytes ? "fewer" : "more",
                         (unsigned long long)entry->n_bytes);
-    /* PyTorch can be told not to compute any. */
+    /* PyTorch has an option not to compute any. */
     if (entry->crc != crc && entry->crc != 0)
         return wfs_fail(err, EBADMSG, "zip: entry %s has the checksum %08x, expected %08x",
                         name.text, crc, entry->crc);

@@ -30,7 +30,7 @@ static bool has_signature(const uint8_t *bytes, uint8_t third, uint8_t fourth)
     return bytes[0] == 'P' && bytes[1] == 'K' && bytes[2] == third && bytes[3] == fourth;
 }
 
-/* One number of the classic record against that of the large one: all ones say "see there". */
+/* Compares a number of the classic record with that of zip64: all ones refer to the latter. */
 static bool agrees(uint64_t classic, uint64_t all_ones, uint64_t large)
 {
     return classic == all_ones || classic == large;
@@ -100,7 +100,7 @@ static int parse_end(const struct source *source, uint64_t start, const uint8_t 
     return 0;
 }
 
-/* The last end record that makes sense; the error is that of the last one that does not. */
+/* Takes the last valid end record; without one the error is that of the last invalid one. */
 int zip_end_find(const struct source *source, uint64_t start, uint64_t n_bytes, struct zip_end *end,
                  struct wfs_error *err)
 {

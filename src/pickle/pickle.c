@@ -65,7 +65,7 @@ static int op_proto(struct pickle *p)
 
 static int op_frame(struct pickle *p)
 {
-    const uint8_t *length; /* not to be relied on */
+    const uint8_t *length; /* ignored: it need not be right */
     return vm_take(p, 8, &length);
 }
 
@@ -80,7 +80,7 @@ static int op_readonly_buffer(struct pickle *p)
     return 0;
 }
 
-/* The index of a memo opcode: a line of digits, one byte, or four. */
+/* Reads the index of a memo opcode: a line of digits, one byte, or four bytes. */
 static int memo_index(struct pickle *p, uint32_t *ret)
 {
     const uint8_t *bytes;
@@ -179,7 +179,7 @@ static int (*const opcodes[256])(struct pickle *) = {
     [0x97] = op_next_buffer,  [0x98] = op_readonly_buffer,
 };
 
-/* Sticks to the budgets of the file and of the graph, looked at after every opcode. */
+/* Checks the budgets of the file and of the graph, after every opcode. */
 static int check_budget(struct pickle *p, uint64_t start)
 {
     const struct limits *limits = p->job->limits;
@@ -263,13 +263,13 @@ bool pickle_probe(const void *head, size_t n_head, uint64_t n_bytes)
     limits_init(&limits);
     if (n_head < 2)
         return false;
-    /* Without memory it may be one: loading it will report the error. */
+    /* Without memory the answer is yes, and loading reports the error. */
     if (source_new_memory("head", head, n_head, &source) < 0)
         return true;
     struct pickle_job job = {
         .graph = &graph, .limits = &limits, .budget = &budget, .source = source, .end = n_head};
     uint32_t root;
-    /* The end of the head need not be that of the file, and 64 opcodes in order are no accident. */
+    /* The file may be longer than the head, and 64 valid opcodes in a row are not an accident. */
     const int code = pickle_load(&job, &root, NULL);
     return code == 0 || code == -ENOMEM || (job.notes & PICKLE_BUDGET) != 0 ||
            ((job.notes & PICKLE_SHORT) != 0 && n_head < n_bytes);

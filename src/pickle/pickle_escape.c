@@ -29,7 +29,7 @@ static bool parse_hex(const char *text, size_t n, uint32_t *ret)
     return true;
 }
 
-/* Surrogates become three bytes like any other. */
+/* Encodes a character; a surrogate takes three bytes, like others of its size. */
 static size_t put_utf8(char *to, uint32_t c)
 {
     if (c < 0x80) {
@@ -45,7 +45,8 @@ static size_t put_utf8(char *to, uint32_t c)
     return n;
 }
 
-/* One escape behind its backslash; returns how many characters it has, 0 when it is none. */
+/* Decodes one escape after its backslash. Returns how many characters it has; 0 when it is
+ * malformed. */
 static size_t unescape_one(const char *text, size_t n, char *to, size_t *n_to)
 {
     static const char letters[] = "\\'\"abfnrtv", values[] = "\\'\"\a\b\f\n\r\t\v";
@@ -72,7 +73,7 @@ static size_t unescape_one(const char *text, size_t n, char *to, size_t *n_to)
         to[(*n_to)++] = (char)c;
         return n_octal;
     }
-    to[(*n_to)++] = '\\'; /* as Python does with an escape that it does not know */
+    to[(*n_to)++] = '\\'; /* as Python does with an unknown escape */
     to[(*n_to)++] = *text;
     return 1;
 }

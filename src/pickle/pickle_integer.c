@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Integers out of decimal digits and out of two's complement.
+ * Integers from decimal digits and from two's complement.
  */
 #include "pickle/pickle_integer.h"
 
@@ -14,7 +14,7 @@
 
 uint32_t integer_of_twos(struct graph *graph, const uint8_t *bytes, size_t n)
 {
-    /* The shortest form, so that equal integers are equal bytes. */
+    /* Only in the shortest form have equal integers equal bytes. */
     while (n > 1 && ((bytes[n - 1] == 0 && bytes[n - 2] < 0x80) ||
                      (bytes[n - 1] == 0xff && bytes[n - 2] >= 0x80)))
         n--;
@@ -33,7 +33,7 @@ uint32_t integer_of_twos(struct graph *graph, const uint8_t *bytes, size_t n)
     return id;
 }
 
-/* limbs * 10^n_digits + the digits, which fit one step. */
+/* Computes limbs * 10^n_digits + the digits, of which there are at most nine. */
 static void add_digits(uint32_t *limbs, size_t *n_limbs, const char *digits, size_t n_digits)
 {
     uint64_t factor = 1, carry = 0;
@@ -53,7 +53,7 @@ static void add_digits(uint32_t *limbs, size_t *n_limbs, const char *digits, siz
 static uint32_t integer_of_digits(struct graph *graph, bool is_negative, const char *digits,
                                   size_t n)
 {
-    /* 9 digits are less than 30 bits. */
+    /* Nine digits take less than 30 bits. */
     autofree uint32_t *limbs = calloc(n / 9 + 3, sizeof(*limbs));
     if (limbs == NULL)
         return 0;

@@ -56,7 +56,7 @@ static void put_float(struct pickle_output *output, double real)
     pickle_put(output, bytes, sizeof(bytes));
 }
 
-/* A str of Python 2. */
+/* Writes a str of Python 2. */
 static void put_byte_text(struct pickle_output *output, const struct value *value)
 {
     if (value->n < 256)
@@ -81,8 +81,8 @@ static int put_bytes(struct pickle_output *output, const struct value *value)
     return pickle_put_range(output, value->bytes);
 }
 
-/* Modules whose names are the same in both Pythons; others only mean what they say in the protocol
- * that they came from. */
+/* Returns whether Python 2 and 3 use the same name for the module. Python 3 translates other
+ * names in protocols up to 2. */
 static bool is_plain_module(const struct value_global *global)
 {
     static const char *const modules[] = {"torch",       "collections", "builtins",
@@ -100,7 +100,7 @@ static void put_global(struct pickle_output *output, const struct value_global *
 {
     const bool has_line = memchr(global->module, '\n', global->n_module) != NULL ||
                           memchr(global->name, '\n', global->n_name) != NULL;
-    /* A name with dots is a path of attributes, in protocol 4 alone. */
+    /* Only protocol 4 reads a name with dots as a path of attributes. */
     const bool is_path = memchr(global->name, '.', global->n_name) != NULL;
     output->is_late = output->is_late || has_line || is_path || !is_plain_module(global);
     if (has_line) {
@@ -116,7 +116,7 @@ static void put_global(struct pickle_output *output, const struct value_global *
     pickle_put_code(output, '\n');
 }
 
-/* An object of an extension registry, by its number. */
+/* Writes an object of an extension registry, by its number. */
 static void put_extension(struct pickle_output *output, int64_t number)
 {
     if (number >= 0 && number < 256)

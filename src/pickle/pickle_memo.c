@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The memo of the pickle reader. An index that is far beyond what was stored so far goes to a hash
- * map: a few bytes of input must not make a table of gigabytes.
+ * Slots by index. An index far beyond the number of used slots goes to a hash map: a few bytes of
+ * input must not allocate a table of gigabytes.
  */
 #include "pickle/pickle_memo.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Containers can be added to once they are on the stack; calls can, too, when they made one.
+ * Items are added to containers on the stack, and to calls that make a container.
  */
 #include "pickle/pickle_objects.h"
 
@@ -134,7 +134,7 @@ int op_setitem(struct pickle *p)
     return add_to_top(p, VALUE_DICT, n, "sets an item of a value that is not a dict");
 }
 
-/* The two lines behind GLOBAL and INST. */
+/* Reads the two lines after GLOBAL and INST. */
 static int read_global(struct pickle *p, uint32_t *ret)
 {
     const char *line;

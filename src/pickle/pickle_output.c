@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Blocks of the arena are filled one after the other; each run in one of them is a piece.
+ * Bytes are appended to blocks of the arena; a contiguous run in one block is a piece.
  */
 #include "pickle/pickle_output.h"
 
@@ -27,7 +27,7 @@ static struct pickle_piece *add_piece(struct pickle_output *output)
     return piece;
 }
 
-/* Room for n_bytes (at most a block) at the end; NULL when out of memory. */
+/* Makes room for n_bytes (at most a block) at the end. NULL when out of memory. */
 static uint8_t *make_room(struct pickle_output *output, size_t n_bytes)
 {
     if (n_bytes > output->n_left || output->n_pieces == 0 ||

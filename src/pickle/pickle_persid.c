@@ -30,7 +30,7 @@ static bool skip(struct repr *r, const char *text)
     return true;
 }
 
-/* The place behind a quoted string that starts here, or NULL. */
+/* Returns the end of a quoted string that starts here, or NULL. */
 static const char *end_of_string(const struct repr *r)
 {
     for (const char *at = r->at + 1; at < r->end; at++) {
@@ -87,7 +87,7 @@ static int parse_number(struct repr *r, uint32_t *ret)
 
 static int parse_tuple(struct repr *r, unsigned depth, uint32_t *ret);
 
-/* *ret stays 0 when nothing known is here. */
+/* Leaves *ret at 0 when the text is not an item of a tuple. */
 static int parse_item(struct repr *r, unsigned depth, uint32_t *ret)
 {
     if (r->at == r->end)

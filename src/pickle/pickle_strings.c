@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Text is copied, bytes stay in the file.
+ * Texts are copied; bytes stay in the file.
  */
 #include "pickle/pickle_strings.h"
 
@@ -11,7 +11,7 @@
 #include "pickle/pickle_escape.h"
 #include "pickle/pickle_persid.h"
 
-/* UTF-8 in which surrogates may stand alone, as Python writes them. */
+/* Returns whether this is UTF-8. Lone surrogates are allowed, as Python writes them. */
 static bool is_python_utf8(const uint8_t *bytes, size_t n)
 {
     for (;;) {
@@ -54,7 +54,7 @@ static int push_text(struct pickle *p, char *text, size_t n, enum value_form for
     return vm_push(p, id);
 }
 
-/* Reads n bytes of text out of the input. */
+/* Reads a text of n bytes from the input. */
 static int read_text(struct pickle *p, uint64_t n, enum value_form form)
 {
     int code = check_text(p, n);

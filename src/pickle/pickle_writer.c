@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The walk of the pickle writer, with a stack of its own: once to count how often each value is
- * used, once to write. Lists, dicts and sets are there before what is in them and can be in
- * themselves; tuples and calls come after what they are made of, as in Python.
+ * The walk of the pickle writer, with a stack of its own: one pass counts how often each value is
+ * used, one writes. Lists, dicts and sets are created before their items and can contain
+ * themselves; tuples and calls follow their items, as in Python.
  */
 #include "pickle/pickle_writer.h"
 
@@ -16,7 +16,7 @@ enum { PROTOCOL = 2 };
 #define EMITTED UINT32_C(0x80000000)
 #define N_BYTES_MAX (UINT64_C(1) << 30)
 
-/* PUT or GET of the memo. */
+/* Writes a PUT or GET of the memo. */
 static void put_slot(struct pickle_writer *writer, uint32_t number, uint8_t small, uint8_t large)
 {
     uint8_t bytes[5] = {number < 256 ? small : large};
@@ -42,7 +42,7 @@ static void keep(struct pickle_writer *writer, uint32_t id)
     writer->memo[id] |= EMITTED;
 }
 
-/* Numbers and the like are shorter than a look into the memo. */
+/* Returns whether the value gets a slot of the memo: numbers are shorter than a GET. */
 static bool is_kept(const struct pickle_writer *writer, uint32_t id)
 {
     const struct value *value = graph_at(writer->graph, id);
@@ -89,8 +89,6 @@ static bool is_special(const struct pickle_writer *writer, uint32_t id)
     return writer->is_special != NULL && writer->is_special(writer->ctx, id);
 }
 
-/* ---- counting ---- */
-
 static int count(struct pickle_writer *writer, uint32_t root)
 {
     int code = push(writer, root);
@@ -110,8 +108,6 @@ static int count(struct pickle_writer *writer, uint32_t root)
     return code;
 }
 
-/* ---- writing ---- */
-
 static int visit(struct pickle_writer *writer, uint32_t id)
 {
     const struct value *value = graph_at(writer->graph, id);
@@ -128,7 +124,7 @@ static int visit(struct pickle_writer *writer, uint32_t id)
     return code;
 }
 
-/* A list, dict or set that can grow. */
+/* Writes the next part of a list, dict or set that can grow. */
 static int step_container(struct pickle_writer *writer, struct pickle_frame *frame,
                           const struct value *value)
 {
@@ -150,8 +146,8 @@ static int step_container(struct pickle_writer *writer, struct pickle_frame *fra
 }
 
 /*
- * Something on the stack (n values, or all above a mark) would become the value, but on the way
- * there it has met itself and is in the memo: then that is it.
+ * A tuple or call whose items contain it: it is in the memo already when its n items (or all above
+ * a mark) are on the stack. They are dropped, and the one in the memo is fetched.
  */
 static bool has_met_itself(struct pickle_writer *writer, uint32_t id, uint32_t n, bool is_marked)
 {
@@ -196,7 +192,8 @@ static int step_persistent(struct pickle_writer *writer, struct pickle_frame *fr
     return 0;
 }
 
-/* What a call is made of: function, arguments; or spread out, where the opcode wants it so. */
+/* Returns the i-th operand of a call: the function, then its arguments as a tuple, or one by one
+ * where the opcode takes them so. */
 static uint32_t call_child(const struct graph *graph, const struct value *call, uint32_t i)
 {
     if (i == 0)
@@ -213,7 +210,7 @@ static uint32_t n_children(const struct graph *graph, const struct value *call)
     return 2;
 }
 
-/* The object is made, unless that and what is added to it have been written already. */
+/* Writes the opcode that makes the object, unless the object is in the memo already. */
 static void close_call(struct pickle_writer *writer, uint32_t id, const struct value *call,
                        uint32_t n)
 {
@@ -226,7 +223,8 @@ static void close_call(struct pickle_writer *writer, uint32_t id, const struct v
     keep_if_used(writer, id);
 }
 
-/* The i-th step of adding a container's items in one go: *i goes on behind them. 1: not here. */
+/* Writes the i-th step of adding all items of a container at once. Returns 1 when the steps are
+ * done, with their number subtracted from *i. */
 static int step_added(struct pickle_writer *writer, uint32_t container, uint32_t *i, uint8_t opcode)
 {
     const struct value *value = container == 0 ? NULL : graph_at(writer->graph, container);

@@ -22,7 +22,7 @@ struct pickle_writer {
     int (*put_special)(struct pickle_writer *writer, uint32_t id);
     void *ctx;
 
-    uint32_t *memo;  /* by value: 1 + its number in the memo, and whether it is there yet */
+    uint32_t *memo;  /* by value: 1 + its number in the memo, and a flag once it has been written */
     uint8_t *n_uses; /* by value, at most 2 */
     uint32_t n_memo;
     uint8_t *version; /* the byte that holds the protocol */
