@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The PyTorch format: which of its containers a file is, and what is said about the whole once it
- * is read.
+ * The PyTorch format: chooses the container of a file, and adds the findings about the file as a
+ * whole.
  */
 #include "format/pytorch/pytorch.h"
 
@@ -74,7 +74,7 @@ static int load_stream(struct torch *torch)
     return code < 0 ? code : torch_storage_list(torch);
 }
 
-/* One pickle and nothing else, unless its value is the number that a stream begins with. */
+/* Loads a bare pickle, or a stream, whose first pickle is a magic number. */
 static int load_pickle(struct torch *torch)
 {
     uint64_t offset = 0;
@@ -116,7 +116,7 @@ static int load_container(struct torch *torch, const uint8_t *head, size_t n_hea
     return load_pickle(torch);
 }
 
-/* The same sentence for each kind of thing that is odd. */
+/* Adds one finding for each kind of oddity. */
 static int report_notes(struct torch *torch)
 {
     struct wfs_catalog *catalog = torch->catalog;
@@ -210,7 +210,7 @@ static int load(struct source *source, const struct load_context *context,
                                         .budget = pickle_budget_of(&context->limits),
                                         .is_forced = context->force};
     const int code = load_from(&torch);
-    /* Most of what allocates cannot know whether memory was short, or the limit of it. */
+    /* Most callers of the arena report its limit as a lack of memory. */
     if (code == -ENOMEM)
         return catalog_fail_memory(catalog, err);
     return code < 0 ? wfs_fail(err, -code, "%s", first.text) : 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reads every record of a zip once, in bounded pieces, and compares.
+ * Reads every record of a zip once, in bounded pieces, and compares it with its checksum.
  */
 #include "format/pytorch/torch_checksums.h"
 
@@ -46,7 +46,7 @@ int torch_checksums_verify(const struct source *source, struct wfs_catalog *cata
     struct limits limits;
     char head[4];
     limits_init(&limits);
-    /* It was within its limits when it was loaded, whatever they were. */
+    /* It was within the limits when it was loaded, whatever they were. */
     limits.zip_entries = limits.zip_directory = limits.zip_name = UINT64_MAX;
     if (source->n_bytes < sizeof(head))
         return 0;

@@ -39,7 +39,7 @@ struct zip_entry *torch_records_search(const struct zip *zip, const char *name)
         size_t n_slashes = 0;
         for (size_t k = 0; k < entry->n_name - n; k++)
             n_slashes += entry->name[k] == '/';
-        n_slashes = n_slashes == 0 ? 2 : n_slashes; /* no folder is odder than one */
+        n_slashes = n_slashes == 0 ? 2 : n_slashes; /* without a folder is the last choice */
         if (n_slashes < depth) {
             found = entry;
             depth = n_slashes;
@@ -55,7 +55,7 @@ void torch_records_set_root(struct torch_records *records, const struct zip_entr
     records->n_root = entry->n_name - strlen(name);
 }
 
-/* The record ROOT FOLDER KEY SUFFIX, or NULL. */
+/* Returns the record ROOT FOLDER KEY SUFFIX, or NULL. */
 static struct zip_entry *find_record(const struct torch_records *records, const char *folder,
                                      const char *key, size_t n_key, const char *suffix)
 {
@@ -132,7 +132,7 @@ int torch_records_find_storage(struct torch *torch, const struct torch_storage_i
     ret->n_bytes = bytes.n_bytes;
     ret->is_big_endian = torch->is_big_endian;
     ret->crc = entry->crc;
-    /* A zip can be written without checksums; they are 0 then. */
+    /* 0 in a zip that was written without checksums. */
     ret->has_crc = entry->n_bytes == id->n_bytes && entry->crc != 0;
     torch_storage_fit(torch, id, ret);
     return 0;

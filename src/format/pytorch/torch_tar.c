@@ -89,7 +89,7 @@ static const struct tar_tensor *find_tensor(const struct tar_content *content, i
                : NULL;
 }
 
-/* Room for one more of n items. */
+/* Makes room for one more item after n. */
 static int grow(void **items, uint32_t n, uint32_t *n_room, size_t item_bytes)
 {
     if (n < *n_room)
@@ -116,7 +116,7 @@ static int add_storage(struct torch *torch, struct tar_content *content,
     return 0;
 }
 
-/* A pickled number. */
+/* Reads a pickled count. */
 static int read_count(struct torch *torch, uint64_t *offset, uint64_t end, int64_t *ret)
 {
     uint32_t id;
@@ -208,7 +208,7 @@ static int read_storages(struct torch *torch, const struct tar_member *member,
     return code;
 }
 
-/* i64 numbers as a tuple of values. */
+/* Reads n i64 as a tuple of values. */
 static int read_tuple(struct torch *torch, uint64_t *offset, uint64_t end, uint32_t n,
                       uint32_t *ret)
 {
@@ -272,7 +272,7 @@ static int read_tensors(struct torch *torch, const struct tar_member *member,
     return code;
 }
 
-/* The key that a persistent value is: a number, or its digits. */
+/* Reads the key that a persistent value holds: an integer, or its digits. */
 static bool key_of(const struct graph *graph, uint32_t id, int64_t *ret)
 {
     const struct value *value = graph_at(graph, id);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * An exported program: weights are records of plain bytes, and
- * data/weights/MODEL_weights_config.json says which has what name, type and shape (the same for
- * constants). Older ones have a checkpoint in data/weights instead.
+ * An exported program: weights are records of raw bytes, and data/weights/MODEL_weights_config.json
+ * lists their names, dtypes and shapes (the same for constants). Older programs have a checkpoint
+ * in data/weights instead.
  */
 #include "format/pytorch/torch_weights.h"
 
@@ -19,8 +19,8 @@
 
 enum { N_SCALAR_TYPES = 33 };
 
-/* The numbers that the schema of exported programs gives to types; 0: none of ours, else one more
- * than the dtype. */
+/* The numbers of dtypes in the schema of exported programs. 0: not supported, otherwise dtype +
+ * 1. */
 static const uint8_t scalar_types[N_SCALAR_TYPES] = {
     [1] = WFS_U8 + 1,       [2] = WFS_I8 + 1,           [3] = WFS_I16 + 1,
     [4] = WFS_I32 + 1,      [5] = WFS_I64 + 1,          [6] = WFS_F16 + 1,
@@ -52,7 +52,7 @@ static bool is_key(const struct json_text *text, const char *key)
     return text->n_bytes == strlen(key) && memcmp(text->bytes, key, text->n_bytes) == 0;
 }
 
-/* {"as_int": 3}; what is not known before the program runs has other names. */
+/* Parses {"as_int": 3}. Dimensions that are only known at run time have other keys. */
 static bool parse_number(struct export *export, struct weight *weight, uint64_t *ret)
 {
     struct json *json = &export->json;
@@ -128,7 +128,7 @@ static bool parse_meta(struct export *export, struct weight *weight)
     return json->error == NULL;
 }
 
-/* "true" is told by its first letter; a value is there. */
+/* The first letter of a literal decides. */
 static bool parse_truth(struct json *json, bool *ret)
 {
     if (json_kind(json) != JSON_KIND_BOOL)

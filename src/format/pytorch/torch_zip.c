@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What PyTorch puts into zips: checkpoints, TorchScript, packages, exported programs. Which it is,
- * only the names of the records say.
+ * The kinds of zips that PyTorch writes: checkpoints, TorchScript, packages, exported programs. The
+ * names of the records decide which one it is.
  */
 #include "format/pytorch/torch_zip.h"
 
@@ -81,7 +81,7 @@ static int report_strays(struct torch *torch, const struct torch_records *record
     return code < 0 ? wfs_fail_memory(torch->err) : 0;
 }
 
-/* One of the pickles, and what it holds, under a prefix. */
+/* Loads one pickle, and lists it under a prefix. */
 static int load_pickle(struct torch *torch, const struct torch_records *records,
                        struct zip_entry *entry, const char *prefix, uint32_t *ret_root)
 {
@@ -129,14 +129,14 @@ static int load_checkpoint(struct torch *torch, struct torch_records *records,
         (code = load_pickle(torch, records, pickle, "", &torch->catalog->root)) < 0)
         return code;
     if (constants == NULL) {
-        names_done(&torch->names); /* all are made, and storages take as much */
+        names_done(&torch->names); /* all keys exist by now, and storages need as much memory */
         return is_lite ? 0 : torch_storage_list(torch);
     }
     records->folders = constant_folders;
     return load_pickle(torch, records, constants, "constants", &unused);
 }
 
-/* A pickle of a package: a record outside of .data that ends in .pkl. */
+/* Returns whether it is a pickle of a package: a record outside of .data that ends in .pkl. */
 static bool is_package_pickle(const struct torch_records *records, const struct zip_entry *entry)
 {
     return entry->n_name > records->n_root && torch_records_has_suffix(entry, ".pkl") &&
@@ -171,7 +171,7 @@ static int load_package(struct torch *torch, struct torch_records *records)
 }
 
 struct foreign {
-    const char *name; /* of a record, or the end of one */
+    const char *name; /* the end of the name of a record */
     const char *what;
 };
 
@@ -197,7 +197,7 @@ static int fail_foreign(struct torch *torch, const struct zip *zip)
                     "is not a PyTorch file: a zip with %u entries but no data.pkl", zip->n_entries);
 }
 
-/* A file of an exported program of old that holds its state as a checkpoint. */
+/* Loads a checkpoint within the zip: the state of an old exported program. */
 static int load_nested(struct torch *torch, struct zip *zip, struct zip_entry *entry,
                        unsigned depth)
 {
@@ -212,7 +212,8 @@ static int load_nested(struct torch *torch, struct zip *zip, struct zip_entry *e
     return torch_zip_load(torch, entry->data, entry->n_bytes, depth + 1);
 }
 
-/* Weights and constants are lists of plain records, or checkpoints in zips of their own. */
+/* Loads an exported program. Weights and constants are lists of raw records, or checkpoints in
+ * zips of their own. */
 static int load_exported(struct torch *torch, struct torch_records *records, unsigned depth)
 {
     struct zip *zip = records->zip;

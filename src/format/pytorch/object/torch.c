@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The state of a PyTorch reader: what every part of it needs, and nothing that depends on a
- * container or on the meaning of a value.
+ * The state of a PyTorch reader: functions that every part of it needs, and that know neither
+ * containers nor the meaning of values.
  */
 #include "format/pytorch/object/torch.h"
 

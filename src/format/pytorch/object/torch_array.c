@@ -18,7 +18,7 @@
 /* dtype(code, ...) with the state (version, byte order, subdtype, names, fields, item bytes,
  * alignment, flags[, metadata]). */
 struct item {
-    enum wfs_dtype dtype; /* OPAQUE: none of ours */
+    enum wfs_dtype dtype; /* OPAQUE: not one of wfs_dtype */
     uint32_t n_bytes;
     bool is_big_endian;
     char code[32];
@@ -38,7 +38,7 @@ static const struct number_code numbers[] = {
     {'c', 8, WFS_C64},  {'c', 16, WFS_C128},
 };
 
-/* "f4", "U12": a letter and a count, of characters for U, of bytes for all others. */
+/* Parses "f4", "U12": a letter and a count, of characters for U, of bytes for all others. */
 static bool parse_code(const char *code, struct item *ret)
 {
     char *end;
@@ -59,7 +59,7 @@ static bool parse_code(const char *code, struct item *ret)
     return true;
 }
 
-/* (b'D', 1, 1, 1) behind the metadata of a date. */
+/* Reads the unit of dates: (b'D', 1, 1, 1), which may follow a dict. */
 static int set_unit(struct torch *torch, uint32_t metadata, struct item *ret)
 {
     struct value_bytes bytes;
@@ -83,7 +83,7 @@ static int set_unit(struct torch *torch, uint32_t metadata, struct item *ret)
     return 0;
 }
 
-/* False: not a dtype that we know. */
+/* Returns false for an unknown dtype. */
 static bool set_item(const struct graph *graph, uint32_t id, struct item *ret)
 {
     const struct value *call = graph_at(graph, id);
@@ -138,7 +138,7 @@ static bool take_apart(const struct graph *graph, const struct value *call, stru
     const uint32_t state = torch_arg(graph, value_part(graph, call, PART_STATES), 0);
     const uint32_t n = torch_n_args(graph, state);
     int64_t order = 0;
-    if (n != 4 && n != 5) /* the first version had no number */
+    if (n != 4 && n != 5) /* the first version lacks its number */
         return false;
     ret->shape = torch_arg(graph, state, n - 4);
     ret->item = torch_arg(graph, state, n - 3);
@@ -151,7 +151,7 @@ static bool take_apart(const struct graph *graph, const struct value *call, stru
 bool torch_array_has_bytes(const struct graph *graph, const struct value *call)
 {
     struct array array;
-    /* Arrays of objects carry a list. */
+    /* The data of an array of objects is a list. */
     return take_apart(graph, call, &array) && graph_at(graph, array.data)->kind != VALUE_LIST;
 }
 

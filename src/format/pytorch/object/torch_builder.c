@@ -24,7 +24,7 @@ enum { MAX_DEPTH = 16 };
 
 static int build(struct torch *torch, uint32_t id, unsigned depth, struct torch_tensor *ret);
 
-/* Storage, offset, size and stride, which all builders begin with. */
+/* Reads storage, offset, size and stride, the first arguments of most functions. */
 static int set_view(struct torch *torch, uint32_t args, struct torch_tensor *ret)
 {
     const struct graph *graph = torch->graph;
@@ -73,7 +73,7 @@ static bool is_true(const struct graph *graph, uint32_t id)
     return id != 0 && graph_at(graph, id)->kind == VALUE_BOOL && graph_at(graph, id)->integer != 0;
 }
 
-/* {'conj': True, 'neg': True}: what is shown differs from what is stored. */
+/* Reads {'conj': True, 'neg': True}: shown elements that differ from the stored ones. */
 static void set_bits(const struct graph *graph, uint32_t metadata, struct torch_tensor *ret)
 {
     ret->is_conjugate = is_true(graph, value_get(graph, metadata, "conj"));
@@ -96,7 +96,7 @@ static int build_strided(struct torch *torch, enum torch_what what, uint32_t arg
     return 0;
 }
 
-/* (scheme, scale, zero point) or (scheme, scales, zero points, axis), as JSON. */
+/* Returns (scheme, scale, zero point) or (scheme, scales, zero points, axis) as JSON. */
 static const char *describe_quantizer(struct torch *torch, uint32_t quantizer)
 {
     const struct graph *graph = torch->graph;
@@ -137,7 +137,7 @@ static int build_quantized(struct torch *torch, uint32_t args, struct torch_tens
     return 0;
 }
 
-/* Tensors that have a shape but no bytes: dtype, size and stride from the i-th argument on. */
+/* Reads a tensor with a shape but no bytes: dtype, size and stride from the i-th argument on. */
 static int build_absent(struct torch *torch, uint32_t args, uint32_t i, struct torch_tensor *ret)
 {
     ret->storage.is_absent = true;
@@ -146,7 +146,7 @@ static int build_absent(struct torch *torch, uint32_t args, uint32_t i, struct t
     return torch_tensor_set_shape(torch, ret, torch_arg(torch->graph, args, i + 1), 0);
 }
 
-/* The last state that was given to a call. */
+/* Returns the last state of a call. */
 static uint32_t state_of(const struct graph *graph, const struct value *call)
 {
     const uint32_t states = value_part(graph, call, PART_STATES);
@@ -208,7 +208,7 @@ static int build_what(struct torch *torch, enum torch_what what, uint32_t call, 
     }
 }
 
-/* A storage that stands for itself is shown as its elements. */
+/* Reads a storage that is not part of a tensor: it is shown as its elements. */
 static int build_storage(struct torch *torch, uint32_t id, struct torch_tensor *ret)
 {
     int code = torch_storage_of(torch, id, &ret->storage);

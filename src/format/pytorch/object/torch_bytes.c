@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Bytes in all their disguises: older protocols have no opcode for them and write a text, or a call
- * that encodes one.
+ * Byte strings of all protocols: old ones have no opcode for them and write a text, or a call that
+ * encodes one.
  */
 #include "format/pytorch/object/torch_bytes.h"
 
@@ -16,7 +16,7 @@
 #include "format/pytorch/object/torch_cache.h"
 #include "format/pytorch/object/torch_global.h"
 
-/* UTF-8 whose characters are all bytes, as those bytes; -1 when it is something else. */
+/* Decodes UTF-8 whose characters are all below 256 to these bytes. Returns -1 for other texts. */
 static int64_t decode_latin1(const char *text, size_t n, uint8_t *buf)
 {
     size_t n_buf = 0;
@@ -33,7 +33,7 @@ static int64_t decode_latin1(const char *text, size_t n, uint8_t *buf)
     return (int64_t)n_buf;
 }
 
-/* Text that stands for bytes: of Python 2 as it is, of Python 3 by its characters. */
+/* Decodes a text that stands for bytes: of Python 2 unchanged, of Python 3 by its characters. */
 static int decode_text(struct torch *torch, uint32_t id, struct value_bytes *ret)
 {
     const struct value *text = graph_at(torch->graph, id);
@@ -84,7 +84,8 @@ static int bytes_of_call(struct torch *torch, const struct value *call, struct v
         return 0;
     if (graph_at(graph, first)->kind == VALUE_TEXT)
         return decode_text(torch, first, ret);
-    /* bytearray(_codecs.encode(text, 'latin1')) goes one deeper, not on and on. */
+    /* bytearray(_codecs.encode(text, 'latin1')) is one level deeper; more levels are not
+     * followed. */
     const struct value *inner = graph_at(graph, first);
     if (inner->kind == VALUE_CALL && torch_what_of(graph, inner) != WHAT_ENCODE)
         return 0;

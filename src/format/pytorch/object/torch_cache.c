@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A hash map from values to what was made of them.
+ * A hash map from values to results.
  */
 #include "format/pytorch/object/torch_cache.h"
 

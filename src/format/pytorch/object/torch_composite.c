@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tensors that are made of several: sparse, nested, quantized by channel. Their parts are tensors
- * of their own, named after the whole.
+ * Composite tensors: sparse, nested, quantized by channel. Their parts are listed as tensors of
+ * their own, named after the whole.
  */
 #include "format/pytorch/object/torch_composite.h"
 
@@ -20,13 +20,13 @@ static const char *const row_names[] = {"crow_indices", "col_indices", "values"}
 static const char *const column_names[] = {"ccol_indices", "row_indices", "values"};
 static const char *const nested_names[] = {"buffer", "sizes", "strides", "offsets"};
 static const char *const scale_names[] = {"scales", "zero_points"};
-/* Of a jagged tensor: as an argument, and as PyTorch names the attribute. */
+/* Parts of a jagged tensor: names of arguments, and of the attributes in PyTorch. */
 static const char *const jagged_args[] = {"values", "offsets", "lengths", "min_seqlen",
                                           "max_seqlen"};
 static const char *const jagged_names[] = {"_values", "_offsets", "_lengths", "_min_seqlen_tensor",
                                            "_max_seqlen_tensor"};
 
-/* "sparse_coo" out of torch.sparse_coo, as a text or a name. */
+/* Returns "sparse_coo" for torch.sparse_coo, which is a text or a global. */
 static const char *layout_of(const struct graph *graph, uint32_t id)
 {
     static const char prefix[] = "torch.";
@@ -54,8 +54,8 @@ static const char *const *sparse_names(const struct graph *graph, uint32_t layou
     return coo_names;
 }
 
-/* Through the wrapper that knows the type, if there is one: what makes it, and the arguments for
- * that. */
+/* Returns what makes the tensor, and the arguments for it, inside of the call that sets its
+ * type, if there is one. */
 static enum torch_what unwrap(const struct graph *graph, const struct value *call,
                               uint32_t *ret_args)
 {
@@ -77,7 +77,7 @@ static uint32_t jagged_part(const struct graph *graph, uint32_t args, uint32_t i
     return value_get(graph, value_get(graph, dict, "_metadata_cache"), jagged_args[i]);
 }
 
-/* Only those parts of a jagged tensor count that are there. */
+/* Returns the i-th part of a jagged tensor, not counting missing ones. */
 static uint32_t nth_jagged_part(const struct graph *graph, uint32_t args, uint32_t i,
                                 const char **ret_name)
 {
@@ -133,7 +133,7 @@ bool torch_is_composite(const struct graph *graph, const struct value *call)
     return what != WHAT_REBUILD_QTENSOR && torch_composite_part(graph, call, 0, &name) != 0;
 }
 
-/* "[2, 3]" of a tuple of integers, or of torch.Size of one. */
+/* Adds "[2, 3]" for a tuple of integers, or torch.Size of one. */
 static void add_numbers(struct text *text, const struct graph *graph, uint32_t tuple)
 {
     if (tuple != 0 && torch_what_of(graph, graph_at(graph, tuple)) == WHAT_SIZE)
@@ -147,7 +147,7 @@ static void add_numbers(struct text *text, const struct graph *graph, uint32_t t
     text_add(text, "]", 1);
 }
 
-/* The text of a sparse tensor: {"layout": "sparse_coo", "shape": [2, 3]}. */
+/* Adds {"layout": "sparse_coo", "shape": [2, 3]}. */
 static void describe_sparse(struct text *text, const struct graph *graph, uint32_t args)
 {
     uint32_t n;
@@ -162,7 +162,7 @@ static void describe_sparse(struct text *text, const struct graph *graph, uint32
     text_add(text, "}", 1);
 }
 
-/* Of a wrapper: {"class": "torchao.Int8Tensor", "dtype": "bfloat16", "shape": [32, 64]}. */
+/* Adds {"class": "torchao.Int8Tensor", "dtype": "bfloat16", "shape": [32, 64]}. */
 static void describe_wrapper(struct text *text, const struct graph *graph, uint32_t args)
 {
     const uint32_t class = torch_arg(graph, args, 0), dtype = torch_arg(graph, args, 1);

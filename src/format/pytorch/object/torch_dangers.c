@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A courtesy: says what a pickle would have done to a program that executes it. Safety does not
+ * A courtesy: describes what a pickle would do in a program that executes it. Safety does not
  * depend on this list, since nothing is executed here.
  */
 #include "format/pytorch/object/torch_dangers.h"
@@ -133,7 +133,7 @@ static const struct danger dangers[] = {
 
 enum { N_DANGERS = sizeof(dangers) / sizeof(dangers[0]), MAX_NAMED = 8 };
 
-/* The module or thing itself, or something inside of it. */
+/* Returns whether the name is the outer one, or inside of it. */
 static bool is_in(const char *name, const char *outer)
 {
     const size_t n = strlen(outer);
@@ -153,7 +153,7 @@ static bool is_dangerous(const struct value_global *global)
     return false;
 }
 
-/* The same thing is named again wherever a pickle has no memo. */
+/* Returns whether an equal global was found: a pickle without a memo repeats them. */
 static bool is_known(const struct graph *graph, const uint32_t *found, unsigned n_found,
                      uint32_t id)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The names in pickles that mean something to us. Being in this table makes a call readable, never
- * executable.
+ * The table of known names. Being in it makes a call readable, never executable.
  */
 #include "format/pytorch/object/torch_global.h"
 
@@ -151,7 +150,7 @@ static const struct torch_global globals[] = {
 enum { N_GLOBALS = sizeof(globals) / sizeof(globals[0]), TAG_NONE = 255 };
 _Static_assert(N_GLOBALS < TAG_NONE, "a tag is one byte");
 
-/* The module under its present name: Python 2 and numpy 2 have others for the same. */
+/* Returns the canonical name of the module: Python 2 and NumPy 2 have other names for some. */
 static const char *present_name(const struct value_global *global, char *buf, size_t n_buf)
 {
     static const char numpy2[] = "numpy._core.", numpy1[] = "numpy.core.";
@@ -182,8 +181,8 @@ static uint8_t find_tag(const struct value_global *global)
     return TAG_NONE;
 }
 
-/* ('module', class, file, source text) of streams and (class, file, source text) of tars mean the
- * class. */
+/* Returns the class in ('module', class, file, source text) of streams and (class, file, source
+ * text) of tars. */
 static uint32_t class_of(const struct graph *graph, uint32_t id)
 {
     const struct value *value = graph_at(graph, id);

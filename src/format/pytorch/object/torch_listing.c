@@ -16,7 +16,7 @@
 #include "format/pytorch/object/torch_marks.h"
 #include "format/pytorch/object/torch_object.h"
 
-/* The key of the dict, where the path is nothing but that; else NULL. */
+/* Returns the key of the dict when it is the whole path; otherwise NULL. */
 static const char *lasting_path(const struct walk *walk)
 {
     const struct value *key = walk->key == 0 ? NULL : graph_at(walk->graph, walk->key);
@@ -26,7 +26,7 @@ static const char *lasting_path(const struct walk *walk)
                : NULL;
 }
 
-/* The path as a text of the arena that no other has. */
+/* Makes the path a text of the arena, different from all others. */
 static int make_key(struct walk *walk, struct names *names, const char **ret)
 {
     struct torch *torch = walk->torch;
@@ -45,7 +45,7 @@ static int make_key(struct walk *walk, struct names *names, const char **ret)
     return code < 0 ? wfs_fail_memory(torch->err) : 0;
 }
 
-/* A NUL cannot be in the name of a file; what is in a value can do without its true name. */
+/* File names cannot contain NULs, and the exact name of a value does not matter. */
 static void hide_nuls(struct walk *walk)
 {
     for (size_t i = 0; i < walk->path.n; i++)
@@ -79,7 +79,7 @@ static int add_value(struct walk *walk, uint32_t id)
     return 0;
 }
 
-/* The text about the whole that a part of it carries. */
+/* Gives a part of a composite tensor the text about the whole. */
 static void set_part_text(struct walk *walk, struct torch_tensor *tensor)
 {
     const struct frame *frame = walk->n_frames == 0 ? NULL : &walk->frames[walk->n_frames - 1];
@@ -108,7 +108,7 @@ static int add_tensor(struct walk *walk, uint32_t id, struct torch_tensor *tenso
         return wfs_fail_memory(walk->torch->err);
     if ((code = torch_tensor_add(walk->torch, key, place, tensor)) < 0)
         return code;
-    /* What hangs on the tensor is named after it. */
+    /* Parts and attributes are named after the tensor. */
     walk->holder = place;
     if (torch_composite_part(walk->graph, graph_at(walk->graph, id), 0, &name) != 0)
         code = walk_enter(walk, WALK_PARTS, id);
@@ -120,7 +120,7 @@ static int add_tensor(struct walk *walk, uint32_t id, struct torch_tensor *tenso
     return code;
 }
 
-/* All of an outermost module is a value in it, too. */
+/* Goes into a module. The whole of an outermost one is also listed as a value. */
 static int enter_module(struct walk *walk, uint32_t id)
 {
     const bool is_outermost = walk->n_modules == 0;
@@ -159,7 +159,7 @@ static int visit_pending(struct walk *walk)
     return id == 0 ? 0 : visit(walk, id);
 }
 
-/* Items of a list, tuple or set. */
+/* Lists the next item of a list, tuple or set. */
 static int step_items(struct walk *walk, struct frame *frame)
 {
     const struct value *value = graph_at(walk->graph, frame->id);
@@ -174,7 +174,7 @@ static int step_items(struct walk *walk, struct frame *frame)
     return 0;
 }
 
-/* A dict, or one of the dicts of a module, which torch filters when it names their content. */
+/* Lists the next item of a dict. The dicts of a module are filtered as in state_dict(). */
 static int step_pairs(struct walk *walk, struct frame *frame)
 {
     const struct value *value = graph_at(walk->graph, frame->id);
@@ -230,7 +230,7 @@ static int step(struct walk *walk)
     }
 }
 
-/* Things about the whole walk that a user should know. */
+/* Adds findings about what was not listed. */
 static int report(struct walk *walk)
 {
     struct wfs_catalog *catalog = walk->torch->catalog;
@@ -246,7 +246,7 @@ static int report(struct walk *walk)
     return code < 0 ? wfs_fail_memory(walk->torch->err) : 0;
 }
 
-/* The root is the directory that all is in, whether a tensor is in it or not. */
+/* Goes into the root: a container is the directory of everything, even without tensors. */
 static int enter_root(struct walk *walk, uint32_t root)
 {
     const struct value *value = graph_at(walk->graph, root);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which values have tensors in them: one pass over the graph, each value once, with a stack of its
- * own.
+ * One pass over the graph, each value once, with a stack of its own.
  */
 #include "format/pytorch/object/torch_marks.h"
 
@@ -22,8 +21,8 @@ struct step {
 struct path {
     struct step *steps;
     size_t n_steps, n_room;
-    uint64_t n_twins;   /* pairs that were taken out of dicts */
-    uint64_t n_tensors; /* calls that make one, each once */
+    uint64_t n_twins;   /* duplicate pairs that were removed from dicts */
+    uint64_t n_tensors; /* calls that make a tensor, each counted once */
 };
 
 static int enter(struct path *path, struct graph *graph, uint32_t id)
@@ -41,7 +40,7 @@ static int enter(struct path *path, struct graph *graph, uint32_t id)
     return 0;
 }
 
-/* All values on the path; those above a marked one are marked already. */
+/* Marks all values on the path; those above a marked one are marked already. */
 static void mark_path(struct path *path, struct graph *graph)
 {
     for (size_t i = path->n_steps; i-- > 0;) {
@@ -70,7 +69,7 @@ static bool is_tensor(const struct torch *torch, uint32_t id, const struct value
     case WHAT_NP_RECONSTRUCT:
     case WHAT_NP_FROMBUFFER:
         return torch_array_has_bytes(torch->graph, value);
-    case WHAT_REBUILD_TYPE: /* what it is made of is one, unless it has no bytes */
+    case WHAT_REBUILD_TYPE: /* its content is a tensor, unless it has no bytes */
         return is_absent(torch->graph, value);
     case WHAT_REBUILD_SPARSE:
     case WHAT_REBUILD_NESTED:
@@ -111,7 +110,7 @@ static int visit(struct torch *torch, struct path *path, uint32_t id)
     return 0;
 }
 
-/* What hangs on a value from the i-th thing on that was not seen yet; 0: nothing more. */
+/* Returns the next child of a value that was not visited yet; 0: none. */
 static uint32_t next_child(const struct graph *graph, struct step *step)
 {
     const struct value *value = graph_at(graph, step->id);
@@ -126,12 +125,12 @@ static uint32_t next_child(const struct graph *graph, struct step *step)
     return 0;
 }
 
-/* Room for what will be listed: growing bit by bit takes more memory. */
+/* Makes room for all that will be listed: growing step by step takes more memory. */
 static int reserve(struct torch *torch, uint64_t n_tensors)
 {
     uint64_t n = torch->catalog->n_tensors + n_tensors;
     if (n > torch->limits->tensors || n > UINT32_MAX)
-        n = torch->catalog->n_tensors; /* that will be an error, or none if they are wrappers */
+        n = torch->catalog->n_tensors; /* an error later, unless they are wrappers */
     if (catalog_reserve(torch->catalog, (size_t)n) < 0 ||
         catalog_reserve_places(torch->catalog, torch->catalog->n_places + (uint32_t)n + 64) < 0)
         return -ENOMEM;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How objects are listed. A module as state_dict() would name its content; a tensor subclass by the
- * tensors in it; everything else by arguments, items, elements and attributes.
+ * How objects are listed: a module like in state_dict(); a tensor subclass by the tensors in it;
+ * everything else by arguments, items, elements and attributes.
  */
 #include "format/pytorch/object/torch_object.h"
 
@@ -16,7 +16,7 @@ static uint32_t last_state(const struct walk *walk, const struct value *call)
     return n == 0 ? 0 : torch_arg(walk->graph, states, n - 1);
 }
 
-/* The attributes that a state has: a dict, or the first of a tuple of two (the second is
+/* Returns the attributes in a state: a dict, or the first of two items (the second has
  * __slots__). */
 static uint32_t attributes_of(const struct walk *walk, uint32_t state)
 {
@@ -42,8 +42,7 @@ bool object_is_module(const struct walk *walk, const struct value *call)
            is_mapping(walk, value_get(walk->graph, dict, "_modules"));
 }
 
-/* The arguments and the state of a call through _rebuild_from_type_v2, when that makes a wrapper.
- */
+/* Returns the state of a wrapper that _rebuild_from_type_v2 makes; 0 for other calls. */
 static uint32_t wrapper_state(const struct walk *walk, const struct value *call)
 {
     if (torch_what_of(walk->graph, call) != WHAT_REBUILD_TYPE)
@@ -60,7 +59,7 @@ bool object_is_wrapper(const struct walk *walk, const struct value *call)
     return torch_has_tensor(walk->graph, wrapper_state(walk, call));
 }
 
-/* A dict below the frame, named like the frame itself. */
+/* Goes into a dict that has the same name as the frame. */
 static int enter_pairs(struct walk *walk, uint32_t dict, bool is_filtered, uint32_t dropped,
                        uint32_t whole)
 {
@@ -90,7 +89,7 @@ static int enter_state(struct walk *walk, uint32_t state, uint32_t whole)
     return 0;
 }
 
-/* Both dicts of a tuple of two are attributes. */
+/* Goes into a state. Both dicts of a tuple of two are attributes. */
 static int enter_states(struct walk *walk, uint32_t state, uint32_t whole)
 {
     const uint32_t dict = attributes_of(walk, state), slots = torch_arg(walk->graph, state, 1);
@@ -113,8 +112,7 @@ int object_enter_state(struct walk *walk, uint32_t state)
     return is_mapping(walk, dict) || dict != state ? enter_states(walk, state, 0) : 0;
 }
 
-/* Arguments are only worth a name when tensors are in them. Those of a tuple subclass are its
- * items. */
+/* Goes into the arguments when tensors are in them. Those of a tuple subclass are its items. */
 static int enter_args(struct walk *walk, const struct value *call)
 {
     const uint32_t args = call->call.args;
@@ -177,7 +175,7 @@ int object_step_wrapper(struct walk *walk, struct frame *frame)
     return enter_states(walk, wrapper_state(walk, graph_at(walk->graph, id)), id);
 }
 
-/* The items of a set: of the set itself, or of the list that set() was called with. */
+/* Returns the items of a set: itself, or the list that set() was called with. */
 static uint32_t set_items(const struct graph *graph, uint32_t id)
 {
     const struct value *value = graph_at(graph, id);

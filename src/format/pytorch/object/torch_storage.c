@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Storages: what their ids say, and the streams that a pickled tensor of its own carries around.
+ * A storage is named by an id, for which the container finds the bytes, or is a whole stream in a
+ * byte string.
  */
 #include "format/pytorch/object/torch_storage.h"
 
@@ -174,7 +175,7 @@ int torch_storage_list(struct torch *torch)
             return code;
         catalog->n_storages += code == 1;
     }
-    /* One that does not keep the rules of torch cannot be copied as it is. */
+    /* A pickle that breaks rules of torch cannot be copied unchanged. */
     if (torch->n_mixed > 0 || torch->is_big_endian || catalog->n_storages < n ||
         (torch->notes & PICKLE_TEXT_ID) != 0)
         catalog->pickle.source = NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The ids of storages: persistent values, each a tuple ('storage', class, key, location, number of
- * elements[, view]).
+ * The id of a storage is the tuple ('storage', class, key, location, number of elements[, view]) of
+ * a persistent value.
  */
 #include "format/pytorch/object/torch_storage_id.h"
 
@@ -30,7 +30,7 @@ static bool storage_bytes(const struct torch_global *class, int64_t n, uint64_t 
     return n >= 0 && checked_mul((uint64_t)n, torch_storage_item(class), ret);
 }
 
-/* None, or (key, offset, number of elements). */
+/* Parses None, or (key, offset, number of elements). */
 static bool parse_view(const struct graph *graph, uint32_t view, struct torch_storage_id *ret)
 {
     int64_t offset, n;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The legacy stream. Its pickles: a magic number, 1001, facts about the machine, the object, the
- * keys of the storages. Then for each key: i64 number of elements, and the elements. How large one
- * is only the object tells, by the class that it names with the key.
+ * The pickles of a stream: a magic number, 1001, facts about the machine, the object, the keys of
+ * the storages. Then, for each key, an i64 number of elements and the elements. Only the object
+ * declares the size of an element, by the class that it names with the key.
  */
 #include "format/pytorch/object/torch_stream.h"
 
@@ -78,7 +78,7 @@ static int add_storage(struct torch_stream *stream, struct graph *graph,
     return 0;
 }
 
-/* All storages that the object names, from the values after `first` on. */
+/* Collects all storages that the object names. Its values begin at first. */
 static int collect(struct torch *torch, struct torch_stream *stream, uint32_t first)
 {
     for (uint32_t id = first; id <= torch->graph->n_values; id++) {
@@ -99,14 +99,14 @@ static int collect(struct torch *torch, struct torch_stream *stream, uint32_t fi
     return 0;
 }
 
-/* What a damaged storage does: an error, or with force only a trouble for its tensors. */
+/* Fails because of a damaged storage; with force it only becomes a trouble of its tensors. */
 static int spoil(struct torch *torch, struct torch_stream_storage *storage, const char *text)
 {
     storage->trouble = text;
     return torch->is_forced ? 0 : wfs_fail(torch->err, EBADMSG, "%s", text);
 }
 
-/* The storage at *offset. */
+/* Reads the header of the storage at *offset, and moves to the next one. */
 static int place(struct torch *torch, struct torch_stream *stream,
                  struct torch_stream_storage *storage, uint64_t *offset, uint64_t end)
 {
@@ -184,7 +184,7 @@ int torch_stream_read(struct torch *torch, const struct source *source, uint64_t
     if (!torch_integer(torch->graph, id, &number) || number != PROTOCOL)
         return wfs_fail(torch->err, EOPNOTSUPP, "the version of the legacy stream is not %d",
                         PROTOCOL);
-    /* The facts about the machine: the bytes are little-endian whatever they say. */
+    /* The facts about the machine do not matter: the bytes are little-endian in any case. */
     if ((code = torch_read_pickle(torch, source, offset, end, &id)) < 0)
         return code;
     const uint32_t first = torch->graph->n_values + 1;

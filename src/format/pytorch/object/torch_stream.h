@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The stream that PyTorch wrote before it wrote zips: five pickles, then the storages.
+ * The legacy stream, which PyTorch wrote before 1.6: five pickles, then the storages.
  */
 #ifndef WFS_TORCH_STREAM_H
 #define WFS_TORCH_STREAM_H
@@ -24,17 +24,17 @@ struct torch_stream {
     struct map map; /* of storages, by key */
 };
 
-/* Is this the number that the first pickle of a stream is? */
+/* Returns whether the value is the magic number, the first pickle of a stream. */
 bool torch_stream_is_magic(const struct graph *graph, uint32_t id);
 
 /*
- * Reads all of the stream but the bytes of its storages; *offset moves behind it. The object is
+ * Reads all of the stream except the bytes of its storages; *offset moves after it. The object is
  * *ret_root. -EBADMSG, -EOPNOTSUPP, -E2BIG, -EIO, -ENOMEM.
  */
 int torch_stream_read(struct torch *torch, const struct source *source, uint64_t *offset,
                       uint64_t end, struct torch_stream *stream, uint32_t *ret_root);
 
-/* For struct torch, whose container is the legacy. */
+/* For struct torch, whose container is the stream. */
 int torch_stream_find(struct torch *torch, const struct torch_storage_id *id,
                       struct torch_storage *ret);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * From size, stride and offset to a tensor of the catalog: every number is checked before it is
- * multiplied, and nothing lies outside of its storage.
+ * multiplied, and nothing is outside of its storage.
  */
 #include "format/pytorch/object/torch_tensor.h"
 
@@ -16,7 +16,7 @@
 
 const char torch_tensor_absent[] = "it was saved without its data";
 
-/* torch.Size(tuple) is the tuple. */
+/* Returns the tuple, or the one in torch.Size(tuple); 0 for other values. */
 static uint32_t tuple_of(const struct graph *graph, uint32_t id)
 {
     if (id != 0 && torch_what_of(graph, graph_at(graph, id)) == WHAT_SIZE)
@@ -100,7 +100,7 @@ static bool is_empty(const struct torch_tensor *tensor)
     return false;
 }
 
-/* Row-major, whatever the strides of dimensions of size 1 are. */
+/* Returns whether it is row-major. Strides of dimensions of size 1 do not matter. */
 static bool is_dense(const struct torch_tensor *tensor)
 {
     uint64_t step = 1;
@@ -113,7 +113,7 @@ static bool is_dense(const struct torch_tensor *tensor)
     return true;
 }
 
-/* Elements from the first one that is touched to the last. */
+/* Counts the elements from the first to the last one of the tensor in the storage. */
 static bool span_of(const struct torch_tensor *tensor, uint64_t *ret)
 {
     uint64_t span = 1, step;
@@ -129,7 +129,7 @@ static bool span_of(const struct torch_tensor *tensor, uint64_t *ret)
     return true;
 }
 
-/* How elements are counted in the storage: several in a byte, or several bytes each. */
+/* How elements are counted in a storage: several per byte, or several bytes each. */
 struct unit {
     uint64_t n_per_byte, n_bytes;
 };
@@ -150,7 +150,8 @@ static bool to_bytes(struct unit unit, uint64_t n, uint64_t *ret)
     return checked_mul(n, unit.n_bytes, ret);
 }
 
-/* Sets *ret_n_bytes to what the tensor takes when dense. */
+/* Checks the tensor against its storage. Returns the trouble, or NULL; *ret_n_bytes is the size
+ * of the shown content. */
 static const char *check(struct torch *torch, const struct torch_tensor *tensor,
                          uint64_t *ret_n_bytes)
 {
@@ -185,7 +186,7 @@ static uint64_t *copy_numbers(struct torch *torch, const uint64_t *numbers, uint
     return copy;
 }
 
-/* Column-major strides. */
+/* Sets column-major strides. */
 static int set_fortran(struct torch *torch, struct torch_tensor *tensor)
 {
     const int code = torch_tensor_reserve(torch, tensor, tensor->rank);
@@ -193,14 +194,14 @@ static int set_fortran(struct torch *torch, struct torch_tensor *tensor)
     for (uint32_t i = 0; code == 0 && i < tensor->rank; i++) {
         tensor->strides[i] = step;
         if (!checked_mul(step, tensor->dims[i], &step))
-            step = 0; /* there are no elements then, or the check fails */
+            step = 0; /* without elements, or the check fails */
     }
     return code;
 }
 
 /*
- * Elements that gather knows only as bytes: a tensor of bytes with one more dimension does the
- * gathering, and what comes out of it is a source.
+ * Elements that are not a dtype, or are packed pairs: they are gathered as a tensor of bytes with
+ * one more dimension, and the result is a derived source.
  */
 static int gather_bytes(struct torch *torch, const struct torch_tensor *tensor, uint64_t n_bytes,
                         struct wfs_stored *stored)
@@ -215,7 +216,7 @@ static int gather_bytes(struct torch *torch, const struct torch_tensor *tensor, 
     if (dims == NULL || strides == NULL)
         return wfs_fail_memory(torch->err);
     for (uint32_t i = 0; i < tensor->rank; i++)
-        strides[i] *= item; /* inside of the storage: fits */
+        strides[i] *= item; /* within the storage: no overflow */
     dims[tensor->rank] = item;
     strides[tensor->rank] = 1;
     const struct wfs_tensor bytes = {
@@ -233,7 +234,7 @@ static int gather_bytes(struct torch *torch, const struct torch_tensor *tensor, 
     return code < 0 ? torch_fail_derived(torch->err, code) : 0;
 }
 
-/* Where the bytes lie. */
+/* Sets where the bytes are. */
 static int set_stored(struct torch *torch, struct torch_tensor *tensor, uint64_t n_bytes,
                       struct wfs_tensor *ret)
 {
@@ -258,7 +259,7 @@ static int set_stored(struct torch *torch, struct torch_tensor *tensor, uint64_t
     return ret->stored.strides == NULL && tensor->rank > 0 ? wfs_fail_memory(torch->err) : 0;
 }
 
-/* A count of pairs becomes one of values. */
+/* Sets the shape; a number of packed pairs becomes one of elements. */
 static int set_shape(struct torch *torch, struct torch_tensor *tensor, struct wfs_tensor *ret)
 {
     uint32_t rank = tensor->rank;
@@ -296,7 +297,7 @@ int torch_tensor_add(struct torch *torch, const char *key, uint32_t place,
     added->trouble = tensor->trouble;
     if ((code = set_shape(torch, tensor, added)) < 0)
         return code;
-    /* What has no elements needs no bytes, what is in trouble has none to show. */
+    /* A tensor without elements needs no bytes, and one in trouble cannot show any. */
     if (added->trouble == NULL && n_bytes > 0 &&
         (code = set_stored(torch, tensor, n_bytes, added)) < 0)
         return code;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The stack and the path. Keys are the components of the way there, joined with dots. A container
- * on its own path is a cycle and left out; one that is reached again is listed again, within a
- * budget, so that sharing cannot make more than a small multiple of what the file holds.
+ * The stack and the path. Keys are the components on the way, joined with dots. A container on its
+ * own path is a cycle and left out; one that is reached again is listed again, within a budget, so
+ * that sharing cannot list more than a small multiple of the file.
  */
 #include "format/pytorch/object/torch_walk.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The checkpoint that torch.save would write of the catalog: what was loaded as one, with its
- * names changed and everything else kept, or a flat OrderedDict of tensors.
+ * Two kinds of checkpoints: a loaded one with other names and everything else kept, or a flat
+ * OrderedDict of tensors.
  */
 #include "format/pytorch/writer/torch_checkpoint.h"
 
@@ -27,7 +27,7 @@ static int check_tensors(const struct wfs_catalog *catalog, struct wfs_error *er
     return code;
 }
 
-/* A text that stays where it is. */
+/* Makes a text value of a key, without a copy. */
 static uint32_t key_of(struct torch_plan *plan, const char *key)
 {
     const uint32_t id = value_new(&plan->graph, VALUE_TEXT);
@@ -59,7 +59,7 @@ static int add_tensors(struct torch_plan *plan)
     return 0;
 }
 
-/* Scalars of a Burnpack are numbers beside the tensors. */
+/* Adds the scalars of a Burnpack, as numbers beside the tensors. */
 static int add_scalars(struct torch_plan *plan)
 {
     const struct wfs_catalog *catalog = plan->catalog;

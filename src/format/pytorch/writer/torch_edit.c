@@ -92,10 +92,10 @@ bool torch_edit_is_shown(const struct torch_edit *edit, uint32_t i)
 struct named {
     const struct torch_edit *edit;
     struct edit_name name;
-    uint32_t i; /* whose name does not count */
+    uint32_t i; /* a node that is ignored */
 };
 
-/* Two that were called alike can be so again: a tensor that is the key of a dict. */
+/* Two nodes with the same loaded name may share it again: a tensor that is the key of a dict. */
 static bool is_named(const void *ctx, uint32_t i)
 {
     const struct named *wanted = ctx;
@@ -113,7 +113,7 @@ bool torch_edit_is_taken(const struct torch_edit *edit, uint32_t i, struct edit_
     return map_find(&edit->by_name, edit_name_hash(name), is_named, &wanted, &found);
 }
 
-/* Places are in the order in which names are given. */
+/* Of several nodes with the name, the first place is the one that was loaded with it. */
 bool torch_edit_stays(const struct torch_edit *edit, struct edit_name name)
 {
     const struct named wanted = {edit, name, 0};
@@ -137,7 +137,7 @@ static bool is_wrapper(const struct graph *graph, const struct value *value)
     return inner != NULL && inner->what == WHAT_REBUILD_WRAPPER;
 }
 
-/* Is it made of several? */
+/* Returns whether it is made of several tensors. */
 bool torch_edit_is_composed(const struct torch_edit *edit, uint32_t i)
 {
     const struct graph *graph = &edit->plan->graph;
@@ -172,7 +172,7 @@ uint32_t torch_edit_old_key(const struct torch_edit *edit, uint32_t i)
     return is_dict ? value_items(holder)[place->item - 1] : 0;
 }
 
-/* Is it the root, or the dict of it? */
+/* Returns whether it is the root, or the dict of its attributes. */
 static bool is_outermost(const struct torch_edit *edit, uint32_t i)
 {
     while (i != edit->root && edit->places[i].start == PLACE_FIXED && edit->places[i].parent != 0)
@@ -180,7 +180,7 @@ static bool is_outermost(const struct torch_edit *edit, uint32_t i)
     return i == edit->root && (edit->shell == 0 || edit->nodes[i].kind == PLACE_HOLDER);
 }
 
-/* Where the name that would be spelled alike ends: "a" of "a~2"; 0: it has no such end. */
+/* Returns the length of the name without "~2"; 0: it does not end so. */
 static size_t twin_end(struct edit_name name)
 {
     size_t n = name.n_bytes;
@@ -189,7 +189,7 @@ static size_t twin_end(struct edit_name name)
     return n > 1 && n < name.n_bytes && name.bytes[n - 1] == '~' ? n - 1 : 0;
 }
 
-/* Was its name given because another thing was spelled alike, which is no longer so? */
+/* Returns whether "~2" is no longer needed: the other thing with that spelling is gone. */
 static bool is_lone_twin(const struct torch_edit *edit, uint32_t i, struct edit_name old)
 {
     const size_t n = twin_end(old);

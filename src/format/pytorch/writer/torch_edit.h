@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * An edit of a loaded checkpoint: its places, and what each of them is called and holds in the end.
- * These are the questions that all parts of an edit ask; what happens to a place is decided in
+ * An edit of a loaded checkpoint: its places, and the name and content of each at the end. These
+ * are the questions that all parts of an edit ask; what happens to a place is decided in
  * torch_edit_names, torch_edit_objects and torch_edit_moves.
  */
 #ifndef WFS_TORCH_EDIT_H
@@ -9,23 +9,23 @@
 
 #include "format/pytorch/writer/torch_plan.h"
 
-/* Numbered as places are; behind them come things without a place. 0 stands for none. */
+/* Numbered as places are, followed by things without a place. 0: none. */
 struct edit_node {
-    const char *to; /* the name that it has in the end, n_to bytes of this */
+    const char *to; /* its name at the end, n_to bytes of this */
     uint32_t n_to;
-    uint32_t claim;               /* 1 + tensor or value that is here; 0: a container, or removed */
-    uint32_t parent;              /* in the end */
-    uint32_t first, last, next;   /* in the end: what is in it, in order */
-    uint32_t old_first, old_next; /* as loaded, last one first */
-    uint32_t key;                 /* value: its new key in the dict; 0: as it was */
-    uint32_t id;                  /* value: what is here in the end */
+    uint32_t claim;               /* 1 + tensor or value at this node; 0: a container, or removed */
+    uint32_t parent;              /* at the end */
+    uint32_t first, last, next;   /* at the end: its children, in order */
+    uint32_t old_first, old_next; /* its children as loaded, the last one first */
+    uint32_t key;                 /* value: its new key in the dict; 0: unchanged */
+    uint32_t id;                  /* value: its content at the end */
     uint8_t kind;                 /* enum place_kind */
-    bool has_vote, stays;         /* of a container: to is a wish; something in it stays */
-    bool is_gone;                 /* no longer an item of what it was in */
-    bool is_alive;                /* something is in it in the end, or it is a tensor that stays */
-    bool has_tensor;              /* it is one that stays, or one is in it */
-    bool is_short, is_torn; /* of an object: tensors of it are removed; are called otherwise */
-    bool is_apart;          /* what is in it becomes items of a dict, one by one */
+    bool has_vote, stays;         /* of a container: to is a proposal; something in it stays */
+    bool is_gone;                 /* no longer an item of its loaded container */
+    bool is_alive;                /* a tensor that stays, or not empty at the end */
+    bool has_tensor;              /* a tensor that stays, or contains one */
+    bool is_short, is_torn;       /* of an object: some of its tensors are removed; are renamed */
+    bool is_apart;                /* taken apart: its children become items of a dict */
 };
 
 struct torch_edit {
@@ -34,14 +34,14 @@ struct torch_edit {
     const struct catalog_place *places; /* the catalog's */
     struct edit_node *nodes;            /* malloc'ed */
     uint32_t n_nodes, n_places;
-    uint32_t root, end; /* the place that all is in, and the last one in it */
-    uint32_t shell;     /* node: a new dict around the root or instead of it; 0: none */
-    uint32_t *walk;     /* malloc'ed: nodes in the order in which a loader will list them */
+    uint32_t root, end; /* the outermost place, and the last one in it */
+    uint32_t shell;     /* node: a new dict around the root or in its place; 0: none */
+    uint32_t *walk;     /* malloc'ed: nodes in the order of a later listing */
     uint32_t n_walk;
-    struct map takers;   /* containers that can take more items, by their name */
-    struct map by_name;  /* nodes that have a name in the end */
-    struct map by_value; /* places, by the value that was there: the first of each */
-    uint32_t *n_same;    /* malloc'ed: of the first place of a value, how many there are */
+    struct map takers;   /* containers that can get more items, by their name */
+    struct map by_name;  /* nodes by their name at the end */
+    struct map by_value; /* the first place of each value */
+    uint32_t *n_same;    /* malloc'ed: by the first place of a value, the number of its places */
 };
 
 void torch_edit_done(struct torch_edit *edit);
@@ -51,7 +51,7 @@ struct edit_name {
     size_t n_bytes;
 };
 
-/* The name that a place had, and the one that a node has in the end. */
+/* Returns the loaded name of a place, and the name of a node at the end. */
 struct edit_name edit_name_old(const struct torch_edit *edit, uint32_t place);
 struct edit_name edit_name_end(const struct edit_node *node);
 bool edit_name_is_same(struct edit_name a, struct edit_name b);
@@ -70,7 +70,7 @@ uint32_t torch_edit_first(const struct torch_edit *edit, uint32_t place, uint32_
  * only when it is new. */
 bool torch_edit_is_shown(const struct torch_edit *edit, uint32_t i);
 
-/* Returns whether another node has that name in the end. */
+/* Returns whether another node has that name at the end. */
 bool torch_edit_is_taken(const struct torch_edit *edit, uint32_t i, struct edit_name name);
 
 /* Returns whether the thing that was loaded under that name still has it. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Containers with other items than they had. One that has one place is changed where it is, so that
- * whatever else refers to it sees the change; one with several places is copied.
+ * Containers with new items. One that has one place is changed in place, so that everything that
+ * refers to it sees the change; one with several places is copied.
  */
 #include "format/pytorch/writer/torch_edit_containers.h"
 
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The items of a dict, set or list as they will be, malloc'ed. */
+/* The new items of a dict, set or list, malloc'ed. */
 struct items {
     uint32_t *ids;
     uint32_t n;
@@ -34,7 +34,7 @@ static uint32_t count_added(const struct torch_edit *edit, uint32_t i)
     return n;
 }
 
-/* One item: gone ones of a dict are 0. */
+/* Replaces one item; those that are gone from a dict become 0. */
 static int replace_item(struct torch_edit *edit, uint32_t k, const struct value *value,
                         struct items *items)
 {
@@ -59,7 +59,7 @@ static int replace_item(struct torch_edit *edit, uint32_t k, const struct value 
     return 0;
 }
 
-/* A tensor that is a key is an item's name as well: it goes with the item, and only with it. */
+/* Checks a tensor that is the key of an item: both must stay, or both must go. */
 static int check_key(struct torch_edit *edit, uint32_t k, const struct items *items)
 {
     const struct edit_node *child = &edit->nodes[k];
@@ -121,7 +121,7 @@ static bool is_shared(const struct torch_edit *edit, uint32_t i)
     return n > 1;
 }
 
-/* Gives the node its value with the new one's content: in place, or as the new one. */
+/* Gives the node a new content: in the value that it had, or as a new value. */
 static int put_value(struct torch_edit *edit, uint32_t i, uint32_t made)
 {
     struct torch_plan *plan = edit->plan;
@@ -158,7 +158,7 @@ static int rebuild_items(struct torch_edit *edit, uint32_t i)
     return n_twins < 0 ? wfs_fail_memory(edit->plan->err) : put_value(edit, i, made);
 }
 
-/* A call whose dict is another one now, or gets its first items. */
+/* Rebuilds a call whose dict is another one now, or gets its first items. */
 static int rebuild_call(struct torch_edit *edit, uint32_t i)
 {
     struct graph *graph = &edit->plan->graph;
@@ -195,7 +195,7 @@ static int rebuild_call(struct torch_edit *edit, uint32_t i)
     return put_value(edit, i, copy);
 }
 
-/* What a loader would be told of: parts of a tensor that are the same in the end need nothing. */
+/* Rebuilds a container unless its items are the same. */
 static int rebuild(struct torch_edit *edit, uint32_t i)
 {
     const struct value *value = graph_at(&edit->plan->graph, edit->places[i].id);
@@ -207,7 +207,7 @@ static int rebuild(struct torch_edit *edit, uint32_t i)
     return rebuild_call(edit, i);
 }
 
-/* Of the tensors, for whoever compares. */
+/* Sets the order of the tensors in the new file, for a comparison. */
 static int set_order(struct torch_edit *edit)
 {
     struct wfs_layout *layout = edit->plan->layout;
@@ -227,7 +227,7 @@ static int set_order(struct torch_edit *edit)
                           n, catalog->n_tensors);
 }
 
-/* The dict instead of the root. */
+/* Fills the new dict in the place of the root. */
 static int make_shell(struct torch_edit *edit)
 {
     struct torch_plan *plan = edit->plan;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where things go that are renamed or new: into the innermost dict whose name their own name begins
- * with. If the root is none that could take them, a new dict around it does, or instead of it.
+ * Renamed and new things go into the innermost dict whose name their own name begins with. When the
+ * root cannot take them, a new dict is put around it, or in its place.
  */
 #include "format/pytorch/writer/torch_edit_moves.h"
 
@@ -13,7 +13,7 @@
 #include "format/pytorch/object/torch_args.h"
 #include "format/pytorch/object/torch_global.h"
 
-/* Is it in something that is taken apart? */
+/* Returns whether its holder is taken apart. */
 static bool is_loose(const struct torch_edit *edit, uint32_t i)
 {
     return edit->nodes[torch_edit_holder(edit, i)].is_apart;
@@ -58,7 +58,7 @@ static int index_takers(struct torch_edit *edit)
     return 0;
 }
 
-/* The innermost dict that the name leads into, and what is left of the name. 0: there is none. */
+/* Finds the innermost dict that the name leads into, and the rest of the name. 0: none. */
 static uint32_t lead(const struct torch_edit *edit, struct edit_name name,
                      struct edit_name *ret_rest)
 {
@@ -78,7 +78,7 @@ static bool is_integer(const struct torch_edit *edit, uint32_t key)
     return key != 0 && graph_at(&edit->plan->graph, key)->kind == VALUE_INT;
 }
 
-/* Keys of what can take more. */
+/* Returns whether the keys of the dict are integers. */
 static bool has_integers(const struct torch_edit *edit, uint32_t taker)
 {
     const struct value *dict =
@@ -87,7 +87,7 @@ static bool has_integers(const struct torch_edit *edit, uint32_t taker)
            is_integer(edit, value_items(dict)[0]);
 }
 
-/* An integer key stays one among integers when its new name is one. */
+/* Makes a key. One that was an integer stays an integer among integers, if its new name is one. */
 static uint32_t make_key(struct torch_edit *edit, uint32_t old, uint32_t taker,
                          struct edit_name name)
 {
@@ -103,7 +103,7 @@ static uint32_t make_key(struct torch_edit *edit, uint32_t old, uint32_t taker,
                      : value_new_text(graph, name.bytes, name.n_bytes);
 }
 
-/* A tensor can be the key of a dict. */
+/* Returns whether it is the key of an item: tensors can be. */
 static bool is_dict_key(const struct torch_edit *edit, uint32_t i)
 {
     const struct catalog_place *place = &edit->places[i];
@@ -111,7 +111,7 @@ static bool is_dict_key(const struct torch_edit *edit, uint32_t i)
            graph_at(&edit->plan->graph, edit->places[place->parent].id)->kind == VALUE_DICT;
 }
 
-/* Renamed within what it was in, or moved into something else. */
+/* Renames it within its container, or moves it into another one. */
 static int move(struct torch_edit *edit, uint32_t i)
 {
     struct edit_node *node = &edit->nodes[i];
@@ -136,7 +136,7 @@ static int move(struct torch_edit *edit, uint32_t i)
     return 0;
 }
 
-/* Must it go into another container, or under another key? */
+/* Returns whether it needs another container, or another key. */
 static bool must_move(const struct torch_edit *edit, uint32_t i)
 {
     const struct edit_node *node = &edit->nodes[i];
@@ -153,7 +153,8 @@ static bool must_move(const struct torch_edit *edit, uint32_t i)
                                  !torch_edit_is_at_home(edit, i));
 }
 
-/* An object is alive as long as it has tensors; other containers are with values, too. */
+/* Marks it and its containers as alive. Objects only stay alive with tensors, other containers
+ * also with values. */
 static void revive(struct torch_edit *edit, uint32_t i, bool by_tensor)
 {
     for (; i != 0 && i <= edit->n_places && !edit->nodes[i].is_alive; i = edit->places[i].parent) {
@@ -171,7 +172,7 @@ static void revive_takers(struct torch_edit *edit)
             revive(edit, lead(edit, edit_name_end(&edit->nodes[i]), &rest), true);
 }
 
-/* A container that nothing is left in goes, unless something new comes in. */
+/* Finds out which containers stay: those that are not empty, or get something new. */
 static void find_alive(struct torch_edit *edit)
 {
     for (uint32_t i = 1; i <= edit->n_places; i++)
@@ -183,7 +184,7 @@ static void find_alive(struct torch_edit *edit)
     revive_takers(edit);
 }
 
-/* Can the root be neither what it is nor take what comes to it? */
+/* Returns whether the root can neither stay what it is nor take what moves into it. */
 static bool needs_shell(const struct torch_edit *edit)
 {
     const struct edit_node *root = &edit->nodes[edit->root];
@@ -199,7 +200,7 @@ static bool needs_shell(const struct torch_edit *edit)
     return false;
 }
 
-/* A dict that has in it what was the root, if that is a tensor, or else what was in the root. */
+/* Adds a dict in the place of the root: around it when it is a tensor, otherwise with its items. */
 static int add_shell(struct torch_edit *edit)
 {
     struct edit_node *root = &edit->nodes[edit->root];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The way of everything that is renamed or new into a container.
+ * Moves into other containers, for everything that is renamed or new.
  */
 #ifndef WFS_TORCH_EDIT_MOVES_H
 #define WFS_TORCH_EDIT_MOVES_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What containers are called in the end: what is in them votes for a name.
+ * The names of containers at the end: their content votes for a name.
  */
 #include "format/pytorch/writer/torch_edit_names.h"
 
@@ -9,8 +9,8 @@
 #include <string.h>
 
 /*
- * What is in a container says what it would be called if it had been renamed as a whole; if
- * anything is still below its old name, it stays.
+ * Votes for the names of all containers of a leaf: the names that they would have if they had been
+ * renamed as a whole. A container in which anything keeps its name stays.
  */
 static void vote(struct torch_edit *edit, uint32_t leaf)
 {
@@ -47,8 +47,8 @@ static void keep_name(struct torch_edit *edit, uint32_t i)
     edit->nodes[i].n_to = (uint32_t)edit_name_old(edit, i).n_bytes;
 }
 
-/* A wish comes true unless something else is called so, or it is not an item that could be called
- * otherwise than what it is in. */
+/* Returns whether a proposed name can be given: nothing else has it, and the container is an
+ * item that can be renamed. */
 static bool can_have_wish(const struct torch_edit *edit, uint32_t i)
 {
     const struct edit_node *node = &edit->nodes[i];
@@ -73,7 +73,7 @@ static int name_container(struct torch_edit *edit, uint32_t i)
     return 0;
 }
 
-/* Places come before what is in them. */
+/* Places precede those in them. */
 int torch_edit_names(struct torch_edit *edit)
 {
     int code =

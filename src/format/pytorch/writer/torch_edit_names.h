@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The names of containers in the end.
+ * The names of containers at the end.
  */
 #ifndef WFS_TORCH_EDIT_NAMES_H
 #define WFS_TORCH_EDIT_NAMES_H

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Objects that are whole or not at all: tensors with attributes, and what is made of several
- * tensors. One that has lost a tensor, or of which one is called otherwise, is taken apart, and
- * what is left of it becomes items of a dict; one that has lost all of them goes, with its values.
+ * Objects that exist as a whole or not at all: tensors with attributes, and composite tensors. One
+ * that has lost a tensor, or of which one is renamed, is taken apart, and its rest becomes items of
+ * a dict; one that has lost all tensors goes, with its values.
  */
 #include "format/pytorch/writer/torch_edit_objects.h"
 
 #include <errno.h>
 
-/* A quantized tensor cannot be without its scales; they can without it. */
+/* Decides about the scales of a quantized tensor, which needs them; they do not need it. */
 static int judge_parts(struct torch_edit *edit, uint32_t i, uint32_t tensor)
 {
     struct edit_node *node = &edit->nodes[i];
@@ -21,7 +21,7 @@ static int judge_parts(struct torch_edit *edit, uint32_t i, uint32_t tensor)
     return 0;
 }
 
-/* Everything in it has been looked at. */
+/* Decides about an object after everything in it. */
 static int judge(struct torch_edit *edit, uint32_t i)
 {
     struct edit_node *node = &edit->nodes[i];
@@ -38,7 +38,7 @@ static int judge(struct torch_edit *edit, uint32_t i)
     return 0;
 }
 
-/* Tells what it is in how it fares. */
+/* Passes the decision on to its container. */
 static void tell(struct torch_edit *edit, uint32_t i)
 {
     const struct edit_node *node = &edit->nodes[i];

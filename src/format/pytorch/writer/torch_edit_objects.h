@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Objects that are whole or not at all.
+ * Objects that exist as a whole or not at all.
  */
 #ifndef WFS_TORCH_EDIT_OBJECTS_H
 #define WFS_TORCH_EDIT_OBJECTS_H

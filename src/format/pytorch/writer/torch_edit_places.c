@@ -22,7 +22,7 @@ static void set_name(struct edit_node *node, const char *name)
     node->n_to = (uint32_t)strlen(name);
 }
 
-/* A tensor or value takes the place that it has, or gets a node behind the places. */
+/* Gives a tensor or value its place, or a node after the places. */
 static void claim(struct torch_edit *edit, uint32_t place, enum place_kind kind, uint32_t i,
                   const char *name, uint32_t id)
 {
@@ -98,14 +98,14 @@ static void link_all(struct torch_edit *edit)
     for (uint32_t i = 1; i <= edit->n_places; i++)
         if (!edit->nodes[i].is_gone && i != edit->root)
             append(edit, i);
-    /* What was moved or is new comes behind all that stayed. */
+    /* Moved and new things follow those that stayed. */
     for (uint32_t i = 1; i <= edit->n_nodes; i++)
         if (i > edit->n_places ||
             (edit->nodes[i].is_gone && edit->nodes[i].parent != edit->places[i].parent))
             append(edit, i);
 }
 
-/* From the outside to the inside. */
+/* Lists all nodes from the outside to the inside. */
 static int order_all(struct torch_edit *edit)
 {
     autofree uint32_t *stack = calloc((size_t)edit->n_nodes + 1, sizeof(*stack));
@@ -124,7 +124,7 @@ static int order_all(struct torch_edit *edit)
     return 0;
 }
 
-/* The root of what was loaded; things about it can come first. */
+/* Returns the loaded root; places of other things can precede it. */
 static uint32_t loaded_root(const struct torch_edit *edit)
 {
     for (uint32_t i = 1; i <= edit->n_places; i++)
@@ -133,7 +133,8 @@ static uint32_t loaded_root(const struct torch_edit *edit)
     return 1;
 }
 
-/* A part of the file as the whole: the innermost container whose names all have lost its own. */
+/* Finds the root: the innermost container whose name was removed from all names in it, so that a
+ * part of the file becomes the whole. */
 static uint32_t find_root(const struct torch_edit *edit)
 {
     const struct wfs_catalog *catalog = edit->catalog;

@@ -7,8 +7,8 @@
 
 #include "format/pytorch/writer/torch_edit.h"
 
-/* Decides what is renamed, moved, removed and added, and in which order everything is in the
- * end. -EINVAL names what has no place, -E2BIG, -ENOMEM. */
+/* Decides what is renamed, moved, removed and added, and the order of everything at the end.
+ * -EINVAL names a thing that has no place, -E2BIG, -ENOMEM. */
 int torch_edit_places(struct torch_edit *edit);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tensors that are no longer what the pickle says: the call that makes one gets another storage,
- * shape and type, and keeps what is wrapped around it. Where only bytes have changed, the storage
- * gets them and the pickle stays.
+ * Tensors that differ from the pickle: the call that makes one gets another storage, shape and
+ * dtype, and keeps everything around it. When only bytes have changed, the storage gets them and
+ * the pickle stays.
  */
 #include "format/pytorch/writer/torch_edit_tensors.h"
 
@@ -18,9 +18,9 @@
 #include "format/pytorch/object/torch_storage_id.h"
 #include "format/pytorch/writer/torch_record.h"
 
-/* Of a tensor: the call that makes it of a storage, within what may be wrapped around it. */
+/* The call that makes a tensor of a storage, inside of calls that wrap it. */
 struct maker {
-    uint32_t call;  /* 0: there is none */
+    uint32_t call;  /* 0: none */
     uint32_t args;  /* the tuple that begins with storage, offset, size, stride */
     uint32_t outer; /* the tuple whose first item is the function; 0: the call has it */
     enum torch_what what;
@@ -74,7 +74,8 @@ static bool is_dense_in(const struct graph *graph, const struct maker *maker,
     return true;
 }
 
-/* Would the storage do with these bytes instead, and nobody see another shape or type? */
+/* Returns whether the tensor can be stored by giving the storage its bytes, with the same shape
+ * and dtype. */
 static bool fills_storage(const struct torch_plan *plan, const struct maker *maker,
                           const struct catalog_storage *storage, const struct wfs_tensor *tensor)
 {
@@ -92,7 +93,7 @@ static bool fills_storage(const struct torch_plan *plan, const struct maker *mak
            !storage->is_untyped && storage->dtype == tensor->dtype;
 }
 
-/* Arguments behind the view: those that were there, a dtype where the new function wants one. */
+/* Sets the arguments after the view: the loaded ones, and a dtype when the function takes one. */
 static int set_args(struct torch_plan *plan, const struct maker *maker, uint32_t call)
 {
     struct graph *graph = &plan->graph;
@@ -141,7 +142,7 @@ static int set_function(struct torch_plan *plan, const struct maker *maker, uint
     return 0;
 }
 
-/* What the tensor is made by says something else from now on. */
+/* Changes the call that makes the tensor, or makes a new one. */
 static int rewrite(struct torch_plan *plan, uint32_t id, const struct maker *maker,
                    const struct catalog_storage *storage, const struct wfs_tensor *tensor,
                    bool is_sole, uint32_t *ret)
@@ -191,13 +192,14 @@ static bool is_persistent(const struct torch_edit *edit, uint32_t i)
            !torch_is_storage(&edit->plan->graph, id);
 }
 
-/* Is it not what was loaded? Tensors of a tar are named by numbers, which no zip can have. */
+/* Returns whether it differs from the loaded one. Tensors of a tar always do: a zip cannot name
+ * them by numbers. */
 static bool has_changed(const struct torch_edit *edit, uint32_t i)
 {
     return catalog_stamp(tensor_at(edit, i)) != edit->places[i].stamp || is_persistent(edit, i);
 }
 
-/* Only the tensor knows how wide the elements are that are to be swapped. */
+/* Returns whether bytes are swapped, but only the tensor knows the size of the elements. */
 static bool is_swapped(const struct catalog_storage *storage)
 {
     return storage != NULL && storage->is_untyped && storage->is_big_endian;
@@ -211,7 +213,7 @@ static const struct catalog_storage *storage_of(const struct torch_edit *edit,
     return first == 0 ? NULL : torch_plan_storage(plan, first);
 }
 
-/* Places of one value that have become different things; one of them can keep the value. */
+/* Returns whether places of one value have become different tensors. */
 static bool is_divided(const struct torch_edit *edit, uint32_t i, uint64_t stamps[])
 {
     uint32_t n;
@@ -219,7 +221,7 @@ static bool is_divided(const struct torch_edit *edit, uint32_t i, uint64_t stamp
     return n > 1 && stamps[first] == 0;
 }
 
-/* Stamps of the first place of each value; 0 where the others differ from it. */
+/* Collects the stamp of each value, by its first place; 0 when its places differ. */
 static void collect_stamps(const struct torch_edit *edit, uint64_t stamps[])
 {
     for (uint32_t i = 1; i <= edit->n_places; i++) {
@@ -236,8 +238,7 @@ static void collect_stamps(const struct torch_edit *edit, uint64_t stamps[])
     }
 }
 
-/* How many bytes of each record are shown, and how many of its users want other bytes, all the
- * same. */
+/* Counts the shown bytes of each record, and its users that need other bytes, the same for all. */
 static int count_users(struct torch_edit *edit)
 {
     for (uint32_t i = 1; i <= edit->n_places; i++) {
@@ -267,7 +268,7 @@ static int count_users(struct torch_edit *edit)
     return 0;
 }
 
-/* Names of storages in the graph are items of tuples, or of whatever else holds one. */
+/* Counts how often the graph names each storage, as an item of a tuple or of another container. */
 static int count_uses(struct torch_plan *plan)
 {
     const struct graph *graph = &plan->graph;
@@ -323,7 +324,7 @@ static int change(struct torch_edit *edit, uint32_t i, uint64_t stamps[])
     return rewrite(plan, id, &maker, storage, tensor, !is_divided_here, &edit->nodes[i].id);
 }
 
-/* What is not loaded from this graph: new calls. */
+/* Makes a call for a tensor that is not from this graph. */
 static int add_new(struct torch_edit *edit, uint32_t i)
 {
     struct torch_view view;

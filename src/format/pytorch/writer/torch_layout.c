@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * From a plan to a layout: the pickle is written, which says what records there are in which order,
- * then all of it is laid out as a zip.
+ * From a plan to a layout: writing the pickle decides the records and their order, then all of it
+ * is laid out as a zip.
  */
 #include "format/pytorch/writer/torch_layout.h"
 
@@ -17,7 +17,8 @@
 #include "format/pytorch/writer/torch_record.h"
 #include "pickle/pickle_writer.h"
 
-/* A class, of which old files carry the source text. */
+/* Returns the class of a persistent value that also has its source text, in old files; 0: it is
+ * another value. */
 static uint32_t class_of(const struct graph *graph, const struct value *value)
 {
     const uint32_t class = value->kind == VALUE_PERSISTENT &&
@@ -37,7 +38,7 @@ static bool is_special(const void *ctx, uint32_t id)
            (value->kind == VALUE_CALL && torch_plan_storage(plan, id) != NULL);
 }
 
-/* ('storage', class, key, location, number of elements) */
+/* Writes ('storage', class, key, location, number of elements) for a record. */
 static int put_record(struct torch_plan *plan, struct pickle_writer *writer, uint32_t i)
 {
     struct torch_record *record = &plan->records[i];
@@ -77,7 +78,7 @@ static int put_special(struct pickle_writer *writer, uint32_t id)
                           : put_record(plan, writer, (uint32_t)(record - plan->records));
 }
 
-/* A tensor that is a range of a source. */
+/* Makes a tensor of a range of a source. */
 static struct wfs_tensor *range_tensor(struct torch_plan *plan, const struct pickle_piece *piece)
 {
     struct wfs_tensor *tensor = arena_calloc(&plan->layout->arena, 1, sizeof(*tensor));
@@ -119,7 +120,7 @@ static const char *name_of(struct torch_plan *plan, const char *folder, const ch
     return made;
 }
 
-/* The CRC is taken of all pieces now: a pickle is small, and ranges in it are rare. */
+/* Computes the CRC of all pieces now: a pickle is small, and ranges in it are rare. */
 static int crc_of(struct torch_plan *plan, const struct pickle_output *output, uint32_t *ret,
                   uint64_t *ret_n)
 {
@@ -185,9 +186,7 @@ static int add_text(struct torch_plan *plan, struct zip_writer *zip, const char 
     return code < 0 ? fail_layout(plan, code) : 0;
 }
 
-/* A record whose checksum is that of the tensor; without one it is taken when the header is
- * written.
- */
+/* Leaves an unknown checksum to be computed when the header is written. */
 static int set_crc(struct torch_plan *plan, struct zip_record *record,
                    const struct wfs_tensor *tensor, bool has_crc)
 {
@@ -219,7 +218,7 @@ static int add_data(struct torch_plan *plan, struct zip_writer *zip,
     return code < 0 ? fail_layout(plan, code) : 0;
 }
 
-/* The pickle of the source as it is: its storages have their keys already. */
+/* Copies the pickle of the source: its storages keep their keys. */
 static int add_same_pickle(struct torch_plan *plan, struct zip_writer *zip)
 {
     const struct wfs_catalog *catalog = plan->catalog;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Values that all parts of a plan share, and the loaded ones that it changes.
+ * Values that all parts of a plan share, and loaded values that are changed.
  */
 #include "format/pytorch/writer/torch_plan.h"
 

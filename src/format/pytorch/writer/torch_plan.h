@@ -16,20 +16,20 @@
 #include "format/core/layout.h"
 
 struct torch_record {
-    const struct wfs_tensor *content; /* its bytes, as they will be */
+    const struct wfs_tensor *content; /* its bytes at the end */
     uint32_t class;                   /* value: the storage class */
-    uint32_t location;                /* value: the text "cpu", or what the file says */
+    uint32_t location;                /* value: the text "cpu", or the location in the file */
     uint64_t n_units;                 /* elements, or bytes of an untyped one */
     uint32_t crc;
     bool has_crc;
-    uint32_t number; /* 1 + its key in the pickle; 0: not named yet */
-    const char *key; /* instead, where the pickle stays as it is; NULL: number is it */
+    uint32_t number; /* 1 + its key in the pickle; 0: none yet */
+    const char *key; /* the loaded key, in a pickle that is copied; NULL: number counts */
     uint32_t n_key;
-    /* Of a storage that was loaded: */
+    /* Of a loaded storage: */
     uint32_t n_uses;                 /* how often the graph names it */
-    uint64_t n_shown;                /* bytes of tensors that stay what they are */
-    const struct wfs_tensor *wanted; /* instead of the content */
-    uint32_t n_wanting;              /* users that want just this */
+    uint64_t n_shown;                /* bytes of unchanged tensors */
+    const struct wfs_tensor *wanted; /* new content that its users need; NULL: none */
+    uint32_t n_wanting;              /* users that need this content */
 };
 
 struct torch_plan {
@@ -38,18 +38,19 @@ struct torch_plan {
     struct wfs_error *err;
     const char *folder; /* of all records in the zip */
     struct graph graph;
-    uint8_t *owned; /* in the arena of the layout, as graph_own wants it */
+    uint8_t *owned; /* in the arena of the layout: flags for graph_own */
     uint32_t n_owned;
-    bool is_changed; /* the graph is not what was loaded */
+    bool is_changed; /* the graph differs from the loaded one */
     uint32_t root;
     struct torch_record *records; /* malloc'ed */
     uint32_t n_records, n_record_room;
     struct map by_range; /* records, by the bytes that they are */
     uint32_t
-        *of_storages; /* in the arena: 1 + the record of each storage of the catalog; 0: none yet */
-    uint32_t *order;  /* malloc'ed: records as the pickle names them */
+        *of_storages; /* in the arena: by storage of the catalog, 1 + its record; 0: none yet */
+    uint32_t *order;  /* malloc'ed: records in the order in which the pickle names them */
     uint32_t n_order;
-    /* Values that all tensors share: made when needed, numbered in the memo in that order. */
+    /* Values that all tensors share, created at first use, and numbered in the memo in that
+     * order. */
     uint32_t storage, cpu, ordered_dict, builders[2], classes[WFS_N_DTYPES], dtypes[WFS_N_DTYPES];
     uint32_t untyped;
     uint32_t first[3 + 2 + 2 * WFS_N_DTYPES + 1], n_first;

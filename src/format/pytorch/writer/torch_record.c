@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The storages of a new checkpoint. Tensors that show the same bytes get one record, so they stay
- * tied; one that shows the elements of another's in another order is a view of its record.
+ * Tensors that show the same bytes get one record, so they stay tied; one that shows the elements
+ * of another in another order is a view of its record.
  */
 #include "format/pytorch/writer/torch_record.h"
 
@@ -47,7 +47,7 @@ static bool is_verbatim(const struct wfs_tensor *tensor)
            (!stored->is_big_endian || wfs_dtype_bits((enum wfs_dtype)tensor->dtype) <= 8);
 }
 
-/* Sorted by stride, the dimensions must fit into each other without gaps. */
+/* Sorted by stride, the dimensions must be nested without gaps. */
 bool torch_is_permuted(const struct wfs_tensor *tensor)
 {
     const uint64_t *strides = tensor->stored.strides;
@@ -95,8 +95,8 @@ static bool is_same_class(const struct graph *graph, uint32_t a, uint32_t b)
            (x == y || (x->what == WHAT_UNTYPED_STORAGE && y->what == WHAT_UNTYPED_STORAGE));
 }
 
-/* Of an untyped storage the type of the elements does not matter, if they are as they are stored.
- */
+/* In an untyped storage the type of the elements does not matter, as long as they are stored as
+ * shown. */
 static bool is_same_type(const struct torch_plan *plan, uint32_t class, const struct wfs_tensor *a,
                          const struct wfs_tensor *b)
 {
@@ -105,7 +105,8 @@ static bool is_same_type(const struct torch_plan *plan, uint32_t class, const st
     return class == plan->untyped && is_verbatim(a) && is_verbatim(b);
 }
 
-/* Do both read the same bytes as the same elements? Without strides the shape does not matter. */
+/* Returns whether both read the same bytes as the same elements. Without strides the shape does
+ * not matter. */
 static bool is_wanted(const void *ctx, uint32_t i)
 {
     const struct wanted *wanted = ctx;
@@ -172,7 +173,7 @@ int torch_record_fill(struct torch_plan *plan, struct torch_record *record,
     return tensor->stored.source == NULL ? 0 : map_add(&plan->by_range, hash_of(tensor), i);
 }
 
-/* The class of a new storage. 0: no memory. */
+/* Returns the class of a new storage. 0 without memory. */
 static uint32_t class_of(struct torch_plan *plan, enum wfs_dtype dtype)
 {
     const struct torch_spelling *spelling = torch_spelling_of(dtype);
@@ -208,9 +209,7 @@ int torch_record_view(struct torch_plan *plan, const struct wfs_tensor *tensor, 
     return add_record(plan, &record, &ret->record);
 }
 
-/* ---- storages that were loaded ---- */
-
-/* All bytes of a storage as one tensor of its elements. */
+/* Makes a tensor of all elements of a storage. */
 static struct wfs_tensor *content_of(struct torch_plan *plan, const struct catalog_storage *storage)
 {
     struct wfs_tensor *tensor = arena_calloc(&plan->layout->arena, 1, sizeof(*tensor));

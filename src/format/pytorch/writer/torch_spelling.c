@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How a tensor is said in a pickle: which function makes it, of which storage class, of which
- * dtype. Types that came late have no class of their own.
+ * The function that makes a tensor, the class of its storage, and its dtype. Dtypes that PyTorch
+ * added late have no storage class.
  */
 #include "format/pytorch/writer/torch_spelling.h"
 
@@ -63,7 +63,7 @@ static uint32_t tuple_of(struct torch_plan *plan, const uint64_t *numbers, uint3
     return value_new_items(&plan->graph, VALUE_TUPLE, ids, n);
 }
 
-/* Two tuples: torch counts pairs of what is packed, and steps as in a row-major array. */
+/* Makes the tuples of sizes and strides. PyTorch counts pairs of packed elements. */
 static bool add_shape(struct torch_plan *plan, const struct wfs_tensor *tensor,
                       const struct torch_view *view, uint32_t ret[2])
 {
@@ -77,7 +77,7 @@ static bool add_shape(struct torch_plan *plan, const struct wfs_tensor *tensor,
         dims[i] = tensor->shape.dims[i] / (i + 1 == rank ? spelling->n_per_unit : 1);
         strides[i] = view->strides != NULL ? view->strides[i] : step;
         if (!checked_mul(step, dims[i] > 0 ? dims[i] : 1, &step) || step > INT64_MAX)
-            step = 1; /* only without elements */
+            step = 1; /* only for a tensor without elements */
     }
     ret[0] = tuple_of(plan, dims, rank);
     ret[1] = tuple_of(plan, strides, rank);

@@ -9,9 +9,9 @@
 
 /* The spelling of an element type. */
 struct torch_spelling {
-    const char *class; /* of its storage; NULL: untyped, and the tensor says its dtype */
+    const char *class; /* of its storage; NULL: untyped, the tensor declares the dtype */
     const char *dtype;
-    uint8_t n_per_unit; /* elements that torch counts as one */
+    uint8_t n_per_unit; /* elements that PyTorch counts as one */
 };
 
 /* A tensor of the new pickle: a view of a record. */
