@@ -29,9 +29,18 @@ get_safetensors_suite() {
         rm "$folder/safetensors-$version.tar.gz"
 }
 
+# get_file_system_suites FOLDER: pjdfstest and fsx, built from crates.io. Needs a Rust newer than Debian 12's.
+get_file_system_suites() {
+    local folder=$1 cargo
+    [ ! -x "$folder/rust/bin/pjdfstest" ] || return 0
+    cargo=$(PATH=$PATH:${CARGO_HOME:-$HOME/.cargo}/bin command -v cargo) &&
+        PATH=$(dirname "$cargo"):$PATH "$cargo" install --quiet --debug --locked --root "$folder/rust" fsx@0.3.2 pjdfstest@0.2.2
+}
+
 # get_suites FOLDER PYTHON
 get_suites() {
-    say "test suites of torch and safetensors, in $1"
+    say "test suites of torch, safetensors and file systems, in $1"
     get_torch_suite "$1" || echo "cannot get the test suite of torch; its tests are skipped"
     get_safetensors_suite "$1" "$2" || echo "cannot get the test suite of safetensors; its tests are skipped"
+    get_file_system_suites "$1" || echo "cannot build pjdfstest and fsx (they need Rust 1.85); their tests are skipped"
 }
