@@ -106,23 +106,29 @@ int zip_end_find(const struct source *source, uint64_t start, uint64_t n_bytes, 
 {
     const size_t n_tail = n_bytes < TAIL_MAX ? (size_t)n_bytes : TAIL_MAX;
     autofree uint8_t *tail = malloc(n_tail + 1);
-    struct wfs_error first = {0};
+    struct wfs_error last = {0};
     if (tail == NULL)
         return wfs_fail_memory(err);
-    const int code = source_read(source, start + n_bytes - n_tail, tail, n_tail);
+    int code = source_read(source, start + n_bytes - n_tail, tail, n_tail);
     if (code < 0)
         return wfs_fail(err, -code, "cannot read the end of the zip");
     for (size_t i = n_tail; i-- > 0;) {
         if (n_tail - i < END_BYTES || !has_signature(tail + i, 5, 6) ||
             load_le16(tail + i + 20) > n_tail - i - END_BYTES)
             continue;
-        if (parse_end(source, start, tail + i, n_bytes - n_tail + i, end, &first) == 0) {
+        struct wfs_error found = {0};
+        code = parse_end(source, start, tail + i, n_bytes - n_tail + i, end, &found);
+        if (code == 0) {
             end->n_trailing = n_tail - i - END_BYTES - load_le16(tail + i + 20);
             return 0;
         }
+        if (code != -EBADMSG && code != -EOPNOTSUPP)
+            return wfs_fail(err, -code, "%s", found.text);
+        if (last.code == 0)
+            last = found;
     }
-    if (first.code != 0)
-        return wfs_fail(err, first.code, "%s", first.text);
+    if (last.code != 0)
+        return wfs_fail(err, last.code, "%s", last.text);
     return wfs_fail(err, EBADMSG, "the zip has no directory: it was cut off at %llu bytes",
                     (unsigned long long)n_bytes);
 }

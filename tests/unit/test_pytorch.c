@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * src/format/torch: what a catalog of a PyTorch file tells besides bytes: texts of composites,
- * ties, values, modules; and that a file with any one byte changed or cut off is read or refused,
- * no more.
+ * src/format/pytorch: what a catalog of a PyTorch file has besides bytes: texts of composites,
+ * ties, values, modules; and that a file with any byte changed or cut off is read or rejected.
  */
 #include "check.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Every allocation of a load, of showing the values and of verifying fails once, for each kind of
- * container. Each time the operation says -ENOMEM and leaves nothing behind (a sanitizer counts).
+ * Every allocation of loading, showing values, verifying, reading and laying out fails once, for
+ * each kind of container. Each time the operation returns -ENOMEM and leaks nothing (a sanitizer
+ * counts).
  */
 #include "check.h"
 #include "failing.h"

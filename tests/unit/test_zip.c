@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * src/format/zip, inflate, derived: finding entries, and reading deflated ones in any order, from
+ * src/archive: finding entries, and reading deflated ones in any order, from
  * many threads, as the bytes that went in.
  */
 #include "check.h"

@@ -68,24 +68,33 @@ static bool parse_number(struct export *export, struct weight *weight, uint64_t 
     return json->error == NULL;
 }
 
+/* PyTorch has at most 64 dimensions. */
+static uint32_t rank_max(const struct torch *torch)
+{
+    return torch->limits->rank < 64 ? (uint32_t)torch->limits->rank : 64;
+}
+
 static bool parse_numbers(struct export *export, struct weight *weight, bool is_stride)
 {
+    struct torch *torch = export->torch;
     struct torch_tensor *tensor = &weight->tensor;
     struct json *json = &export->json;
+    uint64_t *const numbers = is_stride ? tensor->dims + torch->n_scratch : tensor->dims;
+    const uint32_t n_max = rank_max(torch);
     uint32_t n = 0;
     if (!json_open_array(json))
         return false;
-    while (json_next_item(json)) {
+    for (; json_next_item(json); n++) {
         uint64_t number;
-        if (n >= export->torch->limits->rank)
-            return json_fail(json, "a shape has more dimensions than the limit (rank)");
-        uint64_t *const dims = tensor->dims;
-        const uint32_t n_room = export->torch->n_scratch;
         if (!parse_number(export, weight, &number))
             return false;
-        if (n + 1 >= n_room)
-            return json_fail(json, "a shape has more dimensions than can be read");
-        (is_stride ? dims + n_room : dims)[n++] = number;
+        if (n < n_max)
+            numbers[n] = number;
+    }
+    if (n > n_max) {
+        torch_tensor_spoil(
+            tensor, torch_print(torch, "%u dimensions are above the limit of %u (rank)", n, n_max));
+        n = 0;
     }
     if (is_stride)
         weight->n_strides = n;
@@ -219,8 +228,7 @@ static int parse_weights(struct export *export)
         return 0;
     while (json_next_key(json, &name)) {
         struct weight weight = {.tensor = {.dtype = WFS_OPAQUE}};
-        const uint32_t rank = torch->limits->rank < 64 ? (uint32_t)torch->limits->rank : 64;
-        int code = torch_tensor_reserve(torch, &weight.tensor, rank + 1);
+        int code = torch_tensor_reserve(torch, &weight.tensor, rank_max(torch));
         if (code < 0)
             return code;
         if (!parse_weight(export, &weight))

@@ -45,6 +45,8 @@ static bool parse_code(const char *code, struct item *ret)
     if (strcmp(code, "?") == 0)
         code = "b1";
     const char letter = code[0];
+    if (strlen(code) >= sizeof(ret->code))
+        return false;
     if (letter == '\0' || strchr("biufcSaUVMm", letter) == NULL || code[1] < '0' || code[1] > '9')
         return false;
     const unsigned long n = strtoul(code + 1, &end, 10);

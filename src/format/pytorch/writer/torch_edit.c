@@ -114,7 +114,7 @@ bool torch_edit_is_taken(const struct torch_edit *edit, uint32_t i, struct edit_
 }
 
 /* Of several nodes with the name, the first place is the one that was loaded with it. */
-bool torch_edit_stays(const struct torch_edit *edit, struct edit_name name)
+static bool stays(const struct torch_edit *edit, struct edit_name name)
 {
     const struct named wanted = {edit, name, 0};
     uint32_t i;
@@ -202,7 +202,7 @@ static bool is_lone_twin(const struct torch_edit *edit, uint32_t i, struct edit_
         memcmp(spelled.bytes, old.bytes + edit->places[i].start, spelled.n) == 0)
         return false;
     return !edit_name_is_same(edit_name_end(&edit->nodes[i]), old) ||
-           !torch_edit_stays(edit, (struct edit_name){old.bytes, n});
+           !stays(edit, (struct edit_name){old.bytes, n});
 }
 
 bool torch_edit_is_at_home(const struct torch_edit *edit, uint32_t i)

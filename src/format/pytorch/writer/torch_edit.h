@@ -73,9 +73,6 @@ bool torch_edit_is_shown(const struct torch_edit *edit, uint32_t i);
 /* Returns whether another node has that name at the end. */
 bool torch_edit_is_taken(const struct torch_edit *edit, uint32_t i, struct edit_name name);
 
-/* Returns whether the thing that was loaded under that name still has it. */
-bool torch_edit_stays(const struct torch_edit *edit, struct edit_name name);
-
 /* Returns whether it is a tensor, or made of several that mean nothing without each other. */
 bool torch_edit_is_object(const struct torch_edit *edit, uint32_t i);
 

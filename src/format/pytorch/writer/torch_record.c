@@ -48,7 +48,7 @@ static bool is_verbatim(const struct wfs_tensor *tensor)
 }
 
 /* Sorted by stride, the dimensions must be nested without gaps. */
-bool torch_is_permuted(const struct wfs_tensor *tensor)
+static bool is_permuted(const struct wfs_tensor *tensor)
 {
     const uint64_t *strides = tensor->stored.strides;
     const uint32_t rank = tensor->shape.rank;
@@ -196,7 +196,7 @@ int torch_record_view(struct torch_plan *plan, const struct wfs_tensor *tensor, 
         return -ENOMEM;
     if (find_record(plan, tensor, record.class, &ret->record))
         return 0;
-    if (torch_is_permuted(tensor)) {
+    if (is_permuted(tensor)) {
         struct wfs_tensor whole = *tensor;
         whole.stored.strides = NULL;
         if (find_record(plan, &whole, record.class, &ret->record)) {

@@ -26,9 +26,6 @@ const struct torch_record *torch_record_twin(const struct torch_plan *plan,
 int torch_record_fill(struct torch_plan *plan, struct torch_record *record,
                       const struct wfs_tensor *tensor);
 
-/* Returns whether the tensor shows all elements of one range in another order, and nothing else. */
-bool torch_is_permuted(const struct wfs_tensor *tensor);
-
 /* Fails when PyTorch cannot hold the tensor. -EOPNOTSUPP, -EINVAL. */
 int torch_check_tensor(const struct wfs_tensor *tensor, struct wfs_error *err);
 
