@@ -64,7 +64,7 @@ static const char *module_of(const struct value_global *global)
 static const char *present_name(const struct value_global *global)
 {
     static const char *const names[][2] = {
-        {"xrange", "range"}, {"unicode", "str"}, {"long", "int"}, {"izip", "zip"}};
+        {"xrange", "range"}, {"unicode", "str"}, {"long", "int"}};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (strcmp(global->module, "__builtin__") == 0 && strcmp(global->name, names[i][0]) == 0)
             return names[i][1];
