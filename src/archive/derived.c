@@ -4,6 +4,8 @@
  */
 #include "archive/derived.h"
 
+#include <weightfs/array.h>
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -113,14 +115,9 @@ static struct range *range_new(struct source *source, enum range_kind kind, uint
         end > INT64_MAX || derived->n_ranges == UINT32_MAX)
         return NULL;
     *ret_code = -ENOMEM;
-    if (derived->n_ranges == derived->n_room) {
-        const size_t n_room = derived->n_room == 0 ? 16 : derived->n_room * 2;
-        struct range *ranges = reallocarray(derived->ranges, n_room, sizeof(*ranges));
-        if (ranges == NULL)
-            return NULL;
-        derived->ranges = ranges;
-        derived->n_room = n_room;
-    }
+    if (array_reserve(&derived->ranges, sizeof(*derived->ranges), derived->n_ranges, 1,
+                      &derived->n_room) < 0)
+        return NULL;
     struct range *range = &derived->ranges[derived->n_ranges++];
     *range = (struct range){.offset = offset, .n_bytes = n_bytes, .kind = kind};
     source->n_bytes = end;

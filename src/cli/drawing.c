@@ -6,6 +6,8 @@
  */
 #include "cli/drawing.h"
 
+#include <weightfs/array.h>
+
 #include "cli/input.h"
 #include "program/print.h"
 
@@ -28,14 +30,9 @@ struct drawing {
 
 static int push(struct drawing *drawing, struct frame frame)
 {
-    if (drawing->n_frames == drawing->n_room) {
-        const size_t n_room = 2 * drawing->n_room + 8;
-        struct frame *frames = reallocarray(drawing->frames, n_room, sizeof(*frames));
-        if (frames == NULL)
-            return -ENOMEM;
-        drawing->frames = frames;
-        drawing->n_room = n_room;
-    }
+    if (array_reserve(&drawing->frames, sizeof(*drawing->frames), drawing->n_frames, 1,
+                      &drawing->n_room) < 0)
+        return -ENOMEM;
     drawing->frames[drawing->n_frames++] = frame;
     return 0;
 }

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <weightfs/array.h>
 #include <weightfs/format.h>
 #include <weightfs/value.h>
 #include <weightfs/cleanup.h>
@@ -26,14 +27,8 @@ struct fitting {
 static int tell(struct fitting *fitting, enum wfs_fit_kind kind, const char *name, const char *why)
 {
     struct wfs_fit *fit = fitting->fit;
-    if (fit->n_items == fit->n_room) {
-        const size_t n_room = fit->n_room == 0 ? 16 : fit->n_room * 2;
-        struct wfs_fit_item *more = reallocarray(fit->items, n_room, sizeof(*more));
-        if (more == NULL)
-            return -ENOMEM;
-        fit->items = more;
-        fit->n_room = n_room;
-    }
+    if (array_reserve(&fit->items, sizeof(*fit->items), fit->n_items, 1, &fit->n_room) < 0)
+        return -ENOMEM;
     if (why == NULL)
         return -ENOMEM;
     fit->items[fit->n_items++] = (struct wfs_fit_item){kind, name, why};
@@ -62,14 +57,8 @@ static uint64_t name_hash(const char *name)
 
 static int names_add(struct names *names, const struct wfs_text *text)
 {
-    if (names->n_texts == names->n_room) {
-        const size_t n_room = names->n_room == 0 ? 64 : names->n_room * 2;
-        const struct wfs_text **more = reallocarray(names->texts, n_room, sizeof(*more));
-        if (more == NULL || n_room >= UINT32_MAX)
-            return -ENOMEM;
-        names->texts = more;
-        names->n_room = n_room;
-    }
+    if (array_reserve(&names->texts, sizeof(*names->texts), names->n_texts, 1, &names->n_room) < 0)
+        return -ENOMEM;
     names->texts[names->n_texts] = text;
     return map_add(&names->map, name_hash(text->name), (uint32_t)names->n_texts++);
 }

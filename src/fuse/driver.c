@@ -10,6 +10,7 @@
 #include "fuse/log.h"
 #include "fuse/resume.h"
 
+#include <weightfs/array.h>
 #include <weightfs/cleanup.h>
 #include <weightfs/format.h>
 
@@ -309,15 +310,8 @@ void driver_rescue(struct driver *driver)
 static bool remember_reap(struct driver *driver, struct wfs_node *node)
 {
     pthread_mutex_lock(&driver->reap_lock);
-    if (driver->n_reaps == driver->n_reap_room) {
-        const size_t n_room = driver->n_reap_room * 2 + 64;
-        struct wfs_node **reaps = realloc(driver->reaps, n_room * sizeof(*reaps));
-        if (reaps != NULL) {
-            driver->reaps = reaps;
-            driver->n_reap_room = n_room;
-        }
-    }
-    const bool has_room = driver->n_reaps < driver->n_reap_room;
+    const bool has_room = array_reserve(&driver->reaps, sizeof(struct wfs_node *), driver->n_reaps,
+                                        1, &driver->n_reap_room) == 0;
     if (has_room)
         driver->reaps[driver->n_reaps++] = node;
     pthread_mutex_unlock(&driver->reap_lock);

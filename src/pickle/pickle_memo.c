@@ -5,6 +5,8 @@
  */
 #include "pickle/pickle_memo.h"
 
+#include <weightfs/array.h>
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,14 +32,8 @@ static struct far_slot *find_far(const struct memo *memo, uint32_t index)
 
 static int add_far(struct memo *memo, uint32_t index, uint32_t id)
 {
-    if (memo->n_far == memo->n_far_room) {
-        const uint32_t n_room = memo->n_far_room == 0 ? 64 : memo->n_far_room * 2;
-        struct far_slot *far = reallocarray(memo->far, n_room, sizeof(*far));
-        if (far == NULL)
-            return -ENOMEM;
-        memo->far = far;
-        memo->n_far_room = n_room;
-    }
+    if (array_reserve(&memo->far, sizeof(*memo->far), memo->n_far, 1, &memo->n_far_room) < 0)
+        return -ENOMEM;
     if (map_add(&memo->map, hash_of(index), memo->n_far) < 0)
         return -ENOMEM;
     memo->far[memo->n_far++] = (struct far_slot){index, id};
@@ -47,15 +43,10 @@ static int add_far(struct memo *memo, uint32_t index, uint32_t id)
 
 static int grow_near(struct memo *memo, uint32_t index)
 {
-    uint32_t n_room = memo->n_room == 0 ? 256 : memo->n_room;
-    while (n_room <= index)
-        n_room *= 2;
-    uint32_t *near = reallocarray(memo->near, n_room, sizeof(*near));
-    if (near == NULL)
+    const size_t n_before = memo->n_room;
+    if (array_reserve(&memo->near, sizeof(*memo->near), index, 1, &memo->n_room) < 0)
         return -ENOMEM;
-    memset(near + memo->n_room, 0, (n_room - memo->n_room) * sizeof(*near));
-    memo->near = near;
-    memo->n_room = n_room;
+    memset(memo->near + n_before, 0, (memo->n_room - n_before) * sizeof(*memo->near));
     return 0;
 }
 

@@ -14,11 +14,12 @@ struct far_slot {
 /* Slots that are numbered densely are in an array; the others are found by hash. */
 struct memo {
     uint32_t *near;
-    uint32_t n_room;
+    size_t n_room;
     uint32_t n_used; /* in both */
     struct map map;  /* of far */
     struct far_slot *far;
-    uint32_t n_far, n_far_room;
+    uint32_t n_far;
+    size_t n_far_room;
 };
 
 /* Sets a slot. -ENOMEM. */

@@ -4,6 +4,8 @@
  */
 #include "pickle/pickle_output.h"
 
+#include <weightfs/array.h>
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,14 +16,9 @@ enum { N_BLOCK = 65536, N_COPIED = 4096 };
 
 static struct pickle_piece *add_piece(struct pickle_output *output)
 {
-    if (output->n_pieces == output->n_piece_room) {
-        const size_t n_room = output->n_piece_room == 0 ? 16 : output->n_piece_room * 2;
-        struct pickle_piece *pieces = reallocarray(output->pieces, n_room, sizeof(*pieces));
-        if (pieces == NULL)
-            return NULL;
-        output->pieces = pieces;
-        output->n_piece_room = n_room;
-    }
+    if (array_reserve(&output->pieces, sizeof(*output->pieces), output->n_pieces, 1,
+                      &output->n_piece_room) < 0)
+        return NULL;
     struct pickle_piece *piece = &output->pieces[output->n_pieces++];
     *piece = (struct pickle_piece){0};
     return piece;

@@ -4,6 +4,8 @@
  */
 #include "pickle/pickle_vm.h"
 
+#include <weightfs/array.h>
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -79,23 +81,12 @@ int vm_line(struct pickle *p, const char **ret, size_t *ret_n)
     return code < 0 ? vm_fail_input(p, code) : 0;
 }
 
-static int grow_stack(struct pickle *p)
-{
-    const size_t n_room = p->n_stack_room == 0 ? 256 : p->n_stack_room * 2;
-    uint32_t *stack = reallocarray(p->stack, n_room, sizeof(*stack));
-    if (stack == NULL)
-        return wfs_fail_memory(p->err);
-    p->stack = stack;
-    p->n_stack_room = n_room;
-    return 0;
-}
-
 int vm_push(struct pickle *p, uint32_t id)
 {
     if (id == 0)
         return wfs_fail_memory(p->err);
-    if (p->n_stack == p->n_stack_room && grow_stack(p) < 0)
-        return -ENOMEM;
+    if (array_reserve(&p->stack, sizeof(*p->stack), p->n_stack, 1, &p->n_stack_room) < 0)
+        return wfs_fail_memory(p->err);
     p->stack[p->n_stack++] = id;
     return 0;
 }
@@ -143,14 +134,8 @@ int vm_mark(struct pickle *p)
     if (p->n_marks >= p->job->limits->marks)
         return wfs_fail(p->err, E2BIG, "pickle: more than %llu open marks (limit marks)",
                         (unsigned long long)p->job->limits->marks);
-    if (p->n_marks == p->n_mark_room) {
-        const size_t n_room = p->n_mark_room == 0 ? 64 : p->n_mark_room * 2;
-        size_t *marks = reallocarray(p->marks, n_room, sizeof(*marks));
-        if (marks == NULL)
-            return wfs_fail_memory(p->err);
-        p->marks = marks;
-        p->n_mark_room = n_room;
-    }
+    if (array_reserve(&p->marks, sizeof(*p->marks), p->n_marks, 1, &p->n_mark_room) < 0)
+        return wfs_fail_memory(p->err);
     p->marks[p->n_marks++] = p->n_stack;
     return 0;
 }

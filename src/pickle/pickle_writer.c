@@ -6,6 +6,8 @@
  */
 #include "pickle/pickle_writer.h"
 
+#include <weightfs/array.h>
+
 #include <errno.h>
 #include <stdlib.h>
 
@@ -72,14 +74,9 @@ int pickle_put_shared(struct pickle_writer *writer, uint32_t id)
 
 static int push(struct pickle_writer *writer, uint32_t id)
 {
-    if (writer->n_frames == writer->n_frame_room) {
-        const uint32_t n_room = writer->n_frame_room == 0 ? 64 : writer->n_frame_room * 2;
-        struct pickle_frame *frames = reallocarray(writer->frames, n_room, sizeof(*frames));
-        if (frames == NULL)
-            return wfs_fail_memory(writer->out.err);
-        writer->frames = frames;
-        writer->n_frame_room = n_room;
-    }
+    if (array_reserve(&writer->frames, sizeof(*writer->frames), writer->n_frames, 1,
+                      &writer->n_frame_room) < 0)
+        return wfs_fail_memory(writer->out.err);
     writer->frames[writer->n_frames++] = (struct pickle_frame){.id = id};
     return 0;
 }

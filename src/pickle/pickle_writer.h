@@ -27,7 +27,8 @@ struct pickle_writer {
     uint32_t n_memo;
     uint8_t *version; /* the byte that holds the protocol */
     struct pickle_frame *frames;
-    uint32_t n_frames, n_frame_room;
+    uint32_t n_frames;
+    size_t n_frame_room;
 };
 
 /*

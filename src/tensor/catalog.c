@@ -4,6 +4,8 @@
  */
 #include "tensor/catalog.h"
 
+#include <weightfs/array.h>
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -59,20 +61,13 @@ int catalog_fail_memory(const struct wfs_catalog *catalog, struct wfs_error *err
 
 int catalog_reserve(struct wfs_catalog *catalog, size_t n)
 {
-    if (n <= catalog->n_room)
-        return 0;
-    struct wfs_tensor *tensors = reallocarray(catalog->tensors, n, sizeof(*tensors));
-    if (tensors == NULL)
-        return -ENOMEM;
-    catalog->tensors = tensors;
-    catalog->n_room = n;
-    return 0;
+    return array_reserve(&catalog->tensors, sizeof(*catalog->tensors), 0, n, &catalog->n_room);
 }
 
 struct wfs_tensor *catalog_add(struct wfs_catalog *catalog)
 {
-    if (catalog->n_tensors == catalog->n_room &&
-        catalog_reserve(catalog, catalog->n_room < 64 ? 64 : catalog->n_room / 2 * 3) < 0)
+    if (array_reserve(&catalog->tensors, sizeof(*catalog->tensors), catalog->n_tensors, 1,
+                      &catalog->n_room) < 0)
         return NULL;
     struct wfs_tensor *tensor = &catalog->tensors[catalog->n_tensors++];
     *tensor = (struct wfs_tensor){0};
@@ -81,48 +76,33 @@ struct wfs_tensor *catalog_add(struct wfs_catalog *catalog)
 
 int catalog_adopt_source(struct wfs_catalog *catalog, struct source *source)
 {
-    struct source **sources =
-        reallocarray(catalog->sources, catalog->n_sources + 1, sizeof(*sources));
-    if (sources == NULL) {
+    if (array_reserve(&catalog->sources, sizeof(*catalog->sources), catalog->n_sources, 1,
+                      &catalog->n_source_room) < 0) {
         source_free(source);
         return -ENOMEM;
     }
-    catalog->sources = sources;
-    sources[catalog->n_sources++] = source;
+    catalog->sources[catalog->n_sources++] = source;
     return 0;
 }
 
 int catalog_add_value(struct wfs_catalog *catalog, const char *name, uint32_t id, uint32_t place)
 {
-    if (catalog->n_values == catalog->n_value_room) {
-        const size_t n_room = catalog->n_value_room < 64 ? 64 : catalog->n_value_room * 2;
-        struct catalog_value *values = reallocarray(catalog->values, n_room, sizeof(*values));
-        if (values == NULL)
-            return -ENOMEM;
-        catalog->values = values;
-        catalog->n_value_room = n_room;
-    }
+    if (array_reserve(&catalog->values, sizeof(*catalog->values), catalog->n_values, 1,
+                      &catalog->n_value_room) < 0)
+        return -ENOMEM;
     catalog->values[catalog->n_values++] = (struct catalog_value){name, id, place, false};
     return 0;
 }
 
 int catalog_reserve_places(struct wfs_catalog *catalog, uint32_t n)
 {
-    if (n < catalog->n_place_room)
-        return 0;
-    struct catalog_place *places =
-        n > UINT32_MAX / 4 ? NULL : reallocarray(catalog->places, n + 1, sizeof(*places));
-    if (places == NULL)
-        return -ENOMEM;
-    catalog->places = places;
-    catalog->n_place_room = n + 1;
-    return 0;
+    return array_reserve(&catalog->places, sizeof(*catalog->places), 1, n, &catalog->n_place_room);
 }
 
 uint32_t catalog_add_place(struct wfs_catalog *catalog, const struct catalog_place *place)
 {
-    if (catalog->n_places + 1 >= catalog->n_place_room &&
-        catalog_reserve_places(catalog, catalog->n_places < 64 ? 64 : catalog->n_places * 2) < 0)
+    if (array_reserve(&catalog->places, sizeof(*catalog->places), (size_t)catalog->n_places + 1, 1,
+                      &catalog->n_place_room) < 0)
         return 0;
     catalog->places[++catalog->n_places] = *place;
     for (uint32_t i = place->parent; place->name != NULL && i != 0; i = catalog->places[i].parent) {
@@ -213,11 +193,9 @@ int catalog_add_attr(struct wfs_catalog *catalog, struct wfs_tensor *tensor, con
 int catalog_add_finding(struct wfs_catalog *catalog, enum wfs_severity severity, const char *format,
                         ...)
 {
-    struct wfs_finding *findings =
-        reallocarray(catalog->findings, catalog->n_findings + 1, sizeof(*findings));
-    if (findings == NULL)
+    if (array_reserve(&catalog->findings, sizeof(*catalog->findings), catalog->n_findings, 1,
+                      &catalog->n_finding_room) < 0)
         return -ENOMEM;
-    catalog->findings = findings;
     char text[WFS_ERROR_TEXT_MAX];
     va_list args;
     va_start(args, format);
@@ -226,7 +204,7 @@ int catalog_add_finding(struct wfs_catalog *catalog, enum wfs_severity severity,
     const char *copy = arena_copy(&catalog->arena, text, strlen(text));
     if (copy == NULL)
         return -ENOMEM;
-    findings[catalog->n_findings++] = (struct wfs_finding){severity, copy};
+    catalog->findings[catalog->n_findings++] = (struct wfs_finding){severity, copy};
     return 0;
 }
 

@@ -76,10 +76,10 @@ struct wfs_catalog {
     struct wfs_text **meta_end;
     bool has_meta; /* a metadata map is there, be it empty */
     struct source **sources;
-    size_t n_sources;
+    size_t n_sources, n_source_room;
     struct wfs_access access; /* of files that are not among the sources: indexes, directories */
     struct wfs_finding *findings;
-    size_t n_findings;
+    size_t n_findings, n_finding_room;
     const struct wfs_format *format; /* NULL: none yet */
     enum wfs_container container;
     struct source *derived;       /* bytes made of those of the sources; NULL: none */
@@ -87,7 +87,7 @@ struct wfs_catalog {
     uint32_t root;                /* of the graph; 0: there is none */
     struct catalog_place *places; /* malloc'ed by what was loaded; [0] is not used */
     uint32_t n_places;
-    uint32_t n_place_room;            /* 0: places are borrowed, or there are none */
+    size_t n_place_room;              /* 0: places are borrowed, or there are none */
     struct catalog_storage *storages; /* in the arena, by id; all that the graph names */
     uint32_t n_storages;
     bool is_object;            /* the graph and its storages are all that was loaded */
@@ -97,7 +97,7 @@ struct wfs_catalog {
     size_t n_values, n_value_room;
     const struct catalog_unshown *unshown;
     struct wfs_catalog **parts; /* malloc'ed; owned: what the tensors were loaded as, shards */
-    size_t n_parts;
+    size_t n_parts, n_part_room;
     struct catalog_cover *covers; /* malloc'ed */
     size_t n_covers, n_cover_room;
     /* For each tensor below, the arena owns keys, dims, strides and texts. */

@@ -4,19 +4,19 @@
  */
 #include "tensor/parts.h"
 
+#include <weightfs/array.h>
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 static int move_sources(struct wfs_catalog *catalog, struct wfs_catalog *part)
 {
-    const size_t n = catalog->n_sources + part->n_sources;
-    struct source **sources = reallocarray(catalog->sources, n + 1, sizeof(*sources));
-    if (sources == NULL)
+    if (array_reserve(&catalog->sources, sizeof(*catalog->sources), catalog->n_sources,
+                      part->n_sources, &catalog->n_source_room) < 0)
         return -ENOMEM;
-    catalog->sources = sources;
     for (size_t i = 0; i < part->n_sources; i++)
-        sources[catalog->n_sources++] = part->sources[i];
+        catalog->sources[catalog->n_sources++] = part->sources[i];
     part->n_sources = 0;
     wfs_access_merge(&catalog->access, &part->access);
     return 0;
@@ -24,27 +24,21 @@ static int move_sources(struct wfs_catalog *catalog, struct wfs_catalog *part)
 
 int catalog_adopt_part(struct wfs_catalog *catalog, struct wfs_catalog *part)
 {
-    struct wfs_catalog **parts = reallocarray(catalog->parts, catalog->n_parts + 1, sizeof(*parts));
-    if (parts != NULL)
-        catalog->parts = parts;
-    if (parts == NULL || move_sources(catalog, part) < 0) {
+    if (array_reserve(&catalog->parts, sizeof(*catalog->parts), catalog->n_parts, 1,
+                      &catalog->n_part_room) < 0 ||
+        move_sources(catalog, part) < 0) {
         wfs_catalog_free(part);
         return -ENOMEM;
     }
-    parts[catalog->n_parts++] = part;
+    catalog->parts[catalog->n_parts++] = part;
     return 0;
 }
 
 struct catalog_cover *catalog_add_cover(struct wfs_catalog *catalog)
 {
-    if (catalog->n_covers == catalog->n_cover_room) {
-        const size_t n_room = catalog->n_cover_room == 0 ? 64 : catalog->n_cover_room * 2;
-        struct catalog_cover *covers = reallocarray(catalog->covers, n_room, sizeof(*covers));
-        if (covers == NULL)
-            return NULL;
-        catalog->covers = covers;
-        catalog->n_cover_room = n_room;
-    }
+    if (array_reserve(&catalog->covers, sizeof(*catalog->covers), catalog->n_covers, 1,
+                      &catalog->n_cover_room) < 0)
+        return NULL;
     struct catalog_cover *cover = &catalog->covers[catalog->n_covers++];
     *cover = (struct catalog_cover){0};
     return cover;

@@ -5,6 +5,8 @@
  */
 #include "tree/digests.h"
 
+#include <weightfs/array.h>
+
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -26,7 +28,8 @@ struct digests {
     pthread_mutex_t lock; /* guards all below */
     struct map map;
     struct result *results;
-    uint32_t n_results, n_room;
+    uint32_t n_results;
+    size_t n_room;
 };
 
 int digests_new(struct digests **out)
@@ -76,14 +79,9 @@ static struct result *result_of(struct digests *digests, const struct wfs_node *
     const uint64_t hash = hash_bytes(&node->ino, sizeof(node->ino), hash_seed());
     uint32_t id;
     if (!map_find(&digests->map, hash, is_match, &query, &id)) {
-        if (digests->n_results == digests->n_room) {
-            const uint32_t n_room = digests->n_room == 0 ? 16 : digests->n_room * 2;
-            struct result *results = reallocarray(digests->results, n_room, sizeof(*results));
-            if (results == NULL)
-                return NULL;
-            digests->results = results;
-            digests->n_room = n_room;
-        }
+        if (array_reserve(&digests->results, sizeof(*digests->results), digests->n_results, 1,
+                          &digests->n_room) < 0)
+            return NULL;
         id = digests->n_results;
         if (map_add(&digests->map, hash, id) < 0)
             return NULL;

@@ -3,6 +3,7 @@
  * Lists in keys, renumbered from 0 without gaps. A list is a prefix with its original numbers; the
  * numbers that stand behind it are collected first, and replaced by their rank in a second pass.
  */
+#include <weightfs/array.h>
 #include <weightfs/cleanup.h>
 
 #include <errno.h>
@@ -50,14 +51,8 @@ static int compare(const void *a, const void *b)
 
 static int add_number(struct numbering *n, const char *key, size_t n_prefix, uint64_t value)
 {
-    if (n->n_numbers == n->n_room) {
-        const size_t n_room = n->n_room == 0 ? 256 : n->n_room * 2;
-        struct number *numbers = reallocarray(n->numbers, n_room, sizeof(*numbers));
-        if (numbers == NULL)
-            return -ENOMEM;
-        n->numbers = numbers;
-        n->n_room = n_room;
-    }
+    if (array_reserve(&n->numbers, sizeof(*n->numbers), n->n_numbers, 1, &n->n_room) < 0)
+        return -ENOMEM;
     struct number *number = &n->numbers[n->n_numbers++];
     number->value = value;
     return intern_add(&n->lists, key, n_prefix, &number->list);

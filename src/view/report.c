@@ -4,6 +4,7 @@
  */
 #include "view/report.h"
 
+#include <weightfs/array.h>
 #include <weightfs/cleanup.h>
 
 #include <errno.h>
@@ -36,14 +37,8 @@ void wfs_report_free(struct wfs_report *report)
 int report_add(struct wfs_report *report, struct report_lines *lines, const char *name,
                const char *text)
 {
-    if (lines->n_lines == lines->n_room) {
-        const size_t n_room = lines->n_room == 0 ? 16 : lines->n_room * 2;
-        struct report_line *more = reallocarray(lines->lines, n_room, sizeof(*more));
-        if (more == NULL)
-            return -ENOMEM;
-        lines->lines = more;
-        lines->n_room = n_room;
-    }
+    if (array_reserve(&lines->lines, sizeof(*lines->lines), lines->n_lines, 1, &lines->n_room) < 0)
+        return -ENOMEM;
     const struct report_line line = {
         arena_copy(&report->arena, name, strlen(name)),
         text == NULL ? NULL : arena_copy(&report->arena, text, strlen(text)),
@@ -79,14 +74,9 @@ static const char *copy_new(struct arena *arena, const char *text, const char *b
 int wfs_report_leave_out(struct wfs_report *report, const char *kind, const char *name,
                          const char *why)
 {
-    if (report->n_left_out == report->n_left_out_room) {
-        const size_t n_room = report->n_left_out_room == 0 ? 16 : report->n_left_out_room * 2;
-        struct report_left_out *more = reallocarray(report->left_out, n_room, sizeof(*more));
-        if (more == NULL)
-            return -ENOMEM;
-        report->left_out = more;
-        report->n_left_out_room = n_room;
-    }
+    if (array_reserve(&report->left_out, sizeof(*report->left_out), report->n_left_out, 1,
+                      &report->n_left_out_room) < 0)
+        return -ENOMEM;
     struct arena *arena = &report->commit_arena;
     const struct report_left_out none = {0}, *last = &none;
     if (report->n_left_out > 0)

@@ -6,12 +6,14 @@
 
 #include <stdlib.h>
 
+#include <weightfs/array.h>
 #include <weightfs/cleanup.h>
 #include <weightfs/error.h>
 
 #include "base/arena.h"
 #include "base/bytes.h"
 #include "base/hash.h"
+#include "base/text_index.h"
 
 static void cursor_reads_little_endian(void)
 {
@@ -278,6 +280,53 @@ static void long_reports_are_cut(void)
     check_uint(strlen(err.text), WFS_ERROR_TEXT_MAX - 1);
 }
 
+static void array_keeps_what_is_in_it_while_it_grows(void)
+{
+    uint64_t *numbers = NULL;
+    size_t n_room = 0;
+    for (uint64_t i = 0; i < 1000; i++) {
+        check_int(array_reserve(&numbers, sizeof(*numbers), i, 1, &n_room), 0);
+        check(n_room > i);
+        numbers[i] = i;
+    }
+    check_int(array_reserve(&numbers, sizeof(*numbers), 1000, 4000, &n_room), 0);
+    check(n_room >= 5000);
+    for (uint64_t i = 0; i < 1000; i++)
+        check(numbers[i] == i);
+    free(numbers);
+}
+
+static void array_refuses_what_cannot_be_numbered(void)
+{
+    char *bytes = NULL;
+    size_t n_room = 0;
+    check_int(array_reserve(&bytes, 1, 0, SIZE_MAX, &n_room), -ENOMEM);
+    check_int(array_reserve(&bytes, 1, UINT32_MAX, 1, &n_room), -ENOMEM);
+    check_int(array_reserve(&bytes, SIZE_MAX / 2, 0, 3, &n_room), -ENOMEM);
+    check(bytes == NULL && n_room == 0);
+}
+
+static void text_index_numbers_texts_in_order(void)
+{
+    static const char same[] = "a\0b";
+    struct text_index index = {0};
+    char texts[500][8];
+    uint32_t number;
+    check_int(text_index_find(&index, "", 0), TEXT_INDEX_NONE);
+    for (uint32_t i = 0; i < 500; i++) {
+        snprintf(texts[i], sizeof(texts[i]), "%u", i);
+        check_int(text_index_add(&index, texts[i], strlen(texts[i]), &number), 1);
+        check_int(number, i);
+    }
+    check_int(text_index_add(&index, "77", 2, &number), 0);
+    check_int(number, 77);
+    check_int(text_index_add(&index, same, 3, &number), 1);
+    check_int(text_index_find(&index, same, 1), TEXT_INDEX_NONE);
+    check_int(text_index_add(&index, NULL, 0, &number), 1);
+    check_int(text_index_find(&index, "", 0), number);
+    text_index_done(&index);
+}
+
 int main(void)
 {
     check_run(cursor_reads_little_endian);
@@ -291,6 +340,9 @@ int main(void)
     check_run(arena_products_do_not_overflow);
     check_run(map_finds_what_was_added_and_not_removed);
     check_run(map_room_that_is_reserved_is_enough);
+    check_run(array_keeps_what_is_in_it_while_it_grows);
+    check_run(array_refuses_what_cannot_be_numbered);
+    check_run(text_index_numbers_texts_in_order);
     check_run(pieces_hash_like_the_whole);
     check_run(quoting_makes_names_safe);
     check_run(quoting_cuts_long_names);

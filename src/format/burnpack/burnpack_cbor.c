@@ -5,6 +5,8 @@
  */
 #include "format/burnpack/burnpack_cbor.h"
 
+#include <weightfs/array.h>
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -239,15 +241,10 @@ static bool take(struct cbor_in *in, enum cbor_kind kind, struct item *item, con
 
 static bool grow_levels(struct cbor_in *in)
 {
-    const size_t n_room = in->n_level_room == 0 ? 32 : in->n_level_room * 2;
-    struct cbor_level *levels = reallocarray(in->levels, n_room, sizeof(*levels));
-    if (levels == NULL) {
-        in->is_out_of_memory = true;
-        return cborin_fail(in, "out of memory");
-    }
-    in->levels = levels;
-    in->n_level_room = n_room;
-    return true;
+    if (array_reserve(&in->levels, sizeof(*in->levels), in->depth, 1, &in->n_level_room) == 0)
+        return true;
+    in->is_out_of_memory = true;
+    return cborin_fail(in, "out of memory");
 }
 
 /* An item takes at least one byte, so a count above the bytes that are left is a lie. */
@@ -260,7 +257,7 @@ static bool push(struct cbor_in *in, const struct item *item)
         in->is_too_deep = true;
         return cborin_fail(in, "it is nested too deep");
     }
-    if (in->depth == in->n_level_room && !grow_levels(in))
+    if (!grow_levels(in))
         return false;
     in->levels[in->depth++] =
         (struct cbor_level){item->n * per, item->is_indefinite, item->kind == CBOR_MAP};

@@ -4,6 +4,8 @@
  */
 #include "format/burnpack/burnpack_emit.h"
 
+#include <weightfs/array.h>
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,18 +27,8 @@ static uint8_t *reserve(struct cbor_out *out, size_t n_bytes)
 {
     if (out->has_failed)
         return NULL;
-    if (n_bytes > out->n_room - out->n_bytes) {
-        size_t n_room;
-        uint8_t *bytes = NULL;
-        if (checked_add(out->n_room + out->n_room / 2, n_bytes + 4096, &n_room))
-            bytes = realloc(out->bytes, n_room);
-        out->has_failed = bytes == NULL;
-        if (out->has_failed)
-            return NULL;
-        out->bytes = bytes;
-        out->n_room = n_room;
-    }
-    return out->bytes + out->n_bytes;
+    out->has_failed = array_reserve(&out->bytes, 1, out->n_bytes, n_bytes, &out->n_room) < 0;
+    return out->has_failed ? NULL : out->bytes + out->n_bytes;
 }
 
 void cborout_raw(struct cbor_out *out, const void *bytes, size_t n_bytes)

@@ -3,6 +3,8 @@
  * The two smaller maps of a Burnpack: metadata, texts, and scalars, numbers by name. Burn keeps the
  * last of two values with one name; so do we, and say it.
  */
+#include <weightfs/array.h>
+
 #include "format/burnpack/burnpack.h"
 
 #include <errno.h>
@@ -25,14 +27,8 @@ static int fail(struct burnpack_load *load, const char *error)
 static int keep(struct burnpack_load *load, struct burnpack_pairs *pairs,
                 const struct burnpack_pair *pair)
 {
-    if (pairs->n_items == pairs->n_room) {
-        const size_t n_room = pairs->n_room == 0 ? 16 : pairs->n_room * 2;
-        struct burnpack_pair *items = reallocarray(pairs->items, n_room, sizeof(*items));
-        if (items == NULL)
-            return wfs_fail_memory(load->err);
-        pairs->items = items;
-        pairs->n_room = n_room;
-    }
+    if (array_reserve(&pairs->items, sizeof(*pairs->items), pairs->n_items, 1, &pairs->n_room) < 0)
+        return wfs_fail_memory(load->err);
     pairs->items[pairs->n_items++] = *pair;
     return 0;
 }

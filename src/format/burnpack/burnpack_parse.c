@@ -3,6 +3,8 @@
  * The CBOR: one map of three fields, of which `tensors` maps names to descriptors. Takes and
  * refuses what Burn does, and notes what is odd.
  */
+#include <weightfs/array.h>
+
 #include "format/burnpack/burnpack.h"
 
 #include <errno.h>
@@ -90,14 +92,8 @@ static int add_dim(struct burnpack_load *load, const struct burnpack_draft *draf
         return wfs_fail(load->err, E2BIG,
                         "tensor '%s': it has more than %" PRIu64 " dimensions (limit rank)",
                         wfs_quote_n(draft->key.bytes, draft->key.n_bytes).text, (uint64_t)rank);
-    if (rank == load->dims_room) {
-        const size_t n_room = load->dims_room == 0 ? 16 : load->dims_room * 2;
-        uint64_t *dims = reallocarray(load->dims, n_room, sizeof(*dims));
-        if (dims == NULL)
-            return wfs_fail_memory(load->err);
-        load->dims = dims;
-        load->dims_room = n_room;
-    }
+    if (array_reserve(&load->dims, sizeof(*load->dims), rank, 1, &load->dims_room) < 0)
+        return wfs_fail_memory(load->err);
     load->dims[rank] = dim;
     return 0;
 }

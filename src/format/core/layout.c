@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
+#include <weightfs/array.h>
 #include <weightfs/cleanup.h>
 
 #include "base/bytes.h"
@@ -106,14 +107,9 @@ static int add_segment(struct wfs_layout *layout, struct layout_segment segment)
         return -EFBIG;
     if (segment.n_bytes == 0)
         return 0;
-    if (layout->n_segments == layout->n_room) {
-        const size_t n_room = layout->n_room < 64 ? 64 : layout->n_room / 2 * 3;
-        struct layout_segment *segments = reallocarray(layout->segments, n_room, sizeof(*segments));
-        if (segments == NULL)
-            return -ENOMEM;
-        layout->segments = segments;
-        layout->n_room = n_room;
-    }
+    if (array_reserve(&layout->segments, sizeof(*layout->segments), layout->n_segments, 1,
+                      &layout->n_room) < 0)
+        return -ENOMEM;
     layout->segments[layout->n_segments++] = segment;
     layout->n_bytes = end;
     return 0;

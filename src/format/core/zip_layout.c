@@ -6,6 +6,7 @@
  */
 #include "format/core/zip_layout.h"
 
+#include <weightfs/array.h>
 #include <weightfs/cleanup.h>
 
 #include <errno.h>
@@ -42,14 +43,8 @@ static uint32_t saturate(uint64_t number)
 
 static int add_record(struct zip_writer *zip, const struct zip_record *record)
 {
-    if (zip->n_records == zip->n_room) {
-        const size_t n_room = zip->n_room == 0 ? 64 : zip->n_room * 2;
-        struct zip_record *records = reallocarray(zip->records, n_room, sizeof(*records));
-        if (records == NULL)
-            return -ENOMEM;
-        zip->records = records;
-        zip->n_room = n_room;
-    }
+    if (array_reserve(&zip->records, sizeof(*zip->records), zip->n_records, 1, &zip->n_room) < 0)
+        return -ENOMEM;
     zip->records[zip->n_records] = *record;
     zip->records[zip->n_records++].header = zip->offset;
     return 0;

@@ -8,6 +8,7 @@
  */
 #include "format/pytorch/torch_tar.h"
 
+#include <weightfs/array.h>
 #include <weightfs/cleanup.h>
 
 #include <errno.h>
@@ -37,7 +38,8 @@ struct tar_tensor {
 struct tar_content {
     struct tar_storage *storages;
     struct tar_tensor *tensors;
-    uint32_t n_storages, n_storage_room, n_tensors, n_tensor_room;
+    uint32_t n_storages, n_storage_room, n_tensors;
+    size_t n_tensor_room;
     struct map storage_map, tensor_map; /* by key */
 };
 
@@ -89,27 +91,13 @@ static const struct tar_tensor *find_tensor(const struct tar_content *content, i
                : NULL;
 }
 
-/* Makes room for one more item after n. */
-static int grow(void **items, uint32_t n, uint32_t *n_room, size_t item_bytes)
-{
-    if (n < *n_room)
-        return 0;
-    const uint32_t n_more = *n_room == 0 ? 64 : *n_room * 2;
-    void *grown = reallocarray(*items, n_more, item_bytes);
-    if (grown == NULL)
-        return -ENOMEM;
-    *items = grown;
-    *n_room = n_more;
-    return 0;
-}
-
 static int add_storage(struct torch *torch, struct tar_content *content,
                        const struct tar_storage *storage)
 {
     if (find_storage(content, storage->key) != NULL)
         return wfs_fail(torch->err, EBADMSG, "duplicate storage %lld", (long long)storage->key);
-    if (grow((void **)&content->storages, content->n_storages, &content->n_storage_room,
-             sizeof(*content->storages)) < 0 ||
+    if (array_reserve(&content->storages, sizeof(*content->storages), content->n_storages, 1,
+                      &content->n_storage_room) < 0 ||
         map_add(&content->storage_map, hash_key(storage->key), content->n_storages) < 0)
         return wfs_fail_memory(torch->err);
     content->storages[content->n_storages++] = *storage;
@@ -252,8 +240,8 @@ static int read_tensor(struct torch *torch, uint64_t *offset, uint64_t end,
     tensor.offset = (int64_t)load_le64(number);
     if (find_tensor(content, tensor.key) != NULL)
         return wfs_fail(torch->err, EBADMSG, "duplicate tensor %lld", (long long)tensor.key);
-    if (grow((void **)&content->tensors, content->n_tensors, &content->n_tensor_room,
-             sizeof(*content->tensors)) < 0 ||
+    if (array_reserve(&content->tensors, sizeof(*content->tensors), content->n_tensors, 1,
+                      &content->n_tensor_room) < 0 ||
         map_add(&content->tensor_map, hash_key(tensor.key), content->n_tensors) < 0)
         return wfs_fail_memory(torch->err);
     content->tensors[content->n_tensors++] = tensor;

@@ -3,6 +3,8 @@
  * One entry of a safetensors header: dtype, shape and data_offsets, as an object or, which only the
  * reference takes, as an array.
  */
+#include <weightfs/array.h>
+
 #include "format/safetensors/safetensors_parse.h"
 
 #include <errno.h>
@@ -74,7 +76,7 @@ static int take_shape(struct safetensors_parse *parse, struct safetensors_entry 
             return wfs_fail(load->err, E2BIG,
                             "tensor '%s' has more than %zu dimensions (limit rank)",
                             safetensors_quote(&parse->tensor).text, rank);
-        if (!safetensors_grow(&parse->dims, sizeof(*parse->dims), rank, &parse->dims_room))
+        if (array_reserve(&parse->dims, sizeof(*parse->dims), rank, 1, &parse->dims_room) < 0)
             return wfs_fail_memory(load->err);
         if (!json_take_uint(&parse->json, &parse->dims[rank]))
             break;

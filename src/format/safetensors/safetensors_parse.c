@@ -5,6 +5,8 @@
  */
 #include "format/safetensors/safetensors_parse.h"
 
+#include <weightfs/array.h>
+
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -16,19 +18,6 @@ struct wanted {
     const struct safetensors_parse *parse;
     const struct json_text *text;
 };
-
-bool safetensors_grow(void *items, size_t item_bytes, size_t n_items, size_t *n_room)
-{
-    if (n_items < *n_room)
-        return true;
-    const size_t n_next = *n_room < 64 ? 64 : *n_room * 2;
-    void *larger = reallocarray(*(void **)items, n_next, item_bytes);
-    if (larger == NULL)
-        return false;
-    *(void **)items = larger;
-    *n_room = n_next;
-    return true;
-}
 
 int safetensors_fail_json(struct safetensors_parse *parse, const char *error)
 {
@@ -128,7 +117,8 @@ static int keep(struct safetensors_parse *parse, const struct safetensors_entry 
     if (load->n_entries == load->context->limits.tensors)
         return wfs_fail(load->err, E2BIG, "it has more than %zu tensors (limit tensors)",
                         load->n_entries);
-    if (!safetensors_grow(&load->entries, sizeof(*load->entries), load->n_entries, &load->n_room) ||
+    if (array_reserve(&load->entries, sizeof(*load->entries), load->n_entries, 1, &load->n_room) <
+            0 ||
         map_add(&parse->keys, hash, (uint32_t)load->n_entries) < 0)
         return wfs_fail_memory(load->err);
     load->entries[load->n_entries++] = *entry;
@@ -177,8 +167,8 @@ static int keep_meta(struct safetensors_parse *parse, const struct json_text *na
                 safetensors_quote(name).text, safetensors_at(name));
         return 0;
     }
-    if (!safetensors_grow(&parse->meta, sizeof(*parse->meta), parse->n_meta + 1,
-                          &parse->meta_room) ||
+    if (array_reserve(&parse->meta, sizeof(*parse->meta), parse->n_meta, 2, &parse->meta_room) <
+            0 ||
         map_add(&parse->meta_names, hash, (uint32_t)parse->n_meta) < 0)
         return wfs_fail_memory(load->err);
     parse->meta[parse->n_meta++] = *name;

@@ -27,9 +27,6 @@ struct safetensors_parse {
 /* Fails with what the JSON parser has found wrong, and with error if it has found nothing. */
 int safetensors_fail_json(struct safetensors_parse *parse, const char *error);
 
-/* Makes room for one more item; false when out of memory. items points to a malloc'ed array. */
-bool safetensors_grow(void *items, size_t item_bytes, size_t n_items, size_t *n_room);
-
 /* The value of a tensor's key, an object or an array, into entry. */
 int safetensors_take_fields(struct safetensors_parse *parse, struct safetensors_entry *entry);
 

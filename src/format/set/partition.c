@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <weightfs/array.h>
 #include <weightfs/cleanup.h>
 
 #include "base/bytes.h"
@@ -18,14 +19,8 @@ enum { MAX_SHARDS = 10000 };
 /* A new shard, or NULL when out of memory. */
 static struct shard *add_shard(struct wfs_shards *set)
 {
-    if (set->n_shards == set->n_room) {
-        const size_t n_room = set->n_room == 0 ? 16 : set->n_room * 2;
-        struct shard *shards = reallocarray(set->shards, n_room, sizeof(*shards));
-        if (shards == NULL)
-            return NULL;
-        set->shards = shards;
-        set->n_room = n_room;
-    }
+    if (array_reserve(&set->shards, sizeof(*set->shards), set->n_shards, 1, &set->n_room) < 0)
+        return NULL;
     struct shard *shard = &set->shards[set->n_shards];
     *shard = (struct shard){0};
     if (catalog_new(&shard->part) < 0)

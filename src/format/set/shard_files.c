@@ -4,6 +4,7 @@
  */
 #include "format/set/shard_files.h"
 
+#include <weightfs/array.h>
 #include <weightfs/cleanup.h>
 
 #include <dirent.h>
@@ -69,14 +70,8 @@ bool shard_is_index(const char *name)
 
 static int add(struct shard_names *names, const char *name)
 {
-    if (names->n_names == names->n_room) {
-        const size_t n_room = names->n_room == 0 ? 16 : names->n_room * 2;
-        char **larger = reallocarray(names->names, n_room, sizeof(*larger));
-        if (larger == NULL)
-            return -ENOMEM;
-        names->names = larger;
-        names->n_room = n_room;
-    }
+    if (array_reserve(&names->names, sizeof(*names->names), names->n_names, 1, &names->n_room) < 0)
+        return -ENOMEM;
     names->names[names->n_names] = strdup(name);
     return names->names[names->n_names] == NULL ? -ENOMEM : (names->n_names++, 0);
 }

@@ -4,6 +4,8 @@
  */
 #include "format/set/shard_index.h"
 
+#include <weightfs/array.h>
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,14 +55,9 @@ static int find_shard(struct shard_index *index, const char *name, uint32_t *ret
     const struct lookup lookup = {index, name};
     if (map_find(&index->by_shard, hash_name(name), is_shard, &lookup, ret))
         return 0;
-    if (index->n_shards == index->n_shard_room) {
-        const size_t n_room = index->n_shard_room == 0 ? 16 : index->n_shard_room * 2;
-        const char **shards = reallocarray(index->shards, n_room, sizeof(*shards));
-        if (shards == NULL)
-            return -ENOMEM;
-        index->shards = shards;
-        index->n_shard_room = n_room;
-    }
+    if (array_reserve(&index->shards, sizeof(*index->shards), index->n_shards, 1,
+                      &index->n_shard_room) < 0)
+        return -ENOMEM;
     *ret = (uint32_t)index->n_shards;
     index->shards[index->n_shards++] = name;
     return map_add(&index->by_shard, hash_name(name), *ret);
@@ -74,14 +71,8 @@ int shard_index_add(struct shard_index *index, const char *key, const char *shar
         *ret_shard = twin->shard;
         return 0;
     }
-    if (index->n_keys == index->n_key_room) {
-        const size_t n_room = index->n_key_room == 0 ? 256 : index->n_key_room * 2;
-        struct shard_key *keys = reallocarray(index->keys, n_room, sizeof(*keys));
-        if (keys == NULL)
-            return -ENOMEM;
-        index->keys = keys;
-        index->n_key_room = n_room;
-    }
+    if (array_reserve(&index->keys, sizeof(*index->keys), index->n_keys, 1, &index->n_key_room) < 0)
+        return -ENOMEM;
     struct shard_key *entry = &index->keys[index->n_keys];
     *entry = (struct shard_key){.name = key};
     if (find_shard(index, shard, &entry->shard) < 0 ||

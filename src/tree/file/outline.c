@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <weightfs/array.h>
 #include <weightfs/value.h>
 
 #include "tree/file/description.h"
@@ -22,29 +23,17 @@ struct todo {
 
 static int add_todo(struct todo *todo, const struct wfs_node *dir)
 {
-    if (todo->n_dirs == todo->n_room) {
-        const size_t n_room = todo->n_room == 0 ? 64 : todo->n_room * 2;
-        const struct wfs_node **dirs = reallocarray(todo->dirs, n_room, sizeof(*dirs));
-        if (dirs == NULL)
-            return -ENOMEM;
-        todo->dirs = dirs;
-        todo->n_room = n_room;
-    }
+    if (array_reserve(&todo->dirs, sizeof(*todo->dirs), todo->n_dirs, 1, &todo->n_room) < 0)
+        return -ENOMEM;
     todo->dirs[todo->n_dirs++] = dir;
     return 0;
 }
 
 static int add_item(const struct wfs_tree *tree, uint32_t id, struct outline *outline)
 {
-    if (outline->n_items == outline->n_room) {
-        const size_t n_room =
-            outline->n_room == 0 ? wfs_catalog_n_tensors(tree->catalog) + 64 : outline->n_room * 2;
-        struct outline_item *items = reallocarray(outline->items, n_room, sizeof(*items));
-        if (items == NULL)
-            return -ENOMEM;
-        outline->items = items;
-        outline->n_room = n_room;
-    }
+    if (array_reserve(&outline->items, sizeof(*outline->items), outline->n_items, 1,
+                      &outline->n_room) < 0)
+        return -ENOMEM;
     outline->items[outline->n_items++] =
         (struct outline_item){.order = entry_at(tree, id)->order, .entry = id};
     return 0;

@@ -5,6 +5,8 @@
  */
 #include "tree/name/key.h"
 
+#include <weightfs/array.h>
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -170,14 +172,8 @@ int key_cuts_add(struct key_cuts *cuts, struct arena *arena, const struct key_na
 {
     if (key_cuts_find(cuts, name->text, name->n_bytes) != NULL)
         return 0;
-    if (cuts->n_items == cuts->n_room) {
-        const uint32_t n_room = cuts->n_room == 0 ? 16 : cuts->n_room * 2;
-        struct key_cut *items = reallocarray(cuts->items, n_room, sizeof(*items));
-        if (items == NULL)
-            return -ENOMEM;
-        cuts->items = items;
-        cuts->n_room = n_room;
-    }
+    if (array_reserve(&cuts->items, sizeof(*cuts->items), cuts->n_items, 1, &cuts->n_room) < 0)
+        return -ENOMEM;
     const struct key_cut item = {arena_copy(arena, name->text, name->n_bytes),
                                  arena_copy(arena, part, n_bytes)};
     if (item.name == NULL || item.part == NULL ||

@@ -70,7 +70,8 @@ enum key_kind key_decode(const char *name, size_t n_bytes, char *part, size_t *r
 struct key_cuts {
     struct map map;
     struct key_cut *items; /* malloc'ed */
-    uint32_t n_items, n_room;
+    uint32_t n_items;
+    size_t n_room;
 };
 
 struct key_cut {

@@ -5,6 +5,8 @@
  */
 #include "tree/node/entry.h"
 
+#include <weightfs/array.h>
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,27 +72,13 @@ void entry_relink(struct wfs_tree *tree, uint32_t id, struct wfs_node *node)
     link_node(tree, id, node);
 }
 
-static bool make_room(struct directory *directory)
-{
-    if (directory->n_ids < directory->n_room)
-        return true;
-    if (directory->n_room > UINT32_MAX / 2)
-        return false;
-    const uint32_t n_room = directory->n_room == 0 ? 4 : directory->n_room * 2;
-    uint32_t *ids = reallocarray(directory->ids, n_room, sizeof(*ids));
-    if (ids == NULL)
-        return false;
-    directory->ids = ids;
-    directory->n_room = n_room;
-    return true;
-}
-
 /* An entry of no node yet at the end of the directory, or hidden. 0: no memory. */
 static uint32_t make_entry(struct wfs_tree *tree, struct wfs_node *dir, const char *name,
                            bool is_listed)
 {
     struct directory *directory = dir->directory;
-    if (!make_room(directory))
+    if (array_reserve(&directory->ids, sizeof(*directory->ids), directory->n_ids, 1,
+                      &directory->n_room) < 0)
         return 0;
     const uint32_t id = pool_take(&tree->entries);
     if (id == 0)

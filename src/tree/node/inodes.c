@@ -6,6 +6,8 @@
  */
 #include "tree/node/inodes.h"
 
+#include <weightfs/array.h>
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +20,8 @@ enum {
 struct doubts {
     uint64_t *seen; /* a bit for each of some hashes; malloc'ed */
     uint32_t *ids;  /* nodes whose bit another one had before; malloc'ed */
-    uint32_t n_ids, n_room;
+    uint32_t n_ids;
+    size_t n_room;
 };
 
 uint64_t inodes_of_name(const struct wfs_node *dir, const char *name)
@@ -34,14 +37,8 @@ static uint64_t hash_of(const struct wfs_node *node)
 
 static int add_doubt(struct doubts *doubts, uint32_t id)
 {
-    if (doubts->n_ids == doubts->n_room) {
-        const uint32_t n_room = doubts->n_room == 0 ? 64 : doubts->n_room * 2;
-        uint32_t *ids = reallocarray(doubts->ids, n_room, sizeof(*ids));
-        if (ids == NULL)
-            return -ENOMEM;
-        doubts->ids = ids;
-        doubts->n_room = n_room;
-    }
+    if (array_reserve(&doubts->ids, sizeof(*doubts->ids), doubts->n_ids, 1, &doubts->n_room) < 0)
+        return -ENOMEM;
     doubts->ids[doubts->n_ids++] = id;
     return 0;
 }

@@ -46,7 +46,8 @@ struct entry {
 
 struct directory {
     uint32_t *ids; /* entries by sequence */
-    uint32_t n_ids, n_room, n_holes;
+    uint32_t n_ids, n_holes;
+    size_t n_room;
     _Atomic uint32_t hint; /* where the last listing was; only a guess */
     struct timespec mtime;
 };

@@ -4,20 +4,16 @@
  */
 #include "tree/node/pool.h"
 
+#include <weightfs/array.h>
+
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 static bool add_chunk(struct pool *pool)
 {
-    if (pool->n_chunks == pool->n_room) {
-        const uint32_t n_room = pool->n_room == 0 ? 8 : pool->n_room * 2;
-        char **chunks = reallocarray(pool->chunks, n_room, sizeof(*chunks));
-        if (chunks == NULL)
-            return false;
-        pool->chunks = chunks;
-        pool->n_room = n_room;
-    }
+    if (array_reserve(&pool->chunks, sizeof(*pool->chunks), pool->n_chunks, 1, &pool->n_room) < 0)
+        return false;
     pool->chunks[pool->n_chunks] = malloc((size_t)pool->item_bytes << POOL_CHUNK_BITS);
     if (pool->chunks[pool->n_chunks] == NULL)
         return false;

@@ -14,10 +14,11 @@ enum { POOL_CHUNK_BITS = 10 };
 /* {.item_bytes = n} is an empty pool. */
 struct pool {
     char **chunks;
-    uint32_t n_chunks, n_room; /* of chunks */
-    uint32_t item_bytes;       /* at least 4 */
-    uint32_t n_items;          /* ever taken at the same time */
-    uint32_t first_free;       /* 0: none */
+    uint32_t n_chunks;
+    size_t n_room;       /* of chunks */
+    uint32_t item_bytes; /* at least 4 */
+    uint32_t n_items;    /* ever taken at the same time */
+    uint32_t first_free; /* 0: none */
 };
 
 static inline void *pool_at(const struct pool *pool, uint32_t id)

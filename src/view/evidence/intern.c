@@ -4,6 +4,8 @@
  */
 #include "view/evidence/intern.h"
 
+#include <weightfs/array.h>
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,14 +36,9 @@ int intern_add(struct intern *intern, const char *bytes, size_t n_bytes, uint32_
     *ret = intern_find(intern, bytes, n_bytes);
     if (*ret != UINT32_MAX)
         return 0;
-    if (intern->n_texts == intern->n_room) {
-        const uint32_t n_room = intern->n_room == 0 ? 64 : intern->n_room * 2;
-        struct intern_text *texts = reallocarray(intern->texts, n_room, sizeof(*texts));
-        if (texts == NULL)
-            return -ENOMEM;
-        intern->texts = texts;
-        intern->n_room = n_room;
-    }
+    if (array_reserve(&intern->texts, sizeof(*intern->texts), intern->n_texts, 1, &intern->n_room) <
+        0)
+        return -ENOMEM;
     if (map_add(&intern->map, hash_bytes(bytes, n_bytes, hash_seed()), intern->n_texts) < 0)
         return -ENOMEM;
     intern->texts[intern->n_texts] = (struct intern_text){bytes, n_bytes};

@@ -19,7 +19,8 @@ struct intern_text {
 struct intern {
     struct map map;
     struct intern_text *texts;
-    uint32_t n_texts, n_room;
+    uint32_t n_texts;
+    size_t n_room;
 };
 
 /* The bytes are borrowed for the life of the table. -ENOMEM. */

@@ -46,7 +46,8 @@ struct torch_storage_id {
 struct torch_cache {
     struct map map; /* of the entries */
     struct torch_cache_entry *entries;
-    uint32_t n_entries, n_room;
+    uint32_t n_entries;
+    size_t n_room;
 };
 
 struct torch {

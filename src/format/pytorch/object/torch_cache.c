@@ -4,6 +4,8 @@
  */
 #include "format/pytorch/object/torch_cache.h"
 
+#include <weightfs/array.h>
+
 #include <stdlib.h>
 
 struct wanted {
@@ -34,14 +36,9 @@ struct torch_cache_entry *torch_cache_find(const struct torch *torch, uint32_t i
 struct torch_cache_entry *torch_cache_add(struct torch *torch, uint32_t id)
 {
     struct torch_cache *made = &torch->cache;
-    if (made->n_entries == made->n_room) {
-        const uint32_t n_room = made->n_room == 0 ? 16 : made->n_room * 2;
-        struct torch_cache_entry *entries = reallocarray(made->entries, n_room, sizeof(*entries));
-        if (entries == NULL)
-            return NULL;
-        made->entries = entries;
-        made->n_room = n_room;
-    }
+    if (array_reserve(&made->entries, sizeof(*made->entries), made->n_entries, 1, &made->n_room) <
+        0)
+        return NULL;
     if (map_add(&made->map, hash_id(id), made->n_entries) < 0)
         return NULL;
     struct torch_cache_entry *entry = &made->entries[made->n_entries++];

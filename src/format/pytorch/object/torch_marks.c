@@ -4,6 +4,7 @@
  */
 #include "format/pytorch/object/torch_marks.h"
 
+#include <weightfs/array.h>
 #include <weightfs/cleanup.h>
 
 #include <errno.h>
@@ -27,14 +28,8 @@ struct path {
 
 static int enter(struct path *path, struct graph *graph, uint32_t id)
 {
-    if (path->n_steps == path->n_room) {
-        const size_t n_room = path->n_room == 0 ? 256 : path->n_room * 2;
-        struct step *steps = reallocarray(path->steps, n_room, sizeof(*steps));
-        if (steps == NULL)
-            return -ENOMEM;
-        path->steps = steps;
-        path->n_room = n_room;
-    }
+    if (array_reserve(&path->steps, sizeof(*path->steps), path->n_steps, 1, &path->n_room) < 0)
+        return -ENOMEM;
     path->steps[path->n_steps++] = (struct step){id, 0};
     graph_at(graph, id)->marks |= MARK_SEEN;
     return 0;

@@ -6,6 +6,8 @@
  */
 #include "format/pytorch/object/torch_stream.h"
 
+#include <weightfs/array.h>
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,15 +61,9 @@ static struct torch_stream_storage *find_storage(const struct torch_stream *stre
 static int add_storage(struct torch_stream *stream, struct graph *graph,
                        const struct torch_storage_id *id)
 {
-    if (stream->n_storages == stream->n_room) {
-        const uint32_t n_room = stream->n_room == 0 ? 64 : stream->n_room * 2;
-        struct torch_stream_storage *storages =
-            reallocarray(stream->storages, n_room, sizeof(*storages));
-        if (storages == NULL)
-            return -ENOMEM;
-        stream->storages = storages;
-        stream->n_room = n_room;
-    }
+    if (array_reserve(&stream->storages, sizeof(*stream->storages), stream->n_storages, 1,
+                      &stream->n_room) < 0)
+        return -ENOMEM;
     const char *key =
         id->key == id->number ? arena_copy(graph->arena, id->key, id->n_key) : id->key;
     if (key == NULL ||

@@ -20,7 +20,8 @@ struct torch_stream_storage {
 struct torch_stream {
     const struct source *source;
     struct torch_stream_storage *storages;
-    uint32_t n_storages, n_room;
+    uint32_t n_storages;
+    size_t n_room;
     struct map map; /* of storages, by key */
 };
 

@@ -6,6 +6,7 @@
  */
 #include "format/pytorch/object/torch_walk.h"
 
+#include <weightfs/array.h>
 #include <weightfs/cleanup.h>
 
 #include <errno.h>
@@ -53,14 +54,9 @@ int walk_enter(struct walk *walk, enum walk_mode mode, uint32_t id)
         }
         walk->n_repeats_left -= cost;
     }
-    if (walk->n_frames == walk->n_frame_room) {
-        const uint32_t n_room = walk->n_frame_room == 0 ? 32 : walk->n_frame_room * 2;
-        struct frame *frames = reallocarray(walk->frames, n_room, sizeof(*frames));
-        if (frames == NULL)
-            return wfs_fail_memory(walk->torch->err);
-        walk->frames = frames;
-        walk->n_frame_room = n_room;
-    }
+    if (array_reserve(&walk->frames, sizeof(*walk->frames), walk->n_frames, 1,
+                      &walk->n_frame_room) < 0)
+        return wfs_fail_memory(walk->torch->err);
     const uint32_t place = walk_add_place(walk, id, NULL);
     if (place == 0)
         return wfs_fail_memory(walk->torch->err);

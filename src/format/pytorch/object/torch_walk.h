@@ -35,7 +35,8 @@ struct walk {
     struct torch *torch;
     struct graph *graph;
     struct frame *frames;
-    uint32_t n_frames, n_frame_room;
+    uint32_t n_frames;
+    size_t n_frame_room;
     uint32_t n_modules; /* among the frames */
     uint32_t item;      /* of the top frame, listed next; PLACE_FIXED: none of its items */
     uint32_t holder;    /* place of the tensor whose parts are listed; 0: that of the top frame */

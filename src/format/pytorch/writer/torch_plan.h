@@ -43,7 +43,8 @@ struct torch_plan {
     bool is_changed; /* the graph differs from the loaded one */
     uint32_t root;
     struct torch_record *records; /* malloc'ed */
-    uint32_t n_records, n_record_room;
+    uint32_t n_records;
+    size_t n_record_room;
     struct map by_range; /* records, by the bytes that they are */
     uint32_t
         *of_storages; /* in the arena: by storage of the catalog, 1 + its record; 0: none yet */

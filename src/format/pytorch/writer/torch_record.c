@@ -5,6 +5,8 @@
  */
 #include "format/pytorch/writer/torch_record.h"
 
+#include <weightfs/array.h>
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -136,14 +138,9 @@ static bool find_record(const struct torch_plan *plan, const struct wfs_tensor *
 
 static int add_record(struct torch_plan *plan, const struct torch_record *record, uint32_t *ret)
 {
-    if (plan->n_records == plan->n_record_room) {
-        const uint32_t n_room = plan->n_record_room == 0 ? 64 : plan->n_record_room * 2;
-        struct torch_record *records = reallocarray(plan->records, n_room, sizeof(*records));
-        if (records == NULL)
-            return -ENOMEM;
-        plan->records = records;
-        plan->n_record_room = n_room;
-    }
+    if (array_reserve(&plan->records, sizeof(*plan->records), plan->n_records, 1,
+                      &plan->n_record_room) < 0)
+        return -ENOMEM;
     if (record->content->stored.source != NULL &&
         map_add(&plan->by_range, hash_of(record->content), plan->n_records) < 0)
         return -ENOMEM;
