@@ -118,8 +118,4 @@ static inline bool cursor_le64(struct cursor *cursor, uint64_t *ret)
     return true;
 }
 
-/* The number of leading bytes that are strict UTF-8 (no overlong forms, no surrogates): n_bytes
- * when all are. */
-size_t utf8_valid(const void *bytes, size_t n_bytes);
-
 #endif

@@ -6,10 +6,11 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/bytes.h"
+#include "base/utf8.h"
 
 int wfs_fail(struct wfs_error *err, int code, const char *format, ...)
 {
@@ -35,19 +36,6 @@ static bool is_control(uint32_t c)
            (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069) || c == 0xfeff;
 }
 
-/* Returns the bytes of the character at the front, *ret_c is its number; 0: it is not UTF-8. */
-static size_t take_character(const char *bytes, size_t n_bytes, uint32_t *ret_c)
-{
-    const unsigned char c = (unsigned char)bytes[0];
-    const size_t n = c < 0x80 ? 1 : c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : 2;
-    if (n > n_bytes || utf8_valid(bytes, n) != n)
-        return 0;
-    *ret_c = n == 1 ? c : c & (0x7fu >> n);
-    for (size_t i = 1; i < n; i++)
-        *ret_c = *ret_c << 6 | ((unsigned char)bytes[i] & 0x3f);
-    return n;
-}
-
 static bool is_fit(enum wfs_escape how, uint32_t c)
 {
     if (c >= 0x80)
@@ -62,7 +50,7 @@ static bool is_fit(enum wfs_escape how, uint32_t c)
 size_t wfs_escape(enum wfs_escape how, const char *bytes, size_t n_bytes, char ret[WFS_ESCAPE_MAX])
 {
     uint32_t c = 0xfffd;
-    const size_t n = take_character(bytes, n_bytes, &c);
+    const size_t n = utf8_decode(bytes, n_bytes, &c);
     if (n > 0 && is_fit(how, c)) {
         memcpy(ret, bytes, n);
         ret[n] = '\0';

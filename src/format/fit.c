@@ -12,8 +12,8 @@
 #include <weightfs/value.h>
 #include <weightfs/cleanup.h>
 
-#include "base/bytes.h"
 #include "base/hash.h"
+#include "base/utf8.h"
 #include "format/set/shard_set.h"
 #include "tensor/tied.h"
 

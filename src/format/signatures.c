@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/bytes.h"
+#include "base/utf8.h"
 
 struct magic {
     const char *bytes;

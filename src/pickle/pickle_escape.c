@@ -4,6 +4,8 @@
  */
 #include "pickle/pickle_escape.h"
 
+#include "base/utf8.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
@@ -27,22 +29,6 @@ static bool parse_hex(const char *text, size_t n, uint32_t *ret)
         *ret = *ret << 4 | (uint32_t)digit;
     }
     return true;
-}
-
-/* Encodes a character; a surrogate takes three bytes, like others of its size. */
-static size_t put_utf8(char *to, uint32_t c)
-{
-    if (c < 0x80) {
-        to[0] = (char)c;
-        return 1;
-    }
-    const size_t n = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
-    for (size_t i = n - 1; i > 0; i--) {
-        to[i] = (char)(0x80 | (c & 0x3f));
-        c >>= 6;
-    }
-    to[0] = (char)((0xf00u >> n) | c);
-    return n;
 }
 
 /* Decodes one escape after its backslash. Returns how many characters it has; 0 when it is
@@ -104,13 +90,13 @@ ssize_t escape_undo_unicode(const char *text, size_t n, char *buf)
             uint32_t c;
             if (n - i - 2 < n_digits || !parse_hex(text + i + 2, n_digits, &c) || c > 0x10ffff)
                 return -1;
-            n_buf += put_utf8(buf + n_buf, c);
+            n_buf += utf8_encode(c, buf + n_buf);
             i += 2 + n_digits;
             continue;
         }
-        n_buf += put_utf8(buf + n_buf, (uint8_t)text[i++]);
+        n_buf += utf8_encode((uint8_t)text[i++], buf + n_buf);
         if (is_escape)
-            n_buf += put_utf8(buf + n_buf, (uint8_t)text[i++]);
+            n_buf += utf8_encode((uint8_t)text[i++], buf + n_buf);
     }
     return (ssize_t)n_buf;
 }

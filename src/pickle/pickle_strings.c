@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/utf8.h"
 #include "pickle/pickle_escape.h"
 #include "pickle/pickle_persid.h"
 

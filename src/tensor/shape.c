@@ -2,7 +2,7 @@
 /*
  * Shapes: counts, sizes, text.
  */
-#include <weightfs/tensor.h>
+#include "tensor/shape.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -34,6 +34,14 @@ int wfs_shape_bytes(const struct wfs_shape *shape, enum wfs_dtype dtype, uint64_
         return -EDOM;
     *ret_n_bytes = n_bits / 8;
     return 0;
+}
+
+void shape_print(struct strbuf *text, const struct wfs_shape *shape)
+{
+    strbuf_puts(text, "[");
+    for (uint32_t i = 0; i < shape->rank; i++)
+        strbuf_printf(text, "%s%" PRIu64, i == 0 ? "" : ", ", shape->dims[i]);
+    strbuf_puts(text, "]");
 }
 
 /* Appends as snprintf would, counting what does not fit. */

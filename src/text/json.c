@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/utf8.h"
 
 struct json json_of(char *text, size_t n_bytes)
 {
@@ -119,20 +120,6 @@ static bool take_hex(struct json *json, uint32_t *ret)
     return true;
 }
 
-static size_t put_utf8(char *out, uint32_t code)
-{
-    if (code < 0x80) {
-        out[0] = (char)code;
-        return 1;
-    }
-    const size_t n = code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
-    static const uint8_t leads[] = {0, 0, 0xc0, 0xe0, 0xf0};
-    for (size_t i = n; i-- > 1; code >>= 6)
-        out[i] = (char)(0x80 | (code & 0x3f));
-    out[0] = (char)(leads[n] | code);
-    return n;
-}
-
 /* Behind "\u". A pair of surrogates is one character; half of one is none. */
 static bool take_unicode(struct json *json, uint32_t *ret)
 {
@@ -166,7 +153,7 @@ static bool take_escape(struct json *json, char **out)
         json->at++;
         if (!take_unicode(json, &code))
             return false;
-        *out += put_utf8(*out, code);
+        *out += utf8_encode(code, *out);
         return true;
     }
     const char *name = c == '\0' ? NULL : strchr(names, c);

@@ -1,43 +1,45 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The growing text. Room doubles.
+ * Growing text and JSON strings.
  */
-#include "text/strbuf.h"
+#include <weightfs/strbuf.h>
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/bytes.h"
+#include <weightfs/array.h>
 
-/* Room for n_bytes more and a NUL. */
+#include "base/utf8.h"
+
+/* Makes room for n_bytes more and a NUL. */
 static bool make_room(struct strbuf *text, size_t n_bytes)
 {
-    size_t n_need;
-    if (text->has_failed || !checked_add(text->n_bytes, n_bytes, &n_need) ||
-        !checked_add(n_need, (size_t)1, &n_need)) {
-        text->has_failed = true;
+    enum { N_FIRST = 128 };
+    if (text->is_cut || (text->n_max != 0 && n_bytes > text->n_max - text->n_bytes)) {
+        text->is_cut = true;
         return false;
     }
-    if (n_need <= text->n_room)
-        return true;
-    const size_t n_twice = text->n_room > SIZE_MAX / 2 ? SIZE_MAX : text->n_room * 2;
-    const size_t n_room = n_need > n_twice ? n_need : n_twice;
-    char *bytes = realloc(text->bytes, n_room < 128 ? 128 : n_room);
-    if (bytes == NULL) {
-        text->has_failed = true;
+    const size_t n_more = n_bytes >= N_FIRST || text->n_room > 0 ? n_bytes : N_FIRST - 1;
+    if (n_more == SIZE_MAX ||
+        array_reserve(&text->bytes, 1, text->n_bytes, n_more + 1, &text->n_room) < 0) {
+        strbuf_fail(text);
         return false;
     }
-    text->bytes = bytes;
-    text->n_room = n_room < 128 ? 128 : n_room;
     return true;
+}
+
+void strbuf_fail(struct strbuf *text)
+{
+    text->is_cut = text->has_failed = true;
 }
 
 void strbuf_add(struct strbuf *text, const char *bytes, size_t n_bytes)
 {
     if (!make_room(text, n_bytes))
         return;
-    memcpy(text->bytes + text->n_bytes, bytes, n_bytes);
+    if (n_bytes > 0)
+        memcpy(text->bytes + text->n_bytes, bytes, n_bytes);
     text->n_bytes += n_bytes;
     text->bytes[text->n_bytes] = '\0';
 }
@@ -55,7 +57,7 @@ void strbuf_printf(struct strbuf *text, const char *format, ...)
     const int n = vsnprintf(NULL, 0, format, args);
     va_end(args);
     if (n < 0) {
-        text->has_failed = true;
+        strbuf_fail(text);
     } else if (make_room(text, (size_t)n)) {
         vsnprintf(text->bytes + text->n_bytes, (size_t)n + 1, format, again);
         text->n_bytes += (size_t)n;
@@ -78,38 +80,48 @@ void strbuf_csv(struct strbuf *text, const char *field)
     strbuf_puts(text, "\"");
 }
 
-/* Bytes of the character at the front that JSON takes as it is, 0: it must be escaped. */
-static size_t json_literal(const char *bytes, size_t n_bytes)
+size_t json_spell(const char *bytes, size_t n_bytes, bool is_ascii, char ret[JSON_SPELL_MAX])
 {
-    const unsigned char c = (unsigned char)bytes[0];
-    if (c < 0x80)
-        return c >= 0x20 && c != 0x7f && c != '"' && c != '\\';
-    const size_t n = c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : 2;
-    return n <= n_bytes && utf8_valid(bytes, n) == n ? n : 0;
+    static const char letters[] = "\"\\\b\f\n\r\t", escapes[] = "\"\\bfnrt";
+    uint32_t c = 0xfffd;
+    const size_t n = utf8_decode_surrogate(bytes, n_bytes, &c);
+    const bool is_half = c >= 0xd800 && c < 0xe000;
+    const char *letter = c < 0x80 ? memchr(letters, (int)c, sizeof(letters) - 1) : NULL;
+    if (letter != NULL)
+        snprintf(ret, JSON_SPELL_MAX, "\\%c", escapes[letter - letters]);
+    else if (c >= 0x10000 && is_ascii)
+        snprintf(ret, JSON_SPELL_MAX, "\\u%04x\\u%04x", 0xd7c0 + (c >> 10), 0xdc00 + (c & 0x3ff));
+    else if (c < 0x20 || is_half || (c >= 0x7f && is_ascii))
+        snprintf(ret, JSON_SPELL_MAX, "\\u%04x", c);
+    else
+        ret[utf8_encode(c, ret)] = '\0';
+    return n > 0 ? n : 1;
+}
+
+/* Returns the number of leading bytes that are ASCII and need no escape. */
+static size_t plain(const char *bytes, size_t n_bytes)
+{
+    size_t n = 0;
+    while (n < n_bytes && bytes[n] >= 0x20 && bytes[n] <= 0x7e && bytes[n] != '"' &&
+           bytes[n] != '\\')
+        n++;
+    return n;
 }
 
 void strbuf_json_bytes(struct strbuf *text, const char *bytes, size_t n_bytes)
 {
-    size_t n_added = 0;
-    strbuf_puts(text, "\"");
+    strbuf_add(text, "\"", 1);
     for (size_t i = 0; i < n_bytes;) {
-        const size_t n = json_literal(bytes + i, n_bytes - i);
-        if (n > 0) {
-            i += n;
-            continue;
-        }
-        strbuf_add(text, bytes + n_added, i - n_added);
-        const unsigned char c = (unsigned char)bytes[i++];
-        n_added = i;
-        if (c >= 0x80)
-            strbuf_puts(text, "\xef\xbf\xbd");
-        else if (c == '"' || c == '\\')
-            strbuf_printf(text, "\\%c", c);
-        else
-            strbuf_printf(text, "\\u%04x", c);
+        const size_t n = plain(bytes + i, n_bytes - i);
+        char spelling[JSON_SPELL_MAX];
+        strbuf_add(text, bytes + i, n);
+        i += n;
+        if (i == n_bytes)
+            break;
+        i += json_spell(bytes + i, n_bytes - i, false, spelling);
+        strbuf_puts(text, spelling);
     }
-    strbuf_add(text, bytes + n_added, n_bytes - n_added);
-    strbuf_puts(text, "\"");
+    strbuf_add(text, "\"", 1);
 }
 
 void strbuf_json(struct strbuf *text, const char *string)
@@ -128,15 +140,6 @@ void strbuf_number(struct strbuf *text, double value)
     if (comma != NULL)
         *comma = '.';
     strbuf_puts(text, number);
-}
-
-void strbuf_shape(struct strbuf *text, const struct wfs_shape *shape)
-{
-    const size_t n = wfs_shape_format(shape, NULL, 0);
-    if (!make_room(text, n))
-        return;
-    wfs_shape_format(shape, text->bytes + text->n_bytes, n + 1);
-    text->n_bytes += n;
 }
 
 void strbuf_done(struct strbuf *text)

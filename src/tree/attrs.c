@@ -12,6 +12,8 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/utf8.h"
+#include "tensor/shape.h"
 #include "tree/content.h"
 #include "tree/digests.h"
 #include "tree/file/description.h"
@@ -65,7 +67,7 @@ static int get_shape(const struct look *look, struct strbuf *text)
 {
     if (!look->description.has_shape)
         return -ENODATA;
-    strbuf_shape(text, &look->description.shape);
+    shape_print(text, &look->description.shape);
     return 0;
 }
 

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tensor/shape.h"
 #include "tree/attrs.h"
 #include "tree/content.h"
 #include "tree/stage/record.h"
@@ -126,7 +127,7 @@ static int check_origin(const struct replay *state, const struct wfs_node *node,
     autostrbuf struct strbuf shape = {0};
     if (tensor != NULL) {
         dtype = wfs_dtype_name((enum wfs_dtype)tensor->dtype);
-        strbuf_shape(&shape, &tensor->shape);
+        shape_print(&shape, &tensor->shape);
     } else {
         strbuf_puts(&shape, "-");
     }

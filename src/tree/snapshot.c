@@ -16,7 +16,7 @@
 #include "tree/file/valuefile.h"
 #include "tree/node/edit.h"
 #include "tree/node/entry.h"
-#include "value/value_edit.h"
+#include "tensor/catalog_values.h"
 
 static int fail_path(const struct wfs_tree *tree, uint32_t id, int code, const char *reason,
                      struct wfs_error *err)
@@ -158,7 +158,7 @@ static int edit_value(const struct wfs_tree *tree, const struct outline_item *it
     entry_path(tree, item->entry, &path);
     if (path.has_failed)
         return wfs_fail_memory(err);
-    return value_edit(catalog, *id, path.bytes, text, n_bytes, id, err);
+    return catalog_edit_value(catalog, *id, path.bytes, text, n_bytes, id, err);
 }
 
 static int add_value(const struct wfs_tree *tree, const struct outline_item *item,

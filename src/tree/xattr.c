@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/xattr.h>
 
-#include "base/bytes.h"
+#include "base/utf8.h"
 #include "tree/attrs.h"
 #include "tree/control/metadata.h"
 #include "tree/file/editfile.h"

@@ -7,8 +7,8 @@
  * Values are numbers (ids) from 1 in a table of small structs; 0 means none. A value that is used
  * twice has one id. The graph can have cycles: whoever walks it keeps a bound.
  */
-#ifndef WFS_TENSOR_VALUE_H
-#define WFS_TENSOR_VALUE_H
+#ifndef WFS_VALUE_VALUE_H
+#define WFS_VALUE_VALUE_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -94,8 +94,24 @@ struct value {
     };
 };
 
+struct graph;
+struct json_writer;
+struct strbuf;
+
+/* How the format that a graph is from names and shows what is not plain data. */
+struct value_notation {
+    /* Adds the name of a key of a dict that is not text; false: it has none, and a part of one may
+     * have been added. */
+    bool (*add_key)(struct strbuf *text, const struct graph *graph, uint32_t id);
+    /* Writes a call, a global or a persistent value as JSON. */
+    void (*write_object)(struct json_writer *writer, uint32_t id);
+    /* Returns the dict whose items a call shows as its own, NULL when it does not. */
+    const struct value *(*dict_of)(const struct graph *graph, const struct value *call);
+};
+
 struct graph {
-    struct arena *arena; /* borrowed; everything lives there */
+    const struct value_notation *notation; /* NULL: all is plain data */
+    struct arena *arena;                   /* borrowed; everything lives there */
     struct value **chunks;
     uint32_t n_chunks, n_chunk_room;
     uint32_t n_values;

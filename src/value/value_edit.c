@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "value/value_json.h"
+#include "value/value_leaf.h"
 
 enum { MAX_DEPTH = 256, N_PATH = 128 };
 
@@ -183,13 +183,12 @@ static json_t *index_keys(const struct graph *graph, const struct value *dict)
 {
     json_t *places = json_object();
     for (uint32_t i = 0; places != NULL && i + 1 < dict->n; i += 2) {
-        cleanup(text_done) struct text key = {0};
+        autostrbuf struct strbuf key = {0};
         const struct value *value = graph_at(graph, value_items(dict)[i]);
         if (value->kind == VALUE_TEXT && value->n > 0 && value->text[0] == '$')
-            text_add(&key, "$", 1);
-        if (!text_add_key(&key, graph, value_items(dict)[i]))
+            strbuf_add(&key, "$", 1);
+        if (!value_add_key(&key, graph, value_items(dict)[i]))
             continue;
-        text_add(&key, "", 1);
         if (key.is_cut || json_object_set_new_nocheck(places, key.bytes, json_integer(i)) < 0) {
             json_decref(places);
             return NULL;
@@ -237,20 +236,14 @@ static uint32_t convert_member(struct editing *editing, const struct value *dict
     return pair[1];
 }
 
-/* The dict in an OrderedDict, or the dict itself; NULL: it is neither. */
+/* Returns the dict that the value is or is shown as; NULL: it is neither. */
 static const struct value *dict_of(const struct graph *graph, uint32_t id)
 {
-    static const struct value empty = {.kind = VALUE_DICT};
     const struct value *value = id == 0 ? NULL : graph_at(graph, id);
     if (value == NULL || value->kind == VALUE_DICT)
         return value;
-    if (value->kind != VALUE_CALL || value->call.callable == 0)
-        return NULL;
-    const struct value *callable = graph_at(graph, value->call.callable);
-    const uint32_t items = value_part(graph, value, PART_ITEMS);
-    if (callable->kind != VALUE_GLOBAL || strcmp(callable->global->name, "OrderedDict") != 0)
-        return NULL;
-    return items == 0 ? &empty : graph_at(graph, items);
+    const bool is_call = value->kind == VALUE_CALL && graph->notation != NULL;
+    return is_call ? graph->notation->dict_of(graph, value) : NULL;
 }
 
 static uint32_t new_dict(struct editing *editing, uint32_t old, const uint32_t *items, uint32_t n)
@@ -320,46 +313,35 @@ static uint32_t convert(struct editing *editing, const json_t *now, struct old o
 
 static const size_t flags = JSON_DECODE_ANY | JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL;
 
-/* What the old value looks like. *ret stays NULL when that is no JSON that can be read back. */
-static int read_old(const struct wfs_catalog *catalog, uint32_t old, struct text *ret_text,
-                    json_t **ret)
+static json_t *parse(struct editing *editing, const char *text, size_t n_bytes)
 {
-    cleanup(json_writer_done) struct json_writer writer;
-    json_writer_init(&writer, catalog);
-    json_write(&writer, old);
-    text_add(&writer.text, "\n", 1);
-    if (writer.text.has_failed)
-        return -ENOMEM;
-    if (!writer.text.is_cut)
-        *ret = json_loadb(writer.text.bytes, writer.text.n, flags, NULL);
-    *ret_text = writer.text;
-    writer.text = (struct text){0};
-    return 0;
+    json_error_t error;
+    json_t *json = json_loadb(text, n_bytes, flags, &error);
+    if (json == NULL)
+        wfs_fail(editing->err, EBADMSG, "'%s': line %d, column %d: %s",
+                 wfs_quote(editing->file).text, error.line, error.column,
+                 wfs_quote(error.text).text);
+    return json;
 }
 
-int value_edit(struct wfs_catalog *catalog, uint32_t old, const char *file, const char *text,
+int value_edit(struct graph *graph, struct value_old old, const char *file, const char *text,
                size_t n_bytes, uint32_t *ret_id, struct wfs_error *err)
 {
-    struct editing editing = {.graph = &catalog->graph, .file = file, .err = err};
-    cleanup(text_done) struct text old_text = {0};
+    struct editing editing = {.graph = graph, .file = file, .err = err};
     auto_json json_t *was = NULL, *now = NULL;
-    if (old != 0 && read_old(catalog, old, &old_text, &was) < 0)
-        return wfs_fail_memory(err);
-    if (old != 0 && old_text.n == n_bytes && memcmp(old_text.bytes, text, n_bytes) == 0) {
-        *ret_id = old;
+    if (old.id != 0 && old.text->n_bytes == n_bytes &&
+        memcmp(old.text->bytes, text, n_bytes) == 0) {
+        *ret_id = old.id;
         return 0;
     }
-    if (old != 0 && was == NULL)
+    if (old.id != 0 && !old.text->is_cut)
+        was = json_loadb(old.text->bytes, old.text->n_bytes, flags, NULL);
+    if (old.id != 0 && was == NULL)
         return wfs_fail(err, EBADMSG,
-                        "'%s': what it was cannot be told by JSON, so it cannot be "
-                        "changed",
+                        "'%s': JSON cannot describe the old value, so it cannot be changed",
                         wfs_quote(file).text);
-    json_error_t error;
-    now = json_loadb(text, n_bytes, flags, &error);
-    if (now == NULL)
-        return wfs_fail(err, EBADMSG, "'%s': line %d, column %d: %s", wfs_quote(file).text,
-                        error.line, error.column, wfs_quote(error.text).text);
-    const uint32_t id = convert(&editing, now, (struct old){old, was});
+    now = parse(&editing, text, n_bytes);
+    const uint32_t id = now == NULL ? 0 : convert(&editing, now, (struct old){old.id, was});
     if (id == 0)
         return -EBADMSG;
     *ret_id = id;

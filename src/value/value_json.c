@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/bytes.h"
+#include "value/value_leaf.h"
 
 enum {
     MAX_DEPTH = 256,
@@ -20,27 +20,25 @@ enum {
     SPARE_VALUES = 1024
 };
 
-void json_writer_init(struct json_writer *writer, const struct wfs_catalog *catalog)
+void json_writer_init(struct json_writer *writer, const struct graph *graph)
 {
     /* Text that is used many times over must not make much more than there is. */
-    const uint64_t n_max = MIN_TEXT + 8 * catalog->arena.n_bytes;
+    const uint64_t n_max = MIN_TEXT + 8 * (graph->arena == NULL ? 0 : graph->arena->n_bytes);
     *writer = (struct json_writer){
-        .catalog = catalog,
-        .graph = &catalog->graph,
+        .graph = graph,
         .text.n_max = n_max < MAX_TEXT ? (size_t)n_max : MAX_TEXT,
-        .n_left = 2 * (uint64_t)catalog->graph.n_values + SPARE_VALUES,
+        .n_left = 2 * (uint64_t)graph->n_values + SPARE_VALUES,
     };
 }
 
 void json_writer_done(struct json_writer *writer)
 {
-    text_done(&writer->text);
-    free(writer->tensors);
+    strbuf_done(&writer->text);
 }
 
 static void add(struct json_writer *writer, const char *text)
 {
-    text_add(&writer->text, text, strlen(text));
+    strbuf_add(&writer->text, text, strlen(text));
 }
 
 void json_write_line(struct json_writer *writer)
@@ -48,7 +46,7 @@ void json_write_line(struct json_writer *writer)
     static const char indent[] = "\n                                ";
     /* What is nested deeper is not for people, and its spaces would be longer than the rest. */
     const size_t n = 1 + 2 * (size_t)writer->depth;
-    text_add(&writer->text, indent, n < sizeof(indent) - 1 ? n : sizeof(indent) - 1);
+    strbuf_add(&writer->text, indent, n < sizeof(indent) - 1 ? n : sizeof(indent) - 1);
 }
 
 void json_write_member(struct json_writer *writer, bool is_first, const char *key)
@@ -57,75 +55,49 @@ void json_write_member(struct json_writer *writer, bool is_first, const char *ke
         add(writer, ",");
     json_write_line(writer);
     if (key != NULL) {
-        json_write_string(writer, key, strlen(key));
+        strbuf_json(&writer->text, key);
         add(writer, ": ");
     }
 }
 
-static bool is_surrogate(const uint8_t *bytes, size_t n)
+static void add_base64(struct json_writer *writer, const uint8_t *bytes, size_t n)
 {
-    return n >= 3 && bytes[0] == 0xed && bytes[1] >= 0xa0 && bytes[1] <= 0xbf &&
-           (bytes[2] & 0xc0) == 0x80;
-}
-
-/* One character of ASCII. */
-static void add_ascii(struct json_writer *writer, char c)
-{
-    static const char letters[] = "\"\\\b\f\n\r\t", escapes[] = "\"\\bfnrt";
-    const char *letter = c == '\0' ? NULL : strchr(letters, c);
-    if (letter != NULL)
-        text_print(&writer->text, "\\%c", escapes[letter - letters]);
-    else if ((uint8_t)c < 0x20 || c == 0x7f)
-        text_print(&writer->text, "\\u%04x", (uint8_t)c);
-    else
-        text_add(&writer->text, &c, 1);
-}
-
-void json_write_string(struct json_writer *writer, const char *text, size_t n)
-{
-    const uint8_t *bytes = (const uint8_t *)text;
-    add(writer, "\"");
-    for (size_t i = 0; i < n;) {
-        if (bytes[i] < 0x80) {
-            add_ascii(writer, text[i++]);
-            continue;
-        }
-        size_t n_good = 2;
-        while (n_good <= 4 && (n_good > n - i || utf8_valid(bytes + i, n_good) != n_good))
-            n_good++;
-        if (n_good <= 4) {
-            text_add(&writer->text, text + i, n_good);
-            i += n_good;
-        } else if (is_surrogate(bytes + i, n - i)) {
-            text_print(&writer->text, "\\ud%x%02x", (bytes[i + 1] & 0x3f) >> 2,
-                       (bytes[i + 1] & 3) << 6 | (bytes[i + 2] & 0x3f));
-            i += 3;
-        } else {
-            text_print(&writer->text, "\\u%04x", bytes[i++]);
-        }
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    for (size_t i = 0; i < n; i += 3) {
+        const uint32_t bits = (uint32_t)bytes[i] << 16 | (i + 1 < n ? bytes[i + 1] << 8 : 0) |
+                              (i + 2 < n ? bytes[i + 2] : 0);
+        const char four[4] = {digits[bits >> 18], digits[bits >> 12 & 63],
+                              i + 1 < n ? digits[bits >> 6 & 63] : '=',
+                              i + 2 < n ? digits[bits & 63] : '='};
+        strbuf_add(&writer->text, four, sizeof(four));
     }
-    add(writer, "\"");
 }
 
-/* Python text is UTF-8 but for surrogates; a str of Python 2 may be anything. */
-static bool is_text(const struct value *value)
+void json_write_memory(struct json_writer *writer, const char *name, const uint8_t *bytes,
+                       size_t n_bytes)
 {
-    const uint8_t *bytes = (const uint8_t *)value->text;
-    for (size_t i = 0; i < value->n;) {
-        i += utf8_valid(bytes + i, value->n - i);
-        if (i == value->n)
-            break;
-        if (!is_surrogate(bytes + i, value->n - i))
-            return false;
-        i += 3;
+    strbuf_printf(&writer->text, "{\"%s\": \"", name);
+    add_base64(writer, bytes, n_bytes);
+    add(writer, "\"}");
+}
+
+void json_write_bytes(struct json_writer *writer, const char *name, const struct value_bytes *bytes)
+{
+    uint8_t *copy;
+    size_t n;
+    if (!value_copy_range(bytes, &copy, &n)) {
+        strbuf_printf(&writer->text, "{\"%s\": null, \"$length\": %llu}", name,
+                      (unsigned long long)bytes->n_bytes);
+        return;
     }
-    return true;
+    json_write_memory(writer, name, copy, n);
+    free(copy);
 }
 
 static void write_text(struct json_writer *writer, const struct value *value)
 {
-    if (is_text(value))
-        json_write_string(writer, value->text, value->n);
+    if (value_is_unicode(value))
+        strbuf_json_bytes(&writer->text, value->text, value->n);
     else
         json_write_memory(writer, "$bytes", (const uint8_t *)value->text, value->n);
 }
@@ -136,7 +108,7 @@ static void write_number(struct json_writer *writer, const struct value *value)
     if (value->kind != VALUE_FLOAT) {
         char *digits = value_print_integer(value);
         if (digits == NULL)
-            writer->text.is_cut = writer->text.has_failed = true;
+            strbuf_fail(&writer->text);
         else
             add(writer, digits);
         free(digits);
@@ -146,7 +118,7 @@ static void write_number(struct json_writer *writer, const struct value *value)
     if (isfinite(value->real))
         add(writer, text);
     else
-        text_print(&writer->text, "{\"$float\": \"%s\"}", text);
+        strbuf_printf(&writer->text, "{\"$float\": \"%s\"}", text);
 }
 
 static bool is_scalar(const struct graph *graph, uint32_t id)
@@ -184,33 +156,32 @@ static void write_items(struct json_writer *writer, const struct value *value)
 /* Keys that are all text, or none of which is, cannot come out the same. */
 static bool has_json_keys(const struct graph *graph, const struct value *dict)
 {
-    struct text key = {0};
+    autostrbuf struct strbuf key = {0};
     bool is_good = true;
     const bool is_first_text =
         dict->n > 0 && graph_at(graph, value_items(dict)[0])->kind == VALUE_TEXT;
     for (uint32_t i = 0; i < dict->n && is_good; i += 2) {
         const uint32_t id = value_items(dict)[i];
         const bool is_key_text = graph_at(graph, id)->kind == VALUE_TEXT;
-        key.n = 0;
-        is_good = is_key_text == is_first_text &&
-                  (is_key_text ? is_text(graph_at(graph, id)) : text_add_key(&key, graph, id));
+        key.n_bytes = 0;
+        is_good =
+            is_key_text == is_first_text &&
+            (is_key_text ? value_is_unicode(graph_at(graph, id)) : value_add_key(&key, graph, id));
     }
-    text_done(&key);
     return is_good;
 }
 
 static void write_key(struct json_writer *writer, uint32_t id)
 {
-    struct text key = {0};
+    autostrbuf struct strbuf key = {0};
     const struct value *value = graph_at(writer->graph, id);
     if (value->kind == VALUE_TEXT && value->n > 0 && value->text[0] == '$')
-        text_add(&key, "$", 1);
-    if (!text_add_key(&key, writer->graph, id) || key.is_cut)
-        writer->text.is_cut = writer->text.has_failed = true;
+        strbuf_add(&key, "$", 1);
+    if (!value_add_key(&key, writer->graph, id) || key.is_cut)
+        strbuf_fail(&writer->text);
     else
-        json_write_string(writer, key.bytes == NULL ? "" : key.bytes, key.n);
+        strbuf_json_bytes(&writer->text, key.bytes, key.n_bytes);
     add(writer, ": ");
-    text_done(&key);
 }
 
 static void write_pairs(struct json_writer *writer, const struct value *dict)
@@ -261,6 +232,22 @@ static unsigned levels_up(const struct json_writer *writer, unsigned n_open, uin
     return 0;
 }
 
+static void write_object(struct json_writer *writer, uint32_t id)
+{
+    const bool may_be_tensor = (graph_at(writer->graph, id)->marks & MARK_TENSOR) != 0;
+    const char *key =
+        may_be_tensor && writer->tensor_key != NULL ? writer->tensor_key(writer, id) : NULL;
+    if (key != NULL) {
+        add(writer, "{\"$tensor\": ");
+        strbuf_json(&writer->text, key);
+        add(writer, "}");
+    } else if (writer->graph->notation != NULL) {
+        writer->graph->notation->write_object(writer, id);
+    } else {
+        add(writer, "null");
+    }
+}
+
 static void write_container(struct json_writer *writer, uint32_t id)
 {
     const struct value *value = graph_at(writer->graph, id);
@@ -278,7 +265,7 @@ static void write_container(struct json_writer *writer, uint32_t id)
         write_dict(writer, value);
         break;
     default:
-        json_write_object(writer, id);
+        write_object(writer, id);
     }
 }
 
@@ -315,7 +302,7 @@ void json_write(struct json_writer *writer, uint32_t id)
     }
     const unsigned n_up = levels_up(writer, n_open, id);
     if (n_up > 0) {
-        text_print(&writer->text, "{\"$cycle\": %u}", n_up);
+        strbuf_printf(&writer->text, "{\"$cycle\": %u}", n_up);
     } else if (n_open >= MAX_DEPTH) {
         add(writer, "{\"$cut\": \"nested too deeply\"}");
     } else {

@@ -1,56 +1,45 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Values as JSON text, for people and for other programs.
+ * Values as JSON text, for people and for other programs. Plain data is written here; for the rest
+ * the notation of the graph is asked.
  */
 #ifndef WFS_VALUE_JSON_H
 #define WFS_VALUE_JSON_H
 
-#include "tensor/catalog.h"
-#include "value/value_text.h"
+#include <weightfs/strbuf.h>
 
-/* What is being written. */
+#include "value/value.h"
+
+/* What is being written. What goes wrong shows as text.is_cut. */
 struct json_writer {
-    const struct wfs_catalog *catalog;
     const struct graph *graph;
-    struct text text;
+    struct strbuf text;
     unsigned depth; /* of indentation */
     unsigned n_open;
     uint64_t n_left;    /* values that may still be written; sharing must not multiply them */
     uint32_t open[257]; /* ids on the way here */
-    uint32_t *tensors;  /* positions in the catalog, by value; made when one is met */
-    size_t n_tensors;
+    /* Returns the key of the tensor that the value is listed as; NULL: it is not one. May be NULL
+     * itself. */
+    const char *(*tensor_key)(struct json_writer *writer, uint32_t id);
 };
 
-void json_writer_init(struct json_writer *writer, const struct wfs_catalog *catalog);
+void json_writer_init(struct json_writer *writer, const struct graph *graph);
 void json_writer_done(struct json_writer *writer);
 
-/* One value, at the present depth. What goes wrong shows as text.is_cut. */
+/* Writes one value, at the present depth. */
 void json_write(struct json_writer *writer, uint32_t id);
 
-/* A JSON string; surrogates are escaped, other bytes that are no UTF-8 are characters of Latin-1.
- */
-void json_write_string(struct json_writer *writer, const char *bytes, size_t n_bytes);
-
-/* Line feed and indentation. */
+/* Starts a line and indents it. */
 void json_write_line(struct json_writer *writer);
 
-/* Members of a container: a comma where one is due, a new line, and the key. */
+/* Starts a member of a container: a comma where one is due, a new line, and the key; NULL: it has
+ * none. */
 void json_write_member(struct json_writer *writer, bool is_first, const char *key);
 
-/* ---- value_object.c ---- */
-
-/* A call, a global or a persistent value. */
-void json_write_object(struct json_writer *writer, uint32_t id);
-
-/* {"$bytes": "..."}, in base64. */
+/* Writes {"NAME": "..."} in base64, or, of what is large or cannot be read, its length. */
 void json_write_bytes(struct json_writer *writer, const char *name,
                       const struct value_bytes *bytes);
 void json_write_memory(struct json_writer *writer, const char *name, const uint8_t *bytes,
                        size_t n_bytes);
-
-/* ---- value_numpy.c ---- */
-
-/* A scalar of numpy. False: the call is none, and nothing was written. */
-bool json_write_numpy(struct json_writer *writer, uint32_t id);
 
 #endif

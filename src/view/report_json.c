@@ -7,7 +7,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/bytes.h"
+#include "base/utf8.h"
 #include "view/item.h"
 
 /* In quotes; bytes that are not UTF-8 are written \xHH. */

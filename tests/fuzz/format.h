@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/utf8.h"
 #include "format/registry.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);

@@ -2,6 +2,7 @@
 /*
  * src/base without files: numbers out of bytes, UTF-8, the arena, the hash map, quoting of names.
  */
+#include "base/utf8.h"
 #include "check.h"
 
 #include <stdlib.h>

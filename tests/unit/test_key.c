@@ -2,11 +2,11 @@
 /*
  * Keys and names: the rules one by one, then random keys there and back.
  */
+#include "base/utf8.h"
 #include "tree/name/key.h"
 
 #include <stdlib.h>
 
-#include "base/bytes.h"
 #include "check.h"
 
 static void check_name(const char *part, size_t n_bytes, const char *want)

@@ -12,7 +12,7 @@
 
 #include <cbor.h>
 
-#include "base/bytes.h"
+#include "base/utf8.h"
 
 /* One decoded head, with its payload if it has one. */
 struct item {

@@ -3,6 +3,7 @@
  * The file that the newest stable Burn would write: data in the order of the catalog, each tensor
  * at a multiple of 256, tables sorted by name.
  */
+#include "base/utf8.h"
 #include "format/burnpack/burnpack.h"
 
 #include <errno.h>

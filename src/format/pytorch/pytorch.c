@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "archive/tar.h"
+#include "format/pytorch/object/python_json.h"
 #include "format/pytorch/object/torch_cache.h"
 #include "format/pytorch/object/torch_dangers.h"
 #include "format/pytorch/object/torch_listing.h"
@@ -201,7 +202,7 @@ static int load(struct source *source, const struct load_context *context,
                 struct wfs_catalog *catalog, struct wfs_error *err)
 {
     struct wfs_error first = {0};
-    catalog->graph = (struct graph){.arena = &catalog->arena};
+    catalog->graph = (struct graph){.notation = &python_notation, .arena = &catalog->arena};
     cleanup(done) struct torch torch = {.catalog = catalog,
                                         .graph = &catalog->graph,
                                         .limits = &context->limits,

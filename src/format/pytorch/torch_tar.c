@@ -38,8 +38,8 @@ struct tar_tensor {
 struct tar_content {
     struct tar_storage *storages;
     struct tar_tensor *tensors;
-    uint32_t n_storages, n_storage_room, n_tensors;
-    size_t n_tensor_room;
+    uint32_t n_storages, n_tensors;
+    size_t n_storage_room, n_tensor_room;
     struct map storage_map, tensor_map; /* by key */
 };
 

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/bytes.h"
+#include "base/utf8.h"
 #include "format/pytorch/object/torch_tensor.h"
 #include "format/pytorch/torch_records.h"
 #include "text/json.h"

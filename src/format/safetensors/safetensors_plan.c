@@ -3,6 +3,9 @@
  * The canonical form, as the reference writes it: tensors by dtype and key, no white space but the
  * padding, data without gaps. Metadata, which the reference leaves in random order, is sorted.
  */
+#include <weightfs/strbuf.h>
+
+#include "base/utf8.h"
 #include "format/safetensors/safetensors.h"
 
 #include <errno.h>
@@ -12,7 +15,6 @@
 
 #include "base/bytes.h"
 #include "base/io.h"
-#include "text/textout.h"
 
 static int compare_texts(const void *a, const void *b)
 {
@@ -35,52 +37,52 @@ struct plan {
     size_t n_meta;
 };
 
-static void put_metadata(struct textout *text, const struct plan *plan)
+static void put_metadata(struct strbuf *text, const struct plan *plan)
 {
     if (plan->n_meta == 0)
         return;
-    textout_word(text, "\"" SAFETENSORS_METADATA "\":{");
+    strbuf_puts(text, "\"" SAFETENSORS_METADATA "\":{");
     for (size_t i = 0; i < plan->n_meta; i++) {
         const struct wfs_text *meta = plan->meta[i];
         if (i > 0)
-            textout_word(text, ",");
-        textout_json(text, meta->name, strlen(meta->name));
-        textout_word(text, ":");
-        textout_json(text, meta->value, meta->n_bytes);
+            strbuf_puts(text, ",");
+        strbuf_json_bytes(text, meta->name, strlen(meta->name));
+        strbuf_puts(text, ":");
+        strbuf_json_bytes(text, meta->value, meta->n_bytes);
     }
-    textout_word(text, plan->n_tensors > 0 ? "}," : "}");
+    strbuf_puts(text, plan->n_tensors > 0 ? "}," : "}");
 }
 
-static void put_tensor(struct textout *text, const struct wfs_tensor *tensor, uint64_t offset)
+static void put_tensor(struct strbuf *text, const struct wfs_tensor *tensor, uint64_t offset)
 {
-    textout_json(text, tensor->key, strlen(tensor->key));
-    textout_word(text, ":{\"dtype\":\"");
-    textout_word(text, wfs_dtype_name((enum wfs_dtype)tensor->dtype));
-    textout_word(text, "\",\"shape\":[");
+    strbuf_json_bytes(text, tensor->key, strlen(tensor->key));
+    strbuf_puts(text, ":{\"dtype\":\"");
+    strbuf_puts(text, wfs_dtype_name((enum wfs_dtype)tensor->dtype));
+    strbuf_puts(text, "\",\"shape\":[");
     for (uint32_t i = 0; i < tensor->shape.rank; i++) {
         if (i > 0)
-            textout_word(text, ",");
-        textout_number(text, tensor->shape.dims[i]);
+            strbuf_puts(text, ",");
+        strbuf_printf(text, "%" PRIu64, tensor->shape.dims[i]);
     }
-    textout_word(text, "],\"data_offsets\":[");
-    textout_number(text, offset);
-    textout_word(text, ",");
-    textout_number(text, offset + tensor->n_bytes);
-    textout_word(text, "]}");
+    strbuf_puts(text, "],\"data_offsets\":[");
+    strbuf_printf(text, "%" PRIu64, offset);
+    strbuf_puts(text, ",");
+    strbuf_printf(text, "%" PRIu64, offset + tensor->n_bytes);
+    strbuf_puts(text, "]}");
 }
 
-static void put_header(struct textout *text, const struct plan *plan)
+static void put_header(struct strbuf *text, const struct plan *plan)
 {
     uint64_t offset = 0;
-    textout_word(text, "{");
+    strbuf_puts(text, "{");
     put_metadata(text, plan);
     for (size_t i = 0; i < plan->n_tensors; i++) {
         if (i > 0)
-            textout_word(text, ",");
+            strbuf_puts(text, ",");
         put_tensor(text, plan->tensors[i], offset);
         offset += plan->tensors[i]->n_bytes;
     }
-    textout_word(text, "}");
+    strbuf_puts(text, "}");
 }
 
 /* ---- padding ---- */
@@ -243,9 +245,11 @@ static int sort(const struct wfs_catalog *catalog, struct wfs_layout *layout, st
 
 static int add_header(struct wfs_layout *layout, const struct plan *plan, struct wfs_error *err)
 {
-    struct textout text = {0};
+    autostrbuf struct strbuf text = {0};
     put_header(&text, plan);
-    const uint64_t n_text = text.n_bytes, n_padded = padded(plan, n_text);
+    if (text.has_failed)
+        return wfs_fail_memory(err);
+    const uint64_t n_padded = padded(plan, text.n_bytes);
     if (n_padded > SAFETENSORS_HEADER_MAX)
         return wfs_fail(err, E2BIG,
                         "HeaderTooLarge: the header would have %" PRIu64
@@ -256,9 +260,8 @@ static int add_header(struct wfs_layout *layout, const struct plan *plan, struct
     if (header == NULL)
         return wfs_fail_memory(err);
     store_le64(header, n_padded);
-    text = (struct textout){.buf = header + SAFETENSORS_PREFIX};
-    put_header(&text, plan);
-    memset(header + SAFETENSORS_PREFIX + n_text, ' ', (size_t)(n_padded - n_text));
+    memcpy(header + SAFETENSORS_PREFIX, text.bytes, text.n_bytes);
+    memset(header + SAFETENSORS_PREFIX + text.n_bytes, ' ', (size_t)(n_padded - text.n_bytes));
     return layout_add_bytes(layout, 0, header, n_all) < 0 ? wfs_fail_memory(err) : 0;
 }
 

@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <weightfs/cleanup.h>
+#include <weightfs/strbuf.h>
 
-#include "base/bytes.h"
+#include "base/utf8.h"
 #include "format/set/shard_index.h"
-#include "text/textout.h"
 
 struct row {
     const char *key, *file;
@@ -54,24 +54,24 @@ static int list_rows(const struct wfs_shards *set, struct row **out, uint64_t *n
     return 0;
 }
 
-static void put_index(struct textout *text, const struct row *rows, size_t n, uint64_t n_data)
+static void put_index(struct strbuf *text, const struct row *rows, size_t n, uint64_t n_data)
 {
-    textout_word(text, "{\n  \"metadata\": {\n    \"total_size\": ");
-    textout_number(text, n_data);
-    textout_word(text, "\n  },\n  \"weight_map\": {");
+    strbuf_puts(text, "{\n  \"metadata\": {\n    \"total_size\": ");
+    strbuf_printf(text, "%" PRIu64, n_data);
+    strbuf_puts(text, "\n  },\n  \"weight_map\": {");
     for (size_t i = 0; i < n; i++) {
-        textout_word(text, i == 0 ? "\n    " : ",\n    ");
-        textout_json(text, rows[i].key, strlen(rows[i].key));
-        textout_word(text, ": ");
-        textout_json(text, rows[i].file, strlen(rows[i].file));
+        strbuf_puts(text, i == 0 ? "\n    " : ",\n    ");
+        strbuf_json_bytes(text, rows[i].key, strlen(rows[i].key));
+        strbuf_puts(text, ": ");
+        strbuf_json_bytes(text, rows[i].file, strlen(rows[i].file));
     }
-    textout_word(text, "\n  }\n}\n");
+    strbuf_puts(text, "\n  }\n}\n");
 }
 
 int set_index_make(struct wfs_shards *set, const char **ret, size_t *ret_n, struct wfs_error *err)
 {
     autofree struct row *rows = NULL;
-    struct textout text = {0};
+    autostrbuf struct strbuf text = {0};
     uint64_t n_data = 0;
     const size_t n = set->catalog->n_tensors;
     const int code = list_rows(set, &rows, &n_data, err);
@@ -79,14 +79,12 @@ int set_index_make(struct wfs_shards *set, const char **ret, size_t *ret_n, stru
         return code;
     put_index(&text, rows, n, n_data);
     if (text.n_bytes > SHARD_INDEX_MAX)
-        return wfs_fail(err, E2BIG, "the index would have %" PRIu64 " bytes, readers take %d",
-                        text.n_bytes, SHARD_INDEX_MAX);
-    *ret_n = (size_t)text.n_bytes;
-    char *buf = arena_chars(&set->arena, *ret_n + 1);
+        return wfs_fail(err, E2BIG, "the index would have %zu bytes, readers take %d", text.n_bytes,
+                        SHARD_INDEX_MAX);
+    char *buf = text.has_failed ? NULL : arena_copy(&set->arena, text.bytes, text.n_bytes);
     if (buf == NULL)
         return wfs_fail_memory(err);
-    text = (struct textout){.buf = buf};
-    put_index(&text, rows, n, n_data);
+    *ret_n = text.n_bytes;
     *ret = buf;
     return 0;
 }

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/bytes.h"
+#include "base/utf8.h"
 #include "text/json.h"
 
 struct lookup {

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tensor/shape.h"
 #include "tree/control/metadata.h"
 #include "tree/control/status.h"
 #include "tree/file/description.h"
@@ -131,7 +132,7 @@ static void put_row(const struct wfs_tree *tree, const struct outline_item *item
     strbuf_puts(text, ",");
     if (is_known && description.has_shape) {
         autostrbuf struct strbuf shape = {0};
-        strbuf_shape(&shape, &description.shape);
+        shape_print(&shape, &description.shape);
         strbuf_csv(text, shape.bytes == NULL ? "" : shape.bytes);
         text->has_failed |= shape.has_failed;
     }

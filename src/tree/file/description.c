@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "tensor/shape.h"
 #include "tensor/tied.h"
 #include "tree/file/editfile.h"
 #include "tree/name/npy_header.h"
@@ -217,7 +218,7 @@ int description_check(const struct wfs_tree *tree, const struct wfs_node *node, 
                         "'%s' is a .npy file by its content: give it a name that ends in .npy",
                         quoted_path(tree, id).text);
     autostrbuf struct strbuf shape = {0};
-    strbuf_shape(&shape, &description->shape);
+    shape_print(&shape, &description->shape);
     const char *dtype = wfs_dtype_name((enum wfs_dtype)description->dtype);
     const struct wfs_quoted path = quoted_path(tree, id);
     const struct wfs_quoted dims = wfs_quote(shape.bytes == NULL ? "" : shape.bytes);

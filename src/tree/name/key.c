@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/bytes.h"
+#include "base/utf8.h"
 
 enum {
     N_MARK = 18,                         /* bytes of "%~" and the hash */

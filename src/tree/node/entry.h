@@ -5,7 +5,8 @@
 #ifndef WFS_TREE_ENTRY_H
 #define WFS_TREE_ENTRY_H
 
-#include "text/strbuf.h"
+#include <weightfs/strbuf.h>
+
 #include "tree/node/node.h"
 
 /* Name of the file in the control directory that holds the metadata of the checkpoint. */

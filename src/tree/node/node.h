@@ -11,13 +11,13 @@
 
 #include <stdatomic.h>
 
+#include <weightfs/strbuf.h>
 #include <weightfs/tree.h>
 
 #include "base/arena.h"
 #include "base/hash.h"
 #include "tree/name/key.h"
 #include "tree/node/pool.h"
-#include "text/strbuf.h"
 
 struct edit;
 struct wfs_stage;

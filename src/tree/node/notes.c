@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "tensor/shape.h"
 #include "tree/node/entry.h"
 #include "tree/stage/record.h"
 #include "tree/stage/stage.h"
@@ -99,7 +100,7 @@ static void add_origin(const struct wfs_node *node, struct strbuf *text)
         return;
     }
     autostrbuf struct strbuf shape = {0};
-    strbuf_shape(&shape, &tensor->shape);
+    shape_print(&shape, &tensor->shape);
     text->has_failed |= shape.has_failed;
     record_puts(text, wfs_dtype_name((enum wfs_dtype)tensor->dtype));
     if (!text->has_failed)

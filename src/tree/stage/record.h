@@ -20,8 +20,7 @@
 #define WFS_TREE_RECORD_H
 
 #include <weightfs/stage.h>
-
-#include "text/strbuf.h"
+#include <weightfs/strbuf.h>
 
 /* True for kinds that change what a commit would write, or could. */
 bool record_is_change(enum wfs_record_kind kind);

@@ -19,8 +19,8 @@
 #include <stdint.h>
 
 #include <weightfs/stage.h>
+#include <weightfs/strbuf.h>
 
-#include "text/strbuf.h"
 #include "tree/stage/datafiles.h"
 #include "tree/stage/journal.h"
 #include "tree/stage/leftover.h"

@@ -6,8 +6,7 @@
 #define WFS_TREE_STATUSFILE_H
 
 #include <weightfs/status.h>
-
-#include "text/strbuf.h"
+#include <weightfs/strbuf.h>
 
 /* Adds a line for each field, with a comma after the last one, too: the sources of the mount, which
  * nobody reads back, follow. */

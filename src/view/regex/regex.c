@@ -16,6 +16,7 @@
 #include <pcre2.h>
 
 #include "base/bytes.h"
+#include "base/utf8.h"
 #include "view/regex/dialect.h"
 
 enum {

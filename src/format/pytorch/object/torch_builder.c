@@ -18,7 +18,7 @@
 #include "format/pytorch/object/torch_global.h"
 #include "format/pytorch/object/torch_storage.h"
 #include "format/pytorch/object/torch_storage_id.h"
-#include "value/value_text.h"
+#include "value/value_leaf.h"
 
 enum { MAX_DEPTH = 16 };
 

@@ -13,7 +13,7 @@
 #include "format/pytorch/object/torch_args.h"
 #include "format/pytorch/object/torch_global.h"
 #include "format/pytorch/object/torch_marks.h"
-#include "value/value_text.h"
+#include "value/value_leaf.h"
 
 static const char *const coo_names[] = {"indices", "values"};
 static const char *const row_names[] = {"crow_indices", "col_indices", "values"};
@@ -134,54 +134,54 @@ bool torch_is_composite(const struct graph *graph, const struct value *call)
 }
 
 /* Adds "[2, 3]" for a tuple of integers, or torch.Size of one. */
-static void add_numbers(struct text *text, const struct graph *graph, uint32_t tuple)
+static void add_numbers(struct strbuf *text, const struct graph *graph, uint32_t tuple)
 {
     if (tuple != 0 && torch_what_of(graph, graph_at(graph, tuple)) == WHAT_SIZE)
         tuple = torch_arg(graph, graph_at(graph, tuple)->call.args, 0);
-    text_add(text, "[", 1);
+    strbuf_add(text, "[", 1);
     for (uint32_t i = 0; i < torch_n_args(graph, tuple); i++) {
         int64_t number = 0;
         torch_integer(graph, torch_arg(graph, tuple, i), &number);
-        text_print(text, "%s%lld", i == 0 ? "" : ", ", (long long)number);
+        strbuf_printf(text, "%s%lld", i == 0 ? "" : ", ", (long long)number);
     }
-    text_add(text, "]", 1);
+    strbuf_add(text, "]", 1);
 }
 
 /* Adds {"layout": "sparse_coo", "shape": [2, 3]}. */
-static void describe_sparse(struct text *text, const struct graph *graph, uint32_t args)
+static void describe_sparse(struct strbuf *text, const struct graph *graph, uint32_t args)
 {
     uint32_t n;
     sparse_names(graph, torch_arg(graph, args, 0), &n);
     const uint32_t payload = torch_arg(graph, args, 1);
     int64_t is_coalesced;
-    text_print(text,
-               "{\"layout\": \"%s\", \"shape\": ", layout_of(graph, torch_arg(graph, args, 0)));
+    strbuf_printf(text,
+                  "{\"layout\": \"%s\", \"shape\": ", layout_of(graph, torch_arg(graph, args, 0)));
     add_numbers(text, graph, torch_arg(graph, payload, n));
     if (n == 2 && torch_integer(graph, torch_arg(graph, payload, 3), &is_coalesced))
-        text_print(text, ", \"is_coalesced\": %s", is_coalesced != 0 ? "true" : "false");
-    text_add(text, "}", 1);
+        strbuf_printf(text, ", \"is_coalesced\": %s", is_coalesced != 0 ? "true" : "false");
+    strbuf_add(text, "}", 1);
 }
 
 /* Adds {"class": "torchao.Int8Tensor", "dtype": "bfloat16", "shape": [32, 64]}. */
-static void describe_wrapper(struct text *text, const struct graph *graph, uint32_t args)
+static void describe_wrapper(struct strbuf *text, const struct graph *graph, uint32_t args)
 {
     const uint32_t class = torch_arg(graph, args, 0), dtype = torch_arg(graph, args, 1);
     const struct value_global *name = graph_at(graph, class)->global;
-    text_print(text, "{\"class\": \"%s.%s\"", wfs_quote(name->module).text,
-               wfs_quote(name->name).text);
+    strbuf_printf(text, "{\"class\": \"%s.%s\"", wfs_quote(name->module).text,
+                  wfs_quote(name->name).text);
     if (dtype != 0 && graph_at(graph, dtype)->kind == VALUE_GLOBAL)
-        text_print(text, ", \"dtype\": \"%s\"",
-                   wfs_quote(graph_at(graph, dtype)->global->name).text);
-    text_add(text, ", \"shape\": ", 11);
+        strbuf_printf(text, ", \"dtype\": \"%s\"",
+                      wfs_quote(graph_at(graph, dtype)->global->name).text);
+    strbuf_add(text, ", \"shape\": ", 11);
     add_numbers(text, graph, torch_arg(graph, args, 2));
-    text_add(text, "}", 1);
+    strbuf_add(text, "}", 1);
 }
 
 const char *torch_composite_text(struct torch *torch, const struct value *call,
                                  const char **ret_name)
 {
     const struct graph *graph = torch->graph;
-    cleanup(text_done) struct text text = {.n_max = 4096};
+    autostrbuf struct strbuf text = {.n_max = 4096};
     uint32_t args;
     const enum torch_what what = unwrap(graph, call, &args);
     const uint32_t first = torch_arg(graph, args, 0);
@@ -192,11 +192,12 @@ const char *torch_composite_text(struct torch *torch, const struct value *call,
              graph_at(graph, first)->kind == VALUE_GLOBAL)
         describe_wrapper(&text, graph, args);
     else if (what == WHAT_REBUILD_NESTED || what == WHAT_REBUILD_NJT)
-        text_print(&text, "{\"layout\": \"%s\"}", what == WHAT_REBUILD_NJT ? "jagged" : "nested");
+        strbuf_printf(&text, "{\"layout\": \"%s\"}",
+                      what == WHAT_REBUILD_NJT ? "jagged" : "nested");
     torch->has_failed = torch->has_failed || text.has_failed;
-    if (text.n == 0 || text.is_cut)
+    if (text.n_bytes == 0 || text.is_cut)
         return NULL;
-    const char *copy = arena_copy(&torch->catalog->arena, text.bytes, text.n);
+    const char *copy = arena_copy(&torch->catalog->arena, text.bytes, text.n_bytes);
     torch->has_failed = torch->has_failed || copy == NULL;
     return copy;
 }

@@ -20,7 +20,7 @@
 static const char *lasting_path(const struct walk *walk)
 {
     const struct value *key = walk->key == 0 ? NULL : graph_at(walk->graph, walk->key);
-    return key != NULL && key->kind == VALUE_TEXT && key->n == walk->path.n && key->n > 0 &&
+    return key != NULL && key->kind == VALUE_TEXT && key->n == walk->path.n_bytes && key->n > 0 &&
                    memcmp(key->text, walk->path.bytes, key->n) == 0
                ? key->text
                : NULL;
@@ -32,15 +32,15 @@ static int make_key(struct walk *walk, struct names *names, const char **ret)
     struct torch *torch = walk->torch;
     if (walk->path.is_cut)
         return wfs_fail_memory(torch->err);
-    if (walk->path.n > torch->limits->key)
+    if (walk->path.n_bytes > torch->limits->key)
         return wfs_fail(torch->err, E2BIG, "the key %s... is above the limit of %llu bytes (key)",
-                        wfs_quote_n(walk->path.bytes, walk->path.n).text,
+                        wfs_quote_n(walk->path.bytes, walk->path.n_bytes).text,
                         (unsigned long long)torch->limits->key);
-    torch->n_names += walk->path.n + 1;
+    torch->n_names += walk->path.n_bytes + 1;
     if (torch->n_names > torch->limits->names)
         return wfs_fail(torch->err, E2BIG, "all keys take more than %llu bytes (limit names)",
                         (unsigned long long)torch->limits->names);
-    const int code = names_make(names, &torch->catalog->arena, walk->path.bytes, walk->path.n,
+    const int code = names_make(names, &torch->catalog->arena, walk->path.bytes, walk->path.n_bytes,
                                 lasting_path(walk), ret);
     return code < 0 ? wfs_fail_memory(torch->err) : 0;
 }
@@ -48,7 +48,7 @@ static int make_key(struct walk *walk, struct names *names, const char **ret)
 /* File names cannot contain NULs, and the exact name of a value does not matter. */
 static void hide_nuls(struct walk *walk)
 {
-    for (size_t i = 0; i < walk->path.n; i++)
+    for (size_t i = 0; i < walk->path.n_bytes; i++)
         if (walk->path.bytes[i] == '\0')
             walk->path.bytes[i] = '?';
 }
@@ -56,20 +56,21 @@ static void hide_nuls(struct walk *walk)
 static int add_value(struct walk *walk, uint32_t id)
 {
     const char *name;
-    cleanup(text_done) struct text true_path = {0};
+    autostrbuf struct strbuf true_path = {0};
     if (walk->torch->catalog->n_values >= walk->torch->limits->tensors)
         return wfs_fail(walk->torch->err, E2BIG,
                         "more than %llu values beside the tensors (limit tensors)",
                         (unsigned long long)walk->torch->limits->tensors);
-    const bool has_nul = walk->path.n > 0 && memchr(walk->path.bytes, '\0', walk->path.n) != NULL;
+    const bool has_nul =
+        walk->path.n_bytes > 0 && memchr(walk->path.bytes, '\0', walk->path.n_bytes) != NULL;
     if (has_nul) {
-        text_add(&true_path, walk->path.bytes, walk->path.n);
+        strbuf_add(&true_path, walk->path.bytes, walk->path.n_bytes);
         hide_nuls(walk);
     }
     int code = true_path.is_cut ? wfs_fail_memory(walk->torch->err)
                                 : make_key(walk, &walk->torch->value_names, &name);
     if (has_nul && !true_path.is_cut)
-        memcpy(walk->path.bytes, true_path.bytes, true_path.n);
+        memcpy(walk->path.bytes, true_path.bytes, true_path.n_bytes);
     if (code < 0)
         return code;
     const uint32_t place = walk_add_place(walk, id, name);
@@ -95,10 +96,10 @@ static int add_tensor(struct walk *walk, uint32_t id, struct torch_tensor *tenso
 {
     const char *key;
     const char *name;
-    if (memchr(walk->path.bytes == NULL ? "" : walk->path.bytes, '\0', walk->path.n) != NULL)
+    if (memchr(walk->path.bytes == NULL ? "" : walk->path.bytes, '\0', walk->path.n_bytes) != NULL)
         return wfs_fail(walk->torch->err, EOPNOTSUPP,
                         "the key %s contains a NUL, which no file name can have",
-                        wfs_quote_n(walk->path.bytes, walk->path.n).text);
+                        wfs_quote_n(walk->path.bytes, walk->path.n_bytes).text);
     int code = make_key(walk, &walk->torch->names, &key);
     if (code < 0)
         return code;
@@ -209,7 +210,7 @@ static int step_parts(struct walk *walk, struct frame *frame)
 static int step(struct walk *walk)
 {
     struct frame *frame = &walk->frames[walk->n_frames - 1];
-    walk->path.n = frame->n_path;
+    walk->path.n_bytes = frame->n_path;
     walk->n_components = frame->n_components;
     walk->item = PLACE_FIXED;
     walk->key = 0;

@@ -98,10 +98,10 @@ static int enter_states(struct walk *walk, uint32_t state, uint32_t whole)
         (is_mapping(walk, dict) || graph_at(walk->graph, dict)->kind == VALUE_NONE);
     if (!is_pair)
         return enter_state(walk, state, whole);
-    const size_t n_path = walk->path.n;
+    const size_t n_path = walk->path.n_bytes;
     const uint32_t n_components = walk->n_components;
     const int code = enter_state(walk, slots, whole);
-    walk->path.n = n_path;
+    walk->path.n_bytes = n_path;
     walk->n_components = n_components;
     return code < 0 ? code : enter_state(walk, dict, whole);
 }

@@ -17,7 +17,7 @@ void walk_done(struct walk *walk)
 {
     const int saved = errno;
     free(walk->frames);
-    text_done(&walk->path);
+    strbuf_done(&walk->path);
     errno = saved;
 }
 
@@ -64,7 +64,7 @@ int walk_enter(struct walk *walk, enum walk_mode mode, uint32_t id)
     walk->n_modules += mode == WALK_MODULE;
     walk->frames[walk->n_frames++] = (struct frame){.id = id,
                                                     .mode = mode,
-                                                    .n_path = walk->path.n,
+                                                    .n_path = walk->path.n_bytes,
                                                     .n_components = walk->n_components,
                                                     .place = place};
     return 0;
@@ -80,8 +80,8 @@ void walk_leave(struct walk *walk)
 static void add_component(struct walk *walk, const char *bytes, size_t n)
 {
     if (walk->n_components++ > 0)
-        text_add(&walk->path, ".", 1);
-    text_add(&walk->path, bytes, n);
+        strbuf_add(&walk->path, ".", 1);
+    strbuf_add(&walk->path, bytes, n);
 }
 
 void walk_add_name(struct walk *walk, const char *name)
@@ -92,22 +92,22 @@ void walk_add_name(struct walk *walk, const char *name)
 void walk_add_number(struct walk *walk, const char *prefix, uint32_t number)
 {
     add_component(walk, prefix, strlen(prefix));
-    text_print(&walk->path, "%u", number);
+    strbuf_printf(&walk->path, "%u", number);
 }
 
 void walk_add_key(struct walk *walk, uint32_t key, uint32_t i)
 {
     add_component(walk, "", 0);
     walk->key = key;
-    if (!text_add_key(&walk->path, walk->graph, key))
-        text_print(&walk->path, "%%key%u", i);
+    if (!value_add_key(&walk->path, walk->graph, key))
+        strbuf_printf(&walk->path, "%%key%u", i);
 }
 
 uint32_t walk_add_place(struct walk *walk, uint32_t id, const char *name)
 {
     const struct frame *top = walk->n_frames == 0 ? NULL : &walk->frames[walk->n_frames - 1];
     struct catalog_place place = {
-        .name = name, .n_name = (uint32_t)walk->path.n, .item = walk->item, .id = id};
+        .name = name, .n_name = (uint32_t)walk->path.n_bytes, .item = walk->item, .id = id};
     place.parent = walk->holder != 0 ? walk->holder : top != NULL ? top->place : 0;
     place.start = PLACE_FIXED;
     if (top != NULL && walk->holder == 0 && walk->n_components > top->n_components)

@@ -7,7 +7,7 @@
 #define WFS_TORCH_WALK_H
 
 #include "format/pytorch/object/torch.h"
-#include "value/value_text.h"
+#include "value/value_leaf.h"
 
 enum walk_mode {
     WALK_ITEMS,
@@ -42,7 +42,7 @@ struct walk {
     uint32_t holder;    /* place of the tensor whose parts are listed; 0: that of the top frame */
     uint32_t key;       /* value: the dict key that was added to the path last; 0: another text */
     uint32_t pending;   /* value to be listed under the current path; 0: none */
-    struct text path;
+    struct strbuf path;
     uint32_t n_components;
     uint64_t n_repeats_left;
     bool is_deep, is_repetitive;

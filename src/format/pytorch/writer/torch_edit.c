@@ -13,7 +13,7 @@
 #include "format/pytorch/object/torch_args.h"
 #include "format/pytorch/object/torch_composite.h"
 #include "format/pytorch/object/torch_global.h"
-#include "value/value_text.h"
+#include "value/value_leaf.h"
 
 void torch_edit_done(struct torch_edit *edit)
 {
@@ -194,12 +194,12 @@ static bool is_lone_twin(const struct torch_edit *edit, uint32_t i, struct edit_
 {
     const size_t n = twin_end(old);
     const uint32_t key = n == 0 ? 0 : torch_edit_old_key(edit, i);
-    cleanup(text_done) struct text spelled = {.n_max = old.n_bytes + 1};
+    autostrbuf struct strbuf spelled = {.n_max = old.n_bytes + 1};
     if (n == 0)
         return false;
-    if (key != 0 && text_add_key(&spelled, &edit->plan->graph, key) &&
-        spelled.n == old.n_bytes - edit->places[i].start &&
-        memcmp(spelled.bytes, old.bytes + edit->places[i].start, spelled.n) == 0)
+    if (key != 0 && value_add_key(&spelled, &edit->plan->graph, key) &&
+        spelled.n_bytes == old.n_bytes - edit->places[i].start &&
+        memcmp(spelled.bytes, old.bytes + edit->places[i].start, spelled.n_bytes) == 0)
         return false;
     return !edit_name_is_same(edit_name_end(&edit->nodes[i]), old) ||
            !stays(edit, (struct edit_name){old.bytes, n});

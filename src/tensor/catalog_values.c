@@ -2,6 +2,8 @@
 /*
  * The values of a catalog by name, and as one JSON text.
  */
+#include "tensor/catalog_values.h"
+
 #include <weightfs/cleanup.h>
 #include <weightfs/value.h>
 
@@ -9,9 +11,64 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "value/value_json.h"
+#include "value/value_edit.h"
+#include "value/value_leaf.h"
 
 enum { MAX_DEPTH = 256, MAX_NAMED = 10 };
+
+/* Positions of the tensors in the catalog, by the value that they came from. */
+static int by_value(const void *a, const void *b, void *ctx)
+{
+    const struct wfs_tensor *tensors = ctx;
+    const uint32_t x = tensors[*(const uint32_t *)a].value, y = tensors[*(const uint32_t *)b].value;
+    return (x > y) - (x < y);
+}
+
+static void sort_tensors(struct catalog_writer *writer)
+{
+    const struct wfs_catalog *catalog = writer->catalog;
+    writer->tensors = calloc(catalog->n_tensors + 1, sizeof(*writer->tensors));
+    if (writer->tensors == NULL) {
+        strbuf_fail(&writer->json.text);
+        return;
+    }
+    for (size_t i = 0; i < catalog->n_tensors; i++)
+        writer->tensors[i] = (uint32_t)i;
+    writer->n_tensors = catalog->n_tensors;
+    qsort_r(writer->tensors, writer->n_tensors, sizeof(*writer->tensors), by_value,
+            catalog->tensors);
+}
+
+static const char *tensor_key(struct json_writer *json, uint32_t id)
+{
+    struct catalog_writer *writer = (struct catalog_writer *)json; /* its first field */
+    const struct wfs_tensor *tensors = writer->catalog->tensors;
+    if (writer->tensors == NULL)
+        sort_tensors(writer);
+    size_t low = 0, high = writer->n_tensors;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (tensors[writer->tensors[middle]].value < id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    const bool is_found = low < writer->n_tensors && tensors[writer->tensors[low]].value == id;
+    return is_found ? tensors[writer->tensors[low]].key : NULL;
+}
+
+void catalog_writer_init(struct catalog_writer *writer, const struct wfs_catalog *catalog)
+{
+    *writer = (struct catalog_writer){.catalog = catalog};
+    json_writer_init(&writer->json, &catalog->graph);
+    writer->json.tensor_key = tensor_key;
+}
+
+void catalog_writer_done(struct catalog_writer *writer)
+{
+    json_writer_done(&writer->json);
+    free(writer->tensors);
+}
 
 size_t wfs_catalog_n_values(const struct wfs_catalog *catalog)
 {
@@ -24,30 +81,44 @@ const char *wfs_catalog_value_name(const struct wfs_catalog *catalog, size_t i)
 }
 
 /* Hands over the text, ended by a line feed and NUL. */
-static int finish(struct json_writer *writer, char **out, size_t *ret_n)
+static int finish(struct json_writer *json, char **out, size_t *ret_n)
 {
-    static const char cut[] = "{\"$cut\": \"too long to be shown\"}";
-    struct text *text = &writer->text;
+    struct strbuf *text = &json->text;
     if (text->has_failed)
         return -ENOMEM;
     if (text->is_cut) { /* what is shared many times over can be longer than the file */
-        text_done(text);
-        text_add(text, cut, sizeof(cut) - 1);
+        strbuf_done(text);
+        strbuf_puts(text, "{\"$cut\": \"too long to be shown\"}");
     }
-    text_add(text, "\n", 2);
+    text->n_max = 0;
+    strbuf_puts(text, "\n");
     if (text->is_cut)
         return -ENOMEM;
-    *ret_n = text->n - 1;
+    *ret_n = text->n_bytes;
     *out = steal(&text->bytes);
     return 0;
 }
 
 static int write_one(const struct wfs_catalog *catalog, uint32_t id, char **out, size_t *ret_n)
 {
-    cleanup(json_writer_done) struct json_writer writer;
-    json_writer_init(&writer, catalog);
-    json_write(&writer, id);
-    return finish(&writer, out, ret_n);
+    cleanup(catalog_writer_done) struct catalog_writer writer;
+    catalog_writer_init(&writer, catalog);
+    json_write(&writer.json, id);
+    return finish(&writer.json, out, ret_n);
+}
+
+int catalog_edit_value(struct wfs_catalog *catalog, uint32_t old, const char *file,
+                       const char *text, size_t n_bytes, uint32_t *ret_id, struct wfs_error *err)
+{
+    cleanup(catalog_writer_done) struct catalog_writer writer;
+    catalog_writer_init(&writer, catalog);
+    if (old != 0)
+        json_write(&writer.json, old);
+    strbuf_puts(&writer.json.text, "\n");
+    if (writer.json.text.has_failed)
+        return wfs_fail_memory(err);
+    return value_edit(&catalog->graph, (struct value_old){old, &writer.json.text}, file, text,
+                      n_bytes, ret_id, err);
 }
 
 int wfs_catalog_value_text(const struct wfs_catalog *catalog, size_t i, char **out,
@@ -63,30 +134,31 @@ static const char *below(const char *name, const char *prefix, size_t n_prefix)
                                                                          : NULL;
 }
 
-/* All values, or those below a prefix, as members of an object. */
+/* Writes all values, or those below a prefix, as members of an object. */
 static int write_all(const struct wfs_catalog *catalog, const char *prefix, char **out,
                      size_t *ret_n)
 {
-    cleanup(json_writer_done) struct json_writer writer;
+    cleanup(catalog_writer_done) struct catalog_writer writer;
+    struct json_writer *json = &writer.json;
     bool is_first = true;
-    json_writer_init(&writer, catalog);
-    text_add(&writer.text, "{", 1);
-    writer.depth++;
+    catalog_writer_init(&writer, catalog);
+    strbuf_puts(&json->text, "{");
+    json->depth++;
     for (size_t i = 0; i < catalog->n_values; i++) {
         const struct catalog_value *value = &catalog->values[i];
         const char *name =
             prefix == NULL ? value->name : below(value->name, prefix, strlen(prefix));
         if (name == NULL)
             continue;
-        json_write_member(&writer, is_first, name);
-        json_write(&writer, value->id);
+        json_write_member(json, is_first, name);
+        json_write(json, value->id);
         is_first = false;
     }
-    writer.depth--;
+    json->depth--;
     if (!is_first)
-        json_write_line(&writer);
-    text_add(&writer.text, "}", 1);
-    return is_first && prefix != NULL ? -ENOENT : finish(&writer, out, ret_n);
+        json_write_line(json);
+    strbuf_puts(&json->text, "}");
+    return is_first && prefix != NULL ? -ENOENT : finish(json, out, ret_n);
 }
 
 /* The value of the longest key that the rest of a name begins with; the name moves on behind it. */
@@ -95,13 +167,14 @@ static uint32_t step_pairs(const struct graph *graph, const struct value *dict, 
     uint32_t found = 0;
     size_t n_found = 0;
     for (uint32_t i = 0; i + 1 < dict->n; i += 2) {
-        cleanup(text_done) struct text key = {0};
-        if (!text_add_key(&key, graph, value_items(dict)[i]) || key.is_cut || key.n < n_found ||
-            strncmp(*name, key.n == 0 ? "" : key.bytes, key.n) != 0 ||
-            ((*name)[key.n] != '\0' && (*name)[key.n] != '.'))
+        autostrbuf struct strbuf key = {0};
+        if (!value_add_key(&key, graph, value_items(dict)[i]) || key.is_cut ||
+            key.n_bytes < n_found ||
+            strncmp(*name, key.n_bytes == 0 ? "" : key.bytes, key.n_bytes) != 0 ||
+            ((*name)[key.n_bytes] != '\0' && (*name)[key.n_bytes] != '.'))
             continue;
         found = value_items(dict)[i + 1];
-        n_found = key.n;
+        n_found = key.n_bytes;
     }
     *name += found == 0 ? 0 : n_found;
     return found;
@@ -158,13 +231,13 @@ static uint32_t find_value(const struct wfs_catalog *catalog, const char *key)
 
 static int fail_missing(const struct wfs_catalog *catalog, const char *key, struct wfs_error *err)
 {
-    cleanup(text_done) struct text names = {.n_max = 512};
+    autostrbuf struct strbuf names = {.n_max = 512};
     for (size_t i = 0; i < catalog->n_values && i < MAX_NAMED; i++)
-        text_print(&names, "%s %s", i == 0 ? "" : ",", wfs_quote(catalog->values[i].name).text);
+        strbuf_printf(&names, "%s %s", i == 0 ? "" : ",", wfs_quote(catalog->values[i].name).text);
     if (catalog->n_values == 0)
         return wfs_fail(err, ENOENT, "there are no values beside the tensors");
     return wfs_fail(err, ENOENT, "no value is called '%s'; there %s%.*s%s", wfs_quote(key).text,
-                    catalog->n_values == 1 ? "is" : "are", (int)names.n,
+                    catalog->n_values == 1 ? "is" : "are", (int)names.n_bytes,
                     names.bytes == NULL ? "" : names.bytes,
                     catalog->n_values > MAX_NAMED || names.is_cut ? ", ..." : "");
 }

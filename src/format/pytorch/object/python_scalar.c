@@ -3,14 +3,19 @@
  * Scalars of numpy as JSON: {"$python": "numpy.float32", "value": 1.5}. In a pickle they are
  * scalar(dtype, bytes).
  */
+#include "format/pytorch/object/python_scalar.h"
+
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/bytes.h"
-#include "value/value_json.h"
 #include <weightfs/tensor.h>
+
+#include "base/bytes.h"
+#include "base/utf8.h"
+#include "format/pytorch/object/python_key.h"
+#include "format/pytorch/object/torch_args.h"
+#include "value/value_leaf.h"
 
 struct scalar_type {
     const char *code, *name;
@@ -24,12 +29,6 @@ static const struct scalar_type types[] = {
     {"f2", "float16", WFS_F16}, {"f4", "float32", WFS_F32}, {"f8", "float64", WFS_F64},
 };
 
-static uint32_t arg(const struct graph *graph, uint32_t args, uint32_t i)
-{
-    const struct value *value = args == 0 ? NULL : graph_at(graph, args);
-    return value != NULL && value->kind == VALUE_TUPLE && i < value->n ? value_items(value)[i] : 0;
-}
-
 /* The text argument of numpy.dtype('f4'), or NULL. */
 static const char *code_of(const struct graph *graph, uint32_t dtype)
 {
@@ -40,7 +39,7 @@ static const char *code_of(const struct graph *graph, uint32_t dtype)
     if (callable->kind != VALUE_GLOBAL || strcmp(callable->global->module, "numpy") != 0 ||
         strcmp(callable->global->name, "dtype") != 0)
         return NULL;
-    const uint32_t code = arg(graph, call->call.args, 0);
+    const uint32_t code = torch_arg(graph, call->call.args, 0);
     return code == 0 || graph_at(graph, code)->kind != VALUE_TEXT ? NULL
                                                                   : graph_at(graph, code)->text;
 }
@@ -50,7 +49,7 @@ static bool is_big_endian(const struct graph *graph, uint32_t dtype)
     const uint32_t states = value_part(graph, graph_at(graph, dtype), PART_STATES);
     if (states == 0 || graph_at(graph, states)->n == 0)
         return false;
-    return value_is_text(graph, arg(graph, value_items(graph_at(graph, states))[0], 1), ">");
+    return value_is_text(graph, torch_arg(graph, value_items(graph_at(graph, states))[0], 1), ">");
 }
 
 static void write_value(struct json_writer *writer, const struct scalar_type *type,
@@ -61,16 +60,16 @@ static void write_value(struct json_writer *writer, const struct scalar_type *ty
     double real;
     memcpy(wide, bytes, n);
     if (type->dtype == WFS_BOOL) {
-        text_print(&writer->text, "%s", bytes[0] != 0 ? "true" : "false");
+        strbuf_printf(&writer->text, "%s", bytes[0] != 0 ? "true" : "false");
     } else if (type->code[0] == 'u') {
-        text_print(&writer->text, "%llu", (unsigned long long)load_le64(wide));
+        strbuf_printf(&writer->text, "%llu", (unsigned long long)load_le64(wide));
     } else if (type->code[0] == 'i') {
         const unsigned shift = (unsigned)(64 - 8 * n);
-        text_print(&writer->text, "%lld",
-                   (long long)((int64_t)(load_le64(wide) << shift) >> shift));
+        strbuf_printf(&writer->text, "%lld",
+                      (long long)((int64_t)(load_le64(wide) << shift) >> shift));
     } else if (wfs_dtype_decode(type->dtype, bytes, 1, &real) == 0) {
         value_print_float(real, text);
-        text_print(&writer->text, isfinite(real) ? "%s" : "{\"$float\": \"%s\"}", text);
+        strbuf_printf(&writer->text, isfinite(real) ? "%s" : "{\"$float\": \"%s\"}", text);
     }
 }
 
@@ -84,28 +83,26 @@ static bool is_scalar(const struct graph *graph, const struct value *call)
             strcmp(callable->global->module, "numpy._core.multiarray") == 0);
 }
 
-/* UCS-4 of numpy, as text; true when all of it is. */
+/* Writes UCS-4 of numpy as text; false when a number is not a character. */
 static bool write_characters(struct json_writer *writer, const uint8_t *bytes, size_t n)
 {
-    struct text text = {0};
-    bool is_good = n % 4 == 0;
-    for (size_t i = 0; i + 4 <= n && is_good; i += 4) {
-        const uint32_t c = load_le32(bytes + i);
+    autostrbuf struct strbuf text = {0};
+    if (n % 4 != 0)
+        return false;
+    for (size_t i = 0; i < n; i += 4) {
         char utf8[4];
-        const size_t n_utf8 = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
-        is_good = c <= 0x10ffff;
-        for (size_t k = n_utf8; k-- > 1;)
-            utf8[k] = (char)(0x80 | (c >> 6 * (n_utf8 - 1 - k) & 0x3f));
-        utf8[0] = (char)(n_utf8 == 1 ? c : (0xf00u >> n_utf8) | c >> 6 * (n_utf8 - 1));
-        text_add(&text, utf8, n_utf8);
+        if (load_le32(bytes + i) > 0x10ffff)
+            return false;
+        strbuf_add(&text, utf8, utf8_encode(load_le32(bytes + i), utf8));
     }
-    if (is_good && !text.is_cut) {
-        text_print(&writer->text, "{\"$python\": \"numpy.str_\", \"value\": ");
-        json_write_string(writer, text.bytes == NULL ? "" : text.bytes, text.n);
-        text_add(&writer->text, "}", 1);
+    if (text.is_cut) {
+        strbuf_fail(&writer->text);
+        return true;
     }
-    text_done(&text);
-    return is_good;
+    strbuf_puts(&writer->text, "{\"$python\": \"numpy.str_\", \"value\": ");
+    strbuf_json_bytes(&writer->text, text.bytes, text.n_bytes);
+    strbuf_puts(&writer->text, "}");
+    return true;
 }
 
 static bool write_scalar(struct json_writer *writer, const char *code, bool is_swapped,
@@ -121,23 +118,24 @@ static bool write_scalar(struct json_writer *writer, const char *code, bool is_s
             bytes[k] = bytes[n - 1 - k];
             bytes[n - 1 - k] = byte;
         }
-        text_print(&writer->text, "{\"$python\": \"numpy.%s\", \"value\": ", types[i].name);
+        strbuf_printf(&writer->text, "{\"$python\": \"numpy.%s\", \"value\": ", types[i].name);
         write_value(writer, &types[i], bytes, n);
-        text_add(&writer->text, "}", 1);
+        strbuf_add(&writer->text, "}", 1);
         return true;
     }
     return false;
 }
 
-bool json_write_numpy(struct json_writer *writer, uint32_t id)
+bool python_write_scalar(struct json_writer *writer, uint32_t id)
 {
     const struct graph *graph = writer->graph;
     const struct value *call = graph_at(graph, id);
-    const uint32_t dtype = arg(graph, call->call.args, 0), data = arg(graph, call->call.args, 1);
+    const uint32_t dtype = torch_arg(graph, call->call.args, 0),
+                   data = torch_arg(graph, call->call.args, 1);
     const char *code = is_scalar(graph, call) ? code_of(graph, dtype) : NULL;
     uint8_t *bytes;
     size_t n;
-    if (code == NULL || data == 0 || !value_copy_bytes(graph, data, &bytes, &n))
+    if (code == NULL || data == 0 || !python_copy_bytes(graph, data, &bytes, &n))
         return false;
     const bool is_written = write_scalar(writer, code, is_big_endian(graph, dtype), bytes, n);
     free(bytes);

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Text that grows while it is written, and the spelling of strings in JSON and CSV. What went wrong
+ * is remembered and what is added after that is dropped, so only the end is checked. Shared by
+ * library and programs, not installed.
+ */
+#ifndef WFS_STRBUF_H
+#define WFS_STRBUF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <weightfs/cleanup.h>
+
+/* A zeroed struct is an empty text. */
+struct strbuf {
+    char *bytes; /* malloc'ed; ends with a NUL once anything was added */
+    size_t n_bytes, n_room;
+    size_t n_max;    /* bytes; 0: no limit */
+    bool is_cut;     /* something was dropped: at the limit, or because memory ran out */
+    bool has_failed; /* memory ran out */
+};
+
+void strbuf_add(struct strbuf *text, const char *bytes, size_t n_bytes);
+void strbuf_puts(struct strbuf *text, const char *string);
+void strbuf_printf(struct strbuf *text, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Records that memory ran out elsewhere, for a part that is missing now. */
+void strbuf_fail(struct strbuf *text);
+
+/* Adds a field of a CSV line (RFC 4180), in quotes where it needs them. */
+void strbuf_csv(struct strbuf *text, const char *field);
+
+/* Adds a JSON string in its quotes, spelled by json_spell; null for NULL. */
+void strbuf_json(struct strbuf *text, const char *string);
+void strbuf_json_bytes(struct strbuf *text, const char *bytes, size_t n_bytes);
+
+/* Adds a JSON number; the value is finite. */
+void strbuf_number(struct strbuf *text, double value);
+
+void strbuf_done(struct strbuf *text);
+
+#define autostrbuf cleanup(strbuf_done)
+
+enum { JSON_SPELL_MAX = 16 };
+
+/*
+ * Spells the character at the front as it stands in a JSON string, followed by a NUL: quotes,
+ * backslashes and characters below 0x20 are escaped, all others stay, or are escaped too where they
+ * must be ASCII. Half of a surrogate pair, which Python allows, is escaped and reads back as it
+ * was. Any other byte that is not UTF-8 becomes U+FFFD: text that has to survive exactly is checked
+ * before it gets here. Returns how many bytes were taken. n_bytes is not 0.
+ */
+size_t json_spell(const char *bytes, size_t n_bytes, bool is_ascii, char ret[JSON_SPELL_MAX]);
+
+#endif

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The values of a catalog as JSON, in which its tensors have their keys.
+ */
+#ifndef WFS_CATALOG_VALUES_H
+#define WFS_CATALOG_VALUES_H
+
+#include "tensor/catalog.h"
+#include "value/value_json.h"
+
+/* A writer of values, which stays where it is. */
+struct catalog_writer {
+    struct json_writer json;
+    const struct wfs_catalog *catalog;
+    uint32_t *tensors; /* positions in the catalog, sorted by value; made when one is needed */
+    size_t n_tensors;
+};
+
+void catalog_writer_init(struct catalog_writer *writer, const struct wfs_catalog *catalog);
+void catalog_writer_done(struct catalog_writer *writer);
+
+/* Makes a value of JSON text as value_edit does, beside an old value of the catalog; 0: none. */
+int catalog_edit_value(struct wfs_catalog *catalog, uint32_t old, const char *file,
+                       const char *text, size_t n_bytes, uint32_t *ret_id, struct wfs_error *err);
+
+#endif

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Leaves of the graph: numbers as text, texts as keys, bytes copied out of their source.
+ */
+#ifndef WFS_VALUE_LEAF_H
+#define WFS_VALUE_LEAF_H
+
+#include <weightfs/strbuf.h>
+
+#include "value/value.h"
+
+enum { VALUE_FLOAT_MAX = 32 };
+
+/* Writes the shortest text that reads back as the same number: "0.1", "1e-08", "nan"; ends it with
+ * a NUL. Returns its length. */
+size_t value_print_float(double real, char *buf);
+
+/* Returns an integer of any size in decimal, malloc'ed; NULL when out of memory. */
+char *value_print_integer(const struct value *value);
+
+/* Copies a range into malloc'ed memory; false when it is large (a MiB) or cannot be read. */
+bool value_copy_range(const struct value_bytes *bytes, uint8_t **ret, size_t *ret_n);
+
+/* Returns whether a text is UTF-8 but for halves of surrogate pairs, as texts of Python are; a str
+ * of Python 2 may be anything. */
+bool value_is_unicode(const struct value *text);
+
+/*
+ * Adds the name that a key of a dict has in dotted names: text as it is, other keys as the notation
+ * of the graph says. Returns false, having added nothing, when it has no name.
+ */
+bool value_add_key(struct strbuf *text, const struct graph *graph, uint32_t id);
+
+#endif
