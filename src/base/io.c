@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * An interrupted or partial write goes on; one that writes nothing is an error.
+ * An interrupted or partial transfer goes on; a write that writes nothing is an error.
  */
-#include "base/io.h"
+
+#include <weightfs/io.h>
 
 #include <errno.h>
 #include <linux/magic.h>
@@ -15,6 +16,38 @@ bool io_shares_blocks(int fd)
     struct statfs fs;
     return fstatfs(fd, &fs) == 0 &&
            (fs.f_type == XFS_SUPER_MAGIC || (unsigned long)fs.f_type == BTRFS_SUPER_MAGIC);
+}
+
+ssize_t io_read_at(int fd, void *buf, size_t n_bytes, uint64_t offset)
+{
+    size_t n_read = 0;
+    while (n_read < n_bytes) {
+        const ssize_t n =
+            pread(fd, (char *)buf + n_read, n_bytes - n_read, (off_t)(offset + n_read));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -errno;
+        if (n == 0)
+            break;
+        n_read += (size_t)n;
+    }
+    return (ssize_t)n_read;
+}
+
+int io_write_at(int fd, const void *bytes, size_t n_bytes, uint64_t offset, size_t *ret_n)
+{
+    *ret_n = 0;
+    while (*ret_n < n_bytes) {
+        const ssize_t n =
+            pwrite(fd, (const char *)bytes + *ret_n, n_bytes - *ret_n, (off_t)(offset + *ret_n));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n < 0 ? -errno : -EIO;
+        *ret_n += (size_t)n;
+    }
+    return 0;
 }
 
 int io_write(int fd, const void *bytes, size_t n_bytes)

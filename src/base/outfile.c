@@ -6,6 +6,7 @@
 #include "base/outfile.h"
 
 #include <weightfs/cleanup.h>
+#include <weightfs/io.h>
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,8 +18,6 @@
 #include <sys/ioctl.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
-
-#include "base/io.h"
 
 enum {
     N_NAME = WFS_OUTPUT_NAME_MAX,
@@ -265,18 +264,9 @@ uint64_t outfile_offset(const struct outfile *outfile)
 
 static int write_at(struct outfile *outfile, const char *at, size_t n_bytes, uint64_t offset)
 {
-    while (outfile->error == 0 && n_bytes > 0) {
-        const ssize_t n = pwrite(outfile->fd, at, n_bytes, (off_t)offset);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0) {
-            outfile->error = n < 0 ? -errno : -EIO;
-            break;
-        }
-        at += n;
-        n_bytes -= (size_t)n;
-        offset += (uint64_t)n;
-    }
+    size_t n;
+    if (outfile->error == 0)
+        outfile->error = io_write_at(outfile->fd, at, n_bytes, offset, &n);
     return outfile->error;
 }
 

@@ -5,6 +5,7 @@
 #include "base/source.h"
 
 #include <weightfs/cleanup.h>
+#include <weightfs/io.h>
 
 #include <errno.h>
 #include <fcntl.h>
@@ -119,18 +120,7 @@ void source_close(struct source *source)
 
 static int read_file(const struct source *source, uint64_t offset, void *buf, size_t n_bytes)
 {
-    char *at = buf;
-    while (n_bytes > 0) {
-        const ssize_t n = pread(source->fd, at, n_bytes, (off_t)offset);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return -EIO;
-        at += n;
-        offset += (uint64_t)n;
-        n_bytes -= (size_t)n;
-    }
-    return 0;
+    return io_read_at(source->fd, buf, n_bytes, offset) == (ssize_t)n_bytes ? 0 : -EIO;
 }
 
 int source_read_unchecked(const struct source *source, uint64_t offset, void *buf, size_t n_bytes)

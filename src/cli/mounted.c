@@ -8,6 +8,7 @@
 #include "cli/progress.h"
 
 #include <weightfs/cleanup.h>
+#include <weightfs/io.h>
 #include <weightfs/tree.h>
 
 #include <errno.h>
@@ -52,20 +53,17 @@ void mounted_close(struct mounted *mounted)
 char *mounted_status_text(int directory, const char *name)
 {
     enum { N_MOST = 1 << 16 };
-    const int fd = openat(directory, name, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
+    autoclose int fd = openat(directory, name, O_RDONLY | O_CLOEXEC);
+    autofree char *text = fd < 0 ? NULL : malloc(N_MOST + 1);
+    if (text == NULL)
         return NULL;
-    char *text = malloc(N_MOST + 1);
-    ssize_t n = text == NULL ? -1 : read(fd, text, N_MOST);
-    const int code = errno;
-    close(fd);
+    const ssize_t n = io_read_at(fd, text, N_MOST, 0);
     if (n < 0) {
-        free(text);
-        errno = code;
+        errno = (int)-n;
         return NULL;
     }
     text[n] = '\0';
-    return text;
+    return steal(&text);
 }
 
 struct wfs_status *mounted_status(int directory, const char *name)

@@ -9,6 +9,7 @@
 #include "program/print.h"
 
 #include <weightfs/cleanup.h>
+#include <weightfs/io.h>
 
 #include <errno.h>
 #include <pthread.h>
@@ -29,26 +30,9 @@ struct pour {
     enum exit_code exit_code;
 };
 
-/* All of it, or an errno. */
-static int write_all(const char *bytes, size_t n_bytes)
-{
-    while (n_bytes > 0) {
-        const ssize_t n = write(STDOUT_FILENO, bytes, n_bytes);
-        if (n < 0 && errno != EINTR)
-            return errno;
-        if (n == 0)
-            return EIO;
-        if (n > 0) {
-            bytes += n;
-            n_bytes -= (size_t)n;
-        }
-    }
-    return 0;
-}
-
 enum exit_code pour_bytes(const char *bytes, size_t n_bytes)
 {
-    const int code = write_all(bytes, n_bytes);
+    const int code = -io_write(STDOUT_FILENO, bytes, n_bytes);
     if (code == 0)
         return EXIT_DONE;
     if (code == EPIPE)

@@ -17,6 +17,7 @@
 #include "fuse/worker.h"
 
 #include <weightfs/cleanup.h>
+#include <weightfs/io.h>
 
 #include <fcntl.h>
 #include <fuse_lowlevel.h>
@@ -115,7 +116,7 @@ static int mount_quietly(const struct supervisor *supervisor, struct fuse_args *
 static void read_messages(int messages, char *ret_text, size_t n_bytes)
 {
     char text[1024];
-    const ssize_t n = messages >= 0 ? pread(messages, text, sizeof(text) - 1, 0) : 0;
+    const ssize_t n = messages >= 0 ? io_read_at(messages, text, sizeof(text) - 1, 0) : 0;
     text[n > 0 ? n : 0] = '\0';
     while (*text != '\0' && text[strlen(text) - 1] == '\n')
         text[strlen(text) - 1] = '\0';

@@ -6,6 +6,7 @@
 #include "program/unmount.h"
 
 #include <weightfs/cleanup.h>
+#include <weightfs/io.h>
 
 #include <fcntl.h>
 #include <signal.h>
@@ -64,7 +65,7 @@ static int unmount_with_helper(const char *path, bool is_lazy, struct wfs_error 
     if (status < 0)
         return wfs_fail(err, -status, "cannot run " HELPER ": %s", strerror(-status));
     char text[512] = "";
-    const ssize_t n = pread(fd, text, sizeof(text) - 1, 0);
+    const ssize_t n = io_read_at(fd, text, sizeof(text) - 1, 0);
     text[n < 0 ? 0 : n] = '\0';
     text[strcspn(text, "\n")] = '\0';
     const int code = strstr(text, "busy") != NULL ? EBUSY : EPERM;

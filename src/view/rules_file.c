@@ -5,6 +5,7 @@
 #include "view/rules_file.h"
 
 #include <weightfs/cleanup.h>
+#include <weightfs/io.h>
 
 #include <errno.h>
 #include <fcntl.h>
@@ -88,23 +89,6 @@ static int add_rule(const struct reading *r, size_t i, json_t *object)
     return code;
 }
 
-/* Reads until n_bytes are there or the file ends. Returns how many; -1 and errno. */
-static ssize_t read_all(int fd, char *bytes, size_t n_bytes)
-{
-    size_t n_read = 0;
-    while (n_read < n_bytes) {
-        const ssize_t n = pread(fd, bytes + n_read, n_bytes - n_read, (off_t)n_read);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return -1;
-        if (n == 0)
-            break;
-        n_read += (size_t)n;
-    }
-    return (ssize_t)n_read;
-}
-
 static int read_file(const struct reading *r, const char *path, char **ret, size_t *ret_n)
 {
     struct stat st;
@@ -120,10 +104,10 @@ static int read_file(const struct reading *r, const char *path, char **ret, size
     autofree char *text = malloc((size_t)st.st_size + 1);
     if (text == NULL)
         return wfs_fail_memory(r->err);
-    const ssize_t n = read_all(fd, text, (size_t)st.st_size);
+    const ssize_t n = io_read_at(fd, text, (size_t)st.st_size, 0);
     if (n < 0)
-        return wfs_fail(r->err, errno, "cannot read the rules file '%s': %s", r->path.text,
-                        strerror(errno));
+        return wfs_fail(r->err, (int)-n, "cannot read the rules file '%s': %s", r->path.text,
+                        strerror((int)-n));
     *ret = steal(&text);
     *ret_n = (size_t)n;
     return 0;

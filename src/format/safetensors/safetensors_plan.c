@@ -3,6 +3,7 @@
  * The canonical form, as the reference writes it: tensors by dtype and key, no white space but the
  * padding, data without gaps. Metadata, which the reference leaves in random order, is sorted.
  */
+#include <weightfs/io.h>
 #include <weightfs/strbuf.h>
 
 #include "base/utf8.h"
@@ -14,7 +15,6 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "base/io.h"
 
 static int compare_texts(const void *a, const void *b)
 {

@@ -11,9 +11,9 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 #include <weightfs/cleanup.h>
+#include <weightfs/io.h>
 
 #include "base/bytes.h"
-#include "base/io.h"
 #include "format/core/save.h"
 #include "format/set/set_index.h"
 #include "format/set/shard_index.h"

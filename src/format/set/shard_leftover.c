@@ -20,8 +20,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <weightfs/cleanup.h>
+#include <weightfs/io.h>
 
-#include "base/io.h"
 #include "format/core/format.h"
 #include "format/set/shard_files.h"
 
@@ -122,9 +122,9 @@ static int read_note(struct note *note, const char *name, struct wfs_error *err)
     note->text = calloc(1, (size_t)st.st_size + 1);
     if (note->text == NULL)
         return wfs_fail_memory(err);
-    const ssize_t n = pread(fd, note->text, (size_t)st.st_size, 0);
+    const ssize_t n = io_read_at(fd, note->text, (size_t)st.st_size, 0);
     note->n_bytes = n < 0 ? 0 : (size_t)n;
-    return n < 0 ? wfs_fail(err, errno, "cannot read %s: %s", name, strerror(errno)) : 0;
+    return n < 0 ? wfs_fail(err, (int)-n, "cannot read %s: %s", name, strerror((int)-n)) : 0;
 }
 
 /* One that was cut off was not durable, so nothing that it names was begun. */

@@ -12,6 +12,7 @@
 #include "fuse/sandbox/syscalls.h"
 
 #include <weightfs/cleanup.h>
+#include <weightfs/io.h>
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -126,7 +127,7 @@ static bool begins_with_brace(const char *path)
 {
     char head[64];
     autoclose int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-    const ssize_t n = fd < 0 ? -1 : pread(fd, head, sizeof(head) - 1, 0);
+    const ssize_t n = fd < 0 ? -1 : io_read_at(fd, head, sizeof(head) - 1, 0);
     head[n < 0 ? 0 : n] = '\0';
     return head[strspn(head, " \t\r\n")] == '{';
 }

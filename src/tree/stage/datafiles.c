@@ -5,6 +5,8 @@
  */
 #include "tree/stage/datafiles.h"
 
+#include <weightfs/io.h>
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -171,15 +173,7 @@ ssize_t datafiles_read(struct datafiles *data, uint64_t number, uint64_t offset,
     const int code = acquire(data, number, &handle);
     if (code < 0)
         return code;
-    size_t n_done = 0;
-    ssize_t n = 1;
-    while (n_done < n_bytes && n != 0) {
-        n = pread(handle.fd, (char *)buf + n_done, n_bytes - n_done, (off_t)(offset + n_done));
-        if (n < 0 && errno != EINTR)
-            break;
-        n_done += n > 0 ? (size_t)n : 0;
-    }
-    const ssize_t result = n < 0 ? -errno : (ssize_t)n_done;
+    const ssize_t result = io_read_at(handle.fd, buf, n_bytes, offset);
     release(data, &handle);
     return result;
 }
@@ -191,18 +185,9 @@ ssize_t datafiles_write(struct datafiles *data, uint64_t number, uint64_t offset
     const int code = acquire(data, number, &handle);
     if (code < 0)
         return code;
-    size_t n_done = 0;
-    ssize_t n = 0;
-    while (n_done < n_bytes) {
-        n = pwrite(handle.fd, (const char *)buf + n_done, n_bytes - n_done,
-                   (off_t)(offset + n_done));
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            break;
-        n_done += (size_t)n;
-    }
-    const ssize_t result = n_done > 0 || n_bytes == 0 ? (ssize_t)n_done : n < 0 ? -errno : -EIO;
+    size_t n_done;
+    const int written = io_write_at(handle.fd, buf, n_bytes, offset, &n_done);
+    const ssize_t result = written == 0 || n_done > 0 ? (ssize_t)n_done : written;
     release(data, &handle);
     return result;
 }

@@ -6,6 +6,7 @@
 #include "tree/stage/journal.h"
 
 #include <weightfs/cleanup.h>
+#include <weightfs/io.h>
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,8 +16,6 @@
 #include <string.h>
 #include <sys/uio.h>
 #include <unistd.h>
-
-#include "base/io.h"
 
 #define NAME "journal"
 #define TEMPORARY "journal.tmp"
@@ -66,13 +65,10 @@ static int fill(struct reader *reader)
     memmove(reader->buffer, reader->buffer + reader->begin, reader->end - reader->begin);
     reader->end -= reader->begin;
     reader->begin = 0;
-    ssize_t n;
-    do
-        n = pread(reader->fd, reader->buffer + reader->end, JOURNAL_LINE_MAX - reader->end,
-                  (off_t)reader->offset);
-    while (n < 0 && errno == EINTR);
+    const ssize_t n = io_read_at(reader->fd, reader->buffer + reader->end,
+                                 JOURNAL_LINE_MAX - reader->end, reader->offset);
     if (n < 0)
-        return -errno;
+        return (int)n;
     reader->end += (size_t)n;
     reader->offset += (uint64_t)n;
     return n > 0;
@@ -180,11 +176,9 @@ static int copy_good(const struct journal *journal, int fd)
     for (uint64_t offset = 0; offset < journal->n_bytes;) {
         const uint64_t n_left = journal->n_bytes - offset;
         const ssize_t n =
-            pread(journal->fd, piece, n_left < N_PIECE ? (size_t)n_left : N_PIECE, (off_t)offset);
-        if (n < 0 && errno == EINTR)
-            continue;
+            io_read_at(journal->fd, piece, n_left < N_PIECE ? (size_t)n_left : N_PIECE, offset);
         if (n <= 0)
-            return n < 0 ? -errno : -EIO;
+            return n < 0 ? (int)n : -EIO;
         const int code = io_write(fd, piece, (size_t)n);
         if (code < 0)
             return code;

@@ -5,6 +5,7 @@
 #include "tree/stage/leftover.h"
 
 #include <weightfs/cleanup.h>
+#include <weightfs/io.h>
 
 #include <errno.h>
 #include <fcntl.h>
@@ -26,14 +27,8 @@ char *leftover_read_text(int dir_fd, const char *name)
     autofree char *text = calloc(1, (size_t)st.st_size + 1);
     if (text == NULL)
         return NULL;
-    for (off_t n_done = 0; n_done < st.st_size;) {
-        const ssize_t n = pread(fd, text + n_done, (size_t)(st.st_size - n_done), n_done);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return NULL;
-        n_done += n;
-    }
+    if (io_read_at(fd, text, (size_t)st.st_size, 0) < st.st_size)
+        return NULL;
     return steal(&text);
 }
 

@@ -6,6 +6,7 @@
 #include "tree/stage/stage.h"
 
 #include <weightfs/cleanup.h>
+#include <weightfs/io.h>
 
 #include <dirent.h>
 #include <errno.h>
@@ -17,8 +18,6 @@
 #include <sys/file.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
-
-#include "base/io.h"
 
 /* ---- opening ---- */
 
@@ -157,7 +156,7 @@ char *wfs_stage_boot(void)
 {
     char text[64] = "";
     autoclose int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    const ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    const ssize_t n = fd < 0 ? -1 : io_read_at(fd, text, sizeof(text) - 1, 0);
     text[strcspn(text, "\n")] = '\0';
     return n > 0 ? strdup(text) : NULL;
 }

@@ -4,6 +4,7 @@
  * the sources that an output is about to hide.
  */
 #include <weightfs/cleanup.h>
+#include <weightfs/io.h>
 
 #include "tree/stage/stage.h"
 
@@ -14,7 +15,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/io.h"
 #include "tree/stage/record.h"
 #include "tree/stage/statusfile.h"
 
