@@ -48,7 +48,7 @@ int text_index_add(struct text_index *index, const char *bytes, size_t n_bytes, 
         return -ENOMEM;
     index->texts[index->n_texts] = text;
     *ret = (uint32_t)index->n_texts++;
-    return 1;
+    return 0;
 }
 
 int text_index_reserve(struct text_index *index, size_t n)

@@ -26,8 +26,8 @@ struct text_index {
 uint32_t text_index_find(const struct text_index *index, const char *bytes, size_t n_bytes);
 
 /*
- * Finds the text or adds it; the bytes are borrowed for the life of the index. Returns 1: it is
- * new, 0: it was there, or -ENOMEM.
+ * Finds the text, or adds it: then its number is what n_texts was. The bytes are borrowed for the
+ * life of the index. -ENOMEM.
  */
 int text_index_add(struct text_index *index, const char *bytes, size_t n_bytes, uint32_t *ret);
 

@@ -13,6 +13,7 @@
 #include <weightfs/cleanup.h>
 
 #include "base/hash.h"
+#include "base/text_index.h"
 #include "base/utf8.h"
 #include "format/set/shard_set.h"
 #include "tensor/tied.h"
@@ -37,57 +38,25 @@ static int tell(struct fitting *fitting, enum wfs_fit_kind kind, const char *nam
 
 /* ---- metadata by name ---- */
 
-struct names {
-    struct map map;
-    const struct wfs_text **texts; /* malloc'ed */
-    size_t n_texts, n_room;
-    const char *wanted;
-};
-
-static bool is_called(const void *ctx, uint32_t id)
-{
-    const struct names *names = ctx;
-    return strcmp(names->texts[id]->name, names->wanted) == 0;
-}
-
-static uint64_t name_hash(const char *name)
-{
-    return hash_bytes(name, strlen(name), hash_seed());
-}
-
-static int names_add(struct names *names, const struct wfs_text *text)
-{
-    if (array_reserve(&names->texts, sizeof(*names->texts), names->n_texts, 1, &names->n_room) < 0)
-        return -ENOMEM;
-    names->texts[names->n_texts] = text;
-    return map_add(&names->map, name_hash(text->name), (uint32_t)names->n_texts++);
-}
-
-static int names_init(struct names *names, const struct wfs_catalog *catalog)
+static int names_init(struct text_index *names, const struct wfs_catalog *catalog)
 {
     int code = 0;
+    uint32_t number;
     for (const struct wfs_text *text = catalog->meta; text != NULL && code == 0; text = text->next)
-        code = names_add(names, text);
+        code = text_index_add(names, text->name, strlen(text->name), &number);
     return code;
 }
 
-static void names_done(struct names *names)
-{
-    map_done(&names->map);
-    free(names->texts);
-}
-
 /* 1: added, 0: a text has that name, or it has a NUL. */
-static int add_text(struct fitting *fitting, struct names *names, const char *name,
+static int add_text(struct fitting *fitting, struct text_index *names, const char *name,
                     const char *value, size_t n_bytes)
 {
-    uint32_t id;
-    names->wanted = name;
-    if (map_find(&names->map, name_hash(name), is_called, names, &id))
+    uint32_t number;
+    if (text_index_find(names, name, strlen(name)) != TEXT_INDEX_NONE)
         return 0;
     struct wfs_text *const *end = fitting->catalog->meta_end;
     if (catalog_add_meta_bytes(fitting->catalog, name, value, n_bytes) < 0 ||
-        names_add(names, *end) < 0)
+        text_index_add(names, (*end)->name, strlen((*end)->name), &number) < 0)
         return -ENOMEM;
     return 1;
 }
@@ -105,7 +74,7 @@ static bool is_twin(const void *ctx, uint32_t id)
     return tied_are_same(&twin->catalog->tensors[id], twin->tensor);
 }
 
-static int drop_tie(struct fitting *fitting, struct names *names, const char *name,
+static int drop_tie(struct fitting *fitting, struct text_index *names, const char *name,
                     const char *kept)
 {
     const int code = add_text(fitting, names, name, kept, strlen(kept));
@@ -115,7 +84,7 @@ static int drop_tie(struct fitting *fitting, struct names *names, const char *na
                                        wfs_quote(kept).text));
 }
 
-static int drop_ties(struct fitting *fitting, struct names *names)
+static int drop_ties(struct fitting *fitting, struct text_index *names)
 {
     struct wfs_catalog *catalog = fitting->catalog;
     struct map map = {0};
@@ -147,7 +116,7 @@ static bool has_room_for_values(const struct fitting *fitting)
 }
 
 /* A string as it is, all else as JSON without the line feed at its end. 1, 0 as add_text. */
-static int store_value(struct fitting *fitting, struct names *names, size_t i)
+static int store_value(struct fitting *fitting, struct text_index *names, size_t i)
 {
     const struct catalog_value *value = &fitting->catalog->values[i];
     const struct value *content = graph_at(&fitting->catalog->graph, value->id);
@@ -169,7 +138,8 @@ static int fail_edited(const struct fitting *fitting, const char *name, bool is_
                     wfs_quote(name).text, fitting->format->name);
 }
 
-static int fit_values(struct fitting *fitting, struct names *names, bool is_stored, bool is_set)
+static int fit_values(struct fitting *fitting, struct text_index *names, bool is_stored,
+                      bool is_set)
 {
     const char *why = arena_print(&fitting->catalog->arena, "%s holds only tensors and texts",
                                   is_set ? "a set of files" : fitting->format->name);
@@ -257,7 +227,7 @@ int wfs_catalog_fit(struct wfs_catalog *catalog, const struct wfs_format *format
                     struct wfs_error *err)
 {
     struct fitting fitting = {catalog, format, ret, err};
-    cleanup(names_done) struct names names = {0};
+    cleanup(text_index_done) struct text_index names = {0};
     int code = format->keeps_metadata ? names_init(&names, catalog) : tell_metadata(&fitting);
     if (code == 0 && !format->keeps_ties && options->drops_ties)
         code = drop_ties(&fitting, &names);

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "view/evidence/intern.h"
+#include "base/text_index.h"
 #include "view/pass.h"
 
 /* A key: who has it, and the next number to try for the others. */
@@ -21,7 +21,7 @@ struct holder {
 enum { HELD_BY_VALUE = UINT32_MAX };
 
 struct holders {
-    struct intern keys;
+    struct text_index keys;
     struct holder *of; /* by key */
 };
 
@@ -29,7 +29,7 @@ static int hold(struct holders *h, const char *key, uint32_t item)
 {
     uint32_t id;
     const uint32_t n_before = h->keys.n_texts;
-    if (intern_add(&h->keys, key, strlen(key), &id) < 0)
+    if (text_index_add(&h->keys, key, strlen(key), &id) < 0)
         return -ENOMEM;
     if (id == n_before)
         h->of[id] = (struct holder){item, 2};
@@ -66,7 +66,7 @@ static int take_free_key(const struct pass *pass, struct holders *h, struct hold
         if (text == NULL)
             return wfs_fail_memory(pass->err);
         const uint32_t n_before = h->keys.n_texts;
-        if (intern_add(&h->keys, text, strlen(text), &id) < 0)
+        if (text_index_add(&h->keys, text, strlen(text), &id) < 0)
             return wfs_fail_memory(pass->err);
         if (id == n_before) {
             *ret = text;
@@ -95,7 +95,7 @@ static int resolve(const struct pass *pass, struct holders *h, struct holder *ho
 
 static void cleanup_holders(struct holders *h)
 {
-    intern_done(&h->keys);
+    text_index_done(&h->keys);
     free(h->of);
 }
 
@@ -108,7 +108,7 @@ int pass_collisions(struct pass *pass)
         if (code < 0)
             return code;
         struct holder *holder =
-            &h.of[intern_find(&h.keys, item->tensor.key, strlen(item->tensor.key))];
+            &h.of[text_index_find(&h.keys, item->tensor.key, strlen(item->tensor.key))];
         if (holder->item != (uint32_t)(item - pass->report->items))
             code = resolve(pass, &h, holder, item);
     }

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "view/evidence/intern.h"
+#include "base/text_index.h"
 #include "view/pass.h"
 
 struct number {
@@ -22,7 +22,7 @@ struct number {
 };
 
 struct numbering {
-    struct intern lists;
+    struct text_index lists;
     bool *is_excepted; /* by list */
     struct number *numbers;
     size_t n_numbers, n_room;
@@ -55,7 +55,7 @@ static int add_number(struct numbering *n, const char *key, size_t n_prefix, uin
         return -ENOMEM;
     struct number *number = &n->numbers[n->n_numbers++];
     number->value = value;
-    return intern_add(&n->lists, key, n_prefix, &number->list);
+    return text_index_add(&n->lists, key, n_prefix, &number->list);
 }
 
 static int collect(struct pass *pass, struct numbering *n)
@@ -94,7 +94,7 @@ static int find_exceptions(struct pass *pass, struct numbering *n)
     for_rules(rule, pass->view, RULE_CONTIGUOUS_EXCEPT)
     {
         for (uint32_t i = 0; i < n->lists.n_texts; i++) {
-            const struct intern_text *text = &n->lists.texts[i];
+            const struct text_slice *text = &n->lists.texts[i];
             autofree char *path = strndup(text->bytes, text->n_bytes > 0 ? text->n_bytes - 1 : 0);
             if (path == NULL)
                 return wfs_fail_memory(pass->err);
@@ -128,7 +128,7 @@ static size_t put_segment(const struct numbering *n, const char *key, size_t sta
 {
     uint64_t value;
     if (parse_number(key + start, n_segment, &value)) {
-        const uint32_t list = intern_find(&n->lists, key, start);
+        const uint32_t list = text_index_find(&n->lists, key, start);
         if (!n->is_excepted[list])
             return (size_t)sprintf(to, "%zu",
                                    lower_bound(n, list, value) - lower_bound(n, list, 0));
@@ -170,7 +170,7 @@ static bool is_on(const struct pass *pass)
 
 static void cleanup_numbering(struct numbering *n)
 {
-    intern_done(&n->lists);
+    text_index_done(&n->lists);
     free(n->is_excepted);
     free(n->numbers);
 }

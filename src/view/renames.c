@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "view/evidence/intern.h"
+#include "base/text_index.h"
 #include "view/pass.h"
 
 /* Values of a pickle that are below the key lose its name, the others go. */
@@ -30,7 +30,7 @@ static void cut_values(struct wfs_catalog *catalog, const char *key)
 /* The first segments that there are, for the message about one that is not. */
 static int fail_top_level(struct pass *pass, const char *key)
 {
-    struct intern seen = {0};
+    struct text_index seen = {0};
     char known[512] = "";
     size_t n_known = 0;
     for_items(item, pass)
@@ -39,7 +39,7 @@ static int fail_top_level(struct pass *pass, const char *key)
         const uint32_t n_before = seen.n_texts;
         const char *name = item->tensor.key;
         const size_t n = strcspn(name, ".");
-        if (intern_add(&seen, name, n, &id) < 0 || seen.n_texts == n_before)
+        if (text_index_add(&seen, name, n, &id) < 0 || seen.n_texts == n_before)
             continue;
         if (seen.n_texts <= 10 && n_known < sizeof(known))
             n_known += (size_t)snprintf(known + n_known, sizeof(known) - n_known, "%s%s",
@@ -49,7 +49,7 @@ static int fail_top_level(struct pass *pass, const char *key)
     char more[40] = "";
     if (n_more > 0)
         snprintf(more, sizeof(more), " and %u more", n_more);
-    intern_done(&seen);
+    text_index_done(&seen);
     return wfs_fail(pass->err, EINVAL, "top_level_key: no tensor is below '%s'; there are: %s%s",
                     wfs_quote(key).text, known, more);
 }

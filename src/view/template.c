@@ -11,14 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "view/evidence/intern.h"
+#include "base/text_index.h"
 #include "view/pass.h"
 #include "view/similarity.h"
 
 struct filling {
     struct pass *pass;
-    struct intern keys; /* of the items that are shown */
-    uint32_t *item_of;  /* by key; the last of two that have it */
+    struct text_index keys; /* of the items that are shown */
+    uint32_t *item_of;      /* by key; the last of two that have it */
 };
 
 static int index_items(struct filling *f)
@@ -31,7 +31,7 @@ static int index_items(struct filling *f)
     for_items(item, f->pass)
     {
         uint32_t id;
-        if (intern_add(&f->keys, item->tensor.key, strlen(item->tensor.key), &id) < 0)
+        if (text_index_add(&f->keys, item->tensor.key, strlen(item->tensor.key), &id) < 0)
             return wfs_fail_memory(f->pass->err);
         f->item_of[id] = (uint32_t)(item - report->items);
     }
@@ -40,7 +40,7 @@ static int index_items(struct filling *f)
 
 static struct item *find_item(const struct filling *f, const char *key, size_t n_key)
 {
-    const uint32_t id = intern_find(&f->keys, key, n_key);
+    const uint32_t id = text_index_find(&f->keys, key, n_key);
     return id == UINT32_MAX ? NULL : &f->pass->report->items[f->item_of[id]];
 }
 
@@ -274,7 +274,7 @@ static int verdict(const struct pass *pass)
 
 static void cleanup_filling(struct filling *f)
 {
-    intern_done(&f->keys);
+    text_index_done(&f->keys);
     free(f->item_of);
 }
 

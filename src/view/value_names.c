@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "view/evidence/intern.h"
+#include "base/text_index.h"
 #include "view/pass.h"
 
 /* What a place would be called if all in it had been renamed with it. */
@@ -72,7 +72,8 @@ static int follow(struct wfs_catalog *catalog, const struct wish wishes[],
 }
 
 /* Skips names that a tensor has, or another value has or had. */
-static int rename_values(const struct pass *pass, const struct wish wishes[], struct intern *seen)
+static int rename_values(const struct pass *pass, const struct wish wishes[],
+                         struct text_index *seen)
 {
     struct wfs_catalog *catalog = pass->catalog;
     uint32_t id;
@@ -80,17 +81,17 @@ static int rename_values(const struct pass *pass, const struct wish wishes[], st
     for_items(item, pass)
     {
         if (code == 0)
-            code = intern_add(seen, item->tensor.key, strlen(item->tensor.key), &id);
+            code = text_index_add(seen, item->tensor.key, strlen(item->tensor.key), &id);
     }
     for (size_t i = 0; i < catalog->n_values && code == 0; i++)
-        code = intern_add(seen, catalog->values[i].name, strlen(catalog->values[i].name), &id);
+        code = text_index_add(seen, catalog->values[i].name, strlen(catalog->values[i].name), &id);
     for (size_t i = 0; i < catalog->n_values && code == 0; i++) {
         const uint32_t n_before = seen->n_texts;
         const char *name = NULL;
         if (catalog->values[i].place != 0)
             code = follow(catalog, wishes, &catalog->values[i], &name);
         if (code == 0 && name != NULL)
-            code = intern_add(seen, name, strlen(name), &id);
+            code = text_index_add(seen, name, strlen(name), &id);
         if (code == 0 && seen->n_texts > n_before)
             catalog->values[i].name = name;
     }
@@ -110,8 +111,8 @@ int pass_value_names(struct pass *pass)
         if (item->tensor.place != 0)
             vote(catalog, wishes, &item->tensor);
     }
-    struct intern seen = {0};
+    struct text_index seen = {0};
     const int code = rename_values(pass, wishes, &seen);
-    intern_done(&seen);
+    text_index_done(&seen);
     return code < 0 ? wfs_fail_memory(pass->err) : 0;
 }

@@ -6,18 +6,12 @@
 #define WFS_NAMES_H
 
 #include "base/arena.h"
-#include "base/hash.h"
-
-struct name_slot {
-    const char *name;
-    uint32_t n_bytes;
-    uint32_t n_same; /* how often it was asked for */
-};
+#include "base/text_index.h"
 
 struct names {
-    struct map map; /* of slots */
-    struct name_slot *slots;
-    uint32_t n_slots, n_room;
+    struct text_index index;
+    uint32_t *n_same; /* by number: how often it was asked for; malloc'ed */
+    size_t n_room;
     uint64_t n_clashes;
 };
 

@@ -3,9 +3,11 @@
  * The canonical form, as the reference writes it: tensors by dtype and key, no white space but the
  * padding, data without gaps. Metadata, which the reference leaves in random order, is sorted.
  */
+#include <weightfs/cleanup.h>
 #include <weightfs/io.h>
 #include <weightfs/strbuf.h>
 
+#include "base/text_index.h"
 #include "base/utf8.h"
 #include "format/safetensors/safetensors.h"
 
@@ -171,32 +173,18 @@ static int check_tensor(const struct wfs_tensor *tensor, uint64_t *n_data, struc
     return 0;
 }
 
-struct wanted {
-    const struct wfs_catalog *catalog;
-    const char *key;
-};
-
-static bool is_key(const void *ctx, uint32_t id)
+static int check_keys_differ(const struct wfs_catalog *catalog, struct wfs_error *err)
 {
-    const struct wanted *wanted = ctx;
-    return strcmp(wanted->catalog->tensors[id].key, wanted->key) == 0;
-}
-
-static int check_keys_differ(const struct wfs_catalog *catalog, struct map *map,
-                             struct wfs_error *err)
-{
-    if (catalog->n_tensors >= UINT32_MAX)
-        return wfs_fail(err, E2BIG, "too many tensors: %zu", catalog->n_tensors);
-    if (map_reserve(map, (uint32_t)catalog->n_tensors) < 0)
+    cleanup(text_index_done) struct text_index keys = {0};
+    if (text_index_reserve(&keys, catalog->n_tensors) < 0)
         return wfs_fail_memory(err);
-    for (uint32_t i = 0; i < catalog->n_tensors; i++) {
-        const struct wanted wanted = {catalog, catalog->tensors[i].key};
-        const uint64_t hash = hash_bytes(wanted.key, strlen(wanted.key), hash_seed());
-        uint32_t id;
-        if (map_find(map, hash, is_key, &wanted, &id))
-            return wfs_fail(err, EINVAL, "two tensors are called '%s'", wfs_quote(wanted.key).text);
-        if (map_add(map, hash, i) < 0)
+    for (size_t i = 0; i < catalog->n_tensors; i++) {
+        const char *key = catalog->tensors[i].key;
+        uint32_t number;
+        if (text_index_add(&keys, key, strlen(key), &number) < 0)
             return wfs_fail_memory(err);
+        if (number < i)
+            return wfs_fail(err, EINVAL, "two tensors are called '%s'", wfs_quote(key).text);
     }
     return 0;
 }
@@ -216,10 +204,7 @@ static int check_catalog(const struct wfs_catalog *catalog, struct wfs_error *er
             return wfs_fail(err, EINVAL, "the metadata '%s' is not valid UTF-8",
                             wfs_quote(text->name).text);
     }
-    struct map map = {0};
-    const int code = check_keys_differ(catalog, &map, err);
-    map_done(&map);
-    return code;
+    return check_keys_differ(catalog, err);
 }
 
 /* Everything in its order, in the arena of the layout. */

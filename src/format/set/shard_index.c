@@ -13,33 +13,10 @@
 #include "base/utf8.h"
 #include "text/json.h"
 
-struct lookup {
-    const struct shard_index *index;
-    const char *name; /* of a key or a shard */
-};
-
-static bool is_key(const void *ctx, uint32_t id)
-{
-    const struct lookup *lookup = ctx;
-    return strcmp(lookup->index->keys[id].name, lookup->name) == 0;
-}
-
-static bool is_shard(const void *ctx, uint32_t id)
-{
-    const struct lookup *lookup = ctx;
-    return strcmp(lookup->index->shards[id], lookup->name) == 0;
-}
-
-static uint64_t hash_name(const char *name)
-{
-    return hash_bytes(name, strlen(name), hash_seed());
-}
-
 struct shard_key *shard_index_find(const struct shard_index *index, const char *key)
 {
-    uint32_t id;
-    const struct lookup lookup = {index, key};
-    return map_find(&index->by_key, hash_name(key), is_key, &lookup, &id) ? &index->keys[id] : NULL;
+    const uint32_t i = text_index_find(&index->by_key, key, strlen(key));
+    return i == TEXT_INDEX_NONE ? NULL : &index->keys[i];
 }
 
 /* No path, only a name: decided by its letters, because links are followed. */
@@ -52,34 +29,32 @@ static bool is_plain_name(const struct json_text *text)
 
 static int find_shard(struct shard_index *index, const char *name, uint32_t *ret)
 {
-    const struct lookup lookup = {index, name};
-    if (map_find(&index->by_shard, hash_name(name), is_shard, &lookup, ret))
-        return 0;
     if (array_reserve(&index->shards, sizeof(*index->shards), index->n_shards, 1,
-                      &index->n_shard_room) < 0)
+                      &index->n_shard_room) < 0 ||
+        text_index_add(&index->by_shard, name, strlen(name), ret) < 0)
         return -ENOMEM;
-    *ret = (uint32_t)index->n_shards;
-    index->shards[index->n_shards++] = name;
-    return map_add(&index->by_shard, hash_name(name), *ret);
+    if (*ret == index->n_shards)
+        index->shards[index->n_shards++] = name;
+    return 0;
 }
 
 int shard_index_add(struct shard_index *index, const char *key, const char *shard,
                     uint32_t *ret_shard)
 {
-    const struct shard_key *twin = shard_index_find(index, key);
-    if (twin != NULL) {
-        *ret_shard = twin->shard;
+    uint32_t i, of_shard;
+    if (array_reserve(&index->keys, sizeof(*index->keys), index->n_keys, 1, &index->n_key_room) <
+            0 ||
+        text_index_add(&index->by_key, key, strlen(key), &i) < 0)
+        return -ENOMEM;
+    if (i < index->n_keys) {
+        *ret_shard = index->keys[i].shard;
         return 0;
     }
-    if (array_reserve(&index->keys, sizeof(*index->keys), index->n_keys, 1, &index->n_key_room) < 0)
+    index->keys[index->n_keys++] = (struct shard_key){.name = key};
+    if (find_shard(index, shard, &of_shard) < 0)
         return -ENOMEM;
-    struct shard_key *entry = &index->keys[index->n_keys];
-    *entry = (struct shard_key){.name = key};
-    if (find_shard(index, shard, &entry->shard) < 0 ||
-        map_add(&index->by_key, hash_name(key), (uint32_t)index->n_keys) < 0)
-        return -ENOMEM;
-    index->n_keys++;
-    *ret_shard = entry->shard;
+    index->keys[i].shard = of_shard;
+    *ret_shard = of_shard;
     return 1;
 }
 
@@ -212,7 +187,7 @@ void shard_index_done(struct shard_index *index)
     free(index->text);
     free(index->keys);
     free(index->shards);
-    map_done(&index->by_key);
-    map_done(&index->by_shard);
+    text_index_done(&index->by_key);
+    text_index_done(&index->by_shard);
     *index = (struct shard_index){0};
 }

@@ -5,7 +5,7 @@
 #ifndef WFS_SHARD_INDEX_H
 #define WFS_SHARD_INDEX_H
 
-#include "base/hash.h"
+#include "base/text_index.h"
 #include "base/source.h"
 
 enum { SHARD_INDEX_MAX = 256 << 20 }; /* bytes that are written or read back */
@@ -23,8 +23,8 @@ struct shard_index {
     size_t n_keys, n_key_room;
     const char **shards; /* file names, each once, in natural order */
     size_t n_shards, n_shard_room;
-    struct map by_key;
-    struct map by_shard; /* while keys are added */
+    struct text_index by_key;
+    struct text_index by_shard; /* while keys are added */
 };
 
 /*

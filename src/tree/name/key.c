@@ -145,26 +145,10 @@ enum key_kind key_decode(const char *name, size_t n_bytes, char *part, size_t *r
     return is_canonical(name, n_bytes, part, ret_n_bytes) ? KEY_IS_PART : KEY_IS_INVALID;
 }
 
-struct cut_query {
-    const struct key_cuts *cuts;
-    const char *name;
-    size_t n_bytes;
-};
-
-static bool is_cut_match(const void *ctx, uint32_t id)
-{
-    const struct cut_query *query = ctx;
-    const char *name = query->cuts->items[id].name;
-    return strlen(name) == query->n_bytes && memcmp(name, query->name, query->n_bytes) == 0;
-}
-
 const char *key_cuts_find(const struct key_cuts *cuts, const char *name, size_t n_bytes)
 {
-    const struct cut_query query = {cuts, name, n_bytes};
-    uint32_t id;
-    if (!map_find(&cuts->map, hash_bytes(name, n_bytes, hash_seed()), is_cut_match, &query, &id))
-        return NULL;
-    return cuts->items[id].part;
+    const uint32_t number = text_index_find(&cuts->names, name, n_bytes);
+    return number == TEXT_INDEX_NONE ? NULL : cuts->parts[number];
 }
 
 int key_cuts_add(struct key_cuts *cuts, struct arena *arena, const struct key_name *name,
@@ -172,20 +156,21 @@ int key_cuts_add(struct key_cuts *cuts, struct arena *arena, const struct key_na
 {
     if (key_cuts_find(cuts, name->text, name->n_bytes) != NULL)
         return 0;
-    if (array_reserve(&cuts->items, sizeof(*cuts->items), cuts->n_items, 1, &cuts->n_room) < 0)
+    uint32_t number;
+    const char *copy = arena_copy(arena, name->text, name->n_bytes);
+    const char *of_part = arena_copy(arena, part, n_bytes);
+    if (copy == NULL || of_part == NULL ||
+        array_reserve(&cuts->parts, sizeof(*cuts->parts), cuts->names.n_texts, 1, &cuts->n_room) <
+            0 ||
+        text_index_add(&cuts->names, copy, name->n_bytes, &number) < 0)
         return -ENOMEM;
-    const struct key_cut item = {arena_copy(arena, name->text, name->n_bytes),
-                                 arena_copy(arena, part, n_bytes)};
-    if (item.name == NULL || item.part == NULL ||
-        map_add(&cuts->map, hash_bytes(name->text, name->n_bytes, hash_seed()), cuts->n_items) < 0)
-        return -ENOMEM;
-    cuts->items[cuts->n_items++] = item;
+    cuts->parts[number] = of_part;
     return 0;
 }
 
 void key_cuts_done(struct key_cuts *cuts)
 {
-    map_done(&cuts->map);
-    free(cuts->items);
+    text_index_done(&cuts->names);
+    free(cuts->parts);
     *cuts = (struct key_cuts){0};
 }

@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 #include "base/arena.h"
-#include "base/hash.h"
+#include "base/text_index.h"
 
 #define KEY_SELF "%self"
 #define KEY_NPY ".npy"
@@ -68,14 +68,9 @@ enum key_kind key_decode(const char *name, size_t n_bytes, char *part, size_t *r
 
 /* Parts whose names are cut, by name. A zeroed struct is empty. */
 struct key_cuts {
-    struct map map;
-    struct key_cut *items; /* malloc'ed */
-    uint32_t n_items;
+    struct text_index names;
+    const char **parts; /* by number of the name, ended by NUL; malloc'ed */
     size_t n_room;
-};
-
-struct key_cut {
-    const char *name, *part; /* ended by NUL */
 };
 
 /* Both are copied. A name that is there already is left as it is. -ENOMEM. */

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/text_index.h"
 #include "view/evidence/evidence_file.h"
 
 /* What a row says. A linear has the layout of the file unless the row knows better. */
@@ -223,7 +224,7 @@ static bool has_keys_below(const struct group *group, const struct evidence_file
         return false;
     memcpy(name, group->name, group->n_name);
     memcpy(name + group->n_name, leaf, sizeof(leaf));
-    return intern_find(&file->names, name, group->n_name + sizeof(leaf) - 1) != UINT32_MAX;
+    return text_index_find(&file->names, name, group->n_name + sizeof(leaf) - 1) != TEXT_INDEX_NONE;
 }
 
 static struct finding classify(const struct group *group, const struct evidence_file *file)

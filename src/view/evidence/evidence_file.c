@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/text_index.h"
 #include "view/regex/regex.h"
 
 /* Names that are the whole last segment of a matrix in a block of several. */
@@ -68,12 +69,12 @@ static char *fold(struct arena *arena, const char *text, size_t n, size_t *ret_n
     return folded;
 }
 
-static int intern_folded(struct arena *arena, struct intern *intern, const char *text, size_t n,
+static int intern_folded(struct arena *arena, struct text_index *intern, const char *text, size_t n,
                          uint32_t *ret)
 {
     size_t n_folded;
     const char *folded = fold(arena, text, n, &n_folded);
-    return folded == NULL ? -ENOMEM : intern_add(intern, folded, n_folded, ret);
+    return folded == NULL ? -ENOMEM : text_index_add(intern, folded, n_folded, ret);
 }
 
 /* The words of the last segment that is not a number; of those before it too, while all say
@@ -117,7 +118,7 @@ static int describe(struct describing *d, struct group *group, struct wfs_error 
     char *last = arena_copy(&d->arena, group->name + start, n_last);
     /* Behind the parent come a name and numbers; where all are numbers, nothing is before. */
     const size_t n_parent = start > 0 ? start - 1 : 0;
-    if (last == NULL || intern_add(&file->parents, group->name, n_parent, &group->parent) < 0 ||
+    if (last == NULL || text_index_add(&file->parents, group->name, n_parent, &group->parent) < 0 ||
         intern_folded(&d->arena, &file->folded, group->name, n_parent, &group->folded_parent) < 0 ||
         intern_folded(&d->arena, &file->labels, last, n_last, &group->label) < 0)
         return wfs_fail_memory(err);
@@ -162,7 +163,7 @@ static int make_groups(struct describing *d, const struct wfs_tensor *tensors,
     for (size_t i = 0; i < file->n_tensors; i++) {
         const char *dot = strrchr(tensors[i].key, '.');
         const size_t n_name = dot == NULL ? 0 : (size_t)(dot - tensors[i].key);
-        if (intern_add(&file->names, tensors[i].key, n_name, &file->group_of[i]) < 0)
+        if (text_index_add(&file->names, tensors[i].key, n_name, &file->group_of[i]) < 0)
             return wfs_fail_memory(err);
         file->has_no_norm =
             file->has_no_norm || strstr(tensors[i].key, "bottleneck.input.LayerNorm.") != NULL;
@@ -346,10 +347,10 @@ int evidence_file_init(struct evidence_file *file, const struct wfs_tensor *tens
 
 void evidence_file_done(struct evidence_file *file)
 {
-    intern_done(&file->names);
-    intern_done(&file->labels);
-    intern_done(&file->parents);
-    intern_done(&file->folded);
+    text_index_done(&file->names);
+    text_index_done(&file->labels);
+    text_index_done(&file->parents);
+    text_index_done(&file->folded);
     free(file->groups);
     free(file->group_of);
     free(file->by_label);

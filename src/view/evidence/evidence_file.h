@@ -10,8 +10,8 @@
 
 #include "base/arena.h"
 #include "base/hash.h"
+#include "base/text_index.h"
 #include "view/evidence/evidence_words.h"
-#include "view/evidence/intern.h"
 #include "view/evidence/verdict.h"
 
 /* For and against: how many groups voted for each layout, and who was first. */
@@ -39,7 +39,7 @@ struct width {
 };
 
 struct evidence_file {
-    struct intern names, labels, parents, folded;
+    struct text_index names, labels, parents, folded;
     struct group *groups; /* one for each of names */
     uint32_t *group_of;   /* of each tensor */
     size_t n_tensors;
