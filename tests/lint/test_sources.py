@@ -94,3 +94,23 @@ def test_every_verb_is_in_the_manual():
     assert 'ls' in verbs and 'convert' in verbs
     for verb in verbs:
         assert re.search(r'^\.It Cm %s\b' % verb, page, re.M), verb
+
+
+def options_of(text):
+    return re.findall(r'^  (--\w[\w-]*)', text, re.M)
+
+
+def test_the_manual_has_the_options_of_every_verb_in_the_order_of_its_help():
+    page = (ROOT / 'docs/man/weightfs.1').read_text()
+    verbs = dict(re.findall(r'^\.It Cm (\w+) Ar (.*?)(?=^\.It Cm \w+ Ar |^\.Pp\nEvery verb)', page, re.M | re.S))
+    common = ['--force', '--limit', '--shards', '--help']
+    for verb in re.findall(r'^  (\w+)  ', weightfs('--help').stdout.split('\n\n')[2], re.M):
+        options = options_of(weightfs(verb, '--help').stdout.split('\nview options')[0])
+        own = [option for option in options if verb == 'recover' and option != '--help' or option not in common]
+        assert ['--' + option for option in re.findall(r'^\.It Fl -([\w-]+)', verbs[verb], re.M)] == own, verb
+
+
+def test_the_manual_has_the_view_options_in_the_order_of_the_help():
+    views = (ROOT / 'docs/man/weightfs.1').read_text().split('.Sh VIEWS')[1].split('.Sh MOUNTING')[0]
+    assert re.findall(r'^\.It Fl -(\w+)', views, re.M) == [
+        option[2:] for option in options_of(weightfs('plan', '--help').stdout.split('\nview options')[1])]
