@@ -4,6 +4,7 @@
  */
 #include "cli/input.h"
 
+#include "program/checkpoint.h"
 #include "program/print.h"
 #include "cli/suggest.h"
 
@@ -12,93 +13,45 @@
 #include <weightfs/view.h>
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
-static enum exit_code load(const struct args *args, const char *path, struct wfs_catalog **out)
+/* The options of views are among those given; the library knows which. */
+static enum exit_code make_view(const struct args *args, struct wfs_view **out,
+                                struct wfs_error *err)
 {
-    struct wfs_error err = {0};
-    const struct wfs_load_options options = args_load_options(args);
-    const char *real_path = strcmp(path, "-") == 0 ? "/dev/fd/0" : path;
-    if (wfs_load(real_path, &options, out, &err) < 0)
-        return print_error(exit_of_errno(err.code), path, "%s", err.text);
-    return EXIT_DONE;
-}
-
-/* Of an option, or of what it did: a refusal by the rules has its own exit code. */
-static enum exit_code view_error(const char *path, const struct wfs_error *err)
-{
-    const enum exit_code exit_code =
-        err->code == EINVAL || err->code == E2BIG ? EXIT_NO_MATCH : exit_of_errno(err->code);
-    return print_error(exit_code, path, "%s", err->text);
-}
-
-static enum exit_code make_view(const struct args *args, const char *path, struct wfs_view **out)
-{
-    struct wfs_error err = {0};
-    auto_view struct wfs_view *view = NULL;
-    if (wfs_view_new(&view) < 0)
-        return print_error(EXIT_UNSUPPORTED, path, "out of memory");
-    for (size_t i = 0; i < args->n_given; i++) {
+    char **texts = calloc(args->n_given + 1, sizeof(*texts));
+    bool has_memory = texts != NULL;
+    for (size_t i = 0; has_memory && i < args->n_given; i++) {
         const struct args_given *given = &args->given[i];
-        autofree char *text = NULL;
-        const int n = asprintf(&text, "%s%s%s", given->name, given->value != NULL ? "=" : "",
-                               given->value != NULL ? given->value : "");
-        if (n < 0)
-            return print_error(EXIT_UNSUPPORTED, path, "out of memory");
-        if (wfs_view_add(view, text, &err) < 0)
-            return view_error(path, &err);
+        has_memory = asprintf(&texts[i], "%s%s%s", given->name, given->value != NULL ? "=" : "",
+                              given->value != NULL ? given->value : "") >= 0;
+        texts[i] = has_memory ? texts[i] : NULL;
     }
-    *out = view;
-    view = NULL;
-    return EXIT_DONE;
-}
-
-static enum exit_code lay_overlays(const struct args *args, const struct wfs_view *view,
-                                   const char *path, struct wfs_catalog *catalog)
-{
-    const char *over_path;
-    for (size_t i = 0; (over_path = wfs_view_overlay(view, i)) != NULL; i++) {
-        struct wfs_error err = {0};
-        struct wfs_catalog *over = NULL;
-        const enum exit_code exit_code = load(args, over_path, &over);
-        if (exit_code != EXIT_DONE)
-            return exit_code;
-        if (wfs_view_lay(view, i, catalog, over, &err) < 0)
-            return view_error(path, &err);
-    }
-    return EXIT_DONE;
-}
-
-static enum exit_code apply_view(const struct args *args, const struct wfs_view *view,
-                                 const char *path, struct wfs_catalog *catalog,
-                                 struct wfs_report **report)
-{
-    struct wfs_error err = {0};
-    auto_catalog struct wfs_catalog *like = NULL;
-    const char *like_path = wfs_view_like(view);
-    enum exit_code exit_code = lay_overlays(args, view, path, catalog);
-    if (exit_code == EXIT_DONE && like_path != NULL)
-        exit_code = load(args, like_path, &like);
-    if (exit_code != EXIT_DONE)
-        return exit_code;
-    if (wfs_view_apply(view, catalog, like, report, &err) < 0)
-        return view_error(path, &err);
-    return EXIT_DONE;
+    enum exit_code exit_code = EXIT_UNSUPPORTED;
+    if (has_memory)
+        exit_code = checkpoint_new_view((const char *const *)texts, args->n_given, out, err);
+    else
+        wfs_fail(err, ENOMEM, "out of memory");
+    for (size_t i = 0; texts != NULL && i < args->n_given; i++)
+        free(texts[i]);
+    free(texts);
+    return exit_code;
 }
 
 enum exit_code input_load_report(const struct args *args, const char *path,
                                  struct wfs_catalog **out, struct wfs_report **report)
 {
     auto_view struct wfs_view *view = NULL;
-    enum exit_code exit_code = make_view(args, path, &view);
+    struct checkpoint_failure failure = {0};
+    const struct checkpoint_options options = {.load = args_load_options(args)};
+    enum exit_code exit_code = make_view(args, &view, &failure.err);
     if (exit_code == EXIT_DONE)
-        exit_code = load(args, path, out);
-    if (exit_code != EXIT_DONE || (report == NULL && wfs_view_is_empty(view)))
-        return exit_code;
-    struct wfs_report *own = NULL;
-    exit_code = apply_view(args, view, path, *out, report != NULL ? report : &own);
-    wfs_report_free(own);
-    return exit_code;
+        exit_code = checkpoint_load(path, &options, view, out, report, &failure);
+    return exit_code == EXIT_DONE
+               ? EXIT_DONE
+               : print_error(exit_code, failure.path != NULL ? failure.path : path, "%s",
+                             failure.err.text);
 }
 
 enum exit_code input_load(const struct args *args, const char *path, struct wfs_catalog **out)

@@ -6,7 +6,7 @@
 
 #include "program/exit.h"
 #include "fuse/log.h"
-#include "fuse/sandbox/paths.h"
+#include "program/place.h"
 
 #include <weightfs/cleanup.h>
 
@@ -68,7 +68,7 @@ int confine(const struct mount_options *options, const struct target *target,
     sandbox_init(&sandbox, (enum sandbox_mode)options->sandbox);
     const bool has_siblings = options->shards != 0;
     const char *overlay;
-    sandbox_allow_source(&sandbox, mount_options_source(options), has_siblings);
+    sandbox_allow_source(&sandbox, target->source.opened, has_siblings);
     if (wfs_view_like(view) != NULL)
         sandbox_allow_source(&sandbox, wfs_view_like(view), has_siblings);
     for (size_t i = 0; (overlay = wfs_view_overlay(view, i)) != NULL; i++)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Rules that cannot be are told before a large source is read for nothing.
+ * Whoever mounts gets warnings too: of damage, of guesses, of a source that is still being written.
  */
 #include "fuse/loading.h"
 
-#include "program/exit.h"
+#include "program/checkpoint.h"
 #include "fuse/log.h"
 
 #include <weightfs/cleanup.h>
@@ -13,20 +13,6 @@
 
 #include <fcntl.h>
 #include <string.h>
-
-static int load(const struct mount_options *options, const char *path, struct wfs_catalog **out)
-{
-    const struct wfs_load_options load_options = {.force = options->force != 0,
-                                                  .shards = options->shards != 0,
-                                                  .limits = options->limits,
-                                                  .n_limits = options->n_limits};
-    struct wfs_error err = {0};
-    if (wfs_load(path, &load_options, out, &err) == 0)
-        return 0;
-    if (strcmp(path, mount_options_source(options)) == 0)
-        return log_failure((int)exit_of_errno(err.code), "%s", err.text);
-    return log_failure((int)exit_of_errno(err.code), "'%s': %s", wfs_quote(path).text, err.text);
-}
 
 static void tell_findings(const struct wfs_catalog *catalog)
 {
@@ -37,83 +23,33 @@ static void tell_findings(const struct wfs_catalog *catalog)
     }
 }
 
-/* ---- the view ---- */
-
-/* A refusal by the rules has an exit code of its own. */
-static int fail_view(const struct wfs_error *err)
-{
-    const bool is_refusal = err->code == EINVAL || err->code == E2BIG;
-    return log_failure(is_refusal ? EXIT_NO_MATCH : (int)exit_of_errno(err->code), "%s", err->text);
-}
-
 int loading_new_view(const struct mount_options *options, struct wfs_view **out)
 {
-    struct wfs_view *view = NULL;
-    if (wfs_view_new(&view) < 0)
-        return log_failure(EXIT_UNSUPPORTED, "out of memory");
-    for (size_t i = 0; i < options->n_views; i++) {
-        struct wfs_error err = {0};
-        if (wfs_view_add(view, options->views[i], &err) < 0) {
-            wfs_view_free(view);
-            return fail_view(&err);
-        }
-    }
-    *out = view;
-    return 0;
-}
-
-static int apply(const struct mount_options *options, const struct wfs_view *view,
-                 struct wfs_catalog *catalog, struct wfs_report **report)
-{
     struct wfs_error err = {0};
-    auto_catalog struct wfs_catalog *like = NULL;
-    const char *like_path = wfs_view_like(view);
-    const int rc = like_path != NULL ? load(options, like_path, &like) : 0;
-    if (rc != 0)
-        return rc;
-    const int code = wfs_view_apply(view, catalog, like, report, &err);
-    const char *notice = code == 0 ? wfs_report_notice(*report) : NULL;
-    if (notice != NULL)
-        log_warning("%s", notice);
-    return code < 0 ? fail_view(&err) : 0;
+    const enum exit_code exit_code =
+        checkpoint_new_view(options->views, options->n_views, out, &err);
+    return exit_code == EXIT_DONE ? 0 : log_failure((int)exit_code, "%s", err.text);
 }
 
-static int lay_overlays(const struct mount_options *options, const struct wfs_view *view,
-                        struct wfs_catalog *catalog)
+static int load(const struct mount_options *options, const struct target *target,
+                const struct wfs_view *view, struct wfs_catalog **out, struct wfs_report **report)
 {
-    const char *path;
-    for (size_t i = 0; (path = wfs_view_overlay(view, i)) != NULL; i++) {
-        struct wfs_error err = {0};
-        struct wfs_catalog *over = NULL;
-        const int rc = load(options, path, &over);
-        if (rc != 0)
-            return rc;
-        if (wfs_view_lay(view, i, catalog, over, &err) < 0)
-            return fail_view(&err);
-    }
-    return 0;
-}
-
-static int load_with_view(const struct mount_options *options, const char *path,
-                          const struct wfs_view *view, struct wfs_catalog **out,
-                          struct wfs_report **report)
-{
-    auto_catalog struct wfs_catalog *catalog = NULL;
-    int rc = load(options, path, &catalog);
-    if (rc == 0)
-        rc = lay_overlays(options, view, catalog);
-    if (rc != 0)
-        return rc;
-    tell_findings(catalog);
-    rc = apply(options, view, catalog, report);
-    if (rc != 0) {
-        wfs_report_free(*report); /* before what it borrows from */
-        *report = NULL;
-        return rc;
-    }
-    *out = catalog;
-    catalog = NULL;
-    return 0;
+    const char *source = target->kept_source != NULL ? target->kept_source : target->source.opened;
+    struct checkpoint_failure failure;
+    const struct checkpoint_options checkpoint_options = {.load = {.force = options->force != 0,
+                                                                   .shards = options->shards != 0,
+                                                                   .limits = options->limits,
+                                                                   .n_limits = options->n_limits},
+                                                          .is_lasting = true};
+    const enum exit_code exit_code =
+        checkpoint_load(source, &checkpoint_options, view, out, report, &failure);
+    if (exit_code == EXIT_DONE)
+        return 0;
+    if (failure.path == NULL && source == target->kept_source)
+        failure.path = source;
+    return failure.path == NULL ? log_failure((int)exit_code, "%s", failure.err.text)
+                                : log_failure((int)exit_code, "'%s': %s",
+                                              wfs_quote(failure.path).text, failure.err.text);
 }
 
 /* ---- writers ---- */
@@ -140,14 +76,12 @@ static int check_writers(const struct wfs_catalog *catalog, const struct target 
 int loading_run(const struct mount_options *options, const struct target *target,
                 const struct wfs_view *view, struct wfs_catalog **out, struct wfs_report **report)
 {
-    auto_catalog struct wfs_catalog *catalog = NULL;
-    const char *source =
-        target->kept_source != NULL ? target->kept_source : mount_options_source(options);
-    int rc = load_with_view(options, source, view, &catalog, report);
-    if (catalog == NULL)
+    const int rc = load(options, target, view, out, report);
+    if (rc != 0)
         return rc;
-    rc = check_writers(catalog, target);
-    *out = catalog;
-    catalog = NULL;
-    return rc;
+    tell_findings(*out);
+    const char *notice = wfs_report_notice(*report);
+    if (notice != NULL)
+        log_warning("%s", notice);
+    return check_writers(*out, target);
 }

@@ -16,15 +16,17 @@
 #include <fuse_lowlevel.h>
 #include <stdio.h>
 #include <signal.h>
+#include <string.h>
+#include <unistd.h>
 
 /* N of "/dev/fd/N" and of "-", or -1: the one inherited descriptor that is wanted. */
 static int source_descriptor(const struct mount_options *options)
 {
     int fd, n_read = 0;
-    const char *source = mount_options_source(options);
-    if (sscanf(source, "/dev/fd/%d%n", &fd, &n_read) == 1 && source[n_read] == '\0')
-        return fd;
-    return -1;
+    const char *source = options->source;
+    if (strcmp(source, "-") == 0)
+        return STDIN_FILENO;
+    return sscanf(source, "/dev/fd/%d%n", &fd, &n_read) == 1 && source[n_read] == '\0' ? fd : -1;
 }
 
 static int run(const struct mount_options *options)

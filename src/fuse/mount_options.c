@@ -409,8 +409,3 @@ void mount_options_done(struct mount_options *options)
     free(options->views);
     *options = (struct mount_options){0};
 }
-
-const char *mount_options_source(const struct mount_options *options)
-{
-    return strcmp(options->source, "-") == 0 ? "/dev/fd/0" : options->source;
-}

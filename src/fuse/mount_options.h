@@ -45,7 +45,4 @@ struct mount_options {
 bool mount_options_parse(struct mount_options *options, int argc, char **argv);
 void mount_options_done(struct mount_options *options);
 
-/* The path to open: "-" is the standard input. */
-const char *mount_options_source(const struct mount_options *options);
-
 #endif

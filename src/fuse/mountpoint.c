@@ -7,7 +7,7 @@
 
 #include "fuse/log.h"
 #include "fuse/mount_id.h"
-#include "fuse/sandbox/paths.h"
+#include "program/place.h"
 #include "program/unmount.h"
 
 #include <weightfs/cleanup.h>

@@ -6,7 +6,6 @@
 #include "fuse/publication.h"
 
 #include "fuse/log.h"
-#include "fuse/sandbox/paths.h"
 
 #include <weightfs/cleanup.h>
 #include <weightfs/format.h>
@@ -92,11 +91,12 @@ static int keep_shards(const struct driver *driver)
     autofree char *directory = path_directory(driver->target->path);
     int rc = directory == NULL ? -ENOMEM : 0;
     for (size_t i = 0; rc == 0 && i < wfs_catalog_n_sources(driver->catalog); i++) {
-        autofree char *path = path_resolve_parent(wfs_catalog_source_path(driver->catalog, i));
-        autofree char *own = path == NULL ? NULL : path_directory(path);
-        if (own != NULL && strcmp(own, directory) == 0)
+        const char *path = wfs_catalog_source_path(driver->catalog, i);
+        autofree char *own = path_directory(path);
+        if (own == NULL)
+            rc = -ENOMEM;
+        else if (strcmp(own, directory) == 0)
             rc = wfs_tree_keep_source(driver->tree, path);
-        rc = rc == -ENOENT ? 0 : rc;
     }
     return rc;
 }

@@ -7,7 +7,6 @@
 
 #include "program/exit.h"
 #include "fuse/log.h"
-#include "fuse/sandbox/paths.h"
 #include "program/predecessor.h"
 
 #include <weightfs/cleanup.h>

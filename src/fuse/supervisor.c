@@ -12,7 +12,6 @@
 #include "fuse/channel.h"
 #include "fuse/log.h"
 #include "fuse/mountpoint.h"
-#include "fuse/sandbox/paths.h"
 #include "fuse/target.h"
 #include "fuse/worker.h"
 
@@ -43,8 +42,7 @@ struct supervisor {
 
 static bool is_hidden(const struct supervisor *supervisor, const char *what, const char *path)
 {
-    autofree char *whole = path != NULL ? path_resolve(path) : NULL;
-    autofree char *directory = whole != NULL && whole[0] == '/' ? path_directory(whole) : NULL;
+    autofree char *directory = path != NULL ? path_directory(path) : NULL;
     if (directory == NULL || !mountpoint_hides(&supervisor->mountpoint, directory))
         return false;
     log_error("cannot mount on '%s': the %s is inside of it",
@@ -58,7 +56,7 @@ static int prepare(struct supervisor *supervisor)
     if (rc != 0)
         return rc;
     if (!mountpoint_init(&supervisor->mountpoint, supervisor->options->mountpoint) ||
-        is_hidden(supervisor, "source", supervisor->options->source) ||
+        is_hidden(supervisor, "source", supervisor->target.source.path) ||
         is_hidden(supervisor, "output", supervisor->target.path) ||
         is_hidden(supervisor, "staging directory", supervisor->target.stage_path))
         return EXIT_MOUNT;
@@ -70,7 +68,7 @@ static int prepare(struct supervisor *supervisor)
 static bool add_mount_options(const struct supervisor *supervisor, struct fuse_args *args)
 {
     const struct mount_options *options = supervisor->options;
-    autofree char *source = realpath(options->source, NULL);
+    const char *source = supervisor->target.source.path;
     autofree char *name = NULL;
     char *list = NULL;
     if (asprintf(&name, "fsname=%s", source != NULL ? source : "weightfs") < 0) {

@@ -7,7 +7,6 @@
 
 #include "program/exit.h"
 #include "fuse/log.h"
-#include "fuse/sandbox/paths.h"
 
 #include <weightfs/cleanup.h>
 #include <weightfs/format.h>
@@ -59,6 +58,12 @@ static int choose_size(struct target *target, const struct mount_options *option
                                                     "that is a directory or NAME.index.json");
 }
 
+/* By which the source has a name, where it has one. */
+static const char *source_path(const struct target *target)
+{
+    return target->source.path != NULL ? target->source.path : target->source.opened;
+}
+
 /*
  * One file, or the index of several: then the directory is resolved, and made where it has a slash
  * at its end.
@@ -70,36 +75,40 @@ static int choose_path(struct target *target, const struct mount_options *option
     target->format = options->format != NULL ? wfs_format_by_name(options->format) : NULL;
     if (options->format != NULL && target->format == NULL)
         return fail_format("there is no such format");
-    if (wfs_output_index(typed, options->source, &target->format, &index) < 0)
+    if (wfs_output_index(typed, source_path(target), &target->format, &index) < 0)
         return log_failure(EXIT_UNSUPPORTED, "out of memory");
     target->is_set = index != NULL;
     if (target->is_set && target->format == NULL)
         return choose_format(target, typed);
     if (typed[strlen(typed) - 1] == '/' && mkdir(typed, 0777) < 0 && errno != EEXIST)
         return fail_output(typed);
-    target->path = index != NULL ? path_resolve_parent(index) : path_resolve(typed);
-    return target->path == NULL ? fail_output(typed) : choose_size(target, options);
+    if (place_find(&target->output, index != NULL ? index : typed,
+                   index != NULL ? PLACE_KEEP_LINK : PLACE_FOLLOW_LINK) < 0)
+        return fail_output(typed);
+    target->path = target->output.path;
+    return choose_size(target, options);
 }
 
 /* What is at the path now, and whether it may be replaced. */
 static int choose_replacement(struct target *target, const struct mount_options *options,
-                              const struct stat *source)
+                              const struct place *own)
 {
     struct stat st;
+    const struct place *output = &target->output;
     target->replace = options->overwrite ? WFS_REPLACE_ANY : WFS_REPLACE_NONE;
-    if (target->is_set && lstat(target->path, &st) == 0 && S_ISLNK(st.st_mode))
+    if (target->is_set && lstat(output->path, &st) == 0 && S_ISLNK(st.st_mode))
         return log_failure(
             EXIT_MOUNT,
             "cannot use output '%s': it is a symbolic link, and its files are beside "
             "what it leads to; give another directory",
-            wfs_quote(target->path).text);
-    if (stat(target->path, &st) < 0)
-        return errno == ENOENT ? 0 : fail_output(target->path);
-    if (!S_ISREG(st.st_mode))
+            wfs_quote(output->path).text);
+    if (!output->is_there)
+        return stat(output->path, &st) < 0 && errno == ENOENT ? 0 : fail_output(output->path);
+    if (!S_ISREG(output->st.st_mode))
         return log_failure(EXIT_MOUNT, "cannot use output '%s': it is not a regular file",
-                           wfs_quote(target->path).text);
-    target->is_source = st.st_dev == source->st_dev && st.st_ino == source->st_ino;
-    target->known = wfs_identity_of(&st);
+                           wfs_quote(output->path).text);
+    target->is_source = place_is_same(own, output);
+    target->known = wfs_identity_of(&output->st);
     if (options->overwrite)
         return 0;
     target->is_taken = !target->is_source;
@@ -108,82 +117,68 @@ static int choose_replacement(struct target *target, const struct mount_options 
     return 0;
 }
 
-/* ".NAME.weightfs" beside the output or in the directory given, NAME cut so that it is a file name.
- */
 static int choose_stage(struct target *target, const struct mount_options *options)
 {
-    static const char suffix[] = ".weightfs";
-    autofree char *directory =
-        options->stage != NULL ? realpath(options->stage, NULL) : path_directory(target->path);
-    if (directory == NULL)
+    autofree char *directory = options->stage != NULL ? realpath(options->stage, NULL) : NULL;
+    if (options->stage != NULL && directory == NULL)
         return log_failure(EXIT_MOUNT, "cannot use staging directory '%s': %s",
-                           wfs_quote(options->stage != NULL ? options->stage : "").text,
-                           strerror(errno));
-    const int n_name = 255 - 1 - (int)strlen(suffix);
-    if (asprintf(&target->stage_path, "%s/.%.*s%s", strcmp(directory, "/") == 0 ? "" : directory,
-                 n_name, path_name(target->path), suffix) < 0) {
-        target->stage_path = NULL;
-        return log_failure(EXIT_UNSUPPORTED, "out of memory");
-    }
-    return 0;
-}
-
-static bool find_directory(const struct target *target, struct stat *st)
-{
-    autofree char *directory = path_directory(target->path);
-    return directory != NULL && stat(directory, st) == 0;
-}
-
-static void note_directory(struct target *target)
-{
-    struct stat st;
-    if (!find_directory(target, &st))
-        return;
-    target->device = st.st_dev;
-    target->inode = st.st_ino;
+                           wfs_quote(options->stage).text, strerror(errno));
+    target->stage_path = place_stage_path(target->path, directory);
+    return target->stage_path != NULL ? 0 : log_failure(EXIT_UNSUPPORTED, "out of memory");
 }
 
 int target_check_directory(const struct target *target, struct wfs_error *err)
 {
-    struct stat st;
-    if (target->inode == 0 || !find_directory(target, &st) ||
-        (st.st_dev == target->device && st.st_ino == target->inode))
-        return 0;
-    return wfs_fail(err, EACCES,
-                    "the directory of the output is not the one that was there when it was "
-                    "mounted: unmount and mount again");
+    return !place_has_moved(&target->output)
+               ? 0
+               : wfs_fail(err, EACCES,
+                          "the directory of the output was replaced after it was mounted: unmount "
+                          "and mount again");
 }
 
-int target_init(struct target *target, const struct mount_options *options)
+/* own: the file that `rw` replaces, found when its path is not NULL. */
+static int choose_output(struct target *target, const struct mount_options *options,
+                         const struct place *own)
 {
-    *target = (struct target){0};
-    struct stat source;
-    autofree char *file = wfs_source_file(mount_options_source(options), options->shards != 0);
-    const char *own = file != NULL ? file : mount_options_source(options);
-    const char *typed = options->output != NULL ? options->output : own;
-    const bool is_wanted = options->output != NULL || options->access == MOUNT_ACCESS_RW;
-    if (!is_wanted || stat(own, &source) < 0)
-        return 0; /* a missing source is the loader's to report */
-    if (options->output == NULL && mount_options_source(options) != options->source)
+    const char *typed = options->output != NULL ? options->output : own->path;
+    if (options->output == NULL && strcmp(options->source, "-") == 0)
         return log_failure(EXIT_USAGE, "mount option 'rw' cannot replace standard input");
-    if (options->output == NULL && file == NULL)
+    if (typed == NULL)
         return log_failure(EXIT_USAGE, "mount option 'rw' cannot replace shards without an index; "
-                                       "give output=DIR");
+                                       "use output=DIR");
     target->boot = wfs_stage_boot();
     target->cwd = getcwd(NULL, 0);
     int rc = choose_path(target, options, typed);
     if (rc == 0)
-        rc = choose_replacement(target, options, &source);
+        rc = choose_replacement(target, options, own);
     if (rc == 0)
         rc = choose_format(target, typed);
-    if (rc == 0)
-        note_directory(target);
     return rc != 0 ? rc : choose_stage(target, options);
+}
+
+int target_init(struct target *target, const struct mount_options *options)
+{
+    struct stat st;
+    struct place own = {0};
+    *target = (struct target){0};
+    (void)place_find(&target->source, options->source, PLACE_KEEP_LINK);
+    if (target->source.opened == NULL)
+        return log_failure(EXIT_UNSUPPORTED, "out of memory");
+    const bool is_wanted = options->output != NULL || options->access == MOUNT_ACCESS_RW;
+    autofree char *file = wfs_source_file(target->source.opened, options->shards != 0);
+    if (!is_wanted || stat(file != NULL ? file : target->source.opened, &st) < 0)
+        return 0; /* a missing source is the loader's to report */
+    const int code = file == NULL ? 0 : place_find(&own, file, PLACE_KEEP_LINK);
+    const int rc = code < 0 ? log_failure(EXIT_SOURCE, "%s", strerror(-code))
+                            : choose_output(target, options, &own);
+    place_done(&own);
+    return rc;
 }
 
 void target_done(struct target *target)
 {
-    free(target->path);
+    place_done(&target->source);
+    place_done(&target->output);
     free(target->stage_path);
     free(target->boot);
     free(target->cwd);
@@ -256,9 +251,8 @@ static void print_named(FILE *out, const char *word, const char *text)
 /* How it was mounted: an option a line, as recovery gives it again. */
 static void print_mount(FILE *out, const struct target *target, const struct mount_options *options)
 {
-    autofree char *source = path_resolve(options->source);
     print_named(out, "#cwd", target->cwd != NULL ? target->cwd : "/");
-    print_named(out, "#source", source != NULL ? source : options->source);
+    print_named(out, "#source", source_path(target));
     print_named(out, "#output", target->path);
     print_named(out, "#stage", target->stage_path);
     print_named(out, "#option format", target->format->name);

@@ -7,9 +7,12 @@
 #define WFS_TARGET_H
 
 #include "fuse/mount_options.h"
+#include "program/place.h"
 
 struct target {
-    char *path;                      /* absolute, links resolved; NULL: the mount is read-only */
+    struct place source;
+    struct place output;             /* one file, or the index of several */
+    const char *path;                /* of the output; NULL: the mount is read-only */
     char *stage_path;                /* absolute */
     const struct wfs_format *format; /* NULL: the one of the source */
     bool is_set;                     /* path is an index, and several files are beside it */
@@ -24,12 +27,11 @@ struct target {
     char *kept_source;               /* to be loaded instead of the one that was typed, or NULL */
     enum wfs_replace replace;
     struct wfs_identity known; /* of what may be replaced */
-    uint64_t device, inode;    /* of the directory; 0: not known */
 };
 
 /*
- * From the options alone; looks at names, opens nothing. Not 0: a line was printed, and this is the
- * exit code.
+ * Finds the places that the options name, before any process leaves the directory it was started
+ * in. Not 0: a line was printed, and this is the exit code.
  */
 int target_init(struct target *target, const struct mount_options *options);
 void target_done(struct target *target);
@@ -40,8 +42,8 @@ int target_check(struct target *target, const struct mount_options *options,
                  const struct wfs_catalog *catalog);
 
 /*
- * The sandbox lets a commit into the directory that was there, not into another one with its name.
- * -EACCES says so.
+ * A commit writes to the directory that was found, not to another one with its path: that is
+ * -EACCES.
  */
 int target_check_directory(const struct target *target, struct wfs_error *err);
 

@@ -71,14 +71,14 @@ def _ioctl_number(number):
 class Mount:
     """`weightfs SOURCE DIR -f -o ...` as a child. Use as a context manager, or through the fixture."""
 
-    def __init__(self, source, path, *options, cwd=None, wrap=(), patience=4 * program.PATIENCE):
+    def __init__(self, source, path, *options, cwd=None, stdin=subprocess.DEVNULL, wrap=(), patience=4 * program.PATIENCE):
         self.path = pathlib.Path(path)
         self.command = [*wrap, *program.COMMAND, os.fspath(source), os.fspath(path), '-f']
         if options:
             self.command += ['-o', ','.join(options)]
         self._stderr = tempfile.TemporaryFile()
         self.expected = None  # a regular expression: lines of stderr that are allowed
-        self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        self.process = subprocess.Popen(self.command, stdin=stdin, stdout=subprocess.DEVNULL,
                                         stderr=self._stderr, cwd=cwd)
         # Whatever blocks in a test blocks until its driver is dead.
         self._watchdog = threading.Timer(patience, self.kill)

@@ -8,7 +8,7 @@
  */
 #include "fuse/sandbox/sandbox.h"
 
-#include "fuse/sandbox/paths.h"
+#include "program/place.h"
 #include "fuse/sandbox/syscalls.h"
 
 #include <weightfs/cleanup.h>

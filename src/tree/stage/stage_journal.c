@@ -124,8 +124,13 @@ int wfs_stage_keep_source(struct wfs_stage *stage, const char *path)
     autoclose int fd = openat(stage->fd, "source", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return -errno;
-    if (linkat(AT_FDCWD, path, fd, name, 0) < 0)
-        return errno == EEXIST ? 0 : -errno;
+    if (linkat(AT_FDCWD, path, fd, name, AT_SYMLINK_FOLLOW) < 0) {
+        const int code = -errno;
+        const bool is_kept =
+            code == -EEXIST ||
+            (code == -ENOENT && faccessat(fd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0);
+        return is_kept ? 0 : code;
+    }
     if (io_sync_directory(fd) < 0)
         return -errno;
     atomic_store(&stage->data.has_new_names, true);

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A checkpoint as the user asks for it: loaded, with its overlays laid over it, shown through a
+ * view. The same for verbs and mounts, which differ in how they report a failure.
+ */
+#ifndef WFS_CHECKPOINT_H
+#define WFS_CHECKPOINT_H
+
+#include "program/exit.h"
+
+#include <weightfs/format.h>
+#include <weightfs/view.h>
+
+struct checkpoint_options {
+    struct wfs_load_options load; /* of the source, the overlays and `like` alike */
+    bool is_lasting; /* paths of the sources stay good when the process leaves its directory */
+};
+
+struct checkpoint_failure {
+    const char
+        *path; /* of the overlay or the `like` that it is about, as typed; NULL: the source */
+    struct wfs_error err;
+};
+
+/* Makes a view of option texts, "NAME=VALUE" or "NAME". On failure err has the sentence. */
+enum exit_code checkpoint_new_view(const char *const *texts, size_t n_texts, struct wfs_view **out,
+                                   struct wfs_error *err);
+
+/*
+ * Loads the source ("-" is the standard input) and applies the view. The catalog, and the report,
+ * which borrows from it, are the caller's; both may exist beside a failure. report may be NULL.
+ */
+enum exit_code checkpoint_load(const char *source, const struct checkpoint_options *options,
+                               const struct wfs_view *view, struct wfs_catalog **out,
+                               struct wfs_report **report, struct checkpoint_failure *failure);
+
+#endif

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * realpath(3) refuses a missing file; then the parent is resolved instead, and a link that leads
+ * nowhere is followed by hand. The directory of a place is kept open, so that no other one can get
+ * its inode number.
+ */
+#include "program/place.h"
+
+#include <weightfs/cleanup.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { N_LINKS_MAX = 40 };
+
+static char *join(const char *directory, const char *name)
+{
+    char *path;
+    const char *separator = strcmp(directory, "/") == 0 ? "" : "/";
+    return asprintf(&path, "%s%s%s", directory, separator, name) < 0 ? NULL : path;
+}
+
+static void strip_slashes(char *path)
+{
+    for (size_t n = strlen(path); n > 1 && path[n - 1] == '/'; n--)
+        path[n - 1] = '\0';
+}
+
+static char *resolve_parent(const char *path)
+{
+    autofree char *copy = strdup(path);
+    if (copy == NULL)
+        return NULL;
+    strip_slashes(copy);
+    char *slash = strrchr(copy, '/');
+    const char *name = slash != NULL ? slash + 1 : copy;
+    if (slash != NULL)
+        *slash = '\0';
+    autofree char *parent = realpath(slash == NULL ? "." : slash == copy ? "/" : copy, NULL);
+    return parent == NULL ? NULL : join(parent, name);
+}
+
+char *path_resolve(const char *path)
+{
+    char *whole = realpath(path, NULL);
+    if (whole == NULL)
+        whole = resolve_parent(path);
+    for (int i = 0; whole != NULL && i < N_LINKS_MAX; i++) {
+        char link[PATH_MAX];
+        const ssize_t n = readlink(whole, link, sizeof(link) - 1);
+        if (n < 0)
+            return whole;
+        link[n] = '\0';
+        autofree char *directory = path_directory(whole);
+        autofree char *target = link[0] == '/'      ? strdup(link)
+                                : directory == NULL ? NULL
+                                                    : join(directory, link);
+        free(whole);
+        whole = target == NULL ? NULL : resolve_parent(target);
+    }
+    if (whole != NULL)
+        errno = ELOOP;
+    free(whole);
+    return NULL;
+}
+
+char *path_directory(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash == path ? strdup("/") : strndup(path, (size_t)(slash - path));
+}
+
+const char *path_name(const char *path)
+{
+    return strrchr(path, '/') + 1;
+}
+
+/* ---- places ---- */
+
+static bool is_descriptor(const char *path)
+{
+    int fd, n_read = 0;
+    return sscanf(path, "/dev/fd/%d%n", &fd, &n_read) == 1 && path[n_read] == '\0';
+}
+
+/* The file behind an inherited descriptor has a path too, while it is not removed. */
+static char *path_of(const char *opened, enum place_link link)
+{
+    struct stat st;
+    if (is_descriptor(opened))
+        return realpath(opened, NULL);
+    const bool is_directory = stat(opened, &st) == 0 && S_ISDIR(st.st_mode);
+    return link == PLACE_FOLLOW_LINK || is_directory ? path_resolve(opened)
+                                                     : resolve_parent(opened);
+}
+
+int place_find(struct place *place, const char *typed, enum place_link link)
+{
+    const char *opened = strcmp(typed, "-") == 0 ? "/dev/fd/0" : typed;
+    *place = (struct place){.path = path_of(opened, link), .directory = -1};
+    const int code = place->path == NULL ? -errno : 0;
+    place->opened = strdup(code < 0 || is_descriptor(opened) ? opened : place->path);
+    if (place->opened == NULL || code < 0)
+        return code < 0 ? code : -ENOMEM;
+    autofree char *directory = path_directory(place->path);
+    if (directory == NULL)
+        return -ENOMEM;
+    place->is_there = stat(place->opened, &place->st) == 0;
+    place->directory = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return 0;
+}
+
+void place_done(struct place *place)
+{
+    if (place->opened != NULL && place->directory >= 0)
+        close(place->directory);
+    free(place->path);
+    free(place->opened);
+    *place = (struct place){.directory = -1};
+}
+
+bool place_is_same(const struct place *a, const struct place *b)
+{
+    return a->is_there && b->is_there && a->st.st_dev == b->st.st_dev &&
+           a->st.st_ino == b->st.st_ino;
+}
+
+bool place_has_moved(const struct place *place)
+{
+    struct stat then, now;
+    autofree char *directory = place->path == NULL ? NULL : path_directory(place->path);
+    return directory != NULL && place->directory >= 0 && fstat(place->directory, &then) == 0 &&
+           stat(directory, &now) == 0 && (then.st_dev != now.st_dev || then.st_ino != now.st_ino);
+}
+
+/* ---- staging directories ---- */
+
+static const char stage_suffix[] = ".weightfs";
+
+enum { N_SUFFIX = sizeof(stage_suffix) - 1 };
+
+char *place_stage_path(const char *output, const char *directory)
+{
+    char name[NAME_MAX + 1];
+    autofree char *own = directory == NULL ? path_directory(output) : NULL;
+    const char *chosen = directory == NULL ? own : directory;
+    snprintf(name, sizeof(name), ".%.*s%s", NAME_MAX - 1 - N_SUFFIX, path_name(output),
+             stage_suffix);
+    return chosen == NULL ? NULL : join(chosen, name);
+}
+
+bool place_is_stage_name(const char *name)
+{
+    const size_t n = strlen(name);
+    return n > N_SUFFIX + 1 && name[0] == '.' && strcmp(name + n - N_SUFFIX, stage_suffix) == 0;
+}
