@@ -54,43 +54,21 @@ static void recovery_done(struct recovery *recovery)
 
 /* ---- finding ---- */
 
-static bool is_stage(const char *path)
-{
-    struct stat st;
-    const char *slash = strrchr(path, '/');
-    const char *name = slash == NULL ? path : slash + 1;
-    const size_t n = strlen(name), n_suffix = strlen(".weightfs");
-    return n > n_suffix + 1 && name[0] == '.' && strcmp(name + n - n_suffix, ".weightfs") == 0 &&
-           stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-}
-
-/* The staging directory of the operand, beside what a link leads to; NULL: no memory. */
-static char *stage_path(const char *operand)
-{
-    autofree char *whole = realpath(operand, NULL);
-    char *path;
-    const char *name = whole != NULL ? whole : operand;
-    if (is_stage(name))
-        return strdup(name);
-    const char *slash = strrchr(name, '/');
-    const int n_directory = slash == NULL ? 0 : (int)(slash - name + 1);
-    const int n = asprintf(&path, "%.*s.%.*s.weightfs", n_directory, name, 255 - 10,
-                           slash == NULL ? name : slash + 1);
-    return n < 0 ? NULL : path;
-}
-
 /* EXIT_DONE with no stage: there is nothing. */
 static enum exit_code find(struct recovery *recovery, const char *operand)
 {
     struct wfs_error err = {0};
     autofree char *boot = wfs_stage_boot();
     recovery->typed = operand;
-    recovery->path = stage_path(operand);
+    int code = predecessor_find(operand, &recovery->path, &err);
+    if (code < 0)
+        return print_error(code == -ENOMEM ? EXIT_UNSUPPORTED : EXIT_OUTPUT, operand, "%s",
+                           err.text);
     if (recovery->path == NULL)
-        return print_error(EXIT_UNSUPPORTED, operand, "out of memory");
+        return EXIT_DONE;
     const struct wfs_stage_options options = {
         .path = recovery->path, .boot = boot, .is_found = true};
-    const int code = wfs_stage_open(&options, &recovery->stage, &err);
+    code = wfs_stage_open(&options, &recovery->stage, &err);
     if (code == -ENOENT)
         return EXIT_DONE;
     if (code < 0)
@@ -313,6 +291,6 @@ int verb_recover(int argc, char **argv)
         return exit_code;
     if (recovery.stage != NULL)
         return (int)act(&recovery, &args);
-    printf("nothing is left of a mount that wrote '%s'\n", wfs_quote(args.operands[0]).text);
+    printf("no unfinished edits for '%s'\n", wfs_quote(args.operands[0]).text);
     return EXIT_DONE;
 }

@@ -4,12 +4,74 @@
  */
 #include "program/predecessor.h"
 
+#include "program/place.h"
+
 #include <weightfs/cleanup.h>
 #include <weightfs/format.h>
 
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+
+/* ---- finding it ---- */
+
+static bool is_directory_at(int directory, const char *name)
+{
+    struct stat st;
+    return fstatat(directory, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* The path of the only staging directory in it; NULL without an error: there is none. */
+static int find_in(DIR *directory, const char *path, char **ret, struct wfs_error *err)
+{
+    autofree char *found = NULL;
+    for (const struct dirent *file; (file = readdir(directory)) != NULL;) {
+        if (!place_is_stage_name(file->d_name) || !is_directory_at(dirfd(directory), file->d_name))
+            continue;
+        if (found != NULL)
+            return wfs_fail(err, EEXIST,
+                            "several mounts left edits here; name one staging directory, such as "
+                            "'%s' or '%s'",
+                            wfs_quote(path_name(found)).text, wfs_quote(file->d_name).text);
+        if (asprintf(&found, "%s/%s", path, file->d_name) < 0) {
+            found = NULL;
+            return wfs_fail(err, ENOMEM, "out of memory");
+        }
+    }
+    *ret = found;
+    found = NULL;
+    return 0;
+}
+
+static int find_stage(const struct place *place, char **ret, struct wfs_error *err)
+{
+    const bool is_stage = place_is_stage_name(path_name(place->path));
+    DIR *directory = is_stage ? NULL : opendir(place->path);
+    const int code = directory == NULL ? 0 : find_in(directory, place->path, ret, err);
+    if (directory != NULL)
+        closedir(directory);
+    if (code < 0 || *ret != NULL)
+        return code;
+    *ret = is_stage && S_ISDIR(place->st.st_mode) ? strdup(place->path)
+                                                  : place_stage_path(place->path, NULL);
+    return *ret != NULL ? 0 : wfs_fail(err, ENOMEM, "out of memory");
+}
+
+int predecessor_find(const char *operand, char **ret, struct wfs_error *err)
+{
+    struct place place;
+    *ret = NULL;
+    const int code = place_find(&place, operand, PLACE_FOLLOW_LINK) < 0
+                         ? 0 /* no such directory, and so nothing in it */
+                         : find_stage(&place, ret, err);
+    place_done(&place);
+    return code;
+}
+
+/* ---- what it wrote ---- */
 
 static bool is_it(const struct wfs_written *written, const struct stat *st, uint64_t digest)
 {

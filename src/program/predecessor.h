@@ -9,6 +9,14 @@
 #include <weightfs/stage.h>
 
 /*
+ * Finds the staging directory that an operand stands for: the directory itself, or that of the
+ * output at the path. For another directory it is the one in it: that of a checkpoint in several
+ * files, or what `stage=` named. *ret is NULL when there is none, else the caller frees it.
+ * -EEXIST: there are several, which err names; -ENOMEM.
+ */
+int predecessor_find(const char *operand, char **ret, struct wfs_error *err);
+
+/*
  * Returns which of its commits wrote the file at the path, NULL: none. The file is read with the
  * ordinary loader to find out.
  */

@@ -227,3 +227,76 @@ def test_a_source_that_is_replaced_grants_what_every_source_does(start, folder, 
     assert (mnt / 'b/z').read_bytes() == b'abc'
     check_shown(mnt, mode)
     mnt.commit()
+
+
+@pytest.mark.parametrize('mode', MODES, ids=ids)
+@pytest.mark.parametrize('where, kind', EACH, ids=ids)
+def test_recovery_publishes_what_every_source_grants(start, folder, where, kind, mode):
+    source = KINDS[kind](folder).set_modes(mode)
+    out = folder / ('out' if kind in IS_SET else 'out.safetensors')
+    mnt = start(Background, source, where, 'output=' + ('out/' if kind in IS_SET else 'out.safetensors'))
+    (mnt / 'b/y').write_bytes(st.f32(4))
+    mnt.die()
+    assert weightfs('recover', out.name, cwd=folder, code=program.EXIT_COMMIT).stdout.count('content') == 1
+    weightfs('recover', '--publish', out.name, cwd=folder)
+    assert output_modes(out, source) == {mode}
+    assert 'no unfinished edits' in weightfs('recover', out.name, cwd=folder).stdout
+
+
+@pytest.mark.parametrize('operand', ['model', 'model/', '.', 'model/' + sets.INDEX, 'model/.%s.weightfs' % sets.INDEX, 'link', 'elsewhere'])
+def test_recovery_finds_the_edits_of_a_set(start, folder, operand):
+    source = KINDS['directory'](folder).set_modes(0o644)
+    (folder / 'link').symlink_to('model')
+    (folder / 'elsewhere').mkdir()
+    mnt = start(Background, source, 'absolute', 'rw', *(['stage=%s/elsewhere' % folder] if operand == 'elsewhere' else []))
+    (mnt / 'a/x').write_bytes(st.f32(8, 9))
+    mnt.die()
+    cwd = folder / 'model' if operand == '.' else folder
+    result = weightfs('recover', operand, cwd=cwd, code=program.EXIT_COMMIT)
+    assert 'content    a/x' in result.stdout and 'not committed' in result.error
+    weightfs('recover', '--publish', operand, cwd=cwd)
+    assert 'no unfinished edits' in weightfs('recover', operand, cwd=cwd).stdout
+    mnt = start(Background, source, 'absolute')
+    assert (mnt / 'a/x').read_bytes() == st.f32(8, 9)
+
+
+def test_recovery_does_not_choose_between_two_mounts(start, folder):
+    source = KINDS['file'](folder)
+    for name in 'ab':
+        mnt = start(Background, source, 'absolute', 'output=%s/%s.safetensors' % (folder, name))
+        (mnt / 'a/x').write_bytes(st.f32(8, 9))
+        mnt.die()
+    error = weightfs('recover', folder, code=program.EXIT_COMMIT).error
+    assert 'several mounts' in error and '.a.safetensors.weightfs' in error and '.b.safetensors.weightfs' in error
+
+
+def test_a_group_reads_only_what_is_its_own(start, folder):
+    source = KINDS['file'](folder).set_modes(0o640, group=USER)
+    mnt = start(Foreground, source, 'absolute', 'allow_other', 'output=%s/out.safetensors' % folder)
+    check_shown(mnt, 0o600)
+    (mnt / 'a/x').write_bytes(st.f32(8, 9))
+    mnt.unmount()
+    assert mode_of(folder / 'out.safetensors') == 0o600
+    mnt = start(Foreground, source, 'absolute', 'allow_other', 'gid=%d' % USER)
+    assert may_read(mnt / 'a/x', USER) and not may_read(mnt / 'a/x', os.getgid())
+    mnt.unmount()
+    (folder / 'theirs').mkdir()
+    os.chown(folder / 'theirs', -1, USER)
+    (folder / 'theirs').chmod(0o2755)
+    weightfs('convert', folder / 'model.safetensors', folder / 'theirs' / 'out.safetensors')
+    assert mode_of(folder / 'theirs/out.safetensors') == 0o640
+    assert os.stat(folder / 'theirs/out.safetensors').st_gid == USER
+
+
+def test_an_output_whose_directory_was_replaced_is_not_written(start, folder):
+    (folder / 'there').mkdir()
+    mnt = start(Foreground, KINDS['file'](folder), 'absolute', 'sandbox=off', 'output=%s/there/out.safetensors' % folder)
+    (mnt / 'a/x').write_bytes(st.f32(8, 9))
+    (folder / 'there').rename(folder / 'moved')
+    (folder / 'there').mkdir()
+    mnt.allow('directory of the output was replaced').commit(code=1)
+    assert not list((folder / 'there').iterdir())
+    (folder / 'there').rmdir()
+    (folder / 'moved').rename(folder / 'there')
+    mnt.commit()
+    assert st.read(folder / 'there/out.safetensors').tensors['a.x'][2] == st.f32(8, 9)

@@ -75,7 +75,11 @@ static int lock_directory(struct wfs_stage *stage, const char *path, struct wfs_
     if (fd < 0)
         return fail_open(fd, path, err);
     if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-        const long holder = errno == EWOULDBLOCK ? lock_holder(&st) : 0;
+        const int code = errno;
+        if (code != EWOULDBLOCK)
+            return wfs_fail(err, code, "cannot lock staging directory '%s': %s",
+                            wfs_quote(path).text, strerror(code));
+        const long holder = lock_holder(&st);
         if (holder > 0)
             return wfs_fail(err, EBUSY, "staging directory '%s' is in use by process %ld",
                             wfs_quote(path).text, holder);
