@@ -65,7 +65,7 @@ int confine(const struct mount_options *options, const struct target *target,
             const struct wfs_view *view, enum sandbox_state *ret)
 {
     struct sandbox sandbox;
-    sandbox_init(&sandbox, (enum sandbox_mode)options->sandbox);
+    sandbox_init(&sandbox, options->sandbox);
     const bool has_siblings = options->shards != 0;
     const char *overlay;
     sandbox_allow_source(&sandbox, target->source.opened, has_siblings);

@@ -6,6 +6,8 @@
 #ifndef WFS_MOUNT_OPTIONS_H
 #define WFS_MOUNT_OPTIONS_H
 
+#include "fuse/sandbox/sandbox.h"
+
 #include <weightfs/format.h>
 #include <weightfs/tree.h>
 
@@ -22,10 +24,10 @@ struct mount_options {
     const char *source, *mountpoint;     /* as typed */
     const char *output, *format, *stage; /* NULL: not given */
     const char *max_shard_size;          /* as typed; NULL: not given */
-    unsigned access;                     /* enum mount_access */
-    unsigned layout;                     /* enum wfs_tree_layout */
-    unsigned files;                      /* enum wfs_tree_files */
-    unsigned sandbox;                    /* enum sandbox_mode */
+    enum mount_access access;
+    enum wfs_tree_layout layout;
+    enum wfs_tree_files files;
+    enum sandbox_mode sandbox;
     unsigned is_foreground, is_debug, is_single_threaded;
     unsigned allow_other, auto_unmount, overwrite, force, redact, shards, allows_large;
     unsigned drops_ties, values_in_metadata; /* where the output has no room for them */

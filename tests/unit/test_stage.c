@@ -5,7 +5,9 @@
 #include "treekit.h"
 
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 
 static void edits_need_few_descriptors(void)
 {
@@ -64,6 +66,32 @@ static int open_again(const struct kit *kit, const char *stage, struct wfs_error
     const int code = wfs_tree_new(kit->catalog, &options, &tree, err);
     wfs_tree_free(tree);
     return code;
+}
+
+/* In place of the system's: fails with this errno, 0: does not. */
+static int lock_errno;
+
+int flock(int fd, int operation)
+{
+    errno = lock_errno;
+    return lock_errno != 0 ? -1 : (int)syscall(SYS_flock, fd, operation);
+}
+
+static void a_lock_that_fails_says_why(void)
+{
+    static const int codes[] = {ENOLCK, EOPNOTSUPP, EIO};
+    struct kit kit;
+    struct wfs_error err;
+    kit_open(&kit, kit_small_catalog(), kit_options(), true);
+    for (size_t i = 0; i < sizeof(codes) / sizeof(*codes); i++) {
+        lock_errno = codes[i];
+        check_int(open_again(&kit, kit.stage, &err), -codes[i]);
+        check(strstr(err.text, "cannot lock staging directory") != NULL);
+        check(strstr(err.text, strerror(codes[i])) != NULL);
+    }
+    lock_errno = 0;
+    check_int(open_again(&kit, kit.stage, &err), -EBUSY);
+    kit_close(&kit);
 }
 
 static void the_staging_directory_is_private_and_locked(void)
@@ -201,6 +229,7 @@ int main(void)
     signal(SIGXFSZ, SIG_IGN);
     check_run(edits_need_few_descriptors);
     check_run(the_staging_directory_is_private_and_locked);
+    check_run(a_lock_that_fails_says_why);
     check_run(only_pending_edits_are_kept);
     check_run(a_full_disk_fails_the_call_and_changes_nothing);
     check_run(a_failed_sync_is_told_once_and_the_edit_is_written_anew);
