@@ -11,29 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct args_option source_options[] = {
-    {"force", NULL, "skip damaged parts of SOURCE"},
-    {"limit", "NAME=N", "change a safety limit"},
-    {"shards", NULL, "SOURCE is one of several shards; read all of them"},
-    {NULL, NULL, NULL},
-};
-
-static const struct args_option common_options[] = {
-    {"help", NULL, "print this text"},
-    {NULL, NULL, NULL},
-};
-
-/* The tables that the verb's options are looked up in; ends with NULL. */
-static void option_tables(const struct args_usage *usage, const struct args_option *ret[4])
-{
-    size_t n = 0;
-    if (usage->options != NULL)
-        ret[n++] = usage->options;
-    if (usage->has_source)
-        ret[n++] = source_options;
-    ret[n++] = common_options;
-    ret[n] = NULL;
-}
+static const struct args_option limit_option = {"limit", "NAME=N", "change a safety limit"};
+static const struct args_option help_option = {"help", NULL, "print this text"};
 
 /* The same letters, where a dash is as good as an underscore. */
 static bool is_view_name(const char *name, const char *given, size_t n_given)
@@ -59,20 +38,42 @@ static bool find_view_option(const char *name, size_t n_name, struct args_option
     return false;
 }
 
+static bool takes(const struct args_usage *usage, const struct setting *setting)
+{
+    return setting->subject == SETTING_OF_SOURCE ? usage->has_source : usage->has_output;
+}
+
+/* The options of the verb itself, ended as a table is. */
+static const struct args_option *own_options(const struct args_usage *usage)
+{
+    static const struct args_option none = {NULL, NULL, NULL};
+    return usage->options != NULL ? usage->options : &none;
+}
+
+static bool is_option(const struct args_option *option, const char *name, size_t n_name)
+{
+    return strlen(option->name) == n_name && memcmp(option->name, name, n_name) == 0;
+}
+
 static bool find_option(const struct args_usage *usage, const char *name, size_t n_name,
                         struct args_option *ret)
 {
-    const struct args_option *tables[4];
-    option_tables(usage, tables);
-    for (size_t i = 0; tables[i] != NULL; i++) {
-        for (const struct args_option *option = tables[i]; option->name != NULL; option++) {
-            if (strlen(option->name) != n_name || memcmp(option->name, name, n_name) != 0)
-                continue;
-            *ret = *option;
+    for (const struct args_option *option = own_options(usage); option->name != NULL; option++) {
+        *ret = *option;
+        if (is_option(option, name, n_name))
             return true;
-        }
     }
-    return usage->has_source && find_view_option(name, n_name, ret);
+    const struct setting *setting = settings_find(name, n_name);
+    if (setting != NULL && takes(usage, setting)) {
+        *ret = (struct args_option){setting->name, setting->argument, setting->help};
+        return true;
+    }
+    *ret = help_option;
+    if (is_option(&help_option, name, n_name))
+        return true;
+    *ret = limit_option;
+    return usage->has_source &&
+           (is_option(&limit_option, name, n_name) || find_view_option(name, n_name, ret));
 }
 
 enum { N_OPTION_COLUMNS = 28 }; /* width of the longest option with its argument */
@@ -85,6 +86,19 @@ static void print_option(const char *name, const char *argument, const char *hel
     printf("  %-*s %s\n", N_OPTION_COLUMNS, left, help);
 }
 
+static void print_settings(enum setting_subject subject)
+{
+    const struct setting *setting;
+    for (size_t i = 0; (setting = settings_row(i)) != NULL; i++) {
+        char name[32];
+        snprintf(name, sizeof(name), "%s", setting->name);
+        for (char *at = name; *at != '\0'; at++)
+            *at = *at == '_' ? '-' : *at;
+        if (setting->subject == subject)
+            print_option(name, setting->argument, setting->help);
+    }
+}
+
 static void print_view_options(void)
 {
     const struct wfs_view_option *option;
@@ -95,14 +109,17 @@ static void print_view_options(void)
 
 static void print_help(const struct args_usage *usage)
 {
-    const struct args_option *tables[4];
-    option_tables(usage, tables);
     printf("usage: weightfs %s [OPTION...] %s\n\n%s\n\noptions:\n", usage->verb, usage->operands,
            usage->text);
-    for (size_t i = 0; tables[i] != NULL; i++) {
-        for (const struct args_option *option = tables[i]; option->name != NULL; option++)
-            print_option(option->name, option->argument, option->help);
+    for (const struct args_option *option = own_options(usage); option->name != NULL; option++)
+        print_option(option->name, option->argument, option->help);
+    if (usage->has_output)
+        print_settings(SETTING_OF_OUTPUT);
+    if (usage->has_source) {
+        print_settings(SETTING_OF_SOURCE);
+        print_option(limit_option.name, limit_option.argument, limit_option.help);
     }
+    print_option(help_option.name, help_option.argument, help_option.help);
     if (usage->lists_views)
         print_view_options();
     else if (usage->has_source)
@@ -114,6 +131,18 @@ static bool fail(int *ret_exit, const struct args_usage *usage, const char *prob
 {
     *ret_exit = print_error(EXIT_USAGE, NULL, "%s '%s'; see 'weightfs %s --help'", problem,
                             wfs_quote(what).text, usage->verb);
+    return false;
+}
+
+static bool apply_setting(struct args *args, const struct args_usage *usage, const char *name,
+                          size_t n_name, const char *value, int *ret_exit)
+{
+    struct wfs_error err = {0};
+    const struct setting *setting = settings_find(name, n_name);
+    if (setting == NULL || !takes(usage, setting) ||
+        setting->apply(&args->settings, value, &err) == 0)
+        return true;
+    *ret_exit = print_error(EXIT_USAGE, NULL, "--%.*s %s", (int)n_name, name, err.text);
     return false;
 }
 
@@ -139,7 +168,7 @@ static bool parse_option(struct args *args, const struct args_usage *usage, char
     args->given[args->n_given++] = (struct args_given){option.name, value};
     if (strcmp(option.name, "limit") == 0)
         args->limits[args->n_limits++] = value;
-    return true;
+    return apply_setting(args, usage, name, n_name, value, ret_exit);
 }
 
 static bool check_operands(const struct args *args, const struct args_usage *usage, int *ret_exit)
@@ -215,8 +244,8 @@ const char *args_value(const struct args *args, const char *name)
 struct wfs_load_options args_load_options(const struct args *args)
 {
     return (struct wfs_load_options){
-        .force = args_has(args, "force"),
-        .shards = args_has(args, "shards"),
+        .force = args->settings.force,
+        .shards = args->settings.shards,
         .limits = args->limits,
         .n_limits = args->n_limits,
     };

@@ -10,6 +10,7 @@
 #include <stddef.h>
 
 #include "program/exit.h"
+#include "program/settings.h"
 
 #include <weightfs/cleanup.h>
 #include <weightfs/format.h>
@@ -26,7 +27,8 @@ struct args_usage {
     const char *operands; /* as the help shows them */
     const char *text;     /* what the verb does; lines of at most 80 columns */
     size_t n_min, n_max;  /* operands */
-    bool has_source;      /* takes the options of every verb that loads a SOURCE, and of views */
+    bool has_source;      /* takes the settings of a source, and the options of views */
+    bool has_output;      /* takes the settings of an output */
     bool lists_views;     /* the help text shows the options of views */
     const struct args_option *options;
 };
@@ -44,6 +46,7 @@ struct args {
     size_t n_given;
     const char **limits; /* values of --limit */
     size_t n_limits;
+    struct settings settings;
 };
 
 /*

@@ -17,16 +17,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static const struct args_option options[] = {
-    {"format", "NAME", "safetensors, pytorch or burnpack"},
-    {"large", NULL, "allow a TARGET over 16 times larger than SOURCE"},
-    {"max-shard-size", "SIZE", "start a new shard at SIZE, such as 5GB or 500MiB"},
-    {"overwrite", NULL, "replace TARGET if it exists, or is SOURCE"},
-    {"ties", "copy|drop", "store tied tensors once per name, or only once"},
-    {"values", "drop|metadata", "leave non-tensor values out, or store as metadata"},
-    {NULL, NULL, NULL},
-};
-
 static const struct args_usage usage = {
     .verb = "convert",
     .operands = "SOURCE TARGET",
@@ -37,24 +27,21 @@ static const struct args_usage usage = {
     .n_min = 2,
     .n_max = 2,
     .has_source = true,
-    .options = options,
+    .has_output = true,
 };
 
 struct conversion {
     const char *source, *target;
     char *index; /* malloc'ed: the target where it is several files; NULL: it is one */
-    bool can_overwrite;
+    const struct settings *settings;
     struct commit commit;
     struct wfs_save_options save;
 };
 
-static enum exit_code choose_format(struct conversion *conversion, const struct args *args)
+static enum exit_code choose_format(struct conversion *conversion)
 {
     const struct wfs_quoted target = wfs_quote(conversion->target);
     const char *source = strcmp(conversion->source, "-") == 0 ? "" : conversion->source;
-    const enum exit_code exit_code = input_format(args, &conversion->commit.format);
-    if (exit_code != EXIT_DONE)
-        return exit_code;
     if (wfs_output_index(conversion->target, source, &conversion->commit.format,
                          &conversion->index) < 0)
         return print_error(EXIT_UNSUPPORTED, NULL, "out of memory");
@@ -64,8 +51,8 @@ static enum exit_code choose_format(struct conversion *conversion, const struct 
         return EXIT_DONE;
     return print_error(
         EXIT_USAGE, NULL,
-        "the name '%s' does not tell a format; say one with --format (a directory that "
-        "is to be made ends with a slash)",
+        "cannot infer the format from the name '%s': use --format, or 'NAME/' for a directory of "
+        "shards",
         target.text);
 }
 
@@ -76,17 +63,12 @@ static mode_t new_mode(void)
     return 0666 & ~mask;
 }
 
-static enum exit_code choose_size(struct conversion *conversion, const char *size)
+static enum exit_code check_size(const struct conversion *conversion)
 {
-    if (size == NULL)
-        return EXIT_DONE;
-    if (!wfs_size_parse(size, &conversion->commit.max_shard))
-        return print_error(EXIT_USAGE, NULL, "'%s' is no size like 5GB or 500MiB",
-                           wfs_quote(size).text);
-    if (conversion->index == NULL)
-        return print_error(EXIT_USAGE, NULL,
-                           "--max-shard-size wants a directory or NAME.index.json as TARGET");
-    return EXIT_DONE;
+    return conversion->index != NULL || conversion->settings->max_shard == 0
+               ? EXIT_DONE
+               : print_error(EXIT_USAGE, NULL,
+                             "--max-shard-size needs a directory or NAME.index.json as TARGET");
 }
 
 /* Where the set goes, and from then on the target. */
@@ -112,7 +94,7 @@ static enum exit_code choose_replacement(struct conversion *conversion)
     autofree char *file = wfs_source_file(conversion->source, false);
     const bool is_same = file != NULL && stat(file, &source) == 0 &&
                          source.st_dev == target.st_dev && source.st_ino == target.st_ino;
-    if (!conversion->can_overwrite)
+    if (!conversion->settings->overwrite)
         return print_error(EXIT_OUTPUT, conversion->target,
                            is_same ? "is the source itself; --overwrite replaces it"
                                    : "is there already; --overwrite replaces it");
@@ -152,27 +134,6 @@ static enum exit_code save(struct conversion *conversion, struct wfs_catalog *ca
     return code < 0 ? save_error(conversion, catalog, &err) : EXIT_DONE;
 }
 
-/* One of two words, the first of which is the usual one. */
-static enum exit_code choose(const struct args *args, const char *name, const char *const words[2],
-                             bool *ret)
-{
-    const char *value = args_value(args, name);
-    *ret = value != NULL && strcmp(value, words[1]) == 0;
-    if (value == NULL || *ret || strcmp(value, words[0]) == 0)
-        return EXIT_DONE;
-    return print_error(EXIT_USAGE, NULL, "--%s is '%s' or '%s'", name, words[0], words[1]);
-}
-
-static enum exit_code choose_fit(struct conversion *conversion, const struct args *args)
-{
-    static const char *const ties[] = {"copy", "drop"}, *const values[] = {"drop", "metadata"};
-    const enum exit_code exit_code =
-        choose(args, "ties", ties, &conversion->commit.fit_options.drops_ties);
-    return exit_code != EXIT_DONE
-               ? exit_code
-               : choose(args, "values", values, &conversion->commit.fit_options.values_in_metadata);
-}
-
 static void tell_notice(const struct wfs_report *report)
 {
     const char *notice = report != NULL ? wfs_report_notice(report) : NULL;
@@ -191,17 +152,19 @@ int verb_convert(int argc, char **argv)
     struct conversion conversion = {
         .source = args.operands[0],
         .target = args.operands[1],
-        .can_overwrite = args_has(&args, "overwrite"),
-        .commit.large_option = args_has(&args, "large") ? NULL : "--large",
+        .settings = &args.settings,
+        .commit = {.format = args.settings.format,
+                   .max_shard = args.settings.max_shard,
+                   .fit_options = {.drops_ties = args.settings.drops_ties,
+                                   .values_in_metadata = args.settings.values_in_metadata},
+                   .large_option = args.settings.allows_large ? NULL : "--large"},
     };
-    exit_code = choose_format(&conversion, &args);
+    exit_code = choose_format(&conversion);
     autofree char *index = conversion.index;
     if (exit_code == EXIT_DONE)
-        exit_code = choose_size(&conversion, args_value(&args, "max-shard-size"));
+        exit_code = check_size(&conversion);
     if (exit_code == EXIT_DONE)
         exit_code = make_directory(&conversion);
-    if (exit_code == EXIT_DONE)
-        exit_code = choose_fit(&conversion, &args);
     if (exit_code == EXIT_DONE)
         exit_code = choose_replacement(&conversion);
     if (exit_code == EXIT_DONE)

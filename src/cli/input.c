@@ -82,10 +82,11 @@ enum exit_code input_find(const struct wfs_catalog *catalog, const char *path, c
 enum exit_code input_format(const struct args *args, const struct wfs_format **ret)
 {
     const char *name = args_value(args, "format");
-    *ret = name != NULL ? wfs_format_by_name(name) : NULL;
-    if (name == NULL || *ret != NULL)
+    struct wfs_error err = {0};
+    *ret = NULL;
+    if (name == NULL || settings_parse_format(name, ret, &err) == 0)
         return EXIT_DONE;
-    return print_error(EXIT_USAGE, NULL, "no format is called '%s'", wfs_quote(name).text);
+    return print_error(EXIT_USAGE, NULL, "--format %s", err.text);
 }
 
 enum exit_code input_read_error(const char *path, const struct wfs_tensor *tensor, int code)

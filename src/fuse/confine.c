@@ -66,7 +66,7 @@ int confine(const struct mount_options *options, const struct target *target,
 {
     struct sandbox sandbox;
     sandbox_init(&sandbox, options->sandbox);
-    const bool has_siblings = options->shards != 0;
+    const bool has_siblings = options->settings.shards;
     const char *overlay;
     sandbox_allow_source(&sandbox, target->source.opened, has_siblings);
     if (wfs_view_like(view) != NULL)

@@ -72,9 +72,9 @@ static int make_tree(struct driver *driver, const char *base)
 {
     const struct mount_options *options = driver->options;
     const struct target *target = driver->target;
-    driver->draft.fit_options.drops_ties = options->drops_ties != 0;
-    driver->draft.fit_options.values_in_metadata = options->values_in_metadata != 0;
-    driver->draft.large_option = options->allows_large ? NULL : "-o large";
+    driver->draft.fit_options.drops_ties = options->settings.drops_ties;
+    driver->draft.fit_options.values_in_metadata = options->settings.values_in_metadata;
+    driver->draft.large_option = options->settings.allows_large ? NULL : "-o large";
     if (generated_new(&driver->draft, options->redact != 0, &driver->generated) < 0)
         return log_failure(EXIT_UNSUPPORTED, "out of memory");
     describe_view(driver);
@@ -89,7 +89,7 @@ static int make_tree(struct driver *driver, const char *base)
         .reserved_key = target->format != NULL ? target->format->reserved_key : NULL,
         .texts = driver->texts,
         .n_texts = DRIVER_N_TEXTS,
-        .allows_large = options->allows_large != 0,
+        .allows_large = options->settings.allows_large,
     };
     tree_options.made = generated_files(driver->generated, &tree_options.n_made);
     struct wfs_error err = {0};

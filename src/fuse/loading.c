@@ -36,11 +36,12 @@ static int load(const struct mount_options *options, const struct target *target
 {
     const char *source = target->kept_source != NULL ? target->kept_source : target->source.opened;
     struct checkpoint_failure failure;
-    const struct checkpoint_options checkpoint_options = {.load = {.force = options->force != 0,
-                                                                   .shards = options->shards != 0,
-                                                                   .limits = options->limits,
-                                                                   .n_limits = options->n_limits},
-                                                          .is_lasting = true};
+    const struct checkpoint_options checkpoint_options = {
+        .load = {.force = options->settings.force,
+                 .shards = options->settings.shards,
+                 .limits = options->limits,
+                 .n_limits = options->n_limits},
+        .is_lasting = true};
     const enum exit_code exit_code =
         checkpoint_load(source, &checkpoint_options, view, out, report, &failure);
     if (exit_code == EXIT_DONE)

@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -33,21 +34,11 @@ static const struct option_rule rules[] = {
     {"ro", SET, FIELD(access), MOUNT_ACCESS_RO},
     {"rw", SET, FIELD(access), MOUNT_ACCESS_RW},
     {"output=", TEXT, FIELD(output), 0},
-    {"format=", TEXT, FIELD(format), 0},
-    {"max_shard_size=", TEXT, FIELD(max_shard_size), 0},
     {"stage=", TEXT, FIELD(stage), 0},
-    {"overwrite", SET, FIELD(overwrite), 1},
     {"layout=nested", SET, FIELD(layout), WFS_LAYOUT_NESTED},
     {"layout=flat", SET, FIELD(layout), WFS_LAYOUT_FLAT},
     {"files=raw", SET, FIELD(files), WFS_FILES_RAW},
     {"files=npy", SET, FIELD(files), WFS_FILES_NPY},
-    {"force", SET, FIELD(force), 1},
-    {"shards", SET, FIELD(shards), 1},
-    {"ties=copy", SET, FIELD(drops_ties), 0},
-    {"ties=drop", SET, FIELD(drops_ties), 1},
-    {"values=drop", SET, FIELD(values_in_metadata), 0},
-    {"values=metadata", SET, FIELD(values_in_metadata), 1},
-    {"large", SET, FIELD(allows_large), 1},
     {"limit.", LIMIT, 0, 0},
     {"sandbox=auto", SET, FIELD(sandbox), SANDBOX_AUTO},
     {"sandbox=off", SET, FIELD(sandbox), SANDBOX_OFF},
@@ -149,19 +140,43 @@ static const char *find_similar(const char *option)
     const char *best = NULL;
     unsigned distance = n_name > 3 ? 3 : 2;
     const struct wfs_view_option *known;
+    const struct setting *setting;
     for (size_t i = 0; i < N_RULES; i++)
         compare_name(name, rules[i].name, &best, &distance);
+    for (size_t i = 0; (setting = settings_row(i)) != NULL; i++)
+        compare_name(name, setting->name, &best, &distance);
     for (size_t i = 0; (known = wfs_view_option(i)) != NULL; i++)
         compare_name(name, known->name, &best, &distance);
     return best;
 }
 
+/* The values of an option that takes one of a few, such as "files=": 'raw', 'npy'. */
+static void list_choices(const char *option, char *ret_text, size_t n_bytes)
+{
+    const size_t n_name = strcspn(option, "=") + 1;
+    size_t n_text = 0;
+    ret_text[0] = '\0';
+    for (size_t i = 0; i < N_RULES && n_text < n_bytes; i++) {
+        const char *name = rules[i].name;
+        if (strncmp(name, option, n_name) == 0 && strlen(name) > n_name)
+            n_text += (size_t)snprintf(ret_text + n_text, n_bytes - n_text, "%s'%s'",
+                                       n_text > 0 ? ", " : "", name + n_name);
+    }
+}
+
 static bool refuse_option(const char *option)
 {
+    char choices[128] = "";
     const char *similar = find_similar(option);
-    log_error("unknown mount option '%s'%s%s%s", wfs_quote(option).text,
-              similar != NULL ? "; did you mean '" : "; see weightfs(1) for those that there are",
-              similar != NULL ? similar : "", similar != NULL ? "'?" : "");
+    if (strchr(option, '=') != NULL)
+        list_choices(option, choices, sizeof(choices));
+    if (choices[0] != '\0')
+        log_error("mount option '%s': the value must be one of %s", wfs_quote(option).text,
+                  choices);
+    else if (similar != NULL)
+        log_error("unknown mount option '%s'; did you mean '%s'?", wfs_quote(option).text, similar);
+    else
+        log_error("unknown mount option '%s'; weightfs(1) lists all", wfs_quote(option).text);
     return false;
 }
 
@@ -172,7 +187,7 @@ static bool parse_number(const char *option, const char *value, int base, unsign
     const unsigned long long number = strtoull(value, &end, base);
     const unsigned long long limit = base == 8 ? 0777 : 0xfffffffeU;
     if (value[0] < '0' || value[0] > '9' || *end != '\0' || errno != 0 || number > limit) {
-        log_error("mount option '%s' wants %s", wfs_quote(option).text,
+        log_error("mount option '%s' needs %s", wfs_quote(option).text,
                   base == 8 ? "an octal number up to 777" : "a decimal number");
         return false;
     }
@@ -192,7 +207,7 @@ static bool apply(struct mount_options *options, const struct option_rule *rule,
     case TEXT:
         *(const char **)(void *)field = value;
         if (*value == '\0')
-            log_error("mount option '%s' wants a value", option);
+            log_error("mount option '%s' needs a value", option);
         return *value != '\0';
     case DECIMAL:
         return parse_number(option, value, 10, (unsigned *)(void *)field);
@@ -257,6 +272,23 @@ static bool is_of_view(const char *option)
     return false;
 }
 
+static bool apply_setting(struct mount_options *options, const struct setting *setting,
+                          const char *option)
+{
+    struct wfs_error err = {0};
+    const char *value = strchr(option, '=');
+    if ((value != NULL) != (setting->argument != NULL)) {
+        log_error("mount option '%s' %s", setting->name,
+                  value != NULL ? "takes no value" : "needs a value");
+        return false;
+    }
+    if (setting->apply(&options->settings, value != NULL ? value + 1 : NULL, &err) < 0) {
+        log_error("mount option '%s' %s", setting->name, err.text);
+        return false;
+    }
+    return true;
+}
+
 static bool parse_option(struct mount_options *options, const char *option)
 {
     if (*option == '\0')
@@ -264,6 +296,9 @@ static bool parse_option(struct mount_options *options, const char *option)
     const struct option_rule *rule = find_rule(option);
     if (rule != NULL)
         return apply(options, rule, option);
+    const struct setting *setting = settings_find(option, strcspn(option, "="));
+    if (setting != NULL)
+        return apply_setting(options, setting, option);
     if (!is_of_view(option))
         return refuse_option(option);
     options->views[options->n_views++] = option;
@@ -317,12 +352,14 @@ static bool parse_flags(struct mount_options *options, const char *flags, char *
         case 'o':
             *ret_took = flags[1] == '\0';
             if (*ret_took && *next == NULL) {
-                log_error("-o wants a list of mount options");
+                log_error("-o needs a list of mount options");
                 return false;
             }
             return parse_list(options, *ret_took ? *next : flags + 1);
         default:
-            log_error("unknown option '-%c'; a mount takes -f, -d, -s and -o", *flags);
+            log_error("unknown option '-%s'; a mount takes -f, -d, -s and -o OPTION,...%s%s",
+                      wfs_quote(flags).text, *flags == '-' ? ", as in -o " : "",
+                      *flags == '-' ? wfs_quote(flags + 1).text : "");
             return false;
         }
     }
@@ -336,8 +373,11 @@ static bool parse_operand(struct mount_options *options, const char *operand)
     } else if (options->mountpoint == NULL) {
         options->mountpoint = operand;
     } else {
-        log_error("'%s' is one operand too many; wanted are SOURCE and MOUNTPOINT",
-                  wfs_quote(operand).text);
+        if (strcmp(options->source, "mount") == 0)
+            log_error("'mount' is not a verb: use 'weightfs SOURCE MOUNTPOINT'");
+        else
+            log_error("unexpected operand '%s' after SOURCE and MOUNTPOINT",
+                      wfs_quote(operand).text);
         return false;
     }
     return true;
@@ -365,19 +405,19 @@ static bool check(struct mount_options *options)
 {
     if (options->mountpoint == NULL) {
         log_error(options->source == NULL
-                      ? "a source and a mount point are wanted; see 'weightfs --help'"
-                      : "a mount point is wanted behind the source, or a verb before it; "
-                        "see 'weightfs --help'");
+                      ? "missing SOURCE and MOUNTPOINT; see 'weightfs --help'"
+                      : "missing MOUNTPOINT; to inspect a file use a verb, such as 'weightfs info "
+                        "FILE'");
         return false;
     }
     if (options->is_from_mount && options->access == MOUNT_ACCESS_RW)
         options->access = MOUNT_ACCESS_UNSAID;
     if (options->access == MOUNT_ACCESS_RO && options->output != NULL) {
-        log_error("mount options 'ro' and 'output=' contradict each other");
+        log_error("mount options 'ro' and 'output=' exclude each other");
         return false;
     }
     if (options->access != MOUNT_ACCESS_RW && options->output == NULL &&
-        (options->stage != NULL || options->format != NULL)) {
+        (options->stage != NULL || options->settings.format != NULL)) {
         log_error("mount option '%s' needs 'output=' or 'rw'",
                   options->stage != NULL ? "stage=" : "format=");
         return false;

@@ -7,6 +7,7 @@
 #define WFS_MOUNT_OPTIONS_H
 
 #include "fuse/sandbox/sandbox.h"
+#include "program/settings.h"
 
 #include <weightfs/format.h>
 #include <weightfs/tree.h>
@@ -21,16 +22,15 @@ enum mount_access {
 
 /* All strings are borrowed from argv or from texts. */
 struct mount_options {
-    const char *source, *mountpoint;     /* as typed */
-    const char *output, *format, *stage; /* NULL: not given */
-    const char *max_shard_size;          /* as typed; NULL: not given */
+    const char *source, *mountpoint; /* as typed */
+    const char *output, *stage;      /* NULL: not given */
+    struct settings settings;
     enum mount_access access;
     enum wfs_tree_layout layout;
     enum wfs_tree_files files;
     enum sandbox_mode sandbox;
     unsigned is_foreground, is_debug, is_single_threaded;
-    unsigned allow_other, auto_unmount, overwrite, force, redact, shards, allows_large;
-    unsigned drops_ties, values_in_metadata; /* where the output has no room for them */
+    unsigned allow_other, auto_unmount, redact;
     unsigned uid, gid;
     unsigned umask;
     unsigned process_umask; /* as inherited */

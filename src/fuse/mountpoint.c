@@ -44,7 +44,7 @@ bool mountpoint_init(struct mountpoint *mountpoint, const char *path)
         return mountpoint->is_missing;
     }
     if (!S_ISDIR(st.st_mode))
-        log_error("cannot mount on '%s': it is not a directory", wfs_quote(path).text);
+        log_error("cannot mount on '%s': not a directory", wfs_quote(path).text);
     return S_ISDIR(st.st_mode);
 }
 
@@ -211,11 +211,10 @@ void mountpoint_explain(const struct mountpoint *mountpoint, const struct mount_
     const char *trouble = find_user_trouble(options);
     if (code == ENOENT || code == ENODEV || code == ENXIO)
         log_error("cannot mount on '%s': there is no /dev/fuse (try 'modprobe fuse', or give the "
-                  "container that device); the other verbs work without it",
+                  "container that device); the verbs that only read or convert work without it",
                   path.text);
     else if (code != 0)
-        log_error("cannot mount on '%s': /dev/fuse cannot be opened: %s", path.text,
-                  strerror(code));
+        log_error("cannot mount on '%s': cannot open /dev/fuse: %s", path.text, strerror(code));
     else if (trouble != NULL)
         log_error("cannot mount on '%s': %s", path.text, trouble);
     else

@@ -62,7 +62,7 @@ static int look(struct target *target, struct wfs_stage *stage)
     if (leftover->bad_record != 0 && !target->is_forced)
         return log_failure(EXIT_MOUNT,
                            "the journal of an earlier mount in '%s' is damaged at record %" PRIu64
-                           "; 'weightfs recover' tells what it says before",
+                           "; 'weightfs recover' lists the edits before it",
                            wfs_quote(target->stage_path).text, leftover->bad_record);
     const struct wfs_written *written = predecessor_written(leftover, target->path);
     if (written != &leftover->complete)
@@ -91,7 +91,7 @@ int resume_open(struct target *target, struct wfs_stage **out)
         log_warning("the last commit failed: %s", failure);
     int rc = look(target, stage);
     if (rc == 0 && target->is_taken)
-        rc = log_failure(EXIT_MOUNT, "output '%s' exists; -o overwrite replaces it",
+        rc = log_failure(EXIT_MOUNT, "output '%s' already exists; use -o overwrite to replace it",
                          wfs_quote(target->path).text);
     if (rc != 0) {
         wfs_stage_close(stage);

@@ -45,7 +45,7 @@ static bool is_hidden(const struct supervisor *supervisor, const char *what, con
     autofree char *directory = path != NULL ? path_directory(path) : NULL;
     if (directory == NULL || !mountpoint_hides(&supervisor->mountpoint, directory))
         return false;
-    log_error("cannot mount on '%s': the %s is inside of it",
+    log_error("cannot mount on '%s': the %s is inside it",
               wfs_quote(supervisor->mountpoint.path).text, what);
     return true;
 }
@@ -182,8 +182,8 @@ static int end_of_worker(const struct supervisor *supervisor, int status)
         return WEXITSTATUS(status);
     const int number = WTERMSIG(status);
     const char *stage = supervisor->target.stage_path;
-    log_error("the driver was ended by signal %d (%s)%s%s", number, strsignal(number),
-              stage != NULL ? "; edits that were not committed are in " : "",
+    log_error("the driver was killed by signal %d (%s)%s%s", number, strsignal(number),
+              stage != NULL ? "; uncommitted edits are in " : "",
               stage != NULL ? wfs_quote(stage).text : "");
     return 128 + number;
 }

@@ -15,17 +15,13 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static int fail_format(const char *what)
+static int fail_format(const char *name)
 {
-    char names[128] = "";
-    for (int id = 1; id <= WFS_N_FORMATS; id++) {
-        const struct wfs_format *format = wfs_format_by_id((enum wfs_format_id)id);
-        if (!wfs_format_can_write(format))
-            continue;
-        const size_t n = strlen(names);
-        snprintf(names + n, sizeof(names) - n, "%s%s", n > 0 ? ", " : "", format->name);
-    }
-    return log_failure(EXIT_USAGE, "%s; give -o format=NAME with one of: %s", what, names);
+    const struct wfs_quoted quoted = wfs_quote(name);
+    return log_failure(EXIT_USAGE,
+                       "cannot infer the format from the name '%s': use -o format=NAME, or '%s/' "
+                       "for a directory of shards",
+                       quoted.text, quoted.text);
 }
 
 static int fail_output(const char *path)
@@ -41,21 +37,16 @@ static int choose_format(struct target *target, const char *typed)
         target->format = wfs_format_by_path(typed);
     if (target->format != NULL || (target->is_source && !target->is_set))
         return 0;
-    return fail_format("the name of the output does not tell its format");
+    return fail_format(typed);
 }
 
 static int choose_size(struct target *target, const struct mount_options *options)
 {
-    const char *size = options->max_shard_size;
-    if (size == NULL)
-        return 0;
-    if (!wfs_size_parse(size, &target->max_shard))
-        return log_failure(EXIT_USAGE,
-                           "mount option 'max_shard_size' wants a size like 5GB, not '%s'",
-                           wfs_quote(size).text);
-    return target->is_set ? 0
-                          : log_failure(EXIT_USAGE, "mount option 'max_shard_size' wants an output "
-                                                    "that is a directory or NAME.index.json");
+    target->max_shard = options->settings.max_shard;
+    return target->is_set || target->max_shard == 0
+               ? 0
+               : log_failure(EXIT_USAGE, "mount option 'max_shard_size' needs an output that is a "
+                                         "directory or NAME.index.json");
 }
 
 /* By which the source has a name, where it has one. */
@@ -72,9 +63,7 @@ static int choose_path(struct target *target, const struct mount_options *option
                        const char *typed)
 {
     autofree char *index = NULL;
-    target->format = options->format != NULL ? wfs_format_by_name(options->format) : NULL;
-    if (options->format != NULL && target->format == NULL)
-        return fail_format("there is no such format");
+    target->format = options->settings.format;
     if (wfs_output_index(typed, source_path(target), &target->format, &index) < 0)
         return log_failure(EXIT_UNSUPPORTED, "out of memory");
     target->is_set = index != NULL;
@@ -95,12 +84,12 @@ static int choose_replacement(struct target *target, const struct mount_options 
 {
     struct stat st;
     const struct place *output = &target->output;
-    target->replace = options->overwrite ? WFS_REPLACE_ANY : WFS_REPLACE_NONE;
+    target->replace = options->settings.overwrite ? WFS_REPLACE_ANY : WFS_REPLACE_NONE;
     if (target->is_set && lstat(output->path, &st) == 0 && S_ISLNK(st.st_mode))
         return log_failure(
             EXIT_MOUNT,
-            "cannot use output '%s': it is a symbolic link, and its files are beside "
-            "what it leads to; give another directory",
+            "cannot use output '%s': it is a symbolic link, and its shards are in the "
+            "directory of its target; use another directory",
             wfs_quote(output->path).text);
     if (!output->is_there)
         return stat(output->path, &st) < 0 && errno == ENOENT ? 0 : fail_output(output->path);
@@ -109,7 +98,7 @@ static int choose_replacement(struct target *target, const struct mount_options 
                            wfs_quote(output->path).text);
     target->is_source = place_is_same(own, output);
     target->known = wfs_identity_of(&output->st);
-    if (options->overwrite)
+    if (options->settings.overwrite)
         return 0;
     target->is_taken = !target->is_source;
     if (target->is_source)
@@ -165,7 +154,7 @@ int target_init(struct target *target, const struct mount_options *options)
     if (target->source.opened == NULL)
         return log_failure(EXIT_UNSUPPORTED, "out of memory");
     const bool is_wanted = options->output != NULL || options->access == MOUNT_ACCESS_RW;
-    autofree char *file = wfs_source_file(target->source.opened, options->shards != 0);
+    autofree char *file = wfs_source_file(target->source.opened, options->settings.shards);
     if (!is_wanted || stat(file != NULL ? file : target->source.opened, &st) < 0)
         return 0; /* a missing source is the loader's to report */
     const int code = file == NULL ? 0 : place_find(&own, file, PLACE_KEEP_LINK);
@@ -194,11 +183,12 @@ int target_check(struct target *target, const struct mount_options *options,
     if (target->format == NULL)
         target->format = wfs_catalog_format(catalog);
     if (target->format == NULL)
-        return fail_format("the name of the output does not tell its format");
+        return fail_format(target->path);
     if (target->is_source && !target->is_set &&
         wfs_catalog_container(catalog) == WFS_CONTAINER_SHARDS)
-        return log_failure(EXIT_USAGE, "an index that is not called NAME.index.json is not "
-                                       "replaced; give output=DIR");
+        return log_failure(EXIT_USAGE,
+                           "mount option 'rw' cannot replace an index that is not named "
+                           "NAME.index.json; use output=DIR");
     struct stat st;
     if (target->replace != WFS_REPLACE_KNOWN)
         return 0;
@@ -258,9 +248,9 @@ static void print_mount(FILE *out, const struct target *target, const struct mou
     print_named(out, "#option format", target->format->name);
     for (size_t i = 0; i < options->n_limits; i++)
         print_named(out, "#option limit", options->limits[i]);
-    if (options->force)
+    if (options->settings.force)
         fputs("#option flag force\n", out);
-    if (options->shards)
+    if (options->settings.shards)
         fputs("#option flag shards\n", out);
     if (target->max_shard > 0)
         fprintf(out, "#option flag max_shard_size=%llu\n", (unsigned long long)target->max_shard);

@@ -179,8 +179,8 @@ def test_an_index_that_is_a_link_is_not_replaced(model, tmp_path):
 
 
 @pytest.mark.parametrize('options, words', [
-    (['--max-shard-size', 'lots'], 'no size'), (['--max-shard-size', '0'], 'no size'),
-    (['--max-shard-size', '99999999999999999999GB'], 'no size')])
+    (['--max-shard-size', 'lots'], 'must be a size'), (['--max-shard-size', '0'], 'must be a size'),
+    (['--max-shard-size', '99999999999999999999GB'], 'must be a size')])
 def test_sizes_that_are_none(model, tmp_path, options, words):
     assert words in weightfs('convert', *options, model, slashed(tmp_path / 'out'), code=program.EXIT_USAGE).error
 

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The table, and what each row does to the settings.
+ */
+#include "program/settings.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+int settings_parse_format(const char *name, const struct wfs_format **ret, struct wfs_error *err)
+{
+    char names[128] = "";
+    *ret = wfs_format_by_name(name);
+    if (*ret != NULL)
+        return 0;
+    for (int id = 1; id <= WFS_N_FORMATS; id++) {
+        const struct wfs_format *format = wfs_format_by_id((enum wfs_format_id)id);
+        const size_t n = strlen(names);
+        if (wfs_format_can_write(format))
+            snprintf(names + n, sizeof(names) - n, "%s%s", n > 0 ? ", " : "", format->name);
+    }
+    return wfs_fail(err, EINVAL, "must be one of %s, not '%s'", names, wfs_quote(name).text);
+}
+
+static int apply_format(struct settings *settings, const char *value, struct wfs_error *err)
+{
+    return settings_parse_format(value, &settings->format, err);
+}
+
+static int apply_max_shard(struct settings *settings, const char *value, struct wfs_error *err)
+{
+    return wfs_size_parse(value, &settings->max_shard)
+               ? 0
+               : wfs_fail(err, EINVAL, "must be a size like 5GB or 500MiB, not '%s'",
+                          wfs_quote(value).text);
+}
+
+/* The second word sets it, the first one clears it. */
+static int choose(const char *value, const char *clear, const char *set, bool *ret,
+                  struct wfs_error *err)
+{
+    *ret = strcmp(value, set) == 0;
+    return *ret || strcmp(value, clear) == 0
+               ? 0
+               : wfs_fail(err, EINVAL, "must be '%s' or '%s', not '%s'", clear, set,
+                          wfs_quote(value).text);
+}
+
+static int apply_ties(struct settings *settings, const char *value, struct wfs_error *err)
+{
+    return choose(value, "copy", "drop", &settings->drops_ties, err);
+}
+
+static int apply_values(struct settings *settings, const char *value, struct wfs_error *err)
+{
+    return choose(value, "drop", "metadata", &settings->values_in_metadata, err);
+}
+
+static int apply_force(struct settings *settings, const char *value, struct wfs_error *err)
+{
+    settings->force = true;
+    return 0;
+}
+
+static int apply_shards(struct settings *settings, const char *value, struct wfs_error *err)
+{
+    settings->shards = true;
+    return 0;
+}
+
+static int apply_large(struct settings *settings, const char *value, struct wfs_error *err)
+{
+    settings->allows_large = true;
+    return 0;
+}
+
+static int apply_overwrite(struct settings *settings, const char *value, struct wfs_error *err)
+{
+    settings->overwrite = true;
+    return 0;
+}
+
+static const struct setting rows[] = {
+    {"force", NULL, "skip damaged parts of SOURCE", SETTING_OF_SOURCE, apply_force},
+    {"format", "NAME", "safetensors, pytorch or burnpack", SETTING_OF_OUTPUT, apply_format},
+    {"large", NULL, "allow a TARGET over 16 times larger than SOURCE", SETTING_OF_OUTPUT,
+     apply_large},
+    {"max_shard_size", "SIZE", "start a new shard at SIZE, such as 5GB or 500MiB",
+     SETTING_OF_OUTPUT, apply_max_shard},
+    {"overwrite", NULL, "replace TARGET if it exists, or is SOURCE", SETTING_OF_OUTPUT,
+     apply_overwrite},
+    {"shards", NULL, "SOURCE is one of several shards; read all of them", SETTING_OF_SOURCE,
+     apply_shards},
+    {"ties", "copy|drop", "store tied tensors once per name, or only once", SETTING_OF_OUTPUT,
+     apply_ties},
+    {"values", "drop|metadata", "leave non-tensor values out, or store as metadata",
+     SETTING_OF_OUTPUT, apply_values},
+};
+
+enum { N_ROWS = sizeof(rows) / sizeof(*rows) };
+
+const struct setting *settings_row(size_t i)
+{
+    return i < N_ROWS ? &rows[i] : NULL;
+}
+
+static bool is_name(const char *name, const char *given, size_t n_given)
+{
+    if (strlen(name) != n_given)
+        return false;
+    for (size_t i = 0; i < n_given; i++) {
+        if (name[i] != given[i] && !(name[i] == '_' && given[i] == '-'))
+            return false;
+    }
+    return true;
+}
+
+const struct setting *settings_find(const char *name, size_t n_name)
+{
+    for (size_t i = 0; i < N_ROWS; i++) {
+        if (is_name(rows[i].name, name, n_name))
+            return &rows[i];
+    }
+    return NULL;
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Settings: what the user says of a source and of an output. Verbs take them as flags and mounts as
+ * mount options; names, values, help and mistakes are the same, from one table.
+ */
+#ifndef WFS_SETTINGS_H
+#define WFS_SETTINGS_H
+
+#include <weightfs/format.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct settings {
+    /* Of a source. */
+    bool force, shards;
+    /* Of an output. */
+    const struct wfs_format *format; /* NULL: as its name says */
+    uint64_t max_shard;              /* bytes of tensors in a shard; 0: as they are */
+    bool allows_large, overwrite, drops_ties, values_in_metadata;
+};
+
+enum setting_subject { SETTING_OF_SOURCE, SETTING_OF_OUTPUT };
+
+/* A row of the table. */
+struct setting {
+    const char *name;     /* with underscores; flags of verbs have dashes in their place */
+    const char *argument; /* what stands for the value in a help text; NULL: takes none */
+    const char *help;     /* one line */
+    enum setting_subject subject;
+    /* 0, or -EINVAL and what the value must be: "must be ..., not ...". */
+    int (*apply)(struct settings *settings, const char *value, struct wfs_error *err);
+};
+
+/* Returns the rows one by one, in the order of their names; NULL after the last. */
+const struct setting *settings_row(size_t i);
+
+/* Returns the row with that name, where a dash is as good as an underscore; NULL: none. */
+const struct setting *settings_find(const char *name, size_t n_name);
+
+/* Finds a format by its name. -EINVAL: err lists those that there are. */
+int settings_parse_format(const char *name, const struct wfs_format **ret, struct wfs_error *err);
+
+#endif
