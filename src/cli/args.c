@@ -14,7 +14,7 @@
 static const struct args_option limit_option = {"limit", "NAME=N", "change a safety limit"};
 static const struct args_option help_option = {"help", NULL, "print this text"};
 
-/* The same letters, where a dash is as good as an underscore. */
+/* Compares names, where a dash is as good as an underscore. */
 static bool is_view_name(const char *name, const char *given, size_t n_given)
 {
     if (strlen(name) != n_given)
@@ -146,7 +146,7 @@ static bool apply_setting(struct args *args, const struct args_usage *usage, con
     return false;
 }
 
-/* One option at argv[*i], which moves on over a value of its own. */
+/* Parses the option at argv[*i], which moves on over its value. */
 static bool parse_option(struct args *args, const struct args_usage *usage, char **argv, int *i,
                          int *ret_exit)
 {
@@ -166,20 +166,23 @@ static bool parse_option(struct args *args, const struct args_usage *usage, char
     if (option.argument != NULL && value == NULL)
         return fail(ret_exit, usage, "a value is missing after", text);
     args->given[args->n_given++] = (struct args_given){option.name, value};
-    if (strcmp(option.name, "limit") == 0)
+    if (strcmp(option.name, "limit") == 0) {
+        if (strchr(value, '=') == NULL)
+            return fail(ret_exit, usage, "--limit needs NAME=N, not", value);
         args->limits[args->n_limits++] = value;
+    }
     return apply_setting(args, usage, name, n_name, value, ret_exit);
 }
 
 static bool check_operands(const struct args *args, const struct args_usage *usage, int *ret_exit)
 {
     if (args->n_operands < usage->n_min) {
-        *ret_exit = print_error(EXIT_USAGE, NULL, "%s: %s is wanted; see 'weightfs %s --help'",
-                                usage->verb, usage->operands, usage->verb);
+        *ret_exit = print_error(EXIT_USAGE, NULL, "missing operand; usage: weightfs %s %s",
+                                usage->verb, usage->operands);
         return false;
     }
     if (args->n_operands > usage->n_max)
-        return fail(ret_exit, usage, "one operand too many:", args->operands[usage->n_max]);
+        return fail(ret_exit, usage, "unexpected operand", args->operands[usage->n_max]);
     return true;
 }
 

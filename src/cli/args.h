@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The command line of a verb: long options anywhere before "--", the rest operands; and the help
+ * The command line of a verb: long options anywhere before "--", all else operands; and the help
  * text that describes them.
  */
 #ifndef WFS_ARGS_H
@@ -50,8 +50,8 @@ struct args {
 };
 
 /*
- * argv[0] is the verb. False when there is nothing more to do: help was printed, or one line about
- * the mistake; *ret_exit is what the verb returns then.
+ * Parses; argv[0] is the verb. Returns false when help, or one line about the mistake, was printed:
+ * then *ret_exit is what the verb returns.
  */
 bool args_parse(struct args *args, const struct args_usage *usage, int argc, char **argv,
                 int *ret_exit);
@@ -59,7 +59,7 @@ void args_done(struct args *args);
 
 bool args_has(const struct args *args, const char *name);
 
-/* The last value given, or NULL. */
+/* Returns the last value given, or NULL. */
 const char *args_value(const struct args *args, const char *name);
 
 struct wfs_load_options args_load_options(const struct args *args);

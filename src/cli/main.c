@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The program: a table of verbs. A first argument that is none of them is a source to mount.
+ * The program: a table of verbs. Any other first argument is a source to mount.
  */
 #include "program/print.h"
 #include "cli/verbs.h"
 #include "fuse/mount.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct verb {
@@ -71,8 +73,8 @@ static void print_version(void)
 }
 
 /*
- * A standard descriptor that is closed would be given to the next file opened, and what is printed
- * would go into it. It gets one that no use is made of: writing to it fails, as it should.
+ * A closed standard descriptor would be given to the next file opened, and output would go into
+ * that file. It gets /dev/null, opened so that reading from it or writing to it fails.
  */
 static void occupy_standard_descriptors(void)
 {
@@ -82,9 +84,9 @@ static void occupy_standard_descriptors(void)
     }
 }
 
-/* A checkpoint may be in more files than the usual soft limit allows to have open, which is for
- * programs that use select. Not up to any hard limit: fusermount3 closes all there may be, one by
- * one. */
+/* A checkpoint may have more files than the usual soft limit, which is for programs that use
+ * select. The hard limit may be too much: fusermount3 closes every possible descriptor, one by one.
+ */
 static void raise_descriptor_limit(void)
 {
     enum { N_ENOUGH = 1 << 17 };
@@ -95,10 +97,43 @@ static void raise_descriptor_limit(void)
     setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+static const struct verb *find_verb(const char *name)
+{
+    for (size_t i = 0; i < N_VERBS; i++) {
+        if (strcmp(name, verbs[i].name) == 0)
+            return &verbs[i];
+    }
+    return NULL;
+}
+
+/* `weightfs help [VERB]` */
+static int help(int argc, char **argv)
+{
+    static char flag[] = "--help";
+    if (argc == 2) {
+        print_help();
+        return EXIT_DONE;
+    }
+    const struct verb *verb = find_verb(argv[2]);
+    char *words[] = {argv[2], flag, NULL};
+    if (verb != NULL)
+        return verb->run(2, words);
+    return print_error(EXIT_USAGE, NULL, "no verb '%s'; see 'weightfs --help'",
+                       wfs_quote(argv[2]).text);
+}
+
+/* A missing source whose mount point, if any, cannot be one: a verb was meant. */
+static bool is_mistyped_verb(int argc, char **argv)
+{
+    struct stat st;
+    return strpbrk(argv[1], "/.-:") == NULL && access(argv[1], F_OK) < 0 && errno == ENOENT &&
+           (argc == 2 || (stat(argv[2], &st) == 0 && !S_ISDIR(st.st_mode)));
+}
+
 static int run(int argc, char **argv)
 {
     if (argc < 2)
-        return print_error(EXIT_USAGE, NULL, "a verb or a source is wanted; see 'weightfs --help'");
+        return print_error(EXIT_USAGE, NULL, "missing VERB or SOURCE; see 'weightfs --help'");
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
         print_help();
         return EXIT_DONE;
@@ -107,12 +142,19 @@ static int run(int argc, char **argv)
         print_version();
         return EXIT_DONE;
     }
-    for (size_t i = 0; i < N_VERBS; i++) {
-        if (strcmp(argv[1], verbs[i].name) == 0)
-            return verbs[i].run(argc - 1, argv + 1);
-    }
+    const struct verb *verb = find_verb(argv[1]);
+    if (verb != NULL)
+        return verb->run(argc - 1, argv + 1);
+    if (strcmp(argv[1], "help") == 0 && access("help", F_OK) < 0)
+        return help(argc, argv);
     if (strncmp(argv[1], "--", 2) == 0)
         return print_error(EXIT_USAGE, NULL, "unknown option '%s'; see 'weightfs --help'",
+                           wfs_quote(argv[1]).text);
+    if (strcmp(argv[1], "mount") == 0 && access("mount", F_OK) < 0)
+        return print_error(EXIT_USAGE, NULL,
+                           "'mount' is not a verb: use 'weightfs SOURCE MOUNTPOINT'");
+    if (is_mistyped_verb(argc, argv))
+        return print_error(EXIT_USAGE, NULL, "no verb '%s'; see 'weightfs --help'",
                            wfs_quote(argv[1]).text);
     return mount_main(argc, argv);
 }

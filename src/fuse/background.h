@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The background: the command that the user typed waits in front of the processes that stay, and
- * ends when the mount answers or could not be made.
+ * The background: the command that the user typed waits until the mount answers or has failed; the
+ * processes that it started stay.
  */
 #ifndef WFS_BACKGROUND_H
 #define WFS_BACKGROUND_H
@@ -9,17 +9,15 @@
 #include <stdbool.h>
 
 /*
- * Forks. In the child *ret_report is where background_leave reports; descriptors that were
- * inherited are closed, save `kept`. In the parent it is -1 and the result is the exit code of the
- * command.
+ * Forks. In the child *ret_report is where background_leave reports, and all inherited descriptors
+ * but `kept` are closed. In the parent it is -1, and the result is the exit code of the command.
  */
 int background_start(int kept, int *ret_report);
 
 /* Leaves terminal, directory and standard descriptors; messages go to the system log. */
 void background_detach(void);
 
-/* Detaches, and tells the command that the mount answers. False when it is gone: nobody waits any
- * more. */
+/* Detaches, and reports to the command that the mount answers. Returns false when it is gone. */
 bool background_leave(int report);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Whoever mounts gets warnings too: of damage, of guesses, of a source that is still being written.
+ * A read lease is refused while another process has the file open for writing.
  */
 #include "fuse/loading.h"
 
@@ -14,7 +14,7 @@
 #include <fcntl.h>
 #include <string.h>
 
-static void tell_findings(const struct wfs_catalog *catalog)
+static void warn_of_findings(const struct wfs_catalog *catalog)
 {
     for (size_t i = 0; i < wfs_catalog_n_findings(catalog); i++) {
         const struct wfs_finding *finding = wfs_catalog_finding(catalog, i);
@@ -55,7 +55,7 @@ static int load(const struct mount_options *options, const struct target *target
 
 /* ---- writers ---- */
 
-/* Somebody may still be writing a source: a read lease is refused while it is open for that. */
+/* Another program may still be writing a source. */
 static int check_writers(const struct wfs_catalog *catalog, const struct target *target)
 {
     for (size_t i = 0; i < wfs_catalog_n_sources(catalog); i++) {
@@ -80,7 +80,7 @@ int loading_run(const struct mount_options *options, const struct target *target
     const int rc = load(options, target, view, out, report);
     if (rc != 0)
         return rc;
-    tell_findings(*out);
+    warn_of_findings(*out);
     const char *notice = wfs_report_notice(*report);
     if (notice != NULL)
         log_warning("%s", notice);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * From the options of a mount to the catalog that it shows: load, apply the view, look whether
- * somebody still writes the source.
+ * Loading for a mount: from its options to the catalog that it shows. Warns of damage, guesses and
+ * sources that are still being written.
  */
 #ifndef WFS_LOADING_H
 #define WFS_LOADING_H
@@ -11,14 +11,14 @@
 #include <weightfs/view.h>
 
 /*
- * The rules that the options and the rules files give, which are the user's own words. Not 0: a
- * line was printed, and this is the exit code. Yours to free.
+ * Makes the view of the options and rules files, which the user wrote and which need no sandbox.
+ * Not 0: a line was printed, and this is the exit code. The caller frees it.
  */
 int loading_new_view(const struct mount_options *options, struct wfs_view **out);
 
 /*
- * Not 0: a line was printed, and this is the exit code. The catalog is yours, and so is the report,
- * which borrows from it; either may be there beside a failure.
+ * Not 0: a line was printed, and this is the exit code. The caller frees the report, which borrows
+ * from the catalog, and the catalog; either may exist beside a failure.
  */
 int loading_run(const struct mount_options *options, const struct target *target,
                 const struct wfs_view *view, struct wfs_catalog **out, struct wfs_report **report);

@@ -15,7 +15,7 @@
 #include <time.h>
 
 static struct {
-    const char *file;
+    const char *file, *path;
     bool is_debug, is_syslog;
 } state;
 
@@ -23,6 +23,11 @@ void log_start(const char *file, bool is_debug)
 {
     state.file = file;
     state.is_debug = is_debug;
+}
+
+void log_set_path(const char *path)
+{
+    state.path = path;
 }
 
 /* The local time is in each message, and its rules are in a file. */
@@ -43,8 +48,9 @@ static void write_message(int level, const char *format, va_list args)
     char raw[WFS_ERROR_TEXT_MAX + 256], text[sizeof(raw) + 256];
     vsnprintf(raw, sizeof(raw), format, args);
     print_to_line(raw, text, sizeof(text)); /* libfuse and the journal have texts of their own */
-    const struct wfs_quoted file = wfs_quote(state.file != NULL ? state.file : "");
-    const char *separator = state.file != NULL ? ": " : "";
+    const char *name = state.is_syslog && state.path != NULL ? state.path : state.file;
+    const struct wfs_quoted file = wfs_quote(name != NULL ? name : "");
+    const char *separator = name != NULL ? ": " : "";
     if (state.is_syslog)
         syslog(level, "%s%s%s", file.text, separator, text);
     else if (level <= LOG_WARNING || state.is_debug)

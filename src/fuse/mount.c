@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Up to three processes come back from here, each with its exit code: the command that was typed,
- * the supervisor and the worker.
+ * Up to three processes return from here, each with its exit code: the command that was typed, the
+ * supervisor and the worker.
  */
 #define FUSE_USE_VERSION 314
 
@@ -19,7 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* N of "/dev/fd/N" and of "-", or -1: the one inherited descriptor that is wanted. */
+/* Returns N of "/dev/fd/N", 0 for "-", or -1: the inherited descriptor that stays open. */
 static int source_descriptor(const struct mount_options *options)
 {
     int fd, n_read = 0;

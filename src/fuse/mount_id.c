@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Spoken to by number, with constants of our own: kernels offer more than the headers of a
- * distribution know.
+ * System calls by number, with constants of our own: kernels offer more than the headers of a
+ * distribution declare.
  */
 #include "fuse/mount_id.h"
 
@@ -39,6 +39,6 @@ enum mount_state mount_id_state(uint64_t id)
     if (id == 0)
         return MOUNT_UNKNOWN;
     if (syscall(CALL_STATMOUNT, &request, answer, sizeof(answer), 0) == 0)
-        return MOUNT_STANDS;
+        return MOUNT_EXISTS;
     return errno == ENOENT ? MOUNT_GONE : MOUNT_UNKNOWN;
 }

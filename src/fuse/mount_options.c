@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Options are rows of one table. mount(8) always says "rw" unless told "ro", and mount.fuse adds
- * "dev" and "suid" to it unless told the opposite: a list with one of these four comes from there,
- * and its "rw" is no wish to replace the source.
+ * Options are rows of a table. mount(8) passes "rw" unless the user gave "ro", and mount.fuse adds
+ * "dev" and "suid" unless the user gave the opposite. A list with one of these four therefore comes
+ * from there, and its "rw" is not a request to replace the source.
  */
 #include "fuse/mount_options.h"
 
@@ -95,7 +95,8 @@ static const struct option_rule *find_rule(const char *option)
     return NULL;
 }
 
-/* How many letters must be put in, taken out or changed. Both texts are at most NAME_MAX_BYTES. */
+/* Returns how many letters must be inserted, removed or changed; for texts of up to NAME_MAX_BYTES.
+ */
 static unsigned edit_distance(const char *a, const char *b)
 {
     unsigned row[NAME_MAX_BYTES + 1];
@@ -114,7 +115,7 @@ static unsigned edit_distance(const char *a, const char *b)
     return row[n_b];
 }
 
-/* Keeps the nearer one; names count up to '='. */
+/* Replaces the best name so far by a nearer one; names count up to '='. */
 static void compare_name(const char *name, const char *known, const char **best, unsigned *distance)
 {
     char text[NAME_MAX_BYTES + 1] = {0};
@@ -129,7 +130,7 @@ static void compare_name(const char *name, const char *known, const char **best,
     }
 }
 
-/* The option that was meant, probably: two letters away at most. */
+/* Returns the option that was probably meant, at most two letters away; NULL: none. */
 static const char *find_similar(const char *option)
 {
     char name[NAME_MAX_BYTES + 1] = {0};
@@ -195,7 +196,7 @@ static bool parse_number(const char *option, const char *value, int base, unsign
     return true;
 }
 
-/* What a row says, done to the options. */
+/* Applies a row of the table. */
 static bool apply(struct mount_options *options, const struct option_rule *rule, const char *option)
 {
     const char *value = option + strlen(rule->name);
@@ -235,8 +236,8 @@ static bool is_octal_code(const char *text)
 }
 
 /*
- * Cuts the next option off the list, in place: up to a comma that has no backslash before it.
- * "\NNN" is a byte in octal, "\X" is X, as libfuse has it. Returns NULL at the end.
+ * Returns the next option of the list, cut off in place at a comma that no backslash precedes, and
+ * NULL at the end. As in libfuse, "\NNN" is a byte in octal and "\X" is X.
  */
 static char *next_option(char **rest)
 {
@@ -260,7 +261,7 @@ static char *next_option(char **rest)
     return option;
 }
 
-/* Is it one that the view takes? */
+/* Returns true for an option of views, with a value if and only if it takes one. */
 static bool is_of_view(const char *option)
 {
     const struct wfs_view_option *known;
@@ -305,7 +306,7 @@ static bool parse_option(struct mount_options *options, const char *option)
     return true;
 }
 
-/* Room for that many more. */
+/* Makes room for n_more elements. */
 static bool grow(const char ***list, size_t n, size_t n_more)
 {
     const char **grown = realloc(*list, (n + n_more) * sizeof(*grown));
@@ -334,7 +335,7 @@ static bool parse_list(struct mount_options *options, const char *list)
     return true;
 }
 
-/* The flags that stand together behind one dash; "o" takes the rest or the next argument. */
+/* Parses the flags after one dash; "o" takes the rest, or the next argument. */
 static bool parse_flags(struct mount_options *options, const char *flags, char **next,
                         bool *ret_took)
 {
@@ -373,11 +374,7 @@ static bool parse_operand(struct mount_options *options, const char *operand)
     } else if (options->mountpoint == NULL) {
         options->mountpoint = operand;
     } else {
-        if (strcmp(options->source, "mount") == 0)
-            log_error("'mount' is not a verb: use 'weightfs SOURCE MOUNTPOINT'");
-        else
-            log_error("unexpected operand '%s' after SOURCE and MOUNTPOINT",
-                      wfs_quote(operand).text);
+        log_error("unexpected operand '%s' after SOURCE and MOUNTPOINT", wfs_quote(operand).text);
         return false;
     }
     return true;
@@ -400,7 +397,7 @@ static bool parse_arguments(struct mount_options *options, char **argv)
     return true;
 }
 
-/* What the options say together. */
+/* Checks options against each other. */
 static bool check(struct mount_options *options)
 {
     if (options->mountpoint == NULL) {

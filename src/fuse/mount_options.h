@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The command line of a mount: two operands, a few flags, and lists of options behind -o, as typed
- * by a user or handed on by mount(8).
+ * The command line of a mount: two operands, a few flags, and lists of options after -o, from a
+ * user or from mount(8).
  */
 #ifndef WFS_MOUNT_OPTIONS_H
 #define WFS_MOUNT_OPTIONS_H
@@ -17,7 +17,7 @@
 enum mount_access {
     MOUNT_ACCESS_UNSAID,
     MOUNT_ACCESS_RO,
-    MOUNT_ACCESS_RW, /* the source itself is to be replaced */
+    MOUNT_ACCESS_RW, /* a commit replaces the source */
 };
 
 /* All strings are borrowed from argv or from texts. */
@@ -40,10 +40,10 @@ struct mount_options {
     size_t n_views;
     char **texts; /* copies of the -o arguments, cut into options; owned */
     size_t n_texts;
-    bool is_from_mount; /* mount(8) called: its "rw" is only the opposite of "ro" */
+    bool is_from_mount; /* by mount(8), whose "rw" is only the opposite of "ro" */
 };
 
-/* False: one line about the mistake was printed. Either way the options are to be freed. */
+/* Returns false when a line about the mistake was printed. mount_options_done is due either way. */
 bool mount_options_parse(struct mount_options *options, int argc, char **argv);
 void mount_options_done(struct mount_options *options);
 

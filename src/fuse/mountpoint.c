@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Everything here may meet a mount whose driver is dead, and must not call into the one that is
- * being set up before it answers.
+ * Any path here may be a mount whose driver is dead, and the mount that is being set up must not be
+ * touched before it answers.
  */
 #include "fuse/mountpoint.h"
 
@@ -111,7 +111,7 @@ bool mountpoint_is_gone(const struct mountpoint *mountpoint)
 bool mountpoint_is_left(const struct mountpoint *mountpoint)
 {
     const enum mount_state state = mount_id_state(mountpoint->id);
-    return state == MOUNT_STANDS || (state == MOUNT_UNKNOWN && unmount_is_dead(mountpoint->path));
+    return state == MOUNT_EXISTS || (state == MOUNT_UNKNOWN && unmount_is_dead(mountpoint->path));
 }
 
 bool mountpoint_unmount(const struct mountpoint *mountpoint)
@@ -124,7 +124,7 @@ bool mountpoint_unmount(const struct mountpoint *mountpoint)
     return false;
 }
 
-/* "ID PARENT MAJOR:MINOR ROOT PLACE ...", the place with \NNN for what would end a word. */
+/* A line is "ID PARENT MAJOR:MINOR ROOT PLACE ...", with \NNN in the place for white space. */
 static bool is_line_of(const char *line, const char *place, char *ret_device)
 {
     int n_before = 0;
@@ -142,7 +142,7 @@ static bool is_line_of(const char *line, const char *place, char *ret_device)
     return *at == ' ';
 }
 
-/* Its device, "MAJOR:MINOR", of what was mounted there last. */
+/* Finds the device, "MAJOR:MINOR", of the last mount at the place. */
 static bool find_device(const char *place, char ret_device[24])
 {
     FILE *file = fopen("/proc/self/mountinfo", "re");
@@ -187,7 +187,7 @@ static bool allows_other_users(void)
     return is_allowed;
 }
 
-/* Why an ordinary user cannot mount here whatever the mount point, or NULL. */
+/* Returns why an ordinary user cannot mount anything here, or NULL. */
 static const char *find_user_trouble(const struct mount_options *options)
 {
     struct stat st;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The supervisor keeps no descriptor of the device: when the worker dies the kernel must see the
- * last one closed, or every client of the mount would wait for ever.
+ * last one closed, or every client of the mount would wait forever.
  */
 #define FUSE_USE_VERSION 314
 
@@ -34,8 +34,8 @@ struct supervisor {
     struct mountpoint mountpoint;
     pid_t worker;
     int channel, report;
-    int signals;      /* where they come in once the mount stands */
-    bool is_stopping; /* the worker was told to end */
+    int signals;      /* signalfd; -1 until the mount exists */
+    bool is_stopping; /* the worker was asked to end */
 };
 
 /* ---- checks before anything is started ---- */
@@ -55,6 +55,7 @@ static int prepare(struct supervisor *supervisor)
     const int rc = target_init(&supervisor->target, supervisor->options);
     if (rc != 0)
         return rc;
+    log_set_path(supervisor->target.source.path);
     if (!mountpoint_init(&supervisor->mountpoint, supervisor->options->mountpoint) ||
         is_hidden(supervisor, "source", supervisor->target.source.path) ||
         is_hidden(supervisor, "output", supervisor->target.path) ||
@@ -88,9 +89,9 @@ static bool add_mount_options(const struct supervisor *supervisor, struct fuse_a
 }
 
 /*
- * Mounts with whatever libfuse prints going to `messages`. The device, or -1. libfuse lets go of a
- * session with a mount only by unmounting, so the session stays as long as the process; its
- * descriptor is taken from it.
+ * Mounts, with everything that libfuse prints going to `messages`. Returns the device, or -1.
+ * libfuse frees a session with a mount only by unmounting, so the session lives as long as the
+ * process, and its descriptor is taken from it.
  */
 static int mount_quietly(const struct supervisor *supervisor, struct fuse_args *args, int messages)
 {
@@ -110,7 +111,7 @@ static int mount_quietly(const struct supervisor *supervisor, struct fuse_args *
     return device;
 }
 
-/* The last line that libfuse or fusermount3 printed, without their name before it. */
+/* Reads the last line that libfuse or fusermount3 printed, without the name of the program. */
 static void read_messages(int messages, char *ret_text, size_t n_bytes)
 {
     char text[1024];
@@ -166,7 +167,7 @@ static int start_worker(struct supervisor *supervisor)
     return 0;
 }
 
-/* True when the worker has ended; *ret_status is what wait gives then. */
+/* Returns true when the worker has ended; *ret_status is then that of waitpid. */
 static bool reap_worker(const struct supervisor *supervisor, bool is_waiting, int *ret_status)
 {
     pid_t pid;
@@ -188,7 +189,7 @@ static int end_of_worker(const struct supervisor *supervisor, int status)
     return 128 + number;
 }
 
-/* For when the mount did not come about: lets the worker end and takes what was made away. */
+/* After a failure to mount: ends the worker and removes what was made. */
 static int give_up(struct supervisor *supervisor, int exit_code)
 {
     int status = 0;
@@ -201,12 +202,12 @@ static int give_up(struct supervisor *supervisor, int exit_code)
     return exit_code != 0 ? exit_code : end_of_worker(supervisor, status);
 }
 
-/* ---- while the mount stands ---- */
+/* ---- while the mount exists ---- */
 
 /*
- * An orderly end: unmounting writes back what is mapped and ends the worker's loop. A mount in use
- * is only detached, and the worker is told to end, as often as it takes: a signal can come just
- * before it waits.
+ * Ends in good order: unmounting writes back mapped pages and ends the worker's loop. A mount in
+ * use is only detached, and the worker gets signals until it ends: one can arrive just before it
+ * waits.
  */
 static void stop(struct supervisor *supervisor)
 {
@@ -218,8 +219,8 @@ static void stop(struct supervisor *supervisor)
 }
 
 /*
- * True when an end is wanted: by a signal to us, or to the worker, which tells. Comes back from
- * time to time while the worker is being told to end.
+ * Returns true when this process or the worker, which reports it, got a signal to end. Returns
+ * every second while the worker is ending.
  */
 static bool wait_for_news(struct supervisor *supervisor)
 {
@@ -235,7 +236,7 @@ static bool wait_for_news(struct supervisor *supervisor)
         return false;
     if (channel_receive(supervisor->channel, CHANNEL_STOP, NULL))
         return true;
-    close(supervisor->channel); /* the worker is at its end */
+    close(supervisor->channel); /* the worker is ending */
     supervisor->channel = -1;
     return false;
 }
@@ -253,7 +254,7 @@ static int wait_for_end(struct supervisor *supervisor)
     return end_of_worker(supervisor, status);
 }
 
-/* A signal that was ignored when we were started in the foreground stays so, as nohup wants it. */
+/* A signal that was ignored at the start in the foreground stays ignored, as nohup expects. */
 static int block_signals(struct supervisor *supervisor)
 {
     static const int numbers[] = {SIGTERM, SIGINT, SIGHUP, SIGCHLD};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The output is resolved when the mount starts: a symbolic link stays and what it leads to is
- * replaced.
+ * The output is resolved when the mount starts: a symbolic link stays, and the file that it leads
+ * to is replaced.
  */
 #include "fuse/target.h"
 
@@ -30,7 +30,7 @@ static int fail_output(const char *path)
                        strerror(errno));
 }
 
-/* As typed, by its extension; the source's own where it is replaced. */
+/* Takes the format from the extension as typed, or from the source where that is replaced. */
 static int choose_format(struct target *target, const char *typed)
 {
     if (target->format == NULL)
@@ -49,15 +49,15 @@ static int choose_size(struct target *target, const struct mount_options *option
                                          "directory or NAME.index.json");
 }
 
-/* By which the source has a name, where it has one. */
+/* Returns the path of the source, or what was typed where it has none. */
 static const char *source_path(const struct target *target)
 {
     return target->source.path != NULL ? target->source.path : target->source.opened;
 }
 
 /*
- * One file, or the index of several: then the directory is resolved, and made where it has a slash
- * at its end.
+ * Finds the output: one file, or the index of several. Makes a directory whose name ends with a
+ * slash.
  */
 static int choose_path(struct target *target, const struct mount_options *options,
                        const char *typed)
@@ -78,7 +78,7 @@ static int choose_path(struct target *target, const struct mount_options *option
     return choose_size(target, options);
 }
 
-/* What is at the path now, and whether it may be replaced. */
+/* Decides whether what is at the path now may be replaced. */
 static int choose_replacement(struct target *target, const struct mount_options *options,
                               const struct place *own)
 {
@@ -207,7 +207,7 @@ void target_published(struct target *target, const struct wfs_identity *identity
         target->replace = WFS_REPLACE_KNOWN;
 }
 
-/* Control characters and '%' are written %XX, so that it fits a line. */
+/* Writes control characters and '%' as %XX, so that the text fits a line. */
 static void print_line(FILE *out, const char *text)
 {
     for (const unsigned char *at = (const unsigned char *)text; *at != '\0'; at++) {
@@ -238,7 +238,7 @@ static void print_named(FILE *out, const char *word, const char *text)
     print_line(out, text);
 }
 
-/* How it was mounted: an option a line, as recovery gives it again. */
+/* Writes how it was mounted, one option a line, for recovery. */
 static void print_mount(FILE *out, const struct target *target, const struct mount_options *options)
 {
     print_named(out, "#cwd", target->cwd != NULL ? target->cwd : "/");

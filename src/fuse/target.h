@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where the edits of a mount go: the output file, what may be replaced there, and the staging
- * directory beside it.
+ * The target: where the edits of a mount go. The output, which file may be replaced there, and the
+ * staging directory beside it.
  */
 #ifndef WFS_TARGET_H
 #define WFS_TARGET_H
@@ -19,12 +19,12 @@ struct target {
     uint64_t max_shard;              /* bytes of tensors in each; 0: as they are */
     bool is_source;                  /* the source itself is replaced */
     bool is_published;               /* by this mount, at least once */
-    bool is_taken;                   /* something is at the path that may not be replaced */
+    bool is_taken;                   /* a file exists at the path that may not be replaced */
     bool is_forced;                  /* damage of what an earlier mount left is accepted */
     bool is_moved;                   /* and another source */
-    char *boot;                      /* of this run of the machine */
-    char *cwd;                       /* of who mounted */
-    char *kept_source;               /* to be loaded instead of the one that was typed, or NULL */
+    char *boot;                      /* identifies this boot of the machine; NULL: not known */
+    char *cwd;                       /* working directory of the user */
+    char *kept_source;               /* to load in place of the source, or NULL */
     enum wfs_replace replace;
     struct wfs_identity known; /* of what may be replaced */
 };
@@ -36,8 +36,8 @@ struct target {
 int target_init(struct target *target, const struct mount_options *options);
 void target_done(struct target *target);
 
-/* After the source was loaded: it is still the one that target_init saw, and its format can be had.
- */
+/* Checks, after the source was loaded, that it is the file that target_init found and that the
+ * format of the output is known. Not 0: a line was printed, and this is the exit code. */
 int target_check(struct target *target, const struct mount_options *options,
                  const struct wfs_catalog *catalog);
 
@@ -47,13 +47,13 @@ int target_check(struct target *target, const struct mount_options *options,
  */
 int target_check_directory(const struct target *target, struct wfs_error *err);
 
-/* The file at the path is now the one that was just published. */
+/* Notes which file was just published at the path. */
 void target_published(struct target *target, const struct wfs_identity *identity);
 
 /*
- * What edits stand on, for who finds them when the mount has died. Lines that begin with '#' tell
- * how it was mounted; the others must be the same for the edits to fit. Yours to free; NULL when
- * out of memory.
+ * Returns what edits are based on, for the process that finds them after the mount has died. Lines
+ * that begin with '#' record how it was mounted; the others must be the same for the edits to fit.
+ * The caller frees it; NULL: out of memory.
  */
 char *target_base_text(const struct target *target, const struct mount_options *options,
                        const struct wfs_catalog *catalog);

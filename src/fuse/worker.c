@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The order is: prepare the process, confine it, read the source, only then ask for the device. No
- * byte of a source is looked at outside of the sandbox.
+ * The order is: prepare the process, confine it, read the source, and only then ask for the device.
+ * No byte of a source is examined outside the sandbox.
  */
 #include "fuse/worker.h"
 
@@ -25,7 +25,7 @@
 
 /* ---- signals ---- */
 
-/* For the handler, which gets no argument of ours. */
+/* For the signal handler, which takes no argument of ours. */
 static struct {
     struct fuse_session *volatile session;
     volatile pid_t supervisor;
@@ -33,8 +33,8 @@ static struct {
 } signalled;
 
 /*
- * The supervisor's word ends the loop. From anybody else it is handed to the supervisor, which
- * unmounts in good order first; unless there is none any more.
+ * A signal from the supervisor ends the loop. One from any other process is passed to the
+ * supervisor, which unmounts first, unless it has died.
  */
 static void on_signal(int number, siginfo_t *info, void *context)
 {
@@ -79,7 +79,7 @@ static void log_of_libfuse(enum fuse_log_level level, const char *format, va_lis
         log_note("%s", text);
 }
 
-/* Threads that wait for a commit to end answer nobody, so a writable mount gets some more. */
+/* Threads that wait for a commit answer no request, so a writable mount gets more of them. */
 static unsigned count_threads(const struct driver *driver)
 {
     const long n_cpus = sysconf(_SC_NPROCESSORS_ONLN);
@@ -88,8 +88,8 @@ static unsigned count_threads(const struct driver *driver)
 }
 
 /*
- * The first request is the kernel's greeting. Only when it is answered is the mount one that can be
- * used, and does what is set of it last; nothing has touched it until then.
+ * The first request is the kernel's greeting. The mount can be used once it is answered; only then
+ * does the worker leave the terminal.
  */
 static int greet(struct driver *driver)
 {
@@ -113,7 +113,7 @@ static int greet(struct driver *driver)
     return 0;
 }
 
-/* A descriptor for each thread needs the right to open the device, and some to spare. */
+/* A device descriptor for each thread needs the right to open the device, and spare descriptors. */
 static bool can_clone_device(void)
 {
     enum { N_ENOUGH = 64 };
@@ -164,10 +164,10 @@ static int serve(struct driver *driver, int device)
     else
         close(device);
     driver->session = NULL;
-    return rc < 0 ? log_failure(EXIT_MOUNT, "cannot go on serving: %s", strerror(-rc)) : 0;
+    return rc < 0 ? log_failure(EXIT_MOUNT, "cannot serve the mount: %s", strerror(-rc)) : 0;
 }
 
-/* The last chance for what is pending: nobody listens any more but the log and the exit code. */
+/* The last chance for pending edits: only the log and the exit code report it. */
 static int commit_at_end(struct driver *driver, int exit_code)
 {
     struct wfs_error err = {0};
@@ -183,7 +183,7 @@ static int run(struct driver *driver)
     catch_signals(driver);
     if (!channel_send(driver->channel, CHANNEL_READY, -1) ||
         !channel_receive(driver->channel, CHANNEL_DEVICE, &device))
-        return EXIT_DONE; /* the supervisor has said why */
+        return EXIT_DONE; /* the supervisor reports why */
     return commit_at_end(driver, serve(driver, device));
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Exit codes, the same for every verb, and how an errno of the library becomes one.
+ * Exit codes, the same for every verb and for mounts. This room holds what both share: places,
+ * settings, loading, commits, earlier mounts, printing. It knows no verb, and nothing of FUSE.
  */
 #ifndef WFS_EXIT_H
 #define WFS_EXIT_H
@@ -18,7 +19,7 @@ enum exit_code {
     EXIT_OUTPUT = 9,      /* a commit, a target or standard output could not be written */
 };
 
-/* For the positive errno of a failed load or read. */
+/* Returns the exit code for the positive errno of a failed load or read. */
 enum exit_code exit_of_errno(int code);
 
 #endif

@@ -238,6 +238,20 @@ def test_a_wrong_limit_is_exit_code_2(small, limit):
     weightfs('ls', '--limit', limit, small, code=EXIT_USAGE)
 
 
+@pytest.mark.parametrize('words, said', [
+    ([], 'missing VERB or SOURCE'), (['lss', 'SMALL'], "no verb 'lss'"), (['lss'], "no verb 'lss'"), (['help', 'lss'], "no verb 'lss'"),
+    (['cat', 'SMALL'], 'usage: weightfs cat SOURCE KEY'),
+    (['ls', '--limit', 'SMALL'], 'NAME=N'), (['convert', '--ties=x', 'SMALL', 'y'], "'copy' or 'drop'"),
+    (['convert', '--format=torch', 'SMALL', 'y'], 'burnpack, safetensors, pytorch')])
+def test_a_mistake_is_answered_with_what_is_expected(small, words, said):
+    assert said in weightfs(*[str(small) if word == 'SMALL' else word for word in words], code=EXIT_USAGE).error
+
+
+def test_help_is_a_verb(small):
+    assert weightfs('help').stdout == weightfs('--help').stdout
+    assert weightfs('help', 'ls').stdout == weightfs('ls', '--help').stdout
+
+
 @pytest.mark.parametrize('verb', ['ls', 'info', 'check'])
 def test_a_full_disk_or_closed_pipe_is_told(small, verb):
     with open('/dev/full', 'wb') as full:

@@ -103,6 +103,21 @@ def test_the_mount_is_restricted(mount, sample):
     assert 'default_permissions' in line
 
 
+@pytest.mark.parametrize('option, said', [
+    ('files=numpy', "'raw', 'npy'"), ('sandbox=yes', "'auto', 'off', 'require'"), ('format=torch', 'burnpack, safetensors, pytorch'),
+    ('ties=x', "'copy' or 'drop'"), ('values=x', "'drop' or 'metadata'"), ('max_shard_size=lots', 'size like 5GB'), ('output=', 'needs a value'),
+    ('force=1', 'takes no value'), ('overwite', "'overwrite'"), ('zzzzzz', 'unknown mount option')])
+def test_a_mistaken_mount_option_is_answered_with_what_is_expected(small, option, said):
+    assert said in weightfs(small, 'mnt', '-o', option, code=EXIT_USAGE).error
+
+
+@pytest.mark.parametrize('words, said', [
+    (['SMALL'], 'missing MOUNTPOINT'), (['mount', 'SMALL', 'mnt'], "'mount' is not a verb"), (['SMALL', 'mnt', 'x'], "unexpected operand 'x'"),
+    (['SMALL', 'mnt', '--output=x'], '-o output=x')])
+def test_mistaken_operands_are_answered_with_what_is_expected(small, words, said):
+    assert said in weightfs(*[str(small) if word == 'SMALL' else word for word in words], code=EXIT_USAGE).error
+
+
 @pytest.mark.parametrize('options', [
     ['-o', 'nonsense'], ['-o', 'layout=nonsense'], ['-o', 'files=nonsense'], ['-o', 'output='], ['-o', 'uid=x'], ['-o', 'umask=9'],
     ['-o', 'limit.nonsense=1'], ['-o', 'limit.tensors=x'], ['-o'], ['--nonsense'], ['third'], ['-z'], ['-o', 'rw=1'],

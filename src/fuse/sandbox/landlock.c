@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Spoken to by number, with constants of our own: kernels offer more than the headers of a
- * distribution know.
+ * System calls by number, with constants of our own: kernels offer more than the headers of a
+ * distribution declare.
  */
 #include "fuse/sandbox/landlock.h"
 
@@ -41,7 +41,7 @@ struct path_beneath {
     int32_t fd;
 } __attribute__((packed));
 
-/* All rights that a version of Landlock can refuse. */
+/* Returns all rights that a version of Landlock can refuse. */
 static uint64_t known_rights(int version)
 {
     const int n_rights = version >= 5 ? 16 : version >= 3 ? 15 : version >= 2 ? 14 : 13;

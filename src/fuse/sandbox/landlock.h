@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The kernel's Landlock: from a moment on, files can be reached only beneath what was allowed
- * before. Older kernels offer less of it; what is not offered is not restricted.
+ * The kernel's Landlock: once entered, a process reaches only files beneath those that were allowed
+ * before. What an older kernel does not offer is not restricted.
  */
 #ifndef WFS_LANDLOCK_H
 #define WFS_LANDLOCK_H
@@ -22,14 +22,14 @@ struct landlock {
     int version; /* of the kernel's */
 };
 
-/* Also when there is none. Only with rules in it does something have to be undone. */
+/* Makes an empty rule set; without Landlock the other functions do nothing. */
 void landlock_init(struct landlock *landlock);
 void landlock_done(struct landlock *landlock);
 
-/* fd is of a file or directory, O_PATH will do. What has no place in a filesystem needs no rule. */
+/* Allows access beneath a file or directory; O_PATH will do. Pipes and sockets need no rule. */
 void landlock_allow(const struct landlock *landlock, int fd, enum landlock_access access);
 
-/* For this process, for ever: 0, or a negative errno. no_new_privs must be set. */
+/* Confines this process, for good. no_new_privs must be set. 0, or a negative errno. */
 int landlock_enter(const struct landlock *landlock);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What keeps a process that reads strangers' files from doing anything else: no capabilities, no
- * new privileges, Landlock and seccomp. First say what it may reach, then enter; there is no way
- * back.
+ * The sandbox of a process that reads untrusted files: no capabilities, no new privileges, Landlock
+ * and seccomp. The process first lists what it may reach, then enters, for good. This room knows
+ * the kernel's means of confinement, not what mounts are.
  */
 #ifndef WFS_SANDBOX_H
 #define WFS_SANDBOX_H
@@ -17,7 +17,7 @@ enum sandbox_mode {
     SANDBOX_REQUIRE, /* all of it or not at all */
 };
 
-/* What is on. */
+/* Which parts are in force. */
 enum sandbox_state {
     SANDBOX_STATE_OFF, /* nothing was asked for */
     SANDBOX_STATE_NONE,

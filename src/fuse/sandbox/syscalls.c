@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The list is what the worker, libfuse and glibc do while they serve, commit and end; tests of the
- * mount run with it, so that what is missing shows as an end by SIGSYS. Files are Landlock's part:
- * a name of a file is nothing that a filter could look at.
+ * The list is what the worker, libfuse and glibc call while they serve, commit and end. The tests
+ * of mounts run with it, so a missing call shows as a death by SIGSYS. Files are left to Landlock:
+ * a filter cannot examine a name.
  */
 #include "fuse/sandbox/syscalls.h"
 
@@ -104,7 +104,7 @@ static const char *const allowed[] = {
     "pause",
     "poll",
     "ppoll",
-    /* what is what */
+    /* identity and properties */
     "getpid",
     "gettid",
     "getppid",

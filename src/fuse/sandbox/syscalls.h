@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which calls into the kernel a process may still make.
+ * The system calls that a confined process may make.
  */
 #ifndef WFS_SYSCALLS_H
 #define WFS_SYSCALLS_H
 
 /*
- * From now on, for this process and its threads, everything that serving a mount does not need ends
- * the process with SIGSYS. Sets no_new_privs. 0; -EOPNOTSUPP when this build or the kernel cannot.
+ * Ends the process with SIGSYS, from now on and in all threads, at any call that serving a mount
+ * does not need. Sets no_new_privs. -EOPNOTSUPP when this build or the kernel cannot.
  */
 int syscalls_restrict(void);
 
