@@ -24,7 +24,7 @@ struct source {
     uint64_t n_bytes;             /* length of the whole */
     struct wfs_identity identity; /* of the file when it was opened; zeros: not a file */
     atomic_bool has_changed;      /* sticky */
-    /* Exact: 0 or -EIO. NULL for files. Safe to call from many threads. */
+    /* Reads exactly n_bytes. Safe to call from many threads. NULL for files. */
     int (*read)(const struct source *source, uint64_t offset, void *buf, size_t n_bytes);
     void (*done)(struct source *source); /* frees ctx; NULL: nothing to free */
     void *ctx;
@@ -50,7 +50,8 @@ void source_free(struct source *source);
 /* Lets go of the file: reading is -EIO from now on. */
 void source_close(struct source *source);
 
-/* All n_bytes, or -EIO. Checks the identity after the read. */
+/* Reads all n_bytes, and checks the identity after that. -EIO; -EBADMSG for damaged compressed
+ * data, -ENOMEM. */
 int source_read(const struct source *source, uint64_t offset, void *buf, size_t n_bytes);
 
 /* As source_read, without looking at the identity: for many small reads that end with one
