@@ -178,23 +178,22 @@ struct foreign {
 static int fail_foreign(struct torch *torch, const struct zip *zip)
 {
     static const struct foreign kinds[] = {
-        {".npy", "a NumPy archive (.npz)"},
-        {"model.weights.h5", "a Keras model"},
-        {"[Content_Types].xml", "an Office document"},
-        {"META-INF/MANIFEST.MF", "a Java archive"},
-        {"MAR-INF/MANIFEST.json", "a TorchServe model archive; the .pt in it can be read"},
-        {".safetensors", "a zip with a safetensors file in it; unpack it first"},
-        {".pth", "a zip with a .pth file in it; unpack it first"},
-        {".pt", "a zip with a .pt file in it; unpack it first"},
-        {"pytorch_model.bin", "a zip with a pytorch_model.bin in it; unpack it first"},
+        {".npy", "a NumPy archive (.npz), not a checkpoint"},
+        {"model.weights.h5", "a Keras model, which is not supported"},
+        {"[Content_Types].xml", "an Office document, not a checkpoint"},
+        {"META-INF/MANIFEST.MF", "a Java archive, not a checkpoint"},
+        {"MAR-INF/MANIFEST.json", "a TorchServe model archive: unpack the .pt in it"},
+        {".safetensors", "a zip with a safetensors file in it: unpack it first"},
+        {".pth", "a zip with a .pth file in it: unpack it first"},
+        {".pt", "a zip with a .pt file in it: unpack it first"},
+        {"pytorch_model.bin", "a zip with a pytorch_model.bin in it: unpack it first"},
     };
     for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++)
         for (uint32_t i = 0; i < zip->n_entries; i++)
             if (torch_records_has_suffix(&zip->entries[i], kinds[k].name))
-                return wfs_fail(torch->err, EMEDIUMTYPE, "is not a PyTorch file: %s",
-                                kinds[k].what);
+                return wfs_fail(torch->err, EMEDIUMTYPE, "is %s", kinds[k].what);
     return wfs_fail(torch->err, EMEDIUMTYPE,
-                    "is not a PyTorch file: a zip with %u entries but no data.pkl", zip->n_entries);
+                    "is a zip with %u entries but no data.pkl, not a checkpoint", zip->n_entries);
 }
 
 /* Loads a checkpoint within the zip: the state of an old exported program. */
