@@ -70,4 +70,4 @@ def test_dashes_are_as_good_as_underscores(source):
 
 def test_replacements_that_grow_without_end_are_refused(source):
     grows = ['--remap', '.=>' + 'x' * 400]
-    assert 'more than 1048576 bytes' in weightfs('ls', *grows, *grows, *grows, source, code=program.EXIT_RULES).error
+    assert 'longer than 1048576 bytes' in weightfs('ls', *grows, *grows, *grows, source, code=program.EXIT_RULES).error

@@ -4,6 +4,7 @@
  */
 #include "viewkit.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -125,6 +126,67 @@ static void test_what_the_crate_has(void)
     check_replace("\\d", "#", "a\xd9\xa3", "a#"); /* an Arabic digit */
     check_replace("a.c", "-", "a\nc abc", "a\nc -");
     check_replace("b$", "-", "b\n", "b\n");
+}
+
+/* Counts searches: the library's own function is found behind this one. */
+static unsigned n_searches;
+
+int pcre2_match_8(const void *code, const unsigned char *text, size_t n, size_t offset,
+                  uint32_t options, void *match, void *context);
+
+int pcre2_match_8(const void *code, const unsigned char *text, size_t n, size_t offset,
+                  uint32_t options, void *match, void *context)
+{
+    static int (*real)(const void *, const unsigned char *, size_t, size_t, uint32_t, void *,
+                       void *);
+    if (real == NULL)
+        *(void **)&real = dlsym(RTLD_NEXT, "pcre2_match_8");
+    n_searches++;
+    return real(code, text, n, offset, options, match, context);
+}
+
+static unsigned searches_of(const char *pattern, const char *text, const char *replacement)
+{
+    struct regex *regex = NULL;
+    struct arena arena = {0};
+    const char *out;
+    check_int(regex_new(pattern, &regex, NULL), 0);
+    n_searches = 0;
+    if (replacement == NULL)
+        check(regex_search(regex, text, NULL) >= 0);
+    else
+        check(regex_replace(regex, text, replacement, &arena, &out, NULL) >= 0);
+    regex_free(regex);
+    arena_done(&arena);
+    return n_searches;
+}
+
+static void test_a_text_is_searched_once(void)
+{
+    check_int(searches_of("z", "abc", NULL), 1);
+    check_int(searches_of("b", "abc", NULL), 1);
+    check_int(searches_of("(a)(b)", "abc", NULL), 1);
+    check_int(searches_of("z", "abc", "y"), 1);
+    /* The match, and that there is no other. */
+    check_int(searches_of("^a", "abc", "y"), 2);
+    check_int(searches_of("(b)", "abc", "y"), 2);
+}
+
+static void test_a_glob_is_recognised(void)
+{
+    static const char *const rows[][2] = {
+        {"*.weight", "bad regex '*.weight': quantifier does not follow a repeatable item (a regex "
+                     "is expected, not a glob; try '\\.weight$')"},
+        {"*", "bad regex '*': quantifier does not follow a repeatable item (a regex is expected, "
+              "not a glob)"},
+        {"+a", "bad regex '+a': quantifier does not follow a repeatable item"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        struct regex *regex = NULL;
+        struct wfs_error err = {0};
+        check_int(regex_new(rows[i][0], &regex, &err), -EINVAL);
+        check_str(err.text, rows[i][1]);
+    }
 }
 
 static void test_a_regex_that_takes_too_long_gives_up(void)
@@ -525,6 +587,8 @@ int main(void)
     check_run(test_replacement_syntax);
     check_run(test_what_the_crate_has_not_is_refused);
     check_run(test_what_the_crate_has);
+    check_run(test_a_text_is_searched_once);
+    check_run(test_a_glob_is_recognised);
     check_run(test_a_regex_that_takes_too_long_gives_up);
     check_run(test_remaps_follow_each_other);
     check_run(test_top_level_key);

@@ -5,6 +5,10 @@
  */
 #include "failing_each.h"
 
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
 #include <weightfs/cleanup.h>
 #include <weightfs/format.h>
 #include <weightfs/view.h>
@@ -128,8 +132,40 @@ static void another_checkpoint_is_the_module(void)
     check_options(OPTIONS("like=x", "partial", "remap=head=>haed", "to=burn"));
 }
 
+/* Patterns whose translation grows past what was first allocated, piece by piece: a piece that is
+ * lost must never leave a shorter pattern that compiles. */
+static void long_patterns_are_translated(void)
+{
+    char repeated[1200] = "include=", nested[1200] = "include=", *end;
+    end = repeated + strlen(repeated);
+    while (end < repeated + sizeof(repeated) - 40)
+        end = stpcpy(end, "(?:x++|weight|\\<y)?");
+    end = nested + strlen(nested);
+    while (end < nested + sizeof(nested) - 80)
+        end = stpcpy(end, "[^a-z&&[^[:digit:]~~[\\u{61}_]]]?(?:weight)?");
+    check_options(OPTIONS(repeated));
+    check_options(OPTIONS(nested));
+    check_options(OPTIONS("remap=a|e|i|o=>${0}................................................"
+                          "................................................................",
+                          "split=qkv.weight$=>\\1q,k,v"));
+}
+
+static void a_rules_file_is_read(void)
+{
+    char path[] = "/tmp/test_view_memory.XXXXXX", option[64];
+    static const char rules[] = "[{\"remap\": [\"^model\", \"m\"]}, {\"contiguous\": \"on\"}]";
+    const int fd = mkstemp(path);
+    check(fd >= 0 && write(fd, rules, sizeof(rules) - 1) == (ssize_t)sizeof(rules) - 1);
+    close(fd);
+    snprintf(option, sizeof(option), "rules=%s", path);
+    check_options(OPTIONS(option));
+    unlink(path);
+}
+
 int main(void)
 {
+    check_run(long_patterns_are_translated);
+    check_run(a_rules_file_is_read);
     check_run(keys_are_renamed_and_filtered);
     check_run(modules_are_judged);
     check_run(dimensions_and_dtypes_change);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The syntax of the `regex` crate, told in that of PCRE2.
+ * The syntax of Rust's `regex` crate, translated to that of PCRE2.
  */
 #ifndef WFS_DIALECT_H
 #define WFS_DIALECT_H
 
 /*
- * Writes the pattern as PCRE2 wants it to *ret, malloc'ed. Returns NULL, or what in it the crate
- * refuses, or what we do not take; static text.
+ * Writes the pattern for PCRE2 to *ret, malloc'ed. -EINVAL when it has something that the crate
+ * refuses or that is not supported, and *ret_problem says what (static text); -ENOMEM.
  */
-const char *dialect_translate(const char *pattern, char **ret);
+int dialect_translate(const char *pattern, char **ret, const char **ret_problem);
 
 #endif

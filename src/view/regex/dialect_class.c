@@ -8,12 +8,9 @@
 #include <weightfs/cleanup.h>
 
 #include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { MAX_NESTED = 8, MAX_BYTES = 1 << 20 };
-
-static const char no_memory[] = "out of memory";
 
 /* ASCII, whatever the flags say. */
 static const struct {
@@ -35,14 +32,14 @@ static const struct {
     {"xdigit", "0-9A-Fa-f"},
 };
 
-static void copy(const char **at, size_t n, FILE *out)
+static void copy(const char **at, size_t n, struct strbuf *out)
 {
-    fwrite(*at, 1, n, out);
+    strbuf_add(out, *at, n);
     *at += n;
 }
 
 /* \u{HEX}, \uHHHH and \UHHHHHHHH; \x is the same in both. */
-static const char *translate_code_point(const char **at, FILE *out)
+static const char *translate_code_point(const char **at, struct strbuf *out)
 {
     static const char hex[] = "0123456789abcdefABCDEF";
     const size_t n_fixed = (*at)[1] == 'u' ? 4 : 8;
@@ -50,18 +47,18 @@ static const char *translate_code_point(const char **at, FILE *out)
     const char *digits = *at + (has_braces ? 3 : 2);
     const size_t n = strspn(digits, hex);
     if (has_braces ? digits[n] != '}' || n == 0 : n < n_fixed)
-        return "a character escape has no hexadecimal number";
+        return "a character escape needs hexadecimal digits";
     const size_t n_taken = has_braces ? n : n_fixed;
-    fprintf(out, "\\x{%.*s}", (int)n_taken, digits);
+    strbuf_printf(out, "\\x{%.*s}", (int)n_taken, digits);
     *at = digits + n_taken + (has_braces ? 1 : 0);
     return NULL;
 }
 
-const char *dialect_escape(const char **at, FILE *out)
+const char *dialect_escape(const char **at, struct strbuf *out)
 {
     const char c = (*at)[1];
     if (c == '\0')
-        return "it ends with a backslash";
+        return "ends with a backslash";
     const char *brace = strchr("pPx", c) != NULL && (*at)[2] == '{' ? strchr(*at, '}') : NULL;
     if (c >= '0' && c <= '9')
         return "back references are not supported";
@@ -70,27 +67,47 @@ const char *dialect_escape(const char **at, FILE *out)
     if (c == 'u' || c == 'U')
         return translate_code_point(at, out);
     if (c == 'v') {
-        fputs("\\x0b", out);
+        strbuf_puts(out, "\\x0b");
         *at += 2;
         return NULL;
     }
     const bool is_letter = (c | 0x20) >= 'a' && (c | 0x20) <= 'z';
     if (is_letter && strchr("aftnrxpPdDwWsSbBAz", c) == NULL)
-        return "it has an escape that is not known";
+        return "unknown escape";
     copy(at, brace != NULL ? (size_t)(brace + 1 - *at) : 2, out);
     return NULL;
 }
 
-/* A union that is being read: items of a plain class, and alternatives beside it. */
-struct set {
-    char *items, *others;
-    size_t n_items, n_others;
-    FILE *to_items, *to_others;
+/* An expression for one character of a class. */
+struct expression {
+    struct strbuf text;
+    bool is_plain; /* it is "[...]", and may be negated as such */
 };
 
-static const char *read_class(const char **at, unsigned depth, char **ret);
+static const char *read_class(const char **at, unsigned depth, struct expression *ret);
 
-static const char *read_posix(const char **at, FILE *out)
+static void cleanup_expression(struct expression *expression)
+{
+    strbuf_done(&expression->text);
+}
+
+#define auto_expression cleanup(cleanup_expression)
+
+static void append(struct strbuf *to, const struct strbuf *text)
+{
+    to->has_failed = to->has_failed || text->has_failed;
+    if (text->n_bytes > 0)
+        strbuf_add(to, text->bytes, text->n_bytes);
+}
+
+static void replace(struct expression *expression, struct strbuf text)
+{
+    strbuf_done(&expression->text);
+    expression->text = text;
+    expression->is_plain = false;
+}
+
+static const char *read_posix(const char **at, struct strbuf *out)
 {
     const char *end = strstr(*at, ":]");
     const bool is_negated = (*at)[2] == '^';
@@ -101,11 +118,11 @@ static const char *read_posix(const char **at, FILE *out)
             continue;
         if (is_negated)
             return "negated POSIX classes are not supported";
-        fputs(posix_classes[i].items, out);
+        strbuf_puts(out, posix_classes[i].items);
         *at = end + 2;
         return NULL;
     }
-    return "it has an unknown POSIX class";
+    return "unknown POSIX class";
 }
 
 static bool is_operator(const char *at)
@@ -113,127 +130,116 @@ static bool is_operator(const char *at)
     return (at[0] == '&' || at[0] == '-' || at[0] == '~') && at[1] == at[0];
 }
 
-static const char *read_items(const char **at, unsigned depth, struct set *set)
+/* Reads the items of a union: those of a plain class, and alternatives to it, "|A|B". */
+static const char *read_items(const char **at, unsigned depth, struct strbuf *items,
+                              struct strbuf *others)
 {
-    while (**at != ']' && !is_operator(*at)) {
-        const char *problem = NULL;
-        autofree char *nested = NULL;
+    const char *problem = NULL;
+    while (problem == NULL && **at != ']' && !is_operator(*at)) {
         if (**at == '\0')
-            return "a character class has no end";
+            return "unterminated character class";
         if (**at == '\\') {
-            problem = dialect_escape(at, set->to_items);
+            problem = dialect_escape(at, items);
         } else if (**at == '[' && (*at)[1] == ':') {
-            problem = read_posix(at, set->to_items);
+            problem = read_posix(at, items);
         } else if (**at == '[') {
+            auto_expression struct expression nested = {0};
             problem = read_class(at, depth + 1, &nested);
-            fprintf(set->to_others, "|%s", nested != NULL ? nested : "");
+            strbuf_puts(others, "|");
+            append(others, &nested.text);
         } else {
-            copy(at, 1, set->to_items);
+            copy(at, 1, items);
         }
-        if (problem != NULL)
-            return problem;
     }
-    return NULL;
+    return problem;
 }
 
-/* An expression for the union; plain says that it is "[...]" and may be negated as such. */
-static const char *read_union(const char **at, unsigned depth, bool is_first, char **ret,
-                              bool *ret_plain)
+static const char *read_union(const char **at, unsigned depth, bool is_first,
+                              struct expression *ret)
 {
-    struct set set = {0};
-    set.to_items = open_memstream(&set.items, &set.n_items);
-    set.to_others = open_memstream(&set.others, &set.n_others);
-    const char *problem = set.to_items == NULL || set.to_others == NULL ? no_memory : NULL;
-    if (problem == NULL && is_first && **at == ']') {
-        fputs("\\]", set.to_items);
+    autostrbuf struct strbuf items = {0};
+    autostrbuf struct strbuf others = {0};
+    if (is_first && **at == ']') {
+        strbuf_puts(&items, "\\]");
         (*at)++;
     }
-    problem = problem != NULL ? problem : read_items(at, depth, &set);
-    if (set.to_items != NULL)
-        fclose(set.to_items);
-    if (set.to_others != NULL)
-        fclose(set.to_others);
-    *ret_plain = set.n_others == 0;
-    int n = 0;
-    if (problem == NULL && set.n_items + set.n_others == 0)
-        problem = "a character class is empty";
-    else if (problem == NULL && set.n_others == 0)
-        n = asprintf(ret, "[%s]", set.items);
-    else if (problem == NULL && set.n_items == 0)
-        n = asprintf(ret, "(?:%s)", set.others + 1);
-    else if (problem == NULL)
-        n = asprintf(ret, "(?:[%s]%s)", set.items, set.others);
-    free(set.items);
-    free(set.others);
-    if (n < 0)
-        *ret = NULL;
-    return n < 0 ? no_memory : problem;
+    const char *problem = read_items(at, depth, &items, &others);
+    ret->is_plain = others.n_bytes == 0;
+    ret->text.has_failed = items.has_failed || others.has_failed;
+    if (problem != NULL || ret->text.has_failed)
+        return problem;
+    if (items.n_bytes + others.n_bytes == 0)
+        return "empty character class";
+    strbuf_puts(&ret->text, ret->is_plain ? "" : "(?:");
+    if (items.n_bytes > 0)
+        strbuf_printf(&ret->text, "[%s]", items.bytes);
+    if (others.n_bytes > 0)
+        strbuf_printf(&ret->text, "%s)", others.bytes + (items.n_bytes == 0 ? 1 : 0));
+    return NULL;
 }
 
-/* left OP right, in place of left. */
-static const char *combine(char operation, char **left, const char *right)
+/* Makes left into "left OP right". */
+static const char *combine(char operation, struct expression *left, const struct expression *right)
 {
-    char *result = NULL;
-    int n;
-    if (strlen(*left) + strlen(right) > MAX_BYTES)
+    struct strbuf text = {0};
+    if (left->text.n_bytes + right->text.n_bytes > MAX_BYTES)
         return "a character class is too long";
-    if (operation == '~')
-        n = asprintf(&result, "(?:(?!%s)%s|(?!%s)%s)", right, *left, *left, right);
-    else
-        n = asprintf(&result, "(?:(?%c%s)%s)", operation == '&' ? '=' : '!', right, *left);
-    if (n < 0)
-        return no_memory;
-    free(*left);
-    *left = result;
+    strbuf_puts(&text, operation == '&' ? "(?:(?=" : "(?:(?!");
+    append(&text, &right->text);
+    strbuf_puts(&text, ")");
+    append(&text, &left->text);
+    if (operation == '~') {
+        strbuf_puts(&text, "|(?!");
+        append(&text, &left->text);
+        strbuf_puts(&text, ")");
+        append(&text, &right->text);
+    }
+    strbuf_puts(&text, ")");
+    replace(left, text);
     return NULL;
 }
 
-static const char *negate(char **expression, bool is_plain)
+static void negate(struct expression *expression)
 {
-    char *result = NULL;
-    const int n = is_plain ? asprintf(&result, "[^%s", *expression + 1)
-                           : asprintf(&result, "(?:(?!%s)(?s:.))", *expression);
-    if (n < 0)
-        return no_memory;
-    free(*expression);
-    *expression = result;
-    return NULL;
+    struct strbuf text = {0};
+    strbuf_puts(&text, expression->is_plain ? "[^" : "(?:(?!");
+    if (expression->is_plain && !expression->text.has_failed)
+        strbuf_add(&text, expression->text.bytes + 1, expression->text.n_bytes - 1);
+    else
+        append(&text, &expression->text);
+    strbuf_puts(&text, expression->is_plain ? "" : ")(?s:.))");
+    text.has_failed = text.has_failed || expression->text.has_failed;
+    replace(expression, text);
 }
 
-/* At "[" of a class. */
-static const char *read_class(const char **at, unsigned depth, char **ret)
+/* Reads a class from its "[" on. */
+static const char *read_class(const char **at, unsigned depth, struct expression *ret)
 {
     if (depth > MAX_NESTED)
         return "classes are nested too deeply";
     *at += 1;
     const bool is_negated = **at == '^';
     *at += is_negated;
-    autofree char *left = NULL;
-    bool is_plain = false;
-    const char *problem = read_union(at, depth, true, &left, &is_plain);
+    const char *problem = read_union(at, depth, true, ret);
     while (problem == NULL && **at != ']') {
         const char operation = **at;
-        autofree char *right = NULL;
-        bool is_right_plain;
+        auto_expression struct expression right = {0};
         *at += 2;
-        problem = read_union(at, depth, false, &right, &is_right_plain);
-        problem = problem != NULL ? problem : combine(operation, &left, right);
-        is_plain = false;
+        problem = read_union(at, depth, false, &right);
+        problem = problem != NULL ? problem : combine(operation, ret, &right);
     }
-    if (problem == NULL && is_negated)
-        problem = negate(&left, is_plain);
     if (problem != NULL)
         return problem;
+    if (is_negated)
+        negate(ret);
     *at += 1;
-    *ret = steal(&left);
     return NULL;
 }
 
-const char *dialect_class(const char **at, FILE *out)
+const char *dialect_class(const char **at, struct strbuf *out)
 {
-    autofree char *expression = NULL;
+    auto_expression struct expression expression = {0};
     const char *problem = read_class(at, 0, &expression);
-    if (problem == NULL)
-        fputs(expression, out);
+    append(out, &expression.text);
     return problem;
 }

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Character classes of the `regex` crate: classes inside of classes and set operations, which
- * PCRE2 has to be told as look-ahead; and escapes, which are the same inside and outside.
+ * Character classes of Rust's `regex` crate: nested classes and set operations, which PCRE2 needs
+ * as look-ahead; and escapes, which are the same inside and outside of a class.
  */
 #ifndef WFS_DIALECT_CLASS_H
 #define WFS_DIALECT_CLASS_H
 
-#include <stdio.h>
+#include <weightfs/strbuf.h>
 
-/* Both read at *at, which moves on, and write to out. NULL, or what is wrong. */
-const char *dialect_class(const char **at, FILE *out);
-const char *dialect_escape(const char **at, FILE *out);
+/* Each reads at *at, which moves on, and appends to out. Returns NULL, or what is wrong. */
+const char *dialect_class(const char **at, struct strbuf *out);
+const char *dialect_escape(const char **at, struct strbuf *out);
 
 #endif

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The only file that uses PCRE2. Substitution is our own, because the crate's syntax and its rule
- * for empty matches are not those of PCRE2.
+ * Matching and replacing with PCRE2. Substitution is done here, because the crate's syntax and its
+ * rule for empty matches are not those of PCRE2.
  */
 #include "view/regex/regex.h"
 
 #include <weightfs/cleanup.h>
+#include <weightfs/strbuf.h>
 
 #include <errno.h>
 #include <stdio.h>
@@ -20,9 +21,9 @@
 #include "view/regex/dialect.h"
 
 enum {
-    MAX_PATTERN = 65536,   /* bytes */
-    MAX_STEPS = 2000000,   /* of the matcher for one search, before it gives up */
-    MAX_DEPTH_KIB = 65536, /* memory of the matcher */
+    MAX_PATTERN = 64 << 10, /* bytes */
+    MAX_STEPS = 2000000,    /* of the matcher for one search, before it gives up */
+    MAX_DEPTH_KIB = 65536,  /* memory of the matcher */
 };
 
 struct regex {
@@ -31,9 +32,34 @@ struct regex {
     pcre2_match_context *context;
 };
 
+/* Suggests a regex where a glob was given, the most common mistake: "*.weight". */
+static void suggest(const char *pattern, char *hint, size_t n_room)
+{
+    const char *rest = pattern + 1;
+    const bool is_simple = *rest != '\0' && rest[strcspn(rest, "\\*+?{}[]()|^$")] == '\0';
+    *hint = '\0';
+    if (*pattern != '*')
+        return;
+    size_t n = (size_t)snprintf(hint, n_room, " (a regex is expected, not a glob");
+    if (is_simple && strlen(rest) < 64) {
+        n += (size_t)snprintf(hint + n, n_room - n, "; try '");
+        for (; *rest != '\0'; rest++)
+            n += (size_t)snprintf(hint + n, n_room - n, *rest == '.' ? "\\." : "%c", *rest);
+        n += (size_t)snprintf(hint + n, n_room - n, "$'");
+    }
+    snprintf(hint + n, n_room - n, ")");
+}
+
+static int fail_pattern(const struct regex *regex, const char *problem, struct wfs_error *err)
+{
+    char hint[256];
+    suggest(regex->pattern, hint, sizeof(hint));
+    return wfs_fail(err, EINVAL, "bad regex '%s': %s%s", wfs_quote(regex->pattern).text, problem,
+                    hint);
+}
+
 static int compile(struct regex *regex, const char *translated, struct wfs_error *err)
 {
-    const struct wfs_quoted quoted = wfs_quote(regex->pattern);
     pcre2_compile_context *context = pcre2_compile_context_create(NULL);
     if (context == NULL)
         return wfs_fail_memory(err);
@@ -45,36 +71,34 @@ static int compile(struct regex *regex, const char *translated, struct wfs_error
     regex->code =
         pcre2_compile((PCRE2_SPTR)translated, PCRE2_ZERO_TERMINATED,
                       PCRE2_UTF | PCRE2_UCP | PCRE2_DOLLAR_ENDONLY | PCRE2_NEVER_BACKSLASH_C,
-
                       &number, &offset, context);
     pcre2_compile_context_free(context);
-    if (regex->code == NULL) {
-        pcre2_get_error_message(number, text, sizeof(text));
-        return wfs_fail(err, EINVAL, "bad regex '%s': %s (near byte %zu)", quoted.text,
-                        (const char *)text, (size_t)offset);
-    }
-    return 0;
+    if (regex->code != NULL)
+        return 0;
+    if (number == PCRE2_ERROR_HEAP_FAILED)
+        return wfs_fail_memory(err);
+    pcre2_get_error_message(number, text, sizeof(text));
+    return fail_pattern(regex, (const char *)text, err);
 }
 
 static int prepare(struct regex *regex, struct wfs_error *err)
 {
-    const size_t n = strlen(regex->pattern);
-    const struct wfs_quoted quoted = wfs_quote(regex->pattern);
-    if (n > MAX_PATTERN)
-        return wfs_fail(err, EINVAL, "bad regex '%s': longer than %d bytes", quoted.text,
-                        MAX_PATTERN);
-    if (utf8_valid(regex->pattern, n) != n)
-        return wfs_fail(err, EINVAL, "bad regex '%s': not UTF-8", quoted.text);
+    const size_t n_bytes = strlen(regex->pattern);
+    if (n_bytes > MAX_PATTERN)
+        return fail_pattern(regex, "longer than 64 KiB", err);
+    if (utf8_valid(regex->pattern, n_bytes) != n_bytes)
+        return fail_pattern(regex, "not UTF-8", err);
     regex->context = pcre2_match_context_create(NULL);
     if (regex->context == NULL)
         return wfs_fail_memory(err);
     pcre2_set_match_limit(regex->context, MAX_STEPS);
     pcre2_set_heap_limit(regex->context, MAX_DEPTH_KIB);
     autofree char *translated = NULL;
-    const char *problem = dialect_translate(regex->pattern, &translated);
-    if (problem != NULL)
-        return wfs_fail(err, EINVAL, "bad regex '%s': %s", quoted.text, problem);
-    return compile(regex, translated, err);
+    const char *problem = NULL;
+    const int code = dialect_translate(regex->pattern, &translated, &problem);
+    if (code == -ENOMEM)
+        return wfs_fail_memory(err);
+    return code < 0 ? fail_pattern(regex, problem, err) : compile(regex, translated, err);
 }
 
 int regex_new(const char *pattern, struct regex **out, struct wfs_error *err)
@@ -102,30 +126,28 @@ void regex_free(struct regex *regex)
     free(regex);
 }
 
-const char *regex_pattern(const struct regex *regex)
-{
-    return regex->pattern;
-}
-
 static void free_match(pcre2_match_data **match)
 {
     pcre2_match_data_free(*match);
 }
 
-/* Searches from offset. Keys with lone surrogates are no UTF-8: they match nothing. */
+/*
+ * Searches from offset. Returns 1 or 0, or a negative errno. A key with lone surrogates is not
+ * UTF-8 and matches nothing. More groups than the match data holds is a match, too: code 0.
+ */
 static int match_at(const struct regex *regex, const char *text, size_t n, size_t offset,
                     pcre2_match_data *match, struct wfs_error *err)
 {
     const int code =
         pcre2_match(regex->code, (PCRE2_SPTR)text, n, offset, 0, match, regex->context);
-    if (code > 0)
+    if (code >= 0)
         return 1;
     if (code == PCRE2_ERROR_NOMATCH ||
         (code <= PCRE2_ERROR_UTF8_ERR1 && code >= PCRE2_ERROR_UTF8_ERR21))
         return 0;
     if (code == PCRE2_ERROR_NOMEMORY)
         return wfs_fail_memory(err);
-    return wfs_fail(err, E2BIG, "regex '%s' takes too long on the key '%s'",
+    return wfs_fail(err, E2BIG, "the regex '%s' takes too many steps on the key '%s'",
                     wfs_quote(regex->pattern).text, wfs_quote(text).text);
 }
 
@@ -134,15 +156,13 @@ int regex_search(const struct regex *regex, const char *text, struct wfs_error *
     cleanup(free_match) pcre2_match_data *match = pcre2_match_data_create(1, NULL);
     if (match == NULL)
         return wfs_fail_memory(err);
-    const int code =
-        pcre2_match(regex->code, (PCRE2_SPTR)text, strlen(text), 0, 0, match, regex->context);
-    return code == 0 ? 1 : match_at(regex, text, strlen(text), 0, match, err);
+    return match_at(regex, text, strlen(text), 0, match, err);
 }
 
 /* ---- replacing ---- */
 
 struct expansion {
-    FILE *out;
+    struct strbuf out;
     const struct regex *regex;
     const char *text;
     const PCRE2_SIZE *groups;
@@ -163,7 +183,7 @@ static bool parse_number(const char *name, size_t n, uint64_t *ret)
 }
 
 /* What the group captured; nothing when there is no such group. */
-static void put_group(const struct expansion *e, const char *name, size_t n)
+static void put_group(struct expansion *e, const char *name, size_t n)
 {
     uint64_t group;
     char text[64];
@@ -179,8 +199,8 @@ static void put_group(const struct expansion *e, const char *name, size_t n)
     }
     if (group >= e->n_groups || e->groups[2 * group] == PCRE2_UNSET)
         return;
-    fwrite(e->text + e->groups[2 * group], 1, e->groups[2 * group + 1] - e->groups[2 * group],
-           e->out);
+    strbuf_add(&e->out, e->text + e->groups[2 * group],
+               e->groups[2 * group + 1] - e->groups[2 * group]);
 }
 
 static bool is_word(char c)
@@ -189,10 +209,10 @@ static bool is_word(char c)
 }
 
 /* The reference at `$`: its end, or the place behind `$` when it is a literal one. */
-static const char *expand_reference(const struct expansion *e, const char *at)
+static const char *expand_reference(struct expansion *e, const char *at)
 {
     if (at[1] == '$') {
-        fputc('$', e->out);
+        strbuf_puts(&e->out, "$");
         return at + 2;
     }
     const char *end = at[1] == '{' ? strchr(at, '}') : NULL;
@@ -204,17 +224,17 @@ static const char *expand_reference(const struct expansion *e, const char *at)
     while (is_word(at[1 + n]))
         n++;
     if (n == 0)
-        fputc('$', e->out);
+        strbuf_puts(&e->out, "$");
     else
         put_group(e, at + 1, n);
     return at + 1 + n;
 }
 
-static void expand(const struct expansion *e, const char *replacement)
+static void expand(struct expansion *e, const char *replacement)
 {
     while (*replacement != '\0') {
         const size_t n = strcspn(replacement, "$");
-        fwrite(replacement, 1, n, e->out);
+        strbuf_add(&e->out, replacement, n);
         replacement += n;
         if (*replacement == '$')
             replacement = expand_reference(e, replacement);
@@ -230,45 +250,34 @@ static size_t next_char(const char *text, size_t at, size_t n)
 }
 
 /*
- * An empty match where the last match ended is passed over, and the search goes on one character
- * later. Returns the number of replacements.
+ * Replaces the match that was found, and all that follow. An empty match where the last match ended
+ * is passed over, and the search goes on one character later.
  */
 static int replace_all(struct expansion *e, const char *replacement, pcre2_match_data *match,
                        struct wfs_error *err)
 {
     const size_t n = strlen(e->text);
-    size_t copied = 0, from = 0, last_end = SIZE_MAX;
-    int n_matches = 0;
+    size_t copied = 0, from, last_end = SIZE_MAX;
+    int code = 1;
     e->groups = pcre2_get_ovector_pointer(match);
     e->n_groups = pcre2_get_ovector_count(match);
-    while (from <= n) {
-        const int code = match_at(e->regex, e->text, n, from, match, err);
-        if (code < 0)
-            return code;
-        if (code == 0)
-            break;
+    while (code > 0) {
         const size_t start = e->groups[0], end = e->groups[1];
         if (start == end && start == last_end) {
-            from = next_char(e->text, from, n);
-            continue;
+            from = next_char(e->text, start, n);
+        } else {
+            strbuf_add(&e->out, e->text + copied, start - copied);
+            expand(e, replacement);
+            copied = last_end = from = end;
         }
-        fwrite(e->text + copied, 1, start - copied, e->out);
-        expand(e, replacement);
-        if (ftello(e->out) > REPLACED_MAX)
-            return wfs_fail(err, E2BIG, "'%s' makes a text of more than %d bytes of '%s'",
-                            wfs_quote(regex_pattern(e->regex)).text, REPLACED_MAX,
-                            wfs_quote(e->text).text);
-        copied = last_end = from = end;
-        n_matches++;
+        if (e->out.n_bytes > REPLACED_MAX)
+            return wfs_fail(err, E2BIG, "replacing '%s' makes the key '%s' longer than %d bytes",
+                            wfs_quote(e->regex->pattern).text, wfs_quote(e->text).text,
+                            REPLACED_MAX);
+        code = from <= n ? match_at(e->regex, e->text, n, from, match, err) : 0;
     }
-    fwrite(e->text + copied, 1, n - copied, e->out);
-    return n_matches;
-}
-
-static void close_stream(FILE **stream)
-{
-    if (*stream != NULL)
-        fclose(*stream);
+    strbuf_add(&e->out, e->text + copied, n - copied);
+    return code;
 }
 
 int regex_replace(const struct regex *regex, const char *text, const char *replacement,
@@ -281,17 +290,11 @@ int regex_replace(const struct regex *regex, const char *text, const char *repla
     int code = match_at(regex, text, strlen(text), 0, match, err);
     if (code <= 0)
         return code;
-    autofree char *buf = NULL;
-    size_t n_buf = 0;
-    cleanup(close_stream) FILE *out = open_memstream(&buf, &n_buf);
-    if (out == NULL)
-        return wfs_fail_memory(err);
-    struct expansion e = {.out = out, .regex = regex, .text = text};
+    struct expansion e = {.regex = regex, .text = text};
     code = replace_all(&e, replacement, match, err);
-    if (code < 0)
-        return code;
-    if (fflush(out) != 0 || ferror(out))
-        return wfs_fail_memory(err);
-    *ret = arena_copy(arena, buf, n_buf);
-    return *ret == NULL ? wfs_fail_memory(err) : 1;
+    if (code == 0 && !e.out.has_failed)
+        *ret = arena_copy(arena, e.out.bytes, e.out.n_bytes);
+    const bool is_full = code == 0 && (e.out.has_failed || *ret == NULL);
+    strbuf_done(&e.out);
+    return code < 0 ? code : is_full ? wfs_fail_memory(err) : 1;
 }

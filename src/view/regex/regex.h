@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Regular expressions as Rust's `regex` crate has them, on PCRE2: unanchored search, Unicode
- * classes, `$` only at the very end. What the crate does not have, or has with another meaning, is
- * refused when the pattern is compiled.
+ * Regular expressions with the syntax of Rust's `regex` crate, on PCRE2: unanchored search, Unicode
+ * classes, `$` only at the very end. What the crate lacks or defines differently is refused when
+ * the pattern is compiled. This room is the only one that knows PCRE2; it knows nothing of keys.
  */
 #ifndef WFS_REGEX_H
 #define WFS_REGEX_H
@@ -17,18 +17,17 @@ struct regex;
 
 enum { REPLACED_MAX = 1 << 20 }; /* bytes; no format takes a longer key */
 
-/* -EINVAL names the pattern and what is wrong with it. */
+/* Compiles the pattern. -EINVAL names it and says what is wrong with it. */
 int regex_new(const char *pattern, struct regex **out, struct wfs_error *err);
 void regex_free(struct regex *regex);
-const char *regex_pattern(const struct regex *regex);
 
-/* 1: found somewhere in text, 0: nowhere. -E2BIG: gave up, too much backtracking. */
+/* Returns 1 if it is found anywhere in text, else 0; -E2BIG after too much backtracking. */
 int regex_search(const struct regex *regex, const char *text, struct wfs_error *err);
 
 /*
- * All matches in text, from left to right, replaced: `$1`, `${name}`, `$$`, as the crate's
- * replace_all. 1 and a new text in the arena, or 0 when nothing matched; -E2BIG also when the text
- * grows past REPLACED_MAX; -ENOMEM.
+ * Replaces all matches in text, from left to right, as the crate's replace_all does; the
+ * replacement may have `$1`, `${name}` and `$$`. Returns 1 and a new text in the arena, or 0 when
+ * nothing matches; -E2BIG also when the text grows past REPLACED_MAX.
  */
 int regex_replace(const struct regex *regex, const char *text, const char *replacement,
                   struct arena *arena, const char **ret, struct wfs_error *err);
