@@ -18,7 +18,7 @@ void cast_elems(enum wfs_dtype from, const void *in, enum wfs_dtype to, void *ou
 
 /* Adds what the cast of these elements loses to the counts: finite values that come out as
  * something else than themselves rounded, and NaN that went in. */
-int cast_count(enum wfs_dtype from, const void *in, enum wfs_dtype to, size_t n_elems,
-               uint64_t *n_overflow, uint64_t *n_nan);
+void cast_count(enum wfs_dtype from, const void *in, enum wfs_dtype to, size_t n_elems,
+                uint64_t *n_overflow, uint64_t *n_nan);
 
 #endif

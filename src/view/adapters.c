@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Adapters: what the user or the evidence says of a module's type, done to its tensors.
+ * The adapters: tensors are changed as the type of their module demands, which the user or the
+ * evidence says.
  */
 #include <weightfs/cleanup.h>
 
@@ -37,7 +38,7 @@ static enum container container_of(const struct wfs_catalog *catalog)
     return containers[catalog->format != NULL ? catalog->format->convention : WFS_CONVENTION_ANY];
 }
 
-/* On the names of the file: what rules make of them later may say less. */
+/* Runs before any rename: the names in the file are the better evidence. */
 int pass_evidence(struct pass *pass)
 {
     if (!is_adapting(pass) && !has_class_condition(pass))
@@ -62,7 +63,7 @@ int pass_evidence(struct pass *pass)
     return code;
 }
 
-/* A rule for a module is found in the key or in the module's path. */
+/* Returns 1 if the rule matches the key or the path of the module, else 0, or an error. */
 static int is_for_module(const struct pass *pass, const struct rule *rule, const struct item *item)
 {
     const int code = pass_matches(pass, rule, item);
@@ -118,7 +119,7 @@ int pass_classes(struct pass *pass)
     return code;
 }
 
-/* What the user says goes before all evidence. */
+/* Replaces the evidence by what the user says. */
 static int take_told(const struct pass *pass, struct item *item)
 {
     for_rules(rule, pass->view, RULE_KEEP)
@@ -135,7 +136,7 @@ static int take_told(const struct pass *pass, struct item *item)
     return take_class(pass, item);
 }
 
-/* The leaf that the other framework has for it, or NULL. */
+/* Returns the leaf that the other framework uses for it, or NULL. */
 static const char *other_leaf(const struct pass *pass, const struct item *item)
 {
     static const char *const pairs[][2] = {{"weight", "gamma"}, {"bias", "beta"}};
@@ -191,7 +192,7 @@ static int adapt(const struct pass *pass, struct item *item)
     return verdict->action == ACTION_RENAME ? rename_leaf(pass, item, why) : 0;
 }
 
-/* `strict`: no guesses. */
+/* Reports the first guess under `strict`. */
 static int refuse_guesses(const struct pass *pass)
 {
     size_t n_guesses = 0;
@@ -206,11 +207,12 @@ static int refuse_guesses(const struct pass *pass)
         return 0;
     const char *key = first->tensor.key;
     const struct wfs_quoted path = wfs_quote_n(key, item_path_bytes(first));
-    return wfs_fail(pass->err, EINVAL,
-                    "strict: the type of '%s' is %s (%s), of %zu tensors in all; "
-                    "class='^%s'=>TYPE decides it",
-                    wfs_quote(key).text, first->verdict.certainty == LIKELY ? "a guess" : "unknown",
-                    row_name(first->verdict.row), n_guesses, path.text);
+    return wfs_fail(
+        pass->err, EINVAL,
+        "strict: the module type of '%s' is %s (%s); set it with class='^%s'=>TYPE; tensors "
+        "without a certain type: %zu",
+        wfs_quote(key).text, first->verdict.certainty == LIKELY ? "a guess" : "unknown",
+        row_name(first->verdict.row), path.text, n_guesses);
 }
 
 static int make_notice(struct pass *pass)

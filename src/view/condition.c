@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "view/evidence/verdict.h"
 #include "view/regex/regex.h"
 
 enum { MAX_DEPTH = 32, MAX_NODES = 256 };
@@ -24,7 +25,7 @@ enum { N_FIELDS = sizeof(field_names) / sizeof(*field_names) };
 
 enum node_kind { AND, OR, NOT, EQUAL, LESS, GREATER, MATCH };
 
-/* Comparisons that are the opposite of one of these stand below a NOT. */
+/* The opposite of a comparison is a NOT with it. */
 struct node {
     enum node_kind kind;
     uint32_t left, right; /* of AND, OR; NOT has a left */
@@ -43,14 +44,30 @@ struct condition {
 struct parser {
     struct condition *condition;
     const char *start, *at;
+    const char *before; /* the token that ends at `at` or at a space before it */
     unsigned depth;
     struct wfs_error *err;
 };
 
 static int fail(struct parser *p, const char *problem)
 {
-    return wfs_fail(p->err, EINVAL, "bad condition '%s': %s at byte %zu", wfs_quote(p->start).text,
-                    problem, (size_t)(p->at - p->start));
+    return wfs_fail(p->err, EINVAL, "bad condition '%s': %s", wfs_quote(p->start).text, problem);
+}
+
+/* Says what is expected here, after which token, and what is there instead. */
+static int fail_expected(struct parser *p, const char *what)
+{
+    const size_t n_read = p->before == NULL ? 0 : (size_t)(p->at - p->before);
+    struct wfs_quoted after = {""}, found = {""};
+    if (n_read > 0)
+        after = wfs_quote_n(
+            p->before, strcspn(p->before, " \t") < n_read ? strcspn(p->before, " \t") : n_read);
+    p->at += strspn(p->at, " \t");
+    found = wfs_quote_n(p->at, strcspn(p->at, " \t"));
+    const bool is_end = *p->at == '\0';
+    return wfs_fail(p->err, EINVAL, "bad condition '%s': expected %s%s%s%s, found %s%s%s",
+                    wfs_quote(p->start).text, what, n_read > 0 ? " after '" : "", after.text,
+                    n_read > 0 ? "'" : "", is_end ? "the end" : "'", found.text, is_end ? "" : "'");
 }
 
 static void skip_space(struct parser *p)
@@ -64,6 +81,7 @@ static bool take(struct parser *p, const char *text)
     const size_t n = strlen(text);
     if (strncmp(p->at, text, n) != 0)
         return false;
+    p->before = p->at;
     p->at += n;
     return true;
 }
@@ -82,8 +100,8 @@ static int add_not(struct parser *p, uint32_t *node)
     return add_node(p, (struct node){.kind = NOT, .left = *node}, node);
 }
 
-/* A word up to a space or an operator, a list in brackets, or a text in quotes; a regex may have
- * anything but spaces. False: there is none. */
+/* Takes a word up to a space or an operator, a list in brackets, or a text in quotes; a regex may
+ * have anything but spaces. Returns false if there is none. */
 static bool take_value(struct parser *p, bool is_regex, const char **ret, size_t *ret_n)
 {
     skip_space(p);
@@ -94,6 +112,7 @@ static bool take_value(struct parser *p, bool is_regex, const char **ret, size_t
             return false;
         *ret = at + 1;
         *ret_n = (size_t)(end - at - 1);
+        p->before = at;
         p->at = end + 1;
         return true;
     }
@@ -102,6 +121,8 @@ static bool take_value(struct parser *p, bool is_regex, const char **ret, size_t
     n = n > strlen(at) ? strlen(at) : n;
     *ret = at;
     *ret_n = n;
+    if (n > 0)
+        p->before = at;
     p->at += n;
     return n > 0;
 }
@@ -121,12 +142,48 @@ static void drop_spaces(char *text)
     *to = '\0';
 }
 
+static bool is_dtype(const char *name)
+{
+    for (int i = 0; i < WFS_N_DTYPES; i++) {
+        if (strcmp(wfs_dtype_name((enum wfs_dtype)i), name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* A name that nothing can have is a mistake. */
+static int check_value(struct parser *p, struct node *node)
+{
+    char *end;
+    char problem[WFS_QUOTE_MAX + 64];
+    const struct wfs_quoted text = wfs_quote(node->text);
+    if (node->field == DTYPE && !is_dtype(node->text)) {
+        snprintf(problem, sizeof(problem), "unknown dtype '%s' (write it as 'ls' does: F32)",
+                 text.text);
+        return fail(p, problem);
+    }
+    if (node->field == CLASS && !class_is_name(node->text)) {
+        snprintf(problem, sizeof(problem), "unknown class '%s' (write it as 'plan' does: linear)",
+                 text.text);
+        return fail(p, problem);
+    }
+    if (!is_number(node->field))
+        return 0;
+    errno = 0;
+    node->number = strtoull(node->text, &end, 10);
+    if (*end == '\0' && errno == 0 && node->text[0] >= '0' && node->text[0] <= '9')
+        return 0;
+    snprintf(problem, sizeof(problem), "'%s' is not a number", text.text);
+    return fail(p, problem);
+}
+
 static int parse_value(struct parser *p, struct node *node)
 {
     const char *value;
     size_t n_value;
     if (!take_value(p, node->kind == MATCH, &value, &n_value))
-        return fail(p, "a value is missing");
+        return *p->at == '"' || *p->at == '\'' ? fail(p, "unterminated quote")
+                                               : fail_expected(p, "a value");
     node->text = strndup(value, n_value);
     if (node->text == NULL)
         return wfs_fail_memory(p->err);
@@ -134,14 +191,7 @@ static int parse_value(struct parser *p, struct node *node)
         return regex_new(node->text, &node->regex, p->err);
     if (node->field == SHAPE)
         drop_spaces(node->text);
-    if (!is_number(node->field))
-        return 0;
-    char *end;
-    errno = 0;
-    node->number = strtoull(node->text, &end, 10);
-    if (*end != '\0' || errno != 0 || node->text[0] < '0' || node->text[0] > '9')
-        return fail(p, "a number is wanted");
-    return 0;
+    return check_value(p, node);
 }
 
 static const struct {
@@ -157,17 +207,21 @@ static const struct {
 
 static int parse_comparison(struct parser *p, uint32_t *ret)
 {
+    const size_t n_operators = sizeof(operators) / sizeof(*operators);
     size_t field = 0, i = 0;
     skip_space(p);
     while (field < N_FIELDS && !take(p, field_names[field]))
         field++;
     if (field == N_FIELDS)
-        return fail(p, "one of key leaf rank dtype bytes shape class is wanted");
-    while (i < sizeof(operators) / sizeof(*operators) && !take(p, operators[i].text))
+        return fail_expected(p, "key, leaf, rank, dtype, bytes, shape or class");
+    const struct parser after_field = *p;
+    while (i < n_operators && !take(p, operators[i].text))
         i++;
-    if (i == sizeof(operators) / sizeof(*operators) ||
-        !(is_number((enum field)field) ? operators[i].for_numbers : operators[i].for_texts))
-        return fail(p, "an operator is wanted that fits the field");
+    const bool is_num = is_number((enum field)field);
+    if (i == n_operators || !(is_num ? operators[i].for_numbers : operators[i].for_texts)) {
+        *p = after_field;
+        return fail_expected(p, is_num ? "==, !=, <, <=, > or >=" : "==, !=, =~ or !~");
+    }
     p->condition->uses_class = p->condition->uses_class || field == CLASS;
     int code =
         add_node(p, (struct node){.kind = operators[i].kind, .field = (enum field)field}, ret);
@@ -186,11 +240,11 @@ static int parse_not(struct parser *p, uint32_t *ret)
     int code;
     if (take(p, "(")) {
         if (++p->depth > MAX_DEPTH)
-            return fail(p, "too deep");
+            return fail(p, "nested too deeply");
         code = parse_or(p, ret);
         p->depth--;
         if (code == 0 && !take(p, ")"))
-            code = fail(p, "')' is wanted");
+            code = fail_expected(p, "')', && or ||");
     } else {
         code = parse_comparison(p, ret);
     }
@@ -229,7 +283,7 @@ int condition_new(const char *text, struct condition **out, struct wfs_error *er
     int code = parse_or(&p, &condition->root);
     skip_space(&p);
     if (code == 0 && *p.at != '\0')
-        code = fail(&p, "&& or || is wanted");
+        code = fail_expected(&p, "&& or ||");
     if (code < 0) {
         condition_free(condition);
         return code;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which tensors are shown: any of include, key and where (all, when there are none), and none of
- * exclude.
+ * The filters: a tensor is shown if any of include, key and where matches, or if there are none of
+ * these, and no exclude does.
  */
 #include <errno.h>
 #include <string.h>
@@ -58,6 +58,25 @@ int pass_filter_one(const struct pass *pass, const struct item *item, const char
     return 1;
 }
 
+/* Names the filter where there is only one. */
+static int fail_empty(const struct pass *pass, size_t n_seen)
+{
+    const struct rule *only = NULL;
+    size_t n_filters = 0;
+    for (const struct rule *rule = pass->view->rules; rule != NULL; rule = rule->next) {
+        const bool is_filter = rule->kind == RULE_INCLUDE || rule->kind == RULE_KEY ||
+                               rule->kind == RULE_WHERE || rule->kind == RULE_EXCLUDE;
+        only = is_filter ? rule : only;
+        n_filters += is_filter;
+    }
+    if (n_filters > 1)
+        return wfs_fail(pass->err, EINVAL, "the filters exclude all of %zu tensors", n_seen);
+    return wfs_fail(pass->err, EINVAL,
+                    only->kind == RULE_EXCLUDE ? "%s='%s' excludes all of %zu tensors"
+                                               : "%s='%s' matches none of %zu tensors",
+                    only->name, wfs_quote(only->text).text, n_seen);
+}
+
 int pass_filter(struct pass *pass)
 {
     if (pass->like != NULL || !has_filters(pass->view))
@@ -77,6 +96,6 @@ int pass_filter(struct pass *pass)
     }
     report_sort(&pass->report->skipped);
     if (n_shown == 0 && n_seen > 0)
-        return wfs_fail(pass->err, EINVAL, "the filters leave none of %zu tensors", n_seen);
+        return fail_empty(pass, n_seen);
     return 0;
 }

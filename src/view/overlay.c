@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Overlays: tensors of other checkpoints laid over those of the source, before anything else is
- * done to them. Only tensors are taken; metadata and values stay those of the source.
+ * Overlays: tensors of other checkpoints replace or join those of the source, before any other
+ * option is applied. Only tensors are taken; metadata and values stay those of the source.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -123,7 +123,7 @@ static int add(struct laying *laying, const struct wfs_tensor *tensor)
     return 0;
 }
 
-/* 1, 0 or an error: whether the filter of the overlay takes it. */
+/* Returns 1 if the filter of the overlay takes the key, else 0, or an error. */
 static int is_taken(const struct laying *laying, const char *key)
 {
     if (laying->rule->regex == NULL)
@@ -147,19 +147,20 @@ static int lay_tensors(struct laying *laying, const struct wfs_catalog *over)
             return code;
     }
     if (laying->n_covered + laying->n_added == 0 && over->n_tensors > 0)
-        return wfs_fail(laying->err, EINVAL, "the filter of overlay '%s' takes none of %zu tensors",
+        return wfs_fail(laying->err, EINVAL,
+                        "overlay '%s': the filter matches none of its %zu tensors",
                         wfs_quote(laying->rule->argument).text, over->n_tensors);
     return 0;
 }
 
-/* What it did, and what was odd about the overlay. */
-static int tell(struct laying *laying, const struct wfs_catalog *over)
+/* Adds findings: what was replaced, and the findings of the overlay itself. */
+static int add_findings(struct laying *laying, const struct wfs_catalog *over)
 {
     struct wfs_catalog *catalog = laying->catalog;
     const struct wfs_quoted file = wfs_quote(laying->rule->argument);
     int code = catalog_add_finding(catalog, WFS_INFO,
-                                   "overlay '%s': tensors that cover others: %zu, new ones: %zu, "
-                                   "values that are not taken: %zu",
+                                   "overlay '%s': tensors replaced: %zu, added: %zu, values "
+                                   "ignored: %zu",
                                    file.text, laying->n_covered, laying->n_added, over->n_values);
     for (size_t i = 0; code == 0 && i < over->n_findings; i++)
         code = catalog_add_finding(catalog, over->findings[i].severity, "overlay '%s': %s",
@@ -175,7 +176,7 @@ int wfs_view_lay(const struct wfs_view *view, size_t i, struct wfs_catalog *cata
         arena_print(&catalog->arena, "overlay %s", wfs_quote(laying.rule->argument).text);
     int code = laying.change == NULL ? wfs_fail_memory(err) : add_keys(&laying, over->n_tensors);
     code = code < 0 ? code : lay_tensors(&laying, over);
-    code = code < 0 ? code : tell(&laying, over);
+    code = code < 0 ? code : add_findings(&laying, over);
     map_done(&laying.by_key);
     if (catalog_adopt_part(catalog, over) < 0)
         return wfs_fail_memory(err);

@@ -12,7 +12,7 @@
 #include "base/text_index.h"
 #include "view/pass.h"
 
-/* Values of a pickle that are below the key lose its name, the others go. */
+/* Removes the prefix from the names of values below the key, and drops the other values. */
 static void cut_values(struct wfs_catalog *catalog, const char *key)
 {
     const size_t n_key = strlen(key);
@@ -27,7 +27,7 @@ static void cut_values(struct wfs_catalog *catalog, const char *key)
     catalog->n_values = n_kept;
 }
 
-/* The first segments that there are, for the message about one that is not. */
+/* Lists the first segments of all keys. */
 static int fail_top_level(struct pass *pass, const char *key)
 {
     struct text_index seen = {0};
@@ -50,7 +50,8 @@ static int fail_top_level(struct pass *pass, const char *key)
     if (n_more > 0)
         snprintf(more, sizeof(more), " and %u more", n_more);
     text_index_done(&seen);
-    return wfs_fail(pass->err, EINVAL, "top_level_key: no tensor is below '%s'; there are: %s%s",
+    return wfs_fail(pass->err, EINVAL,
+                    "top_level_key: no tensor is below '%s'; top-level keys are %s%s",
                     wfs_quote(key).text, known, more);
 }
 
@@ -108,7 +109,7 @@ int pass_remap(struct pass *pass)
     return 0;
 }
 
-/* What Burn's variants look like: `BaseConv`. */
+/* Returns true if the segment looks like a variant of an enum in Burn: `BaseConv`. */
 static bool is_camel(const char *segment, size_t n)
 {
     bool has_lower = false;
@@ -117,7 +118,7 @@ static bool is_camel(const char *segment, size_t n)
     return n > 1 && segment[0] >= 'A' && segment[0] <= 'Z' && has_lower;
 }
 
-/* "BaseConv" anywhere inside, or "feature.BaseConv" at its own place. */
+/* "BaseConv" matches any inner segment, "feature.BaseConv" only the one at that path. */
 static bool is_named(const char *argument, const char *key, size_t start, size_t n)
 {
     const char *dot = strrchr(argument, '.');

@@ -109,18 +109,18 @@ static int count_cast(const struct wfs_tensor *tensor, uint64_t *n_overflow, uin
     const enum wfs_dtype from = (enum wfs_dtype)tensor->stored.dtype;
     struct wfs_tensor stored = *tensor;
     stored.dtype = tensor->stored.dtype;
-    int code = wfs_shape_bytes(&stored.shape, from, &stored.n_bytes);
+    const int code = wfs_shape_bytes(&stored.shape, from, &stored.n_bytes);
     autofree char *piece = malloc(N_PIECE);
-    if (piece == NULL)
-        return -ENOMEM;
-    for (uint64_t offset = 0; code == 0 && offset < stored.n_bytes; offset += N_PIECE) {
+    if (code < 0 || piece == NULL)
+        return code < 0 ? code : -ENOMEM;
+    for (uint64_t offset = 0; offset < stored.n_bytes; offset += N_PIECE) {
         const ssize_t n = wfs_tensor_read(&stored, offset, piece, N_PIECE);
         if (n < 0)
             return (int)n;
-        code = cast_count(from, piece, (enum wfs_dtype)tensor->dtype,
-                          (size_t)n / (wfs_dtype_bits(from) / 8), n_overflow, n_nan);
+        cast_count(from, piece, (enum wfs_dtype)tensor->dtype,
+                   (size_t)n / (wfs_dtype_bits(from) / 8), n_overflow, n_nan);
     }
-    return code;
+    return 0;
 }
 
 int wfs_report_count_casts(struct wfs_report *report, const struct wfs_catalog *catalog)

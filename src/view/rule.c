@@ -55,7 +55,7 @@ const struct rule *rule_next(const struct rule *rule, enum rule_kind kind)
 }
 
 /* Cuts the argument at commas. */
-static int cut_list(struct rule *rule, const char *option, struct wfs_error *err)
+static int cut_list(struct rule *rule, struct wfs_error *err)
 {
     rule->list = strdup(rule->argument);
     if (rule->list == NULL)
@@ -63,7 +63,7 @@ static int cut_list(struct rule *rule, const char *option, struct wfs_error *err
     char *rest = rule->list;
     for (const char *part; (part = strsep(&rest, ",")) != NULL;) {
         if (rule->n_parts == RULE_MAX_PARTS)
-            return wfs_fail(err, EINVAL, "%s: more than %d parts", option, RULE_MAX_PARTS);
+            return wfs_fail(err, EINVAL, "%s: more than %d parts", rule->name, RULE_MAX_PARTS);
         rule->parts[rule->n_parts++] = part;
     }
     return 0;
@@ -72,7 +72,7 @@ static int cut_list(struct rule *rule, const char *option, struct wfs_error *err
 static int read_order(struct rule *rule, struct wfs_error *err)
 {
     uint64_t seen = 0;
-    const int code = cut_list(rule, "permute", err);
+    const int code = cut_list(rule, err);
     if (code < 0)
         return code;
     for (uint32_t i = 0; i < rule->n_parts; i++) {
@@ -158,7 +158,7 @@ static int read_argument(struct rule *rule, struct wfs_error *err)
         return read_order(rule, err);
     case RULE_SPLIT:
         code = replace_backslashes(rule, err);
-        return code < 0 ? code : cut_list(rule, "split", err);
+        return code < 0 ? code : cut_list(rule, err);
     case RULE_CAST:
         return read_dtype(rule->argument, &rule->dtype, err);
     case RULE_OVERLAY:
@@ -214,6 +214,7 @@ int rule_new(const struct wfs_view_option *option, enum rule_kind kind, const ch
     if (rule == NULL)
         return wfs_fail_memory(err);
     rule->kind = kind;
+    rule->name = option->name;
     rule->text = strdup(value);
     if (rule->text == NULL)
         return wfs_fail_memory(err);

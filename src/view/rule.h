@@ -36,6 +36,7 @@ enum { RULE_MAX_PARTS = 64 };
 struct rule {
     struct rule *next;
     enum rule_kind kind;
+    const char *name;                  /* of its option; static */
     bool is_negated;                   /* of a RULE_OVERLAY: it takes what does not match */
     bool has_backslash;                /* its replacement has \1, which is read as ${1} */
     char *text;                        /* the value as typed */

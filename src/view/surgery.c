@@ -1,35 +1,52 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What is done to single tensors because the user says so: dimensions swapped, permuted or cut, and
- * elements cast. In the order of the rules.
+ * Changes to single tensors that the user asks for, in the order of the rules: transpose, permute,
+ * split and cast.
  */
 #include <weightfs/cleanup.h>
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tensor/cast.h"
 #include "view/pass.h"
 
-static int refuse(const struct pass *pass, const struct rule *rule, const struct item *item,
-                  const char *problem)
+/* Reports that the rule cannot be applied to the item; to: what it should become. */
+static int __attribute__((format(printf, 5, 6)))
+refuse(const struct pass *pass, const struct rule *rule, const struct item *item, const char *to,
+       const char *format, ...)
 {
-    char shape[128];
+    char shape[128], problem[200];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(problem, sizeof(problem), format, args);
+    va_end(args);
     wfs_shape_format(&item->tensor.shape, shape, sizeof(shape));
-    return wfs_fail(pass->err, EINVAL, "'%s' is for the tensor '%s', %s %s: %s",
-                    wfs_quote(rule->text).text, wfs_quote(item->tensor.key).text,
-                    wfs_dtype_name((enum wfs_dtype)item->tensor.dtype), shape, problem);
+    return wfs_fail(pass->err, EINVAL, "cannot %s '%s' (%s %s)%s%s: %s", rule->name,
+                    wfs_quote(item->tensor.key).text,
+                    wfs_dtype_name((enum wfs_dtype)item->tensor.dtype), shape,
+                    *to != '\0' ? " to " : "", to, problem);
+}
+
+static int refuse_rigid(const struct pass *pass, const struct rule *rule, const struct item *item)
+{
+    return refuse(pass, rule, item, "", "its elements are packed or of an unknown type");
 }
 
 static int transpose(const struct pass *pass, const struct rule *rule, struct item *item)
 {
     const uint32_t rank = item->tensor.shape.rank;
-    if (rank < 2 || rank > RULE_MAX_PARTS)
-        return refuse(pass, rule, item, "it has no two dimensions to swap");
+    if (rank < 2)
+        return refuse(pass, rule, item, "",
+                      rank == 0 ? "it has no dimensions" : "it has only one dimension");
+    if (rank > RULE_MAX_PARTS)
+        return refuse(pass, rule, item, "", "it has more than %d dimensions", RULE_MAX_PARTS);
     if (item_is_rigid(item))
-        return refuse(pass, rule, item, "packed or opaque data cannot be transposed");
+        return refuse_rigid(pass, rule, item);
     const int code = pass_swap_last(pass, item);
     return code < 0 ? code : pass_note(pass, item, "transpose %.200s", rule->text);
 }
@@ -37,9 +54,11 @@ static int transpose(const struct pass *pass, const struct rule *rule, struct it
 static int permute_dims(const struct pass *pass, const struct rule *rule, struct item *item)
 {
     if (item->tensor.shape.rank != rule->n_parts)
-        return refuse(pass, rule, item, "the permutation has another number of dimensions");
+        return refuse(pass, rule, item, "",
+                      "'%s' is for tensors of rank %" PRIu32 ", this one has rank %" PRIu32,
+                      wfs_quote(rule->argument).text, rule->n_parts, item->tensor.shape.rank);
     if (item_is_rigid(item))
-        return refuse(pass, rule, item, "packed or opaque data cannot be permuted");
+        return refuse_rigid(pass, rule, item);
     const int code = pass_permute(pass, item, rule->order);
     return code < 0 ? code : pass_note(pass, item, "permute %.200s", rule->argument);
 }
@@ -57,16 +76,17 @@ static int cast(const struct pass *pass, const struct rule *rule, struct item *i
         (rule->regex == NULL && !is_any_float(tensor->stored.dtype)))
         return 0;
     if (!cast_is_possible((enum wfs_dtype)tensor->stored.dtype, rule->dtype))
-        return refuse(pass, rule, item, "these types cannot be cast");
+        return refuse(pass, rule, item, wfs_dtype_name(rule->dtype),
+                      "only BOOL, integers and floats of 8 bits or more can be cast");
     const uint8_t before = tensor->dtype;
     tensor->dtype = (uint8_t)rule->dtype;
     if (wfs_shape_bytes(&tensor->shape, rule->dtype, &tensor->n_bytes) < 0)
-        return refuse(pass, rule, item, "the result is too large");
+        return refuse(pass, rule, item, wfs_dtype_name(rule->dtype), "the result is too large");
     return pass_note(pass, item, "cast %s to %s", wfs_dtype_name((enum wfs_dtype)before),
                      wfs_dtype_name(rule->dtype));
 }
 
-/* The parts of a tensor have its attributes, but the id is that of the whole. */
+/* The parts of a tensor have its attributes, except for the id, which is that of the whole. */
 static int copy_attrs(const struct pass *pass, struct wfs_tensor *part)
 {
     const struct wfs_text *text = part->attrs;
@@ -112,10 +132,14 @@ static int make_part(const struct pass *pass, const struct rule *rule, const str
 static int check_split(const struct pass *pass, const struct rule *rule, const struct item *item)
 {
     const struct wfs_shape *shape = &item->tensor.shape;
-    if (shape->rank == 0 || shape->dims[0] % rule->n_parts != 0)
-        return refuse(pass, rule, item, "its first dimension is no multiple of the parts");
+    if (shape->rank == 0)
+        return refuse(pass, rule, item, "", "it has no dimensions");
+    if (shape->dims[0] % rule->n_parts != 0)
+        return refuse(pass, rule, item, "",
+                      "%" PRIu64 " is not divisible into %" PRIu32 " equal parts", shape->dims[0],
+                      rule->n_parts);
     if (item_is_rigid(item))
-        return refuse(pass, rule, item, "packed or opaque data cannot be split");
+        return refuse_rigid(pass, rule, item);
     return 0;
 }
 
@@ -131,7 +155,7 @@ static size_t count_matches(const struct pass *pass, const struct rule *rule, in
     return n;
 }
 
-/* Makes room for the parts, which stand in the order where the whole stood. */
+/* Replaces each tensor by its parts, in its place. */
 static int split(struct pass *pass, const struct rule *rule)
 {
     struct wfs_report *report = pass->report;
@@ -158,7 +182,7 @@ static int split(struct pass *pass, const struct rule *rule)
     return 0;
 }
 
-/* Items are about to move: what `like` said of their order becomes their order. */
+/* Puts the items into the order that `like` has set, because a split moves them. */
 static int settle_order(struct pass *pass)
 {
     struct wfs_report *report = pass->report;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Another checkpoint as the definition of the module: each of its tensors is a parameter to fill,
- * in its order, as Burn fills a module from a file.
+ * The checkpoint of a `like` option as a template: each of its tensors is a parameter to fill, in
+ * its order, as Burn fills a module from a file.
  */
 #include <weightfs/cleanup.h>
 
@@ -44,7 +44,7 @@ static struct item *find_item(const struct filling *f, const char *key, size_t n
     return id == UINT32_MAX ? NULL : &f->pass->report->items[f->item_of[id]];
 }
 
-/* The user gave a type whose tensors this is not done to. */
+/* Returns true if the user named a type to whose tensors this is not done. */
 static bool is_told_other(const struct item *item, enum action action)
 {
     return item->verdict.row != ROW_NONE && item->verdict.certainty == TOLD &&
@@ -104,7 +104,7 @@ add_error(const struct filling *f, const char *key, const char *format, ...)
     return code < 0 ? wfs_fail_memory(f->pass->err) : 0;
 }
 
-/* Turns the matrix where the shapes say so, or, where they cannot, the evidence. */
+/* Transposes a matrix if its shape says so, or, for a square one, if the evidence does. */
 static int fit(const struct filling *f, struct item *item, const struct wfs_tensor *model,
                bool *ret_fits)
 {
@@ -128,7 +128,7 @@ static int fit(const struct filling *f, struct item *item, const struct wfs_tens
                : pass_note(f->pass, item, "transposed as in like");
 }
 
-/* The id of the parameter, where the source has none. */
+/* Takes over the id of the parameter where the source has none. */
 static int take_param_id(const struct filling *f, struct item *item, const struct wfs_tensor *model)
 {
     const char *id = wfs_tensor_attr(model, "param_id");
@@ -156,7 +156,7 @@ static int apply(const struct filling *f, struct item *item, const struct wfs_te
     return take_param_id(f, item, model);
 }
 
-/* What was found for a parameter: it can be read, has the shape and the kind, is applied. */
+/* Applies a tensor to a parameter if it can be read and has its shape and kind of dtype. */
 static int fill_with(const struct filling *f, struct item *item, const struct wfs_tensor *model,
                      const char *key)
 {
@@ -183,7 +183,7 @@ static int fill_with(const struct filling *f, struct item *item, const struct wf
     return apply(f, item, model, key);
 }
 
-/* One parameter, in the order of Burn: found, filtered, filled. */
+/* Fills one parameter, with the steps in the order that Burn has. */
 static int fill(const struct filling *f, const struct wfs_tensor *model)
 {
     struct wfs_report *report = f->pass->report;
@@ -196,7 +196,7 @@ static int fill(const struct filling *f, const struct wfs_tensor *model)
         return report_add(report, &report->missing, key, NULL) < 0 ? wfs_fail_memory(f->pass->err)
                                                                    : 0;
     if (item->is_visited)
-        return add_error(f, key, "the tensor '%s' is used already",
+        return add_error(f, key, "the tensor '%s' is already used",
                          wfs_quote(item->source_key).text);
     item->is_visited = true;
     const int shown = pass_filter_one(f->pass, item, key);
@@ -225,8 +225,8 @@ static int drop_unused(struct pass *pass)
     return 0;
 }
 
-/* Suggestions come from the unused. Beyond some hundreds nobody reads them, and each costs a look
- * at all unused: a second or two for all is enough. */
+/* Suggests an unused key for each missing one. Nobody reads more than some hundreds, and each costs
+ * a look at all unused keys: their number is limited so that it takes a second or two. */
 static void suggest(const struct wfs_report *report)
 {
     enum { N_LEAST = 10, N_MOST = 200, N_LOOKS = 1000000 };
@@ -237,7 +237,7 @@ static void suggest(const struct wfs_report *report)
         missing->lines[i].text = similarity_suggest(missing->lines[i].name, &report->unused);
 }
 
-/* Burn's paths have the names of enum variants, which files do not. */
+/* Notes missing keys that have names of enum variants, which Burn's paths have and files lack. */
 static int notice_variants(const struct pass *pass)
 {
     const struct report_lines *missing = &pass->report->missing;
@@ -247,7 +247,7 @@ static int notice_variants(const struct pass *pass)
         n += similarity_has_variant(missing->lines[i].name);
     snprintf(text, sizeof(text),
              "%zu of these have a segment that looks like an enum variant: drop_variants=auto "
-             "leaves it out, or remap puts it into the keys of the source",
+             "removes it, or a remap can add it to the keys of the source",
              n);
     if (n > 0 && report_add(pass->report, &pass->report->notices, "missing", text) < 0)
         return wfs_fail_memory(pass->err);
@@ -257,19 +257,21 @@ static int notice_variants(const struct pass *pass)
 static int verdict(const struct pass *pass)
 {
     const struct wfs_report *report = pass->report;
-    if (report->errors.n_lines > 0)
-        return wfs_fail(pass->err, EINVAL, "like: '%s': %s; %zu tensors do not fit",
+    const size_t n_errors = report->errors.n_lines, n_missing = report->missing.n_lines;
+    if (n_errors > 0)
+        return wfs_fail(pass->err, EINVAL, "like: '%s': %s; %zu %s not fit",
                         wfs_quote(report->errors.lines[0].name).text, report->errors.lines[0].text,
-                        report->errors.n_lines);
-    if (report->missing.n_lines == 0 || pass->view->is_partial)
+                        n_errors, n_errors == 1 ? "tensor does" : "tensors do");
+    if (n_missing == 0 || pass->view->is_partial)
         return 0;
     const struct report_line *first = &report->missing.lines[0];
     char hint[WFS_QUOTE_MAX + 32] = "";
     if (first->text != NULL)
         snprintf(hint, sizeof(hint), " (did you mean '%s'?)", wfs_quote(first->text).text);
     return wfs_fail(pass->err, EINVAL,
-                    "like: %zu tensors are missing, the first is '%s'%s; partial shows the rest",
-                    report->missing.n_lines, wfs_quote(first->name).text, hint);
+                    "like: %zu %s missing, first '%s'%s; use the option 'partial' to accept that",
+                    n_missing, n_missing == 1 ? "tensor is" : "tensors are",
+                    wfs_quote(first->name).text, hint);
 }
 
 static void cleanup_filling(struct filling *f)

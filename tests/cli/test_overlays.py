@@ -61,7 +61,7 @@ def test_each_has_a_filter_of_its_own(base, over, tmp_path):
 
 
 def test_a_filter_that_takes_nothing_is_refused(base, over):
-    assert 'takes none of 2 tensors' in weightfs('ls', '--overlay', '^q=>%s' % over, base, code=program.EXIT_RULES).error
+    assert 'matches none of its 2 tensors' in weightfs('ls', '--overlay', '^q=>%s' % over, base, code=program.EXIT_RULES).error
 
 
 def test_an_arrow_in_a_file_name(base, over):
@@ -101,7 +101,7 @@ def test_formats_mix(base, tmp_path):
     torch.write_bytes(pth.checkpoint(pth.dictionary(**{'c.w': pth.tensor(), 'epoch': pth.number(7)}), r0=st.f32(1, 2, 3, 4)))
     assert shown('--overlay', pack, '--overlay', torch, base)[0] == {'a.w': [1], 'b.w': [20], 'c.w': [1, 2, 3, 4]}
     found = json.loads(weightfs('info', '--json', '--overlay', torch, base).stdout)
-    assert any('values that are not taken: 1' in finding['text'] for finding in found['findings'])
+    assert any('values ignored: 1' in finding['text'] for finding in found['findings'])
     assert json.loads(weightfs('config', '--overlay', base, torch).stdout) == {'epoch': 7}
 
 

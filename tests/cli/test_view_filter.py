@@ -79,9 +79,15 @@ def test_each_row(source, row):
     assert report['skipped'] == sorted((key for key in ALL if key not in wanted), key=str.encode)
 
 
-@pytest.mark.parametrize('options', [['--key=nothing'], ['--include=^zzz'], ['--where=rank==7'], ['--exclude='], ['--key=head.bias', '--exclude=head']])
-def test_a_filter_that_leaves_nothing_is_an_error(source, options):
-    assert 'leave none of 8 tensors' in weightfs('ls', *options, source, code=EXIT_RULES).error
+@pytest.mark.parametrize('options, text', [
+    (['--key=nothing'], "key='nothing' matches none of 8 tensors"),
+    (['--include=^zzz'], "include='^zzz' matches none of 8 tensors"),
+    (['--where=rank==7'], "where='rank==7' matches none of 8 tensors"),
+    (['--exclude='], "exclude='' excludes all of 8 tensors"),
+    (['--key=head.bias', '--exclude=head'], 'the filters exclude all of 8 tensors'),
+])
+def test_a_filter_that_leaves_nothing_is_an_error(source, options, text):
+    assert text in weightfs('ls', *options, source, code=EXIT_RULES).error
 
 
 @pytest.mark.parametrize('option', ['--include=(', '--exclude=[', '--where=rank=~(', '--where=', '--where=size==3', '--where=rank==x', '--where=rank==1 &&'])

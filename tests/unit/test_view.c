@@ -213,7 +213,7 @@ static void test_top_level_key(void)
     check_keys("pytorch", "state.a.w state.b epoch", OPTIONS("top_level_key=state"), "a.w b");
     check_keys("pytorch", "x.y.a x.z", OPTIONS("top_level_key=x.y"), "a");
     check_refused("a.w b.w b.c", OPTIONS("top_level_key=model"),
-                  "top_level_key: no tensor is below 'model'; there are: a, b");
+                  "top_level_key: no tensor is below 'model'; top-level keys are a, b");
 }
 
 static void test_contiguous_rows(void)
@@ -245,9 +245,40 @@ static void test_filters(void)
     check_keys("safetensors", keys, OPTIONS("where=leaf==w && !(key=~'^dec')"), "enc.w");
     check_keys("safetensors", keys, OPTIONS("where=rank>=1 && bytes==24 && shape==[*]"), keys);
     check_keys("safetensors", keys, OPTIONS("where=dtype!=F32 || leaf == 'b'"), "enc.b");
-    check_refused(keys, OPTIONS("include=nothing"), "the filters leave none of 3 tensors");
-    check_refused(keys, OPTIONS("where=rank"),
-                  "bad condition 'rank': an operator is wanted that fits the field at byte 4");
+    check_refused(keys, OPTIONS("include=nothing"), "include='nothing' matches none of 3 tensors");
+    check_refused(
+        keys, OPTIONS("where=rank"),
+        "bad condition 'rank': expected ==, !=, <, <=, > or >= after 'rank', found the end");
+    check_refused(keys, OPTIONS("include=^x", "exclude=y"), "the filters exclude all of 3 tensors");
+    check_refused(keys, OPTIONS("exclude=[ed]"), "exclude='[ed]' excludes all of 3 tensors");
+}
+
+/* Each is wrong at one place, and the message says what belongs there. */
+static void test_conditions_that_are_wrong(void)
+{
+    static const char *const rows[][2] = {
+        {"rank=2", "expected ==, !=, <, <=, > or >= after 'rank', found '=2'"},
+        {"key<2", "expected ==, !=, =~ or !~ after 'key', found '<2'"},
+        {"rank =~ 2", "expected ==, !=, <, <=, > or >= after 'rank', found '=~'"},
+        {"rank==2 &&", "expected key, leaf, rank, dtype, bytes, shape or class after '&&', found "
+                       "the end"},
+        {"ranc==2", "expected key, leaf, rank, dtype, bytes, shape or class, found 'ranc==2'"},
+        {"rank==2 dtype==F32", "expected && or || after '2', found 'dtype==F32'"},
+        {"(rank==2", "expected ')', && or || after '2', found the end"},
+        {"rank==2)", "expected && or || after '2', found ')'"},
+        {"leaf == ", "expected a value after '==', found the end"},
+        {"leaf=='a", "unterminated quote"},
+        {"rank==two", "'two' is not a number"},
+        {"dtype==F17", "unknown dtype 'F17' (write it as 'ls' does: F32)"},
+        {"class==lin", "unknown class 'lin' (write it as 'plan' does: linear)"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        char option[64], want[200];
+        snprintf(option, sizeof(option), "where=%s", rows[i][0]);
+        snprintf(want, sizeof(want), "bad condition '%s': %s", wfs_quote(rows[i][0]).text,
+                 rows[i][1]);
+        check_refused("a", OPTIONS(option), want);
+    }
 }
 
 static void test_enum_variants(void)
@@ -434,8 +465,9 @@ static void test_strict_refuses_guesses(void)
     struct wfs_report *report = NULL;
     struct wfs_error err = {0};
     check_int(apply(catalog, NULL, OPTIONS("to=burn", "strict"), &report, &err), -EINVAL);
-    check_str(err.text, "strict: the type of 'odd.weight' is unknown (19 nothing), of 1 tensors in "
-                        "all; class='^odd.'=>TYPE decides it");
+    check_str(err.text,
+              "strict: the module type of 'odd.weight' is unknown (19 nothing); set it with "
+              "class='^odd.'=>TYPE; tensors without a certain type: 1");
     wfs_report_free(report);
     wfs_catalog_free(catalog);
 }
@@ -469,15 +501,15 @@ static void test_surgery(void)
 static void test_surgery_that_cannot_be(void)
 {
     check_refused("a", OPTIONS("transpose=a"),
-                  "'a' is for the tensor 'a', F32 [6]: it has no two dimensions to swap");
+                  "cannot transpose 'a' (F32 [6]): it has only one dimension");
     check_refused("a", OPTIONS("split=a=>x,y,z,u"),
-                  "'a=>x,y,z,u' is for the tensor 'a', F32 [6]: its first dimension is no multiple "
-                  "of the parts");
-    check_refused("a", OPTIONS("permute=a=>1,0"),
-                  "'a=>1,0' is for the tensor 'a', F32 [6]: the permutation has another number of "
-                  "dimensions");
+                  "cannot split 'a' (F32 [6]): 6 is not divisible into 4 equal parts");
+    check_refused(
+        "a", OPTIONS("permute=a=>1,0"),
+        "cannot permute 'a' (F32 [6]): '1,0' is for tensors of rank 2, this one has rank 1");
     check_refused("a", OPTIONS("cast=a=>C64"),
-                  "'a=>C64' is for the tensor 'a', F32 [6]: these types cannot be cast");
+                  "cannot cast 'a' (F32 [6]) to C64: only BOOL, integers and floats of 8 bits or "
+                  "more can be cast");
 }
 
 /* ---- like ---- */
@@ -525,14 +557,15 @@ static void check_like_refused(const char *key, enum wfs_dtype dtype, uint32_t r
 
 static void test_like_refuses(void)
 {
-    check_like_refused("odd.weigth", WFS_F32, 2, (const uint64_t[]){6, 4},
-                       "like: 1 tensors are missing, the first is 'odd.weigth' (did you mean "
-                       "'odd.weight'?); partial shows the rest");
+    check_like_refused(
+        "odd.weigth", WFS_F32, 2, (const uint64_t[]){6, 4},
+        "like: 1 tensor is missing, first 'odd.weigth' (did you mean 'odd.weight'?); use "
+        "the option 'partial' to accept that");
     check_like_refused("odd.weight", WFS_F32, 2, (const uint64_t[]){6, 5},
                        "like: 'odd.weight': shape mismatch: expected [6, 5], found [6, 4]; 1 "
-                       "tensors do not fit");
+                       "tensor does not fit");
     check_like_refused("n", WFS_F32, 0, NULL,
-                       "like: 'n': dtype mismatch: expected F32, found I64; 1 tensors do not fit");
+                       "like: 'n': dtype mismatch: expected F32, found I64; 1 tensor does not fit");
 }
 
 static void test_jaro(void)
@@ -594,6 +627,7 @@ int main(void)
     check_run(test_top_level_key);
     check_run(test_contiguous_rows);
     check_run(test_filters);
+    check_run(test_conditions_that_are_wrong);
     check_run(test_enum_variants);
     check_run(test_collisions);
     check_run(test_numbers_avoid_all_final_keys);

@@ -98,6 +98,15 @@ const char *row_name(uint8_t row)
     return rows[row];
 }
 
+bool class_is_name(const char *name)
+{
+    for (int i = CLASS_NONE + 1; i <= TYPE_OTHER; i++) {
+        if (strcasecmp(classes[i], name) == 0)
+            return true;
+    }
+    return false;
+}
+
 bool class_find(const char *name, enum class *ret)
 {
     static const char prefix[] = "Struct:";

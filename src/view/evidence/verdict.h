@@ -102,6 +102,9 @@ const char *class_name(uint8_t class_);
 const char *certainty_name(uint8_t certainty);
 const char *row_name(uint8_t row);
 
+/* Returns true if a class has this name, in any case. */
+bool class_is_name(const char *name);
+
 /*
  * Finds the type that a `class` option names: "Linear", "Struct:Linear", in any case. With
  * "Struct:" it is treated exactly as Burn does, which leaves InstanceNorm and PRelu alone. Returns
