@@ -28,14 +28,9 @@ static bool has_class_condition(const struct pass *pass)
     return false;
 }
 
-static enum container container_of(const struct wfs_catalog *catalog)
+static enum wfs_convention convention_of(const struct wfs_catalog *catalog)
 {
-    static const enum container containers[] = {
-        [WFS_CONVENTION_ANY] = CONTAINER_SAFETENSORS,
-        [WFS_CONVENTION_TORCH] = CONTAINER_PTH,
-        [WFS_CONVENTION_BURN] = CONTAINER_BPK,
-    };
-    return containers[catalog->format != NULL ? catalog->format->convention : WFS_CONVENTION_ANY];
+    return catalog->format != NULL ? catalog->format->convention : WFS_CONVENTION_ANY;
 }
 
 /* Runs before any rename: the names in the file are the better evidence. */
@@ -52,7 +47,7 @@ int pass_evidence(struct pass *pass)
     {
         tensors[n++] = item->tensor;
     }
-    const int code = evidence_decide(tensors, n, container_of(pass->catalog),
+    const int code = evidence_decide(tensors, n, convention_of(pass->catalog),
                                      pass->to == TO_TORCH ? LAYOUT_TORCH : LAYOUT_BURN, verdicts,
                                      &pass->layout, pass->err);
     n = 0;

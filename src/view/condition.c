@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A recursive descent parser with bounded depth, and a walk over the nodes it makes.
+ * A recursive descent parser with bounded depth, and a walk over the nodes that it makes.
  */
 #include "view/condition.h"
 
@@ -54,7 +54,7 @@ static int fail(struct parser *p, const char *problem)
     return wfs_fail(p->err, EINVAL, "bad condition '%s': %s", wfs_quote(p->start).text, problem);
 }
 
-/* Says what is expected here, after which token, and what is there instead. */
+/* Reports what is expected here, after which token, and what was found instead. */
 static int fail_expected(struct parser *p, const char *what)
 {
     const size_t n_read = p->before == NULL ? 0 : (size_t)(p->at - p->before);

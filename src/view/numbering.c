@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Lists in keys, renumbered from 0 without gaps. A list is a prefix with its original numbers; the
- * numbers that stand behind it are collected first, and replaced by their rank in a second pass.
+ * Renumbers the lists in keys from 0, without gaps. A list is a prefix with its original numbers;
+ * the numbers that follow it are collected first, and replaced by their rank in a second pass.
  */
 #include <weightfs/array.h>
 #include <weightfs/cleanup.h>
@@ -28,7 +28,7 @@ struct numbering {
     size_t n_numbers, n_room;
 };
 
-/* Digits, a leading + allowed, up to 2^64-1. */
+/* Parses digits, after an optional +, up to 2^64-1. */
 static bool parse_number(const char *segment, size_t n, uint64_t *ret)
 {
     size_t i = n > 1 && segment[0] == '+';
@@ -85,7 +85,7 @@ static int collect(struct pass *pass, struct numbering *n)
     return 0;
 }
 
-/* Lists that a contiguous_except rule is found in, by their path without the final dot. */
+/* Marks the lists whose path, without the final dot, matches a contiguous_except rule. */
 static int find_exceptions(struct pass *pass, struct numbering *n)
 {
     n->is_excepted = calloc(n->lists.n_texts + 1, sizeof(bool));
@@ -107,14 +107,14 @@ static int find_exceptions(struct pass *pass, struct numbering *n)
     return 0;
 }
 
-/* Index of the first number of the list that is not below value. */
+/* Returns the index of the first number of the list that is not below value. */
 static size_t lower_bound(const struct numbering *n, uint32_t list, uint64_t value)
 {
-    const struct number wanted = {list, value};
+    const struct number limit = {list, value};
     size_t low = 0, high = n->n_numbers;
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
-        if (compare(&n->numbers[middle], &wanted) < 0)
+        if (compare(&n->numbers[middle], &limit) < 0)
             low = middle + 1;
         else
             high = middle;

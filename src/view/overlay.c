@@ -15,12 +15,12 @@ struct laying {
     const struct rule *rule;
     struct wfs_catalog *catalog;
     struct map by_key;  /* of the catalog */
-    const char *change; /* what `changes` says of each tensor */
+    const char *change; /* the note in `changes` of each tensor */
     size_t n_covered, n_added;
     struct wfs_error *err;
 };
 
-struct wanted {
+struct sought {
     const struct wfs_catalog *catalog;
     const char *key;
 };
@@ -48,8 +48,8 @@ static uint64_t hash_key(const char *key)
 
 static bool is_key(const void *ctx, uint32_t id)
 {
-    const struct wanted *wanted = ctx;
-    return strcmp(wanted->catalog->tensors[id].key, wanted->key) == 0;
+    const struct sought *sought = ctx;
+    return strcmp(sought->catalog->tensors[id].key, sought->key) == 0;
 }
 
 static int add_keys(struct laying *laying, size_t n_more)
@@ -82,7 +82,7 @@ static const char *describe(struct wfs_catalog *catalog, const struct wfs_tensor
                        shape);
 }
 
-/* The place in the file and in its graph is that of the covered one. */
+/* The tensor takes the place of the covered one in the order and in the graph. */
 static int cover(struct laying *laying, struct wfs_tensor *covered, const struct wfs_tensor *tensor)
 {
     struct wfs_catalog *catalog = laying->catalog;
@@ -136,11 +136,11 @@ static int lay_tensors(struct laying *laying, const struct wfs_catalog *over)
 {
     for (size_t i = 0; i < over->n_tensors; i++) {
         const struct wfs_tensor *tensor = &over->tensors[i];
-        const struct wanted wanted = {laying->catalog, tensor->key};
+        const struct sought sought = {laying->catalog, tensor->key};
         uint32_t id;
         int code = is_taken(laying, tensor->key);
         if (code > 0)
-            code = map_find(&laying->by_key, hash_key(tensor->key), is_key, &wanted, &id)
+            code = map_find(&laying->by_key, hash_key(tensor->key), is_key, &sought, &id)
                        ? cover(laying, &laying->catalog->tensors[id], tensor)
                        : add(laying, tensor);
         if (code < 0)

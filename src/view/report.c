@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The report: kept as items and lists, written in three forms when asked for.
+ * The lists of a report, the counts of casts, and what a commit adds.
  */
 #include "view/report.h"
 
@@ -65,7 +65,7 @@ static const char *copy(struct arena *arena, const char *text)
     return arena_copy(arena, text, strlen(text));
 }
 
-/* The text before, where it is the same: most reasons are. */
+/* Returns the text before if it is the same: most reasons are. */
 static const char *copy_new(struct arena *arena, const char *text, const char *before)
 {
     return before != NULL && strcmp(text, before) == 0 ? before : copy(arena, text);

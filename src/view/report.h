@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a view did: the items, dropped ones too, and lists of what they cannot tell.
+ * What a view did: the items, including dropped ones, and lists of what has no item. Its forms as
+ * text are in report_text.h, report_json.h and report_forms.c.
  */
 #ifndef WFS_REPORT_H
 #define WFS_REPORT_H
@@ -12,7 +13,7 @@
 struct catalog_cover;
 struct item;
 
-/* Two texts: a missing key and the suggestion for it, a tensor and what is wrong with it. */
+/* Two texts, such as a missing key and its suggestion, or a tensor and its error. */
 struct report_line {
     const char *name, *text;
 };
@@ -32,13 +33,13 @@ struct wfs_report {
     size_t n_items;
     uint32_t *order; /* malloc'ed: items that are shown, in the order of the result */
     size_t n_order;
-    struct report_lines applied; /* with `like` only: in its order */
-    struct report_lines unused;  /* likewise; it and the next two are sorted */
+    struct report_lines applied; /* with `like` only, in its order */
+    struct report_lines unused;  /* with `like` only; this and the next two are sorted */
     struct report_lines skipped, missing, errors, notices;
     const struct catalog_cover *covers; /* borrowed from the catalog */
     size_t n_covers;
     bool has_like;
-    bool has_adapted; /* an adapter looked at the tensors */
+    bool has_adapted; /* adapters examined the tensors */
     bool has_counts;
     uint64_t *n_overflow, *n_nan; /* malloc'ed, by item, when has_counts */
     const char *notice;
@@ -49,11 +50,11 @@ struct wfs_report {
     size_t n_left_out, n_left_out_room;
 };
 
-/* Texts are copied; text may be NULL. -ENOMEM. */
+/* Appends a line. Texts are copied; text may be NULL. -ENOMEM. */
 int report_add(struct wfs_report *report, struct report_lines *lines, const char *name,
                const char *text);
 
-/* By name. */
+/* Sorts by name. */
 void report_sort(struct report_lines *lines);
 
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The forms of a report, and the one that is a table: the plan, with a row for each tensor of the
- * source.
+ * The choice among the forms of a report, and the form that is a table: the plan.
  */
 #include <weightfs/cleanup.h>
 #include <weightfs/view.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The complete report as JSON, written as it is walked over.
+ * The complete report as JSON, member by member.
  */
 #include "view/report_json.h"
 

@@ -1,19 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Jaro similarity, and keys without a variant.
+ * The Jaro similarity, and keys without a variant.
  */
 #include "view/similarity.h"
 
-#include <weightfs/cleanup.h>
-
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { MAX_CHARS = 512, MAX_COMPARED = 20000 };
 
-/* Code points; the bytes of what is no UTF-8 stand for themselves. */
+/* Decodes code points; a byte that is not UTF-8 becomes a code point of its own. */
 static size_t decode(const char *text, uint32_t *ret)
 {
     size_t n = 0;
@@ -66,7 +63,7 @@ static bool is_variant(const char *segment, size_t n)
     return n > 1 && segment[0] >= 'A' && segment[0] <= 'Z' && has_lower;
 }
 
-/* The dot before the first inner segment that looks like a variant; NULL when none does. */
+/* Returns the dot before the first inner segment that looks like a variant, or NULL. */
 static const char *find_variant(const char *key)
 {
     const char *last = strrchr(key, '.');
@@ -85,25 +82,21 @@ bool similarity_has_variant(const char *key)
     return find_variant(key) != NULL;
 }
 
-/* NULL: there is none in it. */
-static char *without_variant(const char *key)
+/* Returns true if other is the key without its first variant, whose segment begins at dot + 1. */
+static bool is_without_variant(const char *key, const char *dot, const char *other)
 {
-    const char *at = find_variant(key);
-    char *result = at == NULL ? NULL : strdup(key);
-    if (result != NULL) {
-        const char *rest = at + 1 + strcspn(at + 1, ".");
-        memmove(result + (at - key), rest, strlen(rest) + 1);
-    }
-    return result;
+    const size_t n_before = (size_t)(dot - key);
+    const char *rest = dot + 1 + strcspn(dot + 1, ".");
+    return strncmp(key, other, n_before) == 0 && strcmp(rest, other + n_before) == 0;
 }
 
 const char *similarity_suggest(const char *missing, const struct report_lines *unused)
 {
-    autofree char *shorter = without_variant(missing);
+    const char *variant = find_variant(missing);
     const char *best = NULL;
     double best_value = 0;
-    for (size_t i = 0; shorter != NULL && i < unused->n_lines; i++) {
-        if (strcmp(unused->lines[i].name, shorter) == 0)
+    for (size_t i = 0; variant != NULL && i < unused->n_lines; i++) {
+        if (is_without_variant(missing, variant, unused->lines[i].name))
             return unused->lines[i].name;
     }
     for (size_t i = 0; i < unused->n_lines && i < MAX_COMPARED; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which of the unused keys a missing one may be, as Burn suggests it.
+ * The unused key that a missing one may be, suggested as Burn does.
  */
 #ifndef WFS_SIMILARITY_H
 #define WFS_SIMILARITY_H
@@ -9,15 +9,15 @@
 
 #include "view/report.h"
 
-/* Between 0 and 1, as Burn computes it (Jaro, on characters). */
+/* Returns the Jaro similarity of two texts, on characters: 0 to 1. */
 double similarity_jaro(const char *a, const char *b);
 
-/* Whether an inner segment of the key looks like an enum variant. */
+/* Returns true if an inner segment of the key looks like an enum variant. */
 bool similarity_has_variant(const char *key);
 
 /*
- * The suggestion for a missing key: the key without its first inner segment that looks like an enum
- * variant, if that is among the unused; else the most similar one from 0.7 on; NULL.
+ * Returns the suggestion for a missing key: the key without its first inner segment that looks like
+ * an enum variant, if that is unused; else the most similar unused key, from 0.7 on; or NULL.
  */
 const char *similarity_suggest(const char *missing, const struct report_lines *unused);
 

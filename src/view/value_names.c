@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Values beside tensors. Rules are about keys of tensors; where all that are in a container have
- * the container renamed, the values in it are called after it too, so that it stays one thing.
+ * Names of values next to tensors. Rules apply to keys of tensors; if those of all tensors in a
+ * container get another prefix, its values get it too, so that the container stays in one piece.
  */
 #include <weightfs/cleanup.h>
 
@@ -12,11 +12,11 @@
 #include "base/text_index.h"
 #include "view/pass.h"
 
-/* What a place would be called if all in it had been renamed with it. */
+/* The name of a place after the renames of all tensors in it. */
 struct wish {
-    const char *to; /* n_to bytes of this; NULL: nobody has one */
+    const char *to; /* n_to bytes of this; NULL: no tensor is in it */
     size_t n_to;
-    bool is_split; /* they do not agree */
+    bool is_split; /* the tensors do not agree */
 };
 
 static bool is_any_renamed(const struct pass *pass)
@@ -49,7 +49,8 @@ static void vote(const struct wfs_catalog *catalog, struct wish wishes[],
     }
 }
 
-/* The value's name after its innermost container that has a tensor; NULL: as it is. -ENOMEM. */
+/* Writes the name of the value after its innermost container that has a tensor; NULL: as it is.
+ * -ENOMEM. */
 static int follow(struct wfs_catalog *catalog, const struct wish wishes[],
                   const struct catalog_value *value, const char **ret)
 {

@@ -52,11 +52,11 @@ static void checkpoint_done(struct checkpoint *checkpoint)
     *checkpoint = (struct checkpoint){0};
 }
 
-static enum container container_of(const char *name)
+static enum wfs_convention convention_of(const char *name)
 {
     if (strcmp(name, "pth") == 0)
-        return CONTAINER_PTH;
-    return strcmp(name, "bpk") == 0 ? CONTAINER_BPK : CONTAINER_SAFETENSORS;
+        return WFS_CONVENTION_TORCH;
+    return strcmp(name, "bpk") == 0 ? WFS_CONVENTION_BURN : WFS_CONVENTION_ANY;
 }
 
 static int answer(const struct checkpoint *checkpoint, const char *container, const char *to)
@@ -65,7 +65,7 @@ static int answer(const struct checkpoint *checkpoint, const char *container, co
     autofree struct verdict *verdicts = calloc(n + 1, sizeof(*verdicts));
     struct wfs_error err = {0};
     enum layout layout;
-    if (evidence_decide(checkpoint->tensors, n, container_of(container),
+    if (evidence_decide(checkpoint->tensors, n, convention_of(container),
                         strcmp(to, "torch") == 0 ? LAYOUT_TORCH : LAYOUT_BURN, verdicts, &layout,
                         &err) < 0)
         return 1;
@@ -103,7 +103,7 @@ struct case_row {
     const char *certainty, *row;
 };
 
-static void check_case(enum container container, enum layout to, const struct case_row *rows,
+static void check_case(enum wfs_convention convention, enum layout to, const struct case_row *rows,
                        size_t n)
 {
     struct checkpoint checkpoint = {0};
@@ -115,7 +115,7 @@ static void check_case(enum container container, enum layout to, const struct ca
     }
     autofree struct verdict *verdicts = calloc(n, sizeof(*verdicts));
     enum layout layout;
-    check_int(evidence_decide(checkpoint.tensors, n, container, to, verdicts, &layout, NULL), 0);
+    check_int(evidence_decide(checkpoint.tensors, n, convention, to, verdicts, &layout, NULL), 0);
     for (size_t i = 0; i < n; i++) {
         const bool is_ok =
             check_int(actions[verdicts[i].action], rows[i].action) &
@@ -149,7 +149,7 @@ static void test_a_torch_file_to_burn(void)
         {"in_proj_weight|F32|60 20", '-', "certain", "24 "},
         {"strange.weight|F32|7 9", '-', "unknown", "19 "},
     };
-    check_rows(CONTAINER_PTH, LAYOUT_BURN, rows);
+    check_rows(WFS_CONVENTION_TORCH, LAYOUT_BURN, rows);
 }
 
 static void test_a_burn_file_to_torch(void)
@@ -159,7 +159,7 @@ static void test_a_burn_file_to_torch(void)
         {"norm.gamma|F32|8", 'R', "certain", "2 "},    {"norm.beta|F32|8", 'R', "certain", "2 "},
         {"scale.gamma|F32|8", '-', "unknown", "2 "},
     };
-    check_rows(CONTAINER_BPK, LAYOUT_TORCH, rows);
+    check_rows(WFS_CONVENTION_BURN, LAYOUT_TORCH, rows);
 }
 
 static void test_nothing_to_do(void)
@@ -168,13 +168,13 @@ static void test_nothing_to_do(void)
         {"fc.weight|F32|20 30", '-', "certain", "0 "},
         {"strange.weight|F32|20 30", '-', "certain", "0 "},
     };
-    check_rows(CONTAINER_BPK, LAYOUT_BURN, rows);
+    check_rows(WFS_CONVENTION_BURN, LAYOUT_BURN, rows);
 }
 
 static void test_no_tensors(void)
 {
     enum layout layout;
-    check_int(evidence_decide(NULL, 0, CONTAINER_PTH, LAYOUT_BURN, NULL, &layout, NULL), 0);
+    check_int(evidence_decide(NULL, 0, WFS_CONVENTION_TORCH, LAYOUT_BURN, NULL, &layout, NULL), 0);
     check_int(layout, LAYOUT_TORCH);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The table of rows: which class, how sure, and why. The first row that fits decides.
+ * The rows of the evidence table: class, certainty and reason. The first row that fits decides.
  */
 #include "view/evidence/evidence.h"
 
@@ -18,13 +18,13 @@ struct finding {
     enum layout layout;
 };
 
-/* A weight of rank 2, with what is looked at several times. */
+/* A weight of rank 2, with what several rows need. */
 struct matrix {
     const struct group *group;
     const struct evidence_file *file;
     uint64_t rows, columns, n_out, n_in;
     bool is_linear, is_table, is_tall;
-    bool is_turned; /* more kinds of group have the size of its rows than that of its columns */
+    bool is_turned; /* more labels have the size of its rows than that of its columns */
 };
 
 static struct finding unknown(enum row row)
@@ -48,7 +48,7 @@ static bool is_shape(const struct wfs_tensor *tensor, uint32_t rank, const uint6
            (rank == 0 || memcmp(tensor->shape.dims, dims, rank * sizeof(*dims)) == 0);
 }
 
-/* Of a square weight: as its namesakes, else its neighbours, else the file. */
+/* A square weight has the layout of its namesakes, else of its neighbours, else of the file. */
 static struct finding square(const struct matrix *m)
 {
     const struct evidence_file *file = m->file;
@@ -88,7 +88,7 @@ static struct finding linear_name(const struct matrix *m, bool is_head)
     return linear(m, m->file->is_sure && !(m->n_out == 1 && !is_head), ROW_LINEAR_NAME);
 }
 
-/* A table's name, of whatever. */
+/* The name of a table. */
 static struct finding table_name(const struct matrix *m)
 {
     const struct group *group = m->group;
@@ -104,7 +104,7 @@ static struct finding table_name(const struct matrix *m)
     return found(CLASS_EMBEDDING, false, ROW_PERHAPS_A_TABLE);
 }
 
-/* Nothing in the name: what is beside it. */
+/* The name indicates nothing: its neighbours decide. */
 static struct finding by_neighbours(const struct matrix *m)
 {
     const struct group *group = m->group;
@@ -215,7 +215,7 @@ static bool is_float(uint8_t dtype, uint32_t n_bits_least, uint32_t n_bits_most)
            n_bits <= n_bits_most;
 }
 
-/* Leaves below the weight itself: "GROUP.weight.absmax". */
+/* Returns true if there are leaves below the weight itself: "GROUP.weight.absmax". */
 static bool has_keys_below(const struct group *group, const struct evidence_file *file)
 {
     char name[4096];
@@ -278,12 +278,12 @@ static struct verdict judge(const struct evidence_file *file, const struct findi
     return verdict;
 }
 
-int evidence_decide(const struct wfs_tensor *tensors, size_t n_tensors, enum container container,
-                    enum layout to, struct verdict *ret, enum layout *ret_layout,
-                    struct wfs_error *err)
+int evidence_decide(const struct wfs_tensor *tensors, size_t n_tensors,
+                    enum wfs_convention convention, enum layout to, struct verdict *ret,
+                    enum layout *ret_layout, struct wfs_error *err)
 {
     struct evidence_file file;
-    const int code = evidence_file_init(&file, tensors, n_tensors, container, to, err);
+    const int code = evidence_file_init(&file, tensors, n_tensors, convention, to, err);
     if (code < 0)
         return code;
     for (size_t i = 0; i < n_tensors; i++) {

@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the module of each tensor is, decided from names, shapes and dtypes of the whole catalog: a
- * checkpoint holds no types. Says what an adapter should do and how sure that is, and does nothing
- * itself.
+ * The evidence: infers the class of the module of each tensor from names, shapes and dtypes of the
+ * whole checkpoint, which stores no types. This room decides what an adapter has to do and how
+ * certain that is; it knows nothing of rules and changes no tensor.
  */
 #ifndef WFS_EVIDENCE_H
 #define WFS_EVIDENCE_H
 
 #include <weightfs/tensor.h>
+#include <weightfs/traits.h>
 
 #include "view/evidence/verdict.h"
 
-/* Fills ret, one for each tensor, and says what layout the file is in, or is taken to be in.
- * -ENOMEM.
+/*
+ * Writes a verdict for each tensor to ret, and the layout that the file has or is assumed to have.
+ * convention is that of the format, to the layout to adapt to. -ENOMEM.
  */
-int evidence_decide(const struct wfs_tensor *tensors, size_t n_tensors, enum container container,
-                    enum layout to, struct verdict *ret, enum layout *ret_layout,
-                    struct wfs_error *err);
+int evidence_decide(const struct wfs_tensor *tensors, size_t n_tensors,
+                    enum wfs_convention convention, enum layout to, struct verdict *ret,
+                    enum layout *ret_layout, struct wfs_error *err);
 
 #endif

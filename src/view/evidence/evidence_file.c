@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Groups are made in one pass over the tensors and described in a second one over the groups; what
- * they say together is counted in a third.
+ * Three passes: over the tensors to make groups, over the groups to describe them, and over the
+ * groups again to count.
  */
 #include "view/evidence/evidence_file.h"
 
@@ -46,7 +46,7 @@ static bool is_number(const char *segment, size_t n)
     return n > 0;
 }
 
-/* Where the segment that ends at `end` starts. */
+/* Returns the start of the segment that ends at `end`. */
 static size_t segment_start(const char *name, size_t end)
 {
     while (end > 0 && name[end - 1] != '.')
@@ -54,7 +54,7 @@ static size_t segment_start(const char *name, size_t end)
     return end;
 }
 
-/* Runs of digits as one '#', in the arena. */
+/* Copies the text with each number as one '#', in the arena. */
 static char *fold(struct arena *arena, const char *text, size_t n, size_t *ret_n)
 {
     char *folded = arena_chars(arena, n + 1);
@@ -77,8 +77,8 @@ static int intern_folded(struct arena *arena, struct text_index *intern, const c
     return folded == NULL ? -ENOMEM : text_index_add(intern, folded, n_folded, ret);
 }
 
-/* The words of the last segment that is not a number; of those before it too, while all say
- * nothing. */
+/* Reads the words of the last segment that is not a number, and of those before it while all words
+ * are generic. */
 static void read_words(struct group *group, size_t end)
 {
     group->words.all_generic = true;
@@ -92,7 +92,7 @@ static void read_words(struct group *group, size_t end)
     }
 }
 
-/* The last segment that is not a number; [0, 0) when all are. */
+/* Finds the last segment that is not a number; [0, 0) when all are. */
 static void last_named(const struct group *group, size_t *ret_start, size_t *ret_end)
 {
     size_t end = group->n_name;
@@ -116,7 +116,7 @@ static int describe(struct describing *d, struct group *group, struct wfs_error 
     last_named(group, &start, &end);
     const size_t n_last = end - start;
     char *last = arena_copy(&d->arena, group->name + start, n_last);
-    /* Behind the parent come a name and numbers; where all are numbers, nothing is before. */
+    /* The parent precedes the name; where all segments are numbers, it is empty. */
     const size_t n_parent = start > 0 ? start - 1 : 0;
     if (last == NULL || text_index_add(&file->parents, group->name, n_parent, &group->parent) < 0 ||
         intern_folded(&d->arena, &file->folded, group->name, n_parent, &group->folded_parent) < 0 ||
@@ -131,7 +131,7 @@ static int describe(struct describing *d, struct group *group, struct wfs_error 
     return is_part < 0 ? is_part : 0;
 }
 
-/* What a leaf adds to its group. */
+/* Adds a leaf to its group. */
 static int add_leaf(struct describing *d, struct group *group, const struct wfs_tensor *tensor,
                     const char *leaf, struct wfs_error *err)
 {
@@ -251,15 +251,15 @@ static int compare_sizes(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static void find_layout(struct evidence_file *file, enum container container, enum layout to,
+static void find_layout(struct evidence_file *file, enum wfs_convention convention, enum layout to,
                         bool weights, bool gammas)
 {
     const uint32_t torch = file->votes.n[LAYOUT_TORCH], burn = file->votes.n[LAYOUT_BURN];
     const bool is_torch_named = weights && !gammas;
     file->is_sure = true;
-    if (container == CONTAINER_PTH) {
+    if (convention == WFS_CONVENTION_TORCH) {
         file->layout = LAYOUT_TORCH;
-    } else if (container == CONTAINER_BPK) {
+    } else if (convention == WFS_CONVENTION_BURN) {
         file->layout = torch > 0 && burn == 0 ? LAYOUT_TORCH : LAYOUT_BURN;
     } else if (is_torch_named && (torch > 0 || burn == 0)) {
         file->layout = LAYOUT_TORCH;
@@ -271,7 +271,7 @@ static void find_layout(struct evidence_file *file, enum container container, en
     }
 }
 
-static int count(struct evidence_file *file, enum container container, enum layout to,
+static int count(struct evidence_file *file, enum wfs_convention convention, enum layout to,
                  struct wfs_error *err)
 {
     const uint32_t n = file->names.n_texts;
@@ -296,11 +296,11 @@ static int count(struct evidence_file *file, enum container container, enum layo
             file->widths[n_kept++] = file->widths[i];
     }
     file->n_widths = n_kept;
-    find_layout(file, container, to, n_weights > 0, n_gammas > 0);
+    find_layout(file, convention, to, n_weights > 0, n_gammas > 0);
     return 0;
 }
 
-/* Index of the first that is not below n. */
+/* Returns the index of the first width that is not below n. */
 static size_t lower_bound(const struct evidence_file *file, uint64_t n)
 {
     size_t low = 0, high = file->n_widths;
@@ -326,7 +326,7 @@ bool evidence_is_vocab(const struct evidence_file *file, uint64_t n)
 }
 
 int evidence_file_init(struct evidence_file *file, const struct wfs_tensor *tensors,
-                       size_t n_tensors, enum container container, enum layout to,
+                       size_t n_tensors, enum wfs_convention convention, enum layout to,
                        struct wfs_error *err)
 {
     *file = (struct evidence_file){.n_tensors = n_tensors};
@@ -336,7 +336,7 @@ int evidence_file_init(struct evidence_file *file, const struct wfs_tensor *tens
     code = code < 0 ? code : regex_new(part_pattern, &d.part, err);
     code = code < 0 ? code : regex_new(companion_pattern, &d.companion, err);
     code = code < 0 ? code : make_groups(&d, tensors, err);
-    code = code < 0 ? code : count(file, container, to, err);
+    code = code < 0 ? code : count(file, convention, to, err);
     regex_free(d.part);
     regex_free(d.companion);
     file->arena = d.arena;

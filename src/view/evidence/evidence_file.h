@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What evidence is found in: the modules of a checkpoint (a group is a key without its last
- * segment, and what is directly in it) and what all of them say together.
+ * The material of the evidence: the modules of a checkpoint (a group is a key without its last
+ * segment, and the leaves directly in it) and statistics over all of them.
  */
 #ifndef WFS_EVIDENCE_FILE_H
 #define WFS_EVIDENCE_FILE_H
 
 #include <weightfs/tensor.h>
+#include <weightfs/traits.h>
 
 #include "base/arena.h"
 #include "base/hash.h"
@@ -14,7 +15,7 @@
 #include "view/evidence/evidence_words.h"
 #include "view/evidence/verdict.h"
 
-/* For and against: how many groups voted for each layout, and who was first. */
+/* How many groups voted for each layout, and the layout of the first vote. */
 struct votes {
     uint32_t n[2]; /* by enum layout */
     uint8_t first;
@@ -29,7 +30,7 @@ struct group {
     bool is_shared, is_part, is_output_head;
     bool has_running_mean, has_running_var;
     bool has_extra, has_companion;
-    /* NULL: there is no such leaf */
+    /* NULL: it has no such leaf */
     const struct wfs_tensor *weight, *bias, *gamma, *beta;
 };
 
@@ -52,22 +53,25 @@ struct evidence_file {
     size_t n_widths;
     uint64_t *vocab; /* sorted rows of tables of words */
     size_t n_vocab;
-    bool has_no_norm; /* its LayerNorms normalise nothing */
+    bool has_no_norm; /* its LayerNorms are not norms */
     enum layout layout;
     bool is_sure;
     struct arena arena; /* of texts in the tables */
 };
 
+/* Reads the tensors, which must outlive it. -ENOMEM. */
 int evidence_file_init(struct evidence_file *file, const struct wfs_tensor *tensors,
-                       size_t n_tensors, enum container container, enum layout to,
+                       size_t n_tensors, enum wfs_convention convention, enum layout to,
                        struct wfs_error *err);
 void evidence_file_done(struct evidence_file *file);
 
-/* In how many kinds of group the size occurs. */
+/* Returns the number of labels with a matrix or vector that has a dimension of n. */
 size_t evidence_width(const struct evidence_file *file, uint64_t n);
+
+/* Returns true if n is the number of rows of a table of words. */
 bool evidence_is_vocab(const struct evidence_file *file, uint64_t n);
 
-/* The layout that its matrix and bias speak for; -1: none. */
+/* Returns the layout that its matrix and bias imply; -1: none. */
 int group_vote(const struct group *group);
 
 static inline bool group_has(const struct group *group, uint32_t kinds)

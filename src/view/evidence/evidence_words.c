@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Cutting a segment into words: at everything that is no letter, and at capitals (`LayerNorm` is
+ * Cuts a segment into words: at everything that is not a letter, and at capitals (`LayerNorm` is
  * layer norm, `RMSNorm` is rms norm, `fc1` is fc).
  */
 #include "view/evidence/evidence_words.h"
 
 #include <string.h>
 
-/* Words that say the same, behind and before a space. */
+/* Words with the same meaning, each between spaces. */
 static const struct {
     uint32_t kind;
     const char *words;
@@ -34,7 +34,7 @@ static const struct {
     {WORD_VECTOR, " vec "},
 };
 
-enum { LONGEST = 16 }; /* of the words above, and one more */
+enum { LONGEST = 16 }; /* bytes of a word above, and one more */
 
 static bool is_upper(char c)
 {
@@ -46,7 +46,7 @@ static bool is_lower(char c)
     return c >= 'a' && c <= 'z';
 }
 
-/* Whether "norm" is part of the word, whatever its case. */
+/* Returns true if "norm" is part of the word, in any case. */
 static bool has_norm(const char *word, size_t n)
 {
     for (size_t i = 0; i + 4 <= n; i++) {
@@ -72,8 +72,8 @@ static uint32_t kinds_of(const char *word, size_t n)
     return kinds;
 }
 
-/* The next word at or behind *at: capitals that no small letter follows, or one capital at most
- * and small letters. */
+/* Returns the bytes of the next word at or after *at: capitals that no small letter follows, or
+ * at most one capital and small letters. 0: none. */
 static size_t next_word(const char *segment, size_t n_bytes, size_t *at)
 {
     for (; *at < n_bytes; (*at)++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The words in the last segment of a module's path, and what they say about its type.
+ * The words in the last segment of the path of a module, and what they indicate about its type.
  */
 #ifndef WFS_EVIDENCE_WORDS_H
 #define WFS_EVIDENCE_WORDS_H
@@ -14,12 +14,12 @@ enum word_kind {
     WORD_SCALE = 1 << 1,
     WORD_ACT = 1 << 2,
     WORD_TABLE = 1 << 3,
-    WORD_OF = 1 << 4, /* what tables are of */
+    WORD_OF = 1 << 4, /* what tables hold */
     WORD_LINEAR = 1 << 5,
     WORD_TIME = 1 << 6,
     WORD_HEAD = 1 << 7,
     WORD_PERHAPS_HEAD = 1 << 8,
-    WORD_GENERIC = 1 << 9, /* says nothing */
+    WORD_GENERIC = 1 << 9, /* indicates nothing */
     WORD_PATCH = 1 << 10,
     WORD_TO = 1 << 11,
     WORD_GATE = 1 << 12,
@@ -35,7 +35,7 @@ struct words {
     bool all_generic;
 };
 
-/* Reads the words of a segment, and puts them before those that are there. A zeroed struct with
+/* Reads the words of a segment and puts them before those read so far. A zeroed struct with
  * all_generic set has none. */
 void words_prepend(struct words *words, const char *segment, size_t n_bytes);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What was decided about the module of a tensor: its class, how sure that is, which row of the
- * evidence table decided, and what an adapter has to do. The one table of the names of each.
+ * The verdict on the module of a tensor: its class, how certain that is, which row of the evidence
+ * table decided, and what an adapter has to do; and the names of all these.
  */
 #ifndef WFS_VERDICT_H
 #define WFS_VERDICT_H
@@ -11,9 +11,6 @@
 
 /* Whose conventions: of a Linear's weight [out, in] or [in, out], of a norm's weight or gamma. */
 enum layout { LAYOUT_TORCH, LAYOUT_BURN };
-
-/* What kind of file the checkpoint was in. */
-enum container { CONTAINER_PTH, CONTAINER_SAFETENSORS, CONTAINER_BPK };
 
 enum action { ACTION_NONE, ACTION_TRANSPOSE, ACTION_RENAME };
 
