@@ -7,6 +7,8 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <jansson.h>
 
@@ -241,6 +243,33 @@ static void test_options_that_are_wrong(void)
     }
 }
 
+/* Reads come in pieces of five bytes and are interrupted in between, as on a network filesystem. */
+static bool has_short_reads;
+
+ssize_t pread(int fd, void *bytes, size_t n_bytes, off_t offset)
+{
+    static unsigned n_calls;
+    if (has_short_reads && n_calls++ % 2 == 0) {
+        errno = EINTR;
+        return -1;
+    }
+    return syscall(SYS_pread64, fd, bytes, has_short_reads && n_bytes > 5 ? 5 : n_bytes, offset);
+}
+
+static void test_a_rules_file_is_read_in_pieces(void)
+{
+    static const char rules[] = "[{\"remap\": \"^a=>b\"}, {\"exclude\": \"c$\"}]";
+    char path[] = "/tmp/test_view.XXXXXX", option[64];
+    const int fd = mkstemp(path);
+    check(fd >= 0 && write(fd, rules, sizeof(rules) - 1) == (ssize_t)sizeof(rules) - 1);
+    close(fd);
+    snprintf(option, sizeof(option), "rules=%s", path);
+    has_short_reads = true;
+    check_keys("safetensors", "a.w a.c", OPTIONS(option), "b.w");
+    has_short_reads = false;
+    unlink(path);
+}
+
 /* ---- adapters and surgery ---- */
 
 static struct wfs_catalog *small_model(const char *format)
@@ -471,6 +500,7 @@ int main(void)
     check_run(test_keys_are_unique_after_numbering);
     check_run(test_many_keys_are_numbered_in_linear_time);
     check_run(test_options_that_are_wrong);
+    check_run(test_a_rules_file_is_read_in_pieces);
     check_run(test_to_burn);
     check_run(test_class_and_keep_decide);
     check_run(test_strict_refuses_guesses);
