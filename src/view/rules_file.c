@@ -113,6 +113,17 @@ static int read_file(const struct reading *r, const char *path, char **ret, size
     return 0;
 }
 
+/* The parser quotes what it found in the file. */
+static int fail_syntax(const struct reading *r, const json_error_t *where)
+{
+    char text[sizeof(where->text) * WFS_ESCAPE_MAX] = "", *end = text;
+    const size_t n_bytes = strlen(where->text);
+    for (size_t i = 0; i < n_bytes; end += strlen(end))
+        i += wfs_escape(WFS_ESCAPE_TEXT, where->text + i, n_bytes - i, end);
+    return wfs_fail(r->err, EINVAL, "rules file '%s', line %d: %s", r->path.text, where->line,
+                    text);
+}
+
 int rules_file_read(const char *path, rules_file_add add, void *ctx, struct wfs_error *err)
 {
     const struct reading r = {wfs_quote(path), add, ctx, err};
@@ -126,8 +137,7 @@ int rules_file_read(const char *path, rules_file_add add, void *ctx, struct wfs_
     if (json == NULL && json_error_code(&where) == json_error_out_of_memory)
         return wfs_fail_memory(err);
     if (json == NULL)
-        return wfs_fail(err, EINVAL, "rules file '%s', line %d: %s", r.path.text, where.line,
-                        wfs_quote(where.text).text);
+        return fail_syntax(&r, &where);
     if (!json_is_array(json))
         return wfs_fail(err, EINVAL, "rules file '%s': not an array of objects", r.path.text);
     json_t *object;

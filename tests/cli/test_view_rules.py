@@ -37,6 +37,8 @@ def test_a_rules_file_and_options_mix(source, tmp_path):
     ([{'partial': True}, 5], 'rule 2 is not an object'),
     ('[{"remap": "(=>b"}]', 'rule 1: bad regex'),
     ('[', 'line 1'),
+    ('import x', "line 1: '[' or '{' expected near 'import'"),
+    ('["a\x1b', 'line 1: '),
 ])
 def test_a_wrong_rules_file(source, tmp_path, content, text):
     assert text in weightfs('ls', '--rules', rules(tmp_path, content), source, code=program.EXIT_RULES).error
