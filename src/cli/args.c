@@ -5,6 +5,7 @@
 #include "cli/args.h"
 
 #include "program/print.h"
+#include "program/spelling.h"
 
 #include <stdint.h>
 #include <stdio.h>
@@ -86,14 +87,20 @@ static void print_option(const char *name, const char *argument, const char *hel
     printf("  %-*s %s\n", N_OPTION_COLUMNS, left, help);
 }
 
+/* The name with dashes. */
+static void flag_name(const char *name, char *ret, size_t n_bytes)
+{
+    snprintf(ret, n_bytes, "%s", name);
+    for (char *at = ret; *at != '\0'; at++)
+        *at = *at == '_' ? '-' : *at;
+}
+
 static void print_settings(enum setting_subject subject)
 {
     const struct setting *setting;
     for (size_t i = 0; (setting = settings_row(i)) != NULL; i++) {
-        char name[32];
-        snprintf(name, sizeof(name), "%s", setting->name);
-        for (char *at = name; *at != '\0'; at++)
-            *at = *at == '_' ? '-' : *at;
+        char name[SPELLING_NAME_MAX + 1];
+        flag_name(setting->name, name, sizeof(name));
         if (setting->subject == subject)
             print_option(name, setting->argument, setting->help);
     }
@@ -134,6 +141,39 @@ static bool fail(int *ret_exit, const struct args_usage *usage, const char *prob
     return false;
 }
 
+/* A flag that is near to the one given; for "-l" one that begins with it. */
+static const char *find_similar(const struct args_usage *usage, const char *text)
+{
+    struct spelling spelling;
+    const struct setting *setting;
+    const struct wfs_view_option *view;
+    spelling_start(&spelling, text + strspn(text, "-"));
+    for (const struct args_option *option = own_options(usage); option->name != NULL; option++) {
+        if (text[1] == option->name[0] && text[2] == '\0')
+            return option->name;
+        spelling_try(&spelling, option->name);
+    }
+    for (size_t i = 0; (setting = settings_row(i)) != NULL; i++) {
+        if (takes(usage, setting))
+            spelling_try(&spelling, setting->name);
+    }
+    for (size_t i = 0; usage->has_source && (view = wfs_view_option(i)) != NULL; i++)
+        spelling_try(&spelling, view->name);
+    return spelling.best;
+}
+
+static bool refuse_option(int *ret_exit, const struct args_usage *usage, const char *text)
+{
+    const char *similar = find_similar(usage, text);
+    if (similar == NULL)
+        return fail(ret_exit, usage, "unknown option", text);
+    char name[SPELLING_NAME_MAX + 1];
+    flag_name(similar, name, sizeof(name));
+    *ret_exit = print_error(EXIT_USAGE, NULL, "unknown option '%s'; did you mean '--%s'?",
+                            wfs_quote(text).text, name);
+    return false;
+}
+
 static bool apply_setting(struct args *args, const struct args_usage *usage, const char *name,
                           size_t n_name, const char *value, int *ret_exit)
 {
@@ -153,11 +193,11 @@ static bool parse_option(struct args *args, const struct args_usage *usage, char
     const char *text = argv[*i];
     const char *name = strcmp(text, "-h") == 0 ? "help" : text + 2;
     if (text[1] != '-' && strcmp(text, "-h") != 0)
-        return fail(ret_exit, usage, "unknown option", text);
+        return refuse_option(ret_exit, usage, text);
     const size_t n_name = strcspn(name, "=");
     struct args_option option;
     if (!find_option(usage, name, n_name, &option))
-        return fail(ret_exit, usage, "unknown option", text);
+        return refuse_option(ret_exit, usage, text);
     const char *value = name[n_name] == '=' ? name + n_name + 1 : NULL;
     if (option.argument == NULL && value != NULL)
         return fail(ret_exit, usage, "no value is allowed in", text);

@@ -3,6 +3,7 @@
  * The program: a table of verbs. Any other first argument is a source to mount.
  */
 #include "program/print.h"
+#include "program/spelling.h"
 #include "cli/verbs.h"
 #include "fuse/mount.h"
 
@@ -106,6 +107,19 @@ static const struct verb *find_verb(const char *name)
     return NULL;
 }
 
+static int refuse_verb(const char *name)
+{
+    struct spelling spelling;
+    spelling_start(&spelling, name);
+    for (size_t i = 0; i < N_VERBS; i++)
+        spelling_try(&spelling, verbs[i].name);
+    if (spelling.best != NULL)
+        return print_error(EXIT_USAGE, NULL, "no verb '%s'; did you mean '%s'?",
+                           wfs_quote(name).text, spelling.best);
+    return print_error(EXIT_USAGE, NULL, "no verb '%s'; see 'weightfs --help'",
+                       wfs_quote(name).text);
+}
+
 /* `weightfs help [VERB]` */
 static int help(int argc, char **argv)
 {
@@ -116,10 +130,7 @@ static int help(int argc, char **argv)
     }
     const struct verb *verb = find_verb(argv[2]);
     char *words[] = {argv[2], flag, NULL};
-    if (verb != NULL)
-        return verb->run(2, words);
-    return print_error(EXIT_USAGE, NULL, "no verb '%s'; see 'weightfs --help'",
-                       wfs_quote(argv[2]).text);
+    return verb != NULL ? verb->run(2, words) : refuse_verb(argv[2]);
 }
 
 /* A missing source whose mount point, if any, cannot be one: a verb was meant. */
@@ -154,8 +165,7 @@ static int run(int argc, char **argv)
         return print_error(EXIT_USAGE, NULL,
                            "'mount' is not a verb: use 'weightfs SOURCE MOUNTPOINT'");
     if (is_mistyped_verb(argc, argv))
-        return print_error(EXIT_USAGE, NULL, "no verb '%s'; see 'weightfs --help'",
-                           wfs_quote(argv[1]).text);
+        return refuse_verb(argv[1]);
     return mount_main(argc, argv);
 }
 

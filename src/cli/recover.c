@@ -30,7 +30,8 @@ static const struct args_usage recover_usage = {
     .operands = "OUTPUT|DIRECTORY",
     .text = "List the edits left by a crashed mount and the state of its last commit, or\n"
             "finish, publish or discard them. OUTPUT is the output of that mount, DIRECTORY\n"
-            "its staging directory. The exit code is 0 if nothing is left to do, otherwise 9.",
+            "that of its shards, its staging directory, or the one given with -o stage.\n"
+            "The exit code is 0 if nothing is left to do, otherwise 9.",
     .n_min = 1,
     .n_max = 1,
     .options = recover_options,

@@ -7,6 +7,7 @@
 #include "fuse/mount_options.h"
 
 #include "fuse/log.h"
+#include "program/spelling.h"
 #include "fuse/sandbox/sandbox.h"
 
 #include <weightfs/view.h>
@@ -77,7 +78,7 @@ static const struct option_rule rules[] = {
     {"x-", IGNORED, 0, 0},
 };
 
-enum { N_RULES = sizeof(rules) / sizeof(rules[0]), NAME_MAX_BYTES = 31 };
+enum { N_RULES = sizeof(rules) / sizeof(rules[0]) };
 
 static bool is_prefix_rule(const struct option_rule *rule)
 {
@@ -95,60 +96,20 @@ static const struct option_rule *find_rule(const char *option)
     return NULL;
 }
 
-/* Returns how many letters must be inserted, removed or changed; for texts of up to NAME_MAX_BYTES.
- */
-static unsigned edit_distance(const char *a, const char *b)
-{
-    unsigned row[NAME_MAX_BYTES + 1];
-    const size_t n_b = strlen(b);
-    for (size_t j = 0; j <= n_b; j++)
-        row[j] = (unsigned)j;
-    for (size_t i = 0; a[i] != '\0'; i++) {
-        unsigned diagonal = row[0]++;
-        for (size_t j = 0; j < n_b; j++) {
-            const unsigned change = diagonal + (a[i] != b[j]);
-            diagonal = row[j + 1];
-            const unsigned gap = (row[j] < row[j + 1] ? row[j] : row[j + 1]) + 1;
-            row[j + 1] = change < gap ? change : gap;
-        }
-    }
-    return row[n_b];
-}
-
-/* Replaces the best name so far by a nearer one; names count up to '='. */
-static void compare_name(const char *name, const char *known, const char **best, unsigned *distance)
-{
-    char text[NAME_MAX_BYTES + 1] = {0};
-    const size_t n = strcspn(known, "=");
-    if (n > NAME_MAX_BYTES)
-        return;
-    memcpy(text, known, n);
-    const unsigned found = edit_distance(name, text);
-    if (found < *distance) {
-        *distance = found;
-        *best = known;
-    }
-}
-
-/* Returns the option that was probably meant, at most two letters away; NULL: none. */
+/* Returns the option that was probably meant; NULL: none. */
 static const char *find_similar(const char *option)
 {
-    char name[NAME_MAX_BYTES + 1] = {0};
-    const size_t n_name = strcspn(option, "=");
-    if (n_name > NAME_MAX_BYTES)
-        return NULL;
-    memcpy(name, option, n_name);
-    const char *best = NULL;
-    unsigned distance = n_name > 3 ? 3 : 2;
+    struct spelling spelling;
     const struct wfs_view_option *known;
     const struct setting *setting;
+    spelling_start(&spelling, option);
     for (size_t i = 0; i < N_RULES; i++)
-        compare_name(name, rules[i].name, &best, &distance);
+        spelling_try(&spelling, rules[i].name);
     for (size_t i = 0; (setting = settings_row(i)) != NULL; i++)
-        compare_name(name, setting->name, &best, &distance);
+        spelling_try(&spelling, setting->name);
     for (size_t i = 0; (known = wfs_view_option(i)) != NULL; i++)
-        compare_name(name, known->name, &best, &distance);
-    return best;
+        spelling_try(&spelling, known->name);
+    return spelling.best;
 }
 
 /* The values of an option that takes one of a few, such as "files=": 'raw', 'npy'. */

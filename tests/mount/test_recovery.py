@@ -386,7 +386,7 @@ def recover(path, *options, code=0):
 
 
 def test_recover_lists_what_is_left(mount, sample, folder, out):
-    assert 'nothing is left' in recover(out).stdout
+    assert 'no unfinished edits' in recover(out).stdout
     mnt = mount(sample, 'output=%s' % out)
     assert 'in use by process' in recover(out, code=8).error
     edit_of_each_kind(mnt)
@@ -428,7 +428,7 @@ def test_recover_publishes(mount, sample, folder, out):
     assert 'committed' in recover(out, '--publish').stdout
     assert len(st.read(out).tensors) == len(wanted) and not stage_of(out).exists()
     assert st.read(out).tensors['drain.dense.bias'] == wanted['drain.dense.bias']
-    assert 'nothing is left' in recover(out).stdout
+    assert 'no unfinished edits' in recover(out).stdout
 
 
 @pytest.mark.parametrize('options', [['layout=flat'], ['files=npy'], ['remap=^(.*)bias$=>${1}b\\,i', 'exclude=weight']])

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Spelling: which of the names that there are was probably meant by one that there is not.
+ */
+#ifndef WFS_SPELLING_H
+#define WFS_SPELLING_H
+
+#include <stddef.h>
+
+enum { SPELLING_NAME_MAX = 31 };
+
+struct spelling {
+    char name[SPELLING_NAME_MAX + 1]; /* up to a '='; empty: too long to be meant */
+    const char *best;                 /* the nearest known name; NULL: none is near */
+    unsigned distance;                /* letters that differ must be fewer */
+};
+
+/* Starts with the name that is not known. */
+void spelling_start(struct spelling *spelling, const char *name);
+
+/* Tries a known name, borrowed, which counts up to a '='. A dash is as good as an underscore. */
+void spelling_try(struct spelling *spelling, const char *known);
+
+#endif
