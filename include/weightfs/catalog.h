@@ -87,7 +87,7 @@ int wfs_catalog_source_of(const struct wfs_catalog *catalog, const struct wfs_te
 
 /*
  * XXH3 (64 bits) of what the catalog says: keys, types, shapes, where and how the elements lie,
- * texts and values, in order. The same for the same file at every load. -ENOMEM.
+ * texts and values, in order. The same for the same file at every load. -ENOMEM, -EIO.
  */
 int wfs_catalog_digest(const struct wfs_catalog *catalog, uint64_t *ret_digest);
 

@@ -16,13 +16,13 @@ size_t wfs_catalog_n_values(const struct wfs_catalog *catalog);
 /* Dotted name of one, as a tensor's key would be; borrowed. */
 const char *wfs_catalog_value_name(const struct wfs_catalog *catalog, size_t i);
 
-/* JSON text with a line feed at its end, malloc'ed and ended by NUL. -ENOMEM. */
+/* Makes JSON text that ends with a line feed and a NUL, malloc'ed. -ENOMEM, -EIO. */
 int wfs_catalog_value_text(const struct wfs_catalog *catalog, size_t i, char **out,
                            size_t *ret_n_bytes);
 
 /*
  * The JSON text of what the dotted key names: a value, something inside of one, or all values below
- * it as an object; of all of them when key is NULL. -ENOENT names what there is; -ENOMEM.
+ * it as an object; of all of them when key is NULL. -ENOENT: err lists what exists; -ENOMEM, -EIO.
  */
 int wfs_catalog_config(const struct wfs_catalog *catalog, const char *key, char **out,
                        size_t *ret_n_bytes, struct wfs_error *err);

@@ -65,9 +65,11 @@ static int is_equal(const struct texts *a, const struct text *x, const struct te
                memcmp(x->meta->value, y->meta->value, x->meta->n_bytes) == 0;
     autofree char *one = NULL, *other = NULL;
     size_t n_one, n_other;
-    if (wfs_catalog_value_text(a->catalog, x->value, &one, &n_one) < 0 ||
-        wfs_catalog_value_text(b->catalog, y->value, &other, &n_other) < 0)
-        return -ENOMEM;
+    int code = wfs_catalog_value_text(a->catalog, x->value, &one, &n_one);
+    if (code == 0)
+        code = wfs_catalog_value_text(b->catalog, y->value, &other, &n_other);
+    if (code < 0)
+        return code;
     return n_one == n_other && memcmp(one, other, n_one) == 0;
 }
 

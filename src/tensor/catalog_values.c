@@ -84,8 +84,8 @@ const char *wfs_catalog_value_name(const struct wfs_catalog *catalog, size_t i)
 static int finish(struct json_writer *json, char **out, size_t *ret_n)
 {
     struct strbuf *text = &json->text;
-    if (text->has_failed)
-        return -ENOMEM;
+    if (text->has_failed || json->error < 0)
+        return text->has_failed ? -ENOMEM : json->error;
     if (text->is_cut) { /* what is shared many times over can be longer than the file */
         strbuf_done(text);
         strbuf_puts(text, "{\"$cut\": \"too long to be shown\"}");
@@ -117,6 +117,9 @@ int catalog_edit_value(struct wfs_catalog *catalog, uint32_t old, const char *fi
     strbuf_puts(&writer.json.text, "\n");
     if (writer.json.text.has_failed)
         return wfs_fail_memory(err);
+    if (writer.json.error < 0)
+        return wfs_fail(err, -writer.json.error, "'%s': cannot read the old value",
+                        wfs_quote(file).text);
     return value_edit(&catalog->graph, (struct value_old){old, &writer.json.text}, file, text,
                       n_bytes, ret_id, err);
 }
@@ -250,5 +253,7 @@ int wfs_catalog_config(const struct wfs_catalog *catalog, const char *key, char 
                              : write_all(catalog, key, out, ret_n_bytes);
     if (code == -ENOENT)
         return fail_missing(catalog, key, err);
-    return code < 0 ? wfs_fail_memory(err) : 0;
+    if (code == -ENOMEM)
+        return wfs_fail_memory(err);
+    return code < 0 ? wfs_fail(err, -code, "cannot read the bytes of a value") : 0;
 }

@@ -86,8 +86,9 @@ static int add_values(struct hasher *hasher, const struct wfs_catalog *catalog)
     for (size_t i = 0; i < catalog->n_values && catalog->pickle_crc == 0; i++) {
         autofree char *text = NULL;
         size_t n_bytes;
-        if (wfs_catalog_value_text(catalog, i, &text, &n_bytes) < 0)
-            return -ENOMEM;
+        const int code = wfs_catalog_value_text(catalog, i, &text, &n_bytes);
+        if (code < 0)
+            return code;
         hasher_update(hasher, catalog->values[i].name, strlen(catalog->values[i].name) + 1);
         hasher_update(hasher, text, n_bytes);
     }

@@ -81,17 +81,28 @@ void json_write_memory(struct json_writer *writer, const char *name, const uint8
     add(writer, "\"}");
 }
 
+void json_writer_fail(struct json_writer *writer, int code)
+{
+    if (code == -ENOMEM)
+        strbuf_fail(&writer->text);
+    else if (writer->error == 0)
+        writer->error = code;
+}
+
 void json_write_bytes(struct json_writer *writer, const char *name, const struct value_bytes *bytes)
 {
     uint8_t *copy;
     size_t n;
-    if (!value_copy_range(bytes, &copy, &n)) {
+    const int code = value_copy_range(bytes, &copy, &n);
+    if (code < 0) {
+        json_writer_fail(writer, code);
+    } else if (code == 0) {
         strbuf_printf(&writer->text, "{\"%s\": null, \"$length\": %llu}", name,
                       (unsigned long long)bytes->n_bytes);
-        return;
+    } else {
+        json_write_memory(writer, name, copy, n);
+        free(copy);
     }
-    json_write_memory(writer, name, copy, n);
-    free(copy);
 }
 
 static void write_text(struct json_writer *writer, const struct value *value)

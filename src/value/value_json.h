@@ -10,7 +10,7 @@
 
 #include "value/value.h"
 
-/* What is being written. What goes wrong shows as text.is_cut. */
+/* What is being written. A failure shows as text.has_failed or error, a limit as text.is_cut. */
 struct json_writer {
     const struct graph *graph;
     struct strbuf text;
@@ -18,6 +18,7 @@ struct json_writer {
     unsigned n_open;
     uint64_t n_left;    /* values that may still be written; sharing must not multiply them */
     uint32_t open[257]; /* ids on the way here */
+    int error;          /* of a read that failed: negative errno */
     /* Returns the key of the tensor that the value is listed as; NULL: it is not one. May be NULL
      * itself. */
     const char *(*tensor_key)(struct json_writer *writer, uint32_t id);
@@ -36,9 +37,13 @@ void json_write_line(struct json_writer *writer);
  * none. */
 void json_write_member(struct json_writer *writer, bool is_first, const char *key);
 
-/* Writes {"NAME": "..."} in base64, or, of what is large or cannot be read, its length. */
+/* Writes {"NAME": "..."} in base64; a range over a MiB gets null and its length. */
 void json_write_bytes(struct json_writer *writer, const char *name,
                       const struct value_bytes *bytes);
+
+/* Remembers a failure: -ENOMEM, or the code of a read. */
+void json_writer_fail(struct json_writer *writer, int code);
+
 void json_write_memory(struct json_writer *writer, const char *name, const uint8_t *bytes,
                        size_t n_bytes);
 

@@ -4,6 +4,7 @@
  */
 #include "value/value_leaf.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -131,18 +132,21 @@ char *value_print_integer(const struct value *value)
     return text;
 }
 
-bool value_copy_range(const struct value_bytes *bytes, uint8_t **ret, size_t *ret_n)
+int value_copy_range(const struct value_bytes *bytes, uint8_t **ret, size_t *ret_n)
 {
     enum { MAX_BYTES = 1 << 20 };
-    uint8_t *copy = bytes->n_bytes > MAX_BYTES ? NULL : malloc((size_t)bytes->n_bytes + 1);
-    if (copy == NULL ||
-        source_read(bytes->source, bytes->offset, copy, (size_t)bytes->n_bytes) < 0) {
-        free(copy);
-        return false;
-    }
-    *ret = copy;
-    *ret_n = (size_t)bytes->n_bytes;
-    return true;
+    if (bytes->n_bytes > MAX_BYTES)
+        return 0;
+    const size_t n = (size_t)bytes->n_bytes;
+    autofree uint8_t *copy = malloc(n + 1);
+    if (copy == NULL)
+        return -ENOMEM;
+    const int code = source_read(bytes->source, bytes->offset, copy, n);
+    if (code < 0)
+        return code;
+    *ret = steal(&copy);
+    *ret_n = n;
+    return 1;
 }
 
 bool value_is_unicode(const struct value *text)

@@ -18,8 +18,9 @@ size_t value_print_float(double real, char *buf);
 /* Returns an integer of any size in decimal, malloc'ed; NULL when out of memory. */
 char *value_print_integer(const struct value *value);
 
-/* Copies a range into malloc'ed memory; false when it is large (a MiB) or cannot be read. */
-bool value_copy_range(const struct value_bytes *bytes, uint8_t **ret, size_t *ret_n);
+/* Copies a range into malloc'ed memory. Returns 1; 0 when it is large (over a MiB); -EIO, -ENOMEM.
+ */
+int value_copy_range(const struct value_bytes *bytes, uint8_t **ret, size_t *ret_n);
 
 /* Returns whether a text is UTF-8 but for halves of surrogate pairs, as texts of Python are; a str
  * of Python 2 may be anything. */

@@ -4,13 +4,13 @@
  * as JSON; what stays apart, what is shared, and what is refused.
  */
 #include "check.h"
-#include "format/pytorch/object/python_json.h"
-#include "tensor/catalog.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
+#include "format/pytorch/object/python_json.h"
 #include "pickle/pickle.h"
+#include "tensor/catalog.h"
 #include "value/value_json.h"
 
 struct parsed {

@@ -4,12 +4,14 @@
  * values, of cycles and of what is shared many times over.
  */
 #include "check.h"
-#include "format/pytorch/object/python_json.h"
-#include "tensor/catalog.h"
 
 #include <math.h>
 #include <stdlib.h>
 
+#include <weightfs/value.h>
+
+#include "format/pytorch/object/python_json.h"
+#include "tensor/catalog.h"
 #include "value/value_json.h"
 #include "value/value_leaf.h"
 
@@ -322,6 +324,26 @@ static void sharing_does_not_multiply(void)
     end();
 }
 
+/* A file that changed or failed must not look like a value that is too large to be shown. */
+static void bytes_that_cannot_be_read_are_an_error(void)
+{
+    struct source *source;
+    char *json;
+    size_t n;
+    begin();
+    check_int(source_new_memory("x", "abc", 3, &source), 0);
+    check_int(catalog_adopt_source(catalog, source), 0);
+    const uint32_t id = value_new_bytes(graph, source, 0, 3);
+    check_json(id, "{\"$bytes\": \"YWJj\"}");
+    check_int(catalog_add_value(catalog, "x", id, 0), 0);
+    source_close(source);
+    check_int(wfs_catalog_value_text(catalog, 0, &json, &n), -EIO);
+    struct wfs_error err = {0};
+    check_int(wfs_catalog_config(catalog, NULL, &json, &n, &err), -EIO);
+    check_str(err.text, "cannot read the bytes of a value");
+    end();
+}
+
 int main(void)
 {
     check_run(containers_grow);
@@ -335,5 +357,6 @@ int main(void)
     check_run(plain_values_are_json);
     check_run(cycles_end);
     check_run(sharing_does_not_multiply);
+    check_run(bytes_that_cannot_be_read_are_an_error);
     return check_done();
 }

@@ -73,8 +73,11 @@ static bool write_encoded(struct json_writer *writer, uint32_t id, const char *n
 {
     uint8_t *bytes;
     size_t n;
-    if (!python_copy_bytes(writer->graph, id, &bytes, &n))
-        return false;
+    const int code = python_copy_bytes(writer->graph, id, &bytes, &n);
+    if (code < 0)
+        json_writer_fail(writer, code);
+    if (code <= 0)
+        return code < 0;
     json_write_memory(writer, name, bytes, n);
     free(bytes);
     return true;

@@ -5,6 +5,9 @@
  */
 #include "format/pytorch/object/python_key.h"
 
+#include <weightfs/cleanup.h>
+
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,30 +41,30 @@ static bool decode(const struct value *text, uint8_t *bytes, size_t *ret_n)
 }
 
 /* Copies the bytes that _codecs.encode(text, 'latin1') makes. */
-static bool copy_encoded(const struct graph *graph, const struct value *call, uint8_t **ret,
-                         size_t *ret_n)
+static int copy_encoded(const struct graph *graph, const struct value *call, uint8_t **ret,
+                        size_t *ret_n)
 {
     const uint32_t first = torch_arg(graph, call->call.args, 0);
     const uint32_t codec = torch_arg(graph, call->call.args, 1);
     const struct value *text = first == 0 ? NULL : graph_at(graph, first);
     if (text == NULL || text->kind != VALUE_TEXT || text->n > 2 * MAX_BYTES ||
         (!value_is_text(graph, codec, "latin1") && !value_is_text(graph, codec, "latin-1")))
-        return false;
-    uint8_t *bytes = malloc((size_t)text->n + 1);
-    if (bytes == NULL || !decode(text, bytes, ret_n)) {
-        free(bytes);
-        return false;
-    }
-    *ret = bytes;
-    return true;
+        return 0;
+    autofree uint8_t *bytes = malloc((size_t)text->n + 1);
+    if (bytes == NULL)
+        return -ENOMEM;
+    if (!decode(text, bytes, ret_n))
+        return 0;
+    *ret = steal(&bytes);
+    return 1;
 }
 
-bool python_copy_bytes(const struct graph *graph, uint32_t id, uint8_t **ret, size_t *ret_n)
+int python_copy_bytes(const struct graph *graph, uint32_t id, uint8_t **ret, size_t *ret_n)
 {
     const struct value *value = graph_at(graph, id);
     if (value->kind == VALUE_BYTES)
         return value_copy_range(value->bytes, ret, ret_n);
-    return is_encode(graph, value) && copy_encoded(graph, value, ret, ret_n);
+    return is_encode(graph, value) ? copy_encoded(graph, value, ret, ret_n) : 0;
 }
 
 /* 'text' or b'bytes' as Python shows it, near enough to be told apart. */
@@ -87,8 +90,13 @@ static bool add_bytes(struct strbuf *text, const struct graph *graph, uint32_t i
 {
     uint8_t *bytes;
     size_t n;
-    if (graph_at(graph, id)->form == FORM_BYTEARRAY || !python_copy_bytes(graph, id, &bytes, &n))
+    if (graph_at(graph, id)->form == FORM_BYTEARRAY)
         return false;
+    const int code = python_copy_bytes(graph, id, &bytes, &n);
+    if (code == -ENOMEM)
+        strbuf_fail(text);
+    if (code <= 0)
+        return code == -ENOMEM;
     const bool is_short = n <= MAX_KEY_BYTES;
     strbuf_add(text, "b", is_short ? 1 : 0);
     if (is_short)

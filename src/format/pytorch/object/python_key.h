@@ -15,8 +15,8 @@
  */
 bool python_add_key(struct strbuf *text, const struct graph *graph, uint32_t id);
 
-/* Copies a byte string, or what stands for one in old protocols, into malloc'ed memory; false when
- * the value is neither, large (a MiB), or cannot be read. */
-bool python_copy_bytes(const struct graph *graph, uint32_t id, uint8_t **ret, size_t *ret_n);
+/* Copies a byte string, or what stands for one in old protocols, into malloc'ed memory. Returns 1;
+ * 0 when the value is neither or large (over a MiB); -EIO, -ENOMEM. */
+int python_copy_bytes(const struct graph *graph, uint32_t id, uint8_t **ret, size_t *ret_n);
 
 #endif

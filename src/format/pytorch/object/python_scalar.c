@@ -135,8 +135,11 @@ bool python_write_scalar(struct json_writer *writer, uint32_t id)
     const char *code = is_scalar(graph, call) ? code_of(graph, dtype) : NULL;
     uint8_t *bytes;
     size_t n;
-    if (code == NULL || data == 0 || !python_copy_bytes(graph, data, &bytes, &n))
-        return false;
+    const int copied = code == NULL || data == 0 ? 0 : python_copy_bytes(graph, data, &bytes, &n);
+    if (copied < 0)
+        json_writer_fail(writer, copied);
+    if (copied <= 0)
+        return copied < 0;
     const bool is_written = write_scalar(writer, code, is_big_endian(graph, dtype), bytes, n);
     free(bytes);
     return is_written;
