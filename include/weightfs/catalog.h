@@ -63,11 +63,11 @@ size_t wfs_catalog_n_tensors(const struct wfs_catalog *catalog);
 /* In file order; borrowed. */
 const struct wfs_tensor *wfs_catalog_tensor(const struct wfs_catalog *catalog, size_t i);
 
-/* By key, or NULL. Linear in the number of tensors: for one-off look-ups. */
+/* Finds a tensor by key, NULL: none has it. Linear in the number of tensors: for one-off look-ups.
+ */
 const struct wfs_tensor *wfs_catalog_find(const struct wfs_catalog *catalog, const char *key);
 
-/* Text metadata of the whole, in file order; NULL where there is none. A present but empty map has
- * no entries either. */
+/* Returns the text metadata of the whole, in file order; NULL when it has none or an empty map. */
 const struct wfs_text *wfs_catalog_meta(const struct wfs_catalog *catalog);
 
 size_t wfs_catalog_n_findings(const struct wfs_catalog *catalog);
@@ -82,16 +82,17 @@ uint64_t wfs_catalog_source_bytes(const struct wfs_catalog *catalog, size_t i);
  * as they are now. */
 struct wfs_access wfs_catalog_access(const struct wfs_catalog *catalog);
 
-/* Position of the tensor's file among the sources, or -1 when it lies in none. */
+/* Returns the position of the tensor's file among the sources, or -1 when it lies in none. */
 int wfs_catalog_source_of(const struct wfs_catalog *catalog, const struct wfs_tensor *tensor);
 
 /*
- * XXH3 (64 bits) of what the catalog says: keys, types, shapes, where and how the elements lie,
- * texts and values, in order. The same for the same file at every load. -ENOMEM, -EIO.
+ * Computes XXH3 (64 bits) of the whole description: keys, types, shapes, where and how the elements
+ * lie, texts and values, in order. The same for the same file at every load. -ENOMEM, -EIO.
  */
 int wfs_catalog_digest(const struct wfs_catalog *catalog, uint64_t *ret_digest);
 
-/* -EIO when any source is no longer what it was when opened; *ret_i says which. */
+/* Returns -EIO when a source is no longer what it was when it was opened; *ret_i is its position.
+ */
 int wfs_catalog_check_sources(const struct wfs_catalog *catalog, size_t *ret_i);
 
 #pragma GCC visibility pop

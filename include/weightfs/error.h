@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * How an operation whose failure needs a sentence reports it. The caller owns the record; the first
- * report wins and is never rewritten on the way up. Programs print it behind the file's name.
+ * report wins and is never rewritten on the way up. Programs print it after the file's name.
  */
 #ifndef WFS_ERROR_H
 #define WFS_ERROR_H
@@ -43,7 +43,7 @@ struct wfs_error {
 int wfs_fail(struct wfs_error *err, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* As wfs_fail with ENOMEM and the one text for it. */
+/* Reports ENOMEM with the one text for it. */
 int wfs_fail_memory(struct wfs_error *err);
 
 /*
@@ -54,8 +54,8 @@ int wfs_fail_memory(struct wfs_error *err);
 size_t wfs_escape(enum wfs_escape how, const char *bytes, size_t n_bytes, char ret[WFS_ESCAPE_MAX]);
 
 /*
- * A name from a file, made fit for a message as WFS_ESCAPE_NAME says; a long one is cut with "..."
- * and its length in bytes.
+ * A name from a file, escaped for a message by WFS_ESCAPE_NAME; a long one is cut with "..." and
+ * its length in bytes.
  */
 struct wfs_quoted {
     char text[WFS_QUOTE_MAX];

@@ -18,7 +18,7 @@ enum { IO_BLOCK = 4096 };
 /* Returns whether files can share blocks on the filesystem of the descriptor. */
 bool io_shares_blocks(int fd);
 
-/* Reads until n_bytes are there or the file ends; the position stays. Returns how many, or a
+/* Reads until it has n_bytes or the file ends; the position stays. Returns how many, or a
  * negative errno. */
 ssize_t io_read_at(int fd, void *buf, size_t n_bytes, uint64_t offset);
 

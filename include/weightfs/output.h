@@ -13,8 +13,8 @@
 
 struct stat;
 
-/* What a file was when last looked at: another one at the same path, or a change, differs in one of
- * these. */
+/* The identity of a file: another file at the same path, or a changed one, differs in one of these.
+ */
 struct wfs_identity {
     uint64_t device, inode, n_bytes;
     int64_t mtime_ns; /* since the epoch */
@@ -36,7 +36,7 @@ enum { WFS_OUTPUT_NAME_MAX = 256 };
 
 enum wfs_replace {
     WFS_REPLACE_NONE,  /* nothing may be at the path: -EEXIST */
-    WFS_REPLACE_KNOWN, /* what is there must be `known`: -EBUSY otherwise */
+    WFS_REPLACE_KNOWN, /* the file must be `known`: -EBUSY otherwise */
     WFS_REPLACE_ANY,
 };
 

@@ -47,7 +47,7 @@ void strbuf_done(struct strbuf *text);
 enum { JSON_SPELL_MAX = 16 };
 
 /*
- * Spells the character at the front as it stands in a JSON string, followed by a NUL: quotes,
+ * Spells the character at the front for a JSON string, followed by a NUL: quotes,
  * backslashes and characters below 0x20 are escaped, all others stay, or are escaped too where they
  * must be ASCII. Half of a surrogate pair, which Python allows, is escaped and reads back as it
  * was. Any other byte that is not UTF-8 becomes U+FFFD: text that has to survive exactly is checked

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The tensor: what a reader is shown (dtype, shape, row-major little-endian bytes) and where its
- * elements lie. Describing one costs no I/O; bytes are made when they are read.
+ * The tensor: what it shows (dtype, shape, row-major little-endian bytes) and where its elements
+ * lie. Describing one costs no I/O; bytes are computed when they are read.
  */
 #ifndef WFS_TENSOR_H
 #define WFS_TENSOR_H
@@ -75,7 +75,7 @@ enum wfs_kind {
     WFS_KIND_SIGNED,
     WFS_KIND_FLOAT,
     WFS_KIND_COMPLEX,
-    WFS_KIND_BITS, /* no arithmetic meaning, or none that we know */
+    WFS_KIND_BITS, /* without a known arithmetic meaning */
 };
 
 /* dims is row-major, outermost first; rank 0 is a scalar of one element. dims may be NULL then. */
@@ -99,11 +99,11 @@ struct wfs_stored {
     bool is_negative;   /* every element is to be negated */
 };
 
-/* A text of the format's own, such as param_id; the list ends with NULL. */
+/* A named text that a format keeps with a tensor, such as param_id; the list ends with NULL. */
 struct wfs_text {
     const char *name;
     const char *value;
-    size_t n_bytes; /* of value, which may have NULs in it; one more is behind it */
+    size_t n_bytes; /* of value, which may contain NULs; one more follows it */
     struct wfs_text *next;
 };
 
@@ -131,15 +131,15 @@ unsigned wfs_dtype_bits(enum wfs_dtype dtype);
 enum wfs_kind wfs_dtype_kind(enum wfs_dtype dtype);
 const char *wfs_dtype_descr(enum wfs_dtype dtype);
 
-/* False, and *ret untouched, when no dtype has that name. Names are exact. */
+/* Finds a dtype by its exact name; returns false and leaves *ret when none has it. */
 bool wfs_dtype_parse(const char *name, size_t n_bytes, enum wfs_dtype *ret);
 
-/* Product of the dims, from left to right; -EOVERFLOW when it passes 2^64-1 on the way. */
+/* Multiplies the dims from left to right; -EOVERFLOW when a product passes 2^64-1. */
 int wfs_shape_count(const struct wfs_shape *shape, uint64_t *ret_n_elems);
 
 /*
- * Bytes that shape and dtype take when dense. -EOVERFLOW when the count or its bits pass
- * 2^64-1, -EDOM when a sub-byte dtype does not end on a whole byte.
+ * Computes how many bytes shape and dtype take when dense. -EOVERFLOW when the count or its bits
+ * pass 2^64-1, -EDOM when a sub-byte dtype does not end on a whole byte.
  */
 int wfs_shape_bytes(const struct wfs_shape *shape, enum wfs_dtype dtype, uint64_t *ret_n_bytes);
 
@@ -149,19 +149,19 @@ int wfs_shape_bytes(const struct wfs_shape *shape, enum wfs_dtype dtype, uint64_
  */
 size_t wfs_shape_format(const struct wfs_shape *shape, char *buf, size_t n_bytes);
 
-/* The key it had in the file. */
+/* Returns the key that it had in the file. */
 const char *wfs_tensor_origin(const struct wfs_tensor *tensor);
 
-/* The format's own text of that name, or NULL. */
+/* Returns the text of that name that the format keeps with the tensor, or NULL. */
 const char *wfs_tensor_attr(const struct wfs_tensor *tensor, const char *name);
 
-/* True when the shown bytes are a verbatim range of the source. */
+/* Returns whether the shown bytes are a verbatim range of the source. */
 bool wfs_tensor_is_plain(const struct wfs_tensor *tensor);
 
 /*
- * Where the shown bytes lie as one piece of an open file: the descriptor (borrowed) and the offset
- * of the first one. False when they do not, when the source is not a file, or when it ends before
- * they do.
+ * Finds the shown bytes as one range of an open file: the descriptor (borrowed) and the offset of
+ * the first one. Returns false when they are not one range, when the source is not a file, or when
+ * it ends before they do.
  */
 bool wfs_tensor_extent(const struct wfs_tensor *tensor, int *ret_fd, uint64_t *ret_offset);
 
@@ -175,29 +175,29 @@ ssize_t wfs_tensor_read(const struct wfs_tensor *tensor, uint64_t offset, void *
                         size_t n_bytes);
 
 /*
- * Bytes that are best read at once, from a multiple of them: 1 MiB, some more where the shown order
- * runs across the stored one, 0 of an empty tensor. Who reads from start to end does best with
- * pieces of that size, in two threads.
+ * Returns how many bytes are best read at once, from a multiple of that number: 1 MiB, more where
+ * the shown order runs across the stored one, 0 for an empty tensor. Reading from start to end is
+ * fastest in pieces of that size, in two threads.
  */
 size_t wfs_tensor_piece_bytes(const struct wfs_tensor *tensor);
 
 /*
- * Lends the calling thread for what a reader who has come to offset will want next, if he goes
- * forward. Returns at once where a read costs little. May run in parallel to reads.
+ * Prepares, in the calling thread, what a reader that has reached offset needs next if it goes
+ * forward. Returns at once where a read is cheap. May run in parallel with reads.
  */
 void wfs_tensor_read_ahead(const struct wfs_tensor *tensor, uint64_t offset);
 
-/* -EIO when the file that the bytes lie in is no longer what it was when opened, else 0. Remembers
- * a change for good. */
+/* Returns -EIO when the file of the bytes is no longer what it was when it was opened, else 0. A
+ * change is remembered for good. */
 int wfs_tensor_check_source(const struct wfs_tensor *tensor);
 
-/* XXH3 (64 bits) of the shown content, read in bounded pieces. -EIO as wfs_tensor_read. */
+/* Computes XXH3 (64 bits) of the shown content, read in bounded pieces. -EIO as wfs_tensor_read. */
 int wfs_tensor_digest(const struct wfs_tensor *tensor, uint64_t *ret_digest);
 
 /*
- * One pass over the shown elements as numbers. Elements of complex, bits and opaque kinds are not
- * numbers: -EOPNOTSUPP. min, max, mean and std (population) leave NaN and infinities out; all are 0
- * when no finite element is there.
+ * The result of one pass over the shown elements as numbers. Elements of complex, bits and opaque
+ * kinds are not numbers: -EOPNOTSUPP. min, max, mean and std (population) leave NaN and infinities
+ * out; all are 0 when no element is finite.
  */
 struct wfs_stats {
     uint64_t n_elems, n_finite, n_nan, n_positive_inf, n_negative_inf, n_zero;
@@ -214,8 +214,8 @@ int wfs_tensor_stats(const struct wfs_tensor *tensor, struct wfs_stats *ret);
 int wfs_dtype_decode(enum wfs_dtype dtype, const void *bytes, size_t n_elems, double *ret);
 
 /*
- * The header of a .npy file (version 1.0, or 2.0 where the text needs it) for the tensor: magic,
- * lengths, dict, padding to 64 bytes. Returns the length that the header has; writes at most
+ * Makes the header of a .npy file (version 1.0, or 2.0 where the text needs it) for the tensor:
+ * magic, lengths, dict, padding to 64 bytes. Returns the length that the header has; writes at most
  * n_bytes of it. Sub-byte and opaque tensors are bytes: their last dimension counts bytes where
  * whole, else the shape is the one number of bytes.
  */

@@ -10,10 +10,11 @@
 
 #pragma GCC visibility push(default)
 
-/* The largest parts of the checkpoint that no tensor is in, in file order. */
+/* Returns the number of the largest parts of the checkpoint without a tensor in them, in file
+ * order. */
 size_t wfs_catalog_n_values(const struct wfs_catalog *catalog);
 
-/* Dotted name of one, as a tensor's key would be; borrowed. */
+/* Returns the dotted name of a part, spelled like the key of a tensor; borrowed. */
 const char *wfs_catalog_value_name(const struct wfs_catalog *catalog, size_t i);
 
 /* Makes JSON text that ends with a line feed and a NUL, malloc'ed. -ENOMEM, -EIO. */
@@ -21,8 +22,8 @@ int wfs_catalog_value_text(const struct wfs_catalog *catalog, size_t i, char **o
                            size_t *ret_n_bytes);
 
 /*
- * The JSON text of what the dotted key names: a value, something inside of one, or all values below
- * it as an object; of all of them when key is NULL. -ENOENT: err lists what exists; -ENOMEM, -EIO.
+ * Makes the JSON text of what the dotted key names: a value, a part of one, or all values below it
+ * as an object; of all values when key is NULL. -ENOENT: err lists what exists; -ENOMEM, -EIO.
  */
 int wfs_catalog_config(const struct wfs_catalog *catalog, const char *key, char **out,
                        size_t *ret_n_bytes, struct wfs_error *err);

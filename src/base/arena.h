@@ -19,16 +19,16 @@ struct arena {
     bool is_full;     /* the limit has refused something */
 };
 
-/* Aligned for any type. NULL when memory or the limit is exhausted. */
+/* Returns memory aligned for any type; NULL when memory or the limit is exhausted. */
 void *arena_alloc(struct arena *arena, size_t n_bytes);
 
-/* n_items * item_bytes, zeroed; NULL also when the product overflows. */
+/* Returns n_items * item_bytes zeroed bytes; NULL also when the product overflows. */
 void *arena_calloc(struct arena *arena, size_t n_items, size_t item_bytes);
 
-/* Unaligned room for n_bytes characters: for strings. */
+/* Returns n_bytes of unaligned memory, for strings. */
 char *arena_chars(struct arena *arena, size_t n_bytes);
 
-/* A copy with a NUL behind it. */
+/* Copies bytes and adds a NUL. */
 char *arena_copy(struct arena *arena, const char *bytes, size_t n_bytes);
 char *arena_print(struct arena *arena, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

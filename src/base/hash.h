@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Random, the same for the life of the process. */
+/* Returns a random number, the same for the life of the process. */
 uint64_t hash_seed(void);
 
 /* Seed 0 for hashes that must be the same at the next run. */
@@ -38,10 +38,10 @@ typedef bool (*map_match)(const void *ctx, uint32_t id);
 bool map_find(const struct map *map, uint64_t hash, map_match is_match, const void *ctx,
               uint32_t *ret_id);
 
-/* Fetches the memory that a look for the hash will need, when that is known some time before. */
+/* Prefetches the memory that a later search for the hash needs. */
 void map_prefetch(const struct map *map, uint64_t hash);
 
-/* Adds without looking for a twin. id < UINT32_MAX. -ENOMEM. */
+/* Adds an id below UINT32_MAX without a search for an equal one. -ENOMEM. */
 int map_add(struct map *map, uint64_t hash, uint32_t id);
 void map_remove(struct map *map, uint64_t hash, uint32_t id);
 

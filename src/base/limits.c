@@ -66,6 +66,6 @@ int limits_set(struct limits *limits, const char *text, struct wfs_error *err)
                             names[i].name, names[i].name);
         return 0;
     }
-    return wfs_fail(err, EINVAL, "no limit is called '%s'; there are:%s",
-                    wfs_quote_n(text, n_name).text, known);
+    return wfs_fail(err, EINVAL, "unknown limit '%s'; there are:%s", wfs_quote_n(text, n_name).text,
+                    known);
 }

@@ -44,10 +44,10 @@ struct limits {
 
 void limits_init(struct limits *limits);
 
-/* None at all: for files of our own making. */
+/* Removes all limits, for files that this program made. */
 void limits_max(struct limits *limits);
 
-/* text is "NAME=NUMBER". -EINVAL names the limits that exist. */
+/* Replaces a limit; text is "NAME=NUMBER". -EINVAL: err lists the limits. */
 int limits_set(struct limits *limits, const char *text, struct wfs_error *err);
 
 #endif

@@ -24,7 +24,7 @@ enum {
     N_BUFFER = 1 << 20,
     N_PENDING = 1 << 18, /* bytes that wait to be written at once */
     N_SMALL = 1 << 14,   /* ranges up to that go through memory: a call each is dearer */
-    N_START = 8 << 20,   /* bytes that the disk is told of at once */
+    N_START = 8 << 20,   /* bytes whose writing is started at once */
 };
 
 struct outfile {
@@ -36,7 +36,7 @@ struct outfile {
     uint64_t offset;        /* the last n_pending bytes before it are not written yet */
     char *pending;          /* malloc'ed, N_PENDING bytes */
     size_t n_pending;
-    uint64_t n_started; /* bytes that the disk was told to write */
+    uint64_t n_started; /* bytes whose writing was started */
     int error;
     bool is_there; /* the temporary */
     bool has_own_directory;
@@ -66,13 +66,13 @@ static int check_target(struct outfile *outfile, struct wfs_error *err)
         return 0;
     }
     if (!S_ISREG(st->st_mode))
-        return wfs_fail(err, EEXIST, "the output is there and is not a regular file");
+        return wfs_fail(err, EEXIST, "the output exists and is not a regular file");
     if (outfile->options.replace == WFS_REPLACE_NONE)
-        return wfs_fail(err, EEXIST, "the output exists already");
+        return wfs_fail(err, EEXIST, "the output already exists");
     const struct wfs_identity found = wfs_identity_of(st);
     if (outfile->options.replace == WFS_REPLACE_KNOWN &&
         !wfs_identity_is_equal(&found, &outfile->options.known))
-        return wfs_fail(err, EBUSY, "the output was changed by another program meanwhile");
+        return wfs_fail(err, EBUSY, "the output was changed by another program");
     return 0;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * An output file that is complete or not there: written under a temporary name beside its target,
+ * An output file that is complete or absent: written under a temporary name beside its target and
  * published by rename. It remembers its first error; every call after that returns the same.
  */
 #ifndef WFS_OUTFILE_H
@@ -40,8 +40,8 @@ int outfile_identity(const struct outfile *outfile, struct wfs_identity *ret);
 const char *outfile_path(const struct outfile *outfile);
 uint64_t outfile_offset(const struct outfile *outfile);
 
-/* At the position, which moves on. Small pieces wait in memory for others, until outfile_sync at
- * the latest: what is wrong with one may be told by a later call. */
+/* Writes at the position, which moves on. Small pieces wait in memory for others, until
+ * outfile_sync at the latest: its failure may be reported by a later call. */
 int outfile_write(struct outfile *outfile, const void *bytes, size_t n_bytes);
 int outfile_pad(struct outfile *outfile, uint64_t to_offset);
 

@@ -47,18 +47,18 @@ int source_new_fd(const char *path, int fd, struct source **out, struct wfs_erro
 
 void source_free(struct source *source);
 
-/* Lets go of the file: reading is -EIO from now on. */
+/* Closes the file: reading is -EIO from now on. */
 void source_close(struct source *source);
 
 /* Reads all n_bytes, and checks the identity after that. -EIO; -EBADMSG for damaged compressed
  * data, -ENOMEM. */
 int source_read(const struct source *source, uint64_t offset, void *buf, size_t n_bytes);
 
-/* As source_read, without looking at the identity: for many small reads that end with one
- * source_check, before anybody sees the bytes. */
+/* Reads without a check of the identity, for many small reads before one source_check and before
+ * anybody sees the bytes. */
 int source_read_unchecked(const struct source *source, uint64_t offset, void *buf, size_t n_bytes);
 
-/* -EIO when the file is no longer what it was when opened, and from then on. */
+/* Returns -EIO when the file is no longer what it was when it was opened, and from then on. */
 int source_check(const struct source *source);
 
 #endif

@@ -47,15 +47,15 @@ static inline int stream_take(struct stream *stream, size_t n_bytes, const uint8
     return 0;
 }
 
-/* Copies any amount out. */
+/* Copies any number of bytes. */
 int stream_read(struct stream *stream, void *buf, size_t n_bytes);
 
-/* Passes over any amount without reading it. */
+/* Skips any number of bytes without reading them. */
 int stream_skip(struct stream *stream, uint64_t n_bytes);
 
 /*
- * Up to the next LF, which is taken too but not counted. -ENODATA when there is none, -E2BIG when
- * the line is longer than n_max.
+ * Takes a line up to its LF, which is taken too but not counted. -ENODATA when there is none,
+ * -E2BIG when the line is longer than n_max.
  */
 int stream_line(struct stream *stream, size_t n_max, const char **ret, size_t *ret_n);
 

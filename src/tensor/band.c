@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A band is made when a reader is at its start, comes from the one before, or has been in it
- * already; the first read at a random place is served by itself. Two readers who want the same
+ * already; the first read at a random place is served by itself. Two readers that need the same
  * band make it once. The next one is made ahead when a thread is lent for that.
  */
 #include "tensor/band.h"

@@ -10,11 +10,11 @@
 
 #include <weightfs/tensor.h>
 
-/* As gather, of a tensor that is not plain. May run in parallel. */
+/* Reads as gather does, from a tensor that is not plain. May run in parallel. */
 int band_read(const struct wfs_tensor *tensor, uint64_t offset, void *buf, size_t n_bytes);
 
-/* For a reader who has come to offset, inside of the tensor: makes the next band, if he has read
- * enough of this one to want it. */
+/* Makes the next band for a reader that has reached offset, inside of the tensor, and has read
+ * enough of this one to need it. */
 void band_read_ahead(const struct wfs_tensor *tensor, uint64_t offset);
 
 #endif

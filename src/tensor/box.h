@@ -16,8 +16,8 @@ struct box {
     uint32_t n_axes;
 };
 
-/* offset is that of the box's first element in the source. The caller checks the source
- * afterwards. -EIO, -ENOMEM. */
+/* Reads the box whose first element is at offset. The caller checks the source afterwards. -EIO,
+ * -ENOMEM. */
 int box_read(const struct source *source, const struct recipe *recipe, const struct box *box,
              uint64_t offset, char *out);
 

@@ -10,10 +10,11 @@
 
 #include <weightfs/tensor.h>
 
-/* Both are numbers of whole bytes: BOOL, the plain integers, the floats of 8 bits and more. */
+/* Returns whether both are numbers of whole bytes: BOOL, plain integers, floats from 8 bits on. */
 bool cast_is_possible(enum wfs_dtype from, enum wfs_dtype to);
 
-/* Little-endian on both sides. in and out do not overlap; neither needs to be aligned. */
+/* Converts elements, little-endian on both sides. in and out do not overlap; neither needs to be
+ * aligned. */
 void cast_elems(enum wfs_dtype from, const void *in, enum wfs_dtype to, void *out, size_t n_elems);
 
 /* Adds what the cast of these elements loses to the counts: finite values that come out as

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Inside of the catalog, for the modules that fill or rewrite one. Everything that hangs off it
- * lives in its arena.
+ * The inside of the catalog, for modules that fill or rewrite one. Its arena owns everything that
+ * belongs to it. The room knows dtypes, shapes, strides, the elements of tensors and what a
+ * checkpoint holds as a whole; it leaves file formats, paths and directories to others.
  */
 #ifndef WFS_TENSOR_CATALOG_H
 #define WFS_TENSOR_CATALOG_H
@@ -16,7 +17,7 @@
 /*
  * Where in the graph something lies that has a name: a tensor, a value, or a container of them.
  * Places are numbered from 1 in the order of the listing; all that is in a container follows it.
- * They tell what was loaded and never change: a tensor or value that is renamed, replaced or
+ * They describe what was loaded and never change: a tensor or value that is renamed, replaced or
  * changed keeps its place, a new one has none (0), and a place that nobody has is that of one that
  * was removed. A container that is listed twice has two places.
  */
@@ -29,7 +30,7 @@ struct catalog_place {
     uint32_t start;  /* of its own component in name; PLACE_FIXED: it has none */
     uint32_t parent; /* the place of what it is in; 0: it is the root */
     uint32_t item;   /* which of the items of its parent's value; PLACE_FIXED: it is none of them */
-    uint32_t id;     /* the value that was there */
+    uint32_t id;     /* the value that was loaded */
     uint8_t kind;    /* enum place_kind */
 };
 
@@ -74,7 +75,7 @@ struct wfs_catalog {
     size_t n_tensors, n_room;
     const struct wfs_text *meta;
     struct wfs_text **meta_end;
-    bool has_meta; /* a metadata map is there, be it empty */
+    bool has_meta; /* there is a metadata map, perhaps an empty one */
     struct source **sources;
     size_t n_sources, n_source_room;
     struct wfs_access access; /* of files that are not among the sources: indexes, directories */
@@ -114,8 +115,7 @@ int catalog_fail_memory(const struct wfs_catalog *catalog, struct wfs_error *err
 /* Makes room for n tensors in all. -ENOMEM. */
 int catalog_reserve(struct wfs_catalog *catalog, size_t n);
 
-/* Room for one more tensor, zeroed and counted; NULL when out of memory. Pointers from before may
- * be stale. */
+/* Adds a zeroed tensor; NULL when out of memory. Earlier pointers to tensors become invalid. */
 struct wfs_tensor *catalog_add(struct wfs_catalog *catalog);
 
 /* The source is freed with the catalog, also when this fails with -ENOMEM. */
@@ -127,14 +127,14 @@ int catalog_add_value(struct wfs_catalog *catalog, const char *name, uint32_t id
 /* Makes room for n places in all, in a catalog that is being loaded. -ENOMEM. */
 int catalog_reserve_places(struct wfs_catalog *catalog, uint32_t n);
 
-/* Its number, or 0 when out of memory; for a catalog that is being loaded. A name becomes that of
- * the containers around it, too, where they have none yet. */
+/* Adds a place to a catalog that is being loaded. Its name becomes the name of the containers
+ * around it too, where they have none yet. Returns its number, or 0 when out of memory. */
 uint32_t catalog_add_place(struct wfs_catalog *catalog, const struct catalog_place *place);
 
-/* A number for what a tensor is and where its elements lie: other descriptions have others. */
+/* Returns a hash of what a tensor is and where its elements lie. */
 uint64_t catalog_stamp(const struct wfs_tensor *tensor);
 
-/* What was found where; all of it is borrowed by the copy, which must go first. */
+/* Lets `to` borrow the graph of `from`, its places and storages; `to` must be freed first. */
 void catalog_copy_graph(struct wfs_catalog *to, const struct wfs_catalog *from);
 
 /* Both texts are copied; the second function takes a value that may have NULs in it. -ENOMEM. */

@@ -14,14 +14,14 @@ struct recipe {
     bool is_swapped, is_conjugate, is_negative;
 };
 
-/* False when the elements have no whole number of bytes. */
+/* Returns false when an element is not a whole number of bytes. */
 bool recipe_init(struct recipe *recipe, const struct wfs_tensor *tensor);
 
-/* True when stored elements are shown as they are. */
+/* Returns whether stored elements are shown as they are. */
 bool recipe_is_verbatim(const struct recipe *recipe);
 
-/* n_elems stored elements, which are spoilt on the way. out may be the same as elems when the dtype
- * stays. */
+/* Converts n_elems stored elements, which are overwritten on the way. out may be the same as elems
+ * when the dtype stays. */
 void recipe_apply(const struct recipe *recipe, char *elems, size_t n_elems, char *out);
 
 #endif

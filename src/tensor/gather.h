@@ -15,9 +15,9 @@
 int gather(const struct wfs_tensor *tensor, uint64_t offset, void *buf, size_t n_bytes);
 
 /*
- * Shown bytes that are best gathered together, starting at a multiple of their number: where the
- * shown order runs across the stored one, small pieces cost nearly as much as large ones. 0: any
- * piece is as good as another.
+ * Returns how many shown bytes are best gathered together, starting at a multiple of that number:
+ * where the shown order runs across the stored one, small pieces cost nearly as much as large ones.
+ * 0: the size does not matter.
  */
 uint64_t gather_band_bytes(const struct wfs_tensor *tensor);
 

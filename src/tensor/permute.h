@@ -16,8 +16,8 @@ struct axis {
     uint64_t in, out;
 };
 
-/* At most PERMUTE_MAX_AXES axes, in any order. in and out do not overlap; nothing needs to be
- * aligned. */
+/* Copies elements; at most PERMUTE_MAX_AXES axes, in any order. in and out do not overlap; nothing
+ * needs to be aligned. */
 void permute(const struct axis *axes, uint32_t n_axes, size_t n_elem, const char *in, char *out);
 
 #endif

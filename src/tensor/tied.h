@@ -7,10 +7,10 @@
 
 #include <weightfs/tensor.h>
 
-/* The same view of the same bytes, and there are bytes. */
+/* Returns whether two tensors are the same view of the same bytes, and have any. */
 bool tied_are_same(const struct wfs_tensor *a, const struct wfs_tensor *b);
 
-/* Equal for those that are the same; keyed by the process. */
+/* Returns a hash that is equal for tensors that are the same; other processes have other hashes. */
 uint64_t tied_hash(const struct wfs_tensor *tensor);
 
 #endif

@@ -309,7 +309,7 @@ static bool take_exponent(struct json *json, int64_t *ret)
     return true;
 }
 
-/* Below 1.7976931348623159e308, as serde_json wants of numbers that nobody looks at. */
+/* Below 1.7976931348623159e308, as serde_json requires of numbers that it skips. */
 static bool is_in_range(struct magnitude magnitude)
 {
     if (magnitude.n_lead == 0 || magnitude.power < 309)
@@ -410,5 +410,5 @@ bool json_end(struct json *json)
     if (json->error != NULL)
         return false;
     peek(json);
-    return json->at == json->end || fail_at(json, json->at, "something behind the end");
+    return json->at == json->end || fail_at(json, json->at, "text after the end");
 }

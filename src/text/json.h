@@ -14,7 +14,7 @@
 
 enum { JSON_DEPTH_MAX = 127 };
 
-/* What a value begins like. */
+/* The kind of a value, by its first character. */
 enum json_kind {
     JSON_KIND_NONE, /* no value begins here */
     JSON_KIND_OBJECT,
@@ -25,7 +25,7 @@ enum json_kind {
     JSON_KIND_NULL,
 };
 
-/* A string without its quotes and escapes. It may have NULs in it; one more is behind it. */
+/* A string without its quotes and escapes. It may contain NULs; one more follows it. */
 struct json_text {
     const char *bytes;
     size_t n_bytes;
@@ -39,19 +39,19 @@ struct json {
     const char *error; /* NULL while all is well; `at` stands where it is not */
 };
 
-/* Parses n_bytes at text, which must be valid UTF-8. Strings are unescaped in place: the text is
- * spoilt. */
+/* Parses n_bytes at text, which must be valid UTF-8. Strings are unescaped in place, which
+ * overwrites the text. */
 struct json json_of(char *text, size_t n_bytes);
 
-/* Where the parser stands. */
+/* Returns the offset of the parser in the text. */
 size_t json_offset(const struct json *json);
 
-/* The kind of the value that follows; takes nothing but white space. */
+/* Returns the kind of the value that follows; takes nothing but white space. */
 enum json_kind json_kind(struct json *json);
 
 /*
- * Each takes one thing from the front. False: it is not there, and the parser stays in error; every
- * call after that is false too.
+ * Each takes one thing from the front. Returns false when the text continues with something else:
+ * the parser is in error then, and every later call returns false too.
  */
 bool json_open_object(struct json *json);
 bool json_open_array(struct json *json);
@@ -62,8 +62,9 @@ bool json_skip(struct json *json); /* any value, checked in full */
 bool json_end(struct json *json);  /* white space up to the end */
 
 /*
- * The next member of the innermost container: its key, or nothing for an array; its value follows.
- * False at the closing bracket, which is taken, and in error: look at `error` after the loop.
+ * Moves to the next member of the innermost container: takes its key, or nothing in an array; its
+ * value follows. Returns false at the closing bracket, which is taken, and in error: look at
+ * `error` after the loop.
  */
 bool json_next_key(struct json *json, struct json_text *ret_key);
 bool json_next_item(struct json *json);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Values other than tensors: the graph that a pickle describes, as plain data. It keeps what is
- * needed to write the same pickle again: order, sharing, integers of any size, which objects are
- * calls of what with which arguments and state. Nothing in it was ever executed.
+ * Values other than tensors: a graph of plain data, as a pickle describes it. The room knows kinds
+ * of values, their JSON and edits of that; names of Python, formats and tensors are left to others.
+ * The graph keeps what is needed to write the same pickle again: order, sharing, integers of any
+ * size, which objects are calls of what with which arguments and state. Nothing in it was ever
+ * executed.
  *
  * Values are numbers (ids) from 1 in a table of small structs; 0 means none. A value that is used
  * twice has one id. The graph can have cycles: whoever walks it keeps a bound.

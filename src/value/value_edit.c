@@ -130,7 +130,7 @@ static uint32_t convert_special(struct editing *editing, const json_t *now)
     if (text == NULL)
         return refuse(editing, "is an object that only Python can build, and cannot be changed");
     if (strcmp(text, "nan") != 0 && strcmp(text, "inf") != 0 && strcmp(text, "-inf") != 0)
-        return refuse(editing, "has a $float that is none of nan, inf and -inf");
+        return refuse(editing, "has a $float other than nan, inf and -inf");
     return new_float(editing, strtod(text, NULL));
 }
 
@@ -210,7 +210,7 @@ static uint32_t new_key(struct editing *editing, const struct value *dict, const
         errno = 0;
         const long long number = strtoll(key, &end, 10);
         if (*end != '\0' || end == key || errno != 0)
-            return refuse(editing, "is a new key among keys that are no texts");
+            return refuse(editing, "is a new key among keys that are not text");
         id = value_new_integer(editing->graph, number);
     }
     return id == 0 ? fail_memory(editing) : id;

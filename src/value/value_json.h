@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Values as JSON text, for people and for other programs. Plain data is written here; for the rest
+ * Values as JSON, for people and for other programs. Plain data is written here; for the rest
  * the notation of the graph is asked.
  */
 #ifndef WFS_VALUE_JSON_H

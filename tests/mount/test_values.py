@@ -67,7 +67,7 @@ def test_keys_that_are_numbers_stay_numbers(edited, folder):
     (edited / 'numbers.json').write_text('{"0": "nil", "7": "seven", "8": "eight"}')
     assert saved(edited, folder)['numbers'] == {'0': 'nil', '7': 'seven', '8': 'eight'}
     (edited / 'numbers.json').write_text('{"0": "nil", "eight": 8}')
-    edited.allow("'numbers.json': eight is a new key among keys that are no texts")
+    edited.allow("'numbers.json': eight is a new key among keys that are not text")
     edited.commit(code=1)
     (edited / 'numbers.json').unlink()
 

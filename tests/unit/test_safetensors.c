@@ -269,7 +269,7 @@ static void a_path_is_loaded_with_its_options(void)
     err = (struct wfs_error){0};
     options = (struct wfs_load_options){.limits = unknown, .n_limits = 1};
     check_int(wfs_load(path, &options, &catalog, &err), -EINVAL);
-    check(strncmp(err.text, "no limit is called 'size'", 25) == 0);
+    check(strncmp(err.text, "unknown limit 'size'", 20) == 0);
     err = (struct wfs_error){0};
     check_int(wfs_load("tests/data", NULL, &catalog, &err), -EISDIR);
     err = (struct wfs_error){0};

@@ -76,7 +76,7 @@ case('length-1', DAMAGED, 'InvalidHeaderDeserialization: invalid JSON in header:
 case('length-one-too-small', DAMAGED,
      'InvalidHeaderDeserialization: invalid JSON in header: the text ends too early at byte 61', PLAIN, n=53)
 case('length-swallows-data', DAMAGED,
-     'InvalidHeaderDeserialization: invalid JSON in header: something behind the end at byte 62', PLAIN, n=58)
+     'InvalidHeaderDeserialization: invalid JSON in header: text after the end at byte 62', PLAIN, n=58)
 case('length-swallows-spaces', DAMAGED, 'MetadataIncompleteBuffer: incomplete metadata, file not fully covered: the file '
      'has 66 bytes, its header describes 70 (truncated)', PLAIN, data=b'    ', n=58)
 for missing in (1, 4):
@@ -107,8 +107,8 @@ bad_json('nul-before', 'expected an object', 8, '\0' + PLAIN)
 bad_json('comment', 'expected an object', 8, '/*x*/' + PLAIN)
 for name, tail in (('nul', '\0'), ('form-feed', '\f'), ('x', 'x'), ('comma', ','), ('object', '{}'), ('brace', '}'),
                    ('nbsp', '\xa0')):
-    bad_json('%s-behind' % name, 'something behind the end', 62, PLAIN + tail)
-bad_json('metadata-behind', 'something behind the end', 10, '{},"__metadata__":{}', b'')
+    bad_json('%s-behind' % name, 'text after the end', 62, PLAIN + tail)
+bad_json('metadata-behind', 'text after the end', 10, '{},"__metadata__":{}', b'')
 bad_json('open', 'the text ends too early', 9, '{', b'')
 bad_json('no-colon', "expected ':'", '}', '{"a"}', b'')
 bad_json('comma-first', 'expected a key in double quotes', ',', '{,}', b'')
