@@ -22,7 +22,7 @@ static void close_range_between(int first, int last)
         (void)close_range((unsigned)first, (unsigned)last, 0);
 }
 
-/* All above the standard ones but these two. */
+/* Closes all descriptors above the standard ones but these two. */
 static void close_inherited(int a, int b)
 {
     const int low = a < b ? a : b, high = a < b ? b : a;

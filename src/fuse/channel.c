@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A packet keeps its descriptor: nothing is split or joined.
+ * Packets: no message is split or joined, and each keeps its descriptor.
  */
 #include "fuse/channel.h"
 

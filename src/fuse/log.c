@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One line a message, written in one piece. libfuse reports without a context of ours, so this
- * module keeps what it needs itself.
+ * Each message is one line, written in one piece. libfuse reports without a context of ours, so the
+ * state is kept here.
  */
 #include "fuse/log.h"
 
@@ -30,7 +30,7 @@ void log_set_path(const char *path)
     state.path = path;
 }
 
-/* The local time is in each message, and its rules are in a file. */
+/* Reads the rules of the local time, which each message needs, while files can be opened. */
 void log_open(void)
 {
     tzset();

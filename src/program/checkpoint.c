@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * An option that cannot be is reported before a large source is read for nothing.
+ * The view is made first: a mistake in it is reported before a large source is read.
  */
 #include "program/checkpoint.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The number of the device is not looked at: it may be another one after a restart.
+ * Device numbers are not compared: they may differ after a restart.
  */
 #include "program/predecessor.h"
 

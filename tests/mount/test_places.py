@@ -300,3 +300,23 @@ def test_an_output_whose_directory_was_replaced_is_not_written(start, folder):
     (folder / 'moved').rename(folder / 'there')
     mnt.commit()
     assert st.read(folder / 'there/out.safetensors').tensors['a.x'][2] == st.f32(8, 9)
+
+
+@pytest.mark.parametrize('options', [['sandbox=off'], []], ids=['alone', 'confined'])
+def test_linked_shards_that_are_replaced_are_kept_or_missed_aloud(start, folder, options):
+    """What a download cache has beside its index: links to files that lie elsewhere."""
+    source = KINDS['directory'](folder).set_modes(0o644)
+    (folder / 'blobs').mkdir()
+    for path in source.files[:2]:
+        path.rename(folder / 'blobs' / path.name)
+        path.symlink_to('../blobs/' + path.name)
+    mnt = start(Foreground, source, 'relative', 'rw', *options, allow='will not survive a crash')
+    (mnt / 'a/x').write_bytes(st.f32(8, 9))
+    mnt.commit()
+    is_kept = 'will not survive' not in mnt.stderr()
+    assert is_kept or not options
+    (mnt / 'b/y').write_bytes(st.f32(4))
+    mnt.die()
+    if is_kept:
+        mnt = start(Foreground, source, 'relative', 'rw', *options, allow=AGAIN)
+        assert (mnt / 'a/x').read_bytes() == st.f32(8, 9) and (mnt / 'b/y').read_bytes() == st.f32(4)

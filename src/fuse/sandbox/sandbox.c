@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Capabilities are out of effect while rules are made, so that the owner's rights alone show what
- * can be reached. Root that serves files of another user gets back those that reach them.
+ * Capabilities are not effective while rules are made, so that the rights of the owner alone decide
+ * what can be reached. Root that serves files of another user gets back those that it needs.
  *
- * Sanitizers look at all of memory at the end, and write reports: a build with them, or with
- * measured coverage, has no seccomp, may read everything and write where it was built.
+ * Sanitizers examine all of memory at the end, and write reports: a build with them, or with
+ * coverage measurement, has no seccomp, may read everything and write below its build directory.
  */
 #include "fuse/sandbox/sandbox.h"
 
@@ -26,7 +26,7 @@
 
 /* ---- capabilities ---- */
 
-/* Of root: the files of others, their owner kept in a commit, and who else has them open. */
+/* For root: files of other users, keeping their owner in a commit, leases on them. */
 static const uint64_t file_rights = 1ull << CAP_CHOWN | 1ull << CAP_DAC_OVERRIDE |
                                     1ull << CAP_DAC_READ_SEARCH | 1ull << CAP_FOWNER |
                                     1ull << CAP_LEASE;
@@ -73,7 +73,7 @@ void sandbox_done(struct sandbox *sandbox)
     landlock_done(&sandbox->landlock);
 }
 
-/* Of the file, or -1. */
+/* Opens the file with O_PATH; -1 when it cannot be reached. */
 static int reach(struct sandbox *sandbox, const char *path, int mode)
 {
     struct stat st;
@@ -122,7 +122,7 @@ static void allow_files_in(struct sandbox *sandbox, const char *directory)
         allow(sandbox, directory, R_OK | X_OK, LANDLOCK_READ);
 }
 
-/* What an index begins with, and many another text. */
+/* Returns true for what may be an index, and for many other texts. */
 static bool begins_with_brace(const char *path)
 {
     char head[64];
@@ -166,7 +166,7 @@ void sandbox_allow_output(struct sandbox *sandbox, const char *path)
         sandbox_allow_directory(sandbox, directory);
 }
 
-/* What libfuse, glibc and the staging directory's lock look at. */
+/* Allows what libfuse, glibc and the lock of the staging directory read. */
 static void allow_system(const struct sandbox *sandbox)
 {
     static const struct {

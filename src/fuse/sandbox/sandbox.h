@@ -36,20 +36,20 @@ void sandbox_init(struct sandbox *sandbox, enum sandbox_mode mode);
 void sandbox_done(struct sandbox *sandbox);
 
 /*
- * Reading the file; of a directory, and of an index of shards, the files in it (or beside it) and
- * what links there lead to. has_siblings: those beside any file. What is missing is passed over.
+ * Allows reading the file; for a directory or an index of shards the files in it or beside it, and
+ * the targets of links there. has_siblings: the files beside any file. Missing files are ignored.
  */
 void sandbox_allow_source(struct sandbox *sandbox, const char *path, bool has_siblings);
 
-/* Everything in the directory and below but devices and links. */
+/* Allows everything in the directory and below, except devices and links. */
 void sandbox_allow_directory(struct sandbox *sandbox, const char *path);
 
-/* Replacing the file, which may be missing, and everything else in its directory. */
+/* Allows replacing the file, which may be missing, and everything else in its directory. */
 void sandbox_allow_output(struct sandbox *sandbox, const char *path);
 
 /*
- * Enters it, before there are threads; *ret says what is on now. -EOPNOTSUPP when all of it is
- * required and cannot be had; *ret is set then too.
+ * Enters the sandbox, before any thread is started; *ret is what is in force. -EOPNOTSUPP when all
+ * of it is required and not available; *ret is set then too.
  */
 int sandbox_enter(const struct sandbox *sandbox, enum sandbox_state *ret);
 
