@@ -313,6 +313,7 @@ int supervisor_run(const struct mount_options *options, int report)
     if (supervisor.signals >= 0)
         close(supervisor.signals);
     mountpoint_done(&supervisor.mountpoint);
+    log_set_path(NULL);
     target_done(&supervisor.target);
     return rc;
 }
