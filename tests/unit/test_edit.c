@@ -4,6 +4,8 @@
  */
 #include "treekit.h"
 
+#include "tensor/tied.h"
+
 static void the_first_write_copies_what_is_shown(void)
 {
     struct kit kit;
@@ -403,6 +405,65 @@ static void strided_tensors_are_copied_before_they_are_described_anew(void)
     kit_close(&kit);
 }
 
+/* Both names come out of a snapshot as one view of one source, with equal shapes. */
+static void check_tied(struct kit *kit, const char *key, const char *other)
+{
+    struct wfs_catalog *catalog = NULL;
+    if (!check_int(wfs_tree_snapshot(kit->tree, &catalog, &kit->err), 0))
+        return;
+    const struct wfs_tensor *a = wfs_catalog_find(catalog, key);
+    const struct wfs_tensor *b = wfs_catalog_find(catalog, other);
+    if (check(a != NULL && b != NULL)) {
+        check(tied_are_same(a, b));
+        check_uint(tied_hash(a), tied_hash(b));
+    }
+    wfs_catalog_free(catalog);
+}
+
+static void names_of_one_file_stay_tied_whatever_is_written(void)
+{
+    static const char header[] = "\x93NUMPY\x01\x00\x38\x00{'descr': '<f4', 'fortran_order': "
+                                 "False, 'shape': (2,)}\n12345678";
+    struct kit kit;
+    /* Made and written in this order: a link of a tensor, then its content. */
+    for (int is_npy = 0; is_npy < 2; is_npy++) {
+        struct wfs_tree_options options = kit_options();
+        options.files = is_npy ? WFS_FILES_NPY : WFS_FILES_RAW;
+        kit_open(&kit, kit_small_catalog(), options, true);
+        const char *from = is_npy ? "c.npy" : "c", *to = is_npy ? "d.npy" : "d";
+        struct wfs_node *node = kit_at(&kit, from);
+        check_int(wfs_node_link(kit.tree, node, kit_at(&kit, ""), to), 0);
+        check_tied(&kit, "c", "d");
+        check_int(wfs_node_write(kit.tree, node, kit_size(&kit, from) - 1, "x", 1, false), 1);
+        check_tied(&kit, "c", "d");
+        check_int(
+            wfs_node_write(kit.tree, kit_at(&kit, to), kit_size(&kit, from) - 2, "y", 1, false), 1);
+        check_tied(&kit, "c", "d");
+        check_int(kit_set_attr(&kit, from, "dtype", "F16"), 0);
+        check_tied(&kit, "c", "d");
+        check_int(kit_set_attr(&kit, to, "shape", "[6]"), 0);
+        check_tied(&kit, "c", "d");
+        check_int(kit_mv(&kit, from, is_npy ? "e.npy" : "e", 0), 0);
+        check_tied(&kit, "e", "d");
+        kit_close(&kit);
+    }
+    /* A new file with two names, described by its header, by attributes, or by neither. */
+    kit_open(&kit, kit_small_catalog(), kit_options(), true);
+    check_int(kit_write(&kit, "n.npy", header, sizeof(header) - 1), 0);
+    check_int(wfs_node_link(kit.tree, kit_at(&kit, "n.npy"), kit_at(&kit, ""), "m.npy"), 0);
+    check_tied(&kit, "n", "m");
+    check_int(kit_write(&kit, "p", "1234", 4), 0);
+    check_int(kit_set_attr(&kit, "p", "dtype", "U8"), 0);
+    check_int(kit_set_attr(&kit, "p", "shape", "[4]"), 0);
+    check_int(wfs_node_link(kit.tree, kit_at(&kit, "p"), kit_at(&kit, "a"), "q"), 0);
+    check_tied(&kit, "p", "a.q");
+    check_int(kit_rm(&kit, "c"), 0);
+    check_int(kit_write(&kit, "c", kit_bytes, 12), 0);
+    check_int(wfs_node_link(kit.tree, kit_at(&kit, "c"), kit_at(&kit, "a"), "c"), 0);
+    check_tied(&kit, "c", "a.c");
+    kit_close(&kit);
+}
+
 static void scratch_is_no_edit(void)
 {
     struct kit kit;
@@ -438,6 +499,7 @@ int main(void)
     check_run(editors_replace_metadata_by_files_of_theirs);
     check_run(texts_follow_the_tree);
     check_run(strided_tensors_are_copied_before_they_are_described_anew);
+    check_run(names_of_one_file_stay_tied_whatever_is_written);
     check_run(scratch_is_no_edit);
     return check_done();
 }
