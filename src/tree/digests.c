@@ -130,7 +130,22 @@ static int put_stats(const struct wfs_tensor *tensor, struct strbuf *text)
     return 0;
 }
 
-/* A file that is no tensor yet has a digest too, of all its bytes. */
+/* A file that is not a tensor yet has a digest, too: of all its bytes. */
+static int describe(const struct wfs_tree *tree, const struct wfs_node *node, struct arena *arena,
+                    struct description *ret)
+{
+    const int code = description_make(tree, node, node->entry, arena, ret, NULL);
+    if (code == -ENOMEM || code == -EIO)
+        return code;
+    if (code < 0)
+        *ret = (struct description){.n_bytes = edit_n_bytes(node)};
+    if (!ret->has_dtype || !ret->has_shape) {
+        ret->dtype = WFS_OPAQUE;
+        ret->shape = (struct wfs_shape){0};
+    }
+    return 0;
+}
+
 static int compute(const struct wfs_tree *tree, const struct wfs_node *node, enum kind kind,
                    struct strbuf *text)
 {
@@ -138,14 +153,8 @@ static int compute(const struct wfs_tree *tree, const struct wfs_node *node, enu
     struct source *source = NULL;
     struct description description;
     struct wfs_tensor tensor;
-    if (description_make(tree, node, node->entry, &arena, &description, NULL) < 0)
-        description = (struct description){.n_bytes = edit_n_bytes(node)};
-    if (!description.has_dtype || !description.has_shape) {
-        description.dtype = WFS_OPAQUE;
-        description.shape = (struct wfs_shape){0};
-    }
-    int code = 0;
-    if (edit_is_staged(node) && node->edit->number != 0)
+    int code = describe(tree, node, &arena, &description);
+    if (code == 0 && edit_is_staged(node) && node->edit->number != 0)
         code = editfile_source(tree, node, &source);
     if (code == 0)
         code = description_tensor(tree, node, node->entry, &description, source, &arena, &tensor);

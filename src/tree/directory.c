@@ -105,16 +105,13 @@ static int check_new(const struct wfs_tree *tree, const struct wfs_node *dir, co
     return code < 0 ? code : tree->n_nodes >= NODES_MAX ? -ENOSPC : 0;
 }
 
-/* What could not be made whole goes away again. */
-static int unmake(struct wfs_tree *tree, struct wfs_node *node, uint32_t id)
+/* Removes what could not be made completely. */
+static void unmake(struct wfs_tree *tree, struct wfs_node *node, uint32_t id)
 {
     if (id != 0)
         entry_remove(tree, id);
-    if (node != NULL) {
-        node->n_links = 0;
-        edit_release(tree, node);
-    }
-    return -ENOMEM;
+    node->n_links = 0;
+    edit_release(tree, node);
 }
 
 static int make_node(struct wfs_tree *tree, struct wfs_node *dir, const char *name, mode_t mode,
@@ -122,12 +119,20 @@ static int make_node(struct wfs_tree *tree, struct wfs_node *dir, const char *na
 {
     uint32_t id = 0;
     struct wfs_node *node = node_new(tree, kind, 0);
-    struct edit *edit = node == NULL ? NULL : edit_of(tree, node);
-    if (edit != NULL)
+    if (node == NULL)
+        return -ENOMEM;
+    struct edit *edit = edit_of(tree, node);
+    int code = edit == NULL ? -ENOMEM : 0;
+    if (code == 0) {
         edit->is_staged = kind == NODE_FILE; /* of no bytes, without a file */
-    if (edit == NULL || entry_add(tree, dir, name, NAME_COPIED, node, true, &id) < 0 ||
-        namesake_describe(tree, node) < 0)
-        return unmake(tree, node, id);
+        code = entry_add(tree, dir, name, NAME_COPIED, node, true, &id);
+    }
+    if (code == 0)
+        code = namesake_describe(tree, node);
+    if (code < 0) {
+        unmake(tree, node, id);
+        return code;
+    }
     const struct timespec now = node_now();
     edit->has_mode = true;
     edit->mode = mode & 0777 & ~tree->options.umask;
@@ -358,14 +363,14 @@ static int move_on(struct wfs_tree *tree, const struct move *move)
     uint32_t id;
     const bool was_shown = is_shown(tree, move->from);
     const struct entry *from = entry_at(tree, move->from);
-    const int code =
-        entry_add(tree, move->to_dir, move->to_name, NAME_COPIED, from->node, true, &id);
+    int code = entry_add(tree, move->to_dir, move->to_name, NAME_COPIED, from->node, true, &id);
     if (code < 0)
         return code;
     entry_at(tree, id)->order = from->order;
-    if (namesake_describe(tree, from->node) < 0) {
+    code = namesake_describe(tree, from->node);
+    if (code < 0) {
         entry_remove(tree, id);
-        return -ENOMEM;
+        return code;
     }
     entry_remove(tree, move->from);
     edit_mark_entry(tree, was_shown || is_shown(tree, id));

@@ -123,7 +123,7 @@ static int add_tensor(struct added *added, const struct outline_item *item,
     if (code == 0)
         code = description_check(tree, node, item->entry, &description, err);
     if (code < 0)
-        return err != NULL && err->code == 0 ? wfs_fail(err, -code, "%s", strerror(-code)) : code;
+        return code;
     if (edit_is_staged(node) && node->edit->number != 0 &&
         find_source(added, node, catalog, &source) < 0)
         return wfs_fail_memory(err);
@@ -251,37 +251,54 @@ static int check_value_names(const struct wfs_tree *tree, const struct outline *
 }
 
 static int add_values(const struct wfs_tree *tree, const struct outline *tensors,
-                      struct wfs_catalog *catalog, struct wfs_error *err)
+                      const struct outline *values, struct wfs_catalog *catalog,
+                      struct wfs_error *err)
 {
-    cleanup(outline_done) struct outline values = {0};
     catalog_copy_graph(catalog, tree->catalog);
     graph_fork(&catalog->graph, &tree->catalog->graph, &catalog->arena);
-    if (outline_values(tree, &catalog->arena, &values) < 0 || add_hidden_values(tree, catalog) < 0)
+    if (add_hidden_values(tree, catalog) < 0)
         return wfs_fail_memory(err);
-    int code = check_value_names(tree, tensors, &values, err);
-    for (size_t i = 0; i < values.n_items && code == 0; i++)
-        code = add_value(tree, &values.items[i], catalog, err);
+    int code = check_value_names(tree, tensors, values, err);
+    for (size_t i = 0; i < values->n_items && code == 0; i++)
+        code = add_value(tree, &values->items[i], catalog, err);
     return code;
+}
+
+static int add_tensors(const struct wfs_tree *tree, const struct outline *outline,
+                       struct wfs_catalog *catalog, struct wfs_error *err)
+{
+    cleanup(map_done) struct map keys = {0};
+    struct added added = {.tree = tree, .outline = outline};
+    int code = check_keys(tree, outline, &keys, err);
+    if (code == 0 && catalog_reserve(catalog, outline->n_items) < 0)
+        code = wfs_fail_memory(err);
+    for (size_t i = 0; i < outline->n_items && code == 0; i++)
+        code = add_tensor(&added, &outline->items[i], catalog, err);
+    map_done(&added.map);
+    return code;
+}
+
+static int fill(const struct wfs_tree *tree, struct wfs_catalog *catalog, struct wfs_error *err)
+{
+    cleanup(outline_done) struct outline tensors = {0};
+    cleanup(outline_done) struct outline values = {0};
+    int code = outline_make(tree, &catalog->arena, &tensors, &values);
+    if (code == -ENOMEM)
+        return wfs_fail_memory(err);
+    if (code < 0)
+        return wfs_fail(err, -code, "cannot read the staging directory: %s", strerror(-code));
+    code = add_tensors(tree, &tensors, catalog, err);
+    if (code == 0)
+        code = metadata_fill(tree, catalog, err);
+    return code < 0 ? code : add_values(tree, &tensors, &values, catalog, err);
 }
 
 int wfs_tree_snapshot(const struct wfs_tree *tree, struct wfs_catalog **out, struct wfs_error *err)
 {
     auto_catalog struct wfs_catalog *catalog = NULL;
-    cleanup(outline_done) struct outline outline = {0};
-    struct map map = {0};
-    if (catalog_new(&catalog) < 0 || outline_make(tree, &catalog->arena, &outline) < 0 ||
-        catalog_reserve(catalog, outline.n_items) < 0)
+    if (catalog_new(&catalog) < 0)
         return wfs_fail_memory(err);
-    int code = check_keys(tree, &outline, &map, err);
-    map_done(&map);
-    struct added added = {.tree = tree, .outline = &outline};
-    for (size_t i = 0; i < outline.n_items && code == 0; i++)
-        code = add_tensor(&added, &outline.items[i], catalog, err);
-    map_done(&added.map);
-    if (code == 0)
-        code = metadata_fill(tree, catalog, err);
-    if (code == 0)
-        code = add_values(tree, &outline, catalog, err);
+    const int code = fill(tree, catalog, err);
     if (code < 0)
         return code;
     catalog->format = tree->catalog->format;

@@ -80,7 +80,7 @@ def test_who_has_it_open_is_told_when_the_tree_changes(mount, small, folder):
 
 def test_a_tree_that_cannot_be_committed_tells_why(mount, small, folder):
     mounted = mount(small, 'output=%s' % (folder / 'new.safetensors'))
-    mounted.allow(r"^weightfs: .*cannot make '\.weightfs/out/model\.(bpk|safetensors)': 'raw' has no dtype and shape")
+    mounted.allow(r"^weightfs: .*cannot make '\.weightfs/out/model\.(bpk|safetensors)': 'raw' is not a tensor: its dtype and shape are unknown")
     (mounted / 'raw').write_bytes(b'some')
     with pytest.raises(OSError) as caught:
         open(mounted / OUT / 'model.bpk', 'rb')

@@ -115,7 +115,7 @@ def test_swap_files_of_editors_are_no_values(edit):
 
 def test_a_backup_that_is_left_is_named(edit):
     (edit / 'epoch.json~').write_bytes(b'3')
-    edit.allow(r"'epoch\.json~' has no dtype and shape")
+    edit.allow(r"'epoch\.json~' is not a tensor: its dtype and shape are unknown")
     edit.commit(code=1)
     (edit / 'epoch.json~').unlink()
     assert edit.result() == edit.before

@@ -51,7 +51,7 @@ static void sizes_change_and_are_judged_at_the_commit(void)
     check(!wfs_tree_has_pending(kit.tree));
     check_int(wfs_node_truncate(kit.tree, node, 6), 0);
     check_str(kit_commit(&kit),
-              "'a/b' has 6 bytes, but F32 [3] takes 12: give it the right content, or set "
+              "'a/b' has 6 bytes, but F32 [3] takes 12: replace its content, or set "
               "user.weightfs.dtype and user.weightfs.shape");
     check_int(kit.err.code, EINVAL);
     check_int(wfs_node_truncate(kit.tree, node, 12), 0);
@@ -85,9 +85,9 @@ static void new_files_need_dtype_and_shape(void)
     kit_open(&kit, kit_small_catalog(), kit_options(), true);
     check_int(kit_write(&kit, "new", kit_bytes, 24), 0);
     check_uint(wfs_tree_n_edits(kit.tree), 1);
-    check_str(kit_commit(&kit), "'new' has no dtype and shape: set user.weightfs.dtype and "
-                                "user.weightfs.shape (setfattr -n user.weightfs.shape -v '[2, "
-                                "3]'), or remove it");
+    check_str(kit_commit(&kit), "'new' is not a tensor: its dtype and shape are unknown; copy "
+                                "tensors with 'cp -a', save arrays as .npy, set "
+                                "user.weightfs.dtype and user.weightfs.shape, or delete it");
     check_int(kit_set_attr(&kit, "new", "dtype", "F33"), -EINVAL);
     check_int(kit_set_attr(&kit, "new", "dtype", "F16"), 0);
     check(strstr(kit_commit(&kit), "'new' has no shape: ") != NULL);
@@ -105,7 +105,8 @@ static void new_files_need_dtype_and_shape(void)
     check_int(kit_set_attr(&kit, "d/empty", "shape", "[2, 0]"), 0);
     check_str(kit_commit(&kit), "a.w a.b c big d.empty new ");
     check_int(kit_mv(&kit, ".git/x", "d/x", 0), 0);
-    check(strstr(kit_commit(&kit), "'d/x' has no dtype and shape") != NULL);
+    check(strstr(kit_commit(&kit), "'d/x' is not a tensor: its dtype and shape are unknown") !=
+          NULL);
     kit_close(&kit);
 }
 

@@ -113,29 +113,27 @@ static void put_stored(const struct wfs_tree *tree, const struct wfs_tensor *ten
         strbuf_printf(text, "%" PRIu64, offset);
 }
 
-static void put_row(const struct wfs_tree *tree, const struct outline_item *item,
-                    struct strbuf *text)
+/* What is not known of the file is left out, and a commit says why. */
+static int put_row(const struct wfs_tree *tree, const struct outline_item *item,
+                   struct strbuf *text)
 {
     const struct wfs_node *node = entry_at(tree, item->entry)->node;
-    struct arena arena = {0};
+    cleanup(arena_done) struct arena arena = {0};
+    autostrbuf struct strbuf shape = {0};
     struct description description;
     struct wfs_tensor tensor = {0};
     int code = description_make(tree, node, item->entry, &arena, &description, NULL);
     if (code == 0)
         code = description_tensor(tree, node, item->entry, &description, NULL, &arena, &tensor);
-    text->has_failed |= code == -ENOMEM;
+    if (code == -ENOMEM)
+        return code;
     const bool is_known = code == 0;
-    strbuf_csv(text, item->key == NULL ? "" : item->key);
-    strbuf_puts(text, ",");
-    if (is_known && description.has_dtype)
-        strbuf_puts(text, wfs_dtype_name((enum wfs_dtype)description.dtype));
-    strbuf_puts(text, ",");
-    if (is_known && description.has_shape) {
-        autostrbuf struct strbuf shape = {0};
+    const bool has_dtype = is_known && description.has_dtype;
+    if (is_known && description.has_shape)
         shape_print(&shape, &description.shape);
-        strbuf_csv(text, shape.bytes == NULL ? "" : shape.bytes);
-        text->has_failed |= shape.has_failed;
-    }
+    strbuf_csv(text, item->key == NULL ? "" : item->key);
+    strbuf_printf(text, ",%s,", has_dtype ? wfs_dtype_name((enum wfs_dtype)description.dtype) : "");
+    strbuf_csv(text, shape.bytes == NULL ? "" : shape.bytes);
     strbuf_printf(text, ",%" PRIu64 ",", is_known ? description.n_bytes : edit_n_bytes(node));
     if (is_known && !edit_is_staged(node))
         put_stored(tree, &tensor, text);
@@ -146,19 +144,18 @@ static void put_row(const struct wfs_tree *tree, const struct outline_item *item
     strbuf_puts(text, ",");
     strbuf_csv(text, tensor.changes == NULL ? "" : tensor.changes);
     strbuf_puts(text, "\n");
-    arena_done(&arena);
+    return shape.has_failed || text->has_failed ? -ENOMEM : 0;
 }
 
-static void render_tensors(const struct wfs_tree *tree, struct strbuf *text)
+static int render_tensors(const struct wfs_tree *tree, struct strbuf *text)
 {
-    struct arena arena = {0};
+    cleanup(arena_done) struct arena arena = {0};
     cleanup(outline_done) struct outline outline = {0};
     strbuf_puts(text, "key,dtype,shape,bytes,file,offset,source_key,changes\n");
-    if (outline_make(tree, &arena, &outline) < 0)
-        text->has_failed = true;
-    for (size_t i = 0; i < outline.n_items && !text->has_failed; i++)
-        put_row(tree, &outline.items[i], text);
-    arena_done(&arena);
+    int code = outline_make(tree, &arena, &outline, NULL);
+    for (size_t i = 0; i < outline.n_items && code == 0; i++)
+        code = put_row(tree, &outline.items[i], text);
+    return code;
 }
 
 /* ---- looking at them ---- */
@@ -171,14 +168,28 @@ static uint64_t version_of(const struct wfs_tree *tree, const struct wfs_node *n
                                         : 0;
 }
 
-static void render_given(const struct wfs_tree_text *given, struct strbuf *text)
+static int render_given(const struct wfs_tree_text *given, struct strbuf *text)
 {
     size_t n_bytes = 0;
     autofree char *bytes = NULL;
-    if (given->make(given->ctx, &bytes, &n_bytes) < 0)
-        text->has_failed = true;
-    else
+    const int code = given->make(given->ctx, &bytes, &n_bytes);
+    if (code == 0)
         strbuf_add(text, bytes, n_bytes);
+    return code;
+}
+
+static int render(const struct wfs_tree *tree, const struct wfs_node *node, struct strbuf *text)
+{
+    int code = 0;
+    if (node->kind == NODE_METADATA)
+        metadata_render(tree, text);
+    else if (node->kind == NODE_TENSORS)
+        code = render_tensors(tree, text);
+    else if (node->kind == NODE_STATUS)
+        status_render(tree, text);
+    else
+        code = render_given(&tree->options.texts[node->kind - NODE_GIVEN], text);
+    return code < 0 ? code : text->has_failed ? -ENOMEM : 0;
 }
 
 /* Called with the lock held. */
@@ -188,17 +199,10 @@ static int refresh(const struct wfs_tree *tree, const struct wfs_node *node, str
     const uint64_t version = version_of(tree, node);
     if (made->text.bytes != NULL && node->kind != NODE_STATUS && made->version == version)
         return 0;
-    if (node->kind == NODE_METADATA)
-        metadata_render(tree, &text);
-    else if (node->kind == NODE_TENSORS)
-        render_tensors(tree, &text);
-    else if (node->kind == NODE_STATUS)
-        status_render(tree, &text);
-    else
-        render_given(&tree->options.texts[node->kind - NODE_GIVEN], &text);
-    if (text.has_failed) {
+    const int code = render(tree, node, &text);
+    if (code < 0) {
         strbuf_done(&text);
-        return -ENOMEM;
+        return code;
     }
     const bool is_same = made->text.bytes != NULL && made->text.n_bytes == text.n_bytes &&
                          memcmp(made->text.bytes, text.bytes, text.n_bytes) == 0;

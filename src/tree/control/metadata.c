@@ -139,33 +139,29 @@ int metadata_each(const struct wfs_tree *tree, metadata_visit visit, void *ctx,
     return code;
 }
 
+struct filling {
+    struct wfs_catalog *catalog;
+    int code;
+};
+
 static bool add_to_catalog(void *ctx, const struct wfs_text *text)
 {
-    struct wfs_catalog *catalog = ctx;
-    return catalog_add_meta_bytes(catalog, text->name, text->value, text->n_bytes) == 0;
-}
-
-static bool count(void *ctx, const struct wfs_text *text)
-{
-    (void)text;
-    ++*(size_t *)ctx;
-    return true;
+    struct filling *filling = ctx;
+    filling->code =
+        catalog_add_meta_bytes(filling->catalog, text->name, text->value, text->n_bytes);
+    return filling->code == 0;
 }
 
 int metadata_fill(const struct wfs_tree *tree, struct wfs_catalog *catalog, struct wfs_error *err)
 {
-    size_t n_texts = 0, n_added = 0;
-    int code = metadata_each(tree, count, &n_texts, err);
-    if (code == 0)
-        code = metadata_each(tree, add_to_catalog, catalog, err);
-    if (code < 0)
-        return code;
-    for (const struct wfs_text *text = catalog->meta; text != NULL; text = text->next)
-        n_added++;
+    struct filling filling = {catalog, 0};
+    const int code = metadata_each(tree, add_to_catalog, &filling, err);
+    if (code < 0 || filling.code < 0)
+        return code < 0 ? code : wfs_fail_memory(err);
     const struct wfs_node *node = entry_metadata(tree);
     if (node != NULL && !edit_is_staged(node))
         catalog->has_meta = tree->catalog->has_meta;
-    return n_added == n_texts ? 0 : wfs_fail_memory(err);
+    return 0;
 }
 
 /* ---- JSON out ---- */

@@ -24,6 +24,16 @@ static struct wfs_quoted quoted_path(const struct wfs_tree *tree, uint32_t id)
     return path.bytes == NULL ? wfs_quote("?") : wfs_quote_n(path.bytes, path.n_bytes);
 }
 
+/* Returns code, with a message when it is an error. */
+static int fail_content(const struct wfs_tree *tree, uint32_t id, int code, struct wfs_error *err)
+{
+    if (code == -ENOMEM)
+        return wfs_fail_memory(err);
+    return code < 0 ? wfs_fail(err, -code, "cannot read '%s': %s", quoted_path(tree, id).text,
+                               strerror(-code))
+                    : 0;
+}
+
 /* ---- .npy files ---- */
 
 /* The beginning of the staged file: as much as a header may take. */
@@ -48,33 +58,41 @@ static bool has_magic(const char *front, size_t n_bytes)
     return n_bytes >= NPY_MAGIC_BYTES && memcmp(front, NPY_MAGIC, NPY_MAGIC_BYTES) == 0;
 }
 
-static bool begins_like_npy(const struct wfs_tree *tree, const struct wfs_node *node)
+/* Returns 1 when the staged content has a .npy header at its front, 0 when not; -EIO, -ENOMEM. */
+static int begins_like_npy(const struct wfs_tree *tree, const struct wfs_node *node)
 {
     char front[NPY_MAGIC_BYTES];
-    return edit_is_staged(node) &&
-           editfile_read(tree, node, 0, front, sizeof(front)) == NPY_MAGIC_BYTES &&
-           has_magic(front, sizeof(front));
+    if (!edit_is_staged(node) || node->edit->n_bytes < sizeof(front) || node->edit->is_lost)
+        return 0; /* a commit says that a file is lost */
+    const ssize_t n = editfile_read(tree, node, 0, front, sizeof(front));
+    return n < 0 ? (int)n : has_magic(front, (size_t)n);
 }
 
-bool description_hides_suffix(const struct wfs_tree *tree, const struct wfs_node *node, uint32_t id)
+int description_hides_suffix(const struct wfs_tree *tree, const struct wfs_node *node, uint32_t id)
 {
-    return entry_has_suffix(tree, id) &&
-           (tree->options.files == WFS_FILES_NPY || begins_like_npy(tree, node));
+    if (!entry_has_suffix(tree, id))
+        return 0;
+    return tree->options.files == WFS_FILES_NPY ? 1 : begins_like_npy(tree, node);
 }
 
-/* The shape that the header would have had for the tensor: of bytes, where numpy has no such type.
+/*
+ * Returns 1 when the header is the one that the tensor would have had: of bytes, where numpy has no
+ * such type. Else 0, or -ENOMEM.
  */
-static bool is_header_of(const struct npy_header *header, const struct wfs_tensor *tensor,
-                         struct arena *arena)
+static int is_header_of(const struct npy_header *header, const struct wfs_tensor *tensor,
+                        struct arena *arena)
 {
     struct npy_header own;
+    const char *reason;
     const size_t n = wfs_npy_header(tensor, NULL, 0);
     autofree char *bytes = malloc(n);
     if (bytes == NULL)
-        return false;
+        return -ENOMEM;
     wfs_npy_header(tensor, bytes, n);
-    return npy_parse(bytes, n, "", arena, &own, NULL) == 0 &&
-           strcmp(own.descr, header->descr) == 0 && own.shape.rank == header->shape.rank &&
+    const int code = npy_parse(bytes, n, arena, &own, &reason);
+    if (code < 0)
+        return code == -ENOMEM ? code : 0;
+    return strcmp(own.descr, header->descr) == 0 && own.shape.rank == header->shape.rank &&
            memcmp(own.shape.dims, header->shape.dims, own.shape.rank * sizeof(uint64_t)) == 0;
 }
 
@@ -107,10 +125,12 @@ static int take_header(const struct wfs_node *node, const struct npy_header *hea
     if (base != NULL && strcmp(wfs_dtype_descr((enum wfs_dtype)base->dtype), header->descr) == 0) {
         description->has_dtype = true;
         description->dtype = base->dtype;
-        if (base->n_bytes == description->n_bytes && is_header_of(header, base, arena)) {
+        const int is_same =
+            base->n_bytes == description->n_bytes ? is_header_of(header, base, arena) : 0;
+        if (is_same > 0)
             description->shape = base->shape;
-            return 0;
-        }
+        if (is_same != 0)
+            return is_same < 0 ? is_same : 0;
     } else {
         description->has_dtype = header->has_dtype;
         description->dtype = (uint8_t)header->dtype;
@@ -128,15 +148,18 @@ static int look_for_header(const struct wfs_tree *tree, const struct wfs_node *n
 {
     autofree char *front = NULL;
     struct npy_header header;
+    const char *reason;
     size_t n_front = 0;
     int code = read_front(tree, node, &front, &n_front);
-    if (code < 0)
-        return wfs_fail(err, -code, "'%s': %s", quoted_path(tree, id).text, strerror(-code));
     const bool is_needed = tree->options.files == WFS_FILES_NPY && entry_has_suffix(tree, id);
-    if (!is_needed && !has_magic(front, n_front))
-        return 0;
-    code = npy_parse(front, n_front, quoted_path(tree, id).text, arena, &header, err);
-    return code < 0 ? code : take_header(node, &header, arena, description);
+    if (code < 0 || (!is_needed && !has_magic(front, n_front)))
+        return fail_content(tree, id, code, err);
+    code = npy_parse(front, n_front, arena, &header, &reason);
+    if (code < 0 && code != -ENOMEM)
+        return wfs_fail(err, -code, "'%s' %s", quoted_path(tree, id).text, reason);
+    if (code == 0)
+        code = take_header(node, &header, arena, description);
+    return fail_content(tree, id, code, err);
 }
 
 /* ---- the whole ---- */
@@ -185,51 +208,74 @@ static int fail_unknown(const struct wfs_tree *tree, uint32_t id,
                         "'%s': numpy has no name for its dtype: set user.weightfs.dtype "
                         "(setfattr -n user.weightfs.dtype -v BF16)",
                         path.text);
-    const char *what = description->has_dtype   ? "shape"
-                       : description->has_shape ? "dtype"
-                                                : "dtype and shape";
+    if (description->has_dtype)
+        return wfs_fail(err, EINVAL,
+                        "'%s' has no shape: set user.weightfs.shape (setfattr -n "
+                        "user.weightfs.shape -v '[2, 3]')",
+                        path.text);
+    if (description->has_shape)
+        return wfs_fail(err, EINVAL,
+                        "'%s' has no dtype: set user.weightfs.dtype (setfattr -n "
+                        "user.weightfs.dtype -v F32)",
+                        path.text);
     return wfs_fail(err, EINVAL,
-                    "'%s' has no %s: set user.weightfs.dtype and user.weightfs.shape (setfattr -n "
-                    "user.weightfs.shape -v '[2, 3]'), or remove it",
-                    path.text, what);
+                    "'%s' is not a tensor: its dtype and shape are unknown; copy tensors with 'cp "
+                    "-a', save arrays as .npy, set user.weightfs.dtype and user.weightfs.shape, or "
+                    "delete it",
+                    path.text);
 }
 
-int description_check(const struct wfs_tree *tree, const struct wfs_node *node, uint32_t id,
-                      const struct description *description, struct wfs_error *err)
+/* code is that of the size that dtype and shape make, n_bytes. */
+static int fail_size(const struct wfs_tree *tree, uint32_t id,
+                     const struct description *description, int code, uint64_t n_bytes,
+                     struct wfs_error *err)
 {
-    uint64_t n_bytes = 0;
-    if (!description->has_dtype || !description->has_shape)
-        return fail_unknown(tree, id, description, err);
-    const bool is_opaque = description->dtype == WFS_OPAQUE && node->tensor != NULL &&
-                           node->tensor->dtype == WFS_OPAQUE;
-    const bool is_told = description->dtype == WFS_OPAQUE && node->edit != NULL &&
-                         node->edit->texts[EDIT_QUANTIZATION] != NULL;
-    int code = 0;
-    if (is_told)
-        n_bytes = description->n_bytes;
-    else if (is_opaque)
-        n_bytes = node->tensor->n_bytes;
-    else
-        code = wfs_shape_bytes(&description->shape, (enum wfs_dtype)description->dtype, &n_bytes);
-    if (code == 0 && n_bytes == description->n_bytes)
-        return 0;
-    if (!description->is_framed && begins_like_npy(tree, node))
-        return wfs_fail(err, EINVAL,
-                        "'%s' is a .npy file by its content: give it a name that ends in .npy",
-                        quoted_path(tree, id).text);
     autostrbuf struct strbuf shape = {0};
     shape_print(&shape, &description->shape);
     const char *dtype = wfs_dtype_name((enum wfs_dtype)description->dtype);
     const struct wfs_quoted path = quoted_path(tree, id);
     const struct wfs_quoted dims = wfs_quote(shape.bytes == NULL ? "" : shape.bytes);
     if (code < 0)
-        return wfs_fail(err, EINVAL, "'%s': %s %s is no whole number of bytes below 2^64",
+        return wfs_fail(err, EINVAL, "'%s': %s %s is not a whole number of bytes below 2^64",
                         path.text, dtype, dims.text);
     return wfs_fail(err, EINVAL,
                     "'%s' has %" PRIu64 " bytes, but %s %s takes %" PRIu64
-                    ": give it the right content, or set user.weightfs.dtype and "
-                    "user.weightfs.shape",
+                    ": replace its content, or set user.weightfs.dtype and user.weightfs.shape",
                     path.text, description->n_bytes, dtype, dims.text, n_bytes);
+}
+
+/* The size that dtype and shape make; that of a type without sizes is what it is. */
+static int find_size(const struct wfs_node *node, const struct description *description,
+                     uint64_t *ret_n_bytes)
+{
+    const bool is_opaque = description->dtype == WFS_OPAQUE;
+    *ret_n_bytes = 0;
+    if (is_opaque && node->edit != NULL && node->edit->texts[EDIT_QUANTIZATION] != NULL)
+        *ret_n_bytes = description->n_bytes;
+    else if (is_opaque && node->tensor != NULL && node->tensor->dtype == WFS_OPAQUE)
+        *ret_n_bytes = node->tensor->n_bytes;
+    else
+        return wfs_shape_bytes(&description->shape, (enum wfs_dtype)description->dtype,
+                               ret_n_bytes);
+    return 0;
+}
+
+int description_check(const struct wfs_tree *tree, const struct wfs_node *node, uint32_t id,
+                      const struct description *description, struct wfs_error *err)
+{
+    uint64_t n_bytes;
+    if (!description->has_dtype || !description->has_shape)
+        return fail_unknown(tree, id, description, err);
+    const int code = find_size(node, description, &n_bytes);
+    if (code == 0 && n_bytes == description->n_bytes)
+        return 0;
+    const int is_npy = description->is_framed ? 0 : begins_like_npy(tree, node);
+    if (is_npy < 0)
+        return fail_content(tree, id, is_npy, err);
+    if (is_npy > 0)
+        return wfs_fail(err, EINVAL, "'%s' contains a .npy file: give it a name that ends in .npy",
+                        quoted_path(tree, id).text);
+    return fail_size(tree, id, description, code, n_bytes, err);
 }
 
 /* ---- attributes ---- */

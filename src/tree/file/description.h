@@ -26,9 +26,8 @@ struct description {
 int description_make(const struct wfs_tree *tree, const struct wfs_node *node, uint32_t id,
                      struct arena *arena, struct description *ret, struct wfs_error *err);
 
-/* True when the suffix ".npy" of the name is no part of the key. */
-bool description_hides_suffix(const struct wfs_tree *tree, const struct wfs_node *node,
-                              uint32_t id);
+/* Returns 1 when the suffix ".npy" of the name is not part of the key, else 0. -EIO, -ENOMEM. */
+int description_hides_suffix(const struct wfs_tree *tree, const struct wfs_node *node, uint32_t id);
 
 /* Checks that dtype and shape are there and take just the bytes that there are. -EINVAL. */
 int description_check(const struct wfs_tree *tree, const struct wfs_node *node, uint32_t id,

@@ -73,12 +73,13 @@ int namesake_describe(struct wfs_tree *tree, struct wfs_node *node)
     autostrbuf struct strbuf key = {0};
     if (node->kind != NODE_FILE || edit_is_told(node))
         return 0;
+    const int hides_suffix = description_hides_suffix(tree, node, node->entry);
     const int code =
-        entry_key(tree, node->entry, description_hides_suffix(tree, node, node->entry), &key);
+        hides_suffix < 0 ? hides_suffix : entry_key(tree, node->entry, hides_suffix > 0, &key);
     const uint32_t order = code < 0 ? ORDER_NEW : namesake_find(tree, key.bytes, false);
     if (order != ORDER_NEW) {
         node->tensor = wfs_catalog_tensor(tree->catalog, order);
         node->edit->is_namesake = true;
     }
-    return code == -ENOMEM ? code : 0;
+    return code == -ENOENT || code == -ENOKEY ? 0 : code;
 }

@@ -19,7 +19,7 @@ const char *namesake_key(const struct wfs_tree *tree, uint32_t order);
 
 /*
  * A new file that nothing else was said of gets the description of the tensor that was loaded with
- * the key that it has by now. -ENOMEM.
+ * the key that it has by now. -EIO, -ENOMEM.
  */
 int namesake_describe(struct wfs_tree *tree, struct wfs_node *node);
 

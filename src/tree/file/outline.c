@@ -39,22 +39,31 @@ static int add_item(const struct wfs_tree *tree, uint32_t id, struct outline *ou
     return 0;
 }
 
-static int walk(const struct wfs_tree *tree, bool wants_values, struct todo *todo,
-                struct outline *outline)
+/* Adds what is in the directory to the outlines, NULL: not wanted, and to what is to be walked. */
+static int look_into(const struct wfs_tree *tree, const struct directory *directory,
+                     struct todo *todo, struct outline *tensors, struct outline *values)
 {
-    int code = add_todo(todo, tree->root);
-    while (code == 0 && todo->n_dirs > 0) {
-        const struct directory *directory = todo->dirs[--todo->n_dirs]->directory;
-        for (uint32_t i = 0; i < directory->n_ids && code == 0; i++) {
-            const struct entry *entry = entry_at(tree, directory->ids[i]);
-            if (entry->node == NULL || entry->name[0] == '.')
-                continue;
-            if (entry->node->kind == NODE_DIR)
-                code = add_todo(todo, entry->node);
-            else if (valuefile_is_one(entry) == wants_values)
-                code = add_item(tree, directory->ids[i], outline);
-        }
+    int code = 0;
+    for (uint32_t i = 0; i < directory->n_ids && code == 0; i++) {
+        const struct entry *entry = entry_at(tree, directory->ids[i]);
+        if (entry->node == NULL || entry->name[0] == '.')
+            continue;
+        struct outline *outline = valuefile_is_one(entry) ? values : tensors;
+        if (entry->node->kind == NODE_DIR)
+            code = add_todo(todo, entry->node);
+        else if (outline != NULL)
+            code = add_item(tree, directory->ids[i], outline);
     }
+    return code;
+}
+
+static int walk(const struct wfs_tree *tree, struct outline *tensors, struct outline *values)
+{
+    struct todo todo = {0};
+    int code = add_todo(&todo, tree->root);
+    while (code == 0 && todo.n_dirs > 0)
+        code = look_into(tree, todo.dirs[--todo.n_dirs]->directory, &todo, tensors, values);
+    free(todo.dirs);
     return code;
 }
 
@@ -63,8 +72,9 @@ static int find_key(const struct wfs_tree *tree, struct strbuf *key, struct aren
 {
     const struct wfs_node *node = entry_at(tree, item->entry)->node;
     key->n_bytes = 0;
+    const int hides_suffix = description_hides_suffix(tree, node, item->entry);
     const int code =
-        entry_key(tree, item->entry, description_hides_suffix(tree, node, item->entry), key);
+        hides_suffix < 0 ? hides_suffix : entry_key(tree, item->entry, hides_suffix > 0, key);
     if (code == -ENOKEY)
         return 0;
     if (code < 0)
@@ -134,33 +144,28 @@ static int compare(const void *a, const void *b)
     return strcmp(one->key, other->key);
 }
 
-int outline_make(const struct wfs_tree *tree, struct arena *arena, struct outline *ret)
+static int finish(const struct wfs_tree *tree, bool is_value, struct outline *outline)
 {
-    struct todo todo = {0};
-    autostrbuf struct strbuf key = {0};
-    int code = walk(tree, false, &todo, ret);
-    free(todo.dirs);
-    for (size_t i = 0; i < ret->n_items && code == 0; i++)
-        code = find_key(tree, &key, arena, &ret->items[i]);
-    if (code == 0)
-        code = give_back_places(tree, false, ret);
-    if (code == 0 && ret->n_items > 0)
-        qsort(ret->items, ret->n_items, sizeof(*ret->items), compare);
+    const int code = give_back_places(tree, is_value, outline);
+    if (code == 0 && outline->n_items > 0)
+        qsort(outline->items, outline->n_items, sizeof(*outline->items), compare);
     return code;
 }
 
-int outline_values(const struct wfs_tree *tree, struct arena *arena, struct outline *ret)
+int outline_make(const struct wfs_tree *tree, struct arena *arena, struct outline *ret_tensors,
+                 struct outline *ret_values)
 {
-    struct todo todo = {0};
-    int code = walk(tree, true, &todo, ret);
-    free(todo.dirs);
-    for (size_t i = 0; i < ret->n_items && code == 0; i++)
-        code = valuefile_name(tree, ret->items[i].entry, arena, &ret->items[i].key);
+    autostrbuf struct strbuf key = {0};
+    int code = walk(tree, ret_tensors, ret_values);
+    for (size_t i = 0; i < ret_tensors->n_items && code == 0; i++)
+        code = find_key(tree, &key, arena, &ret_tensors->items[i]);
     if (code == 0)
-        code = give_back_places(tree, true, ret);
-    if (code == 0 && ret->n_items > 0)
-        qsort(ret->items, ret->n_items, sizeof(*ret->items), compare);
-    return code;
+        code = finish(tree, false, ret_tensors);
+    for (size_t i = 0; ret_values != NULL && i < ret_values->n_items && code == 0; i++) {
+        struct outline_item *item = &ret_values->items[i];
+        code = valuefile_name(tree, item->entry, arena, &item->key);
+    }
+    return code == 0 && ret_values != NULL ? finish(tree, true, ret_values) : code;
 }
 
 void outline_done(struct outline *outline)

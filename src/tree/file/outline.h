@@ -17,14 +17,13 @@ struct outline {
     size_t n_items, n_room;
 };
 
-/* Files that are values, see valuefile.h; a key is the name of the value. */
-int outline_values(const struct wfs_tree *tree, struct arena *arena, struct outline *ret);
-
 /*
- * Fills a zeroed outline; keys that are not the catalog's own are in the arena. -ENOMEM;
- * outline_done is due in any case.
+ * Fills zeroed outlines: of the tensors, and, unless NULL, of the files that are values (see
+ * valuefile.h), whose keys are the names of the values. Keys that are not the catalog's own are in
+ * the arena. -EIO, -ENOMEM; outline_done is due in any case.
  */
-int outline_make(const struct wfs_tree *tree, struct arena *arena, struct outline *ret);
+int outline_make(const struct wfs_tree *tree, struct arena *arena, struct outline *ret_tensors,
+                 struct outline *ret_values);
 void outline_done(struct outline *outline);
 
 #endif

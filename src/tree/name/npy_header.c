@@ -15,16 +15,16 @@
 /* What is left of the text. */
 struct words {
     struct cursor text;
-    const char *name; /* of the file, as messages have it */
-    struct wfs_error *err;
+    const char *reason; /* of the failure */
 };
 
-static int fail(const struct words *words, int code, const char *reason)
+static int fail(struct words *words, int code, const char *reason)
 {
-    return wfs_fail(words->err, code, "'%s' %s", words->name, reason);
+    words->reason = reason;
+    return -code;
 }
 
-static int malformed(const struct words *words)
+static int malformed(struct words *words)
 {
     return fail(words, EBADMSG, "has a damaged .npy header");
 }
@@ -115,8 +115,7 @@ static int take_descr(struct words *words, struct npy_header *ret)
 {
     char descr[sizeof(ret->descr)];
     if (take(words, "[")) /* a list of fields */
-        return fail(words, EOPNOTSUPP,
-                    "has a structured numpy type, which is no dtype of a tensor");
+        return fail(words, EOPNOTSUPP, "has a structured numpy type, which a tensor cannot have");
     if (!take_string(words, descr, sizeof(descr)) || strlen(descr) < 3 ||
         strchr("<>|", descr[0]) == NULL)
         return malformed(words);
@@ -135,7 +134,7 @@ static int take_descr(struct words *words, struct npy_header *ret)
         ret->dtype = dtype;
         ret->has_dtype = descr[1] != 'V';
     }
-    return is_known ? 0 : fail(words, EOPNOTSUPP, "has a numpy type that is no dtype of a tensor");
+    return is_known ? 0 : fail(words, EOPNOTSUPP, "has a numpy type that a tensor cannot have");
 }
 
 static int take_order(struct words *words)
@@ -181,30 +180,40 @@ static int take_dict(struct words *words, struct arena *arena, struct npy_header
     return seen == (DESCR | ORDER | SHAPE) && words->text.n_left == 0 ? 0 : malformed(words);
 }
 
-int npy_parse(const char *bytes, size_t n_bytes, const char *name, struct arena *arena,
-              struct npy_header *ret, struct wfs_error *err)
+static int take_version(struct words *words, uint32_t *ret_n_text)
 {
-    struct words words = {cursor_of(bytes, n_bytes), name, err};
     const uint8_t *magic;
     uint8_t major, minor;
     uint16_t n_short = 0;
+    if (!cursor_take(&words->text, NPY_MAGIC_BYTES, &magic) ||
+        memcmp(magic, NPY_MAGIC, NPY_MAGIC_BYTES) != 0)
+        return fail(words, EBADMSG, "is not a .npy file");
+    if (!cursor_u8(&words->text, &major) || !cursor_u8(&words->text, &minor))
+        return malformed(words);
+    if (major < 1 || major > 3 || minor != 0)
+        return fail(words, EOPNOTSUPP, "is a .npy file of an unknown version");
+    if (major == 1 ? !cursor_le16(&words->text, &n_short) : !cursor_le32(&words->text, ret_n_text))
+        return malformed(words);
+    if (major == 1)
+        *ret_n_text = n_short;
+    if (*ret_n_text > NPY_HEADER_MAX)
+        return fail(words, E2BIG, "has a .npy header of more than 65536 bytes");
+    return *ret_n_text > words->text.n_left ? malformed(words) : 0;
+}
+
+int npy_parse(const char *bytes, size_t n_bytes, struct arena *arena, struct npy_header *ret,
+              const char **ret_reason)
+{
+    struct words words = {cursor_of(bytes, n_bytes), "cannot be described: out of memory"};
     uint32_t n_text = 0;
     *ret = (struct npy_header){0};
-    if (!cursor_take(&words.text, NPY_MAGIC_BYTES, &magic) ||
-        memcmp(magic, NPY_MAGIC, NPY_MAGIC_BYTES) != 0)
-        return fail(&words, EBADMSG, "is no .npy file");
-    if (!cursor_u8(&words.text, &major) || !cursor_u8(&words.text, &minor))
-        return malformed(&words);
-    if (major < 1 || major > 3 || minor != 0)
-        return fail(&words, EOPNOTSUPP, "is a .npy file of a version that is not known");
-    if (major == 1 ? !cursor_le16(&words.text, &n_short) : !cursor_le32(&words.text, &n_text))
-        return malformed(&words);
-    n_text = major == 1 ? n_short : n_text;
-    if (n_text > NPY_HEADER_MAX)
-        return fail(&words, E2BIG, "has a .npy header of more than 65536 bytes");
-    if (n_text > words.text.n_left)
-        return malformed(&words);
-    ret->n_bytes = (size_t)(words.text.at - (const uint8_t *)bytes) + n_text;
-    words.text.n_left = n_text;
-    return take_dict(&words, arena, ret);
+    int code = take_version(&words, &n_text);
+    if (code == 0) {
+        ret->n_bytes = (size_t)(words.text.at - (const uint8_t *)bytes) + n_text;
+        words.text.n_left = n_text;
+        code = take_dict(&words, arena, ret);
+    }
+    if (code < 0)
+        *ret_reason = words.reason;
+    return code;
 }

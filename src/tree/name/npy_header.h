@@ -26,11 +26,11 @@ struct npy_header {
 };
 
 /*
- * bytes are the first ones of the file, NPY_FRONT_MAX of them or all; name is the file's, fit
- * for a message. -EBADMSG, -E2BIG, -ENOMEM, and -EOPNOTSUPP for what a tensor cannot be: Fortran
- * order, big-endian, objects.
+ * Parses a header. bytes are the first ones of the file: NPY_FRONT_MAX of them, or all. -EBADMSG,
+ * -E2BIG, -ENOMEM, and -EOPNOTSUPP for what a tensor cannot be: Fortran order, big-endian, objects.
+ * *ret_reason is set when this fails: static text to follow the name of the file.
  */
-int npy_parse(const char *bytes, size_t n_bytes, const char *name, struct arena *arena,
-              struct npy_header *ret, struct wfs_error *err);
+int npy_parse(const char *bytes, size_t n_bytes, struct arena *arena, struct npy_header *ret,
+              const char **ret_reason);
 
 #endif

@@ -119,30 +119,37 @@ int edit_set_shape(struct edit *edit, const struct wfs_shape *shape)
     return 0;
 }
 
+/* Copies those texts of the other one that this one has not. */
+static int inherit_texts(struct edit *edit, const struct edit *from)
+{
+    for (size_t i = 0; i < EDIT_N_TEXTS; i++) {
+        if (edit->texts[i] != NULL || from->texts[i] == NULL)
+            continue;
+        edit->texts[i] = strdup(from->texts[i]);
+        if (edit->texts[i] == NULL)
+            return -ENOMEM;
+    }
+    return 0;
+}
+
 int edit_inherit(struct wfs_tree *tree, struct wfs_node *node, const struct wfs_node *from)
 {
     struct edit *edit = edit_of(tree, node);
     const struct edit *other = from->edit;
     if (edit == NULL)
         return -ENOMEM;
-    if (node->kind == NODE_FILE && from->kind == NODE_FILE && from->tensor != NULL) {
-        node->tensor = from->tensor;
-        edit->is_namesake = false;
-    }
-    if (other == NULL)
-        return 0;
-    if (!edit->has_shape && other->has_shape && edit_set_shape(edit, &other->shape) < 0)
+    if (other != NULL && !edit->has_shape && other->has_shape &&
+        edit_set_shape(edit, &other->shape) < 0)
         return -ENOMEM;
-    if (!edit->has_dtype && other->has_dtype) {
+    if (other != NULL && inherit_texts(edit, other) < 0)
+        return -ENOMEM;
+    if (other != NULL && !edit->has_dtype && other->has_dtype) {
         edit->has_dtype = true;
         edit->dtype = other->dtype;
     }
-    for (size_t i = 0; i < EDIT_N_TEXTS; i++) {
-        if (edit->texts[i] != NULL || other->texts[i] == NULL)
-            continue;
-        edit->texts[i] = strdup(other->texts[i]);
-        if (edit->texts[i] == NULL)
-            return -ENOMEM;
+    if (node->kind == NODE_FILE && from->kind == NODE_FILE && from->tensor != NULL) {
+        node->tensor = from->tensor;
+        edit->is_namesake = false;
     }
     return 0;
 }
