@@ -224,6 +224,70 @@ static void a_failed_sync_is_told_once_and_the_edit_is_written_anew(void)
     kit_close(&kit);
 }
 
+/* ---- what the system does not say ---- */
+
+static bool has_mount_id = true;
+
+int statx(int at_fd, const char *path, int flags, unsigned mask, struct statx *ret)
+{
+    const int code = (int)syscall(SYS_statx, at_fd, path, flags, mask, ret);
+    if (!has_mount_id) {
+        ret->stx_mask &= ~(unsigned)STATX_MNT_ID;
+        ret->stx_mnt_id = 0;
+    }
+    return code;
+}
+
+/* Before Linux 5.8 nobody knows whether the filesystem was mounted again in between. */
+static void edits_are_doubtful_where_mounts_have_no_numbers(void)
+{
+    struct wfs_replayed replayed;
+    for (int is_known = 0; is_known < 2; is_known++) {
+        struct kit kit;
+        has_mount_id = is_known;
+        kit_open(&kit, kit_small_catalog(), kit_options(), true);
+        check_int(kit_write(&kit, "c", kit_bytes, 12), 0);
+        wfs_tree_free(kit.tree);
+        struct wfs_tree_options options = kit_options();
+        options.stage = kit_stage(kit.stage, &kit.err);
+        check_int(wfs_tree_new(kit.catalog, &options, &kit.tree, &kit.err), 0);
+        wfs_tree_replayed(kit.tree, &replayed);
+        check_uint(replayed.n_unsynced, 1);
+        check_uint(replayed.n_doubtful, is_known ? 0 : 1);
+        kit_close(&kit);
+    }
+    has_mount_id = true;
+}
+
+static const char *unreadable; /* what a file begins with that cannot be read; NULL: none */
+
+ssize_t pread(int fd, void *buf, size_t n_bytes, off_t offset)
+{
+    const ssize_t n = syscall(SYS_pread64, fd, buf, n_bytes, offset);
+    if (unreadable == NULL || n < (ssize_t)strlen(unreadable) ||
+        memcmp(buf, unreadable, strlen(unreadable)) != 0)
+        return n;
+    errno = EIO;
+    return -1;
+}
+
+/* A base that cannot be read is not the same as none. */
+static void what_the_edits_stand_on_must_be_readable(void)
+{
+    struct kit kit;
+    struct wfs_error err;
+    kit_open(&kit, kit_small_catalog(), kit_options(), true);
+    check_int(kit_write(&kit, "c", kit_bytes, 12), 0);
+    wfs_tree_free(kit.tree);
+    unreadable = "base\n";
+    check_int(open_again(&kit, kit.stage, &err), -EIO);
+    check(strstr(err.text, "cannot read the base in '") == err.text);
+    unreadable = NULL;
+    check_int(open_again(&kit, kit.stage, &err), 0);
+    wfs_catalog_free(kit.catalog);
+    kit_remove_stage(kit.stage);
+}
+
 int main(void)
 {
     signal(SIGXFSZ, SIG_IGN);
@@ -233,5 +297,7 @@ int main(void)
     check_run(only_pending_edits_are_kept);
     check_run(a_full_disk_fails_the_call_and_changes_nothing);
     check_run(a_failed_sync_is_told_once_and_the_edit_is_written_anew);
+    check_run(edits_are_doubtful_where_mounts_have_no_numbers);
+    check_run(what_the_edits_stand_on_must_be_readable);
     return check_done();
 }

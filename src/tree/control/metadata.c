@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * metadata.json is the one place of edited metadata; setting an attribute of the root writes it
- * too. What was parsed is kept until the file changes.
+ * metadata.json is the one place of edited metadata: setting an attribute of the root writes it,
+ * too. The parsed list is kept until the file changes.
  */
 #include "tree/control/metadata.h"
 
@@ -50,9 +50,9 @@ static int read_file(const struct wfs_tree *tree, const struct wfs_node *node, c
 {
     const int code = editfile_read_all(tree, node, METADATA_MAX, ret, ret_n_bytes);
     if (code == -EFBIG)
-        return wfs_fail(err, EBADMSG, ".weightfs/metadata.json has more than 64 MiB");
+        return wfs_fail(err, EBADMSG, ".weightfs/metadata.json is larger than 64 MiB");
     if (code < 0)
-        return wfs_fail(err, -code, ".weightfs/metadata.json cannot be read: %s", strerror(-code));
+        return wfs_fail(err, -code, "cannot read .weightfs/metadata.json: %s", strerror(-code));
     return 0;
 }
 
@@ -65,7 +65,8 @@ static int copy_texts(const json_t *object, struct arena *arena, const struct wf
     json_object_foreach((json_t *)(uintptr_t)object, name, value)
     {
         if (!json_is_string(value))
-            return wfs_fail(err, EBADMSG, ".weightfs/metadata.json: the value of '%s' is no string",
+            return wfs_fail(err, EBADMSG,
+                            ".weightfs/metadata.json: the value of '%s' is not a string",
                             wfs_quote(name).text);
         struct wfs_text *text = arena_calloc(arena, 1, sizeof(*text));
         if (text == NULL)
@@ -87,13 +88,15 @@ static int parse(const char *bytes, size_t n_bytes, struct arena *arena,
 {
     json_error_t error;
     json_t *root = json_loadb(bytes, n_bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
+    if (root == NULL && json_error_code(&error) == json_error_out_of_memory)
+        return wfs_fail_memory(err);
     if (root == NULL)
         return wfs_fail(err, EBADMSG, ".weightfs/metadata.json: line %d, column %d: %s", error.line,
-                        error.column, wfs_quote(error.text).text);
+                        error.column, error.text);
     const int code =
         json_is_object(root)
             ? copy_texts(root, arena, ret, err)
-            : wfs_fail(err, EBADMSG, ".weightfs/metadata.json is no JSON object of strings");
+            : wfs_fail(err, EBADMSG, ".weightfs/metadata.json is not a JSON object of strings");
     json_decref(root);
     return code;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One pass over the journal tells how much is in it and how far its last commit came.
+ * One pass over the journal counts its changes and finds out how far its last commit came.
  */
 #include "tree/stage/leftover.h"
 
@@ -18,18 +18,23 @@
 
 enum { TEXT_MAX = 16 << 20 }; /* bytes of base or status.json */
 
-char *leftover_read_text(int dir_fd, const char *name)
+int leftover_read_text(int dir_fd, const char *name, char **ret)
 {
     struct stat st;
+    *ret = NULL;
     autoclose int fd = openat(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size > TEXT_MAX)
-        return NULL;
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return errno == ENOENT || errno == ELOOP ? 0 : -errno;
+    if (!S_ISREG(st.st_mode) || st.st_size > TEXT_MAX)
+        return 0;
     autofree char *text = calloc(1, (size_t)st.st_size + 1);
     if (text == NULL)
-        return NULL;
-    if (io_read_at(fd, text, (size_t)st.st_size, 0) < st.st_size)
-        return NULL;
-    return steal(&text);
+        return -ENOMEM;
+    const ssize_t n = io_read_at(fd, text, (size_t)st.st_size, 0);
+    if (n < st.st_size)
+        return n < 0 ? (int)n : -EIO;
+    *ret = steal(&text);
+    return 0;
 }
 
 /* ---- records of a commit ---- */
@@ -98,21 +103,28 @@ static int look(void *ctx, char *text, size_t n_bytes)
     }
 }
 
+static int fail_read(int code, const char *name, const char *path, struct wfs_error *err)
+{
+    if (code == -ENOMEM)
+        return wfs_fail_memory(err);
+    return wfs_fail(err, -code, "cannot read the %s in '%s': %s", name, wfs_quote(path).text,
+                    strerror(-code));
+}
+
 int leftover_read(struct leftover *leftover, struct journal *journal, const char *path,
                   struct wfs_error *err)
 {
-    const int code = journal_open(journal, look, leftover, &leftover->found.bad_record);
-    if (code == -ENOMEM)
-        return wfs_fail_memory(err);
+    int code = journal_open(journal, look, leftover, &leftover->found.bad_record);
     if (code == -EBADMSG)
         return wfs_fail(err, EBADMSG,
-                        "the journal in '%s' has records that this version of "
-                        "weightfs does not know",
+                        "the journal in '%s' has records that this version of weightfs does not "
+                        "know",
                         wfs_quote(path).text);
     if (code < 0)
-        return wfs_fail(err, -code, "the journal in '%s' cannot be read: %s", wfs_quote(path).text,
-                        strerror(-code));
-    leftover->base = leftover_read_text(journal->dir_fd, "base");
+        return fail_read(code, "journal", path, err);
+    code = leftover_read_text(journal->dir_fd, "base", &leftover->base);
+    if (code < 0)
+        return fail_read(code, "base", path, err);
     leftover->found.base = leftover->base;
     return 0;
 }

@@ -22,7 +22,8 @@ int leftover_read(struct leftover *leftover, struct journal *journal, const char
                   struct wfs_error *err);
 void leftover_done(struct leftover *leftover);
 
-/* Returns the whole text of a small file of the directory, malloc'ed; NULL: it cannot be read. */
-char *leftover_read_text(int dir_fd, const char *name);
+/* Reads a small file of the directory whole, malloc'ed; *ret is NULL when there is no such regular
+ * file. A negative errno of reading. */
+int leftover_read_text(int dir_fd, const char *name, char **ret);
 
 #endif

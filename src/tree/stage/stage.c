@@ -21,7 +21,7 @@
 
 /* ---- opening ---- */
 
-/* The process that holds the lock on the directory, 0: not known. */
+/* Returns the process that holds the lock on the directory, 0: not known. */
 static long lock_holder(const struct stat *st)
 {
     char line[256];
@@ -56,11 +56,24 @@ static int fail_open(int code, const char *path, struct wfs_error *err)
 {
     if (code == -EPERM)
         return wfs_fail(err, EPERM,
-                        "staging directory '%s' is not a directory of your own that is closed to "
+                        "staging directory '%s' must be a directory of your own that is closed to "
                         "others (mode 0700)",
                         wfs_quote(path).text);
-    return wfs_fail(err, -code, "cannot make staging directory '%s': %s", wfs_quote(path).text,
+    return wfs_fail(err, -code, "cannot create staging directory '%s': %s", wfs_quote(path).text,
                     strerror(-code));
+}
+
+static int fail_lock(int code, const struct stat *st, const char *path, struct wfs_error *err)
+{
+    if (code != EWOULDBLOCK)
+        return wfs_fail(err, code, "cannot lock staging directory '%s': %s", wfs_quote(path).text,
+                        strerror(code));
+    const long holder = lock_holder(st);
+    if (holder > 0)
+        return wfs_fail(err, EBUSY, "staging directory '%s' is in use by process %ld",
+                        wfs_quote(path).text, holder);
+    return wfs_fail(err, EBUSY, "staging directory '%s' is in use by another process",
+                    wfs_quote(path).text);
 }
 
 /* Opens and locks it. -EAGAIN: it was removed by its last holder in between. */
@@ -74,18 +87,8 @@ static int lock_directory(struct wfs_stage *stage, const char *path, struct wfs_
         return -EAGAIN;
     if (fd < 0)
         return fail_open(fd, path, err);
-    if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-        const int code = errno;
-        if (code != EWOULDBLOCK)
-            return wfs_fail(err, code, "cannot lock staging directory '%s': %s",
-                            wfs_quote(path).text, strerror(code));
-        const long holder = lock_holder(&st);
-        if (holder > 0)
-            return wfs_fail(err, EBUSY, "staging directory '%s' is in use by process %ld",
-                            wfs_quote(path).text, holder);
-        return wfs_fail(err, EBUSY, "staging directory '%s' is in use by another process",
-                        wfs_quote(path).text);
-    }
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+        return fail_lock(errno, &st, path, err);
     if (fstat(fd, &st) < 0 || st.st_nlink == 0)
         return -EAGAIN;
     stage->fd = steal_fd(&fd);
@@ -118,13 +121,13 @@ static int open_locked(struct wfs_stage *stage, const struct wfs_stage_options *
         return code;
     if (options->is_found &&
         faccessat(stage->parent_fd, stage->name, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
-        return wfs_fail(err, errno, "there is no staging directory '%s'",
-                        wfs_quote(options->path).text);
+        return wfs_fail(err, errno, "no staging directory '%s'", wfs_quote(options->path).text);
     code = lock_directory(stage, options->path, err);
     for (int i = 0; code == -EAGAIN && i < 100; i++)
         code = lock_directory(stage, options->path, err);
     if (code == -EAGAIN)
-        code = wfs_fail(err, EBUSY, "staging directory '%s' is made and removed by others",
+        code = wfs_fail(err, EBUSY,
+                        "staging directory '%s' is being created and removed by other processes",
                         wfs_quote(options->path).text);
     return code;
 }
@@ -143,12 +146,14 @@ static int open_data(struct wfs_stage *stage, const char *path, struct wfs_error
     return 0;
 }
 
-/* Edits of one run of the machine, in which the filesystem was not mounted anew, are whole. */
+/* Edits are whole when the machine has run, and the filesystem was mounted, since they were made.
+ */
 static int name_run(struct wfs_stage *stage, const char *boot)
 {
     struct statx found = {0};
-    const bool is_known =
-        boot != NULL && statx(stage->fd, "", AT_EMPTY_PATH, STATX_MNT_ID, &found) == 0;
+    const bool is_known = boot != NULL &&
+                          statx(stage->fd, "", AT_EMPTY_PATH, STATX_MNT_ID, &found) == 0 &&
+                          (found.stx_mask & STATX_MNT_ID) != 0;
     const uint64_t mount = is_known ? found.stx_mnt_id : 0;
     const int n = asprintf(&stage->run, "%.64s.%" PRIu64, is_known ? boot : "unknown", mount);
     if (n < 0)

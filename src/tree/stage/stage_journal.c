@@ -115,6 +115,7 @@ int wfs_stage_note_published(struct wfs_stage *stage)
 
 /* ---- sources ---- */
 
+/* A file that was kept before under the same name is what the edits are based on: it stays. */
 int wfs_stage_keep_source(struct wfs_stage *stage, const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -142,8 +143,9 @@ int wfs_stage_keep_source(struct wfs_stage *stage, const char *path)
 char *wfs_stage_failure(const struct wfs_stage *stage)
 {
     autofree struct wfs_status *status = NULL;
-    autofree char *text = leftover_read_text(stage->fd, "status.json");
-    if (text == NULL || wfs_status_parse(text, strlen(text), &status) < 0)
+    autofree char *text = NULL;
+    if (leftover_read_text(stage->fd, "status.json", &text) < 0 || text == NULL ||
+        wfs_status_parse(text, strlen(text), &status) < 0)
         return NULL;
     if (status->state != WFS_MOUNT_FAILED && status->state != WFS_MOUNT_PUBLISHED_UNSYNCED)
         return NULL;
