@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How a program talks to a running mount: one ioctl on the root directory, and the text of
- * WFS_CONTROL_NAME/status.json.
+ * How a program talks to a running mount: two ioctls on the root directory, and the text of
+ * WFS_CONTROL_NAME/status.json, which status.h reads.
  */
 #ifndef WFS_CONTROL_H
 #define WFS_CONTROL_H
@@ -9,7 +9,7 @@
 #include <linux/ioctl.h>
 #include <stdint.h>
 
-/* The answer to WFS_IOC_COMMIT: what `sync MNT` does, with its sentence. */
+/* The reply to WFS_IOC_COMMIT, which does what `sync MNT` does and returns its message. */
 struct wfs_control_reply {
     int32_t error;    /* errno of the commit, 0: done */
     int32_t pid;      /* of the process to wait for after an unmount */
@@ -18,7 +18,7 @@ struct wfs_control_reply {
 };
 
 #define WFS_IOC_COMMIT _IOR('W', 1, struct wfs_control_reply)
-/* Fills the reply and commits nothing: is this a mount of ours, and whose? */
+/* Fills the reply without a commit: shows that the directory is the root of a mount of ours. */
 #define WFS_IOC_HELLO _IOR('W', 2, struct wfs_control_reply)
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A staging directory as a program sees it before there is a tree over it: locked, with what an
- * earlier process left in it. A tree takes it over and shows the edits again.
+ * A staging directory before a tree is made over it: locked, with what an earlier process left in
+ * it. The tree then owns it and shows the edits again.
  */
 #ifndef WFS_STAGE_H
 #define WFS_STAGE_H
@@ -11,7 +11,7 @@
 
 struct wfs_stage;
 
-/* How far the last commit came that the journal knows of. */
+/* How far the last commit in the journal came. */
 enum wfs_commit_state {
     WFS_COMMIT_NONE,
     WFS_COMMIT_BEGUN,
@@ -19,18 +19,18 @@ enum wfs_commit_state {
     WFS_COMMIT_PUBLISHED, /* and was renamed */
 };
 
-/* A file that a commit wrote. */
+/* The file that a commit wrote. */
 struct wfs_written {
     bool is_known;
     struct wfs_identity identity;
     uint64_t digest;    /* wfs_catalog_digest of it */
-    uint64_t n_changes; /* that are in it: those before */
+    uint64_t n_changes; /* how many changes it has: those noted before it */
 };
 
 struct wfs_leftover {
-    const char *base;    /* what the edits stand on, as it was given; NULL: nothing is known */
+    const char *base;    /* what the edits are based on, as it was given; NULL: not known */
     uint64_t n_changes;  /* records of changes */
-    uint64_t bad_record; /* number of one that is damaged and ends what is known; 0: none */
+    uint64_t bad_record; /* number of a damaged one, after which nothing is known; 0: none */
     enum wfs_commit_state commit;
     const char *output, *temporary; /* path, and name beside it, of the last commit; or NULL */
     struct wfs_written complete;    /* of the last commit that wrote one whole */
@@ -62,56 +62,57 @@ struct wfs_record {
 
 struct wfs_stage_options {
     const char *path;
-    const char *boot; /* tells one run of the machine from another; NULL: not known */
-    bool is_found;    /* only one that is there already */
+    const char *boot; /* differs between runs of the machine; NULL: not known */
+    bool is_found;    /* it must exist already */
 };
 
 #pragma GCC visibility push(default)
 
 /*
- * Makes the directory or takes over what is there, and locks it. -EBUSY: another process holds it;
- * -EPERM: not the user's own and private; -EBADMSG: what is in it cannot be understood.
+ * Creates the directory, or opens the existing one, and locks it. -EBUSY: another process holds it;
+ * -EPERM: it is not the user's own and private; -EBADMSG: its journal has unknown records.
  */
 int wfs_stage_open(const struct wfs_stage_options *options, struct wfs_stage **out,
                    struct wfs_error *err);
 
-/* Lets go of it, and removes it when no edits are in it. */
+/* Unlocks the directory, and removes it when it has no edits. */
 void wfs_stage_close(struct wfs_stage *stage);
 
-/* Borrowed, as it was when opened or discarded last. */
+/* Returns what the directory had when it was last opened or discarded; borrowed. */
 const struct wfs_leftover *wfs_stage_leftover(const struct wfs_stage *stage);
 
-/* Why the last commit failed, as status.json says it; malloc'ed. NULL: it did not, or nobody knows.
- */
+/* Returns why the last commit failed, according to status.json, malloc'ed; NULL: it did not fail,
+ * or that is not known. */
 char *wfs_stage_failure(const struct wfs_stage *stage);
 
-/* Calls visit with each record up to a bad one; not 0 stops and is returned. */
+/* Calls visit with each record up to a damaged one. Stops when it does not return 0, and returns
+ * that. */
 int wfs_stage_each(struct wfs_stage *stage,
                    int (*visit)(void *ctx, const struct wfs_record *record), void *ctx);
 
-/* Bytes of the content of an edit, or -ENOENT. */
+/* Returns the size of the content of an edit in bytes, or -ENOENT. */
 int64_t wfs_stage_n_bytes(const struct wfs_stage *stage, uint64_t number);
 
-/* True when the edits were written in this run of the machine, with the filesystem mounted
- * throughout: then also those that were not synced are whole. */
+/* Returns true when the edits were written in this run of the machine, with the filesystem mounted
+ * throughout: then those that were not synced are whole, too. */
 bool wfs_stage_is_same_run(const struct wfs_stage *stage, const char *run);
 
-/* Notes that the last commit is published after all. */
+/* Notes in the journal that the last commit is published. */
 int wfs_stage_note_published(struct wfs_stage *stage);
 
-/* What was published is not there any more: all changes count as not committed. */
+/* Makes all changes count as not committed, because what was published no longer exists. */
 void wfs_stage_forget_published(struct wfs_stage *stage);
 
-/* Removes all edits. Nothing is left of them when it returns 0. */
+/* Removes all edits. Nothing is left of them when this returns 0. */
 int wfs_stage_discard(struct wfs_stage *stage);
 
 /*
- * Keeps a file reachable below the directory ("source/NAME") when its own name is about to be given
- * to another one. -EXDEV, -EPERM: not possible here.
+ * Keeps a file reachable as "source/NAME" in the directory when its own name is about to be given
+ * to another file. -EXDEV, -EPERM: not possible here.
  */
 int wfs_stage_keep_source(struct wfs_stage *stage, const char *path);
 
-/* Text that is different after the machine was started anew. Yours to free; NULL: not known. */
+/* Returns a text that differs between runs of the machine, malloc'ed; NULL: not known. */
 char *wfs_stage_boot(void);
 
 #pragma GCC visibility pop

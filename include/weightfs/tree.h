@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A catalog as directories and files, with the edits made to them. Every operation is a POSIX
- * operation and returns its negative errno; a driver passes them to the kernel unchanged.
+ * operation and returns a negative errno, which a driver passes to the kernel unchanged. The tree
+ * knows catalogs and the staging directory; it leaves file formats, rules and FUSE to others.
  *
  * A node is what POSIX calls an inode: content, attributes, a link count. Names are entries of
  * directories and lead to nodes. Functions that take a const tree may run in parallel with each
- * other (locks of their own guard what they cache); all others need exclusion, which the caller
- * provides.
+ * other (they lock what they cache); all others need exclusion, which the caller provides.
  */
 #ifndef WFS_TREE_H
 #define WFS_TREE_H
@@ -22,7 +22,7 @@
 /* Name of the control directory in the root; lookups find it, listings do not show it. */
 #define WFS_CONTROL_NAME ".weightfs"
 
-/* Name of the directory in it for files that are made while they are read. */
+/* Name of the directory in it for files that are generated while they are read. */
 #define WFS_OUT_NAME "out"
 
 struct wfs_tree;
@@ -31,24 +31,25 @@ struct wfs_node;
 enum wfs_tree_layout { WFS_LAYOUT_NESTED, WFS_LAYOUT_FLAT };
 enum wfs_tree_files { WFS_FILES_RAW, WFS_FILES_NPY };
 
-/* A file of the control directory whose text the caller makes when somebody looks at it, and anew
- * after each commit. */
+/* A file of the control directory whose text the caller generates: when it is first opened, and
+ * again after each commit. */
 struct wfs_tree_text {
     const char *name;
-    /* *ret is malloc'ed; 0 or -ENOMEM. May be called from any thread. */
+    /* Returns 0 with malloc'ed bytes, or -ENOMEM. May be called from any thread. */
     int (*make)(const void *ctx, char **ret, size_t *ret_n_bytes);
     const void *ctx;
 };
 
 /*
- * A file of the control directory's WFS_OUT_NAME whose content the caller makes piece by piece. The
- * functions may be called from any thread, beside anything that takes a const tree.
+ * A file in WFS_OUT_NAME of the control directory whose content the caller generates piece by
+ * piece. The functions may be called from any thread, in parallel with anything that takes a const
+ * tree.
  */
 struct wfs_tree_made {
     const char *name;
-    /* Its size now; when it cannot be had readers are told by `read`. */
+    /* Returns the size as it is now. Where this fails, `read` reports the error to readers. */
     int (*n_bytes)(const void *ctx, uint64_t *ret);
-    /* Of what it is now, clipped to its end, or a negative errno. */
+    /* Reads the content as it is now, up to its end; the count, or a negative errno. */
     ssize_t (*read)(const void *ctx, uint64_t offset, void *buf, size_t n_bytes);
     const void *ctx;
 };
@@ -58,27 +59,27 @@ enum { WFS_TREE_TEXTS_MAX = 8, WFS_TREE_MADE_MAX = 4 };
 struct wfs_tree_options {
     enum wfs_tree_layout layout;
     enum wfs_tree_files files;
-    struct wfs_stage *stage; /* for edits; the tree takes it over, also when it is not made; NULL:
+    struct wfs_stage *stage; /* for edits; the tree owns it, even when wfs_tree_new fails; NULL:
                                 every change is EROFS */
-    const char *base_text;   /* what the edits stand on, kept as `base` in the staging directory;
-                                NULL: none */
+    const char *base_text;   /* what the edits are based on, kept as `base` in the staging
+                                directory; NULL: none */
     uid_t uid;               /* owner of everything shown */
     gid_t gid;
     mode_t umask;
     const char *reserved_key;          /* of the output's format: EINVAL; NULL: none */
     const struct wfs_tree_text *texts; /* borrowed for the tree's life */
     size_t n_texts;                    /* at most WFS_TREE_TEXTS_MAX */
-    const struct wfs_tree_made *made;  /* borrowed as well */
+    const struct wfs_tree_made *made;  /* borrowed, too */
     size_t n_made;                     /* at most WFS_TREE_MADE_MAX */
     bool allows_large;                 /* an edit may copy much more than the source has */
 };
 
-/* What of an earlier process is shown again. */
+/* What was restored of the edits of an earlier process. */
 struct wfs_replayed {
     uint64_t n_edits;    /* as wfs_tree_n_edits */
     uint64_t n_unsynced; /* contents that were not synced */
     uint64_t n_doubtful; /* of these, what a loss of power may have torn */
-    uint64_t n_lost;     /* contents that are not there any more */
+    uint64_t n_lost;     /* contents that no longer exist */
 };
 
 struct wfs_dirent {
@@ -89,87 +90,89 @@ struct wfs_dirent {
 #pragma GCC visibility push(default)
 
 /*
- * Arranges the catalog (borrowed for the tree's life). Two keys that want one path, and a component
- * or depth above its limit, are errors that name both. What the staging directory holds of an
- * earlier process is done again: -EBADMSG when it does not fit the catalog, with everything kept as
- * it is.
+ * Arranges the catalog, which is borrowed for the tree's life, as directories and files. Two keys
+ * that need the same path are an error that names both. The edits that an earlier process left in
+ * the staging directory are made again: -EBADMSG when they do not fit the catalog, and then
+ * everything stays as it is.
  */
 int wfs_tree_new(const struct wfs_catalog *catalog, const struct wfs_tree_options *options,
                  struct wfs_tree **out, struct wfs_error *err);
 
-/* Keeps the staging directory if uncommitted edits are in it, else removes it. */
+/* Keeps the staging directory if it has uncommitted edits, else removes it. */
 void wfs_tree_free(struct wfs_tree *tree);
 
 bool wfs_tree_is_writable(const struct wfs_tree *tree);
 struct wfs_node *wfs_tree_root(const struct wfs_tree *tree);
 
-/* Counts changes: equal numbers mean that nothing was edited in between. */
+/* Returns a count of changes: equal numbers mean that nothing was edited in between. */
 uint64_t wfs_tree_generation(const struct wfs_tree *tree);
 
 void wfs_tree_replayed(const struct wfs_tree *tree, struct wfs_replayed *ret);
 
 /*
- * The course of a commit in the journal, each durable on return: it begins, its file is complete.
- * May run beside readers.
+ * Note the progress of a commit in the journal, each durable on return: it begins, its file is
+ * complete. May run in parallel with readers.
  */
 int wfs_tree_commit_begin(struct wfs_tree *tree, const char *output, const char *temporary);
 int wfs_tree_commit_complete(struct wfs_tree *tree, const struct wfs_identity *identity,
                              uint64_t digest);
 
-/* Keeps a source reachable whose name the output is about to get, and with it all edits. */
+/* Keeps a source reachable whose name is about to be given to the output: edits need it. */
 int wfs_tree_keep_source(struct wfs_tree *tree, const char *path);
 
-/* Tells the tree, and the journal, that all of `generation` is published. Edits stay. A negative
- * errno says only that the journal does not know. */
+/* Notes, in the journal too, that everything up to `generation` is published. Edits stay. A
+ * negative errno means only that the journal could not be written. */
 int wfs_tree_committed(struct wfs_tree *tree, uint64_t generation);
 bool wfs_tree_has_pending(const struct wfs_tree *tree);
 
-/* Edited nodes, and structural changes since the last commit, for messages. */
+/* Returns the number of nodes edited and of names changed since the last commit, for messages. */
 uint64_t wfs_tree_n_edits(const struct wfs_tree *tree);
 
-/* Rewrites what status.json says, here and in the staging directory. Takes its own lock: may run
- * beside anything. */
+/* Rewrites status.json, here and in the staging directory. Takes a lock of its own: may run in
+ * parallel with anything. */
 void wfs_tree_set_status(const struct wfs_tree *tree, const struct wfs_status *status);
 
 /*
- * The tree as a catalog: its tensors in output order (as loaded, new ones last by key), its
- * metadata. Scratch names (a leading dot) and control files are left out. Every file must have
- * dtype and shape and just the bytes that they say: err names the file and both numbers. The
- * catalog borrows from the tree: free it first, change nothing meanwhile.
+ * Makes a catalog of the tree: its tensors in output order (as loaded, then new ones by key), its
+ * values and its metadata. Names that begin with a dot and control files are left out. Names of one
+ * file are the same view of one source. Every file must have a dtype, a shape and exactly the bytes
+ * that they take: err names the file and both numbers. The catalog borrows from the tree: free it
+ * first, and change nothing meanwhile.
  */
 int wfs_tree_snapshot(const struct wfs_tree *tree, struct wfs_catalog **out, struct wfs_error *err);
 
-/* fdatasync of every edited file that needs it, before a snapshot is saved. May run beside
- * readers, as wfs_node_sync; after a failure of either wfs_tree_rescue is due. */
+/* Calls fdatasync for every edited file that needs it, before a snapshot is saved. May run in
+ * parallel with readers, as wfs_node_sync; after a failure of either, call wfs_tree_rescue. */
 int wfs_tree_sync(struct wfs_tree *tree, struct wfs_error *err);
 
-/* Copies content that could not be synced to other files: a second fdatasync of the same one could
- * report success for what is lost. */
+/* Copies content that could not be synced to new files: a second fdatasync of the same file could
+ * report success for data that is lost. */
 void wfs_tree_rescue(struct wfs_tree *tree);
 
 void wfs_tree_statfs(const struct wfs_tree *tree, struct statvfs *ret);
 
 /* ---- names ---- */
 
-/* Finds name in the directory. -ENOENT, -ENOTDIR, -ENAMETOOLONG. Takes no reference. */
+/* Finds a name in the directory, without taking a reference. -ENOENT, -ENOTDIR, -ENAMETOOLONG. */
 int wfs_node_lookup(const struct wfs_tree *tree, const struct wfs_node *dir, const char *name,
                     struct wfs_node **ret);
 
-/* The directory that holds it; the root's is the root. An unlinked node has none: NULL. */
+/* Returns the directory that holds the node; that of the root is the root, an unlinked node has
+ * none: NULL. */
 struct wfs_node *wfs_node_parent(const struct wfs_tree *tree, const struct wfs_node *dir);
 
 /*
- * Lists: *cookie is 0 at the start and names the place after the returned entry. 1: an entry, 0:
- * the end. Entries that stay are seen exactly once whatever else is made or removed meanwhile. "."
- * and ".." are the caller's.
+ * Lists the directory: returns 1 with an entry, 0 at the end. *cookie is 0 at the start and is set
+ * to the place after the entry. Entries that stay are listed exactly once, whatever else is made or
+ * removed meanwhile. "." and ".." are left to the caller.
  */
 int wfs_dir_next(const struct wfs_tree *tree, const struct wfs_node *dir, uint64_t *cookie,
                  struct wfs_dirent *ret);
 
 /*
- * References keep an unlinked node alive; atomic, so they may be taken beside anything. The last
- * unref of an unlinked node frees it and needs exclusion: wfs_node_unref only counts, and says true
- * when wfs_node_reap should be called under exclusion.
+ * References keep an unlinked node alive. They are atomic and may be taken in parallel with
+ * anything. Freeing the node needs exclusion: wfs_node_unref only counts, and returns true when
+ * wfs_node_reap should be called under exclusion.
  */
 void wfs_node_ref(struct wfs_node *node, uint64_t n);
 bool wfs_node_unref(struct wfs_node *node, uint64_t n);
@@ -178,28 +181,28 @@ void wfs_node_reap(struct wfs_tree *tree, struct wfs_node *node);
 /* ---- content ---- */
 
 bool wfs_node_is_dir(const struct wfs_node *node);
-/* In the control directory, or the directory itself. */
+/* Returns true for the control directory and what is in it. */
 bool wfs_node_is_control(const struct wfs_tree *tree, const struct wfs_node *node);
-/* Which of options.made it is, or NULL. */
+/* Returns which of options.made the node is, or NULL. */
 const struct wfs_tree_made *wfs_node_made(const struct wfs_tree *tree, const struct wfs_node *node);
-/* Exact size and blocks, a fixed mtime until an edit, a stable st_ino. */
+/* Returns exact size and blocks, an mtime that is fixed until an edit, and a stable st_ino. */
 void wfs_node_stat(const struct wfs_tree *tree, const struct wfs_node *node, struct stat *ret);
 
-/* open(2) of an existing node: checks the access mode (EISDIR, EROFS, EACCES), O_TRUNC, and that
- * the source is what it was (EIO). */
+/* Does what open(2) does for an existing node: checks the access mode (EISDIR, EROFS, EACCES),
+ * truncates for O_TRUNC, and checks that the source has not changed (EIO). */
 int wfs_node_open(struct wfs_tree *tree, struct wfs_node *node, int flags);
 
 /*
- * Where [offset, offset + *n_bytes) of the content lies in one open file; *n_bytes is clipped to
- * what is there. False: not in one file, use wfs_node_read. The caller checks the source before and
- * after (wfs_node_check).
+ * Finds where [offset, offset + *n_bytes) of the content lies in one open file; *n_bytes is clipped
+ * to the end. Returns false when it does not lie in one piece: use wfs_node_read. The caller checks
+ * the source before and after (wfs_node_check).
  */
 bool wfs_node_extent(const struct wfs_tree *tree, const struct wfs_node *node, uint64_t offset,
                      size_t *n_bytes, int *ret_fd, uint64_t *ret_offset);
 int wfs_node_check(const struct wfs_tree *tree, const struct wfs_node *node);
 ssize_t wfs_node_read(const struct wfs_tree *tree, const struct wfs_node *node, uint64_t offset,
                       void *buf, size_t n_bytes);
-/* As wfs_tensor_read_ahead; does nothing where the content is not a tensor's. */
+/* Does what wfs_tensor_read_ahead does; nothing where the content is not that of a tensor. */
 void wfs_node_read_ahead(const struct wfs_tree *tree, const struct wfs_node *node, uint64_t offset);
 
 ssize_t wfs_node_write(struct wfs_tree *tree, struct wfs_node *node, uint64_t offset,
@@ -207,13 +210,14 @@ ssize_t wfs_node_write(struct wfs_tree *tree, struct wfs_node *node, uint64_t of
 int wfs_node_truncate(struct wfs_tree *tree, struct wfs_node *node, uint64_t n_bytes);
 int wfs_node_fallocate(struct wfs_tree *tree, struct wfs_node *node, int mode, uint64_t offset,
                        uint64_t n_bytes);
-/* NULL leaves a time as it is; tv_nsec may be UTIME_NOW. Only mtime is kept. */
+/* Sets the mtime; NULL leaves it as it is, tv_nsec may be UTIME_NOW. Other times are not kept. */
 int wfs_node_set_times(struct wfs_tree *tree, struct wfs_node *node, const struct timespec *mtime);
-/* Permission bits, kept for the life of the tree and never part of a commit. -EPERM of a file that
- * the tree itself writes. */
+/* Sets permission bits, which are kept for the life of the tree and are never part of a commit.
+ * -EPERM: the tree itself writes the file. */
 int wfs_node_set_mode(struct wfs_tree *tree, struct wfs_node *node, mode_t mode);
 
-/* fsync of one file or directory that is not the root: its content, and all changes of names. */
+/* Does what fsync does for a file or a directory other than the root: makes its content durable,
+ * and all changes of names. */
 int wfs_node_sync(struct wfs_tree *tree, struct wfs_node *node);
 
 /* ---- structure ---- */
@@ -232,11 +236,11 @@ int wfs_node_link(struct wfs_tree *tree, struct wfs_node *node, struct wfs_node 
 
 /* ---- extended attributes; full names as getxattr(2) has them ---- */
 
-/* The length of the value; copies it when n_bytes is large enough, -ERANGE when it is not 0 and too
- * small. -ENODATA, -EOPNOTSUPP outside "user.". */
+/* Returns the length of the value, and copies it when n_bytes is large enough; -ERANGE when n_bytes
+ * is too small and not 0. -ENODATA, -EOPNOTSUPP outside "user.". */
 ssize_t wfs_node_get_xattr(const struct wfs_tree *tree, const struct wfs_node *node,
                            const char *name, void *buf, size_t n_bytes);
-/* Names, each ended by NUL; same length rule. */
+/* Lists the names, each ended by NUL, with the same rule for the length. */
 ssize_t wfs_node_list_xattr(const struct wfs_tree *tree, const struct wfs_node *node, char *buf,
                             size_t n_bytes);
 int wfs_node_set_xattr(struct wfs_tree *tree, struct wfs_node *node, const char *name,

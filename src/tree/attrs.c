@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the attributes of a tensor file are made of, and what setting one does. What says what the
- * tensor is, is listed, so that copies carry it; what says where it lies is only answered, since it
- * differs from copy to copy.
+ * How the attributes of a tensor file are made, and what setting one does. Those that describe the
+ * tensor are listed, so that copies carry them; those that describe where it lies are not, since
+ * they differ from copy to copy.
  */
 #include "tree/attrs.h"
 
@@ -129,7 +129,7 @@ static int get_stats(const struct look *look, struct strbuf *text)
 
 /* ---- the table: what can be set ---- */
 
-/* A new description of what lies in the source needs the bytes as they are shown. */
+/* A new dtype or shape of a tensor in the source needs the bytes as they are shown: copies them. */
 static int make_describable(struct wfs_tree *tree, struct wfs_node *node)
 {
     if (edit_is_staged(node) || node->tensor == NULL || wfs_tensor_is_plain(node->tensor) ||
@@ -196,14 +196,14 @@ static int set_param_id(struct wfs_tree *tree, struct wfs_node *node, const char
     return set_text(tree, node, EDIT_PARAM_ID, value, n_bytes);
 }
 
-/* So that a copy has it. It says something of types that can be quantized only. */
+/* Set by copies. It has a meaning for types that can be quantized only. */
 static int set_quantization(struct wfs_tree *tree, struct wfs_node *node, const char *value,
                             size_t n_bytes)
 {
     return set_text(tree, node, EDIT_QUANTIZATION, value, n_bytes);
 }
 
-/* Remembers the part if the name is what it is cut to. */
+/* Remembers the part if the name is its shortened form. */
 static int learn_cut(struct wfs_tree *tree, const struct wfs_node *node, const char *part,
                      size_t n_part)
 {
@@ -222,8 +222,8 @@ static int learn_cut(struct wfs_tree *tree, const struct wfs_node *node, const c
 }
 
 /*
- * A copy of a file whose name is cut brings its key with it, of which the whole or what follows the
- * last dot has that name. Nothing else is set by a key.
+ * A copy of a file with a shortened name brings its key with it; the key, or what follows its last
+ * dot, has that name. Setting a key changes nothing else.
  */
 static int set_key(struct wfs_tree *tree, struct wfs_node *node, const char *value, size_t n_bytes)
 {

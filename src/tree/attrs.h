@@ -10,7 +10,7 @@
 
 enum { ATTRS_RANK_MAX = 16384 }; /* as the loaders take */
 
-/* A node as its first name shows it. */
+/* A node, described by its first name. */
 struct look {
     const struct wfs_tree *tree;
     const struct wfs_node *node;
@@ -30,17 +30,17 @@ struct attr {
     int (*get)(const struct look *look, struct strbuf *text);
     /* NULL: setting it succeeds and changes nothing. -EINVAL for what it cannot be. */
     int (*set)(struct wfs_tree *tree, struct wfs_node *node, const char *value, size_t n_bytes);
-    /* Back to what the file says of itself; NULL: that cannot be changed. */
+    /* Removes what was set; NULL: the attribute cannot be removed. */
     void (*unset)(struct edit *edit);
 };
 
 extern const struct attr attrs_table[];
 extern const size_t attrs_table_n;
 
-/* Sets or, with NULL, unsets what can be. -ENODATA: there is no such attribute. */
+/* Sets the attribute if possible; NULL removes it. -ENODATA: unknown attribute. */
 int attrs_change(struct wfs_tree *tree, struct wfs_node *node, const char *name, const char *value);
 
-/* "[2, 3]", with spaces or without. -EINVAL, -ENOMEM. */
+/* Parses "[2, 3]", with spaces or without. -EINVAL, -ENOMEM. */
 int attrs_parse_shape(const char *text, size_t n_bytes, struct arena *arena, struct wfs_shape *ret);
 
 #endif

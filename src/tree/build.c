@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Directories first, then files: only when all directories are there is it known which tensors are
- * prefixes of others. Neighbours in the catalog mostly share their directories, so each key is
+ * Directories first, then files: which tensors are prefixes of others is known only when all
+ * directories exist. Neighbours in the catalog mostly share their directories, so each key is
  * compared with the one before it.
  */
 #include "tree/build.h"
@@ -174,8 +174,8 @@ static int fail_twins(struct build *build, const struct entry *one, const struct
     const char *key = wfs_catalog_tensor(catalog, one->order)->key;
     const char *other_key = wfs_catalog_tensor(catalog, other->order)->key;
     if (strcmp(key, other_key) == 0)
-        return wfs_fail(build->err, EBADMSG, "key '%s' is there twice", wfs_quote(key).text);
-    return wfs_fail(build->err, EBADMSG, "keys '%s' and '%s' want the same file name",
+        return wfs_fail(build->err, EBADMSG, "duplicate key '%s'", wfs_quote(key).text);
+    return wfs_fail(build->err, EBADMSG, "keys '%s' and '%s' have the same file name",
                     wfs_quote(key).text, wfs_quote(other_key).text);
 }
 

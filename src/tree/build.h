@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * From the catalog to directories and files.
+ * Makes directories and files of a catalog.
  */
 #ifndef WFS_TREE_BUILD_H
 #define WFS_TREE_BUILD_H

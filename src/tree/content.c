@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Content is the catalog's tensor, or a text that is made, until the first change; that copies what
- * is shown into a staged file, where all others go. A change that does not fit the disk fails in
- * the call that asks for it and changes nothing.
+ * Content is a tensor of the catalog, or a generated text, until the first change. That one copies
+ * what is shown into a staged file, where all later ones go. A change that does not fit the disk
+ * fails in the call that asks for it and changes nothing.
  */
 #include "tree/content.h"
 
@@ -21,7 +21,7 @@
 #include "tree/node/notes.h"
 #include "tree/stage/stage.h"
 
-/* A header is made for what is shown. */
+/* Returns true when a header is generated for the content. */
 static bool is_framed(const struct wfs_tree *tree, const struct wfs_node *node)
 {
     return tree->options.files == WFS_FILES_NPY && node->kind == NODE_FILE && !edit_is_staged(node);
@@ -44,7 +44,7 @@ uint64_t content_n_bytes(const struct wfs_tree *tree, const struct wfs_node *nod
         return edit_n_bytes(node) + header_n_bytes(tree, node);
     const int code = node->kind == NODE_VALUE ? valuefile_n_bytes(tree, node, &n_bytes)
                                               : control_n_bytes(tree, node, &n_bytes);
-    /* One byte makes programs read what cannot be made, and be told why; none would look done. */
+    /* One byte makes programs read, and get the error; an empty file would look complete. */
     return code == 0 ? n_bytes : node->kind >= NODE_MADE;
 }
 
@@ -78,7 +78,7 @@ bool wfs_node_extent(const struct wfs_tree *tree, const struct wfs_node *node, u
     return true;
 }
 
-/* Header and data as one. */
+/* Reads header and data as one. */
 static ssize_t read_framed(const struct wfs_node *node, uint64_t offset, void *buf, size_t n_bytes)
 {
     const struct wfs_tensor tensor = description_shown(node);
@@ -130,8 +130,7 @@ void wfs_node_read_ahead(const struct wfs_tree *tree, const struct wfs_node *nod
 
 /* ---- staging ---- */
 
-/* A tensor may look larger than what it lies in; a copy of that is asked for by no tool in its
- * right mind. */
+/* A tensor of repeated elements may be much larger than its file; an edit would fill the disk. */
 static bool is_blown_up(const struct wfs_node *node, uint64_t n_keep)
 {
     const struct source *source =
@@ -199,7 +198,7 @@ int content_stage(struct wfs_tree *tree, struct wfs_node *node, uint64_t n_keep)
     return editfile_adopt(tree, node, number, n_keep);
 }
 
-/* May the content be changed at all? */
+/* Returns 0 when the content may be changed. */
 static int check_change(const struct wfs_tree *tree, const struct wfs_node *node)
 {
     if (tree->stage == NULL)
@@ -309,7 +308,7 @@ int wfs_node_open(struct wfs_tree *tree, struct wfs_node *node, int flags)
     if ((flags & O_TRUNC) != 0)
         return wfs_node_truncate(tree, node, 0);
     if (node->kind >= NODE_MADE)
-        return 0; /* who makes it tells whether it can be had */
+        return 0; /* its reader gets the error, if there is one */
     uint64_t n_bytes;
     if (node->kind == NODE_VALUE && !edit_is_staged(node))
         return valuefile_n_bytes(tree, node, &n_bytes);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The content of a node, for the parts of the tree that look into it or replace it.
+ * The content of a node, whatever it is: its size, and how it becomes a staged file.
  */
 #ifndef WFS_TREE_CONTENT_H
 #define WFS_TREE_CONTENT_H
 
 #include "tree/node/edit.h"
 
-/* Bytes that stat shows. */
+/* Returns the size that stat shows. */
 uint64_t content_n_bytes(const struct wfs_tree *tree, const struct wfs_node *node);
 
 /*

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A table of results by node. The lock is not held while one is computed: two who ask at once for
- * the same both compute it.
+ * A table of results by node. The lock is not held while a result is computed: two threads that
+ * need the same one both compute it.
  */
 #include "tree/digests.h"
 
@@ -72,7 +72,7 @@ static uint64_t version_of(const struct wfs_node *node)
     return node->edit == NULL ? 0 : node->edit->version;
 }
 
-/* The node's result, emptied when it is of an older content. NULL: no memory. */
+/* Returns the result of the node, emptied when the content has changed. NULL: no memory. */
 static struct result *result_of(struct digests *digests, const struct wfs_node *node)
 {
     const struct query query = {digests, node->ino};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What takes a pass over all bytes of a tensor: its digest and its statistics. Computed when asked
- * for and kept until the content changes.
+ * What needs all bytes of a tensor: its digest and its statistics. Computed on demand and kept
+ * until the content changes.
  */
 #ifndef WFS_TREE_DIGESTS_H
 #define WFS_TREE_DIGESTS_H
@@ -16,7 +16,7 @@ void digests_free(struct digests *digests);
 /* Adds 16 hex digits. -EIO, -ENOMEM. */
 int digests_xxh3(const struct wfs_tree *tree, const struct wfs_node *node, struct strbuf *text);
 
-/* Adds a JSON object. -ENODATA: the elements are no numbers, or nobody knows their dtype. */
+/* Adds a JSON object. -ENODATA: the elements are not numbers, or their dtype is not known. */
 int digests_stats(const struct wfs_tree *tree, const struct wfs_node *node, struct strbuf *text);
 
 #endif

@@ -336,8 +336,8 @@ static void exchange(struct wfs_tree *tree, const struct move *move)
     edit_mark_entry(tree, was_shown);
 }
 
-/* The place in the output stays with the key that was there; so do dtype and shape of a new file
- * that has none. */
+/* The place in the output stays with the key; a new file without dtype and shape gets those of the
+ * replaced one. */
 static int replace(struct wfs_tree *tree, const struct move *move)
 {
     struct entry *from = entry_at(tree, move->from), *to = entry_at(tree, move->to);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The operations are those of the mount, with recording switched off. Content is only pointed at:
- * a file that a later record makes superfluous need not be there any more.
+ * The operations are those of the mount, without records. Content is only referred to: a file that
+ * a later record replaces need not exist any more.
  */
 #include "tree/replay.h"
 
@@ -26,7 +26,7 @@ struct replay {
 
 /* ---- finding ---- */
 
-/* The directory that the path is in, and its last part. */
+/* Finds the directory of the path, and its last part. */
 static int find_dir(const struct wfs_tree *tree, const char *path, struct wfs_node **ret_dir,
                     const char **ret_name)
 {
@@ -118,7 +118,7 @@ static int do_attr(struct wfs_tree *tree, const struct wfs_record *record)
 
 /* ---- content ---- */
 
-/* Is what lay there the same that lay there when the edit was made? */
+/* Returns 0 when the source has the tensor that it had when the edit was made. */
 static int check_origin(const struct replay *state, const struct wfs_node *node,
                         const struct wfs_record *record)
 {
@@ -136,7 +136,7 @@ static int check_origin(const struct replay *state, const struct wfs_node *node,
     if (strcmp(dtype, record->words[2]) == 0 && strcmp(shape.bytes, record->words[3]) == 0)
         return 0;
     return wfs_fail(state->err, EBADMSG,
-                    "edit %s of '%s' stands on a tensor of %s %s, the source has %s %s",
+                    "edit %s of '%s' was made to a tensor of %s %s, but the source has %s %s",
                     record->words[0], wfs_quote(record->words[1]).text, record->words[2],
                     record->words[3], dtype, shape.bytes);
 }
@@ -246,7 +246,7 @@ static int compare_numbers(const void *a, const void *b)
     return (one > other) - (one < other);
 }
 
-/* Removes the content that no edit has any more. */
+/* Removes content that no edit refers to. */
 static int sweep(struct wfs_tree *tree)
 {
     size_t n_edits = 0, n_kept = 0;
@@ -264,7 +264,7 @@ static int sweep(struct wfs_tree *tree)
     return datafiles_sweep(&tree->stage->data, kept, n_kept);
 }
 
-/* Counts what came back. */
+/* Counts what was restored. */
 static void count(struct wfs_tree *tree)
 {
     for (struct edit *edit = tree->edits; edit != NULL; edit = edit->next) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Does again what the journal of an earlier process says.
+ * Makes the changes again that the journal of an earlier process records.
  */
 #ifndef WFS_TREE_REPLAY_H
 #define WFS_TREE_REPLAY_H

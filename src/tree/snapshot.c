@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The tree as a catalog again.
+ * Makes a catalog of the tree. Names of one edited file share a source, so that savers see the tie.
  */
 #include <weightfs/cleanup.h>
 
@@ -56,22 +56,21 @@ static int check_keys(const struct wfs_tree *tree, const struct outline *outline
         uint32_t twin;
         if (item->key == NULL)
             return fail_path(tree, item->entry, EINVAL,
-                             "has a name that is cut, and nothing says what its key is: rename it",
-                             err);
+                             "has a shortened name, and its key is not known: rename it", err);
         const uint64_t hash = hash_bytes(item->key, strlen(item->key), hash_seed());
         if (map_find(map, hash, is_match, pair, &twin))
             return fail_twins(tree, outline->items[twin].entry, item->entry, item->key, err);
         if (tree->options.reserved_key != NULL &&
             strcmp(item->key, tree->options.reserved_key) == 0)
             return fail_path(tree, item->entry, EINVAL,
-                             "gives a key that safetensors keeps for itself: rename it", err);
+                             "gives a key that safetensors reserves: rename it", err);
         if (map_add(map, hash, i) < 0)
             return wfs_fail_memory(err);
     }
     return 0;
 }
 
-/* That of the tensor which the name was loaded with, whatever the file is by now. */
+/* Returns the place of the tensor that the name was loaded with, whatever the file is now. */
 static uint32_t place_of(const struct wfs_tree *tree, const struct outline_item *item)
 {
     return item->order < wfs_catalog_n_tensors(tree->catalog)
@@ -152,7 +151,8 @@ static int edit_value(const struct wfs_tree *tree, const struct outline_item *it
         return fail_path(tree, item->entry, EIO, "is lost: the staging directory failed", err);
     const int code = editfile_read_all(tree, node, VALUEFILE_MAX, &text, &n_bytes);
     if (code == -EFBIG)
-        return fail_path(tree, item->entry, E2BIG, "has more than 64 MiB of JSON", err);
+        return fail_path(tree, item->entry, E2BIG, "is larger than 64 MiB, the limit for JSON",
+                         err);
     if (code < 0)
         return fail_path(tree, item->entry, -code, strerror(-code), err);
     entry_path(tree, item->entry, &path);
@@ -171,8 +171,7 @@ static int add_value(const struct wfs_tree *tree, const struct outline_item *ite
     int code = 0;
     if (item->key == NULL)
         return fail_path(tree, item->entry, EINVAL,
-                         "has a name that is cut, and nothing says what its key is: rename it",
-                         err);
+                         "has a shortened name, and its key is not known: rename it", err);
     if (edit_is_staged(entry_at(tree, item->entry)->node))
         code = edit_value(tree, item, catalog, &id, err);
     if (code < 0)
@@ -183,7 +182,7 @@ static int add_value(const struct wfs_tree *tree, const struct outline_item *ite
     return 0;
 }
 
-/* Those without a file stay as they were loaded. */
+/* Values without a file stay as they were loaded. */
 static int add_hidden_values(const struct wfs_tree *tree, struct wfs_catalog *catalog)
 {
     const struct wfs_catalog *loaded = tree->catalog;

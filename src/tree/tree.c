@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The tree as a whole: made, freed, counted.
+ * The tree as a whole: made and freed.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 #include "tree/control/status.h"
 #include "tree/file/valuefile.h"
 
-/* The newest of the sources: what has no time of its own gets it. */
+/* Returns the time of the newest source, for nodes without a time of their own. */
 static struct timespec newest_mtime(const struct wfs_catalog *catalog)
 {
     int64_t ns = 0;

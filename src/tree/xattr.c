@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Extended attributes as the kernel asks for them: ours, the metadata of the root, foreign ones.
+ * Extended attributes with the rules of the system calls: ours, the metadata of the root, others.
  */
 #include <errno.h>
 #include <linux/limits.h>
@@ -165,7 +165,7 @@ static int list_root(const struct wfs_tree *tree, struct list *list)
     if (format != NULL)
         add_ours(list, OURS, "format", strlen(format->name));
     const int code = metadata_each(tree, add_metadata, list, NULL);
-    return code == -EBADMSG ? 0 : code; /* a commit will say so */
+    return code == -EBADMSG ? 0 : code; /* a commit reports that */
 }
 
 static int list_file(const struct wfs_tree *tree, const struct wfs_node *node, struct list *list)
@@ -207,7 +207,7 @@ ssize_t wfs_node_list_xattr(const struct wfs_tree *tree, const struct wfs_node *
 
 /* ---- set, remove ---- */
 
-/* What setting comes to: negative errno, 0 to go on, 1 when it is there already as it is to be. */
+/* Returns a negative errno, 0 to go on, or 1 when the attribute already has the value. */
 static int compare_old(const struct wfs_tree *tree, const struct wfs_node *node, const char *name,
                        const void *value, size_t n_bytes, int flags)
 {

@@ -319,7 +319,8 @@ static void edits_of_another_tensor_are_refused_and_kept(void)
     kit.catalog->tensors[0].dtype = WFS_I8;
     check_int(open_copy(&kit, kit_options(), &copy), -EBADMSG);
     check_str(copy.err.text,
-              "edit 1 of 'z/w' stands on a tensor of U8 [2, 3], the source has I8 [2, 3]");
+              "edit 1 of 'z/w' was made to a tensor of U8 [2, 3], but the source has I8 "
+              "[2, 3]");
     snprintf(command, sizeof(command), "diff -r '%s' '%s'", kit.stage, copy.stage);
     check_int(system(command), 0);
     kit_remove_stage(copy.stage);

@@ -115,8 +115,7 @@ static void what_a_header_lacks_or_breaks_is_said(void)
     check_int(kit_rm(&kit, "new.npy"), 0);
     /* Without the suffix it is not looked into, but recognised. */
     check_int(kit_write(&kit, "c", buf, n), 0);
-    check_str(kit_commit(&kit),
-              "'c' contains a .npy file: give it a name that ends in .npy");
+    check_str(kit_commit(&kit), "'c' contains a .npy file: give it a name that ends in .npy");
     kit_close(&kit);
 }
 

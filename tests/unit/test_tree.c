@@ -173,7 +173,7 @@ static void twins_and_prefix_clashes(void)
     kit_add(catalog, "a.b", WFS_U8, 1, 0, 0);
     kit_add(catalog, "a.b", WFS_U8, 1, 0, 1);
     check_int(wfs_tree_new(catalog, &options, &tree, &err), -EBADMSG);
-    check_str(err.text, "key 'a.b' is there twice");
+    check_str(err.text, "duplicate key 'a.b'");
     wfs_catalog_free(catalog);
 }
 

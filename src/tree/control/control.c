@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The texts of the control directory. tensors.csv is made once per change of the tree, the caller's
- * own once per commit, status.json at each look, metadata.json once: when it is edited it is an
- * ordinary file.
+ * tensors.csv is generated once per change of the tree, the caller's texts once per commit,
+ * status.json each time, metadata.json once: when it is edited it becomes an ordinary file.
  */
 #include "tree/control/control.h"
 
@@ -25,7 +24,7 @@
 struct made {
     struct strbuf text;
     struct timespec at;
-    uint64_t version; /* of what it depends on when it was made */
+    uint64_t version; /* of its input, when it was generated */
 };
 
 struct texts {
@@ -75,7 +74,7 @@ int control_new(struct wfs_tree *tree)
     if (tree->control == NULL ||
         entry_add(tree, tree->root, WFS_CONTROL_NAME, NAME_BORROWED, tree->control, false, &id) < 0)
         return -ENOMEM;
-    tree->root->n_links--; /* it is not seen */
+    tree->root->n_links--; /* it is not listed */
     int code = add_file(tree, tree->control, ENTRY_METADATA, NODE_METADATA);
     if (code == 0)
         code = add_file(tree, tree->control, "status.json", NODE_STATUS);
@@ -113,7 +112,7 @@ static void put_stored(const struct wfs_tree *tree, const struct wfs_tensor *ten
         strbuf_printf(text, "%" PRIu64, offset);
 }
 
-/* What is not known of the file is left out, and a commit says why. */
+/* Fields that are not known are left empty; a commit reports why. */
 static int put_row(const struct wfs_tree *tree, const struct outline_item *item,
                    struct strbuf *text)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The text metadata of the whole: the catalog's, until somebody writes metadata.json; then what
- * that file says.
+ * The metadata of the checkpoint: that of the catalog, until metadata.json is written; then what is
+ * in that file.
  */
 #ifndef WFS_TREE_METADATA_H
 #define WFS_TREE_METADATA_H
@@ -21,10 +21,10 @@ typedef bool (*metadata_visit)(void *ctx, const struct wfs_text *text);
 int metadata_each(const struct wfs_tree *tree, metadata_visit visit, void *ctx,
                   struct wfs_error *err);
 
-/* The text of metadata.json as it is before anybody has written it. */
+/* Adds the text of metadata.json as it is before it was ever written. */
 void metadata_render(const struct wfs_tree *tree, struct strbuf *text);
 
-/* The text of metadata.json with one text set; value NULL removes it. -EBADMSG as above. */
+/* Adds the text of metadata.json with one text set; value NULL removes it. -EBADMSG as above. */
 int metadata_render_with(const struct wfs_tree *tree, const char *name, const char *value,
                          size_t n_bytes, struct strbuf *text);
 

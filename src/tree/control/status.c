@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The record has a lock of its own, because commits report while everything else goes on.
+ * The status has a lock of its own, because commits report while everything else goes on.
  */
 #include "tree/control/status.h"
 
@@ -18,8 +18,8 @@
 
 struct status {
     pthread_mutex_t lock;   /* guards all below, and the file in the staging directory */
-    struct wfs_status *now; /* malloc'ed; what the driver said last */
-    bool was_set;           /* it said anything */
+    struct wfs_status *now; /* malloc'ed; what the driver set last */
+    bool was_set;           /* the driver set anything */
 };
 
 int status_new(struct status **out)
@@ -44,7 +44,7 @@ void status_free(struct status *status)
     free(status);
 }
 
-/* The driver does not hear of each edit; that there are any is the tree's to say. */
+/* The driver does not learn of each edit: whether any are pending is known here. */
 static enum wfs_mount_state shown_state(const struct wfs_tree *tree, enum wfs_mount_state state)
 {
     const bool is_quiet = state == WFS_MOUNT_CLEAN || state == WFS_MOUNT_PUBLISHED ||
@@ -99,7 +99,7 @@ static bool is_progress(const struct wfs_status *a, const struct wfs_status *b)
            a->error == b->error && a->committed_at == b->committed_at;
 }
 
-/* Nobody can be told that this failed; the text in the mount is the one that counts. */
+/* A failure is not reported: the text in the mount is the one that counts. */
 static void keep(const struct wfs_tree *tree)
 {
     autostrbuf struct strbuf text = {0};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * status.json: what the driver last said, the tree's own counts, the state of the sources.
+ * status.json: the status that the driver set, the counts of the tree, the state of the sources.
  */
 #ifndef WFS_TREE_STATUS_H
 #define WFS_TREE_STATUS_H
@@ -12,7 +12,7 @@ struct status;
 int status_new(struct status **out);
 void status_free(struct status *status);
 
-/* The text as it is now. */
+/* Adds the text as it is now. */
 void status_render(const struct wfs_tree *tree, struct strbuf *text);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Descriptions of files, from all that says describes them.
+ * The header of a .npy file needs its first bytes; everything else is known without reading.
  */
 #include "tree/file/description.h"
 
@@ -16,7 +16,7 @@
 #include "tree/name/npy_header.h"
 #include "tree/node/entry.h"
 
-/* A path for messages. */
+/* Returns the path for messages. */
 static struct wfs_quoted quoted_path(const struct wfs_tree *tree, uint32_t id)
 {
     autostrbuf struct strbuf path = {0};
@@ -36,7 +36,7 @@ static int fail_content(const struct wfs_tree *tree, uint32_t id, int code, stru
 
 /* ---- .npy files ---- */
 
-/* The beginning of the staged file: as much as a header may take. */
+/* Reads the beginning of the staged file: as much as a header may take. */
 static int read_front(const struct wfs_tree *tree, const struct wfs_node *node, char **ret,
                       size_t *ret_n_bytes)
 {
@@ -96,7 +96,7 @@ static int is_header_of(const struct npy_header *header, const struct wfs_tensor
            memcmp(own.shape.dims, header->shape.dims, own.shape.rank * sizeof(uint64_t)) == 0;
 }
 
-/* Types of less than a byte stand in the header as bytes. */
+/* Types of less than a byte appear in the header as bytes. */
 static int unpack_shape(struct description *description, struct arena *arena)
 {
     const unsigned n_bits = wfs_dtype_bits((enum wfs_dtype)description->dtype);
@@ -107,7 +107,7 @@ static int unpack_shape(struct description *description, struct arena *arena)
         return -ENOMEM;
     memcpy(dims, description->shape.dims, description->shape.rank * sizeof(*dims));
     uint64_t *last = &dims[description->shape.rank - 1];
-    /* What does not come out even is caught when the sizes are compared. */
+    /* A remainder is found when the sizes are compared. */
     *last = *last > UINT64_MAX / 8 ? UINT64_MAX : *last * 8 / n_bits;
     description->shape.dims = dims;
     return 0;
@@ -291,14 +291,14 @@ static bool is_of_quantization(const char *name)
     return strncmp(name, prefix, strlen(prefix)) == 0;
 }
 
-/* The text that was set, if the file is of a type for it. */
+/* Returns the text that was set, if the type of the file can have it. */
 static const char *text_of(const struct edit *edit, enum edit_text which, enum wfs_dtype dtype)
 {
     const bool is_fit = which != EDIT_QUANTIZATION || can_be_quantized(dtype);
     return edit == NULL || !is_fit ? NULL : edit->texts[which];
 }
 
-/* A quantization goes with the type of the tensor that it was loaded with. */
+/* A quantization belongs to the type that the tensor was loaded with. */
 static bool is_attr_kept(const struct wfs_text *attr, const struct edit *edit,
                          const struct wfs_tensor *base, enum wfs_dtype dtype)
 {
@@ -318,7 +318,7 @@ static int add_attr(struct wfs_text **end, const struct wfs_text *attr, struct a
     return 0;
 }
 
-/* Those of the base (or NULL) that are still true, behind those that were set. */
+/* Lists those that were set, then those of the base (or NULL) that are still true. */
 static int make_attrs(const struct edit *edit, const struct wfs_tensor *base, enum wfs_dtype dtype,
                       struct arena *arena, const struct wfs_text **ret)
 {
@@ -358,7 +358,7 @@ struct wfs_tensor description_shown(const struct wfs_node *node)
         return tensor;
     tensor.dtype = edit->has_dtype ? edit->dtype : tensor.dtype;
     tensor.shape = edit->has_shape ? edit->shape : tensor.shape;
-    /* Only what lies there as it is shown is described anew without a copy. */
+    /* Only content that is stored as it is shown gets a new description without a copy. */
     tensor.stored = (struct wfs_stored){
         .source = tensor.stored.source, .offset = tensor.stored.offset, .dtype = tensor.dtype};
     return tensor;

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a file says of itself: dtype, shape and where its data begins. In this order: what was set,
- * the header of a .npy file, the tensor that it was or has replaced.
+ * What is known of a file as a tensor: dtype, shape and where its data begins. In this order: what
+ * was set, the header of a .npy file, the tensor that the file was or has replaced.
+ *
+ * The room src/tree/file knows what a single file contains: its staged content, its description,
+ * its key, its place in the output. It leaves changes of the tree and generated texts to those
+ * above.
  */
 #ifndef WFS_TREE_DESCRIPTION_H
 #define WFS_TREE_DESCRIPTION_H
@@ -11,7 +15,7 @@
 
 struct description {
     bool has_dtype, has_shape;
-    bool is_framed; /* a .npy file; its name has the suffix, its key has not */
+    bool is_framed; /* a .npy file: its name has the suffix, its key does not */
     uint8_t dtype;
     struct wfs_shape shape; /* dims borrowed from the tree, or in the arena */
     uint64_t data_offset;   /* into the staged file */
@@ -19,9 +23,9 @@ struct description {
 };
 
 /*
- * id is the entry that the node is looked at through; 0: it has no name any more. -EBADMSG,
- * -EOPNOTSUPP: the .npy header is not usable; -EIO, -ENOMEM. err names the file. What else is known
- * is there even then.
+ * Describes a node by the entry id; 0: it has no name any more. -EBADMSG, -EOPNOTSUPP: the .npy
+ * header is not usable, -EIO, -ENOMEM; err names the file. Whatever else is known is filled in even
+ * then.
  */
 int description_make(const struct wfs_tree *tree, const struct wfs_node *node, uint32_t id,
                      struct arena *arena, struct description *ret, struct wfs_error *err);
@@ -29,19 +33,19 @@ int description_make(const struct wfs_tree *tree, const struct wfs_node *node, u
 /* Returns 1 when the suffix ".npy" of the name is not part of the key, else 0. -EIO, -ENOMEM. */
 int description_hides_suffix(const struct wfs_tree *tree, const struct wfs_node *node, uint32_t id);
 
-/* Checks that dtype and shape are there and take just the bytes that there are. -EINVAL. */
+/* Checks that dtype and shape are known and take exactly the bytes that the file has. -EINVAL. */
 int description_check(const struct wfs_tree *tree, const struct wfs_node *node, uint32_t id,
                       const struct description *description, struct wfs_error *err);
 
 /*
- * The tensor as the tree shows it while its content is the catalog's: with the dtype and shape that
- * were set. Its key is the catalog's.
+ * Returns the tensor as the tree shows it while its content is that of the catalog: with the dtype
+ * and shape that were set, and the key of the catalog.
  */
 struct wfs_tensor description_shown(const struct wfs_node *node);
 
 /*
- * The tensor that a commit would write, but for its key. source is the one of a staged node, or
- * NULL. A list of attributes that has to be made is in the arena. -ENOMEM.
+ * Makes the tensor that a commit would write, except for its key. source is that of a staged node,
+ * or NULL. A new list of attributes is made in the arena. -ENOMEM.
  */
 int description_tensor(const struct wfs_tree *tree, const struct wfs_node *node, uint32_t id,
                        const struct description *description, struct source *source,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The index is made with the first new file: renaming and removing need none.
+ * The index is made with the first new file: renaming and removing do not need it.
  */
 #include "tree/file/namesake.h"
 
@@ -38,7 +38,7 @@ static uint64_t hash_of(const char *key)
     return hash_bytes(key, strlen(key), hash_seed());
 }
 
-/* A value that has no file stays whatever is made. */
+/* A value without a file stays, whatever is created. */
 static bool has_file(const struct wfs_tree *tree, uint32_t order)
 {
     const size_t n_tensors = wfs_catalog_n_tensors(tree->catalog);

@@ -15,7 +15,7 @@
 #include "tree/file/valuefile.h"
 #include "tree/node/entry.h"
 
-/* Directories that are still to be walked. */
+/* The directories that are still to be walked. */
 struct todo {
     const struct wfs_node **dirs;
     size_t n_dirs, n_room;
@@ -39,7 +39,7 @@ static int add_item(const struct wfs_tree *tree, uint32_t id, struct outline *ou
     return 0;
 }
 
-/* Adds what is in the directory to the outlines, NULL: not wanted, and to what is to be walked. */
+/* Adds the files of a directory to the outlines (NULL: left out), its directories to the todo. */
 static int look_into(const struct wfs_tree *tree, const struct directory *directory,
                      struct todo *todo, struct outline *tensors, struct outline *values)
 {
@@ -100,7 +100,7 @@ static void take(uint8_t *taken, uint32_t order)
     taken[order / 8] |= (uint8_t)(1u << order % 8);
 }
 
-/* The file of a value that was moved over another one is still the one that it was. */
+/* A file of a value that was moved over another one still takes its own place, too. */
 static void take_places(const struct wfs_tree *tree, const struct outline_item *item,
                         uint8_t *taken)
 {
@@ -111,7 +111,8 @@ static void take_places(const struct wfs_tree *tree, const struct outline_item *
         take(taken, (uint32_t)(wfs_catalog_n_tensors(tree->catalog) + value));
 }
 
-/* What was removed and made anew has the place that it had, unless that went elsewhere. */
+/* A file that was removed and created again gets its old place, unless another file has that now.
+ */
 static int give_back_places(const struct wfs_tree *tree, bool is_value, struct outline *outline)
 {
     const size_t n = wfs_catalog_n_tensors(tree->catalog) + wfs_catalog_n_values(tree->catalog);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a commit of the tree would hold: its files in the order of the output, each with its key.
+ * What a commit of the tree would contain: its files in the order of the output, each with its key.
  */
 #ifndef WFS_TREE_OUTLINE_H
 #define WFS_TREE_OUTLINE_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sizes are kept for all, so that listing them again costs nothing; texts are not, since together
- * they can be larger than everything else.
+ * The sizes of all texts are kept, so that listing them again costs nothing. Texts are not:
+ * together they can be larger than everything else.
  */
 #include "tree/file/valuefile.h"
 
@@ -107,7 +107,7 @@ bool valuefile_is_shown(const struct wfs_tree *tree, size_t value)
     return tree->valuefiles->files[value].is_shown;
 }
 
-/* 0: it has none, or nothing else. */
+/* Returns the length of the suffix; 0: the name has none, or nothing else. */
 static size_t suffix_of(const char *name)
 {
     const size_t n = strlen(name), n_suffix = strlen(VALUEFILE_SUFFIX);

@@ -30,7 +30,7 @@ struct key_part key_next(struct key_iter *iter)
     return (struct key_part){at, (size_t)(dot - at), false};
 }
 
-/* Bytes of the character at the front that stands for itself, 0: one byte is to be escaped. */
+/* Returns the size of the first character if it stands for itself; 0: one byte must be escaped. */
 static size_t literal(const char *bytes, size_t n_bytes, bool is_first)
 {
     const unsigned char c = (unsigned char)bytes[0];

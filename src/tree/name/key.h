@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Keys as names of files, and back. A key is split at its dots into parts; a part becomes one name:
+ * Keys as names of files, and back. The room src/tree/name knows how names are spelled and how a
+ * .npy file begins; it knows nothing of nodes. A key is split at its dots into parts; a part
+ * becomes one name:
  *
  *   %            %25                    /             %2F
  *   0x01-0x1F    %01 ... %1F            0x7F          %7F
  *   not UTF-8    %80 ... %FF            leading dot   %2E
  *   no bytes     %                      too long      FRONT%~ and 16 hex digits of the hash
  *
- * No part gives the name %self, which stands for the key of the directory that it is in. Each name
- * has one part only; a name that no part gives is not a name of ours.
+ * No part gives the name %self, which stands for the key of its directory. Each name has exactly
+ * one part; a name that no part gives is invalid.
  */
 #ifndef WFS_TREE_KEY_H
 #define WFS_TREE_KEY_H
@@ -40,19 +42,19 @@ struct key_iter {
     unsigned n_left;
 };
 
-/* The next part; not to be called again after the last one. */
+/* Returns the next part. Must not be called again after the last one. */
 struct key_part key_next(struct key_iter *iter);
 
 struct key_name {
     char text[KEY_NAME_MAX + 1];
     size_t n_bytes;
-    bool is_cut; /* the part cannot be had back from the name */
+    bool is_cut; /* the part cannot be recovered from the name */
 };
 
-/* The name of a part that leaves room for n_suffix more bytes. */
+/* Makes the name of a part, with room for n_suffix more bytes. */
 void key_encode(const char *part, size_t n_bytes, size_t n_suffix, struct key_name *ret);
 
-/* True when the part itself is its name. */
+/* Returns true when the part is its own name. */
 bool key_is_plain(const char *part, size_t n_bytes);
 
 enum key_kind {
@@ -63,7 +65,7 @@ enum key_kind {
     KEY_IS_INVALID,
 };
 
-/* part has room for KEY_NAME_MAX bytes and is filled for KEY_IS_PART only. */
+/* Decodes a name. part has room for KEY_NAME_MAX bytes and is filled for KEY_IS_PART only. */
 enum key_kind key_decode(const char *name, size_t n_bytes, char *part, size_t *ret_n_bytes);
 
 /* Parts whose names are cut, by name. A zeroed struct is empty. */
@@ -73,11 +75,11 @@ struct key_cuts {
     size_t n_room;
 };
 
-/* Both are copied. A name that is there already is left as it is. -ENOMEM. */
+/* Adds copies of both. A name that is already known is left as it is. -ENOMEM. */
 int key_cuts_add(struct key_cuts *cuts, struct arena *arena, const struct key_name *name,
                  const char *part, size_t n_bytes);
 
-/* The part, or NULL. */
+/* Returns the part, or NULL. */
 const char *key_cuts_find(const struct key_cuts *cuts, const char *name, size_t n_bytes);
 void key_cuts_done(struct key_cuts *cuts);
 

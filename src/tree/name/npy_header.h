@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The header of a .npy file that somebody wrote into the tree.
+ * The header of a .npy file that was written into the tree.
  */
 #ifndef WFS_TREE_NPY_HEADER_H
 #define WFS_TREE_NPY_HEADER_H
@@ -20,7 +20,7 @@ enum {
 struct npy_header {
     size_t n_bytes; /* before the data */
     char descr[16]; /* "<f4"; 'V' types and single bytes as wfs_dtype_descr has them */
-    bool has_dtype; /* descr says which; not so for "<V2" and the like */
+    bool has_dtype; /* descr names one; "<V2" and the like do not */
     enum wfs_dtype dtype;
     struct wfs_shape shape; /* dims in the arena */
 };

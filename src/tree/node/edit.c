@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The record of what was edited, and the counts of changes.
+ * Edits, the counts of changes, and the end of nodes.
  */
 #include "tree/node/edit.h"
 

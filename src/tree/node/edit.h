@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What a node has that the catalog does not: content in the staging directory, a dtype and shape of
- * its own, times, foreign attributes. Made at the first change of the node. Here it is kept;
- * content.c and attrs.c fill it.
+ * its own, times, foreign attributes. Made at the first change of the node, freed with it.
  */
 #ifndef WFS_TREE_EDIT_H
 #define WFS_TREE_EDIT_H
@@ -10,7 +9,7 @@
 #include "tree/node/foreign.h"
 #include "tree/node/node.h"
 
-/* Attributes of tensors that are texts, by the names of edit_text_names. */
+/* The attributes of tensors that are texts; edit_text_names has their names. */
 enum edit_text { EDIT_PARAM_ID, EDIT_QUANTIZATION, EDIT_N_TEXTS };
 
 extern const char *const edit_text_names[EDIT_N_TEXTS];
@@ -20,17 +19,17 @@ struct edit {
     struct edit *next, *previous; /* all of the tree */
     uint64_t number;              /* of the staged file; 0: none, the content is empty */
     uint64_t n_bytes;             /* of the content */
-    uint64_t changed;             /* generation of the last change that a commit shows, or 0 */
+    uint64_t changed;             /* generation of the last change that is part of a commit, or 0 */
     uint64_t version;             /* counts changes of content, dtype and shape */
     struct timespec mtime;
     mode_t mode;      /* permission bits */
     bool is_staged;   /* the content is the staged file, not the catalog's tensor */
     bool is_unsynced; /* the staged file has writes that fdatasync has not seen */
-    bool is_recorded; /* the journal says that there are such writes */
+    bool is_recorded; /* the journal has a record of such writes */
     bool is_doubtful; /* they may be torn: power was lost after them */
     bool has_failed;  /* the last fdatasync of the staged file did */
     bool is_lost;     /* the staged file failed and could not be copied */
-    bool is_namesake; /* the node's tensor is only what was loaded with the same key */
+    bool is_namesake; /* the node's tensor is only the one that was loaded with its key */
     bool has_mtime, has_mode, has_dtype, has_shape;
     uint8_t dtype;
     struct wfs_shape shape;    /* dims are malloc'ed */
@@ -43,31 +42,31 @@ static inline bool edit_is_staged(const struct wfs_node *node)
     return node->edit != NULL && node->edit->is_staged;
 }
 
-/* The node's, made when it has none. NULL: no memory. */
+/* Returns the edit of the node, which is made when it has none. NULL: no memory. */
 struct edit *edit_of(struct wfs_tree *tree, struct wfs_node *node);
 
-/* Bytes of content that are the node's own: without a header that is made for it. */
+/* Returns the size of the node's own content in bytes, without a generated header. */
 uint64_t edit_n_bytes(const struct wfs_node *node);
 void edit_set_n_bytes(struct wfs_tree *tree, struct edit *edit, uint64_t n_bytes);
 
 void edit_set_unsynced(struct wfs_tree *tree, struct edit *edit, bool is_unsynced);
 
-/* Counts a change of the node's content or description, if a commit shows the node. */
+/* Counts a change of the node's content or description, if the node is part of a commit. */
 void edit_mark(struct wfs_tree *tree, struct edit *edit);
 
-/* Counts a change of names, if a commit shows it. */
+/* Counts a change of names, if it is part of a commit. */
 void edit_mark_entry(struct wfs_tree *tree, bool is_shown);
 
-/* Does a commit depend on the node? */
+/* Returns true when the node is part of a commit. */
 bool edit_is_shown(const struct wfs_tree *tree, const struct wfs_node *node);
 
-/* Was it said of the file which tensor it is? */
+/* Returns true when it is known which tensor the file is, other than by its key. */
 static inline bool edit_is_told(const struct wfs_node *node)
 {
     return node->tensor != NULL && (node->edit == NULL || !node->edit->is_namesake);
 }
 
-/* Dtype, shape and the rest of the other one, where this one has none of its own. -ENOMEM. */
+/* Takes dtype, shape and texts of the other node, where this one has none of its own. -ENOMEM. */
 int edit_inherit(struct wfs_tree *tree, struct wfs_node *node, const struct wfs_node *from);
 
 /* Replaces the shape. -ENOMEM. */

@@ -72,7 +72,7 @@ void entry_relink(struct wfs_tree *tree, uint32_t id, struct wfs_node *node)
     link_node(tree, id, node);
 }
 
-/* An entry of no node yet at the end of the directory, or hidden. 0: no memory. */
+/* Makes an entry without a node, at the end of the directory, or hidden. 0: no memory. */
 static uint32_t make_entry(struct wfs_tree *tree, struct wfs_node *dir, const char *name,
                            bool is_listed)
 {
@@ -145,7 +145,7 @@ int entry_index_all(struct wfs_tree *tree)
     return 0;
 }
 
-/* Holes go when they are more than what stays, so each removal pays for one step of this. */
+/* Holes are removed when they outnumber the rest, so each removal pays for one step of this. */
 static void close_holes(struct wfs_tree *tree, struct directory *directory)
 {
     if (directory->n_holes <= 16 || directory->n_holes <= directory->n_ids / 2)
@@ -226,7 +226,7 @@ int wfs_node_lookup(const struct wfs_tree *tree, const struct wfs_node *dir, con
     return 0;
 }
 
-/* The first place behind the sequence number. */
+/* Returns the first place after the sequence number. */
 static uint32_t find_place(const struct wfs_tree *tree, const struct directory *directory,
                            uint64_t sequence)
 {

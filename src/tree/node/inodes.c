@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Numbers are hashes of paths, so twins are next to impossible unless somebody prepares names for
- * it. A table of all numbers costs more than the rest of the tree; one bit for each finds the few
- * that are worth a look.
+ * Numbers are hashes of paths, so duplicates are next to impossible unless names are prepared for
+ * it. A table of all numbers would cost more than the rest of the tree; one bit for each finds the
+ * few that need a closer look.
  */
 #include "tree/node/inodes.h"
 

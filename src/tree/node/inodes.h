@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Inode numbers of what is in the catalog: the same at the next mount, and each only once.
+ * Inode numbers of nodes that are in the catalog: unique, and the same at the next mount.
  */
 #ifndef WFS_TREE_INODES_H
 #define WFS_TREE_INODES_H
 
 #include "tree/node/node.h"
 
-/* The number that the name in the directory gives. */
+/* Returns the number that the name in the directory gives. */
 uint64_t inodes_of_name(const struct wfs_node *dir, const char *name);
 
-/* Once all nodes are there: gives another number to each whose number an earlier one has. -ENOMEM.
+/* Gives another number to each node whose number an earlier one has, once all nodes exist. -ENOMEM.
  */
 int inodes_settle(struct wfs_tree *tree);
 

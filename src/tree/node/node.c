@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Nodes: how they are made, counted and told apart. edit.c frees them.
+ * Nodes: made, referred to, classified. edit.c frees them.
  */
 #include "tree/node/node.h"
 

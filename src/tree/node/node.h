@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Inside of the tree: what it is made of, and the entries and nodes that everything else works on.
+ * The parts of a tree: entries, nodes and the tree itself.
  *
  * A directory keeps its entries in the order of their sequence numbers, which only grow, so a place
- * in a listing is a number and stays good whatever is made or removed. A removed entry stays as a
+ * in a listing is a number that stays valid whatever is made or removed. A removed entry stays as a
  * hole in that order until there are too many of them.
+ *
+ * The room src/tree/node knows names, links, edits and their records in the journal. It leaves what
+ * is in a file to those above.
  */
 #ifndef WFS_TREE_NODE_H
 #define WFS_TREE_NODE_H
@@ -27,10 +30,10 @@ struct digests;
 struct metadata;
 struct valuefiles;
 
-/* Numbers of nodes that were not in the catalog have this bit, those from its paths have not. */
+/* A bit of the inode numbers of nodes that were not in the catalog; those of its paths lack it. */
 #define INO_MADE (UINT64_C(1) << 62)
 
-/* Order of an entry that was not in the catalog: behind all others. */
+/* The order of an entry that was not in the catalog: after all others. */
 #define ORDER_NEW UINT32_MAX
 
 /* A name in a directory. */
@@ -39,7 +42,7 @@ struct entry {
     struct wfs_node *node; /* NULL: a hole */
     const char *name;
     uint64_t sequence;
-    uint32_t order;          /* place in the output: the catalog's, or ORDER_NEW */
+    uint32_t order;          /* place in the output: that in the catalog, or ORDER_NEW */
     uint32_t next, previous; /* entries of the same node; 0: none */
     bool owns_name, is_indexed;
 };
@@ -48,7 +51,7 @@ struct directory {
     uint32_t *ids; /* entries by sequence */
     uint32_t n_ids, n_holes;
     size_t n_room;
-    _Atomic uint32_t hint; /* where the last listing was; only a guess */
+    _Atomic uint32_t hint; /* where the last listing was: a guess */
     struct timespec mtime;
 };
 
@@ -59,7 +62,7 @@ enum node_kind {
     NODE_TENSORS,
     NODE_METADATA,
     NODE_STATUS,
-    NODE_GIVEN, /* and the numbers behind it: a text of options.texts */
+    NODE_GIVEN, /* and the numbers that follow: a text of options.texts */
     NODE_MADE = NODE_GIVEN + WFS_TREE_TEXTS_MAX, /* the same for options.made */
 };
 
@@ -68,11 +71,11 @@ struct wfs_node {
     uint64_t ino;
     _Atomic uint64_t n_refs;
     union {
-        const struct wfs_tensor *tensor; /* what the catalog says of it; NULL: nothing */
+        const struct wfs_tensor *tensor; /* that of the catalog; NULL: none */
         struct directory *directory;
         uint32_t value; /* of the catalog */
     };
-    struct edit *edit; /* what is not as the catalog has it; NULL: nothing */
+    struct edit *edit; /* what differs from the catalog; NULL: nothing */
     uint32_t id;       /* in the pool */
     uint32_t entry;    /* the first one; 0: unlinked */
     _Atomic uint32_t n_links;
@@ -96,12 +99,12 @@ struct wfs_tree {
     struct metadata *metadata;
     struct valuefiles *valuefiles;
     struct wfs_replayed replayed;
-    bool is_unmade;    /* it could not be made */
-    bool is_replaying; /* what the journal says is done again: nothing is noted or removed */
+    bool is_unmade;    /* wfs_tree_new failed */
+    bool is_replaying; /* changes of the journal are made again: nothing is noted or removed */
     uint64_t sequence, n_inodes_made;
     uint64_t n_bytes, n_nodes;          /* shown */
     uint64_t n_foreign_bytes;           /* of foreign attributes */
-    struct timespec mtime;              /* of what has no other */
+    struct timespec mtime;              /* of nodes without one of their own */
     struct timespec changed_at;         /* of the last change */
     _Atomic uint64_t generation;        /* counts changes that a commit shows */
     _Atomic uint64_t committed;         /* the generation that is published */
@@ -121,16 +124,17 @@ static inline bool node_is_unlinked(const struct wfs_node *node)
     return atomic_load_explicit(&node->n_links, memory_order_relaxed) == 0;
 }
 
-/* Without a link; ino 0 takes the next one for what was not in the catalog. NULL: no memory. */
+/* Makes a node without a link; ino 0 takes the next number for nodes that were not in the catalog.
+ * NULL: no memory. */
 struct wfs_node *node_new(struct wfs_tree *tree, enum node_kind kind, uint64_t ino);
 
-/* A number that no node has had. */
+/* Returns an inode number that no node has had. */
 uint64_t node_next_ino(struct wfs_tree *tree);
 
-/* True for the files whose content the tree itself makes, which nobody else can change. */
+/* Returns true for files whose content the tree generates: they cannot be changed. */
 bool node_is_fixed(const struct wfs_node *node);
 
-/* Now, for a change. */
+/* Returns the current time. */
 struct timespec node_now(void);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Nodes are named by their path at that moment.
+ * Nodes are named by their path at the time of the record.
  */
 #include "tree/node/notes.h"
 
@@ -31,7 +31,7 @@ static void add_path(const struct wfs_tree *tree, uint32_t id, struct strbuf *te
         record_word(text, path.bytes, path.n_bytes);
 }
 
-/* Of a name that need not be there. */
+/* Adds the path of a name that need not exist. */
 static void add_name(const struct wfs_tree *tree, const struct wfs_node *dir, const char *name,
                      struct strbuf *text)
 {

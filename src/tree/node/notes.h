@@ -16,15 +16,16 @@ int notes_link(struct wfs_tree *tree, const struct wfs_node *node, const struct 
                const char *name);
 int notes_remove(struct wfs_tree *tree, const struct wfs_node *dir, const char *name);
 
-/* Nothing is recorded of a node without a name, which nobody can find again. */
+/* Nothing is recorded for a node without a name: it could not be found again. */
 int notes_edit(struct wfs_tree *tree, const struct wfs_node *node, uint64_t number);
 int notes_synced(struct wfs_tree *tree, const struct wfs_node *node);
 
-/* value NULL: removed. */
+/* value NULL: the attribute is removed. */
 int notes_attr(struct wfs_tree *tree, const struct wfs_node *node, const char *name,
                const char *value, size_t n_bytes);
 
-/* code, which is that of the change that was recorded last; node is NULL for changes of names. */
+/* Takes the last record back when code, the result of its change, is an error. Returns code. node
+ * is NULL for changes of names. */
 int notes_settle(struct wfs_tree *tree, const struct wfs_node *node, int code);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Many things of one size that stay where they are, with small numbers for names. Numbers begin at
- * 1; what was given back is used again.
+ * Items of one size that stay where they are, reached by small numbers. Numbers begin at 1; those
+ * of items that were given back are used again.
  */
 #ifndef WFS_TREE_POOL_H
 #define WFS_TREE_POOL_H
@@ -28,7 +28,7 @@ static inline void *pool_at(const struct pool *pool, uint32_t id)
            (uint64_t)(i & ((1u << POOL_CHUNK_BITS) - 1)) * pool->item_bytes;
 }
 
-/* A zeroed item's number, or 0 when out of memory. */
+/* Returns the number of a zeroed item, or 0 when out of memory. */
 uint32_t pool_take(struct pool *pool);
 void pool_give(struct pool *pool, uint32_t id);
 void pool_done(struct pool *pool);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Most files hold their tensors one behind the other; offsets that only grow tell that nothing is
- * tied, and no table is made.
+ * Most files hold their tensors one after the other. Offsets that only grow mean that nothing is
+ * tied, and then no table is made.
  */
 #include "tree/node/ties.h"
 

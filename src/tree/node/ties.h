@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tensors of a catalog that are the same view of the same bytes.
+ * Tensors of a catalog that are the same view of the same bytes share a node.
  */
 #ifndef WFS_TREE_TIES_H
 #define WFS_TREE_TIES_H
@@ -14,13 +14,13 @@ struct ties {
     uint32_t n_nodes;
 };
 
-/* Looks at the whole catalog. -ENOMEM. */
+/* Finds out whether any tensors may be tied. -ENOMEM. */
 int ties_init(struct ties *ties, const struct wfs_catalog *catalog);
 
-/* The node that has the same view, or NULL. */
+/* Returns the node with the same view, or NULL. */
 struct wfs_node *ties_find(const struct ties *ties, const struct wfs_tensor *tensor);
 
-/* There is room for as many as the catalog has tensors. -ENOMEM. */
+/* Adds a node; there is room for as many as the catalog has tensors. -ENOMEM. */
 int ties_add(struct ties *ties, struct wfs_node *node);
 void ties_done(struct ties *ties);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The files of DIR/data of a staging directory, named by number. At most 64 stay open, and at most
- * a quarter of what the process may have; the one that was unused for longest is closed for the
- * next. Has a lock of its own: functions on different files may run in parallel.
+ * a quarter of what the process may open; the least recently used one is closed for the next. Has a
+ * lock of its own: functions on different files may run in parallel.
  */
 #ifndef WFS_TREE_DATAFILES_H
 #define WFS_TREE_DATAFILES_H

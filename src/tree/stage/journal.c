@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A file of which a write or an fdatasync failed is copied as far as it is good, and the copy takes
- * its place: the same descriptor could report success later for what is not on the disk.
+ * When a write or an fdatasync of the file has failed, its good part is copied and the copy takes
+ * its place: the same descriptor could later report success for data that is not on the disk.
  */
 #include "tree/stage/journal.h"
 
@@ -74,7 +74,8 @@ static int fill(struct reader *reader)
     return n > 0;
 }
 
-/* A line, ended by NUL, with the length that it has in the file; 0 at the end of the file. */
+/* Returns the length of the next line, which is ended by NUL instead of a line feed; 0 at the end.
+ */
 static ssize_t next_line(struct reader *reader, char **ret_line, bool *ret_is_whole)
 {
     for (;;) {
@@ -96,7 +97,7 @@ static ssize_t next_line(struct reader *reader, char **ret_line, bool *ret_is_wh
     }
 }
 
-/* The text of a line that is what it was when written, or NULL. */
+/* Returns the text of an undamaged line, or NULL. */
 static char *check_line(char *line, size_t n_bytes, uint64_t sequence)
 {
     char prefix[N_PREFIX];
@@ -110,7 +111,7 @@ static char *check_line(char *line, size_t n_bytes, uint64_t sequence)
     return strncmp(line + 9, prefix, n) == 0 ? line + 9 + n : NULL;
 }
 
-/* Reads from the beginning and keeps how far it is good. */
+/* Reads from the beginning and notes how far the file is good. */
 static int read_all(struct journal *journal, journal_visit visit, void *ctx, uint64_t *ret_bad)
 {
     autofree char *buffer = malloc(JOURNAL_LINE_MAX + 1);
@@ -187,7 +188,7 @@ static int copy_good(const struct journal *journal, int fd)
     return 0;
 }
 
-/* Puts a copy of the good part in the place of the file; without one, makes an empty file. */
+/* Replaces the file by a copy of its good part; without a file, makes an empty one. */
 static int renew(struct journal *journal)
 {
     unlinkat(journal->dir_fd, TEMPORARY, 0);

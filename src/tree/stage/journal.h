@@ -22,35 +22,36 @@ struct journal {
     uint64_t n_bytes;     /* of whole records */
     uint64_t n_last;      /* of these, the last record's */
     uint64_t sequence;    /* of the last record */
-    bool is_suspect;      /* the file must be written anew before it can be trusted */
+    bool is_suspect;      /* the file must be rewritten before it can be trusted */
 };
 
-/* A record without its line feed, ended by NUL; may be changed. Not 0 stops. */
+/* Gets a record without its line feed, ended by NUL, which it may change. Not 0 stops. */
 typedef int (*journal_visit)(void *ctx, char *text, size_t n_bytes);
 
 void journal_init(struct journal *journal, int dir_fd);
 void journal_done(struct journal *journal);
 
 /*
- * Opens the file if there is one and visits its records. Appending goes on behind the last good
- * one; what follows it is lost then, so look at *ret_bad first: the number of a record that is
- * damaged and not just the torn last one, or 0.
+ * Opens the file if it exists and visits its records. Appending continues after the last good one
+ * and discards what follows it, so check *ret_bad first: the number of a damaged record other than
+ * a torn last one, or 0.
  */
 int journal_open(struct journal *journal, journal_visit visit, void *ctx, uint64_t *ret_bad);
 
 /* Visits the records again. */
 int journal_each(struct journal *journal, journal_visit visit, void *ctx);
 
-/* Makes the file when there is none. All of the text is in the file when it returns 0. */
+/* Appends a record, to a new file if there is none. All of it is in the file when this returns 0.
+ */
 int journal_append(struct journal *journal, const char *text, size_t n_bytes);
 
-/* Takes the record back that was appended last. */
+/* Removes the record that was appended last. */
 void journal_undo(struct journal *journal);
 
 /* Removes the file. */
 int journal_remove(struct journal *journal);
 
-/* fdatasync. A failure is final for the file, and the next try is made with a copy of it. */
+/* Calls fdatasync. After a failure, the file is never trusted again: the next try uses a copy. */
 int journal_sync(struct journal *journal);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The text of a journal record: a letter and words with a space before each. In a word "%XX" stands
- * for a byte that is a control character, a space or '%'; an empty word is "%".
+ * The text of a journal record: a letter, then words with a space before each. In a word, "%XX"
+ * stands for a byte that is a control character, a space or '%'; an empty word is "%".
  *
  *   O RUN                                  a process begins to write
  *   C PATH · K PATH                        an empty file, a directory is made
@@ -22,10 +22,10 @@
 #include <weightfs/stage.h>
 #include <weightfs/strbuf.h>
 
-/* True for kinds that change what a commit would write, or could. */
+/* Returns true for kinds that may change what a commit writes. */
 bool record_is_change(enum wfs_record_kind kind);
 
-/* True when the record has as many words as its kind has. */
+/* Returns true when the record has as many words as its kind needs. */
 bool record_is_complete(const struct wfs_record *record);
 
 /* Adds the letter of a record. */
@@ -39,7 +39,7 @@ void record_number(struct strbuf *text, uint64_t number);
 /* Decodes the words in place. -EBADMSG: malformed, or of an unknown kind. */
 int record_parse(char *text, struct wfs_record *ret);
 
-/* A word as a number. -EBADMSG. */
+/* Parses a word as a number. -EBADMSG. */
 int record_to_number(const struct wfs_record *record, unsigned i, uint64_t *ret);
 
 #endif

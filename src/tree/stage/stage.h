@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The staging directory: where what was edited lies until it is published.
+ * The staging directory: where edits are kept until they are published. The room src/tree/stage
+ * knows this directory and its journal; it knows nothing of nodes and trees.
  *
- *   DIR/base          what the edits stand on, written before the first of them
+ *   DIR/base          what the edits are based on, written before the first of them
  *   DIR/journal       every change, one record a line
  *   DIR/data/N        content of edit N; N is never used again
- *   DIR/source/NAME   a source whose own name was given to an output
+ *   DIR/source/NAME   a source whose name was given to an output
  *   DIR/status.json   the last result
  *
  * At most 64 files are held open, however many edits there are; functions on different files may
@@ -28,11 +29,11 @@
 struct wfs_stage {
     char *name; /* in the parent directory */
     char *base_text;
-    char *run; /* what an "O" record of this process says */
+    char *run; /* the word of an "O" record of this process */
     int parent_fd, fd;
     bool has_base;
     bool has_begun;      /* this process has written its "O" record */
-    bool owes_published; /* the journal does not say yet that the last commit was published */
+    bool owes_published; /* the journal lacks the record that the last commit was published */
     bool has_forgotten;  /* what was published does not exist any more */
     struct datafiles data;
     struct journal journal;
@@ -41,10 +42,10 @@ struct wfs_stage {
 
 /* ---- journal and texts ---- */
 
-/* What `base` will say, once it is needed. -ENOMEM. */
+/* Sets the text of `base`, which is written before the first record. -ENOMEM. */
 int stage_set_base(struct wfs_stage *stage, const char *text);
 
-/* Writes a record, after what has to be there before the first one. */
+/* Writes a record; before the first one, what must precede it. */
 int stage_append(struct wfs_stage *stage, const char *text, size_t n_bytes);
 
 /* Writes a record of a commit, and makes it durable; step is how far the commit has come with it.
@@ -52,17 +53,17 @@ int stage_append(struct wfs_stage *stage, const char *text, size_t n_bytes);
 int stage_append_step(struct wfs_stage *stage, const struct strbuf *record,
                       enum wfs_commit_state step);
 
-/* Takes back what stage_append has just written. */
+/* Removes the record that stage_append has just written. */
 void stage_undo(struct wfs_stage *stage);
 
 /* Makes all records, and the names of all files, durable. */
 int stage_sync_journal(struct wfs_stage *stage);
 
-/* Replaces a small file of the directory, whole or not at all. */
+/* Replaces a small file of the directory atomically. */
 int stage_put_text(struct wfs_stage *stage, const char *name, const char *bytes, size_t n_bytes,
                    bool is_synced);
 
-/* Removes what is in the directory, and it, unless it is to be kept. */
+/* Frees the stage and, unless is_kept, removes the directory. */
 void stage_free(struct wfs_stage *stage, bool is_kept);
 
 #endif

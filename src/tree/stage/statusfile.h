@@ -8,8 +8,8 @@
 #include <weightfs/status.h>
 #include <weightfs/strbuf.h>
 
-/* Adds a line for each field, with a comma after the last one, too: the sources of the mount, which
- * nobody reads back, follow. */
+/* Adds a line for each field, each with a comma at its end: the sources of the mount, which are not
+ * read back, follow. */
 void statusfile_add(const struct wfs_status *status, struct strbuf *text);
 
 /* Returns a copy in one block, with texts of its own; free it with free(3). NULL: no memory. */
