@@ -63,7 +63,7 @@ BETWEEN_PROGRAMS = {'fuse/mount.h', 'fuse/publish.h'}
 LIBRARIES = {
     'fuse_lowlevel.h': ['fuse'],
     'cbor.h': ['format/burnpack'],
-    'jansson.h': ['format/burnpack', 'text', 'tree/control', 'tree/stage', 'value', 'view'],
+    'jansson.h': ['format/burnpack', 'text', 'tree/control/metadata.c', 'tree/stage/statusfile.c', 'value', 'view'],
     'pcre2.h': ['view/regex'],
     'seccomp.h': ['fuse/sandbox'],
     'xxhash.h': ['base/hash.c'],

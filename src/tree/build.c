@@ -16,8 +16,6 @@
 #include "tree/node/inodes.h"
 #include "tree/node/ties.h"
 
-enum { NODES_MAX = 4000000 }; /* a bound on memory: each costs some 100 bytes */
-
 /* Where a tensor's file goes. */
 struct place {
     struct wfs_node *dir;

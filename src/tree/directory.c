@@ -13,8 +13,6 @@
 #include "tree/node/node.h"
 #include "tree/node/notes.h"
 
-enum { NODES_MAX = 4000000 }; /* as many as a catalog may bring */
-
 static bool is_called(const struct wfs_tree *tree, const struct wfs_node *dir, const char *name)
 {
     return dir->entry != 0 && entry_at(tree, dir->entry)->dir == tree->root &&

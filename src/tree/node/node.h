@@ -30,6 +30,8 @@ struct digests;
 struct metadata;
 struct valuefiles;
 
+enum { NODES_MAX = 4000000 }; /* a bound on memory: each takes about 100 bytes */
+
 /* A bit of the inode numbers of nodes that were not in the catalog; those of its paths lack it. */
 #define INO_MADE (UINT64_C(1) << 62)
 
