@@ -6,52 +6,19 @@
 
 #include "program/print.h"
 
+#include <weightfs/strbuf.h>
+
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
-/*
- * Bytes of the UTF-8 character at the front, 0 when it is none. Half of a surrogate pair counts as
- * one: strings of Python may have it, and "\\ud800" gives it back there.
- */
-static size_t decode(const uint8_t *bytes, size_t n_bytes, uint32_t *ret)
-{
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    const uint8_t c = bytes[0];
-    const size_t n = c < 0x80 ? 1 : c < 0xc0 ? 0 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : c < 0xf8 ? 4 : 0;
-    if (n == 0 || n > n_bytes)
-        return 0;
-    *ret = n == 1 ? c : c & (0x7fu >> n);
-    for (size_t i = 1; i < n; i++) {
-        if ((bytes[i] & 0xc0) != 0x80)
-            return 0;
-        *ret = *ret << 6 | (bytes[i] & 0x3f);
-    }
-    return *ret >= least[n] && *ret <= 0x10ffff ? n : 0;
-}
-
-static void put_character(FILE *file, uint32_t c)
-{
-    if (c == '"' || c == '\\')
-        fprintf(file, "\\%c", (int)c);
-    else if (c >= 0x20 && c < 0x7f)
-        putc((int)c, file);
-    else if (c < 0x10000)
-        fprintf(file, "\\u%04x", c);
-    else
-        fprintf(file, "\\u%04x\\u%04x", 0xd7c0 + (c >> 10), 0xdc00 + (c & 0x3ff));
-}
-
 static void put_text(FILE *file, const char *text, size_t n_bytes)
 {
-    const uint32_t replacement = 0xfffd;
-    const uint8_t *bytes = (const uint8_t *)text;
     putc('"', file);
     for (size_t i = 0; i < n_bytes;) {
-        uint32_t c;
-        const size_t n = decode(bytes + i, n_bytes - i, &c);
-        put_character(file, n > 0 ? c : replacement);
-        i += n > 0 ? n : 1;
+        char spelling[JSON_SPELL_MAX];
+        i += json_spell(text + i, n_bytes - i, true, spelling);
+        fputs(spelling, file);
     }
     putc('"', file);
 }

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "tensor/parts.h"
+#include "tensor/catalog_parts.h"
 #include "view/rule.h"
 
 struct laying {

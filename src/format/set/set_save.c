@@ -19,7 +19,7 @@
 #include "format/set/shard_index.h"
 #include "format/set/shard_leftover.h"
 #include "format/set/shard_present.h"
-#include "tensor/parts.h"
+#include "tensor/catalog_parts.h"
 
 enum { N_RANGE = 64 << 20 };
 

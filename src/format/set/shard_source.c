@@ -20,7 +20,7 @@
 #include "format/core/format.h"
 #include "format/set/shard_files.h"
 #include "format/set/shard_index.h"
-#include "tensor/parts.h"
+#include "tensor/catalog_parts.h"
 
 enum { MAX_TOLD = 20 }; /* findings of one sort */
 

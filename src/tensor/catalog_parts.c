@@ -2,7 +2,7 @@
 /*
  * Parts are kept whole, without their sources.
  */
-#include "tensor/parts.h"
+#include "tensor/catalog_parts.h"
 
 #include <weightfs/array.h>
 

@@ -2,8 +2,8 @@
 /*
  * Catalogs that are made of others: shards of one checkpoint, overlays.
  */
-#ifndef WFS_PARTS_H
-#define WFS_PARTS_H
+#ifndef WFS_CATALOG_PARTS_H
+#define WFS_CATALOG_PARTS_H
 
 #include "tensor/catalog.h"
 
