@@ -4,7 +4,6 @@
  */
 #include "cli/verbs.h"
 
-#include "cli/findings.h"
 #include "cli/input.h"
 #include "cli/jsonout.h"
 #include "program/print.h"
@@ -50,9 +49,9 @@ static void report(struct check *check, enum wfs_severity severity, const char *
     if (severity > check->worst)
         check->worst = severity;
     if (check->json.file != NULL)
-        findings_json_item(&check->json, &finding);
+        jsonout_finding(&check->json, &finding);
     else
-        findings_print(&finding);
+        print_finding(stdout, &finding);
 }
 
 static void report_count(struct check *check, enum wfs_severity severity,

@@ -5,11 +5,11 @@
  */
 #include "cli/verbs.h"
 
-#include "cli/compare.h"
+#include "cli/comparison.h"
 #include "cli/input.h"
 #include "cli/jsonout.h"
 #include "program/print.h"
-#include "cli/texts.h"
+#include "cli/diff_texts.h"
 
 #include <weightfs/cleanup.h>
 #include <weightfs/format.h>
@@ -175,11 +175,11 @@ static void print_change(const struct wfs_tensor *a, const struct wfs_tensor *b,
     print_escaped(stdout, a->key);
     printf(": ");
     print_kind(a);
-    if (!compare_is_alike(a, b)) {
+    if (!comparison_is_alike(a, b)) {
         printf(" -> ");
         print_kind(b);
     }
-    if (!compare_is_one_quantization(a, b))
+    if (!comparison_is_one_quantization(a, b))
         printf(", quantized otherwise");
     if (a->n_bytes != b->n_bytes && a->dtype == b->dtype)
         printf(", %" PRIu64 " -> %" PRIu64 " bytes", a->n_bytes, b->n_bytes);
@@ -201,12 +201,12 @@ static enum exit_code compare_pair(struct diff *diff, const struct wfs_tensor *a
 {
     struct comparison comparison;
     const struct wfs_tensor *failed;
-    const int code = compare_tensors(a, b, diff->is_exact, &comparison, &failed);
+    const int code = comparison_make(a, b, diff->is_exact, &comparison, &failed);
     if (code < 0 && failed == NULL)
         return print_error(EXIT_UNSUPPORTED, diff->sides[0].path, "out of memory");
     if (code < 0)
         return input_read_error(diff->sides[failed == b].path, failed, code);
-    if (compare_is_alike(a, b) && comparison.has_content && comparison.n_changed == 0) {
+    if (comparison_is_alike(a, b) && comparison.has_content && comparison.n_changed == 0) {
         diff->n_equal++;
         return EXIT_DONE;
     }
@@ -269,8 +269,8 @@ static enum exit_code run(struct diff *diff, const struct args *args)
     tell_only(diff, 1);
     exit_code = tell_changed(diff);
     if (exit_code == EXIT_DONE && args_has(args, "all") &&
-        texts_compare(diff->sides[0].catalog, diff->sides[1].catalog, diff->json, &diff->n_texts) <
-            0)
+        diff_texts_print(diff->sides[0].catalog, diff->sides[1].catalog, diff->json,
+                         &diff->n_texts) < 0)
         exit_code = print_error(EXIT_UNSUPPORTED, diff->sides[0].path, "out of memory");
     tell_counts(diff);
     if (diff->json != NULL)

@@ -4,8 +4,7 @@
  */
 #include "cli/verbs.h"
 
-#include "cli/findings.h"
-#include "cli/grouping.h"
+#include "cli/key_tree.h"
 #include "cli/input.h"
 #include "cli/jsonout.h"
 #include "program/print.h"
@@ -39,7 +38,7 @@ struct totals {
 struct info {
     const char *path;
     const struct wfs_catalog *catalog;
-    struct grouping grouping;
+    struct key_tree tree;
     struct totals all;
     struct totals by_dtype[WFS_N_DTYPES];
 };
@@ -55,17 +54,17 @@ static void count(struct totals *totals, const struct wfs_tensor *tensor)
 static bool collect(struct info *info)
 {
     const size_t n = wfs_catalog_n_tensors(info->catalog);
-    info->grouping.tensors = calloc(n + 1, sizeof(*info->grouping.tensors));
-    if (info->grouping.tensors == NULL)
+    info->tree.tensors = calloc(n + 1, sizeof(*info->tree.tensors));
+    if (info->tree.tensors == NULL)
         return false;
-    info->grouping.n_tensors = n;
+    info->tree.n_tensors = n;
     for (size_t i = 0; i < n; i++) {
         const struct wfs_tensor *tensor = wfs_catalog_tensor(info->catalog, i);
-        info->grouping.tensors[i] = tensor;
+        info->tree.tensors[i] = tensor;
         count(&info->all, tensor);
         count(&info->by_dtype[tensor->dtype], tensor);
     }
-    grouping_sort(&info->grouping);
+    key_tree_sort(&info->tree);
     return true;
 }
 
@@ -113,15 +112,15 @@ static void json_metadata(struct jsonout *out, const struct wfs_catalog *catalog
 
 static void json_top_level(struct jsonout *out, const struct info *info)
 {
-    const struct grouping *grouping = &info->grouping;
+    const struct key_tree *tree = &info->tree;
     jsonout_open_array(out, "top_level");
-    for (size_t i = 0, end; i < grouping->n_tensors; i = end) {
-        const char *key = grouping->tensors[i]->key;
-        end = grouping_end(grouping, i, grouping->n_tensors, 0);
+    for (size_t i = 0, end; i < tree->n_tensors; i = end) {
+        const char *key = tree->tensors[i]->key;
+        end = key_tree_end(tree, i, tree->n_tensors, 0);
         jsonout_open_object(out, NULL);
-        jsonout_text_n(out, "name", key, grouping_component(key, 0));
+        jsonout_text_n(out, "name", key, key_tree_component(key, 0));
         jsonout_u64(out, "tensors", end - i);
-        jsonout_u64(out, "bytes", grouping_n_bytes(grouping, i, end));
+        jsonout_u64(out, "bytes", key_tree_n_bytes(tree, i, end));
         jsonout_close_object(out);
     }
     jsonout_close_array(out);
@@ -136,6 +135,14 @@ static void json_sources(struct jsonout *out, const struct wfs_catalog *catalog)
         jsonout_u64(out, "bytes", wfs_catalog_source_bytes(catalog, i));
         jsonout_close_object(out);
     }
+    jsonout_close_array(out);
+}
+
+static void json_findings(struct jsonout *out, const struct wfs_catalog *catalog)
+{
+    jsonout_open_array(out, "findings");
+    for (size_t i = 0; i < wfs_catalog_n_findings(catalog); i++)
+        jsonout_finding(out, wfs_catalog_finding(catalog, i));
     jsonout_close_array(out);
 }
 
@@ -154,7 +161,7 @@ static void json_info(const struct info *info)
     json_metadata(&out, info->catalog);
     json_top_level(&out, info);
     json_sources(&out, info->catalog);
-    findings_json(&out, info->catalog);
+    json_findings(&out, info->catalog);
     jsonout_close_object(&out);
 }
 
@@ -218,17 +225,17 @@ static void print_metadata(const struct wfs_catalog *catalog)
 
 static void print_top_level(const struct info *info)
 {
-    const struct grouping *grouping = &info->grouping;
+    const struct key_tree *tree = &info->tree;
     size_t n = 0;
-    for (size_t i = 0, end; i < grouping->n_tensors; i = end, n++) {
-        const char *key = grouping->tensors[i]->key;
-        const size_t n_name = grouping_component(key, 0);
-        end = grouping_end(grouping, i, grouping->n_tensors, 0);
+    for (size_t i = 0, end; i < tree->n_tensors; i = end, n++) {
+        const char *key = tree->tensors[i]->key;
+        const size_t n_name = key_tree_component(key, 0);
+        end = key_tree_end(tree, i, tree->n_tensors, 0);
         if (n >= N_SHOWN)
             continue;
         print_label("top level:", n);
         printf("%-16s ", n_name > 0 ? wfs_quote_n(key, n_name).text : "%");
-        print_totals(&(struct totals){end - i, grouping_n_bytes(grouping, i, end), 0});
+        print_totals(&(struct totals){end - i, key_tree_n_bytes(tree, i, end), 0});
     }
     print_more(n);
 }
@@ -249,7 +256,7 @@ static void print_findings(const struct wfs_catalog *catalog)
     const size_t n = wfs_catalog_n_findings(catalog);
     for (size_t i = 0; i < n && i < N_SHOWN; i++) {
         print_label("findings:", i);
-        findings_print(wfs_catalog_finding(catalog, i));
+        print_finding(stdout, wfs_catalog_finding(catalog, i));
     }
     print_more(n);
 }
@@ -293,6 +300,6 @@ int verb_info(int argc, char **argv)
         json_info(&info);
     else
         print_info(&info);
-    free(info.grouping.tensors);
+    free(info.tree.tensors);
     return EXIT_DONE;
 }

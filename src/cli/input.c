@@ -6,7 +6,7 @@
 
 #include "program/checkpoint.h"
 #include "program/print.h"
-#include "cli/suggest.h"
+#include "cli/suggestion.h"
 
 #include <weightfs/cleanup.h>
 #include <weightfs/format.h>
@@ -66,7 +66,7 @@ enum exit_code input_find(const struct wfs_catalog *catalog, const char *path, c
     if (*ret != NULL)
         return EXIT_DONE;
     const char *near[3];
-    const size_t n_near = suggest_keys(catalog, key, near);
+    const size_t n_near = suggestion_find(catalog, key, near);
     const char *const words[] = {"; did you mean", ",", " or"};
     char text[3 * WFS_QUOTE_MAX + 64] = "";
     size_t n_text = 0;

@@ -123,3 +123,11 @@ void jsonout_double(struct jsonout *out, const char *name, double number)
         snprintf(text, sizeof(text), "%.17g", number);
     jsonout_raw(out, name, text);
 }
+
+void jsonout_finding(struct jsonout *out, const struct wfs_finding *finding)
+{
+    jsonout_open_object(out, NULL);
+    jsonout_text(out, "severity", print_severity(finding->severity));
+    jsonout_text(out, "text", finding->text);
+    jsonout_close_object(out);
+}

@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include <weightfs/tensor.h>
+#include <weightfs/catalog.h>
 
 /* A zeroed struct with a file is ready. The two outer levels get a line per item. */
 struct jsonout {
@@ -35,5 +35,7 @@ void jsonout_double(struct jsonout *out, const char *name, double number);
 void jsonout_shape(struct jsonout *out, const char *name, const struct wfs_shape *shape);
 /* A value that is JSON already. */
 void jsonout_raw(struct jsonout *out, const char *name, const char *json);
+/* {"severity", "text"}, as an item of the open array. */
+void jsonout_finding(struct jsonout *out, const struct wfs_finding *finding);
 
 #endif

@@ -6,7 +6,7 @@
 
 #include "cli/input.h"
 #include "cli/jsonout.h"
-#include "cli/drawing.h"
+#include "cli/key_tree.h"
 #include "program/print.h"
 
 #include <weightfs/cleanup.h>
@@ -38,7 +38,7 @@ static const struct args_usage usage = {
 
 struct listing {
     const struct wfs_catalog *catalog;
-    struct grouping tensors; /* those that are asked for, in file order */
+    struct key_tree tensors; /* those that are asked for, in file order */
     bool is_long;
 };
 
@@ -187,7 +187,7 @@ static enum exit_code print_all(struct listing *listing, const struct args *args
         json_listing(listing);
     else if (!args_has(args, "tree"))
         print_listing(listing);
-    else if (drawing_print(stdout, &listing->tensors) < 0)
+    else if (key_tree_draw(stdout, &listing->tensors) < 0)
         return print_error(EXIT_UNSUPPORTED, args->operands[0], "out of memory");
     return EXIT_DONE;
 }

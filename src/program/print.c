@@ -79,6 +79,20 @@ enum exit_code print_error(enum exit_code exit_code, const char *file, const cha
     return exit_code;
 }
 
+const char *print_severity(enum wfs_severity severity)
+{
+    static const char *const names[] = {
+        [WFS_INFO] = "info", [WFS_LOW] = "low", [WFS_MEDIUM] = "medium", [WFS_HIGH] = "high"};
+    return names[severity];
+}
+
+void print_finding(FILE *out, const struct wfs_finding *finding)
+{
+    fprintf(out, "%s: ", print_severity(finding->severity));
+    print_text(out, finding->text);
+    putc('\n', out);
+}
+
 void print_shape(FILE *out, const struct wfs_shape *shape)
 {
     putc('[', out);

@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include <weightfs/tensor.h>
+#include <weightfs/catalog.h>
 
 #include "program/exit.h"
 
@@ -36,6 +36,12 @@ void print_to_line(const char *text, char *line, size_t n_room);
 
 /* Returns how many characters print_escaped writes. */
 size_t print_width(const char *text);
+
+/* Returns "info", "low", "medium" or "high". */
+const char *print_severity(enum wfs_severity severity);
+
+/* Prints what a loader found odd: "SEVERITY: text" and a line end. */
+void print_finding(FILE *out, const struct wfs_finding *finding);
 
 /* Prints "[2, 3]", as wfs_shape_format writes it. */
 void print_shape(FILE *out, const struct wfs_shape *shape);

@@ -3,7 +3,7 @@
  * A long double holds every element exactly, integers of 64 bits among them. Pieces with equal
  * bytes are equal without being decoded.
  */
-#include "cli/compare.h"
+#include "cli/comparison.h"
 
 #include "cli/values.h"
 
@@ -43,16 +43,16 @@ static bool is_same_shape(const struct wfs_tensor *a, const struct wfs_tensor *b
             memcmp(a->shape.dims, b->shape.dims, a->shape.rank * sizeof(*a->shape.dims)) == 0);
 }
 
-bool compare_is_one_quantization(const struct wfs_tensor *a, const struct wfs_tensor *b)
+bool comparison_is_one_quantization(const struct wfs_tensor *a, const struct wfs_tensor *b)
 {
     const char *one = wfs_tensor_attr(a, "quantization"),
                *other = wfs_tensor_attr(b, "quantization");
     return one == NULL || other == NULL ? one == other : strcmp(one, other) == 0;
 }
 
-bool compare_is_alike(const struct wfs_tensor *a, const struct wfs_tensor *b)
+bool comparison_is_alike(const struct wfs_tensor *a, const struct wfs_tensor *b)
 {
-    return a->dtype == b->dtype && is_same_shape(a, b) && compare_is_one_quantization(a, b);
+    return a->dtype == b->dtype && is_same_shape(a, b) && comparison_is_one_quantization(a, b);
 }
 
 /* ---- one piece ---- */
@@ -202,14 +202,14 @@ static int compare_pieces(struct side *a, struct side *b, bool is_exact, struct 
     return 0;
 }
 
-int compare_tensors(const struct wfs_tensor *a, const struct wfs_tensor *b, bool is_exact,
+int comparison_make(const struct wfs_tensor *a, const struct wfs_tensor *b, bool is_exact,
                     struct comparison *ret, const struct wfs_tensor **ret_failed)
 {
     const bool is_number = has_numbers(a) && has_numbers(b);
     *ret_failed = NULL;
     *ret = (struct comparison){.has_numbers = is_number};
     ret->has_content =
-        is_number ? is_same_shape(a, b) : compare_is_alike(a, b) && a->n_bytes == b->n_bytes;
+        is_number ? is_same_shape(a, b) : comparison_is_alike(a, b) && a->n_bytes == b->n_bytes;
     if (!ret->has_content)
         return 0;
     ret->n_elems = is_number ? values_n_elems(a) : a->n_bytes;

@@ -4,8 +4,8 @@
  * equals NaN and zero equals minus zero. What has no arithmetic meaning, quantized and opaque
  * elements among it, is compared by its bytes.
  */
-#ifndef WFS_COMPARE_H
-#define WFS_COMPARE_H
+#ifndef WFS_COMPARISON_H
+#define WFS_COMPARISON_H
 
 #include <weightfs/tensor.h>
 
@@ -17,16 +17,16 @@ struct comparison {
     double max_abs, max_rel; /* over the others; max_rel is of the larger of the two numbers */
 };
 
-bool compare_is_one_quantization(const struct wfs_tensor *a, const struct wfs_tensor *b);
+bool comparison_is_one_quantization(const struct wfs_tensor *a, const struct wfs_tensor *b);
 
 /* The same dtype, shape and quantization? */
-bool compare_is_alike(const struct wfs_tensor *a, const struct wfs_tensor *b);
+bool comparison_is_alike(const struct wfs_tensor *a, const struct wfs_tensor *b);
 
 /*
  * Reads both in bounded pieces. With is_exact numbers of one dtype are equal only when their bits
  * are. A negative errno of reading, then *ret_failed is the tensor; -ENOMEM, then it is NULL.
  */
-int compare_tensors(const struct wfs_tensor *a, const struct wfs_tensor *b, bool is_exact,
+int comparison_make(const struct wfs_tensor *a, const struct wfs_tensor *b, bool is_exact,
                     struct comparison *ret, const struct wfs_tensor **ret_failed);
 
 #endif

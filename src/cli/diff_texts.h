@@ -2,8 +2,8 @@
 /*
  * What two checkpoints hold besides tensors, compared: metadata by its texts, values by their JSON.
  */
-#ifndef WFS_TEXTS_H
-#define WFS_TEXTS_H
+#ifndef WFS_DIFF_TEXTS_H
+#define WFS_DIFF_TEXTS_H
 
 #include <weightfs/catalog.h>
 
@@ -13,7 +13,7 @@
  * Tells what differs, in lines when json is NULL, else as a member "texts" of the open object.
  * *ret_n counts the differences. -ENOMEM.
  */
-int texts_compare(const struct wfs_catalog *a, const struct wfs_catalog *b, struct jsonout *json,
-                  uint64_t *ret_n);
+int diff_texts_print(const struct wfs_catalog *a, const struct wfs_catalog *b, struct jsonout *json,
+                     uint64_t *ret_n);
 
 #endif

@@ -2,7 +2,7 @@
 /*
  * Near keys by edit distance, with a bound that lets most keys be dropped after a few characters.
  */
-#include "cli/suggest.h"
+#include "cli/suggestion.h"
 
 #include <string.h>
 
@@ -55,7 +55,7 @@ static unsigned score(const char *wanted, size_t n_wanted, const char *key)
     return slips;
 }
 
-size_t suggest_keys(const struct wfs_catalog *catalog, const char *key, const char *ret[3])
+size_t suggestion_find(const struct wfs_catalog *catalog, const char *key, const char *ret[3])
 {
     const size_t n_key = strlen(key);
     unsigned scores[N_SUGGESTIONS];

@@ -2,7 +2,7 @@
 /*
  * Both kinds become lists of a name and a text, sorted by name and walked side by side.
  */
-#include "cli/texts.h"
+#include "cli/diff_texts.h"
 
 #include "program/print.h"
 
@@ -125,8 +125,8 @@ static int compare(const struct wfs_catalog *a, const struct wfs_catalog *b, boo
     return code;
 }
 
-int texts_compare(const struct wfs_catalog *a, const struct wfs_catalog *b, struct jsonout *json,
-                  uint64_t *ret_n)
+int diff_texts_print(const struct wfs_catalog *a, const struct wfs_catalog *b, struct jsonout *json,
+                     uint64_t *ret_n)
 {
     struct telling telling = {.json = json, .kind = "metadata"};
     if (json != NULL)
