@@ -57,8 +57,8 @@ PROGRAMS = {'program', 'cli', 'fuse/sandbox', 'fuse'}
 PUBLIC = {'array': 'base', 'cleanup': 'base', 'io': 'base', 'strbuf': 'text', 'error': 'base', 'output': 'base', 'traits': 'tensor', 'tensor': 'tensor', 'catalog': 'tensor', 'value': 'tensor',
           'layout': 'format/core', 'shards': 'format/set', 'format': 'format',
           'view': 'view', 'stage': 'tree/stage', 'status': 'tree/stage', 'tree': 'tree/node', 'control': 'program'}
-# The one file of the command line that starts a mount, and the headers by which the two programs know each other.
-BETWEEN_PROGRAMS = {'fuse/mount.h', 'fuse/publish.h'}
+# The header by which the command line knows the mount.
+BETWEEN_PROGRAMS = {'fuse/mount.h'}
 # Which rooms may use which library. A file in place of a room: that file only.
 LIBRARIES = {
     'fuse_lowlevel.h': ['fuse'],

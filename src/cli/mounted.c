@@ -22,7 +22,7 @@
 
 enum exit_code mounted_open(struct mounted *mounted, const char *path)
 {
-    struct wfs_control_reply hello;
+    struct wfs_control_reply hello = {0}; /* a mount of somebody else may fill less */
     *mounted = (struct mounted){.path = path, .fd = -1};
     mounted->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     const bool is_open = mounted->fd >= 0;

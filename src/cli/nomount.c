@@ -3,7 +3,6 @@
  * What stands in for the mount half in a build without libfuse3.
  */
 #include "fuse/mount.h"
-#include "fuse/publish.h"
 
 #include "program/print.h"
 
@@ -16,9 +15,9 @@ int mount_main(int argc, char **argv)
                        "ls, info, cat, show, check and convert work without");
 }
 
-int recover_publish(const struct recover_request *request)
+int mount_recover(const struct mount_recovery *recovery)
 {
-    return print_error(EXIT_OUTPUT, request->stage,
+    return print_error(EXIT_OUTPUT, recovery->stage,
                        "this build has no libfuse3 and cannot publish what a mount left");
 }
 

@@ -6,7 +6,7 @@
 #include "program/print.h"
 #include "cli/verbs.h"
 #include "program/predecessor.h"
-#include "fuse/publish.h"
+#include "fuse/mount.h"
 
 #include <weightfs/cleanup.h>
 #include <weightfs/format.h>
@@ -239,15 +239,15 @@ static enum exit_code publish(struct recovery *recovery, const struct args *args
 {
     autofree char *base =
         recovery->leftover->base == NULL ? NULL : strdup(recovery->leftover->base);
-    const struct recover_request request = {.stage = recovery->path,
-                                            .base = base,
-                                            .onto = args_value(args, "onto"),
-                                            .is_forced = args_has(args, "force")};
+    const struct mount_recovery request = {.stage = recovery->path,
+                                           .base = base,
+                                           .onto = args_value(args, "onto"),
+                                           .is_forced = args_has(args, "force")};
     if (base == NULL)
         return print_error(EXIT_OUTPUT, recovery->typed, "nothing says what the edits stand on");
     wfs_stage_close(recovery->stage); /* who publishes opens it again */
     recovery->stage = NULL;
-    return (enum exit_code)recover_publish(&request);
+    return (enum exit_code)mount_recover(&request);
 }
 
 static enum exit_code resume(struct recovery *recovery, const struct args *args)

@@ -1,22 +1,30 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Up to three processes return from here, each with its exit code: the command that was typed, the
- * supervisor and the worker.
+ * Up to three processes return from mount_main, each with its exit code: the command that was
+ * typed, the supervisor and the worker. A recovery is a driver without a mount.
  */
 #define FUSE_USE_VERSION 314
 
 #include "fuse/mount.h"
 
-#include "program/exit.h"
+#include <weightfs/cleanup.h>
+
 #include "fuse/background.h"
+#include "fuse/confine.h"
+#include "fuse/loading.h"
 #include "fuse/log.h"
 #include "fuse/mount_options.h"
+#include "fuse/publication.h"
 #include "fuse/supervisor.h"
+#include "program/exit.h"
+#include "program/predecessor.h"
 
 #include <fuse_lowlevel.h>
-#include <stdio.h>
+#include <inttypes.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* Returns N of "/dev/fd/N", 0 for "-", or -1: the inherited descriptor that stays open. */
@@ -44,6 +52,152 @@ int mount_main(int argc, char **argv)
 {
     struct mount_options options;
     const int exit_code = mount_options_parse(&options, argc, argv) ? run(&options) : EXIT_USAGE;
+    mount_options_done(&options);
+    return exit_code;
+}
+
+/* ---- what an earlier mount left ---- */
+
+/* The options are put together as a command line, so that they mean what they meant then. */
+
+/* One option of a list: commas and backslashes in it are its own. */
+static void add_option(FILE *list, const char *name, const char *value)
+{
+    fprintf(list, "%s%s", ftell(list) > 0 ? "," : "", name);
+    for (const char *at = value; *at != '\0'; at++) {
+        if (*at == ',' || *at == '\\')
+            fputc('\\', list);
+        fputc(*at, list);
+    }
+}
+
+static void add_all(FILE *list, const char *base, const char *word, const char *name)
+{
+    for (size_t i = 0;; i++) {
+        autofree char *value = predecessor_base_value(base, word, i);
+        if (value == NULL)
+            return;
+        add_option(list, name, value);
+    }
+}
+
+/* The argument of -o; NULL: no memory. */
+static char *make_list(const char *base)
+{
+    char *text = NULL;
+    size_t n_bytes;
+    FILE *list = open_memstream(&text, &n_bytes);
+    if (list == NULL)
+        return NULL;
+    add_all(list, base, "#output", "output=");
+    add_all(list, base, "#option format", "format=");
+    add_all(list, base, "#option limit", "limit.");
+    add_all(list, base, "#option flag", "");
+    add_all(list, base, "option", "");
+    add_all(list, base, "view", "");
+    const bool is_good = !ferror(list);
+    if (fclose(list) != 0 || !is_good) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}
+
+/* What was at the path when the mount began, or anything with force, may be replaced. */
+static void allow_output(const struct mount_recovery *recovery, struct target *target)
+{
+    uint64_t inode = 0, n_bytes = 0;
+    int64_t mtime_ns = 0;
+    autofree char *known = predecessor_base_value(recovery->base, "#replaces", 0);
+    if (known != NULL)
+        sscanf(known, "%" SCNu64 " %" SCNu64 " %" SCNd64, &inode, &n_bytes, &mtime_ns);
+    const bool is_known = inode == target->known.inode && n_bytes == target->known.n_bytes &&
+                          mtime_ns == target->known.mtime_ns;
+    if (recovery->is_forced)
+        target->replace = WFS_REPLACE_ANY;
+    else if (target->is_taken && is_known)
+        target->replace = WFS_REPLACE_KNOWN;
+    target->is_taken &= !recovery->is_forced && !is_known;
+}
+
+static int check_replayed(const struct mount_recovery *recovery, const struct driver *driver)
+{
+    struct wfs_replayed replayed;
+    wfs_tree_replayed(driver->tree, &replayed);
+    if (replayed.n_doubtful == 0 || recovery->is_forced)
+        return 0;
+    return log_failure(EXIT_OUTPUT,
+                       "%" PRIu64
+                       " edits were not synced before a restart and may be torn; --force "
+                       "publishes them as they are",
+                       replayed.n_doubtful);
+}
+
+static int commit(const struct mount_recovery *recovery, const struct mount_options *options,
+                  struct target *target)
+{
+    struct driver driver = {0};
+    struct wfs_view *view = NULL;
+    struct wfs_error err = {0};
+    char told[COMMIT_TEXT_MAX] = "";
+    enum sandbox_state sandbox = SANDBOX_STATE_OFF;
+    confine_prepare(options);
+    int rc = loading_new_view(options, &view);
+    if (rc == 0)
+        rc = confine(options, target, view, &sandbox);
+    if (rc == 0)
+        rc = driver_init(&driver, options, target, view, sandbox);
+    if (rc == 0)
+        rc = check_replayed(recovery, &driver);
+    if (rc == 0)
+        rc = publication_run(&driver, false, NULL, told, &err);
+    if (rc == 0)
+        printf("committed to '%s': %s\n", wfs_quote(target->path).text,
+               told[0] != '\0' ? told : "nothing");
+    driver_done(&driver);
+    wfs_view_free(view);
+    return rc == 0 ? EXIT_DONE : EXIT_OUTPUT;
+}
+
+static int publish(const struct mount_recovery *recovery, const struct mount_options *options)
+{
+    struct target target;
+    log_start(options->source, false);
+    int rc = target_init(&target, options);
+    if (rc == 0 && target.path == NULL)
+        rc = log_failure(EXIT_OUTPUT, "the source is not there; --onto=SOURCE gives another one");
+    if (rc == 0) {
+        free(target.stage_path);
+        target.stage_path = strdup(recovery->stage);
+        target.is_forced = recovery->is_forced;
+        target.is_moved = recovery->onto != NULL;
+        allow_output(recovery, &target);
+        rc = target.stage_path == NULL ? log_failure(EXIT_OUTPUT, "out of memory")
+                                       : commit(recovery, options, &target);
+    }
+    target_done(&target);
+    return rc == 0 ? EXIT_DONE : EXIT_OUTPUT;
+}
+
+int mount_recover(const struct mount_recovery *recovery)
+{
+    struct mount_options options;
+    char program[] = "weightfs", place[] = "/", flag[] = "-o";
+    autofree char *list = make_list(recovery->base);
+    autofree char *source = recovery->onto != NULL
+                                ? realpath(recovery->onto, NULL)
+                                : predecessor_base_value(recovery->base, "#source", 0);
+    autofree char *cwd = predecessor_base_value(recovery->base, "#cwd", 0);
+    if (list == NULL || source == NULL)
+        return log_failure(EXIT_OUTPUT, "cannot publish '%s': %s", wfs_quote(recovery->stage).text,
+                           recovery->onto != NULL ? "there is no such source to publish onto"
+                                                  : "its base does not say what it stands on");
+    if (cwd != NULL && chdir(cwd) < 0)
+        log_note("cannot enter '%s': %s", wfs_quote(cwd).text, strerror(errno));
+    char *argv[] = {program, flag, list, source, place, NULL};
+    int exit_code = EXIT_OUTPUT;
+    if (mount_options_parse(&options, 5, argv))
+        exit_code = publish(recovery, &options);
     mount_options_done(&options);
     return exit_code;
 }

@@ -7,11 +7,25 @@
 #ifndef WFS_MOUNT_H
 #define WFS_MOUNT_H
 
-/* Runs `weightfs SOURCE MOUNTPOINT [-f] [-d] [-s] [-o OPTION,...]`; argv[0] is the program. Returns
- * the exit code. */
+#include <stdbool.h>
+
+/* `weightfs SOURCE MOUNTPOINT [-f] [-d] [-s] [-o OPTION,...]`; argv[0] is the program. The exit
+ * code. */
 int mount_main(int argc, char **argv);
 
-/* Returns the version of libfuse at run time; NULL in a build without it. */
+/* What a mount left that died, and how it is to be published. */
+struct mount_recovery {
+    const char *stage; /* the staging directory, not open */
+    const char *base;  /* text of its base */
+    const char *onto;  /* another source, or NULL */
+    bool is_forced;    /* take what may be torn, replace an output that is not known */
+};
+
+/* Commits the edits and removes the staging directory. Returns the exit code; not 0: a line was
+ * printed. */
+int mount_recover(const struct mount_recovery *recovery);
+
+/* Version of libfuse at run time; NULL in a build without it. */
 const char *mount_library_version(void);
 
 #endif
