@@ -200,11 +200,11 @@ static bool parse_option(struct args *args, const struct args_usage *usage, char
         return refuse_option(ret_exit, usage, text);
     const char *value = name[n_name] == '=' ? name + n_name + 1 : NULL;
     if (option.argument == NULL && value != NULL)
-        return fail(ret_exit, usage, "no value is allowed in", text);
+        return fail(ret_exit, usage, "this option takes no value:", text);
     if (option.argument != NULL && value == NULL)
         value = argv[*i + 1] != NULL ? argv[++*i] : NULL;
     if (option.argument != NULL && value == NULL)
-        return fail(ret_exit, usage, "a value is missing after", text);
+        return fail(ret_exit, usage, "missing value of option", text);
     args->given[args->n_given++] = (struct args_given){option.name, value};
     if (strcmp(option.name, "limit") == 0) {
         if (strchr(value, '=') == NULL)
@@ -214,11 +214,23 @@ static bool parse_option(struct args *args, const struct args_usage *usage, char
     return apply_setting(args, usage, name, n_name, value, ret_exit);
 }
 
+/* The name that the help text has for the n-th operand. */
+static int operand_name(const struct args_usage *usage, size_t n, const char **ret)
+{
+    const char *name = usage->operands;
+    for (; n > 0; n--)
+        name += strcspn(name, " ") + 1;
+    *ret = name;
+    return (int)strcspn(name, " ");
+}
+
 static bool check_operands(const struct args *args, const struct args_usage *usage, int *ret_exit)
 {
     if (args->n_operands < usage->n_min) {
-        *ret_exit = print_error(EXIT_USAGE, NULL, "missing operand; usage: weightfs %s %s",
-                                usage->verb, usage->operands);
+        const char *name;
+        const int n_name = operand_name(usage, args->n_operands, &name);
+        *ret_exit = print_error(EXIT_USAGE, NULL, "missing %.*s; usage: weightfs %s %s", n_name,
+                                name, usage->verb, usage->operands);
         return false;
     }
     if (args->n_operands > usage->n_max)

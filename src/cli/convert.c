@@ -96,8 +96,8 @@ static enum exit_code choose_replacement(struct conversion *conversion)
                          source.st_dev == target.st_dev && source.st_ino == target.st_ino;
     if (!conversion->settings->overwrite)
         return print_error(EXIT_OUTPUT, conversion->target,
-                           is_same ? "is the source itself; --overwrite replaces it"
-                                   : "is there already; --overwrite replaces it");
+                           is_same ? "would overwrite the source (use --overwrite to do that)"
+                                   : "already exists (use --overwrite to replace it)");
     conversion->save.narrows_replaced = is_same;
     conversion->save.replace = WFS_REPLACE_KNOWN;
     conversion->save.known = wfs_identity_of(&target);

@@ -180,7 +180,7 @@ static void print_change(const struct wfs_tensor *a, const struct wfs_tensor *b,
         print_kind(b);
     }
     if (!comparison_is_one_quantization(a, b))
-        printf(", quantized otherwise");
+        printf(", quantized differently");
     if (a->n_bytes != b->n_bytes && a->dtype == b->dtype)
         printf(", %" PRIu64 " -> %" PRIu64 " bytes", a->n_bytes, b->n_bytes);
     if (!comparison->has_content || comparison->n_changed == 0) {
@@ -190,9 +190,9 @@ static void print_change(const struct wfs_tensor *a, const struct wfs_tensor *b,
     printf(", %" PRIu64 " of %" PRIu64 " %s differ", comparison->n_changed, comparison->n_elems,
            comparison->has_numbers ? "elements" : "bytes");
     if (comparison->n_nan > 0)
-        printf(", %" PRIu64 " are NaN in one only", comparison->n_nan);
+        printf(", %" PRIu64 " are NaN in only one", comparison->n_nan);
     if (comparison->has_numbers && comparison->n_changed > comparison->n_nan)
-        printf(", at most by %.6g, relative %.6g", comparison->max_abs, comparison->max_rel);
+        printf(", by at most %.6g, relative %.6g", comparison->max_abs, comparison->max_rel);
     putchar('\n');
 }
 

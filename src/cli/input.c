@@ -65,18 +65,11 @@ enum exit_code input_find(const struct wfs_catalog *catalog, const char *path, c
     *ret = wfs_catalog_find(catalog, key);
     if (*ret != NULL)
         return EXIT_DONE;
-    const char *near[3];
-    const size_t n_near = suggestion_find(catalog, key, near);
-    const char *const words[] = {"; did you mean", ",", " or"};
-    char text[3 * WFS_QUOTE_MAX + 64] = "";
-    size_t n_text = 0;
-    for (size_t i = 0; i < n_near; i++) {
-        const size_t word = i == 0 ? 0 : i + 1 == n_near ? 2 : 1;
-        n_text += (size_t)snprintf(text + n_text, sizeof(text) - n_text, "%s '%s'", words[word],
-                                   wfs_quote(near[i]).text);
-    }
-    return print_error(EXIT_NO_MATCH, path, "no tensor has the key '%s'%s%s", wfs_quote(key).text,
-                       text, n_near > 0 ? "?" : "");
+    struct suggestion near = {0};
+    for (size_t i = 0; i < wfs_catalog_n_tensors(catalog); i++)
+        suggestion_offer(&near, key, wfs_catalog_tensor(catalog, i)->key);
+    return print_error(EXIT_NO_MATCH, path, "no tensor has the key '%s'%s", wfs_quote(key).text,
+                       suggestion_text(&near).text);
 }
 
 enum exit_code input_format(const struct args *args, const struct wfs_format **ret)
@@ -98,9 +91,9 @@ enum exit_code input_read_error(const char *path, const struct wfs_tensor *tenso
         return print_error(EXIT_DAMAGED, path, "tensor '%s': its compressed data is damaged",
                            key.text);
     if (code == -EIO)
-        return print_error(EXIT_DAMAGED, path,
-                           "tensor '%s': cannot be read, or the file has changed meanwhile",
-                           key.text);
+        return print_error(
+            EXIT_DAMAGED, path,
+            "tensor '%s': cannot be read, or the file has changed since it was opened", key.text);
     return print_error(exit_of_errno(-code), path, "tensor '%s': %s", key.text, strerror(-code));
 }
 

@@ -141,9 +141,10 @@ static enum exit_code clear_dead(const char *path)
     struct wfs_error err = {0};
     if (unmount_path(path, true, &err) < 0)
         return print_error(EXIT_MOUNT, path, "cannot unmount: %s", err.text);
-    return print_error(EXIT_MOUNT, path,
-                       "the driver of this mount had died; edits that were not committed are in "
-                       "the staging directory beside the output");
+    return print_error(
+        EXIT_MOUNT, path,
+        "unmounted, but the driver of this mount had died; uncommitted edits are kept "
+        "in the staging directory: mount again to see them");
 }
 
 static void wait_for(int pidfd)
@@ -181,8 +182,9 @@ static enum exit_code unmount(struct mounted *mounted, const char *path)
         close(pidfd);
     if (rc == -EBUSY)
         return print_error(EXIT_MOUNT, mounted->path,
-                           "cannot unmount: it is in use%s; 'fuser -vm' tells by whom",
-                           mounted->is_writable ? ", but what was edited is committed" : "");
+                           "cannot unmount: %sstill in use; 'fuser -vm %s' shows by which process",
+                           mounted->is_writable ? "the edits are saved, but it is " : "",
+                           wfs_quote(mounted->path).text);
     if (rc < 0)
         return print_error(EXIT_MOUNT, mounted->path, "cannot unmount: %s", err.text);
     return report_end(mounted);

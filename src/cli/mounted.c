@@ -29,11 +29,13 @@ enum exit_code mounted_open(struct mounted *mounted, const char *path)
     if (!is_open || ioctl(mounted->fd, WFS_IOC_HELLO, &hello) < 0) {
         if (errno == ENOTCONN)
             return print_error(EXIT_MOUNT, path,
-                               "the driver of this mount has died; "
-                               "'weightfs umount' clears it away");
-        if (!is_open)
+                               "the driver of this mount has died; use 'weightfs umount' to clear "
+                               "it: edits are kept, mount again to see them");
+        if (!is_open && errno == ENOENT)
+            return print_error(EXIT_MOUNT, path, "no such directory");
+        if (!is_open && errno != ENOTDIR)
             return print_error(EXIT_MOUNT, path, "cannot open: %s", strerror(errno));
-        return print_error(EXIT_MOUNT, path, "not the root of a weightfs mount");
+        return print_error(EXIT_MOUNT, path, "is not a weightfs mount point");
     }
     hello.text[sizeof(hello.text) - 1] = '\0';
     mounted->is_writable = hello.text[0] != '\0';
@@ -133,7 +135,7 @@ enum exit_code mounted_commit(struct mounted *mounted, struct wfs_control_reply 
     if (reply->error == 0)
         return EXIT_DONE;
     const char *text = reply->text[0] != '\0' ? reply->text : strerror(reply->error);
-    if (!mounted->is_writable)
+    if (mounted->n_edits == 0)
         return print_error(EXIT_OUTPUT, mounted->path, "cannot commit: %s", text);
     return print_error(EXIT_OUTPUT, mounted->path, "cannot commit: %s; the edits are kept in '%s'",
                        text, wfs_quote(mounted->stage).text);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What stands in for the mount half in a build without libfuse3.
+ * The mount half in a build without libfuse3: it says so.
  */
 #include "fuse/mount.h"
 
@@ -18,7 +18,7 @@ int mount_main(int argc, char **argv)
 int mount_recover(const struct mount_recovery *recovery)
 {
     return print_error(EXIT_OUTPUT, recovery->stage,
-                       "this build has no libfuse3 and cannot publish what a mount left");
+                       "this build has no libfuse3 and cannot publish the edits of a mount");
 }
 
 const char *mount_library_version(void)

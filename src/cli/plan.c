@@ -84,7 +84,8 @@ int verb_plan(int argc, char **argv)
     if (verdict == EXIT_DONE && args_has(&args, "values")) {
         const int code = wfs_report_count_casts(report, catalog);
         if (code < 0)
-            return print_error(exit_of_errno(-code), path, "cannot read what is to be cast");
+            return print_error(exit_of_errno(-code), path,
+                               "cannot read a tensor that is to be cast: %s", strerror(-code));
     }
     if (verdict == EXIT_DONE && format != NULL)
         verdict = report_fit(path, format, catalog, report);

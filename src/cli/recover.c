@@ -112,8 +112,8 @@ static void list_sources(const char *base)
         const bool is_same = is_there && st.st_ino == inode && (uint64_t)st.st_size == n_bytes;
         print_pair("source", place + n_path,
                    is_same    ? ""
-                   : is_there ? "not the file that was edited"
-                              : "not there");
+                   : is_there ? "is not the file that was edited"
+                              : "does not exist");
     }
 }
 
@@ -180,11 +180,11 @@ static bool is_cut_off(const struct recovery *recovery)
 static const char *describe_commit(const struct recovery *recovery)
 {
     if (is_cut_off(recovery))
-        return "cut off before it was published";
+        return "interrupted before it was published";
     if (recovery->leftover->commit == WFS_COMMIT_NONE)
         return "none";
     return recovery->written != NULL ? "published"
-                                     : "published, but the output is not that file any more";
+                                     : "published, but the output has been replaced since";
 }
 
 static bool is_done(const struct recovery *recovery)
@@ -202,7 +202,7 @@ static enum exit_code list(const struct recovery *recovery)
         print_pair("output", recovery->output, "");
     wfs_stage_each(recovery->stage, list_change, recovery->stage);
     if (leftover->bad_record != 0)
-        printf("%-10s record %" PRIu64 " is damaged; what follows it is not known\n", "journal",
+        printf("%-10s record %" PRIu64 " is damaged; what follows it is unknown\n", "journal",
                leftover->bad_record);
     print_pair("commit", describe_commit(recovery), "");
     autofree char *failure = wfs_stage_failure(recovery->stage);
@@ -244,7 +244,9 @@ static enum exit_code publish(struct recovery *recovery, const struct args *args
                                            .onto = args_value(args, "onto"),
                                            .is_forced = args_has(args, "force")};
     if (base == NULL)
-        return print_error(EXIT_OUTPUT, recovery->typed, "nothing says what the edits stand on");
+        return print_error(
+            EXIT_OUTPUT, recovery->typed,
+            "cannot publish: the staging directory does not say which source was edited");
     wfs_stage_close(recovery->stage); /* who publishes opens it again */
     recovery->stage = NULL;
     return (enum exit_code)mount_recover(&request);
@@ -258,9 +260,9 @@ static enum exit_code resume(struct recovery *recovery, const struct args *args)
         return publish(recovery, args);
     if (recovery->written != NULL || recovery->leftover->commit == WFS_COMMIT_NONE)
         return print_error(EXIT_OUTPUT, recovery->typed,
-                           "no commit was cut off; --publish commits the edits that are there");
+                           "no commit was interrupted; use --publish to commit the edits");
     return print_error(EXIT_OUTPUT, recovery->typed,
-                       "the output is not what was published; the edits are kept");
+                       "the output is not the file that was published; the edits are kept");
 }
 
 static enum exit_code act(struct recovery *recovery, const struct args *args)
@@ -285,7 +287,7 @@ int verb_recover(int argc, char **argv)
         args_has(&args, "resume") + args_has(&args, "publish") + args_has(&args, "discard");
     if (n_verbs > 1 || (!args_has(&args, "publish") && args_value(&args, "onto") != NULL))
         return print_error(EXIT_USAGE, NULL,
-                           n_verbs > 1 ? "--resume, --publish and --discard exclude each other"
+                           n_verbs > 1 ? "use only one of --resume, --publish and --discard"
                                        : "--onto needs --publish");
     exit_code = find(&recovery, args.operands[0]);
     if (exit_code != EXIT_DONE)

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Near keys by edit distance, with a bound that lets most keys be dropped after a few characters.
+ * Near names by edit distance, with a bound that drops most of them after a few characters.
  */
 #include "cli/suggestion.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum {
     N_KEY_MAX = 255,  /* longer keys are not compared */
     DISTANCE_MAX = 8, /* more is another name, not a slip */
-    N_SUGGESTIONS = 3,
     FAR = 1000,
 };
 
@@ -18,7 +18,7 @@ static unsigned least(unsigned a, unsigned b)
     return a < b ? a : b;
 }
 
-/* Levenshtein distance, or FAR when it is above bound. */
+/* Returns the Levenshtein distance, or FAR when it is above bound. */
 static unsigned distance(const char *a, size_t n_a, const char *b, size_t n_b, unsigned bound)
 {
     unsigned row[N_KEY_MAX + 1];
@@ -41,8 +41,8 @@ static unsigned distance(const char *a, size_t n_a, const char *b, size_t n_b, u
     return row[n_b] <= bound ? row[n_b] : FAR;
 }
 
-/* Small is near; FAR and above is nothing to suggest. A key that contains the wanted one ranks
- * after every slip. */
+/* Returns how far the key is; FAR and above is nothing to suggest. A key that contains the wanted
+ * one ranks after every slip. */
 static unsigned score(const char *wanted, size_t n_wanted, const char *key)
 {
     const size_t n_key = strnlen(key, N_KEY_MAX + 1);
@@ -55,25 +55,32 @@ static unsigned score(const char *wanted, size_t n_wanted, const char *key)
     return slips;
 }
 
-size_t suggestion_find(const struct wfs_catalog *catalog, const char *key, const char *ret[3])
+void suggestion_offer(struct suggestion *suggestion, const char *wanted, const char *name)
 {
-    const size_t n_key = strlen(key);
-    unsigned scores[N_SUGGESTIONS];
-    size_t n = 0;
-    for (size_t i = 0; i < wfs_catalog_n_tensors(catalog); i++) {
-        const char *candidate = wfs_catalog_tensor(catalog, i)->key;
-        const unsigned s = score(key, n_key, candidate);
-        size_t at = n;
-        while (at > 0 && s < scores[at - 1])
-            at--;
-        if (s >= FAR || at == N_SUGGESTIONS)
-            continue;
-        n -= n == N_SUGGESTIONS;
-        memmove(&scores[at + 1], &scores[at], (n - at) * sizeof(scores[0]));
-        memmove(&ret[at + 1], &ret[at], (n - at) * sizeof(ret[0]));
-        scores[at] = s;
-        ret[at] = candidate;
-        n++;
+    const unsigned s = score(wanted, strlen(wanted), name);
+    size_t at = suggestion->n_names;
+    while (at > 0 && s < suggestion->scores[at - 1])
+        at--;
+    if (s >= FAR || at == SUGGESTION_MAX)
+        return;
+    suggestion->n_names -= suggestion->n_names == SUGGESTION_MAX;
+    for (size_t i = suggestion->n_names++; i > at; i--) {
+        suggestion->scores[i] = suggestion->scores[i - 1];
+        suggestion->names[i] = suggestion->names[i - 1];
     }
-    return n;
+    suggestion->scores[at] = s;
+    suggestion->names[at] = name;
+}
+
+struct suggestion_text suggestion_text(const struct suggestion *suggestion)
+{
+    struct suggestion_text ret = {""};
+    size_t n_text = 0;
+    for (size_t i = 0; i < suggestion->n_names; i++) {
+        const char *before = i == 0 ? "; did you mean" : i + 1 == suggestion->n_names ? " or" : ",";
+        n_text += (size_t)snprintf(ret.text + n_text, sizeof(ret.text) - n_text, "%s '%s'%s",
+                                   before, wfs_quote(suggestion->names[i]).text,
+                                   i + 1 == suggestion->n_names ? "?" : "");
+    }
+    return ret;
 }

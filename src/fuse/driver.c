@@ -39,9 +39,9 @@ static void warn_of_tmpfs(const char *stage_path)
 {
     struct statfs fs;
     if (statfs(stage_path, &fs) == 0 && (fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC))
-        log_warning(
-            "edits are kept in memory only: '%s' is on a tmpfs; -o stage=DIR puts them elsewhere",
-            wfs_quote(stage_path).text);
+        log_warning("edits are kept in memory only, because '%s' is on a tmpfs; use -o stage=DIR "
+                    "to keep them elsewhere",
+                    wfs_quote(stage_path).text);
 }
 
 static int make_report_text(const void *ctx, char **ret, size_t *ret_n_bytes)
@@ -174,7 +174,7 @@ static void clear_output(const struct driver *driver)
         wfs_tree_has_pending(driver->tree))
         return;
     if (wfs_save_clear(target->path, &err) < 0)
-        log_warning("files that '%s' does not name any more are still there: %s",
+        log_warning("cannot remove all files that '%s' no longer names: %s",
                     wfs_quote(target->path).text, err.text);
 }
 
@@ -240,7 +240,7 @@ void driver_note_failed_read(struct driver *driver)
     if (wfs_catalog_check_sources(driver->catalog, &i) == 0 ||
         atomic_exchange(&driver->has_told_trouble, true))
         return;
-    log_error("source '%s' has changed since it was mounted: its tensors cannot be read any more",
+    log_error("source '%s' has changed since it was mounted: its tensors can no longer be read",
               wfs_quote(wfs_catalog_source_path(driver->catalog, i)).text);
     pthread_mutex_lock(&driver->status_lock);
     set_status_text(driver, "the source has changed since it was mounted");

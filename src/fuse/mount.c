@@ -165,7 +165,9 @@ static int publish(const struct mount_recovery *recovery, const struct mount_opt
     log_start(options->source, false);
     int rc = target_init(&target, options);
     if (rc == 0 && target.path == NULL)
-        rc = log_failure(EXIT_OUTPUT, "the source is not there; --onto=SOURCE gives another one");
+        rc =
+            log_failure(EXIT_OUTPUT,
+                        "the source does not exist; use --onto=SOURCE to publish onto another one");
     if (rc == 0) {
         free(target.stage_path);
         target.stage_path = strdup(recovery->stage);
@@ -190,8 +192,9 @@ int mount_recover(const struct mount_recovery *recovery)
     autofree char *cwd = predecessor_base_value(recovery->base, "#cwd", 0);
     if (list == NULL || source == NULL)
         return log_failure(EXIT_OUTPUT, "cannot publish '%s': %s", wfs_quote(recovery->stage).text,
-                           recovery->onto != NULL ? "there is no such source to publish onto"
-                                                  : "its base does not say what it stands on");
+                           recovery->onto != NULL
+                               ? "the source to publish onto does not exist"
+                               : "the staging directory does not say which source was edited");
     if (cwd != NULL && chdir(cwd) < 0)
         log_note("cannot enter '%s': %s", wfs_quote(cwd).text, strerror(errno));
     char *argv[] = {program, flag, list, source, place, NULL};

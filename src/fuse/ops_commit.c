@@ -51,7 +51,7 @@ static int commit(struct driver *driver, struct asker *asker, char told[COMMIT_T
 {
     told[0] = '\0';
     if (fuse_req_ctx(asker->req)->uid != driver->owner)
-        return wfs_fail(err, EPERM, "only the user who mounted may commit");
+        return wfs_fail(err, EPERM, "only the user who mounted it may commit");
     return publication_run(driver, true, &asker->waiter, told, err);
 }
 
@@ -100,7 +100,8 @@ static void fill_commit(struct driver *driver, struct asker *asker, struct wfs_c
     fill_hello(driver, reply);
     int rc;
     if (!wfs_tree_is_writable(driver->tree))
-        rc = wfs_fail(&err, EROFS, "the mount is read-only: it has no output");
+        rc = wfs_fail(&err, EROFS,
+                      "the mount is read-only; mount with -o output=FILE to save edits");
     else
         rc = commit(driver, asker, told, &err);
     reply->error = -rc;

@@ -67,9 +67,9 @@ static int check_sources(const struct publication *publication)
 
 static int fail_journal(const struct publication *publication, int code)
 {
-    return code == 0 ? 0
-                     : wfs_fail(publication->err, -code, "the journal cannot be written: %s",
-                                strerror(-code));
+    return code == 0
+               ? 0
+               : wfs_fail(publication->err, -code, "cannot write the journal: %s", strerror(-code));
 }
 
 static int sync_edits(struct publication *publication)
@@ -111,8 +111,7 @@ static void keep_source(const struct publication *publication)
     if (rc == 0 && target->is_set)
         rc = keep_shards(publication->driver);
     if (rc < 0)
-        log_warning("edits that follow this commit will not survive a crash: the old source cannot "
-                    "be kept in '%s': %s",
+        log_warning("later edits will not survive a crash: cannot keep the old source in '%s': %s",
                     wfs_quote(target->stage_path).text, strerror(-rc));
 }
 

@@ -135,9 +135,8 @@ int resume_check(const struct target *target, const struct wfs_stage *stage, con
         (leftover->base != NULL && is_same_base(leftover->base, base_text)))
         return 0;
     return log_failure(EXIT_MOUNT,
-                       "staging directory '%s' holds edits of an earlier mount, and the source or "
-                       "the options of the view are not what they were then; 'weightfs recover' "
-                       "tells more",
+                       "staging directory '%s' holds edits of an earlier mount, but the source or "
+                       "the view options have changed since; see 'weightfs recover'",
                        wfs_quote(target->stage_path).text);
 }
 

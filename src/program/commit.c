@@ -102,12 +102,14 @@ static const struct {
     const char *kind, *counted;
     const char *reason; /* before the names; %s: the format */
 } kinds[] = {
-    [WFS_FIT_VALUE] = {"value", "value", "left out, because %s holds only tensors and texts"},
+    [WFS_FIT_VALUE] = {"value", "value",
+                       "left out, because %s stores only tensors and text metadata"},
     [WFS_FIT_METADATA] = {"metadata", "metadata text",
-                          "left out, because %s has no room for metadata"},
-    [WFS_FIT_TIE] = {"tie", "tied name", "left out, as names of tensors that are in %s already"},
+                          "left out, because %s cannot store metadata"},
+    [WFS_FIT_TIE] = {"tie", "tied name",
+                     "left out, as further names of tensors that are stored once in %s"},
     [WFS_FIT_PARAM_ID] = {"param_id", "parameter id",
-                          "left out, because %s has no room for parameter ids"},
+                          "left out, because %s cannot store parameter ids"},
 };
 
 enum { N_KINDS = sizeof(kinds) / sizeof(*kinds) };
@@ -178,5 +180,5 @@ void commit_print_fit(const struct commit *commit)
     for (size_t i = 0; i < N_KINDS; i++)
         print_left_out(commit, (enum wfs_fit_kind)i);
     if (commit->fit.n_stored > 0)
-        printf("values that are texts of the metadata now: %zu\n", commit->fit.n_stored);
+        printf("values stored as metadata: %zu\n", commit->fit.n_stored);
 }

@@ -51,8 +51,8 @@ def test_other_words_are_refused(trained, folder, option):
     assert option[2:].split('=')[0] in weightfs('convert', option, trained, folder / 'x.safetensors', code=EXIT_USAGE).error
 
 
-@pytest.mark.parametrize('name, told', [('out.bpk', ''), ('out.safetensors', "left out, because safetensors has no room for parameter ids: 'a', 'b', 'c' and 2 more\n"),
-                                        ('out.pth', "left out, because pytorch has no room for parameter ids: 'a', 'b', 'c' and 2 more\n")])
+@pytest.mark.parametrize('name, told', [('out.bpk', ''), ('out.safetensors', "left out, because safetensors cannot store parameter ids: 'a', 'b', 'c' and 2 more\n"),
+                                        ('out.pth', "left out, because pytorch cannot store parameter ids: 'a', 'b', 'c' and 2 more\n")])
 def test_parameter_ids_are_left_out_and_told(folder, name, told):
     pack = burnpack.Burnpack({key: burnpack.Tensor('F32', [1], bytes(4), i + 1) for i, key in enumerate('abcde')})
     burnpack.write(folder / 'in.bpk', pack)

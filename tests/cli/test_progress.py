@@ -31,4 +31,4 @@ def test_an_error_stands_in_a_line_of_its_own(folder):
     (folder / 'out.safetensors').write_bytes(b'')
     code, _, drawn = terminal.run('convert', SAMPLE, folder / 'out.safetensors')
     assert code == program.EXIT_COMMIT
-    assert drawn == "weightfs: %s: is there already; --overwrite replaces it\r\n" % (folder / 'out.safetensors')
+    assert drawn == "weightfs: %s: already exists (use --overwrite to replace it)\r\n" % (folder / 'out.safetensors')

@@ -424,7 +424,7 @@ def test_recover_publishes(mount, sample, folder, out):
     edit_of_each_kind(mnt)
     wanted = committed(mnt.path)
     die(mnt)
-    assert 'no commit was cut off' in recover(out, '--resume', code=9).error
+    assert 'no commit was interrupted' in recover(out, '--resume', code=9).error
     assert 'committed' in recover(out, '--publish').stdout
     assert len(st.read(out).tensors) == len(wanted) and not stage_of(out).exists()
     assert st.read(out).tensors['drain.dense.bias'] == wanted['drain.dense.bias']
@@ -486,7 +486,7 @@ def test_recover_onto_another_source(mount, sample, folder, out):
     other = st.write(folder / 'other.safetensors', {'temperature': ('F32', shape, b'abcd'), 'more': ('U8', [1], b'x')})
     wrong = st.write(folder / 'wrong.safetensors', {'temperature': ('F16', [1], b'ab')})
     os.unlink(sample)
-    assert 'the source is not there' in recover(out, '--publish', code=9).error
+    assert 'the source does not exist' in recover(out, '--publish', code=9).error
     line = recover(out, '--publish', '--onto', wrong, code=9).error
     assert 'temperature' in line and 'F32' in line and 'F16' in line
     recover(out, '--publish', '--onto', other)
