@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * weightfs check: everything about a checkpoint that can be verified.
+ * weightfs check: damage and oddities of a checkpoint.
  */
 #include "cli/verbs.h"
 
@@ -66,7 +66,7 @@ static void report_count(struct check *check, enum wfs_severity severity,
     report(check, severity, text);
 }
 
-/* A tensor that is not numbers has nothing to look at. */
+/* Counts NaN and infinities; a tensor that does not hold numbers has none. */
 static int check_tensor(struct check *check, const struct wfs_tensor *tensor)
 {
     struct wfs_stats stats;
@@ -147,7 +147,7 @@ static enum exit_code run_json(struct check *check, bool has_values)
     return exit_code;
 }
 
-/* Adds what has a wrong checksum to the findings. */
+/* Adds wrong checksums to the findings. */
 static enum exit_code verify(const char *path, struct wfs_catalog *catalog)
 {
     struct wfs_error err = {0};

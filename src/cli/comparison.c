@@ -15,7 +15,7 @@
 
 enum { N_PIECE = 1 << 16 }; /* elements; whole bytes of every dtype */
 
-/* One of the two tensors, and its elements that are looked at. */
+/* One of the two tensors, and the piece of it that is compared. */
 struct side {
     const struct wfs_tensor *tensor;
     unsigned n_bits;

@@ -10,7 +10,7 @@
 #include <weightfs/tensor.h>
 
 struct comparison {
-    bool has_content; /* false: dtype, shape or quantization leave nothing to compare */
+    bool has_content; /* false: dtype, shape or quantization do not allow a comparison */
     bool has_numbers; /* false: n_elems and n_changed count bytes */
     uint64_t n_elems, n_changed;
     uint64_t n_nan;          /* of those: NaN on one side only */
@@ -19,12 +19,13 @@ struct comparison {
 
 bool comparison_is_one_quantization(const struct wfs_tensor *a, const struct wfs_tensor *b);
 
-/* The same dtype, shape and quantization? */
+/* Returns true for the same dtype, shape and quantization. */
 bool comparison_is_alike(const struct wfs_tensor *a, const struct wfs_tensor *b);
 
 /*
- * Reads both in bounded pieces. With is_exact numbers of one dtype are equal only when their bits
- * are. A negative errno of reading, then *ret_failed is the tensor; -ENOMEM, then it is NULL.
+ * Compares two tensors, reading both in bounded pieces. With is_exact, numbers of one dtype are
+ * compared bit for bit. If a read fails, returns its negative errno and sets *ret_failed to the
+ * tensor; -ENOMEM leaves it NULL.
  */
 int comparison_make(const struct wfs_tensor *a, const struct wfs_tensor *b, bool is_exact,
                     struct comparison *ret, const struct wfs_tensor **ret_failed);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * weightfs config: what a checkpoint holds besides tensors.
+ * weightfs config: the non-tensor contents of a checkpoint.
  */
 #include "cli/verbs.h"
 

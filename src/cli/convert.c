@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * weightfs convert: a checkpoint written anew, in any format that can be written.
+ * weightfs convert: writes a checkpoint to a new file or set, in any format that can be written.
  */
 #include "cli/verbs.h"
 
@@ -32,7 +32,8 @@ static const struct args_usage usage = {
 
 struct conversion {
     const char *source, *target;
-    char *index; /* malloc'ed: the target where it is several files; NULL: it is one */
+    char *index; /* malloc'ed: path of the index of a target in several files; NULL: the target is
+                    one file */
     const struct settings *settings;
     struct commit commit;
     struct wfs_save_options save;
@@ -71,7 +72,7 @@ static enum exit_code check_size(const struct conversion *conversion)
                              "--max-shard-size needs a directory or NAME.index.json as TARGET");
 }
 
-/* Where the set goes, and from then on the target. */
+/* Makes the directory of a set; the index becomes the target. */
 static enum exit_code make_directory(struct conversion *conversion)
 {
     const char *target = conversion->target;
@@ -83,7 +84,7 @@ static enum exit_code make_directory(struct conversion *conversion)
     return EXIT_DONE;
 }
 
-/* What may be replaced is the file that is at the target now, and no other. */
+/* Only the file that is at the target now may be replaced, and no other. */
 static enum exit_code choose_replacement(struct conversion *conversion)
 {
     struct stat target, source;
@@ -104,7 +105,7 @@ static enum exit_code choose_replacement(struct conversion *conversion)
     return EXIT_DONE;
 }
 
-/* A source that failed is told apart from a target that did. */
+/* Reports a failure of the source with another exit code than one of the target. */
 static enum exit_code save_error(const struct conversion *conversion,
                                  const struct wfs_catalog *catalog, const struct wfs_error *err)
 {
@@ -134,11 +135,13 @@ static enum exit_code save(struct conversion *conversion, struct wfs_catalog *ca
     return code < 0 ? save_error(conversion, catalog, &err) : EXIT_DONE;
 }
 
-static void tell_notice(const struct wfs_report *report)
+static void print_notice(const struct wfs_report *report)
 {
     const char *notice = report != NULL ? wfs_report_notice(report) : NULL;
-    if (notice != NULL)
-        puts(notice);
+    if (notice == NULL)
+        return;
+    print_text(stdout, notice);
+    putchar('\n');
 }
 
 int verb_convert(int argc, char **argv)
@@ -172,7 +175,7 @@ int verb_convert(int argc, char **argv)
     if (exit_code == EXIT_DONE)
         exit_code = save(&conversion, catalog);
     if (exit_code == EXIT_DONE) {
-        tell_notice(report);
+        print_notice(report);
         commit_print_fit(&conversion.commit);
     }
     commit_done(&conversion.commit);

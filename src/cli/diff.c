@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * weightfs diff: which tensors of two checkpoints differ, and by how much. Their order is no
- * difference; metadata and values are looked at when asked for.
+ * weightfs diff: which tensors of two checkpoints differ, and by how much. The order of tensors
+ * does not matter; metadata and values are compared on request.
  */
 #include "cli/verbs.h"
 
@@ -39,7 +39,7 @@ static const struct args_usage usage = {
     .options = options,
 };
 
-/* One of the two, with its tensors in the order of their keys. */
+/* One of the two checkpoints, with its tensors sorted by key. */
 struct side {
     const char *path;
     struct wfs_catalog *catalog;
@@ -119,7 +119,7 @@ static void print_only(size_t which, const struct wfs_tensor *tensor)
     putchar('\n');
 }
 
-static void tell_only(struct diff *diff, size_t which)
+static void print_only_in(struct diff *diff, size_t which)
 {
     const struct side *side = &diff->sides[which];
     if (diff->json != NULL)
@@ -218,7 +218,7 @@ static enum exit_code compare_pair(struct diff *diff, const struct wfs_tensor *a
     return EXIT_DONE;
 }
 
-static enum exit_code tell_changed(struct diff *diff)
+static enum exit_code print_changed(struct diff *diff)
 {
     enum exit_code exit_code = EXIT_DONE;
     const struct wfs_catalog *catalog = diff->sides[0].catalog;
@@ -244,7 +244,7 @@ static bool is_different(const struct diff *diff)
     return diff->n_only[0] + diff->n_only[1] + diff->n_changed + diff->n_texts > 0;
 }
 
-static void tell_counts(const struct diff *diff)
+static void print_counts(const struct diff *diff)
 {
     if (diff->json != NULL) {
         jsonout_u64(diff->json, "n_equal", diff->n_equal);
@@ -265,14 +265,14 @@ static enum exit_code run(struct diff *diff, const struct args *args)
         return exit_code;
     if (diff->json != NULL)
         jsonout_open_object(diff->json, NULL);
-    tell_only(diff, 0);
-    tell_only(diff, 1);
-    exit_code = tell_changed(diff);
+    print_only_in(diff, 0);
+    print_only_in(diff, 1);
+    exit_code = print_changed(diff);
     if (exit_code == EXIT_DONE && args_has(args, "all") &&
         diff_texts_print(diff->sides[0].catalog, diff->sides[1].catalog, diff->json,
                          &diff->n_texts) < 0)
         exit_code = print_error(EXIT_UNSUPPORTED, diff->sides[0].path, "out of memory");
-    tell_counts(diff);
+    print_counts(diff);
     if (diff->json != NULL)
         jsonout_close_object(diff->json);
     return exit_code != EXIT_DONE ? exit_code : is_different(diff) ? EXIT_FOUND : EXIT_DONE;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Both kinds become lists of a name and a text, sorted by name and walked side by side.
+ * Both kinds become lists of names and texts, which are sorted by name and merged.
  */
 #include "cli/diff_texts.h"
 
@@ -13,7 +13,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* A text of metadata, or the place of a value whose text is made when it is looked at. */
+/* A metadata text, or the index of a value, whose text is made when it is compared. */
 struct text {
     const char *name;
     const struct wfs_text *meta;
@@ -26,7 +26,7 @@ struct texts {
     size_t n_texts;
 };
 
-struct telling {
+struct differences {
     struct jsonout *json;
     const char *kind;
     uint64_t n;
@@ -73,23 +73,23 @@ static int is_equal(const struct texts *a, const struct text *x, const struct te
     return n_one == n_other && memcmp(one, other, n_one) == 0;
 }
 
-static void tell(struct telling *telling, const char *name, const char *change)
+static void put_change(struct differences *differences, const char *name, const char *change)
 {
-    telling->n++;
-    if (telling->json == NULL) {
-        printf("%s %s: ", telling->kind, change);
+    differences->n++;
+    if (differences->json == NULL) {
+        printf("%s %s: ", differences->kind, change);
         print_escaped(stdout, name);
         putchar('\n');
         return;
     }
-    jsonout_open_object(telling->json, NULL);
-    jsonout_text(telling->json, "kind", telling->kind);
-    jsonout_text(telling->json, "name", name);
-    jsonout_text(telling->json, "change", change);
-    jsonout_close_object(telling->json);
+    jsonout_open_object(differences->json, NULL);
+    jsonout_text(differences->json, "kind", differences->kind);
+    jsonout_text(differences->json, "name", name);
+    jsonout_text(differences->json, "change", change);
+    jsonout_close_object(differences->json);
 }
 
-static int walk(const struct texts *a, const struct texts *b, struct telling *telling)
+static int walk(const struct texts *a, const struct texts *b, struct differences *differences)
 {
     for (size_t i = 0, j = 0; i < a->n_texts || j < b->n_texts;) {
         const int order = i == a->n_texts   ? 1
@@ -100,10 +100,10 @@ static int walk(const struct texts *a, const struct texts *b, struct telling *te
             if (code < 0)
                 return code;
             if (code == 0)
-                tell(telling, a->texts[i].name, "changed");
+                put_change(differences, a->texts[i].name, "changed");
         } else {
-            tell(telling, order < 0 ? a->texts[i].name : b->texts[j].name,
-                 order < 0 ? "only in A" : "only in B");
+            put_change(differences, order < 0 ? a->texts[i].name : b->texts[j].name,
+                       order < 0 ? "only in A" : "only in B");
         }
         i += order <= 0;
         j += order >= 0;
@@ -112,14 +112,14 @@ static int walk(const struct texts *a, const struct texts *b, struct telling *te
 }
 
 static int compare(const struct wfs_catalog *a, const struct wfs_catalog *b, bool is_meta,
-                   struct telling *telling)
+                   struct differences *differences)
 {
     struct texts one = {0}, other = {0};
     int code = collect(a, is_meta, &one);
     if (code == 0)
         code = collect(b, is_meta, &other);
     if (code == 0)
-        code = walk(&one, &other, telling);
+        code = walk(&one, &other, differences);
     free(one.texts);
     free(other.texts);
     return code;
@@ -128,15 +128,15 @@ static int compare(const struct wfs_catalog *a, const struct wfs_catalog *b, boo
 int diff_texts_print(const struct wfs_catalog *a, const struct wfs_catalog *b, struct jsonout *json,
                      uint64_t *ret_n)
 {
-    struct telling telling = {.json = json, .kind = "metadata"};
+    struct differences differences = {.json = json, .kind = "metadata"};
     if (json != NULL)
         jsonout_open_array(json, "texts");
-    int code = compare(a, b, true, &telling);
-    telling.kind = "value";
+    int code = compare(a, b, true, &differences);
+    differences.kind = "value";
     if (code == 0)
-        code = compare(a, b, false, &telling);
+        code = compare(a, b, false, &differences);
     if (json != NULL)
         jsonout_close_array(json);
-    *ret_n = telling.n;
+    *ret_n = differences.n;
     return code;
 }

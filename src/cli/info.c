@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * weightfs info: what a checkpoint is, as a whole.
+ * weightfs info: a summary of a checkpoint.
  */
 #include "cli/verbs.h"
 
@@ -50,7 +50,7 @@ static void count(struct totals *totals, const struct wfs_tensor *tensor)
     totals->n_elems = input_add(totals->n_elems, input_n_elems(tensor));
 }
 
-/* False when out of memory. */
+/* Returns false when out of memory. */
 static bool collect(struct info *info)
 {
     const size_t n = wfs_catalog_n_tensors(info->catalog);
@@ -68,7 +68,7 @@ static bool collect(struct info *info)
     return true;
 }
 
-/* What the metadata says about who wrote the file; the first that is there. */
+/* Returns the first metadata text that names the writer of the file, or NULL. */
 static const char *writer_of(const struct wfs_catalog *catalog)
 {
     static const char *const names[] = {"producer", "writer", "framework", "format"};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Commas, brackets, line breaks and escapes of streamed JSON. Nothing here takes memory.
+ * Commas, brackets, line breaks and escapes of streamed JSON. Allocates nothing.
  */
 #include "cli/jsonout.h"
 

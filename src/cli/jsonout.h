@@ -13,7 +13,9 @@
 
 #include <weightfs/catalog.h>
 
-/* A zeroed struct with a file is ready. The two outer levels get a line per item. */
+/*
+ * A zeroed struct with a file is ready to use. Each item of the two outer levels gets its own line.
+ */
 struct jsonout {
     FILE *file;
     unsigned depth;
@@ -33,7 +35,7 @@ void jsonout_u64(struct jsonout *out, const char *name, uint64_t number);
 /* null when it is not finite. */
 void jsonout_double(struct jsonout *out, const char *name, double number);
 void jsonout_shape(struct jsonout *out, const char *name, const struct wfs_shape *shape);
-/* A value that is JSON already. */
+/* Writes a value that is JSON already. */
 void jsonout_raw(struct jsonout *out, const char *name, const char *json);
 /* {"severity", "text"}, as an item of the open array. */
 void jsonout_finding(struct jsonout *out, const struct wfs_finding *finding);

@@ -20,7 +20,9 @@
 
 static const char digits[] = "0123456789";
 
-/* A dot sorts before all else, so that a key stands right before those that it is a prefix of. */
+/*
+ * A dot sorts before all else, so that a key is directly followed by those that it is a prefix of.
+ */
 static int rank_of(char c)
 {
     return c == '\0' ? 0 : c == '.' ? 1 : (unsigned char)c + 1;
@@ -31,7 +33,7 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* Runs of digits by length, then as text: the order of numbers. */
+/* Compares runs of digits by length, then as text: the order of numbers. */
 static int compare_keys(const char *a, const char *b)
 {
     size_t i = 0;
@@ -101,7 +103,7 @@ uint64_t key_tree_n_bytes(const struct key_tree *tree, size_t i, size_t end)
 
 struct frame {
     size_t end;      /* of the tensors in it */
-    size_t n_prefix; /* bytes of key that lead to it */
+    size_t n_prefix; /* bytes of the key that lead to it */
     bool is_last;    /* nothing follows it in its parent */
 };
 
@@ -154,8 +156,7 @@ static void print_totals(const struct drawing *drawing, size_t i, size_t end)
     fputs(")\n", drawing->out);
 }
 
-/* One line: the tensor at *i, or the directory that it is in; *i moves to what is to be printed
- * next. */
+/* Prints one line: the tensor at *i, or its directory. Moves *i to what is printed next. */
 static int print_next(struct drawing *drawing, size_t *i)
 {
     const struct frame *frame = &drawing->frames[drawing->n_frames - 1];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tensors sorted by key, and the runs of them that share leading components: what a tree is drawn
- * from.
+ * Tensors sorted by key, the runs of them that share leading components, and the tree that is drawn
+ * from these.
  */
 #ifndef WFS_KEY_TREE_H
 #define WFS_KEY_TREE_H
@@ -10,28 +10,32 @@
 
 #include <weightfs/tensor.h>
 
-/* Tensors borrowed, array the caller's. */
+/* The tensors are borrowed, the array belongs to the caller. */
 struct key_tree {
     const struct wfs_tensor **tensors;
     size_t n_tensors;
 };
 
-/* Sorts in place: by key, numbers by value. Keys with the same leading components stand together
- * then. */
+/*
+ * Sorts in place: by key, with numbers by value. Keys with the same leading components are then
+ * adjacent.
+ */
 void key_tree_sort(struct key_tree *tree);
 
 /*
- * All tensors of [i, end) begin with the same n_prefix bytes of key. The end of the run from i on
- * whose next component is the same; a key that ends with that component can only be the first of
- * the run.
+ * Returns the end of the run from i on whose next component is the same. All tensors of [i, end)
+ * begin with the same n_prefix bytes of key; only the first key of a run can end with that
+ * component.
  */
 size_t key_tree_end(const struct key_tree *tree, size_t i, size_t end, size_t n_prefix);
 
-/* Bytes of the longest run of whole components, dots included, that every key of [i, end) begins
- * with. */
+/*
+ * Returns the bytes of the longest run of whole components, dots included, that every key of [i,
+ * end) begins with.
+ */
 size_t key_tree_common_prefix(const struct key_tree *tree, size_t i, size_t end);
 
-/* Bytes of the tensors of [i, end); UINT64_MAX when that is more. */
+/* Returns the bytes of the tensors of [i, end), at most UINT64_MAX. */
 uint64_t key_tree_n_bytes(const struct key_tree *tree, size_t i, size_t end);
 
 /* Returns the bytes of the component at n_prefix, without the dot. */

@@ -38,7 +38,7 @@ static const struct args_usage usage = {
 
 struct listing {
     const struct wfs_catalog *catalog;
-    struct key_tree tensors; /* those that are asked for, in file order */
+    struct key_tree tensors; /* the selected ones, in file order */
     bool is_long;
 };
 
@@ -47,7 +47,7 @@ static bool is_match(const char *glob, const char *key)
     return strcmp(glob, key) == 0 || fnmatch(glob, key, 0) == 0;
 }
 
-/* Fills the listing; *ret_unmatched is a glob that matches nothing, or NULL. */
+/* Fills the listing; *ret_unmatched is the first glob without a match, or NULL. */
 static enum exit_code select_tensors(struct listing *listing, const struct args *args,
                                      const char **ret_unmatched)
 {
@@ -112,7 +112,7 @@ static void json_listing(const struct listing *listing)
 /* ---- text ---- */
 
 struct columns {
-    bool is_aligned;   /* else tabs stand between them */
+    bool is_aligned;   /* false: columns are separated by tabs */
     size_t key, shape; /* widths */
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * weightfs commit, status and umount: what a running mount is asked to do.
+ * weightfs commit, status and umount: the verbs for a running mount.
  */
 #include "cli/args.h"
 #include "cli/mounted.h"
@@ -135,7 +135,7 @@ static const struct args_usage umount_usage = {
     .options = no_options,
 };
 
-/* The driver is gone: nothing can be asked or committed any more. */
+/* Unmounts a mount whose driver has died: nothing can be committed any more. */
 static enum exit_code clear_dead(const char *path)
 {
     struct wfs_error err = {0};
@@ -154,7 +154,7 @@ static void wait_for(int pidfd)
         continue;
 }
 
-/* What is left in the staging directory tells whether the driver had to give up at its end. */
+/* If the staging directory still exists, the last commit of the driver failed. */
 static enum exit_code report_end(const struct mounted *mounted)
 {
     if (!mounted->is_writable)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The commit is one call that may take minutes; progress is what status.json says meanwhile.
+ * A commit is one call that may take minutes; its progress is read from status.json.
  */
 #include "cli/mounted.h"
 
@@ -22,7 +22,7 @@
 
 enum exit_code mounted_open(struct mounted *mounted, const char *path)
 {
-    struct wfs_control_reply hello = {0}; /* a mount of somebody else may fill less */
+    struct wfs_control_reply hello = {0}; /* another filesystem may fill in less */
     *mounted = (struct mounted){.path = path, .fd = -1};
     mounted->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     const bool is_open = mounted->fd >= 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A running mount as its user's verbs see it: the root directory, the ioctl on it, and status.json.
+ * A running mount as the verbs see it: its root directory, the ioctl on that, and status.json.
  */
 #ifndef WFS_MOUNTED_H
 #define WFS_MOUNTED_H
@@ -22,18 +22,21 @@ struct mounted {
     const char *path; /* as typed */
     int fd;           /* the root directory */
     bool is_writable;
-    int32_t pid;      /* ends when the mount is gone and committed */
+    int32_t pid;      /* exits when the mount is unmounted and committed */
     uint64_t n_edits; /* that are pending */
     char stage[sizeof(((struct wfs_control_reply *)0)->text)]; /* staging directory */
 };
 
-/* EXIT_DONE, or a line was printed: it is no mount of ours, or its driver is dead. */
+/*
+ * Opens the root of a mount. Unless EXIT_DONE, a line was printed: it is not a weightfs mount, or
+ * its driver is dead.
+ */
 enum exit_code mounted_open(struct mounted *mounted, const char *path);
 void mounted_close(struct mounted *mounted);
 
 /*
- * Commits and waits, with a progress bar on a terminal. reply is filled in, its error too;
- * EXIT_DONE when it is 0, else a line was printed.
+ * Commits and waits, with a progress bar on a terminal. Fills in reply. Unless EXIT_DONE, a line
+ * was printed.
  */
 enum exit_code mounted_commit(struct mounted *mounted, struct wfs_control_reply *reply);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * weightfs plan: what the options of a view would do.
+ * weightfs plan: what the view options would do.
  */
 #include "cli/verbs.h"
 
@@ -52,7 +52,7 @@ static enum exit_code print_report(const struct args *args, const struct wfs_rep
     return EXIT_DONE;
 }
 
-/* What a conversion to the format would leave out. */
+/* Adds to the report what a conversion to the format would leave out. */
 static enum exit_code report_fit(const char *path, const struct wfs_format *format,
                                  struct wfs_catalog *catalog, struct wfs_report *report)
 {

@@ -25,7 +25,7 @@ void progress_start(struct progress *progress, const char *what)
     *progress = (struct progress){.what = what, .is_shown = isatty(STDERR_FILENO) == 1};
 }
 
-/* A signal that is ignored, or was blocked before, ends nothing and is left alone. */
+/* Signals that are ignored or already blocked do not end the program and are left alone. */
 void progress_hold_signals(struct progress *progress)
 {
     sigset_t mask;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A progress bar on stderr, where that is a terminal; and a place to notice that the user wants to
- * stop.
+ * A progress bar on stderr if that is a terminal, and a place to notice that the user asked the
+ * program to stop.
  */
 #ifndef WFS_PROGRESS_H
 #define WFS_PROGRESS_H
@@ -21,14 +21,18 @@ struct progress {
 
 void progress_start(struct progress *progress, const char *what);
 
-/* From here on the signals that would end the program wait, so that what is half written can be
- * removed. */
+/*
+ * Blocks the signals that would end the program, so that a half-written file can be removed first.
+ */
 void progress_hold_signals(struct progress *progress);
 
-/* As wfs_save calls it: ctx is the progress. -EINTR when a held signal waits. */
+/*
+ * The progress callback of wfs_save; ctx is the progress. Returns -EINTR when a blocked signal is
+ * pending.
+ */
 int progress_step(void *ctx, uint64_t n_done, uint64_t n_total);
 
-/* Clears the bar and lets a waiting signal through: the program may end here. */
+/* Clears the bar and unblocks the signals: the program may end here. */
 void progress_end(struct progress *progress);
 
 #endif

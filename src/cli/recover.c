@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * weightfs recover: what a mount left that died. Lists it, and finishes, publishes or discards it.
+ * weightfs recover: lists, finishes, publishes or discards the edits that a crashed mount left.
  */
 #include "cli/args.h"
 #include "program/print.h"
@@ -43,7 +43,7 @@ struct recovery {
     struct wfs_stage *stage;
     const struct wfs_leftover *leftover;
     char *output;
-    const struct wfs_written *written; /* what commit wrote the output; NULL: none */
+    const struct wfs_written *written; /* the commit that wrote the output; NULL: none did */
 };
 
 static void recovery_done(struct recovery *recovery)
@@ -55,7 +55,7 @@ static void recovery_done(struct recovery *recovery)
 
 /* ---- finding ---- */
 
-/* EXIT_DONE with no stage: there is nothing. */
+/* Opens the staging directory. EXIT_DONE without a stage: there are no edits. */
 static enum exit_code find(struct recovery *recovery, const char *operand)
 {
     struct wfs_error err = {0};
@@ -117,7 +117,7 @@ static void list_sources(const char *base)
     }
 }
 
-/* Which words of a record are printed: [first, end), and what else. */
+/* The label of a record, and which of its words are printed: [first, end). */
 static const struct {
     enum wfs_record_kind kind;
     const char *label;
@@ -162,14 +162,14 @@ static int list_change(void *ctx, const struct wfs_record *record)
     return 0;
 }
 
-/* Changes that no output has. */
+/* Returns the number of changes that are not in the output. */
 static uint64_t count_pending(const struct recovery *recovery)
 {
     const uint64_t n_done = recovery->written != NULL ? recovery->written->n_changes : 0;
     return recovery->leftover->n_changes - n_done;
 }
 
-/* Did a commit begin and not come to its rename? */
+/* Returns true when a commit began but did not reach its rename. */
 static bool is_cut_off(const struct recovery *recovery)
 {
     const enum wfs_commit_state state = recovery->leftover->commit;
@@ -226,7 +226,7 @@ static enum exit_code list(const struct recovery *recovery)
 static enum exit_code discard(struct recovery *recovery)
 {
     if (recovery->written != NULL)
-        (void)wfs_save_clear(recovery->output, NULL); /* what the old index named */
+        (void)wfs_save_clear(recovery->output, NULL); /* files of the old index */
     if (is_cut_off(recovery))
         predecessor_remove_temporary(recovery->leftover);
     const int code = wfs_stage_discard(recovery->stage);
@@ -246,8 +246,8 @@ static enum exit_code publish(struct recovery *recovery, const struct args *args
     if (base == NULL)
         return print_error(
             EXIT_OUTPUT, recovery->typed,
-            "cannot publish: the staging directory does not say which source was edited");
-    wfs_stage_close(recovery->stage); /* who publishes opens it again */
+            "cannot publish: the staging directory does not record which source was edited");
+    wfs_stage_close(recovery->stage); /* mount_recover opens it again */
     recovery->stage = NULL;
     return (enum exit_code)mount_recover(&request);
 }

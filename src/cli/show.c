@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * weightfs show: one tensor for a person: what it is, how its values are spread, its corners.
+ * weightfs show: description, statistics, histogram and corner values of one tensor.
  */
 #include "cli/verbs.h"
 
@@ -64,7 +64,10 @@ static struct edges edges_of(uint64_t n)
     return edges;
 }
 
-/* Those of the matrix of the last two dimensions, all others at 0; fewer dimensions are one row. */
+/*
+ * Reads the corners of the matrix of the last two dimensions, with all other indices 0; fewer
+ * dimensions are one row.
+ */
 static int read_corners(struct view *view, bool is_json)
 {
     const struct wfs_shape *shape = &view->tensor->shape;
@@ -85,7 +88,7 @@ static int read_corners(struct view *view, bool is_json)
     return result;
 }
 
-/* Everything that needs the bytes, before anything is printed. */
+/* Reads everything that needs the bytes, before anything is printed. */
 static int measure(struct view *view, bool is_json)
 {
     const enum wfs_kind kind = wfs_dtype_kind(view->tensor->dtype);

@@ -41,8 +41,10 @@ static unsigned distance(const char *a, size_t n_a, const char *b, size_t n_b, u
     return row[n_b] <= bound ? row[n_b] : FAR;
 }
 
-/* Returns how far the key is; FAR and above is nothing to suggest. A key that contains the wanted
- * one ranks after every slip. */
+/*
+ * Returns the distance of the name; at FAR and above it is not suggested. A name that contains the
+ * typed one ranks after every misspelling.
+ */
 static unsigned score(const char *wanted, size_t n_wanted, const char *key)
 {
     const size_t n_key = strnlen(key, N_KEY_MAX + 1);

@@ -18,8 +18,7 @@ struct suggestion {
     size_t n_names;
 };
 
-/* Takes a name that exists if it differs from the wanted one by a few characters, or contains it.
- */
+/* Takes a name that exists if it differs from the typed one by a few characters, or contains it. */
 void suggestion_offer(struct suggestion *suggestion, const char *wanted, const char *name);
 
 /* Returns "; did you mean 'a', 'b' or 'c'?", or "" without names. */

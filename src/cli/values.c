@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Single elements as text, and histograms. A sub-byte element is read with its group: the fewest
- * elements that fill whole bytes.
+ * A sub-byte element is read with its group: the fewest elements that fill whole bytes.
  */
 #include "cli/values.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Elements of a tensor as text, and how its numbers are spread.
+ * Elements of a tensor as text, and their histogram.
  */
 #ifndef WFS_VALUES_H
 #define WFS_VALUES_H
@@ -11,23 +11,27 @@
 #define VALUES_N_BINS 16
 
 /*
- * Element `index` (row-major) as text for a person, or as a JSON value: numbers exact, what is not
- * finite as a string, complex ones as a pair, uninterpreted bits as a string of hexadecimal digits.
- * -EIO.
+ * Formats element `index` (row-major) for a person, or as a JSON value: numbers are exact, values
+ * that are not finite are strings, complex numbers are pairs, uninterpreted bits are strings of
+ * hexadecimal digits. -EIO.
  */
 int values_format(const struct wfs_tensor *tensor, uint64_t index, bool is_json,
                   char text[VALUES_TEXT_MAX]);
 
-/* A result of wfs_tensor_stats as text: integers in full where a double holds them, else with
- * "about". */
+/*
+ * Formats a result of wfs_tensor_stats: integers in full if a double holds them exactly, otherwise
+ * with "about".
+ */
 void values_format_number(const struct wfs_tensor *tensor, double number,
                           char text[VALUES_TEXT_MAX]);
 
-/* Elements that values_format can be asked for: bytes of an opaque tensor, else those of its shape.
+/*
+ * Returns the number of elements for values_format: the bytes of an opaque tensor, otherwise the
+ * product of its shape.
  */
 uint64_t values_n_elems(const struct wfs_tensor *tensor);
 
-/* Of the real and the imaginary part of a complex dtype. */
+/* Returns the dtype of the real and the imaginary part of a complex dtype. */
 enum wfs_dtype values_part_dtype(enum wfs_dtype dtype);
 
 /* Counts the finite elements in equal bins from min to max. -EIO, -ENOMEM. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a process needs later it gets before it is confined, because afterwards it cannot.
+ * Whatever a process needs later is acquired before it is confined.
  */
 #include "fuse/confine.h"
 
@@ -22,8 +22,10 @@ static void *sleep_for_ever(void *unused)
     return unused;
 }
 
-/* glibc loads a library at the first cancellation, which libfuse does at the very end, when there
- * may be no descriptor left, or no right to open one. */
+/*
+ * glibc loads a library at the first cancellation, which libfuse does at the very end, when
+ * descriptors or the permission to open files may be missing.
+ */
 static void load_cancellation(void)
 {
     pthread_t thread;
@@ -33,7 +35,7 @@ static void load_cancellation(void)
     pthread_join(thread, NULL);
 }
 
-/* What the loaders may take for an index, and something for buffers and stacks. */
+/* Returns what the loaders may take for an index, plus room for buffers and stacks. */
 static rlim_t memory_limit(const struct mount_options *options)
 {
     static const char name[] = "index_memory=";

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The sandbox of a process that is to read a source and write an output: the worker of a mount, and
- * a recovery that publishes.
+ * The sandbox of a process that reads a source and writes an output: the worker of a mount, and a
+ * recovery that publishes.
  */
 #ifndef WFS_CONFINE_H
 #define WFS_CONFINE_H
@@ -12,13 +12,13 @@
 
 #include <weightfs/view.h>
 
-/* Sets limits and signals, and loads what is otherwise loaded at its first use. */
+/* Sets limits and signals, and loads libraries that would be loaded at their first use. */
 void confine_prepare(const struct mount_options *options);
 
 /*
- * Enters a sandbox in which the files that the user named can be read, and those beside the output
- * and the edits written. There is no way back. Not 0: a line was printed, and this is the exit
- * code. *ret as sandbox_enter sets it.
+ * Enters a sandbox in which the files that the user named can be read, and the directories of the
+ * output and of the edits written. Cannot be undone. Not 0: a line was printed, and this is the
+ * exit code. *ret is set as by sandbox_enter.
  */
 int confine(const struct mount_options *options, const struct target *target,
             const struct wfs_view *view, enum sandbox_state *ret);

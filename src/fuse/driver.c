@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A writer that waits goes before new readers, so that a stream of reads cannot starve it; a commit
- * does not run into that, because writers queue for `change` first.
+ * A waiting writer goes before new readers, so that a stream of reads cannot starve it. This does
+ * not block readers during a commit, because writers queue for `change` first.
  */
 #include "fuse/driver.h"
 
@@ -22,7 +22,7 @@
 /* ---- beginning and end ---- */
 
 /*
- * What may not read a source may not read the tree either. Of a source that is closed to group or
+ * Whoever may not read a source may not read the tree either: if a source is closed to group or
  * others, directories are closed to them too.
  */
 static mode_t shown_umask(const struct driver *driver)
@@ -59,7 +59,7 @@ static int make_plan(const void *ctx, char **ret, size_t *ret_n_bytes)
     return wfs_report_write(ctx, WFS_REPORT_PLAN, ret, ret_n_bytes);
 }
 
-/* What the view did, as files of the control directory. */
+/* Offers what the view did as files of the control directory. */
 static void describe_view(struct driver *driver)
 {
     const struct wfs_report *report = driver->report;
@@ -93,7 +93,7 @@ static int make_tree(struct driver *driver, const char *base)
     };
     tree_options.made = generated_files(driver->generated, &tree_options.n_made);
     struct wfs_error err = {0};
-    driver->stage = NULL; /* the tree's, whatever comes */
+    driver->stage = NULL; /* the tree owns it, even if this fails */
     if (wfs_tree_new(driver->catalog, &tree_options, &driver->tree, &err) < 0) {
         const int exit_code = (int)exit_of_errno(err.code);
         return log_failure(exit_code == EXIT_SOURCE ? EXIT_MOUNT : exit_code, "%s", err.text);
@@ -165,7 +165,7 @@ int driver_init(struct driver *driver, const struct mount_options *options, stru
     return 0;
 }
 
-/* What the last save of several files could not remove, if anything. */
+/* Removes what the last save of several files could not remove. */
 static void clear_output(const struct driver *driver)
 {
     const struct target *target = driver->target;
@@ -222,7 +222,10 @@ void driver_set_status(struct driver *driver, const struct wfs_status *status)
     pthread_mutex_unlock(&driver->status_lock);
 }
 
-/* The first change after a commit, or ever, makes the state "dirty"; a failure stays visible. */
+/*
+ * Sets the state to "dirty" at the first change after a commit or the start; a failure stays
+ * visible.
+ */
 static void mark_dirty(struct driver *driver)
 {
     pthread_mutex_lock(&driver->status_lock);
@@ -318,7 +321,9 @@ static bool remember_reap(struct driver *driver, struct wfs_node *node)
     return has_room;
 }
 
-/* A commit may hold `change` for minutes: then freeing waits for its end, and the kernel does not.
+/*
+ * A commit may hold `change` for minutes: the node is then freed after it, without keeping the
+ * kernel waiting.
  */
 void driver_forget(struct driver *driver, struct wfs_node *node, uint64_t n)
 {

@@ -21,7 +21,7 @@ struct fuse_session;
 
 enum { DRIVER_N_TEXTS = 3 };
 
-/* Bytes of one read or write request at most. */
+/* Maximum number of bytes of one read or write request. */
 #define DRIVER_TRANSFER_MAX (1 << 20)
 
 struct driver {
@@ -29,12 +29,12 @@ struct driver {
     struct target *target;
     struct wfs_catalog *catalog;
     struct wfs_report *report; /* of the view; borrows from the catalog */
-    struct wfs_stage *stage;   /* until there is a tree over it */
+    struct wfs_stage *stage;   /* until a tree takes it over */
     struct wfs_tree *tree;
     struct wfs_tree_text texts[DRIVER_N_TEXTS];
-    struct commit draft; /* what every commit of this mount begins as */
+    struct commit draft; /* the given fields of every commit of this mount */
     struct generated *generated;
-    uid_t owner; /* who mounted: only they commit and see the control directory */
+    uid_t owner; /* the user who mounted: only they may commit and see the control directory */
     pid_t supervisor;
     enum sandbox_state sandbox;
     int channel;
@@ -43,7 +43,7 @@ struct driver {
 
     pthread_rwlock_t lock;
     pthread_mutex_t change;
-    uint64_t generation; /* of the tree when it was last looked at; guarded by change */
+    uint64_t generation; /* of the tree at the last check; guarded by change */
 
     pthread_mutex_t reap_lock;
     struct wfs_node **reaps; /* forgotten nodes that may be freed at the next change */
@@ -58,7 +58,9 @@ struct driver {
     bool has_locks;
 };
 
-/* Loads and arranges; everything is borrowed. Not 0: a line was printed, and this is the exit code.
+/*
+ * Loads the source and makes the tree; everything is borrowed. Not 0: a line was printed, and this
+ * is the exit code.
  */
 int driver_init(struct driver *driver, const struct mount_options *options, struct target *target,
                 const struct wfs_view *view, enum sandbox_state sandbox);
@@ -69,24 +71,33 @@ void driver_end_read(struct driver *driver);
 void driver_begin_change(struct driver *driver);
 void driver_end_change(struct driver *driver);
 
-/* For what makes edits durable: beside readers, but not beside changes. code: how it went. */
+/*
+ * Brackets for a sync: readers may run in parallel, changes may not. code is the result of the
+ * sync.
+ */
 void driver_begin_sync(struct driver *driver);
 void driver_end_sync(struct driver *driver, int code);
 
-/* After a failure of the former; `change` is held. */
+/* Rescues edits after a failed sync; `change` is held. */
 void driver_rescue(struct driver *driver);
 
-/* DRIVER_TRANSFER_MAX bytes of the calling thread, or NULL. */
+/* Returns a buffer of DRIVER_TRANSFER_MAX bytes that belongs to the calling thread, or NULL. */
 void *driver_buffer(struct driver *driver);
 
-/* Takes n references away and frees the node now or at the next change. Holds no lock. */
+/*
+ * Drops n references of the node, and frees it now or at the next change. The caller holds no lock.
+ */
 void driver_forget(struct driver *driver, struct wfs_node *node, uint64_t n);
 
-/* Shows the progress or the end of a commit; output and sandbox are filled in, texts are copied,
- * and what was written last stays when nothing else was. */
+/*
+ * Publishes the status of a commit. Fills in output and sandbox and copies texts; without a new
+ * text, `written` stays.
+ */
 void driver_set_status(struct driver *driver, const struct wfs_status *status);
 
-/* A read failed: tells once, in the log and in the status, when that is because a source changed.
+/*
+ * Called after a failed read: if a source has changed, reports that once in the log and in the
+ * status.
  */
 void driver_note_failed_read(struct driver *driver);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What was laid out is kept while somebody has the file open. A mount that cannot change is never
- * told of opens, and keeps what was read once.
+ * A layout is kept while a file is open. A read-only mount never receives opens, so it keeps each
+ * layout after the first read.
  */
 #include "fuse/generated.h"
 
@@ -30,8 +30,8 @@ struct file {
     const char *name;
     bool is_redacted;
     pthread_mutex_t lock; /* guards all below */
-    bool is_known;        /* code and n_bytes are those of the generation */
-    bool is_kept;         /* by somebody who reads it without an open */
+    bool is_known;        /* code and n_bytes belong to the generation */
+    bool is_kept;         /* for reads without an open */
     bool has_complained;
     uint64_t generation, n_bytes;
     int code;

@@ -12,8 +12,8 @@
 struct generated;
 
 /*
- * Makes one file for each format that can be written; each is a commit that begins as the draft.
- * Error texts go to the log, with is_redacted only what errno says. -ENOMEM.
+ * Makes one file for each format that can be written; each is a commit with the given fields of the
+ * draft. Errors are logged; with is_redacted, only the text of their errno. -ENOMEM.
  */
 int generated_new(const struct commit *draft, bool is_redacted, struct generated **out);
 void generated_free(struct generated *generated);
@@ -21,12 +21,12 @@ void generated_free(struct generated *generated);
 /* Returns them as options for a tree. */
 const struct wfs_tree_made *generated_files(const struct generated *generated, size_t *ret_n);
 
-/* Tells them of the tree that was made with them, before anything is read. */
+/* Connects them to the tree that was made with them, before anything is read. */
 void generated_attach(struct generated *generated, const struct wfs_tree *tree);
 
 /*
- * Opens one; *ret_handle is what the others are called with, never 0. Logs why it cannot be made.
- * The tree is held for all of these.
+ * Opens one; *ret_handle is passed to the other functions and is never 0. Logs why it cannot be
+ * made. The caller holds the lock of the tree for all of these.
  */
 int generated_open(const struct wfs_tree_made *file, uint64_t *ret_handle);
 void generated_close(const struct wfs_tree_made *file);

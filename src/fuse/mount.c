@@ -60,7 +60,7 @@ int mount_main(int argc, char **argv)
 
 /* The options are put together as a command line, so that they mean what they meant then. */
 
-/* One option of a list: commas and backslashes in it are its own. */
+/* Adds one option to a list; commas and backslashes in its value are escaped. */
 static void add_option(FILE *list, const char *name, const char *value)
 {
     fprintf(list, "%s%s", ftell(list) > 0 ? "," : "", name);
@@ -81,7 +81,7 @@ static void add_all(FILE *list, const char *base, const char *word, const char *
     }
 }
 
-/* The argument of -o; NULL: no memory. */
+/* Returns the argument of -o; NULL: out of memory. */
 static char *make_list(const char *base)
 {
     char *text = NULL;
@@ -103,7 +103,7 @@ static char *make_list(const char *base)
     return text;
 }
 
-/* What was at the path when the mount began, or anything with force, may be replaced. */
+/* Allows replacing the file that was at the path when the mount began; with force, any file. */
 static void allow_output(const struct mount_recovery *recovery, struct target *target)
 {
     uint64_t inode = 0, n_bytes = 0;
@@ -139,7 +139,7 @@ static int commit(const struct mount_recovery *recovery, const struct mount_opti
     struct driver driver = {0};
     struct wfs_view *view = NULL;
     struct wfs_error err = {0};
-    char told[COMMIT_TEXT_MAX] = "";
+    char summary[COMMIT_TEXT_MAX] = "";
     enum sandbox_state sandbox = SANDBOX_STATE_OFF;
     confine_prepare(options);
     int rc = loading_new_view(options, &view);
@@ -150,10 +150,10 @@ static int commit(const struct mount_recovery *recovery, const struct mount_opti
     if (rc == 0)
         rc = check_replayed(recovery, &driver);
     if (rc == 0)
-        rc = publication_run(&driver, false, NULL, told, &err);
+        rc = publication_run(&driver, false, NULL, summary, &err);
     if (rc == 0)
         printf("committed to '%s': %s\n", wfs_quote(target->path).text,
-               told[0] != '\0' ? told : "nothing");
+               summary[0] != '\0' ? summary : "nothing");
     driver_done(&driver);
     wfs_view_free(view);
     return rc == 0 ? EXIT_DONE : EXIT_OUTPUT;
@@ -194,7 +194,7 @@ int mount_recover(const struct mount_recovery *recovery)
         return log_failure(EXIT_OUTPUT, "cannot publish '%s': %s", wfs_quote(recovery->stage).text,
                            recovery->onto != NULL
                                ? "the source to publish onto does not exist"
-                               : "the staging directory does not say which source was edited");
+                               : "the staging directory does not record which source was edited");
     if (cwd != NULL && chdir(cwd) < 0)
         log_note("cannot enter '%s': %s", wfs_quote(cwd).text, strerror(errno));
     char *argv[] = {program, flag, list, source, place, NULL};

@@ -15,7 +15,7 @@ static void want(struct fuse_conn_info *connection, unsigned flags)
 }
 
 /*
- * Without O_TRUNC in open, truncation comes as its own request, which a mount that answers no opens
+ * Without FUSE_CAP_ATOMIC_O_TRUNC, truncation is a request of its own, which a mount without opens
  * needs. "Auto" readdirplus gives up in large directories.
  */
 static void op_init(void *userdata, struct fuse_conn_info *connection)
@@ -23,7 +23,7 @@ static void op_init(void *userdata, struct fuse_conn_info *connection)
     want(connection, FUSE_CAP_READDIRPLUS | FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_IOCTL_DIR);
     connection->want &= ~(unsigned)(FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_ATOMIC_O_TRUNC);
 #ifdef FUSE_CAP_HANDLE_KILLPRIV_V2
-    /* No file here can be setuid; without this the kernel asks before every write. */
+    /* No file here can be setuid; without this the kernel sends a request before every write. */
     want(connection, FUSE_CAP_HANDLE_KILLPRIV_V2);
 #endif
     connection->max_write = DRIVER_TRANSFER_MAX;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The table of callbacks of a mount, and what the connection to the kernel is asked to do.
+ * The table of callbacks of a mount, and the features requested from the kernel.
  */
 #ifndef WFS_OPS_H
 #define WFS_OPS_H

@@ -30,8 +30,10 @@ static void op_fsync(fuse_req_t req, fuse_ino_t ino, int is_data_only, struct fu
 
 /* ---- commit ---- */
 
-/* Who asked for a commit. When they are killed they get their answer at once and the commit goes
- * on. */
+/*
+ * The request for a commit. If its process is killed it is answered at once, and the commit
+ * continues.
+ */
 struct asker {
     struct publication_waiter waiter;
     fuse_req_t req; /* NULL: answered */
@@ -46,30 +48,32 @@ static void poll_asker(struct publication_waiter *waiter)
     asker->req = NULL;
 }
 
-static int commit(struct driver *driver, struct asker *asker, char told[COMMIT_TEXT_MAX],
+static int commit(struct driver *driver, struct asker *asker, char summary[COMMIT_TEXT_MAX],
                   struct wfs_error *err)
 {
-    told[0] = '\0';
+    summary[0] = '\0';
     if (fuse_req_ctx(asker->req)->uid != driver->owner)
         return wfs_fail(err, EPERM, "only the user who mounted it may commit");
-    return publication_run(driver, true, &asker->waiter, told, err);
+    return publication_run(driver, true, &asker->waiter, summary, err);
 }
 
-/* On the root this is `sync MNT`, the commit; elsewhere never, because careful programs do it after
- * each file. */
+/*
+ * On the root this is `sync MNT`, which commits. On other directories it does not, because careful
+ * programs call it after each file.
+ */
 static void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int is_data_only,
                         struct fuse_file_info *info)
 {
     struct driver *driver = fuse_req_userdata(req);
     struct asker asker = {.waiter = {.poll = poll_asker}, .req = req};
     struct wfs_error err = {0};
-    char told[COMMIT_TEXT_MAX];
+    char summary[COMMIT_TEXT_MAX];
     if (!wfs_tree_is_writable(driver->tree))
         request_reply(req, 0);
     else if (ino != FUSE_ROOT_ID)
         request_reply(req, sync_node(req, ino));
     else {
-        const int rc = commit(driver, &asker, told, &err);
+        const int rc = commit(driver, &asker, summary, &err);
         if (asker.req != NULL)
             request_reply(req, rc);
     }
@@ -77,7 +81,9 @@ static void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int is_data_only,
 
 /* ---- control ---- */
 
-/* Who is to be waited for after an unmount: the supervisor, or what is left. */
+/*
+ * Returns the process to wait for after an unmount: the supervisor, or the worker if that is gone.
+ */
 static pid_t process_to_wait_for(const struct driver *driver)
 {
     return getppid() == driver->supervisor ? driver->supervisor : getpid();
@@ -96,21 +102,21 @@ static void fill_hello(struct driver *driver, struct wfs_control_reply *reply)
 static void fill_commit(struct driver *driver, struct asker *asker, struct wfs_control_reply *reply)
 {
     struct wfs_error err = {0};
-    char told[COMMIT_TEXT_MAX] = "";
+    char summary[COMMIT_TEXT_MAX] = "";
     fill_hello(driver, reply);
     int rc;
     if (!wfs_tree_is_writable(driver->tree))
         rc = wfs_fail(&err, EROFS,
                       "the mount is read-only; mount with -o output=FILE to save edits");
     else
-        rc = commit(driver, asker, told, &err);
+        rc = commit(driver, asker, summary, &err);
     reply->error = -rc;
     reply->text[0] = '\0';
     if (rc < 0)
         snprintf(reply->text, sizeof(reply->text), "%s", err.text);
-    else if (told[0] != '\0')
+    else if (summary[0] != '\0')
         snprintf(reply->text, sizeof(reply->text), "committed to '%s': %s",
-                 wfs_quote(driver->target->path).text, told);
+                 wfs_quote(driver->target->path).text, summary);
 }
 
 static void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void *arg,

@@ -82,13 +82,13 @@ static void op_statfs(fuse_req_t req, fuse_ino_t ino)
 
 /* ---- open, read, write ---- */
 
-/* Not supported: the kernel opens files by itself from then on and keeps what was read. */
+/* Not supported: the kernel then opens files by itself and keeps cached pages. */
 static void op_open_never(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 {
     fuse_reply_err(req, ENOSYS);
 }
 
-/* Truncation comes as a request of its own, so nothing is changed here. */
+/* Truncation is a request of its own, so nothing is changed here. */
 static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 {
     struct driver *driver = request_begin_read(req);
@@ -104,7 +104,7 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
     if (rc < 0)
         fuse_reply_err(req, -rc);
     else if (fuse_reply_open(req, info) < 0 && made != NULL)
-        generated_close(made); /* the caller was killed: there will be no release */
+        generated_close(made); /* the caller was killed: no release will follow */
 }
 
 static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
@@ -117,7 +117,7 @@ static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *in
     request_reply(req, 0);
 }
 
-/* handle: of a file that is made while it is read, else 0. */
+/* handle is that of a generated file, otherwise 0. */
 static ssize_t read_node(const struct driver *driver, fuse_ino_t ino, uint64_t handle,
                          uint64_t offset, void *buf, size_t n_bytes)
 {
@@ -126,7 +126,7 @@ static ssize_t read_node(const struct driver *driver, fuse_ino_t ino, uint64_t h
                     : wfs_node_read(driver->tree, request_node(driver, ino), offset, buf, n_bytes);
 }
 
-/* While the caller is busy with what it got. The kernel may forget the node meanwhile. */
+/* Reads ahead while the caller uses the reply. The kernel may forget the node in that time. */
 static void read_ahead(struct driver *driver, struct wfs_node *node, uint64_t offset)
 {
     driver_begin_read(driver);
@@ -180,7 +180,7 @@ static void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset,
     request_reply(req, rc);
 }
 
-/* Bytes copied, 0 at the end of the content, or a negative errno. */
+/* Returns the number of bytes copied, 0 at the end of the content, or a negative errno. */
 static ssize_t copy_piece(fuse_req_t req, fuse_ino_t from, uint64_t handle, uint64_t from_offset,
                           fuse_ino_t to, uint64_t to_offset, size_t n_bytes)
 {
@@ -196,7 +196,7 @@ static ssize_t copy_piece(fuse_req_t req, fuse_ino_t from, uint64_t handle, uint
     return n;
 }
 
-/* Gives up after a part when the caller is killed, and after so much that others get their turn. */
+/* Stops early when the caller is killed, and after an amount that lets other requests proceed. */
 static void op_copy_file_range(fuse_req_t req, fuse_ino_t from, off_t from_offset,
                                struct fuse_file_info *from_info, fuse_ino_t to, off_t to_offset,
                                struct fuse_file_info *to_info, size_t n_bytes, int flags)
@@ -222,7 +222,7 @@ static void op_copy_file_range(fuse_req_t req, fuse_ino_t from, off_t from_offse
 
 /* ---- extended attributes ---- */
 
-/* size 0 asks for the length only. */
+/* A size of 0 asks for the length only. */
 static void reply_text(fuse_req_t req, const char *text, ssize_t n, size_t n_asked)
 {
     if (n < 0)
@@ -262,9 +262,10 @@ static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t n_bytes)
 }
 
 /*
- * Dtype and shape show in the header of a .npy file: its size is to be asked for again before
- * the caller goes on. Its bytes are by the next open, see request_open_flags; dropping them here
- * could wait for ever for a page that only this thread can read.
+ * Dtype and shape appear in the header of a .npy file, so the kernel has to ask for its size again
+ * before the caller continues. Its cached bytes are dropped by the next open (see
+ * request_open_flags); dropping them here could wait forever for a page that only this thread can
+ * read.
  */
 static void change_xattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value,
                          size_t n_bytes, int flags)

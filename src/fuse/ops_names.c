@@ -10,7 +10,7 @@
 #include <linux/fuse.h>
 #include <string.h>
 
-/* The control directory is for who mounted; others could only meet it with allow_other. */
+/* Only the user who mounted may use the control directory; others can reach it with allow_other. */
 static bool is_refused(const struct driver *driver, fuse_req_t req, fuse_ino_t parent,
                        const char *name)
 {
@@ -30,7 +30,8 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
         request_make_entry(driver, node, &entry);
     driver_end_read(driver);
     if (rc == -ENOENT)
-        fuse_reply_entry(req, &entry); /* number 0: the kernel may remember that there is none */
+        fuse_reply_entry(req,
+                         &entry); /* number 0: the kernel may cache that the name does not exist */
     else
         request_reply_entry(req, rc, &entry);
 }
@@ -52,8 +53,7 @@ static void op_forget_multi(fuse_req_t req, size_t n, struct fuse_forget_data *f
 
 /* ---- listing ---- */
 
-/* Not supported: the kernel then opens directories by itself, for good, and keeps what they listed.
- */
+/* Not supported: the kernel then opens directories by itself and caches their listings. */
 static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 {
     fuse_reply_err(req, ENOSYS);
@@ -68,7 +68,7 @@ struct listing {
     bool is_plus;
 };
 
-/* False when there is no room left. next: the place behind this entry. */
+/* Returns false when the buffer is full. next is the offset after this entry. */
 static bool add_entry(struct listing *listing, const char *name, struct wfs_node *node,
                       uint64_t next, bool is_dot)
 {
@@ -94,7 +94,7 @@ static bool add_entry(struct listing *listing, const char *name, struct wfs_node
     return true;
 }
 
-/* Places 0 and 1 are those of "." and "..", then come the tree's own from 2. */
+/* Offsets 0 and 1 are "." and "..", those of the tree begin at 2. */
 static void fill(struct listing *listing, uint64_t place)
 {
     const struct wfs_tree *tree = listing->driver->tree;

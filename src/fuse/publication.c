@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A commit keeps changes out from beginning to end and readers only for the moments in which the
- * tree itself is changed.
+ * A commit excludes changes throughout, and readers only while the tree itself is updated.
  */
 #include "fuse/publication.h"
 
@@ -22,7 +21,7 @@ struct publication {
     struct wfs_save_report report;
     struct wfs_status status;
     struct commit commit;
-    char *told; /* its one line */
+    char *summary; /* its one line */
     uint64_t generation;
     int64_t shown_at; /* when progress was last shown, in ms */
 };
@@ -84,8 +83,10 @@ static int sync_edits(struct publication *publication)
     return rc;
 }
 
-/* The files that the index names: those of the sources which are in its directory. What an earlier
- * commit removed was kept then. */
+/*
+ * Keeps the shards of the index: the sources in its directory. A shard that an earlier commit
+ * removed was kept then.
+ */
 static int keep_shards(const struct driver *driver)
 {
     autofree char *directory = path_directory(driver->target->path);
@@ -101,7 +102,7 @@ static int keep_shards(const struct driver *driver)
     return rc;
 }
 
-/* Where the source is what is replaced, edits that follow need it under another name. */
+/* If the commit replaces the source, later edits need it under another name. */
 static void keep_source(const struct publication *publication)
 {
     const struct target *target = publication->driver->target;
@@ -130,7 +131,7 @@ static int note_complete(void *ctx, const struct wfs_identity *identity, uint64_
                          struct wfs_error *err)
 {
     const struct publication *publication = ctx;
-    (void)err; /* the commit's own */
+    (void)err; /* publication->err is used instead */
     return fail_journal(publication,
                         wfs_tree_commit_complete(publication->driver->tree, identity, digest));
 }
@@ -162,7 +163,7 @@ static void conclude(struct publication *publication)
 {
     struct driver *driver = publication->driver;
     const struct commit *commit = &publication->commit;
-    commit_summary(commit, publication->told);
+    commit_summary(commit, publication->summary);
     pthread_rwlock_wrlock(&driver->lock);
     const int reported = commit_report(commit, driver->report);
     const int noted = wfs_tree_committed(driver->tree, publication->generation);
@@ -196,7 +197,7 @@ static int publish(struct publication *publication)
     return rc;
 }
 
-static void tell_failure(struct publication *publication)
+static void report_failure(struct publication *publication)
 {
     const struct driver *driver = publication->driver;
     const bool is_published = publication->report.published.inode != 0;
@@ -214,12 +215,12 @@ static void tell_failure(struct publication *publication)
     publication->status.text = publication->err->text;
 }
 
-static void tell_success(struct publication *publication)
+static void report_success(struct publication *publication)
 {
     log_note("committed to '%s': %s", wfs_quote(publication->driver->target->path).text,
-             publication->told);
+             publication->summary);
     publication->status.state = WFS_MOUNT_PUBLISHED;
-    publication->status.written = publication->told;
+    publication->status.written = publication->summary;
     publication->status.committed_at = publication->commit.account.at;
     publication->status.n_done = publication->status.n_total = publication->commit.account.n_bytes;
 }
@@ -242,9 +243,9 @@ static int run(struct publication *publication)
     publication->status.step = publication->report.step;
     if (rc < 0) {
         wfs_fail(publication->err, -rc, "%s", strerror(-rc));
-        tell_failure(publication);
+        report_failure(publication);
     } else {
-        tell_success(publication);
+        report_success(publication);
     }
     driver_set_status(driver, &publication->status);
     commit_done(&publication->commit);
@@ -252,11 +253,12 @@ static int run(struct publication *publication)
 }
 
 int publication_run(struct driver *driver, bool is_asked, struct publication_waiter *waiter,
-                    char told[COMMIT_TEXT_MAX], struct wfs_error *err)
+                    char summary[COMMIT_TEXT_MAX], struct wfs_error *err)
 {
-    struct publication publication = {.driver = driver, .waiter = waiter, .told = told, .err = err};
+    struct publication publication = {
+        .driver = driver, .waiter = waiter, .summary = summary, .err = err};
     int rc = 0;
-    told[0] = '\0';
+    summary[0] = '\0';
     pthread_mutex_lock(&driver->change);
     if (wfs_tree_has_pending(driver->tree) || (is_asked && !is_output_there(driver->target)))
         rc = run(&publication);

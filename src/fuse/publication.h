@@ -15,12 +15,12 @@ struct publication_waiter {
 };
 
 /*
- * Writes the output when edits are pending; with is_asked also when nothing was edited and the
- * output is not there yet. told is the one line that says what was written, empty when there was
- * nothing to do. On failure, a negative errno, everything is as before and has been logged; err has
- * the sentence. waiter may be NULL. Holds no lock when called.
+ * Writes the output if edits are pending; with is_asked also if nothing was edited but the output
+ * does not exist yet. summary gets a one-line summary of what was written, empty if there was
+ * nothing to do. On failure returns a negative errno, with everything as before, the error logged
+ * and its text in err. waiter may be NULL. The caller holds no lock.
  */
 int publication_run(struct driver *driver, bool is_asked, struct publication_waiter *waiter,
-                    char told[COMMIT_TEXT_MAX], struct wfs_error *err);
+                    char summary[COMMIT_TEXT_MAX], struct wfs_error *err);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Nothing here decides anything about the tree.
+ * Errors of the tree go to the kernel unchanged.
  */
 #include "fuse/request.h"
 
@@ -54,8 +54,10 @@ void request_reply(fuse_req_t req, int rc)
     fuse_reply_err(req, -rc);
 }
 
-/* What is kept of a file outlives its close, unless it can change without the kernel's knowledge:
- * the texts of the control directory, and headers that follow dtype and shape. */
+/*
+ * Cached content outlives a close, unless it can change without the kernel's knowledge: the texts
+ * of the control directory, and headers that follow dtype and shape.
+ */
 void request_open_flags(const struct driver *driver, const struct wfs_node *node,
                         struct fuse_file_info *info)
 {

@@ -14,21 +14,21 @@
 
 #include <fuse_lowlevel.h>
 
-/* Takes the lock of the driver that the request is for; driver_end_read is due. */
+/* Takes the lock of the driver for reading and returns the driver; driver_end_read must follow. */
 struct driver *request_begin_read(fuse_req_t req);
 
-/* The same for a change; driver_end_change is due. */
+/* The same for a change; driver_end_change must follow. */
 struct driver *request_begin_change(fuse_req_t req);
 
 struct wfs_node *request_node(const struct driver *driver, fuse_ino_t ino);
 
 /*
- * Returns for how many seconds the kernel may keep what it was told of a node: only this mount
+ * Returns for how many seconds the kernel may cache the attributes of a node: only this mount
  * changes the tree, but the control files change by themselves.
  */
 double request_timeout(const struct driver *driver, const struct wfs_node *node);
 
-/* Fills in entry and takes the reference that goes with it. Under the lock. */
+/* Fills in entry and takes the reference that goes with it. The caller holds the lock. */
 void request_make_entry(struct driver *driver, struct wfs_node *node,
                         struct fuse_entry_param *entry);
 
@@ -38,7 +38,7 @@ void request_reply_entry(fuse_req_t req, int rc, const struct fuse_entry_param *
 /* Replies with 0 or the negative errno. */
 void request_reply(fuse_req_t req, int rc);
 
-/* Sets how the kernel caches an open file. Under the lock. */
+/* Sets how the kernel caches an open file. The caller holds the lock. */
 void request_open_flags(const struct driver *driver, const struct wfs_node *node,
                         struct fuse_file_info *info);
 

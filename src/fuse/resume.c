@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A commit that was published is done with, whether or not its process lived to note it. Edits that
- * are newer stand on the same source as those before them.
+ * A commit that was published is finished, whether or not its process survived to note it. Newer
+ * edits are based on the same source as those before them.
  */
 #include "fuse/resume.h"
 
@@ -25,12 +25,12 @@ static int fail_note(const struct target *target, int code)
                        wfs_quote(target->stage_path).text, strerror(-code));
 }
 
-/* A commit came through: only what is newer is still to be shown. */
+/* A commit was published: only newer edits are shown. */
 static int finish_published(struct target *target, struct wfs_stage *stage,
                             const struct wfs_written *written)
 {
     const struct wfs_leftover *leftover = wfs_stage_leftover(stage);
-    (void)wfs_save_clear(target->path, NULL); /* what the old index named */
+    (void)wfs_save_clear(target->path, NULL); /* files of the old index */
     const bool has_newer = leftover->n_changes > written->n_changes;
     int code = 0;
     if (written == &leftover->complete && leftover->commit == WFS_COMMIT_COMPLETE)
@@ -103,7 +103,7 @@ int resume_open(struct target *target, struct wfs_stage **out)
 
 /* ---- afterwards ---- */
 
-/* The next line that counts, without its line feed; NULL at the end. */
+/* Returns the next line that is compared, without its line feed; NULL at the end. */
 static const char *next_line(const char **at, size_t *ret_n)
 {
     while (**at != '\0') {

@@ -171,10 +171,10 @@ static int serve(struct driver *driver, int device)
 static int commit_at_end(struct driver *driver, int exit_code)
 {
     struct wfs_error err = {0};
-    char told[COMMIT_TEXT_MAX];
+    char summary[COMMIT_TEXT_MAX];
     if (!wfs_tree_is_writable(driver->tree))
         return exit_code;
-    return publication_run(driver, false, NULL, told, &err) < 0 ? EXIT_OUTPUT : exit_code;
+    return publication_run(driver, false, NULL, summary, &err) < 0 ? EXIT_OUTPUT : exit_code;
 }
 
 static int run(struct driver *driver)

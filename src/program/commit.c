@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The steps between a catalog or tree and its file. Names of what is left out are in the report and
- * on the terminal only: the summary goes to logs too, and has to be short.
+ * The names of what is left out are in the report and on the terminal only: the summary also goes
+ * to logs and has to be short.
  */
 #include "program/commit.h"
 

@@ -81,8 +81,7 @@ static bool is_it(const struct wfs_written *written, const struct stat *st, uint
 
 enum { MAX_LIMITS = 64 };
 
-/* With the limits that the mount had, which may have written more than is read without being asked.
- */
+/* Loads with the limits of that mount: its output may exceed the default ones. */
 static int load(const struct wfs_leftover *leftover, const char *path, struct wfs_catalog **out)
 {
     char *limits[MAX_LIMITS];

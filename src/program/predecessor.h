@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * An earlier mount with the same output that died, as its staging directory describes it: what it
- * was mounted with, and which of its commits came through.
+ * An earlier mount with the same output that crashed, as its staging directory describes it: its
+ * options, and which of its commits were published.
  */
 #ifndef WFS_PREDECESSOR_H
 #define WFS_PREDECESSOR_H
@@ -11,14 +11,13 @@
 /*
  * Finds the staging directory that an operand stands for: the directory itself, or that of the
  * output at the path. For another directory it is the one in it: that of a checkpoint in several
- * files, or what `stage=` named. *ret is NULL when there is none, else the caller frees it.
+ * files, or what `stage=` named. *ret is NULL when there is none, otherwise the caller frees it.
  * -EEXIST: there are several, which err names; -ENOMEM.
  */
 int predecessor_find(const char *operand, char **ret, struct wfs_error *err);
 
 /*
- * Returns which of its commits wrote the file at the path, NULL: none. The file is read with the
- * ordinary loader to find out.
+ * Returns which of its commits wrote the file at the path, or NULL. Loads the file to find out.
  */
 const struct wfs_written *predecessor_written(const struct wfs_leftover *leftover,
                                               const char *path);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What programs print: error lines, sizes, and everything that comes from files, mounts and
- * journals, of which no byte reaches a terminal that it would act on.
+ * What programs print: error lines, sizes, and texts from files, mounts and journals, in which
+ * everything that a terminal would act on is escaped.
  */
 #ifndef WFS_PRINT_H
 #define WFS_PRINT_H
@@ -28,10 +28,10 @@ void print_escaped_n(FILE *out, const char *bytes, size_t n_bytes);
 /* Prints one line of prose, in which names are quoted already. */
 void print_text(FILE *out, const char *text);
 
-/* Prints JSON, which stays the same JSON. */
+/* Prints JSON; the escapes do not change its meaning. */
 void print_json(FILE *out, const char *json, size_t n_bytes);
 
-/* Writes to line what print_text would print, cut where there is no more room. */
+/* Writes what print_text would print to line, truncated to n_room bytes with the NUL. */
 void print_to_line(const char *text, char *line, size_t n_room);
 
 /* Returns how many characters print_escaped writes. */
@@ -40,7 +40,7 @@ size_t print_width(const char *text);
 /* Returns "info", "low", "medium" or "high". */
 const char *print_severity(enum wfs_severity severity);
 
-/* Prints what a loader found odd: "SEVERITY: text" and a line end. */
+/* Prints a finding of a loader: "SEVERITY: text" and a line feed. */
 void print_finding(FILE *out, const struct wfs_finding *finding);
 
 /* Prints "[2, 3]", as wfs_shape_format writes it. */
@@ -50,8 +50,8 @@ void print_shape(FILE *out, const struct wfs_shape *shape);
 void print_size(FILE *out, uint64_t n_bytes);
 
 /*
- * Flushes stdout at the end of a verb. When that, or a write before it, failed: a line and
- * EXIT_OUTPUT; no line when the reader only went away. Otherwise returns exit_code.
+ * Flushes stdout at the end of a verb. Returns exit_code, or EXIT_OUTPUT if that or an earlier
+ * write failed; prints a line then, unless the reader has closed the pipe.
  */
 enum exit_code print_finish(enum exit_code exit_code);
 

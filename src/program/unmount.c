@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * umount2 works for root and inside a user namespace of one's own; everybody else needs the setuid
- * helper, whose message is read back to tell "busy" from the rest.
+ * umount2 works for root and inside an own user namespace; everybody else needs the setuid helper,
+ * whose message is read to distinguish "busy" from other errors.
  */
 #include "program/unmount.h"
 
@@ -21,7 +21,9 @@ extern char **environ;
 
 #define HELPER "fusermount3"
 
-/* Its exit status, or a negative errno. What it prints goes to fd; no signal is blocked in it. */
+/*
+ * Returns its exit status, or a negative errno. Its messages go to fd; no signal is blocked in it.
+ */
 static int run_helper(char *const argv[], int fd)
 {
     posix_spawn_file_actions_t actions;
@@ -81,7 +83,7 @@ int unmount_path(const char *path, bool is_lazy, struct wfs_error *err)
     return wfs_fail(err, errno, "%s", strerror(errno));
 }
 
-/* stat may be answered from what the kernel has kept, statfs never is. */
+/* stat may be answered from the cache of the kernel, statfs never is. */
 bool unmount_is_dead(const char *path)
 {
     struct statfs fs;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Unmounting, as root or with the help of fusermount3. Needs no libfuse.
+ * Unmounting, as root or with fusermount3. Does not need libfuse.
  */
 #ifndef WFS_UNMOUNT_H
 #define WFS_UNMOUNT_H
@@ -10,12 +10,12 @@
 #include <weightfs/error.h>
 
 /*
- * Unmounts what is on top at path, which must be absolute. -EBUSY while it is in use; with is_lazy
- * it is detached at once and goes away when its last user does.
+ * Unmounts the topmost mount at path, which must be absolute. -EBUSY while it is in use; with
+ * is_lazy it is detached at once and removed when its last user is gone.
  */
 int unmount_path(const char *path, bool is_lazy, struct wfs_error *err);
 
-/* Returns true when the driver behind the mount at path is gone: every call on it is ENOTCONN. */
+/* Returns true when the driver of the mount at path has exited: every call fails with ENOTCONN. */
 bool unmount_is_dead(const char *path);
 
 #endif

@@ -186,7 +186,7 @@ def test_edits_do_not_fit_an_index_that_changed_behind_the_clock(mount, folder, 
     os.utime(source, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert (source.stat().st_size, source.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
     (folder / 'again').mkdir()
-    assert 'not what they were then' in weightfs(source, folder / 'again', '-f', '-o', 'output=%s' % out, code=8).error
+    assert 'have changed since' in weightfs(source, folder / 'again', '-f', '-o', 'output=%s' % out, code=8).error
 
 
 def test_edits_fit_a_source_that_was_moved(mount, sample, folder, out):

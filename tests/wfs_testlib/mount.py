@@ -51,9 +51,10 @@ def children(pid):
 
 
 def is_alive(pid):
-    """A zombie is dead."""
+    """A zombie is dead, once its threads are: until then, they hold what is open."""
     try:
-        return pathlib.Path('/proc/%d/stat' % pid).read_text().rsplit(')', 1)[1].split()[0] != 'Z'
+        state = pathlib.Path('/proc/%d/stat' % pid).read_text().rsplit(')', 1)[1].split()[0]
+        return state != 'Z' or len(os.listdir('/proc/%d/task' % pid)) > 1
     except OSError:
         return False
 
