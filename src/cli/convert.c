@@ -138,10 +138,8 @@ static enum exit_code save(struct conversion *conversion, struct wfs_catalog *ca
 static void print_notice(const struct wfs_report *report)
 {
     const char *notice = report != NULL ? wfs_report_notice(report) : NULL;
-    if (notice == NULL)
-        return;
-    print_text(stdout, notice);
-    putchar('\n');
+    if (notice != NULL)
+        print_line(stdout, notice);
 }
 
 int verb_convert(int argc, char **argv)

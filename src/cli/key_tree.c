@@ -79,7 +79,9 @@ size_t key_tree_end(const struct key_tree *tree, size_t i, size_t end, size_t n_
     return low;
 }
 
-size_t key_tree_common_prefix(const struct key_tree *tree, size_t i, size_t end)
+/* Returns the bytes of the longest run of whole components, dots included, that every key of [i,
+ * end) begins with. */
+static size_t common_prefix(const struct key_tree *tree, size_t i, size_t end)
 {
     const char *first = tree->tensors[i]->key;
     const char *last = tree->tensors[end - 1]->key;
@@ -171,7 +173,7 @@ static int print_next(struct drawing *drawing, size_t *i)
         print_tensor(drawing, (*i)++, n_prefix);
         return 0;
     }
-    const size_t n_common = key_tree_common_prefix(drawing->tree, *i, end);
+    const size_t n_common = common_prefix(drawing->tree, *i, end);
     print_name(drawing, key + n_prefix, n_common - n_prefix - 1);
     print_totals(drawing, *i, end);
     return push(drawing, (struct frame){end, n_common, is_last});

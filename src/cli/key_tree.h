@@ -29,12 +29,6 @@ void key_tree_sort(struct key_tree *tree);
  */
 size_t key_tree_end(const struct key_tree *tree, size_t i, size_t end, size_t n_prefix);
 
-/*
- * Returns the bytes of the longest run of whole components, dots included, that every key of [i,
- * end) begins with.
- */
-size_t key_tree_common_prefix(const struct key_tree *tree, size_t i, size_t end);
-
 /* Returns the bytes of the tensors of [i, end), at most UINT64_MAX. */
 uint64_t key_tree_n_bytes(const struct key_tree *tree, size_t i, size_t end);
 

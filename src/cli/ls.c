@@ -154,8 +154,8 @@ static void print_place(const struct listing *listing, const struct wfs_tensor *
     print_escaped(stdout, tensor->changes != NULL ? tensor->changes : "-");
 }
 
-static void print_line(const struct listing *listing, const struct columns *columns,
-                       const struct wfs_tensor *tensor)
+static void print_row(const struct listing *listing, const struct columns *columns,
+                      const struct wfs_tensor *tensor)
 {
     const bool is_aligned = columns->is_aligned;
     const char gap = is_aligned ? ' ' : '\t';
@@ -178,7 +178,7 @@ static void print_listing(const struct listing *listing)
     if (isatty(STDOUT_FILENO))
         columns = measure(listing);
     for (size_t i = 0; i < listing->tensors.n_tensors && !ferror(stdout); i++)
-        print_line(listing, &columns, listing->tensors.tensors[i]);
+        print_row(listing, &columns, listing->tensors.tensors[i]);
 }
 
 static enum exit_code print_all(struct listing *listing, const struct args *args)

@@ -47,8 +47,7 @@ int verb_commit(int argc, char **argv)
         exit_code = mounted_commit(&mounted, &reply);
     if (exit_code != EXIT_DONE)
         return exit_code;
-    print_text(stdout, reply.text[0] != '\0' ? reply.text : "nothing to commit");
-    putchar('\n');
+    print_line(stdout, reply.text[0] != '\0' ? reply.text : "nothing to commit");
     return exit_code;
 }
 
@@ -73,8 +72,7 @@ static void print_field(const char *label, const char *text)
     if (text == NULL)
         return;
     printf("%-12s ", label);
-    print_text(stdout, text);
-    putchar('\n');
+    print_line(stdout, text);
 }
 
 static void print_time(int64_t seconds)
@@ -207,10 +205,8 @@ int verb_umount(int argc, char **argv)
         exit_code = mounted_commit(&mounted, &reply);
     if (exit_code != EXIT_DONE)
         return exit_code;
-    if (mounted.is_writable && reply.text[0] != '\0') {
-        print_text(stdout, reply.text);
-        putchar('\n');
-    }
+    if (mounted.is_writable && reply.text[0] != '\0')
+        print_line(stdout, reply.text);
     if (path == NULL)
         return print_error(EXIT_MOUNT, typed, "cannot unmount: %s", strerror(errno));
     return unmount(&mounted, path);

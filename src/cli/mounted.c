@@ -52,20 +52,34 @@ void mounted_close(struct mounted *mounted)
     mounted->fd = -1;
 }
 
+/* Reads to the end: the size of a file that is made while it is read is only a guess. */
+static char *read_all(int fd)
+{
+    enum { N_FIRST = 1 << 18, N_MOST = 1 << 26 };
+    autofree char *text = NULL;
+    for (size_t n_room = N_FIRST, n_bytes = 0; n_room <= N_MOST; n_room *= 2) {
+        char *more = realloc(text, n_room + 1);
+        if (more == NULL)
+            return NULL;
+        text = more;
+        const ssize_t n = io_read_at(fd, text + n_bytes, n_room - n_bytes, n_bytes);
+        if (n < 0) {
+            errno = (int)-n;
+            return NULL;
+        }
+        n_bytes += (size_t)n;
+        text[n_bytes] = '\0';
+        if (n_bytes < n_room)
+            return steal(&text);
+    }
+    errno = EFBIG;
+    return NULL;
+}
+
 char *mounted_status_text(int directory, const char *name)
 {
-    enum { N_MOST = 1 << 16 };
     autoclose int fd = openat(directory, name, O_RDONLY | O_CLOEXEC);
-    autofree char *text = fd < 0 ? NULL : malloc(N_MOST + 1);
-    if (text == NULL)
-        return NULL;
-    const ssize_t n = io_read_at(fd, text, N_MOST, 0);
-    if (n < 0) {
-        errno = (int)-n;
-        return NULL;
-    }
-    text[n] = '\0';
-    return steal(&text);
+    return fd < 0 ? NULL : read_all(fd);
 }
 
 struct wfs_status *mounted_status(int directory, const char *name)

@@ -208,8 +208,7 @@ static enum exit_code list(const struct recovery *recovery)
     autofree char *failure = wfs_stage_failure(recovery->stage);
     if (failure != NULL) {
         print_label("failure");
-        print_text(stdout, failure);
-        putchar('\n');
+        print_line(stdout, failure);
     }
     if (is_done(recovery))
         return EXIT_DONE;

@@ -45,7 +45,7 @@ void log_to_syslog(void)
 
 static void write_message(int level, const char *format, va_list args)
 {
-    char raw[WFS_ERROR_TEXT_MAX + 256], text[sizeof(raw) + 256];
+    char raw[2 * WFS_ERROR_TEXT_MAX], text[sizeof(raw) + 256];
     vsnprintf(raw, sizeof(raw), format, args);
     print_to_line(raw, text, sizeof(text)); /* libfuse and the journal have texts of their own */
     const char *name = state.is_syslog && state.path != NULL ? state.path : state.file;

@@ -33,6 +33,12 @@ void print_text(FILE *out, const char *text)
     put(out, WFS_ESCAPE_TEXT, text, strlen(text));
 }
 
+void print_line(FILE *out, const char *text)
+{
+    print_text(out, text);
+    putc('\n', out);
+}
+
 void print_json(FILE *out, const char *json, size_t n_bytes)
 {
     put(out, WFS_ESCAPE_JSON, json, n_bytes);
@@ -74,8 +80,7 @@ enum exit_code print_error(enum exit_code exit_code, const char *file, const cha
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    print_text(stderr, text);
-    putc('\n', stderr);
+    print_line(stderr, text);
     return exit_code;
 }
 
@@ -89,8 +94,7 @@ const char *print_severity(enum wfs_severity severity)
 void print_finding(FILE *out, const struct wfs_finding *finding)
 {
     fprintf(out, "%s: ", print_severity(finding->severity));
-    print_text(out, finding->text);
-    putc('\n', out);
+    print_line(out, finding->text);
 }
 
 void print_shape(FILE *out, const struct wfs_shape *shape)

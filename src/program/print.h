@@ -28,6 +28,9 @@ void print_escaped_n(FILE *out, const char *bytes, size_t n_bytes);
 /* Prints one line of prose, in which names are quoted already. */
 void print_text(FILE *out, const char *text);
 
+/* The same, and a line feed. */
+void print_line(FILE *out, const char *text);
+
 /* Prints JSON; the escapes do not change its meaning. */
 void print_json(FILE *out, const char *json, size_t n_bytes);
 

@@ -7,6 +7,7 @@ import resource
 import pytest
 
 from wfs_testlib import checkpoints, program, pth, sets, st
+from wfs_testlib.program import weightfs
 from wfs_testlib.sets import INDEX, name
 
 
@@ -193,3 +194,14 @@ def test_values_of_files_that_are_merged_are_named(mount, pickled, folder):
     assert left_out(mnt) == [('value', 'epoch0'), ('value', 'epoch1')]
     said = program.weightfs('convert', pickled[0], folder / 'other.safetensors').stdout
     assert 'left out' in said and "'epoch0'" in said and "'epoch1'" in said
+
+
+def test_the_status_of_a_mount_of_many_files_is_read_whole(mount, folder):
+    """Every file is in status.json, which is larger than one read here."""
+    source = sets.write(folder / ('d' * 200), [{'w%d' % i: ('F32', [1], bytes(4))} for i in range(900)])
+    mounted = mount(source, 'output=%s/' % (folder / 'out'))
+    assert len((mounted / '.weightfs/status.json').read_bytes()) > 1 << 18
+    (mounted / 'w7').write_bytes(b'four')
+    assert 'state        dirty\n' in weightfs('status', mounted.path).stdout
+    assert len(json.loads(weightfs('status', '--json', mounted.path).stdout)['sources']) == 900
+    (mounted / 'w7').write_bytes(bytes(4))
