@@ -111,6 +111,23 @@ def test_names_of_one_edited_file_are_one_tensor_without_ties(mount, folder, way
     assert sum((again / entry['key']).read_bytes() == NEW for entry in saved) == 1
 
 
+@pytest.mark.parametrize('form', ['safetensors', 'burnpack', 'pytorch'])
+@pytest.mark.parametrize('way', [link_then_write, write_then_link, link_then_write_through_the_link], ids=lambda way: way.__name__)
+def test_names_of_one_edited_file_are_saved_in_every_kind_of_set(mount, folder, way, form):
+    """As ties in PyTorch's files; elsewhere a copy for each name, or one tensor with ties=drop."""
+    for ties in ('copy', 'drop'):
+        output = folder / ('new-%s' % ties)
+        mounted = mount(two(folder, 'pth'), 'output=%s/' % output, 'format=%s' % form, 'ties=%s' % ties, at=folder / ('mnt-%s' % ties))
+        way(mounted.path)
+        mounted.commit()
+        keys = [entry['key'] for entry in json.loads(weightfs('ls', '--json', output).stdout)['tensors']]
+        assert keys == (['first', 'second'] if ties == 'drop' and form != 'pytorch' else ['first', 'second', 'third'])
+        again = mount(output, at=folder / ('again-%s' % ties))
+        assert sum((again / key).read_bytes() == NEW for key in keys) == len(keys) - 1
+        assert os.stat(again / 'first').st_nlink == (2 if form == 'pytorch' else 1)
+        mounted.unmount()
+
+
 def test_links_are_dropped_and_values_stored(mount, tied, folder):
     mounted = mount(tied, 'output=%s' % (folder / 'new.safetensors'), 'ties=drop', 'values=metadata')
     os.link(mounted / 'first', mounted / 'third')
