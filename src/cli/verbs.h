@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The verbs, one file each. argv[0] is the verb itself; what is returned is the exit code.
+ * The command line: a file for each verb (those for a running mount share one), which parses its
+ * options, calls the library and prints. This room knows how results are shown. Exit codes,
+ * commits, escapes and unmounting are left to src/program, everything about serving a mount to
+ * src/fuse.
+ *
+ * In all of these, argv[0] is the verb itself, and the exit code is returned.
  */
 #ifndef WFS_VERBS_H
 #define WFS_VERBS_H

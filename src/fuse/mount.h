@@ -9,11 +9,13 @@
 
 #include <stdbool.h>
 
-/* `weightfs SOURCE MOUNTPOINT [-f] [-d] [-s] [-o OPTION,...]`; argv[0] is the program. The exit
- * code. */
+/*
+ * Runs `weightfs SOURCE MOUNTPOINT [-f] [-d] [-s] [-o OPTION,...]`; argv[0] is the program. Returns
+ * the exit code.
+ */
 int mount_main(int argc, char **argv);
 
-/* What a mount left that died, and how it is to be published. */
+/* The edits of a crashed mount, and how to publish them. */
 struct mount_recovery {
     const char *stage; /* the staging directory, not open */
     const char *base;  /* text of its base */
@@ -25,7 +27,7 @@ struct mount_recovery {
  * printed. */
 int mount_recover(const struct mount_recovery *recovery);
 
-/* Version of libfuse at run time; NULL in a build without it. */
+/* Returns the version of libfuse at run time; NULL in a build without it. */
 const char *mount_library_version(void);
 
 #endif
