@@ -9,10 +9,25 @@
 #include <stdbool.h>
 #include <string.h>
 
+/* Returns the number of bytes at the front that are never escaped, which most are. */
+static size_t count_plain(const char *bytes, size_t n_bytes)
+{
+    size_t n = 0;
+    while (n < n_bytes && bytes[n] >= 0x20 && bytes[n] < 0x7f && bytes[n] != '\'' &&
+           bytes[n] != '\\')
+        n++;
+    return n;
+}
+
 static void put(FILE *out, enum wfs_escape how, const char *bytes, size_t n_bytes)
 {
     for (size_t i = 0; i < n_bytes;) {
         char escaped[WFS_ESCAPE_MAX];
+        const size_t n_plain = count_plain(bytes + i, n_bytes - i);
+        fwrite(bytes + i, 1, n_plain, out);
+        i += n_plain;
+        if (i == n_bytes)
+            break;
         i += wfs_escape(how, bytes + i, n_bytes - i, escaped);
         fputs(escaped, out);
     }
