@@ -64,6 +64,13 @@ struct wfs_quoted {
 struct wfs_quoted wfs_quote(const char *name);
 struct wfs_quoted wfs_quote_n(const char *bytes, size_t n_bytes);
 
+/* The message of another library, made fit for one of ours as WFS_ESCAPE_TEXT says, and cut. */
+struct wfs_prose {
+    char text[2 * WFS_QUOTE_MAX];
+};
+
+struct wfs_prose wfs_prose(const char *message);
+
 #pragma GCC visibility pop
 
 #endif

@@ -88,3 +88,15 @@ struct wfs_quoted wfs_quote(const char *name)
 {
     return wfs_quote_n(name, strlen(name));
 }
+
+struct wfs_prose wfs_prose(const char *message)
+{
+    struct wfs_prose prose = {""};
+    const size_t n_bytes = strlen(message);
+    size_t n_out = 0;
+    for (size_t i = 0; i < n_bytes && n_out + WFS_ESCAPE_MAX <= sizeof(prose.text);) {
+        i += wfs_escape(WFS_ESCAPE_TEXT, message + i, n_bytes - i, prose.text + n_out);
+        n_out += strlen(prose.text + n_out);
+    }
+    return prose;
+}

@@ -219,5 +219,5 @@ void mountpoint_explain(const struct mountpoint *mountpoint, const struct mount_
         log_error("cannot mount on '%s': %s", path.text, trouble);
     else
         log_error("cannot mount on '%s': %s", path.text,
-                  *text != '\0' ? wfs_quote(text).text : "libfuse gives no reason");
+                  *text != '\0' ? wfs_prose(text).text : "libfuse gives no reason");
 }

@@ -320,7 +320,7 @@ static json_t *parse(struct editing *editing, const char *text, size_t n_bytes)
     if (json == NULL)
         wfs_fail(editing->err, EBADMSG, "'%s': line %d, column %d: %s",
                  wfs_quote(editing->file).text, error.line, error.column,
-                 wfs_quote(error.text).text);
+                 wfs_prose(error.text).text);
     return json;
 }
 

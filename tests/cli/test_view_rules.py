@@ -44,6 +44,12 @@ def test_a_wrong_rules_file(source, tmp_path, content, text):
     assert text in weightfs('ls', '--rules', rules(tmp_path, content), source, code=program.EXIT_RULES).error
 
 
+@pytest.mark.parametrize('content, text', [('[{"remap" x', "near 'x'"), ('[\x1b[2J', "near '\\x1b'")])
+def test_what_is_wrong_with_the_json_is_quoted_once(source, tmp_path, content, text):
+    error = weightfs('ls', '--rules', rules(tmp_path, content), source, code=program.EXIT_RULES).error
+    assert text in error and '\\x27' not in error and '\\x5c' not in error
+
+
 def test_a_rules_file_that_names_itself(source, tmp_path):
     path = rules(tmp_path, [{'rules': str(tmp_path / 'rules.json')}])
     assert 'include each other' in weightfs('ls', '--rules', path, source, code=program.EXIT_RULES).error

@@ -97,6 +97,7 @@ def test_bad_text_fails_the_commit_with_file_and_place(edited, folder, text, mes
     edited.allow("cannot commit to .*'epoch.json'")
     error = weightfs('commit', edited.path, code=9).error
     assert "'epoch.json'" in error and __import__('re').search(message, error), error
+    assert '\\x27' not in error, 'quoted twice'
     (edited / 'epoch.json').write_text('9')
     assert saved(edited, folder)['epoch'] == 9
 

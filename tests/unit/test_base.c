@@ -240,6 +240,10 @@ static void quoting_makes_names_safe(void)
 {
     check_str(wfs_quote("encoder.layer.0").text, "encoder.layer.0");
     check_str(wfs_quote("a\nb\x1b[31m'\\").text, "a\\x0ab\\x1b[31m\\x27\\x5c");
+    check_str(wfs_quote("a\xd8\x9c\xe2\x80\xae\xc2\x9b").text,
+              "a\\xd8\\x9c\\xe2\\x80\\xae\\xc2\\x9b");
+    check_str(wfs_prose("near '\x1b[31m\\': 'a\xc2\x85'").text,
+              "near '\\x1b[31m\\': 'a\\xc2\\x85'");
     check_str(wfs_quote("gr\xc3\xbc\xc3\x9f").text, "gr\xc3\xbc\xc3\x9f");
     check_str(wfs_quote("\xff\xc3").text, "\\xff\\xc3");
     check_str(wfs_quote("\xc2\x9b").text, "\\xc2\\x9b"); /* C1 control */
