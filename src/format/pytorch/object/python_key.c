@@ -67,7 +67,7 @@ int python_copy_bytes(const struct graph *graph, uint32_t id, uint8_t **ret, siz
     return is_encode(graph, value) ? copy_encoded(graph, value, ret, ret_n) : 0;
 }
 
-/* 'text' or b'bytes' as Python shows it, near enough to be told apart. */
+/* 'text' or b'bytes' as Python shows it, close enough to be distinct. */
 static void add_quoted(struct strbuf *text, const char *bytes, size_t n, bool is_bytes)
 {
     const char quote = memchr(bytes, '\'', n) != NULL && memchr(bytes, '"', n) == NULL ? '"' : '\'';
