@@ -204,7 +204,7 @@ def test_numpy_that_saves_beside_the_tensor_is_told(edit):
     edit.commit(code=1)
     assert "'head' and 'head.npy' both give the key 'head'" in edit.status()['text']
     os.rename(edit / 'head.npy', edit / 'head')
-    edit.allow('is a .npy file by its content')
+    edit.allow('contains a .npy file')
     edit.commit(code=1)
     os.rename(edit / 'head', edit / 'head.npy')
     assert edit.result() == {**TENSORS, 'head': ('I64', [2], numpy.arange(2).tobytes())}
