@@ -34,6 +34,7 @@ struct conversion {
     const char *source, *target;
     char *index; /* malloc'ed: path of the index of a target in several files; NULL: the target is
                     one file */
+    const char *directory; /* of the set, to be created where it is missing; NULL: none */
     const struct settings *settings;
     struct commit commit;
     struct wfs_save_options save;
@@ -72,18 +73,6 @@ static enum exit_code check_size(const struct conversion *conversion)
                              "--max-shard-size needs a directory or NAME.index.json as TARGET");
 }
 
-/* Makes the directory of a set; the index becomes the target. */
-static enum exit_code make_directory(struct conversion *conversion)
-{
-    const char *target = conversion->target;
-    if (conversion->index == NULL)
-        return EXIT_DONE;
-    if (target[strlen(target) - 1] == '/' && mkdir(target, 0777) < 0 && errno != EEXIST)
-        return print_error(EXIT_OUTPUT, target, "cannot make the directory: %s", strerror(errno));
-    conversion->target = conversion->index;
-    return EXIT_DONE;
-}
-
 /* Only the file that is at the target now may be replaced, and no other. */
 static enum exit_code choose_replacement(struct conversion *conversion)
 {
@@ -116,14 +105,10 @@ static enum exit_code save_error(const struct conversion *conversion,
     return print_error(EXIT_OUTPUT, conversion->target, "%s", err->text);
 }
 
-static enum exit_code save(struct conversion *conversion, struct wfs_catalog *catalog)
+static enum exit_code write_target(struct conversion *conversion, struct wfs_catalog *catalog)
 {
     struct wfs_error err = {0};
     struct progress progress;
-    conversion->commit.catalog = catalog;
-    conversion->commit.fit_options.is_set = conversion->index != NULL;
-    if (commit_plan(&conversion->commit, &err) < 0)
-        return save_error(conversion, catalog, &err);
     progress_start(&progress, "writing");
     progress_hold_signals(&progress);
     conversion->save.access = wfs_catalog_access(catalog);
@@ -133,6 +118,26 @@ static enum exit_code save(struct conversion *conversion, struct wfs_catalog *ca
         commit_save(&conversion->commit, conversion->target, &conversion->save, NULL, &err);
     progress_end(&progress);
     return code < 0 ? save_error(conversion, catalog, &err) : EXIT_DONE;
+}
+
+/* Creates the directory of a set where its name ends with a slash. One that stays empty goes again.
+ */
+static enum exit_code save(struct conversion *conversion, struct wfs_catalog *catalog)
+{
+    struct wfs_error err = {0};
+    const char *directory = conversion->directory;
+    conversion->commit.catalog = catalog;
+    conversion->commit.fit_options.is_set = conversion->index != NULL;
+    if (commit_plan(&conversion->commit, &err) < 0)
+        return save_error(conversion, catalog, &err);
+    const bool is_new = directory != NULL && mkdir(directory, 0777) == 0;
+    if (directory != NULL && !is_new && errno != EEXIST)
+        return print_error(EXIT_OUTPUT, directory, "cannot create the directory: %s",
+                           strerror(errno));
+    const enum exit_code exit_code = write_target(conversion, catalog);
+    if (is_new && exit_code != EXIT_DONE)
+        rmdir(directory);
+    return exit_code;
 }
 
 static void print_notice(const struct wfs_report *report)
@@ -164,8 +169,11 @@ int verb_convert(int argc, char **argv)
     autofree char *index = conversion.index;
     if (exit_code == EXIT_DONE)
         exit_code = check_size(&conversion);
-    if (exit_code == EXIT_DONE)
-        exit_code = make_directory(&conversion);
+    if (conversion.index != NULL) {
+        const char *typed = conversion.target;
+        conversion.directory = typed[strlen(typed) - 1] == '/' ? typed : NULL;
+        conversion.target = conversion.index;
+    }
     if (exit_code == EXIT_DONE)
         exit_code = choose_replacement(&conversion);
     if (exit_code == EXIT_DONE)

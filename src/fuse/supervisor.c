@@ -199,6 +199,7 @@ static int give_up(struct supervisor *supervisor, int exit_code)
     if (mountpoint_is_left(&supervisor->mountpoint))
         mountpoint_unmount(&supervisor->mountpoint);
     mountpoint_remove(&supervisor->mountpoint);
+    target_abandon(&supervisor->target);
     return exit_code != 0 ? exit_code : end_of_worker(supervisor, status);
 }
 
@@ -299,7 +300,9 @@ int supervisor_run(const struct mount_options *options, int report)
     struct supervisor supervisor = {
         .options = options, .channel = -1, .signals = -1, .report = report};
     int rc = prepare(&supervisor);
-    if (rc == 0) {
+    if (rc != 0) {
+        target_abandon(&supervisor.target);
+    } else {
         const int code = start_worker(&supervisor);
         if (code < 0)
             rc = log_failure(EXIT_MOUNT, "cannot start the driver: %s", strerror(-code));

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static int fail_format(const char *name)
 {
@@ -69,8 +70,11 @@ static int choose_path(struct target *target, const struct mount_options *option
     target->is_set = index != NULL;
     if (target->is_set && target->format == NULL)
         return choose_format(target, typed);
-    if (typed[strlen(typed) - 1] == '/' && mkdir(typed, 0777) < 0 && errno != EEXIST)
-        return fail_output(typed);
+    if (typed[strlen(typed) - 1] == '/') {
+        target->has_new_directory = mkdir(typed, 0777) == 0;
+        if (!target->has_new_directory && errno != EEXIST)
+            return fail_output(typed);
+    }
     if (place_find(&target->output, index != NULL ? index : typed,
                    index != NULL ? PLACE_KEEP_LINK : PLACE_FOLLOW_LINK) < 0)
         return fail_output(typed);
@@ -162,6 +166,18 @@ int target_init(struct target *target, const struct mount_options *options)
                             : choose_output(target, options, &own);
     place_done(&own);
     return rc;
+}
+
+void target_abandon(struct target *target)
+{
+    if (!target->has_new_directory || target->path == NULL)
+        return;
+    autofree char *directory = strdup(target->path); /* absolute, of a file in it */
+    if (directory != NULL) {
+        *strrchr(directory, '/') = '\0';
+        rmdir(directory);
+    }
+    target->has_new_directory = false;
 }
 
 void target_done(struct target *target)

@@ -15,6 +15,7 @@ struct target {
     const char *path;                /* of the output; NULL: the mount is read-only */
     char *stage_path;                /* absolute */
     const struct wfs_format *format; /* NULL: the one of the source */
+    bool has_new_directory;          /* the directory of path was created for it */
     bool is_set;                     /* path is an index, and several files are beside it */
     uint64_t max_shard;              /* bytes of tensors in each; 0: as they are */
     bool is_source;                  /* the source itself is replaced */
@@ -34,6 +35,8 @@ struct target {
  * in. Not 0: a line was printed, and this is the exit code.
  */
 int target_init(struct target *target, const struct mount_options *options);
+/* Removes the directory that was created for an output, if it is empty: the mount has failed. */
+void target_abandon(struct target *target);
 void target_done(struct target *target);
 
 /* Checks, after the source was loaded, that it is the file that target_init found and that the

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from wfs_testlib import program, pth, sets, st
-from wfs_testlib.program import weightfs
+from wfs_testlib.program import tool, weightfs
 from wfs_testlib.sets import INDEX, name
 
 
@@ -196,3 +196,69 @@ def test_nothing_is_left_when_it_fails(model, tmp_path):
     os.truncate(model / name(3, 3), (model / name(3, 3)).stat().st_size - 1)
     weightfs('convert', model, tmp_path / 'out', code=program.EXIT_DAMAGED)
     assert files(tmp_path / 'out') == [] and len(before) == len(files(model))
+
+
+@pytest.mark.parametrize('options, code', [
+    (['--max-shard-size', '0'], program.EXIT_USAGE), (['--remap', '('], program.EXIT_RULES), (['--ties', 'x'], program.EXIT_USAGE),
+    (['--exclude', '.'], program.EXIT_RULES), (['--remap', '^layer1.a$=>__metadata__'], program.EXIT_COMMIT),
+    (['--limit', 'header=1'], program.EXIT_UNSUPPORTED), ([], program.EXIT_DAMAGED)])
+def test_a_directory_that_was_made_goes_with_a_conversion_that_fails(model, tmp_path, options, code):
+    """Whatever fails, before or after the source is read. One that was there stays."""
+    if not options:
+        os.truncate(model / name(3, 3), (model / name(3, 3)).stat().st_size - 1)
+    weightfs('convert', model, slashed(tmp_path / 'out'), *options, code=code)
+    assert not (tmp_path / 'out').exists()
+    (tmp_path / 'out').mkdir()
+    weightfs('convert', model, slashed(tmp_path / 'out'), *options, code=code)
+    assert files(tmp_path / 'out') == []
+
+
+def test_a_directory_that_was_made_goes_when_the_disk_is_full(tmp_path, disk):
+    """The space that taken files need is known before the first is written: they cannot be linked to another device."""
+    model = sets.write(tmp_path / 'model', [{'a%d' % i: ('F32', [100000], bytes(400000))} for i in range(4)])
+    run = weightfs('convert', model, slashed(disk / 'out'), code=program.EXIT_COMMIT)
+    needed = sum(path.stat().st_size for path in model.glob('*.safetensors'))
+    assert 'needs %d bytes' % needed in run.error and os.listdir(disk) == []
+
+
+@pytest.fixture
+def disk(tmp_path):
+    if os.geteuid() != 0:
+        pytest.skip('only for root')
+    path = tmp_path / 'disk'
+    path.mkdir()
+    tool('mount', '-t', 'tmpfs', '-o', 'size=1m', 'tmpfs', path)
+    yield path
+    tool('umount', path)
+
+
+def damage_trailing(folder):
+    """Bytes that no tensor has: refused, read by force."""
+    with open(folder / name(2, 3), 'ab') as file:
+        file.write(b'more')
+
+
+def damage_missing(folder):
+    (folder / name(2, 3)).unlink()
+
+
+def damage_dtype(folder):
+    text = (folder / name(2, 3)).read_bytes()
+    (folder / name(2, 3)).write_bytes(text.replace(b'"F32"', b'"F99"', 1))
+
+
+@pytest.mark.parametrize('damage, code, options, keys', [
+    (damage_trailing, program.EXIT_DAMAGED, [], 6), (damage_missing, program.EXIT_SOURCE, ['--exclude', '^layer2'], 4),
+    (damage_dtype, program.EXIT_UNSUPPORTED, ['--exclude', r'layer2\.a'], 5)])
+@pytest.mark.parametrize('more', [[], ['--max-shard-size', '500'], ['--format', 'burnpack']])
+def test_a_set_that_is_read_by_force_can_be_written_as_a_set(model, tmp_path, damage, code, options, keys, more):
+    damage(model)
+    weightfs('convert', model, slashed(tmp_path / 'out'), *more, code=code)
+    weightfs('convert', model, slashed(tmp_path / 'out'), '--force', *options, *more)
+    index = next((tmp_path / 'out').glob('*.index.json'))
+    found = json.loads(index.read_text())['weight_map']
+    assert len(found) == keys and set(found.values()) == {path.name for path in (tmp_path / 'out').iterdir()} - {index.name}
+    weightfs('ls', tmp_path / 'out')
+    if not more:
+        tensors = read_all(tmp_path / 'out')
+        assert all(tensors[key] == vector(10 * int(key[5]) + 'ab'.index(key[-1])) for key in found)

@@ -205,3 +205,17 @@ def test_the_status_of_a_mount_of_many_files_is_read_whole(mount, folder):
     assert 'state        dirty\n' in weightfs('status', mounted.path).stdout
     assert len(json.loads(weightfs('status', '--json', mounted.path).stdout)['sources']) == 900
     (mounted / 'w7').write_bytes(bytes(4))
+
+
+@pytest.mark.parametrize('options', ['force', 'top_level_key=none', 'max_shard_size=lots', 'format=none'])
+def test_a_directory_that_was_made_goes_with_a_mount_that_fails(model, tmp_path, options):
+    """Before or after the source was read; one that was there stays."""
+    if options == 'force':
+        os.truncate(model / name(3, 3), 4)
+        options = 'strict'
+    for is_there in (False, True):
+        if is_there:
+            (tmp_path / 'out').mkdir()
+        program.weightfs(model, tmp_path / 'mnt', '-o', 'output=%s/out/,%s' % (tmp_path, options), code=None)
+        assert not (tmp_path / 'mnt').exists() and (tmp_path / 'out').exists() == is_there
+    assert os.listdir(tmp_path / 'out') == []

@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 #include <weightfs/cleanup.h>
@@ -119,14 +120,26 @@ static int write_shard(struct saving *saving, struct shard *shard)
     return 0;
 }
 
+/* The bytes that the shard takes on the device of the output, unless files can share blocks. */
+static uint64_t n_new_bytes(const struct shard *shard, dev_t device)
+{
+    struct stat st;
+    if (shard->layout != NULL)
+        return shard->layout->n_bytes;
+    if (shard->is_kept || (fstat(shard->home->fd, &st) == 0 && st.st_dev == device))
+        return 0;
+    return shard->home->n_bytes; /* neither a reflink nor a link leads to another device */
+}
+
 static int check_space(const struct saving *saving)
 {
+    struct stat st;
     struct statvfs vfs;
     uint64_t n_new = 0;
-    for (size_t i = 0; i < saving->set->n_shards; i++) {
-        if (saving->set->shards[i].layout != NULL)
-            n_new += saving->set->shards[i].layout->n_bytes;
-    }
+    if (fstat(outfile_directory(saving->index), &st) < 0)
+        return 0;
+    for (size_t i = 0; i < saving->set->n_shards; i++)
+        n_new += n_new_bytes(&saving->set->shards[i], st.st_dev);
     if (fstatvfs(outfile_directory(saving->index), &vfs) < 0)
         return 0;
     const uint64_t n_free = (uint64_t)vfs.f_bavail * vfs.f_frsize;

@@ -82,6 +82,8 @@ int shard_leftover_note(const struct wfs_shards *set, const struct shard_present
     struct wfs_identity identity;
     size_t n_bytes;
     int code = outfile_identity(index, &identity);
+    if (code < 0)
+        return wfs_fail(err, -code, "cannot inspect the new index: %s", strerror(-code));
     autofree char *text = make_note(set, present, identity.inode, &n_bytes);
     if (text == NULL)
         return wfs_fail_memory(err);
@@ -89,8 +91,7 @@ int shard_leftover_note(const struct wfs_shards *set, const struct shard_present
     const int directory = outfile_directory(index);
     autoclose int fd =
         openat(directory, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (code == 0)
-        code = fd < 0 ? -errno : io_write(fd, text, n_bytes);
+    code = fd < 0 ? -errno : io_write(fd, text, n_bytes);
     if (code == 0 && (fsync(fd) < 0 || io_sync_directory(directory) < 0))
         code = -errno;
     return code == 0 ? 0 : wfs_fail(err, -code, "cannot write %s: %s", name, strerror(-code));
