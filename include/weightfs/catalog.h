@@ -8,18 +8,11 @@
 #define WFS_CATALOG_H
 
 #include <weightfs/output.h>
+#include <weightfs/finding.h>
 #include <weightfs/tensor.h>
 #include <weightfs/traits.h>
 
 struct wfs_catalog;
-
-/* How much a finding matters: it never prevents reading. */
-enum wfs_severity { WFS_INFO, WFS_LOW, WFS_MEDIUM, WFS_HIGH };
-
-struct wfs_finding {
-    enum wfs_severity severity;
-    const char *text; /* one line, safe for a terminal */
-};
 
 #pragma GCC visibility push(default)
 
@@ -70,6 +63,7 @@ const struct wfs_tensor *wfs_catalog_find(const struct wfs_catalog *catalog, con
 /* Returns the text metadata of the whole, in file order; NULL when it has none or an empty map. */
 const struct wfs_text *wfs_catalog_meta(const struct wfs_catalog *catalog);
 
+/* Worst first. */
 size_t wfs_catalog_n_findings(const struct wfs_catalog *catalog);
 const struct wfs_finding *wfs_catalog_finding(const struct wfs_catalog *catalog, size_t i);
 

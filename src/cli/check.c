@@ -45,7 +45,7 @@ struct check {
 
 static void report(struct check *check, enum wfs_severity severity, const char *text)
 {
-    const struct wfs_finding finding = {severity, text};
+    const struct wfs_finding finding = {.severity = severity, .text = text};
     if (severity > check->worst)
         check->worst = severity;
     if (check->json.file != NULL)

@@ -120,8 +120,9 @@ static int note_other_name(struct wfs_catalog *catalog, const struct source *sou
     const struct wfs_format *named = wfs_format_by_path(source->path);
     if (named == NULL || named == catalog->format)
         return 0;
-    return catalog_add_finding(catalog, WFS_INFO, "the name is that of a %s file, the content %s",
-                               named->name, catalog->format->name);
+    return catalog_add_finding(catalog, WFS_FINDING_OTHER_NAME,
+                               "the name is that of a %s file, the content %s", named->name,
+                               catalog->format->name);
 }
 
 int load_source(struct source *source, const struct load_context *context, struct wfs_catalog **out,

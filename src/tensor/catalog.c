@@ -15,6 +15,7 @@
 
 #include "base/bytes.h"
 #include "base/hash.h"
+#include "tensor/finding.h"
 
 int catalog_new(struct wfs_catalog **out)
 {
@@ -190,7 +191,7 @@ int catalog_add_attr(struct wfs_catalog *catalog, struct wfs_tensor *tensor, con
     return 0;
 }
 
-int catalog_add_finding(struct wfs_catalog *catalog, enum wfs_severity severity, const char *format,
+int catalog_add_finding(struct wfs_catalog *catalog, enum wfs_finding_kind kind, const char *format,
                         ...)
 {
     if (array_reserve(&catalog->findings, sizeof(*catalog->findings), catalog->n_findings, 1,
@@ -204,7 +205,12 @@ int catalog_add_finding(struct wfs_catalog *catalog, enum wfs_severity severity,
     const char *copy = arena_copy(&catalog->arena, text, strlen(text));
     if (copy == NULL)
         return -ENOMEM;
-    catalog->findings[catalog->n_findings++] = (struct wfs_finding){severity, copy};
+    const enum wfs_severity severity = finding_severity(kind);
+    struct wfs_finding *findings = catalog->findings;
+    size_t at = catalog->n_findings++;
+    for (; at > 0 && findings[at - 1].severity < severity; at--)
+        findings[at] = findings[at - 1];
+    findings[at] = (struct wfs_finding){severity, copy, kind};
     return 0;
 }
 

@@ -141,7 +141,9 @@ void catalog_copy_graph(struct wfs_catalog *to, const struct wfs_catalog *from);
 int catalog_add_meta(struct wfs_catalog *catalog, const char *name, const char *value);
 int catalog_add_meta_bytes(struct wfs_catalog *catalog, const char *name, const char *value,
                            size_t n_bytes);
-int catalog_add_finding(struct wfs_catalog *catalog, enum wfs_severity severity, const char *format,
+
+/* Adds a finding behind those that are as bad, or worse. -ENOMEM. */
+int catalog_add_finding(struct wfs_catalog *catalog, enum wfs_finding_kind kind, const char *format,
                         ...) __attribute__((format(printf, 3, 4)));
 
 /* Puts a text before the tensor's others. -ENOMEM. */

@@ -57,11 +57,11 @@ int catalog_merge_texts(struct wfs_catalog *catalog, const struct wfs_catalog *p
 {
     for (const struct wfs_text *text = part->meta; text != NULL; text = text->next) {
         if (!has_meta(catalog, text->name) &&
-            catalog_add_meta(catalog, text->name, text->value) < 0)
+            catalog_add_meta_bytes(catalog, text->name, text->value, text->n_bytes) < 0)
             return -ENOMEM;
     }
     for (size_t i = 0; i < part->n_findings; i++) {
-        if (catalog_add_finding(catalog, part->findings[i].severity, "%s", part->findings[i].text) <
+        if (catalog_add_finding(catalog, part->findings[i].kind, "%s", part->findings[i].text) <
             0)
             return -ENOMEM;
     }

@@ -263,3 +263,50 @@ def test_an_index_that_names_a_file_for_each_key_is_read_at_once(tmp_path):
     index(tmp_path, {'k%d' % i: 'f%d' % i for i in range(400000)})
     error = weightfs('ls', tmp_path, code=program.EXIT_UNSUPPORTED).error
     assert 'it is in 400000 files, above the limit files of 10000' in error
+
+
+def test_many_findings_of_one_kind_hide_no_other(tmp_path):
+    """Keys that the index does not have come first; the shard that cannot be read is the last one."""
+    folder = tmp_path / 'model'
+    folder.mkdir()
+    shard(folder / NAMES[0], {'k%03d' % i: i for i in range(60)})
+    (folder / NAMES[1]).write_bytes(b'no checkpoint')
+    index(folder, {'k000': NAMES[0], 'z': NAMES[1]})
+    findings = json.loads(weightfs('check', '--json', '--force', folder, code=1).stdout)['findings']
+    assert [f['severity'] for f in findings][:2] == ['high', 'medium']
+    assert NAMES[1] in findings[0]['text'] and 'no checkpoint' in findings[0]['text']
+    medium = [f['text'] for f in findings if f['severity'] == 'medium']
+    assert len(medium) == 21 and medium[-1] == 'and 39 more keys that are not in the index'
+
+
+def test_info_shows_the_worst_first(tmp_path):
+    """Twelve shards with something small each, and the last one cannot be read."""
+    folder = tmp_path / 'model'
+    folder.mkdir()
+    names = ['model-%05d-of-00013.safetensors' % i for i in range(1, 14)]
+    for i, file in enumerate(names[:-1]):
+        text = b'{"__metadata__":{"k":"v"},"k%02d":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}' % i
+        (folder / file).write_bytes(struct.pack('<Q', len(text)) + text + bytes(4))
+    (folder / names[-1]).write_bytes(b'no checkpoint')
+    index(folder, {'k%02d' % i: file for i, file in enumerate(names)})
+    lines = weightfs('info', '--force', folder).stdout.splitlines()
+    first = next(line for line in lines if line.startswith('findings:'))
+    assert 'high: ' in first and names[-1] in first
+
+
+def test_the_message_of_a_shard_is_neither_cut_nor_quoted_again(model):
+    """It has a name in it that is escaped already, and is longer than a quoted name may be."""
+    text = json.dumps({'x\n' + 'y' * 70: {'dtype': 'F32', 'shape': [1], 'data_offsets': [0, 4, 5]}}).encode()
+    (model / NAMES[1]).write_bytes(struct.pack('<Q', len(text)) + text + bytes(4))
+    alone = weightfs('ls', model / NAMES[1], code=program.EXIT_DAMAGED).error.split(': ', 1)[1]
+    findings = json.loads(weightfs('check', '--json', '--force', model, code=1).stdout)['findings']
+    assert "shard '%s': %s" % (NAMES[1], alone) in [f['text'] for f in findings]
+
+
+def test_metadata_of_shards_keeps_what_is_behind_a_nul(tmp_path):
+    folder = tmp_path / 'model'
+    folder.mkdir()
+    text = json.dumps({'__metadata__': {'format': 'pt', 'n': 'x\0y'}, 'a': {'dtype': 'F32', 'shape': [1], 'data_offsets': [0, 4]}}).encode()
+    (folder / NAMES[0]).write_bytes(struct.pack('<Q', len(text)) + text + bytes(4))
+    index(folder, {'a': NAMES[0]})
+    assert json.loads(weightfs('info', '--json', folder).stdout)['metadata']['n'] == 'x\0y'

@@ -6,52 +6,21 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/bytes.h"
+#include "format/burnpack/burnpack_file.h"
+#include "format/burnpack/burnpack_extent.h"
+#include "format/burnpack/burnpack_fields.h"
+#include "format/burnpack/burnpack_layout.h"
+#include "format/burnpack/burnpack_pairs.h"
 
 static const uint8_t magic[4] = {'N', 'R', 'U', 'B'};
 
 static bool probe(const uint8_t *head, size_t n_head, uint64_t n_bytes)
 {
     return n_head >= sizeof(magic) && memcmp(head, magic, sizeof(magic)) == 0;
-}
-
-int burnpack_fail_memory(const struct burnpack_load *load)
-{
-    return catalog_fail_memory(load->catalog, load->err);
-}
-
-int burnpack_fail_cbor(const struct burnpack_load *load, const struct burnpack_draft *draft)
-{
-    const struct cbor_in *in = &load->in;
-    const uint64_t at = BURNPACK_HEADER + (uint64_t)cborin_offset(in);
-    if (in->is_out_of_memory)
-        return wfs_fail_memory(load->err);
-    if (in->is_too_deep)
-        return wfs_fail(load->err, E2BIG,
-                        "metadata: nested deeper than %" PRIu64 " levels at byte %" PRIu64
-                        " (limit cbor_depth)",
-                        in->depth_max, at);
-    if (draft == NULL)
-        return wfs_fail(load->err, EBADMSG, "metadata: %s at byte %" PRIu64, in->error, at);
-    return wfs_fail(load->err, EBADMSG, "metadata: tensor '%s': %s at byte %" PRIu64,
-                    wfs_quote_n(draft->key.bytes, draft->key.n_bytes).text, in->error, at);
-}
-
-void burnpack_note(struct burnpack_load *load, enum burnpack_oddity oddity, const char *format, ...)
-{
-    if (load->odd[oddity].n++ > 0)
-        return;
-    char text[WFS_ERROR_TEXT_MAX];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof(text), format, args);
-    va_end(args);
-    load->odd[oddity].text = arena_copy(&load->catalog->arena, text, strlen(text));
 }
 
 static int check_magic(const struct burnpack_load *load, const uint8_t *header)
@@ -113,27 +82,20 @@ static int read_cbor(struct burnpack_load *load)
     return 0;
 }
 
-static int add_findings(struct burnpack_load *load)
-{
-    const struct odd_levels levels = {BURNPACK_ODD_DUPLICATE, BURNPACK_ODD_FILE_MAX,
-                                      BURNPACK_ODD_CBOR_TRAILING};
-    return oddities_report(load->catalog, load->odd, BURNPACK_N_ODDITIES, levels) < 0
-               ? burnpack_fail_memory(load)
-               : 0;
-}
-
 static int run(struct burnpack_load *load)
 {
     int code = read_header(load);
     if (code == 0)
         code = read_cbor(load);
     if (code == 0)
-        code = burnpack_parse(load);
+        code = burnpack_fields_parse(load);
     if (code == 0)
-        code = burnpack_fill_pairs(load);
+        code = burnpack_pairs_fill(load);
     if (code == 0)
-        code = burnpack_check(load);
-    return code < 0 ? code : add_findings(load);
+        code = burnpack_extent_check(load);
+    if (code < 0)
+        return code;
+    return tally_report(&load->tally, load->catalog) < 0 ? burnpack_load_fail_memory(load) : 0;
 }
 
 static int load_file(struct source *source, const struct load_context *context,
@@ -157,7 +119,7 @@ static const char *const extensions[] = {".bpk", NULL};
 static const struct format_functions functions = {
     .probe = probe,
     .load = load_file,
-    .plan = burnpack_plan,
+    .plan = burnpack_layout_plan,
 };
 
 const struct wfs_format format_burnpack = {

@@ -3,7 +3,7 @@
  * The field `dtype` in all its dialects: a name, a bool with its store, a quantized one with its
  * scheme. What schemes say is kept verbatim and shown as JSON; their bytes stay opaque.
  */
-#include "format/burnpack/burnpack.h"
+#include "format/burnpack/burnpack_dtype.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -27,17 +27,6 @@ static const struct {
 };
 
 enum { N_NAMES = sizeof(names) / sizeof(names[0]) };
-
-static struct wfs_quoted quote(const struct cbor_span *span)
-{
-    return wfs_quote_n(span->bytes, span->n_bytes);
-}
-
-static int fail(struct burnpack_load *load, const struct burnpack_draft *draft, const char *error)
-{
-    cborin_fail(&load->in, error);
-    return burnpack_fail_cbor(load, draft);
-}
 
 /* A text in the arena that leads a list. */
 static const struct wfs_text *text_new(struct burnpack_load *load, const char *name,
@@ -65,11 +54,12 @@ static int take_unknown(struct burnpack_load *load, struct burnpack_draft *draft
 {
     if (!load->context->force)
         return wfs_fail(load->err, EOPNOTSUPP, "tensor '%s': unknown dtype '%s'",
-                        quote(&draft->key).text, quote(name).text);
-    burnpack_note(load, BURNPACK_ODD_DTYPE, "tensor '%s': unknown dtype '%s'",
-                  quote(&draft->key).text, quote(name).text);
+                        burnpack_quote(&draft->key).text, burnpack_quote(name).text);
+    tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_BPK_DTYPE,
+               "tensor '%s': unknown dtype '%s'", burnpack_quote(&draft->key).text,
+               burnpack_quote(name).text);
     draft->attrs = text_new(load, "dtype", name->bytes, name->n_bytes, NULL);
-    return draft->attrs == NULL ? burnpack_fail_memory(load) : set(draft, WFS_OPAQUE);
+    return draft->attrs == NULL ? burnpack_load_fail_memory(load) : set(draft, WFS_OPAQUE);
 }
 
 static int take_name(struct burnpack_load *load, struct burnpack_draft *draft,
@@ -79,14 +69,14 @@ static int take_name(struct burnpack_load *load, struct burnpack_draft *draft,
         if (!cbor_span_is(name, names[i].name))
             continue;
         if (names[i].dtype == WFS_BOOL)
-            burnpack_note(load, BURNPACK_ODD_BOOL,
-                          "tensor '%s': its bool is written as Burn did up to 0.20; newer ones "
-                          "cannot read the file",
-                          quote(&draft->key).text);
+            tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_BPK_BOOL,
+                       "tensor '%s': its bool is written as Burn did up to 0.20; newer ones "
+                       "cannot read the file",
+                       burnpack_quote(&draft->key).text);
         return set(draft, names[i].dtype);
     }
     if (cbor_span_is(name, "QFloat"))
-        return fail(load, draft, "the dtype QFloat needs a scheme");
+        return burnpack_load_fail(load, draft, "the dtype QFloat needs a scheme");
     return take_unknown(load, draft, name);
 }
 
@@ -95,19 +85,19 @@ static int take_bool(struct burnpack_load *load, struct burnpack_draft *draft)
     struct cbor_span store;
     bool has_payload;
     if (!cborin_variant(&load->in, &store, &has_payload))
-        return burnpack_fail_cbor(load, draft);
+        return burnpack_load_fail_cbor(load, draft);
     if (has_payload)
-        return fail(load, draft, "the store of a bool is a name");
+        return burnpack_load_fail(load, draft, "the store of a bool is a name");
     if (cbor_span_is(&store, "U32"))
         return set(draft, WFS_BOOL32);
     if (cbor_span_is(&store, "U8")) {
         draft->attrs = text_new(load, BURNPACK_STORE, "U8", 2, NULL);
-        return draft->attrs == NULL ? burnpack_fail_memory(load) : set(draft, WFS_BOOL);
+        return draft->attrs == NULL ? burnpack_load_fail_memory(load) : set(draft, WFS_BOOL);
     }
     if (cbor_span_is(&store, "Native"))
         return set(draft, WFS_BOOL);
     return wfs_fail(load->err, EOPNOTSUPP, "tensor '%s': unknown store '%s' of a bool",
-                    quote(&draft->key).text, quote(&store).text);
+                    burnpack_quote(&draft->key).text, burnpack_quote(&store).text);
 }
 
 /* jansson takes nothing where there is nothing to take, or no memory. */
@@ -186,10 +176,10 @@ static void note_scheme(struct burnpack_load *load, const struct burnpack_draft 
                         const json_t *scheme)
 {
     if (json_object_get(scheme, "level") != NULL || json_object_get(scheme, "param") != NULL)
-        burnpack_note(load, BURNPACK_ODD_SCHEME,
-                      "tensor '%s': its quantization is told as Burn did up to 0.22.0-pre; newer "
-                      "ones refuse the file or misread it",
-                      quote(&draft->key).text);
+        tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_BPK_SCHEME,
+                   "tensor '%s': its quantization is told as Burn did up to 0.22.0-pre; newer "
+                   "ones refuse the file or misread it",
+                   burnpack_quote(&draft->key).text);
 }
 
 /* The scheme as JSON, malloc'ed, from a copy of its bytes, which parsing may spoil. */
@@ -210,7 +200,7 @@ static int scheme_text(struct burnpack_load *load, const struct burnpack_draft *
     cborin_done(&in);
     json_decref(scheme);
     if (in.error != NULL && !in.is_out_of_memory)
-        return fail(load, draft, "its quantization scheme cannot be told as JSON");
+        return burnpack_load_fail(load, draft, "its quantization scheme cannot be told as JSON");
     return *ret == NULL ? wfs_fail_memory(load->err) : 0;
 }
 
@@ -234,7 +224,7 @@ static int keep_scheme(struct burnpack_load *load, struct burnpack_draft *draft,
         load->scheme = raw == NULL ? NULL : text_new(load, "quantization", json, strlen(json), raw);
     }
     draft->attrs = load->scheme;
-    return load->scheme == NULL ? burnpack_fail_memory(load) : 0;
+    return load->scheme == NULL ? burnpack_load_fail_memory(load) : 0;
 }
 
 /* from: where the whole dtype begins. The pair that it stands in is closed here. */
@@ -242,25 +232,25 @@ static int take_scheme(struct burnpack_load *load, struct burnpack_draft *draft,
                        const uint8_t *from)
 {
     if (cborin_kind(&load->in) != CBOR_MAP)
-        return fail(load, draft, "a quantization scheme is a map");
+        return burnpack_load_fail(load, draft, "a quantization scheme is a map");
     if (!cborin_skip(&load->in))
-        return burnpack_fail_cbor(load, draft);
+        return burnpack_load_fail_cbor(load, draft);
     const size_t n_bytes = (size_t)(load->in.at - from);
     if (n_bytes > SCHEME_MAX)
         return wfs_fail(load->err, E2BIG,
                         "tensor '%s': its quantization scheme has %zu bytes, the limit is %d",
-                        quote(&draft->key).text, n_bytes, SCHEME_MAX);
+                        burnpack_quote(&draft->key).text, n_bytes, SCHEME_MAX);
     return keep_scheme(load, draft, from, n_bytes);
 }
 
-int burnpack_take_dtype(struct burnpack_load *load, struct burnpack_draft *draft)
+int burnpack_dtype_take(struct burnpack_load *load, struct burnpack_draft *draft)
 {
     const uint8_t *from = load->in.at;
     struct cbor_span name;
     bool has_payload;
     int code;
     if (!cborin_variant(&load->in, &name, &has_payload))
-        return burnpack_fail_cbor(load, draft);
+        return burnpack_load_fail_cbor(load, draft);
     if (!has_payload)
         return take_name(load, draft, &name);
     if (cbor_span_is(&name, "Bool"))
@@ -268,12 +258,13 @@ int burnpack_take_dtype(struct burnpack_load *load, struct burnpack_draft *draft
     else if (cbor_span_is(&name, "QFloat"))
         code = take_scheme(load, draft, from);
     else if ((code = take_name(load, draft, &name)) == 0 && draft->tensor->dtype != WFS_OPAQUE)
-        code = fail(load, draft, "its dtype is a name alone");
+        code = burnpack_load_fail(load, draft, "its dtype is a name alone");
     else if (code == 0 && !cborin_skip(&load->in))
-        code = burnpack_fail_cbor(load, draft);
+        code = burnpack_load_fail_cbor(load, draft);
     if (code < 0)
         return code;
-    return cborin_next(&load->in) || load->in.error != NULL ? burnpack_fail_cbor(load, draft) : 0;
+    return cborin_next(&load->in) || load->in.error != NULL ? burnpack_load_fail_cbor(load, draft)
+                                                            : 0;
 }
 
 /* ---- a scheme from JSON ---- */
@@ -327,14 +318,14 @@ static void put_json(struct cbor_out *out, const json_t *value)
     }
 }
 
-bool burnpack_is_scheme(const char *text)
+bool burnpack_dtype_is_scheme(const char *text)
 {
     json_t *scheme = scheme_of(text);
     json_decref(scheme);
     return scheme != NULL;
 }
 
-void burnpack_put_scheme(struct cbor_out *out, const char *text)
+static void put_scheme(struct cbor_out *out, const char *text)
 {
     json_t *scheme = scheme_of(text);
     if (scheme == NULL) {
@@ -345,4 +336,58 @@ void burnpack_put_scheme(struct cbor_out *out, const char *text)
     cborout_string(out, "QFloat");
     put_json(out, scheme);
     json_decref(scheme);
+}
+
+/* ---- a dtype of a new file ---- */
+
+static const struct wfs_text *find_attr(const struct wfs_tensor *tensor, const char *name)
+{
+    const struct wfs_text *text = tensor->attrs;
+    while (text != NULL && strcmp(text->name, name) != 0)
+        text = text->next;
+    return text;
+}
+
+const char *burnpack_dtype_name(enum wfs_dtype dtype)
+{
+    switch (dtype) {
+    case WFS_F64:
+    case WFS_F32:
+    case WFS_F16:
+    case WFS_BF16:
+    case WFS_I64:
+    case WFS_I32:
+    case WFS_I16:
+    case WFS_I8:
+    case WFS_U64:
+    case WFS_U32:
+    case WFS_U16:
+    case WFS_U8:
+        return wfs_dtype_name(dtype);
+    case WFS_FLEX32:
+        return "Flex32";
+    default:
+        return NULL;
+    }
+}
+
+void burnpack_dtype_put(struct cbor_out *out, const struct wfs_tensor *tensor)
+{
+    const enum wfs_dtype dtype = (enum wfs_dtype)tensor->dtype;
+    if (dtype == WFS_OPAQUE) {
+        const struct wfs_text *scheme = find_attr(tensor, BURNPACK_SCHEME);
+        if (scheme != NULL)
+            cborout_raw(out, scheme->value, scheme->n_bytes);
+        else
+            put_scheme(out, wfs_tensor_attr(tensor, "quantization"));
+        return;
+    }
+    if (dtype != WFS_BOOL && dtype != WFS_BOOL32) {
+        cborout_string(out, burnpack_dtype_name(dtype));
+        return;
+    }
+    const char *store = wfs_tensor_attr(tensor, BURNPACK_STORE);
+    cborout_map(out, 1);
+    cborout_string(out, "Bool");
+    cborout_string(out, dtype == WFS_BOOL32 ? "U32" : store != NULL ? "U8" : "Native");
 }

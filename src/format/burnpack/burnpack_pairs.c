@@ -3,26 +3,15 @@
  * The two smaller maps of a Burnpack: metadata, texts, and scalars, numbers by name. Burn keeps the
  * last of two values with one name; so do we, and say it.
  */
-#include <weightfs/array.h>
+#include "format/burnpack/burnpack_pairs.h"
 
-#include "format/burnpack/burnpack.h"
+#include <weightfs/array.h>
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/bytes.h"
-
-static struct wfs_quoted quote(const struct cbor_span *span)
-{
-    return wfs_quote_n(span->bytes, span->n_bytes);
-}
-
-static int fail(struct burnpack_load *load, const char *error)
-{
-    cborin_fail(&load->in, error);
-    return burnpack_fail_cbor(load, NULL);
-}
 
 static int keep(struct burnpack_load *load, struct burnpack_pairs *pairs,
                 const struct burnpack_pair *pair)
@@ -38,16 +27,16 @@ static int check_name(const struct burnpack_load *load, const char *what,
 {
     if (memchr(name->bytes, '\0', name->n_bytes) != NULL)
         return wfs_fail(load->err, EOPNOTSUPP, "the %s '%s' has a NUL in its name", what,
-                        quote(name).text);
+                        burnpack_quote(name).text);
     return 0;
 }
 
-int burnpack_take_metadata(struct burnpack_load *load, struct burnpack_draft *none)
+int burnpack_pairs_take_metadata(struct burnpack_load *load, struct burnpack_draft *none)
 {
     struct burnpack_pair pair = {0};
     load->catalog->has_meta = true;
     if (!cborin_open_map(&load->in))
-        return burnpack_fail_cbor(load, none);
+        return burnpack_load_fail_cbor(load, none);
     while (cborin_next(&load->in)) {
         if (!cborin_text(&load->in, &pair.name) || !cborin_text(&load->in, &pair.text))
             break;
@@ -57,7 +46,7 @@ int burnpack_take_metadata(struct burnpack_load *load, struct burnpack_draft *no
         if (code < 0)
             return code;
     }
-    return load->in.error != NULL ? burnpack_fail_cbor(load, none) : 0;
+    return load->in.error != NULL ? burnpack_load_fail_cbor(load, none) : 0;
 }
 
 /* Numbers above the signed ones take nine bytes of two's complement. */
@@ -122,21 +111,22 @@ static int take_scalar(struct burnpack_load *load, struct burnpack_pair *pair)
     bool has_payload;
     pair->value = 0;
     if (!cborin_variant(&load->in, &kind, &has_payload))
-        return burnpack_fail_cbor(load, NULL);
+        return burnpack_load_fail_cbor(load, NULL);
     if (!has_payload)
-        return fail(load, "a scalar is a map of just one pair");
+        return burnpack_load_fail(load, NULL, "a scalar is a map of just one pair");
     if (!take_number(load, &kind, &pair->value))
-        return burnpack_fail_cbor(load, NULL);
+        return burnpack_load_fail_cbor(load, NULL);
     if (pair->value == 0)
-        return burnpack_fail_memory(load);
-    return cborin_next(&load->in) || load->in.error != NULL ? burnpack_fail_cbor(load, NULL) : 0;
+        return burnpack_load_fail_memory(load);
+    return cborin_next(&load->in) || load->in.error != NULL ? burnpack_load_fail_cbor(load, NULL)
+                                                            : 0;
 }
 
-int burnpack_take_scalars(struct burnpack_load *load, struct burnpack_draft *none)
+int burnpack_pairs_take_scalars(struct burnpack_load *load, struct burnpack_draft *none)
 {
     struct burnpack_pair pair = {0};
     if (!cborin_open_map(&load->in))
-        return burnpack_fail_cbor(load, none);
+        return burnpack_load_fail_cbor(load, none);
     while (cborin_next(&load->in)) {
         if (!cborin_text(&load->in, &pair.name))
             break;
@@ -148,7 +138,7 @@ int burnpack_take_scalars(struct burnpack_load *load, struct burnpack_draft *non
         if (code < 0)
             return code;
     }
-    return load->in.error != NULL ? burnpack_fail_cbor(load, none) : 0;
+    return load->in.error != NULL ? burnpack_load_fail_cbor(load, none) : 0;
 }
 
 static int compare_names(const struct burnpack_pair *a, const struct burnpack_pair *b)
@@ -172,7 +162,7 @@ static int compare_pairs(const void *a, const void *b)
 
 /* Leaves the last of each name, in the order of the names, which is that of Burn's writer. */
 static void sort_pairs(struct burnpack_load *load, struct burnpack_pairs *pairs,
-                       enum burnpack_oddity oddity, const char *what)
+                       enum wfs_finding_kind kind, const char *what)
 {
     size_t n = 0;
     if (pairs->n_items > 1)
@@ -180,31 +170,32 @@ static void sort_pairs(struct burnpack_load *load, struct burnpack_pairs *pairs,
     for (size_t i = 0; i < pairs->n_items; i++) {
         const struct burnpack_pair *pair = &pairs->items[i];
         if (i + 1 < pairs->n_items && compare_names(pair, pair + 1) == 0)
-            burnpack_note(load, oddity, "the %s '%s' is there twice: the last one counts", what,
-                          quote(&pair->name).text);
+            tally_note(&load->tally, &load->catalog->arena, kind,
+                       "the %s '%s' is there twice: the last one counts", what,
+                       burnpack_quote(&pair->name).text);
         else
             pairs->items[n++] = *pair;
     }
     pairs->n_items = n;
 }
 
-int burnpack_fill_pairs(struct burnpack_load *load)
+int burnpack_pairs_fill(struct burnpack_load *load)
 {
     struct wfs_catalog *catalog = load->catalog;
-    sort_pairs(load, &load->meta, BURNPACK_ODD_META_DUPLICATE, "metadata");
-    sort_pairs(load, &load->scalars, BURNPACK_ODD_SCALAR_DUPLICATE, "scalar");
+    sort_pairs(load, &load->meta, WFS_FINDING_BPK_META_DUPLICATE, "metadata");
+    sort_pairs(load, &load->scalars, WFS_FINDING_BPK_SCALAR_DUPLICATE, "scalar");
     for (size_t i = 0; i < load->meta.n_items; i++) {
         const struct burnpack_pair *pair = &load->meta.items[i];
         const char *name = arena_copy(&catalog->arena, pair->name.bytes, pair->name.n_bytes);
         if (name == NULL ||
             catalog_add_meta_bytes(catalog, name, pair->text.bytes, pair->text.n_bytes) < 0)
-            return burnpack_fail_memory(load);
+            return burnpack_load_fail_memory(load);
     }
     for (size_t i = 0; i < load->scalars.n_items; i++) {
         const struct burnpack_pair *pair = &load->scalars.items[i];
         const char *name = arena_copy(&catalog->arena, pair->name.bytes, pair->name.n_bytes);
         if (name == NULL || catalog_add_value(catalog, name, pair->value, 0) < 0)
-            return burnpack_fail_memory(load);
+            return burnpack_load_fail_memory(load);
     }
     return 0;
 }

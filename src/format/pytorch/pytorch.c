@@ -68,7 +68,7 @@ static int load_stream(struct torch *torch)
         return code;
     torch->catalog->root = root;
     if (offset < end &&
-        catalog_add_finding(torch->catalog, WFS_INFO, "%llu bytes follow the stream",
+        catalog_add_finding(torch->catalog, WFS_FINDING_PT_TRAILING, "%llu bytes follow the stream",
                             (unsigned long long)(end - offset)) < 0)
         return wfs_fail_memory(torch->err);
     code = torch_listing_add(torch, root, "");
@@ -90,7 +90,7 @@ static int load_pickle(struct torch *torch)
     torch->catalog->root = root;
     torch->find = no_storage;
     if (offset < torch->source->n_bytes &&
-        catalog_add_finding(torch->catalog, WFS_INFO, "%llu bytes follow the pickle",
+        catalog_add_finding(torch->catalog, WFS_FINDING_PT_TRAILING, "%llu bytes follow the pickle",
                             (unsigned long long)(torch->source->n_bytes - offset)) < 0)
         return wfs_fail_memory(torch->err);
     const int walked = torch_listing_add(torch, root, "");
@@ -123,26 +123,28 @@ static int report_notes(struct torch *torch)
     struct wfs_catalog *catalog = torch->catalog;
     int code = 0;
     if ((torch->notes & PICKLE_LEFTOVERS) != 0)
-        code = catalog_add_finding(catalog, WFS_LOW,
+        code = catalog_add_finding(catalog, WFS_FINDING_PT_MORE_VALUES,
                                    "the pickle leaves more than one value on its stack");
     if (code == 0 && (torch->notes & PICKLE_EXTENSION) != 0)
         code = catalog_add_finding(
-            catalog, WFS_LOW,
+            catalog, WFS_FINDING_PT_EXTENSION,
             "the pickle refers to objects by numbers of a private registry (EXT opcodes)");
     if (code == 0 && (torch->notes & PICKLE_BAD_TEXT) != 0)
-        code = catalog_add_finding(catalog, WFS_LOW, "the pickle has text that is not UTF-8");
+        code = catalog_add_finding(catalog, WFS_FINDING_PT_TEXT,
+                                   "the pickle has text that is not UTF-8");
     if (code == 0 && torch->n_long > 0)
-        code = catalog_add_finding(catalog, WFS_LOW,
+        code = catalog_add_finding(catalog, WFS_FINDING_PT_LONG_STORAGE,
                                    "%llu tensors are in storages that are longer than declared",
                                    (unsigned long long)torch->n_long);
     if (code == 0 && torch->n_mixed > 0)
-        code = catalog_add_finding(catalog, WFS_MEDIUM,
+        code = catalog_add_finding(catalog, WFS_FINDING_PT_MIXED_STORAGE,
                                    "storages are used with two different types (%llu times)",
                                    (unsigned long long)torch->n_mixed);
     const uint64_t n_clashes = torch->names.n_clashes + torch->value_names.n_clashes;
     if (code == 0 && n_clashes > 0)
         code = catalog_add_finding(
-            catalog, WFS_LOW, "%llu keys are spelled like another one and have ~2, ~3 ... appended",
+            catalog, WFS_FINDING_PT_KEY_CLASH,
+            "%llu keys are spelled like another one and have ~2, ~3 ... appended",
             (unsigned long long)n_clashes);
     return code;
 }
@@ -163,12 +165,13 @@ static int report_troubles(struct torch *torch)
         first = first == NULL ? tensor : first;
     }
     if (n_troubles > 0)
-        code = catalog_add_finding(
-            catalog, WFS_HIGH, "%zu of %zu tensors cannot be read; the first is '%s': %s",
-            n_troubles, catalog->n_tensors, wfs_quote(first->key).text, first->trouble);
+        code = catalog_add_finding(catalog, WFS_FINDING_PT_UNREADABLE,
+                                   "%zu of %zu tensors cannot be read; the first is '%s': %s",
+                                   n_troubles, catalog->n_tensors, wfs_quote(first->key).text,
+                                   first->trouble);
     if (code == 0 && n_absent > 0)
-        code = catalog_add_finding(catalog, WFS_INFO, "%zu tensors were saved without their data",
-                                   n_absent);
+        code = catalog_add_finding(catalog, WFS_FINDING_PT_ABSENT,
+                                   "%zu tensors were saved without their data", n_absent);
     return code;
 }
 

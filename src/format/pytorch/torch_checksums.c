@@ -27,14 +27,15 @@ static int check_entries(struct wfs_catalog *catalog, struct zip *zip, struct wf
             return wfs_fail(err, -code, "%s", first.text);
         n_without += code == 0 && entry->crc == 0 && entry->n_bytes > 0;
         if (code < 0 && n_bad++ < MAX_FINDINGS &&
-            catalog_add_finding(catalog, WFS_HIGH, "%s", first.text) < 0)
+            catalog_add_finding(catalog, WFS_FINDING_PT_CHECKSUM, "%s", first.text) < 0)
             return wfs_fail_memory(err);
     }
     if (n_bad > MAX_FINDINGS &&
-        catalog_add_finding(catalog, WFS_HIGH, "and %zu more entries", n_bad - MAX_FINDINGS) < 0)
+        catalog_add_finding(catalog, WFS_FINDING_PT_CHECKSUM, "and %zu more entries",
+                            n_bad - MAX_FINDINGS) < 0)
         return wfs_fail_memory(err);
-    if (n_without > 0 &&
-        catalog_add_finding(catalog, WFS_INFO, "%zu entries have no checksum", n_without) < 0)
+    if (n_without > 0 && catalog_add_finding(catalog, WFS_FINDING_PT_NO_CHECKSUM,
+                                             "%zu entries have no checksum", n_without) < 0)
         return wfs_fail_memory(err);
     return 0;
 }

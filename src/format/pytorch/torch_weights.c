@@ -286,7 +286,7 @@ int torch_weights_load(struct torch *torch, struct zip *zip, struct zip_entry *e
     if ((code = parse_config(&export, text, (size_t)bytes.n_bytes)) < 0)
         return code;
     if (export.n_pickled > 0 &&
-        catalog_add_finding(torch->catalog, WFS_MEDIUM,
+        catalog_add_finding(torch->catalog, WFS_FINDING_PT_OBJECT_WEIGHTS,
                             "%llu weights are pickled objects and not listed",
                             (unsigned long long)export.n_pickled) < 0)
         return wfs_fail_memory(torch->err);

@@ -52,10 +52,10 @@ static int read_version(struct torch *torch, const struct torch_records *records
     for (const char *at = text; *at >= '0' && *at <= '9' && version < 1000; at++)
         version = version * 10 + (unsigned)(*at - '0');
     if (!exists && !is_hidden)
-        code = catalog_add_finding(torch->catalog, WFS_LOW,
+        code = catalog_add_finding(torch->catalog, WFS_FINDING_PT_VERSION,
                                    "the record 'version' is missing; PyTorch rejects such a file");
     else if (version < 1 || version > 10)
-        code = catalog_add_finding(torch->catalog, WFS_LOW,
+        code = catalog_add_finding(torch->catalog, WFS_FINDING_PT_VERSION,
                                    "version '%s' is not one that PyTorch knows (1 to 10)",
                                    wfs_quote(text).text);
     return code < 0 ? wfs_fail_memory(torch->err) : 0;
@@ -72,11 +72,11 @@ static int report_strays(struct torch *torch, const struct torch_records *record
     int code = 0;
     if (n_strays > 0)
         code = catalog_add_finding(
-            torch->catalog, WFS_LOW,
+            torch->catalog, WFS_FINDING_PT_STRAY_RECORDS,
             "%zu entries of the zip are outside of its folder '%s'; PyTorch rejects such a file",
             n_strays, wfs_quote_n(records->root, records->n_root).text);
     if (code == 0 && records->n_root == 0)
-        code = catalog_add_finding(torch->catalog, WFS_LOW,
+        code = catalog_add_finding(torch->catalog, WFS_FINDING_PT_STRAY_RECORDS,
                                    "the records are not in a folder; PyTorch rejects such a file");
     return code < 0 ? wfs_fail_memory(torch->err) : 0;
 }
@@ -269,7 +269,7 @@ int torch_zip_load(struct torch *torch, uint64_t start, uint64_t n_bytes, unsign
     if (code < 0)
         return code;
     if (zip.n_trailing > 0 &&
-        catalog_add_finding(torch->catalog, WFS_INFO, "%llu bytes follow the zip",
+        catalog_add_finding(torch->catalog, WFS_FINDING_PT_TRAILING, "%llu bytes follow the zip",
                             (unsigned long long)zip.n_trailing) < 0)
         return wfs_fail_memory(torch->err);
     struct zip_entry *pickle = torch_records_search(&zip, "data.pkl");

@@ -11,6 +11,11 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "format/safetensors/safetensors_file.h"
+#include "format/safetensors/safetensors_entries.h"
+#include "format/safetensors/safetensors_header.h"
+#include "format/safetensors/safetensors_layout.h"
+
 #include "base/utf8.h"
 
 enum { N_HUB_HEADER = 25000000 };
@@ -38,16 +43,6 @@ static bool probe(const uint8_t *head, size_t n_head, uint64_t n_bytes)
         return false;
     i = skip_space(head, i + 1, n_head);
     return i >= n_head || head[i] == '"' || head[i] == '}';
-}
-
-int safetensors_fail_memory(const struct safetensors_load *load)
-{
-    return catalog_fail_memory(load->catalog, load->err);
-}
-
-bool safetensors_is_first(struct safetensors_load *load, enum oddity oddity)
-{
-    return load->odd[oddity].n++ == 0;
 }
 
 static int check_length(const struct safetensors_load *load, uint64_t n_header)
@@ -107,25 +102,17 @@ static void note_header(struct safetensors_load *load)
 {
     struct arena *arena = &load->catalog->arena;
     const uint64_t n_header = load->n_header;
-    if (n_header > 0 && load->header[0] != '{' && safetensors_is_first(load, ODD_LEADING))
-        load->odd[ODD_LEADING].text =
-            arena_print(arena, "the header begins with white space, which some readers refuse");
-    if (n_header % 8 != 0 && safetensors_is_first(load, ODD_DATA_START))
-        load->odd[ODD_DATA_START].text =
-            arena_print(arena, "the data begins at byte %" PRIu64 ", which is no multiple of 8",
-                        SAFETENSORS_PREFIX + n_header);
-    if (n_header > N_HUB_HEADER && safetensors_is_first(load, ODD_HEADER_SIZE))
-        load->odd[ODD_HEADER_SIZE].text = arena_print(
-            arena, "the header has %" PRIu64 " bytes, model hubs show files of up to %d", n_header,
-            N_HUB_HEADER);
-}
-
-static int add_findings(struct safetensors_load *load)
-{
-    const struct odd_levels levels = {ODD_PATH, ODD_META_DUPLICATE, ODD_HEADER_SIZE};
-    return oddities_report(load->catalog, load->odd, N_ODDITIES, levels) < 0
-               ? safetensors_fail_memory(load)
-               : 0;
+    if (n_header > 0 && load->header[0] != '{' && tally_count(&load->tally, WFS_FINDING_ST_LEADING))
+        tally_describe(&load->tally, arena, WFS_FINDING_ST_LEADING,
+                       "the header begins with white space, which some readers refuse");
+    if (n_header % 8 != 0 && tally_count(&load->tally, WFS_FINDING_ST_DATA_START))
+        tally_describe(&load->tally, arena, WFS_FINDING_ST_DATA_START,
+                       "the data begins at byte %" PRIu64 ", which is no multiple of 8",
+                       SAFETENSORS_PREFIX + n_header);
+    if (n_header > N_HUB_HEADER && tally_count(&load->tally, WFS_FINDING_ST_HEADER_SIZE))
+        tally_describe(&load->tally, arena, WFS_FINDING_ST_HEADER_SIZE,
+                       "the header has %" PRIu64 " bytes, model hubs show files of up to %d",
+                       n_header, N_HUB_HEADER);
 }
 
 static int run(struct safetensors_load *load)
@@ -134,12 +121,16 @@ static int run(struct safetensors_load *load)
     if (code < 0)
         return code;
     note_header(load);
-    code = safetensors_parse(load);
+    code = safetensors_header_parse(load);
     if (code == 0)
-        code = safetensors_check(load);
+        code = safetensors_entries_check(load);
     if (code == 0)
-        code = safetensors_fill(load);
-    return code < 0 ? code : add_findings(load);
+        code = safetensors_entries_fill(load);
+    if (code < 0)
+        return code;
+    return tally_report(&load->tally, load->catalog) < 0
+               ? catalog_fail_memory(load->catalog, load->err)
+               : 0;
 }
 
 static int load_file(struct source *source, const struct load_context *context,
@@ -149,8 +140,7 @@ static int load_file(struct source *source, const struct load_context *context,
         .source = source, .context = context, .catalog = catalog, .err = err};
     catalog->container = WFS_CONTAINER_SAFETENSORS;
     const int code = run(&load);
-    free(load.entries);
-    free(load.header);
+    safetensors_load_done(&load);
     return code;
 }
 
@@ -159,7 +149,7 @@ static const char *const extensions[] = {".safetensors", NULL};
 static const struct format_functions functions = {
     .probe = probe,
     .load = load_file,
-    .plan = safetensors_plan,
+    .plan = safetensors_layout_plan,
 };
 
 const struct wfs_format format_safetensors = {

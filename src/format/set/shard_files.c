@@ -197,7 +197,8 @@ int shard_tell_strays(const struct format_table *table, const char *folder,
         if (shard_index_has_file(index, names.names[i]))
             continue;
         n_told++;
-        if (catalog_add_finding(catalog, WFS_INFO, "the file '%s' beside the index is not in it",
+        if (catalog_add_finding(catalog, WFS_FINDING_SET_STRAY_FILE,
+                                "the file '%s' beside the index is not in it",
                                 wfs_quote(names.names[i]).text) < 0)
             return -ENOMEM;
     }

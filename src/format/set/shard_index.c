@@ -149,13 +149,13 @@ static int parse(struct shard_index *index, struct json *json, struct wfs_error 
     return has_map;
 }
 
-/* White space, then a brace. */
-static bool begins_like_json(const struct source *source)
+/* Returns whether white space and a brace come first. -EIO. */
+static int begins_like_json(const struct source *source)
 {
     char head[64];
     const size_t n = source->n_bytes < sizeof(head) ? (size_t)source->n_bytes : sizeof(head);
-    if (n == 0 || source_read(source, 0, head, n) < 0)
-        return false;
+    if (n > 0 && source_read(source, 0, head, n) < 0)
+        return -EIO;
     size_t i = 0;
     while (i < n && strchr(" \t\r\n", head[i]) != NULL && head[i] != '\0')
         i++;
@@ -166,14 +166,17 @@ int shard_index_read(struct shard_index *index, const struct source *source, uin
                      struct wfs_error *err)
 {
     *index = (struct shard_index){0};
-    if (source->n_bytes > n_most || !begins_like_json(source))
+    const int is_json = source->n_bytes > n_most ? 0 : begins_like_json(source);
+    if (is_json < 0)
+        return wfs_fail(err, EIO, "cannot read its first bytes");
+    if (!is_json)
         return 0;
     const size_t n = (size_t)source->n_bytes;
     index->text = malloc(n + 1);
     if (index->text == NULL)
         return wfs_fail_memory(err);
     if (source_read(source, 0, index->text, n) < 0)
-        return wfs_fail(err, EIO, "cannot read it");
+        return wfs_fail(err, EIO, "cannot read its %zu bytes", n);
     if (utf8_valid(index->text, n) != n)
         return 0;
     index->text[n] = '\0';

@@ -22,7 +22,7 @@
 #include "format/set/shard_index.h"
 #include "tensor/catalog_parts.h"
 
-enum { MAX_TOLD = 20 }; /* findings of one sort */
+enum { MAX_LISTED = 20 }; /* findings of one kind */
 
 struct gathering {
     const char *folder; /* with its slash, or empty */
@@ -30,19 +30,35 @@ struct gathering {
     struct shard_index *index; /* NULL: none, all keys are taken */
     struct wfs_catalog *catalog;
     struct shard_index seen; /* without an index: the keys so far */
-    size_t n_told;
+    size_t n_found[WFS_N_FINDING_KINDS];
     struct wfs_error *err;
 };
 
-static int tell(struct gathering *g, enum wfs_severity severity, const char *format,
-                const char *name, const char *shard)
+/* Each kind is cut on its own, so that many of one never hide another. */
+static int note(struct gathering *g, enum wfs_finding_kind kind, const char *format,
+                const char *name, const char *text)
 {
-    if (g->n_told++ >= MAX_TOLD)
+    if (g->n_found[kind]++ >= MAX_LISTED)
         return 0;
-    return catalog_add_finding(g->catalog, severity, format, wfs_quote(name).text,
-                               wfs_quote(shard).text) < 0
+    return catalog_add_finding(g->catalog, kind, format, wfs_quote(name).text, text) < 0
                ? wfs_fail_memory(g->err)
                : 0;
+}
+
+/* Says of each kind how many are not listed. */
+static int note_rest(struct gathering *g)
+{
+    for (int kind = 0; kind < WFS_N_FINDING_KINDS; kind++) {
+        const size_t n = g->n_found[kind];
+        if (n > MAX_LISTED &&
+            catalog_add_finding(
+                g->catalog, (enum wfs_finding_kind)kind, "and %zu more %s", n - MAX_LISTED,
+                kind == WFS_FINDING_SET_UNREADABLE     ? "shards that cannot be read"
+                : kind == WFS_FINDING_SET_UNLISTED_KEY ? "keys that are not in the index"
+                                                       : "keys that are in a second shard") < 0)
+            return wfs_fail_memory(g->err);
+    }
+    return 0;
 }
 
 static int load_file(const char *path, const struct load_context *context, struct wfs_catalog **out,
@@ -83,12 +99,14 @@ static int decide(struct gathering *g, const char *key, uint32_t shard, const ch
     }
     struct shard_key *entry = shard_index_find(g->index, key);
     if (entry == NULL) {
-        return tell(g, WFS_MEDIUM, "the key '%s' of shard '%s' is not in the index: left out", key,
-                    name);
+        return note(g, WFS_FINDING_SET_UNLISTED_KEY,
+                    "the key '%s' of shard '%s' is not in the index: left out", key,
+                    wfs_quote(name).text);
     }
     if (entry->shard != shard) {
-        return tell(g, WFS_MEDIUM, "the key '%s' is in shard '%s' too: the index decides", key,
-                    name);
+        return note(g, WFS_FINDING_SET_OTHER_SHARD,
+                    "the key '%s' is in shard '%s' too: the index decides", key,
+                    wfs_quote(name).text);
     }
     entry->is_found = true;
     return 1;
@@ -164,7 +182,7 @@ static int add_shard(struct gathering *g, uint32_t shard, const char *name)
     if (code < 0 && (!g->context->force || is_ours(inner.code)))
         return fail_shard(g, name, &inner);
     if (code < 0)
-        return tell(g, WFS_HIGH, "shard '%s': %s", name, inner.text);
+        return note(g, WFS_FINDING_SET_UNREADABLE, "shard '%s': %s", name, inner.text);
     if (g->catalog->format == NULL) {
         g->catalog->format = part->format;
         g->catalog->container = WFS_CONTAINER_SHARDS;
@@ -215,10 +233,12 @@ static int load_indexed(const char *path, struct shard_index *index,
     if (folder == NULL || catalog_new(&catalog) < 0)
         return wfs_fail_memory(err);
     catalog->arena.limit = context->limits.index_memory;
-    struct gathering g = {folder, context, index, catalog, {0}, 0, err};
+    struct gathering g = {
+        .folder = folder, .context = context, .index = index, .catalog = catalog, .err = err};
     for (size_t i = 0; code == 0 && i < index->n_shards; i++)
         code = add_shard(&g, (uint32_t)i, index->shards[i]);
     code = code < 0 ? code : check_found(&g);
+    code = code < 0 ? code : note_rest(&g);
     code = code < 0 ? code : shard_tell_strays(context->table, folder, index, catalog);
     if (code < 0)
         return code;
@@ -244,9 +264,10 @@ static int load_named(const char *folder, const struct shard_names *names,
     if (catalog_new(&catalog) < 0)
         return wfs_fail_memory(err);
     catalog->arena.limit = context->limits.index_memory;
-    struct gathering g = {folder, context, NULL, catalog, {0}, 0, err};
+    struct gathering g = {.folder = folder, .context = context, .catalog = catalog, .err = err};
     for (size_t i = 0; code == 0 && i < names->n_names; i++)
         code = add_shard(&g, (uint32_t)i, names->names[i]);
+    code = code < 0 ? code : note_rest(&g);
     shard_index_done(&g.seen);
     if (code < 0)
         return code;

@@ -174,7 +174,7 @@ int torch_dangers_report(struct torch *torch)
             !is_dangerous(value->global) || is_known(graph, found, n_found, id))
             continue;
         found[n_found++] = id;
-        if (catalog_add_finding(torch->catalog, WFS_HIGH,
+        if (catalog_add_finding(torch->catalog, WFS_FINDING_PT_DANGER,
                                 "the pickle refers to %s of module %s, which can run any code when "
                                 "Python loads the file; weightfs ran nothing",
                                 wfs_quote(value->global->name).text,

@@ -237,12 +237,12 @@ static int report(struct walk *walk)
     struct wfs_catalog *catalog = walk->torch->catalog;
     int code = 0;
     if (walk->is_deep)
-        code = catalog_add_finding(catalog, WFS_MEDIUM,
+        code = catalog_add_finding(catalog, WFS_FINDING_PT_DEPTH,
                                    "values nested deeper than %llu are not listed (limit depth)",
                                    (unsigned long long)walk->torch->limits->depth);
     if (code == 0 && walk->is_repetitive)
         code = catalog_add_finding(
-            catalog, WFS_MEDIUM,
+            catalog, WFS_FINDING_PT_REPEATS,
             "containers that occur many times are not listed every time (limit repeats)");
     return code < 0 ? wfs_fail_memory(walk->torch->err) : 0;
 }

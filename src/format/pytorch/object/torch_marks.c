@@ -146,7 +146,7 @@ int torch_marks_set(struct torch *torch, uint32_t root)
     free(path.steps);
     if (code == 0 && path.n_twins > 0)
         code = catalog_add_finding(
-            torch->catalog, WFS_LOW,
+            torch->catalog, WFS_FINDING_PT_KEY_DUPLICATE,
             "%llu dict keys are duplicates; the last value counts, as in Python",
             (unsigned long long)path.n_twins);
     if (code == 0)

@@ -4,7 +4,7 @@
  * where the one before ends, is as large as its shape says, and the last one ends with the file.
  * Then they become tensors. With `force` what does not fit is noted, and read as far as it can be.
  */
-#include "format/safetensors/safetensors.h"
+#include "format/safetensors/safetensors_entries.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -158,8 +158,8 @@ static void make_opaque(struct safetensors_load *load, struct safetensors_entry 
     const bool is_right = has_range(load, entry) && check_size(&quiet, entry) == 0;
     if (entry->dtype == WFS_OPAQUE || is_right)
         return;
-    if (why.code != 0 && safetensors_is_first(load, ODD_SIZE))
-        load->odd[ODD_SIZE].text = arena_copy(&load->catalog->arena, why.text, strlen(why.text));
+    if (why.code != 0 && tally_count(&load->tally, WFS_FINDING_ST_SIZE))
+        tally_describe(&load->tally, &load->catalog->arena, WFS_FINDING_ST_SIZE, "%s", why.text);
     entry->dtype_text = wfs_dtype_name((enum wfs_dtype)entry->dtype);
     entry->dtype = WFS_OPAQUE;
 }
@@ -169,8 +169,9 @@ static void note_misfit(struct safetensors_load *load, const struct safetensors_
 {
     struct wfs_error why = {0};
     const struct safetensors_load quiet = {.err = &why};
-    if (check_offset(&quiet, entry, expected) < 0 && safetensors_is_first(load, ODD_OFFSET))
-        load->odd[ODD_OFFSET].text = arena_copy(&load->catalog->arena, why.text, strlen(why.text));
+    if (check_offset(&quiet, entry, expected) < 0 &&
+        tally_count(&load->tally, WFS_FINDING_ST_OFFSET))
+        tally_describe(&load->tally, &load->catalog->arena, WFS_FINDING_ST_OFFSET, "%s", why.text);
 }
 
 static void check_loosely(struct safetensors_load *load)
@@ -183,18 +184,18 @@ static void check_loosely(struct safetensors_load *load)
         make_opaque(load, entry);
         if (entry->end > n_used)
             n_used = entry->end;
-        if (entry->end > n_data && safetensors_is_first(load, ODD_SHORT))
-            load->odd[ODD_SHORT].text = arena_print(&load->catalog->arena,
-                                                    "tensor '%s' ends at byte %" PRIu64
-                                                    " of the data, the file has %" PRIu64 " of it",
-                                                    quote(entry).text, entry->end, n_data);
+        if (entry->end > n_data && tally_count(&load->tally, WFS_FINDING_ST_SHORT))
+            tally_describe(&load->tally, &load->catalog->arena, WFS_FINDING_ST_SHORT,
+                           "tensor '%s' ends at byte %" PRIu64 " of the data, the file has %" PRIu64
+                           " of it",
+                           quote(entry).text, entry->end, n_data);
     }
-    if (n_used < n_data && safetensors_is_first(load, ODD_TRAILING))
-        load->odd[ODD_TRAILING].text = arena_print(
-            &load->catalog->arena, "%" PRIu64 " bytes are behind the last tensor", n_data - n_used);
+    if (n_used < n_data && tally_count(&load->tally, WFS_FINDING_ST_TRAILING))
+        tally_describe(&load->tally, &load->catalog->arena, WFS_FINDING_ST_TRAILING,
+                       "%" PRIu64 " bytes are behind the last tensor", n_data - n_used);
 }
 
-int safetensors_check(struct safetensors_load *load)
+int safetensors_entries_check(struct safetensors_load *load)
 {
     sort_entries(load);
     if (!load->context->force)
@@ -203,15 +204,16 @@ int safetensors_check(struct safetensors_load *load)
     return 0;
 }
 
-int safetensors_compare(uint8_t dtype_a, const char *key_a, size_t n_key_a, uint8_t dtype_b,
-                        const char *key_b, size_t n_key_b)
+/* The order of the reference: by dtype, the last of the table first, then by the bytes of the key.
+ */
+static int compare_canonical(const struct safetensors_entry *a, const struct safetensors_entry *b)
 {
-    if (dtype_a != dtype_b)
-        return dtype_a > dtype_b ? -1 : 1;
-    const int order = memcmp(key_a, key_b, n_key_a < n_key_b ? n_key_a : n_key_b);
+    if (a->dtype != b->dtype)
+        return a->dtype > b->dtype ? -1 : 1;
+    const int order = memcmp(a->key, b->key, a->n_key < b->n_key ? a->n_key : b->n_key);
     if (order != 0)
         return order;
-    return n_key_a < n_key_b ? -1 : n_key_a > n_key_b;
+    return a->n_key < b->n_key ? -1 : a->n_key > b->n_key;
 }
 
 static void note_tensor(struct safetensors_load *load, size_t i)
@@ -219,25 +221,22 @@ static void note_tensor(struct safetensors_load *load, size_t i)
     const struct safetensors_entry *entry = &load->entries[i];
     struct arena *arena = &load->catalog->arena;
     const unsigned n_elem = (wfs_dtype_bits((enum wfs_dtype)entry->dtype) + 7) / 8;
-    if (entry->begin == entry->end && safetensors_is_first(load, ODD_EMPTY))
-        load->odd[ODD_EMPTY].text =
-            arena_print(arena, "tensor '%s' has no elements", quote(entry).text);
+    if (entry->begin == entry->end && tally_count(&load->tally, WFS_FINDING_ST_EMPTY))
+        tally_describe(&load->tally, arena, WFS_FINDING_ST_EMPTY, "tensor '%s' has no elements",
+                       quote(entry).text);
     if ((data_start(load) + entry->begin) % n_elem != 0 &&
-        safetensors_is_first(load, ODD_UNALIGNED))
-        load->odd[ODD_UNALIGNED].text =
-            arena_print(arena,
-                        "tensor '%s' begins at byte %" PRIu64 " of the file, which is no multiple "
-                        "of its element size %u",
-                        quote(entry).text, data_start(load) + entry->begin, n_elem);
+        tally_count(&load->tally, WFS_FINDING_ST_UNALIGNED))
+        tally_describe(&load->tally, arena, WFS_FINDING_ST_UNALIGNED,
+                       "tensor '%s' begins at byte %" PRIu64 " of the file, which is no multiple "
+                       "of its element size %u",
+                       quote(entry).text, data_start(load) + entry->begin, n_elem);
     if (i == 0)
         return;
     const struct safetensors_entry *before = entry - 1;
-    if (safetensors_compare(before->dtype, before->key, before->n_key, entry->dtype, entry->key,
-                            entry->n_key) > 0 &&
-        safetensors_is_first(load, ODD_ORDER))
-        load->odd[ODD_ORDER].text =
-            arena_print(arena, "tensor '%s' stands before '%s', not so in the canonical order",
-                        quote(before).text, quote(entry).text);
+    if (compare_canonical(before, entry) > 0 && tally_count(&load->tally, WFS_FINDING_ST_ORDER))
+        tally_describe(&load->tally, arena, WFS_FINDING_ST_ORDER,
+                       "tensor '%s' stands before '%s', not so in the canonical order",
+                       quote(before).text, quote(entry).text);
 }
 
 /* Where the bytes are, or what is wrong with that; only `force` lets entries in that need it. */
@@ -255,7 +254,7 @@ static void place(const struct safetensors_load *load, const struct safetensors_
         tensor->trouble = "its data is behind the end of the file";
 }
 
-int safetensors_fill(struct safetensors_load *load)
+int safetensors_entries_fill(struct safetensors_load *load)
 {
     struct wfs_catalog *catalog = load->catalog;
     if (catalog_reserve(catalog, load->n_entries) < 0)
@@ -269,11 +268,11 @@ int safetensors_fill(struct safetensors_load *load)
         tensor->shape = shape_of(entry);
         tensor->dtype = tensor->stored.dtype = entry->dtype;
         if (tensor->key == NULL)
-            return safetensors_fail_memory(load);
+            return catalog_fail_memory(load->catalog, load->err);
         if (entry->dtype_text == NULL)
             continue;
         if (catalog_add_attr(catalog, tensor, "dtype", entry->dtype_text) < 0)
-            return safetensors_fail_memory(load);
+            return catalog_fail_memory(load->catalog, load->err);
     }
     return 0;
 }

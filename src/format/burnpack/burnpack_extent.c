@@ -7,7 +7,7 @@
  *
  * Read the wrong way everything shifts by up to 255 bytes, so doubt is an error.
  */
-#include "format/burnpack/burnpack.h"
+#include "format/burnpack/burnpack_extent.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -62,9 +62,9 @@ static int drop_twins(struct burnpack_load *load)
     for (size_t i = 1; i < catalog->n_tensors; i++) {
         if (strcmp(order[i - 1]->key, order[i]->key) != 0)
             continue;
-        burnpack_note(load, BURNPACK_ODD_DUPLICATE,
-                      "tensor '%s' is there twice: the last one counts",
-                      wfs_quote(order[i]->key).text);
+        tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_BPK_DUPLICATE,
+                   "tensor '%s' is there twice: the last one counts",
+                   wfs_quote(order[i]->key).text);
         order[i - 1]->key = NULL;
     }
     for (size_t i = 0; i < catalog->n_tensors; i++) {
@@ -123,7 +123,7 @@ static bool has_prefix(const char *text, const char *prefix)
     return strncmp(text, prefix, strlen(prefix)) == 0;
 }
 
-bool burnpack_is_old(const struct wfs_text *meta)
+bool burnpack_extent_is_old(const struct wfs_text *meta)
 {
     static const char *const versions[] = {"0.19.", "0.20.0-pre.1", "0.20.0-pre.2", "0.20.0-pre.3",
                                            "0.20.0-pre.4"};
@@ -166,7 +166,7 @@ static int decide(const struct burnpack_load *load, const struct extent *extent,
     const uint64_t n_bytes = load->source->n_bytes;
     const uint64_t packed = BURNPACK_HEADER + load->n_cbor;
     uint64_t aligned = packed;
-    const bool is_old = burnpack_is_old(load->catalog->meta);
+    const bool is_old = burnpack_extent_is_old(load->catalog->meta);
     if (!checked_round_up(packed, BURNPACK_ALIGNMENT, &aligned) ||
         extent->end > INT64_MAX - aligned)
         return wfs_fail(load->err, EBADMSG,
@@ -211,10 +211,10 @@ static int check_size(struct burnpack_load *load, struct wfs_tensor *tensor)
                  tensor->n_bytes);
     if (!load->context->force)
         return wfs_fail(load->err, why.code, "%s", why.text);
-    burnpack_note(load, BURNPACK_ODD_SIZE, "%s", why.text);
+    tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_BPK_SIZE, "%s", why.text);
     tensor->dtype = tensor->stored.dtype = WFS_OPAQUE;
     return catalog_add_attr(load->catalog, tensor, "dtype", wfs_dtype_name(dtype)) < 0
-               ? burnpack_fail_memory(load)
+               ? burnpack_load_fail_memory(load)
                : 0;
 }
 
@@ -231,12 +231,12 @@ static int check_tensors(struct burnpack_load *load, uint64_t start)
         const bool is_twin = before != NULL && before->stored.offset == start + begin &&
                              before->n_bytes == tensor->n_bytes;
         if (begin < n_used && tensor->n_bytes > 0 && !is_twin)
-            burnpack_note(load, BURNPACK_ODD_OVERLAP, "tensor '%s' shares bytes with another one",
-                          wfs_quote(tensor->key).text);
+            tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_BPK_OVERLAP,
+                       "tensor '%s' shares bytes with another one", wfs_quote(tensor->key).text);
         if (tensor->n_bytes > BURNPACK_TENSOR_MAX)
-            burnpack_note(load, BURNPACK_ODD_TENSOR_MAX,
-                          "tensor '%s' has %" PRIu64 " bytes, Burn reads at most %" PRIu64,
-                          wfs_quote(tensor->key).text, tensor->n_bytes, BURNPACK_TENSOR_MAX);
+            tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_BPK_TENSOR_MAX,
+                       "tensor '%s' has %" PRIu64 " bytes, Burn reads at most %" PRIu64,
+                       wfs_quote(tensor->key).text, tensor->n_bytes, BURNPACK_TENSOR_MAX);
         n_used = begin + tensor->n_bytes > n_used ? begin + tensor->n_bytes : n_used;
         tensor->stored.offset += start;
         if (tensor->n_bytes > 0 && tensor->stored.offset >= load->source->n_bytes)
@@ -249,30 +249,30 @@ static void note_file(struct burnpack_load *load, const struct extent *extent, u
 {
     const uint64_t n_bytes = load->source->n_bytes, end = start + extent->end;
     if (n_bytes < end)
-        burnpack_note(load, BURNPACK_ODD_SHORT,
-                      "truncated: its data ends at byte %" PRIu64 ", the file has %" PRIu64, end,
-                      n_bytes);
+        tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_BPK_SHORT,
+                   "truncated: its data ends at byte %" PRIu64 ", the file has %" PRIu64, end,
+                   n_bytes);
     if (n_bytes > end)
-        burnpack_note(load, BURNPACK_ODD_TRAILING, "%" PRIu64 " bytes are behind the last tensor",
-                      n_bytes - end);
+        tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_BPK_TRAILING,
+                   "%" PRIu64 " bytes are behind the last tensor", n_bytes - end);
     if (n_bytes > BURNPACK_FILE_MAX)
-        burnpack_note(load, BURNPACK_ODD_FILE_MAX,
-                      "the file has %" PRIu64 " bytes, Burn reads at most %" PRIu64, n_bytes,
-                      BURNPACK_FILE_MAX);
+        tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_BPK_FILE_MAX,
+                   "the file has %" PRIu64 " bytes, Burn reads at most %" PRIu64, n_bytes,
+                   BURNPACK_FILE_MAX);
     if (extent->n_unused > 0)
-        burnpack_note(load, BURNPACK_ODD_UNUSED,
-                      "%" PRIu64 " bytes of the data belong to no tensor", extent->n_unused);
+        tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_BPK_UNUSED,
+                   "%" PRIu64 " bytes of the data belong to no tensor", extent->n_unused);
     if (start % BURNPACK_ALIGNMENT != 0) {
         load->catalog->container = WFS_CONTAINER_BURNPACK_PACKED;
-        burnpack_note(load, BURNPACK_ODD_PACKED,
-                      "the data is packed as Burn 0.19 did it; newer ones misread the file");
+        tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_BPK_PACKED,
+                   "the data is packed as Burn 0.19 did it; newer ones misread the file");
     } else if (extent->has_unaligned) {
-        burnpack_note(load, BURNPACK_ODD_UNALIGNED,
-                      "not all tensors begin at a multiple of %d bytes", BURNPACK_ALIGNMENT);
+        tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_BPK_UNALIGNED,
+                   "not all tensors begin at a multiple of %d bytes", BURNPACK_ALIGNMENT);
     }
 }
 
-int burnpack_check(struct burnpack_load *load)
+int burnpack_extent_check(struct burnpack_load *load)
 {
     uint64_t start = 0;
     int code = drop_twins(load);

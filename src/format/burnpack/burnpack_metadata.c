@@ -3,46 +3,16 @@
  * The CBOR of a new file: keys in the order of Burn's structs, maps sorted by the bytes of their
  * keys, what is empty left out.
  */
-#include "format/burnpack/burnpack.h"
+#include "format/burnpack/burnpack_metadata.h"
 
 #include <errno.h>
 #include <string.h>
 
 #include "base/bytes.h"
+#include "format/burnpack/burnpack_dtype.h"
 
-const struct wfs_text *burnpack_attr(const struct wfs_tensor *tensor, const char *name)
-{
-    const struct wfs_text *text = tensor->attrs;
-    while (text != NULL && strcmp(text->name, name) != 0)
-        text = text->next;
-    return text;
-}
-
-const char *burnpack_dtype_name(enum wfs_dtype dtype)
-{
-    switch (dtype) {
-    case WFS_F64:
-    case WFS_F32:
-    case WFS_F16:
-    case WFS_BF16:
-    case WFS_I64:
-    case WFS_I32:
-    case WFS_I16:
-    case WFS_I8:
-    case WFS_U64:
-    case WFS_U32:
-    case WFS_U16:
-    case WFS_U8:
-        return wfs_dtype_name(dtype);
-    case WFS_FLEX32:
-        return "Flex32";
-    default:
-        return NULL;
-    }
-}
-
-int burnpack_param_id(const struct wfs_tensor *tensor, const char *text, uint64_t *ret,
-                      struct wfs_error *err)
+int burnpack_metadata_param_id(const struct wfs_tensor *tensor, const char *text, uint64_t *ret,
+                               struct wfs_error *err)
 {
     uint64_t id = 0;
     bool is_number = *text != '\0';
@@ -56,27 +26,6 @@ int burnpack_param_id(const struct wfs_tensor *tensor, const char *text, uint64_
     return 0;
 }
 
-static void put_dtype(struct cbor_out *out, const struct wfs_tensor *tensor)
-{
-    const enum wfs_dtype dtype = (enum wfs_dtype)tensor->dtype;
-    if (dtype == WFS_OPAQUE) {
-        const struct wfs_text *scheme = burnpack_attr(tensor, BURNPACK_SCHEME);
-        if (scheme != NULL)
-            cborout_raw(out, scheme->value, scheme->n_bytes);
-        else
-            burnpack_put_scheme(out, wfs_tensor_attr(tensor, "quantization"));
-        return;
-    }
-    if (dtype != WFS_BOOL && dtype != WFS_BOOL32) {
-        cborout_string(out, burnpack_dtype_name(dtype));
-        return;
-    }
-    const char *store = wfs_tensor_attr(tensor, BURNPACK_STORE);
-    cborout_map(out, 1);
-    cborout_string(out, "Bool");
-    cborout_string(out, dtype == WFS_BOOL32 ? "U32" : store != NULL ? "U8" : "Native");
-}
-
 static int put_tensor(struct cbor_out *out, const struct burnpack_plan *plan,
                       const struct wfs_tensor *tensor)
 {
@@ -85,7 +34,7 @@ static int put_tensor(struct cbor_out *out, const struct burnpack_plan *plan,
     cborout_string(out, tensor->key);
     cborout_map(out, param_id != NULL ? 4 : 3);
     cborout_string(out, "dtype");
-    put_dtype(out, tensor);
+    burnpack_dtype_put(out, tensor);
     cborout_string(out, "shape");
     cborout_array(out, tensor->shape.rank);
     for (uint32_t i = 0; i < tensor->shape.rank; i++)
@@ -97,7 +46,7 @@ static int put_tensor(struct cbor_out *out, const struct burnpack_plan *plan,
     if (param_id == NULL)
         return 0;
     uint64_t id = 0;
-    const int code = burnpack_param_id(tensor, param_id, &id, plan->err);
+    const int code = burnpack_metadata_param_id(tensor, param_id, &id, plan->err);
     if (code < 0)
         return code;
     cborout_string(out, "param_id");
@@ -131,7 +80,7 @@ static int put_scalar(struct cbor_out *out, const struct burnpack_plan *plan,
     return 0;
 }
 
-int burnpack_write(const struct burnpack_plan *plan, struct cbor_out *out)
+int burnpack_metadata_write(const struct burnpack_plan *plan, struct cbor_out *out)
 {
     int code = 0;
     cborout_map(out, 1U + (plan->n_meta > 0) + (plan->n_scalars > 0));

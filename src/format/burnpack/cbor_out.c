@@ -2,7 +2,7 @@
 /*
  * The writer: a growing buffer, heads from libcbor.
  */
-#include "format/burnpack/burnpack_emit.h"
+#include "format/burnpack/cbor_out.h"
 
 #include <weightfs/array.h>
 

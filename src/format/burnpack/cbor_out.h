@@ -2,8 +2,8 @@
 /*
  * CBOR written as Burn's codec spells it: definite lengths, shortest heads, shortest floats.
  */
-#ifndef WFS_BURNPACK_EMIT_H
-#define WFS_BURNPACK_EMIT_H
+#ifndef WFS_CBOR_OUT_H
+#define WFS_CBOR_OUT_H
 
 #include <stdbool.h>
 #include <stddef.h>

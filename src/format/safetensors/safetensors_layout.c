@@ -3,13 +3,11 @@
  * The canonical form, as the reference writes it: tensors by dtype and key, no white space but the
  * padding, data without gaps. Metadata, which the reference leaves in random order, is sorted.
  */
+#include "format/safetensors/safetensors_layout.h"
+
 #include <weightfs/cleanup.h>
 #include <weightfs/io.h>
 #include <weightfs/strbuf.h>
-
-#include "base/text_index.h"
-#include "base/utf8.h"
-#include "format/safetensors/safetensors.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -17,6 +15,10 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/text_index.h"
+#include "base/utf8.h"
+#include "format/safetensors/safetensors_file.h"
+#include "format/core/format.h"
 
 static int compare_texts(const void *a, const void *b)
 {
@@ -250,8 +252,8 @@ static int add_header(struct wfs_layout *layout, const struct plan *plan, struct
     return layout_add_bytes(layout, 0, header, n_all) < 0 ? wfs_fail_memory(err) : 0;
 }
 
-int safetensors_plan(const struct wfs_catalog *catalog, struct wfs_layout *layout,
-                     struct wfs_error *err)
+int safetensors_layout_plan(const struct wfs_catalog *catalog, struct wfs_layout *layout,
+                            struct wfs_error *err)
 {
     struct plan plan = {0};
     int code = check_catalog(catalog, err);

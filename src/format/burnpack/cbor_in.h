@@ -3,8 +3,8 @@
  * CBOR as Burnpack has it: a pull parser over bytes in memory, which takes and refuses what Burn's
  * codec does.
  */
-#ifndef WFS_BURNPACK_CBOR_H
-#define WFS_BURNPACK_CBOR_H
+#ifndef WFS_CBOR_IN_H
+#define WFS_CBOR_IN_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -3,7 +3,7 @@
  * The pull parser decodes one head at a time with libcbor's stateless decoder: no tree is built and
  * nothing recurses. Every count is compared with the bytes that are left before it is believed.
  */
-#include "format/burnpack/burnpack_cbor.h"
+#include "format/burnpack/cbor_in.h"
 
 #include <weightfs/array.h>
 

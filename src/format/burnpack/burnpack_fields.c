@@ -3,9 +3,9 @@
  * The CBOR: one map of three fields, of which `tensors` maps names to descriptors. Takes and
  * refuses what Burn does, and notes what is odd.
  */
-#include <weightfs/array.h>
+#include "format/burnpack/burnpack_fields.h"
 
-#include "format/burnpack/burnpack.h"
+#include <weightfs/array.h>
 
 #include <errno.h>
 #include <inttypes.h>
@@ -14,6 +14,8 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "format/burnpack/burnpack_dtype.h"
+#include "format/burnpack/burnpack_pairs.h"
 
 /* A field of a map, and what takes its value. draft is that of the tensor at hand, or NULL. */
 struct field {
@@ -26,30 +28,25 @@ struct fields {
     unsigned n_items, n_required; /* the required ones come first */
 };
 
-static int fail(struct burnpack_load *load, const struct burnpack_draft *draft, const char *error)
-{
-    cborin_fail(&load->in, error);
-    return burnpack_fail_cbor(load, draft);
-}
-
 static int skip_field(struct burnpack_load *load, const struct burnpack_draft *draft,
                       const struct cbor_span *name)
 {
     const struct wfs_quoted quoted = wfs_quote_n(name->bytes, name->n_bytes);
     if (draft == NULL)
-        burnpack_note(load, BURNPACK_ODD_FIELD, "the metadata has a field '%s', which is ignored",
-                      quoted.text);
+        tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_BPK_FIELD,
+                   "the metadata has a field '%s', which is ignored", quoted.text);
     else
-        burnpack_note(load, BURNPACK_ODD_FIELD, "tensor '%s' has a field '%s', which is ignored",
-                      wfs_quote_n(draft->key.bytes, draft->key.n_bytes).text, quoted.text);
-    return cborin_skip(&load->in) ? 0 : burnpack_fail_cbor(load, draft);
+        tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_BPK_FIELD,
+                   "tensor '%s' has a field '%s', which is ignored",
+                   wfs_quote_n(draft->key.bytes, draft->key.n_bytes).text, quoted.text);
+    return cborin_skip(&load->in) ? 0 : burnpack_load_fail_cbor(load, draft);
 }
 
 static int fail_field(struct burnpack_load *load, const struct burnpack_draft *draft,
                       const char *what, const char *name)
 {
     const char *text = arena_print(&load->catalog->arena, "%s field '%s'", what, name);
-    return text == NULL ? burnpack_fail_memory(load) : fail(load, draft, text);
+    return text == NULL ? burnpack_load_fail_memory(load) : burnpack_load_fail(load, draft, text);
 }
 
 /* A map of known fields, in any order, and others that nobody looks at. */
@@ -59,11 +56,11 @@ static int take_struct(struct burnpack_load *load, struct burnpack_draft *draft,
     unsigned seen = 0;
     struct cbor_span name;
     if (!cborin_open_map(&load->in))
-        return burnpack_fail_cbor(load, draft);
+        return burnpack_load_fail_cbor(load, draft);
     while (cborin_next(&load->in)) {
         unsigned i = 0;
         if (!cborin_field(&load->in, &name))
-            return burnpack_fail_cbor(load, draft);
+            return burnpack_load_fail_cbor(load, draft);
         while (i < fields->n_items && !cbor_span_is(&name, fields->items[i].name))
             i++;
         const bool is_known = i < fields->n_items;
@@ -76,7 +73,7 @@ static int take_struct(struct burnpack_load *load, struct burnpack_draft *draft,
         seen |= is_known ? 1U << i : 0;
     }
     if (load->in.error != NULL)
-        return burnpack_fail_cbor(load, draft);
+        return burnpack_load_fail_cbor(load, draft);
     for (unsigned i = 0; i < fields->n_required; i++) {
         if ((seen & 1U << i) == 0)
             return fail_field(load, draft, "there is no", fields->items[i].name);
@@ -103,7 +100,7 @@ static int take_shape(struct burnpack_load *load, struct burnpack_draft *draft)
     uint32_t rank = 0;
     uint64_t dim;
     if (!cborin_open_array(&load->in))
-        return burnpack_fail_cbor(load, draft);
+        return burnpack_load_fail_cbor(load, draft);
     while (cborin_next(&load->in)) {
         if (!cborin_uint(&load->in, &dim))
             break;
@@ -112,12 +109,12 @@ static int take_shape(struct burnpack_load *load, struct burnpack_draft *draft)
             return code;
     }
     if (load->in.error != NULL)
-        return burnpack_fail_cbor(load, draft);
+        return burnpack_load_fail_cbor(load, draft);
     if (rank == 0)
         return 0;
     uint64_t *dims = arena_calloc(&load->catalog->arena, rank, sizeof(*dims));
     if (dims == NULL)
-        return burnpack_fail_memory(load);
+        return burnpack_load_fail_memory(load);
     memcpy(dims, load->dims, rank * sizeof(*dims));
     draft->tensor->shape = (struct wfs_shape){rank, dims};
     return 0;
@@ -129,16 +126,16 @@ static int take_range(struct burnpack_load *load, struct burnpack_draft *draft)
     uint64_t ends[2];
     unsigned n = 0;
     if (!cborin_open_array(&load->in))
-        return burnpack_fail_cbor(load, draft);
+        return burnpack_load_fail_cbor(load, draft);
     while (cborin_next(&load->in)) {
         if (n == 2 ? !cborin_skip(&load->in) : !cborin_uint(&load->in, &ends[n]))
             break;
         n += n < 2 ? 1 : 0;
     }
     if (load->in.error != NULL)
-        return burnpack_fail_cbor(load, draft);
+        return burnpack_load_fail_cbor(load, draft);
     if (n < 2)
-        return fail(load, draft, "data_offsets need a begin and an end");
+        return burnpack_load_fail(load, draft, "data_offsets need a begin and an end");
     struct wfs_tensor *tensor = draft->tensor;
     const char *trouble = ends[1] < ends[0] ? "its data ends before it begins" : NULL;
     if (trouble != NULL && !load->context->force)
@@ -155,15 +152,15 @@ static int take_param_id(struct burnpack_load *load, struct burnpack_draft *draf
 {
     const enum cbor_kind kind = cborin_kind(&load->in);
     if (kind == CBOR_NULL || kind == CBOR_UNDEFINED)
-        return cborin_null(&load->in) ? 0 : burnpack_fail_cbor(load, draft);
+        return cborin_null(&load->in) ? 0 : burnpack_load_fail_cbor(load, draft);
     if (!cborin_uint(&load->in, &draft->param_id))
-        return burnpack_fail_cbor(load, draft);
+        return burnpack_load_fail_cbor(load, draft);
     draft->has_param_id = true;
     return 0;
 }
 
 static const struct field tensor_fields[] = {
-    {"dtype", burnpack_take_dtype},
+    {"dtype", burnpack_dtype_take},
     {"shape", take_shape},
     {"data_offsets", take_range},
     {"param_id", take_param_id},
@@ -177,7 +174,7 @@ static int add_attrs(struct burnpack_load *load, const struct burnpack_draft *dr
         return 0;
     snprintf(text, sizeof(text), "%" PRIu64, draft->param_id);
     return catalog_add_attr(load->catalog, draft->tensor, "param_id", text) < 0
-               ? burnpack_fail_memory(load)
+               ? burnpack_load_fail_memory(load)
                : 0;
 }
 
@@ -211,7 +208,7 @@ static int take_tensor(struct burnpack_load *load, const struct cbor_span *key)
     draft.tensor->key = arena_copy(&load->catalog->arena, key->bytes, key->n_bytes);
     draft.tensor->stored.source = load->source;
     if (draft.tensor->key == NULL)
-        return burnpack_fail_memory(load);
+        return burnpack_load_fail_memory(load);
     code = take_struct(load, &draft, &fields);
     return code < 0 ? code : add_attrs(load, &draft);
 }
@@ -220,7 +217,7 @@ static int take_tensors(struct burnpack_load *load, struct burnpack_draft *none)
 {
     struct cbor_span key;
     if (!cborin_open_map(&load->in))
-        return burnpack_fail_cbor(load, NULL);
+        return burnpack_load_fail_cbor(load, NULL);
     while (cborin_next(&load->in)) {
         if (!cborin_text(&load->in, &key))
             break;
@@ -228,16 +225,16 @@ static int take_tensors(struct burnpack_load *load, struct burnpack_draft *none)
         if (code < 0)
             return code;
     }
-    return load->in.error != NULL ? burnpack_fail_cbor(load, none) : 0;
+    return load->in.error != NULL ? burnpack_load_fail_cbor(load, none) : 0;
 }
 
 static const struct field top_fields[] = {
     {"tensors", take_tensors},
-    {"metadata", burnpack_take_metadata},
-    {"scalars", burnpack_take_scalars},
+    {"metadata", burnpack_pairs_take_metadata},
+    {"scalars", burnpack_pairs_take_scalars},
 };
 
-int burnpack_parse(struct burnpack_load *load)
+int burnpack_fields_parse(struct burnpack_load *load)
 {
     static const struct fields fields = {top_fields, 3, 1};
     const int code = take_struct(load, NULL, &fields);
@@ -245,9 +242,8 @@ int burnpack_parse(struct burnpack_load *load)
         return code;
     const uint64_t n_read = cborin_offset(&load->in);
     if (n_read < load->n_cbor)
-        burnpack_note(load, BURNPACK_ODD_CBOR_TRAILING,
-                      "%" PRIu64
-                      " bytes are behind the end of the metadata's map, at byte %" PRIu64,
-                      load->n_cbor - n_read, BURNPACK_HEADER + n_read);
+        tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_BPK_CBOR_TRAILING,
+                   "%" PRIu64 " bytes are behind the end of the metadata's map, at byte %" PRIu64,
+                   load->n_cbor - n_read, BURNPACK_HEADER + n_read);
     return 0;
 }

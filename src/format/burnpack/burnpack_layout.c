@@ -3,8 +3,9 @@
  * The file that the newest stable Burn would write: data in the order of the catalog, each tensor
  * at a multiple of 256, tables sorted by name.
  */
+#include "format/burnpack/burnpack_layout.h"
+
 #include "base/utf8.h"
-#include "format/burnpack/burnpack.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -12,6 +13,9 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "format/burnpack/burnpack_dtype.h"
+#include "format/burnpack/burnpack_extent.h"
+#include "format/burnpack/burnpack_metadata.h"
 
 /* Of the Burn that reads and writes just these bytes, said in new files as it does itself. */
 #define BURN_VERSION "0.22.1"
@@ -25,8 +29,8 @@ static int check_dtype(const struct wfs_tensor *tensor, struct wfs_error *err)
         return wfs_fail(err, EOPNOTSUPP, "tensor '%s': Burnpack has no dtype %s",
                         wfs_quote(tensor->key).text, wfs_dtype_name(dtype));
     const char *scheme = wfs_tensor_attr(tensor, "quantization");
-    if (burnpack_attr(tensor, BURNPACK_SCHEME) != NULL ||
-        (scheme != NULL && burnpack_is_scheme(scheme)))
+    if (wfs_tensor_attr(tensor, BURNPACK_SCHEME) != NULL ||
+        (scheme != NULL && burnpack_dtype_is_scheme(scheme)))
         return 0;
     if (scheme != NULL)
         return wfs_fail(err, EINVAL, "tensor '%s': its quantization '%s' is no JSON object",
@@ -69,7 +73,7 @@ static int check_tensor(const struct wfs_tensor *tensor, struct wfs_error *err)
     if (code == 0)
         code = check_bytes(tensor, err);
     if (code == 0 && param_id != NULL)
-        code = burnpack_param_id(tensor, param_id, &unused, err);
+        code = burnpack_metadata_param_id(tensor, param_id, &unused, err);
     return code;
 }
 
@@ -181,7 +185,7 @@ static int collect_meta(struct burnpack_plan *plan)
         set_meta(plan, "format", "burnpack");
         set_meta(plan, "producer", "burn");
     }
-    if (is_new || burnpack_is_old(plan->catalog->meta))
+    if (is_new || burnpack_extent_is_old(plan->catalog->meta))
         set_meta(plan, "version", BURN_VERSION);
     qsort(plan->meta, plan->n_meta, sizeof(*plan->meta), compare_texts);
     for (size_t i = 0; i < plan->n_meta; i++)
@@ -216,7 +220,7 @@ static int add_head(const struct burnpack_plan *plan, struct cbor_out *out, uint
 {
     static const uint8_t start[BURNPACK_HEADER] = {'N', 'R', 'U', 'B', BURNPACK_VERSION};
     cborout_raw(out, start, sizeof(start));
-    const int code = burnpack_write(plan, out);
+    const int code = burnpack_metadata_write(plan, out);
     if (code < 0)
         return code;
     const uint64_t n_cbor = out->n_bytes - BURNPACK_HEADER;
@@ -253,8 +257,8 @@ static int add_data(const struct burnpack_plan *plan, uint64_t data)
     return 0;
 }
 
-int burnpack_plan(const struct wfs_catalog *catalog, struct wfs_layout *layout,
-                  struct wfs_error *err)
+int burnpack_layout_plan(const struct wfs_catalog *catalog, struct wfs_layout *layout,
+                         struct wfs_error *err)
 {
     struct burnpack_plan plan = {.catalog = catalog, .layout = layout, .err = err};
     struct cbor_out out = {0};
