@@ -25,11 +25,13 @@ struct format_functions;
 struct wfs_format {
     enum wfs_format_id id;
     const char *name;              /* as options and reports spell it */
+    const char *title;             /* as its makers spell it, for messages */
     const char *const *extensions; /* with the dot, ended by NULL */
     const char *set_name;          /* the usual name of the file in a directory of its own */
     const char *reserved_key;      /* which no tensor can have; NULL: none */
     enum wfs_convention convention;
     enum wfs_value_room values;
+    bool needs_utf8;      /* in keys */
     bool keeps_ties;                          /* two names of one tensor stay one tensor */
     bool keeps_metadata;                      /* texts by name */
     bool keeps_param_ids;                     /* of Burn's parameters */

@@ -164,11 +164,9 @@ static void what_nobody_could_read_back_is_refused(void)
         const char *text;
     } cases[] = {
         {"__metadata__", WFS_F32, EINVAL,
-         "a tensor cannot be called '__metadata__' in safetensors, which keeps its metadata under "
-         "that "
-         "name"},
+         "a tensor cannot have the key '__metadata__', which safetensors reserves"},
         {"a\xed\xa0\x80", WFS_F32, EINVAL,
-         "the key 'a\\xed\\xa0\\x80' is not valid UTF-8, as safetensors needs it"},
+         "the key 'a\\xed\\xa0\\x80' is not valid UTF-8, which safetensors requires"},
         {"z", WFS_C128, EOPNOTSUPP, "tensor 'z': safetensors has no dtype C128"},
         {"z", WFS_C32, EOPNOTSUPP, "tensor 'z': safetensors has no dtype C32"},
         {"z", WFS_BITS8, EOPNOTSUPP, "tensor 'z': safetensors has no dtype BITS8"},
@@ -188,7 +186,7 @@ static void what_nobody_could_read_back_is_refused(void)
     struct wfs_tensor *tensor = made_tensor(catalog, "z", WFS_OPAQUE, 1, four, 0);
     check_int(catalog_add_attr(catalog, tensor, "dtype", "Q7"), 0);
     check_refused(catalog, EOPNOTSUPP,
-                  "tensor 'z': its dtype 'Q7' is not known, so safetensors cannot hold it");
+                  "tensor 'z': safetensors cannot store its unknown dtype 'Q7'");
     catalog = made_catalog(bytes, sizeof(bytes));
     made_tensor(catalog, "z", WFS_F32, 1, one, 0)->n_bytes = 3;
     check_refused(catalog, EINVAL, "tensor 'z': dtype and shape take 4 bytes, it has 3");
@@ -201,7 +199,8 @@ static void what_nobody_could_read_back_is_refused(void)
     check_refused(catalog, EINVAL, "the metadata 'k' is not valid UTF-8");
     catalog = made_catalog(bytes, sizeof(bytes));
     made_tensor(catalog, "z", WFS_F4, 1, one, 0);
-    check_refused(catalog, EINVAL, "tensor 'z': its shape does not fill whole bytes of F4");
+    check_refused(catalog, EINVAL,
+                  "tensor 'z': its shape does not fill whole bytes of F4 below 2^63");
     catalog = made_catalog(bytes, sizeof(bytes));
     static const char *const keys[] = {"a", "b", "c", "d", "e", "f", "g", "h"};
     for (size_t i = 0; i < 8; i++)
@@ -210,6 +209,33 @@ static void what_nobody_could_read_back_is_refused(void)
     catalog = made_catalog(bytes, sizeof(bytes));
     made_tensor(catalog, "z", WFS_F32, 1, one, 0)->trouble = "its data is lost";
     check_refused(catalog, EIO, "tensor 'z' cannot be read: its data is lost");
+}
+
+static void every_format_checks_the_size_of_a_tensor(void)
+{
+    static const uint64_t odd[] = {3};
+    static const char bytes[16];
+    for (int id = 1; id <= WFS_N_FORMATS; id++) {
+        const struct wfs_format *format = wfs_format_by_id((enum wfs_format_id)id);
+        static const struct {
+            enum wfs_dtype dtype;
+            uint64_t n_bytes;
+            const char *text;
+        } cases[] = {{WFS_F32, 11, "tensor 'z': dtype and shape take 12 bytes, it has 11"},
+                     {WFS_OPAQUE, 3, "cannot store its unknown dtype"},
+                     {WFS_QI8, 3, "has no dtype QI8"}};
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+            struct wfs_catalog *catalog = made_catalog(bytes, sizeof(bytes));
+            struct wfs_layout *layout = NULL;
+            struct wfs_error err = {0};
+            made_tensor(catalog, "z", cases[i].dtype, 1, odd, 0)->n_bytes = cases[i].n_bytes;
+            check(wfs_layout_new(format, catalog, &layout, &err) < 0);
+            if (!check(strstr(err.text, cases[i].text) != NULL))
+                printf("# %s: %s\n", format->name, err.text);
+            wfs_layout_free(layout);
+            wfs_catalog_free(catalog);
+        }
+    }
 }
 
 static void headers_end_at_100_million_bytes(void)
@@ -548,6 +574,7 @@ int main(void)
     check_run(tensors_are_ordered_by_dtype_then_key);
     check_run(metadata_is_sorted_escaped_and_never_empty);
     check_run(what_nobody_could_read_back_is_refused);
+    check_run(every_format_checks_the_size_of_a_tensor);
     check_run(headers_end_at_100_million_bytes);
     check_run(any_range_of_a_layout_is_a_slice_of_the_whole);
     check_run(gaps_of_a_layout_are_zero);

@@ -119,16 +119,20 @@ static const char *const extensions[] = {".bpk", NULL};
 static const struct format_functions functions = {
     .probe = probe,
     .load = load_file,
+    .stores = burnpack_layout_stores,
+    .check = burnpack_layout_check,
     .plan = burnpack_layout_plan,
 };
 
 const struct wfs_format format_burnpack = {
     .id = WFS_FORMAT_BURNPACK,
     .name = "burnpack",
+    .title = "Burnpack",
     .extensions = extensions,
     .set_name = "model.bpk",
     .convention = WFS_CONVENTION_BURN,
     .values = WFS_VALUES_NUMBERS,
+    .needs_utf8 = true,
     .keeps_metadata = true,
     .keeps_param_ids = true,
     .functions = &functions,

@@ -5,7 +5,6 @@
  */
 #include "format/burnpack/burnpack_layout.h"
 
-#include "base/utf8.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -16,65 +15,34 @@
 #include "format/burnpack/burnpack_dtype.h"
 #include "format/burnpack/burnpack_extent.h"
 #include "format/burnpack/burnpack_metadata.h"
+#include "format/core/storable.h"
 
 /* Of the Burn that reads and writes just these bytes, said in new files as it does itself. */
 #define BURN_VERSION "0.22.1"
 
-static int check_dtype(const struct wfs_tensor *tensor, struct wfs_error *err)
+bool burnpack_layout_stores(const struct wfs_tensor *tensor)
 {
     const enum wfs_dtype dtype = (enum wfs_dtype)tensor->dtype;
-    if (burnpack_dtype_name(dtype) != NULL || dtype == WFS_BOOL || dtype == WFS_BOOL32)
-        return 0;
-    if (dtype != WFS_OPAQUE)
-        return wfs_fail(err, EOPNOTSUPP, "tensor '%s': Burnpack has no dtype %s",
-                        wfs_quote(tensor->key).text, wfs_dtype_name(dtype));
-    const char *scheme = wfs_tensor_attr(tensor, "quantization");
-    if (wfs_tensor_attr(tensor, BURNPACK_SCHEME) != NULL ||
-        (scheme != NULL && burnpack_dtype_is_scheme(scheme)))
-        return 0;
-    if (scheme != NULL)
-        return wfs_fail(err, EINVAL, "tensor '%s': its quantization '%s' is no JSON object",
-                        wfs_quote(tensor->key).text, wfs_quote(scheme).text);
-    const char *spelt = wfs_tensor_attr(tensor, "dtype");
-    return wfs_fail(err, EOPNOTSUPP,
-                    "tensor '%s': its dtype %s%s%s is not known, so Burnpack cannot hold it",
-                    wfs_quote(tensor->key).text, spelt != NULL ? "'" : "",
-                    spelt != NULL ? wfs_quote(spelt).text : "", spelt != NULL ? "'" : "");
+    return burnpack_dtype_name(dtype) != NULL || dtype == WFS_BOOL || dtype == WFS_BOOL32 ||
+           (dtype == WFS_OPAQUE && (wfs_tensor_attr(tensor, BURNPACK_SCHEME) != NULL ||
+                                    wfs_tensor_attr(tensor, "quantization") != NULL));
 }
 
-static int check_bytes(const struct wfs_tensor *tensor, struct wfs_error *err)
+int burnpack_layout_check(const struct wfs_tensor *tensor, struct wfs_error *err)
 {
-    uint64_t n_bytes = tensor->n_bytes;
-    if (tensor->dtype != WFS_OPAQUE &&
-        wfs_shape_bytes(&tensor->shape, (enum wfs_dtype)tensor->dtype, &n_bytes) < 0)
-        return wfs_fail(err, EINVAL, "tensor '%s': its shape passes 2^64 bits",
-                        wfs_quote(tensor->key).text);
-    if (n_bytes != tensor->n_bytes)
-        return wfs_fail(err, EINVAL,
-                        "tensor '%s': dtype and shape take %" PRIu64 " bytes, it has %" PRIu64,
-                        wfs_quote(tensor->key).text, n_bytes, tensor->n_bytes);
-    if (n_bytes > BURNPACK_TENSOR_MAX)
+    const char *scheme = wfs_tensor_attr(tensor, "quantization");
+    const char *param_id = wfs_tensor_attr(tensor, "param_id");
+    uint64_t unused;
+    if (tensor->dtype == WFS_OPAQUE && wfs_tensor_attr(tensor, BURNPACK_SCHEME) == NULL &&
+        !burnpack_dtype_is_scheme(scheme))
+        return wfs_fail(err, EINVAL, "tensor '%s': its quantization '%s' is not a JSON object",
+                        wfs_quote(tensor->key).text, wfs_quote(scheme).text);
+    if (tensor->n_bytes > BURNPACK_TENSOR_MAX)
         return wfs_fail(err, E2BIG,
                         "tensor '%s' has %" PRIu64 " bytes, Burn reads at most %" PRIu64
                         " from a Burnpack",
-                        wfs_quote(tensor->key).text, n_bytes, BURNPACK_TENSOR_MAX);
-    return 0;
-}
-
-static int check_tensor(const struct wfs_tensor *tensor, struct wfs_error *err)
-{
-    const size_t n_key = strlen(tensor->key);
-    const char *param_id = wfs_tensor_attr(tensor, "param_id");
-    uint64_t unused;
-    if (utf8_valid(tensor->key, n_key) != n_key)
-        return wfs_fail(err, EINVAL, "the key '%s' is not valid UTF-8, as Burnpack needs it",
-                        wfs_quote(tensor->key).text);
-    int code = check_dtype(tensor, err);
-    if (code == 0)
-        code = check_bytes(tensor, err);
-    if (code == 0 && param_id != NULL)
-        code = burnpack_metadata_param_id(tensor, param_id, &unused, err);
-    return code;
+                        wfs_quote(tensor->key).text, tensor->n_bytes, BURNPACK_TENSOR_MAX);
+    return param_id == NULL ? 0 : burnpack_metadata_param_id(tensor, param_id, &unused, err);
 }
 
 static int compare_keys(const void *a, const void *b)
@@ -126,7 +94,7 @@ static int place_tensors(struct burnpack_plan *plan)
         return wfs_fail_memory(plan->err);
     for (size_t i = 0; i < n; i++) {
         const struct wfs_tensor *tensor = &plan->catalog->tensors[i];
-        const int code = check_tensor(tensor, plan->err);
+        const int code = storable_check_tensor(plan->layout->format, tensor, plan->err);
         if (code < 0)
             return code;
         plan->by_key[i] = plan->layout->order[i] = tensor;
@@ -150,19 +118,6 @@ static int compare_texts(const void *a, const void *b)
 {
     const struct wfs_text *x = a, *y = b;
     return strcmp(x->name, y->name);
-}
-
-static int check_texts(const struct burnpack_plan *plan)
-{
-    for (size_t i = 0; i < plan->n_meta; i++) {
-        const struct wfs_text *text = &plan->meta[i];
-        const size_t n_name = strlen(text->name);
-        if (utf8_valid(text->name, n_name) != n_name ||
-            utf8_valid(text->value, text->n_bytes) != text->n_bytes)
-            return wfs_fail(plan->err, EINVAL, "the metadata '%s' is not valid UTF-8",
-                            wfs_quote(text->name).text);
-    }
-    return 0;
 }
 
 /*
@@ -191,7 +146,7 @@ static int collect_meta(struct burnpack_plan *plan)
     for (size_t i = 0; i < plan->n_meta; i++)
         plan->meta[i].next = i + 1 < plan->n_meta ? &plan->meta[i + 1] : NULL;
     plan->layout->meta = plan->n_meta > 0 ? plan->meta : NULL;
-    return check_texts(plan);
+    return storable_check_metadata(plan->catalog, plan->err);
 }
 
 static int compare_values(const void *a, const void *b)

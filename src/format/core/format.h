@@ -37,7 +37,11 @@ struct format_functions {
      * to the findings of the catalog. NULL: the format has no checksums.
      */
     int (*verify)(const struct source *source, struct wfs_catalog *catalog, struct wfs_error *err);
-    /* Lays the catalog out. NULL: the format is only read. */
+    /* Returns whether there is a dtype for the tensor; shape and size are not looked at. */
+    bool (*stores)(const struct wfs_tensor *tensor);
+    /* Checks what only this format demands of a tensor that it has a dtype for. NULL: nothing. */
+    int (*check)(const struct wfs_tensor *tensor, struct wfs_error *err);
+    /* Lays the catalog out. NULL: the format is only read, and so may be the two above. */
     int (*plan)(const struct wfs_catalog *catalog, struct wfs_layout *layout,
                 struct wfs_error *err);
 };

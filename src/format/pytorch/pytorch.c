@@ -23,6 +23,7 @@
 #include "format/pytorch/torch_tar.h"
 #include "format/pytorch/torch_zip.h"
 #include "format/pytorch/writer/torch_checkpoint.h"
+#include "format/pytorch/writer/torch_record.h"
 
 enum { N_HEAD = 4096 };
 
@@ -227,12 +228,15 @@ static const struct format_functions functions = {
     .probe = probe,
     .load = load,
     .verify = torch_checksums_verify,
+    .stores = torch_record_stores,
+    .check = torch_record_check,
     .plan = torch_checkpoint_plan,
 };
 
 const struct wfs_format format_pytorch = {
     .id = WFS_FORMAT_PYTORCH,
     .name = "pytorch",
+    .title = "PyTorch",
     .extensions = extensions,
     .set_name = "pytorch_model.bin",
     .convention = WFS_CONVENTION_TORCH,

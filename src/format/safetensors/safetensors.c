@@ -149,15 +149,18 @@ static const char *const extensions[] = {".safetensors", NULL};
 static const struct format_functions functions = {
     .probe = probe,
     .load = load_file,
+    .stores = safetensors_layout_stores,
     .plan = safetensors_layout_plan,
 };
 
 const struct wfs_format format_safetensors = {
     .id = WFS_FORMAT_SAFETENSORS,
     .name = "safetensors",
+    .title = "safetensors",
     .extensions = extensions,
     .set_name = "model.safetensors",
     .reserved_key = SAFETENSORS_METADATA,
+    .needs_utf8 = true,
     .keeps_metadata = true,
     .functions = &functions,
 };

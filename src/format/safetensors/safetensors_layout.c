@@ -16,9 +16,9 @@
 
 #include "base/bytes.h"
 #include "base/text_index.h"
-#include "base/utf8.h"
 #include "format/safetensors/safetensors_file.h"
 #include "format/core/format.h"
+#include "format/core/storable.h"
 
 static int compare_texts(const void *a, const void *b)
 {
@@ -132,47 +132,9 @@ static uint64_t padded(const struct plan *plan, uint64_t n_header)
     return is_worth_it && n_shared <= SAFETENSORS_HEADER_MAX ? n_shared : n_least;
 }
 
-static int check_dtype(const struct wfs_tensor *tensor, struct wfs_error *err)
+bool safetensors_layout_stores(const struct wfs_tensor *tensor)
 {
-    if (tensor->dtype <= SAFETENSORS_LAST_DTYPE)
-        return 0;
-    const char *spelt = wfs_tensor_attr(tensor, "dtype");
-    if (tensor->dtype == WFS_OPAQUE)
-        return wfs_fail(err, EOPNOTSUPP,
-                        "tensor '%s': its dtype %s%s%s is not known, so safetensors cannot hold it",
-                        wfs_quote(tensor->key).text, spelt != NULL ? "'" : "",
-                        spelt != NULL ? wfs_quote(spelt).text : "", spelt != NULL ? "'" : "");
-    return wfs_fail(err, EOPNOTSUPP, "tensor '%s': safetensors has no dtype %s",
-                    wfs_quote(tensor->key).text, wfs_dtype_name((enum wfs_dtype)tensor->dtype));
-}
-
-/* What would make a file that nobody could read back. */
-static int check_tensor(const struct wfs_tensor *tensor, uint64_t *n_data, struct wfs_error *err)
-{
-    const size_t n_key = strlen(tensor->key);
-    if (strcmp(tensor->key, SAFETENSORS_METADATA) == 0)
-        return wfs_fail(err, EINVAL,
-                        "a tensor cannot be called '%s' in safetensors, which keeps its metadata "
-                        "under that name",
-                        wfs_quote(tensor->key).text);
-    if (utf8_valid(tensor->key, n_key) != n_key)
-        return wfs_fail(err, EINVAL, "the key '%s' is not valid UTF-8, as safetensors needs it",
-                        wfs_quote(tensor->key).text);
-    const int code = check_dtype(tensor, err);
-    if (code < 0)
-        return code;
-    uint64_t n_bytes;
-    if (wfs_shape_bytes(&tensor->shape, (enum wfs_dtype)tensor->dtype, &n_bytes) < 0)
-        return wfs_fail(err, EINVAL, "tensor '%s': its shape does not fill whole bytes of %s",
-                        wfs_quote(tensor->key).text, wfs_dtype_name((enum wfs_dtype)tensor->dtype));
-    if (n_bytes != tensor->n_bytes)
-        return wfs_fail(err, EINVAL,
-                        "tensor '%s': dtype and shape take %" PRIu64 " bytes, it has %" PRIu64,
-                        wfs_quote(tensor->key).text, n_bytes, tensor->n_bytes);
-    if (!checked_add(*n_data, n_bytes, n_data) || *n_data > INT64_MAX)
-        return wfs_fail(err, EFBIG, "tensor '%s' would end behind byte 2^63 of the file",
-                        wfs_quote(tensor->key).text);
-    return 0;
+    return tensor->dtype <= SAFETENSORS_LAST_DTYPE;
 }
 
 static int check_keys_differ(const struct wfs_catalog *catalog, struct wfs_error *err)
@@ -191,22 +153,15 @@ static int check_keys_differ(const struct wfs_catalog *catalog, struct wfs_error
     return 0;
 }
 
-static int check_catalog(const struct wfs_catalog *catalog, struct wfs_error *err)
+static int check_catalog(const struct wfs_format *format, const struct wfs_catalog *catalog,
+                         struct wfs_error *err)
 {
-    uint64_t n_data = 0;
-    for (size_t i = 0; i < catalog->n_tensors; i++) {
-        const int code = check_tensor(&catalog->tensors[i], &n_data, err);
-        if (code < 0)
-            return code;
-    }
-    for (const struct wfs_text *text = catalog->meta; text != NULL; text = text->next) {
-        const size_t n_name = strlen(text->name);
-        if (utf8_valid(text->name, n_name) != n_name ||
-            utf8_valid(text->value, text->n_bytes) != text->n_bytes)
-            return wfs_fail(err, EINVAL, "the metadata '%s' is not valid UTF-8",
-                            wfs_quote(text->name).text);
-    }
-    return check_keys_differ(catalog, err);
+    int code = storable_check_metadata(catalog, err);
+    for (size_t i = 0; code == 0 && i < catalog->n_tensors; i++)
+        code = storable_check_tensor(format, &catalog->tensors[i], err);
+    if (code == 0)
+        code = check_keys_differ(catalog, err);
+    return code;
 }
 
 /* Everything in its order, in the arena of the layout. */
@@ -256,7 +211,7 @@ int safetensors_layout_plan(const struct wfs_catalog *catalog, struct wfs_layout
                             struct wfs_error *err)
 {
     struct plan plan = {0};
-    int code = check_catalog(catalog, err);
+    int code = check_catalog(layout->format, catalog, err);
     if (code < 0)
         return code;
     if (sort(catalog, layout, &plan) < 0)

@@ -11,19 +11,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "format/core/storable.h"
 #include "format/pytorch/writer/torch_edit_containers.h"
 #include "format/pytorch/writer/torch_edit_places.h"
 #include "format/pytorch/writer/torch_edit_tensors.h"
 #include "format/pytorch/writer/torch_layout.h"
 #include "format/pytorch/writer/torch_record.h"
 
-static int check_tensors(const struct wfs_catalog *catalog, struct wfs_error *err)
+static int check_tensors(const struct wfs_format *format, const struct wfs_catalog *catalog,
+                         struct wfs_error *err)
 {
     int code = catalog->n_tensors < UINT32_MAX / 8
                    ? 0
                    : wfs_fail(err, E2BIG, "too many tensors: %zu", catalog->n_tensors);
     for (size_t i = 0; code == 0 && i < catalog->n_tensors; i++)
-        code = torch_check_tensor(&catalog->tensors[i], err);
+        code = storable_check_tensor(format, &catalog->tensors[i], err);
     return code;
 }
 
@@ -73,7 +75,7 @@ static int add_scalars(struct torch_plan *plan)
 
 static int make_flat(struct torch_plan *plan)
 {
-    int code = check_tensors(plan->catalog, plan->err);
+    int code = check_tensors(plan->layout->format, plan->catalog, plan->err);
     if (code < 0)
         return code;
     plan->root = torch_plan_dict(plan);

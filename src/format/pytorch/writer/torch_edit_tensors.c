@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "format/core/storable.h"
 #include "format/pytorch/object/torch_args.h"
 #include "format/pytorch/object/torch_global.h"
 #include "format/pytorch/object/torch_storage_id.h"
@@ -152,7 +153,7 @@ static int rewrite(struct torch_plan *plan, uint32_t id, const struct maker *mak
     if (is_quantized && (storage == NULL || storage->dtype != tensor->dtype || !is_sole))
         return wfs_fail(plan->err, EOPNOTSUPP, "tensor '%s' is quantized: its dtype cannot change",
                         wfs_quote(tensor->key).text);
-    int code = torch_check_tensor(tensor, plan->err);
+    int code = storable_check_tensor(plan->layout->format, tensor, plan->err);
     if (code < 0)
         return code;
     const struct torch_record *record = is_quantized ? torch_record_of(plan, storage) : NULL;
@@ -329,7 +330,7 @@ static int add_new(struct torch_edit *edit, uint32_t i)
 {
     struct torch_view view;
     const struct wfs_tensor *tensor = tensor_at(edit, i);
-    int code = torch_check_tensor(tensor, edit->plan->err);
+    int code = storable_check_tensor(edit->plan->layout->format, tensor, edit->plan->err);
     if (code < 0)
         return code;
     code = torch_record_view(edit->plan, tensor, 0, &view);

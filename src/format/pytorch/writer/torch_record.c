@@ -16,28 +16,18 @@
 #include "format/pytorch/object/torch_args.h"
 #include "format/pytorch/object/torch_global.h"
 
-int torch_check_tensor(const struct wfs_tensor *tensor, struct wfs_error *err)
+bool torch_record_stores(const struct wfs_tensor *tensor)
 {
-    const enum wfs_dtype dtype = (enum wfs_dtype)tensor->dtype;
-    const struct wfs_quoted key = wfs_quote(tensor->key);
+    return torch_spelling_of((enum wfs_dtype)tensor->dtype) != NULL;
+}
+
+int torch_record_check(const struct wfs_tensor *tensor, struct wfs_error *err)
+{
     const struct wfs_shape *shape = &tensor->shape;
-    uint64_t n_bytes;
-    if (torch_spelling_of(dtype) == NULL)
-        return wfs_fail(err, EOPNOTSUPP, "tensor '%s': PyTorch has no dtype %s", key.text,
-                        dtype == WFS_OPAQUE ? "for its elements" : wfs_dtype_name(dtype));
-    if (wfs_shape_bytes(shape, dtype, &n_bytes) < 0 || n_bytes > INT64_MAX)
-        return wfs_fail(
-            err, EINVAL,
-            "tensor '%s': its shape does not fill whole bytes of %s, or takes 2^63 bytes or more",
-            key.text, wfs_dtype_name(dtype));
-    if (n_bytes != tensor->n_bytes)
-        return wfs_fail(err, EINVAL,
-                        "tensor '%s': dtype and shape take %" PRIu64 " bytes, it has %" PRIu64,
-                        key.text, n_bytes, tensor->n_bytes);
-    if (dtype == WFS_F4 && (shape->rank == 0 || shape->dims[shape->rank - 1] % 2 != 0))
+    if (tensor->dtype == WFS_F4 && (shape->rank == 0 || shape->dims[shape->rank - 1] % 2 != 0))
         return wfs_fail(err, EOPNOTSUPP,
                         "tensor '%s': PyTorch stores F4 in pairs, but its last dimension is odd",
-                        key.text);
+                        wfs_quote(tensor->key).text);
     return 0;
 }
 

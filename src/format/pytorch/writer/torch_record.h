@@ -26,7 +26,10 @@ const struct torch_record *torch_record_twin(const struct torch_plan *plan,
 int torch_record_fill(struct torch_plan *plan, struct torch_record *record,
                       const struct wfs_tensor *tensor);
 
-/* Fails when PyTorch cannot hold the tensor. -EOPNOTSUPP, -EINVAL. */
-int torch_check_tensor(const struct wfs_tensor *tensor, struct wfs_error *err);
+/* Returns whether PyTorch has the dtype of the tensor. */
+bool torch_record_stores(const struct wfs_tensor *tensor);
+
+/* Checks what only PyTorch demands of a tensor. -EOPNOTSUPP. */
+int torch_record_check(const struct wfs_tensor *tensor, struct wfs_error *err);
 
 #endif
