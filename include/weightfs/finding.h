@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Findings: what a loader finds odd about a file that it can read all the same. The severity of each
- * kind is in one table (src/tensor/finding.c).
+ * Findings: what a loader finds odd about a file that it can read all the same. The severity of
+ * each kind is in one table (src/tensor/finding.c).
  */
 #ifndef WFS_FINDING_H
 #define WFS_FINDING_H

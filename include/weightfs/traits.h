@@ -31,7 +31,7 @@ struct wfs_format {
     const char *reserved_key;      /* which no tensor can have; NULL: none */
     enum wfs_convention convention;
     enum wfs_value_room values;
-    bool needs_utf8;      /* in keys */
+    bool needs_utf8;                          /* in keys */
     bool keeps_ties;                          /* two names of one tensor stay one tensor */
     bool keeps_metadata;                      /* texts by name */
     bool keeps_param_ids;                     /* of Burn's parameters */

@@ -132,17 +132,19 @@ static int store_value(struct fitting *fitting, struct text_index *names, size_t
 static int fail_edited(const struct fitting *fitting, const char *name, bool is_stored)
 {
     return wfs_fail(fitting->err, EINVAL,
-                    is_stored ? "value '%s': the metadata has another text of that name"
-                              : "value '%s' was edited, and %s has no room for it: values=metadata "
-                                "stores it as a text, or remove it",
+                    is_stored
+                        ? "value '%s': the metadata has another entry of that name"
+                        : "value '%s' was edited, and %s cannot store it: use values=metadata to "
+                          "stores it as a text, or remove it",
                     wfs_quote(name).text, fitting->format->name);
 }
 
 static int fit_values(struct fitting *fitting, struct text_index *names, bool is_stored,
                       bool is_set)
 {
-    const char *why = arena_print(&fitting->catalog->arena, "%s holds only tensors and texts",
-                                  is_set ? "a set of files" : fitting->format->name);
+    const char *why =
+        arena_print(&fitting->catalog->arena, "%s can store only tensors and metadata",
+                    is_set ? "a set of files" : fitting->format->name);
     for (size_t i = 0; i < fitting->catalog->n_values; i++) {
         const char *name = fitting->catalog->values[i].name;
         int code = is_stored ? store_value(fitting, names, i) : 0;
@@ -152,7 +154,7 @@ static int fit_values(struct fitting *fitting, struct text_index *names, bool is
             fitting->fit->n_stored++;
         else if (code == 0)
             code = tell(fitting, WFS_FIT_VALUE, name,
-                        is_stored ? "the metadata has another text of that name" : why);
+                        is_stored ? "the metadata has another entry of that name" : why);
         if (code < 0)
             return code;
     }
@@ -178,10 +180,10 @@ static int tell_unshown(struct fitting *fitting, const struct wfs_shards *set)
          value != NULL && code == 0; value = value->next) {
         if (set != NULL && is_taken_whole(set, value->home))
             continue;
-        code =
-            tell(fitting, WFS_FIT_VALUE, value->name,
-                 arena_print(&fitting->catalog->arena, "is in %s, of which only tensors are taken",
-                             wfs_quote(value->home->path).text));
+        code = tell(fitting, WFS_FIT_VALUE, value->name,
+                    arena_print(&fitting->catalog->arena,
+                                "is in %s, from which only tensors are taken",
+                                wfs_quote(value->home->path).text));
     }
     return code;
 }
@@ -198,7 +200,7 @@ int wfs_shards_fit(const struct wfs_shards *set, struct wfs_catalog *catalog, st
 /* Of parameters of Burn. */
 static int tell_ids(struct fitting *fitting)
 {
-    const char *why = arena_print(&fitting->catalog->arena, "%s has no room for parameter ids",
+    const char *why = arena_print(&fitting->catalog->arena, "%s cannot store parameter ids",
                                   fitting->format->name);
     int code = 0;
     for (size_t i = 0; i < fitting->catalog->n_tensors && code == 0; i++) {
@@ -214,7 +216,7 @@ static int tell_ids(struct fitting *fitting)
 static int tell_metadata(struct fitting *fitting)
 {
     const char *why =
-        arena_print(&fitting->catalog->arena, "%s has no room for metadata", fitting->format->name);
+        arena_print(&fitting->catalog->arena, "%s cannot store metadata", fitting->format->name);
     int code = 0;
     for (const struct wfs_text *text = fitting->catalog->meta; text != NULL && code == 0;
          text = text->next)

@@ -81,7 +81,8 @@ static int refuse_unknown(const struct head *head, struct wfs_error *err)
     char text[16 * 3 + 1] = "";
     for (size_t i = 0; i < n; i++)
         snprintf(text + i * 3, 4, " %02x", head->bytes[i]);
-    return wfs_fail(err, EMEDIUMTYPE, "is no checkpoint of a known format, it begins with%s", text);
+    return wfs_fail(err, EMEDIUMTYPE, "is not a checkpoint in a known format; it begins with%s",
+                    text);
 }
 
 /* The length of a header that would fit: all that a safetensors file with damaged text has left. */
@@ -121,7 +122,7 @@ static int note_other_name(struct wfs_catalog *catalog, const struct source *sou
     if (named == NULL || named == catalog->format)
         return 0;
     return catalog_add_finding(catalog, WFS_FINDING_OTHER_NAME,
-                               "the name is that of a %s file, the content %s", named->name,
+                               "the name ends like that of a %s file, the content %s", named->name,
                                catalog->format->name);
 }
 

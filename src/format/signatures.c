@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a file is that is no checkpoint: by its first bytes, in words for the person who downloaded
- * it.
+ * Messages for files that are not checkpoints, written for the person who downloaded them.
  */
 #include "format/signatures.h"
 
@@ -56,7 +55,8 @@ static const struct magic magics[] = {
           "is a program or library (ELF), not a checkpoint"),
 };
 
-/* The text at the front of a file, for comparisons that do not mind case or leading white space. */
+/* The text at the front of a file, to be compared without regard to case and leading white space.
+ */
 struct opening {
     const char *at;
     size_t n_bytes;
@@ -87,7 +87,7 @@ static int foreign(struct wfs_error *err, const char *what)
     return wfs_fail(err, EMEDIUMTYPE, "%s", what);
 }
 
-static int sniff_zeros(const uint8_t *head, size_t n_head, const struct source *source,
+static int check_zeros(const uint8_t *head, size_t n_head, const struct source *source,
                        struct wfs_error *err)
 {
     if (n_head == 0)
@@ -104,7 +104,7 @@ static int sniff_zeros(const uint8_t *head, size_t n_head, const struct source *
 }
 
 /* "version https://git-lfs.github.com/spec/v1", then lines of which one is "size N". */
-static int sniff_lfs(struct opening opening, struct wfs_error *err)
+static int check_lfs(struct opening opening, struct wfs_error *err)
 {
     if (!begins(opening, "version https://git-lfs") && !begins(opening, "version https://hawser"))
         return 0;
@@ -116,17 +116,17 @@ static int sniff_lfs(struct opening opening, struct wfs_error *err)
             digits[i] = size[6 + i];
     }
     return wfs_fail(err, EMEDIUMTYPE,
-                    "is a Git LFS pointer, not the file it stands for%s%s%s: run 'git lfs pull'",
+                    "is a Git LFS pointer, not the file itself%s%s%s: run 'git lfs pull'",
                     *digits ? " (real size " : "", digits, *digits ? " bytes)" : "");
 }
 
-static int sniff_markup(struct opening opening, struct wfs_error *err)
+static int check_markup(struct opening opening, struct wfs_error *err)
 {
     if (begins(opening, "<!doctype html") || begins(opening, "<html") || begins(opening, "<head") ||
         begins(opening, "<body"))
-        return foreign(err, "is an HTML page, perhaps the error page of a download");
+        return foreign(err, "is an HTML page, possibly the error page of a download");
     if (begins(opening, "<?xml") || begins(opening, "<error"))
-        return foreign(err, "is an XML text, perhaps the error page of a download");
+        return foreign(err, "is an XML document, possibly the error page of a download");
     return 0;
 }
 
@@ -136,6 +136,14 @@ static bool is_onnx(const uint8_t *head, size_t n_head)
     return n_head >= 4 && head[0] == 0x08 && head[1] >= 1 && head[1] <= 32 &&
            (head[2] == 0x3a || (head[2] == 0x12 && head[3] > 0 && head[3] < 64 &&
                                 n_head > 4u + head[3] && isalpha(head[4])));
+}
+
+/* A map of a few pairs, or of 16 bits' worth, whose first key is a short string. */
+static bool is_msgpack(const uint8_t *head, size_t n_head)
+{
+    const size_t n_map = n_head > 0 && head[0] == 0xde ? 3 : 1;
+    return n_head > n_map + 1 && ((head[0] >= 0x81 && head[0] <= 0x8f) || head[0] == 0xde) &&
+           head[n_map] >= 0xa1 && head[n_map] <= 0xbf && isgraph(head[n_map + 1]);
 }
 
 /* Printable UTF-8 with the usual white space, as far as the head goes; a character cut at its end
@@ -150,17 +158,17 @@ static bool is_text(const uint8_t *head, size_t n_head)
     return n_head - utf8_valid(head, n_head) < 4;
 }
 
-static int sniff_text(const uint8_t *head, size_t n_head, struct wfs_error *err)
+static int check_text(const uint8_t *head, size_t n_head, struct wfs_error *err)
 {
     const struct opening opening = opening_of(head, n_head);
     if (!is_text(head, n_head))
         return 0;
     if (begins(opening, "{") || begins(opening, "["))
-        return foreign(err, "is a JSON text, perhaps the error message of a download");
+        return foreign(err, "is a JSON document, possibly the error message of a download");
     if (begins(opening, "#!") || begins(opening, "import ") || begins(opening, "from "))
-        return foreign(err, "is a program text, not a checkpoint");
+        return foreign(err, "is source code, not a checkpoint");
     const size_t n = opening.n_bytes < 32 ? opening.n_bytes : 32;
-    return wfs_fail(err, EMEDIUMTYPE, "is a text, not a checkpoint: it begins with '%s'",
+    return wfs_fail(err, EMEDIUMTYPE, "is text, not a checkpoint: it begins with '%s'",
                     wfs_quote_n(opening.at, n).text);
 }
 
@@ -186,16 +194,18 @@ int signatures_guess(const uint8_t *head, size_t n_head, const struct source *so
                      struct wfs_error *err)
 {
     const struct opening opening = opening_of(head, n_head);
-    int code = sniff_zeros(head, n_head, source, err);
+    int code = check_zeros(head, n_head, source, err);
     if (code == 0)
-        code = sniff_lfs(opening, err);
+        code = check_lfs(opening, err);
     if (code == 0)
-        code = sniff_markup(opening, err);
+        code = check_markup(opening, err);
     if (code == 0)
         code = compare_magics(head, n_head, 0, err);
     if (code == 0 && is_onnx(head, n_head))
         code = foreign(err, "is an ONNX model, a format that weightfs does not read");
+    if (code == 0 && is_msgpack(head, n_head))
+        code = foreign(err, "is a msgpack file (Flax?), a format that weightfs does not read");
     if (code == 0)
-        code = sniff_text(head, n_head, err);
+        code = check_text(head, n_head, err);
     return code;
 }

@@ -61,8 +61,7 @@ int catalog_merge_texts(struct wfs_catalog *catalog, const struct wfs_catalog *p
             return -ENOMEM;
     }
     for (size_t i = 0; i < part->n_findings; i++) {
-        if (catalog_add_finding(catalog, part->findings[i].kind, "%s", part->findings[i].text) <
-            0)
+        if (catalog_add_finding(catalog, part->findings[i].kind, "%s", part->findings[i].text) < 0)
             return -ENOMEM;
     }
     return 0;

@@ -163,8 +163,8 @@ static int add_findings(struct laying *laying, const struct wfs_catalog *over)
                                    "ignored: %zu",
                                    file.text, laying->n_covered, laying->n_added, over->n_values);
     for (size_t i = 0; code == 0 && i < over->n_findings; i++)
-        code = catalog_add_finding(catalog, over->findings[i].kind, "overlay '%s': %s",
-                                   file.text, over->findings[i].text);
+        code = catalog_add_finding(catalog, over->findings[i].kind, "overlay '%s': %s", file.text,
+                                   over->findings[i].text);
     return code < 0 ? wfs_fail_memory(laying->err) : 0;
 }
 

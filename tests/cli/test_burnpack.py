@@ -194,7 +194,7 @@ def test_metadata_and_its_last_twin(folder, values):
     meta = mapping((text('k'), text('first')), (text('j'), b'\x60'), (text('k'), values))
     path = put(folder, frame(reject.top(None, (text('metadata'), meta)), DATA))
     assert json.loads(weightfs('info', '--json', path).stdout)['metadata'] == {'j': '', 'k': 'ab'}
-    assert "'k' is there twice" in weightfs('check', path, code=EXIT_FOUND).stdout
+    assert "'k' is a duplicate" in weightfs('check', path, code=EXIT_FOUND).stdout
 
 
 REJECTED = sorted((ROOT / 'tests/data/reject/burnpack').glob('*.bpk'))
@@ -304,7 +304,7 @@ def test_what_follows_the_data_is_told_and_changes_nothing(folder):
     for aligned in (True, False):
         path = put(folder, burnpack.to_bytes(Burnpack(PAIR, OLD), aligned) + bytes(77))
         assert weightfs('cat', path, 'a').raw == DATA
-        assert '77 bytes are behind the last tensor' in weightfs('check', path, code=EXIT_FOUND).stdout
+        assert '77 bytes follow the last tensor' in weightfs('check', path, code=EXIT_FOUND).stdout
 
 
 def test_starts_at_odd_places_do_not_make_a_file_packed(folder):

@@ -96,7 +96,7 @@ def test_keys_and_files_that_the_index_does_not_have_are_told(model):
 @pytest.mark.parametrize('name', ['../secret.safetensors', '/etc/passwd', 'a/../../b', '..', '.', '', 'a\\b', 'a\0b', './a', 'a/', 'x' * 256])
 def test_hostile_names_are_refused_by_their_letters(model, name):
     index(model, {'a': name})
-    assert 'no file name' in weightfs('ls', model, code=program.EXIT_DAMAGED).error
+    assert 'not a file name' in weightfs('ls', model, code=program.EXIT_DAMAGED).error
 
 
 @pytest.mark.parametrize('kind, text', [('pipe', 'not a regular file'), ('link to a pipe', 'not a regular file'), ('directory', 'is a directory'),
@@ -255,14 +255,14 @@ def test_where_the_hard_limit_is_too_low_is_said(many, options):
 
 def test_the_number_of_shards_has_a_limit(many):
     error = weightfs('ls', '--limit=files=1499', many, code=program.EXIT_UNSUPPORTED).error
-    assert 'it is in 1500 files, above the limit files of 1499' in error
+    assert 'it is in 1500 files, the limit is 1499' in error
 
 
 def test_an_index_that_names_a_file_for_each_key_is_read_at_once(tmp_path):
     """A look at all files for each key would take hours."""
     index(tmp_path, {'k%d' % i: 'f%d' % i for i in range(400000)})
     error = weightfs('ls', tmp_path, code=program.EXIT_UNSUPPORTED).error
-    assert 'it is in 400000 files, above the limit files of 10000' in error
+    assert 'it is in 400000 files, the limit is 10000' in error
 
 
 def test_many_findings_of_one_kind_hide_no_other(tmp_path):
@@ -310,3 +310,14 @@ def test_metadata_of_shards_keeps_what_is_behind_a_nul(tmp_path):
     (folder / NAMES[0]).write_bytes(struct.pack('<Q', len(text)) + text + bytes(4))
     index(folder, {'a': NAMES[0]})
     assert json.loads(weightfs('info', '--json', folder).stdout)['metadata']['n'] == 'x\0y'
+
+
+@pytest.mark.parametrize('names, word', [
+    (['.metadata', '__0_0.distcp'], 'distributed checkpoint'), (['saved_model.pb', 'variables'], 'SavedModel'), (['refs', 'snapshots'], 'snapshots/'),
+    (['readme.txt'], 'without a checkpoint')])
+def test_a_directory_without_a_checkpoint_is_called_what_it_is(tmp_path, names, word):
+    folder = tmp_path / 'folder'
+    folder.mkdir()
+    for each in names:
+        (folder / each).write_bytes(b'x')
+    assert word in weightfs('ls', folder, code=program.EXIT_SOURCE).error

@@ -48,7 +48,7 @@ def test_a_commit_is_told_in_each_place(mount, trained, folder, name):
     assert commit == {'output': str(output), 'edits': 1, 'tensors': 3, 'files': 1, 'bytes': n_bytes}
     left_out = [] if name == 'pytorch' else ['value%02d' % i for i in range(12)]
     assert [(x['kind'], x['name']) for x in report['left_out']] == [('value', key) for key in left_out]
-    assert all(x['why'] == name + ' holds only tensors and texts' for x in report['left_out'])
+    assert all(x['why'] == name + ' can store only tensors and metadata' for x in report['left_out'])
     told = '1 edit: 3 tensors, %d bytes' % n_bytes + ('; left out: 12 values' if left_out else '')
     assert line == "committed to '%s': %s\n" % (output, told)
     assert mounted.status()['written'] == told
@@ -113,7 +113,7 @@ def test_values_have_no_room_in_a_set(mount, trained, folder):
     mounted = mount(trained, 'output=%s/' % (folder / 'set'))
     assert '; left out: 12 values' in weightfs('commit', mounted.path).stdout
     left_out = report_of(mounted)['left_out']
-    assert len(left_out) == 12 and {x['why'] for x in left_out} == {'a set of files holds only tensors and texts'}
+    assert len(left_out) == 12 and {x['why'] for x in left_out} == {'a set of files can store only tensors and metadata'}
 
 
 def test_sync_and_an_unmount_leave_the_same_report(mount, small, folder):

@@ -25,7 +25,7 @@ KEYS = [
 
 
 # What the driver says of a source that other readers may take differently.
-FINDINGS = 'duplicate key|would lead elsewhere'
+FINDINGS = 'duplicate key|would lead out of the directory'
 
 
 def contents(keys):

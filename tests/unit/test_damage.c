@@ -45,7 +45,7 @@ static void force_reads_around_damage(void)
         const char *header, *finding;
         size_t n_data;
     } cases[] = {
-        {"{\"a\":" A_TO_4 "}", "2 bytes are behind the last tensor", 6},
+        {"{\"a\":" A_TO_4 "}", "2 bytes follow the last tensor", 6},
         {"{\"a\":" FROM_4 "}", "InvalidOffset: tensor 'a': data begins at 4, expected 0 (a gap", 8},
         {"{\"a\":" A_TO_4 ",\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[2,6]}}",
          "InvalidOffset: tensor 'b': data begins at 2, expected 4 (an overlap", 6},
@@ -179,9 +179,8 @@ static void the_largest_header_is_read_and_no_larger_one(void)
     store_le64(file.bytes, n_header + 1);
     file.n_bytes++;
     loaded = load(file, &context);
-    check_str(loaded.err.text,
-              "HeaderTooLarge: header too large: it has 100000001 bytes, the limit is "
-              "100000000 (limit header)");
+    check_str(loaded.err.text, "HeaderTooLarge: the header has 100000001 bytes, the limit is "
+                               "100000000 (limit header)");
     done(&file, &loaded);
 }
 

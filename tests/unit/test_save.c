@@ -193,7 +193,7 @@ static void what_nobody_could_read_back_is_refused(void)
     catalog = made_catalog(bytes, sizeof(bytes));
     made_tensor(catalog, "z", WFS_F32, 1, one, 0);
     made_tensor(catalog, "z", WFS_U8, 1, one, 0);
-    check_refused(catalog, EINVAL, "two tensors are called 'z'");
+    check_refused(catalog, EINVAL, "two tensors have the key 'z'");
     catalog = made_catalog(bytes, sizeof(bytes));
     check_int(catalog_add_meta(catalog, "k", "\xff"), 0);
     check_refused(catalog, EINVAL, "the metadata 'k' is not valid UTF-8");
@@ -205,7 +205,7 @@ static void what_nobody_could_read_back_is_refused(void)
     static const char *const keys[] = {"a", "b", "c", "d", "e", "f", "g", "h"};
     for (size_t i = 0; i < 8; i++)
         made_tensor(catalog, keys[i], WFS_U8, 1, huge, 0);
-    check_refused(catalog, EFBIG, "tensor 'h' would end behind byte 2^63 of the file");
+    check_refused(catalog, EFBIG, "tensor 'h' would end past byte 2^63 of the file");
     catalog = made_catalog(bytes, sizeof(bytes));
     made_tensor(catalog, "z", WFS_F32, 1, one, 0)->trouble = "its data is lost";
     check_refused(catalog, EIO, "tensor 'z' cannot be read: its data is lost");
@@ -348,7 +348,7 @@ static void a_format_without_a_plan_is_only_read(void)
     struct wfs_layout *layout = NULL;
     struct wfs_error err = {0};
     check_int(wfs_layout_new(&format, catalog, &layout, &err), -EOPNOTSUPP);
-    check_str(err.text, "old files are only read, not written");
+    check_str(err.text, "old files can be read, but not written");
     wfs_catalog_free(catalog);
 }
 

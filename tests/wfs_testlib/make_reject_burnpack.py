@@ -18,7 +18,7 @@ MAX = 2**64 - 1
 NAME_SHOWN = 120  # bytes of a long name in a message
 DATA = struct.pack('<2f', 1.5, -2.0)
 FIELDS = {'dtype': text('F32'), 'shape': array(cbor(2)), 'data_offsets': cbor([0, 8])}
-NUMBER = 'expected a whole number that is not negative'
+NUMBER = 'expected an unsigned integer'
 cases = {}
 
 
@@ -61,8 +61,8 @@ raw('empty', FOREIGN, 'is empty (0 bytes)', b'')
 raw('nine-bytes', DAMAGED, 'truncated: the file has 9 bytes, its header takes 10', GOOD[:9])
 raw('magic-alone', DAMAGED, 'truncated: the file has 4 bytes, its header takes 10', GOOD[:4])
 raw('magic-swapped', FOREIGN,
-    'is no Burnpack: it begins with 42 55 52 4e, not with 4e 52 55 42 (its bytes are swapped)', b'BURN' + GOOD[4:])
-raw('magic-other', FOREIGN, 'is no Burnpack: it begins with 4e 52 55 43, not with 4e 52 55 42', b'NRUC' + GOOD[4:])
+    'is not a Burnpack: it begins with 42 55 52 4e, not with 4e 52 55 42 (the bytes are swapped)', b'BURN' + GOOD[4:])
+raw('magic-other', FOREIGN, 'is not a Burnpack: it begins with 4e 52 55 43, not with 4e 52 55 42', b'NRUC' + GOOD[4:])
 case('version-2', UNSUPPORTED, 'is a Burnpack of version 2, versions up to 1 are known', top(), version=2)
 case('version-65535', UNSUPPORTED, 'is a Burnpack of version 65535, versions up to 1 are known', top(), version=65535)
 case('metadata-above-the-limit', UNSUPPORTED, 'its metadata has 104857601 bytes, the limit is 104857600 (limit cbor)', top(),
@@ -84,7 +84,7 @@ bad('cbor-odd-map', 'a key has no value', b'\xff', top(None, (text('x'), b'\xbf\
 bad('cbor-count-of-2-64', 'it ends too early', 9, b'\xbb' + struct.pack('>Q', MAX))
 bad('cbor-list-of-2-64', 'it ends too early', b'', top(None, (text('x'), b'\x9b' + struct.pack('>Q', MAX))))
 bad('cbor-text-of-2-64', 'it ends too early', b'\x7b', top(None, (text('x'), b'\x7b' + struct.pack('>Q', MAX))))
-bad('cbor-text-in-itself', 'a piece of a string is something else', b'\x7f\x61', top(None, (text('x'), b'\x7f\x7f\x61a\xff\xff')))
+bad('cbor-text-in-itself', 'a chunk of a string is of another type', b'\x7f\x61', top(None, (text('x'), b'\x7f\x7f\x61a\xff\xff')))
 bad('cbor-unclosed', 'it ends too early', b'', b'\xbf' + text('tensors') + one())
 bad('cbor-tags-alone', 'it ends too early', b'', b'\xc1' * 1000)
 for depth in (128, 129, 200, 20000):
@@ -103,40 +103,40 @@ bad('no-tensors', "there is no field 'tensors'", b'', mapping((text('metadata'),
 bad('tensors-twice', "a second field 'tensors'", one(), mapping((text('tensors'), one()), (text('tensors'), one())))
 bad('tensors-null', 'expected a map', b'\xf6', top(b'\xf6'))
 bad('tensors-a-list', 'expected a map', array(one()), top(array(one())))
-bad('field-a-number', 'expected a name in one piece', b'\x05', top(None, (b'\x05', b'\x00')))
-bad('field-in-pieces', 'expected a name in one piece', b'\x7f', mapping((b'\x7f' + text('ten') + text('sors') + b'\xff', one())))
-bad('field-not-utf8', 'a text is not UTF-8', b'\x62\xc3\x28', top(None, (text(b'\xc3\x28'), b'\x00')))
+bad('field-a-number', 'expected a name of definite length', b'\x05', top(None, (b'\x05', b'\x00')))
+bad('field-in-pieces', 'expected a name of definite length', b'\x7f', mapping((b'\x7f' + text('ten') + text('sors') + b'\xff', one())))
+bad('field-not-utf8', 'a string is not UTF-8', b'\x62\xc3\x28', top(None, (text(b'\xc3\x28'), b'\x00')))
 bad('field-of-4097-bytes', "a field's name is longer than 4096 bytes", head(3, 4097), top(None, (text('x' * 4097), b'\x00')))
 bad('metadata-null', 'expected a map', b'\xf6', top(None, (text('metadata'), b'\xf6')))
-bad('metadata-a-number', 'expected a text', b'\x01', top(None, (text('metadata'), mapping((text('a'), b'\x01')))))
-bad('metadata-null-value', 'expected a text', b'\xf6', top(None, (text('metadata'), mapping((text('a'), b'\xf6')))))
-bad('metadata-not-utf8', 'a text is not UTF-8', text(b'\xff'), top(None, (text('metadata'), mapping((text('a'), text(b'\xff'))))))
-case('metadata-nul', UNSUPPORTED, "the metadata 'a\\x00b' has a NUL in its name",
+bad('metadata-a-number', 'expected a string', b'\x01', top(None, (text('metadata'), mapping((text('a'), b'\x01')))))
+bad('metadata-null-value', 'expected a string', b'\xf6', top(None, (text('metadata'), mapping((text('a'), b'\xf6')))))
+bad('metadata-not-utf8', 'a string is not UTF-8', text(b'\xff'), top(None, (text('metadata'), mapping((text('a'), text(b'\xff'))))))
+case('metadata-nul', UNSUPPORTED, "the metadata 'a\\x00b' contains a NUL",
      top(None, (text('metadata'), mapping((text('a\0b'), text('c'))))))
 for name, value, error, mark in (
         ('a-number', b'\x01', 'expected a name, or a map of one', b'\x01'),
-        ('a-name', text('Int'), 'a scalar is a map of just one pair', b''),
-        ('empty', mapping(), 'expected a map of just one pair', b''),
-        ('two', mapping((text('Int'), b'\x01'), (text('Int'), b'\x01')), 'expected a map of just one pair', text('Int') + b'\x01' + text('Int')),
-        ('unknown', mapping((text('Text'), text('a'))), 'a scalar is Int, UInt, Float or Bool', text('a')),
+        ('a-name', text('Int'), 'expected a map of one pair as the scalar', b''),
+        ('empty', mapping(), 'expected a map of one pair', b''),
+        ('two', mapping((text('Int'), b'\x01'), (text('Int'), b'\x01')), 'expected a map of one pair', text('Int') + b'\x01' + text('Int')),
+        ('unknown', mapping((text('Text'), text('a'))), 'expected Int, UInt, Float or Bool as the type of the scalar', text('a')),
         ('int-in-float', mapping((text('Float'), b'\x05')), 'expected a floating-point number', b'\x05'),
-        ('float-in-int', mapping((text('Int'), b'\xf9\x3c\x00')), 'expected a whole number of 64 bits with sign', b'\xf9\x3c\x00'),
-        ('int-above', mapping((text('Int'), head(0, 2**63))), 'expected a whole number of 64 bits with sign', b''),
-        ('int-below', mapping((text('Int'), head(1, 2**63))), 'expected a whole number of 64 bits with sign', b''),
+        ('float-in-int', mapping((text('Int'), b'\xf9\x3c\x00')), 'expected a signed 64-bit integer', b'\xf9\x3c\x00'),
+        ('int-above', mapping((text('Int'), head(0, 2**63))), 'expected a signed 64-bit integer', b''),
+        ('int-below', mapping((text('Int'), head(1, 2**63))), 'expected a signed 64-bit integer', b''),
         ('uint-negative', mapping((text('UInt'), b'\x20')), NUMBER, b'\x20'),
         ('bool-number', mapping((text('Bool'), b'\x01')), 'expected true or false', b'\x01'),
         ('null', b'\xf6', 'expected a name, or a map of one', b'\xf6')):
     content = top(None, (text('scalars'), mapping((text('s'), value))))
     bad('scalar-' + name, error, mark, content)
-case('scalar-nul', UNSUPPORTED, "the scalar '\\x00' has a NUL in its name",
+case('scalar-nul', UNSUPPORTED, "the scalar '\\x00' contains a NUL",
      top(None, (text('scalars'), mapping((text('\0'), cbor({'Int': 1}))))))
 
 # Names of tensors.
-case('name-nul', UNSUPPORTED, "the key 'nul\\x00x' has a NUL in it, which no file name can have", top(one(key=text('nul\0x'))))
-bad('name-bytes', 'expected a text', b'\x41w', top(one(key=b'\x41w')))
-bad('name-not-utf8', 'a text is not UTF-8', text(b'a\xff'), top(one(key=text(b'a\xff'))))
-bad('name-half-a-letter', 'a text is not UTF-8', b'\x61\xc3', top(one(key=b'\x7f' + text(b'\xc3') + text(b'\xa9') + b'\xff')))
-bad('name-a-number', 'expected a text', b'\x05' + entry(), top(one(key=b'\x05')))
+case('name-nul', UNSUPPORTED, "the key 'nul\\x00x' contains a NUL, which no file name can", top(one(key=text('nul\0x'))))
+bad('name-bytes', 'expected a string', b'\x41w', top(one(key=b'\x41w')))
+bad('name-not-utf8', 'a string is not UTF-8', text(b'a\xff'), top(one(key=text(b'a\xff'))))
+bad('name-half-a-letter', 'a string is not UTF-8', b'\x61\xc3', top(one(key=b'\x7f' + text(b'\xc3') + text(b'\xa9') + b'\xff')))
+bad('name-a-number', 'expected a string', b'\x05' + entry(), top(one(key=b'\x05')))
 
 # Descriptors.
 for field in FIELDS:
@@ -147,21 +147,21 @@ bad('entry-null', 'expected a map', b'\xf6', top(one(b'\xf6')), 'w')
 bad('entry-a-list', 'expected a map', array(), top(one(array())), 'w')
 bad_entry('dtype-a-number', 'expected a name, or a map of one', b'\x01' + text('shape'), entry(dtype=b'\x01'))
 bad_entry('dtype-null', 'expected a name, or a map of one', b'\xf6', entry(dtype=b'\xf6'))
-bad_entry('dtype-in-pieces', 'expected a name in one piece', b'\x7f', entry(dtype=b'\x7f' + text('F') + text('32') + b'\xff'))
-bad_entry('dtype-with-null', 'its dtype is a name alone', b'\xf6', entry(dtype=mapping((text('F32'), b'\xf6'))))
+bad_entry('dtype-in-pieces', 'expected a name of definite length', b'\x7f', entry(dtype=b'\x7f' + text('F') + text('32') + b'\xff'))
+bad_entry('dtype-with-null', 'expected a dtype without a payload', b'\xf6', entry(dtype=mapping((text('F32'), b'\xf6'))))
 for name in ('f32', 'F8', 'F8_E4M3', 'C64', 'I128', 'Complex64', '', 'F32 '):
     case('dtype-unknown-%s' % (name.strip() + '-space' * (' ' in name) or 'empty'), UNSUPPORTED,
          "tensor 'w': unknown dtype '%s'" % name, top(one(entry(dtype=text(name)))))
 case('dtype-unknown-escaped', UNSUPPORTED, "tensor 'w': unknown dtype '\\x1b[31m'", top(one(entry(dtype=text('\x1b[31m')))))
 case('dtype-unknown-map', UNSUPPORTED, "tensor 'w': unknown dtype 'Packed'", top(one(entry(dtype=cbor({'Packed': 3})))))
-bad_entry('bool-indefinite', 'expected a map of just one pair', text('Bool'),
+bad_entry('bool-indefinite', 'expected a map of one pair', text('Bool'),
           entry(dtype=b'\xbf' + text('Bool') + text('Native') + b'\xff'))
 case('bool-store', UNSUPPORTED, "tensor 'w': unknown store 'U64' of a bool", top(one(entry(dtype=cbor({'Bool': 'U64'})))))
 bad_entry('bool-null', 'expected a name, or a map of one', b'\xf6', entry(dtype=cbor({'Bool': None})))
-bad_entry('bool-in-a-map', 'the store of a bool is a name', b'\xf6', entry(dtype=cbor({'Bool': {'Native': None}})))
-bad_entry('quantized-name', 'the dtype QFloat needs a scheme', text('shape'), entry(dtype=text('QFloat')))
-bad_entry('quantized-text', 'a quantization scheme is a map', text('Q8S'), entry(dtype=cbor({'QFloat': 'Q8S'})))
-bad_entry('quantized-number-as-key', 'its quantization scheme cannot be told as JSON', text('shape'),
+bad_entry('bool-in-a-map', 'expected a name as the store of a bool', b'\xf6', entry(dtype=cbor({'Bool': {'Native': None}})))
+bad_entry('quantized-name', 'the dtype QFloat requires a scheme', text('shape'), entry(dtype=text('QFloat')))
+bad_entry('quantized-text', 'expected a map as the quantization scheme', text('Q8S'), entry(dtype=cbor({'QFloat': 'Q8S'})))
+bad_entry('quantized-number-as-key', 'its quantization scheme cannot be expressed as JSON', text('shape'),
           entry(dtype=cbor({'QFloat': {1: 2}})))
 case('quantized-large', UNSUPPORTED, "tensor 'w': its quantization scheme has 4097 bytes, the limit is 4096",
      top(one(entry(dtype=cbor({'QFloat': {'a': 'x' * 4083}})))))
@@ -179,17 +179,17 @@ case('shape-bool-u32', DAMAGED, "tensor 'w': shape [8] of BOOL32 takes 32 bytes,
      top(one(entry(shape=cbor([8]), dtype=cbor({'Bool': 'U32'})))))
 case('shape-of-16385', UNSUPPORTED, "tensor 'w': it has more than 16384 dimensions (limit rank)",
      top(one(entry(shape=cbor([1] * 16384 + [2])))))
-bad_entry('offsets-empty', 'data_offsets need a begin and an end', b'', entry(data_offsets=array()))
-bad_entry('offsets-one', 'data_offsets need a begin and an end', b'', entry(data_offsets=cbor([8])))
+bad_entry('offsets-empty', 'expected a begin and an end in data_offsets', b'', entry(data_offsets=array()))
+bad_entry('offsets-one', 'expected a begin and an end in data_offsets', b'', entry(data_offsets=cbor([8])))
 bad_entry('offsets-negative', NUMBER, b'\x20', entry(data_offsets=cbor([-1, 7])))
 bad_entry('offsets-null', 'expected an array', b'\xf6', entry(data_offsets=b'\xf6'))
 case('offsets-reversed', DAMAGED, "tensor 'w': data ends at 256, before it begins at 264",
      top(one(entry(data_offsets=cbor([264, 256])))), bytes(264))
-case('offsets-begin-max', DAMAGED, "tensor 'w': data ends at 18446744073709551615, behind byte 2^63 of the file",
+case('offsets-begin-max', DAMAGED, "tensor 'w': data ends at 18446744073709551615, past byte 2^63 of the file",
      top(one(entry(data_offsets=cbor([MAX, MAX])))))
-case('offsets-end-max', DAMAGED, "tensor 'w': data ends at 18446744073709551615, behind byte 2^63 of the file",
+case('offsets-end-max', DAMAGED, "tensor 'w': data ends at 18446744073709551615, past byte 2^63 of the file",
      top(one(entry(data_offsets=cbor([0, MAX])))))
-case('offsets-2-63', DAMAGED, "tensor 'w': data ends at 9223372036854775807, behind byte 2^63 of the file",
+case('offsets-2-63', DAMAGED, "tensor 'w': data ends at 9223372036854775807, past byte 2^63 of the file",
      top(one(entry(data_offsets=cbor([0, 2**63 - 1])))))
 case('offsets-past-the-end', DAMAGED, "truncated: tensor 'w' ends at byte 520 (at 325 if Burn 0.19 wrote it), the file has 264",
      top(one(entry(data_offsets=cbor([256, 264])))))

@@ -58,18 +58,18 @@ raw('one-zero', FOREIGN, 'is all zeros (1 bytes): a failed download?', bytes(1))
 raw('seven-zeros', FOREIGN, 'is all zeros (7 bytes): a failed download?', bytes(7))
 raw('eight-zeros', FOREIGN, 'is all zeros (8 bytes): a failed download?', bytes(8))
 raw('5000-zeros', FOREIGN, 'begins with 4096 zeros where a header should be: an unfinished download?', bytes(5000))
-raw('seven-bytes', DAMAGED, 'HeaderTooSmall: header too small: the file has 7 bytes, expected at least 8',
+raw('seven-bytes', DAMAGED, 'HeaderTooSmall: truncated: the file has 7 bytes, expected at least 8',
     b'\x36' + bytes(6))
 raw('length-0', DAMAGED, 'InvalidHeaderDeserialization: invalid JSON in header: the text ends too early at byte 8',
     bytes(8) + b'{}')
 for size in (1, 1000, 100000000):
     name = {1: 'over-by-one', 1000: 'over-the-file', 100000000: 'at-the-cap-over-the-file'}[size]
     n = len(PLAIN) + 5 if size == 1 else size
-    case('length-' + name, DAMAGED, 'InvalidHeaderLength: invalid header length: the header ends at byte %d, the file '
+    case('length-' + name, DAMAGED, 'InvalidHeaderLength: truncated: the header ends at byte %d, the file '
          'has 66' % (8 + n), PLAIN, n=n)
 for name, n in (('cap-plus-1', 100000001), ('2-32', 2**32), ('2-63', 2**63), ('2-64', MAX),
                 ('big-endian', struct.unpack('<Q', struct.pack('>Q', len(PLAIN)))[0])):
-    case('length-' + name, DAMAGED, 'HeaderTooLarge: header too large: it should have %d bytes, the file has 66' % n,
+    case('length-' + name, DAMAGED, 'HeaderTooLarge: truncated: the header should have %d bytes, the file has 66' % n,
          PLAIN, n=n)
 case('length-1', DAMAGED, 'InvalidHeaderDeserialization: invalid JSON in header: the text ends too early at byte 9',
      PLAIN, n=1)
@@ -77,17 +77,17 @@ case('length-one-too-small', DAMAGED,
      'InvalidHeaderDeserialization: invalid JSON in header: the text ends too early at byte 61', PLAIN, n=53)
 case('length-swallows-data', DAMAGED,
      'InvalidHeaderDeserialization: invalid JSON in header: text after the end at byte 62', PLAIN, n=58)
-case('length-swallows-spaces', DAMAGED, 'MetadataIncompleteBuffer: incomplete metadata, file not fully covered: the file '
+case('length-swallows-spaces', DAMAGED, 'MetadataIncompleteBuffer: the file '
      'has 66 bytes, its header describes 70 (truncated)', PLAIN, data=b'    ', n=58)
 for missing in (1, 4):
-    case('data-%d-short' % missing, DAMAGED, 'MetadataIncompleteBuffer: incomplete metadata, file not fully covered: '
+    case('data-%d-short' % missing, DAMAGED, 'MetadataIncompleteBuffer: '
          'the file has %d bytes, its header describes 66 (truncated)' % (66 - missing), PLAIN, DATA[missing:])
-case('data-one-too-many', DAMAGED, 'MetadataIncompleteBuffer: incomplete metadata, file not fully covered: the file has '
-     '67 bytes, its header describes 66 (something is behind the data)', PLAIN, DATA + b'x')
-case('data-without-tensors', DAMAGED, 'MetadataIncompleteBuffer: incomplete metadata, file not fully covered: the file '
-     'has 14 bytes, its header describes 10 (something is behind the data)', '{}')
-case('data-with-metadata-only', DAMAGED, 'MetadataIncompleteBuffer: incomplete metadata, file not fully covered: the file '
-     'has 41 bytes, its header describes 37 (something is behind the data)', '{"__metadata__":{"k":"v"}}'.ljust(29))
+case('data-one-too-many', DAMAGED, 'MetadataIncompleteBuffer: the file has '
+     '67 bytes, its header describes 66 (the data is followed by something else)', PLAIN, DATA + b'x')
+case('data-without-tensors', DAMAGED, 'MetadataIncompleteBuffer: the file '
+     'has 14 bytes, its header describes 10 (the data is followed by something else)', '{}')
+case('data-with-metadata-only', DAMAGED, 'MetadataIncompleteBuffer: the file '
+     'has 41 bytes, its header describes 37 (the data is followed by something else)', '{"__metadata__":{"k":"v"}}'.ljust(29))
 
 # Text that is no UTF-8.
 for name, text in (('c3-28', b'\xc3\x28'), ('overlong', b'\xc0\xaf'), ('surrogate', b'\xed\xa0\x80'),
@@ -158,7 +158,7 @@ text = '{"__metad\\u0061ta__":{},"__metadata__":{},' + PLAIN[1:]
 bad_json('metadata-twice-escaped', "duplicate field '__metadata__'", at(text, '{},"a"'), text)
 text = '{"__metadata":{"k":"v"},' + PLAIN[1:]
 bad_json('metadata-misspelt', "missing field 'dtype'", at(text, ',"a"'), text, tensor='__metadata')
-case('metadata-nul-in-key', UNSUPPORTED, "the metadata key 'a\\x00b' at byte 25 has a NUL in it",
+case('metadata-nul-in-key', UNSUPPORTED, "the metadata key 'a\\x00b' at byte 25 contains a NUL",
      '{"__metadata__":{"a\\u0000b":"v"}}', b'')
 
 # Entries.
@@ -206,7 +206,7 @@ for name, offsets in (('object', '{"a":0,"b":4}'), ('null', 'null'), ('number', 
     bad_entry('offsets-' + name, 'expected an array', at(one(), '[0,4]'), one(offsets=offsets))
 
 # Keys.
-case('key-nul', UNSUPPORTED, "the key 'safe\\x00hidden' at byte 9 has a NUL in it, which no file name can have",
+case('key-nul', UNSUPPORTED, "the key 'safe\\x00hidden' at byte 9 contains a NUL, which no file name can",
      one(key='"safe\\u0000hidden"'))
 
 # Shapes and sizes.
@@ -231,7 +231,7 @@ for name, shape, offsets, need, have in (
          (shape, need, have), shape, offsets, data=bytes(have))
 size('wrong-rank-60', "TensorInvalidInfo: tensor 'a': shape [%s...] of F32 takes 8 bytes, data_offsets give 4" %
      ('2' + ', 1' * 60)[:122], '[2%s]' % (',1' * 60), '[0,4]')
-size('2-61-minus-1-in-4-bytes', 'MetadataIncompleteBuffer: incomplete metadata, file not fully covered: the file has 101 '
+size('2-61-minus-1-in-4-bytes', 'MetadataIncompleteBuffer: the file has 101 '
      'bytes, its header describes %d (truncated)' % (2**61 - 1 + 97), '[%d]' % (2**61 - 1), '[0,%d]' % (2**61 - 1), 'U8')
 
 # Ranges.
@@ -276,27 +276,27 @@ def twice(name, error, first, second, data=DATA, key='"a"'):
 
 twice('two-ranges', lambda note: off('a', 4, 0, 'a gap', note), entry(), entry(offsets='[4,8]'), bytes(8))
 twice('escaped', lambda note: off('a', 4, 0, 'a gap', note), entry(), entry(offsets='[4,8]'), bytes(8), '"\\u0061"')
-twice('too-long', lambda note: 'MetadataIncompleteBuffer: incomplete metadata, file not fully covered: %sthe file has 123 '
-      'bytes, its header describes 119 (something is behind the data)' % note, entry('[2]', '[0,8]'), entry(), bytes(8))
+twice('too-long', lambda note: 'MetadataIncompleteBuffer: %sthe file has 123 '
+      'bytes, its header describes 119 (the data is followed by something else)' % note, entry('[2]', '[0,8]'), entry(), bytes(8))
 twice('wrong-size', lambda note: "TensorInvalidInfo: %stensor 'a': shape [2] of F32 takes 8 bytes, data_offsets give 4" %
       note, entry(), entry('[2]'))
 bad_entry('twice-first-null', 'expected dtype, shape and data_offsets', 13, '{"a":null,"a":%s}' % entry())
 
 # Other things under our name.
 LFS = 'version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n'
-raw('foreign-git-lfs', FOREIGN, "is a Git LFS pointer, not the file it stands for (real size 12345 bytes): run 'git lfs pull'",
+raw('foreign-git-lfs', FOREIGN, "is a Git LFS pointer, not the file itself (real size 12345 bytes): run 'git lfs pull'",
     LFS.encode())
-raw('foreign-git-lfs-cut', FOREIGN, "is a Git LFS pointer, not the file it stands for: run 'git lfs pull'", LFS[:50].encode())
-HTML = 'is an HTML page, perhaps the error page of a download'
-XML = 'is an XML text, perhaps the error page of a download'
-JSON = 'is a JSON text, perhaps the error message of a download'
+raw('foreign-git-lfs-cut', FOREIGN, "is a Git LFS pointer, not the file itself: run 'git lfs pull'", LFS[:50].encode())
+HTML = 'is an HTML page, possibly the error page of a download'
+XML = 'is an XML document, possibly the error page of a download'
+JSON = 'is a JSON document, possibly the error message of a download'
 for name, message, content in (
         ('html', HTML, b'<!DOCTYPE html><html><body>not found</body></html>'), ('html-late', HTML, b'\xef\xbb\xbf\r\n<HTML lang=en>'),
         ('xml', XML, b'<?xml version="1.0"?><Error><Code>AccessDenied</Code></Error>'), ('s3', XML, b'<Error><Code>NoSuchKey</Code></Error>'),
         ('json', JSON, b'{"error":"Repository not found"}'), ('json-list', JSON, b'[{"message": "rate limit"}]'),
-        ('text', "is a text, not a checkpoint: it begins with 'hello world, this is text\\x0a'", b'hello world, this is text\n'),
-        ('python', 'is a program text, not a checkpoint', b'import torch\ntorch.load("x")\n'),
-        ('script', 'is a program text, not a checkpoint', b'#!/bin/sh\necho model\n'),
+        ('text', "is text, not a checkpoint: it begins with 'hello world, this is text\\x0a'", b'hello world, this is text\n'),
+        ('python', 'is source code, not a checkpoint', b'import torch\ntorch.load("x")\n'),
+        ('script', 'is source code, not a checkpoint', b'#!/bin/sh\necho model\n'),
         ('gzip', 'is gzip data: decompress it first', b'\x1f\x8b\x08\0' + bytes(20)),
         ('bzip2', 'is bzip2 data: decompress it first', b'BZh91AY&SY\x80'), ('xz', 'is xz data: decompress it first', b'\xfd7zXZ\0\0\4'),
         ('zstd', 'is zstd data: decompress it first', b'\x28\xb5\x2f\xfd\x24\1\0\0\1'),

@@ -28,9 +28,9 @@ static int check_magic(const struct burnpack_load *load, const uint8_t *header)
     if (memcmp(header, magic, sizeof(magic)) == 0)
         return 0;
     return wfs_fail(load->err, EMEDIUMTYPE,
-                    "is no Burnpack: it begins with %02x %02x %02x %02x, not with 4e 52 55 42%s",
+                    "is not a Burnpack: it begins with %02x %02x %02x %02x, not with 4e 52 55 42%s",
                     header[0], header[1], header[2], header[3],
-                    memcmp(header, "BURN", sizeof(magic)) == 0 ? " (its bytes are swapped)" : "");
+                    memcmp(header, "BURN", sizeof(magic)) == 0 ? " (the bytes are swapped)" : "");
 }
 
 static int check_length(const struct burnpack_load *load)

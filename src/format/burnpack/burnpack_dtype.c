@@ -69,14 +69,15 @@ static int take_name(struct burnpack_load *load, struct burnpack_draft *draft,
         if (!cbor_span_is(name, names[i].name))
             continue;
         if (names[i].dtype == WFS_BOOL)
-            tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_BPK_BOOL,
-                       "tensor '%s': its bool is written as Burn did up to 0.20; newer ones "
-                       "cannot read the file",
-                       burnpack_quote(&draft->key).text);
+            tally_note(
+                &load->tally, &load->catalog->arena, WFS_FINDING_BPK_BOOL,
+                "tensor '%s': its bool is written as Burn up to 0.20 wrote it; newer versions "
+                "cannot read the file",
+                burnpack_quote(&draft->key).text);
         return set(draft, names[i].dtype);
     }
     if (cbor_span_is(name, "QFloat"))
-        return burnpack_load_fail(load, draft, "the dtype QFloat needs a scheme");
+        return burnpack_load_fail(load, draft, "the dtype QFloat requires a scheme");
     return take_unknown(load, draft, name);
 }
 
@@ -87,7 +88,7 @@ static int take_bool(struct burnpack_load *load, struct burnpack_draft *draft)
     if (!cborin_variant(&load->in, &store, &has_payload))
         return burnpack_load_fail_cbor(load, draft);
     if (has_payload)
-        return burnpack_load_fail(load, draft, "the store of a bool is a name");
+        return burnpack_load_fail(load, draft, "expected a name as the store of a bool");
     if (cbor_span_is(&store, "U32"))
         return set(draft, WFS_BOOL32);
     if (cbor_span_is(&store, "U8")) {
@@ -176,10 +177,11 @@ static void note_scheme(struct burnpack_load *load, const struct burnpack_draft 
                         const json_t *scheme)
 {
     if (json_object_get(scheme, "level") != NULL || json_object_get(scheme, "param") != NULL)
-        tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_BPK_SCHEME,
-                   "tensor '%s': its quantization is told as Burn did up to 0.22.0-pre; newer "
-                   "ones refuse the file or misread it",
-                   burnpack_quote(&draft->key).text);
+        tally_note(
+            &load->tally, &load->catalog->arena, WFS_FINDING_BPK_SCHEME,
+            "tensor '%s': its quantization is written as Burn up to 0.22.0-pre wrote it; newer "
+            "ones refuse the file or misread it",
+            burnpack_quote(&draft->key).text);
 }
 
 /* The scheme as JSON, malloc'ed, from a copy of its bytes, which parsing may spoil. */
@@ -200,7 +202,8 @@ static int scheme_text(struct burnpack_load *load, const struct burnpack_draft *
     cborin_done(&in);
     json_decref(scheme);
     if (in.error != NULL && !in.is_out_of_memory)
-        return burnpack_load_fail(load, draft, "its quantization scheme cannot be told as JSON");
+        return burnpack_load_fail(load, draft,
+                                  "its quantization scheme cannot be expressed as JSON");
     return *ret == NULL ? wfs_fail_memory(load->err) : 0;
 }
 
@@ -232,7 +235,7 @@ static int take_scheme(struct burnpack_load *load, struct burnpack_draft *draft,
                        const uint8_t *from)
 {
     if (cborin_kind(&load->in) != CBOR_MAP)
-        return burnpack_load_fail(load, draft, "a quantization scheme is a map");
+        return burnpack_load_fail(load, draft, "expected a map as the quantization scheme");
     if (!cborin_skip(&load->in))
         return burnpack_load_fail_cbor(load, draft);
     const size_t n_bytes = (size_t)(load->in.at - from);
@@ -258,7 +261,7 @@ int burnpack_dtype_take(struct burnpack_load *load, struct burnpack_draft *draft
     else if (cbor_span_is(&name, "QFloat"))
         code = take_scheme(load, draft, from);
     else if ((code = take_name(load, draft, &name)) == 0 && draft->tensor->dtype != WFS_OPAQUE)
-        code = burnpack_load_fail(load, draft, "its dtype is a name alone");
+        code = burnpack_load_fail(load, draft, "expected a dtype without a payload");
     else if (code == 0 && !cborin_skip(&load->in))
         code = burnpack_load_fail_cbor(load, draft);
     if (code < 0)

@@ -63,7 +63,7 @@ static int drop_twins(struct burnpack_load *load)
         if (strcmp(order[i - 1]->key, order[i]->key) != 0)
             continue;
         tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_BPK_DUPLICATE,
-                   "tensor '%s' is there twice: the last one counts",
+                   "tensor '%s' is a duplicate: the last one counts",
                    wfs_quote(order[i]->key).text);
         order[i - 1]->key = NULL;
     }
@@ -170,7 +170,7 @@ static int decide(const struct burnpack_load *load, const struct extent *extent,
     if (!checked_round_up(packed, BURNPACK_ALIGNMENT, &aligned) ||
         extent->end > INT64_MAX - aligned)
         return wfs_fail(load->err, EBADMSG,
-                        "tensor '%s': data ends at %" PRIu64 ", behind byte 2^63 of the file",
+                        "tensor '%s': data ends at %" PRIu64 ", past byte 2^63 of the file",
                         quote_last(extent).text, extent->end);
     const uint64_t packed_end = packed + extent->end, aligned_end = aligned + extent->end;
     if (extent->has_unaligned)
@@ -240,7 +240,7 @@ static int check_tensors(struct burnpack_load *load, uint64_t start)
         n_used = begin + tensor->n_bytes > n_used ? begin + tensor->n_bytes : n_used;
         tensor->stored.offset += start;
         if (tensor->n_bytes > 0 && tensor->stored.offset >= load->source->n_bytes)
-            tensor->trouble = "its data is behind the end of the file";
+            tensor->trouble = "its data begins after the end of the file";
     }
     return 0;
 }
@@ -254,7 +254,7 @@ static void note_file(struct burnpack_load *load, const struct extent *extent, u
                    n_bytes);
     if (n_bytes > end)
         tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_BPK_TRAILING,
-                   "%" PRIu64 " bytes are behind the last tensor", n_bytes - end);
+                   "%" PRIu64 " bytes follow the last tensor", n_bytes - end);
     if (n_bytes > BURNPACK_FILE_MAX)
         tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_BPK_FILE_MAX,
                    "the file has %" PRIu64 " bytes, Burn reads at most %" PRIu64, n_bytes,
@@ -265,7 +265,7 @@ static void note_file(struct burnpack_load *load, const struct extent *extent, u
     if (start % BURNPACK_ALIGNMENT != 0) {
         load->catalog->container = WFS_CONTAINER_BURNPACK_PACKED;
         tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_BPK_PACKED,
-                   "the data is packed as Burn 0.19 did it; newer ones misread the file");
+                   "the data is packed as Burn 0.19 wrote it; newer versions misread the file");
     } else if (extent->has_unaligned) {
         tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_BPK_UNALIGNED,
                    "not all tensors begin at a multiple of %d bytes", BURNPACK_ALIGNMENT);

@@ -135,7 +135,7 @@ static int take_range(struct burnpack_load *load, struct burnpack_draft *draft)
     if (load->in.error != NULL)
         return burnpack_load_fail_cbor(load, draft);
     if (n < 2)
-        return burnpack_load_fail(load, draft, "data_offsets need a begin and an end");
+        return burnpack_load_fail(load, draft, "expected a begin and an end in data_offsets");
     struct wfs_tensor *tensor = draft->tensor;
     const char *trouble = ends[1] < ends[0] ? "its data ends before it begins" : NULL;
     if (trouble != NULL && !load->context->force)
@@ -191,7 +191,7 @@ static int check_key(const struct burnpack_load *load, const struct cbor_span *k
                         wfs_quote_n(key->bytes, key->n_bytes).text, limits->key);
     if (memchr(key->bytes, '\0', key->n_bytes) != NULL)
         return wfs_fail(load->err, EOPNOTSUPP,
-                        "the key '%s' has a NUL in it, which no file name can have",
+                        "the key '%s' contains a NUL, which no file name can",
                         wfs_quote_n(key->bytes, key->n_bytes).text);
     return 0;
 }
@@ -243,7 +243,7 @@ int burnpack_fields_parse(struct burnpack_load *load)
     const uint64_t n_read = cborin_offset(&load->in);
     if (n_read < load->n_cbor)
         tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_BPK_CBOR_TRAILING,
-                   "%" PRIu64 " bytes are behind the end of the metadata's map, at byte %" PRIu64,
+                   "%" PRIu64 " bytes follow the metadata's map, at byte %" PRIu64,
                    load->n_cbor - n_read, BURNPACK_HEADER + n_read);
     return 0;
 }

@@ -5,7 +5,6 @@
  */
 #include "format/burnpack/burnpack_layout.h"
 
-
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -74,7 +73,7 @@ static int sort_tensors(struct burnpack_plan *plan)
     qsort(plan->by_key, n, sizeof(*plan->by_key), compare_keys);
     for (size_t i = 1; i < n; i++) {
         if (compare_keys(&plan->by_key[i - 1], &plan->by_key[i]) == 0)
-            return wfs_fail(plan->err, EINVAL, "two tensors are called '%s'",
+            return wfs_fail(plan->err, EINVAL, "two tensors have the key '%s'",
                             wfs_quote(plan->by_key[i]->key).text);
     }
     return 0;

@@ -20,7 +20,8 @@ int burnpack_metadata_param_id(const struct wfs_tensor *tensor, const char *text
         is_number = *at >= '0' && *at <= '9' && checked_mul(id, (uint64_t)10, &id) &&
                     checked_add(id, (uint64_t)(*at - '0'), &id);
     if (!is_number)
-        return wfs_fail(err, EINVAL, "tensor '%s': its param_id '%s' is no whole number below 2^64",
+        return wfs_fail(err, EINVAL,
+                        "tensor '%s': its param_id '%s' is not an integer from 0 to 2^64-1",
                         wfs_quote(tensor->key).text, wfs_quote(text).text);
     *ret = id;
     return 0;
@@ -74,7 +75,8 @@ static int put_scalar(struct cbor_out *out, const struct burnpack_plan *plan,
         cborout_string(out, "Bool");
         cborout_bool(out, value->integer != 0);
     } else {
-        return wfs_fail(plan->err, EINVAL, "'%s' is no number, as a scalar of a Burnpack must be",
+        return wfs_fail(plan->err, EINVAL,
+                        "'%s' is not a number, which a scalar of a Burnpack must be",
                         wfs_quote(scalar->name).text);
     }
     return 0;

@@ -26,7 +26,7 @@ static int check_name(const struct burnpack_load *load, const char *what,
                       const struct cbor_span *name)
 {
     if (memchr(name->bytes, '\0', name->n_bytes) != NULL)
-        return wfs_fail(load->err, EOPNOTSUPP, "the %s '%s' has a NUL in its name", what,
+        return wfs_fail(load->err, EOPNOTSUPP, "the %s '%s' contains a NUL", what,
                         burnpack_quote(name).text);
     return 0;
 }
@@ -101,7 +101,7 @@ static bool take_number(struct burnpack_load *load, const struct cbor_span *kind
     else if (cbor_span_is(kind, "Bool") && (is_ok = cborin_bool(in, &is_true)))
         *ret = value_of_bool(graph, is_true);
     else if (is_ok)
-        is_ok = cborin_fail(in, "a scalar is Int, UInt, Float or Bool");
+        is_ok = cborin_fail(in, "expected Int, UInt, Float or Bool as the type of the scalar");
     return is_ok;
 }
 
@@ -113,7 +113,7 @@ static int take_scalar(struct burnpack_load *load, struct burnpack_pair *pair)
     if (!cborin_variant(&load->in, &kind, &has_payload))
         return burnpack_load_fail_cbor(load, NULL);
     if (!has_payload)
-        return burnpack_load_fail(load, NULL, "a scalar is a map of just one pair");
+        return burnpack_load_fail(load, NULL, "expected a map of one pair as the scalar");
     if (!take_number(load, &kind, &pair->value))
         return burnpack_load_fail_cbor(load, NULL);
     if (pair->value == 0)
@@ -171,7 +171,7 @@ static void sort_pairs(struct burnpack_load *load, struct burnpack_pairs *pairs,
         const struct burnpack_pair *pair = &pairs->items[i];
         if (i + 1 < pairs->n_items && compare_names(pair, pair + 1) == 0)
             tally_note(&load->tally, &load->catalog->arena, kind,
-                       "the %s '%s' is there twice: the last one counts", what,
+                       "the %s '%s' is a duplicate: the last one counts", what,
                        burnpack_quote(&pair->name).text);
         else
             pairs->items[n++] = *pair;

@@ -312,7 +312,7 @@ bool cborin_next(struct cbor_in *in)
 static bool check_text(struct cbor_in *in, const struct item *item)
 {
     if (item->kind == CBOR_TEXT && utf8_valid(item->bytes, (size_t)item->n) < item->n)
-        return cborin_fail(in, "a text is not UTF-8");
+        return cborin_fail(in, "a string is not UTF-8");
     return true;
 }
 
@@ -334,7 +334,7 @@ static bool join(struct cbor_in *in, enum cbor_kind kind, struct cbor_span *ret)
             break;
         }
         if (item.kind != kind || item.is_indefinite)
-            return cborin_fail(in, "a piece of a string is something else");
+            return cborin_fail(in, "a chunk of a string is of another type");
         if (!check_text(in, &item))
             return false;
         in->at += n;
@@ -354,7 +354,7 @@ bool cborin_text(struct cbor_in *in, struct cbor_span *ret)
     if (!peek(in, &item, &n))
         return false;
     if (item.kind != CBOR_TEXT)
-        return cborin_fail(in, "expected a text");
+        return cborin_fail(in, "expected a string");
     if (!item.is_indefinite && !check_text(in, &item))
         return false;
     in->at += n;
@@ -367,7 +367,7 @@ bool cborin_text(struct cbor_in *in, struct cbor_span *ret)
 bool cborin_uint(struct cbor_in *in, uint64_t *ret)
 {
     struct item item;
-    if (!take(in, CBOR_UINT, &item, "expected a whole number that is not negative"))
+    if (!take(in, CBOR_UINT, &item, "expected an unsigned integer"))
         return false;
     *ret = item.n;
     return true;
@@ -375,7 +375,7 @@ bool cborin_uint(struct cbor_in *in, uint64_t *ret)
 
 bool cborin_int(struct cbor_in *in, int64_t *ret)
 {
-    static const char error[] = "expected a whole number of 64 bits with sign";
+    static const char error[] = "expected a signed 64-bit integer";
     struct item item;
     const bool is_negative = cborin_kind(in) == CBOR_NEGATIVE;
     if (!take(in, is_negative ? CBOR_NEGATIVE : CBOR_UINT, &item, error))
@@ -445,7 +445,7 @@ bool cborin_field(struct cbor_in *in, struct cbor_span *ret)
     if (!peek(in, &item, &n))
         return false;
     if ((item.kind != CBOR_TEXT && item.kind != CBOR_BYTES) || item.is_indefinite)
-        return cborin_fail(in, "expected a name in one piece");
+        return cborin_fail(in, "expected a name of definite length");
     if (item.n > CBOR_FIELD_MAX)
         return cborin_fail(in, "a field's name is longer than 4096 bytes");
     if (!check_text(in, &item))
@@ -466,6 +466,6 @@ bool cborin_variant(struct cbor_in *in, struct cbor_span *ret, bool *ret_has_pay
     if (!cborin_open_map(in))
         return false;
     if (in->levels[in->depth - 1].is_indefinite || in->levels[in->depth - 1].n_left != 2)
-        return cborin_fail(in, "expected a map of just one pair");
+        return cborin_fail(in, "expected a map of one pair");
     return cborin_next(in) && cborin_field(in, ret);
 }

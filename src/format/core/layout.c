@@ -31,7 +31,7 @@ int wfs_layout_new(const struct wfs_format *format, const struct wfs_catalog *ca
                    struct wfs_layout **out, struct wfs_error *err)
 {
     if (format->functions->plan == NULL)
-        return wfs_fail(err, EOPNOTSUPP, "%s files are only read, not written", format->name);
+        return wfs_fail(err, EOPNOTSUPP, "%s files can be read, but not written", format->name);
     int code = check_tensors(catalog, err);
     if (code < 0)
         return code;

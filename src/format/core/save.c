@@ -36,7 +36,7 @@ static int report_progress(const struct save *save)
     const int code = save->options->progress(save->options->ctx, outfile_offset(save->outfile),
                                              save->layout->n_bytes);
     return code == 0 ? 0
-                     : wfs_fail(save->err, -code, "given up at byte %" PRIu64 " of %" PRIu64,
+                     : wfs_fail(save->err, -code, "interrupted at byte %" PRIu64 " of %" PRIu64,
                                 outfile_offset(save->outfile), save->layout->n_bytes);
 }
 

@@ -54,20 +54,19 @@ static int check_length(const struct safetensors_load *load, uint64_t n_header)
     if (n_header > limit) {
         if (n_header > n_rest)
             return wfs_fail(load->err, EBADMSG,
-                            "HeaderTooLarge: header too large: it should have %" PRIu64
+                            "HeaderTooLarge: truncated: the header should have %" PRIu64
                             " bytes, the file has %" PRIu64,
                             n_header, n_bytes);
         return wfs_fail(load->err, E2BIG,
-                        "HeaderTooLarge: header too large: it has %" PRIu64
-                        " bytes, the limit is %" PRIu64 " (limit header)",
+                        "HeaderTooLarge: the header has %" PRIu64 " bytes, the limit is %" PRIu64
+                        " (limit header)",
                         n_header, limit);
     }
     if (n_header > n_rest)
-        return wfs_fail(
-            load->err, EBADMSG,
-            "InvalidHeaderLength: invalid header length: the header ends at byte %" PRIu64
-            ", the file has %" PRIu64,
-            SAFETENSORS_PREFIX + n_header, n_bytes);
+        return wfs_fail(load->err, EBADMSG,
+                        "InvalidHeaderLength: truncated: the header ends at byte %" PRIu64
+                        ", the file has %" PRIu64,
+                        SAFETENSORS_PREFIX + n_header, n_bytes);
     return 0;
 }
 
@@ -76,7 +75,7 @@ static int read_header(struct safetensors_load *load)
     uint8_t prefix[SAFETENSORS_PREFIX];
     if (load->source->n_bytes < sizeof(prefix))
         return wfs_fail(load->err, EBADMSG,
-                        "HeaderTooSmall: header too small: the file has %" PRIu64
+                        "HeaderTooSmall: truncated: the file has %" PRIu64
                         " bytes, expected at least 8",
                         load->source->n_bytes);
     if (source_read(load->source, 0, prefix, sizeof(prefix)) < 0)
@@ -107,7 +106,7 @@ static void note_header(struct safetensors_load *load)
                        "the header begins with white space, which some readers refuse");
     if (n_header % 8 != 0 && tally_count(&load->tally, WFS_FINDING_ST_DATA_START))
         tally_describe(&load->tally, arena, WFS_FINDING_ST_DATA_START,
-                       "the data begins at byte %" PRIu64 ", which is no multiple of 8",
+                       "the data begins at byte %" PRIu64 ", which is not a multiple of 8",
                        SAFETENSORS_PREFIX + n_header);
     if (n_header > N_HUB_HEADER && tally_count(&load->tally, WFS_FINDING_ST_HEADER_SIZE))
         tally_describe(&load->tally, arena, WFS_FINDING_ST_HEADER_SIZE,

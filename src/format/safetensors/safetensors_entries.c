@@ -136,12 +136,11 @@ static int check_strictly(struct safetensors_load *load)
     uint64_t expected;
     if (!checked_add(data_start(load), n_data, &expected))
         expected = UINT64_MAX;
-    return wfs_fail(
-        load->err, EBADMSG,
-        "MetadataIncompleteBuffer: incomplete metadata, file not fully covered: %s%sthe "
-        "file has %" PRIu64 " bytes, its header describes %" PRIu64 " (%s)",
-        duplicate_note(load), duplicate_colon(load), n_bytes, expected,
-        n_bytes < expected ? "truncated" : "something is behind the data");
+    return wfs_fail(load->err, EBADMSG,
+                    "MetadataIncompleteBuffer: %s%sthe "
+                    "file has %" PRIu64 " bytes, its header describes %" PRIu64 " (%s)",
+                    duplicate_note(load), duplicate_colon(load), n_bytes, expected,
+                    n_bytes < expected ? "truncated" : "the data is followed by something else");
 }
 
 /* Its offsets are a range that a file can have. */
@@ -192,7 +191,7 @@ static void check_loosely(struct safetensors_load *load)
     }
     if (n_used < n_data && tally_count(&load->tally, WFS_FINDING_ST_TRAILING))
         tally_describe(&load->tally, &load->catalog->arena, WFS_FINDING_ST_TRAILING,
-                       "%" PRIu64 " bytes are behind the last tensor", n_data - n_used);
+                       "%" PRIu64 " bytes follow the last tensor", n_data - n_used);
 }
 
 int safetensors_entries_check(struct safetensors_load *load)
@@ -227,7 +226,8 @@ static void note_tensor(struct safetensors_load *load, size_t i)
     if ((data_start(load) + entry->begin) % n_elem != 0 &&
         tally_count(&load->tally, WFS_FINDING_ST_UNALIGNED))
         tally_describe(&load->tally, arena, WFS_FINDING_ST_UNALIGNED,
-                       "tensor '%s' begins at byte %" PRIu64 " of the file, which is no multiple "
+                       "tensor '%s' begins at byte %" PRIu64
+                       " of the file, which is not a multiple "
                        "of its element size %u",
                        quote(entry).text, data_start(load) + entry->begin, n_elem);
     if (i == 0)
@@ -235,7 +235,7 @@ static void note_tensor(struct safetensors_load *load, size_t i)
     const struct safetensors_entry *before = entry - 1;
     if (compare_canonical(before, entry) > 0 && tally_count(&load->tally, WFS_FINDING_ST_ORDER))
         tally_describe(&load->tally, arena, WFS_FINDING_ST_ORDER,
-                       "tensor '%s' stands before '%s', not so in the canonical order",
+                       "tensor '%s' comes before '%s', unlike in the canonical order",
                        quote(before).text, quote(entry).text);
 }
 
@@ -245,13 +245,13 @@ static void place(const struct safetensors_load *load, const struct safetensors_
 {
     tensor->stored.source = load->source;
     if (!has_range(load, entry)) {
-        tensor->trouble = "its data_offsets are no range of a file";
+        tensor->trouble = "its data_offsets are not a range of a file";
         return;
     }
     tensor->n_bytes = entry->end - entry->begin;
     tensor->stored.offset = data_start(load) + entry->begin;
     if (tensor->stored.offset >= load->source->n_bytes && tensor->n_bytes > 0)
-        tensor->trouble = "its data is behind the end of the file";
+        tensor->trouble = "its data begins after the end of the file";
 }
 
 int safetensors_entries_fill(struct safetensors_load *load)

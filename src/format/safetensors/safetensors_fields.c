@@ -28,9 +28,10 @@ static int take_dtype_text(struct safetensors_load *load, struct json_text *ret)
     if (json->error != NULL)
         return safetensors_load_fail_json(load, NULL);
     if (tally_count(&load->tally, WFS_FINDING_ST_FORM))
-        tally_describe(&load->tally, &load->catalog->arena, WFS_FINDING_ST_FORM,
-                       "the dtype of tensor '%s' is an object, which only the reference reads",
-                       safetensors_quote(&load->tensor).text);
+        tally_describe(
+            &load->tally, &load->catalog->arena, WFS_FINDING_ST_FORM,
+            "the dtype of tensor '%s' is an object, which only the reference implementation reads",
+            safetensors_quote(&load->tensor).text);
     return 0;
 }
 
@@ -183,9 +184,10 @@ static int take_array(struct safetensors_load *load, struct safetensors_entry *e
     if (load->json.error != NULL)
         return safetensors_load_fail_json(load, NULL);
     if (tally_count(&load->tally, WFS_FINDING_ST_FORM))
-        tally_describe(&load->tally, &load->catalog->arena, WFS_FINDING_ST_FORM,
-                       "tensor '%s' is described by an array, which only the reference reads",
-                       safetensors_quote(&load->tensor).text);
+        tally_describe(
+            &load->tally, &load->catalog->arena, WFS_FINDING_ST_FORM,
+            "tensor '%s' is described by an array, which only the reference implementation reads",
+            safetensors_quote(&load->tensor).text);
     return 0;
 }
 

@@ -52,8 +52,8 @@ static void note_key(struct safetensors_load *load, const struct json_text *key)
     if (tally_count(&load->tally, kind))
         tally_describe(&load->tally, &load->catalog->arena, kind, "the key '%s' %s",
                        safetensors_quote(key).text,
-                       is_path ? "would lead elsewhere if a tool took it for a path"
-                               : "has a slash in it");
+                       is_path ? "would lead out of the directory if a tool used it as a path"
+                               : "contains a slash");
 }
 
 static int check_key(struct safetensors_load *load)
@@ -67,8 +67,7 @@ static int check_key(struct safetensors_load *load)
                         safetensors_quote(key).text, at, load->context->limits.key);
     if (memchr(key->bytes, '\0', key->n_bytes) != NULL)
         return wfs_fail(load->err, EOPNOTSUPP,
-                        "the key '%s' at byte %" PRIu64
-                        " has a NUL in it, which no file name can have",
+                        "the key '%s' at byte %" PRIu64 " contains a NUL, which no file name can",
                         safetensors_quote(key).text, at);
     note_key(load, key);
     return 0;
@@ -101,7 +100,8 @@ static int keep(struct safetensors_load *load, const struct safetensors_entry *e
     if (load->n_entries == load->context->limits.tensors)
         return wfs_fail(load->err, E2BIG, "it has more than %zu tensors (limit tensors)",
                         load->n_entries);
-    if (array_reserve(&load->entries, sizeof(*load->entries), load->n_entries, 1, &load->n_room) < 0 ||
+    if (array_reserve(&load->entries, sizeof(*load->entries), load->n_entries, 1, &load->n_room) <
+            0 ||
         map_add(&load->keys, hash, (uint32_t)load->n_entries) < 0)
         return wfs_fail_memory(load->err);
     load->entries[load->n_entries++] = *entry;
@@ -144,8 +144,8 @@ static int keep_meta(struct safetensors_load *load, const struct json_text *name
         load->meta[id + 1] = *value;
         if (tally_count(&load->tally, WFS_FINDING_ST_META_DUPLICATE))
             tally_describe(&load->tally, &load->catalog->arena, WFS_FINDING_ST_META_DUPLICATE,
-                           "metadata key '%s' stands twice, at byte %" PRIu64
-                           " again: the last one counts",
+                           "metadata key '%s' is a duplicate, at byte %" PRIu64
+                           ": the last one counts",
                            safetensors_quote(name).text, safetensors_at(name));
         return 0;
     }
@@ -165,8 +165,7 @@ static void note_metadata(struct safetensors_load *load, bool is_null)
         has_format = has_format || safetensors_is_text(&load->meta[i], "format");
     if (load->n_meta == 0 && tally_count(&load->tally, WFS_FINDING_ST_META_EMPTY))
         tally_describe(&load->tally, arena, WFS_FINDING_ST_META_EMPTY,
-                       "the metadata is %s, which some loaders refuse",
-                       is_null ? "null" : "there but empty");
+                       "the metadata is %s, which some loaders refuse", is_null ? "null" : "empty");
     if (load->n_meta > 0 && !has_format && tally_count(&load->tally, WFS_FINDING_ST_META_FORMAT))
         tally_describe(&load->tally, arena, WFS_FINDING_ST_META_FORMAT,
                        "the metadata has no 'format', which some loaders refuse");
@@ -197,7 +196,7 @@ static int take_metadata(struct safetensors_load *load)
     while (!is_null && json_next_key(json, &name)) {
         if (memchr(name.bytes, '\0', name.n_bytes) != NULL)
             return wfs_fail(load->err, EOPNOTSUPP,
-                            "the metadata key '%s' at byte %" PRIu64 " has a NUL in it",
+                            "the metadata key '%s' at byte %" PRIu64 " contains a NUL",
                             safetensors_quote(&name).text, safetensors_at(&name));
         if (!json_take_string(json, &value))
             return safetensors_load_fail_json(load, NULL);
@@ -231,7 +230,7 @@ static int take_header(struct safetensors_load *load)
             continue;
         if (tally_count(&load->tally, WFS_FINDING_ST_PADDING))
             tally_describe(&load->tally, &load->catalog->arena, WFS_FINDING_ST_PADDING,
-                           "the header is padded with white space other than spaces");
+                           "the header is padded with white space that is not spaces");
         break;
     }
     return 0;

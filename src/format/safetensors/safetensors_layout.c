@@ -148,7 +148,7 @@ static int check_keys_differ(const struct wfs_catalog *catalog, struct wfs_error
         if (text_index_add(&keys, key, strlen(key), &number) < 0)
             return wfs_fail_memory(err);
         if (number < i)
-            return wfs_fail(err, EINVAL, "two tensors are called '%s'", wfs_quote(key).text);
+            return wfs_fail(err, EINVAL, "two tensors have the key '%s'", wfs_quote(key).text);
     }
     return 0;
 }
@@ -195,7 +195,7 @@ static int add_header(struct wfs_layout *layout, const struct plan *plan, struct
     if (n_padded > SAFETENSORS_HEADER_MAX)
         return wfs_fail(err, E2BIG,
                         "HeaderTooLarge: the header would have %" PRIu64
-                        " bytes, readers take %d: fewer or shorter keys are needed",
+                        " bytes, readers accept %d: use fewer or shorter keys",
                         n_padded, SAFETENSORS_HEADER_MAX);
     const uint64_t n_all = SAFETENSORS_PREFIX + n_padded;
     char *header = arena_chars(&layout->arena, (size_t)n_all);
@@ -220,7 +220,7 @@ int safetensors_layout_plan(const struct wfs_catalog *catalog, struct wfs_layout
     for (size_t i = 0; code == 0 && i < plan.n_tensors; i++) {
         code = layout_add_tensor(layout, layout->n_bytes, plan.tensors[i]);
         if (code == -EFBIG)
-            return wfs_fail(err, EFBIG, "tensor '%s' would end behind byte 2^63 of the file",
+            return wfs_fail(err, EFBIG, "tensor '%s' would end past byte 2^63 of the file",
                             wfs_quote(plan.tensors[i]->key).text);
         if (code < 0)
             return wfs_fail_memory(err);

@@ -53,7 +53,6 @@ void safetensors_load_done(struct safetensors_load *load);
 /* Fails with what the JSON parser has found wrong, and with error if it has found nothing. */
 int safetensors_load_fail_json(struct safetensors_load *load, const char *error);
 
-
 static inline uint64_t safetensors_at(const struct json_text *text)
 {
     return SAFETENSORS_PREFIX + (uint64_t)text->offset;

@@ -151,7 +151,7 @@ static int cut_by_size(struct wfs_shards *set, uint64_t max_bytes, struct wfs_er
     free(cutting.shard_of);
     if (code == -E2BIG)
         return wfs_fail(err, E2BIG,
-                        "%" PRIu64 " bytes a file make more than %d files: a larger size is needed",
+                        "%" PRIu64 " bytes a file make more than %d files: use a larger size",
                         max_bytes, MAX_SHARDS);
     return code == -EFBIG ? wfs_fail(err, EFBIG, "the tensors take more than 2^64 bytes")
            : code < 0     ? wfs_fail_memory(err)
@@ -174,7 +174,7 @@ static void find_homes(struct wfs_shards *set)
 int partition_make(struct wfs_shards *set, uint64_t max_bytes, struct wfs_error *err)
 {
     if (set->catalog->n_tensors == 0)
-        return wfs_fail(err, EINVAL, "there is no tensor, and so no file, for an index to name");
+        return wfs_fail(err, EINVAL, "there are no tensors to write as a set");
     const int code = max_bytes == 0 ? cut_as_it_was(set, err) : cut_by_size(set, max_bytes, err);
     if (code == 0)
         find_homes(set);

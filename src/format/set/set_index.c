@@ -39,7 +39,7 @@ static int list_rows(const struct wfs_shards *set, struct row **out, uint64_t *n
             const char *key = part->tensors[j].key;
             if (utf8_valid(key, strlen(key)) != strlen(key))
                 return wfs_fail(err, EINVAL,
-                                "the key '%s' is not valid UTF-8, as an index needs it",
+                                "the key '%s' is not valid UTF-8, which an index requires",
                                 wfs_quote(key).text);
             rows[n++] = (struct row){key, set->shards[i].name};
             *n_data += part->tensors[j].n_bytes;
@@ -48,7 +48,7 @@ static int list_rows(const struct wfs_shards *set, struct row **out, uint64_t *n
     qsort(rows, n, sizeof(*rows), compare_rows);
     for (size_t i = 1; i < n; i++) {
         if (strcmp(rows[i - 1].key, rows[i].key) == 0)
-            return wfs_fail(err, EINVAL, "two tensors are called '%s'",
+            return wfs_fail(err, EINVAL, "two tensors have the key '%s'",
                             wfs_quote(rows[i].key).text);
     }
     return 0;
@@ -79,8 +79,8 @@ int set_index_make(struct wfs_shards *set, const char **ret, size_t *ret_n, stru
         return code;
     put_index(&text, rows, n, n_data);
     if (text.n_bytes > SHARD_INDEX_MAX)
-        return wfs_fail(err, E2BIG, "the index would have %zu bytes, readers take %d", text.n_bytes,
-                        SHARD_INDEX_MAX);
+        return wfs_fail(err, E2BIG, "the index would have %zu bytes, readers accept %d",
+                        text.n_bytes, SHARD_INDEX_MAX);
     char *buf = text.has_failed ? NULL : arena_copy(&set->arena, text.bytes, text.n_bytes);
     if (buf == NULL)
         return wfs_fail_memory(err);

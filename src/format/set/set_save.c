@@ -68,7 +68,7 @@ static int copy_home(struct saving *saving, const struct shard *shard)
         n_done += n;
         code = count_all(saving, n_done, 0);
         if (code < 0)
-            return wfs_fail(saving->err, -code, "given up");
+            return wfs_fail(saving->err, -code, "interrupted");
     }
     return 0;
 }

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "format/core/format.h"
 
@@ -130,9 +131,9 @@ static void filter(struct shard_names *names, const struct format_table *table, 
 
 static int fail_choice(const struct shard_names *names, const char *what, struct wfs_error *err)
 {
-    return wfs_fail(err, EINVAL, "is a directory with %zu %s, such as '%s' and '%s'; name one",
-                    names->n_names, what, wfs_quote(names->names[0]).text,
-                    wfs_quote(names->names[1]).text);
+    return wfs_fail(
+        err, EINVAL, "is a directory with %zu %s, such as '%s' and '%s'; name one of them",
+        names->n_names, what, wfs_quote(names->names[0]).text, wfs_quote(names->names[1]).text);
 }
 
 /* The index; transformers' names go before others. */
@@ -168,8 +169,39 @@ static int choose_files(struct shard_names *names, const struct format_table *ta
     const size_t n_before = names->n_names;
     filter(names, table, copy);
     if (n_before > names->n_names && like != copy && names->n_names == 0)
-        return wfs_fail(err, ENOENT, "no shard is like '%s'", wfs_quote(copy).text);
+        return wfs_fail(err, ENOENT, "no shard has a name like '%s'", wfs_quote(copy).text);
     return 0;
+}
+
+static bool is_distributed(const char *name)
+{
+    const size_t n = strlen(name);
+    return n > 7 && strcmp(name + n - 7, ".distcp") == 0;
+}
+
+/* Names what a directory without a checkpoint is, where it is something that people have. */
+static int fail_empty(const char *folder, struct wfs_error *err)
+{
+    static const struct {
+        const char *name, *what;
+    } known[] = {
+        {"saved_model.pb", "is a TensorFlow SavedModel, a format that weightfs does not read"},
+        {"snapshots", "is an entry of the Hugging Face cache: name a directory in its snapshots/"},
+    };
+    cleanup(shard_names_done) struct shard_names names = {0};
+    struct stat st;
+    if (list(folder, is_distributed, &names) == 0 && names.n_names > 0)
+        return wfs_fail(
+            err, EISDIR,
+            "is a PyTorch distributed checkpoint (.distcp), a format that weightfs does "
+            "not read");
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        char path[PATH_BYTES];
+        if (snprintf(path, sizeof(path), "%s%s", folder, known[i].name) < (int)sizeof(path) &&
+            lstat(path, &st) == 0)
+            return wfs_fail(err, EISDIR, "%s", known[i].what);
+    }
+    return wfs_fail(err, EISDIR, "is a directory without a checkpoint");
 }
 
 int shard_names_find(struct shard_names *names, const struct format_table *table,
@@ -182,7 +214,7 @@ int shard_names_find(struct shard_names *names, const struct format_table *table
     if (code < 0)
         return wfs_fail(err, -code, "cannot list the directory: %s", strerror(-code));
     if (names->n_names == 0)
-        return wfs_fail(err, EISDIR, "is a directory without a checkpoint");
+        return fail_empty(folder, err);
     return choose_files(names, table, like, err);
 }
 

@@ -64,13 +64,13 @@ static int add_key(struct shard_index *index, const struct json_text *key,
     uint32_t shard;
     const struct wfs_quoted quoted = wfs_quote_n(key->bytes, key->n_bytes);
     if (strlen(key->bytes) != key->n_bytes)
-        return wfs_fail(err, EOPNOTSUPP, "index: the key '%s' has a NUL in it", quoted.text);
+        return wfs_fail(err, EOPNOTSUPP, "index: the key '%s' contains a NUL", quoted.text);
     if (!is_plain_name(file))
-        return wfs_fail(err, EBADMSG, "index: the key '%s' lies in '%s', which is no file name",
+        return wfs_fail(err, EBADMSG, "index: the key '%s' is in '%s', which is not a file name",
                         quoted.text, wfs_quote_n(file->bytes, file->n_bytes).text);
     const int code = shard_index_add(index, key->bytes, file->bytes, &shard);
     if (code == 0)
-        return wfs_fail(err, EBADMSG, "index: the key '%s' stands twice", quoted.text);
+        return wfs_fail(err, EBADMSG, "index: duplicate key '%s'", quoted.text);
     return code < 0 ? wfs_fail_memory(err) : 0;
 }
 
@@ -132,7 +132,7 @@ static int parse(struct shard_index *index, struct json *json, struct wfs_error 
     while (code == 0 && json_next_key(json, &name)) {
         const bool is_map = name.n_bytes == 10 && memcmp(name.bytes, "weight_map", 10) == 0;
         if (is_map && has_map)
-            return wfs_fail(err, EBADMSG, "index: it has two maps");
+            return wfs_fail(err, EBADMSG, "index: duplicate weight_map");
         if (is_map && json_kind(json) == JSON_KIND_OBJECT) {
             has_map = true;
             code = read_map(index, json, err);
@@ -145,7 +145,7 @@ static int parse(struct shard_index *index, struct json *json, struct wfs_error 
     if (has_map && (json->error != NULL || !json_end(json)))
         return wfs_fail(err, EBADMSG, "index: %s at byte %zu", json->error, json_offset(json));
     if (has_map && index->n_keys == 0)
-        return wfs_fail(err, EBADMSG, "index: no key is in it");
+        return wfs_fail(err, EBADMSG, "index: the weight_map is empty");
     return has_map;
 }
 

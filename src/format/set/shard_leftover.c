@@ -119,7 +119,7 @@ static int read_note(struct note *note, const char *name, struct wfs_error *err)
     if (fd < 0 || fstat(fd, &st) < 0)
         return wfs_fail(err, errno, "cannot open %s: %s", name, strerror(errno));
     if (!S_ISREG(st.st_mode) || st.st_uid != geteuid() || st.st_size > MAX_NOTE)
-        return wfs_fail(err, EPERM, "%s beside it is not of this program and this user", name);
+        return wfs_fail(err, EPERM, "%s was not written by this program and user", name);
     note->text = calloc(1, (size_t)st.st_size + 1);
     if (note->text == NULL)
         return wfs_fail_memory(err);

@@ -131,10 +131,10 @@ static int choose_free(struct wfs_shards *set, size_t i, const struct stem *stem
         set->shards[i].name = name;
         if (fstatat(directory, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
             return errno == ENOENT ? 0
-                                   : wfs_fail(err, errno, "cannot look at '%s': %s",
+                                   : wfs_fail(err, errno, "cannot inspect '%s': %s",
                                               wfs_quote(name).text, strerror(errno));
     }
-    return wfs_fail(err, EEXIST, "all names like '%s' are taken",
+    return wfs_fail(err, EEXIST, "all names like '%s' are in use",
                     wfs_quote(set->shards[i].name).text);
 }
 

@@ -105,7 +105,7 @@ static int decide(struct gathering *g, const char *key, uint32_t shard, const ch
     }
     if (entry->shard != shard) {
         return note(g, WFS_FINDING_SET_OTHER_SHARD,
-                    "the key '%s' is in shard '%s' too: the index decides", key,
+                    "the key '%s' is in shard '%s' as well: the index decides", key,
                     wfs_quote(name).text);
     }
     entry->is_found = true;
@@ -157,7 +157,7 @@ static int fail_shard(const struct gathering *g, const char *name, const struct 
     if (inner->code != EMFILE)
         return wfs_fail(g->err, inner->code, "shard '%s': %s", shard.text, inner->text);
     return wfs_fail(g->err, EMFILE,
-                    "shard '%s' cannot be opened beside the %zu before it: the hard limit of open "
+                    "shard '%s' cannot be opened after %zu others: the hard limit of open "
                     "files (ulimit -Hn) is too low",
                     shard.text, g->catalog->n_sources);
 }
@@ -166,7 +166,7 @@ static int check_n_files(size_t n, const struct load_context *context, struct wf
 {
     return n <= context->limits.files
                ? 0
-               : wfs_fail(err, E2BIG, "it is in %zu files, above the limit files of %" PRIu64, n,
+               : wfs_fail(err, E2BIG, "it is in %zu files, the limit is %" PRIu64, n,
                           context->limits.files);
 }
 
@@ -188,7 +188,7 @@ static int add_shard(struct gathering *g, uint32_t shard, const char *name)
         g->catalog->container = WFS_CONTAINER_SHARDS;
     }
     code = g->catalog->format != part->format
-               ? wfs_fail(g->err, EOPNOTSUPP, "shard '%s' is of another format than the others",
+               ? wfs_fail(g->err, EOPNOTSUPP, "shard '%s' has another format than the others",
                           wfs_quote(name).text)
                : take_tensors(g, part, shard, name);
     if (code == 0)
@@ -211,7 +211,7 @@ static int check_found(struct gathering *g)
             continue;
         first = first == NULL ? key : first;
         n_lost++;
-        if (g->context->force && add_lost(g, key, "its shard does not have it") < 0)
+        if (g->context->force && add_lost(g, key, "it is missing in its shard") < 0)
             return -ENOMEM;
     }
     if (first == NULL || g->context->force)
@@ -256,7 +256,7 @@ static int load_named(const char *folder, const struct shard_names *names,
     auto_catalog struct wfs_catalog *catalog = NULL;
     if (names->n_names < names->n_wanted && !context->force)
         return wfs_fail(err, ENOENT,
-                        "%zu of %" PRIu64 " shards are there, like '%s'; force shows them",
+                        "%zu of %" PRIu64 " shards exist, such as '%s'; use force to show them",
                         names->n_names, names->n_wanted, wfs_quote(names->names[0]).text);
     int code = check_n_files(names->n_names, context, err);
     if (code < 0)
