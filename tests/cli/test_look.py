@@ -170,7 +170,7 @@ E1 = '"dtype":"F32","shape":[1],"data_offsets":[0,4]'
     ('medium', 'dtype', '{"a":{"dtype":{"F32":null},"shape":[1],"data_offsets":[0,4]}}'),
     ('medium', '', ' {"a":{%s}}' % E1),
     ('medium', '', '{"a":{%s}}\t' % E1),
-    ('medium', 'twice', '{"__metadata__":{"format":"pt","format":"tf"},"a":{%s}}' % E1),
+    ('medium', 'duplicate', '{"__metadata__":{"format":"pt","format":"tf"},"a":{%s}}' % E1),
     ('low', 'format', '{"__metadata__":{"k":"v"},"a":{%s}}' % E1),
     ('low', '', '{"__metadata__":{},"a":{%s}}' % E1),
     ('low', '', '{"__metadata__":null,"a":{%s}}' % E1),
