@@ -45,7 +45,7 @@ int target_check(struct target *target, const struct mount_options *options,
                  const struct wfs_catalog *catalog);
 
 /*
- * A commit writes to the directory that was found, not to another one with its path: that is
+ * A confined commit can write to the directory that was found, not to another one with its path:
  * -EACCES.
  */
 int target_check_directory(const struct target *target, struct wfs_error *err);

@@ -288,20 +288,6 @@ def test_a_group_reads_only_what_is_its_own(start, folder):
     assert os.stat(folder / 'theirs/out.safetensors').st_gid == USER
 
 
-def test_an_output_whose_directory_was_replaced_is_not_written(start, folder):
-    (folder / 'there').mkdir()
-    mnt = start(Foreground, KINDS['file'](folder), 'absolute', 'sandbox=off', 'output=%s/there/out.safetensors' % folder)
-    (mnt / 'a/x').write_bytes(st.f32(8, 9))
-    (folder / 'there').rename(folder / 'moved')
-    (folder / 'there').mkdir()
-    mnt.allow('directory of the output was replaced').commit(code=1)
-    assert not list((folder / 'there').iterdir())
-    (folder / 'there').rmdir()
-    (folder / 'moved').rename(folder / 'there')
-    mnt.commit()
-    assert st.read(folder / 'there/out.safetensors').tensors['a.x'][2] == st.f32(8, 9)
-
-
 @pytest.mark.parametrize('options', [['sandbox=off'], []], ids=['alone', 'confined'])
 def test_linked_shards_that_are_replaced_are_kept_or_missed_aloud(start, folder, options):
     """What a download cache has beside its index: links to files that lie elsewhere."""

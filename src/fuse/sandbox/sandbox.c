@@ -189,6 +189,11 @@ static void allow_system(const struct sandbox *sandbox)
 
 /* ---- entering ---- */
 
+bool sandbox_confines_files(enum sandbox_state state)
+{
+    return state == SANDBOX_STATE_LANDLOCK || state == SANDBOX_STATE_WHOLE;
+}
+
 const char *sandbox_state_name(enum sandbox_state state)
 {
     static const char *const names[] = {[SANDBOX_STATE_OFF] = "off",

@@ -53,6 +53,9 @@ void sandbox_allow_output(struct sandbox *sandbox, const char *path);
  */
 int sandbox_enter(const struct sandbox *sandbox, enum sandbox_state *ret);
 
+/* Returns true when only the files that were allowed can be reached. */
+bool sandbox_confines_files(enum sandbox_state state);
+
 /* Returns "off", "none", "seccomp", "landlock" or "seccomp+landlock". */
 const char *sandbox_state_name(enum sandbox_state state);
 
