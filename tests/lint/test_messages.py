@@ -45,8 +45,8 @@ def load_tool():
 
 # Rooms (with those inside of them) and pages whose English is still being rewritten; each is removed when it is done.
 UNFINISHED = {
-    'messages': {'src/cli', 'src/format', 'src/fuse', 'src/program'},
-    'comments': None,  # all of them
+    'messages': {'src/format'},
+    'comments': {'include/weightfs', 'src/format'},
     'pages': set(),
 }
 TOOL = load_tool()
@@ -77,8 +77,7 @@ def messages_of(room):
 
 
 def excuse(kind, name):
-    names = UNFINISHED[kind]
-    if names is None or any(name == each or name.startswith(each + '/') for each in names):
+    if any(name == each or name.startswith(each + '/') for each in UNFINISHED[kind]):
         pytest.xfail('its English is being rewritten')
 
 
