@@ -200,6 +200,8 @@ int wfs_node_open(struct wfs_tree *tree, struct wfs_node *node, int flags);
 bool wfs_node_extent(const struct wfs_tree *tree, const struct wfs_node *node, uint64_t offset,
                      size_t *n_bytes, int *ret_fd, uint64_t *ret_offset);
 int wfs_node_check(const struct wfs_tree *tree, const struct wfs_node *node);
+/* Returns true when setting an attribute may have changed the header that content begins with. */
+bool wfs_node_has_new_header(const struct wfs_tree *tree, const struct wfs_node *node);
 ssize_t wfs_node_read(const struct wfs_tree *tree, const struct wfs_node *node, uint64_t offset,
                       void *buf, size_t n_bytes);
 /* Does what wfs_tensor_read_ahead does; nothing where the content is not that of a tensor. */

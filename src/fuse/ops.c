@@ -17,11 +17,19 @@ static void want(struct fuse_conn_info *connection, unsigned flags)
 /*
  * Without FUSE_CAP_ATOMIC_O_TRUNC, truncation is a request of its own, which a mount without opens
  * needs. "Auto" readdirplus gives up in large directories.
+ *
+ * The kernel must not drop cached pages because mtime or size have changed: a page that is dropped
+ * while a write to it is on its way is read again with its old bytes, and stays like that.
  */
 static void op_init(void *userdata, struct fuse_conn_info *connection)
 {
+    const struct driver *driver = userdata;
     want(connection, FUSE_CAP_READDIRPLUS | FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_IOCTL_DIR);
-    connection->want &= ~(unsigned)(FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_ATOMIC_O_TRUNC);
+    connection->want &=
+        ~(unsigned)(FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_AUTO_INVAL_DATA);
+    /* Only a generated header changes a size without the kernel's knowledge. */
+    if (driver->options->files != WFS_FILES_NPY)
+        want(connection, FUSE_CAP_EXPLICIT_INVAL_DATA);
 #ifdef FUSE_CAP_HANDLE_KILLPRIV_V2
     /* No file here can be setuid; without this the kernel sends a request before every write. */
     want(connection, FUSE_CAP_HANDLE_KILLPRIV_V2);

@@ -55,14 +55,14 @@ void request_reply(fuse_req_t req, int rc)
 }
 
 /*
- * Cached content outlives a close, unless it can change without the kernel's knowledge: the texts
- * of the control directory, and headers that follow dtype and shape.
+ * Cached content outlives a close, unless it has changed without the kernel's knowledge: the texts
+ * of the control directory, and headers whose dtype or shape was set. All other content stays in
+ * the cache: dropping it during a write of somebody else can lose that write to readers.
  */
 void request_open_flags(const struct driver *driver, const struct wfs_node *node,
                         struct fuse_file_info *info)
 {
-    const bool has_header = driver->options->files == WFS_FILES_NPY;
     const bool is_control = wfs_node_is_control(driver->tree, node);
-    info->keep_cache = !is_control && !has_header;
+    info->keep_cache = !is_control && !wfs_node_has_new_header(driver->tree, node);
     info->direct_io = is_control;
 }

@@ -138,6 +138,12 @@ static int make_describable(struct wfs_tree *tree, struct wfs_node *node)
     return content_stage(tree, node, content_n_bytes(tree, node));
 }
 
+/* The kernel may have cached a generated header. */
+static void note_new_header(struct edit *edit)
+{
+    edit->has_new_header |= !edit->is_staged;
+}
+
 static int set_dtype(struct wfs_tree *tree, struct wfs_node *node, const char *value,
                      size_t n_bytes)
 {
@@ -152,6 +158,7 @@ static int set_dtype(struct wfs_tree *tree, struct wfs_node *node, const char *v
         return code;
     edit->has_dtype = true;
     edit->dtype = (uint8_t)dtype;
+    note_new_header(edit);
     return 0;
 }
 
@@ -168,6 +175,8 @@ static int set_shape(struct wfs_tree *tree, struct wfs_node *node, const char *v
         code = notes_attr(tree, node, "shape", value, n_bytes);
     if (code == 0)
         code = notes_settle(tree, node, edit_set_shape(edit, &shape));
+    if (code == 0)
+        note_new_header(edit);
     arena_done(&arena);
     return code;
 }
@@ -239,11 +248,13 @@ static int set_key(struct wfs_tree *tree, struct wfs_node *node, const char *val
 static void unset_dtype(struct edit *edit)
 {
     edit->has_dtype = false;
+    note_new_header(edit);
 }
 
 static void unset_shape(struct edit *edit)
 {
     edit->has_shape = false;
+    note_new_header(edit);
 }
 
 static void unset_text(struct edit *edit, enum edit_text which)

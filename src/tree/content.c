@@ -58,6 +58,11 @@ int wfs_node_check(const struct wfs_tree *tree, const struct wfs_node *node)
     return wfs_tensor_check_source(node->tensor);
 }
 
+bool wfs_node_has_new_header(const struct wfs_tree *tree, const struct wfs_node *node)
+{
+    return tree->options.files == WFS_FILES_NPY && node->edit != NULL && node->edit->has_new_header;
+}
+
 /* ---- reading ---- */
 
 bool wfs_node_extent(const struct wfs_tree *tree, const struct wfs_node *node, uint64_t offset,
