@@ -75,14 +75,30 @@ static bool is_dense_in(const struct graph *graph, const struct maker *maker,
     return true;
 }
 
+/* Returns whether the place is a storage itself, not a tensor that is a view of one. */
+static bool is_bare(const struct maker *maker, const struct catalog_storage *storage)
+{
+    return maker->call == 0 && storage != NULL;
+}
+
+/* Returns whether a bare storage keeps its class when it becomes the tensor. */
+static bool keeps_class(const struct catalog_storage *storage, const struct wfs_tensor *tensor)
+{
+    const bool is_packed = wfs_dtype_bits((enum wfs_dtype)storage->dtype) < 8;
+    return tensor->shape.rank == 1 && tensor->dtype == (is_packed ? WFS_U8 : storage->dtype);
+}
+
 /* Returns whether the tensor can be stored by giving the storage its bytes, with the same shape
  * and dtype. */
 static bool fills_storage(const struct torch_plan *plan, const struct maker *maker,
                           const struct catalog_storage *storage, const struct wfs_tensor *tensor)
 {
     const struct graph *graph = &plan->graph;
-    if (maker->call == 0 || storage == NULL || tensor->n_bytes != storage->n_bytes ||
-        tensor->n_bytes == 0 || !is_dense_in(graph, maker, tensor))
+    if (storage == NULL || tensor->n_bytes != storage->n_bytes || tensor->n_bytes == 0)
+        return false;
+    if (is_bare(maker, storage))
+        return keeps_class(storage, tensor);
+    if (!is_dense_in(graph, maker, tensor))
         return false;
     if (maker->what == WHAT_REBUILD_TENSOR_V3) {
         const struct torch_global *dtype = torch_global_of(graph, torch_arg(graph, maker->args, 6));
@@ -201,9 +217,10 @@ static bool has_changed(const struct torch_edit *edit, uint32_t i)
 }
 
 /* Returns whether bytes are swapped, but only the tensor knows the size of the elements. */
-static bool is_swapped(const struct catalog_storage *storage)
+static bool is_swapped(const struct maker *maker, const struct catalog_storage *storage)
 {
-    return storage != NULL && storage->is_untyped && storage->is_big_endian;
+    return storage != NULL && !is_bare(maker, storage) && storage->is_untyped &&
+           storage->is_big_endian;
 }
 
 static const struct catalog_storage *storage_of(const struct torch_edit *edit,
@@ -255,7 +272,7 @@ static int count_users(struct torch_edit *edit)
             return wfs_fail_memory(edit->plan->err);
         if (record == NULL || torch_edit_first(edit, i, &n) != i)
             continue;
-        if (!has_changed(edit, i) && !is_swapped(storage)) {
+        if (!has_changed(edit, i) && !is_swapped(&maker, storage)) {
             record->n_shown += tensor->n_bytes;
             continue;
         }
@@ -291,6 +308,32 @@ static int count_uses(struct torch_plan *plan)
     return 0;
 }
 
+/* Replaces a bare storage: by another storage, or by a tensor where that cannot show what is
+ * wanted. Tensors that were views of it keep the old one. */
+static int replace_storage(struct torch_edit *edit, uint32_t i,
+                           const struct catalog_storage *storage)
+{
+    struct torch_plan *plan = edit->plan;
+    const struct wfs_tensor *tensor = tensor_at(edit, i);
+    struct torch_view view;
+    const bool is_kept = keeps_class(storage, tensor);
+    int code = is_kept ? 0 : torch_check_tensor(tensor, plan->err);
+    if (code < 0)
+        return code;
+    const struct torch_record *record = is_kept ? torch_record_of(plan, storage) : NULL;
+    if (is_kept && record == NULL)
+        return wfs_fail_memory(plan->err);
+    code = torch_record_view(plan, tensor, is_kept ? record->class : 0, &view);
+    uint32_t id = 0;
+    if (code == 0 && (is_kept || (tensor->shape.rank == 1 &&
+                                  torch_spelling_of((enum wfs_dtype)tensor->dtype)->class != NULL)))
+        id = torch_spelling_record(plan, &view);
+    else if (code == 0)
+        id = torch_spelling_call(plan, tensor, &view);
+    edit->nodes[i].id = id;
+    return id == 0 ? wfs_fail_memory(plan->err) : 0;
+}
+
 static bool is_wasteful(const struct torch_record *record)
 {
     enum { N_SMALL = 4096 };
@@ -304,7 +347,7 @@ static int change(struct torch_edit *edit, uint32_t i, uint64_t stamps[])
     const struct wfs_tensor *tensor = tensor_at(edit, i);
     const struct maker maker = find_maker(&plan->graph, id);
     const struct catalog_storage *storage = storage_of(edit, &maker, id);
-    const bool is_new = has_changed(edit, i) || is_swapped(storage),
+    const bool is_new = has_changed(edit, i) || is_swapped(&maker, storage),
                is_divided_here = is_divided(edit, i, stamps);
     uint32_t n;
     struct torch_record *record = storage == NULL ? NULL : torch_record_of(plan, storage);
@@ -322,6 +365,8 @@ static int change(struct torch_edit *edit, uint32_t i, uint64_t stamps[])
     if (is_new && record != NULL && twin == NULL && !is_divided_here &&
         record->n_wanting == record->n_uses && fills_storage(plan, &maker, storage, tensor))
         return torch_record_fill(plan, record, record->wanted) < 0 ? wfs_fail_memory(plan->err) : 0;
+    if (is_bare(&maker, storage))
+        return has_changed(edit, i) ? replace_storage(edit, i, storage) : 0;
     return rewrite(plan, id, &maker, storage, tensor, !is_divided_here, &edit->nodes[i].id);
 }
 

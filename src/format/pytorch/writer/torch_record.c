@@ -191,7 +191,8 @@ int torch_record_view(struct torch_plan *plan, const struct wfs_tensor *tensor, 
             return 0;
         }
     }
-    if (torch_spelling_of(dtype)->class != NULL)
+    const struct torch_spelling *spelling = torch_spelling_of(dtype);
+    if (spelling == NULL || spelling->class != NULL)
         record.n_units /= wfs_dtype_bits(dtype) / 8;
     return add_record(plan, &record, &ret->record);
 }

@@ -12,7 +12,8 @@ struct torch_record *torch_record_of(struct torch_plan *plan,
                                      const struct catalog_storage *storage);
 
 /* Finds the view that shows the tensor: of a record that has its bytes already, or of a new one.
- * class is a value, or 0 for the usual one. -ENOMEM. */
+ * class is a value, whose storages have elements of that dtype or are untyped, or 0 for the usual
+ * one. -ENOMEM. */
 int torch_record_view(struct torch_plan *plan, const struct wfs_tensor *tensor, uint32_t class,
                       struct torch_view *ret);
 

@@ -84,6 +84,14 @@ static bool add_shape(struct torch_plan *plan, const struct wfs_tensor *tensor,
     return ret[0] != 0 && ret[1] != 0;
 }
 
+uint32_t torch_spelling_record(struct torch_plan *plan, const struct torch_view *view)
+{
+    const uint32_t record = value_new(&plan->graph, VALUE_RECORD);
+    if (record != 0)
+        graph_at(&plan->graph, record)->id = view->record;
+    return record;
+}
+
 uint32_t torch_spelling_call(struct torch_plan *plan, const struct wfs_tensor *tensor,
                              const struct torch_view *view)
 {
@@ -91,13 +99,12 @@ uint32_t torch_spelling_call(struct torch_plan *plan, const struct wfs_tensor *t
     const struct torch_spelling *spelling = torch_spelling_of((enum wfs_dtype)tensor->dtype);
     const bool is_late = spelling->class == NULL;
     uint32_t args[7], n = 0;
-    const uint32_t record = value_new(graph, VALUE_RECORD);
+    const uint32_t record = torch_spelling_record(plan, view);
     const uint32_t builder =
         torch_plan_global(plan, &plan->builders[is_late], "torch._utils",
                           is_late ? "_rebuild_tensor_v3" : "_rebuild_tensor_v2");
     if (record == 0 || builder == 0)
         return 0;
-    graph_at(graph, record)->id = view->record;
     args[n++] = record;
     args[n++] = value_new_integer(graph, (int64_t)view->offset);
     if (!add_shape(plan, tensor, view, &args[n]))

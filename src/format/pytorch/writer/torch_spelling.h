@@ -25,6 +25,9 @@ struct torch_view {
 /* Returns NULL when PyTorch has no such type. */
 const struct torch_spelling *torch_spelling_of(enum wfs_dtype dtype);
 
+/* Creates the storage of a view. Returns 0 without memory. */
+uint32_t torch_spelling_record(struct torch_plan *plan, const struct torch_view *view);
+
 /* Creates the call that makes a tensor (of this dtype and shape) from a view. Returns 0 without
  * memory. */
 uint32_t torch_spelling_call(struct torch_plan *plan, const struct wfs_tensor *tensor,
