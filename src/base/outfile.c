@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <libgen.h>
 #include <linux/fs.h>
 #include <stdio.h>
@@ -18,6 +19,8 @@
 #include <sys/ioctl.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
+
+#include "base/written.h"
 
 enum {
     N_NAME = WFS_OUTPUT_NAME_MAX,
@@ -48,6 +51,7 @@ struct outfile {
     bool is_replacing;
     char *buffer; /* malloc'ed, N_BUFFER bytes: what was last read of a source */
     uint64_t read_id, read_offset, n_read; /* source, place; 0 bytes: nothing that is of use */
+    struct written written;
 };
 
 void wfs_output_temporary(const char *path, char name[WFS_OUTPUT_NAME_MAX])
@@ -238,6 +242,7 @@ void outfile_park(struct outfile *outfile)
     free(outfile->buffer);
     free(outfile->pending);
     outfile->buffer = outfile->pending = NULL;
+    written_done(&outfile->written);
     outfile->n_pending = 0;
     outfile->n_read = 0;
 }
@@ -302,6 +307,8 @@ int outfile_write(struct outfile *outfile, const void *bytes, size_t n_bytes)
         memcpy(outfile->pending + outfile->n_pending, bytes, n_bytes);
         outfile->n_pending += n_bytes;
     }
+    if (written_add(&outfile->written, outfile->offset, bytes, n_bytes) < 0)
+        return outfile->error = -ENOMEM;
     outfile->offset += n_bytes;
     start_writing(outfile);
     return 0;
@@ -472,6 +479,30 @@ int outfile_sync(struct outfile *outfile, struct wfs_error *err)
     if (fsync(outfile->fd) < 0)
         return wfs_fail(err, errno, "cannot sync the output: %s", strerror(errno));
     return 0;
+}
+
+int outfile_check(struct outfile *outfile, const struct wfs_save_options *options,
+                  struct wfs_error *err)
+{
+    struct written_range range;
+    size_t next = 0;
+    int code;
+    while ((code = written_check(&outfile->written, outfile->fd, &next, &range)) == 1) {
+        const int given_up =
+            options->progress == NULL
+                ? 0
+                : options->progress(options->ctx, outfile->offset, outfile->offset);
+        if (given_up != 0)
+            return wfs_fail(err, -given_up, "interrupted while the output was read back");
+    }
+    if (code == -ENOMEM)
+        return wfs_fail_memory(err);
+    if (code == -EILSEQ)
+        return wfs_fail(err, EIO,
+                        "the output was damaged while it was written: it has other bytes than "
+                        "expected between offsets %" PRIu64 " and %" PRIu64,
+                        range.offset, range.offset + range.n_bytes);
+    return code < 0 ? wfs_fail(err, EIO, "cannot read the output back: %s", strerror(-code)) : 0;
 }
 
 int outfile_rename(struct outfile *outfile, struct wfs_error *err)

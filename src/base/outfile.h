@@ -61,6 +61,14 @@ int outfile_take(struct outfile *outfile, const struct source *source);
 /* Cuts to the position, gives owner and mode, fsyncs. */
 int outfile_sync(struct outfile *outfile, struct wfs_error *err);
 
+/*
+ * Reads all bytes of a synced outfile again that did not come into it by the kernel's copying, and
+ * compares them, by a hash, with what was to be written. -EIO: they differ; -ENOMEM, or what
+ * the progress of the options says.
+ */
+int outfile_check(struct outfile *outfile, const struct wfs_save_options *options,
+                  struct wfs_error *err);
+
 /* Lets go of the descriptor of a synced outfile, for when there are many. It can only be renamed
  * then. */
 void outfile_park(struct outfile *outfile);

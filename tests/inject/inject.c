@@ -7,8 +7,9 @@
  *   INJECT_FOLDER  absolute, without links    INJECT_FILE  for the count: 8 bytes, then the log
  *   INJECT_AT      N, from 1 on               INJECT_MODE  a name of the table below
  *
- * Apart from that, INJECT_REPLY is a name: the first reply to the kernel that lists it is lost, as
- * when the caller was killed.
+ * INJECT_FLIP is an offset: the byte there is another one in all that is written to files with
+ * INJECT_NAME in their path. Apart from that, INJECT_REPLY is a name: the first reply to the kernel
+ * that lists it is lost, as when the caller was killed.
  */
 /* Both spellings of each call are wanted. */
 #undef _FILE_OFFSET_BITS
@@ -59,6 +60,8 @@ static struct {
     struct shared *shared; /* NULL: nothing is counted */
     int log, folder_fd;
     char paths[N_FDS][N_PATH]; /* of what is open below the folder; "": not */
+    const char *flipped;       /* in paths of files with a byte that flips; NULL: none */
+    off_t flip_at;
 } state;
 
 __attribute__((constructor)) static void start(void)
@@ -71,6 +74,9 @@ __attribute__((constructor)) static void start(void)
     for (unsigned i = 0; i < sizeof(names) / sizeof(*names); i++)
         state.mode = strcmp(names[i], mode) == 0 ? (enum mode)i : state.mode;
     state.at = strtoull(at, NULL, 10);
+    const char *flip = getenv("INJECT_FLIP");
+    state.flipped = flip == NULL ? NULL : getenv("INJECT_NAME");
+    state.flip_at = flip == NULL ? 0 : (off_t)strtoll(flip, NULL, 10);
     /* High numbers: whoever closes what was inherited begins at the low ones. */
     const int fd = (int)syscall(SYS_openat, AT_FDCWD, file, O_RDWR | O_CREAT | O_APPEND, 0600);
     state.log = (int)syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 900);
@@ -232,7 +238,15 @@ ssize_t write(int fd, const void *bytes, size_t n_bytes)
 static ssize_t write_at(int fd, const void *bytes, size_t n_bytes, off_t offset)
 {
     struct call call = {"pwrite", path_of_fd(fd), true, false};
-    return RUN(&call, syscall(SYS_pwrite64, fd, bytes, part(&call, n_bytes), offset));
+    const bool is_flipped = state.flipped != NULL && offset <= state.flip_at &&
+                            state.flip_at < offset + (off_t)n_bytes &&
+                            strstr(call.path, state.flipped) != NULL;
+    const long n = RUN(&call, syscall(SYS_pwrite64, fd, bytes, part(&call, n_bytes), offset));
+    if (is_flipped && n > state.flip_at - offset) {
+        const char other = (char)(((const char *)bytes)[state.flip_at - offset] ^ 0x10);
+        syscall(SYS_pwrite64, fd, &other, (size_t)1, state.flip_at);
+    }
+    return n;
 }
 
 ssize_t pwrite(int fd, const void *bytes, size_t n_bytes, off_t offset)

@@ -178,6 +178,12 @@ static size_t find_segment(const struct wfs_layout *layout, uint64_t offset)
     return low;
 }
 
+const struct layout_segment *layout_segment_at(const struct wfs_layout *layout, uint64_t offset)
+{
+    const size_t i = find_segment(layout, offset);
+    return i == layout->n_segments ? NULL : &layout->segments[i];
+}
+
 /* Fills at most n_bytes of buf from the segment, offset bytes into it. */
 static ssize_t read_segment(const struct layout_segment *segment, uint64_t offset, void *buf,
                             size_t n_bytes)

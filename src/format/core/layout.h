@@ -55,6 +55,9 @@ int layout_add_tensor(struct wfs_layout *layout, uint64_t offset, const struct w
 int layout_add_crc(struct wfs_layout *layout, uint64_t offset, const void *bytes, uint64_t n_bytes,
                    struct layout_crc *crc, uint32_t crc_offset);
 
+/* Returns the first segment that ends behind offset, which may begin behind it too. NULL: none. */
+const struct layout_segment *layout_segment_at(const struct wfs_layout *layout, uint64_t offset);
+
 /* Computes the CRC where it is not known yet. -EIO as wfs_tensor_read, -ENOMEM. */
 int layout_crc_get(struct layout_crc *crc, uint32_t *ret);
 

@@ -14,7 +14,7 @@
 #include <weightfs/cleanup.h>
 
 #include "base/bytes.h"
-#include "format/core/format.h"
+#include "format/core/readback.h"
 
 enum {
     N_CHUNK = 1 << 20,  /* bytes made at once where they cannot be copied */
@@ -170,111 +170,6 @@ static int emit(const struct save *save)
     return 0;
 }
 
-static bool is_same_shape(const struct wfs_shape *a, const struct wfs_shape *b)
-{
-    return a->rank == b->rank &&
-           (a->rank == 0 || memcmp(a->dims, b->dims, a->rank * sizeof(*a->dims)) == 0);
-}
-
-static int compare_names(const void *a, const void *b)
-{
-    const struct wfs_text *const *x = a, *const *y = b;
-    return strcmp((*x)->name, (*y)->name);
-}
-
-/* The texts by name, malloc'ed; NULL when out of memory. */
-static const struct wfs_text **sorted_meta(const struct wfs_text *meta, size_t *ret_n)
-{
-    size_t n = 0;
-    for (const struct wfs_text *text = meta; text != NULL; text = text->next)
-        n++;
-    const struct wfs_text **texts = calloc(n + 1, sizeof(*texts));
-    *ret_n = n;
-    if (texts == NULL)
-        return NULL;
-    n = 0;
-    for (const struct wfs_text *text = meta; text != NULL; text = text->next)
-        texts[n++] = text;
-    qsort(texts, n, sizeof(*texts), compare_names);
-    return texts;
-}
-
-/* A format may add texts of its own, but every wanted one must have come through. */
-static int compare_meta(const struct wfs_text *wanted, const struct wfs_text *found,
-                        struct wfs_error *err)
-{
-    size_t n_wanted, n_found, j = 0;
-    autofree const struct wfs_text **a = sorted_meta(wanted, &n_wanted);
-    autofree const struct wfs_text **b = sorted_meta(found, &n_found);
-    if (a == NULL || b == NULL)
-        return wfs_fail_memory(err);
-    for (size_t i = 0; i < n_wanted; i++) {
-        while (j < n_found && strcmp(b[j]->name, a[i]->name) < 0)
-            j++;
-        if (j == n_found || strcmp(b[j]->name, a[i]->name) != 0 || a[i]->n_bytes != b[j]->n_bytes ||
-            memcmp(a[i]->value, b[j]->value, a[i]->n_bytes) != 0)
-            return wfs_fail(err, EIO, "internal error: the output has lost the metadata '%s'",
-                            wfs_quote(a[i]->name).text);
-    }
-    return 0;
-}
-
-static int compare(const struct wfs_layout *layout, const struct wfs_catalog *found,
-                   struct wfs_error *err)
-{
-    const struct wfs_catalog *wanted = layout->catalog;
-    if (found->n_tensors != wanted->n_tensors)
-        return wfs_fail(err, EIO, "internal error: the output has %zu tensors, expected %zu",
-                        found->n_tensors, wanted->n_tensors);
-    for (size_t i = 0; i < wanted->n_tensors; i++) {
-        const struct wfs_tensor *a = layout->order != NULL ? layout->order[i] : &wanted->tensors[i];
-        const struct wfs_tensor *b = &found->tensors[i];
-        if (strcmp(a->key, b->key) != 0 || a->dtype != b->dtype || a->n_bytes != b->n_bytes ||
-            !is_same_shape(&a->shape, &b->shape))
-            return wfs_fail(err, EIO, "internal error: the output has lost the tensor '%s'",
-                            wfs_quote(a->key).text);
-    }
-    if (!layout->format->keeps_metadata)
-        return 0;
-    return compare_meta(layout->meta != NULL ? layout->meta : wanted->meta, found->meta, err);
-}
-
-int save_load(const struct wfs_format *format, const struct outfile *outfile,
-              struct wfs_catalog **out, struct wfs_error *err)
-{
-    struct load_context context = {0};
-    struct source *source;
-    uint8_t head[FORMAT_HEAD];
-    limits_max(&context.limits);
-    const int code = source_open(outfile_path(outfile), &source, err);
-    if (code < 0)
-        return code;
-    const size_t n_head = source->n_bytes < FORMAT_HEAD ? (size_t)source->n_bytes : FORMAT_HEAD;
-    const int failure =
-        source_read(source, 0, head, n_head) < 0 ? wfs_fail(err, EIO, "cannot read the output back")
-        : !format->functions->probe(head, n_head, source->n_bytes)
-            ? wfs_fail(err, EIO, "internal error: the output does not begin like a %s file",
-                       format->name)
-            : 0;
-    if (failure < 0) {
-        source_free(source);
-        return failure;
-    }
-    return format_load(format, source, &context, out, err);
-}
-
-int save_read_back(const struct wfs_layout *layout, const struct outfile *outfile,
-                   struct wfs_catalog **out, struct wfs_error *err)
-{
-    auto_catalog struct wfs_catalog *found = NULL;
-    int code = save_load(layout->format, outfile, &found, err);
-    if (code == 0)
-        code = compare(layout, found, err);
-    if (code == 0)
-        *out = steal(&found);
-    return code;
-}
-
 /* Once more before anybody sees the output: no source may have changed under the copy. */
 int save_check_sources(const struct wfs_layout *layout, struct wfs_error *err)
 {
@@ -329,7 +224,9 @@ static int run(const struct wfs_layout *layout, const struct wfs_save_options *o
     if (code < 0)
         return code;
     report->step = "verify";
-    code = save_read_back(layout, outfile, &found, err);
+    code = outfile_check(outfile, options, err);
+    if (code == 0)
+        code = readback_load_same(layout, options, outfile, &found, err);
     if (code == 0)
         code = save_check_sources(layout, err);
     if (code == 0)

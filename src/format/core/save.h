@@ -12,17 +12,6 @@
 int save_emit(const struct wfs_layout *layout, const struct wfs_save_options *options,
               struct outfile *outfile, struct wfs_error *err);
 
-/*
- * Loads a file that was written and synced, by the loader of its format and with the largest
- * limits.
- */
-int save_load(const struct wfs_format *format, const struct outfile *outfile,
-              struct wfs_catalog **out, struct wfs_error *err);
-
-/* The same, and fails unless the file has what the layout was made from. */
-int save_read_back(const struct wfs_layout *layout, const struct outfile *outfile,
-                   struct wfs_catalog **out, struct wfs_error *err);
-
 /* -EIO when a source that the layout reads is no longer what it was. */
 int save_check_sources(const struct wfs_layout *layout, struct wfs_error *err);
 

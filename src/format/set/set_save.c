@@ -15,6 +15,7 @@
 #include <weightfs/io.h>
 
 #include "base/bytes.h"
+#include "format/core/readback.h"
 #include "format/core/save.h"
 #include "format/set/set_index.h"
 #include "format/set/shard_index.h"
@@ -86,7 +87,7 @@ static int read_taken(struct saving *saving, const struct shard *shard)
 {
     auto_catalog struct wfs_catalog *found = NULL;
     uint64_t wanted, digest;
-    const int code = save_load(saving->set->format, shard->outfile, &found, saving->err);
+    const int code = readback_load(saving->set->format, shard->outfile, &found, saving->err);
     if (code < 0)
         return code;
     if (wfs_catalog_digest(found, &digest) < 0 || wfs_catalog_digest(shard->found, &wanted) < 0)
@@ -109,7 +110,10 @@ static int write_shard(struct saving *saving, struct shard *shard)
     if (code == 0)
         code = outfile_sync(shard->outfile, saving->err);
     if (code == 0)
-        code = is_new ? save_read_back(shard->layout, shard->outfile, &shard->found, saving->err)
+        code = outfile_check(shard->outfile, &saving->inner, saving->err);
+    if (code == 0)
+        code = is_new ? readback_load_same(shard->layout, &saving->inner, shard->outfile,
+                                           &shard->found, saving->err)
                       : read_taken(saving, shard);
     if (code < 0)
         return code;
@@ -157,6 +161,8 @@ static int write_index(struct saving *saving)
     if (code < 0)
         return save_fail_write(saving->index, code, saving->err);
     code = outfile_sync(saving->index, saving->err);
+    if (code == 0)
+        code = outfile_check(saving->index, &saving->inner, saving->err);
     if (code == 0)
         code = source_open(outfile_path(saving->index), &source, saving->err);
     if (code < 0)

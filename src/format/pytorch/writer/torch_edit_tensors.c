@@ -317,7 +317,7 @@ static int replace_storage(struct torch_edit *edit, uint32_t i,
     const struct wfs_tensor *tensor = tensor_at(edit, i);
     struct torch_view view;
     const bool is_kept = keeps_class(storage, tensor);
-    int code = is_kept ? 0 : torch_check_tensor(tensor, plan->err);
+    int code = is_kept ? 0 : storable_check_tensor(plan->layout->format, tensor, plan->err);
     if (code < 0)
         return code;
     const struct torch_record *record = is_kept ? torch_record_of(plan, storage) : NULL;

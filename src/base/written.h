@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What was written to a file: ranges with their hashes, to find out later whether the file has
+ * these bytes. Ranges that the kernel copied are not among them.
+ */
+#ifndef WFS_WRITTEN_H
+#define WFS_WRITTEN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct hasher;
+
+struct written_range {
+    uint64_t offset, n_bytes, digest;
+};
+
+/* A zeroed struct has no ranges. */
+struct written {
+    struct written_range *ranges; /* malloc'ed, in order; the last one may still grow */
+    size_t n_ranges, n_room;
+    struct hasher *hasher; /* of the last range; NULL: it is complete */
+};
+
+/* Adds bytes that follow all others. -ENOMEM. */
+int written_add(struct written *written, uint64_t offset, const void *bytes, size_t n_bytes);
+
+/*
+ * Reads the next range of the file, from *next on, which starts at 0. 1: it has these bytes, 0:
+ * there is no other range, -EILSEQ: it has others (*ret is the range), -EIO, -ENOMEM.
+ */
+int written_check(struct written *written, int fd, size_t *next, struct written_range *ret);
+
+void written_done(struct written *written);
+
+#endif

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Outputs that are loaded again before they are published.
+ */
+#ifndef WFS_READBACK_H
+#define WFS_READBACK_H
+
+#include "base/outfile.h"
+#include "format/core/layout.h"
+
+/*
+ * Loads a file that was written and synced, by the loader of its format and with the largest
+ * limits.
+ */
+int readback_load(const struct wfs_format *format, const struct outfile *outfile,
+                  struct wfs_catalog **out, struct wfs_error *err);
+
+/*
+ * The same, and fails with -EIO unless the file has what the layout was made from. It relies on
+ * outfile_check for the bytes of the layout.
+ */
+int readback_load_same(const struct wfs_layout *layout, const struct wfs_save_options *options,
+                       const struct outfile *outfile, struct wfs_catalog **out,
+                       struct wfs_error *err);
+
+#endif
