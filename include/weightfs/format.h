@@ -49,7 +49,13 @@ struct wfs_fit_options {
     bool is_set;             /* several files, in which no format has room for values */
 };
 
-enum wfs_fit_kind { WFS_FIT_VALUE, WFS_FIT_METADATA, WFS_FIT_TIE, WFS_FIT_PARAM_ID };
+enum wfs_fit_kind {
+    WFS_FIT_VALUE,
+    WFS_FIT_METADATA,
+    WFS_FIT_TIE,
+    WFS_FIT_PARAM_ID,
+    WFS_FIT_BACKUP, /* a file of a tree; its path is the name */
+};
 
 /* What is not in the file as it was in the catalog. Texts are the catalog's. */
 struct wfs_fit_item {

@@ -211,6 +211,18 @@ static int tell_ids(struct fitting *fitting)
     return code;
 }
 
+/* ---- backup copies ---- */
+
+/* No format is asked for room for them. */
+static int tell_backups(struct fitting *fitting)
+{
+    int code = 0;
+    for (const struct catalog_backup *backup = fitting->catalog->backups;
+         backup != NULL && code == 0; backup = backup->next)
+        code = tell(fitting, WFS_FIT_BACKUP, backup->path, "is a backup copy of another file");
+    return code;
+}
+
 /* ---- the whole ---- */
 
 static int tell_metadata(struct fitting *fitting)
@@ -230,7 +242,9 @@ int wfs_catalog_fit(struct wfs_catalog *catalog, const struct wfs_format *format
 {
     struct fitting fitting = {catalog, format, ret, err};
     cleanup(text_index_done) struct text_index names = {0};
-    int code = format->keeps_metadata ? names_init(&names, catalog) : tell_metadata(&fitting);
+    int code = tell_backups(&fitting);
+    if (code == 0)
+        code = format->keeps_metadata ? names_init(&names, catalog) : tell_metadata(&fitting);
     if (code == 0 && !format->keeps_ties && options->drops_ties)
         code = drop_ties(&fitting, &names);
     if (code == 0 && (options->is_set || !has_room_for_values(&fitting)))

@@ -100,7 +100,7 @@ int commit_save(struct commit *commit, const char *path, const struct wfs_save_o
 
 static const struct {
     const char *kind, *counted;
-    const char *reason; /* before the names; %s: the format */
+    const char *reason; /* before the names; %s, if any: the format */
 } kinds[] = {
     [WFS_FIT_VALUE] = {"value", "value",
                        "left out, because %s stores only tensors and text metadata"},
@@ -110,6 +110,7 @@ static const struct {
                      "left out, as further names of tensors that are stored once in %s"},
     [WFS_FIT_PARAM_ID] = {"param_id", "parameter id",
                           "left out, because %s cannot store parameter ids"},
+    [WFS_FIT_BACKUP] = {"backup", "backup file", "left out, as backup copies of other files"},
 };
 
 enum { N_KINDS = sizeof(kinds) / sizeof(*kinds) };

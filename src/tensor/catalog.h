@@ -61,6 +61,12 @@ struct catalog_unshown {
     const struct catalog_unshown *next;
 };
 
+/* A file of a tree that is a backup copy of another one, and therefore not in the catalog. */
+struct catalog_backup {
+    const char *path;
+    const struct catalog_backup *next;
+};
+
 /* What became of a tensor that an overlay has too. Texts are in the arena. */
 struct catalog_cover {
     const char *key;
@@ -97,6 +103,7 @@ struct wfs_catalog {
     struct catalog_value *values; /* malloc'ed; the largest parts of the graph without a tensor */
     size_t n_values, n_value_room;
     const struct catalog_unshown *unshown;
+    const struct catalog_backup *backups;
     struct wfs_catalog **parts; /* malloc'ed; owned: what the tensors were loaded as, shards */
     size_t n_parts, n_part_room;
     struct catalog_cover *covers; /* malloc'ed */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "tree/control/control.h"
+#include "tree/file/backup.h"
 #include "tree/file/namesake.h"
 #include "tree/node/edit.h"
 #include "tree/node/entry.h"
@@ -391,6 +392,8 @@ int wfs_node_rename(struct wfs_tree *tree, struct wfs_node *from_dir, const char
     if (move.from == 0)
         return -ENOENT;
     code = check_move(tree, &move, flags);
+    if (code == 0 && backup_is_name(to_name))
+        code = namesake_index(tree);
     if (code < 0)
         return code;
     if (move.to != 0 && entry_at(tree, move.from)->node == entry_at(tree, move.to)->node)

@@ -277,6 +277,25 @@ static int add_tensors(const struct wfs_tree *tree, const struct outline *outlin
     return code;
 }
 
+/* Notes the paths of backup copies, for the report. */
+static int add_backups(const struct wfs_tree *tree, const struct outline *outline,
+                       struct wfs_catalog *catalog)
+{
+    for (size_t i = 0; i < outline->n_backups; i++) {
+        autostrbuf struct strbuf path = {0};
+        struct catalog_backup *backup = arena_calloc(&catalog->arena, 1, sizeof(*backup));
+        entry_path(tree, outline->backups[i], &path);
+        if (backup == NULL || path.has_failed)
+            return -ENOMEM;
+        backup->path = arena_copy(&catalog->arena, path.bytes, path.n_bytes);
+        backup->next = catalog->backups;
+        catalog->backups = backup;
+        if (backup->path == NULL)
+            return -ENOMEM;
+    }
+    return 0;
+}
+
 static int fill(const struct wfs_tree *tree, struct wfs_catalog *catalog, struct wfs_error *err)
 {
     cleanup(outline_done) struct outline tensors = {0};
@@ -286,6 +305,8 @@ static int fill(const struct wfs_tree *tree, struct wfs_catalog *catalog, struct
         return wfs_fail_memory(err);
     if (code < 0)
         return wfs_fail(err, -code, "cannot read the staging directory: %s", strerror(-code));
+    if (add_backups(tree, &values, catalog) < 0 || add_backups(tree, &tensors, catalog) < 0)
+        return wfs_fail_memory(err);
     code = add_tensors(tree, &tensors, catalog, err);
     if (code == 0)
         code = metadata_fill(tree, catalog, err);

@@ -10,6 +10,7 @@
 #include <weightfs/array.h>
 #include <weightfs/value.h>
 
+#include "tree/file/backup.h"
 #include "tree/file/description.h"
 #include "tree/file/namesake.h"
 #include "tree/file/valuefile.h"
@@ -88,6 +89,27 @@ static int find_key(const struct wfs_tree *tree, struct strbuf *key, struct aren
     return item->key == NULL ? -ENOMEM : 0;
 }
 
+/* ---- backup copies ---- */
+
+/* Moves backup copies from the items to the list of what is left out. */
+static int set_backups_aside(const struct wfs_tree *tree, bool is_value, struct outline *outline)
+{
+    size_t n_kept = 0;
+    for (size_t i = 0; i < outline->n_items; i++) {
+        const struct outline_item item = outline->items[i];
+        if (!backup_is_one(tree, item.entry, item.key, is_value)) {
+            outline->items[n_kept++] = item;
+            continue;
+        }
+        if (array_reserve(&outline->backups, sizeof(*outline->backups), outline->n_backups, 1,
+                          &outline->n_backup_room) < 0)
+            return -ENOMEM;
+        outline->backups[outline->n_backups++] = item.entry;
+    }
+    outline->n_items = n_kept;
+    return 0;
+}
+
 /* ---- places ---- */
 
 static bool is_taken(const uint8_t *taken, uint32_t order)
@@ -147,7 +169,9 @@ static int compare(const void *a, const void *b)
 
 static int finish(const struct wfs_tree *tree, bool is_value, struct outline *outline)
 {
-    const int code = give_back_places(tree, is_value, outline);
+    int code = set_backups_aside(tree, is_value, outline);
+    if (code == 0)
+        code = give_back_places(tree, is_value, outline);
     if (code == 0 && outline->n_items > 0)
         qsort(outline->items, outline->n_items, sizeof(*outline->items), compare);
     return code;
@@ -172,5 +196,6 @@ int outline_make(const struct wfs_tree *tree, struct arena *arena, struct outlin
 void outline_done(struct outline *outline)
 {
     free(outline->items);
+    free(outline->backups);
     *outline = (struct outline){0};
 }

@@ -15,6 +15,8 @@ struct outline_item {
 struct outline {
     struct outline_item *items; /* malloc'ed */
     size_t n_items, n_room;
+    uint32_t *backups; /* malloc'ed; entries of backup copies, which are left out */
+    size_t n_backups, n_backup_room;
 };
 
 /*
