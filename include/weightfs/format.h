@@ -29,9 +29,9 @@ const struct wfs_format *wfs_format_by_path(const char *path);
 bool wfs_format_can_write(const struct wfs_format *format);
 
 /*
- * Loads the checkpoint at path, told by content: a file, the index of a sharded one, or the
- * directory that holds either. options may be NULL. Errors as error.h says, and the errno of open:
- * -EISDIR for a directory without a checkpoint, -ENXIO for what is not a regular file.
+ * Loads the checkpoint at path, recognised by its content: a file, the index of a sharded one, or
+ * the directory that holds either. options may be NULL. Errors as error.h says, and the errno of
+ * open: -EISDIR for a directory without a checkpoint, -ENXIO for what is not a regular file.
  */
 int wfs_load(const char *path, const struct wfs_load_options *options, struct wfs_catalog **out,
              struct wfs_error *err);
@@ -71,11 +71,11 @@ struct wfs_fit {
 };
 
 /*
- * Rewrites the catalog, which is nobody else's, for a file of the format, and tells what there is
- * no room for. A tied name that is dropped is a text of the metadata with the name that stays as
- * its value, as the safetensors library writes it; a value is a text with its own name: as it is
- * when it is a string, else as JSON. Texts that have such a name already are kept. Fills a zeroed
- * struct. -EINVAL names a value that was edited and would be left out; -ENOMEM.
+ * Rewrites the catalog, which is nobody else's, for a file of the format, and lists what the
+ * format cannot hold. A tied name that is dropped is a text of the metadata with the name that
+ * stays as its value, as the safetensors library writes it; a value is a text with its own name: as
+ * it is when it is a string, else as JSON. Texts that have such a name already are kept. Fills a
+ * zeroed struct. -EINVAL names a value that was edited and would be left out; -ENOMEM.
  */
 int wfs_catalog_fit(struct wfs_catalog *catalog, const struct wfs_format *format,
                     const struct wfs_fit_options *options, struct wfs_fit *ret,
@@ -89,10 +89,11 @@ void wfs_fit_done(struct wfs_fit *fit);
 char *wfs_source_file(const char *path, bool shards);
 
 /*
- * Whether an output path asks for several files: it is the name of an index ("….index.json"), or a
- * directory: one that is there, or any with a slash at its end. 1: *ret is the path of the index,
- * malloc'ed, and *format, where it was NULL, is what the names of that or of the source tell, or
- * still NULL: then *ret is the directory. 0: it does not. -ENOMEM.
+ * Returns whether an output path asks for several files: it is the name of an index
+ * ("….index.json"), an existing directory, or any path with a slash at its end. 1: *ret is the path
+ * of the index, malloc'ed; a NULL *format becomes the format that its name or the name of the
+ * source implies. If neither implies one, *format stays NULL and *ret is the directory. 0: it does
+ * not ask for several. -ENOMEM.
  */
 int wfs_output_index(const char *path, const char *source, const struct wfs_format **format,
                      char **ret);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What paths of sources and outputs mean, told by names alone.
+ * The meaning of the paths of sources and outputs, as far as names alone show it.
  */
 #include "format/registry.h"
 

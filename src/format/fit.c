@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a format has no room for: dropped, or put where it has room, and told either way. PyTorch
- * files keep ties and values and have no metadata; the others have metadata, and no room for ties
- * and for values that are not their own.
+ * What a format cannot hold is dropped or stored elsewhere, and listed in either case. PyTorch
+ * files keep ties and values but have no metadata; the others have metadata, but cannot hold ties
+ * or values other than their own.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -16,8 +16,8 @@
 extern const struct format_table registry_table;
 
 /*
- * Loads an open source, told by its content. The catalog owns the source; on failure it is freed.
- * Errors as wfs_load.
+ * Loads an open source, recognised by its content. The catalog owns the source; on failure it is
+ * freed. Errors as wfs_load.
  */
 int load_source(struct source *source, const struct load_context *context, struct wfs_catalog **out,
                 struct wfs_error *err);

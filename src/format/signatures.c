@@ -146,8 +146,8 @@ static bool is_msgpack(const uint8_t *head, size_t n_head)
            head[n_map] >= 0xa1 && head[n_map] <= 0xbf && isgraph(head[n_map + 1]);
 }
 
-/* Printable UTF-8 with the usual white space, as far as the head goes; a character cut at its end
- * is no offence. */
+/* Printable UTF-8 with the usual white space, as far as the head goes; a character that is
+ * cut at its end is allowed. */
 static bool is_text(const uint8_t *head, size_t n_head)
 {
     for (size_t i = 0; i < n_head; i++) {

@@ -230,7 +230,7 @@ static int keep_scheme(struct burnpack_load *load, struct burnpack_draft *draft,
     return load->scheme == NULL ? burnpack_load_fail_memory(load) : 0;
 }
 
-/* from: where the whole dtype begins. The pair that it stands in is closed here. */
+/* from: the start of the whole dtype. Closes the pair that contains it. */
 static int take_scheme(struct burnpack_load *load, struct burnpack_draft *draft,
                        const uint8_t *from)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Whether the tensors fit the file. Two layouts look alike, and only the numbers tell them apart:
+ * Checks whether the tensors fit the file. Two layouts look alike and differ only in their numbers:
  *
  *   aligned   the data begins at a multiple of 256, and so does each tensor in it
- *   packed    the data begins right behind the CBOR, each tensor where the last one ends
+ *   packed    the data begins right after the CBOR, each tensor where the last one ends
  *
  * Read the wrong way everything shifts by up to 255 bytes, so doubt is an error.
  */

@@ -207,7 +207,7 @@ static bool decode(struct cbor_in *in, struct item *item, size_t *ret_n)
     return result.status == CBOR_DECODER_FINISHED || cborin_fail(in, "this is not CBOR");
 }
 
-/* The next head that is no tag; tags are passed over. */
+/* Decodes the next head, skipping tags. */
 static bool peek(struct cbor_in *in, struct item *item, size_t *ret_n)
 {
     for (;;) {

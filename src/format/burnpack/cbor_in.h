@@ -79,8 +79,8 @@ bool cborin_skip(struct cbor_in *in); /* any value, checked in full, spoiling no
 bool cborin_field(struct cbor_in *in, struct cbor_span *ret);
 
 /*
- * A variant's name. *ret_has_payload says that it stands in a map of one pair, whose value is next;
- * cborin_next must then be called behind that.
+ * Reads the name of a variant. With *ret_has_payload it is the key of a map of one pair, whose
+ * value is next; call cborin_next after that value.
  */
 bool cborin_variant(struct cbor_in *in, struct cbor_span *ret, bool *ret_has_payload);
 

@@ -47,7 +47,7 @@ static const struct wfs_text **sorted_meta(const struct wfs_text *meta, size_t *
     return texts;
 }
 
-/* A format may add texts of its own, but every wanted one must have come through. */
+/* A format may add texts of its own, but every expected one must be in the file. */
 static int compare_meta(const struct wfs_text *wanted, const struct wfs_text *found,
                         struct wfs_error *err)
 {

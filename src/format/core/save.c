@@ -62,7 +62,7 @@ static int fail_read(const struct wfs_tensor *tensor, struct wfs_error *err)
                     has_changed ? "was changed by another program" : "is short or failing");
 }
 
-/* Of the segment, from its start; the outfile is there. */
+/* Writes the content of a segment; the outfile is at its start. */
 static int emit_tensor(const struct save *save, const struct layout_segment *segment)
 {
     for (uint64_t n_done = 0; n_done < segment->n_bytes;) {

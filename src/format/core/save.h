@@ -15,7 +15,7 @@ int save_emit(const struct wfs_layout *layout, const struct wfs_save_options *op
 /* -EIO when a source that the layout reads is no longer what it was. */
 int save_check_sources(const struct wfs_layout *layout, struct wfs_error *err);
 
-/* Calls `complete`: the last that happens before the output is there. */
+/* Calls `complete`, the last step before the output is published. */
 int save_tell_complete(const struct wfs_save_options *options, const struct outfile *outfile,
                        const struct wfs_catalog *found, struct wfs_error *err);
 

@@ -32,7 +32,7 @@ static size_t skip_space(const uint8_t *head, size_t i, size_t n_head)
     return i;
 }
 
-/* No magic number: an object begins at byte 8, behind a length that is no text. */
+/* The format has no magic number: an object begins at byte 8, after a length that is not text. */
 static bool probe(const uint8_t *head, size_t n_head, uint64_t n_bytes)
 {
     bool is_text = true;

@@ -64,7 +64,7 @@ static void sort_entries(struct safetensors_load *load)
     }
 }
 
-/* An entry that stands twice explains what is wrong better than the numbers do. */
+/* A duplicate entry explains better what is wrong than the numbers do. */
 static const char *duplicate_note(const struct safetensors_load *load)
 {
     return load->duplicate != NULL ? load->duplicate : "";
@@ -149,7 +149,7 @@ static bool has_range(const struct safetensors_load *load, const struct safetens
     return entry->end >= entry->begin && entry->end <= INT64_MAX - data_start(load);
 }
 
-/* What shape and dtype do not explain: the bytes are shown, the dtype is told beside them. */
+/* For bytes that shape and dtype do not explain: they are shown, with the dtype as an attribute. */
 static void make_opaque(struct safetensors_load *load, struct safetensors_entry *entry)
 {
     struct wfs_error why = {0};

@@ -128,8 +128,8 @@ static bool is_equal(const struct wfs_text *a, const struct wfs_text *b)
 }
 
 /*
- * The metadata of a set is what the first file that has a name says of it. A file may stay as it is
- * while each of its texts is what is wanted, or one before it says what is.
+ * If several files have a text with the same name, the set has that of the first. A file can stay
+ * as it is if each of its texts is the expected one, or an earlier file has the expected one.
  */
 static bool has_wanted_texts(const struct wfs_shards *set, size_t i)
 {

@@ -224,7 +224,7 @@ int shard_tell_strays(const struct format_table *table, const char *folder,
     cleanup(shard_names_done) struct shard_names names = {0};
     size_t n_told = 0;
     if (list(folder, table->names_checkpoint, &names) < 0)
-        return 0; /* who may not list it has no strays to be told of */
+        return 0; /* strays cannot be found in a directory that cannot be listed */
     for (size_t i = 0; i < names.n_names && n_told < MAX_TOLD; i++) {
         if (shard_index_has_file(index, names.names[i]))
             continue;

@@ -29,13 +29,13 @@ struct shard_index {
 
 /*
  * 1: the source is an index and was read; 0: it is something else, or larger than n_most. A file
- * name that is not plain (a path, "..") is -EBADMSG; so is a key that stands twice.
+ * name that is not plain (a path, "..") is -EBADMSG; so is a duplicate key.
  */
 int shard_index_read(struct shard_index *index, const struct source *source, uint64_t n_most,
                      struct wfs_error *err);
 
-/* Adds a key by hand; texts are borrowed. 1: added, 0: it is there already, *ret_shard says where;
- * -ENOMEM. */
+/* Adds a key by hand; texts are borrowed. 1: added; 0: it exists, in the file *ret_shard; -ENOMEM.
+ */
 int shard_index_add(struct shard_index *index, const char *key, const char *shard,
                     uint32_t *ret_shard);
 

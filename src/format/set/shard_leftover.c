@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ".NAME.weightfs.set" beside the index at NAME, while a set is being made: the inode that the
- * index is going to have, then the files that are new and those that nobody needs when it is there.
+ * ".NAME.weightfs.set", next to the index NAME while a set is being saved: the inode that the index
+ * will have, the new files, and the old files that are obsolete once it is published.
  *
  *     weightfs-set 1
  *     index INODE

@@ -19,7 +19,7 @@
 
 enum { N_STEM = 160, MAX_VERSIONS = 100000 };
 
-/* ---- what is there ---- */
+/* ---- existing files ---- */
 
 static int look_at_files(struct shard_present *present, int directory)
 {
@@ -111,7 +111,7 @@ static const char *find_present(const struct shard_present *present, const struc
     return NULL;
 }
 
-/* In the arena: what is there now is not looked at any more when the names are needed. */
+/* Copies the name into the arena: it outlives the list of existing files. */
 static int keep_name(struct wfs_shards *set, struct shard *shard, const char *name,
                      struct wfs_error *err)
 {

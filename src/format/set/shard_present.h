@@ -22,7 +22,7 @@ int shard_present_read(struct shard_present *present, const char *path, int dire
                        struct wfs_error *err);
 void shard_present_done(struct shard_present *present);
 
-/* Gives each shard a name that is free in the directory, or the one under which it is there. */
+/* Gives each shard a free name in the directory, or the name under which it exists there. */
 int shard_present_name(const struct shard_present *present, struct wfs_shards *set,
                        const struct outfile *index, struct wfs_error *err);
 

@@ -17,7 +17,7 @@ struct shard {
     struct wfs_catalog *part;  /* its tensors */
     const struct source *home; /* the one file that has them all; NULL: several, or none */
     struct wfs_layout *layout; /* NULL: home holds exactly this and is taken over whole */
-    struct wfs_catalog *found; /* what the file holds; NULL until it is there */
+    struct wfs_catalog *found; /* what the file holds; NULL until it exists */
     const char *name;          /* of the file; in the arena */
     bool is_kept;              /* it is in the directory under that name already */
     struct outfile *outfile;

@@ -145,7 +145,7 @@ static int note_values(struct gathering *g, const struct wfs_catalog *part)
     return 0;
 }
 
-/* What is not the fault of the shard is no reason to go on without it. */
+/* Returns whether an error is not the fault of the shard: then loading stops. */
 static bool is_ours(int code)
 {
     return code == EMFILE || code == ENFILE || code == ENOMEM;
@@ -316,7 +316,7 @@ static int load_path(const char *path, const struct load_context *context, struc
     return code;
 }
 
-/* An index, else shards by name, else the one checkpoint that is there. */
+/* Loads an index, else shards by name, else the only checkpoint of the directory. */
 static int load_folder(const char *folder, const char *like, const struct load_context *context,
                        struct wfs_catalog **out, struct wfs_error *err)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Checkpoints in several files. This room knows the index, the names of shards, how the tensors of
- * several files become one catalog, and how a set of files is saved so that it is there completely
- * or not at all. It does not know formats: files are loaded through the table that it is given.
+ * several files become one catalog, and how a set of files is published completely or not at all.
+ * It does not know formats: files are loaded through the table that it is given.
  */
 #ifndef WFS_SHARD_SOURCE_H
 #define WFS_SHARD_SOURCE_H
