@@ -18,7 +18,12 @@ struct wfs_control_reply {
 };
 
 #define WFS_IOC_COMMIT _IOR('W', 1, struct wfs_control_reply)
-/* Fills the reply without a commit: shows that the directory is the root of a mount of ours. */
+/*
+ * Fills the reply without a commit: shows that the directory is the root of a mount of ours. The
+ * text is the staging directory, or empty if the mount is read-only; other users than the one who
+ * mounted get WFS_HELLO_HIDDEN instead of its path, and n_edits is 0.
+ */
+#define WFS_HELLO_HIDDEN "?"
 #define WFS_IOC_HELLO _IOR('W', 2, struct wfs_control_reply)
 
 #endif

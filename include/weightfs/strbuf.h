@@ -30,7 +30,10 @@ void strbuf_printf(struct strbuf *text, const char *format, ...)
 /* Records that memory ran out elsewhere, for a part that is missing now. */
 void strbuf_fail(struct strbuf *text);
 
-/* Adds a field of a CSV line (RFC 4180), in quotes where it needs them. */
+/*
+ * Adds a field of a CSV line (RFC 4180), in quotes where it needs them. One that a spreadsheet
+ * would run as a formula gets an apostrophe before it, as does one that begins with an apostrophe.
+ */
 void strbuf_csv(struct strbuf *text, const char *field);
 
 /* Adds a JSON string in its quotes, spelled by json_spell; null for NULL. */

@@ -89,21 +89,27 @@ static pid_t process_to_wait_for(const struct driver *driver)
     return getppid() == driver->supervisor ? driver->supervisor : getpid();
 }
 
-static void fill_hello(struct driver *driver, struct wfs_control_reply *reply)
+static void fill_hello(struct driver *driver, fuse_req_t req, struct wfs_control_reply *reply)
 {
     const char *stage = driver->target->stage_path;
+    reply->pid = process_to_wait_for(driver);
+    if (stage == NULL)
+        return;
+    if (fuse_req_ctx(req)->uid != driver->owner) {
+        snprintf(reply->text, sizeof(reply->text), "%s", WFS_HELLO_HIDDEN);
+        return;
+    }
     driver_begin_read(driver);
     reply->n_edits = wfs_tree_has_pending(driver->tree) ? wfs_tree_n_edits(driver->tree) : 0;
     driver_end_read(driver);
-    reply->pid = process_to_wait_for(driver);
-    snprintf(reply->text, sizeof(reply->text), "%s", stage != NULL ? stage : "");
+    snprintf(reply->text, sizeof(reply->text), "%s", stage);
 }
 
 static void fill_commit(struct driver *driver, struct asker *asker, struct wfs_control_reply *reply)
 {
     struct wfs_error err = {0};
     char summary[COMMIT_TEXT_MAX] = "";
-    fill_hello(driver, reply);
+    fill_hello(driver, asker->req, reply);
     int rc;
     if (!wfs_tree_is_writable(driver->tree))
         rc = wfs_fail(&err, EROFS,
@@ -135,7 +141,7 @@ static void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void *arg
     if (is_commit)
         fill_commit(driver, &asker, &reply);
     else
-        fill_hello(driver, &reply);
+        fill_hello(driver, req, &reply);
     if (asker.req != NULL)
         fuse_reply_ioctl(req, 0, &reply, sizeof(reply));
 }

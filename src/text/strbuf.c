@@ -65,13 +65,39 @@ void strbuf_printf(struct strbuf *text, const char *format, ...)
     va_end(again);
 }
 
+/* Returns true for a field that a spreadsheet would take for a formula, or for a guarded field. */
+static bool needs_guard(const char *field)
+{
+    /* The last four are the wide forms of the first ones. */
+    static const char *const starts[] = {"=",
+                                         "+",
+                                         "-",
+                                         "@",
+                                         "\t",
+                                         "\r",
+                                         "\n",
+                                         "'",
+                                         "\xef\xbc\x9d",
+                                         "\xef\xbc\x8b",
+                                         "\xef\xbc\x8d",
+                                         "\xef\xbc\xa0"};
+    field += strspn(field, " ");
+    for (size_t i = 0; i < sizeof(starts) / sizeof(*starts); i++)
+        if (strncmp(field, starts[i], strlen(starts[i])) == 0)
+            return true;
+    return false;
+}
+
 void strbuf_csv(struct strbuf *text, const char *field)
 {
+    const char *guard = needs_guard(field) ? "'" : "";
     if (field[strcspn(field, ",\"\r\n")] == '\0') {
+        strbuf_puts(text, guard);
         strbuf_puts(text, field);
         return;
     }
     strbuf_puts(text, "\"");
+    strbuf_puts(text, guard);
     for (const char *quote; (quote = strchr(field, '"')) != NULL; field = quote + 1) {
         strbuf_add(text, field, (size_t)(quote - field));
         strbuf_puts(text, "\"\"");

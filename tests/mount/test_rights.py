@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """What the processes of a mount may do, and what other users may."""
+import errno
 import json
 import os
 import pathlib
@@ -122,6 +123,29 @@ def test_only_the_user_who_mounted_commits(mount, folder, sample):
         assert tool(*as_user, *command, code=None).code != 0, command
     assert not (folder / 'out.safetensors').exists() and mnt.status()['state'] == 'dirty'
     mnt.commit()
+
+
+@pytest.mark.root
+def test_only_the_user_who_mounted_sees_where_edits_are_staged(mount, folder, sample):
+    open_to_all(folder)
+    os.chmod(sample, 0o644)
+    mnt = mount(sample, 'allow_other', 'output=%s' % (folder / 'out.safetensors'))
+    os.rename(mnt / 'temperature', mnt / 'heat')
+    # The replies to the greeting and to a commit: error, process, edits, text.
+    ask = ('import fcntl, os, sys; fd = os.open(sys.argv[1], os.O_RDONLY)\n'
+           'for number in 2, 1:\n'
+           '    reply = bytearray(1040); fcntl.ioctl(fd, 2 << 30 | len(reply) << 16 | ord("W") << 8 | number, reply); print(reply.hex())')
+    as_user = ['setpriv', '--reuid=%d' % USER, '--regid=%d' % USER, '--clear-groups']
+    commands = {'other': [*as_user, '/usr/bin/python3', '-c', ask], 'owner': ['/usr/bin/python3', '-c', ask]}
+    replies = {who: [bytes.fromhex(line) for line in tool(*command, mnt.path).stdout.split()] for who, command in commands.items()}
+    stage = b'.out.safetensors.weightfs'
+    assert stage in replies['owner'][0] and replies['owner'][0][8:16] == (1).to_bytes(8, 'little')
+    for reply in replies['other']:
+        assert stage not in reply and os.fsencode(folder) not in reply and reply[8:16] == bytes(8)
+    assert replies['other'][0][16:].rstrip(b'\0') == b'?'
+    assert replies['other'][1][:4] == errno.EPERM.to_bytes(4, 'little')
+    shown = tool(*as_user, *program.COMMAND, 'umount', mnt.path, code=None)
+    assert shown.code != 0 and 'only the user' in shown.error and '.out.' not in shown.error
 
 
 def open_to_all(folder):
