@@ -243,3 +243,32 @@ def test_a_file_of_another_size_has_no_type_to_take(edit):
     edit.commit(code=1)
     pathlib.Path(edit / 'head').unlink()
     assert edit.result() == {key: tensor for key, tensor in TENSORS.items() if key != 'head'}
+
+
+SOURCES = {
+    'another mount': lambda mnt, other: (other / 'pooler/dense/weight', mnt / 'pooler/dense/weight'),
+    'the same mount': lambda mnt, other: (mnt / 'encoder/layer/0/attention/query/weight', mnt / 'pooler/dense/weight'),
+}
+
+
+@pytest.mark.parametrize('command, copies', [
+    (['cp'], True), (['cp', '-u'], False), (['rsync', '-a'], False), (['rsync', '-a', '-c'], True), (['rsync', '-a', '-I'], True),
+], ids=str)
+@pytest.mark.parametrize('paths', SOURCES)
+def test_tools_that_compare_times_need_to_compare_contents(mount, sample, folder, paths, command, copies):
+    """All files have the time of the source. What docs/semantics.md says of tools that decide by it."""
+    tensors = st.read(sample).tensors
+    changed = {key: (dtype, shape, bytes(byte ^ 0xff for byte in data)) for key, (dtype, shape, data) in tensors.items()}
+    other = st.write(folder / 'other.safetensors', changed)
+    os.utime(other, ns=(0, os.stat(sample).st_mtime_ns))
+    mnt, from_mnt = mount(sample, 'output=%s' % (folder / 'out.safetensors')), mount(other)
+    old, new = SOURCES[paths](mnt, from_mnt)
+    assert old.stat().st_size == new.stat().st_size and old.read_bytes() != new.read_bytes()
+    tool(*command, old, new)
+    assert (old.read_bytes() == new.read_bytes()) == copies
+
+
+def test_a_backup_sees_unchanged_files_as_unchanged(mount, sample, folder):
+    tool('rsync', '-a', '%s/' % mount(sample).path, folder / 'copy')
+    again = tool('rsync', '-ai', '%s/' % mount(sample).path, folder / 'copy').stdout
+    assert '>f' not in again
