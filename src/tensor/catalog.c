@@ -114,6 +114,18 @@ uint32_t catalog_add_place(struct wfs_catalog *catalog, const struct catalog_pla
     return catalog->n_places;
 }
 
+bool catalog_is_attribute(const struct wfs_catalog *catalog, uint32_t place)
+{
+    const uint32_t dict = place == 0 ? 0 : catalog->places[place].parent,
+                   object = dict == 0 ? 0 : catalog->places[dict].parent;
+    if (object == 0 || catalog->places[dict].start != PLACE_FIXED)
+        return false;
+    const struct value *call = graph_at(&catalog->graph, catalog->places[object].id);
+    const uint32_t items =
+        call->kind == VALUE_CALL ? value_part(&catalog->graph, call, PART_ITEMS) : 0;
+    return items != 0 && items != catalog->places[dict].id;
+}
+
 uint64_t catalog_stamp(const struct wfs_tensor *tensor)
 {
     const struct wfs_stored *stored = &tensor->stored;

@@ -138,6 +138,9 @@ int catalog_reserve_places(struct wfs_catalog *catalog, uint32_t n);
  * around it too, where they have none yet. Returns its number, or 0 when out of memory. */
 uint32_t catalog_add_place(struct wfs_catalog *catalog, const struct catalog_place *place);
 
+/* Returns whether the place is in the attributes of an object that has items, too. */
+bool catalog_is_attribute(const struct wfs_catalog *catalog, uint32_t place);
+
 /* Returns a hash of what a tensor is and where its elements lie. */
 uint64_t catalog_stamp(const struct wfs_tensor *tensor);
 

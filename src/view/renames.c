@@ -12,6 +12,20 @@
 #include "base/text_index.h"
 #include "view/pass.h"
 
+/* Returns whether it is the attribute _metadata of an OrderedDict that the key leads into. It
+ * belongs to the tensors there. */
+static bool is_metadata_around(const struct wfs_catalog *catalog, const struct catalog_value *value,
+                               const char *key)
+{
+    static const char own[] = "_metadata";
+    const size_t n_name = strlen(value->name), n_own = sizeof(own) - 1;
+    const size_t n_holder = n_name > n_own ? n_name - n_own - 1 : 0;
+    return n_name >= n_own && (n_name == n_own || value->name[n_holder] == '.') &&
+           strcmp(value->name + n_name - n_own, own) == 0 &&
+           (n_holder == 0 || (strncmp(key, value->name, n_holder) == 0 && key[n_holder] == '.')) &&
+           catalog_is_attribute(catalog, value->place);
+}
+
 /* Removes the prefix from the names of values below the key, and drops the other values. */
 static void cut_values(struct wfs_catalog *catalog, const char *key)
 {
@@ -19,9 +33,12 @@ static void cut_values(struct wfs_catalog *catalog, const char *key)
     size_t n_kept = 0;
     for (size_t i = 0; i < catalog->n_values; i++) {
         struct catalog_value value = catalog->values[i];
-        if (strncmp(value.name, key, n_key) != 0 || value.name[n_key] != '.')
+        if (strncmp(value.name, key, n_key) == 0 && value.name[n_key] == '.')
+            value.name += n_key + 1;
+        else if (is_metadata_around(catalog, &value, key))
+            value.name += strlen(value.name) - strlen("_metadata");
+        else
             continue;
-        value.name += n_key + 1;
         catalog->values[n_kept++] = value;
     }
     catalog->n_values = n_kept;

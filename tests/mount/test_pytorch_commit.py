@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from wfs_testlib import program, pth, pth_written, st
+from wfs_testlib import program, pth, pth_read, pth_written, st
 from wfs_testlib.program import tool, weightfs
 
 LIGHTNING = program.ROOT / 'tests' / 'wfs_testlib' / 'lightning.py'
@@ -30,6 +30,35 @@ def test_a_renamed_directory_is_another_key_and_all_else_stays(mount, folder):
     assert keys(folder / 'out.pth') == ['model.a.w', 'model.a.tie']
     assert json.loads(weightfs('config', folder / 'out.pth').stdout)['epoch'] == 3
     assert written['data/0'] == st.f32(1, 2, 3, 4) and 'data/1' not in written
+
+
+def test_what_leaves_a_state_dict_takes_its_versions_along(mount, folder):
+    table = pth.dictionary(**{name: pth.dictionary(version=pth.number(i)) for i, name in enumerate(('module', 'module.a', 'module.b'))})
+    state = pth.ORDERED + b'(' + b''.join(pth.text('module.%s.w' % name) + pth.tensor() for name in 'ab') + b'u' + \
+        pth.dictionary(_metadata=table) + b'b'
+    path = folder / 'in.pth'
+    path.write_bytes(pth.checkpoint(pth.dictionary(state_dict=state, epoch=pth.number(3)), r0=st.f32(1, 2, 3, 4)))
+    mnt = mount(path, 'output=%s' % (folder / 'out.pth'))
+    for name in 'ab':
+        tool('mv', mnt.path / 'state_dict/module' / name, mnt.path)
+    tool('rm', '-r', mnt.path / 'state_dict')
+    mnt.commit()
+    found = pth_read.load(folder / 'out.pth')
+    assert sorted(found) == ['a.w', 'b.w', 'epoch']
+    assert found._metadata == {'': {'version': 0}, 'a': {'version': 1}, 'b': {'version': 2}}
+
+
+def test_a_removed_table_of_versions_is_gone(mount, folder):
+    state = pth.ORDERED + b'(' + pth.text('a.w') + pth.tensor() + b'u' + \
+        pth.dictionary(_metadata=pth.dictionary(a=pth.dictionary(version=pth.number(2)))) + b'b'
+    path = folder / 'in.pth'
+    path.write_bytes(pth.checkpoint(state, r0=st.f32(1, 2, 3, 4)))
+    mnt = mount(path, 'output=%s' % (folder / 'out.pth'))
+    (mnt.path / '_metadata.json').unlink()
+    tool('mv', mnt.path / 'a', mnt.path / 'b')
+    mnt.commit()
+    found = pth_read.load(folder / 'out.pth')
+    assert list(found) == ['b.w'] and not hasattr(found, '_metadata')
 
 
 def test_new_bytes_under_tied_names_change_the_record_and_not_the_pickle(mount, folder):

@@ -15,6 +15,7 @@
 #include "format/pytorch/writer/torch_edit_containers.h"
 #include "format/pytorch/writer/torch_edit_places.h"
 #include "format/pytorch/writer/torch_edit_tensors.h"
+#include "format/pytorch/writer/torch_edit_versions.h"
 #include "format/pytorch/writer/torch_layout.h"
 #include "format/pytorch/writer/torch_record.h"
 
@@ -93,6 +94,8 @@ static int make_edited(struct torch_plan *plan)
     int code = torch_edit_places(&edit);
     if (code == 0)
         code = torch_edit_tensors(&edit);
+    if (code == 0)
+        code = torch_edit_versions(&edit);
     return code < 0 ? code : torch_edit_containers(&edit);
 }
 

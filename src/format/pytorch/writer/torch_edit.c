@@ -84,7 +84,7 @@ uint32_t torch_edit_first(const struct torch_edit *edit, uint32_t place, uint32_
 
 bool torch_edit_is_shown(const struct torch_edit *edit, uint32_t i)
 {
-    return edit->nodes[i].claim != 0 &&
+    return edit->nodes[i].claim != 0 && torch_edit_version_dict(edit, i) == 0 &&
            (edit->nodes[i].kind != PLACE_VALUE || edit->places[i].item != PLACE_FIXED ||
             !edit_name_is_same(edit_name_end(&edit->nodes[i]), edit_name_old(edit, i)));
 }
@@ -170,6 +170,44 @@ uint32_t torch_edit_old_key(const struct torch_edit *edit, uint32_t i)
     const bool is_dict = holder != NULL && holder->kind == VALUE_DICT && place->item % 2 == 1 &&
                          place->item < holder->n;
     return is_dict ? value_items(holder)[place->item - 1] : 0;
+}
+
+static bool is_mapping(const struct graph *graph, uint32_t id)
+{
+    const struct value *value = graph_at(graph, id);
+    return value->kind == VALUE_DICT || torch_what_of(graph, value) == WHAT_ORDERED_DICT;
+}
+
+bool torch_edit_is_dict(const struct torch_edit *edit, uint32_t i)
+{
+    if (i > edit->n_places || edit->nodes[i].kind != PLACE_HOLDER)
+        return false;
+    return is_mapping(&edit->plan->graph, edit->places[i].id);
+}
+
+/* Returns whether it is a dict of dicts, judged by its first item. */
+static bool is_table(const struct graph *graph, uint32_t id)
+{
+    if (!is_mapping(graph, id))
+        return false;
+    if (graph_at(graph, id)->kind == VALUE_CALL)
+        id = value_part(graph, graph_at(graph, id), PART_ITEMS);
+    return id == 0 || graph_at(graph, id)->n < 2 ||
+           is_mapping(graph, value_items(graph_at(graph, id))[1]);
+}
+
+uint32_t torch_edit_version_dict(const struct torch_edit *edit, uint32_t i)
+{
+    const struct graph *graph = &edit->plan->graph;
+    const uint32_t attributes = i > edit->n_places ? 0 : edit->places[i].parent,
+                   dict = attributes == 0 ? 0 : edit->places[attributes].parent;
+    if (dict == 0 || edit->nodes[i].kind != PLACE_VALUE ||
+        edit->places[attributes].start != PLACE_FIXED ||
+        !value_is_text(graph, torch_edit_old_key(edit, i), "_metadata") ||
+        torch_what_of(graph, value_at(edit, dict)) != WHAT_ORDERED_DICT ||
+        edit->places[attributes].id == value_part(graph, value_at(edit, dict), PART_ITEMS))
+        return 0;
+    return is_table(graph, edit->places[i].id) ? dict : 0;
 }
 
 /* Returns whether it is the root, or the dict of its attributes. */

@@ -19,6 +19,7 @@ struct edit_node {
     uint32_t old_first, old_next; /* its children as loaded, the last one first */
     uint32_t key;                 /* value: its new key in the dict; 0: unchanged */
     uint32_t id;                  /* value: its content at the end */
+    uint32_t versions;            /* value: a table of versions that a dict gets; 0: none */
     uint8_t kind;                 /* enum place_kind */
     bool has_vote, stays;         /* of a container: to is a proposal; something in it stays */
     bool is_gone;                 /* no longer an item of its loaded container */
@@ -67,7 +68,7 @@ int torch_edit_fail(const struct torch_edit *edit, struct edit_name name, const 
 uint32_t torch_edit_first(const struct torch_edit *edit, uint32_t place, uint32_t *ret_n);
 
 /* Returns whether the name of a place counts. That of a value which cannot be anywhere else counts
- * only when it is new. */
+ * only when it is new, that of a table of versions never. */
 bool torch_edit_is_shown(const struct torch_edit *edit, uint32_t i);
 
 /* Returns whether another node has that name at the end. */
@@ -85,6 +86,13 @@ uint32_t torch_edit_holder(const struct torch_edit *edit, uint32_t i);
 
 /* Returns the key, a value, that a place had in a dict; 0: none. */
 uint32_t torch_edit_old_key(const struct torch_edit *edit, uint32_t i);
+
+/* Returns the OrderedDict whose table of the versions of modules it is. Such a table is not an
+ * item: it belongs to the tensors. 0: it is something else. */
+uint32_t torch_edit_version_dict(const struct torch_edit *edit, uint32_t i);
+
+/* Returns whether it is a dict or OrderedDict. */
+bool torch_edit_is_dict(const struct torch_edit *edit, uint32_t i);
 
 /* Returns whether it has the name that it gets when nothing but its container is renamed. */
 bool torch_edit_is_at_home(const struct torch_edit *edit, uint32_t i);

@@ -23,7 +23,8 @@ static bool is_changed(const struct torch_edit *edit, uint32_t i)
         if (child->is_gone || child->key != 0 || child->id != edit->places[k].id)
             return true;
     }
-    return node->last > edit->n_places || (node->last != 0 && edit->places[node->last].parent != i);
+    return node->versions != 0 || node->last > edit->n_places ||
+           (node->last != 0 && edit->places[node->last].parent != i);
 }
 
 static uint32_t count_added(const struct torch_edit *edit, uint32_t i)
@@ -127,7 +128,8 @@ static int put_value(struct torch_edit *edit, uint32_t i, uint32_t made)
     struct torch_plan *plan = edit->plan;
     if (made == 0)
         return wfs_fail_memory(plan->err);
-    graph_at(&plan->graph, made)->form = graph_at(&plan->graph, edit->places[i].id)->form;
+    if (graph_at(&plan->graph, made)->kind == graph_at(&plan->graph, edit->places[i].id)->kind)
+        graph_at(&plan->graph, made)->form = graph_at(&plan->graph, edit->places[i].id)->form;
     if (is_shared(edit, i)) {
         edit->nodes[i].id = made;
         return 0;
@@ -137,6 +139,39 @@ static int put_value(struct torch_edit *edit, uint32_t i, uint32_t made)
         return wfs_fail_memory(plan->err);
     *own = *graph_at(&plan->graph, made);
     return 0;
+}
+
+/* Gives an OrderedDict the attribute with its table of versions. The list of its states is copied:
+ * others may have it. */
+static int append_versions(struct torch_edit *edit, uint32_t i, uint32_t call)
+{
+    struct graph *graph = &edit->plan->graph;
+    const uint32_t states = value_part(graph, graph_at(graph, call), PART_STATES),
+                   name = value_new_text(graph, "_metadata", strlen("_metadata"));
+    const uint32_t pair[] = {name, edit->nodes[i].versions};
+    const uint32_t state = name == 0 ? 0 : value_new_items(graph, VALUE_DICT, pair, 2);
+    if (state == 0)
+        return -ENOMEM;
+    if (states != 0) {
+        const struct value *list = graph_at(graph, states);
+        const uint32_t copy = value_new_items(graph, VALUE_LIST, value_items(list), list->n);
+        if (copy == 0)
+            return -ENOMEM;
+        graph_at(graph, graph_at(graph, call)->n)->n = copy;
+    }
+    return value_append_part(graph, call, PART_STATES, &state, 1);
+}
+
+/* Makes an OrderedDict with versions from a dict. Returns 0 when out of memory. */
+static uint32_t add_versions(struct torch_edit *edit, uint32_t i, uint32_t dict)
+{
+    struct graph *graph = &edit->plan->graph;
+    const struct value *value = dict == 0 ? NULL : graph_at(graph, dict);
+    const uint32_t call = value == NULL ? 0 : torch_plan_dict(edit->plan);
+    if (call == 0 || value_append_part(graph, call, PART_ITEMS, value_items(value), value->n) < 0 ||
+        append_versions(edit, i, call) < 0)
+        return 0;
+    return call;
 }
 
 static int rebuild_items(struct torch_edit *edit, uint32_t i)
@@ -155,19 +190,47 @@ static int rebuild_items(struct torch_edit *edit, uint32_t i)
     if (n_twins > 0)
         return torch_edit_fail(edit, edit_name_end(&edit->nodes[i]),
                                "two of its keys would be equal in Python, like 1 and True");
-    return n_twins < 0 ? wfs_fail_memory(edit->plan->err) : put_value(edit, i, made);
+    if (n_twins < 0)
+        return wfs_fail_memory(edit->plan->err);
+    return put_value(edit, i, edit->nodes[i].versions == 0 ? made : add_versions(edit, i, made));
 }
 
-/* Rebuilds a call whose dict is another one now, or gets its first items. */
+/* Replaces a state among those of an object. Returns 0 when it is none of them. */
+static uint32_t replace_state(struct graph *graph, uint32_t states, uint32_t old, uint32_t new)
+{
+    const struct value *list = states == 0 ? NULL : graph_at(graph, states);
+    uint32_t copy = 0;
+    for (uint32_t k = 0; list != NULL && k < list->n; k++) {
+        if (value_items(list)[k] != old)
+            continue;
+        copy = value_new_items(graph, VALUE_LIST, value_items(list), list->n);
+        if (copy != 0 && list->n <= 2)
+            graph_at(graph, copy)->pair[k] = new;
+        else if (copy != 0)
+            graph_at(graph, copy)->items[k] = new;
+        return copy;
+    }
+    return copy;
+}
+
+/* Rebuilds a call whose dict or state is another one now, or gets its first items. */
 static int rebuild_call(struct torch_edit *edit, uint32_t i)
 {
     struct graph *graph = &edit->plan->graph;
     const struct value *call = graph_at(graph, edit->places[i].id);
     const uint32_t items = value_part(graph, call, PART_ITEMS);
-    uint32_t dict = items;
+    uint32_t dict = items, states = value_part(graph, call, PART_STATES);
     for (uint32_t k = edit->nodes[i].old_first; k != 0; k = edit->nodes[k].old_next) {
         if (edit->nodes[k].id == edit->places[k].id)
             continue;
+        const uint32_t other =
+            edit->places[k].id == items
+                ? 0
+                : replace_state(graph, states, edit->places[k].id, edit->nodes[k].id);
+        if (other != 0 && edit->places[k].item == PLACE_FIXED) {
+            states = other;
+            continue;
+        }
         if (edit->places[k].id != items || edit->places[k].item != PLACE_FIXED)
             return wfs_fail(edit->plan->err, EINVAL,
                             "'%s' is used in several places of an object: it can only be changed "
@@ -190,8 +253,11 @@ static int rebuild_call(struct torch_edit *edit, uint32_t i)
     if (call->n != 0)
         *graph_at(graph, parts) = *graph_at(graph, call->n);
     graph_at(graph, parts)->parts.items = dict;
+    graph_at(graph, parts)->n = states;
     *graph_at(graph, copy) = *call;
     graph_at(graph, copy)->n = parts;
+    if (edit->nodes[i].versions != 0 && append_versions(edit, i, copy) < 0)
+        return wfs_fail_memory(edit->plan->err);
     return put_value(edit, i, copy);
 }
 
@@ -238,6 +304,8 @@ static int make_shell(struct torch_edit *edit)
         const uint32_t pair[] = {edit->nodes[k].key, edit->nodes[k].id};
         code = value_append_part(&plan->graph, dict, PART_ITEMS, pair, 2);
     }
+    if (code == 0 && edit->nodes[edit->shell].versions != 0)
+        code = append_versions(edit, edit->shell, dict);
     edit->nodes[edit->shell].id = dict;
     return code < 0 ? wfs_fail_memory(plan->err) : 0;
 }

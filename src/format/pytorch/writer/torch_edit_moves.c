@@ -154,13 +154,16 @@ static bool must_move(const struct torch_edit *edit, uint32_t i)
 }
 
 /* Marks it and its containers as alive. Objects only stay alive with tensors, other containers
- * also with values. */
+ * also with values, and dicts with what does not leave them. */
 static void revive(struct torch_edit *edit, uint32_t i, bool by_tensor)
 {
     for (; i != 0 && i <= edit->n_places && !edit->nodes[i].is_alive; i = edit->places[i].parent) {
         if (torch_edit_is_object(edit, i) && (edit->nodes[i].is_apart || !by_tensor))
             return;
         edit->nodes[i].is_alive = true;
+        if (i > edit->root && i <= edit->end && must_move(edit, i) &&
+            torch_edit_is_dict(edit, torch_edit_holder(edit, i)))
+            return;
     }
 }
 
@@ -179,7 +182,8 @@ static void find_alive(struct torch_edit *edit)
         if (edit->nodes[i].claim != 0 && edit->nodes[i].kind == PLACE_TENSOR)
             revive(edit, i, true);
     for (uint32_t i = 1; i <= edit->n_places; i++)
-        if (edit->nodes[i].claim != 0 || edit->places[i].name == NULL)
+        if ((edit->nodes[i].claim != 0 || edit->places[i].name == NULL) &&
+            torch_edit_version_dict(edit, i) == 0)
             revive(edit, i, false);
     revive_takers(edit);
 }
@@ -222,7 +226,8 @@ static int settle(struct torch_edit *edit, uint32_t i)
     struct edit_node *node = &edit->nodes[i];
     if (must_move(edit, i))
         return move(edit, i);
-    if (i == edit->root || node->is_alive)
+    if (i == edit->root || node->is_alive ||
+        (node->claim != 0 && torch_edit_version_dict(edit, i) != 0))
         return 0;
     node->is_gone = edit->places[i].item != PLACE_FIXED;
     const uint32_t holder = torch_edit_holder(edit, i);

@@ -133,6 +133,43 @@ static uint32_t loaded_root(const struct torch_edit *edit)
     return 1;
 }
 
+/* Returns whether the names of everything that is left were names in the container, and are now
+ * those that they had in it. */
+static bool is_whole(const struct torch_edit *edit, uint32_t i)
+{
+    const struct edit_name container = edit_name_old(edit, i);
+    for (uint32_t k = 1; k <= edit->n_places; k++) {
+        const struct edit_name old = edit_name_old(edit, k);
+        if (edit->nodes[k].claim == 0 || torch_edit_version_dict(edit, k) != 0)
+            continue;
+        if (!edit_name_begins(old, container) ||
+            !edit_name_is_same((struct edit_name){old.bytes + container.n_bytes + 1,
+                                                  old.n_bytes - container.n_bytes - 1},
+                               edit_name_end(&edit->nodes[k])))
+            return false;
+    }
+    return true;
+}
+
+/* Returns whether everything that is left was in the dict and has lost its name, while nothing has
+ * another name in its place. */
+static bool is_left_alone(const struct torch_edit *edit, uint32_t i)
+{
+    const struct edit_name container = edit_name_old(edit, i);
+    for (uint32_t k = 1; k <= edit->n_places && torch_edit_is_dict(edit, i); k++) {
+        const struct edit_name old = edit_name_old(edit, k), end = edit_name_end(&edit->nodes[k]);
+        if (edit->nodes[k].claim == 0 || torch_edit_version_dict(edit, k) != 0)
+            continue;
+        if (!edit_name_begins(old, container) || edit_name_begins(end, container))
+            return false;
+        const size_t n_rest = old.n_bytes - container.n_bytes;
+        if (end.n_bytes > n_rest &&
+            memcmp(end.bytes + end.n_bytes - n_rest, old.bytes + container.n_bytes, n_rest) == 0)
+            return false;
+    }
+    return torch_edit_is_dict(edit, i);
+}
+
 /* Finds the root: the innermost container whose name was removed from all names in it, so that a
  * part of the file becomes the whole. */
 static uint32_t find_root(const struct torch_edit *edit)
@@ -142,19 +179,8 @@ static uint32_t find_root(const struct torch_edit *edit)
         return loaded_root(edit);
     const uint32_t leaf = catalog->tensors[0].place;
     for (uint32_t i = edit->places[leaf].parent; i != 0; i = edit->places[i].parent) {
-        const struct edit_name container = edit_name_old(edit, i);
-        bool is_whole = container.n_bytes > 0 && edit->nodes[i].kind == PLACE_HOLDER &&
-                        edit->places[i].start != PLACE_FIXED;
-        for (uint32_t k = 1; k <= edit->n_places && is_whole; k++) {
-            const struct edit_name old = edit_name_old(edit, k);
-            if (edit->nodes[k].claim != 0)
-                is_whole =
-                    edit_name_begins(old, container) &&
-                    edit_name_is_same((struct edit_name){old.bytes + container.n_bytes + 1,
-                                                         old.n_bytes - container.n_bytes - 1},
-                                      edit_name_end(&edit->nodes[k]));
-        }
-        if (is_whole)
+        if (edit_name_old(edit, i).n_bytes > 0 && edit->nodes[i].kind == PLACE_HOLDER &&
+            edit->places[i].start != PLACE_FIXED && (is_whole(edit, i) || is_left_alone(edit, i)))
             return i;
     }
     return loaded_root(edit);
