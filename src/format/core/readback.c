@@ -105,7 +105,7 @@ static bool is_read_alike(const struct wfs_tensor *a, const struct wfs_tensor *b
 }
 
 /*
- * Returns whether the wanted bytes are those which the layout has where the found tensor lies, so
+ * Returns whether the expected bytes are those which the layout has where the found tensor lies, so
  * that the outfile's own check, or the kernel that copied them, speaks for them.
  */
 static bool is_in_place(const struct wfs_layout *layout, const struct wfs_tensor *wanted,
