@@ -96,6 +96,9 @@ static inline void wfs_report_cleanup(struct wfs_report **report)
 /* Returns one line about guesses and undecided tensors, or NULL. */
 const char *wfs_report_notice(const struct wfs_report *report);
 
+/* Returns the text of the i-th warning and what it is about; NULL after the last. */
+const char *wfs_report_warning(const struct wfs_report *report, size_t i, const char **ret_about);
+
 /* Reads every cast tensor once and counts the elements that overflow or are NaN. -EIO. */
 int wfs_report_count_casts(struct wfs_report *report, const struct wfs_catalog *catalog);
 

@@ -39,15 +39,35 @@ static enum exit_code make_view(const struct args *args, struct wfs_view **out,
     return exit_code;
 }
 
+/* A long list of rules may have many; the report has them all. */
+static void print_warnings(const char *path, const struct wfs_report *report)
+{
+    enum { N_MOST = 10 };
+    const char *about, *text;
+    size_t n = 0;
+    for (; (text = wfs_report_warning(report, n, &about)) != NULL; n++) {
+        if (n < N_MOST)
+            print_warning(path, about, text);
+    }
+    if (n > N_MOST)
+        fprintf(stderr, "weightfs: and %zu more notices, which `weightfs plan` lists\n",
+                n - N_MOST);
+}
+
 enum exit_code input_load_report(const struct args *args, const char *path,
                                  struct wfs_catalog **out, struct wfs_report **report)
 {
     auto_view struct wfs_view *view = NULL;
     struct checkpoint_failure failure = {0};
     const struct checkpoint_options options = {.load = args_load_options(args)};
+    auto_report struct wfs_report *own = NULL;
     enum exit_code exit_code = make_view(args, &view, &failure.err);
+    if (exit_code == EXIT_DONE && report == NULL && !wfs_view_is_empty(view))
+        report = &own;
     if (exit_code == EXIT_DONE)
         exit_code = checkpoint_load(path, &options, view, out, report, &failure);
+    if (exit_code == EXIT_DONE && report != NULL)
+        print_warnings(path, *report);
     return exit_code == EXIT_DONE
                ? EXIT_DONE
                : print_error(exit_code, failure.path != NULL ? failure.path : path, "%s",

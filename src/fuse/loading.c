@@ -74,6 +74,15 @@ static int check_writers(const struct wfs_catalog *catalog, const struct target 
     return 0;
 }
 
+/* The report has those that are not said here. */
+static void warn_of_rules(const struct wfs_report *report)
+{
+    enum { N_MOST = 10 };
+    const char *about, *text;
+    for (size_t i = 0; i < N_MOST && (text = wfs_report_warning(report, i, &about)) != NULL; i++)
+        log_warning("'%s': %s", wfs_quote(about).text, text);
+}
+
 int loading_run(const struct mount_options *options, const struct target *target,
                 const struct wfs_view *view, struct wfs_catalog **out, struct wfs_report **report)
 {
@@ -81,6 +90,7 @@ int loading_run(const struct mount_options *options, const struct target *target
     if (rc != 0)
         return rc;
     warn_of_findings(*out);
+    warn_of_rules(*report);
     const char *notice = wfs_report_notice(*report);
     if (notice != NULL)
         log_warning("%s", notice);

@@ -54,6 +54,16 @@ void print_line(FILE *out, const char *text)
     putc('\n', out);
 }
 
+void print_warning(const char *file, const char *about, const char *text)
+{
+    fputs("weightfs: ", stderr);
+    print_escaped(stderr, file);
+    fputs(": ", stderr);
+    print_text(stderr, about);
+    fputs(": ", stderr);
+    print_line(stderr, text);
+}
+
 void print_json(FILE *out, const char *json, size_t n_bytes)
 {
     put(out, WFS_ESCAPE_JSON, json, n_bytes);

@@ -36,7 +36,8 @@ static enum wfs_convention convention_of(const struct wfs_catalog *catalog)
 /* Runs before any rename: the names in the file are the better evidence. */
 int pass_evidence(struct pass *pass)
 {
-    if (!is_adapting(pass) && !has_class_condition(pass))
+    pass->has_classes = is_adapting(pass) || has_class_condition(pass);
+    if (!pass->has_classes)
         return 0;
     size_t n = 0;
     autofree struct wfs_tensor *tensors = calloc(pass->report->n_items + 1, sizeof(*tensors));
@@ -66,7 +67,12 @@ static int is_for_module(const struct pass *pass, const struct rule *rule, const
     if (code != 0 || dot == NULL)
         return code;
     autofree char *path = strndup(item->tensor.key, (size_t)(dot - item->tensor.key));
-    return path == NULL ? wfs_fail_memory(pass->err) : regex_search(rule->regex, path, pass->err);
+    if (path == NULL)
+        return wfs_fail_memory(pass->err);
+    const int is_path = regex_search(rule->regex, path, pass->err);
+    if (is_path > 0)
+        pass_use(pass, rule);
+    return is_path;
 }
 
 static enum action action_of(const struct pass *pass, const struct item *item, enum class type)

@@ -3,10 +3,19 @@
  * The filters: a tensor is shown if any of include, key and where matches, or if there are none of
  * these, and no exclude does.
  */
+#include <weightfs/cleanup.h>
+
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/text_index.h"
 #include "view/pass.h"
+
+static bool is_positive(const struct rule *rule)
+{
+    return rule->kind == RULE_INCLUDE || rule->kind == RULE_KEY || rule->kind == RULE_WHERE;
+}
 
 static bool has_positive(const struct wfs_view *view)
 {
@@ -19,43 +28,56 @@ static bool has_filters(const struct wfs_view *view)
     return has_positive(view) || rule_next(view->rules, RULE_EXCLUDE) != NULL;
 }
 
+static int match(const struct pass *pass, const struct rule *rule, const struct wfs_tensor *tensor,
+                 const struct item *item)
+{
+    if (rule->kind == RULE_KEY)
+        return strcmp(rule->argument, tensor->key) == 0;
+    if (rule->kind == RULE_WHERE)
+        return condition_test(rule->condition, tensor, class_name(item->verdict.class_), pass->err);
+    return regex_search(rule->regex, tensor->key, pass->err);
+}
+
 static int is_included(const struct pass *pass, const struct item *item, const char *key)
 {
-    int code = 0;
-    if (!has_positive(pass->view))
-        return 1;
-    for_rules(rule, pass->view, RULE_KEY)
-    {
-        if (strcmp(rule->argument, key) == 0)
-            return 1;
-    }
-    for_rules(rule, pass->view, RULE_INCLUDE)
-    {
-        code = code != 0 ? code : regex_search(rule->regex, key, pass->err);
-    }
+    int is_included = 0;
     struct wfs_tensor tensor = item->tensor;
     tensor.key = key;
-    for_rules(rule, pass->view, RULE_WHERE)
-    {
-        code = code != 0 ? code
-                         : condition_test(rule->condition, &tensor,
-                                          class_name(item->verdict.class_), pass->err);
+    if (!has_positive(pass->view))
+        return 1;
+    for (const struct rule *rule = pass->view->rules; rule != NULL; rule = rule->next) {
+        /* When one has matched, only those that are not known to match anything are tried. */
+        if (!is_positive(rule) || (is_included > 0 && pass->is_used[rule->number]))
+            continue;
+        const int code = match(pass, rule, &tensor, item);
+        if (code < 0)
+            return code;
+        if (code > 0) {
+            pass_use(pass, rule);
+            is_included = 1;
+        }
     }
-    return code;
+    return is_included;
 }
 
 int pass_filter_one(const struct pass *pass, const struct item *item, const char *key)
 {
-    const int included = is_included(pass, item, key);
-    if (included <= 0)
-        return included;
+    int is_shown = is_included(pass, item, key);
+    if (is_shown < 0)
+        return is_shown;
     for_rules(rule, pass->view, RULE_EXCLUDE)
     {
+        if (is_shown == 0 && pass->is_used[rule->number])
+            continue;
         const int code = regex_search(rule->regex, key, pass->err);
-        if (code != 0)
-            return code < 0 ? code : 0;
+        if (code < 0)
+            return code;
+        if (code > 0) {
+            pass_use(pass, rule);
+            is_shown = 0;
+        }
     }
-    return 1;
+    return is_shown;
 }
 
 /* Names the filter where there is only one. */
@@ -64,8 +86,7 @@ static int fail_empty(const struct pass *pass, size_t n_seen)
     const struct rule *only = NULL;
     size_t n_filters = 0;
     for (const struct rule *rule = pass->view->rules; rule != NULL; rule = rule->next) {
-        const bool is_filter = rule->kind == RULE_INCLUDE || rule->kind == RULE_KEY ||
-                               rule->kind == RULE_WHERE || rule->kind == RULE_EXCLUDE;
+        const bool is_filter = is_positive(rule) || rule->kind == RULE_EXCLUDE;
         only = is_filter ? rule : only;
         n_filters += is_filter;
     }
@@ -77,11 +98,69 @@ static int fail_empty(const struct pass *pass, size_t n_seen)
                     only->name, wfs_quote(only->text).text, n_seen);
 }
 
+static int index_key(struct text_index *keys, const char *key)
+{
+    uint32_t id;
+    return text_index_add(keys, key, strlen(key), &id);
+}
+
+/* Returns the hidden tensor that has had this key from the start. */
+static const struct item *find_original(const struct pass *pass, const char *key)
+{
+    for (size_t i = 0; i < pass->report->n_items; i++) {
+        const struct item *item = &pass->report->items[i];
+        if (item->drop == DROP_FILTER && item->tensor.key == item->cut_key &&
+            strcmp(item->tensor.key, key) == 0)
+            return item;
+    }
+    return NULL;
+}
+
+/*
+ * Refuses filters that were meant for a tensor and hide the one that is to take its place too,
+ * because they see the key that it has got.
+ */
+static int refuse_lost(const struct pass *pass, const struct text_index *shown)
+{
+    autofree bool *is_used = calloc(pass->view->n_rules + 1, sizeof(*is_used));
+    cleanup(text_index_done) struct text_index originals = {0};
+    int code = is_used != NULL ? 0 : -ENOMEM;
+    struct pass trial = *pass;
+    trial.is_used = is_used;
+    for (size_t i = 0; code == 0 && i < pass->report->n_items; i++) {
+        const struct item *item = &pass->report->items[i];
+        if (item->drop == DROP_FILTER && item->tensor.key == item->cut_key)
+            code = index_key(&originals, item->tensor.key);
+    }
+    if (code < 0)
+        return wfs_fail_memory(pass->err);
+    for (size_t i = 0; i < pass->report->n_items; i++) {
+        const struct item *item = &pass->report->items[i];
+        const char *key = item->tensor.key;
+        if (item->drop != DROP_FILTER || key == item->cut_key ||
+            text_index_find(&originals, key, strlen(key)) == TEXT_INDEX_NONE ||
+            text_index_find(shown, key, strlen(key)) != TEXT_INDEX_NONE)
+            continue;
+        code = pass_filter_one(&trial, item, item->cut_key);
+        if (code < 0)
+            return code;
+        if (code > 0)
+            return wfs_fail(
+                pass->err, EINVAL,
+                "the filters hide both '%s' and '%s', which becomes '%s': they see the keys that "
+                "remap made; rename the first one too, and hide its new key",
+                wfs_quote(find_original(pass, key)->source_key).text,
+                wfs_quote(item->source_key).text, wfs_quote(key).text);
+    }
+    return 0;
+}
+
 int pass_filter(struct pass *pass)
 {
     if (pass->like != NULL || !has_filters(pass->view))
         return 0;
     size_t n_shown = 0, n_seen = 0;
+    cleanup(text_index_done) struct text_index shown = {0};
     for_items(item, pass)
     {
         const int code = pass_filter_one(pass, item, item->tensor.key);
@@ -90,11 +169,16 @@ int pass_filter(struct pass *pass)
         n_seen++;
         n_shown += code > 0;
         item->drop = code > 0 ? DROP_NONE : DROP_FILTER;
+        if (code > 0 && index_key(&shown, item->tensor.key) < 0)
+            return wfs_fail_memory(pass->err);
         if (code == 0 &&
             report_add(pass->report, &pass->report->skipped, item->tensor.key, NULL) < 0)
             return wfs_fail_memory(pass->err);
     }
     report_sort(&pass->report->skipped);
+    const int code = refuse_lost(pass, &shown);
+    if (code < 0)
+        return code;
     if (n_shown == 0 && n_seen > 0)
         return fail_empty(pass, n_seen);
     return 0;

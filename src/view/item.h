@@ -23,6 +23,7 @@ enum drop {
 struct item {
     struct wfs_tensor tensor;
     const char *source_key; /* as it was in the file */
+    const char *cut_key;    /* the same without top_level_key */
     struct verdict verdict; /* by evidence or by the user; ROW_NONE: not examined */
     uint8_t drop;           /* enum drop */
     uint8_t done;           /* enum action: what an adapter or `like` did */

@@ -102,6 +102,8 @@ static int find_exceptions(struct pass *pass, struct numbering *n)
             if (code < 0)
                 return code;
             n->is_excepted[i] = n->is_excepted[i] || code > 0;
+            if (code > 0)
+                pass_use(pass, rule);
         }
     }
     return 0;

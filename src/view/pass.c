@@ -4,13 +4,34 @@
  */
 #include "view/pass.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 int pass_matches(const struct pass *pass, const struct rule *rule, const struct item *item)
 {
-    return rule->regex == NULL ? 1 : regex_search(rule->regex, item->tensor.key, pass->err);
+    const int code =
+        rule->regex == NULL ? 1 : regex_search(rule->regex, item->tensor.key, pass->err);
+    if (code > 0)
+        pass_use(pass, rule);
+    return code;
+}
+
+int pass_warn(const struct pass *pass, const char *about, const char *format, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    if (pass->view->is_strict)
+        return wfs_fail(pass->err, EINVAL, "strict: %s: %s", wfs_quote(about).text, text);
+    struct wfs_report *report = pass->report;
+    if (report_add(report, &report->notices, about, text) < 0)
+        return wfs_fail_memory(pass->err);
+    report->notices.lines[report->notices.n_lines - 1].is_warning = true;
+    return 0;
 }
 
 int pass_note(const struct pass *pass, struct item *item, const char *format, ...)

@@ -17,6 +17,8 @@ struct pass {
     struct wfs_report *report; /* owns the items */
     enum direction to;         /* of adapters */
     enum layout layout;        /* of the source, where evidence was used */
+    bool has_classes;          /* something asks for the types of modules */
+    bool *is_used;             /* by the number of a rule: it matched something */
     struct wfs_error *err;
 };
 
@@ -28,6 +30,16 @@ struct pass {
 
 /* Returns 1 or 0: whether the rule is for the item's key; or a negative errno. */
 int pass_matches(const struct pass *pass, const struct rule *rule, const struct item *item);
+
+/* Notes that the rule matched something. */
+static inline void pass_use(const struct pass *pass, const struct rule *rule)
+{
+    pass->is_used[rule->number] = true;
+}
+
+/* Adds a notice for the report and for the user to see; an error under `strict`. */
+int pass_warn(const struct pass *pass, const char *about, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* Gives the item another key, a text in the arena, and notes why. */
 int pass_rename(const struct pass *pass, struct item *item, const char *key, const char *why);
@@ -64,5 +76,6 @@ int pass_like(struct pass *pass);
 int pass_surgery(struct pass *pass);
 int pass_collisions(struct pass *pass);
 int pass_value_names(struct pass *pass);
+int pass_unused_rules(struct pass *pass);
 
 #endif

@@ -5,6 +5,8 @@
  */
 #include "view/pass.h"
 
+#include <weightfs/cleanup.h>
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +20,7 @@ static int take_out(struct pass *pass)
     for (size_t i = 0; i < n; i++) {
         report->items[i].tensor = pass->catalog->tensors[i];
         report->items[i].source_key = wfs_tensor_origin(&pass->catalog->tensors[i]);
+        report->items[i].cut_key = pass->catalog->tensors[i].key;
     }
     report->n_items = n;
     return 0;
@@ -76,14 +79,55 @@ static bool has_backslash(const struct wfs_view *view)
     return false;
 }
 
+/* The effect that a rule of that kind did not have; NULL: it is an error then, or no matter. */
+static const char *lack_of(const struct pass *pass, const struct rule *rule)
+{
+    switch (rule->kind) {
+    case RULE_OVERLAY:
+    case RULE_TOP_LEVEL_KEY:
+        return NULL;
+    case RULE_CONTIGUOUS_EXCEPT:
+        return "exempts no list";
+    case RULE_CLASS:
+        return pass->has_classes ? "decides no type" : NULL;
+    case RULE_DROP_VARIANTS:
+        return strcmp(rule->argument, "auto") == 0 ? NULL : "removes nothing";
+    case RULE_WHERE:
+        return "matches no tensor";
+    default:
+        return "matches no key";
+    }
+}
+
+int pass_unused_rules(struct pass *pass)
+{
+    const bool has_remap = rule_next(pass->view->rules, RULE_REMAP) != NULL;
+    int code = 0;
+    for (const struct rule *rule = pass->view->rules; code == 0 && rule != NULL;
+         rule = rule->next) {
+        const char *lack = lack_of(pass, rule);
+        if (pass->is_used[rule->number] || lack == NULL)
+            continue;
+        const char *hint =
+            has_remap && rule->kind != RULE_REMAP ? "; it sees the keys that remap made" : "";
+        code = pass_warn(pass, rule->text, "this %s %s%s", rule->name, lack, hint);
+    }
+    return code;
+}
+
 static int run(struct pass *pass)
 {
     static int (*const passes[])(struct pass *) = {
-        take_out,     pass_top_level_key, pass_evidence,   pass_remap,       pass_contiguous,
-        pass_classes, pass_filter,        pass_variants,   pass_adapters,    pass_like,
-        pass_surgery, make_order,         pass_collisions, pass_value_names, put_back,
+        take_out,        pass_top_level_key, pass_evidence,     pass_remap,
+        pass_contiguous, pass_classes,       pass_filter,       pass_variants,
+        pass_adapters,   pass_like,          pass_surgery,      make_order,
+        pass_collisions, pass_value_names,   pass_unused_rules, put_back,
     };
     int code = 0;
+    autofree bool *is_used = calloc(pass->view->n_rules + 1, sizeof(*is_used));
+    if (is_used == NULL)
+        return wfs_fail_memory(pass->err);
+    pass->is_used = is_used;
     for (size_t i = 0; code == 0 && i < sizeof(passes) / sizeof(*passes); i++)
         code = passes[i](pass);
     return code;

@@ -95,6 +95,7 @@ int pass_top_level_key(struct pass *pass)
         {
             if (pass_rename(pass, item, item->tensor.key + n_key + 1, "top_level_key") < 0)
                 return -ENOMEM;
+            item->cut_key = item->tensor.key;
         }
         cut_values(pass->catalog, key);
     }
@@ -105,7 +106,6 @@ int pass_remap(struct pass *pass)
 {
     for_rules(rule, pass->view, RULE_REMAP)
     {
-        size_t n_matched = 0;
         for_items(item, pass)
         {
             const char *key;
@@ -113,15 +113,13 @@ int pass_remap(struct pass *pass)
                                            &pass->catalog->arena, &key, pass->err);
             if (code < 0)
                 return code;
-            n_matched += code > 0;
+            if (code > 0)
+                pass_use(pass, rule);
             char why[256];
             snprintf(why, sizeof(why), "remap %.200s", rule->text);
             if (code > 0 && pass_rename(pass, item, key, why) < 0)
                 return -ENOMEM;
         }
-        if (n_matched == 0 && report_add(pass->report, &pass->report->notices, rule->text,
-                                         "this remap matches no key") < 0)
-            return wfs_fail_memory(pass->err);
     }
     return 0;
 }
@@ -144,13 +142,15 @@ static bool is_named(const char *argument, const char *key, size_t start, size_t
     return strlen(argument) == start + n && memcmp(argument, key, start + n) == 0;
 }
 
-static bool is_variant(const struct wfs_view *view, const char *key, size_t start, size_t n)
+static bool is_variant(const struct pass *pass, const char *key, size_t start, size_t n)
 {
-    for_rules(rule, view, RULE_DROP_VARIANTS)
+    for_rules(rule, pass->view, RULE_DROP_VARIANTS)
     {
         if (strcmp(rule->argument, "auto") == 0 ? is_camel(key + start, n)
-                                                : is_named(rule->argument, key, start, n))
+                                                : is_named(rule->argument, key, start, n)) {
+            pass_use(pass, rule);
             return true;
+        }
     }
     return false;
 }
@@ -168,7 +168,7 @@ const char *pass_drop_variants(const struct pass *pass, const char *key)
     memcpy(result, key, n_result);
     for (size_t start = n_result + 1; start < n_inner;) {
         const size_t n = strcspn(key + start, ".");
-        if (!is_variant(pass->view, key, start, n)) {
+        if (!is_variant(pass, key, start, n)) {
             memcpy(result + n_result, key + start - 1, n + 1);
             n_result += n + 1;
         }

@@ -42,6 +42,7 @@ int report_add(struct wfs_report *report, struct report_lines *lines, const char
     const struct report_line line = {
         arena_copy(&report->arena, name, strlen(name)),
         text == NULL ? NULL : arena_copy(&report->arena, text, strlen(text)),
+        false,
     };
     if (line.name == NULL || (text != NULL && line.text == NULL))
         return -ENOMEM;
@@ -101,6 +102,18 @@ int wfs_report_commit(struct wfs_report *report, const struct wfs_report_commit 
 const char *wfs_report_notice(const struct wfs_report *report)
 {
     return report->notice;
+}
+
+const char *wfs_report_warning(const struct wfs_report *report, size_t i, const char **ret_about)
+{
+    for (size_t j = 0; j < report->notices.n_lines; j++) {
+        const struct report_line *line = &report->notices.lines[j];
+        if (!line->is_warning || i-- > 0)
+            continue;
+        *ret_about = line->name;
+        return line->text;
+    }
+    return NULL;
 }
 
 static int count_cast(const struct wfs_tensor *tensor, uint64_t *n_overflow, uint64_t *n_nan)

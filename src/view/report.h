@@ -16,6 +16,7 @@ struct item;
 /* Two texts, such as a missing key and its suggestion, or a tensor and its error. */
 struct report_line {
     const char *name, *text;
+    bool is_warning; /* of a notice: users are told at once */
 };
 
 struct report_lines {

@@ -37,6 +37,7 @@ struct rule {
     struct rule *next;
     enum rule_kind kind;
     const char *name;                  /* of its option; static */
+    size_t number;                     /* among the rules of its view, from 0 */
     bool is_negated;                   /* of a RULE_OVERLAY: it takes what does not match */
     bool has_backslash;                /* its replacement has \1, which is read as ${1} */
     char *text;                        /* the value as typed */
@@ -57,6 +58,7 @@ enum collision { COLLISION_ERROR, COLLISION_SUFFIX };
 
 struct wfs_view {
     struct rule *rules, **end;
+    size_t n_rules;
     enum contiguous contiguous;
     enum direction to;
     enum collision collision;

@@ -6,6 +6,7 @@
 #include <weightfs/cleanup.h>
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,17 +17,51 @@
 struct wish {
     const char *to; /* n_to bytes of this; NULL: no tensor is in it */
     size_t n_to;
-    bool is_split; /* the tensors do not agree */
+    bool is_split;  /* the tensors do not agree */
+    bool had_any;   /* a tensor was in it before the filters */
+    bool keeps_any; /* a tensor has stayed in it */
 };
 
-static bool is_any_renamed(const struct pass *pass)
+/* Values whose tensors have gone. */
+struct left {
+    const char *first;
+    size_t n;
+};
+
+static bool is_any_gone(const struct pass *pass)
 {
-    for_items(item, pass)
-    {
-        if (item->tensor.key != item->source_key)
+    for (size_t i = 0; i < pass->report->n_items; i++) {
+        const struct item *item = &pass->report->items[i];
+        if (item->drop == DROP_FILTER || item->tensor.key != item->source_key)
             return true;
     }
     return false;
+}
+
+/* Notes in which containers the tensor was, and in which of them it still is. */
+static void note_stay(const struct wfs_catalog *catalog, struct wish wishes[],
+                      const struct item *item)
+{
+    const struct catalog_place *leaf = &catalog->places[item->tensor.place];
+    const size_t n_key = strlen(item->cut_key);
+    for (uint32_t i = item->tensor.place; i != 0; i = catalog->places[i].parent) {
+        const size_t n_rest = leaf->n_name - catalog->places[i].n_name;
+        const size_t n_front = n_key > n_rest ? n_key - n_rest : 0;
+        wishes[i].had_any = true;
+        if (item_is_shown(item) && strncmp(item->tensor.key, item->cut_key, n_front) == 0 &&
+            (n_front == 0 || item->tensor.key[n_front] == '.'))
+            wishes[i].keeps_any = true;
+    }
+}
+
+/* Returns true if the innermost container of the value that had tensors has none of them now. */
+static bool is_left(const struct wfs_catalog *catalog, const struct wish wishes[],
+                    const struct catalog_value *value)
+{
+    uint32_t i = value->place == 0 ? 0 : catalog->places[value->place].parent;
+    while (i != 0 && !wishes[i].had_any)
+        i = catalog->places[i].parent;
+    return i != 0 && catalog->places[i].n_name > 0 && !wishes[i].keeps_any;
 }
 
 static void vote(const struct wfs_catalog *catalog, struct wish wishes[],
@@ -74,7 +109,7 @@ static int follow(struct wfs_catalog *catalog, const struct wish wishes[],
 
 /* Skips names that a tensor has, or another value has or had. */
 static int rename_values(const struct pass *pass, const struct wish wishes[],
-                         struct text_index *seen)
+                         struct text_index *seen, struct left *left)
 {
     struct wfs_catalog *catalog = pass->catalog;
     uint32_t id;
@@ -95,14 +130,28 @@ static int rename_values(const struct pass *pass, const struct wish wishes[],
             code = text_index_add(seen, name, strlen(name), &id);
         if (code == 0 && seen->n_texts > n_before)
             catalog->values[i].name = name;
+        else if (code == 0 && is_left(catalog, wishes, &catalog->values[i]) && left->n++ == 0)
+            left->first = catalog->values[i].name;
     }
     return code;
+}
+
+static int warn_of_left(const struct pass *pass, const struct left *left)
+{
+    char others[48] = "";
+    if (left->n > 1)
+        snprintf(others, sizeof(others), " and %zu more", left->n - 1);
+    return left->n == 0 ? 0
+                        : pass_warn(pass, left->first,
+                                    "the tensors beside this value%s are renamed or hidden; rules "
+                                    "are for tensors only",
+                                    others);
 }
 
 int pass_value_names(struct pass *pass)
 {
     struct wfs_catalog *catalog = pass->catalog;
-    if (catalog->n_values == 0 || catalog->n_places == 0 || !is_any_renamed(pass))
+    if (catalog->n_values == 0 || catalog->n_places == 0 || !is_any_gone(pass))
         return 0;
     autofree struct wish *wishes = calloc((size_t)catalog->n_places + 1, sizeof(*wishes));
     if (wishes == NULL)
@@ -112,8 +161,14 @@ int pass_value_names(struct pass *pass)
         if (item->tensor.place != 0)
             vote(catalog, wishes, &item->tensor);
     }
+    for (size_t i = 0; i < pass->report->n_items; i++) {
+        const struct item *item = &pass->report->items[i];
+        if (item->tensor.place != 0 && (item_is_shown(item) || item->drop == DROP_FILTER))
+            note_stay(catalog, wishes, item);
+    }
     struct text_index seen = {0};
-    const int code = rename_values(pass, wishes, &seen);
+    struct left left = {0};
+    const int code = rename_values(pass, wishes, &seen, &left);
     text_index_done(&seen);
-    return code < 0 ? wfs_fail_memory(pass->err) : 0;
+    return code < 0 ? wfs_fail_memory(pass->err) : warn_of_left(pass, &left);
 }

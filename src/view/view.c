@@ -172,6 +172,7 @@ static int add_rule(struct wfs_view *view, const struct option *option, const ch
     const int code = rule_new(&option->public, option->kind, value, &rule, err);
     if (code < 0)
         return code;
+    rule->number = view->n_rules++;
     *view->end = rule;
     view->end = &rule->next;
     return 0;

@@ -64,7 +64,7 @@ def test_a_view_is_written_or_refused_with_a_reason(folder, file):
         if not wanted or len(wanted) < sum(rename(key) is not None for key in keys):
             continue
         target = folder / 'out.pth'
-        done = weightfs('convert', '--overwrite', *options, path, target, code=None)
+        done = weightfs('convert', '--overwrite', *options, path, target, code=None, has_notices=True)
         if done.code != EXIT_DONE:
             assert done.code == EXIT_COMMIT and path.name in NOT_ALWAYS, (view, done.stderr)
             assert 'internal error' not in done.error, view

@@ -11,6 +11,7 @@ compared, on purpose:
 - the half-precision adapter told to forget a module that it does not know (Burn panics; here it is a list of casts).
 
 Burn saves in the order adapter, filter, remap, where the passes here have the adapter last: so each save is two conversions."""
+import functools
 import hashlib
 import json
 import re
@@ -19,6 +20,8 @@ import pytest
 
 from wfs_testlib import burnpack, program, shared, st
 
+# Rules that are for another case of the same program match nothing in this one.
+weightfs = functools.partial(program.weightfs, has_notices=True)
 CASES = shared.FOLDER / 'golden/burn/cases'
 VERSION = '0.22.1'
 SUFFIXES = {'pytorch': ['pth', 'pt'], 'safetensors': ['safetensors'], 'burnpack': ['bpk']}
@@ -108,7 +111,7 @@ def adapter_options(case, text, dtypes, is_variant_free=False):
 
 
 def dtypes_in(path, *options):
-    listed = json.loads(program.weightfs('ls', '--json', *options, path).stdout)['tensors']
+    listed = json.loads(weightfs('ls', '--json', *options, path).stdout)['tensors']
     return {tensor['key']: tensor['dtype'] for tensor in listed}
 
 
@@ -148,12 +151,12 @@ def like_of(case):
 
 
 def digest(path, options, key):
-    data = program.weightfs('cat', *options, path, key).raw
+    data = weightfs('cat', *options, path, key).raw
     return hashlib.sha256(data).hexdigest()
 
 
 def check_tensors(path, options, wanted):
-    listed = json.loads(program.weightfs('ls', '--json', *options, path).stdout)['tensors']
+    listed = json.loads(weightfs('ls', '--json', *options, path).stdout)['tensors']
     have = {t['key']: (t['dtype'], t['shape']) for t in listed}
     assert have == {t['name']: (dtype_of(t['dtype']), t['shape']) for t in wanted}
     for tensor in wanted:
@@ -245,7 +248,7 @@ def test_loading_gives_what_burn_gives(name):
             continue  # an empty filter of Burnpack matches nothing, silently
         if '.' in step['options'].get('top_level_key', '') or path.suffix[1:] not in SUFFIXES[step['store']]:
             continue  # a dotted path is followed here, and the format told by content
-        done = program.weightfs('plan', '--json', *options, path, code=None)
+        done = weightfs('plan', '--json', *options, path, code=None)
         if 'error' in result:
             assert done.code == program.EXIT_RULES, (step, result['error'])
             if done.raw:
@@ -262,7 +265,7 @@ def test_loading_gives_what_burn_gives(name):
 
 def check_loaded(path, options, wanted):
     check_tensors(path, options, wanted)
-    listed = program.weightfs('ls', *options, path).stdout.splitlines()
+    listed = weightfs('ls', *options, path).stdout.splitlines()
     order = [line.split('\t')[0] for line in listed]
     assert set(order) == {t['name'] for t in wanted}
 
@@ -273,7 +276,7 @@ def test_the_complete_migration_in_one_line(tmp_path):
     load, save = steps[1][0], steps[3][1]
     options = load_options(load, case)
     target = tmp_path / 'migrated.bpk'
-    program.weightfs('convert', *options, CASES / name / load['file'], target)
+    weightfs('convert', *options, CASES / name / load['file'], target)
     encoder = [t for t in save['tensors'] if t['name'].startswith('encoder.')]
     check_tensors(target, [], encoder)
 
@@ -323,7 +326,7 @@ def test_saving_gives_what_burn_writes(name, tmp_path):
         at, wanted = model, content_of(written)
         for i, options in enumerate([adapter, *passes]):
             target = tmp_path / ('%d%s' % (i, written.suffix))
-            done = program.weightfs('convert', '--overwrite', *options, at, target, code=None)
+            done = weightfs('convert', '--overwrite', *options, at, target, code=None)
             at = target
             if done.code != 0:
                 break
@@ -343,7 +346,7 @@ def test_rounding_to_half_precision(tmp_path):
     for step in saves:
         adapter = adapter_options(case, step['options']['to_adapter'], dtypes_in(source))
         target = tmp_path / step['file']
-        program.weightfs('convert', *adapter, *filter_options(step), source, target)
+        weightfs('convert', *adapter, *filter_options(step), source, target)
         assert content_of(target) == content_of(CASES / name / ('out-%s' % VERSION) / step['file'])
     assert len(saves) == 3
 
@@ -354,7 +357,7 @@ def test_evidence_alone_adapts_the_complete_model():
     case, steps = read(name)
     step, expected = next((s, e) for s, e in steps if s['do'] == 'load')
     path = path_of(name, step)
-    rows = [line.split('\t') for line in program.weightfs('plan', '--to', 'burn', path).stdout.splitlines()[1:]]
+    rows = [line.split('\t') for line in weightfs('plan', '--to', 'burn', path).stdout.splitlines()[1:]]
     have = {row[1]: (row[2], json.loads(row[3])) for row in rows if row[5] == 'certain'}
     wanted = {t['name']: (dtype_of(t['dtype']), t['shape']) for t in expected['module_after']}
     checked = [key for key in have if key in wanted]

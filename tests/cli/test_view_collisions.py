@@ -12,7 +12,7 @@ SUFFIX = '--on-collision=suffix'
 
 
 def keys(*args):
-    return [line.split('\t')[0] for line in weightfs('ls', *args).stdout.splitlines()]
+    return [line.split('\t')[0] for line in weightfs('ls', *args, has_notices=True).stdout.splitlines()]
 
 
 def numbers(value):
@@ -37,7 +37,7 @@ def test_a_tensor_does_not_take_the_name_of_a_value(tmp_path):
                                                      y=pth.tensor(pth.storage('1'))), r0=bytes(16), r1=bytes(16)))
     view = ['--remap', '^[xy]$=>epoch', SUFFIX]
     assert keys(*view, source) == ['epoch_3', 'epoch_4']
-    weightfs('convert', *view, source, target)
+    weightfs('convert', *view, source, target, has_notices=True)
     assert {key: value for key, value in pth_read.load(target).items() if isinstance(value, int)} == {'epoch': 3, 'epoch_2': 4}
     assert keys(target) == ['epoch_3', 'epoch_4']
 
@@ -49,7 +49,7 @@ def test_a_value_does_not_take_the_name_of_a_tensor(tmp_path):
         a=pth.dictionary(w=pth.tensor(), step=pth.number(7)), other=pth.tensor(pth.storage('1'))), r0=bytes(16), r1=bytes(16)))
     view = ['--remap', r'^a\.=>b.', '--remap', '^other$=>b.step']
     assert keys(*view, source) == ['b.w', 'b.step']
-    assert json.loads(weightfs('config', *view, source).stdout) == {'a.step': 7}
+    assert json.loads(weightfs('config', *view, source, has_notices=True).stdout) == {'a.step': 7}
 
 
 def test_tied_names_are_numbered_and_stay_tied(tmp_path):
@@ -58,7 +58,7 @@ def test_tied_names_are_numbered_and_stay_tied(tmp_path):
                                       r0=numbers(5), r1=numbers(6)))
     view = ['--remap', '^(alpha|beta)$=>w', SUFFIX]
     assert keys(*view, source) == ['w', 'w_3', 'w_2']
-    weightfs('convert', *view, source, target)
+    weightfs('convert', *view, source, target, has_notices=True)
     assert {key: weightfs('cat', target, key).raw for key in keys(target)} == {
         'w': numbers(5), 'w_3': numbers(5), 'w_2': numbers(6)}
     with zipfile.ZipFile(target) as archive:

@@ -71,10 +71,10 @@ def source(tmp_path_factory):
 @pytest.mark.parametrize('row', ROWS)
 def test_each_row(source, row):
     options, wanted = ROWS[row]
-    report = json.loads(weightfs('plan', '--json', *options, source).stdout)
+    report = json.loads(weightfs('plan', '--json', *options, source, has_notices=True).stdout)
     assert [x['from'] for x in report['renamed']] in ([], ['encoder.norm.weight'])
     assert len(report['applied']) == len(wanted)
-    listed = json.loads(weightfs('ls', '--json', *options, source).stdout)['tensors']
+    listed = json.loads(weightfs('ls', '--json', *options, source, has_notices=True).stdout)['tensors']
     assert {tensor['key'] for tensor in listed} == set(wanted)
     assert report['skipped'] == sorted((key for key in ALL if key not in wanted), key=str.encode)
 
@@ -106,5 +106,5 @@ def test_what_cannot_be_understood_is_an_error(source, option):
 def test_with_like_filters_see_the_keys_of_the_module(tmp_path, options, applied, skipped):
     path = st.write(tmp_path / 'in.safetensors', {'norm.weight': ('F32', [2], bytes(8)), 'fc.weight': ('F32', [2, 2], bytes(16))})
     like = st.write(tmp_path / 'like.safetensors', {'fc.weight': ('F32', [2, 2], bytes(16)), 'norm.gamma': ('F32', [2], bytes(8))})
-    report = json.loads(weightfs('plan', '--json', '--like', like, *options, path).stdout)
+    report = json.loads(weightfs('plan', '--json', '--like', like, *options, path, has_notices=True).stdout)
     assert (report['applied'], report['skipped'], report['missing'], report['unused']) == (applied, skipped, [], [])

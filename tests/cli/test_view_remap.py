@@ -11,7 +11,7 @@ from wfs_testlib.program import EXIT_RULES, weightfs
 def remapped(folder, key, *rules):
     path = st.write(folder / 'in.safetensors', {key: ('U8', [1], b'x')})
     options = [word for pattern, text in rules for word in ('--remap', '%s=>%s' % (pattern, text))]
-    tensor, = json.loads(weightfs('ls', '--json', *options, path).stdout)['tensors']
+    tensor, = json.loads(weightfs('ls', '--json', *options, path, has_notices=True).stdout)['tensors']
     return tensor['key']
 
 

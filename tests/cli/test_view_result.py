@@ -28,7 +28,7 @@ def fill(tmp_path):
     def run(source, module, *options, code=0, form='--json'):
         like = written(tmp_path / 'like.safetensors', module)
         path = source if hasattr(source, 'exists') else written(tmp_path / 'in.safetensors', source)
-        done = weightfs('plan', form, '--like', like, *options, path, code=code)
+        done = weightfs('plan', form, '--like', like, *options, path, code=code, has_notices=True)
         done.report = json.loads(done.stdout) if form == '--json' else None
         return done
     return run

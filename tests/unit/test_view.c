@@ -446,7 +446,7 @@ static void test_jaro(void)
     check(similarity_jaro("abc", "xyz") == 0);
     const double value = similarity_jaro("martha", "marhta");
     check(value > 0.944 && value < 0.945);
-    struct report_line lines[] = {{"encoder.weight", NULL}, {"feature.conv.w", NULL}};
+    struct report_line lines[] = {{.name = "encoder.weight"}, {.name = "feature.conv.w"}};
     const struct report_lines unused = {lines, 2, 2};
     check_str(similarity_suggest("feature.BaseConv.conv.w", &unused), "feature.conv.w");
     check_str(similarity_suggest("encoder.weigth", &unused), "encoder.weight");
