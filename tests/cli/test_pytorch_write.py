@@ -118,7 +118,7 @@ def written(folder, value, *options, **records):
     """What the independent reader finds in the file that becomes of a value under a view."""
     source = folder / 'in.pth'
     source.write_bytes(pth.checkpoint(value, **(records or {'r0': st.f32(1, 2, 3, 4)})))
-    weightfs('convert', '--overwrite', *options, source, folder / 'out.pth')
+    weightfs('convert', '--overwrite', *options, source, folder / 'out.pth', has_notices=True)
     pth_written.check(folder / 'out.pth')
     root = pth_read.load(folder / 'out.pth')
     return root, {key: tensor.data for key, tensor in pth_read.tensors(root).items()}

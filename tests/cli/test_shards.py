@@ -181,6 +181,62 @@ def test_directories_that_do_not_tell(tmp_path):
     assert 'name one' in weightfs('ls', folder, code=None).error
 
 
+# {what is beside 'model-0000N-of-00002.safetensors': its files}
+BESIDE = {
+    'another model': ['ema-00001-of-00002.safetensors', 'ema-00002-of-00002.safetensors'],
+    'a variant': ['model.fp16-00001-of-00002.safetensors', 'model.fp16-00002-of-00002.safetensors'],
+    'a variant at the end': ['model-00001-of-00002.fp16.safetensors', 'model-00002-of-00002.fp16.safetensors'],
+    'another format': ['model-00001-of-00002.bin', 'model-00002-of-00002.bin'],
+    'another number of shards': ['model-00001-of-00001.safetensors'],
+    'whole files': ['model.safetensors'],
+    'series in names of series': ['shard-00001-model-00001-of-00001.safetensors', 'shard-00002-model-00001-of-00001.safetensors'],
+}
+
+
+@pytest.mark.parametrize('beside', BESIDE)
+def test_several_checkpoints_without_an_index(model, beside):
+    (model / 'model.safetensors.index.json').unlink()
+    for name in BESIDE[beside]:
+        shard(model / name, {name: 5})
+    for options in ([], ['--force']):
+        for verb in (['ls'], ['check'], ['info'], ['convert', '--format=safetensors']):
+            target = [model.parent / 'out.safetensors'] if verb[0] == 'convert' else []
+            error = weightfs(*verb, *options, model, *target, code=None).error
+            assert "'%s'" % NAMES[0] in error and "'%s'" % BESIDE[beside][0] in error and NAMES[1] not in error
+    assert keys('--shards', model / NAMES[1]) == ['a', 'b', 'c']
+    name = BESIDE[beside][-1]
+    if name.startswith('shard'):
+        assert keys('--shards', model / name) == [name]
+    assert keys(model / name) == [name]
+
+
+def test_two_series_of_one_shard_each(tmp_path):
+    names = ['shard-%05d-model-00001-of-00001.safetensors' % i for i in (1, 2)]
+    for name in names:
+        shard(tmp_path / name, {name: 5})
+    error = weightfs('ls', tmp_path, code=None).error
+    assert all("'%s'" % name in error for name in names)
+    for name in names:
+        assert keys('--shards', tmp_path / name) == [name]
+
+
+def test_a_name_with_of_in_it(tmp_path):
+    for i in (1, 2):
+        shard(tmp_path / ('state-of-the-art-2-of-3-%05d-of-00002.safetensors' % i), {str(i): 5})
+    assert keys(tmp_path) == ['1', '2']
+
+
+def test_a_shard_that_the_index_does_not_name_is_not_of_its_checkpoint(model):
+    """Each shard says which checkpoint is meant, whatever indexes there are."""
+    for i in (1, 2):
+        shard(model / ('ema-%05d-of-00002.safetensors' % i), {'e%d' % i: 5})
+    assert keys('--shards', model / NAMES[1]) == keys(model) == ['a', 'b', 'c']
+    assert keys('--shards', model / 'ema-00002-of-00002.safetensors') == ['e1', 'e2']
+    (model / 'ema.safetensors.index.json').write_text(json.dumps({'weight_map': {'e1': 'ema-00001-of-00002.safetensors'}}))
+    assert keys('--shards', model / 'ema-00001-of-00002.safetensors') == ['e1']
+    assert keys('--shards', model / NAMES[1]) == ['a', 'b', 'c']
+
+
 @pytest.mark.parametrize('text', ['{"weight_map": {"a": "x", "a": "y"}}', '{"weight_map": {"a": 1}}', '{"weight_map": {}}',
                                   '{"weight_map": {"a": "x"}, "weight_map": {}}', '{"weight_map": {"a": "x"'])
 def test_a_damaged_index(model, text):

@@ -32,12 +32,10 @@ char *shard_folder(const char *path)
     return strndup(path, slash == NULL ? 0 : (size_t)(slash + 1 - path));
 }
 
-static bool parse_name(const struct format_table *table, const char *name, struct shard_name *ret)
+/* of: a "-of-" in the name. */
+static bool parse_numbers(const char *name, const char *of, struct shard_name *ret)
 {
     static const char digits[] = "0123456789";
-    const char *of = strstr(name, "-of-");
-    if (of == NULL || of == name)
-        return false;
     const char *first = of;
     while (first > name && strchr(digits, first[-1]) != NULL)
         first--;
@@ -45,7 +43,16 @@ static bool parse_name(const struct format_table *table, const char *name, struc
     if (first == of || first == name || strchr("-_", first[-1]) == NULL || n_all == 0 || n_all > 9)
         return false;
     *ret = (struct shard_name){(size_t)(first - name), strtoull(of + 4, NULL, 10), of + 4 + n_all};
-    return ret->n_all > 0 && table->names_checkpoint(name);
+    return ret->n_all > 0;
+}
+
+/* The last numbers count: the front may be called "state-of-the-art-". */
+static bool parse_name(const struct format_table *table, const char *name, struct shard_name *ret)
+{
+    bool is_shard = false;
+    for (const char *of = strstr(name, "-of-"); of != NULL; of = strstr(of + 1, "-of-"))
+        is_shard = parse_numbers(name, of, ret) || is_shard;
+    return is_shard && table->names_checkpoint(name);
 }
 
 bool shard_is_name(const struct format_table *table, const char *path)
@@ -153,14 +160,42 @@ static int choose_index(struct shard_names *names, struct wfs_error *err)
     return names->n_names > 1 ? fail_choice(names, "indexes", err) : 0;
 }
 
+/* Refuses names of more than one checkpoint; the shards of one count once. */
+static int check_one(const struct shard_names *names, const struct format_table *table,
+                     struct wfs_error *err)
+{
+    const char *first[MAX_TOLD + 1];
+    size_t n = 0;
+    for (size_t i = 0; i < names->n_names && n <= MAX_TOLD; i++) {
+        bool is_new = true;
+        for (size_t j = 0; j < n; j++)
+            is_new = is_new && !is_sibling(table, names->names[i], first[j]);
+        if (is_new)
+            first[n++] = names->names[i];
+    }
+    if (n < 2)
+        return 0;
+    char list[MAX_TOLD * (sizeof(struct wfs_quoted) + 4)] = "";
+    size_t n_list = 0;
+    for (size_t i = 0; i < n && i < MAX_TOLD; i++)
+        n_list += (size_t)snprintf(list + n_list, sizeof(list) - n_list, "%s'%s'",
+                                   i > 0 ? ", " : "", wfs_quote(first[i]).text);
+    return wfs_fail(err, EINVAL,
+                    "is a directory with %zu checkpoints%s and no index: %s; name one of these "
+                    "files, with the option shards where it is a shard",
+                    n > MAX_TOLD ? (size_t)MAX_TOLD : n, n > MAX_TOLD ? " or more" : "", list);
+}
+
 static int choose_files(struct shard_names *names, const struct format_table *table,
                         const char *like, struct wfs_error *err)
 {
     struct shard_name parsed = {0};
-    for (size_t i = 0; like == NULL && i < names->n_names; i++)
-        like = parse_name(table, names->names[i], &parsed) ? names->names[i] : NULL;
-    if (like == NULL)
-        return names->n_names > 1 ? fail_choice(names, "checkpoints", err) : 0;
+    const int code = like == NULL ? check_one(names, table, err) : 0;
+    if (code < 0)
+        return code;
+    if (like == NULL && !parse_name(table, names->names[0], &parsed))
+        return 0;
+    like = like == NULL ? names->names[0] : like;
     autofree char *copy = strdup(like);
     if (copy == NULL)
         return wfs_fail_memory(err);
@@ -204,10 +239,43 @@ static int fail_empty(const char *folder, struct wfs_error *err)
     return wfs_fail(err, EISDIR, "is a directory without a checkpoint");
 }
 
+/* Returns true if the file is an index without that shard; one that cannot be read may have it. */
+static bool lacks_shard(const char *path, const char *shard)
+{
+    struct source *source = NULL;
+    struct shard_index index = {0};
+    bool lacks = false;
+    if (source_open(path, &source, NULL) == 0) {
+        const int code = shard_index_read(&index, source, SHARD_INDEX_MAX, NULL);
+        lacks = code > 0 && !shard_index_has_file(&index, shard);
+        shard_index_done(&index);
+    }
+    source_free(source);
+    return lacks;
+}
+
+/* Removes the indexes that belong to another checkpoint than the shard. */
+static void keep_indexes_of(struct shard_names *names, const char *folder, const char *shard)
+{
+    size_t n_kept = 0;
+    for (size_t i = 0; i < names->n_names; i++) {
+        autofree char *path = NULL;
+        if (asprintf(&path, "%s%s", folder, names->names[i]) < 0)
+            path = NULL;
+        if (path != NULL && lacks_shard(path, shard))
+            free(names->names[i]);
+        else
+            names->names[n_kept++] = names->names[i];
+    }
+    names->n_names = n_kept;
+}
+
 int shard_names_find(struct shard_names *names, const struct format_table *table,
                      const char *folder, const char *like, struct wfs_error *err)
 {
     int code = list(folder, shard_is_index, names);
+    if (code == 0 && like != NULL)
+        keep_indexes_of(names, folder, like);
     if (code == 0 && names->n_names > 0)
         return choose_index(names, err);
     code = code < 0 ? code : list(folder, table->names_checkpoint, names);
