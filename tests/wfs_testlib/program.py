@@ -52,7 +52,9 @@ class Result:
     @property
     def error(self):
         """The one line of the error, without the program's name."""
-        lines = [line for line in self.stderr.splitlines() if not NOTICE.search(line)]
+        lines = self.stderr.splitlines()
+        if len(lines) > 1:
+            lines = [line for line in lines if not NOTICE.search(line)]
         assert len(lines) == 1, 'not one line on stderr: %r' % self.stderr
         return lines[0][len('weightfs: '):]
 
