@@ -18,6 +18,9 @@ enum { IO_BLOCK = 4096 };
 /* Returns whether files can share blocks on the filesystem of the descriptor. */
 bool io_shares_blocks(int fd);
 
+/* Returns true for a regular file with no second name: what is written to it shows nowhere else. */
+bool io_is_plain_file(int fd);
+
 /* Reads until it has n_bytes or the file ends; the position stays. Returns how many, or a
  * negative errno. */
 ssize_t io_read_at(int fd, void *buf, size_t n_bytes, uint64_t offset);

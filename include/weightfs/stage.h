@@ -32,9 +32,8 @@ struct wfs_leftover {
     uint64_t n_changes;  /* records of changes */
     uint64_t bad_record; /* number of a damaged one, after which nothing is known; 0: none */
     enum wfs_commit_state commit;
-    const char *output, *temporary; /* path, and name beside it, of the last commit; or NULL */
-    struct wfs_written complete;    /* of the last commit that wrote one whole */
-    struct wfs_written published;   /* of the last one that noted that it was published */
+    struct wfs_written complete;  /* of the last commit that wrote one whole */
+    struct wfs_written published; /* of the last one that noted that it was published */
 };
 
 /* Kinds of records of the journal: the letters that they begin with. */

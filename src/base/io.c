@@ -18,6 +18,12 @@ bool io_shares_blocks(int fd)
            (fs.f_type == XFS_SUPER_MAGIC || (unsigned long)fs.f_type == BTRFS_SUPER_MAGIC);
 }
 
+bool io_is_plain_file(int fd)
+{
+    struct stat st;
+    return fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_nlink <= 1;
+}
+
 ssize_t io_read_at(int fd, void *buf, size_t n_bytes, uint64_t offset)
 {
     size_t n_read = 0;

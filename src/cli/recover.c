@@ -226,8 +226,8 @@ static enum exit_code discard(struct recovery *recovery)
 {
     if (recovery->written != NULL)
         (void)wfs_save_clear(recovery->output, NULL); /* files of the old index */
-    if (is_cut_off(recovery))
-        predecessor_remove_temporary(recovery->leftover);
+    if (is_cut_off(recovery) && recovery->output != NULL)
+        predecessor_remove_temporary(recovery->output);
     const int code = wfs_stage_discard(recovery->stage);
     return code < 0 ? print_error(EXIT_OUTPUT, recovery->typed, "cannot remove '%s': %s",
                                   wfs_quote(recovery->path).text, strerror(-code))

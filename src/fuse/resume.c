@@ -65,8 +65,8 @@ static int look(struct target *target, struct wfs_stage *stage)
                            "; 'weightfs recover' lists the edits before it",
                            wfs_quote(target->stage_path).text, leftover->bad_record);
     const struct wfs_written *written = predecessor_written(leftover, target->path);
-    if (written != &leftover->complete)
-        predecessor_remove_temporary(leftover);
+    if (written != &leftover->complete && leftover->commit != WFS_COMMIT_NONE)
+        predecessor_remove_temporary(target->path);
     if (written != NULL)
         return finish_published(target, stage, written);
     wfs_stage_forget_published(stage);

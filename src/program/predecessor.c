@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* ---- finding it ---- */
 
@@ -111,17 +112,19 @@ const struct wfs_written *predecessor_written(const struct wfs_leftover *leftove
     return is_it(&leftover->published, &st, digest) ? &leftover->published : NULL;
 }
 
-void predecessor_remove_temporary(const struct wfs_leftover *leftover)
+void predecessor_remove_temporary(const char *output)
 {
-    autofree char *path = NULL;
-    if (leftover->temporary == NULL || leftover->output[0] != '/')
+    struct stat st;
+    char name[WFS_OUTPUT_NAME_MAX];
+    autofree char *path = path_directory(output);
+    if (path == NULL)
         return;
-    (void)wfs_save_clear(leftover->output, NULL);
-    const int n_directory = (int)(strrchr(leftover->output, '/') - leftover->output);
-    if (asprintf(&path, "%.*s/%s", n_directory, leftover->output, leftover->temporary) < 0)
-        path = NULL;
-    else
-        unlink(path);
+    (void)wfs_save_clear(output, NULL);
+    autoclose int directory = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    wfs_output_temporary(output, name);
+    if (directory >= 0 && fstatat(directory, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+        S_ISREG(st.st_mode) && st.st_uid == geteuid())
+        unlinkat(directory, name, 0);
 }
 
 static int hex_digit(char c)

@@ -28,7 +28,10 @@ const struct wfs_written *predecessor_written(const struct wfs_leftover *leftove
  */
 char *predecessor_base_value(const char *base, const char *word, size_t n);
 
-/* Removes the temporary file of its last commit. */
-void predecessor_remove_temporary(const struct wfs_leftover *leftover);
+/*
+ * Removes the temporary files that a commit to the output, an absolute path, left beside it. What
+ * the journal says about them is not used: it may be the text of somebody else.
+ */
+void predecessor_remove_temporary(const char *output);
 
 #endif

@@ -70,10 +70,14 @@ static int find_or_open(struct datafiles *data, uint64_t number, struct handle *
     struct datafiles_slot *slot = find_slot(data, number);
     if (slot == NULL || slot->number != number) {
         char name[N_NAME];
-        const int fd =
-            openat(data->dir_fd, name_file(number, name), O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+        const int fd = openat(data->dir_fd, name_file(number, name),
+                              O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
         if (fd < 0)
             return -errno;
+        if (!io_is_plain_file(fd)) {
+            close(fd);
+            return -EIO;
+        }
         *ret = (struct handle){NULL, fd};
         if (slot == NULL)
             return 0;
@@ -269,7 +273,7 @@ int datafiles_stat(const struct datafiles *data, uint64_t number, struct stat *r
 {
     char name[N_NAME];
     return fstatat(data->dir_fd, name_file(number, name), ret, AT_SYMLINK_NOFOLLOW) < 0 ? -errno
-           : S_ISREG(ret->st_mode)                                                      ? 0
+           : S_ISREG(ret->st_mode) && ret->st_nlink == 1                                ? 0
                                                                                         : -ENOENT;
 }
 

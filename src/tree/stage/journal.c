@@ -154,6 +154,8 @@ int journal_open(struct journal *journal, journal_visit visit, void *ctx, uint64
     if (fd < 0)
         return errno == ENOENT ? 0 : -errno;
     journal->fd = fd;
+    if (!io_is_plain_file(fd))
+        return -EPERM;
     const off_t n_file = lseek(fd, 0, SEEK_END);
     const int code = n_file < 0 ? -errno : read_all(journal, visit, ctx, ret_bad);
     journal->is_suspect = code == 0 && (uint64_t)n_file != journal->n_bytes;

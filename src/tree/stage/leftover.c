@@ -39,19 +39,12 @@ int leftover_read_text(int dir_fd, const char *name, char **ret)
 
 /* ---- records of a commit ---- */
 
-static int begin(struct leftover *leftover, const struct wfs_record *record)
+/* Its words are for people who read the journal. */
+static int begin(struct wfs_leftover *leftover, const struct wfs_record *record)
 {
     if (record->n_words != 2 || strchr(record->words[1], '/') != NULL)
         return -EBADMSG;
-    for (int i = 0; i < 2; i++) {
-        free(leftover->names[i]);
-        leftover->names[i] = strdup(record->words[i]);
-        if (leftover->names[i] == NULL)
-            return -ENOMEM;
-    }
-    leftover->found.commit = WFS_COMMIT_BEGUN;
-    leftover->found.output = leftover->names[0];
-    leftover->found.temporary = leftover->names[1];
+    leftover->commit = WFS_COMMIT_BEGUN;
     return 0;
 }
 
@@ -93,7 +86,7 @@ static int look(void *ctx, char *text, size_t n_bytes)
     leftover->found.n_changes += record_is_change(record.kind);
     switch (record.kind) {
     case WFS_RECORD_COMMIT:
-        return begin(leftover, &record);
+        return begin(&leftover->found, &record);
     case WFS_RECORD_COMPLETE:
         return complete(&leftover->found, &record);
     case WFS_RECORD_PUBLISHED:
@@ -132,7 +125,5 @@ int leftover_read(struct leftover *leftover, struct journal *journal, const char
 void leftover_done(struct leftover *leftover)
 {
     free(leftover->base);
-    free(leftover->names[0]);
-    free(leftover->names[1]);
     *leftover = (struct leftover){0};
 }

@@ -11,8 +11,8 @@
 
 /* A zeroed struct is that of a new staging directory. */
 struct leftover {
-    struct wfs_leftover found; /* its texts are those below */
-    char *base, *names[2];     /* output and temporary; malloc'ed */
+    struct wfs_leftover found; /* its text is the one below */
+    char *base;                /* malloc'ed */
 };
 
 /* Opens the journal, so that it can be appended to, and fills a zeroed struct. path is for

@@ -132,6 +132,31 @@ static int open_locked(struct wfs_stage *stage, const struct wfs_stage_options *
     return code;
 }
 
+/* What is kept of a source is a file: a link there would lead to what nobody named. */
+static int check_sources(const struct wfs_stage *stage, const char *path, struct wfs_error *err)
+{
+    struct stat st;
+    const int fd = open_directory(stage->fd, "source", &st);
+    if (fd == -ENOENT)
+        return 0;
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    const struct dirent *found;
+    bool is_good = dir != NULL;
+    while (is_good && (found = readdir(dir)) != NULL)
+        is_good =
+            strcmp(found->d_name, ".") == 0 || strcmp(found->d_name, "..") == 0 ||
+            (fstatat(fd, found->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode));
+    if (dir != NULL)
+        closedir(dir);
+    else if (fd >= 0)
+        close(fd);
+    return is_good ? 0
+                   : wfs_fail(err, EPERM,
+                              "the sources kept in staging directory '%s' must be regular files in "
+                              "a directory of your own",
+                              wfs_quote(path).text);
+}
+
 static int open_data(struct wfs_stage *stage, const char *path, struct wfs_error *err)
 {
     struct stat st;
@@ -202,6 +227,8 @@ int wfs_stage_open(const struct wfs_stage_options *options, struct wfs_stage **o
     int code = open_locked(stage, options, err);
     if (code == 0)
         code = open_data(stage, options->path, err);
+    if (code == 0)
+        code = check_sources(stage, options->path, err);
     if (code == 0 && name_run(stage, options->boot) < 0)
         code = wfs_fail_memory(err);
     if (code == 0)
