@@ -5,6 +5,7 @@
 #include "cli/args.h"
 #include "program/print.h"
 #include "cli/verbs.h"
+#include "program/place.h"
 #include "program/predecessor.h"
 #include "fuse/mount.h"
 
@@ -20,8 +21,11 @@ static const struct args_option recover_options[] = {
     {"discard", NULL, "delete the edits"},
     {"force", NULL, "publish unsynced edits; replace a changed output"},
     {"onto", "SOURCE", "publish the edits on top of another source"},
+    {"options", "OPTION,...", "the options of the mount, as after -o"},
     {"publish", NULL, "save the edits to OUTPUT"},
     {"resume", NULL, "finish an interrupted commit, remove leftovers"},
+    {"source", "SOURCE", "the source that was edited; not needed if it is OUTPUT"},
+    {"stage", "DIRECTORY", "where the edits are, if the mount had -o stage"},
     {NULL, NULL, NULL},
 };
 
@@ -31,6 +35,7 @@ static const struct args_usage recover_usage = {
     .text = "List the edits left by a crashed mount and the state of its last commit, or\n"
             "finish, publish or discard them. OUTPUT is the output of that mount, DIRECTORY\n"
             "that of its shards, its staging directory, or the one given with -o stage.\n"
+            "What is published is based on the paths and options given here only.\n"
             "The exit code is 0 if nothing is left to do, otherwise 9.",
     .n_min = 1,
     .n_max = 1,
@@ -39,46 +44,67 @@ static const struct args_usage recover_usage = {
 
 struct recovery {
     const char *typed;
-    char *path; /* of the staging directory */
+    const char *options;
+    struct predecessor found;
     struct wfs_stage *stage;
     const struct wfs_leftover *leftover;
-    char *output;
     const struct wfs_written *written; /* the commit that wrote the output; NULL: none did */
 };
 
 static void recovery_done(struct recovery *recovery)
 {
     wfs_stage_close(recovery->stage);
-    free(recovery->path);
-    free(recovery->output);
+    predecessor_done(&recovery->found);
 }
 
 /* ---- finding ---- */
 
+enum { MAX_LIMITS = 64 };
+
+/* Finds the commit that wrote the output, which is loaded with the limits of the user. */
+static void find_written(struct recovery *recovery)
+{
+    const char *limits[MAX_LIMITS];
+    size_t n_limits = 0;
+    autofree char *copy = strdup(recovery->options);
+    char *rest = copy;
+    for (const char *option; (option = strsep(&rest, ",")) != NULL;) {
+        if (strncmp(option, "limit.", 6) == 0 && n_limits < MAX_LIMITS)
+            limits[n_limits++] = option + 6;
+    }
+    recovery->written =
+        predecessor_written(recovery->leftover, recovery->found.output, limits, n_limits);
+}
+
 /* Opens the staging directory. EXIT_DONE without a stage: there are no edits. */
-static enum exit_code find(struct recovery *recovery, const char *operand)
+static enum exit_code find(struct recovery *recovery, const struct args *args)
 {
     struct wfs_error err = {0};
+    const char *operand = args->operands[0];
     autofree char *boot = wfs_stage_boot();
     recovery->typed = operand;
-    int code = predecessor_find(operand, &recovery->path, &err);
+    recovery->options = args_has(args, "options") ? args_value(args, "options") : "";
+    int code = predecessor_find(operand, args_value(args, "stage"), &recovery->found, &err);
     if (code < 0)
         return print_error(code == -ENOMEM ? EXIT_UNSUPPORTED : EXIT_OUTPUT, operand, "%s",
                            err.text);
-    if (recovery->path == NULL)
+    if (recovery->found.stage == NULL)
         return EXIT_DONE;
     const struct wfs_stage_options options = {
-        .path = recovery->path, .boot = boot, .is_found = true};
+        .path = recovery->found.stage, .boot = boot, .is_found = true};
     code = wfs_stage_open(&options, &recovery->stage, &err);
     if (code == -ENOENT)
         return EXIT_DONE;
     if (code < 0)
         return print_error(code == -EBUSY ? EXIT_MOUNT : EXIT_OUTPUT, operand, "%s", err.text);
     recovery->leftover = wfs_stage_leftover(recovery->stage);
-    if (recovery->leftover->base != NULL)
-        recovery->output = predecessor_base_value(recovery->leftover->base, "#output", 0);
-    if (recovery->output != NULL)
-        recovery->written = predecessor_written(recovery->leftover, recovery->output);
+    const char *base = recovery->leftover->base;
+    if (recovery->found.is_output_implied && (base == NULL || !predecessor_is_beside(base))) {
+        free(recovery->found.output);
+        recovery->found.output = NULL;
+    }
+    if (recovery->found.output != NULL)
+        find_written(recovery);
     return EXIT_DONE;
 }
 
@@ -96,25 +122,33 @@ static void print_pair(const char *label, const char *text, const char *more)
     printf("%s%s\n", *more != '\0' ? ": " : "", more);
 }
 
-static void list_sources(const char *base)
+/* The options that the mount had, as the base names them. */
+static const char *const option_words[] = {"option", "view", "#option limit", "#option flag"};
+
+enum { N_OPTION_WORDS = sizeof(option_words) / sizeof(*option_words) };
+
+static void list_values(const char *label, const char *base, const char *word)
 {
     for (size_t i = 0;; i++) {
-        uint64_t inode = 0, n_bytes = 0;
-        struct stat st;
-        int n_path = 0;
-        autofree char *identity = predecessor_base_value(base, "source", i);
-        autofree char *place = predecessor_base_value(base, "#device", i);
-        if (identity == NULL || place == NULL)
+        int n_skipped = 0;
+        autofree char *value = predecessor_base_value(base, word, i);
+        if (value == NULL)
             return;
-        sscanf(identity, "%" SCNu64 " %" SCNu64, &inode, &n_bytes);
-        sscanf(place, "%*u %n", &n_path);
-        const bool is_there = stat(place + n_path, &st) == 0;
-        const bool is_same = is_there && st.st_ino == inode && (uint64_t)st.st_size == n_bytes;
-        print_pair("source", place + n_path,
-                   is_same    ? ""
-                   : is_there ? "is not the file that was edited"
-                              : "does not exist");
+        if (strcmp(word, "#device") == 0)
+            sscanf(value, "%*u %n", &n_skipped);
+        print_label(label);
+        fputs(strcmp(word, "#option limit") == 0 ? "limit." : "", stdout);
+        print_line(stdout, value + n_skipped);
     }
+}
+
+/* What the mount was, as the directory says: the places are not looked at. */
+static void list_base(const char *base)
+{
+    list_values("source", base, "#device");
+    list_values("output", base, "#output");
+    for (size_t i = 0; i < N_OPTION_WORDS; i++)
+        list_values("option", base, option_words[i]);
 }
 
 /* The label of a record, and which of its words are printed: [first, end). */
@@ -179,10 +213,12 @@ static bool is_cut_off(const struct recovery *recovery)
 
 static const char *describe_commit(const struct recovery *recovery)
 {
-    if (is_cut_off(recovery))
-        return "interrupted before it was published";
     if (recovery->leftover->commit == WFS_COMMIT_NONE)
         return "none";
+    if (recovery->found.output == NULL)
+        return "not known: OUTPUT is not named";
+    if (is_cut_off(recovery))
+        return "interrupted before it was published";
     return recovery->written != NULL ? "published"
                                      : "published, but the output has been replaced since";
 }
@@ -195,11 +231,9 @@ static bool is_done(const struct recovery *recovery)
 static enum exit_code list(const struct recovery *recovery)
 {
     const struct wfs_leftover *leftover = recovery->leftover;
-    print_pair("staging", recovery->path, "");
+    print_pair("staging", recovery->found.stage, "");
     if (leftover->base != NULL)
-        list_sources(leftover->base);
-    if (recovery->output != NULL)
-        print_pair("output", recovery->output, "");
+        list_base(leftover->base);
     wfs_stage_each(recovery->stage, list_change, recovery->stage);
     if (leftover->bad_record != 0)
         printf("%-10s record %" PRIu64 " is damaged; what follows it is unknown\n", "journal",
@@ -225,30 +259,97 @@ static enum exit_code list(const struct recovery *recovery)
 static enum exit_code discard(struct recovery *recovery)
 {
     if (recovery->written != NULL)
-        (void)wfs_save_clear(recovery->output, NULL); /* files of the old index */
-    if (is_cut_off(recovery) && recovery->output != NULL)
-        predecessor_remove_temporary(recovery->output);
+        (void)wfs_save_clear(recovery->found.output, NULL); /* files of the old index */
+    if (is_cut_off(recovery) && recovery->found.output != NULL)
+        predecessor_remove_temporary(recovery->found.output);
     const int code = wfs_stage_discard(recovery->stage);
     return code < 0 ? print_error(EXIT_OUTPUT, recovery->typed, "cannot remove '%s': %s",
-                                  wfs_quote(recovery->path).text, strerror(-code))
+                                  wfs_quote(recovery->found.stage).text, strerror(-code))
                     : EXIT_DONE;
+}
+
+/* Returns the path of the source that the user named, malloc'ed: with an option, or as the output
+ * where the mount was to replace its source. NULL: it is not named, or does not exist. */
+static char *find_source(const struct recovery *recovery, const char *recorded, const char *named)
+{
+    static const char suffix[] = ".index.json";
+    const char *output = recovery->found.output;
+    autofree char *directory = path_directory(output);
+    const size_t n = strlen(output), n_suffix = sizeof(suffix) - 1;
+    if (named != NULL)
+        return realpath(named, NULL);
+    if (recorded == NULL || directory == NULL)
+        return NULL;
+    if (strcmp(recorded, output) == 0)
+        return strdup(output);
+    return n > n_suffix && strcmp(output + n - n_suffix, suffix) == 0 &&
+                   strcmp(recorded, directory) == 0
+               ? strdup(directory)
+               : NULL;
+}
+
+static bool had_options(const char *base)
+{
+    for (size_t i = 0; i < N_OPTION_WORDS; i++) {
+        autofree char *value = predecessor_base_value(base, option_words[i], 0);
+        if (value != NULL)
+            return true;
+    }
+    return false;
+}
+
+static enum exit_code fail_source(const struct recovery *recovery, const char *recorded,
+                                  const char *named)
+{
+    if (named != NULL)
+        return print_error(EXIT_OUTPUT, recovery->typed,
+                           "cannot publish: the source '%s' does not exist",
+                           wfs_quote(named).text);
+    return print_error(EXIT_OUTPUT, recovery->typed,
+                       "cannot publish: name the source with --source; the mount had '%s'",
+                       recorded != NULL ? wfs_quote(recorded).text : "");
+}
+
+/* Lets go of the stage: mount_recover opens it again. */
+static enum exit_code publish_from(struct recovery *recovery, const struct args *args,
+                                   const char *source)
+{
+    autofree char *base = strdup(recovery->leftover->base);
+    const struct mount_recovery request = {.stage = recovery->found.stage,
+                                           .base = base,
+                                           .source = source,
+                                           .output = recovery->found.output,
+                                           .options = recovery->options,
+                                           .is_onto = args_has(args, "onto"),
+                                           .is_forced = args_has(args, "force")};
+    if (base == NULL)
+        return print_error(EXIT_UNSUPPORTED, recovery->typed, "out of memory");
+    wfs_stage_close(recovery->stage);
+    recovery->stage = NULL;
+    return (enum exit_code)mount_recover(&request);
 }
 
 static enum exit_code publish(struct recovery *recovery, const struct args *args)
 {
-    autofree char *base =
-        recovery->leftover->base == NULL ? NULL : strdup(recovery->leftover->base);
-    const struct mount_recovery request = {.stage = recovery->path,
-                                           .base = base,
-                                           .onto = args_value(args, "onto"),
-                                           .is_forced = args_has(args, "force")};
+    const char *base = recovery->leftover->base;
+    const char *named = args_value(args, args_has(args, "onto") ? "onto" : "source");
     if (base == NULL)
         return print_error(
             EXIT_OUTPUT, recovery->typed,
             "cannot publish: the staging directory does not record which source was edited");
-    wfs_stage_close(recovery->stage); /* mount_recover opens it again */
-    recovery->stage = NULL;
-    return (enum exit_code)mount_recover(&request);
+    if (recovery->found.output == NULL)
+        return print_error(EXIT_OUTPUT, recovery->typed,
+                           "cannot publish: name the output, and with --stage the directory of the "
+                           "edits");
+    if (!args_has(args, "options") && had_options(base))
+        return print_error(EXIT_OUTPUT, recovery->typed,
+                           "cannot publish: the mount had options, which 'weightfs recover' lists; "
+                           "give those that you want with --options");
+    autofree char *recorded = predecessor_base_value(base, "#source", 0);
+    autofree char *source = find_source(recovery, recorded, named);
+    if (source == NULL)
+        return fail_source(recovery, recorded, named);
+    return publish_from(recovery, args, source);
 }
 
 static enum exit_code resume(struct recovery *recovery, const struct args *args)
@@ -288,7 +389,7 @@ int verb_recover(int argc, char **argv)
         return print_error(EXIT_USAGE, NULL,
                            n_verbs > 1 ? "use only one of --resume, --publish and --discard"
                                        : "--onto needs --publish");
-    exit_code = find(&recovery, args.operands[0]);
+    exit_code = find(&recovery, &args);
     if (exit_code != EXIT_DONE)
         return exit_code;
     if (recovery.stage != NULL)

@@ -152,7 +152,7 @@ int driver_init(struct driver *driver, const struct mount_options *options, stru
                               .channel = -1};
     if (init_locks(driver) < 0)
         return log_failure(EXIT_UNSUPPORTED, "out of memory");
-    int rc = resume_open(target, &driver->stage);
+    int rc = resume_open(target, options, &driver->stage);
     if (rc == 0)
         rc = loading_run(options, target, view, &driver->catalog, &driver->report);
     if (rc == 0)

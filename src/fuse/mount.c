@@ -58,66 +58,64 @@ int mount_main(int argc, char **argv)
 
 /* ---- what an earlier mount left ---- */
 
-/* The options are put together as a command line, so that they mean what they meant then. */
-
-/* Adds one option to a list; commas and backslashes in its value are escaped. */
-static void add_option(FILE *list, const char *name, const char *value)
-{
-    fprintf(list, "%s%s", ftell(list) > 0 ? "," : "", name);
-    for (const char *at = value; *at != '\0'; at++) {
-        if (*at == ',' || *at == '\\')
-            fputc('\\', list);
-        fputc(*at, list);
-    }
-}
-
-static void add_all(FILE *list, const char *base, const char *word, const char *name)
-{
-    for (size_t i = 0;; i++) {
-        autofree char *value = predecessor_base_value(base, word, i);
-        if (value == NULL)
-            return;
-        add_option(list, name, value);
-    }
-}
-
-/* Returns the argument of -o; NULL: out of memory. */
-static char *make_list(const char *base)
+/* Returns the argument of -o, malloc'ed: the options of the user, then the output, whose commas and
+ * backslashes are escaped. NULL: out of memory. */
+static char *make_list(const struct mount_recovery *recovery)
 {
     char *text = NULL;
     size_t n_bytes;
     FILE *list = open_memstream(&text, &n_bytes);
     if (list == NULL)
         return NULL;
-    add_all(list, base, "#output", "output=");
-    add_all(list, base, "#option format", "format=");
-    add_all(list, base, "#option limit", "limit.");
-    add_all(list, base, "#option flag", "");
-    add_all(list, base, "option", "");
-    add_all(list, base, "view", "");
-    const bool is_good = !ferror(list);
-    if (fclose(list) != 0 || !is_good) {
-        free(text);
-        return NULL;
+    fprintf(list, "%s%soutput=", recovery->options, *recovery->options != '\0' ? "," : "");
+    for (const char *at = recovery->output; *at != '\0'; at++) {
+        if (*at == ',' || *at == '\\')
+            fputc('\\', list);
+        fputc(*at, list);
     }
-    return text;
+    const bool is_good = !ferror(list);
+    if (fclose(list) == 0 && is_good)
+        return text;
+    free(text);
+    return NULL;
 }
 
-/* Allows replacing the file that was at the path when the mount began; with force, any file. */
-static void allow_output(const struct mount_recovery *recovery, struct target *target)
+/*
+ * Allows replacing any file with force. Otherwise `overwrite` allows only what was at the path when
+ * the mount began, and what the mount has published since is known from its journal.
+ */
+static void allow_output(const struct mount_recovery *recovery, const struct mount_options *options,
+                         struct target *target)
 {
     uint64_t inode = 0, n_bytes = 0;
     int64_t mtime_ns = 0;
+    target->allows_replacing = "--force";
+    if (recovery->is_forced) {
+        target->replace = WFS_REPLACE_ANY;
+        target->is_taken = false;
+        return;
+    }
+    if (!options->settings.overwrite || !target->output.is_there)
+        return;
     autofree char *known = predecessor_base_value(recovery->base, "#replaces", 0);
     if (known != NULL)
         sscanf(known, "%" SCNu64 " %" SCNu64 " %" SCNd64, &inode, &n_bytes, &mtime_ns);
     const bool is_known = inode == target->known.inode && n_bytes == target->known.n_bytes &&
                           mtime_ns == target->known.mtime_ns;
-    if (recovery->is_forced)
-        target->replace = WFS_REPLACE_ANY;
-    else if (target->is_taken && is_known)
-        target->replace = WFS_REPLACE_KNOWN;
-    target->is_taken &= !recovery->is_forced && !is_known;
+    target->replace = is_known || target->is_source ? WFS_REPLACE_KNOWN : WFS_REPLACE_NONE;
+    target->is_taken = !is_known && !target->is_source;
+}
+
+/* Fails when the format that was chosen for the output then is not the one that it has now. */
+static int check_format(const struct mount_recovery *recovery, const struct target *target)
+{
+    autofree char *then = predecessor_base_value(recovery->base, "#option format", 0);
+    if (then == NULL || target->format == NULL || strcmp(then, target->format->name) == 0)
+        return 0;
+    return log_failure(EXIT_OUTPUT,
+                       "the mount was to write '%s', and '%s' would be %s: name the output of the "
+                       "mount, or give its format with --options=format=NAME",
+                       wfs_quote(then).text, wfs_quote(target->path).text, target->format->name);
 }
 
 static int check_replayed(const struct mount_recovery *recovery, const struct driver *driver)
@@ -168,12 +166,14 @@ static int publish(const struct mount_recovery *recovery, const struct mount_opt
         rc =
             log_failure(EXIT_OUTPUT,
                         "the source does not exist; use --onto=SOURCE to publish onto another one");
+    if (rc == 0 && options->settings.format == NULL)
+        rc = check_format(recovery, &target);
     if (rc == 0) {
         free(target.stage_path);
         target.stage_path = strdup(recovery->stage);
         target.is_forced = recovery->is_forced;
-        target.is_moved = recovery->onto != NULL;
-        allow_output(recovery, &target);
+        target.is_moved = recovery->is_onto;
+        allow_output(recovery, options, &target);
         rc = target.stage_path == NULL ? log_failure(EXIT_OUTPUT, "out of memory")
                                        : commit(recovery, options, &target);
     }
@@ -185,18 +185,10 @@ int mount_recover(const struct mount_recovery *recovery)
 {
     struct mount_options options;
     char program[] = "weightfs", place[] = "/", flag[] = "-o";
-    autofree char *list = make_list(recovery->base);
-    autofree char *source = recovery->onto != NULL
-                                ? realpath(recovery->onto, NULL)
-                                : predecessor_base_value(recovery->base, "#source", 0);
-    autofree char *cwd = predecessor_base_value(recovery->base, "#cwd", 0);
+    autofree char *list = make_list(recovery);
+    autofree char *source = strdup(recovery->source);
     if (list == NULL || source == NULL)
-        return log_failure(EXIT_OUTPUT, "cannot publish '%s': %s", wfs_quote(recovery->stage).text,
-                           recovery->onto != NULL
-                               ? "the source to publish onto does not exist"
-                               : "the staging directory does not record which source was edited");
-    if (cwd != NULL && chdir(cwd) < 0)
-        log_note("cannot enter '%s': %s", wfs_quote(cwd).text, strerror(errno));
+        return log_failure(EXIT_OUTPUT, "out of memory");
     char *argv[] = {program, flag, list, source, place, NULL};
     int exit_code = EXIT_OUTPUT;
     if (mount_options_parse(&options, 5, argv))

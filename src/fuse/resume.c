@@ -56,7 +56,7 @@ static int finish_published(struct target *target, struct wfs_stage *stage,
     return 0;
 }
 
-static int look(struct target *target, struct wfs_stage *stage)
+static int look(struct target *target, const struct mount_options *options, struct wfs_stage *stage)
 {
     const struct wfs_leftover *leftover = wfs_stage_leftover(stage);
     if (leftover->bad_record != 0 && !target->is_forced)
@@ -64,7 +64,8 @@ static int look(struct target *target, struct wfs_stage *stage)
                            "the journal of an earlier mount in '%s' is damaged at record %" PRIu64
                            "; 'weightfs recover' lists the edits before it",
                            wfs_quote(target->stage_path).text, leftover->bad_record);
-    const struct wfs_written *written = predecessor_written(leftover, target->path);
+    const struct wfs_written *written =
+        predecessor_written(leftover, target->path, options->limits, options->n_limits);
     if (written != &leftover->complete && leftover->commit != WFS_COMMIT_NONE)
         predecessor_remove_temporary(target->path);
     if (written != NULL)
@@ -73,14 +74,14 @@ static int look(struct target *target, struct wfs_stage *stage)
     return 0;
 }
 
-int resume_open(struct target *target, struct wfs_stage **out)
+int resume_open(struct target *target, const struct mount_options *options, struct wfs_stage **out)
 {
     struct wfs_stage *stage;
     struct wfs_error err = {0};
-    const struct wfs_stage_options options = {.path = target->stage_path, .boot = target->boot};
+    const struct wfs_stage_options how = {.path = target->stage_path, .boot = target->boot};
     if (target->path == NULL)
         return 0;
-    if (wfs_stage_open(&options, &stage, &err) < 0) {
+    if (wfs_stage_open(&how, &stage, &err) < 0) {
         const int exit_code = (int)exit_of_errno(err.code);
         return log_failure(exit_code == EXIT_SOURCE || exit_code == EXIT_DAMAGED ? EXIT_MOUNT
                                                                                  : exit_code,
@@ -89,10 +90,10 @@ int resume_open(struct target *target, struct wfs_stage **out)
     autofree char *failure = wfs_stage_failure(stage);
     if (failure != NULL)
         log_warning("the last commit failed: %s", failure);
-    int rc = look(target, stage);
+    int rc = look(target, options, stage);
     if (rc == 0 && target->is_taken)
-        rc = log_failure(EXIT_MOUNT, "output '%s' already exists; use -o overwrite to replace it",
-                         wfs_quote(target->path).text);
+        rc = log_failure(EXIT_MOUNT, "output '%s' already exists; use %s to replace it",
+                         wfs_quote(target->path).text, target->allows_replacing);
     if (rc != 0) {
         wfs_stage_close(stage);
         return rc;

@@ -15,7 +15,7 @@
  * failed, finishes one that was interrupted after its rename, and chooses the source to load. *out
  * is NULL for a read-only mount. Not 0: a line was printed, and this is the exit code.
  */
-int resume_open(struct target *target, struct wfs_stage **out);
+int resume_open(struct target *target, const struct mount_options *options, struct wfs_stage **out);
 
 /*
  * Called after loading: checks that the edits are based on the source that base_text describes. Not

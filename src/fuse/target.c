@@ -153,7 +153,7 @@ int target_init(struct target *target, const struct mount_options *options)
 {
     struct stat st;
     struct place own = {0};
-    *target = (struct target){0};
+    *target = (struct target){.allows_replacing = "-o overwrite"};
     (void)place_find(&target->source, options->source, PLACE_KEEP_LINK);
     if (target->source.opened == NULL)
         return log_failure(EXIT_UNSUPPORTED, "out of memory");

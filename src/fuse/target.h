@@ -26,6 +26,7 @@ struct target {
     char *boot;                      /* identifies this boot of the machine; NULL: not known */
     char *cwd;                       /* working directory of the user */
     char *kept_source;               /* to load in place of the source, or NULL */
+    const char *allows_replacing;    /* the option that allows to replace it */
     enum wfs_replace replace;
     struct wfs_identity known; /* of what may be replaced */
 };

@@ -152,6 +152,17 @@ char *place_stage_path(const char *output, const char *directory)
     return chosen == NULL ? NULL : join(chosen, name);
 }
 
+char *place_output_path(const char *stage)
+{
+    const char *name = path_name(stage);
+    const size_t n = strlen(name);
+    if (!place_is_stage_name(name) || n >= NAME_MAX)
+        return NULL;
+    autofree char *directory = path_directory(stage);
+    autofree char *own = strndup(name + 1, n - 1 - N_SUFFIX);
+    return directory == NULL || own == NULL ? NULL : join(directory, own);
+}
+
 bool place_is_stage_name(const char *name)
 {
     const size_t n = strlen(name);

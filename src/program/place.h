@@ -44,6 +44,10 @@ bool place_has_moved(const struct place *place);
  */
 char *place_stage_path(const char *output, const char *directory);
 
+/* Returns the path of the output beside a staging directory, malloc'ed; NULL: the name is cut, or
+ * out of memory. */
+char *place_output_path(const char *stage);
+
 /* Returns true for a name like that. */
 bool place_is_stage_name(const char *name);
 

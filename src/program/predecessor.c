@@ -47,29 +47,58 @@ static int find_in(DIR *directory, const char *path, char **ret, struct wfs_erro
     return 0;
 }
 
-static int find_stage(const struct place *place, char **ret, struct wfs_error *err)
+/* Without --stage: the directory itself, or one that is found in the place or beside it. */
+static int find_here(const struct place *place, struct predecessor *found, struct wfs_error *err)
 {
-    const bool is_stage = place_is_stage_name(path_name(place->path));
+    const bool is_stage = place_is_stage_name(path_name(place->path)) && S_ISDIR(place->st.st_mode);
     DIR *directory = is_stage ? NULL : opendir(place->path);
-    const int code = directory == NULL ? 0 : find_in(directory, place->path, ret, err);
+    const int code = directory == NULL ? 0 : find_in(directory, place->path, &found->stage, err);
     if (directory != NULL)
         closedir(directory);
-    if (code < 0 || *ret != NULL)
+    if (code < 0)
         return code;
-    *ret = is_stage && S_ISDIR(place->st.st_mode) ? strdup(place->path)
-                                                  : place_stage_path(place->path, NULL);
-    return *ret != NULL ? 0 : wfs_fail(err, ENOMEM, "out of memory");
+    if (is_stage)
+        found->stage = strdup(place->path);
+    found->is_output_implied = found->stage != NULL || is_stage;
+    if (found->is_output_implied) {
+        found->output = found->stage != NULL ? place_output_path(found->stage) : NULL;
+        return found->stage != NULL ? 0 : -ENOMEM;
+    }
+    found->stage = place_stage_path(place->path, NULL);
+    found->output = strdup(place->path);
+    return found->stage != NULL && found->output != NULL ? 0 : -ENOMEM;
 }
 
-int predecessor_find(const char *operand, char **ret, struct wfs_error *err)
+static int find_there(const struct place *place, const char *directory, struct predecessor *found)
+{
+    autofree char *whole = realpath(directory, NULL);
+    if (whole == NULL)
+        return 0;
+    found->stage = place_stage_path(place->path, whole);
+    found->output = strdup(place->path);
+    return found->stage != NULL && found->output != NULL ? 0 : -ENOMEM;
+}
+
+int predecessor_find(const char *operand, const char *directory, struct predecessor *found,
+                     struct wfs_error *err)
 {
     struct place place;
-    *ret = NULL;
-    const int code = place_find(&place, operand, PLACE_FOLLOW_LINK) < 0
-                         ? 0 /* no such directory, and so nothing in it */
-                         : find_stage(&place, ret, err);
+    *found = (struct predecessor){0};
+    int code = place_find(&place, operand, PLACE_FOLLOW_LINK);
+    if (code < 0)
+        code = 0; /* no such directory, and so nothing in it */
+    else
+        code = directory != NULL ? find_there(&place, directory, found)
+                                 : find_here(&place, found, err);
     place_done(&place);
-    return code;
+    return code == -ENOMEM ? wfs_fail_memory(err) : code;
+}
+
+void predecessor_done(struct predecessor *found)
+{
+    free(found->stage);
+    free(found->output);
+    *found = (struct predecessor){0};
 }
 
 /* ---- what it wrote ---- */
@@ -80,32 +109,15 @@ static bool is_it(const struct wfs_written *written, const struct stat *st, uint
            (uint64_t)st->st_size == written->identity.n_bytes && digest == written->digest;
 }
 
-enum { MAX_LIMITS = 64 };
-
-/* Loads with the limits of that mount: its output may exceed the default ones. */
-static int load(const struct wfs_leftover *leftover, const char *path, struct wfs_catalog **out)
-{
-    char *limits[MAX_LIMITS];
-    struct wfs_load_options options = {.limits = (const char *const *)limits};
-    while (leftover->base != NULL && options.n_limits < MAX_LIMITS) {
-        char *limit = predecessor_base_value(leftover->base, "#option limit", options.n_limits);
-        if (limit == NULL)
-            break;
-        limits[options.n_limits++] = limit;
-    }
-    const int code = wfs_load(path, &options, out, NULL);
-    while (options.n_limits > 0)
-        free(limits[--options.n_limits]);
-    return code;
-}
-
-const struct wfs_written *predecessor_written(const struct wfs_leftover *leftover, const char *path)
+const struct wfs_written *predecessor_written(const struct wfs_leftover *leftover, const char *path,
+                                              const char *const *limits, size_t n_limits)
 {
     struct stat st;
     uint64_t digest = 0;
     auto_catalog struct wfs_catalog *catalog = NULL;
-    if (!leftover->complete.is_known || stat(path, &st) < 0 || load(leftover, path, &catalog) < 0 ||
-        wfs_catalog_digest(catalog, &digest) < 0)
+    const struct wfs_load_options options = {.limits = limits, .n_limits = n_limits};
+    if (!leftover->complete.is_known || stat(path, &st) < 0 ||
+        wfs_load(path, &options, &catalog, NULL) < 0 || wfs_catalog_digest(catalog, &digest) < 0)
         return NULL;
     if (is_it(&leftover->complete, &st, digest))
         return &leftover->complete;
@@ -158,4 +170,14 @@ char *predecessor_base_value(const char *base, const char *word, size_t n)
         line += strcspn(line, "\n");
     }
     return NULL;
+}
+
+bool predecessor_is_beside(const char *base)
+{
+    autofree char *output = predecessor_base_value(base, "#output", 0);
+    autofree char *stage = predecessor_base_value(base, "#stage", 0);
+    if (output == NULL || stage == NULL || output[0] != '/' || stage[0] != '/')
+        return false;
+    const size_t n = (size_t)(path_name(output) - output);
+    return n == (size_t)(path_name(stage) - stage) && strncmp(output, stage, n) == 0;
 }

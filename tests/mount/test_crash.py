@@ -115,7 +115,7 @@ def recover_through(disk, kind, target, mode, stride, first):
     while True:
         run = crash.live(kind, target, disk, 'kill-after', middle)
         injection = crash.Injection(disk, disk.parent / 'inject', mode, at)
-        code, text = crash.recover(run.output, '--publish', environment=injection.environment)
+        code, text = crash.publish(run, environment=injection.environment)
         assert code in ((0, 9) if mode in crash.ERRORS else (0, -9)), text
         crash.check_output(run)
         crash.check_recovery(run)
@@ -187,7 +187,7 @@ def kill_round(mount, source, out, place, random):
     wait_for(lambda: not any(map(is_alive, workers)), 'the end of the driver')
     mnt.forget()
     if any(acknowledged):
-        code, text = crash.recover(out, '--publish')
+        code, text = crash.recover(out, '--publish', '--source', source, '--options=overwrite')
         assert code == 0, text
         tensors = {key.split('-')[0]: tensor[2] for key, tensor in st.read(out).tensors.items()}
         for i, version in enumerate(acknowledged):
@@ -260,7 +260,7 @@ def cut(power, kind, target, mode, at):
     try:
         crash.check_output(run)
         # Only what was synced had to stay, in its order; the rest may be there too.
-        code, text = crash.recover(run.output, '--publish', '--force')
+        code, text = crash.publish(run, '--force')
         assert code == 0, run.show() + text
         run.now = kind.found(run.output)
         crash.check_left(run)

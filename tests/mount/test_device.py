@@ -116,7 +116,7 @@ def test_the_device_makes_fsync_lie(device):
 
 
 @pytest.mark.parametrize('n_failures', [1, 3])
-def test_what_fsync_says_after_it_failed_is_true(edited, device, n_failures):
+def test_what_fsync_says_after_it_failed_is_true(edited, device, folder, n_failures):
     device.fail()
     for _ in range(n_failures):
         fails(edited / 'a' / 'w')
@@ -128,7 +128,7 @@ def test_what_fsync_says_after_it_failed_is_true(edited, device, n_failures):
     edited.forget()
     anew(device)
     out = KIND.path(device.disk, 'out')
-    program.weightfs('recover', out, '--publish')
+    program.weightfs('recover', out, '--publish', '--source', KIND.path(folder, 'source'))
     assert KIND.read(out) == wanted(b'before the failure')
 
 

@@ -238,7 +238,9 @@ def test_recovery_publishes_what_every_source_grants(start, folder, where, kind,
     (mnt / 'b/y').write_bytes(st.f32(4))
     mnt.die()
     assert weightfs('recover', out.name, cwd=folder, code=program.EXIT_COMMIT).stdout.count('content') == 1
-    weightfs('recover', '--publish', out.name, cwd=folder)
+    named = source.private if source.as_stdin else source.typed
+    given = ','.join(source.option_list(where, folder))
+    weightfs('recover', '--publish', out.name, '--source', named, '--options', given, cwd=folder)
     assert output_modes(out, source) == {mode}
     assert 'no unfinished edits' in weightfs('recover', out.name, cwd=folder).stdout
 
@@ -254,7 +256,11 @@ def test_recovery_finds_the_edits_of_a_set(start, folder, operand):
     cwd = folder / 'model' if operand == '.' else folder
     result = weightfs('recover', operand, cwd=cwd, code=program.EXIT_COMMIT)
     assert 'content    a/x' in result.stdout and 'not committed' in result.error
-    weightfs('recover', '--publish', operand, cwd=cwd)
+    if operand == 'elsewhere':
+        assert 'name the output' in weightfs('recover', '--publish', operand, cwd=cwd, code=program.EXIT_COMMIT).error
+        weightfs('recover', '--publish', 'model/' + sets.INDEX, '--stage', operand, cwd=cwd)
+    else:
+        weightfs('recover', '--publish', operand, cwd=cwd)
     assert 'no unfinished edits' in weightfs('recover', operand, cwd=cwd).stdout
     mnt = start(Background, source, 'absolute')
     assert (mnt / 'a/x').read_bytes() == st.f32(8, 9)

@@ -11,12 +11,9 @@ import pytest
 from wfs_testlib import crash_kinds, look, program, st
 from wfs_testlib.mount import is_alive, wait_for
 from wfs_testlib.program import tool, weightfs
+from wfs_testlib.stage import crc32c, stage_of
 
 AGAIN = 'edits? of an earlier mount are shown again'
-
-
-def stage_of(out):
-    return out.parent / ('.%s.weightfs' % out.name)
 
 
 def die(mnt):
@@ -25,15 +22,6 @@ def die(mnt):
     mnt.kill()
     wait_for(lambda: not any(map(is_alive, workers)), 'the end of the driver')
     mnt.forget()
-
-
-def crc32c(data):
-    crc = 0xffffffff
-    for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82f63b78 if crc & 1 else 0)
-    return crc ^ 0xffffffff
 
 
 def another_run(journal):
@@ -144,7 +132,7 @@ def test_values_and_metadata_are_edits_like_others(mount, folder, kind, is_synce
     mnt = mount(source, 'output=%s' % out, at=folder / 'again').allow(AGAIN)
     assert (mnt / kind.text).read_text() == kind.changed
     die(mnt)
-    recover(out, '--publish')
+    recover(out, '--publish', '--source', source)
     assert kind.read(out) == {**crash_kinds.START, crash_kinds.TEXT: 4}
 
 
@@ -425,7 +413,7 @@ def test_recover_publishes(mount, sample, folder, out):
     wanted = committed(mnt.path)
     die(mnt)
     assert 'no commit was interrupted' in recover(out, '--resume', code=9).error
-    assert 'committed' in recover(out, '--publish').stdout
+    assert 'committed' in recover(out, '--publish', '--source', sample).stdout
     assert len(st.read(out).tensors) == len(wanted) and not stage_of(out).exists()
     assert st.read(out).tensors['drain.dense.bias'] == wanted['drain.dense.bias']
     assert 'no unfinished edits' in recover(out).stdout
@@ -438,7 +426,10 @@ def test_recover_mounts_as_it_was_mounted(mount, sample, folder, out, options):
     os.rename(name, name.with_name('renamed' + name.suffix))
     wanted = look.tensors(mnt.path)
     die(mnt)
-    recover(out, '--publish')
+    assert 'give those that you want with --options' in recover(out, '--publish', '--source', sample, code=9).error
+    assert 'the view options have changed' in recover(out, '--publish', '--source', sample, '--options=', code=9).error
+    assert not out.exists()
+    recover(out, '--publish', '--source', sample, '--options', ','.join(options))
     found = st.read(out).tensors
     assert {key: value[:2] for key, value in found.items()} == {key: value[:2] for key, value in wanted.items()}
 
@@ -451,8 +442,9 @@ def test_recovery_has_the_limits_of_the_mount(mount, folder):
     mnt.commit()
     os.rename(mnt / 'a', mnt / 'b')
     die(mnt)
-    assert 'commit     published\n' in recover(source, code=9).stdout
-    recover(source, '--publish')
+    limit = '--options=limit.rank=20000'
+    assert 'commit     published\n' in recover(source, limit, code=9).stdout
+    recover(source, '--publish', limit)
     assert list(st.read(source).tensors) == ['b'] and not stage_of(source).exists()
 
 
@@ -462,7 +454,7 @@ def test_recovery_reads_the_source_in_the_sandbox(mount, sample, folder, out):
         pytest.skip('no seccomp here, or no strace')
     os.rename(mnt / 'temperature', mnt / 'heat')
     die(mnt)
-    tool('strace', '-f', '-o', folder / 'trace', '-e', 'trace=openat,open,seccomp', *program.COMMAND, 'recover', out, '--publish')
+    tool('strace', '-f', '-o', folder / 'trace', '-e', 'trace=openat,open,seccomp', *program.COMMAND, 'recover', out, '--publish', '--source', sample)
     lines = (folder / 'trace').read_text().splitlines()
     source = [i for i, line in enumerate(lines) if '"%s"' % sample in line and 'O_PATH' not in line]
     confined = [i for i, line in enumerate(lines) if 'SECCOMP_SET_MODE_FILTER' in line and line.endswith('= 0')]
@@ -486,7 +478,7 @@ def test_recover_onto_another_source(mount, sample, folder, out):
     other = st.write(folder / 'other.safetensors', {'temperature': ('F32', shape, b'abcd'), 'more': ('U8', [1], b'x')})
     wrong = st.write(folder / 'wrong.safetensors', {'temperature': ('F16', [1], b'ab')})
     os.unlink(sample)
-    assert 'the source does not exist' in recover(out, '--publish', code=9).error
+    assert 'does not exist' in recover(out, '--publish', '--source', sample, code=9).error
     line = recover(out, '--publish', '--onto', wrong, code=9).error
     assert 'temperature' in line and 'F32' in line and 'F16' in line
     recover(out, '--publish', '--onto', other)
@@ -498,9 +490,9 @@ def test_recover_refuses_another_source_and_another_output(mount, sample, folder
     os.rename(mnt / 'temperature', mnt / 'heat')
     die(mnt)
     out.write_bytes(b'precious')
-    assert 'exists' in recover(out, '--publish', code=9).error
+    assert 'exists' in recover(out, '--publish', '--source', sample, code=9).error
     assert out.read_bytes() == b'precious'
-    recover(out, '--publish', '--force')
+    recover(out, '--publish', '--source', sample, '--force')
     assert 'heat' in st.read(out).tensors
 
 
@@ -512,11 +504,11 @@ def test_recover_takes_what_a_loss_of_power_may_have_torn_only_with_force(mount,
         os.fsync(file.fileno())
     die(mnt)
     another_run(stage_of(out) / 'journal')
-    assert '1 edits were not synced before a restart' in recover(out, '--publish', code=9).error
+    assert '1 edits were not synced before a restart' in recover(out, '--publish', '--source', sample, code=9).error
     assert not out.exists()
     mnt = mount(sample, 'output=%s' % out, at=folder / 'again').allow(AGAIN + '; 1 of them were not synced')
     die(mnt)
-    recover(out, '--publish', '--force')
+    recover(out, '--publish', '--source', sample, '--force')
     assert st.read(out).tensors['temperature'][2] == b'1234'
 
 
@@ -529,8 +521,8 @@ def test_recover_publishes_what_is_before_a_damaged_record_only_with_force(mount
     journal = stage_of(out) / 'journal'
     journal.write_bytes(journal.read_bytes().replace(b'drain', b'brain'))
     assert 'record 3 is damaged' in recover(out, code=9).stdout
-    assert 'damaged at record 3' in recover(out, '--publish', code=9).error
-    recover(out, '--publish', '--force')
+    assert 'damaged at record 3' in recover(out, '--publish', '--source', sample, code=9).error
+    recover(out, '--publish', '--source', sample, '--force')
     assert 'heat' in st.read(out).tensors and 'pooler.dense.bias' in st.read(out).tensors
 
 

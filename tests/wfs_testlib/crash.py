@@ -118,7 +118,7 @@ class Run:
     """One life of a mount, from its start to its end or death. `states` are the models that may be found afterwards."""
 
     def __init__(self, kind, source, output, options, injection):
-        self.kind, self.injection, self.source, self.output = kind, injection, source, output
+        self.kind, self.injection, self.source, self.output, self.options = kind, injection, source, output, options
         self.mnt = injection.file.parent / 'mnt'
         self.mnt.mkdir(exist_ok=True)
         self.old = kind.found(output)
@@ -253,6 +253,13 @@ def check_output(run):
     return now
 
 
+def publish(run, *options, environment=None):
+    """Everything is named again: nothing is taken from the staging directory."""
+    named = [] if run.output == run.source else ['--source', run.source]
+    given = ','.join(word for word in run.options if word != 'rw' and not word.startswith('output='))
+    return recover(run.output, '--publish', *named, '--options', given, *options, environment=environment)
+
+
 def recover(output, *options, environment=None):
     environment = environment or dict(os.environ, MALLOC_PERTURB_='165')
     done = subprocess.run([*program.COMMAND, 'recover', output, *options], env=environment, stdin=subprocess.DEVNULL,
@@ -262,7 +269,7 @@ def recover(output, *options, environment=None):
 
 def check_recovery(run, *options):
     """Publishes what is left: that is every acknowledged edit, and nothing stays behind."""
-    code, text = recover(run.output, '--publish', *options)
+    code, text = publish(run, *options)
     assert code == 0, run.show() + text
     now = run.kind.found(run.output)
     is_untouched = run.now == START and now == run.old
