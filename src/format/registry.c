@@ -199,5 +199,5 @@ int wfs_shards_new(const struct wfs_format *format, const struct wfs_catalog *ca
 
 int wfs_save_clear(const char *path, struct wfs_error *err)
 {
-    return shard_leftover_clear(&registry_table, path, err);
+    return shard_leftover_clear(&registry_table, path, NULL, err);
 }

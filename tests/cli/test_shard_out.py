@@ -262,3 +262,46 @@ def test_a_set_that_is_read_by_force_can_be_written_as_a_set(model, tmp_path, da
     if not more:
         tensors = read_all(tmp_path / 'out')
         assert all(tensors[key] == vector(10 * int(key[5]) + 'ab'.index(key[-1])) for key in found)
+
+
+def tree_of(folder):
+    return {path: (path.lstat().st_ino, path.is_file() and path.read_bytes()) for path in sorted(folder.rglob('*'))}
+
+
+@pytest.mark.parametrize('is_published', [False, True])
+@pytest.mark.parametrize('version', [1, 2])
+def test_the_note_of_a_stranger_removes_no_file(model, tmp_path, version, is_published):
+    """Not another checkpoint, and not a file that has the name or the inode of a part, but not both."""
+    out = tmp_path / 'out'
+    weightfs('convert', model, slashed(out))
+    others = [st.write(out / other, {'x': vector(i)}) for i, other in enumerate(
+        ['other.safetensors', 'lora-00001-of-00001.safetensors', 'model-00009-of-00009.safetensors', 'model-1-of-2.safetensors'])]
+    others[2].with_name('model.safetensors').write_bytes(b'')
+    lines = ['weightfs-set %d' % version, 'index %d' % ((out / INDEX).stat().st_ino if is_published else 1)]
+    for other in [*others, out / 'model.safetensors', *(model / name(i, 3) for i in (1, 2, 3))]:
+        inode = other.stat().st_ino + (other == others[2])
+        lines += [word % {'inode': inode, 'name': path} for path in (other.name, '../%s/%s' % (other.parent.name, other.name), str(other))
+                  for word in ('new %(name)s', 'old %(name)s', 'old %(inode)d %(name)s', 'made %(inode)d %(name)s')]
+    made = ['made ' + line[4:] for line in lines if line.startswith('old ')]
+    note = out / ('.%s.weightfs.set' % INDEX)
+    note.write_text('\n'.join([*lines, 'end', *made, '']))
+    note.chmod(0o600)
+    before = tree_of(out), tree_of(model)
+    weightfs('convert', '--overwrite', model, slashed(out))
+    after = tree_of(out), tree_of(model)
+    assert after[1] == before[1] and not note.exists()
+    for other in [*others, out / 'model.safetensors']:
+        assert after[0][other] == before[0][other]
+
+
+@pytest.mark.parametrize('how', ['mode', 'link', 'second name'])
+def test_a_note_that_is_not_ours_is_refused(model, tmp_path, how):
+    out = tmp_path / 'out'
+    weightfs('convert', model, slashed(out))
+    note, text = out / ('.%s.weightfs.set' % INDEX), tmp_path / 'text'
+    text.write_text('weightfs-set 2\nindex 1\nend\n')
+    text.chmod(0o666 if how == 'mode' else 0o600)
+    {'mode': os.rename, 'link': os.symlink, 'second name': os.link}[how](text, note)
+    before = tree_of(out)
+    weightfs('convert', '--overwrite', model, slashed(out), code=9)
+    assert tree_of(out) == before

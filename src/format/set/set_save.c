@@ -35,6 +35,7 @@ struct saving {
     struct outfile *index;
     const char *text; /* of the index */
     size_t n_text;
+    char *note; /* malloc'ed: the text of the note beside the output */
     struct wfs_save_report *report;
     struct wfs_error *err;
 };
@@ -235,7 +236,9 @@ static int publish(struct saving *saving)
     auto_catalog struct wfs_catalog *whole = NULL;
     if (gather(set, &whole) < 0)
         return wfs_fail_memory(saving->err);
-    int code = save_tell_complete(saving->options, saving->index, whole, saving->err);
+    int code = shard_leftover_add(set, saving->index, &saving->note, saving->err);
+    if (code == 0)
+        code = save_tell_complete(saving->options, saving->index, whole, saving->err);
     saving->report->step = "rename";
     for (size_t i = 0; code == 0 && i < set->n_shards; i++) {
         if (set->shards[i].outfile != NULL)
@@ -250,7 +253,7 @@ static int run(struct saving *saving, const char *path)
 {
     struct wfs_shards *set = saving->set;
     struct shard_present present = {0};
-    int code = shard_leftover_clear(set->table, path, saving->err);
+    int code = shard_leftover_clear(set->table, path, NULL, saving->err);
     if (code == 0)
         code = outfile_new(path, 0, saving->options, &saving->index, saving->err);
     if (code == 0)
@@ -260,7 +263,7 @@ static int run(struct saving *saving, const char *path)
     if (code == 0)
         code = set_index_make(set, &saving->text, &saving->n_text, saving->err);
     if (code == 0)
-        code = shard_leftover_note(set, &present, saving->index, saving->err);
+        code = shard_leftover_note(set, &present, saving->index, &saving->note, saving->err);
     shard_present_done(&present);
     if (code == 0)
         code = write_all(saving);
@@ -287,8 +290,8 @@ int wfs_shards_save(struct wfs_shards *set, const char *path,
     /* While it is not sure which index will be there after a loss of power, both need their files.
      */
     const bool is_unsure = report->published.inode != 0 && !report->is_durable;
-    if (!is_unsure)
-        (void)shard_leftover_clear(set->table, path,
-                                   NULL); /* what stays is cleared by the next save */
+    if (!is_unsure && saving.note != NULL) /* what stays is cleared by the next save */
+        (void)shard_leftover_clear(set->table, path, saving.note, NULL);
+    free(saving.note);
     return code;
 }

@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * ".NAME.weightfs.set", next to the index NAME while a set is being saved: the inode that the index
- * will have, the new files, and the old files that are obsolete once it is published.
+ * will have, the new files, and the old files that are obsolete once it is published. The rest is
+ * added before the first file gets its name.
  *
- *     weightfs-set 1
+ *     weightfs-set 2
  *     index INODE
  *     new FILE
- *     old FILE
+ *     old INODE FILE
  *     end
+ *     made INODE FILE
+ *
+ * A note that is found may have been written by anybody. So a file is removed only if it has the
+ * inode and a name that this program would have chosen for a file of this index.
  */
 #include "format/set/shard_leftover.h"
 
@@ -27,7 +32,7 @@
 
 enum { MAX_NOTE = 16 << 20 };
 
-static const char head[] = "weightfs-set 1\n", tail[] = "end\n";
+static const char head[] = "weightfs-set 2\n", tail[] = "\nend\n";
 
 static void note_name(const char *index, char ret[WFS_OUTPUT_NAME_MAX])
 {
@@ -51,7 +56,7 @@ static bool has_line_feed(const char *name)
 }
 
 static char *make_note(const struct wfs_shards *set, const struct shard_present *present,
-                       uint64_t inode, size_t *ret_n)
+                       const struct outfile *index, uint64_t inode, size_t *ret_n)
 {
     char *text = NULL;
     FILE *out = open_memstream(&text, ret_n);
@@ -64,10 +69,12 @@ static char *make_note(const struct wfs_shards *set, const struct shard_present 
     }
     for (size_t i = 0; present->has_index && i < present->index.n_shards; i++) {
         const char *name = present->index.shards[i];
-        if (!is_in_set(set, name) && !has_line_feed(name))
-            fprintf(out, "old %s\n", name);
+        struct stat st;
+        if (!is_in_set(set, name) && !has_line_feed(name) &&
+            fstatat(outfile_directory(index), name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+            fprintf(out, "old %llu %s\n", (unsigned long long)st.st_ino, name);
     }
-    fputs(tail, out);
+    fputs(tail + 1, out);
     const bool is_good = !ferror(out);
     if (fclose(out) == 0 && is_good)
         return text;
@@ -75,8 +82,13 @@ static char *make_note(const struct wfs_shards *set, const struct shard_present 
     return NULL;
 }
 
+static int fail_write(int code, const char *name, struct wfs_error *err)
+{
+    return wfs_fail(err, -code, "cannot write %s: %s", name, strerror(-code));
+}
+
 int shard_leftover_note(const struct wfs_shards *set, const struct shard_present *present,
-                        const struct outfile *index, struct wfs_error *err)
+                        const struct outfile *index, char **ret, struct wfs_error *err)
 {
     char name[WFS_OUTPUT_NAME_MAX];
     struct wfs_identity identity;
@@ -84,7 +96,7 @@ int shard_leftover_note(const struct wfs_shards *set, const struct shard_present
     int code = outfile_identity(index, &identity);
     if (code < 0)
         return wfs_fail(err, -code, "cannot inspect the new index: %s", strerror(-code));
-    autofree char *text = make_note(set, present, identity.inode, &n_bytes);
+    autofree char *text = make_note(set, present, index, identity.inode, &n_bytes);
     if (text == NULL)
         return wfs_fail_memory(err);
     note_name(outfile_name(index), name);
@@ -94,15 +106,70 @@ int shard_leftover_note(const struct wfs_shards *set, const struct shard_present
     code = fd < 0 ? -errno : io_write(fd, text, n_bytes);
     if (code == 0 && (fsync(fd) < 0 || io_sync_directory(directory) < 0))
         code = -errno;
-    return code == 0 ? 0 : wfs_fail(err, -code, "cannot write %s: %s", name, strerror(-code));
+    if (code < 0 && fd >= 0)
+        unlinkat(directory, name, 0);
+    if (code < 0)
+        return fail_write(code, name, err);
+    *ret = steal(&text);
+    return 0;
+}
+
+/* Lists the new files, which still have their temporary names. */
+static int list_made(const struct wfs_shards *set, int directory, FILE *out)
+{
+    for (size_t i = 0; i < set->n_shards; i++) {
+        char temporary[WFS_OUTPUT_NAME_MAX];
+        struct stat st;
+        if (set->shards[i].outfile == NULL)
+            continue;
+        wfs_output_temporary(set->shards[i].name, temporary);
+        if (fstatat(directory, temporary, &st, AT_SYMLINK_NOFOLLOW) < 0)
+            return -errno;
+        fprintf(out, "made %llu %s\n", (unsigned long long)st.st_ino, set->shards[i].name);
+    }
+    return 0;
+}
+
+int shard_leftover_add(const struct wfs_shards *set, const struct outfile *index, char **text,
+                       struct wfs_error *err)
+{
+    char name[WFS_OUTPUT_NAME_MAX];
+    char *whole = NULL;
+    size_t n_bytes;
+    FILE *out = open_memstream(&whole, &n_bytes);
+    if (out == NULL)
+        return wfs_fail_memory(err);
+    const size_t n_before = strlen(*text);
+    fputs(*text, out);
+    int code = list_made(set, outfile_directory(index), out);
+    if (fclose(out) != 0) {
+        free(whole);
+        return wfs_fail_memory(err);
+    }
+    free(*text);
+    *text = whole;
+    note_name(outfile_name(index), name);
+    autoclose int fd =
+        openat(outfile_directory(index), name, O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC);
+    if (code == 0)
+        code = fd < 0 ? -errno : io_write(fd, whole + n_before, n_bytes - n_before);
+    if (code == 0 && fsync(fd) < 0)
+        code = -errno;
+    return code == 0 ? 0 : fail_write(code, name, err);
 }
 
 /* ---- clearing ---- */
+
+static const char *path_end(const char *path)
+{
+    return strrchr(path, '/') + 1;
+}
 
 struct note {
     const struct format_table *table;
     char *text; /* malloc'ed; NULL: there is none */
     size_t n_bytes;
+    bool is_own; /* this process has written it just now */
     int directory;
     const char *path; /* of the index */
     struct shard_present present;
@@ -118,7 +185,8 @@ static int read_note(struct note *note, const char *name, struct wfs_error *err)
         return 0;
     if (fd < 0 || fstat(fd, &st) < 0)
         return wfs_fail(err, errno, "cannot open %s: %s", name, strerror(errno));
-    if (!S_ISREG(st.st_mode) || st.st_uid != geteuid() || st.st_size > MAX_NOTE)
+    if (!io_is_plain_file(fd) || st.st_uid != geteuid() || (st.st_mode & 077) != 0 ||
+        st.st_size > MAX_NOTE)
         return wfs_fail(err, EPERM, "%s was not written by this program and user", name);
     note->text = calloc(1, (size_t)st.st_size + 1);
     if (note->text == NULL)
@@ -131,10 +199,8 @@ static int read_note(struct note *note, const char *name, struct wfs_error *err)
 /* One that was cut off was not durable, so nothing that it names was begun. */
 static bool is_complete(const struct note *note)
 {
-    const size_t n_tail = sizeof(tail) - 1;
-    return strlen(note->text) == note->n_bytes && note->n_bytes > n_tail &&
-           strncmp(note->text, head, sizeof(head) - 1) == 0 &&
-           strcmp(note->text + note->n_bytes - n_tail, tail) == 0;
+    return strlen(note->text) == note->n_bytes &&
+           strncmp(note->text, head, sizeof(head) - 1) == 0 && strstr(note->text, tail) != NULL;
 }
 
 static bool is_listed(const struct note *note, const char *name)
@@ -146,38 +212,56 @@ static bool is_listed(const struct note *note, const char *name)
     return false;
 }
 
+/* Returns the name in a line "WORD INODE NAME", or NULL. */
+static const char *split_line(const char *line, const char *word, uint64_t *ret_inode)
+{
+    const size_t n = strlen(word);
+    char *end;
+    if (strncmp(line, word, n) != 0 || line[n] != ' ' || line[n + 1] < '0' || line[n + 1] > '9')
+        return NULL;
+    *ret_inode = strtoull(line + n + 1, &end, 10);
+    return *end == ' ' ? end + 1 : NULL;
+}
+
 /* A file of a checkpoint, by its name, that the index as it is now does not need. */
 static bool may_remove(const struct note *note, const char *name)
 {
     return strchr(name, '/') == NULL && name[0] != '.' && note->table->names_checkpoint(name) &&
+           (note->is_own || shard_present_is_name(path_end(note->path), name)) &&
            !is_listed(note, name);
 }
 
-static int remove_file(const struct note *note, const char *name, struct wfs_error *err)
+/* Removes the file, or link, with the inode; without one, a regular file of the user. */
+static int remove_file(const struct note *note, const char *name, uint64_t inode,
+                       struct wfs_error *err)
 {
+    struct stat st;
+    if (fstatat(note->directory, name, &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT)
+        return 0;
+    if (inode != 0 ? st.st_ino != inode : !S_ISREG(st.st_mode) || st.st_uid != geteuid())
+        return 0;
     if (unlinkat(note->directory, name, 0) == 0 || errno == ENOENT)
         return 0;
     return wfs_fail(err, errno, "cannot remove '%s': %s", wfs_quote(name).text, strerror(errno));
 }
 
-static int clear_line(struct note *note, char *line, struct wfs_error *err)
+static int clear_line(struct note *note, const char *line, struct wfs_error *err)
 {
     char temporary[WFS_OUTPUT_NAME_MAX];
     struct stat st;
+    uint64_t inode = 0;
     if (strncmp(line, "index ", 6) == 0)
         note->is_published =
-            fstatat(note->directory, strrchr(note->path, '/') + 1, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+            fstatat(note->directory, path_end(note->path), &st, AT_SYMLINK_NOFOLLOW) == 0 &&
             (uint64_t)st.st_ino == strtoull(line + 6, NULL, 10);
-    const bool is_new = strncmp(line, "new ", 4) == 0;
-    if ((!is_new && strncmp(line, "old ", 4) != 0) || !may_remove(note, line + 4))
-        return 0;
-    if (is_new) {
+    if (strncmp(line, "new ", 4) == 0 && may_remove(note, line + 4)) {
         wfs_output_temporary(line + 4, temporary);
-        const int code = remove_file(note, temporary, err);
-        if (code < 0)
-            return code;
+        return remove_file(note, temporary, 0, err);
     }
-    return is_new == note->is_published ? 0 : remove_file(note, line + 4, err);
+    const char *name = split_line(line, note->is_published ? "old" : "made", &inode);
+    return name == NULL || inode == 0 || !may_remove(note, name)
+               ? 0
+               : remove_file(note, name, inode, err);
 }
 
 static int clear(struct note *note, const char *name, struct wfs_error *err)
@@ -188,17 +272,20 @@ static int clear(struct note *note, const char *name, struct wfs_error *err)
         return code;
     if (is_complete(note)) {
         char *rest = note->text;
-        for (char *line; code == 0 && (line = strsep(&rest, "\n")) != NULL;)
+        for (const char *line; code == 0 && strchr(rest, '\n') != NULL;) {
+            line = strsep(&rest, "\n");
             code = clear_line(note, line, err);
+        }
     }
     wfs_output_temporary(note->path, temporary);
-    code = code < 0 ? code : remove_file(note, temporary, err);
+    code = code < 0 ? code : remove_file(note, temporary, 0, err);
     if (code == 0 && io_sync_directory(note->directory) < 0)
         code = wfs_fail(err, errno, "cannot sync the directory: %s", strerror(errno));
-    return code < 0 ? code : remove_file(note, name, err);
+    return code < 0 ? code : remove_file(note, name, 0, err);
 }
 
-int shard_leftover_clear(const struct format_table *table, const char *path, struct wfs_error *err)
+int shard_leftover_clear(const struct format_table *table, const char *path, const char *own,
+                         struct wfs_error *err)
 {
     autofree char *folder = shard_folder(path);
     autofree char *whole = NULL;
@@ -210,8 +297,15 @@ int shard_leftover_clear(const struct format_table *table, const char *path, str
         open(*folder == '\0' ? "." : folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (directory < 0)
         return wfs_fail(err, errno, "cannot open the directory of the output: %s", strerror(errno));
-    struct note note = {.table = table, .directory = directory, .path = whole};
-    int code = read_note(&note, name, err);
+    struct note note = {
+        .table = table, .directory = directory, .path = whole, .is_own = own != NULL};
+    int code = 0;
+    if (own == NULL)
+        code = read_note(&note, name, err);
+    else if ((note.text = strdup(own)) == NULL)
+        code = wfs_fail_memory(err);
+    else
+        note.n_bytes = strlen(own);
     if (code == 0 && note.text != NULL)
         code = clear(&note, name, err);
     shard_present_done(&note.present);

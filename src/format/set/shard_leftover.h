@@ -9,10 +9,17 @@
 
 #include "format/set/shard_present.h"
 
+/* Writes the note and returns its text in *ret, malloc'ed. */
 int shard_leftover_note(const struct wfs_shards *set, const struct shard_present *present,
-                        const struct outfile *index, struct wfs_error *err);
+                        const struct outfile *index, char **ret, struct wfs_error *err);
 
-/* As wfs_save_clear. */
-int shard_leftover_clear(const struct format_table *table, const char *path, struct wfs_error *err);
+/* Adds which files were made, before they get their names, to the note and to its text. */
+int shard_leftover_add(const struct wfs_shards *set, const struct outfile *index, char **text,
+                       struct wfs_error *err);
+
+/* As wfs_save_clear. `own` is the text of the note that this process has written, or NULL: then the
+ * note that is found is read, and trusted less. */
+int shard_leftover_clear(const struct format_table *table, const char *path, const char *own,
+                         struct wfs_error *err);
 
 #endif

@@ -101,6 +101,37 @@ static char *print_name(struct arena *arena, const struct stem *stem, size_t i, 
                        stem->extension);
 }
 
+/* Returns what follows "-00001-of-00002" and perhaps ".v2"; NULL: the text is another. */
+static const char *skip_number(const char *text)
+{
+    static const char *const marks[] = {"-", "-of-"};
+    enum { N_DIGITS = 5 };
+    for (size_t i = 0; i < 2; i++) {
+        if (strncmp(text, marks[i], strlen(marks[i])) != 0)
+            return NULL;
+        text += strlen(marks[i]);
+        const size_t n = strspn(text, "0123456789");
+        if (n < N_DIGITS)
+            return NULL;
+        text += n;
+    }
+    const size_t n = strncmp(text, ".v", 2) == 0 ? strspn(text + 2, "0123456789") : 0;
+    return n == 0 ? text : text + 2 + n;
+}
+
+bool shard_present_is_name(const char *index, const char *name)
+{
+    const size_t n_whole = strlen(index) - (shard_is_index(index) ? strlen(".index.json") : 0);
+    const char *dot = memrchr(index, '.', n_whole);
+    const size_t n_stem = dot == NULL ? n_whole : (size_t)(dot - index);
+    const char *end = strncmp(name, index, n_whole) == 0 ? skip_number(name + n_whole) : NULL;
+    if (end != NULL && *end == '.')
+        return true;
+    end = strncmp(name, index, n_stem) == 0 ? skip_number(name + n_stem) : NULL;
+    return end != NULL && dot != NULL && strlen(end) == n_whole - n_stem &&
+           strncmp(end, dot, n_whole - n_stem) == 0;
+}
+
 /* The name under which a file of the present index is the home itself, or NULL. */
 static const char *find_present(const struct shard_present *present, const struct source *home)
 {

@@ -20,6 +20,9 @@ struct shard_present {
 /* Reads the index at the path. Nothing is present where there is none. */
 int shard_present_read(struct shard_present *present, const char *path, int directory,
                        struct wfs_error *err);
+/* Returns true for a name that shard_present_name could choose beside the index of that name. */
+bool shard_present_is_name(const char *index, const char *name);
+
 void shard_present_done(struct shard_present *present);
 
 /* Gives each shard a free name in the directory, or the name under which it exists there. */
