@@ -303,8 +303,7 @@ static enum exit_code fail_source(const struct recovery *recovery, const char *r
 {
     if (named != NULL)
         return print_error(EXIT_OUTPUT, recovery->typed,
-                           "cannot publish: the source '%s' does not exist",
-                           wfs_quote(named).text);
+                           "cannot publish: the source '%s' does not exist", wfs_quote(named).text);
     return print_error(EXIT_OUTPUT, recovery->typed,
                        "cannot publish: name the source with --source; the mount had '%s'",
                        recorded != NULL ? wfs_quote(recorded).text : "");
