@@ -343,7 +343,7 @@ static enum exit_code publish(struct recovery *recovery, const struct args *args
     if (!args_has(args, "options") && had_options(base))
         return print_error(EXIT_OUTPUT, recovery->typed,
                            "cannot publish: the mount had options, which 'weightfs recover' lists; "
-                           "give those that you want with --options");
+                           "name them with --options");
     autofree char *recorded = predecessor_base_value(base, "#source", 0);
     autofree char *source = find_source(recovery, recorded, named);
     if (source == NULL)

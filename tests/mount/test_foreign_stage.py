@@ -83,7 +83,7 @@ def test_a_base_names_no_output_and_no_option(place):
         output.unlink(missing_ok=True)
     if not stage_of(output).exists():
         plant(output, ['O x', 'D w'], base)
-    assert 'give those' in weightfs('recover', '--publish', output, code=9).error
+    assert 'name them' in weightfs('recover', '--publish', output, code=9).error
 
 
 def die(mnt):

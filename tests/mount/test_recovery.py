@@ -426,7 +426,7 @@ def test_recover_mounts_as_it_was_mounted(mount, sample, folder, out, options):
     os.rename(name, name.with_name('renamed' + name.suffix))
     wanted = look.tensors(mnt.path)
     die(mnt)
-    assert 'give those that you want with --options' in recover(out, '--publish', '--source', sample, code=9).error
+    assert 'name them with --options' in recover(out, '--publish', '--source', sample, code=9).error
     assert 'the view options have changed' in recover(out, '--publish', '--source', sample, '--options=', code=9).error
     assert not out.exists()
     recover(out, '--publish', '--source', sample, '--options', ','.join(options))
