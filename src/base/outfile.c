@@ -66,7 +66,7 @@ static int check_target(struct outfile *outfile, struct wfs_error *err)
     outfile->is_replacing = fstatat(outfile->dir_fd, outfile->name, st, AT_SYMLINK_NOFOLLOW) == 0;
     if (!outfile->is_replacing) {
         if (errno != ENOENT)
-            return wfs_fail(err, errno, "cannot look at the output: %s", strerror(errno));
+            return wfs_fail(err, errno, "cannot inspect the output: %s", strerror(errno));
         return 0;
     }
     if (!S_ISREG(st->st_mode))
@@ -527,7 +527,7 @@ int outfile_publish(struct outfile *outfile, struct wfs_save_report *report, str
     report->step = "rename";
     int code = outfile_identity(outfile, &identity);
     if (code < 0)
-        return wfs_fail(err, -code, "cannot look at the output: %s", strerror(-code));
+        return wfs_fail(err, -code, "cannot inspect the output: %s", strerror(-code));
     code = outfile_rename(outfile, err);
     if (code < 0)
         return code;

@@ -47,7 +47,7 @@ int source_new_fd(const char *path, int fd, struct source **out, struct wfs_erro
     autoclose int owned = fd;
     struct stat st;
     if (fstat(owned, &st) < 0)
-        return wfs_fail(err, errno, "cannot look at it: %s", strerror(errno));
+        return wfs_fail(err, errno, "cannot inspect it: %s", strerror(errno));
     if (S_ISDIR(st.st_mode))
         return wfs_fail(err, EISDIR, "is a directory");
     if (!S_ISREG(st.st_mode))

@@ -135,7 +135,7 @@ static int fail_edited(const struct fitting *fitting, const char *name, bool is_
                     is_stored
                         ? "value '%s': the metadata has another entry of that name"
                         : "value '%s' was edited, and %s cannot store it: use values=metadata to "
-                          "stores it as a text, or remove it",
+                          "store it as a text, or remove it",
                     wfs_quote(name).text, fitting->format->name);
 }
 

@@ -255,7 +255,7 @@ static bool push(struct cbor_in *in, const struct item *item)
         return cborin_fail(in, "it ends too early");
     if (in->depth == in->depth_max) {
         in->is_too_deep = true;
-        return cborin_fail(in, "it is nested too deep");
+        return cborin_fail(in, "it is nested too deeply");
     }
     if (!grow_levels(in))
         return false;
