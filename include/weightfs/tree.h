@@ -212,10 +212,11 @@ ssize_t wfs_node_write(struct wfs_tree *tree, struct wfs_node *node, uint64_t of
 int wfs_node_truncate(struct wfs_tree *tree, struct wfs_node *node, uint64_t n_bytes);
 int wfs_node_fallocate(struct wfs_tree *tree, struct wfs_node *node, int mode, uint64_t offset,
                        uint64_t n_bytes);
-/* Sets the mtime; NULL leaves it as it is, tv_nsec may be UTIME_NOW. Other times are not kept. */
-int wfs_node_set_times(struct wfs_tree *tree, struct wfs_node *node, const struct timespec *mtime);
-/* Sets permission bits, which are kept for the life of the tree and are never part of a commit.
- * -EPERM: the tree itself writes the file. */
+/* Sets atime and mtime; NULL leaves one as it is, tv_nsec may be UTIME_NOW. The ctime moves. */
+int wfs_node_set_times(struct wfs_tree *tree, struct wfs_node *node, const struct timespec *atime,
+                       const struct timespec *mtime);
+/* Sets permission bits, setuid, setgid and sticky, which are kept for the life of the tree and are
+ * never part of a commit. -EPERM: the tree itself writes the file. */
 int wfs_node_set_mode(struct wfs_tree *tree, struct wfs_node *node, mode_t mode);
 
 /* Does what fsync does for a file or a directory other than the root: makes its content durable,

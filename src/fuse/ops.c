@@ -31,7 +31,7 @@ static void op_init(void *userdata, struct fuse_conn_info *connection)
     if (driver->options->files != WFS_FILES_NPY)
         want(connection, FUSE_CAP_EXPLICIT_INVAL_DATA);
 #ifdef FUSE_CAP_HANDLE_KILLPRIV_V2
-    /* No file here can be setuid; without this the kernel sends a request before every write. */
+    /* Changes take setuid away here; without this the kernel sends a request before every write. */
     want(connection, FUSE_CAP_HANDLE_KILLPRIV_V2);
 #endif
     connection->max_write = DRIVER_TRANSFER_MAX;

@@ -34,24 +34,48 @@ static int set_owner(struct driver *driver, struct wfs_node *node, const struct 
     wfs_node_stat(driver->tree, node, &st);
     const bool is_same = ((to_set & FUSE_SET_ATTR_UID) == 0 || attr->st_uid == st.st_uid) &&
                          ((to_set & FUSE_SET_ATTR_GID) == 0 || attr->st_gid == st.st_gid);
-    return is_same ? 0 : -EPERM;
+    if (!is_same)
+        return -EPERM;
+    /* A change of owner takes these bits away from files. */
+    return S_ISREG(st.st_mode) && (st.st_mode & (S_ISUID | S_ISGID)) != 0
+               ? wfs_node_set_mode(driver->tree, node, st.st_mode & ~(S_ISUID | S_ISGID))
+               : 0;
 }
 
+/* Returns the time that is to be set, in the form of utimensat. */
+static struct timespec time_to_set(struct timespec time, bool is_set, bool is_now)
+{
+    if (is_now || !is_set)
+        time.tv_nsec = is_now ? UTIME_NOW : UTIME_OMIT;
+    return time;
+}
+
+static int set_times(struct driver *driver, struct wfs_node *node, const struct stat *attr,
+                     int to_set)
+{
+    const struct timespec atime = time_to_set(attr->st_atim, (to_set & FUSE_SET_ATTR_ATIME) != 0,
+                                              (to_set & FUSE_SET_ATTR_ATIME_NOW) != 0);
+    const struct timespec mtime = time_to_set(attr->st_mtim, (to_set & FUSE_SET_ATTR_MTIME) != 0,
+                                              (to_set & FUSE_SET_ATTR_MTIME_NOW) != 0);
+    return wfs_node_set_times(driver->tree, node, &atime, &mtime);
+}
+
+/* The times come last: what is set must not be moved by the rest. A new owner moves the ctime. */
 static int set_attributes(struct driver *driver, struct wfs_node *node, const struct stat *attr,
                           int to_set)
 {
-    struct timespec mtime = attr->st_mtim;
+    const int owner = FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID;
+    const int times = FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_ATIME_NOW | FUSE_SET_ATTR_MTIME |
+                      FUSE_SET_ATTR_MTIME_NOW;
     int rc = 0;
-    if ((to_set & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID)) != 0)
+    if ((to_set & owner) != 0)
         rc = set_owner(driver, node, attr, to_set);
     if (rc == 0 && (to_set & FUSE_SET_ATTR_MODE) != 0)
         rc = wfs_node_set_mode(driver->tree, node, attr->st_mode);
     if (rc == 0 && (to_set & FUSE_SET_ATTR_SIZE) != 0)
         rc = wfs_node_truncate(driver->tree, node, (uint64_t)attr->st_size);
-    if ((to_set & FUSE_SET_ATTR_MTIME_NOW) != 0)
-        mtime.tv_nsec = UTIME_NOW;
-    if (rc == 0 && (to_set & (FUSE_SET_ATTR_MTIME | FUSE_SET_ATTR_MTIME_NOW)) != 0)
-        rc = wfs_node_set_times(driver->tree, node, &mtime);
+    if (rc == 0 && (to_set & (owner | times)) != 0)
+        rc = set_times(driver, node, attr, to_set);
     return rc;
 }
 

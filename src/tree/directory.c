@@ -89,6 +89,13 @@ static bool is_shown(const struct wfs_tree *tree, uint32_t id)
     return !entry_is_scratch(tree, id);
 }
 
+/* Notes that names in the directory have changed. */
+static void touch_dir(struct wfs_tree *tree, struct wfs_node *dir)
+{
+    dir->directory->mtime = node_now();
+    edit_touch(tree, dir);
+}
+
 /* ---- making ---- */
 
 static int check_new(const struct wfs_tree *tree, const struct wfs_node *dir, const char *name,
@@ -134,7 +141,9 @@ static int make_node(struct wfs_tree *tree, struct wfs_node *dir, const char *na
     }
     const struct timespec now = node_now();
     edit->has_mode = true;
-    edit->mode = mode & 0777 & ~tree->options.umask;
+    edit->mode = mode & 07777;
+    if (kind == NODE_DIR && dir->edit != NULL)
+        edit->mode |= dir->edit->mode & S_ISGID;
     if (kind == NODE_DIR) {
         node->directory->mtime = now;
     } else {
@@ -142,7 +151,8 @@ static int make_node(struct wfs_tree *tree, struct wfs_node *dir, const char *na
         edit->mtime = now;
         edit_mark(tree, edit);
     }
-    dir->directory->mtime = now;
+    edit_touch(tree, node);
+    touch_dir(tree, dir);
     *ret = node;
     return 0;
 }
@@ -191,7 +201,8 @@ int wfs_node_link(struct wfs_tree *tree, struct wfs_node *node, struct wfs_node 
     code = notes_settle(tree, NULL, entry_add(tree, dir, name, NAME_COPIED, node, true, &id));
     if (code < 0)
         return code;
-    dir->directory->mtime = node_now();
+    edit_touch(tree, node);
+    touch_dir(tree, dir);
     edit_mark_entry(tree, is_shown(tree, id));
     return 0;
 }
@@ -214,8 +225,9 @@ int wfs_node_unlink(struct wfs_tree *tree, struct wfs_node *dir, const char *nam
         return code;
     edit_mark_entry(tree, is_shown(tree, id));
     entry_remove(tree, id);
+    edit_touch(tree, node);
     edit_release(tree, node);
-    dir->directory->mtime = node_now();
+    touch_dir(tree, dir);
     return 0;
 }
 
@@ -224,6 +236,7 @@ static void remove_dir(struct wfs_tree *tree, uint32_t id)
     struct wfs_node *node = entry_at(tree, id)->node;
     entry_remove(tree, id);
     node->n_links = 0;
+    edit_touch(tree, node);
     edit_release(tree, node);
 }
 
@@ -244,7 +257,7 @@ int wfs_node_rmdir(struct wfs_tree *tree, struct wfs_node *dir, const char *name
     if (code < 0)
         return code;
     remove_dir(tree, id);
-    dir->directory->mtime = node_now();
+    touch_dir(tree, dir);
     return 0;
 }
 
@@ -332,6 +345,7 @@ static void exchange(struct wfs_tree *tree, const struct move *move)
     const bool was_shown = is_shown(tree, move->from) || is_shown(tree, move->to);
     entry_relink(tree, move->from, other);
     entry_relink(tree, move->to, node);
+    edit_touch(tree, other);
     edit_mark_entry(tree, was_shown);
 }
 
@@ -352,6 +366,7 @@ static int replace(struct wfs_tree *tree, const struct move *move)
         replaced->n_links = 0;
     entry_relink(tree, move->to, node);
     entry_remove(tree, move->from);
+    edit_touch(tree, replaced);
     edit_release(tree, replaced);
     edit_mark_entry(tree, was_shown);
     return 0;
@@ -396,7 +411,8 @@ int wfs_node_rename(struct wfs_tree *tree, struct wfs_node *from_dir, const char
         code = namesake_index(tree);
     if (code < 0)
         return code;
-    if (move.to != 0 && entry_at(tree, move.from)->node == entry_at(tree, move.to)->node)
+    struct wfs_node *node = entry_at(tree, move.from)->node;
+    if (move.to != 0 && node == entry_at(tree, move.to)->node)
         return 0; /* POSIX: two names of one file stay both */
     code = notes_move(tree, from_dir, from_name, to_dir, to_name, flags);
     if (code < 0)
@@ -406,7 +422,11 @@ int wfs_node_rename(struct wfs_tree *tree, struct wfs_node *from_dir, const char
     else
         code = move.to != 0 ? replace(tree, &move) : move_on(tree, &move);
     code = notes_settle(tree, NULL, code);
-    if (code == 0)
-        from_dir->directory->mtime = to_dir->directory->mtime = node_now();
-    return code;
+    if (code < 0)
+        return code;
+    edit_touch(tree, node);
+    touch_dir(tree, from_dir);
+    if (to_dir != from_dir)
+        touch_dir(tree, to_dir);
+    return 0;
 }

@@ -64,8 +64,10 @@ static int do_make(struct wfs_tree *tree, const struct wfs_record *record)
     const int code = find_dir(tree, record->words[0], &dir, &name);
     if (code < 0)
         return code;
-    return record->kind == WFS_RECORD_DIRECTORY ? wfs_node_mkdir(tree, dir, name, 0777, &node)
-                                                : wfs_node_create(tree, dir, name, 0666, &node);
+    const mode_t mode = ~tree->options.umask; /* the creator's is not recorded */
+    return record->kind == WFS_RECORD_DIRECTORY
+               ? wfs_node_mkdir(tree, dir, name, mode & 0777, &node)
+               : wfs_node_create(tree, dir, name, mode & 0666, &node);
 }
 
 static int do_move(struct wfs_tree *tree, const struct wfs_record *record)
@@ -165,6 +167,7 @@ static int do_edit(const struct replay *state, const struct wfs_record *record)
     edit->is_staged = edit->is_recorded = edit->has_mtime = true;
     edit->is_doubtful = !state->is_same_run;
     edit->mtime = is_there ? st.st_mtim : node_now();
+    edit_touch(tree, node);
     edit_set_n_bytes(tree, edit, is_there ? (uint64_t)st.st_size : 0);
     edit_set_unsynced(tree, edit, true);
     edit_mark(tree, edit);

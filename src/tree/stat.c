@@ -10,13 +10,10 @@
 #include "tree/control/control.h"
 #include "tree/stage/stage.h"
 
-static struct timespec mtime_of(const struct wfs_tree *tree, const struct wfs_node *node)
+/* Returns the time of everything that nobody has changed. */
+static struct timespec base_time(const struct wfs_tree *tree, const struct wfs_node *node)
 {
-    if (node->kind == NODE_DIR)
-        return node->directory->mtime;
-    if (node->edit != NULL && node->edit->has_mtime)
-        return node->edit->mtime;
-    if (node->kind == NODE_VALUE)
+    if (node->kind == NODE_DIR || node->kind == NODE_VALUE)
         return tree->mtime;
     if (node_is_fixed(node))
         return control_mtime(tree, node);
@@ -26,6 +23,24 @@ static struct timespec mtime_of(const struct wfs_tree *tree, const struct wfs_no
     const int64_t ns = source->identity.mtime_ns,
                   rest = (ns % 1000000000 + 1000000000) % 1000000000;
     return (struct timespec){.tv_sec = (ns - rest) / 1000000000, .tv_nsec = rest};
+}
+
+/* Fills in the times. The ctime begins as the base time, and never falls behind it. */
+static void stat_times(const struct wfs_tree *tree, const struct wfs_node *node, struct stat *ret)
+{
+    const struct edit *edit = node->edit;
+    const struct timespec base = base_time(tree, node);
+    ret->st_mtim = ret->st_ctim = base;
+    if (node->kind == NODE_DIR)
+        ret->st_mtim = node->directory->mtime;
+    else if (edit != NULL && edit->has_mtime)
+        ret->st_mtim = edit->mtime;
+    const struct timespec changed = node->kind == NODE_DIR ? node->directory->ctime
+                                    : edit != NULL         ? edit->ctime
+                                                           : base;
+    if (node_is_before(&base, &changed))
+        ret->st_ctim = changed;
+    ret->st_atim = edit != NULL && edit->has_atime ? edit->atime : ret->st_mtim;
 }
 
 /*
@@ -45,7 +60,6 @@ static mode_t mode_of(const struct wfs_tree *tree, const struct wfs_node *node)
 void wfs_node_stat(const struct wfs_tree *tree, const struct wfs_node *node, struct stat *ret)
 {
     const uint64_t n_bytes = content_n_bytes(tree, node);
-    const struct timespec mtime = mtime_of(tree, node);
     *ret = (struct stat){
         .st_ino = node->ino,
         .st_mode = mode_of(tree, node),
@@ -55,28 +69,33 @@ void wfs_node_stat(const struct wfs_tree *tree, const struct wfs_node *node, str
         .st_size = (off_t)n_bytes,
         .st_blksize = 4096,
         .st_blocks = (blkcnt_t)(n_bytes / 512 + (n_bytes % 512 != 0)),
-        .st_atim = mtime,
-        .st_mtim = mtime,
-        .st_ctim = mtime,
     };
+    stat_times(tree, node, ret);
 }
 
-int wfs_node_set_times(struct wfs_tree *tree, struct wfs_node *node, const struct timespec *mtime)
+/* Returns true when there is a time to set, and makes it. */
+static bool resolve_time(const struct timespec *time, struct timespec *ret)
+{
+    if (time == NULL || time->tv_nsec == UTIME_OMIT)
+        return false;
+    *ret = time->tv_nsec == UTIME_NOW ? node_now() : *time;
+    return true;
+}
+
+int wfs_node_set_times(struct wfs_tree *tree, struct wfs_node *node, const struct timespec *atime,
+                       const struct timespec *mtime)
 {
     if (tree->stage == NULL)
         return -EROFS;
-    if (mtime == NULL || mtime->tv_nsec == UTIME_OMIT)
-        return 0;
-    const struct timespec time = mtime->tv_nsec == UTIME_NOW ? node_now() : *mtime;
-    if (node->kind == NODE_DIR) {
-        node->directory->mtime = time;
-        return 0;
-    }
     struct edit *edit = edit_of(tree, node);
     if (edit == NULL)
         return -ENOMEM;
-    edit->has_mtime = true;
-    edit->mtime = time;
+    edit->has_atime |= resolve_time(atime, &edit->atime);
+    if (node->kind == NODE_DIR)
+        (void)resolve_time(mtime, &node->directory->mtime);
+    else
+        edit->has_mtime |= resolve_time(mtime, &edit->mtime);
+    edit_touch(tree, node);
     return 0;
 }
 
@@ -90,7 +109,8 @@ int wfs_node_set_mode(struct wfs_tree *tree, struct wfs_node *node, mode_t mode)
     if (edit == NULL)
         return -ENOMEM;
     edit->has_mode = true;
-    edit->mode = mode & 0777;
+    edit->mode = mode & 07777;
+    edit_touch(tree, node);
     return 0;
 }
 

@@ -231,6 +231,8 @@ static int set_of_file(struct wfs_tree *tree, struct wfs_node *node, const struc
     const int code = attr->set(tree, node, value, n_bytes);
     if (code == 0 && attr->unset != NULL)
         edit_mark(tree, node->edit);
+    if (code == 0)
+        edit_touch(tree, node);
     return code;
 }
 
@@ -244,11 +246,14 @@ static int set_metadata(struct wfs_tree *tree, const char *name, const char *val
     struct wfs_node *node = entry_metadata(tree);
     int code = metadata_render_with(tree, name, value, n_bytes, &text);
     if (code == 0 && node == NULL)
-        code = wfs_node_create(tree, tree->control, ENTRY_METADATA, 0644, &node);
+        code = wfs_node_create(tree, tree->control, ENTRY_METADATA, 0644 & ~tree->options.umask,
+                               &node);
     if (code == 0)
         code = editfile_put(tree, node, text.bytes, text.n_bytes);
-    if (code == 0)
+    if (code == 0) {
         editfile_touch(tree, node);
+        edit_touch(tree, tree->root);
+    }
     return code;
 }
 
@@ -262,6 +267,8 @@ static int set_foreign(struct wfs_tree *tree, struct wfs_node *node, const char 
     const int code =
         foreign_set(&edit->foreign, name, value, n_bytes, flags, FOREIGN_TREE_MAX - n_others);
     tree->n_foreign_bytes = n_others + edit->foreign.n_bytes;
+    if (code == 0)
+        edit_touch(tree, node);
     return code;
 }
 
@@ -272,6 +279,8 @@ static int remove_foreign(struct wfs_tree *tree, struct wfs_node *node, const ch
     const uint64_t n_before = node->edit->foreign.n_bytes;
     const int code = foreign_remove(&node->edit->foreign, name);
     tree->n_foreign_bytes -= n_before - node->edit->foreign.n_bytes;
+    if (code == 0)
+        edit_touch(tree, node);
     return code;
 }
 
@@ -329,5 +338,6 @@ int wfs_node_remove_xattr(struct wfs_tree *tree, struct wfs_node *node, const ch
         return noted;
     attr->unset(node->edit);
     edit_mark(tree, node->edit);
+    edit_touch(tree, node);
     return 0;
 }

@@ -148,6 +148,26 @@ def test_only_the_user_who_mounted_sees_where_edits_are_staged(mount, folder, sa
     assert shown.code != 0 and 'only the user' in shown.error and '.out.' not in shown.error
 
 
+@pytest.mark.root
+def test_others_change_what_modes_grant_them(mount, folder, sample):
+    open_to_all(folder)
+    os.chmod(sample, 0o644)
+    mnt = mount(sample, 'allow_other', 'output=%s' % (folder / 'out.safetensors'))
+    os.chmod(mnt / 'temperature', 0o666)
+    for name, mode in (('.open', 0o777), ('.sticky', 0o1777)):
+        os.mkdir(mnt / name)
+        os.chmod(mnt / name, mode)
+        (mnt / name / 'mine').write_bytes(b'1')
+        (mnt / name / 'dir').mkdir()
+    as_user = ['setpriv', '--reuid=%d' % USER, '--regid=%d' % USER, '--clear-groups', 'sh', '-c']
+    outcomes = {command: tool(*as_user, command, code=None, cwd=mnt.path).code == 0 for command in (
+        'printf 1 | dd of=temperature conv=notrunc', 'echo >.open/new', 'echo >.sticky/new', 'mkdir .open/sub', 'mkdir .sticky/sub',
+        'mv .open/mine .open/other', 'rmdir .open/dir', 'mv .sticky/mine .sticky/other', 'rm -f .sticky/mine', 'rmdir .sticky/dir',
+        'chmod 777 temperature', 'chmod 777 .open', 'touch -d @5 temperature', 'rm -f temperature', 'mv temperature .open/t', 'sync .')}
+    assert [command for command, is_done in outcomes.items() if is_done] == list(outcomes)[:7]
+    assert os.stat(mnt / '.sticky/new').st_uid == os.getuid()
+
+
 def open_to_all(folder):
     for path in [folder, *folder.parents]:
         if path.stat().st_uid == os.getuid() and path != pathlib.Path('/'):

@@ -476,7 +476,7 @@ static void scratch_is_no_edit(void)
     check_int(kit_rmdir(&kit, "empty"), 0);
     check_int(kit_write(&kit, ".weightfs/4913", "", 0), 0);
     check_int(kit_rm(&kit, ".weightfs/4913"), 0);
-    check_int(wfs_node_set_times(kit.tree, kit_at(&kit, "c"), &(struct timespec){5, 6}), 0);
+    check_int(wfs_node_set_times(kit.tree, kit_at(&kit, "c"), NULL, &(struct timespec){5, 6}), 0);
     check_int(wfs_node_set_mode(kit.tree, kit_at(&kit, "c"), 0600), 0);
     struct stat st;
     wfs_node_stat(kit.tree, kit_at(&kit, "c"), &st);

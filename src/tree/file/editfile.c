@@ -135,6 +135,8 @@ void editfile_touch(struct wfs_tree *tree, struct wfs_node *node)
     edit_set_unsynced(tree, node->edit, true);
     node->edit->has_mtime = true;
     node->edit->mtime = node_now();
+    node->edit->mode &= ~node_privileges(node->edit->mode);
+    edit_touch(tree, node);
     edit_mark(tree, node->edit);
 }
 

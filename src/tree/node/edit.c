@@ -29,6 +29,22 @@ struct edit *edit_of(struct wfs_tree *tree, struct wfs_node *node)
     return edit;
 }
 
+/* A clock that was set back does not take the ctime with it. */
+void edit_touch(struct wfs_tree *tree, struct wfs_node *node)
+{
+    const bool is_dir = node->kind == NODE_DIR;
+    struct edit *edit = is_dir ? NULL : edit_of(tree, node);
+    if (!is_dir && edit == NULL)
+        return;
+    struct timespec now = node_now(), *ctime = is_dir ? &node->directory->ctime : &edit->ctime;
+    if (!node_is_before(ctime, &now)) {
+        now = *ctime;
+        now.tv_sec += now.tv_nsec == 999999999;
+        now.tv_nsec = now.tv_nsec == 999999999 ? 0 : now.tv_nsec + 1;
+    }
+    *ctime = now;
+}
+
 static void free_edit(struct wfs_tree *tree, struct wfs_node *node)
 {
     struct edit *edit = node->edit;

@@ -21,17 +21,18 @@ struct edit {
     uint64_t n_bytes;             /* of the content */
     uint64_t changed;             /* generation of the last change that is part of a commit, or 0 */
     uint64_t version;             /* counts changes of content, dtype and shape */
-    struct timespec mtime;
-    mode_t mode;      /* permission bits */
-    bool is_staged;   /* the content is the staged file, not the catalog's tensor */
-    bool is_unsynced; /* the staged file has writes that fdatasync has not seen */
-    bool is_recorded; /* the journal has a record of such writes */
-    bool is_doubtful; /* they may be torn: power was lost after them */
-    bool has_failed;  /* the last fdatasync of the staged file did */
-    bool is_lost;     /* the staged file failed and could not be copied */
-    bool is_namesake; /* the node's tensor is only the one that was loaded with its key */
-    bool has_new_header; /* dtype or shape were set: a generated header is not what it was */
-    bool has_mtime, has_mode, has_dtype, has_shape;
+    struct timespec atime, mtime;
+    struct timespec ctime; /* 0: nothing has changed; a directory has its own */
+    mode_t mode;           /* permission bits, setuid, setgid, sticky */
+    bool is_staged;        /* the content is the staged file, not the catalog's tensor */
+    bool is_unsynced;      /* the staged file has writes that fdatasync has not seen */
+    bool is_recorded;      /* the journal has a record of such writes */
+    bool is_doubtful;      /* they may be torn: power was lost after them */
+    bool has_failed;       /* the last fdatasync of the staged file did */
+    bool is_lost;          /* the staged file failed and could not be copied */
+    bool is_namesake;      /* the node's tensor is only the one that was loaded with its key */
+    bool has_new_header;   /* dtype or shape were set: a generated header is not what it was */
+    bool has_atime, has_mtime, has_mode, has_dtype, has_shape;
     uint8_t dtype;
     struct wfs_shape shape;    /* dims are malloc'ed */
     char *texts[EDIT_N_TEXTS]; /* malloc'ed; NULL: as in the catalog */
@@ -45,6 +46,9 @@ static inline bool edit_is_staged(const struct wfs_node *node)
 
 /* Returns the edit of the node, which is made when it has none. NULL: no memory. */
 struct edit *edit_of(struct wfs_tree *tree, struct wfs_node *node);
+
+/* Moves the ctime of the node forward. Without memory for it, the ctime stays. */
+void edit_touch(struct wfs_tree *tree, struct wfs_node *node);
 
 /* Returns the size of the node's own content in bytes, without a generated header. */
 uint64_t edit_n_bytes(const struct wfs_node *node);

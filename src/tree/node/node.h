@@ -55,6 +55,7 @@ struct directory {
     size_t n_room;
     _Atomic uint32_t hint; /* where the last listing was: a guess */
     struct timespec mtime;
+    struct timespec ctime; /* 0: nothing has changed */
 };
 
 enum node_kind {
@@ -136,7 +137,18 @@ uint64_t node_next_ino(struct wfs_tree *tree);
 /* Returns true for files whose content the tree generates: they cannot be changed. */
 bool node_is_fixed(const struct wfs_node *node);
 
+/* Returns those bits of the mode that a change of content or owner takes away. */
+static inline mode_t node_privileges(mode_t mode)
+{
+    return mode & (S_ISUID | ((mode & S_IXGRP) != 0 ? S_ISGID : 0));
+}
+
 /* Returns the current time. */
 struct timespec node_now(void);
+
+static inline bool node_is_before(const struct timespec *a, const struct timespec *b)
+{
+    return a->tv_sec < b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec < b->tv_nsec);
+}
 
 #endif
