@@ -53,6 +53,9 @@ struct wfs_save_options {
      * not 0 gives up. digest is wfs_catalog_digest of what was read back. NULL: none. */
     int (*complete)(void *ctx, const struct wfs_identity *identity, uint64_t digest,
                     struct wfs_error *err);
+    /* Called before that for each name in the output that can run code when Python loads it, with
+     * one line that is safe for a terminal. NULL: none. */
+    void (*danger)(void *ctx, const char *text);
     void *ctx;
 };
 

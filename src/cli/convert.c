@@ -11,6 +11,7 @@
 
 #include <weightfs/cleanup.h>
 #include <weightfs/format.h>
+#include <weightfs/strbuf.h>
 #include <weightfs/view.h>
 
 #include <errno.h>
@@ -38,6 +39,8 @@ struct conversion {
     const struct settings *settings;
     struct commit commit;
     struct wfs_save_options save;
+    struct progress progress;
+    struct strbuf dangers; /* a line for each */
 };
 
 static enum exit_code choose_format(struct conversion *conversion)
@@ -105,18 +108,31 @@ static enum exit_code save_error(const struct conversion *conversion,
     return print_error(EXIT_OUTPUT, conversion->target, "%s", err->text);
 }
 
+static int step(void *ctx, uint64_t n_done, uint64_t n_total)
+{
+    struct conversion *conversion = ctx;
+    return progress_step(&conversion->progress, n_done, n_total);
+}
+
+static void note_danger(void *ctx, const char *text)
+{
+    struct conversion *conversion = ctx;
+    strbuf_printf(&conversion->dangers, "weightfs: %s: %s\n", wfs_quote(conversion->target).text,
+                  text);
+}
+
 static enum exit_code write_target(struct conversion *conversion, struct wfs_catalog *catalog)
 {
     struct wfs_error err = {0};
-    struct progress progress;
-    progress_start(&progress, "writing");
-    progress_hold_signals(&progress);
+    progress_start(&conversion->progress, "writing");
+    progress_hold_signals(&conversion->progress);
     conversion->save.access = wfs_catalog_access(catalog);
-    conversion->save.progress = progress_step;
-    conversion->save.ctx = &progress;
+    conversion->save.progress = step;
+    conversion->save.danger = note_danger;
+    conversion->save.ctx = conversion;
     const int code =
         commit_save(&conversion->commit, conversion->target, &conversion->save, NULL, &err);
-    progress_end(&progress);
+    progress_end(&conversion->progress);
     return code < 0 ? save_error(conversion, catalog, &err) : EXIT_DONE;
 }
 
@@ -183,7 +199,10 @@ int verb_convert(int argc, char **argv)
     if (exit_code == EXIT_DONE) {
         print_notice(report);
         commit_print_fit(&conversion.commit);
+        if (conversion.dangers.bytes != NULL)
+            fputs(conversion.dangers.bytes, stderr);
     }
+    strbuf_done(&conversion.dangers);
     commit_done(&conversion.commit);
     return exit_code;
 }

@@ -136,6 +136,14 @@ static int note_complete(void *ctx, const struct wfs_identity *identity, uint64_
                         wfs_tree_commit_complete(publication->driver->tree, identity, digest));
 }
 
+/* The report of the mount is about its source; the output may lack a name or have one more. */
+static void note_danger(void *ctx, const char *text)
+{
+    struct publication *publication = ctx;
+    publication->commit.n_dangers++;
+    log_warning("'%s': %s", wfs_quote(publication->driver->target->path).text, text);
+}
+
 /* The tree is held shared. */
 static int save(struct publication *publication)
 {
@@ -154,6 +162,7 @@ static int save(struct publication *publication)
                                              .narrows_replaced = target->is_source,
                                              .progress = show_progress,
                                              .complete = note_complete,
+                                             .danger = note_danger,
                                              .ctx = publication};
     return commit_save(&publication->commit, target->path, &options, &publication->report,
                        publication->err);

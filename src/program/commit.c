@@ -153,6 +153,8 @@ void commit_summary(const struct commit *commit, char text[COMMIT_TEXT_MAX])
     }
     if (commit->fit.n_stored > 0)
         add_count(text, "; in metadata: ", commit->fit.n_stored, "value");
+    if (commit->n_dangers > 0)
+        add_count(text, "; can run code when Python loads it: ", commit->n_dangers, "name");
 }
 
 static void print_left_out(const struct commit *commit, enum wfs_fit_kind kind)

@@ -2,16 +2,18 @@
 """Hostile and broken PyTorch files: the stated result, nothing executed, little time and memory."""
 import json
 import os
+import pickletools
 import shutil
 import struct
 import subprocess
+import zipfile
 import zlib
 
 import pytest
 
 from wfs_testlib import program, pth, shared
 from wfs_testlib.make_reject_pytorch import FOLDER
-from wfs_testlib.program import EXIT_DAMAGED, EXIT_FOREIGN, EXIT_UNSUPPORTED, IS_INSTRUMENTED, run_measured, weightfs
+from wfs_testlib.program import EXIT_DAMAGED, EXIT_FOREIGN, EXIT_UNSUPPORTED, IS_INSTRUMENTED, run_measured, tool, weightfs
 
 CASES = json.loads((FOLDER / 'expected.json').read_text())
 BYTES = 64 << 20  # for one hostile file
@@ -283,3 +285,39 @@ def test_hundred_thousand_tensors_take_little_memory(folder):
         assert memory < 100 << 20
 
 
+
+
+DANGERS = [('posix', 'system'), ('builtins', 'eval'), ('__builtin__', 'execfile'), ('subprocess', 'Popen')]
+DANGER = 'refers to %s of module %s, which can run any code'
+
+
+def evil(folder, n=1):
+    """A checkpoint whose pickle calls the first n names when Python loads it, beside a tensor."""
+    calls = {'x%d' % i: pth.call(pth.name(*DANGERS[i]), pth.text('true')) for i in range(n)}
+    path = folder / 'evil.pth'
+    path.write_bytes(pth.checkpoint(pth.dictionary(w=pth.tensor(), **calls)))
+    return path
+
+
+def called(path):
+    """The names in the pickle of a checkpoint, found without loading it."""
+    with zipfile.ZipFile(path) as file:
+        (record,) = [name for name in file.namelist() if name.endswith('data.pkl')]
+        opcodes = [(opcode.name, arg) for opcode, arg, _ in pickletools.genops(file.read(record))]
+    return {tuple(arg.split(' ')) for opcode, arg in opcodes if opcode == 'GLOBAL'}
+
+
+@pytest.mark.parametrize('n', [0, 1, len(DANGERS)])
+@pytest.mark.parametrize('options', [[], ['--remap', '^w$=>v']], ids=' '.join)
+def test_a_conversion_names_every_call_that_it_writes_again(folder, n, options):
+    path = evil(folder, n)
+    lines = tool(*program.COMMAND, 'convert', *options, path, folder / 'out.pth').stderr.splitlines()
+    kept = called(folder / 'out.pth') & set(DANGERS)
+    assert kept == set(DANGERS[:n]) and len(lines) == n
+    for module, name in kept:
+        assert any(str(folder / 'out.pth') in line and DANGER % (name, module) in line for line in lines)
+
+
+@pytest.mark.parametrize('ending', ['safetensors', 'bpk'])
+def test_a_conversion_that_leaves_the_calls_out_has_no_such_notice(folder, ending):
+    assert weightfs('convert', evil(folder), folder / ('out.' + ending)).stderr == ''

@@ -80,3 +80,32 @@ def test_a_training_checkpoint_is_the_same_object_but_for_the_names(mount, folde
     mnt.commit()
     pth_written.check(folder / 'out.pth', plain=False)
     tool(sys.executable, '-B', LIGHTNING, 'compare', folder / 'in.ckpt', folder / 'out.pth', 'net.', 'model.')
+
+
+@pytest.mark.parametrize('keeps', [True, False])
+def test_a_commit_says_what_in_its_output_can_run_code(mount, folder, keeps):
+    path = folder / 'in.pth'
+    path.write_bytes(pth.checkpoint(pth.dictionary(w=pth.tensor(), x=pth.call(pth.name('posix', 'system'), pth.text('true')))))
+    mnt = mount(path, 'output=%s' % (folder / 'out.pth')).allow('refers to system of module posix')
+    tool('mv', mnt / 'w', mnt / 'v')
+    if not keeps:
+        tool('rm', mnt / 'x.json')
+    mnt.commit()
+    assert (b'posix' in (folder / 'out.pth').read_bytes()) == keeps
+    assert ('can run code when Python loads it: 1 name' in mnt.status()['written']) == keeps
+    assert ('out.pth' in mnt.stderr()) == keeps
+
+
+@pytest.mark.parametrize('keeps', [True, False])
+def test_a_set_says_what_in_its_files_can_run_code(folder, keeps):
+    made = folder / 'pickled'
+    made.mkdir()
+    names = ['pytorch_model-%05d-of-00002.bin' % i for i in (1, 2)]
+    for i, name in enumerate(names):
+        more = {'x': pth.call(pth.name('posix', 'system'), pth.text('true'))} if i == 0 else {}
+        (made / name).write_bytes(pth.checkpoint(pth.dictionary(**{'layer%d' % i: pth.tensor()}, **more)))
+    (made / 'pytorch_model.bin.index.json').write_text(json.dumps({'weight_map': {'layer%d' % i: name for i, name in enumerate(names)}}))
+    options = [] if keeps else ['--remap', '^layer0$=>first']
+    said = tool(*program.COMMAND, 'convert', '--format', 'pytorch', *options, made, '%s/' % (folder / 'out')).stderr
+    assert any(b'posix' in path.read_bytes() for path in (folder / 'out').iterdir()) == keeps
+    assert ('refers to system of module posix' in said) == keeps

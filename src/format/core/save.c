@@ -199,6 +199,14 @@ int save_tell_complete(const struct wfs_save_options *options, const struct outf
                     : options->complete(options->ctx, &identity, digest, err);
 }
 
+void save_tell_dangers(const struct wfs_save_options *options, const struct wfs_catalog *found)
+{
+    for (size_t i = 0; options->danger != NULL && i < found->n_findings; i++) {
+        if (found->findings[i].kind == WFS_FINDING_PT_DANGER)
+            options->danger(options->ctx, found->findings[i].text);
+    }
+}
+
 int save_emit(const struct wfs_layout *layout, const struct wfs_save_options *options,
               struct outfile *outfile, struct wfs_error *err)
 {
@@ -229,8 +237,10 @@ static int run(const struct wfs_layout *layout, const struct wfs_save_options *o
         code = readback_load_same(layout, options, outfile, &found, err);
     if (code == 0)
         code = save_check_sources(layout, err);
-    if (code == 0)
+    if (code == 0) {
+        save_tell_dangers(options, found);
         code = save_tell_complete(options, outfile, found, err);
+    }
     return code < 0 ? code : outfile_publish(outfile, report, err);
 }
 

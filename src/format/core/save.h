@@ -19,6 +19,9 @@ int save_check_sources(const struct wfs_layout *layout, struct wfs_error *err);
 int save_tell_complete(const struct wfs_save_options *options, const struct outfile *outfile,
                        const struct wfs_catalog *found, struct wfs_error *err);
 
+/* Reports what in the file that was read back can run code when Python loads it. */
+void save_tell_dangers(const struct wfs_save_options *options, const struct wfs_catalog *found);
+
 /* The sentence for an error of the outfile. */
 int save_fail_write(const struct outfile *outfile, int code, struct wfs_error *err);
 

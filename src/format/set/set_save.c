@@ -234,6 +234,8 @@ static int publish(struct saving *saving)
 {
     struct wfs_shards *set = saving->set;
     auto_catalog struct wfs_catalog *whole = NULL;
+    for (size_t i = 0; i < set->n_shards; i++)
+        save_tell_dangers(saving->options, set->shards[i].found);
     if (gather(set, &whole) < 0)
         return wfs_fail_memory(saving->err);
     int code = shard_leftover_add(set, saving->index, &saving->note, saving->err);
