@@ -5,6 +5,7 @@
 #include "cli/verbs.h"
 
 #include "cli/input.h"
+#include "program/place.h"
 #include "program/print.h"
 #include "cli/progress.h"
 #include "program/commit.h"
@@ -82,6 +83,8 @@ static enum exit_code choose_replacement(struct conversion *conversion)
     struct stat target, source;
     conversion->save.mode = new_mode();
     conversion->save.replace = WFS_REPLACE_NONE;
+    if (path_check_links(conversion->target) == -EACCES)
+        return print_error(EXIT_OUTPUT, conversion->target, "cannot be used: " PLACE_PLANTED);
     if (stat(conversion->target, &target) < 0)
         return EXIT_DONE;
     autofree char *file = wfs_source_file(conversion->source, false);

@@ -129,6 +129,14 @@ int target_check_directory(const struct target *target, struct wfs_error *err)
                           "and mount again");
 }
 
+/* What another user has put into a directory like /tmp does not say where edits go. */
+static int check_links(const char *typed)
+{
+    return path_check_links(typed) != -EACCES
+               ? 0
+               : log_failure(EXIT_MOUNT, "cannot use '%s': " PLACE_PLANTED, wfs_quote(typed).text);
+}
+
 /* own: the file that `rw` replaces, found when its path is not NULL. */
 static int choose_output(struct target *target, const struct mount_options *options,
                          const struct place *own)
@@ -139,9 +147,14 @@ static int choose_output(struct target *target, const struct mount_options *opti
     if (typed == NULL)
         return log_failure(EXIT_USAGE, "mount option 'rw' cannot replace shards without an index; "
                                        "use output=DIR");
+    int rc = check_links(options->output != NULL ? options->output : options->source);
+    if (rc == 0 && options->stage != NULL)
+        rc = check_links(options->stage);
+    if (rc != 0)
+        return rc;
     target->boot = wfs_stage_boot();
     target->cwd = getcwd(NULL, 0);
-    int rc = choose_path(target, options, typed);
+    rc = choose_path(target, options, typed);
     if (rc == 0)
         rc = choose_replacement(target, options, own);
     if (rc == 0)

@@ -13,6 +13,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { N_LINKS_MAX = 40 };
 
@@ -65,6 +66,72 @@ char *path_resolve(const char *path)
         errno = ELOOP;
     free(whole);
     return NULL;
+}
+
+/* A link that another user has put into a directory where everybody may put files: neither the
+ * user's nor that of the directory's owner. */
+static bool is_planted(const char *path, const struct stat *link)
+{
+    struct stat st;
+    autofree char *copy = strdup(path);
+    char *slash = copy == NULL ? NULL : strrchr(copy, '/');
+    if (slash != NULL)
+        slash[1] = '\0';
+    return stat(slash != NULL ? copy : ".", &st) == 0 && (st.st_mode & S_ISVTX) != 0 &&
+           (st.st_mode & S_IWOTH) != 0 && link->st_uid != geteuid() && link->st_uid != st.st_uid;
+}
+
+/* Returns the path with the link in its first n bytes replaced by what it says. */
+static char *replace_link(const char *path, size_t n)
+{
+    char link[PATH_MAX], *made;
+    autofree char *front = strndup(path, n);
+    const ssize_t n_link = front == NULL ? -1 : readlink(front, link, sizeof(link) - 1);
+    if (n_link < 0)
+        return NULL;
+    link[n_link] = '\0';
+    char *slash = strrchr(front, '/');
+    if (slash != NULL)
+        slash[1] = '\0';
+    return asprintf(&made, "%s%s%s", link[0] == '/' || slash == NULL ? "" : front, link, path + n) <
+                   0
+               ? NULL
+               : made;
+}
+
+/* Finds the first link of the path. *ret_n is where it ends, 0: there is none. */
+static int find_link(const char *path, size_t *ret_n)
+{
+    for (size_t n = strspn(path, "/"); path[n] != '\0'; n += strspn(path + n, "/")) {
+        struct stat st;
+        n += strcspn(path + n, "/");
+        autofree char *front = strndup(path, n);
+        if (front == NULL)
+            return -ENOMEM;
+        if (lstat(front, &st) < 0)
+            break;
+        if (S_ISLNK(st.st_mode)) {
+            *ret_n = n;
+            return is_planted(front, &st) ? -EACCES : 0;
+        }
+    }
+    *ret_n = 0;
+    return 0;
+}
+
+int path_check_links(const char *path)
+{
+    autofree char *whole = strdup(path);
+    for (int i = 0; whole != NULL && i < N_LINKS_MAX; i++) {
+        size_t n;
+        const int code = find_link(whole, &n);
+        if (code < 0 || n == 0)
+            return code;
+        char *next = replace_link(whole, n);
+        free(whole);
+        whole = next;
+    }
+    return whole == NULL ? -ENOMEM : -ELOOP;
 }
 
 char *path_directory(const char *path)

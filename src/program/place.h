@@ -59,6 +59,17 @@ bool place_is_stage_name(const char *name);
  */
 char *path_resolve(const char *path);
 
+/* What is said of the result -EACCES of path_check_links. */
+#define PLACE_PLANTED                                                                              \
+    "it leads through a symbolic link of another user in a directory that everybody can write to"
+
+/*
+ * Checks the links that a path leads through, before something is written there: -EACCES for one
+ * that another user has put into a sticky directory that everybody can write to. The kernel does
+ * the same for some, where it is set up to; -ELOOP, -ENOMEM.
+ */
+int path_check_links(const char *path);
+
 /* Returns the directory that an absolute path is in. The caller frees it. */
 char *path_directory(const char *path);
 

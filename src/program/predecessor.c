@@ -84,6 +84,9 @@ int predecessor_find(const char *operand, const char *directory, struct predeces
 {
     struct place place;
     *found = (struct predecessor){0};
+    if (path_check_links(operand) == -EACCES ||
+        (directory != NULL && path_check_links(directory) == -EACCES))
+        return wfs_fail(err, EACCES, "cannot be used: " PLACE_PLANTED);
     int code = place_find(&place, operand, PLACE_FOLLOW_LINK);
     if (code < 0)
         code = 0; /* no such directory, and so nothing in it */

@@ -149,3 +149,35 @@ def test_no_link_in_a_staging_directory_is_followed(place, left, name):
     for command in attempts(place, left):
         weightfs(*command, code=9)
         assert everything_but(place, stage_of(left)) == before, command
+
+
+USER = 65534
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason='needs two users')
+@pytest.mark.parametrize('how', ['file', 'missing', 'directory', 'stage', 'rw'])
+@pytest.mark.parametrize('owner, mode, is_followed', [(USER, 0o1777, False), (0, 0o1777, True), (USER, 0o755, True)])
+def test_no_link_of_another_user_is_followed_in_a_sticky_directory(place, owner, mode, is_followed, how):
+    """By no verb that writes: not at the end of the path and not on the way."""
+    sticky, source, target = place / 'sticky', place / 'given/source.safetensors', place / 'home'
+    sticky.mkdir()
+    sticky.chmod(mode)
+    link = sticky / 'link.safetensors'
+    names = {'file': 'model.safetensors', 'missing': 'new.safetensors', 'rw': 'model.safetensors'}
+    link.symlink_to(target / names[how] if how in names else target)
+    os.lchown(link, owner, owner)
+    (place / 'mnt').mkdir()
+    output = link if how in names else link / 'new.safetensors' if how == 'directory' else place / 'given/new.safetensors'
+    words = {'rw': ['rw'], 'stage': ['output=%s' % output, 'stage=%s' % link]}.get(how, ['output=%s' % output])
+    before = everything_but(place, place / 'mnt')
+    command = [link if how == 'rw' else source, place / 'mnt', '-o', ','.join([*words, 'overwrite'])]
+    if is_followed:
+        weightfs(*command)
+        weightfs('umount', place / 'mnt')
+        return
+    assert 'symbolic link of another user' in weightfs(*command, code=8).error
+    more = ['--stage', link] if how == 'stage' else []
+    assert 'symbolic link of another user' in weightfs('recover', output, *more, '--discard', code=9).error
+    if how != 'stage':
+        assert 'symbolic link of another user' in weightfs('convert', '--overwrite', source, output, code=9).error
+    assert everything_but(place, place / 'mnt') == before
