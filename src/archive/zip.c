@@ -220,6 +220,7 @@ int zip_open(struct zip *zip, const struct source *source, uint64_t start, uint6
             (unsigned long long)end.n_directory, (unsigned long long)limits->zip_directory);
     zip->directory = end.directory;
     zip->n_trailing = end.n_trailing;
+    zip->n_between = end.n_between;
     if ((code = read_directory(zip, &end, limits, err)) < 0 ||
         (code = check_overlaps(zip, err)) < 0 || (code = index_names(zip, err)) < 0)
         return code;
@@ -333,5 +334,26 @@ int zip_locate(struct zip *zip, struct zip_entry *entry, struct wfs_error *err)
             wfs_quote_n(entry->name, entry->n_name).text, (unsigned long long)entry->n_packed,
             (unsigned long long)data, (unsigned long long)next);
     entry->data = zip->start + data;
+    entry->has_other_crc = (load_le16(header + 6) & 8) == 0 && load_le32(header + 14) != entry->crc;
     return 0;
+}
+
+uint64_t zip_count_loose(const struct zip *zip)
+{
+    enum { DESCRIPTOR_MAX = 24 };
+    uint64_t n_loose = zip->n_between, stop = 0;
+    for (uint32_t i = 0; i <= zip->n_entries; i++) {
+        const struct zip_entry *entry = &zip->entries[i];
+        const uint64_t next = i < zip->n_entries ? entry->header : zip->directory;
+        n_loose += next - stop;
+        if (i == zip->n_entries)
+            break;
+        stop = i + 1 < zip->n_entries ? entry[1].header : zip->directory;
+        if (entry->data == 0 || entry->is_derived)
+            continue;
+        const uint64_t end = entry->data - zip->start + entry->n_packed;
+        if ((entry->flags & 8) == 0 || stop - end > DESCRIPTOR_MAX)
+            stop = end;
+    }
+    return n_loose;
 }

@@ -26,8 +26,9 @@ struct zip_entry {
     uint64_t data; /* offset in the source; 0: not located yet */
     uint16_t method;
     uint16_t flags;
-    uint8_t tag;     /* for the user of entries; 0 at first */
-    bool is_derived; /* for the user of entries: data is an offset in a derived source */
+    uint8_t tag;        /* for the user of entries; 0 at first */
+    bool has_other_crc; /* in its local header; known when it is located */
+    bool is_derived;    /* for the user of entries: data is an offset in a derived source */
 };
 
 struct zip {
@@ -35,6 +36,7 @@ struct zip {
     uint64_t start;      /* of the archive in the source */
     uint64_t directory;  /* offset in the archive */
     uint64_t n_trailing; /* bytes after the end record */
+    uint64_t n_between;  /* bytes between the directory and the end record that are neither */
     struct arena arena;
     struct zip_entry *entries; /* by position of their local headers */
     uint32_t n_entries;
@@ -63,5 +65,12 @@ struct zip_entry *zip_find(struct zip *zip, const char *name, size_t n_name);
  * uses a method other than deflate.
  */
 int zip_locate(struct zip *zip, struct zip_entry *entry, struct wfs_error *err);
+
+/*
+ * Returns how many bytes of the archive belong to no entry and to no directory: those of another
+ * archive, or of entries that the directory does not name. What is between an entry that is not
+ * located yet and the next one counts as its own.
+ */
+uint64_t zip_count_loose(const struct zip *zip);
 
 #endif

@@ -64,6 +64,9 @@ static int parse_end64(const struct source *source, uint64_t start, const uint8_
     end->n_directory = load_le64(large + 40);
     end->directory = load_le64(large + 48);
     end->limit = offset;
+    uint64_t after;
+    if (checked_add(load_le64(large + 4), offset + 12, &after) && after < locator_at)
+        end->n_between = locator_at - after;
     if (load_le32(large + 16) != 0 || load_le32(large + 20) != 0 ||
         load_le64(large + 24) != end->n_entries)
         return wfs_fail(err, EOPNOTSUPP, "multi-part zips are not supported");
@@ -94,6 +97,7 @@ static int parse_end(const struct source *source, uint64_t start, const uint8_t 
                         "zip: the directory of %llu bytes at %llu does not end before %llu",
                         (unsigned long long)end->n_directory, (unsigned long long)end->directory,
                         (unsigned long long)end->limit);
+    end->n_between += end->limit - stop;
     if (end->n_entries > end->n_directory / ENTRY_BYTES)
         return wfs_fail(err, EBADMSG, "zip: a directory of %llu bytes cannot have %llu entries",
                         (unsigned long long)end->n_directory, (unsigned long long)end->n_entries);

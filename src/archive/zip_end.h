@@ -13,6 +13,7 @@ struct zip_end {
     uint64_t directory;   /* offset in the archive */
     uint64_t limit;       /* where the directory must end at the latest */
     uint64_t n_trailing;  /* bytes after the end record */
+    uint64_t n_between;   /* bytes between the directory and the end record that are neither */
 };
 
 /*

@@ -11,6 +11,7 @@
 
 #include "archive/zip_checksum.h"
 #include "format/pytorch/object/torch.h"
+#include "format/pytorch/torch_zip.h"
 
 enum { MAX_FINDINGS = 64 };
 
@@ -37,7 +38,7 @@ static int check_entries(struct wfs_catalog *catalog, struct zip *zip, struct wf
     if (n_without > 0 && catalog_add_finding(catalog, WFS_FINDING_PT_NO_CHECKSUM,
                                              "%zu entries have no checksum", n_without) < 0)
         return wfs_fail_memory(err);
-    return 0;
+    return torch_zip_tell(catalog, zip) < 0 ? wfs_fail_memory(err) : 0;
 }
 
 int torch_checksums_verify(const struct source *source, struct wfs_catalog *catalog,

@@ -261,11 +261,44 @@ static int load_other(struct torch *torch, struct torch_records *records, unsign
     return fail_foreign(torch, zip);
 }
 
+static bool has_finding(const struct wfs_catalog *catalog, enum wfs_finding_kind kind)
+{
+    for (size_t i = 0; i < wfs_catalog_n_findings(catalog); i++) {
+        if (wfs_catalog_finding(catalog, i)->kind == kind)
+            return true;
+    }
+    return false;
+}
+
+int torch_zip_tell(struct wfs_catalog *catalog, const struct zip *zip)
+{
+    const uint64_t n_loose = has_finding(catalog, WFS_FINDING_PT_LOOSE) ? 0 : zip_count_loose(zip);
+    size_t n_other = 0;
+    const char *first = NULL;
+    for (uint32_t i = 0; i < zip->n_entries; i++) {
+        const struct zip_entry *entry = &zip->entries[i];
+        if (entry->has_other_crc && n_other++ == 0)
+            first = entry->name;
+    }
+    if (n_loose > 0 && catalog_add_finding(catalog, WFS_FINDING_PT_LOOSE,
+                                           "%llu bytes of the zip belong to no record: another "
+                                           "checkpoint may be in the file, or what was removed",
+                                           (unsigned long long)n_loose) < 0)
+        return -ENOMEM;
+    if (n_other > 0 && !has_finding(catalog, WFS_FINDING_PT_LOCAL_HEADER) &&
+        catalog_add_finding(catalog, WFS_FINDING_PT_LOCAL_HEADER,
+                            "%zu local %s another checksum than the directory: %s", n_other,
+                            n_other == 1 ? "header has" : "headers have",
+                            wfs_quote(first).text) < 0)
+        return -ENOMEM;
+    return 0;
+}
+
 int torch_zip_load(struct torch *torch, uint64_t start, uint64_t n_bytes, unsigned depth)
 {
     cleanup(zip_close) struct zip zip = {0};
     struct torch_records records = {.zip = &zip, .suffix = ""};
-    const int code = zip_open(&zip, torch->source, start, n_bytes, torch->limits, torch->err);
+    int code = zip_open(&zip, torch->source, start, n_bytes, torch->limits, torch->err);
     if (code < 0)
         return code;
     if (zip.n_trailing > 0 &&
@@ -273,8 +306,13 @@ int torch_zip_load(struct torch *torch, uint64_t start, uint64_t n_bytes, unsign
                             (unsigned long long)zip.n_trailing) < 0)
         return wfs_fail_memory(torch->err);
     struct zip_entry *pickle = torch_records_search(&zip, "data.pkl");
-    if (pickle == NULL)
-        return load_other(torch, &records, depth);
-    torch_records_set_root(&records, pickle, "data.pkl");
-    return load_checkpoint(torch, &records, pickle);
+    if (pickle == NULL) {
+        code = load_other(torch, &records, depth);
+    } else {
+        torch_records_set_root(&records, pickle, "data.pkl");
+        code = load_checkpoint(torch, &records, pickle);
+    }
+    if (code == 0 && torch_zip_tell(torch->catalog, &zip) < 0)
+        return wfs_fail_memory(torch->err);
+    return code;
 }
