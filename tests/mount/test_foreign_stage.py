@@ -7,19 +7,7 @@ import pytest
 from wfs_testlib import st
 from wfs_testlib.mount import is_alive, wait_for
 from wfs_testlib.program import weightfs
-from wfs_testlib.stage import journal, plant, stage_of
-
-
-def everything_but(root, *places):
-    """Path -> kind, times, bytes and the number of names of all that lies elsewhere."""
-    found = {}
-    for path in sorted(root.rglob('*')):
-        if any(path == place or place in path.parents for place in places):
-            continue
-        now = path.lstat()
-        content = os.readlink(path) if path.is_symlink() else path.read_bytes() if path.is_file() else None
-        found[path] = (now.st_mode, now.st_nlink if path.is_file() else 0, now.st_ino, content)
-    return found
+from wfs_testlib.stage import everything_but, journal, plant, stage_of
 
 
 @pytest.fixture

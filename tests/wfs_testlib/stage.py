@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Staging directories as they are on the disk, written without the program."""
+import os
 
 
 def stage_of(out):
@@ -29,3 +30,14 @@ def plant(output, records, base=''):
     (stage / 'journal').write_bytes(journal(*records))
     (stage / 'base').write_text('weightfs-base 1\n' + base)
     return stage
+
+
+def everything_but(root, *places):
+    """Path -> what is there, of all that lies elsewhere."""
+    found = {}
+    for path in sorted(root.rglob('*')):
+        if any(path == place or place in path.parents for place in places):
+            continue
+        now = path.lstat()
+        found[path] = (now.st_mode, now.st_ino, os.readlink(path) if path.is_symlink() else path.read_bytes() if path.is_file() else None)
+    return found
