@@ -35,6 +35,37 @@ static void claim(struct torch_edit *edit, uint32_t place, enum place_kind kind,
     set_name(node, name);
 }
 
+/* Lets the values that are attributes of tensors follow them: they get their new names, or go with
+ * them. */
+static int follow_tensors(struct torch_edit *edit)
+{
+    for (uint32_t i = 1; i <= edit->n_places; i++) {
+        struct edit_node *node = &edit->nodes[i];
+        const struct edit_name old = edit_name_old(edit, i);
+        if (node->kind != PLACE_VALUE || node->claim == 0 ||
+            !edit_name_is_same(edit_name_end(node), old))
+            continue;
+        const uint32_t holder = torch_edit_holder(edit, i);
+        if (holder == 0 || edit->nodes[holder].kind != PLACE_TENSOR)
+            continue;
+        const struct edit_name before = edit_name_old(edit, holder),
+                               end = edit_name_end(&edit->nodes[holder]);
+        if (edit->nodes[holder].claim == 0)
+            node->claim = 0;
+        if (node->claim == 0 || edit_name_is_same(before, end))
+            continue;
+        const size_t n_rest = old.n_bytes - before.n_bytes;
+        char *name = arena_chars(edit->plan->graph.arena, end.n_bytes + n_rest + 1);
+        if (name == NULL)
+            return wfs_fail_memory(edit->plan->err);
+        memcpy(name, end.bytes, end.n_bytes);
+        memcpy(name + end.n_bytes, old.bytes + before.n_bytes, n_rest);
+        name[end.n_bytes + n_rest] = '\0';
+        set_name(node, name);
+    }
+    return 0;
+}
+
 static int claim_all(struct torch_edit *edit)
 {
     const struct wfs_catalog *catalog = edit->catalog;
@@ -57,7 +88,7 @@ static int claim_all(struct torch_edit *edit)
     for (uint32_t i = 0; i < catalog->n_values; i++)
         claim(edit, catalog->values[i].place, PLACE_VALUE, i, catalog->values[i].name,
               catalog->values[i].id);
-    return 0;
+    return follow_tensors(edit);
 }
 
 static int count_same(struct torch_edit *edit)
