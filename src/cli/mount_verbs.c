@@ -16,6 +16,7 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -145,11 +146,37 @@ static enum exit_code clear_dead(const char *path)
         "in the staging directory: mount again to see them");
 }
 
-static void wait_for(int pidfd)
+static enum exit_code report_elsewhere(const struct mounted *mounted, pid_t pid, const char *place)
 {
+    const char *saved = mounted->is_writable ? "; the edits are saved" : "";
+    if (place == NULL)
+        return print_error(EXIT_MOUNT, mounted->path,
+                           "unmounted here, but it is still mounted in another namespace%s", saved);
+    if (pid == getpid())
+        return print_error(EXIT_MOUNT, mounted->path,
+                           "unmounted here, but it is still mounted at '%s'%s",
+                           wfs_quote(place).text, saved);
+    return print_error(EXIT_MOUNT, mounted->path,
+                       "unmounted here, but it is still mounted at '%s' in the namespace of "
+                       "process %d%s",
+                       wfs_quote(place).text, (int)pid, saved);
+}
+
+/* Waits for the driver, which goes on as long as the filesystem is mounted anywhere else. */
+static enum exit_code wait_for(const struct mounted *mounted, int pidfd, dev_t device)
+{
+    enum { N_PAUSE = 500 }; /* milliseconds: a driver without edits ends sooner */
     struct pollfd wanted = {.fd = pidfd, .events = POLLIN};
-    while (pidfd >= 0 && poll(&wanted, 1, -1) < 0 && errno == EINTR)
-        continue;
+    while (pidfd >= 0) {
+        const int n = poll(&wanted, 1, N_PAUSE);
+        if (n > 0 || (n < 0 && errno != EINTR))
+            break;
+        autofree char *place = NULL;
+        pid_t pid;
+        if (n == 0 && unmount_is_elsewhere(device, &pid, &place))
+            return report_elsewhere(mounted, pid, place);
+    }
+    return EXIT_DONE;
 }
 
 /* If the staging directory still exists, the last commit of the driver failed. */
@@ -172,10 +199,13 @@ static enum exit_code unmount(struct mounted *mounted, const char *path)
 {
     struct wfs_error err = {0};
     const int pidfd = (int)syscall(SYS_pidfd_open, mounted->pid, 0);
+    struct stat st = {0};
+    const bool is_known = fstat(mounted->fd, &st) == 0;
+    enum exit_code waited = EXIT_DONE;
     mounted_close(mounted);
     const int rc = unmount_path(path, false, &err);
-    if (rc == 0)
-        wait_for(pidfd);
+    if (rc == 0 && is_known)
+        waited = wait_for(mounted, pidfd, st.st_dev);
     if (pidfd >= 0)
         close(pidfd);
     if (rc == -EBUSY)
@@ -185,7 +215,7 @@ static enum exit_code unmount(struct mounted *mounted, const char *path)
                            wfs_quote(mounted->path).text);
     if (rc < 0)
         return print_error(EXIT_MOUNT, mounted->path, "cannot unmount: %s", err.text);
-    return report_end(mounted);
+    return waited != EXIT_DONE ? waited : report_end(mounted);
 }
 
 int verb_umount(int argc, char **argv)

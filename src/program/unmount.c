@@ -8,14 +8,19 @@
 #include <weightfs/cleanup.h>
 #include <weightfs/io.h>
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 extern char **environ;
 
@@ -88,4 +93,44 @@ bool unmount_is_dead(const char *path)
 {
     struct statfs fs;
     return statfs(path, &fs) < 0 && errno == ENOTCONN;
+}
+
+/* Returns where the namespace of a process has the filesystem, malloc'ed, or NULL. */
+static char *place_of(pid_t pid, dev_t device)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/%d/mountinfo", (int)pid);
+    FILE *file = fopen(path, "re");
+    autofree char *line = NULL;
+    size_t n_room = 0;
+    char *place = NULL;
+    while (file != NULL && place == NULL && getline(&line, &n_room, file) > 0) {
+        unsigned major_number, minor_number;
+        if (sscanf(line, "%*d %*d %u:%u %*s %ms", &major_number, &minor_number, &place) == 3 &&
+            makedev(major_number, minor_number) == device)
+            break;
+        free(place);
+        place = NULL;
+    }
+    if (file != NULL)
+        fclose(file);
+    return place;
+}
+
+bool unmount_is_elsewhere(dev_t device, pid_t *ret_pid, char **ret_place)
+{
+    char path[64];
+    DIR *dir = opendir("/proc");
+    *ret_place = place_of(getpid(), device);
+    *ret_pid = getpid();
+    for (const struct dirent *found; dir != NULL && *ret_place == NULL && (found = readdir(dir));) {
+        *ret_pid = (pid_t)strtol(found->d_name, NULL, 10);
+        if (*ret_pid > 0)
+            *ret_place = place_of(*ret_pid, device);
+    }
+    if (dir != NULL)
+        closedir(dir);
+    /* The kernel has the connection for as long as the filesystem is mounted anywhere. */
+    snprintf(path, sizeof(path), "/sys/fs/fuse/connections/%u", minor(device));
+    return *ret_place != NULL || access(path, F_OK) == 0;
 }

@@ -6,6 +6,7 @@
 #define WFS_UNMOUNT_H
 
 #include <stdbool.h>
+#include <sys/types.h>
 
 #include <weightfs/error.h>
 
@@ -17,5 +18,12 @@ int unmount_path(const char *path, bool is_lazy, struct wfs_error *err);
 
 /* Returns true when the driver of the mount at path has exited: every call fails with ENOTCONN. */
 bool unmount_is_dead(const char *path);
+
+/*
+ * Finds out whether a filesystem that was unmounted from one place is mounted elsewhere: bound to
+ * another directory, or in another namespace. Returns false when no place is known. ret_place is
+ * malloc'ed, as the namespace of the process shows it; NULL: neither it nor the process is visible.
+ */
+bool unmount_is_elsewhere(dev_t device, pid_t *ret_pid, char **ret_place);
 
 #endif

@@ -240,6 +240,32 @@ def test_a_mount_in_use_is_busy_and_goes_on(mount, folder, sample):
     mnt.wait()
 
 
+@pytest.mark.root
+@pytest.mark.parametrize('where', ['bound', 'namespace'])
+def test_a_mount_that_is_elsewhere_is_saved_and_left(mount, folder, sample, where):
+    mnt = mount(sample, 'output=%s' % (folder / 'out.safetensors'))
+    os.rename(mnt / 'temperature', mnt / 'heat')
+    other = folder / 'other'
+    other.mkdir()
+    if where == 'bound':
+        tool('mount', '--bind', mnt.path, other)
+    else:
+        holder = subprocess.Popen(['unshare', '-m', '--propagation', 'private', 'sleep', '60'])
+        wait_for(lambda: os.readlink('/proc/%d/ns/mnt' % holder.pid) != os.readlink('/proc/self/ns/mnt'), 'a namespace')
+    try:
+        error = weightfs('umount', mnt.path, code=EXIT_MOUNT).error
+        assert not is_mounted(mnt.path) and 'heat' in st.read(folder / 'out.safetensors').tensors
+        assert "still mounted at '%s'" % (other if where == 'bound' else mnt.path) in error and 'the edits are saved' in error
+        assert ('process %d' % holder.pid in error) if where == 'namespace' else 'process' not in error
+    finally:
+        if where == 'bound':
+            tool('umount', other)
+        else:
+            holder.kill()
+            holder.wait()
+    mnt.wait()
+
+
 def test_a_lazy_unmount_commits_when_the_last_user_leaves(mount, folder, sample):
     mnt = mount(sample, 'output=%s' % (folder / 'out.safetensors'))
     os.rename(mnt / 'temperature', mnt / 'heat')
