@@ -74,8 +74,9 @@ struct wfs_fit {
  * Rewrites the catalog, which is nobody else's, for a file of the format, and lists what the
  * format cannot hold. A tied name that is dropped is a text of the metadata with the name that
  * stays as its value, as the safetensors library writes it; a value is a text with its own name: as
- * it is when it is a string, else as JSON. Texts that have such a name already are kept. Fills a
- * zeroed struct. -EINVAL names a value that was edited and would be left out; -ENOMEM.
+ * it is when it is a string, else as JSON. Texts that have such a name already are kept. The
+ * catalog keeps only the values that a file of the format can hold. Fills a zeroed struct. -EINVAL
+ * names a value that was edited and would be left out; -ENOMEM.
  */
 int wfs_catalog_fit(struct wfs_catalog *catalog, const struct wfs_format *format,
                     const struct wfs_fit_options *options, struct wfs_fit *ret,

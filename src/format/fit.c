@@ -22,6 +22,7 @@ struct fitting {
     struct wfs_catalog *catalog;
     const struct wfs_format *format;
     struct wfs_fit *fit;
+    bool is_set;
     struct wfs_error *err;
 };
 
@@ -109,10 +110,24 @@ static int drop_ties(struct fitting *fitting, struct text_index *names)
 
 /* ---- values ---- */
 
-/* Does the format hold the catalog's values as they are? */
-static bool has_room_for_values(const struct fitting *fitting)
+/* Returns whether a Burnpack can have the value as a scalar. */
+static bool is_number(const struct value *value)
 {
-    return fitting->format->values >= fitting->catalog->format->values;
+    return value->kind == VALUE_INT || value->kind == VALUE_FLOAT || value->kind == VALUE_BOOL ||
+           (value->kind == VALUE_BIG && value->form == FORM_UNSIGNED);
+}
+
+/* Returns whether the output holds the value as it is. A file that gets all objects of a loaded one
+ * holds all values; one that is made anew, of tensors, holds numbers and what was edited. */
+static bool has_room_for(const struct fitting *fitting, const struct catalog_value *value)
+{
+    const struct wfs_catalog *catalog = fitting->catalog;
+    if (fitting->is_set || fitting->format->values == WFS_VALUES_NONE)
+        return false;
+    if (fitting->format->values == WFS_VALUES_NUMBERS)
+        return is_number(graph_at(&catalog->graph, value->id));
+    return value->is_edited || (catalog->is_object && catalog->root != 0) ||
+           catalog->format->values == WFS_VALUES_NUMBERS;
 }
 
 /* A string as it is, all else as JSON without the line feed at its end. 1, 0 as add_text. */
@@ -131,33 +146,51 @@ static int store_value(struct fitting *fitting, struct text_index *names, size_t
 /* What somebody wrote is not left out in silence. */
 static int fail_edited(const struct fitting *fitting, const char *name, bool is_stored)
 {
-    return wfs_fail(fitting->err, EINVAL,
-                    is_stored
-                        ? "value '%s': the metadata has another entry of that name"
-                        : "value '%s' was edited, and %s cannot store it: use values=metadata to "
-                          "store it as a text, or remove it",
-                    wfs_quote(name).text, fitting->format->name);
+    return wfs_fail(
+        fitting->err, EINVAL,
+        is_stored ? "value '%s': the metadata has another entry of that name"
+                  : "value '%s' was edited, and %s cannot store it: %sremove it",
+        wfs_quote(name).text, fitting->is_set ? "a set of files" : fitting->format->name,
+        fitting->format->keeps_metadata ? "use values=metadata to store it as a text, or " : "");
 }
 
-static int fit_values(struct fitting *fitting, struct text_index *names, bool is_stored,
-                      bool is_set)
+/* Returns why a value is left out, in the arena; NULL without memory. */
+static const char *reason_of(const struct fitting *fitting)
 {
-    const char *why =
-        arena_print(&fitting->catalog->arena, "%s can store only tensors and metadata",
-                    is_set ? "a set of files" : fitting->format->name);
-    for (size_t i = 0; i < fitting->catalog->n_values; i++) {
-        const char *name = fitting->catalog->values[i].name;
+    const bool has_numbers = fitting->format->values == WFS_VALUES_NUMBERS;
+    struct arena *arena = &fitting->catalog->arena;
+    if (fitting->is_set)
+        return "a set of files can store only tensors and metadata";
+    if (fitting->format->values == WFS_VALUES_ANY)
+        return "a new file gets only tensors, numbers and edited values";
+    return arena_print(arena, "%s can store only tensors%s metadata", fitting->format->name,
+                       has_numbers ? ", numbers and" : " and");
+}
+
+/* Keeps the values in the catalog that the output holds; others become texts or are left out. */
+static int fit_values(struct fitting *fitting, struct text_index *names, bool is_stored)
+{
+    struct wfs_catalog *catalog = fitting->catalog;
+    const char *why = reason_of(fitting);
+    size_t n_kept = 0;
+    for (size_t i = 0; i < catalog->n_values; i++) {
+        const struct catalog_value value = catalog->values[i];
+        if (has_room_for(fitting, &value)) {
+            catalog->values[n_kept++] = value;
+            continue;
+        }
         int code = is_stored ? store_value(fitting, names, i) : 0;
-        if (code == 0 && fitting->catalog->values[i].is_edited)
-            return fail_edited(fitting, name, is_stored);
+        if (code == 0 && value.is_edited)
+            return fail_edited(fitting, value.name, is_stored);
         if (code == 1)
             fitting->fit->n_stored++;
         else if (code == 0)
-            code = tell(fitting, WFS_FIT_VALUE, name,
+            code = tell(fitting, WFS_FIT_VALUE, value.name,
                         is_stored ? "the metadata has another entry of that name" : why);
         if (code < 0)
             return code;
     }
+    catalog->n_values = n_kept;
     return 0;
 }
 
@@ -191,7 +224,7 @@ static int tell_unshown(struct fitting *fitting, const struct wfs_shards *set)
 int wfs_shards_fit(const struct wfs_shards *set, struct wfs_catalog *catalog, struct wfs_fit *fit,
                    struct wfs_error *err)
 {
-    struct fitting fitting = {catalog, set->format, fit, err};
+    struct fitting fitting = {catalog, set->format, fit, true, err};
     return tell_unshown(&fitting, set) < 0 ? wfs_fail_memory(err) : 0;
 }
 
@@ -240,16 +273,15 @@ int wfs_catalog_fit(struct wfs_catalog *catalog, const struct wfs_format *format
                     const struct wfs_fit_options *options, struct wfs_fit *ret,
                     struct wfs_error *err)
 {
-    struct fitting fitting = {catalog, format, ret, err};
+    struct fitting fitting = {catalog, format, ret, options->is_set, err};
     cleanup(text_index_done) struct text_index names = {0};
     int code = tell_backups(&fitting);
     if (code == 0)
         code = format->keeps_metadata ? names_init(&names, catalog) : tell_metadata(&fitting);
     if (code == 0 && !format->keeps_ties && options->drops_ties)
         code = drop_ties(&fitting, &names);
-    if (code == 0 && (options->is_set || !has_room_for_values(&fitting)))
-        code = fit_values(&fitting, &names, format->keeps_metadata && options->values_in_metadata,
-                          options->is_set);
+    if (code == 0)
+        code = fit_values(&fitting, &names, format->keeps_metadata && options->values_in_metadata);
     if (code == 0 && !options->is_set)
         code = tell_unshown(&fitting, NULL);
     if (code == 0 && !format->keeps_param_ids)

@@ -102,8 +102,7 @@ static const struct {
     const char *kind, *counted;
     const char *reason; /* before the names; %s, if any: the format */
 } kinds[] = {
-    [WFS_FIT_VALUE] = {"value", "value",
-                       "left out, because %s stores only tensors and text metadata"},
+    [WFS_FIT_VALUE] = {"value", "value", "left out, because %s has no place for them"},
     [WFS_FIT_METADATA] = {"metadata", "metadata text",
                           "left out, because %s cannot store metadata"},
     [WFS_FIT_TIE] = {"tie", "tied name",

@@ -38,12 +38,23 @@ def test_ties_are_copies_unless_dropped(trained, folder, name):
 @pytest.mark.parametrize('name', ['out.safetensors', 'out.bpk'])
 def test_values_are_left_out_and_told_or_texts_of_the_metadata(trained, folder, name):
     plain, told = convert(trained, folder, name)
-    assert 'epoch' not in (plain.metadata or {}) and "'epoch'" in told
+    assert 'name' not in (plain.metadata or {}) and "'name'" in told
     full, told = convert(trained, folder, name, '--values=metadata', '--overwrite')
-    assert full.metadata['epoch'] == '3'
+    if name.endswith('.bpk'):  # numbers are its scalars
+        assert plain.scalars == full.scalars == {'epoch': {'Int': 3}} and "'epoch'" not in told
+    else:
+        assert full.metadata['epoch'] == '3'
     assert full.metadata['name'] == 'a "run"'
     assert json.loads(full.metadata['config'])['lr'] == 1
     assert 'left out' not in told
+
+
+def test_scalars_of_a_burnpack_survive_a_pytorch_file(folder):
+    scalars = {'step': {'Int': 7}, 'loss': {'Float': 0.5}, 'on': {'Bool': True}, 'down': {'Int': -3}}
+    burnpack.write(folder / 'in.bpk', burnpack.Burnpack({'w': burnpack.Tensor('F32', [1], st.f32(1))}, {}, scalars))
+    assert weightfs('convert', folder / 'in.bpk', folder / 'between.pth').stdout == ''
+    assert weightfs('convert', folder / 'between.pth', folder / 'out.bpk').stdout == ''
+    assert burnpack.read(folder / 'out.bpk').scalars == scalars
 
 
 @pytest.mark.parametrize('option', ['--ties=both', '--values=all'])

@@ -115,8 +115,8 @@ def test_what_was_not_changed_keeps_more_than_json_can_tell(mount, folder):
     assert scalars == {'epoch': {'UInt': 4}, 'loss': {'Float': 1.0}, 'off': {'Bool': True}, 'fresh': {'Int': -7}}
     assert isinstance(scalars['loss']['Float'], float)
     (mounted / 'fresh.json').write_text('"text"')
-    mounted.allow("'fresh' is no number")
-    assert "'fresh' is no number" in weightfs('commit', mounted.path, code=9).error
+    mounted.allow("value 'fresh' was edited")
+    assert "value 'fresh' was edited, and burnpack cannot store it" in weightfs('commit', mounted.path, code=9).error
     (mounted / 'fresh.json').unlink()
 
 

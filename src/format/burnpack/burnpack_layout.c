@@ -154,11 +154,11 @@ static int compare_values(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-/* Scalars are Burn's own; the values of other formats have no room here. */
+/* Only numbers are left of the values when they were made to fit. */
 static int collect_scalars(struct burnpack_plan *plan)
 {
     const struct wfs_catalog *catalog = plan->catalog;
-    if (catalog->format->id != WFS_FORMAT_BURNPACK || catalog->n_values == 0)
+    if (catalog->n_values == 0)
         return 0;
     plan->scalars = arena_calloc(&plan->layout->arena, catalog->n_values, sizeof(*plan->scalars));
     if (plan->scalars == NULL)

@@ -8,6 +8,7 @@
 #include "format/core/readback.h"
 
 #include <weightfs/cleanup.h>
+#include <weightfs/value.h>
 
 #include <errno.h>
 #include <stdlib.h>
@@ -179,6 +180,36 @@ static int compare_bytes(const struct readback *readback, const struct wfs_tenso
     return 0;
 }
 
+/* Compares one value as JSON text. A new one may have become part of a larger one. */
+static int compare_value(const struct readback *readback, size_t i, const struct wfs_catalog *found)
+{
+    const struct wfs_catalog *wanted = readback->layout->catalog;
+    autofree char *a = NULL, *b = NULL;
+    size_t n_a = 0, n_b = 0;
+    struct wfs_error unwanted = {0};
+    int code = wfs_catalog_value_text(wanted, i, &a, &n_a);
+    if (code == 0)
+        code = wfs_catalog_config(found, wanted->values[i].name, &b, &n_b, &unwanted);
+    if (code == -ENOMEM)
+        return wfs_fail_memory(readback->err);
+    return code == 0 && n_a == n_b && memcmp(a, b, n_a) == 0
+               ? 0
+               : wfs_fail(readback->err, EIO, "internal error: the output has lost the value '%s'",
+                          wfs_quote(wanted->values[i].name).text);
+}
+
+/* Compares those that were edited. All others are the loaded objects themselves. */
+static int compare_values(const struct readback *readback, const struct wfs_catalog *found)
+{
+    const struct wfs_catalog *wanted = readback->layout->catalog;
+    int code = 0;
+    for (size_t i = 0; i < wanted->n_values && code == 0; i++) {
+        if (wanted->values[i].is_edited)
+            code = compare_value(readback, i, found);
+    }
+    return code;
+}
+
 static int compare(const struct readback *readback, const struct wfs_catalog *found)
 {
     const struct wfs_layout *layout = readback->layout;
@@ -197,8 +228,9 @@ static int compare(const struct readback *readback, const struct wfs_catalog *fo
         if (code < 0)
             return code;
     }
-    if (!layout->format->keeps_metadata)
-        return 0;
+    const int code = compare_values(readback, found);
+    if (code < 0 || !layout->format->keeps_metadata)
+        return code;
     return compare_meta(layout->meta != NULL ? layout->meta : wanted->meta, found->meta,
                         readback->err);
 }

@@ -62,13 +62,11 @@ static int add_tensors(struct torch_plan *plan)
     return 0;
 }
 
-/* Adds the scalars of a Burnpack, as numbers beside the tensors. */
-static int add_scalars(struct torch_plan *plan)
+/* Adds scalars of a Burnpack and new values: those that are left when they were made to fit. */
+static int add_values(struct torch_plan *plan)
 {
     const struct wfs_catalog *catalog = plan->catalog;
     int code = 0;
-    if (catalog->format->values != WFS_VALUES_NUMBERS)
-        return 0;
     for (size_t i = 0; i < catalog->n_values && code == 0; i++)
         code = add_item(plan, catalog->values[i].name, catalog->values[i].id);
     return code;
@@ -83,7 +81,7 @@ static int make_flat(struct torch_plan *plan)
     if (plan->root == 0)
         return wfs_fail_memory(plan->err);
     code = add_tensors(plan);
-    return code < 0 ? code : add_scalars(plan);
+    return code < 0 ? code : add_values(plan);
 }
 
 static int make_edited(struct torch_plan *plan)
