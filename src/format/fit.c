@@ -118,7 +118,7 @@ static bool is_number(const struct value *value)
 }
 
 /* Returns whether the output holds the value as it is. A file that gets all objects of a loaded one
- * holds all values; one that is made anew, of tensors, holds numbers and what was edited. */
+ * holds all values; one that is made of tensors holds numbers and what was edited. */
 static bool has_room_for(const struct fitting *fitting, const struct catalog_value *value)
 {
     const struct wfs_catalog *catalog = fitting->catalog;
