@@ -308,8 +308,8 @@ static int count_uses(struct torch_plan *plan)
     return 0;
 }
 
-/* Replaces a bare storage: by another storage, or by a tensor where that cannot show what is
- * wanted. Tensors that were views of it keep the old one. */
+/* Replaces a bare storage: by another storage, or by a tensor where a storage cannot have its dtype
+ * or shape. Tensors that were views of it keep the old one. */
 static int replace_storage(struct torch_edit *edit, uint32_t i,
                            const struct catalog_storage *storage)
 {
