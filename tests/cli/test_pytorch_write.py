@@ -60,6 +60,17 @@ def test_our_own_output_is_written_the_same_again(folder):
     assert (folder / 'one.pth').read_bytes() == (folder / 'two.pth').read_bytes()
 
 
+@pytest.mark.parametrize('options, shape, data', [(['--transpose', 'w'], (3, 2), st.f32(0, 3, 1, 4, 2, 5)),
+                                                  (['--permute', 'w=>1,0', '--remap', 'w=>x'], (3, 2), st.f32(0, 3, 1, 4, 2, 5))])
+def test_a_transposed_tensor_is_contiguous(folder, options, shape, data):
+    """safetensors.torch.save_file refuses others."""
+    (folder / 'in.pth').write_bytes(pth.checkpoint(pth.dictionary(w=pth.tensor(pth.storage(numel=6), size=(2, 3), stride=(3, 1))), r0=st.f32(*range(6))))
+    weightfs('convert', *options, folder / 'in.pth', folder / 'out.pth')
+    written = pth_written.check(folder / 'out.pth')
+    assert written['data/0'] == data
+    assert json.loads(weightfs('ls', '--json', folder / 'out.pth').stdout)['tensors'][0]['shape'] == list(shape)
+
+
 @pytest.mark.parametrize('rule, keys', [
     (r'^state_dict\.net=>state_dict.body', ['state_dict.body.w', 'state_dict.body.t', 'state_dict.b']),
     (r'^state_dict=>model', ['model.net.w', 'model.net.t', 'model.b']),

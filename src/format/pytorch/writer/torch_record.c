@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tensors that show the same bytes get one record, so they stay tied; one that shows the elements
- * of another in another order is a view of its record.
+ * Tensors that show the same bytes get one record, so they stay tied; one that was loaded as a view
+ * of the elements of another in another order stays a view of its record.
  */
 #include "format/pytorch/writer/torch_record.h"
 
@@ -57,6 +57,14 @@ static bool is_permuted(const struct wfs_tensor *tensor)
     }
     uint64_t n_elems;
     return wfs_shape_count(&tensor->shape, &n_elems) == 0 && step == n_elems;
+}
+
+/* Returns whether it is what its place was loaded with. */
+static bool is_as_loaded(const struct torch_plan *plan, const struct wfs_tensor *tensor)
+{
+    const struct wfs_catalog *catalog = plan->catalog;
+    return tensor->place != 0 && tensor->place <= catalog->n_places &&
+           catalog->places[tensor->place].stamp == catalog_stamp(tensor);
 }
 
 struct wanted {
@@ -183,7 +191,8 @@ int torch_record_view(struct torch_plan *plan, const struct wfs_tensor *tensor, 
         return -ENOMEM;
     if (find_record(plan, tensor, record.class, &ret->record))
         return 0;
-    if (is_permuted(tensor)) {
+    /* One that was transposed since is contiguous in the new file. */
+    if (is_as_loaded(plan, tensor) && is_permuted(tensor)) {
         struct wfs_tensor whole = *tensor;
         whole.stored.strides = NULL;
         if (find_record(plan, &whole, record.class, &ret->record)) {
