@@ -61,7 +61,7 @@ def test_our_own_output_is_written_the_same_again(folder):
 
 
 @pytest.mark.parametrize('options, shape, data', [(['--transpose', 'w'], (3, 2), st.f32(0, 3, 1, 4, 2, 5)),
-                                                  (['--permute', 'w=>1,0', '--remap', 'w=>x'], (3, 2), st.f32(0, 3, 1, 4, 2, 5))])
+                                                  (['--permute', 'x=>1,0', '--remap', 'w=>x'], (3, 2), st.f32(0, 3, 1, 4, 2, 5))])
 def test_a_transposed_tensor_is_contiguous(folder, options, shape, data):
     """safetensors.torch.save_file refuses others."""
     (folder / 'in.pth').write_bytes(pth.checkpoint(pth.dictionary(w=pth.tensor(pth.storage(numel=6), size=(2, 3), stride=(3, 1))), r0=st.f32(*range(6))))
