@@ -59,11 +59,11 @@ static bool is_permuted(const struct wfs_tensor *tensor)
     return wfs_shape_count(&tensor->shape, &n_elems) == 0 && step == n_elems;
 }
 
-/* Returns whether it is what its place was loaded with. */
+/* Returns whether it is what its place was loaded with, if it has one. */
 static bool is_as_loaded(const struct torch_plan *plan, const struct wfs_tensor *tensor)
 {
     const struct wfs_catalog *catalog = plan->catalog;
-    return tensor->place != 0 && tensor->place <= catalog->n_places &&
+    return tensor->place == 0 || tensor->place > catalog->n_places ||
            catalog->places[tensor->place].stamp == catalog_stamp(tensor);
 }
 
