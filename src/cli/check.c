@@ -175,6 +175,7 @@ int verb_check(int argc, char **argv)
         return run_json(&check, has_values);
     exit_code = run(&check, has_values);
     if (exit_code == EXIT_DONE && isatty(STDOUT_FILENO))
-        printf("no problems in %zu tensors\n", wfs_catalog_n_tensors(catalog));
+        printf("no problems in %zu %s\n", wfs_catalog_n_tensors(catalog),
+               wfs_catalog_n_tensors(catalog) == 1 ? "tensor" : "tensors");
     return exit_code;
 }

@@ -79,10 +79,33 @@ enum exit_code input_load(const struct args *args, const char *path, struct wfs_
     return input_load_report(args, path, out, NULL);
 }
 
+/* Returns the key whose printed form the text is, malloc'ed, or NULL when out of memory. */
+static char *read_escapes(const char *text)
+{
+    char *key = strdup(text), *to = key;
+    for (const char *at = text; key != NULL && *at != '\0'; to++) {
+        unsigned byte = 0;
+        int n_read = 0;
+        if (sscanf(at, "\\x%2x%n", &byte, &n_read) == 1 && n_read == 4 && byte != 0) {
+            *to = (char)byte;
+            at += n_read;
+        } else {
+            *to = *at++;
+        }
+    }
+    if (key != NULL)
+        *to = '\0';
+    return key;
+}
+
 enum exit_code input_find(const struct wfs_catalog *catalog, const char *path, const char *key,
                           const struct wfs_tensor **ret)
 {
     *ret = wfs_catalog_find(catalog, key);
+    if (*ret == NULL) {
+        autofree char *escaped = read_escapes(key);
+        *ret = escaped == NULL ? NULL : wfs_catalog_find(catalog, escaped);
+    }
     if (*ret != NULL)
         return EXIT_DONE;
     struct suggestion near = {0};

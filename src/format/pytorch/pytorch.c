@@ -137,10 +137,10 @@ static int report_notes(struct torch *torch)
         code = catalog_add_finding(catalog, WFS_FINDING_PT_LONG_STORAGE,
                                    "%llu tensors are in storages that are longer than declared",
                                    (unsigned long long)torch->n_long);
-    if (code == 0 && torch->n_mixed > 0)
+    if (code == 0 && torch->n_mixed > torch->n_mixed_empty)
         code = catalog_add_finding(catalog, WFS_FINDING_PT_MIXED_STORAGE,
                                    "storages are used with two different types (%llu times)",
-                                   (unsigned long long)torch->n_mixed);
+                                   (unsigned long long)(torch->n_mixed - torch->n_mixed_empty));
     const uint64_t n_clashes = torch->names.n_clashes + torch->value_names.n_clashes;
     if (code == 0 && n_clashes > 0)
         code = catalog_add_finding(
@@ -171,8 +171,9 @@ static int report_troubles(struct torch *torch)
                                    n_troubles, catalog->n_tensors, wfs_quote(first->key).text,
                                    first->trouble);
     if (code == 0 && n_absent > 0)
-        code = catalog_add_finding(catalog, WFS_FINDING_PT_ABSENT,
-                                   "%zu tensors were saved without their data", n_absent);
+        code = catalog_add_finding(catalog, WFS_FINDING_PT_ABSENT, "%zu %s saved without %s data",
+                                   n_absent, n_absent == 1 ? "tensor was" : "tensors were",
+                                   n_absent == 1 ? "its" : "their");
     return code;
 }
 

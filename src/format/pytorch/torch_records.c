@@ -125,7 +125,9 @@ int torch_records_find_storage(struct torch *torch, const struct torch_storage_i
         return 0;
     }
     const uint8_t tag = (uint8_t)(id->class->dtype + 1);
-    torch->n_mixed += entry->tag != 0 && entry->tag != tag;
+    const bool is_mixed = entry->tag != 0 && entry->tag != tag;
+    torch->n_mixed += is_mixed;
+    torch->n_mixed_empty += is_mixed && entry->n_bytes == 0;
     entry->tag = entry->tag == 0 ? tag : entry->tag;
     ret->source = bytes.source;
     ret->offset = bytes.offset;

@@ -76,6 +76,7 @@ struct torch {
     struct names names, value_names; /* in use */
     uint64_t n_names;                /* bytes of them so far */
     uint64_t n_long, n_mixed;        /* storages longer than declared, or used with two dtypes */
+    uint64_t n_mixed_empty;          /* of n_mixed: those without bytes */
 };
 
 /* Reads the pickle in a range; *offset moves to the first byte after it. As pickle_load. */

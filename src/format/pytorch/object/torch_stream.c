@@ -90,6 +90,7 @@ static int collect(struct torch *torch, struct torch_stream *stream, uint32_t fi
                 return wfs_fail_memory(torch->err);
         } else if (storage->class != storage_id.class) {
             torch->n_mixed++;
+            torch->n_mixed_empty += storage->n_declared == 0;
         }
     }
     return 0;
