@@ -8,10 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bytes.h"
+
 int array_grow(void *array, size_t item_bytes, size_t n_items, size_t *n_room)
 {
     enum { N_FIRST = 4 };
     void *items;
+    size_t n_bytes;
     if (n_items > UINT32_MAX)
         return -ENOMEM;
     size_t n = *n_room > UINT32_MAX / 2 ? UINT32_MAX : *n_room * 2;
@@ -19,7 +22,9 @@ int array_grow(void *array, size_t item_bytes, size_t n_items, size_t *n_room)
     n = n < N_FIRST ? N_FIRST : n;
     /* The pointer is of another type than void *: it is copied, not looked at. */
     memcpy(&items, array, sizeof(items));
-    items = reallocarray(items, n, item_bytes);
+    if (!checked_mul(n, item_bytes, &n_bytes))
+        return -ENOMEM;
+    items = realloc(items, n_bytes);
     if (items == NULL)
         return -ENOMEM;
     memcpy(array, &items, sizeof(items));

@@ -23,7 +23,8 @@ enum exit_code input_load(const struct args *args, const char *path, struct wfs_
 /* Returns the format that --format names in *ret, NULL without it; or prints a line: EXIT_USAGE. */
 enum exit_code input_format(const struct args *args, const struct wfs_format **ret);
 
-/* Finds the tensor with that key, as it is or as it is printed, or prints a line with the nearest keys: EXIT_NO_MATCH. */
+/* Finds the tensor with that key, as it is or as it is printed, or prints a line with the nearest
+ * keys: EXIT_NO_MATCH. */
 enum exit_code input_find(const struct wfs_catalog *catalog, const char *path, const char *key,
                           const struct wfs_tensor **ret);
 

@@ -16,7 +16,7 @@ struct item;
 /* Two texts, such as a missing key and its suggestion, or a tensor and its error. */
 struct report_line {
     const char *name, *text;
-    bool is_warning; /* of a notice: users are told at once */
+    bool is_warning; /* of a notice: it is also printed at once */
 };
 
 struct report_lines {
