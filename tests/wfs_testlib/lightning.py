@@ -70,7 +70,12 @@ class Comparison:
         sys.exit('%s: %s' % (path or 'the whole', ' and '.join(map(repr, what))))
 
     def rename(self, path, key):
-        return self.new + key[len(self.old):] if path == 'state_dict' and isinstance(key, str) and key.startswith(self.old) else key
+        """A key of the state dict, or of its table of modules, where a module has no dot at its end."""
+        end = {'state_dict': '', 'state_dict/_metadata': '.'}.get(path)
+        if end is None or not (key + end).startswith(self.old):
+            return key
+        renamed = self.new + (key + end)[len(self.old):]
+        return renamed[:len(renamed) - len(end)]
 
     def meet(self, path, a, b):
         """Each object stands for one of the other file, wherever it is met. False: it was met before."""
