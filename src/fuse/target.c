@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <weightfs/percent.h>
 
 static int fail_format(const char *name)
 {
@@ -240,10 +241,10 @@ void target_published(struct target *target, const struct wfs_identity *identity
 static void print_line(FILE *out, const char *text)
 {
     for (const unsigned char *at = (const unsigned char *)text; *at != '\0'; at++) {
+        char code[PERCENT_N + 1] = {(char)*at};
         if (*at < 0x20 || *at == 0x7f || *at == '%')
-            fprintf(out, "%%%02X", *at);
-        else
-            fputc(*at, out);
+            percent_encode(*at, code);
+        fputs(code, out);
     }
     fputc('\n', out);
 }

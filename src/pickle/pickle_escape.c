@@ -9,27 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
-
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
-static bool parse_hex(const char *text, size_t n, uint32_t *ret)
-{
-    *ret = 0;
-    for (size_t i = 0; i < n; i++) {
-        const int digit = hex_digit(text[i]);
-        if (digit < 0)
-            return false;
-        *ret = *ret << 4 | (uint32_t)digit;
-    }
-    return true;
-}
+#include <weightfs/percent.h>
 
 /* Decodes one escape after its backslash. Returns how many characters it has; 0 when it is
  * malformed. */
@@ -43,7 +23,7 @@ static size_t unescape_one(const char *text, size_t n, char *to, size_t *n_to)
     if (*text == '\n')
         return 1;
     if (*text == 'x') {
-        if (n < 3 || !parse_hex(text + 1, 2, &c))
+        if (n < 3 || !hex_decode(text + 1, 2, &c))
             return 0;
         to[(*n_to)++] = (char)c;
         return 3;
@@ -88,7 +68,7 @@ ssize_t escape_undo_unicode(const char *text, size_t n, char *buf)
         if (is_escape && (text[i + 1] == 'u' || text[i + 1] == 'U')) {
             const size_t n_digits = text[i + 1] == 'u' ? 4 : 8;
             uint32_t c;
-            if (n - i - 2 < n_digits || !parse_hex(text + i + 2, n_digits, &c) || c > 0x10ffff)
+            if (n - i - 2 < n_digits || !hex_decode(text + i + 2, n_digits, &c) || c > 0x10ffff)
                 return -1;
             n_buf += utf8_encode(c, buf + n_buf);
             i += 2 + n_digits;

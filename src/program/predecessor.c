@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <weightfs/percent.h>
 
 /* ---- finding it ---- */
 
@@ -142,21 +143,16 @@ void predecessor_remove_temporary(const char *output)
         unlinkat(directory, name, 0);
 }
 
-static int hex_digit(char c)
-{
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
 /* "%XX" stands for a byte. */
 static char *decode_line(const char *line)
 {
     const size_t n = strcspn(line, "\n");
     char *text = strndup(line, n), *out = text;
-    for (const char *at = text; at != NULL && *at != '\0'; at++) {
-        const int high = *at == '%' ? hex_digit(at[1]) : -1;
-        const int low = high < 0 ? -1 : hex_digit(at[2]);
-        *out++ = low < 0 ? *at : (char)(high * 16 + low);
-        at += low < 0 ? 0 : 2;
+    for (const char *at = text; at != NULL && *at != '\0'; at++, out++) {
+        if (percent_decode(at, strnlen(at, PERCENT_N), out))
+            at += PERCENT_N - 1;
+        else
+            *out = *at;
     }
     if (out != NULL)
         *out = '\0';

@@ -6,6 +6,7 @@
 #include "text/json.h"
 
 #include <string.h>
+#include <weightfs/percent.h>
 
 #include "base/bytes.h"
 #include "base/utf8.h"
@@ -104,19 +105,13 @@ static char *find_special(char *at, const char *end)
 /* Four hex digits. */
 static bool take_hex(struct json *json, uint32_t *ret)
 {
-    uint32_t value = 0;
-    for (int i = 0; i < 4; i++) {
-        const char c = json->at < json->end ? *json->at : '\0';
-        const char lower = (char)(c | 0x20);
-        if (c >= '0' && c <= '9')
-            value = value << 4 | (uint32_t)(c - '0');
-        else if (lower >= 'a' && lower <= 'f')
-            value = value << 4 | (uint32_t)(lower - 'a' + 10);
-        else
+    *ret = 0;
+    for (int i = 0; i < 4; i++, json->at++) {
+        const int digit = json->at < json->end ? hex_digit((char)*json->at) : -1;
+        if (digit < 0)
             return fail_at(json, json->at, "expected four hex digits after \\u");
-        json->at++;
+        *ret = *ret << 4 | (uint32_t)digit;
     }
-    *ret = value;
     return true;
 }
 

@@ -88,7 +88,7 @@ static int resolve(const struct pass *pass, struct holders *h, struct holder *ho
                         "'%s' and '%s' would both be called '%s'; on_collision=suffix numbers them",
                         wfs_quote(first->source_key).text, wfs_quote(item->source_key).text,
                         wfs_quote(item->tensor.key).text);
-    const char *key;
+    const char *key = NULL;
     const int code = take_free_key(pass, h, holder, item->tensor.key, &key);
     return code < 0 ? code : pass_rename(pass, item, key, "on_collision=suffix");
 }

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <weightfs/percent.h>
 
 #include "base/utf8.h"
 
@@ -78,18 +79,13 @@ void key_encode(const char *part, size_t n_bytes, size_t n_suffix, struct key_na
         if (n_char > 0)
             memcpy(ret->text + n_out, part + i, n_char);
         else
-            snprintf(ret->text + n_out, 4, "%%%02X", (unsigned char)part[i]);
+            percent_encode((unsigned char)part[i], ret->text + n_out);
         n_out += n_need;
         n_front = n_out <= N_FRONT ? n_out : n_front;
         i += n_char > 0 ? n_char : 1;
     }
     ret->text[n_out] = '\0';
     ret->n_bytes = n_out;
-}
-
-static int hex_digit(char c)
-{
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
 static bool undo_escapes(const char *name, size_t n_bytes, char *part, size_t *ret_n_bytes)
@@ -100,12 +96,9 @@ static bool undo_escapes(const char *name, size_t n_bytes, char *part, size_t *r
             part[n_out++] = name[i];
             continue;
         }
-        const int high = i + 2 < n_bytes ? hex_digit(name[i + 1]) : -1;
-        const int low = i + 2 < n_bytes ? hex_digit(name[i + 2]) : -1;
-        if (high < 0 || low < 0 || high + low == 0)
+        if (!percent_decode(name + i, n_bytes - i, &part[n_out++]))
             return false;
-        part[n_out++] = (char)(high << 4 | low);
-        i += 2;
+        i += PERCENT_N - 1;
     }
     *ret_n_bytes = n_out;
     return true;

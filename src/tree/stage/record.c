@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
+#include <weightfs/percent.h>
 
 struct kind {
     enum wfs_record_kind kind;
@@ -55,10 +56,11 @@ void record_word(struct strbuf *text, const char *word, size_t n_bytes)
     strbuf_puts(text, n_bytes == 0 ? " %" : " ");
     for (size_t i = 0; i < n_bytes; i++) {
         const unsigned char c = (unsigned char)word[i];
-        if (c <= ' ' || c == 0x7f || c == '%')
-            strbuf_printf(text, "%%%02X", c);
-        else
-            strbuf_add(text, &word[i], 1);
+        char code[PERCENT_N + 1];
+        const bool is_coded = c <= ' ' || c == 0x7f || c == '%';
+        if (is_coded)
+            percent_encode(c, code);
+        strbuf_add(text, is_coded ? code : &word[i], is_coded ? PERCENT_N : 1);
     }
 }
 
@@ -72,11 +74,6 @@ void record_number(struct strbuf *text, uint64_t number)
     strbuf_printf(text, " %" PRIu64, number);
 }
 
-static int digit(char c)
-{
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
 /* Decodes up to the end, in place. */
 static int decode(char *word)
 {
@@ -84,15 +81,12 @@ static int decode(char *word)
     if (strcmp(word, "%") == 0)
         *word = '\0';
     for (const char *in = word; *in != '\0'; in++) {
-        if (*in == '%') {
-            const int high = digit(in[1]), low = high < 0 ? -1 : digit(in[2]);
-            if (low < 0 || high + low == 0)
-                return -EBADMSG;
-            *out++ = (char)(high * 16 + low);
-            in += 2;
-        } else {
+        if (*in != '%')
             *out++ = *in;
-        }
+        else if (percent_decode(in, strnlen(in, PERCENT_N), out++))
+            in += PERCENT_N - 1;
+        else
+            return -EBADMSG;
     }
     *out = '\0';
     return 0;
