@@ -81,7 +81,7 @@ enum { N_OPTION_COLUMNS = 28 }; /* width of the longest option with its argument
 
 static void print_option(const char *name, const char *argument, const char *help)
 {
-    char left[N_OPTION_COLUMNS + 1];
+    char left[3 * N_OPTION_COLUMNS];
     snprintf(left, sizeof(left), "--%s%s%s", name, argument != NULL ? "=" : "",
              argument != NULL ? argument : "");
     printf("  %-*s %s\n", N_OPTION_COLUMNS, left, help);
