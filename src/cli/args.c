@@ -15,23 +15,11 @@
 static const struct args_option limit_option = {"limit", "NAME=N", "change a safety limit"};
 static const struct args_option help_option = {"help", NULL, "print this text"};
 
-/* Compares names, where a dash is as good as an underscore. */
-static bool is_view_name(const char *name, const char *given, size_t n_given)
-{
-    if (strlen(name) != n_given)
-        return false;
-    for (size_t i = 0; i < n_given; i++) {
-        if (name[i] != given[i] && !(name[i] == '_' && given[i] == '-'))
-            return false;
-    }
-    return true;
-}
-
 static bool find_view_option(const char *name, size_t n_name, struct args_option *ret)
 {
     const struct wfs_view_option *option;
     for (size_t i = 0; (option = wfs_view_option(i)) != NULL; i++) {
-        if (!is_view_name(option->name, name, n_name))
+        if (!settings_is_name(option->name, name, n_name))
             continue;
         *ret = (struct args_option){option->name, option->argument, option->help};
         return true;

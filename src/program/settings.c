@@ -105,7 +105,7 @@ const struct setting *settings_row(size_t i)
     return i < N_ROWS ? &rows[i] : NULL;
 }
 
-static bool is_name(const char *name, const char *given, size_t n_given)
+bool settings_is_name(const char *name, const char *given, size_t n_given)
 {
     if (strlen(name) != n_given)
         return false;
@@ -119,7 +119,7 @@ static bool is_name(const char *name, const char *given, size_t n_given)
 const struct setting *settings_find(const char *name, size_t n_name)
 {
     for (size_t i = 0; i < N_ROWS; i++) {
-        if (is_name(rows[i].name, name, n_name))
+        if (settings_is_name(rows[i].name, name, n_name))
             return &rows[i];
     }
     return NULL;

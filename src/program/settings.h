@@ -36,6 +36,10 @@ struct setting {
 /* Returns the rows one by one, in the order of their names; NULL after the last. */
 const struct setting *settings_row(size_t i);
 
+/* Returns whether a given name is that of a setting or option; it may have dashes as underscores.
+ */
+bool settings_is_name(const char *name, const char *given, size_t n_given);
+
 /* Returns the row with that name, where a dash is as good as an underscore; NULL: none. */
 const struct setting *settings_find(const char *name, size_t n_name);
 
