@@ -24,7 +24,7 @@ static const struct args_option recover_options[] = {
     {"options", "OPTION,...", "the options of the mount, as after -o"},
     {"publish", NULL, "save the edits to OUTPUT"},
     {"resume", NULL, "finish an interrupted commit, remove leftovers"},
-    {"source", "SOURCE", "the source that was edited; not needed if it is OUTPUT"},
+    {"source", "SOURCE", "the edited source, if it is not OUTPUT"},
     {"stage", "DIRECTORY", "where the edits are, if the mount had -o stage"},
     {NULL, NULL, NULL},
 };
