@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from wfs_testlib import checkpoints, crash, mount, program, st
+from wfs_testlib import checkpoints, crash, program, st
 from wfs_testlib.program import weightfs
 
 pytestmark = pytest.mark.skipif(not crash.LIBRARY.exists(), reason='no fault injector in this build')
@@ -16,12 +16,6 @@ TENSORS = {'a.w': ('F32', [2, 3], st.f32(1, 2, 3, 4, 5, 6)), 'b.w': ('I64', [3],
 READS = """import subprocess, sys
 subprocess.run(sys.argv[1:], check=True)
 print(dict(line.split(': ') for line in open('/proc/self/io').read().splitlines())['rchar'])"""
-
-
-def flipping(folder, name, at):
-    """The environment of a process in which byte `at` of the new file `name` flips on its way to the disk."""
-    injection = crash.Injection(folder, folder / 'inject', 'count', 0)
-    return dict(injection.environment, INJECT_NAME=name, INJECT_FLIP=str(at))
 
 
 def places(data):
@@ -36,7 +30,7 @@ def places(data):
 
 def demand_refusal(folder, command, out, name, n_bytes):
     for at in n_bytes:
-        done = weightfs(*command, code=None, env=flipping(folder, name, at))
+        done = weightfs(*command, code=None, env=crash.flipping(folder, name, at))
         assert done.code != 0, 'published with another byte at %d' % at
         assert not os.path.exists(out)
 
@@ -65,30 +59,6 @@ def test_no_shard_is_published_with_another_byte(folder, shard):
         path.unlink()
     demand_refusal(folder, command, folder / 'set' / index, name, range(0, n_bytes, 5))
     demand_refusal(folder, command, folder / 'set' / index, index, range(0, n_index, 31))
-
-
-@pytest.mark.parametrize('kind', ['safetensors', 'bpk', 'pth'])
-def test_a_commit_fails_where_an_edited_or_moved_byte_flips(folder, kind):
-    checkpoints.write(folder / ('in.' + kind), TENSORS)
-    new = st.f32(9, 8, 7, 6, 5, 4)
-
-    def commit(run, environment):
-        for name in (run, 'mnt'):
-            (folder / name).mkdir(exist_ok=True)
-        command = ['env', *('%s=%s' % item for item in environment.items() if item[0].startswith(('INJECT', 'LD_')))]
-        mnt = mount.Mount(folder / ('in.' + kind), folder / 'mnt', 'output=%s' % (folder / run / ('out.' + kind)), wrap=command)
-        mnt.allow('.')
-        (mnt.path / 'a/w').write_bytes(new)
-        os.rename(mnt.path / 'c', mnt.path / 'e')
-        code = mnt.control().error
-        mnt.kill()
-        return code
-
-    assert commit('good', {}) == 0
-    data = (folder / 'good' / ('out.' + kind)).read_bytes()
-    for run, content in (('edited', new), ('moved', b'hello'), ('header', data[:8])):
-        assert commit(run, flipping(folder, 'out.' + kind, data.find(content) + len(content) // 2)) != 0
-        assert not (folder / run / ('out.' + kind)).exists()
 
 
 def test_what_the_kernel_copied_is_not_read_again(folder):

@@ -298,3 +298,9 @@ def folder_for(parent, name='disk'):
     path = pathlib.Path(parent) / name
     path.mkdir()
     return path
+
+
+def flipping(folder, name, at):
+    """The environment of a process in which byte `at` of the new file `name` flips on its way to the disk."""
+    injection = Injection(folder, folder / 'inject', 'count', 0)
+    return dict(injection.environment, INJECT_NAME=name, INJECT_FLIP=str(at))
