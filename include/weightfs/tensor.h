@@ -137,6 +137,8 @@ bool wfs_dtype_parse(const char *name, size_t n_bytes, enum wfs_dtype *ret);
 /* Multiplies the dims from left to right; -EOVERFLOW when a product passes 2^64-1. */
 int wfs_shape_count(const struct wfs_shape *shape, uint64_t *ret_n_elems);
 
+bool wfs_shape_is_equal(const struct wfs_shape *a, const struct wfs_shape *b);
+
 /*
  * Computes how many bytes shape and dtype take when dense. -EOVERFLOW when the count or its bits
  * pass 2^64-1, -EDOM when a sub-byte dtype does not end on a whole byte.

@@ -36,13 +36,6 @@ static bool has_numbers(const struct wfs_tensor *tensor)
            memchr(raw, tensor->dtype, sizeof(raw)) == NULL;
 }
 
-static bool is_same_shape(const struct wfs_tensor *a, const struct wfs_tensor *b)
-{
-    return a->shape.rank == b->shape.rank &&
-           (a->shape.rank == 0 ||
-            memcmp(a->shape.dims, b->shape.dims, a->shape.rank * sizeof(*a->shape.dims)) == 0);
-}
-
 bool comparison_is_one_quantization(const struct wfs_tensor *a, const struct wfs_tensor *b)
 {
     const char *one = wfs_tensor_attr(a, "quantization"),
@@ -52,7 +45,8 @@ bool comparison_is_one_quantization(const struct wfs_tensor *a, const struct wfs
 
 bool comparison_is_alike(const struct wfs_tensor *a, const struct wfs_tensor *b)
 {
-    return a->dtype == b->dtype && is_same_shape(a, b) && comparison_is_one_quantization(a, b);
+    return a->dtype == b->dtype && wfs_shape_is_equal(&a->shape, &b->shape) &&
+           comparison_is_one_quantization(a, b);
 }
 
 /* ---- one piece ---- */
@@ -208,8 +202,8 @@ int comparison_make(const struct wfs_tensor *a, const struct wfs_tensor *b, bool
     const bool is_number = has_numbers(a) && has_numbers(b);
     *ret_failed = NULL;
     *ret = (struct comparison){.has_numbers = is_number};
-    ret->has_content =
-        is_number ? is_same_shape(a, b) : comparison_is_alike(a, b) && a->n_bytes == b->n_bytes;
+    ret->has_content = is_number ? wfs_shape_is_equal(&a->shape, &b->shape)
+                                 : comparison_is_alike(a, b) && a->n_bytes == b->n_bytes;
     if (!ret->has_content)
         return 0;
     ret->n_elems = is_number ? values_n_elems(a) : a->n_bytes;

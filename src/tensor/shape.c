@@ -22,6 +22,12 @@ int wfs_shape_count(const struct wfs_shape *shape, uint64_t *ret_n_elems)
     return 0;
 }
 
+bool wfs_shape_is_equal(const struct wfs_shape *a, const struct wfs_shape *b)
+{
+    return a->rank == b->rank &&
+           (a->rank == 0 || memcmp(a->dims, b->dims, a->rank * sizeof(*a->dims)) == 0);
+}
+
 int wfs_shape_bytes(const struct wfs_shape *shape, enum wfs_dtype dtype, uint64_t *ret_n_bytes)
 {
     uint64_t n_elems, n_bits;

@@ -11,9 +11,17 @@
 static bool are_same_strides(const struct wfs_tensor *a, const struct wfs_tensor *b)
 {
     const uint64_t *of_a = a->stored.strides, *of_b = b->stored.strides;
-    if (of_a == NULL || of_b == NULL)
-        return of_a == of_b;
+    if (of_a == NULL || of_b == NULL || a->shape.rank == 0)
+        return of_a == of_b || a->shape.rank == 0;
     return memcmp(of_a, of_b, a->shape.rank * sizeof(*of_a)) == 0;
+}
+
+bool tied_are_stored_alike(const struct wfs_tensor *a, const struct wfs_tensor *b)
+{
+    const struct wfs_stored *x = &a->stored, *y = &b->stored;
+    return x->dtype == y->dtype && x->is_big_endian == y->is_big_endian &&
+           x->is_conjugate == y->is_conjugate && x->is_negative == y->is_negative &&
+           are_same_strides(a, b);
 }
 
 bool tied_are_same(const struct wfs_tensor *a, const struct wfs_tensor *b)
@@ -21,14 +29,9 @@ bool tied_are_same(const struct wfs_tensor *a, const struct wfs_tensor *b)
     const struct wfs_stored *x = &a->stored, *y = &b->stored;
     if (a->n_bytes == 0 || x->source == NULL || a->trouble != NULL || b->trouble != NULL)
         return false;
-    if (x->source != y->source || x->offset != y->offset || x->dtype != y->dtype ||
-        a->n_bytes != b->n_bytes || a->dtype != b->dtype || a->shape.rank != b->shape.rank ||
-        x->is_big_endian != y->is_big_endian || x->is_conjugate != y->is_conjugate ||
-        x->is_negative != y->is_negative)
-        return false;
-    return (a->shape.rank == 0 ||
-            memcmp(a->shape.dims, b->shape.dims, a->shape.rank * sizeof(*a->shape.dims)) == 0) &&
-           are_same_strides(a, b);
+    return x->source == y->source && x->offset == y->offset && a->n_bytes == b->n_bytes &&
+           a->dtype == b->dtype && wfs_shape_is_equal(&a->shape, &b->shape) &&
+           tied_are_stored_alike(a, b);
 }
 
 uint64_t tied_hash(const struct wfs_tensor *tensor)

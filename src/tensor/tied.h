@@ -7,6 +7,12 @@
 
 #include <weightfs/tensor.h>
 
+/*
+ * Returns whether two tensors of one shape make what they show of the stored bytes in the same way:
+ * dtype, byte order, conjugate, sign and strides. The bytes may lie elsewhere.
+ */
+bool tied_are_stored_alike(const struct wfs_tensor *a, const struct wfs_tensor *b);
+
 /* Returns whether two tensors are the same view of the same bytes, and have any. */
 bool tied_are_same(const struct wfs_tensor *a, const struct wfs_tensor *b);
 

@@ -68,9 +68,7 @@ static int add_keys(struct laying *laying, size_t n_more)
 
 static bool is_same_kind(const struct wfs_tensor *a, const struct wfs_tensor *b)
 {
-    return a->dtype == b->dtype && a->shape.rank == b->shape.rank &&
-           (a->shape.rank == 0 ||
-            memcmp(a->shape.dims, b->shape.dims, a->shape.rank * sizeof(*a->shape.dims)) == 0);
+    return a->dtype == b->dtype && wfs_shape_is_equal(&a->shape, &b->shape);
 }
 
 /* "F32 [2, 3]" in the arena; NULL when out of memory. */

@@ -16,14 +16,9 @@
 
 #include "base/bytes.h"
 #include "format/core/format.h"
+#include "tensor/tied.h"
 
 enum { N_PIECE = 1 << 20 };
-
-static bool is_same_shape(const struct wfs_shape *a, const struct wfs_shape *b)
-{
-    return a->rank == b->rank &&
-           (a->rank == 0 || memcmp(a->dims, b->dims, a->rank * sizeof(*a->dims)) == 0);
-}
 
 static int compare_names(const void *a, const void *b)
 {
@@ -70,7 +65,7 @@ static int compare_meta(const struct wfs_text *wanted, const struct wfs_text *fo
 
 /* ---- bytes ---- */
 
-/* The last element has its end there, from the first one on; 0 when that is not known. */
+/* Returns the bytes from the start of the first element to the end of the last; 0: not known. */
 static uint64_t extent_of(const struct wfs_tensor *tensor)
 {
     const unsigned bits = wfs_dtype_bits((enum wfs_dtype)tensor->stored.dtype);
@@ -86,23 +81,6 @@ static uint64_t extent_of(const struct wfs_tensor *tensor)
                    checked_mul(last, (uint64_t)(bits / 8), &n_bytes)
                ? n_bytes
                : 0;
-}
-
-static bool has_same_strides(const struct wfs_tensor *a, const struct wfs_tensor *b)
-{
-    const uint64_t *x = a->stored.strides, *y = b->stored.strides;
-    if (a->shape.rank == 0 || x == y)
-        return true;
-    return x != NULL && y != NULL && memcmp(x, y, a->shape.rank * sizeof(*x)) == 0;
-}
-
-/* Returns whether both take what is stored for what is shown in the same way. */
-static bool is_read_alike(const struct wfs_tensor *a, const struct wfs_tensor *b)
-{
-    const struct wfs_stored *x = &a->stored, *y = &b->stored;
-    return x->dtype == y->dtype && x->is_big_endian == y->is_big_endian &&
-           x->is_conjugate == y->is_conjugate && x->is_negative == y->is_negative &&
-           has_same_strides(a, b);
 }
 
 /*
@@ -126,7 +104,7 @@ static bool is_in_place(const struct wfs_layout *layout, const struct wfs_tensor
     const uint64_t n_bytes = extent_of(found);
     return wfs_tensor_is_plain(content) && content->stored.source == wanted->stored.source &&
            content->stored.offset + n_before == wanted->stored.offset && n_bytes > 0 &&
-           n_bytes <= segment->n_bytes - n_before && is_read_alike(wanted, found);
+           n_bytes <= segment->n_bytes - n_before && tied_are_stored_alike(wanted, found);
 }
 
 struct readback {
@@ -222,7 +200,7 @@ static int compare(const struct readback *readback, const struct wfs_catalog *fo
         const struct wfs_tensor *a = layout->order != NULL ? layout->order[i] : &wanted->tensors[i];
         const struct wfs_tensor *b = &found->tensors[i];
         if (strcmp(a->key, b->key) != 0 || a->dtype != b->dtype || a->n_bytes != b->n_bytes ||
-            !is_same_shape(&a->shape, &b->shape))
+            !wfs_shape_is_equal(&a->shape, &b->shape))
             return fail_tensor(readback, a);
         const int code = compare_bytes(readback, a, b);
         if (code < 0)

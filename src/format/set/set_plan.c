@@ -13,6 +13,7 @@
 #include "base/bytes.h"
 #include "format/core/format.h"
 #include "format/set/partition.h"
+#include "tensor/tied.h"
 
 void wfs_shards_free(struct wfs_shards *set)
 {
@@ -31,31 +32,18 @@ void wfs_shards_free(struct wfs_shards *set)
 
 /* ---- what is as it was ---- */
 
-static bool is_same_shape(const struct wfs_shape *a, const struct wfs_shape *b)
+static bool is_equal(const struct wfs_text *a, const struct wfs_text *b)
 {
-    return a->rank == b->rank &&
-           (a->rank == 0 || memcmp(a->dims, b->dims, a->rank * sizeof(*a->dims)) == 0);
+    return a->n_bytes == b->n_bytes && memcmp(a->value, b->value, a->n_bytes) == 0;
 }
 
 static bool is_same_text(const struct wfs_text *a, const struct wfs_text *b)
 {
     for (; a != NULL && b != NULL; a = a->next, b = b->next) {
-        if (strcmp(a->name, b->name) != 0 || a->n_bytes != b->n_bytes ||
-            memcmp(a->value, b->value, a->n_bytes) != 0)
+        if (strcmp(a->name, b->name) != 0 || !is_equal(a, b))
             return false;
     }
     return a == b;
-}
-
-static bool is_same_place(const struct wfs_tensor *a, const struct wfs_tensor *b)
-{
-    const struct wfs_stored *x = &a->stored, *y = &b->stored;
-    const size_t n_strides = a->shape.rank * sizeof(*x->strides);
-    if ((x->strides == NULL) != (y->strides == NULL) ||
-        (x->strides != NULL && n_strides > 0 && memcmp(x->strides, y->strides, n_strides) != 0))
-        return false;
-    return x->offset == y->offset && x->dtype == y->dtype && x->is_big_endian == y->is_big_endian &&
-           x->is_conjugate == y->is_conjugate && x->is_negative == y->is_negative;
 }
 
 static bool is_of(const struct source *source, const struct source *home)
@@ -68,7 +56,8 @@ static bool is_same_tensor(const struct shard *shard, const struct wfs_tensor *w
 {
     return is_of(wanted->stored.source, shard->home) && strcmp(wanted->key, found->key) == 0 &&
            wanted->dtype == found->dtype && wanted->n_bytes == found->n_bytes &&
-           is_same_shape(&wanted->shape, &found->shape) && is_same_place(wanted, found) &&
+           wfs_shape_is_equal(&wanted->shape, &found->shape) &&
+           wanted->stored.offset == found->stored.offset && tied_are_stored_alike(wanted, found) &&
            is_same_text(wanted->attrs, found->attrs);
 }
 
@@ -120,11 +109,6 @@ static const struct wfs_text *find_text(const struct wfs_text *texts, const char
     while (texts != NULL && strcmp(texts->name, name) != 0)
         texts = texts->next;
     return texts;
-}
-
-static bool is_equal(const struct wfs_text *a, const struct wfs_text *b)
-{
-    return a->n_bytes == b->n_bytes && memcmp(a->value, b->value, a->n_bytes) == 0;
 }
 
 /*

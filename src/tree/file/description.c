@@ -92,8 +92,7 @@ static int is_header_of(const struct npy_header *header, const struct wfs_tensor
     const int code = npy_parse(bytes, n, arena, &own, &reason);
     if (code < 0)
         return code == -ENOMEM ? code : 0;
-    return strcmp(own.descr, header->descr) == 0 && own.shape.rank == header->shape.rank &&
-           memcmp(own.shape.dims, header->shape.dims, own.shape.rank * sizeof(uint64_t)) == 0;
+    return strcmp(own.descr, header->descr) == 0 && wfs_shape_is_equal(&own.shape, &header->shape);
 }
 
 /* Types of less than a byte appear in the header as bytes. */
