@@ -9,7 +9,8 @@ import tempfile
 
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / 'tools')]
 
 from wfs_testlib import mount as mounts  # noqa: E402
 from wfs_testlib import program, shared, st  # noqa: E402

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Names near to one that does not exist: keys, verbs, options.
+ * The names nearest to one that does not exist: keys, which may be many.
  */
 #ifndef WFS_SUGGESTION_H
 #define WFS_SUGGESTION_H

@@ -1,41 +1,47 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Two letters may differ, in a short name one.
+ * The distance drops most texts after a few characters. Of names, two letters may differ, of short
+ * names one.
  */
 #include "program/spelling.h"
 
-#include <stdbool.h>
 #include <string.h>
 
-static bool is_same_letter(char a, char b)
+static unsigned least(unsigned a, unsigned b)
 {
-    return a == b || (a == '-' && b == '_') || (a == '_' && b == '-');
+    return a < b ? a : b;
 }
 
-/* Returns how many letters must be inserted, removed or changed. */
-static unsigned edit_distance(const char *a, const char *b)
+unsigned spelling_distance(const char *a, size_t n_a, const char *b, size_t n_b, unsigned bound)
 {
-    unsigned row[SPELLING_NAME_MAX + 1];
-    const size_t n_b = strlen(b);
+    unsigned row[SPELLING_TEXT_MAX + 1];
+    if (n_b > SPELLING_TEXT_MAX || (n_a > n_b ? n_a - n_b : n_b - n_a) > bound)
+        return SPELLING_FAR;
     for (size_t j = 0; j <= n_b; j++)
         row[j] = (unsigned)j;
-    for (size_t i = 0; a[i] != '\0'; i++) {
-        unsigned diagonal = row[0]++;
-        for (size_t j = 0; j < n_b; j++) {
-            const unsigned change = diagonal + !is_same_letter(a[i], b[j]);
-            diagonal = row[j + 1];
-            const unsigned gap = (row[j] < row[j + 1] ? row[j] : row[j + 1]) + 1;
-            row[j + 1] = change < gap ? change : gap;
+    for (size_t i = 1; i <= n_a; i++) {
+        unsigned diagonal = row[0];
+        unsigned row_least = row[0] = (unsigned)i;
+        for (size_t j = 1; j <= n_b; j++) {
+            const unsigned replaced = diagonal + (a[i - 1] != b[j - 1]);
+            diagonal = row[j];
+            row[j] = least(replaced, 1 + least(row[j], row[j - 1]));
+            row_least = least(row_least, row[j]);
         }
+        if (row_least > bound)
+            return SPELLING_FAR;
     }
-    return row[n_b];
+    return row[n_b] <= bound ? row[n_b] : SPELLING_FAR;
 }
 
+/* Copies a name up to a '=', with dashes as underscores. */
 static void copy_name(char ret[SPELLING_NAME_MAX + 1], const char *name)
 {
     const size_t n = strcspn(name, "=");
-    memcpy(ret, name, n <= SPELLING_NAME_MAX ? n : 0);
-    ret[n <= SPELLING_NAME_MAX ? n : 0] = '\0';
+    const size_t n_kept = n <= SPELLING_NAME_MAX ? n : 0;
+    for (size_t i = 0; i < n_kept; i++)
+        ret[i] = name[i] == '-' ? '_' : name[i];
+    ret[n_kept] = '\0';
 }
 
 void spelling_start(struct spelling *spelling, const char *name)
@@ -49,10 +55,11 @@ void spelling_try(struct spelling *spelling, const char *known)
 {
     char text[SPELLING_NAME_MAX + 1];
     copy_name(text, known);
-    if (spelling->name[0] == '\0' || text[0] == '\0')
+    if (spelling->name[0] == '\0' || text[0] == '\0' || spelling->distance == 0)
         return;
-    const unsigned distance = edit_distance(spelling->name, text);
-    if (distance >= spelling->distance)
+    const unsigned distance = spelling_distance(spelling->name, strlen(spelling->name), text,
+                                                strlen(text), spelling->distance - 1);
+    if (distance == SPELLING_FAR)
         return;
     spelling->distance = distance;
     spelling->best = known;

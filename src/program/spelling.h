@@ -7,7 +7,17 @@
 
 #include <stddef.h>
 
-enum { SPELLING_NAME_MAX = 31 };
+enum {
+    SPELLING_NAME_MAX = 31,
+    SPELLING_TEXT_MAX = 255, /* longer texts are not compared */
+    SPELLING_FAR = 1000,
+};
+
+/*
+ * Returns how many characters must be inserted, removed or replaced to get from one text to the
+ * other, or SPELLING_FAR when that is more than bound.
+ */
+unsigned spelling_distance(const char *a, size_t n_a, const char *b, size_t n_b, unsigned bound);
 
 struct spelling {
     char name[SPELLING_NAME_MAX + 1]; /* up to a '='; empty: too long to be meant */

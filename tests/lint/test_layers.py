@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
 """The rooms of src: that the house keeps its own order, and that the check of it sees every kind of fault."""
-import importlib.util
 import pathlib
 import re
 import subprocess
 
+import check_layers
 import pytest
 
 from wfs_testlib.program import BUILD, ROOT
@@ -16,23 +16,13 @@ PUBLIC = {'tree': 'tree', 'tensor': 'tensor'}
 LIBRARIES = {'zlib.h': ['format/zip'], 'xxhash.h': ['base/hash.c']}
 
 
-def load_layers():
-    spec = importlib.util.spec_from_file_location('check_layers', ROOT / 'tools/check_layers.py')
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-LAYERS = load_layers()
-
-
 def test_the_rooms_are_in_order_and_have_no_circles():
-    assert list(LAYERS.House(ROOT, BUILD).problems()) == []
+    assert list(check_layers.House(ROOT, BUILD).problems()) == []
 
 
 def test_the_readme_names_every_room():
     rows = set(re.findall(r'`([^`]+)`', '\n'.join(re.findall(r'^\| (`.*?) \|', (ROOT / 'README.md').read_text(), re.M))))
-    assert set(LAYERS.ROOMS) - rows == set()
+    assert set(check_layers.ROOMS) - rows == set()
 
 
 def make_house(folder, files, is_built=True, rooms=None):
@@ -48,7 +38,7 @@ def make_house(folder, files, is_built=True, rooms=None):
             flat = name.removeprefix('src/').replace('/', '_') + '.o'
             subprocess.run(['gcc', '-I%s/src' % folder, '-I%s/include' % folder, '-w', '-c', folder / name, '-o', build / flat],
                            check=True)
-    return LAYERS.House(folder, folder / 'build', rooms or ROOMS, PROGRAMS, PUBLIC, LIBRARIES, {'fuse/mount.h'})
+    return check_layers.House(folder, folder / 'build', rooms or ROOMS, PROGRAMS, PUBLIC, LIBRARIES, {'fuse/mount.h'})
 
 
 GOOD = {

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """The English of messages, help texts, comments and documentation, as far as a program can check it."""
-import importlib.util
 import re
 import subprocess
 
+import list_messages
 import pytest
 
 from wfs_testlib.program import ROOT, weightfs
@@ -34,17 +34,7 @@ TEXTS_ELSEWHERE = re.compile(r'\b\w+\.md\b.{0,20}\bsection\b|\bsection \d|\b\w+\
 PAGES = sorted([ROOT / 'README.md', *(ROOT / 'docs').rglob('*.md'), *(ROOT / 'docs/man').glob('*.1')])
 FILES = sorted(path for folder in ('src', 'include', 'tests', 'tools', 'docs') for path in (ROOT / folder).rglob('*')
                if path.suffix in ('.c', '.h', '.py', '.md', '.sh', '.1', '.build', '') and path.is_file() and 'data' not in path.parts)
-
-
-def load_tool():
-    spec = importlib.util.spec_from_file_location('list_messages', ROOT / 'tools/list_messages.py')
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-TOOL = load_tool()
-ROOMS = sorted({str(path.parent.relative_to(ROOT)) for path in TOOL.sources([ROOT / 'src', ROOT / 'include'])})
+ROOMS = sorted({str(path.parent.relative_to(ROOT)) for path in list_messages.sources([ROOT / 'src', ROOT / 'include'])})
 
 
 def problems(text, kind):
@@ -67,7 +57,7 @@ def problems_of_report(text):
 
 def messages_of(room):
     for path in sorted((ROOT / room).glob('*.[ch]')):
-        yield from TOOL.find_messages(path)
+        yield from list_messages.find_messages(path)
 
 
 def place(message):
@@ -85,7 +75,7 @@ def test_messages_are_plain_english(room):
 @pytest.mark.parametrize('room', ROOMS)
 def test_comments_are_plain_english(room):
     found = ['%s: %s' % (place(comment), problem) for path in sorted((ROOT / room).glob('*.[ch]'))
-             for comment in TOOL.find_comments(path) for problem in problems(comment.text, 'comments')]
+             for comment in list_messages.find_comments(path) for problem in problems(comment.text, 'comments')]
     assert not found, '\n'.join(found)
 
 
@@ -115,7 +105,7 @@ def test_no_file_refers_to_a_text_that_is_not_here(path):
 def listed(folder, text):
     path = folder / 'x.c'
     path.write_text(text)
-    return [(message.line, message.function, message.text) for message in TOOL.find_messages(path)]
+    return [(message.line, message.function, message.text) for message in list_messages.find_messages(path)]
 
 
 def test_the_list_has_every_literal_that_a_person_may_read(folder):
