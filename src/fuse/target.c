@@ -186,11 +186,9 @@ void target_abandon(struct target *target)
 {
     if (!target->has_new_directory || target->path == NULL)
         return;
-    autofree char *directory = strdup(target->path); /* absolute, of a file in it */
-    if (directory != NULL) {
-        *strrchr(directory, '/') = '\0';
+    autofree char *directory = path_directory(target->path);
+    if (directory != NULL)
         rmdir(directory);
-    }
     target->has_new_directory = false;
 }
 
