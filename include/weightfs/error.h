@@ -7,6 +7,7 @@
 #define WFS_ERROR_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #define WFS_ERROR_TEXT_MAX 1024
 #define WFS_QUOTE_MAX 160
@@ -14,9 +15,10 @@
 
 /* How text is made fit for a terminal. */
 enum wfs_escape {
-    WFS_ESCAPE_NAME, /* a name: quotes and backslashes are escaped too */
-    WFS_ESCAPE_TEXT, /* one line of prose, in which names are escaped already */
-    WFS_ESCAPE_JSON, /* JSON, which stays the same JSON and keeps its lines */
+    WFS_ESCAPE_NAME,   /* a name; a backslash is escaped where it would read as an escape */
+    WFS_ESCAPE_QUOTED, /* a name in single quotes, which are escaped too */
+    WFS_ESCAPE_TEXT,   /* one line of prose, in which names are escaped already */
+    WFS_ESCAPE_JSON,   /* JSON, which stays the same JSON and keeps its lines */
 };
 
 #pragma GCC visibility push(default)
@@ -53,8 +55,11 @@ int wfs_fail_memory(struct wfs_error *err);
  */
 size_t wfs_escape(enum wfs_escape how, const char *bytes, size_t n_bytes, char ret[WFS_ESCAPE_MAX]);
 
+/* Undoes, in place, the escapes of a name (\xHH), quoted or not. Any other text stays as it is. */
+void wfs_unescape(char *name);
+
 /*
- * A name from a file, escaped for a message by WFS_ESCAPE_NAME; a long one is cut with "..." and
+ * A name from a file, escaped for a message by WFS_ESCAPE_QUOTED; a long one is cut with "..." and
  * its length in bytes.
  */
 struct wfs_quoted {
@@ -63,6 +68,16 @@ struct wfs_quoted {
 
 struct wfs_quoted wfs_quote(const char *name);
 struct wfs_quoted wfs_quote_n(const char *bytes, size_t n_bytes);
+
+/* A count with its noun, which is given in the singular: "1 byte", "2 bytes", "0 entries". */
+struct wfs_counted {
+    char text[64];
+};
+
+struct wfs_counted wfs_count(uint64_t n, const char *noun);
+
+/* The same with what follows the number for one and for any other: "1 byte follows". */
+struct wfs_counted wfs_count_as(uint64_t n, const char *one, const char *many);
 
 /* The message of another library, made fit for one of ours as WFS_ESCAPE_TEXT says, and cut. */
 struct wfs_prose {

@@ -31,10 +31,11 @@ void strbuf_printf(struct strbuf *text, const char *format, ...)
 void strbuf_fail(struct strbuf *text);
 
 /*
- * Adds a field of a CSV line (RFC 4180), in quotes where it needs them. One that a spreadsheet
- * would run as a formula gets an apostrophe before it, as does one that begins with an apostrophe.
+ * Adds a field of a CSV line (RFC 4180) or of a table with another separator, in quotes where it
+ * needs them. One that a spreadsheet would run as a formula gets an apostrophe before it, as does
+ * one that begins with an apostrophe.
  */
-void strbuf_csv(struct strbuf *text, const char *field);
+void strbuf_cell(struct strbuf *text, const char *field, char separator);
 
 /* Adds a JSON string in its quotes, spelled by json_spell; null for NULL. */
 void strbuf_json(struct strbuf *text, const char *string);

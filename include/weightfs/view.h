@@ -23,6 +23,8 @@ enum wfs_report_form {
     WFS_REPORT_TEXT, /* for people: lists are cut at ten */
     WFS_REPORT_JSON, /* complete */
     WFS_REPORT_PLAN, /* a table with tabs: one row for each tensor of the source */
+    WFS_REPORT_TSV,  /* the same for a file: cells that a spreadsheet would run are guarded */
+    WFS_REPORT_NULL, /* the same without a title, unescaped, each row with a NUL after it */
 };
 
 /* What a commit wrote. */

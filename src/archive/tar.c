@@ -76,9 +76,8 @@ int tar_find(const struct source *source, const char *name, struct tar_member *r
                             (unsigned long long)offset);
         offset += TAR_BLOCK;
         if (n_bytes > source->n_bytes - offset)
-            return wfs_fail(err, EBADMSG,
-                            "tar: a member of %llu bytes at %llu, but the file ends at %llu",
-                            (unsigned long long)n_bytes, (unsigned long long)offset,
+            return wfs_fail(err, EBADMSG, "tar: a member of %s at %llu, but the file ends at %llu",
+                            wfs_count(n_bytes, "byte").text, (unsigned long long)offset,
                             (unsigned long long)source->n_bytes);
         if ((header[156] == '0' || header[156] == '\0') && is_named(header, name)) {
             *ret = (struct tar_member){offset, n_bytes};

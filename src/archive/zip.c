@@ -52,15 +52,16 @@ static int check_entry(const struct zip *zip, const struct zip_entry *entry, str
 {
     uint64_t end;
     if (entry->method == ZIP_STORED && entry->n_packed != entry->n_bytes)
-        return wfs_fail(err, EBADMSG, "zip: entry %s is stored with %llu bytes, but has %llu",
+        return wfs_fail(err, EBADMSG, "zip: entry %s is stored with %s, but has %llu",
                         wfs_quote_n(entry->name, entry->n_name).text,
-                        (unsigned long long)entry->n_packed, (unsigned long long)entry->n_bytes);
+                        wfs_count(entry->n_packed, "byte").text,
+                        (unsigned long long)entry->n_bytes);
     if (!checked_add(entry->header, (uint64_t)HEADER_BYTES + entry->n_name, &end) ||
         !checked_add(end, entry->n_packed, &end) || end > zip->directory)
-        return wfs_fail(
-            err, EBADMSG, "zip: entry %s of %llu bytes at %llu runs past the directory at %llu",
-            wfs_quote_n(entry->name, entry->n_name).text, (unsigned long long)entry->n_packed,
-            (unsigned long long)entry->header, (unsigned long long)zip->directory);
+        return wfs_fail(err, EBADMSG, "zip: entry %s of %s at %llu runs past the directory at %llu",
+                        wfs_quote_n(entry->name, entry->n_name).text,
+                        wfs_count(entry->n_packed, "byte").text, (unsigned long long)entry->header,
+                        (unsigned long long)zip->directory);
     return 0;
 }
 
@@ -90,8 +91,8 @@ static int read_entry(struct zip *zip, struct stream *stream, const struct limit
                                 .n_name = load_le16(b + 28),
                                 .header = load_le32(b + 42)};
     if (entry->n_name > limits->zip_name)
-        return wfs_fail(err, E2BIG, "zip: a name of %u bytes is above the limit (zip_name)",
-                        entry->n_name);
+        return wfs_fail(err, E2BIG, "zip: a name of %s is above the limit (zip_name)",
+                        wfs_count(entry->n_name, "byte").text);
     if ((code = stream_take(stream, entry->n_name, &name)) < 0)
         return fail_directory(code, err);
     entry->name = arena_copy(&zip->arena, (const char *)name, entry->n_name);
@@ -212,12 +213,13 @@ int zip_open(struct zip *zip, const struct source *source, uint64_t start, uint6
     if (code < 0)
         return code;
     if (end.n_entries > limits->zip_entries)
-        return wfs_fail(err, E2BIG, "zip: %llu entries are above the limit of %llu (zip_entries)",
-                        (unsigned long long)end.n_entries, (unsigned long long)limits->zip_entries);
+        return wfs_fail(err, E2BIG, "zip: %s above the limit of %llu (zip_entries)",
+                        wfs_count_as(end.n_entries, "entry is", "entries are").text,
+                        (unsigned long long)limits->zip_entries);
     if (end.n_directory > limits->zip_directory)
         return wfs_fail(
-            err, E2BIG, "zip: a directory of %llu bytes is above the limit of %llu (zip_directory)",
-            (unsigned long long)end.n_directory, (unsigned long long)limits->zip_directory);
+            err, E2BIG, "zip: a directory of %s is above the limit of %llu (zip_directory)",
+            wfs_count(end.n_directory, "byte").text, (unsigned long long)limits->zip_directory);
     zip->directory = end.directory;
     zip->n_trailing = end.n_trailing;
     zip->n_between = end.n_between;
@@ -329,10 +331,10 @@ int zip_locate(struct zip *zip, struct zip_entry *entry, struct wfs_error *err)
     const uint64_t next =
         entry + 1 < zip->entries + zip->n_entries ? entry[1].header : zip->directory;
     if (data > next || entry->n_packed > next - data)
-        return wfs_fail(
-            err, EBADMSG, "zip: entry %s of %llu bytes at %llu runs into the next one at %llu",
-            wfs_quote_n(entry->name, entry->n_name).text, (unsigned long long)entry->n_packed,
-            (unsigned long long)data, (unsigned long long)next);
+        return wfs_fail(err, EBADMSG, "zip: entry %s of %s at %llu runs into the next one at %llu",
+                        wfs_quote_n(entry->name, entry->n_name).text,
+                        wfs_count(entry->n_packed, "byte").text, (unsigned long long)data,
+                        (unsigned long long)next);
     entry->data = zip->start + data;
     entry->has_other_crc = (load_le16(header + 6) & 8) == 0 && load_le32(header + 14) != entry->crc;
     return 0;

@@ -25,9 +25,9 @@ int zip_checksum_verify(const struct zip *zip, const struct zip_entry *entry, st
     if (code < 0)
         return wfs_fail(err, -code, "cannot read entry %s", name.text);
     if (n_bytes != entry->n_bytes)
-        return wfs_fail(err, EBADMSG, "zip: entry %s inflates to %s than %llu bytes", name.text,
+        return wfs_fail(err, EBADMSG, "zip: entry %s inflates to %s than %s", name.text,
                         n_bytes < entry->n_bytes ? "fewer" : "more",
-                        (unsigned long long)entry->n_bytes);
+                        wfs_count(entry->n_bytes, "byte").text);
     /* PyTorch has an option not to compute any. */
     if (entry->crc != crc && entry->crc != 0)
         return wfs_fail(err, EBADMSG, "zip: entry %s has the checksum %08x, expected %08x",

@@ -93,14 +93,14 @@ static int parse_end(const struct source *source, uint64_t start, const uint8_t 
         return code;
     uint64_t stop;
     if (!checked_add(end->directory, end->n_directory, &stop) || stop > end->limit)
-        return wfs_fail(err, EBADMSG,
-                        "zip: the directory of %llu bytes at %llu does not end before %llu",
-                        (unsigned long long)end->n_directory, (unsigned long long)end->directory,
-                        (unsigned long long)end->limit);
+        return wfs_fail(err, EBADMSG, "zip: the directory of %s at %llu does not end before %llu",
+                        wfs_count(end->n_directory, "byte").text,
+                        (unsigned long long)end->directory, (unsigned long long)end->limit);
     end->n_between += end->limit - stop;
     if (end->n_entries > end->n_directory / ENTRY_BYTES)
-        return wfs_fail(err, EBADMSG, "zip: a directory of %llu bytes cannot have %llu entries",
-                        (unsigned long long)end->n_directory, (unsigned long long)end->n_entries);
+        return wfs_fail(err, EBADMSG, "zip: a directory of %s cannot have %s",
+                        wfs_count(end->n_directory, "byte").text,
+                        wfs_count(end->n_entries, "entry").text);
     return 0;
 }
 
@@ -133,6 +133,6 @@ int zip_end_find(const struct source *source, uint64_t start, uint64_t n_bytes, 
     }
     if (last.code != 0)
         return wfs_fail(err, last.code, "%s", last.text);
-    return wfs_fail(err, EBADMSG, "the zip has no directory: it was cut off at %llu bytes",
-                    (unsigned long long)n_bytes);
+    return wfs_fail(err, EBADMSG, "the zip has no directory: it was cut off at %s",
+                    wfs_count(n_bytes, "byte").text);
 }

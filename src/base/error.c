@@ -5,10 +5,13 @@
 #include <weightfs/error.h>
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+
+#include <weightfs/percent.h>
 
 #include "base/utf8.h"
 
@@ -36,22 +39,33 @@ static bool is_control(uint32_t c)
            (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069) || c == 0xfeff;
 }
 
+enum { N_ESCAPE = 4 }; /* characters of "\xHH" */
+
+/* Reads the escape at the front. Returns false if it is something else, or the code of a NUL. */
+static bool read_escape(const char *text, size_t n_bytes, uint32_t *ret)
+{
+    return n_bytes >= N_ESCAPE && text[0] == '\\' && text[1] == 'x' &&
+           hex_decode(text + 2, N_ESCAPE - 2, ret) && *ret != 0;
+}
+
 static bool is_fit(enum wfs_escape how, uint32_t c)
 {
     if (c >= 0x80)
         return !is_control(c);
     if (how == WFS_ESCAPE_JSON && (c == '\n' || c == '\t'))
         return true;
-    if (how == WFS_ESCAPE_NAME && (c == '\'' || c == '\\'))
+    if (how == WFS_ESCAPE_QUOTED && c == '\'')
         return false;
     return c >= 0x20 && c != 0x7f;
 }
 
 size_t wfs_escape(enum wfs_escape how, const char *bytes, size_t n_bytes, char ret[WFS_ESCAPE_MAX])
 {
-    uint32_t c = 0xfffd;
+    uint32_t c = 0xfffd, byte;
     const size_t n = utf8_decode(bytes, n_bytes, &c);
-    if (n > 0 && is_fit(how, c)) {
+    const bool is_ambiguous =
+        how <= WFS_ESCAPE_QUOTED && c == '\\' && read_escape(bytes, n_bytes, &byte);
+    if (n > 0 && is_fit(how, c) && !is_ambiguous) {
         memcpy(ret, bytes, n);
         ret[n] = '\0';
         return n;
@@ -64,6 +78,21 @@ size_t wfs_escape(enum wfs_escape how, const char *bytes, size_t n_bytes, char r
     return 1;
 }
 
+void wfs_unescape(char *name)
+{
+    size_t n_left = strlen(name);
+    char *to = name;
+    for (const char *at = name; n_left > 0; to++) {
+        uint32_t byte;
+        const bool is_escape = read_escape(at, n_left, &byte);
+        const size_t n = is_escape ? N_ESCAPE : 1;
+        *to = is_escape ? (char)byte : *at;
+        at += n;
+        n_left -= n;
+    }
+    *to = '\0';
+}
+
 struct wfs_quoted wfs_quote_n(const char *bytes, size_t n_bytes)
 {
     enum { N_TAIL = 40 }; /* room for the note about a cut */
@@ -71,7 +100,7 @@ struct wfs_quoted wfs_quote_n(const char *bytes, size_t n_bytes)
     size_t n_out = 0;
     for (size_t i = 0; i < n_bytes;) {
         char escaped[WFS_ESCAPE_MAX];
-        i += wfs_escape(WFS_ESCAPE_NAME, bytes + i, n_bytes - i, escaped);
+        i += wfs_escape(WFS_ESCAPE_QUOTED, bytes + i, n_bytes - i, escaped);
         const size_t n = strlen(escaped);
         if (n_out + n > sizeof(quoted.text) - N_TAIL) {
             snprintf(quoted.text + n_out, sizeof(quoted.text) - n_out, "... (%zu bytes)", n_bytes);
@@ -87,6 +116,23 @@ struct wfs_quoted wfs_quote_n(const char *bytes, size_t n_bytes)
 struct wfs_quoted wfs_quote(const char *name)
 {
     return wfs_quote_n(name, strlen(name));
+}
+
+struct wfs_counted wfs_count_as(uint64_t n, const char *one, const char *many)
+{
+    struct wfs_counted counted;
+    snprintf(counted.text, sizeof(counted.text), "%" PRIu64 " %s", n, n == 1 ? one : many);
+    return counted;
+}
+
+struct wfs_counted wfs_count(uint64_t n, const char *noun)
+{
+    char many[sizeof(((struct wfs_counted *)NULL)->text)];
+    const size_t n_noun = strlen(noun);
+    const bool ends_in_y =
+        n_noun > 1 && noun[n_noun - 1] == 'y' && strchr("aeiou", noun[n_noun - 2]) == NULL;
+    snprintf(many, sizeof(many), "%.*s%s", (int)n_noun - ends_in_y, noun, ends_in_y ? "ies" : "s");
+    return wfs_count_as(n, noun, many);
 }
 
 struct wfs_prose wfs_prose(const char *message)

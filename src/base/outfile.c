@@ -85,15 +85,15 @@ static int reserve(struct outfile *outfile, uint64_t n_bytes, struct wfs_error *
     if (n_bytes == 0 || outfile->can_share || fallocate(outfile->fd, 0, 0, (off_t)n_bytes) == 0)
         return 0;
     if (errno != EOPNOTSUPP && errno != EINTR)
-        return wfs_fail(err, errno, "cannot reserve %llu bytes for the output: %s",
-                        (unsigned long long)n_bytes, strerror(errno));
+        return wfs_fail(err, errno, "cannot reserve %s for the output: %s",
+                        wfs_count(n_bytes, "byte").text, strerror(errno));
     struct statvfs vfs;
     if (fstatvfs(outfile->fd, &vfs) < 0)
         return 0;
     const uint64_t n_free = (uint64_t)vfs.f_bavail * vfs.f_frsize;
     if (n_free < n_bytes)
-        return wfs_fail(err, ENOSPC, "the output needs %llu bytes, %llu are free",
-                        (unsigned long long)n_bytes, (unsigned long long)n_free);
+        return wfs_fail(err, ENOSPC, "the output needs %s, %llu free",
+                        wfs_count(n_bytes, "byte").text, (unsigned long long)n_free);
     return 0;
 }
 

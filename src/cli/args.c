@@ -174,13 +174,19 @@ static bool apply_setting(struct args *args, const struct args_usage *usage, con
     return false;
 }
 
+/* Returns the long name of a flag of one letter, or NULL. */
+static const char *name_of_letter(const char *text)
+{
+    return strcmp(text, "-h") == 0 ? "help" : strcmp(text, "-0") == 0 ? "null" : NULL;
+}
+
 /* Parses the option at argv[*i], which moves on over its value. */
 static bool parse_option(struct args *args, const struct args_usage *usage, char **argv, int *i,
                          int *ret_exit)
 {
     const char *text = argv[*i];
-    const char *name = strcmp(text, "-h") == 0 ? "help" : text + 2;
-    if (text[1] != '-' && strcmp(text, "-h") != 0)
+    const char *letter = name_of_letter(text), *name = letter != NULL ? letter : text + 2;
+    if (text[1] != '-' && letter == NULL)
         return refuse_option(ret_exit, usage, text);
     const size_t n_name = strcspn(name, "=");
     struct args_option option;

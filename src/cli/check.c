@@ -61,8 +61,9 @@ static void report_count(struct check *check, enum wfs_severity severity,
     char text[WFS_ERROR_TEXT_MAX];
     if (n == 0)
         return;
-    snprintf(text, sizeof(text), "tensor '%s': %" PRIu64 " of %" PRIu64 " elements are %s",
-             wfs_quote(tensor->key).text, n, n_elems, what);
+    snprintf(text, sizeof(text), "tensor '%s': %" PRIu64 " of %s %s %s",
+             wfs_quote(tensor->key).text, n, wfs_count(n_elems, "element").text,
+             n == 1 ? "is" : "are", what);
     report(check, severity, text);
 }
 
@@ -175,7 +176,6 @@ int verb_check(int argc, char **argv)
         return run_json(&check, has_values);
     exit_code = run(&check, has_values);
     if (exit_code == EXIT_DONE && isatty(STDOUT_FILENO))
-        printf("no problems in %zu %s\n", wfs_catalog_n_tensors(catalog),
-               wfs_catalog_n_tensors(catalog) == 1 ? "tensor" : "tensors");
+        printf("no problems in %s\n", wfs_count(wfs_catalog_n_tensors(catalog), "tensor").text);
     return exit_code;
 }

@@ -12,6 +12,7 @@
 #include <weightfs/value.h>
 
 #include <errno.h>
+#include <string.h>
 
 static const struct args_option options[] = {
     {NULL, NULL, NULL},
@@ -44,7 +45,10 @@ int verb_config(int argc, char **argv)
     if (exit_code != EXIT_DONE)
         return exit_code;
     const char *key = args.n_operands > 1 ? args.operands[1] : NULL;
-    const int code = wfs_catalog_config(catalog, key, &text, &n_bytes, &err);
+    int code = wfs_catalog_config(catalog, key, &text, &n_bytes, &err);
+    autofree char *unescaped = code == -ENOENT ? input_unescape(key) : NULL;
+    if (unescaped != NULL && strcmp(unescaped, key) != 0)
+        code = wfs_catalog_config(catalog, unescaped, &text, &n_bytes, &err);
     if (code < 0)
         return print_error(code == -ENOENT ? EXIT_NO_MATCH : exit_of_errno(-code), path, "%s",
                            err.text);

@@ -163,7 +163,7 @@ static void print_notice(const struct wfs_report *report)
 {
     const char *notice = report != NULL ? wfs_report_notice(report) : NULL;
     if (notice != NULL)
-        print_line(stdout, notice);
+        printf("%s; 'weightfs plan' with the same options lists them\n", notice);
 }
 
 int verb_convert(int argc, char **argv)

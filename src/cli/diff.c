@@ -182,15 +182,16 @@ static void print_change(const struct wfs_tensor *a, const struct wfs_tensor *b,
     if (!comparison_is_one_quantization(a, b))
         printf(", quantized differently");
     if (a->n_bytes != b->n_bytes && a->dtype == b->dtype)
-        printf(", %" PRIu64 " -> %" PRIu64 " bytes", a->n_bytes, b->n_bytes);
+        printf(", %" PRIu64 " -> %s", a->n_bytes, wfs_count(b->n_bytes, "byte").text);
     if (!comparison->has_content || comparison->n_changed == 0) {
         putchar('\n');
         return;
     }
-    printf(", %" PRIu64 " of %" PRIu64 " %s differ", comparison->n_changed, comparison->n_elems,
-           comparison->has_numbers ? "elements" : "bytes");
+    printf(", %" PRIu64 " of %s %s", comparison->n_changed,
+           wfs_count(comparison->n_elems, comparison->has_numbers ? "element" : "byte").text,
+           comparison->n_changed == 1 ? "differs" : "differ");
     if (comparison->n_nan > 0)
-        printf(", %" PRIu64 " are NaN in only one", comparison->n_nan);
+        printf(", %s NaN in only one", wfs_count_as(comparison->n_nan, "is", "are").text);
     if (comparison->has_numbers && comparison->n_changed > comparison->n_nan)
         printf(", by at most %.6g, relative %.6g", comparison->max_abs, comparison->max_rel);
     putchar('\n');

@@ -184,7 +184,7 @@ static void print_more(size_t n_items)
 
 static void print_totals(const struct totals *totals)
 {
-    printf("%" PRIu64 " tensor%s, ", totals->n_tensors, totals->n_tensors == 1 ? "" : "s");
+    printf("%s, ", wfs_count(totals->n_tensors, "tensor").text);
     print_size(stdout, totals->n_bytes);
     putchar('\n');
 }
@@ -246,7 +246,7 @@ static void print_sources(const struct wfs_catalog *catalog)
     for (size_t i = 0; i < n && i < N_SHOWN; i++) {
         print_label("sources:", i);
         print_escaped(stdout, wfs_catalog_source_path(catalog, i));
-        printf(", %" PRIu64 " bytes\n", wfs_catalog_source_bytes(catalog, i));
+        printf(", %s\n", wfs_count(wfs_catalog_source_bytes(catalog, i), "byte").text);
     }
     print_more(n);
 }

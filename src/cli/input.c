@@ -50,8 +50,8 @@ static void print_warnings(const char *path, const struct wfs_report *report)
             print_warning(path, about, text);
     }
     if (n > N_MOST)
-        fprintf(stderr, "weightfs: and %zu more notices, which `weightfs plan` lists\n",
-                n - N_MOST);
+        fprintf(stderr, "weightfs: and %s, which `weightfs plan` lists\n",
+                wfs_count(n - N_MOST, "more notice").text);
 }
 
 enum exit_code input_load_report(const struct args *args, const char *path,
@@ -79,23 +79,12 @@ enum exit_code input_load(const struct args *args, const char *path, struct wfs_
     return input_load_report(args, path, out, NULL);
 }
 
-/* Returns the key whose printed form the text is, malloc'ed, or NULL when out of memory. */
-static char *read_escapes(const char *text)
+char *input_unescape(const char *name)
 {
-    char *key = strdup(text), *to = key;
-    for (const char *at = text; key != NULL && *at != '\0'; to++) {
-        unsigned byte = 0;
-        int n_read = 0;
-        if (sscanf(at, "\\x%2x%n", &byte, &n_read) == 1 && n_read == 4 && byte != 0) {
-            *to = (char)byte;
-            at += n_read;
-        } else {
-            *to = *at++;
-        }
-    }
-    if (key != NULL)
-        *to = '\0';
-    return key;
+    char *copy = strdup(name);
+    if (copy != NULL)
+        wfs_unescape(copy);
+    return copy;
 }
 
 enum exit_code input_find(const struct wfs_catalog *catalog, const char *path, const char *key,
@@ -103,8 +92,8 @@ enum exit_code input_find(const struct wfs_catalog *catalog, const char *path, c
 {
     *ret = wfs_catalog_find(catalog, key);
     if (*ret == NULL) {
-        autofree char *escaped = read_escapes(key);
-        *ret = escaped == NULL ? NULL : wfs_catalog_find(catalog, escaped);
+        autofree char *unescaped = input_unescape(key);
+        *ret = unescaped == NULL ? NULL : wfs_catalog_find(catalog, unescaped);
     }
     if (*ret != NULL)
         return EXIT_DONE;

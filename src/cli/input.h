@@ -23,6 +23,9 @@ enum exit_code input_load(const struct args *args, const char *path, struct wfs_
 /* Returns the format that --format names in *ret, NULL without it; or prints a line: EXIT_USAGE. */
 enum exit_code input_format(const struct args *args, const struct wfs_format **ret);
 
+/* Returns the name whose printed form the text is, malloc'ed, or NULL when out of memory. */
+char *input_unescape(const char *name);
+
 /* Finds the tensor with that key, as it is or as it is printed, or prints a line with the nearest
  * keys: EXIT_NO_MATCH. */
 enum exit_code input_find(const struct wfs_catalog *catalog, const char *path, const char *key,

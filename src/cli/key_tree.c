@@ -153,7 +153,7 @@ static void print_tensor(const struct drawing *drawing, size_t i, size_t n_prefi
 
 static void print_totals(const struct drawing *drawing, size_t i, size_t end)
 {
-    fprintf(drawing->out, "  (%zu tensor%s, ", end - i, end - i == 1 ? "" : "s");
+    fprintf(drawing->out, "  (%s, ", wfs_count(end - i, "tensor").text);
     print_size(drawing->out, key_tree_n_bytes(drawing->tree, i, end));
     fputs(")\n", drawing->out);
 }

@@ -20,6 +20,7 @@
 static const struct args_option options[] = {
     {"json", NULL, "print one JSON object"},
     {"long", NULL, "also print offset, file, key in the file, changes"},
+    {"null", NULL, "-0: print only keys, unescaped, each with a NUL"},
     {"tree", NULL, "draw a tree with counts and sizes"},
     {NULL, NULL, NULL},
 };
@@ -29,7 +30,9 @@ static const struct args_usage usage = {
     .operands = "SOURCE [GLOB...]",
     .text = "List the tensors of a checkpoint in file order: key, dtype, shape and bytes,\n"
             "aligned on a terminal and separated by tabs elsewhere. With GLOBs, list only\n"
-            "tensors whose whole key matches one of them; '*' matches dots too.",
+            "tensors whose whole key matches one of them; '*' matches dots too. Keys are\n"
+            "printed as they are, except for characters that a terminal acts on (\\xHH);\n"
+            "keys in either form are accepted wherever one is expected.",
     .n_min = 1,
     .n_max = SIZE_MAX,
     .has_source = true,
@@ -39,12 +42,27 @@ static const struct args_usage usage = {
 struct listing {
     const struct wfs_catalog *catalog;
     struct key_tree tensors; /* the selected ones, in file order */
-    bool is_long;
+    bool is_long, is_null;
 };
 
-static bool is_match(const char *glob, const char *key)
+/* unescaped is the glob as a key that was printed, or NULL when out of memory. */
+static bool is_match(const char *glob, const char *unescaped, const char *key)
 {
-    return strcmp(glob, key) == 0 || fnmatch(glob, key, 0) == 0;
+    return strcmp(glob, key) == 0 || fnmatch(glob, key, 0) == 0 ||
+           (unescaped != NULL && strcmp(unescaped, key) == 0);
+}
+
+/* Marks the tensors whose key the glob matches. Returns whether there is one. */
+static bool mark_matches(const struct wfs_catalog *catalog, const char *glob, bool *is_wanted)
+{
+    autofree char *unescaped = input_unescape(glob);
+    bool has_matched = false;
+    for (size_t i = 0; i < wfs_catalog_n_tensors(catalog); i++) {
+        const bool matches = is_match(glob, unescaped, wfs_catalog_tensor(catalog, i)->key);
+        is_wanted[i] |= matches;
+        has_matched |= matches;
+    }
+    return has_matched;
 }
 
 /* Fills the listing; *ret_unmatched is the first glob without a match, or NULL. */
@@ -52,24 +70,18 @@ static enum exit_code select_tensors(struct listing *listing, const struct args 
                                      const char **ret_unmatched)
 {
     const size_t n = wfs_catalog_n_tensors(listing->catalog);
-    const size_t n_globs = args->n_operands - 1;
-    autofree bool *has_matched = calloc(n_globs + 1, sizeof(*has_matched));
+    autofree bool *is_wanted = calloc(n + 1, sizeof(*is_wanted));
     listing->tensors.tensors = calloc(n + 1, sizeof(*listing->tensors.tensors));
-    if (has_matched == NULL || listing->tensors.tensors == NULL)
+    if (is_wanted == NULL || listing->tensors.tensors == NULL)
         return print_error(EXIT_UNSUPPORTED, args->operands[0], "out of memory");
-    for (size_t i = 0; i < n; i++) {
-        const struct wfs_tensor *tensor = wfs_catalog_tensor(listing->catalog, i);
-        bool is_wanted = n_globs == 0;
-        for (size_t j = 0; j < n_globs; j++) {
-            if (is_match(args->operands[j + 1], tensor->key))
-                is_wanted = has_matched[j] = true;
-        }
-        if (is_wanted)
-            listing->tensors.tensors[listing->tensors.n_tensors++] = tensor;
-    }
-    for (size_t j = n_globs; j > 0; j--) {
-        if (!has_matched[j - 1])
+    for (size_t j = args->n_operands; j-- > 1;) {
+        if (!mark_matches(listing->catalog, args->operands[j], is_wanted))
             *ret_unmatched = args->operands[j];
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (args->n_operands == 1 || is_wanted[i])
+            listing->tensors.tensors[listing->tensors.n_tensors++] =
+                wfs_catalog_tensor(listing->catalog, i);
     }
     return EXIT_DONE;
 }
@@ -137,6 +149,15 @@ static void pad(size_t width, size_t to_width)
     printf("%*s", width < to_width ? (int)(to_width - width) : 0, "");
 }
 
+/* A name as a person reads it, or with its true bytes. */
+static void print_name(const struct listing *listing, const char *name)
+{
+    if (listing->is_null)
+        fputs(name, stdout);
+    else
+        print_escaped(stdout, name);
+}
+
 static void print_place(const struct listing *listing, const struct wfs_tensor *tensor, char gap)
 {
     int fd;
@@ -147,11 +168,11 @@ static void print_place(const struct listing *listing, const struct wfs_tensor *
         printf("%c-", gap);
     const char *file = input_file_of(listing->catalog, tensor);
     putchar(gap);
-    print_escaped(stdout, file != NULL ? file : "-");
+    print_name(listing, file != NULL ? file : "-");
     putchar(gap);
-    print_escaped(stdout, wfs_tensor_origin(tensor));
+    print_name(listing, wfs_tensor_origin(tensor));
     putchar(gap);
-    print_escaped(stdout, tensor->changes != NULL ? tensor->changes : "-");
+    print_name(listing, tensor->changes != NULL ? tensor->changes : "-");
 }
 
 static void print_row(const struct listing *listing, const struct columns *columns,
@@ -159,7 +180,12 @@ static void print_row(const struct listing *listing, const struct columns *colum
 {
     const bool is_aligned = columns->is_aligned;
     const char gap = is_aligned ? ' ' : '\t';
-    print_escaped(stdout, tensor->key);
+    const char end = listing->is_null ? '\0' : '\n';
+    print_name(listing, tensor->key);
+    if (listing->is_null && !listing->is_long) {
+        putchar(end);
+        return;
+    }
     if (is_aligned)
         pad(print_width(tensor->key), columns->key);
     printf(is_aligned ? "  %-8s " : "\t%s\t", wfs_dtype_name(tensor->dtype));
@@ -169,13 +195,13 @@ static void print_row(const struct listing *listing, const struct columns *colum
     printf(is_aligned ? " %12" PRIu64 : "\t%" PRIu64, tensor->n_bytes);
     if (listing->is_long)
         print_place(listing, tensor, gap);
-    putchar('\n');
+    putchar(end);
 }
 
 static void print_listing(const struct listing *listing)
 {
     struct columns columns = {0};
-    if (isatty(STDOUT_FILENO))
+    if (isatty(STDOUT_FILENO) && !listing->is_null)
         columns = measure(listing);
     for (size_t i = 0; i < listing->tensors.n_tensors && !ferror(stdout); i++)
         print_row(listing, &columns, listing->tensors.tensors[i]);
@@ -199,10 +225,13 @@ int verb_ls(int argc, char **argv)
     auto_catalog struct wfs_catalog *catalog = NULL;
     if (!args_parse(&args, &usage, argc, argv, &exit_code))
         return exit_code;
+    if (args_has(&args, "null") && (args_has(&args, "json") || args_has(&args, "tree")))
+        return print_error(EXIT_USAGE, NULL, "--null cannot be combined with --json or --tree");
     exit_code = input_load(&args, args.operands[0], &catalog);
     if (exit_code != EXIT_DONE)
         return exit_code;
-    struct listing listing = {.catalog = catalog, .is_long = args_has(&args, "long")};
+    struct listing listing = {
+        .catalog = catalog, .is_long = args_has(&args, "long"), .is_null = args_has(&args, "null")};
     const char *unmatched = NULL;
     exit_code = select_tensors(&listing, &args, &unmatched);
     if (exit_code == EXIT_DONE)

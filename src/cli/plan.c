@@ -18,6 +18,7 @@
 static const struct args_option options[] = {
     {"format", "NAME", "also report what this format cannot store"},
     {"json", NULL, "print the full report as one JSON object"},
+    {"null", NULL, "-0: print rows unescaped, each with a NUL"},
     {"report", NULL, "print a summary, at most ten entries per list"},
     {"values", NULL, "read tensors that are cast; count overflows, NaN"},
     {NULL, NULL, NULL},
@@ -42,6 +43,7 @@ static enum exit_code print_report(const struct args *args, const struct wfs_rep
     size_t n_text;
     const enum wfs_report_form form = args_has(args, "json")     ? WFS_REPORT_JSON
                                       : args_has(args, "report") ? WFS_REPORT_TEXT
+                                      : args_has(args, "null")   ? WFS_REPORT_NULL
                                                                  : WFS_REPORT_PLAN;
     if (wfs_report_write(report, form, &text, &n_text) < 0)
         return print_error(EXIT_UNSUPPORTED, args->operands[0], "out of memory");

@@ -171,7 +171,7 @@ static void print_edit(const struct wfs_stage *stage, const char *number)
     }
     fputs("edit ", stdout);
     print_escaped(stdout, number);
-    printf(", %" PRId64 " byte%s", n_bytes, n_bytes == 1 ? "" : "s");
+    printf(", %s", wfs_count((uint64_t)n_bytes, "byte").text);
 }
 
 static int list_change(void *ctx, const struct wfs_record *record)
@@ -248,10 +248,10 @@ static enum exit_code list(const struct recovery *recovery)
         return EXIT_DONE;
     const uint64_t n_pending = count_pending(recovery);
     return print_error(EXIT_OUTPUT, recovery->typed,
-                       "%" PRIu64 " change%s not committed: --publish writes the output, "
+                       "%s not committed: --publish writes the output, "
                        "--discard removes the edits, and a mount with the same output shows them "
                        "again",
-                       n_pending, n_pending == 1 ? " is" : "s are");
+                       wfs_count_as(n_pending, "change is", "changes are").text);
 }
 
 /* ---- doing ---- */

@@ -71,7 +71,8 @@ static int read_head(const struct source *source, struct head *head, struct wfs_
 {
     head->n_bytes = source->n_bytes < FORMAT_HEAD ? (size_t)source->n_bytes : FORMAT_HEAD;
     if (source_read(source, 0, head->bytes, head->n_bytes) < 0)
-        return wfs_fail(err, EIO, "cannot read its first %zu bytes", head->n_bytes);
+        return wfs_fail(err, EIO, "cannot read its first %s",
+                        wfs_count(head->n_bytes, "byte").text);
     return 0;
 }
 

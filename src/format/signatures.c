@@ -97,10 +97,11 @@ static int check_zeros(const uint8_t *head, size_t n_head, const struct source *
             return 0;
     }
     if (n_head == source->n_bytes)
-        return wfs_fail(err, EMEDIUMTYPE, "is all zeros (%zu bytes): a failed download?", n_head);
+        return wfs_fail(err, EMEDIUMTYPE, "is all zeros (%s): a failed download?",
+                        wfs_count(n_head, "byte").text);
     return wfs_fail(err, EMEDIUMTYPE,
-                    "begins with %zu zeros where a header should be: an unfinished download?",
-                    n_head);
+                    "begins with %s where a header should be: an unfinished download?",
+                    wfs_count(n_head, "zero").text);
 }
 
 /* "version https://git-lfs.github.com/spec/v1", then lines of which one is "size N". */

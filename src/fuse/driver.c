@@ -56,7 +56,7 @@ static int make_report_json(const void *ctx, char **ret, size_t *ret_n_bytes)
 
 static int make_plan(const void *ctx, char **ret, size_t *ret_n_bytes)
 {
-    return wfs_report_write(ctx, WFS_REPORT_PLAN, ret, ret_n_bytes);
+    return wfs_report_write(ctx, WFS_REPORT_TSV, ret, ret_n_bytes);
 }
 
 /* Offers what the view did as files of the control directory. */

@@ -93,6 +93,6 @@ int loading_run(const struct mount_options *options, const struct target *target
     warn_of_rules(*report);
     const char *notice = wfs_report_notice(*report);
     if (notice != NULL)
-        log_warning("%s", notice);
+        log_warning("%s, see plan.tsv", notice);
     return check_writers(*out, target);
 }

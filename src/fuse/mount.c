@@ -124,11 +124,10 @@ static int check_replayed(const struct mount_recovery *recovery, const struct dr
     wfs_tree_replayed(driver->tree, &replayed);
     if (replayed.n_doubtful == 0 || recovery->is_forced)
         return 0;
-    return log_failure(EXIT_OUTPUT,
-                       "%" PRIu64
-                       " edits were not synced before a restart and may be torn; --force "
-                       "publishes them as they are",
-                       replayed.n_doubtful);
+    return log_failure(
+        EXIT_OUTPUT,
+        "%s not synced before a restart and may be torn; --force publishes them as they are",
+        wfs_count_as(replayed.n_doubtful, "edit was", "edits were").text);
 }
 
 static int commit(const struct mount_recovery *recovery, const struct mount_options *options,

@@ -147,13 +147,15 @@ void resume_tell(const struct wfs_tree *tree)
     char more[128] = "";
     wfs_tree_replayed(tree, &replayed);
     if (replayed.n_doubtful > 0)
-        snprintf(more, sizeof(more),
-                 "; %" PRIu64 " of them were not synced before a restart and may be torn",
-                 replayed.n_doubtful);
+        snprintf(more, sizeof(more), "; %s not synced before a restart and may be torn",
+                 wfs_count_as(replayed.n_doubtful, "of them was", "of them were").text);
     if (replayed.n_lost > 0)
-        log_warning("the content of %" PRIu64 " edits of an earlier mount is lost",
-                    replayed.n_lost);
+        log_warning("the content of %s of an earlier mount is lost",
+                    wfs_count(replayed.n_lost, "edit").text);
     if (replayed.n_edits > 0)
-        log_warning("%" PRIu64 " edits of an earlier mount are shown again%s", replayed.n_edits,
+        log_warning("%s shown again%s",
+                    wfs_count_as(replayed.n_edits, "edit of an earlier mount is",
+                                 "edits of an earlier mount are")
+                        .text,
                     more);
 }

@@ -115,8 +115,8 @@ static int put(struct pickle *p, uint32_t index)
     if (code < 0)
         return code;
     if (p->memo.n_used >= p->job->limits->memo && memo_get(&p->memo, index) == 0)
-        return wfs_fail(p->err, E2BIG, "pickle: more than %llu memo entries (limit memo)",
-                        (unsigned long long)p->job->limits->memo);
+        return wfs_fail(p->err, E2BIG, "pickle: more than %s (limit memo)",
+                        wfs_count(p->job->limits->memo, "memo entry").text);
     return memo_put(&p->memo, index, id) < 0 ? wfs_fail_memory(p->err) : 0;
 }
 
@@ -187,18 +187,18 @@ static int check_budget(struct pickle *p, uint64_t start)
     const uint64_t n_bytes = stream_offset(&p->input) - start - p->input.n_skipped;
     if (n_bytes > budget->n_bytes) {
         p->job->notes |= PICKLE_BUDGET;
-        return wfs_fail(p->err, E2BIG, "the pickle is longer than %llu bytes (limit pickle)",
-                        (unsigned long long)limits->pickle);
+        return wfs_fail(p->err, E2BIG, "the pickle is longer than %s (limit pickle)",
+                        wfs_count(limits->pickle, "byte").text);
     }
     if (budget->n_opcodes-- == 0) {
         budget->n_opcodes = 0;
         p->job->notes |= PICKLE_BUDGET;
-        return wfs_fail(p->err, E2BIG, "the pickle has more than %llu opcodes (limit opcodes)",
-                        (unsigned long long)limits->opcodes);
+        return wfs_fail(p->err, E2BIG, "the pickle has more than %s (limit opcodes)",
+                        wfs_count(limits->opcodes, "opcode").text);
     }
     if (p->graph->n_values > limits->values)
-        return wfs_fail(p->err, E2BIG, "the pickle makes more than %llu values (limit values)",
-                        (unsigned long long)limits->values);
+        return wfs_fail(p->err, E2BIG, "the pickle makes more than %s (limit values)",
+                        wfs_count(limits->values, "value").text);
     return 0;
 }
 

@@ -21,8 +21,8 @@ static int push_integer_text(struct pickle *p, const char *text, size_t n)
         return vm_fail(p, "%s is not an integer", wfs_quote_n(text, n).text);
     case -E2BIG:
         return wfs_fail(p->err, E2BIG,
-                        "pickle, byte %llu: an integer of %zu digits is above the limit (integer)",
-                        (unsigned long long)p->opcode_offset, n);
+                        "pickle, byte %llu: an integer of %s is above the limit (integer)",
+                        (unsigned long long)p->opcode_offset, wfs_count(n, "digit").text);
     default:
         return wfs_fail_memory(p->err);
     }

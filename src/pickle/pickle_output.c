@@ -74,8 +74,9 @@ int pickle_put_range(struct pickle_output *output, const struct value_bytes *byt
     const int code =
         at == NULL ? 0 : source_read(bytes->source, bytes->offset, at, (size_t)bytes->n_bytes);
     if (code < 0)
-        return wfs_fail(output->err, -code, "cannot read %llu bytes of a value in %s",
-                        (unsigned long long)bytes->n_bytes, wfs_quote(bytes->source->path).text);
+        return wfs_fail(output->err, -code, "cannot read %s of a value in %s",
+                        wfs_count(bytes->n_bytes, "byte").text,
+                        wfs_quote(bytes->source->path).text);
     return 0;
 }
 

@@ -35,8 +35,8 @@ static int check_text(struct pickle *p, uint64_t n)
         return vm_fail_short(p, "a string", n);
     if (n > p->job->limits->text || n >= UINT32_MAX)
         return wfs_fail(p->err, E2BIG,
-                        "pickle, byte %llu: a string of %llu bytes is above the limit (text)",
-                        (unsigned long long)p->opcode_offset, (unsigned long long)n);
+                        "pickle, byte %llu: a string of %s is above the limit (text)",
+                        (unsigned long long)p->opcode_offset, wfs_count(n, "byte").text);
     return 0;
 }
 

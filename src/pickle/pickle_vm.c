@@ -65,7 +65,7 @@ int vm_fail_input(struct pickle *p, int code)
 int vm_fail_short(struct pickle *p, const char *what, uint64_t n)
 {
     p->job->notes |= PICKLE_SHORT;
-    return vm_fail(p, "%s of %llu bytes, but only %llu are left", what, (unsigned long long)n,
+    return vm_fail(p, "%s of %s, but only %llu left", what, wfs_count(n, "byte").text,
                    (unsigned long long)stream_left(&p->input));
 }
 
@@ -132,8 +132,8 @@ void vm_drop(struct pickle *p, uint32_t n)
 int vm_mark(struct pickle *p)
 {
     if (p->n_marks >= p->job->limits->marks)
-        return wfs_fail(p->err, E2BIG, "pickle: more than %llu open marks (limit marks)",
-                        (unsigned long long)p->job->limits->marks);
+        return wfs_fail(p->err, E2BIG, "pickle: more than %s (limit marks)",
+                        wfs_count(p->job->limits->marks, "open mark").text);
     if (array_reserve(&p->marks, sizeof(*p->marks), p->n_marks, 1, &p->n_mark_room) < 0)
         return wfs_fail_memory(p->err);
     p->marks[p->n_marks++] = p->n_stack;

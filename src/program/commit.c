@@ -127,8 +127,7 @@ int commit_report(const struct commit *commit, struct wfs_report *report)
 static void add_count(char text[COMMIT_TEXT_MAX], const char *before, uint64_t n, const char *what)
 {
     const size_t n_text = strlen(text);
-    snprintf(text + n_text, COMMIT_TEXT_MAX - n_text, "%s%" PRIu64 " %s%s", before, n, what,
-             n == 1 ? "" : "s");
+    snprintf(text + n_text, COMMIT_TEXT_MAX - n_text, "%s%s", before, wfs_count(n, what).text);
 }
 
 void commit_summary(const struct commit *commit, char text[COMMIT_TEXT_MAX])

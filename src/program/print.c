@@ -13,8 +13,7 @@
 static size_t count_plain(const char *bytes, size_t n_bytes)
 {
     size_t n = 0;
-    while (n < n_bytes && bytes[n] >= 0x20 && bytes[n] < 0x7f && bytes[n] != '\'' &&
-           bytes[n] != '\\')
+    while (n < n_bytes && bytes[n] >= 0x20 && bytes[n] < 0x7f && bytes[n] != '\\')
         n++;
     return n;
 }

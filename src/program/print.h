@@ -24,7 +24,7 @@ enum exit_code print_error(enum exit_code exit_code, const char *file, const cha
 /* Prints one line "weightfs: FILE: ABOUT: text" on stderr; all are escaped here. */
 void print_warning(const char *file, const char *about, const char *text);
 
-/* Prints a name, escaped as wfs_quote does it but never cut. */
+/* Prints a name that is not in quotes, escaped where a terminal would act on it, never cut. */
 void print_escaped(FILE *out, const char *text);
 void print_escaped_n(FILE *out, const char *bytes, size_t n_bytes);
 

@@ -53,10 +53,8 @@ void wfs_catalog_free(struct wfs_catalog *catalog)
 int catalog_fail_memory(const struct wfs_catalog *catalog, struct wfs_error *err)
 {
     if (catalog->arena.is_full)
-        return wfs_fail(err, E2BIG,
-                        "its index takes more than %" PRIu64
-                        " bytes of memory (limit index_memory)",
-                        catalog->arena.limit);
+        return wfs_fail(err, E2BIG, "its index takes more than %s of memory (limit index_memory)",
+                        wfs_count(catalog->arena.limit, "byte").text);
     return wfs_fail_memory(err);
 }
 

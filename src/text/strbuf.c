@@ -88,10 +88,10 @@ static bool needs_guard(const char *field)
     return false;
 }
 
-void strbuf_csv(struct strbuf *text, const char *field)
+void strbuf_cell(struct strbuf *text, const char *field, char separator)
 {
     const char *guard = needs_guard(field) ? "'" : "";
-    if (field[strcspn(field, ",\"\r\n")] == '\0') {
+    if (field[strcspn(field, "\"\r\n")] == '\0' && strchr(field, separator) == NULL) {
         strbuf_puts(text, guard);
         strbuf_puts(text, field);
         return;

@@ -226,9 +226,9 @@ static int make_notice(struct pass *pass)
     }
     if (n_guessed + n_undecided == 0)
         return 0;
-    pass->report->notice = arena_print(
-        &pass->report->arena, "%zu tensors adapted by guess, %zu left undecided, see plan.tsv",
-        n_guessed, n_undecided);
+    pass->report->notice =
+        arena_print(&pass->report->arena, "%s adapted by guess, %zu left undecided",
+                    wfs_count(n_guessed, "tensor").text, n_undecided);
     return pass->report->notice == NULL ? wfs_fail_memory(pass->err) : 0;
 }
 

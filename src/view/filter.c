@@ -91,11 +91,12 @@ static int fail_empty(const struct pass *pass, size_t n_seen)
         n_filters += is_filter;
     }
     if (n_filters > 1)
-        return wfs_fail(pass->err, EINVAL, "the filters exclude all of %zu tensors", n_seen);
+        return wfs_fail(pass->err, EINVAL, "the filters exclude all of %s",
+                        wfs_count(n_seen, "tensor").text);
     return wfs_fail(pass->err, EINVAL,
-                    only->kind == RULE_EXCLUDE ? "%s='%s' excludes all of %zu tensors"
-                                               : "%s='%s' matches none of %zu tensors",
-                    only->name, wfs_quote(only->text).text, n_seen);
+                    only->kind == RULE_EXCLUDE ? "%s='%s' excludes all of %s"
+                                               : "%s='%s' matches none of %s",
+                    only->name, wfs_quote(only->text).text, wfs_count(n_seen, "tensor").text);
 }
 
 static int index_key(struct text_index *keys, const char *key)

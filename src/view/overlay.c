@@ -145,9 +145,9 @@ static int lay_tensors(struct laying *laying, const struct wfs_catalog *over)
             return code;
     }
     if (laying->n_covered + laying->n_added == 0 && over->n_tensors > 0)
-        return wfs_fail(laying->err, EINVAL,
-                        "overlay '%s': the filter matches none of its %zu tensors",
-                        wfs_quote(laying->rule->argument).text, over->n_tensors);
+        return wfs_fail(laying->err, EINVAL, "overlay '%s': the filter matches none of its %s",
+                        wfs_quote(laying->rule->argument).text,
+                        wfs_count(over->n_tensors, "tensor").text);
     return 0;
 }
 

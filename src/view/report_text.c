@@ -162,8 +162,9 @@ static void put_cast(const struct wfs_report *report, size_t i, FILE *out)
     fprintf(out, ": %s to %s", wfs_dtype_name((enum wfs_dtype)tensor->stored.dtype),
             wfs_dtype_name((enum wfs_dtype)tensor->dtype));
     if (report->has_counts)
-        fprintf(out, ", %" PRIu64 " overflow, %" PRIu64 " are NaN", report->n_overflow[i],
-                report->n_nan[i]);
+        fprintf(out, ", %s, %s NaN",
+                wfs_count_as(report->n_overflow[i], "overflows", "overflow").text,
+                wfs_count_as(report->n_nan[i], "is", "are").text);
 }
 
 static void put_left_out(const struct wfs_report *report, FILE *out)
@@ -185,10 +186,9 @@ static void put_commit(const struct wfs_report_commit *commit, FILE *out)
         return;
     fputs("committed to: ", out);
     report_put_escaped(commit->output, out);
-    fprintf(out,
-            "\ncommitted: %" PRIu64 " tensors, %" PRIu64 " bytes, files: %" PRIu64
-            ", edits: %" PRIu64 "\n",
-            commit->n_tensors, commit->n_bytes, commit->n_files, commit->n_edits);
+    fprintf(out, "\ncommitted: %s, %s, files: %" PRIu64 ", edits: %" PRIu64 "\n",
+            wfs_count(commit->n_tensors, "tensor").text, wfs_count(commit->n_bytes, "byte").text,
+            commit->n_files, commit->n_edits);
 }
 
 void report_put_text(const struct wfs_report *report, FILE *out)

@@ -11,7 +11,7 @@
 
 void report_put_text(const struct wfs_report *report, FILE *out);
 
-/* Writes control characters and DEL as \xHH, and a backslash as two. */
+/* Writes a text with the escapes of WFS_ESCAPE_NAME. */
 void report_put_escaped(const char *text, FILE *out);
 
 #endif

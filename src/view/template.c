@@ -242,13 +242,13 @@ static int notice_variants(const struct pass *pass)
 {
     const struct report_lines *missing = &pass->report->missing;
     size_t n = 0;
-    char text[160];
+    char text[256];
     for (size_t i = 0; i < missing->n_lines; i++)
         n += similarity_has_variant(missing->lines[i].name);
     snprintf(text, sizeof(text),
-             "%zu of these have a segment that looks like an enum variant: drop_variants=auto "
+             "%s a segment that looks like an enum variant: drop_variants=auto "
              "removes it, or a remap can add it to the keys of the source",
-             n);
+             wfs_count_as(n, "of these has", "of these have").text);
     if (n > 0 && report_add(pass->report, &pass->report->notices, "missing", text) < 0)
         return wfs_fail_memory(pass->err);
     return 0;
@@ -259,9 +259,9 @@ static int verdict(const struct pass *pass)
     const struct wfs_report *report = pass->report;
     const size_t n_errors = report->errors.n_lines, n_missing = report->missing.n_lines;
     if (n_errors > 0)
-        return wfs_fail(pass->err, EINVAL, "like: '%s': %s; %zu %s not fit",
+        return wfs_fail(pass->err, EINVAL, "like: '%s': %s; %s not fit",
                         wfs_quote(report->errors.lines[0].name).text, report->errors.lines[0].text,
-                        n_errors, n_errors == 1 ? "tensor does" : "tensors do");
+                        wfs_count_as(n_errors, "tensor does", "tensors do").text);
     if (n_missing == 0 || pass->view->is_partial)
         return 0;
     const struct report_line *first = &report->missing.lines[0];
@@ -269,8 +269,8 @@ static int verdict(const struct pass *pass)
     if (first->text != NULL)
         snprintf(hint, sizeof(hint), " (did you mean '%s'?)", wfs_quote(first->text).text);
     return wfs_fail(pass->err, EINVAL,
-                    "like: %zu %s missing, first '%s'%s; use the option 'partial' to accept that",
-                    n_missing, n_missing == 1 ? "tensor is" : "tensors are",
+                    "like: %s missing, first '%s'%s; use the option 'partial' to accept that",
+                    wfs_count_as(n_missing, "tensor is", "tensors are").text,
                     wfs_quote(first->name).text, hint);
 }
 

@@ -128,3 +128,9 @@ def test_values_that_lose_their_tensors_are_said(tmp_path, row):
                                      ['--top-level-key', 'opt'], ['--top-level-key', 'opt', '--exclude', 'm']])
 def test_values_that_keep_a_tensor_are_not(tmp_path, options):
     weightfs('ls', '--strict', *options, checkpoint(tmp_path / 'in.pth'))
+
+
+def test_guesses_refer_to_what_exists(tmp_path):
+    path = st.write(tmp_path / 'in.safetensors', {'odd.weight': ('F32', [2, 3], bytes(24))})
+    line = weightfs('convert', '--to', 'burn', path, tmp_path / 'out.safetensors').stdout.splitlines()[0]
+    assert line == "0 tensors adapted by guess, 1 left undecided; 'weightfs plan' with the same options lists them"

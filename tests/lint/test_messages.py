@@ -34,6 +34,9 @@ TEXTS_ELSEWHERE = re.compile(r'\b\w+\.md\b.{0,20}\bsection\b|\bsection \d|\b\w+\
 PAGES = sorted([ROOT / 'README.md', *(ROOT / 'docs').rglob('*.md'), *(ROOT / 'docs/man').glob('*.1')])
 FILES = sorted(path for folder in ('src', 'include', 'tests', 'tools', 'docs') for path in (ROOT / folder).rglob('*')
                if path.suffix in ('.c', '.h', '.py', '.md', '.sh', '.1', '.build', '') and path.is_file() and 'data' not in path.parts)
+# A number that can be 1, and a plural: such counts are made by wfs_count. (%d is for constants.)
+COUNTED = re.compile(r'%(?:(?:z|ll)?u|\{\})(?: (?:more|open|memo|dict|local|other))? (?!(?:is|as|was|has|less|exists|runs|does|contains)\b)(?:[a-z]+s|are|were|have)\b')
+NEVER_ONE = {'... (%zu bytes)'}  # of a long name
 ROOMS = sorted({str(path.parent.relative_to(ROOT)) for path in list_messages.sources([ROOT / 'src', ROOT / 'include'])})
 
 
@@ -55,6 +58,12 @@ def problems_of_report(text):
         yield 'ends with an exclamation mark'
 
 
+def problems_of_counts(text):
+    """Plurals after a number that may be 1."""
+    for match in COUNTED.finditer(text) if text not in NEVER_ONE else ():
+        yield '%r (use wfs_count)' % match[0]
+
+
 def messages_of(room):
     for path in sorted((ROOT / room).glob('*.[ch]')):
         yield from list_messages.find_messages(path)
@@ -67,7 +76,7 @@ def place(message):
 @pytest.mark.parametrize('room', ROOMS)
 def test_messages_are_plain_english(room):
     found = ['%s: %s' % (place(message), problem) for message in messages_of(room) for problem in
-             [*problems(message.text, 'messages'),
+             [*problems(message.text, 'messages'), *problems_of_counts(message.text),
               *(problems_of_report(message.text) if message.function not in PRINTS else [])]]
     assert not found, '\n'.join(found)
 
@@ -126,6 +135,16 @@ def test_the_list_is_printed_with_its_places():
 @pytest.mark.parametrize('text', ['the name tells nothing', 'a verb is wanted', 'it is no number', 'is there already', 'made anew'])
 def test_a_riddle_is_found(text):
     assert len(list(problems(text, 'messages'))) == 1
+
+
+@pytest.mark.parametrize('text', ['%zu tensors', 'has %{} bytes', 'and %zu more keys', '%llu are left'])
+def test_a_plural_of_a_number_is_found(text):
+    assert len(list(problems_of_counts(text))) == 1
+
+
+@pytest.mark.parametrize('text', ['%s', 'more than %d bytes', 'entry %u is not set', '%zu of %s', 'the entry at %llu runs past it'])
+def test_a_number_without_a_plural_is_not_found(text):
+    assert list(problems_of_counts(text)) == []
 
 
 @pytest.mark.parametrize('text', ['there is no index', 'the tensor is no longer readable', 'unknown limit; there are: a b'])

@@ -6,6 +6,7 @@ import hashlib
 import json
 import mmap
 import os
+import re
 import stat
 import struct
 
@@ -241,6 +242,21 @@ def test_a_spreadsheet_runs_no_cell_of_the_table(mount, folder):
     assert not any(cell.lstrip(' ').startswith(starts) for cell in cells)
     assert {row['key'][row['key'].startswith("'"):] for row in rows} == {*keys, 'a=b', 'x-y'}
     assert {row['source_key'][row['source_key'].startswith("'"):] for row in rows} == {*keys, 'a=b', 'x-y'}
+
+
+def test_a_spreadsheet_runs_no_cell_of_the_plan(mount, folder):
+    starts = ('=', '+', '-', '@', '\t', '\r', '\n', '\uff1d', '\uff0b', '\uff0d', '\uff20')
+    keys = [space + start + word for space in ('', '  ') for start in (*starts, "'", '"=') for word in ("cmd|' /C calc'!A0", 'HYPERLINK("x,y")')]
+    path = st.write(folder / 'x', contents([*keys, 'a=b']))
+    mnt = mount(path, 'remap=^a=>=a').allow(FINDINGS)
+    with open(mnt / '.weightfs/plan.tsv', newline='', encoding='utf-8') as file:
+        rows = list(csv.DictReader(file, delimiter='\t'))
+    cells = [cell for row in rows for cell in row.values()]
+    assert len(rows) == len(keys) + 1 and not any(cell.lstrip(' ').startswith(starts) for cell in cells)
+    unescaped = [re.sub(r'\\x(..)', lambda m: chr(int(m[1], 16)), row['old_key'][row['old_key'].startswith("'"):]) for row in rows]
+    assert set(unescaped) == {*keys, 'a=b'} and "'=a=b" in {row['new_key'] for row in rows}
+    planned = weightfs('plan', '--remap', '^a=>=a', path).stdout.splitlines()
+    assert 'a=b\t=a=b' in {'\t'.join(line.split('\t')[:2]) for line in planned}, 'what is printed is not guarded'
 
 
 def test_any_range_of_a_file_is_a_slice_of_the_whole(mount, folder):

@@ -163,7 +163,7 @@ static void limits_hold_at_n_and_not_at_n_plus_1(void)
         uint64_t fits;
     } cases[] = {
         {"tensors", "{\"a\":" A_TO_4 ",\"b\":" FROM_4 ",\"b\":" FROM_4 "}",
-         "it has more than 1 tensors (limit tensors)", 8, 2},
+         "it has more than 1 tensor (limit tensors)", 8, 2},
         {"rank", "{\"a\":{\"dtype\":\"F32\",\"shape\":[1,1,1],\"data_offsets\":[0,4]}}",
          "tensor 'a' has more than 2 dimensions (limit rank)", 4, 3},
         {"key", "{\"abcd\":" A_TO_4 "}",

@@ -69,7 +69,7 @@ static int write_reports(struct wfs_report *report)
     const struct wfs_report_commit commit = {.output = "out", .n_tensors = 1};
     int code = wfs_report_commit(report, &commit);
     code = code == 0 ? wfs_report_leave_out(report, "value", "epoch", "has no room") : code;
-    for (int form = WFS_REPORT_TEXT; code == 0 && form <= WFS_REPORT_PLAN; form++) {
+    for (int form = WFS_REPORT_TEXT; code == 0 && form <= WFS_REPORT_NULL; form++) {
         char *text = NULL;
         size_t n;
         code = wfs_report_write(report, (enum wfs_report_form)form, &text, &n);

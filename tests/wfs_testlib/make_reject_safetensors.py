@@ -54,7 +54,7 @@ def bad_entry(name, error, where, header, data=DATA):
 
 # The frame of the file.
 raw('empty', FOREIGN, 'is empty (0 bytes)', b'')
-raw('one-zero', FOREIGN, 'is all zeros (1 bytes): a failed download?', bytes(1))
+raw('one-zero', FOREIGN, 'is all zeros (1 byte): a failed download?', bytes(1))
 raw('seven-zeros', FOREIGN, 'is all zeros (7 bytes): a failed download?', bytes(7))
 raw('eight-zeros', FOREIGN, 'is all zeros (8 bytes): a failed download?', bytes(8))
 raw('5000-zeros', FOREIGN, 'begins with 4096 zeros where a header should be: an unfinished download?', bytes(5000))
@@ -240,8 +240,9 @@ def ranges(name, error, header, data=DATA):
 
 
 def off(key, begin, expected, why, note=''):
-    return "InvalidOffset: %stensor '%s': data begins at %d, expected %d (%s of %d bytes)" % (
-        note, key, begin, expected, why, abs(begin - expected))
+    size = abs(begin - expected)
+    return "InvalidOffset: %stensor '%s': data begins at %d, expected %d (%s of %d byte%s)" % (
+        note, key, begin, expected, why, size, '' if size == 1 else 's')
 
 
 def pair(a, b, keys='ab'):

@@ -38,8 +38,8 @@ static int check_length(const struct burnpack_load *load)
     const uint64_t limit = load->context->limits.cbor, n_bytes = load->source->n_bytes;
     if (load->n_cbor > limit)
         return wfs_fail(load->err, E2BIG,
-                        "its metadata has %" PRIu64 " bytes, the limit is %" PRIu64 " (limit cbor)",
-                        load->n_cbor, limit);
+                        "its metadata has %s, the limit is %" PRIu64 " (limit cbor)",
+                        wfs_count(load->n_cbor, "byte").text, limit);
     if (load->n_cbor > n_bytes - BURNPACK_HEADER)
         return wfs_fail(load->err, EBADMSG,
                         "truncated: its metadata ends at byte %" PRIu64 ", the file has %" PRIu64,
@@ -58,9 +58,8 @@ static int read_header(struct burnpack_load *load)
     if (code < 0)
         return code;
     if (n_header < sizeof(header))
-        return wfs_fail(load->err, EBADMSG,
-                        "truncated: the file has %" PRIu64 " bytes, its header takes %d", n_bytes,
-                        BURNPACK_HEADER);
+        return wfs_fail(load->err, EBADMSG, "truncated: the file has %s, its header takes %d",
+                        wfs_count(n_bytes, "byte").text, BURNPACK_HEADER);
     const unsigned version = load_le16(header + 4);
     if (version > BURNPACK_VERSION)
         return wfs_fail(load->err, EOPNOTSUPP,
@@ -76,8 +75,8 @@ static int read_cbor(struct burnpack_load *load)
     if (load->cbor == NULL)
         return wfs_fail_memory(load->err);
     if (source_read(load->source, BURNPACK_HEADER, load->cbor, (size_t)load->n_cbor) < 0)
-        return wfs_fail(load->err, EIO, "cannot read its metadata of %" PRIu64 " bytes",
-                        load->n_cbor);
+        return wfs_fail(load->err, EIO, "cannot read its metadata of %s",
+                        wfs_count(load->n_cbor, "byte").text);
     cborin_init(&load->in, load->cbor, (size_t)load->n_cbor, load->context->limits.cbor_depth);
     return 0;
 }

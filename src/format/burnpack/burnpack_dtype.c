@@ -240,9 +240,9 @@ static int take_scheme(struct burnpack_load *load, struct burnpack_draft *draft,
         return burnpack_load_fail_cbor(load, draft);
     const size_t n_bytes = (size_t)(load->in.at - from);
     if (n_bytes > SCHEME_MAX)
-        return wfs_fail(load->err, E2BIG,
-                        "tensor '%s': its quantization scheme has %zu bytes, the limit is %d",
-                        burnpack_quote(&draft->key).text, n_bytes, SCHEME_MAX);
+        return wfs_fail(
+            load->err, E2BIG, "tensor '%s': its quantization scheme has %s, the limit is %d",
+            burnpack_quote(&draft->key).text, wfs_count(n_bytes, "byte").text, SCHEME_MAX);
     return keep_scheme(load, draft, from, n_bytes);
 }
 

@@ -205,10 +205,9 @@ static int check_size(struct burnpack_load *load, struct wfs_tensor *tensor)
         wfs_fail(&why, EBADMSG, "tensor '%s': shape %s of %s passes 2^64 bits",
                  wfs_quote(tensor->key).text, shape, wfs_dtype_name(dtype));
     else
-        wfs_fail(&why, EBADMSG,
-                 "tensor '%s': shape %s of %s takes %" PRIu64 " bytes, data_offsets give %" PRIu64,
-                 wfs_quote(tensor->key).text, shape, wfs_dtype_name(dtype), n_bytes,
-                 tensor->n_bytes);
+        wfs_fail(&why, EBADMSG, "tensor '%s': shape %s of %s takes %s, data_offsets give %" PRIu64,
+                 wfs_quote(tensor->key).text, shape, wfs_dtype_name(dtype),
+                 wfs_count(n_bytes, "byte").text, tensor->n_bytes);
     if (!load->context->force)
         return wfs_fail(load->err, why.code, "%s", why.text);
     tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_BPK_SIZE, "%s", why.text);
@@ -235,8 +234,9 @@ static int check_tensors(struct burnpack_load *load, uint64_t start)
                        "tensor '%s' shares bytes with another one", wfs_quote(tensor->key).text);
         if (tensor->n_bytes > BURNPACK_TENSOR_MAX)
             tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_BPK_TENSOR_MAX,
-                       "tensor '%s' has %" PRIu64 " bytes, Burn reads at most %" PRIu64,
-                       wfs_quote(tensor->key).text, tensor->n_bytes, BURNPACK_TENSOR_MAX);
+                       "tensor '%s' has %s, Burn reads at most %" PRIu64,
+                       wfs_quote(tensor->key).text, wfs_count(tensor->n_bytes, "byte").text,
+                       BURNPACK_TENSOR_MAX);
         n_used = begin + tensor->n_bytes > n_used ? begin + tensor->n_bytes : n_used;
         tensor->stored.offset += start;
         if (tensor->n_bytes > 0 && tensor->stored.offset >= load->source->n_bytes)
@@ -254,14 +254,17 @@ static void note_file(struct burnpack_load *load, const struct extent *extent, u
                    n_bytes);
     if (n_bytes > end)
         tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_BPK_TRAILING,
-                   "%" PRIu64 " bytes follow the last tensor", n_bytes - end);
+                   "%s the last tensor",
+                   wfs_count_as(n_bytes - end, "byte follows", "bytes follow").text);
     if (n_bytes > BURNPACK_FILE_MAX)
         tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_BPK_FILE_MAX,
-                   "the file has %" PRIu64 " bytes, Burn reads at most %" PRIu64, n_bytes,
+                   "the file has %s, Burn reads at most %" PRIu64, wfs_count(n_bytes, "byte").text,
                    BURNPACK_FILE_MAX);
     if (extent->n_unused > 0)
-        tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_BPK_UNUSED,
-                   "%" PRIu64 " bytes of the data belong to no tensor", extent->n_unused);
+        tally_note(
+            &load->tally, &load->catalog->arena, WFS_FINDING_BPK_UNUSED, "%s to no tensor",
+            wfs_count_as(extent->n_unused, "byte of the data belongs", "bytes of the data belong")
+                .text);
     if (start % BURNPACK_ALIGNMENT != 0) {
         load->catalog->container = WFS_CONTAINER_BURNPACK_PACKED;
         tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_BPK_PACKED,

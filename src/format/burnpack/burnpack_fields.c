@@ -86,9 +86,9 @@ static int add_dim(struct burnpack_load *load, const struct burnpack_draft *draf
 {
     const uint64_t limit = load->context->limits.rank;
     if (rank >= limit || rank == UINT32_MAX)
-        return wfs_fail(load->err, E2BIG,
-                        "tensor '%s': it has more than %" PRIu64 " dimensions (limit rank)",
-                        wfs_quote_n(draft->key.bytes, draft->key.n_bytes).text, (uint64_t)rank);
+        return wfs_fail(load->err, E2BIG, "tensor '%s': it has more than %s (limit rank)",
+                        wfs_quote_n(draft->key.bytes, draft->key.n_bytes).text,
+                        wfs_count((uint64_t)rank, "dimension").text);
     if (array_reserve(&load->dims, sizeof(*load->dims), rank, 1, &load->dims_room) < 0)
         return wfs_fail_memory(load->err);
     load->dims[rank] = dim;
@@ -183,12 +183,13 @@ static int check_key(const struct burnpack_load *load, const struct cbor_span *k
     const struct limits *limits = &load->context->limits;
     const size_t n_tensors = load->catalog->n_tensors;
     if (n_tensors >= limits->burnpack_tensors || n_tensors >= limits->tensors)
-        return wfs_fail(load->err, E2BIG, "it has more than %zu tensors (limit %s)", n_tensors,
+        return wfs_fail(load->err, E2BIG, "it has more than %s (limit %s)",
+                        wfs_count(n_tensors, "tensor").text,
                         n_tensors >= limits->tensors ? "tensors" : "burnpack_tensors");
     if (key->n_bytes > limits->key)
-        return wfs_fail(load->err, E2BIG,
-                        "the key '%s' is longer than %" PRIu64 " bytes (limit key)",
-                        wfs_quote_n(key->bytes, key->n_bytes).text, limits->key);
+        return wfs_fail(load->err, E2BIG, "the key '%s' is longer than %s (limit key)",
+                        wfs_quote_n(key->bytes, key->n_bytes).text,
+                        wfs_count(limits->key, "byte").text);
     if (memchr(key->bytes, '\0', key->n_bytes) != NULL)
         return wfs_fail(load->err, EOPNOTSUPP,
                         "the key '%s' contains a NUL, which no file name can",
@@ -243,7 +244,8 @@ int burnpack_fields_parse(struct burnpack_load *load)
     const uint64_t n_read = cborin_offset(&load->in);
     if (n_read < load->n_cbor)
         tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_BPK_CBOR_TRAILING,
-                   "%" PRIu64 " bytes follow the metadata's map, at byte %" PRIu64,
-                   load->n_cbor - n_read, BURNPACK_HEADER + n_read);
+                   "%s the metadata's map, at byte %" PRIu64,
+                   wfs_count_as(load->n_cbor - n_read, "byte follows", "bytes follow").text,
+                   BURNPACK_HEADER + n_read);
     return 0;
 }

@@ -38,9 +38,9 @@ int burnpack_layout_check(const struct wfs_tensor *tensor, struct wfs_error *err
                         wfs_quote(tensor->key).text, wfs_quote(scheme).text);
     if (tensor->n_bytes > BURNPACK_TENSOR_MAX)
         return wfs_fail(err, E2BIG,
-                        "tensor '%s' has %" PRIu64 " bytes, Burn reads at most %" PRIu64
-                        " from a Burnpack",
-                        wfs_quote(tensor->key).text, tensor->n_bytes, BURNPACK_TENSOR_MAX);
+                        "tensor '%s' has %s, Burn reads at most %" PRIu64 " from a Burnpack",
+                        wfs_quote(tensor->key).text, wfs_count(tensor->n_bytes, "byte").text,
+                        BURNPACK_TENSOR_MAX);
     return param_id == NULL ? 0 : burnpack_metadata_param_id(tensor, param_id, &unused, err);
 }
 
@@ -83,9 +83,8 @@ static int place_tensors(struct burnpack_plan *plan)
 {
     const size_t n = plan->catalog->n_tensors;
     if (n > BURNPACK_TENSORS_MAX)
-        return wfs_fail(plan->err, E2BIG,
-                        "%zu tensors, Burn reads at most %" PRIu64 " from a Burnpack", n,
-                        BURNPACK_TENSORS_MAX);
+        return wfs_fail(plan->err, E2BIG, "%s, Burn reads at most %" PRIu64 " from a Burnpack",
+                        wfs_count(n, "tensor").text, BURNPACK_TENSORS_MAX);
     plan->by_key = arena_calloc(&plan->layout->arena, n, sizeof(*plan->by_key));
     plan->starts = arena_calloc(&plan->layout->arena, n, sizeof(*plan->starts));
     plan->layout->order = arena_calloc(&plan->layout->arena, n, sizeof(*plan->layout->order));
@@ -179,9 +178,8 @@ static int add_head(const struct burnpack_plan *plan, struct cbor_out *out, uint
         return code;
     const uint64_t n_cbor = out->n_bytes - BURNPACK_HEADER;
     if (n_cbor > BURNPACK_CBOR_MAX)
-        return wfs_fail(plan->err, E2BIG,
-                        "the metadata would have %" PRIu64 " bytes, Burn reads at most %" PRIu64,
-                        n_cbor, BURNPACK_CBOR_MAX);
+        return wfs_fail(plan->err, E2BIG, "the metadata would have %s, Burn reads at most %" PRIu64,
+                        wfs_count(n_cbor, "byte").text, BURNPACK_CBOR_MAX);
     store_le32(out->bytes + 6, (uint32_t)n_cbor);
     checked_round_up(out->n_bytes, BURNPACK_ALIGNMENT, ret);
     uint8_t *head = arena_calloc(&plan->layout->arena, 1, (size_t)*ret);
@@ -197,9 +195,8 @@ static int add_data(const struct burnpack_plan *plan, uint64_t data)
     struct wfs_layout *layout = plan->layout;
     if (plan->end > BURNPACK_FILE_MAX - data)
         return wfs_fail(plan->err, E2BIG,
-                        "the file would have %" PRIu64 " bytes, Burn reads at most %" PRIu64
-                        " of a Burnpack",
-                        data + plan->end, BURNPACK_FILE_MAX);
+                        "the file would have %s, Burn reads at most %" PRIu64 " of a Burnpack",
+                        wfs_count(data + plan->end, "byte").text, BURNPACK_FILE_MAX);
     for (size_t i = 0; i < plan->catalog->n_tensors; i++) {
         if (layout_add_tensor(layout, data + plan->starts[i], &plan->catalog->tensors[i]) < 0)
             return wfs_fail_memory(plan->err);

@@ -20,9 +20,8 @@ int burnpack_load_fail_cbor(const struct burnpack_load *load, const struct burnp
         return wfs_fail_memory(load->err);
     if (in->is_too_deep)
         return wfs_fail(load->err, E2BIG,
-                        "metadata: nested deeper than %" PRIu64 " levels at byte %" PRIu64
-                        " (limit cbor_depth)",
-                        in->depth_max, at);
+                        "metadata: nested deeper than %s at byte %" PRIu64 " (limit cbor_depth)",
+                        wfs_count(in->depth_max, "level").text, at);
     if (draft == NULL)
         return wfs_fail(load->err, EBADMSG, "metadata: %s at byte %" PRIu64, in->error, at);
     return wfs_fail(load->err, EBADMSG, "metadata: tensor '%s': %s at byte %" PRIu64,

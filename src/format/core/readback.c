@@ -193,9 +193,8 @@ static int compare(const struct readback *readback, const struct wfs_catalog *fo
     const struct wfs_layout *layout = readback->layout;
     const struct wfs_catalog *wanted = layout->catalog;
     if (found->n_tensors != wanted->n_tensors)
-        return wfs_fail(readback->err, EIO,
-                        "internal error: the output has %zu tensors, expected %zu",
-                        found->n_tensors, wanted->n_tensors);
+        return wfs_fail(readback->err, EIO, "internal error: the output has %s, expected %zu",
+                        wfs_count(found->n_tensors, "tensor").text, wanted->n_tensors);
     for (size_t i = 0; i < wanted->n_tensors; i++) {
         const struct wfs_tensor *a = layout->order != NULL ? layout->order[i] : &wanted->tensors[i];
         const struct wfs_tensor *b = &found->tensors[i];

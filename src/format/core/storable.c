@@ -46,9 +46,9 @@ static int check_size(const struct wfs_tensor *tensor, struct wfs_error *err)
                         "tensor '%s': its shape does not fill whole bytes of %s below 2^63",
                         wfs_quote(tensor->key).text, wfs_dtype_name(dtype));
     if (n_bytes != tensor->n_bytes)
-        return wfs_fail(err, EINVAL,
-                        "tensor '%s': dtype and shape take %" PRIu64 " bytes, it has %" PRIu64,
-                        wfs_quote(tensor->key).text, n_bytes, tensor->n_bytes);
+        return wfs_fail(err, EINVAL, "tensor '%s': dtype and shape take %s, it has %" PRIu64,
+                        wfs_quote(tensor->key).text, wfs_count(n_bytes, "byte").text,
+                        tensor->n_bytes);
     return 0;
 }
 

@@ -69,8 +69,8 @@ static int load_stream(struct torch *torch)
         return code;
     torch->catalog->root = root;
     if (offset < end &&
-        catalog_add_finding(torch->catalog, WFS_FINDING_PT_TRAILING, "%llu bytes follow the stream",
-                            (unsigned long long)(end - offset)) < 0)
+        catalog_add_finding(torch->catalog, WFS_FINDING_PT_TRAILING, "%s the stream",
+                            wfs_count_as((end - offset), "byte follows", "bytes follow").text) < 0)
         return wfs_fail_memory(torch->err);
     code = torch_listing_add(torch, root, "");
     return code < 0 ? code : torch_storage_list(torch);
@@ -91,8 +91,10 @@ static int load_pickle(struct torch *torch)
     torch->catalog->root = root;
     torch->find = no_storage;
     if (offset < torch->source->n_bytes &&
-        catalog_add_finding(torch->catalog, WFS_FINDING_PT_TRAILING, "%llu bytes follow the pickle",
-                            (unsigned long long)(torch->source->n_bytes - offset)) < 0)
+        catalog_add_finding(
+            torch->catalog, WFS_FINDING_PT_TRAILING, "%s the pickle",
+            wfs_count_as((torch->source->n_bytes - offset), "byte follows", "bytes follow").text) <
+            0)
         return wfs_fail_memory(torch->err);
     const int walked = torch_listing_add(torch, root, "");
     return walked < 0 ? walked : torch_storage_list(torch);
@@ -134,19 +136,21 @@ static int report_notes(struct torch *torch)
         code = catalog_add_finding(catalog, WFS_FINDING_PT_TEXT,
                                    "the pickle has text that is not UTF-8");
     if (code == 0 && torch->n_long > 0)
-        code = catalog_add_finding(catalog, WFS_FINDING_PT_LONG_STORAGE,
-                                   "%llu tensors are in storages that are longer than declared",
-                                   (unsigned long long)torch->n_long);
+        code = catalog_add_finding(catalog, WFS_FINDING_PT_LONG_STORAGE, "%s longer than declared",
+                                   wfs_count_as(torch->n_long, "tensor is in a storage that is",
+                                                "tensors are in storages that are")
+                                       .text);
     if (code == 0 && torch->n_mixed > torch->n_mixed_empty)
         code = catalog_add_finding(catalog, WFS_FINDING_PT_MIXED_STORAGE,
-                                   "storages are used with two different types (%llu times)",
-                                   (unsigned long long)(torch->n_mixed - torch->n_mixed_empty));
+                                   "storages are used with two different types (%s)",
+                                   wfs_count(torch->n_mixed - torch->n_mixed_empty, "time").text);
     const uint64_t n_clashes = torch->names.n_clashes + torch->value_names.n_clashes;
     if (code == 0 && n_clashes > 0)
-        code = catalog_add_finding(
-            catalog, WFS_FINDING_PT_KEY_CLASH,
-            "%llu keys are spelled like another one and have ~2, ~3 ... appended",
-            (unsigned long long)n_clashes);
+        code =
+            catalog_add_finding(catalog, WFS_FINDING_PT_KEY_CLASH, "%s ~2, ~3 ... appended",
+                                wfs_count_as(n_clashes, "key is spelled like another one and has",
+                                             "keys are spelled like another one and have")
+                                    .text);
     return code;
 }
 
@@ -167,13 +171,12 @@ static int report_troubles(struct torch *torch)
     }
     if (n_troubles > 0)
         code = catalog_add_finding(catalog, WFS_FINDING_PT_UNREADABLE,
-                                   "%zu of %zu tensors cannot be read; the first is '%s': %s",
-                                   n_troubles, catalog->n_tensors, wfs_quote(first->key).text,
-                                   first->trouble);
+                                   "%zu of %s cannot be read; the first is '%s': %s", n_troubles,
+                                   wfs_count(catalog->n_tensors, "tensor").text,
+                                   wfs_quote(first->key).text, first->trouble);
     if (code == 0 && n_absent > 0)
-        code = catalog_add_finding(catalog, WFS_FINDING_PT_ABSENT, "%zu %s saved without %s data",
-                                   n_absent, n_absent == 1 ? "tensor was" : "tensors were",
-                                   n_absent == 1 ? "its" : "their");
+        code = catalog_add_finding(catalog, WFS_FINDING_PT_ABSENT, "%s saved without data",
+                                   wfs_count_as(n_absent, "tensor was", "tensors were").text);
     return code;
 }
 
@@ -194,7 +197,8 @@ static int load_from(struct torch *torch)
     const size_t n_head = source->n_bytes < N_HEAD ? (size_t)source->n_bytes : N_HEAD;
     int code = source_read(source, 0, head, n_head);
     if (code < 0)
-        return wfs_fail(torch->err, -code, "cannot read its first %zu bytes", n_head);
+        return wfs_fail(torch->err, -code, "cannot read its first %s",
+                        wfs_count(n_head, "byte").text);
     if ((code = load_container(torch, head, n_head)) < 0)
         return code;
     return torch->has_failed || torch_dangers_report(torch) < 0 || report_notes(torch) < 0 ||

@@ -32,11 +32,12 @@ static int check_entries(struct wfs_catalog *catalog, struct zip *zip, struct wf
             return wfs_fail_memory(err);
     }
     if (n_bad > MAX_FINDINGS &&
-        catalog_add_finding(catalog, WFS_FINDING_PT_CHECKSUM, "and %zu more entries",
-                            n_bad - MAX_FINDINGS) < 0)
+        catalog_add_finding(catalog, WFS_FINDING_PT_CHECKSUM, "and %s",
+                            wfs_count(n_bad - MAX_FINDINGS, "more entry").text) < 0)
         return wfs_fail_memory(err);
-    if (n_without > 0 && catalog_add_finding(catalog, WFS_FINDING_PT_NO_CHECKSUM,
-                                             "%zu entries have no checksum", n_without) < 0)
+    if (n_without > 0 &&
+        catalog_add_finding(catalog, WFS_FINDING_PT_NO_CHECKSUM, "%s no checksum",
+                            wfs_count_as(n_without, "entry has", "entries have").text) < 0)
         return wfs_fail_memory(err);
     return torch_zip_tell(catalog, zip) < 0 ? wfs_fail_memory(err) : 0;
 }
@@ -54,7 +55,8 @@ int torch_checksums_verify(const struct source *source, struct wfs_catalog *cata
         return 0;
     int code = source_read(source, 0, head, sizeof(head));
     if (code < 0)
-        return wfs_fail(err, -code, "cannot read its first %zu bytes", sizeof(head));
+        return wfs_fail(err, -code, "cannot read its first %s",
+                        wfs_count(sizeof(head), "byte").text);
     if (memcmp(head, "PK\3\4", sizeof(head)) != 0)
         return 0;
     code = zip_open(&zip, source, 0, source->n_bytes, &limits, err);

@@ -147,9 +147,8 @@ static int read_storage(struct torch *torch, uint64_t *offset, uint64_t end,
     storage.offset = *offset;
     if (!checked_mul(load_le64(number), torch_storage_item(storage.class), &storage.n_bytes) ||
         storage.n_bytes > end - storage.offset)
-        return wfs_fail(torch->err, EBADMSG,
-                        "storage %lld of %llu elements runs past the end of the file",
-                        (long long)storage.key, (unsigned long long)load_le64(number));
+        return wfs_fail(torch->err, EBADMSG, "storage %lld of %s runs past the end of the file",
+                        (long long)storage.key, wfs_count(load_le64(number), "element").text);
     *offset = storage.offset + storage.n_bytes;
     return add_storage(torch, content, &storage);
 }
@@ -231,8 +230,8 @@ static int read_tensor(struct torch *torch, uint64_t *offset, uint64_t end,
         return code;
     const uint32_t rank = load_le32(number);
     if (rank > torch->limits->rank || rank > INT32_MAX)
-        return wfs_fail(torch->err, E2BIG, "tensor %lld has %u dimensions, above the limit (rank)",
-                        (long long)tensor.key, rank);
+        return wfs_fail(torch->err, E2BIG, "tensor %lld has %s, above the limit (rank)",
+                        (long long)tensor.key, wfs_count(rank, "dimension").text);
     if ((code = read_tuple(torch, offset, end, rank, &tensor.size)) < 0 ||
         (code = read_tuple(torch, offset, end, rank, &tensor.stride)) < 0 ||
         (code = read_bytes(torch, offset, end, number, sizeof(number), "the tensors")) < 0)

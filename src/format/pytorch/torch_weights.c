@@ -93,7 +93,8 @@ static bool parse_numbers(struct export *export, struct weight *weight, bool is_
     }
     if (n > n_max) {
         torch_tensor_spoil(
-            tensor, torch_print(torch, "%u dimensions are above the limit of %u (rank)", n, n_max));
+            tensor, torch_print(torch, "%s above the limit of %u (rank)",
+                                wfs_count_as(n, "dimension is", "dimensions are").text, n_max));
         n = 0;
     }
     if (is_stride)
@@ -202,8 +203,8 @@ static int add_weight(struct export *export, const struct json_text *name, struc
                         "the key %s contains a NUL, which no file name can have",
                         wfs_quote_n(name->bytes, name->n_bytes).text);
     if (name->n_bytes > torch->limits->key)
-        return wfs_fail(torch->err, E2BIG, "a key of %zu bytes is above the limit (key)",
-                        name->n_bytes);
+        return wfs_fail(torch->err, E2BIG, "a key of %s is above the limit (key)",
+                        wfs_count(name->n_bytes, "byte").text);
     if (names_make(&torch->names, &torch->catalog->arena, name->bytes, name->n_bytes, NULL, &key) <
         0)
         return wfs_fail_memory(torch->err);
@@ -272,9 +273,8 @@ int torch_weights_load(struct torch *torch, struct zip *zip, struct zip_entry *e
     if (code < 0)
         return code;
     if (bytes.n_bytes > torch->limits->header || entry->n_name > sizeof(export.folder))
-        return wfs_fail(torch->err, E2BIG,
-                        "a list of weights of %llu bytes is above the limit (header)",
-                        (unsigned long long)bytes.n_bytes);
+        return wfs_fail(torch->err, E2BIG, "a list of weights of %s is above the limit (header)",
+                        wfs_count(bytes.n_bytes, "byte").text);
     autofree char *text = malloc((size_t)bytes.n_bytes + 1);
     if (text == NULL)
         return wfs_fail_memory(torch->err);
@@ -286,9 +286,10 @@ int torch_weights_load(struct torch *torch, struct zip *zip, struct zip_entry *e
     if ((code = parse_config(&export, text, (size_t)bytes.n_bytes)) < 0)
         return code;
     if (export.n_pickled > 0 &&
-        catalog_add_finding(torch->catalog, WFS_FINDING_PT_OBJECT_WEIGHTS,
-                            "%llu weights are pickled objects and not listed",
-                            (unsigned long long)export.n_pickled) < 0)
+        catalog_add_finding(torch->catalog, WFS_FINDING_PT_OBJECT_WEIGHTS, "%s and not listed",
+                            wfs_count_as(export.n_pickled, "weight is a pickled object",
+                                         "weights are pickled objects")
+                                .text) < 0)
         return wfs_fail_memory(torch->err);
     return 0;
 }

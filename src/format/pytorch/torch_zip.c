@@ -73,8 +73,9 @@ static int report_strays(struct torch *torch, const struct torch_records *record
     if (n_strays > 0)
         code = catalog_add_finding(
             torch->catalog, WFS_FINDING_PT_STRAY_RECORDS,
-            "%zu entries of the zip are outside of its folder '%s'; PyTorch rejects such a file",
-            n_strays, wfs_quote_n(records->root, records->n_root).text);
+            "%s outside of its folder '%s'; PyTorch rejects such a file",
+            wfs_count_as(n_strays, "entry of the zip is", "entries of the zip are").text,
+            wfs_quote_n(records->root, records->n_root).text);
     if (code == 0 && records->n_root == 0)
         code = catalog_add_finding(torch->catalog, WFS_FINDING_PT_STRAY_RECORDS,
                                    "the records are not in a folder; PyTorch rejects such a file");
@@ -96,9 +97,8 @@ static int load_pickle(struct torch *torch, const struct torch_records *records,
         (!checked_mul(entry->n_packed, torch->limits->inflate_ratio, &n_max) ||
          entry->n_bytes > n_max))
         return wfs_fail(
-            torch->err, E2BIG,
-            "zip: entry %s inflates %llu bytes to %llu, above the limit (inflate_ratio)",
-            wfs_quote_n(entry->name, entry->n_name).text, (unsigned long long)entry->n_packed,
+            torch->err, E2BIG, "zip: entry %s inflates %s to %llu, above the limit (inflate_ratio)",
+            wfs_quote_n(entry->name, entry->n_name).text, wfs_count(entry->n_packed, "byte").text,
             (unsigned long long)entry->n_bytes);
     if ((code = torch_records_open(torch, records->zip, entry, &bytes, torch->err)) < 0)
         return code;
@@ -192,8 +192,8 @@ static int fail_foreign(struct torch *torch, const struct zip *zip)
         for (uint32_t i = 0; i < zip->n_entries; i++)
             if (torch_records_has_suffix(&zip->entries[i], kinds[k].name))
                 return wfs_fail(torch->err, EMEDIUMTYPE, "is %s", kinds[k].what);
-    return wfs_fail(torch->err, EMEDIUMTYPE,
-                    "is a zip with %u entries but no data.pkl, not a checkpoint", zip->n_entries);
+    return wfs_fail(torch->err, EMEDIUMTYPE, "is a zip with %s but no data.pkl, not a checkpoint",
+                    wfs_count(zip->n_entries, "entry").text);
 }
 
 /* Loads a checkpoint within the zip: the state of an old exported program. */
@@ -280,15 +280,17 @@ int torch_zip_tell(struct wfs_catalog *catalog, const struct zip *zip)
         if (entry->has_other_crc && n_other++ == 0)
             first = entry->name;
     }
-    if (n_loose > 0 && catalog_add_finding(catalog, WFS_FINDING_PT_LOOSE,
-                                           "%llu bytes of the zip belong to no record: another "
-                                           "checkpoint may be in the file, or what was removed",
-                                           (unsigned long long)n_loose) < 0)
+    if (n_loose > 0 &&
+        catalog_add_finding(
+            catalog, WFS_FINDING_PT_LOOSE,
+            "%s to no record: another checkpoint "
+            "may be in the file, or what was removed",
+            wfs_count_as(n_loose, "byte of the zip belongs", "bytes of the zip belong").text) < 0)
         return -ENOMEM;
     if (n_other > 0 && !has_finding(catalog, WFS_FINDING_PT_LOCAL_HEADER) &&
         catalog_add_finding(catalog, WFS_FINDING_PT_LOCAL_HEADER,
-                            "%zu local %s another checksum than the directory: %s", n_other,
-                            n_other == 1 ? "header has" : "headers have",
+                            "%s another checksum than the directory: %s",
+                            wfs_count_as(n_other, "local header has", "local headers have").text,
                             wfs_quote(first).text) < 0)
         return -ENOMEM;
     return 0;
@@ -302,8 +304,8 @@ int torch_zip_load(struct torch *torch, uint64_t start, uint64_t n_bytes, unsign
     if (code < 0)
         return code;
     if (zip.n_trailing > 0 &&
-        catalog_add_finding(torch->catalog, WFS_FINDING_PT_TRAILING, "%llu bytes follow the zip",
-                            (unsigned long long)zip.n_trailing) < 0)
+        catalog_add_finding(torch->catalog, WFS_FINDING_PT_TRAILING, "%s the zip",
+                            wfs_count_as(zip.n_trailing, "byte follows", "bytes follow").text) < 0)
         return wfs_fail_memory(torch->err);
     struct zip_entry *pickle = torch_records_search(&zip, "data.pkl");
     if (pickle == NULL) {

@@ -53,14 +53,14 @@ static int check_length(const struct safetensors_load *load, uint64_t n_header)
     limit = limit < LARGEST ? limit : LARGEST;
     if (n_header > limit) {
         if (n_header > n_rest)
-            return wfs_fail(load->err, EBADMSG,
-                            "HeaderTooLarge: truncated: the header should have %" PRIu64
-                            " bytes, the file has %" PRIu64,
-                            n_header, n_bytes);
+            return wfs_fail(
+                load->err, EBADMSG,
+                "HeaderTooLarge: truncated: the header should have %s, the file has %" PRIu64,
+                wfs_count(n_header, "byte").text, n_bytes);
         return wfs_fail(load->err, E2BIG,
-                        "HeaderTooLarge: the header has %" PRIu64 " bytes, the limit is %" PRIu64
+                        "HeaderTooLarge: the header has %s, the limit is %" PRIu64
                         " (limit header)",
-                        n_header, limit);
+                        wfs_count(n_header, "byte").text, limit);
     }
     if (n_header > n_rest)
         return wfs_fail(load->err, EBADMSG,
@@ -75,9 +75,8 @@ static int read_header(struct safetensors_load *load)
     uint8_t prefix[SAFETENSORS_PREFIX];
     if (load->source->n_bytes < sizeof(prefix))
         return wfs_fail(load->err, EBADMSG,
-                        "HeaderTooSmall: truncated: the file has %" PRIu64
-                        " bytes, expected at least 8",
-                        load->source->n_bytes);
+                        "HeaderTooSmall: truncated: the file has %s, expected at least 8",
+                        wfs_count(load->source->n_bytes, "byte").text);
     if (source_read(load->source, 0, prefix, sizeof(prefix)) < 0)
         return wfs_fail(load->err, EIO, "cannot read the length of its header");
     const int code = check_length(load, load->n_header = load_le64(prefix));
@@ -87,8 +86,8 @@ static int read_header(struct safetensors_load *load)
     if (load->header == NULL)
         return wfs_fail_memory(load->err);
     if (source_read(load->source, sizeof(prefix), load->header, (size_t)load->n_header) < 0)
-        return wfs_fail(load->err, EIO, "cannot read its header of %" PRIu64 " bytes",
-                        load->n_header);
+        return wfs_fail(load->err, EIO, "cannot read its header of %s",
+                        wfs_count(load->n_header, "byte").text);
     const size_t n_valid = utf8_valid(load->header, (size_t)load->n_header);
     if (n_valid < load->n_header)
         return wfs_fail(load->err, EBADMSG,
@@ -110,8 +109,8 @@ static void note_header(struct safetensors_load *load)
                        SAFETENSORS_PREFIX + n_header);
     if (n_header > N_HUB_HEADER && tally_count(&load->tally, WFS_FINDING_ST_HEADER_SIZE))
         tally_describe(&load->tally, arena, WFS_FINDING_ST_HEADER_SIZE,
-                       "the header has %" PRIu64 " bytes, model hubs show files of up to %d",
-                       n_header, N_HUB_HEADER);
+                       "the header has %s, model hubs show files of up to %d",
+                       wfs_count(n_header, "byte").text, N_HUB_HEADER);
 }
 
 static int run(struct safetensors_load *load)

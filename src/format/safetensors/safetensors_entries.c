@@ -79,13 +79,15 @@ static int check_offset(const struct safetensors_load *load, const struct safete
                         uint64_t expected)
 {
     if (entry->begin != expected)
-        return wfs_fail(load->err, EBADMSG,
-                        "InvalidOffset: %s%stensor '%s': data begins at %" PRIu64
-                        ", expected %" PRIu64 " (%s of %" PRIu64 " bytes)",
-                        duplicate_note(load), duplicate_colon(load), quote(entry).text,
-                        entry->begin, expected, entry->begin > expected ? "a gap" : "an overlap",
-                        entry->begin > expected ? entry->begin - expected
-                                                : expected - entry->begin);
+        return wfs_fail(
+            load->err, EBADMSG,
+            "InvalidOffset: %s%stensor '%s': data begins at %" PRIu64 ", expected %" PRIu64
+            " (%s of %s)",
+            duplicate_note(load), duplicate_colon(load), quote(entry).text, entry->begin, expected,
+            entry->begin > expected ? "a gap" : "an overlap",
+            wfs_count(entry->begin > expected ? entry->begin - expected : expected - entry->begin,
+                      "byte")
+                .text);
     if (entry->end < entry->begin)
         return wfs_fail(load->err, EBADMSG,
                         "InvalidOffset: %s%stensor '%s': data ends at %" PRIu64
@@ -111,11 +113,11 @@ static int check_size(const struct safetensors_load *load, const struct safetens
                         quote(entry).text, shape_text(entry).text, wfs_dtype_name(dtype));
     if (n_bytes != entry->end - entry->begin)
         return wfs_fail(load->err, EBADMSG,
-                        "TensorInvalidInfo: %s%stensor '%s': shape %s of %s takes %" PRIu64
-                        " bytes, data_offsets give %" PRIu64,
+                        "TensorInvalidInfo: %s%stensor '%s': shape %s of %s takes %s, data_offsets "
+                        "give %" PRIu64,
                         duplicate_note(load), duplicate_colon(load), quote(entry).text,
-                        shape_text(entry).text, wfs_dtype_name(dtype), n_bytes,
-                        entry->end - entry->begin);
+                        shape_text(entry).text, wfs_dtype_name(dtype),
+                        wfs_count(n_bytes, "byte").text, entry->end - entry->begin);
     return 0;
 }
 
@@ -136,11 +138,11 @@ static int check_strictly(struct safetensors_load *load)
     uint64_t expected;
     if (!checked_add(data_start(load), n_data, &expected))
         expected = UINT64_MAX;
-    return wfs_fail(load->err, EBADMSG,
-                    "MetadataIncompleteBuffer: %s%sthe "
-                    "file has %" PRIu64 " bytes, its header describes %" PRIu64 " (%s)",
-                    duplicate_note(load), duplicate_colon(load), n_bytes, expected,
-                    n_bytes < expected ? "truncated" : "the data is followed by something else");
+    return wfs_fail(
+        load->err, EBADMSG,
+        "MetadataIncompleteBuffer: %s%sthe file has %s, its header describes %" PRIu64 " (%s)",
+        duplicate_note(load), duplicate_colon(load), wfs_count(n_bytes, "byte").text, expected,
+        n_bytes < expected ? "truncated" : "the data is followed by something else");
 }
 
 /* Its offsets are a range that a file can have. */
@@ -191,7 +193,8 @@ static void check_loosely(struct safetensors_load *load)
     }
     if (n_used < n_data && tally_count(&load->tally, WFS_FINDING_ST_TRAILING))
         tally_describe(&load->tally, &load->catalog->arena, WFS_FINDING_ST_TRAILING,
-                       "%" PRIu64 " bytes follow the last tensor", n_data - n_used);
+                       "%s the last tensor",
+                       wfs_count_as(n_data - n_used, "byte follows", "bytes follow").text);
 }
 
 int safetensors_entries_check(struct safetensors_load *load)

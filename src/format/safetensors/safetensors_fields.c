@@ -70,9 +70,9 @@ static int take_shape(struct safetensors_load *load, struct safetensors_entry *e
     json_open_array(&load->json);
     while (json_next_item(&load->json)) {
         if (rank == load->context->limits.rank || rank == UINT32_MAX)
-            return wfs_fail(load->err, E2BIG,
-                            "tensor '%s' has more than %zu dimensions (limit rank)",
-                            safetensors_quote(&load->tensor).text, rank);
+            return wfs_fail(load->err, E2BIG, "tensor '%s' has more than %s (limit rank)",
+                            safetensors_quote(&load->tensor).text,
+                            wfs_count(rank, "dimension").text);
         if (array_reserve(&load->dims, sizeof(*load->dims), rank, 1, &load->dims_room) < 0)
             return wfs_fail_memory(load->err);
         if (!json_take_uint(&load->json, &load->dims[rank]))

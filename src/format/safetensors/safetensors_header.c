@@ -61,10 +61,9 @@ static int check_key(struct safetensors_load *load)
     const struct json_text *key = &load->tensor;
     const uint64_t at = safetensors_at(key);
     if (key->n_bytes > load->context->limits.key)
-        return wfs_fail(load->err, E2BIG,
-                        "the key '%s' at byte %" PRIu64 " is longer than %" PRIu64
-                        " bytes (limit key)",
-                        safetensors_quote(key).text, at, load->context->limits.key);
+        return wfs_fail(
+            load->err, E2BIG, "the key '%s' at byte %" PRIu64 " is longer than %s (limit key)",
+            safetensors_quote(key).text, at, wfs_count(load->context->limits.key, "byte").text);
     if (memchr(key->bytes, '\0', key->n_bytes) != NULL)
         return wfs_fail(load->err, EOPNOTSUPP,
                         "the key '%s' at byte %" PRIu64 " contains a NUL, which no file name can",
@@ -98,8 +97,8 @@ static int keep(struct safetensors_load *load, const struct safetensors_entry *e
         return 0;
     }
     if (load->n_entries == load->context->limits.tensors)
-        return wfs_fail(load->err, E2BIG, "it has more than %zu tensors (limit tensors)",
-                        load->n_entries);
+        return wfs_fail(load->err, E2BIG, "it has more than %s (limit tensors)",
+                        wfs_count(load->n_entries, "tensor").text);
     if (array_reserve(&load->entries, sizeof(*load->entries), load->n_entries, 1, &load->n_room) <
             0 ||
         map_add(&load->keys, hash, (uint32_t)load->n_entries) < 0)

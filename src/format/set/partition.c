@@ -150,9 +150,9 @@ static int cut_by_size(struct wfs_shards *set, uint64_t max_bytes, struct wfs_er
     map_done(&cutting.by_place);
     free(cutting.shard_of);
     if (code == -E2BIG)
-        return wfs_fail(err, E2BIG,
-                        "%" PRIu64 " bytes a file make more than %d files: use a larger size",
-                        max_bytes, MAX_SHARDS);
+        return wfs_fail(err, E2BIG, "%s more than %d files: use a larger size",
+                        wfs_count_as(max_bytes, "byte a file makes", "bytes a file make").text,
+                        MAX_SHARDS);
     return code == -EFBIG ? wfs_fail(err, EFBIG, "the tensors take more than 2^64 bytes")
            : code < 0     ? wfs_fail_memory(err)
                           : 0;

@@ -79,8 +79,8 @@ int set_index_make(struct wfs_shards *set, const char **ret, size_t *ret_n, stru
         return code;
     put_index(&text, rows, n, n_data);
     if (text.n_bytes > SHARD_INDEX_MAX)
-        return wfs_fail(err, E2BIG, "the index would have %zu bytes, readers accept %d",
-                        text.n_bytes, SHARD_INDEX_MAX);
+        return wfs_fail(err, E2BIG, "the index would have %s, readers accept %d",
+                        wfs_count(text.n_bytes, "byte").text, SHARD_INDEX_MAX);
     char *buf = text.has_failed ? NULL : arena_copy(&set->arena, text.bytes, text.n_bytes);
     if (buf == NULL)
         return wfs_fail_memory(err);

@@ -149,9 +149,8 @@ static int check_space(const struct saving *saving)
         return 0;
     const uint64_t n_free = (uint64_t)vfs.f_bavail * vfs.f_frsize;
     return n_free >= n_new ? 0
-                           : wfs_fail(saving->err, ENOSPC,
-                                      "the output needs %" PRIu64 " bytes, %" PRIu64 " are free",
-                                      n_new, n_free);
+                           : wfs_fail(saving->err, ENOSPC, "the output needs %s, %" PRIu64 " free",
+                                      wfs_count(n_new, "byte").text, n_free);
 }
 
 static int write_index(struct saving *saving)
@@ -170,8 +169,8 @@ static int write_index(struct saving *saving)
         return code;
     code = shard_index_read(&index, source, UINT64_MAX, saving->err);
     if (code >= 0 && (code == 0 || index.n_keys != saving->set->catalog->n_tensors))
-        code = wfs_fail(saving->err, EIO, "internal error: the index has %zu keys, expected %zu",
-                        index.n_keys, saving->set->catalog->n_tensors);
+        code = wfs_fail(saving->err, EIO, "internal error: the index has %s, expected %zu",
+                        wfs_count(index.n_keys, "key").text, saving->set->catalog->n_tensors);
     shard_index_done(&index);
     source_free(source);
     return code < 0 ? code : 0;

@@ -181,9 +181,10 @@ static int check_one(const struct shard_names *names, const struct format_table 
         n_list += (size_t)snprintf(list + n_list, sizeof(list) - n_list, "%s'%s'",
                                    i > 0 ? ", " : "", wfs_quote(first[i]).text);
     return wfs_fail(err, EINVAL,
-                    "is a directory with %zu checkpoints%s and no index: %s; name one of these "
-                    "files, with the option shards where it is a shard",
-                    n > MAX_TOLD ? (size_t)MAX_TOLD : n, n > MAX_TOLD ? " or more" : "", list);
+                    "is a directory with %s%s and no index: %s; name one of these files, with the "
+                    "option shards where it is a shard",
+                    wfs_count(n > MAX_TOLD ? (size_t)MAX_TOLD : n, "checkpoint").text,
+                    n > MAX_TOLD ? " or more" : "", list);
 }
 
 static int choose_files(struct shard_names *names, const struct format_table *table,

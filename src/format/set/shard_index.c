@@ -176,7 +176,7 @@ int shard_index_read(struct shard_index *index, const struct source *source, uin
     if (index->text == NULL)
         return wfs_fail_memory(err);
     if (source_read(source, 0, index->text, n) < 0)
-        return wfs_fail(err, EIO, "cannot read its %zu bytes", n);
+        return wfs_fail(err, EIO, "cannot read its %s", wfs_count(n, "byte").text);
     if (utf8_valid(index->text, n) != n)
         return 0;
     index->text[n] = '\0';

@@ -73,8 +73,8 @@ static int read_stem(const struct wfs_shards *set, const char *name, struct stem
 {
     const size_t n = strlen(name) - (shard_is_index(name) ? strlen(".index.json") : 0);
     if (n >= sizeof(stem->text))
-        return wfs_fail(err, ENAMETOOLONG, "the name of the index is too long: %zu bytes, %d fit",
-                        strlen(name), N_STEM - 1);
+        return wfs_fail(err, ENAMETOOLONG, "the name of the index is too long: %s, %d fit",
+                        wfs_count(strlen(name), "byte").text, N_STEM - 1);
     memcpy(stem->text, name, n);
     stem->text[n] = '\0';
     const bool has_extension = format_has_name(set->format, stem->text);

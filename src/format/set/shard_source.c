@@ -45,17 +45,24 @@ static int note(struct gathering *g, enum wfs_finding_kind kind, const char *for
                : 0;
 }
 
-/* Says of each kind how many are not listed. */
+/* What is said of those of a kind that are not listed: of one, and of several. */
+static const char *const rests[][2] = {
+    [WFS_FINDING_SET_UNREADABLE] = {"more shard that cannot be read",
+                                    "more shards that cannot be read"},
+    [WFS_FINDING_SET_UNLISTED_KEY] = {"more key that is not in the index",
+                                      "more keys that are not in the index"},
+    [WFS_FINDING_SET_OTHER_SHARD] = {"more key that is in a second shard",
+                                     "more keys that are in a second shard"},
+};
+
 static int note_rest(struct gathering *g)
 {
-    for (int kind = 0; kind < WFS_N_FINDING_KINDS; kind++) {
+    for (size_t kind = 0; kind < sizeof(rests) / sizeof(*rests); kind++) {
         const size_t n = g->n_found[kind];
-        if (n > MAX_LISTED &&
-            catalog_add_finding(
-                g->catalog, (enum wfs_finding_kind)kind, "and %zu more %s", n - MAX_LISTED,
-                kind == WFS_FINDING_SET_UNREADABLE     ? "shards that cannot be read"
-                : kind == WFS_FINDING_SET_UNLISTED_KEY ? "keys that are not in the index"
-                                                       : "keys that are in a second shard") < 0)
+        if (n > MAX_LISTED && rests[kind][0] != NULL &&
+            catalog_add_finding(g->catalog, (enum wfs_finding_kind)kind, "and %s",
+                                wfs_count_as(n - MAX_LISTED, rests[kind][0], rests[kind][1]).text) <
+                0)
             return wfs_fail_memory(g->err);
     }
     return 0;
@@ -157,17 +164,16 @@ static int fail_shard(const struct gathering *g, const char *name, const struct 
     if (inner->code != EMFILE)
         return wfs_fail(g->err, inner->code, "shard '%s': %s", shard.text, inner->text);
     return wfs_fail(g->err, EMFILE,
-                    "shard '%s' cannot be opened after %zu others: the hard limit of open "
-                    "files (ulimit -Hn) is too low",
-                    shard.text, g->catalog->n_sources);
+                    "shard '%s' cannot be opened after %s: the hard limit of open files (ulimit "
+                    "-Hn) is too low",
+                    shard.text, wfs_count(g->catalog->n_sources, "other").text);
 }
 
 static int check_n_files(size_t n, const struct load_context *context, struct wfs_error *err)
 {
-    return n <= context->limits.files
-               ? 0
-               : wfs_fail(err, E2BIG, "it is in %zu files, the limit is %" PRIu64, n,
-                          context->limits.files);
+    return n <= context->limits.files ? 0
+                                      : wfs_fail(err, E2BIG, "it is in %s, the limit is %" PRIu64,
+                                                 wfs_count(n, "file").text, context->limits.files);
 }
 
 static int add_shard(struct gathering *g, uint32_t shard, const char *name)
@@ -216,9 +222,9 @@ static int check_found(struct gathering *g)
     }
     if (first == NULL || g->context->force)
         return 0;
-    return wfs_fail(
-        g->err, EBADMSG, "the key '%s' is not in its shard '%s', nor are %zu others in theirs",
-        wfs_quote(first->name).text, wfs_quote(g->index->shards[first->shard]).text, n_lost - 1);
+    return wfs_fail(g->err, EBADMSG, "the key '%s' is not in its shard '%s', nor are %s in theirs",
+                    wfs_quote(first->name).text, wfs_quote(g->index->shards[first->shard]).text,
+                    wfs_count(n_lost - 1, "other").text);
 }
 
 static int load_indexed(const char *path, struct shard_index *index,
@@ -243,7 +249,8 @@ static int load_indexed(const char *path, struct shard_index *index,
     if (code < 0)
         return code;
     if (catalog->format == NULL)
-        return wfs_fail(err, EBADMSG, "none of its %zu shards can be read", index->n_shards);
+        return wfs_fail(err, EBADMSG, "none of its %s can be read",
+                        wfs_count(index->n_shards, "shard").text);
     *out = steal(&catalog);
     return 0;
 }
@@ -255,9 +262,9 @@ static int load_named(const char *folder, const struct shard_names *names,
 {
     auto_catalog struct wfs_catalog *catalog = NULL;
     if (names->n_names < names->n_wanted && !context->force)
-        return wfs_fail(err, ENOENT,
-                        "%zu of %" PRIu64 " shards exist, such as '%s'; use force to show them",
-                        names->n_names, names->n_wanted, wfs_quote(names->names[0]).text);
+        return wfs_fail(err, ENOENT, "%zu of %s exist, such as '%s'; use force to show them",
+                        names->n_names, wfs_count(names->n_wanted, "shard").text,
+                        wfs_quote(names->names[0]).text);
     int code = check_n_files(names->n_names, context, err);
     if (code < 0)
         return code;
@@ -284,9 +291,8 @@ static int check_index_size(const struct source *source, const struct load_conte
     const uint64_t most = context->limits.header;
     return source->n_bytes <= most || !shard_is_index(source->path)
                ? 0
-               : wfs_fail(err, E2BIG,
-                          "index: %" PRIu64 " bytes, above the limit header of %" PRIu64,
-                          source->n_bytes, most);
+               : wfs_fail(err, E2BIG, "index: %s, above the limit header of %" PRIu64,
+                          wfs_count(source->n_bytes, "byte").text, most);
 }
 
 static int load_path(const char *path, const struct load_context *context, struct wfs_catalog **out,

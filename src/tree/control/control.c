@@ -106,7 +106,7 @@ static void put_stored(const struct wfs_tree *tree, const struct wfs_tensor *ten
     int fd;
     uint64_t offset;
     if (source >= 0)
-        strbuf_csv(text, wfs_catalog_source_path(tree->catalog, (size_t)source));
+        strbuf_cell(text, wfs_catalog_source_path(tree->catalog, (size_t)source), ',');
     strbuf_puts(text, ",");
     if (wfs_tensor_extent(tensor, &fd, &offset))
         strbuf_printf(text, "%" PRIu64, offset);
@@ -130,18 +130,18 @@ static int put_row(const struct wfs_tree *tree, const struct outline_item *item,
     const bool has_dtype = is_known && description.has_dtype;
     if (is_known && description.has_shape)
         shape_print(&shape, &description.shape);
-    strbuf_csv(text, item->key == NULL ? "" : item->key);
+    strbuf_cell(text, item->key == NULL ? "" : item->key, ',');
     strbuf_printf(text, ",%s,", has_dtype ? wfs_dtype_name((enum wfs_dtype)description.dtype) : "");
-    strbuf_csv(text, shape.bytes == NULL ? "" : shape.bytes);
+    strbuf_cell(text, shape.bytes == NULL ? "" : shape.bytes, ',');
     strbuf_printf(text, ",%" PRIu64 ",", is_known ? description.n_bytes : edit_n_bytes(node));
     if (is_known && !edit_is_staged(node))
         put_stored(tree, &tensor, text);
     else
         strbuf_puts(text, ",");
     strbuf_puts(text, ",");
-    strbuf_csv(text, tensor.origin == NULL ? "" : tensor.origin);
+    strbuf_cell(text, tensor.origin == NULL ? "" : tensor.origin, ',');
     strbuf_puts(text, ",");
-    strbuf_csv(text, tensor.changes == NULL ? "" : tensor.changes);
+    strbuf_cell(text, tensor.changes == NULL ? "" : tensor.changes, ',');
     strbuf_puts(text, "\n");
     return shape.has_failed || text->has_failed ? -ENOMEM : 0;
 }

@@ -238,9 +238,10 @@ static int fail_size(const struct wfs_tree *tree, uint32_t id,
         return wfs_fail(err, EINVAL, "'%s': %s %s is not a whole number of bytes below 2^64",
                         path.text, dtype, dims.text);
     return wfs_fail(err, EINVAL,
-                    "'%s' has %" PRIu64 " bytes, but %s %s takes %" PRIu64
+                    "'%s' has %s, but %s %s takes %" PRIu64
                     ": replace its content, or set user.weightfs.dtype and user.weightfs.shape",
-                    path.text, description->n_bytes, dtype, dims.text, n_bytes);
+                    path.text, wfs_count(description->n_bytes, "byte").text, dtype, dims.text,
+                    n_bytes);
 }
 
 /* The size that dtype and shape make; that of a type without sizes is what it is. */

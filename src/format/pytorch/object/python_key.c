@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "format/pytorch/object/torch_args.h"
 #include "value/value_leaf.h"
 
@@ -165,4 +166,83 @@ static bool add_repr(struct strbuf *text, const struct graph *graph, uint32_t id
 bool python_add_key(struct strbuf *text, const struct graph *graph, uint32_t id)
 {
     return add_repr(text, graph, id, 0);
+}
+
+/* ---- digests ---- */
+
+/* What is looked at of a key, so that shared parts of many keys cannot blow up. */
+enum { MAX_DIGEST_DEPTH = 16, MAX_DIGEST_VALUES = 256 };
+
+struct digest {
+    const struct graph *graph;
+    unsigned depth, n_left;
+    uint64_t sum;
+};
+
+static void add_to_digest(struct digest *digest, const void *bytes, size_t n)
+{
+    digest->sum = hash_bytes(bytes, n < MAX_KEY_BYTES ? n : MAX_KEY_BYTES, digest->sum + n + 1);
+}
+
+/* Returns the list of a call frozenset([...]), which a set is in old protocols, or 0. */
+static uint32_t items_of_set(const struct graph *graph, const struct value *value)
+{
+    const struct value *callable = value->kind != VALUE_CALL || value->call.callable == 0
+                                       ? NULL
+                                       : graph_at(graph, value->call.callable);
+    return callable != NULL && callable->kind == VALUE_GLOBAL &&
+                   strcmp(callable->global->name, "frozenset") == 0
+               ? torch_arg(graph, value->call.args, 0)
+               : 0;
+}
+
+/* Adds a number, a text, or bytes in any of their spellings. Returns false for all others. */
+static bool add_leaf_to_digest(struct digest *digest, uint32_t id)
+{
+    const struct value *value = graph_at(digest->graph, id);
+    uint8_t *bytes;
+    size_t n;
+    if (value->kind <= VALUE_FLOAT && value->kind != VALUE_BIG) {
+        add_to_digest(digest, &value->integer, value->kind == VALUE_NONE ? 0 : 8);
+    } else if (value->kind == VALUE_BIG || value->kind == VALUE_TEXT) {
+        add_to_digest(digest, value->text, value->n);
+    } else if (value->kind == VALUE_GLOBAL) {
+        add_to_digest(digest, value->global->name, value->global->n_name);
+    } else if (value->kind == VALUE_BYTES && value->bytes->n_bytes > MAX_KEY_BYTES) {
+        add_to_digest(digest, &value->bytes->n_bytes, sizeof(value->bytes->n_bytes));
+    } else if (python_copy_bytes(digest->graph, id, &bytes, &n) == 1) {
+        add_to_digest(digest, bytes, n);
+        free(bytes);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+static void digest_key(struct digest *digest, uint32_t id)
+{
+    const struct value *value = graph_at(digest->graph, id);
+    const bool is_cut = digest->n_left == 0 || digest->depth == MAX_DIGEST_DEPTH ||
+                        (value->marks & MARK_TENSOR) != 0 || value->kind == VALUE_PERSISTENT;
+    uint32_t child;
+    add_to_digest(digest, "", 0);
+    if (is_cut)
+        return;
+    digest->n_left--;
+    if (add_leaf_to_digest(digest, id))
+        return;
+    const uint32_t items = items_of_set(digest->graph, value);
+    id = items != 0 ? items : id;
+    digest->depth++;
+    for (uint32_t i = 0; digest->n_left > 0 && (child = value_child(digest->graph, id, i)) != 0;
+         i++)
+        digest_key(digest, child);
+    digest->depth--;
+}
+
+uint32_t python_key_digest(const struct graph *graph, uint32_t id)
+{
+    struct digest digest = {.graph = graph, .n_left = MAX_DIGEST_VALUES};
+    digest_key(&digest, id);
+    return (uint32_t)digest.sum;
 }

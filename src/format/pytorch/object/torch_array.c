@@ -204,8 +204,7 @@ int torch_array_read(struct torch *torch, uint32_t id, struct torch_tensor *ret)
         n != bytes.n_bytes)
         torch_tensor_spoil(
             ret,
-            torch_print(
-                torch, "the data of the array has %llu bytes, which do not fit its shape and dtype",
-                (unsigned long long)bytes.n_bytes));
+            torch_print(torch, "the data of the array has %s, which do not fit its shape and dtype",
+                        wfs_count(bytes.n_bytes, "byte").text));
     return 1;
 }

@@ -33,13 +33,13 @@ static int make_key(struct walk *walk, struct names *names, const char **ret)
     if (walk->path.is_cut)
         return wfs_fail_memory(torch->err);
     if (walk->path.n_bytes > torch->limits->key)
-        return wfs_fail(torch->err, E2BIG, "the key %s... is above the limit of %llu bytes (key)",
+        return wfs_fail(torch->err, E2BIG, "the key %s... is above the limit of %s (key)",
                         wfs_quote_n(walk->path.bytes, walk->path.n_bytes).text,
-                        (unsigned long long)torch->limits->key);
+                        wfs_count(torch->limits->key, "byte").text);
     torch->n_names += walk->path.n_bytes + 1;
     if (torch->n_names > torch->limits->names)
-        return wfs_fail(torch->err, E2BIG, "all keys take more than %llu bytes (limit names)",
-                        (unsigned long long)torch->limits->names);
+        return wfs_fail(torch->err, E2BIG, "all keys take more than %s (limit names)",
+                        wfs_count(torch->limits->names, "byte").text);
     const int code = names_make(names, &torch->catalog->arena, walk->path.bytes, walk->path.n_bytes,
                                 lasting_path(walk), ret);
     return code < 0 ? wfs_fail_memory(torch->err) : 0;
@@ -58,9 +58,8 @@ static int add_value(struct walk *walk, uint32_t id)
     const char *name;
     autostrbuf struct strbuf true_path = {0};
     if (walk->torch->catalog->n_values >= walk->torch->limits->tensors)
-        return wfs_fail(walk->torch->err, E2BIG,
-                        "more than %llu values beside the tensors (limit tensors)",
-                        (unsigned long long)walk->torch->limits->tensors);
+        return wfs_fail(walk->torch->err, E2BIG, "more than %s beside the tensors (limit tensors)",
+                        wfs_count(walk->torch->limits->tensors, "value").text);
     const bool has_nul =
         walk->path.n_bytes > 0 && memchr(walk->path.bytes, '\0', walk->path.n_bytes) != NULL;
     if (has_nul) {
@@ -188,7 +187,7 @@ static int step_pairs(struct walk *walk, struct frame *frame)
     if (frame->is_filtered &&
         (!torch_has_tensor(walk->graph, item) || object_drops(walk, frame, key)))
         return 0;
-    walk_add_key(walk, key, i / 2);
+    walk_add_key(walk, key);
     walk->item = i;
     walk->pending = item;
     return 0;
@@ -238,8 +237,8 @@ static int report(struct walk *walk)
     int code = 0;
     if (walk->is_deep)
         code = catalog_add_finding(catalog, WFS_FINDING_PT_DEPTH,
-                                   "values nested deeper than %llu are not listed (limit depth)",
-                                   (unsigned long long)walk->torch->limits->depth);
+                                   "values nested deeper than %s are not listed (limit depth)",
+                                   wfs_count(walk->torch->limits->depth, "level").text);
     if (code == 0 && walk->is_repetitive)
         code = catalog_add_finding(
             catalog, WFS_FINDING_PT_REPEATS,

@@ -146,9 +146,8 @@ int torch_marks_set(struct torch *torch, uint32_t root)
     free(path.steps);
     if (code == 0 && path.n_twins > 0)
         code = catalog_add_finding(
-            torch->catalog, WFS_FINDING_PT_KEY_DUPLICATE,
-            "%llu dict keys are duplicates; the last value counts, as in Python",
-            (unsigned long long)path.n_twins);
+            torch->catalog, WFS_FINDING_PT_KEY_DUPLICATE, "%s; the last value counts, as in Python",
+            wfs_count_as(path.n_twins, "dict key is a duplicate", "dict keys are duplicates").text);
     if (code == 0)
         code = reserve(torch, path.n_tensors);
     return code < 0 ? wfs_fail_memory(torch->err) : 0;

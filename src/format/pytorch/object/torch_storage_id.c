@@ -105,8 +105,8 @@ void torch_storage_fit(struct torch *torch, const struct torch_storage_id *id,
         return;
     if (ret->n_bytes < id->n_bytes) {
         ret->trouble = torch_print(
-            torch, "storage %s has %llu bytes, %llu expected", wfs_quote_n(id->key, id->n_key).text,
-            (unsigned long long)ret->n_bytes, (unsigned long long)id->n_bytes);
+            torch, "storage %s has %s, %llu expected", wfs_quote_n(id->key, id->n_key).text,
+            wfs_count(ret->n_bytes, "byte").text, (unsigned long long)id->n_bytes);
         return;
     }
     torch->n_long += ret->n_bytes > id->n_bytes;

@@ -124,20 +124,20 @@ static int place(struct torch *torch, struct torch_stream *stream,
     *offset += sizeof(number);
     const uint64_t n = load_le64(number);
     if (n > INT64_MAX || !checked_mul(n, torch_storage_item(storage->class), &n_bytes))
-        return wfs_fail(torch->err, EBADMSG, "storage %s has a length of %llu elements", key.text,
-                        (unsigned long long)n);
+        return wfs_fail(torch->err, EBADMSG, "storage %s has a length of %s", key.text,
+                        wfs_count(n, "element").text);
     storage->offset = *offset;
     storage->n_bytes = n_bytes;
     if (n_bytes != storage->n_declared)
         return wfs_fail(torch->err, EBADMSG,
-                        "storage %s has %llu bytes in the stream, but %llu in the pickle", key.text,
-                        (unsigned long long)n_bytes, (unsigned long long)storage->n_declared);
+                        "storage %s has %s in the stream, but %llu in the pickle", key.text,
+                        wfs_count(n_bytes, "byte").text, (unsigned long long)storage->n_declared);
     if (n_bytes > end - *offset) {
         const uint64_t n_left = end - *offset;
         *offset = end;
         return spoil(torch, storage,
-                     torch_print(torch, "the file ends %llu bytes before storage %s does",
-                                 (unsigned long long)(n_bytes - n_left), key.text));
+                     torch_print(torch, "the file ends %s before storage %s does",
+                                 wfs_count((n_bytes - n_left), "byte").text, key.text));
     }
     *offset += n_bytes;
     return 0;

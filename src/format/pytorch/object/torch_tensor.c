@@ -69,13 +69,15 @@ int torch_tensor_set_shape(struct torch *torch, struct torch_tensor *tensor, uin
     }
     if (rank > torch->limits->rank) {
         torch_tensor_spoil(tensor,
-                           torch_print(torch, "%u dimensions are above the limit of %llu (rank)",
-                                       rank, (unsigned long long)torch->limits->rank));
+                           torch_print(torch, "%s above the limit of %llu (rank)",
+                                       wfs_count_as(rank, "dimension is", "dimensions are").text,
+                                       (unsigned long long)torch->limits->rank));
         return 0;
     }
     if (stride != 0 && torch_n_args(torch->graph, strides) != rank) {
-        torch_tensor_spoil(tensor, torch_print(torch, "it has %u dimensions but %u strides", rank,
-                                               torch_n_args(torch->graph, strides)));
+        torch_tensor_spoil(
+            tensor, torch_print(torch, "it has %s but %s", wfs_count(rank, "dimension").text,
+                                wfs_count(torch_n_args(torch->graph, strides), "stride").text));
         return 0;
     }
     if ((code = torch_tensor_reserve(torch, tensor, rank)) < 0)
@@ -283,8 +285,8 @@ int torch_tensor_add(struct torch *torch, const char *key, uint32_t place,
     if (code < 0 || (tensor->is_fortran && (code = set_fortran(torch, tensor)) < 0))
         return code;
     if (torch->catalog->n_tensors >= torch->limits->tensors)
-        return wfs_fail(torch->err, E2BIG, "more than %llu tensors (limit tensors)",
-                        (unsigned long long)torch->limits->tensors);
+        return wfs_fail(torch->err, E2BIG, "more than %s (limit tensors)",
+                        wfs_count(torch->limits->tensors, "tensor").text);
     torch_tensor_spoil(tensor, check(torch, tensor, &n_bytes));
     struct wfs_tensor *added = catalog_add(torch->catalog);
     if (added == NULL)

@@ -6,6 +6,8 @@
  */
 #include "format/pytorch/object/torch_walk.h"
 
+#include "format/pytorch/object/python_key.h"
+
 #include <weightfs/array.h>
 #include <weightfs/cleanup.h>
 
@@ -95,12 +97,12 @@ void walk_add_number(struct walk *walk, const char *prefix, uint32_t number)
     strbuf_printf(&walk->path, "%u", number);
 }
 
-void walk_add_key(struct walk *walk, uint32_t key, uint32_t i)
+void walk_add_key(struct walk *walk, uint32_t key)
 {
     add_component(walk, "", 0);
     walk->key = key;
     if (!value_add_key(&walk->path, walk->graph, key))
-        strbuf_printf(&walk->path, "%%key%u", i);
+        strbuf_printf(&walk->path, "%%key%08x", python_key_digest(walk->graph, key));
 }
 
 uint32_t walk_add_place(struct walk *walk, uint32_t id, const char *name)

@@ -64,8 +64,8 @@ void walk_leave(struct walk *walk);
 void walk_add_name(struct walk *walk, const char *name);
 void walk_add_number(struct walk *walk, const char *prefix, uint32_t number);
 
-/* The same for a key of a dict; the i-th, for those that cannot be spelled. */
-void walk_add_key(struct walk *walk, uint32_t key, uint32_t i);
+/* The same for a key of a dict; one that cannot be spelled gets "%key" and a number of its own. */
+void walk_add_key(struct walk *walk, uint32_t key);
 
 /* Adds the place of what the path leads to, and returns its number; 0 when out of memory. */
 uint32_t walk_add_place(struct walk *walk, uint32_t id, const char *name);

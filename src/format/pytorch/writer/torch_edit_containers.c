@@ -289,8 +289,8 @@ static int set_order(struct torch_edit *edit)
     }
     return n == catalog->n_tensors
                ? 0
-               : wfs_fail(edit->plan->err, EIO, "internal error: %zu of %zu tensors have a place",
-                          n, catalog->n_tensors);
+               : wfs_fail(edit->plan->err, EIO, "internal error: %zu of %s have a place", n,
+                          wfs_count(catalog->n_tensors, "tensor").text);
 }
 
 /* Fills the new dict in the place of the root. */

@@ -141,8 +141,8 @@ static int crc_of(struct torch_plan *plan, const struct pickle_output *output, u
             const size_t n = n_left < 1 << 16 ? (size_t)n_left : 1 << 16;
             const int code = source_read(piece->source, piece->offset + at, chunk, n);
             if (code < 0)
-                return wfs_fail(plan->err, -code, "cannot read %zu bytes of a value in %s", n,
-                                wfs_quote(piece->source->path).text);
+                return wfs_fail(plan->err, -code, "cannot read %s of a value in %s",
+                                wfs_count(n, "byte").text, wfs_quote(piece->source->path).text);
             *ret = zip_crc(*ret, chunk, n);
             at += n;
         }
