@@ -66,6 +66,7 @@ struct wfs_tree_options {
     uid_t uid;               /* owner of everything shown */
     gid_t gid;
     mode_t umask;
+    mode_t control_umask;              /* of the control directory, on top of that */
     const char *reserved_key;          /* of the output's format: EINVAL; NULL: none */
     const struct wfs_tree_text *texts; /* borrowed for the tree's life */
     size_t n_texts;                    /* at most WFS_TREE_TEXTS_MAX */
@@ -156,6 +157,15 @@ void wfs_tree_statfs(const struct wfs_tree *tree, struct statvfs *ret);
 /* Finds a name in the directory, without taking a reference. -ENOENT, -ENOTDIR, -ENAMETOOLONG. */
 int wfs_node_lookup(const struct wfs_tree *tree, const struct wfs_node *dir, const char *name,
                     struct wfs_node **ret);
+
+/*
+ * Returns the number of the node, that of the root being 1. No other node of the tree has or had
+ * it. Nodes of the catalog have the same numbers in every tree that is made of it.
+ */
+uint64_t wfs_node_number(const struct wfs_node *node);
+
+/* Returns the node with the number, which may be made up; NULL: it does not exist (any more). */
+struct wfs_node *wfs_tree_node(const struct wfs_tree *tree, uint64_t number);
 
 /* Returns the directory that holds the node; that of the root is the root, an unlinked node has
  * none: NULL. */

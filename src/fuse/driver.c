@@ -86,6 +86,7 @@ static int make_tree(struct driver *driver, const char *base)
         .uid = options->uid,
         .gid = options->gid,
         .umask = shown_umask(driver),
+        .control_umask = options->uid == driver->owner ? 077 : 0,
         .reserved_key = target->format != NULL ? target->format->reserved_key : NULL,
         .texts = driver->texts,
         .n_texts = DRIVER_N_TEXTS,
@@ -325,9 +326,13 @@ static bool remember_reap(struct driver *driver, struct wfs_node *node)
  * A commit may hold `change` for minutes: the node is then freed after it, without keeping the
  * kernel waiting.
  */
-void driver_forget(struct driver *driver, struct wfs_node *node, uint64_t n)
+void driver_forget(struct driver *driver, uint64_t number, uint64_t n)
 {
-    if (!wfs_node_unref(node, n) || !remember_reap(driver, node))
+    driver_begin_read(driver);
+    struct wfs_node *node = wfs_tree_node(driver->tree, number);
+    const bool is_free = node != NULL && wfs_node_unref(node, n) && remember_reap(driver, node);
+    driver_end_read(driver);
+    if (!is_free)
         return;
     if (pthread_mutex_trylock(&driver->change) != 0)
         return;

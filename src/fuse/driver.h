@@ -85,9 +85,10 @@ void driver_rescue(struct driver *driver);
 void *driver_buffer(struct driver *driver);
 
 /*
- * Drops n references of the node, and frees it now or at the next change. The caller holds no lock.
+ * Drops n references of the node with the number, and frees it now or at the next change. The
+ * caller holds no lock.
  */
-void driver_forget(struct driver *driver, struct wfs_node *node, uint64_t n);
+void driver_forget(struct driver *driver, uint64_t number, uint64_t n);
 
 /*
  * Publishes the status of a commit. Fills in output and sandbox and copies texts; without a new

@@ -24,7 +24,8 @@ static void want(struct fuse_conn_info *connection, unsigned flags)
 static void op_init(void *userdata, struct fuse_conn_info *connection)
 {
     const struct driver *driver = userdata;
-    want(connection, FUSE_CAP_READDIRPLUS | FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_IOCTL_DIR);
+    want(connection, FUSE_CAP_READDIRPLUS | FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_IOCTL_DIR |
+                         FUSE_CAP_EXPORT_SUPPORT);
     connection->want &=
         ~(unsigned)(FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_AUTO_INVAL_DATA);
     /* Only a generated header changes a size without the kernel's knowledge. */

@@ -151,19 +151,19 @@ static ssize_t read_node(const struct driver *driver, fuse_ino_t ino, uint64_t h
 }
 
 /* Reads ahead while the caller uses the reply. The kernel may forget the node in that time. */
-static void read_ahead(struct driver *driver, struct wfs_node *node, uint64_t offset)
+static void read_ahead(struct driver *driver, fuse_ino_t ino, uint64_t offset)
 {
     driver_begin_read(driver);
-    wfs_node_read_ahead(driver->tree, node, offset);
+    const struct wfs_node *node = wfs_tree_node(driver->tree, ino);
+    if (node != NULL)
+        wfs_node_read_ahead(driver->tree, node, offset);
     driver_end_read(driver);
-    driver_forget(driver, node, 1);
 }
 
 static void op_read(fuse_req_t req, fuse_ino_t ino, size_t n_bytes, off_t offset,
                     struct fuse_file_info *info)
 {
     struct driver *driver = fuse_req_userdata(req);
-    struct wfs_node *node = request_node(driver, ino);
     char *buffer = driver_buffer(driver);
     ssize_t n = -ENOMEM;
     if (buffer != NULL && n_bytes <= DRIVER_TRANSFER_MAX) {
@@ -173,12 +173,11 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t n_bytes, off_t offset
     }
     if (n == -EIO)
         driver_note_failed_read(driver);
-    wfs_node_ref(node, 1);
     if (n < 0)
         fuse_reply_err(req, (int)-n);
     else
         fuse_reply_buf(req, buffer, (size_t)n);
-    read_ahead(driver, node, (uint64_t)offset);
+    read_ahead(driver, ino, (uint64_t)offset);
 }
 
 static void op_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t n_bytes,

@@ -18,14 +18,35 @@ static bool is_refused(const struct driver *driver, fuse_req_t req, fuse_ino_t p
            fuse_req_ctx(req)->uid != driver->owner;
 }
 
+/*
+ * Finds the node of a file handle, "." in a node that the kernel has forgotten, or the directory
+ * that holds it, "..". The number comes from whoever opens the handle, and may be old or made up.
+ */
+static int find_by_number(const struct driver *driver, fuse_req_t req, fuse_ino_t ino,
+                          const char *name, struct wfs_node **ret)
+{
+    struct wfs_node *node = wfs_tree_node(driver->tree, ino);
+    struct wfs_node *parent = node == NULL ? NULL : wfs_node_parent(driver->tree, node);
+    if (parent == NULL)
+        return -ESTALE;
+    *ret = strcmp(name, "..") == 0 ? parent : node;
+    return wfs_node_is_control(driver->tree, *ret) && fuse_req_ctx(req)->uid != driver->owner
+               ? -EACCES
+               : 0;
+}
+
 static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
     struct fuse_entry_param entry = {.entry_timeout = 86400};
     struct wfs_node *node;
     struct driver *driver = request_begin_read(req);
-    int rc = is_refused(driver, req, parent, name)
-                 ? -EACCES
-                 : wfs_node_lookup(driver->tree, request_node(driver, parent), name, &node);
+    int rc;
+    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+        rc = find_by_number(driver, req, parent, name, &node);
+    else if (is_refused(driver, req, parent, name))
+        rc = -EACCES;
+    else
+        rc = wfs_node_lookup(driver->tree, request_node(driver, parent), name, &node);
     if (rc == 0)
         request_make_entry(driver, node, &entry);
     driver_end_read(driver);
@@ -39,7 +60,7 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 static void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n_lookups)
 {
     struct driver *driver = fuse_req_userdata(req);
-    driver_forget(driver, request_node(driver, ino), n_lookups);
+    driver_forget(driver, ino, n_lookups);
     fuse_reply_none(req);
 }
 
@@ -47,7 +68,7 @@ static void op_forget_multi(fuse_req_t req, size_t n, struct fuse_forget_data *f
 {
     struct driver *driver = fuse_req_userdata(req);
     for (size_t i = 0; i < n; i++)
-        driver_forget(driver, request_node(driver, forgets[i].ino), forgets[i].nlookup);
+        driver_forget(driver, forgets[i].ino, forgets[i].nlookup);
     fuse_reply_none(req);
 }
 
@@ -75,23 +96,20 @@ static bool add_entry(struct listing *listing, const char *name, struct wfs_node
     struct fuse_entry_param entry = {0};
     char *at = listing->bytes + listing->n_bytes;
     const size_t n_left = listing->n_room - listing->n_bytes;
-    size_t n;
-    wfs_node_stat(listing->driver->tree, node, &entry.attr);
-    if (!listing->is_plus) {
-        n = fuse_add_direntry(listing->req, at, n_left, name, &entry.attr, (off_t)next);
-    } else {
-        if (!is_dot) {
-            entry.ino = (uintptr_t)node;
-            entry.attr_timeout = entry.entry_timeout = request_timeout(listing->driver, node);
-        }
-        n = fuse_add_direntry_plus(listing->req, at, n_left, name, &entry, (off_t)next);
-    }
-    if (n > n_left)
-        return false;
-    listing->n_bytes += n;
-    if (listing->is_plus && !is_dot)
-        wfs_node_ref(node, 1);
-    return true;
+    const bool is_known = listing->is_plus && !is_dot; /* to the kernel, from now on */
+    if (is_known)
+        request_make_entry(listing->driver, node, &entry);
+    else
+        wfs_node_stat(listing->driver->tree, node, &entry.attr);
+    const size_t n =
+        listing->is_plus
+            ? fuse_add_direntry_plus(listing->req, at, n_left, name, &entry, (off_t)next)
+            : fuse_add_direntry(listing->req, at, n_left, name, &entry.attr, (off_t)next);
+    if (n <= n_left)
+        listing->n_bytes += n;
+    else if (is_known)
+        wfs_node_unref(node, 1); /* it has a name: nothing is freed */
+    return n <= n_left;
 }
 
 /* Offsets 0 and 1 are "." and "..", those of the tree begin at 2. */
@@ -121,24 +139,22 @@ static void forget_listed(const struct listing *listing)
         memcpy(&entry, listing->bytes + at, sizeof(entry));
         const fuse_ino_t ino = entry.entry_out.nodeid;
         if (ino != 0)
-            driver_forget(listing->driver, request_node(listing->driver, ino), 1);
+            driver_forget(listing->driver, ino, 1);
     }
 }
 
 static void list(fuse_req_t req, fuse_ino_t ino, size_t n_bytes, off_t offset, bool is_plus)
 {
     struct driver *driver = fuse_req_userdata(req);
-    struct listing listing = {.req = req,
-                              .driver = driver,
-                              .dir = request_node(driver, ino),
-                              .bytes = driver_buffer(driver),
-                              .is_plus = is_plus};
+    struct listing listing = {
+        .req = req, .driver = driver, .bytes = driver_buffer(driver), .is_plus = is_plus};
     listing.n_room = n_bytes < DRIVER_TRANSFER_MAX ? n_bytes : DRIVER_TRANSFER_MAX;
     if (listing.bytes == NULL) {
         fuse_reply_err(req, ENOMEM);
         return;
     }
     driver_begin_read(driver);
+    listing.dir = request_node(driver, ino);
     const bool is_dir = wfs_node_is_dir(listing.dir);
     if (is_dir)
         fill(&listing, (uint64_t)offset);
@@ -206,7 +222,7 @@ static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
     request_open_flags(driver, request_node(driver, entry.ino), info);
     driver_end_read(driver);
     if (fuse_reply_create(req, &entry, info) < 0)
-        driver_forget(driver, request_node(driver, entry.ino), 1);
+        driver_forget(driver, entry.ino, 1);
 }
 
 static void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name)

@@ -22,7 +22,17 @@ struct driver *request_begin_change(fuse_req_t req)
 
 struct wfs_node *request_node(const struct driver *driver, fuse_ino_t ino)
 {
-    return ino == FUSE_ROOT_ID ? wfs_tree_root(driver->tree) : (struct wfs_node *)(uintptr_t)ino;
+    return wfs_tree_node(driver->tree, ino);
+}
+
+/*
+ * A handle that a program or an NFS client keeps is the number and this. It follows from the inode
+ * number, so the handle of a file of the checkpoint is good in the next mount of it, and in a mount
+ * of something else it opens nothing.
+ */
+static uint32_t generation_of(const struct stat *attr)
+{
+    return (uint32_t)(attr->st_ino ^ attr->st_ino >> 32);
 }
 
 double request_timeout(const struct driver *driver, const struct wfs_node *node)
@@ -33,9 +43,10 @@ double request_timeout(const struct driver *driver, const struct wfs_node *node)
 void request_make_entry(struct driver *driver, struct wfs_node *node,
                         struct fuse_entry_param *entry)
 {
-    *entry = (struct fuse_entry_param){.ino = (uintptr_t)node};
+    *entry = (struct fuse_entry_param){.ino = wfs_node_number(node)};
     entry->attr_timeout = entry->entry_timeout = request_timeout(driver, node);
     wfs_node_stat(driver->tree, node, &entry->attr);
+    entry->generation = entry->ino == FUSE_ROOT_ID ? 0 : generation_of(&entry->attr);
     wfs_node_ref(node, 1);
 }
 
@@ -46,7 +57,7 @@ void request_reply_entry(fuse_req_t req, int rc, const struct fuse_entry_param *
     if (rc < 0)
         fuse_reply_err(req, -rc);
     else if (fuse_reply_entry(req, entry) < 0)
-        driver_forget(driver, request_node(driver, entry->ino), 1);
+        driver_forget(driver, entry->ino, 1);
 }
 
 void request_reply(fuse_req_t req, int rc)

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What all callbacks of libfuse's low-level interface share: from request to driver, from number to
- * node, from result to reply. The number of a node is its address, that of the root is 1; the
- * kernel's lookup counts are the node's references, so a number is not used again while the kernel
- * knows it.
+ * node, from result to reply. The kernel's lookup counts are the node's references.
  */
 #ifndef WFS_REQUEST_H
 #define WFS_REQUEST_H
@@ -20,6 +18,10 @@ struct driver *request_begin_read(fuse_req_t req);
 /* The same for a change; driver_end_change must follow. */
 struct driver *request_begin_change(fuse_req_t req);
 
+/*
+ * Returns the node with a number that the kernel knows, which is not NULL. The caller holds the
+ * lock.
+ */
 struct wfs_node *request_node(const struct driver *driver, fuse_ino_t ino);
 
 /*

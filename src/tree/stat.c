@@ -51,10 +51,11 @@ static mode_t mode_of(const struct wfs_tree *tree, const struct wfs_node *node)
 {
     const bool is_writable = !node_is_fixed(node);
     const mode_t type = node->kind == NODE_DIR ? S_IFDIR : S_IFREG;
+    const mode_t hidden = wfs_node_is_control(tree, node) ? tree->options.control_umask : 0;
     if (node->edit != NULL && node->edit->has_mode)
-        return type | node->edit->mode;
+        return type | (node->edit->mode & ~hidden);
     const mode_t bits = (node->kind == NODE_DIR ? 0555 : 0444) | (is_writable ? 0200 : 0);
-    return type | (bits & ~tree->options.umask);
+    return type | (bits & ~tree->options.umask & ~hidden);
 }
 
 void wfs_node_stat(const struct wfs_tree *tree, const struct wfs_node *node, struct stat *ret)

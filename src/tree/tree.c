@@ -60,6 +60,7 @@ int wfs_tree_new(const struct wfs_catalog *catalog, const struct wfs_tree_option
     tree->entries.item_bytes = sizeof(struct entry);
     tree->nodes.item_bytes = sizeof(struct wfs_node);
     tree->mtime = newest_mtime(catalog);
+    tree->n_inodes_made = hash_seed() >> 3; /* no handle of another mount names one of these */
     const int code = make(tree, options->base_text, err);
     if (code < 0) {
         tree->is_unmade = true;

@@ -6,6 +6,8 @@
 
 #include <weightfs/value.h>
 
+#include "tree/node/node.h"
+
 static void a_tree_shows_what_the_catalog_has(void)
 {
     struct kit kit;
@@ -431,6 +433,70 @@ static void what_is_no_tensor_is_a_json_file(void)
     kit_close(&kit);
 }
 
+static uint64_t number_of(const struct kit *kit, const char *path)
+{
+    return wfs_node_number(kit_at(kit, path));
+}
+
+static void numbers_lead_to_their_node_or_nowhere(void)
+{
+    struct kit kit, again;
+    kit_open(&kit, kit_small_catalog(), kit_options(), true);
+    kit_open(&again, kit_small_catalog(), kit_options(), false);
+    check_uint(number_of(&kit, ""), 1);
+    static const char *const paths[] = {"", "a", "a/w", "a/b", "c", "big", ".weightfs"};
+    for (size_t i = 0; i < 7; i++) {
+        check(wfs_tree_node(kit.tree, number_of(&kit, paths[i])) == kit_at(&kit, paths[i]));
+        check_uint(number_of(&kit, paths[i]), number_of(&again, paths[i]));
+    }
+    const uint64_t n = number_of(&kit, "c");
+    static const uint64_t made_up[] = {0, 1u << 31, UINT32_MAX, UINT64_MAX, UINT64_C(1) << 32};
+    for (size_t i = 0; i < 5; i++)
+        check(wfs_tree_node(kit.tree, made_up[i]) == NULL);
+    for (int bit = 24; bit < 64; bit++)
+        check(wfs_tree_node(kit.tree, n ^ UINT64_C(1) << bit) == NULL);
+    kit_close(&again);
+    kit_close(&kit);
+}
+
+/* A place in the pool is used again as often as there are generations, and then never more. */
+static void no_number_is_used_twice(void)
+{
+    struct kit kit;
+    struct wfs_node *node = NULL;
+    uint64_t before = 0;
+    kit_open(&kit, kit_small_catalog(), kit_options(), true);
+    for (int i = 0; i < 100; i++) {
+        check_int(kit_write(&kit, "x", "1", 1), 0);
+        const uint64_t number = number_of(&kit, "x");
+        check(number != before && (uint32_t)number != 0);
+        check(i == 0 || (uint32_t)number == (uint32_t)before);
+        check(before == 0 || wfs_tree_node(kit.tree, before) == NULL);
+        before = number;
+        check_int(kit_rm(&kit, "x"), 0);
+        check(wfs_tree_node(kit.tree, number) == NULL);
+    }
+    check_int(kit_write(&kit, "x", "1", 1), 0);
+    node = kit_at(&kit, "x");
+    node->generation = NODE_GENERATIONS - 1;
+    before = wfs_node_number(node);
+    check_int(kit_rm(&kit, "x"), 0);
+    check(wfs_tree_node(kit.tree, before) == NULL);
+    check_int(kit_write(&kit, "x", "1", 1), 0);
+    check((uint32_t)number_of(&kit, "x") != (uint32_t)before);
+    check(wfs_tree_node(kit.tree, (uint32_t)before) == NULL);
+    /* A node that is open outlives its name, and keeps its number. */
+    node = kit_at(&kit, "x");
+    wfs_node_ref(node, 1);
+    before = wfs_node_number(node);
+    check_int(kit_rm(&kit, "x"), 0);
+    check(wfs_tree_node(kit.tree, before) == node && wfs_node_parent(kit.tree, node) == NULL);
+    check(wfs_node_unref(node, 1));
+    wfs_node_reap(kit.tree, node);
+    check(wfs_tree_node(kit.tree, before) == NULL);
+    kit_close(&kit);
+}
+
 int main(void)
 {
     check_run(a_tree_shows_what_the_catalog_has);
@@ -444,5 +510,7 @@ int main(void)
     check_run(long_attributes_are_not_listed);
     check_run(what_is_no_tensor_is_a_json_file);
     check_run(tied_tensors_are_hard_links);
+    check_run(numbers_lead_to_their_node_or_nowhere);
+    check_run(no_number_is_used_twice);
     return check_done();
 }

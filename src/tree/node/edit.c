@@ -189,8 +189,11 @@ void edit_release(struct wfs_tree *tree, struct wfs_node *node)
     tree->n_nodes--;
     tree->n_bytes -= edit_n_bytes(node);
     free_content(tree, node);
-    *node = (struct wfs_node){0};
-    pool_give(&tree->nodes, id);
+    /* A place whose generations are used up is left empty: no number is used twice. */
+    const uint32_t generation = node->generation + 1;
+    *node = (struct wfs_node){.generation = generation & (NODE_GENERATIONS - 1)};
+    if (generation < NODE_GENERATIONS)
+        pool_give(&tree->nodes, id);
 }
 
 void edit_free_all(struct wfs_tree *tree)

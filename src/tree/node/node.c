@@ -24,9 +24,10 @@ struct wfs_node *node_new(struct wfs_tree *tree, enum node_kind kind, uint64_t i
         return NULL;
     }
     struct wfs_node *node = pool_at(&tree->nodes, id);
-    node->id = id;
-    node->kind = (uint8_t)kind;
-    node->ino = ino != 0 ? ino : node_next_ino(tree);
+    *node = (struct wfs_node){.ino = ino != 0 ? ino : node_next_ino(tree),
+                              .id = id,
+                              .kind = (uint8_t)kind,
+                              .generation = node->generation};
     if (directory != NULL) {
         directory->mtime = tree->mtime;
         node->directory = directory;
@@ -34,6 +35,20 @@ struct wfs_node *node_new(struct wfs_tree *tree, enum node_kind kind, uint64_t i
     }
     tree->n_nodes++;
     return node;
+}
+
+/* The root is the first node of all, so its number is 1. */
+uint64_t wfs_node_number(const struct wfs_node *node)
+{
+    return (uint64_t)node->generation << 32 | node->id;
+}
+
+struct wfs_node *wfs_tree_node(const struct wfs_tree *tree, uint64_t number)
+{
+    if (!pool_has(&tree->nodes, (uint32_t)number))
+        return NULL;
+    struct wfs_node *node = pool_at(&tree->nodes, (uint32_t)number);
+    return node->id != 0 && wfs_node_number(node) == number ? node : NULL;
 }
 
 bool wfs_node_is_control(const struct wfs_tree *tree, const struct wfs_node *node)

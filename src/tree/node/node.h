@@ -30,7 +30,10 @@ struct digests;
 struct metadata;
 struct valuefiles;
 
-enum { NODES_MAX = 4000000 }; /* a bound on memory: each takes about 100 bytes */
+enum {
+    NODES_MAX = 4000000, /* a bound on memory: each takes about 100 bytes */
+    NODE_GENERATIONS = 1 << 24,
+};
 
 /* A bit of the inode numbers of nodes that were not in the catalog; those of its paths lack it. */
 #define INO_MADE (UINT64_C(1) << 62)
@@ -82,7 +85,8 @@ struct wfs_node {
     uint32_t id;       /* in the pool */
     uint32_t entry;    /* the first one; 0: unlinked */
     _Atomic uint32_t n_links;
-    uint8_t kind; /* enum node_kind */
+    uint32_t kind : 8;        /* enum node_kind */
+    uint32_t generation : 24; /* how many nodes had this place in the pool before */
 };
 
 struct wfs_tree {

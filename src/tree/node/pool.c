@@ -6,7 +6,6 @@
 
 #include <weightfs/array.h>
 
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +13,7 @@ static bool add_chunk(struct pool *pool)
 {
     if (array_reserve(&pool->chunks, sizeof(*pool->chunks), pool->n_chunks, 1, &pool->n_room) < 0)
         return false;
-    pool->chunks[pool->n_chunks] = malloc((size_t)pool->item_bytes << POOL_CHUNK_BITS);
+    pool->chunks[pool->n_chunks] = calloc(1u << POOL_CHUNK_BITS, pool->item_bytes);
     if (pool->chunks[pool->n_chunks] == NULL)
         return false;
     pool->n_chunks++;
@@ -32,7 +31,6 @@ uint32_t pool_take(struct pool *pool)
             return 0;
         id = ++pool->n_items;
     }
-    memset(pool_at(pool, id), 0, pool->item_bytes);
     return id;
 }
 
