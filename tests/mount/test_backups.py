@@ -52,7 +52,6 @@ def in_tree(edited, name):
     return str(pathlib.PurePath(edited.path_of_file).parent / (name % edited.file.name))
 
 
-@pytest.mark.slow  # its driver was once slow to end: see which, before this runs every time
 @pytest.mark.parametrize('name', NAMES)
 def test_a_file_moved_aside_and_written_again(edited, name):
     content = changed(edited.file.read_bytes())

@@ -250,8 +250,7 @@ def test_a_mount_that_is_elsewhere_is_saved_and_left(mount, folder, sample, wher
     if where == 'bound':
         tool('mount', '--bind', mnt.path, other)
     else:
-        holder = subprocess.Popen(['unshare', '-m', '--propagation', 'private', 'sleep', '60'])
-        wait_for(lambda: os.readlink('/proc/%d/ns/mnt' % holder.pid) != os.readlink('/proc/self/ns/mnt'), 'a namespace')
+        holder = mounts.hold_in_a_namespace(mnt.path)
     try:
         error = weightfs('umount', mnt.path, code=EXIT_MOUNT).error
         assert not is_mounted(mnt.path) and 'heat' in st.read(folder / 'out.safetensors').tensors

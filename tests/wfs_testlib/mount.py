@@ -43,6 +43,30 @@ def force_unmount(path):
         subprocess.run(command, stderr=subprocess.DEVNULL, check=False)
 
 
+def holders(device):
+    """'PID PLACE' of every process whose namespace still shows a filesystem: one of each namespace."""
+    found = {}
+    for folder in pathlib.Path('/proc').glob('[0-9]*'):
+        try:
+            lines = [line.split() for line in (folder / 'mountinfo').read_text(errors='surrogateescape').splitlines()]
+            places = [line[4] for line in lines if line[2] == '%d:%d' % (os.major(device), os.minor(device))]
+            if places:
+                found.setdefault(os.readlink(folder / 'ns/mnt'), '%s %s' % (folder.name, ' '.join(places)))
+        except OSError:
+            pass
+    return sorted(found.values())
+
+
+def hold_in_a_namespace(path):
+    """A process whose mount namespace is a copy of this one. Of the mounts of FUSE it keeps that at a path only: the others
+    belong to tests that run at the same time, and would not end before it does."""
+    others = [point for point in mount_points() if point != os.path.realpath(path)]
+    holder = subprocess.Popen(['unshare', '-m', '--propagation', 'private', 'sh', '-c',
+                               'for point; do umount -l "$point"; done 2>/dev/null; exec sleep 60', 'sh', *others])
+    wait_for(lambda: pathlib.Path('/proc/%d/comm' % holder.pid).read_text() == 'sleep\n', 'a namespace')
+    return holder
+
+
 def children(pid):
     try:
         return [int(child) for child in pathlib.Path('/proc/%d/task/%d/children' % (pid, pid)).read_text().split()]
@@ -88,6 +112,7 @@ class Mount:
         wait_for(self._has_started, 'the mount of ' + self.show())
         assert self.process.poll() is None, 'early exit: ' + self.show()
         self.workers = children(self.process.pid)
+        self.device = os.stat(self.path).st_dev
 
     def show(self):
         return '%s\nexit code: %s\nstderr: %s' % (program.show(self.command), self.process.poll(), self.stderr())
@@ -141,8 +166,9 @@ class Mount:
         try:
             self.process.wait(program.PATIENCE)
         except subprocess.TimeoutExpired:
+            held = holders(self.device)
             self.kill()
-            raise AssertionError('the driver does not end: ' + self.show()) from None
+            raise AssertionError('the driver does not end (still mounted for: %s): %s' % (held, self.show())) from None
         force_unmount(self.path)
         assert self.process.returncode == code, self.show()
         stderr = self.stderr()
