@@ -3,12 +3,13 @@
 """Checks the structure of src: rooms are used downwards only, and no room has a circle of files in it.
 
 A room is a folder of src. ROOMS below says which rooms each may use; it may use what those use, too. An arrow is an
-#include, or a symbol that an object file takes from another one. Four things are faults:
+#include, or a symbol that an object file takes from another one. Five things are faults:
 
 - an arrow to a room that is not below
 - files of one room whose arrows form a circle (a source and its header count as one file)
 - a header of a library in a file that LIBRARIES does not list for it
 - two files with the same name, or a source that does not include its own header first
+- an object that is older than its source: its calls may be others by now
 
 Usage: tools/check_layers.py [--root FOLDER] [--build FOLDER]
 
@@ -136,14 +137,18 @@ class House:
             return 'includes, not by its place below src,'
         return None if self.may_use(room, header) else 'is not above'
 
-    def symbols(self):
-        """(file, symbol, kind) of every object of the build; files as they are below src."""
+    def objects(self):
+        """(file, object) of what the build has; files as they are below src."""
         sources = {file.replace('/', '_') + '.o': file for file in self.files if file.endswith('.c')}
         objects = {}
         for path in sorted(self.build.rglob('*.c.o')):
             if path.name in sources and 'tests' not in path.relative_to(self.build).parts:
                 objects.setdefault(sources[path.name], path)
-        for file, path in objects.items():
+        return objects.items()
+
+    def symbols(self):
+        """(file, symbol, kind) of every object of the build."""
+        for file, path in self.objects():
             text = subprocess.run(['nm', '-P', path], stdout=subprocess.PIPE, check=True, text=True).stdout
             for line in text.splitlines():
                 name, kind = line.split()[:2]
@@ -211,6 +216,12 @@ class House:
     def is_between(self, target):
         return target.removesuffix('.c') + '.h' in self.between
 
+    def build_problems(self):
+        objects = self.objects() if self.build is not None else []
+        old = [file for file, path in objects if path.stat().st_mtime_ns < (self.root / 'src' / file).stat().st_mtime_ns]
+        if old:
+            yield '%s is older than src/%s%s: build first' % (self.build, old[0], ' and %d more' % (len(old) - 1) if old[1:] else '')
+
     def name_problems(self):
         names = collections.defaultdict(list)
         for file in self.files:
@@ -238,7 +249,7 @@ class House:
                 len(circle), circle[0].rpartition('/')[0], ' '.join(file.rpartition('/')[2] for file in circle))
 
     def problems(self):
-        for kind in (self.table_problems, self.include_problems, self.call_problems, self.name_problems, self.circle_problems):
+        for kind in (self.table_problems, self.build_problems, self.include_problems, self.call_problems, self.name_problems, self.circle_problems):
             yield from kind()
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """The rooms of src: that the house keeps its own order, and that the check of it sees every kind of fault."""
+import os
 import pathlib
 import re
 import subprocess
@@ -135,3 +136,11 @@ def test_the_program_reports_and_fails(tmp_path):
     make_house(tmp_path, {'src/base/x.c': '#include "tree/y.h"\n', 'src/tree/y.h': ''}, False)
     done = subprocess.run([ROOT / 'tools/check_layers.py', '--root', tmp_path], stdout=subprocess.PIPE, text=True)
     assert (done.returncode, done.stdout) == (1, 'src/base/x.c:1: is not above tree/y.h\n')
+
+
+def test_objects_from_before_are_not_believed(tmp_path):
+    house = make_house(tmp_path, GOOD)
+    assert list(house.problems()) == []
+    source, (_, compiled) = tmp_path / 'src/base/a.c', min(house.objects())
+    os.utime(source, ns=(0, compiled.stat().st_mtime_ns + 1))
+    assert list(house.problems()) == ['%s is older than src/base/a.c: build first' % house.build]
