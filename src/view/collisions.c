@@ -99,9 +99,21 @@ static void cleanup_holders(struct holders *h)
     free(h->of);
 }
 
+static bool is_any_renamed(const struct pass *pass)
+{
+    for_items(item, pass)
+    {
+        if (item_is_renamed(item))
+            return true;
+    }
+    return false;
+}
+
 int pass_collisions(struct pass *pass)
 {
     cleanup(cleanup_holders) struct holders h = {0};
+    if (!is_any_renamed(pass))
+        return 0;
     int code = collect(pass, &h);
     for_items(item, pass)
     {

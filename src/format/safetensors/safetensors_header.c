@@ -238,5 +238,7 @@ static int take_header(struct safetensors_load *load)
 int safetensors_header_parse(struct safetensors_load *load)
 {
     load->json = json_of(load->header, (size_t)load->n_header);
-    return take_header(load);
+    const int code = take_header(load);
+    map_done(&load->keys); /* the catalog, which comes next, needs the room */
+    return code;
 }
