@@ -57,6 +57,10 @@ static inline void wfs_view_cleanup(struct wfs_view **view)
  */
 int wfs_view_add(struct wfs_view *view, const char *text, struct wfs_error *err);
 
+/* Returns two parts as the value of an option has them, such as s/FIRST/SECOND/, malloc'ed; NULL
+ * when out of memory. */
+char *wfs_view_pair(const char *first, const char *second);
+
 /* Returns true if applying it would change nothing. */
 bool wfs_view_is_empty(const struct wfs_view *view);
 

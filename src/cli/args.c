@@ -70,8 +70,8 @@ enum { N_OPTION_COLUMNS = 28 }; /* width of the longest option with its argument
 static void print_option(const char *name, const char *argument, const char *help)
 {
     char left[3 * N_OPTION_COLUMNS];
-    snprintf(left, sizeof(left), "--%s%s%s", name, argument != NULL ? "=" : "",
-             argument != NULL ? argument : "");
+    const char *between = argument == NULL ? "" : strchr(argument, ' ') != NULL ? " " : "=";
+    snprintf(left, sizeof(left), "--%s%s%s", name, between, argument != NULL ? argument : "");
     printf("  %-*s %s\n", N_OPTION_COLUMNS, left, help);
 }
 
@@ -180,6 +180,19 @@ static const char *name_of_letter(const char *text)
     return strcmp(text, "-h") == 0 ? "help" : strcmp(text, "-0") == 0 ? "null" : NULL;
 }
 
+/* The value of an option in the words that follow it: one, or two where its help names two. */
+static const char *following(struct args *args, const struct args_option *option, char **argv,
+                             int *i)
+{
+    const bool is_pair = strchr(option->argument, ' ') != NULL;
+    if (argv[*i + 1] == NULL || (is_pair && argv[*i + 2] == NULL))
+        return NULL;
+    *i += is_pair ? 2 : 1;
+    if (!is_pair)
+        return argv[*i];
+    return args->joined[args->n_joined++] = wfs_view_pair(argv[*i - 1], argv[*i]);
+}
+
 /* Parses the option at argv[*i], which moves on over its value. */
 static bool parse_option(struct args *args, const struct args_usage *usage, char **argv, int *i,
                          int *ret_exit)
@@ -196,7 +209,7 @@ static bool parse_option(struct args *args, const struct args_usage *usage, char
     if (option.argument == NULL && value != NULL)
         return fail(ret_exit, usage, "this option takes no value:", text);
     if (option.argument != NULL && value == NULL)
-        value = argv[*i + 1] != NULL ? argv[++*i] : NULL;
+        value = following(args, &option, argv, i);
     if (option.argument != NULL && value == NULL)
         return fail(ret_exit, usage, "missing value of option", text);
     args->given[args->n_given++] = (struct args_given){option.name, value};
@@ -240,8 +253,10 @@ bool args_parse(struct args *args, const struct args_usage *usage, int argc, cha
         .operands = calloc(n_room, sizeof(*args->operands)),
         .given = calloc(n_room, sizeof(*args->given)),
         .limits = calloc(n_room, sizeof(*args->limits)),
+        .joined = calloc(n_room, sizeof(*args->joined)),
     };
-    if (args->operands == NULL || args->given == NULL || args->limits == NULL) {
+    if (args->operands == NULL || args->given == NULL || args->limits == NULL ||
+        args->joined == NULL) {
         *ret_exit = print_error(EXIT_UNSUPPORTED, NULL, "out of memory");
         return false;
     }
@@ -268,6 +283,9 @@ void args_done(struct args *args)
     free(args->operands);
     free(args->given);
     free(args->limits);
+    for (size_t i = 0; i < args->n_joined; i++)
+        free(args->joined[i]);
+    free(args->joined);
     *args = (struct args){0};
 }
 

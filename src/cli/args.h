@@ -38,7 +38,7 @@ struct args_given {
     const char *value; /* NULL for an option without one */
 };
 
-/* Everything in it is borrowed from argv and the usage, but for the arrays. */
+/* Everything in it is borrowed from argv and the usage, but for the arrays and what they join. */
 struct args {
     const char **operands;
     size_t n_operands;
@@ -46,6 +46,8 @@ struct args {
     size_t n_given;
     const char **limits; /* values of --limit */
     size_t n_limits;
+    char **joined; /* values that were given as two words */
+    size_t n_joined;
     struct settings settings;
 };
 

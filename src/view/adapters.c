@@ -210,7 +210,7 @@ static int refuse_guesses(const struct pass *pass)
     const struct wfs_quoted path = wfs_quote_n(key, item_path_bytes(first));
     return wfs_fail(
         pass->err, EINVAL,
-        "strict: the module type of '%s' is %s (%s); set it with class='^%s'=>TYPE; tensors "
+        "strict: the module type of '%s' is %s (%s); set it with class='^%s:TYPE'; tensors "
         "without a certain type: %zu",
         wfs_quote(key).text, first->verdict.certainty == LIKELY ? "a guess" : "unknown",
         row_name(first->verdict.row), path.text, n_guesses);

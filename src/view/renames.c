@@ -116,7 +116,7 @@ int pass_remap(struct pass *pass)
             if (code > 0)
                 pass_use(pass, rule);
             char why[256];
-            snprintf(why, sizeof(why), "remap %.200s", rule->text);
+            snprintf(why, sizeof(why), "%s %.200s", rule->name, rule->text);
             if (code > 0 && pass_rename(pass, item, key, why) < 0)
                 return -ENOMEM;
         }

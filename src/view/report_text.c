@@ -135,7 +135,7 @@ static void put_undecided(const struct wfs_report *report, size_t i, FILE *out)
 {
     const struct item *item = &report->items[i];
     put_key(report, i, out);
-    fprintf(out, ": %s; class='^%s'=>TYPE decides it", row_name(item->verdict.row),
+    fprintf(out, ": %s; class='^%s:TYPE' decides it", row_name(item->verdict.row),
             wfs_quote_n(item->tensor.key, item_path_bytes(item)).text);
 }
 

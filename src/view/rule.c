@@ -4,6 +4,8 @@
  */
 #include "view/rule.h"
 
+#include "view/pair.h"
+
 #include <weightfs/cleanup.h>
 
 #include <errno.h>
@@ -14,19 +16,29 @@
 enum form {
     FORM_TEXT,         /* one text */
     FORM_REGEX,        /* REGEX */
-    FORM_PAIR,         /* REGEX=>ARGUMENT */
-    FORM_PAIR_OR_TEXT, /* REGEX=>ARGUMENT, or ARGUMENT for all keys */
+    FORM_PAIR,         /* REGEX:ARGUMENT */
+    FORM_PAIR_OR_TEXT, /* REGEX:ARGUMENT, or ARGUMENT for all keys */
+    FORM_SUBSTITUTION, /* s/REGEX/TEXT/ */
+    FORM_NAMES,        /* OLD:NEW */
     FORM_CONDITION,
 };
 
 static const enum form forms[] = {
-    [RULE_OVERLAY] = FORM_PAIR_OR_TEXT, [RULE_TOP_LEVEL_KEY] = FORM_TEXT,
-    [RULE_REMAP] = FORM_PAIR,           [RULE_CONTIGUOUS_EXCEPT] = FORM_REGEX,
-    [RULE_INCLUDE] = FORM_REGEX,        [RULE_KEY] = FORM_TEXT,
-    [RULE_EXCLUDE] = FORM_REGEX,        [RULE_WHERE] = FORM_CONDITION,
-    [RULE_DROP_VARIANTS] = FORM_TEXT,   [RULE_CLASS] = FORM_PAIR,
-    [RULE_TRANSPOSE] = FORM_REGEX,      [RULE_PERMUTE] = FORM_PAIR,
-    [RULE_SPLIT] = FORM_PAIR,           [RULE_CAST] = FORM_PAIR_OR_TEXT,
+    [RULE_OVERLAY] = FORM_PAIR_OR_TEXT,
+    [RULE_TOP_LEVEL_KEY] = FORM_TEXT,
+    [RULE_RENAME] = FORM_NAMES,
+    [RULE_REMAP] = FORM_SUBSTITUTION,
+    [RULE_CONTIGUOUS_EXCEPT] = FORM_REGEX,
+    [RULE_INCLUDE] = FORM_REGEX,
+    [RULE_KEY] = FORM_TEXT,
+    [RULE_EXCLUDE] = FORM_REGEX,
+    [RULE_WHERE] = FORM_CONDITION,
+    [RULE_DROP_VARIANTS] = FORM_TEXT,
+    [RULE_CLASS] = FORM_PAIR,
+    [RULE_TRANSPOSE] = FORM_REGEX,
+    [RULE_PERMUTE] = FORM_PAIR,
+    [RULE_SPLIT] = FORM_PAIR,
+    [RULE_CAST] = FORM_PAIR_OR_TEXT,
     [RULE_KEEP] = FORM_REGEX,
 };
 
@@ -173,14 +185,47 @@ static int read_argument(struct rule *rule, struct wfs_error *err)
     }
 }
 
-/* What is left of "A=>B" when a shell takes the unquoted > as a redirection. */
-static int fail_pair(const struct wfs_view_option *option, const char *text, struct wfs_error *err)
+/* What is left of "A=>B" ends in "=" when a shell took the unquoted > as a redirection. */
+static int fail_pair(const struct wfs_view_option *option, enum rule_kind kind, const char *text,
+                     struct wfs_error *err)
 {
     const size_t n = strlen(text);
     const bool is_cut = n > 0 && text[n - 1] == '=';
     return wfs_fail(err, EINVAL, "%s: '%s' is not of the form %s%s", option->name,
-                    wfs_quote(text).text, option->argument,
-                    is_cut ? " (quote it: an unquoted > is taken by the shell)" : "");
+                    wfs_quote(text).text, forms[kind] == FORM_NAMES ? "OLD:NEW" : option->argument,
+                    is_cut ? " (the shell has taken an unquoted > away)" : "");
+}
+
+/* Appends the bytes, each of those in `special` behind `mark`. Returns the end. */
+static char *put_marked(char *to, const char *from, size_t n, const char *special, char mark)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (strchr(special, from[i]) != NULL)
+            *to++ = mark;
+        *to++ = from[i];
+    }
+    return to;
+}
+
+/* A rename is a remap of the key OLD, or of what is below it. */
+static int read_names(struct rule *rule, const struct pair *pair, struct wfs_error *err)
+{
+    autofree char *pattern = malloc(2 * pair->n_first + sizeof("^(\\.|$)"));
+    rule->argument = malloc(2 * pair->n_second + sizeof("${1}"));
+    if (pattern == NULL || rule->argument == NULL)
+        return wfs_fail_memory(err);
+    pattern[0] = '^';
+    strcpy(put_marked(pattern + 1, pair->first, pair->n_first, "\\.+*?()|[]{}^$#&-~", '\\'),
+           "(\\.|$)");
+    strcpy(put_marked(rule->argument, pair->second, pair->n_second, "$", '$'), "${1}");
+    rule->kind = RULE_REMAP;
+    return regex_new(pattern, &rule->regex, err);
+}
+
+/* A value that begins as a path does has no regex: its colons are part of a name. */
+static bool is_path(const char *text)
+{
+    return text[0] == '/' || strncmp(text, "./", 2) == 0 || strncmp(text, "../", 3) == 0;
 }
 
 /* Cuts the value into regex and argument. */
@@ -188,19 +233,25 @@ static int read_value(const struct wfs_view_option *option, struct rule *rule,
                       struct wfs_error *err)
 {
     const enum form form = forms[rule->kind];
-    const char *arrow = strstr(rule->text, "=>");
+    const bool has_colons = rule->kind == RULE_OVERLAY && is_path(rule->text);
+    const unsigned ways = (form != FORM_NAMES ? PAIR_ARROW : 0) |
+                          (form != FORM_SUBSTITUTION && !has_colons ? PAIR_COLON : 0);
+    struct pair pair;
     if (form == FORM_CONDITION)
         return condition_new(rule->text, &rule->condition, err);
     if (form == FORM_REGEX)
         return regex_new(rule->text, &rule->regex, err);
-    if (form == FORM_PAIR && arrow == NULL)
-        return fail_pair(option, rule->text, err);
-    if (form == FORM_TEXT || arrow == NULL) {
+    const bool is_pair = form != FORM_TEXT && pair_find(rule->text, ways, &pair);
+    if (!is_pair && form != FORM_TEXT && form != FORM_PAIR_OR_TEXT)
+        return fail_pair(option, rule->kind, rule->text, err);
+    if (!is_pair) {
         rule->argument = strdup(rule->text);
         return rule->argument == NULL ? wfs_fail_memory(err) : 0;
     }
-    autofree char *pattern = strndup(rule->text, (size_t)(arrow - rule->text));
-    rule->argument = strdup(arrow + 2);
+    if (form == FORM_NAMES)
+        return read_names(rule, &pair, err);
+    autofree char *pattern = strndup(pair.first, pair.n_first);
+    rule->argument = strndup(pair.second, pair.n_second);
     if (pattern == NULL || rule->argument == NULL)
         return wfs_fail_memory(err);
     rule->is_negated = rule->kind == RULE_OVERLAY && pattern[0] == '!';
@@ -219,7 +270,7 @@ int rule_new(const struct wfs_view_option *option, enum rule_kind kind, const ch
     if (rule->text == NULL)
         return wfs_fail_memory(err);
     int code = read_value(option, rule, err);
-    code = code < 0 ? code : read_argument(rule, err);
+    code = code < 0 || kind == RULE_RENAME ? code : read_argument(rule, err);
     if (code < 0)
         return code;
     *out = steal(&rule);

@@ -16,6 +16,7 @@
 enum rule_kind {
     RULE_OVERLAY,
     RULE_TOP_LEVEL_KEY,
+    RULE_RENAME, /* of an option; the rule is a RULE_REMAP */
     RULE_REMAP,
     RULE_CONTIGUOUS_EXCEPT,
     RULE_INCLUDE,
@@ -36,13 +37,13 @@ enum { RULE_MAX_PARTS = 64 };
 struct rule {
     struct rule *next;
     enum rule_kind kind;
-    const char *name;                  /* of its option; static */
-    size_t number;                     /* among the rules of its view, from 0 */
-    bool is_negated;                   /* of a RULE_OVERLAY: it takes what does not match */
-    bool has_backslash;                /* its replacement has \1, which is read as ${1} */
-    char *text;                        /* the value as typed */
-    struct regex *regex;               /* the keys it is for; NULL: all */
-    char *argument;                    /* after "=>", or the value where there is no regex */
+    const char *name;    /* of its option; static */
+    size_t number;       /* among the rules of its view, from 0 */
+    bool is_negated;     /* of a RULE_OVERLAY: it takes what does not match */
+    bool has_backslash;  /* its replacement has \1, which is read as ${1} */
+    char *text;          /* the value as typed */
+    struct regex *regex; /* the keys it is for; NULL: all */
+    char *argument;      /* what follows the regex, or the value where there is none */
     const char *parts[RULE_MAX_PARTS]; /* of an argument that is a list, in `list` */
     uint32_t n_parts;
     char *list;

@@ -6,6 +6,7 @@
 
 #include <weightfs/cleanup.h>
 #include <weightfs/io.h>
+#include <weightfs/view.h>
 
 #include <errno.h>
 #include <fcntl.h>
@@ -41,15 +42,14 @@ static bool is_pair(const json_t *value)
 static char *option_text(const char *name, const json_t *value)
 {
     char *text = NULL;
-    int n;
     if (json_is_true(value))
         return strdup(name);
-    if (json_is_string(value))
-        n = asprintf(&text, "%s=%s", name, json_string_value(value));
-    else
-        n = asprintf(&text, "%s=%s=>%s", name, json_string_value(json_array_get(value, 0)),
-                     json_string_value(json_array_get(value, 1)));
-    return n < 0 ? NULL : text;
+    autofree char *pair = json_is_string(value)
+                              ? NULL
+                              : wfs_view_pair(json_string_value(json_array_get(value, 0)),
+                                              json_string_value(json_array_get(value, 1)));
+    const char *plain = json_is_string(value) ? json_string_value(value) : pair;
+    return plain == NULL || asprintf(&text, "%s=%s", name, plain) < 0 ? NULL : text;
 }
 
 static int add_member(const struct reading *r, size_t i, const char *name, const json_t *value)

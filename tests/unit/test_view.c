@@ -218,10 +218,10 @@ static void test_many_keys_are_numbered_in_linear_time(void)
 static void test_options_that_are_wrong(void)
 {
     static const char *const rows[][2] = {
-        {"remap=abc", "remap: 'abc' is not of the form REGEX=>TEXT"},
+        {"remap=abc", "remap: 'abc' is not of the form s/REGEX/TEXT/"},
         {"remap=a=",
-         "remap: 'a=' is not of the form REGEX=>TEXT (quote it: an unquoted > is taken by "
-         "the shell)"},
+         "remap: 'a=' is not of the form s/REGEX/TEXT/ (the shell has taken an unquoted > "
+         "away)"},
         {"contiguous=maybe", "contiguous: must be auto, on or off, not 'maybe'"},
         {"to=keras", "to: must be burn, torch or none, not 'keras'"},
         {"cast=F17",
@@ -338,7 +338,7 @@ static void test_strict_refuses_guesses(void)
     check_int(apply(catalog, NULL, OPTIONS("to=burn", "strict"), &report, &err), -EINVAL);
     check_str(err.text,
               "strict: the module type of 'odd.weight' is unknown (19 nothing); set it with "
-              "class='^odd.'=>TYPE; tensors without a certain type: 1");
+              "class='^odd.:TYPE'; tensors without a certain type: 1");
     wfs_report_free(report);
     wfs_catalog_free(catalog);
 }
