@@ -96,6 +96,9 @@ static void json_tensor(struct jsonout *out, const struct listing *listing,
     jsonout_text(out, "dtype", wfs_dtype_name(tensor->dtype));
     jsonout_shape(out, "shape", &tensor->shape);
     jsonout_u64(out, "bytes", tensor->n_bytes);
+    const char *role = wfs_tensor_attr(tensor, "role");
+    if (role != NULL)
+        jsonout_text(out, "role", role);
     if (listing->is_long) {
         int fd;
         uint64_t offset;

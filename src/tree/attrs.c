@@ -115,6 +115,11 @@ static int get_quantization(const struct look *look, struct strbuf *text)
     return put(text, wfs_tensor_attr(&look->tensor, "quantization"));
 }
 
+static int get_role(const struct look *look, struct strbuf *text)
+{
+    return put(text, wfs_tensor_attr(&look->tensor, "role"));
+}
+
 static int get_xxh3(const struct look *look, struct strbuf *text)
 {
     return digests_xxh3(look->tree, look->node, text);
@@ -280,6 +285,7 @@ const struct attr attrs_table[] = {
     {"key", true, get_key, set_key, NULL},
     {"param_id", true, get_param_id, set_param_id, unset_param_id},
     {"quantization", true, get_quantization, set_quantization, unset_quantization},
+    {"role", true, get_role, NULL, NULL},
     {"changes", true, get_changes, NULL, NULL},
     {"file", false, get_file, NULL, NULL},
     {"offset", false, get_offset, NULL, NULL},

@@ -58,6 +58,7 @@ enum value_mark {
     MARK_SEEN = 1 << 1,     /* of walks that visit everything once */
     MARK_OPEN = 1 << 2,     /* on the path of the walk */
     MARK_EXPANDED = 1 << 3, /* its content has been listed */
+    MARK_OWNED = 1 << 4,    /* a module has it as parameter, buffer or submodule */
 };
 
 struct value_global {

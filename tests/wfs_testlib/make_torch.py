@@ -40,11 +40,21 @@ def describe(tensor):
     return [SPELLED[str(tensor.dtype)[6:]], list(tensor.shape), hashlib.sha256(raw(tensor)).hexdigest()]
 
 
+def unsaved(module):
+    """Tensors of a module that its state_dict() does not return: buffers, and plain attributes."""
+    result = {}
+    for prefix, inner in module.named_modules():
+        prefix += '.' if prefix else ''
+        result.update({prefix + name: inner._buffers[name] for name in inner._non_persistent_buffers_set})
+        result.update({prefix + name: value for name, value in vars(inner).items() if isinstance(value, torch.Tensor)})
+    return result
+
+
 def walk(value, key, found):
     if isinstance(value, torch.Tensor):
         found[key] = describe(value)
     elif isinstance(value, torch.nn.Module):
-        walk(dict(value.state_dict()), key, found)
+        walk({**value.state_dict(), **unsaved(value)}, key, found)
     elif isinstance(value, dict):
         for name, inner in value.items():
             walk(inner, '%s.%s' % (key, name) if key else str(name), found)

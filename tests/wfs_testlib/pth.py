@@ -60,6 +60,17 @@ ORDERED = name('collections', 'OrderedDict') + b')R'
 FLOAT = name('torch', 'FloatStorage')
 
 
+def module(parameters=b'', buffers=b'', modules=b'', unsaved=(), cls=('net', 'Net'), made=None, **attributes):
+    """A module of torch.nn; the first three are pairs of keys and values. made: the function that makes it of its attributes."""
+    def ordered(content):
+        return ORDERED + (b'(' + content + b'u' if content else b'')
+
+    listed = b'](' + b''.join(map(text, unsaved)) + b'e'
+    state = dictionary(training=b'\x89', _parameters=ordered(parameters), _buffers=ordered(buffers),
+                       _non_persistent_buffers_set=call(name('builtins', 'set'), listed), _modules=ordered(modules), **attributes)
+    return name(*cls) + b')\x81' + state + b'b' if made is None else call(name(*made), state, b'N')
+
+
 def storage(key='0', cls=FLOAT, numel=4, location='cpu', more=b''):
     key = number(key) if isinstance(key, int) else text(key)
     numel = number(numel) if isinstance(numel, int) else numel

@@ -17,6 +17,8 @@ EXTRA = {
     'quantized.pth': ['channel.scales', 'channel.zero_points'],
     'quantized-quint4x2.pth': ['q4.scales', 'q4.zero_points'],
     'meta.pth': ['m', 'm2'],
+    'module.pth': ['anchors', 'dropped'],
+    'module-legacy.pth': ['anchors', 'dropped'],
     'nested.pth': ['nested.sizes', 'nested.strides', 'nested.offsets'],
     'objects.pth': ['slots.b', 'generator.%state.2'],
     'module-inside.pth': ['net.0.weight', 'net.0.bias', 'net.2.weight', 'net.2.bias', 'net.2.running_mean',

@@ -8,8 +8,12 @@
 #include <string.h>
 
 #include "archive/derived.h"
+#include "archive/zip_checksum.h"
+#include "base/bytes.h"
 #include "format/pytorch/object/torch_global.h"
 #include "format/pytorch/object/torch_storage_id.h"
+
+enum { CHECKED_MAX = 64 << 20 };
 
 bool torch_records_has_suffix(const struct zip_entry *entry, const char *suffix)
 {
@@ -26,6 +30,17 @@ bool torch_records_is_in(const struct torch_records *records, const struct zip_e
            memcmp(entry->name + records->n_root, folder, n_folder) == 0;
 }
 
+/* Returns whether the first n_bytes of a name lead into a folder ".data". */
+static bool is_internal(const char *name, size_t n_bytes)
+{
+    static const char folder[] = ".data/";
+    const size_t n = sizeof(folder) - 1;
+    for (size_t i = 0; i + n <= n_bytes; i++)
+        if (memcmp(name + i, folder, n) == 0 && (i == 0 || name[i - 1] == '/'))
+            return true;
+    return false;
+}
+
 struct zip_entry *torch_records_search(const struct zip *zip, const char *name)
 {
     const size_t n = strlen(name);
@@ -34,7 +49,8 @@ struct zip_entry *torch_records_search(const struct zip *zip, const char *name)
     for (uint32_t i = 0; i < zip->n_entries; i++) {
         struct zip_entry *entry = &zip->entries[i];
         if (!torch_records_has_suffix(entry, name) ||
-            (entry->n_name > n && entry->name[entry->n_name - n - 1] != '/'))
+            (entry->n_name > n && entry->name[entry->n_name - n - 1] != '/') ||
+            is_internal(entry->name, entry->n_name - n))
             continue;
         size_t n_slashes = 0;
         for (size_t k = 0; k < entry->n_name - n; k++)
@@ -106,11 +122,16 @@ int torch_records_find_storage(struct torch *torch, const struct torch_storage_i
     struct zip_entry *entry = NULL;
     struct value_bytes bytes;
     struct wfs_error err = {0};
+    /* The keys of TorchScript in a package have the suffix, those of its other pickles do not. */
+    const size_t n = strlen(records->suffix);
+    const bool has_suffix =
+        id->n_key >= n && memcmp(id->key + id->n_key - n, records->suffix, n) == 0;
+    const char *suffix = has_suffix ? "" : records->suffix;
     for (const char *const *folder = records->folders; *folder != NULL && entry == NULL; folder++)
-        entry = find_record(records, *folder, id->key, id->n_key, records->suffix);
+        entry = find_record(records, *folder, id->key, id->n_key, suffix);
     if (entry == NULL) {
         ret->trouble = torch_print(torch, "record %s%s%s is not in the zip", records->folders[0],
-                                   wfs_quote_n(id->key, id->n_key).text, records->suffix);
+                                   wfs_quote_n(id->key, id->n_key).text, suffix);
         return 0;
     }
     if (id->n_items != 5) {
@@ -156,5 +177,70 @@ int torch_records_read_text(struct torch *torch, const struct torch_records *rec
     if ((code = source_read(bytes.source, bytes.offset, text, n)) < 0)
         return torch_fail_read(torch, code, torch_print(torch, "the record '%s'", name));
     text[n] = '\0';
+    return 0;
+}
+
+int torch_records_read_byteorder(struct torch *torch, const struct torch_records *records)
+{
+    char text[32];
+    bool exists;
+    const int code = torch_records_read_text(torch, records, "byteorder", text, &exists);
+    if (code < 0)
+        return code;
+    torch->is_big_endian = strcmp(text, "big") == 0;
+    if (exists && !torch->is_big_endian && strcmp(text, "little") != 0)
+        return wfs_fail(torch->err, EOPNOTSUPP, "byte order '%s' is neither 'little' nor 'big'",
+                        wfs_quote(text).text);
+    return 0;
+}
+
+int torch_records_report_strays(struct torch *torch, const struct torch_records *records)
+{
+    size_t n_strays = 0;
+    for (uint32_t i = 0; i < records->zip->n_entries; i++) {
+        const struct zip_entry *entry = &records->zip->entries[i];
+        n_strays += entry->n_name < records->n_root ||
+                    memcmp(entry->name, records->root, records->n_root) != 0;
+    }
+    int code = 0;
+    if (n_strays > 0)
+        code = catalog_add_finding(
+            torch->catalog, WFS_FINDING_PT_STRAY_RECORDS,
+            "%s outside of its folder '%s'; PyTorch rejects such a file",
+            wfs_count_as(n_strays, "entry of the zip is", "entries of the zip are").text,
+            wfs_quote_n(records->root, records->n_root).text);
+    if (code == 0 && records->n_root == 0)
+        code = catalog_add_finding(torch->catalog, WFS_FINDING_PT_STRAY_RECORDS,
+                                   "the records are not in a folder; PyTorch rejects such a file");
+    return code < 0 ? wfs_fail_memory(torch->err) : 0;
+}
+
+int torch_records_read_pickle(struct torch *torch, const struct torch_records *records,
+                              struct zip_entry *entry, uint32_t *ret_root)
+{
+    struct value_bytes bytes;
+    int code = zip_locate(records->zip, entry, torch->err);
+    if (code == 0 && entry->n_bytes <= CHECKED_MAX && !entry->is_derived)
+        code = zip_checksum_verify(records->zip, entry, torch->err);
+    if (code < 0)
+        return code;
+    uint64_t n_max;
+    if (entry->method == ZIP_DEFLATED &&
+        (!checked_mul(entry->n_packed, torch->limits->inflate_ratio, &n_max) ||
+         entry->n_bytes > n_max))
+        return wfs_fail(
+            torch->err, E2BIG, "zip: entry %s inflates %s to %llu, above the limit (inflate_ratio)",
+            wfs_quote_n(entry->name, entry->n_name).text, wfs_count(entry->n_packed, "byte").text,
+            (unsigned long long)entry->n_bytes);
+    if ((code = torch_records_open(torch, records->zip, entry, &bytes, torch->err)) < 0)
+        return code;
+    uint64_t offset = bytes.offset;
+    if ((code = torch_read_pickle(torch, bytes.source, &offset, bytes.offset + bytes.n_bytes,
+                                  ret_root)) < 0)
+        return code;
+    torch->find = torch_records_find_storage;
+    torch->container = records;
+    torch->catalog->pickle = bytes;
+    torch->catalog->pickle_crc = entry->crc;
     return 0;
 }

@@ -24,7 +24,8 @@ bool torch_records_has_suffix(const struct zip_entry *entry, const char *suffix)
 bool torch_records_is_in(const struct torch_records *records, const struct zip_entry *entry,
                          const char *folder);
 
-/* Finds the entry with that name in a folder, the nearest to the top. NULL: there is none. */
+/* Finds the entry with that name in a folder, the nearest to the top, not counting what is in a
+ * folder .data. NULL: there is none. */
 struct zip_entry *torch_records_search(const struct zip *zip, const char *name);
 
 /* Makes the folder of an entry, which has this name, the root. */
@@ -45,5 +46,16 @@ int torch_records_open(struct torch *torch, struct zip *zip, struct zip_entry *e
 /* Reads the first 31 bytes of a record as text, empty when there is no such record. */
 int torch_records_read_text(struct torch *torch, const struct torch_records *records,
                             const char *name, char text[32], bool *ret_exists);
+
+/* Reads the byte order of all storages. -EOPNOTSUPP for an unknown one. */
+int torch_records_read_byteorder(struct torch *torch, const struct torch_records *records);
+
+/* Adds findings about entries outside of the root, and about records without a folder. -ENOMEM. */
+int torch_records_report_strays(struct torch *torch, const struct torch_records *records);
+
+/* Reads a record as a pickle, after its checksum, and lets the storages of the pickle be found
+ * among the records. As torch_read_pickle. */
+int torch_records_read_pickle(struct torch *torch, const struct torch_records *records,
+                              struct zip_entry *entry, uint32_t *ret_root);
 
 #endif

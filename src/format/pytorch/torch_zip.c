@@ -11,33 +11,17 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "archive/zip_checksum.h"
-#include "base/bytes.h"
 #include "format/pytorch/object/torch_listing.h"
 #include "format/pytorch/object/torch_storage.h"
+#include "format/pytorch/torch_package.h"
 #include "format/pytorch/torch_records.h"
 #include "format/pytorch/torch_weights.h"
 
-enum { CHECKED_MAX = 64 << 20, MAX_DEPTH = 1 };
+enum { MAX_DEPTH = 1 };
 
 static const char *const checkpoint_folders[] = {"data/", NULL};
 static const char *const script_folders[] = {"data/", "constants/", NULL};
 static const char *const constant_folders[] = {"constants/", "data/", NULL};
-static const char *const package_folders[] = {".data/", NULL};
-
-static int read_byteorder(struct torch *torch, const struct torch_records *records)
-{
-    char text[32];
-    bool exists;
-    const int code = torch_records_read_text(torch, records, "byteorder", text, &exists);
-    if (code < 0)
-        return code;
-    torch->is_big_endian = strcmp(text, "big") == 0;
-    if (exists && !torch->is_big_endian && strcmp(text, "little") != 0)
-        return wfs_fail(torch->err, EOPNOTSUPP, "byte order '%s' is neither 'little' nor 'big'",
-                        wfs_quote(text).text);
-    return 0;
-}
 
 static int read_version(struct torch *torch, const struct torch_records *records)
 {
@@ -61,56 +45,12 @@ static int read_version(struct torch *torch, const struct torch_records *records
     return code < 0 ? wfs_fail_memory(torch->err) : 0;
 }
 
-static int report_strays(struct torch *torch, const struct torch_records *records)
-{
-    size_t n_strays = 0;
-    for (uint32_t i = 0; i < records->zip->n_entries; i++) {
-        const struct zip_entry *entry = &records->zip->entries[i];
-        n_strays += entry->n_name < records->n_root ||
-                    memcmp(entry->name, records->root, records->n_root) != 0;
-    }
-    int code = 0;
-    if (n_strays > 0)
-        code = catalog_add_finding(
-            torch->catalog, WFS_FINDING_PT_STRAY_RECORDS,
-            "%s outside of its folder '%s'; PyTorch rejects such a file",
-            wfs_count_as(n_strays, "entry of the zip is", "entries of the zip are").text,
-            wfs_quote_n(records->root, records->n_root).text);
-    if (code == 0 && records->n_root == 0)
-        code = catalog_add_finding(torch->catalog, WFS_FINDING_PT_STRAY_RECORDS,
-                                   "the records are not in a folder; PyTorch rejects such a file");
-    return code < 0 ? wfs_fail_memory(torch->err) : 0;
-}
-
 /* Loads one pickle, and lists it under a prefix. */
 static int load_pickle(struct torch *torch, const struct torch_records *records,
                        struct zip_entry *entry, const char *prefix, uint32_t *ret_root)
 {
-    struct value_bytes bytes;
-    int code = zip_locate(records->zip, entry, torch->err);
-    if (code == 0 && entry->n_bytes <= CHECKED_MAX && !entry->is_derived)
-        code = zip_checksum_verify(records->zip, entry, torch->err);
-    if (code < 0)
-        return code;
-    uint64_t n_max;
-    if (entry->method == ZIP_DEFLATED &&
-        (!checked_mul(entry->n_packed, torch->limits->inflate_ratio, &n_max) ||
-         entry->n_bytes > n_max))
-        return wfs_fail(
-            torch->err, E2BIG, "zip: entry %s inflates %s to %llu, above the limit (inflate_ratio)",
-            wfs_quote_n(entry->name, entry->n_name).text, wfs_count(entry->n_packed, "byte").text,
-            (unsigned long long)entry->n_bytes);
-    if ((code = torch_records_open(torch, records->zip, entry, &bytes, torch->err)) < 0)
-        return code;
-    uint64_t offset = bytes.offset;
-    if ((code = torch_read_pickle(torch, bytes.source, &offset, bytes.offset + bytes.n_bytes,
-                                  ret_root)) < 0)
-        return code;
-    torch->find = torch_records_find_storage;
-    torch->container = records;
-    torch->catalog->pickle = bytes;
-    torch->catalog->pickle_crc = entry->crc;
-    return torch_listing_add(torch, *ret_root, prefix);
+    const int code = torch_records_read_pickle(torch, records, entry, ret_root);
+    return code < 0 ? code : torch_listing_add(torch, *ret_root, prefix);
 }
 
 static int load_checkpoint(struct torch *torch, struct torch_records *records,
@@ -124,8 +64,9 @@ static int load_checkpoint(struct torch *torch, struct torch_records *records,
                                 : constants != NULL ? WFS_CONTAINER_TORCH_SCRIPT
                                                     : WFS_CONTAINER_TORCH_ZIP;
     records->folders = constants != NULL || is_lite ? script_folders : checkpoint_folders;
-    if ((code = report_strays(torch, records)) < 0 || (code = read_version(torch, records)) < 0 ||
-        (code = read_byteorder(torch, records)) < 0 ||
+    if ((code = torch_records_report_strays(torch, records)) < 0 ||
+        (code = read_version(torch, records)) < 0 ||
+        (code = torch_records_read_byteorder(torch, records)) < 0 ||
         (code = load_pickle(torch, records, pickle, "", &torch->catalog->root)) < 0)
         return code;
     if (constants == NULL) {
@@ -134,40 +75,6 @@ static int load_checkpoint(struct torch *torch, struct torch_records *records,
     }
     records->folders = constant_folders;
     return load_pickle(torch, records, constants, "constants", &unused);
-}
-
-/* Returns whether it is a pickle of a package: a record outside of .data that ends in .pkl. */
-static bool is_package_pickle(const struct torch_records *records, const struct zip_entry *entry)
-{
-    return entry->n_name > records->n_root && torch_records_has_suffix(entry, ".pkl") &&
-           memcmp(entry->name, records->root, records->n_root) == 0 &&
-           strncmp(entry->name + records->n_root, ".data/", 6) != 0;
-}
-
-static int load_package(struct torch *torch, struct torch_records *records)
-{
-    uint32_t n_pickles = 0, root;
-    int code = read_byteorder(torch, records);
-    torch->catalog->container = WFS_CONTAINER_TORCH_PACKAGE;
-    records->folders = package_folders;
-    records->suffix = ".storage";
-    for (uint32_t i = 0; i < records->zip->n_entries; i++)
-        n_pickles += is_package_pickle(records, &records->zip->entries[i]);
-    for (uint32_t i = 0; i < records->zip->n_entries && code == 0; i++) {
-        struct zip_entry *entry = &records->zip->entries[i];
-        if (!is_package_pickle(records, entry))
-            continue;
-        char prefix[TORCH_RECORD_NAME_MAX];
-        const size_t n = entry->n_name - records->n_root - strlen(".pkl");
-        snprintf(prefix, sizeof(prefix), "%.*s", n_pickles == 1 ? 0 : (int)n,
-                 entry->name + records->n_root);
-        for (char *at = prefix; *at != '\0'; at++)
-            *at = *at == '/' ? '.' : *at;
-        code = load_pickle(torch, records, entry, prefix, &root);
-        if (n_pickles == 1)
-            torch->catalog->root = root;
-    }
-    return code;
 }
 
 struct foreign {
@@ -217,7 +124,7 @@ static int load_exported(struct torch *torch, struct torch_records *records, uns
 {
     struct zip *zip = records->zip;
     uint32_t n_lists = 0;
-    int code = read_byteorder(torch, records);
+    int code = torch_records_read_byteorder(torch, records);
     for (uint32_t i = 0; i < zip->n_entries && code == 0; i++) {
         struct zip_entry *entry = &zip->entries[i];
         const bool is_weight = torch_records_is_in(records, entry, "data/weights/"),
@@ -249,10 +156,8 @@ static int load_other(struct torch *torch, struct torch_records *records, unsign
         torch->catalog->container = WFS_CONTAINER_TORCH_PROGRAM;
         return code;
     }
-    if ((entry = torch_records_search(zip, ".data/version")) != NULL) {
-        torch_records_set_root(records, entry, ".data/version");
-        return load_package(torch, records);
-    }
+    if (torch_package_is(records, NULL))
+        return torch_package_load(torch, records);
     if (torch_records_search(zip, "model.json") != NULL &&
         torch_records_search(zip, "attributes.pkl") != NULL)
         return wfs_fail(torch->err, EOPNOTSUPP,
@@ -310,6 +215,8 @@ int torch_zip_load(struct torch *torch, uint64_t start, uint64_t n_bytes, unsign
     struct zip_entry *pickle = torch_records_search(&zip, "data.pkl");
     if (pickle == NULL) {
         code = load_other(torch, &records, depth);
+    } else if (torch_package_is(&records, pickle)) {
+        code = torch_package_load(torch, &records);
     } else {
         torch_records_set_root(&records, pickle, "data.pkl");
         code = load_checkpoint(torch, &records, pickle);

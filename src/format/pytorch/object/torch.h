@@ -75,6 +75,7 @@ struct torch {
     uint32_t n_scratch;
     struct names names, value_names; /* in use */
     uint64_t n_names;                /* bytes of them so far */
+    uint32_t n_searched;             /* values that were searched for modules */
     uint64_t n_long, n_mixed;        /* storages longer than declared, or used with two dtypes */
     uint64_t n_mixed_empty;          /* of n_mixed: those without bytes */
 };

@@ -120,6 +120,7 @@ static const struct torch_global globals[] = {
     G("torch.jit._pickle", "build_boollist", SEQUENCE, U8),
     G("torch.jit._pickle", "build_tensorlist", SEQUENCE, U8),
     G("torch.jit._pickle", "restore_type_tag", SEQUENCE, U8),
+    G("torch.jit._script", "unpackage_script_module", SEQUENCE, U8),
     G("collections", "OrderedDict", ORDERED_DICT, U8),
     G("_codecs", "encode", ENCODE, U8),
     G("builtins", "bytes", BYTES, U8),

@@ -40,7 +40,7 @@ enum torch_what {
     WHAT_ENCODE, /* text to bytes */
     WHAT_BYTES,
     WHAT_BYTEARRAY,
-    WHAT_SEQUENCE, /* list, tuple, set of one argument; also TorchScript's typed lists */
+    WHAT_SEQUENCE, /* list, tuple, set of one argument; also TorchScript's typed lists, modules */
     WHAT_NP_DTYPE,
     WHAT_NP_DTYPE_CLASS,
     WHAT_QSCHEME,

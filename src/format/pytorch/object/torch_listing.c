@@ -108,6 +108,10 @@ static int add_tensor(struct walk *walk, uint32_t id, struct torch_tensor *tenso
         return wfs_fail_memory(walk->torch->err);
     if ((code = torch_tensor_add(walk->torch, key, place, tensor)) < 0)
         return code;
+    struct wfs_catalog *catalog = walk->torch->catalog;
+    if (walk->role != NULL && catalog_add_attr(catalog, &catalog->tensors[catalog->n_tensors - 1],
+                                               "role", walk->role) < 0)
+        return wfs_fail_memory(walk->torch->err);
     /* Parts and attributes are named after the tensor. */
     walk->holder = place;
     if (torch_composite_part(walk->graph, graph_at(walk->graph, id), 0, &name) != 0)
@@ -136,6 +140,11 @@ static int visit(struct walk *walk, uint32_t id)
 {
     const struct value *value = graph_at(walk->graph, id);
     struct torch_tensor tensor;
+    /* A parameter can be an attribute too (as in an LSTM), and so can a module; attributes without
+     * tensors are in the value of the whole module. */
+    if (walk->role != NULL && !walk->is_owned &&
+        (!torch_has_tensor(walk->graph, id) || (value->marks & MARK_OWNED) != 0))
+        return 0;
     if (!torch_has_tensor(walk->graph, id))
         return add_value(walk, id);
     if (value_has_items(value))
@@ -174,7 +183,16 @@ static int step_items(struct walk *walk, struct frame *frame)
     return 0;
 }
 
-/* Lists the next item of a dict. The dicts of a module are filtered as in state_dict(). */
+/* Returns whether it is the key of one of the dicts that are listed before the attributes. */
+static bool is_own_dict(const struct walk *walk, const struct frame *frame, uint32_t key)
+{
+    for (unsigned i = 0; frame->is_attributes && i < TORCH_N_OWNED; i++)
+        if (value_is_text(walk->graph, key, torch_owned[i]))
+            return true;
+    return false;
+}
+
+/* Lists the next item of a dict. */
 static int step_pairs(struct walk *walk, struct frame *frame)
 {
     const struct value *value = graph_at(walk->graph, frame->id);
@@ -185,8 +203,9 @@ static int step_pairs(struct walk *walk, struct frame *frame)
     if (i % 2 == 0 && !torch_has_tensor(walk->graph, key))
         return 0;
     if (frame->is_filtered &&
-        (!torch_has_tensor(walk->graph, item) || object_drops(walk, frame, key)))
+        (!torch_has_tensor(walk->graph, item) || is_own_dict(walk, frame, key)))
         return 0;
+    walk->role = object_role(walk, frame, key);
     walk_add_key(walk, key);
     walk->item = i;
     walk->pending = item;
@@ -213,6 +232,8 @@ static int step(struct walk *walk)
     walk->n_components = frame->n_components;
     walk->item = PLACE_FIXED;
     walk->key = 0;
+    walk->role = frame->role;
+    walk->is_owned = frame->is_filtered && !frame->is_attributes;
     switch (frame->mode) {
     case WALK_ITEMS:
     case WALK_ARGS:
@@ -263,6 +284,7 @@ int torch_listing_add(struct torch *torch, uint32_t root, const char *prefix)
     if (*prefix != '\0')
         walk_add_name(&walk, prefix);
     int code = torch_marks_set(torch, root);
+    torch_marks_modules(torch);
     if (code == 0)
         code = enter_root(&walk, root);
     while (code >= 0 && walk.n_frames > 0) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One pass over the graph, each value once, with a stack of its own.
+ * One pass over the graph, each value once, with a stack of its own. Another one finds modules.
  */
 #include "format/pytorch/object/torch_marks.h"
 
@@ -151,4 +151,32 @@ int torch_marks_set(struct torch *torch, uint32_t root)
     if (code == 0)
         code = reserve(torch, path.n_tensors);
     return code < 0 ? wfs_fail_memory(torch->err) : 0;
+}
+
+const char *const torch_owned[TORCH_N_OWNED] = {"_parameters", "_buffers", "_modules"};
+
+/* Marks the items of a dict or OrderedDict, unless it was done before. */
+static void mark_items(struct graph *graph, uint32_t id)
+{
+    if (id != 0 && graph_at(graph, id)->kind == VALUE_CALL)
+        id = value_part(graph, graph_at(graph, id), PART_ITEMS);
+    struct value *dict = id == 0 ? NULL : graph_at(graph, id);
+    if (dict == NULL || dict->kind != VALUE_DICT || (dict->marks & MARK_OWNED) != 0)
+        return;
+    dict->marks |= MARK_OWNED;
+    for (uint32_t i = 1; i < dict->n; i += 2)
+        graph_at(graph, value_items(dict)[i])->marks |= MARK_OWNED;
+}
+
+void torch_marks_modules(struct torch *torch)
+{
+    struct graph *graph = torch->graph;
+    while (torch->n_searched < graph->n_values) {
+        const uint32_t id = ++torch->n_searched;
+        if (graph_at(graph, id)->kind != VALUE_DICT || value_get(graph, id, "_parameters") == 0 ||
+            value_get(graph, id, "_modules") == 0)
+            continue;
+        for (unsigned i = 0; i < TORCH_N_OWNED; i++)
+            mark_items(graph, value_get(graph, id, torch_owned[i]));
+    }
 }

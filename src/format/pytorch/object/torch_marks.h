@@ -11,6 +11,14 @@
  * keys of dicts. -ENOMEM. */
 int torch_marks_set(struct torch *torch, uint32_t root);
 
+/* The dicts of a module with what it owns, in the order of state_dict(). */
+enum { TORCH_N_OWNED = 3 };
+extern const char *const torch_owned[TORCH_N_OWNED];
+
+/* Sets MARK_OWNED on the parameters, buffers and submodules of all modules in the graph. Values are
+ * searched once. */
+void torch_marks_modules(struct torch *torch);
+
 /* Returns whether a tensor is in the value, or the value is one. False for 0. */
 static inline bool torch_has_tensor(const struct graph *graph, uint32_t id)
 {

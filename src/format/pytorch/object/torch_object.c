@@ -34,12 +34,23 @@ static bool is_mapping(const struct walk *walk, uint32_t id)
     return value->kind == VALUE_DICT || torch_what_of(walk->graph, value) == WHAT_ORDERED_DICT;
 }
 
+/* Returns the attributes of a module; 0 when the call does not make one. A traced module is what a
+ * function makes of them. */
+static uint32_t module_attributes(const struct walk *walk, const struct value *call)
+{
+    const uint32_t state = last_state(walk, call);
+    const uint32_t dict =
+        state == 0 ? torch_arg(walk->graph, call->call.args, 0) : attributes_of(walk, state);
+    return is_mapping(walk, dict) &&
+                   is_mapping(walk, value_get(walk->graph, dict, "_parameters")) &&
+                   is_mapping(walk, value_get(walk->graph, dict, "_modules"))
+               ? dict
+               : 0;
+}
+
 bool object_is_module(const struct walk *walk, const struct value *call)
 {
-    const uint32_t dict = attributes_of(walk, last_state(walk, call));
-    return is_mapping(walk, dict) &&
-           is_mapping(walk, value_get(walk->graph, dict, "_parameters")) &&
-           is_mapping(walk, value_get(walk->graph, dict, "_modules"));
+    return call->kind == VALUE_CALL && module_attributes(walk, call) != 0;
 }
 
 /* Returns the state of a wrapper that _rebuild_from_type_v2 makes; 0 for other calls. */
@@ -59,22 +70,29 @@ bool object_is_wrapper(const struct walk *walk, const struct value *call)
     return torch_has_tensor(walk->graph, wrapper_state(walk, call));
 }
 
-/* Goes into a dict that has the same name as the frame. */
-static int enter_pairs(struct walk *walk, uint32_t dict, bool is_filtered, uint32_t dropped,
-                       uint32_t whole)
+/* Goes into a dict that has the same name as the frame. Returns its frame, NULL if there is nothing
+ * to go into, in *ret. */
+static int enter_mapping(struct walk *walk, uint32_t dict, struct frame **ret)
 {
+    *ret = NULL;
     if (dict != 0 && graph_at(walk->graph, dict)->kind == VALUE_CALL)
         dict = value_part(walk->graph, graph_at(walk->graph, dict), PART_ITEMS);
     if (dict == 0)
         return 0;
     const uint32_t n_frames = walk->n_frames;
     const int code = walk_enter(walk, WALK_PAIRS, dict);
-    if (code == 0 && walk->n_frames > n_frames) {
-        struct frame *frame = &walk->frames[walk->n_frames - 1];
-        frame->is_filtered = is_filtered;
-        frame->dropped = dropped;
+    if (code == 0 && walk->n_frames > n_frames)
+        *ret = &walk->frames[walk->n_frames - 1];
+    return code;
+}
+
+/* The same; whole: of which its tensors are parts, or 0. */
+static int enter_pairs(struct walk *walk, uint32_t dict, uint32_t whole)
+{
+    struct frame *frame;
+    const int code = enter_mapping(walk, dict, &frame);
+    if (frame != NULL)
         frame->whole = whole;
-    }
     return code;
 }
 
@@ -83,20 +101,28 @@ static int enter_state(struct walk *walk, uint32_t state, uint32_t whole)
     if (state == 0 || graph_at(walk->graph, state)->kind == VALUE_NONE)
         return 0;
     if (is_mapping(walk, state))
-        return enter_pairs(walk, state, false, 0, whole);
+        return enter_pairs(walk, state, whole);
     walk_add_name(walk, "%state");
     walk->pending = state;
     return 0;
 }
 
+/* Returns the attributes in __slots__: the second of two dicts, the first of which may be missing;
+ * 0 when the state is anything else. */
+static uint32_t slots_of(const struct walk *walk, uint32_t state)
+{
+    const uint32_t dict = attributes_of(walk, state), slots = torch_arg(walk->graph, state, 1);
+    return dict != state && is_mapping(walk, slots) &&
+                   (is_mapping(walk, dict) || graph_at(walk->graph, dict)->kind == VALUE_NONE)
+               ? slots
+               : 0;
+}
+
 /* Goes into a state. Both dicts of a tuple of two are attributes. */
 static int enter_states(struct walk *walk, uint32_t state, uint32_t whole)
 {
-    const uint32_t dict = attributes_of(walk, state), slots = torch_arg(walk->graph, state, 1);
-    const bool is_pair =
-        dict != state && is_mapping(walk, slots) &&
-        (is_mapping(walk, dict) || graph_at(walk->graph, dict)->kind == VALUE_NONE);
-    if (!is_pair)
+    const uint32_t dict = attributes_of(walk, state), slots = slots_of(walk, state);
+    if (slots == 0)
         return enter_state(walk, state, whole);
     const size_t n_path = walk->path.n_bytes;
     const uint32_t n_components = walk->n_components;
@@ -141,10 +167,10 @@ int object_step_call(struct walk *walk, struct frame *frame)
         return enter_args(walk, call);
     case 1:
         return call->form == FORM_NEWOBJ_EX
-                   ? enter_pairs(walk, torch_arg(walk->graph, call->call.args, 1), false, 0, 0)
+                   ? enter_pairs(walk, torch_arg(walk->graph, call->call.args, 1), 0)
                    : 0;
     case 2:
-        return enter_pairs(walk, value_part(walk->graph, call, PART_ITEMS), false, 0, 0);
+        return enter_pairs(walk, value_part(walk->graph, call, PART_ITEMS), 0);
     case 3:
         return elements == 0 ? 0 : walk_enter(walk, WALK_ITEMS, elements);
     default:
@@ -154,17 +180,29 @@ int object_step_call(struct walk *walk, struct frame *frame)
     }
 }
 
+/* What the module owns comes first, in the order of state_dict(), then its other attributes. */
 int object_step_module(struct walk *walk, struct frame *frame)
 {
-    static const char *const dicts[] = {"_parameters", "_buffers", "_modules"};
+    enum { BUFFERS = 1, ATTRIBUTES = TORCH_N_OWNED, SLOTS };
     const struct value *call = graph_at(walk->graph, frame->id);
-    const uint32_t state = attributes_of(walk, last_state(walk, call));
+    const uint32_t dict = module_attributes(walk, call);
     const uint32_t i = frame->next++;
-    if (i >= 3)
+    if (i > SLOTS)
         return 1;
-    const uint32_t dropped =
-        i == 1 ? value_get(walk->graph, state, "_non_persistent_buffers_set") : 0;
-    return enter_pairs(walk, value_get(walk->graph, state, dicts[i]), true, dropped, 0);
+    const uint32_t mapping = i == SLOTS        ? slots_of(walk, last_state(walk, call))
+                             : i == ATTRIBUTES ? dict
+                                               : value_get(walk->graph, dict, torch_owned[i]);
+    struct frame *inner;
+    const int code = enter_mapping(walk, mapping, &inner);
+    if (inner == NULL)
+        return code;
+    inner->is_filtered = true;
+    inner->is_attributes = i >= ATTRIBUTES;
+    if (inner->is_attributes)
+        inner->role = "attribute";
+    if (i == BUFFERS)
+        inner->unsaved = value_get(walk->graph, dict, "_non_persistent_buffers_set");
+    return code;
 }
 
 int object_step_wrapper(struct walk *walk, struct frame *frame)
@@ -182,14 +220,14 @@ static uint32_t set_items(const struct graph *graph, uint32_t id)
     return value->kind == VALUE_CALL ? torch_arg(graph, value->call.args, 0) : id;
 }
 
-bool object_drops(const struct walk *walk, const struct frame *frame, uint32_t key)
+const char *object_role(const struct walk *walk, const struct frame *frame, uint32_t key)
 {
-    const uint32_t items = frame->dropped == 0 ? 0 : set_items(walk->graph, frame->dropped);
-    if (items == 0 || !value_has_items(graph_at(walk->graph, items)))
-        return false;
+    const uint32_t items = frame->unsaved == 0 ? 0 : set_items(walk->graph, frame->unsaved);
+    if (frame->role != NULL || items == 0 || !value_has_items(graph_at(walk->graph, items)))
+        return frame->role;
     const struct value *set = graph_at(walk->graph, items);
     for (uint32_t i = 0; i < set->n; i++)
         if (value_is_same_key(walk->graph, value_items(set)[i], key))
-            return true;
-    return false;
+            return "non-persistent buffer";
+    return NULL;
 }

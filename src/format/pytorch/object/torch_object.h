@@ -19,8 +19,9 @@ bool object_is_module(const struct walk *walk, const struct value *call);
 /* Returns whether the call makes a tensor whose content is other tensors, held by its state. */
 bool object_is_wrapper(const struct walk *walk, const struct value *call);
 
-/* Returns whether state_dict() leaves the buffer with this key out. */
-bool object_drops(const struct walk *walk, const struct frame *frame, uint32_t key);
+/* Returns what the item with this key is in a module, if state_dict() does not return it; else
+ * NULL. */
+const char *object_role(const struct walk *walk, const struct frame *frame, uint32_t key);
 
 /* Goes into what BUILD gave to an object: its attributes, under the current path. */
 int object_enter_state(struct walk *walk, uint32_t state);

@@ -68,7 +68,8 @@ int walk_enter(struct walk *walk, enum walk_mode mode, uint32_t id)
                                                     .mode = mode,
                                                     .n_path = walk->path.n_bytes,
                                                     .n_components = walk->n_components,
-                                                    .place = place};
+                                                    .place = place,
+                                                    .role = walk->role};
     return 0;
 }
 

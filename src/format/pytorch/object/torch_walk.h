@@ -26,9 +26,11 @@ struct frame {
     uint32_t n_components;
     uint32_t place;
     uint32_t whole;   /* of which its tensors are parts; 0: none */
-    uint32_t dropped; /* a set of keys to leave out; 0: none */
+    uint32_t unsaved; /* keys of buffers that state_dict() leaves out, a set; 0: none */
+    const char *role; /* of the tensors in it, as walk.role */
     enum walk_mode mode;
-    bool is_filtered; /* lists only what has tensors and is not dropped */
+    bool is_filtered;   /* lists only what has tensors */
+    bool is_attributes; /* the attributes of a module: its own dicts are listed before */
 };
 
 struct walk {
@@ -42,6 +44,8 @@ struct walk {
     uint32_t holder;    /* place of the tensor whose parts are listed; 0: that of the top frame */
     uint32_t key;       /* value: the dict key that was added to the path last; 0: another text */
     uint32_t pending;   /* value to be listed under the current path; 0: none */
+    const char *role; /* what the next tensor is in a module, if state_dict() does not return it */
+    bool is_owned;    /* the module of the top frame owns what is listed next */
     struct strbuf path;
     uint32_t n_components;
     uint64_t n_repeats_left;

@@ -111,13 +111,23 @@ static bool is_dict_key(const struct torch_edit *edit, uint32_t i)
            graph_at(&edit->plan->graph, edit->places[place->parent].id)->kind == VALUE_DICT;
 }
 
+/* Returns whether its container can take it under its new name as well as the taker: the dicts of a
+ * module have one name. */
+static bool can_stay(const struct torch_edit *edit, uint32_t i, uint32_t taker)
+{
+    const uint32_t parent = i > edit->n_places ? 0 : edit->places[i].parent;
+    return parent != 0 && taker != 0 && can_take(edit, parent) && edit->nodes[parent].is_alive &&
+           edit_name_is_same(edit_name_end(&edit->nodes[parent]),
+                             edit_name_end(&edit->nodes[taker]));
+}
+
 /* Renames it within its container, or moves it into another one. */
 static int move(struct torch_edit *edit, uint32_t i)
 {
     struct edit_node *node = &edit->nodes[i];
     const uint32_t was_key = i <= edit->n_places ? torch_edit_old_key(edit, i) : 0;
     struct edit_name rest;
-    const uint32_t taker = lead(edit, edit_name_end(node), &rest);
+    uint32_t taker = lead(edit, edit_name_end(node), &rest);
     const bool is_item = i > edit->n_places || i == edit->root || is_loose(edit, i) ||
                          edit->places[i].item != PLACE_FIXED;
     if (!is_item || (i <= edit->n_places && is_dict_key(edit, i)))
@@ -126,6 +136,8 @@ static int move(struct torch_edit *edit, uint32_t i)
     if (node->claim != 0 && torch_edit_is_taken(edit, i, edit_name_end(node)))
         return torch_edit_fail(edit, edit_name_end(node),
                                "another item has that name: rename one of them");
+    if (can_stay(edit, i, taker))
+        taker = edit->places[i].parent;
     node->key = make_key(edit, was_key, taker, rest);
     if (node->key == 0)
         return wfs_fail_memory(edit->plan->err);

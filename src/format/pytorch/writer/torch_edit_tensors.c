@@ -383,6 +383,32 @@ static int add_new(struct torch_edit *edit, uint32_t i)
     return edit->nodes[i].id == 0 ? wfs_fail_memory(edit->plan->err) : 0;
 }
 
+/*
+ * A parameter can be an attribute of its module too (as in an LSTM), which is not listed: once it
+ * is removed, that is None.
+ */
+static int forget_removed(struct torch_edit *edit)
+{
+    autofree bool *is_kept = calloc((size_t)edit->n_places + 1, sizeof(*is_kept));
+    uint32_t n;
+    if (is_kept == NULL)
+        return wfs_fail_memory(edit->plan->err);
+    for (uint32_t i = 1; i <= edit->n_places; i++)
+        if (tensor_at(edit, i) != NULL)
+            is_kept[torch_edit_first(edit, i, &n)] = true;
+    for (uint32_t i = 1; i <= edit->n_places; i++) {
+        const uint32_t id = edit->places[i].id;
+        if (edit->nodes[i].kind != PLACE_TENSOR || is_kept[torch_edit_first(edit, i, &n)] ||
+            (graph_at(&edit->plan->graph, id)->marks & MARK_OWNED) == 0)
+            continue;
+        struct value *own = torch_plan_own(edit->plan, id);
+        if (own == NULL)
+            return wfs_fail_memory(edit->plan->err);
+        *own = (struct value){.kind = VALUE_NONE};
+    }
+    return 0;
+}
+
 int torch_edit_tensors(struct torch_edit *edit)
 {
     autofree uint64_t *stamps = malloc(((size_t)edit->n_places + 1) * sizeof(*stamps));
@@ -402,5 +428,5 @@ int torch_edit_tensors(struct torch_edit *edit)
             continue;
         code = i <= edit->n_places ? change(edit, i, stamps) : add_new(edit, i);
     }
-    return code;
+    return code < 0 ? code : forget_removed(edit);
 }
