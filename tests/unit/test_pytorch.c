@@ -76,12 +76,15 @@ static void ties_are_the_same_place(void)
     wfs_catalog_free(catalog);
 }
 
-static void modules_are_listed_as_their_state_dict(void)
+static void modules_are_listed_with_what_their_state_dict_leaves_out(void)
 {
     struct wfs_catalog *catalog = load("good/module.pth");
-    check_uint(wfs_catalog_n_tensors(catalog), 2);
+    check_uint(wfs_catalog_n_tensors(catalog), 3);
     check_str(wfs_catalog_tensor(catalog, 0)->key, "w");
+    check(wfs_tensor_attr(wfs_catalog_tensor(catalog, 0), "role") == NULL);
     check_str(wfs_catalog_tensor(catalog, 1)->key, "kept");
+    check_str(wfs_catalog_tensor(catalog, 2)->key, "dropped");
+    check_str(wfs_tensor_attr(wfs_catalog_tensor(catalog, 2), "role"), "non-persistent buffer");
     check_uint(wfs_catalog_n_values(catalog), 1);
     check_str(wfs_catalog_value_name(catalog, 0), "__dict__");
     char *text = NULL;
@@ -257,7 +260,7 @@ int main(void)
     check_run(quantized_tensors_keep_their_scales);
     check_run(parts_of_sparse_tensors_know_the_whole);
     check_run(ties_are_the_same_place);
-    check_run(modules_are_listed_as_their_state_dict);
+    check_run(modules_are_listed_with_what_their_state_dict_leaves_out);
     check_run(shared_containers_are_listed_each_time);
     check_run(damaged_zips_are_read_or_refused);
     check_run(damaged_streams_are_read_or_refused);
