@@ -79,12 +79,14 @@ static void ties_are_the_same_place(void)
 static void modules_are_listed_with_what_their_state_dict_leaves_out(void)
 {
     struct wfs_catalog *catalog = load("good/module.pth");
-    check_uint(wfs_catalog_n_tensors(catalog), 3);
+    check_uint(wfs_catalog_n_tensors(catalog), 4);
     check_str(wfs_catalog_tensor(catalog, 0)->key, "w");
     check(wfs_tensor_attr(wfs_catalog_tensor(catalog, 0), "role") == NULL);
     check_str(wfs_catalog_tensor(catalog, 1)->key, "kept");
     check_str(wfs_catalog_tensor(catalog, 2)->key, "dropped");
     check_str(wfs_tensor_attr(wfs_catalog_tensor(catalog, 2), "role"), "non-persistent buffer");
+    check_str(wfs_catalog_tensor(catalog, 3)->key, "anchors");
+    check_str(wfs_tensor_attr(wfs_catalog_tensor(catalog, 3), "role"), "attribute");
     check_uint(wfs_catalog_n_values(catalog), 1);
     check_str(wfs_catalog_value_name(catalog, 0), "__dict__");
     char *text = NULL;
