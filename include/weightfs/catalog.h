@@ -44,6 +44,8 @@ enum wfs_container {
     WFS_CONTAINER_TORCH_STREAM,
     WFS_CONTAINER_TORCH_TAR,
     WFS_CONTAINER_TORCH_PICKLE,
+    WFS_CONTAINER_RECORD,
+    WFS_CONTAINER_RECORD_JSON,
 };
 
 enum wfs_container wfs_catalog_container(const struct wfs_catalog *catalog);

@@ -10,9 +10,14 @@
 #include <stdbool.h>
 
 /* In the order in which the content of a file is tried; from 1, so that 0 is none. */
-enum wfs_format_id { WFS_FORMAT_BURNPACK = 1, WFS_FORMAT_SAFETENSORS, WFS_FORMAT_PYTORCH };
+enum wfs_format_id {
+    WFS_FORMAT_BURNPACK = 1,
+    WFS_FORMAT_SAFETENSORS,
+    WFS_FORMAT_PYTORCH,
+    WFS_FORMAT_RECORDS,
+};
 
-enum { WFS_N_FORMATS = WFS_FORMAT_PYTORCH };
+enum { WFS_N_FORMATS = WFS_FORMAT_RECORDS };
 
 /* The library whose modules usually made the tensors: their names and the layout of weights. */
 enum wfs_convention { WFS_CONVENTION_ANY, WFS_CONVENTION_TORCH, WFS_CONVENTION_BURN };

@@ -242,8 +242,8 @@ int inflater_read(struct inflater *inflater, uint32_t number, const struct defla
     return code;
 }
 
-int inflate_crc(const struct source *source, const struct deflated *member, uint32_t *ret_crc,
-                uint64_t *ret_n_bytes)
+int inflate_measure(const struct source *source, const struct deflated *member, uint32_t *ret_crc,
+                    uint64_t *ret_n_bytes, uint64_t *ret_n_packed)
 {
     struct point point = {0};
     autofree uint8_t *buf = malloc(BLOCK_BYTES);
@@ -263,8 +263,16 @@ int inflate_crc(const struct source *source, const struct deflated *member, uint
     }
     *ret_crc = (uint32_t)crc;
     *ret_n_bytes = point.out;
+    *ret_n_packed = point.in;
     point_close(&point);
     return code;
+}
+
+int inflate_crc(const struct source *source, const struct deflated *member, uint32_t *ret_crc,
+                uint64_t *ret_n_bytes)
+{
+    uint64_t n_packed;
+    return inflate_measure(source, member, ret_crc, ret_n_bytes, &n_packed);
 }
 
 int stored_crc(const struct source *source, uint64_t offset, uint64_t n_bytes, uint32_t *ret_crc)

@@ -36,6 +36,10 @@ int inflater_read(struct inflater *inflater, uint32_t number, const struct defla
 int inflate_crc(const struct source *source, const struct deflated *member, uint32_t *ret_crc,
                 uint64_t *ret_n_bytes);
 
+/* The same, and how many packed bytes that took: what follows them is not part of the member. */
+int inflate_measure(const struct source *source, const struct deflated *member, uint32_t *ret_crc,
+                    uint64_t *ret_n_bytes, uint64_t *ret_n_packed);
+
 /* Computes the CRC-32 of a range of a source. -ENOMEM, errors as source_read. */
 int stored_crc(const struct source *source, uint64_t offset, uint64_t n_bytes, uint32_t *ret_crc);
 

@@ -34,6 +34,8 @@
     X(cbor, 104857600, "burnpack metadata bytes, as Burn; so are the next two")                    \
     X(cbor_depth, 128, "nesting of burnpack metadata")                                             \
     X(burnpack_tensors, 100000, "tensors of a burnpack")                                           \
+    X(record_depth, 1024, "nesting of a record, as Burn")                                          \
+    X(record_json, 1073741824, "bytes of a record in JSON, which is parsed in memory")             \
     X(index_memory, 2147483648, "bytes of memory for everything but tensor data")
 
 struct limits {

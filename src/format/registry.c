@@ -21,6 +21,7 @@ static const struct wfs_format *const formats[WFS_N_FORMATS] = {
     [WFS_FORMAT_BURNPACK - 1] = &format_burnpack,
     [WFS_FORMAT_SAFETENSORS - 1] = &format_safetensors,
     [WFS_FORMAT_PYTORCH - 1] = &format_pytorch,
+    [WFS_FORMAT_RECORDS - 1] = &format_records,
 };
 
 static const struct wfs_format *by_content(const uint8_t *head, size_t n_head, uint64_t n_bytes)

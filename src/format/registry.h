@@ -11,6 +11,7 @@
 
 #include "format/burnpack/burnpack.h"
 #include "format/pytorch/pytorch.h"
+#include "format/records/records.h"
 #include "format/safetensors/safetensors.h"
 
 extern const struct format_table registry_table;

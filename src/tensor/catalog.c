@@ -264,6 +264,8 @@ const char *wfs_container_name(enum wfs_container container)
         [WFS_CONTAINER_TORCH_STREAM] = "legacy stream",
         [WFS_CONTAINER_TORCH_TAR] = "legacy tar",
         [WFS_CONTAINER_TORCH_PICKLE] = "pickle",
+        [WFS_CONTAINER_RECORD] = "record of Burn",
+        [WFS_CONTAINER_RECORD_JSON] = "record of Burn in JSON",
     };
     return names[container];
 }

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The stack of open containers. Keys are texts that occur again and again: each is one value.
+ */
+#include "format/records/record_build.h"
+
+#include <weightfs/array.h>
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/utf8.h"
+#include "format/records/record_value.h"
+
+void build_init(struct build *build, struct record_load *load)
+{
+    *build = (struct build){.load = load};
+}
+
+void build_done(struct build *build)
+{
+    free(build->levels);
+    free(build->items);
+    free(build->key_ids);
+    free(build->key_serials);
+    text_index_done(&build->keys);
+}
+
+struct build_level *build_level(const struct build *build)
+{
+    return build->depth == 0 ? NULL : &build->levels[build->depth - 1];
+}
+
+bool build_is_at(const struct build *build, const char *key)
+{
+    const struct build_level *level = build_level(build);
+    if (level == NULL || !level->is_map || (build->n_items - level->first) % 2 == 0)
+        return false;
+    return value_is_text(build->load->graph, build->items[build->n_items - 1], key);
+}
+
+int build_open(struct build *build, bool is_map, uint64_t n, uint64_t offset)
+{
+    const struct record_load *load = build->load;
+    const uint64_t limit = load->context->limits.record_depth;
+    if (build->depth >= limit)
+        return wfs_fail(load->err, E2BIG,
+                        "nested deeper than %" PRIu64 " levels at byte %" PRIu64
+                        "%s (limit record_depth)",
+                        limit, offset, record_where(load));
+    if (array_reserve(&build->levels, sizeof(*build->levels), build->depth, 1,
+                      &build->n_level_room) < 0)
+        return wfs_fail_memory(load->err);
+    if (is_map && ++build->n_maps == UINT32_MAX)
+        return wfs_fail(load->err, E2BIG, "more than 2^32 maps");
+    build->levels[build->depth++] = (struct build_level){
+        .first = build->n_items, .serial = build->n_maps, .is_map = is_map, .n_left = n, .n = n};
+    return 0;
+}
+
+static int push(struct build *build, uint32_t id)
+{
+    if (array_reserve(&build->items, sizeof(*build->items), build->n_items, 1,
+                      &build->n_item_room) < 0)
+        return wfs_fail_memory(build->load->err);
+    build->items[build->n_items++] = id;
+    return 0;
+}
+
+/* Returns the number of the key, adding it when it is new; negative when there is no memory. */
+static int64_t number_key(struct build *build, const char *key, size_t n_bytes)
+{
+    struct record_load *load = build->load;
+    uint32_t number = text_index_find(&build->keys, key, n_bytes);
+    if (number != TEXT_INDEX_NONE)
+        return number;
+    const size_t n = build->keys.n_texts;
+    const char *copy = arena_copy(&load->catalog->arena, key, n_bytes);
+    const uint32_t id = copy == NULL ? 0 : value_new_lasting(load->graph, copy, n_bytes);
+    if (id == 0 ||
+        array_reserve(&build->key_ids, sizeof(*build->key_ids), n, 1, &build->n_id_room) < 0 ||
+        array_reserve(&build->key_serials, sizeof(*build->key_serials), n, 1,
+                      &build->n_serial_room) < 0 ||
+        text_index_add(&build->keys, copy, n_bytes, &number) < 0)
+        return -ENOMEM;
+    build->key_ids[number] = id;
+    build->key_serials[number] = 0;
+    return number;
+}
+
+/* With force the first of two equal keys keeps its name, and the second gets ~2. */
+static int note_twin(struct build *build, const char *key, size_t n_bytes, uint64_t offset)
+{
+    struct record_load *load = build->load;
+    const struct wfs_quoted quoted = wfs_quote_n(key, n_bytes);
+    if (!load->context->force)
+        return wfs_fail(load->err, EBADMSG,
+                        "the key '%s' is a duplicate at byte %" PRIu64 "%s, which Burn refuses",
+                        quoted.text, offset, record_where(load));
+    tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_REC_DUPLICATE,
+               "the key '%s' is a duplicate at byte %" PRIu64 "%s", quoted.text, offset,
+               record_where(load));
+    return 0;
+}
+
+int build_key(struct build *build, const char *key, size_t n_bytes, uint64_t offset)
+{
+    const struct record_load *load = build->load;
+    const struct build_level *level = build_level(build);
+    if (utf8_valid(key, n_bytes) != n_bytes)
+        return wfs_fail(load->err, EBADMSG, "the key '%s' at byte %" PRIu64 "%s is not UTF-8",
+                        wfs_quote_n(key, n_bytes).text, offset, record_where(load));
+    if (n_bytes > 0 && memchr(key, '\0', n_bytes) != NULL)
+        return wfs_fail(load->err, EOPNOTSUPP,
+                        "the key '%s' contains a NUL, which no file name can",
+                        wfs_quote_n(key, n_bytes).text);
+    const int64_t number = number_key(build, key, n_bytes);
+    if (number < 0)
+        return record_fail_memory(load);
+    if (build->key_serials[number] == level->serial) {
+        const int code = note_twin(build, key, n_bytes, offset);
+        if (code < 0)
+            return code;
+    }
+    build->key_serials[number] = level->serial;
+    return push(build, build->key_ids[number]);
+}
+
+int build_add(struct build *build, uint32_t id)
+{
+    const struct record_load *load = build->load;
+    const uint64_t limit = load->context->limits.values;
+    if (id == 0)
+        return record_fail_memory(load);
+    if (load->graph->n_values > limit)
+        return wfs_fail(load->err, E2BIG, "it has more than %" PRIu64 " values (limit values)",
+                        limit);
+    if (build->depth > 0)
+        return push(build, id);
+    build->root = id;
+    return 0;
+}
+
+int build_close(struct build *build)
+{
+    const struct build_level level = build->levels[--build->depth];
+    const size_t n = build->n_items - level.first;
+    const uint32_t id =
+        n > UINT32_MAX ? 0
+                       : value_new_items(build->load->graph, level.is_map ? VALUE_DICT : VALUE_LIST,
+                                         build->items + level.first, (uint32_t)n);
+    build->n_items = level.first;
+    return build_add(build, id);
+}
+
+int build_number(struct build *build, const struct element *element)
+{
+    return build_add(build, value_of_element(build->load->graph, element));
+}
+
+int build_text(struct build *build, const char *text, size_t n_bytes)
+{
+    return build_add(build, value_new_lasting(build->load->graph, text, n_bytes));
+}
+
+int build_list(struct build *build, const struct list_draft *draft)
+{
+    struct record_load *load = build->load;
+    const int64_t number = list_end(draft, &load->lists, &load->catalog->arena);
+    const uint32_t id =
+        number < 0 || number > UINT32_MAX ? 0 : value_new(load->graph, VALUE_PERSISTENT);
+    if (id != 0)
+        graph_at(load->graph, id)->id = (uint32_t)number;
+    return build_add(build, id);
+}
+
+int build_abandon(struct build *build)
+{
+    int code = 0;
+    while (build->depth > 0 && code == 0) {
+        const struct build_level *level = build_level(build);
+        if (level->is_map && (build->n_items - level->first) % 2 != 0)
+            build->n_items--;
+        code = build_close(build);
+    }
+    return code;
+}
