@@ -156,7 +156,8 @@ static bool is_text(const uint8_t *head, size_t n_head)
             head[i] == 0)
             return false;
     }
-    return n_head - utf8_valid(head, n_head) < 4;
+    const size_t n_valid = utf8_valid(head, n_head);
+    return n_valid == n_head || (n_head - n_valid < 4 && head[n_valid] >= 0xc2);
 }
 
 static int check_text(const uint8_t *head, size_t n_head, struct wfs_error *err)

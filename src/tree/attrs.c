@@ -110,6 +110,11 @@ static int get_param_id(const struct look *look, struct strbuf *text)
     return put(text, wfs_tensor_attr(&look->tensor, "param_id"));
 }
 
+static int get_record_id(const struct look *look, struct strbuf *text)
+{
+    return put(text, wfs_tensor_attr(&look->tensor, "record_id"));
+}
+
 static int get_quantization(const struct look *look, struct strbuf *text)
 {
     return put(text, wfs_tensor_attr(&look->tensor, "quantization"));
@@ -289,6 +294,7 @@ const struct attr attrs_table[] = {
     {"changes", true, get_changes, NULL, NULL},
     {"file", false, get_file, NULL, NULL},
     {"offset", false, get_offset, NULL, NULL},
+    {"record_id", false, get_record_id, NULL, NULL},
     {"source_key", false, get_source_key, NULL, NULL},
     {"source_dtype", false, get_source_dtype, NULL, NULL},
     {"xxh3", false, get_xxh3, NULL, NULL},

@@ -16,6 +16,8 @@ int record_fail_memory(const struct record_load *load)
 
 const char *record_where(const struct record_load *load)
 {
+    if (load->has_other_sum)
+        return " of the decompressed record, which lacks its checksum,";
     return load->is_gzip ? " of the decompressed record" : "";
 }
 

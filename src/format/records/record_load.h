@@ -24,6 +24,7 @@ struct record_load {
     struct record_lists lists; /* until `decoded` has them */
     struct tally tally;
     bool is_gzip;
+    bool has_other_sum; /* the gzip data, than its trailer says */
     /* Metadata, as record_head_check finds it. */
     uint32_t item;       /* in the graph */
     unsigned minor;      /* of the version 0.minor of Burn; 0: it is another one */

@@ -248,9 +248,10 @@ static int check_size(struct draft *draft, uint64_t n_there, const char *unit, u
                           n_there);
     if (why == NULL)
         return record_fail_memory(load);
-    note(draft, WFS_FINDING_REC_SIZE, why);
     /* With force, those bytes that the shape takes are shown, as Burn 0.18 and later does. */
-    if (!load->context->force || draft->has_overflow || n_there < n_wanted)
+    if (load->context->force && !draft->has_overflow && n_there > n_wanted)
+        note(draft, WFS_FINDING_REC_SIZE, why);
+    else
         draft->tensor.trouble = why;
     return 0;
 }
@@ -395,7 +396,7 @@ static int choose_float(struct draft *draft, const struct record_list *list, enu
     *ret = dtype == WFS_F64 ? WFS_F64 : WFS_F32;
     if (dtype != WFS_F32 && dtype != WFS_F64)
         return fail(draft, EBADMSG,
-                    "it has decimal numbers, and the settings do not say how wide they are");
+                    "it has decimal numbers of a width that the settings do not define");
     if (list->kinds != ELEMENT_DECIMAL)
         note(draft, WFS_FINDING_REC_MIXED, "its numbers are of several kinds, all become floats");
     return 0;

@@ -100,10 +100,12 @@ static bool probe(const uint8_t *head, size_t n_head, uint64_t n_bytes)
 static void note_gzip(struct record_load *load, const struct gzip_facts *facts)
 {
     struct arena *arena = &load->catalog->arena;
-    if (facts->has_other_crc || facts->has_other_size)
-        tally_note(&load->tally, arena, WFS_FINDING_REC_CHECKSUM,
-                   "the gzip data has another %s than its trailer says, which Burn does not notice",
-                   facts->has_other_crc ? "checksum" : "length");
+    load->has_other_sum = facts->has_other_crc || facts->has_other_size;
+    if (load->has_other_sum)
+        tally_note(
+            &load->tally, arena, WFS_FINDING_REC_CHECKSUM,
+            "the gzip data has another %s than its trailer states, which Burn does not notice",
+            facts->has_other_crc ? "checksum" : "length");
     if (facts->lacks_trailer)
         tally_note(&load->tally, arena, WFS_FINDING_REC_TAIL,
                    "the gzip data ends before its trailer: its checksum cannot be verified");

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: MIT
+"""Burn's records through a mount: every tensor of what Burn wrote, ids and values."""
+import hashlib
+import json
+import os
+
+import pytest
+
+from wfs_testlib import golden_records as golden, paths
+from wfs_testlib.mpk import f32, metadata, pack, param, record, tensor, values
+
+UUID = '00000001-1234-4abc-8def-000013579bdf'
+QUICK = {'blocks.mpk', 'convbn-half.mpk', 'convbn.mpk.gz', 'convbn.json', 'linear.json.gz'}
+
+
+def files(is_quick):
+    result = []
+    for version in golden.VERSIONS:
+        for path, text in golden.described(version):
+            if text['tensors'] and (path.name in QUICK and version in ('v0.13.2', 'v0.21.0')) == is_quick:
+                result.append(pytest.param(path, text, id='%s/%s' % (version, path.name)))
+    return result
+
+
+def check(mnt, text):
+    places = paths.plain_paths([golden.key_of(one['key']) for one in text['tensors']])
+    for one in text['tensors']:
+        file = mnt / places[golden.key_of(one['key'])]
+        assert hashlib.sha256(file.read_bytes()).hexdigest() == one['sha256'], file
+        if one['param_id'] is not None:
+            assert os.getxattr(file, 'user.weightfs.record_id').decode() == one['param_id']
+        if 'param_id_u64' in one:
+            assert os.getxattr(file, 'user.weightfs.param_id').decode() == one['param_id_u64']
+
+
+@pytest.mark.parametrize('path, text', files(True))
+def test_what_burn_wrote_is_in_the_mount(mount, path, text):
+    check(mount(path), text)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('path, text', files(False))
+def test_everything_that_burn_wrote_is_in_the_mount(mount, path, text):
+    check(mount(path), text)
+
+
+def test_tensors_values_and_ids_are_files_and_attributes(mount, folder):
+    item = {'conv': {'weight': param(7, tensor(f32(1, 2), [2])), 'stride': [None, None]}, 'time': 3}
+    (folder / 'in.mpk').write_bytes(pack(record(item)))
+    mnt = mount(folder / 'in.mpk')
+    assert (mnt / 'conv/weight').read_bytes() == f32(1, 2)
+    assert json.loads((mnt / 'conv/stride.json').read_text()) == [None, None]
+    assert json.loads((mnt / 'time.json').read_text()) == 3
+    assert os.getxattr(mnt / 'conv/weight', 'user.weightfs.param_id') == b'7'
+
+
+def test_old_lists_are_read_at_any_offset(mount, folder):
+    numbers = [i * 37 % 65536 for i in range(30000)]
+    meta = metadata('0.13.2', 'HalfPrecisionSettings', float='half::binary16::f16', int='i16')
+    (folder / 'in.mpk').write_bytes(pack(record({'w': param(UUID, values(numbers, [30000]))}, meta)))
+    whole = b''.join(number.to_bytes(2, 'little') for number in numbers)
+    with open(mount(folder / 'in.mpk') / 'w', 'rb', buffering=0) as file:
+        for offset in (0, 1, 8191, 8193, 59999, 12345, 3, 40000):
+            assert os.pread(file.fileno(), 5000, offset) == whole[offset:offset + 5000]
