@@ -121,23 +121,42 @@ static int visit(struct pickle_writer *writer, uint32_t id)
     return code;
 }
 
+/* The opcodes of a container that can grow: an empty one, and what adds all above a mark. */
+struct container_codes {
+    uint8_t empty, add;
+};
+
+static struct container_codes codes_of(const struct value *value)
+{
+    if (value->kind == VALUE_SET)
+        return (struct container_codes){0x8f, 0x90};
+    return value->kind == VALUE_LIST || value->form == FORM_PAIRS
+               ? (struct container_codes){']', 'e'}
+               : (struct container_codes){'}', 'u'};
+}
+
 /* Writes the next part of a list, dict or set that can grow. */
 static int step_container(struct pickle_writer *writer, struct pickle_frame *frame,
                           const struct value *value)
 {
-    const unsigned kind = value->kind;
+    const struct container_codes codes = codes_of(value);
+    const bool is_pairs = value->kind == VALUE_DICT && value->form == FORM_PAIRS;
     const uint32_t i = frame->next++;
-    writer->out.is_late = writer->out.is_late || kind == VALUE_SET;
+    writer->out.is_late = writer->out.is_late || value->kind == VALUE_SET;
     if (i == 0) {
-        pickle_put_code(&writer->out, kind == VALUE_LIST ? ']' : kind == VALUE_DICT ? '}' : 0x8f);
+        pickle_put_code(&writer->out, codes.empty);
         keep_if_used(writer, frame->id);
         if (value->n > 0)
             pickle_put_code(&writer->out, '(');
     }
+    if (is_pairs && i % 2 == 0 && i > 0)
+        pickle_put_code(&writer->out, 'e');
+    if (is_pairs && i % 2 == 0 && i < value->n)
+        pickle_put(&writer->out, "](", 2);
     if (i < value->n)
         return visit(writer, value_items(value)[i]);
     if (value->n > 0)
-        pickle_put_code(&writer->out, kind == VALUE_LIST ? 'e' : kind == VALUE_DICT ? 'u' : 0x90);
+        pickle_put_code(&writer->out, codes.add);
     writer->n_frames--;
     return 0;
 }

@@ -43,6 +43,7 @@ enum value_form {
     FORM_PLAIN,
     FORM_BYTE_TEXT,       /* text: a str of Python 2 */
     FORM_BYTEARRAY,       /* bytes: mutable */
+    FORM_PAIRS,           /* dict: a list of lists of a key and a value */
     FORM_FROZEN,          /* set: frozenset */
     FORM_REDUCE,          /* call: callable(*args) */
     FORM_NEWOBJ,          /* call: callable.__new__(callable, *args) */
@@ -59,6 +60,7 @@ enum value_mark {
     MARK_OPEN = 1 << 2,     /* on the path of the walk */
     MARK_EXPANDED = 1 << 3, /* its content has been listed */
     MARK_OWNED = 1 << 4,    /* a module has it as parameter, buffer or submodule */
+    MARK_TAKEN = 1 << 5,    /* its items are those of what a call makes, too */
 };
 
 struct value_global {

@@ -130,7 +130,7 @@ def machine():
     bare('26-float', b'F1.2.3\n' + STOP, 5, 'not a number')
     bare('26-int', b'Iabc\n' + STOP, 5, 'not an integer')
     bare('27-bad-utf8', b'X\3\0\0\0\xff\xfe\xfd' + STOP, findings=['not UTF-8'])
-    bare('43-twin-keys', b'}(' + text('a') + number(1) + text('a') + number(2) + b'u' + STOP, findings=['keys are duplicates'])
+    bare('43-twin-keys', b'}(' + text('a') + number(1) + text('a') + number(2) + b'u' + STOP, findings=['key is a duplicate'])
     bare('43-twin-numbers', b'}(' + number(1) + b'N' + b'\x88N' + b'G' + struct.pack('>d', 1) + b'Nu' + STOP,
          findings=['2 dict keys are duplicates'])
 
@@ -447,8 +447,43 @@ def programs():
             "the record 'byteorder' is damaged")
 
 
+def listed(*items):
+    return b'](' + b''.join(items) + b'e'
+
+
+def containers():
+    """Calls that get their items as arguments."""
+    kinds = {kind: name('collections', kind) for kind in ('OrderedDict', 'Counter', 'defaultdict', 'deque')}
+    ordered, unknown = kinds['OrderedDict'], name('my.kinds', 'Named')
+
+    def items(first=None):
+        return listed(listed(text('a'), first or tensor()), listed(text('b'), tensor()), listed(text('lr'), number(1)))
+
+    both = {'a': None, 'b': None}
+    loads('good/python2.pth', checkpoint(call(ordered, items()) + dictionary(note=number(1)) + b'b'), both)
+    loads('good/python2-subclass.pth', checkpoint(call(unknown, items(call(ordered, items())))), {'a.a': None, 'a.b': None, 'b': None})
+    loads('good/deque.pth', checkpoint(call(kinds['deque'], listed(tensor(), tensor()), number(2))), {'0': None, '1': None})
+    loads('good/reconstructor.pth', checkpoint(call(name('copy_reg', '_reconstructor'), unknown, name('__builtin__', 'dict'),
+                                                    dictionary(a=tensor(), b=tensor()))), both)
+    loads('good/partial.pth', checkpoint(call(call(name('functools', 'partial'), unknown) + tup(
+        unknown, tup(unknown, number(1), tensor()), dictionary(b=tensor()), b'N') + b'b')), {'%arg1': None, 'b': None})
+    loads('good/called-object.pth', checkpoint(call(call(unknown, dictionary(a=tensor())), tensor())),
+          {'%callable.%arg0.a': None, '%arg0': None})
+    for i, (kind, args) in enumerate((('OrderedDict', [number(1)]), ('OrderedDict', [items(), items()]), ('OrderedDict', [listed(listed(tensor()))]),
+                                     ('Counter', [items()]), ('defaultdict', [items()]), ('defaultdict', [b'N', tensor()]), ('deque', [tensor()]),
+                                     ('deque', [listed(tensor()), b'N', b'N']))):
+        value = dictionary(odd=call(kinds[kind], *args), good=tensor())
+        loads('tensor/44-%s-%d.pth' % (kind, i), checkpoint(value), {'good': None})
+    loads('tensor/44-items-in-new.pth', checkpoint(ordered + tup(items()) + b'\x81'), {'0.0.1': None, '0.1.1': None})
+    loads('tensor/44-in-itself.pth', checkpoint(b']' + put(0) + call(ordered, get(0)) + put(1) + b'0' + listed(text('a'), get(1)) + b'a' +
+                                                b'0' + dictionary(odd=get(1), good=tensor())), {'good': None})
+    shared = listed(*(listed(number(i), b'N') for i in range(1000))) + put(0) + b'0'
+    bomb = b'](' + b''.join(call(ordered + put(1) if i == 0 else get(1), get(0)) for i in range(1000)) + b'e'
+    bare('45-a-list-of-many', shared + bomb + STOP)
+
+
 def make():
-    for part in machine, tensors, zips, streams, archives, foreign, composites, programs:
+    for part in machine, tensors, zips, streams, archives, foreign, composites, programs, containers:
         part()
     return cases
 

@@ -255,8 +255,13 @@ def tensors(value):
     return found
 
 
+def loads(content, records=None):
+    """The object that a pickle describes."""
+    return _Reader(content, records or {}).load()
+
+
 def load(path):
     """The object that is in the file."""
     with zipfile.ZipFile(path) as archive:
         records = {name.partition('/')[2]: archive.read(name) for name in archive.namelist()}
-    return _Reader(records['data.pkl'], records).load()
+    return loads(records['data.pkl'], records)

@@ -19,10 +19,11 @@
  * alignment, flags[, metadata]). */
 struct item {
     enum wfs_dtype dtype; /* OPAQUE: not one of wfs_dtype */
-    uint32_t n_bytes;
+    uint32_t n_bytes;     /* 0: none, or with a class: not stated */
     bool is_big_endian;
-    char code[32];
-    char unit[40]; /* of dates, in brackets */
+    char code[32];                    /* "": the dtype has a class of its own */
+    char unit[40];                    /* of dates, in brackets */
+    const struct value_global *class; /* of dtypes from other packages; NULL: code counts */
 };
 
 struct number_code {
@@ -85,6 +86,18 @@ static int set_unit(struct torch *torch, uint32_t metadata, struct item *ret)
     return 0;
 }
 
+/* Reads dtype(ml_dtypes.bfloat16), dtype(numpy.record): elements of an unknown class are bytes. */
+static bool set_class(const struct graph *graph, uint32_t id, struct item *ret)
+{
+    const struct torch_global *global = torch_global_of(graph, id);
+    ret->class = graph_at(graph, id)->global;
+    if (global != NULL && global->what == WHAT_NP_DTYPE_CLASS) {
+        ret->dtype = global->dtype;
+        ret->n_bytes = wfs_dtype_bits(global->dtype) / 8;
+    }
+    return true;
+}
+
 /* Returns false for an unknown dtype. */
 static bool set_item(const struct graph *graph, uint32_t id, struct item *ret)
 {
@@ -99,6 +112,8 @@ static bool set_item(const struct graph *graph, uint32_t id, struct item *ret)
     if (global == NULL || global->what != WHAT_NP_DTYPE || call->kind != VALUE_CALL)
         return false;
     const uint32_t code = torch_arg(graph, call->call.args, 0);
+    if (code != 0 && graph_at(graph, code)->kind == VALUE_GLOBAL)
+        return set_class(graph, code, ret);
     if (code == 0 || graph_at(graph, code)->kind != VALUE_TEXT)
         return false;
     const char *text = graph_at(graph, code)->text;
@@ -116,8 +131,13 @@ static int parse_item(struct torch *torch, uint32_t id, struct item *ret, bool *
     const uint32_t states = value_part(graph, graph_at(graph, id), PART_STATES);
     const uint32_t state = torch_arg(graph, states, 0);
     const uint32_t order = torch_arg(graph, state, 1);
+    int64_t n_bytes;
     if (order != 0)
         ret->is_big_endian = value_is_text(graph, order, ">");
+    if (ret->dtype == WFS_OPAQUE && ret->class != NULL &&
+        torch_integer(graph, torch_arg(graph, state, 5), &n_bytes) && n_bytes > 0 &&
+        n_bytes <= INT32_MAX)
+        ret->n_bytes = (uint32_t)n_bytes;
     return ret->code[0] == 'M' || ret->code[0] == 'm'
                ? set_unit(torch, torch_arg(graph, state, 8), ret)
                : 0;
@@ -157,11 +177,24 @@ bool torch_array_has_bytes(const struct graph *graph, const struct value *call)
     return take_apart(graph, call, &array) && graph_at(graph, array.data)->kind != VALUE_LIST;
 }
 
+/* Sets the size of elements whose dtype does not state one: an even share of the bytes. */
+static void share_bytes(struct item *item, uint64_t n_elems, uint64_t n_bytes)
+{
+    const uint64_t n_each = n_elems == 0 || n_bytes < n_elems ? 1 : n_bytes / n_elems;
+    if (item->class != NULL && item->n_bytes == 0 && n_each <= INT32_MAX)
+        item->n_bytes = (uint32_t)n_each;
+}
+
 static void set_text(struct torch *torch, const struct item *item, struct torch_tensor *ret)
 {
     const bool is_ordered = strchr("UMmfc", item->code[0]) != NULL;
     ret->item_bytes = item->n_bytes;
     ret->attr_name = "numpy";
+    if (item->class != NULL) {
+        ret->attr_value = torch_print(torch, "%s.%s", wfs_quote(item->class->module).text,
+                                      wfs_quote(item->class->name).text);
+        return;
+    }
     ret->attr_value = torch_print(torch, "%c%s%s",
                                   !is_ordered           ? '|'
                                   : item->is_big_endian ? '>'
@@ -183,9 +216,14 @@ int torch_array_read(struct torch *torch, uint32_t id, struct torch_tensor *ret)
     if (code < 0 || (code = torch_tensor_set_shape(torch, ret, array.shape, 0)) < 0 ||
         (code = torch_bytes_of(torch, array.data, &bytes)) < 0)
         return code;
+    const bool is_bytes = code == 1;
+    const struct wfs_shape shape = {ret->rank, ret->dims};
+    code = wfs_shape_count(&shape, &n);
+    if (code == 0 && is_bytes)
+        share_bytes(&item, n, bytes.n_bytes);
     if (is_known && item.n_bytes == 0)
         return 0;
-    if (code == 0)
+    if (!is_bytes)
         torch_tensor_spoil(ret, "the data of the array is not made of bytes");
     if (!is_known)
         torch_tensor_spoil(ret, "the dtype of the array is unknown");
@@ -199,9 +237,7 @@ int torch_array_read(struct torch *torch, uint32_t id, struct torch_tensor *ret)
                                           .offset = bytes.offset,
                                           .n_bytes = bytes.n_bytes,
                                           .is_big_endian = item.is_big_endian};
-    const struct wfs_shape shape = {ret->rank, ret->dims};
-    if (wfs_shape_count(&shape, &n) < 0 || !checked_mul(n, (uint64_t)item.n_bytes, &n) ||
-        n != bytes.n_bytes)
+    if (code < 0 || !checked_mul(n, (uint64_t)item.n_bytes, &n) || n != bytes.n_bytes)
         torch_tensor_spoil(
             ret,
             torch_print(torch, "the data of the array has %s, which do not fit its shape and dtype",

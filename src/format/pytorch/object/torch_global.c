@@ -122,6 +122,16 @@ static const struct torch_global globals[] = {
     G("torch.jit._pickle", "restore_type_tag", SEQUENCE, U8),
     G("torch.jit._script", "unpackage_script_module", SEQUENCE, U8),
     G("collections", "OrderedDict", ORDERED_DICT, U8),
+    G("collections", "Counter", COUNTER, U8),
+    G("collections", "defaultdict", DEFAULT_DICT, U8),
+    G("collections", "deque", DEQUE, U8),
+    G("builtins", "dict", DICT, U8),
+    G("frozendict", "frozendict", FROZEN_DICT, U8),
+    G("immutabledict", "immutabledict", FROZEN_DICT, U8),
+    G("immutables", "Map", FROZEN_DICT, U8),
+    G("flax.core.frozen_dict", "FrozenDict", FROZEN_DICT, U8),
+    G("copyreg", "_reconstructor", RECONSTRUCTOR, U8),
+    G("functools", "partial", PARTIAL, U8),
     G("_codecs", "encode", ENCODE, U8),
     G("builtins", "bytes", BYTES, U8),
     G("builtins", "bytearray", BYTEARRAY, U8),
@@ -132,6 +142,12 @@ static const struct torch_global globals[] = {
     G("numpy.core.multiarray", "_reconstruct", NP_RECONSTRUCT, U8),
     G("numpy.core.numeric", "_frombuffer", NP_FROMBUFFER, U8),
     G("numpy", "dtype", NP_DTYPE, U8),
+    G("ml_dtypes", "bfloat16", NP_DTYPE_CLASS, BF16),
+    G("ml_dtypes", "float8_e4m3fn", NP_DTYPE_CLASS, F8_E4M3),
+    G("ml_dtypes", "float8_e5m2", NP_DTYPE_CLASS, F8_E5M2),
+    G("ml_dtypes", "float8_e4m3fnuz", NP_DTYPE_CLASS, F8_E4M3FNUZ),
+    G("ml_dtypes", "float8_e5m2fnuz", NP_DTYPE_CLASS, F8_E5M2FNUZ),
+    G("ml_dtypes", "float8_e8m0fnu", NP_DTYPE_CLASS, F8_E8M0),
     NUMPY("Bool", BOOL),
     NUMPY("Int8", I8),
     NUMPY("UInt8", U8),
@@ -157,6 +173,8 @@ static const char *present_name(const struct value_global *global, char *buf, si
     static const char numpy2[] = "numpy._core.", numpy1[] = "numpy.core.";
     if (strcmp(global->module, "__builtin__") == 0)
         return "builtins";
+    if (strcmp(global->module, "copy_reg") == 0)
+        return "copyreg";
     if (strcmp(global->module, "torch.cuda") == 0)
         return "torch";
     if (strncmp(global->module, numpy2, sizeof(numpy2) - 1) != 0 || global->n_module >= n_buf)

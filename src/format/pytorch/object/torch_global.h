@@ -37,6 +37,13 @@ enum torch_what {
     WHAT_SIZE,
     WHAT_LAYOUT,
     WHAT_ORDERED_DICT,
+    WHAT_DICT,
+    WHAT_COUNTER,
+    WHAT_DEFAULT_DICT,
+    WHAT_FROZEN_DICT, /* its items cannot be set afterwards */
+    WHAT_DEQUE,
+    WHAT_RECONSTRUCTOR, /* of subclasses, up to protocol 1 */
+    WHAT_PARTIAL,
     WHAT_ENCODE, /* text to bytes */
     WHAT_BYTES,
     WHAT_BYTEARRAY,

@@ -175,9 +175,10 @@ static int step_items(struct walk *walk, struct frame *frame)
     if (frame->next >= value->n)
         return 1;
     const uint32_t i = frame->next++, item = value_items(value)[i];
-    if (frame->mode == WALK_ARGS && !torch_has_tensor(walk->graph, item))
+    const bool is_item = frame->mode == WALK_ITEMS;
+    if (!is_item && !torch_has_tensor(walk->graph, item))
         return 0;
-    walk_add_number(walk, frame->mode == WALK_ARGS ? "%arg" : "", i);
+    walk_add_number(walk, is_item ? "" : "%arg", frame->mode == WALK_BOUND_ARGS ? i - 1 : i);
     walk->item = i;
     walk->pending = item;
     return 0;
@@ -237,6 +238,7 @@ static int step(struct walk *walk)
     switch (frame->mode) {
     case WALK_ITEMS:
     case WALK_ARGS:
+    case WALK_BOUND_ARGS:
         return step_items(walk, frame);
     case WALK_PAIRS:
         return step_pairs(walk, frame);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One pass over the graph, each value once, with a stack of its own. Another one finds modules.
+ * One pass over the graph, each value once, with a stack of its own. On the way the items of
+ * containers get where they are looked for, however the pickle spells them. Another pass finds
+ * modules.
  */
 #include "format/pytorch/object/torch_marks.h"
 
@@ -12,6 +14,7 @@
 
 #include "format/pytorch/object/torch_args.h"
 #include "format/pytorch/object/torch_array.h"
+#include "format/pytorch/object/torch_container.h"
 #include "format/pytorch/object/torch_global.h"
 #include "format/pytorch/object/torch_storage_id.h"
 
@@ -91,6 +94,8 @@ static int visit(struct torch *torch, struct path *path, uint32_t id)
             return -ENOMEM;
         path->n_twins += (uint64_t)n;
     }
+    if (value->kind == VALUE_CALL && torch_container_unfold(torch, id) < 0)
+        return -ENOMEM;
     const bool is_leaf = value->kind < VALUE_LIST || value->kind == VALUE_GLOBAL;
     if (is_leaf) {
         value->marks |= MARK_SEEN;
@@ -120,6 +125,13 @@ static uint32_t next_child(const struct graph *graph, struct step *step)
     return 0;
 }
 
+/* Leaves a value whose content was visited. */
+static int leave(struct torch *torch, struct path *path)
+{
+    const uint32_t id = path->steps[--path->n_steps].id;
+    return graph_at(torch->graph, id)->kind == VALUE_CALL ? torch_container_name(torch, id) : 0;
+}
+
 /* Makes room for all that will be listed: growing step by step takes more memory. */
 static int reserve(struct torch *torch, uint64_t n_tensors)
 {
@@ -138,10 +150,7 @@ int torch_marks_set(struct torch *torch, uint32_t root)
     int code = visit(torch, &path, root);
     while (code == 0 && path.n_steps > 0) {
         const uint32_t child = next_child(torch->graph, &path.steps[path.n_steps - 1]);
-        if (child == 0)
-            path.n_steps--;
-        else
-            code = visit(torch, &path, child);
+        code = child == 0 ? leave(torch, &path) : visit(torch, &path, child);
     }
     free(path.steps);
     if (code == 0 && path.n_twins > 0)

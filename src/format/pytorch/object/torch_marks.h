@@ -7,8 +7,8 @@
 
 #include "format/pytorch/object/torch.h"
 
-/* Sets MARK_TENSOR on every value at or below root that contains a tensor, and removes duplicate
- * keys of dicts. -ENOMEM. */
+/* Sets MARK_TENSOR on every value at or below root that contains a tensor, removes duplicate keys
+ * of dicts, and spells calls that make containers in one way. -ENOMEM. */
 int torch_marks_set(struct torch *torch, uint32_t root);
 
 /* The dicts of a module with what it owns, in the order of state_dict(). */

@@ -6,6 +6,7 @@
 #include "format/pytorch/object/torch_object.h"
 
 #include "format/pytorch/object/torch_args.h"
+#include "format/pytorch/object/torch_container.h"
 #include "format/pytorch/object/torch_global.h"
 #include "format/pytorch/object/torch_marks.h"
 
@@ -138,45 +139,89 @@ int object_enter_state(struct walk *walk, uint32_t state)
     return is_mapping(walk, dict) || dict != state ? enter_states(walk, state, 0) : 0;
 }
 
-/* Goes into the arguments when tensors are in them. Those of a tuple subclass are its items. */
+/* Goes into an argument that has the items of what a call makes: they are named as its own. */
+static int enter_content(struct walk *walk, uint32_t id)
+{
+    const struct value *value = graph_at(walk->graph, id);
+    if (value_has_items(value))
+        return walk_enter(walk, value->kind == VALUE_DICT ? WALK_PAIRS : WALK_ITEMS, id);
+    if (torch_has_tensor(walk->graph, id))
+        walk->pending = id;
+    return 0;
+}
+
+/* Goes into the arguments when tensors are in them. */
 static int enter_args(struct walk *walk, const struct value *call)
 {
     const uint32_t args = call->call.args;
-    if (!torch_has_tensor(walk->graph, args))
-        return 0;
-    const bool is_sequence = torch_what_of(walk->graph, call) == WHAT_SEQUENCE;
-    const struct value *value = graph_at(walk->graph, args);
     if (call->form == FORM_NEWOBJ_EX)
         return walk_enter(walk, WALK_ARGS, torch_arg(walk->graph, args, 0));
-    if (is_sequence && torch_n_args(walk->graph, args) >= 1) {
-        walk->pending = torch_arg(walk->graph, args, 0);
-        return 0;
-    }
-    if (!value_has_items(value))
+    const uint32_t content = torch_container_content(walk->graph, call);
+    if (content != 0)
+        return enter_content(walk, content);
+    if (!torch_has_tensor(walk->graph, args) || !value_has_items(graph_at(walk->graph, args)))
         return 0;
     return walk_enter(walk, call->form == FORM_NEWOBJ ? WALK_ITEMS : WALK_ARGS, args);
 }
 
+/* Returns the i-th item of the state of functools.partial(function, *args, **kwargs); 0 when the
+ * value is something else. */
+static uint32_t partial_item(const struct walk *walk, uint32_t id, uint32_t i)
+{
+    const struct value *value = id == 0 ? NULL : graph_at(walk->graph, id);
+    if (value == NULL || torch_what_of(walk->graph, value) != WHAT_PARTIAL)
+        return 0;
+    return torch_arg(walk->graph, last_state(walk, value), i);
+}
+
+/* Goes into what is called, where that is an object. Up to protocol 3, class.__new__(class, *args,
+ * **kwargs) is pickled as partial(class.__new__, class, *args, **kwargs)(): the arguments are named
+ * as those of the class. */
+static int enter_callable(struct walk *walk, const struct value *call)
+{
+    const uint32_t args = partial_item(walk, call->call.callable, 1),
+                   first = torch_arg(walk->graph, args, 0);
+    if (first != 0)
+        return walk_enter(
+            walk, graph_at(walk->graph, first)->kind == VALUE_GLOBAL ? WALK_BOUND_ARGS : WALK_ARGS,
+            args);
+    if (args == 0 && torch_has_tensor(walk->graph, call->call.callable)) {
+        walk_add_name(walk, "%callable");
+        walk->pending = call->call.callable;
+    }
+    return 0;
+}
+
+/* Goes into the arguments that have names. */
+static int enter_kwargs(struct walk *walk, const struct value *call)
+{
+    const uint32_t dict = call->form == FORM_NEWOBJ_EX ? torch_arg(walk->graph, call->call.args, 1)
+                                                       : partial_item(walk, call->call.callable, 2);
+    return enter_pairs(walk, dict, 0);
+}
+
 int object_step_call(struct walk *walk, struct frame *frame)
 {
+    enum { N_STEPS = 5 };
     const struct value *call = graph_at(walk->graph, frame->id);
     const uint32_t states = value_part(walk->graph, call, PART_STATES);
     const uint32_t elements = value_part(walk->graph, call, PART_ELEMENTS);
-    switch (frame->next++) {
+    const uint32_t i = frame->next++;
+    switch (i) {
     case 0:
-        return enter_args(walk, call);
+        return enter_callable(walk, call);
     case 1:
-        return call->form == FORM_NEWOBJ_EX
-                   ? enter_pairs(walk, torch_arg(walk->graph, call->call.args, 1), 0)
-                   : 0;
+        return enter_args(walk, call);
     case 2:
-        return enter_pairs(walk, value_part(walk->graph, call, PART_ITEMS), 0);
+        return enter_kwargs(walk, call);
     case 3:
+        return enter_pairs(walk, value_part(walk->graph, call, PART_ITEMS), 0);
+    case 4:
         return elements == 0 ? 0 : walk_enter(walk, WALK_ITEMS, elements);
     default:
-        if (frame->next - 5 >= torch_n_args(walk->graph, states))
+        if (i - N_STEPS >= torch_n_args(walk->graph, states))
             return 1;
-        return enter_states(walk, torch_arg(walk->graph, states, frame->next - 5), 0);
+        return enter_states(walk, torch_arg(walk->graph, states, i - N_STEPS), 0);
     }
 }
 

@@ -31,6 +31,7 @@ static bool is_walkable(const struct value *value, enum walk_mode mode)
         return value->kind == VALUE_DICT;
     case WALK_ITEMS:
     case WALK_ARGS:
+    case WALK_BOUND_ARGS:
         return value_has_items(value);
     default:
         return value->kind == VALUE_CALL;

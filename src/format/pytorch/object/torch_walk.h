@@ -12,7 +12,8 @@
 enum walk_mode {
     WALK_ITEMS,
     WALK_PAIRS,
-    WALK_ARGS, /* as items, but only those with tensors */
+    WALK_ARGS,       /* as items, but only those with tensors */
+    WALK_BOUND_ARGS, /* the same after the first, which is a class */
     WALK_CALL,
     WALK_MODULE,
     WALK_PARTS,

@@ -195,15 +195,16 @@ static int rebuild_items(struct torch_edit *edit, uint32_t i)
     return put_value(edit, i, edit->nodes[i].versions == 0 ? made : add_versions(edit, i, made));
 }
 
-/* Replaces a state among those of an object. Returns 0 when it is none of them. */
-static uint32_t replace_state(struct graph *graph, uint32_t states, uint32_t old, uint32_t new)
+/* Replaces an item of a list or tuple: a state of an object, or an argument. Returns a copy of it,
+ * 0 when the item is not in it. */
+static uint32_t replace_in(struct graph *graph, uint32_t id, uint32_t old, uint32_t new)
 {
-    const struct value *list = states == 0 ? NULL : graph_at(graph, states);
+    const struct value *list = id == 0 ? NULL : graph_at(graph, id);
     uint32_t copy = 0;
-    for (uint32_t k = 0; list != NULL && k < list->n; k++) {
+    for (uint32_t k = 0; list != NULL && value_has_items(list) && k < list->n; k++) {
         if (value_items(list)[k] != old)
             continue;
-        copy = value_new_items(graph, VALUE_LIST, value_items(list), list->n);
+        copy = value_new_items(graph, (enum value_kind)list->kind, value_items(list), list->n);
         if (copy != 0 && list->n <= 2)
             graph_at(graph, copy)->pair[k] = new;
         else if (copy != 0)
@@ -213,40 +214,49 @@ static uint32_t replace_state(struct graph *graph, uint32_t states, uint32_t old
     return copy;
 }
 
-/* Rebuilds a call whose dict or state is another one now, or gets its first items. */
+/* Makes a dict of what a call without items gets. Returns 0 when out of memory. */
+static uint32_t first_items(struct torch_edit *edit, uint32_t i)
+{
+    struct graph *graph = &edit->plan->graph;
+    const uint32_t dict = value_new(graph, VALUE_DICT);
+    for (uint32_t k = edit->nodes[i].first; k != 0 && dict != 0; k = edit->nodes[k].next) {
+        const uint32_t pair[] = {edit->nodes[k].key, edit->nodes[k].id};
+        if ((k > edit->n_places || edit->places[k].parent != i) &&
+            value_append(graph, dict, pair, 2) < 0)
+            return 0;
+    }
+    return dict;
+}
+
+/* Rebuilds a call of which an argument, the dict or a state is another one now, or which gets its
+ * first items. */
 static int rebuild_call(struct torch_edit *edit, uint32_t i)
 {
     struct graph *graph = &edit->plan->graph;
     const struct value *call = graph_at(graph, edit->places[i].id);
     const uint32_t items = value_part(graph, call, PART_ITEMS);
-    uint32_t dict = items, states = value_part(graph, call, PART_STATES);
+    uint32_t dict = items, states = value_part(graph, call, PART_STATES), args = call->call.args;
     for (uint32_t k = edit->nodes[i].old_first; k != 0; k = edit->nodes[k].old_next) {
-        if (edit->nodes[k].id == edit->places[k].id)
+        const uint32_t old = edit->places[k].id, new = edit->nodes[k].id;
+        uint32_t other = 0;
+        if (new == old)
             continue;
-        const uint32_t other =
-            edit->places[k].id == items
-                ? 0
-                : replace_state(graph, states, edit->places[k].id, edit->nodes[k].id);
-        if (other != 0 && edit->places[k].item == PLACE_FIXED) {
+        if (edit->places[k].item != PLACE_FIXED)
+            other = 0;
+        else if (old == items)
+            dict = other = new;
+        else if ((other = replace_in(graph, states, old, new)) != 0)
             states = other;
-            continue;
-        }
-        if (edit->places[k].id != items || edit->places[k].item != PLACE_FIXED)
+        else if ((other = replace_in(graph, args, old, new)) != 0)
+            args = other;
+        if (other == 0)
             return wfs_fail(edit->plan->err, EINVAL,
                             "'%s' is used in several places of an object: it can only be changed "
                             "in all of them",
                             wfs_quote_n(edit->nodes[k].to, edit->nodes[k].n_to).text);
-        dict = edit->nodes[k].id;
     }
-    if (items == 0) {
-        const struct value none = {.kind = VALUE_DICT};
-        struct items added = {0};
-        const int code = make_items(edit, i, &none, &added);
-        dict = code < 0 ? 0 : value_new_items(graph, VALUE_DICT, added.ids, added.n);
-        free(added.ids);
-        if (dict == 0)
-            return code < 0 ? code : wfs_fail_memory(edit->plan->err);
-    }
+    if (items == 0 && count_added(edit, i) > 0 && (dict = first_items(edit, i)) == 0)
+        return wfs_fail_memory(edit->plan->err);
     const uint32_t parts = value_new(graph, VALUE_PARTS), copy = value_new(graph, VALUE_CALL);
     if (parts == 0 || copy == 0)
         return wfs_fail_memory(edit->plan->err);
@@ -255,6 +265,7 @@ static int rebuild_call(struct torch_edit *edit, uint32_t i)
     graph_at(graph, parts)->parts.items = dict;
     graph_at(graph, parts)->n = states;
     *graph_at(graph, copy) = *call;
+    graph_at(graph, copy)->call.args = args;
     graph_at(graph, copy)->n = parts;
     if (edit->nodes[i].versions != 0 && append_versions(edit, i, copy) < 0)
         return wfs_fail_memory(edit->plan->err);
