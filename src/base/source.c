@@ -51,7 +51,8 @@ int source_new_fd(const char *path, int fd, struct source **out, struct wfs_erro
     if (S_ISDIR(st.st_mode))
         return wfs_fail(err, EISDIR, "is a directory");
     if (!S_ISREG(st.st_mode))
-        return wfs_fail(err, ENXIO, "is not a regular file");
+        return wfs_fail(err, ENXIO, "is not a regular file%s",
+                        S_ISFIFO(st.st_mode) ? ": save what the pipe has to one first" : "");
     struct source *source;
     if (source_new(path, &source) < 0)
         return wfs_fail_memory(err);
@@ -72,7 +73,9 @@ int source_open(const char *path, struct source **out, struct wfs_error *err)
         if (sscanf(path, "/dev/fd/%d%c", &number, &rest) == 1)
             fd = fcntl(number, F_DUPFD_CLOEXEC, 3);
         if (fd < 0)
-            return wfs_fail(err, code, "cannot open it: %s", strerror(code));
+            return wfs_fail(err, code, "cannot open it: %s",
+                            strstr(path, "://") != NULL ? "URLs are not read; download it first"
+                                                        : strerror(code));
     }
     return source_new_fd(path, fd, out, err);
 }

@@ -62,10 +62,11 @@ enum exit_code input_load_report(const struct args *args, const char *path,
     const struct checkpoint_options options = {.load = args_load_options(args)};
     auto_report struct wfs_report *own = NULL;
     enum exit_code exit_code = make_view(args, &view, &failure.err);
-    if (exit_code == EXIT_DONE && report == NULL && !wfs_view_is_empty(view))
+    if (exit_code != EXIT_DONE)
+        return print_error(exit_code, NULL, "%s", failure.err.text);
+    if (report == NULL && !wfs_view_is_empty(view))
         report = &own;
-    if (exit_code == EXIT_DONE)
-        exit_code = checkpoint_load(path, &options, view, out, report, &failure);
+    exit_code = checkpoint_load(path, &options, view, out, report, &failure);
     if (exit_code == EXIT_DONE && report != NULL)
         print_warnings(path, *report);
     return exit_code == EXIT_DONE

@@ -75,7 +75,7 @@ static int cut_list(struct rule *rule, struct wfs_error *err)
     char *rest = rule->list;
     for (const char *part; (part = strsep(&rest, ",")) != NULL;) {
         if (rule->n_parts == RULE_MAX_PARTS)
-            return wfs_fail(err, EINVAL, "%s: more than %d parts", rule->name, RULE_MAX_PARTS);
+            return wfs_fail(err, EINVAL, "more than %d parts", RULE_MAX_PARTS);
         rule->parts[rule->n_parts++] = part;
     }
     return 0;
@@ -92,7 +92,7 @@ static int read_order(struct rule *rule, struct wfs_error *err)
         const unsigned long axis = strtoul(rule->parts[i], &end, 10);
         if (*end != '\0' || end == rule->parts[i] || axis >= rule->n_parts || seen >> axis & 1)
             return wfs_fail(err, EINVAL,
-                            "permute: '%s' is not a permutation: each number from 0 to %u must "
+                            "'%s' is not a permutation: each number from 0 to %u must "
                             "occur once",
                             wfs_quote(rule->argument).text, rule->n_parts - 1);
         seen |= (uint64_t)1 << axis;
@@ -129,7 +129,7 @@ static int read_dtype(const char *name, enum wfs_dtype *ret, struct wfs_error *e
         }
     }
     return wfs_fail(err, EINVAL,
-                    "cast: unknown dtype '%s'; known are F64, F32, F16, BF16, F8_E4M3, F8_E5M2, "
+                    "unknown dtype '%s'; known are F64, F32, F16, BF16, F8_E4M3, F8_E5M2, "
                     "I64, I32, I16, I8, U64, U32, U16, U8 and BOOL",
                     wfs_quote(name).text);
 }
@@ -174,11 +174,11 @@ static int read_argument(struct rule *rule, struct wfs_error *err)
     case RULE_CAST:
         return read_dtype(rule->argument, &rule->dtype, err);
     case RULE_OVERLAY:
-        return *rule->argument != '\0' ? 0 : wfs_fail(err, EINVAL, "overlay: FILE is missing");
+        return *rule->argument != '\0' ? 0 : wfs_fail(err, EINVAL, "FILE is missing");
     case RULE_CLASS:
         return class_find(rule->argument, &rule->class_)
                    ? 0
-                   : wfs_fail(err, EINVAL, "class: unknown type '%s'; known are %s",
+                   : wfs_fail(err, EINVAL, "unknown type '%s'; known are %s",
                               wfs_quote(rule->argument).text, class_names);
     default:
         return 0;
@@ -191,8 +191,8 @@ static int fail_pair(const struct wfs_view_option *option, enum rule_kind kind, 
 {
     const size_t n = strlen(text);
     const bool is_cut = n > 0 && text[n - 1] == '=';
-    return wfs_fail(err, EINVAL, "%s: '%s' is not of the form %s%s", option->name,
-                    wfs_quote(text).text, forms[kind] == FORM_NAMES ? "OLD:NEW" : option->argument,
+    return wfs_fail(err, EINVAL, "'%s' is not of the form %s%s", wfs_quote(text).text,
+                    forms[kind] == FORM_NAMES ? "OLD:NEW" : option->argument,
                     is_cut ? " (the shell has taken an unquoted > away)" : "");
 }
 

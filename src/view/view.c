@@ -18,8 +18,7 @@ struct option {
 };
 
 /* Finds the word in a list ended by NULL, and writes its position. */
-static int choose(const char *option, const char *value, const char *const *words, int *ret,
-                  struct wfs_error *err)
+static int choose(const char *value, const char *const *words, int *ret, struct wfs_error *err)
 {
     char known[128] = "";
     for (int i = 0; words[i] != NULL; i++) {
@@ -31,14 +30,14 @@ static int choose(const char *option, const char *value, const char *const *word
         strncat(known, between, sizeof(known) - strlen(known) - 1);
         strncat(known, words[i], sizeof(known) - strlen(known) - 1);
     }
-    return wfs_fail(err, EINVAL, "%s: must be %s, not '%s'", option, known, wfs_quote(value).text);
+    return wfs_fail(err, EINVAL, "must be %s, not '%s'", known, wfs_quote(value).text);
 }
 
 static int set_contiguous(struct wfs_view *view, const char *value, struct wfs_error *err)
 {
     static const char *const words[] = {"auto", "on", "off", NULL};
     int choice = 0;
-    const int code = choose("contiguous", value, words, &choice, err);
+    const int code = choose(value, words, &choice, err);
     view->contiguous = (enum contiguous)choice;
     return code;
 }
@@ -47,7 +46,7 @@ static int set_to(struct wfs_view *view, const char *value, struct wfs_error *er
 {
     static const char *const words[] = {"burn", "torch", "none", NULL};
     int choice = 0;
-    const int code = choose("to", value, words, &choice, err);
+    const int code = choose(value, words, &choice, err);
     if (code == 0)
         view->to = (enum direction)(choice + TO_BURN);
     return code;
@@ -57,7 +56,7 @@ static int set_collision(struct wfs_view *view, const char *value, struct wfs_er
 {
     static const char *const words[] = {"error", "suffix", NULL};
     int choice = 0;
-    const int code = choose("on_collision", value, words, &choice, err);
+    const int code = choose(value, words, &choice, err);
     view->collision = (enum collision)choice;
     return code;
 }
@@ -196,9 +195,17 @@ int wfs_view_add(struct wfs_view *view, const char *text, struct wfs_error *err)
     if (value == NULL && option->public.argument != NULL)
         return wfs_fail(err, EINVAL, "%s: needs a value: %s=%s", option->public.name,
                         option->public.name, option->public.argument);
-    const int code =
-        option->set != NULL ? option->set(view, value, err) : add_rule(view, option, value, err);
-    return code < 0 ? code : 1;
+    struct wfs_error inner = {0};
+    int code;
+    if (option->set == set_rules) {
+        code = set_rules(view, value, err); /* names the file, and the option in it */
+        return code < 0 ? code : 1;
+    }
+    code = option->set != NULL ? option->set(view, value, &inner)
+                               : add_rule(view, option, value, &inner);
+    if (code == -ENOMEM)
+        return wfs_fail_memory(err);
+    return code < 0 ? wfs_fail(err, inner.code, "%s: %s", option->public.name, inner.text) : 1;
 }
 
 bool wfs_view_is_empty(const struct wfs_view *view)

@@ -35,7 +35,7 @@ def test_a_rules_file_and_options_mix(source, tmp_path):
     ([{'nonsense': 'x'}], "rule 1: unknown option 'nonsense'"),
     ({'remap': 'a=>b'}, 'not an array of objects'),
     ([{'partial': True}, 5], 'rule 2 is not an object'),
-    ('[{"remap": "(=>b"}]', 'rule 1: bad regex'),
+    ('[{"remap": "(=>b"}]', 'rule 1: remap: bad regex'),
     ('[', 'line 1'),
     ('import x', "line 1: '[' or '{' expected near 'import'"),
     ('["a\x1b', 'line 1: '),

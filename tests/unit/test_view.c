@@ -93,7 +93,7 @@ static void test_filters(void)
     check_refused(keys, OPTIONS("include=nothing"), "include='nothing' matches none of 3 tensors");
     check_refused(
         keys, OPTIONS("where=rank"),
-        "bad condition 'rank': expected ==, !=, <, <=, > or >= after 'rank', found the end");
+        "where: bad condition 'rank': expected ==, !=, <, <=, > or >= after 'rank', found the end");
     check_refused(keys, OPTIONS("include=^x", "exclude=y"), "the filters exclude all of 3 tensors");
     check_refused(keys, OPTIONS("exclude=[ed]"), "exclude='[ed]' excludes all of 3 tensors");
 }
@@ -120,7 +120,7 @@ static void test_conditions_that_are_wrong(void)
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
         char option[64], want[200];
         snprintf(option, sizeof(option), "where=%s", rows[i][0]);
-        snprintf(want, sizeof(want), "bad condition '%s': %s", wfs_quote(rows[i][0]).text,
+        snprintf(want, sizeof(want), "where: bad condition '%s': %s", wfs_quote(rows[i][0]).text,
                  rows[i][1]);
         check_refused("a", OPTIONS(option), want);
     }
