@@ -82,7 +82,7 @@ static char *make_list(const struct mount_recovery *recovery)
 
 /*
  * Allows replacing any file with force. Otherwise `overwrite` allows only what was at the path when
- * the mount began, and what the mount has published since is known from its journal.
+ * the mount began, and what it has published since according to its journal (resume.c).
  */
 static void allow_output(const struct mount_recovery *recovery, const struct mount_options *options,
                          struct target *target)
@@ -95,7 +95,11 @@ static void allow_output(const struct mount_recovery *recovery, const struct mou
         target->is_taken = false;
         return;
     }
-    if (!options->settings.overwrite || !target->output.is_there)
+    if (!options->settings.overwrite) {
+        target->allows_replacing = "--options=overwrite";
+        return;
+    }
+    if (!target->output.is_there)
         return;
     autofree char *known = predecessor_base_value(recovery->base, "#replaces", 0);
     if (known != NULL)

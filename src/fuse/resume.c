@@ -25,9 +25,13 @@ static int fail_note(const struct target *target, int code)
                        wfs_quote(target->stage_path).text, strerror(-code));
 }
 
-/* A commit was published: only newer edits are shown. */
-static int finish_published(struct target *target, struct wfs_stage *stage,
-                            const struct wfs_written *written)
+/*
+ * A commit was published: only newer edits are shown. That is what the journal says, which may be
+ * somebody else's: it never allows to replace a file, but of what the user allows to replace, the
+ * file that it names is no stranger.
+ */
+static int finish_published(struct target *target, const struct mount_options *options,
+                            struct wfs_stage *stage, const struct wfs_written *written)
 {
     const struct wfs_leftover *leftover = wfs_stage_leftover(stage);
     (void)wfs_save_clear(target->path, NULL); /* files of the old index */
@@ -42,7 +46,7 @@ static int finish_published(struct target *target, struct wfs_stage *stage,
     if (!has_newer)
         return 0;
     struct stat st;
-    if (target->is_taken && stat(target->path, &st) == 0) {
+    if (target->is_taken && options->settings.overwrite && stat(target->path, &st) == 0) {
         target->is_taken = false;
         target->replace = WFS_REPLACE_KNOWN;
         target->known = wfs_identity_of(&st);
@@ -69,7 +73,7 @@ static int look(struct target *target, const struct mount_options *options, stru
     if (written != &leftover->complete && leftover->commit != WFS_COMMIT_NONE)
         predecessor_remove_temporary(target->path);
     if (written != NULL)
-        return finish_published(target, stage, written);
+        return finish_published(target, options, stage, written);
     wfs_stage_forget_published(stage);
     return 0;
 }

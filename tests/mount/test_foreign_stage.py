@@ -107,6 +107,32 @@ def test_a_journal_that_fits_names_no_file_to_a_mount(mount, place, left, name):
     assert st.read(left).tensors['w'][2] == b'5678'
 
 
+@pytest.mark.parametrize('has_end', [False, True])
+def test_a_journal_does_not_allow_to_replace_a_file(mount, place, has_end):
+    """Whoever knows its inode and its contents can write that it is the one that was published."""
+    source, output = place / 'given/source.safetensors', place / 'given/out.safetensors'
+    mnt = mount(source, 'output=%s' % output)
+    (mnt / 'w').write_bytes(b'5678')
+    mnt.commit()
+    (mnt / 'w').write_bytes(b'9abc')
+    die(mnt)
+    path = stage_of(output) / 'journal'
+    texts = [line.split(b' ', 2)[2].decode() for line in path.read_bytes().splitlines()]
+    assert [text[0] for text in texts if text[0] in 'PF'] == ['P', 'F']
+    path.write_bytes(journal(*(text for text in texts if has_end or text[0] != 'F')))
+    before = everything_but(place, place / 'mnt', stage_of(output))
+    assert 'use -o overwrite' in weightfs(source, place / 'mnt', '-f', '-o', 'output=%s' % output, code=8).error
+    for verb in ['--publish'], ['--resume']:
+        error = weightfs('recover', output, *verb, '--source', source, code=9).error
+        assert 'use --options=overwrite' in error or ('no commit was interrupted' in error and verb == ['--resume'])
+    assert everything_but(place, place / 'mnt', stage_of(output)) == before
+    mnt = mount(source, 'output=%s' % output, 'overwrite', at=place / 'mnt').allow('are shown again')
+    assert (mnt / 'w').read_bytes() == b'9abc'
+    die(mnt)
+    weightfs('recover', output, '--publish', '--source', source, '--options=overwrite')
+    assert st.read(output).tensors['w'][2] == b'9abc' and not stage_of(output).exists()
+
+
 @pytest.mark.parametrize('name', ['journal', 'data/1'])
 @pytest.mark.parametrize('link', [os.link, os.symlink], ids=['hard', 'symbolic'])
 def test_what_is_written_to_has_no_other_name(mount, place, left, name, link):

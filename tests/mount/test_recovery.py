@@ -201,6 +201,8 @@ def test_edits_after_a_commit_are_shown_with_those_before(mount, sample, folder,
     before = everything(mnt.path)
     die(mnt)
     assert target.read_bytes() == old
+    if not is_in_place:
+        options.append('overwrite')
     mnt = mount(sample, *options, at=folder / 'again').allow(AGAIN)
     assert everything(mnt.path) == before
     assert mnt.status()['edits'] == 2

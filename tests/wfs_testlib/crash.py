@@ -256,8 +256,10 @@ def check_output(run):
 def publish(run, *options, environment=None):
     """Everything is named again: nothing is taken from the staging directory."""
     named = [] if run.output == run.source else ['--source', run.source]
-    given = ','.join(word for word in run.options if word != 'rw' and not word.startswith('output='))
-    return recover(run.output, '--publish', *named, '--options', given, *options, environment=environment)
+    given = [word for word in run.options if word not in ('rw', 'overwrite') and not word.startswith('output=')]
+    if named:
+        given.append('overwrite')  # what the mount itself has published, too
+    return recover(run.output, '--publish', *named, '--options', ','.join(given), *options, environment=environment)
 
 
 def recover(output, *options, environment=None):
