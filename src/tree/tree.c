@@ -11,6 +11,7 @@
 #include "tree/control/control.h"
 #include "tree/digests.h"
 #include "tree/node/edit.h"
+#include "tree/node/entry.h"
 #include "tree/control/metadata.h"
 #include "tree/replay.h"
 #include "tree/stage/stage.h"
@@ -29,6 +30,19 @@ static struct timespec newest_mtime(const struct wfs_catalog *catalog)
                    : (struct timespec){.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
 }
 
+/* Returns about how many bytes the records have that remove each name of a tree as it was built. */
+static uint64_t n_bytes_of_removals(const struct wfs_tree *tree)
+{
+    enum { N_RECORD = 32 }; /* bytes beside the path */
+    uint64_t n_bytes = 0;
+    for (uint32_t id = 1; id <= tree->entries.n_items; id++) {
+        n_bytes += N_RECORD;
+        for (uint32_t at = id; at != 0; at = entry_at(tree, at)->dir->entry)
+            n_bytes += strlen(entry_at(tree, at)->name) + 1;
+    }
+    return n_bytes;
+}
+
 static int make(struct wfs_tree *tree, const char *base_text, struct wfs_error *err)
 {
     tree->root = node_new(tree, NODE_DIR, 1);
@@ -41,7 +55,13 @@ static int make(struct wfs_tree *tree, const char *base_text, struct wfs_error *
     if (control_new(tree) < 0 ||
         (tree->stage != NULL && base_text != NULL && stage_set_base(tree->stage, base_text) < 0))
         return wfs_fail_memory(err);
-    return tree->stage == NULL ? 0 : replay(tree, err);
+    if (tree->stage == NULL)
+        return 0;
+    const uint64_t n_bytes = n_bytes_of_removals(tree);
+    const int replayed = replay(tree, err);
+    if (replayed == 0)
+        stage_prepare(tree->stage, n_bytes);
+    return replayed;
 }
 
 int wfs_tree_new(const struct wfs_catalog *catalog, const struct wfs_tree_options *options,

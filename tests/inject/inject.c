@@ -37,15 +37,16 @@ enum mode {
     ENOSPC_ONCE,
     ENOSPC_ON,
     EDQUOT_ON,
+    EDQUOT_BLOCKS, /* as EDQUOT_ON, but files that are written to by write(2) have room already */
     EIO_ONCE,
     HALF,
     SHUTDOWN, /* the power goes: nothing reaches the disk any more */
     UNSYNCED, /* as SHUTDOWN, and fsync was a lie before: what a test must notice */
 };
 
-static const char *const names[] = {"count",     "kill-before", "kill-after", "enospc-once",
-                                    "enospc-on", "edquot-on",   "eio-once",   "half",
-                                    "shutdown",  "unsynced"};
+static const char *const names[] = {"count",     "kill-before", "kill-after",    "enospc-once",
+                                    "enospc-on", "edquot-on",   "edquot-blocks", "eio-once",
+                                    "half",      "shutdown",    "unsynced"};
 
 enum { N_FDS = 4096, N_PATH = 512 };
 
@@ -143,11 +144,14 @@ static bool before(struct call *call)
         syscall(SYS_kill, getpid(), SIGKILL);
     if (call->is_hit && (state.mode == SHUTDOWN || state.mode == UNSYNCED))
         shut_down();
-    const bool is_full = (state.mode == ENOSPC_ON || state.mode == EDQUOT_ON) &&
-                         number >= state.at && call->takes_space;
+    const bool has_room = state.mode == EDQUOT_BLOCKS && strcmp(call->name, "write") == 0;
+    const bool is_full =
+        (state.mode == ENOSPC_ON || state.mode == EDQUOT_ON || state.mode == EDQUOT_BLOCKS) &&
+        number >= state.at && call->takes_space && !has_room;
     if (!is_full && !(call->is_hit && (state.mode == ENOSPC_ONCE || state.mode == EIO_ONCE)))
         return false;
-    errno = state.mode == EIO_ONCE ? EIO : state.mode == EDQUOT_ON ? EDQUOT : ENOSPC;
+    const bool is_quota = state.mode == EDQUOT_ON || state.mode == EDQUOT_BLOCKS;
+    errno = state.mode == EIO_ONCE ? EIO : is_quota ? EDQUOT : ENOSPC;
     return true;
 }
 

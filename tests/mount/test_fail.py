@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from wfs_testlib import look, st
+from wfs_testlib import disks, look, st
 from wfs_testlib.mount import wait_for
 from wfs_testlib.program import EXIT_COMMIT, tool, weightfs
 
@@ -238,21 +238,8 @@ def test_output_directory_that_was_made_anew_is_out_of_reach_until_the_next_moun
 
 @pytest.fixture(params=['ext4', 'tmpfs'])
 def small_disk(request, folder):
-    """A filesystem of a few MiB."""
-    if os.geteuid() != 0:
-        pytest.skip('only for root')
-    disk = folder / 'disk'
-    disk.mkdir()
-    if request.param == 'tmpfs':
-        tool('mount', '-t', 'tmpfs', '-o', 'size=6m', 'tmpfs', disk)
-    else:
-        with open(folder / 'image', 'wb') as file:
-            file.truncate(8 << 20)
-        tool('mkfs.ext4', '-q', '-m', '0', '-O', '^has_journal', folder / 'image')
-        if tool('mount', '-o', 'loop', folder / 'image', disk, code=None).code != 0:
-            pytest.skip('no loop devices')
-    yield disk
-    tool('umount', disk)
+    with disks.small(folder, request.param, 6 if request.param == 'tmpfs' else 8) as disk:
+        yield disk
 
 
 def big_source(folder):

@@ -307,7 +307,8 @@ def test_content_that_is_gone_is_told(mount, sample, folder, out):
 
 
 def test_a_full_staging_directory_refuses_changes_and_loses_none(mount, sample, folder, out):
-    """Every kind of change fails with ENOSPC when its record does not fit, and what was before is what is found."""
+    """Every kind of change fails with ENOSPC when its record does not fit, and what was before is what is found. Those that make
+    no name fail last."""
     if os.geteuid() != 0:
         pytest.skip('only for root')
     disk = folder / 'disk'
@@ -321,7 +322,7 @@ def test_a_full_staging_directory_refuses_changes_and_loses_none(mount, sample, 
                 while True:
                     file.write(bytes(4096))
         made = []
-        for names in (['n%04d' % i for i in range(400)], 'abcdefgh'):  # no room for long ones, then for none
+        for names in (['n%04d' % i for i in range(10000)], 'abcdefgh'):  # no room for long ones, then for none
             for name in names:
                 try:
                     (mnt / name).mkdir()
@@ -330,15 +331,20 @@ def test_a_full_staging_directory_refuses_changes_and_loses_none(mount, sample, 
                     break
                 made.append(name)
             assert name not in made
-        for change in (lambda: os.rename(mnt / 'heat', mnt / 'warmth'), lambda: os.unlink(mnt / 'heat'),
-                       lambda: os.link(mnt / 'heat', mnt / 'tie'), lambda: (mnt / 'x').write_bytes(b''),
-                       lambda: look.set_attribute(mnt / 'heat', 'dtype', 'I32')):
+        for change in lambda: os.link(mnt / 'heat', mnt / 'tie'), lambda: (mnt / 'x').write_bytes(b''):
             with pytest.raises(OSError):
                 change()
+        for change in (lambda i: os.rename(mnt / ['heat', 'cold'][i % 2], mnt / ['cold', 'heat'][i % 2]),
+                       lambda i: look.set_attribute(mnt / 'pooler/dense/bias', 'dtype', ['I32', 'F32'][i % 2])):
+            with pytest.raises(OSError) as caught:
+                for i in range(100000):
+                    change(i)
+            assert caught.value.errno == errno.ENOSPC
         before = everything(mnt.path)
-        assert {'heat', *made} <= set(before)
+        heat = 'heat' if 'heat' in before else 'cold'
+        assert {heat, *made} <= set(before)
         os.unlink(disk / 'filler')
-        os.rename(mnt / 'heat', mnt / 'warmth')
+        os.rename(mnt / heat, mnt / 'warmth')
         before = everything(mnt.path)
         die(mnt)
         mnt = mount(sample, 'output=%s' % out, 'stage=%s' % disk, at=folder / 'again').allow('is on a tmpfs').allow(AGAIN)

@@ -37,7 +37,7 @@ static int open_dir(void)
 
 static void put(struct journal *journal, const char *text)
 {
-    check_int(journal_append(journal, text, strlen(text)), 0);
+    check_int(journal_append(journal, text, strlen(text), JOURNAL_CHANGE), 0);
 }
 
 /* Opens it anew, reads all of it, and expects this. */
@@ -147,7 +147,7 @@ static void a_line_has_a_longest(void)
         abort();
     memset(text, 'x', N);
     journal_init(&journal, dir_fd);
-    check_int(journal_append(&journal, text, N), -E2BIG);
+    check_int(journal_append(&journal, text, N, JOURNAL_CHANGE), -E2BIG);
     put(&journal, "D one");
     damage(-1, text, N);
     check_journal(&journal, dir_fd, "", 1);

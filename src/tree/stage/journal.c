@@ -11,16 +11,24 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/falloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #define NAME "journal"
 #define TEMPORARY "journal.tmp"
 
-enum { N_PREFIX = 40 }; /* bytes that are enough for CRC and sequence number */
+enum {
+    N_PREFIX = 40,       /* bytes that are enough for CRC and sequence number */
+    N_RESERVE = 1 << 16, /* unless more are asked for */
+    N_STEP = 1 << 16,    /* bytes by which the room grows at least */
+    N_COMMIT = 1 << 14,  /* bytes that are enough for the records of a commit */
+    N_RESERVE_MAX = 16 << 20,
+};
 
 static uint32_t crc32c(const char *bytes, size_t n_bytes)
 {
@@ -39,7 +47,7 @@ static uint32_t crc32c(const char *bytes, size_t n_bytes)
 
 void journal_init(struct journal *journal, int dir_fd)
 {
-    *journal = (struct journal){.dir_fd = dir_fd, .fd = -1};
+    *journal = (struct journal){.dir_fd = dir_fd, .fd = -1, .n_reserve = N_RESERVE};
     pthread_mutex_init(&journal->lock, NULL);
 }
 
@@ -158,7 +166,7 @@ int journal_open(struct journal *journal, journal_visit visit, void *ctx, uint64
         return -EPERM;
     const off_t n_file = lseek(fd, 0, SEEK_END);
     const int code = n_file < 0 ? -errno : read_all(journal, visit, ctx, ret_bad);
-    journal->is_suspect = code == 0 && (uint64_t)n_file != journal->n_bytes;
+    journal->has_tail = code == 0 && (uint64_t)n_file != journal->n_bytes;
     return code;
 }
 
@@ -211,19 +219,72 @@ static int renew(struct journal *journal)
     if (journal->fd >= 0)
         close(journal->fd);
     journal->fd = steal_fd(&fd);
+    journal->n_allocated = 0;
+    journal->has_tail = false;
     journal->is_suspect = fsync(journal->dir_fd) < 0;
     return journal->is_suspect ? -errno : 0;
 }
 
+/* This also gives back the room behind the records. */
+static void cut(struct journal *journal)
+{
+    journal->has_tail = false;
+    journal->n_allocated = 0;
+    if (ftruncate(journal->fd, (off_t)journal->n_bytes) < 0)
+        journal->is_suspect = true;
+}
+
 static int make_ready(struct journal *journal)
 {
+    if (journal->fd >= 0 && journal->has_tail)
+        cut(journal);
     return journal->fd < 0 || journal->is_suspect ? renew(journal) : 0;
 }
 
-static void cut(struct journal *journal)
+static int allocate(const struct journal *journal, uint64_t n_bytes)
 {
-    if (ftruncate(journal->fd, (off_t)journal->n_bytes) < 0)
-        journal->is_suspect = true;
+    int code;
+    do
+        code =
+            fallocate(journal->fd, FALLOC_FL_KEEP_SIZE, (off_t)journal->n_bytes, (off_t)n_bytes) < 0
+                ? -errno
+                : 0;
+    while (code == -EINTR);
+    return code;
+}
+
+static uint64_t count_allocated(const struct journal *journal)
+{
+    struct stat st;
+    return fstat(journal->fd, &st) < 0 ? 0 : (uint64_t)st.st_blocks * 512;
+}
+
+/* Takes as much room as there is. Where a filesystem cannot allocate, that is not known to fail. */
+static void take_room(struct journal *journal)
+{
+    bool has_more = true;
+    journal->full = 0;
+    journal->n_allocated = count_allocated(journal);
+    for (uint64_t n = journal->n_reserve + N_STEP;
+         has_more && n >= IO_BLOCK && journal->n_allocated < journal->n_bytes + n; n /= 2) {
+        const int code = allocate(journal, n);
+        has_more = code == -ENOSPC || code == -EDQUOT;
+        if (code < 0)
+            journal->full = has_more ? code : 0;
+    }
+    journal->n_allocated = count_allocated(journal);
+}
+
+/* Returns the error of the disk when a record of that size would use what is not its own. */
+static int claim_room(struct journal *journal, size_t n_bytes, enum journal_claim claim)
+{
+    const uint64_t n_all = journal->n_bytes + n_bytes;
+    const uint64_t n_kept = claim == JOURNAL_GROWTH   ? journal->n_reserve + n_bytes
+                            : claim == JOURNAL_CHANGE ? N_COMMIT
+                                                      : 0;
+    if (journal->n_allocated < n_all + journal->n_reserve + n_bytes)
+        take_room(journal);
+    return n_kept == 0 || journal->n_allocated >= n_all + n_kept ? 0 : journal->full;
 }
 
 static int write_line(struct journal *journal, char *line, size_t n_bytes)
@@ -245,7 +306,23 @@ static int write_line(struct journal *journal, char *line, size_t n_bytes)
     return code;
 }
 
-int journal_append(struct journal *journal, const char *text, size_t n_bytes)
+static void add_to_reserve(struct journal *journal, uint64_t n_bytes)
+{
+    const uint64_t n_left = N_RESERVE_MAX - journal->n_reserve;
+    journal->n_reserve += n_bytes < n_left ? n_bytes : n_left;
+}
+
+void journal_reserve(struct journal *journal, uint64_t n_more)
+{
+    pthread_mutex_lock(&journal->lock);
+    add_to_reserve(journal, n_more);
+    if ((journal->fd >= 0 && journal->has_tail) || make_ready(journal) == 0)
+        take_room(journal);
+    pthread_mutex_unlock(&journal->lock);
+}
+
+int journal_append(struct journal *journal, const char *text, size_t n_bytes,
+                   enum journal_claim claim)
 {
     if (n_bytes + N_PREFIX > JOURNAL_LINE_MAX)
         return -E2BIG;
@@ -261,7 +338,12 @@ int journal_append(struct journal *journal, const char *text, size_t n_bytes)
         snprintf(crc, sizeof(crc), "%08" PRIx32 " ", crc32c(line + 9, n_number + n_bytes));
         memcpy(line, crc, 9);
         line[9 + n_number + n_bytes] = '\n';
-        code = write_line(journal, line, 9 + n_number + n_bytes + 1);
+        const size_t n_line = 9 + n_number + n_bytes + 1;
+        code = claim_room(journal, n_line, claim);
+        if (code == 0)
+            code = write_line(journal, line, n_line);
+        if (code == 0 && claim == JOURNAL_GROWTH)
+            add_to_reserve(journal, n_line); /* to remove the name again */
     }
     pthread_mutex_unlock(&journal->lock);
     return code;
@@ -276,6 +358,7 @@ void journal_undo(struct journal *journal)
         journal->n_last = 0;
         journal->sequence--;
         cut(journal);
+        take_room(journal);
     }
     pthread_mutex_unlock(&journal->lock);
     errno = saved;
@@ -288,8 +371,8 @@ int journal_remove(struct journal *journal)
     if (journal->fd >= 0)
         close(journal->fd);
     journal->fd = -1;
-    journal->n_bytes = journal->n_last = journal->sequence = 0;
-    journal->is_suspect = false;
+    journal->n_bytes = journal->n_last = journal->sequence = journal->n_allocated = 0;
+    journal->has_tail = journal->is_suspect = false;
     return 0;
 }
 

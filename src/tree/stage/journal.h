@@ -4,6 +4,9 @@
  * where CRC is the CRC32C of the rest of the line in 8 hex digits and SEQUENCE counts from 1. A
  * record is written by one write. One that could not be written whole is taken back before
  * anything else is written, so only the last line can be torn.
+ *
+ * The file has room on the disk for records to come: the reserve. On a full disk it is used by
+ * those that make nothing new, and its end by those that finish a commit.
  */
 #ifndef WFS_TREE_JOURNAL_H
 #define WFS_TREE_JOURNAL_H
@@ -15,6 +18,13 @@
 
 enum { JOURNAL_LINE_MAX = 1 << 20 };
 
+/* How much of the reserve a record may use. */
+enum journal_claim {
+    JOURNAL_GROWTH, /* nothing: it makes a name */
+    JOURNAL_CHANGE, /* all but what a commit needs */
+    JOURNAL_COMMIT, /* all */
+};
+
 struct journal {
     int dir_fd;           /* borrowed */
     pthread_mutex_t lock; /* guards what follows */
@@ -22,6 +32,10 @@ struct journal {
     uint64_t n_bytes;     /* of whole records */
     uint64_t n_last;      /* of these, the last record's */
     uint64_t sequence;    /* of the last record */
+    uint64_t n_reserve;   /* bytes that the disk is to have for further records */
+    uint64_t n_allocated; /* that it has for all of the file */
+    int full;             /* negative errno of taking more; 0: not known to be full */
+    bool has_tail;        /* bytes after the last good record must be cut off first */
     bool is_suspect;      /* the file must be rewritten before it can be trusted */
 };
 
@@ -41,9 +55,16 @@ int journal_open(struct journal *journal, journal_visit visit, void *ctx, uint64
 /* Visits the records again. */
 int journal_each(struct journal *journal, journal_visit visit, void *ctx);
 
+/*
+ * Makes the file if there is none, adds to the reserve, and takes room for it on the disk. Where
+ * that fails, the next record tries again.
+ */
+void journal_reserve(struct journal *journal, uint64_t n_more);
+
 /* Appends a record, to a new file if there is none. All of it is in the file when this returns 0.
  */
-int journal_append(struct journal *journal, const char *text, size_t n_bytes);
+int journal_append(struct journal *journal, const char *text, size_t n_bytes,
+                   enum journal_claim claim);
 
 /* Removes the record that was appended last. */
 void journal_undo(struct journal *journal);

@@ -11,17 +11,17 @@
 
 struct kind {
     enum wfs_record_kind kind;
-    bool is_change;
+    enum journal_claim claim;
     unsigned n_words_min, n_words_max;
 };
 
 static const struct kind kinds[] = {
-    {WFS_RECORD_RUN, false, 1, 1},      {WFS_RECORD_FILE, true, 1, 1},
-    {WFS_RECORD_DIRECTORY, true, 1, 1}, {WFS_RECORD_EDIT, true, 5, 5},
-    {WFS_RECORD_SYNC, false, 3, 3},     {WFS_RECORD_MOVE, true, 3, 3},
-    {WFS_RECORD_REMOVE, true, 1, 1},    {WFS_RECORD_LINK, true, 2, 2},
-    {WFS_RECORD_ATTR, true, 2, 3},      {WFS_RECORD_COMMIT, false, 2, 2},
-    {WFS_RECORD_COMPLETE, false, 5, 5}, {WFS_RECORD_PUBLISHED, false, 0, 0},
+    {WFS_RECORD_RUN, JOURNAL_COMMIT, 1, 1},       {WFS_RECORD_FILE, JOURNAL_GROWTH, 1, 1},
+    {WFS_RECORD_DIRECTORY, JOURNAL_GROWTH, 1, 1}, {WFS_RECORD_EDIT, JOURNAL_CHANGE, 5, 5},
+    {WFS_RECORD_SYNC, JOURNAL_COMMIT, 3, 3},      {WFS_RECORD_MOVE, JOURNAL_CHANGE, 3, 3},
+    {WFS_RECORD_REMOVE, JOURNAL_CHANGE, 1, 1},    {WFS_RECORD_LINK, JOURNAL_GROWTH, 2, 2},
+    {WFS_RECORD_ATTR, JOURNAL_CHANGE, 2, 3},      {WFS_RECORD_COMMIT, JOURNAL_COMMIT, 2, 2},
+    {WFS_RECORD_COMPLETE, JOURNAL_COMMIT, 5, 5},  {WFS_RECORD_PUBLISHED, JOURNAL_COMMIT, 0, 0},
 };
 
 /* NULL: not a kind. */
@@ -36,7 +36,12 @@ static const struct kind *find_kind(enum wfs_record_kind kind)
 
 bool record_is_change(enum wfs_record_kind kind)
 {
-    return find_kind(kind)->is_change;
+    return record_claim(kind) != JOURNAL_COMMIT;
+}
+
+enum journal_claim record_claim(enum wfs_record_kind kind)
+{
+    return find_kind(kind)->claim;
 }
 
 bool record_is_complete(const struct wfs_record *record)

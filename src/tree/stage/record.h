@@ -22,8 +22,13 @@
 #include <weightfs/stage.h>
 #include <weightfs/strbuf.h>
 
+#include "tree/stage/journal.h"
+
 /* Returns true for kinds that may change what a commit writes. */
 bool record_is_change(enum wfs_record_kind kind);
+
+/* Returns how much of the reserve of the journal a record of the kind may use. */
+enum journal_claim record_claim(enum wfs_record_kind kind);
 
 /* Returns true when the record has as many words as its kind needs. */
 bool record_is_complete(const struct wfs_record *record);

@@ -45,6 +45,13 @@ struct wfs_stage {
 /* Sets the text of `base`, which is written before the first record. -ENOMEM. */
 int stage_set_base(struct wfs_stage *stage, const char *text);
 
+/*
+ * Writes what precedes the first record, and takes room on the disk for n_bytes of records and some
+ * more, for changes and commits when it is full. What fails here is tried again by the first
+ * record.
+ */
+void stage_prepare(struct wfs_stage *stage, uint64_t n_bytes);
+
 /* Writes a record; before the first one, what must precede it. */
 int stage_append(struct wfs_stage *stage, const char *text, size_t n_bytes);
 
@@ -59,7 +66,8 @@ void stage_undo(struct wfs_stage *stage);
 /* Makes all records, and the names of all files, durable. */
 int stage_sync_journal(struct wfs_stage *stage);
 
-/* Replaces a small file of the directory atomically. */
+/* Replaces a small file of the directory atomically. On a full disk, one that is not to be synced
+ * is overwritten instead. */
 int stage_put_text(struct wfs_stage *stage, const char *name, const char *bytes, size_t n_bytes,
                    bool is_synced);
 

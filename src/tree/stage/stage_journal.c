@@ -20,6 +20,18 @@
 
 /* ---- texts ---- */
 
+/* A reader that comes in between finds it torn, but later ones do not find an older text. */
+static int overwrite(const struct wfs_stage *stage, const char *name, const char *bytes,
+                     size_t n_bytes)
+{
+    size_t n_done;
+    autoclose int fd = openat(stage->fd, name, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0 || !io_is_plain_file(fd))
+        return fd < 0 ? -errno : -EPERM;
+    const int code = io_write_at(fd, bytes, n_bytes, 0, &n_done);
+    return code == 0 && ftruncate(fd, (off_t)n_bytes) < 0 ? -errno : code;
+}
+
 int stage_put_text(struct wfs_stage *stage, const char *name, const char *bytes, size_t n_bytes,
                    bool is_synced)
 {
@@ -37,7 +49,8 @@ int stage_put_text(struct wfs_stage *stage, const char *name, const char *bytes,
         code = -errno;
     if (code < 0 && fd >= 0)
         unlinkat(stage->fd, temporary, 0);
-    return code;
+    const bool is_full = code == -ENOSPC || code == -EDQUOT;
+    return is_full && !is_synced ? overwrite(stage, name, bytes, n_bytes) : code;
 }
 
 int stage_set_base(struct wfs_stage *stage, const char *text)
@@ -52,19 +65,37 @@ int stage_set_base(struct wfs_stage *stage, const char *text)
 
 /* ---- records ---- */
 
+static int write_base(struct wfs_stage *stage)
+{
+    int code = 0;
+    if (!stage->has_base && stage->base_text != NULL)
+        code = stage_put_text(stage, "base", stage->base_text, strlen(stage->base_text), true);
+    stage->has_base |= code == 0;
+    return code;
+}
+
+void stage_prepare(struct wfs_stage *stage, uint64_t n_bytes)
+{
+    if (write_base(stage) == 0)
+        journal_reserve(&stage->journal, n_bytes);
+}
+
+static int append(struct wfs_stage *stage, const char *text, size_t n_bytes)
+{
+    return journal_append(&stage->journal, text, n_bytes,
+                          record_claim((enum wfs_record_kind)text[0]));
+}
+
 /* What has to be there before the first record of this process. */
 static int begin(struct wfs_stage *stage)
 {
     autostrbuf struct strbuf text = {0};
-    int code = 0;
-    if (!stage->has_base && stage->base_text != NULL)
-        code = stage_put_text(stage, "base", stage->base_text, strlen(stage->base_text), true);
+    int code = write_base(stage);
     if (code < 0)
         return code;
-    stage->has_base = true;
     record_begin(&text, WFS_RECORD_RUN);
     record_puts(&text, stage->run);
-    code = text.has_failed ? -ENOMEM : journal_append(&stage->journal, text.bytes, text.n_bytes);
+    code = text.has_failed ? -ENOMEM : append(stage, text.bytes, text.n_bytes);
     stage->has_begun = code == 0;
     return code;
 }
@@ -72,7 +103,7 @@ static int begin(struct wfs_stage *stage)
 int stage_append(struct wfs_stage *stage, const char *text, size_t n_bytes)
 {
     const int code = stage->has_begun ? 0 : begin(stage);
-    return code < 0 ? code : journal_append(&stage->journal, text, n_bytes);
+    return code < 0 ? code : append(stage, text, n_bytes);
 }
 
 void stage_undo(struct wfs_stage *stage)
