@@ -6,6 +6,7 @@
 #ifndef WFS_ERROR_H
 #define WFS_ERROR_H
 
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -48,6 +49,11 @@ int wfs_fail(struct wfs_error *err, int code, const char *format, ...)
 /* Reports ENOMEM with the one text for it. */
 int wfs_fail_memory(struct wfs_error *err);
 
+/* vsnprintf, but a text that does not fit ends with "..." after a whole character. n_room is at
+ * least 4. */
+void wfs_format(char *ret, size_t n_room, const char *format, va_list args)
+    __attribute__((format(printf, 3, 0)));
+
 /*
  * Takes the character at the front, and writes it to ret as it may be shown, NUL behind: bytes that
  * are not UTF-8, control characters, line separators and what changes the direction of text become
@@ -57,6 +63,10 @@ size_t wfs_escape(enum wfs_escape how, const char *bytes, size_t n_bytes, char r
 
 /* Undoes, in place, the escapes of a name (\xHH), quoted or not. Any other text stays as it is. */
 void wfs_unescape(char *name);
+
+/* Writes the text as WFS_ESCAPE_TEXT says; what does not fit is replaced by "...". n_room is at
+ * least 4. */
+void wfs_escape_line(const char *text, char *ret, size_t n_room);
 
 /*
  * A name from a file, escaped for a message by WFS_ESCAPE_QUOTED; a long one is cut with "..." and
@@ -79,7 +89,7 @@ struct wfs_counted wfs_count(uint64_t n, const char *noun);
 /* The same with what follows the number for one and for any other: "1 byte follows". */
 struct wfs_counted wfs_count_as(uint64_t n, const char *one, const char *many);
 
-/* The message of another library, made fit for one of ours as WFS_ESCAPE_TEXT says, and cut. */
+/* The message of another library, made fit for one of ours by wfs_escape_line. */
 struct wfs_prose {
     char text[2 * WFS_QUOTE_MAX];
 };

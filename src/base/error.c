@@ -15,12 +15,25 @@
 
 #include "base/utf8.h"
 
+static const char mark[] = "..."; /* of a text that was cut */
+
+void wfs_format(char *ret, size_t n_room, const char *format, va_list args)
+{
+    const int n_whole = vsnprintf(ret, n_room, format, args);
+    if (n_whole < 0 || (size_t)n_whole < n_room)
+        return;
+    size_t n = n_room - sizeof(mark);
+    while (n > 0 && ((unsigned char)ret[n] & 0xc0) == 0x80)
+        n--;
+    memcpy(ret + n, mark, sizeof(mark));
+}
+
 int wfs_fail(struct wfs_error *err, int code, const char *format, ...)
 {
     if (err != NULL && err->code == 0) {
         va_list args;
         va_start(args, format);
-        vsnprintf(err->text, sizeof(err->text), format, args);
+        wfs_format(err->text, sizeof(err->text), format, args);
         va_end(args);
         err->code = code;
     }
@@ -135,14 +148,28 @@ struct wfs_counted wfs_count(uint64_t n, const char *noun)
     return wfs_count_as(n, noun, many);
 }
 
+void wfs_escape_line(const char *text, char *ret, size_t n_room)
+{
+    const size_t n_bytes = strlen(text);
+    size_t n_out = 0, n_cut = 0; /* where the mark would go */
+    ret[0] = '\0';
+    for (size_t i = 0; i < n_bytes;) {
+        char escaped[WFS_ESCAPE_MAX];
+        i += wfs_escape(WFS_ESCAPE_TEXT, text + i, n_bytes - i, escaped);
+        const size_t n = strlen(escaped);
+        if (n_out + n >= n_room) {
+            memcpy(ret + n_cut, mark, sizeof(mark));
+            return;
+        }
+        memcpy(ret + n_out, escaped, n + 1);
+        n_out += n;
+        n_cut = n_out + sizeof(mark) <= n_room ? n_out : n_cut;
+    }
+}
+
 struct wfs_prose wfs_prose(const char *message)
 {
-    struct wfs_prose prose = {""};
-    const size_t n_bytes = strlen(message);
-    size_t n_out = 0;
-    for (size_t i = 0; i < n_bytes && n_out + WFS_ESCAPE_MAX <= sizeof(prose.text);) {
-        i += wfs_escape(WFS_ESCAPE_TEXT, message + i, n_bytes - i, prose.text + n_out);
-        n_out += strlen(prose.text + n_out);
-    }
+    struct wfs_prose prose;
+    wfs_escape_line(message, prose.text, sizeof(prose.text));
     return prose;
 }

@@ -5,8 +5,6 @@
  */
 #include "fuse/log.h"
 
-#include "program/print.h"
-
 #include <weightfs/error.h>
 
 #include <stdarg.h>
@@ -46,8 +44,8 @@ void log_to_syslog(void)
 static void write_message(int level, const char *format, va_list args)
 {
     char raw[2 * WFS_ERROR_TEXT_MAX], text[sizeof(raw) + 256];
-    vsnprintf(raw, sizeof(raw), format, args);
-    print_to_line(raw, text, sizeof(text)); /* libfuse and the journal have texts of their own */
+    wfs_format(raw, sizeof(raw), format, args);
+    wfs_escape_line(raw, text, sizeof(text)); /* libfuse and the journal have texts of their own */
     const char *name = state.is_syslog && state.path != NULL ? state.path : state.file;
     const struct wfs_quoted file = wfs_quote(name != NULL ? name : "");
     const char *separator = name != NULL ? ": " : "";

@@ -71,7 +71,7 @@ static void log_of_libfuse(enum fuse_log_level level, const char *format, va_lis
         vfprintf(stderr, format, args);
         return;
     }
-    vsnprintf(text, sizeof(text), format, args);
+    wfs_format(text, sizeof(text), format, args);
     text[strcspn(text, "\n")] = '\0';
     if (level <= FUSE_LOG_ERR)
         log_error("%s", text);

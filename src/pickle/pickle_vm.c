@@ -38,7 +38,7 @@ int vm_fail(struct pickle *p, const char *format, ...)
     char text[256];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof(text), format, args);
+    wfs_format(text, sizeof(text), format, args);
     va_end(args);
     return wfs_fail(p->err, EBADMSG, "pickle, byte %llu, opcode 0x%02x: %s",
                     (unsigned long long)p->opcode_offset, p->opcode, text);

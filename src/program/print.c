@@ -68,17 +68,6 @@ void print_json(FILE *out, const char *json, size_t n_bytes)
     put(out, WFS_ESCAPE_JSON, json, n_bytes);
 }
 
-void print_to_line(const char *text, char *line, size_t n_room)
-{
-    const size_t n_bytes = strlen(text);
-    size_t n = 0;
-    for (size_t i = 0; i < n_bytes && n + WFS_ESCAPE_MAX <= n_room;) {
-        i += wfs_escape(WFS_ESCAPE_TEXT, text + i, n_bytes - i, line + n);
-        n += strlen(line + n);
-    }
-    line[n] = '\0';
-}
-
 size_t print_width(const char *text)
 {
     const size_t n_bytes = strlen(text);
@@ -102,7 +91,7 @@ enum exit_code print_error(enum exit_code exit_code, const char *file, const cha
     char text[4 * WFS_ERROR_TEXT_MAX];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof(text), format, args);
+    wfs_format(text, sizeof(text), format, args);
     va_end(args);
     print_line(stderr, text);
     return exit_code;

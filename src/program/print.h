@@ -37,9 +37,6 @@ void print_line(FILE *out, const char *text);
 /* Prints JSON; the escapes do not change its meaning. */
 void print_json(FILE *out, const char *json, size_t n_bytes);
 
-/* Writes what print_text would print to line, truncated to n_room bytes with the NUL. */
-void print_to_line(const char *text, char *line, size_t n_room);
-
 /* Returns how many characters print_escaped writes. */
 size_t print_width(const char *text);
 

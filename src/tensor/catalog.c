@@ -210,7 +210,7 @@ int catalog_add_finding(struct wfs_catalog *catalog, enum wfs_finding_kind kind,
     char text[WFS_ERROR_TEXT_MAX];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof(text), format, args);
+    wfs_format(text, sizeof(text), format, args);
     va_end(args);
     const char *copy = arena_copy(&catalog->arena, text, strlen(text));
     if (copy == NULL)

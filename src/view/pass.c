@@ -23,7 +23,7 @@ int pass_warn(const struct pass *pass, const char *about, const char *format, ..
     char text[512];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof(text), format, args);
+    wfs_format(text, sizeof(text), format, args);
     va_end(args);
     if (pass->view->is_strict)
         return wfs_fail(pass->err, EINVAL, "strict: %s: %s", wfs_quote(about).text, text);
@@ -39,7 +39,7 @@ int pass_note(const struct pass *pass, struct item *item, const char *format, ..
     char text[512];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof(text), format, args);
+    wfs_format(text, sizeof(text), format, args);
     va_end(args);
     const char *before = item->tensor.changes;
     item->tensor.changes =

@@ -23,7 +23,7 @@ refuse(const struct pass *pass, const struct rule *rule, const struct item *item
     char shape[128], problem[200];
     va_list args;
     va_start(args, format);
-    vsnprintf(problem, sizeof(problem), format, args);
+    wfs_format(problem, sizeof(problem), format, args);
     va_end(args);
     wfs_shape_format(&item->tensor.shape, shape, sizeof(shape));
     return wfs_fail(pass->err, EINVAL, "cannot %s '%s' (%s %s)%s%s: %s", rule->name,

@@ -98,7 +98,7 @@ add_error(const struct filling *f, const char *key, const char *format, ...)
     char text[300];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof(text), format, args);
+    wfs_format(text, sizeof(text), format, args);
     va_end(args);
     const int code = report_add(f->pass->report, &f->pass->report->errors, key, text);
     return code < 0 ? wfs_fail_memory(f->pass->err) : 0;

@@ -283,6 +283,36 @@ static void long_reports_are_cut(void)
     text[sizeof(text) - 1] = '\0';
     wfs_fail(&err, 5, "%s", text);
     check_uint(strlen(err.text), WFS_ERROR_TEXT_MAX - 1);
+    check_str(err.text + WFS_ERROR_TEXT_MAX - 6, "xx...");
+    for (size_t n = 0; n < 5; n++) { /* a character of four bytes at each place of the cut */
+        err = (struct wfs_error){0};
+        memset(text, 'x', n);
+        for (size_t i = n; i + 4 < sizeof(text); i += 4)
+            memcpy(text + i, "\xf0\x9f\x90\x9f", 4);
+        wfs_fail(&err, 5, "%s", text);
+        const size_t n_text = strlen(err.text);
+        check(n_text < WFS_ERROR_TEXT_MAX && n_text > WFS_ERROR_TEXT_MAX - 8);
+        check_uint(utf8_valid(err.text, n_text), n_text);
+        check_str(err.text + n_text - 3, "...");
+    }
+}
+
+static void long_lines_are_cut(void)
+{
+    static const char text[] = "ab\xc3\xa9\x1b\xc3\xa9";
+    static const char *const wanted[] = {"...",           "a...",          "ab...",        "ab...",
+                                         "ab\xc3\xa9...", "ab\xc3\xa9...", "ab\xc3\xa9..."};
+    char line[20];
+    for (size_t i = 0; i < sizeof(wanted) / sizeof(*wanted); i++) {
+        wfs_escape_line(text, line, i + 4);
+        check_str(line, wanted[i]);
+    }
+    wfs_escape_line(text, line, 11);
+    check_str(line, "ab\xc3\xa9\\x1b\xc3\xa9");
+    wfs_escape_line(text, line, 10);
+    check_str(line, "ab\xc3\xa9...");
+    wfs_escape_line("", line, 4);
+    check_str(line, "");
 }
 
 static void array_keeps_what_is_in_it_while_it_grows(void)
@@ -354,5 +384,6 @@ int main(void)
     check_run(quoting_cuts_long_names);
     check_run(first_report_wins);
     check_run(long_reports_are_cut);
+    check_run(long_lines_are_cut);
     return check_done();
 }

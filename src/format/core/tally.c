@@ -19,7 +19,7 @@ static void describe(struct tally *tally, struct arena *arena, enum wfs_finding_
                      const char *format, va_list args)
 {
     char text[WFS_ERROR_TEXT_MAX];
-    vsnprintf(text, sizeof(text), format, args);
+    wfs_format(text, sizeof(text), format, args);
     tally->kinds[kind].text = arena_copy(arena, text, strlen(text));
 }
 

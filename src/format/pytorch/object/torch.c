@@ -41,7 +41,7 @@ const char *torch_print(struct torch *torch, const char *format, ...)
     char text[512];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof(text), format, args);
+    wfs_format(text, sizeof(text), format, args);
     va_end(args);
     const char *copy = arena_copy(&torch->catalog->arena, text, strlen(text));
     torch->has_failed = torch->has_failed || copy == NULL;
