@@ -214,6 +214,21 @@ int wfs_node_check(const struct wfs_tree *tree, const struct wfs_node *node);
 bool wfs_node_has_new_header(const struct wfs_tree *tree, const struct wfs_node *node);
 ssize_t wfs_node_read(const struct wfs_tree *tree, const struct wfs_node *node, uint64_t offset,
                       void *buf, size_t n_bytes);
+
+/*
+ * A text of the control directory as it was when a file was opened: its reader finds one version,
+ * however small the pieces are in which it reads. Outlives changes of the tree, not the tree.
+ */
+struct wfs_held_text;
+
+/* Holds the text as it is now; *out is NULL when the content is none. -EIO, -ENOMEM. */
+int wfs_node_hold_text(const struct wfs_tree *tree, const struct wfs_node *node,
+                       struct wfs_held_text **out);
+void wfs_held_text_release(struct wfs_held_text *text);
+/* Does what wfs_node_read does, of the text that is held. NULL, or edited since: of the node. */
+ssize_t wfs_node_read_held(const struct wfs_tree *tree, const struct wfs_node *node,
+                           const struct wfs_held_text *text, uint64_t offset, void *buf,
+                           size_t n_bytes);
 /* Does what wfs_tensor_read_ahead does; nothing where the content is not that of a tensor. */
 void wfs_node_read_ahead(const struct wfs_tree *tree, const struct wfs_node *node, uint64_t offset);
 

@@ -112,42 +112,66 @@ static void op_open_never(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info 
     fuse_reply_err(req, ENOSYS);
 }
 
+/*
+ * The handle of an open file is that of a generated checkpoint, or the text that is held for its
+ * reader; otherwise 0.
+ */
+static int make_handle(const struct driver *driver, struct wfs_node *node, uint64_t *ret)
+{
+    const struct wfs_tree_made *made = wfs_node_made(driver->tree, node);
+    struct wfs_held_text *text = NULL;
+    if (made != NULL)
+        return generated_open(made, ret);
+    const int rc = wfs_node_hold_text(driver->tree, node, &text);
+    *ret = (uintptr_t)text;
+    return rc;
+}
+
+static void close_handle(const struct driver *driver, const struct wfs_node *node, uint64_t handle)
+{
+    const struct wfs_tree_made *made = wfs_node_made(driver->tree, node);
+    if (made != NULL && handle != 0)
+        generated_close(made);
+    else
+        wfs_held_text_release((struct wfs_held_text *)(uintptr_t)handle);
+}
+
 /* Truncation is a request of its own, so nothing is changed here. */
 static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 {
     struct driver *driver = request_begin_read(req);
     struct wfs_node *node = request_node(driver, ino);
     int rc = wfs_node_open(driver->tree, node, info->flags & ~O_TRUNC);
-    const struct wfs_tree_made *made = wfs_node_made(driver->tree, node);
-    if (rc == 0 && made != NULL)
-        rc = generated_open(made, &info->fh);
+    if (rc == 0)
+        rc = make_handle(driver, node, &info->fh);
     request_open_flags(driver, node, info);
     driver_end_read(driver);
     if (rc == -EIO)
         driver_note_failed_read(driver);
     if (rc < 0)
         fuse_reply_err(req, -rc);
-    else if (fuse_reply_open(req, info) < 0 && made != NULL)
-        generated_close(made); /* the caller was killed: no release will follow */
+    else if (fuse_reply_open(req, info) < 0)
+        close_handle(driver, node, info->fh); /* the caller was killed: no release will follow */
 }
 
 static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 {
-    if (info->fh != 0) {
-        struct driver *driver = request_begin_read(req);
-        generated_close(wfs_node_made(driver->tree, request_node(driver, ino)));
-        driver_end_read(driver);
-    }
+    struct driver *driver = request_begin_read(req);
+    close_handle(driver, request_node(driver, ino), info->fh);
+    driver_end_read(driver);
     request_reply(req, 0);
 }
 
-/* handle is that of a generated file, otherwise 0. */
 static ssize_t read_node(const struct driver *driver, fuse_ino_t ino, uint64_t handle,
                          uint64_t offset, void *buf, size_t n_bytes)
 {
+    const struct wfs_node *node = request_node(driver, ino);
+    if (wfs_node_made(driver->tree, node) == NULL)
+        return wfs_node_read_held(driver->tree, node,
+                                  (const struct wfs_held_text *)(uintptr_t)handle, offset, buf,
+                                  n_bytes);
     const int code = generated_check(driver->tree, handle);
-    return code < 0 ? code
-                    : wfs_node_read(driver->tree, request_node(driver, ino), offset, buf, n_bytes);
+    return code < 0 ? code : wfs_node_read(driver->tree, node, offset, buf, n_bytes);
 }
 
 /* Reads ahead while the caller uses the reply. The kernel may forget the node in that time. */

@@ -123,6 +123,27 @@ ssize_t wfs_node_read(const struct wfs_tree *tree, const struct wfs_node *node, 
     return wfs_tensor_read(node->tensor, offset, buf, n_bytes);
 }
 
+/* Has the node a text of the control directory as its content? */
+static bool has_text(const struct wfs_node *node)
+{
+    return node->kind >= NODE_TENSORS && node->kind < NODE_MADE && !edit_is_staged(node);
+}
+
+int wfs_node_hold_text(const struct wfs_tree *tree, const struct wfs_node *node,
+                       struct wfs_held_text **out)
+{
+    *out = NULL;
+    return has_text(node) ? control_hold(tree, node, out) : 0;
+}
+
+ssize_t wfs_node_read_held(const struct wfs_tree *tree, const struct wfs_node *node,
+                           const struct wfs_held_text *text, uint64_t offset, void *buf,
+                           size_t n_bytes)
+{
+    return text != NULL && has_text(node) ? control_read_held(text, offset, buf, n_bytes)
+                                          : wfs_node_read(tree, node, offset, buf, n_bytes);
+}
+
 void wfs_node_read_ahead(const struct wfs_tree *tree, const struct wfs_node *node, uint64_t offset)
 {
     if (node->kind != NODE_FILE || edit_is_staged(node))

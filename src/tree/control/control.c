@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,8 +22,13 @@
 #include "tree/node/edit.h"
 #include "tree/node/entry.h"
 
-struct made {
+struct wfs_held_text {
+    atomic_size_t n_users;
     struct strbuf text;
+};
+
+struct made {
+    struct wfs_held_text *held; /* NULL: none was generated yet */
     struct timespec at;
     uint64_t version; /* of its input, when it was generated */
 };
@@ -91,7 +97,7 @@ void control_done(struct wfs_tree *tree)
     if (tree->texts == NULL)
         return;
     for (size_t i = 0; i < sizeof(tree->texts->made) / sizeof(*tree->texts->made); i++)
-        strbuf_done(&tree->texts->made[i].text);
+        wfs_held_text_release(tree->texts->made[i].held);
     pthread_mutex_destroy(&tree->texts->lock);
     free(tree->texts);
     tree->texts = NULL;
@@ -191,25 +197,64 @@ static int render(const struct wfs_tree *tree, const struct wfs_node *node, stru
     return code < 0 ? code : text->has_failed ? -ENOMEM : 0;
 }
 
+void wfs_held_text_release(struct wfs_held_text *text)
+{
+    if (text == NULL || atomic_fetch_sub(&text->n_users, 1) > 1)
+        return;
+    strbuf_done(&text->text);
+    free(text);
+}
+
+static bool is_same_text(const struct wfs_held_text *a, const struct wfs_held_text *b)
+{
+    return a != NULL && a->text.n_bytes == b->text.n_bytes &&
+           (b->text.n_bytes == 0 || memcmp(a->text.bytes, b->text.bytes, b->text.n_bytes) == 0);
+}
+
 /* Called with the lock held. */
 static int refresh(const struct wfs_tree *tree, const struct wfs_node *node, struct made *made)
 {
-    struct strbuf text = {0};
     const uint64_t version = version_of(tree, node);
-    if (made->text.bytes != NULL && node->kind != NODE_STATUS && made->version == version)
+    if (made->held != NULL && node->kind != NODE_STATUS && made->version == version)
         return 0;
-    const int code = render(tree, node, &text);
+    struct wfs_held_text *held = calloc(1, sizeof(*held));
+    const int code = held == NULL ? -ENOMEM : render(tree, node, &held->text);
+    if (held != NULL)
+        atomic_init(&held->n_users, 1);
     if (code < 0) {
-        strbuf_done(&text);
+        wfs_held_text_release(held);
         return code;
     }
-    const bool is_same = made->text.bytes != NULL && made->text.n_bytes == text.n_bytes &&
-                         memcmp(made->text.bytes, text.bytes, text.n_bytes) == 0;
-    made->at = is_same ? made->at : node_now();
+    made->at = is_same_text(made->held, held) ? made->at : node_now();
     made->version = version;
-    strbuf_done(&made->text);
-    made->text = text;
+    wfs_held_text_release(made->held);
+    made->held = held;
     return 0;
+}
+
+int control_hold(const struct wfs_tree *tree, const struct wfs_node *node,
+                 struct wfs_held_text **out)
+{
+    struct made *made = made_of(tree, node);
+    pthread_mutex_lock(&tree->texts->lock);
+    const int code = refresh(tree, node, made);
+    if (code == 0) {
+        atomic_fetch_add(&made->held->n_users, 1);
+        *out = made->held;
+    }
+    pthread_mutex_unlock(&tree->texts->lock);
+    return code;
+}
+
+ssize_t control_read_held(const struct wfs_held_text *text, uint64_t offset, void *buf,
+                          size_t n_bytes)
+{
+    if (offset >= text->text.n_bytes)
+        return 0;
+    const size_t n_left = text->text.n_bytes - (size_t)offset;
+    const size_t n = n_bytes < n_left ? n_bytes : n_left;
+    memcpy(buf, text->text.bytes + offset, n);
+    return (ssize_t)n;
 }
 
 const struct wfs_tree_made *wfs_node_made(const struct wfs_tree *tree, const struct wfs_node *node)
@@ -225,7 +270,7 @@ int control_n_bytes(const struct wfs_tree *tree, const struct wfs_node *node, ui
     struct made *made = made_of(tree, node);
     pthread_mutex_lock(&tree->texts->lock);
     const int code = refresh(tree, node, made);
-    *ret_n_bytes = made->text.n_bytes;
+    *ret_n_bytes = made->held == NULL ? 0 : made->held->text.n_bytes;
     pthread_mutex_unlock(&tree->texts->lock);
     return code;
 }
@@ -248,15 +293,8 @@ ssize_t control_read(const struct wfs_tree *tree, const struct wfs_node *node, u
         return file->read(file->ctx, offset, buf, n_bytes);
     struct made *made = made_of(tree, node);
     pthread_mutex_lock(&tree->texts->lock);
-    int code = made->text.bytes == NULL ? refresh(tree, node, made) : 0;
-    ssize_t n = code;
-    if (code == 0 && offset >= made->text.n_bytes) {
-        n = 0;
-    } else if (code == 0) {
-        const size_t n_left = made->text.n_bytes - (size_t)offset;
-        n = (ssize_t)(n_bytes < n_left ? n_bytes : n_left);
-        memcpy(buf, made->text.bytes + offset, (size_t)n);
-    }
+    const int code = made->held == NULL ? refresh(tree, node, made) : 0;
+    const ssize_t n = code < 0 ? code : control_read_held(made->held, offset, buf, n_bytes);
     pthread_mutex_unlock(&tree->texts->lock);
     return n;
 }

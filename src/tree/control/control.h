@@ -23,6 +23,12 @@ int control_n_bytes(const struct wfs_tree *tree, const struct wfs_node *node,
 /* Returns when the text of a fixed file was generated. */
 struct timespec control_mtime(const struct wfs_tree *tree, const struct wfs_node *node);
 
+/* Holds the text of a fixed file; one that is out of date is generated again. */
+int control_hold(const struct wfs_tree *tree, const struct wfs_node *node,
+                 struct wfs_held_text **out);
+ssize_t control_read_held(const struct wfs_held_text *text, uint64_t offset, void *buf,
+                          size_t n_bytes);
+
 /* Reads the text that was generated last. */
 ssize_t control_read(const struct wfs_tree *tree, const struct wfs_node *node, uint64_t offset,
                      void *buf, size_t n_bytes);
