@@ -178,9 +178,12 @@ int wfs_verify(struct wfs_catalog *catalog, struct wfs_error *err)
 {
     for (size_t i = 0; i < catalog->n_sources; i++) {
         const struct source *source = catalog->sources[i];
+        struct wfs_error inner = {0};
         struct head head;
-        if (read_head(source, &head, NULL) < 0)
-            continue;
+        if (read_head(source, &head, &inner) < 0)
+            return catalog->n_sources == 1 ? wfs_fail(err, inner.code, "%s", inner.text)
+                                           : wfs_fail(err, inner.code, "'%s': %s",
+                                                      wfs_quote(source->path).text, inner.text);
         const struct wfs_format *format = by_content(head.bytes, head.n_bytes, source->n_bytes);
         const int code = format == NULL || format->functions->verify == NULL
                              ? 0
