@@ -26,9 +26,9 @@ static int fail_note(const struct target *target, int code)
 }
 
 /*
- * A commit was published: only newer edits are shown. That is what the journal says, which may be
- * somebody else's: it never allows to replace a file, but of what the user allows to replace, the
- * file that it names is no stranger.
+ * A commit was published: only newer edits are shown. The journal that says so may have been
+ * written by somebody else, so it never allows replacing a file. It only adds the file that it
+ * names to those that the user allows to replace with `overwrite`.
  */
 static int finish_published(struct target *target, const struct mount_options *options,
                             struct wfs_stage *stage, const struct wfs_written *written)
