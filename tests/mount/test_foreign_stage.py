@@ -99,7 +99,7 @@ def test_a_journal_that_fits_names_no_file_to_a_mount(mount, place, left, name):
     base = stage_of(left) / 'base'
     base.write_text(base.read_text().replace('#output %s' % left, '#output %s' % victim))
     before = everything_but(place, stage_of(left), place / 'mnt')
-    mnt = mount(place / 'given/source.safetensors', 'output=%s' % left, at=place / 'mnt').allow('are shown again')
+    mnt = mount(place / 'given/source.safetensors', 'output=%s' % left, at=place / 'mnt').allow('shown again')
     assert (mnt / 'w').read_bytes() == b'5678'
     assert everything_but(place, stage_of(left), place / 'mnt') == before
     mnt.unmount()
@@ -126,7 +126,7 @@ def test_a_journal_does_not_allow_to_replace_a_file(mount, place, has_end):
         error = weightfs('recover', output, *verb, '--source', source, code=9).error
         assert 'use --options=overwrite' in error or ('no commit was interrupted' in error and verb == ['--resume'])
     assert everything_but(place, place / 'mnt', stage_of(output)) == before
-    mnt = mount(source, 'output=%s' % output, 'overwrite', at=place / 'mnt').allow('are shown again')
+    mnt = mount(source, 'output=%s' % output, 'overwrite', at=place / 'mnt').allow('shown again')
     assert (mnt / 'w').read_bytes() == b'9abc'
     die(mnt)
     weightfs('recover', output, '--publish', '--source', source, '--options=overwrite')
