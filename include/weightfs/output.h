@@ -56,6 +56,11 @@ struct wfs_save_options {
     /* Called before that for each name in the output that can run code when Python loads it, with
      * one line that is safe for a terminal. NULL: none. */
     void (*danger)(void *ctx, const char *text);
+    /* Do what fchmod and fchown do to the temporary file of the output `name`, for a process that
+     * may not: set its mode, and give it the owner of what has the name now. 0 or a negative errno.
+     * NULL: the process may. */
+    int (*set_mode)(void *ctx, const char *name, uint32_t mode);
+    int (*set_owner)(void *ctx, const char *name);
     void *ctx;
 };
 

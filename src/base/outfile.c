@@ -128,6 +128,15 @@ static int open_directory(struct outfile *outfile, const char *path, struct wfs_
     return 0;
 }
 
+static void set_mode(const struct outfile *outfile, uint32_t mode)
+{
+    const struct wfs_save_options *options = &outfile->options;
+    if (options->set_mode != NULL)
+        (void)options->set_mode(options->ctx, outfile->name, mode);
+    else if (fchmod(outfile->fd, mode) < 0)
+        errno = 0;
+}
+
 /*
  * Opens it to others as far as that is granted; the group of a new file is known once it exists,
  * because the directory may decide it. Where modes cannot be set the file stays as it was made.
@@ -139,8 +148,7 @@ static void set_new_mode(const struct outfile *outfile)
     if (fstat(outfile->fd, &st) < 0)
         return;
     const uint32_t mode = options->mode & wfs_access_mode(&options->access, st.st_gid) & 0777;
-    if (fchmod(outfile->fd, mode | S_IRUSR) < 0)
-        errno = 0;
+    set_mode(outfile, mode | S_IRUSR);
 }
 
 static int create(struct outfile *outfile, uint64_t n_bytes, struct wfs_error *err)
@@ -452,19 +460,21 @@ int outfile_take(struct outfile *outfile, const struct source *source)
 static void keep_owner_and_mode(const struct outfile *outfile)
 {
     const struct stat *old = &outfile->replaced;
+    const struct wfs_save_options *options = &outfile->options;
     const struct wfs_access kept = {
         .is_known = true, .mode = old->st_mode & 0777, .group = old->st_gid};
     struct stat st;
-    if (fchown(outfile->fd, old->st_uid, old->st_gid) < 0 &&
-        fchown(outfile->fd, (uid_t)-1, old->st_gid) < 0)
+    if (options->set_owner != NULL)
+        (void)options->set_owner(options->ctx, outfile->name);
+    else if (fchown(outfile->fd, old->st_uid, old->st_gid) < 0 &&
+             fchown(outfile->fd, (uid_t)-1, old->st_gid) < 0)
         errno = 0;
     if (fstat(outfile->fd, &st) < 0)
         return;
     uint32_t mode = wfs_access_mode(&kept, st.st_gid);
-    if (outfile->options.narrows_replaced)
-        mode &= wfs_access_mode(&outfile->options.access, st.st_gid);
-    if (fchmod(outfile->fd, mode) < 0)
-        errno = 0;
+    if (options->narrows_replaced)
+        mode &= wfs_access_mode(&options->access, st.st_gid);
+    set_mode(outfile, mode);
 }
 
 int outfile_sync(struct outfile *outfile, struct wfs_error *err)

@@ -38,6 +38,7 @@ struct driver {
     pid_t supervisor;
     enum sandbox_state sandbox;
     int channel;
+    int keeper; /* channel to it */
     bool is_background;
     struct fuse_session *session;
 

@@ -11,6 +11,7 @@
 
 #include "fuse/background.h"
 #include "fuse/confine.h"
+#include "fuse/keeper.h"
 #include "fuse/loading.h"
 #include "fuse/log.h"
 #include "fuse/mount_options.h"
@@ -25,6 +26,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* Returns N of "/dev/fd/N", 0 for "-", or -1: the inherited descriptor that stays open. */
@@ -134,8 +136,9 @@ static int check_replayed(const struct mount_recovery *recovery, const struct dr
         wfs_count_as(replayed.n_doubtful, "edit was", "edits were").text);
 }
 
+/* In a process of its own, which confines itself. */
 static int commit(const struct mount_recovery *recovery, const struct mount_options *options,
-                  struct target *target)
+                  struct target *target, int keeper)
 {
     struct driver driver = {0};
     struct wfs_view *view = NULL;
@@ -148,6 +151,7 @@ static int commit(const struct mount_recovery *recovery, const struct mount_opti
         rc = confine(options, target, view, &sandbox);
     if (rc == 0)
         rc = driver_init(&driver, options, target, view, sandbox);
+    driver.keeper = keeper;
     if (rc == 0)
         rc = check_replayed(recovery, &driver);
     if (rc == 0)
@@ -158,6 +162,44 @@ static int commit(const struct mount_recovery *recovery, const struct mount_opti
     driver_done(&driver);
     wfs_view_free(view);
     return rc == 0 ? EXIT_DONE : EXIT_OUTPUT;
+}
+
+static int wait_for(pid_t pid)
+{
+    int status;
+    while (waitpid(pid, &status, 0) < 0) {
+        if (errno != EINTR)
+            return log_failure(EXIT_OUTPUT, "cannot wait for the commit: %s", strerror(errno));
+    }
+    if (WIFEXITED(status))
+        return WEXITSTATUS(status);
+    return log_failure(128 + WTERMSIG(status), "the commit was killed by signal %d (%s)",
+                       WTERMSIG(status), strsignal(WTERMSIG(status)));
+}
+
+/* Commits in a child; this process is its keeper. */
+static int commit_confined(const struct mount_recovery *recovery,
+                           const struct mount_options *options, struct target *target)
+{
+    struct keeper keeper;
+    int rc = keeper_init(&keeper, target->output.directory);
+    fflush(NULL);
+    const pid_t pid = rc == 0 ? fork() : -1;
+    if (pid == 0) {
+        rc = commit(recovery, options, target, keeper_attach(&keeper));
+        fflush(NULL);
+        _exit(rc);
+    }
+    if (pid < 0)
+        rc =
+            log_failure(EXIT_OUTPUT, "cannot start the commit: %s", strerror(rc < 0 ? -rc : errno));
+    else if (keeper_start(&keeper) < 0)
+        log_warning("cannot set owner and mode of '%s': out of memory",
+                    wfs_quote(target->path).text);
+    if (pid > 0)
+        rc = wait_for(pid);
+    keeper_done(&keeper);
+    return rc;
 }
 
 static int publish(const struct mount_recovery *recovery, const struct mount_options *options)
@@ -178,10 +220,10 @@ static int publish(const struct mount_recovery *recovery, const struct mount_opt
         target.is_moved = recovery->is_onto;
         allow_output(recovery, options, &target);
         rc = target.stage_path == NULL ? log_failure(EXIT_OUTPUT, "out of memory")
-                                       : commit(recovery, options, &target);
+                                       : commit_confined(recovery, options, &target);
     }
     target_done(&target);
-    return rc == 0 ? EXIT_DONE : EXIT_OUTPUT;
+    return rc == 0 || rc > 128 ? rc : EXIT_OUTPUT; /* that of a signal stays */
 }
 
 int mount_recover(const struct mount_recovery *recovery)

@@ -4,6 +4,7 @@
  */
 #include "fuse/publication.h"
 
+#include "fuse/keeper.h"
 #include "fuse/log.h"
 
 #include <weightfs/cleanup.h>
@@ -144,6 +145,28 @@ static void note_danger(void *ctx, const char *text)
     log_warning("'%s': %s", wfs_quote(publication->driver->target->path).text, text);
 }
 
+/* ---- what the keeper does for this process ---- */
+
+static int note_keeper(const struct publication *publication, int code)
+{
+    if (code == -EPIPE)
+        log_warning("cannot set owner and mode of '%s': the supervisor of the mount is gone",
+                    wfs_quote(publication->driver->target->path).text);
+    return code;
+}
+
+static int set_mode(void *ctx, const char *name, uint32_t mode)
+{
+    const struct publication *publication = ctx;
+    return note_keeper(publication, keeper_ask_mode(publication->driver->keeper, name, mode));
+}
+
+static int set_owner(void *ctx, const char *name)
+{
+    const struct publication *publication = ctx;
+    return note_keeper(publication, keeper_ask_owner(publication->driver->keeper, name));
+}
+
 /* The tree is held shared. */
 static int save(struct publication *publication)
 {
@@ -163,6 +186,8 @@ static int save(struct publication *publication)
                                              .progress = show_progress,
                                              .complete = note_complete,
                                              .danger = note_danger,
+                                             .set_mode = set_mode,
+                                             .set_owner = set_owner,
                                              .ctx = publication};
     return commit_save(&publication->commit, target->path, &options, &publication->report,
                        publication->err);

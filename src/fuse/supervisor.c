@@ -10,6 +10,7 @@
 #include "program/exit.h"
 #include "fuse/background.h"
 #include "fuse/channel.h"
+#include "fuse/keeper.h"
 #include "fuse/log.h"
 #include "fuse/mountpoint.h"
 #include "fuse/target.h"
@@ -33,6 +34,7 @@ struct supervisor {
     struct target target;
     struct mountpoint mountpoint;
     pid_t worker;
+    struct keeper keeper;
     int channel, report;
     int signals;      /* signalfd; -1 until the mount exists */
     bool is_stopping; /* the worker was asked to end */
@@ -149,6 +151,11 @@ static int mount_device(struct supervisor *supervisor)
 static int start_worker(struct supervisor *supervisor)
 {
     int ends[2];
+    const int directory =
+        supervisor->target.path != NULL ? supervisor->target.output.directory : -1;
+    const int rc = keeper_init(&supervisor->keeper, directory);
+    if (rc < 0)
+        return rc;
     if (channel_new(ends) < 0)
         return -errno;
     fflush(NULL);
@@ -276,6 +283,10 @@ static int block_signals(struct supervisor *supervisor)
 
 static int supervise(struct supervisor *supervisor)
 {
+    const int kept = keeper_start(&supervisor->keeper);
+    if (kept < 0)
+        return give_up(supervisor,
+                       log_failure(EXIT_MOUNT, "cannot start a thread: %s", strerror(-kept)));
     if (!channel_receive(supervisor->channel, CHANNEL_READY, NULL))
         return give_up(supervisor, 0);
     const int rc = block_signals(supervisor);
@@ -298,7 +309,12 @@ static int supervise(struct supervisor *supervisor)
 int supervisor_run(const struct mount_options *options, int report)
 {
     struct supervisor supervisor = {
-        .options = options, .channel = -1, .signals = -1, .report = report};
+        .options = options,
+        .keeper = {.ends = {-1, -1}},
+        .channel = -1,
+        .signals = -1,
+        .report = report,
+    };
     int rc = prepare(&supervisor);
     if (rc != 0) {
         target_abandon(&supervisor.target);
@@ -307,12 +323,14 @@ int supervisor_run(const struct mount_options *options, int report)
         if (code < 0)
             rc = log_failure(EXIT_MOUNT, "cannot start the driver: %s", strerror(-code));
         else if (supervisor.worker == 0)
-            rc = worker_run(options, &supervisor.target, supervisor.channel, report >= 0);
+            rc = worker_run(options, &supervisor.target, supervisor.channel,
+                            keeper_attach(&supervisor.keeper), report >= 0);
         else
             rc = supervise(&supervisor);
     }
     if (supervisor.channel >= 0)
         close(supervisor.channel);
+    keeper_done(&supervisor.keeper);
     if (supervisor.signals >= 0)
         close(supervisor.signals);
     mountpoint_done(&supervisor.mountpoint);

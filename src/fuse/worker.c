@@ -187,7 +187,7 @@ static int run(struct driver *driver)
     return commit_at_end(driver, serve(driver, device));
 }
 
-int worker_run(const struct mount_options *options, struct target *target, int channel,
+int worker_run(const struct mount_options *options, struct target *target, int channel, int keeper,
                bool is_background)
 {
     struct driver driver = {0};
@@ -201,6 +201,7 @@ int worker_run(const struct mount_options *options, struct target *target, int c
     if (exit_code == 0)
         exit_code = driver_init(&driver, options, target, view, sandbox);
     driver.channel = channel;
+    driver.keeper = keeper;
     driver.is_background = is_background;
     if (exit_code == 0) {
         resume_tell(driver.tree);

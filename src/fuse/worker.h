@@ -10,9 +10,9 @@
 /*
  * Loads, reports READY, serves the device that comes over the channel until it is unmounted or gets
  * SIGTERM from its parent, then commits pending edits. Prints errors and returns the exit code.
- * is_background: leave the terminal once the mount answers.
+ * keeper: a channel to it. is_background: leave the terminal once the mount answers.
  */
-int worker_run(const struct mount_options *options, struct target *target, int channel,
+int worker_run(const struct mount_options *options, struct target *target, int channel, int keeper,
                bool is_background);
 
 #endif

@@ -116,7 +116,7 @@ def recover_through(disk, kind, target, mode, stride, first):
         run = crash.live(kind, target, disk, 'kill-after', middle)
         injection = crash.Injection(disk, disk.parent / 'inject', mode, at)
         code, text = crash.publish(run, environment=injection.environment)
-        assert code in ((0, 9) if mode in crash.ERRORS else (0, -9)), text
+        assert code in ((0, 9) if mode in crash.ERRORS else (0, -9, 128 + 9)), text
         crash.check_output(run)
         crash.check_recovery(run)
         if injection.n_calls() < at:

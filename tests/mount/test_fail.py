@@ -231,7 +231,7 @@ def test_output_directory_that_was_made_anew_is_out_of_reach_until_the_next_moun
     out.parent.mkdir()
     assert 'unmount and mount again' in weightfs('commit', mnt.path, code=EXIT_COMMIT).error
     mnt.unmount(EXIT_COMMIT)
-    again = mount(sample, 'output=%s' % out, 'stage=%s' % (out.parent.parent / 'stage'), at=mnt.path).allow('edits|commit failed')
+    again = mount(sample, 'output=%s' % out, 'stage=%s' % (out.parent.parent / 'stage'), at=mnt.path).allow('edit|commit failed')
     again.commit()
     assert 'heat' in st.read(out).tensors
 

@@ -300,7 +300,7 @@ def test_a_worker_that_crashes_is_told_in_one_line(mount, folder, sample, signum
     stderr = mnt.allow('signal %d' % signum).wait(128 + signum)
     assert len(stderr.splitlines()) == 1 and str(folder / '.out.safetensors.weightfs') in stderr
     assert not is_mounted(mnt.path) and not (folder / 'out.safetensors').exists()
-    again = mount(sample, 'output=%s' % (folder / 'out.safetensors'), at=mnt.path).allow('edits')
+    again = mount(sample, 'output=%s' % (folder / 'out.safetensors'), at=mnt.path).allow('edit')
     assert (again / 'heat').exists()
 
 
@@ -313,6 +313,8 @@ def test_a_worker_without_its_supervisor_serves_and_commits(mount, folder, sampl
     os.kill(worker, signal.SIGTERM)
     wait_for(lambda: not is_alive(worker), 'the end of the worker')
     assert 'heat' in st.read(folder / 'out.safetensors').tensors
+    assert os.stat(folder / 'out.safetensors').st_mode & 0o7777 == 0o600
+    assert 'cannot set owner and mode of' in mnt.stderr()
     mnt.forget()
     mount(sample, at=mnt.path, makes=False).unmount()
     assert not is_mounted(mnt.path)

@@ -19,6 +19,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <sys/xattr.h>
 #include <syslog.h>
 #include <unistd.h>
 
@@ -199,6 +200,94 @@ static bool make_link_in_output(void)
     return symlink("/etc/passwd", "out/x") == 0 && unlink("out/x") == 0;
 }
 
+static bool make_set_uid_file(void)
+{
+    const int fd = open("out/x", O_WRONLY | O_CREAT | O_CLOEXEC, 04700);
+    return fd >= 0 && close(fd) == 0 && unlink("out/x") == 0;
+}
+
+static bool make_set_gid_file(void)
+{
+    const int fd = openat(AT_FDCWD, "out/x", O_WRONLY | O_CREAT | O_CLOEXEC, 02700);
+    return fd >= 0 && close(fd) == 0 && unlink("out/x") == 0;
+}
+
+static bool make_set_uid_file_without_name(void)
+{
+    const int fd = open("out", O_TMPFILE | O_WRONLY | O_CLOEXEC, 04700);
+    return (fd >= 0 && close(fd) == 0) || errno == EOPNOTSUPP;
+}
+
+static bool make_sticky_directory(void)
+{
+    return mkdir("out/x", 01777) == 0 && rmdir("out/x") == 0;
+}
+
+static bool make_sticky_directory_there(void)
+{
+    return mkdirat(AT_FDCWD, "out/x", 01777) == 0 && rmdir("out/x") == 0;
+}
+
+/* Through a descriptor that was opened for reading, which is what the worker has. */
+static bool change_mode_of(const char *path, int flags)
+{
+    struct stat st;
+    const int fd = open(path, flags | O_CLOEXEC, 0600);
+    return fd >= 0 && fstat(fd, &st) == 0 && fchmod(fd, st.st_mode) == 0 && close(fd) == 0;
+}
+
+static bool change_mode_of_source(void)
+{
+    return change_mode_of("source", O_RDONLY);
+}
+
+static bool change_mode_of_like(void)
+{
+    return change_mode_of("../other/like", O_RDONLY);
+}
+
+static bool change_mode_of_directory(void)
+{
+    return change_mode_of("out", O_RDONLY | O_DIRECTORY);
+}
+
+static bool change_mode_of_output(void)
+{
+    const bool is_changed = change_mode_of("out/x", O_RDWR | O_CREAT);
+    return unlink("out/x") == 0 && is_changed;
+}
+
+static bool change_mode_by_name(void)
+{
+    return chmod("source", 0600) == 0;
+}
+
+static bool change_owner_of_source(void)
+{
+    const int fd = open("source", O_RDONLY | O_CLOEXEC);
+    return fd >= 0 && fchown(fd, (uid_t)-1, getgid()) == 0 && close(fd) == 0;
+}
+
+static bool change_times_of_source(void)
+{
+    const int fd = open("source", O_RDONLY | O_CLOEXEC);
+    return fd >= 0 && futimens(fd, NULL) == 0 && close(fd) == 0;
+}
+
+static bool change_attribute_of_source(void)
+{
+    const int fd = open("source", O_RDONLY | O_CLOEXEC);
+    return fd >= 0 && (fsetxattr(fd, "user.x", "1", 1, 0) == 0 || errno == EOPNOTSUPP) &&
+           close(fd) == 0;
+}
+
+/* Asks the kernel to send signals to another process when something can be read. */
+static bool own_signals(void)
+{
+    const int fd = open("source", O_RDONLY | O_CLOEXEC);
+    return fd >= 0 && fcntl(fd, F_SETOWN, getppid()) == 0 && close(fd) == 0;
+}
+
 static const struct attempt {
     const char *name;
     bool (*run)(void);
@@ -215,6 +304,24 @@ static const struct attempt {
     {"rename the source", move_source_away},
     {"list the root", list_root},
     {"make a link in the output's directory", make_link_in_output},
+};
+
+/* What Landlock does not refuse. */
+static const struct attempt on_properties[] = {
+    {"make a set-uid file", make_set_uid_file},
+    {"make a set-gid file", make_set_gid_file},
+    {"make a set-uid file without a name", make_set_uid_file_without_name},
+    {"make a sticky directory", make_sticky_directory},
+    {"make a sticky directory with mkdirat", make_sticky_directory_there},
+    {"change the mode of the source", change_mode_of_source},
+    {"change the mode of what is to be like", change_mode_of_like},
+    {"change the mode of the output's directory", change_mode_of_directory},
+    {"change the mode of a file of its own", change_mode_of_output},
+    {"change the mode of the source by its name", change_mode_by_name},
+    {"change the owner of the source", change_owner_of_source},
+    {"change the times of the source", change_times_of_source},
+    {"change an attribute of the source", change_attribute_of_source},
+    {"have signals sent", own_signals},
 };
 
 static void files_elsewhere_are_out_of_reach(void)
@@ -314,6 +421,19 @@ static void calls_that_serving_does_not_need_end_the_process(void)
     }
 }
 
+static void properties_of_files_stay_as_they_are(void)
+{
+    for (size_t i = 0; i < sizeof(on_properties) / sizeof(on_properties[0]); i++) {
+        printf("# %s\n", on_properties[i].name);
+        check_int(attempt_from(SANDBOX_OFF, "source", on_properties[i].run), SUCCEEDED);
+        const int got = attempt_from(SANDBOX_AUTO, "source", on_properties[i].run);
+        unlink("out/x");
+        rmdir("out/x");
+        if (has_seccomp)
+            check_int(got, KILLED);
+    }
+}
+
 static bool call_by_number(void)
 {
     return syscall(SYS_bpf, 0, NULL, 0) >= 0;
@@ -391,6 +511,7 @@ int main(void)
     check_run(tells_what_is_on);
     check_run(files_elsewhere_are_out_of_reach);
     check_run(calls_that_serving_does_not_need_end_the_process);
+    check_run(properties_of_files_stay_as_they_are);
     check_run(calls_that_fail_anyway_end_the_process_too);
     check_run(what_serving_needs_works);
     remove_files();

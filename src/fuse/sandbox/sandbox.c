@@ -26,10 +26,9 @@
 
 /* ---- capabilities ---- */
 
-/* For root: files of other users, keeping their owner in a commit, leases on them. */
-static const uint64_t file_rights = 1ull << CAP_CHOWN | 1ull << CAP_DAC_OVERRIDE |
-                                    1ull << CAP_DAC_READ_SEARCH | 1ull << CAP_FOWNER |
-                                    1ull << CAP_LEASE;
+/* For root: files of other users, replacing them in a sticky directory, leases on them. */
+static const uint64_t file_rights =
+    1ull << CAP_DAC_OVERRIDE | 1ull << CAP_DAC_READ_SEARCH | 1ull << CAP_FOWNER | 1ull << CAP_LEASE;
 
 static uint64_t get_permitted(void)
 {

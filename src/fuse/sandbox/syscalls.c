@@ -2,11 +2,13 @@
 /*
  * The list is what the worker, libfuse and glibc call while they serve, commit and end. The tests
  * of mounts run with it, so a missing call shows as a death by SIGSYS. Files are left to Landlock:
- * a filter cannot examine a name.
+ * a filter cannot examine a name. Nothing sets a mode or an owner: a call that may do it to an
+ * output may do it to a source that is open.
  */
 #include "fuse/sandbox/syscalls.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/fs.h>
 #include <linux/fuse.h>
 #include <sched.h>
@@ -36,7 +38,6 @@ static const char *const allowed[] = {
     "fadvise64",
     "sync_file_range",
     /* files */
-    "openat",
     "close",
     "fstat",
     "fgetxattr",
@@ -46,7 +47,6 @@ static const char *const allowed[] = {
     "statx",
     "statfs",
     "fstatfs",
-    "fcntl",
     "flock",
     "dup",
     "dup2",
@@ -55,8 +55,6 @@ static const char *const allowed[] = {
     "fdatasync",
     "ftruncate",
     "fallocate",
-    "fchmod",
-    "fchown",
     /* names */
     "access",
     "faccessat",
@@ -66,8 +64,6 @@ static const char *const allowed[] = {
     "getcwd",
     "chdir",
     "getdents64",
-    "mkdir",
-    "mkdirat",
     "rmdir",
     "unlink",
     "unlinkat",
@@ -157,8 +153,20 @@ static int allow_if(scmp_filter_ctx filter, const struct condition *condition)
 static int add_conditions(scmp_filter_ctx filter)
 {
     enum { SET_VMA = 0x53564d41 }; /* PR_SET_VMA, of newer headers */
+    enum { SET_ID = 07000 };       /* of a mode: setuid, setgid, sticky */
     const uint64_t self = (uint64_t)getpid();
     const struct condition conditions[] = {
+        {"openat", SCMP_A2(SCMP_CMP_MASKED_EQ, O_CREAT | (O_TMPFILE & ~O_DIRECTORY), 0)},
+        {"openat", SCMP_A3(SCMP_CMP_MASKED_EQ, SET_ID, 0)}, /* makes a file */
+        {"mkdir", SCMP_A1(SCMP_CMP_MASKED_EQ, SET_ID, 0)},
+        {"mkdirat", SCMP_A2(SCMP_CMP_MASKED_EQ, SET_ID, 0)},
+        {"fcntl", SCMP_A1(SCMP_CMP_EQ, F_DUPFD)},
+        {"fcntl", SCMP_A1(SCMP_CMP_EQ, F_DUPFD_CLOEXEC)},
+        {"fcntl", SCMP_A1(SCMP_CMP_EQ, F_GETFD)},
+        {"fcntl", SCMP_A1(SCMP_CMP_EQ, F_SETFD)},
+        {"fcntl", SCMP_A1(SCMP_CMP_EQ, F_GETFL)},
+        {"fcntl", SCMP_A1(SCMP_CMP_EQ, F_SETPIPE_SZ)},
+        {"fcntl", SCMP_A1(SCMP_CMP_EQ, F_SETLEASE)},
         {"clone", SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, CLONE_THREAD)},
         {"mmap", SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0)},
         {"mprotect", SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0)},

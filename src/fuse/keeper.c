@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A thread, because the process that it is in may wait for the confined one: an unmount waits for
+ * writes, and these for a running commit.
+ */
+#include "fuse/keeper.h"
+
+#include "fuse/channel.h"
+
+#include <weightfs/cleanup.h>
+#include <weightfs/output.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct request {
+    bool is_owner;
+    uint32_t mode;
+    char name[WFS_OUTPUT_NAME_MAX];
+};
+
+/* ---- the keeper ---- */
+
+static int open_temporary(int directory, const char *output)
+{
+    struct stat st;
+    char name[WFS_OUTPUT_NAME_MAX];
+    wfs_output_temporary(output, name);
+    autoclose int fd = openat(directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return -errno;
+    return S_ISREG(st.st_mode) && st.st_nlink == 1 ? steal_fd(&fd) : -EPERM;
+}
+
+static int give_owner(int directory, int fd, const char *output)
+{
+    struct stat st;
+    if (fstatat(directory, output, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return -errno;
+    if (!S_ISREG(st.st_mode))
+        return -EPERM;
+    return fchown(fd, st.st_uid, st.st_gid) == 0 || fchown(fd, (uid_t)-1, st.st_gid) == 0 ? 0
+                                                                                          : -errno;
+}
+
+static int fulfil(int directory, const struct request *request)
+{
+    if (memchr(request->name, '\0', sizeof(request->name)) == NULL ||
+        strchr(request->name, '/') != NULL)
+        return -EINVAL;
+    autoclose int fd = open_temporary(directory, request->name);
+    if (fd < 0)
+        return fd;
+    if (request->is_owner)
+        return give_owner(directory, fd, request->name);
+    return fchmod(fd, request->mode & 0777) == 0 ? 0 : -errno;
+}
+
+static ssize_t receive(int channel, void *bytes, size_t n_bytes)
+{
+    struct iovec data = {.iov_base = bytes, .iov_len = n_bytes};
+    struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1};
+    ssize_t n;
+    do
+        n = recvmsg(channel, &message, MSG_CMSG_CLOEXEC);
+    while (n < 0 && errno == EINTR);
+    return n;
+}
+
+static bool send_all(int channel, const void *bytes, size_t n_bytes)
+{
+    ssize_t n;
+    do
+        n = send(channel, bytes, n_bytes, MSG_NOSIGNAL);
+    while (n < 0 && errno == EINTR);
+    return n == (ssize_t)n_bytes;
+}
+
+static void *serve(void *ctx)
+{
+    const struct keeper *keeper = ctx;
+    const int channel = keeper->ends[0];
+    struct request request;
+    while (receive(channel, &request, sizeof(request)) == (ssize_t)sizeof(request)) {
+        const int32_t code = fulfil(keeper->directory, &request);
+        if (!send_all(channel, &code, sizeof(code)))
+            break;
+    }
+    return NULL;
+}
+
+/* ---- its life ---- */
+
+int keeper_init(struct keeper *keeper, int directory)
+{
+    *keeper = (struct keeper){.ends = {-1, -1}, .directory = directory};
+    if (directory < 0)
+        return 0;
+    return channel_new(keeper->ends) < 0 ? -errno : 0;
+}
+
+static void close_end(int *end)
+{
+    if (*end >= 0)
+        close(*end);
+    *end = -1;
+}
+
+/* Signals are for the thread that waits for them. */
+int keeper_start(struct keeper *keeper)
+{
+    enum { N_STACK = 1 << 17 };
+    sigset_t all, before;
+    pthread_attr_t attributes;
+    close_end(&keeper->ends[1]);
+    if (keeper->ends[0] < 0)
+        return 0;
+    if (pthread_attr_init(&attributes) != 0)
+        return -ENOMEM;
+    pthread_attr_setstacksize(&attributes, N_STACK);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const int code = pthread_create(&keeper->thread, &attributes, serve, keeper);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+    keeper->is_started = code == 0;
+    return -code;
+}
+
+int keeper_attach(struct keeper *keeper)
+{
+    close_end(&keeper->ends[0]);
+    return keeper->ends[1];
+}
+
+void keeper_done(struct keeper *keeper)
+{
+    if (keeper->is_started) {
+        shutdown(keeper->ends[0], SHUT_RDWR);
+        pthread_join(keeper->thread, NULL);
+        keeper->is_started = false;
+    }
+    close_end(&keeper->ends[0]);
+    close_end(&keeper->ends[1]);
+}
+
+/* ---- asking ---- */
+
+static int ask(int channel, const struct request *request)
+{
+    int32_t code;
+    if (channel < 0 || !send_all(channel, request, sizeof(*request)) ||
+        receive(channel, &code, sizeof(code)) != (ssize_t)sizeof(code))
+        return -EPIPE;
+    return code;
+}
+
+int keeper_ask_mode(int channel, const char *name, uint32_t mode)
+{
+    struct request request = {.mode = mode};
+    snprintf(request.name, sizeof(request.name), "%s", name);
+    return ask(channel, &request);
+}
+
+int keeper_ask_owner(int channel, const char *name)
+{
+    struct request request = {.is_owner = true};
+    snprintf(request.name, sizeof(request.name), "%s", name);
+    return ask(channel, &request);
+}
