@@ -69,6 +69,21 @@ const struct wfs_text *wfs_catalog_meta(const struct wfs_catalog *catalog);
 size_t wfs_catalog_n_findings(const struct wfs_catalog *catalog);
 const struct wfs_finding *wfs_catalog_finding(const struct wfs_catalog *catalog, size_t i);
 
+/* Bytes of one storage that no tensor shows: PyTorch's tensors are views of storages. */
+struct wfs_hidden {
+    const char *storage; /* its name in the file */
+    const char *key;     /* of a tensor that shows other bytes of the storage; NULL: none does */
+    uint64_t n_bytes;
+};
+
+/* As the files were loaded: options of views do not matter. */
+size_t wfs_catalog_n_hidden(const struct wfs_catalog *catalog);
+const struct wfs_hidden *wfs_catalog_hidden(const struct wfs_catalog *catalog, size_t i);
+
+/* Computes a hash of the bytes and of their places in the storage, to be compared with others of
+ * the same process. -EIO, -ENOMEM. */
+int wfs_catalog_hidden_digest(const struct wfs_catalog *catalog, size_t i, uint64_t *ret);
+
 /* The files that the bytes lie in. */
 size_t wfs_catalog_n_sources(const struct wfs_catalog *catalog);
 const char *wfs_catalog_source_path(const struct wfs_catalog *catalog, size_t i);

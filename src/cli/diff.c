@@ -9,6 +9,7 @@
 #include "cli/input.h"
 #include "cli/jsonout.h"
 #include "program/print.h"
+#include "cli/diff_hidden.h"
 #include "cli/diff_texts.h"
 
 #include <weightfs/cleanup.h>
@@ -20,7 +21,7 @@
 #include <string.h>
 
 static const struct args_option options[] = {
-    {"all", NULL, "also compare metadata and non-tensor values"},
+    {"all", NULL, "also metadata, values and bytes no tensor shows"},
     {"exact", NULL, "compare tensors of the same dtype bit for bit"},
     {"json", NULL, "print one JSON object"},
     {NULL, NULL, NULL},
@@ -50,7 +51,7 @@ struct diff {
     struct side sides[2];
     struct jsonout *json; /* NULL: lines of text */
     bool is_exact;
-    uint64_t n_only[2], n_changed, n_equal, n_texts;
+    uint64_t n_only[2], n_changed, n_equal, n_texts, n_hidden;
 };
 
 static int compare_keys(const void *a, const void *b)
@@ -242,7 +243,7 @@ static enum exit_code print_changed(struct diff *diff)
 
 static bool is_different(const struct diff *diff)
 {
-    return diff->n_only[0] + diff->n_only[1] + diff->n_changed + diff->n_texts > 0;
+    return diff->n_only[0] + diff->n_only[1] + diff->n_changed + diff->n_texts + diff->n_hidden > 0;
 }
 
 static void print_counts(const struct diff *diff)
@@ -257,6 +258,22 @@ static void print_counts(const struct diff *diff)
     }
 }
 
+/* Compares what tensors do not show. */
+static enum exit_code print_rest(struct diff *diff)
+{
+    const struct wfs_catalog *a = diff->sides[0].catalog, *b = diff->sides[1].catalog, *failed;
+    if (diff_texts_print(a, b, diff->json, &diff->n_texts) < 0)
+        return print_error(EXIT_UNSUPPORTED, diff->sides[0].path, "out of memory");
+    const int code = diff_hidden_print(a, b, diff->json, &diff->n_hidden, &failed);
+    const char *path = diff->sides[code < 0 && failed == b].path;
+    if (code == -ENOMEM)
+        return print_error(EXIT_UNSUPPORTED, path, "out of memory");
+    return code == 0 ? EXIT_DONE
+                     : print_error(EXIT_DAMAGED, path,
+                                   "cannot read bytes of a storage that no tensor shows: %s",
+                                   strerror(-code));
+}
+
 static enum exit_code run(struct diff *diff, const struct args *args)
 {
     enum exit_code exit_code = EXIT_DONE;
@@ -269,10 +286,8 @@ static enum exit_code run(struct diff *diff, const struct args *args)
     print_only_in(diff, 0);
     print_only_in(diff, 1);
     exit_code = print_changed(diff);
-    if (exit_code == EXIT_DONE && args_has(args, "all") &&
-        diff_texts_print(diff->sides[0].catalog, diff->sides[1].catalog, diff->json,
-                         &diff->n_texts) < 0)
-        exit_code = print_error(EXIT_UNSUPPORTED, diff->sides[0].path, "out of memory");
+    if (exit_code == EXIT_DONE && args_has(args, "all"))
+        exit_code = print_rest(diff);
     print_counts(diff);
     if (diff->json != NULL)
         jsonout_close_object(diff->json);

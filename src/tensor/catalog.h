@@ -46,6 +46,19 @@ struct catalog_storage {
 
 #define PLACE_FIXED UINT32_MAX
 
+struct catalog_range {
+    uint64_t offset, n_bytes; /* in a source */
+};
+
+/* What no tensor shows of a storage. */
+struct catalog_hidden {
+    struct wfs_hidden public;
+    const struct source *source;
+    uint64_t start; /* of the storage in the source */
+    struct catalog_range *ranges;
+    size_t n_ranges;
+};
+
 /* A value, or a container of values, that no tensor is in, and its dotted name. */
 struct catalog_value {
     const char *name;
@@ -97,6 +110,8 @@ struct wfs_catalog {
     size_t n_place_room;              /* 0: places are borrowed, or there are none */
     struct catalog_storage *storages; /* in the arena, by id; all that the graph names */
     uint32_t n_storages;
+    struct catalog_hidden *hidden; /* in the arena */
+    size_t n_hidden;
     bool is_object;            /* the graph and its storages are all that was loaded */
     struct value_bytes pickle; /* the whole graph as it was in the file; source NULL: not kept */
     uint32_t pickle_crc;

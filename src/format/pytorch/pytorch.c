@@ -20,6 +20,7 @@
 #include "format/pytorch/object/torch_stream.h"
 #include "format/pytorch/object/torch_tensor.h"
 #include "format/pytorch/torch_checksums.h"
+#include "format/pytorch/torch_hidden.h"
 #include "format/pytorch/torch_tar.h"
 #include "format/pytorch/torch_zip.h"
 #include "format/pytorch/writer/torch_checkpoint.h"
@@ -73,7 +74,9 @@ static int load_stream(struct torch *torch)
                             wfs_count_as((end - offset), "byte follows", "bytes follow").text) < 0)
         return wfs_fail_memory(torch->err);
     code = torch_listing_add(torch, root, "");
-    return code < 0 ? code : torch_storage_list(torch);
+    if (code == 0)
+        code = torch_storage_list(torch);
+    return code < 0 ? code : torch_hidden_find(torch);
 }
 
 /* Loads a bare pickle, or a stream, whose first pickle is a magic number. */
@@ -81,8 +84,7 @@ static int load_pickle(struct torch *torch)
 {
     uint64_t offset = 0;
     uint32_t root;
-    const int code =
-        torch_read_pickle(torch, torch->source, &offset, torch->source->n_bytes, &root);
+    int code = torch_read_pickle(torch, torch->source, &offset, torch->source->n_bytes, &root);
     if (code < 0)
         return code;
     if (torch_stream_is_magic(torch->graph, root))
@@ -96,8 +98,10 @@ static int load_pickle(struct torch *torch)
             wfs_count_as((torch->source->n_bytes - offset), "byte follows", "bytes follow").text) <
             0)
         return wfs_fail_memory(torch->err);
-    const int walked = torch_listing_add(torch, root, "");
-    return walked < 0 ? walked : torch_storage_list(torch);
+    code = torch_listing_add(torch, root, "");
+    if (code == 0)
+        code = torch_storage_list(torch);
+    return code < 0 ? code : torch_hidden_find(torch);
 }
 
 static int load_container(struct torch *torch, const uint8_t *head, size_t n_head)

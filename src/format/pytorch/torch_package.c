@@ -14,6 +14,7 @@
 #include "format/pytorch/object/torch_args.h"
 #include "format/pytorch/object/torch_global.h"
 #include "format/pytorch/object/torch_listing.h"
+#include "format/pytorch/torch_hidden.h"
 
 #define SCRIPTS ".data/ts_code/"
 
@@ -272,5 +273,7 @@ int torch_package_load(struct torch *torch, struct torch_records *records)
         code = read_pickles(&package);
     if (code == 0)
         code = list_pickles(&package);
-    return code < 0 ? code : list_scripts(&package);
+    if (code == 0)
+        code = list_scripts(&package);
+    return code < 0 ? code : torch_hidden_find_records(torch, records);
 }

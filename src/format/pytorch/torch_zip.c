@@ -13,6 +13,7 @@
 
 #include "format/pytorch/object/torch_listing.h"
 #include "format/pytorch/object/torch_storage.h"
+#include "format/pytorch/torch_hidden.h"
 #include "format/pytorch/torch_package.h"
 #include "format/pytorch/torch_records.h"
 #include "format/pytorch/torch_weights.h"
@@ -71,10 +72,12 @@ static int load_checkpoint(struct torch *torch, struct torch_records *records,
         return code;
     if (constants == NULL) {
         names_done(&torch->names); /* all keys exist by now, and storages need as much memory */
-        return is_lite ? 0 : torch_storage_list(torch);
+        code = is_lite ? 0 : torch_storage_list(torch);
+    } else {
+        records->folders = constant_folders;
+        code = load_pickle(torch, records, constants, "constants", &unused);
     }
-    records->folders = constant_folders;
-    return load_pickle(torch, records, constants, "constants", &unused);
+    return code < 0 ? code : torch_hidden_find_records(torch, records);
 }
 
 struct foreign {

@@ -18,6 +18,12 @@ struct torch_cache_entry;
 struct torch_global;
 struct torch_tensor;
 
+/* A tensor as it lies in its storage, where the catalog has a copy of it. */
+struct torch_gathered {
+    struct wfs_tensor tensor;
+    const struct torch_gathered *next;
+};
+
 /* The bytes that tensors are views of. */
 struct torch_storage {
     const struct source *source;
@@ -71,6 +77,7 @@ struct torch {
     bool (*is_tensor)(const struct torch *torch, uint32_t id);
     int (*find_tensor)(struct torch *torch, uint32_t id, struct torch_tensor *ret);
     struct torch_cache cache;
+    const struct torch_gathered *gathered;
     uint64_t *scratch; /* dims and strides of the current tensor */
     uint32_t n_scratch;
     struct names names, value_names; /* in use */

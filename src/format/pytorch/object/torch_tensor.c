@@ -221,7 +221,12 @@ static int gather_bytes(struct torch *torch, const struct torch_tensor *tensor, 
         strides[i] *= item; /* within the storage: no overflow */
     dims[tensor->rank] = item;
     strides[tensor->rank] = 1;
-    const struct wfs_tensor bytes = {
+    struct torch_gathered *gathered = arena_calloc(&torch->catalog->arena, 1, sizeof(*gathered));
+    if (gathered == NULL)
+        return wfs_fail_memory(torch->err);
+    gathered->next = torch->gathered;
+    torch->gathered = gathered;
+    gathered->tensor = (struct wfs_tensor){
         .key = "",
         .shape = {tensor->rank + 1, dims},
         .n_bytes = n_bytes,
@@ -232,7 +237,7 @@ static int gather_bytes(struct torch *torch, const struct torch_tensor *tensor, 
         .dtype = WFS_U8,
     };
     stored->source = derived;
-    code = derived_add_tensor(derived, &bytes, &stored->offset);
+    code = derived_add_tensor(derived, &gathered->tensor, &stored->offset);
     return code < 0 ? torch_fail_derived(torch->err, code) : 0;
 }
 
