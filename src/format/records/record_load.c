@@ -24,8 +24,9 @@ const char *record_where(const struct record_load *load)
 int record_fail_short(const struct record_load *load, uint64_t offset)
 {
     return wfs_fail(load->err, EBADMSG,
-                    "truncated: what begins at byte %" PRIu64 "%s is not complete, there are %s",
-                    offset, record_where(load), wfs_count(load->bytes->n_bytes, "byte").text);
+                    "truncated: what begins at byte %" PRIu64 "%s is not complete, there %s %s",
+                    offset, record_where(load), load->bytes->n_bytes == 1 ? "is" : "are",
+                    wfs_count(load->bytes->n_bytes, "byte").text);
 }
 
 int record_fail_read(const struct record_load *load, int code)
