@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
@@ -131,6 +132,12 @@ static void free_match(pcre2_match_data **match)
     pcre2_match_data_free(*match);
 }
 
+static int fail_steps(const struct regex *regex, const char *text, struct wfs_error *err)
+{
+    return wfs_fail(err, E2BIG, "the regex '%s' takes too many steps on the key '%s'",
+                    wfs_quote(regex->pattern).text, wfs_quote(text).text);
+}
+
 /*
  * Searches from offset. Returns 1 or 0, or a negative errno. A key with lone surrogates is not
  * UTF-8 and matches nothing. More groups than the match data holds is a match, too: code 0.
@@ -138,17 +145,16 @@ static void free_match(pcre2_match_data **match)
 static int match_at(const struct regex *regex, const char *text, size_t n, size_t offset,
                     pcre2_match_data *match, struct wfs_error *err)
 {
+    /* The first search checks the whole text. */
+    const uint32_t options = offset == 0 ? 0 : PCRE2_NO_UTF_CHECK;
     const int code =
-        pcre2_match(regex->code, (PCRE2_SPTR)text, n, offset, 0, match, regex->context);
+        pcre2_match(regex->code, (PCRE2_SPTR)text, n, offset, options, match, regex->context);
     if (code >= 0)
         return 1;
     if (code == PCRE2_ERROR_NOMATCH ||
         (code <= PCRE2_ERROR_UTF8_ERR1 && code >= PCRE2_ERROR_UTF8_ERR21))
         return 0;
-    if (code == PCRE2_ERROR_NOMEMORY)
-        return wfs_fail_memory(err);
-    return wfs_fail(err, E2BIG, "the regex '%s' takes too many steps on the key '%s'",
-                    wfs_quote(regex->pattern).text, wfs_quote(text).text);
+    return code == PCRE2_ERROR_NOMEMORY ? wfs_fail_memory(err) : fail_steps(regex, text, err);
 }
 
 int regex_search(const struct regex *regex, const char *text, struct wfs_error *err)
@@ -249,6 +255,20 @@ static size_t next_char(const char *text, size_t at, size_t n)
     return at;
 }
 
+static uint64_t processor_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/* Searches that are each within the limit can be as many as the text has characters. */
+static bool is_too_slow(uint64_t since_ns, size_t n_bytes)
+{
+    enum { NS_FREE = 50000000, NS_PER_BYTE = 4000 };
+    return processor_ns() - since_ns > NS_FREE + (uint64_t)n_bytes * NS_PER_BYTE;
+}
+
 /*
  * Replaces the match that was found, and all that follow. An empty match where the last match ended
  * is passed over, and the search goes on one character later.
@@ -256,12 +276,16 @@ static size_t next_char(const char *text, size_t at, size_t n)
 static int replace_all(struct expansion *e, const char *replacement, pcre2_match_data *match,
                        struct wfs_error *err)
 {
+    enum { N_UNTIMED = 16 };
     const size_t n = strlen(e->text);
+    const uint64_t since_ns = processor_ns();
     size_t copied = 0, from, last_end = SIZE_MAX;
     int code = 1;
     e->groups = pcre2_get_ovector_pointer(match);
     e->n_groups = pcre2_get_ovector_count(match);
-    while (code > 0) {
+    for (unsigned i = 1; code > 0; i++) {
+        if (i % N_UNTIMED == 0 && is_too_slow(since_ns, n))
+            return fail_steps(e->regex, e->text, err);
         const size_t start = e->groups[0], end = e->groups[1];
         if (start == end && start == last_end) {
             from = next_char(e->text, start, n);
