@@ -6,6 +6,7 @@
 #include "value/value.h"
 
 #include <errno.h>
+#include <math.h>
 #include <string.h>
 
 #include "base/bytes.h"
@@ -357,7 +358,7 @@ bool value_is_same_key(const struct graph *graph, uint32_t a, uint32_t b)
     return is_same(graph, a, b, 0);
 }
 
-/* Equal keys hash alike. */
+/* Equal keys hash alike, and no others: NaN is equal to itself only. */
 static uint64_t hash_key(const struct graph *graph, uint32_t id, unsigned depth, uint64_t seed)
 {
     const struct value *value = graph_at(graph, id);
@@ -368,9 +369,11 @@ static uint64_t hash_key(const struct graph *graph, uint32_t id, unsigned depth,
         return seed;
     if (is_number(value))
         return as_integer(value, &integer) ? hash_bytes(&integer, sizeof(integer), seed)
+               : isnan(value->real)        ? hash_bytes(&id, sizeof(id), seed)
                                            : hash_bytes(&value->real, sizeof(value->real), seed);
     if (value->kind == VALUE_GLOBAL)
-        return hash_bytes(value->global->name, value->global->n_name, seed);
+        return hash_bytes(value->global->name, value->global->n_name,
+                          hash_bytes(value->global->module, value->global->n_module, seed));
     if (!is_simple_tuple(value, depth))
         return hash_bytes(&id, sizeof(id), seed);
     uint64_t hash = seed + value->n;
@@ -420,4 +423,37 @@ int64_t value_drop_twins(struct graph *graph, uint32_t dict)
         memcpy(value->pair, (uint32_t[2]){items[0], items[1]}, sizeof(value->pair));
     value->n = 2 * n_kept;
     return n_pairs - n_kept;
+}
+
+/* ---- sets of keys ---- */
+
+static bool is_in_set(const void *ctx, uint32_t i)
+{
+    const struct twin *twin = ctx;
+    return value_is_same_key(twin->graph, twin->items[i], twin->key);
+}
+
+int value_set_init(struct value_set *set, const struct graph *graph, const struct value *items)
+{
+    *set = (struct value_set){.graph = graph, .items = value_items(items)};
+    if (map_reserve(&set->map, items->n) < 0)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < items->n; i++) {
+        if (!value_set_has(set, set->items[i]))
+            (void)map_add(&set->map, hash_key(graph, set->items[i], 0, hash_seed()), i);
+    }
+    return 0;
+}
+
+bool value_set_has(const struct value_set *set, uint32_t key)
+{
+    const struct twin twin = {set->graph, set->items, key};
+    uint32_t i;
+    return map_find(&set->map, hash_key(set->graph, key, 0, hash_seed()), is_in_set, &twin, &i);
+}
+
+void value_set_done(struct value_set *set)
+{
+    map_done(&set->map);
+    *set = (struct value_set){0};
 }

@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "base/arena.h"
+#include "base/hash.h"
 #include "base/source.h"
 
 enum value_kind {
@@ -197,5 +198,17 @@ bool value_is_same_key(const struct graph *graph, uint32_t a, uint32_t b);
  * Returns how many pairs went, or -ENOMEM.
  */
 int64_t value_drop_twins(struct graph *graph, uint32_t dict);
+
+/* The items of a list, tuple or set, found as keys are. Borrows the items. */
+struct value_set {
+    const struct graph *graph;
+    const uint32_t *items;
+    struct map map;
+};
+
+/* -ENOMEM; needs value_set_done in any case. */
+int value_set_init(struct value_set *set, const struct graph *graph, const struct value *items);
+bool value_set_has(const struct value_set *set, uint32_t key);
+void value_set_done(struct value_set *set);
 
 #endif

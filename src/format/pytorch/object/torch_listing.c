@@ -206,7 +206,7 @@ static int step_pairs(struct walk *walk, struct frame *frame)
     if (frame->is_filtered &&
         (!torch_has_tensor(walk->graph, item) || is_own_dict(walk, frame, key)))
         return 0;
-    walk->role = object_role(walk, frame, key);
+    walk->role = object_role(frame, key);
     walk_add_key(walk, key);
     walk->item = i;
     walk->pending = item;

@@ -5,6 +5,8 @@
  */
 #include "format/pytorch/object/torch_object.h"
 
+#include <stdlib.h>
+
 #include "format/pytorch/object/torch_args.h"
 #include "format/pytorch/object/torch_container.h"
 #include "format/pytorch/object/torch_global.h"
@@ -225,6 +227,26 @@ int object_step_call(struct walk *walk, struct frame *frame)
     }
 }
 
+/* Returns the items of a set: itself, or the list that set() was called with. */
+static uint32_t set_items(const struct graph *graph, uint32_t id)
+{
+    const struct value *value = graph_at(graph, id);
+    return value->kind == VALUE_CALL ? torch_arg(graph, value->call.args, 0) : id;
+}
+
+/* Notes in the frame of the buffers which of them state_dict() leaves out. */
+static int set_unsaved(struct walk *walk, struct frame *frame, uint32_t set)
+{
+    const uint32_t items = set == 0 ? 0 : set_items(walk->graph, set);
+    if (items == 0 || !value_has_items(graph_at(walk->graph, items)))
+        return 0;
+    frame->unsaved = calloc(1, sizeof(*frame->unsaved));
+    return frame->unsaved == NULL ||
+                   value_set_init(frame->unsaved, walk->graph, graph_at(walk->graph, items)) < 0
+               ? wfs_fail_memory(walk->torch->err)
+               : 0;
+}
+
 /* What the module owns comes first, in the order of state_dict(), then its other attributes. */
 int object_step_module(struct walk *walk, struct frame *frame)
 {
@@ -245,9 +267,9 @@ int object_step_module(struct walk *walk, struct frame *frame)
     inner->is_attributes = i >= ATTRIBUTES;
     if (inner->is_attributes)
         inner->role = "attribute";
-    if (i == BUFFERS)
-        inner->unsaved = value_get(walk->graph, dict, "_non_persistent_buffers_set");
-    return code;
+    return i != BUFFERS ? code
+                        : set_unsaved(walk, inner,
+                                      value_get(walk->graph, dict, "_non_persistent_buffers_set"));
 }
 
 int object_step_wrapper(struct walk *walk, struct frame *frame)
@@ -258,21 +280,9 @@ int object_step_wrapper(struct walk *walk, struct frame *frame)
     return enter_states(walk, wrapper_state(walk, graph_at(walk->graph, id)), id);
 }
 
-/* Returns the items of a set: itself, or the list that set() was called with. */
-static uint32_t set_items(const struct graph *graph, uint32_t id)
+const char *object_role(const struct frame *frame, uint32_t key)
 {
-    const struct value *value = graph_at(graph, id);
-    return value->kind == VALUE_CALL ? torch_arg(graph, value->call.args, 0) : id;
-}
-
-const char *object_role(const struct walk *walk, const struct frame *frame, uint32_t key)
-{
-    const uint32_t items = frame->unsaved == 0 ? 0 : set_items(walk->graph, frame->unsaved);
-    if (frame->role != NULL || items == 0 || !value_has_items(graph_at(walk->graph, items)))
+    if (frame->role != NULL || frame->unsaved == NULL)
         return frame->role;
-    const struct value *set = graph_at(walk->graph, items);
-    for (uint32_t i = 0; i < set->n; i++)
-        if (value_is_same_key(walk->graph, value_items(set)[i], key))
-            return "non-persistent buffer";
-    return NULL;
+    return value_set_has(frame->unsaved, key) ? "non-persistent buffer" : NULL;
 }

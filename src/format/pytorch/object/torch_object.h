@@ -21,7 +21,7 @@ bool object_is_wrapper(const struct walk *walk, const struct value *call);
 
 /* Returns what the item with this key is in a module, if state_dict() does not return it; else
  * NULL. */
-const char *object_role(const struct walk *walk, const struct frame *frame, uint32_t key);
+const char *object_role(const struct frame *frame, uint32_t key);
 
 /* Goes into what BUILD gave to an object: its attributes, under the current path. */
 int object_enter_state(struct walk *walk, uint32_t state);

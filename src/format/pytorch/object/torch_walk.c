@@ -15,9 +15,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* NULL: nothing. */
+static void free_set(struct value_set *set)
+{
+    if (set != NULL)
+        value_set_done(set);
+    free(set);
+}
+
 void walk_done(struct walk *walk)
 {
     const int saved = errno;
+    for (uint32_t i = 0; i < walk->n_frames; i++)
+        free_set(walk->frames[i].unsaved);
     free(walk->frames);
     strbuf_done(&walk->path);
     errno = saved;
@@ -78,6 +88,7 @@ void walk_leave(struct walk *walk)
 {
     const struct frame *frame = &walk->frames[--walk->n_frames];
     graph_at(walk->graph, frame->id)->marks &= (uint8_t)~MARK_OPEN;
+    free_set(frame->unsaved);
     walk->n_modules -= frame->mode == WALK_MODULE;
 }
 

@@ -26,9 +26,9 @@ struct frame {
     size_t n_path; /* of the path to it */
     uint32_t n_components;
     uint32_t place;
-    uint32_t whole;   /* of which its tensors are parts; 0: none */
-    uint32_t unsaved; /* keys of buffers that state_dict() leaves out, a set; 0: none */
-    const char *role; /* of the tensors in it, as walk.role */
+    uint32_t whole;            /* of which its tensors are parts; 0: none */
+    struct value_set *unsaved; /* malloc'ed; buffers that state_dict() leaves out; NULL: none */
+    const char *role;          /* of the tensors in it, as walk.role */
     enum walk_mode mode;
     bool is_filtered;   /* lists only what has tensors */
     bool is_attributes; /* the attributes of a module: its own dicts are listed before */
