@@ -8,6 +8,7 @@
 #include "cli/values.h"
 
 #include <weightfs/cleanup.h>
+#include <weightfs/distinct.h>
 
 #include <errno.h>
 #include <math.h>
@@ -17,7 +18,8 @@ enum { N_PIECE = 1 << 16 }; /* elements; whole bytes of every dtype */
 
 /* One of the two tensors, and the piece of it that is compared. */
 struct side {
-    const struct wfs_tensor *tensor;
+    struct wfs_distinct distinct;
+    const struct wfs_tensor *tensor; /* of the distinct elements */
     unsigned n_bits;
     uint8_t *bytes;
     double *decoded;
@@ -114,8 +116,9 @@ static void add_difference(struct number a, struct number b, struct comparison *
         total->max_rel = (double)rel;
 }
 
-static void count_numbers(struct side *a, struct side *b, size_t n_elems, bool is_exact,
-                          struct comparison *total)
+/* first: the number of the first element of the piece. */
+static void count_numbers(struct side *a, struct side *b, uint64_t first, size_t n_elems,
+                          bool is_exact, struct comparison *total)
 {
     decode(a, n_elems);
     decode(b, n_elems);
@@ -124,35 +127,46 @@ static void count_numbers(struct side *a, struct side *b, size_t n_elems, bool i
         const bool is_equal = (x.re == y.re && x.im == y.im) || (is_nan(x) && is_nan(y));
         if (is_equal && (!is_exact || has_same_bits(a, b, i)))
             continue;
-        total->n_changed++;
+        const uint64_t n_times = wfs_distinct_times(&a->distinct, first + i);
+        if (n_times == 0)
+            continue;
+        total->n_changed += n_times;
         if (is_equal)
             continue;
         if (is_nan(x) || is_nan(y))
-            total->n_nan++;
+            total->n_nan += n_times;
         else
             add_difference(x, y, total);
     }
 }
 
-static void count_bytes(const struct side *a, const struct side *b, size_t n_bytes,
+static void count_bytes(const struct side *a, const struct side *b, uint64_t first, size_t n_bytes,
                         struct comparison *total)
 {
-    for (size_t i = 0; i < n_bytes; i++)
-        total->n_changed += a->bytes[i] != b->bytes[i];
+    const unsigned n_bits = wfs_dtype_bits((enum wfs_dtype)a->tensor->dtype);
+    const unsigned n_elem = n_bits < 8 ? 1 : n_bits / 8; /* those below a byte are not repeated */
+    for (size_t i = 0; i < n_bytes; i++) {
+        if (a->bytes[i] != b->bytes[i])
+            total->n_changed += wfs_distinct_times(&a->distinct, (first + i) / n_elem);
+    }
 }
 
 /* ---- both tensors ---- */
 
 static void free_side(struct side *side)
 {
+    wfs_distinct_done(&side->distinct);
     free(side->bytes);
     free(side->decoded);
     free(side->numbers);
 }
 
-static bool make_side(struct side *side, const struct wfs_tensor *tensor, bool is_number)
+static bool make_side(struct side *side, const struct wfs_tensor *tensor,
+                      const struct wfs_tensor *beside, bool is_number)
 {
-    side->tensor = tensor;
+    if (wfs_distinct_init(&side->distinct, tensor, beside) < 0)
+        return false;
+    side->tensor = &side->distinct.tensor;
     side->n_bits = is_number ? wfs_dtype_bits((enum wfs_dtype)tensor->dtype) : 8;
     side->bytes = malloc((size_t)N_PIECE * side->n_bits / 8);
     if (is_number) {
@@ -172,26 +186,32 @@ static int read_piece(const struct side *side, uint64_t first, size_t n_elems)
     return (size_t)n == n_bytes ? 0 : -EIO;
 }
 
-static int compare_pieces(struct side *a, struct side *b, bool is_exact, struct comparison *ret,
-                          const struct wfs_tensor **ret_failed)
+static void compare_piece(struct side *a, struct side *b, uint64_t first, size_t n, bool is_exact,
+                          struct comparison *ret)
 {
     const bool is_one_dtype = a->tensor->dtype == b->tensor->dtype;
-    for (uint64_t first = 0; first < ret->n_elems; first += N_PIECE) {
-        const uint64_t n_left = ret->n_elems - first;
+    if (is_one_dtype && memcmp(a->bytes, b->bytes, n * a->n_bits / 8) == 0)
+        return;
+    if (ret->has_numbers)
+        count_numbers(a, b, first, n, is_exact && is_one_dtype, ret);
+    else
+        count_bytes(a, b, first, n, ret);
+}
+
+static int compare_pieces(struct side *a, struct side *b, bool is_exact, struct comparison *ret,
+                          bool *ret_is_second)
+{
+    const uint64_t n_all = ret->has_numbers ? values_n_elems(a->tensor) : a->tensor->n_bytes;
+    for (uint64_t first = 0; first < n_all; first += N_PIECE) {
+        const uint64_t n_left = n_all - first;
         const size_t n = n_left < N_PIECE ? (size_t)n_left : N_PIECE;
-        struct side *const sides[] = {a, b};
-        for (size_t i = 0; i < 2; i++) {
-            const int code = read_piece(sides[i], first, n);
-            *ret_failed = sides[i]->tensor;
-            if (code < 0)
-                return code;
-        }
-        if (is_one_dtype && memcmp(a->bytes, b->bytes, n * a->n_bits / 8) == 0)
-            continue;
-        if (ret->has_numbers)
-            count_numbers(a, b, n, is_exact && is_one_dtype, ret);
-        else
-            count_bytes(a, b, n, ret);
+        int code = read_piece(a, first, n);
+        *ret_is_second = code == 0;
+        if (code == 0)
+            code = read_piece(b, first, n);
+        if (code < 0)
+            return code;
+        compare_piece(a, b, first, n, is_exact, ret);
     }
     return 0;
 }
@@ -208,9 +228,13 @@ int comparison_make(const struct wfs_tensor *a, const struct wfs_tensor *b, bool
         return 0;
     ret->n_elems = is_number ? values_n_elems(a) : a->n_bytes;
     struct side one = {0}, other = {0};
-    const int code = make_side(&one, a, is_number) && make_side(&other, b, is_number)
-                         ? compare_pieces(&one, &other, is_exact, ret, ret_failed)
-                         : -ENOMEM;
+    int code = -ENOMEM;
+    if (make_side(&one, a, b, is_number) && make_side(&other, b, a, is_number)) {
+        bool is_second = !wfs_tensor_is_large(one.tensor);
+        const bool is_large = !is_second || wfs_tensor_is_large(other.tensor);
+        code = is_large ? -EFBIG : compare_pieces(&one, &other, is_exact, ret, &is_second);
+        *ret_failed = is_second ? b : a;
+    }
     free_side(&one);
     free_side(&other);
     return code;

@@ -5,6 +5,7 @@
 #include "cli/values.h"
 
 #include <weightfs/cleanup.h>
+#include <weightfs/distinct.h>
 
 #include <errno.h>
 #include <inttypes.h>
@@ -169,17 +170,17 @@ static size_t bin_of(double number, const struct wfs_stats *stats)
     return bin < VALUES_N_BINS ? bin : VALUES_N_BINS - 1;
 }
 
-int values_histogram(const struct wfs_tensor *tensor, const struct wfs_stats *stats,
-                     uint64_t counts[VALUES_N_BINS])
+static int count_bins(const struct wfs_distinct *distinct, const struct wfs_stats *stats,
+                      uint64_t counts[VALUES_N_BINS])
 {
     enum { N_CHUNK = 3 << 14 }; /* whole groups of every dtype */
+    const struct wfs_tensor *tensor = &distinct->tensor;
     const unsigned n_bits = wfs_dtype_bits(tensor->dtype);
     autofree uint8_t *chunk = malloc(N_CHUNK);
     autofree double *numbers = malloc(N_CHUNK * 8 / n_bits * sizeof(*numbers));
-    memset(counts, 0, VALUES_N_BINS * sizeof(counts[0]));
     if (chunk == NULL || numbers == NULL)
         return -ENOMEM;
-    for (uint64_t offset = 0; offset < tensor->n_bytes;) {
+    for (uint64_t offset = 0, index = 0; offset < tensor->n_bytes;) {
         const ssize_t n = wfs_tensor_read(tensor, offset, chunk, N_CHUNK);
         if (n <= 0)
             return n < 0 ? (int)n : -EIO;
@@ -187,9 +188,19 @@ int values_histogram(const struct wfs_tensor *tensor, const struct wfs_stats *st
         wfs_dtype_decode(tensor->dtype, chunk, n_elems, numbers);
         for (size_t i = 0; i < n_elems; i++) {
             if (isfinite(numbers[i]))
-                counts[bin_of(numbers[i], stats)]++;
+                counts[bin_of(numbers[i], stats)] += wfs_distinct_times(distinct, index + i);
         }
         offset += (uint64_t)n;
+        index += n_elems;
     }
     return 0;
+}
+
+int values_histogram(const struct wfs_tensor *tensor, const struct wfs_stats *stats,
+                     uint64_t counts[VALUES_N_BINS])
+{
+    cleanup(wfs_distinct_done) struct wfs_distinct distinct;
+    memset(counts, 0, VALUES_N_BINS * sizeof(counts[0]));
+    const int code = wfs_distinct_init(&distinct, tensor, NULL);
+    return code < 0 ? code : count_bins(&distinct, stats, counts);
 }

@@ -6,6 +6,7 @@
 
 #include <weightfs/array.h>
 #include <weightfs/cleanup.h>
+#include <weightfs/distinct.h>
 
 #include <errno.h>
 #include <inttypes.h>
@@ -116,24 +117,53 @@ const char *wfs_report_warning(const struct wfs_report *report, size_t i, const 
     return NULL;
 }
 
-static int count_cast(const struct wfs_tensor *tensor, uint64_t *n_overflow, uint64_t *n_nan)
+struct losses {
+    uint64_t n_overflow, n_nan;
+};
+
+/* Adds the losses of a piece of the elements, the first of which is numbered first. */
+static void count_piece(const struct wfs_distinct *distinct, enum wfs_dtype to, const char *piece,
+                        uint64_t first, size_t n_elems, struct losses *losses)
+{
+    const enum wfs_dtype from = (enum wfs_dtype)distinct->tensor.dtype;
+    const size_t n_elem = wfs_dtype_bits(from) / 8;
+    const size_t n_step = distinct->times == NULL ? n_elems : 1;
+    for (size_t i = 0; i < n_elems; i += n_step) {
+        uint64_t n_overflow = 0, n_nan = 0;
+        const uint64_t n_times = wfs_distinct_times(distinct, first + i);
+        cast_count(from, piece + i * n_elem, to, n_step, &n_overflow, &n_nan);
+        losses->n_overflow += n_overflow * n_times;
+        losses->n_nan += n_nan * n_times;
+    }
+}
+
+static int count_pieces(const struct wfs_distinct *distinct, enum wfs_dtype to,
+                        struct losses *losses)
 {
     enum { N_PIECE = 1 << 18 };
-    const enum wfs_dtype from = (enum wfs_dtype)tensor->stored.dtype;
-    struct wfs_tensor stored = *tensor;
-    stored.dtype = tensor->stored.dtype;
-    const int code = wfs_shape_bytes(&stored.shape, from, &stored.n_bytes);
+    const struct wfs_tensor *tensor = &distinct->tensor;
+    const size_t n_elem = wfs_dtype_bits((enum wfs_dtype)tensor->dtype) / 8;
     autofree char *piece = malloc(N_PIECE);
-    if (code < 0 || piece == NULL)
-        return code < 0 ? code : -ENOMEM;
-    for (uint64_t offset = 0; offset < stored.n_bytes; offset += N_PIECE) {
-        const ssize_t n = wfs_tensor_read(&stored, offset, piece, N_PIECE);
+    if (piece == NULL)
+        return -ENOMEM;
+    for (uint64_t offset = 0; offset < tensor->n_bytes; offset += N_PIECE) {
+        const ssize_t n = wfs_tensor_read(tensor, offset, piece, N_PIECE);
         if (n < 0)
             return (int)n;
-        cast_count(from, piece, (enum wfs_dtype)tensor->dtype,
-                   (size_t)n / (wfs_dtype_bits(from) / 8), n_overflow, n_nan);
+        count_piece(distinct, to, piece, offset / n_elem, (size_t)n / n_elem, losses);
     }
     return 0;
+}
+
+static int count_cast(const struct wfs_tensor *tensor, struct losses *losses)
+{
+    cleanup(wfs_distinct_done) struct wfs_distinct distinct = {0};
+    struct wfs_tensor stored = *tensor;
+    stored.dtype = tensor->stored.dtype;
+    int code = wfs_shape_bytes(&stored.shape, (enum wfs_dtype)stored.stored.dtype, &stored.n_bytes);
+    if (code == 0)
+        code = wfs_distinct_init(&distinct, &stored, NULL);
+    return code < 0 ? code : count_pieces(&distinct, (enum wfs_dtype)tensor->dtype, losses);
 }
 
 int wfs_report_count_casts(struct wfs_report *report, const struct wfs_catalog *catalog)
@@ -148,9 +178,12 @@ int wfs_report_count_casts(struct wfs_report *report, const struct wfs_catalog *
         const struct item *item = &report->items[i];
         if (!item_is_shown(item) || !item_is_cast(item))
             continue;
-        const int code = count_cast(&item->tensor, &report->n_overflow[i], &report->n_nan[i]);
+        struct losses losses = {0};
+        const int code = count_cast(&item->tensor, &losses);
         if (code < 0)
             return code;
+        report->n_overflow[i] = losses.n_overflow;
+        report->n_nan[i] = losses.n_nan;
     }
     report->has_counts = true;
     return 0;

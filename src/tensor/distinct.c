@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * An axis with stride 0 repeats everything inside it. Where elements still overlap many times over,
+ * as sliding windows do, the stored range is read in order, with a count for each element of it.
+ */
+#include <weightfs/distinct.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/source.h"
+
+enum { N_TIMES = 16, N_FREE = 64 << 20 };
+
+/* How often the elements of a range are shown, from the axes, one by one: an axis of n steps shows
+ * what is at x again at x + stride, ..., x + (n - 1) * stride. */
+static void count_times(uint64_t *times, uint64_t n_span, const struct wfs_tensor *tensor)
+{
+    times[0] = 1;
+    for (uint32_t i = 0; i < tensor->shape.rank; i++) {
+        const uint64_t n = tensor->shape.dims[i], stride = tensor->stored.strides[i];
+        if (n == 1)
+            continue;
+        for (uint64_t x = stride; x < n_span; x++)
+            times[x] += times[x - stride];
+        for (uint64_t x = n_span; x-- > n * stride;)
+            times[x] -= times[x - n * stride];
+    }
+}
+
+/* Elements from the first to the last that is shown. */
+static uint64_t span_of(const struct wfs_tensor *tensor)
+{
+    uint64_t n = 1; /* the loader has checked that the last one lies in the storage */
+    for (uint32_t i = 0; i < tensor->shape.rank; i++)
+        n += (tensor->shape.dims[i] - 1) * tensor->stored.strides[i];
+    return n;
+}
+
+/* Replaces the tensor by the range that its elements lie in, if they overlap that much. */
+static int flatten(struct wfs_distinct *distinct)
+{
+    struct wfs_tensor *tensor = &distinct->tensor;
+    uint64_t n_elems;
+    const uint64_t n_span = span_of(tensor);
+    if (wfs_shape_count(&tensor->shape, &n_elems) < 0 || n_elems / N_TIMES <= n_span)
+        return 0;
+    distinct->times = calloc(n_span, sizeof(*distinct->times));
+    if (distinct->times == NULL)
+        return -ENOMEM;
+    count_times(distinct->times, n_span, tensor);
+    tensor->n_bytes = tensor->n_bytes / n_elems * n_span;
+    distinct->dims[0] = n_span;
+    tensor->shape.rank = 1;
+    tensor->stored.strides = NULL;
+    return 0;
+}
+
+static bool has_axes(const struct wfs_tensor *tensor)
+{
+    return tensor->stored.strides != NULL && tensor->shape.rank > 0 && tensor->n_bytes > 0 &&
+           tensor->dtype != WFS_OPAQUE && tensor->trouble == NULL;
+}
+
+int wfs_distinct_init(struct wfs_distinct *ret, const struct wfs_tensor *tensor,
+                      const struct wfs_tensor *beside)
+{
+    const uint32_t rank = tensor->shape.rank;
+    const uint64_t *strides = tensor->stored.strides;
+    *ret = (struct wfs_distinct){.tensor = *tensor, .n_times = 1};
+    if (!has_axes(tensor) || (beside != NULL && !has_axes(beside)))
+        return 0;
+    ret->dims = calloc(2 * (size_t)rank, sizeof(*ret->dims));
+    if (ret->dims == NULL)
+        return -ENOMEM;
+    bool is_same = true;
+    for (uint32_t i = 0; i < rank; i++) {
+        const uint64_t n = tensor->shape.dims[i];
+        const bool is_repeated =
+            strides[i] == 0 && (beside == NULL || beside->stored.strides[i] == 0);
+        ret->dims[i] = is_repeated ? 1 : n;
+        ret->dims[rank + i] = n == 1 ? 0 : strides[i];
+        ret->n_times *= is_repeated ? n : 1;
+        is_same = is_same && (beside == NULL || n == 1 || strides[i] == beside->stored.strides[i]);
+    }
+    ret->tensor.shape.dims = ret->dims;
+    ret->tensor.stored.strides = ret->dims + rank;
+    ret->tensor.n_bytes /= ret->n_times;
+    return is_same ? flatten(ret) : 0;
+}
+
+void wfs_distinct_done(struct wfs_distinct *distinct)
+{
+    free(distinct->times);
+    free(distinct->dims);
+    *distinct = (struct wfs_distinct){0};
+}
+
+uint64_t wfs_distinct_times(const struct wfs_distinct *distinct, uint64_t index)
+{
+    return distinct->n_times * (distinct->times == NULL ? 1 : distinct->times[index]);
+}
+
+bool wfs_tensor_is_large(const struct wfs_tensor *tensor)
+{
+    const struct source *source = tensor->stored.source;
+    return source != NULL && tensor->n_bytes > N_FREE &&
+           tensor->n_bytes / N_TIMES > source->n_bytes;
+}

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: MIT
+"""A view that shows stored elements many times over: its numbers are those of all that it shows, for the price of what is stored."""
+import json
+import math
+
+import numpy
+import pytest
+
+from wfs_testlib import bounds
+from wfs_testlib.program import EXIT_FOUND, EXIT_UNSUPPORTED, weightfs
+from wfs_testlib.pth import checkpoint, dictionary, name, storage, tensor
+
+STORED = numpy.array([1, numpy.nan, -2, 0, numpy.inf, 5.5, -numpy.inf, 0, 3, 2], '<f4')
+VIEWS = {
+    'rows': ((300, 10), (0, 1), 0),
+    'columns': ((10, 300), (1, 0), 0),
+    'both': ((30, 5, 20), (0, 2, 0), 1),
+    'one element': ((50, 60), (0, 0), 5),
+    'ones among them': ((1, 400, 1, 10), (7, 0, 0, 1), 0),
+    'few windows': ((4, 7), (1, 1), 0),
+    'a transposed matrix': ((5, 2), (1, 5), 0),
+    'turned': ((2, 500, 5), (5, 0, 1), 0),
+}
+
+
+def shown(stored, size, stride, offset):
+    return numpy.lib.stride_tricks.as_strided(stored[offset:], size, [4 * n for n in stride])
+
+
+def write(path, stored, size, stride, offset):
+    of = storage(numel=len(stored))
+    path.write_bytes(checkpoint(dictionary(w=tensor(of, offset, size, stride)), r0=stored.tobytes()))
+    return path
+
+
+def judge_stats(path, array):
+    """Compares what `show` and `check` say with numpy."""
+    found = json.loads(weightfs('show', '--json', path, 'w').stdout)
+    finite = array[numpy.isfinite(array)].astype('f8')
+    stats = found['stats']
+    assert found['n_elems'] == array.size and stats['finite'] == finite.size
+    assert stats['zero'] == (finite == 0).sum() and stats['nan'] == numpy.isnan(array).sum()
+    assert stats['positive_inf'] == (array == numpy.inf).sum() and stats['negative_inf'] == (array == -numpy.inf).sum()
+    if finite.size:
+        assert stats['min'] == finite.min() and stats['max'] == finite.max()
+        assert math.isclose(stats['mean'], finite.mean(), abs_tol=1e-9) and math.isclose(stats['std'], finite.std(), abs_tol=1e-9)
+    if found['histogram']:
+        assert sum(found['histogram']) == finite.size
+        assert found['histogram'] == numpy.histogram(finite, len(found['histogram']))[0].tolist()
+    n_bad = numpy.isnan(array).sum()
+    findings = json.loads(weightfs('check', '--values', '--json', path, code=None).stdout)['findings']
+    texts = [finding['text'] for finding in findings]
+    assert not n_bad or any('%d of %d elements are NaN' % (n_bad, array.size) in text for text in texts), texts
+
+
+@pytest.mark.parametrize('view', VIEWS.values(), ids=VIEWS)
+def test_statistics_count_every_element_as_often_as_it_is_shown(folder, view):
+    judge_stats(write(folder / 'a.pth', STORED, *view), shown(STORED, *view))
+
+
+@pytest.mark.parametrize('size, stride', [((200, 100), (1, 1)), ((90, 110), (2, 1)), ((40, 30, 50), (1, 3, 1)), ((60, 70, 2), (1, 1, 0))])
+def test_statistics_of_sliding_windows(folder, size, stride):
+    stored = numpy.random.default_rng(1).integers(-9, 9, 1000).astype('<f4')
+    stored[::7] = numpy.nan
+    judge_stats(write(folder / 'a.pth', stored, size, stride, 3), shown(stored, size, stride, 3))
+
+
+@pytest.mark.parametrize('view', [*VIEWS.values(), ((100, 5), (1, 1), 0), ((90, 90), (1, 1), 2)], ids=lambda view: '%s-%s' % view[:2])
+def test_differences_count_every_element_as_often_as_it_is_shown(folder, view):
+    stored = numpy.concatenate([STORED, numpy.arange(300, dtype='<f4')])
+    other = stored.copy()
+    other[[5, 7, 9]] = 100, numpy.nan, 1
+    a, b = write(folder / 'a.pth', stored, *view), write(folder / 'b.pth', other, *view)
+    one, two = shown(stored, *view), shown(other, *view)
+    n_changed = int((~((one == two) | (numpy.isnan(one) & numpy.isnan(two)))).sum())
+    found = json.loads(weightfs('diff', '--json', a, b, code=EXIT_FOUND if n_changed else 0).stdout)
+    assert [change['changed'] for change in found['changed']] == [n_changed][:n_changed]
+
+
+def test_views_that_repeat_other_axes_are_compared(folder):
+    rows = write(folder / 'a.pth', numpy.arange(50, dtype='<f4'), (50, 50), (0, 1), 0)
+    columns = write(folder / 'b.pth', numpy.arange(50, dtype='<f4'), (50, 50), (1, 0), 0)
+    found = json.loads(weightfs('diff', '--json', rows, columns, code=EXIT_FOUND).stdout)['changed'][0]
+    assert found['compared'] == 2500 and found['changed'] == 2450 and found['max_abs'] == 49
+
+
+def test_views_too_large_to_be_compared_are_refused_with_the_reason(folder):
+    stored = numpy.arange(4, dtype='<f4')
+    rows = write(folder / 'a.pth', stored, (1 << 20, 1 << 20, 4), (0, 0, 1), 0)
+    other = write(folder / 'b.pth', stored, (1 << 20, 1 << 20, 4), (0, 0, 1), 0)
+    weightfs('diff', '--exact', rows, other)
+    sliding = write(folder / 'c.pth', numpy.zeros(1 << 21, '<f4'), (1 << 20, 1 << 20), (1, 1), 0)
+    fixed = write(folder / 'd.pth', numpy.zeros(1 << 21, '<f4'), (1 << 20, 1 << 20), (1, 0), 0)
+    assert "'w'" in (error := weightfs('diff', sliding, fixed, code=EXIT_UNSUPPORTED).error) and str(4 << 40) in error
+
+
+def test_casts_of_repeated_elements_are_counted_as_often_as_they_are_shown(folder):
+    stored = numpy.array([1, 1e30, numpy.nan, -1e30], '<f4')
+    path = write(folder / 'a.pth', stored, (1 << 20, 1 << 20, 4), (0, 0, 1), 0)
+    cast, = json.loads(weightfs('plan', '--json', '--values', '--cast=F16', path).stdout)['cast']
+    assert (cast['overflow'], cast['nan']) == (2 << 40, 1 << 40)
+
+
+def test_two_to_the_forty_elements_of_sixteen_bytes(folder):
+    path = bounds.SLOW / 'repeated-rows.pth'
+    stats = json.loads(weightfs('show', '--json', path, 'w').stdout)['stats']
+    assert stats['nan'] == stats['positive_inf'] == 1 << 40 and stats['finite'] == 1 << 41 and stats['mean'] == -.5
+
+
+def test_elements_of_one_byte_in_windows(folder):
+    lines = numpy.arange(4000) % 251
+    of = storage(cls=name('torch', 'ByteStorage'), numel=4000)
+    (folder / 'a.pth').write_bytes(checkpoint(dictionary(w=tensor(of, 0, (3000, 1000), (1, 1))), r0=lines.astype('u1').tobytes()))
+    array = numpy.lib.stride_tricks.as_strided(lines.astype('u1'), (3000, 1000), (1, 1))
+    stats = json.loads(weightfs('show', '--json', folder / 'a.pth', 'w').stdout)['stats']
+    assert stats['zero'] == (array == 0).sum() and math.isclose(stats['mean'], array.mean()) and math.isclose(stats['std'], array.std())
