@@ -170,8 +170,8 @@ bool wfs_tensor_extent(const struct wfs_tensor *tensor, int *ret_fd, uint64_t *r
 /*
  * Reads n_bytes of the shown content from offset, clipped to its end. Returns the count that the
  * clip leaves, all of them read. -EIO when the source is short, changed or failing, or the tensor
- * has a trouble; -EBADMSG when its compressed data is damaged; -ENOMEM. Pure apart from the source;
- * may run in parallel.
+ * has a trouble; -EBADMSG when its compressed data is damaged; -EINTR when the thread's
+ * interruption asks for it; -ENOMEM. Pure apart from the source; may run in parallel.
  */
 ssize_t wfs_tensor_read(const struct wfs_tensor *tensor, uint64_t offset, void *buf,
                         size_t n_bytes);

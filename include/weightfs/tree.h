@@ -206,13 +206,7 @@ void wfs_node_stat(const struct wfs_tree *tree, const struct wfs_node *node, str
  * truncates for O_TRUNC, and checks that the source has not changed (EIO). */
 int wfs_node_open(struct wfs_tree *tree, struct wfs_node *node, int flags);
 
-/*
- * Finds where [offset, offset + *n_bytes) of the content lies in one open file; *n_bytes is clipped
- * to the end. Returns false when it does not lie in one piece: use wfs_node_read. The caller checks
- * the source before and after (wfs_node_check).
- */
-bool wfs_node_extent(const struct wfs_tree *tree, const struct wfs_node *node, uint64_t offset,
-                     size_t *n_bytes, int *ret_fd, uint64_t *ret_offset);
+/* Returns -EIO when the source of the content has changed, or edited content is lost. */
 int wfs_node_check(const struct wfs_tree *tree, const struct wfs_node *node);
 /* Returns true when setting an attribute may have changed the header that content begins with. */
 bool wfs_node_has_new_header(const struct wfs_tree *tree, const struct wfs_node *node);
@@ -235,6 +229,24 @@ ssize_t wfs_node_read_held(const struct wfs_tree *tree, const struct wfs_node *n
                            size_t n_bytes);
 /* Does what wfs_tensor_read_ahead does; nothing where the content is not that of a tensor. */
 void wfs_node_read_ahead(const struct wfs_tree *tree, const struct wfs_node *node, uint64_t offset);
+
+/*
+ * The first change of a large tensor copies it into the staging directory. As a job, this runs
+ * without the tree; without one, the functions below do it where they are called. Making and ending
+ * a job need the exclusion of a change; the tree and the node have to outlive it.
+ *
+ * Makes a job before a change of the size to n_keep, or any other change (UINT64_MAX). NULL where
+ * nothing large is to be copied.
+ */
+struct wfs_stage_job;
+int wfs_stage_job_new(struct wfs_tree *tree, const struct wfs_node *node, uint64_t n_keep,
+                      struct wfs_stage_job **ret);
+/* Copies; the tree may change. -ENOSPC, -EINTR as wfs_tensor_read. */
+int wfs_stage_job_run(struct wfs_stage_job *job);
+/* Frees the job, given the result of the run, which it returns. The copy becomes the content of the
+ * node, unless that has changed. */
+int wfs_stage_job_end(struct wfs_tree *tree, struct wfs_node *node, struct wfs_stage_job *job,
+                      int code);
 
 ssize_t wfs_node_write(struct wfs_tree *tree, struct wfs_node *node, uint64_t offset,
                        const void *buf, size_t n_bytes, bool is_append);
@@ -272,6 +284,26 @@ int wfs_node_link(struct wfs_tree *tree, struct wfs_node *node, struct wfs_node 
  * is too small and not 0. -ENODATA, -EOPNOTSUPP outside "user.". */
 ssize_t wfs_node_get_xattr(const struct wfs_tree *tree, const struct wfs_node *node,
                            const char *name, void *buf, size_t n_bytes);
+/*
+ * The attributes that need all bytes of a tensor, its digest and its statistics, as a job that runs
+ * without the tree: wfs_node_get_xattr computes them where it is called. The tree, the node and its
+ * references have to outlive the job.
+ *
+ * Makes the job for the attribute; NULL when the attribute is another one, or is known already.
+ */
+struct wfs_digest_job;
+int wfs_digest_job_new(const struct wfs_tree *tree, const struct wfs_node *node, const char *name,
+                       struct wfs_digest_job **ret);
+void wfs_digest_job_free(struct wfs_digest_job *job);
+/* Computes, for as long as that takes; the tree may change. -EINTR as wfs_tensor_read. */
+int wfs_digest_job_run(struct wfs_digest_job *job);
+/* Keeps the result, given that of the run: returns that, or -EAGAIN when the content has changed
+ * meanwhile. */
+int wfs_digest_job_end(const struct wfs_tree *tree, const struct wfs_node *node,
+                       const struct wfs_digest_job *job, int code);
+/* Returns the value of the attribute, after the end. */
+const char *wfs_digest_job_text(const struct wfs_digest_job *job);
+
 /* Lists the names, each ended by NUL, with the same rule for the length. */
 ssize_t wfs_node_list_xattr(const struct wfs_tree *tree, const struct wfs_node *node, char *buf,
                             size_t n_bytes);

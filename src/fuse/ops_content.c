@@ -9,10 +9,43 @@
 
 #include "fuse/request.h"
 
+#include <weightfs/interruption.h>
+
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+
+/* ---- long work without a lock ---- */
+
+/* Returns true when nobody waits for the reply any more, or the mount ends. */
+static bool is_given_up(void *ctx)
+{
+    fuse_req_t req = ctx;
+    const struct driver *driver = fuse_req_userdata(req);
+    return fuse_req_interrupted(req) || fuse_session_exited(driver->session);
+}
+
+/*
+ * Begins a change that keeps the first n_keep bytes of the content. If it is the first one of a
+ * large tensor, its copy is made before, while others read and write. The change is to be ended
+ * also when this fails.
+ */
+static int begin_content_change(fuse_req_t req, struct wfs_node *node, uint64_t n_keep)
+{
+    const struct wfs_interruption interruption = {is_given_up, req};
+    struct wfs_stage_job *job = NULL;
+    struct driver *driver = request_begin_change(req);
+    const int code = wfs_stage_job_new(driver->tree, node, n_keep, &job);
+    if (job == NULL)
+        return code;
+    driver_end_change(driver);
+    wfs_interruption_set(&interruption);
+    const int ran = wfs_stage_job_run(job);
+    wfs_interruption_set(NULL);
+    driver_begin_change(driver);
+    return wfs_stage_job_end(driver->tree, node, job, ran);
+}
 
 /* ---- attributes that stat shows ---- */
 
@@ -83,9 +116,12 @@ static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to
                        struct fuse_file_info *info)
 {
     struct stat st;
-    struct driver *driver = request_begin_change(req);
+    struct driver *driver = fuse_req_userdata(req);
     struct wfs_node *node = request_node(driver, ino);
-    const int rc = set_attributes(driver, node, attr, to_set);
+    const uint64_t n_keep = (to_set & FUSE_SET_ATTR_SIZE) != 0 ? (uint64_t)attr->st_size : 0;
+    int rc = begin_content_change(req, node, n_keep);
+    if (rc == 0)
+        rc = set_attributes(driver, node, attr, to_set);
     wfs_node_stat(driver->tree, node, &st);
     const double timeout = request_timeout(driver, node);
     driver_end_change(driver);
@@ -207,9 +243,12 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t n_bytes, off_t offset
 static void op_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t n_bytes,
                      off_t offset, struct fuse_file_info *info)
 {
-    struct driver *driver = request_begin_change(req);
-    const ssize_t n = wfs_node_write(driver->tree, request_node(driver, ino), (uint64_t)offset,
-                                     bytes, n_bytes, (info->flags & O_APPEND) != 0);
+    struct driver *driver = fuse_req_userdata(req);
+    struct wfs_node *node = request_node(driver, ino);
+    ssize_t n = begin_content_change(req, node, UINT64_MAX);
+    if (n == 0)
+        n = wfs_node_write(driver->tree, node, (uint64_t)offset, bytes, n_bytes,
+                           (info->flags & O_APPEND) != 0);
     driver_end_change(driver);
     if (n < 0)
         fuse_reply_err(req, (int)-n);
@@ -220,9 +259,11 @@ static void op_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t n
 static void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t n_bytes,
                          struct fuse_file_info *info)
 {
-    struct driver *driver = request_begin_change(req);
-    const int rc = wfs_node_fallocate(driver->tree, request_node(driver, ino), mode,
-                                      (uint64_t)offset, (uint64_t)n_bytes);
+    struct driver *driver = fuse_req_userdata(req);
+    struct wfs_node *node = request_node(driver, ino);
+    int rc = begin_content_change(req, node, UINT64_MAX);
+    if (rc == 0)
+        rc = wfs_node_fallocate(driver->tree, node, mode, (uint64_t)offset, (uint64_t)n_bytes);
     driver_end_change(driver);
     request_reply(req, rc);
 }
@@ -231,14 +272,15 @@ static void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset,
 static ssize_t copy_piece(fuse_req_t req, fuse_ino_t from, uint64_t handle, uint64_t from_offset,
                           fuse_ino_t to, uint64_t to_offset, size_t n_bytes)
 {
-    struct driver *driver = request_begin_change(req);
+    struct driver *driver = fuse_req_userdata(req);
+    struct wfs_node *node = request_node(driver, to);
     char *buffer = driver_buffer(driver);
-    ssize_t n = -ENOMEM;
-    if (buffer != NULL)
-        n = read_node(driver, from, handle, from_offset, buffer, n_bytes);
+    ssize_t n = begin_content_change(req, node, UINT64_MAX);
+    if (n == 0)
+        n = buffer == NULL ? -ENOMEM
+                           : read_node(driver, from, handle, from_offset, buffer, n_bytes);
     if (n > 0)
-        n = wfs_node_write(driver->tree, request_node(driver, to), to_offset, buffer, (size_t)n,
-                           false);
+        n = wfs_node_write(driver->tree, node, to_offset, buffer, (size_t)n, false);
     driver_end_change(driver);
     return n;
 }
@@ -280,18 +322,60 @@ static void reply_text(fuse_req_t req, const char *text, ssize_t n, size_t n_ask
         fuse_reply_buf(req, text, (size_t)n);
 }
 
-static void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t n_bytes)
+/* Runs the job without a lock. Returns -EAGAIN when a change makes its result useless. */
+static int run_job(fuse_req_t req, const struct wfs_node *node, struct wfs_digest_job *job)
+{
+    const struct wfs_interruption interruption = {is_given_up, req};
+    struct driver *driver = fuse_req_userdata(req);
+    wfs_interruption_set(&interruption);
+    const int ran = wfs_digest_job_run(job);
+    wfs_interruption_set(NULL);
+    driver_begin_read(driver);
+    const int code = wfs_digest_job_end(driver->tree, node, job, ran);
+    driver_end_read(driver);
+    return code;
+}
+
+/* Copies the value if there is room; returns its length, or -EAGAIN as above. */
+static ssize_t get_xattr(fuse_req_t req, struct wfs_node *node, const char *name, char *buffer,
+                         size_t n_room)
 {
     struct driver *driver = fuse_req_userdata(req);
+    struct wfs_digest_job *job = NULL;
+    driver_begin_read(driver);
+    ssize_t n = wfs_digest_job_new(driver->tree, node, name, &job);
+    if (n == 0 && job == NULL)
+        n = wfs_node_get_xattr(driver->tree, node, name, buffer, n_room);
+    driver_end_read(driver);
+    if (job == NULL)
+        return n;
+    n = run_job(req, node, job);
+    if (n == 0) {
+        const char *text = wfs_digest_job_text(job);
+        n = (ssize_t)strlen(text);
+        if (n_room > 0 && (size_t)n > n_room)
+            n = -ERANGE;
+        else if (n_room > 0)
+            memcpy(buffer, text, (size_t)n);
+    }
+    wfs_digest_job_free(job);
+    return n;
+}
+
+/* A file that is written to all the time has no digest. */
+static void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t n_bytes)
+{
+    enum { N_TRIES = 4 };
+    struct driver *driver = fuse_req_userdata(req);
+    struct wfs_node *node = request_node(driver, ino);
     char *buffer = driver_buffer(driver);
     const size_t n_room = n_bytes < DRIVER_TRANSFER_MAX ? n_bytes : DRIVER_TRANSFER_MAX;
-    ssize_t n = -ENOMEM;
-    if (buffer != NULL) {
-        driver_begin_read(driver);
-        n = wfs_node_get_xattr(driver->tree, request_node(driver, ino), name, buffer, n_room);
-        driver_end_read(driver);
-    }
-    reply_text(req, buffer, n, n_bytes);
+    ssize_t n = buffer == NULL ? -ENOMEM : -EAGAIN;
+    wfs_node_ref(node, 1);
+    for (int i = 0; i < N_TRIES && n == -EAGAIN; i++)
+        n = get_xattr(req, node, name, buffer, n_room);
+    reply_text(req, buffer, n == -EAGAIN ? -EBUSY : n, n_bytes);
+    driver_forget(driver, node, 1);
 }
 
 static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t n_bytes)

@@ -42,6 +42,18 @@ int wfs_shape_bytes(const struct wfs_shape *shape, enum wfs_dtype dtype, uint64_
     return 0;
 }
 
+int shape_own(struct wfs_shape *shape, struct arena *arena)
+{
+    uint64_t *dims = arena_calloc(arena, shape->rank, sizeof(*dims));
+    if (shape->rank == 0)
+        return 0;
+    if (dims == NULL)
+        return -ENOMEM;
+    memcpy(dims, shape->dims, shape->rank * sizeof(*dims));
+    shape->dims = dims;
+    return 0;
+}
+
 void shape_print(struct strbuf *text, const struct wfs_shape *shape)
 {
     strbuf_puts(text, "[");

@@ -4,6 +4,8 @@
  */
 #include <weightfs/tensor.h>
 
+#include <weightfs/interruption.h>
+
 #include <errno.h>
 #include <limits.h>
 #include <string.h>
@@ -81,10 +83,11 @@ ssize_t wfs_tensor_read(const struct wfs_tensor *tensor, uint64_t offset, void *
     n = n < SSIZE_MAX ? n : SSIZE_MAX;
     if (tensor->stored.source == NULL)
         return -EIO;
-    const int code =
-        wfs_tensor_is_plain(tensor)
-            ? source_read(tensor->stored.source, tensor->stored.offset + offset, buf, n)
-            : band_read(tensor, offset, buf, n);
+    int code = wfs_interruption_check();
+    if (code == 0)
+        code = wfs_tensor_is_plain(tensor)
+                   ? source_read(tensor->stored.source, tensor->stored.offset + offset, buf, n)
+                   : band_read(tensor, offset, buf, n);
     return code < 0 ? code : (ssize_t)n;
 }
 

@@ -20,6 +20,7 @@
 #include "tree/node/entry.h"
 #include "tree/node/notes.h"
 #include "tree/stage/stage.h"
+#include "tree/staging.h"
 
 int attrs_look(const struct wfs_tree *tree, const struct wfs_node *node, struct look *look)
 {
@@ -201,7 +202,7 @@ static int make_describable(struct wfs_tree *tree, struct wfs_node *node)
     if (edit_is_staged(node) || node->tensor == NULL || wfs_tensor_is_plain(node->tensor) ||
         tree->is_replaying)
         return 0;
-    return content_stage(tree, node, content_n_bytes(tree, node));
+    return staging_begin(tree, node, content_n_bytes(tree, node));
 }
 
 /* The kernel may have cached a generated header. */

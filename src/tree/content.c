@@ -19,21 +19,9 @@
 #include "tree/file/valuefile.h"
 #include "tree/node/entry.h"
 #include "tree/node/notes.h"
+#include "tree/frame.h"
 #include "tree/stage/stage.h"
-
-/* Returns true when a header is generated for the content. */
-static bool is_framed(const struct wfs_tree *tree, const struct wfs_node *node)
-{
-    return tree->options.files == WFS_FILES_NPY && node->kind == NODE_FILE && !edit_is_staged(node);
-}
-
-static size_t header_n_bytes(const struct wfs_tree *tree, const struct wfs_node *node)
-{
-    if (!is_framed(tree, node))
-        return 0;
-    const struct wfs_tensor tensor = description_shown(node);
-    return wfs_npy_header(&tensor, NULL, 0);
-}
+#include "tree/staging.h"
 
 uint64_t content_n_bytes(const struct wfs_tree *tree, const struct wfs_node *node)
 {
@@ -41,7 +29,7 @@ uint64_t content_n_bytes(const struct wfs_tree *tree, const struct wfs_node *nod
     if (node->kind == NODE_DIR)
         return 0;
     if (node->kind == NODE_FILE || edit_is_staged(node))
-        return edit_n_bytes(node) + header_n_bytes(tree, node);
+        return edit_n_bytes(node) + frame_header_n_bytes(tree, node);
     const int code = node->kind == NODE_VALUE ? valuefile_n_bytes(tree, node, &n_bytes)
                                               : control_n_bytes(tree, node, &n_bytes);
     /* One byte makes programs read, and get the error; an empty file would look complete. */
@@ -65,47 +53,6 @@ bool wfs_node_has_new_header(const struct wfs_tree *tree, const struct wfs_node 
 
 /* ---- reading ---- */
 
-bool wfs_node_extent(const struct wfs_tree *tree, const struct wfs_node *node, uint64_t offset,
-                     size_t *n_bytes, int *ret_fd, uint64_t *ret_offset)
-{
-    if (node->kind != NODE_FILE || edit_is_staged(node))
-        return false;
-    const uint64_t n_header = header_n_bytes(tree, node);
-    uint64_t from;
-    if (offset < n_header || !wfs_tensor_extent(node->tensor, ret_fd, &from))
-        return false;
-    offset -= n_header;
-    if (offset >= node->tensor->n_bytes)
-        return false;
-    const uint64_t n_left = node->tensor->n_bytes - offset;
-    *n_bytes = *n_bytes < n_left ? *n_bytes : (size_t)n_left;
-    *ret_offset = from + offset;
-    return true;
-}
-
-/* Reads header and data as one. */
-static ssize_t read_framed(const struct wfs_node *node, uint64_t offset, void *buf, size_t n_bytes)
-{
-    const struct wfs_tensor tensor = description_shown(node);
-    const size_t n_header = wfs_npy_header(&tensor, NULL, 0);
-    size_t n_front = 0;
-    if (offset < n_header) {
-        autofree char *header = malloc(n_header);
-        if (header == NULL)
-            return -ENOMEM;
-        wfs_npy_header(&tensor, header, n_header);
-        n_front = n_header - (size_t)offset;
-        n_front = n_front < n_bytes ? n_front : n_bytes;
-        memcpy(buf, header + offset, n_front);
-        offset = n_header;
-    }
-    const ssize_t n =
-        n_front == n_bytes
-            ? 0
-            : wfs_tensor_read(&tensor, offset - n_header, (char *)buf + n_front, n_bytes - n_front);
-    return n < 0 ? n : (ssize_t)n_front + n;
-}
-
 ssize_t wfs_node_read(const struct wfs_tree *tree, const struct wfs_node *node, uint64_t offset,
                       void *buf, size_t n_bytes)
 {
@@ -118,9 +65,8 @@ ssize_t wfs_node_read(const struct wfs_tree *tree, const struct wfs_node *node, 
         return valuefile_read(tree, node, offset, buf, n_bytes);
     if (node->kind != NODE_FILE)
         return control_read(tree, node, offset, buf, n_bytes);
-    if (is_framed(tree, node))
-        return read_framed(node, offset, buf, n_bytes);
-    return wfs_tensor_read(node->tensor, offset, buf, n_bytes);
+    const struct wfs_tensor tensor = description_shown(node);
+    return frame_read(&tensor, frame_header_n_bytes(tree, node), offset, buf, n_bytes);
 }
 
 /* Has the node a text of the control directory as its content? */
@@ -149,79 +95,9 @@ void wfs_node_read_ahead(const struct wfs_tree *tree, const struct wfs_node *nod
     if (node->kind != NODE_FILE || edit_is_staged(node))
         return;
     const struct wfs_tensor tensor = description_shown(node);
-    const uint64_t n_header = header_n_bytes(tree, node);
+    const uint64_t n_header = frame_header_n_bytes(tree, node);
     if (offset >= n_header)
         wfs_tensor_read_ahead(&tensor, offset - n_header);
-}
-
-/* ---- staging ---- */
-
-/* A tensor of repeated elements may be much larger than its file; an edit would fill the disk. */
-static bool is_blown_up(const struct wfs_node *node, uint64_t n_keep)
-{
-    const struct source *source =
-        node->kind != NODE_FILE || node->tensor == NULL ? NULL : node->tensor->stored.source;
-    return source != NULL && n_keep / 16 > source->n_bytes;
-}
-
-static int copy_piece(struct wfs_tree *tree, const struct wfs_node *node, uint64_t number,
-                      uint64_t offset, char *buf, size_t n_bytes)
-{
-    const ssize_t n = wfs_node_read(tree, node, offset, buf, n_bytes);
-    if (n != (ssize_t)n_bytes)
-        return n < 0 ? (int)n : -EIO;
-    return datafiles_write_all(&tree->stage->data, number, offset, buf, n_bytes);
-}
-
-static int copy_shown(struct wfs_tree *tree, const struct wfs_node *node, uint64_t number,
-                      uint64_t n_keep)
-{
-    enum { N_PIECE = 1 << 20 };
-    autofree char *buf = malloc(N_PIECE);
-    bool is_in_kernel = true;
-    if (buf == NULL)
-        return -ENOMEM;
-    for (uint64_t offset = 0; offset < n_keep;) {
-        const uint64_t n_left = n_keep - offset;
-        size_t n = n_left < SIZE_MAX ? (size_t)n_left : SIZE_MAX;
-        int fd, code = -EOPNOTSUPP;
-        uint64_t from;
-        if (is_in_kernel && wfs_node_extent(tree, node, offset, &n, &fd, &from)) {
-            code = datafiles_copy(&tree->stage->data, number, offset, fd, from, n);
-            is_in_kernel = code == 0;
-        }
-        if (code == -EOPNOTSUPP) {
-            n = n_left < N_PIECE ? (size_t)n_left : N_PIECE;
-            code = copy_piece(tree, node, number, offset, buf, n);
-        }
-        if (code < 0)
-            return code;
-        offset += n;
-    }
-    return wfs_node_check(tree, node);
-}
-
-int content_stage(struct wfs_tree *tree, struct wfs_node *node, uint64_t n_keep)
-{
-    struct edit *edit = edit_of(tree, node);
-    uint64_t number;
-    if (edit == NULL)
-        return -ENOMEM;
-    if (!tree->options.allows_large && is_blown_up(node, n_keep))
-        return -EFBIG;
-    int code = datafiles_make(&tree->stage->data, &number);
-    if (code < 0)
-        return code;
-    if (n_keep > 0) {
-        code = datafiles_allocate(&tree->stage->data, number, 0, 0, n_keep);
-        if (code == 0 || code == -EOPNOTSUPP)
-            code = copy_shown(tree, node, number, n_keep);
-    }
-    if (code < 0) {
-        datafiles_remove(&tree->stage->data, number);
-        return code;
-    }
-    return editfile_adopt(tree, node, number, n_keep);
 }
 
 /* Returns 0 when the content may be changed. */
@@ -236,11 +112,25 @@ static int check_change(const struct wfs_tree *tree, const struct wfs_node *node
     return node->edit != NULL && node->edit->is_lost ? -EIO : 0;
 }
 
+/* A text is generated as a whole when it is read, and not large. */
+static int stage_text(struct wfs_tree *tree, struct wfs_node *node, uint64_t n_keep)
+{
+    autofree char *text = malloc((size_t)n_keep + 1);
+    if (text == NULL)
+        return -ENOMEM;
+    const ssize_t n = n_keep == 0 ? 0 : wfs_node_read(tree, node, 0, text, (size_t)n_keep);
+    if (n != (ssize_t)n_keep)
+        return n < 0 ? (int)n : -EIO;
+    return editfile_put(tree, node, text, (size_t)n_keep);
+}
+
 /* Makes the node ready for a change that keeps the first n_keep bytes. */
 static int prepare(struct wfs_tree *tree, struct wfs_node *node, uint64_t n_keep)
 {
+    if (node->kind == NODE_FILE && !edit_is_staged(node))
+        return staging_begin(tree, node, n_keep);
     if (!edit_is_staged(node) || node->edit->number == 0)
-        return content_stage(tree, node, n_keep);
+        return stage_text(tree, node, n_keep);
     const int code = node->edit->is_recorded ? 0 : notes_edit(tree, node, node->edit->number);
     node->edit->is_recorded |= code == 0;
     return code;

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A table of results by node. The lock is not held while a result is computed: two threads that
- * need the same one both compute it.
+ * need the same one both compute it. A job has all that the computation needs, so that the tree may
+ * change meanwhile; the version of the content shows whether it did.
  */
 #include "tree/digests.h"
 
 #include <weightfs/array.h>
+#include <weightfs/cleanup.h>
+#include <weightfs/distinct.h>
 
 #include <errno.h>
 #include <inttypes.h>
@@ -13,11 +16,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tensor/shape.h"
 #include "tree/file/description.h"
 #include "tree/file/editfile.h"
 #include "tree/node/edit.h"
 
 enum kind { XXH3, STATS, N_KINDS };
+
+struct wfs_digest_job {
+    enum kind kind;
+    uint64_t version; /* of the content */
+    struct wfs_tensor tensor;
+    struct source *source; /* of staged content; NULL: the tensor lies in the catalog's */
+    struct arena arena;
+    struct strbuf text; /* the result */
+};
 
 struct result {
     uint64_t ino, version; /* of the node and its content */
@@ -146,46 +159,111 @@ static int describe(const struct wfs_tree *tree, const struct wfs_node *node, st
     return 0;
 }
 
-static int compute(const struct wfs_tree *tree, const struct wfs_node *node, enum kind kind,
-                   struct strbuf *text)
+static int fill_job(const struct wfs_tree *tree, const struct wfs_node *node,
+                    struct wfs_digest_job *job)
 {
-    struct arena arena = {0};
-    struct source *source = NULL;
     struct description description;
-    struct wfs_tensor tensor;
-    int code = describe(tree, node, &arena, &description);
+    int code = describe(tree, node, &job->arena, &description);
     if (code == 0 && edit_is_staged(node) && node->edit->number != 0)
-        code = editfile_source(tree, node, &source);
+        code = editfile_source(tree, node, &job->source);
     if (code == 0)
-        code = description_tensor(tree, node, node->entry, &description, source, &arena, &tensor);
+        code = description_tensor(tree, node, node->entry, &description, job->source, &job->arena,
+                                  &job->tensor);
     if (code == 0)
-        code = kind == XXH3 ? put_xxh3(&tensor, text) : put_stats(&tensor, text);
-    source_free(source);
-    arena_done(&arena);
-    return code < 0 ? code : text->has_failed ? -ENOMEM : 0;
+        code = shape_own(&job->tensor.shape, &job->arena); /* the edit of the node may free it */
+    /* Statistics need each stored element once only. */
+    if (code == 0 && job->kind == XXH3 && !tree->options.allows_large &&
+        wfs_tensor_is_large(&job->tensor))
+        code = -EFBIG;
+    return code;
+}
+
+void wfs_digest_job_free(struct wfs_digest_job *job)
+{
+    if (job == NULL)
+        return;
+    source_free(job->source);
+    arena_done(&job->arena);
+    strbuf_done(&job->text);
+    free(job);
+}
+
+static int new_job(const struct wfs_tree *tree, const struct wfs_node *node, enum kind kind,
+                   struct wfs_digest_job **out)
+{
+    struct wfs_digest_job *job = calloc(1, sizeof(*job));
+    if (job == NULL)
+        return -ENOMEM;
+    job->kind = kind;
+    job->version = version_of(node);
+    const int code = fill_job(tree, node, job);
+    if (code < 0)
+        wfs_digest_job_free(job);
+    else
+        *out = job;
+    return code;
+}
+
+int wfs_digest_job_run(struct wfs_digest_job *job)
+{
+    const int code = job->kind == XXH3 ? put_xxh3(&job->tensor, &job->text)
+                                       : put_stats(&job->tensor, &job->text);
+    return code < 0 ? code : job->text.has_failed ? -ENOMEM : 0;
+}
+
+int wfs_digest_job_end(const struct wfs_tree *tree, const struct wfs_node *node,
+                       const struct wfs_digest_job *job, int code)
+{
+    struct digests *digests = tree->digests;
+    if (job->version != version_of(node))
+        return code == -EINTR ? code : -EAGAIN;
+    if (code < 0)
+        return code;
+    pthread_mutex_lock(&digests->lock);
+    struct result *result = result_of(digests, node);
+    if (result != NULL && result->texts[job->kind] == NULL)
+        result->texts[job->kind] = strdup(job->text.bytes);
+    pthread_mutex_unlock(&digests->lock);
+    return 0;
+}
+
+const char *wfs_digest_job_text(const struct wfs_digest_job *job)
+{
+    return job->text.bytes;
+}
+
+/* ---- getting ---- */
+
+static bool find_known(const struct wfs_tree *tree, const struct wfs_node *node, enum kind kind,
+                       struct strbuf *text)
+{
+    struct digests *digests = tree->digests;
+    pthread_mutex_lock(&digests->lock);
+    const struct result *result = result_of(digests, node);
+    const bool is_known = result != NULL && result->texts[kind] != NULL;
+    if (is_known)
+        strbuf_puts(text, result->texts[kind]);
+    pthread_mutex_unlock(&digests->lock);
+    return is_known;
+}
+
+static void cleanup_job(struct wfs_digest_job **job)
+{
+    wfs_digest_job_free(*job);
 }
 
 static int get(const struct wfs_tree *tree, const struct wfs_node *node, enum kind kind,
                struct strbuf *text)
 {
-    struct digests *digests = tree->digests;
-    pthread_mutex_lock(&digests->lock);
-    struct result *result = result_of(digests, node);
-    const bool is_known = result != NULL && result->texts[kind] != NULL;
-    if (is_known)
-        strbuf_puts(text, result->texts[kind]);
-    pthread_mutex_unlock(&digests->lock);
-    if (is_known)
+    cleanup(cleanup_job) struct wfs_digest_job *job = NULL;
+    if (find_known(tree, node, kind, text))
         return text->has_failed ? -ENOMEM : 0;
-    const int code = compute(tree, node, kind, text);
-    if (code < 0)
-        return code;
-    pthread_mutex_lock(&digests->lock);
-    result = result_of(digests, node);
-    if (result != NULL && result->texts[kind] == NULL)
-        result->texts[kind] = strdup(text->bytes);
-    pthread_mutex_unlock(&digests->lock);
-    return 0;
+    int code = new_job(tree, node, kind, &job);
+    if (code == 0)
+        code = wfs_digest_job_end(tree, node, job, wfs_digest_job_run(job));
+    if (code == 0)
+        strbuf_puts(text, job->text.bytes);
+    return code < 0 ? code : text->has_failed ? -ENOMEM : 0;
 }
 
 int digests_xxh3(const struct wfs_tree *tree, const struct wfs_node *node, struct strbuf *text)
@@ -196,4 +274,16 @@ int digests_xxh3(const struct wfs_tree *tree, const struct wfs_node *node, struc
 int digests_stats(const struct wfs_tree *tree, const struct wfs_node *node, struct strbuf *text)
 {
     return get(tree, node, STATS, text);
+}
+
+int wfs_digest_job_new(const struct wfs_tree *tree, const struct wfs_node *node, const char *name,
+                       struct wfs_digest_job **ret)
+{
+    const bool is_xxh3 = strcmp(name, "user.weightfs.xxh3") == 0;
+    autostrbuf struct strbuf text = {0};
+    *ret = NULL;
+    if (node->kind != NODE_FILE || (!is_xxh3 && strcmp(name, "user.weightfs.stats") != 0))
+        return 0;
+    const enum kind kind = is_xxh3 ? XXH3 : STATS;
+    return find_known(tree, node, kind, &text) ? 0 : new_job(tree, node, kind, ret);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What needs all bytes of a tensor: its digest and its statistics. Computed on demand and kept
- * until the content changes.
+ * until the content changes. Here are the functions of the attributes; those of jobs are public.
  */
 #ifndef WFS_TREE_DIGESTS_H
 #define WFS_TREE_DIGESTS_H

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: MIT
+"""Long requests: they hold nobody up, and end when their process is killed or the mount is."""
+import json
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+from wfs_testlib import bounds, st
+from wfs_testlib.mount import is_alive, wait_for
+from wfs_testlib.stage import stage_of
+
+N_HUGE = 1 << 39  # bytes: a hole of that size takes minutes to look at
+XXH3, STATS = 'user.weightfs.xxh3', 'user.weightfs.stats'
+N_TRIES = 3  # what ends within half a second may be late on a busy machine, but not every time
+
+
+def huge(path, n_bytes=N_HUGE):
+    """A checkpoint with a tensor that is nothing but a hole, and a small one."""
+    head = json.dumps({'small': {'dtype': 'F32', 'shape': [4], 'data_offsets': [0, 16]},
+                       'huge': {'dtype': 'F32', 'shape': [n_bytes // 4], 'data_offsets': [16, 16 + n_bytes]}}).encode()
+    path.write_bytes(len(head).to_bytes(8, 'little') + head + st.f32(1, 2, 3, 4))
+    os.truncate(path, 8 + len(head) + 16 + n_bytes)
+    return path
+
+
+def start_reader(path, attribute):
+    """A process that asks for the attribute, as one that waits for the driver."""
+    code = 'import os, sys\nos.write(1, b"x")\nos.getxattr(sys.argv[1], sys.argv[2])'
+    reader = subprocess.Popen(['/usr/bin/python3', '-SEc', code, path, attribute], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert reader.stdout.read(1) == b'x'
+    reader.stdout.close()
+    return reader
+
+
+def used_seconds(pid):
+    fields = open('/proc/%d/stat' % pid, encoding='ascii').read().rsplit(')', 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf('SC_CLK_TCK')
+
+
+def wait_until_busy(pid):
+    """Waits until the driver is computing."""
+    before = used_seconds(pid)
+    wait_for(lambda: used_seconds(pid) > before + 0.1, 'the driver to compute')
+
+
+def wait_until_idle(pid):
+    def is_idle():
+        before = used_seconds(pid)
+        time.sleep(0.2)
+        return used_seconds(pid) - before < 0.05
+
+    wait_for(is_idle, 'the driver to rest')
+
+
+@pytest.mark.parametrize('attribute', [XXH3, STATS])
+@pytest.mark.parametrize('signum', [signal.SIGKILL, signal.SIGINT])
+def test_a_killed_reader_of_a_long_attribute_ends_and_so_does_the_work(folder, mount, attribute, signum):
+    mnt = mount(huge(folder / 'a.safetensors'))
+    took = []
+    for _ in range(N_TRIES):
+        reader = start_reader(mnt / 'huge', attribute)
+        wait_until_busy(mnt.workers[0])
+        began = time.monotonic()
+        reader.send_signal(signum)
+        reader.wait(30)
+        took.append(time.monotonic() - began)
+        wait_until_idle(mnt.workers[0])
+    assert min(took) < 0.5, took
+
+
+@pytest.mark.parametrize('attribute', [XXH3, STATS])
+def test_a_driver_that_computes_ends_at_a_signal(folder, mount, attribute):
+    mnt = mount(huge(folder / 'a.safetensors'))
+    reader = start_reader(mnt / 'huge', attribute)
+    wait_until_busy(mnt.workers[0])
+    mnt.terminate(0)
+    reader.wait(30)
+    assert not is_alive(mnt.workers[0])
+
+
+def test_reads_and_edits_go_on_while_an_attribute_is_computed(folder, mount):
+    mnt = mount(huge(folder / 'a.safetensors'), 'output=' + str(folder / 'out.safetensors'))
+    readers = [start_reader(mnt / 'huge', attribute) for attribute in (XXH3, STATS)]
+    wait_until_busy(mnt.workers[0])
+    (mnt / 'small').write_bytes(st.f32(5, 6, 7, 8))
+    (mnt / 'small').rename(mnt / 'other')
+    os.setxattr(mnt / 'other', STATS, b'copied')  # what a copy of all attributes does
+    assert (mnt / 'other').read_bytes() == st.f32(5, 6, 7, 8)
+    assert json.loads(os.getxattr(mnt / 'other', STATS))['mean'] == 6.5
+    assert all(reader.poll() is None for reader in readers)
+    for reader in readers:
+        reader.kill()
+        reader.wait(30)
+    (mnt / 'huge').unlink()
+    mnt.unmount()
+    assert list(st.read(folder / 'out.safetensors').tensors) == ['other']
+
+
+def test_an_attribute_of_a_file_that_is_written_to_is_that_of_one_moment(folder, mount):
+    """The values of a tensor whose elements are all equal at any moment between two writes."""
+    n = 1 << 18
+    path = st.write(folder / 'a.safetensors', {'w': ('F32', [n], st.f32(1) * n)})
+    mnt = mount(path, 'output=' + str(folder / 'out.safetensors'))
+    code = ('import os, struct, sys\nfd = os.open(sys.argv[1], os.O_WRONLY)\n'
+            'for i in range(400):\n  os.pwrite(fd, struct.pack("<f", i) * %d, 0)' % n)
+    writer = subprocess.Popen(['/usr/bin/python3', '-SEc', code, mnt / 'w'])
+    n_found = 0
+    while writer.poll() is None:
+        try:
+            stats = json.loads(os.getxattr(mnt / 'w', STATS))
+        except OSError as problem:
+            assert problem.errno == 16, problem  # EBUSY: it changed each time
+            continue
+        n_found += 1
+        assert stats['min'] == stats['max'], stats
+    assert writer.returncode == 0
+    assert json.loads(os.getxattr(mnt / 'w', STATS))['mean'] == 399
+
+
+@pytest.mark.parametrize('view', [[], ['cast=huge=>F16']], ids=['copied', 'cast'])
+def test_a_killed_first_writer_of_a_large_tensor_leaves_nothing(folder, mount, view):
+    """The copy that the first write makes ends with its process; others read and write meanwhile."""
+    out = folder / 'out.safetensors'
+    mnt = mount(huge(folder / 'a.safetensors', 8 << 30), 'output=' + str(out), *view)
+    (mnt / 'small').write_bytes(st.f32(1, 1, 1, 1))
+    staged = stage_of(out) / 'data'
+    code = 'import os, sys\nos.write(1, b"x")\nfd = os.open(sys.argv[1], os.O_WRONLY)\nos.pwrite(fd, b"abcd", 8)'
+    took = []
+    for _ in range(N_TRIES):
+        writer = subprocess.Popen(['/usr/bin/python3', '-SEc', code, mnt / 'huge'], stdout=subprocess.PIPE)
+        assert writer.stdout.read(1) == b'x'
+        writer.stdout.close()
+        wait_for(lambda: len(list(staged.iterdir())) == 2, 'the copy to begin')
+        (mnt / 'small').write_bytes(st.f32(5, 6, 7, 8))
+        assert writer.poll() is None, 'the copy was too fast for this test'
+        began = time.monotonic()
+        writer.kill()
+        writer.wait(30)
+        took.append(time.monotonic() - began)
+        wait_for(lambda: len(list(staged.iterdir())) == 1, 'the copy to go')
+    assert min(took) < 0.5, took
+    assert (mnt / 'small').read_bytes() == st.f32(5, 6, 7, 8)
+    (mnt / 'huge').unlink()
+
+
+@pytest.mark.parametrize('path', [path for path in bounds.slow_files() if path.name.startswith(('repeated', 'windows'))],
+                         ids=lambda path: path.name)
+def test_the_digest_of_a_view_much_larger_than_its_file_is_refused(mount, path):
+    mnt = mount(path)
+    file = mnt / ('w0' if 'many' in path.name else 'w')
+    if 'complex' not in path.name:
+        assert json.loads(os.getxattr(file, STATS))['elements'] >= 1 << 30
+    with pytest.raises(OSError, match='File too large'):
+        os.getxattr(file, XXH3)
