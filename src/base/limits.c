@@ -33,10 +33,17 @@ void limits_init(struct limits *limits)
     };
 }
 
-void limits_max(struct limits *limits)
+void limits_max(struct limits *limits, const struct listing_limits *listing)
 {
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         *(uint64_t *)((char *)limits + names[i].offset) = UINT64_MAX;
+    limits->depth = listing->depth;
+    limits->repeats = listing->repeats;
+}
+
+void limits_listing(const struct limits *limits, struct listing_limits *ret)
+{
+    *ret = (struct listing_limits){limits->depth, limits->repeats};
 }
 
 static bool parse_number(const char *text, uint64_t *ret)

@@ -46,8 +46,16 @@ struct limits {
 
 void limits_init(struct limits *limits);
 
-/* Removes all limits, for files that this program made. */
-void limits_max(struct limits *limits);
+/* Those that decide how much of a file is listed, rather than whether it is refused. */
+struct listing_limits {
+    uint64_t depth, repeats;
+};
+
+void limits_listing(const struct limits *limits, struct listing_limits *ret);
+
+/* Removes all other limits, for a file that this program made of one that was listed with these:
+ * it lists the same again, and no more. */
+void limits_max(struct limits *limits, const struct listing_limits *listing);
 
 /* Replaces a limit; text is "NAME=NUMBER". -EINVAL: err lists the limits. */
 int limits_set(struct limits *limits, const char *text, struct wfs_error *err);

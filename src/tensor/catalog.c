@@ -19,9 +19,12 @@
 
 int catalog_new(struct wfs_catalog **out)
 {
+    struct limits limits;
     struct wfs_catalog *catalog = calloc(1, sizeof(*catalog));
     if (catalog == NULL)
         return -ENOMEM;
+    limits_init(&limits);
+    limits_listing(&limits, &catalog->listing);
     catalog->meta_end = (struct wfs_text **)(uintptr_t)&catalog->meta;
     *out = catalog;
     return 0;
@@ -157,6 +160,7 @@ uint64_t catalog_stamp(const struct wfs_tensor *tensor)
 void catalog_copy_graph(struct wfs_catalog *to, const struct wfs_catalog *from)
 {
     to->graph = from->graph;
+    to->listing = from->listing;
     to->root = from->root;
     to->places = from->places;
     to->n_places = from->n_places;

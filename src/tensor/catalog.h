@@ -11,6 +11,7 @@
 #include <weightfs/cleanup.h>
 
 #include "base/arena.h"
+#include "base/limits.h"
 #include "base/source.h"
 #include "value/value.h"
 
@@ -104,6 +105,7 @@ struct wfs_catalog {
     enum wfs_container container;
     struct source *derived;       /* bytes made of those of the sources; NULL: none */
     struct graph graph;           /* what a pickle holds; empty in other formats */
+    struct listing_limits listing; /* with which it was listed */
     uint32_t root;                /* of the graph; 0: there is none */
     struct catalog_place *places; /* malloc'ed by what was loaded; [0] is not used */
     uint32_t n_places;

@@ -213,12 +213,13 @@ static int compare(const struct readback *readback, const struct wfs_catalog *fo
 }
 
 int readback_load(const struct wfs_format *format, const struct outfile *outfile,
-                  struct wfs_catalog **out, struct wfs_error *err)
+                  const struct wfs_catalog *wanted, struct wfs_catalog **out,
+                  struct wfs_error *err)
 {
     struct load_context context = {0};
     struct source *source;
     uint8_t head[FORMAT_HEAD];
-    limits_max(&context.limits);
+    limits_max(&context.limits, &wanted->listing);
     const int code = source_open(outfile_path(outfile), &source, err);
     if (code < 0)
         return code;
@@ -241,7 +242,7 @@ int readback_load_same(const struct wfs_layout *layout, const struct wfs_save_op
                        struct wfs_error *err)
 {
     auto_catalog struct wfs_catalog *found = NULL;
-    int code = readback_load(layout->format, outfile, &found, err);
+    int code = readback_load(layout->format, outfile, layout->catalog, &found, err);
     const struct readback readback = {layout, options, err};
     if (code == 0)
         code = compare(&readback, found);

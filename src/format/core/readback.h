@@ -9,11 +9,12 @@
 #include "format/core/layout.h"
 
 /*
- * Loads a file that was written and synced, by the loader of its format and with the largest
- * limits.
+ * Loads a file that was written and synced, by the loader of its format. Only what decides how
+ * much is listed is limited, as it was for what the file was made from.
  */
 int readback_load(const struct wfs_format *format, const struct outfile *outfile,
-                  struct wfs_catalog **out, struct wfs_error *err);
+                  const struct wfs_catalog *wanted, struct wfs_catalog **out,
+                  struct wfs_error *err);
 
 /*
  * The same, and fails with -EIO unless the file has what the layout was made from. It relies on

@@ -67,7 +67,7 @@ static int load_home(const struct wfs_shards *set, const struct shard *shard,
 {
     struct load_context context = {0};
     struct source *source;
-    limits_max(&context.limits);
+    limits_max(&context.limits, &set->catalog->listing);
     const int fd = fcntl(shard->home->fd, F_DUPFD_CLOEXEC, 0);
     if (fd < 0)
         return wfs_fail(err, errno, "cannot open a shard again: %s", strerror(errno));

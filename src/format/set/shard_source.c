@@ -239,6 +239,7 @@ static int load_indexed(const char *path, struct shard_index *index,
     if (folder == NULL || catalog_new(&catalog) < 0)
         return wfs_fail_memory(err);
     catalog->arena.limit = context->limits.index_memory;
+    limits_listing(&context->limits, &catalog->listing);
     struct gathering g = {
         .folder = folder, .context = context, .index = index, .catalog = catalog, .err = err};
     for (size_t i = 0; code == 0 && i < index->n_shards; i++)
@@ -271,6 +272,7 @@ static int load_named(const char *folder, const struct shard_names *names,
     if (catalog_new(&catalog) < 0)
         return wfs_fail_memory(err);
     catalog->arena.limit = context->limits.index_memory;
+    limits_listing(&context->limits, &catalog->listing);
     struct gathering g = {.folder = folder, .context = context, .catalog = catalog, .err = err};
     for (size_t i = 0; code == 0 && i < names->n_names; i++)
         code = add_shard(&g, (uint32_t)i, names->names[i]);
