@@ -5,6 +5,7 @@
 #include "cli/input.h"
 
 #include "program/checkpoint.h"
+#include "program/memory.h"
 #include "program/print.h"
 #include "cli/suggestion.h"
 
@@ -62,6 +63,7 @@ enum exit_code input_load_report(const struct args *args, const char *path,
     struct checkpoint_failure failure = {0};
     const struct checkpoint_options options = {.load = args_load_options(args)};
     auto_report struct wfs_report *own = NULL;
+    memory_limit(args->limits, args->n_limits);
     enum exit_code exit_code = make_view(args, &view, &failure.err);
     if (exit_code != EXIT_DONE)
         return print_error(exit_code, NULL, "%s", failure.err.text);

@@ -5,6 +5,7 @@
 #include "fuse/confine.h"
 
 #include "program/exit.h"
+#include "program/memory.h"
 #include "fuse/log.h"
 #include "program/place.h"
 
@@ -35,27 +36,9 @@ static void load_cancellation(void)
     pthread_join(thread, NULL);
 }
 
-/* Returns what the loaders may take for an index, plus room for buffers and stacks. */
-static rlim_t memory_limit(const struct mount_options *options)
-{
-    static const char name[] = "index_memory=";
-    uint64_t n_bytes = 2ull << 30;
-    for (size_t i = 0; i < options->n_limits; i++) {
-        if (strncmp(options->limits[i], name, strlen(name)) == 0)
-            n_bytes = strtoull(options->limits[i] + strlen(name), NULL, 10);
-    }
-    n_bytes += 512ull << 20;
-    return n_bytes < RLIM_INFINITY && n_bytes >= 512ull << 20 ? n_bytes : RLIM_INFINITY;
-}
-
 void confine_prepare(const struct mount_options *options)
 {
-    struct rlimit limit;
-    const rlim_t memory = memory_limit(options);
-    if (!WFS_INSTRUMENTED && getrlimit(RLIMIT_AS, &limit) == 0 && memory < limit.rlim_cur) {
-        limit.rlim_cur = memory;
-        setrlimit(RLIMIT_AS, &limit);
-    }
+    memory_limit(options->limits, options->n_limits);
     setrlimit(RLIMIT_CORE, &(struct rlimit){0});
     signal(SIGXFSZ, SIG_IGN);
     signal(SIGPIPE, SIG_IGN);

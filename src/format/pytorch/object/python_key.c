@@ -87,13 +87,23 @@ static void add_quoted(struct strbuf *text, const char *bytes, size_t n, bool is
     strbuf_add(text, &quote, 1);
 }
 
+/* Returns false when the bytes are too many for a key, without copying them. */
+static bool has_short_bytes(const struct graph *graph, uint32_t id)
+{
+    const struct value *value = graph_at(graph, id);
+    if (value->kind == VALUE_BYTES)
+        return value->bytes->n_bytes <= MAX_KEY_BYTES;
+    const uint32_t text = is_encode(graph, value) ? torch_arg(graph, value->call.args, 0) : 0;
+    return text == 0 || graph_at(graph, text)->n <= 2 * MAX_KEY_BYTES;
+}
+
 static bool add_bytes(struct strbuf *text, const struct graph *graph, uint32_t id)
 {
     uint8_t *bytes;
     size_t n;
     if (graph_at(graph, id)->form == FORM_BYTEARRAY)
         return false;
-    const int code = python_copy_bytes(graph, id, &bytes, &n);
+    const int code = has_short_bytes(graph, id) ? python_copy_bytes(graph, id, &bytes, &n) : 0;
     if (code == -ENOMEM)
         strbuf_fail(text);
     if (code <= 0)

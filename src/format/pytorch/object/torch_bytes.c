@@ -61,15 +61,46 @@ static int decode_text(struct torch *torch, uint32_t id, struct value_bytes *ret
     return 1;
 }
 
+/* Makes what the value stands for, once. */
+static int make_once(struct torch *torch, uint32_t id, struct value_bytes *ret,
+                     int (*make)(struct torch *torch, uint32_t id, struct value_bytes *ret))
+{
+    struct torch_cache_entry *entry = torch_cache_find(torch, id);
+    if (entry != NULL) {
+        *ret = entry->bytes;
+        return entry->is_good;
+    }
+    const int code = make(torch, id, ret);
+    if (code < 0)
+        return code;
+    if ((entry = torch_cache_add(torch, id)) == NULL)
+        return wfs_fail_memory(torch->err);
+    entry->is_good = code == 1;
+    entry->bytes = *ret;
+    return code;
+}
+
+/*
+ * Decodes a text for a call. A long one is decoded once, however many calls take it. Python has one
+ * object for equal texts of a character, and what is made of them is not the same.
+ */
+static int text_bytes(struct torch *torch, uint32_t id, struct value_bytes *ret)
+{
+    enum { LONG = 1024 };
+    return graph_at(torch->graph, id)->n >= LONG ? make_once(torch, id, ret, decode_text)
+                                                 : decode_text(torch, id, ret);
+}
+
 static bool is_latin1(const struct graph *graph, uint32_t id)
 {
     return id == 0 || value_is_text(graph, id, "latin1") || value_is_text(graph, id, "latin-1") ||
            value_is_text(graph, id, "iso-8859-1");
 }
 
-static int bytes_of_call(struct torch *torch, const struct value *call, struct value_bytes *ret)
+static int bytes_of_call(struct torch *torch, uint32_t id, struct value_bytes *ret)
 {
     const struct graph *graph = torch->graph;
+    const struct value *call = graph_at(graph, id);
     const uint32_t first = torch_arg(graph, call->call.args, 0);
     const enum torch_what what = torch_what_of(graph, call);
     if ((what == WHAT_BYTES || what == WHAT_BYTEARRAY) && first == 0) {
@@ -79,11 +110,11 @@ static int bytes_of_call(struct torch *torch, const struct value *call, struct v
     if (first == 0 || !is_latin1(graph, torch_arg(graph, call->call.args, 1)))
         return 0;
     if (what == WHAT_ENCODE)
-        return decode_text(torch, first, ret);
+        return text_bytes(torch, first, ret);
     if (what != WHAT_BYTES && what != WHAT_BYTEARRAY)
         return 0;
     if (graph_at(graph, first)->kind == VALUE_TEXT)
-        return decode_text(torch, first, ret);
+        return text_bytes(torch, first, ret);
     /* bytearray(_codecs.encode(text, 'latin1')) is one level deeper; more levels are not
      * followed. */
     const struct value *inner = graph_at(graph, first);
@@ -94,7 +125,6 @@ static int bytes_of_call(struct torch *torch, const struct value *call, struct v
 
 int torch_bytes_of(struct torch *torch, uint32_t id, struct value_bytes *ret)
 {
-    struct torch_cache_entry *entry;
     if (id == 0)
         return 0;
     const struct value *value = graph_at(torch->graph, id);
@@ -102,19 +132,7 @@ int torch_bytes_of(struct torch *torch, uint32_t id, struct value_bytes *ret)
         *ret = *value->bytes;
         return 1;
     }
-    const bool is_text = value->kind == VALUE_TEXT && value->form == FORM_BYTE_TEXT;
-    if (value->kind != VALUE_CALL && !is_text)
-        return 0;
-    if ((entry = torch_cache_find(torch, id)) != NULL) {
-        *ret = entry->bytes;
-        return entry->is_good;
-    }
-    const int code = is_text ? decode_text(torch, id, ret) : bytes_of_call(torch, value, ret);
-    if (code < 0)
-        return code;
-    if ((entry = torch_cache_add(torch, id)) == NULL)
-        return wfs_fail_memory(torch->err);
-    entry->is_good = code == 1;
-    entry->bytes = *ret;
-    return code;
+    if (value->kind == VALUE_TEXT && value->form == FORM_BYTE_TEXT)
+        return make_once(torch, id, ret, decode_text);
+    return value->kind == VALUE_CALL ? make_once(torch, id, ret, bytes_of_call) : 0;
 }

@@ -26,6 +26,17 @@ static const char *lasting_path(const struct walk *walk)
                : NULL;
 }
 
+/* A long key of a dict is a part of the names of all that is in it, so that a small pickle can make
+ * names without end. */
+static uint64_t names_most(const struct torch *torch)
+{
+    enum { N_FREE = 16 << 20, N_TIMES = 64 };
+    const uint64_t n_pickle = torch->limits->pickle - torch->budget.n_bytes;
+    const uint64_t n_most =
+        n_pickle < UINT64_MAX / N_TIMES - N_FREE ? N_FREE + N_TIMES * n_pickle : UINT64_MAX;
+    return n_most < torch->limits->names ? n_most : torch->limits->names;
+}
+
 /* Makes the path a text of the arena, different from all others. */
 static int make_key(struct walk *walk, struct names *names, const char **ret)
 {
@@ -37,9 +48,10 @@ static int make_key(struct walk *walk, struct names *names, const char **ret)
                         wfs_quote_n(walk->path.bytes, walk->path.n_bytes).text,
                         wfs_count(torch->limits->key, "byte").text);
     torch->n_names += walk->path.n_bytes + 1;
-    if (torch->n_names > torch->limits->names)
+    const uint64_t n_most = names_most(torch);
+    if (torch->n_names > n_most)
         return wfs_fail(torch->err, E2BIG, "all keys take more than %s (limit names)",
-                        wfs_count(torch->limits->names, "byte").text);
+                        wfs_count(n_most, "byte").text);
     const int code = names_make(names, &torch->catalog->arena, walk->path.bytes, walk->path.n_bytes,
                                 lasting_path(walk), ret);
     return code < 0 ? wfs_fail_memory(torch->err) : 0;
