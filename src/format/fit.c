@@ -135,6 +135,8 @@ static int store_value(struct fitting *fitting, struct text_index *names, size_t
 {
     const struct catalog_value *value = &fitting->catalog->values[i];
     const struct value *content = graph_at(&fitting->catalog->graph, value->id);
+    if ((content->marks & MARK_CUT) != 0)
+        return 0;
     if (content->kind == VALUE_TEXT && utf8_valid(content->text, content->n) == content->n)
         return add_text(fitting, names, value->name, content->text, content->n);
     autofree char *text = NULL;
@@ -167,6 +169,14 @@ static const char *reason_of(const struct fitting *fitting)
                        has_numbers ? ", numbers and" : " and");
 }
 
+/* Returns why a value did not become a text. */
+static const char *reason_of_text(const struct fitting *fitting, const struct catalog_value *value)
+{
+    return (graph_at(&fitting->catalog->graph, value->id)->marks & MARK_CUT) != 0
+               ? "too long: its content is used many times over"
+               : "the metadata has another entry of that name";
+}
+
 /* Keeps the values in the catalog that the output holds; others become texts or are left out. */
 static int fit_values(struct fitting *fitting, struct text_index *names, bool is_stored)
 {
@@ -186,7 +196,7 @@ static int fit_values(struct fitting *fitting, struct text_index *names, bool is
             fitting->fit->n_stored++;
         else if (code == 0)
             code = tell(fitting, WFS_FIT_VALUE, value.name,
-                        is_stored ? "the metadata has another entry of that name" : why);
+                        is_stored ? reason_of_text(fitting, &value) : why);
         if (code < 0)
             return code;
     }

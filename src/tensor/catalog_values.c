@@ -13,6 +13,7 @@
 
 #include "value/value_edit.h"
 #include "value/value_leaf.h"
+#include "value/value_weight.h"
 
 enum { MAX_DEPTH = 256, MAX_NAMED = 10 };
 
@@ -68,6 +69,25 @@ void catalog_writer_done(struct catalog_writer *writer)
 {
     json_writer_done(&writer->json);
     free(writer->tensors);
+}
+
+int catalog_bound_values(struct wfs_catalog *catalog)
+{
+    enum { N_FREE = 16 << 20, N_TIMES = 4, N_SMALL = 1024 };
+    cleanup(weighing_done) struct weighing weighing = {.graph = &catalog->graph};
+    uint64_t n_left = N_FREE + N_TIMES * catalog->arena.n_bytes, weight;
+    for (size_t i = 0; i < catalog->n_values; i++) {
+        const uint32_t id = catalog->values[i].id;
+        if (value_weigh(&weighing, id, &weight) < 0)
+            return -ENOMEM;
+        if (weight <= N_SMALL)
+            continue;
+        if (weight > n_left)
+            graph_at(&catalog->graph, id)->marks |= MARK_CUT;
+        else
+            n_left -= weight;
+    }
+    return 0;
 }
 
 size_t wfs_catalog_n_values(const struct wfs_catalog *catalog)

@@ -19,6 +19,12 @@ struct catalog_writer {
 void catalog_writer_init(struct catalog_writer *writer, const struct wfs_catalog *catalog);
 void catalog_writer_done(struct catalog_writer *writer);
 
+/*
+ * Marks values, so that the texts of all together are not much longer than what was loaded: those
+ * that do not fit appear as cut. -ENOMEM.
+ */
+int catalog_bound_values(struct wfs_catalog *catalog);
+
 /* Makes a value of JSON text as value_edit does, beside an old value of the catalog; 0: none. */
 int catalog_edit_value(struct wfs_catalog *catalog, uint32_t old, const char *file,
                        const char *text, size_t n_bytes, uint32_t *ret_id, struct wfs_error *err);

@@ -62,12 +62,16 @@ enum value_mark {
     MARK_EXPANDED = 1 << 3, /* its content has been listed */
     MARK_OWNED = 1 << 4,    /* a module has it as parameter, buffer or submodule */
     MARK_TAKEN = 1 << 5,    /* its items are those of what a call makes, too */
+    MARK_CUT = 1 << 6,      /* it is too long to be written as often as it is used */
 };
 
 struct value_global {
     const char *module, *name; /* as in the file; may hold any byte */
     uint32_t n_module, n_name;
 };
+
+/* Those that are more are not copied into memory or text. */
+#define VALUE_COPIED_MAX (1 << 20)
 
 /* Bytes stay where they are. */
 struct value_bytes {

@@ -284,7 +284,7 @@ void json_write(struct json_writer *writer, uint32_t id)
 {
     const struct value *value = graph_at(writer->graph, id);
     const unsigned n_open = writer->n_open;
-    if (writer->n_left == 0) {
+    if (writer->n_left == 0 || (value->marks & MARK_CUT) != 0) {
         add(writer, "{\"$cut\": \"used many times over\"}");
         return;
     }

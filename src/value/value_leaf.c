@@ -134,8 +134,7 @@ char *value_print_integer(const struct value *value)
 
 int value_copy_range(const struct value_bytes *bytes, uint8_t **ret, size_t *ret_n)
 {
-    enum { MAX_BYTES = 1 << 20 };
-    if (bytes->n_bytes > MAX_BYTES)
+    if (bytes->n_bytes > VALUE_COPIED_MAX)
         return 0;
     const size_t n = (size_t)bytes->n_bytes;
     autofree uint8_t *copy = malloc(n + 1);

@@ -8,6 +8,8 @@
 #include <strings.h>
 #include <weightfs/cleanup.h>
 
+#include "tensor/catalog_values.h"
+
 static bool has_extension(const char *path, const char *extension)
 {
     const size_t n_path = strlen(path), n_extension = strlen(extension);
@@ -38,6 +40,8 @@ int format_load(const struct wfs_format *format, struct source *source,
     const int code = format->functions->load(source, context, catalog, err);
     if (code < 0)
         return code;
+    if (catalog_bound_values(catalog) < 0)
+        return wfs_fail_memory(err);
     *out = steal(&catalog);
     return 0;
 }
