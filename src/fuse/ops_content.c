@@ -31,12 +31,12 @@ static bool is_given_up(void *ctx)
  * large tensor, its copy is made before, while others read and write. The change is to be ended
  * also when this fails.
  */
-static int begin_content_change(fuse_req_t req, struct wfs_node *node, uint64_t n_keep)
+static int begin_content_change(fuse_req_t req, fuse_ino_t ino, uint64_t n_keep)
 {
     const struct wfs_interruption interruption = {is_given_up, req};
     struct wfs_stage_job *job = NULL;
     struct driver *driver = request_begin_change(req);
-    const int code = wfs_stage_job_new(driver->tree, node, n_keep, &job);
+    const int code = wfs_stage_job_new(driver->tree, request_node(driver, ino), n_keep, &job);
     if (job == NULL)
         return code;
     driver_end_change(driver);
@@ -44,7 +44,7 @@ static int begin_content_change(fuse_req_t req, struct wfs_node *node, uint64_t 
     const int ran = wfs_stage_job_run(job);
     wfs_interruption_set(NULL);
     driver_begin_change(driver);
-    return wfs_stage_job_end(driver->tree, node, job, ran);
+    return wfs_stage_job_end(driver->tree, request_node(driver, ino), job, ran);
 }
 
 /* ---- attributes that stat shows ---- */
@@ -117,9 +117,9 @@ static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to
 {
     struct stat st;
     struct driver *driver = fuse_req_userdata(req);
-    struct wfs_node *node = request_node(driver, ino);
     const uint64_t n_keep = (to_set & FUSE_SET_ATTR_SIZE) != 0 ? (uint64_t)attr->st_size : 0;
-    int rc = begin_content_change(req, node, n_keep);
+    int rc = begin_content_change(req, ino, n_keep);
+    struct wfs_node *node = request_node(driver, ino);
     if (rc == 0)
         rc = set_attributes(driver, node, attr, to_set);
     wfs_node_stat(driver->tree, node, &st);
@@ -244,11 +244,10 @@ static void op_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t n
                      off_t offset, struct fuse_file_info *info)
 {
     struct driver *driver = fuse_req_userdata(req);
-    struct wfs_node *node = request_node(driver, ino);
-    ssize_t n = begin_content_change(req, node, UINT64_MAX);
+    ssize_t n = begin_content_change(req, ino, UINT64_MAX);
     if (n == 0)
-        n = wfs_node_write(driver->tree, node, (uint64_t)offset, bytes, n_bytes,
-                           (info->flags & O_APPEND) != 0);
+        n = wfs_node_write(driver->tree, request_node(driver, ino), (uint64_t)offset, bytes,
+                           n_bytes, (info->flags & O_APPEND) != 0);
     driver_end_change(driver);
     if (n < 0)
         fuse_reply_err(req, (int)-n);
@@ -260,10 +259,10 @@ static void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset,
                          struct fuse_file_info *info)
 {
     struct driver *driver = fuse_req_userdata(req);
-    struct wfs_node *node = request_node(driver, ino);
-    int rc = begin_content_change(req, node, UINT64_MAX);
+    int rc = begin_content_change(req, ino, UINT64_MAX);
     if (rc == 0)
-        rc = wfs_node_fallocate(driver->tree, node, mode, (uint64_t)offset, (uint64_t)n_bytes);
+        rc = wfs_node_fallocate(driver->tree, request_node(driver, ino), mode, (uint64_t)offset,
+                                (uint64_t)n_bytes);
     driver_end_change(driver);
     request_reply(req, rc);
 }
@@ -273,14 +272,14 @@ static ssize_t copy_piece(fuse_req_t req, fuse_ino_t from, uint64_t handle, uint
                           fuse_ino_t to, uint64_t to_offset, size_t n_bytes)
 {
     struct driver *driver = fuse_req_userdata(req);
-    struct wfs_node *node = request_node(driver, to);
     char *buffer = driver_buffer(driver);
-    ssize_t n = begin_content_change(req, node, UINT64_MAX);
+    ssize_t n = begin_content_change(req, to, UINT64_MAX);
     if (n == 0)
         n = buffer == NULL ? -ENOMEM
                            : read_node(driver, from, handle, from_offset, buffer, n_bytes);
     if (n > 0)
-        n = wfs_node_write(driver->tree, node, to_offset, buffer, (size_t)n, false);
+        n = wfs_node_write(driver->tree, request_node(driver, to), to_offset, buffer, (size_t)n,
+                           false);
     driver_end_change(driver);
     return n;
 }
@@ -323,7 +322,7 @@ static void reply_text(fuse_req_t req, const char *text, ssize_t n, size_t n_ask
 }
 
 /* Runs the job without a lock. Returns -EAGAIN when a change makes its result useless. */
-static int run_job(fuse_req_t req, const struct wfs_node *node, struct wfs_digest_job *job)
+static int run_job(fuse_req_t req, fuse_ino_t ino, struct wfs_digest_job *job)
 {
     const struct wfs_interruption interruption = {is_given_up, req};
     struct driver *driver = fuse_req_userdata(req);
@@ -331,25 +330,26 @@ static int run_job(fuse_req_t req, const struct wfs_node *node, struct wfs_diges
     const int ran = wfs_digest_job_run(job);
     wfs_interruption_set(NULL);
     driver_begin_read(driver);
-    const int code = wfs_digest_job_end(driver->tree, node, job, ran);
+    const int code = wfs_digest_job_end(driver->tree, request_node(driver, ino), job, ran);
     driver_end_read(driver);
     return code;
 }
 
 /* Copies the value if there is room; returns its length, or -EAGAIN as above. */
-static ssize_t get_xattr(fuse_req_t req, struct wfs_node *node, const char *name, char *buffer,
+static ssize_t get_xattr(fuse_req_t req, fuse_ino_t ino, const char *name, char *buffer,
                          size_t n_room)
 {
     struct driver *driver = fuse_req_userdata(req);
     struct wfs_digest_job *job = NULL;
     driver_begin_read(driver);
+    const struct wfs_node *node = request_node(driver, ino);
     ssize_t n = wfs_digest_job_new(driver->tree, node, name, &job);
     if (n == 0 && job == NULL)
         n = wfs_node_get_xattr(driver->tree, node, name, buffer, n_room);
     driver_end_read(driver);
     if (job == NULL)
         return n;
-    n = run_job(req, node, job);
+    n = run_job(req, ino, job);
     if (n == 0) {
         const char *text = wfs_digest_job_text(job);
         n = (ssize_t)strlen(text);
@@ -366,16 +366,12 @@ static ssize_t get_xattr(fuse_req_t req, struct wfs_node *node, const char *name
 static void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t n_bytes)
 {
     enum { N_TRIES = 4 };
-    struct driver *driver = fuse_req_userdata(req);
-    struct wfs_node *node = request_node(driver, ino);
-    char *buffer = driver_buffer(driver);
+    char *buffer = driver_buffer(fuse_req_userdata(req));
     const size_t n_room = n_bytes < DRIVER_TRANSFER_MAX ? n_bytes : DRIVER_TRANSFER_MAX;
     ssize_t n = buffer == NULL ? -ENOMEM : -EAGAIN;
-    wfs_node_ref(node, 1);
     for (int i = 0; i < N_TRIES && n == -EAGAIN; i++)
-        n = get_xattr(req, node, name, buffer, n_room);
+        n = get_xattr(req, ino, name, buffer, n_room);
     reply_text(req, buffer, n == -EAGAIN ? -EBUSY : n, n_bytes);
-    driver_forget(driver, node, 1);
 }
 
 static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t n_bytes)
