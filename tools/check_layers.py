@@ -37,8 +37,10 @@ ROOMS = {
     'format/pytorch/writer': ['format/pytorch/object'],
     'format/pytorch': ['format/pytorch/writer'],
     'format/records': ['format/core', 'archive'],
+    # Its items are files of PyTorch or safetensors.
+    'format/dcp': ['format/pytorch', 'format/safetensors'],
     'format/set': ['format/core'],
-    'format': ['format/safetensors', 'format/burnpack', 'format/pytorch', 'format/records', 'format/set'],
+    'format': ['format/safetensors', 'format/burnpack', 'format/records', 'format/dcp', 'format/set'],
     'view/regex': ['text'],
     'view/evidence': ['view/regex', 'tensor'],
     'view': ['view/evidence'],

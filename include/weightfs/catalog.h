@@ -46,6 +46,8 @@ enum wfs_container {
     WFS_CONTAINER_TORCH_PICKLE,
     WFS_CONTAINER_RECORD,
     WFS_CONTAINER_RECORD_JSON,
+    WFS_CONTAINER_DCP,       /* a directory with .metadata */
+    WFS_CONTAINER_DCP_PARTS, /* parts of tensors in safetensors files */
 };
 
 enum wfs_container wfs_catalog_container(const struct wfs_catalog *catalog);

@@ -189,6 +189,10 @@ size_t wfs_tensor_piece_bytes(const struct wfs_tensor *tensor);
  */
 void wfs_tensor_read_ahead(const struct wfs_tensor *tensor, uint64_t offset);
 
+/* Returns why it cannot be read: its trouble, or one that was found when it was read; NULL: none
+ * is known. */
+const char *wfs_tensor_trouble(const struct wfs_tensor *tensor);
+
 /* Returns -EIO when the file of the bytes is no longer what it was when it was opened, else 0. A
  * change is remembered for good. */
 int wfs_tensor_check_source(const struct wfs_tensor *tensor);

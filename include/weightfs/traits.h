@@ -15,9 +15,10 @@ enum wfs_format_id {
     WFS_FORMAT_SAFETENSORS,
     WFS_FORMAT_PYTORCH,
     WFS_FORMAT_RECORDS,
+    WFS_FORMAT_DCP,
 };
 
-enum { WFS_N_FORMATS = WFS_FORMAT_RECORDS };
+enum { WFS_N_FORMATS = WFS_FORMAT_DCP };
 
 /* The library whose modules usually made the tensors: their names and the layout of weights. */
 enum wfs_convention { WFS_CONVENTION_ANY, WFS_CONVENTION_TORCH, WFS_CONVENTION_BURN };

@@ -18,6 +18,10 @@
     X(rank, 16384, "torch and safetensors have none; a header of 64 KiB names that many")          \
     X(key, 1048576, "key bytes; 70,000 has been seen")                                             \
     X(pickle, 268435456, "bytes of pickle but for payloads; tables of 100 MB have been seen")      \
+    X(metadata, 1073741824, "bytes of a .metadata; those 1.5 M chunks take 270 MB")                \
+    X(chunks, 16777216,                                                                            \
+      "chunks of a distributed checkpoint; 2,000 tensors, AdamW, 256 ranks: 1.5 M")                \
+    X(items, 32768, "chunks that are looked at when a checkpoint is loaded; of more, none is")     \
     X(opcodes, 67108864, "of pickles; a million tensors take half")                                \
     X(values, 16777216, "values that pickles make, 16 bytes each; a million tensors take 9 M")     \
     X(memo, 16777216, "memo entries of a pickle; as values")                                       \

@@ -9,10 +9,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <linux/openat2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 static int64_t mtime_ns(const struct stat *st)
@@ -63,9 +66,123 @@ int source_new_fd(const char *path, int fd, struct source **out, struct wfs_erro
     return 0;
 }
 
+enum { OPEN_FLAGS = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY };
+
+/* A path without symbolic links, made of one with links: all that leads out is -EXDEV. */
+struct beneath {
+    char path[PATH_MAX]; /* so far, without links */
+    char rest[PATH_MAX]; /* that follows it */
+};
+
+/* Puts what a link says before the rest. */
+static int splice_link(int directory, struct beneath *b, const char *part, size_t n_part)
+{
+    char link[PATH_MAX], rest[PATH_MAX];
+    const ssize_t n = readlinkat(directory, b->path, link, sizeof(link) - 1);
+    if (n < 0)
+        return -errno;
+    link[n] = '\0';
+    if (n == 0 || link[0] == '/')
+        return -EXDEV;
+    const char *behind = part + n_part;
+    if (snprintf(rest, sizeof(rest), "%s%s", link, behind) >= (int)sizeof(rest))
+        return -ENAMETOOLONG;
+    strcpy(b->rest, rest);
+    return 0;
+}
+
+/* Drops the last part of the path. */
+static void go_up(struct beneath *b)
+{
+    char *slash = strrchr(b->path, '/');
+    *(slash == NULL ? b->path : slash) = '\0';
+}
+
+/* Takes one part from the rest. 1: there was one. */
+static int walk_part(int directory, struct beneath *b)
+{
+    struct stat st;
+    const char *part = b->rest + strspn(b->rest, "/");
+    const size_t n = strcspn(part, "/"), n_path = strlen(b->path);
+    if (n == 0)
+        return 0;
+    if (n == 2 && memcmp(part, "..", 2) == 0) {
+        if (n_path == 0)
+            return -EXDEV;
+        go_up(b);
+    } else if (n != 1 || *part != '.') {
+        if (n_path + 1 + n >= sizeof(b->path))
+            return -ENAMETOOLONG;
+        snprintf(b->path + n_path, sizeof(b->path) - n_path, "%s%.*s", n_path > 0 ? "/" : "",
+                 (int)n, part);
+        if (fstatat(directory, b->path, &st, AT_SYMLINK_NOFOLLOW) < 0)
+            return -errno;
+        if (S_ISLNK(st.st_mode)) {
+            const int code = splice_link(directory, b, part, n);
+            go_up(b);
+            return code < 0 ? code : 1;
+        }
+    }
+    memmove(b->rest, part + n, strlen(part + n) + 1);
+    return 1;
+}
+
+/* Opens a path that has no links: one that appears meanwhile is not followed. */
+static int open_parts(int directory, char *path)
+{
+    autoclose int at = -1;
+    for (char *part = path;;) {
+        const size_t n = strcspn(part, "/");
+        const bool is_last = part[n] == '\0';
+        part[n] = '\0';
+        const int next =
+            openat(at < 0 ? directory : at, part,
+                   O_NOFOLLOW | (is_last ? OPEN_FLAGS : O_PATH | O_DIRECTORY | O_CLOEXEC));
+        if (next < 0 || is_last)
+            return next < 0 ? -errno : next;
+        if (at >= 0)
+            close(at);
+        at = next;
+        part += n + 1;
+    }
+}
+
+/* For a system without openat2, and a sandbox, which cannot see what it is asked to do. */
+static int open_by_hand(int directory, const char *relative)
+{
+    enum { MOST_STEPS = 4096 };
+    struct beneath b = {0};
+    int code =
+        snprintf(b.rest, sizeof(b.rest), "%s", relative) < (int)sizeof(b.rest) ? 1 : -ENAMETOOLONG;
+    if (relative[0] == '/')
+        return -EXDEV;
+    for (int i = 0; code == 1; i++)
+        code = i < MOST_STEPS ? walk_part(directory, &b) : -ELOOP;
+    return code < 0 ? code : b.path[0] == '\0' ? -EISDIR : open_parts(directory, b.path);
+}
+
+int source_open_beneath(int directory, const char *relative, const char *shown, struct source **out,
+                        struct wfs_error *err)
+{
+    struct open_how how = {.flags = OPEN_FLAGS, .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
+    int fd = (int)syscall(SYS_openat2, directory, relative, &how, sizeof(how));
+    int code = fd < 0 ? errno : 0;
+    if (code == ENOSYS || code == EPERM) {
+        fd = open_by_hand(directory, relative);
+        code = fd < 0 ? -fd : 0;
+    }
+    if (fd < 0)
+        return wfs_fail(
+            err, code, "%s",
+            code == EXDEV ? "is a symbolic link out of the directory, which is not followed: copy "
+                            "the directory with cp -RL"
+                          : strerror(code));
+    return source_new_fd(shown, fd, out, err);
+}
+
 int source_open(const char *path, struct source **out, struct wfs_error *err)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    int fd = open(path, OPEN_FLAGS);
     if (fd < 0) {
         const int code = errno;
         int number;
@@ -158,6 +275,11 @@ int source_check(const struct source *source)
     /* The one field that is not a description of the file but of what we know of it. */
     atomic_store((atomic_bool *)(uintptr_t)&source->has_changed, true);
     return -EIO;
+}
+
+int source_check_at(const struct source *source, uint64_t offset)
+{
+    return source->check != NULL ? source->check(source, offset) : source_check(source);
 }
 
 struct wfs_identity wfs_identity_of(const struct stat *st)

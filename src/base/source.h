@@ -24,12 +24,19 @@ struct source {
     uint64_t n_bytes;             /* length of the whole */
     struct wfs_identity identity; /* of the file when it was opened; zeros: not a file */
     atomic_bool has_changed;      /* sticky */
+    bool is_part;                 /* of a checkpoint; by itself it is none */
     /* Reads exactly n_bytes. Safe to call from many threads. NULL for files. */
     int (*read)(const struct source *source, uint64_t offset, void *buf, size_t n_bytes);
     void (*done)(struct source *source); /* frees ctx; NULL: nothing to free */
     void *ctx;
     const struct source *origin; /* what a made-up one is made of, which is looked at for changes;
                                     NULL: nothing */
+    /* Checks the sources that the bytes at offset are made of, where they are several; NULL:
+     * origin is all. */
+    int (*check)(const struct source *source, uint64_t offset);
+    /* Returns why the bytes at offset cannot be read, once that is known, or NULL. NULL: no reason
+     * is ever known. */
+    const char *(*trouble)(const struct source *source, uint64_t offset);
 };
 
 /*
@@ -38,6 +45,14 @@ struct source {
  * (memfd, socket passing), duplicated.
  */
 int source_open(const char *path, struct source **out, struct wfs_error *err);
+
+/*
+ * Opens a file by a path relative to an open directory, as source_open does, but nothing outside of
+ * the directory: not by "..", and not by a symbolic link. shown is the path for messages. -EXDEV
+ * for what is outside.
+ */
+int source_open_beneath(int directory, const char *relative, const char *shown, struct source **out,
+                        struct wfs_error *err);
 
 /* Bytes in memory, borrowed: for tests and embedded streams. name is copied. */
 int source_new_memory(const char *name, const void *bytes, size_t n_bytes, struct source **out);
@@ -60,5 +75,8 @@ int source_read_unchecked(const struct source *source, uint64_t offset, void *bu
 
 /* Returns -EIO when the file is no longer what it was when it was opened, and from then on. */
 int source_check(const struct source *source);
+
+/* The same for all files that the bytes at offset are made of. */
+int source_check_at(const struct source *source, uint64_t offset);
 
 #endif

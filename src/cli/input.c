@@ -121,8 +121,9 @@ enum exit_code input_format(const struct args *args, const struct wfs_format **r
 enum exit_code input_read_error(const char *path, const struct wfs_tensor *tensor, int code)
 {
     const struct wfs_quoted key = wfs_quote(tensor->key);
-    if (tensor->trouble != NULL)
-        return print_error(EXIT_DAMAGED, path, "tensor '%s': %s", key.text, tensor->trouble);
+    const char *trouble = wfs_tensor_trouble(tensor);
+    if (trouble != NULL)
+        return print_error(EXIT_DAMAGED, path, "tensor '%s': %s", key.text, trouble);
     if (code == -EBADMSG)
         return print_error(EXIT_DAMAGED, path, "tensor '%s': its compressed data is damaged",
                            key.text);

@@ -22,6 +22,7 @@ static const struct wfs_format *const formats[WFS_N_FORMATS] = {
     [WFS_FORMAT_SAFETENSORS - 1] = &format_safetensors,
     [WFS_FORMAT_PYTORCH - 1] = &format_pytorch,
     [WFS_FORMAT_RECORDS - 1] = &format_records,
+    [WFS_FORMAT_DCP - 1] = &format_dcp,
 };
 
 static const struct wfs_format *by_content(const uint8_t *head, size_t n_head, uint64_t n_bytes)
@@ -171,7 +172,22 @@ int wfs_load(const char *path, const struct wfs_load_options *options, struct wf
                 return code;
         }
     }
+    const int code = dcp_load(path, &context, out, err);
+    if (code != 0)
+        return code < 0 ? code : 0;
     return shard_source_load(path, &context, out, err);
+}
+
+/* Verifies what catalogs were assembled of: that of the checkpoint, and those of overlays. */
+static int verify_parts(const struct wfs_catalog *from, struct wfs_catalog *catalog,
+                        struct wfs_error *err)
+{
+    int code = 0;
+    if (from->assembled != NULL && from->format->functions->verify_parts != NULL)
+        code = from->format->functions->verify_parts(from, catalog, err);
+    for (size_t i = 0; i < from->n_parts && code == 0; i++)
+        code = verify_parts(from->parts[i], catalog, err);
+    return code;
 }
 
 int wfs_verify(struct wfs_catalog *catalog, struct wfs_error *err)
@@ -180,6 +196,8 @@ int wfs_verify(struct wfs_catalog *catalog, struct wfs_error *err)
         const struct source *source = catalog->sources[i];
         struct wfs_error inner = {0};
         struct head head;
+        if (source->is_part)
+            continue;
         if (read_head(source, &head, &inner) < 0)
             return catalog->n_sources == 1 ? wfs_fail(err, inner.code, "%s", inner.text)
                                            : wfs_fail(err, inner.code, "'%s': %s",
@@ -191,7 +209,7 @@ int wfs_verify(struct wfs_catalog *catalog, struct wfs_error *err)
         if (code < 0)
             return code;
     }
-    return 0;
+    return verify_parts(catalog, catalog, err);
 }
 
 /* ---- sets ---- */

@@ -10,6 +10,7 @@
 #include <weightfs/format.h>
 
 #include "format/burnpack/burnpack.h"
+#include "format/dcp/dcp.h"
 #include "format/pytorch/pytorch.h"
 #include "format/records/records.h"
 #include "format/safetensors/safetensors.h"

@@ -25,14 +25,23 @@ struct pickle_budget {
     uint64_t n_opcodes;
 };
 
+/*
+ * Called when an object has got its state: the reader of many small ones can note what it needs and
+ * take their place in the graph. 1: the object becomes VALUE_RECORD with the number *ret; 0: it
+ * stays as it is; -ENOMEM.
+ */
+typedef int (*pickle_fold)(void *ctx, struct graph *graph, uint32_t id, uint32_t *ret);
+
 struct pickle_job {
     struct graph *graph;
     const struct limits *limits;
     struct pickle_budget *budget;
     const struct source *source;
-    uint64_t offset; /* of the first opcode; afterwards of the first byte after STOP */
-    uint64_t end;    /* where the input ends at the latest */
-    unsigned notes;  /* enum pickle_note; added to */
+    uint64_t offset;  /* of the first opcode; afterwards of the first byte after STOP */
+    uint64_t end;     /* where the input ends at the latest */
+    unsigned notes;   /* enum pickle_note; added to */
+    pickle_fold fold; /* NULL: all objects stay */
+    void *fold_ctx;
 };
 
 #endif

@@ -225,6 +225,20 @@ int op_newobj_ex(struct pickle *p)
     return push_call(p, FORM_NEWOBJ_EX, callable, value_new_items(p->graph, VALUE_TUPLE, both, 2));
 }
 
+/* Replaces an object that has its state by the number of a record. */
+static int fold(struct pickle *p, uint32_t id)
+{
+    uint32_t number;
+    const int code = p->job->fold(p->job->fold_ctx, p->graph, id, &number);
+    if (code < 0)
+        return wfs_fail_memory(p->err);
+    if (code > 0) {
+        struct value *value = graph_at(p->graph, id);
+        *value = (struct value){.kind = VALUE_RECORD, .id = number};
+    }
+    return 0;
+}
+
 int op_build(struct pickle *p)
 {
     uint32_t state, target;
@@ -233,6 +247,8 @@ int op_build(struct pickle *p)
         return code;
     if (graph_at(p->graph, target)->kind == VALUE_CALL) {
         code = value_append_part(p->graph, target, PART_STATES, &state, 1);
+        if (code == 0 && p->job->fold != NULL)
+            return fold(p, target);
     } else {
         const uint32_t stray[2] = {target, state};
         if (p->graph->strays == 0)

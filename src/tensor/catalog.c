@@ -43,6 +43,7 @@ void wfs_catalog_free(struct wfs_catalog *catalog)
         source_free(catalog->sources[i]);
     free(catalog->sources);
     source_free(catalog->derived);
+    source_free(catalog->assembled);
     free(catalog->values);
     if (catalog->n_place_room > 0)
         free(catalog->places);
@@ -278,6 +279,8 @@ const char *wfs_container_name(enum wfs_container container)
         [WFS_CONTAINER_TORCH_PICKLE] = "pickle",
         [WFS_CONTAINER_RECORD] = "record of Burn",
         [WFS_CONTAINER_RECORD_JSON] = "record of Burn in JSON",
+        [WFS_CONTAINER_DCP] = "distributed checkpoint",
+        [WFS_CONTAINER_DCP_PARTS] = "distributed checkpoint in safetensors files",
     };
     return names[container];
 }

@@ -104,6 +104,7 @@ struct wfs_catalog {
     const struct wfs_format *format; /* NULL: none yet */
     enum wfs_container container;
     struct source *derived;       /* bytes made of those of the sources; NULL: none */
+    struct source *assembled;     /* the same, of parts in several sources; NULL: none */
     struct graph graph;           /* what a pickle holds; empty in other formats */
     struct listing_limits listing; /* with which it was listed */
     uint32_t root;                /* of the graph; 0: there is none */

@@ -110,7 +110,16 @@ void wfs_tensor_read_ahead(const struct wfs_tensor *tensor, uint64_t offset)
         band_read_ahead(tensor, offset);
 }
 
+const char *wfs_tensor_trouble(const struct wfs_tensor *tensor)
+{
+    const struct source *source = tensor->stored.source;
+    if (tensor->trouble != NULL || source == NULL || source->trouble == NULL)
+        return tensor->trouble;
+    return source->trouble(source, tensor->stored.offset);
+}
+
 int wfs_tensor_check_source(const struct wfs_tensor *tensor)
 {
-    return tensor->stored.source == NULL ? 0 : source_check(tensor->stored.source);
+    const struct source *source = tensor->stored.source;
+    return source == NULL ? 0 : source_check_at(source, tensor->stored.offset);
 }

@@ -36,7 +36,8 @@ enum value_kind {
     VALUE_CALL,   /* an object that calling something makes */
     VALUE_PERSISTENT,
     VALUE_PARTS,  /* what was added to a call afterwards; not a value by itself */
-    VALUE_RECORD, /* a storage that is about to be written; nothing that is read has one */
+    VALUE_RECORD, /* a thing outside of the graph: a storage that is about to be written, or an
+                     object that was folded while it was read */
 };
 
 /* How a value is spelled in the pickle, where the kind leaves a choice. */

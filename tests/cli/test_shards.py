@@ -369,7 +369,7 @@ def test_metadata_of_shards_keeps_what_is_behind_a_nul(tmp_path):
 
 
 @pytest.mark.parametrize('names, word', [
-    (['.metadata', '__0_0.distcp'], 'distributed checkpoint'), (['saved_model.pb', 'variables'], 'SavedModel'), (['refs', 'snapshots'], 'snapshots/'),
+    (['saved_model.pb', 'variables'], 'SavedModel'), (['refs', 'snapshots'], 'snapshots/'),
     (['readme.txt'], 'without a checkpoint')])
 def test_a_directory_without_a_checkpoint_is_called_what_it_is(tmp_path, names, word):
     folder = tmp_path / 'folder'

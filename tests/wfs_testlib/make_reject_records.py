@@ -50,8 +50,7 @@ def old(name, message, numbers, meta=None):
 
 
 def truncated(name, content, at, n):
-    raw(name, DAMAGED, 'truncated: what begins at byte %d is not complete, there %s' % (at, 'is 1 byte' if n == 1 else 'are %d bytes' % n),
-        content[:n])
+    raw(name, DAMAGED, 'truncated: what begins at byte %d is not complete, there are %d bytes' % (at, n), content[:n])
 
 
 GOOD = pack(record(weight(tensor(W, SHAPE))))

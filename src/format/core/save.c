@@ -56,6 +56,10 @@ static int fail_write(const struct save *save, int code)
 static int fail_read(const struct wfs_tensor *tensor, struct wfs_error *err)
 {
     const bool has_changed = wfs_tensor_check_source(tensor) < 0;
+    const char *trouble = has_changed ? NULL : wfs_tensor_trouble(tensor);
+    if (trouble != NULL)
+        return wfs_fail(err, EIO, "tensor '%s' cannot be read: %s", wfs_quote(tensor->key).text,
+                        trouble);
     const struct source *source = tensor->stored.source;
     return wfs_fail(err, EIO, "tensor '%s' cannot be read: %s %s", wfs_quote(tensor->key).text,
                     source != NULL ? wfs_quote(source->path).text : "its file",

@@ -204,6 +204,30 @@ int torch_zip_tell(struct wfs_catalog *catalog, const struct zip *zip)
     return 0;
 }
 
+int torch_zip_read(struct torch *torch, uint64_t start, uint64_t n_bytes, struct zip *zip,
+                   struct torch_records *records, uint32_t *ret_root)
+{
+    *records = (struct torch_records){.zip = zip, .folders = checkpoint_folders, .suffix = ""};
+    int code = zip_open(zip, torch->source, start, n_bytes, torch->limits, torch->err);
+    if (code < 0)
+        return code;
+    if (zip->n_trailing > 0)
+        return wfs_fail(torch->err, EBADMSG, "%llu bytes follow the zip",
+                        (unsigned long long)zip->n_trailing);
+    for (uint32_t i = 0; i < zip->n_entries; i++) {
+        const struct zip_entry *entry = &zip->entries[i];
+        if (entry->method != ZIP_STORED)
+            return wfs_fail(torch->err, EOPNOTSUPP, "zip: entry %s is compressed",
+                            wfs_quote_n(entry->name, entry->n_name).text);
+    }
+    struct zip_entry *pickle = torch_records_search(zip, "data.pkl");
+    if (pickle == NULL)
+        return wfs_fail(torch->err, EBADMSG, "the zip has no data.pkl");
+    torch_records_set_root(records, pickle, "data.pkl");
+    code = torch_records_read_byteorder(torch, records);
+    return code < 0 ? code : torch_records_read_pickle(torch, records, pickle, ret_root);
+}
+
 int torch_zip_load(struct torch *torch, uint64_t start, uint64_t n_bytes, unsigned depth)
 {
     cleanup(zip_close) struct zip zip = {0};

@@ -209,12 +209,6 @@ static int choose_files(struct shard_names *names, const struct format_table *ta
     return 0;
 }
 
-static bool is_distributed(const char *name)
-{
-    const size_t n = strlen(name);
-    return n > 7 && strcmp(name + n - 7, ".distcp") == 0;
-}
-
 /* Names what a directory without a checkpoint is, where it is something that people have. */
 static int fail_empty(const char *folder, struct wfs_error *err)
 {
@@ -224,13 +218,7 @@ static int fail_empty(const char *folder, struct wfs_error *err)
         {"saved_model.pb", "is a TensorFlow SavedModel, a format that weightfs does not read"},
         {"snapshots", "is an entry of the Hugging Face cache: name a directory in its snapshots/"},
     };
-    cleanup(shard_names_done) struct shard_names names = {0};
     struct stat st;
-    if (list(folder, is_distributed, &names) == 0 && names.n_names > 0)
-        return wfs_fail(
-            err, EISDIR,
-            "is a PyTorch distributed checkpoint (.distcp), a format that weightfs does "
-            "not read");
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
         char path[PATH_BYTES];
         if (snprintf(path, sizeof(path), "%s%s", folder, known[i].name) < (int)sizeof(path) &&

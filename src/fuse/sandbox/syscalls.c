@@ -120,8 +120,9 @@ static const struct {
     const char *name;
     int code;
 } refused[] = {
-    {"clone3", ENOSYS}, /* its flags are out of sight; clone is tried next */
-    {"socket", EACCES}, /* a new connection to syslog */
+    {"clone3", ENOSYS},  /* its flags are out of sight; clone is tried next */
+    {"openat2", ENOSYS}, /* so is its mode; openat is tried next */
+    {"socket", EACCES},  /* a new connection to syslog */
     {"connect", EACCES},
 };
 

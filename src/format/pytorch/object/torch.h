@@ -41,6 +41,7 @@ struct torch_storage_id {
     const char *key; /* as text */
     size_t n_key;
     char number[24]; /* where key points when it was an integer */
+    uint32_t value;  /* the persistent value */
     const struct torch_global *class;
     uint32_t n_items;                 /* of the tuple */
     bool is_meta;                     /* declares that it has no bytes */

@@ -76,6 +76,7 @@ bool torch_storage_id_parse(struct torch *torch, uint32_t id, struct torch_stora
     const uint32_t tuple = value->kind == VALUE_PERSISTENT ? value->id : 0;
     int64_t n;
     *ret_trouble = "its storage is not described by a tuple of five or six items";
+    ret->value = id;
     ret->n_items = torch_n_args(graph, tuple);
     if (ret->n_items < 5 || ret->n_items > 6 || !torch_is_storage(graph, id))
         return false;

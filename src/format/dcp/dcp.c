@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Loading a directory: its kind by the names of its files, then the metadata, then the tables and
+ * the catalog.
+ */
+#include "format/dcp/dcp.h"
+
+#include <weightfs/array.h>
+#include <weightfs/cleanup.h>
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "format/dcp/dcp_table.h"
+#include "format/dcp/dcp_values.h"
+#include "format/dcp/dcp_verify.h"
+#include "pickle/pickle.h"
+
+static const char metadata_name[] = ".metadata";
+
+enum { MAX_NAMES = 100000 };
+
+/* The files of a directory that decide what it is. */
+struct names {
+    bool has_metadata;
+    bool has_parts; /* NAME.distcp */
+    bool has_paddle;
+    char **ranks; /* malloc'ed each: __R.metadata, sorted */
+    size_t n_ranks, n_rank_room;
+};
+
+static void names_free(struct names *names)
+{
+    for (size_t i = 0; i < names->n_ranks; i++)
+        free(names->ranks[i]);
+    free(names->ranks);
+}
+
+static bool has_end(const char *name, const char *end)
+{
+    const size_t n = strlen(name), n_end = strlen(end);
+    return n > n_end && strcmp(name + n - n_end, end) == 0;
+}
+
+/* "__12.metadata": what one rank wrote of the metadata. */
+static bool is_rank_name(const char *name)
+{
+    const size_t n_digits = strncmp(name, "__", 2) == 0 ? strspn(name + 2, "0123456789") : 0;
+    return n_digits > 0 && strcmp(name + 2 + n_digits, metadata_name) == 0;
+}
+
+/* "0.metadata" */
+static bool is_paddle_name(const char *name)
+{
+    const size_t n_digits = strspn(name, "0123456789");
+    return n_digits > 0 && strcmp(name + n_digits, metadata_name) == 0;
+}
+
+static int add_rank(struct names *names, const char *name)
+{
+    if (array_reserve(&names->ranks, sizeof(*names->ranks), names->n_ranks, 1,
+                      &names->n_rank_room) < 0)
+        return -ENOMEM;
+    names->ranks[names->n_ranks] = strdup(name);
+    return names->ranks[names->n_ranks] == NULL ? -ENOMEM : (names->n_ranks++, 0);
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strverscmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static void close_folder(DIR **folder)
+{
+    if (*folder != NULL)
+        closedir(*folder);
+}
+
+/* -errno where the directory cannot be listed; that is somebody else's to report. */
+static int list(const char *folder, struct names *names)
+{
+    cleanup(close_folder) DIR *open = opendir(folder);
+    int code = open == NULL ? -errno : 0;
+    const struct dirent *entry;
+    for (size_t n = 0; code == 0 && n < MAX_NAMES && (entry = readdir(open)) != NULL; n++) {
+        names->has_metadata |= strcmp(entry->d_name, metadata_name) == 0;
+        names->has_parts |= has_end(entry->d_name, ".distcp");
+        names->has_paddle |= is_paddle_name(entry->d_name);
+        if (is_rank_name(entry->d_name))
+            code = add_rank(names, entry->d_name);
+    }
+    if (names->n_ranks > 1)
+        qsort(names->ranks, names->n_ranks, sizeof(*names->ranks), compare_names);
+    return code;
+}
+
+/* ---- loading ---- */
+
+/* Reads one file of metadata, which becomes a source of the catalog. */
+static int read_metadata(struct dcp_reading *r, const char *name)
+{
+    struct source *source;
+    struct wfs_error err = {0};
+    autofree char *path = NULL;
+    if (asprintf(&path, "%s%s", r->folder, name) < 0)
+        return wfs_fail_memory(r->err);
+    int code = source_open_beneath(r->directory, name, path, &source, &err);
+    if (code == 0 && catalog_adopt_source(r->catalog, source) < 0)
+        return wfs_fail_memory(r->err);
+    if (code == 0)
+        source->is_part = true;
+    if (code == 0)
+        code = dcp_metadata_read(r->metadata, source, &r->context->limits, &err);
+    return code == 0 ? 0 : wfs_fail(r->err, -code, "'%s': %s", name, err.text);
+}
+
+/* Opens all items where they are not too many: what is wrong with them is known from the start. */
+static int open_items(const struct source *assembly, uint64_t n_most)
+{
+    const struct dcp_tables *tables = dcp_assembly_tables(assembly);
+    int code = 0;
+    for (uint32_t i = 0; tables->n_parts <= n_most && i < tables->n_tensors && code == 0; i++)
+        (void)dcp_assembly_open(assembly, i, &code);
+    return code;
+}
+
+static const char *find_reformulated(struct dcp_metadata *m)
+{
+    struct graph *graph = &m->graph;
+    const uint32_t data = m->n_roots == 0 ? 0 : dcp_field(graph, m->roots[0], "mcore_data");
+    const struct value *dict = data == 0 ? NULL : graph_at(graph, data);
+    for (uint32_t i = 0; dict != NULL && dict->kind == VALUE_DICT && i + 1 < dict->n; i += 2) {
+        const struct value *key = graph_at(graph, value_items(dict)[i]);
+        const uint32_t about = value_items(dict)[i + 1];
+        if (key->kind == VALUE_TEXT && graph_at(graph, about)->kind == VALUE_DICT &&
+            value_get(graph, about, "nd_reformulated_orig_global_shape") != 0)
+            return key->text;
+    }
+    return NULL;
+}
+
+/* Megatron-core stores states of its distributed optimizer in another order of elements. */
+static int tell_reformulated(struct dcp_reading *r)
+{
+    const char *key = find_reformulated(r->metadata);
+    if (key != NULL &&
+        catalog_add_finding(r->catalog, WFS_FINDING_DCP_REFORMULATED,
+                            "'%s', and perhaps others, are stored by Megatron-core in another "
+                            "order of elements (nd_reformulated_orig_global_shape), and shown as "
+                            "they are stored",
+                            wfs_quote(key).text) < 0)
+        return wfs_fail_memory(r->err);
+    return 0;
+}
+
+static int fill_catalog(struct dcp_reading *r)
+{
+    int code = dcp_table_fill(r);
+    if (code < 0)
+        return code;
+    const uint64_t n_most = r->context->limits.items;
+    code = dcp_assembly_new(r->folder, &r->tables, &r->catalog->assembled);
+    if (code == 0)
+        code = open_items(r->catalog->assembled, n_most);
+    if (code < 0)
+        return code == -EOVERFLOW
+                   ? wfs_fail(r->err, EBADMSG, "its tensors have 2^63 bytes or more together")
+                   : wfs_fail_memory(r->err);
+    code = dcp_values_list(r, r->catalog->assembled);
+    return code < 0 ? code : tell_reformulated(r);
+}
+
+static int load_names(const char *folder, int directory, const struct names *names,
+                      const struct load_context *context, struct wfs_catalog **out,
+                      struct wfs_error *err)
+{
+    auto_catalog struct wfs_catalog *catalog = NULL;
+    cleanup(dcp_metadata_done) struct dcp_metadata metadata;
+    dcp_metadata_init(&metadata, &context->limits);
+    cleanup(dcp_reading_done) struct dcp_reading reading = {.context = context,
+                                                            .folder = folder,
+                                                            .directory = directory,
+                                                            .err = err,
+                                                            .metadata = &metadata};
+    if (catalog_new(&catalog) < 0)
+        return wfs_fail_memory(err);
+    catalog->arena.limit = context->limits.index_memory;
+    catalog->format = &format_dcp;
+    catalog->container = WFS_CONTAINER_DCP;
+    reading.catalog = catalog;
+    int code = 0;
+    if (names->has_metadata)
+        code = read_metadata(&reading, metadata_name);
+    for (size_t i = 0; !names->has_metadata && i < names->n_ranks && code == 0; i++)
+        code = read_metadata(&reading, names->ranks[i]);
+    if (code == 0)
+        code = fill_catalog(&reading);
+    if (code < 0)
+        return catalog->arena.is_full || metadata.arena.is_full || reading.tables.arena.is_full
+                   ? wfs_fail(err, E2BIG,
+                              "its index takes more than %" PRIu64
+                              " bytes of memory (limit index_memory)",
+                              context->limits.index_memory)
+                   : code;
+    *out = steal(&catalog);
+    return 0;
+}
+
+/* Returns whether the file of that name is a pickle. */
+static bool is_pickle(int directory, const char *name)
+{
+    uint8_t head[FORMAT_HEAD];
+    struct source *source;
+    if (source_open_beneath(directory, name, name, &source, NULL) < 0)
+        return false;
+    const size_t n = source->n_bytes < sizeof(head) ? (size_t)source->n_bytes : sizeof(head);
+    const bool is = source_read(source, 0, head, n) == 0 && pickle_probe(head, n, source->n_bytes);
+    source_free(source);
+    return is;
+}
+
+static int load_folder(const char *folder, const struct load_context *context,
+                       struct wfs_catalog **out, struct wfs_error *err)
+{
+    cleanup(names_free) struct names names = {0};
+    autoclose int directory = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (directory < 0 || list(folder, &names) < 0)
+        return 0;
+    if (!names.has_parts && !(names.has_metadata && is_pickle(directory, metadata_name)) &&
+        names.n_ranks == 0)
+        return 0;
+    if (!names.has_metadata && names.n_ranks == 0)
+        return names.has_paddle
+                   ? wfs_fail(err, EOPNOTSUPP,
+                              "is a distributed checkpoint of PaddlePaddle, a format that weightfs "
+                              "does not read")
+                   : wfs_fail(err, EBADMSG,
+                              "is a PyTorch distributed checkpoint without .metadata, which is "
+                              "written last: the save was not finished, or not all of it was "
+                              "copied");
+    const int code = load_names(folder, directory, &names, context, out, err);
+    autoclose int readable = code < 0 ? -1 : open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (readable >= 0)
+        wfs_access_add(&(*out)->access, readable);
+    return code < 0 ? code : 1;
+}
+
+int dcp_load(const char *path, const struct load_context *context, struct wfs_catalog **out,
+             struct wfs_error *err)
+{
+    struct stat st;
+    const char *slash = strrchr(path, '/'), *name = slash == NULL ? path : slash + 1;
+    autofree char *folder = NULL;
+    if (stat(path, &st) < 0)
+        return 0;
+    if (S_ISDIR(st.st_mode)) {
+        if (asprintf(&folder, "%s%s", path, has_end(path, "/") ? "" : "/") < 0)
+            return wfs_fail_memory(err);
+        return load_folder(folder, context, out, err);
+    }
+    if (has_end(name, ".distcp"))
+        return wfs_fail(err, EISDIR,
+                        "is one file of a PyTorch distributed checkpoint: name its directory");
+    if (strcmp(name, metadata_name) != 0 && !is_rank_name(name))
+        return 0;
+    folder = slash == NULL ? strdup("./") : strndup(path, (size_t)(slash + 1 - path));
+    return folder == NULL ? wfs_fail_memory(err) : load_folder(folder, context, out, err);
+}
+
+/* ---- the format ---- */
+
+/* By what is in a file nothing is recognised: its parts are files of other formats. */
+static bool probe(const uint8_t *head, size_t n_head, uint64_t n_bytes)
+{
+    (void)head;
+    (void)n_head;
+    (void)n_bytes;
+    return false;
+}
+
+static const char *const extensions[] = {NULL};
+
+static const struct format_functions functions = {.probe = probe, .verify_parts = dcp_verify};
+
+const struct wfs_format format_dcp = {
+    .id = WFS_FORMAT_DCP,
+    .name = "dcp",
+    .title = "PyTorch DCP",
+    .extensions = extensions,
+    .set_name = metadata_name,
+    .convention = WFS_CONVENTION_TORCH,
+    .values = WFS_VALUES_ANY,
+    .functions = &functions,
+};

@@ -1,0 +1,422 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A range of a tensor is cut into boxes that are contiguous in it: one index of the outer
+ * dimensions, a range of one, all of the inner ones. What a part has of such a box is contiguous in
+ * the part too, so that it is one read, from which rows go to their places.
+ */
+#include "format/dcp/dcp_assembly.h"
+
+#include <weightfs/cleanup.h>
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "format/dcp/dcp_item.h"
+#include "format/dcp/dcp_window.h"
+
+enum {
+    TILE = 1 << 16, /* bytes read at once where rows are moved */
+    MAX_ELEM = 16,  /* bytes of the widest element */
+};
+
+struct assembly {
+    struct dcp_tables tables;
+    pthread_mutex_t lock; /* of the rest, of the arena of the tables, and of opening items */
+    struct dcp_window window;
+};
+
+void dcp_tables_done(struct dcp_tables *tables)
+{
+    const int saved = errno;
+    for (uint32_t i = 0; tables->parts != NULL && i < tables->n_parts; i++) {
+        const struct dcp_part *part = &tables->parts[i];
+        if (part->is_odd && part->data != 0)
+            wfs_catalog_free((struct wfs_catalog *)(uintptr_t)part->data);
+    }
+    free(tables->numbers);
+    free(tables->files);
+    free(tables->items);
+    free(tables->tensors);
+    free(tables->parts);
+    arena_done(&tables->arena);
+    *tables = (struct dcp_tables){0};
+    errno = saved;
+}
+
+/* Returns the last tensor that begins at or before the offset. */
+static struct dcp_tensor *tensor_at(const struct source *source, uint64_t offset)
+{
+    const struct assembly *assembly = source->ctx;
+    size_t low = 0, high = assembly->tables.n_tensors;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (assembly->tables.tensors[middle].start <= offset)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low == 0 ? NULL : &assembly->tables.tensors[low - 1];
+}
+
+/* ---- opening parts ---- */
+
+/* Under the lock. */
+static int open_part(struct assembly *assembly, struct dcp_tensor *tensor, struct dcp_part *part)
+{
+    const struct dcp_item *item = &assembly->tables.items[part->item];
+    const struct dcp_file *file = &assembly->tables.files[item->file];
+    const struct dcp_opening opening = {.tensor = tensor,
+                                        .box = part->box,
+                                        .item = item,
+                                        .file = file->source,
+                                        .file_name = file->name,
+                                        .limits = &assembly->tables.limits,
+                                        .window = &assembly->window};
+    struct wfs_catalog *odd = NULL;
+    struct wfs_error err = {0};
+    uint64_t data = 0;
+    if (tensor->late_trouble != NULL)
+        return -EIO;
+    const int code = dcp_item_open(&opening, &data, &odd, &err);
+    if (code == 0) {
+        part->is_odd = odd != NULL;
+        atomic_store_explicit(&part->data, odd != NULL ? (uint64_t)(uintptr_t)odd : data + 1,
+                              memory_order_release);
+        return 0;
+    }
+    const char *text =
+        code == -ENOMEM ? NULL : arena_copy(&assembly->tables.arena, err.text, strlen(err.text));
+    if (text == NULL)
+        return -ENOMEM;
+    atomic_store(&tensor->late_trouble, text);
+    return -EIO;
+}
+
+static int open_once(struct assembly *assembly, struct dcp_tensor *tensor, struct dcp_part *part)
+{
+    int code = 0;
+    if (atomic_load_explicit(&part->data, memory_order_acquire) != 0)
+        return 0;
+    pthread_mutex_lock(&assembly->lock);
+    if (part->data == 0)
+        code = open_part(assembly, tensor, part);
+    pthread_mutex_unlock(&assembly->lock);
+    return code;
+}
+
+const char *dcp_assembly_open(const struct source *source, uint32_t i, int *ret_code)
+{
+    struct assembly *assembly = source->ctx;
+    struct dcp_tensor *tensor = &assembly->tables.tensors[i];
+    *ret_code = 0;
+    for (uint32_t k = 0; k < tensor->n_parts && tensor->trouble == NULL; k++) {
+        const int code = open_once(assembly, tensor, &tensor->parts[k]);
+        if (code == -ENOMEM)
+            *ret_code = code;
+        if (code < 0)
+            break;
+    }
+    return tensor->trouble != NULL ? tensor->trouble : tensor->late_trouble;
+}
+
+/* ---- reading ---- */
+
+/* Reads bytes of a part, counted from its first element. */
+static int read_part(struct assembly *assembly, struct dcp_tensor *tensor, struct dcp_part *part,
+                     uint64_t offset, char *buf, size_t n_bytes)
+{
+    const int code = open_once(assembly, tensor, part);
+    if (code < 0)
+        return code;
+    if (part->is_odd) {
+        const struct wfs_catalog *catalog = (const struct wfs_catalog *)(uintptr_t)part->data;
+        const ssize_t n = wfs_tensor_read(&catalog->tensors[0], offset, buf, n_bytes);
+        return n < 0 ? (int)n : (size_t)n < n_bytes ? -EIO : 0;
+    }
+    const struct dcp_item *item = &assembly->tables.items[part->item];
+    return source_read(assembly->tables.files[item->file].source, part->data - 1 + offset, buf,
+                       n_bytes);
+}
+
+/* A read of a range of one tensor. */
+struct reading {
+    struct assembly *assembly;
+    struct dcp_tensor *tensor;
+    uint64_t *first; /* malloc'ed: index of the run's first element in each dimension */
+    char *tile;      /* malloc'ed when it is needed: TILE bytes */
+};
+
+/* A run of elements that is contiguous in the tensor: n indexes of one dimension, the first one of
+ * those outside of it, all of those inside of it. */
+struct run {
+    uint32_t axis;
+    uint64_t n;
+    uint64_t n_step; /* elements of one index of the axis */
+    char *out;       /* where the first element goes */
+};
+
+/* What a part has of a run, as rows that are contiguous in both. */
+struct rows {
+    uint64_t offset;  /* of the first one in the part, bytes */
+    uint64_t n_bytes; /* of a row */
+    uint64_t n_rows;
+    uint32_t end;  /* indexes of the dimensions axis to end - 1 make one row after the other */
+    uint64_t skip; /* indexes of the axis in the run before those of the part */
+};
+
+/* Returns where a row goes, in bytes from the start of the run. */
+static uint64_t place_row(const struct reading *r, const struct run *run,
+                          const struct dcp_part *part, const struct rows *rows, uint64_t row)
+{
+    const struct dcp_tensor *tensor = r->tensor;
+    uint64_t at = 0, step = tensor->n_elem;
+    for (uint32_t i = tensor->rank; i-- > run->axis;) {
+        if (i > run->axis)
+            at += (uint64_t)part->box[i] * step;
+        else
+            at += rows->skip * step;
+        if (i < rows->end) {
+            const uint64_t n = i > run->axis ? (uint64_t)part->box[tensor->rank + i] : UINT64_MAX;
+            at += row % n * step;
+            row /= n;
+        }
+        step *= tensor->dims[i];
+    }
+    return at;
+}
+
+static int read_rows(struct reading *r, const struct run *run, struct dcp_part *part,
+                     const struct rows *rows)
+{
+    const bool is_direct = rows->n_rows == 1 || rows->n_bytes > TILE / 4;
+    const uint64_t n_fit = is_direct ? 1 : TILE / rows->n_bytes;
+    if (!is_direct && r->tile == NULL && (r->tile = malloc(TILE)) == NULL)
+        return -ENOMEM;
+    for (uint64_t row = 0; row < rows->n_rows;) {
+        const uint64_t n_left = rows->n_rows - row, n = n_left < n_fit ? n_left : n_fit;
+        char *to = is_direct ? run->out + place_row(r, run, part, rows, row) : r->tile;
+        const int code = read_part(r->assembly, r->tensor, part, rows->offset + row * rows->n_bytes,
+                                   to, (size_t)(n * rows->n_bytes));
+        if (code < 0)
+            return code;
+        for (uint64_t i = 0; i < n && !is_direct; i++)
+            memcpy(run->out + place_row(r, run, part, rows, row + i), r->tile + i * rows->n_bytes,
+                   (size_t)rows->n_bytes);
+        row += n;
+    }
+    return 0;
+}
+
+/* Reads what the part has of the run, if anything. */
+static int read_run_part(struct reading *r, const struct run *run, struct dcp_part *part)
+{
+    const uint32_t rank = r->tensor->rank, axis = run->axis;
+    const int64_t *at = part->box, *sizes = part->box + rank;
+    struct rows rows = {.end = rank, .n_bytes = r->tensor->n_elem, .n_rows = 1};
+    for (uint32_t i = 0; i < axis; i++) {
+        if (r->first[i] < (uint64_t)at[i] || r->first[i] >= (uint64_t)(at[i] + sizes[i]))
+            return 0;
+    }
+    const uint64_t end = run->n + r->first[axis], part_end = (uint64_t)(at[axis] + sizes[axis]);
+    const uint64_t first =
+        r->first[axis] > (uint64_t)at[axis] ? r->first[axis] : (uint64_t)at[axis];
+    const uint64_t last = end < part_end ? end : part_end;
+    if (first >= last)
+        return 0;
+    rows.skip = first - r->first[axis];
+    /* A row has all inner dimensions that the part has whole, and what it has of the next one. */
+    bool is_whole = true;
+    for (uint32_t i = rank; i-- > axis;) {
+        const uint64_t n = i > axis ? (uint64_t)sizes[i] : last - first;
+        if (is_whole) {
+            rows.n_bytes *= n;
+            rows.end = i;
+        } else {
+            rows.n_rows *= n;
+        }
+        is_whole = is_whole && n == r->tensor->dims[i];
+    }
+    for (uint32_t i = 0; i < rank; i++) {
+        const uint64_t index = i < axis    ? r->first[i] - (uint64_t)at[i]
+                               : i == axis ? first - (uint64_t)at[i]
+                                           : 0;
+        rows.offset = rows.offset * (uint64_t)sizes[i] + index;
+    }
+    rows.offset *= r->tensor->n_elem;
+    return read_rows(r, run, part, &rows);
+}
+
+static int read_run(struct reading *r, const struct run *run)
+{
+    uint32_t end;
+    const uint64_t first = r->first[0], n = run->axis == 0 ? run->n : 1;
+    for (uint32_t i = dcp_boxes_range(r->tensor, first, first + n, &end); i < end; i++) {
+        const int code = read_run_part(r, run, &r->tensor->parts[i]);
+        if (code < 0)
+            return code;
+    }
+    return 0;
+}
+
+/* The longest run that begins at an element and has at most n_elems. */
+static struct run cut_run(struct reading *r, uint64_t elem, uint64_t n_elems, char *out)
+{
+    const struct dcp_tensor *tensor = r->tensor;
+    struct run run = {.axis = tensor->rank - 1, .n_step = 1, .out = out};
+    uint64_t rest = elem, step = 1;
+    for (uint32_t i = tensor->rank; i-- > 0;) {
+        if (elem % step == 0 && step <= n_elems) {
+            run.axis = i;
+            run.n_step = step;
+        }
+        r->first[i] = rest % tensor->dims[i];
+        rest /= tensor->dims[i];
+        step *= tensor->dims[i];
+    }
+    const uint64_t n_left = tensor->dims[run.axis] - r->first[run.axis];
+    run.n = n_elems / run.n_step < n_left ? n_elems / run.n_step : n_left;
+    return run;
+}
+
+static int read_elems(struct reading *r, uint64_t elem, uint64_t n_elems, char *out)
+{
+    if (r->tensor->rank == 0)
+        return read_part(r->assembly, r->tensor, &r->tensor->parts[0], 0, out, r->tensor->n_elem);
+    while (n_elems > 0) {
+        const struct run run = cut_run(r, elem, n_elems, out);
+        const uint64_t n = run.n * run.n_step;
+        const int code = read_run(r, &run);
+        if (code < 0)
+            return code;
+        elem += n;
+        n_elems -= n;
+        out += n * r->tensor->n_elem;
+    }
+    return 0;
+}
+
+/* Elements that the range begins or ends inside of are read whole. */
+static int read_range(struct reading *r, uint64_t offset, char *out, size_t n_bytes)
+{
+    const size_t n_elem = r->tensor->n_elem;
+    char edge[MAX_ELEM];
+    while (n_bytes > 0) {
+        const size_t skip = (size_t)(offset % n_elem);
+        const bool is_whole = skip == 0 && n_bytes >= n_elem;
+        const uint64_t n_elems = is_whole ? n_bytes / n_elem : 1;
+        size_t n = (size_t)n_elems * n_elem;
+        const int code = read_elems(r, offset / n_elem, n_elems, is_whole ? out : edge);
+        if (code < 0)
+            return code;
+        if (!is_whole) {
+            n = n_elem - skip < n_bytes ? n_elem - skip : n_bytes;
+            memcpy(out, edge + skip, n);
+        }
+        out += n;
+        offset += n;
+        n_bytes -= n;
+    }
+    return 0;
+}
+
+static int read_assembly(const struct source *source, uint64_t offset, void *buf, size_t n_bytes)
+{
+    struct dcp_tensor *tensor = tensor_at(source, offset);
+    if (n_bytes == 0)
+        return 0;
+    if (tensor == NULL || tensor->trouble != NULL || offset - tensor->start > tensor->n_bytes ||
+        n_bytes > tensor->n_bytes - (offset - tensor->start))
+        return -EIO;
+    struct reading reading = {.assembly = source->ctx, .tensor = tensor};
+    reading.first = malloc(((size_t)tensor->rank + 1) * sizeof(*reading.first));
+    const int code = reading.first == NULL
+                         ? -ENOMEM
+                         : read_range(&reading, offset - tensor->start, buf, n_bytes);
+    free(reading.first);
+    free(reading.tile);
+    return code;
+}
+
+/* ---- the source ---- */
+
+static int check_files(const struct source *source, uint64_t offset)
+{
+    const struct assembly *assembly = source->ctx;
+    const struct dcp_tensor *tensor = tensor_at(source, offset);
+    const struct source *checked = NULL;
+    for (uint32_t i = 0; tensor != NULL && i < tensor->n_parts; i++) {
+        const struct dcp_item *item = &assembly->tables.items[tensor->parts[i].item];
+        const struct source *file = assembly->tables.files[item->file].source;
+        if (file == NULL || file == checked)
+            continue;
+        if (source_check(file) < 0)
+            return -EIO;
+        checked = file;
+    }
+    return 0;
+}
+
+static const char *trouble_at(const struct source *source, uint64_t offset)
+{
+    const struct dcp_tensor *tensor = tensor_at(source, offset);
+    return tensor == NULL ? NULL : tensor->late_trouble;
+}
+
+static void free_assembly(struct source *source)
+{
+    struct assembly *assembly = source->ctx;
+    dcp_window_done(&assembly->window);
+    dcp_tables_done(&assembly->tables);
+    pthread_mutex_destroy(&assembly->lock);
+    free(assembly);
+}
+
+/* Ranges begin at multiples of 64 and never touch, so that a read cannot continue into the next
+ * one. False: there is no room below 2^63. */
+static bool set_starts(struct dcp_tables *tables, uint64_t *ret_n_bytes)
+{
+    uint64_t end = 0;
+    for (uint32_t i = 0; i < tables->n_tensors; i++) {
+        struct dcp_tensor *tensor = &tables->tensors[i];
+        if (!checked_add(end, (uint64_t)1, &tensor->start) ||
+            !checked_round_up(tensor->start, 64, &tensor->start) ||
+            !checked_add(tensor->start, tensor->trouble == NULL ? tensor->n_bytes : 0, &end) ||
+            end > INT64_MAX)
+            return false;
+    }
+    *ret_n_bytes = end;
+    return true;
+}
+
+int dcp_assembly_new(const char *path, struct dcp_tables *tables, struct source **out)
+{
+    uint64_t n_bytes;
+    struct source *source;
+    if (!set_starts(tables, &n_bytes))
+        return -EOVERFLOW;
+    struct assembly *assembly = calloc(1, sizeof(*assembly));
+    if (assembly == NULL || source_new_memory(path, NULL, 0, &source) < 0) {
+        free(assembly);
+        return -ENOMEM;
+    }
+    assembly->tables = *tables;
+    *tables = (struct dcp_tables){0};
+    pthread_mutex_init(&assembly->lock, NULL);
+    source->n_bytes = n_bytes;
+    source->read = read_assembly;
+    source->done = free_assembly;
+    source->check = check_files;
+    source->trouble = trouble_at;
+    source->ctx = assembly;
+    *out = source;
+    return 0;
+}
+
+const struct dcp_tables *dcp_assembly_tables(const struct source *source)
+{
+    const struct assembly *assembly = source->ctx;
+    return &assembly->tables;
+}

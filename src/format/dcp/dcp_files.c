@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A path is checked as text before the kernel sees it, so that the message names what is wrong.
+ */
+#include "format/dcp/dcp_files.h"
+
+#include <weightfs/array.h>
+#include <weightfs/cleanup.h>
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Returns whether a path stays below the directory: parts with names, none of them "." or "..". */
+static bool is_below(const char *path, size_t n_bytes)
+{
+    if (n_bytes == 0 || strlen(path) != n_bytes)
+        return false;
+    for (const char *part = path;; part++) {
+        const size_t n = strcspn(part, "/");
+        if (n == 0 || (n <= 2 && strncmp(part, "..", n) == 0))
+            return false;
+        part += n;
+        if (*part == '\0')
+            return true;
+    }
+}
+
+int dcp_files_number(struct dcp_reading *r, uint32_t path, uint32_t *ret)
+{
+    const struct value *text = graph_at(&r->metadata->graph, path);
+    struct dcp_tables *tables = &r->tables;
+    if (text_index_add(&r->paths, text->text, text->n, ret) < 0)
+        return wfs_fail_memory(r->err);
+    if (*ret < tables->n_files)
+        return 0;
+    if (array_reserve(&tables->files, sizeof(*tables->files), tables->n_files, 1, &r->n_file_room) <
+        0)
+        return wfs_fail_memory(r->err);
+    struct dcp_file *file = &tables->files[tables->n_files++];
+    *file = (struct dcp_file){.name = arena_copy(&tables->arena, text->text, text->n)};
+    if (!is_below(text->text, text->n))
+        file->trouble = arena_print(&tables->arena, "the path '%s' leads out of the directory",
+                                    wfs_quote_n(text->text, text->n).text);
+    return file->name == NULL || (file->trouble == NULL && !is_below(text->text, text->n))
+               ? wfs_fail_memory(r->err)
+               : 0;
+}
+
+static int fail_many(const struct dcp_reading *r)
+{
+    return wfs_fail(r->err, EMFILE,
+                    "cannot open its files after %zu of them: the hard limit of open files (ulimit "
+                    "-Hn) is too low",
+                    r->catalog->n_sources);
+}
+
+int dcp_files_open(struct dcp_reading *r, uint32_t number)
+{
+    struct dcp_file *file = &r->tables.files[number];
+    struct wfs_error err = {0};
+    if (file->source != NULL || file->trouble != NULL)
+        return 0;
+    if (r->catalog->n_sources > r->context->limits.files)
+        return wfs_fail(r->err, E2BIG, "it is in more than %" PRIu64 " files (limit files)",
+                        r->context->limits.files);
+    autofree char *path = NULL;
+    if (asprintf(&path, "%s%s", r->folder, file->name) < 0)
+        return wfs_fail_memory(r->err);
+    const int code = source_open_beneath(r->directory, file->name, path, &file->source, &err);
+    if (code == -EMFILE || code == -ENFILE)
+        return fail_many(r);
+    if (code == -ENOMEM)
+        return wfs_fail_memory(r->err);
+    if (code == 0) {
+        file->source->is_part = true;
+        return catalog_adopt_source(r->catalog, file->source) < 0 ? wfs_fail_memory(r->err) : 0;
+    }
+    file->source = NULL;
+    file->trouble = arena_print(&r->tables.arena, "'%s': %s", wfs_quote(file->name).text, err.text);
+    return file->trouble == NULL ? wfs_fail_memory(r->err) : 0;
+}
+
+int dcp_files_check(struct dcp_reading *r, uint32_t number)
+{
+    struct dcp_item *item = &r->tables.items[number];
+    if (item->trouble != NULL)
+        return 0;
+    const int code = dcp_files_open(r, item->file);
+    const struct dcp_file *file = &r->tables.files[item->file];
+    if (code < 0)
+        return code;
+    if (file->trouble != NULL) {
+        item->trouble = file->trouble;
+        return 0;
+    }
+    const uint64_t n_bytes = file->source->n_bytes;
+    if (item->n_bytes > 0 && item->offset <= n_bytes && item->n_bytes <= n_bytes - item->offset)
+        return 0;
+    item->trouble = arena_print(&r->tables.arena,
+                                "its %" PRIu64 " bytes at byte %" PRIu64
+                                " are not in '%s', which has %" PRIu64 " bytes",
+                                item->n_bytes, item->offset, wfs_quote(file->name).text, n_bytes);
+    return item->trouble == NULL ? wfs_fail_memory(r->err) : 0;
+}

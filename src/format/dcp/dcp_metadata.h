@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the pickle .metadata describes. Its millions of small objects (chunks, where they are
+ * stored) become rows of tables while the pickle is read; the rest stays a graph.
+ */
+#ifndef WFS_DCP_METADATA_H
+#define WFS_DCP_METADATA_H
+
+#include "base/limits.h"
+#include "format/dcp/dcp_classes.h"
+#include <weightfs/error.h>
+
+/* A chunk: a box of the tensor. */
+struct dcp_chunk {
+    uint32_t rank;
+    uint32_t box; /* in the numbers: rank offsets, then rank sizes */
+};
+
+/* What a stored item is: a chunk at an offset of a tensor, or a value. */
+struct dcp_index {
+    uint32_t key;    /* a text of the graph */
+    uint32_t rank;   /* of the offset; DCP_NO_OFFSET: a value */
+    uint32_t offset; /* in the numbers */
+};
+
+/* Where an item is stored. */
+struct dcp_storage {
+    uint32_t path;       /* a text of the graph */
+    uint32_t transforms; /* a value of the graph; 0: none */
+    int64_t offset, length;
+};
+
+#define DCP_NO_OFFSET UINT32_MAX
+
+struct dcp_metadata {
+    struct arena arena;
+    struct graph graph;
+    uint32_t *roots; /* malloc'ed: objects of class Metadata, one for each file that was read */
+    size_t n_roots, n_root_room;
+    int64_t *numbers; /* malloc'ed, as are the tables */
+    size_t n_numbers, n_number_room;
+    struct dcp_chunk *chunks;
+    size_t n_chunks, n_chunk_room;
+    struct dcp_index *indexes;
+    size_t n_indexes, n_index_room;
+    struct dcp_storage *storages;
+    size_t n_storages, n_storage_room;
+};
+
+void dcp_metadata_init(struct dcp_metadata *metadata, const struct limits *limits);
+void dcp_metadata_done(struct dcp_metadata *metadata);
+
+/*
+ * Reads one file and adds what it describes. -EBADMSG where it is not a Metadata object, -E2BIG,
+ * -EIO, -EOPNOTSUPP, -ENOMEM.
+ */
+int dcp_metadata_read(struct dcp_metadata *metadata, const struct source *source,
+                      const struct limits *limits, struct wfs_error *err);
+
+/* Return what a value of the graph stands for; NULL when it is something else. */
+const struct dcp_chunk *dcp_chunk_of(const struct dcp_metadata *metadata, uint32_t id);
+const struct dcp_index *dcp_index_of(const struct dcp_metadata *metadata, uint32_t id);
+const struct dcp_storage *dcp_storage_of(const struct dcp_metadata *metadata, uint32_t id);
+
+/* Reads the integers of a tuple or torch.Size of the graph, and adds them to the numbers. 1: *ret
+ * is the first and *ret_rank their number; 0: it is something else; -ENOMEM. */
+int dcp_metadata_numbers(struct dcp_metadata *metadata, uint32_t id, uint32_t *ret,
+                         uint32_t *ret_rank);
+
+#endif

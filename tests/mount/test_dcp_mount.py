@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: MIT
+"""Mounts of distributed checkpoints: whole tensors as files, edits of them, and commits to other formats."""
+import hashlib
+import json
+
+import numpy as np
+import pytest
+
+from wfs_testlib import dcp, pth, pth_read, shared, st
+from wfs_testlib.program import EXIT_USAGE, tool, weightfs
+
+GOLDEN = shared.FOLDER / 'golden' / 'dcp'
+EXPECTED = json.loads((GOLDEN / 'expected.json').read_text()) if shared.IS_THERE else {}
+QUICK = ['mesh-2d', 'trainer', 'views-and-flags', 'rank-metadata', 'bad-overlap', 'evil-path-absolute']
+SLOW = [name for name in sorted(EXPECTED) if EXPECTED[name]['proposal'] == 'reads' and (GOLDEN / name).is_dir() and name not in QUICK and
+        not name.startswith('hf-') and name not in ('zstd', 'ok-symlink', 'evil-path-symlink-out', 'bad-swapped-entries', 'bad-swapped-files',
+                                                    'bad-tensor-called-bytes', 'same-key-differs')]
+
+
+def check(mount, name):
+    mnt = mount(GOLDEN / name, 'layout=flat').allow('cannot be read|can run any code|planner_data|order of elements')
+    bad = EXPECTED[name].get('proposal_tensors', ())
+    for key, entry in EXPECTED[name]['tensors'].items():
+        path = mnt / key.replace('/', '%2F')
+        if key in ('', '../x'):
+            continue  # spelled otherwise
+        if key in bad:
+            with pytest.raises(OSError):
+                path.read_bytes()
+        else:
+            assert hashlib.sha256(path.read_bytes()).hexdigest() == entry['sha256'], key
+
+
+@pytest.mark.usefixtures('need_shared')
+@pytest.mark.parametrize('name', QUICK)
+def test_a_mount_has_whole_tensors(mount, name):
+    check(mount, name)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures('need_shared')
+@pytest.mark.parametrize('name', SLOW)
+def test_all_directories_can_be_mounted(mount, name):
+    check(mount, name)
+
+
+@pytest.fixture
+def made(folder):
+    rng = np.random.default_rng(3)
+    writer = dcp.Writer(folder / 'made')
+    writer.array = dcp.random_array(rng, 'F32', [60, 70])
+    writer.tensor('model.w', 'F32', writer.array, dcp.cut(rng, [60, 70], 9), path=('model', 'w'))
+    writer.tensor('model.b', 'I16', np.arange(9, dtype='<i2'), [([0], [4]), ([4], [5])], path=('model', 'b'))
+    writer.tensor('opt.0.m', 'U8', np.arange(6, dtype='u1'), [([0], [6])], path=('opt', 0, 'm'))
+    writer.value('opt.0.lr', pth.number(3), path=('opt', 0, 'lr'))
+    writer.value('step', pth.number(7))
+    writer.write()
+    return writer
+
+
+def test_edits_are_committed_to_a_nested_pth(mount, made, folder):
+    mnt = mount(made.folder, 'output=%s' % (folder / 'out.pth'))
+    assert (mnt / 'model/w').read_bytes() == made.array.tobytes()
+    (mnt / 'model/b').write_bytes(np.arange(9, dtype='<i2')[::-1].tobytes())
+    tool('mv', mnt / 'model/w', mnt / 'model/weight')
+    tool('rm', mnt / 'opt/0/m')
+    tool('cp', '-a', mnt / 'model/b', mnt / 'model/copy')
+    mnt.commit()
+    found = pth_read.load(folder / 'out.pth')
+    assert set(found) == {'model', 'opt', 'step'} and found['step'] == 7
+    assert set(found['model']) == {'weight', 'b', 'copy'}
+    assert list(found['model']['weight']) == ['F32', [60, 70], made.array.tobytes()]
+    assert list(found['model']['b']) == list(found['model']['copy']) == ['I16', [9], np.arange(9, dtype='<i2')[::-1].tobytes()]
+    assert found['opt'] == [{'lr': 3}]
+
+
+def test_edits_are_committed_to_safetensors(mount, made, folder):
+    mnt = mount(made.folder, 'output=%s' % (folder / 'out.safetensors'), 'cast=F64')
+    with open(mnt / 'model/w', 'r+b') as file:
+        file.seek(8 * 71)
+        file.write(np.float64(4.5).tobytes())
+    mnt.commit()
+    found = st.read(folder / 'out.safetensors').tensors
+    wanted = made.array.astype('<f8')
+    wanted[1, 1] = 4.5
+    assert found['model.w'] == ('F64', [60, 70], wanted.tobytes())
+    assert found['opt.0.m'] == ('U8', [6], bytes(range(6)))
+
+
+def test_a_file_that_changes_under_a_mount_is_an_error(mount, made):
+    mnt = mount(made.folder).allow('has changed since it was mounted')
+    with open(made.folder / '__1_0.distcp', 'r+b') as file:
+        file.write(b'x')
+    with pytest.raises(OSError):
+        (mnt / 'model/w').read_bytes()
+    assert (mnt / 'opt/0/m').read_bytes() == bytes(range(6))
+
+
+def test_rw_needs_another_output(folder, made):
+    (folder / 'mnt').mkdir()
+    error = weightfs(made.folder, folder / 'mnt', '-f', '-o', 'rw', code=EXIT_USAGE).error
+    assert 'output=' in error
