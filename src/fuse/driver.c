@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/vfs.h>
+#include <time.h>
 
 /* ---- beginning and end ---- */
 
@@ -278,6 +279,23 @@ void driver_begin_change(struct driver *driver)
     pthread_rwlock_wrlock(&driver->lock);
 }
 
+bool driver_wait_for_change(struct driver *driver, bool (*is_given_up)(void *ctx), void *ctx)
+{
+    enum { NS_TO_ASK = 50000000, NS = 1000000000 };
+    int code = pthread_mutex_trylock(&driver->change);
+    while (code != 0) {
+        struct timespec until;
+        if (is_given_up(ctx))
+            return false;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += NS_TO_ASK;
+        until.tv_sec += until.tv_nsec / NS;
+        until.tv_nsec %= NS;
+        code = pthread_mutex_timedlock(&driver->change, &until);
+    }
+    return true;
+}
+
 void driver_end_change(struct driver *driver)
 {
     const uint64_t generation = wfs_tree_generation(driver->tree);
@@ -288,12 +306,6 @@ void driver_end_change(struct driver *driver)
     if (is_changed)
         mark_dirty(driver);
     pthread_mutex_unlock(&driver->change);
-}
-
-void driver_begin_sync(struct driver *driver)
-{
-    pthread_mutex_lock(&driver->change);
-    driver_begin_read(driver);
 }
 
 void driver_end_sync(struct driver *driver, int code)

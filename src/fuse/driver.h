@@ -73,10 +73,13 @@ void driver_begin_change(struct driver *driver);
 void driver_end_change(struct driver *driver);
 
 /*
- * Brackets for a sync: readers may run in parallel, changes may not. code is the result of the
- * sync.
+ * Locks `change`, which a commit holds for as long as it takes. Asks in between whether the caller
+ * still needs it; false: it has given up.
  */
-void driver_begin_sync(struct driver *driver);
+bool driver_wait_for_change(struct driver *driver, bool (*is_given_up)(void *ctx), void *ctx);
+
+/* Ends a sync, which holds `change` and the lock for reading: readers may run in parallel, changes
+ * may not. code is its result. */
 void driver_end_sync(struct driver *driver, int code);
 
 /* Rescues edits after a failed sync; `change` is held. */

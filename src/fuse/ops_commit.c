@@ -17,7 +17,9 @@
 static int sync_node(fuse_req_t req, fuse_ino_t ino)
 {
     struct driver *driver = fuse_req_userdata(req);
-    driver_begin_sync(driver);
+    if (!driver_wait_for_change(driver, request_is_given_up, req))
+        return -EINTR;
+    driver_begin_read(driver);
     const int rc = wfs_node_sync(driver->tree, request_node(driver, ino));
     driver_end_sync(driver, rc);
     return rc;

@@ -18,33 +18,30 @@
 
 /* ---- long work without a lock ---- */
 
-/* Returns true when nobody waits for the reply any more, or the mount ends. */
-static bool is_given_up(void *ctx)
-{
-    fuse_req_t req = ctx;
-    const struct driver *driver = fuse_req_userdata(req);
-    return fuse_req_interrupted(req) || fuse_session_exited(driver->session);
-}
-
 /*
  * Begins a change that keeps the first n_keep bytes of the content. If it is the first one of a
- * large tensor, its copy is made before, while others read and write. The change is to be ended
- * also when this fails.
+ * large tensor, its copy is made before, while others read and write. Where that fails, no change
+ * has begun.
  */
 static int begin_content_change(fuse_req_t req, fuse_ino_t ino, uint64_t n_keep)
 {
-    const struct wfs_interruption interruption = {is_given_up, req};
+    const struct wfs_interruption interruption = {request_is_given_up, req};
     struct wfs_stage_job *job = NULL;
     struct driver *driver = request_begin_change(req);
-    const int code = wfs_stage_job_new(driver->tree, request_node(driver, ino), n_keep, &job);
-    if (job == NULL)
-        return code;
-    driver_end_change(driver);
-    wfs_interruption_set(&interruption);
-    const int ran = wfs_stage_job_run(job);
-    wfs_interruption_set(NULL);
-    driver_begin_change(driver);
-    return wfs_stage_job_end(driver->tree, request_node(driver, ino), job, ran);
+    if (driver == NULL)
+        return -EINTR;
+    int code = wfs_stage_job_new(driver->tree, request_node(driver, ino), n_keep, &job);
+    if (job != NULL) {
+        driver_end_change(driver);
+        wfs_interruption_set(&interruption);
+        const int ran = wfs_stage_job_run(job);
+        wfs_interruption_set(NULL);
+        driver_begin_change(driver);
+        code = wfs_stage_job_end(driver->tree, request_node(driver, ino), job, ran);
+    }
+    if (code < 0)
+        driver_end_change(driver);
+    return code;
 }
 
 /* ---- attributes that stat shows ---- */
@@ -119,9 +116,12 @@ static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to
     struct driver *driver = fuse_req_userdata(req);
     const uint64_t n_keep = (to_set & FUSE_SET_ATTR_SIZE) != 0 ? (uint64_t)attr->st_size : 0;
     int rc = begin_content_change(req, ino, n_keep);
+    if (rc < 0) {
+        request_reply(req, rc);
+        return;
+    }
     struct wfs_node *node = request_node(driver, ino);
-    if (rc == 0)
-        rc = set_attributes(driver, node, attr, to_set);
+    rc = set_attributes(driver, node, attr, to_set);
     wfs_node_stat(driver->tree, node, &st);
     const double timeout = request_timeout(driver, node);
     driver_end_change(driver);
@@ -245,10 +245,11 @@ static void op_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t n
 {
     struct driver *driver = fuse_req_userdata(req);
     ssize_t n = begin_content_change(req, ino, UINT64_MAX);
-    if (n == 0)
+    if (n == 0) {
         n = wfs_node_write(driver->tree, request_node(driver, ino), (uint64_t)offset, bytes,
                            n_bytes, (info->flags & O_APPEND) != 0);
-    driver_end_change(driver);
+        driver_end_change(driver);
+    }
     if (n < 0)
         fuse_reply_err(req, (int)-n);
     else
@@ -260,10 +261,11 @@ static void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset,
 {
     struct driver *driver = fuse_req_userdata(req);
     int rc = begin_content_change(req, ino, UINT64_MAX);
-    if (rc == 0)
+    if (rc == 0) {
         rc = wfs_node_fallocate(driver->tree, request_node(driver, ino), mode, (uint64_t)offset,
                                 (uint64_t)n_bytes);
-    driver_end_change(driver);
+        driver_end_change(driver);
+    }
     request_reply(req, rc);
 }
 
@@ -274,9 +276,9 @@ static ssize_t copy_piece(fuse_req_t req, fuse_ino_t from, uint64_t handle, uint
     struct driver *driver = fuse_req_userdata(req);
     char *buffer = driver_buffer(driver);
     ssize_t n = begin_content_change(req, to, UINT64_MAX);
-    if (n == 0)
-        n = buffer == NULL ? -ENOMEM
-                           : read_node(driver, from, handle, from_offset, buffer, n_bytes);
+    if (n < 0)
+        return n;
+    n = buffer == NULL ? -ENOMEM : read_node(driver, from, handle, from_offset, buffer, n_bytes);
     if (n > 0)
         n = wfs_node_write(driver->tree, request_node(driver, to), to_offset, buffer, (size_t)n,
                            false);
@@ -324,7 +326,7 @@ static void reply_text(fuse_req_t req, const char *text, ssize_t n, size_t n_ask
 /* Runs the job without a lock. Returns -EAGAIN when a change makes its result useless. */
 static int run_job(fuse_req_t req, fuse_ino_t ino, struct wfs_digest_job *job)
 {
-    const struct wfs_interruption interruption = {is_given_up, req};
+    const struct wfs_interruption interruption = {request_is_given_up, req};
     struct driver *driver = fuse_req_userdata(req);
     wfs_interruption_set(&interruption);
     const int ran = wfs_digest_job_run(job);
@@ -398,6 +400,10 @@ static void change_xattr(fuse_req_t req, fuse_ino_t ino, const char *name, const
                          size_t n_bytes, int flags)
 {
     struct driver *driver = request_begin_change(req);
+    if (driver == NULL) {
+        request_reply(req, -EINTR);
+        return;
+    }
     struct wfs_node *node = request_node(driver, ino);
     const int rc = value != NULL
                        ? wfs_node_set_xattr(driver->tree, node, name, value, n_bytes, flags)

@@ -187,6 +187,8 @@ static int make(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode
 {
     struct wfs_node *node;
     struct driver *driver = request_begin_change(req);
+    if (driver == NULL)
+        return -EINTR;
     const int rc = function(driver->tree, request_node(driver, parent), name, mode, &node);
     if (rc == 0)
         request_make_entry(driver, node, entry);
@@ -233,6 +235,10 @@ static void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, co
 static void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
     struct driver *driver = request_begin_change(req);
+    if (driver == NULL) {
+        request_reply(req, -EINTR);
+        return;
+    }
     const int rc = wfs_node_unlink(driver->tree, request_node(driver, parent), name);
     driver_end_change(driver);
     request_reply(req, rc);
@@ -241,6 +247,10 @@ static void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 static void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
     struct driver *driver = request_begin_change(req);
+    if (driver == NULL) {
+        request_reply(req, -EINTR);
+        return;
+    }
     const int rc = wfs_node_rmdir(driver->tree, request_node(driver, parent), name);
     driver_end_change(driver);
     request_reply(req, rc);
@@ -250,6 +260,10 @@ static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_
                       const char *new_name, unsigned flags)
 {
     struct driver *driver = request_begin_change(req);
+    if (driver == NULL) {
+        request_reply(req, -EINTR);
+        return;
+    }
     const int rc = wfs_node_rename(driver->tree, request_node(driver, parent), name,
                                    request_node(driver, new_parent), new_name, flags);
     driver_end_change(driver);
@@ -260,6 +274,10 @@ static void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t new_parent, const
 {
     struct fuse_entry_param entry;
     struct driver *driver = request_begin_change(req);
+    if (driver == NULL) {
+        request_reply(req, -EINTR);
+        return;
+    }
     struct wfs_node *node = request_node(driver, ino);
     const int rc = wfs_node_link(driver->tree, node, request_node(driver, new_parent), new_name);
     if (rc == 0)

@@ -286,6 +286,15 @@ static int run(struct publication *publication)
     return rc;
 }
 
+/* A waiter that is killed is answered, and the commit follows all the same. */
+static bool ask_waiter(void *ctx)
+{
+    struct publication_waiter *waiter = ctx;
+    if (waiter != NULL)
+        waiter->poll(waiter);
+    return false;
+}
+
 int publication_run(struct driver *driver, bool is_asked, struct publication_waiter *waiter,
                     char summary[COMMIT_TEXT_MAX], struct wfs_error *err)
 {
@@ -293,7 +302,7 @@ int publication_run(struct driver *driver, bool is_asked, struct publication_wai
         .driver = driver, .waiter = waiter, .summary = summary, .err = err};
     int rc = 0;
     summary[0] = '\0';
-    pthread_mutex_lock(&driver->change);
+    (void)driver_wait_for_change(driver, ask_waiter, waiter);
     if (wfs_tree_has_pending(driver->tree) || (is_asked && !is_output_there(driver->target)))
         rc = run(&publication);
     pthread_mutex_unlock(&driver->change);

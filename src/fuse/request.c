@@ -16,8 +16,17 @@ struct driver *request_begin_read(fuse_req_t req)
 struct driver *request_begin_change(fuse_req_t req)
 {
     struct driver *driver = fuse_req_userdata(req);
-    driver_begin_change(driver);
+    if (!driver_wait_for_change(driver, request_is_given_up, req))
+        return NULL;
+    pthread_rwlock_wrlock(&driver->lock);
     return driver;
+}
+
+bool request_is_given_up(void *ctx)
+{
+    fuse_req_t req = ctx;
+    const struct driver *driver = fuse_req_userdata(req);
+    return fuse_req_interrupted(req) || fuse_session_exited(driver->session);
 }
 
 struct wfs_node *request_node(const struct driver *driver, fuse_ino_t ino)

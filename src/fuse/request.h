@@ -15,8 +15,14 @@
 /* Takes the lock of the driver for reading and returns the driver; driver_end_read must follow. */
 struct driver *request_begin_read(fuse_req_t req);
 
-/* The same for a change; driver_end_change must follow. */
+/*
+ * The same for a change; driver_end_change must follow. While it waits for a commit, the caller may
+ * be killed: NULL, and the answer is -EINTR.
+ */
 struct driver *request_begin_change(fuse_req_t req);
+
+/* Returns true when nobody waits for the reply any more, or the mount ends. ctx: the request. */
+bool request_is_given_up(void *ctx);
 
 /*
  * Returns the node with a number that the kernel knows, which is not NULL. The caller holds the

@@ -9,21 +9,12 @@ import time
 import pytest
 
 from wfs_testlib import bounds, st
+from wfs_testlib.bounds import huge
 from wfs_testlib.mount import is_alive, wait_for
 from wfs_testlib.stage import stage_of
 
-N_HUGE = 1 << 39  # bytes: a hole of that size takes minutes to look at
 XXH3, STATS = 'user.weightfs.xxh3', 'user.weightfs.stats'
 N_TRIES = 3  # what ends within half a second may be late on a busy machine, but not every time
-
-
-def huge(path, n_bytes=N_HUGE):
-    """A checkpoint with a tensor that is nothing but a hole, and a small one."""
-    head = json.dumps({'small': {'dtype': 'F32', 'shape': [4], 'data_offsets': [0, 16]},
-                       'huge': {'dtype': 'F32', 'shape': [n_bytes // 4], 'data_offsets': [16, 16 + n_bytes]}}).encode()
-    path.write_bytes(len(head).to_bytes(8, 'little') + head + st.f32(1, 2, 3, 4))
-    os.truncate(path, 8 + len(head) + 16 + n_bytes)
-    return path
 
 
 def start_reader(path, attribute):
@@ -35,22 +26,17 @@ def start_reader(path, attribute):
     return reader
 
 
-def used_seconds(pid):
-    fields = open('/proc/%d/stat' % pid, encoding='ascii').read().rsplit(')', 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf('SC_CLK_TCK')
-
-
 def wait_until_busy(pid):
     """Waits until the driver is computing."""
-    before = used_seconds(pid)
-    wait_for(lambda: used_seconds(pid) > before + 0.1, 'the driver to compute')
+    before = bounds.used_seconds(pid)
+    wait_for(lambda: bounds.used_seconds(pid) > before + 0.1, 'the driver to compute')
 
 
 def wait_until_idle(pid):
     def is_idle():
-        before = used_seconds(pid)
+        before = bounds.used_seconds(pid)
         time.sleep(0.2)
-        return used_seconds(pid) - before < 0.05
+        return bounds.used_seconds(pid) - before < 0.05
 
     wait_for(is_idle, 'the driver to rest')
 
@@ -144,6 +130,28 @@ def test_a_killed_first_writer_of_a_large_tensor_leaves_nothing(folder, mount, v
     assert min(took) < 0.5, took
     assert (mnt / 'small').read_bytes() == st.f32(5, 6, 7, 8)
     (mnt / 'huge').unlink()
+
+
+@pytest.mark.slow
+def test_a_killed_writer_does_not_wait_for_a_commit(folder, mount):
+    mnt = mount(huge(folder / 'a.safetensors', 3 << 30), 'output=' + str(folder / 'out.safetensors'))
+    took = []
+    for _ in range(N_TRIES):
+        (mnt / 'small').write_bytes(st.f32(5, 6, 7, 8))
+        commit = subprocess.Popen(['sync', mnt.path])
+        wait_for(lambda: mnt.status()['state'] == 'committing', 'the commit to begin')
+        code = 'import os, sys\nos.write(1, b"x")\nos.unlink(sys.argv[1])'
+        writer = subprocess.Popen(['/usr/bin/python3', '-SEc', code, mnt / 'small'], stdout=subprocess.PIPE)
+        assert writer.stdout.read(1) == b'x'
+        writer.stdout.close()
+        time.sleep(0.1)
+        assert writer.poll() is None and commit.poll() is None, 'the commit was too fast for this test'
+        began = time.monotonic()
+        writer.kill()
+        writer.wait(60)
+        took.append(time.monotonic() - began)
+        assert commit.wait(60) == 0 and (mnt / 'small').read_bytes() == st.f32(5, 6, 7, 8)
+    assert min(took) < 0.5, took
 
 
 @pytest.mark.parametrize('path', [path for path in bounds.slow_files() if path.name.startswith(('repeated', 'windows'))],

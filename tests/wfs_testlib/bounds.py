@@ -4,9 +4,10 @@ import json
 import os
 import subprocess
 
-from wfs_testlib import program
+from wfs_testlib import program, st
 from wfs_testlib.program import ROOT
 
+N_HUGE = 1 << 39  # bytes: a hole of that size takes minutes to look at
 SLOW = ROOT / 'tests' / 'data' / 'slow'
 REJECT = ROOT / 'tests' / 'data' / 'reject'
 N_SECONDS = 10  # of processor time
@@ -59,6 +60,13 @@ def first_key(path):
     return tensors[0]['key'] if tensors and len(tensors[0]['key']) < 1 << 16 else 'w'
 
 
+def brief_commands_of(path, folder):
+    """Those that together do nearly all that verbs do with a file."""
+    wanted = ['ls', '--long'], ['check', '--values'], ['diff'], ['convert', '--overwrite']
+    return [command for command in commands_of(path, folder)
+            if any(command[:len(start)] == start for start in wanted) and not str(command[-1]).endswith('.bpk')]
+
+
 def commands_of(path, folder):
     """Every verb on the file."""
     options = options_of(path)
@@ -74,3 +82,20 @@ def commands_of(path, folder):
     for name in 'out.pth', 'out.safetensors', 'out.bpk':
         more = ['--' + option for option in options if option.startswith('values=')]
         yield ['convert', '--overwrite', *views, *more, path, folder / name]
+
+
+# ---- what takes long ----
+
+def huge(path, n_bytes=N_HUGE):
+    """A checkpoint with a tensor that is nothing but a hole, and a small one."""
+    head = json.dumps({'small': {'dtype': 'F32', 'shape': [4], 'data_offsets': [0, 16]},
+                       'huge': {'dtype': 'F32', 'shape': [n_bytes // 4], 'data_offsets': [16, 16 + n_bytes]}}).encode()
+    path.write_bytes(len(head).to_bytes(8, 'little') + head + st.f32(1, 2, 3, 4))
+    os.truncate(path, 8 + len(head) + 16 + n_bytes)
+    return path
+
+
+def used_seconds(pid):
+    """Processor time of a process so far."""
+    fields = open('/proc/%d/stat' % pid, encoding='ascii').read().rsplit(')', 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf('SC_CLK_TCK')
