@@ -103,12 +103,12 @@ struct wfs_catalog {
     size_t n_findings, n_finding_room;
     const struct wfs_format *format; /* NULL: none yet */
     enum wfs_container container;
-    struct source *derived;       /* bytes made of those of the sources; NULL: none */
-    struct source *assembled;     /* the same, of parts in several sources; NULL: none */
-    struct graph graph;           /* what a pickle holds; empty in other formats */
+    struct source *derived;        /* bytes made of those of the sources; NULL: none */
+    struct source *assembled;      /* the same, of parts in several sources; NULL: none */
+    struct graph graph;            /* what a pickle holds; empty in other formats */
     struct listing_limits listing; /* with which it was listed */
-    uint32_t root;                /* of the graph; 0: there is none */
-    struct catalog_place *places; /* malloc'ed by what was loaded; [0] is not used */
+    uint32_t root;                 /* of the graph; 0: there is none */
+    struct catalog_place *places;  /* malloc'ed by what was loaded; [0] is not used */
     uint32_t n_places;
     size_t n_place_room;              /* 0: places are borrowed, or there are none */
     struct catalog_storage *storages; /* in the arena, by id; all that the graph names */

@@ -152,7 +152,7 @@ int layout_crc_get(struct layout_crc *crc, uint32_t *ret)
         for (uint64_t at = 0; at < n_all;) {
             const ssize_t n = wfs_tensor_read(crc->tensor, at, chunk, n_chunk);
             if (n <= 0)
-                return n == -ENOMEM ? -ENOMEM : -EIO;
+                return n < 0 ? (int)n : -EIO;
             sum = (uint32_t)crc32_z(sum, (const uint8_t *)chunk, (size_t)n);
             at += (uint64_t)n;
         }

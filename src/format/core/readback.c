@@ -213,8 +213,7 @@ static int compare(const struct readback *readback, const struct wfs_catalog *fo
 }
 
 int readback_load(const struct wfs_format *format, const struct outfile *outfile,
-                  const struct wfs_catalog *wanted, struct wfs_catalog **out,
-                  struct wfs_error *err)
+                  const struct wfs_catalog *wanted, struct wfs_catalog **out, struct wfs_error *err)
 {
     struct load_context context = {0};
     struct source *source;

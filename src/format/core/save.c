@@ -6,6 +6,7 @@
 #include "format/core/save.h"
 
 #include <weightfs/cleanup.h>
+#include <weightfs/interruption.h>
 
 #include <errno.h>
 #include <inttypes.h>
@@ -18,7 +19,7 @@
 
 enum {
     N_CHUNK = 1 << 20,  /* bytes made at once where they cannot be copied */
-    N_RANGE = 64 << 20, /* bytes copied at once, between two calls of progress */
+    N_RANGE = 16 << 20, /* bytes copied at once, between two calls of progress */
 };
 
 struct save {
@@ -53,8 +54,14 @@ static int fail_write(const struct save *save, int code)
     return save_fail_write(save->outfile, code, save->err);
 }
 
-static int fail_read(const struct wfs_tensor *tensor, struct wfs_error *err)
+/* code: of the read, negative. */
+static int fail_read(const struct wfs_tensor *tensor, int code, struct wfs_error *err)
 {
+    if (code == -ENOMEM)
+        return wfs_fail_memory(err);
+    if (code == -EINTR)
+        return wfs_fail(err, EINTR, "interrupted while tensor '%s' was read",
+                        wfs_quote(tensor->key).text);
     const bool has_changed = wfs_tensor_check_source(tensor) < 0;
     const char *trouble = has_changed ? NULL : wfs_tensor_trouble(tensor);
     if (trouble != NULL)
@@ -72,8 +79,7 @@ static int emit_tensor(const struct save *save, const struct layout_segment *seg
     for (uint64_t n_done = 0; n_done < segment->n_bytes;) {
         const ssize_t n = wfs_tensor_read(segment->tensor, n_done, save->chunk, N_CHUNK);
         if (n <= 0)
-            return n == -ENOMEM ? wfs_fail_memory(save->err)
-                                : fail_read(segment->tensor, save->err);
+            return fail_read(segment->tensor, (int)n, save->err);
         int code = outfile_write(save->outfile, save->chunk, (size_t)n);
         if (code < 0)
             return fail_write(save, code);
@@ -118,7 +124,7 @@ static int emit_range(const struct save *save, const struct layout_segment *firs
         int code = outfile_copy(save->outfile, stored->source, stored->offset + n_done,
                                 n_left < N_RANGE ? n_left : N_RANGE, &n);
         if (code == -EIO || code == -EBADMSG)
-            return fail_read(at->tensor, save->err);
+            return fail_read(at->tensor, code, save->err);
         if (code < 0)
             return fail_write(save, code);
         n_done += n;
@@ -142,8 +148,7 @@ static int emit_bytes(const struct save *save, const struct layout_segment *segm
                                        : wfs_layout_read(save->layout, segment->offset, made,
                                                          (size_t)segment->n_bytes);
         if (n < 0)
-            return n == -ENOMEM ? wfs_fail_memory(save->err)
-                                : fail_read(segment->crc->tensor, save->err);
+            return fail_read(segment->crc->tensor, (int)n, save->err);
         bytes = made;
     }
     const int code = outfile_write(save->outfile, bytes, (size_t)segment->n_bytes);
@@ -183,7 +188,7 @@ int save_check_sources(const struct wfs_layout *layout, struct wfs_error *err)
         if (tensor == NULL || tensor->stored.source == checked)
             continue;
         if (wfs_tensor_check_source(tensor) < 0)
-            return fail_read(tensor, err);
+            return fail_read(tensor, -EIO, err);
         checked = tensor->stored.source;
     }
     return 0;
@@ -211,6 +216,12 @@ void save_tell_dangers(const struct wfs_save_options *options, const struct wfs_
     }
 }
 
+static bool is_stopped(void *ctx)
+{
+    return report_progress(ctx) < 0;
+}
+
+/* A checksum needs all of a tensor between two writes: reads ask about progress, too. */
 int save_emit(const struct wfs_layout *layout, const struct wfs_save_options *options,
               struct outfile *outfile, struct wfs_error *err)
 {
@@ -218,7 +229,10 @@ int save_emit(const struct wfs_layout *layout, const struct wfs_save_options *op
     save.chunk = malloc(N_CHUNK);
     if (save.chunk == NULL)
         return wfs_fail_memory(err);
+    const struct wfs_interruption interruption = {is_stopped, &save};
+    wfs_interruption_set(&interruption);
     const int code = emit(&save);
+    wfs_interruption_set(NULL);
     free(save.chunk);
     return code;
 }

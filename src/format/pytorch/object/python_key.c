@@ -220,6 +220,8 @@ static bool add_leaf_to_digest(struct digest *digest, uint32_t id)
         add_to_digest(digest, value->global->name, value->global->n_name);
     } else if (value->kind == VALUE_BYTES && value->bytes->n_bytes > MAX_KEY_BYTES) {
         add_to_digest(digest, &value->bytes->n_bytes, sizeof(value->bytes->n_bytes));
+    } else if (!has_short_bytes(digest->graph, id)) {
+        return false; /* the text that is encoded is looked at, without a copy */
     } else if (python_copy_bytes(digest->graph, id, &bytes, &n) == 1) {
         add_to_digest(digest, bytes, n);
         free(bytes);
