@@ -8,6 +8,7 @@
 #include "cli/jsonout.h"
 #include "program/print.h"
 #include "cli/progress.h"
+#include "cli/repeated.h"
 
 #include <weightfs/cleanup.h>
 #include <weightfs/format.h>
@@ -41,6 +42,7 @@ struct check {
     enum wfs_severity worst;
     struct progress progress;
     uint64_t n_bytes; /* of all tensors */
+    struct repeated *repeated;
 };
 
 static void report(struct check *check, enum wfs_severity severity, const char *text)
@@ -71,7 +73,7 @@ static void report_count(struct check *check, enum wfs_severity severity,
 static int check_tensor(struct check *check, const struct wfs_tensor *tensor)
 {
     struct wfs_stats stats;
-    const int result = wfs_tensor_stats(tensor, &stats);
+    const int result = repeated_stats(check->repeated, tensor, &stats);
     if (result == -EOPNOTSUPP)
         return 0;
     if (result < 0)
@@ -87,6 +89,8 @@ static enum exit_code check_values(struct check *check)
 {
     const size_t n = wfs_catalog_n_tensors(check->catalog);
     uint64_t n_done = 0;
+    if (repeated_new(check->catalog, &check->repeated) < 0)
+        return print_error(EXIT_UNSUPPORTED, check->path, "out of memory");
     for (size_t i = 0; i < n && !ferror(stdout); i++) {
         const struct wfs_tensor *tensor = wfs_catalog_tensor(check->catalog, i);
         if (tensor->trouble != NULL)
@@ -126,6 +130,7 @@ static enum exit_code run(struct check *check, bool has_values)
     if (has_values) {
         progress_start(&check->progress, "checking");
         exit_code = check_values(check);
+        repeated_free(check->repeated);
         progress_end(&check->progress);
     }
     if (exit_code == EXIT_DONE && wfs_catalog_check_sources(check->catalog, &changed) < 0)

@@ -14,7 +14,6 @@
 #include <weightfs/view.h>
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -133,9 +132,9 @@ enum exit_code input_read_error(const char *path, const struct wfs_tensor *tenso
             "tensor '%s': cannot be read, or the file has changed since it was opened", key.text);
     if (code == -EFBIG)
         return print_error(EXIT_UNSUPPORTED, path,
-                           "tensor '%s': its %" PRIu64 " bytes are a view of a file more than 16 "
-                           "times smaller, and too many to be compared",
-                           key.text, tensor->n_bytes);
+                           "tensor '%s': shows %s of a file that is more than 16 times smaller, "
+                           "too many to be compared",
+                           key.text, wfs_count(tensor->n_bytes, "byte").text);
     return print_error(exit_of_errno(-code), path, "tensor '%s': %s", key.text, strerror(-code));
 }
 

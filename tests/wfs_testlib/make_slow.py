@@ -9,7 +9,7 @@ import json
 import pathlib
 import struct
 
-from wfs_testlib import burnpack, st
+from wfs_testlib import st
 from wfs_testlib.pth import (FLOAT, ORDERED, PROTO, STOP, call, dictionary, entry, get, name, number, numbers, old_archive, pairs,
                              pickle, put, records, storage, stream, tensor, text, tup, zipped)
 
@@ -89,9 +89,6 @@ def shared():
     case('doubled-in-dict.pth', deflated(dictionary(a=doubled(b']', 40), w=tensor()), r0=FOUR))
     case('doubled-text.pkl', PROTO + doubled(text('x' * 1000), 40) + STOP)
     case('doubled-tensor.pth', deflated(doubled(tensor(), 40), r0=FOUR))
-    lists = ORDERED + put_far(1)
-    for i in range(40):
-        lists = b']' + put_far(i + 2) + b'(' + lists + get_far(i + 1) + b'e'
     case('doubled-lists.pth', deflated(dictionary(a=b'N', w=tensor(), z=doubled(b'}', 30)), r0=FOUR))
     big = b'](' + number(7) * 20000 + b'e' + put_far(0)
     each = b''.join(text('k%d' % i) + tup(get_far(0), number(i)) for i in range(10000))
