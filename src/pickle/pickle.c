@@ -117,6 +117,7 @@ static int put(struct pickle *p, uint32_t index)
     if (p->memo.n_used >= p->job->limits->memo && memo_get(&p->memo, index) == 0)
         return wfs_fail(p->err, E2BIG, "pickle: more than %s (limit memo)",
                         wfs_count(p->job->limits->memo, "memo entry").text);
+    room_hold(&p->room, id);
     return memo_put(&p->memo, index, id) < 0 ? wfs_fail_memory(p->err) : 0;
 }
 
@@ -127,9 +128,12 @@ static int op_put(struct pickle *p)
     return code < 0 ? code : put(p, index);
 }
 
+/* What is never fetched gets a number and no place. */
 static int op_memoize(struct pickle *p)
 {
-    return put(p, p->memo.n_used);
+    uint32_t id;
+    const uint32_t index = p->room.used == NULL ? p->memo.n_used : p->room.n_memo;
+    return room_memoize(&p->room) ? put(p, index) : vm_top(p, &id);
 }
 
 static int op_get(struct pickle *p)
@@ -227,6 +231,8 @@ int pickle_load(struct pickle_job *job, uint32_t *ret_root, struct wfs_error *er
     cleanup(vm_done) struct pickle p = {.graph = job->graph, .job = job, .err = err};
     int code = stream_init(&p.input, job->source, job->offset, job->end);
     if (code < 0)
+        return wfs_fail_memory(err);
+    if (job->fold != NULL && room_scan(&p.room, job) < 0)
         return wfs_fail_memory(err);
     if ((code = vm_init(&p)) < 0 || (code = run(&p)) < 0)
         return code;

@@ -103,8 +103,10 @@ int op_fixed_int(struct pickle *p)
     if (integer < 0 || integer >= N_SMALL)
         return vm_push(p, value_new_integer(p->graph, integer));
     uint32_t *known = &p->small[integer];
-    if (*known == 0)
+    if (*known == 0) {
         *known = value_new_integer(p->graph, integer);
+        room_hold(&p->room, *known);
+    }
     return vm_push(p, *known);
 }
 

@@ -88,6 +88,7 @@ static int add_to_top(struct pickle *p, enum value_kind kind, uint32_t n, const 
     if (code < 0)
         return code;
     const struct value *value = graph_at(p->graph, target);
+    room_change(&p->room, target);
     if (value->kind == VALUE_CALL)
         code = value_append_part(p->graph, target, kind == VALUE_DICT ? PART_ITEMS : PART_ELEMENTS,
                                  items, n);
@@ -212,7 +213,10 @@ int op_call(struct pickle *p)
     int code;
     if ((code = vm_pop(p, &args)) < 0 || (code = vm_pop(p, &callable)) < 0)
         return code;
-    return push_call(p, p->opcode == 'R' ? FORM_REDUCE : FORM_NEWOBJ, callable, args);
+    code = push_call(p, p->opcode == 'R' ? FORM_REDUCE : FORM_NEWOBJ, callable, args);
+    if (code == 0 && p->opcode != 'R')
+        room_begin(&p->room, p->graph, p->stack[p->n_stack - 1]);
+    return code;
 }
 
 int op_newobj_ex(struct pickle *p)
@@ -228,14 +232,16 @@ int op_newobj_ex(struct pickle *p)
 /* Replaces an object that has its state by the number of a record. */
 static int fold(struct pickle *p, uint32_t id)
 {
-    uint32_t number;
-    const int code = p->job->fold(p->job->fold_ctx, p->graph, id, &number);
+    uint32_t number, kept = 0;
+    const int code = p->job->fold(p->job->fold_ctx, p->graph, id, &number, &kept);
     if (code < 0)
         return wfs_fail_memory(p->err);
     if (code > 0) {
         struct value *value = graph_at(p->graph, id);
         *value = (struct value){.kind = VALUE_RECORD, .id = number};
+        room_hold(&p->room, kept);
     }
+    room_end(&p->room, p->graph, id, code > 0);
     return 0;
 }
 
@@ -245,6 +251,7 @@ int op_build(struct pickle *p)
     int code;
     if ((code = vm_pop(p, &state)) < 0 || (code = vm_top(p, &target)) < 0)
         return code;
+    room_change(&p->room, target);
     if (graph_at(p->graph, target)->kind == VALUE_CALL) {
         code = value_append_part(p->graph, target, PART_STATES, &state, 1);
         if (code == 0 && p->job->fold != NULL)
@@ -253,6 +260,7 @@ int op_build(struct pickle *p)
         const uint32_t stray[2] = {target, state};
         if (p->graph->strays == 0)
             p->graph->strays = value_new(p->graph, VALUE_LIST);
+        room_hold(&p->room, state > p->graph->strays ? state : p->graph->strays);
         code = p->graph->strays == 0 ? -ENOMEM : value_append(p->graph, p->graph->strays, stray, 2);
     }
     return code < 0 ? wfs_fail_memory(p->err) : 0;

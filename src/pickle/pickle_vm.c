@@ -28,6 +28,7 @@ void vm_done(struct pickle *p)
     const int saved = errno;
     stream_done(&p->input);
     memo_done(&p->memo);
+    room_done(&p->room);
     free(p->stack);
     free(p->marks);
     errno = saved;

@@ -9,6 +9,7 @@
 #include "base/stream.h"
 #include "pickle/pickle_job.h"
 #include "pickle/pickle_memo.h"
+#include "pickle/pickle_room.h"
 #include <weightfs/error.h>
 
 enum { N_SMALL = 256 };
@@ -28,6 +29,7 @@ struct pickle {
     uint8_t opcode;
     uint64_t opcode_offset; /* from the start of this pickle */
     bool is_done;
+    struct pickle_room room;
 };
 
 /* Makes the constants. -ENOMEM. */

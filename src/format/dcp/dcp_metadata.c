@@ -90,7 +90,7 @@ static int fold_chunk(struct dcp_metadata *m, uint32_t id, uint32_t *ret)
     return number_row(m->n_chunks++, TABLE_CHUNK, ret);
 }
 
-static int fold_index(struct dcp_metadata *m, uint32_t id, uint32_t *ret)
+static int fold_index(struct dcp_metadata *m, uint32_t id, uint32_t *ret, uint32_t *ret_kept)
 {
     struct dcp_index index = {.key = dcp_field(&m->graph, id, "fqn"), .rank = DCP_NO_OFFSET};
     const uint32_t offset = dcp_field(&m->graph, id, "offset");
@@ -104,10 +104,11 @@ static int fold_index(struct dcp_metadata *m, uint32_t id, uint32_t *ret)
     if (array_reserve(&m->indexes, sizeof(*m->indexes), m->n_indexes, 1, &m->n_index_room) < 0)
         return -ENOMEM;
     m->indexes[m->n_indexes] = index;
+    *ret_kept = index.key;
     return number_row(m->n_indexes++, TABLE_INDEX, ret);
 }
 
-static int fold_storage(struct dcp_metadata *m, uint32_t id, uint32_t *ret)
+static int fold_storage(struct dcp_metadata *m, uint32_t id, uint32_t *ret, uint32_t *ret_kept)
 {
     const struct graph *graph = &m->graph;
     struct dcp_storage storage = {.path = dcp_field(graph, id, "relative_path"),
@@ -121,19 +122,20 @@ static int fold_storage(struct dcp_metadata *m, uint32_t id, uint32_t *ret)
     if (array_reserve(&m->storages, sizeof(*m->storages), m->n_storages, 1, &m->n_storage_room) < 0)
         return -ENOMEM;
     m->storages[m->n_storages] = storage;
+    *ret_kept = storage.path > storage.transforms ? storage.path : storage.transforms;
     return number_row(m->n_storages++, TABLE_STORAGE, ret);
 }
 
-static int fold(void *ctx, struct graph *graph, uint32_t id, uint32_t *ret)
+static int fold(void *ctx, struct graph *graph, uint32_t id, uint32_t *ret, uint32_t *ret_kept)
 {
     struct dcp_metadata *m = ctx;
     switch (dcp_class_of(graph, id)) {
     case DCP_CHUNK:
         return fold_chunk(m, id, ret);
     case DCP_INDEX:
-        return fold_index(m, id, ret);
+        return fold_index(m, id, ret, ret_kept);
     case DCP_STORAGE:
-        return fold_storage(m, id, ret);
+        return fold_storage(m, id, ret, ret_kept);
     default:
         return 0;
     }
