@@ -145,7 +145,7 @@ int load_source(struct source *source, const struct load_context *context, struc
     code = format_load(format, source, context, &catalog, err);
     if (code < 0)
         return code;
-    if (note_other_name(catalog, source) < 0)
+    if (note_other_name(catalog, source) < 0 || dcp_parts_tell(catalog, source->path) < 0)
         return wfs_fail_memory(err);
     *out = steal(&catalog);
     return 0;

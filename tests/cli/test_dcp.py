@@ -7,6 +7,7 @@ import os
 import numpy as np
 import pytest
 
+from benchlib import distributed
 from wfs_testlib import burnpack, dcp, program, pth, pth_read, shared, st
 from wfs_testlib.program import EXIT_DAMAGED, EXIT_FOUND, EXIT_SOURCE, EXIT_UNSUPPORTED, weightfs
 
@@ -370,3 +371,52 @@ def test_damage_gets_its_message(folder, name):
             assert "tensor '%s': " % key in done.error and trouble in done.error
     found = weightfs('check', whole, code=None).stdout
     assert all(text in found for text in expect.get('findings', ()))
+
+
+# ---- parts in safetensors files ----
+
+HF = [name for name in NAMES if name.startswith('hf-')]
+
+
+@need_shared
+@pytest.mark.parametrize('name', HF)
+def test_parts_in_safetensors_files_are_whole_tensors(name):
+    proposal = EXPECTED[name]['proposal']
+    if proposal != 'reads':
+        error = weightfs('ls', GOLDEN / name, code=EXIT_DAMAGED).error
+        assert 'DCP_SHARDING_INFO' in error and "'shard-00002-model-00001-of-00001.safetensors'" in error
+        return
+    found = listing(GOLDEN / name)
+    assert found.keys() == EXPECTED[name]['tensors'].keys()
+    for key, entry in EXPECTED[name]['tensors'].items():
+        if key in bad_keys(name):
+            assert "tensor '%s': " % key in weightfs('cat', GOLDEN / name, key, code=EXIT_DAMAGED).error
+            continue
+        assert (found[key]['dtype'], found[key]['shape']) == (entry['dtype'], entry['shape'])
+        assert hashlib.sha256(weightfs('cat', GOLDEN / name, '--', key).raw).hexdigest() == entry['sha256'], key
+
+
+@need_shared
+def test_parts_become_one_file_and_one_part_is_called_so(folder):
+    weightfs('convert', GOLDEN / 'hf-mesh-2d', folder / 'out.safetensors')
+    assert {key: hashlib.sha256(tensor[2]).hexdigest() for key, tensor in st.read(folder / 'out.safetensors').tensors.items()} == {
+        key: entry['sha256'] for key, entry in EXPECTED['hf-mesh-2d']['tensors'].items()}
+    part = GOLDEN / 'hf-mesh-2d' / 'shard-00002-model-00001-of-00001.safetensors'
+    assert 'its tensors are parts of larger ones' in weightfs('check', part, code=EXIT_FOUND).stdout
+    assert 'its tensors are parts' not in weightfs('check', GOLDEN / 'hf-rank0', code=None).stdout
+
+
+# ---- many chunks ----
+
+def test_a_million_small_objects_are_read_in_little_memory(folder):
+    """32 ranks and 1,000 tensors: 64,000 rows of tables out of 5 million opcodes, by a hundred bytes each."""
+    distributed.write_ranks(str(folder / 'ranks'), 32, 1000, 64, 64, n_filled=4)
+    command = ['prlimit', '--as=%d' % (160 << 20), *program.COMMAND]
+    limit = [] if program.IS_INSTRUMENTED else command
+    out = program.tool(*(limit or program.COMMAND), 'ls', folder / 'ranks').stdout
+    assert out.count('\n') == 1000
+    whole = weightfs('cat', folder / 'ranks', 'model.layers.3.weight').raw  # cut by columns
+    row = weightfs('cat', folder / 'ranks', 'model.layers.2.weight').raw
+    part = row[:2 * 64 * 4]
+    assert row == part * 32
+    assert whole == b''.join(part[8 * i:8 * i + 8] * 32 for i in range(64))

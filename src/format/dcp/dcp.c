@@ -18,6 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "format/dcp/dcp_parts.h"
 #include "format/dcp/dcp_table.h"
 #include "format/dcp/dcp_values.h"
 #include "format/dcp/dcp_verify.h"
@@ -27,20 +28,33 @@ static const char metadata_name[] = ".metadata";
 
 enum { MAX_NAMES = 100000 };
 
+/* Names, malloc'ed each; sorted when all are known. */
+struct list {
+    char **names;
+    size_t n, n_room;
+};
+
 /* The files of a directory that decide what it is. */
 struct names {
     bool has_metadata;
     bool has_parts; /* NAME.distcp */
     bool has_paddle;
-    char **ranks; /* malloc'ed each: __R.metadata, sorted */
-    size_t n_ranks, n_rank_room;
+    bool has_index;      /* of a sharded checkpoint */
+    struct list ranks;   /* __R.metadata */
+    struct list tensors; /* NAME.safetensors */
 };
+
+static void list_free(struct list *list)
+{
+    for (size_t i = 0; i < list->n; i++)
+        free(list->names[i]);
+    free(list->names);
+}
 
 static void names_free(struct names *names)
 {
-    for (size_t i = 0; i < names->n_ranks; i++)
-        free(names->ranks[i]);
-    free(names->ranks);
+    list_free(&names->ranks);
+    list_free(&names->tensors);
 }
 
 static bool has_end(const char *name, const char *end)
@@ -63,18 +77,23 @@ static bool is_paddle_name(const char *name)
     return n_digits > 0 && strcmp(name + n_digits, metadata_name) == 0;
 }
 
-static int add_rank(struct names *names, const char *name)
+static int list_add(struct list *list, const char *name)
 {
-    if (array_reserve(&names->ranks, sizeof(*names->ranks), names->n_ranks, 1,
-                      &names->n_rank_room) < 0)
+    if (array_reserve(&list->names, sizeof(*list->names), list->n, 1, &list->n_room) < 0)
         return -ENOMEM;
-    names->ranks[names->n_ranks] = strdup(name);
-    return names->ranks[names->n_ranks] == NULL ? -ENOMEM : (names->n_ranks++, 0);
+    list->names[list->n] = strdup(name);
+    return list->names[list->n] == NULL ? -ENOMEM : (list->n++, 0);
 }
 
 static int compare_names(const void *a, const void *b)
 {
     return strverscmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static void list_sort(struct list *list)
+{
+    if (list->n > 1)
+        qsort(list->names, list->n, sizeof(*list->names), compare_names);
 }
 
 static void close_folder(DIR **folder)
@@ -94,10 +113,13 @@ static int list(const char *folder, struct names *names)
         names->has_parts |= has_end(entry->d_name, ".distcp");
         names->has_paddle |= is_paddle_name(entry->d_name);
         if (is_rank_name(entry->d_name))
-            code = add_rank(names, entry->d_name);
+            code = list_add(&names->ranks, entry->d_name);
+        else if (entry->d_name[0] != '.' && has_end(entry->d_name, ".safetensors"))
+            code = list_add(&names->tensors, entry->d_name);
+        names->has_index |= has_end(entry->d_name, ".index.json");
     }
-    if (names->n_ranks > 1)
-        qsort(names->ranks, names->n_ranks, sizeof(*names->ranks), compare_names);
+    list_sort(&names->ranks);
+    list_sort(&names->tensors);
     return code;
 }
 
@@ -198,8 +220,8 @@ static int load_names(const char *folder, int directory, const struct names *nam
     int code = 0;
     if (names->has_metadata)
         code = read_metadata(&reading, metadata_name);
-    for (size_t i = 0; !names->has_metadata && i < names->n_ranks && code == 0; i++)
-        code = read_metadata(&reading, names->ranks[i]);
+    for (size_t i = 0; !names->has_metadata && i < names->ranks.n && code == 0; i++)
+        code = read_metadata(&reading, names->ranks.names[i]);
     if (code == 0)
         code = fill_catalog(&reading);
     if (code < 0)
@@ -226,26 +248,51 @@ static bool is_pickle(int directory, const char *name)
     return is;
 }
 
+/* Returns whether one of the files has parts of tensors. An index would name whole ones. */
+static bool has_parts_of_tensors(const char *folder, const struct names *names)
+{
+    for (size_t i = 0; i < names->tensors.n && !names->has_index; i++) {
+        autofree char *path = NULL;
+        if (asprintf(&path, "%s%s", folder, names->tensors.names[i]) < 0)
+            path = NULL;
+        if (path != NULL && dcp_parts_probe(path))
+            return true;
+    }
+    return false;
+}
+
+/* A directory with parts of a checkpoint, and without what describes them. */
+static int fail_unfinished(const struct names *names, struct wfs_error *err)
+{
+    return names->has_paddle
+               ? wfs_fail(
+                     err, EOPNOTSUPP,
+                     "is a distributed checkpoint of PaddlePaddle, a format that weightfs does "
+                     "not read")
+               : wfs_fail(err, EBADMSG,
+                          "is a PyTorch distributed checkpoint without .metadata, which is written "
+                          "last: the save was not finished, or not all of it was copied");
+}
+
 static int load_folder(const char *folder, const struct load_context *context,
                        struct wfs_catalog **out, struct wfs_error *err)
 {
     cleanup(names_free) struct names names = {0};
     autoclose int directory = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int code;
     if (directory < 0 || list(folder, &names) < 0)
         return 0;
-    if (!names.has_parts && !(names.has_metadata && is_pickle(directory, metadata_name)) &&
-        names.n_ranks == 0)
+    const bool is_described =
+        names.ranks.n > 0 ||
+        (names.has_metadata && (names.has_parts || is_pickle(directory, metadata_name)));
+    if (is_described)
+        code = load_names(folder, directory, &names, context, out, err);
+    else if (names.has_parts)
+        return fail_unfinished(&names, err);
+    else if (has_parts_of_tensors(folder, &names))
+        code = dcp_parts_load(folder, names.tensors.names, names.tensors.n, context, out, err);
+    else
         return 0;
-    if (!names.has_metadata && names.n_ranks == 0)
-        return names.has_paddle
-                   ? wfs_fail(err, EOPNOTSUPP,
-                              "is a distributed checkpoint of PaddlePaddle, a format that weightfs "
-                              "does not read")
-                   : wfs_fail(err, EBADMSG,
-                              "is a PyTorch distributed checkpoint without .metadata, which is "
-                              "written last: the save was not finished, or not all of it was "
-                              "copied");
-    const int code = load_names(folder, directory, &names, context, out, err);
     autoclose int readable = code < 0 ? -1 : open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (readable >= 0)
         wfs_access_add(&(*out)->access, readable);
