@@ -370,7 +370,9 @@ def test_metadata_of_shards_keeps_what_is_behind_a_nul(tmp_path):
 
 @pytest.mark.parametrize('names, word', [
     (['saved_model.pb', 'variables'], 'SavedModel'), (['refs', 'snapshots'], 'snapshots/'),
-    (['readme.txt'], 'without a checkpoint')])
+    (['readme.txt'], 'without a checkpoint'), (['latest_checkpointed_iteration.txt', 'iter_0000010'], 'Megatron-LM'),
+    (['mp_rank_00', 'mp_rank_01'], 'mp_rank_00/model_optim_rng.pt'), (['zero_to_fp32.py', 'latest', 'global_step10'], 'DeepSpeed'),
+    (['pytorch_model_fsdp_0', 'optimizer_0'], 'accelerate'), (['weights', 'context'], 'weights')])
 def test_a_directory_without_a_checkpoint_is_called_what_it_is(tmp_path, names, word):
     folder = tmp_path / 'folder'
     folder.mkdir()

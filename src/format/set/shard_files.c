@@ -217,6 +217,17 @@ static int fail_empty(const char *folder, struct wfs_error *err)
     } known[] = {
         {"saved_model.pb", "is a TensorFlow SavedModel, a format that weightfs does not read"},
         {"snapshots", "is an entry of the Hugging Face cache: name a directory in its snapshots/"},
+        {"latest_checkpointed_iteration.txt",
+         "is a folder of Megatron-LM checkpoints: name the directory of one iteration in it"},
+        {"mp_rank_00",
+         "is a checkpoint of old Megatron-LM, in a directory for each rank: name the file "
+         "of one rank, such as mp_rank_00/model_optim_rng.pt"},
+        {"zero_to_fp32.py",
+         "is a DeepSpeed checkpoint, whose parts weightfs does not join: run its "
+         "zero_to_fp32.py, or name one of the files below it"},
+        {"pytorch_model_fsdp_0", "is a checkpoint of accelerate: name the distributed checkpoint "
+                                 "pytorch_model_fsdp_0 in it"},
+        {"weights", "is a checkpoint of NeMo or the like: name the directory weights in it"},
     };
     struct stat st;
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
