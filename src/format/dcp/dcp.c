@@ -227,9 +227,8 @@ static int load_names(const char *folder, int directory, const struct names *nam
     if (code < 0)
         return catalog->arena.is_full || metadata.arena.is_full || reading.tables.arena.is_full
                    ? wfs_fail(err, E2BIG,
-                              "its index takes more than %" PRIu64
-                              " bytes of memory (limit index_memory)",
-                              context->limits.index_memory)
+                              "its index takes more than %s of memory (limit index_memory)",
+                              wfs_count(context->limits.index_memory, "byte").text)
                    : code;
     *out = steal(&catalog);
     return 0;

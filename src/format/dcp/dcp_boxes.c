@@ -270,8 +270,8 @@ static bool is_filled(struct cutting *c, const uint32_t *boxes, uint32_t n, unsi
     const uint64_t n_steps = (uint64_t)n * (1 + c->tensor->rank / 8);
     if (inside == NULL || depth > MAX_DEPTH || c->n_steps < n_steps) {
         c->code = inside == NULL ? -ENOMEM : 0;
-        strbuf_printf(c->text, "its %u chunks are arranged in too complicated a way to be checked",
-                      c->tensor->n_parts);
+        strbuf_printf(c->text, "its %s are arranged in too complicated a way to be checked",
+                      wfs_count(c->tensor->n_parts, "chunk").text);
         return false;
     }
     c->n_steps -= n_steps;

@@ -64,8 +64,8 @@ int dcp_files_open(struct dcp_reading *r, uint32_t number)
     if (file->source != NULL || file->trouble != NULL)
         return 0;
     if (r->catalog->n_sources > r->context->limits.files)
-        return wfs_fail(r->err, E2BIG, "it is in more than %" PRIu64 " files (limit files)",
-                        r->context->limits.files);
+        return wfs_fail(r->err, E2BIG, "it is in more than %s (limit files)",
+                        wfs_count(r->context->limits.files, "file").text);
     autofree char *path = NULL;
     if (asprintf(&path, "%s%s", r->folder, file->name) < 0)
         return wfs_fail_memory(r->err);
@@ -99,9 +99,9 @@ int dcp_files_check(struct dcp_reading *r, uint32_t number)
     const uint64_t n_bytes = file->source->n_bytes;
     if (item->n_bytes > 0 && item->offset <= n_bytes && item->n_bytes <= n_bytes - item->offset)
         return 0;
-    item->trouble = arena_print(&r->tables.arena,
-                                "its %" PRIu64 " bytes at byte %" PRIu64
-                                " are not in '%s', which has %" PRIu64 " bytes",
-                                item->n_bytes, item->offset, wfs_quote(file->name).text, n_bytes);
+    item->trouble =
+        arena_print(&r->tables.arena, "its %s at byte %" PRIu64 " cannot be in '%s', which has %s",
+                    wfs_count(item->n_bytes, "byte").text, item->offset, wfs_quote(file->name).text,
+                    wfs_count(n_bytes, "byte").text);
     return item->trouble == NULL ? wfs_fail_memory(r->err) : 0;
 }

@@ -148,10 +148,11 @@ static int spoil(struct dcp_reading *r, struct dcp_item *item)
 {
     if (item->trouble != NULL)
         return 0;
-    item->trouble = arena_print(
-        &r->tables.arena,
-        "its %" PRIu64 " bytes at byte %" PRIu64 " of '%s' are used for something else too",
-        item->n_bytes, item->offset, wfs_quote(r->tables.files[item->file].name).text);
+    item->trouble = arena_print(&r->tables.arena,
+                                "the range of its %s at byte %" PRIu64
+                                " of '%s' is used for something else too",
+                                wfs_count(item->n_bytes, "byte").text, item->offset,
+                                wfs_quote(r->tables.files[item->file].name).text);
     return item->trouble == NULL ? wfs_fail_memory(r->err) : 0;
 }
 
@@ -198,7 +199,8 @@ int dcp_items_add(struct dcp_items *items, struct dcp_reading *r)
     for (size_t i = 0; i < r->metadata->n_roots; i++)
         n_all += graph_at(graph, dcp_field(graph, r->metadata->roots[i], "storage_data"))->n / 2;
     if (n_all > UINT32_MAX - 1 || n_all > r->context->limits.chunks + r->context->limits.tensors)
-        return wfs_fail(r->err, E2BIG, "%" PRIu64 " entries in storage_data (limit chunks)", n_all);
+        return wfs_fail(r->err, E2BIG, "%s in storage_data (limit chunks)",
+                        wfs_count(n_all, "entry").text);
     items->rows = malloc((n_all + 1) * sizeof(*items->rows));
     items->keys = malloc((n_all + 1) * sizeof(*items->keys));
     r->tables.items = malloc((n_all + 1) * sizeof(*r->tables.items));

@@ -215,8 +215,9 @@ int dcp_metadata_read(struct dcp_metadata *m, const struct source *source,
     uint32_t root;
     m->graph.arena = &m->arena;
     if (source->n_bytes > limits->metadata)
-        return wfs_fail(err, E2BIG, "%llu bytes, above the limit of %llu (metadata)",
-                        (unsigned long long)source->n_bytes, (unsigned long long)limits->metadata);
+        return wfs_fail(err, E2BIG, "%s, above the limit of %llu (metadata)",
+                        wfs_count(source->n_bytes, "byte").text,
+                        (unsigned long long)limits->metadata);
     if (array_reserve(&m->roots, sizeof(*m->roots), m->n_roots, 1, &m->n_root_room) < 0)
         return wfs_fail_memory(err);
     const int code = pickle_load(&job, &root, err);

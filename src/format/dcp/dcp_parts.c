@@ -118,8 +118,8 @@ static int add_pieces(struct joining *j, const struct wfs_catalog *part, const c
             return wfs_fail(j->err, EBADMSG, "'%s': DCP_SHARDING_INFO does not have the key '%s'",
                             wfs_quote(name).text, wfs_quote(tensor->key).text);
         if (j->n_pieces >= j->context->limits.chunks)
-            return wfs_fail(j->err, E2BIG, "more than %" PRIu64 " parts of tensors (limit chunks)",
-                            j->context->limits.chunks);
+            return wfs_fail(j->err, E2BIG, "more than %s of tensors (limit chunks)",
+                            wfs_count(j->context->limits.chunks, "part").text);
         if (array_reserve(&j->pieces, sizeof(*j->pieces), j->n_pieces, 1, &j->n_piece_room) < 0)
             return wfs_fail_memory(j->err);
         struct piece *piece = &j->pieces[j->n_pieces];
@@ -318,10 +318,10 @@ static int tell(struct joining *j)
         n += tensor->trouble != NULL;
         first = first == NULL && tensor->trouble != NULL ? tensor : first;
     }
-    if (n > 0 &&
-        catalog_add_finding(j->catalog, WFS_FINDING_DCP_UNREADABLE,
-                            "%zu of %zu tensors cannot be read; the first is '%s': %s", n,
-                            j->catalog->n_tensors, wfs_quote(first->key).text, first->trouble) < 0)
+    if (n > 0 && catalog_add_finding(j->catalog, WFS_FINDING_DCP_UNREADABLE,
+                                     "%zu of %s cannot be read; the first is '%s': %s", n,
+                                     wfs_count(j->catalog->n_tensors, "tensor").text,
+                                     wfs_quote(first->key).text, first->trouble) < 0)
         return wfs_fail_memory(j->err);
     return 0;
 }
@@ -357,8 +357,8 @@ int dcp_parts_load(const char *folder, char *const *names, size_t n_names,
 {
     auto_catalog struct wfs_catalog *catalog = NULL;
     if (n_names > context->limits.files)
-        return wfs_fail(err, E2BIG, "it is in %zu files, the limit is %" PRIu64 " (files)", n_names,
-                        context->limits.files);
+        return wfs_fail(err, E2BIG, "it is in %s, the limit is %" PRIu64 " (files)",
+                        wfs_count(n_names, "file").text, context->limits.files);
     if (catalog_new(&catalog) < 0)
         return wfs_fail_memory(err);
     catalog->arena.limit = context->limits.index_memory;

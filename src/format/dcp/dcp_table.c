@@ -43,11 +43,11 @@ static int add_key(struct dcp_reading *t, uint32_t name, uint32_t described)
         return wfs_fail(t->err, EBADMSG, "'%s' is described as neither a tensor nor a value",
                         wfs_quote_n(text->text, text->n).text);
     if (t->n_keys >= t->context->limits.tensors)
-        return wfs_fail(t->err, E2BIG, "more than %" PRIu64 " keys (limit tensors)",
-                        t->context->limits.tensors);
+        return wfs_fail(t->err, E2BIG, "more than %s (limit tensors)",
+                        wfs_count(t->context->limits.tensors, "key").text);
     if (text->n > t->context->limits.key)
-        return wfs_fail(t->err, E2BIG, "a key has %u bytes, above the limit of %" PRIu64 " (key)",
-                        text->n, t->context->limits.key);
+        return wfs_fail(t->err, E2BIG, "a key has %s, above the limit of %" PRIu64 " (key)",
+                        wfs_count(text->n, "byte").text, t->context->limits.key);
     const uint32_t n_before = (uint32_t)t->names.n_texts;
     if (text_index_add(&t->names, text->text, text->n, &number) < 0 ||
         array_reserve(&t->keys, sizeof(*t->keys), t->n_keys, 1, &t->n_key_room) < 0)
@@ -191,8 +191,8 @@ static int count_chunks(struct dcp_reading *t, uint32_t name, uint32_t described
     tensor->n_parts += n;
     if (code == 0 &&
         (n > t->context->limits.chunks || t->tables.n_parts > t->context->limits.chunks))
-        code = wfs_fail(t->err, E2BIG, "more than %" PRIu64 " chunks (limit chunks)",
-                        t->context->limits.chunks);
+        code = wfs_fail(t->err, E2BIG, "more than %s (limit chunks)",
+                        wfs_count(t->context->limits.chunks, "chunk").text);
     return code;
 }
 

@@ -199,8 +199,8 @@ static int read_value(struct listing *l, const struct dcp_key *key, uint32_t *re
         return wfs_fail(l->reading->err, -code, "the value '%s': %s", wfs_quote(key->name).text,
                         err.text);
     autostrbuf struct strbuf why = {0};
-    strbuf_printf(&why, "its %llu bytes at byte %llu of '%s': %s",
-                  (unsigned long long)item->n_bytes, (unsigned long long)item->offset,
+    strbuf_printf(&why, "its %s at byte %llu of '%s': %s", wfs_count(item->n_bytes, "byte").text,
+                  (unsigned long long)item->offset,
                   wfs_quote(l->tables->files[item->file].name).text, err.text);
     return tell_bad(l, key, why.bytes != NULL ? why.bytes : err.text);
 }
@@ -247,8 +247,9 @@ static int tell_troubles(struct listing *l)
     if (n == 0)
         return 0;
     return catalog_add_finding(l->reading->catalog, WFS_FINDING_DCP_UNREADABLE,
-                               "%zu of %zu tensors cannot be read; the first is '%s': %s", n,
-                               catalog->n_tensors, wfs_quote(first->key).text, first->trouble);
+                               "%zu of %s cannot be read; the first is '%s': %s", n,
+                               wfs_count(catalog->n_tensors, "tensor").text,
+                               wfs_quote(first->key).text, first->trouble);
 }
 
 /* Names that are spelled alike get ~2 behind them. */
@@ -256,10 +257,9 @@ static int tell_clashes(struct listing *l)
 {
     const uint64_t n = l->torch.names.n_clashes + l->torch.value_names.n_clashes;
     return n == 0 ? 0
-                  : catalog_add_finding(
-                        l->reading->catalog, WFS_FINDING_PT_KEY_CLASH,
-                        "%llu keys are spelled like another one and have ~2, ~3 ... appended",
-                        (unsigned long long)n);
+                  : catalog_add_finding(l->reading->catalog, WFS_FINDING_PT_KEY_CLASH,
+                                        "%s spelled like another one, with ~2, ~3 ... appended",
+                                        wfs_count_as(n, "key is", "keys are").text);
 }
 
 int dcp_values_list(struct dcp_reading *r, struct source *assembly)

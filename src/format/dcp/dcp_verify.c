@@ -49,14 +49,13 @@ int dcp_verify(const struct wfs_catalog *from, struct wfs_catalog *catalog, stru
         if (code == 0 || n_bad++ >= MAX_TOLD)
             continue;
         if (catalog_add_finding(catalog, WFS_FINDING_PT_CHECKSUM,
-                                "the %" PRIu64 " bytes at byte %" PRIu64 " of '%s': %s",
-                                item->n_bytes, item->offset, wfs_quote(file->name).text,
-                                inner.text) < 0)
+                                "the %s at byte %" PRIu64 " of '%s': %s",
+                                wfs_count(item->n_bytes, "byte").text, item->offset,
+                                wfs_quote(file->name).text, inner.text) < 0)
             return wfs_fail_memory(err);
     }
-    if (n_bad > MAX_TOLD &&
-        catalog_add_finding(catalog, WFS_FINDING_PT_CHECKSUM, "and %zu more parts of files",
-                            n_bad - MAX_TOLD) < 0)
+    if (n_bad > MAX_TOLD && catalog_add_finding(catalog, WFS_FINDING_PT_CHECKSUM, "and %s of files",
+                                                wfs_count(n_bad - MAX_TOLD, "more part").text) < 0)
         return wfs_fail_memory(err);
     return 0;
 }

@@ -212,8 +212,8 @@ int torch_zip_read(struct torch *torch, uint64_t start, uint64_t n_bytes, struct
     if (code < 0)
         return code;
     if (zip->n_trailing > 0)
-        return wfs_fail(torch->err, EBADMSG, "%llu bytes follow the zip",
-                        (unsigned long long)zip->n_trailing);
+        return wfs_fail(torch->err, EBADMSG, "%s the zip",
+                        wfs_count_as(zip->n_trailing, "byte follows", "bytes follow").text);
     for (uint32_t i = 0; i < zip->n_entries; i++) {
         const struct zip_entry *entry = &zip->entries[i];
         if (entry->method != ZIP_STORED)
