@@ -316,7 +316,7 @@ static int write_all(struct pickle_writer *writer, uint32_t root)
     static const uint8_t start[] = {0x80, PROTOCOL};
     pickle_put(&writer->out, start, sizeof(start));
     if (writer->out.has_failed)
-        return -ENOMEM;
+        return wfs_fail_memory(writer->out.err);
     writer->version = writer->out.block - 1;
     int code = visit(writer, root);
     while (code == 0 && writer->n_frames > 0 && !writer->out.has_failed) {

@@ -140,6 +140,8 @@ static int read_metadata(struct dcp_reading *r, const char *name)
         source->is_part = true;
     if (code == 0)
         code = dcp_metadata_read(r->metadata, source, &r->context->limits, &err);
+    if (code == -ENOMEM)
+        return wfs_fail_memory(r->err);
     return code == 0 ? 0 : wfs_fail(r->err, -code, "'%s': %s", name, err.text);
 }
 
@@ -234,30 +236,31 @@ static int load_names(const char *folder, int directory, const struct names *nam
     return 0;
 }
 
-/* Returns whether the file of that name is a pickle. */
-static bool is_pickle(int directory, const char *name)
+/* Returns whether the file of that name is a pickle: 1, 0. -ENOMEM. */
+static int is_pickle(int directory, const char *name)
 {
     uint8_t head[FORMAT_HEAD];
     struct source *source;
-    if (source_open_beneath(directory, name, name, &source, NULL) < 0)
-        return false;
+    const int code = source_open_beneath(directory, name, name, &source, NULL);
+    if (code < 0)
+        return code == -ENOMEM ? code : 0;
     const size_t n = source->n_bytes < sizeof(head) ? (size_t)source->n_bytes : sizeof(head);
     const bool is = source_read(source, 0, head, n) == 0 && pickle_probe(head, n, source->n_bytes);
     source_free(source);
     return is;
 }
 
-/* Returns whether one of the files has parts of tensors. An index would name whole ones. */
-static bool has_parts_of_tensors(const char *folder, const struct names *names)
+/* Returns whether one of the files has parts of tensors: 1, 0. An index would name whole ones.
+ * -ENOMEM. */
+static int has_parts_of_tensors(const char *folder, const struct names *names)
 {
-    for (size_t i = 0; i < names->tensors.n && !names->has_index; i++) {
+    int code = 0;
+    for (size_t i = 0; i < names->tensors.n && !names->has_index && code == 0; i++) {
         autofree char *path = NULL;
-        if (asprintf(&path, "%s%s", folder, names->tensors.names[i]) < 0)
-            path = NULL;
-        if (path != NULL && dcp_parts_probe(path))
-            return true;
+        code = asprintf(&path, "%s%s", folder, names->tensors.names[i]) < 0 ? -ENOMEM
+                                                                            : dcp_parts_probe(path);
     }
-    return false;
+    return code;
 }
 
 /* A directory with parts of a checkpoint, and without what describes them. */
@@ -278,20 +281,22 @@ static int load_folder(const char *folder, const struct load_context *context,
 {
     cleanup(names_free) struct names names = {0};
     autoclose int directory = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    int code;
-    if (directory < 0 || list(folder, &names) < 0)
-        return 0;
-    const bool is_described =
-        names.ranks.n > 0 ||
-        (names.has_metadata && (names.has_parts || is_pickle(directory, metadata_name)));
-    if (is_described)
-        code = load_names(folder, directory, &names, context, out, err);
-    else if (names.has_parts)
-        return fail_unfinished(&names, err);
-    else if (has_parts_of_tensors(folder, &names))
-        code = dcp_parts_load(folder, names.tensors.names, names.tensors.n, context, out, err);
-    else
-        return 0;
+    int code = directory < 0 ? -errno : list(folder, &names);
+    if (code < 0)
+        return code == -ENOMEM ? wfs_fail_memory(err) : 0;
+    code = names.ranks.n > 0 || (names.has_metadata && names.has_parts);
+    if (code == 0 && names.has_metadata)
+        code = is_pickle(directory, metadata_name);
+    const bool is_described = code == 1;
+    if (code == 0 && !names.has_parts)
+        code = has_parts_of_tensors(folder, &names);
+    if (code < 0)
+        return wfs_fail_memory(err);
+    if (code == 0)
+        return names.has_parts ? fail_unfinished(&names, err) : 0;
+    code = is_described
+               ? load_names(folder, directory, &names, context, out, err)
+               : dcp_parts_load(folder, names.tensors.names, names.tensors.n, context, out, err);
     autoclose int readable = code < 0 ? -1 : open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (readable >= 0)
         wfs_access_add(&(*out)->access, readable);

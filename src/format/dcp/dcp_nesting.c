@@ -8,10 +8,9 @@
 
 #include <weightfs/array.h>
 #include <weightfs/cleanup.h>
-#include <weightfs/strbuf.h>
 
 #include <errno.h>
-#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -81,27 +80,35 @@ static bool read_part(const struct graph *planner, uint32_t id, struct node *ret
     return true;
 }
 
+/* Takes a text from the front of what is left of a key. */
+static bool take(const char **at, const char *end, const char *text, size_t n)
+{
+    if (n > (size_t)(end - *at) || memcmp(*at, text, n) != 0)
+        return false;
+    *at += n;
+    return true;
+}
+
 /* Returns whether the parts of the path, joined with dots, are the key. */
 static bool is_spelled(const struct dcp_reading *r, uint32_t path, const struct dcp_key *key)
 {
     const struct graph *planner = &r->metadata->graph;
     const uint32_t n = torch_n_args(planner, path);
-    autostrbuf struct strbuf text = {.n_max = key->n_name + 1};
+    const char *at = key->name, *end = key->name + key->n_name;
     if (n == 0 || n > r->context->limits.depth / 2)
         return false;
     for (uint32_t i = 0; i < n; i++) {
         struct node part;
+        char number[16];
         if (!read_part(planner, torch_arg(planner, path, i), &part) ||
-            (i == 0 && part.text == NULL))
+            (i == 0 && part.text == NULL) || (i > 0 && !take(&at, end, ".", 1)))
             return false;
-        strbuf_puts(&text, i == 0 ? "" : ".");
-        if (part.text != NULL)
-            strbuf_add(&text, part.text, part.n_text);
-        else
-            strbuf_printf(&text, "%u", part.index);
+        const int n_number = snprintf(number, sizeof(number), "%u", part.index);
+        if (part.text != NULL ? !take(&at, end, part.text, part.n_text)
+                              : !take(&at, end, number, (size_t)n_number))
+            return false;
     }
-    return !text.is_cut && text.n_bytes == key->n_name &&
-           (key->n_name == 0 || memcmp(text.bytes, key->name, key->n_name) == 0);
+    return at == end;
 }
 
 /* Returns whether a list of the graph may get an item at this index. */

@@ -50,26 +50,33 @@ static void joining_done(struct joining *j)
     errno = saved;
 }
 
-bool dcp_parts_probe(const char *path)
+/* Looks for the name in the header of an open file. */
+static int find_info(const struct source *source)
 {
     enum { N_MOST = 1 << 20 };
     static const char name[] = "\"DCP_SHARDING_INFO\"";
     uint8_t length[8];
+    if (source->n_bytes <= sizeof(length) || source_read(source, 0, length, sizeof(length)) < 0)
+        return 0;
+    const uint64_t n_rest = source->n_bytes - sizeof(length), n_header = load_le64(length);
+    uint64_t n = n_header < n_rest ? n_header : n_rest;
+    n = n > N_MOST ? N_MOST : n;
+    autofree char *text = malloc((size_t)n + 1);
+    if (text == NULL)
+        return -ENOMEM;
+    return source_read(source, sizeof(length), text, (size_t)n) == 0 &&
+           memmem(text, (size_t)n, name, sizeof(name) - 1) != NULL;
+}
+
+int dcp_parts_probe(const char *path)
+{
     struct source *source;
-    bool has = false;
-    if (source_open(path, &source, NULL) < 0)
-        return false;
-    const uint64_t n_file = source->n_bytes;
-    if (n_file > sizeof(length) && source_read(source, 0, length, sizeof(length)) == 0) {
-        uint64_t n = load_le64(length);
-        n = n > n_file - sizeof(length) ? n_file - sizeof(length) : n;
-        n = n > N_MOST ? N_MOST : n;
-        autofree char *text = malloc((size_t)n + 1);
-        has = text != NULL && source_read(source, sizeof(length), text, (size_t)n) == 0 &&
-              memmem(text, (size_t)n, name, sizeof(name) - 1) != NULL;
-    }
+    int code = source_open(path, &source, NULL);
+    if (code < 0)
+        return code == -ENOMEM ? code : 0;
+    code = find_info(source);
     source_free(source);
-    return has;
+    return code;
 }
 
 /* "shard-00002-model-00001-of-00001.safetensors": the name of a part. */
@@ -144,6 +151,8 @@ static int load_file(struct joining *j, const char *name, struct wfs_catalog **o
     int code = source_open(path, &source, &err);
     if (code == 0)
         code = format_load(&format_safetensors, source, j->context, out, &err);
+    if (code == -ENOMEM)
+        return wfs_fail_memory(j->err);
     return code == 0 ? 0 : wfs_fail(j->err, -code, "'%s': %s", wfs_quote(name).text, err.text);
 }
 
@@ -160,7 +169,9 @@ static int add_file(struct joining *j, const char *name)
     *file = (struct dcp_file){.source = part->sources[0],
                               .name = arena_copy(&j->tables.arena, name, strlen(name))};
     const int has_info = dcp_sharding_read(&sharding, part, &err);
-    if (has_info < 0)
+    if (has_info == -ENOMEM)
+        code = wfs_fail_memory(j->err);
+    else if (has_info < 0)
         code = wfs_fail(j->err, -has_info, "'%s': %s", wfs_quote(name).text, err.text);
     else if (has_info == 0 && is_part_name(name))
         code = wfs_fail(j->err, EBADMSG,

@@ -8,9 +8,9 @@
 
 #include "format/core/format.h"
 
-/* Returns whether a safetensors file has tensors that are parts, by the text of its header. False
- * also where that cannot be read. */
-bool dcp_parts_probe(const char *path);
+/* Returns whether a safetensors file has tensors that are parts, by the text of its header: 1; 0,
+ * also where that cannot be read. -ENOMEM. */
+int dcp_parts_probe(const char *path);
 
 /*
  * Loads a directory (with its slash) whose files these are: names in natural order. -EBADMSG,

@@ -140,7 +140,7 @@ static const char *read_size(struct dcp_reading *t, const int64_t *numbers,
         return "its number of dimensions is above the limit (rank)";
     tensor->dims = arena_calloc(&t->tables.arena, (size_t)tensor->rank + 1, sizeof(*tensor->dims));
     if (tensor->dims == NULL)
-        return "out of memory";
+        return NULL; /* the caller sees it */
     for (uint32_t i = 0; i < tensor->rank; i++) {
         if (numbers[i] < 0)
             return "its size is negative";
@@ -171,6 +171,8 @@ static int read_tensor(struct dcp_reading *t, const struct dcp_key *key, uint32_
         spoil(tensor, "its size is not a tuple of integers of 64 bits");
     } else {
         const char *trouble = read_size(t, &m->numbers[first], tensor);
+        if (tensor->dims == NULL && trouble == NULL)
+            return wfs_fail_memory(t->err);
         tensor->rank = tensor->dims == NULL ? 0 : tensor->rank;
         spoil(tensor, trouble);
     }

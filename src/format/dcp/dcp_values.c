@@ -195,6 +195,8 @@ static int read_value(struct listing *l, const struct dcp_key *key, uint32_t *re
     if (code == 0)
         return 0;
     *ret_root = 0;
+    if (code == -ENOMEM)
+        return wfs_fail_memory(l->reading->err);
     if (!torch_is_trouble(code) || (code == -E2BIG && l->torch.budget.n_opcodes == 0))
         return wfs_fail(l->reading->err, -code, "the value '%s': %s", wfs_quote(key->name).text,
                         err.text);
