@@ -17,6 +17,7 @@ enum pickle_note {
     PICKLE_SHORT = 1 << 3,     /* failed because the input ended */
     PICKLE_BUDGET = 1 << 4,    /* failed because the budget was used up */
     PICKLE_TEXT_ID = 1 << 5,   /* persistent ids are texts, which PyTorch cannot read back */
+    PICKLE_LATIN1 = 1 << 6,    /* str of Python 2 that Python 3 reads with the encoding latin1 */
 };
 
 /* What is left for all pickles of a file together. */

@@ -4,10 +4,14 @@
  */
 #include "pickle/pickle_leaf.h"
 
+#include <weightfs/cleanup.h>
+#include <weightfs/strbuf.h>
+
 #include <errno.h>
 #include <string.h>
 
 #include "base/bytes.h"
+#include "value/value_leaf.h"
 
 void pickle_put_text(struct pickle_output *output, const char *text, size_t n_bytes)
 {
@@ -56,14 +60,21 @@ static void put_float(struct pickle_output *output, double real)
     pickle_put(output, bytes, sizeof(bytes));
 }
 
-/* Writes a str of Python 2. */
-static void put_byte_text(struct pickle_output *output, const struct value *value)
+/* Writes a str of Python 2. PyTorch reads a short one as UTF-8; one that is not UTF-8 becomes the
+ * text that the encoding latin1 makes of it. */
+static int put_byte_text(struct pickle_output *output, const struct value *value)
 {
-    if (value->n < 256)
+    autostrbuf struct strbuf text = {0};
+    if (value_is_latin1(value)) {
+        value_add_latin1(&text, value);
+        pickle_put_text(output, text.bytes, text.n_bytes);
+    } else if (value->n < 256) {
         pickle_put_length(output, 'U', value->n, 1);
-    else
-        pickle_put_length(output, 'T', value->n, 4);
-    pickle_put(output, value->text, value->n);
+        pickle_put(output, value->text, value->n);
+    } else {
+        pickle_put_text(output, value->text, value->n);
+    }
+    return text.is_cut ? wfs_fail_memory(output->err) : 0;
 }
 
 static int put_bytes(struct pickle_output *output, const struct value *value)
@@ -127,7 +138,7 @@ static void put_extension(struct pickle_output *output, int64_t number)
         pickle_put_length(output, 0x84, (uint64_t)number, 4);
 }
 
-static void put_plain(struct pickle_output *output, const struct value *value)
+static int put_plain(struct pickle_output *output, const struct value *value)
 {
     if (value->kind == VALUE_NONE)
         pickle_put_code(output, 'N');
@@ -141,10 +152,11 @@ static void put_plain(struct pickle_output *output, const struct value *value)
         put_float(output, value->real);
     else if (value->kind == VALUE_TUPLE)
         pickle_put_code(output, ')');
-    else if (value->form == FORM_BYTE_TEXT)
-        put_byte_text(output, value);
+    else if (value->form == FORM_BYTE_TEXT || value->form == FORM_BYTE_DATA)
+        return put_byte_text(output, value);
     else
         pickle_put_text(output, value->text, value->n);
+    return 0;
 }
 
 bool pickle_put_leaf(struct pickle_output *output, const struct graph *graph,
@@ -152,7 +164,7 @@ bool pickle_put_leaf(struct pickle_output *output, const struct graph *graph,
 {
     *ret_code = 0;
     if (value->kind <= VALUE_TEXT || (value->kind == VALUE_TUPLE && value->n == 0)) {
-        put_plain(output, value);
+        *ret_code = put_plain(output, value);
     } else if (value->kind == VALUE_BYTES) {
         *ret_code = put_bytes(output, value);
     } else if (value->kind == VALUE_GLOBAL) {

@@ -52,6 +52,8 @@ static int push_text(struct pickle *p, char *text, size_t n, enum value_form for
     value->form = (uint8_t)form;
     if (form == FORM_PLAIN && !is_python_utf8((const uint8_t *)text, n))
         p->job->notes |= PICKLE_BAD_TEXT;
+    if (form == FORM_BYTE_TEXT && utf8_valid(text, n) != n)
+        p->job->notes |= PICKLE_LATIN1;
     return vm_push(p, id);
 }
 

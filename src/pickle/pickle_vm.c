@@ -138,5 +138,7 @@ int vm_mark(struct pickle *p)
     if (array_reserve(&p->marks, sizeof(*p->marks), p->n_marks, 1, &p->n_mark_room) < 0)
         return wfs_fail_memory(p->err);
     p->marks[p->n_marks++] = p->n_stack;
+    if (p->n_marks > p->graph->n_marks)
+        p->graph->n_marks = (uint32_t)p->n_marks;
     return 0;
 }

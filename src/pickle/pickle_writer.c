@@ -12,8 +12,12 @@
 #include <stdlib.h>
 
 #include "base/bytes.h"
+#include "base/limits.h"
 
-enum { PROTOCOL = 2 };
+enum {
+    PROTOCOL = 2,
+    N_LEVELS_MARKED = 1000, /* above them, a single item is added without a mark */
+};
 
 #define EMITTED UINT32_C(0x80000000)
 #define N_BYTES_MAX (UINT64_C(1) << 30)
@@ -72,6 +76,20 @@ int pickle_put_shared(struct pickle_writer *writer, uint32_t id)
     return code;
 }
 
+static void open_mark(struct pickle_writer *writer)
+{
+    pickle_put_code(&writer->out, '(');
+    if (++writer->n_marks > writer->n_marks_max)
+        writer->n_marks_max = writer->n_marks;
+}
+
+/* Writes the opcode that takes all above the last mark. */
+static void close_mark(struct pickle_writer *writer, uint8_t opcode)
+{
+    pickle_put_code(&writer->out, opcode);
+    writer->n_marks--;
+}
+
 static int push(struct pickle_writer *writer, uint32_t id)
 {
     if (array_reserve(&writer->frames, sizeof(*writer->frames), writer->n_frames, 1,
@@ -121,42 +139,64 @@ static int visit(struct pickle_writer *writer, uint32_t id)
     return code;
 }
 
-/* The opcodes of a container that can grow: an empty one, and what adds all above a mark. */
+/* The opcodes of a container that can grow: an empty one, what adds all above a mark, and what adds
+ * one item; 0: none does. */
 struct container_codes {
-    uint8_t empty, add;
+    uint8_t empty, add, add_one;
 };
 
-static struct container_codes codes_of(const struct value *value)
+static const struct container_codes list_codes = {']', 'e', 'a'}, dict_codes = {'}', 'u', 's'},
+                                    set_codes = {0x8f, 0x90, 0}, pairs_codes = {']', 'e', 0};
+
+static const struct container_codes *codes_of(const struct value *value)
 {
-    if (value->kind == VALUE_SET)
-        return (struct container_codes){0x8f, 0x90};
-    return value->kind == VALUE_LIST || value->form == FORM_PAIRS
-               ? (struct container_codes){']', 'e'}
-               : (struct container_codes){'}', 'u'};
+    if (value->kind == VALUE_DICT)
+        return value->form == FORM_PAIRS ? &pairs_codes : &dict_codes;
+    return value->kind == VALUE_LIST ? &list_codes : &set_codes;
+}
+
+/* Returns whether the items are added above a mark. Deeply nested ones must not need a mark for
+ * each level: readers bound them. */
+static bool needs_mark(const struct pickle_writer *writer, const struct container_codes *codes,
+                       uint32_t n)
+{
+    return codes->add_one == 0 || n != (codes->add_one == 's' ? 2u : 1u) ||
+           writer->n_frames <= N_LEVELS_MARKED;
+}
+
+/* Writes what adds the n items that have been written. */
+static void add_items(struct pickle_writer *writer, const struct container_codes *codes, uint32_t n)
+{
+    if (needs_mark(writer, codes, n))
+        close_mark(writer, codes->add);
+    else
+        pickle_put_code(&writer->out, codes->add_one);
 }
 
 /* Writes the next part of a list, dict or set that can grow. */
 static int step_container(struct pickle_writer *writer, struct pickle_frame *frame,
                           const struct value *value)
 {
-    const struct container_codes codes = codes_of(value);
+    const struct container_codes *codes = codes_of(value);
     const bool is_pairs = value->kind == VALUE_DICT && value->form == FORM_PAIRS;
     const uint32_t i = frame->next++;
     writer->out.is_late = writer->out.is_late || value->kind == VALUE_SET;
     if (i == 0) {
-        pickle_put_code(&writer->out, codes.empty);
+        pickle_put_code(&writer->out, codes->empty);
         keep_if_used(writer, frame->id);
-        if (value->n > 0)
-            pickle_put_code(&writer->out, '(');
+        if (value->n > 0 && needs_mark(writer, codes, value->n))
+            open_mark(writer);
     }
     if (is_pairs && i % 2 == 0 && i > 0)
-        pickle_put_code(&writer->out, 'e');
-    if (is_pairs && i % 2 == 0 && i < value->n)
-        pickle_put(&writer->out, "](", 2);
+        close_mark(writer, 'e');
+    if (is_pairs && i % 2 == 0 && i < value->n) {
+        pickle_put_code(&writer->out, ']');
+        open_mark(writer);
+    }
     if (i < value->n)
         return visit(writer, value_items(value)[i]);
     if (value->n > 0)
-        pickle_put_code(&writer->out, codes.add);
+        add_items(writer, codes, value->n);
     writer->n_frames--;
     return 0;
 }
@@ -172,7 +212,7 @@ static bool has_met_itself(struct pickle_writer *writer, uint32_t id, uint32_t n
     for (uint32_t i = 0; i < n && !is_marked; i++)
         pickle_put_code(&writer->out, '0');
     if (is_marked)
-        pickle_put_code(&writer->out, '1');
+        close_mark(writer, '1');
     writer->out.is_late = true;
     fetch(writer, id);
     writer->n_frames--;
@@ -185,12 +225,15 @@ static int step_tuple(struct pickle_writer *writer, struct pickle_frame *frame,
     const bool is_frozen = value->kind == VALUE_SET, is_marked = is_frozen || value->n > 3;
     const uint32_t i = frame->next++;
     if (i == 0 && is_marked)
-        pickle_put_code(&writer->out, '(');
+        open_mark(writer);
     if (i < value->n)
         return visit(writer, value_items(value)[i]);
     if (has_met_itself(writer, frame->id, value->n, is_marked))
         return 0;
-    pickle_put_code(&writer->out, is_frozen ? 0x91 : is_marked ? 't' : (uint8_t)(0x84 + value->n));
+    if (is_marked)
+        close_mark(writer, is_frozen ? 0x91 : 't');
+    else
+        pickle_put_code(&writer->out, (uint8_t)(0x84 + value->n));
     writer->out.is_late = writer->out.is_late || is_frozen;
     keep_if_used(writer, frame->id);
     writer->n_frames--;
@@ -234,14 +277,18 @@ static void close_call(struct pickle_writer *writer, uint32_t id, const struct v
         [FORM_REDUCE] = 'R', [FORM_NEWOBJ] = 0x81, [FORM_NEWOBJ_EX] = 0x92, [FORM_INST] = 'o'};
     if (has_met_itself(writer, id, n, call->form == FORM_INST))
         return;
-    pickle_put_code(&writer->out, opcodes[call->form]);
+    if (call->form == FORM_INST)
+        close_mark(writer, opcodes[call->form]);
+    else
+        pickle_put_code(&writer->out, opcodes[call->form]);
     writer->out.is_late = writer->out.is_late || call->form == FORM_NEWOBJ_EX;
     keep_if_used(writer, id);
 }
 
 /* Writes the i-th step of adding all items of a container at once. Returns 1 when the steps are
  * done, with their number subtracted from *i. */
-static int step_added(struct pickle_writer *writer, uint32_t container, uint32_t *i, uint8_t opcode)
+static int step_added(struct pickle_writer *writer, uint32_t container, uint32_t *i,
+                      const struct container_codes *codes)
 {
     const struct value *value = container == 0 ? NULL : graph_at(writer->graph, container);
     if (value == NULL || value->n == 0)
@@ -250,11 +297,11 @@ static int step_added(struct pickle_writer *writer, uint32_t container, uint32_t
         *i -= value->n + 1;
         return 1;
     }
-    if (*i == 0)
-        pickle_put_code(&writer->out, '(');
+    if (*i == 0 && needs_mark(writer, codes, value->n))
+        open_mark(writer);
     if (*i < value->n)
         return visit(writer, value_items(value)[*i]);
-    pickle_put_code(&writer->out, opcode);
+    add_items(writer, codes, value->n);
     return 0;
 }
 
@@ -277,7 +324,7 @@ static int step_call(struct pickle_writer *writer, struct pickle_frame *frame,
     const uint32_t n = n_children(graph, call);
     uint32_t i = frame->next++;
     if (i == 0 && call->form == FORM_INST)
-        pickle_put_code(&writer->out, '(');
+        open_mark(writer);
     if (i < n)
         return visit(writer, call_child(graph, call, i));
     if (i == n) {
@@ -285,9 +332,9 @@ static int step_call(struct pickle_writer *writer, struct pickle_frame *frame,
         return 0;
     }
     i -= n + 1;
-    int code = step_added(writer, value_part(graph, call, PART_ELEMENTS), &i, 'e');
+    int code = step_added(writer, value_part(graph, call, PART_ELEMENTS), &i, &list_codes);
     if (code == 1)
-        code = step_added(writer, value_part(graph, call, PART_ITEMS), &i, 'u');
+        code = step_added(writer, value_part(graph, call, PART_ITEMS), &i, &dict_codes);
     return code == 1 ? step_states(writer, value_part(graph, call, PART_STATES), i) : code;
 }
 
@@ -331,6 +378,22 @@ static int write_all(struct pickle_writer *writer, uint32_t root)
     return code;
 }
 
+/* Refuses to write what the reader would refuse. */
+static int check_marks(const struct pickle_writer *writer)
+{
+    struct limits limits;
+    limits_init(&limits);
+    const uint64_t n_max =
+        writer->graph->n_marks > limits.marks ? writer->graph->n_marks : limits.marks;
+    return writer->n_marks_max < n_max
+               ? 0
+               : wfs_fail(writer->out.err, E2BIG,
+                          "the values are nested so deeply that the pickle would have %s, which is "
+                          "above the limit of %llu (marks)",
+                          wfs_count(writer->n_marks_max, "open mark").text,
+                          (unsigned long long)n_max);
+}
+
 int pickle_write(struct pickle_writer *writer, uint32_t root, const uint32_t *first,
                  uint32_t n_first)
 {
@@ -344,6 +407,8 @@ int pickle_write(struct pickle_writer *writer, uint32_t root, const uint32_t *fi
     int code = count(writer, root);
     if (code == 0)
         code = write_all(writer, root);
+    if (code == 0)
+        code = check_marks(writer);
     return code == 0 && writer->out.has_failed ? wfs_fail_memory(writer->out.err) : code;
 }
 

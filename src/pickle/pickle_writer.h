@@ -25,7 +25,8 @@ struct pickle_writer {
     uint32_t *memo;  /* by value: 1 + its number in the memo, and a flag once it has been written */
     uint8_t *n_uses; /* by value, at most 2 */
     uint32_t n_memo;
-    uint8_t *version; /* the byte that holds the protocol */
+    uint8_t *version;              /* the byte that holds the protocol */
+    uint32_t n_marks, n_marks_max; /* open in the pickle: now, and at most so far */
     struct pickle_frame *frames;
     uint32_t n_frames;
     size_t n_frame_room;

@@ -44,6 +44,7 @@ enum value_kind {
 enum value_form {
     FORM_PLAIN,
     FORM_BYTE_TEXT,       /* text: a str of Python 2 */
+    FORM_BYTE_DATA,       /* text: a str of Python 2 that is not text, but data */
     FORM_BYTEARRAY,       /* bytes: mutable */
     FORM_PAIRS,           /* dict: a list of lists of a key and a value */
     FORM_FROZEN,          /* set: frozenset */
@@ -129,6 +130,7 @@ struct graph {
     uint32_t *cells; /* room for items */
     uint32_t n_cells;
     uint32_t strays;  /* list of target, state: what BUILD gave to a value that takes none */
+    uint32_t n_marks; /* open at the same time in a pickle that was read, at most */
     uint8_t protocol; /* of the first pickle */
 };
 

@@ -162,6 +162,20 @@ bool value_is_unicode(const struct value *text)
     return true;
 }
 
+bool value_is_latin1(const struct value *text)
+{
+    return text->form == FORM_BYTE_DATA ||
+           (text->form == FORM_BYTE_TEXT && utf8_valid(text->text, text->n) != text->n);
+}
+
+void value_add_latin1(struct strbuf *text, const struct value *value)
+{
+    for (uint32_t i = 0; i < value->n && !text->is_cut; i++) {
+        char utf8[4];
+        strbuf_add(text, utf8, utf8_encode((uint8_t)value->text[i], utf8));
+    }
+}
+
 /* Adds a text key. Bytes that are not UTF-8 become characters of Latin-1; surrogates may stand
  * alone. */
 static void add_text_key(struct strbuf *text, const char *bytes, size_t n)
@@ -189,6 +203,10 @@ bool value_add_key(struct strbuf *text, const struct graph *graph, uint32_t id)
 {
     const struct value *value = graph_at(graph, id);
     const struct strbuf before = *text;
+    if (value->kind == VALUE_TEXT && value_is_latin1(value)) {
+        value_add_latin1(text, value);
+        return true;
+    }
     if (value->kind == VALUE_TEXT) {
         add_text_key(text, value->text, value->n);
         return true;

@@ -26,6 +26,13 @@ int value_copy_range(const struct value_bytes *bytes, uint8_t **ret, size_t *ret
  * of Python 2 may be anything. */
 bool value_is_unicode(const struct value *text);
 
+/* Returns whether it is a str of Python 2 whose bytes stand for characters of Latin-1, as Python 3
+ * reads them with that encoding: those that are data, or are not UTF-8. */
+bool value_is_latin1(const struct value *text);
+
+/* Adds the characters of such a text as UTF-8. */
+void value_add_latin1(struct strbuf *text, const struct value *value);
+
 /*
  * Adds the name that a key of a dict has in dotted names: text as it is, other keys as the notation
  * of the graph says. Returns false, having added nothing, when it has no name.

@@ -13,6 +13,8 @@ pytestmark = pytest.mark.usefixtures('need_shared')
 # Tensors without data, scales that a quantized tensor cannot be without, objects that several others use, keys that are tensors.
 NOT_ALWAYS = {'meta.pth', 'zip-missing-storage.pth', 'zip-short-storage.pth', 'quantized.pth', 'quantized-quint4x2.pth',
               'legacy-quantized.pth', 'dtensor.pth', 'optimizer-object.pth'}
+# Tensors that are attributes of others; elsewhere a key that begins with another one is just a key.
+ATTRIBUTES = {'parameter-attributes.pth', 'quantized.pth', 'quantized-quint4x2.pth', 'legacy-quantized.pth'}
 FILES = [file for file in pth_expected.files() if file[1].name not in pth_expected.UNREAD]
 
 
@@ -35,6 +37,17 @@ def views(first, last, has_all):
         'flat': replaced('[.]', '_'),
         'letters': replaced('a', 'b.c'),
     }
+
+
+def with_attributes(keys, rename, selects):
+    """The same for attributes of tensors too: where the view says nothing of the attribute, it goes where its tensor goes."""
+    def fate(key):
+        base = max((other for other in keys if key.startswith(other + '.')), key=len, default=None)
+        if base is None or rename(key) != (None if selects else key):
+            return rename(key)
+        above = fate(base)
+        return None if above is None else above + key[len(base):]
+    return fate
 
 
 def facts(name, source, expected, rename):
@@ -60,6 +73,8 @@ def test_a_view_is_written_or_refused_with_a_reason(folder, file):
         pytest.skip('has no tensors, or a key that no pattern can match')
     keys = list(source)
     for view, (options, rename) in views(keys[0], keys[-1], path.parent.name == 'torch').items():
+        if path.name in ATTRIBUTES:
+            rename = with_attributes(keys, rename, view.startswith('only'))
         wanted = facts(name, source, expected, rename)
         if not wanted or len(wanted) < sum(rename(key) is not None for key in keys):
             continue

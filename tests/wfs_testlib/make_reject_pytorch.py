@@ -462,6 +462,7 @@ def containers():
     both = {'a': None, 'b': None}
     loads('good/python2.pth', checkpoint(call(ordered, items()) + dictionary(note=number(1)) + b'b'), both)
     loads('good/python2-subclass.pth', checkpoint(call(unknown, items(call(ordered, items())))), {'a.a': None, 'a.b': None, 'b': None})
+    loads('good/python2-strings.pth', checkpoint(b'}(U\1\xe9' + tensor() + b'U\1b' + tensor() + b'u'), {'é': None, 'b': None})
     loads('good/deque.pth', checkpoint(call(kinds['deque'], listed(tensor(), tensor()), number(2))), {'0': None, '1': None})
     loads('good/reconstructor.pth', checkpoint(call(name('copy_reg', '_reconstructor'), unknown, name('__builtin__', 'dict'),
                                                     dictionary(a=tensor(), b=tensor()))), both)

@@ -177,6 +177,24 @@ bool torch_array_has_bytes(const struct graph *graph, const struct value *call)
     return take_apart(graph, call, &array) && graph_at(graph, array.data)->kind != VALUE_LIST;
 }
 
+void torch_array_note_data(struct torch *torch, const struct value *call)
+{
+    const struct graph *graph = torch->graph;
+    const enum torch_what what = torch_what_of(graph, call);
+    struct array array = {0};
+    if (what == WHAT_NP_SCALAR)
+        array.data = torch_arg(graph, call->call.args, 1);
+    else if (what == WHAT_NP_RECONSTRUCT)
+        take_apart(graph, call, &array);
+    struct value *data = array.data == 0 ? NULL : graph_at(graph, array.data);
+    if (data == NULL || data->kind != VALUE_TEXT || data->form != FORM_BYTE_TEXT)
+        return;
+    data->form = FORM_BYTE_DATA;
+    for (uint32_t i = 0; i < data->n; i++)
+        if ((uint8_t)data->text[i] >= 0x80)
+            torch->notes |= PICKLE_LATIN1;
+}
+
 /* Sets the size of elements whose dtype does not state one: an even share of the bytes. */
 static void share_bytes(struct item *item, uint64_t n_elems, uint64_t n_bytes)
 {

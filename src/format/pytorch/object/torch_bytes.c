@@ -44,7 +44,7 @@ static int decode_text(struct torch *torch, uint32_t id, struct value_bytes *ret
     if (buf == NULL)
         return wfs_fail_memory(torch->err);
     int64_t n = text->n;
-    if (text->form == FORM_BYTE_TEXT)
+    if (text->form == FORM_BYTE_TEXT || text->form == FORM_BYTE_DATA)
         memcpy(buf, text->text, text->n);
     else
         n = decode_latin1(text->text, text->n, buf);
@@ -132,7 +132,7 @@ int torch_bytes_of(struct torch *torch, uint32_t id, struct value_bytes *ret)
         *ret = *value->bytes;
         return 1;
     }
-    if (value->kind == VALUE_TEXT && value->form == FORM_BYTE_TEXT)
+    if (value->kind == VALUE_TEXT)
         return make_once(torch, id, ret, decode_text);
     return value->kind == VALUE_CALL ? make_once(torch, id, ret, bytes_of_call) : 0;
 }

@@ -141,6 +141,7 @@ static const struct torch_global globals[] = {
     G("builtins", "frozenset", SEQUENCE, U8),
     G("numpy.core.multiarray", "_reconstruct", NP_RECONSTRUCT, U8),
     G("numpy.core.numeric", "_frombuffer", NP_FROMBUFFER, U8),
+    G("numpy.core.multiarray", "scalar", NP_SCALAR, U8),
     G("numpy", "dtype", NP_DTYPE, U8),
     G("ml_dtypes", "bfloat16", NP_DTYPE_CLASS, BF16),
     G("ml_dtypes", "float8_e4m3fn", NP_DTYPE_CLASS, F8_E4M3),

@@ -50,6 +50,7 @@ enum torch_what {
     WHAT_SEQUENCE, /* list, tuple, set of one argument; also TorchScript's typed lists, modules */
     WHAT_NP_DTYPE,
     WHAT_NP_DTYPE_CLASS,
+    WHAT_NP_SCALAR,
     WHAT_QSCHEME,
 };
 

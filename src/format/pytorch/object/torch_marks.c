@@ -96,6 +96,8 @@ static int visit(struct torch *torch, struct path *path, uint32_t id)
     }
     if (value->kind == VALUE_CALL && torch_container_unfold(torch, id) < 0)
         return -ENOMEM;
+    if (value->kind == VALUE_CALL)
+        torch_array_note_data(torch, value);
     const bool is_leaf = value->kind < VALUE_LIST || value->kind == VALUE_GLOBAL;
     if (is_leaf) {
         value->marks |= MARK_SEEN;

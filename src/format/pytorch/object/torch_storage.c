@@ -177,7 +177,7 @@ int torch_storage_list(struct torch *torch)
     }
     /* A pickle that breaks rules of torch cannot be copied unchanged. */
     if (torch->n_mixed > 0 || torch->is_big_endian || catalog->n_storages < n ||
-        (torch->notes & PICKLE_TEXT_ID) != 0)
+        (torch->notes & (PICKLE_TEXT_ID | PICKLE_LATIN1)) != 0)
         catalog->pickle.source = NULL;
     catalog->is_object = true;
     return 0;
