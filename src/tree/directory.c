@@ -9,6 +9,7 @@
 #include "tree/control/control.h"
 #include "tree/file/backup.h"
 #include "tree/file/namesake.h"
+#include "tree/file/valuefile.h"
 #include "tree/node/edit.h"
 #include "tree/node/entry.h"
 #include "tree/node/node.h"
@@ -32,6 +33,16 @@ static bool is_stem(const char *name, const char *stem)
     return n_bytes_of_stem(name) == strlen(stem) && strncmp(name, stem, strlen(stem)) == 0;
 }
 
+/* Returns true for a name such as "%.json": only with its suffix is it that of a file. */
+static bool is_name_of_value(const char *name)
+{
+    char part[KEY_NAME_MAX];
+    size_t n_part;
+    const size_t n_suffix = valuefile_n_suffix(name);
+    const enum key_kind kind = key_decode(name, strlen(name) - n_suffix, part, &n_part);
+    return n_suffix > 0 && (kind == KEY_IS_PART || kind == KEY_IS_CUT);
+}
+
 /* May something be called so, there? */
 static int check_name(const struct wfs_tree *tree, const struct wfs_node *dir, const char *name,
                       bool is_dir)
@@ -48,6 +59,8 @@ static int check_name(const struct wfs_tree *tree, const struct wfs_node *dir, c
     enum key_kind kind = key_decode(name, n, part, &n_part);
     if (kind == KEY_IS_INVALID && !is_dir)
         kind = key_decode(name, n_bytes_of_stem(name), part, &n_part);
+    if (kind == KEY_IS_INVALID && !is_dir && is_name_of_value(name))
+        return 0;
     if (kind == KEY_IS_INVALID || (kind == KEY_IS_SELF && (is_dir || dir == tree->root)))
         return -EINVAL;
     if (tree->options.reserved_key != NULL && !is_dir &&

@@ -174,3 +174,23 @@ def test_a_checkpoint_that_is_copied_over_itself_is_the_same(edit, mount, folder
     result = edit.result()
     assert result == edit.before and list(result) == list(edit.before)
     assert isinstance(result['config']['tags'], tuple) and opcodes(folder / 'out.pth') == opcodes(folder / 'in.pth')
+
+
+LONG = 'long' * 100
+ODD = {'': '%.json', LONG: None, '%': '%25.json', '.hidden': '%/hidden.json'}
+
+
+@pytest.mark.parametrize('command', ['sed -i s/old/new/ -- "$0"', 'sed s/old/new/ "$0" > .t && mv .t "$0"',
+                                     'sed s/old/new/ "$0" > .t && rm "$0" && cp .t "$0"',
+                                     'sed s/old/new/ "$0" > .t && mv "$0" .old && mv .t "$0"'])
+@pytest.mark.parametrize('key', ODD, ids=['empty', 'long', 'percent', 'dot'])
+def test_values_whose_key_needs_an_escape_are_edited_as_others(mount, folder, key, command):
+    source = folder / 'in.pth'
+    source.write_bytes(pth.checkpoint(pth.pairs((pth.text(key), pth.text('old')), (pth.text('w'), pth.tensor())), r0=st.f32(1, 2, 3, 4)))
+    mnt = mount(source, 'output=%s' % (folder / 'out.pth'))
+    name = ODD[key] or next(name for name in os.listdir(mnt.path) if name.startswith('long'))
+    assert json.loads((mnt / name).read_text()) == 'old'
+    tool('sh', '-ec', command, name, cwd=mnt.path)
+    assert json.loads((mnt / name).read_text()) == 'new'
+    mnt.commit()
+    assert pth_read.load(folder / 'out.pth') == {**pth_read.load(source), key: 'new'}

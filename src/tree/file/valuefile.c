@@ -107,8 +107,7 @@ bool valuefile_is_shown(const struct wfs_tree *tree, size_t value)
     return tree->valuefiles->files[value].is_shown;
 }
 
-/* Returns the length of the suffix; 0: the name has none, or nothing else. */
-static size_t suffix_of(const char *name)
+size_t valuefile_n_suffix(const char *name)
 {
     const size_t n = strlen(name), n_suffix = strlen(VALUEFILE_SUFFIX);
     return n > n_suffix && strcmp(name + n - n_suffix, VALUEFILE_SUFFIX) == 0 ? n_suffix : 0;
@@ -121,7 +120,7 @@ bool valuefile_is_one(const struct entry *entry)
         return node->kind == NODE_VALUE;
     const bool is_described =
         node->edit != NULL && (node->edit->has_dtype || node->edit->has_shape);
-    return node->tensor == NULL && !is_described && suffix_of(entry->name) > 0;
+    return node->tensor == NULL && !is_described && valuefile_n_suffix(entry->name) > 0;
 }
 
 size_t valuefile_origin(const struct wfs_tree *tree, uint32_t id, uint32_t order)
@@ -139,7 +138,7 @@ int valuefile_name(const struct wfs_tree *tree, uint32_t id, struct arena *arena
 {
     const size_t value = valuefile_origin(tree, id, entry_at(tree, id)->order);
     autostrbuf struct strbuf key = {0};
-    const int code = entry_key_without(tree, id, suffix_of(entry_at(tree, id)->name), &key);
+    const int code = entry_key_without(tree, id, valuefile_n_suffix(entry_at(tree, id)->name), &key);
     *ret = value == SIZE_MAX ? NULL : wfs_catalog_value_name(tree->catalog, value);
     if (code == -ENOKEY || (code == 0 && *ret != NULL && strcmp(*ret, key.bytes) == 0))
         return 0;
