@@ -14,7 +14,8 @@ struct wfs_control_reply {
     int32_t error;    /* errno of the commit, 0: done */
     int32_t pid;      /* of the process to wait for after an unmount */
     uint64_t n_edits; /* that were pending */
-    char text[1024];  /* one line, NUL-terminated: the error, or what was written; empty: nothing */
+    char text[4096];  /* one line, or a path of PATH_MAX bytes, NUL-terminated: the error, or what
+                         was written; empty: nothing */
 };
 
 #define WFS_IOC_COMMIT _IOR('W', 1, struct wfs_control_reply)

@@ -16,6 +16,7 @@
 #include "fuse/log.h"
 #include "fuse/mount_options.h"
 #include "fuse/publication.h"
+#include "fuse/remount.h"
 #include "fuse/supervisor.h"
 #include "program/exit.h"
 #include "program/predecessor.h"
@@ -43,6 +44,8 @@ static int run(const struct mount_options *options)
 {
     signal(SIGPIPE, SIG_IGN);
     log_start(options->source, options->is_debug != 0);
+    if (options->is_remount)
+        return remount_run(options);
     if (options->is_foreground)
         return supervisor_run(options, -1);
     int report;

@@ -20,7 +20,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum option_kind { SET, TEXT, DECIMAL, OCTAL, LIMIT, IGNORED, FROM_MOUNT };
+enum option_kind { SET, TEXT, DECIMAL, OCTAL, LIMIT, IGNORED, FROM_MOUNT, OF_KERNEL };
 
 struct option_rule {
     const char *name; /* a value or a rest follows where it ends with '=', '.' or '-' */
@@ -59,7 +59,22 @@ static const struct option_rule rules[] = {
     {"nosuid", FROM_MOUNT, 0, 0},
     {"exec", IGNORED, 0, 0},
     {"noexec", IGNORED, 0, 0},
-    {"async", IGNORED, 0, 0},
+    {"remount", SET, FIELD(is_remount), 1},
+    {"user_id=", OF_KERNEL, 0, 0},
+    {"group_id=", OF_KERNEL, 0, 0},
+    {"max_read=", OF_KERNEL, 0, 0},
+    {"blksize=", OF_KERNEL, 0, 0},
+    {"sync", SET, FIELD(syncs), MOUNT_SYNCS_ALL},
+    {"dirsync", SET, FIELD(syncs), MOUNT_SYNCS_NAMES},
+    {"async", SET, FIELD(syncs), MOUNT_SYNCS_NOTHING},
+    {"lazytime", IGNORED, 0, 0},
+    {"nolazytime", IGNORED, 0, 0},
+    {"symfollow", IGNORED, 0, 0},
+    {"nosymfollow", IGNORED, 0, 0},
+    {"strictatime", IGNORED, 0, 0},
+    {"nostrictatime", IGNORED, 0, 0},
+    {"silent", IGNORED, 0, 0},
+    {"loud", IGNORED, 0, 0},
     {"atime", IGNORED, 0, 0},
     {"noatime", IGNORED, 0, 0},
     {"diratime", IGNORED, 0, 0},
@@ -180,6 +195,9 @@ static bool apply(struct mount_options *options, const struct option_rule *rule,
         return true;
     case FROM_MOUNT:
         options->is_from_mount = true;
+        return true;
+    case OF_KERNEL:
+        options->of_kernel = option;
         return true;
     case IGNORED:
         return true;
@@ -368,6 +386,10 @@ static bool check(struct mount_options *options)
                         "FILE'");
         return false;
     }
+    if (options->is_remount)
+        return true;
+    if (options->of_kernel != NULL)
+        return refuse_option(options->of_kernel);
     if (options->is_from_mount && options->access == MOUNT_ACCESS_RW)
         options->access = MOUNT_ACCESS_UNSAID;
     if (options->access == MOUNT_ACCESS_RO && options->output != NULL) {

@@ -20,12 +20,20 @@ enum mount_access {
     MOUNT_ACCESS_RW, /* a commit replaces the source */
 };
 
+/* What is durable when a call returns. */
+enum mount_syncs {
+    MOUNT_SYNCS_NOTHING,
+    MOUNT_SYNCS_NAMES, /* dirsync */
+    MOUNT_SYNCS_ALL,   /* sync: contents and attributes too */
+};
+
 /* All strings are borrowed from argv or from texts. */
 struct mount_options {
     const char *source, *mountpoint; /* as typed */
     const char *output, *stage;      /* NULL: not given */
     struct settings settings;
     enum mount_access access;
+    enum mount_syncs syncs;
     enum wfs_tree_layout layout;
     enum wfs_tree_files files;
     enum sandbox_mode sandbox;
@@ -41,6 +49,8 @@ struct mount_options {
     char **texts; /* copies of the -o arguments, cut into options; owned */
     size_t n_texts;
     bool is_from_mount; /* by mount(8), whose "rw" is only the opposite of "ro" */
+    unsigned is_remount;
+    const char *of_kernel; /* an option that the kernel shows of a mount; NULL: none */
 };
 
 /* Returns false when a line about the mistake was printed. mount_options_done is due either way. */

@@ -125,6 +125,7 @@ static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to
     wfs_node_stat(driver->tree, node, &st);
     const double timeout = request_timeout(driver, node);
     driver_end_change(driver);
+    rc = request_settle(driver, ino, MOUNT_SYNCS_ALL, rc);
     if (rc < 0)
         fuse_reply_err(req, -rc);
     else
@@ -266,7 +267,7 @@ static void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset,
                                 (uint64_t)n_bytes);
         driver_end_change(driver);
     }
-    request_reply(req, rc);
+    request_reply(req, request_settle(driver, ino, MOUNT_SYNCS_ALL, rc));
 }
 
 /* Returns the number of bytes copied, 0 at the end of the content, or a negative errno. */
@@ -301,6 +302,10 @@ static void op_copy_file_range(fuse_req_t req, fuse_ino_t from, off_t from_offse
                        (uint64_t)to_offset + n_done,
                        n_left < DRIVER_TRANSFER_MAX ? n_left : DRIVER_TRANSFER_MAX);
         n_done += n > 0 ? (size_t)n : 0;
+    }
+    if (n_done > 0 && request_settle(fuse_req_userdata(req), to, MOUNT_SYNCS_ALL, 0) < 0) {
+        n_done = 0;
+        n = -EIO;
     }
     if (n_done == 0 && n < 0)
         fuse_reply_err(req, (int)-n);
@@ -405,10 +410,10 @@ static void change_xattr(fuse_req_t req, fuse_ino_t ino, const char *name, const
         return;
     }
     struct wfs_node *node = request_node(driver, ino);
-    const int rc = value != NULL
-                       ? wfs_node_set_xattr(driver->tree, node, name, value, n_bytes, flags)
-                       : wfs_node_remove_xattr(driver->tree, node, name);
+    int rc = value != NULL ? wfs_node_set_xattr(driver->tree, node, name, value, n_bytes, flags)
+                           : wfs_node_remove_xattr(driver->tree, node, name);
     driver_end_change(driver);
+    rc = request_settle(driver, ino, MOUNT_SYNCS_ALL, rc);
     if (rc == 0 && driver->options->files == WFS_FILES_NPY)
         (void)fuse_lowlevel_notify_inval_inode(driver->session, ino, -1, 0);
     request_reply(req, rc);

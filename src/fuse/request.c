@@ -59,6 +59,16 @@ void request_make_entry(struct driver *driver, struct wfs_node *node,
     wfs_node_ref(node, 1);
 }
 
+int request_settle(struct driver *driver, fuse_ino_t ino, enum mount_syncs sync, int code)
+{
+    if (code < 0 || driver->options->syncs < sync)
+        return code;
+    driver_begin_sync(driver);
+    const int synced = wfs_node_sync(driver->tree, request_node(driver, ino));
+    driver_end_sync(driver, synced);
+    return synced < 0 ? synced : code;
+}
+
 /* When the reply does not arrive, because the caller was killed, the kernel has no reference. */
 void request_reply_entry(fuse_req_t req, int rc, const struct fuse_entry_param *entry)
 {

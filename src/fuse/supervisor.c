@@ -82,6 +82,8 @@ static bool add_mount_options(const struct supervisor *supervisor, struct fuse_a
         fuse_opt_add_opt_escaped(&list, name) == 0 &&
         fuse_opt_add_opt(&list, "subtype=weightfs,default_permissions,nosuid,nodev,noexec") == 0 &&
         (supervisor->target.path != NULL || fuse_opt_add_opt(&list, "ro") == 0) &&
+        (options->syncs != MOUNT_SYNCS_ALL || fuse_opt_add_opt(&list, "sync") == 0) &&
+        (options->syncs != MOUNT_SYNCS_NAMES || fuse_opt_add_opt(&list, "dirsync") == 0) &&
         (!options->allow_other || fuse_opt_add_opt(&list, "allow_other") == 0) &&
         (!options->auto_unmount || fuse_opt_add_opt(&list, "auto_unmount") == 0) &&
         fuse_opt_add_arg(args, "weightfs") == 0 && fuse_opt_add_arg(args, "-o") == 0 &&

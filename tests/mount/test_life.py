@@ -471,3 +471,16 @@ def test_memory_is_bounded_when_a_large_tensor_is_read(mount, folder):
     for pid in mnt.workers:
         with open('/proc/%d/status' % pid, encoding='ascii') as file:
             assert next(int(line.split()[1]) for line in file if line.startswith('VmHWM')) < 64 << 10
+
+
+def test_a_long_path_of_the_staging_directory_is_passed_whole(mount, folder, sample):
+    place = folder
+    while len(os.fspath(place)) < 3000:
+        place /= 'd' * 200
+    place.mkdir(parents=True)
+    mnt = mount(sample, 'output=%s' % (place / 'out.safetensors'))
+    assert mnt.control(2).text.decode() == str((place / '.out.safetensors.weightfs').resolve())
+    os.rename(mnt / 'temperature', mnt / 'heat')
+    weightfs('umount', mnt.path)
+    mnt.wait()
+    assert 'heat' in st.read(place / 'out.safetensors').tensors

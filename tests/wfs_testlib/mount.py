@@ -86,7 +86,7 @@ def is_alive(pid):
 class Reply(ctypes.Structure):
     """struct wfs_control_reply."""
     _fields_ = [('error', ctypes.c_int32), ('pid', ctypes.c_int32), ('n_edits', ctypes.c_uint64),
-                ('text', ctypes.c_char * 1024)]
+                ('text', ctypes.c_char * 4096)]
 
 
 def _ioctl_number(number):
