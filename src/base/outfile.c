@@ -41,7 +41,8 @@ struct outfile {
     size_t n_pending;
     uint64_t n_started; /* bytes whose writing was started */
     int error;
-    bool is_there; /* the temporary */
+    bool cannot_read; /* a source: that is the error */
+    bool is_there;    /* the temporary */
     bool has_own_directory;
     bool is_published;
     bool is_link;   /* of a source: nothing of it may be changed */
@@ -332,6 +333,17 @@ int outfile_pad(struct outfile *outfile, uint64_t to_offset)
     return outfile->error;
 }
 
+static int fail_read(struct outfile *outfile, int code)
+{
+    outfile->cannot_read = true;
+    return outfile->error = code;
+}
+
+bool outfile_cannot_read(const struct outfile *outfile)
+{
+    return outfile->cannot_read;
+}
+
 static int read_piece(struct outfile *outfile, const struct source *source, uint64_t offset,
                       size_t n_bytes)
 {
@@ -340,8 +352,9 @@ static int read_piece(struct outfile *outfile, const struct source *source, uint
     if (outfile->buffer == NULL)
         return outfile->error = -ENOMEM;
     outfile->n_read = 0;
-    if (source_read(source, offset, outfile->buffer, n_bytes) < 0)
-        return outfile->error = -EIO;
+    const int code = source_read(source, offset, outfile->buffer, n_bytes);
+    if (code < 0)
+        return fail_read(outfile, code);
     outfile->read_id = source->id;
     outfile->read_offset = offset;
     outfile->n_read = n_bytes;
@@ -412,10 +425,10 @@ int outfile_copy(struct outfile *outfile, const struct source *source, uint64_t 
             *ret_n = 0;
             return 0;
         }
-        return outfile->error = -errno;
+        return errno == EIO ? fail_read(outfile, -EIO) : (outfile->error = -errno);
     }
     if (n == 0 || source_check(source) < 0)
-        return outfile->error = -EIO;
+        return fail_read(outfile, -EIO);
     outfile->offset += (uint64_t)n;
     start_writing(outfile);
     *ret_n = (uint64_t)n;

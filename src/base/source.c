@@ -240,7 +240,8 @@ void source_close(struct source *source)
 
 static int read_file(const struct source *source, uint64_t offset, void *buf, size_t n_bytes)
 {
-    return io_read_at(source->fd, buf, n_bytes, offset) == (ssize_t)n_bytes ? 0 : -EIO;
+    const ssize_t n = io_read_at(source->fd, buf, n_bytes, offset);
+    return n < 0 ? (int)n : (size_t)n < n_bytes ? -EIO : 0;
 }
 
 int source_read_unchecked(const struct source *source, uint64_t offset, void *buf, size_t n_bytes)

@@ -65,8 +65,8 @@ void source_free(struct source *source);
 /* Closes the file: reading is -EIO from now on. */
 void source_close(struct source *source);
 
-/* Reads all n_bytes, and checks the identity after that. -EIO; -EBADMSG for damaged compressed
- * data, -ENOMEM. */
+/* Reads all n_bytes, and checks the identity after that. -EIO for a file that is short or has
+ * changed, or what the system returned; -EBADMSG for damaged compressed data, -ENOMEM. */
 int source_read(const struct source *source, uint64_t offset, void *buf, size_t n_bytes);
 
 /* Reads without a check of the identity, for many small reads before one source_check and before

@@ -11,9 +11,12 @@
 
 #include <weightfs/cleanup.h>
 
+#include <dlfcn.h>
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 
 static void *sleep_for_ever(void *unused)
@@ -25,25 +28,43 @@ static void *sleep_for_ever(void *unused)
 
 /*
  * glibc loads a library at the first cancellation, which libfuse does at the very end, when
- * descriptors or the permission to open files may be missing.
+ * descriptors or the permission to open files may be missing. It aborts where that fails, so the
+ * library is loaded by hand first.
  */
-static void load_cancellation(void)
+static int load_cancellation(void)
 {
     pthread_t thread;
-    if (pthread_create(&thread, NULL, sleep_for_ever, NULL) != 0)
-        return;
+    if (dlopen("libgcc_s.so.1", RTLD_NOW) == NULL)
+        return log_failure(EXIT_MOUNT, "cannot load a library: %s", dlerror());
+    const int code = pthread_create(&thread, NULL, sleep_for_ever, NULL);
+    if (code != 0)
+        return log_failure(EXIT_MOUNT, "cannot start a thread: %s", strerror(code));
     pthread_cancel(thread);
     pthread_join(thread, NULL);
+    return 0;
 }
 
-void confine_prepare(const struct mount_options *options)
+/* Where a stack cannot grow the process gets SIGSEGV, so too little is found out before. */
+static int check_address_space(void)
+{
+    enum { N_NEEDED = 16 << 20 }; /* bytes, for libraries, buffers and the stacks of threads */
+    void *probe = mmap(NULL, N_NEEDED, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (probe == MAP_FAILED)
+        return log_failure(EXIT_MOUNT, "cannot start the driver: %s; 'ulimit -v' limits its memory",
+                           strerror(errno));
+    munmap(probe, N_NEEDED);
+    return 0;
+}
+
+int confine_prepare(const struct mount_options *options)
 {
     memory_limit(options->limits, options->n_limits);
     setrlimit(RLIMIT_CORE, &(struct rlimit){0});
     signal(SIGXFSZ, SIG_IGN);
     signal(SIGPIPE, SIG_IGN);
     log_open();
-    load_cancellation();
+    const int rc = check_address_space();
+    return rc == 0 ? load_cancellation() : rc;
 }
 
 int confine(const struct mount_options *options, const struct target *target,

@@ -12,8 +12,11 @@
 
 #include <weightfs/view.h>
 
-/* Sets limits and signals, and loads libraries that would be loaded at their first use. */
-void confine_prepare(const struct mount_options *options);
+/*
+ * Sets limits and signals, and loads libraries that would be loaded at their first use. Not 0: a
+ * line was printed, and this is the exit code.
+ */
+int confine_prepare(const struct mount_options *options);
 
 /*
  * Enters a sandbox in which the files that the user named can be read, and the directories of the

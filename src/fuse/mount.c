@@ -148,8 +148,9 @@ static int commit(const struct mount_recovery *recovery, const struct mount_opti
     struct wfs_error err = {0};
     char summary[COMMIT_TEXT_MAX] = "";
     enum sandbox_state sandbox = SANDBOX_STATE_OFF;
-    confine_prepare(options);
-    int rc = loading_new_view(options, &view);
+    int rc = confine_prepare(options);
+    if (rc == 0)
+        rc = loading_new_view(options, &view);
     if (rc == 0)
         rc = confine(options, target, view, &sandbox);
     if (rc == 0)

@@ -125,7 +125,7 @@ static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to
     wfs_node_stat(driver->tree, node, &st);
     const double timeout = request_timeout(driver, node);
     driver_end_change(driver);
-    rc = request_settle(driver, ino, MOUNT_SYNCS_ALL, rc);
+    rc = request_settle(req, ino, MOUNT_SYNCS_ALL, rc);
     if (rc < 0)
         fuse_reply_err(req, -rc);
     else
@@ -267,7 +267,7 @@ static void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset,
                                 (uint64_t)n_bytes);
         driver_end_change(driver);
     }
-    request_reply(req, request_settle(driver, ino, MOUNT_SYNCS_ALL, rc));
+    request_reply(req, request_settle(req, ino, MOUNT_SYNCS_ALL, rc));
 }
 
 /* Returns the number of bytes copied, 0 at the end of the content, or a negative errno. */
@@ -303,7 +303,7 @@ static void op_copy_file_range(fuse_req_t req, fuse_ino_t from, off_t from_offse
                        n_left < DRIVER_TRANSFER_MAX ? n_left : DRIVER_TRANSFER_MAX);
         n_done += n > 0 ? (size_t)n : 0;
     }
-    if (n_done > 0 && request_settle(fuse_req_userdata(req), to, MOUNT_SYNCS_ALL, 0) < 0) {
+    if (n_done > 0 && request_settle(req, to, MOUNT_SYNCS_ALL, 0) < 0) {
         n_done = 0;
         n = -EIO;
     }
@@ -413,7 +413,7 @@ static void change_xattr(fuse_req_t req, fuse_ino_t ino, const char *name, const
     int rc = value != NULL ? wfs_node_set_xattr(driver->tree, node, name, value, n_bytes, flags)
                            : wfs_node_remove_xattr(driver->tree, node, name);
     driver_end_change(driver);
-    rc = request_settle(driver, ino, MOUNT_SYNCS_ALL, rc);
+    rc = request_settle(req, ino, MOUNT_SYNCS_ALL, rc);
     if (rc == 0 && driver->options->files == WFS_FILES_NPY)
         (void)fuse_lowlevel_notify_inval_inode(driver->session, ino, -1, 0);
     request_reply(req, rc);

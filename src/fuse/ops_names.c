@@ -183,11 +183,11 @@ typedef int (*make_function)(struct wfs_tree *tree, struct wfs_node *dir, const 
                              mode_t mode, struct wfs_node **ret);
 
 /* An entry whose name cannot be made durable is not passed to the kernel. */
-static int settle_entry(struct driver *driver, const struct fuse_entry_param *entry, int code)
+static int settle_entry(fuse_req_t req, const struct fuse_entry_param *entry, int code)
 {
-    const int settled = request_settle(driver, FUSE_ROOT_ID, MOUNT_SYNCS_NAMES, code);
+    const int settled = request_settle(req, FUSE_ROOT_ID, MOUNT_SYNCS_NAMES, code);
     if (code == 0 && settled < 0)
-        driver_forget(driver, entry->ino, 1);
+        driver_forget(fuse_req_userdata(req), entry->ino, 1);
     return settled;
 }
 
@@ -202,7 +202,7 @@ static int make(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode
     if (rc == 0)
         request_make_entry(driver, node, entry);
     driver_end_change(driver);
-    return settle_entry(driver, entry, rc);
+    return settle_entry(req, entry, rc);
 }
 
 static void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t device)
@@ -250,7 +250,7 @@ static void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
     }
     const int rc = wfs_node_unlink(driver->tree, request_node(driver, parent), name);
     driver_end_change(driver);
-    request_reply(req, request_settle(driver, FUSE_ROOT_ID, MOUNT_SYNCS_NAMES, rc));
+    request_reply(req, request_settle(req, FUSE_ROOT_ID, MOUNT_SYNCS_NAMES, rc));
 }
 
 static void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
@@ -262,7 +262,7 @@ static void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
     }
     const int rc = wfs_node_rmdir(driver->tree, request_node(driver, parent), name);
     driver_end_change(driver);
-    request_reply(req, request_settle(driver, FUSE_ROOT_ID, MOUNT_SYNCS_NAMES, rc));
+    request_reply(req, request_settle(req, FUSE_ROOT_ID, MOUNT_SYNCS_NAMES, rc));
 }
 
 static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,
@@ -276,7 +276,7 @@ static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_
     const int rc = wfs_node_rename(driver->tree, request_node(driver, parent), name,
                                    request_node(driver, new_parent), new_name, flags);
     driver_end_change(driver);
-    request_reply(req, request_settle(driver, FUSE_ROOT_ID, MOUNT_SYNCS_NAMES, rc));
+    request_reply(req, request_settle(req, FUSE_ROOT_ID, MOUNT_SYNCS_NAMES, rc));
 }
 
 static void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t new_parent, const char *new_name)
@@ -292,7 +292,7 @@ static void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t new_parent, const
     if (rc == 0)
         request_make_entry(driver, node, &entry);
     driver_end_change(driver);
-    request_reply_entry(req, settle_entry(driver, &entry, rc), &entry);
+    request_reply_entry(req, settle_entry(req, &entry, rc), &entry);
 }
 
 /* ---- the table ---- */

@@ -59,11 +59,14 @@ void request_make_entry(struct driver *driver, struct wfs_node *node,
     wfs_node_ref(node, 1);
 }
 
-int request_settle(struct driver *driver, fuse_ino_t ino, enum mount_syncs sync, int code)
+int request_settle(fuse_req_t req, fuse_ino_t ino, enum mount_syncs sync, int code)
 {
+    struct driver *driver = fuse_req_userdata(req);
     if (code < 0 || driver->options->syncs < sync)
         return code;
-    driver_begin_sync(driver);
+    if (!driver_wait_for_change(driver, request_is_given_up, req))
+        return -EINTR;
+    driver_begin_read(driver);
     const int synced = wfs_node_sync(driver->tree, request_node(driver, ino));
     driver_end_sync(driver, synced);
     return synced < 0 ? synced : code;

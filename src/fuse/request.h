@@ -45,7 +45,7 @@ void request_make_entry(struct driver *driver, struct wfs_node *node,
  * the option from which on a change of its kind is. code is that of the change so far. The caller
  * holds no lock.
  */
-int request_settle(struct driver *driver, fuse_ino_t ino, enum mount_syncs sync, int code);
+int request_settle(fuse_req_t req, fuse_ino_t ino, enum mount_syncs sync, int code);
 
 /* Replies with the error, or with the entry when rc is 0. */
 void request_reply_entry(fuse_req_t req, int rc, const struct fuse_entry_param *entry);

@@ -64,18 +64,22 @@ static void catch_signals(const struct driver *driver)
 
 /* ---- serving ---- */
 
+/* The last error that libfuse reported: its functions return no reason. */
+static char last_message[512];
+
 static void log_of_libfuse(enum fuse_log_level level, const char *format, va_list args)
 {
-    char text[512];
+    char text[sizeof(last_message)];
     if (level == FUSE_LOG_DEBUG) {
         vfprintf(stderr, format, args);
         return;
     }
     wfs_format(text, sizeof(text), format, args);
     text[strcspn(text, "\n")] = '\0';
-    if (level <= FUSE_LOG_ERR)
+    if (level <= FUSE_LOG_ERR) {
+        strcpy(last_message, text);
         log_error("%s", text);
-    else
+    } else
         log_note("%s", text);
 }
 
@@ -122,15 +126,52 @@ static bool can_clone_device(void)
     return device >= 0 && getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur >= N_ENOUGH;
 }
 
+/* Address space is limited: libfuse would take 8 MiB for the stack of each thread. */
+enum { N_STACK = 4 << 20 };
+
+/* Takes, for a moment, the memory that a thread needs while it answers. */
+static void *hold_buffers(void *ret_is_good)
+{
+    char *request = malloc(2 * DRIVER_TRANSFER_MAX), *reply = malloc(DRIVER_TRANSFER_MAX);
+    *(bool *)ret_is_good = request != NULL && reply != NULL;
+    free(request);
+    free(reply);
+    return NULL;
+}
+
+/* Fails where no thread could serve, as long as this can still be reported. */
+static int rehearse(const struct driver *driver)
+{
+    bool is_good = false;
+    pthread_t thread;
+    pthread_attr_t attributes;
+    if (driver->options->is_single_threaded) {
+        hold_buffers(&is_good);
+        return is_good ? 0 : -ENOMEM;
+    }
+    if (pthread_attr_init(&attributes) != 0)
+        return -ENOMEM;
+    pthread_attr_setstacksize(&attributes, N_STACK);
+    const int code = pthread_create(&thread, &attributes, hold_buffers, &is_good);
+    pthread_attr_destroy(&attributes);
+    if (code == 0)
+        pthread_join(thread, NULL);
+    return code != 0 ? -code : is_good ? 0 : -ENOMEM;
+}
+
 static int loop(struct driver *driver)
 {
+    char stack[16];
+    const int rehearsed = rehearse(driver);
+    if (rehearsed < 0)
+        return rehearsed;
     const int greeted = greet(driver);
     if (greeted < 0 || fuse_session_exited(driver->session))
         return greeted;
     if (driver->options->is_single_threaded)
         return fuse_session_loop(driver->session);
-    /* Address space is limited: the library would take 8 MiB for the stack of each thread. */
-    setenv("FUSE_THREAD_STACK", "4194304", false);
+    snprintf(stack, sizeof(stack), "%d", N_STACK);
+    setenv("FUSE_THREAD_STACK", stack, false);
     struct fuse_loop_config *config = fuse_loop_cfg_create();
     if (config == NULL)
         return -ENOMEM;
@@ -164,7 +205,10 @@ static int serve(struct driver *driver, int device)
     else
         close(device);
     driver->session = NULL;
-    return rc < 0 ? log_failure(EXIT_MOUNT, "cannot serve the mount: %s", strerror(-rc)) : 0;
+    if (rc >= 0)
+        return 0;
+    const char *reason = last_message[0] != '\0' ? last_message : strerror(-rc);
+    return log_failure(EXIT_MOUNT, "cannot serve the mount: %s", reason);
 }
 
 /* The last chance for pending edits: only the log and the exit code report it. */
@@ -193,8 +237,9 @@ int worker_run(const struct mount_options *options, struct target *target, int c
     struct driver driver = {0};
     struct wfs_view *view = NULL;
     enum sandbox_state sandbox = SANDBOX_STATE_OFF;
-    confine_prepare(options);
-    int exit_code = loading_new_view(options, &view);
+    int exit_code = confine_prepare(options);
+    if (exit_code == 0)
+        exit_code = loading_new_view(options, &view);
     if (exit_code != 0)
         return exit_code;
     exit_code = confine(options, target, view, &sandbox);

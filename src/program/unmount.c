@@ -59,6 +59,13 @@ static int run_helper(char *const argv[], int fd)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -EIO;
 }
 
+static bool ends_with(const char *text, const char *end)
+{
+    const size_t n = strlen(text), n_end = strlen(end);
+    return n >= n_end && strcmp(text + n - n_end, end) == 0;
+}
+
+/* The helper fails with 1 in any case; the reason is at the end of its message, after the path. */
 static int unmount_with_helper(const char *path, bool is_lazy, struct wfs_error *err)
 {
     char *const plain[] = {HELPER, "-u", "--", (char *)path, NULL};
@@ -75,7 +82,7 @@ static int unmount_with_helper(const char *path, bool is_lazy, struct wfs_error 
     const ssize_t n = io_read_at(fd, text, sizeof(text) - 1, 0);
     text[n < 0 ? 0 : n] = '\0';
     text[strcspn(text, "\n")] = '\0';
-    const int code = strstr(text, "busy") != NULL ? EBUSY : EPERM;
+    const int code = ends_with(text, strerror(EBUSY)) ? EBUSY : EPERM;
     return wfs_fail(err, code, "%s", code == EBUSY ? strerror(EBUSY) : text);
 }
 

@@ -26,7 +26,7 @@ int attrs_look(const struct wfs_tree *tree, const struct wfs_node *node, struct 
 {
     *look = (struct look){.tree = tree, .node = node};
     int code = description_make(tree, node, node->entry, &look->arena, &look->description, NULL);
-    if (code == -ENOMEM || code == -EIO)
+    if (code < 0 && !description_is_of_header(code))
         return code;
     return description_tensor(tree, node, node->entry, &look->description, NULL, &look->arena,
                               &look->tensor);

@@ -148,7 +148,7 @@ static int describe(const struct wfs_tree *tree, const struct wfs_node *node, st
                     struct description *ret)
 {
     const int code = description_make(tree, node, node->entry, arena, ret, NULL);
-    if (code == -ENOMEM || code == -EIO)
+    if (code < 0 && !description_is_of_header(code))
         return code;
     if (code < 0)
         *ret = (struct description){.n_bytes = edit_n_bytes(node)};

@@ -3,12 +3,13 @@
 import errno
 import os
 import shutil
+import subprocess
 
 import pytest
 
-from wfs_testlib import disks, look, st
-from wfs_testlib.mount import wait_for
-from wfs_testlib.program import EXIT_COMMIT, tool, weightfs
+from wfs_testlib import disks, look, program, st
+from wfs_testlib.mount import is_mounted, wait_for
+from wfs_testlib.program import EXIT_COMMIT, EXIT_MOUNT, EXIT_UNSUPPORTED, tool, weightfs
 
 ERROR = 'cannot commit to'
 
@@ -317,3 +318,49 @@ def test_fsync_of_files_and_other_directories_commits_nothing(case):
     tool('sync', '-f', case.mnt.path)
     assert case.out.read_bytes() == b'the old output'
     wait_for(lambda: case.mnt.status()['state'] == 'dirty', 'the state dirty')
+
+
+def limited(limit, *command):
+    return ['sh', '-c', 'ulimit %s; exec "$@"' % limit, 'sh', *command]
+
+
+def test_a_mount_without_enough_memory_fails_at_once_and_says_why(folder, sample):
+    """Whatever the limit is: the command fails with one line, or the mount works."""
+    (folder / 'mnt').mkdir()
+    if program.IS_INSTRUMENTED:
+        pytest.skip('sanitizers need more memory than that')
+    codes = set()
+    for n_kib in range(10000, 40000, 1500):
+        done = subprocess.run(limited('-v %d' % n_kib, *program.COMMAND, sample, folder / 'mnt'), stderr=subprocess.PIPE, check=False)
+        codes.add(done.returncode)
+        if done.returncode == 0:
+            assert len((folder / 'mnt' / 'temperature').read_bytes()) == 4
+            tool('umount', folder / 'mnt')
+        else:
+            assert done.returncode in (EXIT_UNSUPPORTED, EXIT_MOUNT), (n_kib, done)
+            (line,) = done.stderr.decode().splitlines()
+            assert line.startswith('weightfs: ') and ('memory' in line or 'thread' in line), line
+            assert not is_mounted(folder / 'mnt')
+    assert 0 in codes and len(codes) > 1
+
+
+def test_a_commit_without_enough_descriptors_names_that_reason(mount, folder):
+    source = st.write(folder / 'in.safetensors', {'t.%d' % i: ('U8', [70000], bytes(70000)) for i in range(40)})
+    messages = []
+    for n in range(16, 24):
+        out = folder / ('out%d.safetensors' % n)
+        mnt = mount(source, 'output=%s' % out, wrap=limited('-n %d' % n)).allow('.')
+        for i in range(40):
+            try:
+                with open(mnt / 't' / str(i), 'r+b', buffering=0) as file:
+                    file.write(b'x')
+            except OSError as error:
+                assert error.errno == errno.EMFILE
+        done = tool('sync', mnt.path, code=None)
+        if done.code == 0:
+            assert st.read(out).tensors['t.7'][2][:2] == b'x\0'
+        else:
+            messages.append(mnt.status()['text'])
+        tool('umount', mnt.path)
+        assert mnt.process.wait(program.PATIENCE) in (0, EXIT_COMMIT)  # the last commit may have what it needs
+    assert messages and all('Too many open files' in message for message in messages), messages

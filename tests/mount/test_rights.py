@@ -111,6 +111,16 @@ def test_others_read_what_the_source_lets_them(mount, folder, sample):
 
 
 @pytest.mark.root
+def test_the_name_of_a_mount_point_is_not_taken_for_a_reason(mount, folder, sample):
+    open_to_all(folder)
+    os.chmod(sample, 0o644)
+    mnt = mount(sample, 'allow_other', at=folder / 'busy')
+    as_user = ['setpriv', '--reuid=%d' % USER, '--regid=%d' % USER, '--clear-groups']
+    error = tool(*as_user, *program.COMMAND, 'umount', mnt.path, code=EXIT_MOUNT).error
+    assert 'cannot unmount' in error and 'in use' not in error
+
+
+@pytest.mark.root
 def test_only_the_user_who_mounted_commits(mount, folder, sample):
     open_to_all(folder)
     os.chmod(sample, 0o644)

@@ -54,7 +54,7 @@ static int fail_write(const struct save *save, int code)
     return save_fail_write(save->outfile, code, save->err);
 }
 
-/* code: of the read, negative. */
+/* code: what the system returned, -EIO or -EBADMSG for content that is not there, 0 for its end. */
 static int fail_read(const struct wfs_tensor *tensor, int code, struct wfs_error *err)
 {
     if (code == -ENOMEM)
@@ -63,14 +63,18 @@ static int fail_read(const struct wfs_tensor *tensor, int code, struct wfs_error
         return wfs_fail(err, EINTR, "interrupted while tensor '%s' was read",
                         wfs_quote(tensor->key).text);
     const bool has_changed = wfs_tensor_check_source(tensor) < 0;
+    const bool is_told = code < 0 && code != -EIO && code != -EBADMSG && !has_changed;
     const char *trouble = has_changed ? NULL : wfs_tensor_trouble(tensor);
     if (trouble != NULL)
         return wfs_fail(err, EIO, "tensor '%s' cannot be read: %s", wfs_quote(tensor->key).text,
                         trouble);
     const struct source *source = tensor->stored.source;
-    return wfs_fail(err, EIO, "tensor '%s' cannot be read: %s %s", wfs_quote(tensor->key).text,
-                    source != NULL ? wfs_quote(source->path).text : "its file",
-                    has_changed ? "was changed by another program" : "is short or failing");
+    return wfs_fail(err, is_told ? -code : EIO, "tensor '%s' cannot be read: %s%s %s",
+                    wfs_quote(tensor->key).text,
+                    source != NULL ? wfs_quote(source->path).text : "its file", is_told ? ":" : "",
+                    has_changed ? "was changed by another program"
+                    : is_told   ? strerror(-code)
+                                : "is short or failing");
 }
 
 /* Writes the content of a segment; the outfile is at its start. */
@@ -123,7 +127,7 @@ static int emit_range(const struct save *save, const struct layout_segment *firs
         uint64_t n = 0;
         int code = outfile_copy(save->outfile, stored->source, stored->offset + n_done,
                                 n_left < N_RANGE ? n_left : N_RANGE, &n);
-        if (code == -EIO || code == -EBADMSG)
+        if (code < 0 && outfile_cannot_read(save->outfile))
             return fail_read(at->tensor, code, save->err);
         if (code < 0)
             return fail_write(save, code);

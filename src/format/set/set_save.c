@@ -63,7 +63,7 @@ static int copy_home(struct saving *saving, const struct shard *shard)
         uint64_t n = 0;
         int code = outfile_copy(shard->outfile, shard->home, n_done,
                                 n_left < N_RANGE ? n_left : N_RANGE, &n);
-        if (code == -EIO)
+        if (code < 0 && outfile_cannot_read(shard->outfile))
             return fail_home(saving, shard);
         if (code < 0)
             return save_fail_write(shard->outfile, code, saving->err);

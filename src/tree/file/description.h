@@ -13,6 +13,8 @@
 #include "base/source.h"
 #include "tree/node/node.h"
 
+#include <errno.h>
+
 struct description {
     bool has_dtype, has_shape;
     bool is_framed; /* a .npy file: its name has the suffix, its key does not */
@@ -22,10 +24,15 @@ struct description {
     uint64_t n_bytes;       /* of data */
 };
 
+/* Returns true for an error that says that the .npy header of a file cannot be used. */
+static inline bool description_is_of_header(int code)
+{
+    return code == -EBADMSG || code == -E2BIG || code == -EOPNOTSUPP;
+}
+
 /*
- * Describes a node by the entry id; 0: it has no name any more. -EBADMSG, -EOPNOTSUPP: the .npy
- * header is not usable, -EIO, -ENOMEM; err names the file. Whatever else is known is filled in even
- * then.
+ * Describes a node by the entry id; 0: it has no name any more. An error of the .npy header, or of
+ * reading it; err names the file. Whatever else is known is filled in even then.
  */
 int description_make(const struct wfs_tree *tree, const struct wfs_node *node, uint32_t id,
                      struct arena *arena, struct description *ret, struct wfs_error *err);

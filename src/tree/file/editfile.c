@@ -61,9 +61,8 @@ static int read_source(const struct source *source, uint64_t offset, void *buf, 
         return -EIO;
     if (n_bytes == 0)
         return 0;
-    return datafiles_read(file->data, file->number, offset, buf, n_bytes) == (ssize_t)n_bytes
-               ? 0
-               : -EIO;
+    const ssize_t n = datafiles_read(file->data, file->number, offset, buf, n_bytes);
+    return n < 0 ? (int)n : (size_t)n < n_bytes ? -EIO : 0;
 }
 
 static void free_file(struct source *source)
