@@ -75,7 +75,7 @@ LIBRARIES = {
     'xxhash.h': ['base/hash.c'],
     'zlib.h': ['archive', 'format/core'],
 }
-SYSTEM = re.compile(r'(sys|linux|net)/\w+\.h|(assert|ctype|dirent|endian|errno|fcntl|fenv|float|fnmatch|getopt|grp|inttypes|'
+SYSTEM = re.compile(r'(sys|linux|net)/\w+\.h|(assert|ctype|dirent|dlfcn|endian|errno|fcntl|fenv|float|fnmatch|getopt|grp|inttypes|'
                     r'libgen|limits|locale|malloc|math|poll|pthread|pwd|sched|signal|spawn|stdarg|stdatomic|stdbool|stddef|stdint|stdio|'
                     r'stdlib|string|strings|syslog|termios|time|unistd|wchar)\.h')
 INCLUDE = re.compile(r'\s*#\s*include\s*(["<])([^">]+)[">]')

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * mount(8) runs the program with all options that the mount has and those of fstab, so options
- * other than the access are no wish. The driver goes on as it is.
+ * mount(8) runs the program with all options of the mount and of fstab: only the access was asked
+ * for. The driver goes on as it is.
  */
 #include "fuse/remount.h"
 

@@ -138,7 +138,8 @@ int valuefile_name(const struct wfs_tree *tree, uint32_t id, struct arena *arena
 {
     const size_t value = valuefile_origin(tree, id, entry_at(tree, id)->order);
     autostrbuf struct strbuf key = {0};
-    const int code = entry_key_without(tree, id, valuefile_n_suffix(entry_at(tree, id)->name), &key);
+    const int code =
+        entry_key_without(tree, id, valuefile_n_suffix(entry_at(tree, id)->name), &key);
     *ret = value == SIZE_MAX ? NULL : wfs_catalog_value_name(tree->catalog, value);
     if (code == -ENOKEY || (code == 0 && *ret != NULL && strcmp(*ret, key.bytes) == 0))
         return 0;
