@@ -144,7 +144,7 @@ def test_only_the_user_who_mounted_sees_where_edits_are_staged(mount, folder, sa
     # The replies to the greeting and to a commit: error, process, edits, text.
     ask = ('import fcntl, os, sys; fd = os.open(sys.argv[1], os.O_RDONLY)\n'
            'for number in 2, 1:\n'
-           '    reply = bytearray(1040); fcntl.ioctl(fd, 2 << 30 | len(reply) << 16 | ord("W") << 8 | number, reply); print(reply.hex())')
+           '    reply = bytearray(4112); fcntl.ioctl(fd, 2 << 30 | len(reply) << 16 | ord("W") << 8 | number, reply); print(reply.hex())')
     as_user = ['setpriv', '--reuid=%d' % USER, '--regid=%d' % USER, '--clear-groups']
     commands = {'other': [*as_user, '/usr/bin/python3', '-c', ask], 'owner': ['/usr/bin/python3', '-c', ask]}
     replies = {who: [bytes.fromhex(line) for line in tool(*command, mnt.path).stdout.split()] for who, command in commands.items()}
