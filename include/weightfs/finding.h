@@ -70,6 +70,7 @@ enum wfs_finding_kind {
     WFS_FINDING_PT_KEY_DUPLICATE,
     WFS_FINDING_PT_LOOSE,
     WFS_FINDING_PT_LOCAL_HEADER,
+    WFS_FINDING_PT_UNKNOWN, /* a name that is not known to be harmless */
     WFS_FINDING_PT_ABSENT,
     WFS_FINDING_PT_TRAILING,
     WFS_FINDING_PT_NO_CHECKSUM,

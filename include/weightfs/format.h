@@ -46,6 +46,7 @@ int wfs_verify(struct wfs_catalog *catalog, struct wfs_error *err);
 struct wfs_fit_options {
     bool drops_ties;         /* the first name of a tensor only, where the format keeps no ties */
     bool values_in_metadata; /* values that the format has no room for become texts */
+    bool is_safe;            /* nothing that may run code when the file is loaded */
     bool is_set;             /* several files, in which no format has room for values */
 };
 
@@ -54,6 +55,7 @@ enum wfs_fit_kind {
     WFS_FIT_METADATA,
     WFS_FIT_TIE,
     WFS_FIT_PARAM_ID,
+    WFS_FIT_NAME,   /* of code, with what calling it would make */
     WFS_FIT_BACKUP, /* a file of a tree; its path is the name */
 };
 

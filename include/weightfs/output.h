@@ -53,8 +53,8 @@ struct wfs_save_options {
      * not 0 gives up. digest is wfs_catalog_digest of what was read back. NULL: none. */
     int (*complete)(void *ctx, const struct wfs_identity *identity, uint64_t digest,
                     struct wfs_error *err);
-    /* Called before that for each name in the output that can run code when Python loads it, with
-     * one line that is safe for a terminal. NULL: none. */
+    /* Called before that for each name in the output that can run code when Python loads it, or is
+     * not known to be harmless, with one line that is safe for a terminal. NULL: none. */
     void (*danger)(void *ctx, const char *text);
     /* Do what fchmod and fchown do to the temporary file of the output `name`, for a process that
      * may not: set its mode, and give it the owner of what has the name now. 0 or a negative errno.

@@ -181,7 +181,8 @@ int verb_convert(int argc, char **argv)
         .commit = {.format = args.settings.format,
                    .max_shard = args.settings.max_shard,
                    .fit_options = {.drops_ties = args.settings.drops_ties,
-                                   .values_in_metadata = args.settings.values_in_metadata},
+                                   .values_in_metadata = args.settings.values_in_metadata,
+                                   .is_safe = args.settings.is_safe},
                    .large_option = args.settings.allows_large ? NULL : "--large"},
     };
     exit_code = choose_format(&conversion);

@@ -15,6 +15,7 @@
 #include "base/hash.h"
 #include "base/text_index.h"
 #include "base/utf8.h"
+#include "format/core/format.h"
 #include "format/set/shard_set.h"
 #include "tensor/tied.h"
 
@@ -266,6 +267,41 @@ static int tell_backups(struct fitting *fitting)
     return code;
 }
 
+/* ---- names of code ---- */
+
+struct purge {
+    struct fitting *fitting;
+    struct text_index names;
+};
+
+static int tell_name(void *ctx, const char *module, const char *name)
+{
+    struct purge *purge = ctx;
+    const char *full = arena_print(&purge->fitting->catalog->arena, "%s.%s", wfs_quote(module).text,
+                                   wfs_quote(name).text);
+    const size_t n_before = purge->names.n_texts;
+    uint32_t number;
+    if (full == NULL || text_index_add(&purge->names, full, strlen(full), &number) < 0)
+        return -ENOMEM;
+    return number < n_before
+               ? 0
+               : tell(purge->fitting, WFS_FIT_NAME, full, "is not known to be harmless");
+}
+
+/* Formats without values have no room for names either, and metadata is never run. */
+static int purge(struct fitting *fitting)
+{
+    struct wfs_catalog *catalog = fitting->catalog;
+    struct purge purge = {.fitting = fitting};
+    catalog->is_safe = true;
+    if (fitting->is_set || fitting->format->values != WFS_VALUES_ANY ||
+        catalog->format->functions->purge == NULL)
+        return 0;
+    const int code = catalog->format->functions->purge(catalog, tell_name, &purge);
+    text_index_done(&purge.names);
+    return code;
+}
+
 /* ---- the whole ---- */
 
 static int tell_metadata(struct fitting *fitting)
@@ -286,6 +322,8 @@ int wfs_catalog_fit(struct wfs_catalog *catalog, const struct wfs_format *format
     struct fitting fitting = {catalog, format, ret, options->is_set, err};
     cleanup(text_index_done) struct text_index names = {0};
     int code = tell_backups(&fitting);
+    if (code == 0 && options->is_safe)
+        code = purge(&fitting);
     if (code == 0)
         code = format->keeps_metadata ? names_init(&names, catalog) : tell_metadata(&fitting);
     if (code == 0 && !format->keeps_ties && options->drops_ties)

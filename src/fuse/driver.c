@@ -75,6 +75,7 @@ static int make_tree(struct driver *driver, const char *base)
     const struct target *target = driver->target;
     driver->draft.fit_options.drops_ties = options->settings.drops_ties;
     driver->draft.fit_options.values_in_metadata = options->settings.values_in_metadata;
+    driver->draft.fit_options.is_safe = options->settings.is_safe;
     driver->draft.large_option = options->settings.allows_large ? NULL : "-o large";
     if (generated_new(&driver->draft, options->redact != 0, &driver->generated) < 0)
         return log_failure(EXIT_UNSUPPORTED, "out of memory");

@@ -109,6 +109,8 @@ static const struct {
                      "left out, as further names of tensors that are stored once in %s"},
     [WFS_FIT_PARAM_ID] = {"param_id", "parameter id",
                           "left out, because %s cannot store parameter ids"},
+    [WFS_FIT_NAME] = {"name", "name",
+                      "left out with all that they make, as they are not known to be harmless"},
     [WFS_FIT_BACKUP] = {"backup", "backup file", "left out, as backup copies of other files"},
 };
 
@@ -152,7 +154,7 @@ void commit_summary(const struct commit *commit, char text[COMMIT_TEXT_MAX])
     if (commit->fit.n_stored > 0)
         add_count(text, "; in metadata: ", commit->fit.n_stored, "value");
     if (commit->n_dangers > 0)
-        add_count(text, "; can run code when Python loads it: ", commit->n_dangers, "name");
+        add_count(text, "; may run code when Python loads it: ", commit->n_dangers, "name");
 }
 
 static void print_left_out(const struct commit *commit, enum wfs_fit_kind kind)

@@ -29,7 +29,7 @@ struct commit {
     struct wfs_shards *shards; /* of several, or NULL */
     struct wfs_fit fit;        /* what the format cannot store */
     struct wfs_report_commit account;
-    uint64_t n_dangers; /* counted by the caller: names in the output that can run code */
+    uint64_t n_dangers; /* counted by the caller: names in the output that may run code */
 };
 
 /*

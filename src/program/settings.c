@@ -81,6 +81,12 @@ static int apply_overwrite(struct settings *settings, const char *value, struct 
     return 0;
 }
 
+static int apply_safe(struct settings *settings, const char *value, struct wfs_error *err)
+{
+    settings->is_safe = true;
+    return 0;
+}
+
 static const struct setting rows[] = {
     {"force", NULL, "skip damaged parts of SOURCE", SETTING_OF_SOURCE, apply_force},
     {"format", "NAME", "safetensors, pytorch or burnpack", SETTING_OF_OUTPUT, apply_format},
@@ -90,6 +96,8 @@ static const struct setting rows[] = {
      SETTING_OF_OUTPUT, apply_max_shard},
     {"overwrite", NULL, "replace TARGET if it exists, or is SOURCE", SETTING_OF_OUTPUT,
      apply_overwrite},
+    {"safe", NULL, "leave out what may run code when TARGET is loaded", SETTING_OF_OUTPUT,
+     apply_safe},
     {"shards", NULL, "SOURCE is one of several shards; read all of them", SETTING_OF_SOURCE,
      apply_shards},
     {"ties", "copy|drop", "store tied tensors once per name, or only once", SETTING_OF_OUTPUT,

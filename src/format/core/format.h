@@ -45,6 +45,13 @@ struct format_functions {
     bool (*stores)(const struct wfs_tensor *tensor);
     /* Checks what only this format demands of a tensor that it has a dtype for. NULL: nothing. */
     int (*check)(const struct wfs_tensor *tensor, struct wfs_error *err);
+    /*
+     * Removes from a catalog of this format, before it is laid out, what can run code when another
+     * program loads the output, and calls `report` for each name of such a thing; not 0 gives up.
+     * NULL: the format has nothing like that. -ENOMEM.
+     */
+    int (*purge)(struct wfs_catalog *catalog,
+                 int (*report)(void *ctx, const char *module, const char *name), void *ctx);
     /* Lays the catalog out. NULL: the format is only read, and so may be the two above. */
     int (*plan)(const struct wfs_catalog *catalog, struct wfs_layout *layout,
                 struct wfs_error *err);

@@ -212,12 +212,29 @@ int save_tell_complete(const struct wfs_save_options *options, const struct outf
                     : options->complete(options->ctx, &identity, digest, err);
 }
 
-void save_tell_dangers(const struct wfs_save_options *options, const struct wfs_catalog *found)
+static bool is_danger(const struct wfs_finding *finding)
 {
+    return finding->kind == WFS_FINDING_PT_DANGER || finding->kind == WFS_FINDING_PT_UNKNOWN;
+}
+
+bool save_has_dangers(const struct wfs_catalog *found)
+{
+    for (size_t i = 0; i < found->n_findings; i++)
+        if (is_danger(&found->findings[i]))
+            return true;
+    return false;
+}
+
+int save_tell_dangers(const struct wfs_save_options *options, const struct wfs_catalog *planned,
+                      const struct wfs_catalog *found, struct wfs_error *err)
+{
+    if (planned->is_safe && save_has_dangers(found))
+        return wfs_fail(err, EIO, "internal error: the output still has names that may run code");
     for (size_t i = 0; options->danger != NULL && i < found->n_findings; i++) {
-        if (found->findings[i].kind == WFS_FINDING_PT_DANGER)
+        if (is_danger(&found->findings[i]))
             options->danger(options->ctx, found->findings[i].text);
     }
+    return 0;
 }
 
 static bool is_stopped(void *ctx)
@@ -259,10 +276,10 @@ static int run(const struct wfs_layout *layout, const struct wfs_save_options *o
         code = readback_load_same(layout, options, outfile, &found, err);
     if (code == 0)
         code = save_check_sources(layout, err);
-    if (code == 0) {
-        save_tell_dangers(options, found);
+    if (code == 0)
+        code = save_tell_dangers(options, layout->catalog, found, err);
+    if (code == 0)
         code = save_tell_complete(options, outfile, found, err);
-    }
     return code < 0 ? code : outfile_publish(outfile, report, err);
 }
 

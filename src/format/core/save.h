@@ -19,8 +19,13 @@ int save_check_sources(const struct wfs_layout *layout, struct wfs_error *err);
 int save_tell_complete(const struct wfs_save_options *options, const struct outfile *outfile,
                        const struct wfs_catalog *found, struct wfs_error *err);
 
-/* Reports what in the file that was read back can run code when Python loads it. */
-void save_tell_dangers(const struct wfs_save_options *options, const struct wfs_catalog *found);
+/* Returns whether something in a file can run code when another program loads it, or might. */
+bool save_has_dangers(const struct wfs_catalog *found);
+
+/* Reports what in the file that was read back can run code. -EIO if the planned catalog is safe:
+ * there must be nothing like that. */
+int save_tell_dangers(const struct wfs_save_options *options, const struct wfs_catalog *planned,
+                      const struct wfs_catalog *found, struct wfs_error *err);
 
 /* The sentence for an error of the outfile. */
 int save_fail_write(const struct outfile *outfile, int code, struct wfs_error *err);

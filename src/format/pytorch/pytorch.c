@@ -24,6 +24,7 @@
 #include "format/pytorch/torch_tar.h"
 #include "format/pytorch/torch_zip.h"
 #include "format/pytorch/writer/torch_checkpoint.h"
+#include "format/pytorch/writer/torch_purge.h"
 #include "format/pytorch/writer/torch_record.h"
 
 enum { N_HEAD = 4096 };
@@ -205,8 +206,8 @@ static int load_from(struct torch *torch)
                         wfs_count(n_head, "byte").text);
     if ((code = load_container(torch, head, n_head)) < 0)
         return code;
-    return torch->has_failed || torch_dangers_report(torch) < 0 || report_notes(torch) < 0 ||
-                   report_troubles(torch) < 0
+    return torch->has_failed || torch_dangers_add(torch, 1) < 0 || torch_dangers_end(torch) < 0 ||
+                   report_notes(torch) < 0 || report_troubles(torch) < 0
                ? wfs_fail_memory(torch->err)
                : 0;
 }
@@ -216,11 +217,13 @@ static int load(struct source *source, const struct load_context *context,
 {
     struct wfs_error first = {0};
     catalog->graph = (struct graph){.notation = &python_notation, .arena = &catalog->arena};
+    cleanup(torch_dangers_done) struct torch_dangers dangers = {0};
     cleanup(done) struct torch torch = {.catalog = catalog,
                                         .graph = &catalog->graph,
                                         .limits = &context->limits,
                                         .err = &first,
                                         .source = source,
+                                        .dangers = &dangers,
                                         .budget = pickle_budget_of(&context->limits),
                                         .is_forced = context->force};
     const int code = load_from(&torch);
@@ -239,6 +242,7 @@ static const struct format_functions functions = {
     .verify = torch_checksums_verify,
     .stores = torch_record_stores,
     .check = torch_record_check,
+    .purge = torch_purge,
     .plan = torch_checkpoint_plan,
 };
 

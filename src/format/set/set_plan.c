@@ -12,6 +12,7 @@
 
 #include "base/bytes.h"
 #include "format/core/format.h"
+#include "format/core/save.h"
 #include "format/set/partition.h"
 #include "tensor/tied.h"
 
@@ -92,7 +93,8 @@ static int is_untouched(const struct wfs_shards *set, const struct shard *shard,
         return wfs_fail(err, inner.code, "%s", inner.text);
     if (code < 0)
         return 0;
-    bool is_same = found->n_tensors == shard->part->n_tensors;
+    bool is_same = found->n_tensors == shard->part->n_tensors &&
+                   !(set->catalog->is_safe && save_has_dangers(found));
     for (size_t i = 0; is_same && i < found->n_tensors; i++)
         is_same = is_same_tensor(shard, &shard->part->tensors[i], &found->tensors[i]);
     for (size_t i = 0; i < found->n_sources; i++)

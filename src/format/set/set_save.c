@@ -234,11 +234,14 @@ static int publish(struct saving *saving)
 {
     struct wfs_shards *set = saving->set;
     auto_catalog struct wfs_catalog *whole = NULL;
-    for (size_t i = 0; i < set->n_shards; i++)
-        save_tell_dangers(saving->options, set->shards[i].found);
+    int code = 0;
+    for (size_t i = 0; i < set->n_shards && code == 0; i++)
+        code = save_tell_dangers(saving->options, set->catalog, set->shards[i].found, saving->err);
+    if (code < 0)
+        return code;
     if (gather(set, &whole) < 0)
         return wfs_fail_memory(saving->err);
-    int code = shard_leftover_add(set, saving->index, &saving->note, saving->err);
+    code = shard_leftover_add(set, saving->index, &saving->note, saving->err);
     if (code == 0)
         code = save_tell_complete(saving->options, saving->index, whole, saving->err);
     saving->report->step = "rename";

@@ -15,6 +15,7 @@
 #include "pickle/pickle.h"
 
 struct torch_cache_entry;
+struct torch_dangers;
 struct torch_global;
 struct torch_tensor;
 
@@ -79,7 +80,8 @@ struct torch {
     int (*find_tensor)(struct torch *torch, uint32_t id, struct torch_tensor *ret);
     struct torch_cache cache;
     const struct torch_gathered *gathered;
-    uint64_t *scratch; /* dims and strides of the current tensor */
+    struct torch_dangers *dangers; /* of all pickles */
+    uint64_t *scratch;             /* dims and strides of the current tensor */
     uint32_t n_scratch;
     struct names names, value_names; /* in use */
     uint64_t n_names;                /* bytes of them so far */

@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A courtesy: describes what a pickle would do in a program that executes it. Safety does not
- * depend on this list, since nothing is executed here.
+ * depend on this list, since nothing is executed here. Names that are neither on it nor on that of
+ * the harmless are reported too: Python imports their modules, and calls what the pickle calls.
  */
 #include "format/pytorch/object/torch_dangers.h"
 
+#include <weightfs/array.h>
+
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "format/pytorch/object/torch_global.h"
+#include "format/pytorch/object/torch_harmless.h"
 
 /* A module, everything in it, or (with a name) one thing in it. */
 struct danger {
@@ -131,7 +135,7 @@ static const struct danger dangers[] = {
     {"pandas", "read_pickle"},
 };
 
-enum { N_DANGERS = sizeof(dangers) / sizeof(dangers[0]), MAX_NAMED = 8 };
+enum { N_DANGERS = sizeof(dangers) / sizeof(dangers[0]), MAX_REPORTED = 64 };
 
 /* Returns whether the name is the outer one, or inside of it. */
 static bool is_in(const char *name, const char *outer)
@@ -153,33 +157,93 @@ static bool is_dangerous(const struct value_global *global)
     return false;
 }
 
-/* Returns whether an equal global was found: a pickle without a memo repeats them. */
-static bool is_known(const struct graph *graph, const uint32_t *found, unsigned n_found,
-                     uint32_t id)
+/* A hash decides whether names are equal; it is keyed, so that nobody can prepare equal ones. */
+static uint64_t hash_of(const struct value_global *global)
 {
-    for (unsigned i = 0; i < n_found; i++)
-        if (value_is_same_key(graph, found[i], id))
-            return true;
-    return false;
+    return hash_bytes(global->name, global->n_name,
+                      hash_bytes(global->module, global->n_module, hash_seed()));
 }
 
-int torch_dangers_report(struct torch *torch)
+static bool is_hash(const void *ctx, uint32_t i)
+{
+    const struct torch_dangers *found = *(const struct torch_dangers *const *)ctx;
+    return found->hashes[i] == found->wanted;
+}
+
+/* Returns 1 for a name that is new, 0 for another one. */
+static int add_name(struct torch_dangers *found, const struct value_global *global)
+{
+    uint32_t i;
+    found->wanted = hash_of(global);
+    if (map_find(&found->map, found->wanted, is_hash, &found, &i))
+        return 0;
+    if (array_reserve(&found->hashes, sizeof(*found->hashes), found->n_names, 1, &found->n_room) <
+            0 ||
+        map_add(&found->map, found->wanted, found->n_names) < 0)
+        return -ENOMEM;
+    found->hashes[found->n_names++] = found->wanted;
+    return 1;
+}
+
+/* Adds a finding for a name, unless there are too many of its kind. */
+static int report(struct torch *torch, const struct value_global *global)
+{
+    struct torch_dangers *found = torch->dangers;
+    const bool is_danger = is_dangerous(global);
+    uint64_t *n = is_danger ? &found->n_dangers : &found->n_unknown;
+    if (++*n > MAX_REPORTED)
+        return 0;
+    return catalog_add_finding(
+        torch->catalog, is_danger ? WFS_FINDING_PT_DANGER : WFS_FINDING_PT_UNKNOWN,
+        is_danger
+            ? "the pickle refers to %s of module %s, which can run any code when Python loads "
+              "the file; weightfs ran nothing"
+            : "the pickle refers to %s of module %s, which is not known to be harmless: Python "
+              "imports it, and may call it, when it loads the file",
+        wfs_quote(global->name).text, wfs_quote(global->module).text);
+}
+
+int torch_dangers_note(struct torch *torch, const struct value_global *global)
+{
+    const int code = add_name(torch->dangers, global);
+    return code == 1 ? report(torch, global) : code;
+}
+
+int torch_dangers_add(struct torch *torch, uint32_t first)
 {
     const struct graph *graph = torch->graph;
-    uint32_t found[MAX_NAMED];
-    unsigned n_found = 0;
-    for (uint32_t id = 1; id <= graph->n_values && n_found < MAX_NAMED; id++) {
+    int code = 0;
+    for (uint32_t id = first; id <= graph->n_values && code == 0; id++) {
         const struct value *value = graph_at(graph, id);
-        if (value->kind != VALUE_GLOBAL || torch_global_of(graph, id) != NULL ||
-            !is_dangerous(value->global) || is_known(graph, found, n_found, id))
+        if (value->kind != VALUE_GLOBAL || torch_is_harmless(graph, id))
             continue;
-        found[n_found++] = id;
-        if (catalog_add_finding(torch->catalog, WFS_FINDING_PT_DANGER,
-                                "the pickle refers to %s of module %s, which can run any code when "
-                                "Python loads the file; weightfs ran nothing",
-                                wfs_quote(value->global->name).text,
-                                wfs_quote(value->global->module).text) < 0)
-            return -ENOMEM;
+        code = torch_dangers_note(torch, value->global);
     }
-    return 0;
+    return code;
+}
+
+static int report_more(struct torch *torch, enum wfs_finding_kind kind, uint64_t n,
+                       const char *what)
+{
+    if (n <= MAX_REPORTED)
+        return 0;
+    return catalog_add_finding(torch->catalog, kind, "the pickle refers to %s %s",
+                               wfs_count(n - MAX_REPORTED, "more name").text, what);
+}
+
+int torch_dangers_end(struct torch *torch)
+{
+    const struct torch_dangers *found = torch->dangers;
+    const int code = report_more(torch, WFS_FINDING_PT_DANGER, found->n_dangers,
+                                 "that can run any code when Python loads the file");
+    return code < 0 ? code
+                    : report_more(torch, WFS_FINDING_PT_UNKNOWN, found->n_unknown,
+                                  "not known to be harmless");
+}
+
+void torch_dangers_done(struct torch_dangers *found)
+{
+    free(found->hashes);
+    map_done(&found->map);
+    *found = (struct torch_dangers){0};
 }

@@ -1,13 +1,32 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Names in a pickle that could do harm when Python loads it.
+ * Names in pickles that do harm, or may do, when Python loads the file.
  */
 #ifndef WFS_TORCH_DANGERS_H
 #define WFS_TORCH_DANGERS_H
 
+#include "base/hash.h"
 #include "format/pytorch/object/torch.h"
 
-/* Adds a finding for each dangerous name, up to a bound. -ENOMEM. */
-int torch_dangers_report(struct torch *torch);
+/* The names that were found; a zeroed struct has none. */
+struct torch_dangers {
+    struct map map;
+    uint64_t *hashes; /* of the names, malloc'ed */
+    uint64_t wanted;
+    uint32_t n_names;
+    size_t n_room;
+    uint64_t n_dangers, n_unknown; /* of n_names: known to be harmful; not known to be harmless */
+};
+
+/* Adds a finding for each new name among the values from first on, up to a bound. -ENOMEM. */
+int torch_dangers_add(struct torch *torch, uint32_t first);
+
+/* Adds a finding for a name that is not harmless as it is used here. -ENOMEM. */
+int torch_dangers_note(struct torch *torch, const struct value_global *global);
+
+/* Adds findings about names beyond the bound. -ENOMEM. */
+int torch_dangers_end(struct torch *torch);
+
+void torch_dangers_done(struct torch_dangers *found);
 
 #endif

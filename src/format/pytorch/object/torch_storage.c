@@ -15,6 +15,7 @@
 #include "format/pytorch/object/torch_args.h"
 #include "format/pytorch/object/torch_bytes.h"
 #include "format/pytorch/object/torch_cache.h"
+#include "format/pytorch/object/torch_dangers.h"
 #include "format/pytorch/object/torch_global.h"
 #include "format/pytorch/object/torch_storage_id.h"
 #include "format/pytorch/object/torch_stream.h"
@@ -67,6 +68,8 @@ static int storage_of_stream(struct torch *torch, const struct value_bytes *byte
     inner.cache = (struct torch_cache){0};
     inner.depth++;
     int code = read_stream(&inner, bytes, &stream, ret);
+    if (torch_dangers_add(&inner, 1) < 0)
+        code = -ENOMEM;
     torch->budget = inner.budget;
     torch->has_failed = inner.has_failed;
     torch->n_long = inner.n_long;
@@ -107,6 +110,11 @@ static int storage_of_bytes(struct torch *torch, uint32_t id, struct torch_stora
         return wfs_fail_memory(torch->err);
     entry->is_good = true;
     entry->storage = *ret;
+    /* What is not a stream for us may be one for Python, with any pickle in it. */
+    const uint32_t function = graph_at(torch->graph, id)->call.callable;
+    if (ret->trouble != NULL && graph_at(torch->graph, function)->kind == VALUE_GLOBAL &&
+        torch_dangers_note(torch, graph_at(torch->graph, function)->global) < 0)
+        return wfs_fail_memory(torch->err);
     return 1;
 }
 
@@ -181,4 +189,18 @@ int torch_storage_list(struct torch *torch)
         catalog->pickle.source = NULL;
     catalog->is_object = true;
     return 0;
+}
+
+const struct catalog_storage *torch_storage_at(const struct wfs_catalog *catalog, uint32_t id)
+{
+    const struct catalog_storage *storages = catalog->storages;
+    uint32_t low = 0, high = catalog->n_storages;
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (storages[middle].id < id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < catalog->n_storages && storages[low].id == id ? &storages[low] : NULL;
 }

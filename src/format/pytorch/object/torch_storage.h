@@ -16,4 +16,8 @@ int torch_storage_of(struct torch *torch, uint32_t id, struct torch_storage *ret
  * -ENOMEM. */
 int torch_storage_list(struct torch *torch);
 
+/* Finds the storage that a value stands for among those of the catalog. NULL: it is not a storage,
+ * or has no bytes. */
+const struct catalog_storage *torch_storage_at(const struct wfs_catalog *catalog, uint32_t id);
+
 #endif

@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include "format/pytorch/object/torch_storage.h"
+
 static uint32_t number(struct torch_plan *plan, uint32_t id)
 {
     if (id != 0)
@@ -45,14 +47,5 @@ struct value *torch_plan_own(struct torch_plan *plan, uint32_t id)
 
 const struct catalog_storage *torch_plan_storage(const struct torch_plan *plan, uint32_t id)
 {
-    const struct catalog_storage *storages = plan->catalog->storages;
-    uint32_t low = 0, high = plan->catalog->n_storages;
-    while (low < high) {
-        const uint32_t middle = low + (high - low) / 2;
-        if (storages[middle].id < id)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < plan->catalog->n_storages && storages[low].id == id ? &storages[low] : NULL;
+    return torch_storage_at(plan->catalog, id);
 }
