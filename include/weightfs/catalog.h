@@ -76,6 +76,7 @@ struct wfs_hidden {
     const char *storage; /* its name in the file */
     const char *key;     /* of a tensor that shows other bytes of the storage; NULL: none does */
     uint64_t n_bytes;
+    bool is_named; /* an object of the file refers to the storage */
 };
 
 /* As the files were loaded: options of views do not matter. */

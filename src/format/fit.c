@@ -255,6 +255,23 @@ static int tell_ids(struct fitting *fitting)
     return code;
 }
 
+/* ---- storages that no tensor shows ---- */
+
+/* An output with all objects of the loaded file has the storages that they refer to. */
+static int tell_storages(struct fitting *fitting)
+{
+    const struct wfs_catalog *catalog = fitting->catalog;
+    const bool keeps_objects = !fitting->is_set && fitting->format->values == WFS_VALUES_ANY &&
+                               catalog->is_object && catalog->root != 0;
+    int code = 0;
+    for (size_t i = 0; i < wfs_catalog_n_hidden(catalog) && code == 0; i++) {
+        const struct wfs_hidden *hidden = wfs_catalog_hidden(catalog, i);
+        if (hidden->key == NULL && !(keeps_objects && hidden->is_named))
+            code = tell(fitting, WFS_FIT_STORAGE, hidden->storage, "is not shown by any tensor");
+    }
+    return code;
+}
+
 /* ---- backup copies ---- */
 
 /* No format is asked for room for them. */
@@ -324,6 +341,8 @@ int wfs_catalog_fit(struct wfs_catalog *catalog, const struct wfs_format *format
     int code = tell_backups(&fitting);
     if (code == 0 && options->is_safe)
         code = purge(&fitting);
+    if (code == 0)
+        code = tell_storages(&fitting);
     if (code == 0)
         code = format->keeps_metadata ? names_init(&names, catalog) : tell_metadata(&fitting);
     if (code == 0 && !format->keeps_ties && options->drops_ties)

@@ -111,6 +111,7 @@ static const struct {
                           "left out, because %s cannot store parameter ids"},
     [WFS_FIT_NAME] = {"name", "name",
                       "left out with all that they make, as they are not known to be harmless"},
+    [WFS_FIT_STORAGE] = {"storage", "storage", "left out, as no tensor shows them"},
     [WFS_FIT_BACKUP] = {"backup", "backup file", "left out, as backup copies of other files"},
 };
 

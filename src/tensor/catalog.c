@@ -161,6 +161,8 @@ void catalog_copy_graph(struct wfs_catalog *to, const struct wfs_catalog *from)
     to->storages = from->storages;
     to->n_storages = from->n_storages;
     to->is_object = from->is_object;
+    to->hidden = from->hidden;
+    to->n_hidden = from->n_hidden;
     to->pickle = from->pickle;
     to->pickle_crc = from->pickle_crc;
     to->unshown = from->unshown;

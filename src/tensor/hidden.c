@@ -205,6 +205,7 @@ static int add_hidden(struct wfs_catalog *catalog, const struct hidden_storage *
     hidden->source = storage->source;
     hidden->start = storage->offset;
     hidden->public.key = storage->key;
+    hidden->public.is_named = storage->is_named;
     catalog->n_hidden++;
     return 0;
 }

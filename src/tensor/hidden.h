@@ -16,6 +16,7 @@ struct hidden_storage {
     size_t n_name;
     const char *key; /* of the first tensor that shows a part of it; NULL: none does */
     bool is_shown;   /* whole, by one tensor */
+    bool is_named;   /* an object of the file refers to it */
 };
 
 struct hidden_range {

@@ -116,6 +116,23 @@ def test_a_record_that_no_pickle_names_is_a_finding_and_a_difference(folder):
         "storage only in B: 'data/7', 6 bytes that no tensor shows")
 
 
+@pytest.mark.parametrize('container', CONTAINERS)
+@pytest.mark.parametrize('ending', ['pth', 'safetensors'])
+def test_a_storage_that_an_output_does_not_have_is_reported(folder, container, ending):
+    value, storages, _ = HIDDEN['in hooks']
+    a = write(folder / 'a.pth', CONTAINERS[container](value, storages))
+    told = weightfs('convert', a, folder / ('out.' + ending)).stdout
+    is_kept = ending == 'pth' and container in ('zip', 'stream')
+    assert ('left out, as no tensor shows them: ' in told) != is_kept
+    assert not is_kept or storages['1'] in (folder / 'out.pth').read_bytes()
+
+
+def test_a_record_that_no_pickle_names_is_not_in_an_output(folder):
+    a = write(folder / 'a.pth', zipped(pth.dictionary(w=tensor('0')), {**WHOLE, '7': b'secret'}))
+    assert "no tensor shows them: 'data/7'" in weightfs('convert', a, folder / 'out.pth').stdout
+    assert b'secret' not in (folder / 'out.pth').read_bytes()
+
+
 def test_numbers_of_storages_do_not_matter(folder):
     def value(first, second):
         return pth.dictionary(w=tensor(first, size=(3,)), v=tensor(second, size=(2,)))

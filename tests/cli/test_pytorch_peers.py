@@ -31,7 +31,7 @@ def made():
 
 @pytest.mark.parametrize('name', [
     'archive.pth.tar', 'complex.pth', 'dtypes-legacy.pth', 'dtypes.pth', 'dump-2.pkl', 'dump-3.pkl', 'dump-4.pkl', 'dump-5.pkl',
-    'list.pth', 'lite.ptl', 'module-legacy.pth', 'module.pth', 'nested.pth', 'numpy.pth', 'script.pt', 'state.pth', 'tied.pth',
+    'list.pth', 'lite.ptl', 'module-legacy.pth', 'module.pth', 'nested.pth', 'numpy.pth', 'package.pt', 'quantized-module.pth', 'script.pt', 'state.pth', 'tied.pth',
     'training.pth', 'views-2.pth', 'views-3.pth', 'views-4.pth', 'views-5.pth', 'views-legacy-2.pth', 'views-legacy-3.pth',
     'views-legacy-4.pth', 'views-legacy-5.pth'])
 def test_what_torch_writes_is_read_as_torch_reads_it(made, name):
@@ -47,6 +47,6 @@ def test_what_torch_writes_is_read_as_torch_reads_it(made, name):
         assert values[key] == value
 
 
-@pytest.mark.parametrize('name', ['dtypes.pth', 'views-2.pth', 'state.pth', 'training.pth', 'views-legacy-2.pth', 'script.pt'])
+@pytest.mark.parametrize('name', ['dtypes.pth', 'views-2.pth', 'state.pth', 'training.pth', 'views-legacy-2.pth', 'quantized-module.pth', 'script.pt'])
 def test_what_torch_writes_is_in_order(made, name):
     assert weightfs('check', made / name).stdout == ''

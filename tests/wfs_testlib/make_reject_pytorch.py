@@ -447,6 +447,38 @@ def programs():
             "the record 'byteorder' is damaged")
 
 
+def packages():
+    def package(path, pickles, *more, **expected):
+        made = [entry('p/.data/0.storage', GOOD), *(entry('p/' + name, raw) for name, raw in pickles.items()), *more,
+                entry('p/.data/extern_modules', b''), entry('p/.data/version', b'6\n')]
+        if 'code' in expected:
+            refused('package/%s.pt' % path, zipped(*made), expected['code'], expected['message'])
+        else:
+            loads('package/%s.pt' % path, zipped(*made), **expected)
+
+    def reduced(function, *args, more=()):
+        return tup(text('reduce_package'), number(1), function, tup(*args), *more) + b'Q'
+
+    unpackage, w = name('torch.jit._script', 'unpackage_script_module'), tensor(storage(key=0))
+    script = pickle(name('__torch__', 'Net') + b')\x81' + dictionary(weight=tensor(storage(key='0.storage'))) + b'b')
+    scripts = [entry('p/.data/ts_code/0/data.pkl', script), entry('p/.data/ts_code/0/constants.pkl', pickle(tup(tensor(storage(key='0.storage')))))]
+    package('good', {'m/a.pkl': pickle(reduced(unpackage, text('0'))), 'm/b': pickle(dictionary(w=w))}, *scripts,
+            tensors={'m.a.weight': None, 'm.b.w': None, 'ts_code.0.constants.0': None})
+    package('no-number', {'m/a.pkl': pickle(dictionary(a=reduced(unpackage), b=reduced(unpackage, number(0)), w=w))}, *scripts,
+            tensors={'w': None, 'ts_code.0.weight': None})
+    package('number-is-a-path', {'m/a.pkl': pickle(dictionary(a=reduced(unpackage, text('../../m')), b=reduced(unpackage, text('0' * 100)), w=w))},
+            tensors={'w': None})
+    package('too-few', {'m/a.pkl': pickle(dictionary(a=tup(text('reduce_package')) + b'Q', w=w))}, tensors={'w': None})
+    package('too-many', {'m/a.pkl': pickle(dictionary(a=reduced(unpackage, text('0'), more=(number(1),)), w=w))}, tensors={'w': None})
+    package('in-itself', {'m/a.pkl': pickle(b']' + put(0) + reduced(name('torch.fx.graph_module', 'reduce_package_graph_module'), get(0)) + b'a' +
+                                            b'0' + dictionary(a=get(0), w=w))}, tensors={'w': None})
+    package('broken-script', {'m/a.pkl': pickle(dictionary(w=w))}, entry('p/.data/ts_code/0/data.pkl', b'\x80\2('), code=5,
+            message='ends inside the pickle')
+    package('no-storage', {'m/a.pkl': pickle(dictionary(w=w, v=tensor(storage(key=7))))}, tensors={'w': None, 'v': 'record .data/7.storage is not'})
+    package('strays', {'m/a.pkl': pickle(dictionary(w=w))}, entry('q/m/a.pkl', b'x'), tensors={'w': None}, findings=['outside of its folder'])
+    package('no-pickle', {}, tensors={}, findings=['not shown by any tensor'])
+
+
 def listed(*items):
     return b'](' + b''.join(items) + b'e'
 
@@ -484,7 +516,7 @@ def containers():
 
 
 def make():
-    for part in machine, tensors, zips, streams, archives, foreign, composites, programs, containers:
+    for part in machine, tensors, zips, streams, archives, foreign, composites, programs, packages, containers:
         part()
     return cases
 

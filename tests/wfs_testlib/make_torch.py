@@ -16,6 +16,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 import numpy  # noqa: E402
 import torch  # noqa: E402
+import torch.fx  # noqa: E402
+import torch.package  # noqa: E402
 
 from wfs_testlib import pth  # noqa: E402
 
@@ -145,6 +147,37 @@ class Scripted(torch.nn.Module):
         return self.fc(x)
 
 
+def quantized(nets):
+    """Modules of eager quantization, whose weights are in objects that are neither parameters nor buffers."""
+    linear = torch.quantization.quantize_dynamic(torch.nn.Sequential(torch.nn.Linear(4, 3)), {torch.nn.Linear}, dtype=torch.qint8)
+    embedding = torch.nn.quantized.Embedding(5, 4)
+    weight, bias = linear[0]._weight_bias()
+    table = embedding.weight()
+    packed = '_packed_params.%s.%%state.%s'
+    save(nets, {'linear': linear, 'embedding': embedding},
+         {'linear': {'0': {packed % ('_packed_params', '0.0'): weight, packed % ('_packed_params', '0.1'): bias}},
+          'embedding': {packed % ('_packed_weight', '0.1.0'): table,
+                        packed % ('_packed_weight', '0.1.0.scales'): table.q_per_channel_scales().float(),
+                        packed % ('_packed_weight', '0.1.0.zero_points'): table.q_per_channel_zero_points().float()}})
+
+
+def package(name, net, scripted):
+    """A package with a module, one that was traced, one of TorchScript, and tensors."""
+    traced = torch.fx.symbolic_trace(torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.ReLU()))
+    tensors = {'t': torch.arange(5.), 'both': [scripted, 3]}
+    torch.package.package_exporter._gate_torchscript_serialization = False
+    with torch.package.PackageExporter(str(folder / name)) as exporter:
+        exporter.extern(['torch.**', '__main__', 'sys', 'io'])
+        exporter.save_pickle('model', 'net.pkl', net)
+        exporter.save_pickle('model', 'traced', traced)
+        exporter.save_pickle('model', 'scripted.pkl', scripted)
+        exporter.save_pickle('data', 'tensors.pkl', tensors)
+        exporter.save_text('data', 'notes.txt', 'x')
+    state = dict(scripted.state_dict())
+    expect(name, {'model': {'net': net, 'traced': traced, 'scripted': state},
+                  'data': {'tensors': {'t': tensors['t'], 'both': [state]}}})
+
+
 def old_archive(name):
     """An archive of before 0.1.10, which this torch still reads."""
     data = bytes(range(24))
@@ -173,6 +206,8 @@ def main():
     save('training.pth', {'epoch': 3, 'model': net.state_dict(), 'optimizer': optimizer.state_dict(), 'rng': torch.get_rng_state()})
     save('module.pth', net)
     save('module-legacy.pth', net, _use_new_zipfile_serialization=False)
+    quantized(nets='quantized-module.pth')
+    package('package.pt', net, scripted=torch.jit.script(Scripted()))
     save('list.pth', [torch.ones(2), torch.zeros(1)])
     z = torch.tensor([1 + 2j, 3 - 4j])
     save('complex.pth', {'z': z, 'column': z.reshape(1, 2).t()})

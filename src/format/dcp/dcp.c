@@ -22,6 +22,7 @@
 #include "format/dcp/dcp_table.h"
 #include "format/dcp/dcp_values.h"
 #include "format/dcp/dcp_verify.h"
+#include "format/pytorch/writer/torch_purge.h"
 #include "pickle/pickle.h"
 
 static const char metadata_name[] = ".metadata";
@@ -338,7 +339,8 @@ static bool probe(const uint8_t *head, size_t n_head, uint64_t n_bytes)
 
 static const char *const extensions[] = {NULL};
 
-static const struct format_functions functions = {.probe = probe, .verify_parts = dcp_verify};
+static const struct format_functions functions = {
+    .probe = probe, .verify_parts = dcp_verify, .purge = torch_purge};
 
 const struct wfs_format format_dcp = {
     .id = WFS_FORMAT_DCP,

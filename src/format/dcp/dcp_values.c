@@ -269,6 +269,7 @@ int dcp_values_list(struct dcp_reading *r, struct source *assembly)
     struct wfs_catalog *catalog = r->catalog;
     cleanup(listing_done) struct listing l = {
         .reading = r, .assembly = assembly, .tables = dcp_assembly_tables(assembly)};
+    cleanup(torch_dangers_done) struct torch_dangers dangers = {0};
     autofree uint32_t *leaves = calloc(r->n_keys + 1, sizeof(*leaves));
     catalog->graph = (struct graph){.notation = &python_notation, .arena = &catalog->arena};
     l.torch = (struct torch){.catalog = catalog,
@@ -276,6 +277,7 @@ int dcp_values_list(struct dcp_reading *r, struct source *assembly)
                              .limits = &r->context->limits,
                              .err = r->err,
                              .source = catalog->sources[0],
+                             .dangers = &dangers,
                              .budget = pickle_budget_of(&r->context->limits),
                              .is_forced = r->context->force};
     if (leaves == NULL)

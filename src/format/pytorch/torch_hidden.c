@@ -65,8 +65,10 @@ int torch_hidden_find(struct torch *torch)
         const struct catalog_storage *storage = &catalog->storages[i];
         struct torch_storage_id id;
         const char *trouble;
-        storages[i] = (struct hidden_storage){
-            .source = storage->source, .offset = storage->offset, .n_bytes = storage->n_bytes};
+        storages[i] = (struct hidden_storage){.source = storage->source,
+                                              .offset = storage->offset,
+                                              .n_bytes = storage->n_bytes,
+                                              .is_named = true};
         if (!torch_storage_id_parse(torch, storage->id, &id, &trouble))
             continue;
         storages[i].n_name = id.n_key;
@@ -108,7 +110,8 @@ int torch_hidden_find_records(struct torch *torch, const struct torch_records *r
                                                     .offset = bytes.offset,
                                                     .n_bytes = bytes.n_bytes,
                                                     .name = entry->name + records->n_root,
-                                                    .n_name = entry->n_name - records->n_root};
+                                                    .n_name = entry->n_name - records->n_root,
+                                                    .is_named = entry->tag != 0};
     }
     return search(torch, storages, n);
 }

@@ -205,6 +205,8 @@ static int report(struct torch *torch, const struct value_global *global)
 
 int torch_dangers_note(struct torch *torch, const struct value_global *global)
 {
+    if (torch->dangers == NULL)
+        return 0;
     const int code = add_name(torch->dangers, global);
     return code == 1 ? report(torch, global) : code;
 }
@@ -231,11 +233,13 @@ static int report_more(struct torch *torch, enum wfs_finding_kind kind, uint64_t
                                wfs_count(n - MAX_REPORTED, "more name").text, what);
 }
 
-int torch_dangers_end(struct torch *torch)
+int torch_dangers_report(struct torch *torch)
 {
     const struct torch_dangers *found = torch->dangers;
-    const int code = report_more(torch, WFS_FINDING_PT_DANGER, found->n_dangers,
-                                 "that can run any code when Python loads the file");
+    int code = torch_dangers_add(torch, 1);
+    if (code == 0)
+        code = report_more(torch, WFS_FINDING_PT_DANGER, found->n_dangers,
+                           "that can run any code when Python loads the file");
     return code < 0 ? code
                     : report_more(torch, WFS_FINDING_PT_UNKNOWN, found->n_unknown,
                                   "not known to be harmless");
