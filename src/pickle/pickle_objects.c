@@ -234,6 +234,9 @@ static int fold(struct pickle *p, uint32_t id)
 {
     uint32_t number, kept = 0;
     const int code = p->job->fold(p->job->fold_ctx, p->graph, id, &number, &kept);
+    if (code == -E2BIG)
+        return wfs_fail(p->err, E2BIG,
+                        "the pickle describes more than the limits chunks and index_memory allow");
     if (code < 0)
         return wfs_fail_memory(p->err);
     if (code > 0) {

@@ -238,6 +238,26 @@ def test_a_list_of_chunks_that_all_tensors_share_does_not_multiply(folder):
     assert 'limit chunks' in weightfs('ls', writer.write(), code=EXIT_UNSUPPORTED).error
 
 
+def test_long_shapes_that_all_chunks_share_do_not_multiply(folder):
+    """20,000 chunks name one tuple of 10,000 numbers: a file of 2 MB that would take 3 GB."""
+    writer, _ = make(folder)
+    ones, zeros = dcp.Size([1] * 10000), dcp.Size([0] * 10000)
+    chunks = [dcp.Chunk(offsets=zeros, sizes=ones) for _ in range(20000)]
+    writer.describe('t', 'F32', [1] * 10000, chunks)
+    assert 'index_memory' in weightfs('ls', writer.write(), code=EXIT_UNSUPPORTED).error
+
+
+def test_the_limit_of_metadata_is_for_all_ranks_together(folder):
+    writer, _ = make(folder)
+    content = writer.metadata()
+    writer.write()
+    (writer.folder / '.metadata').unlink()
+    for rank in range(3):
+        (writer.folder / ('__%d.metadata' % rank)).write_bytes(content)
+    weightfs('ls', writer.folder)
+    assert 'metadata' in weightfs('ls', '--limit=metadata=%d' % (2 * len(content)), writer.folder, code=EXIT_UNSUPPORTED).error
+
+
 def test_a_path_of_the_planner_that_contradicts_its_key_is_not_followed(folder):
     writer, array = make(folder)
     box = [([0, 0], [6, 4])]

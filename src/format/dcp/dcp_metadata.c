@@ -20,7 +20,13 @@ enum { TABLE_SHIFT = 30, TABLE_CHUNK = 0, TABLE_INDEX = 1, TABLE_STORAGE = 2 };
 
 void dcp_metadata_init(struct dcp_metadata *metadata, const struct limits *limits)
 {
-    *metadata = (struct dcp_metadata){.arena = {.limit = limits->index_memory}};
+    enum { PART_FOR_NUMBERS = 32 }; /* of the memory: a number has 8 bytes, and arrays double */
+    *metadata = (struct dcp_metadata){
+        .arena = {.limit = limits->index_memory},
+        .n_bytes_left = limits->metadata,
+        .n_most_rows = limits->chunks + limits->tensors,
+        .n_most_numbers = limits->index_memory / PART_FOR_NUMBERS,
+    };
 }
 
 void dcp_metadata_done(struct dcp_metadata *metadata)
@@ -51,6 +57,8 @@ int dcp_metadata_numbers(struct dcp_metadata *m, uint32_t id, uint32_t *ret, uin
     const uint32_t rank = torch_n_args(&m->graph, tuple);
     if (tuple == 0)
         return 0;
+    if (rank > m->n_most_numbers || m->n_numbers > m->n_most_numbers - rank)
+        return -E2BIG;
     if (array_reserve(&m->numbers, sizeof(*m->numbers), m->n_numbers, rank, &m->n_number_room) < 0)
         return -ENOMEM;
     for (uint32_t i = 0; i < rank; i++) {
@@ -63,10 +71,10 @@ int dcp_metadata_numbers(struct dcp_metadata *m, uint32_t id, uint32_t *ret, uin
     return 1;
 }
 
-static int number_row(size_t row, uint32_t table, uint32_t *ret)
+static int number_row(const struct dcp_metadata *m, size_t row, uint32_t table, uint32_t *ret)
 {
-    if (row > ROW_MASK)
-        return -ENOMEM;
+    if (row > ROW_MASK || row >= m->n_most_rows)
+        return -E2BIG;
     *ret = table << TABLE_SHIFT | (uint32_t)row;
     return 1;
 }
@@ -87,7 +95,7 @@ static int fold_chunk(struct dcp_metadata *m, uint32_t id, uint32_t *ret)
     if (array_reserve(&m->chunks, sizeof(*m->chunks), m->n_chunks, 1, &m->n_chunk_room) < 0)
         return -ENOMEM;
     m->chunks[m->n_chunks] = chunk;
-    return number_row(m->n_chunks++, TABLE_CHUNK, ret);
+    return number_row(m, m->n_chunks++, TABLE_CHUNK, ret);
 }
 
 static int fold_index(struct dcp_metadata *m, uint32_t id, uint32_t *ret, uint32_t *ret_kept)
@@ -105,7 +113,7 @@ static int fold_index(struct dcp_metadata *m, uint32_t id, uint32_t *ret, uint32
         return -ENOMEM;
     m->indexes[m->n_indexes] = index;
     *ret_kept = index.key;
-    return number_row(m->n_indexes++, TABLE_INDEX, ret);
+    return number_row(m, m->n_indexes++, TABLE_INDEX, ret);
 }
 
 static int fold_storage(struct dcp_metadata *m, uint32_t id, uint32_t *ret, uint32_t *ret_kept)
@@ -123,7 +131,7 @@ static int fold_storage(struct dcp_metadata *m, uint32_t id, uint32_t *ret, uint
         return -ENOMEM;
     m->storages[m->n_storages] = storage;
     *ret_kept = storage.path > storage.transforms ? storage.path : storage.transforms;
-    return number_row(m->n_storages++, TABLE_STORAGE, ret);
+    return number_row(m, m->n_storages++, TABLE_STORAGE, ret);
 }
 
 static int fold(void *ctx, struct graph *graph, uint32_t id, uint32_t *ret, uint32_t *ret_kept)
@@ -204,7 +212,7 @@ int dcp_metadata_read(struct dcp_metadata *m, const struct source *source,
                       const struct limits *limits, struct wfs_error *err)
 {
     /* Every opcode has a byte, so that a limit of bytes is one of opcodes. */
-    struct pickle_budget budget = {limits->metadata, limits->metadata};
+    struct pickle_budget budget = {m->n_bytes_left, m->n_bytes_left};
     struct pickle_job job = {.graph = &m->graph,
                              .limits = limits,
                              .budget = &budget,
@@ -214,10 +222,11 @@ int dcp_metadata_read(struct dcp_metadata *m, const struct source *source,
                              .fold_ctx = m};
     uint32_t root;
     m->graph.arena = &m->arena;
-    if (source->n_bytes > limits->metadata)
+    if (source->n_bytes > m->n_bytes_left)
         return wfs_fail(err, E2BIG, "%s, above the limit of %llu (metadata)",
                         wfs_count(source->n_bytes, "byte").text,
                         (unsigned long long)limits->metadata);
+    m->n_bytes_left -= source->n_bytes;
     if (array_reserve(&m->roots, sizeof(*m->roots), m->n_roots, 1, &m->n_root_room) < 0)
         return wfs_fail_memory(err);
     const int code = pickle_load(&job, &root, err);

@@ -35,6 +35,8 @@ struct dcp_storage {
 struct dcp_metadata {
     struct arena arena;
     struct graph graph;
+    uint64_t n_bytes_left;                /* of all files */
+    uint64_t n_most_rows, n_most_numbers; /* of a table, of the numbers */
     uint32_t *roots; /* malloc'ed: objects of class Metadata, one for each file that was read */
     size_t n_roots, n_root_room;
     int64_t *numbers; /* malloc'ed, as are the tables */

@@ -165,7 +165,10 @@ static int read_tensor(struct dcp_reading *t, const struct dcp_key *key, uint32_
     const int code =
         dcp_metadata_numbers(m, dcp_field(&m->graph, described, "size"), &first, &tensor->rank);
     if (code < 0)
-        return wfs_fail_memory(t->err);
+        return code == -E2BIG ? wfs_fail(t->err, E2BIG,
+                                         "its shapes have more numbers than the limit index_memory "
+                                         "allows")
+                              : wfs_fail_memory(t->err);
     if (code == 0) {
         tensor->rank = 0;
         spoil(tensor, "its size is not a tuple of integers of 64 bits");
