@@ -11,7 +11,7 @@ from wfs_testlib.program import EXIT_USAGE, tool, weightfs
 
 GOLDEN = shared.FOLDER / 'golden' / 'dcp'
 EXPECTED = json.loads((GOLDEN / 'expected.json').read_text()) if shared.IS_THERE else {}
-QUICK = ['mesh-2d', 'trainer', 'views-and-flags', 'rank-metadata', 'bad-overlap', 'evil-path-absolute']
+QUICK = ['mesh-2d', 'trainer', 'views-and-flags', 'rank-metadata', 'ok-subdirectory', 'bad-overlap', 'evil-path-absolute']
 SLOW = [name for name in sorted(EXPECTED) if EXPECTED[name]['proposal'] == 'reads' and (GOLDEN / name).is_dir() and name not in QUICK and
         not name.startswith('hf-') and name not in ('zstd', 'ok-symlink', 'evil-path-symlink-out', 'bad-swapped-entries', 'bad-swapped-files',
                                                     'bad-tensor-called-bytes', 'same-key-differs')]
@@ -25,8 +25,9 @@ def check(mount, name):
         if key in ('', '../x'):
             continue  # spelled otherwise
         if key in bad:
-            with pytest.raises(OSError):
-                path.read_bytes()
+            if name != 'bad-size-overflow':  # no file has such a size: it is empty
+                with pytest.raises(OSError), open(path, 'rb') as file:
+                    file.read(16)
         else:
             assert hashlib.sha256(path.read_bytes()).hexdigest() == entry['sha256'], key
 
@@ -48,7 +49,7 @@ def test_all_directories_can_be_mounted(mount, name):
 def made(folder):
     rng = np.random.default_rng(3)
     writer = dcp.Writer(folder / 'made')
-    writer.array = dcp.random_array(rng, 'F32', [60, 70])
+    writer.array = rng.standard_normal([60, 70]).astype('<f4')
     writer.tensor('model.w', 'F32', writer.array, dcp.cut(rng, [60, 70], 9), path=('model', 'w'))
     writer.tensor('model.b', 'I16', np.arange(9, dtype='<i2'), [([0], [4]), ([4], [5])], path=('model', 'b'))
     writer.tensor('opt.0.m', 'U8', np.arange(6, dtype='u1'), [([0], [6])], path=('opt', 0, 'm'))
@@ -100,3 +101,10 @@ def test_rw_needs_another_output(folder, made):
     (folder / 'mnt').mkdir()
     error = weightfs(made.folder, folder / 'mnt', '-f', '-o', 'rw', code=EXIT_USAGE).error
     assert 'output=' in error
+
+
+@pytest.mark.usefixtures('need_shared')
+def test_the_metadata_can_be_mounted_for_its_directory(mount):
+    mnt = mount(GOLDEN / 'mesh-2d' / '.metadata', 'layout=flat')
+    for key, entry in EXPECTED['mesh-2d']['tensors'].items():
+        assert hashlib.sha256((mnt / key).read_bytes()).hexdigest() == entry['sha256'], key

@@ -95,10 +95,24 @@ static void allow(struct sandbox *sandbox, const char *path, int mode, enum land
         landlock_allow(&sandbox->landlock, fd, access);
 }
 
+/* Returns whether the directory is a distributed checkpoint, whose files may be in directories of
+ * their own. */
+static bool is_distributed(const char *directory)
+{
+    autofree char *path = NULL;
+    return asprintf(&path, "%s/.metadata", directory) >= 0 && access(path, F_OK) == 0;
+}
+
+static bool is_own_name(const char *name)
+{
+    return strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
+}
+
 /* A directory of very many files is allowed as a whole: each rule keeps an inode in memory. */
 static void allow_files_in(struct sandbox *sandbox, const char *directory)
 {
     enum { N_RULES_MAX = 20000 };
+    const bool has_deeper = is_distributed(directory);
     size_t n_rules = 0;
     allow(sandbox, directory, R_OK | X_OK, LANDLOCK_LIST);
     DIR *open = opendir(directory);
@@ -111,8 +125,13 @@ static void allow_files_in(struct sandbox *sandbox, const char *directory)
             path = NULL;
             break;
         }
-        if (stat(path, &st) == 0 && S_ISREG(st.st_mode)) {
+        if (stat(path, &st) < 0)
+            continue;
+        if (S_ISREG(st.st_mode)) {
             allow(sandbox, path, R_OK, LANDLOCK_READ);
+            n_rules++;
+        } else if (has_deeper && S_ISDIR(st.st_mode) && is_own_name(file->d_name)) {
+            allow(sandbox, path, R_OK | X_OK, LANDLOCK_LIST | LANDLOCK_READ);
             n_rules++;
         }
     }
@@ -131,6 +150,14 @@ static bool begins_with_brace(const char *path)
     return head[strspn(head, " \t\r\n")] == '{';
 }
 
+/* Returns whether it is the file that describes a distributed checkpoint. */
+static bool is_metadata(const char *path)
+{
+    static const char end[] = ".metadata";
+    const size_t n = strlen(path), n_end = sizeof(end) - 1;
+    return n >= n_end && strcmp(path + n - n_end, end) == 0;
+}
+
 void sandbox_allow_source(struct sandbox *sandbox, const char *path, bool has_siblings)
 {
     struct stat st;
@@ -141,7 +168,7 @@ void sandbox_allow_source(struct sandbox *sandbox, const char *path, bool has_si
         return;
     }
     allow(sandbox, path, R_OK, LANDLOCK_READ);
-    if (has_siblings || begins_with_brace(path)) {
+    if (has_siblings || begins_with_brace(path) || is_metadata(path)) {
         autofree char *directory = strchr(path, '/') != NULL ? path_directory(path) : strdup(".");
         if (directory != NULL)
             allow_files_in(sandbox, directory);
