@@ -440,3 +440,14 @@ def test_a_million_small_objects_are_read_in_little_memory(folder):
     part = row[:2 * 64 * 4]
     assert row == part * 32
     assert whole == b''.join(part[8 * i:8 * i + 8] * 32 for i in range(64))
+
+
+@pytest.mark.skipif(program.IS_INSTRUMENTED, reason='a sanitizer needs much more memory')
+def test_thousands_of_transposed_chunks_take_little_memory(folder):
+    writer = dcp.Writer(folder / 'made')
+    array = np.arange(24000, dtype='<f4').reshape(6000, 4)
+    boxes = [([2 * i, 0], [2, 4]) for i in range(3000)]
+    writer.tensor('w', 'F32', array, boxes, by_column=set(range(3000)))
+    writer.write()
+    out = program.tool('prlimit', '--as=%d' % (128 << 20), *program.COMMAND, 'cat', writer.folder, 'w')
+    assert out.raw == array.tobytes()

@@ -44,6 +44,39 @@ static int read_tensor(const struct dcp_opening *o, struct torch *torch, struct 
     return added->trouble == NULL ? 0 : dcp_opening_fail(o, -EBADMSG, added->trouble, err);
 }
 
+static const uint64_t *copy_numbers(struct wfs_catalog *catalog, const uint64_t *numbers,
+                                    uint32_t n)
+{
+    uint64_t *copy = arena_calloc(&catalog->arena, (size_t)n + 1, sizeof(*copy));
+    return copy == NULL || n == 0 ? copy : memcpy(copy, numbers, n * sizeof(*copy));
+}
+
+/* Leaves of a catalog that described an item its tensor alone: there may be very many of them. */
+static int shrink(struct wfs_catalog **catalog, const struct source *file)
+{
+    auto_catalog struct wfs_catalog *small = NULL;
+    const struct wfs_tensor *tensor = &(*catalog)->tensors[0];
+    if (tensor->stored.source != file)
+        return 0; /* its bytes are made of others, by what is in the catalog */
+    if (catalog_new(&small) < 0)
+        return -ENOMEM;
+    struct wfs_tensor *copy = catalog_add(small);
+    if (copy == NULL)
+        return -ENOMEM;
+    *copy = *tensor;
+    copy->key = "";
+    copy->attrs = NULL;
+    copy->shape.dims = copy_numbers(small, tensor->shape.dims, tensor->shape.rank);
+    if (tensor->stored.strides != NULL)
+        copy->stored.strides = copy_numbers(small, tensor->stored.strides, tensor->shape.rank);
+    if (copy->shape.dims == NULL ||
+        (tensor->stored.strides != NULL && copy->stored.strides == NULL))
+        return -ENOMEM;
+    wfs_catalog_free(*catalog);
+    *catalog = steal(&small);
+    return 0;
+}
+
 static int open_zip(const struct dcp_opening *o, uint64_t *ret_data, struct wfs_catalog **ret_odd,
                     struct wfs_error *err)
 {
@@ -67,10 +100,13 @@ static int open_zip(const struct dcp_opening *o, uint64_t *ret_data, struct wfs_
     if (torch.has_failed)
         return wfs_fail_memory(err);
     const struct wfs_tensor *tensor = &catalog->tensors[0];
-    if (wfs_tensor_is_plain(tensor) && tensor->stored.source == o->file)
+    if (wfs_tensor_is_plain(tensor) && tensor->stored.source == o->file) {
         *ret_data = tensor->stored.offset;
-    else
-        *ret_odd = steal(&catalog);
+        return 0;
+    }
+    if (shrink(&catalog, o->file) < 0)
+        return wfs_fail_memory(err);
+    *ret_odd = steal(&catalog);
     return 0;
 }
 
