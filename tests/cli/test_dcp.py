@@ -451,3 +451,12 @@ def test_thousands_of_transposed_chunks_take_little_memory(folder):
     writer.write()
     out = program.tool('prlimit', '--as=%d' % (128 << 20), *program.COMMAND, 'cat', writer.folder, 'w')
     assert out.raw == array.tobytes()
+
+
+@need_shared
+@pytest.mark.slow
+def test_two_thousand_tensors_in_eight_thousand_items(folder):
+    program.tool('tar', '-xf', GOLDEN / 'many.tar.xz', '-C', folder)
+    weightfs('convert', folder / 'many', folder / 'out.safetensors')
+    assert {key: hashlib.sha256(tensor[2]).hexdigest() for key, tensor in st.read(folder / 'out.safetensors').tensors.items()} == {
+        key: entry['sha256'] for key, entry in EXPECTED['many']['tensors'].items()}

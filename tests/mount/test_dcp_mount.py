@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Mounts of distributed checkpoints: whole tensors as files, edits of them, and commits to other formats."""
+import concurrent.futures
 import hashlib
 import json
 
@@ -108,3 +109,16 @@ def test_the_metadata_can_be_mounted_for_its_directory(mount):
     mnt = mount(GOLDEN / 'mesh-2d' / '.metadata', 'layout=flat')
     for key, entry in EXPECTED['mesh-2d']['tensors'].items():
         assert hashlib.sha256((mnt / key).read_bytes()).hexdigest() == entry['sha256'], key
+
+
+def test_chunks_are_opened_by_many_readers_at_once(mount, folder):
+    """Nothing was opened when the mount was made: eight readers find the same chunks unopened."""
+    rng = np.random.default_rng(5)
+    writer, arrays = dcp.Writer(folder / 'made'), {}
+    for i in range(24):
+        arrays['t%d' % i] = array = dcp.random_array(rng, 'F32', [200, 50])
+        writer.tensor('t%d' % i, 'F32', array, dcp.cut(rng, [200, 50], 30), by_column=set(range(0, 30, 3)))
+    mnt = mount(writer.write(), 'limit.items=0')
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        for key, data in pool.map(lambda key: (key, (mnt / key).read_bytes()), sorted(arrays) * 3):
+            assert data == arrays[key].tobytes(), key
