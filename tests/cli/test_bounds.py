@@ -21,6 +21,10 @@ def test_the_main_verbs_end_soon_on_a_slow_file(folder, path):
     judge(bounds.brief_commands_of(path, folder))
 
 
+def test_the_main_verbs_end_soon_on_every_rejected_file(folder):
+    judge(command for path in bounds.reject_files() for command in bounds.brief_commands_of(path, folder))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize('path', [*bounds.slow_files(), *bounds.reject_files()], ids=lambda path: path.parent.name + '-' + path.name)
 def test_every_verb_ends_soon_on_a_hostile_file(folder, path):

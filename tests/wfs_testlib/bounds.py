@@ -62,9 +62,11 @@ def first_key(path):
 
 def brief_commands_of(path, folder):
     """Those that together do nearly all that verbs do with a file."""
-    wanted = ['ls', '--long'], ['check', '--values'], ['diff'], ['convert', '--overwrite']
-    return [command for command in commands_of(path, folder)
-            if any(command[:len(start)] == start for start in wanted) and not str(command[-1]).endswith('.bpk')]
+    views = ['--' + option for option in options_of(path)]
+    loads = [view for view in views if not view.startswith('--values=')]
+    return [['ls', '--long', *loads, path], ['check', '--values', '--json', *loads, path],
+            ['diff', '--exact', '--all', *loads, path, path],
+            *(['convert', '--overwrite', *views, path, folder / name] for name in ('out.pth', 'out.safetensors'))]
 
 
 def commands_of(path, folder):

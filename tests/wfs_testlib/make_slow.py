@@ -104,7 +104,7 @@ def shared():
     case('one-text-encoded.pth', deflated(encode + long_ + b'0}(' + bytes_ + text('w') + tensor() + b'u', r0=FOUR))
     keys = b''.join(call(get_far(1), get_far(0), get_far(2)) + number(i) for i in range(4000))
     case('one-text-encoded-keys.pth', deflated(encode + long_ + b'0}(' + keys + text('w') + tensor() + b'u', r0=FOUR))
-    arrays = array_of_text(4000)
+    arrays = array_of_text(1000)
     case('one-text-in-arrays.pth', deflated(encode + long_ + b'0' + arrays, r0=FOUR))
     below = b''.join(text('k%d' % i) + tensor() for i in range(4000))
     case('long-name-of-many.pth', deflated(pairs((text('x' * (1 << 20)), b'}(' + below + b'u')), r0=FOUR))
