@@ -358,13 +358,21 @@ bool value_is_same_key(const struct graph *graph, uint32_t a, uint32_t b)
     return is_same(graph, a, b, 0);
 }
 
+/* A long text can be in many keys: its ends and its length have to do. */
+static uint64_t hash_text(const char *text, uint32_t n, uint64_t seed)
+{
+    enum { N_END = 2048 };
+    return n <= 2 * N_END ? hash_bytes(text, n, seed)
+                          : hash_bytes(text + n - N_END, N_END, hash_bytes(text, N_END, seed + n));
+}
+
 /* Equal keys hash alike, and no others: NaN is equal to itself only. */
 static uint64_t hash_key(const struct graph *graph, uint32_t id, unsigned depth, uint64_t seed)
 {
     const struct value *value = graph_at(graph, id);
     int64_t integer;
     if (value->kind == VALUE_TEXT || value->kind == VALUE_BIG)
-        return hash_bytes(value->text, value->n, seed);
+        return hash_text(value->text, value->n, seed);
     if (value->kind == VALUE_NONE)
         return seed;
     if (is_number(value))
