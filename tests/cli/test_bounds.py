@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Time and memory of every verb are bounded by the bytes of the file, whatever the file claims."""
+import json
 import signal
 import subprocess
 import time
@@ -8,6 +9,7 @@ import pytest
 
 from wfs_testlib import bounds, program
 from wfs_testlib.mount import wait_for
+from wfs_testlib.pth import checkpoint, pairs, tensor, text
 
 
 def judge(commands):
@@ -45,3 +47,13 @@ def test_a_conversion_ends_at_a_signal(folder, name, more):
         took.append(time.monotonic() - began)
         assert sorted(file.name for file in folder.iterdir()) == ['a.safetensors']
     assert min(took) < 1, took  # much of it is the disk, which drops what was written
+
+
+def test_long_keys_are_equal_only_when_all_of_them_is(folder):
+    """They are found by their ends, which are the same here."""
+    keys = ['a' * 5000 + middle + 'a' * 5000 for middle in '123']
+    items = [(text(key), tensor()) for key in [*keys, keys[1]]]
+    (folder / 'a.pth').write_bytes(checkpoint(pairs(*items), r0=bytes(16)))
+    assert list(program.listing(folder / 'a.pth')) == keys
+    found = json.loads(program.weightfs('check', '--json', folder / 'a.pth', code=program.EXIT_FOUND).stdout)['findings']
+    assert any('duplicate' in finding['text'] for finding in found)

@@ -140,6 +140,10 @@ def keys():
     case('nan-keys-of-tensors.pth', deflated(b'}(' + b''.join(nan + tensor() for _ in range(8000)) + b'u', r0=FOUR))
     tuples = b''.join(b']' + b'\x85' + b'N' for i in range(60000))
     case('tuple-keys.pth', deflated(dictionary(d=b'}(' + tuples + b'u', w=tensor()), r0=FOUR))
+    long_ = text('x' * (1 << 20)) + put_far(0) + b'0'
+    case('one-text-as-key.pth', deflated(long_ + dictionary(d=b'}(' + (get_far(0) + b'N') * 100000 + b'u', w=tensor()), r0=FOUR))
+    pairs_ = b''.join(get_far(0) + number(i) + b'\x86N' for i in range(60000))
+    case('one-text-in-keys.pth', deflated(long_ + dictionary(d=b'}(' + pairs_ + b'u', w=tensor()), r0=FOUR))
     names = [text('b%d' % i) for i in range(10000)]
     buffers = b'}(' + b''.join(n + tensor() for n in names) + b'u'
     dropped = name('builtins', 'set') + tup(b'](' + b''.join(text('d%d' % i) for i in range(40000)) + b'e') + b'R'
