@@ -193,9 +193,11 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 
 static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 {
-    struct driver *driver = request_begin_read(req);
-    close_handle(driver, request_node(driver, ino), info->fh);
-    driver_end_read(driver);
+    if (info->fh != 0) {
+        struct driver *driver = request_begin_read(req);
+        close_handle(driver, request_node(driver, ino), info->fh);
+        driver_end_read(driver);
+    }
     request_reply(req, 0);
 }
 
