@@ -145,8 +145,8 @@ class House:
         """(file, object) of what the build has; files as they are below src."""
         sources = {file.replace('/', '_') + '.o': file for file in self.files if file.endswith('.c')}
         objects = {}
-        for path in sorted(self.build.rglob('*.c.o')):
-            if path.name in sources and 'tests' not in path.relative_to(self.build).parts:
+        for path in sorted((self.build / 'src').rglob('*.c.o')):  # not in builds of other kinds below it
+            if path.name in sources:
                 objects.setdefault(sources[path.name], path)
         return objects.items()
 
