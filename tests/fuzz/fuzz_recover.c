@@ -464,6 +464,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
         make_file(MINE);
     else
         unlink(request.output);
-    make_set();
+    unlink(request.note);
+    if (request.command == CONVERT)
+        make_set();
     return 0;
 }
