@@ -44,10 +44,11 @@ int wfs_verify(struct wfs_catalog *catalog, struct wfs_error *err);
 
 /* How a catalog is made to fit a format. */
 struct wfs_fit_options {
-    bool drops_ties;         /* the first name of a tensor only, where the format keeps no ties */
-    bool values_in_metadata; /* values that the format has no room for become texts */
-    bool is_safe;            /* nothing that may run code when the file is loaded */
-    bool is_set;             /* several files, in which no format has room for values */
+    bool drops_ties;          /* the first name of a tensor only, where the format keeps no ties */
+    bool values_in_metadata;  /* values that the format has no room for become texts */
+    const char *burn_version; /* that a record is for; NULL: as its metadata state, or 0.20.1 */
+    bool is_safe;             /* nothing that may run code when the file is loaded */
+    bool is_set;              /* several files, in which no format has room for values */
 };
 
 enum wfs_fit_kind {

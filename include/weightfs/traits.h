@@ -37,10 +37,11 @@ struct wfs_format {
     const char *reserved_key;      /* which no tensor can have; NULL: none */
     enum wfs_convention convention;
     enum wfs_value_room values;
-    bool needs_utf8;                          /* in keys */
-    bool keeps_ties;                          /* two names of one tensor stay one tensor */
-    bool keeps_metadata;                      /* texts by name */
-    bool keeps_param_ids;                     /* of Burn's parameters */
+    bool needs_utf8;      /* in keys */
+    bool keeps_ties;      /* two names of one tensor stay one tensor */
+    bool keeps_metadata;  /* texts by name */
+    bool keeps_param_ids; /* of Burn's parameters */
+    bool has_fillers;     /* null, and lists of it, stand where something is not stored */
     const struct format_functions *functions; /* the library's own */
 };
 

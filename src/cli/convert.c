@@ -54,7 +54,9 @@ static enum exit_code choose_format(struct conversion *conversion)
     if (conversion->index == NULL && conversion->commit.format == NULL)
         conversion->commit.format = wfs_format_by_path(conversion->target);
     if (conversion->commit.format != NULL)
-        return EXIT_DONE;
+        return conversion->settings->burn_version == NULL || conversion->commit.format->has_fillers
+                   ? EXIT_DONE
+                   : print_error(EXIT_USAGE, NULL, "--burn-version applies to .mpk files only");
     return print_error(
         EXIT_USAGE, NULL,
         "cannot infer the format from the name '%s': use --format, or 'NAME/' for a directory of "
@@ -180,7 +182,8 @@ int verb_convert(int argc, char **argv)
         .settings = &args.settings,
         .commit = {.format = args.settings.format,
                    .max_shard = args.settings.max_shard,
-                   .fit_options = {.drops_ties = args.settings.drops_ties,
+                   .fit_options = {.burn_version = args.settings.burn_version,
+                                   .drops_ties = args.settings.drops_ties,
                                    .values_in_metadata = args.settings.values_in_metadata,
                                    .is_safe = args.settings.is_safe},
                    .large_option = args.settings.allows_large ? NULL : "--large"},

@@ -127,8 +127,26 @@ static bool has_room_for(const struct fitting *fitting, const struct catalog_val
         return false;
     if (fitting->format->values == WFS_VALUES_NUMBERS)
         return is_number(graph_at(&catalog->graph, value->id));
-    return value->is_edited || (catalog->is_object && catalog->root != 0) ||
-           catalog->format->values == WFS_VALUES_NUMBERS;
+    return value->is_edited || catalog->graph.notation == NULL ||
+           (catalog->is_object && catalog->root != 0 && catalog->format == fitting->format);
+}
+
+/* Returns whether the value says nothing: null, or a list of such values. */
+static bool is_filler(const struct graph *graph, uint32_t id, unsigned depth)
+{
+    enum { N_DEPTH_MAX = 64 };
+    const struct value *value = graph_at(graph, id);
+    bool is_empty = value->kind == VALUE_NONE || value->kind == VALUE_LIST;
+    for (uint32_t i = 0; value->kind == VALUE_LIST && i < value->n && is_empty; i++)
+        is_empty = depth < N_DEPTH_MAX && is_filler(graph, value_items(value)[i], depth + 1);
+    return is_empty;
+}
+
+/* Returns whether a value fills a place that only files of its own format have. */
+static bool is_needless(const struct fitting *fitting, const struct catalog_value *value)
+{
+    return fitting->catalog->graph.notation == NULL && !fitting->format->has_fillers &&
+           !value->is_edited && is_filler(&fitting->catalog->graph, value->id, 0);
 }
 
 /* A string as it is, all else as JSON without the line feed at its end. 1, 0 as add_text. */
@@ -186,6 +204,8 @@ static int fit_values(struct fitting *fitting, struct text_index *names, bool is
     size_t n_kept = 0;
     for (size_t i = 0; i < catalog->n_values; i++) {
         const struct catalog_value value = catalog->values[i];
+        if (is_needless(fitting, &value))
+            continue;
         if (has_room_for(fitting, &value)) {
             catalog->values[n_kept++] = value;
             continue;
@@ -338,6 +358,12 @@ int wfs_catalog_fit(struct wfs_catalog *catalog, const struct wfs_format *format
 {
     struct fitting fitting = {catalog, format, ret, options->is_set, err};
     cleanup(text_index_done) struct text_index names = {0};
+    if (options->burn_version != NULL) {
+        catalog->burn_version =
+            arena_copy(&catalog->arena, options->burn_version, strlen(options->burn_version));
+        if (catalog->burn_version == NULL)
+            return wfs_fail_memory(err);
+    }
     int code = tell_backups(&fitting);
     if (code == 0 && options->is_safe)
         code = purge(&fitting);

@@ -22,6 +22,7 @@ static const struct {
     {"model.safetensors", WFS_FORMAT_SAFETENSORS},
     {"model.bpk", WFS_FORMAT_BURNPACK},
     {"model.pth", WFS_FORMAT_PYTORCH},
+    {"model.mpk", WFS_FORMAT_RECORDS},
 };
 
 enum { N_KNOWN = sizeof(known) / sizeof(known[0]) };

@@ -8,6 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
+/* The releases of Burn with recorders: 0.8 to 0.21. */
+enum { BURN_FIRST = 8, BURN_LAST = 21 };
+
 int settings_parse_format(const char *name, const struct wfs_format **ret, struct wfs_error *err)
 {
     char names[128] = "";
@@ -57,6 +60,18 @@ static int apply_values(struct settings *settings, const char *value, struct wfs
     return choose(value, "drop", "metadata", &settings->values_in_metadata, err);
 }
 
+static int apply_burn_version(struct settings *settings, const char *value, struct wfs_error *err)
+{
+    unsigned minor;
+    char dot = '.';
+    const int n = sscanf(value, "0.%2u%c", &minor, &dot);
+    if (n < 1 || dot != '.' || minor < BURN_FIRST || minor > BURN_LAST)
+        return wfs_fail(err, EINVAL, "must be a version from 0.%d to 0.%d, not '%s'", BURN_FIRST,
+                        BURN_LAST, wfs_quote(value).text);
+    settings->burn_version = value;
+    return 0;
+}
+
 static int apply_force(struct settings *settings, const char *value, struct wfs_error *err)
 {
     settings->force = true;
@@ -88,8 +103,10 @@ static int apply_safe(struct settings *settings, const char *value, struct wfs_e
 }
 
 static const struct setting rows[] = {
+    {"burn_version", "0.N", "the Burn, 0.8 to 0.21, that is to read a .mpk", SETTING_OF_OUTPUT,
+     apply_burn_version},
     {"force", NULL, "skip damaged parts of SOURCE", SETTING_OF_SOURCE, apply_force},
-    {"format", "NAME", "safetensors, pytorch or burnpack", SETTING_OF_OUTPUT, apply_format},
+    {"format", "NAME", "safetensors, pytorch, burnpack or mpk", SETTING_OF_OUTPUT, apply_format},
     {"large", NULL, "allow a TARGET over 16 times larger than SOURCE", SETTING_OF_OUTPUT,
      apply_large},
     {"max_shard_size", "SIZE", "start a new shard at SIZE, such as 5GB or 500MiB",

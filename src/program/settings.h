@@ -18,6 +18,7 @@ struct settings {
     /* Of an output. */
     const struct wfs_format *format; /* NULL: as its name says */
     uint64_t max_shard;              /* bytes of tensors in a shard; 0: as they are */
+    const char *burn_version;        /* borrowed; NULL: not given */
     bool allows_large, overwrite, drops_ties, values_in_metadata, is_safe;
 };
 

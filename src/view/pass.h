@@ -73,6 +73,7 @@ int pass_filter(struct pass *pass);
 int pass_variants(struct pass *pass);
 int pass_adapters(struct pass *pass);
 int pass_like(struct pass *pass);
+int pass_fillers(struct pass *pass);
 int pass_surgery(struct pass *pass);
 int pass_collisions(struct pass *pass);
 int pass_value_names(struct pass *pass);

@@ -118,10 +118,10 @@ int pass_unused_rules(struct pass *pass)
 static int run(struct pass *pass)
 {
     static int (*const passes[])(struct pass *) = {
-        take_out,        pass_top_level_key, pass_evidence,     pass_remap,
-        pass_contiguous, pass_classes,       pass_filter,       pass_variants,
-        pass_adapters,   pass_like,          pass_surgery,      make_order,
-        pass_collisions, pass_value_names,   pass_unused_rules, put_back,
+        take_out,     pass_top_level_key, pass_evidence,   pass_remap,       pass_contiguous,
+        pass_classes, pass_filter,        pass_variants,   pass_adapters,    pass_like,
+        pass_surgery, make_order,         pass_collisions, pass_value_names, pass_unused_rules,
+        put_back,     pass_fillers,
     };
     int code = 0;
     autofree bool *is_used = calloc(pass->view->n_rules + 1, sizeof(*is_used));

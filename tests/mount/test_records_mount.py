@@ -62,3 +62,47 @@ def test_old_lists_are_read_at_any_offset(mount, folder):
     with open(mount(folder / 'in.mpk') / 'w', 'rb', buffering=0) as file:
         for offset in (0, 1, 8191, 8193, 59999, 12345, 3, 40000):
             assert os.pread(file.fileno(), 5000, offset) == whole[offset:offset + 5000]
+
+
+def item_of(weight=f32(1, 2), name='conv', time=3):
+    return {name: {'weight': param(7, tensor(weight, [2])), 'bias': None, 'stride': [None, None]},
+            'blocks': [{'w': param(8, tensor(f32(3), [1]))}, {'Act': None}], 'time': time}
+
+
+def test_an_edited_record_is_written_with_only_that_changed(mount, folder):
+    (folder / 'in.mpk').write_bytes(pack(record(item_of())))
+    mnt = mount(folder / 'in.mpk', 'output=%s' % (folder / 'out.mpk'))
+    with open(mnt / 'conv/weight', 'r+b') as file:
+        file.write(f32(9))
+    (mnt / 'time.json').write_text('300')
+    mnt.commit()
+    assert (folder / 'out.mpk').read_bytes() == pack(record(item_of(f32(9, 2), time=300)))
+    assert (mnt / '.weightfs/out/model.mpk').read_bytes() == (folder / 'out.mpk').read_bytes()
+
+
+def test_renamed_and_removed_parts_of_a_record(mount, folder):
+    (folder / 'in.mpk').write_bytes(pack(record(item_of())))
+    mnt = mount(folder / 'in.mpk', 'output=%s' % (folder / 'out.mpk'))
+    os.rename(mnt / 'conv', mnt / 'stem')
+    os.remove(mnt / 'time.json')
+    mnt.commit()
+    item = item_of(name='stem')
+    del item['time']
+    assert (folder / 'out.mpk').read_bytes() == pack(record(item))
+
+
+def test_a_record_replaces_itself(mount, folder):
+    path = folder / 'in.mpk'
+    path.write_bytes(pack(record(item_of())))
+    mnt = mount(path, 'rw')
+    (mnt / 'blocks/0/w').write_bytes(f32(5))
+    mnt.commit()
+    item = item_of()
+    item['blocks'][0]['w']['param']['bytes'] = f32(5)
+    assert path.read_bytes() == pack(record(item))
+
+
+def test_an_untouched_old_record_is_written_as_it_was(mount, folder):
+    content = pack(record({'w': param(UUID, values([1.5, -2.5], [2])), 'i': param(UUID, values([1, -200], [2]))}, metadata('0.13.2')))
+    (folder / 'in.mpk').write_bytes(content)
+    assert (mount(folder / 'in.mpk') / '.weightfs/out/model.mpk').read_bytes() == content

@@ -50,7 +50,7 @@ def old(name, message, numbers, meta=None):
 
 
 def truncated(name, content, at, n):
-    raw(name, DAMAGED, 'truncated: what begins at byte %d is not complete, there are %d bytes' % (at, n), content[:n])
+    raw(name, DAMAGED, 'truncated: what begins at byte %d is not complete, the end is after %d byte%s' % (at, n, 's' * (n != 1)), content[:n])
 
 
 GOOD = pack(record(weight(tensor(W, SHAPE))))
@@ -63,11 +63,11 @@ raw('cut-in-a-key', FOREIGN, 'is a msgpack file (Flax?), a format that weightfs 
 truncated('cut-before-the-metadata', GOOD, 10, 10)
 truncated('cut-in-bytes', GOOD, GOOD.index(W) - 2, GOOD.index(W) + 10)
 truncated('cut-last-byte', GOOD, len(GOOD) - 1, len(GOOD) - 1)
-raw('map-of-too-many', DAMAGED, 'truncated: what begins at byte 0 is not complete, there are %d bytes' % (len(GOOD) + 4),
+raw('map-of-too-many', DAMAGED, 'truncated: what begins at byte 0 is not complete, the end is after %d bytes' % (len(GOOD) + 4),
     b'\xdf\xff\xff\xff\xff' + GOOD[1:])
-raw('text-too-long', DAMAGED, 'truncated: what begins at byte 18 is not complete, there are 27 bytes',
+raw('text-too-long', DAMAGED, 'truncated: what begins at byte 18 is not complete, the end is after 27 bytes',
     b'\x83\xa8metadata\x85\xa6format\xdb\xff\xff\xff\xffabcd')
-raw('key-too-long', DAMAGED, 'truncated: what begins at byte 11 is not complete, there are 18 bytes',
+raw('key-too-long', DAMAGED, 'truncated: what begins at byte 11 is not complete, the end is after 18 bytes',
     b'\x83\xa8metadata\x81\xda\x00\xffabcd')
 raw('key-above-the-limit', UNSUPPORTED, 'the key at byte 11 has 2097152 bytes, the limit is 1048576 (limit key)',
     b'\x83\xa8metadata\x81\xdb\x00\x20\x00\x00abcd')
@@ -137,7 +137,7 @@ PACKED = packed(GOOD)
 raw('gzip-cut', DAMAGED, 'the gzip data is damaged or cut: member 1, at byte 0, cannot be decompressed to its end', PACKED[:150])
 raw('gzip-damaged', DAMAGED, 'the byte at 6 of the decompressed record, which lacks its checksum, is not the start of a MessagePack value',
     packed(b'\x81\xa4item\xc1')[:-8] + bytes(8))
-raw('gzip-of-a-cut-record', DAMAGED, 'truncated: what begins at byte %d of the decompressed record is not complete, there are %d bytes' %
+raw('gzip-of-a-cut-record', DAMAGED, 'truncated: what begins at byte %d of the decompressed record is not complete, the end is after %d bytes' %
     (len(GOOD) - 1, len(GOOD) - 1), packed(GOOD[:-1]))
 META = json.dumps(metadata())
 raw('json-cut', DAMAGED, 'the JSON is damaged at byte %d: the text ends too early' % len('{"metadata":%s,"item":{' % META),

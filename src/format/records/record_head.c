@@ -6,10 +6,10 @@
 #include "format/records/record_head.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "format/records/record_dtype.h"
+#include "format/records/record_version.h"
 
 enum { MINOR_WITH_MARKER = 12 };
 
@@ -48,12 +48,19 @@ static enum wfs_dtype dtype_of(const struct record_load *load, uint32_t metadata
     return record_dtype_of_rust(value->text, value->n);
 }
 
-static unsigned minor_of(const struct record_load *load, uint32_t metadata)
+/* Burn ignores them; somebody has added them. */
+static int add_other_texts(struct record_load *load, const struct value *map)
 {
-    const struct value *value = graph_at(load->graph, value_get(load->graph, metadata, "version"));
-    unsigned minor;
-    char dot;
-    return sscanf(value->text, "0.%3u%c", &minor, &dot) == 2 && dot == '.' ? minor : 0;
+    int code = 0;
+    for (uint32_t i = 0; i + 1 < map->n && code == 0; i += 2) {
+        const uint32_t key = value_items(map)[i], value = value_items(map)[i + 1];
+        size_t j = 0;
+        while (j < N_TEXTS && !value_is_text(load->graph, key, texts[j]))
+            j++;
+        if (j == N_TEXTS && graph_at(load->graph, value)->kind == VALUE_TEXT)
+            code = add_text(load, graph_at(load->graph, key)->text, value);
+    }
+    return code;
 }
 
 static int take_metadata(struct record_load *load, uint32_t id)
@@ -67,8 +74,9 @@ static int take_metadata(struct record_load *load, uint32_t id)
         return code;
     load->float_dtype = (uint8_t)dtype_of(load, id, "float");
     load->int_dtype = (uint8_t)dtype_of(load, id, "int");
-    load->minor = minor_of(load, id);
-    return 0;
+    load->minor =
+        record_version_minor(graph_at(load->graph, value_get(load->graph, id, "version"))->text);
+    return add_other_texts(load, graph_at(load->graph, id));
 }
 
 static int check_marker(struct record_load *load, uint32_t id)

@@ -34,7 +34,7 @@ struct element {
 enum { RECORD_LIST_SHORT = 32, RECORD_LIST_STEP = 4096 };
 
 struct record_list {
-    uint64_t offset; /* of its first number */
+    uint64_t offset, end; /* of its first number, and behind its last one (not in JSON) */
     uint64_t n;
     uint64_t largest;               /* of the unsigned ones */
     int64_t least;                  /* of the negative ones, or 0 */

@@ -65,13 +65,13 @@ static int make_name(struct walk *walk, const char **ret)
     if (walk->path.is_cut)
         return wfs_fail_memory(load->err);
     if (walk->path.n_bytes > limits->key)
-        return wfs_fail(load->err, E2BIG,
-                        "the key '%s' is longer than %" PRIu64 " bytes (limit key)",
-                        wfs_quote_n(walk->path.bytes, walk->path.n_bytes).text, limits->key);
+        return wfs_fail(load->err, E2BIG, "the key '%s' is longer than %s (limit key)",
+                        wfs_quote_n(walk->path.bytes, walk->path.n_bytes).text,
+                        wfs_count(limits->key, "byte").text);
     walk->n_names += walk->path.n_bytes + 1;
     if (walk->n_names > limits->names)
-        return wfs_fail(load->err, E2BIG, "all keys take more than %" PRIu64 " bytes (limit names)",
-                        limits->names);
+        return wfs_fail(load->err, E2BIG, "all keys take more than %s (limit names)",
+                        wfs_count(limits->names, "byte").text);
     return names_make(&walk->names, &load->catalog->arena, walk->path.bytes, walk->path.n_bytes,
                       NULL, ret) < 0
                ? record_fail_memory(load)
@@ -188,7 +188,7 @@ int record_listing_add(struct record_load *load)
     names_done(&walk.names);
     if (code == 0 && n_clashes > 0)
         tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_REC_KEY,
-                   "%" PRIu64 " keys are spelled like another one and have ~2, ~3 ... appended",
-                   n_clashes);
+                   "%s spelled like another one, with ~2, ~3 ... appended",
+                   wfs_count_as(n_clashes, "key is", "keys are").text);
     return code;
 }

@@ -25,8 +25,8 @@ int record_fail_short(const struct record_load *load, uint64_t offset)
 {
     return wfs_fail(load->err, EBADMSG,
                     "truncated: what begins at byte %" PRIu64
-                    "%s is not complete, there are %" PRIu64 " bytes",
-                    offset, record_where(load), load->bytes->n_bytes);
+                    "%s is not complete, the end is after %s",
+                    offset, record_where(load), wfs_count(load->bytes->n_bytes, "byte").text);
 }
 
 int record_fail_read(const struct record_load *load, int code)
@@ -41,7 +41,7 @@ int record_settle(struct record_load *load, uint32_t id)
     const uint64_t limit = load->context->limits.values;
     const int code = value_settle(load->graph, load->decoded, id, limit);
     if (code == -E2BIG)
-        return wfs_fail(load->err, E2BIG, "it has more than %" PRIu64 " values (limit values)",
-                        limit);
+        return wfs_fail(load->err, E2BIG, "it has more than %s (limit values)",
+                        wfs_count(limit, "value").text);
     return code < 0 ? record_fail_read(load, code) : 0;
 }

@@ -283,6 +283,7 @@ static int take_list(struct parser *parser, uint64_t n)
         if (list_put(&draft, lists, &element, offset) < 0)
             return wfs_fail_memory(parser->load->err);
     }
+    draft.list.end = stream_offset(&parser->stream);
     const int code = build_list(parser->build, &draft);
     return code < 0 ? code : 1;
 }

@@ -153,3 +153,20 @@ int record_source_read(const struct source *source, uint32_t list, struct list_r
     return list_reader_init(reader, &decoded->lists, &decoded->lists.items[list], decoded->bytes,
                             0);
 }
+
+const struct record_list *record_source_whole(const struct wfs_tensor *tensor,
+                                              const struct source **ret_bytes)
+{
+    const struct wfs_stored *stored = &tensor->stored;
+    if (stored->source == NULL || stored->source->read != read_decoded || stored->strides != NULL ||
+        stored->is_big_endian || stored->dtype != tensor->dtype)
+        return NULL;
+    const struct decoded *decoded = stored->source->ctx;
+    const struct range *range = range_at(decoded, stored->offset);
+    if (decoded->lists.encoding != RECORD_MPK || range == NULL || range->offset != stored->offset ||
+        range->dtype != tensor->dtype)
+        return NULL;
+    const struct record_list *list = &decoded->lists.items[range->list];
+    *ret_bytes = decoded->bytes;
+    return list->n * element_bytes(range) == tensor->n_bytes ? list : NULL;
+}

@@ -23,6 +23,13 @@ int record_source_add(struct source *source, uint32_t list, enum wfs_dtype dtype
 /* Returns a list of the source. */
 const struct record_list *record_source_list(const struct source *source, uint32_t list);
 
+/*
+ * Returns the list that a tensor is, as it is stored and shown, in MessagePack; *ret_bytes is what
+ * it lies in. NULL: the tensor is something else.
+ */
+const struct record_list *record_source_whole(const struct wfs_tensor *tensor,
+                                              const struct source **ret_bytes);
+
 /* Starts to read a list of the source. As list_reader_init. */
 int record_source_read(const struct source *source, uint32_t list, struct list_reader *reader);
 

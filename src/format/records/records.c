@@ -14,6 +14,7 @@
 #include "format/records/bincode.h"
 #include "format/records/record_head.h"
 #include "format/records/record_json.h"
+#include "format/records/record_layout.h"
 #include "format/records/record_listing.h"
 #include "format/records/record_mpk.h"
 #include "format/records/record_source.h"
@@ -218,6 +219,9 @@ static const char *const extensions[] = {".mpk", NULL};
 static const struct format_functions functions = {
     .probe = probe,
     .load = load_file,
+    .stores = record_layout_stores,
+    .check = record_layout_check,
+    .plan = record_layout_plan,
 };
 
 const struct wfs_format format_records = {
@@ -231,5 +235,6 @@ const struct wfs_format format_records = {
     .needs_utf8 = true,
     .keeps_metadata = true,
     .keeps_param_ids = true,
+    .has_fillers = true,
     .functions = &functions,
 };

@@ -1,0 +1,500 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The file that Burn's NamedMpkFileRecorder would write: everything in its shortest form, the bytes
+ * of tensors where their maps are. The version in the metadata decides how a tensor is written.
+ */
+#include "format/records/record_layout.h"
+
+#include <weightfs/cleanup.h>
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/utf8.h"
+#include "format/core/storable.h"
+#include "format/records/record_dtype.h"
+#include "format/records/record_id.h"
+#include "format/records/record_outline.h"
+#include "format/records/record_source.h"
+#include "format/records/record_spelling.h"
+#include "format/records/record_version.h"
+
+#define RECORDER "NamedMpkFileRecorder"
+#define RECORDER_PATH "burn_core::record::file::" RECORDER
+#define SETTINGS_PATH "burn_core::record::settings::"
+
+enum { N_TEXTS = 5, RANK_WITH_ARRAYS = 4 };
+
+enum { MINOR_MARKER = 12, MINOR_BYTES = 14, MINOR_BOOL = 21 };
+
+struct plan {
+    const struct wfs_catalog *catalog;
+    struct wfs_layout *layout;
+    struct wfs_error *err;
+    struct record_outline outline;
+    struct mpk_out out; /* what is not in the layout yet */
+    uint64_t offset;    /* of that in the file */
+    size_t n_ordered;
+    unsigned minor; /* of the Burn that is to read it */
+    bool is_record; /* the catalog comes from one */
+};
+
+/* ---- what can be stored ---- */
+
+bool record_layout_stores(const struct wfs_tensor *tensor)
+{
+    const enum wfs_dtype dtype = (enum wfs_dtype)tensor->dtype;
+    return record_dtype_name(dtype) != NULL || dtype == WFS_BOOL32 ||
+           (dtype == WFS_OPAQUE && wfs_tensor_attr(tensor, "quantization") != NULL);
+}
+
+static bool is_scheme(const char *text)
+{
+    cleanup(mpkout_done) struct mpk_out out = {0};
+    const size_t n = strlen(text);
+    return utf8_valid(text, n) == n && record_spell_scheme(&out, text);
+}
+
+/* Reads the number of the parameter's id. */
+static bool parse_param_id(const char *text, uint64_t *ret)
+{
+    char rest;
+    return text[0] >= '0' && text[0] <= '9' && strlen(text) <= 20 &&
+           sscanf(text, "%" SCNu64 "%c", ret, &rest) == 1;
+}
+
+int record_layout_check(const struct wfs_tensor *tensor, struct wfs_error *err)
+{
+    const char *scheme = wfs_tensor_attr(tensor, "quantization");
+    const char *param_id = wfs_tensor_attr(tensor, "param_id");
+    uint64_t id;
+    if (tensor->dtype == WFS_OPAQUE && !is_scheme(scheme))
+        return wfs_fail(err, EINVAL, "tensor '%s': its quantization '%s' is not a JSON object",
+                        wfs_quote(tensor->key).text, wfs_quote(scheme).text);
+    if (param_id != NULL && !parse_param_id(param_id, &id))
+        return wfs_fail(err, EINVAL,
+                        "tensor '%s': its param_id '%s' is not an integer from 0 to 2^64-1",
+                        wfs_quote(tensor->key).text, wfs_quote(param_id).text);
+    if (tensor->n_bytes > UINT32_MAX)
+        return wfs_fail(
+            err, E2BIG,
+            "tensor '%s' has %s, and a record holds less than 4 GiB of each: write a .bpk",
+            wfs_quote(tensor->key).text, wfs_count(tensor->n_bytes, "byte").text);
+    return 0;
+}
+
+/* ---- pieces of the file ---- */
+
+/* Moves what was written into the layout. */
+static int flush(struct plan *plan)
+{
+    struct mpk_out *out = &plan->out;
+    const char *bytes =
+        out->has_failed ? NULL
+                        : arena_copy(&plan->layout->arena, (const char *)out->bytes, out->n_bytes);
+    if (bytes == NULL || layout_add_bytes(plan->layout, plan->offset, bytes, out->n_bytes) < 0)
+        return wfs_fail_memory(plan->err);
+    plan->offset += out->n_bytes;
+    out->n_bytes = 0;
+    return 0;
+}
+
+static int add_content(struct plan *plan, const struct wfs_tensor *tensor)
+{
+    const int code = flush(plan);
+    if (code < 0)
+        return code;
+    if (tensor->n_bytes > INT64_MAX - plan->offset ||
+        layout_add_tensor(plan->layout, plan->offset, tensor) < 0)
+        return wfs_fail_memory(plan->err);
+    plan->offset += tensor->n_bytes;
+    return 0;
+}
+
+static void put_shape(struct plan *plan, const struct wfs_shape *shape)
+{
+    mpkout_string(&plan->out, "shape");
+    mpkout_array(&plan->out, shape->rank);
+    for (uint32_t i = 0; i < shape->rank; i++)
+        mpkout_uint(&plan->out, shape->dims[i]);
+}
+
+/* ---- tensors ---- */
+
+/* Returns the dtype as it was loaded, in the graph; 0: it is not known, or not that of the tensor.
+ */
+static uint32_t loaded_dtype(const struct plan *plan, const struct wfs_tensor *tensor)
+{
+    const struct wfs_catalog *catalog = plan->catalog;
+    if (!plan->is_record || tensor->place == 0 || tensor->place > catalog->n_places ||
+        catalog->places[tensor->place].stamp != catalog_stamp(tensor))
+        return 0;
+    const uint32_t id = catalog->places[tensor->place].id;
+    const uint32_t param = value_get(&catalog->graph, id, "param");
+    return value_get(&catalog->graph, param != 0 ? param : id, "dtype");
+}
+
+static int put_scheme(struct plan *plan, const struct wfs_tensor *tensor)
+{
+    const uint32_t loaded = loaded_dtype(plan, tensor);
+    if (loaded != 0)
+        return record_spell_value(&plan->out, &plan->catalog->graph, loaded) < 0
+                   ? wfs_fail(plan->err, EINVAL, "tensor '%s': its scheme cannot be written",
+                              wfs_quote(tensor->key).text)
+                   : 0;
+    mpkout_map(&plan->out, 1);
+    mpkout_string(&plan->out, "QFloat");
+    record_spell_scheme(&plan->out, wfs_tensor_attr(tensor, "quantization"));
+    return 0;
+}
+
+static int put_bool(struct plan *plan, const struct wfs_tensor *tensor)
+{
+    const char *store = wfs_tensor_attr(tensor, "bool_store");
+    if (plan->minor >= MINOR_BOOL) {
+        mpkout_map(&plan->out, 1);
+        mpkout_string(&plan->out, "Bool");
+        mpkout_string(&plan->out, tensor->dtype == WFS_BOOL32 ? "U32"
+                                  : store != NULL             ? "U8"
+                                                              : "Native");
+        return 0;
+    }
+    if (tensor->dtype == WFS_BOOL32)
+        return wfs_fail(plan->err, EOPNOTSUPP,
+                        "tensor '%s': bools of 32 bits need burn_version 0.21",
+                        wfs_quote(tensor->key).text);
+    mpkout_string(&plan->out, "Bool");
+    return 0;
+}
+
+static int put_dtype(struct plan *plan, const struct wfs_tensor *tensor)
+{
+    const enum wfs_dtype dtype = (enum wfs_dtype)tensor->dtype;
+    mpkout_string(&plan->out, "dtype");
+    if (dtype == WFS_OPAQUE)
+        return put_scheme(plan, tensor);
+    if (dtype == WFS_BOOL || dtype == WFS_BOOL32)
+        return put_bool(plan, tensor);
+    mpkout_string(&plan->out, record_dtype_name(dtype));
+    return 0;
+}
+
+static int put_new(struct plan *plan, const struct wfs_tensor *tensor)
+{
+    mpkout_map(&plan->out, 3);
+    mpkout_string(&plan->out, "bytes");
+    mpkout_bytes(&plan->out, (uint32_t)tensor->n_bytes);
+    const int code = add_content(plan, tensor);
+    if (code < 0)
+        return code;
+    put_shape(plan, &tensor->shape);
+    return put_dtype(plan, tensor);
+}
+
+/* The list that a tensor was loaded from, as it is in the file. */
+static const struct wfs_tensor *loaded_list(struct plan *plan, const struct wfs_tensor *tensor,
+                                            uint64_t *ret_n)
+{
+    const struct source *bytes;
+    const struct record_list *list = record_source_whole(tensor, &bytes);
+    struct wfs_tensor *content =
+        list == NULL ? NULL : arena_calloc(&plan->layout->arena, 1, sizeof(*content));
+    if (content == NULL)
+        return NULL;
+    *content = *tensor;
+    content->dtype = content->stored.dtype = WFS_OPAQUE;
+    content->stored.source = (struct source *)(uintptr_t)bytes;
+    content->stored.offset = list->offset;
+    content->n_bytes = list->end - list->offset;
+    *ret_n = list->n;
+    return content;
+}
+
+static int put_old(struct plan *plan, const struct wfs_tensor *tensor)
+{
+    uint64_t n = 0;
+    const struct wfs_tensor *content = tensor->n_bytes == 0 ? NULL : loaded_list(plan, tensor, &n);
+    if (content == NULL && tensor->n_bytes > 0)
+        return wfs_fail(
+            plan->err, EOPNOTSUPP,
+            "tensor '%s': for Burn 0.13 and earlier, only tensors that are unchanged "
+            "since they were read from such a record are written: use burn_version 0.14 "
+            "or later",
+            wfs_quote(tensor->key).text);
+    mpkout_map(&plan->out, 2);
+    mpkout_string(&plan->out, "value");
+    mpkout_array(&plan->out, (uint32_t)n);
+    const int code = content == NULL ? 0 : add_content(plan, content);
+    if (code == 0)
+        put_shape(plan, &tensor->shape);
+    return code;
+}
+
+static int put_any(struct plan *plan, const struct wfs_tensor *tensor)
+{
+    plan->layout->order[plan->n_ordered++] = tensor;
+    return plan->minor < MINOR_BYTES ? put_old(plan, tensor) : put_new(plan, tensor);
+}
+
+/* The id as it was in the file, while it still is that of the parameter; else 13 digits. A new
+ * parameter has a hash of its key. */
+static void put_id(struct plan *plan, const struct wfs_tensor *tensor)
+{
+    const char *number = wfs_tensor_attr(tensor, "param_id");
+    const char *text = wfs_tensor_attr(tensor, "record_id");
+    char digits[RECORD_ID_N + 1];
+    uint64_t id = hash_bytes(tensor->key, strlen(tensor->key), 0), loaded = 0;
+    if (number != NULL)
+        parse_param_id(number, &id);
+    if (text != NULL)
+        record_id_parse(text, strlen(text), &loaded);
+    if (text == NULL || loaded != id) {
+        record_id_print(id, digits);
+        text = digits;
+    }
+    mpkout_string(&plan->out, "id");
+    mpkout_string(&plan->out, text);
+}
+
+/* In a record, what had no id was not a parameter. Everywhere else tensors are parameters. */
+static int put_tensor(struct plan *plan, const struct wfs_tensor *tensor)
+{
+    const bool has_id = wfs_tensor_attr(tensor, "param_id") != NULL;
+    if (!has_id && plan->is_record && tensor->place != 0)
+        return put_any(plan, tensor);
+    mpkout_map(&plan->out, 2);
+    put_id(plan, tensor);
+    mpkout_string(&plan->out, "param");
+    return put_any(plan, tensor);
+}
+
+/* ---- the tree ---- */
+
+static int put_value(struct plan *plan, const struct outline_node *node)
+{
+    const int code = record_spell_value(&plan->out, &plan->catalog->graph, node->value);
+    if (code == -ENOMEM)
+        return wfs_fail_memory(plan->err);
+    if (code == -EINVAL)
+        return wfs_fail(plan->err, EINVAL, "the value '%s' is not plain data, which a record holds",
+                        wfs_quote_n(node->name, node->n_name).text);
+    return code < 0 ? wfs_fail(plan->err, -code, "cannot read the bytes of a value") : 0;
+}
+
+static int put_node(struct plan *plan, uint32_t id)
+{
+    const struct outline_node *nodes = plan->outline.nodes, *node = &nodes[id];
+    int code = 0;
+    if (node->tensor != NULL)
+        return put_tensor(plan, node->tensor);
+    if (node->value != 0)
+        return put_value(plan, node);
+    if (node->is_list)
+        mpkout_array(&plan->out, node->n_children);
+    else
+        mpkout_map(&plan->out, node->n_children);
+    for (uint32_t child = node->first; child != 0 && code == 0; child = nodes[child].next) {
+        if (!node->is_list)
+            mpkout_text(&plan->out, nodes[child].name, nodes[child].n_name);
+        code = put_node(plan, child);
+    }
+    return code;
+}
+
+/*
+ * Up to Burn 0.20, a convolution of two or more dimensions has lists of nulls for its constants,
+ * and does not load without them.
+ */
+static int check_arrays(const struct plan *plan)
+{
+    const struct record_outline *outline = &plan->outline;
+    for (uint32_t id = 1; plan->minor < MINOR_BOOL && id < outline->n_nodes; id++) {
+        const struct outline_node *node = &outline->nodes[id];
+        if (node->tensor == NULL || node->tensor->shape.rank < RANK_WITH_ARRAYS ||
+            node->n_name != 6 || memcmp(node->name, "weight", 6) != 0)
+            continue;
+        const uint32_t stride = record_outline_child(outline, node->parent, "stride", 6);
+        const uint32_t value = stride == 0 ? 0 : outline->nodes[stride].value;
+        if (value == 0 || graph_at(&plan->catalog->graph, value)->kind != VALUE_LIST)
+            return wfs_fail(plan->err, EINVAL,
+                            "tensor '%s' is the weight of a convolution, which in Burn 0.%u "
+                            "has constants beside it that only a record has: use like with such a "
+                            "record, or burn_version 0.21",
+                            wfs_quote(node->tensor->key).text, plan->minor);
+    }
+    return 0;
+}
+
+/* A Burnpack of an optimizer has its ids in the names, and the ranks apart. */
+static int check_optimizer(const struct plan *plan)
+{
+    static const char rank[] = ".__rank";
+    const struct wfs_catalog *catalog = plan->catalog;
+    for (size_t i = 0; i < catalog->n_values && !plan->is_record; i++) {
+        const size_t n = strlen(catalog->values[i].name), n_rank = sizeof(rank) - 1;
+        if (n > n_rank && strcmp(catalog->values[i].name + n - n_rank, rank) == 0)
+            return wfs_fail(plan->err, EOPNOTSUPP,
+                            "the state of an optimizer in a Burnpack cannot become a record");
+    }
+    return 0;
+}
+
+/* ---- metadata ---- */
+
+static const char *text_of(const struct wfs_text *meta, const char *name)
+{
+    while (meta != NULL && strcmp(meta->name, name) != 0)
+        meta = meta->next;
+    return meta == NULL ? NULL : meta->value;
+}
+
+/* The settings that the floats of a catalog suggest: which of the three, as Burn's names. */
+static const char *const *settings_of(const struct wfs_catalog *catalog)
+{
+    static const char *const full[] = {"f32", "i32", "FullPrecisionSettings"};
+    static const char *const half[] = {"half::binary16::f16", "i16", "HalfPrecisionSettings"};
+    static const char *const wide[] = {"f64", "i64", "DoublePrecisionSettings"};
+    size_t n_half = 0, n_wide = 0, n = 0;
+    for (size_t i = 0; i < catalog->n_tensors; i++) {
+        const enum wfs_dtype dtype = (enum wfs_dtype)catalog->tensors[i].dtype;
+        n += wfs_dtype_kind(dtype) == WFS_KIND_FLOAT;
+        n_half += dtype == WFS_F16;
+        n_wide += dtype == WFS_F64;
+    }
+    return n > 0 && n_half == n ? half : n > 0 && n_wide == n ? wide : full;
+}
+
+/* The recorder is this one, whatever the record was packed in; its settings stay. */
+static const char *format_of(struct plan *plan, const char *loaded, const char *settings)
+{
+    if (loaded != NULL && strstr(loaded, RECORDER) != NULL)
+        return loaded;
+    const char *types = loaded == NULL ? NULL : strchr(loaded, '<');
+    return types != NULL
+               ? arena_print(&plan->layout->arena, RECORDER_PATH "%s", types)
+               : arena_print(&plan->layout->arena, RECORDER_PATH "<" SETTINGS_PATH "%s>", settings);
+}
+
+/* The version that was asked for, with three parts as Burn's own; NULL: the metadata have none. */
+static const char *version_of(struct plan *plan)
+{
+    const char *version = plan->catalog->burn_version;
+    if (version == NULL)
+        return text_of(plan->catalog->meta, "version");
+    return strchr(version + 2, '.') != NULL ? version
+                                            : arena_print(&plan->layout->arena, "%s.0", version);
+}
+
+/* The five texts of a record, then those that somebody added. */
+static int collect_meta(struct plan *plan)
+{
+    const struct wfs_text *meta = plan->catalog->meta;
+    const char *const *settings = settings_of(plan->catalog);
+    const char *const names[N_TEXTS] = {"float", "int", "format", "version", "settings"};
+    const char *version = version_of(plan);
+    const struct wfs_text *own = plan->is_record ? meta : NULL;
+    const char *values[N_TEXTS] = {text_of(own, "float"), text_of(own, "int"),
+                                   text_of(own, "format"), version, text_of(own, "settings")};
+    size_t n = N_TEXTS;
+    plan->minor = version == NULL ? 0 : record_version_minor(version);
+    if (plan->minor == 0) {
+        values[3] = RECORD_VERSION_DEFAULT;
+        plan->minor = record_version_minor(values[3]);
+    }
+    values[0] = values[0] == NULL ? settings[0] : values[0];
+    values[1] = values[1] == NULL ? settings[1] : values[1];
+    values[4] = values[4] == NULL ? settings[2] : values[4];
+    values[2] = format_of(plan, values[2], values[4]);
+    for (const struct wfs_text *text = meta; text != NULL; text = text->next)
+        n++;
+    struct wfs_text *texts = arena_calloc(&plan->layout->arena, n, sizeof(*texts));
+    if (texts == NULL || values[2] == NULL)
+        return wfs_fail_memory(plan->err);
+    for (n = 0; n < N_TEXTS; n++)
+        texts[n] =
+            (struct wfs_text){.name = names[n], .value = values[n], .n_bytes = strlen(values[n])};
+    for (const struct wfs_text *text = meta; text != NULL; text = text->next) {
+        size_t i = 0;
+        while (i < N_TEXTS && strcmp(names[i], text->name) != 0)
+            i++;
+        if (i == N_TEXTS)
+            texts[n++] = *text;
+    }
+    for (size_t i = 0; i < n; i++)
+        texts[i].next = i + 1 < n ? &texts[i + 1] : NULL;
+    plan->layout->meta = texts;
+    return storable_check_metadata(plan->catalog, plan->err);
+}
+
+static void put_meta(struct plan *plan)
+{
+    uint32_t n = 0;
+    for (const struct wfs_text *text = plan->layout->meta; text != NULL; text = text->next)
+        n++;
+    mpkout_string(&plan->out, "metadata");
+    mpkout_map(&plan->out, n);
+    for (const struct wfs_text *text = plan->layout->meta; text != NULL; text = text->next) {
+        mpkout_string(&plan->out, text->name);
+        mpkout_text(&plan->out, text->value, text->n_bytes);
+    }
+}
+
+/* ---- the whole ---- */
+
+static int check_tensors(const struct plan *plan)
+{
+    int code = 0;
+    for (size_t i = 0; i < plan->catalog->n_tensors && code == 0; i++)
+        code = storable_check_tensor(plan->layout->format, &plan->catalog->tensors[i], plan->err);
+    return code;
+}
+
+static int put_record(struct plan *plan)
+{
+    const bool has_marker = plan->minor >= MINOR_MARKER;
+    mpkout_map(&plan->out, has_marker ? 3 : 2);
+    put_meta(plan);
+    mpkout_string(&plan->out, "item");
+    const int code = put_node(plan, 1);
+    if (code < 0)
+        return code;
+    if (has_marker) {
+        mpkout_string(&plan->out, "_b");
+        mpkout_array(&plan->out, 0);
+    }
+    return flush(plan);
+}
+
+static int run(struct plan *plan)
+{
+    struct wfs_layout *layout = plan->layout;
+    layout->order =
+        arena_calloc(&layout->arena, plan->catalog->n_tensors + 1, sizeof(*layout->order));
+    if (layout->order == NULL)
+        return wfs_fail_memory(plan->err);
+    int code = check_tensors(plan);
+    if (code == 0)
+        code = collect_meta(plan);
+    if (code == 0)
+        code = check_optimizer(plan);
+    if (code == 0)
+        code = record_outline_make(&plan->outline, plan->catalog, plan->err);
+    if (code == 0)
+        code = check_arrays(plan);
+    return code < 0 ? code : put_record(plan);
+}
+
+int record_layout_plan(const struct wfs_catalog *catalog, struct wfs_layout *layout,
+                       struct wfs_error *err)
+{
+    struct plan plan = {.catalog = catalog,
+                        .layout = layout,
+                        .err = err,
+                        .is_record = catalog->format == layout->format};
+    const int code = run(&plan);
+    record_outline_done(&plan.outline);
+    mpkout_done(&plan.out);
+    return code;
+}
