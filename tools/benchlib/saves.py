@@ -94,11 +94,12 @@ def conversions(bench):
                  ["conversion", "cp + sync", "weightfs convert", "ours / cp", "peak memory"])
     size = 4 * MIB
     tensors = [("layers.%d.weight" % i, "F32", [1024, size // 4096], size) for i in range(n)]
-    pth, plain, bpk = bench.path("in.pth"), bench.path("in.safetensors"), bench.path("in.bpk")
+    pth, plain, bpk, mpk = (bench.path("in" + extension) for extension in (".pth", ".safetensors", ".bpk", ".mpk"))
     write_pth(pth, tensors, os.urandom(MIB))
     run([bench.program, "convert", pth, plain])
     run([bench.program, "convert", plain, bpk])
-    pairs = [(pth, ".safetensors"), (pth, ".bpk"), (pth, ".pth"), (plain, ".bpk"), (bpk, ".safetensors")]
+    run([bench.program, "convert", plain, mpk])
+    pairs = [(pth, ".safetensors"), (pth, ".bpk"), (pth, ".pth"), (plain, ".bpk"), (bpk, ".safetensors"), (mpk, ".bpk"), (mpk, ".mpk")]
     written = written_formats(bench)
     for source, extension in (pair for pair in pairs if pair[1] in written):
         output, base, mine = bench.path("out" + extension), [], []
@@ -109,7 +110,7 @@ def conversions(bench):
         b, m = statistics.median(base), statistics.median(seconds for seconds, _ in mine)
         bench.row("%s to %s" % (os.path.splitext(source)[1], extension), "%.2f s" % b, "%.2f s" % m, "%.2f" % (m / b),
                  "%.0f MB" % max(mb for _, mb in mine))
-    for path in (pth, plain, bpk):
+    for path in (pth, plain, bpk, mpk):
         os.unlink(path)
 
 
