@@ -12,8 +12,10 @@
 #include <weightfs/shards.h>
 
 struct wfs_load_options {
-    bool force;                /* read what can be read of a damaged file */
-    bool shards;               /* a path to one shard stands for the whole checkpoint */
+    bool force;     /* read what can be read of a damaged file */
+    bool shards;    /* a path to one shard stands for the whole checkpoint */
+    bool has_epoch; /* of a training run; false: the newest one */
+    uint64_t epoch;
     const char *const *limits; /* "NAME=NUMBER" texts that replace a default limit */
     size_t n_limits;
 };
@@ -29,9 +31,10 @@ const struct wfs_format *wfs_format_by_path(const char *path);
 bool wfs_format_can_write(const struct wfs_format *format);
 
 /*
- * Loads the checkpoint at path, recognised by its content: a file, the index of a sharded one, or
- * the directory that holds either. options may be NULL. Errors as error.h says, and the errno of
- * open: -EISDIR for a directory without a checkpoint, -ENXIO for what is not a regular file.
+ * Loads the checkpoint at path, recognised by its content: a file, the index of a sharded one, the
+ * directory that holds either, or the directory of a training run. options may be NULL. Errors as
+ * error.h says, and the errno of open: -EISDIR for a directory without a checkpoint, -ENXIO for
+ * what is not a regular file.
  */
 int wfs_load(const char *path, const struct wfs_load_options *options, struct wfs_catalog **out,
              struct wfs_error *err);

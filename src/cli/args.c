@@ -313,6 +313,8 @@ struct wfs_load_options args_load_options(const struct args *args)
     return (struct wfs_load_options){
         .force = args->settings.force,
         .shards = args->settings.shards,
+        .has_epoch = args->settings.has_epoch,
+        .epoch = args->settings.epoch,
         .limits = args->limits,
         .n_limits = args->n_limits,
     };

@@ -166,6 +166,8 @@ int wfs_load(const char *path, const struct wfs_load_options *options, struct wf
     if (options != NULL) {
         context.force = options->force;
         context.shards = options->shards;
+        context.has_epoch = options->has_epoch;
+        context.epoch = options->epoch;
         for (size_t i = 0; i < options->n_limits; i++) {
             const int code = limits_set(&context.limits, options->limits[i], err);
             if (code < 0)

@@ -39,6 +39,8 @@ static int load(const struct mount_options *options, const struct target *target
     const struct checkpoint_options checkpoint_options = {
         .load = {.force = options->settings.force,
                  .shards = options->settings.shards,
+                 .has_epoch = options->settings.has_epoch,
+                 .epoch = options->settings.epoch,
                  .limits = options->limits,
                  .n_limits = options->n_limits},
         .is_lasting = true};

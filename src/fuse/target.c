@@ -280,6 +280,10 @@ static void print_mount(FILE *out, const struct target *target, const struct mou
         fputs("#option flag force\n", out);
     if (options->settings.shards)
         fputs("#option flag shards\n", out);
+    if (options->settings.has_epoch)
+        fprintf(out, "#option flag epoch=%llu\n", (unsigned long long)options->settings.epoch);
+    if (options->settings.burn_version != NULL)
+        fprintf(out, "#option flag burn_version=%s\n", options->settings.burn_version);
     if (target->max_shard > 0)
         fprintf(out, "#option flag max_shard_size=%llu\n", (unsigned long long)target->max_shard);
 }

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* The releases of Burn with recorders: 0.8 to 0.21. */
@@ -72,6 +73,17 @@ static int apply_burn_version(struct settings *settings, const char *value, stru
     return 0;
 }
 
+static int apply_epoch(struct settings *settings, const char *value, struct wfs_error *err)
+{
+    char *end;
+    errno = 0;
+    settings->epoch = strtoull(value, &end, 10);
+    settings->has_epoch = true;
+    return value[0] >= '0' && value[0] <= '9' && *end == '\0' && errno == 0
+               ? 0
+               : wfs_fail(err, EINVAL, "must be a number, not '%s'", wfs_quote(value).text);
+}
+
 static int apply_force(struct settings *settings, const char *value, struct wfs_error *err)
 {
     settings->force = true;
@@ -105,6 +117,8 @@ static int apply_safe(struct settings *settings, const char *value, struct wfs_e
 static const struct setting rows[] = {
     {"burn_version", "0.N", "the Burn, 0.8 to 0.21, that is to read a .mpk", SETTING_OF_OUTPUT,
      apply_burn_version},
+    {"epoch", "N", "read epoch N of a training run, not the newest", SETTING_OF_SOURCE,
+     apply_epoch},
     {"force", NULL, "skip damaged parts of SOURCE", SETTING_OF_SOURCE, apply_force},
     {"format", "NAME", "safetensors, pytorch, burnpack or mpk", SETTING_OF_OUTPUT, apply_format},
     {"large", NULL, "allow a TARGET over 16 times larger than SOURCE", SETTING_OF_OUTPUT,

@@ -14,7 +14,8 @@
 
 struct settings {
     /* Of a source. */
-    bool force, shards;
+    bool force, shards, has_epoch;
+    uint64_t epoch; /* of a training run */
     /* Of an output. */
     const struct wfs_format *format; /* NULL: as its name says */
     uint64_t max_shard;              /* bytes of tensors in a shard; 0: as they are */

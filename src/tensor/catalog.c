@@ -275,6 +275,7 @@ const char *wfs_container_name(enum wfs_container container)
         [WFS_CONTAINER_RECORD_JSON] = "record of Burn in JSON",
         [WFS_CONTAINER_DCP] = "distributed checkpoint",
         [WFS_CONTAINER_DCP_PARTS] = "distributed checkpoint in safetensors files",
+        [WFS_CONTAINER_RUN] = "epoch of a training run",
     };
     return names[container];
 }

@@ -5,8 +5,11 @@
  */
 #include "value/value.h"
 
+#include <weightfs/cleanup.h>
+
 #include <errno.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/bytes.h"
@@ -464,4 +467,55 @@ void value_set_done(struct value_set *set)
 {
     map_done(&set->map);
     *set = (struct value_set){0};
+}
+
+enum { N_COPY_DEPTH_MAX = 1024 };
+
+static uint32_t copy_value(struct graph *to, const struct graph *from, uint32_t id, unsigned depth);
+
+static uint32_t copy_items(struct graph *to, const struct graph *from, const struct value *value,
+                           unsigned depth)
+{
+    autofree uint32_t *items = calloc((size_t)value->n + 1, sizeof(*items));
+    if (items == NULL)
+        return 0;
+    for (uint32_t i = 0; i < value->n; i++) {
+        items[i] = copy_value(to, from, value_items(value)[i], depth + 1);
+        if (items[i] == 0)
+            return 0;
+    }
+    return value_new_items(to, (enum value_kind)value->kind, items, value->n);
+}
+
+/* A leaf: the struct itself, with a text of its own. */
+static uint32_t copy_leaf(struct graph *to, const struct value *value)
+{
+    const bool has_text = value->kind == VALUE_TEXT || value->kind == VALUE_BIG;
+    const uint32_t id =
+        has_text ? value_new_text(to, value->text, value->n)
+        : value->kind == VALUE_BYTES
+            ? value_new_bytes(to, value->bytes->source, value->bytes->offset, value->bytes->n_bytes)
+            : value_new(to, (enum value_kind)value->kind);
+    if (id == 0)
+        return 0;
+    struct value *copy = graph_at(to, id);
+    copy->kind = value->kind;
+    copy->form = value->form;
+    copy->tag = value->tag;
+    if (!has_text && value->kind != VALUE_BYTES)
+        copy->integer = value->integer;
+    return id;
+}
+
+static uint32_t copy_value(struct graph *to, const struct graph *from, uint32_t id, unsigned depth)
+{
+    const struct value *value = graph_at(from, id);
+    if (depth == N_COPY_DEPTH_MAX || value->kind > VALUE_DICT)
+        return value_new(to, VALUE_NONE);
+    return value_has_items(value) ? copy_items(to, from, value, depth) : copy_leaf(to, value);
+}
+
+uint32_t value_copy(struct graph *to, const struct graph *from, uint32_t id)
+{
+    return copy_value(to, from, id, 0);
 }

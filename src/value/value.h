@@ -162,6 +162,12 @@ uint32_t value_new_items(struct graph *graph, enum value_kind kind, const uint32
 uint32_t value_new_call(struct graph *graph, enum value_form form, uint32_t callable,
                         uint32_t args);
 
+/*
+ * Copies plain data into another graph with its texts; bytes stay where they are. What is not
+ * plain, or nested deeper than 1024 levels, becomes null. Returns an id, 0 when out of memory.
+ */
+uint32_t value_copy(struct graph *to, const struct graph *from, uint32_t id);
+
 /* Adds items to a list, dict or set. -ENOMEM; -EOVERFLOW past 2^32-1. */
 int value_append(struct graph *graph, uint32_t id, const uint32_t *items, uint32_t n);
 

@@ -33,25 +33,6 @@ static bool is_filler(const struct graph *graph, uint32_t id, unsigned depth)
     return is_empty;
 }
 
-/* Copies a filler from one graph into another; 0: out of memory. */
-static uint32_t copy(struct graph *to, const struct graph *from, uint32_t id)
-{
-    const struct value *value = graph_at(from, id);
-    if (value->kind == VALUE_TEXT)
-        return value_new_text(to, value->text, value->n);
-    if (value->kind == VALUE_NONE)
-        return value_new(to, VALUE_NONE);
-    autofree uint32_t *items = calloc((size_t)value->n + 1, sizeof(*items));
-    if (items == NULL)
-        return 0;
-    for (uint32_t i = 0; i < value->n; i++) {
-        items[i] = copy(to, from, value_items(value)[i]);
-        if (items[i] == 0)
-            return 0;
-    }
-    return value_new_items(to, (enum value_kind)value->kind, items, value->n);
-}
-
 /* Adds a name and everything that it is in. -ENOMEM. */
 static int add_name(struct fillers *fillers, const char *name)
 {
@@ -85,7 +66,7 @@ static int add_filler(struct fillers *fillers, const struct catalog_value *value
 {
     struct wfs_catalog *catalog = fillers->pass->catalog;
     const char *name = arena_copy(&catalog->arena, value->name, strlen(value->name));
-    const uint32_t id = copy(&catalog->graph, &fillers->pass->like->graph, value->id);
+    const uint32_t id = value_copy(&catalog->graph, &fillers->pass->like->graph, value->id);
     return name == NULL || id == 0 ? -1 : catalog_add_value(catalog, name, id, 0);
 }
 

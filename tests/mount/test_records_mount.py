@@ -106,3 +106,17 @@ def test_an_untouched_old_record_is_written_as_it_was(mount, folder):
     content = pack(record({'w': param(UUID, values([1.5, -2.5], [2])), 'i': param(UUID, values([1, -200], [2]))}, metadata('0.13.2')))
     (folder / 'in.mpk').write_bytes(content)
     assert (mount(folder / 'in.mpk') / '.weightfs/out/model.mpk').read_bytes() == content
+
+
+def test_a_training_run_is_one_tree(mount, folder):
+    for epoch in (1, 2):
+        (folder / ('model-%d.mpk' % epoch)).write_bytes(pack(record({'w': param(7, tensor(f32(epoch), [1]))})))
+        (folder / ('optim-%d.mpk' % epoch)).write_bytes(pack(record({'x': {'time': epoch, 'm': tensor(f32(epoch), [1])}})))
+        (folder / ('scheduler-%d.mpk' % epoch)).write_bytes(pack(record(epoch)))
+    (folder / 'away').mkdir()
+    for options, epoch in ((), 2), (('epoch=1',), 1):
+        mnt = mount(folder, *options, at=folder / 'away')
+        assert sorted(os.listdir(mnt.path)) == ['model', 'optim', 'scheduler.json']
+        assert (mnt / 'model/w').read_bytes() == f32(epoch) and (mnt / 'optim/x/m').read_bytes() == f32(epoch)
+        assert json.loads((mnt / 'scheduler.json').read_text()) == json.loads((mnt / 'optim/x/time.json').read_text()) == epoch
+        mnt.unmount()

@@ -19,7 +19,9 @@ struct load_context {
     struct limits limits;
     const struct format_table *table; /* for sets only */
     bool force;
-    bool shards; /* one shard stands for all */
+    bool shards;    /* one shard stands for all */
+    bool has_epoch; /* of a training run; false: the newest one */
+    uint64_t epoch;
 };
 
 /* A saver plans the complete layout first; then any range of the file can be produced. */

@@ -474,6 +474,9 @@ static int run(struct plan *plan)
         arena_calloc(&layout->arena, plan->catalog->n_tensors + 1, sizeof(*layout->order));
     if (layout->order == NULL)
         return wfs_fail_memory(plan->err);
+    if (plan->catalog->container == WFS_CONTAINER_RUN)
+        return wfs_fail(plan->err, EOPNOTSUPP,
+                        "an epoch of a training run is several records: read one of its files");
     int code = check_tensors(plan);
     if (code == 0)
         code = collect_meta(plan);

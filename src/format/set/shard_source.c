@@ -18,6 +18,7 @@
 
 #include "base/bytes.h"
 #include "format/core/format.h"
+#include "format/set/run_source.h"
 #include "format/set/shard_files.h"
 #include "format/set/shard_index.h"
 #include "tensor/catalog_parts.h"
@@ -340,6 +341,12 @@ static int load_folder(const char *folder, const char *like, const struct load_c
     return load_path(path, context, out, err);
 }
 
+static int fail_epoch(struct wfs_error *err)
+{
+    return wfs_fail(err, EINVAL,
+                    "is not the directory of a training run, from which an epoch is read");
+}
+
 int shard_source_load(const char *path, const struct load_context *context,
                       struct wfs_catalog **out, struct wfs_error *err)
 {
@@ -349,12 +356,17 @@ int shard_source_load(const char *path, const struct load_context *context,
         const bool has_slash = path[0] != '\0' && path[strlen(path) - 1] == '/';
         if (asprintf(&folder, "%s%s", path, has_slash ? "" : "/") < 0)
             return wfs_fail_memory(err);
-        const int code = load_folder(folder, NULL, context, out, err);
-        autoclose int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        int code = run_source_load(folder, context, out, err);
         if (code == 0)
+            code =
+                context->has_epoch ? fail_epoch(err) : load_folder(folder, NULL, context, out, err);
+        autoclose int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (code >= 0)
             wfs_access_add(&(*out)->access, fd);
-        return code;
+        return code < 0 ? code : 0;
     }
+    if (context->has_epoch)
+        return fail_epoch(err);
     if (context->shards && shard_is_name(context->table, path)) {
         autofree char *folder = shard_folder(path);
         return folder == NULL ? wfs_fail_memory(err)

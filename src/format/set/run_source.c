@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Files called model-N, optim-N and scheduler-N, whatever they end with: a run is what has at least
+ * the first and one of the others. Each is loaded as the file that it is.
+ */
+#include "format/set/run_source.h"
+
+#include <weightfs/array.h>
+#include <weightfs/cleanup.h>
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "format/set/shard_files.h"
+#include "tensor/catalog_parts.h"
+
+enum { MODEL, OPTIM, SCHEDULER, N_KINDS };
+
+static const char *const kinds[N_KINDS] = {"model", "optim", "scheduler"};
+
+/* What the whole of a record is called that is one tensor or value. */
+#define WHOLE "item"
+
+struct epoch {
+    uint64_t number;
+    char *files[N_KINDS]; /* malloc'ed names; NULL: there is none */
+};
+
+struct run {
+    struct epoch *epochs; /* malloc'ed */
+    size_t n_epochs, n_room;
+};
+
+static void run_done(struct run *run)
+{
+    for (size_t i = 0; i < run->n_epochs; i++)
+        for (size_t kind = 0; kind < N_KINDS; kind++)
+            free(run->epochs[i].files[kind]);
+    free(run->epochs);
+}
+
+/* ---- names ---- */
+
+/* "optim-12.mpk.gz": a kind, an epoch, and an ending or none. */
+static bool parse_name(const char *name, size_t *ret_kind, uint64_t *ret_number)
+{
+    for (size_t kind = 0; kind < N_KINDS; kind++) {
+        const size_t n = strlen(kinds[kind]);
+        const char *at = name + n + 1;
+        uint64_t number = 0;
+        if (strncmp(name, kinds[kind], n) != 0 || name[n] != '-' || *at < '0' || *at > '9')
+            continue;
+        for (; *at >= '0' && *at <= '9'; at++) {
+            if (!checked_mul(number, (uint64_t)10, &number) ||
+                !checked_add(number, (uint64_t)(*at - '0'), &number))
+                return false;
+        }
+        *ret_kind = kind;
+        *ret_number = number;
+        return *at == '\0' || *at == '.';
+    }
+    return false;
+}
+
+static struct epoch *find_epoch(struct run *run, uint64_t number)
+{
+    for (size_t i = 0; i < run->n_epochs; i++) {
+        if (run->epochs[i].number == number)
+            return &run->epochs[i];
+    }
+    if (array_reserve(&run->epochs, sizeof(*run->epochs), run->n_epochs, 1, &run->n_room) < 0)
+        return NULL;
+    run->epochs[run->n_epochs] = (struct epoch){.number = number};
+    return &run->epochs[run->n_epochs++];
+}
+
+/* -EEXIST: there are two files of one kind and epoch. */
+static int add_file(struct run *run, const char *name, uint64_t n_max)
+{
+    size_t kind;
+    uint64_t number;
+    if (!parse_name(name, &kind, &number))
+        return 0;
+    struct epoch *epoch = run->n_epochs >= n_max ? NULL : find_epoch(run, number);
+    if (epoch == NULL)
+        return run->n_epochs >= n_max ? -E2BIG : -ENOMEM;
+    if (epoch->files[kind] != NULL)
+        return -EEXIST;
+    epoch->files[kind] = strdup(name);
+    return epoch->files[kind] == NULL ? -ENOMEM : 0;
+}
+
+static void close_folder(DIR **folder)
+{
+    if (*folder != NULL)
+        closedir(*folder);
+}
+
+static int list_run(struct run *run, const char *folder, const struct load_context *context,
+                    struct wfs_error *err)
+{
+    cleanup(close_folder) DIR *open = opendir(folder);
+    if (open == NULL)
+        return wfs_fail(err, errno, "cannot open the directory: %s", strerror(errno));
+    for (const struct dirent *entry; (entry = readdir(open)) != NULL;) {
+        const int code = add_file(run, entry->d_name, context->limits.files);
+        if (code == -EEXIST)
+            return wfs_fail(err, EINVAL,
+                            "'%s' has another file of the same kind and epoch beside it",
+                            wfs_quote(entry->d_name).text);
+        if (code < 0)
+            return code == -E2BIG ? wfs_fail(err, E2BIG, "it has more epochs than the limit files")
+                                  : wfs_fail_memory(err);
+    }
+    return 0;
+}
+
+static bool is_complete(const struct epoch *epoch)
+{
+    return epoch->files[MODEL] != NULL &&
+           (epoch->files[OPTIM] != NULL || epoch->files[SCHEDULER] != NULL);
+}
+
+/* Chooses the epoch that was asked for, or the newest one. *ret NULL: it is not a run. */
+static int choose(const struct run *run, const struct load_context *context,
+                  const struct epoch **ret, struct wfs_error *err)
+{
+    const struct epoch *newest = NULL;
+    *ret = NULL;
+    for (size_t i = 0; i < run->n_epochs; i++) {
+        const struct epoch *epoch = &run->epochs[i];
+        if (!is_complete(epoch))
+            continue;
+        if (newest == NULL || epoch->number > newest->number)
+            newest = epoch;
+        if (context->has_epoch && epoch->number == context->epoch)
+            *ret = epoch;
+    }
+    if (context->has_epoch && *ret == NULL && newest != NULL)
+        return wfs_fail(err, ENOENT, "it has no epoch %" PRIu64 ", the newest is %" PRIu64,
+                        context->epoch, newest->number);
+    *ret = context->has_epoch ? *ret : newest;
+    return 0;
+}
+
+/* ---- loading ---- */
+
+/* The name of a part of a kind of file, in the arena; NULL: out of memory. */
+static const char *name_in(struct wfs_catalog *catalog, size_t kind, const char *name)
+{
+    return strcmp(name, WHOLE) == 0 ? arena_copy(&catalog->arena, kinds[kind], strlen(kinds[kind]))
+                                    : arena_print(&catalog->arena, "%s.%s", kinds[kind], name);
+}
+
+static int take_tensors(struct wfs_catalog *catalog, const struct wfs_catalog *part, size_t kind)
+{
+    for (size_t i = 0; i < part->n_tensors; i++) {
+        struct wfs_tensor *tensor = catalog_add(catalog);
+        if (tensor == NULL)
+            return -ENOMEM;
+        *tensor = part->tensors[i];
+        tensor->value = tensor->place = 0; /* numbers in the part's graph */
+        tensor->origin = part->tensors[i].key;
+        tensor->key = name_in(catalog, kind, part->tensors[i].key);
+        if (tensor->key == NULL)
+            return -ENOMEM;
+    }
+    return 0;
+}
+
+static int take_values(struct wfs_catalog *catalog, const struct wfs_catalog *part, size_t kind)
+{
+    for (size_t i = 0; i < part->n_values; i++) {
+        const char *name = name_in(catalog, kind, part->values[i].name);
+        const uint32_t id = value_copy(&catalog->graph, &part->graph, part->values[i].id);
+        if (name == NULL || id == 0 || catalog_add_value(catalog, name, id, 0) < 0)
+            return -ENOMEM;
+    }
+    return 0;
+}
+
+static int load_part(const char *folder, const char *name, const struct load_context *context,
+                     struct wfs_catalog **out, struct wfs_error *err)
+{
+    struct wfs_error inner = {0};
+    struct source *source;
+    autofree char *path = NULL;
+    if (asprintf(&path, "%s%s", folder, name) < 0) {
+        path = NULL;
+        return wfs_fail_memory(err);
+    }
+    int code = source_open(path, &source, &inner);
+    if (code == 0)
+        code = context->table->load(source, context, out, &inner);
+    return code < 0 ? wfs_fail(err, inner.code, "'%s': %s", wfs_quote(name).text, inner.text) : 0;
+}
+
+static int add_part(struct wfs_catalog *catalog, const char *folder, const char *name, size_t kind,
+                    const struct load_context *context, struct wfs_error *err)
+{
+    struct wfs_catalog *part = NULL;
+    int code = load_part(folder, name, context, &part, err);
+    if (code < 0)
+        return code;
+    if (catalog->format == NULL)
+        catalog->format = part->format;
+    code = take_tensors(catalog, part, kind);
+    if (code == 0)
+        code = take_values(catalog, part, kind);
+    if (code == 0)
+        code = catalog_merge_texts(catalog, part);
+    if (catalog_adopt_part(catalog, part) < 0 || code < 0)
+        return catalog_fail_memory(catalog, err);
+    return 0;
+}
+
+static int load_epoch(const struct epoch *epoch, const char *folder,
+                      const struct load_context *context, struct wfs_catalog **out,
+                      struct wfs_error *err)
+{
+    auto_catalog struct wfs_catalog *catalog = NULL;
+    int code = 0;
+    if (catalog_new(&catalog) < 0)
+        return wfs_fail_memory(err);
+    catalog->arena.limit = context->limits.index_memory;
+    catalog->graph.arena = &catalog->arena;
+    catalog->container = WFS_CONTAINER_RUN;
+    for (size_t kind = 0; kind < N_KINDS && code == 0; kind++) {
+        if (epoch->files[kind] != NULL)
+            code = add_part(catalog, folder, epoch->files[kind], kind, context, err);
+    }
+    if (code == 0)
+        *out = steal(&catalog);
+    return code;
+}
+
+int run_source_load(const char *folder, const struct load_context *context,
+                    struct wfs_catalog **out, struct wfs_error *err)
+{
+    cleanup(run_done) struct run run = {0};
+    const struct epoch *epoch = NULL;
+    int code = list_run(&run, folder, context, err);
+    if (code == 0)
+        code = choose(&run, context, &epoch, err);
+    if (code < 0 || epoch == NULL)
+        return code;
+    code = load_epoch(epoch, folder, context, out, err);
+    return code < 0 ? code : 1;
+}
