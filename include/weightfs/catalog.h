@@ -45,10 +45,12 @@ enum wfs_container {
     WFS_CONTAINER_TORCH_TAR,
     WFS_CONTAINER_TORCH_PICKLE,
     WFS_CONTAINER_RECORD,
+    WFS_CONTAINER_RECORD_GZIP,
     WFS_CONTAINER_RECORD_JSON,
+    WFS_CONTAINER_RECORD_JSON_GZIP,
+    WFS_CONTAINER_RUN,       /* several files of one epoch of a training run */
     WFS_CONTAINER_DCP,       /* a directory with .metadata */
     WFS_CONTAINER_DCP_PARTS, /* parts of tensors in safetensors files */
-    WFS_CONTAINER_RUN,       /* several files of one epoch of a training run */
 };
 
 enum wfs_container wfs_catalog_container(const struct wfs_catalog *catalog);

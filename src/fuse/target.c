@@ -203,6 +203,12 @@ void target_done(struct target *target)
     *target = (struct target){0};
 }
 
+static bool is_packed_record(enum wfs_container container)
+{
+    return container == WFS_CONTAINER_RECORD_GZIP || container == WFS_CONTAINER_RECORD_JSON ||
+           container == WFS_CONTAINER_RECORD_JSON_GZIP;
+}
+
 int target_check(struct target *target, const struct mount_options *options,
                  const struct wfs_catalog *catalog)
 {
@@ -217,6 +223,12 @@ int target_check(struct target *target, const struct mount_options *options,
         return log_failure(EXIT_USAGE,
                            "mount option 'rw' cannot replace an index that is not named "
                            "NAME.index.json; use output=DIR");
+    if (target->is_source && is_packed_record(wfs_catalog_container(catalog)))
+        return log_failure(EXIT_USAGE,
+                           "mount option 'rw' cannot replace a record in gzip or JSON, because "
+                           "records are written as plain .mpk; use output=NAME.mpk");
+    if (options->settings.burn_version != NULL && !target->format->has_fillers)
+        return log_failure(EXIT_USAGE, "mount option 'burn_version' applies to .mpk files only");
     struct stat st;
     if (target->replace != WFS_REPLACE_KNOWN)
         return 0;

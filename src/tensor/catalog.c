@@ -272,9 +272,11 @@ const char *wfs_container_name(enum wfs_container container)
         [WFS_CONTAINER_TORCH_TAR] = "legacy tar",
         [WFS_CONTAINER_TORCH_PICKLE] = "pickle",
         [WFS_CONTAINER_RECORD] = "record of Burn",
+        [WFS_CONTAINER_RECORD_GZIP] = "record of Burn in gzip",
         [WFS_CONTAINER_RECORD_JSON] = "record of Burn in JSON",
         [WFS_CONTAINER_DCP] = "distributed checkpoint",
         [WFS_CONTAINER_DCP_PARTS] = "distributed checkpoint in safetensors files",
+        [WFS_CONTAINER_RECORD_JSON_GZIP] = "record of Burn in JSON and gzip",
         [WFS_CONTAINER_RUN] = "epoch of a training run",
     };
     return names[container];

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Burn's records through a mount: every tensor of what Burn wrote, ids and values."""
+import gzip
 import hashlib
 import json
 import os
@@ -8,6 +9,7 @@ import pytest
 
 from wfs_testlib import golden_records as golden, paths
 from wfs_testlib.mpk import f32, metadata, pack, param, record, tensor, values
+from wfs_testlib.program import EXIT_USAGE, weightfs
 
 UUID = '00000001-1234-4abc-8def-000013579bdf'
 QUICK = {'blocks.mpk', 'convbn-half.mpk', 'convbn.mpk.gz', 'convbn.json', 'linear.json.gz'}
@@ -120,3 +122,15 @@ def test_a_training_run_is_one_tree(mount, folder):
         assert (mnt / 'model/w').read_bytes() == f32(epoch) and (mnt / 'optim/x/m').read_bytes() == f32(epoch)
         assert json.loads((mnt / 'scheduler.json').read_text()) == json.loads((mnt / 'optim/x/time.json').read_text()) == epoch
         mnt.unmount()
+
+
+@pytest.mark.parametrize('name, options, words', [
+    ('in.mpk.gz', ['rw'], "'rw' cannot replace a record in gzip"), ('in.json', ['rw'], "'rw' cannot replace a record in gzip"),
+    ('in.mpk', ['output=out.bpk', 'burn_version=0.18'], 'applies to .mpk files only')])
+def test_options_that_do_not_fit_a_record_are_refused(folder, name, options, words):
+    plain = record({'w': param(7, {'bytes': list(f32(1)), 'shape': [1], 'dtype': 'F32'})})
+    content = json.dumps(plain).encode() if name.endswith('json') else gzip.compress(pack(plain)) if name.endswith('gz') else pack(plain)
+    (folder / name).write_bytes(content)
+    (folder / 'mnt').mkdir()
+    assert words in weightfs(folder / name, folder / 'mnt', '-f', '-o', ','.join(options), code=EXIT_USAGE, cwd=folder).error
+    assert (folder / name).read_bytes() == content

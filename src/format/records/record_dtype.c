@@ -130,27 +130,36 @@ static int take_unknown(struct record_load *load, const char *key, const char *n
     return keep_opaque(load, "dtype", name, n_bytes, ret);
 }
 
-/* The scheme on one line, malloc'ed; NULL: it is too long, or there is no memory. */
-static char *scheme_text(const struct record_load *load, uint32_t id, size_t *ret_n)
+/* Leaves out line feeds and the indentation behind them: they are between tokens, in texts they are
+ * escaped. */
+static size_t join_lines(char *text, size_t n_bytes)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < n_bytes; i++) {
+        if (text[i] != '\n') {
+            text[n++] = text[i];
+            continue;
+        }
+        while (i + 1 < n_bytes && text[i + 1] == ' ')
+            i++;
+    }
+    return n;
+}
+
+/* The scheme on one line, malloc'ed. -EFBIG when it is too long, -ENOMEM, errors as source_read. */
+static int scheme_text(const struct record_load *load, uint32_t id, char **ret, size_t *ret_n)
 {
     cleanup(json_writer_done) struct json_writer writer;
     json_writer_init(&writer, load->graph);
     writer.text.n_max = N_SCHEME_MAX;
     json_write(&writer, id);
-    if (writer.text.is_cut || writer.error < 0)
-        return NULL;
-    /* Line feeds and the indentation behind them are between tokens: in texts they are escaped. */
-    size_t n = 0;
-    for (size_t i = 0; i < writer.text.n_bytes; i++) {
-        if (writer.text.bytes[i] == '\n') {
-            while (i + 1 < writer.text.n_bytes && writer.text.bytes[i + 1] == ' ')
-                i++;
-            continue;
-        }
-        writer.text.bytes[n++] = writer.text.bytes[i];
-    }
-    *ret_n = n;
-    return steal(&writer.text.bytes);
+    if (writer.text.has_failed || writer.error < 0)
+        return writer.text.has_failed ? -ENOMEM : writer.error;
+    if (writer.text.is_cut)
+        return -EFBIG;
+    *ret_n = join_lines(writer.text.bytes, writer.text.n_bytes);
+    *ret = steal(&writer.text.bytes);
+    return 0;
 }
 
 static int take_scheme(struct record_load *load, const char *key, uint32_t id,
@@ -161,15 +170,18 @@ static int take_scheme(struct record_load *load, const char *key, uint32_t id,
         return wfs_fail(load->err, EBADMSG,
                         "tensor '%s': expected a map as the quantization scheme",
                         wfs_quote(key).text);
-    const int code = record_settle(load, id);
+    autofree char *text = NULL;
+    int code = record_settle(load, id);
     if (code < 0)
         return code;
-    autofree char *text = scheme_text(load, id, &n_bytes);
-    if (text == NULL)
+    code = scheme_text(load, id, &text, &n_bytes);
+    if (code == -EFBIG)
         return wfs_fail(load->err, EBADMSG,
                         "tensor '%s': its quantization scheme cannot be expressed in %d bytes of "
                         "JSON",
                         wfs_quote(key).text, N_SCHEME_MAX);
+    if (code < 0)
+        return record_fail_read(load, code);
     return keep_opaque(load, "quantization", text, n_bytes, ret);
 }
 

@@ -50,11 +50,18 @@ bool record_layout_stores(const struct wfs_tensor *tensor)
            (dtype == WFS_OPAQUE && wfs_tensor_attr(tensor, "quantization") != NULL);
 }
 
-static bool is_scheme(const char *text)
+static int check_scheme(const struct wfs_tensor *tensor, struct wfs_error *err)
 {
     cleanup(mpkout_done) struct mpk_out out = {0};
+    const char *text = wfs_tensor_attr(tensor, "quantization");
     const size_t n = strlen(text);
-    return utf8_valid(text, n) == n && record_spell_scheme(&out, text);
+    const bool is_scheme = utf8_valid(text, n) == n && record_spell_scheme(&out, text);
+    if (out.has_failed)
+        return wfs_fail_memory(err);
+    return is_scheme
+               ? 0
+               : wfs_fail(err, EINVAL, "tensor '%s': its quantization '%s' is not a JSON object",
+                          wfs_quote(tensor->key).text, wfs_quote(text).text);
 }
 
 /* Reads the number of the parameter's id. */
@@ -67,12 +74,11 @@ static bool parse_param_id(const char *text, uint64_t *ret)
 
 int record_layout_check(const struct wfs_tensor *tensor, struct wfs_error *err)
 {
-    const char *scheme = wfs_tensor_attr(tensor, "quantization");
     const char *param_id = wfs_tensor_attr(tensor, "param_id");
     uint64_t id;
-    if (tensor->dtype == WFS_OPAQUE && !is_scheme(scheme))
-        return wfs_fail(err, EINVAL, "tensor '%s': its quantization '%s' is not a JSON object",
-                        wfs_quote(tensor->key).text, wfs_quote(scheme).text);
+    const int code = tensor->dtype == WFS_OPAQUE ? check_scheme(tensor, err) : 0;
+    if (code < 0)
+        return code;
     if (param_id != NULL && !parse_param_id(param_id, &id))
         return wfs_fail(err, EINVAL,
                         "tensor '%s': its param_id '%s' is not an integer from 0 to 2^64-1",

@@ -137,8 +137,9 @@ static int open_bytes(struct record_load *load, enum record_form *ret)
         load->is_gzip = true;
         note_gzip(load, &facts);
         n_head = content->n_bytes < FORMAT_HEAD ? (size_t)content->n_bytes : FORMAT_HEAD;
-        if (source_read(content, 0, head, n_head) < 0)
-            return wfs_fail(load->err, EIO, "cannot read its decompressed content");
+        const int read = source_read(content, 0, head, n_head);
+        if (read < 0)
+            return record_fail_read(load, read);
     }
     *ret = form_of(head, n_head);
     if (*ret == FORM_BINCODE)
@@ -183,8 +184,9 @@ static int parse(struct record_load *load, enum record_form form)
 
 static int run(struct record_load *load)
 {
-    static const enum wfs_container containers[] = {
-        [FORM_MPK] = WFS_CONTAINER_RECORD, [FORM_JSON] = WFS_CONTAINER_RECORD_JSON};
+    static const enum wfs_container containers[][2] = {
+        [FORM_MPK] = {WFS_CONTAINER_RECORD, WFS_CONTAINER_RECORD_GZIP},
+        [FORM_JSON] = {WFS_CONTAINER_RECORD_JSON, WFS_CONTAINER_RECORD_JSON_GZIP}};
     enum record_form form;
     int code = open_bytes(load, &form);
     if (code == 0)
@@ -193,7 +195,7 @@ static int run(struct record_load *load)
         code = record_listing_add(load);
     if (code < 0)
         return code;
-    load->catalog->container = containers[form];
+    load->catalog->container = containers[form][load->is_gzip];
     load->catalog->root = load->item;
     return tally_report(&load->tally, load->catalog) < 0 ? record_fail_memory(load) : 0;
 }
