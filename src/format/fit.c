@@ -128,7 +128,7 @@ static bool has_room_for(const struct fitting *fitting, const struct catalog_val
     if (fitting->format->values == WFS_VALUES_NUMBERS)
         return is_number(graph_at(&catalog->graph, value->id));
     return value->is_edited || catalog->graph.notation == NULL ||
-           (catalog->is_object && catalog->root != 0 && catalog->format == fitting->format);
+           (catalog->is_object && catalog->root != 0 && !fitting->format->has_fillers);
 }
 
 /* Returns whether the value says nothing: null, or a list of such values. */
