@@ -217,6 +217,8 @@ static void every_format_checks_the_size_of_a_tensor(void)
     static const char bytes[16];
     for (int id = 1; id <= WFS_N_FORMATS; id++) {
         const struct wfs_format *format = wfs_format_by_id((enum wfs_format_id)id);
+        if (!wfs_format_can_write(format))
+            continue;
         static const struct {
             enum wfs_dtype dtype;
             uint64_t n_bytes;
