@@ -47,9 +47,8 @@ int build_open(struct build *build, bool is_map, uint64_t n, uint64_t offset)
     const uint64_t limit = load->context->limits.record_depth;
     if (build->depth >= limit)
         return wfs_fail(load->err, E2BIG,
-                        "nested deeper than %" PRIu64 " levels at byte %" PRIu64
-                        "%s (limit record_depth)",
-                        limit, offset, record_where(load));
+                        "nested deeper than %s at byte %" PRIu64 "%s (limit record_depth)",
+                        wfs_count(limit, "level").text, offset, record_where(load));
     if (array_reserve(&build->levels, sizeof(*build->levels), build->depth, 1,
                       &build->n_level_room) < 0)
         return wfs_fail_memory(load->err);
@@ -135,8 +134,8 @@ int build_add(struct build *build, uint32_t id)
     if (id == 0)
         return record_fail_memory(load);
     if (load->graph->n_values > limit)
-        return wfs_fail(load->err, E2BIG, "it has more than %" PRIu64 " values (limit values)",
-                        limit);
+        return wfs_fail(load->err, E2BIG, "it has more than %s (limit values)",
+                        wfs_count(limit, "value").text);
     if (build->depth > 0)
         return push(build, id);
     build->root = id;

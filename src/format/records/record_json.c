@@ -78,9 +78,9 @@ static int take_text(struct parser *parser)
         return fail(parser);
     if (text.n_bytes > limit)
         return wfs_fail(load->err, E2BIG,
-                        "the text at byte %zu%s has %zu bytes, the limit is %" PRIu64
-                        " (limit text)",
-                        text.offset, record_where(load), text.n_bytes, limit);
+                        "the text at byte %zu%s has %s, the limit is %" PRIu64 " (limit text)",
+                        text.offset, record_where(load), wfs_count(text.n_bytes, "byte").text,
+                        limit);
     const char *copy = arena_copy(&load->catalog->arena, text.bytes, text.n_bytes);
     return copy == NULL ? record_fail_memory(load) : build_text(parser->build, copy, text.n_bytes);
 }
@@ -130,8 +130,8 @@ static int step(struct parser *parser)
     if (!(level->is_map ? json_next_key(&parser->json, &key) : json_next_item(&parser->json)))
         return parser->json.error != NULL ? fail(parser) : build_close(parser->build);
     if (level->is_map && key.n_bytes > load->context->limits.key)
-        return wfs_fail(load->err, E2BIG, "the key at byte %zu%s has %zu bytes (limit key)",
-                        key.offset, record_where(load), key.n_bytes);
+        return wfs_fail(load->err, E2BIG, "the key at byte %zu%s has %s (limit key)", key.offset,
+                        record_where(load), wfs_count(key.n_bytes, "byte").text);
     const int code =
         level->is_map ? build_key(parser->build, key.bytes, key.n_bytes, key.offset) : 0;
     return code < 0 ? code : take_value(parser);
@@ -142,9 +142,8 @@ static int read_text(const struct record_load *load, char **ret)
     const uint64_t n_bytes = load->bytes->n_bytes, limit = load->context->limits.record_json;
     if (n_bytes > limit)
         return wfs_fail(load->err, E2BIG,
-                        "it has %" PRIu64 " bytes of JSON, the limit is %" PRIu64
-                        " (limit record_json)",
-                        n_bytes, limit);
+                        "it has %s of JSON, the limit is %" PRIu64 " (limit record_json)",
+                        wfs_count(n_bytes, "byte").text, limit);
     autofree char *text = malloc((size_t)n_bytes + 1);
     if (text == NULL)
         return wfs_fail_memory(load->err);

@@ -88,9 +88,9 @@ static int take_key(struct parser *parser)
                         offset, record_where(load));
     if (token.n > limit)
         return wfs_fail(load->err, E2BIG,
-                        "the key at byte %" PRIu64 "%s has %" PRIu64 " bytes, the limit is %" PRIu64
+                        "the key at byte %" PRIu64 "%s has %s, the limit is %" PRIu64
                         " (limit key)",
-                        offset, record_where(load), token.n, limit);
+                        offset, record_where(load), wfs_count(token.n, "byte").text, limit);
     code = read_scratch(parser, token.n);
     if (code < 0)
         return fail(parser, code, offset);
@@ -105,9 +105,9 @@ static int take_text(struct parser *parser, uint64_t n_bytes, uint64_t offset)
         return record_fail_short(load, offset);
     if (n_bytes > limit)
         return wfs_fail(load->err, E2BIG,
-                        "the text at byte %" PRIu64 "%s has %" PRIu64
-                        " bytes, the limit is %" PRIu64 " (limit text)",
-                        offset, record_where(load), n_bytes, limit);
+                        "the text at byte %" PRIu64 "%s has %s, the limit is %" PRIu64
+                        " (limit text)",
+                        offset, record_where(load), wfs_count(n_bytes, "byte").text, limit);
     char *text = arena_chars(&load->catalog->arena, (size_t)n_bytes + 1);
     if (text == NULL)
         return record_fail_memory(load);

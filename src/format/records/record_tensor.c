@@ -173,9 +173,8 @@ static int take_shape(struct draft *draft)
     if (list->kinds != ELEMENT_UINT)
         return fail(draft, EBADMSG, "its shape has something else than integers from 0 to 2^64-1");
     if (list->n > limit)
-        return wfs_fail(load->err, E2BIG,
-                        "tensor '%s': it has more than %" PRIu64 " dimensions (limit rank)",
-                        wfs_quote(draft->key).text, limit);
+        return wfs_fail(load->err, E2BIG, "tensor '%s': it has more than %s (limit rank)",
+                        wfs_quote(draft->key).text, wfs_count(limit, "dimension").text);
     uint64_t *dims = arena_calloc(&load->catalog->arena, (size_t)list->n, sizeof(*dims));
     if (dims == NULL)
         return record_fail_memory(load);

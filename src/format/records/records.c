@@ -112,11 +112,11 @@ static void note_gzip(struct record_load *load, const struct gzip_facts *facts)
                    "the gzip data ends before its trailer: its checksum cannot be verified");
     if (facts->n_members > 1)
         tally_note(&load->tally, arena, WFS_FINDING_REC_MEMBERS,
-                   "the gzip data has %" PRIu64 " members, of which Burn reads only the first",
-                   facts->n_members);
+                   "the gzip data has %s, of which Burn reads only the first",
+                   wfs_count(facts->n_members, "member").text);
     if (facts->n_trailing > 0)
-        tally_note(&load->tally, arena, WFS_FINDING_REC_TRAILING,
-                   "%" PRIu64 " bytes follow the gzip data", facts->n_trailing);
+        tally_note(&load->tally, arena, WFS_FINDING_REC_TRAILING, "%s the gzip data",
+                   wfs_count_as(facts->n_trailing, "byte follows", "bytes follow").text);
 }
 
 /* Finds the text of the record: the file, or a new source of what its gzip data holds. */
@@ -126,7 +126,7 @@ static int open_bytes(struct record_load *load, enum record_form *ret)
     struct gzip_facts facts;
     size_t n_head = load->file->n_bytes < FORMAT_HEAD ? (size_t)load->file->n_bytes : FORMAT_HEAD;
     if (source_read(load->file, 0, head, n_head) < 0)
-        return wfs_fail(load->err, EIO, "cannot read its first %zu bytes", n_head);
+        return wfs_fail(load->err, EIO, "cannot read its first %s", wfs_count(n_head, "byte").text);
     load->bytes = load->file;
     if (gzip_probe(head, n_head)) {
         struct source *content = NULL;
@@ -171,8 +171,8 @@ static int parse(struct record_load *load, enum record_form form)
         code = keep_front(load, &build, &first);
     else if (end < load->bytes->n_bytes)
         tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_REC_TRAILING,
-                   "%" PRIu64 " bytes follow the record, which Burn ignores",
-                   load->bytes->n_bytes - end);
+                   "%s the record, which Burn ignores",
+                   wfs_count_as(load->bytes->n_bytes - end, "byte follows", "bytes follow").text);
     if (code < 0)
         return code;
     /* From now on the decoded source owns the content and the lists, the catalog owns that. */
