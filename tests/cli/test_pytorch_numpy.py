@@ -87,6 +87,22 @@ def test_a_class_without_a_size_shares_the_bytes(folder):
 
 
 @pytest.mark.parametrize('protocol', range(6))
+def test_elements_of_an_array_of_objects_have_numbers(folder, protocol):
+    objects = numpy.empty((2, 2), dtype=object)
+    objects[:] = [[VECTOR, None], ['s', VECTOR + 1]]
+    (folder / 'in.pkl').write_bytes(pickle.dumps({'o': objects, 'v': VECTOR}, protocol))
+    assert list(listing(folder / 'in.pkl')) == ['o.0', 'o.3', 'v']
+    assert json.loads(weightfs('config', folder / 'in.pkl').stdout) == {'o.1': None, 'o.2': 's'}
+    for rule, keys in (('^v$=>w', ['o.0', 'o.3', 'w']), (r'^o\.=>p.', ['p.0', 'p.3', 'v'])):
+        weightfs('convert', '--overwrite', '--remap=' + rule, folder / 'in.pkl', folder / 'out.pth')
+        assert list(listing(folder / 'out.pth')) == keys
+        with zipfile.ZipFile(folder / 'out.pth') as archive:
+            found = list(pickle.loads(archive.read('archive/data.pkl')).values())[0]
+        assert found.shape == (2, 2) and (found[0, 0] == VECTOR).all() and (found[1, 1] == VECTOR + 1).all()
+        assert found[0, 1] is None and found[1, 0] == 's'
+
+
+@pytest.mark.parametrize('protocol', range(6))
 def test_record_arrays(folder, protocol):
     records = numpy.rec.array([(1, 2.5), (3, 4.5)], dtype=[('x', '<i4'), ('y', '<f8')])
     (folder / 'in.pkl').write_bytes(pickle.dumps({'r': records, 'v': VECTOR}, protocol))

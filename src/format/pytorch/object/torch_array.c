@@ -177,6 +177,15 @@ bool torch_array_has_bytes(const struct graph *graph, const struct value *call)
     return take_apart(graph, call, &array) && graph_at(graph, array.data)->kind != VALUE_LIST;
 }
 
+uint32_t torch_array_objects(const struct graph *graph, const struct value *call)
+{
+    struct array array;
+    return torch_what_of(graph, call) == WHAT_NP_RECONSTRUCT && take_apart(graph, call, &array) &&
+                   graph_at(graph, array.data)->kind == VALUE_LIST
+               ? array.data
+               : 0;
+}
+
 void torch_array_note_data(struct torch *torch, const struct value *call)
 {
     const struct graph *graph = torch->graph;

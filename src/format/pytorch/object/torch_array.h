@@ -14,6 +14,9 @@ int torch_array_read(struct torch *torch, uint32_t id, struct torch_tensor *ret)
  * stay as they are. */
 void torch_array_note_data(struct torch *torch, const struct value *call);
 
+/* Returns the list of the elements of an array of objects; 0 for other calls. */
+uint32_t torch_array_objects(const struct graph *graph, const struct value *call);
+
 /* Returns whether the elements are numbers or bytes, not objects. */
 bool torch_array_has_bytes(const struct graph *graph, const struct value *call);
 

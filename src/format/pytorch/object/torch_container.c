@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "format/pytorch/object/torch_args.h"
+#include "format/pytorch/object/torch_array.h"
 #include "format/pytorch/object/torch_global.h"
 
 /* Containers can be made of each other. */
@@ -198,6 +199,8 @@ uint32_t torch_container_content(const struct graph *graph, const struct value *
     case WHAT_SEQUENCE:
     case WHAT_FROZEN_DICT:
         return first;
+    case WHAT_NP_RECONSTRUCT:
+        return torch_array_objects(graph, call);
     case WHAT_RECONSTRUCTOR: /* (class, its base, what the base is made of) */
         return torch_arg(graph, args, 2);
     default:

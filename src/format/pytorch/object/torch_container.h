@@ -17,7 +17,8 @@ int torch_container_unfold(struct torch *torch, uint32_t call);
  * as a subclass of OrderedDict gets it. It remains an argument. -ENOMEM. */
 int torch_container_name(struct torch *torch, uint32_t call);
 
-/* Returns the argument that holds the items of what the call makes; 0: none. */
+/* Returns the argument that holds the items of what the call makes, or the elements of an array of
+ * objects; 0: none. */
 uint32_t torch_container_content(const struct graph *graph, const struct value *call);
 
 #endif

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "format/pytorch/object/torch_args.h"
+#include "format/pytorch/object/torch_array.h"
 #include "format/pytorch/object/torch_container.h"
 #include "format/pytorch/object/torch_global.h"
 #include "format/pytorch/object/torch_marks.h"
@@ -221,7 +222,8 @@ int object_step_call(struct walk *walk, struct frame *frame)
     case 4:
         return elements == 0 ? 0 : walk_enter(walk, WALK_ITEMS, elements);
     default:
-        if (i - N_STEPS >= torch_n_args(walk->graph, states))
+        if (i - N_STEPS >= torch_n_args(walk->graph, states) ||
+            torch_array_objects(walk->graph, call) != 0)
             return 1;
         return enter_states(walk, torch_arg(walk->graph, states, i - N_STEPS), 0);
     }
