@@ -48,7 +48,7 @@ def values(path):
 def test_modules_of_torchscript_are_listed_where_pickles_refer_to_them(folder):
     path = package(folder, {'model/model.pkl': pth.pickle(reduced('script', pth.text('1'))),
                             'model/both.pkl': pth.pickle(pth.dictionary(a=reduced('script', pth.text('0')), x=tensor(2)))},
-                   scripts=[script(0), script(1)])
+                   n=3, scripts=[script(0), script(1)])
     assert values(path) == {'model.model.weight': content(1), 'model.both.a.weight': content(0), 'model.both.x': content(2)}
     assert weightfs('check', path).stdout == ''
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Edits of a mounted .pth, committed to another one."""
 import json
+import os
 import sys
 
 import pytest
@@ -94,6 +95,17 @@ def test_a_commit_says_what_in_its_output_can_run_code(mount, folder, keeps):
     assert (b'posix' in (folder / 'out.pth').read_bytes()) == keeps
     assert ('may run code when Python loads it: 1 name' in mnt.status()['written']) == keeps
     assert ('out.pth' in mnt.stderr()) == keeps
+
+
+def test_a_tensor_that_is_not_in_the_state_dict_has_a_role(mount, folder):
+    path = folder / 'in.pth'
+    w, b, a = (pth.tensor(pth.storage(str(i))) for i in range(3))
+    value = pth.module(pth.text('w') + w, pth.text('b') + b, unsaved=['b'], a=a)
+    path.write_bytes(pth.checkpoint(value, **{'r%d' % i: bytes([i]) * 16 for i in range(3)}))
+    mnt = mount(path)
+    roles = {name: os.getxattr(mnt / name, 'user.weightfs.role') for name in 'ab'}
+    assert roles == {'a': b'attribute', 'b': b'non-persistent buffer'}
+    assert 'user.weightfs.role' in os.listxattr(mnt / 'a') and 'user.weightfs.role' not in os.listxattr(mnt / 'w')
 
 
 @pytest.mark.parametrize('edit', [True, False])

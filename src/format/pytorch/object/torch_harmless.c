@@ -19,6 +19,7 @@ static const struct names listed[] = {
     {"collections", "Counter OrderedDict UserDict UserList defaultdict deque "},
     {"copyreg", "__newobj__ __newobj_ex__ _reconstructor "},
     {"copy_reg", "__newobj__ _reconstructor "},
+    {"_io", "BytesIO StringIO "},
     {"argparse", "Namespace "},
     {"datetime", "date datetime time timedelta timezone "},
     {"decimal", "Decimal "},
@@ -42,10 +43,12 @@ static const struct names listed[] = {
               "device int1 int2 int3 int4 int5 int6 int7 jagged preserve_format sparse_bsc "
               "sparse_bsr sparse_coo sparse_csc sparse_csr strided uint1 uint2 uint3 uint4 uint5 "
               "uint6 uint7 "},
+    {"torch._C", "Generator "},
     {"torch._C._nn", "gelu "},
     {"torch.amp.grad_scaler", "GradScaler OptState _refresh_per_optimizer_state "},
     {"torch.cuda.amp.grad_scaler", "GradScaler OptState _refresh_per_optimizer_state "},
     {"torch.nn.functional", "elu gelu leaky_relu mish relu sigmoid silu softmax tanh "},
+    {"torch.nested._internal.nested_tensor", "NestedTensor "},
     {"torch.storage", "TypedStorage _TypedStorage "},
 };
 
