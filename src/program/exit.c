@@ -11,9 +11,17 @@ static const struct {
     int code;
     enum exit_code exit_code;
 } exits[] = {
-    {EINVAL, EXIT_USAGE},       {EMEDIUMTYPE, EXIT_FOREIGN},    {EBADMSG, EXIT_DAMAGED},
-    {EIO, EXIT_DAMAGED},        {EOPNOTSUPP, EXIT_UNSUPPORTED}, {E2BIG, EXIT_UNSUPPORTED},
+    {EINVAL, EXIT_USAGE},
+    {EMEDIUMTYPE, EXIT_FOREIGN},
+    {EBADMSG, EXIT_DAMAGED},
+    {EIO, EXIT_DAMAGED},
+    {EOPNOTSUPP, EXIT_UNSUPPORTED},
+    {E2BIG, EXIT_UNSUPPORTED},
     {ENOMEM, EXIT_UNSUPPORTED},
+    /* Reads of network filesystems and of disks keep their errno. */
+    {ESTALE, EXIT_DAMAGED},
+    {ETIMEDOUT, EXIT_DAMAGED},
+    {EREMOTEIO, EXIT_DAMAGED},
 };
 
 enum exit_code exit_of_errno(int code)
