@@ -47,14 +47,52 @@ static int put(struct strbuf *text, const char *value)
     return 0;
 }
 
+/* Adds the key that a name of the file spells. */
+static int add_key(const struct look *look, uint32_t id, struct strbuf *text)
+{
+    return entry_key(look->tree, id,
+                     look->description.is_framed && entry_has_suffix(look->tree, id), text);
+}
+
+/* Adds the key in the source of what a name of the file was loaded with. */
+static int add_origin(const struct look *look, uint32_t id, struct strbuf *text)
+{
+    if (entry_at(look->tree, id)->order >= wfs_catalog_n_tensors(look->tree->catalog))
+        return -ENOENT;
+    strbuf_puts(text, wfs_tensor_origin(description_base(look->tree, look->node, id)));
+    return 0;
+}
+
+/* Adds a line for each name of the file, the oldest first; names without one are left out. */
+static int add_lines(const struct look *look,
+                     int (*add)(const struct look *, uint32_t, struct strbuf *),
+                     struct strbuf *text)
+{
+    enum { N_MOST = 1024 };
+    uint32_t ids[N_MOST];
+    size_t n = 0;
+    for (uint32_t id = look->node->entry; id != 0; id = entry_at(look->tree, id)->next) {
+        if (n == N_MOST)
+            return -ENODATA;
+        ids[n++] = id;
+    }
+    size_t n_found = 0;
+    while (n > 0) {
+        const size_t n_before = text->n_bytes;
+        strbuf_add(text, "\n", n_found > 0);
+        const int code = add(look, ids[--n], text);
+        if (code == -ENOENT || code == -ENOKEY)
+            text->n_bytes = n_before;
+        else if (code < 0)
+            return code;
+        n_found += code == 0;
+    }
+    return n_found > 0 ? 0 : -ENODATA;
+}
+
 static int get_key(const struct look *look, struct strbuf *text)
 {
-    const uint32_t id = look->node->entry;
-    if (id == 0)
-        return -ENODATA;
-    const int code = entry_key(
-        look->tree, id, look->description.is_framed && entry_has_suffix(look->tree, id), text);
-    return code == -ENOENT || code == -ENOKEY ? -ENODATA : code;
+    return add_lines(look, add_key, text);
 }
 
 static int get_dtype(const struct look *look, struct strbuf *text)
@@ -92,7 +130,8 @@ static int get_offset(const struct look *look, struct strbuf *text)
 
 static int get_source_key(const struct look *look, struct strbuf *text)
 {
-    return put(text, look->node->tensor == NULL ? NULL : look->tensor.origin);
+    const int code = look->node->tensor == NULL ? -ENODATA : add_lines(look, add_origin, text);
+    return code == -ENODATA ? put(text, look->tensor.origin) : code;
 }
 
 static int get_source_dtype(const struct look *look, struct strbuf *text)
@@ -124,6 +163,23 @@ static int get_quantization(const struct look *look, struct strbuf *text)
 static int get_role(const struct look *look, struct strbuf *text)
 {
     return put(text, wfs_tensor_attr(&look->tensor, "role"));
+}
+
+static int get_part_of(const struct look *look, struct strbuf *text)
+{
+    return put(text, wfs_tensor_attr(&look->tensor, "part_of"));
+}
+
+static int get_sparse(const struct look *look, struct strbuf *text)
+{
+    return put(text, wfs_tensor_attr(&look->tensor, "sparse"));
+}
+
+/* It describes elements that no other dtype has. */
+static int get_numpy(const struct look *look, struct strbuf *text)
+{
+    return put(text,
+               look->tensor.dtype == WFS_OPAQUE ? wfs_tensor_attr(&look->tensor, "numpy") : NULL);
 }
 
 static int get_xxh3(const struct look *look, struct strbuf *text)
@@ -223,36 +279,56 @@ static int set_quantization(struct wfs_tree *tree, struct wfs_node *node, const 
     return set_text(tree, node, EDIT_QUANTIZATION, value, n_bytes);
 }
 
-/* Remembers the part if the name is its shortened form. */
+/*
+ * Remembers the part if a name would be too short for it. The name need not be one that the file
+ * has: copies get their keys before their other names. -EEXIST: another part has the short name.
+ */
 static int learn_cut(struct wfs_tree *tree, const struct wfs_node *node, const char *part,
                      size_t n_part)
 {
-    const char *name = entry_at(tree, node->entry)->name;
-    const size_t n_name =
-        strlen(name) - (entry_has_suffix(tree, node->entry) ? strlen(KEY_NPY) : 0);
-
     struct key_name encoded;
     key_encode(part, n_part, strlen(KEY_NPY), &encoded);
-    if (!encoded.is_cut || encoded.n_bytes != n_name || memcmp(encoded.text, name, n_name) != 0)
+    if (!encoded.is_cut)
         return 0;
+    const char *known = key_cuts_find(&tree->cuts, encoded.text, encoded.n_bytes);
+    if (known != NULL)
+        return strlen(known) == n_part && memcmp(known, part, n_part) == 0 ? 0 : -EEXIST;
     const int code = notes_attr(tree, node, "key", part, n_part);
     return code < 0 ? code
                     : notes_settle(tree, node,
                                    key_cuts_add(&tree->cuts, &tree->arena, &encoded, part, n_part));
 }
 
+/* The key, or what follows its last dot, may be the part. */
+static int learn_key(struct wfs_tree *tree, const struct wfs_node *node, const char *key,
+                     size_t n_key)
+{
+    const char *dot = memrchr(key, '.', n_key);
+    int code = learn_cut(tree, node, key, n_key);
+    if (code == 0 && dot != NULL)
+        code = learn_cut(tree, node, dot + 1, n_key - (size_t)(dot + 1 - key));
+    return code;
+}
+
 /*
- * A copy of a file with a shortened name brings its key with it; the key, or what follows its last
- * dot, has that name. Setting a key changes nothing else.
+ * A copy of a file with a shortened name brings its key with it, or all its keys, one on each line.
+ * Setting a key changes nothing else.
  */
 static int set_key(struct wfs_tree *tree, struct wfs_node *node, const char *value, size_t n_bytes)
 {
     if (node->entry == 0 || memchr(value, '\0', n_bytes) != NULL)
         return 0;
-    const char *dot = memrchr(value, '.', n_bytes);
-    int code = learn_cut(tree, node, value, n_bytes);
-    if (code == 0 && dot != NULL)
-        code = learn_cut(tree, node, dot + 1, n_bytes - (size_t)(dot + 1 - value));
+    const char *end = memchr(value, '\n', n_bytes);
+    int code = learn_key(tree, node, value, n_bytes);
+    while (code == 0 && end != NULL) {
+        const char *line = value;
+        value = end + 1;
+        n_bytes -= (size_t)(value - line);
+        code = learn_key(tree, node, line, (size_t)(end - line));
+        end = memchr(value, '\n', n_bytes);
+        if (code == 0 && end == NULL)
+            code = learn_key(tree, node, value, n_bytes);
+    }
     return code;
 }
 
@@ -293,6 +369,9 @@ const struct attr attrs_table[] = {
     {"quantization", true, get_quantization, set_quantization, unset_quantization},
     {"role", true, get_role, NULL, NULL},
     {"changes", true, get_changes, NULL, NULL},
+    {"part_of", true, get_part_of, NULL, NULL},
+    {"sparse", true, get_sparse, NULL, NULL},
+    {"numpy", true, get_numpy, NULL, NULL},
     {"file", false, get_file, NULL, NULL},
     {"offset", false, get_offset, NULL, NULL},
     {"record_id", false, get_record_id, NULL, NULL},

@@ -51,19 +51,34 @@ static char *copy_name(struct wfs_tree *tree, const char *bytes, size_t n_bytes,
     return name;
 }
 
-/* The name in the arena, or where the key itself has it. NULL: no memory. */
-static const char *name_of(struct build *build, struct key_part part, const char *suffix)
+/* Two parts with the same hash would be one name, and one key would take the place of the other. */
+static int fail_cut(struct build *build, struct key_part part)
+{
+    return wfs_fail(build->err, EBADMSG,
+                    "two keys have different parts that are too long for a name and have the same "
+                    "hash: '%s'; rename one of them with the option remap",
+                    wfs_quote_n(part.bytes, part.n_bytes).text);
+}
+
+/* Makes the name, in the arena or where the key itself has it. */
+static int name_of(struct build *build, struct key_part part, const char *suffix, const char **ret)
 {
     struct wfs_tree *tree = build->tree;
     const size_t n_suffix = strlen(suffix);
-    if (part.n_bytes + n_suffix <= KEY_NAME_MAX && key_is_plain(part.bytes, part.n_bytes))
-        return part.is_last && n_suffix == 0 ? part.bytes
+    if (part.n_bytes + n_suffix <= KEY_NAME_MAX && key_is_plain(part.bytes, part.n_bytes)) {
+        *ret = part.is_last && n_suffix == 0 ? part.bytes
                                              : copy_name(tree, part.bytes, part.n_bytes, suffix);
-    struct key_name name;
-    key_encode(part.bytes, part.n_bytes, n_suffix, &name);
-    if (name.is_cut && key_cuts_add(&tree->cuts, &tree->arena, &name, part.bytes, part.n_bytes) < 0)
-        return NULL;
-    return copy_name(tree, name.text, name.n_bytes, suffix);
+    } else {
+        struct key_name name;
+        key_encode(part.bytes, part.n_bytes, n_suffix, &name);
+        const int code =
+            name.is_cut ? key_cuts_add(&tree->cuts, &tree->arena, &name, part.bytes, part.n_bytes)
+                        : 0;
+        if (code < 0)
+            return code == -EEXIST ? fail_cut(build, part) : fail_memory(build);
+        *ret = copy_name(tree, name.text, name.n_bytes, suffix);
+    }
+    return *ret == NULL ? fail_memory(build) : 0;
 }
 
 static const char *file_suffix(const struct build *build)
@@ -71,19 +86,22 @@ static const char *file_suffix(const struct build *build)
     return build->tree->options.files == WFS_FILES_NPY ? KEY_NPY : "";
 }
 
-static struct wfs_node *add_dir(struct build *build, struct wfs_node *parent, struct key_part part)
+/* Finds or makes the directory of a part. */
+static int add_dir(struct build *build, struct key_part part, struct wfs_node **dir)
 {
     struct wfs_tree *tree = build->tree;
-    uint32_t id;
-    const char *name = name_of(build, part, "");
-    if (name == NULL)
-        return NULL;
-    id = entry_find(tree, parent, name);
-    if (id != 0)
-        return entry_at(tree, id)->node;
-    struct wfs_node *dir = node_new(tree, NODE_DIR, inodes_of_name(parent, name));
-    return dir == NULL || entry_add(tree, parent, name, NAME_BORROWED, dir, true, &id) < 0 ? NULL
-                                                                                           : dir;
+    struct wfs_node *parent = *dir;
+    const char *name;
+    const int code = name_of(build, part, "", &name);
+    if (code < 0)
+        return code;
+    uint32_t id = entry_find(tree, parent, name);
+    *dir =
+        id != 0 ? entry_at(tree, id)->node : node_new(tree, NODE_DIR, inodes_of_name(parent, name));
+    if (*dir == NULL ||
+        (id == 0 && entry_add(tree, parent, name, NAME_BORROWED, *dir, true, &id) < 0))
+        return fail_memory(build);
+    return 0;
 }
 
 static struct key_iter iter_of(const struct build *build, const char *key)
@@ -113,9 +131,9 @@ static int add_dirs(struct build *build, const char *key, const char *before, st
     iter.at += n_shared;
     iter.n_left -= depth;
     for (struct key_part part = key_next(&iter); !part.is_last; part = key_next(&iter)) {
-        dir = add_dir(build, dir, part);
-        if (dir == NULL)
-            return fail_memory(build);
+        const int code = add_dir(build, part, &dir);
+        if (code < 0)
+            return code;
         build->way[depth] = dir;
         build->n_bytes[depth++] = (size_t)(iter.at - key);
         if (build->tree->n_nodes > NODES_MAX)
@@ -199,9 +217,10 @@ static int add_file(struct build *build, uint32_t order)
     const struct place *place = &build->places[order];
     const struct key_part part = {key + place->n_bytes, strlen(key + place->n_bytes), true};
     struct wfs_node *dir = place->dir;
-    const char *name = name_of(build, part, file_suffix(build));
-    if (name == NULL)
-        return fail_memory(build);
+    const char *name;
+    const int code = name_of(build, part, file_suffix(build), &name);
+    if (code < 0)
+        return code;
     struct wfs_node *same = find_dir(build, dir, part, name);
     if (same != NULL) {
         dir = same;
@@ -231,10 +250,11 @@ static int add_value(struct build *build, uint32_t value)
     const char *key = wfs_catalog_value_name(tree->catalog, value);
     const struct place *place = &build->places[wfs_catalog_n_tensors(tree->catalog) + value];
     const struct key_part part = {key + place->n_bytes, strlen(key + place->n_bytes), true};
-    const char *name = name_of(build, part, VALUEFILE_SUFFIX);
+    const char *name;
     uint32_t id;
-    if (name == NULL)
-        return fail_memory(build);
+    const int code = name_of(build, part, VALUEFILE_SUFFIX, &name);
+    if (code < 0)
+        return code;
     if (entry_find(tree, place->dir, name) != 0)
         return 0;
     struct wfs_node *node = node_new(tree, NODE_VALUE, inodes_of_name(place->dir, name));

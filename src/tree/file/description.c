@@ -364,9 +364,8 @@ struct wfs_tensor description_shown(const struct wfs_node *node)
     return tensor;
 }
 
-/* Tied tensors share a node; each has a description of its own. */
-static const struct wfs_tensor *base_of(const struct wfs_tree *tree, const struct wfs_node *node,
-                                        uint32_t id)
+const struct wfs_tensor *description_base(const struct wfs_tree *tree, const struct wfs_node *node,
+                                          uint32_t id)
 {
     const struct wfs_tensor *base = node->tensor;
     const uint32_t order = id == 0 ? ORDER_NEW : entry_at(tree, id)->order;
@@ -380,7 +379,7 @@ int description_tensor(const struct wfs_tree *tree, const struct wfs_node *node,
                        const struct description *description, struct source *source,
                        struct arena *arena, struct wfs_tensor *ret)
 {
-    const struct wfs_tensor *base = base_of(tree, node, id);
+    const struct wfs_tensor *base = description_base(tree, node, id);
     const struct edit *edit = node->edit;
     *ret = base == NULL ? (struct wfs_tensor){0} : *base;
     if (base != NULL)

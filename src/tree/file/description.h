@@ -58,4 +58,9 @@ int description_tensor(const struct wfs_tree *tree, const struct wfs_node *node,
                        const struct description *description, struct source *source,
                        struct arena *arena, struct wfs_tensor *ret);
 
+/* Returns what the file was loaded as under that name (entry; 0: none): tied tensors share a node,
+ * and each has a description of its own. NULL: it is new. */
+const struct wfs_tensor *description_base(const struct wfs_tree *tree, const struct wfs_node *node,
+                                          uint32_t id);
+
 #endif

@@ -147,8 +147,9 @@ const char *key_cuts_find(const struct key_cuts *cuts, const char *name, size_t 
 int key_cuts_add(struct key_cuts *cuts, struct arena *arena, const struct key_name *name,
                  const char *part, size_t n_bytes)
 {
-    if (key_cuts_find(cuts, name->text, name->n_bytes) != NULL)
-        return 0;
+    const char *known = key_cuts_find(cuts, name->text, name->n_bytes);
+    if (known != NULL)
+        return strlen(known) == n_bytes && memcmp(known, part, n_bytes) == 0 ? 0 : -EEXIST;
     uint32_t number;
     const char *copy = arena_copy(arena, name->text, name->n_bytes);
     const char *of_part = arena_copy(arena, part, n_bytes);

@@ -75,7 +75,7 @@ struct key_cuts {
     size_t n_room;
 };
 
-/* Adds copies of both. A name that is already known is left as it is. -ENOMEM. */
+/* Adds copies of both. -EEXIST: the name is known already, as that of another part; -ENOMEM. */
 int key_cuts_add(struct key_cuts *cuts, struct arena *arena, const struct key_name *name,
                  const char *part, size_t n_bytes);
 
