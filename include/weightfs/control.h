@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How a program talks to a running mount: two ioctls on the root directory, and the text of
+ * How a program talks to a running mount: three ioctls on the root directory, and the text of
  * WFS_CONTROL_NAME/status.json, which status.h reads.
  */
 #ifndef WFS_CONTROL_H
@@ -26,5 +26,8 @@ struct wfs_control_reply {
  */
 #define WFS_HELLO_HIDDEN "?"
 #define WFS_IOC_HELLO _IOR('W', 2, struct wfs_control_reply)
+/* Drops all edits that are not committed and fills the reply: n_edits were dropped, and on an error
+ * the text says why none was. The mount takes no more edits and commits nothing. */
+#define WFS_IOC_DISCARD _IOR('W', 3, struct wfs_control_reply)
 
 #endif

@@ -126,6 +126,10 @@ int wfs_tree_keep_source(struct wfs_tree *tree, const char *path);
 int wfs_tree_committed(struct wfs_tree *tree, uint64_t generation);
 bool wfs_tree_has_pending(const struct wfs_tree *tree);
 
+/* Removes all edits from the staging directory; when it returns 0, no crash brings them back. What
+ * is mounted shows them to its end, and takes no others: it is not writable any more. */
+int wfs_tree_discard(struct wfs_tree *tree);
+
 /* Returns the number of nodes edited and of names changed since the last commit, for messages. */
 uint64_t wfs_tree_n_edits(const struct wfs_tree *tree);
 

@@ -124,6 +124,11 @@ int verb_status(int argc, char **argv)
 
 /* ---- umount ---- */
 
+static const struct args_option umount_options[] = {
+    {"discard", NULL, "drop the edits instead of saving them"},
+    {NULL, NULL, NULL},
+};
+
 static const struct args_usage umount_usage = {
     .verb = "umount",
     .operands = "MOUNTPOINT",
@@ -131,7 +136,7 @@ static const struct args_usage umount_usage = {
             "edits cannot be saved, the mount stays.",
     .n_min = 1,
     .n_max = 1,
-    .options = no_options,
+    .options = umount_options,
 };
 
 /* Unmounts a mount whose driver has died: nothing can be committed any more. */
@@ -148,18 +153,20 @@ static enum exit_code clear_dead(const char *path)
 
 static enum exit_code report_elsewhere(const struct mounted *mounted, pid_t pid, const char *place)
 {
-    const char *saved = mounted->is_writable ? "; the edits are saved" : "";
+    const char *end = mounted->outcome != NULL ? mounted->outcome : "";
+    const char *edits = mounted->outcome != NULL ? "; the edits are " : "";
     if (place == NULL)
         return print_error(EXIT_MOUNT, mounted->path,
-                           "unmounted here, but it is still mounted in another namespace%s", saved);
+                           "unmounted here, but it is still mounted in another namespace%s%s",
+                           edits, end);
     if (pid == getpid())
         return print_error(EXIT_MOUNT, mounted->path,
-                           "unmounted here, but it is still mounted at '%s'%s",
-                           wfs_quote(place).text, saved);
+                           "unmounted here, but it is still mounted at '%s'%s%s",
+                           wfs_quote(place).text, edits, end);
     return print_error(EXIT_MOUNT, mounted->path,
                        "unmounted here, but it is still mounted at '%s' in the namespace of "
-                       "process %d%s",
-                       wfs_quote(place).text, (int)pid, saved);
+                       "process %d%s%s",
+                       wfs_quote(place).text, (int)pid, edits, end);
 }
 
 /* Waits for the driver, which goes on as long as the filesystem is mounted anywhere else. */
@@ -195,6 +202,24 @@ static enum exit_code report_end(const struct mounted *mounted)
                        wfs_quote(mounted->stage).text);
 }
 
+/* Saves the edits or drops them, and prints which. */
+static enum exit_code settle(struct mounted *mounted, bool is_discarding)
+{
+    struct wfs_control_reply reply = {0};
+    if (!mounted->is_writable)
+        return EXIT_DONE;
+    const enum exit_code exit_code =
+        is_discarding ? mounted_discard(mounted, &reply) : mounted_commit(mounted, &reply);
+    if (exit_code != EXIT_DONE)
+        return exit_code;
+    mounted->outcome = is_discarding ? "discarded" : "saved";
+    if (is_discarding)
+        printf("discarded %s\n", wfs_count(reply.n_edits, "edit").text);
+    else if (reply.text[0] != '\0')
+        print_line(stdout, reply.text);
+    return EXIT_DONE;
+}
+
 static enum exit_code unmount(struct mounted *mounted, const char *path)
 {
     struct wfs_error err = {0};
@@ -210,8 +235,11 @@ static enum exit_code unmount(struct mounted *mounted, const char *path)
         close(pidfd);
     if (rc == -EBUSY)
         return print_error(EXIT_MOUNT, mounted->path,
-                           "cannot unmount: %sstill in use; 'fuser -vm %s' shows by which process",
-                           mounted->is_writable ? "the edits are saved, but it is " : "",
+                           "cannot unmount: %s%s%sstill in use; 'fuser -vm %s' shows by which "
+                           "process",
+                           mounted->outcome != NULL ? "the edits are " : "",
+                           mounted->outcome != NULL ? mounted->outcome : "",
+                           mounted->outcome != NULL ? ", but it is " : "",
                            wfs_quote(mounted->path).text);
     if (rc < 0)
         return print_error(EXIT_MOUNT, mounted->path, "cannot unmount: %s", err.text);
@@ -223,7 +251,6 @@ int verb_umount(int argc, char **argv)
     int exit_code;
     auto_args struct args args;
     auto_mounted struct mounted mounted = {.fd = -1};
-    struct wfs_control_reply reply;
     if (!args_parse(&args, &umount_usage, argc, argv, &exit_code))
         return exit_code;
     const char *typed = args.operands[0];
@@ -231,12 +258,10 @@ int verb_umount(int argc, char **argv)
         return clear_dead(typed);
     autofree char *path = realpath(typed, NULL);
     exit_code = mounted_open(&mounted, typed);
-    if (exit_code == EXIT_DONE && mounted.is_writable)
-        exit_code = mounted_commit(&mounted, &reply);
+    if (exit_code == EXIT_DONE)
+        exit_code = settle(&mounted, args_has(&args, "discard"));
     if (exit_code != EXIT_DONE)
         return exit_code;
-    if (mounted.is_writable && reply.text[0] != '\0')
-        print_line(stdout, reply.text);
     if (path == NULL)
         return print_error(EXIT_MOUNT, typed, "cannot unmount: %s", strerror(errno));
     return unmount(&mounted, path);

@@ -154,3 +154,14 @@ enum exit_code mounted_commit(struct mounted *mounted, struct wfs_control_reply 
     return print_error(EXIT_OUTPUT, mounted->path, "cannot commit: %s; the edits are kept in '%s'",
                        text, wfs_quote(mounted->stage).text);
 }
+
+enum exit_code mounted_discard(struct mounted *mounted, struct wfs_control_reply *reply)
+{
+    if (ioctl(mounted->fd, WFS_IOC_DISCARD, reply) < 0)
+        return print_error(EXIT_OUTPUT, mounted->path, "cannot discard the edits: %s",
+                           strerror(errno));
+    reply->text[sizeof(reply->text) - 1] = '\0';
+    return reply->error == 0 ? EXIT_DONE
+                             : print_error(EXIT_OUTPUT, mounted->path,
+                                           "cannot discard the edits: %s", reply->text);
+}

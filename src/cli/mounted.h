@@ -22,8 +22,9 @@ struct mounted {
     const char *path; /* as typed */
     int fd;           /* the root directory */
     bool is_writable;
-    int32_t pid;      /* exits when the mount is unmounted and committed */
-    uint64_t n_edits; /* that are pending */
+    int32_t pid;         /* exits when the mount is unmounted and committed */
+    uint64_t n_edits;    /* that are pending */
+    const char *outcome; /* what became of them: "saved", "discarded"; NULL: there can be none */
     char stage[sizeof(((struct wfs_control_reply *)0)->text)]; /* staging directory */
 };
 
@@ -39,6 +40,9 @@ void mounted_close(struct mounted *mounted);
  * was printed.
  */
 enum exit_code mounted_commit(struct mounted *mounted, struct wfs_control_reply *reply);
+
+/* Drops the edits that are not committed; fills in reply. Unless EXIT_DONE, a line was printed. */
+enum exit_code mounted_discard(struct mounted *mounted, struct wfs_control_reply *reply);
 
 /* Returns the text of a status.json in the open directory; the caller frees it. NULL with errno. */
 char *mounted_status_text(int directory, const char *name);

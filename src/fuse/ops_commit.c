@@ -114,8 +114,10 @@ static void fill_commit(struct driver *driver, struct asker *asker, struct wfs_c
     fill_hello(driver, asker->req, reply);
     int rc;
     if (!wfs_tree_is_writable(driver->tree))
-        rc = wfs_fail(&err, EROFS,
-                      "the mount is read-only; mount with -o output=FILE to save edits");
+        rc = wfs_fail(&err, EROFS, "%s",
+                      driver->target->path != NULL
+                          ? "its edits were discarded; unmount it"
+                          : "the mount is read-only; mount with -o output=FILE to save edits");
     else
         rc = commit(driver, asker, summary, &err);
     reply->error = -rc;
@@ -127,6 +129,32 @@ static void fill_commit(struct driver *driver, struct asker *asker, struct wfs_c
                  wfs_quote(driver->target->path).text, summary);
 }
 
+/* Nobody may change anything meanwhile, and no commit runs. */
+static void fill_discard(struct driver *driver, fuse_req_t req, struct wfs_control_reply *reply)
+{
+    int code = 0;
+    fill_hello(driver, req, reply);
+    reply->text[0] = '\0';
+    if (fuse_req_ctx(req)->uid != driver->owner)
+        code = -EPERM;
+    else if (wfs_tree_is_writable(driver->tree)) {
+        driver_begin_change(driver);
+        reply->n_edits = wfs_tree_n_edits(driver->tree);
+        code = wfs_tree_discard(driver->tree);
+        driver_end_change(driver);
+    }
+    reply->error = -code;
+    if (code < 0) {
+        snprintf(reply->text, sizeof(reply->text), "%s",
+                 code == -EPERM ? "only the user who mounted it may discard edits"
+                                : strerror(-code));
+        return;
+    }
+    driver_set_status(driver, &(struct wfs_status){.state = WFS_MOUNT_CLEAN,
+                                                   .committed_at = driver->status.committed_at,
+                                                   .text = "its edits were discarded; unmount it"});
+}
+
 static void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void *arg,
                      struct fuse_file_info *info, unsigned flags, const void *in, size_t n_in,
                      size_t n_out)
@@ -135,13 +163,16 @@ static void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void *arg
     struct asker asker = {.waiter = {.poll = poll_asker}, .req = req};
     struct wfs_control_reply reply = {0};
     const bool is_commit = command == (unsigned)WFS_IOC_COMMIT;
+    const bool is_discard = command == (unsigned)WFS_IOC_DISCARD;
     if (ino != FUSE_ROOT_ID || n_out < sizeof(reply) ||
-        (!is_commit && command != (unsigned)WFS_IOC_HELLO)) {
+        (!is_commit && !is_discard && command != (unsigned)WFS_IOC_HELLO)) {
         fuse_reply_err(req, ENOTTY);
         return;
     }
     if (is_commit)
         fill_commit(driver, &asker, &reply);
+    else if (is_discard)
+        fill_discard(driver, req, &reply);
     else
         fill_hello(driver, req, &reply);
     if (asker.req != NULL)

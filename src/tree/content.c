@@ -103,7 +103,7 @@ void wfs_node_read_ahead(const struct wfs_tree *tree, const struct wfs_node *nod
 /* Returns 0 when the content may be changed. */
 static int check_change(const struct wfs_tree *tree, const struct wfs_node *node)
 {
-    if (tree->stage == NULL)
+    if (!tree_is_open(tree))
         return -EROFS;
     if (node->kind == NODE_DIR)
         return -EISDIR;
@@ -217,7 +217,7 @@ int wfs_node_open(struct wfs_tree *tree, struct wfs_node *node, int flags)
     const bool is_writing = (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC) != 0;
     if (is_writing && node->kind == NODE_DIR)
         return -EISDIR;
-    if (is_writing && tree->stage == NULL)
+    if (is_writing && !tree_is_open(tree))
         return -EROFS;
     if (is_writing && node_is_fixed(node))
         return -EACCES;

@@ -73,7 +73,7 @@ static int check_name(const struct wfs_tree *tree, const struct wfs_node *dir, c
 /* May the directory be changed? */
 static int check_dir(const struct wfs_tree *tree, const struct wfs_node *dir)
 {
-    if (tree->stage == NULL)
+    if (!tree_is_open(tree))
         return -EROFS;
     if (dir->kind != NODE_DIR)
         return -ENOTDIR;

@@ -86,7 +86,7 @@ static bool resolve_time(const struct timespec *time, struct timespec *ret)
 int wfs_node_set_times(struct wfs_tree *tree, struct wfs_node *node, const struct timespec *atime,
                        const struct timespec *mtime)
 {
-    if (tree->stage == NULL)
+    if (!tree_is_open(tree))
         return -EROFS;
     struct edit *edit = edit_of(tree, node);
     if (edit == NULL)
@@ -102,7 +102,7 @@ int wfs_node_set_times(struct wfs_tree *tree, struct wfs_node *node, const struc
 
 int wfs_node_set_mode(struct wfs_tree *tree, struct wfs_node *node, mode_t mode)
 {
-    if (tree->stage == NULL)
+    if (!tree_is_open(tree))
         return -EROFS;
     if (node_is_fixed(node))
         return -EPERM;

@@ -119,7 +119,7 @@ void wfs_tree_free(struct wfs_tree *tree)
 
 bool wfs_tree_is_writable(const struct wfs_tree *tree)
 {
-    return tree->stage != NULL;
+    return tree_is_open(tree);
 }
 
 struct wfs_node *wfs_tree_root(const struct wfs_tree *tree)

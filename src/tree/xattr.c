@@ -301,7 +301,7 @@ int wfs_node_set_xattr(struct wfs_tree *tree, struct wfs_node *node, const char 
 {
     if (!has_prefix(name, USER))
         return -EOPNOTSUPP;
-    if (tree->stage == NULL)
+    if (!tree_is_open(tree))
         return -EROFS;
     if (name[strlen(USER)] == '\0')
         return -EINVAL;
@@ -326,7 +326,7 @@ int wfs_node_remove_xattr(struct wfs_tree *tree, struct wfs_node *node, const ch
     autostrbuf struct strbuf old = {0};
     if (!has_prefix(name, USER))
         return -EOPNOTSUPP;
-    if (tree->stage == NULL)
+    if (!tree_is_open(tree))
         return -EROFS;
     if (!has_prefix(name, OURS))
         return remove_foreign(tree, node, name);

@@ -107,6 +107,7 @@ struct wfs_tree {
     struct valuefiles *valuefiles;
     struct wfs_replayed replayed;
     bool is_unmade;    /* wfs_tree_new failed */
+    bool is_discarded; /* its edits have left the stage: it takes no more */
     bool is_replaying; /* changes of the journal are made again: nothing is noted or removed */
     uint64_t sequence, n_inodes_made;
     uint64_t n_bytes, n_nodes;          /* shown */
@@ -120,6 +121,12 @@ struct wfs_tree {
     _Atomic uint64_t n_changed_entries; /* since then */
     _Atomic uint64_t n_unsynced;        /* edits with is_unsynced */
 };
+
+/* May it be changed? */
+static inline bool tree_is_open(const struct wfs_tree *tree)
+{
+    return tree->stage != NULL && !tree->is_discarded;
+}
 
 static inline struct entry *entry_at(const struct wfs_tree *tree, uint32_t id)
 {

@@ -261,15 +261,21 @@ static void remove_sources(const struct wfs_stage *stage)
     unlinkat(stage->fd, "source", AT_REMOVEDIR);
 }
 
-/* The journal first: without it the rest means nothing. */
-int wfs_stage_discard(struct wfs_stage *stage)
+/* Without the journal, the rest means nothing. */
+int stage_forget(struct wfs_stage *stage)
 {
-    static const char *const files[] = {"journal.tmp", "base", "base.tmp", "status.json.tmp"};
     const int code = journal_remove(&stage->journal);
     if (code < 0)
         return code;
-    if (io_sync_directory(stage->fd) < 0)
-        return -errno;
+    return io_sync_directory(stage->fd) < 0 ? -errno : 0;
+}
+
+int wfs_stage_discard(struct wfs_stage *stage)
+{
+    static const char *const files[] = {"journal.tmp", "base", "base.tmp", "status.json.tmp"};
+    const int code = stage_forget(stage);
+    if (code < 0)
+        return code;
     for (size_t i = 0; i < sizeof(files) / sizeof(*files); i++)
         unlinkat(stage->fd, files[i], 0);
     remove_sources(stage);
