@@ -128,6 +128,14 @@ bool catalog_is_attribute(const struct wfs_catalog *catalog, uint32_t place)
     return items != 0 && items != catalog->places[dict].id;
 }
 
+uint32_t catalog_tensor_around(const struct wfs_catalog *catalog, uint32_t place)
+{
+    uint32_t i = place == 0 ? 0 : catalog->places[place].parent;
+    while (i != 0 && catalog->places[i].kind != PLACE_TENSOR)
+        i = catalog->places[i].parent;
+    return i;
+}
+
 uint64_t catalog_stamp(const struct wfs_tensor *tensor)
 {
     const struct wfs_stored *stored = &tensor->stored;

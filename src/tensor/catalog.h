@@ -161,6 +161,10 @@ uint32_t catalog_add_place(struct wfs_catalog *catalog, const struct catalog_pla
 /* Returns whether the place is in the attributes of an object that has items, too. */
 bool catalog_is_attribute(const struct wfs_catalog *catalog, uint32_t place);
 
+/* Returns the place of the tensor that the one at this place is an attribute or a part of; 0:
+ * none. */
+uint32_t catalog_tensor_around(const struct wfs_catalog *catalog, uint32_t place);
+
 /* Returns a hash of what a tensor is and where its elements lie. */
 uint64_t catalog_stamp(const struct wfs_tensor *tensor);
 

@@ -60,6 +60,17 @@ static int is_included(const struct pass *pass, const struct item *item, const c
     return is_included;
 }
 
+static int is_excluded(const struct pass *pass, const char *key)
+{
+    int code = 0;
+    for_rules(rule, pass->view, RULE_EXCLUDE)
+    {
+        if (code == 0)
+            code = regex_search(rule->regex, key, pass->err);
+    }
+    return code;
+}
+
 int pass_filter_one(const struct pass *pass, const struct item *item, const char *key)
 {
     int is_shown = is_included(pass, item, key);
@@ -78,6 +89,18 @@ int pass_filter_one(const struct pass *pass, const struct item *item, const char
         }
     }
     return is_shown;
+}
+
+/* The same for an item: an attribute that no filter matches is shown if its tensor is. */
+static int filter(const struct pass *pass, const struct item *item)
+{
+    const struct item *base = pass_base(pass, item);
+    const bool is_positive = has_positive(pass->view);
+    int code = pass_filter_one(pass, item, item->tensor.key);
+    if (base == NULL || code != !is_positive)
+        return code;
+    code = is_positive ? is_excluded(pass, item->tensor.key) : 0;
+    return code < 0 ? code : code == 0 && item_is_shown(base);
 }
 
 /* Names the filter where there is only one. */
@@ -164,7 +187,7 @@ int pass_filter(struct pass *pass)
     cleanup(text_index_done) struct text_index shown = {0};
     for_items(item, pass)
     {
-        const int code = pass_filter_one(pass, item, item->tensor.key);
+        const int code = filter(pass, item);
         if (code < 0)
             return code;
         n_seen++;

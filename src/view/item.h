@@ -24,6 +24,8 @@ struct item {
     struct wfs_tensor tensor;
     const char *source_key; /* as it was in the file */
     const char *cut_key;    /* the same without top_level_key */
+    const char *last_key;   /* after the last pass that attributes have followed */
+    uint32_t base;          /* 1 + number of the item that it is an attribute of; 0: none */
     struct verdict verdict; /* by evidence or by the user; ROW_NONE: not examined */
     uint8_t drop;           /* enum drop */
     uint8_t done;           /* enum action: what an adapter or `like` did */

@@ -18,6 +18,7 @@ struct pass {
     enum direction to;         /* of adapters */
     enum layout layout;        /* of the source, where evidence was used */
     bool has_classes;          /* something asks for the types of modules */
+    bool has_attributes;       /* tensors are attributes of others */
     bool *is_used;             /* by the number of a rule: it matched something */
     struct wfs_error *err;
 };
@@ -63,7 +64,12 @@ const char *pass_drop_variants(const struct pass *pass, const char *key);
 /* Returns 1 or 0: whether the filters show a tensor that has this key; or a negative errno. */
 int pass_filter_one(const struct pass *pass, const struct item *item, const char *key);
 
+/* Returns the tensor that this one is an attribute of; NULL: none. */
+const struct item *pass_base(const struct pass *pass, const struct item *item);
+
 /* The passes. Each returns 0 or a negative errno with the report in `err`. */
+int pass_attributes(struct pass *pass);
+int pass_follow(struct pass *pass); /* attributes, the tensors that were renamed */
 int pass_top_level_key(struct pass *pass);
 int pass_evidence(struct pass *pass);
 int pass_remap(struct pass *pass);

@@ -21,6 +21,7 @@ static int take_out(struct pass *pass)
         report->items[i].tensor = pass->catalog->tensors[i];
         report->items[i].source_key = wfs_tensor_origin(&pass->catalog->tensors[i]);
         report->items[i].cut_key = pass->catalog->tensors[i].key;
+        report->items[i].last_key = pass->catalog->tensors[i].key;
     }
     report->n_items = n;
     return 0;
@@ -118,10 +119,11 @@ int pass_unused_rules(struct pass *pass)
 static int run(struct pass *pass)
 {
     static int (*const passes[])(struct pass *) = {
-        take_out,     pass_top_level_key, pass_evidence,   pass_remap,       pass_contiguous,
-        pass_classes, pass_filter,        pass_variants,   pass_adapters,    pass_like,
-        pass_surgery, make_order,         pass_collisions, pass_value_names, pass_unused_rules,
-        put_back,     pass_fillers,
+        take_out,         pass_attributes,   pass_top_level_key, pass_follow,   pass_evidence,
+        pass_remap,       pass_follow,       pass_contiguous,    pass_follow,   pass_classes,
+        pass_filter,      pass_variants,     pass_follow,        pass_adapters, pass_follow,
+        pass_like,        pass_follow,       pass_surgery,       make_order,    pass_collisions,
+        pass_value_names, pass_unused_rules, put_back,           pass_fillers,
     };
     int code = 0;
     autofree bool *is_used = calloc(pass->view->n_rules + 1, sizeof(*is_used));

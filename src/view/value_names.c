@@ -54,21 +54,12 @@ static void note_stay(const struct wfs_catalog *catalog, struct wish wishes[],
     }
 }
 
-/* Returns the tensor whose attribute the place is, 0: none. */
-static uint32_t tensor_around(const struct wfs_catalog *catalog, uint32_t place)
-{
-    uint32_t i = place == 0 ? 0 : catalog->places[place].parent;
-    while (i != 0 && catalog->places[i].kind != PLACE_TENSOR)
-        i = catalog->places[i].parent;
-    return i;
-}
-
 /* Returns true if the innermost container of the value that had tensors has none of them now. */
 static bool is_left(const struct wfs_catalog *catalog, const struct wish wishes[],
                     const struct catalog_value *value)
 {
     uint32_t i = value->place == 0 ? 0 : catalog->places[value->place].parent;
-    if (i == 0 || tensor_around(catalog, value->place) != 0 ||
+    if (i == 0 || catalog_tensor_around(catalog, value->place) != 0 ||
         catalog_is_attribute(catalog, value->place))
         return false; /* those follow the tensors */
     while (i != 0 && !wishes[i].had_any)
