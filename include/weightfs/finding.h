@@ -74,6 +74,9 @@ enum wfs_finding_kind {
     WFS_FINDING_PT_ABSENT,
     WFS_FINDING_PT_TRAILING,
     WFS_FINDING_PT_NO_CHECKSUM,
+    /* keys of any format */
+    WFS_FINDING_NUL_LEFT_OUT,
+    WFS_FINDING_NUL_ESCAPED,
     /* records of Burn */
     WFS_FINDING_REC_SHORT,
     WFS_FINDING_REC_CHECKSUM,

@@ -12,9 +12,10 @@
 #include <weightfs/shards.h>
 
 struct wfs_load_options {
-    bool force;     /* read what can be read of a damaged file */
-    bool shards;    /* a path to one shard stands for the whole checkpoint */
-    bool has_epoch; /* of a training run; false: the newest one */
+    bool force;       /* read what can be read of a damaged file */
+    bool escapes_nul; /* show keys with a NUL escaped */
+    bool shards;      /* a path to one shard stands for the whole checkpoint */
+    bool has_epoch;   /* of a training run; false: the newest one */
     uint64_t epoch;
     const char *const *limits; /* "NAME=NUMBER" texts that replace a default limit */
     size_t n_limits;

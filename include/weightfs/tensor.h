@@ -115,6 +115,7 @@ struct wfs_tensor {
     uint64_t n_bytes; /* as shown */
     struct wfs_stored stored;
     uint8_t dtype;             /* enum wfs_dtype as shown */
+    bool has_nul;              /* its key has one in the file, and is escaped here */
     uint32_t value;            /* in the graph of values that it came from; 0: none */
     uint32_t place;            /* where it was in that graph; 0: nowhere */
     const struct source *home; /* the shard that it is in or takes the place of; NULL: none */
@@ -130,6 +131,9 @@ const char *wfs_dtype_name(enum wfs_dtype dtype);
 unsigned wfs_dtype_bits(enum wfs_dtype dtype);
 enum wfs_kind wfs_dtype_kind(enum wfs_dtype dtype);
 const char *wfs_dtype_descr(enum wfs_dtype dtype);
+
+/* Returns the dtype of each half of a complex one. */
+enum wfs_dtype wfs_dtype_part(enum wfs_dtype dtype);
 
 /* Finds a dtype by its exact name; returns false and leaves *ret when none has it. */
 bool wfs_dtype_parse(const char *name, size_t n_bytes, enum wfs_dtype *ret);
@@ -211,6 +215,17 @@ struct wfs_stats {
 };
 
 int wfs_tensor_stats(const struct wfs_tensor *tensor, struct wfs_stats *ret);
+
+/*
+ * Counts the complex elements that are NaN, because one of their halves is, and those that are
+ * infinite: not NaN, and one of the halves is infinite. -EOPNOTSUPP for other dtypes, -EIO,
+ * -ENOMEM.
+ */
+struct wfs_odd {
+    uint64_t n_elems, n_nan, n_inf;
+};
+
+int wfs_tensor_count_odd(const struct wfs_tensor *tensor, struct wfs_odd *ret);
 
 /*
  * Decodes n_elems shown elements of a number dtype into doubles (64-bit integers lose their low

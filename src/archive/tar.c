@@ -61,7 +61,7 @@ int tar_find(const struct source *source, const char *name, struct tar_member *r
 {
     uint8_t header[TAR_BLOCK];
     uint64_t offset = 0, n_bytes, end;
-    bool is_found = false;
+    unsigned n_same = 0;
     for (unsigned n_members = 0; n_members < MAX_MEMBERS; n_members++) {
         if (source->n_bytes - offset < TAR_BLOCK)
             break;
@@ -80,12 +80,11 @@ int tar_find(const struct source *source, const char *name, struct tar_member *r
                             wfs_count(n_bytes, "byte").text, (unsigned long long)offset,
                             (unsigned long long)source->n_bytes);
         if ((header[156] == '0' || header[156] == '\0') && is_named(header, name)) {
-            *ret = (struct tar_member){offset, n_bytes};
-            is_found = true;
+            *ret = (struct tar_member){offset, n_bytes, ++n_same};
         }
         if (!checked_round_up(n_bytes, TAR_BLOCK, &end) || end > source->n_bytes - offset)
             break;
         offset += end;
     }
-    return is_found ? 0 : -ENOENT;
+    return n_same > 0 ? 0 : -ENOENT;
 }

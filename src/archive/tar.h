@@ -11,6 +11,7 @@ enum { TAR_BLOCK = 512 };
 
 struct tar_member {
     uint64_t offset, n_bytes;
+    unsigned n_same; /* members with that name */
 };
 
 /* Returns whether a file begins like an archive. */

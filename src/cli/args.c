@@ -312,6 +312,7 @@ struct wfs_load_options args_load_options(const struct args *args)
 {
     return (struct wfs_load_options){
         .force = args->settings.force,
+        .escapes_nul = args->settings.escapes_nul,
         .shards = args->settings.shards,
         .has_epoch = args->settings.has_epoch,
         .epoch = args->settings.epoch,

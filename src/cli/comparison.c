@@ -72,7 +72,7 @@ static void decode(struct side *side, size_t n_elems)
         return;
     }
     if (is_complex(side->tensor)) {
-        dtype = values_part_dtype(dtype);
+        dtype = wfs_dtype_part(dtype);
         n_elems *= 2;
     }
     wfs_dtype_decode(dtype, side->bytes, n_elems, side->decoded);

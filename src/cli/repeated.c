@@ -105,6 +105,19 @@ static int by_group(const void *key, const void *group)
     return compare_tensors(key, ((const struct group *)group)->tensor);
 }
 
+static int find_stats(const struct wfs_tensor *tensor, struct wfs_stats *ret)
+{
+    struct wfs_odd odd;
+    int code = wfs_tensor_stats(tensor, ret);
+    if (code != -EOPNOTSUPP)
+        return code;
+    code = wfs_tensor_count_odd(tensor, &odd);
+    if (code == 0)
+        *ret = (struct wfs_stats){
+            .n_elems = odd.n_elems, .n_nan = odd.n_nan, .n_positive_inf = odd.n_inf};
+    return code;
+}
+
 int repeated_stats(struct repeated *repeated, const struct wfs_tensor *tensor,
                    struct wfs_stats *ret)
 {
@@ -114,7 +127,7 @@ int repeated_stats(struct repeated *repeated, const struct wfs_tensor *tensor,
         *ret = group->stats;
         return 0;
     }
-    const int code = wfs_tensor_stats(tensor, ret);
+    const int code = find_stats(tensor, ret);
     if (code == 0 && group != NULL) {
         group->stats = *ret;
         group->is_known = true;

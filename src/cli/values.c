@@ -78,19 +78,12 @@ static void format_float(const struct element *element, enum wfs_dtype dtype, bo
     format_double(numbers[element->position], is_json, text);
 }
 
-enum wfs_dtype values_part_dtype(enum wfs_dtype dtype)
-{
-    static const uint8_t parts[] = {
-        [WFS_C32] = WFS_F16, [WFS_BC32] = WFS_BF16, [WFS_C64] = WFS_F32, [WFS_C128] = WFS_F64};
-    return (enum wfs_dtype)parts[dtype];
-}
-
 static void format_complex(const struct element *element, enum wfs_dtype dtype, bool is_json,
                            char text[VALUES_TEXT_MAX])
 {
     double numbers[2] = {0};
     char re[VALUES_TEXT_MAX], im[VALUES_TEXT_MAX];
-    wfs_dtype_decode(values_part_dtype(dtype), element->bytes, 2, numbers);
+    wfs_dtype_decode(wfs_dtype_part(dtype), element->bytes, 2, numbers);
     format_double(numbers[0], is_json, re);
     format_double(numbers[1], is_json, im);
     const bool has_sign = is_json || im[0] == '-';

@@ -31,9 +31,6 @@ void values_format_number(const struct wfs_tensor *tensor, double number,
  */
 uint64_t values_n_elems(const struct wfs_tensor *tensor);
 
-/* Returns the dtype of the real and the imaginary part of a complex dtype. */
-enum wfs_dtype values_part_dtype(enum wfs_dtype dtype);
-
 /* Counts the finite elements in equal bins from min to max. -EIO, -ENOMEM. */
 int values_histogram(const struct wfs_tensor *tensor, const struct wfs_stats *stats,
                      uint64_t counts[VALUES_N_BINS]);

@@ -165,6 +165,7 @@ int wfs_load(const char *path, const struct wfs_load_options *options, struct wf
     limits_init(&context.limits);
     if (options != NULL) {
         context.force = options->force;
+        context.escapes_nul = options->escapes_nul;
         context.shards = options->shards;
         context.has_epoch = options->has_epoch;
         context.epoch = options->epoch;

@@ -38,6 +38,7 @@ static int load(const struct mount_options *options, const struct target *target
     struct checkpoint_failure failure;
     const struct checkpoint_options checkpoint_options = {
         .load = {.force = options->settings.force,
+                 .escapes_nul = options->settings.escapes_nul,
                  .shards = options->settings.shards,
                  .has_epoch = options->settings.has_epoch,
                  .epoch = options->settings.epoch,

@@ -90,6 +90,12 @@ static int apply_force(struct settings *settings, const char *value, struct wfs_
     return 0;
 }
 
+static int apply_escape_nul(struct settings *settings, const char *value, struct wfs_error *err)
+{
+    settings->escapes_nul = true;
+    return 0;
+}
+
 static int apply_shards(struct settings *settings, const char *value, struct wfs_error *err)
 {
     settings->shards = true;
@@ -119,6 +125,7 @@ static const struct setting rows[] = {
      apply_burn_version},
     {"epoch", "N", "read epoch N of a training run, not the newest", SETTING_OF_SOURCE,
      apply_epoch},
+    {"escape_nul", NULL, "show a NUL in a key as %00", SETTING_OF_SOURCE, apply_escape_nul},
     {"force", NULL, "skip damaged parts of SOURCE", SETTING_OF_SOURCE, apply_force},
     {"format", "NAME", "safetensors, pytorch, burnpack or mpk", SETTING_OF_OUTPUT, apply_format},
     {"large", NULL, "allow a TARGET over 16 times larger than SOURCE", SETTING_OF_OUTPUT,

@@ -14,7 +14,7 @@
 
 struct settings {
     /* Of a source. */
-    bool force, shards, has_epoch;
+    bool force, escapes_nul, shards, has_epoch;
     uint64_t epoch; /* of a training run */
     /* Of an output. */
     const struct wfs_format *format; /* NULL: as its name says */

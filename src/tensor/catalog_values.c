@@ -213,15 +213,86 @@ static uint32_t step_items(const struct value *list, const char **name)
     return value_items(list)[i];
 }
 
+/* Steps into a dict, or an object that has the items of one. */
+static uint32_t step_mapping(const struct graph *graph, uint32_t id, const char **name)
+{
+    const struct value *value = id == 0 ? NULL : graph_at(graph, id);
+    const uint32_t items = value == NULL ? 0 : value_part(graph, value, PART_ITEMS);
+    if (items != 0)
+        value = graph_at(graph, items);
+    return value != NULL && value->kind == VALUE_DICT ? step_pairs(graph, value, name) : 0;
+}
+
+/* Steps to an attribute of an object: in its states, each a dict or a pair of dicts, of which the
+ * last one counts. */
+static uint32_t step_attributes(const struct graph *graph, const struct value *call,
+                                const char **name)
+{
+    const uint32_t states = value_part(graph, call, PART_STATES);
+    uint32_t found = 0;
+    for (uint32_t i = states == 0 ? 0 : graph_at(graph, states)->n; i-- > 0 && found == 0;) {
+        const uint32_t id = value_items(graph_at(graph, states))[i];
+        const struct value *state = graph_at(graph, id);
+        found = step_mapping(graph, id, name);
+        for (uint32_t k = 0; state->kind == VALUE_TUPLE && k < state->n && found == 0; k++)
+            found = step_mapping(graph, value_items(state)[k], name);
+    }
+    return found;
+}
+
+/* Takes the word if it is the next component of the name. */
+static bool take_word(const char **name, const char *word)
+{
+    const size_t n = strlen(word);
+    if (strncmp(*name, word, n) != 0 || ((*name)[n] != '\0' && (*name)[n] != '.'))
+        return false;
+    *name += n;
+    return true;
+}
+
+/* Steps to a part of an object under the name that its JSON has for it. */
+static uint32_t step_part(const struct graph *graph, const struct value *call, const char **name)
+{
+    const uint32_t states = value_part(graph, call, PART_STATES);
+    const bool has_kwargs = call->form == FORM_NEWOBJ_EX && call->call.args != 0 &&
+                            graph_at(graph, call->call.args)->n == 2;
+    const uint32_t *both = has_kwargs ? value_items(graph_at(graph, call->call.args)) : NULL;
+    if (take_word(name, "args"))
+        return call->form == FORM_EXTENSION ? 0 : has_kwargs ? both[0] : call->call.args;
+    if (take_word(name, "kwargs"))
+        return has_kwargs ? both[1] : 0;
+    if (take_word(name, "items"))
+        return value_part(graph, call, PART_ITEMS);
+    if (take_word(name, "elements"))
+        return value_part(graph, call, PART_ELEMENTS);
+    if (take_word(name, "states"))
+        return states;
+    if (states != 0 && graph_at(graph, states)->n == 1 && take_word(name, "state"))
+        return value_items(graph_at(graph, states))[0];
+    return 0;
+}
+
+/* Items of an object come before its attributes, as in the listing, and its parts last. */
+static uint32_t step_call(const struct graph *graph, uint32_t id, const char **name)
+{
+    const struct value *call = graph_at(graph, id);
+    const uint32_t elements = value_part(graph, call, PART_ELEMENTS);
+    uint32_t found = step_mapping(graph, id, name);
+    if (found == 0 && elements != 0)
+        found = step_items(graph_at(graph, elements), name);
+    if (found == 0)
+        found = step_attributes(graph, call, name);
+    return found != 0 ? found : step_part(graph, call, name);
+}
+
 static uint32_t step(const struct graph *graph, uint32_t id, const char **name)
 {
     const struct value *value = graph_at(graph, id);
-    const uint32_t items = value_part(graph, value, PART_ITEMS);
     if (value->kind == VALUE_DICT)
         return step_pairs(graph, value, name);
     if (value_has_items(value))
         return step_items(value, name);
-    return items == 0 ? 0 : step_pairs(graph, graph_at(graph, items), name);
+    return value->kind == VALUE_CALL ? step_call(graph, id, name) : 0;
 }
 
 /* What a name means inside of a value; 0: nothing. */

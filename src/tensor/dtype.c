@@ -179,3 +179,10 @@ int wfs_dtype_decode(enum wfs_dtype dtype, const void *bytes, size_t n_elems, do
         ret[i] = decode_one(dtype, bytes, i);
     return 0;
 }
+
+enum wfs_dtype wfs_dtype_part(enum wfs_dtype dtype)
+{
+    static const uint8_t parts[] = {
+        [WFS_C32] = WFS_F16, [WFS_BC32] = WFS_BF16, [WFS_C64] = WFS_F32, [WFS_C128] = WFS_F64};
+    return (enum wfs_dtype)parts[dtype];
+}

@@ -80,3 +80,46 @@ int wfs_tensor_stats(const struct wfs_tensor *tensor, struct wfs_stats *ret)
     *ret = *stats;
     return 0;
 }
+
+/* ---- NaN and infinities of complex elements ---- */
+
+static void count_complex(struct wfs_odd *odd, const double parts[2], uint64_t n_times)
+{
+    const bool is_nan = isnan(parts[0]) || isnan(parts[1]);
+    odd->n_elems += n_times;
+    odd->n_nan += is_nan ? n_times : 0;
+    odd->n_inf += !is_nan && (isinf(parts[0]) || isinf(parts[1])) ? n_times : 0;
+}
+
+static int count_all_complex(struct wfs_odd *odd, const struct wfs_distinct *distinct)
+{
+    const struct wfs_tensor *tensor = &distinct->tensor;
+    const enum wfs_dtype part = wfs_dtype_part((enum wfs_dtype)tensor->dtype);
+    const size_t n_part = wfs_dtype_bits(part) / 8;
+    autofree char *piece = malloc(N_PIECE);
+    autofree double *parts = malloc(N_PIECE / n_part * sizeof(double));
+    if (piece == NULL || parts == NULL)
+        return -ENOMEM;
+    for (uint64_t offset = 0, index = 0; offset < tensor->n_bytes;) {
+        const ssize_t n = wfs_tensor_read(tensor, offset, piece, N_PIECE);
+        if (n < 0)
+            return (int)n;
+        const size_t n_elems = (size_t)n / (2 * n_part);
+        wfs_dtype_decode(part, piece, 2 * n_elems, parts);
+        for (size_t i = 0; i < n_elems; i++)
+            count_complex(odd, parts + 2 * i, wfs_distinct_times(distinct, index + i));
+        offset += (uint64_t)n;
+        index += n_elems;
+    }
+    return 0;
+}
+
+int wfs_tensor_count_odd(const struct wfs_tensor *tensor, struct wfs_odd *ret)
+{
+    if (wfs_dtype_kind((enum wfs_dtype)tensor->dtype) != WFS_KIND_COMPLEX)
+        return -EOPNOTSUPP;
+    *ret = (struct wfs_odd){0};
+    cleanup(wfs_distinct_done) struct wfs_distinct distinct;
+    const int code = wfs_distinct_init(&distinct, tensor, NULL);
+    return code < 0 ? code : count_all_complex(ret, &distinct);
+}

@@ -76,7 +76,8 @@ def test_a_copy_does_not_take_the_key_of_another_part(mount, folder):
 @pytest.fixture
 def tied(folder):
     path = folder / 'tied.pth'
-    path.write_bytes(pth.checkpoint(pth.dictionary(first=pth.tensor(), second=pth.tensor(), m=pth.dictionary(third=pth.tensor()), other=pth.tensor(size=(2,)))))
+    path.write_bytes(pth.checkpoint(pth.dictionary(first=pth.tensor(), second=pth.tensor(), m=pth.dictionary(third=pth.tensor()),
+                                                   other=pth.tensor(size=(2,)))))
     return path
 
 
@@ -218,3 +219,13 @@ def test_an_array_of_records_says_its_numpy_dtype(mount, folder):
     with pytest.raises(OSError):
         attribute(mnt / 'w', 'numpy')
     (mnt / 'w').unlink()
+
+
+def test_a_mount_escapes_a_nul_in_a_key(mount, folder):
+    path = st.write(folder / 'x.safetensors', {'a\0b': ('U8', [4], BYTES['one']), 'c': ('U8', [4], BYTES['two'])})
+    mnt = mount(path, 'escape_nul', 'output=%s' % (folder / 'out.safetensors'))
+    assert (mnt / 'a%2500b').read_bytes() == BYTES['one'] and attribute(mnt / 'a%2500b', 'key') == 'a%00b'
+    os.rename(mnt / 'a%2500b', mnt / 'ab')
+    mnt.commit()
+    assert set(st.read(folder / 'out.safetensors').tensors) == {'ab', 'c'}
+    assert os.listdir(mount(path, 'force').allow('has a NUL').path) == ['c']

@@ -352,6 +352,8 @@ def archives():
     stores = {1: ('FloatStorage', 4, GOOD)}
     views = {10: (1, (2, 2), (2, 1), 0), 11: (1, (2,), (1,), 2)}
     loads('tar/good.pth', old_archive(value, stores, views), {'a': None, 'b': None, 's': None})
+    wrong = member('storages', b'no pickle') + old_archive(value, stores, views)
+    loads('tar/duplicate-member.pth', wrong, {'a': None, 'b': None, 's': None}, ["the tar has 2 members called 'storages'"])
     loads('tar/views.pth', old_archive(dictionary(a=number(10) + b'Q'), stores, {10: (2, (2,), (1,), 0)}, [(2, 1, 1, 2)]), {'a': None})
     loads('tar/beyond-storage.pth', old_archive(value, stores, {**views, 11: (1, (9,), (1,), 0)}),
           {'a': None, 'b': 'ends at byte 36', 's': None})

@@ -190,10 +190,6 @@ static int check_key(const struct burnpack_load *load, const struct cbor_span *k
         return wfs_fail(load->err, E2BIG, "the key '%s' is longer than %s (limit key)",
                         wfs_quote_n(key->bytes, key->n_bytes).text,
                         wfs_count(limits->key, "byte").text);
-    if (memchr(key->bytes, '\0', key->n_bytes) != NULL)
-        return wfs_fail(load->err, EOPNOTSUPP,
-                        "the key '%s' contains a NUL, which no file name can",
-                        wfs_quote_n(key->bytes, key->n_bytes).text);
     return 0;
 }
 
@@ -206,7 +202,11 @@ static int take_tensor(struct burnpack_load *load, const struct cbor_span *key)
     struct burnpack_draft draft = {.key = *key, .tensor = catalog_add(load->catalog)};
     if (draft.tensor == NULL)
         return wfs_fail_memory(load->err);
-    draft.tensor->key = arena_copy(&load->catalog->arena, key->bytes, key->n_bytes);
+    code = burnpack_escape(load, &draft.key, "key");
+    if (code < 0)
+        return code;
+    draft.tensor->has_nul = code > 0;
+    draft.tensor->key = arena_copy(&load->catalog->arena, draft.key.bytes, draft.key.n_bytes);
     draft.tensor->stored.source = load->source;
     if (draft.tensor->key == NULL)
         return burnpack_load_fail_memory(load);

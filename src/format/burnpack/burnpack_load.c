@@ -7,6 +7,8 @@
 #include <errno.h>
 #include <inttypes.h>
 
+#include "format/core/nul_key.h"
+
 int burnpack_load_fail_memory(const struct burnpack_load *load)
 {
     return catalog_fail_memory(load->catalog, load->err);
@@ -33,4 +35,15 @@ int burnpack_load_fail(struct burnpack_load *load, const struct burnpack_draft *
 {
     cborin_fail(&load->in, error);
     return burnpack_load_fail_cbor(load, draft);
+}
+
+int burnpack_escape(const struct burnpack_load *load, struct cbor_span *name, const char *what)
+{
+    const int code = nul_key_escape(load->context->force || load->context->escapes_nul,
+                                    &load->catalog->arena, &name->bytes, &name->n_bytes);
+    if (code == -EOPNOTSUPP)
+        return wfs_fail(load->err, EOPNOTSUPP,
+                        "the %s '%s' contains a NUL, which no file name can" NUL_KEY_HINT, what,
+                        burnpack_quote(name).text);
+    return code < 0 ? burnpack_load_fail_memory(load) : code;
 }

@@ -57,6 +57,10 @@ int burnpack_load_fail_cbor(const struct burnpack_load *load, const struct burnp
 int burnpack_load_fail(struct burnpack_load *load, const struct burnpack_draft *draft,
                        const char *error);
 
+/* Escapes the NULs of a name, or refuses it; what says what it is the name of. Returns 1 if there
+ * are any. */
+int burnpack_escape(const struct burnpack_load *load, struct cbor_span *name, const char *what);
+
 static inline struct wfs_quoted burnpack_quote(const struct cbor_span *span)
 {
     return wfs_quote_n(span->bytes, span->n_bytes);

@@ -22,15 +22,6 @@ static int keep(struct burnpack_load *load, struct burnpack_pairs *pairs,
     return 0;
 }
 
-static int check_name(const struct burnpack_load *load, const char *what,
-                      const struct cbor_span *name)
-{
-    if (memchr(name->bytes, '\0', name->n_bytes) != NULL)
-        return wfs_fail(load->err, EOPNOTSUPP, "the %s '%s' contains a NUL", what,
-                        burnpack_quote(name).text);
-    return 0;
-}
-
 int burnpack_pairs_take_metadata(struct burnpack_load *load, struct burnpack_draft *none)
 {
     struct burnpack_pair pair = {0};
@@ -40,7 +31,7 @@ int burnpack_pairs_take_metadata(struct burnpack_load *load, struct burnpack_dra
     while (cborin_next(&load->in)) {
         if (!cborin_text(&load->in, &pair.name) || !cborin_text(&load->in, &pair.text))
             break;
-        int code = check_name(load, "metadata", &pair.name);
+        int code = burnpack_escape(load, &pair.name, "metadata");
         if (code == 0)
             code = keep(load, &load->meta, &pair);
         if (code < 0)
@@ -130,7 +121,7 @@ int burnpack_pairs_take_scalars(struct burnpack_load *load, struct burnpack_draf
     while (cborin_next(&load->in)) {
         if (!cborin_text(&load->in, &pair.name))
             break;
-        int code = check_name(load, "scalar", &pair.name);
+        int code = burnpack_escape(load, &pair.name, "scalar");
         if (code == 0)
             code = take_scalar(load, &pair);
         if (code == 0)

@@ -4,6 +4,8 @@
  */
 #include "format/core/format.h"
 
+#include "format/core/nul_key.h"
+
 #include <string.h>
 #include <strings.h>
 #include <weightfs/cleanup.h>
@@ -42,6 +44,8 @@ int format_load(const struct wfs_format *format, struct source *source,
         return code;
     if (catalog_bound_values(catalog) < 0)
         return wfs_fail_memory(err);
+    if (nul_key_settle(context->escapes_nul, catalog) < 0)
+        return catalog_fail_memory(catalog, err);
     *out = steal(&catalog);
     return 0;
 }

@@ -19,8 +19,9 @@ struct load_context {
     struct limits limits;
     const struct format_table *table; /* for sets only */
     bool force;
-    bool shards;    /* one shard stands for all */
-    bool has_epoch; /* of a training run; false: the newest one */
+    bool escapes_nul; /* keys with a NUL are shown escaped, whatever force is */
+    bool shards;      /* one shard stands for all */
+    bool has_epoch;   /* of a training run; false: the newest one */
     uint64_t epoch;
 };
 

@@ -225,7 +225,8 @@ static int load(struct source *source, const struct load_context *context,
                                         .source = source,
                                         .dangers = &dangers,
                                         .budget = pickle_budget_of(&context->limits),
-                                        .is_forced = context->force};
+                                        .is_forced = context->force,
+                                        .escapes_nul = context->escapes_nul};
     const int code = load_from(&torch);
     /* Most callers of the arena report its limit as a lack of memory. */
     if (code == -ENOMEM)

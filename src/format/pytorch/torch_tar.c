@@ -331,10 +331,16 @@ static int no_storage(struct torch *torch, const struct torch_storage_id *id,
 static int find_member(struct torch *torch, const char *name, struct tar_member *ret)
 {
     const int code = tar_find(torch->source, name, ret, torch->err);
-    return code == -ENOENT
-               ? wfs_fail(torch->err, EMEDIUMTYPE,
-                          "is a tar archive, but not from PyTorch: it has no member '%s'", name)
-               : code;
+    if (code == -ENOENT)
+        return wfs_fail(torch->err, EMEDIUMTYPE,
+                        "is a tar archive, but not from PyTorch: it has no member '%s'", name);
+    if (code < 0 || ret->n_same == 1)
+        return code;
+    return catalog_add_finding(torch->catalog, WFS_FINDING_PT_KEY_DUPLICATE,
+                               "the tar has %s called '%s'; the last one counts, as in Python",
+                               wfs_count(ret->n_same, "member").text, name) < 0
+               ? wfs_fail_memory(torch->err)
+               : 0;
 }
 
 int torch_tar_load(struct torch *torch)

@@ -268,6 +268,7 @@ int safetensors_entries_fill(struct safetensors_load *load)
         note_tensor(load, i);
         place(load, entry, tensor);
         tensor->key = arena_copy(&catalog->arena, entry->key, entry->n_key);
+        tensor->has_nul = entry->has_nul;
         tensor->shape = shape_of(entry);
         tensor->dtype = tensor->stored.dtype = entry->dtype;
         if (tensor->key == NULL)

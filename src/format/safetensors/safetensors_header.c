@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "format/core/nul_key.h"
 #include "format/safetensors/safetensors_fields.h"
 
 /* A text of the header to look for in a map. */
@@ -64,10 +65,6 @@ static int check_key(struct safetensors_load *load)
         return wfs_fail(
             load->err, E2BIG, "the key '%s' at byte %" PRIu64 " is longer than %s (limit key)",
             safetensors_quote(key).text, at, wfs_count(load->context->limits.key, "byte").text);
-    if (memchr(key->bytes, '\0', key->n_bytes) != NULL)
-        return wfs_fail(load->err, EOPNOTSUPP,
-                        "the key '%s' at byte %" PRIu64 " contains a NUL, which no file name can",
-                        safetensors_quote(key).text, at);
     note_key(load, key);
     return 0;
 }
@@ -107,16 +104,31 @@ static int keep(struct safetensors_load *load, const struct safetensors_entry *e
     return 0;
 }
 
+/* Escapes the NULs of a key, or refuses it. Returns 1 if there are any. */
+static int escape(struct safetensors_load *load, struct json_text *key, const char *what)
+{
+    const int code = nul_key_escape(load->context->force || load->context->escapes_nul,
+                                    &load->catalog->arena, &key->bytes, &key->n_bytes);
+    if (code == -EOPNOTSUPP)
+        return wfs_fail(load->err, EOPNOTSUPP,
+                        "the %s '%s' at byte %" PRIu64
+                        " contains a NUL, which no file name can" NUL_KEY_HINT,
+                        what, safetensors_quote(key).text, safetensors_at(key));
+    return code < 0 ? catalog_fail_memory(load->catalog, load->err) : code;
+}
+
 static int take_tensor(struct safetensors_load *load, const struct json_text *key)
 {
     load->tensor = *key;
     int code = check_key(load);
-    if (code < 0)
-        return code;
+    const int has_nul = code < 0 ? code : escape(load, &load->tensor, "key");
+    if (has_nul < 0)
+        return has_nul;
     struct safetensors_entry entry = {
-        .key = key->bytes,
-        .n_key = (uint32_t)key->n_bytes,
+        .key = load->tensor.bytes,
+        .n_key = (uint32_t)load->tensor.n_bytes,
         .offset = (uint32_t)safetensors_at(key),
+        .has_nul = has_nul > 0,
     };
     code = safetensors_fields_take(load, &entry);
     if (code == 0)
@@ -193,13 +205,12 @@ static int take_metadata(struct safetensors_load *load)
     else
         json_open_object(json);
     while (!is_null && json_next_key(json, &name)) {
-        if (memchr(name.bytes, '\0', name.n_bytes) != NULL)
-            return wfs_fail(load->err, EOPNOTSUPP,
-                            "the metadata key '%s' at byte %" PRIu64 " contains a NUL",
-                            safetensors_quote(&name).text, safetensors_at(&name));
+        int code = escape(load, &name, "metadata key");
+        if (code < 0)
+            return code;
         if (!json_take_string(json, &value))
             return safetensors_load_fail_json(load, NULL);
-        const int code = keep_meta(load, &name, &value);
+        code = keep_meta(load, &name, &value);
         if (code < 0)
             return code;
     }

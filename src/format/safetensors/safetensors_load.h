@@ -22,6 +22,7 @@ struct safetensors_entry {
     uint32_t n_key, rank;
     uint32_t offset; /* of the key in the file */
     uint8_t dtype;
+    bool has_nul; /* in the file; the key is escaped */
 };
 
 struct safetensors_load {

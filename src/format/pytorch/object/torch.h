@@ -67,7 +67,7 @@ struct torch {
     struct pickle_budget budget;
     unsigned notes;  /* enum pickle_note of all pickles */
     bool has_failed; /* a text could not be allocated */
-    bool is_forced;
+    bool is_forced, escapes_nul;
     bool is_big_endian;
     unsigned depth; /* of streams within streams */
     /* Finds the bytes of a storage; sets trouble when they are missing. Negative only for errors

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "format/core/nul_key.h"
 #include "format/pytorch/object/torch_builder.h"
 #include "format/pytorch/object/torch_composite.h"
 #include "format/pytorch/object/torch_marks.h"
@@ -57,31 +58,13 @@ static int make_key(struct walk *walk, struct names *names, const char **ret)
     return code < 0 ? wfs_fail_memory(torch->err) : 0;
 }
 
-/* File names cannot contain NULs, and the exact name of a value does not matter. */
-static void hide_nuls(struct walk *walk)
-{
-    for (size_t i = 0; i < walk->path.n_bytes; i++)
-        if (walk->path.bytes[i] == '\0')
-            walk->path.bytes[i] = '?';
-}
-
 static int add_value(struct walk *walk, uint32_t id)
 {
     const char *name;
-    autostrbuf struct strbuf true_path = {0};
     if (walk->torch->catalog->n_values >= walk->torch->limits->tensors)
         return wfs_fail(walk->torch->err, E2BIG, "more than %s beside the tensors (limit tensors)",
                         wfs_count(walk->torch->limits->tensors, "value").text);
-    const bool has_nul =
-        walk->path.n_bytes > 0 && memchr(walk->path.bytes, '\0', walk->path.n_bytes) != NULL;
-    if (has_nul) {
-        strbuf_add(&true_path, walk->path.bytes, walk->path.n_bytes);
-        hide_nuls(walk);
-    }
-    int code = true_path.is_cut ? wfs_fail_memory(walk->torch->err)
-                                : make_key(walk, &walk->torch->value_names, &name);
-    if (has_nul && !true_path.is_cut)
-        memcpy(walk->path.bytes, true_path.bytes, true_path.n_bytes);
+    const int code = make_key(walk, &walk->torch->value_names, &name);
     if (code < 0)
         return code;
     const uint32_t place = walk_add_place(walk, id, name);
@@ -107,9 +90,10 @@ static int add_tensor(struct walk *walk, uint32_t id, struct torch_tensor *tenso
 {
     const char *key;
     const char *name;
-    if (memchr(walk->path.bytes == NULL ? "" : walk->path.bytes, '\0', walk->path.n_bytes) != NULL)
+    const bool has_nul = walk->n_to_nul > 0;
+    if (has_nul && !walk->torch->is_forced && !walk->torch->escapes_nul)
         return wfs_fail(walk->torch->err, EOPNOTSUPP,
-                        "the key %s contains a NUL, which no file name can have",
+                        "the key '%s' contains a NUL (%%00), which no file name can" NUL_KEY_HINT,
                         wfs_quote_n(walk->path.bytes, walk->path.n_bytes).text);
     int code = make_key(walk, &walk->torch->names, &key);
     if (code < 0)
@@ -121,6 +105,7 @@ static int add_tensor(struct walk *walk, uint32_t id, struct torch_tensor *tenso
     if ((code = torch_tensor_add(walk->torch, key, place, tensor)) < 0)
         return code;
     struct wfs_catalog *catalog = walk->torch->catalog;
+    catalog->tensors[catalog->n_tensors - 1].has_nul = has_nul;
     if (walk->role != NULL && catalog_add_attr(catalog, &catalog->tensors[catalog->n_tensors - 1],
                                                "role", walk->role) < 0)
         return wfs_fail_memory(walk->torch->err);
@@ -243,6 +228,7 @@ static int step(struct walk *walk)
     struct frame *frame = &walk->frames[walk->n_frames - 1];
     walk->path.n_bytes = frame->n_path;
     walk->n_components = frame->n_components;
+    walk->n_to_nul = walk->n_to_nul > frame->n_path ? 0 : walk->n_to_nul;
     walk->item = PLACE_FIXED;
     walk->key = 0;
     walk->role = frame->role;

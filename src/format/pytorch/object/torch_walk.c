@@ -110,12 +110,32 @@ void walk_add_number(struct walk *walk, const char *prefix, uint32_t number)
     strbuf_printf(&walk->path, "%u", number);
 }
 
+/* Writes each NUL of the component at n_before as "%00", and notes where the last one is. */
+static void escape_nuls(struct walk *walk, size_t n_before)
+{
+    const size_t n = walk->path.n_bytes - n_before;
+    if (walk->path.is_cut || n == 0 || memchr(walk->path.bytes + n_before, '\0', n) == NULL)
+        return;
+    autofree char *copy = malloc(n);
+    if (copy == NULL) {
+        strbuf_fail(&walk->path);
+        return;
+    }
+    memcpy(copy, walk->path.bytes + n_before, n);
+    walk->path.n_bytes = n_before;
+    for (size_t i = 0; i < n; i++)
+        strbuf_add(&walk->path, copy[i] == '\0' ? "%00" : copy + i, copy[i] == '\0' ? 3 : 1);
+    walk->n_to_nul = walk->path.n_bytes;
+}
+
 void walk_add_key(struct walk *walk, uint32_t key)
 {
     add_component(walk, "", 0);
+    const size_t n_before = walk->path.n_bytes;
     walk->key = key;
     if (!value_add_key(&walk->path, walk->graph, key))
         strbuf_printf(&walk->path, "%%key%08x", python_key_digest(walk->graph, key));
+    escape_nuls(walk, n_before);
 }
 
 uint32_t walk_add_place(struct walk *walk, uint32_t id, const char *name)

@@ -48,6 +48,7 @@ struct walk {
     const char *role; /* what the next tensor is in a module, if state_dict() does not return it */
     bool is_owned;    /* the module of the top frame owns what is listed next */
     struct strbuf path;
+    size_t n_to_nul; /* bytes of the path to the end of an escaped NUL; 0: it has none */
     uint32_t n_components;
     uint64_t n_repeats_left;
     bool is_deep, is_repetitive;

@@ -243,6 +243,15 @@ static bool is_lone_twin(const struct torch_edit *edit, uint32_t i, struct edit_
            !stays(edit, (struct edit_name){old.bytes, n});
 }
 
+/* Returns whether it has a key with a NUL, whose name is an escaped one. */
+static bool has_nul(const struct torch_edit *edit, uint32_t i)
+{
+    const uint32_t id = edit->nodes[i].kind == PLACE_VALUE ? 0 : torch_edit_old_key(edit, i);
+    const struct value *key = id == 0 ? NULL : graph_at(&edit->plan->graph, id);
+    return key != NULL && key->kind == VALUE_TEXT && key->n > 0 &&
+           memchr(key->text, '\0', key->n) != NULL;
+}
+
 bool torch_edit_is_at_home(const struct torch_edit *edit, uint32_t i)
 {
     const struct catalog_place *place = &edit->places[i];
@@ -253,5 +262,6 @@ bool torch_edit_is_at_home(const struct torch_edit *edit, uint32_t i)
     return name.n_bytes == n_before + n_own &&
            memcmp(name.bytes + n_before, old.bytes + place->start, n_own) == 0 &&
            (n_before == 0 || edit_name_begins(name, holder)) &&
-           (edit->nodes[i].kind == PLACE_HOLDER || !is_lone_twin(edit, i, old));
+           (edit->nodes[i].kind == PLACE_HOLDER || !is_lone_twin(edit, i, old)) &&
+           !has_nul(edit, i);
 }
