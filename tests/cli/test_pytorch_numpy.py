@@ -61,7 +61,7 @@ def test_arrays_of_ml_dtypes(folder, protocol):
         **{kind: (dtype, [2, 3]) for kind, (dtype, _) in CODES.items()}, 'v': ('F32', [3])}
     for kind in CODES:
         assert weightfs('cat', path, kind).raw == data[kind]
-    assert weightfs('check', path).stdout == ''
+    assert [line for line in weightfs('check', path).stdout.splitlines() if ' wide of module ' not in line] == []
     weightfs('convert', '--remap=^v$=>w', path, folder / 'out.pth')
     with zipfile.ZipFile(folder / 'out.pth') as archive:
         after = pth_read.loads(archive.read('archive/data.pkl'))

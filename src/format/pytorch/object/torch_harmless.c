@@ -34,6 +34,8 @@ static const struct names listed[] = {
      "bool_ bytes_ complex128 complex64 datetime64 float16 float32 float64 int16 int32 "
      "int64 int8 longdouble ndarray object_ recarray record str_ timedelta64 uint16 uint32 "
      "uint64 uint8 void "},
+    {"ml_dtypes", "float4_e2m1fn float6_e2m3fn float6_e3m2fn float8_e3m4 float8_e4m3 "
+                  "float8_e4m3b11fnuz int1 int2 int4 uint1 uint2 uint4 "},
     {"numpy.core.multiarray", "_reconstruct scalar "},
     {"numpy._core.multiarray", "_reconstruct scalar "},
     {"numpy.random._pickle", "__bit_generator_ctor __generator_ctor __randomstate_ctor "},
