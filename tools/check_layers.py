@@ -253,8 +253,10 @@ class House:
                 len(circle), circle[0].rpartition('/')[0], ' '.join(file.rpartition('/')[2] for file in circle))
 
     def problems(self):
-        for kind in (self.table_problems, self.build_problems, self.include_problems, self.call_problems, self.name_problems, self.circle_problems):
-            yield from kind()
+        """All faults. Where the build is older than the sources, that and no other: its calls are not those of the sources."""
+        old = list(self.build_problems())
+        kinds = (self.table_problems, self.include_problems, self.call_problems, self.name_problems, self.circle_problems)
+        yield from old or (fault for kind in kinds for fault in kind())
 
 
 def strong_components(edges):
