@@ -198,7 +198,8 @@ static int add_hidden(struct wfs_catalog *catalog, const struct hidden_storage *
     if (n_gaps == 0)
         return 0;
     hidden->ranges = arena_calloc(&catalog->arena, n_gaps, sizeof(*hidden->ranges));
-    hidden->public.storage = arena_copy(&catalog->arena, storage->name, storage->n_name);
+    hidden->public.storage =
+        arena_copy(&catalog->arena, storage->n_name > 0 ? storage->name : "", storage->n_name);
     if (hidden->ranges == NULL || hidden->public.storage == NULL)
         return -ENOMEM;
     hidden->n_ranges = list_gaps(storage, ranges, n, hidden->ranges, &hidden->public.n_bytes);

@@ -10,7 +10,7 @@ from wfs_testlib.program import ROOT
 N_HUGE = 1 << 39  # bytes: a hole of that size takes minutes to look at
 SLOW = ROOT / 'tests' / 'data' / 'slow'
 REJECT = ROOT / 'tests' / 'data' / 'reject'
-N_SECONDS = 10  # of processor time
+N_SECONDS = 100 if program.IS_INSTRUMENTED else 10  # of processor time
 N_BYTES = 256 << 20  # of memory
 
 # One small parent for many children: each is charged with its own memory. A line of input is a command; one of output its
@@ -33,7 +33,8 @@ for line in sys.stdin:
 def measure(commands):
     """[(exit code, seconds of processor time, bytes of memory)] of commands of the program. One that needs more time is killed."""
     lines = ''.join(json.dumps([*program.COMMAND, *map(os.fspath, command)]) + '\n' for command in commands)
-    done = subprocess.run(['/usr/bin/python3', '-SEc', PARENT, str(N_SECONDS), 'instrumented' if program.IS_INSTRUMENTED else 'plain'], input=lines, stdout=subprocess.PIPE, text=True, check=True)
+    kind = 'instrumented' if program.IS_INSTRUMENTED else 'plain'
+    done = subprocess.run(['/usr/bin/python3', '-SEc', PARENT, str(N_SECONDS), kind], input=lines, stdout=subprocess.PIPE, text=True, check=True)
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
