@@ -200,7 +200,7 @@ def test_a_mount_shows_and_publishes_what_every_source_grants(start, folder, how
     # What is edited after a commit survives the driver, whatever its directory was.
     (mnt / 'b/y').write_bytes(st.f32(4))
     mnt.die()
-    mnt = start(how, source, where, 'output=%s' % (folder / target), allow=AGAIN)
+    mnt = start(how, source, where, 'output=%s' % (folder / target), 'overwrite', allow=AGAIN)
     assert (mnt / 'b/y').read_bytes() == st.f32(4) and (mnt / 'b/w').read_bytes() == b'abc'
     mnt.commit()
     assert output_modes(out, source) == {mode}
