@@ -105,13 +105,17 @@ class Mount:
         self.expected = None  # a regular expression: lines of stderr that are allowed
         self.process = subprocess.Popen(self.command, stdin=stdin, stdout=subprocess.DEVNULL,
                                         stderr=self._stderr, cwd=cwd)
+        self._handles = []
         # Whatever blocks in a test blocks until its driver is dead.
         self._watchdog = threading.Timer(patience, self.kill)
         self._watchdog.daemon = True
         self._watchdog.start()
         wait_for(self._has_started, 'the mount of ' + self.show())
-        assert self.process.poll() is None, 'early exit: ' + self.show()
+        if self.process.poll() is not None:
+            self._watchdog.cancel()
+            raise AssertionError('early exit: ' + self.show())
         self.workers = children(self.process.pid)
+        self._handles = [os.pidfd_open(pid) for pid in self.workers]
         self.device = os.stat(self.path).st_dev
 
     def show(self):
@@ -190,17 +194,22 @@ class Mount:
         return self.wait(code)
 
     def kill(self):
-        """Ends everything now. Never fails."""
-        for pid in [*self.workers_now(), self.process.pid]:
+        """Ends everything now. Never fails. By handles: a number may belong to another process by now."""
+        self._watchdog.cancel()
+        for handle in self._handles or [os.pidfd_open(pid) for pid in self.workers_now()]:
             try:
-                os.kill(pid, signal.SIGKILL)
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
             except ProcessLookupError:
                 pass
+            os.close(handle)
+        self._handles = []
+        self.process.kill()
         self.process.wait()
         force_unmount(self.path)
 
     def workers_now(self):
-        return getattr(self, 'workers', None) or children(self.process.pid)
+        """The workers of a driver that has not ended."""
+        return children(self.process.pid) if self.process.poll() is None else []
 
     def close(self):
         """At the end of a test: an orderly end if it is still running, a violent one if that fails."""
