@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from wfs_testlib import program, st
-from wfs_testlib.mount import is_mounted
+from wfs_testlib.mount import is_mounted, open_to_all
 from wfs_testlib.program import EXIT_MOUNT, EXIT_COMMIT, tool, weightfs
 
 FORMATS = ['safetensors', 'pth', 'bpk', 'directory']
@@ -124,7 +124,7 @@ def test_a_source_that_would_have_been_replaced(mount, small):
 
 @pytest.mark.root
 def test_another_user_cannot_discard(mount, small, folder):
-    folder.chmod(0o755)
+    open_to_all(folder)
     mnt = mount(small, 'output=%s' % (folder / 'out.safetensors'), 'allow_other')
     os.rename(mnt / 'step', mnt / 'pace')
     done = tool('setpriv', '--reuid=65534', '--clear-groups', *program.COMMAND, 'umount', '--discard', mnt.path, code=None)

@@ -332,6 +332,8 @@ def test_a_mount_without_enough_memory_fails_at_once_and_says_why(folder, sample
     codes = set()
     for n_kib in range(10000, 40000, 1500):
         done = subprocess.run(limited('-v %d' % n_kib, *program.COMMAND, sample, folder / 'mnt'), stderr=subprocess.PIPE, check=False)
+        if b'shared libraries' in done.stderr:
+            continue  # the loader needs more than that: no code of ours has run
         codes.add(done.returncode)
         if done.returncode == 0:
             assert len((folder / 'mnt' / 'temperature').read_bytes()) == 4

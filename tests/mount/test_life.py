@@ -243,6 +243,8 @@ def test_a_mount_in_use_is_busy_and_goes_on(mount, folder, sample):
 @pytest.mark.root
 @pytest.mark.parametrize('where', ['bound', 'namespace'])
 def test_a_mount_that_is_elsewhere_is_saved_and_left(mount, folder, sample, where):
+    if where == 'namespace' and not mounts.has_namespaces():
+        pytest.skip('no mount namespace of our own, as in a chroot')
     mnt = mount(sample, 'output=%s' % (folder / 'out.safetensors'))
     os.rename(mnt / 'temperature', mnt / 'heat')
     other = folder / 'other'

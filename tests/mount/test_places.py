@@ -13,7 +13,7 @@ import subprocess
 import pytest
 
 from wfs_testlib import program, sets, st
-from wfs_testlib.mount import Mount, children, force_unmount, is_alive, is_mounted, wait_for
+from wfs_testlib.mount import Mount, children, force_unmount, is_alive, is_mounted, open_to_all, wait_for
 from wfs_testlib.program import tool, weightfs
 
 pytestmark = pytest.mark.root
@@ -126,9 +126,7 @@ class Foreground(Mount):
 @pytest.fixture
 def start(folder):
     """start(how, source, where, 'option', ...) mounts on a folder `mnt`, as somebody whose umask is 022."""
-    for path in [folder, *folder.parents]:
-        if path != pathlib.Path('/'):
-            path.chmod(path.stat().st_mode | 0o011)
+    open_to_all(folder)
     made, before = [], os.umask(0o022)
 
     def run(how, source, where, *options, allow=None):

@@ -12,12 +12,11 @@ import subprocess
 import pytest
 
 from wfs_testlib import look, program, st
-from wfs_testlib.mount import is_mounted, wait_for
+from wfs_testlib.mount import UNSHARE, has_namespaces, is_mounted, open_to_all, wait_for
 from wfs_testlib.program import EXIT_MOUNT, tool, weightfs
 
 USER, OTHER = 65534, 65533
 WHOLE = 'seccomp+landlock'
-UNSHARE = ['unshare', '-m', '--propagation', 'private']
 
 
 def kernel_has_all(folder):
@@ -178,16 +177,10 @@ def test_others_change_what_modes_grant_them(mount, folder, sample):
     assert os.stat(mnt / '.sticky/new').st_uid == os.getuid()
 
 
-def open_to_all(folder):
-    for path in [folder, *folder.parents]:
-        if path.stat().st_uid == os.getuid() and path != pathlib.Path('/'):
-            os.chmod(path, path.stat().st_mode | 0o011)
-
-
 @pytest.fixture
 def namespace(folder, sample):
     """namespace(lines) runs them in sh, with a device of their own that any user may open; the machine's stays as it is."""
-    if subprocess.run([*UNSHARE, 'true'], stderr=subprocess.DEVNULL, check=False).returncode != 0:
+    if not has_namespaces():
         pytest.skip('no mount namespace of our own, as in a chroot')
     open_to_all(folder)
     os.chown(folder, USER, USER)

@@ -15,6 +15,12 @@ import time
 from wfs_testlib import program
 
 POLL = 0.01  # seconds between two looks
+UNSHARE = ['unshare', '-m', '--propagation', 'private']
+
+
+def has_namespaces():
+    """In a chroot there are none."""
+    return subprocess.run([*UNSHARE, 'true'], stderr=subprocess.DEVNULL, check=False).returncode == 0
 
 
 def wait_for(is_so, what, patience=None):
@@ -61,10 +67,16 @@ def hold_in_a_namespace(path):
     """A process whose mount namespace is a copy of this one. Of the mounts of FUSE it keeps that at a path only: the others
     belong to tests that run at the same time, and would not end before it does."""
     others = [point for point in mount_points() if point != os.path.realpath(path)]
-    holder = subprocess.Popen(['unshare', '-m', '--propagation', 'private', 'sh', '-c',
-                               'for point; do umount -l "$point"; done 2>/dev/null; exec sleep 60', 'sh', *others])
+    holder = subprocess.Popen([*UNSHARE, 'sh', '-c', 'for point; do umount -l "$point"; done 2>/dev/null; exec sleep 60', 'sh', *others])
     wait_for(lambda: pathlib.Path('/proc/%d/comm' % holder.pid).read_text() == 'sleep\n', 'a namespace')
     return holder
+
+
+def open_to_all(folder):
+    """Lets other users reach what is in a folder."""
+    for path in [folder, *folder.parents]:
+        if path.stat().st_uid == os.getuid() and path != pathlib.Path('/'):
+            os.chmod(path, path.stat().st_mode | 0o011)
 
 
 def children(pid):
