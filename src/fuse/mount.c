@@ -119,7 +119,7 @@ static void allow_output(const struct mount_recovery *recovery, const struct mou
 static int check_format(const struct mount_recovery *recovery, const struct target *target)
 {
     autofree char *then = predecessor_base_value(recovery->base, "#option format", 0);
-    if (then == NULL || target->format == NULL || strcmp(then, target->format->name) == 0)
+    if (then == NULL || target->format == NULL || wfs_format_by_name(then) == target->format)
         return 0;
     return log_failure(EXIT_OUTPUT,
                        "the mount was to write '%s', and '%s' would be %s: name the output of the "
