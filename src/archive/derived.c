@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/search.h"
 
 enum range_kind { RANGE_DEFLATED, RANGE_MEMORY, RANGE_TENSOR };
 
@@ -33,15 +34,9 @@ struct derived {
 /* Returns the last range that begins at or before the offset. */
 static const struct range *range_at(const struct derived *derived, uint64_t offset)
 {
-    size_t low = 0, high = derived->n_ranges;
-    while (low < high) {
-        const size_t middle = low + (high - low) / 2;
-        if (derived->ranges[middle].offset <= offset)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low == 0 ? NULL : &derived->ranges[low - 1];
+    const size_t n = search_starts(derived->ranges, derived->n_ranges, sizeof(*derived->ranges),
+                                   offsetof(struct range, offset), offset);
+    return n == 0 ? NULL : &derived->ranges[n - 1];
 }
 
 static int read_tensor(const struct wfs_tensor *tensor, uint64_t offset, void *buf, size_t n_bytes)

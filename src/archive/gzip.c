@@ -15,6 +15,7 @@
 
 #include "archive/inflate.h"
 #include "base/bytes.h"
+#include "base/search.h"
 #include "base/stream.h"
 
 enum { HEADER = 10, TRAILER = 8, N_MEMBERS_MAX = 65536 };
@@ -183,15 +184,9 @@ static int add_members(struct source *content, const struct source *file, struct
 /* Returns the last member that begins at or before the offset. */
 static size_t member_at(const struct gzip *gzip, uint64_t offset)
 {
-    size_t low = 0, high = gzip->n_members;
-    while (low < high) {
-        const size_t middle = low + (high - low) / 2;
-        if (gzip->members[middle].start <= offset)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low - 1;
+    return search_starts(gzip->members, gzip->n_members, sizeof(*gzip->members),
+                         offsetof(struct member, start), offset) -
+           1;
 }
 
 static int read_content(const struct source *content, uint64_t offset, void *buf, size_t n_bytes)

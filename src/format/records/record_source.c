@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/search.h"
 
 /* Ranges begin at multiples of this and never touch: no read continues into the next one. */
 enum { RANGE_STEP = 64, ELEMENT_MAX = 8 };
@@ -37,15 +38,9 @@ static size_t element_bytes(const struct range *range)
 /* Returns the last range that begins at or before the offset, NULL: none. */
 static const struct range *range_at(const struct decoded *decoded, uint64_t offset)
 {
-    size_t low = 0, high = decoded->n_ranges;
-    while (low < high) {
-        const size_t middle = low + (high - low) / 2;
-        if (decoded->ranges[middle].offset <= offset)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low == 0 ? NULL : &decoded->ranges[low - 1];
+    const size_t n = search_starts(decoded->ranges, decoded->n_ranges, sizeof(*decoded->ranges),
+                                   offsetof(struct range, offset), offset);
+    return n == 0 ? NULL : &decoded->ranges[n - 1];
 }
 
 /* Decodes bytes of a range from an offset in it. */
