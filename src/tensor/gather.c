@@ -13,7 +13,6 @@
 #include "tensor/box.h"
 
 enum {
-    MAX_ELEM = 16,            /* bytes of the widest element */
     LONG_RUN = 4096,          /* shown bytes: where runs are as long, order does not matter */
     READ_AT_ONCE = 4096,      /* bytes that should come from each read of a band */
     SMALLEST_BAND = 1 << 20,  /* bytes */
@@ -65,9 +64,17 @@ static uint64_t cut_box(const struct box *all, uint64_t first, uint64_t n_elems,
     return n_inner;
 }
 
-static int gather_elems(const struct wfs_tensor *tensor, const struct recipe *recipe,
-                        const struct box *all, uint64_t first, uint64_t n_elems, char *out)
+struct gathering {
+    const struct wfs_tensor *tensor;
+    struct recipe recipe;
+    struct box all;
+};
+
+static int gather_elems(void *ctx, uint64_t first, uint64_t n_elems, char *out)
 {
+    const struct gathering *g = ctx;
+    const struct wfs_tensor *tensor = g->tensor;
+    const struct box *all = &g->all;
     while (n_elems > 0) {
         uint64_t offset = tensor->stored.offset, rest = first;
         for (uint32_t i = 0; i < all->n_axes; i++) {
@@ -76,31 +83,26 @@ static int gather_elems(const struct wfs_tensor *tensor, const struct recipe *re
         }
         struct box box;
         const uint64_t n = cut_box(all, first, n_elems, &box);
-        const int code = box_read(tensor->stored.source, recipe, &box, offset, out);
+        const int code = box_read(tensor->stored.source, &g->recipe, &box, offset, out);
         if (code < 0)
             return code;
-        out += n * recipe->n_out;
+        out += n * g->recipe.n_out;
         first += n;
         n_elems -= n;
     }
     return 0;
 }
 
-static int gather_bytes(const struct wfs_tensor *tensor, uint64_t offset, char *out, size_t n_bytes)
+int gather_range(gather_read *read, void *ctx, size_t n_elem, uint64_t offset, char *out,
+                 size_t n_bytes)
 {
-    struct recipe recipe;
-    struct box all;
-    if (!recipe_init(&recipe, tensor) || !simplify(tensor, &recipe, &all))
-        return -EIO;
-    const size_t n_elem = recipe.n_out;
-    char edge[MAX_ELEM];
+    char edge[GATHER_ELEM_MAX];
     while (n_bytes > 0) {
         const size_t skip = (size_t)(offset % n_elem);
-        const uint64_t first = offset / n_elem;
         const bool is_whole = skip == 0 && n_bytes >= n_elem;
         const uint64_t n_elems = is_whole ? n_bytes / n_elem : 1;
         size_t n = (size_t)n_elems * n_elem;
-        const int code = gather_elems(tensor, &recipe, &all, first, n_elems, is_whole ? out : edge);
+        const int code = read(ctx, offset / n_elem, n_elems, is_whole ? out : edge);
         if (code < 0)
             return code;
         if (!is_whole) {
@@ -116,7 +118,10 @@ static int gather_bytes(const struct wfs_tensor *tensor, uint64_t offset, char *
 
 int gather(const struct wfs_tensor *tensor, uint64_t offset, void *buf, size_t n_bytes)
 {
-    const int code = gather_bytes(tensor, offset, buf, n_bytes);
+    struct gathering g = {.tensor = tensor};
+    if (!recipe_init(&g.recipe, tensor) || !simplify(tensor, &g.recipe, &g.all))
+        return -EIO;
+    const int code = gather_range(gather_elems, &g, g.recipe.n_out, offset, buf, n_bytes);
     return code < 0 ? code : source_check(tensor->stored.source);
 }
 

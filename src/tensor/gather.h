@@ -21,4 +21,16 @@ int gather(const struct wfs_tensor *tensor, uint64_t offset, void *buf, size_t n
  */
 uint64_t gather_band_bytes(const struct wfs_tensor *tensor);
 
+/* Reads n whole elements from number `first` on. Negative errno. */
+typedef int gather_read(void *ctx, uint64_t first, uint64_t n, char *out);
+
+enum { GATHER_ELEM_MAX = 16 }; /* bytes of the widest element */
+
+/*
+ * Fills out with n_bytes from offset of a row of elements of n_elem bytes. Those that the range
+ * begins or ends inside of are read whole, apart.
+ */
+int gather_range(gather_read *read, void *ctx, size_t n_elem, uint64_t offset, char *out,
+                 size_t n_bytes);
+
 #endif

@@ -14,12 +14,13 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/search.h"
 #include "format/dcp/dcp_item.h"
 #include "format/dcp/dcp_window.h"
+#include "tensor/gather.h"
 
 enum {
     TILE = 1 << 16, /* bytes read at once where rows are moved */
-    MAX_ELEM = 16,  /* bytes of the widest element */
 };
 
 struct assembly {
@@ -50,15 +51,10 @@ void dcp_tables_done(struct dcp_tables *tables)
 static struct dcp_tensor *tensor_at(const struct source *source, uint64_t offset)
 {
     const struct assembly *assembly = source->ctx;
-    size_t low = 0, high = assembly->tables.n_tensors;
-    while (low < high) {
-        const size_t middle = low + (high - low) / 2;
-        if (assembly->tables.tensors[middle].start <= offset)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low == 0 ? NULL : &assembly->tables.tensors[low - 1];
+    struct dcp_tensor *tensors = assembly->tables.tensors;
+    const size_t n = search_starts(tensors, assembly->tables.n_tensors, sizeof(*tensors),
+                                   offsetof(struct dcp_tensor, start), offset);
+    return n == 0 ? NULL : &tensors[n - 1];
 }
 
 /* ---- opening parts ---- */
@@ -281,8 +277,9 @@ static struct run cut_run(struct reading *r, uint64_t elem, uint64_t n_elems, ch
     return run;
 }
 
-static int read_elems(struct reading *r, uint64_t elem, uint64_t n_elems, char *out)
+static int read_elems(void *ctx, uint64_t elem, uint64_t n_elems, char *out)
 {
+    struct reading *r = ctx;
     if (r->tensor->rank == 0)
         return read_part(r->assembly, r->tensor, &r->tensor->parts[0], 0, out, r->tensor->n_elem);
     while (n_elems > 0) {
@@ -298,30 +295,6 @@ static int read_elems(struct reading *r, uint64_t elem, uint64_t n_elems, char *
     return 0;
 }
 
-/* Elements that the range begins or ends inside of are read whole. */
-static int read_range(struct reading *r, uint64_t offset, char *out, size_t n_bytes)
-{
-    const size_t n_elem = r->tensor->n_elem;
-    char edge[MAX_ELEM];
-    while (n_bytes > 0) {
-        const size_t skip = (size_t)(offset % n_elem);
-        const bool is_whole = skip == 0 && n_bytes >= n_elem;
-        const uint64_t n_elems = is_whole ? n_bytes / n_elem : 1;
-        size_t n = (size_t)n_elems * n_elem;
-        const int code = read_elems(r, offset / n_elem, n_elems, is_whole ? out : edge);
-        if (code < 0)
-            return code;
-        if (!is_whole) {
-            n = n_elem - skip < n_bytes ? n_elem - skip : n_bytes;
-            memcpy(out, edge + skip, n);
-        }
-        out += n;
-        offset += n;
-        n_bytes -= n;
-    }
-    return 0;
-}
-
 static int read_assembly(const struct source *source, uint64_t offset, void *buf, size_t n_bytes)
 {
     struct dcp_tensor *tensor = tensor_at(source, offset);
@@ -332,9 +305,9 @@ static int read_assembly(const struct source *source, uint64_t offset, void *buf
         return -EIO;
     struct reading reading = {.assembly = source->ctx, .tensor = tensor};
     reading.first = malloc(((size_t)tensor->rank + 1) * sizeof(*reading.first));
-    const int code = reading.first == NULL
-                         ? -ENOMEM
-                         : read_range(&reading, offset - tensor->start, buf, n_bytes);
+    const int code = reading.first == NULL ? -ENOMEM
+                                           : gather_range(read_elems, &reading, tensor->n_elem,
+                                                          offset - tensor->start, buf, n_bytes);
     free(reading.first);
     free(reading.tile);
     return code;
