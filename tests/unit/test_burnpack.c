@@ -347,13 +347,13 @@ static void test_param_ids(void)
     }
 }
 
-static void check_emitted(struct cbor_out *out, const char *hex)
+static void check_emitted(struct strbuf *out, const char *hex)
 {
     struct blob want = {.n_bytes = 0};
     put_hex(&want, hex);
     if (check(!out->has_failed) && check_uint(out->n_bytes, want.n_bytes))
         check_bytes(out->bytes, want.bytes, want.n_bytes);
-    cborout_done(out);
+    strbuf_done(out);
 }
 
 static void test_spelling_of_numbers(void)
@@ -377,7 +377,7 @@ static void test_spelling_of_numbers(void)
         {(double)NAN, "F97E00"},
         {1e300, "FB7E37E43C8800759C"},
     };
-    struct cbor_out out = {0};
+    struct strbuf out = {0};
     for (size_t i = 0; i < sizeof(reals) / sizeof(reals[0]); i++) {
         cborout_real(&out, reals[i].real);
         check_emitted(&out, reals[i].hex);

@@ -283,7 +283,7 @@ static json_t *scheme_of(const char *text)
     return NULL;
 }
 
-static void put_json(struct cbor_out *out, const json_t *value)
+static void put_json(struct strbuf *out, const json_t *value)
 {
     static const uint8_t null = 0xf6;
     const char *name;
@@ -314,7 +314,7 @@ static void put_json(struct cbor_out *out, const json_t *value)
         cborout_real(out, json_real_value(value));
         break;
     case JSON_NULL:
-        cborout_raw(out, &null, sizeof(null));
+        strbuf_add(out, (const char *)&null, sizeof(null));
         break;
     default:
         cborout_bool(out, json_is_true(value));
@@ -328,7 +328,7 @@ bool burnpack_dtype_is_scheme(const char *text)
     return scheme != NULL;
 }
 
-static void put_scheme(struct cbor_out *out, const char *text)
+static void put_scheme(struct strbuf *out, const char *text)
 {
     json_t *scheme = scheme_of(text);
     if (scheme == NULL) {
@@ -374,13 +374,13 @@ const char *burnpack_dtype_name(enum wfs_dtype dtype)
     }
 }
 
-void burnpack_dtype_put(struct cbor_out *out, const struct wfs_tensor *tensor)
+void burnpack_dtype_put(struct strbuf *out, const struct wfs_tensor *tensor)
 {
     const enum wfs_dtype dtype = (enum wfs_dtype)tensor->dtype;
     if (dtype == WFS_OPAQUE) {
         const struct wfs_text *scheme = find_attr(tensor, BURNPACK_SCHEME);
         if (scheme != NULL)
-            cborout_raw(out, scheme->value, scheme->n_bytes);
+            strbuf_add(out, scheme->value, scheme->n_bytes);
         else
             put_scheme(out, wfs_tensor_attr(tensor, "quantization"));
         return;

@@ -18,6 +18,6 @@ const char *burnpack_dtype_name(enum wfs_dtype dtype);
 bool burnpack_dtype_is_scheme(const char *text);
 
 /* Writes the dtype of the tensor, which the format can hold. */
-void burnpack_dtype_put(struct cbor_out *out, const struct wfs_tensor *tensor);
+void burnpack_dtype_put(struct strbuf *out, const struct wfs_tensor *tensor);
 
 #endif

@@ -169,10 +169,10 @@ static int collect_scalars(struct burnpack_plan *plan)
 }
 
 /* Header, CBOR and padding are one piece of bytes; *ret is where the data begins. */
-static int add_head(const struct burnpack_plan *plan, struct cbor_out *out, uint64_t *ret)
+static int add_head(const struct burnpack_plan *plan, struct strbuf *out, uint64_t *ret)
 {
     static const uint8_t start[BURNPACK_HEADER] = {'N', 'R', 'U', 'B', BURNPACK_VERSION};
-    cborout_raw(out, start, sizeof(start));
+    strbuf_add(out, (const char *)start, sizeof(start));
     const int code = burnpack_metadata_write(plan, out);
     if (code < 0)
         return code;
@@ -212,7 +212,7 @@ int burnpack_layout_plan(const struct wfs_catalog *catalog, struct wfs_layout *l
                          struct wfs_error *err)
 {
     struct burnpack_plan plan = {.catalog = catalog, .layout = layout, .err = err};
-    struct cbor_out out = {0};
+    struct strbuf out = {0};
     uint64_t data = 0;
     int code = place_tensors(&plan);
     if (code == 0)
@@ -223,6 +223,6 @@ int burnpack_layout_plan(const struct wfs_catalog *catalog, struct wfs_layout *l
         code = add_head(&plan, &out, &data);
     if (code == 0)
         code = add_data(&plan, data);
-    cborout_done(&out);
+    strbuf_done(&out);
     return code;
 }

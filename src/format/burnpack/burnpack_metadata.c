@@ -27,7 +27,7 @@ int burnpack_metadata_param_id(const struct wfs_tensor *tensor, const char *text
     return 0;
 }
 
-static int put_tensor(struct cbor_out *out, const struct burnpack_plan *plan,
+static int put_tensor(struct strbuf *out, const struct burnpack_plan *plan,
                       const struct wfs_tensor *tensor)
 {
     const char *param_id = wfs_tensor_attr(tensor, "param_id");
@@ -55,7 +55,7 @@ static int put_tensor(struct cbor_out *out, const struct burnpack_plan *plan,
     return 0;
 }
 
-static int put_scalar(struct cbor_out *out, const struct burnpack_plan *plan,
+static int put_scalar(struct strbuf *out, const struct burnpack_plan *plan,
                       const struct catalog_value *scalar)
 {
     const struct value *value = graph_at(&plan->catalog->graph, scalar->id);
@@ -82,7 +82,7 @@ static int put_scalar(struct cbor_out *out, const struct burnpack_plan *plan,
     return 0;
 }
 
-int burnpack_metadata_write(const struct burnpack_plan *plan, struct cbor_out *out)
+int burnpack_metadata_write(const struct burnpack_plan *plan, struct strbuf *out)
 {
     int code = 0;
     cborout_map(out, 1U + (plan->n_meta > 0) + (plan->n_scalars > 0));

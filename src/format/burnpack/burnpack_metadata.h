@@ -28,6 +28,6 @@ int burnpack_metadata_param_id(const struct wfs_tensor *tensor, const char *text
                                struct wfs_error *err);
 
 /* Appends the CBOR. -EINVAL, -ENOMEM. */
-int burnpack_metadata_write(const struct burnpack_plan *plan, struct cbor_out *out);
+int burnpack_metadata_write(const struct burnpack_plan *plan, struct strbuf *out);
 
 #endif

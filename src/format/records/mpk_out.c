@@ -1,50 +1,31 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The writer: a growing buffer of heads and small contents.
+ * The writer: heads and small contents.
  */
 #include "format/records/mpk_out.h"
 
-#include <weightfs/array.h>
-
-#include <stdlib.h>
 #include <string.h>
 
-void mpkout_done(struct mpk_out *out)
-{
-    free(out->bytes);
-    *out = (struct mpk_out){0};
-}
-
-void mpkout_raw(struct mpk_out *out, const void *bytes, size_t n_bytes)
-{
-    if (!out->has_failed)
-        out->has_failed = array_reserve(&out->bytes, 1, out->n_bytes, n_bytes, &out->n_room) < 0;
-    if (out->has_failed || n_bytes == 0)
-        return;
-    memcpy(out->bytes + out->n_bytes, bytes, n_bytes);
-    out->n_bytes += n_bytes;
-}
-
 /* A marker and the low bytes of a number, big-endian. */
-static void put(struct mpk_out *out, unsigned marker, uint64_t value, unsigned n_bytes)
+static void put(struct strbuf *out, unsigned marker, uint64_t value, unsigned n_bytes)
 {
     uint8_t bytes[9] = {(uint8_t)marker};
     for (unsigned i = 0; i < n_bytes; i++)
         bytes[1 + i] = (uint8_t)(value >> 8 * (n_bytes - 1 - i));
-    mpkout_raw(out, bytes, 1 + n_bytes);
+    strbuf_add(out, (const char *)bytes, 1 + n_bytes);
 }
 
-void mpkout_nil(struct mpk_out *out)
+void mpkout_nil(struct strbuf *out)
 {
     put(out, 0xc0, 0, 0);
 }
 
-void mpkout_bool(struct mpk_out *out, bool value)
+void mpkout_bool(struct strbuf *out, bool value)
 {
     put(out, value ? 0xc3 : 0xc2, 0, 0);
 }
 
-void mpkout_uint(struct mpk_out *out, uint64_t value)
+void mpkout_uint(struct strbuf *out, uint64_t value)
 {
     if (value <= INT8_MAX)
         put(out, (unsigned)value, 0, 0);
@@ -58,7 +39,7 @@ void mpkout_uint(struct mpk_out *out, uint64_t value)
         put(out, 0xcf, value, 8);
 }
 
-void mpkout_int(struct mpk_out *out, int64_t value)
+void mpkout_int(struct strbuf *out, int64_t value)
 {
     if (value >= 0)
         mpkout_uint(out, (uint64_t)value);
@@ -74,7 +55,7 @@ void mpkout_int(struct mpk_out *out, int64_t value)
         put(out, 0xd3, (uint64_t)value, 8);
 }
 
-void mpkout_f32(struct mpk_out *out, double value)
+void mpkout_f32(struct strbuf *out, double value)
 {
     const float narrow = (float)value;
     uint32_t bits;
@@ -82,7 +63,7 @@ void mpkout_f32(struct mpk_out *out, double value)
     put(out, 0xca, bits, 4);
 }
 
-void mpkout_f64(struct mpk_out *out, double value)
+void mpkout_f64(struct strbuf *out, double value)
 {
     uint64_t bits;
     memcpy(&bits, &value, sizeof(bits));
@@ -90,7 +71,7 @@ void mpkout_f64(struct mpk_out *out, double value)
 }
 
 /* short_max: the longest length that goes into the marker itself; without such a form, below 0. */
-static void put_length(struct mpk_out *out, unsigned marker, int short_max, unsigned wide,
+static void put_length(struct strbuf *out, unsigned marker, int short_max, unsigned wide,
                        bool has_byte, uint32_t n)
 {
     if ((int64_t)n <= short_max)
@@ -103,29 +84,30 @@ static void put_length(struct mpk_out *out, unsigned marker, int short_max, unsi
         put(out, wide + has_byte + 1, n, 4);
 }
 
-void mpkout_text(struct mpk_out *out, const char *text, size_t n_bytes)
+void mpkout_text(struct strbuf *out, const char *text, size_t n_bytes)
 {
-    out->has_failed = out->has_failed || n_bytes > UINT32_MAX;
+    if (n_bytes > UINT32_MAX)
+        strbuf_fail(out);
     put_length(out, 0xa0, 31, 0xd9, true, (uint32_t)n_bytes);
-    mpkout_raw(out, text, n_bytes);
+    strbuf_add(out, text, n_bytes);
 }
 
-void mpkout_string(struct mpk_out *out, const char *text)
+void mpkout_string(struct strbuf *out, const char *text)
 {
     mpkout_text(out, text, strlen(text));
 }
 
-void mpkout_array(struct mpk_out *out, uint32_t n_items)
+void mpkout_array(struct strbuf *out, uint32_t n_items)
 {
     put_length(out, 0x90, 15, 0xdc, false, n_items);
 }
 
-void mpkout_map(struct mpk_out *out, uint32_t n_pairs)
+void mpkout_map(struct strbuf *out, uint32_t n_pairs)
 {
     put_length(out, 0x80, 15, 0xde, false, n_pairs);
 }
 
-void mpkout_bytes(struct mpk_out *out, uint32_t n_bytes)
+void mpkout_bytes(struct strbuf *out, uint32_t n_bytes)
 {
     put_length(out, 0, -1, 0xc4, true, n_bytes);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * MessagePack written as Burn's codec spells it: the shortest form of everything.
+ * MessagePack written as Burn's codec spells it: the shortest form of everything. What is written
+ * is added to a strbuf, which remembers a lack of memory.
  */
 #ifndef WFS_MPK_OUT_H
 #define WFS_MPK_OUT_H
@@ -9,27 +10,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Grows as it is written to. A zeroed struct is empty. */
-struct mpk_out {
-    uint8_t *bytes; /* malloc'ed */
-    size_t n_bytes, n_room;
-    bool has_failed; /* out of memory: what is written is lost */
-};
+#include <weightfs/strbuf.h>
 
-void mpkout_done(struct mpk_out *out);
-void mpkout_raw(struct mpk_out *out, const void *bytes, size_t n_bytes);
-void mpkout_nil(struct mpk_out *out);
-void mpkout_bool(struct mpk_out *out, bool value);
-void mpkout_uint(struct mpk_out *out, uint64_t value);
-void mpkout_int(struct mpk_out *out, int64_t value);
-void mpkout_f32(struct mpk_out *out, double value);
-void mpkout_f64(struct mpk_out *out, double value);
-void mpkout_text(struct mpk_out *out, const char *text, size_t n_bytes);
-void mpkout_string(struct mpk_out *out, const char *text);
+void mpkout_nil(struct strbuf *out);
+void mpkout_bool(struct strbuf *out, bool value);
+void mpkout_uint(struct strbuf *out, uint64_t value);
+void mpkout_int(struct strbuf *out, int64_t value);
+void mpkout_f32(struct strbuf *out, double value);
+void mpkout_f64(struct strbuf *out, double value);
+void mpkout_text(struct strbuf *out, const char *text, size_t n_bytes);
+void mpkout_string(struct strbuf *out, const char *text);
 
 /* Heads, of fewer than 2^32 items, pairs or bytes; what is in them follows. */
-void mpkout_array(struct mpk_out *out, uint32_t n_items);
-void mpkout_map(struct mpk_out *out, uint32_t n_pairs);
-void mpkout_bytes(struct mpk_out *out, uint32_t n_bytes);
+void mpkout_array(struct strbuf *out, uint32_t n_items);
+void mpkout_map(struct strbuf *out, uint32_t n_pairs);
+void mpkout_bytes(struct strbuf *out, uint32_t n_bytes);
 
 #endif

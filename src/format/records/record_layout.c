@@ -34,8 +34,8 @@ struct plan {
     struct wfs_layout *layout;
     struct wfs_error *err;
     struct record_outline outline;
-    struct mpk_out out; /* what is not in the layout yet */
-    uint64_t offset;    /* of that in the file */
+    struct strbuf out; /* what is not in the layout yet */
+    uint64_t offset;   /* of that in the file */
     size_t n_ordered;
     unsigned minor; /* of the Burn that is to read it */
     bool is_record; /* the catalog comes from one */
@@ -52,7 +52,7 @@ bool record_layout_stores(const struct wfs_tensor *tensor)
 
 static int check_scheme(const struct wfs_tensor *tensor, struct wfs_error *err)
 {
-    cleanup(mpkout_done) struct mpk_out out = {0};
+    autostrbuf struct strbuf out = {0};
     const char *text = wfs_tensor_attr(tensor, "quantization");
     const size_t n = strlen(text);
     const bool is_scheme = utf8_valid(text, n) == n && record_spell_scheme(&out, text);
@@ -96,10 +96,9 @@ int record_layout_check(const struct wfs_tensor *tensor, struct wfs_error *err)
 /* Moves what was written into the layout. */
 static int flush(struct plan *plan)
 {
-    struct mpk_out *out = &plan->out;
+    struct strbuf *out = &plan->out;
     const char *bytes =
-        out->has_failed ? NULL
-                        : arena_copy(&plan->layout->arena, (const char *)out->bytes, out->n_bytes);
+        out->has_failed ? NULL : arena_copy(&plan->layout->arena, out->bytes, out->n_bytes);
     if (bytes == NULL || layout_add_bytes(plan->layout, plan->offset, bytes, out->n_bytes) < 0)
         return wfs_fail_memory(plan->err);
     plan->offset += out->n_bytes;
@@ -504,6 +503,6 @@ int record_layout_plan(const struct wfs_catalog *catalog, struct wfs_layout *lay
                         .is_record = catalog->format == layout->format};
     const int code = run(&plan);
     record_outline_done(&plan.outline);
-    mpkout_done(&plan.out);
+    strbuf_done(&plan.out);
     return code;
 }

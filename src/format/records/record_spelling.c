@@ -18,9 +18,9 @@
 
 enum { N_DEPTH_MAX = 1000, N_UNSIGNED = 9 };
 
-static int spell(struct mpk_out *out, const struct graph *graph, uint32_t id, unsigned depth);
+static int spell(struct strbuf *out, const struct graph *graph, uint32_t id, unsigned depth);
 
-static int spell_items(struct mpk_out *out, const struct graph *graph, const struct value *value,
+static int spell_items(struct strbuf *out, const struct graph *graph, const struct value *value,
                        unsigned depth)
 {
     const bool is_map = value->kind == VALUE_DICT;
@@ -39,7 +39,7 @@ static int spell_items(struct mpk_out *out, const struct graph *graph, const str
 }
 
 /* An integer above the signed ones. */
-static int spell_large(struct mpk_out *out, const struct value *value)
+static int spell_large(struct strbuf *out, const struct value *value)
 {
     if (value->n != N_UNSIGNED || value->text[N_UNSIGNED - 1] != 0)
         return -EINVAL;
@@ -47,7 +47,7 @@ static int spell_large(struct mpk_out *out, const struct value *value)
     return 0;
 }
 
-static int spell_bytes(struct mpk_out *out, const struct value *value)
+static int spell_bytes(struct strbuf *out, const struct value *value)
 {
     autofree uint8_t *bytes = NULL;
     size_t n_bytes;
@@ -58,12 +58,12 @@ static int spell_bytes(struct mpk_out *out, const struct value *value)
         mpkout_text(out, (const char *)bytes, n_bytes);
     } else {
         mpkout_bytes(out, (uint32_t)n_bytes);
-        mpkout_raw(out, bytes, n_bytes);
+        strbuf_add(out, (const char *)bytes, n_bytes);
     }
     return 0;
 }
 
-static int spell(struct mpk_out *out, const struct graph *graph, uint32_t id, unsigned depth)
+static int spell(struct strbuf *out, const struct graph *graph, uint32_t id, unsigned depth)
 {
     const struct value *value = graph_at(graph, id);
     if (depth == N_DEPTH_MAX)
@@ -102,19 +102,19 @@ static int spell(struct mpk_out *out, const struct graph *graph, uint32_t id, un
     }
 }
 
-int record_spell_value(struct mpk_out *out, const struct graph *graph, uint32_t id)
+int record_spell_value(struct strbuf *out, const struct graph *graph, uint32_t id)
 {
     return spell(out, graph, id, 0);
 }
 
 /* ---- schemes ---- */
 
-static void spell_json(struct mpk_out *out, struct json *json);
+static void spell_json(struct strbuf *out, struct json *json);
 
 /* What is in a container is written first, because its head needs the count. */
-static void spell_container(struct mpk_out *out, struct json *json, bool is_map)
+static void spell_container(struct strbuf *out, struct json *json, bool is_map)
 {
-    cleanup(mpkout_done) struct mpk_out inner = {0};
+    autostrbuf struct strbuf inner = {0};
     struct json_text key;
     uint32_t n = 0;
     if (is_map)
@@ -131,11 +131,11 @@ static void spell_container(struct mpk_out *out, struct json *json, bool is_map)
         mpkout_map(out, n);
     else
         mpkout_array(out, n);
-    mpkout_raw(out, inner.bytes, inner.n_bytes);
+    strbuf_add(out, inner.bytes, inner.n_bytes);
     out->has_failed = out->has_failed || inner.has_failed;
 }
 
-static void spell_number(struct mpk_out *out, struct json *json)
+static void spell_number(struct strbuf *out, struct json *json)
 {
     const char *start = json->at;
     struct element element = {0};
@@ -153,7 +153,7 @@ static void spell_number(struct mpk_out *out, struct json *json)
 }
 
 /* The parser has no more than 127 open containers. */
-static void spell_json(struct mpk_out *out, struct json *json)
+static void spell_json(struct strbuf *out, struct json *json)
 {
     const enum json_kind kind = json_kind(json);
     struct json_text text;
@@ -180,7 +180,7 @@ static void spell_json(struct mpk_out *out, struct json *json)
     }
 }
 
-bool record_spell_scheme(struct mpk_out *out, const char *json)
+bool record_spell_scheme(struct strbuf *out, const char *json)
 {
     autofree char *copy = strdup(json);
     if (copy == NULL) {

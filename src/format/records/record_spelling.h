@@ -12,9 +12,9 @@
  * Writes a value of the graph. -EINVAL for one that a record cannot hold, without a message;
  * -ENOMEM, errors as source_read.
  */
-int record_spell_value(struct mpk_out *out, const struct graph *graph, uint32_t id);
+int record_spell_value(struct strbuf *out, const struct graph *graph, uint32_t id);
 
 /* Writes a quantization scheme that is given as JSON. Returns false when it is not an object. */
-bool record_spell_scheme(struct mpk_out *out, const char *json);
+bool record_spell_scheme(struct strbuf *out, const char *json);
 
 #endif
