@@ -62,4 +62,44 @@ static inline void check_findings(const struct wfs_catalog *catalog)
         check_text(wfs_catalog_finding(catalog, i)->text);
 }
 
+/* The file that the catalog makes, malloc'ed; NULL when it makes none, or one of over n_most bytes.
+ * may_fail: its elements need not be readable. */
+static inline char *write_file(const struct wfs_format *format, const struct wfs_catalog *catalog,
+                               size_t n_most, bool may_fail, size_t *ret_n)
+{
+    struct wfs_error err = {0};
+    struct wfs_layout *layout;
+    if (wfs_layout_new(format, catalog, &layout, &err) < 0) {
+        check_text(err.text);
+        return NULL;
+    }
+    const size_t n_bytes = (size_t)wfs_layout_n_bytes(layout);
+    char *bytes = n_bytes > n_most ? NULL : malloc(n_bytes);
+    const ssize_t n = bytes == NULL ? 0 : wfs_layout_read(layout, 0, bytes, n_bytes);
+    wfs_layout_free(layout);
+    *ret_n = n_bytes;
+    if (bytes == NULL || n == (ssize_t)n_bytes)
+        return bytes;
+    demand(may_fail && n == -EIO);
+    free(bytes);
+    return NULL;
+}
+
+/* What is written can be loaded, has the same tensors, and gives the same file again. */
+static inline void write_again(const struct wfs_format *format, const struct wfs_catalog *catalog,
+                               size_t n_most, bool may_fail)
+{
+    size_t n_bytes = 0, n_again = 0;
+    char *bytes = write_file(format, catalog, n_most, may_fail, &n_bytes);
+    if (bytes == NULL)
+        return;
+    struct wfs_catalog *found = load_as(format, bytes, n_bytes, false);
+    demand(found != NULL && wfs_catalog_n_tensors(found) == wfs_catalog_n_tensors(catalog));
+    char *again = write_file(format, found, n_most, may_fail, &n_again);
+    demand(again != NULL && n_again == n_bytes && memcmp(again, bytes, n_bytes) == 0);
+    free(again);
+    free(bytes);
+    wfs_catalog_free(found);
+}
+
 #endif

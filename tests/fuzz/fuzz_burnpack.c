@@ -20,51 +20,14 @@ static void read_tensors(const struct wfs_catalog *catalog, const uint8_t *file,
     }
 }
 
-/* The file that the catalog makes, malloc'ed; NULL when it makes none, or a large one. */
-static char *write_file(const struct wfs_catalog *catalog, bool force, size_t *ret_n)
-{
-    struct wfs_error err = {0};
-    struct wfs_layout *layout;
-    if (wfs_layout_new(&format_burnpack, catalog, &layout, &err) < 0) {
-        check_text(err.text);
-        return NULL;
-    }
-    const size_t n_bytes = (size_t)wfs_layout_n_bytes(layout);
-    char *bytes = n_bytes > N_OUT ? NULL : malloc(n_bytes);
-    const ssize_t n = bytes == NULL ? 0 : wfs_layout_read(layout, 0, bytes, n_bytes);
-    wfs_layout_free(layout);
-    if (bytes == NULL || n == (ssize_t)n_bytes) {
-        *ret_n = n_bytes;
-        return bytes;
-    }
-    demand(force);
-    free(bytes);
-    return NULL;
-}
-
-static void check_again(const char *bytes, size_t n_bytes, size_t n_tensors)
-{
-    size_t n_again = 0;
-    struct wfs_catalog *catalog = load_as(&format_burnpack, bytes, n_bytes, false);
-    demand(catalog != NULL && wfs_catalog_n_tensors(catalog) == n_tensors);
-    char *again = write_file(catalog, false, &n_again);
-    demand(again != NULL && n_again == n_bytes && memcmp(again, bytes, n_bytes) == 0);
-    free(again);
-    wfs_catalog_free(catalog);
-}
-
 static void run(const uint8_t *data, size_t n_bytes, bool force)
 {
-    size_t n_out = 0;
     struct wfs_catalog *catalog = load_as(&format_burnpack, data, n_bytes, force);
     if (catalog == NULL)
         return;
     check_findings(catalog);
     read_tensors(catalog, data, force);
-    char *bytes = write_file(catalog, force, &n_out);
-    if (bytes != NULL)
-        check_again(bytes, n_out, wfs_catalog_n_tensors(catalog));
-    free(bytes);
+    write_again(&format_burnpack, catalog, N_OUT, force);
     wfs_catalog_free(catalog);
 }
 

@@ -39,42 +39,6 @@ static void read_values(const struct wfs_catalog *catalog)
     }
 }
 
-/* The file that the catalog makes, malloc'ed; NULL when it makes none, or a large one. */
-static char *write_file(const struct wfs_catalog *catalog, size_t *ret_n)
-{
-    struct wfs_error err = {0};
-    struct wfs_layout *layout;
-    if (wfs_layout_new(&format_records, catalog, &layout, &err) < 0) {
-        check_text(err.text);
-        return NULL;
-    }
-    const size_t n_bytes = (size_t)wfs_layout_n_bytes(layout);
-    char *bytes = n_bytes > N_OUT ? NULL : malloc(n_bytes);
-    const ssize_t n = bytes == NULL ? 0 : wfs_layout_read(layout, 0, bytes, n_bytes);
-    wfs_layout_free(layout);
-    demand(bytes == NULL || n == (ssize_t)n_bytes || n == -EIO);
-    *ret_n = n_bytes;
-    if (bytes != NULL && n == (ssize_t)n_bytes)
-        return bytes;
-    free(bytes);
-    return NULL;
-}
-
-static void write_again(const struct wfs_catalog *catalog)
-{
-    size_t n_bytes = 0, n_again = 0;
-    char *bytes = write_file(catalog, &n_bytes);
-    if (bytes == NULL)
-        return;
-    struct wfs_catalog *found = load_as(&format_records, bytes, n_bytes, false);
-    demand(found != NULL && wfs_catalog_n_tensors(found) == wfs_catalog_n_tensors(catalog));
-    char *again = write_file(found, &n_again);
-    demand(again != NULL && n_again == n_bytes && memcmp(again, bytes, n_bytes) == 0);
-    free(again);
-    free(bytes);
-    wfs_catalog_free(found);
-}
-
 static void run(const uint8_t *data, size_t n_bytes, bool force)
 {
     struct wfs_catalog *catalog = load_as(&format_records, data, n_bytes, force);
@@ -83,7 +47,7 @@ static void run(const uint8_t *data, size_t n_bytes, bool force)
     check_findings(catalog);
     read_tensors(catalog);
     read_values(catalog);
-    write_again(catalog);
+    write_again(&format_records, catalog, N_OUT, true);
     wfs_catalog_free(catalog);
 }
 

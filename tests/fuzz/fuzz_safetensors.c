@@ -39,29 +39,16 @@ static void check_loosely(const struct wfs_catalog *catalog)
     }
 }
 
-/* The file that the catalog makes, malloc'ed. */
-static char *write_file(const struct wfs_catalog *catalog, size_t *ret_n)
-{
-    struct wfs_layout *layout = NULL;
-    struct wfs_error err = {0};
-    demand(wfs_layout_new(&format_safetensors, catalog, &layout, &err) == 0);
-    *ret_n = (size_t)wfs_layout_n_bytes(layout);
-    char *bytes = malloc(*ret_n);
-    demand(bytes != NULL);
-    demand(wfs_layout_read(layout, 0, bytes, *ret_n) == (ssize_t)*ret_n);
-    wfs_layout_free(layout);
-    return bytes;
-}
-
 static void check_again(const struct wfs_catalog *catalog)
 {
-    size_t n_bytes, n_again;
-    char *bytes = write_file(catalog, &n_bytes);
+    size_t n_bytes = 0, n_again = 0;
+    char *bytes = write_file(&format_safetensors, catalog, SIZE_MAX, false, &n_bytes);
+    demand(bytes != NULL);
     struct wfs_catalog *again = load_as(&format_safetensors, bytes, n_bytes, false);
     demand(again != NULL && wfs_catalog_n_tensors(again) == wfs_catalog_n_tensors(catalog));
     check_strictly(again, n_bytes);
-    char *twice = write_file(again, &n_again);
-    demand(n_again == n_bytes && memcmp(twice, bytes, n_bytes) == 0);
+    char *twice = write_file(&format_safetensors, again, SIZE_MAX, false, &n_again);
+    demand(twice != NULL && n_again == n_bytes && memcmp(twice, bytes, n_bytes) == 0);
     for (size_t i = 0; i < wfs_catalog_n_tensors(again) && i < 64; i++)
         demand(wfs_catalog_find(catalog, wfs_catalog_tensor(again, i)->key) != NULL);
     free(twice);
