@@ -11,6 +11,7 @@ import zlib
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))
 
+from wfs_testlib import reject_corpus  # noqa: E402
 from wfs_testlib.mpk import Raw, f32, metadata, pack, pairs, param, record, tensor, values  # noqa: E402
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'data', 'reject', 'records')
@@ -180,26 +181,5 @@ def files():
     return result
 
 
-def present():
-    result = {}
-    for name in os.listdir(FOLDER):
-        with open(os.path.join(FOLDER, name), 'rb') as file:
-            result[name] = file.read()
-    return result
-
-
-def main():
-    wanted = files()
-    if '--check' in sys.argv[1:]:
-        sys.exit(0 if present() == wanted else 'tests/data/reject/records is not what %s makes' % sys.argv[0])
-    os.makedirs(FOLDER, exist_ok=True)
-    for name in set(os.listdir(FOLDER)) - set(wanted):
-        os.remove(os.path.join(FOLDER, name))
-    for name, content in wanted.items():
-        with open(os.path.join(FOLDER, name), 'wb') as file:
-            file.write(content)
-    print('%d cases' % len(cases))
-
-
 if __name__ == '__main__':
-    main()
+    reject_corpus.main(FOLDER, files(), len(cases))

@@ -7,6 +7,10 @@ import os
 import struct
 import sys
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))
+
+from wfs_testlib import reject_corpus  # noqa: E402
+
 FOLDER = os.path.join(os.path.dirname(__file__), '..', 'data', 'reject', 'safetensors')
 FOREIGN, DAMAGED, UNSUPPORTED = 4, 5, 6
 MAX = 2**64 - 1
@@ -328,26 +332,5 @@ def files():
     return result
 
 
-def present():
-    result = {}
-    for name in os.listdir(FOLDER):
-        with open(os.path.join(FOLDER, name), 'rb') as file:
-            result[name] = file.read()
-    return result
-
-
-def main():
-    wanted = files()
-    if '--check' in sys.argv[1:]:
-        sys.exit(0 if present() == wanted else 'tests/data/reject/safetensors is not what %s makes' % sys.argv[0])
-    os.makedirs(FOLDER, exist_ok=True)
-    for name in set(os.listdir(FOLDER)) - set(wanted):
-        os.remove(os.path.join(FOLDER, name))
-    for name, content in wanted.items():
-        with open(os.path.join(FOLDER, name), 'wb') as file:
-            file.write(content)
-    print('%d cases' % len(cases))
-
-
 if __name__ == '__main__':
-    main()
+    reject_corpus.main(FOLDER, files(), len(cases))
