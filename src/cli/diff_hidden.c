@@ -60,8 +60,8 @@ static int collect(const struct wfs_catalog *catalog, struct parts *ret)
 static void put(struct jsonout *json, const struct wfs_hidden *hidden, const char *change)
 {
     if (json == NULL) {
-        printf("storage %s: '%s', %" PRIu64 " byte%s that no tensor shows", change,
-               wfs_quote(hidden->storage).text, hidden->n_bytes, hidden->n_bytes == 1 ? "" : "s");
+        printf("storage %s: '%s', %s that no tensor shows", change, wfs_quote(hidden->storage).text,
+               wfs_count(hidden->n_bytes, "byte").text);
         if (hidden->key != NULL) {
             printf(", beside ");
             print_escaped(stdout, hidden->key);
