@@ -11,7 +11,6 @@
 #include <weightfs/cleanup.h>
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 

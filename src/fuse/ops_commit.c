@@ -50,6 +50,8 @@ static void poll_asker(struct publication_waiter *waiter)
     asker->req = NULL;
 }
 
+static const char discarded[] = "its edits were discarded; unmount it";
+
 static int commit(struct driver *driver, struct asker *asker, char summary[COMMIT_TEXT_MAX],
                   struct wfs_error *err)
 {
@@ -116,7 +118,7 @@ static void fill_commit(struct driver *driver, struct asker *asker, struct wfs_c
     if (!wfs_tree_is_writable(driver->tree))
         rc = wfs_fail(&err, EROFS, "%s",
                       driver->target->path != NULL
-                          ? "its edits were discarded; unmount it"
+                          ? discarded
                           : "the mount is read-only; mount with -o output=FILE to save edits");
     else
         rc = commit(driver, asker, summary, &err);
@@ -142,17 +144,17 @@ static void fill_discard(struct driver *driver, fuse_req_t req, struct wfs_contr
         reply->n_edits = wfs_tree_n_edits(driver->tree);
         code = wfs_tree_discard(driver->tree);
         driver_end_change(driver);
+        if (code == 0)
+            driver_set_status(driver,
+                              &(struct wfs_status){.state = WFS_MOUNT_CLEAN,
+                                                   .committed_at = driver->status.committed_at,
+                                                   .text = discarded});
     }
     reply->error = -code;
-    if (code < 0) {
+    if (code < 0)
         snprintf(reply->text, sizeof(reply->text), "%s",
                  code == -EPERM ? "only the user who mounted it may discard edits"
                                 : strerror(-code));
-        return;
-    }
-    driver_set_status(driver, &(struct wfs_status){.state = WFS_MOUNT_CLEAN,
-                                                   .committed_at = driver->status.committed_at,
-                                                   .text = "its edits were discarded; unmount it"});
 }
 
 static void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void *arg,
