@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What may be replaced is decided before the source is read; what cannot be stored before the
+ * target is written.
+ */
+#include "cli/conversion.h"
+
+#include "cli/input.h"
+#include "program/place.h"
+#include "program/print.h"
+#include "cli/progress.h"
+#include "program/commit.h"
+
+#include <weightfs/cleanup.h>
+#include <weightfs/format.h>
+#include <weightfs/strbuf.h>
+#include <weightfs/view.h>
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+struct conversion {
+    const char *source, *target;
+    char *index; /* malloc'ed: path of the index of a target in several files; NULL: the target is
+                    one file */
+    const char *directory; /* of the set, to be created where it is missing; NULL: none */
+    const struct settings *settings;
+    struct commit commit;
+    struct wfs_save_options save;
+    struct progress progress;
+    struct strbuf dangers;  /* a line for each */
+    struct wfs_access more; /* of other files that the target is made of */
+};
+
+static enum exit_code choose_format(struct conversion *conversion)
+{
+    const struct wfs_quoted target = wfs_quote(conversion->target);
+    const char *source = strcmp(conversion->source, "-") == 0 ? "" : conversion->source;
+    if (wfs_output_index(conversion->target, source, &conversion->commit.format,
+                         &conversion->index) < 0)
+        return print_error(EXIT_UNSUPPORTED, NULL, "out of memory");
+    if (conversion->index == NULL && conversion->commit.format == NULL)
+        conversion->commit.format = wfs_format_by_path(conversion->target);
+    if (conversion->commit.format != NULL)
+        return conversion->settings->burn_version == NULL || conversion->commit.format->has_fillers
+                   ? EXIT_DONE
+                   : print_error(EXIT_USAGE, NULL, "--burn-version applies to .mpk files only");
+    return print_error(
+        EXIT_USAGE, NULL,
+        "cannot infer the format from the name '%s': use --format, or 'NAME/' for a directory of "
+        "shards",
+        target.text);
+}
+
+static mode_t new_mode(void)
+{
+    const mode_t mask = umask(0);
+    umask(mask);
+    return 0666 & ~mask;
+}
+
+static enum exit_code check_size(const struct conversion *conversion)
+{
+    return conversion->index != NULL || conversion->settings->max_shard == 0
+               ? EXIT_DONE
+               : print_error(EXIT_USAGE, NULL,
+                             "--max-shard-size needs a directory or NAME.index.json as TARGET");
+}
+
+/* Only the file that is at the target now may be replaced, and no other. */
+static enum exit_code choose_replacement(struct conversion *conversion)
+{
+    struct stat target, source;
+    conversion->save.mode = new_mode();
+    conversion->save.replace = WFS_REPLACE_NONE;
+    if (path_check_links(conversion->target) == -EACCES)
+        return print_error(EXIT_OUTPUT, conversion->target, "cannot be used: " PLACE_PLANTED);
+    if (stat(conversion->target, &target) < 0)
+        return EXIT_DONE;
+    autofree char *file = wfs_source_file(conversion->source, false);
+    const bool is_same = file != NULL && stat(file, &source) == 0 &&
+                         source.st_dev == target.st_dev && source.st_ino == target.st_ino;
+    if (!conversion->settings->overwrite)
+        return print_error(EXIT_OUTPUT, conversion->target,
+                           is_same ? "would overwrite the source (use --overwrite to do that)"
+                                   : "already exists (use --overwrite to replace it)");
+    conversion->save.narrows_replaced = is_same;
+    conversion->save.replace = WFS_REPLACE_KNOWN;
+    conversion->save.known = wfs_identity_of(&target);
+    return EXIT_DONE;
+}
+
+/* Reports a failure of the source with another exit code than one of the target. */
+static enum exit_code save_error(const struct conversion *conversion,
+                                 const struct wfs_catalog *catalog, const struct wfs_error *err)
+{
+    size_t changed;
+    if (err->code == EIO && wfs_catalog_check_sources(catalog, &changed) < 0)
+        return print_error(EXIT_DAMAGED, wfs_catalog_source_path(catalog, changed), "%s",
+                           err->text);
+    return print_error(EXIT_OUTPUT, conversion->target, "%s", err->text);
+}
+
+static int step(void *ctx, uint64_t n_done, uint64_t n_total)
+{
+    struct conversion *conversion = ctx;
+    return progress_step(&conversion->progress, n_done, n_total);
+}
+
+static void note_danger(void *ctx, const char *text)
+{
+    struct conversion *conversion = ctx;
+    strbuf_printf(&conversion->dangers, "weightfs: %s: %s\n", wfs_quote(conversion->target).text,
+                  text);
+}
+
+static enum exit_code write_target(struct conversion *conversion, const struct wfs_catalog *catalog)
+{
+    struct wfs_error err = {0};
+    progress_start(&conversion->progress, "writing");
+    progress_hold_signals(&conversion->progress);
+    conversion->save.access = wfs_catalog_access(catalog);
+    wfs_access_merge(&conversion->save.access, &conversion->more);
+    conversion->save.progress = step;
+    conversion->save.danger = note_danger;
+    conversion->save.ctx = conversion;
+    const int code =
+        commit_save(&conversion->commit, conversion->target, &conversion->save, NULL, &err);
+    progress_end(&conversion->progress);
+    return code < 0 ? save_error(conversion, catalog, &err) : EXIT_DONE;
+}
+
+/* Creates the directory of a set where its name ends with a slash. One that stays empty goes again.
+ */
+static enum exit_code save(struct conversion *conversion, const struct wfs_catalog *catalog,
+                           struct wfs_catalog *written)
+{
+    struct wfs_error err = {0};
+    const char *directory = conversion->directory;
+    conversion->commit.catalog = written;
+    conversion->commit.fit_options.is_set = conversion->index != NULL;
+    if (commit_plan(&conversion->commit, &err) < 0)
+        return save_error(conversion, catalog, &err);
+    const bool is_new = directory != NULL && mkdir(directory, 0777) == 0;
+    if (directory != NULL && !is_new && errno != EEXIST)
+        return print_error(EXIT_OUTPUT, directory, "cannot create the directory: %s",
+                           strerror(errno));
+    const enum exit_code exit_code = write_target(conversion, catalog);
+    if (is_new && exit_code != EXIT_DONE)
+        rmdir(directory);
+    return exit_code;
+}
+
+static void print_notice(const struct wfs_report *report)
+{
+    const char *notice = report != NULL ? wfs_report_notice(report) : NULL;
+    if (notice != NULL)
+        printf("%s; 'weightfs plan' with the same options lists them\n", notice);
+}
+
+/* Loads the source, and has it changed where the verb does that. */
+static enum exit_code load(const struct conversion_request *request, struct wfs_catalog **loaded,
+                           struct wfs_report **report, struct wfs_catalog **changed)
+{
+    const enum exit_code exit_code =
+        input_load_report(request->args, request->source, loaded, report);
+    return exit_code != EXIT_DONE || request->change == NULL
+               ? exit_code
+               : request->change(request->ctx, *loaded, changed);
+}
+
+enum exit_code conversion_run(const struct conversion_request *request)
+{
+    const struct settings *settings = &request->args->settings;
+    auto_catalog struct wfs_catalog *catalog = NULL;
+    auto_report struct wfs_report *report = NULL;
+    auto_catalog struct wfs_catalog *changed = NULL;
+    struct conversion conversion = {
+        .source = request->source,
+        .target = request->target,
+        .settings = settings,
+        .commit = {.format = settings->format,
+                   .max_shard = settings->max_shard,
+                   .fit_options = {.burn_version = settings->burn_version,
+                                   .drops_ties = settings->drops_ties,
+                                   .values_in_metadata = settings->values_in_metadata,
+                                   .is_safe = settings->is_safe},
+                   .large_option = settings->allows_large ? NULL : "--large"},
+    };
+    enum exit_code exit_code = choose_format(&conversion);
+    autofree char *index = conversion.index;
+    if (exit_code == EXIT_DONE)
+        exit_code = check_size(&conversion);
+    if (conversion.index != NULL) {
+        const char *typed = conversion.target;
+        conversion.directory = typed[strlen(typed) - 1] == '/' ? typed : NULL;
+        conversion.target = conversion.index;
+    }
+    if (exit_code == EXIT_DONE)
+        exit_code = choose_replacement(&conversion);
+    if (exit_code == EXIT_DONE)
+        exit_code = load(request, &catalog, &report, &changed);
+    if (exit_code == EXIT_DONE && request->access != NULL)
+        conversion.more = *request->access;
+    if (exit_code == EXIT_DONE)
+        exit_code = save(&conversion, catalog, changed != NULL ? changed : catalog);
+    if (exit_code == EXIT_DONE) {
+        print_notice(report);
+        commit_print_fit(&conversion.commit);
+        if (conversion.dangers.bytes != NULL)
+            fputs(conversion.dangers.bytes, stderr);
+    }
+    strbuf_done(&conversion.dangers);
+    commit_done(&conversion.commit);
+    return exit_code;
+}
