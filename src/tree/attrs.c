@@ -248,7 +248,7 @@ static int set_shape(struct wfs_tree *tree, struct wfs_node *node, const char *v
     return code;
 }
 
-static int set_text(struct wfs_tree *tree, struct wfs_node *node, enum edit_text which,
+static int set_text(struct wfs_tree *tree, struct wfs_node *node, enum tensor_text which,
                     const char *value, size_t n_bytes)
 {
     struct edit *edit = edit_of(tree, node);
@@ -256,7 +256,7 @@ static int set_text(struct wfs_tree *tree, struct wfs_node *node, enum edit_text
         return -EINVAL;
     char *copy = edit == NULL ? NULL : strndup(value, n_bytes);
     const int code =
-        copy == NULL ? -ENOMEM : notes_attr(tree, node, edit_text_names[which], value, n_bytes);
+        copy == NULL ? -ENOMEM : notes_attr(tree, node, tensor_text_names[which], value, n_bytes);
     if (code < 0) {
         free(copy);
         return code;
@@ -269,14 +269,14 @@ static int set_text(struct wfs_tree *tree, struct wfs_node *node, enum edit_text
 static int set_param_id(struct wfs_tree *tree, struct wfs_node *node, const char *value,
                         size_t n_bytes)
 {
-    return set_text(tree, node, EDIT_PARAM_ID, value, n_bytes);
+    return set_text(tree, node, TENSOR_PARAM_ID, value, n_bytes);
 }
 
 /* Set by copies. It has a meaning for types that can be quantized only. */
 static int set_quantization(struct wfs_tree *tree, struct wfs_node *node, const char *value,
                             size_t n_bytes)
 {
-    return set_text(tree, node, EDIT_QUANTIZATION, value, n_bytes);
+    return set_text(tree, node, TENSOR_QUANTIZATION, value, n_bytes);
 }
 
 /*
@@ -344,7 +344,7 @@ static void unset_shape(struct edit *edit)
     note_new_header(edit);
 }
 
-static void unset_text(struct edit *edit, enum edit_text which)
+static void unset_text(struct edit *edit, enum tensor_text which)
 {
     free(edit->texts[which]);
     edit->texts[which] = NULL;
@@ -352,12 +352,12 @@ static void unset_text(struct edit *edit, enum edit_text which)
 
 static void unset_param_id(struct edit *edit)
 {
-    unset_text(edit, EDIT_PARAM_ID);
+    unset_text(edit, TENSOR_PARAM_ID);
 }
 
 static void unset_quantization(struct edit *edit)
 {
-    unset_text(edit, EDIT_QUANTIZATION);
+    unset_text(edit, TENSOR_QUANTIZATION);
 }
 
 /* The most needed first: the list ends when it is long enough. */

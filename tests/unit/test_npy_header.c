@@ -2,7 +2,7 @@
 /*
  * .npy files that somebody writes into the tree.
  */
-#include "tree/name/npy_header.h"
+#include "tensor/npy_header.h"
 
 #include "treekit.h"
 

@@ -11,9 +11,10 @@
 
 #include "base/bytes.h"
 #include "tensor/shape.h"
+#include "tensor/tensor_texts.h"
 #include "tensor/tied.h"
 #include "tree/file/editfile.h"
-#include "tree/name/npy_header.h"
+#include "tensor/npy_header.h"
 #include "tree/node/entry.h"
 
 /* Returns the path for messages. */
@@ -250,7 +251,7 @@ static int find_size(const struct wfs_node *node, const struct description *desc
 {
     const bool is_opaque = description->dtype == WFS_OPAQUE;
     *ret_n_bytes = 0;
-    if (is_opaque && node->edit != NULL && node->edit->texts[EDIT_QUANTIZATION] != NULL)
+    if (is_opaque && node->edit != NULL && node->edit->texts[TENSOR_QUANTIZATION] != NULL)
         *ret_n_bytes = description->n_bytes;
     else if (is_opaque && node->tensor != NULL && node->tensor->dtype == WFS_OPAQUE)
         *ret_n_bytes = node->tensor->n_bytes;
@@ -276,76 +277,6 @@ int description_check(const struct wfs_tree *tree, const struct wfs_node *node, 
         return wfs_fail(err, EINVAL, "'%s' contains a .npy file: give it a name that ends in .npy",
                         quoted_path(tree, id).text);
     return fail_size(tree, id, description, code, n_bytes, err);
-}
-
-/* ---- attributes ---- */
-
-static bool can_be_quantized(enum wfs_dtype dtype)
-{
-    return dtype == WFS_OPAQUE || (dtype >= WFS_QI8 && dtype <= WFS_QU2X4);
-}
-
-static bool is_of_quantization(const char *name)
-{
-    const char *prefix = edit_text_names[EDIT_QUANTIZATION];
-    return strncmp(name, prefix, strlen(prefix)) == 0;
-}
-
-/* Returns the text that was set, if the type of the file can have it. */
-static const char *text_of(const struct edit *edit, enum edit_text which, enum wfs_dtype dtype)
-{
-    const bool is_fit = which != EDIT_QUANTIZATION || can_be_quantized(dtype);
-    return edit == NULL || !is_fit ? NULL : edit->texts[which];
-}
-
-/* A quantization belongs to the type that the tensor was loaded with. */
-static bool is_attr_kept(const struct wfs_text *attr, const struct edit *edit,
-                         const struct wfs_tensor *base, enum wfs_dtype dtype)
-{
-    if (is_of_quantization(attr->name))
-        return base->dtype == dtype && text_of(edit, EDIT_QUANTIZATION, dtype) == NULL;
-    return strcmp(attr->name, edit_text_names[EDIT_PARAM_ID]) != 0 ||
-           text_of(edit, EDIT_PARAM_ID, dtype) == NULL;
-}
-
-static int add_attr(struct wfs_text **end, const struct wfs_text *attr, struct arena *arena)
-{
-    struct wfs_text *copy = arena_calloc(arena, 1, sizeof(*copy));
-    if (copy == NULL)
-        return -ENOMEM;
-    *copy = (struct wfs_text){attr->name, attr->value, attr->n_bytes, *end};
-    *end = copy;
-    return 0;
-}
-
-/* Lists those that were set, then those of the base (or NULL) that are still true. */
-static int make_attrs(const struct edit *edit, const struct wfs_tensor *base, enum wfs_dtype dtype,
-                      struct arena *arena, const struct wfs_text **ret)
-{
-    const struct wfs_text *attrs = base == NULL ? NULL : base->attrs;
-    bool is_same = true;
-    struct wfs_text *made = NULL, **end = &made;
-    for (unsigned i = 0; i < EDIT_N_TEXTS; i++) {
-        const char *value = text_of(edit, (enum edit_text)i, dtype);
-        if (value == NULL)
-            continue;
-        const struct wfs_text text = {edit_text_names[i], value, strlen(value), NULL};
-        if (add_attr(end, &text, arena) < 0)
-            return -ENOMEM;
-        end = &(*end)->next;
-        is_same = false;
-    }
-    for (const struct wfs_text *attr = attrs; attr != NULL; attr = attr->next)
-        is_same = is_same && is_attr_kept(attr, edit, base, dtype);
-    for (const struct wfs_text *attr = attrs; attr != NULL && !is_same; attr = attr->next) {
-        if (!is_attr_kept(attr, edit, base, dtype))
-            continue;
-        if (add_attr(end, attr, arena) < 0)
-            return -ENOMEM;
-        end = &(*end)->next;
-    }
-    *ret = is_same ? attrs : made;
-    return 0;
 }
 
 /* ---- the tensor ---- */
@@ -395,5 +326,6 @@ int description_tensor(const struct wfs_tree *tree, const struct wfs_node *node,
     ret->dtype = description->dtype;
     ret->shape = description->shape;
     ret->n_bytes = description->n_bytes;
-    return make_attrs(edit, base, (enum wfs_dtype)description->dtype, arena, &ret->attrs);
+    return tensor_texts_make(edit == NULL ? NULL : (const char *const *)edit->texts, base,
+                             (enum wfs_dtype)description->dtype, arena, &ret->attrs);
 }

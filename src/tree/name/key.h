@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Keys as names of files, and back. The room src/tree/name knows how names are spelled and how a
- * .npy file begins; it knows nothing of nodes. A key is split at its dots into parts; a part
- * becomes one name:
+ * Keys as names of files, and back. The room src/tree/name knows how names are spelled;
+ * it knows nothing of nodes. A key is split at its dots into parts; a part becomes one name:
  *
  *   %            %25                    /             %2F
  *   0x01-0x1F    %01 ... %1F            0x7F          %7F

@@ -11,8 +11,6 @@
 #include "tree/node/entry.h"
 #include "tree/stage/stage.h"
 
-const char *const edit_text_names[EDIT_N_TEXTS] = {"param_id", "quantization"};
-
 struct edit *edit_of(struct wfs_tree *tree, struct wfs_node *node)
 {
     if (node->edit != NULL)
@@ -64,7 +62,7 @@ static void free_edit(struct wfs_tree *tree, struct wfs_node *node)
     tree->n_foreign_bytes -= edit->foreign.n_bytes;
     foreign_done(&edit->foreign);
     free((uint64_t *)(uintptr_t)edit->shape.dims);
-    for (size_t i = 0; i < EDIT_N_TEXTS; i++)
+    for (size_t i = 0; i < TENSOR_N_TEXTS; i++)
         free(edit->texts[i]);
     free(edit);
     node->edit = NULL;
@@ -138,7 +136,7 @@ int edit_set_shape(struct edit *edit, const struct wfs_shape *shape)
 /* Copies those texts of the other one that this one has not. */
 static int inherit_texts(struct edit *edit, const struct edit *from)
 {
-    for (size_t i = 0; i < EDIT_N_TEXTS; i++) {
+    for (size_t i = 0; i < TENSOR_N_TEXTS; i++) {
         if (edit->texts[i] != NULL || from->texts[i] == NULL)
             continue;
         edit->texts[i] = strdup(from->texts[i]);

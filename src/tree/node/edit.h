@@ -6,13 +6,9 @@
 #ifndef WFS_TREE_EDIT_H
 #define WFS_TREE_EDIT_H
 
+#include "tensor/tensor_texts.h"
 #include "tree/node/foreign.h"
 #include "tree/node/node.h"
-
-/* The attributes of tensors that are texts; edit_text_names has their names. */
-enum edit_text { EDIT_PARAM_ID, EDIT_QUANTIZATION, EDIT_N_TEXTS };
-
-extern const char *const edit_text_names[EDIT_N_TEXTS];
 
 struct edit {
     struct wfs_node *node;
@@ -35,7 +31,7 @@ struct edit {
     bool has_atime, has_mtime, has_mode, has_dtype, has_shape;
     uint8_t dtype;
     struct wfs_shape shape;    /* dims are malloc'ed */
-    char *texts[EDIT_N_TEXTS]; /* malloc'ed; NULL: as in the catalog */
+    char *texts[TENSOR_N_TEXTS]; /* malloc'ed; NULL: as in the catalog */
     struct foreign foreign;
 };
 

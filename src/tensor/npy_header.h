@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The header of a .npy file that was written into the tree.
+ * The header of a .npy file that somebody else wrote.
  */
-#ifndef WFS_TREE_NPY_HEADER_H
-#define WFS_TREE_NPY_HEADER_H
+#ifndef WFS_NPY_HEADER_H
+#define WFS_NPY_HEADER_H
 
 #include <weightfs/tensor.h>
 

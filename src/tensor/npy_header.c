@@ -5,7 +5,7 @@
  * The text is a Python dict of three things: {'descr': '<f4', 'fortran_order': False, 'shape': (2,
  * 3), }. It is read here as that and nothing else.
  */
-#include "tree/name/npy_header.h"
+#include "tensor/npy_header.h"
 
 #include <errno.h>
 #include <string.h>
