@@ -101,6 +101,9 @@ case('field-twice', DAMAGED, "the key 'weight' is a duplicate at byte %d, which 
      pairs([('weight', 1), ('weight', 2)]))
 cases['field-twice'] = (cases['field-twice'][0], DAMAGED, "the key 'weight' is a duplicate at byte %d, which Burn refuses" %
                         cases['field-twice'][0].rindex(b'\xa6weight'))
+case('field-of-a-value-twice', DAMAGED, '', {'v': pairs([('k', 1), ('k', 2)])})
+cases['field-of-a-value-twice'] = (cases['field-of-a-value-twice'][0], DAMAGED, "the key 'k' is a duplicate at byte %d, which Burn refuses" %
+                                   cases['field-of-a-value-twice'][0].rindex(b'\xa1k'))
 
 # Parameters and tensors.
 for name, item, why in (('missing', {'param': tensor(W, SHAPE)}, 'it is a parameter without an id'),
@@ -136,7 +139,7 @@ old('integers-above-i16', 'its integers go from -1 to 40000, which is not what I
 # Other containers.
 PACKED = packed(GOOD)
 raw('gzip-cut', DAMAGED, 'the gzip data is damaged or cut: member 1, at byte 0, cannot be decompressed to its end', PACKED[:150])
-raw('gzip-damaged', DAMAGED, 'the byte at 6 of the decompressed record, which lacks its checksum, is not the start of a MessagePack value',
+raw('gzip-damaged', DAMAGED, 'the byte at 6 of the decompressed record (whose checksum differs) is not the start of a MessagePack value',
     packed(b'\x81\xa4item\xc1')[:-8] + bytes(8))
 raw('gzip-of-a-cut-record', DAMAGED, 'truncated: what begins at byte %d of the decompressed record is not complete, the end is after %d bytes' %
     (len(GOOD) - 1, len(GOOD) - 1), packed(GOOD[:-1]))

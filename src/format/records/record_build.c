@@ -5,14 +5,18 @@
 #include "format/records/record_build.h"
 
 #include <weightfs/array.h>
+#include <weightfs/cleanup.h>
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/utf8.h"
 #include "format/records/record_value.h"
+
+enum { N_TWIN = 16 };
 
 void build_init(struct build *build, struct record_load *load)
 {
@@ -23,8 +27,7 @@ void build_done(struct build *build)
 {
     free(build->levels);
     free(build->items);
-    free(build->key_ids);
-    free(build->key_serials);
+    free(build->key_items);
     text_index_done(&build->keys);
 }
 
@@ -79,17 +82,13 @@ static int64_t number_key(struct build *build, const char *key, size_t n_bytes)
     const char *copy = arena_copy(&load->catalog->arena, key, n_bytes);
     const uint32_t id = copy == NULL ? 0 : value_new_lasting(load->graph, copy, n_bytes);
     if (id == 0 ||
-        array_reserve(&build->key_ids, sizeof(*build->key_ids), n, 1, &build->n_id_room) < 0 ||
-        array_reserve(&build->key_serials, sizeof(*build->key_serials), n, 1,
-                      &build->n_serial_room) < 0 ||
+        array_reserve(&build->key_items, sizeof(*build->key_items), n, 1, &build->n_key_room) < 0 ||
         text_index_add(&build->keys, copy, n_bytes, &number) < 0)
         return -ENOMEM;
-    build->key_ids[number] = id;
-    build->key_serials[number] = 0;
+    build->key_items[number] = (struct build_key){.id = id};
     return number;
 }
 
-/* With force the first of two equal keys keeps its name, and the second gets ~2. */
 static int note_twin(struct build *build, const char *key, size_t n_bytes, uint64_t offset)
 {
     struct record_load *load = build->load;
@@ -104,10 +103,32 @@ static int note_twin(struct build *build, const char *key, size_t n_bytes, uint6
     return 0;
 }
 
+static bool is_in_map(const struct build *build, int64_t number)
+{
+    return number >= 0 && build->key_items[number].serial == build_level(build)->serial;
+}
+
+/* Returns the number of the first of ~2, ~3 … behind the key that the innermost map does not have;
+ * negative when there is no memory. */
+static int64_t number_twin(struct build *build, int64_t first, const char *key, size_t n_bytes)
+{
+    autofree char *twin = malloc(n_bytes + N_TWIN);
+    int64_t number = -ENOMEM;
+    if (twin == NULL)
+        return number;
+    if (n_bytes > 0)
+        memcpy(twin, key, n_bytes);
+    do {
+        const int n =
+            snprintf(twin + n_bytes, N_TWIN, "~%" PRIu32, ++build->key_items[first].n_same);
+        number = number_key(build, twin, n_bytes + (size_t)n);
+    } while (is_in_map(build, number));
+    return number;
+}
+
 int build_key(struct build *build, const char *key, size_t n_bytes, uint64_t offset)
 {
     const struct record_load *load = build->load;
-    const struct build_level *level = build_level(build);
     if (utf8_valid(key, n_bytes) != n_bytes)
         return wfs_fail(load->err, EBADMSG, "the key '%s' at byte %" PRIu64 "%s is not UTF-8",
                         wfs_quote_n(key, n_bytes).text, offset, record_where(load));
@@ -115,16 +136,18 @@ int build_key(struct build *build, const char *key, size_t n_bytes, uint64_t off
         return wfs_fail(load->err, EOPNOTSUPP,
                         "the key '%s' contains a NUL, which no file name can",
                         wfs_quote_n(key, n_bytes).text);
-    const int64_t number = number_key(build, key, n_bytes);
-    if (number < 0)
-        return record_fail_memory(load);
-    if (build->key_serials[number] == level->serial) {
+    int64_t number = number_key(build, key, n_bytes);
+    if (is_in_map(build, number)) {
         const int code = note_twin(build, key, n_bytes, offset);
         if (code < 0)
             return code;
+        number = number_twin(build, number, key, n_bytes);
     }
-    build->key_serials[number] = level->serial;
-    return push(build, build->key_ids[number]);
+    if (number < 0)
+        return record_fail_memory(load);
+    build->key_items[number].serial = build_level(build)->serial;
+    build->key_items[number].n_same = 1;
+    return push(build, build->key_items[number].id);
 }
 
 int build_add(struct build *build, uint32_t id)

@@ -16,6 +16,13 @@ struct build_level {
     uint64_t n;      /* for the parser: of them in all */
 };
 
+/* A key that occurred. */
+struct build_key {
+    uint32_t id;     /* of its text */
+    uint32_t serial; /* of the last map that has it */
+    uint32_t n_same; /* in that map */
+};
+
 struct build {
     struct record_load *load;
     struct build_level *levels; /* malloc'ed */
@@ -23,8 +30,8 @@ struct build {
     uint32_t *items; /* malloc'ed; of all open containers: values, in a map keys and values */
     size_t n_items, n_item_room;
     struct text_index keys;
-    uint32_t *key_ids, *key_serials; /* malloc'ed; by number of the key */
-    size_t n_id_room, n_serial_room;
+    struct build_key *key_items; /* malloc'ed; by number of the key */
+    size_t n_key_room;
     uint32_t n_maps;
     uint32_t root; /* once it is complete */
 };
@@ -41,7 +48,8 @@ bool build_is_at(const struct build *build, const char *key);
 /* Opens a container of n items or pairs, if that is known, at an offset for messages. */
 int build_open(struct build *build, bool is_map, uint64_t n, uint64_t offset);
 
-/* Adds a key of the innermost map, which is UTF-8 without NUL and no duplicate. */
+/* Adds a key of the innermost map, which must be UTF-8 without NUL. A duplicate is an error; with
+ * force it gets ~2 behind it, so that nothing is written with two equal keys. */
 int build_key(struct build *build, const char *key, size_t n_bytes, uint64_t offset);
 
 /* Adds a value; 0: there was no memory for it. */

@@ -17,7 +17,7 @@ int record_fail_memory(const struct record_load *load)
 const char *record_where(const struct record_load *load)
 {
     if (load->has_other_sum)
-        return " of the decompressed record, which lacks its checksum,";
+        return " of the decompressed record (whose checksum differs)";
     return load->is_gzip ? " of the decompressed record" : "";
 }
 
