@@ -213,14 +213,20 @@ static uint32_t step_items(const struct value *list, const char **name)
     return value_items(list)[i];
 }
 
-/* Steps into a dict, or an object that has the items of one. */
-static uint32_t step_mapping(const struct graph *graph, uint32_t id, const char **name)
+/* Returns a dict, or that of an object that has the items of one; else NULL. */
+static const struct value *mapping_of(const struct graph *graph, uint32_t id)
 {
     const struct value *value = id == 0 ? NULL : graph_at(graph, id);
     const uint32_t items = value == NULL ? 0 : value_part(graph, value, PART_ITEMS);
     if (items != 0)
         value = graph_at(graph, items);
-    return value != NULL && value->kind == VALUE_DICT ? step_pairs(graph, value, name) : 0;
+    return value != NULL && value->kind == VALUE_DICT ? value : NULL;
+}
+
+static uint32_t step_mapping(const struct graph *graph, uint32_t id, const char **name)
+{
+    const struct value *dict = mapping_of(graph, id);
+    return dict == NULL ? 0 : step_pairs(graph, dict, name);
 }
 
 /* Steps to an attribute of an object: in its states, each a dict or a pair of dicts, of which the
@@ -295,55 +301,85 @@ static uint32_t step(const struct graph *graph, uint32_t id, const char **name)
     return value->kind == VALUE_CALL ? step_call(graph, id, name) : 0;
 }
 
-/* What a name means inside of a value; 0: nothing. */
-static uint32_t find_inside(const struct graph *graph, uint32_t id, const char *name)
+/* Follows a name inside of a value as far as it means something. Returns whether all of it does;
+ * *id is the last value reached, *name what is behind its own. */
+static bool follow(const struct graph *graph, uint32_t *id, const char **name)
 {
+    const char *rest = *name;
     for (unsigned depth = 0; depth < MAX_DEPTH; depth++) {
-        id = step(graph, id, &name);
-        if (id == 0 || *name == '\0')
-            return id;
-        name++;
+        const uint32_t next = step(graph, *id, &rest);
+        if (next == 0)
+            return false;
+        *id = next;
+        *name = rest;
+        if (*rest++ == '\0')
+            return true;
     }
-    return 0;
+    return false;
 }
 
-static uint32_t find_value(const struct wfs_catalog *catalog, const char *key)
+/* Returns the value of a key; else 0, and the last value on the way to it, with the rest of the
+ * key, where there is one. */
+static uint32_t find_value(const struct wfs_catalog *catalog, const char *key, uint32_t *ret_last,
+                           const char **ret_rest)
 {
+    *ret_last = 0;
     for (size_t i = 0; i < catalog->n_values; i++)
         if (strcmp(catalog->values[i].name, key) == 0)
             return catalog->values[i].id;
     for (size_t i = 0; i < catalog->n_values; i++) {
         const char *name = catalog->values[i].name;
         const char *rest = below(key, name, strlen(name));
-        const uint32_t id =
-            rest == NULL ? 0 : find_inside(&catalog->graph, catalog->values[i].id, rest);
-        if (id != 0)
+        uint32_t id = catalog->values[i].id;
+        if (rest == NULL)
+            continue;
+        if (follow(&catalog->graph, &id, &rest))
             return id;
+        *ret_last = id;
+        *ret_rest = rest;
     }
     return 0;
 }
 
-static int fail_missing(const struct wfs_catalog *catalog, const char *key, struct wfs_error *err)
+/* last, rest: as find_value gives them. */
+static int fail_missing(const struct wfs_catalog *catalog, const char *key, uint32_t last,
+                        const char *rest, struct wfs_error *err)
 {
     autostrbuf struct strbuf names = {.n_max = 512};
-    for (size_t i = 0; i < catalog->n_values && i < MAX_NAMED; i++)
-        strbuf_printf(&names, "%s %s", i == 0 ? "" : ",", wfs_quote(catalog->values[i].name).text);
+    const struct value *dict = mapping_of(&catalog->graph, last);
+    const size_t n_names = dict == NULL ? catalog->n_values : dict->n / 2;
+    for (size_t i = 0; i < n_names && i < MAX_NAMED; i++) {
+        autostrbuf struct strbuf name = {.n_max = 512};
+        if (dict == NULL)
+            strbuf_puts(&name, catalog->values[i].name);
+        else if (!value_add_key(&name, &catalog->graph, value_items(dict)[2 * i]))
+            continue;
+        strbuf_printf(&names, "%s %s", names.n_bytes == 0 ? "" : ",",
+                      wfs_quote_n(name.bytes, name.n_bytes).text);
+    }
     if (catalog->n_values == 0)
         return wfs_fail(err, ENOENT, "there are no values beside the tensors");
-    return wfs_fail(err, ENOENT, "no value is called '%s'; there %s%.*s%s", wfs_quote(key).text,
-                    catalog->n_values == 1 ? "is" : "are", (int)names.n_bytes,
-                    names.bytes == NULL ? "" : names.bytes,
-                    catalog->n_values > MAX_NAMED || names.is_cut ? ", ..." : "");
+    const int n_text = names.bytes == NULL ? 0 : (int)names.n_bytes;
+    const char *text = names.bytes == NULL ? "" : names.bytes;
+    const char *more = n_names > MAX_NAMED || names.is_cut ? ", ..." : "";
+    if (dict == NULL || n_text == 0)
+        return wfs_fail(err, ENOENT, "no value is called '%s'; there %s%.*s%s", wfs_quote(key).text,
+                        n_names == 1 ? "is" : "are", n_text, text, more);
+    const size_t n_place = strlen(key) - strlen(rest) - (*rest != '.');
+    return wfs_fail(err, ENOENT, "no value is called '%s'; '%s' has%.*s%s", wfs_quote(key).text,
+                    wfs_quote_n(key, n_place).text, n_text, text, more);
 }
 
 int wfs_catalog_config(const struct wfs_catalog *catalog, const char *key, char **out,
                        size_t *ret_n_bytes, struct wfs_error *err)
 {
-    const uint32_t id = key == NULL ? 0 : find_value(catalog, key);
+    const char *rest = "";
+    uint32_t last = 0;
+    const uint32_t id = key == NULL ? 0 : find_value(catalog, key, &last, &rest);
     const int code = id != 0 ? write_one(catalog, id, out, ret_n_bytes)
                              : write_all(catalog, key, out, ret_n_bytes);
     if (code == -ENOENT)
-        return fail_missing(catalog, key, err);
+        return fail_missing(catalog, key, last, rest, err);
     if (code == -ENOMEM)
         return wfs_fail_memory(err);
     return code < 0 ? wfs_fail(err, -code, "cannot read the bytes of a value") : 0;

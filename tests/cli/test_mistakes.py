@@ -5,7 +5,7 @@ import re
 import numpy
 import pytest
 
-from wfs_testlib import st
+from wfs_testlib import pth, st
 from wfs_testlib.program import EXIT_COMMIT, EXIT_DAMAGED, EXIT_FOREIGN, EXIT_MOUNT, EXIT_RULES, EXIT_SOURCE, EXIT_USAGE, weightfs
 
 # arguments, exit code, what the line begins with
@@ -40,6 +40,25 @@ ROWS = [
     ('ls flax.msgpack', EXIT_FOREIGN, 'flax.msgpack: is a msgpack file (Flax?), a format that weightfs does not read'),
     ('ls a.npz', EXIT_FOREIGN, 'a.npz: is a NumPy archive (.npz), not a checkpoint'),
     ('ls https://example.org/a.safetensors', EXIT_SOURCE, 'https://example.org/a.safetensors: cannot open it: URLs are not read; download it first'),
+    ('ls --where dtype==F17 f', EXIT_RULES, "where: bad condition 'dtype==F17': unknown dtype 'F17'"),
+    ('ls --include w --strict --exclude nosuch f', EXIT_RULES, 'f: strict: nosuch: this exclude matches no key'),
+    ('convert --format torch f x', EXIT_USAGE, "--format must be one of "),
+    ('convert --like p.pth f x.safetensors', EXIT_RULES, "f: like: 1 tensor is missing, first 'v'; use the option 'partial' to accept that"),
+    ('convert f f', EXIT_USAGE, "cannot infer the format from the name 'f': use --format"),
+    ('convert s.safetensors s.safetensors', EXIT_COMMIT, 's.safetensors: would overwrite the source (use --overwrite to do that)'),
+    ('f m -o output=new', EXIT_USAGE, "f: cannot infer the format from the name 'new': use -o format=NAME, or 'new/' for a directory of shards"),
+    ('f m -o output=there.safetensors', EXIT_MOUNT, "f: output 'DIR/there.safetensors' already exists; use -o overwrite to replace it"),
+    ('config p.pth optimizer.lrr', EXIT_RULES, "p.pth: no value is called 'optimizer.lrr'; 'optimizer' has lr, groups"),
+    ('config p.pth optimizer.groups.a.c', EXIT_RULES, "p.pth: no value is called 'optimizer.groups.a.c'; 'optimizer.groups.a' has b"),
+    ('config p.pth optimizer.lr.x', EXIT_RULES, "p.pth: no value is called 'optimizer.lr.x'; there are optimizer, epoch"),
+    ('config p.pth epo', EXIT_RULES, "p.pth: no value is called 'epo'; there are optimizer, epoch"),
+    ('cat f ww', EXIT_RULES, "f: no tensor has the key 'ww'; did you mean 'w'?"),
+    ('ls saved', EXIT_SOURCE, 'saved: is a TensorFlow SavedModel, a format that weightfs does not read'),
+    ('ls hub', EXIT_SOURCE, "hub: is a Hugging Face cache: name a directory below it, such as one in 'models--a--b/snapshots'"),
+    ('ls hub/models--a--b', EXIT_SOURCE, 'hub/models--a--b: is an entry of the Hugging Face cache: name a directory in its snapshots/'),
+    ('ls zero', EXIT_SOURCE, 'zero: is a DeepSpeed checkpoint, whose parts weightfs does not join'),
+    ('ls a.h5', EXIT_FOREIGN, 'a.h5: is an HDF5 file (Keras?), a format that weightfs does not read'),
+    ('ls a.onnx', EXIT_FOREIGN, 'a.onnx: is an ONNX model, a format that weightfs does not read'),
     ('ls -', EXIT_SOURCE, '-: is not a regular file: save what the pipe has to one first'),
 ]
 
@@ -53,6 +72,15 @@ def place(tmp_path_factory):
     (folder / 'there.safetensors').write_bytes(b'')
     (folder / 'cut.safetensors').write_bytes((folder / 'f').read_bytes()[:100])
     (folder / 'flax.msgpack').write_bytes(b'\x81\xa6params\x80')
+    st.write(folder / 's.safetensors', {'w': ('F32', [4], bytes(16))})
+    (folder / 'p.pth').write_bytes(pth.checkpoint(pth.dictionary(
+        optimizer=pth.dictionary(lr=pth.number(1), groups=pth.dictionary(a=pth.dictionary(b=pth.number(2)))),
+        epoch=pth.number(3), v=pth.tensor())))
+    for name in ('saved/saved_model.pb', 'hub/models--a--b/snapshots/1/model.safetensors', 'zero/zero_to_fp32.py'):
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).write_bytes(b'')
+    (folder / 'a.h5').write_bytes(b'\x89HDF\r\n\x1a\n' + bytes(8))
+    (folder / 'a.onnx').write_bytes(b'\x08\x07\x12\x07pytorch\x1a\x052.3.0')
     numpy.savez(folder / 'a.npz', a=numpy.zeros(3))
     return folder
 
@@ -64,5 +92,10 @@ def test_each_mistake(place, command, code, text):
     if code in (EXIT_USAGE, EXIT_MOUNT) and not re.search(r'libfuse \d', weightfs('--version').stdout):
         pytest.skip('the program was built without the mount')
     done = weightfs(*words, code=code, cwd=place, **({'stdin': None, 'input': b'x'} if '-' in words else {}))
-    assert done.error.startswith(text)
+    assert done.error.replace(str(place), 'DIR').startswith(text)
     assert {path.name: path.read_bytes() for path in place.iterdir() if path.is_file()} == before
+
+
+@pytest.mark.parametrize('words, same_as', [(['help'], ['--help']), (['help', 'ls'], ['ls', '--help'])])
+def test_help_as_a_verb(words, same_as):
+    assert weightfs(*words).stdout == weightfs(*same_as).stdout

@@ -209,6 +209,11 @@ static int choose_files(struct shard_names *names, const struct format_table *ta
     return 0;
 }
 
+static bool is_cache_entry(const char *name)
+{
+    return strncmp(name, "models--", 8) == 0;
+}
+
 /* Names what a directory without a checkpoint is, where it is something that people have. */
 static int fail_empty(const char *folder, struct wfs_error *err)
 {
@@ -229,6 +234,7 @@ static int fail_empty(const char *folder, struct wfs_error *err)
                                  "pytorch_model_fsdp_0 in it"},
         {"weights", "is a checkpoint of NeMo or the like: name the directory weights in it"},
     };
+    cleanup(shard_names_done) struct shard_names entries = {0};
     struct stat st;
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
         char path[PATH_BYTES];
@@ -236,6 +242,11 @@ static int fail_empty(const char *folder, struct wfs_error *err)
             lstat(path, &st) == 0)
             return wfs_fail(err, EISDIR, "%s", known[i].what);
     }
+    if (list(folder, is_cache_entry, &entries) == 0 && entries.n_names > 0)
+        return wfs_fail(err, EISDIR,
+                        "is a Hugging Face cache: name a directory below it, such as one in "
+                        "'%s/snapshots'",
+                        wfs_quote(entries.names[0]).text);
     return wfs_fail(err, EISDIR, "is a directory without a checkpoint");
 }
 
