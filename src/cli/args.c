@@ -5,7 +5,9 @@
 #include "cli/args.h"
 
 #include "program/print.h"
+#include "program/screen.h"
 #include "program/spelling.h"
+#include "program/wrapping.h"
 
 #include <stdint.h>
 #include <stdio.h>
@@ -14,6 +16,7 @@
 
 static const struct args_option limit_option = {"limit", "NAME=N", "change a safety limit"};
 static const struct args_option help_option = {"help", NULL, "print this text"};
+static const struct args_option color_option = {"color", "WHEN", "colours: auto, always or never"};
 
 static bool find_view_option(const char *name, size_t n_name, struct args_option *ret)
 {
@@ -59,6 +62,9 @@ static bool find_option(const struct args_usage *usage, const char *name, size_t
     }
     *ret = help_option;
     if (is_option(&help_option, name, n_name))
+        return true;
+    *ret = color_option;
+    if (is_option(&color_option, name, n_name))
         return true;
     *ret = limit_option;
     return usage->has_source &&
@@ -114,6 +120,7 @@ static void print_help(const struct args_usage *usage)
         print_settings(SETTING_OF_SOURCE);
         print_option(limit_option.name, limit_option.argument, limit_option.help);
     }
+    print_option(color_option.name, color_option.argument, color_option.help);
     print_option(help_option.name, help_option.argument, help_option.help);
     if (usage->lists_views)
         print_view_options();
@@ -175,9 +182,36 @@ static bool apply_setting(struct args *args, const struct args_usage *usage, con
 }
 
 /* Returns the long name of a flag of one letter, or NULL. */
-static const char *name_of_letter(const char *text)
+static const char *name_of_letter(const struct args_usage *usage, const char *text)
 {
-    return strcmp(text, "-h") == 0 ? "help" : strcmp(text, "-0") == 0 ? "null" : NULL;
+    static const struct {
+        char letter;
+        const char *name;
+    } letters[] = {
+        {'0', "null"}, {'b', "bytes"}, {'h', "human"}, {'h', "help"}, {'l', "long"},
+    };
+    struct args_option option;
+    for (size_t i = 0; i < sizeof(letters) / sizeof(letters[0]); i++) {
+        if (text[1] == letters[i].letter && text[2] == '\0' &&
+            find_option(usage, letters[i].name, strlen(letters[i].name), &option))
+            return letters[i].name;
+    }
+    return NULL;
+}
+
+static bool apply_color(const char *value, int *ret_exit)
+{
+    static const char *const names[] = {
+        [SCREEN_AUTO] = "auto", [SCREEN_ALWAYS] = "always", [SCREEN_NEVER] = "never"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (strcmp(value, names[i]) == 0) {
+            screen_set_colour((enum screen_when)i);
+            return true;
+        }
+    }
+    *ret_exit = print_error(EXIT_USAGE, NULL, "--color must be auto, always or never, not '%s'",
+                            wfs_quote(value).text);
+    return false;
 }
 
 /* The value of an option in the words that follow it: one, or two where its help names two. */
@@ -198,7 +232,7 @@ static bool parse_option(struct args *args, const struct args_usage *usage, char
                          int *ret_exit)
 {
     const char *text = argv[*i];
-    const char *letter = name_of_letter(text), *name = letter != NULL ? letter : text + 2;
+    const char *letter = name_of_letter(usage, text), *name = letter != NULL ? letter : text + 2;
     if (text[1] != '-' && letter == NULL)
         return refuse_option(ret_exit, usage, text);
     const size_t n_name = strcspn(name, "=");
@@ -213,6 +247,8 @@ static bool parse_option(struct args *args, const struct args_usage *usage, char
     if (option.argument != NULL && value == NULL)
         return fail(ret_exit, usage, "missing value of option", text);
     args->given[args->n_given++] = (struct args_given){option.name, value};
+    if (strcmp(option.name, color_option.name) == 0)
+        return apply_color(value, ret_exit);
     if (strcmp(option.name, "limit") == 0) {
         if (strchr(value, '=') == NULL)
             return fail(ret_exit, usage, "--limit needs NAME=N, not", value);
@@ -270,12 +306,16 @@ bool args_parse(struct args *args, const struct args_usage *usage, int argc, cha
         else if (!parse_option(args, usage, argv, &i, ret_exit))
             return false;
     }
-    if (args_has(args, "help")) {
+    /* -h alone asks for help, as with most programs. */
+    if (args_has(args, "help") || (args_has(args, "human") && args->n_operands == 0)) {
         print_help(usage);
         *ret_exit = EXIT_DONE;
         return false;
     }
-    return check_operands(args, usage, ret_exit);
+    if (!check_operands(args, usage, ret_exit))
+        return false;
+    wrapping_start(usage->is_json || args_has(args, "json") || args_has(args, "null"));
+    return true;
 }
 
 void args_done(struct args *args)

@@ -30,6 +30,7 @@ struct args_usage {
     bool has_source;      /* takes the settings of a source, and the options of views */
     bool has_output;      /* takes the settings of an output */
     bool lists_views;     /* the help text shows the options of views */
+    bool is_json;         /* prints JSON, whose lines are not broken on a terminal */
     const struct args_option *options;
 };
 

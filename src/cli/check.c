@@ -88,7 +88,6 @@ static int check_tensor(struct check *check, const struct wfs_tensor *tensor)
 static enum exit_code check_values(struct check *check)
 {
     const size_t n = wfs_catalog_n_tensors(check->catalog);
-    uint64_t n_done = 0;
     if (repeated_new(check->catalog, &check->repeated) < 0)
         return print_error(EXIT_UNSUPPORTED, check->path, "out of memory");
     for (size_t i = 0; i < n && !ferror(stdout); i++) {
@@ -98,8 +97,7 @@ static enum exit_code check_values(struct check *check)
         const int result = check_tensor(check, tensor);
         if (result < 0)
             return input_read_error(check->path, tensor, result);
-        n_done = input_add(n_done, tensor->n_bytes);
-        progress_step(&check->progress, n_done, check->n_bytes);
+        progress_add(&check->progress, tensor->n_bytes);
     }
     return EXIT_DONE;
 }
@@ -128,7 +126,7 @@ static enum exit_code run(struct check *check, bool has_values)
     }
     survey(check);
     if (has_values) {
-        progress_start(&check->progress, "checking");
+        progress_start(&check->progress, "checking", check->n_bytes);
         exit_code = check_values(check);
         repeated_free(check->repeated);
         progress_end(&check->progress);
@@ -157,7 +155,13 @@ static enum exit_code run_json(struct check *check, bool has_values)
 static enum exit_code verify(const char *path, struct wfs_catalog *catalog)
 {
     struct wfs_error err = {0};
+    struct progress progress;
+    uint64_t n_bytes = 0;
+    for (size_t i = 0; i < wfs_catalog_n_sources(catalog); i++)
+        n_bytes = input_add(n_bytes, wfs_catalog_source_bytes(catalog, i));
+    progress_start(&progress, "checking", n_bytes);
     const int code = wfs_verify(catalog, &err);
+    progress_end(&progress);
     return code < 0 ? print_error(exit_of_errno(-code), path, "%s", err.text) : EXIT_DONE;
 }
 

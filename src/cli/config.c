@@ -27,6 +27,7 @@ static const struct args_usage usage = {
     .n_min = 1,
     .n_max = 2,
     .has_source = true,
+    .is_json = true,
     .options = options,
 };
 

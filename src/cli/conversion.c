@@ -118,7 +118,7 @@ static void note_danger(void *ctx, const char *text)
 static enum exit_code write_target(struct conversion *conversion, const struct wfs_catalog *catalog)
 {
     struct wfs_error err = {0};
-    progress_start(&conversion->progress, "writing");
+    progress_start(&conversion->progress, "writing", 0);
     progress_hold_signals(&conversion->progress);
     conversion->save.access = wfs_catalog_access(catalog);
     wfs_access_merge(&conversion->save.access, &conversion->more);

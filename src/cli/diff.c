@@ -8,6 +8,7 @@
 #include "cli/comparison.h"
 #include "cli/input.h"
 #include "cli/jsonout.h"
+#include "cli/progress.h"
 #include "program/print.h"
 #include "cli/diff_hidden.h"
 #include "cli/diff_texts.h"
@@ -51,6 +52,7 @@ struct diff {
     struct side sides[2];
     struct jsonout *json; /* NULL: lines of text */
     bool is_exact;
+    struct progress progress;
     uint64_t n_only[2], n_changed, n_equal, n_texts, n_hidden;
 };
 
@@ -220,10 +222,25 @@ static enum exit_code compare_pair(struct diff *diff, const struct wfs_tensor *a
     return EXIT_DONE;
 }
 
+/* Returns how many bytes a comparison of what is in both reads. */
+static uint64_t count_bytes(const struct diff *diff)
+{
+    const struct wfs_catalog *catalog = diff->sides[0].catalog;
+    uint64_t n_bytes = 0;
+    for (size_t i = 0; i < wfs_catalog_n_tensors(catalog); i++) {
+        const struct wfs_tensor *a = wfs_catalog_tensor(catalog, i);
+        const struct wfs_tensor *b = find_twin(&diff->sides[1], a);
+        if (b != NULL)
+            n_bytes = input_add(n_bytes, input_add(a->n_bytes, b->n_bytes));
+    }
+    return n_bytes;
+}
+
 static enum exit_code print_changed(struct diff *diff)
 {
     enum exit_code exit_code = EXIT_DONE;
     const struct wfs_catalog *catalog = diff->sides[0].catalog;
+    progress_start(&diff->progress, "comparing", count_bytes(diff));
     if (diff->json != NULL)
         jsonout_open_array(diff->json, "changed");
     for (size_t i = 0; i < wfs_catalog_n_tensors(catalog) && exit_code == EXIT_DONE; i++) {
@@ -231,9 +248,12 @@ static enum exit_code print_changed(struct diff *diff)
         const struct wfs_tensor *b = find_twin(&diff->sides[1], a);
         if (ferror(stdout))
             break;
-        if (b != NULL)
-            exit_code = compare_pair(diff, a, b);
+        if (b == NULL)
+            continue;
+        exit_code = compare_pair(diff, a, b);
+        progress_add(&diff->progress, input_add(a->n_bytes, b->n_bytes));
     }
+    progress_end(&diff->progress);
     if (diff->json != NULL)
         jsonout_close_array(diff->json);
     return exit_code;

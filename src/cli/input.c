@@ -7,6 +7,7 @@
 #include "program/checkpoint.h"
 #include "program/memory.h"
 #include "program/print.h"
+#include "cli/progress.h"
 #include "cli/suggestion.h"
 
 #include <weightfs/cleanup.h>
@@ -68,7 +69,10 @@ enum exit_code input_load_report(const struct args *args, const char *path,
         return print_error(exit_code, NULL, "%s", failure.err.text);
     if (report == NULL && !wfs_view_is_empty(view))
         report = &own;
+    struct progress progress;
+    progress_start(&progress, "opening", 0);
     exit_code = checkpoint_load(path, &options, view, out, report, &failure);
+    progress_end(&progress);
     if (exit_code == EXIT_DONE && report != NULL)
         print_warnings(path, *report);
     return exit_code == EXIT_DONE

@@ -10,6 +10,7 @@
 #include <weightfs/array.h>
 
 #include "cli/input.h"
+#include "cli/order.h"
 #include "program/print.h"
 
 #include <errno.h>
@@ -18,44 +19,9 @@
 
 /* ---- runs ---- */
 
-static const char digits[] = "0123456789";
-
-/*
- * A dot sorts before all else, so that a key is directly followed by those that it is a prefix of.
- */
-static int rank_of(char c)
-{
-    return c == '\0' ? 0 : c == '.' ? 1 : (unsigned char)c + 1;
-}
-
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
-/* Compares runs of digits by length, then as text: the order of numbers. */
-static int compare_keys(const char *a, const char *b)
-{
-    size_t i = 0;
-    while (a[i] == b[i] && a[i] != '\0')
-        i++;
-    const size_t n_a = strspn(a + i, digits), n_b = strspn(b + i, digits);
-    const bool is_in_number = (i > 0 && is_digit(a[i - 1])) || (n_a > 0 && n_b > 0);
-    if (is_in_number && n_a != n_b)
-        return n_a < n_b ? -1 : 1;
-    return rank_of(a[i]) - rank_of(b[i]);
-}
-
-static int compare(const void *a, const void *b)
-{
-    const struct wfs_tensor *const *x = a;
-    const struct wfs_tensor *const *y = b;
-    return compare_keys((*x)->key, (*y)->key);
-}
-
 void key_tree_sort(struct key_tree *tree)
 {
-    qsort(tree->tensors, tree->n_tensors, sizeof(*tree->tensors), compare);
+    order_sort(tree->tensors, tree->n_tensors, ORDER_KEY);
 }
 
 size_t key_tree_component(const char *key, size_t n_prefix)

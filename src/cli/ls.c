@@ -7,6 +7,8 @@
 #include "cli/input.h"
 #include "cli/jsonout.h"
 #include "cli/key_tree.h"
+#include "cli/order.h"
+#include "cli/table.h"
 #include "program/print.h"
 
 #include <weightfs/cleanup.h>
@@ -18,9 +20,12 @@
 #include <unistd.h>
 
 static const struct args_option options[] = {
+    {"bytes", NULL, "-b: print exact sizes and counts"},
+    {"human", NULL, "-h: print sizes and counts with a unit"},
     {"json", NULL, "print one JSON object"},
-    {"long", NULL, "also print offset, file, key in the file, changes"},
+    {"long", NULL, "-l: also offset, file, key in the file, changes"},
     {"null", NULL, "-0: print only keys, unescaped, each with a NUL"},
+    {"sort", ORDER_ARGUMENT, "by key, name, size or dtype; none: as in the file"},
     {"tree", NULL, "draw a tree with counts and sizes"},
     {NULL, NULL, NULL},
 };
@@ -28,11 +33,11 @@ static const struct args_option options[] = {
 static const struct args_usage usage = {
     .verb = "ls",
     .operands = "SOURCE [GLOB...]",
-    .text = "List the tensors of a checkpoint in file order: key, dtype, shape and bytes,\n"
-            "aligned on a terminal and separated by tabs elsewhere. With GLOBs, list only\n"
-            "tensors whose whole key matches one of them; '*' matches dots too. Keys are\n"
-            "printed as they are, except for characters that a terminal acts on (\\xHH);\n"
-            "keys in either form are accepted wherever one is expected.",
+    .text = "List the tensors of a checkpoint: key, dtype, shape and bytes; on a terminal as\n"
+            "a table ordered by key, elsewhere in file order, with exact numbers and tabs.\n"
+            "With GLOBs, list only tensors whose whole key matches one of them; '*' matches\n"
+            "dots too. Keys are printed as they are, except for characters that a terminal\n"
+            "acts on (\\xHH); keys in either form are accepted wherever one is expected.",
     .n_min = 1,
     .n_max = SIZE_MAX,
     .has_source = true,
@@ -42,7 +47,7 @@ static const struct args_usage usage = {
 struct listing {
     const struct wfs_catalog *catalog;
     struct key_tree tensors; /* the selected ones, in file order */
-    bool is_long, is_null;
+    bool is_long;
 };
 
 /* unescaped is the glob as a key that was printed, or NULL when out of memory. */
@@ -126,99 +131,100 @@ static void json_listing(const struct listing *listing)
 
 /* ---- text ---- */
 
-struct columns {
-    bool is_aligned;   /* false: columns are separated by tabs */
-    size_t key, shape; /* widths */
+static const struct table_column columns[] = {
+    {.heading = "key", .n_least = 12, .cut = CUT_MIDDLE},
+    {.heading = "dtype"},
+    {.heading = "shape", .n_least = 6},
+    {.heading = "size", .is_right = true},
+    {.heading = "offset", .is_right = true},
+    {.heading = "file", .n_least = 12, .cut = CUT_MIDDLE},
+    {.heading = "key in the file", .n_least = 12, .cut = CUT_MIDDLE},
+    {.heading = "changes", .n_least = 12},
 };
 
-static struct columns measure(const struct listing *listing)
-{
-    enum { KEY_MAX = 72, SHAPE_MAX = 24 };
-    struct columns columns = {.is_aligned = true};
-    for (size_t i = 0; i < listing->tensors.n_tensors; i++) {
-        const struct wfs_tensor *tensor = listing->tensors.tensors[i];
-        const size_t key = print_width(tensor->key);
-        const size_t shape = wfs_shape_format(&tensor->shape, NULL, 0);
-        if (key > columns.key && key <= KEY_MAX)
-            columns.key = key;
-        if (shape > columns.shape && shape <= SHAPE_MAX)
-            columns.shape = shape;
-    }
-    return columns;
-}
+enum { N_SHORT = 4, N_LONG = sizeof(columns) / sizeof(columns[0]) };
 
-static void pad(size_t width, size_t to_width)
-{
-    printf("%*s", width < to_width ? (int)(to_width - width) : 0, "");
-}
-
-/* A name as a person reads it, or with its true bytes. */
-static void print_name(const struct listing *listing, const char *name)
-{
-    if (listing->is_null)
-        fputs(name, stdout);
-    else
-        print_escaped(stdout, name);
-}
-
-static void print_place(const struct listing *listing, const struct wfs_tensor *tensor, char gap)
+static void add_place(struct table *table, const struct listing *listing,
+                      const struct wfs_tensor *tensor)
 {
     int fd;
     uint64_t offset;
+    char text[24] = "-";
     if (wfs_tensor_extent(tensor, &fd, &offset))
-        printf("%c%" PRIu64, gap, offset);
-    else
-        printf("%c-", gap);
+        snprintf(text, sizeof(text), "%" PRIu64, offset);
+    table_text(table, COLOUR_NONE, text);
     const char *file = input_file_of(listing->catalog, tensor);
-    putchar(gap);
-    print_name(listing, file != NULL ? file : "-");
-    putchar(gap);
-    print_name(listing, wfs_tensor_origin(tensor));
-    putchar(gap);
-    print_name(listing, tensor->changes != NULL ? tensor->changes : "-");
+    table_name(table, COLOUR_NONE, file != NULL ? file : "-");
+    table_name(table, COLOUR_NONE, wfs_tensor_origin(tensor));
+    table_name(table, COLOUR_CHANGED, tensor->changes != NULL ? tensor->changes : "-");
 }
 
-static void print_row(const struct listing *listing, const struct columns *columns,
-                      const struct wfs_tensor *tensor)
+static void add_row(struct table *table, const struct listing *listing,
+                    const struct wfs_tensor *tensor)
 {
-    const bool is_aligned = columns->is_aligned;
-    const char gap = is_aligned ? ' ' : '\t';
-    const char end = listing->is_null ? '\0' : '\n';
-    print_name(listing, tensor->key);
-    if (listing->is_null && !listing->is_long) {
-        putchar(end);
+    table_name(table, COLOUR_NONE, tensor->key);
+    if (table->form == TABLE_NUL && !listing->is_long)
         return;
-    }
-    if (is_aligned)
-        pad(print_width(tensor->key), columns->key);
-    printf(is_aligned ? "  %-8s " : "\t%s\t", wfs_dtype_name(tensor->dtype));
-    print_shape(stdout, &tensor->shape);
-    if (is_aligned)
-        pad(wfs_shape_format(&tensor->shape, NULL, 0), columns->shape);
-    printf(is_aligned ? " %12" PRIu64 : "\t%" PRIu64, tensor->n_bytes);
+    table_dtype(table, (enum wfs_dtype)tensor->dtype);
+    table_shape(table, &tensor->shape);
+    table_bytes(table, tensor->n_bytes);
     if (listing->is_long)
-        print_place(listing, tensor, gap);
-    putchar(end);
+        add_place(table, listing, tensor);
 }
 
-static void print_listing(const struct listing *listing)
+/* The line below the table on a terminal. */
+static void print_total(const struct table *table, const struct listing *listing, int n_hidden)
 {
-    struct columns columns = {0};
-    if (isatty(STDOUT_FILENO) && !listing->is_null)
-        columns = measure(listing);
+    const struct key_tree *tree = &listing->tensors;
+    uint64_t n_elems = 0;
+    for (size_t i = 0; i < tree->n_tensors; i++)
+        n_elems = input_add(n_elems, input_n_elems(tree->tensors[i]));
+    const uint64_t n_bytes = key_tree_n_bytes(tree, 0, tree->n_tensors);
+    printf("%s, ", wfs_count(tree->n_tensors, "tensor").text);
+    if (table->is_human)
+        printf("%s elements, %s\n", amount_of_count(n_elems).text, amount_of_bytes(n_bytes).text);
+    else
+        printf("%s, %s\n", wfs_count(n_elems, "element").text, wfs_count(n_bytes, "byte").text);
+    table_print_hidden(n_hidden);
+}
+
+static int print_listing(const struct listing *listing, const struct args *args)
+{
+    auto_table struct table table;
+    const bool has_keys_only = args_has(args, "null") && !listing->is_long;
+    table_start(&table, columns, has_keys_only ? 1 : listing->is_long ? N_LONG : N_SHORT, args);
     for (size_t i = 0; i < listing->tensors.n_tensors && !ferror(stdout); i++)
-        print_row(listing, &columns, listing->tensors.tensors[i]);
+        add_row(&table, listing, listing->tensors.tensors[i]);
+    const int code = table_print(&table);
+    if (table.form == TABLE_SCREEN && code >= 0)
+        print_total(&table, listing, code);
+    return code;
+}
+
+/* ---- the verb ---- */
+
+/* People read keys in order, programs the order of the file. */
+static enum exit_code sort(struct listing *listing, const struct args *args)
+{
+    const bool is_read =
+        screen_width(STDOUT_FILENO) > 0 && !args_has(args, "json") && !args_has(args, "null");
+    enum order order = is_read ? ORDER_KEY : ORDER_NONE;
+    const enum exit_code exit_code = order_parse(args, &order);
+    if (exit_code == EXIT_DONE)
+        order_sort(listing->tensors.tensors, listing->tensors.n_tensors, order);
+    return exit_code;
 }
 
 static enum exit_code print_all(struct listing *listing, const struct args *args)
 {
+    int code = 0;
     if (args_has(args, "json"))
         json_listing(listing);
     else if (!args_has(args, "tree"))
-        print_listing(listing);
-    else if (key_tree_draw(stdout, &listing->tensors) < 0)
-        return print_error(EXIT_UNSUPPORTED, args->operands[0], "out of memory");
-    return EXIT_DONE;
+        code = print_listing(listing, args);
+    else
+        code = key_tree_draw(stdout, &listing->tensors);
+    return code < 0 ? print_error(EXIT_UNSUPPORTED, args->operands[0], "out of memory") : EXIT_DONE;
 }
 
 int verb_ls(int argc, char **argv)
@@ -233,10 +239,11 @@ int verb_ls(int argc, char **argv)
     exit_code = input_load(&args, args.operands[0], &catalog);
     if (exit_code != EXIT_DONE)
         return exit_code;
-    struct listing listing = {
-        .catalog = catalog, .is_long = args_has(&args, "long"), .is_null = args_has(&args, "null")};
+    struct listing listing = {.catalog = catalog, .is_long = args_has(&args, "long")};
     const char *unmatched = NULL;
     exit_code = select_tensors(&listing, &args, &unmatched);
+    if (exit_code == EXIT_DONE)
+        exit_code = sort(&listing, &args);
     if (exit_code == EXIT_DONE)
         exit_code = print_all(&listing, &args);
     free(listing.tensors.tensors);

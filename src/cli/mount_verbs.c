@@ -4,6 +4,7 @@
  */
 #include "cli/args.h"
 #include "cli/mounted.h"
+#include "cli/progress.h"
 #include "program/print.h"
 #include "cli/verbs.h"
 #include "program/unmount.h"
@@ -229,8 +230,11 @@ static enum exit_code unmount(struct mounted *mounted, const char *path)
     enum exit_code waited = EXIT_DONE;
     mounted_close(mounted);
     const int rc = unmount_path(path, false, &err);
+    struct progress progress;
+    progress_start(&progress, "unmounting", 0);
     if (rc == 0 && is_known)
         waited = wait_for(mounted, pidfd, st.st_dev);
+    progress_end(&progress);
     if (pidfd >= 0)
         close(pidfd);
     if (rc == -EBUSY)

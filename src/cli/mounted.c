@@ -116,6 +116,8 @@ static void draw(struct progress *progress, int fd)
     autofree struct wfs_status *status = mounted_status(fd, MOUNTED_STATUS);
     if (status != NULL && status->state == WFS_MOUNT_COMMITTING && status->n_total > 0)
         progress_step(progress, status->n_done, status->n_total);
+    else
+        progress_add(progress, 0); /* what was read of status.json is not progress */
 }
 
 static void call_with_progress(struct call *call)
@@ -123,9 +125,10 @@ static void call_with_progress(struct call *call)
     static const struct timespec pause = {.tv_nsec = 100000000};
     struct progress progress;
     pthread_t thread;
-    progress_start(&progress, "committing");
+    progress_start(&progress, "committing", 0);
     if (!progress.is_shown || pthread_create(&thread, NULL, run_call, call) != 0) {
         run_call(call);
+        progress_end(&progress);
         return;
     }
     while (!call->is_done) {

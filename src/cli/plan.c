@@ -5,6 +5,8 @@
 #include "cli/verbs.h"
 
 #include "cli/input.h"
+#include "cli/progress.h"
+#include "cli/table.h"
 #include "program/print.h"
 #include "program/commit.h"
 
@@ -12,8 +14,10 @@
 #include <weightfs/format.h>
 #include <weightfs/view.h>
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct args_option options[] = {
     {"format", "NAME", "also report what this format cannot store"},
@@ -28,14 +32,75 @@ static const struct args_usage usage = {
     .verb = "plan",
     .operands = "SOURCE",
     .text = "Show what the view options would do to each tensor of SOURCE, and why, as a\n"
-            "table with tabs between the columns. Writes nothing. The same view options can\n"
-            "be given to a mount (-o NAME=VALUE) and to every verb that reads a SOURCE.",
+            "table, in pipes with tabs between the columns. Writes nothing. The same view\n"
+            "options can be given to a mount (-o NAME=VALUE) and to every verb that reads a\n"
+            "SOURCE.",
     .n_min = 1,
     .n_max = 1,
     .has_source = true,
     .lists_views = true,
     .options = options,
 };
+
+static const struct table_column columns[] = {
+    {.heading = "old key", .n_least = 10, .cut = CUT_MIDDLE},
+    {.heading = "new key", .n_least = 10, .cut = CUT_MIDDLE},
+    {.heading = "dtype"},
+    {.heading = "shape", .n_least = 5},
+    {.heading = "class", .n_least = 5},
+    {.heading = "certainty", .n_least = 6},
+    {.heading = "row", .n_least = 5},
+    {.heading = "why", .n_least = 10},
+};
+
+enum { N_COLUMNS = sizeof(columns) / sizeof(columns[0]), NEW_KEY = 1, DTYPE = 2 };
+
+struct totals {
+    uint64_t n_tensors, n_renamed, n_dropped;
+};
+
+/* Adds a row of the plan, which ends with a line feed; its cells are overwritten. */
+static void add_row(struct table *table, char *row, struct totals *totals)
+{
+    char *cells[N_COLUMNS];
+    for (size_t i = 0; i < N_COLUMNS; i++) {
+        cells[i] = row != NULL ? strsep(&row, "\t") : "";
+    }
+    const bool is_dropped = strcmp(cells[NEW_KEY], "-") == 0;
+    const bool is_renamed = !is_dropped && strcmp(cells[0], cells[NEW_KEY]) != 0;
+    totals->n_tensors++;
+    totals->n_dropped += is_dropped;
+    totals->n_renamed += is_renamed;
+    for (size_t i = 0; i < N_COLUMNS; i++) {
+        const enum screen_colour colour = i == DTYPE                          ? COLOUR_DTYPE
+                                          : i <= NEW_KEY && is_dropped        ? COLOUR_REMOVED
+                                          : i == NEW_KEY && is_renamed        ? COLOUR_CHANGED
+                                          : i + 1 == N_COLUMNS && !is_dropped ? COLOUR_CHANGED
+                                                                              : COLOUR_NONE;
+        table_text(table, colour, cells[i]);
+    }
+}
+
+/* Prints the plan, whose first row is a heading, as a table on a terminal. */
+static int print_table(char *plan, const struct args *args)
+{
+    auto_table struct table table;
+    struct totals totals = {0};
+    table_start(&table, columns, N_COLUMNS, args);
+    for (char *row = strchr(plan, '\n'), *next; row != NULL && row[1] != '\0'; row = next) {
+        next = strchr(++row, '\n');
+        if (next != NULL)
+            *next = '\0';
+        add_row(&table, row, &totals);
+    }
+    const int code = table_print(&table);
+    if (code < 0)
+        return code;
+    printf("%s, %" PRIu64 " renamed, %" PRIu64 " dropped\n",
+           wfs_count(totals.n_tensors, "tensor").text, totals.n_renamed, totals.n_dropped);
+    table_print_hidden(code);
+    return 0;
+}
 
 static enum exit_code print_report(const struct args *args, const struct wfs_report *report)
 {
@@ -49,6 +114,10 @@ static enum exit_code print_report(const struct args *args, const struct wfs_rep
         return print_error(EXIT_UNSUPPORTED, args->operands[0], "out of memory");
     if (form == WFS_REPORT_JSON)
         print_json(stdout, text, n_text);
+    else if (form == WFS_REPORT_PLAN && screen_width(STDOUT_FILENO) > 0)
+        return print_table(text, args) < 0
+                   ? print_error(EXIT_UNSUPPORTED, args->operands[0], "out of memory")
+                   : EXIT_DONE;
     else
         fwrite(text, 1, n_text, stdout);
     return EXIT_DONE;
@@ -65,6 +134,19 @@ static enum exit_code report_fit(const char *path, const struct wfs_format *form
     commit_done(&commit);
     wfs_fail(&err, -code, "%s", strerror(-code));
     return code < 0 ? print_error(exit_of_errno(-code), path, "%s", err.text) : EXIT_DONE;
+}
+
+/* Returns the bytes in the file of the tensors that are cast. */
+static uint64_t count_cast_bytes(const struct wfs_catalog *catalog)
+{
+    uint64_t n_bytes = 0;
+    for (size_t i = 0; i < wfs_catalog_n_tensors(catalog); i++) {
+        const struct wfs_tensor *tensor = wfs_catalog_tensor(catalog, i);
+        const enum wfs_dtype stored = (enum wfs_dtype)tensor->stored.dtype;
+        if (tensor->dtype != stored)
+            n_bytes = input_add(n_bytes, input_n_elems(tensor) / 8 * wfs_dtype_bits(stored));
+    }
+    return n_bytes;
 }
 
 int verb_plan(int argc, char **argv)
@@ -84,7 +166,10 @@ int verb_plan(int argc, char **argv)
     if (report == NULL)
         return (int)verdict;
     if (verdict == EXIT_DONE && args_has(&args, "values")) {
+        struct progress progress;
+        progress_start(&progress, "reading", count_cast_bytes(catalog));
         const int code = wfs_report_count_casts(report, catalog);
+        progress_end(&progress);
         if (code < 0)
             return print_error(exit_of_errno(-code), path,
                                "cannot read a tensor that is to be cast: %s", strerror(-code));

@@ -6,6 +6,7 @@
 
 #include "cli/input.h"
 #include "cli/jsonout.h"
+#include "cli/progress.h"
 #include "program/print.h"
 #include "cli/values.h"
 
@@ -95,12 +96,16 @@ static int measure(struct view *view, bool is_json)
     int result = read_corners(view, is_json);
     if (result < 0 || kind == WFS_KIND_COMPLEX || kind == WFS_KIND_BITS)
         return result;
+    struct progress progress;
+    progress_start(&progress, "reading", input_add(view->tensor->n_bytes, view->tensor->n_bytes));
     result = wfs_tensor_stats(view->tensor, &view->stats);
+    progress_add(&progress, view->tensor->n_bytes);
     view->has_stats = result == 0;
     if (result == 0 && kind != WFS_KIND_BOOL && view->stats.min < view->stats.max) {
         result = values_histogram(view->tensor, &view->stats, view->counts);
         view->has_histogram = result == 0;
     }
+    progress_end(&progress);
     return result;
 }
 

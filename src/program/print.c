@@ -4,6 +4,9 @@
  */
 #include "program/print.h"
 
+#include "program/screen.h"
+#include "program/wrapping.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdbool.h>
@@ -53,9 +56,17 @@ void print_line(FILE *out, const char *text)
     putc('\n', out);
 }
 
+/* Begins a line on stderr. */
+static void begin_line(enum screen_colour colour)
+{
+    wrapping_erase();
+    screen_paint(stderr, colour, "weightfs:");
+    putc(' ', stderr);
+}
+
 void print_warning(const char *file, const char *about, const char *text)
 {
-    fputs("weightfs: ", stderr);
+    begin_line(COLOUR_WARNING);
     print_escaped(stderr, file);
     fputs(": ", stderr);
     print_text(stderr, about);
@@ -68,22 +79,9 @@ void print_json(FILE *out, const char *json, size_t n_bytes)
     put(out, WFS_ESCAPE_JSON, json, n_bytes);
 }
 
-size_t print_width(const char *text)
-{
-    const size_t n_bytes = strlen(text);
-    size_t width = 0;
-    for (size_t i = 0; i < n_bytes;) {
-        char escaped[WFS_ESCAPE_MAX];
-        i += wfs_escape(WFS_ESCAPE_NAME, text + i, n_bytes - i, escaped);
-        for (const char *c = escaped; *c != '\0'; c++)
-            width += ((unsigned char)*c & 0xc0) != 0x80;
-    }
-    return width;
-}
-
 enum exit_code print_error(enum exit_code exit_code, const char *file, const char *format, ...)
 {
-    fputs("weightfs: ", stderr);
+    begin_line(COLOUR_ERROR);
     if (file != NULL) {
         print_escaped(stderr, file);
         fputs(": ", stderr);
@@ -106,7 +104,12 @@ const char *print_severity(enum wfs_severity severity)
 
 void print_finding(FILE *out, const struct wfs_finding *finding)
 {
-    fprintf(out, "%s: ", print_severity(finding->severity));
+    static const enum screen_colour colours[] = {[WFS_INFO] = COLOUR_NONE,
+                                                 [WFS_LOW] = COLOUR_WARNING,
+                                                 [WFS_MEDIUM] = COLOUR_WARNING,
+                                                 [WFS_HIGH] = COLOUR_ERROR};
+    screen_paint(out, colours[finding->severity], print_severity(finding->severity));
+    fputs(": ", out);
     print_line(out, finding->text);
 }
 
@@ -118,25 +121,60 @@ void print_shape(FILE *out, const struct wfs_shape *shape)
     putc(']', out);
 }
 
+/* Divides by the step until a number is below the limit, which is what the next unit is for.
+ * Returns the number of the unit. */
+static size_t scale(double *number, double step, double limit)
+{
+    size_t i = 0;
+    for (*number /= step; *number >= limit; i++)
+        *number /= step;
+    return i;
+}
+
+struct amount amount_of_bytes(uint64_t n_bytes)
+{
+    static const char units[] = "KMGTPE";
+    struct amount amount;
+    double size = (double)n_bytes;
+    if (n_bytes < 1024)
+        snprintf(amount.text, sizeof(amount.text), "%u B", (unsigned)n_bytes);
+    else {
+        const size_t i = scale(&size, 1024, 1023.95);
+        snprintf(amount.text, sizeof(amount.text), "%.1f %ciB", size, units[i]);
+    }
+    return amount;
+}
+
+struct amount amount_of_count(uint64_t n)
+{
+    static const char units[] = "kMGTPE";
+    struct amount amount;
+    double count = (double)n;
+    if (n < 1000)
+        snprintf(amount.text, sizeof(amount.text), "%u", (unsigned)n);
+    else {
+        const size_t i = scale(&count, 1000, 999.5);
+        const int n_decimals = count < 9.995 ? 2 : count < 99.95 ? 1 : 0;
+        snprintf(amount.text, sizeof(amount.text), "%.*f %c", n_decimals, count, units[i]);
+    }
+    return amount;
+}
+
 void print_size(FILE *out, uint64_t n_bytes)
 {
-    static const char *const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-    if (n_bytes < 1024) {
-        fprintf(out, "%u B", (unsigned)n_bytes);
-        return;
-    }
-    double size = (double)n_bytes / 1024;
-    size_t i = 0;
-    for (; size >= 1023.95 && i + 1 < sizeof(units) / sizeof(units[0]); i++)
-        size /= 1024;
-    fprintf(out, "%.1f %s", size, units[i]);
+    fputs(amount_of_bytes(n_bytes).text, out);
 }
 
 enum exit_code print_finish(enum exit_code exit_code)
 {
     errno = 0;
-    const bool has_failed = fflush(stdout) != 0;
-    const int code = errno;
+    bool has_failed = fflush(stdout) != 0;
+    int code = errno;
+    const int rest = wrapping_finish();
+    if (!has_failed && rest < 0) {
+        has_failed = true;
+        code = -rest;
+    }
     if (!has_failed && !ferror(stdout))
         return exit_code;
     if (code == EPIPE)

@@ -37,9 +37,6 @@ void print_line(FILE *out, const char *text);
 /* Prints JSON; the escapes do not change its meaning. */
 void print_json(FILE *out, const char *json, size_t n_bytes);
 
-/* Returns how many characters print_escaped writes. */
-size_t print_width(const char *text);
-
 /* Returns "info", "low", "medium" or "high". */
 const char *print_severity(enum wfs_severity severity);
 
@@ -49,7 +46,15 @@ void print_finding(FILE *out, const struct wfs_finding *finding);
 /* Prints "[2, 3]", as wfs_shape_format writes it. */
 void print_shape(FILE *out, const struct wfs_shape *shape);
 
-/* Prints "512 B", "1.5 GiB". */
+/* A number for a person: about three digits and a unit. */
+struct amount {
+    char text[32];
+};
+
+struct amount amount_of_bytes(uint64_t n_bytes); /* "512 B", "1.5 GiB" */
+struct amount amount_of_count(uint64_t n);       /* "512", "7.09 M" */
+
+/* Prints amount_of_bytes. */
 void print_size(FILE *out, uint64_t n_bytes);
 
 /*

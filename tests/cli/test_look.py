@@ -240,7 +240,7 @@ def test_a_wrong_limit_is_exit_code_2(small, limit):
 
 @pytest.mark.parametrize('words, said', [
     ([], 'missing VERB or SOURCE'), (['lss', 'SMALL'], "did you mean 'ls'"), (['xyzzy'], "no verb 'xyzzy'"),
-    (['ls', '-l', 'SMALL'], "'--long'"), (['convert', '--overwite', 'a', 'b'], "'--overwrite'"), (['convert', '--max_shrd_size=1', 'a', 'b'], "'--max-shard-size'"),
+    (['ls', '-s', 'SMALL'], "'--sort'"), (['convert', '--overwite', 'a', 'b'], "'--overwrite'"), (['convert', '--max_shrd_size=1', 'a', 'b'], "'--max-shard-size'"),
     (['lss'], "no verb 'lss'"), (['help', 'lss'], "no verb 'lss'"),
     (['cat', 'SMALL'], 'missing KEY; usage: weightfs cat SOURCE KEY'), (['diff', 'SMALL'], 'missing B; usage: weightfs diff A B'),
     (['ls', '--limit', 'SMALL'], 'NAME=N'), (['convert', '--ties=x', 'SMALL', 'y'], "'copy' or 'drop'"),

@@ -103,10 +103,11 @@ def options_of(text):
 def test_the_manual_has_the_options_of_every_verb_in_the_order_of_its_help():
     page = (ROOT / 'docs/man/weightfs.1').read_text()
     verbs = dict(re.findall(r'^\.It Cm (\w+) Ar (.*?)(?=^\.It Cm \w+ Ar |^\.Pp\nEvery verb)', page, re.M | re.S))
-    common = ['--epoch', '--escape-nul', '--force', '--limit', '--shards', '--help']
+    everywhere = ['--color', '--help']
+    common = ['--epoch', '--escape-nul', '--force', '--limit', '--shards', *everywhere]
     for verb in re.findall(r'^  (\w+)  ', weightfs('--help').stdout.split('\n\n')[2], re.M):
         options = options_of(weightfs(verb, '--help').stdout.split('\nview options')[0])
-        own = [option for option in options if verb == 'recover' and option != '--help' or option not in common]
+        own = [option for option in options if verb == 'recover' and option not in everywhere or option not in common]
         assert ['--' + option for option in re.findall(r'^\.It Fl -([\w-]+)', verbs[verb], re.M)] == own, verb
 
 

@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: MIT
 """Runs the program with a terminal as its standard error, and keeps what it draws there."""
+import fcntl
 import os
+import re
+import struct
 import subprocess
+import termios
 import threading
+import unicodedata
 
 import pytest
 
@@ -31,8 +36,10 @@ def run(*args):
     """Exit code, standard output, what the terminal got."""
     own, theirs = open_terminal()
     drawn = []
+    environment = {**os.environ, 'NO_COLOR': '1'}
     try:
-        process = subprocess.Popen([*program.COMMAND, *map(os.fspath, args)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=theirs)
+        process = subprocess.Popen([*program.COMMAND, *map(os.fspath, args)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=theirs,
+                                   env=environment)
         os.close(theirs)
         reader = threading.Thread(target=_read_all, args=(own, drawn))
         reader.start()
@@ -44,16 +51,55 @@ def run(*args):
 
 
 def bars(drawn, what):
-    """The percentages of the bar, which is drawn over and over in one line and taken away at the end."""
+    """The percentages of the line of progress, which is drawn over and over and taken away at the end."""
     if not drawn:
         return []
     *frames, rest = drawn.split('\r')[1:]
     assert rest == '\033[K', repr(drawn)
     result = []
     for frame in frames:
-        front, bar, percent = frame.replace('[', ']').split(']')
-        assert front == what + ' ' and len(bar) == 40 and bar.rstrip(' ').strip('#') == '', repr(frame)
-        assert percent.endswith('%') and abs(bar.count('#') - int(percent[:-1]) * 40 // 100) <= 1, repr(frame)
-        result.append(int(percent[:-1]))
-    assert result == sorted(result) and result[-1] <= 100
+        match = re.fullmatch(r'(?:\033\[K)?(.*?)(?: +(\d+)%)?(?: \[(#*) *\])?((?:  [^ ].*)?)', frame)
+        assert match and match[1] == what or match[1].startswith(what + '  '), repr(frame)
+        if match[2] is not None:
+            result.append(int(match[2]))
+    assert result == sorted(result) and (not result or result[-1] <= 100)
     return result
+
+
+COLOUR = re.compile('\033\\[[0-9;]*m')
+
+
+def width(text):
+    """The columns that a text takes on a terminal, by Python's tables."""
+    return sum(0 if unicodedata.category(c) in ('Mn', 'Me', 'Cf') else 2 if unicodedata.east_asian_width(c) in 'WF' else 1
+               for c in COLOUR.sub('', text))
+
+
+class Screen:
+    """What the program left on a terminal that is both its outputs."""
+
+    def __init__(self, code, raw):
+        self.code, self.raw = code, raw
+        self.lines = [COLOUR.sub('', line) for line in raw.replace('\r\n', '\n').splitlines()]
+        self.text = '\n'.join(self.lines)
+
+
+def screen(*args, columns=80, code=0, **environment):
+    """Runs with a terminal of that many columns; a variable that is None is not set."""
+    own, theirs = open_terminal()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack('HHHH', 24, columns, 0, 0))
+    drawn = []
+    variables = {**os.environ, 'TERM': 'xterm', 'NO_COLOR': None, 'COLUMNS': None, **environment}
+    try:
+        process = subprocess.Popen([*program.COMMAND, *map(os.fspath, args)], stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs,
+                                   env={name: value for name, value in variables.items() if value is not None})
+        os.close(theirs)
+        reader = threading.Thread(target=_read_all, args=(own, drawn))
+        reader.start()
+        process.wait(program.PATIENCE)
+        reader.join(program.PATIENCE)
+    finally:
+        os.close(own)
+    raw = b''.join(drawn).decode()
+    assert code is None or process.returncode == code, 'exit code %d of: %s\n%s' % (process.returncode, program.show(args), raw)
+    return Screen(process.returncode, raw)

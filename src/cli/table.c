@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Cells for a terminal are kept until all widths are known, cut to the width of the terminal, so
+ * that a row never takes much more memory than it takes room.
+ */
+#include "cli/table.h"
+
+#include "program/print.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { N_GAP = 2 }; /* columns between two columns */
+
+void table_start(struct table *table, const struct table_column *columns, size_t n_columns,
+                 const struct args *args)
+{
+    *table = (struct table){.columns = columns, .n_columns = n_columns};
+    table->n_screen = screen_width(STDOUT_FILENO);
+    table->has_colour = screen_has_colour(STDOUT_FILENO);
+    table->form = args_has(args, "null") ? TABLE_NUL
+                  : table->n_screen == 0 ? TABLE_TABS
+                                         : TABLE_SCREEN;
+    table->is_human =
+        args_has(args, "human") || (table->form == TABLE_SCREEN && !args_has(args, "bytes"));
+    if (table->form != TABLE_SCREEN)
+        return;
+    table->widths = calloc(n_columns, sizeof(*table->widths));
+    if (table->widths == NULL)
+        strbuf_fail(&table->cells);
+}
+
+/* ---- cells ---- */
+
+static void write_cell(const struct table *table, enum screen_colour colour, const char *text)
+{
+    const bool is_last = (table->n_cells + 1) % table->n_columns == 0;
+    const bool has_colour = table->has_colour && colour != COLOUR_NONE && table->form == TABLE_TABS;
+    fputs(has_colour ? screen_on(STDOUT_FILENO, colour) : "", stdout);
+    fputs(text, stdout);
+    fputs(has_colour ? screen_off(STDOUT_FILENO, colour) : "", stdout);
+    putchar(!is_last ? '\t' : table->form == TABLE_NUL ? '\0' : '\n');
+}
+
+void table_text(struct table *table, enum screen_colour colour, const char *text)
+{
+    if (table->form != TABLE_SCREEN) {
+        write_cell(table, colour, text);
+    } else if (table->widths != NULL) {
+        const size_t i = table->n_cells % table->n_columns;
+        const char byte = (char)colour;
+        strbuf_add(&table->cells, &byte, 1);
+        const size_t width =
+            screen_cut(&table->cells, text, table->n_screen, table->columns[i].cut);
+        strbuf_add(&table->cells, "", 1);
+        table->widths[i] = width > table->widths[i] ? width : table->widths[i];
+    }
+    table->n_cells++;
+}
+
+void table_name(struct table *table, enum screen_colour colour, const char *name)
+{
+    autostrbuf struct strbuf text = {0};
+    if (table->form == TABLE_NUL) {
+        table_text(table, colour, name);
+        return;
+    }
+    screen_escape(&text, name, strlen(name));
+    if (text.has_failed)
+        strbuf_fail(&table->cells);
+    table_text(table, colour, text.bytes != NULL ? text.bytes : "");
+}
+
+void table_dtype(struct table *table, enum wfs_dtype dtype)
+{
+    table_text(table, COLOUR_DTYPE, wfs_dtype_name(dtype));
+}
+
+void table_shape(struct table *table, const struct wfs_shape *shape)
+{
+    autostrbuf struct strbuf text = {0};
+    strbuf_puts(&text, "[");
+    for (uint32_t i = 0; i < shape->rank; i++)
+        strbuf_printf(&text, "%s%" PRIu64, i > 0 ? ", " : "", shape->dims[i]);
+    strbuf_puts(&text, "]");
+    if (text.has_failed)
+        strbuf_fail(&table->cells);
+    table_text(table, COLOUR_NONE, text.has_failed ? "" : text.bytes);
+}
+
+static void put_number(struct table *table, uint64_t n, struct amount (*amount_of)(uint64_t))
+{
+    char exact[24];
+    snprintf(exact, sizeof(exact), "%" PRIu64, n);
+    table_text(table, COLOUR_NONE, table->is_human ? amount_of(n).text : exact);
+}
+
+void table_bytes(struct table *table, uint64_t n_bytes)
+{
+    put_number(table, n_bytes, amount_of_bytes);
+}
+
+void table_count(struct table *table, uint64_t n)
+{
+    put_number(table, n, amount_of_count);
+}
+
+/* ---- the terminal ---- */
+
+/* Returns the columns that a column of the table takes, with the gap before it. One without content
+ * is not shown. */
+static size_t width_of(const struct table *table, size_t i)
+{
+    return table->widths[i] == 0 ? 0 : table->widths[i] + (i > 0 ? N_GAP : 0);
+}
+
+/* Returns how far a column may still give way. */
+static size_t slack_of(const struct table *table, size_t i)
+{
+    const size_t n_least = table->columns[i].n_least, width = table->widths[i];
+    return n_least > 0 && width > n_least ? width - n_least : 0;
+}
+
+/* Makes the widest columns narrower, one column of the screen after the other. */
+static void shrink(struct table *table, size_t n)
+{
+    size_t width = 0;
+    for (size_t i = 0; i < n; i++)
+        width += width_of(table, i);
+    for (; width > table->n_screen; width--) {
+        size_t widest = n;
+        for (size_t i = 0; i < n; i++) {
+            if (slack_of(table, i) > 0 && (widest == n || table->widths[i] > table->widths[widest]))
+                widest = i;
+        }
+        if (widest == n)
+            return;
+        table->widths[widest]--;
+    }
+}
+
+/* Returns how many columns of the table have room when all have given way. */
+static size_t count_columns(const struct table *table)
+{
+    size_t n = 0, width = 0;
+    for (; n < table->n_columns; n++) {
+        width += width_of(table, n) - slack_of(table, n);
+        if (width > table->n_screen)
+            break;
+    }
+    return n > 0 ? n : 1;
+}
+
+/* Adds a cell to a line of which n_left columns are free; returns how many are then. */
+static size_t add_cell(const struct table *table, struct strbuf *line, size_t i,
+                       enum screen_colour colour, const char *text, size_t n_left)
+{
+    autostrbuf struct strbuf cell = {0};
+    const size_t room = table->widths[i] < n_left ? table->widths[i] : n_left;
+    const size_t width = screen_cut(&cell, text, room, table->columns[i].cut);
+    const bool has_colour = table->has_colour && colour != COLOUR_NONE && width > 0;
+    const size_t n_before = table->columns[i].is_right ? room - width : 0;
+    const size_t n_after = table->columns[i].is_right ? 0 : room - width;
+    strbuf_printf(line, "%*s%s%s%s%*s", (int)n_before, "",
+                  has_colour ? screen_on(STDOUT_FILENO, colour) : "",
+                  cell.bytes != NULL ? cell.bytes : "",
+                  has_colour ? screen_off(STDOUT_FILENO, colour) : "", (int)n_after, "");
+    if (cell.has_failed)
+        strbuf_fail(line);
+    return n_left - room;
+}
+
+/* Prints a row, whose cells follow each other; the heading has none. Returns what follows it. */
+static const char *print_row(const struct table *table, const char *cells, size_t n_shown,
+                             bool *ret_has_failed)
+{
+    autostrbuf struct strbuf line = {0};
+    size_t n_left = table->n_screen;
+    for (size_t i = 0; i < table->n_columns; i++) {
+        const enum screen_colour colour =
+            cells != NULL ? (enum screen_colour)(unsigned char)cells[0] : COLOUR_HEADING;
+        const char *text = cells != NULL ? cells + 1 : table->columns[i].heading;
+        const bool is_shown = i < n_shown && table->widths[i] > 0;
+        if (is_shown && i > 0) {
+            strbuf_puts(&line, "  ");
+            n_left -= n_left < N_GAP ? n_left : N_GAP;
+        }
+        if (is_shown)
+            n_left = add_cell(table, &line, i, colour, text, n_left);
+        cells = cells != NULL ? text + strlen(text) + 1 : NULL;
+    }
+    *ret_has_failed = *ret_has_failed || line.has_failed;
+    while (line.n_bytes > 0 && line.bytes[line.n_bytes - 1] == ' ')
+        line.bytes[--line.n_bytes] = '\0';
+    if (!line.has_failed)
+        puts(line.bytes);
+    return cells;
+}
+
+int table_print(struct table *table)
+{
+    bool has_failed = table->cells.has_failed;
+    if (table->form != TABLE_SCREEN || table->n_cells == 0 || has_failed)
+        return has_failed ? -ENOMEM : 0;
+    for (size_t i = 0; i < table->n_columns; i++) {
+        const size_t n_heading = screen_columns(table->columns[i].heading);
+        if (table->widths[i] > 0 && table->widths[i] < n_heading)
+            table->widths[i] = n_heading;
+    }
+    const size_t n_shown = count_columns(table);
+    shrink(table, n_shown);
+    print_row(table, NULL, n_shown, &has_failed);
+    const char *cells = table->cells.bytes;
+    for (size_t i = 0; i < table->n_cells && !has_failed && !ferror(stdout); i += table->n_columns)
+        cells = print_row(table, cells, n_shown, &has_failed);
+    return has_failed ? -ENOMEM : (int)(table->n_columns - n_shown);
+}
+
+void table_print_hidden(int n_hidden)
+{
+    if (n_hidden > 0)
+        printf("%s of the table did not fit\n", wfs_count((uint64_t)n_hidden, "column").text);
+}
+
+void table_done(struct table *table)
+{
+    free(table->widths);
+    strbuf_done(&table->cells);
+    table->widths = NULL;
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The terminal: how wide it is, how many columns a text takes on it, and colours. Everything is
+ * UTF-8, whatever the locale. Colours are for terminals, unless NO_COLOR or TERM=dumb forbid them
+ * or --color decides.
+ */
+#ifndef WFS_SCREEN_H
+#define WFS_SCREEN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include <weightfs/strbuf.h>
+
+enum screen_when { SCREEN_AUTO, SCREEN_ALWAYS, SCREEN_NEVER };
+
+enum screen_colour {
+    COLOUR_NONE,
+    COLOUR_HEADING,
+    COLOUR_FAINT,
+    COLOUR_DTYPE,
+    COLOUR_ADDED,
+    COLOUR_REMOVED,
+    COLOUR_CHANGED,
+    COLOUR_WARNING,
+    COLOUR_ERROR,
+};
+
+/* Which part of a text that is too long gives way to "…". */
+enum screen_cut { CUT_END, CUT_MIDDLE };
+
+/* Sets what --color asked for. */
+void screen_set_colour(enum screen_when when);
+
+/* Returns the width of the terminal at the descriptor in columns, 0 if it is not a terminal. */
+size_t screen_width(int fd);
+
+bool screen_has_colour(int fd);
+
+/* Returns the bytes that switch a colour on, or back to none; empty where there are no colours. fd
+ * is the standard output or the standard error. */
+const char *screen_on(int fd, enum screen_colour colour);
+const char *screen_off(int fd, enum screen_colour colour);
+
+/* Prints text that needs no escapes to stdout or stderr, in the colour. */
+void screen_paint(FILE *out, enum screen_colour colour, const char *text);
+
+/*
+ * Measures the character at the front of a text without control characters: its bytes, and its
+ * columns in *ret_columns: 0 for combining characters and for the bytes that switch colours, 2 for
+ * wide ones. n_bytes is not 0.
+ */
+size_t screen_step(const char *text, size_t n_bytes, size_t *ret_columns);
+
+/* Returns how many columns the text takes. */
+size_t screen_columns(const char *text);
+
+/* Adds the text, cut to at most n_columns. Returns how many columns it takes then. */
+size_t screen_cut(struct strbuf *out, const char *text, size_t n_columns, enum screen_cut cut);
+
+/* Adds a name from a file, escaped as print_escaped does it. */
+void screen_escape(struct strbuf *out, const char *name, size_t n_bytes);
+
+/* Adds n_columns of a bar that is n_columns wide, share from 0 to 1 of it filled. */
+void screen_bar(struct strbuf *out, double share, size_t n_columns);
+
+#endif

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Standard output on a terminal: lines that are too wide for it are broken at spaces, and a bar of
+ * progress is erased before a line is printed.
+ */
+#ifndef WFS_WRAPPING_H
+#define WFS_WRAPPING_H
+
+#include <stdbool.h>
+
+/*
+ * Replaces stdout if it is a terminal; call it once, before anything is printed. is_exact: lines
+ * are not broken.
+ */
+void wrapping_start(bool is_exact);
+
+/* Writes the line that has not ended. Returns 0 or the negative errno of the first failure. */
+int wrapping_finish(void);
+
+/*
+ * A line on stderr that is drawn over again, such as a bar of progress: it is erased before
+ * anything else is printed. The text fits the terminal. Any thread may call these.
+ */
+void wrapping_draw(const char *text);
+void wrapping_erase(void);
+
+#endif
