@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How a program talks to a running mount: three ioctls on the root directory, and the text of
+ * How a program talks to a running mount: ioctls on the root directory, and the text of
  * WFS_CONTROL_NAME/status.json, which status.h reads.
  */
 #ifndef WFS_CONTROL_H
@@ -22,12 +22,25 @@ struct wfs_control_reply {
 /*
  * Fills the reply without a commit: shows that the directory is the root of a mount of ours. The
  * text is the staging directory, or empty if the mount is read-only; other users than the one who
- * mounted get WFS_HELLO_HIDDEN instead of its path, and n_edits is 0.
+ * mounted get WFS_HELLO_HIDDEN instead of its path, and n_edits is 0. The error is EAGAIN as long
+ * as the kernel may still show what WFS_IOC_REVERT has taken back.
  */
 #define WFS_HELLO_HIDDEN "?"
 #define WFS_IOC_HELLO _IOR('W', 2, struct wfs_control_reply)
 /* Drops all edits that are not committed and fills the reply: n_edits were dropped, and on an error
  * the text says why none was. The mount takes no more edits and commits nothing. */
 #define WFS_IOC_DISCARD _IOR('W', 3, struct wfs_control_reply)
+
+/* What WFS_IOC_REVERT gets and returns. */
+struct wfs_control_revert {
+    int32_t error;            /* errno, 0: done */
+    uint32_t takes_committed; /* edits that were committed, too */
+    uint64_t n_edits;         /* that were taken back */
+    char text[12288];         /* given: paths below the root with "//" between them, empty for all;
+                                 returned: why nothing was taken back */
+};
+
+/* Takes edits back; the mount goes on. */
+#define WFS_IOC_REVERT _IOWR('W', 4, struct wfs_control_revert)
 
 #endif

@@ -47,6 +47,7 @@ enum wfs_record_kind {
     WFS_RECORD_REMOVE = 'D',    /* PATH */
     WFS_RECORD_LINK = 'L',      /* PATH NEW */
     WFS_RECORD_ATTR = 'X',      /* PATH NAME [VALUE] */
+    WFS_RECORD_REVERT = 'U',    /* PATHS, with "//" between them: their edits are taken back */
     WFS_RECORD_COMMIT = 'B',    /* OUTPUT TEMPORARY: a commit begins */
     WFS_RECORD_COMPLETE = 'P',  /* DEVICE INODE BYTES MTIME DIGEST: its file is complete */
     WFS_RECORD_PUBLISHED = 'F', /* and is the output */

@@ -83,6 +83,13 @@ struct wfs_replayed {
     uint64_t n_lost;     /* contents that no longer exist */
 };
 
+/* Learns of changes that no request of the kernel has made. */
+struct wfs_tree_listener {
+    /* The node has changed, or, with a name, what that leads to in it. The name is not kept. */
+    void (*changed)(void *ctx, uint64_t number, const char *name);
+    void *ctx;
+};
+
 struct wfs_dirent {
     const char *name; /* borrowed until the next change of the tree */
     struct wfs_node *node;
@@ -129,6 +136,17 @@ bool wfs_tree_has_pending(const struct wfs_tree *tree);
 /* Removes all edits from the staging directory; when it returns 0, no crash brings them back. What
  * is mounted shows them to its end, and takes no others: it is not writable any more. */
 int wfs_tree_discard(struct wfs_tree *tree);
+
+/*
+ * Takes back the edits of the paths, which have "//" between them, and of all below; an empty text
+ * stands for everything. Each is named by its path now, or by the one in the source. *ret_n becomes
+ * the number of edits, and no crash brings them back. -EBUSY: others depend on them, or, without
+ * takes_committed, some were committed; -ENOENT. Nothing is changed when this fails. The listener
+ * may be NULL.
+ */
+int wfs_tree_revert(struct wfs_tree *tree, const char *paths, bool takes_committed,
+                    const struct wfs_tree_listener *listener, uint64_t *ret_n,
+                    struct wfs_error *err);
 
 /* Returns the number of nodes edited and of names changed since the last commit, for messages. */
 uint64_t wfs_tree_n_edits(const struct wfs_tree *tree);

@@ -34,6 +34,7 @@ static const struct verb verbs[] = {
     {"plan", verb_plan, "show what the view options would do (dry run)"},
     {"commit", verb_commit, "save the edits of a mount"},
     {"status", verb_status, "show the uncommitted edits and the last commit of a mount"},
+    {"discard", verb_discard, "take back the edits of a mount"},
     {"umount", verb_umount, "save the edits of a mount and unmount it"},
     {"recover", verb_recover, "finish, publish or discard edits left by a crashed mount"},
 };

@@ -20,6 +20,7 @@ int verb_convert(int argc, char **argv);
 int verb_diff(int argc, char **argv);
 int verb_plan(int argc, char **argv);
 int verb_commit(int argc, char **argv);
+int verb_discard(int argc, char **argv);
 int verb_status(int argc, char **argv);
 int verb_recover(int argc, char **argv);
 int verb_umount(int argc, char **argv);

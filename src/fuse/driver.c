@@ -138,6 +138,7 @@ static int init_locks(struct driver *driver)
     pthread_rwlockattr_destroy(&attributes);
     if (rc != 0 || pthread_key_create(&driver->buffers, free) != 0)
         return -ENOMEM;
+    notices_init(&driver->notices);
     pthread_mutex_init(&driver->change, NULL);
     pthread_mutex_init(&driver->reap_lock, NULL);
     pthread_mutex_init(&driver->status_lock, NULL);
@@ -188,6 +189,7 @@ void driver_done(struct driver *driver)
     if (driver->has_locks) {
         free(pthread_getspecific(driver->buffers));
         pthread_key_delete(driver->buffers);
+        notices_done(&driver->notices);
         pthread_rwlock_destroy(&driver->lock);
         pthread_mutex_destroy(&driver->change);
         pthread_mutex_destroy(&driver->reap_lock);

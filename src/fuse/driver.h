@@ -10,6 +10,7 @@
 #define WFS_DRIVER_H
 
 #include "fuse/generated.h"
+#include "fuse/notices.h"
 #include "fuse/sandbox/sandbox.h"
 #include "fuse/target.h"
 #include "program/commit.h"
@@ -41,6 +42,7 @@ struct driver {
     int keeper; /* channel to it */
     bool is_background;
     struct fuse_session *session;
+    struct notices notices; /* to its kernel */
 
     pthread_rwlock_t lock;
     pthread_mutex_t change;

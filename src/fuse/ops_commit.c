@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -97,6 +98,7 @@ static void fill_hello(struct driver *driver, fuse_req_t req, struct wfs_control
 {
     const char *stage = driver->target->stage_path;
     reply->pid = process_to_wait_for(driver);
+    reply->error = notices_are_sent(&driver->notices) ? 0 : EAGAIN;
     if (stage == NULL)
         return;
     if (fuse_req_ctx(req)->uid != driver->owner) {
@@ -157,6 +159,45 @@ static void fill_discard(struct driver *driver, fuse_req_t req, struct wfs_contr
                                 : strerror(-code));
 }
 
+static int revert(struct driver *driver, fuse_req_t req, const char *paths, bool takes_committed,
+                  uint64_t *ret_n, struct wfs_error *err)
+{
+    const struct wfs_tree_listener listener = {notices_add, &driver->notices};
+    if (fuse_req_ctx(req)->uid != driver->owner)
+        return wfs_fail(err, EPERM, "only the user who mounted it may discard edits");
+    if (!wfs_tree_is_writable(driver->tree) && driver->target->path == NULL)
+        return wfs_fail(err, EROFS, "the mount is read-only and has no edits");
+    if (!driver_wait_for_change(driver, request_is_given_up, req))
+        return wfs_fail(err, EINTR, "interrupted");
+    pthread_rwlock_wrlock(&driver->lock);
+    const int code = wfs_tree_revert(driver->tree, paths, takes_committed, &listener, ret_n, err);
+    const bool is_clean = !wfs_tree_has_pending(driver->tree);
+    driver_end_change(driver);
+    if (code == 0 && is_clean && *ret_n > 0)
+        driver_set_status(driver,
+                          &(struct wfs_status){.state = WFS_MOUNT_CLEAN,
+                                               .committed_at = driver->status.committed_at});
+    notices_send(&driver->notices, driver->session);
+    return code;
+}
+
+static void reply_revert(struct driver *driver, fuse_req_t req,
+                         const struct wfs_control_revert *given)
+{
+    struct wfs_error err = {0};
+    struct wfs_control_revert *reply = calloc(1, sizeof(*reply));
+    if (reply == NULL || memchr(given->text, '\0', sizeof(given->text)) == NULL) {
+        fuse_reply_err(req, reply == NULL ? ENOMEM : EINVAL);
+        free(reply);
+        return;
+    }
+    reply->error =
+        -revert(driver, req, given->text, given->takes_committed != 0, &reply->n_edits, &err);
+    snprintf(reply->text, sizeof(reply->text), "%s", err.text);
+    fuse_reply_ioctl(req, 0, reply, sizeof(*reply));
+    free(reply);
+}
+
 static void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void *arg,
                      struct fuse_file_info *info, unsigned flags, const void *in, size_t n_in,
                      size_t n_out)
@@ -164,6 +205,11 @@ static void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void *arg
     struct driver *driver = fuse_req_userdata(req);
     struct asker asker = {.waiter = {.poll = poll_asker}, .req = req};
     struct wfs_control_reply reply = {0};
+    if (ino == FUSE_ROOT_ID && command == (unsigned)WFS_IOC_REVERT &&
+        n_in >= sizeof(struct wfs_control_revert) && n_out >= sizeof(struct wfs_control_revert)) {
+        reply_revert(driver, req, in);
+        return;
+    }
     const bool is_commit = command == (unsigned)WFS_IOC_COMMIT;
     const bool is_discard = command == (unsigned)WFS_IOC_DISCARD;
     if (ino != FUSE_ROOT_ID || n_out < sizeof(reply) ||

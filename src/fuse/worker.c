@@ -200,6 +200,7 @@ static int serve(struct driver *driver, int device)
         rc = loop(driver);
         signalled.session = NULL;
     }
+    notices_wait(&driver->notices);
     if (driver->session != NULL)
         fuse_session_destroy(driver->session);
     else

@@ -39,23 +39,9 @@ int wfs_tree_keep_source(struct wfs_tree *tree, const char *path)
     return wfs_stage_keep_source(tree->stage, path);
 }
 
-/* Nothing up to `generation` is pending any more. */
-static void settle(struct wfs_tree *tree, uint64_t generation)
-{
-    uint64_t n_nodes = 0;
-    for (const struct edit *edit = tree->edits; edit != NULL; edit = edit->next)
-        n_nodes += edit->changed > generation;
-    /* Each change of names since then counted one generation. */
-    const uint64_t n_since = atomic_load(&tree->generation) - generation;
-    if (atomic_load(&tree->n_changed_entries) > n_since)
-        atomic_store(&tree->n_changed_entries, n_since);
-    atomic_store(&tree->n_changed_nodes, n_nodes);
-    atomic_store(&tree->committed, generation);
-}
-
 int wfs_tree_committed(struct wfs_tree *tree, uint64_t generation)
 {
-    settle(tree, generation);
+    edit_settle(tree, generation);
     atomic_fetch_add(&tree->n_commits, 1);
     if (tree->stage == NULL || tree->is_replaying ||
         tree->stage->leftover.found.commit != WFS_COMMIT_COMPLETE)
@@ -69,6 +55,6 @@ int wfs_tree_discard(struct wfs_tree *tree)
     if (code < 0)
         return code;
     tree->is_discarded = true;
-    settle(tree, atomic_load(&tree->generation));
+    edit_settle(tree, atomic_load(&tree->generation));
     return 0;
 }

@@ -13,15 +13,17 @@
 #include "tensor/shape.h"
 #include "tree/attrs.h"
 #include "tree/content.h"
+#include "tree/revert.h"
 #include "tree/stage/record.h"
 #include "tree/stage/stage.h"
 
 struct replay {
     struct wfs_tree *tree;
     struct wfs_error *err;
-    bool is_same_run;  /* what the records that follow wrote is whole */
-    uint64_t number;   /* of the record */
-    uint64_t complete; /* generation that the last complete file has */
+    bool is_same_run;    /* what the records that follow wrote is whole */
+    uint64_t number;     /* of the record */
+    uint64_t complete;   /* generation that the last complete file has */
+    uint64_t n_reverted; /* edits, by the last record of that kind */
 };
 
 /* ---- finding ---- */
@@ -218,6 +220,8 @@ static int apply(struct replay *state, const struct wfs_record *record)
         return do_link(tree, record);
     case WFS_RECORD_ATTR:
         return do_attr(tree, record);
+    case WFS_RECORD_REVERT:
+        return revert(tree, record->words[0], NULL, &state->n_reverted, state->err);
     case WFS_RECORD_PUBLISHED:
         return tree->stage->has_forgotten ? 0 : wfs_tree_committed(tree, state->complete);
     case WFS_RECORD_COMPLETE:

@@ -12,7 +12,7 @@ from wfs_testlib.mount import is_mounted
 from wfs_testlib.program import COMMAND, demand_manners, tool
 from wfs_testlib.stage import everything_but, journal, stage_of
 
-KINDS = 'OCKESRDLXBPF'
+KINDS = 'OCKESRDLXUBPF'
 BASE_WORDS = ['source', '#source', '#output', '#stage', '#cwd', '#device', '#replaces', '#option limit', '#option flag', '#option format',
               'option', 'view', 'index']
 OPTIONS = ['overwrite', 'sandbox=off', 'force', 'shards', 'rw', 'layout=flat', 'stage=/', 'safetensors']

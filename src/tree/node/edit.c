@@ -43,6 +43,15 @@ void edit_touch(struct wfs_tree *tree, struct wfs_node *node)
     *ctime = now;
 }
 
+static void free_description(struct wfs_tree *tree, struct edit *edit)
+{
+    tree->n_foreign_bytes -= edit->foreign.n_bytes;
+    foreign_done(&edit->foreign);
+    free((uint64_t *)(uintptr_t)edit->shape.dims);
+    for (size_t i = 0; i < TENSOR_N_TEXTS; i++)
+        free(edit->texts[i]);
+}
+
 static void free_edit(struct wfs_tree *tree, struct wfs_node *node)
 {
     struct edit *edit = node->edit;
@@ -59,13 +68,33 @@ static void free_edit(struct wfs_tree *tree, struct wfs_node *node)
         tree->edits = edit->next;
     if (edit->next != NULL)
         edit->next->previous = edit->previous;
-    tree->n_foreign_bytes -= edit->foreign.n_bytes;
-    foreign_done(&edit->foreign);
-    free((uint64_t *)(uintptr_t)edit->shape.dims);
-    for (size_t i = 0; i < TENSOR_N_TEXTS; i++)
-        free(edit->texts[i]);
+    free_description(tree, edit);
     free(edit);
     node->edit = NULL;
+}
+
+/* The version and the ctime only grow: whoever kept one finds that the node has changed. */
+void edit_reset(struct wfs_tree *tree, struct wfs_node *node)
+{
+    struct edit *edit = node->edit;
+    if (edit == NULL)
+        return;
+    if (edit->number != 0)
+        datafiles_remove(&tree->stage->data, edit->number);
+    if (edit->changed > tree->committed)
+        tree->n_changed_nodes--;
+    edit_set_unsynced(tree, edit, false);
+    if (edit->is_staged)
+        edit_set_n_bytes(tree, edit,
+                         node->kind == NODE_FILE && node->tensor != NULL ? node->tensor->n_bytes
+                                                                         : 0);
+    free_description(tree, edit);
+    *edit = (struct edit){.node = node,
+                          .next = edit->next,
+                          .previous = edit->previous,
+                          .version = edit->version + 1,
+                          .ctime = edit->ctime};
+    edit_touch(tree, node);
 }
 
 uint64_t edit_n_bytes(const struct wfs_node *node)
@@ -214,6 +243,19 @@ void wfs_node_reap(struct wfs_tree *tree, struct wfs_node *node)
 }
 
 /* ---- counts ---- */
+
+void edit_settle(struct wfs_tree *tree, uint64_t generation)
+{
+    uint64_t n_nodes = 0;
+    for (const struct edit *edit = tree->edits; edit != NULL; edit = edit->next)
+        n_nodes += edit->changed > generation;
+    /* Each change of names since then counted one generation. */
+    const uint64_t n_since = atomic_load(&tree->generation) - generation;
+    if (atomic_load(&tree->n_changed_entries) > n_since)
+        atomic_store(&tree->n_changed_entries, n_since);
+    atomic_store(&tree->n_changed_nodes, n_nodes);
+    atomic_store(&tree->committed, generation);
+}
 
 uint64_t wfs_tree_generation(const struct wfs_tree *tree)
 {

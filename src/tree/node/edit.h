@@ -73,6 +73,13 @@ int edit_inherit(struct wfs_tree *tree, struct wfs_node *node, const struct wfs_
 /* Replaces the shape. -ENOMEM. */
 int edit_set_shape(struct edit *edit, const struct wfs_shape *shape);
 
+/* Takes back everything that was changed of the node but its names; its staged file is removed. A
+ * tensor file is the catalog's tensor again. */
+void edit_reset(struct wfs_tree *tree, struct wfs_node *node);
+
+/* Makes nothing up to `generation` pending any more. */
+void edit_settle(struct wfs_tree *tree, uint64_t generation);
+
 /* Frees the node, with its edit and its staged file, when neither links nor references are left. */
 void edit_release(struct wfs_tree *tree, struct wfs_node *node);
 

@@ -146,6 +146,16 @@ int notes_attr(struct wfs_tree *tree, const struct wfs_node *node, const char *n
     return append(tree, &text);
 }
 
+int notes_revert(struct wfs_tree *tree, const char *paths)
+{
+    autostrbuf struct strbuf text = {0};
+    if (is_off(tree))
+        return 0;
+    record_begin(&text, WFS_RECORD_REVERT);
+    record_puts(&text, paths);
+    return append(tree, &text);
+}
+
 int notes_settle(struct wfs_tree *tree, const struct wfs_node *node, int code)
 {
     const bool is_recorded = node == NULL || node->entry != 0;

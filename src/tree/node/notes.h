@@ -24,6 +24,9 @@ int notes_synced(struct wfs_tree *tree, const struct wfs_node *node);
 int notes_attr(struct wfs_tree *tree, const struct wfs_node *node, const char *name,
                const char *value, size_t n_bytes);
 
+/* paths as the record has them. */
+int notes_revert(struct wfs_tree *tree, const char *paths);
+
 /* Takes the last record back when code, the result of its change, is an error. Returns code. node
  * is NULL for changes of names. */
 int notes_settle(struct wfs_tree *tree, const struct wfs_node *node, int code);

@@ -12,6 +12,7 @@
  *   R FROM TO FLAGS                        renamed, flags of renameat2
  *   D PATH · L PATH NEW                    a name is removed, made
  *   X PATH NAME [VALUE]                    an attribute is set, removed
+ *   U PATHS                                the edits of paths are taken back
  *   B OUTPUT TEMPORARY                     a commit begins
  *   P DEVICE INODE BYTES MTIME DIGEST      its file is complete
  *   F                                      and is the output

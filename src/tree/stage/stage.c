@@ -270,6 +270,17 @@ int stage_forget(struct wfs_stage *stage)
     return io_sync_directory(stage->fd) < 0 ? -errno : 0;
 }
 
+int stage_restart(struct wfs_stage *stage)
+{
+    const int code = stage_forget(stage);
+    if (code < 0)
+        return code;
+    stage->has_begun = false;
+    stage->leftover.found.commit = WFS_COMMIT_NONE;
+    journal_reserve(&stage->journal, 0);
+    return 0;
+}
+
 int wfs_stage_discard(struct wfs_stage *stage)
 {
     static const char *const files[] = {"journal.tmp", "base", "base.tmp", "status.json.tmp"};

@@ -71,6 +71,9 @@ int stage_sync_journal(struct wfs_stage *stage);
 int stage_put_text(struct wfs_stage *stage, const char *name, const char *bytes, size_t n_bytes,
                    bool is_synced);
 
+/* Removes the journal when no edit is left; the next one begins another. */
+int stage_restart(struct wfs_stage *stage);
+
 /* Removes the journal, and so all edits; files that only edits need stay until the stage is freed.
  */
 int stage_forget(struct wfs_stage *stage);

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What has become of each name and file of the catalog: a tree beside a pristine one of the same
+ * catalog, with the names and files of both matched. A file of the catalog is recognised by its
+ * inode number, a name by its place in the output, or by its directory.
+ */
+#ifndef WFS_TREE_CHANGES_H
+#define WFS_TREE_CHANGES_H
+
+#include "tree/node/node.h"
+
+struct changes {
+    const struct wfs_tree *tree;
+    struct wfs_tree *loaded; /* the pristine one */
+    struct wfs_node **now; /* by node of loaded: that of the tree; NULL: it has no name any more */
+    uint32_t *current;     /* by entry of loaded: that of the tree; 0: removed */
+    uint32_t *origin;      /* by entry of the tree: that of loaded; 0: new */
+    uint32_t *before;      /* by node of the tree: that of loaded; 0: new */
+    uint32_t n_entries, n_nodes; /* of the tree, for which there is room */
+};
+
+/* Matches the tree with its catalog. changes_done is due in any case. -ENOMEM. */
+int changes_find(const struct wfs_tree *tree, struct changes *ret, struct wfs_error *err);
+
+/* Matches again, after changes of the tree. -ENOMEM. */
+int changes_refresh(struct changes *changes);
+void changes_done(struct changes *changes);
+
+/* Returns the node of the pristine tree that the node is; NULL: it is new. */
+const struct wfs_node *changes_before(const struct changes *changes, const struct wfs_node *node);
+
+/* Returns true when content or description of the node are not those of the catalog. */
+bool changes_is_edited(const struct wfs_node *node);
+
+/* Returns true when a name of the catalog is in the tree as it was loaded. */
+bool changes_is_in_place(const struct changes *changes, uint32_t loaded_entry);
+
+/* Returns how many names a commit would show that are new, gone, or lead elsewhere. */
+uint64_t changes_count_names(const struct changes *changes);
+
+#endif

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A tree as the catalog alone makes it: without a staging directory, and without edits.
+ */
+#ifndef WFS_TREE_PRISTINE_H
+#define WFS_TREE_PRISTINE_H
+
+#include "tree/node/node.h"
+
+/* Makes the tree; the catalog and the texts of the options are borrowed. */
+int pristine_new(const struct wfs_catalog *catalog, const struct wfs_tree_options *options,
+                 struct wfs_tree **out, struct wfs_error *err);
+
+/* Frees the tree, but not its stage. NULL is allowed. */
+void pristine_free(struct wfs_tree *tree);
+
+#endif

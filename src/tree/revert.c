@@ -1,0 +1,422 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * All that can fail comes first: new names are added beside the old ones, then the record is made
+ * durable, and only then names and edits go. A journal that is replayed finds the same names, so
+ * one record stands for everything.
+ */
+#include "tree/revert.h"
+
+#include <weightfs/array.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tree/marks.h"
+#include "tree/node/edit.h"
+#include "tree/node/entry.h"
+#include "tree/node/notes.h"
+#include "tree/stage/stage.h"
+
+/* A name of the catalog that comes back. */
+struct place {
+    uint32_t before;       /* entry of the pristine tree */
+    uint32_t added;        /* entry of the tree; 0: the name exists, and gets another file */
+    struct wfs_node *node; /* that it leads to */
+};
+
+struct reversion {
+    struct wfs_tree *tree;
+    struct wfs_error *err;
+    const struct wfs_tree_listener *listener;
+    struct changes changes;
+    struct marks marks;
+    struct wfs_node **made; /* by node of the pristine tree: new ones, or directories used for it */
+    struct place *places;
+    size_t n_places, n_place_room;
+    struct wfs_node **gone; /* nodes that may be without a name at the end */
+    size_t n_gone, n_gone_room;
+    uint64_t n; /* edits that are taken back */
+};
+
+static void reversion_done(struct reversion *reversion)
+{
+    marks_done(&reversion->marks);
+    changes_done(&reversion->changes);
+    free(reversion->made);
+    free(reversion->places);
+    free(reversion->gone);
+}
+
+static const struct entry *before(const struct reversion *reversion, uint32_t id)
+{
+    return entry_at(reversion->changes.loaded, id);
+}
+
+/* ---- what is in the way ---- */
+
+static int fail_paths(const struct reversion *reversion, uint32_t loaded, uint32_t other,
+                      const char *format)
+{
+    autostrbuf struct strbuf one = {0}, two = {0};
+    entry_path(reversion->changes.loaded, loaded, &one);
+    entry_path(reversion->tree, other, &two);
+    if (one.bytes == NULL || two.bytes == NULL || one.has_failed || two.has_failed)
+        return wfs_fail_memory(reversion->err);
+    const struct wfs_quoted name = wfs_quote(two.bytes);
+    return wfs_fail(reversion->err, EBUSY, format, wfs_quote(one.bytes).text, name.text, name.text);
+}
+
+static int fail_taken(const struct reversion *reversion, uint32_t loaded, uint32_t other)
+{
+    return fail_paths(reversion, loaded, other,
+                      "'%s' cannot come back, because '%s' has its place; discard '%s' as well");
+}
+
+/* A file of the catalog that keeps its edits cannot get back another name of it. */
+static int check_tie(const struct reversion *reversion, uint32_t loaded,
+                     const struct wfs_node *node)
+{
+    if (!changes_is_edited(node))
+        return 0;
+    for (uint32_t id = node->entry; id != 0; id = entry_at(reversion->tree, id)->next) {
+        if (reversion->marks.now[id])
+            return 0;
+    }
+    return fail_paths(reversion, loaded, node->entry,
+                      "'%s' is another name of the file '%s', which has edits; discard '%s' as "
+                      "well");
+}
+
+/* ---- places ---- */
+
+static int add_place(struct reversion *reversion, uint32_t loaded, struct wfs_node *dir,
+                     struct wfs_node *node)
+{
+    struct wfs_tree *tree = reversion->tree;
+    const struct entry *was = before(reversion, loaded);
+    const uint32_t there = entry_find(tree, dir, was->name);
+    uint32_t id = 0;
+    if (there != 0 && (there > reversion->changes.n_entries || !reversion->marks.now[there]))
+        return fail_taken(reversion, loaded, there);
+    const bool is_there = there != 0 && there == reversion->changes.current[loaded];
+    if (array_reserve(&reversion->places, sizeof(*reversion->places), reversion->n_places, 1,
+                      &reversion->n_place_room) < 0 ||
+        (!is_there && entry_add(tree, dir, was->name, NAME_COPIED, node, true, &id) < 0))
+        return wfs_fail_memory(reversion->err);
+    if (id != 0)
+        entry_at(tree, id)->order = was->order;
+    reversion->places[reversion->n_places++] = (struct place){loaded, id, node};
+    return 0;
+}
+
+static struct wfs_node *make_node(struct reversion *reversion, const struct wfs_node *was)
+{
+    struct wfs_tree *tree = reversion->tree;
+    struct wfs_node *node =
+        node_new(tree, (enum node_kind)was->kind, (was->ino & INO_MADE) != 0 ? 0 : was->ino);
+    if (node == NULL)
+        return NULL;
+    if (was->kind == NODE_FILE) {
+        node->tensor = was->tensor;
+        tree->n_bytes += was->tensor->n_bytes;
+    } else if (was->kind == NODE_VALUE) {
+        node->value = was->value;
+    }
+    edit_touch(tree, node);
+    reversion->made[was->id] = node;
+    return node;
+}
+
+/* Makes the directory if it is gone; one that was made in its place since will do. */
+static int find_dir(struct reversion *reversion, const struct wfs_node *was, struct wfs_node **ret)
+{
+    const struct changes *changes = &reversion->changes;
+    *ret = changes->now[was->id] != NULL ? changes->now[was->id] : reversion->made[was->id];
+    if (*ret != NULL)
+        return 0;
+    const struct entry *entry = before(reversion, was->entry);
+    struct wfs_node *parent;
+    const int code = find_dir(reversion, entry->dir, &parent);
+    if (code < 0)
+        return code;
+    const uint32_t there = entry_find(reversion->tree, parent, entry->name);
+    struct wfs_node *other = there == 0 ? NULL : entry_at(reversion->tree, there)->node;
+    if (other != NULL && other->kind == NODE_DIR && there <= changes->n_entries &&
+        !reversion->marks.now[there] && changes_before(changes, other) == NULL) {
+        *ret = reversion->made[was->id] = other;
+        return 0;
+    }
+    *ret = make_node(reversion, was);
+    if (*ret == NULL)
+        return wfs_fail_memory(reversion->err);
+    return add_place(reversion, was->entry, parent, *ret);
+}
+
+static int place(struct reversion *reversion, uint32_t loaded)
+{
+    const struct entry *was = before(reversion, loaded);
+    struct wfs_node *dir, *node = reversion->changes.now[was->node->id];
+    if (was->node->kind == NODE_DIR && node == NULL)
+        return find_dir(reversion, was->node, &node);
+    if (changes_is_in_place(&reversion->changes, loaded))
+        return 0;
+    int code = find_dir(reversion, was->dir, &dir);
+    if (code == 0 && node != NULL && was->node->kind != NODE_DIR)
+        code = check_tie(reversion, loaded, node);
+    if (code < 0)
+        return code;
+    if (node == NULL)
+        node = reversion->made[was->node->id];
+    if (node == NULL)
+        node = make_node(reversion, was->node);
+    return node == NULL ? wfs_fail_memory(reversion->err) : add_place(reversion, loaded, dir, node);
+}
+
+static int place_all(struct reversion *reversion)
+{
+    const struct wfs_tree *loaded = reversion->changes.loaded;
+    int code = 0;
+    for (uint32_t id = 1; id <= loaded->entries.n_items && code == 0; id++) {
+        if (reversion->marks.before[id])
+            code = place(reversion, id);
+    }
+    return code;
+}
+
+/* Takes the new names away again, the last one first: directories are older than what is in them.
+ */
+static void take_away(struct reversion *reversion)
+{
+    struct wfs_tree *tree = reversion->tree;
+    if (reversion->made == NULL)
+        return;
+    while (reversion->n_places > 0) {
+        const struct place *place = &reversion->places[--reversion->n_places];
+        if (place->added != 0)
+            entry_remove(tree, place->added);
+    }
+    for (uint32_t id = 1; id <= reversion->changes.loaded->nodes.n_items; id++) {
+        struct wfs_node *node = reversion->made[id];
+        if (node == NULL || node->entry != 0)
+            continue;
+        node->n_links = 0;
+        edit_release(tree, node);
+    }
+}
+
+/* ---- whether there is anything to do ---- */
+
+/* Modes, times and attributes of other programs go with the edits, but do not count as such. */
+static bool is_touched(const struct wfs_node *node)
+{
+    const struct edit *edit = node->edit;
+    return changes_is_edited(node) ||
+           (edit != NULL &&
+            (edit->has_mode || edit->has_atime || edit->has_mtime || edit->foreign.first != NULL));
+}
+
+static bool has_work(const struct reversion *reversion)
+{
+    const struct changes *changes = &reversion->changes;
+    bool has_any = reversion->n_places > 0;
+    for (uint32_t id = 1; id <= changes->n_entries && !has_any; id++)
+        has_any = reversion->marks.now[id] && changes->origin[id] == 0;
+    for (uint32_t id = 1; id <= changes->loaded->entries.n_items && !has_any; id++) {
+        const struct wfs_node *node =
+            reversion->marks.before[id] ? changes->now[before(reversion, id)->node->id] : NULL;
+        has_any = node != NULL && is_touched(node);
+    }
+    return has_any;
+}
+
+/* ---- doing ---- */
+
+static void tell(const struct reversion *reversion, const struct wfs_node *node, const char *name)
+{
+    if (reversion->listener != NULL)
+        reversion->listener->changed(reversion->listener->ctx, wfs_node_number(node), name);
+}
+
+static void touch_dir(const struct reversion *reversion, struct wfs_node *dir)
+{
+    dir->directory->mtime = node_now();
+    edit_touch(reversion->tree, dir);
+    tell(reversion, dir, NULL);
+}
+
+/* There is room for the node: see begin. */
+static void leave(struct reversion *reversion, struct wfs_node *node)
+{
+    edit_touch(reversion->tree, node);
+    tell(reversion, node, NULL);
+    reversion->gone[reversion->n_gone++] = node;
+}
+
+static void put_places(struct reversion *reversion)
+{
+    for (size_t i = 0; i < reversion->n_places; i++) {
+        const struct place *place = &reversion->places[i];
+        const uint32_t old = reversion->changes.current[place->before];
+        const uint32_t id = place->added != 0 ? place->added : old;
+        const struct entry *entry = entry_at(reversion->tree, id);
+        if (place->added == 0) {
+            leave(reversion, entry->node);
+            entry_relink(reversion->tree, id, place->node);
+        } else if (old != 0) {
+            reversion->changes.origin[old] = 0; /* it goes, as new names do */
+            reversion->n--;
+        }
+        edit_touch(reversion->tree, place->node);
+        tell(reversion, place->node, NULL);
+        touch_dir(reversion, entry->dir);
+        tell(reversion, entry->dir, entry->name);
+        reversion->n++;
+    }
+}
+
+static void reset_nodes(struct reversion *reversion)
+{
+    const struct changes *changes = &reversion->changes;
+    for (uint32_t id = 1; id <= changes->loaded->entries.n_items; id++) {
+        struct wfs_node *node =
+            reversion->marks.before[id] ? changes->now[before(reversion, id)->node->id] : NULL;
+        if (node == NULL || !is_touched(node))
+            continue;
+        reversion->n += changes_is_edited(node);
+        edit_reset(reversion->tree, node);
+        tell(reversion, node, NULL);
+    }
+}
+
+static void remove_names(struct reversion *reversion)
+{
+    for (uint32_t id = 1; id <= reversion->changes.n_entries; id++) {
+        const struct entry *entry = entry_at(reversion->tree, id);
+        if (!reversion->marks.now[id] || reversion->changes.origin[id] != 0)
+            continue;
+        tell(reversion, entry->dir, entry->name);
+        touch_dir(reversion, entry->dir);
+        leave(reversion, entry->node);
+        entry_remove(reversion->tree, id);
+        reversion->n++;
+    }
+}
+
+static void release_all(const struct reversion *reversion)
+{
+    for (size_t i = 0; i < reversion->n_gone; i++) {
+        struct wfs_node *node = reversion->gone[i];
+        if (node->entry == 0 && node->kind == NODE_DIR)
+            node->n_links = 0;
+        edit_release(reversion->tree, node);
+    }
+}
+
+/* The order of these four matters: edits are reset while names still lead to their nodes. */
+static void apply(struct reversion *reversion)
+{
+    reset_nodes(reversion);
+    put_places(reversion);
+    remove_names(reversion);
+    release_all(reversion);
+}
+
+/* A file that lost its last name while it is open does not count as an edit. */
+static void forget_unnamed(struct wfs_tree *tree)
+{
+    for (struct edit *edit = tree->edits; edit != NULL; edit = edit->next) {
+        if (edit->node->entry != 0 || edit->changed <= tree->committed)
+            continue;
+        edit->changed = 0;
+        tree->n_changed_nodes--;
+    }
+}
+
+/*
+ * Counts what is left. A tree that is its catalog's again has nothing to commit and needs no
+ * journal, unless something else was committed before.
+ */
+static void count_again(struct reversion *reversion, bool is_all)
+{
+    struct wfs_tree *tree = reversion->tree;
+    tree->generation += reversion->n;
+    tree->changed_at = node_now();
+    forget_unnamed(tree);
+    if (tree->n_commits > 0 || changes_refresh(&reversion->changes) < 0) {
+        tree->n_changed_entries += reversion->n;
+        return;
+    }
+    tree->n_changed_entries = changes_count_names(&reversion->changes);
+    if (tree->n_changed_entries > 0 || tree->n_changed_nodes > 0)
+        return;
+    edit_settle(tree, tree->generation);
+    if (is_all && !tree->is_replaying)
+        (void)stage_restart(tree->stage);
+}
+
+/* ---- all of it ---- */
+
+static int begin(struct reversion *reversion, const char *paths)
+{
+    struct wfs_tree *tree = reversion->tree;
+    int code = changes_find(tree, &reversion->changes, reversion->err);
+    if (code == 0)
+        code = marks_make(&reversion->changes, paths, &reversion->marks, reversion->err);
+    if (code < 0)
+        return code;
+    reversion->made = calloc(reversion->changes.loaded->nodes.n_items + 1u, sizeof(void *));
+    if (reversion->made == NULL)
+        return wfs_fail_memory(reversion->err);
+    code = place_all(reversion);
+    if (code == 0 && array_reserve(&reversion->gone, sizeof(*reversion->gone), 0,
+                                   reversion->changes.n_entries + reversion->n_places,
+                                   &reversion->n_gone_room) < 0)
+        code = wfs_fail_memory(reversion->err);
+    return code;
+}
+
+/* Durable before anything is removed that an older record refers to. */
+static int note(const struct reversion *reversion, const char *paths)
+{
+    struct wfs_tree *tree = reversion->tree;
+    int code = notes_revert(tree, paths);
+    if (code == 0 && !tree->is_replaying)
+        code = notes_settle(tree, NULL, stage_sync_journal(tree->stage));
+    return code < 0
+               ? wfs_fail(reversion->err, -code, "cannot write the journal: %s", strerror(-code))
+               : 0;
+}
+
+int revert(struct wfs_tree *tree, const char *paths, const struct wfs_tree_listener *listener,
+           uint64_t *ret_n, struct wfs_error *err)
+{
+    struct reversion reversion = {.tree = tree, .err = err, .listener = listener};
+    int code = begin(&reversion, paths);
+    const bool is_needed = code == 0 && has_work(&reversion);
+    if (is_needed)
+        code = note(&reversion, paths);
+    if (code < 0)
+        take_away(&reversion);
+    if (code == 0 && is_needed) {
+        apply(&reversion);
+        count_again(&reversion, *paths == '\0');
+    }
+    *ret_n = reversion.n;
+    reversion_done(&reversion);
+    return code;
+}
+
+int wfs_tree_revert(struct wfs_tree *tree, const char *paths, bool takes_committed,
+                    const struct wfs_tree_listener *listener, uint64_t *ret_n,
+                    struct wfs_error *err)
+{
+    *ret_n = 0;
+    if (!tree_is_open(tree))
+        return wfs_fail(err, EROFS, "the mount takes no edits");
+    if (tree->n_commits > 0 && !takes_committed)
+        return wfs_fail(err, EBUSY,
+                        "a commit has saved edits, and these would be taken back too; --committed "
+                        "allows that, and 'weightfs umount --discard' drops the edits since");
+    return revert(tree, paths, listener, ret_n, err);
+}
