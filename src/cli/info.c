@@ -7,13 +7,16 @@
 #include "cli/key_tree.h"
 #include "cli/input.h"
 #include "cli/jsonout.h"
+#include "cli/modules.h"
 #include "program/print.h"
+#include "program/screen.h"
 
 #include <weightfs/cleanup.h>
 #include <weightfs/format.h>
 
 #include <inttypes.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct args_option options[] = {
     {"json", NULL, "print one JSON object"},
@@ -24,26 +27,23 @@ static const struct args_usage usage = {
     .verb = "info",
     .operands = "SOURCE",
     .text = "Print a summary of a checkpoint: container, writer, counts, bytes, dtypes,\n"
-            "metadata, top-level structure, files and oddities. Reads no tensor data.",
+            "metadata, structure, files and oddities; on a terminal with a bar for each\n"
+            "module and dtype. Reads no tensor data.",
     .n_min = 1,
     .n_max = 1,
     .has_source = true,
     .options = options,
 };
 
-struct totals {
-    uint64_t n_tensors, n_bytes, n_elems;
-};
-
 struct info {
     const char *path;
     const struct wfs_catalog *catalog;
     struct key_tree tree;
-    struct totals all;
-    struct totals by_dtype[WFS_N_DTYPES];
+    struct module_totals all;
+    struct module_totals by_dtype[WFS_N_DTYPES];
 };
 
-static void count(struct totals *totals, const struct wfs_tensor *tensor)
+static void count(struct module_totals *totals, const struct wfs_tensor *tensor)
 {
     totals->n_tensors++;
     totals->n_bytes = input_add(totals->n_bytes, tensor->n_bytes);
@@ -83,7 +83,7 @@ static const char *writer_of(const struct wfs_catalog *catalog)
 
 /* ---- JSON ---- */
 
-static void json_totals(struct jsonout *out, const struct totals *totals)
+static void json_totals(struct jsonout *out, const struct module_totals *totals)
 {
     jsonout_u64(out, "tensors", totals->n_tensors);
     jsonout_u64(out, "bytes", totals->n_bytes);
@@ -182,7 +182,7 @@ static void print_more(size_t n_items)
     }
 }
 
-static void print_totals(const struct totals *totals)
+static void print_totals(const struct module_totals *totals)
 {
     printf("%s, ", wfs_count(totals->n_tensors, "tensor").text);
     print_size(stdout, totals->n_bytes);
@@ -235,7 +235,7 @@ static void print_top_level(const struct info *info)
             continue;
         print_label("top level:", n);
         printf("%-16s ", n_name > 0 ? wfs_quote_n(key, n_name).text : "%");
-        print_totals(&(struct totals){end - i, key_tree_n_bytes(tree, i, end), 0});
+        print_totals(&(struct module_totals){end - i, key_tree_n_bytes(tree, i, end), 0});
     }
     print_more(n);
 }
@@ -261,7 +261,7 @@ static void print_findings(const struct wfs_catalog *catalog)
     print_more(n);
 }
 
-static void print_info(const struct info *info)
+static void print_info(const struct info *info, bool is_screen)
 {
     print_field("file:", info->path);
     print_field("format:", wfs_catalog_format(info->catalog)->name);
@@ -274,12 +274,28 @@ static void print_info(const struct info *info)
     print_size(stdout, info->all.n_bytes);
     puts(")");
     print_label("elements:", 0);
-    printf("%" PRIu64 "\n", info->all.n_elems);
-    print_dtypes(info);
+    printf("%" PRIu64, info->all.n_elems);
+    if (is_screen)
+        printf(" (%s)", amount_of_count(info->all.n_elems).text);
+    putchar('\n');
+    if (!is_screen)
+        print_dtypes(info);
     print_metadata(info->catalog);
-    print_top_level(info);
+    if (!is_screen)
+        print_top_level(info);
     print_sources(info->catalog);
     print_findings(info->catalog);
+}
+
+/* A terminal gets tables with bars in place of the lists of dtypes and of the top level. */
+static enum exit_code print_all(const struct info *info, const struct args *args)
+{
+    const bool is_screen = screen_width(STDOUT_FILENO) > 0;
+    print_info(info, is_screen);
+    if (is_screen &&
+        (modules_print(&info->tree, args) < 0 || modules_print_dtypes(info->by_dtype, args) < 0))
+        return print_error(EXIT_UNSUPPORTED, info->path, "out of memory");
+    return EXIT_DONE;
 }
 
 int verb_info(int argc, char **argv)
@@ -299,7 +315,7 @@ int verb_info(int argc, char **argv)
     if (args_has(&args, "json"))
         json_info(&info);
     else
-        print_info(&info);
+        exit_code = (int)print_all(&info, &args);
     free(info.tree.tensors);
-    return EXIT_DONE;
+    return exit_code;
 }

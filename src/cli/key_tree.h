@@ -1,19 +1,34 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Tensors sorted by key, the runs of them that share leading components, and the tree that is drawn
- * from these.
+ * from these. Runs that differ in nothing but a number, as equal layers do, can be folded into one.
  */
 #ifndef WFS_KEY_TREE_H
 #define WFS_KEY_TREE_H
 
-#include <stdio.h>
+#include <stdbool.h>
 
+#include <weightfs/strbuf.h>
 #include <weightfs/tensor.h>
 
 /* The tensors are borrowed, the array belongs to the caller. */
 struct key_tree {
     const struct wfs_tensor **tensors;
     size_t n_tensors;
+};
+
+/* What one line of a tree is about: a tensor, a directory, or equal ones of either. */
+struct key_run {
+    size_t start, end; /* of its tensors */
+    size_t end_one;    /* of the first copy; end, where there is one only */
+    uint64_t n_copies;
+    size_t n_number; /* bytes of the key before the number in which the copies differ */
+    size_t n_prefix; /* bytes of the keys that lead into the directory, or into its first copy */
+};
+
+struct key_tree_style {
+    bool folds_equals;
+    size_t n_levels; /* at most that many are drawn */
 };
 
 /*
@@ -29,13 +44,26 @@ void key_tree_sort(struct key_tree *tree);
  */
 size_t key_tree_end(const struct key_tree *tree, size_t i, size_t end, size_t n_prefix);
 
-/* Returns the bytes of the tensors of [i, end), at most UINT64_MAX. */
+/*
+ * Returns the run that a directory begins with: tensors [i, end), which share n_prefix bytes.
+ * Directories that have one entry only are part of its name.
+ */
+struct key_run key_tree_run(const struct key_tree *tree, size_t i, size_t end, size_t n_prefix,
+                            bool folds_equals);
+
+/* Adds the name of a run, without the n_prefix bytes of its directory: "layer.{0..11}". */
+void key_tree_name(const struct key_tree *tree, const struct key_run *run, size_t n_prefix,
+                   struct strbuf *out);
+
+/* Returns the bytes of the tensors of [i, end), at most UINT64_MAX; and their elements. */
 uint64_t key_tree_n_bytes(const struct key_tree *tree, size_t i, size_t end);
+uint64_t key_tree_n_elems(const struct key_tree *tree, size_t i, size_t end);
 
 /* Returns the bytes of the component at n_prefix, without the dot. */
 size_t key_tree_component(const char *key, size_t n_prefix);
 
-/* Sorts the tensors and draws them as a tree, with counts and bytes. -ENOMEM. */
-int key_tree_draw(FILE *out, struct key_tree *tree);
+/* Sorts the tensors and draws them on stdout as a tree, with counts and bytes; on a terminal lines
+ * are cut to its width. -ENOMEM. */
+int key_tree_draw(struct key_tree *tree, const struct key_tree_style *style);
 
 #endif

@@ -21,9 +21,11 @@
 
 static const struct args_option options[] = {
     {"bytes", NULL, "-b: print exact sizes and counts"},
+    {"depth", "N", "with --tree: draw at most N levels"},
     {"human", NULL, "-h: print sizes and counts with a unit"},
     {"json", NULL, "print one JSON object"},
     {"long", NULL, "-l: also offset, file, key in the file, changes"},
+    {"no-fold", NULL, "with --tree: draw equal layers one by one"},
     {"null", NULL, "-0: print only keys, unescaped, each with a NUL"},
     {"sort", ORDER_ARGUMENT, "by key, name, size or dtype; none: as in the file"},
     {"tree", NULL, "draw a tree with counts and sizes"},
@@ -215,15 +217,34 @@ static enum exit_code sort(struct listing *listing, const struct args *args)
     return exit_code;
 }
 
+/* Equal layers are folded for people, and where only some levels are drawn. */
+static enum exit_code choose_style(const struct args *args, struct key_tree_style *ret)
+{
+    const char *depth = args_value(args, "depth");
+    char *end = NULL;
+    *ret = (struct key_tree_style){.n_levels = SIZE_MAX};
+    if (depth != NULL)
+        ret->n_levels = strtoull(depth, &end, 10);
+    if (depth != NULL && (*depth < '0' || *depth > '9' || *end != '\0'))
+        return print_error(EXIT_USAGE, NULL, "--depth must be a number, not '%s'",
+                           wfs_quote(depth).text);
+    ret->folds_equals =
+        !args_has(args, "no-fold") && (depth != NULL || screen_width(STDOUT_FILENO) > 0);
+    return EXIT_DONE;
+}
+
 static enum exit_code print_all(struct listing *listing, const struct args *args)
 {
+    struct key_tree_style style;
     int code = 0;
+    if (choose_style(args, &style) != EXIT_DONE)
+        return EXIT_USAGE;
     if (args_has(args, "json"))
         json_listing(listing);
     else if (!args_has(args, "tree"))
         code = print_listing(listing, args);
     else
-        code = key_tree_draw(stdout, &listing->tensors);
+        code = key_tree_draw(&listing->tensors, &style);
     return code < 0 ? print_error(EXIT_UNSUPPORTED, args->operands[0], "out of memory") : EXIT_DONE;
 }
 
@@ -236,6 +257,8 @@ int verb_ls(int argc, char **argv)
         return exit_code;
     if (args_has(&args, "null") && (args_has(&args, "json") || args_has(&args, "tree")))
         return print_error(EXIT_USAGE, NULL, "--null cannot be combined with --json or --tree");
+    if (!args_has(&args, "tree") && (args_has(&args, "depth") || args_has(&args, "no-fold")))
+        return print_error(EXIT_USAGE, NULL, "--depth and --no-fold need --tree");
     exit_code = input_load(&args, args.operands[0], &catalog);
     if (exit_code != EXIT_DONE)
         return exit_code;

@@ -84,9 +84,9 @@ static void draw(const struct progress *progress, uint64_t n_done, uint64_t n_to
     }
     if (n_total > 0 && n_free >= N_BAR_LEAST + N_FRAME) {
         const size_t n = n_free - N_FRAME < N_BAR_MOST ? n_free - N_FRAME : N_BAR_MOST;
-        strbuf_puts(&bar, " [");
-        screen_bar(&bar, (double)n_done / (double)n_total, n);
-        strbuf_puts(&bar, "]");
+        autostrbuf struct strbuf filled = {0};
+        screen_bar(&filled, (double)n_done / (double)n_total, n);
+        strbuf_printf(&bar, " [%-*s]", (int)n, filled.bytes != NULL ? filled.bytes : "");
     }
     strbuf_printf(&text, "%.*s%s%s%s%s%s", (int)width, progress->what, line.percent,
                   bar.bytes != NULL ? bar.bytes : "", line.bytes, line.rate, line.left);

@@ -82,10 +82,7 @@ void table_dtype(struct table *table, enum wfs_dtype dtype)
 void table_shape(struct table *table, const struct wfs_shape *shape)
 {
     autostrbuf struct strbuf text = {0};
-    strbuf_puts(&text, "[");
-    for (uint32_t i = 0; i < shape->rank; i++)
-        strbuf_printf(&text, "%s%" PRIu64, i > 0 ? ", " : "", shape->dims[i]);
-    strbuf_puts(&text, "]");
+    print_add_shape(&text, shape);
     if (text.has_failed)
         strbuf_fail(&table->cells);
     table_text(table, COLOUR_NONE, text.has_failed ? "" : text.bytes);

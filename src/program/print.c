@@ -113,6 +113,14 @@ void print_finding(FILE *out, const struct wfs_finding *finding)
     print_line(out, finding->text);
 }
 
+void print_add_shape(struct strbuf *out, const struct wfs_shape *shape)
+{
+    strbuf_puts(out, "[");
+    for (uint32_t i = 0; i < shape->rank; i++)
+        strbuf_printf(out, "%s%" PRIu64, i > 0 ? ", " : "", shape->dims[i]);
+    strbuf_puts(out, "]");
+}
+
 void print_shape(FILE *out, const struct wfs_shape *shape)
 {
     putc('[', out);

@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 #include <weightfs/catalog.h>
+#include <weightfs/strbuf.h>
 
 #include "program/exit.h"
 
@@ -43,8 +44,9 @@ const char *print_severity(enum wfs_severity severity);
 /* Prints a finding of a loader: "SEVERITY: text" and a line feed. */
 void print_finding(FILE *out, const struct wfs_finding *finding);
 
-/* Prints "[2, 3]", as wfs_shape_format writes it. */
+/* Prints "[2, 3]", as wfs_shape_format writes it, or adds it to a text. */
 void print_shape(FILE *out, const struct wfs_shape *shape);
+void print_add_shape(struct strbuf *out, const struct wfs_shape *shape);
 
 /* A number for a person: about three digits and a unit. */
 struct amount {

@@ -188,9 +188,7 @@ void screen_escape(struct strbuf *out, const char *name, size_t n_bytes)
 
 void screen_bar(struct strbuf *out, double share, size_t n_columns)
 {
-    const size_t n_full = share >= 1  ? n_columns
-                          : share > 0 ? (size_t)(share * (double)n_columns)
-                                      : 0;
-    for (size_t i = 0; i < n_columns; i++)
-        strbuf_add(out, i < n_full ? "#" : " ", 1);
+    const double n_full = share * (double)n_columns;
+    for (size_t i = 0; i < n_columns && (double)(i + 1) <= n_full; i++)
+        strbuf_puts(out, "#");
 }

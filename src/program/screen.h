@@ -62,7 +62,7 @@ size_t screen_cut(struct strbuf *out, const char *text, size_t n_columns, enum s
 /* Adds a name from a file, escaped as print_escaped does it. */
 void screen_escape(struct strbuf *out, const char *name, size_t n_bytes);
 
-/* Adds n_columns of a bar that is n_columns wide, share from 0 to 1 of it filled. */
+/* Adds the filled part of a bar that is n_columns wide; share is from 0 to 1. */
 void screen_bar(struct strbuf *out, double share, size_t n_columns);
 
 #endif

@@ -177,3 +177,91 @@ def test_color_is_an_option_of_every_verb(small, verb):
 def test_colours_in_a_pipe_change_nothing_else(small):
     coloured = weightfs('ls', '-l', '--color=always', small).stdout
     assert '\033[36mF32\033[0m' in coloured and terminal.COLOUR.sub('', coloured) == weightfs('ls', '-l', small).stdout
+
+
+# ---- trees ----
+
+@pytest.fixture
+def model(folder):
+    """12 equal layers, one that is another, experts in each, and a list of equal tensors."""
+    tensors = {'embed.weight': ('F32', [100], bytes(400))}
+    for i in range(13):
+        tensors['encoder.layer.%d.w' % i] = ('F16', [1000 + (i == 12)], bytes(2000 + 2 * (i == 12)))
+        for k in range(4):
+            tensors['encoder.layer.%d.expert.%d.up.w' % (i, k)] = ('F16', [10], bytes(20))
+    tensors.update({'scales.%d' % i: ('F32', [3], bytes(12)) for i in (0, 1, 2, 4, 5)})
+    tensors.update({'odd.%s.w' % name: ('U8', [1], b'1') for name in ('00', '01', '1', '99999999999999999999', '100000000000000000000', 'x')})
+    return st.write(folder / 'model.safetensors', tensors)
+
+
+FOLDED = '''\
+.  (%d tensors, 26.6 KiB)
+|-- embed.weight  F32 [100]  400 B
+|-- encoder.layer  (65 tensors, 26.4 KiB)
+|   |-- {0..11}  12 x 1.04 k  (60 tensors, 24.4 KiB)
+|   |   |-- expert.{0..3}.up.w  F16 [10]  4 x 20 B
+|   |   `-- w  F16 [1000]  2.0 KiB
+|   `-- 12  (5 tensors, 2.0 KiB)
+|       |-- expert.{0..3}.up.w  F16 [10]  4 x 20 B
+|       `-- w  F16 [1001]  2.0 KiB
+'''
+
+
+def test_a_tree_folds_equal_layers_on_a_terminal(model):
+    screen = terminal.screen('ls', '--tree', model)
+    n = len(st.read(model).tensors)
+    assert screen.text.startswith(FOLDED.replace('26.6', terminal_size(model)) % n)
+    assert '    |-- {0..2}  F32 [3]  3 x 12 B\n    `-- {4..5}  F32 [3]  2 x 12 B' in screen.text
+    assert screen.text.count('.w  U8 [1]  1 B') == 6, 'numbers that are spelled in another way are not folded'
+
+
+def terminal_size(path):
+    return '%.1f' % (sum(len(data) for _, _, data in st.read(path).tensors.values()) / 1024)
+
+
+def test_depth_folds_in_pipes_too(model):
+    text = weightfs('ls', '--tree', '--depth', '2', model).stdout
+    assert '|   |-- {0..11}  12 x 1.04 k  (60 tensors, 24.4 KiB)\n|   `-- 12  (5 tensors, 2.0 KiB)\n' in text
+    assert len(weightfs('ls', '--tree', '--depth=0', model).stdout.splitlines()) == 1
+    assert '{' not in weightfs('ls', '--tree', '--depth=9', '--no-fold', model).stdout
+    assert weightfs('ls', '--tree', '--depth=9', '--no-fold', model).stdout == weightfs('ls', '--tree', model).stdout
+    for words in (['--depth', '1'], ['--no-fold'], ['--tree', '--depth=x'], ['--tree', '--depth=-1']):
+        weightfs('ls', *words, model, code=EXIT_USAGE)
+
+
+def test_layers_that_differ_are_not_folded(folder):
+    for other in (('F16', [4], bytes(8)), ('F32', [2, 2], bytes(16)), ('F32', [5], bytes(20))):
+        path = st.write(folder / 'x', {'l.0.w': ('F32', [4], bytes(16)), 'l.1.w': other, 'm.0.a': ('F32', [4], bytes(16)), 'm.1.b': ('F32', [4], bytes(16))})
+        assert '{' not in terminal.screen('ls', '--tree', path).text
+
+
+def test_a_key_may_be_a_directory_too(folder):
+    keys = ['a.0', 'a.0.x', 'a.1', 'a.1.x', 'b.0', 'b.1', 'b.1.y', '0', '1', '', '.', '2.']
+    path = st.write(folder / 'x', {key: ('U8', [1], b'1') for key in keys})
+    text = terminal.screen('ls', '--tree', '--no-fold', path).text
+    assert text == weightfs('ls', '--tree', path).stdout.rstrip('\n') and text.count(' U8 ') == len(keys)
+    assert sum(int(line.rsplit('  ', 1)[1].split(' x ')[0]) if ' x ' in line else 1
+               for line in terminal.screen('ls', '--tree', path).lines if ' U8 ' in line) == len(keys)
+
+
+# ---- info ----
+
+def test_info_has_bars(model):
+    """The module that has nearly all is replaced by what is in it."""
+    screen = terminal.screen('info', model)
+    table = [line.split() for line in screen.text.split('\n\n')[1].splitlines()]
+    n_all = sum(len(data) for _, _, data in st.read(model).tensors.values())
+    n_layers = 12 * (2000 + 4 * 20)
+    assert table[0] == ['module', 'tensors', 'elements', 'size', 'share']
+    assert table[1] == ['encoder.layer.{0..11}', '60', '12.5', 'k', '24.4', 'KiB', '%.1f%%' % (100 * n_layers / n_all), '#' * (20 * n_layers // n_all)]
+    assert [row[0] for row in table[1:4]] == ['encoder.layer.{0..11}', 'encoder.layer.12', 'embed.weight']
+    dtypes = {line.split()[0]: line.split()[1] for line in screen.text.split('\n\n')[2].splitlines()}
+    assert dtypes == {'dtype': 'tensors', 'F32': '6', 'F16': '65', 'U8': '6'}
+    assert '#' not in weightfs('info', model).stdout
+
+
+def test_info_of_many_modules(folder):
+    path = st.write(folder / 'x', {'m%d.w' % i: ('U8', [i], bytes(i)) for i in range(30)})
+    lines = terminal.screen('info', path).text.split('\n\n')[1].splitlines()
+    assert [line.split()[0] for line in lines[1:4]] == ['m29.w', 'm28.w', 'm27.w'] and lines[-1] == 'and 14 smaller ones'
+    assert terminal.screen('info', st.write(folder / 'none', {})).lines
