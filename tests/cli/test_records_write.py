@@ -46,10 +46,11 @@ def test_other_containers_become_what_the_plain_recorder_writes(folder, version)
 @pytest.mark.parametrize('suffix', ['.mpk', '.pth'])
 def test_duplicate_keys_read_with_force_are_written_with_different_names(folder, suffix):
     twins = mpk.pairs([('k', 1), ('k', 2), ('k~2', 3), ('k', 4), ('', 5), ('', 6)])
-    path = put(folder, {'v': [twins, twins], 'w': tensor(b'', [0])})
+    around = mpk.pairs([('k', {'k': 1}), ('l', {'k': 2}), ('k', {'k': 3})])
+    path = put(folder, {'v': [twins, twins, around], 'w': tensor(b'', [0])})
     convert(path, folder / ('out' + suffix), '--force')
     found = json.loads(weightfs('config', folder / ('out' + suffix)).stdout)['v']
-    assert found == [{'k': 1, 'k~2': 2, 'k~2~2': 3, 'k~3': 4, '': 5, '~2': 6}] * 2
+    assert found == [{'k': 1, 'k~2': 2, 'k~2~2': 3, 'k~3': 4, '': 5, '~2': 6}] * 2 + [{'k': {'k': 1}, 'l': {'k': 2}, 'k~2': {'k': 3}}]
 
 
 # ---- keys of burn-store, and other formats

@@ -28,6 +28,7 @@ void build_done(struct build *build)
     free(build->levels);
     free(build->items);
     free(build->key_items);
+    free(build->outers);
     text_index_done(&build->keys);
 }
 
@@ -57,8 +58,12 @@ int build_open(struct build *build, bool is_map, uint64_t n, uint64_t offset)
         return wfs_fail_memory(load->err);
     if (is_map && ++build->n_maps == UINT32_MAX)
         return wfs_fail(load->err, E2BIG, "more than 2^32 maps");
-    build->levels[build->depth++] = (struct build_level){
-        .first = build->n_items, .serial = build->n_maps, .is_map = is_map, .n_left = n, .n = n};
+    build->levels[build->depth++] = (struct build_level){.first = build->n_items,
+                                                         .first_outer = build->n_outers,
+                                                         .serial = build->n_maps,
+                                                         .is_map = is_map,
+                                                         .n_left = n,
+                                                         .n = n};
     return 0;
 }
 
@@ -126,6 +131,21 @@ static int64_t number_twin(struct build *build, int64_t first, const char *key, 
     return number;
 }
 
+/* Makes the key one of the innermost map, until that is closed. */
+static int enter_key(struct build *build, uint32_t number)
+{
+    struct build_key *key = &build->key_items[number];
+    if (key->serial != 0) {
+        if (array_reserve(&build->outers, sizeof(*build->outers), build->n_outers, 1,
+                          &build->n_outer_room) < 0)
+            return -ENOMEM;
+        build->outers[build->n_outers++] = (struct build_outer){number, *key};
+    }
+    key->serial = build_level(build)->serial;
+    key->n_same = 1;
+    return 0;
+}
+
 int build_key(struct build *build, const char *key, size_t n_bytes, uint64_t offset)
 {
     const struct record_load *load = build->load;
@@ -143,10 +163,8 @@ int build_key(struct build *build, const char *key, size_t n_bytes, uint64_t off
             return code;
         number = number_twin(build, number, key, n_bytes);
     }
-    if (number < 0)
+    if (number < 0 || enter_key(build, (uint32_t)number) < 0)
         return record_fail_memory(load);
-    build->key_items[number].serial = build_level(build)->serial;
-    build->key_items[number].n_same = 1;
     return push(build, build->key_items[number].id);
 }
 
@@ -174,6 +192,10 @@ int build_close(struct build *build)
                        : value_new_items(build->load->graph, level.is_map ? VALUE_DICT : VALUE_LIST,
                                          build->items + level.first, (uint32_t)n);
     build->n_items = level.first;
+    while (build->n_outers > level.first_outer) {
+        const struct build_outer *outer = &build->outers[--build->n_outers];
+        build->key_items[outer->number] = outer->key;
+    }
     return build_add(build, id);
 }
 

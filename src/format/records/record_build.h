@@ -10,6 +10,7 @@
 
 struct build_level {
     size_t first;    /* of its items */
+    size_t first_outer;
     uint32_t serial; /* of a map: no other has it */
     bool is_map;
     uint64_t n_left; /* for the parser: items or pairs that are yet to come */
@@ -19,8 +20,14 @@ struct build_level {
 /* A key that occurred. */
 struct build_key {
     uint32_t id;     /* of its text */
-    uint32_t serial; /* of the last map that has it */
+    uint32_t serial; /* of the innermost open map that has it, or of one that is closed */
     uint32_t n_same; /* in that map */
+};
+
+/* What a key was in the maps around one that has it too. */
+struct build_outer {
+    uint32_t number;
+    struct build_key key;
 };
 
 struct build {
@@ -32,6 +39,8 @@ struct build {
     struct text_index keys;
     struct build_key *key_items; /* malloc'ed; by number of the key */
     size_t n_key_room;
+    struct build_outer *outers; /* malloc'ed; of all open maps */
+    size_t n_outers, n_outer_room;
     uint32_t n_maps;
     uint32_t root; /* once it is complete */
 };
