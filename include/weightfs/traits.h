@@ -26,6 +26,10 @@ enum wfs_convention { WFS_CONVENTION_ANY, WFS_CONVENTION_TORCH, WFS_CONVENTION_B
 /* What a file holds besides tensors and metadata; each kind includes those before it. */
 enum wfs_value_room { WFS_VALUES_NONE, WFS_VALUES_NUMBERS, WFS_VALUES_ANY };
 
+/* How the state of an optimizer of Burn is named: `ID.V1.Rank2.momentum.moment_1` with digits of
+ * base 32 as the id, or `NUMBER.momentum.moment_1` with the rank as a scalar. */
+enum wfs_state_names { WFS_STATE_NAMES_ANY, WFS_STATE_NAMES_NESTED, WFS_STATE_NAMES_FLAT };
+
 struct format_functions;
 
 struct wfs_format {
@@ -37,6 +41,7 @@ struct wfs_format {
     const char *reserved_key;      /* which no tensor can have; NULL: none */
     enum wfs_convention convention;
     enum wfs_value_room values;
+    enum wfs_state_names state_names;
     bool needs_utf8;      /* in keys */
     bool keeps_ties;      /* two names of one tensor stay one tensor */
     bool keeps_metadata;  /* texts by name */

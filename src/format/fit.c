@@ -16,6 +16,7 @@
 #include "base/text_index.h"
 #include "base/utf8.h"
 #include "format/core/format.h"
+#include "format/optimizer.h"
 #include "format/set/shard_set.h"
 #include "tensor/tied.h"
 
@@ -365,6 +366,8 @@ int wfs_catalog_fit(struct wfs_catalog *catalog, const struct wfs_format *format
             return wfs_fail_memory(err);
     }
     int code = tell_backups(&fitting);
+    if (code == 0)
+        code = optimizer_fit(catalog, format);
     if (code == 0 && options->is_safe)
         code = purge(&fitting);
     if (code == 0)

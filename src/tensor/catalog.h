@@ -121,6 +121,7 @@ struct wfs_catalog {
     uint32_t pickle_crc;
     struct catalog_value *values; /* malloc'ed; the largest parts of the graph without a tensor */
     size_t n_values, n_value_room;
+    bool is_state;            /* tensors are the state of an optimizer, and not parameters */
     const char *burn_version; /* that a record made of it is for; NULL: as the metadata state */
     const struct catalog_unshown *unshown;
     const struct catalog_backup *backups;

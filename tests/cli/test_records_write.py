@@ -184,11 +184,6 @@ def test_a_tensor_of_4_gib_is_refused(folder):
     assert 'less than 4 GiB' in weightfs('convert', folder / 'in.safetensors', folder / 'out.mpk', code=EXIT_COMMIT).error
 
 
-def test_the_state_of_an_optimizer_in_a_burnpack_is_refused(folder):
-    path = write_pack(folder, {'7.momentum.moment_1': Tensor('F32', [1], f32(1), 7)}, {'7.__rank': {'UInt': 1}})
-    assert 'optimizer' in weightfs('convert', path, folder / 'out.mpk', code=EXIT_COMMIT).error
-
-
 def test_old_records_are_copied_and_converted_but_not_made(folder):
     item = {'w': param(UUID, values([F32(1), F32(2)], [2])), 'i': param(UUID, values([-5, 300], [2])), 'e': param(UUID, values([], [0])), 'n': [None, F32(0.5), 0.5]}
     path = put(folder, item, metadata('0.13.2'))

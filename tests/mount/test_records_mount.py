@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from wfs_testlib import golden_records as golden, paths
+from wfs_testlib import burnpack, golden_records as golden, mpk, paths
 from wfs_testlib.mpk import f32, metadata, pack, param, record, tensor, values
 from wfs_testlib.program import EXIT_USAGE, weightfs
 
@@ -54,6 +54,19 @@ def test_tensors_values_and_ids_are_files_and_attributes(mount, folder):
     assert json.loads((mnt / 'conv/stride.json').read_text()) == [None, None]
     assert json.loads((mnt / 'time.json').read_text()) == 3
     assert os.getxattr(mnt / 'conv/weight', 'user.weightfs.param_id') == b'7'
+
+
+def test_the_state_of_an_optimizer_is_committed_with_the_names_of_a_burnpack(mount, folder):
+    state = {'V1': {'Rank1': {'momentum': {'time': 3, 'moment_1': tensor(f32(1, 2), [2]), 'max_moment_2': None}}}}
+    (folder / 'in.mpk').write_bytes(pack(record({mpk.param_id(7): state})))
+    mnt = mount(folder / 'in.mpk', 'rw', 'output=%s' % (folder / 'out.bpk'))
+    at = mnt / mpk.param_id(7) / 'V1/Rank1/momentum'
+    (at / 'moment_1').write_bytes(f32(3, 4))
+    (at / 'time.json').write_text('4')
+    weightfs('commit', mnt.path)
+    found = burnpack.read(folder / 'out.bpk')
+    assert {key: (one.data, one.param_id) for key, one in found.tensors.items()} == {'7.momentum.moment_1': (f32(3, 4), 7)}
+    assert found.scalars == {'7.__rank': {'UInt': 1}, '7.momentum.time': {'UInt': 4}}
 
 
 def test_old_lists_are_read_at_any_offset(mount, folder):

@@ -131,6 +131,7 @@ const struct wfs_format format_burnpack = {
     .set_name = "model.bpk",
     .convention = WFS_CONVENTION_BURN,
     .values = WFS_VALUES_NUMBERS,
+    .state_names = WFS_STATE_NAMES_FLAT,
     .needs_utf8 = true,
     .keeps_metadata = true,
     .keeps_param_ids = true,

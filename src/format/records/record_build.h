@@ -9,7 +9,7 @@
 #include "format/records/record_load.h"
 
 struct build_level {
-    size_t first;    /* of its items */
+    size_t first; /* of its items */
     size_t first_outer;
     uint32_t serial; /* of a map: no other has it */
     bool is_map;

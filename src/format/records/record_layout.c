@@ -263,11 +263,12 @@ static void put_id(struct plan *plan, const struct wfs_tensor *tensor)
     mpkout_string(&plan->out, text);
 }
 
-/* In a record, what had no id was not a parameter. Everywhere else tensors are parameters. */
+/* In a record, what had no id was not a parameter. Everywhere else tensors are parameters, but for
+ * the state of an optimizer. */
 static int put_tensor(struct plan *plan, const struct wfs_tensor *tensor)
 {
     const bool has_id = wfs_tensor_attr(tensor, "param_id") != NULL;
-    if (!has_id && plan->is_record && tensor->place != 0)
+    if (plan->catalog->is_state || (!has_id && plan->is_record && tensor->place != 0))
         return put_any(plan, tensor);
     mpkout_map(&plan->out, 2);
     put_id(plan, tensor);
@@ -332,7 +333,7 @@ static int check_arrays(const struct plan *plan)
     return 0;
 }
 
-/* A Burnpack of an optimizer has its ids in the names, and the ranks apart. */
+/* A Burnpack of an optimizer that has something else too, or lacks ranks, keeps its names. */
 static int check_optimizer(const struct plan *plan)
 {
     static const char rank[] = ".__rank";
@@ -341,7 +342,8 @@ static int check_optimizer(const struct plan *plan)
         const size_t n = strlen(catalog->values[i].name), n_rank = sizeof(rank) - 1;
         if (n > n_rank && strcmp(catalog->values[i].name + n - n_rank, rank) == 0)
             return wfs_fail(plan->err, EOPNOTSUPP,
-                            "the state of an optimizer in a Burnpack cannot become a record");
+                            "the state of an optimizer becomes a record only if all names begin "
+                            "with the id of a parameter whose __rank is from 0 to 8");
     }
     return 0;
 }

@@ -234,6 +234,7 @@ const struct wfs_format format_records = {
     .set_name = "model.mpk",
     .convention = WFS_CONVENTION_BURN,
     .values = WFS_VALUES_ANY,
+    .state_names = WFS_STATE_NAMES_NESTED,
     .needs_utf8 = true,
     .keeps_metadata = true,
     .keeps_param_ids = true,
