@@ -26,7 +26,7 @@ static const struct verb verbs[] = {
     {"ls", verb_ls, "list the tensors of a checkpoint"},
     {"info", verb_info, "print a summary of a checkpoint"},
     {"cat", verb_cat, "write the elements of a tensor to standard output"},
-    {"show", verb_show, "print statistics, a histogram and corner values of a tensor"},
+    {"show", verb_show, "print statistics, a histogram and values of tensors"},
     {"check", verb_check, "check a file for damage and oddities"},
     {"config", verb_config, "print the non-tensor contents of a checkpoint as JSON"},
     {"convert", verb_convert, "convert a checkpoint to another format or view"},

@@ -7,8 +7,11 @@
 #include "cli/input.h"
 #include "cli/jsonout.h"
 #include "cli/progress.h"
-#include "program/print.h"
+#include "cli/percentiles.h"
+#include "cli/slice.h"
 #include "cli/values.h"
+#include "program/print.h"
+#include "program/screen.h"
 
 #include <weightfs/cleanup.h>
 #include <weightfs/format.h>
@@ -17,25 +20,30 @@
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct args_option options[] = {
-    {"json", NULL, "print one JSON object"},
+    {"histogram", NULL, "on a terminal too, a line for each bin"},
+    {"json", NULL, "print one JSON object, for several KEYs a list"},
+    {"percentiles", NULL, "in pipes too, print percentiles"},
+    {"slice", "RANGES", "print the elements of a slice, such as 0:4,:"},
     {NULL, NULL, NULL},
 };
 
 static const struct args_usage usage = {
     .verb = "show",
-    .operands = "SOURCE KEY",
-    .text = "Print dtype, shape, statistics and a histogram of a tensor, and the values at\n"
-            "the corners of its first matrix. Statistics and histogram ignore NaN and\n"
-            "infinities.",
+    .operands = "SOURCE KEY...",
+    .text = "Print dtype, shape, statistics and a histogram of tensors, and the values at the\n"
+            "corners of their first matrix. Statistics, percentiles and histogram ignore NaN\n"
+            "and infinities. With --slice, print the elements of a part instead, which is\n"
+            "spelled as in numpy: 0, -1, 0:4, ::2, with commas between dimensions.",
     .n_min = 2,
-    .n_max = 2,
+    .n_max = SIZE_MAX,
     .has_source = true,
     .options = options,
 };
 
-enum { N_EDGE = 3 }; /* rows and columns shown at each edge */
+enum { N_EDGE = 3 }; /* rows and columns shown at each edge, at most */
 
 /* The first and last few indices of a dimension. */
 struct edges {
@@ -44,24 +52,33 @@ struct edges {
     bool has_gap;
 };
 
-struct view {
+/* What is shown, the same for all tensors. */
+struct wish {
     const char *path;
     const struct wfs_catalog *catalog;
+    bool is_json, has_percentiles, has_long_histogram;
+    const char *slice; /* or NULL */
+    size_t n_edge;     /* columns of corners at each edge */
+};
+
+struct view {
+    const struct wish *wish;
     const struct wfs_tensor *tensor;
     bool has_stats; /* the elements are numbers */
-    bool has_histogram;
+    bool has_percentiles, has_histogram;
+    double percentiles[PERCENTILES_N];
     struct wfs_stats stats;
     uint64_t counts[VALUES_N_BINS];
     struct edges rows, columns;
     char corners[2 * N_EDGE][2 * N_EDGE][VALUES_TEXT_MAX];
 };
 
-static struct edges edges_of(uint64_t n)
+static struct edges edges_of(uint64_t n, size_t n_edge)
 {
-    struct edges edges = {.n = n < 2 * N_EDGE ? (size_t)n : 2 * N_EDGE};
-    edges.has_gap = n > 2 * N_EDGE;
+    struct edges edges = {.n = n < 2 * n_edge ? (size_t)n : 2 * n_edge};
+    edges.has_gap = n > 2 * n_edge;
     for (size_t i = 0; i < edges.n; i++)
-        edges.indices[i] = edges.has_gap && i >= N_EDGE ? n - 2 * N_EDGE + i : i;
+        edges.indices[i] = edges.has_gap && i >= n_edge ? n - 2 * n_edge + i : i;
     return edges;
 }
 
@@ -69,7 +86,7 @@ static struct edges edges_of(uint64_t n)
  * Reads the corners of the matrix of the last two dimensions, with all other indices 0; fewer
  * dimensions are one row.
  */
-static int read_corners(struct view *view, bool is_json)
+static int read_corners(struct view *view)
 {
     const struct wfs_shape *shape = &view->tensor->shape;
     const bool is_flat = view->tensor->dtype == WFS_OPAQUE || shape->rank < 2;
@@ -77,34 +94,50 @@ static int read_corners(struct view *view, bool is_json)
     if (n_elems == 0)
         return 0;
     const uint64_t n_columns = is_flat ? n_elems : shape->dims[shape->rank - 1];
-    view->columns = edges_of(n_columns);
-    view->rows = edges_of(is_flat ? 1 : shape->dims[shape->rank - 2]);
+    view->columns = edges_of(n_columns, view->wish->n_edge);
+    view->rows = edges_of(is_flat ? 1 : shape->dims[shape->rank - 2], N_EDGE);
     int result = 0;
     for (size_t i = 0; i < view->rows.n && result == 0; i++) {
         for (size_t j = 0; j < view->columns.n && result == 0; j++) {
             const uint64_t at = view->rows.indices[i] * n_columns + view->columns.indices[j];
-            result = values_format(view->tensor, at, is_json, view->corners[i][j]);
+            result = values_format(view->tensor, at, view->wish->is_json, view->corners[i][j]);
         }
     }
     return result;
 }
 
-/* Reads everything that needs the bytes, before anything is printed. */
-static int measure(struct view *view, bool is_json)
+/* Reads statistics of elements that are numbers. */
+static int read_stats(struct view *view, struct progress *progress)
 {
-    const enum wfs_kind kind = wfs_dtype_kind(view->tensor->dtype);
-    int result = read_corners(view, is_json);
+    const struct wfs_tensor *tensor = view->tensor;
+    int result = wfs_tensor_stats(tensor, &view->stats);
+    progress_add(progress, tensor->n_bytes);
+    view->has_stats = result == 0;
+    if (result < 0 || wfs_dtype_kind((enum wfs_dtype)tensor->dtype) == WFS_KIND_BOOL ||
+        view->stats.min >= view->stats.max)
+        return result;
+    result = values_histogram(tensor, &view->stats, view->counts);
+    progress_add(progress, tensor->n_bytes);
+    view->has_histogram = result == 0;
+    if (result == 0 && view->wish->has_percentiles) {
+        result = percentiles_find(tensor, view->stats.n_finite, view->percentiles);
+        view->has_percentiles = result == 0;
+    }
+    return result;
+}
+
+/* Reads everything that needs the bytes, before anything is printed. */
+static int measure(struct view *view)
+{
+    const enum wfs_kind kind = wfs_dtype_kind((enum wfs_dtype)view->tensor->dtype);
+    const unsigned n_passes =
+        2 + (view->wish->has_percentiles ? percentiles_n_passes(view->tensor) : 0);
+    struct progress progress;
+    int result = read_corners(view);
     if (result < 0 || kind == WFS_KIND_COMPLEX || kind == WFS_KIND_BITS)
         return result;
-    struct progress progress;
-    progress_start(&progress, "reading", input_add(view->tensor->n_bytes, view->tensor->n_bytes));
-    result = wfs_tensor_stats(view->tensor, &view->stats);
-    progress_add(&progress, view->tensor->n_bytes);
-    view->has_stats = result == 0;
-    if (result == 0 && kind != WFS_KIND_BOOL && view->stats.min < view->stats.max) {
-        result = values_histogram(view->tensor, &view->stats, view->counts);
-        view->has_histogram = result == 0;
-    }
+    progress_start(&progress, "reading", view->tensor->n_bytes * n_passes);
+    result = read_stats(view, &progress);
     progress_end(&progress);
     return result;
 }
@@ -144,6 +177,19 @@ static void json_histogram(struct jsonout *out, const struct view *view)
     jsonout_close_array(out);
 }
 
+static void json_percentiles(struct jsonout *out, const struct view *view)
+{
+    if (!view->has_percentiles)
+        return;
+    jsonout_open_object(out, "percentiles");
+    for (size_t i = 0; i < PERCENTILES_N; i++) {
+        char name[8];
+        snprintf(name, sizeof(name), "%u", percentiles_ranks[i]);
+        jsonout_double(out, name, view->percentiles[i]);
+    }
+    jsonout_close_object(out);
+}
+
 static void json_indices(struct jsonout *out, const char *name, const struct edges *edges)
 {
     jsonout_open_array(out, name);
@@ -168,23 +214,29 @@ static void json_corners(struct jsonout *out, const struct view *view)
     jsonout_close_object(out);
 }
 
-static void json_view(const struct view *view)
+static int json_view(const struct view *view, const struct slice *slice, struct jsonout *out)
 {
     const struct wfs_tensor *tensor = view->tensor;
-    struct jsonout out = {.file = stdout};
-    jsonout_open_object(&out, NULL);
-    jsonout_text(&out, "key", tensor->key);
-    jsonout_text(&out, "dtype", wfs_dtype_name(tensor->dtype));
-    jsonout_shape(&out, "shape", &tensor->shape);
-    jsonout_u64(&out, "bytes", tensor->n_bytes);
-    jsonout_u64(&out, "n_elems", values_n_elems(tensor));
-    jsonout_text(&out, "file", input_file_of(view->catalog, tensor));
-    jsonout_text(&out, "source_key", wfs_tensor_origin(tensor));
-    jsonout_text(&out, "changes", tensor->changes);
-    json_stats(&out, view);
-    json_histogram(&out, view);
-    json_corners(&out, view);
-    jsonout_close_object(&out);
+    int code = 0;
+    jsonout_open_object(out, NULL);
+    jsonout_text(out, "key", tensor->key);
+    jsonout_text(out, "dtype", wfs_dtype_name((enum wfs_dtype)tensor->dtype));
+    jsonout_shape(out, "shape", &tensor->shape);
+    jsonout_u64(out, "bytes", tensor->n_bytes);
+    jsonout_u64(out, "n_elems", values_n_elems(tensor));
+    jsonout_text(out, "file", input_file_of(view->wish->catalog, tensor));
+    jsonout_text(out, "source_key", wfs_tensor_origin(tensor));
+    jsonout_text(out, "changes", tensor->changes);
+    if (slice != NULL) {
+        code = slice_put_json(slice, out);
+    } else {
+        json_stats(out, view);
+        json_percentiles(out, view);
+        json_histogram(out, view);
+        json_corners(out, view);
+    }
+    jsonout_close_object(out);
+    return code;
 }
 
 /* ---- text ---- */
@@ -207,13 +259,59 @@ static void print_stats(const struct view *view)
            stats->n_negative_inf);
 }
 
+/* Four digits are enough here; --json has them all. */
+static void format_short(const struct view *view, double number, char text[VALUES_TEXT_MAX])
+{
+    if (wfs_dtype_kind((enum wfs_dtype)view->tensor->dtype) == WFS_KIND_FLOAT)
+        snprintf(text, VALUES_TEXT_MAX, "%.4g", number);
+    else
+        values_format_number(view->tensor, number, text);
+}
+
+static void print_percentiles(const struct view *view)
+{
+    if (!view->has_percentiles)
+        return;
+    fputs("percentiles:", stdout);
+    for (size_t i = 0; i < PERCENTILES_N; i++) {
+        char text[VALUES_TEXT_MAX];
+        format_short(view, view->percentiles[i], text);
+        printf("%s %u%% %s", i > 0 ? "," : "", percentiles_ranks[i], text);
+    }
+    putchar('\n');
+}
+
+static uint64_t most_of(const struct view *view)
+{
+    uint64_t most = 1;
+    for (size_t i = 0; i < VALUES_N_BINS; i++)
+        most = view->counts[i] > most ? view->counts[i] : most;
+    return most;
+}
+
+/* A bin is one character between the least and the largest number. */
+static void print_short_histogram(const struct view *view)
+{
+    static const char *const levels[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+    enum { N_LEVELS = sizeof(levels) / sizeof(levels[0]) };
+    const uint64_t most = most_of(view);
+    char min[VALUES_TEXT_MAX], max[VALUES_TEXT_MAX];
+    format_short(view, view->stats.min, min);
+    format_short(view, view->stats.max, max);
+    printf("histogram: %s ", min);
+    for (size_t i = 0; i < VALUES_N_BINS; i++) {
+        const double share = (double)view->counts[i] / (double)most;
+        const size_t level = (size_t)(share * (N_LEVELS - 1));
+        fputs(view->counts[i] == 0 ? " " : levels[level], stdout);
+    }
+    printf(" %s\n", max);
+}
+
 static void print_histogram(const struct view *view)
 {
     enum { N_WIDTH = 40 };
     const struct wfs_stats *stats = &view->stats;
-    uint64_t most = 1;
-    for (size_t i = 0; i < VALUES_N_BINS; i++)
-        most = view->counts[i] > most ? view->counts[i] : most;
+    const uint64_t most = most_of(view);
     puts("histogram:");
     for (size_t i = 0; i < VALUES_N_BINS; i++) {
         const double part = (double)i / VALUES_N_BINS;
@@ -229,7 +327,7 @@ static void print_row(const struct view *view, size_t i)
 {
     fputs(" ", stdout);
     for (size_t j = 0; j < view->columns.n; j++) {
-        if (view->columns.has_gap && j == N_EDGE)
+        if (view->columns.has_gap && j == view->wish->n_edge)
             fputs("  ...", stdout);
         printf(" %12s", view->corners[i][j]);
     }
@@ -248,7 +346,7 @@ static void print_corners(const struct view *view)
     }
 }
 
-static void print_view(const struct view *view)
+static void print_description(const struct view *view)
 {
     const struct wfs_tensor *tensor = view->tensor;
     fputs("key:      ", stdout);
@@ -266,25 +364,91 @@ static void print_view(const struct view *view)
         print_escaped(stdout, tensor->changes);
         putchar('\n');
     }
+}
+
+static void print_view(const struct view *view)
+{
+    print_description(view);
     if (view->has_stats)
         print_stats(view);
-    if (view->has_histogram)
+    print_percentiles(view);
+    if (view->has_histogram && view->wish->has_long_histogram)
         print_histogram(view);
+    else if (view->has_histogram)
+        print_short_histogram(view);
     print_corners(view);
 }
 
-static enum exit_code show(struct view *view, bool is_json)
+/* ---- the verb ---- */
+
+static enum exit_code report(const struct view *view, int code)
 {
-    const int result = measure(view, is_json);
-    if (result == -ENOMEM)
-        return print_error(EXIT_UNSUPPORTED, view->path, "out of memory");
-    if (result < 0)
-        return input_read_error(view->path, view->tensor, result);
-    if (is_json)
-        json_view(view);
-    else
-        print_view(view);
-    return EXIT_DONE;
+    if (code == -ENOMEM)
+        return print_error(EXIT_UNSUPPORTED, view->wish->path, "out of memory");
+    return code < 0 ? input_read_error(view->wish->path, view->tensor, code) : EXIT_DONE;
+}
+
+static enum exit_code show_slice(const struct view *view, struct jsonout *out)
+{
+    auto_slice struct slice slice = {0};
+    const enum exit_code exit_code =
+        slice_parse(&slice, view->tensor, view->wish->slice, view->wish->path);
+    if (exit_code != EXIT_DONE)
+        return exit_code;
+    if (view->wish->is_json)
+        return report(view, json_view(view, &slice, out));
+    print_description(view);
+    puts("values:");
+    return report(view, slice_print(&slice));
+}
+
+static enum exit_code show(const struct wish *wish, const struct wfs_tensor *tensor,
+                           struct jsonout *out)
+{
+    struct view view = {.wish = wish, .tensor = tensor};
+    if (wish->slice != NULL)
+        return show_slice(&view, out);
+    const int result = measure(&view);
+    if (result == 0 && wish->is_json)
+        json_view(&view, NULL, out);
+    else if (result == 0)
+        print_view(&view);
+    return report(&view, result);
+}
+
+/* Finds all tensors before any is shown. */
+static enum exit_code show_all(const struct wish *wish, const struct args *args)
+{
+    const size_t n = args->n_operands - 1;
+    struct jsonout out = {.file = stdout};
+    autofree const struct wfs_tensor **tensors = calloc(n, sizeof(*tensors));
+    enum exit_code exit_code = EXIT_DONE;
+    if (tensors == NULL)
+        return print_error(EXIT_UNSUPPORTED, wish->path, "out of memory");
+    for (size_t i = 0; i < n && exit_code == EXIT_DONE; i++)
+        exit_code = input_find(wish->catalog, wish->path, args->operands[i + 1], &tensors[i]);
+    if (exit_code != EXIT_DONE)
+        return exit_code;
+    if (wish->is_json && n > 1)
+        jsonout_open_array(&out, NULL);
+    for (size_t i = 0; i < n && exit_code == EXIT_DONE && !ferror(stdout); i++) {
+        if (i > 0 && !wish->is_json)
+            putchar('\n');
+        exit_code = show(wish, tensors[i], &out);
+    }
+    if (wish->is_json && n > 1)
+        jsonout_close_array(&out);
+    return exit_code;
+}
+
+/* As many columns of corners as a line of a terminal has room for. */
+static size_t choose_edge(size_t n_screen)
+{
+    enum { N_OF_ONE = 26, N_MORE = 6 }; /* columns for one number at each edge; for the gap */
+    size_t n = N_EDGE;
+    while (n > 1 && n_screen > 0 && n * N_OF_ONE + N_MORE > n_screen)
+        n--;
+    return n;
 }
 
 int verb_show(int argc, char **argv)
@@ -294,12 +458,17 @@ int verb_show(int argc, char **argv)
     auto_catalog struct wfs_catalog *catalog = NULL;
     if (!args_parse(&args, &usage, argc, argv, &exit_code))
         return exit_code;
-    struct view view = {.path = args.operands[0]};
-    exit_code = input_load(&args, view.path, &catalog);
-    if (exit_code == EXIT_DONE)
-        exit_code = input_find(catalog, view.path, args.operands[1], &view.tensor);
-    if (exit_code != EXIT_DONE)
-        return exit_code;
-    view.catalog = catalog;
-    return show(&view, args_has(&args, "json"));
+    const bool is_json = args_has(&args, "json");
+    const size_t n_screen = is_json ? 0 : screen_width(STDOUT_FILENO);
+    struct wish wish = {
+        .path = args.operands[0],
+        .is_json = is_json,
+        .has_percentiles = args_has(&args, "percentiles") || n_screen > 0,
+        .has_long_histogram = args_has(&args, "histogram") || n_screen == 0,
+        .slice = args_value(&args, "slice"),
+        .n_edge = choose_edge(n_screen),
+    };
+    exit_code = input_load(&args, wish.path, &catalog);
+    wish.catalog = catalog;
+    return exit_code == EXIT_DONE ? (int)show_all(&wish, &args) : exit_code;
 }

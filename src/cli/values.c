@@ -163,8 +163,33 @@ static size_t bin_of(double number, const struct wfs_stats *stats)
     return bin < VALUES_N_BINS ? bin : VALUES_N_BINS - 1;
 }
 
-static int count_bins(const struct wfs_distinct *distinct, const struct wfs_stats *stats,
-                      uint64_t counts[VALUES_N_BINS])
+struct bins {
+    const struct wfs_stats *stats;
+    uint64_t *counts;
+};
+
+static void count_bins(void *ctx, const double *numbers, size_t n,
+                       const struct wfs_distinct *distinct, uint64_t index)
+{
+    const struct bins *bins = ctx;
+    for (size_t i = 0; i < n; i++) {
+        if (isfinite(numbers[i]))
+            bins->counts[bin_of(numbers[i], bins->stats)] +=
+                wfs_distinct_times(distinct, index + i);
+    }
+}
+
+int values_histogram(const struct wfs_tensor *tensor, const struct wfs_stats *stats,
+                     uint64_t counts[VALUES_N_BINS])
+{
+    struct bins bins = {stats, counts};
+    memset(counts, 0, VALUES_N_BINS * sizeof(counts[0]));
+    return values_scan(tensor, count_bins, &bins);
+}
+
+/* ---- all elements ---- */
+
+static int scan(const struct wfs_distinct *distinct, values_visit visit, void *ctx)
 {
     enum { N_CHUNK = 3 << 14 }; /* whole groups of every dtype */
     const struct wfs_tensor *tensor = &distinct->tensor;
@@ -179,21 +204,16 @@ static int count_bins(const struct wfs_distinct *distinct, const struct wfs_stat
             return n < 0 ? (int)n : -EIO;
         const size_t n_elems = (size_t)n * 8 / n_bits;
         wfs_dtype_decode(tensor->dtype, chunk, n_elems, numbers);
-        for (size_t i = 0; i < n_elems; i++) {
-            if (isfinite(numbers[i]))
-                counts[bin_of(numbers[i], stats)] += wfs_distinct_times(distinct, index + i);
-        }
+        visit(ctx, numbers, n_elems, distinct, index);
         offset += (uint64_t)n;
         index += n_elems;
     }
     return 0;
 }
 
-int values_histogram(const struct wfs_tensor *tensor, const struct wfs_stats *stats,
-                     uint64_t counts[VALUES_N_BINS])
+int values_scan(const struct wfs_tensor *tensor, values_visit visit, void *ctx)
 {
     cleanup(wfs_distinct_done) struct wfs_distinct distinct;
-    memset(counts, 0, VALUES_N_BINS * sizeof(counts[0]));
     const int code = wfs_distinct_init(&distinct, tensor, NULL);
-    return code < 0 ? code : count_bins(&distinct, stats, counts);
+    return code < 0 ? code : scan(&distinct, visit, ctx);
 }

@@ -5,6 +5,7 @@
 #ifndef WFS_VALUES_H
 #define WFS_VALUES_H
 
+#include <weightfs/distinct.h>
 #include <weightfs/tensor.h>
 
 #define VALUES_TEXT_MAX 80
@@ -30,6 +31,13 @@ void values_format_number(const struct wfs_tensor *tensor, double number,
  * product of its shape.
  */
 uint64_t values_n_elems(const struct wfs_tensor *tensor);
+
+/* Gets n elements as numbers, from the distinct element with that index on. */
+typedef void (*values_visit)(void *ctx, const double *numbers, size_t n,
+                             const struct wfs_distinct *distinct, uint64_t index);
+
+/* Calls visit for the distinct elements of a tensor of numbers. -EIO, -ENOMEM. */
+int values_scan(const struct wfs_tensor *tensor, values_visit visit, void *ctx);
 
 /* Counts the finite elements in equal bins from min to max. -EIO, -ENOMEM. */
 int values_histogram(const struct wfs_tensor *tensor, const struct wfs_stats *stats,
