@@ -49,7 +49,7 @@ def test_long_work_is_shown(large, folder, work, columns):
     assert shares and shares == sorted(shares) and shares[-1] <= 100
     if columns == 200:
         assert re.search(r'% \[#* *\]  \S+ \S?iB of \d.* left$', frames[-1]) or 'B of ' in frames[-1]
-    assert screen.raw.rfind('\r\033[K') > screen.raw.rfind('%')
+    assert screen.raw.rfind('\r\033[K') > screen.raw.rfind(frames[-1])
 
 
 @needs_slow
