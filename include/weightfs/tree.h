@@ -186,7 +186,10 @@ int wfs_node_lookup(const struct wfs_tree *tree, const struct wfs_node *dir, con
  */
 uint64_t wfs_node_number(const struct wfs_node *node);
 
-/* Returns the node with the number, which may be made up; NULL: it does not exist (any more). */
+/*
+ * Returns the node with the number, which may be made up; NULL: it does not exist (any more). Of a
+ * generated file this is the node of every version that there may have been.
+ */
 struct wfs_node *wfs_tree_node(const struct wfs_tree *tree, uint64_t number);
 
 /* Returns the directory that holds the node; that of the root is the root, an unlinked node has
@@ -226,25 +229,29 @@ int wfs_node_open(struct wfs_tree *tree, struct wfs_node *node, int flags);
 
 /* Returns -EIO when the source of the content has changed, or edited content is lost. */
 int wfs_node_check(const struct wfs_tree *tree, const struct wfs_node *node);
-/* Returns true when setting an attribute may have changed the header that content begins with. */
-bool wfs_node_has_new_header(const struct wfs_tree *tree, const struct wfs_node *node);
+/*
+ * Returns true when setting an attribute may have changed what is shown: the header that content
+ * begins with, or metadata.json.
+ */
+bool wfs_node_has_unseen_change(const struct wfs_tree *tree, const struct wfs_node *node);
 ssize_t wfs_node_read(const struct wfs_tree *tree, const struct wfs_node *node, uint64_t offset,
                       void *buf, size_t n_bytes);
 
 /*
- * A text of the control directory as it was when a file was opened: its reader finds one version,
- * however small the pieces are in which it reads. Outlives changes of the tree, not the tree.
+ * What a cache knows by a number never changes without a request to the tree. A file that the tree
+ * generates, in the control directory, therefore has a number for each version of its content, and
+ * whoever has one open finds the same bytes, however small the pieces are in which it reads. All
+ * other nodes have one number. All functions for numbers take one that has references.
+ *
+ * Takes a reference to what the node shows now, and returns its number; 0: no memory.
  */
-struct wfs_held_text;
-
-/* Holds the text as it is now; *out is NULL when the content is none. -EIO, -ENOMEM. */
-int wfs_node_hold_text(const struct wfs_tree *tree, const struct wfs_node *node,
-                       struct wfs_held_text **out);
-void wfs_held_text_release(struct wfs_held_text *text);
-/* Does what wfs_node_read does, of the text that is held. NULL, or edited since: of the node. */
-ssize_t wfs_node_read_held(const struct wfs_tree *tree, const struct wfs_node *node,
-                           const struct wfs_held_text *text, uint64_t offset, void *buf,
-                           size_t n_bytes);
+uint64_t wfs_number_enter(const struct wfs_tree *tree, struct wfs_node *node, struct stat *ret);
+/* Drops references. Returns true when wfs_node_reap should be called under exclusion. */
+bool wfs_number_leave(const struct wfs_tree *tree, uint64_t number, uint64_t n);
+void wfs_number_stat(const struct wfs_tree *tree, uint64_t number, struct stat *ret);
+/* -ESTALE: of a version that was to be generated while it is read, and the tree has changed. */
+ssize_t wfs_number_read(const struct wfs_tree *tree, uint64_t number, uint64_t offset, void *buf,
+                        size_t n_bytes);
 /* Does what wfs_tensor_read_ahead does; nothing where the content is not that of a tensor. */
 void wfs_node_read_ahead(const struct wfs_tree *tree, const struct wfs_node *node, uint64_t offset);
 

@@ -346,7 +346,7 @@ void driver_forget(struct driver *driver, uint64_t number, uint64_t n)
 {
     driver_begin_read(driver);
     struct wfs_node *node = wfs_tree_node(driver->tree, number);
-    const bool is_free = node != NULL && wfs_node_unref(node, n) && remember_reap(driver, node);
+    const bool is_free = wfs_number_leave(driver->tree, number, n) && remember_reap(driver, node);
     driver_end_read(driver);
     if (!is_free)
         return;

@@ -147,13 +147,7 @@ void generated_attach(struct generated *generated, const struct wfs_tree *tree)
         generated->files[i].commit.tree = tree;
 }
 
-/* Generations begin at 0, handles at 1. */
-static uint64_t handle_now(const struct wfs_tree *tree)
-{
-    return wfs_tree_generation(tree) + 1;
-}
-
-int generated_open(const struct wfs_tree_made *made, uint64_t *ret_handle)
+int generated_open(const struct wfs_tree_made *made)
 {
     struct file *file = (struct file *)(uintptr_t)made->ctx;
     pthread_mutex_lock(&file->lock);
@@ -162,7 +156,6 @@ int generated_open(const struct wfs_tree_made *made, uint64_t *ret_handle)
     if (code < 0)
         complain(file);
     pthread_mutex_unlock(&file->lock);
-    *ret_handle = handle_now(file->commit.tree);
     return code;
 }
 
@@ -173,9 +166,4 @@ void generated_close(const struct wfs_tree_made *made)
     file->n_open--;
     drop_unused(file);
     pthread_mutex_unlock(&file->lock);
-}
-
-int generated_check(const struct wfs_tree *tree, uint64_t handle)
-{
-    return handle != 0 && handle != handle_now(tree) ? -ESTALE : 0;
 }

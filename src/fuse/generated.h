@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The checkpoint that a commit would write now, one file for each format, as files of the control
- * directory that are made while they are read. Whoever has one open reads the tree as it was then,
- * and gets ESTALE once something is edited.
+ * directory that are made while they are read. Each shows the tree as it is now.
  */
 #ifndef WFS_GENERATED_H
 #define WFS_GENERATED_H
@@ -25,13 +24,9 @@ const struct wfs_tree_made *generated_files(const struct generated *generated, s
 void generated_attach(struct generated *generated, const struct wfs_tree *tree);
 
 /*
- * Opens one; *ret_handle is passed to the other functions and is never 0. Logs why it cannot be
- * made. The caller holds the lock of the tree for all of these.
+ * Opens one, or logs why it cannot be made. The caller holds the lock of the tree for both.
  */
-int generated_open(const struct wfs_tree_made *file, uint64_t *ret_handle);
+int generated_open(const struct wfs_tree_made *file);
 void generated_close(const struct wfs_tree_made *file);
-
-/* Returns -ESTALE when the tree has changed since the file was opened; 0 for a handle of 0. */
-int generated_check(const struct wfs_tree *tree, uint64_t handle);
 
 #endif

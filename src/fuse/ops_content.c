@@ -51,7 +51,7 @@ static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *in
     struct stat st;
     struct driver *driver = request_begin_read(req);
     const struct wfs_node *node = request_node(driver, ino);
-    wfs_node_stat(driver->tree, node, &st);
+    wfs_number_stat(driver->tree, ino, &st);
     const double timeout = request_timeout(driver, node);
     driver_end_read(driver);
     fuse_reply_attr(req, &st, timeout);
@@ -122,7 +122,7 @@ static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to
     }
     struct wfs_node *node = request_node(driver, ino);
     rc = set_attributes(driver, node, attr, to_set);
-    wfs_node_stat(driver->tree, node, &st);
+    wfs_number_stat(driver->tree, ino, &st);
     const double timeout = request_timeout(driver, node);
     driver_end_change(driver);
     rc = request_settle(req, ino, MOUNT_SYNCS_ALL, rc);
@@ -149,28 +149,17 @@ static void op_open_never(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info 
     fuse_reply_err(req, ENOSYS);
 }
 
-/*
- * The handle of an open file is that of a generated checkpoint, or the text that is held for its
- * reader; otherwise 0.
- */
-static int make_handle(const struct driver *driver, struct wfs_node *node, uint64_t *ret)
+static int open_made(const struct driver *driver, const struct wfs_node *node)
 {
     const struct wfs_tree_made *made = wfs_node_made(driver->tree, node);
-    struct wfs_held_text *text = NULL;
-    if (made != NULL)
-        return generated_open(made, ret);
-    const int rc = wfs_node_hold_text(driver->tree, node, &text);
-    *ret = (uintptr_t)text;
-    return rc;
+    return made == NULL ? 0 : generated_open(made);
 }
 
-static void close_handle(const struct driver *driver, const struct wfs_node *node, uint64_t handle)
+static void close_made(const struct driver *driver, const struct wfs_node *node)
 {
     const struct wfs_tree_made *made = wfs_node_made(driver->tree, node);
-    if (made != NULL && handle != 0)
+    if (made != NULL)
         generated_close(made);
-    else
-        wfs_held_text_release((struct wfs_held_text *)(uintptr_t)handle);
 }
 
 /* Truncation is a request of its own, so nothing is changed here. */
@@ -180,7 +169,7 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
     struct wfs_node *node = request_node(driver, ino);
     int rc = wfs_node_open(driver->tree, node, info->flags & ~O_TRUNC);
     if (rc == 0)
-        rc = make_handle(driver, node, &info->fh);
+        rc = open_made(driver, node);
     request_open_flags(driver, node, info);
     driver_end_read(driver);
     if (rc == -EIO)
@@ -188,29 +177,15 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
     if (rc < 0)
         fuse_reply_err(req, -rc);
     else if (fuse_reply_open(req, info) < 0)
-        close_handle(driver, node, info->fh); /* the caller was killed: no release will follow */
+        close_made(driver, node); /* the caller was killed: no release will follow */
 }
 
 static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 {
-    if (info->fh != 0) {
-        struct driver *driver = request_begin_read(req);
-        close_handle(driver, request_node(driver, ino), info->fh);
-        driver_end_read(driver);
-    }
+    struct driver *driver = request_begin_read(req);
+    close_made(driver, request_node(driver, ino));
+    driver_end_read(driver);
     request_reply(req, 0);
-}
-
-static ssize_t read_node(const struct driver *driver, fuse_ino_t ino, uint64_t handle,
-                         uint64_t offset, void *buf, size_t n_bytes)
-{
-    const struct wfs_node *node = request_node(driver, ino);
-    if (wfs_node_made(driver->tree, node) == NULL)
-        return wfs_node_read_held(driver->tree, node,
-                                  (const struct wfs_held_text *)(uintptr_t)handle, offset, buf,
-                                  n_bytes);
-    const int code = generated_check(driver->tree, handle);
-    return code < 0 ? code : wfs_node_read(driver->tree, node, offset, buf, n_bytes);
 }
 
 /* Reads ahead while the caller uses the reply. The kernel may forget the node in that time. */
@@ -231,7 +206,7 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t n_bytes, off_t offset
     ssize_t n = -ENOMEM;
     if (buffer != NULL && n_bytes <= DRIVER_TRANSFER_MAX) {
         driver_begin_read(driver);
-        n = read_node(driver, ino, info->fh, (uint64_t)offset, buffer, n_bytes);
+        n = wfs_number_read(driver->tree, ino, (uint64_t)offset, buffer, n_bytes);
         driver_end_read(driver);
     }
     if (n == -EIO)
@@ -273,15 +248,16 @@ static void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset,
 }
 
 /* Returns the number of bytes copied, 0 at the end of the content, or a negative errno. */
-static ssize_t copy_piece(fuse_req_t req, fuse_ino_t from, uint64_t handle, uint64_t from_offset,
-                          fuse_ino_t to, uint64_t to_offset, size_t n_bytes)
+static ssize_t copy_piece(fuse_req_t req, fuse_ino_t from, uint64_t from_offset, fuse_ino_t to,
+                          uint64_t to_offset, size_t n_bytes)
 {
     struct driver *driver = fuse_req_userdata(req);
     char *buffer = driver_buffer(driver);
     ssize_t n = begin_content_change(req, to, UINT64_MAX);
     if (n < 0)
         return n;
-    n = buffer == NULL ? -ENOMEM : read_node(driver, from, handle, from_offset, buffer, n_bytes);
+    n = buffer == NULL ? -ENOMEM
+                       : wfs_number_read(driver->tree, from, from_offset, buffer, n_bytes);
     if (n > 0)
         n = wfs_node_write(driver->tree, request_node(driver, to), to_offset, buffer, (size_t)n,
                            false);
@@ -300,8 +276,7 @@ static void op_copy_file_range(fuse_req_t req, fuse_ino_t from, off_t from_offse
     ssize_t n = 1;
     while (n_done < n_wanted && n > 0 && !fuse_req_interrupted(req)) {
         const size_t n_left = n_wanted - n_done;
-        n = copy_piece(req, from, from_info->fh, (uint64_t)from_offset + n_done, to,
-                       (uint64_t)to_offset + n_done,
+        n = copy_piece(req, from, (uint64_t)from_offset + n_done, to, (uint64_t)to_offset + n_done,
                        n_left < DRIVER_TRANSFER_MAX ? n_left : DRIVER_TRANSFER_MAX);
         n_done += n > 0 ? (size_t)n : 0;
     }

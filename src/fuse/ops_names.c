@@ -37,19 +37,26 @@ static int find_by_number(const struct driver *driver, fuse_req_t req, fuse_ino_
 
 static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-    struct fuse_entry_param entry = {.entry_timeout = 86400};
+    struct fuse_entry_param entry = {0};
     struct wfs_node *node;
     struct driver *driver = request_begin_read(req);
+    const bool is_self = strcmp(name, ".") == 0;
     int rc;
-    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+    if (is_self || strcmp(name, "..") == 0)
         rc = find_by_number(driver, req, parent, name, &node);
     else if (is_refused(driver, req, parent, name))
         rc = -EACCES;
     else
         rc = wfs_node_lookup(driver->tree, request_node(driver, parent), name, &node);
     if (rc == 0)
-        request_make_entry(driver, node, &entry);
+        rc = request_make_entry(driver, node, &entry);
+    else if (rc == -ENOENT)
+        entry.entry_timeout = request_timeout(driver, request_node(driver, parent));
     driver_end_read(driver);
+    if (rc == 0 && is_self && entry.ino != parent) { /* an older version of a generated file */
+        driver_forget(driver, entry.ino, 1);
+        rc = -ESTALE;
+    }
     if (rc == -ENOENT)
         fuse_reply_entry(req,
                          &entry); /* number 0: the kernel may cache that the name does not exist */
@@ -98,7 +105,7 @@ static bool add_entry(struct listing *listing, const char *name, struct wfs_node
     const size_t n_left = listing->n_room - listing->n_bytes;
     const bool is_known = listing->is_plus && !is_dot; /* to the kernel, from now on */
     if (is_known)
-        request_make_entry(listing->driver, node, &entry);
+        (void)request_make_entry(listing->driver, node, &entry);
     else
         wfs_node_stat(listing->driver->tree, node, &entry.attr);
     const size_t n =
@@ -108,7 +115,8 @@ static bool add_entry(struct listing *listing, const char *name, struct wfs_node
     if (n <= n_left)
         listing->n_bytes += n;
     else if (is_known)
-        wfs_node_unref(node, 1); /* it has a name: nothing is freed */
+        (void)wfs_number_leave(listing->driver->tree, entry.ino,
+                               1); /* it has a name: nothing is freed */
     return n <= n_left;
 }
 

@@ -49,14 +49,13 @@ double request_timeout(const struct driver *driver, const struct wfs_node *node)
     return wfs_node_is_control(driver->tree, node) ? 0 : 86400;
 }
 
-void request_make_entry(struct driver *driver, struct wfs_node *node,
-                        struct fuse_entry_param *entry)
+int request_make_entry(struct driver *driver, struct wfs_node *node, struct fuse_entry_param *entry)
 {
-    *entry = (struct fuse_entry_param){.ino = wfs_node_number(node)};
+    *entry = (struct fuse_entry_param){0};
+    entry->ino = wfs_number_enter(driver->tree, node, &entry->attr);
     entry->attr_timeout = entry->entry_timeout = request_timeout(driver, node);
-    wfs_node_stat(driver->tree, node, &entry->attr);
     entry->generation = entry->ino == FUSE_ROOT_ID ? 0 : generation_of(&entry->attr);
-    wfs_node_ref(node, 1);
+    return entry->ino == 0 ? -ENOMEM : 0;
 }
 
 int request_settle(fuse_req_t req, fuse_ino_t ino, enum mount_syncs sync, int code)
@@ -88,14 +87,12 @@ void request_reply(fuse_req_t req, int rc)
 }
 
 /*
- * Cached content outlives a close, unless it has changed without the kernel's knowledge: the texts
- * of the control directory, and headers whose dtype or shape was set. All other content stays in
- * the cache: dropping it during a write of somebody else can lose that write to readers.
+ * Cached content outlives a close, unless it has changed without the kernel's knowledge: metadata
+ * and headers that were set by an attribute. All other content stays in the cache: dropping it
+ * during a write of somebody else can lose that write to readers.
  */
 void request_open_flags(const struct driver *driver, const struct wfs_node *node,
                         struct fuse_file_info *info)
 {
-    const bool is_control = wfs_node_is_control(driver->tree, node);
-    info->keep_cache = !is_control && !wfs_node_has_new_header(driver->tree, node);
-    info->direct_io = is_control;
+    info->keep_cache = !wfs_node_has_unseen_change(driver->tree, node);
 }

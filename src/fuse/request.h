@@ -36,9 +36,12 @@ struct wfs_node *request_node(const struct driver *driver, fuse_ino_t ino);
  */
 double request_timeout(const struct driver *driver, const struct wfs_node *node);
 
-/* Fills in entry and takes the reference that goes with it. The caller holds the lock. */
-void request_make_entry(struct driver *driver, struct wfs_node *node,
-                        struct fuse_entry_param *entry);
+/*
+ * Fills in entry and takes the reference that goes with it. -ENOMEM: its number is 0. The caller
+ * holds the lock.
+ */
+int request_make_entry(struct driver *driver, struct wfs_node *node,
+                       struct fuse_entry_param *entry);
 
 /*
  * Makes a change of the node durable before it is answered, where the mount was asked to: `sync` is

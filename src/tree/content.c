@@ -26,14 +26,15 @@
 uint64_t content_n_bytes(const struct wfs_tree *tree, const struct wfs_node *node)
 {
     uint64_t n_bytes = 0;
+    struct control_look look;
     if (node->kind == NODE_DIR)
         return 0;
     if (node->kind == NODE_FILE || edit_is_staged(node))
         return edit_n_bytes(node) + frame_header_n_bytes(tree, node);
-    const int code = node->kind == NODE_VALUE ? valuefile_n_bytes(tree, node, &n_bytes)
-                                              : control_n_bytes(tree, node, &n_bytes);
-    /* One byte makes programs read, and get the error; an empty file would look complete. */
-    return code == 0 ? n_bytes : node->kind >= NODE_MADE;
+    if (node->kind == NODE_VALUE)
+        return valuefile_n_bytes(tree, node, &n_bytes) < 0 ? 0 : n_bytes;
+    (void)control_look(tree, node, 0, &look);
+    return look.n_bytes;
 }
 
 int wfs_node_check(const struct wfs_tree *tree, const struct wfs_node *node)
@@ -46,9 +47,11 @@ int wfs_node_check(const struct wfs_tree *tree, const struct wfs_node *node)
     return wfs_tensor_check_source(node->tensor);
 }
 
-bool wfs_node_has_new_header(const struct wfs_tree *tree, const struct wfs_node *node)
+bool wfs_node_has_unseen_change(const struct wfs_tree *tree, const struct wfs_node *node)
 {
-    return tree->options.files == WFS_FILES_NPY && node->edit != NULL && node->edit->has_new_header;
+    const struct edit *edit = node->edit;
+    return edit != NULL &&
+           (edit->has_new_text || (edit->has_new_header && tree->options.files == WFS_FILES_NPY));
 }
 
 /* ---- reading ---- */
@@ -64,30 +67,19 @@ ssize_t wfs_node_read(const struct wfs_tree *tree, const struct wfs_node *node, 
     if (node->kind == NODE_VALUE)
         return valuefile_read(tree, node, offset, buf, n_bytes);
     if (node->kind != NODE_FILE)
-        return control_read(tree, node, offset, buf, n_bytes);
+        return control_read(tree, node, 0, offset, buf, n_bytes);
     const struct wfs_tensor tensor = description_shown(node);
     return frame_read(&tensor, frame_header_n_bytes(tree, node), offset, buf, n_bytes);
 }
 
-/* Has the node a text of the control directory as its content? */
-static bool has_text(const struct wfs_node *node)
+ssize_t wfs_number_read(const struct wfs_tree *tree, uint64_t number, uint64_t offset, void *buf,
+                        size_t n_bytes)
 {
-    return node->kind >= NODE_TENSORS && node->kind < NODE_MADE && !edit_is_staged(node);
-}
-
-int wfs_node_hold_text(const struct wfs_tree *tree, const struct wfs_node *node,
-                       struct wfs_held_text **out)
-{
-    *out = NULL;
-    return has_text(node) ? control_hold(tree, node, out) : 0;
-}
-
-ssize_t wfs_node_read_held(const struct wfs_tree *tree, const struct wfs_node *node,
-                           const struct wfs_held_text *text, uint64_t offset, void *buf,
-                           size_t n_bytes)
-{
-    return text != NULL && has_text(node) ? control_read_held(text, offset, buf, n_bytes)
-                                          : wfs_node_read(tree, node, offset, buf, n_bytes);
+    const struct wfs_node *node = wfs_tree_node(tree, number);
+    if (!node_is_fixed(node))
+        return wfs_node_read(tree, node, offset, buf, n_bytes);
+    n_bytes = n_bytes < SSIZE_MAX ? n_bytes : SSIZE_MAX;
+    return control_read(tree, node, number, offset, buf, n_bytes);
 }
 
 void wfs_node_read_ahead(const struct wfs_tree *tree, const struct wfs_node *node, uint64_t offset)
@@ -226,11 +218,12 @@ int wfs_node_open(struct wfs_tree *tree, struct wfs_node *node, int flags)
     if (node->kind >= NODE_MADE)
         return 0; /* its reader gets the error, if there is one */
     uint64_t n_bytes;
+    struct control_look look;
     if (node->kind == NODE_VALUE && !edit_is_staged(node))
         return valuefile_n_bytes(tree, node, &n_bytes);
     return node->kind == NODE_FILE || node->kind == NODE_DIR || edit_is_staged(node)
                ? wfs_node_check(tree, node)
-               : control_n_bytes(tree, node, &n_bytes);
+               : control_look(tree, node, 0, &look);
 }
 
 /* ---- durability ---- */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What stat(2) and statvfs(2) show, and what of it can be set.
+ * What stat(2) and statvfs(2) show, and what of it can be set. Versions of generated files are
+ * entered and left here, because an entry has a number and its attributes at once.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -10,13 +11,11 @@
 #include "tree/control/control.h"
 #include "tree/stage/stage.h"
 
-/* Returns the time of everything that nobody has changed. */
+/* Returns the time of everything that nobody has changed, but for what the tree generates. */
 static struct timespec base_time(const struct wfs_tree *tree, const struct wfs_node *node)
 {
     if (node->kind == NODE_DIR || node->kind == NODE_VALUE)
         return tree->mtime;
-    if (node_is_fixed(node))
-        return control_mtime(tree, node);
     const struct source *source = node->tensor == NULL ? NULL : node->tensor->stored.source;
     if (source == NULL || source->identity.mtime_ns == 0)
         return tree->mtime;
@@ -26,10 +25,9 @@ static struct timespec base_time(const struct wfs_tree *tree, const struct wfs_n
 }
 
 /* Fills in the times. The ctime begins as the base time, and never falls behind it. */
-static void stat_times(const struct wfs_tree *tree, const struct wfs_node *node, struct stat *ret)
+static void stat_times(const struct wfs_node *node, const struct timespec base, struct stat *ret)
 {
     const struct edit *edit = node->edit;
-    const struct timespec base = base_time(tree, node);
     ret->st_mtim = ret->st_ctim = base;
     if (node->kind == NODE_DIR)
         ret->st_mtim = node->directory->mtime;
@@ -58,9 +56,9 @@ static mode_t mode_of(const struct wfs_tree *tree, const struct wfs_node *node)
     return type | (bits & ~tree->options.umask & ~hidden);
 }
 
-void wfs_node_stat(const struct wfs_tree *tree, const struct wfs_node *node, struct stat *ret)
+static void fill(const struct wfs_tree *tree, const struct wfs_node *node, uint64_t n_bytes,
+                 const struct timespec base, struct stat *ret)
 {
-    const uint64_t n_bytes = content_n_bytes(tree, node);
     *ret = (struct stat){
         .st_ino = node->ino,
         .st_mode = mode_of(tree, node),
@@ -71,8 +69,59 @@ void wfs_node_stat(const struct wfs_tree *tree, const struct wfs_node *node, str
         .st_blksize = 4096,
         .st_blocks = (blkcnt_t)(n_bytes / 512 + (n_bytes % 512 != 0)),
     };
-    stat_times(tree, node, ret);
+    stat_times(node, base, ret);
 }
+
+void wfs_node_stat(const struct wfs_tree *tree, const struct wfs_node *node, struct stat *ret)
+{
+    struct control_look look;
+    if (!node_is_fixed(node)) {
+        fill(tree, node, content_n_bytes(tree, node), base_time(tree, node), ret);
+        return;
+    }
+    (void)control_look(tree, node, 0, &look);
+    fill(tree, node, look.n_bytes, look.mtime, ret);
+}
+
+/* ---- numbers ---- */
+
+uint64_t wfs_number_enter(const struct wfs_tree *tree, struct wfs_node *node, struct stat *ret)
+{
+    struct control_look look;
+    if (!node_is_fixed(node)) {
+        wfs_node_stat(tree, node, ret);
+        wfs_node_ref(node, 1);
+        return wfs_node_number(node);
+    }
+    (void)control_look(tree, node, 1, &look);
+    fill(tree, node, look.n_bytes, look.mtime, ret);
+    return look.number;
+}
+
+bool wfs_number_leave(const struct wfs_tree *tree, uint64_t number, uint64_t n)
+{
+    struct wfs_node *node = wfs_tree_node(tree, number);
+    if (node == NULL)
+        return false;
+    if (!node_is_fixed(node))
+        return wfs_node_unref(node, n);
+    control_unref(tree, node, number, n);
+    return false;
+}
+
+void wfs_number_stat(const struct wfs_tree *tree, uint64_t number, struct stat *ret)
+{
+    struct control_look look;
+    const struct wfs_node *node = wfs_tree_node(tree, number);
+    if (!node_is_fixed(node)) {
+        wfs_node_stat(tree, node, ret);
+        return;
+    }
+    (void)control_look_at(tree, node, number, &look);
+    fill(tree, node, look.n_bytes, look.mtime, ret);
+}
+
+/* ---- what can be set ---- */
 
 /* Returns true when there is a time to set, and makes it. */
 static bool resolve_time(const struct timespec *time, struct timespec *ret)

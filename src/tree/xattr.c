@@ -257,6 +257,7 @@ static int set_metadata(struct wfs_tree *tree, const char *name, const char *val
     if (code == 0)
         code = editfile_put(tree, node, text.bytes, text.n_bytes);
     if (code == 0) {
+        node->edit->has_new_text = true;
         editfile_touch(tree, node);
         edit_touch(tree, tree->root);
     }

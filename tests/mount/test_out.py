@@ -60,22 +60,25 @@ def test_any_piece_of_it_can_be_read(mount, folder):
             assert file.read(1000) == wanted[offset:offset + 1000]
 
 
-def test_who_has_it_open_is_told_when_the_tree_changes(mount, small, folder):
-    mounted = mount(small, 'output=%s' % (folder / 'new.safetensors'))
+def test_who_has_it_open_finds_one_tree_or_is_told_that_it_has_changed(mount, small, folder):
+    large = st.write(folder / 'large.safetensors', {**st.read(small).tensors, 'z': ('U8', [1 << 24], bytes(range(256)) * (1 << 16))})
+    mounted = mount(large, 'output=%s' % (folder / 'new.safetensors'))
     path = mounted / OUT / 'model.safetensors'
     fd = os.open(path, os.O_RDONLY)
     try:
-        before = os.pread(fd, 1 << 20, 0)
-        assert before == small.read_bytes()
+        before = os.pread(fd, 4096, 0)
+        assert before == large.read_bytes()[:4096]
         (mounted / '.scratch').write_text('no part of a commit')
-        assert os.pread(fd, 1 << 20, 0) == before
+        assert os.pread(fd, 4096, 0) == before
         (mounted / 'a/c').write_bytes(b'HELLO')
-        with pytest.raises(OSError) as caught:
-            os.pread(fd, 1 << 20, 0)
+        assert os.pread(fd, 4096, 0) == before
+        with pytest.raises(OSError) as caught:  # nobody has read so far
+            os.pread(fd, 4096, 1 << 24)
         assert caught.value.errno == errno.ESTALE
     finally:
         os.close(fd)
-    assert st.canonical({**st.read(small).tensors, 'a.c': ('U8', [5], b'HELLO')}, st.read(small).metadata) == path.read_bytes()
+    changed = {**st.read(large).tensors, 'a.c': ('U8', [5], b'HELLO')}
+    assert st.canonical(changed, st.read(large).metadata) == path.read_bytes()
 
 
 def test_a_tree_that_cannot_be_committed_tells_why(mount, small, folder):

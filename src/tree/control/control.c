@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,25 +21,39 @@
 #include "tree/node/edit.h"
 #include "tree/node/entry.h"
 
-struct wfs_held_text {
-    atomic_size_t n_users;
-    struct strbuf text;
+/* Equal numbers mean equal bytes, for whoever caches them. */
+struct version {
+    struct version *older;
+    struct control_look look;
+    uint64_t n_refs;
+    uint64_t input;     /* of its content, when that was last found unchanged */
+    struct strbuf text; /* nothing for a file of options.made */
+    int code;           /* not 0: it cannot be generated */
 };
 
 struct made {
-    struct wfs_held_text *held; /* NULL: none was generated yet */
-    struct timespec at;
-    uint64_t version; /* of its input, when it was generated */
+    pthread_mutex_t lock;
+    struct version *now; /* then the older ones that have references; NULL: none was generated */
+    uint32_t n_versions;
 };
 
+enum { N_MADE = 3 + WFS_TREE_TEXTS_MAX + WFS_TREE_MADE_MAX };
+
 struct texts {
-    pthread_mutex_t lock;
-    struct made made[3 + WFS_TREE_TEXTS_MAX]; /* by kind */
+    struct made made[N_MADE]; /* by kind */
 };
 
 static struct made *made_of(const struct wfs_tree *tree, const struct wfs_node *node)
 {
     return &tree->texts->made[node->kind - NODE_TENSORS];
+}
+
+static void remove_version(struct version **at)
+{
+    struct version *version = *at;
+    *at = version->older;
+    strbuf_done(&version->text);
+    free(version);
 }
 
 /* ---- the directory ---- */
@@ -75,7 +88,8 @@ int control_new(struct wfs_tree *tree)
     tree->texts = calloc(1, sizeof(*tree->texts));
     if (tree->texts == NULL)
         return -ENOMEM;
-    pthread_mutex_init(&tree->texts->lock, NULL);
+    for (size_t i = 0; i < N_MADE; i++)
+        pthread_mutex_init(&tree->texts->made[i].lock, NULL);
     tree->control = node_new(tree, NODE_DIR, 0);
     if (tree->control == NULL ||
         entry_add(tree, tree->root, WFS_CONTROL_NAME, NAME_BORROWED, tree->control, false, &id) < 0)
@@ -96,9 +110,12 @@ void control_done(struct wfs_tree *tree)
 {
     if (tree->texts == NULL)
         return;
-    for (size_t i = 0; i < sizeof(tree->texts->made) / sizeof(*tree->texts->made); i++)
-        wfs_held_text_release(tree->texts->made[i].held);
-    pthread_mutex_destroy(&tree->texts->lock);
+    for (size_t i = 0; i < N_MADE; i++) {
+        struct made *made = &tree->texts->made[i];
+        while (made->now != NULL)
+            remove_version(&made->now);
+        pthread_mutex_destroy(&made->lock);
+    }
     free(tree->texts);
     tree->texts = NULL;
 }
@@ -163,14 +180,20 @@ static int render_tensors(const struct wfs_tree *tree, struct strbuf *text)
     return code;
 }
 
-/* ---- looking at them ---- */
+/* ---- versions ---- */
 
-/* The status has none. */
-static uint64_t version_of(const struct wfs_tree *tree, const struct wfs_node *node)
+const struct wfs_tree_made *wfs_node_made(const struct wfs_tree *tree, const struct wfs_node *node)
 {
-    return node->kind >= NODE_GIVEN     ? atomic_load(&tree->n_commits)
-           : node->kind == NODE_TENSORS ? atomic_load(&tree->generation)
-                                        : 0;
+    return node->kind < NODE_MADE ? NULL : &tree->options.made[node->kind - NODE_MADE];
+}
+
+/* Returns a count that stays while the content cannot change; that of the status always can. */
+static uint64_t input_of(const struct wfs_tree *tree, const struct wfs_node *node)
+{
+    if (node->kind == NODE_METADATA || node->kind == NODE_STATUS)
+        return 0;
+    return node->kind >= NODE_GIVEN && node->kind < NODE_MADE ? atomic_load(&tree->n_commits)
+                                                              : atomic_load(&tree->generation);
 }
 
 static int render_given(const struct wfs_tree_text *given, struct strbuf *text)
@@ -197,104 +220,134 @@ static int render(const struct wfs_tree *tree, const struct wfs_node *node, stru
     return code < 0 ? code : text->has_failed ? -ENOMEM : 0;
 }
 
-void wfs_held_text_release(struct wfs_held_text *text)
+/* Generates what the file shows now; an error is part of the version. */
+static void generate(const struct wfs_tree *tree, const struct wfs_node *node,
+                     struct version *version)
 {
-    if (text == NULL || atomic_fetch_sub(&text->n_users, 1) > 1)
-        return;
-    strbuf_done(&text->text);
-    free(text);
+    const struct wfs_tree_made *file = wfs_node_made(tree, node);
+    struct control_look *look = &version->look;
+    if (file != NULL) {
+        version->code = file->n_bytes(file->ctx, &look->n_bytes);
+        look->mtime = tree->changed_at.tv_sec != 0 ? tree->changed_at : tree->mtime;
+    } else {
+        version->code = render(tree, node, &version->text);
+        look->n_bytes = version->text.n_bytes;
+        look->mtime = node_now();
+    }
+    if (version->code < 0)
+        look->n_bytes = 1;
 }
 
-static bool is_same_text(const struct wfs_held_text *a, const struct wfs_held_text *b)
+static bool is_same(const struct wfs_node *node, const struct version *a, const struct version *b)
 {
-    return a != NULL && a->text.n_bytes == b->text.n_bytes &&
-           (b->text.n_bytes == 0 || memcmp(a->text.bytes, b->text.bytes, b->text.n_bytes) == 0);
+    if (a == NULL || a->code != b->code || a->look.n_bytes != b->look.n_bytes)
+        return false;
+    if (a->code < 0 || node->kind >= NODE_MADE)
+        return a->input == b->input;
+    return a->look.n_bytes == 0 || memcmp(a->text.bytes, b->text.bytes, a->look.n_bytes) == 0;
 }
 
-/* Called with the lock held. */
+/* Makes made->now what the file shows now. Called with the lock held. -ENOMEM: it is as it was. */
 static int refresh(const struct wfs_tree *tree, const struct wfs_node *node, struct made *made)
 {
-    const uint64_t version = version_of(tree, node);
-    if (made->held != NULL && node->kind != NODE_STATUS && made->version == version)
+    struct version *now = made->now;
+    const uint64_t input = input_of(tree, node);
+    if (now != NULL && now->code == 0 && node->kind != NODE_STATUS && now->input == input)
         return 0;
-    struct wfs_held_text *held = calloc(1, sizeof(*held));
-    const int code = held == NULL ? -ENOMEM : render(tree, node, &held->text);
-    if (held != NULL)
-        atomic_init(&held->n_users, 1);
-    if (code < 0) {
-        wfs_held_text_release(held);
-        return code;
+    struct version *made_now = calloc(1, sizeof(*made_now));
+    if (made_now == NULL)
+        return -ENOMEM;
+    made_now->input = input;
+    generate(tree, node, made_now);
+    if (is_same(node, now, made_now)) {
+        now->input = input;
+        remove_version(&made_now);
+        return 0;
     }
-    made->at = is_same_text(made->held, held) ? made->at : node_now();
-    made->version = version;
-    wfs_held_text_release(made->held);
-    made->held = held;
+    if (now != NULL && now->n_refs == 0)
+        remove_version(&made->now);
+    made->n_versions += made->n_versions == UINT32_MAX ? 2 : 1;
+    made_now->look.number = (uint64_t)made->n_versions << 32 | node->id;
+    made_now->older = made->now;
+    made->now = made_now;
     return 0;
 }
 
-int control_hold(const struct wfs_tree *tree, const struct wfs_node *node,
-                 struct wfs_held_text **out)
+/* Returns where the version is in the list, or the end of the list. The lock is held. */
+static struct version **find(struct made *made, uint64_t number)
 {
-    struct made *made = made_of(tree, node);
-    pthread_mutex_lock(&tree->texts->lock);
-    const int code = refresh(tree, node, made);
-    if (code == 0) {
-        atomic_fetch_add(&made->held->n_users, 1);
-        *out = made->held;
-    }
-    pthread_mutex_unlock(&tree->texts->lock);
-    return code;
-}
-
-ssize_t control_read_held(const struct wfs_held_text *text, uint64_t offset, void *buf,
-                          size_t n_bytes)
-{
-    if (offset >= text->text.n_bytes)
-        return 0;
-    const size_t n_left = text->text.n_bytes - (size_t)offset;
-    const size_t n = n_bytes < n_left ? n_bytes : n_left;
-    memcpy(buf, text->text.bytes + offset, n);
-    return (ssize_t)n;
-}
-
-const struct wfs_tree_made *wfs_node_made(const struct wfs_tree *tree, const struct wfs_node *node)
-{
-    return node->kind < NODE_MADE ? NULL : &tree->options.made[node->kind - NODE_MADE];
-}
-
-int control_n_bytes(const struct wfs_tree *tree, const struct wfs_node *node, uint64_t *ret_n_bytes)
-{
-    const struct wfs_tree_made *file = wfs_node_made(tree, node);
-    if (file != NULL)
-        return file->n_bytes(file->ctx, ret_n_bytes);
-    struct made *made = made_of(tree, node);
-    pthread_mutex_lock(&tree->texts->lock);
-    const int code = refresh(tree, node, made);
-    *ret_n_bytes = made->held == NULL ? 0 : made->held->text.n_bytes;
-    pthread_mutex_unlock(&tree->texts->lock);
-    return code;
-}
-
-struct timespec control_mtime(const struct wfs_tree *tree, const struct wfs_node *node)
-{
-    if (node->kind >= NODE_MADE)
-        return tree->changed_at.tv_sec != 0 ? tree->changed_at : tree->mtime;
-    pthread_mutex_lock(&tree->texts->lock);
-    const struct timespec at = made_of(tree, node)->at;
-    pthread_mutex_unlock(&tree->texts->lock);
+    struct version **at = &made->now;
+    while (*at != NULL && (*at)->look.number != number)
+        at = &(*at)->older;
     return at;
 }
 
-ssize_t control_read(const struct wfs_tree *tree, const struct wfs_node *node, uint64_t offset,
-                     void *buf, size_t n_bytes)
+int control_look(const struct wfs_tree *tree, const struct wfs_node *node, uint64_t n_refs,
+                 struct control_look *ret)
+{
+    struct made *made = made_of(tree, node);
+    *ret = (struct control_look){.n_bytes = 1};
+    pthread_mutex_lock(&made->lock);
+    int code = refresh(tree, node, made);
+    if (code == 0) {
+        made->now->n_refs += n_refs;
+        code = made->now->code;
+        *ret = made->now->look;
+    }
+    pthread_mutex_unlock(&made->lock);
+    return code;
+}
+
+int control_look_at(const struct wfs_tree *tree, const struct wfs_node *node, uint64_t number,
+                    struct control_look *ret)
+{
+    struct made *made = made_of(tree, node);
+    pthread_mutex_lock(&made->lock);
+    const struct version *version = *find(made, number);
+    const int code = version == NULL ? -ESTALE : version->code;
+    *ret = version == NULL ? (struct control_look){.n_bytes = 1} : version->look;
+    pthread_mutex_unlock(&made->lock);
+    return code;
+}
+
+void control_unref(const struct wfs_tree *tree, const struct wfs_node *node, uint64_t number,
+                   uint64_t n_refs)
+{
+    struct made *made = made_of(tree, node);
+    pthread_mutex_lock(&made->lock);
+    struct version **at = find(made, number);
+    if (*at != NULL) {
+        (*at)->n_refs -= n_refs;
+        if ((*at)->n_refs == 0 && *at != made->now)
+            remove_version(at);
+    }
+    pthread_mutex_unlock(&made->lock);
+}
+
+static ssize_t read_text(const struct strbuf *text, uint64_t offset, void *buf, size_t n_bytes)
+{
+    if (offset >= text->n_bytes)
+        return 0;
+    const size_t n_left = text->n_bytes - (size_t)offset;
+    const size_t n = n_bytes < n_left ? n_bytes : n_left;
+    memcpy(buf, text->bytes + offset, n);
+    return (ssize_t)n;
+}
+
+ssize_t control_read(const struct wfs_tree *tree, const struct wfs_node *node, uint64_t number,
+                     uint64_t offset, void *buf, size_t n_bytes)
 {
     const struct wfs_tree_made *file = wfs_node_made(tree, node);
-    if (file != NULL)
-        return file->read(file->ctx, offset, buf, n_bytes);
     struct made *made = made_of(tree, node);
-    pthread_mutex_lock(&tree->texts->lock);
-    const int code = made->held == NULL ? refresh(tree, node, made) : 0;
-    const ssize_t n = code < 0 ? code : control_read_held(made->held, offset, buf, n_bytes);
-    pthread_mutex_unlock(&tree->texts->lock);
-    return n;
+    pthread_mutex_lock(&made->lock);
+    const bool is_known = number != 0 || (made->now != NULL && made->now->code == 0);
+    ssize_t n = is_known ? 0 : refresh(tree, node, made);
+    const struct version *version = number == 0 ? made->now : *find(made, number);
+    if (n == 0 && (version == NULL ||
+                   (number != 0 && file != NULL && version->input != input_of(tree, node))))
+        n = -ESTALE;
+    if (n == 0 && file == NULL)
+        n = version->code < 0 ? version->code : read_text(&version->text, offset, buf, n_bytes);
+    pthread_mutex_unlock(&made->lock);
+    return n < 0 || file == NULL ? n : file->read(file->ctx, offset, buf, n_bytes);
 }

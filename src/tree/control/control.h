@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The control directory. Its texts are generated when they are opened and kept until the tree
- * changes.
+ * The control directory. Its texts are generated when they are looked up. A text that has changed
+ * is a new version with a number of its own; the older one stays for as long as it has references.
  *
  * The room src/tree/control knows the texts that the tree generates: tensors.csv, metadata.json,
  * status.json, and those that the caller brings. It leaves reading and writing of files to the
@@ -16,21 +16,31 @@
 int control_new(struct wfs_tree *tree);
 void control_done(struct wfs_tree *tree);
 
-/* Returns the size of the text; one that is out of date is generated again. */
-int control_n_bytes(const struct wfs_tree *tree, const struct wfs_node *node,
-                    uint64_t *ret_n_bytes);
+/* What stat shows of a version of a file. One that cannot be generated has one byte: that makes
+ * programs read, and get the error; an empty file would look complete. */
+struct control_look {
+    uint64_t number, n_bytes;
+    struct timespec mtime;
+};
 
-/* Returns when the text of a fixed file was generated. */
-struct timespec control_mtime(const struct wfs_tree *tree, const struct wfs_node *node);
+/*
+ * Looks at the version that is shown now, which is generated first where there is a change, and
+ * takes n references to it. An error of the content; without memory for a version its number is 0.
+ */
+int control_look(const struct wfs_tree *tree, const struct wfs_node *node, uint64_t n_refs,
+                 struct control_look *ret);
 
-/* Holds the text of a fixed file; one that is out of date is generated again. */
-int control_hold(const struct wfs_tree *tree, const struct wfs_node *node,
-                 struct wfs_held_text **out);
-ssize_t control_read_held(const struct wfs_held_text *text, uint64_t offset, void *buf,
-                          size_t n_bytes);
+/* Looks at a version that has references. -ESTALE: it does not exist (any more). */
+int control_look_at(const struct wfs_tree *tree, const struct wfs_node *node, uint64_t number,
+                    struct control_look *ret);
 
-/* Reads the text that was generated last. */
-ssize_t control_read(const struct wfs_tree *tree, const struct wfs_node *node, uint64_t offset,
-                     void *buf, size_t n_bytes);
+/* Drops n references to a version. */
+void control_unref(const struct wfs_tree *tree, const struct wfs_node *node, uint64_t number,
+                   uint64_t n_refs);
+
+/* Reads the version with the number, or with 0 the one that was generated last. -ESTALE: it does
+ * not exist, or the tree has changed under a file that is generated while it is read. */
+ssize_t control_read(const struct wfs_tree *tree, const struct wfs_node *node, uint64_t number,
+                     uint64_t offset, void *buf, size_t n_bytes);
 
 #endif

@@ -28,6 +28,7 @@ struct edit {
     bool is_lost;          /* the staged file failed and could not be copied */
     bool is_namesake;      /* the node's tensor is only the one that was loaded with its key */
     bool has_new_header;   /* dtype or shape were set: a generated header is not what it was */
+    bool has_new_text;     /* the content was set by an attribute of the root */
     bool has_atime, has_mtime, has_mode, has_dtype, has_shape;
     uint8_t dtype;
     struct wfs_shape shape;    /* dims are malloc'ed */

@@ -48,7 +48,9 @@ struct wfs_node *wfs_tree_node(const struct wfs_tree *tree, uint64_t number)
     if (!pool_has(&tree->nodes, (uint32_t)number))
         return NULL;
     struct wfs_node *node = pool_at(&tree->nodes, (uint32_t)number);
-    return node->id != 0 && wfs_node_number(node) == number ? node : NULL;
+    if (node->id == 0)
+        return NULL;
+    return node_is_fixed(node) || wfs_node_number(node) == number ? node : NULL;
 }
 
 bool wfs_node_is_control(const struct wfs_tree *tree, const struct wfs_node *node)
