@@ -10,6 +10,7 @@
 #include "cli/jsonout.h"
 #include "cli/progress.h"
 #include "program/print.h"
+#include "program/screen.h"
 #include "cli/diff_hidden.h"
 #include "cli/diff_texts.h"
 
@@ -20,6 +21,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct args_option options[] = {
     {"all", NULL, "also metadata, values and bytes no tensor shows"},
@@ -109,15 +111,18 @@ static void put_tensor(struct jsonout *json, const char *name, const struct wfs_
 
 static void print_kind(const struct wfs_tensor *tensor)
 {
-    printf("%s ", wfs_dtype_name((enum wfs_dtype)tensor->dtype));
+    screen_paint(stdout, COLOUR_DTYPE, wfs_dtype_name((enum wfs_dtype)tensor->dtype));
+    putchar(' ');
     print_shape(stdout, &tensor->shape);
 }
 
 static void print_only(size_t which, const struct wfs_tensor *tensor)
 {
-    printf("only in %c: ", which == 0 ? 'A' : 'B');
+    screen_paint(stdout, which == 0 ? COLOUR_REMOVED : COLOUR_ADDED,
+                 which == 0 ? "only in A:" : "only in B:");
+    putchar(' ');
     print_escaped(stdout, tensor->key);
-    printf(" ");
+    putchar(' ');
     print_kind(tensor);
     putchar('\n');
 }
@@ -175,7 +180,9 @@ static void put_change(struct jsonout *json, const struct wfs_tensor *a, const s
 static void print_change(const struct wfs_tensor *a, const struct wfs_tensor *b,
                          const struct comparison *comparison)
 {
+    fputs(screen_on(STDOUT_FILENO, COLOUR_CHANGED), stdout);
     print_escaped(stdout, a->key);
+    fputs(screen_off(STDOUT_FILENO, COLOUR_CHANGED), stdout);
     printf(": ");
     print_kind(a);
     if (!comparison_is_alike(a, b)) {

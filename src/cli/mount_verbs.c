@@ -7,6 +7,7 @@
 #include "cli/progress.h"
 #include "program/print.h"
 #include "cli/verbs.h"
+#include "cli/watch.h"
 #include "program/unmount.h"
 
 #include <weightfs/cleanup.h>
@@ -57,13 +58,16 @@ int verb_commit(int argc, char **argv)
 
 static const struct args_option status_options[] = {
     {"json", NULL, "print the status as JSON"},
+    {"watch", NULL, "wait until the mount has ended and its edits are saved"},
     {NULL, NULL, NULL},
 };
 
 static const struct args_usage status_usage = {
     .verb = "status",
     .operands = "MOUNTPOINT",
-    .text = "Show the uncommitted edits of a mount and the result of its last commit.",
+    .text = "Show the uncommitted edits of a mount and the result of its last commit. With\n"
+            "--watch, show the progress of commits until the mount has ended; where it is\n"
+            "unmounted already, name its output in place of MOUNTPOINT.",
     .n_min = 1,
     .n_max = 1,
     .options = status_options,
@@ -106,6 +110,8 @@ int verb_status(int argc, char **argv)
     auto_mounted struct mounted mounted = {.fd = -1};
     if (!args_parse(&args, &status_usage, argc, argv, &exit_code))
         return exit_code;
+    if (args_has(&args, "watch"))
+        return watch_run(args.operands[0]);
     exit_code = mounted_open(&mounted, args.operands[0]);
     if (exit_code != EXIT_DONE)
         return exit_code;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Nothing is drawn in the first half second, then the line is redrawn ten times a second. Signals
- * are held back and polled, which needs no handler.
+ * Nothing is drawn in the first half second, then the line is redrawn ten times a second. A signal
+ * ends the program, and the line with it; or it is held back and polled, which needs no handler.
  */
 #include "cli/progress.h"
 
@@ -94,6 +94,26 @@ static void draw(const struct progress *progress, uint64_t n_done, uint64_t n_to
         wrapping_draw(text.bytes);
 }
 
+/* ---- signals that end the program ---- */
+
+static void end(int signum)
+{
+    wrapping_erase_for_good();
+    raise(signum); /* is pending until this returns, and has its usual effect then */
+}
+
+static void set_handlers(void (*from)(int), void (*to)(int))
+{
+    for (size_t i = 0; i < N_STOPS; i++) {
+        struct sigaction action;
+        sigaction(stops[i], NULL, &action);
+        if (action.sa_handler != from)
+            continue;
+        action = (struct sigaction){.sa_handler = to, .sa_flags = (int)SA_RESETHAND};
+        sigaction(stops[i], &action, NULL);
+    }
+}
+
 /* ---- the thread ---- */
 
 static void tick(struct progress *progress)
@@ -153,6 +173,8 @@ void progress_start(struct progress *progress, const char *what, uint64_t n_tota
     progress->n_total = n_total;
     progress->n_read = io_n_read();
     progress->is_shown = isatty(STDERR_FILENO) == 1 && start_thread(progress) == 0;
+    if (progress->is_shown)
+        set_handlers(SIG_DFL, end);
 }
 
 void progress_add(struct progress *progress, uint64_t n_bytes)
@@ -171,7 +193,9 @@ void progress_end(struct progress *progress)
         pthread_join(progress->thread, NULL);
         pthread_cond_destroy(&progress->ended);
         pthread_mutex_destroy(&progress->lock);
-        wrapping_erase();
+        wrapping_pause();
+        wrapping_resume();
+        set_handlers(end, SIG_DFL);
     }
     progress->is_shown = false;
     if (progress->has_hold)

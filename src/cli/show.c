@@ -351,7 +351,8 @@ static void print_description(const struct view *view)
     const struct wfs_tensor *tensor = view->tensor;
     fputs("key:      ", stdout);
     print_escaped(stdout, tensor->key);
-    printf("\ndtype:    %s", wfs_dtype_name(tensor->dtype));
+    fputs("\ndtype:    ", stdout);
+    screen_paint(stdout, COLOUR_DTYPE, wfs_dtype_name(tensor->dtype));
     const char *spelt = wfs_tensor_attr(tensor, "dtype");
     if (tensor->dtype == WFS_OPAQUE && spelt != NULL)
         printf(", '%s' in the file", wfs_quote(spelt).text);

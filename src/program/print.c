@@ -56,12 +56,18 @@ void print_line(FILE *out, const char *text)
     putc('\n', out);
 }
 
-/* Begins a line on stderr. */
+/* Begins a line on stderr, which end_line ends. */
 static void begin_line(enum screen_colour colour)
 {
-    wrapping_erase();
+    wrapping_pause();
     screen_paint(stderr, colour, "weightfs:");
     putc(' ', stderr);
+}
+
+static void end_line(const char *text)
+{
+    print_line(stderr, text);
+    wrapping_resume();
 }
 
 void print_warning(const char *file, const char *about, const char *text)
@@ -71,7 +77,7 @@ void print_warning(const char *file, const char *about, const char *text)
     fputs(": ", stderr);
     print_text(stderr, about);
     fputs(": ", stderr);
-    print_line(stderr, text);
+    end_line(text);
 }
 
 void print_json(FILE *out, const char *json, size_t n_bytes)
@@ -91,7 +97,7 @@ enum exit_code print_error(enum exit_code exit_code, const char *file, const cha
     va_start(args, format);
     wfs_format(text, sizeof(text), format, args);
     va_end(args);
-    print_line(stderr, text);
+    end_line(text);
     return exit_code;
 }
 

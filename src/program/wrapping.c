@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -23,7 +24,7 @@ static struct {
 /* ---- the line that is drawn over ---- */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static bool is_drawn;
+static volatile sig_atomic_t is_drawn;
 
 static void put(const char *text)
 {
@@ -39,13 +40,23 @@ void wrapping_draw(const char *text)
     pthread_mutex_unlock(&lock);
 }
 
-void wrapping_erase(void)
+void wrapping_pause(void)
 {
     pthread_mutex_lock(&lock);
     if (is_drawn)
         put("\r\033[K");
     is_drawn = false;
+}
+
+void wrapping_resume(void)
+{
     pthread_mutex_unlock(&lock);
+}
+
+void wrapping_erase_for_good(void)
+{
+    if (is_drawn)
+        put("\r\033[K");
 }
 
 /* ---- lines ---- */
@@ -126,9 +137,10 @@ static int hold(struct strbuf *line, const char *bytes, size_t n_bytes)
 /* The write function of stdout. */
 static ssize_t take(void *ctx, const char *bytes, size_t n_bytes)
 {
-    wrapping_erase();
+    wrapping_pause();
     const int code = wrapping.width > 0 ? hold(&wrapping.line, bytes, n_bytes)
                                         : io_write(STDOUT_FILENO, bytes, n_bytes);
+    wrapping_resume();
     errno = -code;
     return code < 0 ? 0 : (ssize_t)n_bytes;
 }

@@ -18,10 +18,16 @@ void wrapping_start(bool is_exact);
 int wrapping_finish(void);
 
 /*
- * A line on stderr that is drawn over again, such as a bar of progress: it is erased before
- * anything else is printed. The text fits the terminal. Any thread may call these.
+ * A line on stderr that is drawn over again, such as a bar of progress. The text fits the terminal.
+ * Any thread may call these.
  */
 void wrapping_draw(const char *text);
-void wrapping_erase(void);
+
+/* Erases the line, and holds up those who draw it, so that something else can be printed. */
+void wrapping_pause(void);
+void wrapping_resume(void);
+
+/* For a signal handler, after which the program ends. */
+void wrapping_erase_for_good(void);
 
 #endif

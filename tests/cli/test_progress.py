@@ -3,6 +3,7 @@
 makes every read wait."""
 import os
 import re
+import signal
 import subprocess
 
 import pytest
@@ -74,6 +75,21 @@ def test_the_line_is_erased_before_another_is_printed(large, folder):
     assert frames_of(screen.raw)
     for line in screen.raw.split('\n')[:-1]:
         assert re.match(r'(.*\r\033\[K)?(w\d+: |0 only in A)[^\r]*\r$', line, re.DOTALL), repr(line)
+
+
+@needs_slow
+@pytest.mark.parametrize('signum', [signal.SIGINT, signal.SIGTERM])
+def test_nothing_of_it_is_left_when_a_signal_ends_the_program(large, signum):
+    own, theirs = terminal.open_terminal()
+    process = subprocess.Popen([*program.COMMAND, 'check', '--values', large], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=theirs,
+                               env={**os.environ, 'LD_PRELOAD': str(SLOW), 'SLOW_MS': '200'})
+    os.close(theirs)
+    drawn = os.read(own, 100)
+    process.send_signal(signum)
+    assert process.wait(program.PATIENCE) == -signum
+    drawn += os.read(own, 1 << 16)
+    os.close(own)
+    assert re.match(b'\rchecking|\ropening', drawn) and drawn.endswith(b'\r\033[K')
 
 
 def test_short_work_shows_nothing(folder):

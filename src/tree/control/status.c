@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "tensor/catalog.h"
@@ -20,6 +21,7 @@ struct status {
     pthread_mutex_t lock;   /* guards all below, and the file in the staging directory */
     struct wfs_status *now; /* malloc'ed; what the driver set last */
     bool was_set;           /* the driver set anything */
+    time_t kept_at;         /* when the file was written last, seconds of the monotonic clock */
 };
 
 int status_new(struct status **out)
@@ -92,7 +94,13 @@ static bool is_same(const char *a, const char *b)
     return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
 }
 
-/* Progress alone is not worth a file. */
+static time_t now_seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec;
+}
+
 static bool is_progress(const struct wfs_status *a, const struct wfs_status *b)
 {
     return a->state == b->state && is_same(a->step, b->step) && is_same(a->text, b->text) &&
@@ -116,10 +124,14 @@ void wfs_tree_set_status(const struct wfs_tree *tree, const struct wfs_status *s
         return; /* the older one stays */
     pthread_mutex_lock(&kept->lock);
     const bool is_news = !kept->was_set || !is_progress(kept->now, copy);
+    const bool is_old = now_seconds() - kept->kept_at > 1;
     free(kept->now);
     kept->now = copy;
     kept->was_set = true;
-    if (is_news && tree->stage != NULL)
+    /* Progress alone is not worth a file more than now and then. */
+    if ((is_news || is_old) && tree->stage != NULL) {
         keep(tree);
+        kept->kept_at = now_seconds();
+    }
     pthread_mutex_unlock(&kept->lock);
 }
