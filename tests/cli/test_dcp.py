@@ -430,7 +430,7 @@ def test_parts_become_one_file_and_one_part_is_called_so(folder):
 
 def test_a_million_small_objects_are_read_in_little_memory(folder):
     """32 ranks and 1,000 tensors: 64,000 rows of tables out of 5 million opcodes, by a hundred bytes each."""
-    distributed.write_ranks(str(folder / 'ranks'), 32, 1000, 64, 64, n_filled=4)
+    distributed.write_ranks(str(folder / 'ranks'), 32, distributed.layer_names(1000), 64, 64, n_filled=4)
     command = ['prlimit', '--as=%d' % (160 << 20), *program.COMMAND]
     limit = [] if program.IS_INSTRUMENTED else command
     out = program.tool(*(limit or program.COMMAND), 'ls', folder / 'ranks').stdout

@@ -32,7 +32,8 @@ class Pickle:
     """Opcodes as Python's pickler (protocol 4) writes them, with a memo entry for whatever it makes one for."""
 
     def __init__(self, file):
-        self.file, self.n_memo, self.known, self.parts = file, 0, {}, [b"\x80\x04"]
+        self.file, self.n_memo, self.known, self.parts = file, 0, {}, []
+        file.write(b"\x80\x04")
 
     def put(self, *parts):
         self.parts += parts
@@ -40,7 +41,8 @@ class Pickle:
             self.flush()
 
     def flush(self):
-        self.file.write(b"".join(self.parts))
+        frame = b"".join(self.parts)
+        self.file.write(b"\x95" + struct.pack("<Q", len(frame)) + frame)
         self.parts = []
 
     def memoize(self, n=1):
@@ -50,13 +52,17 @@ class Pickle:
     def get(self, number):
         self.put(b"h%c" % number if number < 256 else b"j" + struct.pack("<I", number))
 
+    def own_text(self, value):
+        """A str object of its own: as a rank that sent it made one."""
+        self.put(_text(value))
+        self.memoize()
+
     def text(self, value):
         if value in self.known:
             self.get(self.known[value])
         else:
-            self.put(_text(value))
             self.known[value] = self.n_memo
-            self.memoize()
+            self.own_text(value)
 
     def name(self, module, name):
         if (module, name) in self.known:
@@ -79,8 +85,8 @@ class Pickle:
 
     def size(self, numbers):
         self.name(b"torch", b"Size")
-        self.put(*map(_integer, numbers), b"\x85\x86\x87"[len(numbers) - 1:len(numbers)])
-        self.memoize()
+        self.put(*map(_integer, numbers), b")\x85\x86\x87"[len(numbers):len(numbers) + 1])
+        self.memoize(1 if numbers else 0)
         self.put(b"\x85")
         self.memoize()
         self.put(b"R")
@@ -107,7 +113,7 @@ def _zip(records):
 def item(shape, data):
     """A torch.save file of one F32 tensor."""
     n = len(data) // 4
-    strides = [shape[1], 1] if len(shape) == 2 else [1]
+    strides = [shape[1], 1] if len(shape) == 2 else [1] * len(shape)
     numbers = lambda values: b"(" + b"".join(map(_integer, values)) + b"t"
     long_text = lambda value: b"X" + struct.pack("<I", len(value)) + value
     pickle = (b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n((" + long_text(b"storage") + b"ctorch\nFloatStorage\n" + long_text(b"0") +
@@ -116,7 +122,8 @@ def item(shape, data):
 
 
 def write_metadata(path, tensors, storage):
-    """tensors: [(key, shape, [(offsets, sizes)])]; storage: [(key, offsets, file, offset, length)]; all bytes."""
+    """tensors: [(key, shape, [(offsets, sizes)])]; storage: [(key, index, offsets, file, offset, length)], as the ranks
+    reported them one after the other; all bytes."""
     with open(path, "wb") as file:
         p = Pickle(file)
         p.begin(META, b"Metadata")
@@ -151,18 +158,25 @@ def write_metadata(path, tensors, storage):
             p.put(b"eub" if boxes else b"0ub")
             p.put(b"s")
         p.text(b"planner_data")
-        p.put(b"N")
+        p.put(b"}")
+        p.memoize()
+        for key, _, _ in tensors:
+            p.own_text(key)
+            p.text(key)
+            p.put(b"\x85")
+            p.memoize()
+            p.put(b"s")
         p.text(b"storage_data")
         p.put(b"}")
         p.memoize()
-        for key, offsets, name, offset, length in storage:
+        for key, index, offsets, name, offset, length in storage:
             p.begin(META, b"MetadataIndex")
             p.text(b"fqn")
-            p.text(key)
+            p.own_text(key)
+            p.text(b"index")
+            p.put(_integer(index))
             p.text(b"offset")
             p.size(offsets)
-            p.text(b"index")
-            p.put(b"N")
             p.end()
             p.begin(FILES, b"_StorageInfo")
             p.text(b"relative_path")
@@ -177,21 +191,39 @@ def write_metadata(path, tensors, storage):
         p.flush()
 
 
-def write_ranks(folder, n_ranks, n_tensors, rows, columns, n_filled=None):
-    """F32 tensors [rows, columns], cut by rows and by columns in turn; only the first n_filled have bytes, the others are holes."""
+def layer_names(n_tensors):
+    return [b"model.layers.%d.weight" % i for i in range(n_tensors)]
+
+
+def trained_names(n_parameters):
+    """Keys of a model and of the state that AdamW has for each parameter; the steps are scalars."""
+    names = layer_names(n_parameters)
+    return names + [b"optim.state.%s.%s" % (name, part) for name in names for part in (b"exp_avg", b"exp_avg_sq", b"step")]
+
+
+def _boxes(i, n_ranks, rows, columns):
+    """Cut by rows and by columns in turn."""
+    for rank in range(n_ranks):
+        if i % 2 == 0:
+            yield (rows // n_ranks * rank, 0), (rows // n_ranks, columns)
+        else:
+            yield (0, columns // n_ranks * rank), (rows, columns // n_ranks)
+
+
+def write_ranks(folder, n_ranks, names, rows, columns, n_filled=None):
+    """F32 tensors [rows, columns] in parts, and scalars where the name ends in step; only the first n_filled have bytes, the
+    others are holes."""
     os.makedirs(folder)
-    tensors, storage, at = [], [], [0] * n_ranks
+    tensors, storage, at = [], [[] for _ in range(n_ranks)], [0] * n_ranks
     pattern = os.urandom(MIB)
     files = [open(os.path.join(folder, "__%d_0.distcp" % rank), "wb") for rank in range(n_ranks)]
     hole = len(item([rows // n_ranks, columns], b""))
-    for i in range(n_tensors):
-        key, boxes = b"model.layers.%d.weight" % i, []
-        for rank in range(n_ranks):
-            if i % 2 == 0:
-                offsets, sizes = (rows // n_ranks * rank, 0), (rows // n_ranks, columns)
-            else:
-                offsets, sizes = (0, columns // n_ranks * rank), (rows, columns // n_ranks)
-            n_bytes = 4 * sizes[0] * sizes[1]
+    for i, key in enumerate(names):
+        is_scalar = key.endswith(b".step")
+        boxes = [((), ())] if is_scalar else list(_boxes(i, n_ranks, rows, columns))
+        for index, (offsets, sizes) in enumerate(boxes):
+            rank = i % n_ranks if is_scalar else index
+            n_bytes = 4 if is_scalar else 4 * sizes[0] * sizes[1]
             if n_filled is None or i < n_filled:
                 data = item(list(sizes), (pattern * (n_bytes // MIB + 1))[:n_bytes])
                 files[rank].seek(at[rank])
@@ -199,14 +231,13 @@ def write_ranks(folder, n_ranks, n_tensors, rows, columns, n_filled=None):
                 length = len(data)
             else:
                 length = hole + n_bytes
-            storage.append((key, offsets, b"__%d_0.distcp" % rank, at[rank], length))
+            storage[rank].append((key, index, offsets, b"__%d_0.distcp" % rank, at[rank], length))
             at[rank] += length
-            boxes.append((offsets, sizes))
-        tensors.append((key, (rows, columns), boxes))
+        tensors.append((key, () if is_scalar else (rows, columns), boxes))
     for file, n_bytes in zip(files, at):
         file.truncate(n_bytes)
         file.close()
-    write_metadata(os.path.join(folder, ".metadata"), tensors, storage)
+    write_metadata(os.path.join(folder, ".metadata"), tensors, [row for rows_of_rank in storage for row in rows_of_rank])
 
 
 def distributed(bench):
@@ -214,7 +245,7 @@ def distributed(bench):
     n = 8 if bench.quick else 32
     bench.section("Distributed checkpoints", ["job", "cp -r + sync", "weightfs", "ours / cp", "peak memory"])
     source, copy, output = bench.path("ranks"), bench.path("copy"), bench.path("out.safetensors")
-    write_ranks(source, 4, n, 4096, 4096)
+    write_ranks(source, 4, layer_names(n), 4096, 4096)
     run(["sync"])
     theirs, mine = [], []
     for _ in range(bench.n_runs):
@@ -228,10 +259,10 @@ def distributed(bench):
     bench.row("convert %d MiB of 4 ranks to .safetensors" % (n * 64), "%.2f s" % t, "%.2f s" % m, "%.2f" % (m / t),
               "%.0f MB" % max(mb for _, mb in mine))
     shutil.rmtree(source)
-    n_ranks, n_tensors = (32, 600) if bench.quick else (256, 6000)
-    write_ranks(source, n_ranks, n_tensors, 512, 512, n_filled=2)
+    n_ranks, n_parameters = (32, 200) if bench.quick else (256, 2000)
+    write_ranks(source, n_ranks, trained_names(n_parameters), 512, 512, n_filled=2)
     for name, command in [("ls", ["ls", source]), ("one tensor", ["cat", source, "model.layers.1.weight"])]:
         found = [run_measured([bench.program, *command]) for _ in range(bench.n_runs)]
-        bench.row("%d ranks, %d tensors: %s" % (n_ranks, n_tensors, name), "-", "%.2f s" % statistics.median(s for s, _ in found), "-",
+        bench.row("%d ranks, %d parameters with AdamW: %s" % (n_ranks, n_parameters, name), "-", "%.2f s" % statistics.median(s for s, _ in found), "-",
                   "%.0f MB" % max(mb for _, mb in found))
     shutil.rmtree(source)
