@@ -39,6 +39,13 @@ static int refill(struct stream *stream)
     return 0;
 }
 
+int stream_fill(struct stream *stream, size_t n_bytes)
+{
+    return n_bytes <= (size_t)(stream->stop - stream->at) || stream->next == stream->end
+               ? 0
+               : refill(stream);
+}
+
 int stream_take_more(struct stream *stream, size_t n_bytes, const uint8_t **ret)
 {
     if (n_bytes > stream_left(stream))

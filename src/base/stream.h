@@ -38,6 +38,10 @@ static inline uint64_t stream_left(const struct stream *stream)
  */
 int stream_take_more(struct stream *stream, size_t n_bytes, const uint8_t **ret);
 
+/* Fills the window so that it has n_bytes (at most a window), fewer where the input ends. Errors as
+ * source_read. */
+int stream_fill(struct stream *stream, size_t n_bytes);
+
 static inline int stream_take(struct stream *stream, size_t n_bytes, const uint8_t **ret)
 {
     if (n_bytes > (size_t)(stream->stop - stream->at))

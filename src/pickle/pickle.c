@@ -12,6 +12,7 @@
 #include "base/bytes.h"
 #include "pickle/pickle_numbers.h"
 #include "pickle/pickle_objects.h"
+#include "pickle/pickle_skim.h"
 #include "pickle/pickle_strings.h"
 
 static int op_pop(struct pickle *p)
@@ -139,11 +140,16 @@ static int op_memoize(struct pickle *p)
 static int op_get(struct pickle *p)
 {
     uint32_t index;
-    const int code = memo_index(p, &index);
+    int code = memo_index(p, &index);
     if (code < 0)
         return code;
     const uint32_t id = memo_get(&p->memo, index);
-    return id == 0 ? vm_fail(p, "memo entry %u is not set", index) : vm_push(p, id);
+    if (id == 0)
+        return vm_fail(p, "memo entry %u is not set", index);
+    code = vm_push(p, id);
+    if (code == 0 && p->room.used != NULL && graph_at(p->graph, id)->kind == VALUE_GLOBAL)
+        code = skim_object(p);
+    return code;
 }
 
 static int (*const opcodes[256])(struct pickle *) = {

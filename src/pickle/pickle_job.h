@@ -26,14 +26,15 @@ struct pickle_budget {
     uint64_t n_opcodes;
 };
 
+struct pickle_record;
+
 /*
  * Called when an object has got its state: the reader of many small ones can note what it needs and
  * take their place in the graph. 1: the object becomes VALUE_RECORD with the number *ret, and what
- * was made for it alone is gone, unless *ret_kept is such a value; 0: it stays as it is; -ENOMEM;
- * -E2BIG: a limit is reached.
+ * was made for it alone is gone; 0: it stays as it is; -ENOMEM; -E2BIG: a limit is reached.
  */
-typedef int (*pickle_fold)(void *ctx, struct graph *graph, uint32_t id, uint32_t *ret,
-                           uint32_t *ret_kept);
+typedef int (*pickle_fold)(void *ctx, struct graph *graph, struct pickle_record *record,
+                           uint32_t *ret);
 
 struct pickle_job {
     struct graph *graph;

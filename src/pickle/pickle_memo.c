@@ -55,6 +55,7 @@ int memo_put(struct memo *memo, uint32_t index, uint32_t id)
     struct far_slot *slot = memo->n_far == 0 ? NULL : find_far(memo, index);
     if (slot != NULL) {
         slot->id = id;
+        memo->recent[index % MEMO_RECENT] = *slot;
         return 0;
     }
     if (index >= memo->n_room) {
@@ -68,12 +69,20 @@ int memo_put(struct memo *memo, uint32_t index, uint32_t id)
     return 0;
 }
 
-uint32_t memo_get(const struct memo *memo, uint32_t index)
+uint32_t memo_get(struct memo *memo, uint32_t index)
 {
     if (index < memo->n_room && memo->near[index] != 0)
         return memo->near[index];
-    const struct far_slot *slot = memo->n_far == 0 ? NULL : find_far(memo, index);
-    return slot == NULL ? 0 : slot->id;
+    if (memo->n_far == 0)
+        return 0;
+    struct far_slot *recent = &memo->recent[index % MEMO_RECENT];
+    if (recent->id == 0 || recent->index != index) {
+        const struct far_slot *slot = find_far(memo, index);
+        if (slot == NULL)
+            return 0;
+        *recent = *slot;
+    }
+    return recent->id;
 }
 
 void memo_done(struct memo *memo)

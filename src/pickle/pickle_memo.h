@@ -11,7 +11,10 @@ struct far_slot {
     uint32_t index, id;
 };
 
-/* Slots that are numbered densely are in an array; the others are found by hash. */
+enum { MEMO_RECENT = 256 };
+
+/* Slots that are numbered densely are in an array; the others are found by hash, or among those
+ * that were used last. */
 struct memo {
     uint32_t *near;
     size_t n_room;
@@ -20,13 +23,14 @@ struct memo {
     struct far_slot *far;
     uint32_t n_far;
     size_t n_far_room;
+    struct far_slot recent[MEMO_RECENT]; /* by the index; id 0: free */
 };
 
 /* Sets a slot. -ENOMEM. */
 int memo_put(struct memo *memo, uint32_t index, uint32_t id);
 
 /* Returns 0 when the slot was never set. */
-uint32_t memo_get(const struct memo *memo, uint32_t index);
+uint32_t memo_get(struct memo *memo, uint32_t index);
 void memo_done(struct memo *memo);
 
 #endif

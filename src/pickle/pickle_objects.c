@@ -4,10 +4,13 @@
  */
 #include "pickle/pickle_objects.h"
 
+#include <weightfs/cleanup.h>
+
 #include <errno.h>
 #include <string.h>
 
 #include "base/bytes.h"
+#include "pickle/pickle_record.h"
 
 int op_constant(struct pickle *p)
 {
@@ -232,20 +235,15 @@ int op_newobj_ex(struct pickle *p)
 /* Replaces an object that has its state by the number of a record. */
 static int fold(struct pickle *p, uint32_t id)
 {
-    uint32_t number, kept = 0;
-    const int code = p->job->fold(p->job->fold_ctx, p->graph, id, &number, &kept);
-    if (code == -E2BIG)
-        return wfs_fail(p->err, E2BIG,
-                        "the pickle describes more than the limits chunks and index_memory allow");
-    if (code < 0)
-        return wfs_fail_memory(p->err);
-    if (code > 0) {
-        struct value *value = graph_at(p->graph, id);
-        *value = (struct value){.kind = VALUE_RECORD, .id = number};
-        room_hold(&p->room, kept);
-    }
-    room_end(&p->room, p->graph, id, code > 0);
-    return 0;
+    cleanup(record_done) struct pickle_record record = {
+        .graph = p->graph, .object = id, .n_most = p->job->limits->rank};
+    uint32_t number;
+    const int code = vm_fold(p, &record, &number);
+    if (code > 0)
+        *graph_at(p->graph, id) = (struct value){.kind = VALUE_RECORD, .id = number};
+    if (code >= 0)
+        room_end(&p->room, p->graph, id, code > 0);
+    return code < 0 ? code : 0;
 }
 
 int op_build(struct pickle *p)

@@ -14,14 +14,14 @@
 #include "base/bytes.h"
 #include "base/stream.h"
 
-/* How the argument of an opcode is read. */
+/* How the argument of an opcode is read. Those of a fixed length: the bytes of both. */
 enum argument {
     NO_OPCODE,
-    NONE,
-    BYTES_1,
-    BYTES_2,
-    BYTES_4,
-    BYTES_8,
+    NONE = 1,
+    BYTES_1 = 2,
+    BYTES_2 = 3,
+    BYTES_4 = 5,
+    BYTES_8 = 9,
     LINE,
     LINES,
     LONG_1,
@@ -81,6 +81,14 @@ static int skip_lines(struct scan *s, unsigned n_lines)
     return code;
 }
 
+static bool set_used(struct scan *s, uint32_t i)
+{
+    if (i >= s->n_memo || i / 8 >= s->n_room)
+        return false;
+    s->room->used[i / 8] |= (uint8_t)(1u << i % 8);
+    return true;
+}
+
 /* A number that was not given yet is an error, which the reader reports. */
 static int get(struct scan *s, size_t n_bytes)
 {
@@ -100,15 +108,36 @@ static int get(struct scan *s, size_t n_bytes)
         s->room->used = used;
         s->n_room = n_room;
     }
-    s->room->used[i / 8] |= (uint8_t)(1u << i % 8);
+    (void)set_used(s, i);
     return 0;
+}
+
+/* Reads opcodes of the window, up to one that needs a closer look. */
+static void skip_simple(struct scan *s)
+{
+    enum { LONGEST = 9 };
+    const uint8_t *at = s->input.at, *const stop = s->input.stop;
+    while (stop - at >= LONGEST && s->n_memo < UINT32_MAX - 1) {
+        const uint8_t kind = arguments[*at];
+        if (kind > NO_OPCODE && kind <= BYTES_8)
+            at += kind;
+        else if (kind == MEMO)
+            at++, s->n_memo++;
+        else if (kind == GET_1 && set_used(s, at[1]))
+            at += 2;
+        else if (kind == GET_4 && set_used(s, load_le32(at + 1)))
+            at += 5;
+        else if (kind == LONG_1 && at[1] <= stop - at - 2)
+            at += 2 + at[1];
+        else
+            break;
+    }
+    s->input.at = at;
 }
 
 /* 1: go on; 0: the pickle ends here. */
 static int step(struct scan *s)
 {
-    static const uint8_t n_bytes[] = {
-        [NONE] = 0, [BYTES_1] = 1, [BYTES_2] = 2, [BYTES_4] = 4, [BYTES_8] = 8};
     const uint8_t *opcode, *argument;
     int code = stream_take(&s->input, 1, &opcode);
     if (code < 0)
@@ -137,7 +166,7 @@ static int step(struct scan *s)
         code = skip(s, kind == LONG_1 ? 1 : kind == LONG_4 ? 4 : 8);
         break;
     default:
-        code = n_bytes[kind] == 0 ? 0 : stream_take(&s->input, n_bytes[kind], &argument);
+        code = kind == NONE ? 0 : stream_take(&s->input, kind - 1u, &argument);
     }
     return code < 0 ? code : 1;
 }
@@ -152,8 +181,10 @@ int room_scan(struct pickle_room *room, const struct pickle_job *job)
     room->used = calloc(1, 1);
     s.n_room = 1;
     code = room->used == NULL ? -ENOMEM : 1;
-    while (code == 1)
+    while (code == 1) {
+        skip_simple(&s);
         code = s.n_memo < UINT32_MAX - 1 ? step(&s) : -EBADMSG;
+    }
     stream_done(&s.input);
     room->n_used = s.n_room > UINT32_MAX / 8 ? UINT32_MAX : (uint32_t)s.n_room * 8;
     if (code == 0)

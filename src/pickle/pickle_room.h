@@ -53,12 +53,16 @@ static inline void room_hold(struct pickle_room *room, uint32_t id)
     room->held = room->held < id ? id : room->held;
 }
 
-/* Counts a number that the memo gives. Returns whether it is fetched later; true where that is not
- * known. */
+/* Returns whether a number of the memo is fetched later; true where that is not known. */
+static inline bool room_is_fetched(const struct pickle_room *room, uint32_t i)
+{
+    return room->used == NULL || (i < room->n_used && (room->used[i / 8] >> i % 8 & 1) != 0);
+}
+
+/* Counts a number that the memo gives, and returns whether it is fetched later. */
 static inline bool room_memoize(struct pickle_room *room)
 {
-    const uint32_t i = room->n_memo++;
-    return room->used == NULL || (i < room->n_used && (room->used[i / 8] >> i % 8 & 1) != 0);
+    return room_is_fetched(room, room->n_memo++);
 }
 
 /* An object was folded: takes back what was made since it was begun, if it can. */

@@ -130,6 +130,16 @@ void vm_drop(struct pickle *p, uint32_t n)
     p->n_stack -= n;
 }
 
+int vm_fold(struct pickle *p, struct pickle_record *record, uint32_t *ret)
+{
+    const int code = p->job->fold(p->job->fold_ctx, p->graph, record, ret);
+    if (code == -E2BIG)
+        return wfs_fail(p->err, E2BIG,
+                        "the pickle describes more than the limits tensors, chunks and "
+                        "index_memory allow");
+    return code < 0 ? wfs_fail_memory(p->err) : code;
+}
+
 int vm_mark(struct pickle *p)
 {
     if (p->n_marks >= p->job->limits->marks)

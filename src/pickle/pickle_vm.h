@@ -54,6 +54,10 @@ int vm_push(struct pickle *p, uint32_t id);
 int vm_pop(struct pickle *p, uint32_t *ret);
 int vm_top(struct pickle *p, uint32_t *ret);
 
+/* Gives an object to the fold of the job. 1: *ret is its number; 0: it stays; an error that was
+ * reported. */
+int vm_fold(struct pickle *p, struct pickle_record *record, uint32_t *ret);
+
 /* Sets a mark at the top of the stack. -E2BIG, -ENOMEM. */
 int vm_mark(struct pickle *p);
 

@@ -47,7 +47,7 @@ static uint8_t find_class(const struct value_global *global)
 }
 
 /* The tag of a global is its class, once somebody has asked. */
-static enum dcp_class class_of_global(struct graph *graph, uint32_t id)
+enum dcp_class dcp_class_named(struct graph *graph, uint32_t id)
 {
     struct value *value = id == 0 ? NULL : graph_at(graph, id);
     if (value == NULL || value->kind != VALUE_GLOBAL)
@@ -62,9 +62,9 @@ enum dcp_class dcp_class_of(struct graph *graph, uint32_t id)
     const struct value *value = id == 0 ? NULL : graph_at(graph, id);
     if (value == NULL || value->kind != VALUE_CALL)
         return DCP_OTHER;
-    const enum dcp_class class = class_of_global(graph, value->call.callable);
+    const enum dcp_class class = dcp_class_named(graph, value->call.callable);
     return class == DCP_RECONSTRUCTOR
-               ? class_of_global(graph, torch_arg(graph, value->call.args, 0))
+               ? dcp_class_named(graph, torch_arg(graph, value->call.args, 0))
                : class;
 }
 
@@ -81,11 +81,4 @@ uint32_t dcp_field(const struct graph *graph, uint32_t id, const char *name)
     const uint32_t state = dcp_state_of(graph, id);
     return state == 0 || graph_at(graph, state)->kind != VALUE_DICT ? 0
                                                                     : value_get(graph, state, name);
-}
-
-uint32_t dcp_tuple_of(struct graph *graph, uint32_t id)
-{
-    if (id != 0 && dcp_class_of(graph, id) == DCP_SIZE)
-        id = torch_arg(graph, graph_at(graph, id)->call.args, 0);
-    return id != 0 && graph_at(graph, id)->kind == VALUE_TUPLE ? id : 0;
 }

@@ -24,13 +24,13 @@ enum dcp_class {
 /* Returns the class of a value that is an object, DCP_OTHER for other values. */
 enum dcp_class dcp_class_of(struct graph *graph, uint32_t id);
 
+/* Returns the class that a global names, DCP_OTHER for other values. */
+enum dcp_class dcp_class_named(struct graph *graph, uint32_t id);
+
 /* Returns the last state that an object got, 0: none. */
 uint32_t dcp_state_of(const struct graph *graph, uint32_t id);
 
 /* Returns what the state of an object has by that name; 0: nothing. */
 uint32_t dcp_field(const struct graph *graph, uint32_t id, const char *name);
-
-/* Returns the tuple that a value is, or the one in torch.Size(tuple); 0 for other values. */
-uint32_t dcp_tuple_of(struct graph *graph, uint32_t id);
 
 #endif

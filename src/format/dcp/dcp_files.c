@@ -4,7 +4,6 @@
  */
 #include "format/dcp/dcp_files.h"
 
-#include <weightfs/array.h>
 #include <weightfs/cleanup.h>
 
 #include <errno.h>
@@ -28,25 +27,25 @@ static bool is_below(const char *path, size_t n_bytes)
     }
 }
 
-int dcp_files_number(struct dcp_reading *r, uint32_t path, uint32_t *ret)
+int dcp_files_make(struct dcp_reading *r)
 {
-    const struct value *text = graph_at(&r->metadata->graph, path);
+    const struct text_index *paths = &r->metadata->paths;
     struct dcp_tables *tables = &r->tables;
-    if (text_index_add(&r->paths, text->text, text->n, ret) < 0)
+    tables->files = calloc(paths->n_texts + 1, sizeof(*tables->files));
+    if (tables->files == NULL)
         return wfs_fail_memory(r->err);
-    if (*ret < tables->n_files)
-        return 0;
-    if (array_reserve(&tables->files, sizeof(*tables->files), tables->n_files, 1, &r->n_file_room) <
-        0)
-        return wfs_fail_memory(r->err);
-    struct dcp_file *file = &tables->files[tables->n_files++];
-    *file = (struct dcp_file){.name = arena_copy(&tables->arena, text->text, text->n)};
-    if (!is_below(text->text, text->n))
-        file->trouble = arena_print(&tables->arena, "the path '%s' leads out of the directory",
-                                    wfs_quote_n(text->text, text->n).text);
-    return file->name == NULL || (file->trouble == NULL && !is_below(text->text, text->n))
-               ? wfs_fail_memory(r->err)
-               : 0;
+    for (; tables->n_files < paths->n_texts; tables->n_files++) {
+        const struct text_slice *path = &paths->texts[tables->n_files];
+        struct dcp_file *file = &tables->files[tables->n_files];
+        file->name = arena_copy(&tables->arena, path->bytes, path->n_bytes);
+        const bool is_good = is_below(path->bytes, path->n_bytes);
+        if (!is_good)
+            file->trouble = arena_print(&tables->arena, "the path '%s' leads out of the directory",
+                                        wfs_quote_n(path->bytes, path->n_bytes).text);
+        if (file->name == NULL || (file->trouble == NULL && !is_good))
+            return wfs_fail_memory(r->err);
+    }
+    return 0;
 }
 
 static int fail_many(const struct dcp_reading *r)

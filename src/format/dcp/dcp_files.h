@@ -8,8 +8,8 @@
 
 #include "format/dcp/dcp_reading.h"
 
-/* Returns the number of the file with that path, a text of the graph. -ENOMEM. */
-int dcp_files_number(struct dcp_reading *reading, uint32_t path, uint32_t *ret);
+/* Makes the table of files, one for each path of the metadata. -ENOMEM. */
+int dcp_files_make(struct dcp_reading *reading);
 
 /* Opens a file once; what prevents that becomes its trouble. -E2BIG above the limit of files,
  * -EMFILE, -ENOMEM. */

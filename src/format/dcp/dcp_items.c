@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * An item is found by a hash of the number of its key and its offset. No two may share bytes: an
- * item that is used for two chunks, and one that reaches into the next, are seen when all are in
- * the order of their places.
+ * The items of a key are side by side, in the order of their offsets, which is that of its chunks.
+ * No two may share bytes: an item that is used for two chunks, and one that reaches into the next,
+ * are seen when all are in the order of their places.
  */
 #include "format/dcp/dcp_items.h"
 
@@ -20,43 +20,78 @@
 void dcp_items_done(struct dcp_items *items)
 {
     const int saved = errno;
-    map_done(&items->map);
-    free(items->rows);
     free(items->keys);
+    free(items->claims);
+    free(items->starts);
     errno = saved;
 }
 
-struct wanted {
-    const struct dcp_items *items;
-    const int64_t *offset;
-    uint32_t key, rank;
-};
+/* ---- who has which item ---- */
 
-static bool is_wanted(const void *ctx, uint32_t item)
+static int compare_offsets(const int64_t *a, uint32_t a_rank, const int64_t *b, uint32_t b_rank)
 {
-    const struct wanted *w = ctx;
-    const struct dcp_metadata *m = w->items->metadata;
-    const struct dcp_index *index = &m->indexes[w->items->rows[item]];
-    return w->items->keys[item] == w->key && index->rank == w->rank &&
-           (w->rank == DCP_NO_OFFSET || w->rank == 0 ||
-            memcmp(&m->numbers[index->offset], w->offset, w->rank * sizeof(*w->offset)) == 0);
+    if (a_rank != b_rank)
+        return a_rank < b_rank ? -1 : 1;
+    for (uint32_t i = 0; a_rank != DCP_NO_OFFSET && i < a_rank; i++) {
+        if (a[i] != b[i])
+            return a[i] < b[i] ? -1 : 1;
+    }
+    return 0;
 }
 
-static uint64_t hash_of(const struct wanted *w)
+static int compare_claims(const struct dcp_items *items, const struct dcp_claim *a,
+                          const struct dcp_claim *b)
 {
-    const uint32_t head[] = {w->key, w->rank};
-    const uint64_t hash = hash_bytes(head, sizeof(head), hash_seed());
-    return w->rank == DCP_NO_OFFSET || w->rank == 0
-               ? hash
-               : hash_bytes(w->offset, w->rank * sizeof(*w->offset), hash);
+    const int64_t *numbers = items->metadata->numbers;
+    return compare_offsets(numbers + a->offset, a->rank, numbers + b->offset, b->rank);
+}
+
+/* Those for the same thing by their order. */
+static int compare_for_sort(const void *a, const void *b, void *ctx)
+{
+    const struct dcp_claim *x = a, *y = b;
+    const int code = compare_claims(ctx, x, y);
+    return code != 0 ? code : x->item < y->item ? -1 : x->item > y->item;
+}
+
+/* Sorts the claims of a key. The last one counts of those that are for the same thing. */
+static void sort_claims(struct dcp_items *items, struct dcp_claim *claims, uint32_t n)
+{
+    for (uint32_t i = 1; i < n; i++) {
+        if (compare_claims(items, &claims[i - 1], &claims[i]) >= 0) {
+            qsort_r(claims, n, sizeof(*claims), compare_for_sort, items);
+            break;
+        }
+    }
+    for (uint32_t i = n; i-- > 1;) {
+        if (compare_claims(items, &claims[i - 1], &claims[i]) == 0)
+            claims[i - 1].item = claims[i].item;
+    }
 }
 
 bool dcp_items_find(const struct dcp_items *items, uint32_t key, const int64_t *offset,
-                    uint32_t rank, uint32_t *ret)
+                    uint32_t rank, uint32_t n_before, uint32_t *ret)
 {
-    const struct wanted wanted = {items, offset, key, rank};
-    return map_find(&items->map, hash_of(&wanted), is_wanted, &wanted, ret);
+    uint32_t low = items->starts[key], high = items->starts[key + 1];
+    uint32_t middle = n_before < high - low ? low + n_before : low;
+    while (low < high) {
+        const struct dcp_claim *claim = &items->claims[middle];
+        const int code =
+            compare_offsets(items->metadata->numbers + claim->offset, claim->rank, offset, rank);
+        if (code == 0) {
+            *ret = claim->item;
+            return true;
+        }
+        if (code < 0)
+            low = middle + 1;
+        else
+            high = middle;
+        middle = low + (high - low) / 2;
+    }
+    return false;
 }
+
+/* ---- places ---- */
 
 /* Sets where the item is; one that is not described as it should be gets a trouble. */
 static int set_place(struct dcp_reading *r, uint32_t storage, struct dcp_item *item)
@@ -68,17 +103,17 @@ static int set_place(struct dcp_reading *r, uint32_t storage, struct dcp_item *i
         item->trouble = "its entry in storage_data is not a path, an offset and a length";
         return 0;
     }
-    code = dcp_files_number(r, row->path, &item->file);
+    item->file = row->path;
     item->offset = (uint64_t)row->offset;
     item->n_bytes = (uint64_t)row->length;
-    if (code == 0 && (row->offset < 0 || row->length < 0)) {
+    if (row->offset < 0 || row->length < 0) {
         item->trouble =
             arena_print(&r->tables.arena,
                         "its offset %" PRId64 " and its length %" PRId64 " in '%s' are not a range",
                         row->offset, row->length, wfs_quote(r->tables.files[item->file].name).text);
         code = item->trouble == NULL ? wfs_fail_memory(r->err) : 0;
         item->n_bytes = 0;
-    } else if (code == 0 && row->transforms != 0) {
+    } else if (row->is_transformed) {
         item->trouble = arena_print(&r->tables.arena,
                                     "it is compressed or otherwise transformed in '%s', which "
                                     "weightfs does not read",
@@ -86,32 +121,6 @@ static int set_place(struct dcp_reading *r, uint32_t storage, struct dcp_item *i
         code = item->trouble == NULL ? wfs_fail_memory(r->err) : 0;
     }
     return code;
-}
-
-/* Adds an item. The last one counts of those that are for the same thing. */
-static int add(struct dcp_items *items, struct dcp_reading *r, uint32_t index, uint32_t storage)
-{
-    const struct dcp_metadata *m = r->metadata;
-    const struct dcp_index *row = dcp_index_of(m, index);
-    if (row == NULL)
-        return wfs_fail(r->err, EBADMSG, "a key of its storage_data is not a MetadataIndex");
-    const struct value *text = graph_at(&m->graph, row->key);
-    const uint32_t number = r->tables.n_items,
-                   key = text_index_find(&r->names, text->text, text->n);
-    const struct wanted wanted = {items, &m->numbers[row->offset], key, row->rank};
-    uint32_t before;
-    items->rows[number] = (uint32_t)(row - m->indexes);
-    items->keys[number] = key;
-    const int code = set_place(r, storage, &r->tables.items[number]);
-    if (code < 0)
-        return code;
-    r->tables.n_items++;
-    if (key == TEXT_INDEX_NONE)
-        return 0; /* nobody asks for it */
-    const uint64_t hash = hash_of(&wanted);
-    if (map_find(&items->map, hash, is_wanted, &wanted, &before))
-        map_remove(&items->map, hash, before);
-    return map_add(&items->map, hash, number) < 0 ? wfs_fail_memory(r->err) : 0;
 }
 
 /* ---- shared bytes ---- */
@@ -191,6 +200,82 @@ int dcp_items_check(struct dcp_reading *r)
     return 0;
 }
 
+/* ---- all items ---- */
+
+/* Calls a function for each entry of storage_data of each file of metadata. */
+static int each_entry(struct dcp_items *items, struct dcp_reading *r,
+                      int (*call)(struct dcp_items *items, struct dcp_reading *r,
+                                  const struct dcp_index *index, uint32_t storage))
+{
+    const struct graph *graph = &r->metadata->graph;
+    for (size_t i = 0; i < r->metadata->n_roots; i++) {
+        const struct value *dict =
+            graph_at(graph, dcp_field(graph, r->metadata->roots[i], "storage_data"));
+        for (uint32_t k = 0; k + 1 < dict->n; k += 2) {
+            const struct dcp_index *index = dcp_index_of(r->metadata, value_items(dict)[k]);
+            if (index == NULL)
+                return wfs_fail(r->err, EBADMSG,
+                                "a key of its storage_data is not a MetadataIndex");
+            const int code = call(items, r, index, value_items(dict)[k + 1]);
+            if (code < 0)
+                return code;
+        }
+    }
+    return 0;
+}
+
+/* Adds an item, and counts it for its key, if anybody may ask for it. */
+static int add(struct dcp_items *items, struct dcp_reading *r, const struct dcp_index *index,
+               uint32_t storage)
+{
+    const uint32_t key = items->keys[index->key];
+    if (key != TEXT_INDEX_NONE)
+        items->starts[key + 1]++;
+    return set_place(r, storage, &r->tables.items[r->tables.n_items++]);
+}
+
+static int add_claim(struct dcp_items *items, struct dcp_reading *r, const struct dcp_index *index,
+                     uint32_t storage)
+{
+    const uint32_t key = items->keys[index->key];
+    (void)storage;
+    if (key != TEXT_INDEX_NONE)
+        items->claims[items->starts[key]++] =
+            (struct dcp_claim){r->tables.n_items, index->rank, index->offset};
+    r->tables.n_items++;
+    return 0;
+}
+
+/* Puts the claims of each key side by side: starts has their numbers, one key later. */
+static int gather_claims(struct dcp_items *items, struct dcp_reading *r)
+{
+    uint32_t *starts = items->starts;
+    for (size_t i = 0; i < r->n_keys; i++)
+        starts[i + 1] += starts[i];
+    const uint32_t n = starts[r->n_keys];
+    items->claims = malloc(((size_t)n + 1) * sizeof(*items->claims));
+    if (items->claims == NULL)
+        return wfs_fail_memory(r->err);
+    r->tables.n_items = 0;
+    const int code = each_entry(items, r, add_claim);
+    /* Each start has become the next one. */
+    memmove(starts + 1, starts, r->n_keys * sizeof(*starts));
+    starts[0] = 0;
+    for (size_t i = 0; i < r->n_keys; i++)
+        sort_claims(items, &items->claims[starts[i]], starts[i + 1] - starts[i]);
+    return code;
+}
+
+/* Sets for each name of the metadata the number of its key. */
+static int find_names(struct dcp_items *items, const struct dcp_reading *r)
+{
+    const struct text_index *names = &r->metadata->names;
+    items->keys = malloc((names->n_texts + 1) * sizeof(*items->keys));
+    for (size_t i = 0; items->keys != NULL && i < names->n_texts; i++)
+        items->keys[i] = text_index_find(&r->names, names->texts[i].bytes, names->texts[i].n_bytes);
+    return items->keys == NULL ? wfs_fail_memory(r->err) : 0;
+}
+
 int dcp_items_add(struct dcp_items *items, struct dcp_reading *r)
 {
     const struct graph *graph = &r->metadata->graph;
@@ -201,20 +286,14 @@ int dcp_items_add(struct dcp_items *items, struct dcp_reading *r)
     if (n_all > UINT32_MAX - 1 || n_all > r->context->limits.chunks + r->context->limits.tensors)
         return wfs_fail(r->err, E2BIG, "%s in storage_data (limit chunks)",
                         wfs_count(n_all, "entry").text);
-    items->rows = malloc((n_all + 1) * sizeof(*items->rows));
-    items->keys = malloc((n_all + 1) * sizeof(*items->keys));
+    items->starts = calloc(r->n_keys + 1, sizeof(*items->starts));
     r->tables.items = malloc((n_all + 1) * sizeof(*r->tables.items));
-    if (items->rows == NULL || items->keys == NULL || r->tables.items == NULL ||
-        map_reserve(&items->map, (uint32_t)n_all) < 0)
+    if (items->starts == NULL || r->tables.items == NULL)
         return wfs_fail_memory(r->err);
-    for (size_t i = 0; i < r->metadata->n_roots; i++) {
-        const struct value *dict =
-            graph_at(graph, dcp_field(graph, r->metadata->roots[i], "storage_data"));
-        for (uint32_t k = 0; k + 1 < dict->n; k += 2) {
-            const int code = add(items, r, value_items(dict)[k], value_items(dict)[k + 1]);
-            if (code < 0)
-                return code;
-        }
-    }
-    return 0;
+    int code = dcp_files_make(r);
+    if (code == 0)
+        code = find_names(items, r);
+    if (code == 0)
+        code = each_entry(items, r, add);
+    return code < 0 ? code : gather_claims(items, r);
 }

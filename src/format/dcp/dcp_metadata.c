@@ -6,13 +6,14 @@
 #include "format/dcp/dcp_metadata.h"
 
 #include <weightfs/array.h>
+#include <weightfs/cleanup.h>
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "format/pytorch/object/torch_args.h"
 #include "pickle/pickle.h"
+#include "pickle/pickle_record.h"
 
 enum { TABLE_SHIFT = 30, TABLE_CHUNK = 0, TABLE_INDEX = 1, TABLE_STORAGE = 2 };
 
@@ -24,6 +25,8 @@ void dcp_metadata_init(struct dcp_metadata *metadata, const struct limits *limit
     *metadata = (struct dcp_metadata){
         .arena = {.limit = limits->index_memory},
         .n_bytes_left = limits->metadata,
+        .n_most_rank = limits->rank,
+        .n_most_texts = limits->tensors,
         .n_most_rows = limits->chunks + limits->tensors,
         .n_most_numbers = limits->index_memory / PART_FOR_NUMBERS,
     };
@@ -38,36 +41,75 @@ void dcp_metadata_done(struct dcp_metadata *metadata)
     free(metadata->chunks);
     free(metadata->indexes);
     free(metadata->storages);
+    text_index_done(&metadata->names);
+    text_index_done(&metadata->paths);
     *metadata = (struct dcp_metadata){0};
     errno = saved;
 }
 
-/* An integer as Python counts it: True is none. */
-static bool integer_of(const struct graph *graph, uint32_t id, int64_t *ret)
+/* Adds a tuple or torch.Size to the numbers. 1, 0: it is neither, -E2BIG, -ENOMEM. */
+static int add_numbers(struct dcp_metadata *m, const struct record_field *field, uint32_t *ret,
+                       uint32_t *ret_rank)
 {
-    if (id == 0 || graph_at(graph, id)->kind != VALUE_INT)
-        return false;
-    *ret = graph_at(graph, id)->integer;
-    return true;
+    if (field->kind != RECORD_NUMBERS ||
+        (field->callable != 0 && dcp_class_named(&m->graph, field->callable) != DCP_SIZE))
+        return 0;
+    if (field->n > m->n_most_numbers || m->n_numbers > m->n_most_numbers - field->n)
+        return -E2BIG;
+    if (array_reserve(&m->numbers, sizeof(*m->numbers), m->n_numbers, field->n, &m->n_number_room) <
+        0)
+        return -ENOMEM;
+    if (field->n > 0)
+        memcpy(&m->numbers[m->n_numbers], field->numbers, field->n * sizeof(*m->numbers));
+    *ret = (uint32_t)m->n_numbers;
+    *ret_rank = field->n;
+    m->n_numbers += field->n;
+    return 1;
 }
 
 int dcp_metadata_numbers(struct dcp_metadata *m, uint32_t id, uint32_t *ret, uint32_t *ret_rank)
 {
-    const uint32_t tuple = dcp_tuple_of(&m->graph, id);
-    const uint32_t rank = torch_n_args(&m->graph, tuple);
-    if (tuple == 0)
-        return 0;
-    if (rank > m->n_most_numbers || m->n_numbers > m->n_most_numbers - rank)
+    cleanup(record_done) struct pickle_record record = {.graph = &m->graph,
+                                                        .n_most = m->n_most_rank};
+    struct record_field field;
+    const int code = id == 0 ? 0 : record_look(&record, id, &field);
+    return code < 0 || id == 0 ? code : add_numbers(m, &field, ret, ret_rank);
+}
+
+/* Finds an attribute that is a tuple. 1, 0, -E2BIG, -ENOMEM. */
+static int find_numbers(struct dcp_metadata *m, struct pickle_record *record, const char *name,
+                        uint32_t *ret, uint32_t *ret_rank)
+{
+    struct record_field field;
+    const int code = record_find(record, name, &field);
+    return code == 1 ? add_numbers(m, &field, ret, ret_rank) : code;
+}
+
+/* Finds an attribute that is a text, and numbers the text. 1, 0, -E2BIG, -ENOMEM. */
+static int find_text(struct dcp_metadata *m, struct pickle_record *record, const char *name,
+                     struct text_index *texts, uint32_t *ret)
+{
+    struct record_field field;
+    const int code = record_find(record, name, &field);
+    if (code != 1 || field.kind != RECORD_TEXT)
+        return code < 0 ? code : 0;
+    *ret = text_index_find(texts, field.text, field.n);
+    if (*ret != TEXT_INDEX_NONE)
+        return 1;
+    if (texts->n_texts >= m->n_most_texts)
         return -E2BIG;
-    if (array_reserve(&m->numbers, sizeof(*m->numbers), m->n_numbers, rank, &m->n_number_room) < 0)
-        return -ENOMEM;
-    for (uint32_t i = 0; i < rank; i++) {
-        if (!integer_of(&m->graph, torch_arg(&m->graph, tuple, i), &m->numbers[m->n_numbers + i]))
-            return 0;
-    }
-    *ret = (uint32_t)m->n_numbers;
-    *ret_rank = rank;
-    m->n_numbers += rank;
+    const char *copy = arena_copy(&m->arena, field.text, field.n);
+    return copy == NULL || text_index_add(texts, copy, field.n, ret) < 0 ? -ENOMEM : 1;
+}
+
+/* Finds an attribute that is an integer as Python counts it: True is none. 1, 0, -ENOMEM. */
+static int find_integer(struct pickle_record *record, const char *name, int64_t *ret)
+{
+    struct record_field field;
+    const int code = record_find(record, name, &field);
+    if (code != 1 || field.kind != RECORD_INTEGER)
+        return code < 0 ? code : 0;
+    *ret = field.integer;
     return 1;
 }
 
@@ -79,74 +121,78 @@ static int number_row(const struct dcp_metadata *m, size_t row, uint32_t table, 
     return 1;
 }
 
-static int fold_chunk(struct dcp_metadata *m, uint32_t id, uint32_t *ret)
+static int fold_chunk(struct dcp_metadata *m, struct pickle_record *record, uint32_t *ret)
 {
     struct dcp_chunk chunk;
     uint32_t sizes, rank;
-    const size_t n_before = m->n_numbers;
-    int code =
-        dcp_metadata_numbers(m, dcp_field(&m->graph, id, "offsets"), &chunk.box, &chunk.rank);
+    int code = find_numbers(m, record, "offsets", &chunk.box, &chunk.rank);
     if (code == 1)
-        code = dcp_metadata_numbers(m, dcp_field(&m->graph, id, "sizes"), &sizes, &rank);
-    if (code != 1 || rank != chunk.rank) {
-        m->n_numbers = n_before;
+        code = find_numbers(m, record, "sizes", &sizes, &rank);
+    if (code != 1 || rank != chunk.rank)
         return code < 0 ? code : 0;
-    }
     if (array_reserve(&m->chunks, sizeof(*m->chunks), m->n_chunks, 1, &m->n_chunk_room) < 0)
         return -ENOMEM;
     m->chunks[m->n_chunks] = chunk;
     return number_row(m, m->n_chunks++, TABLE_CHUNK, ret);
 }
 
-static int fold_index(struct dcp_metadata *m, uint32_t id, uint32_t *ret, uint32_t *ret_kept)
+static int fold_index(struct dcp_metadata *m, struct pickle_record *record, uint32_t *ret)
 {
-    struct dcp_index index = {.key = dcp_field(&m->graph, id, "fqn"), .rank = DCP_NO_OFFSET};
-    const uint32_t offset = dcp_field(&m->graph, id, "offset");
-    if (index.key == 0 || graph_at(&m->graph, index.key)->kind != VALUE_TEXT)
-        return 0;
-    if (offset != 0 && graph_at(&m->graph, offset)->kind != VALUE_NONE) {
-        const int code = dcp_metadata_numbers(m, offset, &index.offset, &index.rank);
-        if (code != 1)
-            return code;
-    }
-    if (array_reserve(&m->indexes, sizeof(*m->indexes), m->n_indexes, 1, &m->n_index_room) < 0)
+    struct dcp_index index = {.rank = DCP_NO_OFFSET};
+    struct record_field offset;
+    int code = find_text(m, record, "fqn", &m->names, &index.key);
+    if (code != 1)
+        return code;
+    code = record_find(record, "offset", &offset);
+    if (code == 1 && offset.kind != RECORD_NONE &&
+        (code = add_numbers(m, &offset, &index.offset, &index.rank)) != 1)
+        return code;
+    if (code < 0 ||
+        array_reserve(&m->indexes, sizeof(*m->indexes), m->n_indexes, 1, &m->n_index_room) < 0)
         return -ENOMEM;
     m->indexes[m->n_indexes] = index;
-    *ret_kept = index.key;
     return number_row(m, m->n_indexes++, TABLE_INDEX, ret);
 }
 
-static int fold_storage(struct dcp_metadata *m, uint32_t id, uint32_t *ret, uint32_t *ret_kept)
+static int fold_storage(struct dcp_metadata *m, struct pickle_record *record, uint32_t *ret)
 {
-    const struct graph *graph = &m->graph;
-    struct dcp_storage storage = {.path = dcp_field(graph, id, "relative_path"),
-                                  .transforms = dcp_field(graph, id, "transform_descriptors")};
-    if (storage.path == 0 || graph_at(graph, storage.path)->kind != VALUE_TEXT ||
-        !integer_of(graph, dcp_field(graph, id, "offset"), &storage.offset) ||
-        !integer_of(graph, dcp_field(graph, id, "length"), &storage.length))
-        return 0;
-    if (storage.transforms != 0 && graph_at(graph, storage.transforms)->kind == VALUE_NONE)
-        storage.transforms = 0;
+    struct dcp_storage storage = {0};
+    struct record_field transforms;
+    int code;
+    if ((code = find_integer(record, "offset", &storage.offset)) != 1 ||
+        (code = find_integer(record, "length", &storage.length)) != 1 ||
+        (code = find_text(m, record, "relative_path", &m->paths, &storage.path)) != 1 ||
+        (code = record_find(record, "transform_descriptors", &transforms)) < 0)
+        return code;
+    storage.is_transformed = code == 1 && transforms.kind != RECORD_NONE;
     if (array_reserve(&m->storages, sizeof(*m->storages), m->n_storages, 1, &m->n_storage_room) < 0)
         return -ENOMEM;
     m->storages[m->n_storages] = storage;
-    *ret_kept = storage.path > storage.transforms ? storage.path : storage.transforms;
     return number_row(m, m->n_storages++, TABLE_STORAGE, ret);
 }
 
-static int fold(void *ctx, struct graph *graph, uint32_t id, uint32_t *ret, uint32_t *ret_kept)
+static int fold(void *ctx, struct graph *graph, struct pickle_record *record, uint32_t *ret)
 {
     struct dcp_metadata *m = ctx;
-    switch (dcp_class_of(graph, id)) {
+    const size_t n_before = m->n_numbers;
+    int code = 0;
+    switch (record->object != 0 ? dcp_class_of(graph, record->object)
+                                : dcp_class_named(graph, record->callable)) {
     case DCP_CHUNK:
-        return fold_chunk(m, id, ret);
+        code = fold_chunk(m, record, ret);
+        break;
     case DCP_INDEX:
-        return fold_index(m, id, ret, ret_kept);
+        code = fold_index(m, record, ret);
+        break;
     case DCP_STORAGE:
-        return fold_storage(m, id, ret, ret_kept);
+        code = fold_storage(m, record, ret);
+        break;
     default:
-        return 0;
+        break;
     }
+    if (code != 1)
+        m->n_numbers = n_before;
+    return code;
 }
 
 static bool row_of(const struct dcp_metadata *m, uint32_t id, uint32_t table, uint32_t *ret)

@@ -7,6 +7,7 @@
 #define WFS_DCP_METADATA_H
 
 #include "base/limits.h"
+#include "base/text_index.h"
 #include "format/dcp/dcp_classes.h"
 #include <weightfs/error.h>
 
@@ -18,15 +19,15 @@ struct dcp_chunk {
 
 /* What a stored item is: a chunk at an offset of a tensor, or a value. */
 struct dcp_index {
-    uint32_t key;    /* a text of the graph */
+    uint32_t key;    /* number of its text in the names */
     uint32_t rank;   /* of the offset; DCP_NO_OFFSET: a value */
     uint32_t offset; /* in the numbers */
 };
 
 /* Where an item is stored. */
 struct dcp_storage {
-    uint32_t path;       /* a text of the graph */
-    uint32_t transforms; /* a value of the graph; 0: none */
+    uint32_t path; /* number of its text in the paths */
+    bool is_transformed;
     int64_t offset, length;
 };
 
@@ -35,7 +36,8 @@ struct dcp_storage {
 struct dcp_metadata {
     struct arena arena;
     struct graph graph;
-    uint64_t n_bytes_left;                /* of all files */
+    uint64_t n_bytes_left;                             /* of all files */
+    uint64_t n_most_rank, n_most_texts;   /* of a tuple, of the names or paths */
     uint64_t n_most_rows, n_most_numbers; /* of a table, of the numbers */
     uint32_t *roots; /* malloc'ed: objects of class Metadata, one for each file that was read */
     size_t n_roots, n_root_room;
@@ -47,6 +49,7 @@ struct dcp_metadata {
     size_t n_indexes, n_index_room;
     struct dcp_storage *storages;
     size_t n_storages, n_storage_room;
+    struct text_index names, paths; /* of what is stored, and of the files; in the arena */
 };
 
 void dcp_metadata_init(struct dcp_metadata *metadata, const struct limits *limits);

@@ -31,8 +31,6 @@ struct dcp_reading {
     struct dcp_key *keys; /* malloc'ed, in the order of the metadata */
     size_t n_keys, n_key_room;
     struct text_index names; /* of the keys */
-    struct text_index paths; /* of the files */
-    size_t n_file_room;
 };
 
 #endif

@@ -26,7 +26,6 @@ void dcp_reading_done(struct dcp_reading *reading)
     dcp_tables_done(&reading->tables);
     free(reading->keys);
     text_index_done(&reading->names);
-    text_index_done(&reading->paths);
     errno = saved;
 }
 
@@ -229,7 +228,7 @@ static int add_part(struct dcp_reading *t, struct dcp_tensor *tensor, uint32_t k
     const int64_t *box = &t->metadata->numbers[chunk->box];
     if (is_empty_box(box + chunk->rank, chunk->rank))
         return 0;
-    if (!dcp_items_find(items, key, box, chunk->rank, &item))
+    if (!dcp_items_find(items, key, box, chunk->rank, tensor->n_parts, &item))
         return spoil_chunk(t, tensor, box, " has no entry in storage_data", "");
     t->tables.items[item].is_used = true;
     const int code = dcp_files_check(t, item);
@@ -304,7 +303,7 @@ static int find_values(struct dcp_reading *t, const struct dcp_items *items)
         struct dcp_key *key = &t->keys[i];
         if (key->is_tensor)
             continue;
-        if (!dcp_items_find(items, (uint32_t)i, NULL, DCP_NO_OFFSET, &key->number)) {
+        if (!dcp_items_find(items, (uint32_t)i, NULL, DCP_NO_OFFSET, 0, &key->number)) {
             key->trouble = "it has no entry in storage_data";
             continue;
         }
