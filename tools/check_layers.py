@@ -28,6 +28,7 @@ ROOMS = {
     'text': ['base'],
     'value': ['text'],
     'tensor': ['value'],
+    'patch': ['tensor'],
     'archive': ['tensor'],
     'pickle': ['tensor'],
     'format/core': ['tensor'],
@@ -49,7 +50,7 @@ ROOMS = {
     'tree/node': ['tree/stage', 'tree/name'],
     'tree/file': ['tree/node'],
     'tree/control': ['tree/file'],
-    'tree': ['tree/control'],
+    'tree': ['tree/control', 'patch'],
     # Programs: they see the library through include/weightfs only.
     'program': [],
     'cli': ['program'],
@@ -59,7 +60,7 @@ ROOMS = {
 PROGRAMS = {'program', 'cli', 'fuse/sandbox', 'fuse'}
 # The room that a public header (include/weightfs/NAME.h) belongs to.
 PUBLIC = {'array': 'base', 'cleanup': 'base', 'io': 'base', 'percent': 'base', 'error': 'base', 'output': 'base', 'strbuf': 'text',
-          'traits': 'tensor', 'finding': 'tensor', 'tensor': 'tensor', 'distinct': 'tensor', 'interruption': 'base', 'catalog': 'tensor', 'value': 'tensor',
+          'traits': 'tensor', 'finding': 'tensor', 'tensor': 'tensor', 'distinct': 'tensor', 'patch': 'patch', 'interruption': 'base', 'catalog': 'tensor', 'value': 'tensor',
           'layout': 'format/core', 'shards': 'format/set', 'format': 'format',
           'view': 'view', 'stage': 'tree/stage', 'status': 'tree/stage', 'tree': 'tree/node', 'control': 'program'}
 # The header by which the command line knows the mount.

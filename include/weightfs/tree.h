@@ -27,6 +27,7 @@
 
 struct wfs_tree;
 struct wfs_node;
+struct wfs_patch;
 
 enum wfs_tree_layout { WFS_LAYOUT_NESTED, WFS_LAYOUT_FLAT };
 enum wfs_tree_files { WFS_FILES_RAW, WFS_FILES_NPY };
@@ -54,7 +55,7 @@ struct wfs_tree_made {
     const void *ctx;
 };
 
-enum { WFS_TREE_TEXTS_MAX = 8, WFS_TREE_MADE_MAX = 4 };
+enum { WFS_TREE_TEXTS_MAX = 8, WFS_TREE_MADE_MAX = 5 };
 
 struct wfs_tree_options {
     enum wfs_tree_layout layout;
@@ -88,6 +89,14 @@ struct wfs_tree_listener {
     /* The node has changed, or, with a name, what that leads to in it. The name is not kept. */
     void (*changed)(void *ctx, uint64_t number, const char *name);
     void *ctx;
+};
+
+/* A file that a commit contains. Texts are borrowed for the call that shows it. */
+struct wfs_tree_file {
+    const char *key;  /* NULL: a cut name on its path is not known */
+    const char *path; /* from the root, without a leading slash; no part is "." or ".." */
+    const struct wfs_node *node;
+    bool is_value; /* JSON text; the key is the name of the value */
 };
 
 struct wfs_dirent {
@@ -164,6 +173,10 @@ void wfs_tree_set_status(const struct wfs_tree *tree, const struct wfs_status *s
  */
 int wfs_tree_snapshot(const struct wfs_tree *tree, struct wfs_catalog **out, struct wfs_error *err);
 
+/* Makes a patch of all edits since the catalog was loaded, committed or not: what leads from the
+ * catalog to the snapshot, with the errors of that. It borrows from the tree, as the snapshot. */
+int wfs_tree_patch(const struct wfs_tree *tree, struct wfs_patch **out, struct wfs_error *err);
+
 /* Calls fdatasync for every edited file that needs it, before a snapshot is saved. May run in
  * parallel with readers, as wfs_node_sync; after a failure of either, call wfs_tree_rescue. */
 int wfs_tree_sync(struct wfs_tree *tree, struct wfs_error *err);
@@ -171,6 +184,11 @@ int wfs_tree_sync(struct wfs_tree *tree, struct wfs_error *err);
 /* Copies content that could not be synced to new files: a second fdatasync of the same file could
  * report success for data that is lost. */
 void wfs_tree_rescue(struct wfs_tree *tree);
+
+/* Calls visit with each file of a commit: tensors, then values. Stops when it does not return 0,
+ * and returns that. -EIO, -ENOMEM. */
+int wfs_tree_each(const struct wfs_tree *tree,
+                  int (*visit)(void *ctx, const struct wfs_tree_file *file), void *ctx);
 
 void wfs_tree_statfs(const struct wfs_tree *tree, struct statvfs *ret);
 

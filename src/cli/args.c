@@ -188,7 +188,8 @@ static const char *name_of_letter(const struct args_usage *usage, const char *te
         char letter;
         const char *name;
     } letters[] = {
-        {'0', "null"}, {'b', "bytes"}, {'h', "human"}, {'h', "help"}, {'l', "long"},
+        {'0', "null"},  {'b', "bytes"}, {'d', "directory"},
+        {'h', "human"}, {'h', "help"},  {'l', "long"},
     };
     struct args_option option;
     for (size_t i = 0; i < sizeof(letters) / sizeof(letters[0]); i++) {

@@ -4,6 +4,7 @@
  */
 #include "cli/verbs.h"
 
+#include "cli/glob.h"
 #include "cli/input.h"
 #include "cli/jsonout.h"
 #include "cli/key_tree.h"
@@ -14,7 +15,6 @@
 #include <weightfs/cleanup.h>
 #include <weightfs/format.h>
 
-#include <fnmatch.h>
 #include <inttypes.h>
 #include <string.h>
 #include <unistd.h>
@@ -52,20 +52,13 @@ struct listing {
     bool is_long;
 };
 
-/* unescaped is the glob as a key that was printed, or NULL when out of memory. */
-static bool is_match(const char *glob, const char *unescaped, const char *key)
-{
-    return strcmp(glob, key) == 0 || fnmatch(glob, key, 0) == 0 ||
-           (unescaped != NULL && strcmp(unescaped, key) == 0);
-}
-
 /* Marks the tensors whose key the glob matches. Returns whether there is one. */
 static bool mark_matches(const struct wfs_catalog *catalog, const char *glob, bool *is_wanted)
 {
-    autofree char *unescaped = input_unescape(glob);
+    cleanup(glob_done) struct glob pattern = glob_of(glob);
     bool has_matched = false;
     for (size_t i = 0; i < wfs_catalog_n_tensors(catalog); i++) {
-        const bool matches = is_match(glob, unescaped, wfs_catalog_tensor(catalog, i)->key);
+        const bool matches = glob_matches(&pattern, wfs_catalog_tensor(catalog, i)->key);
         is_wanted[i] |= matches;
         has_matched |= matches;
     }

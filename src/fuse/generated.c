@@ -18,11 +18,13 @@
 static const struct {
     const char *name;
     enum wfs_format_id format;
+    bool is_patch;
 } known[] = {
-    {"model.safetensors", WFS_FORMAT_SAFETENSORS},
-    {"model.bpk", WFS_FORMAT_BURNPACK},
-    {"model.pth", WFS_FORMAT_PYTORCH},
-    {"model.mpk", WFS_FORMAT_RECORDS},
+    {"model.safetensors", WFS_FORMAT_SAFETENSORS, false},
+    {"model.bpk", WFS_FORMAT_BURNPACK, false},
+    {"model.pth", WFS_FORMAT_PYTORCH, false},
+    {"model.mpk", WFS_FORMAT_RECORDS, false},
+    {"edits.safetensors", WFS_FORMAT_SAFETENSORS, true},
 };
 
 enum { N_KNOWN = sizeof(known) / sizeof(known[0]) };
@@ -57,6 +59,8 @@ static int refresh(struct file *file, bool wants_layout)
     commit_done(&file->commit);
     file->err = (struct wfs_error){0};
     file->is_kept = file->has_complained = false;
+    /* The size is the same without them. */
+    file->commit.has_digests = wants_layout || file->n_open > 0;
     file->code = commit_plan(&file->commit, &file->err);
     file->n_bytes = file->code < 0 ? 0 : file->commit.account.n_bytes;
     file->generation = generation;
@@ -117,6 +121,11 @@ int generated_new(const struct commit *draft, bool is_redacted, struct generated
         struct file *file = &all->files[all->n_files];
         *file = (struct file){.name = known[i].name, .is_redacted = is_redacted, .commit = *draft};
         file->commit.format = format;
+        file->commit.is_patch = known[i].is_patch;
+        if (known[i].is_patch) {
+            file->commit.fit_options = (struct wfs_fit_options){0};
+            file->commit.large_option = NULL;
+        }
         pthread_mutex_init(&file->lock, NULL);
         all->made[all->n_files++] = (struct wfs_tree_made){file->name, n_bytes_of, read_from, file};
     }

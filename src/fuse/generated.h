@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The checkpoint that a commit would write now, one file for each format, as files of the control
- * directory that are made while they are read. Each shows the tree as it is now.
+ * The checkpoint that a commit would write now, one file for each format, and the edits as a patch,
+ * as files of the control directory that are made while they are read. Each shows the tree as it is
+ * now.
  */
 #ifndef WFS_GENERATED_H
 #define WFS_GENERATED_H
@@ -11,8 +12,8 @@
 struct generated;
 
 /*
- * Makes one file for each format that can be written; each is a commit with the given fields of the
- * draft. Errors are logged; with is_redacted, only the text of their errno. -ENOMEM.
+ * Makes the patch and one file for each format that can be written; each is a commit with the given
+ * fields of the draft. Errors are logged; with is_redacted, only the text of their errno. -ENOMEM.
  */
 int generated_new(const struct commit *draft, bool is_redacted, struct generated **out);
 void generated_free(struct generated *generated);

@@ -13,10 +13,18 @@
 
 /* ---- planning ---- */
 
+static int make_patch(struct commit *commit, struct wfs_error *err)
+{
+    const int code = wfs_tree_patch(commit->tree, &commit->patch, err);
+    return code < 0 ? code
+                    : wfs_patch_file(commit->patch, commit->has_digests, &commit->catalog, err);
+}
+
 int commit_fit(struct commit *commit, struct wfs_error *err)
 {
-    const int code =
-        commit->tree != NULL ? wfs_tree_snapshot(commit->tree, &commit->catalog, err) : 0;
+    const int code = commit->tree == NULL ? 0
+                     : commit->is_patch   ? make_patch(commit, err)
+                                          : wfs_tree_snapshot(commit->tree, &commit->catalog, err);
     return code < 0 ? code
                     : wfs_catalog_fit(commit->catalog, commit->format, &commit->fit_options,
                                       &commit->fit, err);
@@ -79,6 +87,8 @@ void commit_done(struct commit *commit)
         return;
     wfs_catalog_free(commit->catalog);
     commit->catalog = NULL;
+    wfs_patch_free(commit->patch);
+    commit->patch = NULL;
 }
 
 /* ---- saving ---- */

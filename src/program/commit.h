@@ -8,6 +8,7 @@
 #define WFS_COMMIT_H
 
 #include <weightfs/format.h>
+#include <weightfs/patch.h>
 #include <weightfs/tree.h>
 #include <weightfs/view.h>
 
@@ -23,8 +24,11 @@ struct commit {
     uint64_t max_shard;                 /* bytes of tensors in each of them; 0: as they are */
     const char *large_option; /* the option that allows an output much larger than its input; NULL:
                                  it was given */
+    bool is_patch;            /* the edits of the tree are written, not its snapshot */
+    bool has_digests;         /* of what they replace: reads that */
 
     /* Made. */
+    struct wfs_patch *patch;   /* or NULL */
     struct wfs_layout *layout; /* of one file, or NULL */
     struct wfs_shards *shards; /* of several, or NULL */
     struct wfs_fit fit;        /* what the format cannot store */

@@ -31,7 +31,7 @@ struct edit {
     bool has_new_text;     /* the content was set by an attribute of the root */
     bool has_atime, has_mtime, has_mode, has_dtype, has_shape;
     uint8_t dtype;
-    struct wfs_shape shape;    /* dims are malloc'ed */
+    struct wfs_shape shape;      /* dims are malloc'ed */
     char *texts[TENSOR_N_TEXTS]; /* malloc'ed; NULL: as in the catalog */
     struct foreign foreign;
 };

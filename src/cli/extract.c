@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * weightfs extract: copies files out of the tree that a mount would show. Names come from keys, and
+ * the directory may hold anything: no path leads through a symbolic link in it.
+ */
+#include "cli/verbs.h"
+
+#include "cli/glob.h"
+#include "cli/input.h"
+#include "cli/progress.h"
+#include "cli/suggestion.h"
+#include "program/print.h"
+
+#include <weightfs/cleanup.h>
+#include <weightfs/io.h>
+#include <weightfs/tree.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const struct args_option options[] = {
+    {"directory", "DIR", "-d DIR: where to write, created if missing"},
+    {"files", "npy|raw", ".npy files (default), or only the elements"},
+    {"layout", "nested|flat", "as in a mount; default nested"},
+    {"overwrite", NULL, "replace files that exist"},
+    {NULL, NULL, NULL},
+};
+
+static const struct args_usage usage = {
+    .verb = "extract",
+    .operands = "SOURCE [GLOB...]",
+    .text = "Write the tensors and values of SOURCE whose key matches a GLOB, or all, to\n"
+            "files in DIR, with the directories and names that a mount shows: tensors as\n"
+            ".npy, values as .json. Each file is complete or not there. Nothing is\n"
+            "written if a GLOB matches nothing, or if a file exists, without --overwrite.",
+    .n_min = 1,
+    .n_max = SIZE_MAX,
+    .has_source = true,
+    .options = options,
+};
+
+enum { N_PIECE = 4 << 20 };
+#define TEMPORARY ".weightfs-extract.tmp"
+
+struct extraction {
+    const char *source, *directory; /* as typed */
+    const struct wfs_catalog *catalog;
+    const struct wfs_tree *tree;
+    struct glob *globs; /* malloc'ed */
+    bool *has_matched;  /* of each, malloc'ed */
+    size_t n_globs;
+    int fd; /* of the directory */
+    bool is_overwriting;
+    mode_t mode; /* of new files, before what the source grants */
+    struct wfs_access access;
+    struct progress progress;
+    uint64_t n_files, n_bytes, n_done; /* selected; bytes written */
+    char *piece;
+    enum exit_code exit_code;
+};
+
+/* Ends the walk with an exit code. */
+static int stop(struct extraction *extraction, enum exit_code exit_code)
+{
+    extraction->exit_code = exit_code;
+    return -ECANCELED;
+}
+
+static int fail_file(struct extraction *extraction, const char *path, const char *problem, int code)
+{
+    return stop(extraction, print_error(EXIT_OUTPUT, extraction->directory, "%s '%s': %s", problem,
+                                        wfs_quote(path).text, strerror(code)));
+}
+
+/* ---- which files ---- */
+
+static bool is_selected(struct extraction *extraction, const struct wfs_tree_file *file)
+{
+    bool matches = extraction->n_globs == 0;
+    for (size_t i = 0; i < extraction->n_globs && file->key != NULL; i++) {
+        if (!glob_matches(&extraction->globs[i], file->key))
+            continue;
+        matches = extraction->has_matched[i] = true;
+    }
+    return matches;
+}
+
+static int count_file(void *ctx, const struct wfs_tree_file *file)
+{
+    struct extraction *extraction = ctx;
+    struct stat st;
+    if (!is_selected(extraction, file))
+        return 0;
+    wfs_node_stat(extraction->tree, file->node, &st);
+    extraction->n_files++;
+    extraction->n_bytes += (uint64_t)st.st_size;
+    return 0;
+}
+
+static enum exit_code report_unmatched(const struct extraction *extraction)
+{
+    const char *first = NULL;
+    size_t n = 0;
+    for (size_t i = extraction->n_globs; i-- > 0;) {
+        if (extraction->has_matched[i])
+            continue;
+        first = extraction->globs[i].text;
+        n++;
+    }
+    if (n == 0)
+        return EXIT_DONE;
+    struct suggestion near = {0};
+    for (size_t i = 0; i < wfs_catalog_n_tensors(extraction->catalog); i++)
+        suggestion_offer(&near, first, wfs_catalog_tensor(extraction->catalog, i)->key);
+    return print_error(EXIT_NO_MATCH, extraction->source, "no key matches '%s'%s%s%s",
+                       wfs_quote(first).text, n > 1 ? ", nor " : "",
+                       n > 1 ? wfs_count(n - 1, "other pattern").text : "",
+                       suggestion_text(&near).text);
+}
+
+/* ---- directories ---- */
+
+/*
+ * Opens the directory that a file goes into, or makes it. Returns -ENOENT where it is missing and
+ * is not made. *ret_name is the last part of the path.
+ */
+static int open_parent(const struct extraction *extraction, const char *path, bool is_made,
+                       const char **ret_name)
+{
+    int dir = fcntl(extraction->fd, F_DUPFD_CLOEXEC, 0);
+    for (const char *slash; dir >= 0 && (slash = strchr(path, '/')) != NULL; path = slash + 1) {
+        autofree char *name = strndup(path, (size_t)(slash - path));
+        autoclose int above = dir;
+        if (name == NULL)
+            return -ENOMEM;
+        if (is_made && mkdirat(above, name, 0777) < 0 && errno != EEXIST)
+            return -errno;
+        dir = openat(above, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    }
+    *ret_name = path;
+    return dir < 0 ? -errno : dir;
+}
+
+static int check_free(void *ctx, const struct wfs_tree_file *file)
+{
+    struct extraction *extraction = ctx;
+    const char *name;
+    struct stat st;
+    if (!is_selected(extraction, file))
+        return 0;
+    autoclose int dir = open_parent(extraction, file->path, false, &name);
+    if (dir == -ENOENT)
+        return 0;
+    if (dir < 0)
+        return fail_file(extraction, file->path, "cannot write", -dir);
+    if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT ? 0 : fail_file(extraction, file->path, "cannot write", errno);
+    if (S_ISDIR(st.st_mode))
+        return fail_file(extraction, file->path, "cannot write", EISDIR);
+    if (extraction->is_overwriting)
+        return 0;
+    return stop(extraction, print_error(EXIT_OUTPUT, extraction->directory,
+                                        "'%s' already exists (use --overwrite to replace files)",
+                                        wfs_quote(file->path).text));
+}
+
+/* ---- writing ---- */
+
+static int copy_content(struct extraction *extraction, const struct wfs_tree_file *file, int fd)
+{
+    struct stat st;
+    wfs_node_stat(extraction->tree, file->node, &st);
+    for (uint64_t offset = 0; offset < (uint64_t)st.st_size;) {
+        const ssize_t n =
+            wfs_node_read(extraction->tree, file->node, offset, extraction->piece, N_PIECE);
+        if (n <= 0)
+            return stop(extraction,
+                        print_error(EXIT_DAMAGED, extraction->source, "'%s' cannot be read: %s",
+                                    wfs_quote(file->path).text, strerror(n < 0 ? (int)-n : EIO)));
+        const int code = io_write(fd, extraction->piece, (size_t)n);
+        if (code < 0)
+            return fail_file(extraction, file->path, "cannot write", -code);
+        offset += (uint64_t)n;
+        extraction->n_done += (uint64_t)n;
+        if (progress_step(&extraction->progress, extraction->n_done, extraction->n_bytes) != 0)
+            return stop(extraction, print_error(EXIT_OUTPUT, extraction->directory, "interrupted"));
+    }
+    return 0;
+}
+
+/* Gives the file its name; another one is replaced only where that was asked for. */
+static int publish(const struct extraction *extraction, int dir, const char *name)
+{
+    const unsigned flags = extraction->is_overwriting ? 0 : RENAME_NOREPLACE;
+    if (renameat2(dir, TEMPORARY, dir, name, flags) == 0)
+        return 0;
+    if (errno != EINVAL || flags == 0)
+        return -errno;
+    /* The filesystem cannot do that. */
+    return linkat(dir, TEMPORARY, dir, name, 0) == 0 && unlinkat(dir, TEMPORARY, 0) == 0 ? 0
+                                                                                         : -errno;
+}
+
+static int fill_temporary(struct extraction *extraction, const struct wfs_tree_file *file, int dir)
+{
+    struct stat st;
+    (void)unlinkat(dir, TEMPORARY, 0); /* of an extraction that was killed */
+    autoclose int fd =
+        openat(dir, TEMPORARY, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return fail_file(extraction, file->path, "cannot write", errno);
+    const int code = copy_content(extraction, file, fd);
+    if (code < 0)
+        return code;
+    if (fstat(fd, &st) < 0 ||
+        fchmod(fd, extraction->mode & wfs_access_mode(&extraction->access, st.st_gid)) < 0)
+        return fail_file(extraction, file->path, "cannot write", errno);
+    return 0;
+}
+
+static int write_file(void *ctx, const struct wfs_tree_file *file)
+{
+    struct extraction *extraction = ctx;
+    const char *name;
+    if (!is_selected(extraction, file))
+        return 0;
+    autoclose int dir = open_parent(extraction, file->path, true, &name);
+    if (dir < 0)
+        return fail_file(extraction, file->path, "cannot write", -dir);
+    int code = fill_temporary(extraction, file, dir);
+    if (code == 0) {
+        const int published = publish(extraction, dir, name);
+        code = published < 0 ? fail_file(extraction, file->path, "cannot write", -published) : 0;
+    }
+    if (code < 0)
+        (void)unlinkat(dir, TEMPORARY, 0);
+    return code;
+}
+
+/* ---- the whole ---- */
+
+static int walk(struct extraction *extraction,
+                int (*visit)(void *ctx, const struct wfs_tree_file *file))
+{
+    const int code = wfs_tree_each(extraction->tree, visit, extraction);
+    if (code < 0 && code != -ECANCELED)
+        stop(extraction,
+             print_error(exit_of_errno(-code), extraction->source, "%s", strerror(-code)));
+    return code;
+}
+
+static enum exit_code write_all(struct extraction *extraction)
+{
+    if (mkdir(extraction->directory, 0777) < 0 && errno != EEXIST)
+        return print_error(EXIT_OUTPUT, extraction->directory, "cannot create the directory: %s",
+                           strerror(errno));
+    extraction->fd = open(extraction->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (extraction->fd < 0)
+        return print_error(EXIT_OUTPUT, extraction->directory, "cannot open: %s", strerror(errno));
+    if (walk(extraction, check_free) < 0)
+        return extraction->exit_code;
+    progress_start(&extraction->progress, "writing", extraction->n_bytes);
+    progress_hold_signals(&extraction->progress);
+    const int code = walk(extraction, write_file);
+    progress_end(&extraction->progress);
+    if (code < 0)
+        return extraction->exit_code;
+    printf("extracted %s, %s, to '%s'\n", wfs_count(extraction->n_files, "file").text,
+           wfs_count(extraction->n_bytes, "byte").text, wfs_quote(extraction->directory).text);
+    return EXIT_DONE;
+}
+
+static enum exit_code extract(struct extraction *extraction, const struct args *args)
+{
+    extraction->n_globs = args->n_operands - 1;
+    extraction->globs = calloc(extraction->n_globs + 1, sizeof(*extraction->globs));
+    extraction->has_matched = calloc(extraction->n_globs + 1, sizeof(*extraction->has_matched));
+    extraction->piece = malloc(N_PIECE);
+    if (extraction->globs == NULL || extraction->has_matched == NULL || extraction->piece == NULL)
+        return print_error(EXIT_UNSUPPORTED, NULL, "out of memory");
+    for (size_t i = 0; i < extraction->n_globs; i++)
+        extraction->globs[i] = glob_of(args->operands[i + 1]);
+    if (walk(extraction, count_file) < 0)
+        return extraction->exit_code;
+    const enum exit_code exit_code = report_unmatched(extraction);
+    return exit_code == EXIT_DONE ? write_all(extraction) : exit_code;
+}
+
+static void extraction_done(struct extraction *extraction)
+{
+    for (size_t i = 0; extraction->globs != NULL && i < extraction->n_globs; i++)
+        glob_done(&extraction->globs[i]);
+    free(extraction->globs);
+    free(extraction->has_matched);
+    free(extraction->piece);
+    if (extraction->fd >= 0)
+        close(extraction->fd);
+}
+
+/* Returns which of two words the option has, 0 without it; -1: a line was printed. */
+static int choose(const struct args *args, const char *name, const char *first, const char *second)
+{
+    const char *value = args_value(args, name);
+    if (value == NULL || strcmp(value, first) == 0)
+        return 0;
+    if (strcmp(value, second) == 0)
+        return 1;
+    print_error(EXIT_USAGE, NULL, "--%s must be %s or %s, not '%s'", name, first, second,
+                wfs_quote(value).text);
+    return -1;
+}
+
+int verb_extract(int argc, char **argv)
+{
+    int exit_code;
+    auto_args struct args args;
+    auto_catalog struct wfs_catalog *catalog = NULL;
+    struct wfs_tree *tree = NULL;
+    struct wfs_error err = {0};
+    if (!args_parse(&args, &usage, argc, argv, &exit_code))
+        return exit_code;
+    const int is_raw = choose(&args, "files", "npy", "raw");
+    const int is_flat = choose(&args, "layout", "nested", "flat");
+    if (is_raw < 0 || is_flat < 0)
+        return EXIT_USAGE;
+    if (!args_has(&args, "directory"))
+        return print_error(EXIT_USAGE, NULL, "missing -d DIR; see 'weightfs extract --help'");
+    exit_code = input_load(&args, args.operands[0], &catalog);
+    if (exit_code != EXIT_DONE)
+        return exit_code;
+    const mode_t mask = umask(0);
+    umask(mask);
+    const struct wfs_tree_options tree_options = {.layout =
+                                                      is_flat ? WFS_LAYOUT_FLAT : WFS_LAYOUT_NESTED,
+                                                  .files = is_raw ? WFS_FILES_RAW : WFS_FILES_NPY};
+    const int code = wfs_tree_new(catalog, &tree_options, &tree, &err);
+    if (code < 0)
+        return print_error(exit_of_errno(err.code), args.operands[0], "%s", err.text);
+    struct extraction extraction = {.source = args.operands[0],
+                                    .directory = args_value(&args, "directory"),
+                                    .catalog = catalog,
+                                    .tree = tree,
+                                    .fd = -1,
+                                    .is_overwriting = args_has(&args, "overwrite"),
+                                    .mode = 0666 & ~mask,
+                                    .access = wfs_catalog_access(catalog)};
+    exit_code = extract(&extraction, &args);
+    extraction_done(&extraction);
+    wfs_tree_free(tree);
+    return exit_code;
+}

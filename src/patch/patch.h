@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The inside of a patch. The room src/patch knows catalogs and edits of them, and the list of edits
+ * as JSON; it leaves trees, files on disk and options to others.
+ */
+#ifndef WFS_PATCH_PATCH_H
+#define WFS_PATCH_PATCH_H
+
+#include <weightfs/patch.h>
+
+#include "base/arena.h"
+#include "base/hash.h"
+#include "tensor/catalog.h"
+#include "tensor/tensor_texts.h"
+
+enum {
+    PATCH_EDITS_MAX = 1000000,  /* edits of each kind: as many as a checkpoint has tensors */
+    PATCH_VALUE_MAX = 64 << 20, /* bytes of the JSON text of a value, as in a mount */
+    PATCH_RANK_MAX = 16384,     /* as the loaders take */
+};
+
+#define PATCH_TEXT "weightfs.patch" /* in the metadata of a patch file */
+
+/* What an edit changes, as it was when the patch was made. */
+struct patch_was {
+    bool is_known, has_digest;
+    uint8_t dtype;
+    struct wfs_shape shape;
+    uint64_t digest;                 /* of the bytes as shown, or of the JSON text of a value */
+    const struct wfs_tensor *tensor; /* to take the digest of, while a patch is made; NULL: none */
+};
+
+/* Of a tensor or a value. Texts are in the arena of the patch, or live longer than it. */
+struct patch_edit {
+    const char *from;  /* NULL: it is new */
+    const char *to;    /* NULL: it is removed */
+    const char *place; /* the tensor or value whose place in the output it takes */
+    uint32_t content;  /* 1 + the position of the new content; 0: it stays as it was */
+    bool is_copy;      /* what it is made of stays, too */
+    bool has_place;    /* and place is NULL: it comes after all others */
+    bool is_place_of_value, has_dtype, has_shape;
+    uint8_t dtype;
+    struct wfs_shape shape;
+    const char *texts[TENSOR_N_TEXTS]; /* NULL: not set */
+    struct patch_was was;
+};
+
+struct patch_edits {
+    struct patch_edit *items; /* malloc'ed */
+    size_t n_items, n_room;
+};
+
+/* Of a text of the metadata. */
+struct patch_meta {
+    const char *name;
+    const char *value, *was; /* NULL: there is none */
+    size_t n_value, n_was;
+};
+
+enum { PATCH_TENSORS, PATCH_VALUES, PATCH_N_KINDS };
+
+struct wfs_patch {
+    struct arena arena;
+    struct patch_edits edits[PATCH_N_KINDS];
+    struct patch_meta *metas; /* malloc'ed, in the order in which they are applied */
+    size_t n_metas, n_meta_room;
+    struct wfs_catalog *contents; /* the new contents as tensors; values as bytes */
+    struct wfs_catalog *kept;     /* what contents borrow from; NULL: nothing that is the patch's */
+    struct wfs_access access;
+};
+
+/* Adds a zeroed edit; NULL when out of memory, or if there are too many. */
+struct patch_edit *patch_add(struct wfs_patch *patch, unsigned kind);
+struct patch_meta *patch_add_meta(struct wfs_patch *patch);
+
+/* Adds a copy of the tensor to the contents, which borrows its source and arrays. -ENOMEM. */
+int patch_add_content(struct wfs_patch *patch, const struct wfs_tensor *tensor, uint32_t *ret);
+
+/* Adds n_bytes of a source, which is adopted, also on failure. -ENOMEM. */
+int patch_add_bytes(struct wfs_patch *patch, struct source *source, uint32_t *ret);
+
+/* Notes dtype and shape of what is changed. */
+void patch_note_was(struct patch_edit *edit, const struct wfs_tensor *tensor);
+
+/* The keys of a catalog, tensors or values, by name. */
+struct patch_keys {
+    const struct wfs_catalog *catalog;
+    bool is_value;
+    struct map map;
+    size_t n;
+};
+
+const char *patch_key(const struct patch_keys *keys, size_t i);
+int patch_keys_init(struct patch_keys *keys, const struct wfs_catalog *catalog, bool is_value);
+/* Returns the position, or SIZE_MAX. */
+size_t patch_keys_find(const struct patch_keys *keys, const char *key);
+void patch_keys_done(struct patch_keys *keys);
+
+#endif

@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The result is what the snapshot of a tree with the same edits is, tensor by tensor: a saver makes
+ * the same file of both.
+ */
+#include <weightfs/patch.h>
+
+#include <weightfs/cleanup.h>
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "patch/patch_fit.h"
+#include "patch/patch_meta.h"
+#include "tensor/catalog_values.h"
+#include "tensor/shape.h"
+#include "tensor/shown.h"
+
+enum { ORDER_LAST = UINT32_MAX };
+
+/* One tensor or value of the result. */
+struct item {
+    const char *key;
+    const struct patch_edit *edit; /* NULL: it is as it was */
+    size_t base;                   /* position in the checkpoint; SIZE_MAX: none */
+    uint32_t order;                /* tensors before values, as in the checkpoint */
+};
+
+struct items {
+    struct item *items; /* malloc'ed */
+    size_t n_items;
+};
+
+struct application {
+    const struct wfs_patch *patch;
+    const struct wfs_catalog *to;
+    struct patch_fit *fits;
+    struct wfs_catalog *out;
+    struct source **sources; /* of each content, borrowed; NULL: not made yet. malloc'ed */
+    struct wfs_error *err;
+};
+
+/* ---- the order ---- */
+
+static uint32_t place_of(const struct application *all, unsigned kind, const char *key)
+{
+    const size_t i = patch_keys_find(&all->fits[kind].keys, key);
+    if (i == SIZE_MAX)
+        return ORDER_LAST;
+    return (uint32_t)(kind == PATCH_VALUES ? all->fits[PATCH_TENSORS].keys.n + i : i);
+}
+
+/* The place of what it was; for a new one, that of what had its key. */
+static uint32_t order_of(const struct application *all, unsigned kind,
+                         const struct patch_edit *edit)
+{
+    if (edit->has_place)
+        return edit->place == NULL
+                   ? ORDER_LAST
+                   : place_of(all, edit->is_place_of_value ? PATCH_VALUES : PATCH_TENSORS,
+                              edit->place);
+    return place_of(all, kind, edit->from != NULL && !edit->is_copy ? edit->from : edit->to);
+}
+
+static int compare(const void *a, const void *b)
+{
+    const struct item *one = a, *other = b;
+    if (one->order != other->order)
+        return one->order < other->order ? -1 : 1;
+    return strcmp(one->key, other->key);
+}
+
+static int list_items(const struct application *all, unsigned kind, struct items *ret)
+{
+    const struct patch_fit *fit = &all->fits[kind];
+    const size_t n_before = kind == PATCH_VALUES ? all->fits[PATCH_TENSORS].keys.n : 0;
+    ret->items = calloc(fit->keys.n + fit->edits->n_items + 1, sizeof(*ret->items));
+    if (ret->items == NULL)
+        return -ENOMEM;
+    for (size_t i = 0; i < fit->keys.n; i++) {
+        if (fit->taken_by[i] == 0)
+            ret->items[ret->n_items++] =
+                (struct item){patch_key(&fit->keys, i), NULL, i, (uint32_t)(n_before + i)};
+    }
+    for (size_t i = 0; i < fit->edits->n_items; i++) {
+        const struct patch_edit *edit = &fit->edits->items[i];
+        if (!fit->is_refused[i] && edit->to != NULL)
+            ret->items[ret->n_items++] =
+                (struct item){edit->to, edit, fit->bases[i], order_of(all, kind, edit)};
+    }
+    qsort(ret->items, ret->n_items, sizeof(*ret->items), compare);
+    return 0;
+}
+
+static void items_done(struct items *items)
+{
+    free(items->items);
+}
+
+/* ---- tensors ---- */
+
+static int content_source(struct application *all, uint32_t content, struct source **ret)
+{
+    struct source **made = &all->sources[content - 1];
+    if (*made == NULL) {
+        const struct wfs_tensor *tensor = wfs_catalog_tensor(all->patch->contents, content - 1);
+        struct source *source;
+        if (shown_source(tensor, &source) < 0 || catalog_adopt_source(all->out, source) < 0)
+            return -ENOMEM;
+        *made = source;
+    }
+    *ret = *made;
+    return 0;
+}
+
+/* The bytes that the base shows, under another description. */
+static int describe_anew(struct application *all, const struct wfs_tensor *base, unsigned dtype,
+                         struct wfs_stored *ret)
+{
+    struct source *source = base->stored.source;
+    *ret = (struct wfs_stored){
+        .source = source, .offset = base->stored.offset, .dtype = (uint8_t)dtype};
+    if (wfs_tensor_is_plain(base))
+        return 0;
+    if (shown_source(base, &source) < 0 || catalog_adopt_source(all->out, source) < 0)
+        return -ENOMEM;
+    ret->source = source;
+    ret->offset = 0;
+    return 0;
+}
+
+static int change(struct application *all, const struct patch_edit *edit,
+                  const struct wfs_tensor *base, struct wfs_tensor *tensor)
+{
+    tensor->dtype = edit->has_dtype ? edit->dtype : tensor->dtype;
+    tensor->shape = edit->has_shape ? edit->shape : tensor->shape;
+    if (edit->content != 0) {
+        const uint64_t n_bytes =
+            wfs_catalog_tensor(all->patch->contents, edit->content - 1)->n_bytes;
+        struct source *source = NULL;
+        if (n_bytes > 0 && content_source(all, edit->content, &source) < 0)
+            return -ENOMEM;
+        tensor->stored = (struct wfs_stored){.source = source, .dtype = tensor->dtype};
+        tensor->n_bytes = n_bytes;
+        tensor->changes = tensor->trouble = NULL;
+    } else if (edit->has_dtype || edit->has_shape) {
+        if (describe_anew(all, base, tensor->dtype, &tensor->stored) < 0)
+            return -ENOMEM;
+    }
+    return tensor_texts_make(edit->texts, base, (enum wfs_dtype)tensor->dtype, &all->out->arena,
+                             &tensor->attrs);
+}
+
+static int add_tensor(struct application *all, const struct item *item)
+{
+    const struct wfs_tensor *base =
+        item->base == SIZE_MAX ? NULL : wfs_catalog_tensor(all->to, item->base);
+    struct wfs_tensor *tensor = catalog_add(all->out);
+    if (tensor == NULL)
+        return wfs_fail_memory(all->err);
+    if (base != NULL) {
+        *tensor = *base;
+        tensor->origin = wfs_tensor_origin(base);
+    }
+    if (item->edit != NULL && change(all, item->edit, base, tensor) < 0)
+        return wfs_fail_memory(all->err);
+    tensor->key = item->key;
+    tensor->place = item->order < wfs_catalog_n_tensors(all->to)
+                        ? wfs_catalog_tensor(all->to, item->order)->place
+                        : 0;
+    if (tensor->trouble != NULL)
+        return wfs_fail(all->err, EIO, "'%s' cannot be read: %s", wfs_quote(tensor->key).text,
+                        tensor->trouble);
+    return 0;
+}
+
+/* ---- values ---- */
+
+static int edit_value(struct application *all, const struct item *item, uint32_t *id)
+{
+    const struct wfs_tensor *content =
+        wfs_catalog_tensor(all->patch->contents, item->edit->content - 1);
+    autofree char *text = malloc((size_t)content->n_bytes + 1);
+    if (text == NULL)
+        return wfs_fail_memory(all->err);
+    const ssize_t n = wfs_tensor_read(content, 0, text, (size_t)content->n_bytes);
+    if (n < 0)
+        return wfs_fail(all->err, (int)-n, "cannot read the new value '%s': %s",
+                        wfs_quote(item->key).text, strerror((int)-n));
+    text[n] = '\0';
+    return catalog_edit_value(all->out, *id, item->key, text, (size_t)n, id, all->err);
+}
+
+static int add_value(struct application *all, const struct item *item)
+{
+    const struct catalog_value none = {0};
+    const struct catalog_value *was = item->base == SIZE_MAX ? &none : &all->to->values[item->base];
+    uint32_t id = was->id;
+    const int code =
+        item->edit != NULL && item->edit->content != 0 ? edit_value(all, item, &id) : 0;
+    if (code < 0)
+        return code;
+    if (catalog_add_value(all->out, item->key, id, was->place) < 0)
+        return wfs_fail_memory(all->err);
+    all->out->values[all->out->n_values - 1].is_edited = id != was->id;
+    return 0;
+}
+
+/* ---- metadata ---- */
+
+/* What the texts become, in the order of the list that is made. */
+struct metas {
+    struct meta_index was;
+    bool *is_gone;                /* of each name of the checkpoint */
+    const struct patch_meta **is; /* of each of them: what it is set to; NULL: as it was */
+};
+
+static bool is_as_expected(const struct patch_meta *meta, const struct wfs_text *found)
+{
+    if (meta->was == NULL || found == NULL)
+        return meta->was == NULL && found == NULL;
+    return meta->n_was == found->n_bytes && memcmp(meta->was, found->value, meta->n_was) == 0;
+}
+
+/* Returns whether the text is what it is set to already. */
+static bool is_done(const struct patch_meta *meta, const struct wfs_text *found)
+{
+    return found != NULL && meta->value != NULL && meta->n_value == found->n_bytes &&
+           memcmp(meta->value, found->value, found->n_bytes) == 0;
+}
+
+static void refuse_meta(struct patch_refusals *refusals, const struct patch_meta *meta,
+                        const struct wfs_text *found)
+{
+    char line[WFS_ERROR_TEXT_MAX];
+    refusals->n++;
+    if (refusals->refuse == NULL)
+        return;
+    snprintf(line, sizeof(line), "metadata '%s' %s", wfs_quote(meta->name).text,
+             found == NULL       ? "does not exist"
+             : meta->was == NULL ? "exists"
+                                 : "has another value");
+    refusals->refuse(refusals->ctx, line);
+}
+
+static int put_meta(struct application *all, const char *name, const char *value, size_t n_bytes)
+{
+    return catalog_add_meta_bytes(all->out, name, value, n_bytes);
+}
+
+/* A text that is removed and set again goes to the end. */
+static int fill_metadata(struct application *all, struct metas *metas,
+                         struct patch_refusals *refusals)
+{
+    const struct wfs_patch *patch = all->patch;
+    autofree bool *is_added = calloc(patch->n_metas + 1, sizeof(*is_added));
+    if (is_added == NULL)
+        return -ENOMEM;
+    for (size_t i = 0; i < patch->n_metas; i++) {
+        const struct patch_meta *meta = &patch->metas[i];
+        const uint32_t n = text_index_find(&metas->was.names, meta->name, strlen(meta->name));
+        const bool has = n != TEXT_INDEX_NONE && !metas->is_gone[n];
+        const struct wfs_text *found = has ? metas->was.texts[n] : NULL;
+        if (is_done(meta, found))
+            continue;
+        if (!is_as_expected(meta, found)) {
+            refuse_meta(refusals, meta, found);
+            continue;
+        }
+        is_added[i] = found == NULL;
+        if (found != NULL && meta->value == NULL)
+            metas->is_gone[n] = true;
+        else if (found != NULL)
+            metas->is[n] = meta;
+    }
+    int code = 0;
+    for (const struct wfs_text *text = all->to->meta; text != NULL && code == 0;
+         text = text->next) {
+        const uint32_t n = text_index_find(&metas->was.names, text->name, strlen(text->name));
+        const struct patch_meta *is = metas->is[n];
+        if (metas->is_gone[n])
+            continue;
+        code = is != NULL ? put_meta(all, is->name, is->value, is->n_value)
+                          : put_meta(all, text->name, text->value, text->n_bytes);
+    }
+    for (size_t i = 0; i < patch->n_metas && code == 0; i++) {
+        const struct patch_meta *meta = &patch->metas[i];
+        if (is_added[i] && meta->value != NULL)
+            code = put_meta(all, meta->name, meta->value, meta->n_value);
+    }
+    if (patch->n_metas == 0)
+        all->out->has_meta = all->to->has_meta;
+    return code;
+}
+
+static int add_metadata(struct application *all, struct patch_refusals *refusals)
+{
+    struct metas metas = {0};
+    int code = meta_index_init(&metas.was, all->to->meta);
+    metas.is_gone = calloc(metas.was.names.n_texts + 1, sizeof(*metas.is_gone));
+    metas.is = calloc(metas.was.names.n_texts + 1, sizeof(*metas.is));
+    if (code == 0)
+        code = metas.is_gone == NULL || metas.is == NULL ? -ENOMEM
+                                                         : fill_metadata(all, &metas, refusals);
+    meta_index_done(&metas.was);
+    free(metas.is_gone);
+    free(metas.is);
+    return code < 0 ? wfs_fail_memory(all->err) : 0;
+}
+
+/* ---- the whole ---- */
+
+static int add_kind(struct application *all, unsigned kind,
+                    int (*add)(struct application *, const struct item *))
+{
+    cleanup(items_done) struct items items = {0};
+    if (list_items(all, kind, &items) < 0 ||
+        (kind == PATCH_TENSORS && catalog_reserve(all->out, items.n_items) < 0))
+        return wfs_fail_memory(all->err);
+    int code = 0;
+    for (size_t i = 0; i < items.n_items && code == 0; i++)
+        code = add(all, &items.items[i]);
+    return code;
+}
+
+static int fill(struct application *all, const struct wfs_patch_options *options,
+                struct patch_refusals *refusals)
+{
+    int code = add_metadata(all, refusals);
+    if (code < 0)
+        return code;
+    if (refusals->n > 0 && !options->is_forced)
+        return wfs_fail(all->err, EINVAL, "%s of %" PRIu64 " cannot be applied",
+                        wfs_count(refusals->n, "edit").text, wfs_patch_n_edits(all->patch));
+    code = add_kind(all, PATCH_TENSORS, add_tensor);
+    if (code < 0)
+        return code;
+    catalog_copy_graph(all->out, all->to);
+    graph_fork(&all->out->graph, &all->to->graph, &all->out->arena);
+    return add_kind(all, PATCH_VALUES, add_value);
+}
+
+int wfs_patch_apply(const struct wfs_patch *patch, const struct wfs_catalog *to,
+                    const struct wfs_patch_options *options, uint64_t *ret_n_refused,
+                    struct wfs_catalog **out, struct wfs_error *err)
+{
+    struct patch_fit fits[PATCH_N_KINDS];
+    struct patch_refusals refusals = {options->refuse, options->ctx, 0};
+    auto_catalog struct wfs_catalog *made = NULL;
+    autofree struct source **sources =
+        calloc(wfs_catalog_n_tensors(patch->contents) + 1, sizeof(struct source *));
+    if (sources == NULL || catalog_new(&made) < 0)
+        return wfs_fail_memory(err);
+    struct application all = {patch, to, fits, made, sources, err};
+    int code = patch_fit_init(fits, patch, to, &refusals, err);
+    if (code == 0)
+        code = fill(&all, options, &refusals);
+    for (unsigned kind = 0; kind < PATCH_N_KINDS; kind++)
+        patch_fit_done(&fits[kind]);
+    *ret_n_refused = refusals.n;
+    if (code < 0)
+        return code;
+    made->format = to->format;
+    made->container = to->container;
+    *out = steal(&made);
+    return 0;
+}

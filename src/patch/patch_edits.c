@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Edits that a user asks for one by one, of a checkpoint that is loaded.
+ */
+#include <weightfs/patch.h>
+
+#include <weightfs/cleanup.h>
+#include <weightfs/value.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "patch/patch_meta.h"
+#include "tensor/npy_header.h"
+#include "tensor/shape.h"
+
+static const char *copy_text(struct wfs_patch *patch, const char *text)
+{
+    return arena_copy(&patch->arena, text, strlen(text));
+}
+
+/* Returns the edit that has the key as its result, or that is of what has it; NULL: none. */
+static struct patch_edit *find_edit(struct wfs_patch *patch, unsigned kind, const char *key)
+{
+    struct patch_edits *edits = &patch->edits[kind];
+    for (size_t i = 0; i < edits->n_items; i++) {
+        struct patch_edit *edit = &edits->items[i];
+        if ((edit->to != NULL && strcmp(edit->to, key) == 0) ||
+            (edit->to == NULL && strcmp(edit->from, key) == 0))
+            return edit;
+    }
+    return NULL;
+}
+
+/* Adds an edit that makes `to` of `from`. NULL, and a message, when out of memory. */
+static struct patch_edit *add_edit(struct wfs_patch *patch, unsigned kind, const char *from,
+                                   const char *to, struct wfs_error *err)
+{
+    const char *from_copy = from == NULL ? NULL : copy_text(patch, from);
+    const char *to_copy = to == NULL ? NULL : copy_text(patch, to);
+    const bool has_memory = (from == NULL || from_copy != NULL) && (to == NULL || to_copy != NULL);
+    struct patch_edit *edit = has_memory ? patch_add(patch, kind) : NULL;
+    if (edit == NULL) {
+        wfs_fail_memory(err);
+        return NULL;
+    }
+    edit->from = from_copy;
+    edit->to = to_copy;
+    return edit;
+}
+
+static int fail_twice(const char *key, struct wfs_error *err)
+{
+    return wfs_fail(err, EEXIST, "'%s' is edited twice", wfs_quote(key).text);
+}
+
+static int fail_missing(const char *what, const char *key, struct wfs_error *err)
+{
+    return wfs_fail(err, ENOENT, "no %s '%s'", what, wfs_quote(key).text);
+}
+
+/* ---- removing ---- */
+
+/* What is matched by two patterns is removed once. */
+static int remove_key(struct wfs_patch *patch, unsigned kind, const char *key,
+                      struct wfs_error *err)
+{
+    const struct patch_edits *edits = &patch->edits[kind];
+    const struct patch_edit *last = edits->n_items > 0 ? &edits->items[edits->n_items - 1] : NULL;
+    if (last != NULL && last->to == NULL && strcmp(last->from, key) == 0)
+        return 0;
+    return add_edit(patch, kind, key, NULL, err) == NULL ? -ENOMEM : 0;
+}
+
+int wfs_patch_remove(struct wfs_patch *patch, const struct wfs_catalog *of, size_t i,
+                     struct wfs_error *err)
+{
+    return remove_key(patch, PATCH_TENSORS, wfs_catalog_tensor(of, i)->key, err);
+}
+
+int wfs_patch_remove_value(struct wfs_patch *patch, const struct wfs_catalog *of, size_t i,
+                           struct wfs_error *err)
+{
+    return remove_key(patch, PATCH_VALUES, wfs_catalog_value_name(of, i), err);
+}
+
+/* ---- .npy files ---- */
+
+static int read_front(const struct source *source, char **ret, size_t *ret_n)
+{
+    const size_t n = source->n_bytes < NPY_FRONT_MAX ? (size_t)source->n_bytes : NPY_FRONT_MAX;
+    autofree char *front = malloc(n + 1);
+    if (front == NULL)
+        return -ENOMEM;
+    const int code = source_read(source, 0, front, n);
+    if (code < 0)
+        return code;
+    *ret = steal(&front);
+    *ret_n = n;
+    return 0;
+}
+
+/* numpy has no names for some types: the file has the bytes of the tensor that it replaces. */
+static bool takes_dtype_of(const struct npy_header *header, const struct wfs_tensor *base)
+{
+    return base != NULL && strcmp(wfs_dtype_descr((enum wfs_dtype)base->dtype), header->descr) == 0;
+}
+
+static int describe(struct wfs_patch *patch, const struct npy_header *header,
+                    const struct wfs_tensor *base, const char *path, struct wfs_tensor *tensor,
+                    struct wfs_error *err)
+{
+    const bool is_of_base = takes_dtype_of(header, base);
+    if (!is_of_base && !header->has_dtype)
+        return wfs_fail(err, EOPNOTSUPP,
+                        "'%s': numpy has no name for its dtype '%s': use an array of another one, "
+                        "or replace a tensor that has it",
+                        wfs_quote(path).text, header->descr);
+    tensor->dtype = is_of_base ? base->dtype : (uint8_t)header->dtype;
+    tensor->shape = header->shape;
+    /* Elements of less than a byte are bytes in the file. */
+    const unsigned n_bits = wfs_dtype_bits((enum wfs_dtype)tensor->dtype);
+    if (n_bits < 8 && tensor->shape.rank > 0) {
+        if (shape_own(&tensor->shape, &patch->arena) < 0)
+            return wfs_fail_memory(err);
+        uint64_t *last = (uint64_t *)(uintptr_t)&tensor->shape.dims[tensor->shape.rank - 1];
+        *last = *last > UINT64_MAX / 8 ? UINT64_MAX : *last * 8 / n_bits;
+    }
+    if (base != NULL && base->dtype == tensor->dtype && base->n_bytes == tensor->n_bytes &&
+        n_bits < 8)
+        tensor->shape = base->shape;
+    return 0;
+}
+
+/* Makes the content a tensor that is in the file. */
+static int read_npy(struct wfs_patch *patch, const struct wfs_tensor *base, const char *path,
+                    struct wfs_tensor *tensor, struct wfs_error *err)
+{
+    autofree char *front = NULL;
+    size_t n_front = 0;
+    struct source *source;
+    struct npy_header header;
+    const char *reason = NULL;
+    struct wfs_error own = {0};
+    int code = source_open(path, &source, &own);
+    if (code < 0)
+        return wfs_fail(err, -code, "'%s': %s", wfs_quote(path).text, own.text);
+    if (catalog_adopt_source(patch->contents, source) < 0)
+        return wfs_fail_memory(err);
+    code = read_front(source, &front, &n_front);
+    if (code == 0)
+        code = npy_parse(front, n_front, &patch->arena, &header, &reason);
+    if (code < 0)
+        return wfs_fail(err, -code, "'%s' %s", wfs_quote(path).text,
+                        reason != NULL ? reason : strerror(-code));
+    wfs_access_add(&patch->access, source->fd);
+    *tensor = (struct wfs_tensor){.key = "",
+                                  .n_bytes = source->n_bytes - header.n_bytes,
+                                  .stored = {.source = source, .offset = header.n_bytes}};
+    code = describe(patch, &header, base, path, tensor, err);
+    if (code < 0)
+        return code;
+    tensor->stored.dtype = tensor->dtype;
+    uint64_t n_bytes;
+    if (wfs_shape_bytes(&tensor->shape, (enum wfs_dtype)tensor->dtype, &n_bytes) < 0 ||
+        n_bytes != tensor->n_bytes)
+        return wfs_fail(err, EBADMSG, "'%s': its header does not describe the %s that follow it",
+                        wfs_quote(path).text, wfs_count(tensor->n_bytes, "byte").text);
+    return 0;
+}
+
+static int put_npy(struct wfs_patch *patch, const struct wfs_tensor *base, const char *key,
+                   const char *path, struct wfs_error *err)
+{
+    struct wfs_tensor tensor;
+    if (find_edit(patch, PATCH_TENSORS, key) != NULL)
+        return fail_twice(key, err);
+    const int code = read_npy(patch, base, path, &tensor, err);
+    if (code < 0)
+        return code;
+    struct patch_edit *edit =
+        add_edit(patch, PATCH_TENSORS, base == NULL ? NULL : base->key, key, err);
+    if (edit == NULL || patch_add_content(patch, &tensor, &edit->content) < 0)
+        return wfs_fail_memory(err);
+    edit->has_dtype = edit->has_shape = true;
+    edit->dtype = tensor.dtype;
+    edit->shape = tensor.shape;
+    return 0;
+}
+
+int wfs_patch_add_npy(struct wfs_patch *patch, const struct wfs_catalog *of, const char *key,
+                      const char *path, struct wfs_error *err)
+{
+    if (wfs_catalog_find(of, key) != NULL)
+        return wfs_fail(err, EEXIST, "tensor '%s' exists: it can be replaced, but not added",
+                        wfs_quote(key).text);
+    return put_npy(patch, NULL, key, path, err);
+}
+
+int wfs_patch_replace_npy(struct wfs_patch *patch, const struct wfs_catalog *of, const char *key,
+                          const char *path, struct wfs_error *err)
+{
+    const struct wfs_tensor *base = wfs_catalog_find(of, key);
+    return base == NULL ? fail_missing("tensor", key, err) : put_npy(patch, base, key, path, err);
+}
+
+/* ---- descriptions ---- */
+
+/* Finds or makes the edit that a tensor is described by. */
+static int find_described(struct wfs_patch *patch, const struct wfs_catalog *of, const char *key,
+                          struct patch_edit **ret, struct wfs_error *err)
+{
+    struct patch_edit *edit = find_edit(patch, PATCH_TENSORS, key);
+    if (edit != NULL && edit->to == NULL)
+        return fail_twice(key, err);
+    if (edit == NULL && wfs_catalog_find(of, key) == NULL)
+        return fail_missing("tensor", key, err);
+    *ret = edit != NULL ? edit : add_edit(patch, PATCH_TENSORS, key, key, err);
+    return *ret == NULL ? -ENOMEM : 0;
+}
+
+static int set_dtype(struct patch_edit *edit, const char *value, struct wfs_error *err)
+{
+    enum wfs_dtype dtype;
+    if (!wfs_dtype_parse(value, strlen(value), &dtype))
+        return wfs_fail(err, EINVAL, "no dtype '%s': dtypes are F32, F16, BF16, I64 and so on",
+                        wfs_quote(value).text);
+    edit->has_dtype = true;
+    edit->dtype = (uint8_t)dtype;
+    return 0;
+}
+
+/* "2,3", also in brackets and with spaces; nothing for a scalar. */
+static int set_shape(struct wfs_patch *patch, struct patch_edit *edit, const char *value,
+                     struct wfs_error *err)
+{
+    uint64_t *dims = arena_calloc(&patch->arena, strlen(value) + 1, sizeof(*dims));
+    if (dims == NULL)
+        return wfs_fail_memory(err);
+    const size_t n_value = strlen(value);
+    const bool has_brackets = n_value > 1 && value[0] == '[' && value[n_value - 1] == ']';
+    const char *at = value + has_brackets, *end = value + n_value - has_brackets;
+    uint32_t rank = 0;
+    bool is_number = at == end;
+    while (at < end && rank < PATCH_RANK_MAX) {
+        char *after;
+        at += strspn(at, " ");
+        is_number = *at >= '0' && *at <= '9';
+        errno = 0;
+        dims[rank] = is_number ? strtoull(at, &after, 10) : 0;
+        is_number = is_number && errno == 0;
+        if (!is_number)
+            break;
+        rank++;
+        at = after + strspn(after, " ");
+        if (at == end)
+            break;
+        is_number = *at == ',';
+        if (!is_number)
+            break;
+        at++;
+        is_number = at < end;
+    }
+    if (!is_number || at < end)
+        return wfs_fail(err, EINVAL, "'%s' is not a shape, such as 2,3", wfs_quote(value).text);
+    edit->has_shape = true;
+    edit->shape = (struct wfs_shape){rank, dims};
+    return 0;
+}
+
+int wfs_patch_set(struct wfs_patch *patch, const struct wfs_catalog *of, const char *key,
+                  const char *name, const char *value, struct wfs_error *err)
+{
+    struct patch_edit *edit = NULL;
+    const int code = find_described(patch, of, key, &edit, err);
+    if (code < 0)
+        return code;
+    if (strcmp(name, "dtype") == 0)
+        return set_dtype(edit, value, err);
+    if (strcmp(name, "shape") == 0)
+        return set_shape(patch, edit, value, err);
+    if (strcmp(name, tensor_text_names[TENSOR_PARAM_ID]) != 0)
+        return wfs_fail(err, EINVAL, "'%s' cannot be set; dtype, shape and param_id can",
+                        wfs_quote(name).text);
+    edit->texts[TENSOR_PARAM_ID] = copy_text(patch, value);
+    return edit->texts[TENSOR_PARAM_ID] == NULL ? wfs_fail_memory(err) : 0;
+}
+
+/* ---- values and metadata ---- */
+
+static bool has_value(const struct wfs_catalog *of, const char *name)
+{
+    for (size_t i = 0; i < wfs_catalog_n_values(of); i++) {
+        if (strcmp(wfs_catalog_value_name(of, i), name) == 0)
+            return true;
+    }
+    return false;
+}
+
+int wfs_patch_set_value(struct wfs_patch *patch, const struct wfs_catalog *of, const char *name,
+                        const char *json, struct wfs_error *err)
+{
+    struct source *source;
+    const char *text = copy_text(patch, json);
+    if (find_edit(patch, PATCH_VALUES, name) != NULL)
+        return fail_twice(name, err);
+    struct patch_edit *edit =
+        add_edit(patch, PATCH_VALUES, has_value(of, name) ? name : NULL, name, err);
+    if (text == NULL || edit == NULL ||
+        source_new_memory("a value", text, strlen(text), &source) < 0 ||
+        patch_add_bytes(patch, source, &edit->content) < 0)
+        return wfs_fail_memory(err);
+    return 0;
+}
+
+int wfs_patch_set_metadata(struct wfs_patch *patch, const struct wfs_catalog *of, const char *name,
+                           const char *value, struct wfs_error *err)
+{
+    const struct wfs_text *was = wfs_catalog_meta(of);
+    while (was != NULL && strcmp(was->name, name) != 0)
+        was = was->next;
+    for (size_t i = 0; i < patch->n_metas; i++) {
+        if (strcmp(patch->metas[i].name, name) == 0)
+            return fail_twice(name, err);
+    }
+    if (value == NULL && was == NULL)
+        return fail_missing("metadata", name, err);
+    struct patch_meta *meta = patch_add_meta(patch);
+    if (meta == NULL)
+        return wfs_fail_memory(err);
+    meta->name = copy_text(patch, name);
+    meta->was = was == NULL ? NULL : was->value;
+    meta->n_was = was == NULL ? 0 : was->n_bytes;
+    meta->value = value == NULL ? NULL : copy_text(patch, value);
+    meta->n_value = value == NULL ? 0 : strlen(value);
+    return meta->name == NULL || (value != NULL && meta->value == NULL) ? wfs_fail_memory(err) : 0;
+}
