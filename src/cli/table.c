@@ -213,7 +213,10 @@ int table_print(struct table *table)
     const char *cells = table->cells.bytes;
     for (size_t i = 0; i < table->n_cells && !has_failed && !ferror(stdout); i += table->n_columns)
         cells = print_row(table, cells, n_shown, &has_failed);
-    return has_failed ? -ENOMEM : (int)(table->n_columns - n_shown);
+    int n_hidden = 0;
+    for (size_t i = n_shown; i < table->n_columns; i++)
+        n_hidden += table->widths[i] > 0;
+    return has_failed ? -ENOMEM : n_hidden;
 }
 
 void table_print_hidden(int n_hidden)

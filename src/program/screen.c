@@ -37,13 +37,22 @@ size_t screen_width(int fd)
     return width < N_LEAST ? N_LEAST : width;
 }
 
-bool screen_has_colour(int fd)
+static bool takes_colour(int fd)
 {
-    if (colour_when != SCREEN_AUTO)
-        return colour_when == SCREEN_ALWAYS;
     const char *none = getenv("NO_COLOR"), *terminal = getenv("TERM");
     return (none == NULL || none[0] == '\0') && terminal != NULL && terminal[0] != '\0' &&
            strcmp(terminal, "dumb") != 0 && isatty(fd) == 1;
+}
+
+/* Asked for each cell of a table. */
+bool screen_has_colour(int fd)
+{
+    static enum { UNKNOWN, NO, YES } known[STDERR_FILENO + 1];
+    if (colour_when != SCREEN_AUTO)
+        return colour_when == SCREEN_ALWAYS;
+    if (known[fd] == UNKNOWN)
+        known[fd] = takes_colour(fd) ? YES : NO;
+    return known[fd] == YES;
 }
 
 const char *screen_on(int fd, enum screen_colour colour)

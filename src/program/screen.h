@@ -36,6 +36,7 @@ void screen_set_colour(enum screen_when when);
 /* Returns the width of the terminal at the descriptor in columns, 0 if it is not a terminal. */
 size_t screen_width(int fd);
 
+/* Returns true for the standard output or the standard error, if it takes colours. */
 bool screen_has_colour(int fd);
 
 /* Returns the bytes that switch a colour on, or back to none; empty where there are no colours. fd

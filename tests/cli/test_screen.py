@@ -81,6 +81,12 @@ def test_a_terminal_may_be_very_narrow(small, columns):
     assert 'columns of the table did not fit' in terminal.screen('ls', '-l', small, columns=20).text.replace('\n   ', '')
 
 
+def test_columns_without_content_are_not_missed(small):
+    assert 'did not fit' not in terminal.screen('plan', small, columns=40).text
+    assert 'class' not in terminal.screen('plan', small, columns=200).lines[0]
+    assert '3 columns of the table did not fit' in terminal.screen('plan', '--to=burn', SAMPLE, columns=50).text
+
+
 def test_what_a_line_has_no_room_for_goes_on_in_the_next(folder):
     note = ' '.join('word%d' % i for i in range(12))
     path = st.write(folder / 'x', tensors_of(['w']), {'note': note})

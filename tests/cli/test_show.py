@@ -2,16 +2,17 @@
 """What `show` prints of a tensor beside its statistics: percentiles, slices, a histogram in one line; numpy is the judge."""
 import json
 import os
+import pathlib
 import random
 import resource
 import signal
 import subprocess
-import time
 
 import numpy
 import pytest
 
 from wfs_testlib import program, pth, st, terminal
+from wfs_testlib.mount import wait_for
 from wfs_testlib.program import EXIT_RULES, EXIT_USAGE, weightfs
 
 RANKS = [1, 5, 25, 50, 75, 95, 99]
@@ -170,13 +171,16 @@ def test_a_slice_reads_no_more_than_itself(vast):
     assert done.stdout.endswith('values:\n             0            0            0\n             0            0            0\n')
 
 
+def n_read(pid):
+    (line,) = [line for line in pathlib.Path('/proc/%d/io' % pid).read_text().splitlines() if line.startswith('rchar')]
+    return int(line.split()[1])
+
+
 @pytest.mark.parametrize('options', [[], ['--slice=:']])
 def test_it_can_be_interrupted(vast, options):
     with subprocess.Popen([*program.COMMAND, 'show', *options, vast, 'w'], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        while not any(int(line.split()[1]) > 1 << 20 for line in open('/proc/%d/io' % process.pid, encoding='ascii') if line.startswith('rchar')):
-            if options and os.read(process.stdout.fileno(), 1 << 16):
-                break
-            time.sleep(0.01)
+        wait_for(lambda: process.poll() is not None or n_read(process.pid) > 1 << 20 or (options and os.read(process.stdout.fileno(), 1 << 16)),
+                 'the reading of the tensor')
         process.send_signal(signal.SIGINT)
         process.stdout.close()
         assert process.wait(program.PATIENCE) == -signal.SIGINT

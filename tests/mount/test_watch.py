@@ -83,6 +83,16 @@ def test_a_mount_without_edits(mount, sample, folder):
         assert process.communicate(timeout=program.PATIENCE) == ('the mount has ended; no edits are left\n', '')
 
 
+@pytest.mark.parametrize('columns', [40, 80])
+def test_what_the_verbs_of_mounts_print_fits_a_terminal(mount, sample, folder, columns):
+    mounted = mount(sample, 'output=%s' % (folder / ('a_long_name' * 9 + '.safetensors')))
+    (mounted / 'temperature').unlink()
+    for words in (['status'], ['commit'], ['status'], ['umount']):
+        screen = terminal.screen(*words, mounted.path, columns=columns)
+        assert all(terminal.width(line) <= columns for line in screen.lines)
+    mounted.wait()
+
+
 def test_what_cannot_be_watched(mount, sample, folder):
     assert 'read-only' in weightfs('status', '--watch', mount(sample).path, code=EXIT_MOUNT).error
     assert weightfs('status', '--watch', folder / 'nosuch' / 'x', code=EXIT_MOUNT).error.endswith('is neither a weightfs mount point nor the output of one')
