@@ -42,7 +42,7 @@ int wfs_patch_each(const struct wfs_patch *patch, int (*visit)(void *ctx, const 
 
 /* ---- edits one by one, of the checkpoint `of` ---- */
 
-/* Each fails with -ENOENT for a key that the checkpoint lacks, -EEXIST for one that was edited in a
+/* Each fails with -ENOKEY for a key that the checkpoint lacks, -EEXIST for one that was edited in a
  * way that excludes this edit, -EINVAL for a wrong value, -ENOMEM. Texts are copied. */
 
 int wfs_patch_remove(struct wfs_patch *patch, const struct wfs_catalog *of, size_t i,

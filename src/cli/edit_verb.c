@@ -76,8 +76,8 @@ static enum exit_code fail_edit(const struct editing *editing, const char *key,
                                 const struct wfs_error *err)
 {
     struct suggestion near = {0};
-    if (err->code != ENOENT || key == NULL)
-        return print_error(err->code == ENOENT || err->code == EEXIST ? EXIT_NO_MATCH
+    if (err->code != ENOKEY || key == NULL)
+        return print_error(err->code == ENOKEY || err->code == EEXIST ? EXIT_NO_MATCH
                            : err->code == EINVAL                      ? EXIT_USAGE
                                                                       : exit_of_errno(err->code),
                            err->code == EINVAL ? NULL : editing->source, "%s", err->text);

@@ -57,7 +57,7 @@ static int fail_twice(const char *key, struct wfs_error *err)
 
 static int fail_missing(const char *what, const char *key, struct wfs_error *err)
 {
-    return wfs_fail(err, ENOENT, "no %s '%s'", what, wfs_quote(key).text);
+    return wfs_fail(err, ENOKEY, "no %s '%s'", what, wfs_quote(key).text);
 }
 
 /* ---- removing ---- */
