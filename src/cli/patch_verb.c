@@ -154,7 +154,8 @@ static enum exit_code make_of_mount(const struct args *args, const char *mountpo
     exit_code = open_patch(args, owned, &opened);
     if (exit_code != EXIT_DONE)
         return exit_code;
-    const struct wfs_access access = wfs_catalog_access(opened.file);
+    struct wfs_access access = {0};
+    wfs_access_add(&access, mounted.fd); /* as the sources grant it; the control files do less */
     exit_code = save_patch(args, opened.file, path, &access);
     return exit_code == EXIT_DONE ? print_made(opened.patch, path) : exit_code;
 }

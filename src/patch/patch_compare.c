@@ -70,6 +70,33 @@ static int describe(struct comparison *comparison, struct patch_edit *edit,
                : 0;
 }
 
+static bool is_text(const char *a, const char *b)
+{
+    return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
+}
+
+/* Notes the texts that the tensor has and the other one, which may be NULL, has not. */
+static int describe_texts(struct comparison *comparison, const struct wfs_tensor *was,
+                          const struct wfs_tensor *tensor, const char *ret[TENSOR_N_TEXTS])
+{
+    static const char *const fixed[] = {"dtype", "numpy", "sparse"};
+    for (unsigned i = 0; i < TENSOR_N_TEXTS; i++) {
+        const char *text = wfs_tensor_attr(tensor, tensor_text_names[i]);
+        const char *old = was == NULL ? NULL : wfs_tensor_attr(was, tensor_text_names[i]);
+        ret[i] = is_text(text, old) ? NULL : text;
+    }
+    const bool is_quantized = ret[TENSOR_QUANTIZATION] != NULL;
+    bool can_be = !is_quantized || tensor_can_be_quantized((enum wfs_dtype)tensor->dtype);
+    for (size_t i = 0; i < sizeof(fixed) / sizeof(*fixed) && was != NULL; i++)
+        can_be =
+            can_be && is_text(wfs_tensor_attr(was, fixed[i]), wfs_tensor_attr(tensor, fixed[i]));
+    return can_be ? 0
+                  : wfs_fail(comparison->err, EOPNOTSUPP,
+                             "tensor '%s': a patch cannot hold how it is %s",
+                             wfs_quote(tensor->key).text,
+                             is_quantized ? "quantized" : "built in Python");
+}
+
 static int compare_pair(struct comparison *comparison, const struct wfs_tensor *a,
                         const struct wfs_tensor *b)
 {
@@ -82,12 +109,18 @@ static int compare_pair(struct comparison *comparison, const struct wfs_tensor *
         if (code == 0)
             code = digest(comparison, b, &other);
     }
-    if (code < 0 || (is_described_alike && one == other))
+    const char *texts[TENSOR_N_TEXTS];
+    if (code == 0)
+        code = describe_texts(comparison, a, b, texts);
+    const bool has_texts = code == 0 && (texts[0] != NULL || texts[1] != NULL);
+    if (code < 0 || (is_described_alike && one == other && !has_texts))
         return code;
     struct patch_edit *edit = add_edit(comparison, PATCH_TENSORS, a->key, b->key);
     if (edit == NULL)
         return -ENOMEM;
-    code = describe(comparison, edit, b, one != other);
+    memcpy(edit->texts, texts, sizeof(texts));
+    if (!is_described_alike || one != other)
+        code = describe(comparison, edit, b, one != other);
     patch_note_was(edit, a);
     return code;
 }
@@ -134,8 +167,14 @@ static int compare_new(struct comparison *comparison, const struct wfs_tensor *t
                    ? -ENOMEM
                    : 0;
     }
+    const char *texts[TENSOR_N_TEXTS];
+    if (describe_texts(comparison, NULL, tensor, texts) < 0)
+        return -EOPNOTSUPP;
     struct patch_edit *edit = add_edit(comparison, PATCH_TENSORS, NULL, tensor->key);
-    return edit == NULL ? -ENOMEM : describe(comparison, edit, tensor, true);
+    if (edit == NULL)
+        return -ENOMEM;
+    memcpy(edit->texts, texts, sizeof(texts));
+    return describe(comparison, edit, tensor, true);
 }
 
 static int add_removed(struct comparison *comparison, uint32_t i, uint64_t bytes)

@@ -9,7 +9,7 @@
 
 const char *const tensor_text_names[TENSOR_N_TEXTS] = {"param_id", "quantization"};
 
-static bool can_be_quantized(enum wfs_dtype dtype)
+bool tensor_can_be_quantized(enum wfs_dtype dtype)
 {
     return dtype == WFS_OPAQUE || (dtype >= WFS_QI8 && dtype <= WFS_QU2X4);
 }
@@ -23,7 +23,7 @@ static bool is_of_quantization(const char *name)
 /* Returns the text that was set, if the type of the file can have it. */
 static const char *text_of(const char *const *set, enum tensor_text which, enum wfs_dtype dtype)
 {
-    const bool is_fit = which != TENSOR_QUANTIZATION || can_be_quantized(dtype);
+    const bool is_fit = which != TENSOR_QUANTIZATION || tensor_can_be_quantized(dtype);
     return set == NULL || !is_fit ? NULL : set[which];
 }
 

@@ -13,6 +13,9 @@ enum tensor_text { TENSOR_PARAM_ID, TENSOR_QUANTIZATION, TENSOR_N_TEXTS };
 
 extern const char *const tensor_text_names[TENSOR_N_TEXTS];
 
+/* Returns whether a tensor of the dtype can have a quantization set. */
+bool tensor_can_be_quantized(enum wfs_dtype dtype);
+
 /*
  * Lists those that were set, then those of the base that are still true with the dtype. set has
  * TENSOR_N_TEXTS texts, NULL for one that was not set; set and base may be NULL. -ENOMEM.

@@ -161,6 +161,41 @@ def test_equal_tensors_are_renamed_one_by_one(folder):
     assert st.read(folder / 'out.safetensors').tensors == st.read(two).tensors
 
 
+def test_ids_of_parameters(folder):
+    source, other = folder / 'a.bpk', folder / 'b.bpk'
+    weightfs('convert', st.write(folder / 'in.safetensors', {'w': ('F32', [1], bytes(4)), 'x': ('F32', [1], bytes(4))}), source)
+    weightfs('edit', source, other, '--set', 'w.param_id=77')
+    assert weightfs('patch', 'make', source, other, folder / 'p').stdout.endswith(': 1 edit: 1 changed\n')
+    weightfs('patch', 'apply', folder / 'p', source, folder / 'out.bpk')
+    assert (folder / 'out.bpk').read_bytes() == other.read_bytes() != source.read_bytes()
+
+
+@pytest.mark.peers
+def test_torch_loads_what_a_patch_makes(folder):
+    """Tensors, values and optimizer state of a trained network; a quantized tensor, whose scale a patch cannot hold."""
+    torch = pytest.importorskip('torch')
+    torch.manual_seed(7)
+    net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4))
+    optimizer = torch.optim.Adam(net.parameters())
+
+    def save(path, epoch, scale):
+        net(torch.ones(2, 3)).sum().backward()
+        optimizer.step()
+        torch.save({'state': dict(net.state_dict()), 'optimizer': optimizer.state_dict(), 'epoch': epoch, 'c': torch.ones(2).to(torch.complex64).conj() * epoch,
+                    'q': torch.quantize_per_tensor(torch.ones(3) * epoch, scale, 0, torch.qint8)}, path)
+        return path
+    a, b = save(folder / 'a.pth', 1, 0.1), save(folder / 'b.pth', 2, 0.1)
+    weightfs('patch', 'make', a, b, folder / 'p')
+    weightfs('patch', 'apply', folder / 'p', a, folder / 'out.pth')
+    made, wanted = torch.load(folder / 'out.pth'), torch.load(b)
+    assert made['epoch'] == 2 and torch.equal(made['c'], wanted['c']) and torch.equal(made['q'].dequantize(), wanted['q'].dequantize())
+    assert all(torch.equal(made['state'][key], tensor) for key, tensor in wanted['state'].items())
+    assert made['optimizer']['param_groups'] == wanted['optimizer']['param_groups']
+    assert all(torch.equal(made['optimizer']['state'][i][name], value) for i, state in wanted['optimizer']['state'].items() for name, value in state.items())
+    error = weightfs('patch', 'make', a, save(folder / 'c.pth', 2, 0.2), folder / 'q', code=6).error
+    assert "tensor 'q': a patch cannot hold how it is quantized" in error
+
+
 def test_a_swap(folder):
     patch = st.write(folder / 'p', {}, {'weightfs.patch': json.dumps({'version': 1, 'tensors': [{'from': 'a', 'to': 'b'}, {'from': 'b', 'to': 'a'}]})})
     source = st.write(folder / 'in.safetensors', {'a': ('U8', [1], b'a'), 'b': ('U8', [1], b'b')})

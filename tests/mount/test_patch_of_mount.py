@@ -10,7 +10,7 @@ import numpy
 import pytest
 
 from wfs_testlib import pth, st
-from wfs_testlib.program import EXIT_COMMIT, EXIT_RULES, weightfs
+from wfs_testlib.program import EXIT_COMMIT, weightfs
 
 THING = pth.name('my', 'Thing') + pth.number(5) + b'\x85R'
 NEW = st.f32(9, 8, 7, 6)
@@ -249,6 +249,28 @@ def test_sets(mount, folder, edits):
     mnt.commit()
     weightfs('patch', 'apply', folder / 'p', source, '%s/' % again)
     assert content(again) == content(out) and len(content(out)) > 2
+
+
+@pytest.mark.parametrize('mode', [0o644, 0o640, 0o600])
+def test_a_patch_can_be_read_by_those_who_can_read_the_source(mount, small, folder, mode):
+    small.chmod(mode)
+    mnt = mount(small, 'output=%s' % (folder / 'out.safetensors'))
+    os.rename(mnt / 'step', mnt / 'pace')
+    weightfs('patch', 'make', mnt.path, folder / 'p')
+    assert (folder / 'p').stat().st_mode & 0o777 == mode
+
+
+def test_an_edit_that_cannot_be_committed_cannot_be_a_patch(mount, small, folder):
+    mnt = mount(small, 'output=%s' % (folder / 'out.safetensors'))
+    (mnt / 'x').write_bytes(b'x')
+    mnt.allow("cannot make '.weightfs/out/edits.safetensors'")
+    assert 'cannot list the edits' in weightfs('patch', 'make', mnt.path, folder / 'p', code=EXIT_COMMIT).error
+    assert not (folder / 'p').exists()
+    (mnt / 'x').unlink()
+
+
+def test_a_mount_that_cannot_be_edited_has_an_empty_patch(mount, small, folder):
+    assert weightfs('patch', 'make', mount(small).path, folder / 'p').stdout.endswith(': 0 edits\n')
 
 
 def random_edit(mnt, rng, kind):
