@@ -31,6 +31,10 @@ const struct wfs_format *wfs_format_by_path(const char *path);
 /* False: files of this format are only read. */
 bool wfs_format_can_write(const struct wfs_format *format);
 
+/* Checks whether a new file of the format can hold the tensor; the error names it. */
+int wfs_format_check_tensor(const struct wfs_format *format, const struct wfs_tensor *tensor,
+                            struct wfs_error *err);
+
 /*
  * Loads the checkpoint at path, recognised by its content: a file, the index of a sharded one, the
  * directory that holds either, or the directory of a training run. options may be NULL. Errors as

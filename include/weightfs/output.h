@@ -92,6 +92,13 @@ void wfs_access_merge(struct wfs_access *access, const struct wfs_access *more);
  */
 uint32_t wfs_access_mode(const struct wfs_access *access, uint32_t group);
 
+/*
+ * Checks what a save to path would check before it writes n_bytes: a file at the path may be
+ * replaced, and the disk has room, where that can be known.
+ */
+int wfs_output_check(const char *path, const struct wfs_save_options *options, uint64_t n_bytes,
+                     struct wfs_error *err);
+
 /* Name, beside the output at path, of the file that is written before it is renamed. */
 void wfs_output_temporary(const char *path, char name[WFS_OUTPUT_NAME_MAX]);
 

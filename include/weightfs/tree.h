@@ -36,6 +36,7 @@ enum wfs_tree_files { WFS_FILES_RAW, WFS_FILES_NPY };
  * again after each commit. */
 struct wfs_tree_text {
     const char *name;
+    bool shows_edits; /* and after each edit */
     /* Returns 0 with malloc'ed bytes, or -ENOMEM. May be called from any thread. */
     int (*make)(const void *ctx, char **ret, size_t *ret_n_bytes);
     const void *ctx;
@@ -48,6 +49,7 @@ struct wfs_tree_text {
  */
 struct wfs_tree_made {
     const char *name;
+    bool is_hidden; /* found by its name only; no edit changes it */
     /* Returns the size as it is now. Where this fails, `read` reports the error to readers. */
     int (*n_bytes)(const void *ctx, uint64_t *ret);
     /* Reads the content as it is now, up to its end; the count, or a negative errno. */
@@ -55,7 +57,7 @@ struct wfs_tree_made {
     const void *ctx;
 };
 
-enum { WFS_TREE_TEXTS_MAX = 8, WFS_TREE_MADE_MAX = 5 };
+enum { WFS_TREE_TEXTS_MAX = 8, WFS_TREE_MADE_MAX = 6 };
 
 struct wfs_tree_options {
     enum wfs_tree_layout layout;
@@ -157,6 +159,13 @@ int wfs_tree_revert(struct wfs_tree *tree, const char *paths, bool takes_committ
                     const struct wfs_tree_listener *listener, uint64_t *ret_n,
                     struct wfs_error *err);
 
+/* Makes a tree of the same catalog without edits and without a stage, for the life of this one. */
+int wfs_tree_unedited(const struct wfs_tree *tree, struct wfs_tree **out, struct wfs_error *err);
+
+/* Lists how the tree differs from its catalog, as lines of text or JSON; malloc'ed. -EIO, -ENOMEM.
+ */
+int wfs_tree_list_edits(const struct wfs_tree *tree, bool is_json, char **ret, size_t *ret_n_bytes);
+
 /* Returns the number of nodes edited and of names changed since the last commit, for messages. */
 uint64_t wfs_tree_n_edits(const struct wfs_tree *tree);
 
@@ -176,6 +185,15 @@ int wfs_tree_snapshot(const struct wfs_tree *tree, struct wfs_catalog **out, str
 /* Makes a patch of all edits since the catalog was loaded, committed or not: what leads from the
  * catalog to the snapshot, with the errors of that. It borrows from the tree, as the snapshot. */
 int wfs_tree_patch(const struct wfs_tree *tree, struct wfs_patch **out, struct wfs_error *err);
+
+/* Does what wfs_tree_snapshot does, and goes on without what cannot be part of a commit: visit gets
+ * a line for each. */
+struct wfs_tree_problems {
+    void (*visit)(void *ctx, const char *text);
+    void *ctx;
+};
+int wfs_tree_snapshot_most(const struct wfs_tree *tree, const struct wfs_tree_problems *problems,
+                           struct wfs_catalog **out, struct wfs_error *err);
 
 /* Calls fdatasync for every edited file that needs it, before a snapshot is saved. May run in
  * parallel with readers, as wfs_node_sync; after a failure of either, call wfs_tree_rescue. */

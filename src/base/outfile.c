@@ -61,24 +61,66 @@ void wfs_output_temporary(const char *path, char name[WFS_OUTPUT_NAME_MAX])
     snprintf(name, WFS_OUTPUT_NAME_MAX, ".%.200s.weightfs.tmp", slash == NULL ? path : slash + 1);
 }
 
-static int check_target(struct outfile *outfile, struct wfs_error *err)
+/* Checks whether the file may be replaced. */
+static int check_replaced(const struct stat *st, const struct wfs_save_options *options,
+                          struct wfs_error *err)
 {
-    struct stat *st = &outfile->replaced;
-    outfile->is_replacing = fstatat(outfile->dir_fd, outfile->name, st, AT_SYMLINK_NOFOLLOW) == 0;
-    if (!outfile->is_replacing) {
-        if (errno != ENOENT)
-            return wfs_fail(err, errno, "cannot inspect the output: %s", strerror(errno));
-        return 0;
-    }
     if (!S_ISREG(st->st_mode))
         return wfs_fail(err, EEXIST, "the output exists and is not a regular file");
-    if (outfile->options.replace == WFS_REPLACE_NONE)
+    if (options->replace == WFS_REPLACE_NONE)
         return wfs_fail(err, EEXIST, "the output already exists");
     const struct wfs_identity found = wfs_identity_of(st);
-    if (outfile->options.replace == WFS_REPLACE_KNOWN &&
-        !wfs_identity_is_equal(&found, &outfile->options.known))
+    if (options->replace == WFS_REPLACE_KNOWN && !wfs_identity_is_equal(&found, &options->known))
         return wfs_fail(err, EBUSY, "the output was changed by another program");
     return 0;
+}
+
+/* Returns 1 when there is something that may be replaced, 0 when there is nothing. */
+static int check_place(int dir_fd, const char *name, const struct wfs_save_options *options,
+                       struct stat *st, struct wfs_error *err)
+{
+    if (fstatat(dir_fd, name, st, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT
+                   ? 0
+                   : wfs_fail(err, errno, "cannot inspect the output: %s", strerror(errno));
+    const int code = check_replaced(st, options, err);
+    return code < 0 ? code : 1;
+}
+
+static int check_target(struct outfile *outfile, struct wfs_error *err)
+{
+    const int code =
+        check_place(outfile->dir_fd, outfile->name, &outfile->options, &outfile->replaced, err);
+    outfile->is_replacing = code > 0;
+    return code < 0 ? code : 0;
+}
+
+static int check_room(int fd, uint64_t n_bytes, struct wfs_error *err)
+{
+    struct statvfs vfs;
+    if (fstatvfs(fd, &vfs) < 0)
+        return 0;
+    const uint64_t n_free = (uint64_t)vfs.f_bavail * vfs.f_frsize;
+    if (n_free < n_bytes)
+        return wfs_fail(err, ENOSPC, "the output needs %s, %llu free",
+                        wfs_count(n_bytes, "byte").text, (unsigned long long)n_free);
+    return 0;
+}
+
+int wfs_output_check(const char *path, const struct wfs_save_options *options, uint64_t n_bytes,
+                     struct wfs_error *err)
+{
+    struct stat st;
+    const char *slash = strrchr(path, '/');
+    autofree char *directory =
+        slash == NULL ? strdup(".") : strndup(path, (size_t)(slash + 1 - path));
+    if (directory == NULL)
+        return wfs_fail_memory(err);
+    autoclose int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return wfs_fail(err, errno, "cannot open the directory of the output: %s", strerror(errno));
+    const int code = check_place(fd, slash == NULL ? path : slash + 1, options, &st, err);
+    return code < 0 ? code : io_shares_blocks(fd) ? 0 : check_room(fd, n_bytes, err);
 }
 
 static int reserve(struct outfile *outfile, uint64_t n_bytes, struct wfs_error *err)
@@ -88,14 +130,7 @@ static int reserve(struct outfile *outfile, uint64_t n_bytes, struct wfs_error *
     if (errno != EOPNOTSUPP && errno != EINTR)
         return wfs_fail(err, errno, "cannot reserve %s for the output: %s",
                         wfs_count(n_bytes, "byte").text, strerror(errno));
-    struct statvfs vfs;
-    if (fstatvfs(outfile->fd, &vfs) < 0)
-        return 0;
-    const uint64_t n_free = (uint64_t)vfs.f_bavail * vfs.f_frsize;
-    if (n_free < n_bytes)
-        return wfs_fail(err, ENOSPC, "the output needs %s, %llu free",
-                        wfs_count(n_bytes, "byte").text, (unsigned long long)n_free);
-    return 0;
+    return check_room(outfile->fd, n_bytes, err);
 }
 
 static int set_names(struct outfile *outfile, const char *directory, const char *name,

@@ -7,6 +7,7 @@
 
 #include "cli/comparison.h"
 #include "cli/input.h"
+#include "cli/mounted.h"
 #include "cli/jsonout.h"
 #include "cli/progress.h"
 #include "program/print.h"
@@ -18,9 +19,11 @@
 #include <weightfs/format.h>
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const struct args_option options[] = {
@@ -32,12 +35,13 @@ static const struct args_option options[] = {
 
 static const struct args_usage usage = {
     .verb = "diff",
-    .operands = "A B",
+    .operands = "A|MOUNTPOINT [B]",
     .text = "Compare two checkpoints tensor by tensor. Reports tensors that only one of them\n"
             "has, and tensors that differ in dtype, shape or content, with the largest\n"
             "absolute and relative difference. The exit code is 1 if there are differences.\n"
-            "View options apply to both A and B.",
-    .n_min = 2,
+            "View options apply to both A and B. For a mount, A is its source as it is shown,\n"
+            "and B what a commit would write.",
+    .n_min = 1,
     .n_max = 2,
     .has_source = true,
     .options = options,
@@ -52,6 +56,7 @@ struct side {
 
 struct diff {
     struct side sides[2];
+    char *made[2];        /* paths of the sides in a mount, malloc'ed */
     struct jsonout *json; /* NULL: lines of text */
     bool is_exact;
     struct progress progress;
@@ -301,11 +306,56 @@ static enum exit_code print_rest(struct diff *diff)
                                    strerror(-code));
 }
 
+/* ---- a mount ---- */
+
+/* A tree that cannot be committed makes no file; the trial of a commit prints why. */
+static bool can_make(const struct mounted *mounted, const char *path)
+{
+    autoclose int fd = open(path, O_RDONLY | O_CLOEXEC);
+    return fd >= 0 || !mounted->is_writable;
+}
+
+/* Finds the two files that a mount makes of itself: its source, and what was edited of that. */
+static enum exit_code find_made(const char *mountpoint, char *paths[2])
+{
+    static const char *const endings[] = {"safetensors", "pth", "bpk", "mpk"};
+    static const char *const names[] = {"source", "model"};
+    auto_mounted struct mounted mounted = {.fd = -1};
+    struct stat st;
+    if (stat(mountpoint, &st) == 0 && !S_ISDIR(st.st_mode))
+        return print_error(EXIT_USAGE, NULL, "missing B; usage: weightfs diff A B");
+    const enum exit_code exit_code = mounted_open(&mounted, mountpoint);
+    size_t i = 0;
+    if (exit_code != EXIT_DONE)
+        return exit_code;
+    for (; i < sizeof(endings) / sizeof(*endings); i++) {
+        for (size_t j = 0; j < 2; j++) {
+            free(paths[j]);
+            if (asprintf(&paths[j], "%s/" WFS_CONTROL_NAME "/" WFS_OUT_NAME "/%s.%s", mountpoint,
+                         names[j], endings[i]) < 0) {
+                paths[j] = NULL;
+                return print_error(EXIT_UNSUPPORTED, mountpoint, "out of memory");
+            }
+        }
+        if (access(paths[0], F_OK) == 0)
+            return can_make(&mounted, paths[1]) ? EXIT_DONE : mounted_try(&mounted, false);
+    }
+    return print_error(EXIT_MOUNT, mountpoint, "cannot read the source of the mount: %s",
+                       strerror(errno));
+}
+
+static enum exit_code open_sides(struct diff *diff, const struct args *args)
+{
+    const bool is_mount = args->n_operands == 1;
+    enum exit_code exit_code = is_mount ? find_made(args->operands[0], diff->made) : EXIT_DONE;
+    for (size_t i = 0; i < 2 && exit_code == EXIT_DONE; i++)
+        exit_code = open_side(&diff->sides[i], args, is_mount ? diff->made[i] : args->operands[i]);
+    return exit_code;
+}
+
 static enum exit_code run(struct diff *diff, const struct args *args)
 {
-    enum exit_code exit_code = EXIT_DONE;
-    for (size_t i = 0; i < 2 && exit_code == EXIT_DONE; i++)
-        exit_code = open_side(&diff->sides[i], args, args->operands[i]);
+    enum exit_code exit_code = open_sides(diff, args);
     if (exit_code != EXIT_DONE)
         return exit_code;
     if (diff->json != NULL)
@@ -333,5 +383,7 @@ int verb_diff(int argc, char **argv)
     exit_code = (int)run(&diff, &args);
     close_side(&diff.sides[0]);
     close_side(&diff.sides[1]);
+    free(diff.made[0]);
+    free(diff.made[1]);
     return exit_code;
 }

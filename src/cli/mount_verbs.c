@@ -23,9 +23,12 @@
 #include <time.h>
 #include <unistd.h>
 
-static const struct args_option no_options[] = {{NULL, NULL, NULL}};
-
 /* ---- commit ---- */
+
+static const struct args_option commit_options[] = {
+    {"dry-run", NULL, "write nothing; print the result, or what fails"},
+    {NULL, NULL, NULL},
+};
 
 static const struct args_usage commit_usage = {
     .verb = "commit",
@@ -34,7 +37,7 @@ static const struct args_usage commit_usage = {
             "about it. The mount stays and can be edited further.",
     .n_min = 1,
     .n_max = 1,
-    .options = no_options,
+    .options = commit_options,
 };
 
 int verb_commit(int argc, char **argv)
@@ -46,6 +49,8 @@ int verb_commit(int argc, char **argv)
     if (!args_parse(&args, &commit_usage, argc, argv, &exit_code))
         return exit_code;
     exit_code = mounted_open(&mounted, args.operands[0]);
+    if (exit_code == EXIT_DONE && args_has(&args, "dry-run"))
+        return mounted_try(&mounted, true);
     if (exit_code == EXIT_DONE)
         exit_code = mounted_commit(&mounted, &reply);
     if (exit_code != EXIT_DONE)
@@ -57,17 +62,20 @@ int verb_commit(int argc, char **argv)
 /* ---- status ---- */
 
 static const struct args_option status_options[] = {
-    {"json", NULL, "print the status as JSON"},
-    {"watch", NULL, "wait until the mount has ended and its edits are saved"},
+    {"edits", NULL, "list what was renamed, removed, added, changed"},
+    {"json", NULL, "print JSON"},
+    {"watch", NULL, "wait until the mount is saved and gone"},
     {NULL, NULL, NULL},
 };
 
 static const struct args_usage status_usage = {
     .verb = "status",
     .operands = "MOUNTPOINT",
-    .text = "Show the uncommitted edits of a mount and the result of its last commit. With\n"
-            "--watch, show the progress of commits until the mount has ended; where it is\n"
-            "unmounted already, name its output in place of MOUNTPOINT.",
+    .text = "Show how many edits of a mount are not committed, and the result of its last\n"
+            "commit. With --edits, list in what the mount differs from its source, a line for\n"
+            "each name and file; 'weightfs diff MOUNTPOINT' shows by how much. With --watch,\n"
+            "show the progress of commits until the mount has ended; where it is unmounted\n"
+            "already, name its output in place of MOUNTPOINT.",
     .n_min = 1,
     .n_max = 1,
     .options = status_options,
@@ -103,6 +111,26 @@ static void print_status(const struct wfs_status *status)
     print_field("message", status->text);
 }
 
+/* Names in the text are escaped when they are printed, line by line. */
+static enum exit_code list_edits(const struct mounted *mounted, bool is_json)
+{
+    autofree char *text = mounted_status_text(mounted->fd, is_json ? WFS_CONTROL_NAME "/edits.json"
+                                                                   : WFS_CONTROL_NAME "/edits.txt");
+    if (text == NULL)
+        return print_error(EXIT_MOUNT, mounted->path, "cannot list the edits: %s", strerror(errno));
+    if (is_json) {
+        print_json(stdout, text, strlen(text));
+        return EXIT_DONE;
+    }
+    for (char *line = text, *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
+        *end = '\0';
+        print_line(stdout, line);
+    }
+    if (*text == '\0')
+        puts("no edits");
+    return EXIT_DONE;
+}
+
 int verb_status(int argc, char **argv)
 {
     int exit_code;
@@ -115,6 +143,8 @@ int verb_status(int argc, char **argv)
     exit_code = mounted_open(&mounted, args.operands[0]);
     if (exit_code != EXIT_DONE)
         return exit_code;
+    if (args_has(&args, "edits"))
+        return list_edits(&mounted, args_has(&args, "json"));
     autofree char *text = mounted_status_text(mounted.fd, MOUNTED_STATUS);
     if (text == NULL)
         return print_error(EXIT_MOUNT, mounted.path, "cannot read the status: %s", strerror(errno));

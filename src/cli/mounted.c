@@ -165,6 +165,34 @@ enum exit_code mounted_commit(struct mounted *mounted, struct wfs_control_reply 
                        text, wfs_quote(mounted->stage).text);
 }
 
+static void print_problems(const struct mounted *mounted, struct wfs_control_trial *trial)
+{
+    uint32_t n = 0;
+    for (char *line = trial->text, *end; *line != '\0'; line = end, n++) {
+        end = line + strcspn(line, "\n");
+        end += *end != '\0' ? (*end = '\0', 1) : 0;
+        print_error(EXIT_OUTPUT, mounted->path, "cannot commit: %s", line);
+    }
+    if (n < trial->n_problems)
+        print_error(EXIT_OUTPUT, mounted->path, "cannot commit: %s",
+                    wfs_count(trial->n_problems - n, "more problem").text);
+}
+
+enum exit_code mounted_try(const struct mounted *mounted, bool prints_summary)
+{
+    struct wfs_control_trial trial = {0};
+    if (ioctl(mounted->fd, WFS_IOC_TRY, &trial) < 0)
+        return print_error(EXIT_OUTPUT, mounted->path, "cannot try to commit: %s", strerror(errno));
+    trial.text[sizeof(trial.text) - 1] = '\0';
+    if (trial.error != 0) {
+        print_problems(mounted, &trial);
+        return EXIT_OUTPUT;
+    }
+    if (prints_summary)
+        print_line(stdout, trial.text[0] != '\0' ? trial.text : "nothing to commit");
+    return EXIT_DONE;
+}
+
 enum exit_code mounted_discard(struct mounted *mounted, struct wfs_control_reply *reply)
 {
     if (ioctl(mounted->fd, WFS_IOC_DISCARD, reply) < 0)

@@ -45,6 +45,12 @@ void mounted_close(struct mounted *mounted);
  */
 enum exit_code mounted_commit(struct mounted *mounted, struct wfs_control_reply *reply);
 
+/*
+ * Prints what a commit would do, if asked, or a line for each problem that makes it fail. Returns
+ * the exit code of that commit.
+ */
+enum exit_code mounted_try(const struct mounted *mounted, bool prints_summary);
+
 /* Drops the edits that are not committed; fills in reply. Unless EXIT_DONE, a line was printed. */
 enum exit_code mounted_discard(struct mounted *mounted, struct wfs_control_reply *reply);
 

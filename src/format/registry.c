@@ -12,6 +12,7 @@
 #include <weightfs/cleanup.h>
 
 #include "base/bytes.h"
+#include "format/core/storable.h"
 #include "format/set/shard_leftover.h"
 #include "format/set/set_plan.h"
 #include "format/set/shard_source.h"
@@ -60,6 +61,12 @@ const struct wfs_format *wfs_format_by_path(const char *path)
 bool wfs_format_can_write(const struct wfs_format *format)
 {
     return format->functions->plan != NULL;
+}
+
+int wfs_format_check_tensor(const struct wfs_format *format, const struct wfs_tensor *tensor,
+                            struct wfs_error *err)
+{
+    return storable_check_tensor(format, tensor, err);
 }
 
 /* ---- loading ---- */

@@ -60,13 +60,26 @@ static int make_plan(const void *ctx, char **ret, size_t *ret_n_bytes)
     return wfs_report_write(ctx, WFS_REPORT_TSV, ret, ret_n_bytes);
 }
 
-/* Offers what the view did as files of the control directory. */
-static void describe_view(struct driver *driver)
+static int make_edits_text(const void *ctx, char **ret, size_t *ret_n_bytes)
+{
+    return wfs_tree_list_edits(((const struct driver *)ctx)->tree, false, ret, ret_n_bytes);
+}
+
+static int make_edits_json(const void *ctx, char **ret, size_t *ret_n_bytes)
+{
+    return wfs_tree_list_edits(((const struct driver *)ctx)->tree, true, ret, ret_n_bytes);
+}
+
+/* Offers what the view did, and what was edited since, as files of the control directory. */
+static void describe(struct driver *driver)
 {
     const struct wfs_report *report = driver->report;
-    driver->texts[0] = (struct wfs_tree_text){"report.txt", make_report_text, report};
-    driver->texts[1] = (struct wfs_tree_text){"report.json", make_report_json, report};
-    driver->texts[2] = (struct wfs_tree_text){"plan.tsv", make_plan, report};
+    struct wfs_tree_text *texts = driver->texts;
+    texts[0] = (struct wfs_tree_text){"report.txt", false, make_report_text, report};
+    texts[1] = (struct wfs_tree_text){"report.json", false, make_report_json, report};
+    texts[2] = (struct wfs_tree_text){"plan.tsv", false, make_plan, report};
+    texts[3] = (struct wfs_tree_text){"edits.txt", true, make_edits_text, driver};
+    texts[4] = (struct wfs_tree_text){"edits.json", true, make_edits_json, driver};
 }
 
 static int make_tree(struct driver *driver, const char *base)
@@ -78,9 +91,10 @@ static int make_tree(struct driver *driver, const char *base)
     driver->draft.fit_options.values_in_metadata = options->settings.values_in_metadata;
     driver->draft.fit_options.is_safe = options->settings.is_safe;
     driver->draft.large_option = options->settings.allows_large ? NULL : "-o large";
-    if (generated_new(&driver->draft, options->redact != 0, &driver->generated) < 0)
+    if (generated_new(&driver->draft, wfs_catalog_format(driver->catalog), options->redact != 0,
+                      &driver->generated) < 0)
         return log_failure(EXIT_UNSUPPORTED, "out of memory");
-    describe_view(driver);
+    describe(driver);
     struct wfs_tree_options tree_options = {
         .layout = (enum wfs_tree_layout)options->layout,
         .files = (enum wfs_tree_files)options->files,

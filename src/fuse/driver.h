@@ -20,7 +20,7 @@
 
 struct fuse_session;
 
-enum { DRIVER_N_TEXTS = 3 };
+enum { DRIVER_N_TEXTS = 5 };
 
 /* Maximum number of bytes of one read or write request. */
 #define DRIVER_TRANSFER_MAX (1 << 20)

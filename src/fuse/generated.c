@@ -16,21 +16,22 @@
 #include <string.h>
 
 static const struct {
-    const char *name;
+    const char *name, *source_name;
     enum wfs_format_id format;
     bool is_patch;
 } known[] = {
-    {"model.safetensors", WFS_FORMAT_SAFETENSORS, false},
-    {"model.bpk", WFS_FORMAT_BURNPACK, false},
-    {"model.pth", WFS_FORMAT_PYTORCH, false},
-    {"model.mpk", WFS_FORMAT_RECORDS, false},
-    {"edits.safetensors", WFS_FORMAT_SAFETENSORS, true},
+    {"model.safetensors", "source.safetensors", WFS_FORMAT_SAFETENSORS, false},
+    {"model.bpk", "source.bpk", WFS_FORMAT_BURNPACK, false},
+    {"model.pth", "source.pth", WFS_FORMAT_PYTORCH, false},
+    {"model.mpk", "source.mpk", WFS_FORMAT_RECORDS, false},
+    {"edits.safetensors", NULL, WFS_FORMAT_SAFETENSORS, true},
 };
 
-enum { N_KNOWN = sizeof(known) / sizeof(known[0]) };
+enum { N_KNOWN = sizeof(known) / sizeof(known[0]), N_MOST = 2 };
 
 struct file {
     const char *name;
+    const struct wfs_tree *edited; /* for a file of the source: its tree is made of this; or NULL */
     bool is_redacted;
     pthread_mutex_t lock; /* guards all below */
     bool is_known;        /* code and n_bytes belong to the generation */
@@ -44,36 +45,58 @@ struct file {
 };
 
 struct generated {
-    struct file files[N_KNOWN];
-    struct wfs_tree_made made[N_KNOWN];
+    struct file files[N_KNOWN + 1];
+    struct wfs_tree_made made[N_KNOWN + 1];
     size_t n_files;
 };
 
-/* The lock is held. */
+/* Frees the layout, and the tree of the source that it may be of. */
+static void drop(struct file *file)
+{
+    commit_done(&file->commit);
+    if (file->edited == NULL)
+        return;
+    wfs_tree_free((struct wfs_tree *)(uintptr_t)file->commit.tree);
+    file->commit.tree = NULL;
+}
+
+static int plan(struct file *file)
+{
+    struct wfs_tree *tree;
+    if (file->edited != NULL) {
+        const int code = wfs_tree_unedited(file->edited, &tree, &file->err);
+        if (code < 0)
+            return code;
+        file->commit.tree = tree;
+    }
+    return commit_plan(&file->commit, &file->err);
+}
+
+/* The lock is held. The source stays as it was loaded. */
 static int refresh(struct file *file, bool wants_layout)
 {
-    const uint64_t generation = wfs_tree_generation(file->commit.tree);
+    const uint64_t generation = file->edited != NULL ? 0 : wfs_tree_generation(file->commit.tree);
     if (file->is_known && file->generation == generation &&
         (file->code < 0 || !wants_layout || file->commit.layout != NULL))
         return file->code;
-    commit_done(&file->commit);
+    drop(file);
     file->err = (struct wfs_error){0};
     file->is_kept = file->has_complained = false;
     /* The size is the same without them. */
     file->commit.has_digests = wants_layout || file->n_open > 0;
-    file->code = commit_plan(&file->commit, &file->err);
+    file->code = plan(file);
     file->n_bytes = file->code < 0 ? 0 : file->commit.account.n_bytes;
     file->generation = generation;
     file->is_known = file->code != -ENOMEM;
     if (file->code < 0)
-        commit_done(&file->commit);
+        drop(file);
     return file->code;
 }
 
 static void drop_unused(struct file *file)
 {
     if (file->n_open == 0 && !file->is_kept)
-        commit_done(&file->commit);
+        drop(file);
 }
 
 static void complain(struct file *file)
@@ -109,8 +132,38 @@ static ssize_t read_from(const void *ctx, uint64_t offset, void *buf, size_t n_b
     return code < 0 ? code : wfs_layout_read(layout, offset, buf, n_bytes);
 }
 
-int generated_new(const struct commit *draft, bool is_redacted, struct generated **out)
+static void add_file(struct generated *all, const struct commit *draft,
+                     const struct wfs_format *format, const char *name, bool is_hidden)
 {
+    struct file *file = &all->files[all->n_files];
+    *file = (struct file){.name = name, .commit = *draft};
+    file->commit.format = format;
+    pthread_mutex_init(&file->lock, NULL);
+    all->made[all->n_files++] =
+        (struct wfs_tree_made){name, is_hidden, n_bytes_of, read_from, file};
+}
+
+static void become_patch(struct commit *commit)
+{
+    commit->is_patch = true;
+    commit->fit_options = (struct wfs_fit_options){0};
+    commit->large_option = NULL;
+}
+
+/* The format of the source, or the one that stores most. */
+static size_t find_known(const struct wfs_format *loaded)
+{
+    size_t i = 0;
+    while (i < N_KNOWN &&
+           (loaded == NULL || known[i].is_patch || wfs_format_by_id(known[i].format) != loaded))
+        i++;
+    return i < N_KNOWN ? i : N_MOST;
+}
+
+int generated_new(const struct commit *draft, const struct wfs_format *loaded, bool is_redacted,
+                  struct generated **out)
+{
+    const size_t of_source = find_known(loaded);
     struct generated *all = calloc(1, sizeof(*all));
     if (all == NULL)
         return -ENOMEM;
@@ -118,17 +171,14 @@ int generated_new(const struct commit *draft, bool is_redacted, struct generated
         const struct wfs_format *format = wfs_format_by_id(known[i].format);
         if (!wfs_format_can_write(format))
             continue;
-        struct file *file = &all->files[all->n_files];
-        *file = (struct file){.name = known[i].name, .is_redacted = is_redacted, .commit = *draft};
-        file->commit.format = format;
-        file->commit.is_patch = known[i].is_patch;
-        if (known[i].is_patch) {
-            file->commit.fit_options = (struct wfs_fit_options){0};
-            file->commit.large_option = NULL;
-        }
-        pthread_mutex_init(&file->lock, NULL);
-        all->made[all->n_files++] = (struct wfs_tree_made){file->name, n_bytes_of, read_from, file};
+        add_file(all, draft, format, known[i].name, false);
+        if (known[i].is_patch)
+            become_patch(&all->files[all->n_files - 1].commit);
+        if (i == of_source)
+            add_file(all, draft, format, known[i].source_name, true);
     }
+    for (size_t i = 0; i < all->n_files; i++)
+        all->files[i].is_redacted = is_redacted;
     *out = all;
     return 0;
 }
@@ -138,7 +188,7 @@ void generated_free(struct generated *generated)
     if (generated == NULL)
         return;
     for (size_t i = 0; i < generated->n_files; i++) {
-        commit_done(&generated->files[i].commit);
+        drop(&generated->files[i]);
         pthread_mutex_destroy(&generated->files[i].lock);
     }
     free(generated);
@@ -152,8 +202,12 @@ const struct wfs_tree_made *generated_files(const struct generated *generated, s
 
 void generated_attach(struct generated *generated, const struct wfs_tree *tree)
 {
-    for (size_t i = 0; i < generated->n_files; i++)
-        generated->files[i].commit.tree = tree;
+    for (size_t i = 0; i < generated->n_files; i++) {
+        if (generated->made[i].is_hidden)
+            generated->files[i].edited = tree;
+        else
+            generated->files[i].commit.tree = tree;
+    }
 }
 
 int generated_open(const struct wfs_tree_made *made)

@@ -12,10 +12,12 @@
 struct generated;
 
 /*
- * Makes the patch and one file for each format that can be written; each is a commit with the given
- * fields of the draft. Errors are logged; with is_redacted, only the text of their errno. -ENOMEM.
+ * Makes the patch, one file for each format that can be written, and a hidden one of the source as
+ * it is shown, in the loaded format if possible; each is a commit with the given fields of the
+ * draft. Errors are logged; with is_redacted, only the text of their errno. -ENOMEM.
  */
-int generated_new(const struct commit *draft, bool is_redacted, struct generated **out);
+int generated_new(const struct commit *draft, const struct wfs_format *loaded, bool is_redacted,
+                  struct generated **out);
 void generated_free(struct generated *generated);
 
 /* Returns them as options for a tree. */

@@ -52,13 +52,15 @@ static void poll_asker(struct publication_waiter *waiter)
 }
 
 static const char discarded[] = "its edits were discarded; unmount it";
+static const char read_only[] = "the mount is read-only; mount with -o output=FILE to save edits";
+static const char not_the_owner[] = "only the user who mounted it may commit";
 
 static int commit(struct driver *driver, struct asker *asker, char summary[COMMIT_TEXT_MAX],
                   struct wfs_error *err)
 {
     summary[0] = '\0';
     if (fuse_req_ctx(asker->req)->uid != driver->owner)
-        return wfs_fail(err, EPERM, "only the user who mounted it may commit");
+        return wfs_fail(err, EPERM, "%s", not_the_owner);
     return publication_run(driver, true, &asker->waiter, summary, err);
 }
 
@@ -118,10 +120,7 @@ static void fill_commit(struct driver *driver, struct asker *asker, struct wfs_c
     fill_hello(driver, asker->req, reply);
     int rc;
     if (!wfs_tree_is_writable(driver->tree))
-        rc = wfs_fail(&err, EROFS, "%s",
-                      driver->target->path != NULL
-                          ? discarded
-                          : "the mount is read-only; mount with -o output=FILE to save edits");
+        rc = wfs_fail(&err, EROFS, "%s", driver->target->path != NULL ? discarded : read_only);
     else
         rc = commit(driver, asker, summary, &err);
     reply->error = -rc;
@@ -158,6 +157,51 @@ static void fill_discard(struct driver *driver, fuse_req_t req, struct wfs_contr
                  code == -EPERM ? "only the user who mounted it may discard edits"
                                 : strerror(-code));
 }
+
+/* ---- a trial ---- */
+
+static void add_problem(void *ctx, const char *text)
+{
+    struct wfs_control_trial *trial = ctx;
+    const size_t n = strlen(trial->text), n_room = sizeof(trial->text) - n;
+    trial->n_problems++;
+    if (strlen(text) + 1 < n_room)
+        snprintf(trial->text + n, n_room, "%s%s", n > 0 ? "\n" : "", text);
+}
+
+static int try_commit(struct driver *driver, fuse_req_t req, struct wfs_control_trial *trial)
+{
+    const struct publication_trial publication = {add_problem, trial};
+    char summary[COMMIT_TEXT_MAX] = "";
+    if (fuse_req_ctx(req)->uid != driver->owner || !wfs_tree_is_writable(driver->tree)) {
+        add_problem(trial, fuse_req_ctx(req)->uid != driver->owner ? not_the_owner
+                           : driver->target->path != NULL          ? discarded
+                                                                   : read_only);
+        return fuse_req_ctx(req)->uid != driver->owner ? -EPERM : -EROFS;
+    }
+    const int code = publication_try(driver, &publication, summary);
+    if (code == 0 && summary[0] != '\0')
+        snprintf(trial->text, sizeof(trial->text), "would commit to '%s': %s",
+                 wfs_quote(driver->target->path).text, summary);
+    return code;
+}
+
+static void reply_trial(struct driver *driver, fuse_req_t req)
+{
+    struct wfs_control_trial *trial = calloc(1, sizeof(*trial));
+    if (trial == NULL) {
+        fuse_reply_err(req, ENOMEM);
+        return;
+    }
+    driver_begin_read(driver);
+    trial->n_edits = wfs_tree_has_pending(driver->tree) ? wfs_tree_n_edits(driver->tree) : 0;
+    driver_end_read(driver);
+    trial->error = -try_commit(driver, req, trial);
+    fuse_reply_ioctl(req, 0, trial, sizeof(*trial));
+    free(trial);
+}
+
+/* ---- edits that are taken back ---- */
 
 static int revert(struct driver *driver, fuse_req_t req, const char *paths, bool takes_committed,
                   uint64_t *ret_n, struct wfs_error *err)
@@ -208,6 +252,11 @@ static void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void *arg
     if (ino == FUSE_ROOT_ID && command == (unsigned)WFS_IOC_REVERT &&
         n_in >= sizeof(struct wfs_control_revert) && n_out >= sizeof(struct wfs_control_revert)) {
         reply_revert(driver, req, in);
+        return;
+    }
+    if (ino == FUSE_ROOT_ID && command == (unsigned)WFS_IOC_TRY &&
+        n_out >= sizeof(struct wfs_control_trial)) {
+        reply_trial(driver, req);
         return;
     }
     const bool is_commit = command == (unsigned)WFS_IOC_COMMIT;

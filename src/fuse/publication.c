@@ -167,28 +167,34 @@ static int set_owner(void *ctx, const char *name)
     return note_keeper(publication, keeper_ask_owner(publication->driver->keeper, name));
 }
 
-/* The tree is held shared. */
-static int save(struct publication *publication)
+static struct wfs_save_options save_options(struct publication *publication)
 {
     const struct driver *driver = publication->driver;
     const struct target *target = driver->target;
+    return (struct wfs_save_options){.replace = target->replace,
+                                     .known = target->known,
+                                     .mode = 0666 & ~driver->options->process_umask,
+                                     .access = wfs_catalog_access(driver->catalog),
+                                     .narrows_replaced = target->is_source,
+                                     .progress = show_progress,
+                                     .complete = note_complete,
+                                     .danger = note_danger,
+                                     .set_mode = set_mode,
+                                     .set_owner = set_owner,
+                                     .ctx = publication};
+}
+
+/* The tree is held shared. */
+static int save(struct publication *publication)
+{
+    const struct target *target = publication->driver->target;
     publication->report.step = "check";
     int rc = commit_plan(&publication->commit, publication->err);
     if (rc == 0)
         rc = begin(publication);
     if (rc < 0)
         return rc;
-    const struct wfs_save_options options = {.replace = target->replace,
-                                             .known = target->known,
-                                             .mode = 0666 & ~driver->options->process_umask,
-                                             .access = wfs_catalog_access(driver->catalog),
-                                             .narrows_replaced = target->is_source,
-                                             .progress = show_progress,
-                                             .complete = note_complete,
-                                             .danger = note_danger,
-                                             .set_mode = set_mode,
-                                             .set_owner = set_owner,
-                                             .ctx = publication};
+    const struct wfs_save_options options = save_options(publication);
     return commit_save(&publication->commit, target->path, &options, &publication->report,
                        publication->err);
 }
@@ -208,13 +214,21 @@ static void conclude(struct publication *publication)
         log_warning("cannot write the journal: %s", strerror(-noted));
 }
 
+/* Sources and the directory of the output are those of the mount. */
+static int check_places(const struct publication *publication)
+{
+    const struct driver *driver = publication->driver;
+    const int rc = check_sources(publication);
+    return rc == 0 && sandbox_confines_files(driver->sandbox)
+               ? target_check_directory(driver->target, publication->err)
+               : rc;
+}
+
 static int publish(struct publication *publication)
 {
     struct driver *driver = publication->driver;
     publication->report.step = "check";
-    int rc = check_sources(publication);
-    if (rc == 0 && sandbox_confines_files(driver->sandbox))
-        rc = target_check_directory(driver->target, publication->err);
+    int rc = check_places(publication);
     if (rc < 0)
         return rc;
     publication->report.step = "sync";
@@ -259,17 +273,23 @@ static void report_success(struct publication *publication)
     publication->status.n_done = publication->status.n_total = publication->commit.account.n_bytes;
 }
 
-/* `change` is held. */
-static int run(struct publication *publication)
+static void begin_commit(struct publication *publication)
 {
-    struct driver *driver = publication->driver;
+    const struct driver *driver = publication->driver;
     const struct target *target = driver->target;
-    const int64_t committed_at = driver->status.committed_at;
     publication->commit = driver->draft;
     publication->commit.format = target->format;
     publication->commit.fit_options.is_set = target->is_set;
     publication->commit.max_shard = target->max_shard;
     publication->commit.account.n_edits = wfs_tree_n_edits(driver->tree);
+}
+
+/* `change` is held. */
+static int run(struct publication *publication)
+{
+    struct driver *driver = publication->driver;
+    const int64_t committed_at = driver->status.committed_at;
+    begin_commit(publication);
     publication->status =
         (struct wfs_status){.state = WFS_MOUNT_COMMITTING, .committed_at = committed_at};
     driver_set_status(driver, &publication->status);
@@ -305,6 +325,72 @@ int publication_run(struct driver *driver, bool is_asked, struct publication_wai
     (void)driver_wait_for_change(driver, ask_waiter, waiter);
     if (wfs_tree_has_pending(driver->tree) || (is_asked && !is_output_there(driver->target)))
         rc = run(&publication);
+    pthread_mutex_unlock(&driver->change);
+    return rc;
+}
+
+/* ---- a trial ---- */
+
+/* The first of several errors is the one that the commit would have. */
+static void note_problem(const struct publication *publication,
+                         const struct publication_trial *trial, int rc, int *first)
+{
+    if (rc == 0)
+        return;
+    trial->problem(trial->ctx,
+                   publication->err->code != 0 ? publication->err->text : strerror(-rc));
+    *publication->err = (struct wfs_error){0};
+    *first = *first == 0 ? rc : *first;
+}
+
+struct counted {
+    const struct publication_trial *trial;
+    size_t n;
+};
+
+static void count_problem(void *ctx, const char *text)
+{
+    struct counted *counted = ctx;
+    counted->n++;
+    counted->trial->problem(counted->trial->ctx, text);
+}
+
+/* `change` is held, and the tree shared. */
+static int try_all(struct publication *publication, const struct publication_trial *trial)
+{
+    struct counted counted = {.trial = trial};
+    const struct wfs_tree_problems problems = {count_problem, &counted};
+    const struct wfs_save_options options = save_options(publication);
+    int first = 0;
+    note_problem(publication, trial, check_places(publication), &first);
+    begin_commit(publication);
+    publication->commit.problems = &problems;
+    const int rc = commit_try(&publication->commit, publication->err);
+    if (counted.n > 0 || rc < 0)
+        first = first != 0 ? first : rc < 0 ? rc : -EINVAL;
+    *publication->err = (struct wfs_error){0};
+    note_problem(publication, trial,
+                 wfs_output_check(publication->driver->target->path, &options,
+                                  publication->commit.account.n_bytes, publication->err),
+                 &first);
+    if (first == 0)
+        commit_summary(&publication->commit, publication->summary);
+    commit_done(&publication->commit);
+    return first;
+}
+
+int publication_try(struct driver *driver, const struct publication_trial *trial,
+                    char summary[COMMIT_TEXT_MAX])
+{
+    struct wfs_error err = {0};
+    struct publication publication = {.driver = driver, .summary = summary, .err = &err};
+    int rc = 0;
+    summary[0] = '\0';
+    (void)driver_wait_for_change(driver, ask_waiter, NULL);
+    driver_begin_read(driver);
+    if (wfs_tree_has_pending(driver->tree) || !is_output_there(driver->target))
+        rc = try_all(&publication, trial);
+    driver_end_read(driver);
     pthread_mutex_unlock(&driver->change);
     return rc;
 }

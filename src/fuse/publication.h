@@ -23,4 +23,17 @@ struct publication_waiter {
 int publication_run(struct driver *driver, bool is_asked, struct publication_waiter *waiter,
                     char summary[COMMIT_TEXT_MAX], struct wfs_error *err);
 
+/* A commit that is only tried. Problems get a line each; the caller holds no lock. */
+struct publication_trial {
+    void (*problem)(void *ctx, const char *text);
+    void *ctx;
+};
+
+/*
+ * Finds out what publication_run would do when it is asked now: returns its errno, and summary is
+ * its line. Nothing is written, and nothing is synced.
+ */
+int publication_try(struct driver *driver, const struct publication_trial *trial,
+                    char summary[COMMIT_TEXT_MAX]);
+
 #endif

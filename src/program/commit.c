@@ -24,7 +24,8 @@ int commit_fit(struct commit *commit, struct wfs_error *err)
 {
     const int code = commit->tree == NULL ? 0
                      : commit->is_patch   ? make_patch(commit, err)
-                                          : wfs_tree_snapshot(commit->tree, &commit->catalog, err);
+                                          : wfs_tree_snapshot_most(commit->tree, commit->problems,
+                                                                   &commit->catalog, err);
     return code < 0 ? code
                     : wfs_catalog_fit(commit->catalog, commit->format, &commit->fit_options,
                                       &commit->fit, err);
@@ -73,6 +74,31 @@ int commit_plan(struct commit *commit, struct wfs_error *err)
                         "%s allows it",
                         commit->large_option);
     return 0;
+}
+
+/* The first tensor that the format cannot hold fails a plan; here are the others. */
+static size_t report_tensors(const struct commit *commit)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < wfs_catalog_n_tensors(commit->catalog); i++) {
+        struct wfs_error err = {0};
+        if (wfs_format_check_tensor(commit->format, wfs_catalog_tensor(commit->catalog, i), &err) ==
+            0)
+            continue;
+        commit->problems->visit(commit->problems->ctx, err.text);
+        n++;
+    }
+    return n;
+}
+
+int commit_try(struct commit *commit, struct wfs_error *err)
+{
+    const int code = commit_plan(commit, err);
+    if (code == 0 || code == -ENOMEM)
+        return code;
+    if (commit->catalog == NULL || report_tensors(commit) == 0)
+        commit->problems->visit(commit->problems->ctx, err->text);
+    return code;
 }
 
 void commit_done(struct commit *commit)

@@ -27,6 +27,10 @@ struct commit {
     bool is_patch;            /* the edits of the tree are written, not its snapshot */
     bool has_digests;         /* of what they replace: reads that */
 
+    /* Gets what the tree has that cannot be written, for a trial; NULL: the first such thing is the
+     * error. */
+    const struct wfs_tree_problems *problems;
+
     /* Made. */
     struct wfs_patch *patch;   /* or NULL */
     struct wfs_layout *layout; /* of one file, or NULL */
@@ -47,6 +51,12 @@ int commit_fit(struct commit *commit, struct wfs_error *err);
  * much larger than its input. With a tree, the layout is valid until that changes.
  */
 int commit_plan(struct commit *commit, struct wfs_error *err);
+
+/*
+ * Plans as commit_plan does, and reports each problem, not only the first; problems must be given.
+ * Returns 0 when nothing but the output itself is left to be checked, or a negative errno.
+ */
+int commit_try(struct commit *commit, struct wfs_error *err);
 
 /*
  * Writes what was planned to path: the file, or the index with its shards beside it. Otherwise as

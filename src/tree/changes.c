@@ -164,10 +164,8 @@ int changes_refresh(struct changes *changes)
 
 int changes_find(const struct wfs_tree *tree, struct changes *ret, struct wfs_error *err)
 {
-    struct wfs_tree_options options = tree->options;
-    options.n_texts = options.n_made = 0;
     *ret = (struct changes){.tree = tree};
-    const int code = pristine_new(tree->catalog, &options, &ret->loaded, err);
+    const int code = wfs_tree_unedited(tree, &ret->loaded, err);
     if (code < 0)
         return code;
     return changes_refresh(ret) < 0 ? wfs_fail_memory(err) : 0;

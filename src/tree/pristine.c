@@ -64,6 +64,13 @@ int pristine_new(const struct wfs_catalog *catalog, const struct wfs_tree_option
     return 0;
 }
 
+int wfs_tree_unedited(const struct wfs_tree *tree, struct wfs_tree **out, struct wfs_error *err)
+{
+    struct wfs_tree_options options = tree->options;
+    options.n_texts = options.n_made = 0;
+    return pristine_new(tree->catalog, &options, out, err);
+}
+
 void pristine_free(struct wfs_tree *tree)
 {
     if (tree == NULL)

@@ -18,6 +18,19 @@
 #include "tree/node/entry.h"
 #include "tensor/catalog_values.h"
 
+/* Passes an error on as a problem of the item that is left out then; *ret_is_good: there is none.
+ */
+static int pass(const struct wfs_tree_problems *problems, int code, struct wfs_error *err,
+                bool *ret_is_good)
+{
+    *ret_is_good = code == 0;
+    if (code == 0 || problems == NULL || code == -ENOMEM)
+        return code;
+    problems->visit(problems->ctx, err->text);
+    *err = (struct wfs_error){0};
+    return 0;
+}
+
 static int fail_path(const struct wfs_tree *tree, uint32_t id, int code, const char *reason,
                      struct wfs_error *err)
 {
@@ -44,30 +57,47 @@ static int fail_twins(const struct wfs_tree *tree, uint32_t one_id, uint32_t oth
                     wfs_quote(other.bytes == NULL ? "?" : other.bytes).text, wfs_quote(key).text);
 }
 
-/* No two files may give one key. */
-static int check_keys(const struct wfs_tree *tree, const struct outline *outline, struct map *map,
-                      struct wfs_error *err)
+static int check_key(const struct wfs_tree *tree, const struct outline *outline,
+                     const struct map *map, const struct outline_item *item, uint64_t hash,
+                     struct wfs_error *err)
 {
+    const struct outline_item *const pair[] = {outline->items, item};
+    uint32_t twin;
+    if (map_find(map, hash, is_match, pair, &twin))
+        return fail_twins(tree, outline->items[twin].entry, item->entry, item->key, err);
+    if (tree->options.reserved_key != NULL && strcmp(item->key, tree->options.reserved_key) == 0)
+        return fail_path(tree, item->entry, EINVAL,
+                         "gives a key that safetensors reserves: rename it", err);
+    return 0;
+}
+
+/* No two files may give one key. Those that are a problem are left out. */
+static int check_keys(const struct wfs_tree *tree, struct outline *outline, struct map *map,
+                      const struct wfs_tree_problems *problems, struct wfs_error *err)
+{
+    size_t n_good = 0;
+    int code = 0;
     if (outline->n_items >= UINT32_MAX || map_reserve(map, (uint32_t)outline->n_items) < 0)
         return wfs_fail_memory(err);
-    for (uint32_t i = 0; i < outline->n_items; i++) {
-        const struct outline_item *item = &outline->items[i];
-        const struct outline_item *const pair[] = {outline->items, item};
-        uint32_t twin;
-        if (item->key == NULL)
-            return fail_path(tree, item->entry, EINVAL,
-                             "has a shortened name, and its key is not known: rename it", err);
-        const uint64_t hash = hash_bytes(item->key, strlen(item->key), hash_seed());
-        if (map_find(map, hash, is_match, pair, &twin))
-            return fail_twins(tree, outline->items[twin].entry, item->entry, item->key, err);
-        if (tree->options.reserved_key != NULL &&
-            strcmp(item->key, tree->options.reserved_key) == 0)
-            return fail_path(tree, item->entry, EINVAL,
-                             "gives a key that safetensors reserves: rename it", err);
-        if (map_add(map, hash, i) < 0)
+    for (size_t i = 0; i < outline->n_items && code == 0; i++) {
+        const struct outline_item item = outline->items[i];
+        const uint64_t hash =
+            item.key == NULL ? 0 : hash_bytes(item.key, strlen(item.key), hash_seed());
+        bool is_good;
+        code = item.key == NULL
+                   ? fail_path(tree, item.entry, EINVAL,
+                               "has a shortened name, and its key is not known: rename it", err)
+                   : check_key(tree, outline, map, &item, hash, err);
+        code = pass(problems, code, err, &is_good);
+        if (!is_good)
+            continue;
+        if (map_add(map, hash, (uint32_t)n_good) < 0)
             return wfs_fail_memory(err);
+        outline->items[n_good++] = item;
     }
-    return 0;
+    if (code == 0)
+        outline->n_items = n_good;
+    return code;
 }
 
 /* Returns the place of the tensor that the name was loaded with, whatever the file is now. */
@@ -132,10 +162,11 @@ static int add_tensor(struct added *added, const struct outline_item *item,
         return wfs_fail_memory(err);
     tensor->key = item->key;
     tensor->place = place_of(tree, item);
-    if (tensor->trouble != NULL)
-        return wfs_fail(err, EIO, "'%s' cannot be read: %s", wfs_quote(tensor->key).text,
-                        tensor->trouble);
-    return 0;
+    if (tensor->trouble == NULL)
+        return 0;
+    catalog->n_tensors--;
+    return wfs_fail(err, EIO, "'%s' cannot be read: %s", wfs_quote(tensor->key).text,
+                    tensor->trouble);
 }
 
 /* ---- values ---- */
@@ -225,7 +256,8 @@ static int check_name(const struct wfs_tree *tree, const struct outline *items,
  * were loaded may: "a.b" and the "b" of "a" are two things in a pickle.
  */
 static int check_value_names(const struct wfs_tree *tree, const struct outline *tensors,
-                             const struct outline *values, struct wfs_error *err)
+                             const struct outline *values, const struct wfs_tree_problems *problems,
+                             struct wfs_error *err)
 {
     cleanup(map_done) struct map map = {0};
     size_t n_all = tensors->n_items;
@@ -240,39 +272,52 @@ static int check_value_names(const struct wfs_tree *tree, const struct outline *
         if (!has_loaded_name(tree, &values->items[i]))
             all[n_all++] = values->items[i];
     }
-    const struct outline whole = {.items = all, .n_items = n_all};
-    int code = check_keys(tree, &whole, &map, err);
+    struct outline whole = {.items = all, .n_items = n_all};
+    bool is_good;
+    int code = check_keys(tree, &whole, &map, problems, err);
     for (size_t i = 0; i < values->n_items && code == 0; i++) {
         if (has_loaded_name(tree, &values->items[i]))
-            code = check_name(tree, &whole, &map, &values->items[i], err);
+            code = pass(problems, check_name(tree, &whole, &map, &values->items[i], err), err,
+                        &is_good);
     }
     return code;
 }
 
 static int add_values(const struct wfs_tree *tree, const struct outline *tensors,
                       const struct outline *values, struct wfs_catalog *catalog,
-                      struct wfs_error *err)
+                      const struct wfs_tree_problems *problems, struct wfs_error *err)
 {
+    bool is_good;
     catalog_copy_graph(catalog, tree->catalog);
     graph_fork(&catalog->graph, &tree->catalog->graph, &catalog->arena);
     if (add_hidden_values(tree, catalog) < 0)
         return wfs_fail_memory(err);
-    int code = check_value_names(tree, tensors, values, err);
+    int code = check_value_names(tree, tensors, values, problems, err);
     for (size_t i = 0; i < values->n_items && code == 0; i++)
-        code = add_value(tree, &values->items[i], catalog, err);
+        code = pass(problems, add_value(tree, &values->items[i], catalog, err), err, &is_good);
     return code;
 }
 
-static int add_tensors(const struct wfs_tree *tree, const struct outline *outline,
-                       struct wfs_catalog *catalog, struct wfs_error *err)
+static int add_tensors(const struct wfs_tree *tree, struct outline *outline,
+                       struct wfs_catalog *catalog, const struct wfs_tree_problems *problems,
+                       struct wfs_error *err)
 {
+    bool is_good;
     cleanup(map_done) struct map keys = {0};
     struct added added = {.tree = tree, .outline = outline};
-    int code = check_keys(tree, outline, &keys, err);
+    int code = check_keys(tree, outline, &keys, problems, err);
     if (code == 0 && catalog_reserve(catalog, outline->n_items) < 0)
         code = wfs_fail_memory(err);
-    for (size_t i = 0; i < outline->n_items && code == 0; i++)
-        code = add_tensor(&added, &outline->items[i], catalog, err);
+    /* Those that are left out leave no gap: the place of an item is that of its tensor. */
+    size_t n_good = 0;
+    for (size_t i = 0; i < outline->n_items && code == 0; i++) {
+        outline->items[n_good] = outline->items[i];
+        code = pass(problems, add_tensor(&added, &outline->items[n_good], catalog, err), err,
+                    &is_good);
+        n_good += is_good;
+    }
+    if (code == 0)
+        outline->n_items = n_good;
     map_done(&added.map);
     return code;
 }
@@ -296,8 +341,10 @@ static int add_backups(const struct wfs_tree *tree, const struct outline *outlin
     return 0;
 }
 
-static int fill(const struct wfs_tree *tree, struct wfs_catalog *catalog, struct wfs_error *err)
+static int fill(const struct wfs_tree *tree, struct wfs_catalog *catalog,
+                const struct wfs_tree_problems *problems, struct wfs_error *err)
 {
+    bool is_good;
     cleanup(outline_done) struct outline tensors = {0};
     cleanup(outline_done) struct outline values = {0};
     int code = outline_make(tree, &catalog->arena, &tensors, &values);
@@ -307,22 +354,28 @@ static int fill(const struct wfs_tree *tree, struct wfs_catalog *catalog, struct
         return wfs_fail(err, -code, "cannot read the staging directory: %s", strerror(-code));
     if (add_backups(tree, &values, catalog) < 0 || add_backups(tree, &tensors, catalog) < 0)
         return wfs_fail_memory(err);
-    code = add_tensors(tree, &tensors, catalog, err);
+    code = add_tensors(tree, &tensors, catalog, problems, err);
     if (code == 0)
-        code = metadata_fill(tree, catalog, err);
-    return code < 0 ? code : add_values(tree, &tensors, &values, catalog, err);
+        code = pass(problems, metadata_fill(tree, catalog, err), err, &is_good);
+    return code < 0 ? code : add_values(tree, &tensors, &values, catalog, problems, err);
 }
 
-int wfs_tree_snapshot(const struct wfs_tree *tree, struct wfs_catalog **out, struct wfs_error *err)
+int wfs_tree_snapshot_most(const struct wfs_tree *tree, const struct wfs_tree_problems *problems,
+                           struct wfs_catalog **out, struct wfs_error *err)
 {
     auto_catalog struct wfs_catalog *catalog = NULL;
     if (catalog_new(&catalog) < 0)
         return wfs_fail_memory(err);
-    const int code = fill(tree, catalog, err);
+    const int code = fill(tree, catalog, problems, err);
     if (code < 0)
         return code;
     catalog->format = tree->catalog->format;
     catalog->container = tree->catalog->container;
     *out = steal(&catalog);
     return 0;
+}
+
+int wfs_tree_snapshot(const struct wfs_tree *tree, struct wfs_catalog **out, struct wfs_error *err)
+{
+    return wfs_tree_snapshot_most(tree, NULL, out, err);
 }

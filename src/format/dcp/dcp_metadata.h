@@ -36,7 +36,7 @@ struct dcp_storage {
 struct dcp_metadata {
     struct arena arena;
     struct graph graph;
-    uint64_t n_bytes_left;                             /* of all files */
+    uint64_t n_bytes_left;                /* of all files */
     uint64_t n_most_rank, n_most_texts;   /* of a tuple, of the names or paths */
     uint64_t n_most_rows, n_most_numbers; /* of a table, of the numbers */
     uint32_t *roots; /* malloc'ed: objects of class Metadata, one for each file that was read */

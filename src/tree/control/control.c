@@ -59,11 +59,11 @@ static void remove_version(struct version **at)
 /* ---- the directory ---- */
 
 static int add_file(struct wfs_tree *tree, struct wfs_node *dir, const char *name,
-                    enum node_kind kind)
+                    enum node_kind kind, bool is_listed)
 {
     uint32_t id;
     struct wfs_node *node = node_new(tree, kind, 0);
-    return node == NULL ? -ENOMEM : entry_add(tree, dir, name, NAME_BORROWED, node, true, &id);
+    return node == NULL ? -ENOMEM : entry_add(tree, dir, name, NAME_BORROWED, node, is_listed, &id);
 }
 
 static int add_out(struct wfs_tree *tree)
@@ -77,8 +77,8 @@ static int add_out(struct wfs_tree *tree)
         return -ENOMEM;
     int code = 0;
     for (size_t i = 0; code == 0 && i < tree->options.n_made; i++)
-        code =
-            add_file(tree, tree->out, tree->options.made[i].name, (enum node_kind)(NODE_MADE + i));
+        code = add_file(tree, tree->out, tree->options.made[i].name,
+                        (enum node_kind)(NODE_MADE + i), !tree->options.made[i].is_hidden);
     return code;
 }
 
@@ -95,14 +95,14 @@ int control_new(struct wfs_tree *tree)
         entry_add(tree, tree->root, WFS_CONTROL_NAME, NAME_BORROWED, tree->control, false, &id) < 0)
         return -ENOMEM;
     tree->root->n_links--; /* it is not listed */
-    int code = add_file(tree, tree->control, ENTRY_METADATA, NODE_METADATA);
+    int code = add_file(tree, tree->control, ENTRY_METADATA, NODE_METADATA, true);
     if (code == 0)
-        code = add_file(tree, tree->control, "status.json", NODE_STATUS);
+        code = add_file(tree, tree->control, "status.json", NODE_STATUS, true);
     if (code == 0)
-        code = add_file(tree, tree->control, "tensors.csv", NODE_TENSORS);
+        code = add_file(tree, tree->control, "tensors.csv", NODE_TENSORS, true);
     for (size_t i = 0; code == 0 && i < tree->options.n_texts; i++)
         code = add_file(tree, tree->control, tree->options.texts[i].name,
-                        (enum node_kind)(NODE_GIVEN + i));
+                        (enum node_kind)(NODE_GIVEN + i), true);
     return code < 0 ? code : add_out(tree);
 }
 
@@ -190,10 +190,13 @@ const struct wfs_tree_made *wfs_node_made(const struct wfs_tree *tree, const str
 /* Returns a count that stays while the content cannot change; that of the status always can. */
 static uint64_t input_of(const struct wfs_tree *tree, const struct wfs_node *node)
 {
-    if (node->kind == NODE_METADATA || node->kind == NODE_STATUS)
-        return 0;
-    return node->kind >= NODE_GIVEN && node->kind < NODE_MADE ? atomic_load(&tree->n_commits)
-                                                              : atomic_load(&tree->generation);
+    const struct wfs_tree_made *made = wfs_node_made(tree, node);
+    const bool is_given = node->kind >= NODE_GIVEN && made == NULL;
+    const bool shows_edits = made != NULL ? !made->is_hidden
+                             : is_given   ? tree->options.texts[node->kind - NODE_GIVEN].shows_edits
+                                          : node->kind == NODE_TENSORS;
+    return (is_given ? atomic_load(&tree->n_commits) : 0) +
+           (shows_edits ? atomic_load(&tree->generation) : 0);
 }
 
 static int render_given(const struct wfs_tree_text *given, struct strbuf *text)
