@@ -71,12 +71,14 @@ def test_reads_and_edits_go_on_while_an_attribute_is_computed(folder, mount):
     mnt = mount(huge(folder / 'a.safetensors'), 'output=' + str(folder / 'out.safetensors'))
     readers = [start_reader(mnt / 'huge', attribute) for attribute in (XXH3, STATS)]
     wait_until_busy(mnt.workers[0])
+    before = bounds.used_seconds(mnt.workers[0])
     (mnt / 'small').write_bytes(st.f32(5, 6, 7, 8))
     (mnt / 'small').rename(mnt / 'other')
     os.setxattr(mnt / 'other', STATS, b'copied')  # what a copy of all attributes does
     assert (mnt / 'other').read_bytes() == st.f32(5, 6, 7, 8)
     assert json.loads(os.getxattr(mnt / 'other', STATS))['mean'] == 6.5
     assert all(reader.poll() is None for reader in readers)
+    assert bounds.used_seconds(mnt.workers[0]) - before < 10  # of more than a minute that the readers ask for
     for reader in readers:
         reader.kill()
         reader.wait(30)

@@ -74,9 +74,10 @@ static void nothing_else_gets_any(void)
     int directory;
     const int channel = start(&keeper, &directory);
     make_file("source", 0600);
+    make_file("alone", 0600);
     make_file(".source.weightfs.tmp", 0600);
     make_file("out/other", 0600);
-    check(symlink("../source", "out/.link.weightfs.tmp") == 0);
+    check(symlink("../alone", "out/.link.weightfs.tmp") == 0);
     check(link("source", "out/.twin.weightfs.tmp") == 0);
     check(mkdir("out/.dir.weightfs.tmp", 0700) == 0);
     check(mkfifo("out/.pipe.weightfs.tmp", 0600) == 0);
@@ -87,25 +88,62 @@ static void nothing_else_gets_any(void)
         check(keeper_ask_owner(channel, names[i]) < 0);
     }
     check_uint(mode_of("source"), 0600);
+    check_uint(mode_of("alone"), 0600);
     check_uint(mode_of(".source.weightfs.tmp"), 0600);
     check_uint(mode_of("out/other"), 0600);
     check_uint(mode_of("out/.dir.weightfs.tmp"), 0700);
     stop(&keeper, directory, channel);
     check(unlink("out/.link.weightfs.tmp") == 0 && unlink("out/.twin.weightfs.tmp") == 0 &&
           rmdir("out/.dir.weightfs.tmp") == 0 && unlink("out/.pipe.weightfs.tmp") == 0 &&
-          unlink("out/other") == 0 && unlink("source") == 0 && unlink(".source.weightfs.tmp") == 0);
+          unlink("out/other") == 0 && unlink("source") == 0 && unlink("alone") == 0 &&
+          unlink(".source.weightfs.tmp") == 0);
+}
+
+static void the_owner_is_that_of_a_file_in_the_directory(void)
+{
+    struct keeper keeper;
+    int directory;
+    const int channel = start(&keeper, &directory);
+    make_file("alone", 0600);
+    make_file("out/.link.weightfs.tmp", 0600);
+    check(symlink("../alone", "out/link") == 0);
+    check_int(keeper_ask_owner(channel, "link"), -EPERM);
+    check_int(keeper_ask_mode(channel, "link", 0640), 0);
+    check_int(keeper_ask_owner(channel, "../out/link"), -EINVAL);
+    check(rename("out/.link.weightfs.tmp", "out/.alone.weightfs.tmp") == 0);
+    check_int(keeper_ask_owner(channel, "../alone"), -EINVAL);
+    stop(&keeper, directory, channel);
+    check(unlink("out/link") == 0 && unlink("out/.alone.weightfs.tmp") == 0 &&
+          unlink("alone") == 0);
+}
+
+static void a_name_without_an_end_is_refused(void)
+{
+    struct keeper keeper;
+    int directory;
+    int32_t code = 0;
+    char bytes[4096];
+    const int channel = start(&keeper, &directory);
+    memset(bytes, 'x', sizeof(bytes));
+    check_int(send(channel, bytes, sizeof(bytes), MSG_NOSIGNAL), sizeof(bytes));
+    check_int(recv(channel, &code, sizeof(code), 0), sizeof(code));
+    check_int(code, -EINVAL);
+    stop(&keeper, directory, channel);
 }
 
 static void what_is_no_request_ends_it(void)
 {
-    static const size_t sizes[] = {1, 4, 100, 4096};
-    char bytes[4096];
+    static const size_t sizes[] = {1, 4, 100};
+    char bytes[100];
     memset(bytes, 'x', sizeof(bytes));
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < 3; i++) {
         struct keeper keeper;
         int directory;
         const int channel = start(&keeper, &directory);
         check_int(send(channel, bytes, sizes[i], MSG_NOSIGNAL), (int64_t)sizes[i]);
+        check(shutdown(channel, SHUT_WR) == 0 && pthread_join(keeper.thread, NULL) == 0);
+        keeper.is_started = false;
+        check_int(recv(channel, bytes, sizeof(bytes), MSG_DONTWAIT), -1); /* no answer */
         keeper_done(&keeper);
         check_int(keeper_ask_mode(channel, "model", 0644), -EPIPE);
         close(channel);
@@ -127,6 +165,8 @@ int main(void)
     check(mkdtemp(top) != NULL && chdir(top) == 0 && mkdir("out", 0700) == 0);
     check_run(a_temporary_file_gets_mode_and_owner);
     check_run(nothing_else_gets_any);
+    check_run(the_owner_is_that_of_a_file_in_the_directory);
+    check_run(a_name_without_an_end_is_refused);
     check_run(what_is_no_request_ends_it);
     check_run(without_a_directory_every_request_fails);
     check(rmdir("out") == 0 && chdir("/") == 0 && rmdir(top) == 0);
