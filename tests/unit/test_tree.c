@@ -497,6 +497,44 @@ static void no_number_is_used_twice(void)
     kit_close(&kit);
 }
 
+static const char *read_number(const struct kit *kit, uint64_t number)
+{
+    static char text[8192];
+    const ssize_t n = wfs_number_read(kit->tree, number, 0, text, sizeof(text) - 1);
+    text[n < 0 ? 0 : n] = '\0';
+    return text;
+}
+
+/* A cache that knows a number has the same bytes for as long as it has a reference. */
+static void each_version_of_a_text_has_a_number(void)
+{
+    struct kit kit;
+    struct stat st, again;
+    kit_open(&kit, kit_small_catalog(), kit_options(), true);
+    struct wfs_node *node = kit_at(&kit, ".weightfs/tensors.csv");
+    const uint64_t old = wfs_number_enter(kit.tree, node, &st);
+    check(old != 0 && wfs_number_enter(kit.tree, node, &st) == old);
+    check(wfs_tree_node(kit.tree, old) == node);
+    check(strstr(read_number(&kit, old), "longer") == NULL);
+    check_int(kit_mv(&kit, "c", "longer", 0), 0);
+    const uint64_t new = wfs_number_enter(kit.tree, node, &again);
+    check(new != old &&again.st_size > st.st_size &&again.st_ino == st.st_ino);
+    check(strstr(read_number(&kit, new), "longer") != NULL);
+    check(strstr(read_number(&kit, old), "longer") == NULL);
+    wfs_number_stat(kit.tree, old, &again);
+    check_int(again.st_size, st.st_size);
+    check(!wfs_number_leave(kit.tree, old, 1));
+    check_uint(strlen(read_number(&kit, old)), (uint64_t)st.st_size);
+    check(!wfs_number_leave(kit.tree, old, 1));
+    check_int(wfs_number_read(kit.tree, old, 0, &st, 1), -ESTALE);
+    check(!wfs_number_leave(kit.tree, old, 1)); /* made up */
+    check(!wfs_number_leave(kit.tree, new, 1));
+    check(strstr(read_number(&kit, new), "longer") != NULL);
+    check(wfs_number_enter(kit.tree, node, &st) == new);
+    check(!wfs_number_leave(kit.tree, new, 1));
+    kit_close(&kit);
+}
+
 int main(void)
 {
     check_run(a_tree_shows_what_the_catalog_has);
@@ -512,5 +550,6 @@ int main(void)
     check_run(tied_tensors_are_hard_links);
     check_run(numbers_lead_to_their_node_or_nowhere);
     check_run(no_number_is_used_twice);
+    check_run(each_version_of_a_text_has_a_number);
     return check_done();
 }
