@@ -232,7 +232,8 @@ int hidden_end(struct hidden_search *search, struct wfs_catalog *catalog)
         while (end < search->n_ranges && search->ranges[end].storage == i)
             end++;
         if (!search->storages[i].is_shown &&
-            add_hidden(catalog, &search->storages[i], search->ranges + at, end - at) < 0)
+            add_hidden(catalog, &search->storages[i], end > at ? search->ranges + at : NULL,
+                       end - at) < 0)
             return -ENOMEM;
         at = end;
     }

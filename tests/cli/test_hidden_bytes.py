@@ -155,3 +155,9 @@ def test_many_views_take_little_time(folder):
     value = pth.dictionary(**{'w%d' % i: tensor('0', 2 * n, size=(1,), offset=2 * i) for i in range(n)})
     path = write(folder / 'a.pth', zipped(value, {'0': bytes(8 * n)}))
     assert weightfs('diff', '--all', path, path).stdout == ''
+
+
+def test_a_storage_of_a_file_without_tensors_is_found(folder):
+    """There are no ranges that tensors show: sanitizers complain of arithmetic with their missing list."""
+    path = write(folder / 'a.pth', zipped(pth.dictionary(epoch=pth.number(7)), WHOLE))
+    assert "1 storage is %s, with 16 bytes; the first is 'data/0'" % FINDING in weightfs('check', path, code=1).stdout
