@@ -311,6 +311,13 @@ int wfs_stage_job_end(struct wfs_tree *tree, struct wfs_node *node, struct wfs_s
 
 ssize_t wfs_node_write(struct wfs_tree *tree, struct wfs_node *node, uint64_t offset,
                        const void *buf, size_t n_bytes, bool is_append);
+/*
+ * Tells that the last write of the node were n_bytes of another one's content. When all of that was
+ * copied, in order and with no other change in between, the node gets the dtype, the shape and
+ * whatever else a copy with attributes would set.
+ */
+int wfs_node_copied(struct wfs_tree *tree, struct wfs_node *node, uint64_t offset,
+                    const struct wfs_node *from, uint64_t from_offset, uint64_t n_bytes);
 int wfs_node_truncate(struct wfs_tree *tree, struct wfs_node *node, uint64_t n_bytes);
 int wfs_node_fallocate(struct wfs_tree *tree, struct wfs_node *node, int mode, uint64_t offset,
                        uint64_t n_bytes);

@@ -113,6 +113,9 @@ int wfs_report_count_casts(struct wfs_report *report, const struct wfs_catalog *
 int wfs_report_leave_out(struct wfs_report *report, const char *kind, const char *name,
                          const char *why);
 
+/* Adds a file of the tree whose dtype and shape are those of another one. -ENOMEM. */
+int wfs_report_describe(struct wfs_report *report, const char *path, const char *other);
+
 /* Replaces the commit in the report, and removes what an earlier one left out. -ENOMEM. */
 int wfs_report_commit(struct wfs_report *report, const struct wfs_report_commit *commit);
 

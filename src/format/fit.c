@@ -299,7 +299,7 @@ static int tell_storages(struct fitting *fitting)
 static int tell_backups(struct fitting *fitting)
 {
     int code = 0;
-    for (const struct catalog_backup *backup = fitting->catalog->backups;
+    for (const struct catalog_note *backup = fitting->catalog->backups;
          backup != NULL && code == 0; backup = backup->next)
         code = tell(fitting, WFS_FIT_BACKUP, backup->path, "is a backup copy of another file");
     return code;

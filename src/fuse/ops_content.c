@@ -261,6 +261,11 @@ static ssize_t copy_piece(fuse_req_t req, fuse_ino_t from, uint64_t from_offset,
     if (n > 0)
         n = wfs_node_write(driver->tree, request_node(driver, to), to_offset, buffer, (size_t)n,
                            false);
+    if (n > 0) {
+        const int code = wfs_node_copied(driver->tree, request_node(driver, to), to_offset,
+                                         request_node(driver, from), from_offset, (uint64_t)n);
+        n = code < 0 ? code : n;
+    }
     driver_end_change(driver);
     return n;
 }

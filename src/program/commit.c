@@ -11,6 +11,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "tensor/catalog.h"
+
 /* ---- planning ---- */
 
 static int make_patch(struct commit *commit, struct wfs_error *err)
@@ -160,6 +162,9 @@ int commit_report(const struct commit *commit, struct wfs_report *report)
         const struct wfs_fit_item *item = &commit->fit.items[i];
         code = wfs_report_leave_out(report, kinds[item->kind].kind, item->name, item->why);
     }
+    for (const struct catalog_note *note = commit->catalog->described; note != NULL && code == 0;
+         note = note->next)
+        code = wfs_report_describe(report, note->path, note->other);
     return code;
 }
 
@@ -190,6 +195,12 @@ void commit_summary(const struct commit *commit, char text[COMMIT_TEXT_MAX])
     }
     if (commit->fit.n_stored > 0)
         add_count(text, "; in metadata: ", commit->fit.n_stored, "value");
+    uint64_t n_described = 0;
+    for (const struct catalog_note *note = commit->catalog->described; note != NULL;
+         note = note->next)
+        n_described++;
+    if (n_described > 0)
+        add_count(text, "; with dtype and shape of a sibling: ", n_described, "tensor");
     if (commit->n_dangers > 0)
         add_count(text, "; may run code when Python loads it: ", commit->n_dangers, "name");
 }

@@ -100,6 +100,28 @@ static int check_keys(const struct wfs_tree *tree, struct outline *outline, stru
     return code;
 }
 
+/* Returns the path of an entry, in the arena of the catalog. */
+static const char *path_of(const struct wfs_tree *tree, uint32_t id, struct wfs_catalog *catalog)
+{
+    autostrbuf struct strbuf path = {0};
+    entry_path(tree, id, &path);
+    return path.has_failed ? NULL : arena_copy(&catalog->arena, path.bytes, path.n_bytes);
+}
+
+/* Notes the path of an entry, and that of another one (0: none), for the report. */
+static int add_note(const struct wfs_tree *tree, uint32_t id, uint32_t other,
+                    struct wfs_catalog *catalog, const struct catalog_note **list)
+{
+    struct catalog_note *note = arena_calloc(&catalog->arena, 1, sizeof(*note));
+    if (note == NULL)
+        return -ENOMEM;
+    note->path = path_of(tree, id, catalog);
+    note->other = other == 0 ? NULL : path_of(tree, other, catalog);
+    note->next = *list;
+    *list = note;
+    return note->path == NULL || (other != 0 && note->other == NULL) ? -ENOMEM : 0;
+}
+
 /* Returns the place of the tensor that the name was loaded with, whatever the file is now. */
 static uint32_t place_of(const struct wfs_tree *tree, const struct outline_item *item)
 {
@@ -153,6 +175,9 @@ static int add_tensor(struct added *added, const struct outline_item *item,
         code = description_check(tree, node, item->entry, &description, err);
     if (code < 0)
         return code;
+    if (description.sibling != 0 &&
+        add_note(tree, item->entry, description.sibling, catalog, &catalog->described) < 0)
+        return wfs_fail_memory(err);
     if (edit_is_staged(node) && node->edit->number != 0 &&
         find_source(added, node, catalog, &source) < 0)
         return wfs_fail_memory(err);
@@ -322,20 +347,11 @@ static int add_tensors(const struct wfs_tree *tree, struct outline *outline,
     return code;
 }
 
-/* Notes the paths of backup copies, for the report. */
 static int add_backups(const struct wfs_tree *tree, const struct outline *outline,
                        struct wfs_catalog *catalog)
 {
     for (size_t i = 0; i < outline->n_backups; i++) {
-        autostrbuf struct strbuf path = {0};
-        struct catalog_backup *backup = arena_calloc(&catalog->arena, 1, sizeof(*backup));
-        entry_path(tree, outline->backups[i], &path);
-        if (backup == NULL || path.has_failed)
-            return -ENOMEM;
-        backup->path = arena_copy(&catalog->arena, path.bytes, path.n_bytes);
-        backup->next = catalog->backups;
-        catalog->backups = backup;
-        if (backup->path == NULL)
+        if (add_note(tree, outline->backups[i], 0, catalog, &catalog->backups) < 0)
             return -ENOMEM;
     }
     return 0;

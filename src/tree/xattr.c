@@ -213,7 +213,8 @@ static bool is_digest(const char *name)
     return strcmp(name, OURS "xxh3") == 0 || strcmp(name, OURS "stats") == 0;
 }
 
-/* Returns a negative errno, 0 to go on, or 1 when the attribute already has the value. */
+/* Returns a negative errno, 0 to go on, or 1 when the attribute already has the value, other than
+ * from a sibling, which may change. */
 static int compare_old(const struct wfs_tree *tree, const struct wfs_node *node, const char *name,
                        const void *value, size_t n_bytes, int flags)
 {
@@ -225,7 +226,8 @@ static int compare_old(const struct wfs_tree *tree, const struct wfs_node *node,
         return -EEXIST;
     if ((flags & XATTR_REPLACE) != 0 && code == -ENODATA)
         return -ENODATA;
-    return code == 0 && old.n_bytes == n_bytes &&
+    const bool is_own = !edit_is_staged(node) || node->tensor != NULL;
+    return code == 0 && is_own && old.n_bytes == n_bytes &&
            (n_bytes == 0 || memcmp(old.bytes, value, n_bytes) == 0);
 }
 

@@ -30,6 +30,7 @@ void wfs_report_free(struct wfs_report *report)
     free(report->n_overflow);
     free(report->n_nan);
     free(report->left_out);
+    free(report->described);
     arena_done(&report->commit_arena);
     arena_done(&report->arena);
     free(report);
@@ -91,9 +92,22 @@ int wfs_report_leave_out(struct wfs_report *report, const char *kind, const char
     return 0;
 }
 
+int wfs_report_describe(struct wfs_report *report, const char *path, const char *other)
+{
+    if (array_reserve(&report->described, sizeof(*report->described), report->n_described, 1,
+                      &report->n_described_room) < 0)
+        return -ENOMEM;
+    const struct report_described one = {copy(&report->commit_arena, path),
+                                         copy(&report->commit_arena, other)};
+    if (one.path == NULL || one.other == NULL)
+        return -ENOMEM;
+    report->described[report->n_described++] = one;
+    return 0;
+}
+
 int wfs_report_commit(struct wfs_report *report, const struct wfs_report_commit *commit)
 {
-    report->n_left_out = 0;
+    report->n_left_out = report->n_described = 0;
     arena_done(&report->commit_arena);
     report->commit = *commit;
     report->commit.output = copy(&report->commit_arena, commit->output);

@@ -28,6 +28,11 @@ struct report_left_out {
     const char *kind, *name, *why;
 };
 
+/* A file with the dtype and shape of another one. */
+struct report_described {
+    const char *path, *other;
+};
+
 struct wfs_report {
     struct arena arena;
     struct item *items; /* malloc'ed, in the order of the source */
@@ -49,6 +54,8 @@ struct wfs_report {
     struct wfs_report_commit commit;  /* the last one; no output: none */
     struct report_left_out *left_out; /* malloc'ed */
     size_t n_left_out, n_left_out_room;
+    struct report_described *described; /* malloc'ed */
+    size_t n_described, n_described_room;
 };
 
 /* Appends a line. Texts are copied; text may be NULL. -ENOMEM. */

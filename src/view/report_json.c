@@ -178,6 +178,19 @@ static void put_left_out(const struct wfs_report *report, FILE *out)
     fputs("],\n", out);
 }
 
+static void put_described(const struct wfs_report *report, FILE *out)
+{
+    struct array array = {out, false};
+    fputs("  \"described\": [", out);
+    for (size_t i = 0; i < report->n_described; i++) {
+        next(&array);
+        put_member("path", report->described[i].path, true, out);
+        put_member("as", report->described[i].other, false, out);
+        fputc('}', out);
+    }
+    fputs("],\n", out);
+}
+
 static void put_commit(const struct wfs_report_commit *commit, FILE *out)
 {
     fputs("  \"commit\": ", out);
@@ -216,6 +229,7 @@ void report_put_json(const struct wfs_report *report, FILE *out)
     put_cast(report, out);
     put_covered(report, out);
     put_left_out(report, out);
+    put_described(report, out);
     put_commit(&report->commit, out);
     put_lines("notices", &report->notices, "about", "text", out);
     fputs("  \"is_success\": ", out);

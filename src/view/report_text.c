@@ -180,6 +180,19 @@ static void put_left_out(const struct wfs_report *report, FILE *out)
     end_list(&list);
 }
 
+static void put_described(const struct wfs_report *report, FILE *out)
+{
+    struct list list = {out, "dtype and shape of a sibling", report->n_described, 0};
+    for (size_t i = 0; i < report->n_described && i < N_SHOWN; i++) {
+        start_line(&list);
+        report_put_escaped(report->described[i].path, out);
+        fputs(": as ", out);
+        report_put_escaped(report->described[i].other, out);
+        fputc('\n', out);
+    }
+    end_list(&list);
+}
+
 static void put_commit(const struct wfs_report_commit *commit, FILE *out)
 {
     if (commit->output == NULL)
@@ -219,5 +232,6 @@ void report_put_text(const struct wfs_report *report, FILE *out)
     put_covers(report, out);
     put_lines(&report->skipped, "skipped by filter", "", out);
     put_left_out(report, out);
+    put_described(report, out);
     put_lines(&report->notices, "notices", ": ", out);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What is known of a file as a tensor: dtype, shape and where its data begins. In this order: what
- * was set, the header of a .npy file, the tensor that the file was or has replaced.
+ * was set, the header of a .npy file, the tensor that the file was or has replaced, a sibling.
  *
  * The room src/tree/file knows what a single file contains: its staged content, its description,
  * its key, its place in the output. It leaves changes of the tree and generated texts to those
@@ -22,6 +22,7 @@ struct description {
     struct wfs_shape shape; /* dims borrowed from the tree, or in the arena */
     uint64_t data_offset;   /* into the staged file */
     uint64_t n_bytes;       /* of data */
+    uint32_t sibling;       /* the entry that dtype and shape are taken from, or 0 */
 };
 
 /* Returns true for an error that says that the .npy header of a file cannot be used. */
@@ -36,6 +37,10 @@ static inline bool description_is_of_header(int code)
  */
 int description_make(const struct wfs_tree *tree, const struct wfs_node *node, uint32_t id,
                      struct arena *arena, struct description *ret, struct wfs_error *err);
+
+/* Does the same without a look at siblings. */
+int description_make_own(const struct wfs_tree *tree, const struct wfs_node *node, uint32_t id,
+                         struct arena *arena, struct description *ret, struct wfs_error *err);
 
 /* Returns 1 when the suffix ".npy" of the name is not part of the key, else 0. -EIO, -ENOMEM. */
 int description_hides_suffix(const struct wfs_tree *tree, const struct wfs_node *node, uint32_t id);

@@ -10,6 +10,13 @@
 #include "tree/node/foreign.h"
 #include "tree/node/node.h"
 
+/* How far the content was copied, in order, from the begin of another node's. */
+struct edit_copy {
+    uint64_t ino; /* of the other; 0: it was not */
+    uint64_t end;
+    uint64_t version; /* of the edit, after the last piece */
+};
+
 struct edit {
     struct wfs_node *node;
     struct edit *next, *previous; /* all of the tree */
@@ -34,6 +41,7 @@ struct edit {
     struct wfs_shape shape;      /* dims are malloc'ed */
     char *texts[TENSOR_N_TEXTS]; /* malloc'ed; NULL: as in the catalog */
     struct foreign foreign;
+    struct edit_copy copy;
 };
 
 static inline bool edit_is_staged(const struct wfs_node *node)

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Looks in the directories beside each one on the path. A sibling is not described by one of its
+ * own, so nothing is looked for twice.
+ */
+#include "tree/file/sibling.h"
+
+#include <string.h>
+
+#include "tensor/shape.h"
+#include "tree/file/description.h"
+#include "tree/node/edit.h"
+#include "tree/node/entry.h"
+
+enum { LOOKED_AT_MAX = 16384, DEPTH_MAX = 64 };
+
+struct search {
+    const struct wfs_tree *tree;
+    uint32_t path[DEPTH_MAX]; /* entries, the file's first */
+    uint64_t n_bytes;
+    struct arena arena;
+    struct description description; /* of found */
+    uint32_t found;
+    unsigned n_looked_at;
+    bool is_over; /* there is no answer */
+};
+
+/* Follows the names of the path below the directory, down to the file's. */
+static uint32_t descend(const struct search *search, const struct wfs_node *dir, unsigned level)
+{
+    uint32_t id = 0;
+    while (level-- > 0) {
+        id = entry_find(search->tree, dir, entry_at(search->tree, search->path[level])->name);
+        if (id == 0)
+            return 0;
+        dir = entry_at(search->tree, id)->node;
+        if ((dir->kind == NODE_DIR) != (level > 0))
+            return 0;
+    }
+    return id;
+}
+
+static void compare(struct search *search, uint32_t id)
+{
+    const struct wfs_node *node = entry_at(search->tree, id)->node;
+    struct description other;
+    if (node->kind != NODE_FILE || edit_n_bytes(node) != search->n_bytes ||
+        description_make_own(search->tree, node, id, &search->arena, &other, NULL) < 0 ||
+        !other.has_dtype || !other.has_shape || other.is_framed)
+        return;
+    if (search->found == 0) {
+        search->found = id;
+        search->description = other;
+    } else if (other.dtype != search->description.dtype ||
+               !wfs_shape_is_equal(&other.shape, &search->description.shape)) {
+        search->is_over = true;
+    }
+}
+
+/* Looks beside the directory at that level of the path, in the one that holds it. */
+static void look_beside(struct search *search, unsigned level)
+{
+    const uint32_t own = search->path[level];
+    const struct wfs_node *dir = entry_at(search->tree, own)->dir;
+    for (uint32_t i = 0; i < dir->directory->n_ids && !search->is_over; i++) {
+        const uint32_t id = dir->directory->ids[i];
+        const struct entry *entry = id == 0 ? NULL : entry_at(search->tree, id);
+        if (entry == NULL || id == own || entry->node == NULL || entry->node->kind != NODE_DIR ||
+            entry->name[0] == '.')
+            continue;
+        search->is_over = search->n_looked_at++ == LOOKED_AT_MAX;
+        const uint32_t file = descend(search, entry->node, level);
+        if (file != 0)
+            compare(search, file);
+    }
+}
+
+uint32_t sibling_find(const struct wfs_tree *tree, uint32_t id)
+{
+    struct search search = {.tree = tree, .n_bytes = edit_n_bytes(entry_at(tree, id)->node)};
+    unsigned depth = 0;
+    for (uint32_t at = id; at != 0 && depth < DEPTH_MAX; at = entry_at(tree, at)->dir->entry)
+        search.path[depth++] = at;
+    for (unsigned level = 1; level < depth && depth < DEPTH_MAX && !search.is_over; level++)
+        look_beside(&search, level);
+    arena_done(&search.arena);
+    return search.is_over ? 0 : search.found;
+}

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: MIT
+"""Copies inside a mount by programs that copy no attributes: what is committed is read by code that is none of ours."""
+import json
+import os
+import shutil
+
+import pytest
+
+from wfs_testlib import checkpoints, st
+from wfs_testlib.checkpoints import ENDINGS
+from wfs_testlib.program import EXIT_COMMIT, tool, weightfs
+
+TENSORS = {
+    'layer.0.weight': ('F32', [2, 3], st.f32(1, 2, 3, 4, 5, 6)),
+    'layer.0.bias': ('BF16', [3], b'abcdef'),
+    'layer.1.weight': ('F32', [2, 3], st.f32(6, 5, 4, 3, 2, 1)),
+    'layer.1.bias': ('BF16', [3], b'ghijkl'),
+    'odd.0.weight': ('F32', [4], bytes(range(16))),
+    'odd.1.weight': ('F32', [2, 2], bytes(range(16, 32))),
+    'head': ('I64', [2], bytes(range(16))),
+}
+
+
+@pytest.fixture(params=ENDINGS)
+def edit(request, mount, folder):
+    source = checkpoints.write(folder / ('in.' + request.param), TENSORS)
+    out = folder / ('out.' + request.param)
+    mnt = mount(source, 'output=%s' % out)
+    mnt.out, mnt.source = out, source
+    mnt.result = lambda: (mnt.commit(), checkpoints.read(out))[1]
+    return mnt
+
+
+def described(mnt):
+    return {one['path']: one['as'] for one in json.loads((mnt / '.weightfs/report.json').read_text())['described']}
+
+
+def shell(line):
+    return lambda mnt: tool('sh', '-c', line, cwd=mnt.path)
+
+
+def with_copytree(mnt):
+    shutil.copytree(mnt / 'layer/0', mnt / 'layer/2')
+
+
+# How layer/0 becomes layer/2 too.
+WAYS = {
+    'cp -r': shell('cp -r layer/0 layer/2'),
+    'cp -r --reflink=never': shell('cp -r --reflink=never layer/0 layer/2'),
+    'cp -a': shell('cp -a layer/0 layer/2'),
+    'install': shell('install -D -t layer/2 layer/0/*'),
+    'tar': shell('mkdir layer/2 && tar -C layer/0 -c . | tar -C layer/2 -x'),
+    'rsync -a': shell('rsync -a layer/0/ layer/2/'),
+    'rsync -aX': shell('rsync -aX layer/0/ layer/2/'),
+    'cpio': shell('mkdir layer/2 && cd layer/0 && find . -depth | cpio -pd --quiet ../2'),
+    'cat': shell('mkdir layer/2 && for f in weight bias; do cat layer/0/$f > layer/2/$f; done'),
+    'dd': shell('mkdir layer/2 && for f in weight bias; do dd if=layer/0/$f of=layer/2/$f bs=5 status=none; done'),
+    'copytree': with_copytree,
+}
+
+
+@pytest.mark.parametrize('how', WAYS)
+def test_a_layer_is_copied(edit, how):
+    for program in ('rsync', 'cpio'):
+        if how.startswith(program) and shutil.which(program) is None:
+            pytest.skip('there is no program ' + program)
+    WAYS[how](edit)
+    copies = {key.replace('.0.', '.2.'): tensor for key, tensor in TENSORS.items() if key.startswith('layer.0.')}
+    assert edit.result() == {**TENSORS, **copies}
+    assert set(described(edit)) <= {'layer/2/weight', 'layer/2/bias'}
+    assert not described(edit) or how not in ('cp -r', 'cp -a', 'install', 'rsync -aX')
+    if how == 'dd':
+        assert described(edit) == {'layer/2/weight': 'layer/0/weight', 'layer/2/bias': 'layer/0/bias'}
+        assert 'as layer/0/weight' in (edit / '.weightfs/report.txt').read_text()
+
+
+@pytest.mark.parametrize('how', ['cp', 'cp --preserve=mode', 'install'])
+def test_a_copy_is_a_tensor_where_no_sibling_helps(edit, how):
+    tool(*how.split(), edit / 'head', edit / 'tail')
+    tool(*how.split(), edit / 'odd/1/weight', edit / 'other')
+    assert edit.result() == {**TENSORS, 'tail': TENSORS['head'], 'other': TENSORS['odd.1.weight']}
+
+
+@pytest.mark.parametrize('how', ['cp', 'cp -a'])
+def test_a_copy_over_a_tensor_of_the_same_size(edit, how):
+    tool(*how.split(), edit / 'odd/1/weight', edit / 'head')
+    assert edit.result() == {**TENSORS, 'head': TENSORS['odd.1.weight']}
+
+
+@pytest.mark.parametrize('how', ['cp -r', 'cp -a', 'rsync -aX'])
+def test_what_was_copied_needs_no_sibling_any_more(edit, how):
+    if how.startswith('rsync') and shutil.which('rsync') is None:
+        pytest.skip('there is no program rsync')
+    WAYS[how](edit)
+    for number in '01':
+        shutil.rmtree(edit / 'layer' / number)
+    left = {key: tensor for key, tensor in TENSORS.items() if not key.startswith('layer.')}
+    copies = {key.replace('.0.', '.2.'): tensor for key, tensor in TENSORS.items() if key.startswith('layer.0.')}
+    assert edit.result() == {**left, **copies}
+
+
+def test_siblings_that_differ_decide_nothing(edit):
+    os.mkdir(edit / 'odd/2')
+    (edit / 'odd/2/weight').write_bytes(bytes(16))
+    done = weightfs('commit', edit.path, code=EXIT_COMMIT)
+    assert "'odd/2/weight' is not a tensor" in done.error and "cp -a" in done.error
+    assert not edit.out.exists()
+    shutil.rmtree(edit / 'odd/2')
+    edit.allow('is not a tensor')
+
+
+@pytest.mark.parametrize('name, n_bytes', [('tail', 16), ('layer/2/other', 24), ('layer/2/weight', 20), ('more/layer/0/weight', 24)])
+def test_nothing_is_guessed(edit, name, n_bytes):
+    (edit / name).parent.mkdir(parents=True, exist_ok=True)
+    (edit / name).write_bytes(bytes(n_bytes))
+    done = weightfs('commit', edit.path, code=EXIT_COMMIT)
+    assert "'%s' is not a tensor" % name in done.error and "cp -a" in done.error
+    os.remove(edit / name)
+    edit.allow('is not a tensor')
+
+
+def copied(mnt, name, pieces, before=None, after=None):
+    """Copies pieces of layer/0/weight into a new file by the call that the kernel hands over."""
+    source, target = os.open(mnt / 'layer/0/weight', os.O_RDONLY), os.open(mnt / name, os.O_RDWR | os.O_CREAT)
+    for at, n in pieces:
+        os.copy_file_range(source, target, n, at, at)
+        if before is not None and at == pieces[0][0]:
+            os.pwrite(target, *before)
+    if after is not None:
+        os.pwrite(target, *after)
+    os.close(source)
+    os.close(target)
+
+
+@pytest.mark.parametrize('pieces', [[(0, 24)], [(0, 5), (5, 19)], [(0, 8), (8, 8), (16, 8)], [(0, 24), (0, 24)]])
+def test_pieces_in_order_make_a_copy(edit, pieces):
+    copied(edit, 'new', pieces)
+    assert edit.result()['new'] == TENSORS['layer.0.weight']
+
+
+@pytest.mark.parametrize('pieces, before', [
+    ([(0, 8)], None), ([(8, 16), (0, 8)], None), ([(0, 8), (16, 8)], None), ([(0, 8), (8, 16)], (b'xy', 2)), ([(8, 16)], None),
+])
+def test_other_pieces_do_not(edit, pieces, before):
+    copied(edit, 'new', pieces, before)
+    with pytest.raises(OSError):
+        os.getxattr(edit / 'new', 'user.weightfs.dtype')
+    os.remove(edit / 'new')
+
+
+def test_a_copy_keeps_its_description_when_it_is_changed(edit):
+    copied(edit, 'new', [(0, 24)], after=(st.f32(9), 4))
+    assert edit.result()['new'] == ('F32', [2, 3], st.f32(1, 9, 3, 4, 5, 6))
+
+
+def test_a_copy_survives_a_crash(edit, mount):
+    tool('cp', edit / 'head', edit / 'tail')
+    shutil.copytree(edit / 'layer/0', edit / 'layer/2')
+    tool('sync', edit / 'tail', edit / 'layer/2/weight', edit / 'layer/2/bias')
+    edit.kill()
+    mount(edit.source, 'output=%s' % edit.out).commit()
+    copies = {key.replace('.0.', '.2.'): tensor for key, tensor in TENSORS.items() if key.startswith('layer.0.')}
+    assert checkpoints.read(edit.out) == {**TENSORS, **copies, 'tail': TENSORS['head']}
+
+
+def test_npy_files_are_copied(mount, folder):
+    source = checkpoints.write(folder / 'in.safetensors', TENSORS)
+    mnt = mount(source, 'output=%s' % (folder / 'out.safetensors'), 'files=npy')
+    tool('cp', '-r', mnt / 'layer/0', mnt / 'layer/2')
+    mnt.commit()
+    copies = {key.replace('.0.', '.2.'): tensor for key, tensor in TENSORS.items() if key.startswith('layer.0.')}
+    assert checkpoints.read(folder / 'out.safetensors') == {**TENSORS, **copies}
