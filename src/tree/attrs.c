@@ -16,7 +16,7 @@
 #include "tensor/shape.h"
 #include "tree/content.h"
 #include "tree/digests.h"
-#include "tree/file/description.h"
+#include "tree/file/sibling.h"
 #include "tree/node/entry.h"
 #include "tree/node/notes.h"
 #include "tree/stage/stage.h"
@@ -25,7 +25,7 @@
 int attrs_look(const struct wfs_tree *tree, const struct wfs_node *node, struct look *look)
 {
     *look = (struct look){.tree = tree, .node = node};
-    int code = description_make(tree, node, node->entry, &look->arena, &look->description, NULL);
+    int code = sibling_describe(tree, node, node->entry, &look->arena, &look->description, NULL);
     if (code < 0 && !description_is_of_header(code))
         return code;
     return description_tensor(tree, node, node->entry, &look->description, NULL, &look->arena,

@@ -17,7 +17,7 @@
 #include <string.h>
 
 #include "tensor/shape.h"
-#include "tree/file/description.h"
+#include "tree/file/sibling.h"
 #include "tree/file/editfile.h"
 #include "tree/node/edit.h"
 
@@ -147,7 +147,7 @@ static int put_stats(const struct wfs_tensor *tensor, struct strbuf *text)
 static int describe(const struct wfs_tree *tree, const struct wfs_node *node, struct arena *arena,
                     struct description *ret)
 {
-    const int code = description_make(tree, node, node->entry, arena, ret, NULL);
+    const int code = sibling_describe(tree, node, node->entry, arena, ret, NULL);
     if (code < 0 && !description_is_of_header(code))
         return code;
     if (code < 0)

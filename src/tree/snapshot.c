@@ -10,7 +10,7 @@
 
 #include "tensor/catalog.h"
 #include "tree/control/metadata.h"
-#include "tree/file/description.h"
+#include "tree/file/sibling.h"
 #include "tree/file/editfile.h"
 #include "tree/file/outline.h"
 #include "tree/file/valuefile.h"
@@ -170,7 +170,7 @@ static int add_tensor(struct added *added, const struct outline_item *item,
     struct description description;
     if (node->edit != NULL && node->edit->is_lost)
         return fail_path(tree, item->entry, EIO, "is lost: the staging directory failed", err);
-    int code = description_make(tree, node, item->entry, &catalog->arena, &description, err);
+    int code = sibling_describe(tree, node, item->entry, &catalog->arena, &description, err);
     if (code == 0)
         code = description_check(tree, node, item->entry, &description, err);
     if (code < 0)

@@ -16,7 +16,7 @@
 #include "tensor/shape.h"
 #include "tree/control/metadata.h"
 #include "tree/control/status.h"
-#include "tree/file/description.h"
+#include "tree/file/sibling.h"
 #include "tree/file/outline.h"
 #include "tree/node/edit.h"
 #include "tree/node/entry.h"
@@ -144,7 +144,7 @@ static int put_row(const struct wfs_tree *tree, const struct outline_item *item,
     autostrbuf struct strbuf shape = {0};
     struct description description;
     struct wfs_tensor tensor = {0};
-    int code = description_make(tree, node, item->entry, &arena, &description, NULL);
+    int code = sibling_describe(tree, node, item->entry, &arena, &description, NULL);
     if (code == 0)
         code = description_tensor(tree, node, item->entry, &description, NULL, &arena, &tensor);
     if (code == -ENOMEM)

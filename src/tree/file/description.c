@@ -15,7 +15,6 @@
 #include "tensor/tied.h"
 #include "tree/file/editfile.h"
 #include "tensor/npy_header.h"
-#include "tree/file/sibling.h"
 #include "tree/node/entry.h"
 
 /* Returns the path for messages. */
@@ -184,8 +183,8 @@ static void take_what_was_set(const struct edit *edit, struct description *descr
     }
 }
 
-int description_make_own(const struct wfs_tree *tree, const struct wfs_node *node, uint32_t id,
-                         struct arena *arena, struct description *ret, struct wfs_error *err)
+int description_make(const struct wfs_tree *tree, const struct wfs_node *node, uint32_t id,
+                     struct arena *arena, struct description *ret, struct wfs_error *err)
 {
     const bool is_npy = tree->options.files == WFS_FILES_NPY;
     int code = 0;
@@ -197,25 +196,6 @@ int description_make_own(const struct wfs_tree *tree, const struct wfs_node *nod
     if (node->tensor != NULL && !(edit_is_staged(node) && ret->is_framed))
         take_base(node->tensor, ret);
     take_what_was_set(node->edit, ret);
-    return code;
-}
-
-int description_make(const struct wfs_tree *tree, const struct wfs_node *node, uint32_t id,
-                     struct arena *arena, struct description *ret, struct wfs_error *err)
-{
-    struct description other;
-    int code = description_make_own(tree, node, id, arena, ret, err);
-    if (code < 0 || id == 0 || !edit_is_staged(node) || ret->has_dtype || ret->has_shape ||
-        ret->is_framed)
-        return code;
-    ret->sibling = sibling_find(tree, id);
-    if (ret->sibling == 0)
-        return 0;
-    code = description_make_own(tree, entry_at(tree, ret->sibling)->node, ret->sibling, arena,
-                                &other, err);
-    ret->has_dtype = ret->has_shape = code == 0;
-    ret->dtype = other.dtype;
-    ret->shape = other.shape;
     return code;
 }
 

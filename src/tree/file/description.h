@@ -38,10 +38,6 @@ static inline bool description_is_of_header(int code)
 int description_make(const struct wfs_tree *tree, const struct wfs_node *node, uint32_t id,
                      struct arena *arena, struct description *ret, struct wfs_error *err);
 
-/* Does the same without a look at siblings. */
-int description_make_own(const struct wfs_tree *tree, const struct wfs_node *node, uint32_t id,
-                         struct arena *arena, struct description *ret, struct wfs_error *err);
-
 /* Returns 1 when the suffix ".npy" of the name is not part of the key, else 0. -EIO, -ENOMEM. */
 int description_hides_suffix(const struct wfs_tree *tree, const struct wfs_node *node, uint32_t id);
 

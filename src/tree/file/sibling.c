@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "tensor/shape.h"
-#include "tree/file/description.h"
 #include "tree/node/edit.h"
 #include "tree/node/entry.h"
 
@@ -45,7 +44,7 @@ static void compare(struct search *search, uint32_t id)
     const struct wfs_node *node = entry_at(search->tree, id)->node;
     struct description other;
     if (node->kind != NODE_FILE || edit_n_bytes(node) != search->n_bytes ||
-        description_make_own(search->tree, node, id, &search->arena, &other, NULL) < 0 ||
+        description_make(search->tree, node, id, &search->arena, &other, NULL) < 0 ||
         !other.has_dtype || !other.has_shape || other.is_framed)
         return;
     if (search->found == 0) {
@@ -75,7 +74,9 @@ static void look_beside(struct search *search, unsigned level)
     }
 }
 
-uint32_t sibling_find(const struct wfs_tree *tree, uint32_t id)
+/* Returns a described file of the same size whose path differs in the name of one directory. 0:
+ * there is none, two of them differ in dtype or shape, or there are too many to look at. */
+static uint32_t find(const struct wfs_tree *tree, uint32_t id)
 {
     struct search search = {.tree = tree, .n_bytes = edit_n_bytes(entry_at(tree, id)->node)};
     unsigned depth = 0;
@@ -85,4 +86,23 @@ uint32_t sibling_find(const struct wfs_tree *tree, uint32_t id)
         look_beside(&search, level);
     arena_done(&search.arena);
     return search.is_over ? 0 : search.found;
+}
+
+int sibling_describe(const struct wfs_tree *tree, const struct wfs_node *node, uint32_t id,
+                     struct arena *arena, struct description *ret, struct wfs_error *err)
+{
+    struct description other;
+    int code = description_make(tree, node, id, arena, ret, err);
+    if (code < 0 || id == 0 || !edit_is_staged(node) || ret->has_dtype || ret->has_shape ||
+        ret->is_framed)
+        return code;
+    ret->sibling = find(tree, id);
+    if (ret->sibling == 0)
+        return 0;
+    code = description_make(tree, entry_at(tree, ret->sibling)->node, ret->sibling, arena, &other,
+                            err);
+    ret->has_dtype = ret->has_shape = code == 0;
+    ret->dtype = other.dtype;
+    ret->shape = other.shape;
+    return code;
 }

@@ -6,13 +6,10 @@
 #ifndef WFS_TREE_SIBLING_H
 #define WFS_TREE_SIBLING_H
 
-#include "tree/node/node.h"
+#include "tree/file/description.h"
 
-/*
- * Returns the entry of a described file of the same size whose path differs from that of the entry
- * id in the name of one directory. 0: there is none, two of them differ in dtype or shape, or there
- * are too many to look at.
- */
-uint32_t sibling_find(const struct wfs_tree *tree, uint32_t id);
+/* Does what description_make does, and describes a file of which nothing is known by a sibling. */
+int sibling_describe(const struct wfs_tree *tree, const struct wfs_node *node, uint32_t id,
+                     struct arena *arena, struct description *ret, struct wfs_error *err);
 
 #endif
