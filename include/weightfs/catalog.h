@@ -29,6 +29,15 @@ static inline void wfs_catalog_cleanup(struct wfs_catalog **catalog)
 /* The format that it was loaded from. */
 const struct wfs_format *wfs_catalog_format(const struct wfs_catalog *catalog);
 
+/* What is noted of a file of a tree: its path, and that of another one where it takes two. */
+struct wfs_note {
+    const char *path, *other;
+    const struct wfs_note *next;
+};
+
+/* Returns the files that have the dtype and shape of another one; NULL: none. */
+const struct wfs_note *wfs_catalog_described(const struct wfs_catalog *catalog);
+
 /* What the tensors are packed in: one format can have several containers. */
 enum wfs_container {
     WFS_CONTAINER_NONE,

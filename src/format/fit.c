@@ -299,8 +299,8 @@ static int tell_storages(struct fitting *fitting)
 static int tell_backups(struct fitting *fitting)
 {
     int code = 0;
-    for (const struct catalog_note *backup = fitting->catalog->backups;
-         backup != NULL && code == 0; backup = backup->next)
+    for (const struct wfs_note *backup = fitting->catalog->backups; backup != NULL && code == 0;
+         backup = backup->next)
         code = tell(fitting, WFS_FIT_BACKUP, backup->path, "is a backup copy of another file");
     return code;
 }

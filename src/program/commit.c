@@ -11,8 +11,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "tensor/catalog.h"
-
 /* ---- planning ---- */
 
 static int make_patch(struct commit *commit, struct wfs_error *err)
@@ -162,8 +160,8 @@ int commit_report(const struct commit *commit, struct wfs_report *report)
         const struct wfs_fit_item *item = &commit->fit.items[i];
         code = wfs_report_leave_out(report, kinds[item->kind].kind, item->name, item->why);
     }
-    for (const struct catalog_note *note = commit->catalog->described; note != NULL && code == 0;
-         note = note->next)
+    for (const struct wfs_note *note = wfs_catalog_described(commit->catalog);
+         note != NULL && code == 0; note = note->next)
         code = wfs_report_describe(report, note->path, note->other);
     return code;
 }
@@ -196,7 +194,7 @@ void commit_summary(const struct commit *commit, char text[COMMIT_TEXT_MAX])
     if (commit->fit.n_stored > 0)
         add_count(text, "; in metadata: ", commit->fit.n_stored, "value");
     uint64_t n_described = 0;
-    for (const struct catalog_note *note = commit->catalog->described; note != NULL;
+    for (const struct wfs_note *note = wfs_catalog_described(commit->catalog); note != NULL;
          note = note->next)
         n_described++;
     if (n_described > 0)

@@ -254,6 +254,11 @@ uint64_t *catalog_dense_strides(struct wfs_catalog *catalog, const struct wfs_sh
     return strides;
 }
 
+const struct wfs_note *wfs_catalog_described(const struct wfs_catalog *catalog)
+{
+    return catalog->described;
+}
+
 const struct wfs_format *wfs_catalog_format(const struct wfs_catalog *catalog)
 {
     return catalog->format;

@@ -75,12 +75,6 @@ struct catalog_unshown {
     const struct catalog_unshown *next;
 };
 
-/* What is said of a file of a tree: its path, and that of another one where it takes two. */
-struct catalog_note {
-    const char *path, *other;
-    const struct catalog_note *next;
-};
-
 /* What became of a tensor that an overlay has too. Texts are in the arena. */
 struct catalog_cover {
     const char *key;
@@ -124,8 +118,8 @@ struct wfs_catalog {
     bool is_state;            /* tensors are the state of an optimizer, and not parameters */
     const char *burn_version; /* that a record made of it is for; NULL: as the metadata state */
     const struct catalog_unshown *unshown;
-    const struct catalog_note *backups;   /* copies of other files, which are not in the catalog */
-    const struct catalog_note *described; /* have dtype and shape of the other */
+    const struct wfs_note *backups;   /* copies of other files, which are not in the catalog */
+    const struct wfs_note *described; /* have dtype and shape of the other */
     struct wfs_catalog **parts; /* malloc'ed; owned: what the tensors were loaded as, shards */
     size_t n_parts, n_part_room;
     struct catalog_cover *covers; /* malloc'ed */

@@ -110,9 +110,9 @@ static const char *path_of(const struct wfs_tree *tree, uint32_t id, struct wfs_
 
 /* Notes the path of an entry, and that of another one (0: none), for the report. */
 static int add_note(const struct wfs_tree *tree, uint32_t id, uint32_t other,
-                    struct wfs_catalog *catalog, const struct catalog_note **list)
+                    struct wfs_catalog *catalog, const struct wfs_note **list)
 {
-    struct catalog_note *note = arena_calloc(&catalog->arena, 1, sizeof(*note));
+    struct wfs_note *note = arena_calloc(&catalog->arena, 1, sizeof(*note));
     if (note == NULL)
         return -ENOMEM;
     note->path = path_of(tree, id, catalog);
