@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
 """What the verbs print on a terminal: tables and text that fit it, with and without colours; and that pipes get nothing of it."""
+import json
+
 import pytest
 
 from conftest import SAMPLE
@@ -79,6 +81,16 @@ def test_files_of_other_programs_fit(columns):
 def test_a_terminal_may_be_very_narrow(small, columns):
     demand_fit(terminal.screen('ls', small, columns=columns), max(columns, 10))
     assert 'columns of the table did not fit' in terminal.screen('ls', '-l', small, columns=20).text.replace('\n   ', '')
+
+
+def test_json_is_left_as_it_is(sources, folder):
+    for path in sources:
+        for words in (['ls', '--json', '--long'], ['info', '--json'], ['check', '--json'], ['plan', '--json'], ['config']):
+            screen = terminal.screen(*words, path, columns=40, code=None)
+            assert json.loads(screen.text) == json.loads(weightfs(*words, path, code=screen.code).stdout)
+    for words in (['show', '--json', SAMPLE, 'temperature'], ['diff', '--json', SAMPLE, sources[1]]):
+        screen = terminal.screen(*words, columns=40, code=None)
+        assert json.loads(screen.text) == json.loads(weightfs(*words, code=screen.code).stdout)
 
 
 def test_columns_without_content_are_not_missed(small):
