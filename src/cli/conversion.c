@@ -31,15 +31,31 @@ struct conversion {
     struct progress progress;
     struct strbuf dangers;  /* a line for each */
     struct wfs_access more; /* of other files that the target is made of */
+    bool keeps_format;      /* it is that of the source, once that is loaded */
 };
+
+/* Returns whether a file is the one that the source is loaded from. */
+static bool is_source(const struct conversion *conversion, const struct stat *file)
+{
+    struct stat st;
+    autofree char *path = wfs_source_file(conversion->source, false);
+    return path != NULL && stat(path, &st) == 0 && st.st_dev == file->st_dev &&
+           st.st_ino == file->st_ino;
+}
 
 static enum exit_code choose_format(struct conversion *conversion)
 {
     const struct wfs_quoted target = wfs_quote(conversion->target);
+    struct stat st;
     const char *source = strcmp(conversion->source, "-") == 0 ? "" : conversion->source;
     if (wfs_output_index(conversion->target, source, &conversion->commit.format,
                          &conversion->index) < 0)
         return print_error(EXIT_UNSUPPORTED, NULL, "out of memory");
+    conversion->keeps_format = conversion->keeps_format && conversion->index == NULL &&
+                               conversion->commit.format == NULL &&
+                               stat(conversion->target, &st) == 0 && is_source(conversion, &st);
+    if (conversion->keeps_format)
+        return EXIT_DONE;
     if (conversion->index == NULL && conversion->commit.format == NULL)
         conversion->commit.format = wfs_format_by_path(conversion->target);
     if (conversion->commit.format != NULL)
@@ -71,16 +87,14 @@ static enum exit_code check_size(const struct conversion *conversion)
 /* Only the file that is at the target now may be replaced, and no other. */
 static enum exit_code choose_replacement(struct conversion *conversion)
 {
-    struct stat target, source;
+    struct stat target;
     conversion->save.mode = new_mode();
     conversion->save.replace = WFS_REPLACE_NONE;
     if (path_check_links(conversion->target) == -EACCES)
         return print_error(EXIT_OUTPUT, conversion->target, "cannot be used: " PLACE_PLANTED);
     if (stat(conversion->target, &target) < 0)
         return EXIT_DONE;
-    autofree char *file = wfs_source_file(conversion->source, false);
-    const bool is_same = file != NULL && stat(file, &source) == 0 &&
-                         source.st_dev == target.st_dev && source.st_ino == target.st_ino;
+    const bool is_same = is_source(conversion, &target);
     if (!conversion->settings->overwrite)
         return print_error(EXIT_OUTPUT, conversion->target,
                            is_same ? "would overwrite the source (use --overwrite to do that)"
@@ -159,6 +173,19 @@ static void print_notice(const struct wfs_report *report)
         printf("%s; 'weightfs plan' with the same options lists them\n", notice);
 }
 
+/* An edited file that replaces itself has the same format, whatever its name is. */
+static enum exit_code keep_format(struct conversion *conversion, const struct wfs_catalog *catalog)
+{
+    const struct wfs_format *format = wfs_catalog_format(catalog);
+    if (!conversion->keeps_format)
+        return EXIT_DONE;
+    if (!wfs_format_can_write(format))
+        return print_error(EXIT_OUTPUT, conversion->target,
+                           "%s is only read: use --format and another name", format->title);
+    conversion->commit.format = format;
+    return EXIT_DONE;
+}
+
 /* Loads the source, and has it changed where the verb does that. */
 static enum exit_code load(const struct conversion_request *request, struct wfs_catalog **loaded,
                            struct wfs_report **report, struct wfs_catalog **changed)
@@ -180,6 +207,7 @@ enum exit_code conversion_run(const struct conversion_request *request)
         .source = request->source,
         .target = request->target,
         .settings = settings,
+        .keeps_format = request->change != NULL,
         .commit = {.format = settings->format,
                    .max_shard = settings->max_shard,
                    .fit_options = {.burn_version = settings->burn_version,
@@ -201,6 +229,8 @@ enum exit_code conversion_run(const struct conversion_request *request)
         exit_code = choose_replacement(&conversion);
     if (exit_code == EXIT_DONE)
         exit_code = load(request, &catalog, &report, &changed);
+    if (exit_code == EXIT_DONE)
+        exit_code = keep_format(&conversion, catalog);
     if (exit_code == EXIT_DONE && request->access != NULL)
         conversion.more = *request->access;
     if (exit_code == EXIT_DONE)

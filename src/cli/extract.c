@@ -44,8 +44,7 @@ static const struct args_usage usage = {
     .options = options,
 };
 
-enum { N_PIECE = 4 << 20 };
-#define TEMPORARY ".weightfs-extract.tmp"
+enum { N_PIECE = 4 << 20, N_TEMPORARY = 48 };
 
 struct extraction {
     const char *source, *directory; /* as typed */
@@ -61,6 +60,7 @@ struct extraction {
     struct progress progress;
     uint64_t n_files, n_bytes, n_done; /* selected; bytes written */
     char *piece;
+    char temporary[N_TEMPORARY]; /* name of a file that is not complete; no other process has it */
     enum exit_code exit_code;
 };
 
@@ -197,21 +197,23 @@ static int copy_content(struct extraction *extraction, const struct wfs_tree_fil
 static int publish(const struct extraction *extraction, int dir, const char *name)
 {
     const unsigned flags = extraction->is_overwriting ? 0 : RENAME_NOREPLACE;
-    if (renameat2(dir, TEMPORARY, dir, name, flags) == 0)
+    if (renameat2(dir, extraction->temporary, dir, name, flags) == 0)
         return 0;
     if (errno != EINVAL || flags == 0)
         return -errno;
     /* The filesystem cannot do that. */
-    return linkat(dir, TEMPORARY, dir, name, 0) == 0 && unlinkat(dir, TEMPORARY, 0) == 0 ? 0
-                                                                                         : -errno;
+    return linkat(dir, extraction->temporary, dir, name, 0) == 0 &&
+                   unlinkat(dir, extraction->temporary, 0) == 0
+               ? 0
+               : -errno;
 }
 
 static int fill_temporary(struct extraction *extraction, const struct wfs_tree_file *file, int dir)
 {
     struct stat st;
-    (void)unlinkat(dir, TEMPORARY, 0); /* of an extraction that was killed */
-    autoclose int fd =
-        openat(dir, TEMPORARY, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    (void)unlinkat(dir, extraction->temporary, 0); /* of an extraction that was killed */
+    autoclose int fd = openat(dir, extraction->temporary,
+                              O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return fail_file(extraction, file->path, "cannot write", errno);
     const int code = copy_content(extraction, file, fd);
@@ -238,7 +240,7 @@ static int write_file(void *ctx, const struct wfs_tree_file *file)
         code = published < 0 ? fail_file(extraction, file->path, "cannot write", -published) : 0;
     }
     if (code < 0)
-        (void)unlinkat(dir, TEMPORARY, 0);
+        (void)unlinkat(dir, extraction->temporary, 0);
     return code;
 }
 
@@ -283,6 +285,7 @@ static enum exit_code extract(struct extraction *extraction, const struct args *
     extraction->piece = malloc(N_PIECE);
     if (extraction->globs == NULL || extraction->has_matched == NULL || extraction->piece == NULL)
         return print_error(EXIT_UNSUPPORTED, NULL, "out of memory");
+    snprintf(extraction->temporary, N_TEMPORARY, ".weightfs-extract.%d.tmp", (int)getpid());
     for (size_t i = 0; i < extraction->n_globs; i++)
         extraction->globs[i] = glob_of(args->operands[i + 1]);
     if (walk(extraction, count_file) < 0)

@@ -39,6 +39,13 @@ def test_in_place(small, array):
     assert 'step' not in st.read(small).tensors and len(st.read(small).tensors) == 4
 
 
+@pytest.mark.parametrize('name', ['blob', 'model.bin', 'model.pth', 'x.txt'])
+def test_in_place_keeps_the_format_whatever_the_name_is(small, folder, name):
+    path = small.rename(folder / name)
+    weightfs('edit', path, path, '--remove', 'step', '--overwrite')
+    assert sorted(st.read(path).tensors) == ['a.b.bias', 'a.b.weight', 'a.c', 'none']
+
+
 def test_a_failure_changes_nothing(small):
     before = small.read_bytes(), sorted(os.listdir(small.parent))
     weightfs('edit', small, small, '--overwrite', '--set', 'step.dtype=C128', code=EXIT_RULES)

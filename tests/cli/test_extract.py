@@ -108,6 +108,14 @@ def test_a_full_disk_leaves_no_part_of_a_file(folder):
     assert done.returncode == 9 and "cannot write 'big.npy': File too large" in done.stderr and below(folder / 'out') == []
 
 
+def test_two_at_once_do_not_mix(folder):
+    source = st.write(folder / 'in.safetensors', {'k%d' % i: ('U8', [300000], bytes([i]) * 300000) for i in range(20)})
+    running = [subprocess.Popen([*COMMAND, 'extract', source, '-d', folder / 'out', '--overwrite'], stdout=subprocess.DEVNULL) for _ in range(4)]
+    assert [one.wait() for one in running] == [0] * 4
+    assert below(folder / 'out') == sorted('k%d.npy' % i for i in range(20))
+    assert all((numpy.load(folder / 'out' / ('k%d.npy' % i)) == i).all() for i in range(20))
+
+
 def test_the_sample(folder):
     weightfs('extract', SAMPLE, '-d', folder / 'out')
     for key, (dtype, shape, data) in st.read(SAMPLE).tensors.items():
