@@ -79,6 +79,8 @@ def test_every_format_gets_the_tensors_of_a_record(folder, version):
         convert(path, folder / 'out.safetensors')
         found = {key: data for key, (_, _, data) in st.read(folder / 'out.safetensors').tensors.items()}
         assert {key: hashlib.sha256(data).hexdigest() for key, data in found.items()} == {key: one['sha256'] for key, one in wanted.items()}, path
+        if path.name.startswith('optim-') and 'model' not in path.name:
+            continue  # its names change, see test_records_optimizer.py
         convert(path, folder / 'out.bpk')
         tensors = burnpack.read(folder / 'out.bpk').tensors
         assert {key: hashlib.sha256(one.data).hexdigest() for key, one in tensors.items()} == {key: one['sha256'] for key, one in wanted.items()}, path
@@ -184,16 +186,59 @@ def test_a_tensor_of_4_gib_is_refused(folder):
     assert 'less than 4 GiB' in weightfs('convert', folder / 'in.safetensors', folder / 'out.mpk', code=EXIT_COMMIT).error
 
 
-def test_old_records_are_copied_and_converted_but_not_made(folder):
+def test_old_records_are_copied_and_converted(folder):
     item = {'w': param(UUID, values([F32(1), F32(2)], [2])), 'i': param(UUID, values([-5, 300], [2])), 'e': param(UUID, values([], [0])), 'n': [None, F32(0.5), 0.5]}
     path = put(folder, item, metadata('0.13.2'))
     assert convert(path, folder / 'out.mpk') == path.read_bytes()
     assert convert(path, folder / 'out.mpk', '--burn-version=0.18') == expected_of({
         'w': param(UUID, tensor(f32(1, 2), [2])), 'i': param(UUID, tensor(struct.pack('<2i', -5, 300), [2], 'I32')), 'e': param(UUID, tensor(b'', [0])),
         'n': [None, F32(0.5), 0.5]}, '0.18.0')
-    st.write(folder / 'in.safetensors', {'w': ('F32', [1], f32(1))})
+
+
+def one_width(marker, code, numbers):
+    """Numbers with the marker of their dtype, however small they are."""
+    return [mpk.Raw(bytes([marker]) + struct.pack('>' + code, number)) for number in numbers]
+
+
+HALF = metadata('0.13.0', 'HalfPrecisionSettings', float='half::binary16::f16', int='i16',
+                format=mpk.FORMAT.replace('FullPrecision', 'HalfPrecision'))
+DOUBLE = metadata('0.13.0', 'DoublePrecisionSettings', float='f64', int='i64', format=mpk.FORMAT.replace('FullPrecision', 'DoublePrecision'))
+
+
+@pytest.mark.parametrize('dtype, code, numbers, lists, meta', [
+    ('F32', 'f', [1, -2.5, 0], lambda numbers: [F32(n) for n in numbers], metadata('0.13.0')),
+    ('F64', 'd', [1, -2.5, 1e300], lambda numbers: [float(n) for n in numbers], DOUBLE),
+    ('BOOL', '?', [False, True, True], list, metadata('0.13.0')),
+    ('I32', 'i', [0, -1, 2**31 - 1], lambda numbers: one_width(0xd2, 'i', numbers), metadata('0.13.0')),
+    ('F16', 'e', [1, -2.5, 0], lambda numbers: one_width(0xcd, 'e', numbers), HALF)])
+@pytest.mark.parametrize('n', [3, 230000])  # more than is written at once
+def test_lists_of_numbers_are_written_for_burn_0_13(folder, dtype, code, numbers, lists, meta, n):
+    numbers = (numbers * n)[:n]
+    data = struct.pack('<%d%s' % (n, code), *numbers)
+    st.write(folder / 'in.safetensors', {'w': (dtype, [n], data)})
+    content = convert(folder / 'in.safetensors', folder / 'out.mpk', '--burn-version=0.13')
+    number = burnpack_of(folder, folder / 'out.mpk')[0]['param_id']
+    assert content == pack(record({'w': param(number, values(lists(numbers), [n]))}, meta))
+    assert weightfs('cat', folder / 'out.mpk', 'w').raw == data
+
+
+def test_changed_tensors_of_an_old_record_become_lists(folder):
+    path = put(folder, {'a': {'w': param(UUID, values([F32(n) for n in (1, 2, 3, 4, 5, 6)], [3, 2]))}, 'i': param(UUID, values([-5, 300], [2])),
+                        'n': None}, metadata('0.13.2'))
+    content = convert(path, folder / 'out.mpk', '--transpose', '^b', '--rename', 'a', 'b')
+    assert content == pack(record({'b': {'w': param(UUID, values([F32(n) for n in (1, 3, 5, 2, 4, 6)], [2, 3]))},
+                                   'i': param(UUID, values([-5, 300], [2])), 'n': None}, metadata('0.13.2')))
+    assert weightfs('convert', '--cast', 'f16', path, folder / 'no.mpk', code=EXIT_COMMIT).error.count("'a.w' is F16") == 1
+
+
+@pytest.mark.parametrize('dtype, data, more', [('I16', bytes(2), {}), ('I64', bytes(8), {}), ('U8', b'x', {}), ('F16', bytes(2), {'x': ('F32', [1], f32(1))}),
+                                               ('BF16', bytes(2), {}), ('I32', b'', {}), ('BOOL', b'', {}),
+                                               ('I16', bytes(2), {'x': ('F16', [1], bytes(2))}), ('F8_E4M3', b'x', {})])
+def test_what_burn_0_13_would_read_as_another_dtype_is_refused(folder, dtype, data, more):
+    st.write(folder / 'in.safetensors', {'w': (dtype, [1 if data else 0], data), **more})
     error = weightfs('convert', '--burn-version=0.13', folder / 'in.safetensors', folder / 'no.mpk', code=EXIT_COMMIT).error
-    assert "'w'" in error and 'burn_version 0.14' in error
+    assert "'w'" in error and (dtype == 'F8_E4M3' or (' is %s: ' % dtype in error and 'burn_version 0.14' in error))
+    assert not (folder / 'no.mpk').exists()
 
 
 def test_burn_version_is_checked(folder):

@@ -53,6 +53,7 @@ void wfs_layout_free(struct wfs_layout *layout)
 {
     if (layout == NULL)
         return;
+    source_free(layout->made);
     arena_done(&layout->arena);
     free(layout->segments);
     free(layout);

@@ -15,6 +15,7 @@
 #include "base/utf8.h"
 #include "format/core/storable.h"
 #include "format/records/record_dtype.h"
+#include "format/records/record_encoded.h"
 #include "format/records/record_id.h"
 #include "format/records/record_outline.h"
 #include "format/records/record_source.h"
@@ -37,8 +38,9 @@ struct plan {
     struct strbuf out; /* what is not in the layout yet */
     uint64_t offset;   /* of that in the file */
     size_t n_ordered;
-    unsigned minor; /* of the Burn that is to read it */
-    bool is_record; /* the catalog comes from one */
+    unsigned minor;                        /* of the Burn that is to read it */
+    bool is_record;                        /* the catalog comes from one */
+    enum wfs_dtype float_dtype, int_dtype; /* of the settings */
 };
 
 /* ---- what can be stored ---- */
@@ -198,40 +200,83 @@ static int put_new(struct plan *plan, const struct wfs_tensor *tensor)
     return put_dtype(plan, tensor);
 }
 
-/* The list that a tensor was loaded from, as it is in the file. */
-static const struct wfs_tensor *loaded_list(struct plan *plan, const struct wfs_tensor *tensor,
-                                            uint64_t *ret_n)
+/* A list as verbatim bytes of a source. */
+static struct wfs_tensor *content_of(struct plan *plan, const struct wfs_tensor *tensor,
+                                     const struct source *source, uint64_t offset, uint64_t n_bytes)
+{
+    struct wfs_tensor *content = arena_calloc(&plan->layout->arena, 1, sizeof(*content));
+    if (content != NULL)
+        *content = (struct wfs_tensor){.key = tensor->key,
+                                       .dtype = WFS_OPAQUE,
+                                       .n_bytes = n_bytes,
+                                       .stored = {.source = (struct source *)(uintptr_t)source,
+                                                  .offset = offset,
+                                                  .dtype = WFS_OPAQUE}};
+    return content;
+}
+
+/*
+ * Nothing but its numbers says what dtype a tensor is. Integers with settings of half precision are
+ * read as halves where their values allow it, so that only halves are safe there.
+ */
+static bool is_read_as(const struct plan *plan, const struct wfs_tensor *tensor)
+{
+    const enum wfs_dtype dtype = (enum wfs_dtype)tensor->dtype;
+    if (tensor->n_bytes == 0)
+        return dtype == plan->float_dtype;
+    if (dtype == WFS_F32 || dtype == WFS_F64 || dtype == WFS_BOOL)
+        return true;
+    if (plan->float_dtype == WFS_F16 || plan->float_dtype == WFS_BF16)
+        return dtype == plan->float_dtype;
+    return dtype == plan->int_dtype && wfs_dtype_kind(dtype) != WFS_KIND_FLOAT;
+}
+
+/* Makes a list of the elements. */
+static int encode_list(struct plan *plan, const struct wfs_tensor *tensor, uint64_t *ret_n,
+                       const struct wfs_tensor **ret)
+{
+    const unsigned n_encoded = record_encoded_bytes((enum wfs_dtype)tensor->dtype);
+    uint64_t offset = 0;
+    if (n_encoded == 0 || !is_read_as(plan, tensor))
+        return wfs_fail(
+            plan->err, EOPNOTSUPP,
+            "tensor '%s' is %s: a record of Burn 0.13 and earlier, which states no dtypes, would "
+            "be "
+            "read with another one (its settings are %s and %s); cast it, or use burn_version 0.14 "
+            "or later",
+            wfs_quote(tensor->key).text, wfs_dtype_name((enum wfs_dtype)tensor->dtype),
+            wfs_dtype_name(plan->float_dtype), wfs_dtype_name(plan->int_dtype));
+    *ret_n = tensor->n_bytes / (wfs_dtype_bits((enum wfs_dtype)tensor->dtype) / 8);
+    if (record_encoded_add(&plan->layout->made, tensor, &offset) < 0)
+        return wfs_fail_memory(plan->err);
+    *ret = content_of(plan, tensor, plan->layout->made, offset, *ret_n * n_encoded);
+    return *ret == NULL ? wfs_fail_memory(plan->err) : 0;
+}
+
+/* The list that a tensor was loaded from, as it is in the file; else a new one. */
+static int find_list(struct plan *plan, const struct wfs_tensor *tensor, uint64_t *ret_n,
+                     const struct wfs_tensor **ret)
 {
     const struct source *bytes;
     const struct record_list *list = record_source_whole(tensor, &bytes);
-    struct wfs_tensor *content =
-        list == NULL ? NULL : arena_calloc(&plan->layout->arena, 1, sizeof(*content));
-    if (content == NULL)
-        return NULL;
-    *content = *tensor;
-    content->dtype = content->stored.dtype = WFS_OPAQUE;
-    content->stored.source = (struct source *)(uintptr_t)bytes;
-    content->stored.offset = list->offset;
-    content->n_bytes = list->end - list->offset;
+    if (list == NULL)
+        return encode_list(plan, tensor, ret_n, ret);
     *ret_n = list->n;
-    return content;
+    *ret = content_of(plan, tensor, bytes, list->offset, list->end - list->offset);
+    return *ret == NULL ? wfs_fail_memory(plan->err) : 0;
 }
 
 static int put_old(struct plan *plan, const struct wfs_tensor *tensor)
 {
+    const struct wfs_tensor *content = NULL;
     uint64_t n = 0;
-    const struct wfs_tensor *content = tensor->n_bytes == 0 ? NULL : loaded_list(plan, tensor, &n);
-    if (content == NULL && tensor->n_bytes > 0)
-        return wfs_fail(
-            plan->err, EOPNOTSUPP,
-            "tensor '%s': for Burn 0.13 and earlier, only tensors that are unchanged "
-            "since they were read from such a record are written: use burn_version 0.14 "
-            "or later",
-            wfs_quote(tensor->key).text);
+    int code = find_list(plan, tensor, &n, &content);
+    if (code < 0)
+        return code;
     mpkout_map(&plan->out, 2);
     mpkout_string(&plan->out, "value");
     mpkout_array(&plan->out, (uint32_t)n);
-    const int code = content == NULL ? 0 : add_content(plan, content);
+    code = add_content(plan, content);
     if (code == 0)
         put_shape(plan, &tensor->shape);
     return code;
@@ -373,6 +418,13 @@ static const char *const *settings_of(const struct wfs_catalog *catalog)
     return n > 0 && n_half == n ? half : n > 0 && n_wide == n ? wide : full;
 }
 
+/* As the reader takes it. */
+static enum wfs_dtype dtype_of_setting(const char *name, enum wfs_dtype other)
+{
+    const enum wfs_dtype dtype = record_dtype_of_rust(name, strlen(name));
+    return dtype == WFS_OPAQUE ? other : dtype;
+}
+
 /* The recorder is this one, whatever the record was packed in; its settings stay. */
 static const char *format_of(struct plan *plan, const char *loaded, const char *settings)
 {
@@ -414,6 +466,8 @@ static int collect_meta(struct plan *plan)
     values[1] = values[1] == NULL ? settings[1] : values[1];
     values[4] = values[4] == NULL ? settings[2] : values[4];
     values[2] = format_of(plan, values[2], values[4]);
+    plan->float_dtype = dtype_of_setting(values[0], WFS_F32);
+    plan->int_dtype = dtype_of_setting(values[1], WFS_I64);
     for (const struct wfs_text *text = meta; text != NULL; text = text->next)
         n++;
     struct wfs_text *texts = arena_calloc(&plan->layout->arena, n, sizeof(*texts));
