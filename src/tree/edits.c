@@ -11,7 +11,7 @@
 
 #include "tensor/shape.h"
 #include "tree/changes.h"
-#include "tree/file/description.h"
+#include "tree/file/sibling.h"
 #include "tree/file/valuefile.h"
 #include "tree/node/edit.h"
 #include "tree/node/entry.h"
@@ -62,7 +62,7 @@ static int form_now(struct list *list, uint32_t id, struct form *ret)
     if (entry->node->kind != NODE_FILE || valuefile_is_one(entry) ||
         (entry->node->edit != NULL && entry->node->edit->is_lost))
         return 0;
-    const int code = description_make(tree, entry->node, id, &list->arena, &description, NULL);
+    const int code = sibling_describe(tree, entry->node, id, &list->arena, &description, NULL);
     if (code < 0)
         return description_is_of_header(code) ? 0 : code;
     *ret = (struct form){true,
