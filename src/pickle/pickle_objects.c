@@ -84,7 +84,7 @@ int op_collect(struct pickle *p)
 /* Adds the last n values to the one below them. */
 static int add_to_top(struct pickle *p, enum value_kind kind, uint32_t n, const char *what)
 {
-    const uint32_t *items = p->stack + p->n_stack - n;
+    const uint32_t *items = vm_from(p, p->n_stack - n);
     vm_drop(p, n);
     uint32_t target;
     int code = vm_top(p, &target);

@@ -120,7 +120,7 @@ int vm_items(struct pickle *p, const uint32_t **ret, uint32_t *ret_n)
     const size_t floor = p->marks[--p->n_marks];
     if (p->n_stack - floor > UINT32_MAX / 2)
         return wfs_fail_memory(p->err);
-    *ret = p->stack + floor;
+    *ret = vm_from(p, floor);
     *ret_n = (uint32_t)(p->n_stack - floor);
     return 0;
 }

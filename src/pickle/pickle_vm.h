@@ -61,6 +61,12 @@ int vm_fold(struct pickle *p, struct pickle_record *record, uint32_t *ret);
 /* Sets a mark at the top of the stack. -E2BIG, -ENOMEM. */
 int vm_mark(struct pickle *p);
 
+/* Returns the items on the stack from a place on; NULL before there ever was one. */
+static inline const uint32_t *vm_from(const struct pickle *p, size_t place)
+{
+    return p->stack == NULL ? NULL : p->stack + place;
+}
+
 /* Removes the last mark. The items above it stay until vm_drop. */
 int vm_items(struct pickle *p, const uint32_t **ret, uint32_t *ret_n);
 void vm_drop(struct pickle *p, uint32_t n);
