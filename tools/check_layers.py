@@ -39,7 +39,8 @@ ROOMS = {
     'format/pytorch': ['format/pytorch/writer'],
     'format/records': ['format/core', 'archive'],
     # Its items are files of PyTorch or safetensors.
-    'format/dcp': ['format/pytorch', 'format/safetensors'],
+    'format/dcp/writer': ['format/pytorch/writer'],
+    'format/dcp': ['format/dcp/writer', 'format/pytorch', 'format/safetensors'],
     'format/set': ['format/core'],
     'format': ['format/safetensors', 'format/burnpack', 'format/records', 'format/dcp', 'format/set'],
     'view/regex': ['text'],

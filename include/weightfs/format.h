@@ -103,13 +103,20 @@ char *wfs_source_file(const char *path, bool shards);
 
 /*
  * Returns whether an output path asks for several files: it is the name of an index
- * ("….index.json"), an existing directory, or any path with a slash at its end. 1: *ret is the path
- * of the index, malloc'ed; a NULL *format becomes the format that its name or the name of the
+ * ("….index.json"), an existing directory, any path with a slash at its end, or any path where
+ * *format writes directories. 1: *ret is the path of the index, or of the file that describes the
+ * directory, malloc'ed; a NULL *format becomes the format that its name or the name of the
  * source implies. If neither implies one, *format stays NULL and *ret is the directory. 0: it does
  * not ask for several. -ENOMEM.
  */
 int wfs_output_index(const char *path, const char *source, const struct wfs_format **format,
                      char **ret);
+
+/*
+ * Returns whether an output path, for which wfs_output_index returned 1, is that of a directory
+ * that is created where it is missing: it ends with a slash, or the format writes directories.
+ */
+bool wfs_output_is_directory(const char *path, const struct wfs_format *format);
 
 /* "5GB" (10^9), "5GiB" (2^30), "5000"; false when it is none of these, or 0. */
 bool wfs_size_parse(const char *text, uint64_t *ret);

@@ -222,7 +222,8 @@ enum exit_code conversion_run(const struct conversion_request *request)
         exit_code = check_size(&conversion);
     if (conversion.index != NULL) {
         const char *typed = conversion.target;
-        conversion.directory = typed[strlen(typed) - 1] == '/' ? typed : NULL;
+        if (wfs_output_is_directory(typed, conversion.commit.format))
+            conversion.directory = typed;
         conversion.target = conversion.index;
     }
     if (exit_code == EXIT_DONE)

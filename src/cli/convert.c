@@ -12,7 +12,8 @@ static const struct args_usage usage = {
     .text = "Write the tensors and metadata of SOURCE to TARGET, atomically. Reports anything\n"
             "the target format cannot store. The format is inferred from the extension of\n"
             "TARGET. If TARGET is a directory or NAME.index.json, writes shards and an index;\n"
-            "a missing directory is created if the name ends with a slash.",
+            "a missing directory is created if the name ends with a slash. With --format=dcp,\n"
+            "TARGET is a directory: a distributed checkpoint of one rank.",
     .n_min = 2,
     .n_max = 2,
     .has_source = true,

@@ -60,6 +60,15 @@ static const struct wfs_format *format_of_name(const char *path)
     return front == NULL ? NULL : wfs_format_by_path(front);
 }
 
+/* A checkpoint that is a directory: the file that describes it. */
+static int describes_directory(const char *path, const struct wfs_format *format, char **ret)
+{
+    if (strcmp(name_of(path), format->set_name) == 0)
+        return (*ret = strdup(path)) == NULL ? -ENOMEM : 1;
+    return asprintf(ret, "%s%s%s", path, has_slash(path) ? "" : "/", format->set_name) < 0 ? -ENOMEM
+                                                                                           : 1;
+}
+
 /* The name of the source's index where it has one of that format, else what is usual. */
 static int in_directory(const char *path, const char *source, const struct wfs_format **format,
                         char **ret)
@@ -79,12 +88,20 @@ static int in_directory(const char *path, const char *source, const struct wfs_f
 int wfs_output_index(const char *path, const char *source, const struct wfs_format **format,
                      char **ret)
 {
+    if (*format != NULL && (*format)->is_directory)
+        return describes_directory(path, *format, ret);
     if (has_slash(path) || is_directory(path))
         return in_directory(path, source, format, ret);
     if (!shard_is_index(path))
         return 0;
     *format = *format == NULL ? format_of_name(path) : *format;
     return (*ret = strdup(path)) == NULL ? -ENOMEM : 1;
+}
+
+bool wfs_output_is_directory(const char *path, const struct wfs_format *format)
+{
+    return has_slash(path) || (format != NULL && format->is_directory &&
+                               strcmp(name_of(path), format->set_name) != 0);
 }
 
 bool wfs_size_parse(const char *text, uint64_t *ret)

@@ -357,7 +357,8 @@ int wfs_catalog_fit(struct wfs_catalog *catalog, const struct wfs_format *format
                     const struct wfs_fit_options *options, struct wfs_fit *ret,
                     struct wfs_error *err)
 {
-    struct fitting fitting = {catalog, format, ret, options->is_set, err};
+    const bool is_set = options->is_set && !format->is_directory;
+    struct fitting fitting = {catalog, format, ret, is_set, err};
     cleanup(text_index_done) struct text_index names = {0};
     if (options->burn_version != NULL) {
         catalog->burn_version =

@@ -60,7 +60,7 @@ const struct wfs_format *wfs_format_by_path(const char *path)
 
 bool wfs_format_can_write(const struct wfs_format *format)
 {
-    return format->functions->plan != NULL;
+    return format->functions->plan != NULL || format->functions->directory != NULL;
 }
 
 int wfs_format_check_tensor(const struct wfs_format *format, const struct wfs_tensor *tensor,
@@ -163,7 +163,17 @@ static bool names_checkpoint(const char *path)
     return wfs_format_by_path(path) != NULL;
 }
 
-const struct format_table registry_table = {load_source, names_checkpoint};
+static const struct directory_functions *directory_of(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash == NULL ? path : slash + 1;
+    for (size_t i = 0; i < WFS_N_FORMATS; i++) {
+        if (formats[i]->is_directory && strcmp(formats[i]->set_name, name) == 0)
+            return formats[i]->functions->directory;
+    }
+    return NULL;
+}
+
+const struct format_table registry_table = {load_source, names_checkpoint, directory_of};
 
 int wfs_load(const char *path, const struct wfs_load_options *options, struct wfs_catalog **out,
              struct wfs_error *err)

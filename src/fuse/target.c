@@ -58,8 +58,8 @@ static const char *source_path(const struct target *target)
 }
 
 /*
- * Finds the output: one file, or the index of several. Makes a directory whose name ends with a
- * slash.
+ * Finds the output: one file, or the index of several. Makes a directory that is one by its name,
+ * or because of the format.
  */
 static int choose_path(struct target *target, const struct mount_options *options,
                        const char *typed)
@@ -71,7 +71,7 @@ static int choose_path(struct target *target, const struct mount_options *option
     target->is_set = index != NULL;
     if (target->is_set && target->format == NULL)
         return choose_format(target, typed);
-    if (typed[strlen(typed) - 1] == '/') {
+    if (wfs_output_is_directory(typed, target->format)) {
         target->has_new_directory = mkdir(typed, 0777) == 0;
         if (!target->has_new_directory && errno != EEXIST)
             return fail_output(typed);

@@ -40,10 +40,26 @@ static void fetch(struct pickle_writer *writer, uint32_t id)
     put_slot(writer, (writer->memo[id] & ~EMITTED) - 1, 'h', 'j');
 }
 
+/* Notes that a value has an entry in the tables. */
+static void touch(struct pickle_writer *writer, uint32_t id)
+{
+    if (array_reserve(&writer->touched, sizeof(*writer->touched), writer->n_touched, 1,
+                      &writer->n_touched_room) < 0)
+        writer->out.has_failed = true;
+    else
+        writer->touched[writer->n_touched++] = id;
+}
+
+static void number(struct pickle_writer *writer, uint32_t id)
+{
+    touch(writer, id);
+    writer->memo[id] = ++writer->n_memo;
+}
+
 static void keep(struct pickle_writer *writer, uint32_t id)
 {
     if (writer->memo[id] == 0)
-        writer->memo[id] = ++writer->n_memo;
+        number(writer, id);
     put_slot(writer, writer->memo[id] - 1, 'q', 'r');
     writer->memo[id] |= EMITTED;
 }
@@ -107,6 +123,7 @@ static bool is_special(const struct pickle_writer *writer, uint32_t id)
 static int count(struct pickle_writer *writer, uint32_t root)
 {
     int code = push(writer, root);
+    touch(writer, root);
     writer->n_uses[root] = 1;
     while (code == 0 && writer->n_frames > 0) {
         struct pickle_frame *frame = &writer->frames[writer->n_frames - 1];
@@ -117,8 +134,10 @@ static int count(struct pickle_writer *writer, uint32_t root)
             continue;
         }
         frame->next++;
-        if (writer->n_uses[child] < 2 && ++writer->n_uses[child] == 1)
-            code = push(writer, child);
+        if (writer->n_uses[child] >= 2 || ++writer->n_uses[child] == 2)
+            continue;
+        touch(writer, child);
+        code = push(writer, child);
     }
     return code;
 }
@@ -398,12 +417,14 @@ int pickle_write(struct pickle_writer *writer, uint32_t root, const uint32_t *fi
                  uint32_t n_first)
 {
     const size_t n = (size_t)writer->graph->n_values + 1;
-    writer->memo = calloc(n, sizeof(*writer->memo));
-    writer->n_uses = calloc(n, sizeof(*writer->n_uses));
+    if (writer->memo == NULL)
+        writer->memo = calloc(n, sizeof(*writer->memo));
+    if (writer->n_uses == NULL)
+        writer->n_uses = calloc(n, sizeof(*writer->n_uses));
     if (writer->memo == NULL || writer->n_uses == NULL)
         return wfs_fail_memory(writer->out.err);
     for (uint32_t i = 0; i < n_first; i++)
-        writer->memo[first[i]] = ++writer->n_memo;
+        number(writer, first[i]);
     int code = count(writer, root);
     if (code == 0)
         code = write_all(writer, root);
@@ -412,15 +433,29 @@ int pickle_write(struct pickle_writer *writer, uint32_t root, const uint32_t *fi
     return code == 0 && writer->out.has_failed ? wfs_fail_memory(writer->out.err) : code;
 }
 
+void pickle_writer_clear(struct pickle_writer *writer)
+{
+    for (size_t i = 0; i < writer->n_touched; i++) {
+        writer->memo[writer->touched[i]] = 0;
+        writer->n_uses[writer->touched[i]] = 0;
+    }
+    writer->n_touched = 0;
+    writer->n_memo = writer->n_marks = writer->n_marks_max = writer->n_frames = 0;
+    pickle_output_done(&writer->out);
+    writer->out = (struct pickle_output){.arena = writer->out.arena, .err = writer->out.err};
+}
+
 void pickle_writer_done(struct pickle_writer *writer)
 {
     const int saved = errno;
     pickle_output_done(&writer->out);
+    free(writer->touched);
     free(writer->memo);
     free(writer->n_uses);
     free(writer->frames);
     writer->memo = NULL;
     writer->n_uses = NULL;
     writer->frames = NULL;
+    writer->touched = NULL;
     errno = saved;
 }

@@ -30,6 +30,8 @@ struct pickle_writer {
     struct pickle_frame *frames;
     uint32_t n_frames;
     size_t n_frame_room;
+    uint32_t *touched; /* values with an entry in the tables above */
+    size_t n_touched, n_touched_room;
 };
 
 /*
@@ -38,7 +40,12 @@ struct pickle_writer {
  */
 int pickle_write(struct pickle_writer *writer, uint32_t root, const uint32_t *first,
                  uint32_t n_first);
+
 void pickle_writer_done(struct pickle_writer *writer);
+
+/* Forgets what was written, at the cost of that, so that another value of the same graph can be
+ * written. Frees the list of pieces. */
+void pickle_writer_clear(struct pickle_writer *writer);
 
 /* For put_special: writes a value without others in it, and puts it into the memo whether it is
  * used again or not. */

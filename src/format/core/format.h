@@ -55,9 +55,11 @@ struct format_functions {
      */
     int (*purge)(struct wfs_catalog *catalog,
                  int (*report)(void *ctx, const char *module, const char *name), void *ctx);
-    /* Lays the catalog out. NULL: the format is only read, and so may be the two above. */
+    /* Lays the catalog out. NULL: the format is only read, and so may be the two above, or a
+     * checkpoint is a directory. */
     int (*plan)(const struct wfs_catalog *catalog, struct wfs_layout *layout,
                 struct wfs_error *err);
+    const struct directory_functions *directory; /* NULL: a checkpoint is not one */
 };
 
 enum { FORMAT_HEAD = 4096 }; /* bytes */
@@ -71,6 +73,9 @@ struct format_table {
                 struct wfs_error *err);
     /* Returns whether a path ends like a file of some format. */
     bool (*names_checkpoint)(const char *path);
+    /* Returns what a format does whose directories are described by a file of that name; NULL: it
+     * describes none. */
+    const struct directory_functions *(*directory_of)(const char *path);
 };
 
 /* Returns whether the path ends with one of the format's extensions, in any case of letters. */

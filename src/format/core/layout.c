@@ -16,7 +16,7 @@
 #include "format/core/format.h"
 
 /* A tensor that cannot be read cannot be saved: better said before a byte is written. */
-static int check_tensors(const struct wfs_catalog *catalog, struct wfs_error *err)
+int layout_check_tensors(const struct wfs_catalog *catalog, struct wfs_error *err)
 {
     for (size_t i = 0; i < catalog->n_tensors; i++) {
         const struct wfs_tensor *tensor = &catalog->tensors[i];
@@ -27,19 +27,27 @@ static int check_tensors(const struct wfs_catalog *catalog, struct wfs_error *er
     return 0;
 }
 
+struct wfs_layout *layout_new(const struct wfs_format *format, const struct wfs_catalog *catalog)
+{
+    struct wfs_layout *layout = calloc(1, sizeof(*layout));
+    if (layout != NULL) {
+        layout->format = format;
+        layout->catalog = catalog;
+    }
+    return layout;
+}
+
 int wfs_layout_new(const struct wfs_format *format, const struct wfs_catalog *catalog,
                    struct wfs_layout **out, struct wfs_error *err)
 {
     if (format->functions->plan == NULL)
         return wfs_fail(err, EOPNOTSUPP, "%s files can be read, but not written", format->name);
-    int code = check_tensors(catalog, err);
+    int code = layout_check_tensors(catalog, err);
     if (code < 0)
         return code;
-    struct wfs_layout *layout = calloc(1, sizeof(*layout));
+    struct wfs_layout *layout = layout_new(format, catalog);
     if (layout == NULL)
         return wfs_fail_memory(err);
-    layout->format = format;
-    layout->catalog = catalog;
     code = format->functions->plan(catalog, layout, err);
     if (code < 0) {
         wfs_layout_free(layout);

@@ -46,6 +46,12 @@ struct wfs_layout {
     const struct wfs_text *meta;
 };
 
+/* Makes an empty layout. NULL without memory. */
+struct wfs_layout *layout_new(const struct wfs_format *format, const struct wfs_catalog *catalog);
+
+/* -EIO: a tensor of the catalog cannot be read, and err says why. */
+int layout_check_tensors(const struct wfs_catalog *catalog, struct wfs_error *err);
+
 /*
  * Append a segment; offset must not be before the end of the last one. Empty ones are left out.
  * -ENOMEM, or -EFBIG past 2^63-1 bytes.

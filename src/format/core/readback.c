@@ -91,7 +91,7 @@ static bool is_in_place(const struct wfs_layout *layout, const struct wfs_tensor
                         const struct wfs_tensor *found)
 {
     const struct layout_segment *segment =
-        found->stored.source == NULL || found->stored.source->fd < 0
+        layout == NULL || found->stored.source == NULL || found->stored.source->fd < 0
             ? NULL
             : layout_segment_at(layout, found->stored.offset);
     if (segment == NULL || segment->tensor == NULL || found->stored.offset < segment->offset)
@@ -135,7 +135,7 @@ static int compare_piece(const struct readback *readback, const struct wfs_tenso
         return wfs_fail(readback->err, EIO,
                         "internal error: the output has other bytes of the tensor '%s'",
                         wfs_quote(wanted->key).text);
-    const uint64_t n_all = readback->layout->n_bytes;
+    const uint64_t n_all = readback->layout == NULL ? 0 : readback->layout->n_bytes;
     const int code = options->progress == NULL ? 0 : options->progress(options->ctx, n_all, n_all);
     return code == 0 ? (int)n
                      : wfs_fail(readback->err, -code, "interrupted while the output was read back");
@@ -158,10 +158,18 @@ static int compare_bytes(const struct readback *readback, const struct wfs_tenso
     return 0;
 }
 
-/* Compares one value as JSON text. A new one may have become part of a larger one. */
-static int compare_value(const struct readback *readback, size_t i, const struct wfs_catalog *found)
+int readback_compare_bytes(const struct wfs_layout *layout, const struct wfs_save_options *options,
+                           const struct wfs_tensor *wanted, const struct wfs_tensor *found,
+                           struct wfs_error *err)
 {
-    const struct wfs_catalog *wanted = readback->layout->catalog;
+    const struct readback readback = {layout, options, err};
+    return compare_bytes(&readback, wanted, found);
+}
+
+/* Compares one value as JSON text. A new one may have become part of a larger one. */
+static int compare_value(const struct wfs_catalog *wanted, size_t i,
+                         const struct wfs_catalog *found, struct wfs_error *err)
+{
     autofree char *a = NULL, *b = NULL;
     size_t n_a = 0, n_b = 0;
     struct wfs_error unwanted = {0};
@@ -169,21 +177,21 @@ static int compare_value(const struct readback *readback, size_t i, const struct
     if (code == 0)
         code = wfs_catalog_config(found, wanted->values[i].name, &b, &n_b, &unwanted);
     if (code == -ENOMEM)
-        return wfs_fail_memory(readback->err);
+        return wfs_fail_memory(err);
     return code == 0 && n_a == n_b && memcmp(a, b, n_a) == 0
                ? 0
-               : wfs_fail(readback->err, EIO, "internal error: the output has lost the value '%s'",
+               : wfs_fail(err, EIO, "internal error: the output has lost the value '%s'",
                           wfs_quote(wanted->values[i].name).text);
 }
 
-/* Compares those that were edited. All others are the loaded objects themselves. */
-static int compare_values(const struct readback *readback, const struct wfs_catalog *found)
+/* All others than edited ones are the loaded objects themselves. */
+int readback_compare_values(const struct wfs_catalog *wanted, const struct wfs_catalog *found,
+                            struct wfs_error *err)
 {
-    const struct wfs_catalog *wanted = readback->layout->catalog;
     int code = 0;
     for (size_t i = 0; i < wanted->n_values && code == 0; i++) {
         if (wanted->values[i].is_edited)
-            code = compare_value(readback, i, found);
+            code = compare_value(wanted, i, found, err);
     }
     return code;
 }
@@ -205,7 +213,7 @@ static int compare(const struct readback *readback, const struct wfs_catalog *fo
         if (code < 0)
             return code;
     }
-    const int code = compare_values(readback, found);
+    const int code = readback_compare_values(wanted, found, readback->err);
     if (code < 0 || !layout->format->keeps_metadata)
         return code;
     return compare_meta(layout->meta != NULL ? layout->meta : wanted->meta, found->meta,

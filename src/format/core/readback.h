@@ -24,4 +24,17 @@ int readback_load_same(const struct wfs_layout *layout, const struct wfs_save_op
                        const struct outfile *outfile, struct wfs_catalog **out,
                        struct wfs_error *err);
 
+/*
+ * Compares the bytes of two tensors of one dtype and shape: what was wanted, and what was found, in
+ * a file of the layout or elsewhere. It relies on outfile_check for the bytes of the layout, which
+ * may be NULL. -EIO, -ENOMEM, or what the progress of the options says.
+ */
+int readback_compare_bytes(const struct wfs_layout *layout, const struct wfs_save_options *options,
+                           const struct wfs_tensor *wanted, const struct wfs_tensor *found,
+                           struct wfs_error *err);
+
+/* Compares the values of the catalog that were edited with those that were found. -EIO, -ENOMEM. */
+int readback_compare_values(const struct wfs_catalog *wanted, const struct wfs_catalog *found,
+                            struct wfs_error *err);
+
 #endif

@@ -46,7 +46,7 @@ static int add_record(struct zip_writer *zip, const struct zip_record *record)
     if (array_reserve(&zip->records, sizeof(*zip->records), zip->n_records, 1, &zip->n_room) < 0)
         return -ENOMEM;
     zip->records[zip->n_records] = *record;
-    zip->records[zip->n_records++].header = zip->offset;
+    zip->records[zip->n_records++].header = zip->offset - zip->start;
     return 0;
 }
 
@@ -138,14 +138,14 @@ static int add_central(struct zip_writer *zip, const struct zip_record *record)
 
 int zip_finish(struct zip_writer *zip)
 {
-    const uint64_t directory = zip->offset, n = zip->n_records;
+    const uint64_t directory = zip->offset - zip->start, n = zip->n_records;
     int code = 0;
     for (size_t i = 0; i < zip->n_records && code == 0; i++)
         code = add_central(zip, &zip->records[i]);
     uint8_t *end = arena_calloc(&zip->layout->arena, 1, END_BYTES);
     if (code < 0 || end == NULL)
         return code < 0 ? code : -ENOMEM;
-    const uint64_t n_directory = zip->offset - directory;
+    const uint64_t n_directory = zip->offset - zip->start - directory;
     memcpy(end, "PK\6\6", 4);
     store_le64(end + 4, 44);
     store_le16(end + 12, 0x031e);
@@ -155,7 +155,7 @@ int zip_finish(struct zip_writer *zip)
     store_le64(end + 40, n_directory);
     store_le64(end + 48, directory);
     memcpy(end + 56, "PK\6\7", 4);
-    store_le64(end + 64, zip->offset);
+    store_le64(end + 64, zip->offset - zip->start);
     store_le32(end + 72, 1);
     memcpy(end + 76, "PK\5\6", 4);
     store_le16(end + 84, n < UINT16_MAX ? (uint16_t)n : UINT16_MAX);

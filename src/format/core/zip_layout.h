@@ -18,9 +18,10 @@ struct zip_record {
     uint64_t header; /* of the local one */
 };
 
-/* A zeroed one with a layout is empty. */
+/* A zeroed one with a layout is empty. One that does not begin the file has start and offset. */
 struct zip_writer {
     struct wfs_layout *layout;
+    uint64_t start; /* of the zip in the file, a multiple of 64 */
     struct zip_record *records; /* malloc'ed */
     size_t n_records, n_room;
     uint64_t offset; /* of what comes next */

@@ -7,6 +7,7 @@
 
 #include <weightfs/array.h>
 #include <weightfs/cleanup.h>
+#include <weightfs/output.h>
 
 #include <dirent.h>
 #include <errno.h>
@@ -19,10 +20,14 @@
 #include <unistd.h>
 
 #include "format/dcp/dcp_parts.h"
+#include "format/dcp/dcp_readback.h"
 #include "format/dcp/dcp_table.h"
 #include "format/dcp/dcp_values.h"
 #include "format/dcp/dcp_verify.h"
+#include "format/dcp/writer/dcp_describe.h"
+#include "format/dcp/writer/dcp_plan.h"
 #include "format/pytorch/writer/torch_purge.h"
+#include "format/pytorch/writer/torch_record.h"
 #include "pickle/pickle.h"
 
 static const char metadata_name[] = ".metadata";
@@ -202,9 +207,10 @@ static int fill_catalog(struct dcp_reading *r)
     return code < 0 ? code : tell_reformulated(r);
 }
 
-static int load_names(const char *folder, int directory, const struct names *names,
-                      const struct load_context *context, struct wfs_catalog **out,
-                      struct wfs_error *err)
+/* Loads what the files of metadata describe; is_new: a directory that is being written. */
+static int load_described(const char *folder, int directory, const char *const *names,
+                          size_t n_names, bool is_new, const struct load_context *context,
+                          struct wfs_catalog **out, struct wfs_error *err)
 {
     auto_catalog struct wfs_catalog *catalog = NULL;
     cleanup(dcp_metadata_done) struct dcp_metadata metadata;
@@ -212,6 +218,7 @@ static int load_names(const char *folder, int directory, const struct names *nam
     cleanup(dcp_reading_done) struct dcp_reading reading = {.context = context,
                                                             .folder = folder,
                                                             .directory = directory,
+                                                            .is_new = is_new,
                                                             .err = err,
                                                             .metadata = &metadata};
     if (catalog_new(&catalog) < 0)
@@ -221,10 +228,8 @@ static int load_names(const char *folder, int directory, const struct names *nam
     catalog->container = WFS_CONTAINER_DCP;
     reading.catalog = catalog;
     int code = 0;
-    if (names->has_metadata)
-        code = read_metadata(&reading, metadata_name);
-    for (size_t i = 0; !names->has_metadata && i < names->ranks.n && code == 0; i++)
-        code = read_metadata(&reading, names->ranks.names[i]);
+    for (size_t i = 0; i < n_names && code == 0; i++)
+        code = read_metadata(&reading, names[i]);
     if (code == 0)
         code = fill_catalog(&reading);
     if (code < 0)
@@ -235,6 +240,17 @@ static int load_names(const char *folder, int directory, const struct names *nam
                    : code;
     *out = steal(&catalog);
     return 0;
+}
+
+static int load_names(const char *folder, int directory, const struct names *names,
+                      const struct load_context *context, struct wfs_catalog **out,
+                      struct wfs_error *err)
+{
+    static const char *const whole[] = {metadata_name};
+    return names->has_metadata
+               ? load_described(folder, directory, whole, 1, false, context, out, err)
+               : load_described(folder, directory, (const char *const *)names->ranks.names,
+                                names->ranks.n, false, context, out, err);
 }
 
 /* Returns whether the file of that name is a pickle: 1, 0. -ENOMEM. */
@@ -339,8 +355,41 @@ static bool probe(const uint8_t *head, size_t n_head, uint64_t n_bytes)
 
 static const char *const extensions[] = {NULL};
 
-static const struct format_functions functions = {
-    .probe = probe, .verify_parts = dcp_verify, .purge = torch_purge};
+/* Reads back what was written: every file has its temporary name still. */
+static int read_back(const struct directory *directory, const struct directory_files *files,
+                     const struct wfs_save_options *options, struct wfs_catalog **out,
+                     struct wfs_error *err)
+{
+    auto_catalog struct wfs_catalog *found = NULL;
+    char temporary[WFS_OUTPUT_NAME_MAX];
+    const char *const names[] = {temporary};
+    struct load_context context = {0};
+    limits_max(&context.limits, &directory->catalog->listing);
+    wfs_output_temporary(metadata_name, temporary);
+    int code = load_described(files->folder, files->fd, names, 1, true, &context, &found, err);
+    if (code == 0)
+        code = dcp_readback_compare(directory, files, options, found, err);
+    if (code == 0)
+        *out = steal(&found);
+    return code;
+}
+
+static const struct directory_functions directory_functions = {
+    .plan = dcp_plan_make,
+    .done = dcp_plan_done,
+    .name = dcp_plan_name,
+    .is_name = dcp_plan_is_name,
+    .describe = dcp_describe,
+    .list = dcp_metadata_list,
+    .read_back = read_back,
+};
+
+static const struct format_functions functions = {.probe = probe,
+                                                  .verify_parts = dcp_verify,
+                                                  .stores = dcp_plan_stores,
+                                                  .check = torch_record_check,
+                                                  .purge = torch_purge,
+                                                  .directory = &directory_functions};
 
 const struct wfs_format format_dcp = {
     .id = WFS_FORMAT_DCP,
@@ -350,5 +399,6 @@ const struct wfs_format format_dcp = {
     .set_name = metadata_name,
     .convention = WFS_CONVENTION_TORCH,
     .values = WFS_VALUES_ANY,
+    .is_directory = true,
     .functions = &functions,
 };

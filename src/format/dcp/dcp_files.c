@@ -5,6 +5,7 @@
 #include "format/dcp/dcp_files.h"
 
 #include <weightfs/cleanup.h>
+#include <weightfs/output.h>
 
 #include <errno.h>
 #include <inttypes.h>
@@ -66,9 +67,12 @@ int dcp_files_open(struct dcp_reading *r, uint32_t number)
         return wfs_fail(r->err, E2BIG, "it is in more than %s (limit files)",
                         wfs_count(r->context->limits.files, "file").text);
     autofree char *path = NULL;
-    if (asprintf(&path, "%s%s", r->folder, file->name) < 0)
+    char temporary[WFS_OUTPUT_NAME_MAX];
+    const char *name = r->is_new ? temporary : file->name;
+    wfs_output_temporary(file->name, temporary);
+    if (asprintf(&path, "%s%s", r->folder, name) < 0)
         return wfs_fail_memory(r->err);
-    const int code = source_open_beneath(r->directory, file->name, path, &file->source, &err);
+    const int code = source_open_beneath(r->directory, name, path, &file->source, &err);
     if (code == -EMFILE || code == -ENFILE)
         return fail_many(r);
     if (code == -ENOMEM)

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <weightfs/strbuf.h>
 
 #include "pickle/pickle.h"
 #include "pickle/pickle_record.h"
@@ -280,4 +281,36 @@ int dcp_metadata_read(struct dcp_metadata *m, const struct source *source,
         return code;
     m->roots[m->n_roots++] = root;
     return check_root(m, root, err);
+}
+
+/* Adds the names, each once where equal ones follow each other, as they do. */
+static int add_names(const struct dcp_metadata *m, struct strbuf *names)
+{
+    const struct value *last = NULL;
+    for (size_t i = 0; i < m->n_storages; i++) {
+        const struct value *path = graph_at(&m->graph, m->storages[i].path);
+        const bool is_same =
+            last != NULL && last->n == path->n && memcmp(last->text, path->text, path->n) == 0;
+        if (!is_same && path->n > 0 && strlen(path->text) == path->n)
+            strbuf_add(names, path->text, path->n + 1);
+        last = path;
+    }
+    strbuf_add(names, "", 1);
+    return names->has_failed ? -ENOMEM : 0;
+}
+
+int dcp_metadata_list(const struct source *source, char **ret, struct wfs_error *err)
+{
+    cleanup(dcp_metadata_done) struct dcp_metadata metadata;
+    autostrbuf struct strbuf names = {0};
+    struct limits limits;
+    limits_init(&limits);
+    dcp_metadata_init(&metadata, &limits);
+    const int code = dcp_metadata_read(&metadata, source, &limits, err);
+    if (code < 0)
+        return code;
+    if (add_names(&metadata, &names) < 0)
+        return wfs_fail_memory(err);
+    *ret = steal(&names.bytes);
+    return 0;
 }

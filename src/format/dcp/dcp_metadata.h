@@ -62,6 +62,9 @@ void dcp_metadata_done(struct dcp_metadata *metadata);
 int dcp_metadata_read(struct dcp_metadata *metadata, const struct source *source,
                       const struct limits *limits, struct wfs_error *err);
 
+/* Lists the files that one file of metadata names, as struct directory_functions. */
+int dcp_metadata_list(const struct source *source, char **ret, struct wfs_error *err);
+
 /* Return what a value of the graph stands for; NULL when it is something else. */
 const struct dcp_chunk *dcp_chunk_of(const struct dcp_metadata *metadata, uint32_t id);
 const struct dcp_index *dcp_index_of(const struct dcp_metadata *metadata, uint32_t id);

@@ -25,6 +25,7 @@ struct dcp_reading {
     struct wfs_catalog *catalog; /* adopts the files */
     const char *folder;          /* with its slash */
     int directory;               /* open */
+    bool is_new;                 /* a file has the temporary name of what will have its name */
     struct wfs_error *err;
     struct dcp_metadata *metadata;
     struct dcp_tables tables;

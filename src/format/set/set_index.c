@@ -68,8 +68,27 @@ static void put_index(struct strbuf *text, const struct row *rows, size_t n, uin
     strbuf_puts(text, "\n  }\n}\n");
 }
 
+const char **set_index_names(const struct wfs_shards *set)
+{
+    const char **names = calloc(set->n_shards + 1, sizeof(*names));
+    for (size_t i = 0; names != NULL && i < set->n_shards; i++)
+        names[i] = set->shards[i].name;
+    return names;
+}
+
+static int describe_directory(struct wfs_shards *set, const char **ret, size_t *ret_n,
+                              struct wfs_error *err)
+{
+    autofree const char **names = set_index_names(set);
+    return names == NULL
+               ? wfs_fail_memory(err)
+               : set->kind->describe(&set->directory, names, &set->arena, ret, ret_n, err);
+}
+
 int set_index_make(struct wfs_shards *set, const char **ret, size_t *ret_n, struct wfs_error *err)
 {
+    if (set->kind != NULL)
+        return describe_directory(set, ret, ret_n, err);
     autofree struct row *rows = NULL;
     autostrbuf struct strbuf text = {0};
     uint64_t n_data = 0;

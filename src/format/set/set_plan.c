@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <weightfs/array.h>
 #include <weightfs/cleanup.h>
 
 #include "base/bytes.h"
@@ -22,11 +23,17 @@ void wfs_shards_free(struct wfs_shards *set)
         return;
     for (size_t i = 0; i < set->n_shards; i++) {
         outfile_free(set->shards[i].outfile);
-        wfs_layout_free(set->shards[i].layout);
+        if (set->kind == NULL)
+            wfs_layout_free(set->shards[i].layout);
         wfs_catalog_free(set->shards[i].found);
         wfs_catalog_free(set->shards[i].part);
     }
     free(set->shards);
+    for (size_t i = 0; i < set->directory.n_layouts; i++)
+        wfs_layout_free(set->directory.layouts[i]);
+    free(set->directory.layouts);
+    if (set->kind != NULL)
+        set->kind->done(&set->directory);
     arena_done(&set->arena);
     free(set);
 }
@@ -164,14 +171,38 @@ static int find_untouched(struct wfs_shards *set, struct wfs_error *err)
     return 0;
 }
 
+/* A directory that the format plans itself: each of its layouts is a file. */
+static int plan_directory(struct wfs_shards *set, uint64_t max_bytes, struct wfs_error *err)
+{
+    set->directory.format = set->format;
+    set->directory.catalog = set->catalog;
+    int code = layout_check_tensors(set->catalog, err);
+    if (code == 0)
+        code = set->kind->plan(&set->directory, max_bytes, err);
+    if (code < 0)
+        return code;
+    const size_t n = set->directory.n_layouts;
+    if (array_reserve(&set->shards, sizeof(*set->shards), 0, n, &set->n_room) < 0)
+        return wfs_fail_memory(err);
+    for (size_t i = 0; i < n; i++)
+        set->shards[i] = (struct shard){.layout = set->directory.layouts[i]};
+    set->n_shards = n;
+    return 0;
+}
+
+static int plan_shards(struct wfs_shards *set, uint64_t max_bytes, struct wfs_error *err)
+{
+    const int code = partition_make(set, max_bytes, err);
+    return code < 0 ? code : find_untouched(set, err);
+}
+
 static int plan(struct wfs_shards *set, uint64_t max_bytes, struct wfs_error *err)
 {
-    int code = partition_make(set, max_bytes, err);
-    if (code == 0)
-        code = find_untouched(set, err);
+    int code = set->kind != NULL ? plan_directory(set, max_bytes, err)
+                                 : plan_shards(set, max_bytes, err);
     for (size_t i = 0; code == 0 && i < set->n_shards; i++) {
         struct shard *shard = &set->shards[i];
-        if (shard->found == NULL)
+        if (shard->found == NULL && set->kind == NULL)
             code = wfs_layout_new(set->format, shard->part, &shard->layout, err);
         const uint64_t n = shard->layout != NULL ? shard->layout->n_bytes
                            : shard->home != NULL ? shard->home->n_bytes
@@ -191,6 +222,7 @@ int set_plan_new(const struct format_table *table, const struct wfs_format *form
         return wfs_fail_memory(err);
     set->table = table;
     set->format = format;
+    set->kind = format->functions->directory;
     set->catalog = catalog;
     const int code = plan(set, max_bytes, err);
     if (code < 0) {

@@ -18,6 +18,7 @@
 #include "format/core/readback.h"
 #include "format/core/save.h"
 #include "format/set/set_index.h"
+#include "format/set/shard_files.h"
 #include "format/set/shard_index.h"
 #include "format/set/shard_leftover.h"
 #include "format/set/shard_present.h"
@@ -32,10 +33,12 @@ struct saving {
     const struct wfs_save_options *options;
     struct wfs_save_options inner; /* for one file: progress counts those before it */
     uint64_t n_before;
+    const char *path; /* of the index */
     struct outfile *index;
     const char *text; /* of the index */
     size_t n_text;
     char *note; /* malloc'ed: the text of the note beside the output */
+    struct wfs_catalog *found; /* what a directory holds; NULL: not read yet, or an index */
     struct wfs_save_report *report;
     struct wfs_error *err;
 };
@@ -113,7 +116,7 @@ static int write_shard(struct saving *saving, struct shard *shard)
         code = outfile_sync(shard->outfile, saving->err);
     if (code == 0)
         code = outfile_check(shard->outfile, &saving->inner, saving->err);
-    if (code == 0)
+    if (code == 0 && saving->set->kind == NULL)
         code = is_new ? readback_load_same(shard->layout, &saving->inner, shard->outfile,
                                            &shard->found, saving->err)
                       : read_taken(saving, shard);
@@ -121,7 +124,7 @@ static int write_shard(struct saving *saving, struct shard *shard)
         return code;
     saving->n_before += outfile_offset(shard->outfile);
     outfile_park(shard->outfile);
-    for (size_t i = 0; i < shard->found->n_sources; i++)
+    for (size_t i = 0; shard->found != NULL && i < shard->found->n_sources; i++)
         source_close(shard->found->sources[i]);
     return 0;
 }
@@ -154,18 +157,24 @@ static int check_space(const struct saving *saving)
                                       wfs_count(n_new, "byte").text, n_free);
 }
 
-static int write_index(struct saving *saving)
+static int read_directory(struct saving *saving)
+{
+    struct wfs_shards *set = saving->set;
+    autofree const char **names = set_index_names(set);
+    autofree char *folder = shard_folder(saving->path);
+    if (names == NULL || folder == NULL)
+        return wfs_fail_memory(saving->err);
+    const struct directory_files files = {*folder == '\0' ? "./" : folder,
+                                          outfile_directory(saving->index), names};
+    return set->kind->read_back(&set->directory, &files, &saving->inner, &saving->found,
+                                saving->err);
+}
+
+static int read_index(const struct saving *saving)
 {
     struct shard_index index;
     struct source *source;
-    int code = outfile_write(saving->index, saving->text, saving->n_text);
-    if (code < 0)
-        return save_fail_write(saving->index, code, saving->err);
-    code = outfile_sync(saving->index, saving->err);
-    if (code == 0)
-        code = outfile_check(saving->index, &saving->inner, saving->err);
-    if (code == 0)
-        code = source_open(outfile_path(saving->index), &source, saving->err);
+    int code = source_open(outfile_path(saving->index), &source, saving->err);
     if (code < 0)
         return code;
     code = shard_index_read(&index, source, UINT64_MAX, saving->err);
@@ -175,6 +184,19 @@ static int write_index(struct saving *saving)
     shard_index_done(&index);
     source_free(source);
     return code < 0 ? code : 0;
+}
+
+static int write_index(struct saving *saving)
+{
+    int code = outfile_write(saving->index, saving->text, saving->n_text);
+    if (code < 0)
+        return save_fail_write(saving->index, code, saving->err);
+    code = outfile_sync(saving->index, saving->err);
+    if (code == 0)
+        code = outfile_check(saving->index, &saving->inner, saving->err);
+    if (code < 0)
+        return code;
+    return saving->set->kind != NULL ? read_directory(saving) : read_index(saving);
 }
 
 static int write_all(struct saving *saving)
@@ -234,16 +256,19 @@ static int publish(struct saving *saving)
 {
     struct wfs_shards *set = saving->set;
     auto_catalog struct wfs_catalog *whole = NULL;
-    int code = 0;
-    for (size_t i = 0; i < set->n_shards && code == 0; i++)
+    int code = set->kind == NULL ? 0
+                                 : save_tell_dangers(saving->options, set->catalog, saving->found,
+                                                     saving->err);
+    for (size_t i = 0; i < set->n_shards && code == 0 && set->kind == NULL; i++)
         code = save_tell_dangers(saving->options, set->catalog, set->shards[i].found, saving->err);
     if (code < 0)
         return code;
-    if (gather(set, &whole) < 0)
+    if (set->kind == NULL && gather(set, &whole) < 0)
         return wfs_fail_memory(saving->err);
     code = shard_leftover_add(set, saving->index, &saving->note, saving->err);
     if (code == 0)
-        code = save_tell_complete(saving->options, saving->index, whole, saving->err);
+        code = save_tell_complete(saving->options, saving->index,
+                                  set->kind == NULL ? whole : saving->found, saving->err);
     saving->report->step = "rename";
     for (size_t i = 0; code == 0 && i < set->n_shards; i++) {
         if (set->shards[i].outfile != NULL)
@@ -262,7 +287,8 @@ static int run(struct saving *saving, const char *path)
     if (code == 0)
         code = outfile_new(path, 0, saving->options, &saving->index, saving->err);
     if (code == 0)
-        code = shard_present_read(&present, path, outfile_directory(saving->index), saving->err);
+        code = shard_present_read(&present, set->table, path, outfile_directory(saving->index),
+                                  saving->err);
     if (code >= 0)
         code = shard_present_name(&present, set, saving->index, saving->err);
     if (code == 0)
@@ -282,7 +308,8 @@ int wfs_shards_save(struct wfs_shards *set, const char *path,
     struct wfs_save_report unwanted;
     report = report != NULL ? report : &unwanted;
     *report = (struct wfs_save_report){.step = "create"};
-    struct saving saving = {.set = set, .options = options, .report = report, .err = err};
+    struct saving saving = {
+        .set = set, .options = options, .path = path, .report = report, .err = err};
     saving.inner = *options;
     saving.inner.progress = count_all;
     saving.inner.ctx = &saving;
@@ -292,6 +319,7 @@ int wfs_shards_save(struct wfs_shards *set, const char *path,
         set->shards[i].outfile = NULL;
     }
     outfile_free(saving.index);
+    wfs_catalog_free(saving.found);
     /* While it is not sure which index will be there after a loss of power, both need their files.
      */
     const bool is_unsure = report->published.inode != 0 && !report->is_durable;

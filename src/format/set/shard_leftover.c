@@ -226,9 +226,12 @@ static const char *split_line(const char *line, const char *word, uint64_t *ret_
 /* A file of a checkpoint, by its name, that the index as it is now does not need. */
 static bool may_remove(const struct note *note, const char *name)
 {
-    return strchr(name, '/') == NULL && name[0] != '.' && note->table->names_checkpoint(name) &&
-           (note->is_own || shard_present_is_name(path_end(note->path), name)) &&
-           !is_listed(note, name);
+    const struct directory_functions *kind = note->table->directory_of(note->path);
+    const bool is_ours = kind != NULL
+                             ? kind->is_name(name)
+                             : note->table->names_checkpoint(name) &&
+                                   (note->is_own || shard_present_is_name(path_end(note->path), name));
+    return strchr(name, '/') == NULL && name[0] != '.' && is_ours && !is_listed(note, name);
 }
 
 /* Removes the file, or link, with the inode; without one, a regular file of the user. */
@@ -267,7 +270,7 @@ static int clear_line(struct note *note, const char *line, struct wfs_error *err
 static int clear(struct note *note, const char *name, struct wfs_error *err)
 {
     char temporary[WFS_OUTPUT_NAME_MAX];
-    int code = shard_present_read(&note->present, note->path, note->directory, err);
+    int code = shard_present_read(&note->present, note->table, note->path, note->directory, err);
     if (code < 0)
         return code;
     if (is_complete(note)) {

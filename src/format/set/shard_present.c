@@ -36,15 +36,34 @@ static int look_at_files(struct shard_present *present, int directory)
     return 0;
 }
 
-int shard_present_read(struct shard_present *present, const char *path, int directory,
-                       struct wfs_error *err)
+/* Makes an index of the files that a description names. 1, 0 as shard_index_read: of a damaged
+ * description, the files are not known. */
+static int read_description(struct shard_present *present, const struct directory_functions *kind,
+                            struct wfs_error *err)
+{
+    struct wfs_error inner = {0};
+    uint32_t number;
+    int code = kind->list(present->source, &present->index.text, &inner);
+    if (code < 0)
+        return inner.code == ENOMEM ? wfs_fail_memory(err) : 0;
+    for (const char *name = present->index.text; *name != '\0' && code >= 0;
+         name += strlen(name) + 1)
+        code = shard_index_add(&present->index, name, name, &number);
+    return code < 0 ? wfs_fail_memory(err) : 1;
+}
+
+int shard_present_read(struct shard_present *present, const struct format_table *table,
+                       const char *path, int directory, struct wfs_error *err)
 {
     struct stat st;
+    const struct directory_functions *kind = table->directory_of(path);
     *present = (struct shard_present){0};
     if (lstat(path, &st) < 0 || !S_ISREG(st.st_mode))
         return 0;
     int code = source_open(path, &present->source, err);
-    if (code == 0)
+    if (code == 0 && kind != NULL)
+        code = read_description(present, kind, err);
+    else if (code == 0)
         code = shard_index_read(&present->index, present->source, SHARD_INDEX_MAX, err);
     if (code <= 0)
         return code;
@@ -151,6 +170,11 @@ static int keep_name(struct wfs_shards *set, struct shard *shard, const char *na
     return shard->name == NULL ? wfs_fail_memory(err) : 0;
 }
 
+static int fail_inspect(const char *name, struct wfs_error *err)
+{
+    return wfs_fail(err, errno, "cannot inspect '%s': %s", wfs_quote(name).text, strerror(errno));
+}
+
 static int choose_free(struct wfs_shards *set, size_t i, const struct stem *stem, int directory,
                        struct wfs_error *err)
 {
@@ -161,18 +185,35 @@ static int choose_free(struct wfs_shards *set, size_t i, const struct stem *stem
             return wfs_fail_memory(err);
         set->shards[i].name = name;
         if (fstatat(directory, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-            return errno == ENOENT ? 0
-                                   : wfs_fail(err, errno, "cannot inspect '%s': %s",
-                                              wfs_quote(name).text, strerror(errno));
+            return errno == ENOENT ? 0 : fail_inspect(name, err);
     }
     return wfs_fail(err, EEXIST, "all names like '%s' are in use",
                     wfs_quote(set->shards[i].name).text);
+}
+
+/* Gives each file of a directory the next name of its kind that is free. */
+static int name_directory(struct wfs_shards *set, int directory, struct wfs_error *err)
+{
+    struct stat st;
+    uint64_t number = 0;
+    for (size_t i = 0; i < set->n_shards; i++) {
+        do {
+            set->shards[i].name = set->kind->name(&set->arena, number++);
+            if (set->shards[i].name == NULL)
+                return wfs_fail_memory(err);
+        } while (fstatat(directory, set->shards[i].name, &st, AT_SYMLINK_NOFOLLOW) == 0);
+        if (errno != ENOENT)
+            return fail_inspect(set->shards[i].name, err);
+    }
+    return 0;
 }
 
 int shard_present_name(const struct shard_present *present, struct wfs_shards *set,
                        const struct outfile *index, struct wfs_error *err)
 {
     struct stem stem;
+    if (set->kind != NULL)
+        return name_directory(set, outfile_directory(index), err);
     int code = read_stem(set, outfile_name(index), &stem, err);
     for (size_t i = 0; code == 0 && i < set->n_shards; i++) {
         struct shard *shard = &set->shards[i];

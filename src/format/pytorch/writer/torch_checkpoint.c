@@ -49,16 +49,39 @@ static int add_item(struct torch_plan *plan, const char *key, uint32_t value)
     return 0;
 }
 
+/* Makes room for a note about each value of the graph. */
+static int reserve_notes(struct torch_plan *plan)
+{
+    const uint32_t n = plan->wants_tensors ? plan->graph.n_values + 1 : 1;
+    uint32_t *grown = realloc(plan->tensors, (size_t)n * sizeof(*grown));
+    if (grown == NULL)
+        return wfs_fail_memory(plan->err);
+    memset(grown + plan->n_tensors, 0, (size_t)(n - plan->n_tensors) * sizeof(*grown));
+    plan->tensors = grown;
+    plan->n_tensors = n;
+    return 0;
+}
+
 static int add_tensors(struct torch_plan *plan)
 {
     const struct wfs_catalog *catalog = plan->catalog;
+    autofree uint32_t *ids = calloc(catalog->n_tensors + 1, sizeof(*ids));
     struct torch_view view;
+    if (ids == NULL)
+        return wfs_fail_memory(plan->err);
     for (size_t i = 0; i < catalog->n_tensors; i++) {
         const struct wfs_tensor *tensor = &catalog->tensors[i];
-        if (torch_record_view(plan, tensor, 0, &view) < 0 ||
-            add_item(plan, tensor->key, torch_spelling_call(plan, tensor, &view)) < 0)
+        if (torch_record_view(plan, tensor, 0, &view) < 0)
             return wfs_fail_memory(plan->err);
+        ids[i] = torch_spelling_call(plan, tensor, &view);
+        const int code = add_item(plan, tensor->key, ids[i]);
+        if (code < 0)
+            return code;
     }
+    if (reserve_notes(plan) < 0)
+        return -ENOMEM;
+    for (size_t i = 0; i < catalog->n_tensors && plan->wants_tensors; i++)
+        plan->tensors[ids[i]] = (uint32_t)i + 1;
     return 0;
 }
 
@@ -84,6 +107,19 @@ static int make_flat(struct torch_plan *plan)
     return code < 0 ? code : add_values(plan);
 }
 
+static int note_tensors(const struct torch_edit *edit)
+{
+    struct torch_plan *plan = edit->plan;
+    if (reserve_notes(plan) < 0)
+        return -ENOMEM;
+    for (uint32_t i = 1; i <= edit->n_nodes; i++) {
+        const struct edit_node *node = &edit->nodes[i];
+        if (node->kind == PLACE_TENSOR && node->claim != 0 && plan->wants_tensors)
+            plan->tensors[node->id] = node->claim;
+    }
+    return 0;
+}
+
 static int make_edited(struct torch_plan *plan)
 {
     const struct wfs_catalog *catalog = plan->catalog;
@@ -94,30 +130,40 @@ static int make_edited(struct torch_plan *plan)
         code = torch_edit_tensors(&edit);
     if (code == 0)
         code = torch_edit_versions(&edit);
-    return code < 0 ? code : torch_edit_containers(&edit);
+    if (code == 0)
+        code = torch_edit_containers(&edit);
+    return code < 0 ? code : note_tensors(&edit);
 }
 
-static void plan_done(struct torch_plan *plan)
+void torch_checkpoint_done(struct torch_plan *plan)
 {
     const int saved = errno;
     map_done(&plan->by_range);
     free(plan->records);
     free(plan->order);
+    free(plan->tensors);
     errno = saved;
+}
+
+int torch_checkpoint_graph(struct torch_plan *plan)
+{
+    const struct wfs_catalog *catalog = plan->catalog;
+    struct arena *arena = &plan->layout->arena;
+    graph_fork(&plan->graph, &catalog->graph, arena);
+    plan->n_owned = plan->graph.n_chunks;
+    plan->owned = arena_calloc(arena, plan->n_owned, 1);
+    plan->of_storages = arena_calloc(arena, catalog->n_storages, sizeof(*plan->of_storages));
+    if (plan->owned == NULL || plan->of_storages == NULL)
+        return wfs_fail_memory(plan->err);
+    return catalog->is_object && catalog->root != 0 ? make_edited(plan) : make_flat(plan);
 }
 
 int torch_checkpoint_plan_in(const char *folder, const struct wfs_catalog *catalog,
                              struct wfs_layout *layout, struct wfs_error *err)
 {
-    cleanup(plan_done) struct torch_plan plan = {
+    cleanup(torch_checkpoint_done) struct torch_plan plan = {
         .catalog = catalog, .layout = layout, .err = err, .folder = folder};
-    graph_fork(&plan.graph, &catalog->graph, &layout->arena);
-    plan.n_owned = plan.graph.n_chunks;
-    plan.owned = arena_calloc(&layout->arena, plan.n_owned, 1);
-    plan.of_storages = arena_calloc(&layout->arena, catalog->n_storages, sizeof(*plan.of_storages));
-    if (plan.owned == NULL || plan.of_storages == NULL)
-        return wfs_fail_memory(err);
-    int code = catalog->is_object && catalog->root != 0 ? make_edited(&plan) : make_flat(&plan);
+    const int code = torch_checkpoint_graph(&plan);
     return code < 0 ? code : torch_layout_make(&plan);
 }
 

@@ -5,7 +5,7 @@
 #ifndef WFS_TORCH_CHECKPOINT_H
 #define WFS_TORCH_CHECKPOINT_H
 
-#include "format/core/layout.h"
+#include "format/pytorch/writer/torch_plan.h"
 
 /* For struct wfs_format. */
 int torch_checkpoint_plan(const struct wfs_catalog *catalog, struct wfs_layout *layout,
@@ -14,5 +14,13 @@ int torch_checkpoint_plan(const struct wfs_catalog *catalog, struct wfs_layout *
 /* The same with another name for the folder that all records are in. */
 int torch_checkpoint_plan_in(const char *folder, const struct wfs_catalog *catalog,
                              struct wfs_layout *layout, struct wfs_error *err);
+
+/*
+ * Makes the graph of the checkpoint alone, and notes which of its values are tensors, in a zeroed
+ * plan with catalog, layout, err and folder. torch_checkpoint_done is due in any case. Errors as
+ * those of a plan.
+ */
+int torch_checkpoint_graph(struct torch_plan *plan);
+void torch_checkpoint_done(struct torch_plan *plan);
 
 #endif

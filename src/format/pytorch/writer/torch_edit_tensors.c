@@ -54,6 +54,11 @@ static struct maker find_maker(const struct graph *graph, uint32_t id)
     return (struct maker){0};
 }
 
+enum torch_what torch_edit_maker(const struct graph *graph, uint32_t id)
+{
+    return find_maker(graph, id).what;
+}
+
 static bool is_dense_in(const struct graph *graph, const struct maker *maker,
                         const struct wfs_tensor *tensor)
 {

@@ -28,7 +28,7 @@ static uint32_t class_of(const struct graph *graph, const struct value *value)
     return class != 0 && graph_at(graph, class)->kind == VALUE_GLOBAL ? class : 0;
 }
 
-static bool is_special(const void *ctx, uint32_t id)
+bool torch_layout_is_storage(const void *ctx, uint32_t id)
 {
     const struct torch_plan *plan = ctx;
     const struct value *value = graph_at(&plan->graph, id);
@@ -61,7 +61,7 @@ static int put_record(struct torch_plan *plan, struct pickle_writer *writer, uin
     return code;
 }
 
-static int put_special(struct pickle_writer *writer, uint32_t id)
+int torch_layout_put_storage(struct pickle_writer *writer, uint32_t id)
 {
     struct torch_plan *plan = writer->ctx;
     const struct value *value = graph_at(&plan->graph, id);
@@ -98,7 +98,7 @@ static struct wfs_tensor *range_tensor(struct torch_plan *plan, const struct pic
     return tensor;
 }
 
-static int fail_layout(struct torch_plan *plan, int code)
+int torch_layout_fail(struct torch_plan *plan, int code)
 {
     if (code == -ENOMEM)
         return wfs_fail_memory(plan->err);
@@ -150,7 +150,7 @@ static int crc_of(struct torch_plan *plan, const struct pickle_output *output, u
     return 0;
 }
 
-static int add_pickle(struct torch_plan *plan, struct zip_writer *zip,
+int torch_layout_add_pickle(struct torch_plan *plan, struct zip_writer *zip,
                       const struct pickle_output *output)
 {
     struct zip_record record = {0};
@@ -170,10 +170,10 @@ static int add_pickle(struct torch_plan *plan, struct zip_writer *zip,
         }
         at += piece->n_bytes;
     }
-    return code < 0 ? fail_layout(plan, code) : 0;
+    return code < 0 ? torch_layout_fail(plan, code) : 0;
 }
 
-static int add_text(struct torch_plan *plan, struct zip_writer *zip, const char *name,
+int torch_layout_add_text(struct torch_plan *plan, struct zip_writer *zip, const char *name,
                     const char *text)
 {
     const size_t n = strlen(text);
@@ -183,7 +183,7 @@ static int add_text(struct torch_plan *plan, struct zip_writer *zip, const char 
     int code = record.name == NULL ? -ENOMEM : zip_begin(zip, &record, &at);
     if (code == 0)
         code = layout_add_bytes(plan->layout, at, text, n);
-    return code < 0 ? fail_layout(plan, code) : 0;
+    return code < 0 ? torch_layout_fail(plan, code) : 0;
 }
 
 /* Leaves an unknown checksum to be computed when the header is written. */
@@ -199,7 +199,7 @@ static int set_crc(struct torch_plan *plan, struct zip_record *record,
     return 0;
 }
 
-static int add_data(struct torch_plan *plan, struct zip_writer *zip,
+int torch_layout_add_data(struct torch_plan *plan, struct zip_writer *zip,
                     const struct torch_record *storage)
 {
     struct zip_record record = {.crc = storage->crc, .n_bytes = storage->content->n_bytes};
@@ -215,7 +215,7 @@ static int add_data(struct torch_plan *plan, struct zip_writer *zip,
         code = zip_begin(zip, &record, &at);
     if (code == 0)
         code = layout_add_tensor(plan->layout, at, storage->content);
-    return code < 0 ? fail_layout(plan, code) : 0;
+    return code < 0 ? torch_layout_fail(plan, code) : 0;
 }
 
 /* Copies the pickle of the source: its storages keep their keys. */
@@ -244,19 +244,19 @@ static int add_same_pickle(struct torch_plan *plan, struct zip_writer *zip)
         code = zip_begin(zip, &record, &at);
     if (code == 0)
         code = layout_add_tensor(plan->layout, at, tensor);
-    return code < 0 ? fail_layout(plan, code) : 0;
+    return code < 0 ? torch_layout_fail(plan, code) : 0;
 }
 
 static int add_new_pickle(struct torch_plan *plan, struct zip_writer *zip)
 {
     struct pickle_writer writer = {.out = {.arena = &plan->layout->arena, .err = plan->err},
                                    .graph = &plan->graph,
-                                   .is_special = is_special,
-                                   .put_special = put_special,
+                                   .is_special = torch_layout_is_storage,
+                                   .put_special = torch_layout_put_storage,
                                    .ctx = plan};
     int code = pickle_write(&writer, plan->root, plan->first, plan->n_first);
     if (code == 0)
-        code = add_pickle(plan, zip, &writer.out);
+        code = torch_layout_add_pickle(plan, zip, &writer.out);
     pickle_writer_done(&writer);
     return code;
 }
@@ -267,15 +267,15 @@ static int add_all(struct torch_plan *plan, struct zip_writer *zip)
                          !plan->is_changed && plan->root == plan->catalog->root;
     int code = is_same ? add_same_pickle(plan, zip) : add_new_pickle(plan, zip);
     if (code == 0)
-        code = add_text(plan, zip, "byteorder", "little");
+        code = torch_layout_add_text(plan, zip, "byteorder", "little");
     for (uint32_t i = 0; code == 0 && i < plan->n_order; i++)
-        code = add_data(plan, zip, &plan->records[plan->order[i]]);
+        code = torch_layout_add_data(plan, zip, &plan->records[plan->order[i]]);
     if (code == 0)
-        code = add_text(plan, zip, "version", "3\n");
+        code = torch_layout_add_text(plan, zip, "version", "3\n");
     if (code < 0)
         return code;
     code = zip_finish(zip);
-    return code < 0 ? fail_layout(plan, code) : 0;
+    return code < 0 ? torch_layout_fail(plan, code) : 0;
 }
 
 int torch_layout_make(struct torch_plan *plan)

@@ -54,6 +54,9 @@ struct torch_plan {
      * order. */
     uint32_t storage, cpu, ordered_dict, builders[2], classes[WFS_N_DTYPES], dtypes[WFS_N_DTYPES];
     uint32_t untyped;
+    bool wants_tensors; /* set by the caller: the next two are filled */
+    uint32_t *tensors;  /* malloc'ed: by value, 1 + the tensor of the catalog that it is; 0: none */
+    uint32_t n_tensors; /* values that this is known of */
     uint32_t first[3 + 2 + 2 * WFS_N_DTYPES + 1], n_first;
 };
 

@@ -63,24 +63,30 @@ static uint32_t tuple_of(struct torch_plan *plan, const uint64_t *numbers, uint3
     return value_new_items(&plan->graph, VALUE_TUPLE, ids, n);
 }
 
-/* Makes the tuples of sizes and strides. PyTorch counts pairs of packed elements. */
+void torch_spelling_shape(const struct wfs_tensor *tensor, uint64_t *dims, uint64_t *strides)
+{
+    const struct torch_spelling *spelling = torch_spelling_of((enum wfs_dtype)tensor->dtype);
+    const uint32_t rank = tensor->shape.rank;
+    uint64_t step = 1;
+    for (uint32_t i = rank; i-- > 0;) {
+        dims[i] = tensor->shape.dims[i] / (i + 1 == rank ? spelling->n_per_unit : 1);
+        strides[i] = step;
+        if (!checked_mul(step, dims[i] > 0 ? dims[i] : 1, &step) || step > INT64_MAX)
+            step = 1; /* only for a tensor without elements */
+    }
+}
+
+/* Makes the tuples of sizes and strides. */
 static bool add_shape(struct torch_plan *plan, const struct wfs_tensor *tensor,
                       const struct torch_view *view, uint32_t ret[2])
 {
-    const struct torch_spelling *spelling = torch_spelling_of((enum wfs_dtype)tensor->dtype);
     const uint32_t rank = tensor->shape.rank;
     autofree uint64_t *numbers = calloc(2 * (size_t)rank + 1, sizeof(*numbers));
     if (numbers == NULL)
         return false;
-    uint64_t *dims = numbers, *strides = numbers + rank, step = 1;
-    for (uint32_t i = rank; i-- > 0;) {
-        dims[i] = tensor->shape.dims[i] / (i + 1 == rank ? spelling->n_per_unit : 1);
-        strides[i] = view->strides != NULL ? view->strides[i] : step;
-        if (!checked_mul(step, dims[i] > 0 ? dims[i] : 1, &step) || step > INT64_MAX)
-            step = 1; /* only for a tensor without elements */
-    }
-    ret[0] = tuple_of(plan, dims, rank);
-    ret[1] = tuple_of(plan, strides, rank);
+    torch_spelling_shape(tensor, numbers, numbers + rank);
+    ret[0] = tuple_of(plan, numbers, rank);
+    ret[1] = tuple_of(plan, view->strides != NULL ? view->strides : numbers + rank, rank);
     return ret[0] != 0 && ret[1] != 0;
 }
 

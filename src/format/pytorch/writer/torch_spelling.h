@@ -25,6 +25,10 @@ struct torch_view {
 /* Returns NULL when PyTorch has no such type. */
 const struct torch_spelling *torch_spelling_of(enum wfs_dtype dtype);
 
+/* Fills rank dims and rank strides of a dense tensor, as PyTorch counts them: packed elements in
+ * pairs. */
+void torch_spelling_shape(const struct wfs_tensor *tensor, uint64_t *dims, uint64_t *strides);
+
 /* Creates the storage of a view. Returns 0 without memory. */
 uint32_t torch_spelling_record(struct torch_plan *plan, const struct torch_view *view);
 

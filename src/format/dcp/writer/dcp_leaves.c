@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Dicts are taken apart, whatever their class; a list only if a dict or tensor is in it, or in lists
+ * in it; all else is a leaf. An empty dict is one too, so that it does not vanish. Keys of dicts
+ * become text.
+ */
+#include "format/dcp/writer/dcp_leaves.h"
+
+#include <weightfs/array.h>
+#include <weightfs/cleanup.h>
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/limits.h"
+#include "format/core/storable.h"
+#include "format/pytorch/object/torch_composite.h"
+#include "format/pytorch/object/torch_container.h"
+#include "format/pytorch/object/torch_args.h"
+#include "format/pytorch/object/torch_global.h"
+#include "format/pytorch/writer/torch_edit_tensors.h"
+#include "value/value_leaf.h"
+
+/* What is known of a list: whether it is taken apart. */
+enum openness { UNKNOWN, CLOSED, OPEN };
+
+struct walk {
+    const struct torch_plan *plan;
+    const struct graph *graph;
+    struct dcp_leaves *leaves;
+    struct wfs_error *err;
+    struct strbuf key;
+    struct dcp_step *path; /* malloc'ed: n_most parts */
+    uint32_t n_path, n_most;
+    uint64_t n_leaves_most;
+    uint8_t *lists; /* malloc'ed: by value, enum openness */
+};
+
+void dcp_leaves_done(struct dcp_leaves *leaves)
+{
+    const int saved = errno;
+    free(leaves->leaves);
+    text_index_done(&leaves->names);
+    errno = saved;
+}
+
+static struct wfs_quoted quote_key(const struct walk *walk)
+{
+    return wfs_quote_n(walk->key.n_bytes == 0 ? "" : walk->key.bytes, walk->key.n_bytes);
+}
+
+/* ---- what a value is ---- */
+
+/* Returns the dict that a value is, or has its items in; 0: it is not a dict. *ret_is_empty: it is
+ * an empty one, for which there may be no value. */
+static uint32_t dict_of(const struct graph *graph, uint32_t id, bool *ret_is_empty)
+{
+    const struct value *value = graph_at(graph, id);
+    const enum torch_what what = torch_what_of(graph, value);
+    uint32_t dict = 0;
+    *ret_is_empty = false;
+    if (value->kind == VALUE_DICT) {
+        dict = id;
+    } else if (what == WHAT_ORDERED_DICT || what == WHAT_DICT || what == WHAT_COUNTER ||
+               what == WHAT_DEFAULT_DICT) {
+        if (torch_container_content(graph, value) != 0)
+            return 0;
+        dict = value_part(graph, value, PART_ITEMS);
+        *ret_is_empty = dict == 0;
+    }
+    *ret_is_empty = *ret_is_empty || (dict != 0 && graph_at(graph, dict)->n == 0);
+    return *ret_is_empty ? 0 : dict;
+}
+
+static bool is_dict(const struct graph *graph, uint32_t id)
+{
+    bool is_empty;
+    return dict_of(graph, id, &is_empty) != 0 || is_empty;
+}
+
+/* Returns whether the call makes one of several tensors. */
+static bool is_composed(const struct graph *graph, const struct value *value)
+{
+    const struct torch_global *inner =
+        torch_what_of(graph, value) == WHAT_REBUILD_TYPE
+            ? torch_global_of(graph, torch_arg(graph, value->call.args, 0))
+            : NULL;
+    return value->kind == VALUE_CALL &&
+           (torch_is_composite(graph, value) ||
+            (inner != NULL && inner->what == WHAT_REBUILD_WRAPPER));
+}
+
+/* Returns the tensor of the catalog that a value is; NULL: it is none, or PyTorch has another class
+ * for it (a storage, an array of NumPy). */
+static const struct wfs_tensor *tensor_of(const struct walk *walk, uint32_t id)
+{
+    const struct value *value = graph_at(walk->graph, id);
+    const uint32_t number = id < walk->plan->n_tensors ? walk->plan->tensors[id] : 0;
+    const enum torch_what what = torch_what_of(walk->graph, value);
+    if (number == 0 || value->kind != VALUE_CALL || what == WHAT_NP_RECONSTRUCT ||
+        what == WHAT_NP_FROMBUFFER || what == WHAT_LOAD_FROM_BYTES ||
+        torch_plan_storage(walk->plan, id) != NULL)
+        return NULL;
+    return &walk->plan->catalog->tensors[number - 1];
+}
+
+/* Returns whether PyTorch takes a list apart. Lists in it are bounded by the parts of a path. */
+static bool is_open(struct walk *walk, uint32_t id, uint32_t depth)
+{
+    const struct value *value = graph_at(walk->graph, id);
+    bool is = false;
+    if (walk->lists[id] != UNKNOWN || depth == 0)
+        return walk->lists[id] == OPEN;
+    walk->lists[id] = CLOSED;
+    for (uint32_t i = 0; i < value->n && !is; i++) {
+        const uint32_t item = value_items(value)[i];
+        is = graph_at(walk->graph, item)->kind == VALUE_LIST
+                 ? is_open(walk, item, depth - 1)
+                 : is_dict(walk->graph, item) || tensor_of(walk, item) != NULL ||
+                       is_composed(walk->graph, graph_at(walk->graph, item));
+    }
+    walk->lists[id] = is ? OPEN : CLOSED;
+    return is;
+}
+
+/* ---- leaves ---- */
+
+static int add_leaf(struct walk *walk, const struct wfs_tensor *tensor, uint32_t id)
+{
+    struct dcp_leaves *leaves = walk->leaves;
+    struct arena *arena = &walk->plan->layout->arena;
+    uint32_t number;
+    if (leaves->n >= walk->n_leaves_most)
+        return wfs_fail(walk->err, E2BIG, "it has more than %" PRIu64 " tensors and values",
+                        walk->n_leaves_most);
+    struct dcp_step *path = arena_calloc(arena, walk->n_path, sizeof(*path));
+    const char *key = arena_copy(arena, walk->key.n_bytes == 0 ? "" : walk->key.bytes,
+                                 walk->key.n_bytes);
+    if (path == NULL || key == NULL || walk->key.has_failed ||
+        array_reserve(&leaves->leaves, sizeof(*leaves->leaves), leaves->n, 1, &leaves->n_room) <
+            0 ||
+        text_index_add(&leaves->names, key, walk->key.n_bytes, &number) < 0)
+        return wfs_fail_memory(walk->err);
+    if (number != leaves->n)
+        return wfs_fail(walk->err, EINVAL,
+                        "two things would have the key '%s' in a distributed checkpoint, which "
+                        "joins names with dots: rename one of them",
+                        quote_key(walk).text);
+    memcpy(path, walk->path, walk->n_path * sizeof(*path));
+    leaves->leaves[leaves->n++] = (struct dcp_leaf){.key = key,
+                                                    .n_key = walk->key.n_bytes,
+                                                    .path = path,
+                                                    .n_path = walk->n_path,
+                                                    .tensor = tensor,
+                                                    .id = id};
+    return 0;
+}
+
+static int fail_tensor(const struct walk *walk, const char *what)
+{
+    return wfs_fail(walk->err, EOPNOTSUPP,
+                    "tensor '%s' is %s, which a distributed checkpoint cannot hold: exclude it",
+                    quote_key(walk).text, what);
+}
+
+static int add_tensor(struct walk *walk, uint32_t id, const struct wfs_tensor *tensor)
+{
+    if (torch_edit_maker(walk->graph, id) == WHAT_REBUILD_QTENSOR)
+        return fail_tensor(walk, "quantized");
+    const int code = storable_check_tensor(walk->plan->layout->format, tensor, walk->err);
+    return code < 0 ? code : add_leaf(walk, tensor, id);
+}
+
+static int walk_value(struct walk *walk, uint32_t id);
+
+/* Walks what the path and the key lead to, to which the caller has added a part; removes it. */
+static int walk_part(struct walk *walk, struct dcp_step step, size_t n_key, uint32_t id)
+{
+    if (walk->n_path == walk->n_most)
+        return wfs_fail(walk->err, E2BIG,
+                        "'%s' is nested deeper than %u levels, the most that is written to a "
+                        "distributed checkpoint",
+                        quote_key(walk).text, walk->n_most);
+    walk->path[walk->n_path++] = step;
+    const int code = walk->key.has_failed ? wfs_fail_memory(walk->err) : walk_value(walk, id);
+    walk->n_path--;
+    walk->key.n_bytes = n_key;
+    return code;
+}
+
+/* Spells a key of a dict as Python's str(), behind the key so far. */
+static int add_key(struct walk *walk, uint32_t id, struct dcp_step *ret)
+{
+    const struct value *value = graph_at(walk->graph, id);
+    const size_t n_before = walk->key.n_bytes;
+    if (value->kind == VALUE_TEXT && value_is_latin1(value))
+        value_add_latin1(&walk->key, value);
+    else if (!value_add_key(&walk->key, walk->graph, id))
+        return wfs_fail(walk->err, EOPNOTSUPP,
+                        "'%s' has a key that is neither a text nor a number, which a distributed "
+                        "checkpoint cannot hold",
+                        quote_key(walk).text);
+    const size_t n = walk->key.n_bytes - n_before;
+    ret->n_text = (uint32_t)n;
+    ret->text = arena_copy(&walk->plan->layout->arena,
+                           walk->key.bytes == NULL ? "" : walk->key.bytes + n_before, n);
+    return ret->text == NULL || n > UINT32_MAX ? wfs_fail_memory(walk->err) : 0;
+}
+
+static void add_dot(struct walk *walk)
+{
+    if (walk->n_path > 0)
+        strbuf_puts(&walk->key, ".");
+}
+
+static int walk_dict(struct walk *walk, const struct value *dict)
+{
+    int code = 0;
+    for (uint32_t i = 0; i + 1 < dict->n && code == 0; i += 2) {
+        const size_t n_key = walk->key.n_bytes;
+        struct dcp_step step = {0};
+        add_dot(walk);
+        code = add_key(walk, value_items(dict)[i], &step);
+        if (code == 0)
+            code = walk_part(walk, step, n_key, value_items(dict)[i + 1]);
+    }
+    return code;
+}
+
+static int walk_list(struct walk *walk, const struct value *list)
+{
+    int code = 0;
+    for (uint32_t i = 0; i < list->n && code == 0; i++) {
+        const size_t n_key = walk->key.n_bytes;
+        add_dot(walk);
+        strbuf_printf(&walk->key, "%u", i);
+        code = walk_part(walk, (struct dcp_step){.index = i}, n_key, value_items(list)[i]);
+    }
+    return code;
+}
+
+static int walk_value(struct walk *walk, uint32_t id)
+{
+    const struct value *value = graph_at(walk->graph, id);
+    const struct wfs_tensor *tensor = tensor_of(walk, id);
+    bool is_empty;
+    const uint32_t dict = dict_of(walk->graph, id, &is_empty);
+    if (dict != 0)
+        return walk_dict(walk, graph_at(walk->graph, dict));
+    if (value->kind == VALUE_LIST && is_open(walk, id, walk->n_most))
+        return walk_list(walk, value);
+    if (is_composed(walk->graph, value))
+        return fail_tensor(walk, "sparse, nested or made of several tensors");
+    return tensor != NULL ? add_tensor(walk, id, tensor) : add_leaf(walk, NULL, id);
+}
+
+int dcp_leaves_find(const struct torch_plan *plan, struct dcp_leaves *leaves)
+{
+    const struct graph *graph = &plan->graph;
+    struct limits limits;
+    limits_init(&limits);
+    /* As deep as the reader follows a path. */
+    struct walk walk = {.plan = plan,
+                        .graph = graph,
+                        .leaves = leaves,
+                        .err = plan->err,
+                        .n_most = (uint32_t)limits.depth / 2,
+                        .n_leaves_most = limits.tensors};
+    autofree uint8_t *lists = walk.lists = calloc((size_t)graph->n_values + 1, 1);
+    autofree struct dcp_step *path = walk.path = calloc(walk.n_most, sizeof(*path));
+    if (lists == NULL || path == NULL)
+        return wfs_fail_memory(plan->err);
+    if (!is_dict(graph, plan->root))
+        return wfs_fail(plan->err, EOPNOTSUPP,
+                        "a distributed checkpoint is a dict, and this checkpoint is not one: "
+                        "convert it to .safetensors first, for its tensors alone");
+    bool is_empty;
+    const uint32_t dict = dict_of(graph, plan->root, &is_empty);
+    const int code = dict == 0 ? 0 : walk_dict(&walk, graph_at(graph, dict));
+    strbuf_done(&walk.key);
+    return code;
+}

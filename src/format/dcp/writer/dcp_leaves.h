@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The room of the writer of distributed checkpoints: it knows how a checkpoint is taken apart into
+ * tensors and values, which items its files have, and how .metadata describes them. Items are
+ * written by the room of PyTorch's writer.
+ *
+ * This header is the first of that: the leaves of a nested state dict, as PyTorch flattens it.
+ */
+#ifndef WFS_DCP_LEAVES_H
+#define WFS_DCP_LEAVES_H
+
+#include "base/text_index.h"
+#include "format/pytorch/writer/torch_item.h"
+
+/* A part of a path: the key of a dict, or the index of a list. */
+struct dcp_step {
+    const char *text; /* NULL: an index */
+    uint32_t n_text;
+    uint32_t index;
+};
+
+struct dcp_leaf {
+    const char *key; /* the parts of the path, joined with dots */
+    size_t n_key;
+    const struct dcp_step *path;
+    uint32_t n_path;
+    const struct wfs_tensor *tensor; /* NULL: a value */
+    uint32_t id;                     /* value: in the graph of the plan */
+    uint32_t file;                   /* number of the layout that has the item */
+    struct torch_item item;          /* where in it */
+};
+
+/* A zeroed one is empty. Texts and paths are in the arena of the first layout. */
+struct dcp_leaves {
+    struct dcp_leaf *leaves; /* malloc'ed */
+    size_t n, n_room;
+    struct text_index names; /* of the keys, in the same order */
+};
+
+/*
+ * Finds all leaves of the graph of a plan, whose tensors are noted. -EOPNOTSUPP, -EINVAL, -E2BIG:
+ * err names what a distributed checkpoint cannot hold; -ENOMEM. dcp_leaves_done is due.
+ */
+int dcp_leaves_find(const struct torch_plan *plan, struct dcp_leaves *leaves);
+void dcp_leaves_done(struct dcp_leaves *leaves);
+
+#endif
