@@ -257,7 +257,11 @@ int wfs_shards_fit(const struct wfs_shards *set, struct wfs_catalog *catalog, st
                    struct wfs_error *err)
 {
     struct fitting fitting = {catalog, set->format, fit, true, err};
-    return tell_unshown(&fitting, set) < 0 ? wfs_fail_memory(err) : 0;
+    const struct directory *directory = &set->directory;
+    int code = tell_unshown(&fitting, set);
+    for (size_t i = 0; i < directory->n_left_out && code == 0; i++)
+        code = tell(&fitting, WFS_FIT_VALUE, directory->left_out[i], "is an empty dict");
+    return code < 0 ? wfs_fail_memory(err) : 0;
 }
 
 /* ---- ids ---- */

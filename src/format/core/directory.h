@@ -15,7 +15,9 @@ struct directory {
     const struct wfs_catalog *catalog;
     struct wfs_layout **layouts;
     size_t n_layouts, n_room;
-    void *plan; /* the format's own; NULL: none */
+    const char *const *left_out; /* names of empty containers that have no place in it */
+    size_t n_left_out;
+    void *plan; /* the format's own, which owns those; NULL: none */
 };
 
 /* The files as they are on the disk before they have their names. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Dicts are taken apart, whatever their class; a list only if a dict or tensor is in it, or in lists
- * in it; all else is a leaf. An empty dict is one too, so that it does not vanish. Keys of dicts
- * become text.
+ * in it; all else is a leaf. Keys of dicts become text. An empty dict vanishes: a leaf for it would
+ * make PyTorch take the checkpoint for one of version 2.3, which flattened in another way.
  */
 #include "format/dcp/writer/dcp_leaves.h"
 
@@ -36,12 +36,15 @@ struct walk {
     uint32_t n_path, n_most;
     uint64_t n_leaves_most;
     uint8_t *lists; /* malloc'ed: by value, enum openness */
+    struct text_index edited; /* names of values that were edited */
+    const char *inside;       /* the outermost of them on the path; NULL: none */
 };
 
 void dcp_leaves_done(struct dcp_leaves *leaves)
 {
     const int saved = errno;
     free(leaves->leaves);
+    free(leaves->empty);
     text_index_done(&leaves->names);
     errno = saved;
 }
@@ -127,14 +130,19 @@ static bool is_open(struct walk *walk, uint32_t id, uint32_t depth)
 
 /* ---- leaves ---- */
 
+static int fail_many(const struct walk *walk)
+{
+    return wfs_fail(walk->err, E2BIG, "it has more than %" PRIu64 " tensors and values",
+                    walk->n_leaves_most);
+}
+
 static int add_leaf(struct walk *walk, const struct wfs_tensor *tensor, uint32_t id)
 {
     struct dcp_leaves *leaves = walk->leaves;
     struct arena *arena = &walk->plan->layout->arena;
     uint32_t number;
-    if (leaves->n >= walk->n_leaves_most)
-        return wfs_fail(walk->err, E2BIG, "it has more than %" PRIu64 " tensors and values",
-                        walk->n_leaves_most);
+    if (leaves->n + leaves->n_empty >= walk->n_leaves_most)
+        return fail_many(walk);
     struct dcp_step *path = arena_calloc(arena, walk->n_path, sizeof(*path));
     const char *key = arena_copy(arena, walk->key.n_bytes == 0 ? "" : walk->key.bytes,
                                  walk->key.n_bytes);
@@ -155,6 +163,27 @@ static int add_leaf(struct walk *walk, const struct wfs_tensor *tensor, uint32_t
                                                     .n_path = walk->n_path,
                                                     .tensor = tensor,
                                                     .id = id};
+    return 0;
+}
+
+/* Notes an empty dict that is left out; one that somebody wrote must not be. */
+static int add_empty(struct walk *walk)
+{
+    struct dcp_leaves *leaves = walk->leaves;
+    if (walk->inside != NULL)
+        return wfs_fail(walk->err, EINVAL,
+                        "value '%s' was edited, and has an empty dict, which a distributed "
+                        "checkpoint cannot store: remove it",
+                        wfs_quote(walk->inside).text);
+    if (array_reserve(&leaves->empty, sizeof(*leaves->empty), leaves->n_empty, 1,
+                      &leaves->n_empty_room) < 0)
+        return wfs_fail_memory(walk->err);
+    if (leaves->n + leaves->n_empty >= walk->n_leaves_most)
+        return fail_many(walk);
+    const char *name = arena_copy(&walk->plan->layout->arena, walk->key.bytes, walk->key.n_bytes);
+    if (name == NULL)
+        return wfs_fail_memory(walk->err);
+    leaves->empty[leaves->n_empty++] = name;
     return 0;
 }
 
@@ -183,9 +212,16 @@ static int walk_part(struct walk *walk, struct dcp_step step, size_t n_key, uint
                         "'%s' is nested deeper than %u levels, the most that is written to a "
                         "distributed checkpoint",
                         quote_key(walk).text, walk->n_most);
+    const char *outside = walk->inside;
+    const uint32_t edited = outside != NULL || walk->key.n_bytes == 0
+                                ? TEXT_INDEX_NONE
+                                : text_index_find(&walk->edited, walk->key.bytes, walk->key.n_bytes);
+    if (edited != TEXT_INDEX_NONE)
+        walk->inside = walk->edited.texts[edited].bytes;
     walk->path[walk->n_path++] = step;
     const int code = walk->key.has_failed ? wfs_fail_memory(walk->err) : walk_value(walk, id);
     walk->n_path--;
+    walk->inside = outside;
     walk->key.n_bytes = n_key;
     return code;
 }
@@ -247,6 +283,8 @@ static int walk_value(struct walk *walk, uint32_t id)
     const struct wfs_tensor *tensor = tensor_of(walk, id);
     bool is_empty;
     const uint32_t dict = dict_of(walk->graph, id, &is_empty);
+    if (is_empty)
+        return add_empty(walk);
     if (dict != 0)
         return walk_dict(walk, graph_at(walk->graph, dict));
     if (value->kind == VALUE_LIST && is_open(walk, id, walk->n_most))
@@ -256,29 +294,48 @@ static int walk_value(struct walk *walk, uint32_t id)
     return tensor != NULL ? add_tensor(walk, id, tensor) : add_leaf(walk, NULL, id);
 }
 
+static int list_edited(struct walk *walk)
+{
+    const struct wfs_catalog *catalog = walk->plan->catalog;
+    uint32_t number;
+    int code = 0;
+    for (size_t i = 0; i < catalog->n_values && code == 0; i++) {
+        const char *name = catalog->values[i].name;
+        if (catalog->values[i].is_edited)
+            code = text_index_add(&walk->edited, name, strlen(name), &number);
+    }
+    return code;
+}
+
+static void walk_done(struct walk *walk)
+{
+    strbuf_done(&walk->key);
+    text_index_done(&walk->edited);
+    free(walk->lists);
+    free(walk->path);
+}
+
 int dcp_leaves_find(const struct torch_plan *plan, struct dcp_leaves *leaves)
 {
     const struct graph *graph = &plan->graph;
     struct limits limits;
     limits_init(&limits);
     /* As deep as the reader follows a path. */
-    struct walk walk = {.plan = plan,
-                        .graph = graph,
-                        .leaves = leaves,
-                        .err = plan->err,
-                        .n_most = (uint32_t)limits.depth / 2,
-                        .n_leaves_most = limits.tensors};
-    autofree uint8_t *lists = walk.lists = calloc((size_t)graph->n_values + 1, 1);
-    autofree struct dcp_step *path = walk.path = calloc(walk.n_most, sizeof(*path));
-    if (lists == NULL || path == NULL)
+    cleanup(walk_done) struct walk walk = {.plan = plan,
+                                           .graph = graph,
+                                           .leaves = leaves,
+                                           .err = plan->err,
+                                           .n_most = (uint32_t)limits.depth / 2,
+                                           .n_leaves_most = limits.tensors};
+    bool is_empty;
+    walk.lists = calloc((size_t)graph->n_values + 1, 1);
+    walk.path = calloc(walk.n_most, sizeof(*walk.path));
+    if (walk.lists == NULL || walk.path == NULL || list_edited(&walk) < 0)
         return wfs_fail_memory(plan->err);
     if (!is_dict(graph, plan->root))
         return wfs_fail(plan->err, EOPNOTSUPP,
                         "a distributed checkpoint is a dict, and this checkpoint is not one: "
                         "convert it to .safetensors first, for its tensors alone");
-    bool is_empty;
     const uint32_t dict = dict_of(graph, plan->root, &is_empty);
-    const int code = dict == 0 ? 0 : walk_dict(&walk, graph_at(graph, dict));
-    strbuf_done(&walk.key);
-    return code;
+    return dict == 0 ? 0 : walk_dict(&walk, graph_at(graph, dict));
 }

@@ -35,6 +35,8 @@ struct dcp_leaves {
     struct dcp_leaf *leaves; /* malloc'ed */
     size_t n, n_room;
     struct text_index names; /* of the keys, in the same order */
+    const char **empty;      /* malloc'ed: the names of empty dicts, which have no leaf */
+    size_t n_empty, n_empty_room;
 };
 
 /*

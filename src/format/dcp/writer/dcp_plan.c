@@ -120,6 +120,8 @@ static int make(struct directory *directory, struct torch_plan *plan, uint64_t m
     int code = torch_checkpoint_graph(plan);
     if (code == 0)
         code = dcp_leaves_find(plan, leaves);
+    directory->left_out = leaves->empty;
+    directory->n_left_out = leaves->n_empty;
     if (code == 0)
         code = add_values(plan, leaves);
     return code < 0 ? code : add_tensors(directory, leaves, max_bytes, plan->err);
