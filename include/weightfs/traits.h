@@ -37,8 +37,8 @@ struct wfs_format {
     const char *name;              /* as options and reports spell it */
     const char *title;             /* as its makers spell it, for messages */
     const char *const *extensions; /* with the dot, ended by NULL */
-    const char *set_name;          /* the usual name of the file in a directory of its own; of a
-                                      checkpoint that is a directory: of the file that describes it */
+    const char *set_name;          /* the usual name of the file in a directory of its own; where a
+                                      checkpoint is a directory, of the file that describes it */
     const char *reserved_key;      /* which no tensor can have; NULL: none */
     enum wfs_convention convention;
     enum wfs_value_room values;

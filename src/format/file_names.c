@@ -100,8 +100,8 @@ int wfs_output_index(const char *path, const char *source, const struct wfs_form
 
 bool wfs_output_is_directory(const char *path, const struct wfs_format *format)
 {
-    return has_slash(path) || (format != NULL && format->is_directory &&
-                               strcmp(name_of(path), format->set_name) != 0);
+    return has_slash(path) ||
+           (format != NULL && format->is_directory && strcmp(name_of(path), format->set_name) != 0);
 }
 
 bool wfs_size_parse(const char *text, uint64_t *ret)

@@ -212,10 +212,9 @@ static void print_left_out(const struct commit *commit, enum wfs_fit_kind kind)
         if (fit->items[i].kind != kind)
             continue;
         if (n == 0)
-            printf(kinds[kind].reason,
-                   commit->fit_options.is_set && !commit->format->is_directory
-                       ? "a set of files"
-                       : commit->format->name);
+            printf(kinds[kind].reason, commit->fit_options.is_set && !commit->format->is_directory
+                                           ? "a set of files"
+                                           : commit->format->name);
         if (n < N_NAMED)
             printf("%s '%s'", n > 0 ? "," : ":", wfs_quote(fit->items[i].name).text);
         n++;

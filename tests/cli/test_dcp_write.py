@@ -392,11 +392,12 @@ def test_what_we_make_of_golden_directories_is_what_torch_makes(tmp_path):
         weightfs('convert', GOLDEN / name, tmp_path / (name + '.pth'), code=None)
         weightfs('convert', GOLDEN / name, tmp_path / (name + '.safetensors'), code=None)
     (tmp_path / 'names.json').write_text(json.dumps({name: str(GOLDEN / name) for name in names}))
-    done = subprocess.run([sys.executable, '-B', PEER, 'golden', tmp_path], stdout=subprocess.PIPE, check=True, timeout=600)
-    told = json.loads(done.stdout)
-    assert len(told) == len(names)
+    done = subprocess.run([sys.executable, '-B', PEER, 'golden', tmp_path, GOLDEN / 'src'], stdout=subprocess.PIPE, check=True, timeout=600)
+    told = {name: why for name, why in json.loads(done.stdout).items() if name not in OTHERWISE or OTHERWISE[name] != why}
     assert not {name: why for name, why in told.items() if why and not any(reason in why for reason in OLD_TORCH)}
 
 
-# What this torch is too old for, or cannot do itself.
-OLD_TORCH = ('has no attribute', 'Missing key in checkpoint', 'No module named', "Can't get attribute")
+# complex32; and arrays of NumPy in values, which we list as tensors.
+OTHERWISE = {'types': 'no .safetensors', 'values': '.safetensors: more tensors: numpy rng.numpy.1'}
+# What a torch before 2.15, which wrote them, says of the metadata.
+OLD_TORCH = ('too many values to unpack', 'No module named')

@@ -22,8 +22,8 @@ struct directory {
 
 /* The files as they are on the disk before they have their names. */
 struct directory_files {
-    const char *folder; /* path, with a slash at its end */
-    int fd;             /* of the folder */
+    const char *folder;       /* path, with a slash at its end */
+    int fd;                   /* of the folder */
     const char *const *names; /* that they will have, one for each layout */
 };
 

@@ -25,9 +25,9 @@ int readback_load_same(const struct wfs_layout *layout, const struct wfs_save_op
                        struct wfs_error *err);
 
 /*
- * Compares the bytes of two tensors of one dtype and shape: what was wanted, and what was found, in
- * a file of the layout or elsewhere. It relies on outfile_check for the bytes of the layout, which
- * may be NULL. -EIO, -ENOMEM, or what the progress of the options says.
+ * Compares the bytes of two tensors of one dtype and shape: what was expected, and what was found,
+ * in a file of the layout or elsewhere. It relies on outfile_check for the bytes of the layout,
+ * which may be NULL. -EIO, -ENOMEM, or what the progress of the options says.
  */
 int readback_compare_bytes(const struct wfs_layout *layout, const struct wfs_save_options *options,
                            const struct wfs_tensor *wanted, const struct wfs_tensor *found,

@@ -21,7 +21,7 @@ struct zip_record {
 /* A zeroed one with a layout is empty. One that does not begin the file has start and offset. */
 struct zip_writer {
     struct wfs_layout *layout;
-    uint64_t start; /* of the zip in the file, a multiple of 64 */
+    uint64_t start;             /* of the zip in the file, a multiple of 64 */
     struct zip_record *records; /* malloc'ed */
     size_t n_records, n_room;
     uint64_t offset; /* of what comes next */

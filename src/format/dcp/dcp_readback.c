@@ -141,8 +141,8 @@ int dcp_readback_compare(const struct directory *directory, const struct directo
     uint32_t number;
     int code = text_index_reserve(&c.keys, found->n_tensors);
     for (size_t i = 0; i < found->n_tensors && code == 0; i++)
-        code = text_index_add(&c.keys, found->tensors[i].key, strlen(found->tensors[i].key),
-                              &number);
+        code =
+            text_index_add(&c.keys, found->tensors[i].key, strlen(found->tensors[i].key), &number);
     if (code < 0)
         return wfs_fail_memory(err);
     code = check_findings(&c);

@@ -198,8 +198,8 @@ static int plan_shards(struct wfs_shards *set, uint64_t max_bytes, struct wfs_er
 
 static int plan(struct wfs_shards *set, uint64_t max_bytes, struct wfs_error *err)
 {
-    int code = set->kind != NULL ? plan_directory(set, max_bytes, err)
-                                 : plan_shards(set, max_bytes, err);
+    int code =
+        set->kind != NULL ? plan_directory(set, max_bytes, err) : plan_shards(set, max_bytes, err);
     for (size_t i = 0; code == 0 && i < set->n_shards; i++) {
         struct shard *shard = &set->shards[i];
         if (shard->found == NULL && set->kind == NULL)

@@ -37,7 +37,7 @@ struct saving {
     struct outfile *index;
     const char *text; /* of the index */
     size_t n_text;
-    char *note; /* malloc'ed: the text of the note beside the output */
+    char *note;                /* malloc'ed: the text of the note beside the output */
     struct wfs_catalog *found; /* what a directory holds; NULL: not read yet, or an index */
     struct wfs_save_report *report;
     struct wfs_error *err;
@@ -256,9 +256,9 @@ static int publish(struct saving *saving)
 {
     struct wfs_shards *set = saving->set;
     auto_catalog struct wfs_catalog *whole = NULL;
-    int code = set->kind == NULL ? 0
-                                 : save_tell_dangers(saving->options, set->catalog, saving->found,
-                                                     saving->err);
+    int code = set->kind == NULL
+                   ? 0
+                   : save_tell_dangers(saving->options, set->catalog, saving->found, saving->err);
     for (size_t i = 0; i < set->n_shards && code == 0 && set->kind == NULL; i++)
         code = save_tell_dangers(saving->options, set->catalog, set->shards[i].found, saving->err);
     if (code < 0)

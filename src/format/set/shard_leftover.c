@@ -227,10 +227,10 @@ static const char *split_line(const char *line, const char *word, uint64_t *ret_
 static bool may_remove(const struct note *note, const char *name)
 {
     const struct directory_functions *kind = note->table->directory_of(note->path);
-    const bool is_ours = kind != NULL
-                             ? kind->is_name(name)
-                             : note->table->names_checkpoint(name) &&
-                                   (note->is_own || shard_present_is_name(path_end(note->path), name));
+    const bool is_ours =
+        kind != NULL ? kind->is_name(name)
+                     : note->table->names_checkpoint(name) &&
+                           (note->is_own || shard_present_is_name(path_end(note->path), name));
     return strchr(name, '/') == NULL && name[0] != '.' && is_ours && !is_listed(note, name);
 }
 

@@ -68,8 +68,8 @@ static const struct {
     [LAYOUT_FUNCTION] = {"torch.serialization", "_get_layout"},
 };
 
-static const char *const fields[] = {"properties", "size",  "chunks",        "offsets", "sizes", "fqn",
-                                     "offset",     "index", "relative_path", "length"};
+static const char *const fields[] = {"properties", "size",   "chunks", "offsets",       "sizes",
+                                     "fqn",        "offset", "index",  "relative_path", "length"};
 
 struct describing {
     struct pickle_output out;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Dicts are taken apart, whatever their class; a list only if a dict or tensor is in it, or in lists
- * in it; all else is a leaf. Keys of dicts become text. An empty dict vanishes: a leaf for it would
- * make PyTorch take the checkpoint for one of version 2.3, which flattened in another way.
+ * Dicts are taken apart, whatever their class; a list only if a dict or tensor is in it, or in
+ * lists in it; all else is a leaf. Keys of dicts become text. An empty dict vanishes: a leaf for it
+ * would make PyTorch take the checkpoint for one of version 2.3, which flattened in another way.
  */
 #include "format/dcp/writer/dcp_leaves.h"
 
@@ -10,7 +10,6 @@
 #include <weightfs/cleanup.h>
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,7 +34,7 @@ struct walk {
     struct dcp_step *path; /* malloc'ed: n_most parts */
     uint32_t n_path, n_most;
     uint64_t n_leaves_most;
-    uint8_t *lists; /* malloc'ed: by value, enum openness */
+    uint8_t *lists;           /* malloc'ed: by value, enum openness */
     struct text_index edited; /* names of values that were edited */
     const char *inside;       /* the outermost of them on the path; NULL: none */
 };
@@ -57,7 +56,7 @@ static struct wfs_quoted quote_key(const struct walk *walk)
 /* ---- what a value is ---- */
 
 /* Returns the dict that a value is, or has its items in; 0: it is not a dict. *ret_is_empty: it is
- * an empty one, for which there may be no value. */
+ * an empty one, which may have no value. */
 static uint32_t dict_of(const struct graph *graph, uint32_t id, bool *ret_is_empty)
 {
     const struct value *value = graph_at(graph, id);
@@ -90,9 +89,8 @@ static bool is_composed(const struct graph *graph, const struct value *value)
         torch_what_of(graph, value) == WHAT_REBUILD_TYPE
             ? torch_global_of(graph, torch_arg(graph, value->call.args, 0))
             : NULL;
-    return value->kind == VALUE_CALL &&
-           (torch_is_composite(graph, value) ||
-            (inner != NULL && inner->what == WHAT_REBUILD_WRAPPER));
+    return value->kind == VALUE_CALL && (torch_is_composite(graph, value) ||
+                                         (inner != NULL && inner->what == WHAT_REBUILD_WRAPPER));
 }
 
 /* Returns the tensor of the catalog that a value is; NULL: it is none, or PyTorch has another class
@@ -132,8 +130,8 @@ static bool is_open(struct walk *walk, uint32_t id, uint32_t depth)
 
 static int fail_many(const struct walk *walk)
 {
-    return wfs_fail(walk->err, E2BIG, "it has more than %" PRIu64 " tensors and values",
-                    walk->n_leaves_most);
+    return wfs_fail(walk->err, E2BIG, "it has more than %s",
+                    wfs_count(walk->n_leaves_most, "tensor or value").text);
 }
 
 static int add_leaf(struct walk *walk, const struct wfs_tensor *tensor, uint32_t id)
@@ -144,8 +142,8 @@ static int add_leaf(struct walk *walk, const struct wfs_tensor *tensor, uint32_t
     if (leaves->n + leaves->n_empty >= walk->n_leaves_most)
         return fail_many(walk);
     struct dcp_step *path = arena_calloc(arena, walk->n_path, sizeof(*path));
-    const char *key = arena_copy(arena, walk->key.n_bytes == 0 ? "" : walk->key.bytes,
-                                 walk->key.n_bytes);
+    const char *key =
+        arena_copy(arena, walk->key.n_bytes == 0 ? "" : walk->key.bytes, walk->key.n_bytes);
     if (path == NULL || key == NULL || walk->key.has_failed ||
         array_reserve(&leaves->leaves, sizeof(*leaves->leaves), leaves->n, 1, &leaves->n_room) <
             0 ||
@@ -209,13 +207,14 @@ static int walk_part(struct walk *walk, struct dcp_step step, size_t n_key, uint
 {
     if (walk->n_path == walk->n_most)
         return wfs_fail(walk->err, E2BIG,
-                        "'%s' is nested deeper than %u levels, the most that is written to a "
+                        "'%s' is nested deeper than %s, the most that is written to a "
                         "distributed checkpoint",
-                        quote_key(walk).text, walk->n_most);
+                        quote_key(walk).text, wfs_count(walk->n_most, "level").text);
     const char *outside = walk->inside;
-    const uint32_t edited = outside != NULL || walk->key.n_bytes == 0
-                                ? TEXT_INDEX_NONE
-                                : text_index_find(&walk->edited, walk->key.bytes, walk->key.n_bytes);
+    const uint32_t edited =
+        outside != NULL || walk->key.n_bytes == 0
+            ? TEXT_INDEX_NONE
+            : text_index_find(&walk->edited, walk->key.bytes, walk->key.n_bytes);
     if (edited != TEXT_INDEX_NONE)
         walk->inside = walk->edited.texts[edited].bytes;
     walk->path[walk->n_path++] = step;

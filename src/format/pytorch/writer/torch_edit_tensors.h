@@ -11,8 +11,8 @@
  * another one, or a new one. -EOPNOTSUPP, -EINVAL, -ENOMEM. */
 int torch_edit_tensors(struct torch_edit *edit);
 
-/* Returns the function that makes a tensor of a storage, inside of calls that wrap it; WHAT_UNKNOWN:
- * it is not such a tensor. */
+/* Returns the function that makes a tensor of a storage, inside of calls that wrap it;
+ * WHAT_UNKNOWN: it is not such a tensor. */
 enum torch_what torch_edit_maker(const struct graph *graph, uint32_t id);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Items: zips as torch.save writes them, one after another in one file, each with a tensor or value.
+ * Items: zips as torch.save writes them, one after another in one file, each with a tensor or
+ * value.
  */
 #ifndef WFS_TORCH_ITEM_H
 #define WFS_TORCH_ITEM_H

@@ -151,7 +151,7 @@ static int crc_of(struct torch_plan *plan, const struct pickle_output *output, u
 }
 
 int torch_layout_add_pickle(struct torch_plan *plan, struct zip_writer *zip,
-                      const struct pickle_output *output)
+                            const struct pickle_output *output)
 {
     struct zip_record record = {0};
     uint64_t at;
@@ -174,7 +174,7 @@ int torch_layout_add_pickle(struct torch_plan *plan, struct zip_writer *zip,
 }
 
 int torch_layout_add_text(struct torch_plan *plan, struct zip_writer *zip, const char *name,
-                    const char *text)
+                          const char *text)
 {
     const size_t n = strlen(text);
     struct zip_record record = {.crc = zip_crc(0, text, n), .n_bytes = n};
@@ -200,7 +200,7 @@ static int set_crc(struct torch_plan *plan, struct zip_record *record,
 }
 
 int torch_layout_add_data(struct torch_plan *plan, struct zip_writer *zip,
-                    const struct torch_record *storage)
+                          const struct torch_record *storage)
 {
     struct zip_record record = {.crc = storage->crc, .n_bytes = storage->content->n_bytes};
     char number[16];
