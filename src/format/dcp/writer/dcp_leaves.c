@@ -130,8 +130,9 @@ static bool is_open(struct walk *walk, uint32_t id, uint32_t depth)
 
 static int fail_many(const struct walk *walk)
 {
-    return wfs_fail(walk->err, E2BIG, "it has more than %s",
-                    wfs_count(walk->n_leaves_most, "tensor or value").text);
+    return wfs_fail(
+        walk->err, E2BIG, "it has more than %s",
+        wfs_count_as(walk->n_leaves_most, "tensor or value", "tensors and values").text);
 }
 
 static int add_leaf(struct walk *walk, const struct wfs_tensor *tensor, uint32_t id)
