@@ -209,6 +209,20 @@ static bool is_packed_record(enum wfs_container container)
            container == WFS_CONTAINER_RECORD_JSON_GZIP;
 }
 
+/* Returns whether the output describes the directory that is mounted. Its files are what pending
+ * edits are made on, and a commit would remove them. */
+static bool replaces_directory(const struct target *target, const struct wfs_catalog *catalog)
+{
+    const struct stat *output = &target->output.st;
+    bool is = false;
+    for (size_t i = 0; target->output.is_there && i < wfs_catalog_n_sources(catalog) && !is; i++) {
+        struct stat st;
+        is = stat(wfs_catalog_source_path(catalog, i), &st) == 0 && st.st_dev == output->st_dev &&
+             st.st_ino == output->st_ino;
+    }
+    return is && target->format->is_directory;
+}
+
 int target_check(struct target *target, const struct mount_options *options,
                  const struct wfs_catalog *catalog)
 {
@@ -218,6 +232,10 @@ int target_check(struct target *target, const struct mount_options *options,
         target->format = wfs_catalog_format(catalog);
     if (target->format == NULL)
         return fail_format(target->path);
+    if (replaces_directory(target, catalog))
+        return log_failure(EXIT_USAGE,
+                           "a mount cannot replace the distributed checkpoint that it shows; use "
+                           "another directory as output");
     if (target->is_source && !target->is_set &&
         wfs_catalog_container(catalog) == WFS_CONTAINER_SHARDS)
         return log_failure(EXIT_USAGE,

@@ -12,7 +12,7 @@ import sys
 import numpy as np
 import pytest
 
-from wfs_testlib import dcp, dcp_read, program, pth, pth_read, shared, st
+from wfs_testlib import crash, dcp, dcp_read, program, pth, pth_read, shared, st
 from wfs_testlib.program import EXIT_COMMIT, EXIT_USAGE, weightfs
 
 GOLDEN = shared.FOLDER / 'golden' / 'dcp'
@@ -301,6 +301,33 @@ def test_burn_takes_and_gives(tmp_path):
 def test_other_formats_name_dcp_among_those_that_are_written(tmp_path):
     write_small(tmp_path / 'in.safetensors')
     assert 'dcp' in weightfs('convert', '--format=nothing', tmp_path / 'in.safetensors', tmp_path / 'out', code=EXIT_USAGE).error
+
+
+@pytest.mark.skipif(not crash.LIBRARY.exists(), reason='no fault injector in this build')
+@pytest.mark.parametrize('mode', ['kill-before', 'kill-after', 'enospc-on', 'eio-once'])
+def test_a_fault_at_any_call_leaves_the_old_checkpoint_or_the_new_one(tmp_path, mode):
+    """A conversion over an existing checkpoint, cut or failed at each call that changes a file; the next one clears what is left."""
+    folder, source = tmp_path / 'folder', tmp_path / 'new.safetensors'
+    folder.mkdir()
+    for name in ('old', 'new'):
+        st.write(tmp_path / (name + '.safetensors'), {'a': ('U8', [3], name.encode()), 'b': ('U8', [3], name.encode())})
+    at = 1
+    while True:
+        shutil.rmtree(folder / 'out', ignore_errors=True)
+        convert(tmp_path / 'old.safetensors', folder / 'out')
+        injection = crash.Injection(folder, tmp_path / 'inject', mode, at)
+        done = subprocess.run([*program.COMMAND, 'convert', '--format=dcp', '--max-shard-size=3', '--overwrite', source, folder / 'out'],
+                              env=injection.environment, check=False, stderr=subprocess.DEVNULL)
+        if injection.n_calls() < at:
+            assert done.returncode == 0 and at > 20
+            break
+        found = {tensor.data for tensor in dcp_read.load(folder / 'out').values()}
+        assert found == {b'new'} or (found == {b'old'} and done.returncode != 0), at
+        convert(source, folder / 'out', '--overwrite')
+        assert {tensor.data for tensor in dcp_read.load(folder / 'out').values()} == {b'new'}
+        named = {entry.file for entry in dcp_read.entries(folder / 'out').values()}
+        assert set(os.listdir(folder / 'out')) == {'.metadata', *named}, at
+        at += 3
 
 
 # ---- the golden data ----

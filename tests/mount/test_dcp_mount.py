@@ -3,11 +3,12 @@
 import concurrent.futures
 import hashlib
 import json
+import os
 
 import numpy as np
 import pytest
 
-from wfs_testlib import dcp, pth, pth_read, shared, st
+from wfs_testlib import dcp, dcp_read, pth, pth_read, shared, st
 from wfs_testlib.program import EXIT_USAGE, tool, weightfs
 
 GOLDEN = shared.FOLDER / 'golden' / 'dcp'
@@ -122,3 +123,52 @@ def test_chunks_are_opened_by_many_readers_at_once(mount, folder):
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         for key, data in pool.map(lambda key: (key, (mnt / key).read_bytes()), sorted(arrays) * 3):
             assert data == arrays[key].tobytes(), key
+
+
+def test_edits_are_committed_to_a_distributed_checkpoint(mount, made, folder):
+    """Twice: the files of the first commit go."""
+    mnt = mount(made.folder, 'output=%s' % (folder / 'out'), 'format=dcp')
+    (mnt / 'model/b').write_bytes(np.arange(9, dtype='<i2')[::-1].tobytes())
+    tool('mv', mnt / 'model/w', mnt / 'model/weight')
+    (mnt / 'step.json').write_text('8\n')
+    mnt.commit()
+    assert sorted(name for name in os.listdir(folder / 'out') if 'weightfs' not in name) == ['.metadata', '__0_0.distcp']
+    found = dcp_read.load(folder / 'out')
+    assert list(found['model']['weight']) == ['F32', [60, 70], made.array.tobytes()] and 'w' not in found['model']
+    assert list(found['model']['b']) == ['I16', [9], np.arange(9, dtype='<i2')[::-1].tobytes()]
+    assert found['opt'][0]['lr'] == 3 and found['step'] == 8
+    tool('rm', mnt / 'opt/0/m')
+    mnt.commit()
+    assert dcp_read.load(folder / 'out')['opt'] == [{'lr': 3}]
+    mnt.unmount()
+    assert sorted(os.listdir(folder / 'out')) == ['.metadata', '__0_1.distcp']
+
+
+def test_a_safetensors_file_is_committed_to_a_distributed_checkpoint_in_files_of_a_size(mount, folder):
+    st.write(folder / 'in.safetensors', {'t%d' % i: ('U8', [100], bytes([i]) * 100) for i in range(4)})
+    mnt = mount(folder / 'in.safetensors', 'output=%s/' % (folder / 'out'), 'format=dcp', 'max_shard_size=200')
+    (mnt / 't2').write_bytes(b'x' * 100)
+    mnt.commit()
+    found = dcp_read.entries(folder / 'out')
+    assert [(key, entry.file, entry.value.data[:1]) for key, entry in found.items()] == [
+        ('t0', '__0_0.distcp', b'\0'), ('t1', '__0_0.distcp', b'\1'), ('t2', '__0_1.distcp', b'x'), ('t3', '__0_1.distcp', b'\3')]
+
+
+def test_an_edited_value_with_an_empty_dict_is_not_left_out_in_silence(mount, made, folder):
+    mnt = mount(made.folder, 'output=%s' % (folder / 'out'), 'format=dcp').allow("value 'step' was edited, and has an empty dict")
+    (mnt / 'step.json').write_text('{"a": {}}\n')
+    mnt.commit(code=1)
+    assert not (folder / 'out' / '.metadata').exists()
+    (mnt / 'step.json').write_text('{"a": [1, {"b": 2}]}\n')
+    mnt.commit()
+    assert dcp_read.load(folder / 'out')['step'] == {'a': [1, {'b': 2}]}
+
+
+@pytest.mark.parametrize('options', [['rw'], ['overwrite', 'format=dcp', 'output=%s']])
+def test_the_mounted_checkpoint_itself_is_not_replaced(folder, made, options):
+    """Its files are the base of edits that are still to come."""
+    (folder / 'mnt').mkdir()
+    options = [option % made.folder if '%' in option else option for option in options]
+    error = weightfs(made.folder / '.metadata', folder / 'mnt', '-f', '-o', ','.join(options), code=EXIT_USAGE).error
+    assert 'cannot replace the distributed checkpoint' in error and 'another directory' in error
+    assert sorted(os.listdir(made.folder)) == sorted(['.metadata', *made.files])

@@ -283,17 +283,14 @@ int dcp_metadata_read(struct dcp_metadata *m, const struct source *source,
     return check_root(m, root, err);
 }
 
-/* Adds the names, each once where equal ones follow each other, as they do. */
-static int add_names(const struct dcp_metadata *m, struct strbuf *names)
+static int add_names(const struct text_index *paths, struct strbuf *names)
 {
-    const struct value *last = NULL;
-    for (size_t i = 0; i < m->n_storages; i++) {
-        const struct value *path = graph_at(&m->graph, m->storages[i].path);
-        const bool is_same =
-            last != NULL && last->n == path->n && memcmp(last->text, path->text, path->n) == 0;
-        if (!is_same && path->n > 0 && strlen(path->text) == path->n)
-            strbuf_add(names, path->text, path->n + 1);
-        last = path;
+    for (size_t i = 0; i < paths->n_texts; i++) {
+        const struct text_slice *path = &paths->texts[i];
+        if (path->n_bytes == 0 || memchr(path->bytes, '\0', path->n_bytes) != NULL)
+            continue;
+        strbuf_add(names, path->bytes, path->n_bytes);
+        strbuf_add(names, "", 1);
     }
     strbuf_add(names, "", 1);
     return names->has_failed ? -ENOMEM : 0;
@@ -309,7 +306,7 @@ int dcp_metadata_list(const struct source *source, char **ret, struct wfs_error 
     const int code = dcp_metadata_read(&metadata, source, &limits, err);
     if (code < 0)
         return code;
-    if (add_names(&metadata, &names) < 0)
+    if (add_names(&metadata.paths, &names) < 0)
         return wfs_fail_memory(err);
     *ret = steal(&names.bytes);
     return 0;

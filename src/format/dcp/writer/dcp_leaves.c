@@ -231,6 +231,10 @@ static int add_key(struct walk *walk, uint32_t id, struct dcp_step *ret)
 {
     const struct value *value = graph_at(walk->graph, id);
     const size_t n_before = walk->key.n_bytes;
+    if (value->kind == VALUE_TEXT && !value_is_latin1(value) && !value_is_unicode(value))
+        return wfs_fail(walk->err, EINVAL,
+                        "the key '%s' is not valid UTF-8, which a distributed checkpoint requires",
+                        wfs_quote_n(value->text, value->n).text);
     if (value->kind == VALUE_TEXT && value_is_latin1(value))
         value_add_latin1(&walk->key, value);
     else if (!value_add_key(&walk->key, walk->graph, id))
