@@ -147,6 +147,9 @@ int catalog_adopt_source(struct wfs_catalog *catalog, struct source *source);
 /* name lives in the arena; place 0: none. -ENOMEM. */
 int catalog_add_value(struct wfs_catalog *catalog, const char *name, uint32_t id, uint32_t place);
 
+/* Writes a value of the graph as JSON, as wfs_catalog_value_text. */
+int catalog_value_text(const struct wfs_catalog *catalog, uint32_t id, char **out, size_t *ret_n);
+
 /* Makes room for n places in all, in a catalog that is being loaded. -ENOMEM. */
 int catalog_reserve_places(struct wfs_catalog *catalog, uint32_t n);
 

@@ -119,7 +119,7 @@ static int finish(struct json_writer *json, char **out, size_t *ret_n)
     return 0;
 }
 
-static int write_one(const struct wfs_catalog *catalog, uint32_t id, char **out, size_t *ret_n)
+int catalog_value_text(const struct wfs_catalog *catalog, uint32_t id, char **out, size_t *ret_n)
 {
     cleanup(catalog_writer_done) struct catalog_writer writer;
     catalog_writer_init(&writer, catalog);
@@ -147,7 +147,7 @@ int catalog_edit_value(struct wfs_catalog *catalog, uint32_t old, const char *fi
 int wfs_catalog_value_text(const struct wfs_catalog *catalog, size_t i, char **out,
                            size_t *ret_n_bytes)
 {
-    return write_one(catalog, catalog->values[i].id, out, ret_n_bytes);
+    return catalog_value_text(catalog, catalog->values[i].id, out, ret_n_bytes);
 }
 
 /* The rest of a name behind a prefix and its dot; NULL when it is not below the prefix. */
@@ -376,7 +376,7 @@ int wfs_catalog_config(const struct wfs_catalog *catalog, const char *key, char 
     const char *rest = "";
     uint32_t last = 0;
     const uint32_t id = key == NULL ? 0 : find_value(catalog, key, &last, &rest);
-    const int code = id != 0 ? write_one(catalog, id, out, ret_n_bytes)
+    const int code = id != 0 ? catalog_value_text(catalog, id, out, ret_n_bytes)
                              : write_all(catalog, key, out, ret_n_bytes);
     if (code == -ENOENT)
         return fail_missing(catalog, key, last, rest, err);

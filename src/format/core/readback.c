@@ -167,9 +167,9 @@ int readback_compare_bytes(const struct wfs_layout *layout, const struct wfs_sav
 }
 
 /* Compares one value as JSON text. A new one may have become part of a larger one. */
-static int compare_value(const struct wfs_catalog *wanted, size_t i,
-                         const struct wfs_catalog *found, struct wfs_error *err)
+static int compare_value(const struct readback *readback, size_t i, const struct wfs_catalog *found)
 {
+    const struct wfs_catalog *wanted = readback->layout->catalog;
     autofree char *a = NULL, *b = NULL;
     size_t n_a = 0, n_b = 0;
     struct wfs_error unwanted = {0};
@@ -177,21 +177,21 @@ static int compare_value(const struct wfs_catalog *wanted, size_t i,
     if (code == 0)
         code = wfs_catalog_config(found, wanted->values[i].name, &b, &n_b, &unwanted);
     if (code == -ENOMEM)
-        return wfs_fail_memory(err);
+        return wfs_fail_memory(readback->err);
     return code == 0 && n_a == n_b && memcmp(a, b, n_a) == 0
                ? 0
-               : wfs_fail(err, EIO, "internal error: the output has lost the value '%s'",
+               : wfs_fail(readback->err, EIO, "internal error: the output has lost the value '%s'",
                           wfs_quote(wanted->values[i].name).text);
 }
 
-/* All others than edited ones are the loaded objects themselves. */
-int readback_compare_values(const struct wfs_catalog *wanted, const struct wfs_catalog *found,
-                            struct wfs_error *err)
+/* Compares those that were edited. All others are the loaded objects themselves. */
+static int compare_values(const struct readback *readback, const struct wfs_catalog *found)
 {
+    const struct wfs_catalog *wanted = readback->layout->catalog;
     int code = 0;
     for (size_t i = 0; i < wanted->n_values && code == 0; i++) {
         if (wanted->values[i].is_edited)
-            code = compare_value(wanted, i, found, err);
+            code = compare_value(readback, i, found);
     }
     return code;
 }
@@ -213,7 +213,7 @@ static int compare(const struct readback *readback, const struct wfs_catalog *fo
         if (code < 0)
             return code;
     }
-    const int code = readback_compare_values(wanted, found, readback->err);
+    const int code = compare_values(readback, found);
     if (code < 0 || !layout->format->keeps_metadata)
         return code;
     return compare_meta(layout->meta != NULL ? layout->meta : wanted->meta, found->meta,

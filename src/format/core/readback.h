@@ -33,8 +33,4 @@ int readback_compare_bytes(const struct wfs_layout *layout, const struct wfs_sav
                            const struct wfs_tensor *wanted, const struct wfs_tensor *found,
                            struct wfs_error *err);
 
-/* Compares the values of the catalog that were edited with those that were found. -EIO, -ENOMEM. */
-int readback_compare_values(const struct wfs_catalog *wanted, const struct wfs_catalog *found,
-                            struct wfs_error *err);
-
 #endif

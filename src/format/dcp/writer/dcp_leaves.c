@@ -161,7 +161,8 @@ static int add_leaf(struct walk *walk, const struct wfs_tensor *tensor, uint32_t
                                                     .path = path,
                                                     .n_path = walk->n_path,
                                                     .tensor = tensor,
-                                                    .id = id};
+                                                    .id = id,
+                                                    .is_edited = walk->inside != NULL};
     return 0;
 }
 

@@ -26,6 +26,7 @@ struct dcp_leaf {
     uint32_t n_path;
     const struct wfs_tensor *tensor; /* NULL: a value */
     uint32_t id;                     /* value: in the graph of the plan */
+    bool is_edited;                  /* it is a value that was edited, or a part of one */
     uint32_t file;                   /* number of the layout that has the item */
     struct torch_item item;          /* where in it */
 };
