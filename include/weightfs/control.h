@@ -43,6 +43,10 @@ struct wfs_control_revert {
 /* Takes edits back; the mount goes on. */
 #define WFS_IOC_REVERT _IOWR('W', 4, struct wfs_control_revert)
 
+/* Stops the commit that WFS_IOC_COMMIT waits for, if its file is not complete yet: that fails with
+ * EINTR, and nothing is changed. Fills in no text. */
+#define WFS_IOC_STOP _IOR('W', 6, struct wfs_control_reply)
+
 /* What WFS_IOC_TRY returns: what WFS_IOC_COMMIT would come to now. Nothing is written. */
 struct wfs_control_trial {
     int32_t error;       /* errno of the commit, 0: it would succeed */

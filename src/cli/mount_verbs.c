@@ -18,6 +18,7 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -34,7 +35,8 @@ static const struct args_usage commit_usage = {
     .verb = "commit",
     .operands = "MOUNTPOINT",
     .text = "Save the edits of a mount to its output, wait for the result, and print one line\n"
-            "about it. The mount stays and can be edited further.",
+            "about it. The mount stays and can be edited further. Ctrl-C stops the commit; a\n"
+            "second Ctrl-C does not wait for that.",
     .n_min = 1,
     .n_max = 1,
     .options = commit_options,
@@ -170,7 +172,8 @@ static const struct args_usage umount_usage = {
     .verb = "umount",
     .operands = "MOUNTPOINT",
     .text = "Save the edits of a mount, unmount it, and wait for its driver to exit. If the\n"
-            "edits cannot be saved, the mount stays.",
+            "edits cannot be saved, the mount stays. Ctrl-C stops the commit, and leaves the\n"
+            "mount and its edits as they are.",
     .n_min = 1,
     .n_max = 1,
     .options = umount_options,
@@ -239,6 +242,12 @@ static enum exit_code report_end(const struct mounted *mounted)
                        wfs_quote(mounted->stage).text);
 }
 
+static bool has_edits(const struct mounted *mounted)
+{
+    struct wfs_control_reply hello = {0};
+    return ioctl(mounted->fd, WFS_IOC_HELLO, &hello) < 0 || hello.n_edits > 0;
+}
+
 /* Saves the edits or drops them, and prints which. */
 static enum exit_code settle(struct mounted *mounted, bool is_discarding)
 {
@@ -247,6 +256,8 @@ static enum exit_code settle(struct mounted *mounted, bool is_discarding)
         return EXIT_DONE;
     const enum exit_code exit_code =
         is_discarding ? mounted_discard(mounted, &reply) : mounted_commit(mounted, &reply);
+    mounted->may_go = exit_code != EXIT_DONE && !is_discarding && reply.error != EINTR &&
+                      reply.error != EPERM && !has_edits(mounted);
     if (exit_code != EXIT_DONE)
         return exit_code;
     mounted->outcome = is_discarding ? "discarded" : "saved";
@@ -300,9 +311,10 @@ int verb_umount(int argc, char **argv)
     exit_code = mounted_open(&mounted, typed);
     if (exit_code == EXIT_DONE)
         exit_code = settle(&mounted, args_has(&args, "discard"));
-    if (exit_code != EXIT_DONE)
+    if (exit_code != EXIT_DONE && !mounted.may_go)
         return exit_code;
     if (path == NULL)
         return print_error(EXIT_MOUNT, typed, "cannot unmount: %s", strerror(errno));
-    return unmount(&mounted, path);
+    const enum exit_code unmounted = unmount(&mounted, path);
+    return unmounted != EXIT_DONE ? (int)unmounted : exit_code;
 }

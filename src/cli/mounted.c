@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -127,6 +128,67 @@ static void draw(struct progress *progress, int fd)
         progress_add(progress, 0); /* what was read of status.json is not progress */
 }
 
+/* ---- Ctrl-C ---- */
+
+/* The first one stops the commit, a second one ends this program. Held back in all threads. */
+struct stopper {
+    struct call *call;
+    sigset_t held, before;
+    pthread_t thread;
+    bool is_running;
+};
+
+static bool wait_for_interrupt(const struct stopper *stopper)
+{
+    static const struct timespec pause = {.tv_nsec = 50000000};
+    while (!stopper->call->is_done) {
+        if (sigtimedwait(&stopper->held, NULL, &pause) == SIGINT)
+            break;
+    }
+    return !stopper->call->is_done;
+}
+
+static void *stop_at_interrupt(void *ctx)
+{
+    const struct stopper *stopper = ctx;
+    struct wfs_control_reply reply = {0};
+    if (!wait_for_interrupt(stopper))
+        return NULL;
+    (void)ioctl(stopper->call->fd, WFS_IOC_STOP, &reply);
+    if (!wait_for_interrupt(stopper))
+        return NULL;
+    signal(SIGINT, SIG_DFL);
+    pthread_sigmask(SIG_UNBLOCK, &stopper->held, NULL);
+    raise(SIGINT);
+    return NULL;
+}
+
+static void stopper_start(struct stopper *stopper, struct call *call)
+{
+    struct sigaction action;
+    *stopper = (struct stopper){.call = call};
+    sigaction(SIGINT, NULL, &action);
+    if (action.sa_handler == SIG_IGN)
+        return;
+    sigemptyset(&stopper->held);
+    sigaddset(&stopper->held, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &stopper->held, &stopper->before);
+    stopper->is_running = pthread_create(&stopper->thread, NULL, stop_at_interrupt, stopper) == 0;
+    if (!stopper->is_running)
+        pthread_sigmask(SIG_SETMASK, &stopper->before, NULL);
+}
+
+static void stopper_end(struct stopper *stopper)
+{
+    if (!stopper->is_running)
+        return;
+    pthread_kill(stopper->thread, SIGINT); /* it need not wait longer */
+    pthread_join(stopper->thread, NULL);
+    pthread_sigmask(SIG_SETMASK, &stopper->before, NULL);
+}
+
+/* ---- both ---- */
+
 static void call_with_progress(struct call *call)
 {
     static const struct timespec pause = {.tv_nsec = 100000000};
@@ -149,7 +211,10 @@ static void call_with_progress(struct call *call)
 enum exit_code mounted_commit(struct mounted *mounted, struct wfs_control_reply *reply)
 {
     struct call call = {.fd = mounted->fd};
+    struct stopper stopper;
+    stopper_start(&stopper, &call);
     call_with_progress(&call);
+    stopper_end(&stopper);
     *reply = call.reply;
     reply->text[sizeof(reply->text) - 1] = '\0';
     if (call.code != 0) {

@@ -24,6 +24,7 @@ struct mounted {
     bool is_writable;
     int32_t pid;         /* exits when the mount is unmounted and committed */
     uint64_t n_edits;    /* that are pending */
+    bool may_go;         /* nothing could be saved, but nothing was edited either */
     const char *outcome; /* what became of them: "saved", "discarded"; NULL: there can be none */
     char stage[sizeof(((struct wfs_control_reply *)0)->text)]; /* staging directory */
 };

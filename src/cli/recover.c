@@ -3,6 +3,7 @@
  * weightfs recover: lists, finishes, publishes or discards the edits that a crashed mount left.
  */
 #include "cli/args.h"
+#include "cli/leftovers.h"
 #include "program/print.h"
 #include "cli/verbs.h"
 #include "program/place.h"
@@ -31,13 +32,15 @@ static const struct args_option recover_options[] = {
 
 static const struct args_usage recover_usage = {
     .verb = "recover",
-    .operands = "OUTPUT|DIRECTORY",
+    .operands = "[OUTPUT|DIRECTORY]",
     .text = "List the edits left by a crashed mount and the state of its last commit, or\n"
             "finish, publish or discard them. OUTPUT is the output of that mount, DIRECTORY\n"
-            "that of its shards, its staging directory, or the one given with -o stage.\n"
+            "that of its shards, its staging directory, or the one given with -o stage. Any\n"
+            "other directory, or the current one without an operand, stands for all that\n"
+            "mounts have left in it and below.\n"
             "What is published is based on the paths and options given here only.\n"
             "The exit code is 0 if nothing is left to do, otherwise 9.",
-    .n_min = 1,
+    .n_min = 0,
     .n_max = 1,
     .options = recover_options,
 };
@@ -77,10 +80,9 @@ static void find_written(struct recovery *recovery)
 }
 
 /* Opens the staging directory. EXIT_DONE without a stage: there are no edits. */
-static enum exit_code find(struct recovery *recovery, const struct args *args)
+static enum exit_code find(struct recovery *recovery, const struct args *args, const char *operand)
 {
     struct wfs_error err = {0};
-    const char *operand = args->operands[0];
     autofree char *boot = wfs_stage_boot();
     recovery->typed = operand;
     recovery->options = args_has(args, "options") ? args_value(args, "options") : "";
@@ -375,11 +377,35 @@ static enum exit_code act(struct recovery *recovery, const struct args *args)
     return args_has(args, "resume") ? resume(recovery, args) : list(recovery);
 }
 
+static enum exit_code do_one(const struct args *args, const char *operand)
+{
+    cleanup(recovery_done) struct recovery recovery = {0};
+    const enum exit_code exit_code = find(&recovery, args, operand);
+    if (exit_code != EXIT_DONE)
+        return exit_code;
+    if (recovery.stage != NULL)
+        return act(&recovery, args);
+    printf("no unfinished edits for '%s'\n", wfs_quote(operand).text);
+    return EXIT_DONE;
+}
+
+/* Lists what each of several mounts has left. The exit code is the largest. */
+static int list_all(const struct args *args, const struct leftovers *found)
+{
+    enum exit_code exit_code = EXIT_DONE;
+    for (size_t i = 0; i < found->n_paths; i++) {
+        if (i > 0)
+            putchar('\n');
+        const enum exit_code one = do_one(args, found->paths[i]);
+        exit_code = one > exit_code ? one : exit_code;
+    }
+    return (int)exit_code;
+}
+
 int verb_recover(int argc, char **argv)
 {
     int exit_code;
     auto_args struct args args;
-    cleanup(recovery_done) struct recovery recovery = {0};
     if (!args_parse(&args, &recover_usage, argc, argv, &exit_code))
         return exit_code;
     const int n_verbs =
@@ -388,11 +414,18 @@ int verb_recover(int argc, char **argv)
         return print_error(EXIT_USAGE, NULL,
                            n_verbs > 1 ? "use only one of --resume, --publish and --discard"
                                        : "--onto needs --publish");
-    exit_code = find(&recovery, &args);
-    if (exit_code != EXIT_DONE)
-        return exit_code;
-    if (recovery.stage != NULL)
-        return (int)act(&recovery, &args);
-    printf("no unfinished edits for '%s'\n", wfs_quote(args.operands[0]).text);
-    return EXIT_DONE;
+    const char *operand = args.n_operands > 0 ? args.operands[0] : ".";
+    if (n_verbs == 0 && args_value(&args, "stage") == NULL) {
+        auto_leftovers struct leftovers found = {0};
+        const int code = leftovers_find(operand, &found);
+        if (code < 0)
+            return print_error(EXIT_SOURCE, operand, "cannot look for edits: %s", strerror(-code));
+        if (found.is_cut)
+            print_warning(operand, "not all directories below were searched", found.cut_at);
+        if (found.n_paths > 1)
+            return list_all(&args, &found);
+        if (found.n_paths == 1 && found.is_below)
+            return do_one(&args, found.paths[0]);
+    }
+    return do_one(&args, operand);
 }

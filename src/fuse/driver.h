@@ -44,6 +44,8 @@ struct driver {
     struct fuse_session *session;
     struct notices notices; /* to its kernel */
 
+    atomic_bool is_stopped; /* the commit that somebody waits for is to end */
+
     pthread_rwlock_t lock;
     pthread_mutex_t change;
     uint64_t generation; /* of the tree at the last check; guarded by change */

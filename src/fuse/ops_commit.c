@@ -132,6 +132,15 @@ static void fill_commit(struct driver *driver, struct asker *asker, struct wfs_c
                  wfs_quote(driver->target->path).text, summary);
 }
 
+/* Takes no lock: the commit holds them. */
+static void stop_commit(struct driver *driver, fuse_req_t req, struct wfs_control_reply *reply)
+{
+    const bool is_owner = fuse_req_ctx(req)->uid == driver->owner;
+    if (is_owner)
+        atomic_store(&driver->is_stopped, true);
+    reply->error = is_owner ? 0 : EPERM;
+}
+
 /* Nobody may change anything meanwhile, and no commit runs. */
 static void fill_discard(struct driver *driver, fuse_req_t req, struct wfs_control_reply *reply)
 {
@@ -261,8 +270,9 @@ static void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void *arg
     }
     const bool is_commit = command == (unsigned)WFS_IOC_COMMIT;
     const bool is_discard = command == (unsigned)WFS_IOC_DISCARD;
+    const bool is_stop = command == (unsigned)WFS_IOC_STOP;
     if (ino != FUSE_ROOT_ID || n_out < sizeof(reply) ||
-        (!is_commit && !is_discard && command != (unsigned)WFS_IOC_HELLO)) {
+        (!is_commit && !is_discard && !is_stop && command != (unsigned)WFS_IOC_HELLO)) {
         fuse_reply_err(req, ENOTTY);
         return;
     }
@@ -270,6 +280,8 @@ static void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void *arg
         fill_commit(driver, &asker, &reply);
     else if (is_discard)
         fill_discard(driver, req, &reply);
+    else if (is_stop)
+        stop_commit(driver, req, &reply);
     else
         fill_hello(driver, req, &reply);
     if (asker.req != NULL)

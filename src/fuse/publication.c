@@ -24,6 +24,7 @@ struct publication {
     struct commit commit;
     char *summary; /* its one line */
     uint64_t generation;
+    bool is_asked;    /* by somebody, who may stop it */
     int64_t shown_at; /* when progress was last shown, in ms */
 };
 
@@ -40,9 +41,18 @@ static int64_t now_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
+static int check_stop(const struct publication *publication)
+{
+    if (!publication->is_asked || !atomic_load(&publication->driver->is_stopped))
+        return 0;
+    return wfs_fail(publication->err, EINTR, "stopped by the user, and nothing was changed");
+}
+
 static int show_progress(void *ctx, uint64_t n_done, uint64_t n_total)
 {
     struct publication *publication = ctx;
+    if (check_stop(publication) < 0)
+        return -EINTR;
     if (publication->waiter != NULL)
         publication->waiter->poll(publication->waiter);
     const int64_t now = now_ms();
@@ -233,6 +243,8 @@ static int publish(struct publication *publication)
         return rc;
     publication->report.step = "sync";
     rc = sync_edits(publication);
+    if (rc == 0)
+        rc = check_stop(publication);
     if (rc < 0)
         return rc;
     driver_begin_read(driver);
@@ -319,8 +331,9 @@ int publication_run(struct driver *driver, bool is_asked, struct publication_wai
                     char summary[COMMIT_TEXT_MAX], struct wfs_error *err)
 {
     struct publication publication = {
-        .driver = driver, .waiter = waiter, .summary = summary, .err = err};
+        .driver = driver, .waiter = waiter, .summary = summary, .err = err, .is_asked = is_asked};
     int rc = 0;
+    atomic_store(&driver->is_stopped, false);
     summary[0] = '\0';
     (void)driver_wait_for_change(driver, ask_waiter, waiter);
     if (wfs_tree_has_pending(driver->tree) || (is_asked && !is_output_there(driver->target)))

@@ -415,6 +415,33 @@ def test_no_name_reaches_the_terminal_as_it_is(mount, sample, folder, name):
     assert texts[0].count('\\x5c') == 0 and found.stdout.count('\\x27') == 0, 'quoted twice'
 
 
+def test_recover_lists_all_that_is_left_below(mount, sample, folder):
+    top = folder / 'top'
+    outputs = [top / 'a/out.safetensors', top / 'b/c/out.safetensors', top / 'b/c/more.safetensors']
+    for i, output in enumerate(outputs):
+        output.parent.mkdir(parents=True, exist_ok=True)
+        mnt = mount(sample, 'output=%s' % output, at=folder / ('m%d' % i))
+        os.rename(mnt / 'temperature', mnt / ('heat%d' % i))
+        die(mnt)
+    (folder / 'far').mkdir()
+    far = mount(sample, 'output=%s' % (folder / 'far/out.safetensors'), at=folder / 'm9')
+    os.rename(far / 'temperature', far / 'cold')
+    die(far)
+    os.symlink(folder / 'far', top / 'link')
+    os.symlink(stage_of(folder / 'far/out.safetensors'), top / '.z.weightfs')
+    for words, cwd in [(['recover', top], None), (['recover'], top)]:
+        done = program.tool(*program.COMMAND, *words, cwd=cwd, code=9)
+        assert [line.split()[1] for line in done.stdout.splitlines() if line.startswith('staging')] == [
+            str(stage_of(output)) for output in sorted(outputs, key=lambda path: str(stage_of(path)))]
+        assert all('renamed    temperature -> heat%d\n' % i in done.stdout for i in range(3)) and 'cold' not in done.stdout
+        assert done.stderr.count('1 change is not committed') == 3
+    assert 'heat0' in program.tool(*program.COMMAND, 'recover', top / 'a', code=9).stdout
+    for output in outputs:
+        recover(output, '--discard')
+    assert 'no unfinished edits' in weightfs('recover', cwd=top).stdout
+    recover(folder / 'far/out.safetensors', '--discard')
+
+
 def test_recover_publishes(mount, sample, folder, out):
     mnt = mount(sample, 'output=%s' % out)
     edit_of_each_kind(mnt)
