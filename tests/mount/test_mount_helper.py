@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: MIT
+"""mount(8) and fstab(5) with the type weightfs, in a mount namespace whose /sbin has the helper."""
+import os
+import subprocess
+
+import pytest
+
+from wfs_testlib import st
+from wfs_testlib.mount import UNSHARE, has_namespaces
+from wfs_testlib.program import BUILD, ROOT, tool
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0 or not has_namespaces(), reason='only root has mount namespaces')
+
+TENSORS = {'a.x': ('U8', [3], b'abc'), 'a.y': ('U8', [2], b'de')}
+
+
+@pytest.fixture
+def place(folder):
+    """A folder with a source, an empty mount point, and a copy of /usr/sbin that has the helper."""
+    text = (ROOT / 'packaging/mount.weightfs.in').read_text().replace('@bindir@/weightfs', str(BUILD / 'src/weightfs'))
+    tool('sh', '-c', 'mkdir "$0" && for p in /usr/sbin/mount.*; do cp -a "$p" "$0"; done; true', folder / 'sbin')
+    (folder / 'sbin/mount.weightfs').write_text(text)
+    (folder / 'sbin/mount.weightfs').chmod(0o755)
+    st.write(folder / 'in.safetensors', TENSORS)
+    (folder / 'mnt').mkdir()
+    return folder
+
+
+def run(folder, script, code=0):
+    """Runs lines of a shell in the namespace, and waits until the driver has ended."""
+    script = 'set -e\nmount --bind sbin /usr/sbin\nPATH=/usr/bin:/bin\n' + script
+    done = subprocess.run([*UNSHARE, 'sh', '-c', script], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert done.returncode == code, done.stdout
+    return done.stdout
+
+
+END = '\nprogram=%s\n$program umount mnt\n' % (BUILD / 'src/weightfs')
+
+
+def test_a_mount_is_read_only_unless_an_output_is_named(place):
+    before = (place / 'in.safetensors').read_bytes()
+    text = run(place, 'mount -t weightfs in.safetensors mnt\ncat mnt/a/x\n! touch mnt/a/z 2>&1\numount mnt\n')
+    assert text.startswith('abc') and 'Read-only file system' in text
+    assert (place / 'in.safetensors').read_bytes() == before
+
+
+@pytest.mark.parametrize('more', ['', 'nofail,noatime,x-systemd.automount,', 'rw,'])
+def test_a_writable_mount(place, more):
+    before = (place / 'in.safetensors').read_bytes()
+    run(place, 'mount -t weightfs -o %soutput=%s/out.safetensors in.safetensors mnt\nmv mnt/a/x mnt/b' % (more, place) + END)
+    assert st.read(place / 'out.safetensors').tensors == {'a.y': TENSORS['a.y'], 'b': TENSORS['a.x']}
+    assert (place / 'in.safetensors').read_bytes() == before
+
+
+@pytest.mark.parametrize('options, is_writable', [('ro,allow_other,nofail', False), ('output=DIR/out.safetensors,noauto,users', True)])
+def test_a_line_of_fstab(place, options, is_writable):
+    options = options.replace('DIR', str(place))
+    (place / 'fstab').write_text('%s %s weightfs %s 0 0\n' % (place / 'in.safetensors', place / 'mnt', options))
+    edit = 'mv mnt/a/x mnt/b' if is_writable else '! mv mnt/a/x mnt/b 2>&1'
+    run(place, 'mount -T fstab %s/mnt\n%s' % (place, edit) + END)
+    if is_writable:
+        assert st.read(place / 'out.safetensors').tensors == {'a.y': TENSORS['a.y'], 'b': TENSORS['a.x']}
+
+
+def test_all_lines_of_fstab(place):
+    (place / 'fstab').write_text('%s %s weightfs ro 0 0\n' % (place / 'in.safetensors', place / 'mnt'))
+    assert run(place, 'mount -a -T fstab\nmount -a -T fstab\ncat mnt/a/y\numount mnt') == 'de'
+
+
+def test_mistakes_are_reported(place):
+    text = run(place, 'mount -t weightfs nosuch.safetensors mnt || echo code $?')
+    assert 'nosuch.safetensors: cannot open it: No such file or directory' in text and 'code' in text
+    text = run(place, 'mount -t weightfs -o output=x,nosuch in.safetensors mnt || echo code $?')
+    assert "nosuch" in text and 'code' in text
