@@ -7,6 +7,7 @@
 #include "cli/conversion.h"
 #include "cli/input.h"
 #include "cli/mounted.h"
+#include "cli/progress.h"
 #include "program/commit.h"
 #include "program/memory.h"
 #include "program/place.h"
@@ -124,9 +125,15 @@ static enum exit_code save_patch(const struct args *args, struct wfs_catalog *fi
     enum exit_code exit_code = choose_replacement(args, path, &save);
     if (exit_code != EXIT_DONE)
         return exit_code;
+    struct progress progress;
+    progress_start(&progress, "writing", 0);
+    progress_hold_signals(&progress);
+    save.progress = progress_step;
+    save.ctx = &progress;
     int code = commit_plan(&commit, &err);
     if (code == 0)
         code = commit_save(&commit, path, &save, NULL, &err);
+    progress_end(&progress);
     commit_done(&commit);
     return code < 0 ? print_error(EXIT_OUTPUT, path, "%s", err.text) : EXIT_DONE;
 }
