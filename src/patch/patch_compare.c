@@ -87,9 +87,10 @@ static int describe_texts(struct comparison *comparison, const struct wfs_tensor
     }
     const bool is_quantized = ret[TENSOR_QUANTIZATION] != NULL;
     bool can_be = !is_quantized || tensor_can_be_quantized((enum wfs_dtype)tensor->dtype);
-    for (size_t i = 0; i < sizeof(fixed) / sizeof(*fixed) && was != NULL; i++)
-        can_be =
-            can_be && is_text(wfs_tensor_attr(was, fixed[i]), wfs_tensor_attr(tensor, fixed[i]));
+    for (size_t i = 0; i < sizeof(fixed) / sizeof(*fixed) && was != NULL; i++) {
+        const char *text = wfs_tensor_attr(tensor, fixed[i]); /* NULL: not kept by its format */
+        can_be = can_be && (text == NULL || is_text(wfs_tensor_attr(was, fixed[i]), text));
+    }
     return can_be ? 0
                   : wfs_fail(comparison->err, EOPNOTSUPP,
                              "tensor '%s': a patch cannot hold how it is %s",
