@@ -85,13 +85,18 @@ class Screen:
 
 
 def screen(*args, columns=80, code=0, **environment):
-    """Runs with a terminal of that many columns; a variable that is None is not set."""
+    """Runs the program with a terminal of that many columns; a variable that is None is not set."""
+    return screen_of([*program.COMMAND, *map(os.fspath, args)], columns=columns, code=code, **environment)
+
+
+def screen_of(command, columns=80, code=0, cwd=None, **environment):
+    """The same for any command."""
     own, theirs = open_terminal()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack('HHHH', 24, columns, 0, 0))
     drawn = []
     variables = {**os.environ, 'TERM': 'xterm', 'NO_COLOR': None, 'COLUMNS': None, **environment}
     try:
-        process = subprocess.Popen([*program.COMMAND, *map(os.fspath, args)], stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs,
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, cwd=cwd,
                                    env={name: value for name, value in variables.items() if value is not None})
         os.close(theirs)
         reader = threading.Thread(target=_read_all, args=(own, drawn))
@@ -101,5 +106,5 @@ def screen(*args, columns=80, code=0, **environment):
     finally:
         os.close(own)
     raw = b''.join(drawn).decode()
-    assert code is None or process.returncode == code, 'exit code %d of: %s\n%s' % (process.returncode, program.show(args), raw)
+    assert code is None or process.returncode == code, 'exit code %d of: %s\n%s' % (process.returncode, program.show(command), raw)
     return Screen(process.returncode, raw)
