@@ -187,10 +187,10 @@ int build_close(struct build *build)
 {
     const struct build_level level = build->levels[--build->depth];
     const size_t n = build->n_items - level.first;
+    const uint32_t *items = n > 0 ? build->items + level.first : NULL;
+    const enum value_kind kind = level.is_map ? VALUE_DICT : VALUE_LIST;
     const uint32_t id =
-        n > UINT32_MAX ? 0
-                       : value_new_items(build->load->graph, level.is_map ? VALUE_DICT : VALUE_LIST,
-                                         build->items + level.first, (uint32_t)n);
+        n > UINT32_MAX ? 0 : value_new_items(build->load->graph, kind, items, (uint32_t)n);
     build->n_items = level.first;
     while (build->n_outers > level.first_outer) {
         const struct build_outer *outer = &build->outers[--build->n_outers];
