@@ -104,11 +104,11 @@ static int parse_end(const struct source *source, uint64_t start, const uint8_t 
     return 0;
 }
 
-/* Takes the last valid end record; without one the error is that of the last invalid one. */
-int zip_end_find(const struct source *source, uint64_t start, uint64_t n_bytes, struct zip_end *end,
-                 struct wfs_error *err)
+/* Takes the last valid end record of the last n_tail bytes; without one the error is that of the
+ * last invalid one. */
+static int find_in_tail(const struct source *source, uint64_t start, uint64_t n_bytes,
+                        size_t n_tail, struct zip_end *end, struct wfs_error *err)
 {
-    const size_t n_tail = n_bytes < TAIL_MAX ? (size_t)n_bytes : TAIL_MAX;
     autofree uint8_t *tail = malloc(n_tail + 1);
     struct wfs_error last = {0};
     if (tail == NULL)
@@ -135,4 +135,18 @@ int zip_end_find(const struct source *source, uint64_t start, uint64_t n_bytes, 
         return wfs_fail(err, last.code, "%s", last.text);
     return wfs_fail(err, EBADMSG, "the zip has no directory: it was cut off at %s",
                     wfs_count(n_bytes, "byte").text);
+}
+
+/* Most zips have no comment: their record is the very end. */
+int zip_end_find(const struct source *source, uint64_t start, uint64_t n_bytes, struct zip_end *end,
+                 struct wfs_error *err)
+{
+    struct wfs_error first = {0};
+    const int code = n_bytes < END_BYTES
+                         ? -EBADMSG
+                         : find_in_tail(source, start, n_bytes, END_BYTES, end, &first);
+    if (code == -EBADMSG || code == -EOPNOTSUPP)
+        return find_in_tail(source, start, n_bytes, n_bytes < TAIL_MAX ? (size_t)n_bytes : TAIL_MAX,
+                            end, err);
+    return code < 0 ? wfs_fail(err, -code, "%s", first.text) : 0;
 }
