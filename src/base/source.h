@@ -34,6 +34,10 @@ struct source {
     /* Checks the sources that the bytes at offset are made of, where they are several; NULL:
      * origin is all. */
     int (*check)(const struct source *source, uint64_t offset);
+    /* Returns the file in which the bytes at *offset lie as they are read here, moves *offset to
+     * their place in it, and shortens *n_bytes to what lies there in one piece. Returns NULL where
+     * they do not. NULL: they never do. */
+    const struct source *(*find)(const struct source *source, uint64_t *offset, uint64_t *n_bytes);
     /* Returns why the bytes at offset cannot be read, once that is known, or NULL. NULL: no reason
      * is ever known. */
     const char *(*trouble)(const struct source *source, uint64_t offset);

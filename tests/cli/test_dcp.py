@@ -3,6 +3,9 @@
 import hashlib
 import json
 import os
+import re
+import shutil
+import subprocess
 
 import numpy as np
 import pytest
@@ -550,3 +553,56 @@ def test_two_thousand_tensors_in_eight_thousand_items(folder):
     weightfs('convert', folder / 'many', folder / 'out.safetensors')
     assert {key: hashlib.sha256(tensor[2]).hexdigest() for key, tensor in st.read(folder / 'out.safetensors').tensors.items()} == {
         key: entry['sha256'] for key, entry in EXPECTED['many']['tensors'].items()}
+
+
+# ---- what is read and copied ----
+
+need_strace = pytest.mark.skipif(shutil.which('strace') is None or program.IS_INSTRUMENTED,
+                                 reason='needs strace, under which LeakSanitizer does not work')
+
+
+def traced(folder, call, *args):
+    """Bytes that a system call moved from the files with the parts."""
+    trace = folder / 'trace'
+    subprocess.run(['strace', '-f', '-qq', '-y', '-o', trace, '-e', 'trace=' + call, *program.COMMAND, *args],
+                   check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=program.PATIENCE)
+    return sum(map(int, re.findall(call + r'\(\d+<[^>]*\.distcp>.* = (\d+)$', trace.read_text(), re.MULTILINE)))
+
+
+def parted(folder, n_parts=16):
+    """Two tensors of 1 MiB, one in parts by rows and one in parts by columns."""
+    array, n = np.arange(1 << 18, dtype='<f4').reshape(512, 512), 512 // n_parts
+    writer = dcp.Writer(folder / 'parted')
+    writer.tensor('rows', 'F32', array, [([i * n, 0], [n, 512]) for i in range(n_parts)])
+    writer.tensor('columns', 'F32', array, [([0, i * n], [512, n]) for i in range(n_parts)])
+    return writer.write(), array
+
+
+@need_strace
+@pytest.mark.parametrize('key', ['rows', 'columns'])
+def test_one_tensor_costs_about_the_bytes_that_it_has(folder, key):
+    path, array = parted(folder)
+    assert weightfs('cat', path, key).raw == array.tobytes()
+    n_bytes = traced(folder, 'pread64', 'cat', '--limit=items=0', path, key)
+    assert array.nbytes <= n_bytes <= array.nbytes + 16 * 20000
+
+
+@need_strace
+def test_parts_by_rows_are_copied_by_the_kernel(folder):
+    path, array = parted(folder)
+    n_bytes = traced(folder, 'copy_file_range', 'convert', path, folder / 'out.safetensors')
+    tensors = st.read(folder / 'out.safetensors').tensors
+    assert all(tensors[key][2] == array.tobytes() for key in ('rows', 'columns'))
+    assert n_bytes == array.nbytes
+
+
+def test_parts_that_are_no_range_are_not_copied_as_one(folder):
+    """Rows and boxes beside each other, small parts, and one that is stored by columns."""
+    array = np.arange(512 * 512, dtype='<f4').reshape(512, 512)
+    writer = dcp.Writer(folder / 'made')
+    boxes = [([0, 0], [128, 512]), ([128, 0], [1, 512]), ([129, 0], [127, 300]), ([129, 300], [127, 212]), ([256, 0], [128, 512]), ([384, 0], [128, 512])]
+    writer.tensor('w', 'F32', array, boxes, by_column={4})
+    writer.tensor('scalar', 'F32', np.array(5, '<f4'), [([], [])])
+    weightfs('convert', writer.write(), folder / 'out.safetensors')
+    tensors = st.read(folder / 'out.safetensors').tensors
+    assert (tensors['w'][2], tensors['scalar'][2]) == (array.tobytes(), np.array(5, '<f4').tobytes())

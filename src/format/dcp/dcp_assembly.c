@@ -313,6 +313,39 @@ static int read_assembly(const struct source *source, uint64_t offset, void *buf
     return code;
 }
 
+/* Returns whether a part is a range of the tensor: it has all of the inner dimensions. */
+static bool is_range(const struct dcp_tensor *tensor, const struct dcp_part *part)
+{
+    for (uint32_t i = 1; i < tensor->rank; i++) {
+        if ((uint64_t)part->box[tensor->rank + i] != tensor->dims[i])
+            return false;
+    }
+    return true;
+}
+
+/* A part that is a range, and stored as it is, is found in its file. */
+static const struct source *find_piece(const struct source *source, uint64_t *offset,
+                                       uint64_t *n_bytes)
+{
+    struct assembly *assembly = source->ctx;
+    struct dcp_tensor *tensor = tensor_at(source, *offset);
+    if (tensor == NULL || tensor->trouble != NULL || *offset - tensor->start >= tensor->n_bytes)
+        return NULL;
+    const uint64_t at = *offset - tensor->start;
+    const uint64_t n_row = tensor->rank == 0 ? tensor->n_bytes : tensor->n_bytes / tensor->dims[0];
+    uint32_t end;
+    struct dcp_part *part =
+        &tensor->parts[dcp_boxes_range(tensor, at / n_row, at / n_row + 1, &end)];
+    if (!is_range(tensor, part) || open_once(assembly, tensor, part) < 0 || part->is_odd)
+        return NULL;
+    const uint64_t first = tensor->rank == 0 ? 0 : (uint64_t)part->box[0] * n_row;
+    const uint64_t n = tensor->rank == 0 ? n_row : (uint64_t)part->box[tensor->rank] * n_row;
+    const struct dcp_item *item = &assembly->tables.items[part->item];
+    *offset = part->data - 1 + (at - first);
+    *n_bytes = *n_bytes < n - (at - first) ? *n_bytes : n - (at - first);
+    return assembly->tables.files[item->file].source;
+}
+
 /* ---- the source ---- */
 
 static int check_files(const struct source *source, uint64_t offset)
@@ -382,6 +415,7 @@ int dcp_assembly_new(const char *path, struct dcp_tables *tables, struct source 
     source->read = read_assembly;
     source->done = free_assembly;
     source->check = check_files;
+    source->find = find_piece;
     source->trouble = trouble_at;
     source->ctx = assembly;
     *out = source;
