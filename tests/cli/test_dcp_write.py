@@ -198,6 +198,7 @@ SPARSE = pth.call(pth.name('torch._utils', '_rebuild_sparse_tensor'), pth.call(p
 CANNOT = {
     'quantized': (pth.dictionary(q=QUANTIZED), "tensor 'q' is quantized, which a distributed checkpoint cannot hold: exclude it"),
     'sparse': (pth.dictionary(m=pth.dictionary(s=SPARSE)), "tensor 'm.s' is sparse, nested or made of several tensors"),
+    'not-utf8': (pth.pairs((pth.text(b'\xffx'), pth.tensor())), 'is not valid UTF-8, which a distributed checkpoint requires'),
     'list': (b'](' + pth.tensor() + b'e', 'a distributed checkpoint is a dict, and this checkpoint is not one'),
     'same-key': (pth.dictionary(**{'a.b': pth.tensor(), 'a': pth.dictionary(b=pth.tensor())}), "two things would have the key 'a.b' in a distributed checkpoint"),
     'same-number': (pth.pairs((pth.number(0), pth.text('x')), (pth.text('0'), pth.text('y'))), "two things would have the key '0'"),
