@@ -20,12 +20,19 @@ struct wfs_distinct {
 
 /*
  * Borrows from the tensor. `beside` is a tensor of the same shape that is read in step with it, or
- * NULL: only what both repeat is left out then, so that the elements of both correspond. -ENOMEM;
- * *ret needs wfs_distinct_done in any case.
+ * NULL: only what both repeat is left out then, so that the elements of both correspond. -ENOMEM,
+ * -EINTR; *ret needs wfs_distinct_done in any case.
  */
 int wfs_distinct_init(struct wfs_distinct *ret, const struct wfs_tensor *tensor,
                       const struct wfs_tensor *beside);
 void wfs_distinct_done(struct wfs_distinct *distinct);
+
+/*
+ * Computes the time that it takes to look at each of these elements once, as the number of bytes of
+ * a plain tensor that take as long. -ENOMEM.
+ */
+int wfs_distinct_cost(const struct wfs_tensor *tensor, const struct wfs_tensor *beside,
+                      uint64_t *ret_n_bytes);
 
 /* Returns how often the element is shown. */
 uint64_t wfs_distinct_times(const struct wfs_distinct *distinct, uint64_t index);

@@ -105,8 +105,11 @@ const char *wfs_report_notice(const struct wfs_report *report);
 /* Returns the text of the i-th warning and what it is about; NULL after the last. */
 const char *wfs_report_warning(const struct wfs_report *report, size_t i, const char **ret_about);
 
-/* Reads every cast tensor once and counts the elements that overflow or are NaN. -EIO. */
-int wfs_report_count_casts(struct wfs_report *report, const struct wfs_catalog *catalog);
+/*
+ * Reads every cast tensor once and counts the elements that overflow or are NaN. -EIO; -EFBIG and a
+ * sentence as wfs_workload_check, unless it allows_large.
+ */
+int wfs_report_count_casts(struct wfs_report *report, bool allows_large, struct wfs_error *err);
 
 /* Adds what an output cannot store: its kind ("value"), its name, and the reason. Texts are copied.
  * -ENOMEM. */

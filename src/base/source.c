@@ -253,6 +253,24 @@ int source_read_unchecked(const struct source *source, uint64_t offset, void *bu
     return read_file(source, offset, buf, n_bytes);
 }
 
+static int compare_pointers(const void *a, const void *b)
+{
+    const struct source *const *one = a, *const *other = b;
+    return (*one > *other) - (*one < *other);
+}
+
+uint64_t source_sum(const struct source **sources, size_t n)
+{
+    uint64_t n_bytes = 0;
+    if (n > 0)
+        qsort(sources, n, sizeof(*sources), compare_pointers);
+    for (size_t i = 0; i < n; i++) {
+        if (i == 0 || sources[i] != sources[i - 1])
+            n_bytes += sources[i]->n_bytes;
+    }
+    return n_bytes;
+}
+
 int source_read(const struct source *source, uint64_t offset, void *buf, size_t n_bytes)
 {
     const int code = source_read_unchecked(source, offset, buf, n_bytes);

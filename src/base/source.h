@@ -69,6 +69,9 @@ void source_free(struct source *source);
 /* Closes the file: reading is -EIO from now on. */
 void source_close(struct source *source);
 
+/* Returns the lengths of all sources together, each counted once. Sorts the list. */
+uint64_t source_sum(const struct source **sources, size_t n);
+
 /* Reads all n_bytes, and checks the identity after that. -EIO for a file that is short or has
  * changed, or what the system returned; -EBADMSG for damaged compressed data, -ENOMEM. */
 int source_read(const struct source *source, uint64_t offset, void *buf, size_t n_bytes);

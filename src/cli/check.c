@@ -8,10 +8,10 @@
 #include "cli/jsonout.h"
 #include "program/print.h"
 #include "cli/progress.h"
-#include "cli/repeated.h"
 
 #include <weightfs/cleanup.h>
 #include <weightfs/format.h>
+#include <weightfs/workload.h>
 
 #include <errno.h>
 #include <inttypes.h>
@@ -19,6 +19,7 @@
 
 static const struct args_option options[] = {
     {"json", NULL, "print one JSON object"},
+    {"large", NULL, INPUT_LARGE_HELP},
     {"values", NULL, "read all tensors and look for NaN and infinities"},
     {NULL, NULL, NULL},
 };
@@ -42,7 +43,13 @@ struct check {
     enum wfs_severity worst;
     struct progress progress;
     uint64_t n_bytes; /* of all tensors */
-    struct repeated *repeated;
+};
+
+/* What is counted in a tensor, kept for those that show the same. */
+struct counts {
+    bool is_known;
+    int code; /* of the reading */
+    struct wfs_stats stats;
 };
 
 static void report(struct check *check, enum wfs_severity severity, const char *text)
@@ -69,37 +76,68 @@ static void report_count(struct check *check, enum wfs_severity severity,
     report(check, severity, text);
 }
 
-/* Counts NaN and infinities; a tensor that does not hold numbers has none. */
-static int check_tensor(struct check *check, const struct wfs_tensor *tensor)
+/* Of complex elements, only NaN and infinities are counted. */
+static int count(const struct wfs_tensor *tensor, struct wfs_stats *ret)
 {
-    struct wfs_stats stats;
-    const int result = repeated_stats(check->repeated, tensor, &stats);
-    if (result == -EOPNOTSUPP)
-        return 0;
-    if (result < 0)
-        return result;
-    report_count(check, WFS_MEDIUM, tensor, "NaN", stats.n_nan, stats.n_elems);
-    report_count(check, WFS_LOW, tensor, "infinite", stats.n_positive_inf + stats.n_negative_inf,
-                 stats.n_elems);
+    struct wfs_odd odd;
+    int code = wfs_tensor_stats(tensor, ret);
+    if (code != -EOPNOTSUPP)
+        return code;
+    code = wfs_tensor_count_odd(tensor, &odd);
+    if (code == 0)
+        *ret = (struct wfs_stats){
+            .n_elems = odd.n_elems, .n_nan = odd.n_nan, .n_positive_inf = odd.n_inf};
+    return code;
+}
+
+/* Reports NaN and infinities; a tensor that does not hold numbers has none. */
+static int check_tensor(struct check *check, const struct wfs_tensor *tensor, struct counts *counts)
+{
+    const struct wfs_stats *stats = &counts->stats;
+    if (!counts->is_known)
+        counts->code = count(tensor, &counts->stats);
+    counts->is_known = true;
+    if (counts->code < 0)
+        return counts->code == -EOPNOTSUPP ? 0 : counts->code;
+    report_count(check, WFS_MEDIUM, tensor, "NaN", stats->n_nan, stats->n_elems);
+    report_count(check, WFS_LOW, tensor, "infinite", stats->n_positive_inf + stats->n_negative_inf,
+                 stats->n_elems);
     return 0;
 }
 
 /* NaN may be a fault; infinities are how some models mask. */
-static enum exit_code check_values(struct check *check)
+static enum exit_code check_all(struct check *check, const struct wfs_workload *workload)
 {
     const size_t n = wfs_catalog_n_tensors(check->catalog);
-    if (repeated_new(check->catalog, &check->repeated) < 0)
+    autofree struct counts *counts = calloc(wfs_workload_n_groups(workload) + 1, sizeof(*counts));
+    if (counts == NULL)
         return print_error(EXIT_UNSUPPORTED, check->path, "out of memory");
     for (size_t i = 0; i < n && !ferror(stdout); i++) {
         const struct wfs_tensor *tensor = wfs_catalog_tensor(check->catalog, i);
+        const size_t group = wfs_workload_group(workload, i);
         if (tensor->trouble != NULL)
             continue;
-        const int result = check_tensor(check, tensor);
+        counts[0].is_known = false; /* of those that are alone */
+        const int result = check_tensor(check, tensor, &counts[group]);
         if (result < 0)
             return input_read_error(check->path, tensor, result);
         progress_add(&check->progress, tensor->n_bytes);
     }
     return EXIT_DONE;
+}
+
+static enum exit_code check_values(struct check *check, bool allows_large)
+{
+    const size_t n = wfs_catalog_n_tensors(check->catalog);
+    struct wfs_workload *workload = NULL;
+    autofree struct wfs_work *works = calloc(n + 1, sizeof(*works));
+    for (size_t i = 0; i < n && works != NULL; i++)
+        works[i].tensor = wfs_catalog_tensor(check->catalog, i);
+    enum exit_code exit_code = input_workload(check->path, works, n, allows_large, &workload);
+    if (exit_code == EXIT_DONE)
+        exit_code = check_all(check, workload);
+    wfs_workload_free(workload);
+    return exit_code;
 }
 
 static void survey(struct check *check)
@@ -116,7 +154,7 @@ static void survey(struct check *check)
     }
 }
 
-static enum exit_code run(struct check *check, bool has_values)
+static enum exit_code run(struct check *check, const struct args *args)
 {
     enum exit_code exit_code = EXIT_DONE;
     size_t changed;
@@ -125,10 +163,9 @@ static enum exit_code run(struct check *check, bool has_values)
         report(check, finding->severity, finding->text);
     }
     survey(check);
-    if (has_values) {
+    if (args_has(args, "values")) {
         progress_start(&check->progress, "checking", check->n_bytes);
-        exit_code = check_values(check);
-        repeated_free(check->repeated);
+        exit_code = check_values(check, args_has(args, "large"));
         progress_end(&check->progress);
     }
     if (exit_code == EXIT_DONE && wfs_catalog_check_sources(check->catalog, &changed) < 0)
@@ -138,14 +175,14 @@ static enum exit_code run(struct check *check, bool has_values)
     return exit_code;
 }
 
-static enum exit_code run_json(struct check *check, bool has_values)
+static enum exit_code run_json(struct check *check, const struct args *args)
 {
     check->json.file = stdout;
     jsonout_open_object(&check->json, NULL);
     jsonout_text(&check->json, "file", check->path);
     jsonout_u64(&check->json, "n_tensors", wfs_catalog_n_tensors(check->catalog));
     jsonout_open_array(&check->json, "findings");
-    const enum exit_code exit_code = run(check, has_values);
+    const enum exit_code exit_code = run(check, args);
     jsonout_close_array(&check->json);
     jsonout_close_object(&check->json);
     return exit_code;
@@ -180,10 +217,9 @@ int verb_check(int argc, char **argv)
     if (exit_code != EXIT_DONE)
         return exit_code;
     check.catalog = catalog;
-    const bool has_values = args_has(&args, "values");
     if (args_has(&args, "json"))
-        return run_json(&check, has_values);
-    exit_code = run(&check, has_values);
+        return run_json(&check, &args);
+    exit_code = run(&check, &args);
     if (exit_code == EXIT_DONE && isatty(STDOUT_FILENO))
         printf("no problems in %s\n", wfs_count(wfs_catalog_n_tensors(catalog), "tensor").text);
     return exit_code;

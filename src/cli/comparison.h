@@ -22,10 +22,13 @@ bool comparison_is_one_quantization(const struct wfs_tensor *a, const struct wfs
 /* Returns true for the same dtype, shape and quantization. */
 bool comparison_is_alike(const struct wfs_tensor *a, const struct wfs_tensor *b);
 
+/* Returns true when dtype and shape allow a comparison of the elements. */
+bool comparison_has_content(const struct wfs_tensor *a, const struct wfs_tensor *b);
+
 /*
  * Compares two tensors, reading both in bounded pieces. With is_exact, numbers of one dtype are
  * compared bit for bit. If a read fails, returns its negative errno and sets *ret_failed to the
- * tensor; -EFBIG: its view is too large for that; -ENOMEM may leave it NULL.
+ * tensor; -ENOMEM may leave it NULL.
  */
 int comparison_make(const struct wfs_tensor *a, const struct wfs_tensor *b, bool is_exact,
                     struct comparison *ret, const struct wfs_tensor **ret_failed);

@@ -17,6 +17,7 @@
 
 #include <weightfs/cleanup.h>
 #include <weightfs/format.h>
+#include <weightfs/workload.h>
 
 #include <errno.h>
 #include <fcntl.h>
@@ -30,6 +31,7 @@ static const struct args_option options[] = {
     {"all", NULL, "also metadata, values and bytes no tensor shows"},
     {"exact", NULL, "compare tensors of the same dtype bit for bit"},
     {"json", NULL, "print one JSON object"},
+    {"large", NULL, INPUT_LARGE_HELP},
     {NULL, NULL, NULL},
 };
 
@@ -54,10 +56,18 @@ struct side {
     const struct wfs_tensor **by_key;
 };
 
+/* What was found in a pair of tensors, kept for pairs that show the same. */
+struct known {
+    bool is_set;
+    struct comparison comparison;
+};
+
 struct diff {
     struct side sides[2];
-    char *made[2];        /* paths of the sides in a mount, malloc'ed */
-    struct jsonout *json; /* NULL: lines of text */
+    char *made[2];                 /* paths of the sides in a mount, malloc'ed */
+    struct wfs_workload *workload; /* of the pairs of each tensor of A */
+    struct known *known;           /* of each group of it */
+    struct jsonout *json;          /* NULL: lines of text */
     bool is_exact;
     struct progress progress;
     uint64_t n_only[2], n_changed, n_equal, n_texts, n_hidden;
@@ -212,25 +222,34 @@ static void print_change(const struct wfs_tensor *a, const struct wfs_tensor *b,
     putchar('\n');
 }
 
-static enum exit_code compare_pair(struct diff *diff, const struct wfs_tensor *a,
-                                   const struct wfs_tensor *b)
+static void report_pair(struct diff *diff, const struct wfs_tensor *a, const struct wfs_tensor *b,
+                        const struct comparison *comparison)
 {
-    struct comparison comparison;
+    if (comparison_is_alike(a, b) && comparison->has_content && comparison->n_changed == 0) {
+        diff->n_equal++;
+        return;
+    }
+    diff->n_changed++;
+    if (diff->json != NULL)
+        put_change(diff->json, a, b, comparison);
+    else
+        print_change(a, b, comparison);
+}
+
+/* known: what is known of pairs that show the same. */
+static enum exit_code compare_pair(struct diff *diff, const struct wfs_tensor *a,
+                                   const struct wfs_tensor *b, struct known *known)
+{
     const struct wfs_tensor *failed;
-    const int code = comparison_make(a, b, diff->is_exact, &comparison, &failed);
+    int code = 0;
+    if (!known->is_set)
+        code = comparison_make(a, b, diff->is_exact, &known->comparison, &failed);
     if (code < 0 && failed == NULL)
         return print_error(EXIT_UNSUPPORTED, diff->sides[0].path, "out of memory");
     if (code < 0)
         return input_read_error(diff->sides[failed == b].path, failed, code);
-    if (comparison_is_alike(a, b) && comparison.has_content && comparison.n_changed == 0) {
-        diff->n_equal++;
-        return EXIT_DONE;
-    }
-    diff->n_changed++;
-    if (diff->json != NULL)
-        put_change(diff->json, a, b, &comparison);
-    else
-        print_change(a, b, &comparison);
+    known->is_set = true;
+    report_pair(diff, a, b, &known->comparison);
     return EXIT_DONE;
 }
 
@@ -248,6 +267,26 @@ static uint64_t count_bytes(const struct diff *diff)
     return n_bytes;
 }
 
+/* Finds out what there is to read, before anything is printed. */
+static enum exit_code prepare(struct diff *diff, bool allows_large)
+{
+    const struct wfs_catalog *catalog = diff->sides[0].catalog;
+    const size_t n = wfs_catalog_n_tensors(catalog);
+    autofree struct wfs_work *works = calloc(n + 1, sizeof(*works));
+    for (size_t i = 0; i < n && works != NULL; i++) {
+        const struct wfs_tensor *a = wfs_catalog_tensor(catalog, i);
+        const struct wfs_tensor *b = find_twin(&diff->sides[1], a);
+        if (b != NULL && comparison_has_content(a, b))
+            works[i] = (struct wfs_work){a, b};
+    }
+    const char *path = diff->sides[0].path;
+    const enum exit_code exit_code = input_workload(path, works, n, allows_large, &diff->workload);
+    if (exit_code != EXIT_DONE)
+        return exit_code;
+    diff->known = calloc(wfs_workload_n_groups(diff->workload) + 1, sizeof(*diff->known));
+    return diff->known != NULL ? EXIT_DONE : print_error(EXIT_UNSUPPORTED, path, "out of memory");
+}
+
 static enum exit_code print_changed(struct diff *diff)
 {
     enum exit_code exit_code = EXIT_DONE;
@@ -260,9 +299,10 @@ static enum exit_code print_changed(struct diff *diff)
         const struct wfs_tensor *b = find_twin(&diff->sides[1], a);
         if (ferror(stdout))
             break;
+        diff->known[0].is_set = false; /* of those that are alone */
         if (b == NULL)
             continue;
-        exit_code = compare_pair(diff, a, b);
+        exit_code = compare_pair(diff, a, b, &diff->known[wfs_workload_group(diff->workload, i)]);
         progress_add(&diff->progress, input_add(a->n_bytes, b->n_bytes));
     }
     progress_end(&diff->progress);
@@ -356,6 +396,8 @@ static enum exit_code open_sides(struct diff *diff, const struct args *args)
 static enum exit_code run(struct diff *diff, const struct args *args)
 {
     enum exit_code exit_code = open_sides(diff, args);
+    if (exit_code == EXIT_DONE)
+        exit_code = prepare(diff, args_has(args, "large"));
     if (exit_code != EXIT_DONE)
         return exit_code;
     if (diff->json != NULL)
@@ -381,6 +423,8 @@ int verb_diff(int argc, char **argv)
     struct diff diff = {.json = args_has(&args, "json") ? &json : NULL,
                         .is_exact = args_has(&args, "exact")};
     exit_code = (int)run(&diff, &args);
+    wfs_workload_free(diff.workload);
+    free(diff.known);
     close_side(&diff.sides[0]);
     close_side(&diff.sides[1]);
     free(diff.made[0]);

@@ -121,6 +121,23 @@ enum exit_code input_format(const struct args *args, const struct wfs_format **r
     return print_error(EXIT_USAGE, NULL, "--format %s", err.text);
 }
 
+enum exit_code input_workload_error(const char *path, const struct wfs_error *err)
+{
+    return print_error(EXIT_UNSUPPORTED, path,
+                       "%s; choose fewer with --include=REGEX, or allow it with --large",
+                       err->text);
+}
+
+enum exit_code input_workload(const char *path, const struct wfs_work *works, size_t n,
+                              bool allows_large, struct wfs_workload **out)
+{
+    struct wfs_error err = {0};
+    if (works == NULL || wfs_workload_new(works, n, out) < 0)
+        return print_error(EXIT_UNSUPPORTED, path, "out of memory");
+    return allows_large || wfs_workload_check(*out, &err) == 0 ? EXIT_DONE
+                                                               : input_workload_error(path, &err);
+}
+
 enum exit_code input_read_error(const char *path, const struct wfs_tensor *tensor, int code)
 {
     const struct wfs_quoted key = wfs_quote(tensor->key);
@@ -134,11 +151,6 @@ enum exit_code input_read_error(const char *path, const struct wfs_tensor *tenso
         return print_error(
             EXIT_DAMAGED, path,
             "tensor '%s': cannot be read, or the file has changed since it was opened", key.text);
-    if (code == -EFBIG)
-        return print_error(EXIT_UNSUPPORTED, path,
-                           "tensor '%s': shows %s of a file that is more than 16 times smaller, "
-                           "too many to be compared",
-                           key.text, wfs_count(tensor->n_bytes, "byte").text);
     return print_error(exit_of_errno(-code), path, "tensor '%s': %s", key.text, strerror(-code));
 }
 

@@ -7,6 +7,7 @@
 #define WFS_INPUT_H
 
 #include <weightfs/format.h>
+#include <weightfs/workload.h>
 
 #include "cli/args.h"
 
@@ -30,6 +31,19 @@ char *input_unescape(const char *name);
  * keys: EXIT_NO_MATCH. */
 enum exit_code input_find(const struct wfs_catalog *catalog, const char *path, const char *key,
                           const struct wfs_tensor **ret);
+
+/* Help of the option --large of verbs that look at all elements of tensors. */
+#define INPUT_LARGE_HELP "look at views of over 16 times the bytes of the files"
+
+/*
+ * Prepares to look at all elements of tensors, or prints why not: an allocation of the list has
+ * failed (works is NULL), or they show too much without allows_large.
+ */
+enum exit_code input_workload(const char *path, const struct wfs_work *works, size_t n,
+                              bool allows_large, struct wfs_workload **out);
+
+/* Prints a line for tensors that show too much to be looked at; err says what. */
+enum exit_code input_workload_error(const char *path, const struct wfs_error *err);
 
 /* Prints a line for a tensor whose bytes could not be read; code is the negative errno. */
 enum exit_code input_read_error(const char *path, const struct wfs_tensor *tensor, int code);

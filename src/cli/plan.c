@@ -14,6 +14,7 @@
 #include <weightfs/format.h>
 #include <weightfs/view.h>
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,6 +23,7 @@
 static const struct args_option options[] = {
     {"format", "NAME", "also report what this format cannot store"},
     {"json", NULL, "print the full report as one JSON object"},
+    {"large", NULL, INPUT_LARGE_HELP},
     {"null", NULL, "-0: print rows unescaped, each with a NUL"},
     {"report", NULL, "print a summary, at most ten entries per list"},
     {"values", NULL, "read tensors that are cast; count overflows, NaN"},
@@ -149,6 +151,21 @@ static uint64_t count_cast_bytes(const struct wfs_catalog *catalog)
     return n_bytes;
 }
 
+static enum exit_code count_casts(const char *path, uint64_t n_bytes, bool allows_large,
+                                  struct wfs_report *report)
+{
+    struct wfs_error err = {0};
+    struct progress progress;
+    progress_start(&progress, "reading", n_bytes);
+    const int code = wfs_report_count_casts(report, allows_large, &err);
+    progress_end(&progress);
+    if (code == -EFBIG)
+        return input_workload_error(path, &err);
+    return code == 0 ? EXIT_DONE
+                     : print_error(exit_of_errno(-code), path,
+                                   "cannot read a tensor that is to be cast: %s", strerror(-code));
+}
+
 int verb_plan(int argc, char **argv)
 {
     int exit_code;
@@ -166,13 +183,9 @@ int verb_plan(int argc, char **argv)
     if (report == NULL)
         return (int)verdict;
     if (verdict == EXIT_DONE && args_has(&args, "values")) {
-        struct progress progress;
-        progress_start(&progress, "reading", count_cast_bytes(catalog));
-        const int code = wfs_report_count_casts(report, catalog);
-        progress_end(&progress);
-        if (code < 0)
-            return print_error(exit_of_errno(-code), path,
-                               "cannot read a tensor that is to be cast: %s", strerror(-code));
+        exit_code = count_casts(path, count_cast_bytes(catalog), args_has(&args, "large"), report);
+        if (exit_code != EXIT_DONE)
+            return exit_code;
     }
     if (verdict == EXIT_DONE && format != NULL)
         verdict = report_fit(path, format, catalog, report);

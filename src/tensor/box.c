@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bytes.h"
+
 enum {
     TILE = 1 << 18, /* bytes of a tile, and of a chunk, on either side of the cast */
     NARROW = 4096,  /* bytes of a chunk that is one of many in a tile */
@@ -178,13 +180,32 @@ static int read_tiles(const struct tiling *t, uint64_t offset, char *out)
     }
 }
 
-int box_read(const struct source *source, const struct recipe *recipe, const struct box *box,
-             uint64_t offset, char *out)
+static struct tiling plan(const struct source *source, const struct recipe *recipe,
+                          const struct box *box)
 {
     struct tiling t = {.source = source, .recipe = recipe, .n_axes = box->n_axes};
     memcpy(t.axes, box->axes, box->n_axes * sizeof(*box->axes));
     sort_axes(&t);
     plan_tile(&t);
+    return t;
+}
+
+uint64_t box_cost(const struct recipe *recipe, const struct box *box)
+{
+    const struct tiling t = plan(NULL, recipe, box);
+    uint64_t cost = t.n_span + SPARSE;
+    for (uint32_t i = 0; i < t.n_axes; i++) {
+        const uint64_t n_reads = i == t.across ? t.axes[i].n : (t.axes[i].n - 1) / t.extent[i] + 1;
+        if (!checked_mul(cost, n_reads, &cost))
+            return UINT64_MAX;
+    }
+    return cost;
+}
+
+int box_read(const struct source *source, const struct recipe *recipe, const struct box *box,
+             uint64_t offset, char *out)
+{
+    struct tiling t = plan(source, recipe, box);
     const uint64_t n_chunks = t.across < t.n_axes ? t.extent[t.across] : 1;
     autofree char *tile = t.is_direct ? NULL : malloc(n_chunks * t.n_row);
     autofree char *raw = recipe->from == recipe->to ? NULL : malloc(t.n_span);

@@ -16,6 +16,10 @@ struct box {
     uint32_t n_axes;
 };
 
+/* Returns how many bytes the time to read the box is worth, where a read costs as much as a gap
+ * that is not worth one. All axes have elements. */
+uint64_t box_cost(const struct recipe *recipe, const struct box *box);
+
 /* Reads the box whose first element is at offset. The caller checks the source afterwards. -EIO,
  * -ENOMEM. */
 int box_read(const struct source *source, const struct recipe *recipe, const struct box *box,

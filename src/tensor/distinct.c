@@ -5,56 +5,73 @@
  */
 #include <weightfs/distinct.h>
 
+#include <weightfs/cleanup.h>
+#include <weightfs/interruption.h>
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bytes.h"
 #include "base/source.h"
+#include "tensor/gather.h"
 
-enum { N_TIMES = 16, N_FREE = 64 << 20 };
+enum {
+    N_TIMES = 16,
+    N_FREE = 64 << 20,
+    N_UNCHECKED = 1 << 20,
+    N_FASTER = 16, /* a byte is read that much faster than it is looked at */
+};
 
 /* How often the elements of a range are shown, from the axes, one by one: an axis of n steps shows
  * what is at x again at x + stride, ..., x + (n - 1) * stride. */
-static void count_times(uint64_t *times, uint64_t n_span, const struct wfs_tensor *tensor)
+static int count_times(uint64_t *times, uint64_t n_span, const struct wfs_tensor *tensor)
 {
     times[0] = 1;
     for (uint32_t i = 0; i < tensor->shape.rank; i++) {
         const uint64_t n = tensor->shape.dims[i], stride = tensor->stored.strides[i];
         if (n == 1)
             continue;
-        for (uint64_t x = stride; x < n_span; x++)
+        for (uint64_t x = stride; x < n_span; x++) {
+            if (x % N_UNCHECKED == 0 && wfs_interruption_check() < 0)
+                return -EINTR;
             times[x] += times[x - stride];
-        for (uint64_t x = n_span; x-- > n * stride;)
+        }
+        for (uint64_t x = n_span; x-- > n * stride;) {
+            if (x % N_UNCHECKED == 0 && wfs_interruption_check() < 0)
+                return -EINTR;
             times[x] -= times[x - n * stride];
+        }
     }
+    return 0;
 }
 
-/* Elements from the first to the last that is shown. */
-static uint64_t span_of(const struct wfs_tensor *tensor)
+/* Elements from the first to the last that is shown, if they overlap so much that these are to be
+ * read instead; otherwise 0. */
+static uint64_t flat_span_of(const struct wfs_tensor *tensor)
 {
-    uint64_t n = 1; /* the loader has checked that the last one lies in the storage */
+    uint64_t n_elems, n = 1; /* the loader has checked that the last one lies in the storage */
     for (uint32_t i = 0; i < tensor->shape.rank; i++)
         n += (tensor->shape.dims[i] - 1) * tensor->stored.strides[i];
-    return n;
+    return wfs_shape_count(&tensor->shape, &n_elems) == 0 && n_elems / N_TIMES > n ? n : 0;
 }
 
-/* Replaces the tensor by the range that its elements lie in, if they overlap that much. */
+/* Replaces the tensor by the range that its elements lie in. */
 static int flatten(struct wfs_distinct *distinct)
 {
     struct wfs_tensor *tensor = &distinct->tensor;
-    uint64_t n_elems;
-    const uint64_t n_span = span_of(tensor);
-    if (wfs_shape_count(&tensor->shape, &n_elems) < 0 || n_elems / N_TIMES <= n_span)
+    const uint64_t n_span = flat_span_of(tensor);
+    if (n_span == 0)
         return 0;
     distinct->times = calloc(n_span, sizeof(*distinct->times));
     if (distinct->times == NULL)
         return -ENOMEM;
-    count_times(distinct->times, n_span, tensor);
-    tensor->n_bytes = tensor->n_bytes / n_elems * n_span;
+    const int code = count_times(distinct->times, n_span, tensor);
+    tensor->n_bytes = n_span * (wfs_dtype_bits((enum wfs_dtype)tensor->dtype) / 8);
     distinct->dims[0] = n_span;
     tensor->shape.rank = 1;
     tensor->stored.strides = NULL;
-    return 0;
+    return code;
 }
 
 static bool has_axes(const struct wfs_tensor *tensor)
@@ -63,18 +80,21 @@ static bool has_axes(const struct wfs_tensor *tensor)
            tensor->dtype != WFS_OPAQUE && tensor->trouble == NULL;
 }
 
-int wfs_distinct_init(struct wfs_distinct *ret, const struct wfs_tensor *tensor,
-                      const struct wfs_tensor *beside)
+/* Leaves out repeated axes. *ret_is_one: the other tensor, if any, steps through its elements in
+ * the same way. */
+static int squeeze(struct wfs_distinct *ret, const struct wfs_tensor *tensor,
+                   const struct wfs_tensor *beside, bool *ret_is_one)
 {
     const uint32_t rank = tensor->shape.rank;
     const uint64_t *strides = tensor->stored.strides;
     *ret = (struct wfs_distinct){.tensor = *tensor, .n_times = 1};
+    *ret_is_one = false;
     if (!has_axes(tensor) || (beside != NULL && !has_axes(beside)))
         return 0;
     ret->dims = calloc(2 * (size_t)rank, sizeof(*ret->dims));
     if (ret->dims == NULL)
         return -ENOMEM;
-    bool is_same = true;
+    *ret_is_one = true;
     for (uint32_t i = 0; i < rank; i++) {
         const uint64_t n = tensor->shape.dims[i];
         const bool is_repeated =
@@ -82,12 +102,44 @@ int wfs_distinct_init(struct wfs_distinct *ret, const struct wfs_tensor *tensor,
         ret->dims[i] = is_repeated ? 1 : n;
         ret->dims[rank + i] = n == 1 ? 0 : strides[i];
         ret->n_times *= is_repeated ? n : 1;
-        is_same = is_same && (beside == NULL || n == 1 || strides[i] == beside->stored.strides[i]);
+        if (beside != NULL && n != 1 && strides[i] != beside->stored.strides[i])
+            *ret_is_one = false;
     }
     ret->tensor.shape.dims = ret->dims;
     ret->tensor.stored.strides = ret->dims + rank;
     ret->tensor.n_bytes /= ret->n_times;
-    return is_same ? flatten(ret) : 0;
+    return 0;
+}
+
+int wfs_distinct_init(struct wfs_distinct *ret, const struct wfs_tensor *tensor,
+                      const struct wfs_tensor *beside)
+{
+    bool is_one;
+    const int code = squeeze(ret, tensor, beside, &is_one);
+    return code == 0 && is_one ? flatten(ret) : code;
+}
+
+int wfs_distinct_cost(const struct wfs_tensor *tensor, const struct wfs_tensor *beside,
+                      uint64_t *ret_n_bytes)
+{
+    cleanup(wfs_distinct_done) struct wfs_distinct distinct;
+    bool is_one;
+    const int code = squeeze(&distinct, tensor, beside, &is_one);
+    const struct wfs_tensor *squeezed = &distinct.tensor;
+    if (code < 0)
+        return code;
+    const uint64_t n_span = is_one ? flat_span_of(squeezed) : 0;
+    const unsigned n_elem = wfs_dtype_bits((enum wfs_dtype)tensor->dtype) / 8;
+    uint64_t cost = squeezed->n_bytes;
+    if (tensor->trouble != NULL || tensor->stored.source == NULL)
+        cost = 0;
+    else if (n_span > 0) /* each axis is another pass */
+        cost = n_span * (n_elem + tensor->shape.rank);
+    else if (!wfs_tensor_is_plain(squeezed) &&
+             !checked_add(cost, gather_cost(squeezed) / N_FASTER, &cost))
+        cost = UINT64_MAX;
+    *ret_n_bytes = cost;
+    return 0;
 }
 
 void wfs_distinct_done(struct wfs_distinct *distinct)

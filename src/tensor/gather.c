@@ -125,6 +125,15 @@ int gather(const struct wfs_tensor *tensor, uint64_t offset, void *buf, size_t n
     return code < 0 ? code : source_check(tensor->stored.source);
 }
 
+uint64_t gather_cost(const struct wfs_tensor *tensor)
+{
+    struct recipe recipe;
+    struct box box;
+    if (tensor->n_bytes == 0 || !recipe_init(&recipe, tensor) || !simplify(tensor, &recipe, &box))
+        return 0;
+    return box_cost(&recipe, &box);
+}
+
 /* The first axis inside which the file does not step forward only. */
 static uint32_t first_turned(const struct box *box)
 {

@@ -14,6 +14,9 @@
  */
 int gather(const struct wfs_tensor *tensor, uint64_t offset, void *buf, size_t n_bytes);
 
+/* Returns how many bytes the time to gather all of it is worth; 0 where that fails at once. */
+uint64_t gather_cost(const struct wfs_tensor *tensor);
+
 /*
  * Returns how many shown bytes are best gathered together, starting at a multiple of that number:
  * where the shown order runs across the stored one, small pieces cost nearly as much as large ones.

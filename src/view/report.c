@@ -7,6 +7,7 @@
 #include <weightfs/array.h>
 #include <weightfs/cleanup.h>
 #include <weightfs/distinct.h>
+#include <weightfs/workload.h>
 
 #include <errno.h>
 #include <inttypes.h>
@@ -169,6 +170,11 @@ static int count_pieces(const struct wfs_distinct *distinct, enum wfs_dtype to,
     return 0;
 }
 
+static bool is_counted(const struct item *item)
+{
+    return item_is_shown(item) && item_is_cast(item);
+}
+
 static int count_cast(const struct wfs_tensor *tensor, struct losses *losses)
 {
     cleanup(wfs_distinct_done) struct wfs_distinct distinct = {0};
@@ -180,25 +186,50 @@ static int count_cast(const struct wfs_tensor *tensor, struct losses *losses)
     return code < 0 ? code : count_pieces(&distinct, (enum wfs_dtype)tensor->dtype, losses);
 }
 
-int wfs_report_count_casts(struct wfs_report *report, const struct wfs_catalog *catalog)
+/* Counts each kind of cast of the same elements once. */
+static int count_casts(struct wfs_report *report, const struct wfs_workload *workload)
 {
-    if (report->has_counts)
-        return 0;
-    report->n_overflow = calloc(report->n_items + 1, sizeof(uint64_t));
-    report->n_nan = calloc(report->n_items + 1, sizeof(uint64_t));
-    if (report->n_overflow == NULL || report->n_nan == NULL)
+    struct known {
+        bool is_set;
+        struct losses losses;
+    };
+    autofree struct known *all = calloc(wfs_workload_n_groups(workload) + 1, sizeof(*all));
+    if (all == NULL)
         return -ENOMEM;
     for (size_t i = 0; i < report->n_items; i++) {
         const struct item *item = &report->items[i];
-        if (!item_is_shown(item) || !item_is_cast(item))
+        struct known *known = &all[wfs_workload_group(workload, i)];
+        if (!is_counted(item))
             continue;
-        struct losses losses = {0};
-        const int code = count_cast(&item->tensor, &losses);
+        all[0] = (struct known){0}; /* of those that are alone */
+        const int code = known->is_set ? 0 : count_cast(&item->tensor, &known->losses);
         if (code < 0)
             return code;
-        report->n_overflow[i] = losses.n_overflow;
-        report->n_nan[i] = losses.n_nan;
+        known->is_set = true;
+        report->n_overflow[i] = known->losses.n_overflow;
+        report->n_nan[i] = known->losses.n_nan;
     }
-    report->has_counts = true;
     return 0;
+}
+
+int wfs_report_count_casts(struct wfs_report *report, bool allows_large, struct wfs_error *err)
+{
+    struct wfs_workload *workload = NULL;
+    if (report->has_counts)
+        return 0;
+    autofree struct wfs_work *works = calloc(report->n_items + 1, sizeof(*works));
+    report->n_overflow = calloc(report->n_items + 1, sizeof(uint64_t));
+    report->n_nan = calloc(report->n_items + 1, sizeof(uint64_t));
+    if (works == NULL || report->n_overflow == NULL || report->n_nan == NULL)
+        return -ENOMEM;
+    for (size_t i = 0; i < report->n_items; i++)
+        works[i].tensor = is_counted(&report->items[i]) ? &report->items[i].tensor : NULL;
+    int code = wfs_workload_new(works, report->n_items, &workload);
+    if (code == 0 && !allows_large)
+        code = wfs_workload_check(workload, err);
+    if (code == 0)
+        code = count_casts(report, workload);
+    report->has_counts = code == 0;
+    wfs_workload_free(workload);
+    return code;
 }

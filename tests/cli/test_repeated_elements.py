@@ -8,7 +8,7 @@ import pytest
 
 from wfs_testlib import bounds
 from wfs_testlib.program import EXIT_FOUND, EXIT_UNSUPPORTED, weightfs
-from wfs_testlib.pth import checkpoint, dictionary, name, storage, tensor
+from wfs_testlib.pth import checkpoint, dictionary, get, name, put, storage, tensor
 
 STORED = numpy.array([1, numpy.nan, -2, 0, numpy.inf, 5.5, -numpy.inf, 0, 3, 2], '<f4')
 VIEWS = {
@@ -91,7 +91,67 @@ def test_views_too_large_to_be_compared_are_refused_with_the_reason(folder):
     weightfs('diff', '--exact', rows, other)
     sliding = write(folder / 'c.pth', numpy.zeros(1 << 21, '<f4'), (1 << 20, 1 << 20), (1, 1), 0)
     fixed = write(folder / 'd.pth', numpy.zeros(1 << 21, '<f4'), (1 << 20, 1 << 20), (1, 0), 0)
-    assert "'w'" in (error := weightfs('diff', sliding, fixed, code=EXIT_UNSUPPORTED).error) and str(4 << 40) in error
+    assert "'w'" in (error := weightfs('diff', sliding, fixed, code=EXIT_UNSUPPORTED).error) and '--large' in error
+
+
+def write_views(path, stored, views):
+    """Views of one storage: {key: (offset, size, stride)}."""
+    kept = storage(numel=len(stored)) + put(9)
+    tensors = {key: tensor(get(9) if i else kept, *view) for i, (key, view) in enumerate(views.items())}
+    path.write_bytes(checkpoint(dictionary(**tensors), r0=stored.tobytes()))
+    return path
+
+
+N_SHIFTED = 700  # views of nearly all of it
+LOOKS = {'check': ['check', '--values'], 'diff': ['diff', '--exact'], 'plan': ['plan', '--values', '--cast=F16']}
+
+
+def run(look, path, *more, code=0):
+    return weightfs(*look, *more, *([path] * (2 if look[0] == 'diff' else 1)), code=code)
+
+
+@pytest.mark.parametrize('look', LOOKS.values(), ids=LOOKS)
+def test_views_that_overlap_too_often_are_refused_unless_allowed(folder, look):
+    n = 1 << 16
+    views = {'w%d' % i: (i, (n - i,), (1,)) for i in range(N_SHIFTED)}
+    path = write_views(folder / 'a.pth', numpy.ones(n, '<f4'), views)
+    refused = run(look, path, code=EXIT_UNSUPPORTED)
+    assert '\n' not in refused.error and str(path) in refused.error and "'w" in refused.error
+    assert '--large' in refused.error and '--include' in refused.error
+    assert str(path.stat().st_size) in refused.error or look[0] == 'diff'
+    assert run(look, path, '--large').error == ''
+    assert run(look, path, '--include=w1.').error == ''
+
+
+@pytest.mark.parametrize('look', LOOKS.values(), ids=LOOKS)
+def test_views_that_are_equal_or_apart_are_never_too_many(folder, look):
+    n = 1 << 16
+    views = {'w%d' % i: (0, (n,), (1,)) for i in range(N_SHIFTED)}
+    views.update(('x%d' % i, (n // 256 * i, (n // 256,), (1,))) for i in range(256))
+    views.update(('y%d' % i, (i, (256, 256 // 8), (256, 8))) for i in range(8))
+    views['z'] = (0, (256, 256), (1, 256))
+    run(look, write_views(folder / 'a.pth', numpy.ones(n, '<f4'), views))
+
+
+def test_views_that_are_equal_all_have_their_counts(folder):
+    """Those of three groups, some of which differ in nothing but offset, stride or shape."""
+    stored = numpy.arange(60, dtype='<f4')
+    other = stored.copy()
+    stored[[3, 10, 30]] = numpy.nan, numpy.inf, 1e30
+    other[[7, 31]] = numpy.nan
+    kinds = [(0, (20,), (1,)), (1, (20,), (1,)), (0, (20,), (2,)), (0, (4, 5), (5, 1)), (0, (5, 4), (1, 5))]
+    views = {'w%d' % i: kinds[i % 7 % 5] for i in range(50)}
+    a = write_views(folder / 'a.pth', stored, views)
+    b = write_views(folder / 'b.pth', other, views)
+    findings = [finding['text'] for finding in json.loads(weightfs('check', '--values', '--json', a, code=EXIT_FOUND).stdout)['findings']]
+    changed = {row['key']: row['changed'] for row in json.loads(weightfs('diff', '--json', a, b, code=EXIT_FOUND).stdout)['changed']}
+    cast = {row['key']: row['overflow'] for row in json.loads(weightfs('plan', '--json', '--values', '--cast=F16', a).stdout)['cast']}
+    for key, (offset, size, stride) in views.items():
+        one, two = shown(stored, size, stride, offset), shown(other, size, stride, offset)
+        nan = int(numpy.isnan(one).sum())
+        assert (any("'%s': %d of 20 elements" % (key, nan) in text and text.endswith('NaN') for text in findings)) == bool(nan)
+        assert changed[key] == int(((one != two) & ~(numpy.isnan(one) & numpy.isnan(two))).sum())
+        assert cast[key] == int((numpy.abs(one[numpy.isfinite(one)]) > 65520).sum())
 
 
 def test_casts_of_repeated_elements_are_counted_as_often_as_they_are_shown(folder):

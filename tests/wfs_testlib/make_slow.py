@@ -21,9 +21,12 @@ options = {}  # name of a case -> options of every verb and of a mount
 
 
 def deflated(value, root='m', **storages):
-    """A checkpoint whose pickle is compressed."""
+    """A checkpoint whose pickle and large storages are compressed."""
     made = records(value, root, **storages)
     made[0] = entry(root + '/data.pkl', pickle(value), method=8)
+    for i, (key, data) in enumerate(storages.items()):
+        if len(data) > 1 << 16:
+            made[2 + i] = entry('%s/data/%s' % (root, key[1:]), data, method=8)
     return zipped(*made)
 
 
@@ -70,8 +73,24 @@ def repeated():
     lines = bytes(range(256)) * 256
     of = storage(cls=name('torch', 'ByteStorage'), numel=len(lines))
     case('windows.pth', deflated(dictionary(w=tensor(of, 0, (1 << 15, 1 << 15), (1, 1))), r0=lines))
+    overlapping()
     of = storage(numel=4)
     case('repeated-many.pth', deflated(dictionary(**{'w%d' % i: tensor(of, 0, (SIDE, SIDE), (0, 0)) for i in range(2000)}), r0=FOUR))
+
+
+def overlapping():
+    """8,000 views of one storage: equal ones, and others that overlap."""
+    n = 1 << 19
+
+    def views(path, kind, n_item, make):
+        of = storage(cls=name('torch', kind), numel=n // n_item) + put_far(100)
+        tensors = {'w%d' % i: tensor(of if i == 0 else get_far(100), *make(i)) for i in range(8000)}
+        case(path, deflated(dictionary(**tensors), r0=bytes(n)))
+
+    views('overlapping-same.pth', 'FloatStorage', 4, lambda i: (0, (n // 4,), (1,)))
+    views('overlapping-shifted.pth', 'FloatStorage', 4, lambda i: (i, (n // 4 - i,), (1,)))
+    views('overlapping-sparse.pth', 'ByteStorage', 1, lambda i: (i % 2048, (254 - i // 2048, 2), (2049, 1)))
+    views('overlapping-windows.pth', 'ByteStorage', 1, lambda i: (0, (100 + i, n - 100 - i), (1, 1)))
 
 
 # ---- values that are shared ----

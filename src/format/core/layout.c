@@ -72,29 +72,17 @@ uint64_t wfs_layout_n_bytes(const struct wfs_layout *layout)
     return layout->n_bytes;
 }
 
-static int compare_pointers(const void *a, const void *b)
-{
-    const struct source *const *one = a, *const *other = b;
-    return (*one > *other) - (*one < *other);
-}
-
 /* Of all files that something is taken from, each once. */
 static uint64_t n_source_bytes(const struct wfs_layout *layout, const struct source **sources)
 {
     size_t n_sources = 0;
-    uint64_t n_bytes = 0;
     for (size_t i = 0; i < layout->n_segments; i++) {
         const struct wfs_tensor *tensor = layout->segments[i].tensor;
         const struct source *source = tensor == NULL ? NULL : tensor->stored.source;
         if (source != NULL && (n_sources == 0 || sources[n_sources - 1] != source))
             sources[n_sources++] = source;
     }
-    qsort(sources, n_sources, sizeof(*sources), compare_pointers);
-    for (size_t i = 0; i < n_sources; i++) {
-        if (i == 0 || sources[i] != sources[i - 1])
-            n_bytes += sources[i]->n_bytes;
-    }
-    return n_bytes;
+    return source_sum(sources, n_sources);
 }
 
 bool wfs_layout_is_large(const struct wfs_layout *layout)
