@@ -33,7 +33,7 @@ enum exit_code input_find(const struct wfs_catalog *catalog, const char *path, c
                           const struct wfs_tensor **ret);
 
 /* Help of the option --large of verbs that look at all elements of tensors. */
-#define INPUT_LARGE_HELP "look at views of over 16 times the bytes of the files"
+#define INPUT_LARGE_HELP "look at views of over 16 times the file bytes"
 
 /*
  * Prepares to look at all elements of tensors, or prints why not: an allocation of the list has

@@ -42,6 +42,7 @@ void graph_fork(struct graph *to, const struct graph *from, struct arena *arena)
 {
     *to = *from;
     to->arena = arena;
+    to->lookup = NULL;
     to->n_chunk_room = from->n_chunks; /* the next one makes a list of its own */
     to->n_values = from->n_chunks * GRAPH_CHUNK;
     to->cells = NULL;
@@ -246,22 +247,6 @@ bool value_is_text(const struct graph *graph, uint32_t id, const char *text)
     const struct value *value = graph_at(graph, id);
     return value->kind == VALUE_TEXT && value->n == strlen(text) &&
            memcmp(value->text, text, value->n) == 0;
-}
-
-uint32_t value_get(const struct graph *graph, uint32_t dict, const char *key)
-{
-    if (dict == 0)
-        return 0;
-    const struct value *value = graph_at(graph, dict);
-    if (value->kind == VALUE_CALL)
-        return value_get(graph, value_part(graph, value, PART_ITEMS), key);
-    if (value->kind != VALUE_DICT)
-        return 0;
-    const uint32_t *items = value_items(value);
-    for (uint32_t i = value->n; i >= 2; i -= 2)
-        if (value_is_text(graph, items[i - 2], key))
-            return items[i - 1];
-    return 0;
 }
 
 static uint32_t nth_of(const uint32_t *ids, uint32_t n, uint32_t i)

@@ -121,6 +121,8 @@ struct value_notation {
     const struct value *(*dict_of)(const struct graph *graph, const struct value *call);
 };
 
+struct value_lookup;
+
 struct graph {
     const struct value_notation *notation; /* NULL: all is plain data */
     struct arena *arena;                   /* borrowed; everything lives there */
@@ -132,6 +134,7 @@ struct graph {
     uint32_t strays;  /* list of target, state: what BUILD gave to a value that takes none */
     uint32_t n_marks; /* open at the same time in a pickle that was read, at most */
     uint8_t protocol; /* of the first pickle */
+    struct value_lookup *lookup; /* borrowed, for one thread; NULL: value_get searches each time */
 };
 
 enum { GRAPH_CHUNK = 4096 };
@@ -196,6 +199,17 @@ bool value_is_text(const struct graph *graph, uint32_t id, const char *text);
 
 /* The value of a text key of a dict, the last one when there are several; 0 when there is none. */
 uint32_t value_get(const struct graph *graph, uint32_t dict, const char *key);
+
+/* The texts of large dicts that value_get has searched: thousands of objects can share one. A
+ * zeroed struct is empty. */
+struct value_lookup {
+    struct map map;
+    struct value_texts *dicts;
+    uint32_t n_dicts;
+    size_t n_room;
+};
+
+void value_lookup_done(struct value_lookup *lookup);
 
 /* The i-th value that hangs on this one, whatever its kind, in the order of writing; 0: no more. */
 uint32_t value_child(const struct graph *graph, uint32_t id, uint32_t i);

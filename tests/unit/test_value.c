@@ -6,7 +6,9 @@
 #include "check.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <weightfs/value.h>
 
@@ -344,8 +346,44 @@ static void bytes_that_cannot_be_read_are_an_error(void)
     end();
 }
 
+/* With a lookup, the same is found: of twins the last, nothing of other kinds, and what has been
+ * added since. */
+static void large_dicts_are_looked_up(void)
+{
+    enum { N = 400 };
+    uint32_t items[2 * N];
+    struct value_lookup lookup = {0};
+    begin();
+    for (uint32_t i = 0; i < N; i++) {
+        char name[16];
+        snprintf(name, sizeof(name), "%u", i % 300);
+        items[2 * i] = i % 3 == 0 ? value_new_bytes(graph, NULL, 0, 0)
+                                  : value_new_text(graph, name, strlen(name));
+        items[2 * i + 1] = value_new_integer(graph, i);
+    }
+    const uint32_t dict = value_new_items(graph, VALUE_DICT, items, 2 * N);
+    const uint32_t small = value_new_items(graph, VALUE_DICT, items, 4);
+    for (unsigned round = 0; round < 3; round++) {
+        graph->lookup = round == 0 ? NULL : &lookup;
+        check_uint(value_get(graph, dict, "5"), items[2 * 305 + 1]);
+        check_uint(value_get(graph, dict, "101"), items[2 * 101 + 1]);
+        check_uint(value_get(graph, dict, "3"), 0);
+        check_uint(value_get(graph, dict, "400"), 0);
+        check_uint(value_get(graph, dict, ""), 0);
+        check_uint(value_get(graph, small, "1"), items[3]);
+    }
+    const uint32_t more[] = {value_new_text(graph, "400", 3), value_new_integer(graph, 7)};
+    check_int(value_append(graph, dict, more, 2), 0);
+    check_uint(value_get(graph, dict, "400"), more[1]);
+    check_uint(value_get(graph, dict, "5"), items[2 * 305 + 1]);
+    graph->lookup = NULL;
+    value_lookup_done(&lookup);
+    end();
+}
+
 int main(void)
 {
+    check_run(large_dicts_are_looked_up);
     check_run(containers_grow);
     check_run(containers_made_of_items_grow_too);
     check_run(calls_have_parts);

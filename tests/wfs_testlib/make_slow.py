@@ -149,6 +149,38 @@ def array_of_text(n):
     return made + b'u'
 
 
+def shared_by_modules():
+    """Large dicts and sets that are looked into for every object that has them."""
+    def kept(value, index):
+        return value + put_far(index) + b'0'
+
+    def many(n):
+        return dictionary(**{'s%d' % i: number(i) for i in range(n)})
+
+    start = kept(ORDERED, 1) + kept(name('m', 'C'), 2)
+    of = {'_parameters': get_far(1), '_modules': get_far(1)}
+
+    def module_of(made, objects):
+        """A module with such modules in it."""
+        one = dictionary(**{**of, '_modules': ORDERED + b'(' + b''.join(objects) + b'u'})
+        return start + made + get_far(2) + b')\x81' + one + b'b'
+
+    n = 15000
+    state = kept(dictionary(_parameters=ORDERED + b'(' + text('w') + tensor() + b'u', _modules=get_far(1))[:-1] + many(n)[2:], 3)
+    case('one-state-of-modules.pth', deflated(module_of(state, (text('o%d' % i) + get_far(2) + b')\x81' + get_far(3) + b'b'
+                                                                for i in range(n))), r0=FOUR))
+    n = 30000
+    state = kept(call(name('builtins', 'set'), b'](' + b''.join(text('b%d' % i) for i in range(n)) + b'e'), 3)
+    state += kept(ORDERED + b'(' + text('w') + tensor() + b'u', 4)
+    each = dictionary(**of, _buffers=get_far(4), _non_persistent_buffers_set=get_far(3)) + b'b'
+    case('one-set-of-modules.pth', deflated(module_of(state, (text('o%d' % i) + get_far(2) + b')\x81' + each for i in range(n))), r0=FOUR))
+    n = 40000
+    made = kept(many(n), 3) + kept(storage(), 4) + kept(name('torch._utils', '_rebuild_tensor_v2'), 5) + start
+    args = get_far(4), number(0), numbers((4,)), numbers((1,)), b'\x89', get_far(1), get_far(3)
+    case('one-dict-of-tensors.pth', deflated(made + b'}(' + b''.join(text('o%d' % i) + call(get_far(5), *args) for i in range(n)) + b'u',
+                                             r0=FOUR))
+
+
 # ---- keys that are equal, or look so ----
 
 def keys():
@@ -189,6 +221,7 @@ def rules():
 def main():
     repeated()
     shared()
+    shared_by_modules()
     keys()
     rules()
     FOLDER.mkdir(exist_ok=True)

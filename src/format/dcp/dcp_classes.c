@@ -78,7 +78,10 @@ uint32_t dcp_state_of(const struct graph *graph, uint32_t id)
 
 uint32_t dcp_field(const struct graph *graph, uint32_t id, const char *name)
 {
+    enum { N_MOST = 2 * 64 }; /* no class of PyTorch has as many: nobody shall share a large one */
     const uint32_t state = dcp_state_of(graph, id);
-    return state == 0 || graph_at(graph, state)->kind != VALUE_DICT ? 0
-                                                                    : value_get(graph, state, name);
+    return state == 0 || graph_at(graph, state)->kind != VALUE_DICT ||
+                   graph_at(graph, state)->n > N_MOST
+               ? 0
+               : value_get(graph, state, name);
 }

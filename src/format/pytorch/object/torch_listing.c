@@ -276,17 +276,14 @@ static int enter_root(struct walk *walk, uint32_t root)
     return visit(walk, root);
 }
 
-int torch_listing_add(struct torch *torch, uint32_t root, const char *prefix)
+static int list(struct torch *torch, uint32_t root, const char *prefix)
 {
     cleanup(walk_done) struct walk walk = {
         .torch = torch, .graph = torch->graph, .item = PLACE_FIXED};
     walk.n_repeats_left = torch->limits->repeats;
     if (*prefix != '\0')
         walk_add_name(&walk, prefix);
-    int code = torch_marks_set(torch, root);
-    torch_marks_modules(torch);
-    if (code == 0)
-        code = enter_root(&walk, root);
+    int code = enter_root(&walk, root);
     while (code >= 0 && walk.n_frames > 0) {
         code = step(&walk);
         if (code == 1)
@@ -295,4 +292,18 @@ int torch_listing_add(struct torch *torch, uint32_t root, const char *prefix)
             code = visit_pending(&walk);
     }
     return code < 0 ? code : report(&walk);
+}
+
+int torch_listing_add(struct torch *torch, uint32_t root, const char *prefix)
+{
+    struct value_lookup lookup = {0};
+    int code = torch_marks_set(torch, root);
+    torch_marks_modules(torch); /* looks at each dict once */
+    if (code < 0)
+        return code;
+    torch->graph->lookup = &lookup;
+    code = list(torch, root, prefix);
+    torch->graph->lookup = NULL;
+    value_lookup_done(&lookup);
+    return code;
 }

@@ -242,11 +242,8 @@ static int set_unsaved(struct walk *walk, struct frame *frame, uint32_t set)
     const uint32_t items = set == 0 ? 0 : set_items(walk->graph, set);
     if (items == 0 || !value_has_items(graph_at(walk->graph, items)))
         return 0;
-    frame->unsaved = calloc(1, sizeof(*frame->unsaved));
-    return frame->unsaved == NULL ||
-                   value_set_init(frame->unsaved, walk->graph, graph_at(walk->graph, items)) < 0
-               ? wfs_fail_memory(walk->torch->err)
-               : 0;
+    frame->unsaved = walk_set(walk, items);
+    return frame->unsaved == NULL ? wfs_fail_memory(walk->torch->err) : 0;
 }
 
 /* What the module owns comes first, in the order of state_dict(), then its other attributes. */

@@ -26,11 +26,44 @@ static void free_set(struct value_set *set)
 void walk_done(struct walk *walk)
 {
     const int saved = errno;
-    for (uint32_t i = 0; i < walk->n_frames; i++)
-        free_set(walk->frames[i].unsaved);
+    for (uint32_t i = 0; i < walk->n_sets; i++)
+        free_set(walk->sets[i]);
+    free(walk->sets);
+    map_done(&walk->set_numbers);
     free(walk->frames);
     strbuf_done(&walk->path);
     errno = saved;
+}
+
+struct set_query {
+    const struct walk *walk;
+    const uint32_t *items;
+};
+
+static bool is_set(const void *ctx, uint32_t i)
+{
+    const struct set_query *query = ctx;
+    return query->walk->sets[i]->items == query->items;
+}
+
+const struct value_set *walk_set(struct walk *walk, uint32_t items)
+{
+    const struct value *value = graph_at(walk->graph, items);
+    const struct set_query query = {walk, value_items(value)};
+    const uint64_t hash = hash_bytes(&items, sizeof(items), hash_seed());
+    uint32_t i;
+    if (map_find(&walk->set_numbers, hash, is_set, &query, &i))
+        return walk->sets[i];
+    struct value_set *set = calloc(1, sizeof(*set));
+    if (set == NULL ||
+        array_reserve(&walk->sets, sizeof(*walk->sets), walk->n_sets, 1, &walk->n_set_room) < 0 ||
+        value_set_init(set, walk->graph, value) < 0 ||
+        map_add(&walk->set_numbers, hash, walk->n_sets) < 0) {
+        free_set(set);
+        return NULL;
+    }
+    walk->sets[walk->n_sets++] = set;
+    return set;
 }
 
 /* Returns whether the mode can step through the value: arguments and states can be anything. */
@@ -88,7 +121,6 @@ void walk_leave(struct walk *walk)
 {
     const struct frame *frame = &walk->frames[--walk->n_frames];
     graph_at(walk->graph, frame->id)->marks &= (uint8_t)~MARK_OPEN;
-    free_set(frame->unsaved);
     walk->n_modules -= frame->mode == WALK_MODULE;
 }
 

@@ -26,9 +26,9 @@ struct frame {
     size_t n_path; /* of the path to it */
     uint32_t n_components;
     uint32_t place;
-    uint32_t whole;            /* of which its tensors are parts; 0: none */
-    struct value_set *unsaved; /* malloc'ed; buffers that state_dict() leaves out; NULL: none */
-    const char *role;          /* of the tensors in it, as walk.role */
+    uint32_t whole;                  /* of which its tensors are parts; 0: none */
+    const struct value_set *unsaved; /* buffers that state_dict() leaves out; NULL: none */
+    const char *role;                /* of the tensors in it, as walk.role */
     enum walk_mode mode;
     bool is_filtered;   /* lists only what has tensors */
     bool is_attributes; /* the attributes of a module: its own dicts are listed before */
@@ -52,6 +52,10 @@ struct walk {
     uint32_t n_components;
     uint64_t n_repeats_left;
     bool is_deep, is_repetitive;
+    struct value_set **sets; /* each malloc'ed: modules can share one */
+    uint32_t n_sets;
+    size_t n_set_room;
+    struct map set_numbers; /* by the list of their items */
 };
 
 void walk_done(struct walk *walk);
@@ -62,6 +66,9 @@ void walk_done(struct walk *walk);
  * deep, or one that was listed too often. -ENOMEM.
  */
 int walk_enter(struct walk *walk, enum walk_mode mode, uint32_t id);
+
+/* Makes a set of the items of that value, or finds it; NULL when out of memory. */
+const struct value_set *walk_set(struct walk *walk, uint32_t items);
 
 /* Leaves the top frame. */
 void walk_leave(struct walk *walk);
