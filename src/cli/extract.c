@@ -26,6 +26,7 @@
 static const struct args_option options[] = {
     {"directory", "DIR", "-d DIR: where to write, created if missing"},
     {"files", "npy|raw", ".npy files (default), or only the elements"},
+    {"large", NULL, "allow files over 16 times larger than SOURCE"},
     {"layout", "nested|flat", "as in a mount; default nested"},
     {"overwrite", NULL, "replace files that exist"},
     {NULL, NULL, NULL},
@@ -98,7 +99,7 @@ static int count_file(void *ctx, const struct wfs_tree_file *file)
         return 0;
     wfs_node_stat(extraction->tree, file->node, &st);
     extraction->n_files++;
-    extraction->n_bytes += (uint64_t)st.st_size;
+    extraction->n_bytes = input_add(extraction->n_bytes, (uint64_t)st.st_size);
     return 0;
 }
 
@@ -277,6 +278,15 @@ static enum exit_code write_all(struct extraction *extraction)
     return EXIT_DONE;
 }
 
+/* A few stored bytes can be shown as a tensor that fills a disk. */
+static bool is_large(const struct extraction *extraction)
+{
+    uint64_t n_bytes = 0;
+    for (size_t i = 0; i < wfs_catalog_n_sources(extraction->catalog); i++)
+        n_bytes = input_add(n_bytes, wfs_catalog_source_bytes(extraction->catalog, i));
+    return extraction->n_bytes > 1 << 20 && extraction->n_bytes / 16 > n_bytes;
+}
+
 static enum exit_code extract(struct extraction *extraction, const struct args *args)
 {
     extraction->n_globs = args->n_operands - 1;
@@ -291,7 +301,13 @@ static enum exit_code extract(struct extraction *extraction, const struct args *
     if (walk(extraction, count_file) < 0)
         return extraction->exit_code;
     const enum exit_code exit_code = report_unmatched(extraction);
-    return exit_code == EXIT_DONE ? write_all(extraction) : exit_code;
+    if (exit_code != EXIT_DONE)
+        return exit_code;
+    if (is_large(extraction) && !args_has(args, "large"))
+        return print_error(EXIT_OUTPUT, extraction->source,
+                           "the files would be more than 16 times larger than what they are made "
+                           "of; --large allows it");
+    return write_all(extraction);
 }
 
 static void extraction_done(struct extraction *extraction)

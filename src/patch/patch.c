@@ -5,6 +5,7 @@
 #include "patch/patch.h"
 
 #include <weightfs/array.h>
+#include <weightfs/distinct.h>
 #include <weightfs/strbuf.h>
 #include <weightfs/value.h>
 
@@ -94,10 +95,11 @@ struct wfs_access wfs_patch_access(const struct wfs_patch *patch)
 
 void patch_note_was(struct patch_edit *edit, const struct wfs_tensor *tensor)
 {
-    edit->was = (struct patch_was){.is_known = true,
-                                   .dtype = tensor->dtype,
-                                   .shape = tensor->shape,
-                                   .tensor = edit->content != 0 ? tensor : NULL};
+    edit->was = (struct patch_was){
+        .is_known = true,
+        .dtype = tensor->dtype,
+        .shape = tensor->shape,
+        .tensor = edit->content != 0 && !wfs_tensor_is_large(tensor) ? tensor : NULL};
 }
 
 /* ---- keys ---- */

@@ -79,7 +79,8 @@ int patch_add_content(struct wfs_patch *patch, const struct wfs_tensor *tensor, 
 /* Adds n_bytes of a source, which is adopted, also on failure. -ENOMEM. */
 int patch_add_bytes(struct wfs_patch *patch, struct source *source, uint32_t *ret);
 
-/* Notes dtype and shape of what is changed. */
+/* Notes dtype and shape of a tensor that is changed, and that its digest is to be taken, unless
+ * that would take too long. */
 void patch_note_was(struct patch_edit *edit, const struct wfs_tensor *tensor);
 
 /* The keys of a catalog, tensors or values, by name. */

@@ -6,6 +6,7 @@
 #include <weightfs/patch.h>
 
 #include <weightfs/cleanup.h>
+#include <weightfs/distinct.h>
 #include <weightfs/value.h>
 
 #include <errno.h>
@@ -32,6 +33,11 @@ struct comparison {
 
 static int digest(struct comparison *comparison, const struct wfs_tensor *tensor, uint64_t *ret)
 {
+    if (wfs_tensor_is_large(tensor))
+        return wfs_fail(comparison->err, E2BIG,
+                        "tensor '%s': shows %s of a file that is more than 16 times smaller, too "
+                        "many to be compared",
+                        wfs_quote(tensor->key).text, wfs_count(tensor->n_bytes, "byte").text);
     const int code = wfs_tensor_digest(tensor, ret);
     return code < 0 ? wfs_fail(comparison->err, -code, "tensor '%s' cannot be read: %s",
                                wfs_quote(tensor->key).text, strerror(-code))

@@ -6,6 +6,7 @@
 #include "patch/patch_fit.h"
 
 #include <weightfs/cleanup.h>
+#include <weightfs/distinct.h>
 #include <weightfs/value.h>
 
 #include <errno.h>
@@ -85,6 +86,10 @@ static int check_digest(struct fitting *fitting, unsigned kind, size_t i)
     uint64_t digest;
     if (!edit->was.has_digest)
         return 0;
+    if (kind == PATCH_TENSORS && wfs_tensor_is_large(wfs_catalog_tensor(catalog, base))) {
+        refuse(fitting, kind, i, "is too large to be compared");
+        return 0;
+    }
     const int code = kind == PATCH_VALUES
                          ? digest_value(catalog, base, &digest)
                          : wfs_tensor_digest(wfs_catalog_tensor(catalog, base), &digest);

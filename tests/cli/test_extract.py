@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: MIT
 """weightfs extract: files that numpy reads, below the directory and nowhere else, each whole or not there."""
 import os
+import resource
 import subprocess
 
 import numpy
 import pytest
 
 from conftest import SAMPLE
-from wfs_testlib import pth, st
+from wfs_testlib import program, pth, st
 from wfs_testlib.program import COMMAND, EXIT_RULES, EXIT_USAGE, weightfs
 
 
@@ -114,6 +115,20 @@ def test_two_at_once_do_not_mix(folder):
     assert [one.wait() for one in running] == [0] * 4
     assert below(folder / 'out') == sorted('k%d.npy' % i for i in range(20))
     assert all((numpy.load(folder / 'out' / ('k%d.npy' % i)) == i).all() for i in range(20))
+
+
+SLOW = program.ROOT / 'tests/data/slow'
+
+
+@pytest.mark.parametrize('name', ['repeated-many.pth', 'repeated-legacy.pt'])
+def test_repeated_elements_fill_no_disk(folder, name):
+    assert '--large allows it' in weightfs('extract', SLOW / name, '-d', folder / 'out', code=9, preexec_fn=limit).error
+    assert not (folder / 'out').exists()
+    assert 'too many to be compared' in weightfs('patch', 'make', SLOW / name, SLOW / name, folder / 'p', code=6, preexec_fn=limit).error
+
+
+def limit():
+    resource.setrlimit(resource.RLIMIT_CPU, (20, 20))
 
 
 def test_the_sample(folder):
