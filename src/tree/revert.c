@@ -80,7 +80,7 @@ static int check_tie(const struct reversion *reversion, uint32_t loaded,
     if (!changes_is_edited(node))
         return 0;
     for (uint32_t id = node->entry; id != 0; id = entry_at(reversion->tree, id)->next) {
-        if (reversion->marks.now[id])
+        if (id <= reversion->changes.n_entries && reversion->marks.now[id])
             return 0;
     }
     return fail_paths(reversion, loaded, node->entry,

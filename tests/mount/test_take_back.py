@@ -272,6 +272,19 @@ def test_ties_come_back(mount, folder):
     assert look(mnt.path) == before
 
 
+def test_all_names_of_an_edited_file_come_back(mount, folder):
+    source = folder / 'tied.pth'
+    source.write_bytes(pth.checkpoint(pth.dictionary(**{name: pth.tensor() for name in ('first', 'second', 'third', 'fourth')})))
+    mnt = mount(source, 'output=%s' % (folder / 'out.pth'))
+    before = look(mnt.path)
+    os.link(mnt / 'first', mnt / 'new')
+    (mnt / 'new').write_bytes(st.f32(9, 8, 7, 6))
+    for name in ('first', 'second', 'third'):
+        os.unlink(mnt / name)
+    weightfs('discard', mnt.path, 'new')
+    assert look(mnt.path) == before
+
+
 @pytest.mark.parametrize('options', [(), ('files=npy',), ('layout=flat',), ('remap=s/^a\\./z./', 'cast=F16')], ids=str)
 def test_views_and_forms_of_trees(options, mount, folder):
     source = checkpoints.write(folder / 'in.safetensors', TENSORS)
