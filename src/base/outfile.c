@@ -436,26 +436,12 @@ static size_t n_at_once(const struct outfile *outfile, uint64_t offset, uint64_t
     return n_before > 0 ? n_before : n - n % IO_BLOCK;
 }
 
-/* Returns the file that a made-up source is made of there; itself, if that has only a little. */
-static const struct source *find_file(const struct source *source, uint64_t *offset,
-                                      uint64_t *n_bytes)
-{
-    uint64_t place = *offset, n = *n_bytes;
-    const struct source *file = source->find(source, &place, &n);
-    if (file == NULL || n <= N_SMALL)
-        return source;
-    *offset = place;
-    *n_bytes = n;
-    return file;
-}
-
 int outfile_copy(struct outfile *outfile, const struct source *source, uint64_t offset,
                  uint64_t n_bytes, uint64_t *ret_n)
 {
     if (outfile->error != 0)
         return outfile->error;
-    if (source->find != NULL)
-        source = find_file(source, &offset, &n_bytes);
+    source = source_find(source, &offset, &n_bytes, N_SMALL + 1);
     if (source->fd >= 0 && n_bytes <= N_SMALL)
         return copy_small(outfile, source, offset, (size_t)n_bytes, ret_n);
     if (source->fd < 0 || !outfile->can_copy)
@@ -471,10 +457,8 @@ int outfile_copy(struct outfile *outfile, const struct source *source, uint64_t 
             outfile->can_copy = false;
             return copy_by_hand(outfile, source, offset, n_bytes, ret_n);
         }
-        if (errno == EINTR) {
-            *ret_n = 0;
-            return 0;
-        }
+        if (errno == EINTR)
+            return *ret_n = 0, 0;
         return errno == EIO ? fail_read(outfile, -EIO) : (outfile->error = -errno);
     }
     if (n == 0 || source_check(source) < 0)

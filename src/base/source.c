@@ -296,6 +296,18 @@ int source_check(const struct source *source)
     return -EIO;
 }
 
+const struct source *source_find(const struct source *source, uint64_t *offset, uint64_t *n_bytes,
+                                 uint64_t n_least)
+{
+    uint64_t place = *offset, n = *n_bytes;
+    const struct source *file = source->find == NULL ? NULL : source->find(source, &place, &n);
+    if (file == NULL || n < n_least)
+        return source;
+    *offset = place;
+    *n_bytes = n;
+    return file;
+}
+
 int source_check_at(const struct source *source, uint64_t offset)
 {
     return source->check != NULL ? source->check(source, offset) : source_check(source);

@@ -80,6 +80,11 @@ int source_read(const struct source *source, uint64_t offset, void *buf, size_t 
  * anybody sees the bytes. */
 int source_read_unchecked(const struct source *source, uint64_t offset, void *buf, size_t n_bytes);
 
+/* Returns the file in which the bytes at *offset lie as they are, as `find` does; the source itself
+ * where that is not known, or has fewer than n_least. */
+const struct source *source_find(const struct source *source, uint64_t *offset, uint64_t *n_bytes,
+                                 uint64_t n_least);
+
 /* Returns -EIO when the file is no longer what it was when it was opened, and from then on. */
 int source_check(const struct source *source);
 
