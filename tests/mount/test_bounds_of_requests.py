@@ -95,7 +95,7 @@ def judge_file(folder, path):
     point.mkdir()
     options = [*bounds.options_of(path), 'output=' + str(folder / 'out.safetensors')]
     try:
-        mnt = Mount(path, point, *options)
+        mnt = Mount(bounds.as_source(path, folder), point, *options)
     except AssertionError as problem:
         assert 'early exit' in str(problem) and not is_mounted(point), problem
         return

@@ -2,6 +2,7 @@
 """What a file may cost: programs under a limit of processor time, and how much memory they took."""
 import json
 import os
+import shutil
 import subprocess
 
 from wfs_testlib import program, st
@@ -47,7 +48,17 @@ def slow_files():
 
 
 def reject_files():
-    return sorted(path for path in REJECT.glob('*/*') if path.suffix != '.expect')
+    return sorted(path for path in REJECT.rglob('*') if path.is_file() and path.suffix not in ('.expect', '.py'))
+
+
+def as_source(path, folder):
+    """What is given to the program: of a distributed checkpoint, the directory of its .metadata."""
+    if path.suffix != '.metadata':
+        return path
+    place = folder / path.stem
+    place.mkdir(exist_ok=True)
+    shutil.copy(path, place / '.metadata')
+    return place
 
 
 def options_of(path):
@@ -63,6 +74,7 @@ def first_key(path):
 
 def brief_commands_of(path, folder):
     """Those that together do nearly all that verbs do with a file."""
+    path = as_source(path, folder)
     views = ['--' + option for option in options_of(path)]
     loads = [view for view in views if not view.startswith('--values=')]
     return [['ls', '--long', *loads, path], ['check', '--values', '--json', *loads, path],
@@ -72,6 +84,7 @@ def brief_commands_of(path, folder):
 
 def commands_of(path, folder):
     """Every verb on the file."""
+    path = as_source(path, folder)
     options = options_of(path)
     views = ['--' + option for option in options if not option.startswith('values=')]
     key = first_key(path)
