@@ -375,6 +375,9 @@ const char *wfs_digest_job_text(const struct wfs_digest_job *job);
 /* Lists the names, each ended by NUL, with the same rule for the length. */
 ssize_t wfs_node_list_xattr(const struct wfs_tree *tree, const struct wfs_node *node, char *buf,
                             size_t n_bytes);
+/* Returns true when setting the attribute copies the content first: a job can do that before. */
+bool wfs_node_xattr_copies(const struct wfs_tree *tree, const struct wfs_node *node,
+                           const char *name, const void *value, size_t n_bytes, int flags);
 int wfs_node_set_xattr(struct wfs_tree *tree, struct wfs_node *node, const char *name,
                        const void *value, size_t n_bytes, int flags);
 int wfs_node_remove_xattr(struct wfs_tree *tree, struct wfs_node *node, const char *name);

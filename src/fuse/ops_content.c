@@ -18,18 +18,12 @@
 
 /* ---- long work without a lock ---- */
 
-/*
- * Begins a change that keeps the first n_keep bytes of the content. If it is the first one of a
- * large tensor, its copy is made before, while others read and write. Where that fails, no change
- * has begun.
- */
-static int begin_content_change(fuse_req_t req, fuse_ino_t ino, uint64_t n_keep)
+/* Copies a large tensor during a change that has begun, which it ends when it fails. */
+static int copy_before_change(fuse_req_t req, fuse_ino_t ino, uint64_t n_keep)
 {
     const struct wfs_interruption interruption = {request_is_given_up, req};
     struct wfs_stage_job *job = NULL;
-    struct driver *driver = request_begin_change(req);
-    if (driver == NULL)
-        return -EINTR;
+    struct driver *driver = fuse_req_userdata(req);
     int code = wfs_stage_job_new(driver->tree, request_node(driver, ino), n_keep, &job);
     if (job != NULL) {
         driver_end_change(driver);
@@ -42,6 +36,16 @@ static int begin_content_change(fuse_req_t req, fuse_ino_t ino, uint64_t n_keep)
     if (code < 0)
         driver_end_change(driver);
     return code;
+}
+
+/*
+ * Begins a change that keeps the first n_keep bytes of the content. If it is the first one of a
+ * large tensor, its copy is made before, while others read and write. Where that fails, no change
+ * has begun.
+ */
+static int begin_content_change(fuse_req_t req, fuse_ino_t ino, uint64_t n_keep)
+{
+    return request_begin_change(req) == NULL ? -EINTR : copy_before_change(req, ino, n_keep);
 }
 
 /* ---- attributes that stat shows ---- */
@@ -392,6 +396,13 @@ static void change_xattr(fuse_req_t req, fuse_ino_t ino, const char *name, const
         return;
     }
     struct wfs_node *node = request_node(driver, ino);
+    if (value != NULL && wfs_node_xattr_copies(driver->tree, node, name, value, n_bytes, flags)) {
+        const int copied = copy_before_change(req, ino, UINT64_MAX);
+        if (copied < 0) {
+            request_reply(req, copied);
+            return;
+        }
+    }
     int rc = value != NULL ? wfs_node_set_xattr(driver->tree, node, name, value, n_bytes, flags)
                            : wfs_node_remove_xattr(driver->tree, node, name);
     driver_end_change(driver);

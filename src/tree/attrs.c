@@ -196,13 +196,15 @@ static int get_stats(const struct look *look, struct strbuf *text)
 
 /* ---- the table: what can be set ---- */
 
-/* A new dtype or shape of a tensor in the source needs the bytes as they are shown: copies them. */
+bool attrs_need_copy(const struct wfs_tree *tree, const struct wfs_node *node)
+{
+    return node->kind == NODE_FILE && !edit_is_staged(node) && node->tensor != NULL &&
+           !wfs_tensor_is_plain(node->tensor) && !tree->is_replaying;
+}
+
 static int make_describable(struct wfs_tree *tree, struct wfs_node *node)
 {
-    if (edit_is_staged(node) || node->tensor == NULL || wfs_tensor_is_plain(node->tensor) ||
-        tree->is_replaying)
-        return 0;
-    return staging_begin(tree, node, content_n_bytes(tree, node));
+    return attrs_need_copy(tree, node) ? staging_begin(tree, node, content_n_bytes(tree, node)) : 0;
 }
 
 /* The kernel may have cached a generated header. */

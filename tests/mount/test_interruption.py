@@ -108,14 +108,20 @@ def test_an_attribute_of_a_file_that_is_written_to_is_that_of_one_moment(folder,
     assert json.loads(os.getxattr(mnt / 'w', STATS))['mean'] == 399
 
 
-@pytest.mark.parametrize('view', [[], ['cast=huge=>F16']], ids=['copied', 'cast'])
-def test_a_killed_first_writer_of_a_large_tensor_leaves_nothing(folder, mount, view):
-    """The copy that the first write makes ends with its process; others read and write meanwhile."""
+WRITE = 'fd = os.open(sys.argv[1], os.O_WRONLY)\nos.pwrite(fd, b"abcd", 8)'
+DESCRIBE = 'os.setxattr(sys.argv[1], "user.weightfs.%s", b"%s")'
+
+
+@pytest.mark.parametrize('view, change', [
+    ([], WRITE), (['cast=huge=>F16'], WRITE), (['cast=huge=>F16'], DESCRIBE % ('dtype', 'I16')), (['cast=huge=>F16'], DESCRIBE % ('shape', '[1]')),
+], ids=['copied', 'cast', 'cast-dtype', 'cast-shape'])
+def test_a_killed_first_writer_of_a_large_tensor_leaves_nothing(folder, mount, view, change):
+    """The copy that the first change makes ends with its process; others read and write meanwhile."""
     out = folder / 'out.safetensors'
     mnt = mount(huge(folder / 'a.safetensors', 8 << 30), 'output=' + str(out), *view)
     (mnt / 'small').write_bytes(st.f32(1, 1, 1, 1))
     staged = stage_of(out) / 'data'
-    code = 'import os, sys\nos.write(1, b"x")\nfd = os.open(sys.argv[1], os.O_WRONLY)\nos.pwrite(fd, b"abcd", 8)'
+    code = 'import os, sys\nos.write(1, b"x")\n' + change
     took = []
     for _ in range(N_TRIES):
         writer = subprocess.Popen(['/usr/bin/python3', '-SEc', code, mnt / 'huge'], stdout=subprocess.PIPE)
