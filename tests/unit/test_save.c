@@ -3,8 +3,6 @@
  * Writing safetensors: the canonical form byte by byte, what cannot be written, any range of a
  * layout, and files that are saved whole or not at all.
  */
-#include <weightfs/cleanup.h>
-
 #include "check.h"
 #include "made.h"
 
