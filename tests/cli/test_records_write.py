@@ -270,6 +270,16 @@ def test_texts_that_somebody_added_to_the_metadata_stay(folder):
     assert json.loads(weightfs('info', '--json', path).stdout)['metadata']['note'] == 'mine'
 
 
+@pytest.mark.parametrize('text', ['f32', '', 'x' * 70000], ids=['short', 'empty', 'long'])
+def test_a_text_called_bytes_is_a_text_where_there_is_no_tensor(folder, text):
+    source = put(folder, {'w': param(mpk.param_id(5), tensor(b'abcd', [1])), 'conf': {'bytes': text}}, metadata('0.18.0', bytes=text))
+    assert json.loads(weightfs('config', source).stdout)['conf'] == {'bytes': text}
+    assert json.loads(weightfs('info', '--json', source).stdout)['metadata']['bytes'] == text
+    convert(source, folder / 'out.mpk')
+    assert (folder / 'out.mpk').read_bytes() == source.read_bytes()
+    convert(source, folder / 'out.pth')
+
+
 def test_ids_are_written_as_they_were(folder):
     path = put(folder, {'a': param('T41G000000000', tensor(b'', [0])), 'b': param('not an id!', tensor(b'', [0])), 'c': param('', tensor(b'', [0])),
                         'd': param(mpk.param_id(5), tensor(b'', [0]))})

@@ -15,6 +15,7 @@
 
 #include "base/utf8.h"
 #include "format/records/record_value.h"
+#include "value/value_leaf.h"
 
 enum { N_TWIN = 16 };
 
@@ -183,11 +184,43 @@ int build_add(struct build *build, uint32_t id)
     return 0;
 }
 
+/* A text called "bytes" may have been taken for the elements of a tensor: without a shape beside it
+ * it is a text like others, unless it is large or no UTF-8. */
+static int restore_text(const struct graph *graph, const uint32_t *items, size_t n)
+{
+    struct value *found = NULL;
+    for (size_t i = 0; i + 1 < n; i += 2) {
+        if (value_is_text(graph, items[i], "shape"))
+            return 0;
+        if (value_is_text(graph, items[i], "bytes"))
+            found = graph_at(graph, items[i + 1]);
+    }
+    if (found == NULL || found->kind != VALUE_BYTES || found->form != FORM_BYTE_TEXT)
+        return 0;
+    autofree uint8_t *text = NULL;
+    size_t n_text;
+    const int code = value_copy_range(found->bytes, &text, &n_text);
+    if (code <= 0 || utf8_valid(text, n_text) != n_text)
+        return code < 0 ? code : 0;
+    const char *copy = arena_copy(graph->arena, (const char *)text, n_text);
+    if (copy == NULL)
+        return -ENOMEM;
+    found->kind = VALUE_TEXT;
+    found->form = 0;
+    found->text = copy;
+    found->n = (uint32_t)n_text;
+    return 0;
+}
+
 int build_close(struct build *build)
 {
     const struct build_level level = build->levels[--build->depth];
     const size_t n = build->n_items - level.first;
     const uint32_t *items = n > 0 ? build->items + level.first : NULL;
+    const int code = level.is_map ? restore_text(build->load->graph, items, n) : 0;
+    if (code < 0)
+        return code == -ENOMEM ? record_fail_memory(build->load)
+                               : record_fail_read(build->load, code);
     const enum value_kind kind = level.is_map ? VALUE_DICT : VALUE_LIST;
     const uint32_t id =
         n > UINT32_MAX ? 0 : value_new_items(build->load->graph, kind, items, (uint32_t)n);
