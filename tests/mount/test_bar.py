@@ -7,12 +7,12 @@ from wfs_testlib.program import weightfs
 
 pytestmark = pytest.mark.skipif(bool(program.WRAP), reason='takes too long under another program')
 
-N_BYTES = 1 << 29
+N_BYTES = 1 << 31
 
 
 @pytest.fixture
 def slow(mount, folder):
-    """A mount whose commit has to cast a hole of 512 MiB."""
+    """A mount whose commit has to cast a hole of 2 GiB."""
     path = folder / 'in.safetensors'
     st.write_parts(path, [], head='{"w":{"dtype":"F64","shape":[%d],"data_offsets":[0,%d]}}' % (N_BYTES // 8, N_BYTES))
     with open(path, 'r+b') as file:
@@ -22,7 +22,7 @@ def slow(mount, folder):
 
 @pytest.mark.parametrize('verb', ['commit', 'umount'])
 def test_a_terminal_gets_a_bar(slow, verb):
-    """The first look at a commit is after a tenth of a second; this one takes several times that."""
+    """The bar begins after half a second; this commit takes several times that."""
     code, stdout, drawn = terminal.run(verb, slow.path)
     assert code == 0 and stdout.startswith("committed to '")
     assert terminal.bars(drawn, 'committing')
