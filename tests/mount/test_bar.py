@@ -7,12 +7,12 @@ from wfs_testlib.program import weightfs
 
 pytestmark = pytest.mark.skipif(bool(program.WRAP), reason='takes too long under another program')
 
-N_BYTES = 1 << 31
+N_BYTES = 3 << 29
 
 
 @pytest.fixture
 def slow(mount, folder):
-    """A mount whose commit has to cast a hole of 2 GiB."""
+    """A mount whose commit has to cast a hole of 1.5 GiB."""
     path = folder / 'in.safetensors'
     st.write_parts(path, [], head='{"w":{"dtype":"F64","shape":[%d],"data_offsets":[0,%d]}}' % (N_BYTES // 8, N_BYTES))
     with open(path, 'r+b') as file:
