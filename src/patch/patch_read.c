@@ -280,15 +280,20 @@ static int check_edit(struct reading *reading, const struct patch_edit *edit, bo
     return edit->content == 0 ? 0 : check_content(reading, edit, is_value);
 }
 
+/* Reports why no more could be added to n_edits. */
+static int fail_room(const struct reading *reading, size_t n_edits)
+{
+    return n_edits >= PATCH_EDITS_MAX
+               ? wfs_fail(reading->err, E2BIG, "it has more than %d edits", (int)PATCH_EDITS_MAX)
+               : wfs_fail_memory(reading->err);
+}
+
 static int take_edit(struct reading *reading, unsigned kind)
 {
     struct json_text member;
     struct patch_edit *edit = patch_add(reading->patch, kind);
     if (edit == NULL)
-        return reading->patch->edits[kind].n_items >= PATCH_EDITS_MAX
-                   ? wfs_fail(reading->err, E2BIG, "it has more than %d edits",
-                              (int)PATCH_EDITS_MAX)
-                   : wfs_fail_memory(reading->err);
+        return fail_room(reading, reading->patch->edits[kind].n_items);
     if (!json_open_object(&reading->json))
         return fail_json(reading);
     while (json_next_key(&reading->json, &member)) {
@@ -319,10 +324,7 @@ static int take_meta(struct reading *reading)
     struct json_text member;
     struct patch_meta *meta = patch_add_meta(reading->patch);
     if (meta == NULL)
-        return reading->patch->n_metas >= PATCH_EDITS_MAX
-                   ? wfs_fail(reading->err, E2BIG, "it has more than %d edits",
-                              (int)PATCH_EDITS_MAX)
-                   : wfs_fail_memory(reading->err);
+        return fail_room(reading, reading->patch->n_metas);
     if (!json_open_object(&reading->json))
         return fail_json(reading);
     while (json_next_key(&reading->json, &member)) {
