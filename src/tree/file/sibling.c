@@ -74,35 +74,34 @@ static void look_beside(struct search *search, unsigned level)
     }
 }
 
-/* Returns a described file of the same size whose path differs in the name of one directory. 0:
- * there is none, two of them differ in dtype or shape, or there are too many to look at. */
-static uint32_t find(const struct wfs_tree *tree, uint32_t id)
+/* Finds a described file of the same size whose path differs in the name of one directory. None is
+ * found where two of them differ in dtype or shape, or there are too many to look at. */
+static void find(struct search *search, uint32_t id)
 {
-    struct search search = {.tree = tree, .n_bytes = edit_n_bytes(entry_at(tree, id)->node)};
     unsigned depth = 0;
-    for (uint32_t at = id; at != 0 && depth < DEPTH_MAX; at = entry_at(tree, at)->dir->entry)
-        search.path[depth++] = at;
-    for (unsigned level = 1; level < depth && depth < DEPTH_MAX && !search.is_over; level++)
-        look_beside(&search, level);
-    arena_done(&search.arena);
-    return search.is_over ? 0 : search.found;
+    for (uint32_t at = id; at != 0 && depth < DEPTH_MAX;
+         at = entry_at(search->tree, at)->dir->entry)
+        search->path[depth++] = at;
+    for (unsigned level = 1; level < depth && depth < DEPTH_MAX && !search->is_over; level++)
+        look_beside(search, level);
 }
 
 int sibling_describe(const struct wfs_tree *tree, const struct wfs_node *node, uint32_t id,
                      struct arena *arena, struct description *ret, struct wfs_error *err)
 {
-    struct description other;
-    int code = description_make(tree, node, id, arena, ret, err);
+    struct search search = {.tree = tree, .n_bytes = edit_n_bytes(node)};
+    const int code = description_make(tree, node, id, arena, ret, err);
     if (code < 0 || id == 0 || !edit_is_staged(node) || ret->has_dtype || ret->has_shape ||
         ret->is_framed)
         return code;
-    ret->sibling = find(tree, id);
-    if (ret->sibling == 0)
+    find(&search, id);
+    arena_done(&search.arena);
+    if (search.found == 0 || search.is_over)
         return 0;
-    code = description_make(tree, entry_at(tree, ret->sibling)->node, ret->sibling, arena, &other,
-                            err);
-    ret->has_dtype = ret->has_shape = code == 0;
-    ret->dtype = other.dtype;
-    ret->shape = other.shape;
-    return code;
+    /* The shape is that of the catalog or of an edit: only headers have one in the arena. */
+    ret->sibling = search.found;
+    ret->has_dtype = ret->has_shape = true;
+    ret->dtype = search.description.dtype;
+    ret->shape = search.description.shape;
+    return 0;
 }
