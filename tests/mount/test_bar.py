@@ -13,10 +13,7 @@ N_BYTES = 3 << 29
 @pytest.fixture
 def slow(mount, folder):
     """A mount whose commit has to cast a hole of 1.5 GiB."""
-    path = folder / 'in.safetensors'
-    st.write_parts(path, [], head='{"w":{"dtype":"F64","shape":[%d],"data_offsets":[0,%d]}}' % (N_BYTES // 8, N_BYTES))
-    with open(path, 'r+b') as file:
-        file.truncate(path.stat().st_size + N_BYTES)
+    path = st.write_hole(folder / 'in.safetensors', N_BYTES)
     return mount(path, 'cast=F8_E4M3', 'output=%s' % (folder / 'out.safetensors'))
 
 

@@ -16,10 +16,7 @@ N_BYTES = 1 << 28
 @pytest.fixture
 def slow(mount, folder):
     """A mount whose commit has to cast a hole of 256 MiB."""
-    path = folder / 'in.safetensors'
-    st.write_parts(path, [], head='{"w":{"dtype":"F64","shape":[%d],"data_offsets":[0,%d]}}' % (N_BYTES // 8, N_BYTES))
-    with open(path, 'r+b') as file:
-        file.truncate(path.stat().st_size + N_BYTES)
+    path = st.write_hole(folder / 'in.safetensors', N_BYTES)
     mounted = mount(path, 'cast=F8_E4M3', 'output=%s' % (folder / 'out.safetensors'))
     (mounted / 'w').rename(mounted / 'v')
     return mounted

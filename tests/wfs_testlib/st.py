@@ -2,6 +2,7 @@
 """A reader and writers of safetensors files, from the description of the format alone (struct and json)."""
 import hashlib
 import json
+import os
 import struct
 
 # dtype -> bits, in the order of the reference library; its writer sorts by it, descending.
@@ -112,4 +113,11 @@ def write_parts(path, tensors, meta=None, head=None, gap=0, pad=8, tail=b''):
         head += b' ' * (-len(head) % pad)
     with open(path, 'wb') as file:
         file.write(struct.pack('<Q', len(head)) + head + blob + tail)
+    return path
+
+
+def write_hole(path, n_bytes):
+    """A tensor 'w' of F64 that is nothing but a hole."""
+    write_parts(path, [], head='{"w":{"dtype":"F64","shape":[%d],"data_offsets":[0,%d]}}' % (n_bytes // 8, n_bytes))
+    os.truncate(path, path.stat().st_size + n_bytes)
     return path
