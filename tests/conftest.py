@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Fixtures: a folder on a real disk, mounts that always go away again, and what may be skipped where."""
+import contextlib
 import os
 import pathlib
 import shutil
@@ -13,7 +14,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / 'tools')]
 
 from wfs_testlib import mount as mounts  # noqa: E402
-from wfs_testlib import program, shared, st  # noqa: E402
+from wfs_testlib import program, served, shared, st  # noqa: E402
 
 IS_CI = os.environ.get('CI') == 'true'
 SAMPLE = program.ROOT / 'tests' / 'data' / 'sample' / 'encoder.safetensors'
@@ -142,3 +143,17 @@ def small(folder):
 def need_shared():
     if not shared.IS_THERE:
         pytest.skip(shared.WHY_NOT)
+
+
+@pytest.fixture
+def serve(monkeypatch):
+    """serve(folder, ...) -> served.Nginx, whose certificate is trusted. Gone at the end."""
+    if served.WHY_NOT and not IS_CI:
+        pytest.skip(served.WHY_NOT)
+    with contextlib.ExitStack() as stack:
+        def make(root, **more):
+            server = stack.enter_context(served.Nginx(root, **more))
+            monkeypatch.setenv('CURL_CA_BUNDLE', str(server.certificate))
+            return server
+
+        yield make
