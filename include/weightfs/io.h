@@ -25,9 +25,6 @@ bool io_is_plain_file(int fd);
  * negative errno. */
 ssize_t io_read_at(int fd, void *buf, size_t n_bytes, uint64_t offset);
 
-/* Returns the bytes that all threads have read with it so far. */
-uint64_t io_n_read(void);
-
 /* Writes until all is written; the position stays. Returns 0 or a negative errno, and in any case
  * how much was written. */
 int io_write_at(int fd, const void *bytes, size_t n_bytes, uint64_t offset, size_t *ret_n);

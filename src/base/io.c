@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <linux/magic.h>
-#include <stdatomic.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -25,13 +24,6 @@ bool io_is_plain_file(int fd)
     return fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_nlink <= 1;
 }
 
-static atomic_uint_fast64_t n_read_at; /* bytes, by all threads */
-
-uint64_t io_n_read(void)
-{
-    return atomic_load_explicit(&n_read_at, memory_order_relaxed);
-}
-
 ssize_t io_read_at(int fd, void *buf, size_t n_bytes, uint64_t offset)
 {
     size_t n_read = 0;
@@ -45,7 +37,6 @@ ssize_t io_read_at(int fd, void *buf, size_t n_bytes, uint64_t offset)
         if (n == 0)
             break;
         n_read += (size_t)n;
-        atomic_fetch_add_explicit(&n_read_at, (uint64_t)n, memory_order_relaxed);
     }
     return (ssize_t)n_read;
 }

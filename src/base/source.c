@@ -5,6 +5,7 @@
 #include "base/source.h"
 
 #include <weightfs/cleanup.h>
+#include <weightfs/interruption.h>
 #include <weightfs/io.h>
 
 #include <errno.h>
@@ -238,9 +239,18 @@ void source_close(struct source *source)
     atomic_store(&source->has_changed, true);
 }
 
+static atomic_uint_fast64_t n_read; /* bytes, by all threads */
+
+uint64_t wfs_n_read(void)
+{
+    return atomic_load_explicit(&n_read, memory_order_relaxed);
+}
+
 static int read_file(const struct source *source, uint64_t offset, void *buf, size_t n_bytes)
 {
     const ssize_t n = io_read_at(source->fd, buf, n_bytes, offset);
+    if (n > 0)
+        atomic_fetch_add_explicit(&n_read, (uint64_t)n, memory_order_relaxed);
     return n < 0 ? (int)n : (size_t)n < n_bytes ? -EIO : 0;
 }
 

@@ -9,7 +9,7 @@
 #include "program/screen.h"
 #include "program/wrapping.h"
 
-#include <weightfs/io.h>
+#include <weightfs/interruption.h>
 
 #include <errno.h>
 #include <inttypes.h>
@@ -119,7 +119,7 @@ static void set_handlers(void (*from)(int), void (*to)(int))
 static void tick(struct progress *progress)
 {
     const uint64_t n_total = progress->n_total;
-    uint64_t n_done = progress->n_done + (io_n_read() - progress->n_read);
+    uint64_t n_done = progress->n_done + (wfs_n_read() - progress->n_read);
     if (n_total > 0 && n_done > n_total)
         n_done = n_total;
     if (n_done < progress->n_drawn)
@@ -171,7 +171,7 @@ void progress_start(struct progress *progress, const char *what, uint64_t n_tota
 {
     *progress = (struct progress){.what = what, .started_at = now_ns()};
     progress->n_total = n_total;
-    progress->n_read = io_n_read();
+    progress->n_read = wfs_n_read();
     progress->is_shown = isatty(STDERR_FILENO) == 1 && start_thread(progress) == 0;
     if (progress->is_shown)
         set_handlers(SIG_DFL, end);
@@ -180,7 +180,7 @@ void progress_start(struct progress *progress, const char *what, uint64_t n_tota
 void progress_add(struct progress *progress, uint64_t n_bytes)
 {
     progress->n_done += n_bytes;
-    progress->n_read = io_n_read();
+    progress->n_read = wfs_n_read();
 }
 
 void progress_end(struct progress *progress)
@@ -240,6 +240,6 @@ int progress_step(void *ctx, uint64_t n_done, uint64_t n_total)
         return -EINTR;
     progress->n_total = n_total;
     progress->n_done = n_done;
-    progress->n_read = io_n_read();
+    progress->n_read = wfs_n_read();
     return 0;
 }

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: MIT
+"""What `meson install` puts into a system: one library, a program that uses it, and headers that suffice."""
+import os
+import re
+
+import pytest
+
+from wfs_testlib import st
+from wfs_testlib.program import BUILD, tool
+
+pytestmark = pytest.mark.skipif(not (BUILD / 'build.ninja').exists(), reason='there is no build to install')
+
+LISTS_KEYS = r'''
+#include <stdio.h>
+%s
+int main(int argc, char **argv)
+{
+    struct wfs_error err = {0};
+    struct wfs_catalog *catalog = NULL;
+    if (wfs_load(argv[1], NULL, &catalog, &err) < 0)
+        return fprintf(stderr, "%%s\n", err.text), 1;
+    for (size_t i = 0; i < wfs_catalog_n_tensors(catalog); i++)
+        puts(wfs_catalog_tensor(catalog, i)->key);
+    wfs_catalog_free(catalog);
+    return 0;
+}
+'''
+
+
+@pytest.fixture(scope='module')
+def installed(tmp_path_factory):
+    """{name: path} of all that is installed."""
+    folder = tmp_path_factory.mktemp('installed')
+    tool('meson', 'install', '-C', BUILD, '--no-rebuild', env={**os.environ, 'DESTDIR': str(folder)})
+    return {path.name: path for path in folder.rglob('*') if not path.is_dir()}
+
+
+def symbols(path, *options):
+    return {line.split()[0] for line in tool('nm', '-P', *options, path).stdout.splitlines()}
+
+
+def needed(path):
+    return re.findall(r'\(NEEDED\).*\[(.*)\]', tool('readelf', '-d', path).stdout)
+
+
+def with_library(installed):
+    return {**os.environ, 'LD_LIBRARY_PATH': str(installed['libweightfs.so.0'].parent)}
+
+
+def test_the_program_uses_the_library_and_has_no_copy_of_it(installed, small):
+    assert 'libweightfs.so.0' in needed(installed['weightfs'])
+    assert not {'libjansson.so.4', 'libpcre2-8.so.0', 'libz.so.1'} & set(needed(installed['weightfs']))
+    library = symbols(BUILD / 'src/libweightfs-static.a', '-g', '--defined-only')
+    both = {name for name in library & symbols(BUILD / 'src/weightfs', '--defined-only') if '_' in name}
+    assert len(library) > 1000 and {name.split('_')[0] for name in both} <= {'array', 'io', 'json', 'strbuf', 'utf8'}, both
+    keys = tool(installed['weightfs'], 'ls', small, env=with_library(installed)).stdout
+    assert 'a.b.weight' in keys
+
+
+def test_the_program_finds_the_library_where_it_is_installed(installed):
+    places = re.findall(r'\(RUNPATH\).*\[(.*)\]', tool('readelf', '-d', installed['weightfs']).stdout)
+    folder = str(installed['libweightfs.so.0'].parent)
+    assert len(places) == (0 if '/local/' not in folder else 1) and all(folder.endswith(place) for place in places)
+
+
+def test_the_library_exports_what_the_headers_declare_and_nothing_else(installed):
+    headers = [path for path in installed.values() if path.suffix == '.h']
+    declared = set(re.findall(r'\bwfs_\w+(?=\()', ''.join(path.read_text() for path in headers)))
+    exported = {name for name in symbols(BUILD / 'src/libweightfs.so.0', '-D', '--defined-only') if not name.startswith('_')}
+    assert len(exported) > 200 and exported <= declared
+
+
+def test_a_program_is_built_with_the_headers_that_are_installed(installed, folder, small):
+    headers = sorted(path.name for path in installed.values() if path.suffix == '.h')
+    (folder / 'keys.c').write_text(LISTS_KEYS % ''.join('#include <weightfs/%s>\n' % name for name in headers))
+    top = str(installed['weightfs.pc']).split('/usr/')[0]
+    env = {**os.environ, 'PKG_CONFIG_PATH': str(installed['weightfs.pc'].parent), 'PKG_CONFIG_SYSROOT_DIR': top}
+    flags = tool('pkg-config', '--cflags', '--libs', 'weightfs', env=env).stdout.split()
+    tool('gcc', '-Wall', '-Werror', '-o', folder / 'keys', folder / 'keys.c', *flags)
+    assert tool(folder / 'keys', small, env=with_library(installed)).stdout.split() == list(st.read(small).tensors)
