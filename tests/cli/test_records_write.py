@@ -280,6 +280,33 @@ def test_a_text_called_bytes_is_a_text_where_there_is_no_tensor(folder, text):
     convert(source, folder / 'out.pth')
 
 
+@pytest.mark.parametrize('text', ['é"\n\0 four', '', 'x' * 70000], ids=['short', 'empty', 'long'])
+def test_a_text_called_bytes_is_a_tensor_in_json_as_in_messagepack(folder, text):
+    content = text.encode()
+    shaped = {'bytes': text, 'shape': [len(content)], 'dtype': 'U8'}
+    other = [{'bytes': text, 'shape': 'wide', 'dtype': 'U8'}, {'bytes': text, 'shape': [1]}, {'bytes': text, 'dtype': 'U8'}]
+    source = folder / 'in.json'
+    source.write_text(json.dumps(record({'w': param(mpk.param_id(5), shaped), 'conf': other}, metadata('0.18.0'))))
+    for path in (source, folder / 'out.mpk', folder / 'again.mpk'):
+        if path != source:
+            convert(previous, path)
+        assert [one['key'] for one in json.loads(weightfs('ls', '--json', path).stdout)['tensors']] == ['w'], path
+        assert weightfs('cat', path, 'w').raw == content, path
+        assert json.loads(weightfs('config', path).stdout)['conf'] == other, path
+        previous = path
+
+
+@pytest.mark.parametrize('fields', [
+    {'id': 'mine', 'data': tensor(b'abcd', [1])}, {'data': tensor(b'abcd', [1])},
+    {'id': 'mine', 'data': {'shape': param(mpk.param_id(6), tensor(b'abcd', [1]))}}])
+def test_what_is_no_tensor_and_would_be_read_as_one_is_refused(folder, fields):
+    source = put(folder, {'w': param(mpk.param_id(5), tensor(b'abcd', [1])), 'conf': fields})
+    convert(source, folder / 'out.mpk')
+    refused = weightfs('convert', '--overwrite', '--remap', 's/data/param/', source, folder / 'out.mpk', code=EXIT_COMMIT)
+    assert "'conf' is not a tensor and would be read as one" in refused.error
+    assert (folder / 'out.mpk').read_bytes() == source.read_bytes()
+
+
 def test_ids_are_written_as_they_were(folder):
     path = put(folder, {'a': param('T41G000000000', tensor(b'', [0])), 'b': param('not an id!', tensor(b'', [0])), 'c': param('', tensor(b'', [0])),
                         'd': param(mpk.param_id(5), tensor(b'', [0]))})

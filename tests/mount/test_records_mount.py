@@ -9,7 +9,7 @@ import pytest
 
 from wfs_testlib import burnpack, golden_records as golden, mpk, paths
 from wfs_testlib.mpk import f32, metadata, pack, param, record, tensor, values
-from wfs_testlib.program import EXIT_USAGE, weightfs
+from wfs_testlib.program import EXIT_COMMIT, EXIT_USAGE, weightfs
 
 UUID = '00000001-1234-4abc-8def-000013579bdf'
 QUICK = {'blocks.mpk', 'convbn-half.mpk', 'convbn.mpk.gz', 'convbn.json', 'linear.json.gz'}
@@ -121,6 +121,16 @@ def test_an_untouched_old_record_is_written_as_it_was(mount, folder):
     content = pack(record({'w': param(UUID, values([1.5, -2.5], [2])), 'i': param(UUID, values([1, -200], [2]))}, metadata('0.13.2')))
     (folder / 'in.mpk').write_bytes(content)
     assert (mount(folder / 'in.mpk') / '.weightfs/out/model.mpk').read_bytes() == content
+
+
+@pytest.mark.parametrize('value', [{'value': [1.5], 'shape': [1]}, [{'bytes': 'ab', 'shape': [2], 'dtype': 'U8'}]])
+def test_a_value_that_would_be_read_as_a_tensor_is_not_committed(mount, folder, value):
+    (folder / 'in.mpk').write_bytes(pack(record(item_of())))
+    mnt = mount(folder / 'in.mpk', 'output=%s' % (folder / 'out.mpk')).allow('cannot commit')
+    (mnt / 'time.json').write_text(json.dumps(value))
+    assert "the value 'time' has a map that would be read as a tensor" in weightfs('commit', mnt.path, code=EXIT_COMMIT).error
+    os.remove(mnt / 'time.json')
+    mnt.commit()
 
 
 def test_a_training_run_is_one_tree(mount, folder):

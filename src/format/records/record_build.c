@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "format/records/record_map.h"
 #include "format/records/record_value.h"
 #include "value/value_leaf.h"
 
@@ -184,18 +185,26 @@ int build_add(struct build *build, uint32_t id)
     return 0;
 }
 
-/* A text called "bytes" may have been taken for the elements of a tensor: without a shape beside it
- * it is a text like others, unless it is large or no UTF-8. */
-static int restore_text(const struct graph *graph, const uint32_t *items, size_t n)
+static void make_text(struct value *value, const char *text, size_t n_bytes)
 {
-    struct value *found = NULL;
-    for (size_t i = 0; i + 1 < n; i += 2) {
-        if (value_is_text(graph, items[i], "shape"))
-            return 0;
-        if (value_is_text(graph, items[i], "bytes"))
-            found = graph_at(graph, items[i + 1]);
-    }
-    if (found == NULL || found->kind != VALUE_BYTES || found->form != FORM_BYTE_TEXT)
+    value->kind = VALUE_TEXT;
+    value->form = 0;
+    value->text = text;
+    value->n = (uint32_t)n_bytes;
+}
+
+/* A text called "bytes" has been taken for the elements of a tensor: in a map that is none it is a
+ * text like others, unless it is large or no UTF-8. */
+static int restore_text(const struct record_load *load, uint32_t map)
+{
+    const struct graph *graph = load->graph;
+    const struct record_map fields = record_map_of(graph, map);
+    if (fields.bytes == 0 || record_map_has_bytes(&fields))
+        return 0;
+    struct value *found = graph_at(graph, value_get(graph, map, "bytes"));
+    if (found->kind == VALUE_PERSISTENT && load->lists.items[found->id].text != NULL)
+        make_text(found, load->lists.items[found->id].text, load->lists.items[found->id].n);
+    if (found->kind != VALUE_BYTES || found->form != FORM_BYTE_TEXT)
         return 0;
     autofree uint8_t *text = NULL;
     size_t n_text;
@@ -205,10 +214,7 @@ static int restore_text(const struct graph *graph, const uint32_t *items, size_t
     const char *copy = arena_copy(graph->arena, (const char *)text, n_text);
     if (copy == NULL)
         return -ENOMEM;
-    found->kind = VALUE_TEXT;
-    found->form = 0;
-    found->text = copy;
-    found->n = (uint32_t)n_text;
+    make_text(found, copy, n_text);
     return 0;
 }
 
@@ -217,13 +223,13 @@ int build_close(struct build *build)
     const struct build_level level = build->levels[--build->depth];
     const size_t n = build->n_items - level.first;
     const uint32_t *items = n > 0 ? build->items + level.first : NULL;
-    const int code = level.is_map ? restore_text(build->load->graph, items, n) : 0;
-    if (code < 0)
-        return code == -ENOMEM ? record_fail_memory(build->load)
-                               : record_fail_read(build->load, code);
     const enum value_kind kind = level.is_map ? VALUE_DICT : VALUE_LIST;
     const uint32_t id =
         n > UINT32_MAX ? 0 : value_new_items(build->load->graph, kind, items, (uint32_t)n);
+    const int code = level.is_map && id != 0 ? restore_text(build->load, id) : 0;
+    if (code < 0)
+        return code == -ENOMEM ? record_fail_memory(build->load)
+                               : record_fail_read(build->load, code);
     build->n_items = level.first;
     while (build->n_outers > level.first_outer) {
         const struct build_outer *outer = &build->outers[--build->n_outers];
@@ -242,15 +248,25 @@ int build_text(struct build *build, const char *text, size_t n_bytes)
     return build_add(build, value_new_lasting(build->load->graph, text, n_bytes));
 }
 
+/* Adds a list by its number; a negative one is an error. */
+static int add_list(struct build *build, int64_t number)
+{
+    struct graph *graph = build->load->graph;
+    const uint32_t id = number < 0 || number > UINT32_MAX ? 0 : value_new(graph, VALUE_PERSISTENT);
+    if (id != 0)
+        graph_at(graph, id)->id = (uint32_t)number;
+    return build_add(build, id);
+}
+
 int build_list(struct build *build, const struct list_draft *draft)
 {
     struct record_load *load = build->load;
-    const int64_t number = list_end(draft, &load->lists, &load->catalog->arena);
-    const uint32_t id =
-        number < 0 || number > UINT32_MAX ? 0 : value_new(load->graph, VALUE_PERSISTENT);
-    if (id != 0)
-        graph_at(load->graph, id)->id = (uint32_t)number;
-    return build_add(build, id);
+    return add_list(build, list_end(draft, &load->lists, &load->catalog->arena));
+}
+
+int build_text_of_bytes(struct build *build, const char *text, size_t n_bytes)
+{
+    return add_list(build, list_of_text(&build->load->lists, text, n_bytes));
 }
 
 int build_abandon(struct build *build)

@@ -82,7 +82,11 @@ static int take_text(struct parser *parser)
                         text.offset, record_where(load), wfs_count(text.n_bytes, "byte").text,
                         limit);
     const char *copy = arena_copy(&load->catalog->arena, text.bytes, text.n_bytes);
-    return copy == NULL ? record_fail_memory(load) : build_text(parser->build, copy, text.n_bytes);
+    if (copy == NULL)
+        return record_fail_memory(load);
+    return build_is_at(parser->build, "bytes")
+               ? build_text_of_bytes(parser->build, copy, text.n_bytes)
+               : build_text(parser->build, copy, text.n_bytes);
 }
 
 static int take_scalar(struct parser *parser)

@@ -308,12 +308,9 @@ static void put_id(struct plan *plan, const struct wfs_tensor *tensor)
     mpkout_string(&plan->out, text);
 }
 
-/* In a record, what had no id was not a parameter. Everywhere else tensors are parameters, but for
- * the state of an optimizer. */
 static int put_tensor(struct plan *plan, const struct wfs_tensor *tensor)
 {
-    const bool has_id = wfs_tensor_attr(tensor, "param_id") != NULL;
-    if (plan->catalog->is_state || (!has_id && plan->is_record && tensor->place != 0))
+    if (!record_outline_is_parameter(&plan->outline, tensor))
         return put_any(plan, tensor);
     mpkout_map(&plan->out, 2);
     put_id(plan, tensor);
@@ -330,6 +327,11 @@ static int put_value(struct plan *plan, const struct outline_node *node)
         return wfs_fail_memory(plan->err);
     if (code == -EINVAL)
         return wfs_fail(plan->err, EINVAL, "the value '%s' is not plain data, which a record holds",
+                        wfs_quote_n(node->name, node->n_name).text);
+    if (code == -EEXIST)
+        return wfs_fail(plan->err, EINVAL,
+                        "the value '%s' has a map that would be read as a tensor, because of the "
+                        "names in it: rename one of them",
                         wfs_quote_n(node->name, node->n_name).text);
     return code < 0 ? wfs_fail(plan->err, -code, "cannot read the bytes of a value") : 0;
 }
@@ -544,7 +546,7 @@ static int run(struct plan *plan)
     if (code == 0)
         code = check_optimizer(plan);
     if (code == 0)
-        code = record_outline_make(&plan->outline, plan->catalog, plan->err);
+        code = record_outline_make(&plan->outline, plan->catalog, plan->is_record, plan->err);
     if (code == 0)
         code = check_arrays(plan);
     return code < 0 ? code : put_record(plan);

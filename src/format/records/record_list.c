@@ -57,6 +57,14 @@ void list_drop(const struct list_draft *draft, struct record_lists *lists)
     lists->n_points = draft->list.first_point;
 }
 
+static int64_t add_list(struct record_lists *lists, const struct record_list *list)
+{
+    if (array_reserve(&lists->items, sizeof(*lists->items), lists->n_items, 1, &lists->n_room) < 0)
+        return -ENOMEM;
+    lists->items[lists->n_items] = *list;
+    return (int64_t)lists->n_items++;
+}
+
 int64_t list_end(const struct list_draft *draft, struct record_lists *lists, struct arena *arena)
 {
     struct record_list list = draft->list;
@@ -68,10 +76,14 @@ int64_t list_end(const struct list_draft *draft, struct record_lists *lists, str
         list.elements = elements;
         lists->n_points = list.first_point;
     }
-    if (array_reserve(&lists->items, sizeof(*lists->items), lists->n_items, 1, &lists->n_room) < 0)
-        return -ENOMEM;
-    lists->items[lists->n_items] = list;
-    return (int64_t)lists->n_items++;
+    return add_list(lists, &list);
+}
+
+int64_t list_of_text(struct record_lists *lists, const char *text, size_t n_bytes)
+{
+    return add_list(lists,
+                    &(struct record_list){
+                        .n = n_bytes, .largest = UINT8_MAX, .kinds = ELEMENT_UINT, .text = text});
 }
 
 /* ---- numbers ---- */
@@ -154,7 +166,7 @@ int list_reader_init(struct list_reader *reader, const struct record_lists *list
                      const struct record_list *list, const struct source *bytes, uint64_t from)
 {
     *reader = (struct list_reader){.list = list, .encoding = lists->encoding, .next = from};
-    if (list->elements != NULL)
+    if (list->elements != NULL || list->text != NULL)
         return 0;
     const uint64_t point = from / RECORD_LIST_STEP;
     int code = stream_init(&reader->stream, bytes, lists->points[list->first_point + point],
@@ -223,6 +235,10 @@ int list_reader_next(struct list_reader *reader, struct element *ret)
     const uint64_t i = reader->next++;
     if (reader->list->elements != NULL) {
         *ret = reader->list->elements[i];
+        return 0;
+    }
+    if (reader->list->text != NULL) {
+        *ret = element_of_integer(false, (uint8_t)reader->list->text[i]);
         return 0;
     }
     return reader->encoding == RECORD_MPK ? next_of_mpk(&reader->stream, ret)

@@ -39,8 +39,9 @@ struct record_list {
     uint64_t largest;               /* of the unsigned ones */
     int64_t least;                  /* of the negative ones, or 0 */
     const struct element *elements; /* of a short one, in the arena; NULL: it is long */
-    size_t first_point;             /* of a long one */
-    uint8_t kinds;                  /* that occur */
+    const char *text;   /* whose bytes are the numbers, in the arena; NULL: it is not a text */
+    size_t first_point; /* of a long one */
+    uint8_t kinds;      /* that occur */
 };
 
 /* All lists of a record. A zeroed struct is empty. */
@@ -72,6 +73,9 @@ void list_drop(const struct list_draft *draft, struct record_lists *lists);
 
 /* Keeps the list. Returns its number, or a negative errno. */
 int64_t list_end(const struct list_draft *draft, struct record_lists *lists, struct arena *arena);
+
+/* Adds a text of JSON as the list of its bytes. Returns its number, or a negative errno. */
+int64_t list_of_text(struct record_lists *lists, const char *text, size_t n_bytes);
 
 /* Reads numbers one after another. */
 struct list_reader {

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "format/records/record_keyword.h"
+#include "format/records/record_map.h"
 #include "format/records/record_tensor.h"
 
 struct walk {

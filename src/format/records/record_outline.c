@@ -15,6 +15,7 @@
 #include "base/bytes.h"
 #include "format/records/record_keyword.h"
 #include "format/records/record_listing.h"
+#include "format/records/record_map.h"
 
 enum { ROOT = 1, N_DEPTH_MAX = 1000 };
 
@@ -261,12 +262,84 @@ static int find_lists(struct record_outline *outline, struct wfs_error *err)
     return code;
 }
 
-int record_outline_make(struct record_outline *outline, const struct wfs_catalog *catalog,
-                        struct wfs_error *err)
+/* ---- maps ---- */
+
+bool record_outline_is_parameter(const struct record_outline *outline,
+                                 const struct wfs_tensor *tensor)
 {
-    *outline = (struct record_outline){.catalog = catalog, .n_nodes = ROOT};
+    const bool has_id = wfs_tensor_attr(tensor, "param_id") != NULL;
+    return !outline->catalog->is_state && (has_id || !outline->is_record || tensor->place == 0);
+}
+
+static uint8_t kind_of(const struct record_outline *outline, uint32_t id)
+{
+    const struct outline_node *node = &outline->nodes[id];
+    if (node->value != 0)
+        return record_kind(&outline->catalog->graph, node->value);
+    return record_kind_of(node->is_list ? VALUE_LIST : VALUE_DICT);
+}
+
+static uint8_t kind_of_field(const struct record_outline *outline, uint32_t id, const char *name)
+{
+    const uint32_t child = record_outline_child(outline, id, name, strlen(name));
+    return child == 0 ? 0 : kind_of(outline, child);
+}
+
+/* Returns what the reader will find in the map of a node. */
+static struct record_map map_of(const struct record_outline *outline, uint32_t id)
+{
+    const struct outline_node *node = &outline->nodes[id];
+    if (node->value != 0)
+        return record_map_of(&outline->catalog->graph, node->value);
+    if (node->tensor != NULL)
+        return record_outline_is_parameter(outline, node->tensor) ? record_map_of_parameter()
+                                                                  : record_map_of_tensor();
+    if (node->is_list)
+        return (struct record_map){0};
+    return (struct record_map){.n = node->n_children,
+                               .id = kind_of_field(outline, id, "id"),
+                               .param = kind_of_field(outline, id, "param"),
+                               .bytes = kind_of_field(outline, id, "bytes"),
+                               .value = kind_of_field(outline, id, "value"),
+                               .shape = kind_of_field(outline, id, "shape"),
+                               .dtype = kind_of_field(outline, id, "dtype")};
+}
+
+/* Checks that nothing but a tensor looks like one. */
+static int check_map(const struct record_outline *outline, uint32_t id, struct wfs_error *err)
+{
+    const struct outline_node *node = &outline->nodes[id];
+    const struct record_map map = map_of(outline, id);
+    struct record_map param = {0};
+    if (map.param != 0)
+        param = map_of(outline, record_outline_child(outline, id, "param", strlen("param")));
+    if (!record_map_is_tensor(&map) && !record_map_is_parameter(&map, &param))
+        return 0;
+    return wfs_fail(err, EINVAL,
+                    "'%s' is not a tensor and would be read as one, because of the names of what "
+                    "is in it: rename '%s' there",
+                    id == ROOT ? RECORD_ITEM : wfs_quote_n(node->name, node->n_name).text,
+                    map.param != 0 ? "param" : "shape");
+}
+
+static int check_maps(const struct record_outline *outline, struct wfs_error *err)
+{
+    int code = 0;
+    for (uint32_t id = ROOT; id < outline->n_nodes && code == 0; id++) {
+        if (!is_leaf(&outline->nodes[id]))
+            code = check_map(outline, id, err);
+    }
+    return code;
+}
+
+int record_outline_make(struct record_outline *outline, const struct wfs_catalog *catalog,
+                        bool is_record, struct wfs_error *err)
+{
+    *outline = (struct record_outline){.catalog = catalog, .is_record = is_record, .n_nodes = ROOT};
     if (add_node(outline, 0, "", 0) == 0)
         return wfs_fail_memory(err);
-    const int code = add_items(outline, err);
-    return code < 0 ? code : find_lists(outline, err);
+    int code = add_items(outline, err);
+    if (code == 0)
+        code = find_lists(outline, err);
+    return code < 0 ? code : check_maps(outline, err);
 }

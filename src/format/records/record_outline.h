@@ -21,16 +21,22 @@ struct outline_node {
 
 struct record_outline {
     const struct wfs_catalog *catalog;
+    bool is_record;             /* the catalog comes from one */
     struct outline_node *nodes; /* malloc'ed; [1] is the root */
     size_t n_nodes, n_room;
     struct map by_name;
 };
 
-/* -EINVAL: two things have one place, or a list has a gap; -E2BIG, -ENOMEM. record_outline_done is
- * due in any case. */
+/* -EINVAL: two things have one place, a list has a gap, or something else than a tensor would be
+ * read as one; -E2BIG, -ENOMEM. record_outline_done is due in any case. */
 int record_outline_make(struct record_outline *outline, const struct wfs_catalog *catalog,
-                        struct wfs_error *err);
+                        bool is_record, struct wfs_error *err);
 void record_outline_done(struct record_outline *outline);
+
+/* Returns whether the tensor is written as a parameter, with an id. In a record, what had no id was
+ * none. Everywhere else tensors are parameters, but for the state of an optimizer. */
+bool record_outline_is_parameter(const struct record_outline *outline,
+                                 const struct wfs_tensor *tensor);
 
 /* Returns the child that the name leads to, 0: none. */
 uint32_t record_outline_child(const struct record_outline *outline, uint32_t parent,

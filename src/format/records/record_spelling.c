@@ -12,6 +12,7 @@
 
 #include "base/bytes.h"
 #include "base/utf8.h"
+#include "format/records/record_map.h"
 #include "format/records/record_value.h"
 #include "text/json.h"
 #include "value/value_leaf.h"
@@ -96,6 +97,8 @@ static int spell(struct strbuf *out, const struct graph *graph, uint32_t id, uns
     case VALUE_LIST:
     case VALUE_TUPLE:
     case VALUE_DICT:
+        if (record_is_tensor(graph, id))
+            return -EEXIST;
         return spell_items(out, graph, value, depth);
     default:
         return -EINVAL;

@@ -9,8 +9,8 @@
 #include "tensor/catalog.h"
 
 /*
- * Writes a value of the graph. -EINVAL for one that a record cannot hold, without a message;
- * -ENOMEM, errors as source_read.
+ * Writes a value of the graph. Without a message: -EINVAL for one that a record cannot hold,
+ * -EEXIST for one in which the reader would find a tensor; -ENOMEM, errors as source_read.
  */
 int record_spell_value(struct strbuf *out, const struct graph *graph, uint32_t id);
 

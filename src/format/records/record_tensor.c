@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * From maps to tensors. Struct fields can have any name, also `id`, `param`, `bytes` or `shape`:
- * what a map is depends on the kinds of its values too.
+ * From maps to tensors.
  */
 #include "format/records/record_tensor.h"
 
@@ -13,6 +12,7 @@
 #include "base/bytes.h"
 #include "format/records/record_dtype.h"
 #include "format/records/record_id.h"
+#include "format/records/record_map.h"
 #include "format/records/record_source.h"
 
 /* The values of a tensor's fields and its parameter's id; 0: there is none. */
@@ -45,63 +45,11 @@ static bool is_numbers(const struct graph *graph, uint32_t id)
     return id != 0 && (kind_of(graph, id) == VALUE_PERSISTENT || kind_of(graph, id) == VALUE_LIST);
 }
 
-static bool is_any_of(const struct graph *graph, uint32_t id, enum value_kind a, enum value_kind b)
-{
-    return id != 0 && (kind_of(graph, id) == a || kind_of(graph, id) == b);
-}
-
-/* ---- what is a tensor ---- */
-
-/* Bytes are written for tensors only; a list of integers and a text can be in their place, and then
- * shape and dtype must look like those of a tensor. */
-static bool is_map_of_bytes(const struct graph *graph, uint32_t id)
-{
-    const uint32_t bytes = field(graph, id, "bytes"), shape = field(graph, id, "shape"),
-                   dtype = field(graph, id, "dtype");
-    if (bytes == 0)
-        return false;
-    const struct value *value = graph_at(graph, bytes);
-    if (value->kind == VALUE_BYTES && value->form != FORM_BYTE_TEXT)
-        return shape != 0 || dtype != 0;
-    return (value->kind == VALUE_BYTES || is_numbers(graph, bytes)) && is_numbers(graph, shape) &&
-           dtype != 0;
-}
-
-static bool is_map_of_values(const struct graph *graph, uint32_t id)
-{
-    return is_numbers(graph, field(graph, id, "value")) &&
-           is_numbers(graph, field(graph, id, "shape"));
-}
-
+/* Returns whether the value is a tensor, and not one in a parameter. */
 static bool is_plain_tensor(const struct graph *graph, uint32_t id)
 {
-    return is_map_of_bytes(graph, id) || is_map_of_values(graph, id);
-}
-
-/* Returns whether a map could be meant as a tensor: of what is in a parameter. */
-static bool has_tensor_field(const struct graph *graph, uint32_t id)
-{
-    return field(graph, id, "bytes") != 0 || field(graph, id, "value") != 0 ||
-           field(graph, id, "shape") != 0;
-}
-
-/* A parameter has an id that is a text. A map of nothing but a tensor called `param`, or of that
- * and an `id` of another kind, is a damaged one. */
-static bool is_parameter(const struct graph *graph, uint32_t id)
-{
-    const uint32_t param = field(graph, id, "param"), name = field(graph, id, "id");
-    if (param == 0)
-        return false;
-    const uint32_t n = graph_at(graph, id)->n / 2;
-    if (name != 0 && kind_of(graph, name) == VALUE_TEXT)
-        return is_plain_tensor(graph, param) || (n == 2 && has_tensor_field(graph, param));
-    return is_plain_tensor(graph, param) && n == (name == 0 ? 1 : 2) &&
-           !(name != 0 && kind_of(graph, name) == VALUE_DICT);
-}
-
-bool record_is_tensor(const struct graph *graph, uint32_t id)
-{
-    return is_plain_tensor(graph, id) || is_parameter(graph, id);
+    const struct record_map map = record_map_of(graph, id);
+    return record_map_is_tensor(&map);
 }
 
 /* ---- fields ---- */
@@ -456,7 +404,8 @@ static int take_old(struct draft *draft)
 static int check_id(struct draft *draft, uint32_t id)
 {
     const struct graph *graph = draft->load->graph;
-    if (is_plain_tensor(graph, id) || is_any_of(graph, draft->parts.id, VALUE_TEXT, VALUE_TEXT))
+    if (is_plain_tensor(graph, id) ||
+        (draft->parts.id != 0 && kind_of(graph, draft->parts.id) == VALUE_TEXT))
         return 0;
     const char *why =
         draft->parts.id == 0 ? "it is a parameter without an id" : "its id is not a text";

@@ -1,18 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tensors in a record: which maps are tensors and parameters, and what they hold.
- *
- *   parameter           {"id": text, "param": tensor}
- *   tensor, since 0.14  {"bytes": bytes, "shape": [integer...], "dtype": dtype}
- *   tensor, up to 0.13  {"value": [number...], "shape": [integer...]}
+ * Tensors in a record: what their maps hold.
  */
 #ifndef WFS_RECORD_TENSOR_H
 #define WFS_RECORD_TENSOR_H
 
 #include "format/records/record_load.h"
-
-/* Returns whether the value is a tensor, or a parameter, perhaps a damaged one. */
-bool record_is_tensor(const struct graph *graph, uint32_t id);
 
 /*
  * Adds a tensor under the key, which lives in the arena. -EBADMSG, -EOPNOTSUPP, -E2BIG, -ENOMEM.
