@@ -54,11 +54,12 @@ ROOMS = {
     'tree': ['tree/control', 'patch'],
     # Programs: they see the library through include/weightfs only.
     'program': [],
+    'fetch': [],
     'cli': ['program'],
     'fuse/sandbox': ['program'],
     'fuse': ['fuse/sandbox'],
 }
-PROGRAMS = {'program', 'cli', 'fuse/sandbox', 'fuse'}
+PROGRAMS = {'program', 'fetch', 'cli', 'fuse/sandbox', 'fuse'}
 # The room that a public header (include/weightfs/NAME.h) belongs to.
 PUBLIC = {'array': 'base', 'cleanup': 'base', 'io': 'base', 'percent': 'base', 'error': 'base', 'output': 'base', 'strbuf': 'text',
           'traits': 'tensor', 'finding': 'tensor', 'tensor': 'tensor', 'distinct': 'tensor', 'workload': 'tensor', 'patch': 'patch', 'interruption': 'base', 'catalog': 'tensor', 'value': 'tensor',
@@ -70,6 +71,7 @@ BETWEEN_PROGRAMS = {'fuse/mount.h'}
 LIBRARIES = {
     'fuse_lowlevel.h': ['fuse'],
     'cbor.h': ['format/burnpack'],
+    'curl/curl.h': ['fetch'],
     'jansson.h': ['format/burnpack', 'text', 'tree/control/metadata.c', 'tree/stage/statusfile.c', 'value', 'view'],
     'mpack.h': ['format/records/mpk_in.c'],
     'pcre2.h': ['view/regex'],

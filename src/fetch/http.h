@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Ranges of objects by HTTP: one loop of one thread that runs many transfers at a time. Retries,
+ * redirects, validators and credentials are dealt with in here; the caller gets bytes, or one line
+ * that says why there are none. libcurl is used in this room only.
+ *
+ * No text that leaves this room has a query, a user or a password of a URL, or a credential, in it.
+ */
+#ifndef WFS_HTTP_H
+#define WFS_HTTP_H
+
+#include "fetch/http_facts.h"
+
+#include <poll.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <weightfs/error.h>
+
+struct http;
+struct http_object;
+struct http_transfer;
+
+struct http_settings {
+    unsigned retries;     /* of a request that failed, each after a longer pause */
+    unsigned timeout_s;   /* without a byte; 0: no limit */
+    const char *endpoint; /* of s3://; NULL: what the environment says. Copied */
+};
+
+/*
+ * What a transfer reports, from inside of http_wait. In them, http_get, http_cancel,
+ * http_object_open and http_object_free may be called.
+ */
+struct http_calls {
+    /* Called once, before any byte, for the transfer that opens an object. NULL for http_get. */
+    void (*opened)(void *ctx, const struct http_facts *facts);
+    /* The next bytes, in order and without gaps. They may be kept even when the transfer fails
+     * later: all that the protocol can vouch for has been checked. */
+    void (*received)(void *ctx, uint64_t offset, const void *bytes, size_t n_bytes);
+    /*
+     * Called once, last; the transfer is gone. err is NULL when all bytes were received. Codes:
+     *   ENOENT      there is no such object
+     *   EACCES      the server refuses the credentials, or that there are none
+     *   EOPNOTSUPP  the server has no ranges, and the object is too large to be taken whole
+     *   ESTALE      the object is another one than when it was opened, also for all later calls
+     *   EINVAL      a name that is wrong, or settings in the environment
+     *   EIO         whatever else, after the retries
+     */
+    void (*done)(void *ctx, const struct wfs_error *err);
+};
+
+/* Returns true for a name that http_object_open takes, right or wrong: one with a scheme. */
+bool http_is_name(const char *name);
+
+/* Makes the loop of this process, and reads the certificates' place from the environment. */
+int http_new(struct http **out, const struct http_settings *settings, struct wfs_error *err);
+
+/* Cancels everything. */
+void http_free(struct http *http);
+
+/*
+ * Runs transfers, until a descriptor of extra is ready (its revents are set), something was called
+ * back, or ms are over (-1: no limit). -ENOMEM, -EIO when the loop itself fails.
+ */
+int http_wait(struct http *http, struct pollfd *extra, unsigned n_extra, int ms);
+
+/*
+ * Begins the first request for an object, which asks for head_bytes (at least 1) of it: opened,
+ * received, done. Where the server has no ranges, received gets the whole object. -EINVAL for a
+ * name that is none, -ENOMEM; err gets a sentence then, and nothing is called.
+ */
+int http_object_open(struct http *http, const char *name, uint64_t head_bytes,
+                     const struct http_calls *calls, void *ctx, struct http_object **out,
+                     struct wfs_error *err);
+
+/* Cancels its transfers. */
+void http_object_free(struct http_object *object);
+
+/*
+ * Begins a transfer of n_bytes (at least 1) at offset, inside of the object, which has been opened.
+ * -ENOMEM. *out is valid until done is called.
+ */
+int http_get(struct http_object *object, uint64_t offset, uint64_t n_bytes,
+             const struct http_calls *calls, void *ctx, struct http_transfer **out);
+
+/* Ends a transfer without calling done. */
+void http_cancel(struct http_transfer *transfer);
+
+#endif

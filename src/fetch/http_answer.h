@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The header of an answer, line by line as it arrives: what is used of it, with a limit to its
+ * length. It does not know what was asked.
+ */
+#ifndef WFS_HTTP_ANSWER_H
+#define WFS_HTTP_ANSWER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    HTTP_HEADER_MAX = 65536, /* bytes of all headers of an answer; servers send less than 16 KiB */
+    HTTP_TAG_MAX = 256,      /* of an entity tag; 64 have been seen */
+    HTTP_LOCATION_MAX = 16384, /* of a redirect; signed URLs have 2,000 */
+};
+
+/* A zeroed struct is an answer of which nothing arrived. */
+struct http_answer {
+    unsigned status; /* 0: no answer yet */
+    uint64_t n_header_bytes;
+    bool has_length; /* Content-Length */
+    uint64_t length;
+    bool has_range;      /* Content-Range, with the size of the object */
+    bool is_empty_range; /* the range could not be satisfied, and the size is all it says */
+    uint64_t first, last, n_total;
+    bool is_encoded;        /* gzip or the like */
+    bool is_bad;            /* contradicts itself, or cannot be parsed */
+    char tag[HTTP_TAG_MAX]; /* of a strong ETag, with the quotes; "": none, weak, or too long */
+    char modified[40];      /* Last-Modified; "": none */
+    char *location;         /* malloc'ed; NULL: none */
+};
+
+/*
+ * Takes one line, with or without its line end. A status line begins a new answer, but what
+ * came before counts for the limit. -E2BIG, -ENOMEM.
+ */
+int http_answer_line(struct http_answer *answer, const char *line, size_t n_bytes);
+
+/* Counts a line that is not looked at. -E2BIG. */
+int http_answer_skip(struct http_answer *answer, size_t n_bytes);
+void http_answer_done(struct http_answer *answer);
+
+#endif

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * libcurl is asked for plain requests: redirects and retries are decided on by the caller.
+ */
+#include "fetch/http_request.h"
+
+#include <weightfs/strbuf.h>
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <string.h>
+
+static int add_header(struct http_request *request, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static int add_header(struct http_request *request, const char *format, ...)
+{
+    char *line = NULL;
+    va_list args;
+    va_start(args, format);
+    const int n = vasprintf(&line, format, args);
+    va_end(args);
+    struct curl_slist *headers = n < 0 ? NULL : curl_slist_append(request->headers, line);
+    if (n >= 0)
+        free(line);
+    if (headers == NULL)
+        return -ENOMEM;
+    request->headers = headers;
+    return 0;
+}
+
+/* Bytes of another version are not asked for in the first place. */
+static int add_condition(struct http_request *request, const struct http_known *known)
+{
+    if (!known->is_open || known->kind == HTTP_BY_SIZE)
+        return 0;
+    return add_header(request, "%s: %s",
+                      known->kind == HTTP_BY_ETAG ? "If-Match" : "If-Unmodified-Since",
+                      known->validator);
+}
+
+static int set_range(struct http_request *request, const struct http_asked *asked)
+{
+    char range[64];
+    if (asked->known->is_whole)
+        return 0;
+    snprintf(range, sizeof(range), "%" PRIu64 "-%" PRIu64, asked->start, asked->end - 1);
+    return curl_easy_setopt(request->easy, CURLOPT_RANGE, range);
+}
+
+static int set_trust(CURL *easy, const struct http_trust *trust)
+{
+    int rc = 0;
+    if (trust->file != NULL)
+        rc |= curl_easy_setopt(easy, CURLOPT_CAINFO, trust->file);
+    /* libcurl keeps what it read for as long as no directory is to be looked into. */
+    rc |= curl_easy_setopt(easy, CURLOPT_CAPATH, trust->directory);
+    rc |= curl_easy_setopt(easy, CURLOPT_CA_CACHE_TIMEOUT, -1L);
+    return rc;
+}
+
+int http_request_make(struct http_request *request, const struct http_asked *asked,
+                      http_chunk on_header, http_chunk on_body, void *ctx)
+{
+    *request = (struct http_request){.easy = curl_easy_init()};
+    CURL *easy = request->easy;
+    if (easy == NULL)
+        return -ENOMEM;
+    int rc = curl_easy_setopt(easy, CURLOPT_URL, asked->url);
+    rc |= curl_easy_setopt(easy, CURLOPT_PRIVATE, ctx);
+    rc |= curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, request->message);
+    rc |= curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
+    rc |= curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_2TLS);
+    rc |= curl_easy_setopt(easy, CURLOPT_PIPEWAIT, 1L);
+    rc |= curl_easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L);
+    rc |= curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+    rc |= curl_easy_setopt(easy, CURLOPT_USERAGENT, "weightfs/" WFS_VERSION);
+    rc |= curl_easy_setopt(easy, CURLOPT_ACCEPT_ENCODING, "identity");
+    rc |= curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT, (long)asked->timeout_s);
+    rc |= curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_header);
+    rc |= curl_easy_setopt(easy, CURLOPT_HEADERDATA, ctx);
+    rc |= curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
+    rc |= curl_easy_setopt(easy, CURLOPT_WRITEDATA, ctx);
+    rc |= curl_easy_setopt(easy, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
+    rc |= set_trust(easy, asked->trust);
+    rc |= set_range(request, asked);
+    rc |= add_condition(request, asked->known);
+    rc |= curl_easy_setopt(easy, CURLOPT_HTTPHEADER, request->headers);
+    if (rc != 0) {
+        http_request_done(request);
+        return -ENOMEM;
+    }
+    return 0;
+}
+
+/* The texts of curl for these name a host or a certificate. Those of others may name a proxy with
+ * its password. */
+static bool is_plain(CURLcode result)
+{
+    return result == CURLE_COULDNT_RESOLVE_HOST || result == CURLE_COULDNT_CONNECT ||
+           result == CURLE_PEER_FAILED_VERIFICATION;
+}
+
+/* Failures that no second attempt mends. */
+static const struct {
+    CURLcode result;
+    int code;
+    const char *hint;
+} finals[] = {
+    {CURLE_PEER_FAILED_VERIFICATION, EACCES,
+     "; CURL_CA_BUNDLE=FILE names the certificates to trust"},
+    {CURLE_SSL_CACERT_BADFILE, EINVAL, "; CURL_CA_BUNDLE or SSL_CERT_FILE names it"},
+    {CURLE_SSL_CERTPROBLEM, EACCES, ""},
+    {CURLE_URL_MALFORMAT, EINVAL, ""},
+    {CURLE_UNSUPPORTED_PROTOCOL, EINVAL, ""},
+    {CURLE_COULDNT_RESOLVE_PROXY, EINVAL, "; http_proxy or https_proxy names it"},
+    {CURLE_OUT_OF_MEMORY, ENOMEM, ""},
+};
+
+enum http_verdict http_request_failure(const struct http_request *request, CURLcode result,
+                                       const struct http_known *known, struct wfs_error *err)
+{
+    const char *text = is_plain(result) && *request->message != '\0' ? request->message
+                                                                     : curl_easy_strerror(result);
+    const struct wfs_prose prose = wfs_prose(text);
+    for (size_t i = 0; i < sizeof(finals) / sizeof(*finals); i++) {
+        if (finals[i].result == result) {
+            wfs_fail(err, finals[i].code, "%s%s", prose.text, finals[i].hint);
+            return HTTP_FAIL;
+        }
+    }
+    wfs_fail(err, EIO, "%s", prose.text);
+    /* A host that was never found is a slip of the pen. */
+    return result == CURLE_COULDNT_RESOLVE_HOST && !known->is_open ? HTTP_FAIL : HTTP_RETRY;
+}
+
+void http_request_done(struct http_request *request)
+{
+    curl_easy_cleanup(request->easy);
+    curl_slist_free_all(request->headers);
+    *request = (struct http_request){0};
+}
