@@ -2,6 +2,7 @@
 """What `meson install` puts into a system: one library, a program that uses it, and headers that suffice."""
 import os
 import re
+import shutil
 
 import pytest
 
@@ -78,3 +79,10 @@ def test_a_program_is_built_with_the_headers_that_are_installed(installed, folde
     flags = tool('pkg-config', '--cflags', '--libs', 'weightfs', env=env).stdout.split()
     tool('gcc', '-Wall', '-Werror', '-o', folder / 'keys', folder / 'keys.c', *flags)
     assert tool(folder / 'keys', small, env=with_library(installed)).stdout.split() == list(st.read(small).tensors)
+
+
+@pytest.mark.skipif(shutil.which('man') is None, reason='there is no man')
+def test_man_finds_the_page_of_a_verb(installed):
+    folder = installed['weightfs.1'].parents[1]
+    text = tool('man', '-M', folder, 'weightfs', 'ls', env={**os.environ, 'LC_ALL': 'C.UTF-8'}).stdout
+    assert 'weightfs-ls' in text and '--depth=N' in text
