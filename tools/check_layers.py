@@ -61,7 +61,7 @@ ROOMS = {
 }
 PROGRAMS = {'program', 'fetch', 'cli', 'fuse/sandbox', 'fuse'}
 # The room that a public header (include/weightfs/NAME.h) belongs to.
-PUBLIC = {'array': 'base', 'cleanup': 'base', 'io': 'base', 'percent': 'base', 'error': 'base', 'output': 'base', 'strbuf': 'text',
+PUBLIC = {'array': 'base', 'cleanup': 'base', 'io': 'base', 'percent': 'base', 'error': 'base', 'output': 'base', 'size': 'base', 'strbuf': 'text',
           'traits': 'tensor', 'finding': 'tensor', 'tensor': 'tensor', 'distinct': 'tensor', 'workload': 'tensor', 'patch': 'patch', 'interruption': 'base', 'catalog': 'tensor', 'value': 'tensor',
           'layout': 'format/core', 'shards': 'format/set', 'format': 'format',
           'view': 'view', 'stage': 'tree/stage', 'status': 'tree/stage', 'tree': 'tree/node', 'control': 'program'}

@@ -118,9 +118,6 @@ int wfs_output_index(const char *path, const char *source, const struct wfs_form
  */
 bool wfs_output_is_directory(const char *path, const struct wfs_format *format);
 
-/* "5GB" (10^9), "5GiB" (2^30), "5000"; false when it is none of these, or 0. */
-bool wfs_size_parse(const char *text, uint64_t *ret);
-
 /*
  * Plans a checkpoint in several files with an index. With max_bytes 0 each tensor stays in the file
  * that it was in, as a view or tree over a loaded set knows; else no file gets more than max_bytes

@@ -12,6 +12,7 @@
 
 struct wfs_view;
 struct wfs_report;
+struct wfs_condition;
 
 struct wfs_view_option {
     const char *name;
@@ -125,6 +126,24 @@ int wfs_report_commit(struct wfs_report *report, const struct wfs_report_commit 
 /* Writes the report to *ret, malloc'ed, with a NUL after its *ret_n bytes. -ENOMEM. */
 int wfs_report_write(const struct wfs_report *report, enum wfs_report_form form, char **ret,
                      size_t *ret_n);
+
+/*
+ * A condition on tensors: `rank == 2 && dtype == F32 && !(key =~ norm)`. The fields are key, leaf,
+ * dtype and class (texts), rank and bytes (numbers, bytes also with a unit), and shape (a list such
+ * as [2,3], where * is any number). Texts and shapes compare with == and !=, and as a regex with =~
+ * and !~; numbers with == != < <= > >=. Comparisons are combined with && || ! and parentheses. A
+ * value is a word, a number, or anything between quotes. -EINVAL states what is expected where.
+ */
+int wfs_condition_new(const char *text, struct wfs_condition **out, struct wfs_error *err);
+void wfs_condition_free(struct wfs_condition *condition);
+
+/*
+ * Clears the marks, one for each tensor of the catalog, of those that do not fit; the others stay
+ * as they are. Classes are those that the catalog is evidence of. -E2BIG for a regex that takes too
+ * many steps, -ENOMEM.
+ */
+int wfs_condition_select(const struct wfs_condition *condition, const struct wfs_catalog *catalog,
+                         bool *marks, struct wfs_error *err);
 
 #pragma GCC visibility pop
 

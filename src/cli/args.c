@@ -265,7 +265,7 @@ static int operand_name(const struct args_usage *usage, size_t n, const char **r
     for (; n > 0; n--)
         name += strcspn(name, " ") + 1;
     *ret = name;
-    return (int)strcspn(name, " ");
+    return (int)strcspn(name, " .");
 }
 
 static bool check_operands(const struct args *args, const struct args_usage *usage, int *ret_exit)

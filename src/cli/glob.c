@@ -25,3 +25,9 @@ bool glob_matches(const struct glob *glob, const char *key)
     return strcmp(glob->text, key) == 0 || fnmatch(glob->text, key, 0) == 0 ||
            (glob->unescaped != NULL && strcmp(glob->unescaped, key) == 0);
 }
+
+bool glob_is_in(const struct glob *glob, const char *key)
+{
+    return strstr(key, glob->text) != NULL ||
+           (glob->unescaped != NULL && strstr(key, glob->unescaped) != NULL);
+}

@@ -19,4 +19,7 @@ void glob_done(struct glob *glob);
  * too. */
 bool glob_matches(const struct glob *glob, const char *key);
 
+/* Returns whether the text, or what is printed so, is a part of the key. */
+bool glob_is_in(const struct glob *glob, const char *key);
+
 #endif

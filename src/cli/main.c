@@ -24,6 +24,7 @@ struct verb {
 
 static const struct verb verbs[] = {
     {"ls", verb_ls, "list the tensors of a checkpoint"},
+    {"find", verb_find, "list the tensors that fit a name or a condition"},
     {"info", verb_info, "print a summary of a checkpoint"},
     {"cat", verb_cat, "write the elements of a tensor to standard output"},
     {"show", verb_show, "print statistics, a histogram and values of tensors"},

@@ -11,7 +11,6 @@
 #include <sys/stat.h>
 #include <weightfs/cleanup.h>
 
-#include "base/bytes.h"
 #include "format/set/shard_files.h"
 
 static bool is_directory(const char *path)
@@ -102,33 +101,4 @@ bool wfs_output_is_directory(const char *path, const struct wfs_format *format)
 {
     return has_slash(path) ||
            (format != NULL && format->is_directory && strcmp(name_of(path), format->set_name) != 0);
-}
-
-bool wfs_size_parse(const char *text, uint64_t *ret)
-{
-    static const struct {
-        const char *name;
-        uint64_t n_bytes;
-    } units[] = {{"", 1},
-                 {"B", 1},
-                 {"KB", 1000},
-                 {"MB", 1000000},
-                 {"GB", 1000000000},
-                 {"TB", 1000000000000},
-                 {"KiB", (uint64_t)1 << 10},
-                 {"MiB", (uint64_t)1 << 20},
-                 {"GiB", (uint64_t)1 << 30},
-                 {"TiB", (uint64_t)1 << 40}};
-    uint64_t number = 0;
-    const size_t n_digits = strspn(text, "0123456789");
-    for (size_t i = 0; i < n_digits; i++) {
-        if (!checked_mul(number, (uint64_t)10, &number) ||
-            !checked_add(number, (uint64_t)(text[i] - '0'), &number))
-            return false;
-    }
-    for (size_t i = 0; n_digits > 0 && number > 0 && i < sizeof(units) / sizeof(*units); i++) {
-        if (strcasecmp(text + n_digits, units[i].name) == 0)
-            return checked_mul(number, units[i].n_bytes, ret);
-    }
-    return false;
 }

@@ -4,6 +4,8 @@
  */
 #include "program/settings.h"
 
+#include <weightfs/size.h>
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +36,7 @@ static int apply_format(struct settings *settings, const char *value, struct wfs
 
 static int apply_max_shard(struct settings *settings, const char *value, struct wfs_error *err)
 {
-    return wfs_size_parse(value, &settings->max_shard)
+    return wfs_size_parse(value, &settings->max_shard) && settings->max_shard > 0
                ? 0
                : wfs_fail(err, EINVAL, "must be a size like 5GB or 500MiB, not '%s'",
                           wfs_quote(value).text);

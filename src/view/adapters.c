@@ -28,11 +28,6 @@ static bool has_class_condition(const struct pass *pass)
     return false;
 }
 
-static enum wfs_convention convention_of(const struct wfs_catalog *catalog)
-{
-    return catalog->format != NULL ? catalog->format->convention : WFS_CONVENTION_ANY;
-}
-
 /* Runs before any rename: the names in the file are the better evidence. */
 int pass_evidence(struct pass *pass)
 {
@@ -48,7 +43,7 @@ int pass_evidence(struct pass *pass)
     {
         tensors[n++] = item->tensor;
     }
-    const int code = evidence_decide(tensors, n, convention_of(pass->catalog),
+    const int code = evidence_decide(tensors, n, catalog_convention(pass->catalog),
                                      pass->to == TO_TORCH ? LAYOUT_TORCH : LAYOUT_BURN, verdicts,
                                      &pass->layout, pass->err);
     n = 0;

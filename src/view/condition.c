@@ -5,6 +5,7 @@
 #include "view/condition.h"
 
 #include <weightfs/cleanup.h>
+#include <weightfs/size.h>
 
 #include <errno.h>
 #include <inttypes.h>
@@ -35,14 +36,14 @@ struct node {
     struct regex *regex;
 };
 
-struct condition {
+struct wfs_condition {
     struct node nodes[MAX_NODES];
     uint32_t n_nodes, root;
     bool uses_class;
 };
 
 struct parser {
-    struct condition *condition;
+    struct wfs_condition *condition;
     const char *start, *at;
     const char *before; /* the token that ends at `at` or at a space before it */
     unsigned depth;
@@ -154,7 +155,6 @@ static bool is_dtype(const char *name)
 /* A name that nothing can have is a mistake. */
 static int check_value(struct parser *p, struct node *node)
 {
-    char *end;
     char problem[WFS_QUOTE_MAX + 64];
     const struct wfs_quoted text = wfs_quote(node->text);
     if (node->field == DTYPE && !is_dtype(node->text)) {
@@ -169,11 +169,11 @@ static int check_value(struct parser *p, struct node *node)
     }
     if (!is_number(node->field))
         return 0;
-    errno = 0;
-    node->number = strtoull(node->text, &end, 10);
-    if (*end == '\0' && errno == 0 && node->text[0] >= '0' && node->text[0] <= '9')
+    const bool has_unit = node->text[strspn(node->text, "0123456789")] != '\0';
+    if ((node->field == BYTES || !has_unit) && wfs_size_parse(node->text, &node->number))
         return 0;
-    snprintf(problem, sizeof(problem), "'%s' is not a number", text.text);
+    snprintf(problem, sizeof(problem), "'%s' is not a %s", text.text,
+             node->field == BYTES ? "number of bytes (such as 4096, 1M or 5GB)" : "number");
     return fail(p, problem);
 }
 
@@ -274,9 +274,9 @@ static int parse_or(struct parser *p, uint32_t *ret)
     return parse_chain(p, OR, "||", parse_and, ret);
 }
 
-int condition_new(const char *text, struct condition **out, struct wfs_error *err)
+int wfs_condition_new(const char *text, struct wfs_condition **out, struct wfs_error *err)
 {
-    struct condition *condition = calloc(1, sizeof(*condition));
+    struct wfs_condition *condition = calloc(1, sizeof(*condition));
     if (condition == NULL)
         return wfs_fail_memory(err);
     struct parser p = {.condition = condition, .start = text, .at = text, .err = err};
@@ -285,14 +285,14 @@ int condition_new(const char *text, struct condition **out, struct wfs_error *er
     if (code == 0 && *p.at != '\0')
         code = fail_expected(&p, "&& or ||");
     if (code < 0) {
-        condition_free(condition);
+        wfs_condition_free(condition);
         return code;
     }
     *out = condition;
     return 0;
 }
 
-void condition_free(struct condition *condition)
+void wfs_condition_free(struct wfs_condition *condition)
 {
     if (condition == NULL)
         return;
@@ -303,7 +303,7 @@ void condition_free(struct condition *condition)
     free(condition);
 }
 
-bool condition_uses_class(const struct condition *condition)
+bool condition_uses_class(const struct wfs_condition *condition)
 {
     return condition->uses_class;
 }
@@ -342,7 +342,7 @@ static const char *text_of(enum field field, const struct wfs_tensor *tensor,
     }
 }
 
-static int test(const struct condition *condition, uint32_t at, const struct wfs_tensor *tensor,
+static int test(const struct wfs_condition *condition, uint32_t at, const struct wfs_tensor *tensor,
                 const char *class_name, struct wfs_error *err)
 {
     const struct node *node = &condition->nodes[at];
@@ -379,7 +379,7 @@ static int test(const struct condition *condition, uint32_t at, const struct wfs
     }
 }
 
-int condition_test(const struct condition *condition, const struct wfs_tensor *tensor,
+int condition_test(const struct wfs_condition *condition, const struct wfs_tensor *tensor,
                    const char *class_name, struct wfs_error *err)
 {
     return test(condition, condition->root, tensor, class_name, err);

@@ -50,7 +50,7 @@ void rule_free(struct rule *rule)
     free(rule->argument);
     free(rule->list);
     regex_free(rule->regex);
-    condition_free(rule->condition);
+    wfs_condition_free(rule->condition);
     free(rule);
 }
 
@@ -238,7 +238,7 @@ static int read_value(const struct wfs_view_option *option, struct rule *rule,
                           (form != FORM_SUBSTITUTION && !has_colons ? PAIR_COLON : 0);
     struct pair pair;
     if (form == FORM_CONDITION)
-        return condition_new(rule->text, &rule->condition, err);
+        return wfs_condition_new(rule->text, &rule->condition, err);
     if (form == FORM_REGEX)
         return regex_new(rule->text, &rule->regex, err);
     const bool is_pair = form != FORM_TEXT && pair_find(rule->text, ways, &pair);

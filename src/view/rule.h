@@ -50,7 +50,7 @@ struct rule {
     uint32_t order[RULE_MAX_PARTS]; /* of a permutation */
     enum wfs_dtype dtype;           /* of a RULE_CAST */
     enum class class_;              /* of a RULE_CLASS */
-    struct condition *condition;
+    struct wfs_condition *condition;
 };
 
 enum contiguous { CONTIGUOUS_AUTO, CONTIGUOUS_ON, CONTIGUOUS_OFF };
