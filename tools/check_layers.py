@@ -25,13 +25,14 @@ import sys
 # From the ground up. Each room: the rooms right below it.
 ROOMS = {
     'base': [],
+    'remote': ['base'],
     'text': ['base'],
     'value': ['text'],
     'tensor': ['value'],
     'patch': ['tensor'],
     'archive': ['tensor'],
     'pickle': ['tensor'],
-    'format/core': ['tensor'],
+    'format/core': ['tensor', 'remote'],
     'format/safetensors': ['format/core'],
     'format/burnpack': ['format/core'],
     'format/pytorch/object': ['format/core', 'archive', 'pickle'],
@@ -45,7 +46,7 @@ ROOMS = {
     'format': ['format/safetensors', 'format/burnpack', 'format/records', 'format/dcp', 'format/set'],
     'view/regex': ['text'],
     'view/evidence': ['view/regex', 'tensor'],
-    'view': ['view/evidence'],
+    'view': ['view/evidence', 'remote'],
     'tree/stage': ['tensor'],
     'tree/name': ['tensor'],
     'tree/node': ['tree/stage', 'tree/name'],
@@ -53,15 +54,16 @@ ROOMS = {
     'tree/control': ['tree/file'],
     'tree': ['tree/control', 'patch'],
     # Programs: they see the library through include/weightfs only.
-    'program': [],
     'fetch': [],
+    'program': ['fetch'],
     'cli': ['program'],
     'fuse/sandbox': ['program'],
     'fuse': ['fuse/sandbox'],
 }
 PROGRAMS = {'program', 'fetch', 'cli', 'fuse/sandbox', 'fuse'}
 # The room that a public header (include/weightfs/NAME.h) belongs to.
-PUBLIC = {'array': 'base', 'cleanup': 'base', 'io': 'base', 'percent': 'base', 'error': 'base', 'output': 'base', 'size': 'base', 'strbuf': 'text',
+PUBLIC = {'url': 'remote', 'remote': 'remote', 'fetching': 'remote', 'cachefile': 'remote',
+          'array': 'base', 'cleanup': 'base', 'io': 'base', 'percent': 'base', 'error': 'base', 'output': 'base', 'size': 'base', 'strbuf': 'text',
           'traits': 'tensor', 'finding': 'tensor', 'tensor': 'tensor', 'distinct': 'tensor', 'workload': 'tensor', 'patch': 'patch', 'interruption': 'base', 'catalog': 'tensor', 'value': 'tensor',
           'layout': 'format/core', 'shards': 'format/set', 'format': 'format',
           'view': 'view', 'stage': 'tree/stage', 'status': 'tree/stage', 'tree': 'tree/node', 'control': 'program'}

@@ -11,12 +11,15 @@
 #include <weightfs/layout.h>
 #include <weightfs/shards.h>
 
+struct wfs_remote;
+
 struct wfs_load_options {
     bool force;       /* read what can be read of a damaged file */
     bool escapes_nul; /* show keys with a NUL escaped */
     bool shards;      /* a path to one shard stands for the whole checkpoint */
     bool has_epoch;   /* of a training run; false: the newest one */
     uint64_t epoch;
+    struct wfs_remote *remote; /* what fetches URLs; NULL: they are refused */
     const char *const *limits; /* "NAME=NUMBER" texts that replace a default limit */
     size_t n_limits;
 };

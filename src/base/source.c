@@ -192,8 +192,9 @@ int source_open(const char *path, struct source **out, struct wfs_error *err)
             fd = fcntl(number, F_DUPFD_CLOEXEC, 3);
         if (fd < 0)
             return wfs_fail(err, code, "cannot open it: %s",
-                            strstr(path, "://") != NULL ? "URLs are not read; download it first"
-                                                        : strerror(code));
+                            strstr(path, "://") != NULL
+                                ? "URLs of this kind are not read; download it first"
+                                : strerror(code));
     }
     return source_new_fd(path, fd, out, err);
 }
@@ -316,6 +317,27 @@ const struct source *source_find(const struct source *source, uint64_t *offset, 
     *offset = place;
     *n_bytes = n;
     return file;
+}
+
+/* One for each thread: passing it along would give a parameter to every function that reads. */
+static _Thread_local struct {
+    const struct source *source;
+    uint64_t offset, end;
+} expectation;
+
+void source_expect(const struct source *source, uint64_t offset, uint64_t n_bytes)
+{
+    expectation.source = source;
+    expectation.offset = offset;
+    if (__builtin_add_overflow(offset, n_bytes, &expectation.end))
+        expectation.end = UINT64_MAX;
+}
+
+uint64_t source_expected(const struct source *source, uint64_t offset)
+{
+    return expectation.source == source && offset >= expectation.offset && offset < expectation.end
+               ? expectation.end
+               : 0;
 }
 
 int source_check_at(const struct source *source, uint64_t offset)

@@ -85,6 +85,15 @@ int source_read_unchecked(const struct source *source, uint64_t offset, void *bu
 const struct source *source_find(const struct source *source, uint64_t *offset, uint64_t *n_bytes,
                                  uint64_t n_least);
 
+/*
+ * Tells what the calling thread is about to read of a source, forwards and nearly all of it: one on
+ * the network is fetched that far ahead. NULL: nothing is known. Reads of other ranges are as good.
+ */
+void source_expect(const struct source *source, uint64_t offset, uint64_t n_bytes);
+
+/* Returns up to where the calling thread will read on from the offset; 0: not known. */
+uint64_t source_expected(const struct source *source, uint64_t offset);
+
 /* Returns -EIO when the file is no longer what it was when it was opened, and from then on. */
 int source_check(const struct source *source);
 

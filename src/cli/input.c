@@ -61,7 +61,7 @@ enum exit_code input_load_report(const struct args *args, const char *path,
 {
     auto_view struct wfs_view *view = NULL;
     struct checkpoint_failure failure = {0};
-    const struct checkpoint_options options = {.load = args_load_options(args)};
+    struct checkpoint_options options = {.load = args_load_options(args)};
     auto_report struct wfs_report *own = NULL;
     memory_limit(args->limits, args->n_limits);
     enum exit_code exit_code = make_view(args, &view, &failure.err);
@@ -70,9 +70,13 @@ enum exit_code input_load_report(const struct args *args, const char *path,
     if (report == NULL && !wfs_view_is_empty(view))
         report = &own;
     struct progress progress;
+    exit_code = checkpoint_connect(path, &args->settings.fetcher, view, &options, &failure.err);
+    if (exit_code != EXIT_DONE)
+        return print_error(exit_code, path, "%s", failure.err.text);
     progress_start(&progress, "opening", 0);
     exit_code = checkpoint_load(path, &options, view, out, report, &failure);
     progress_end(&progress);
+    checkpoint_disconnect(&options);
     if (exit_code == EXIT_DONE && report != NULL)
         print_warnings(path, *report);
     return exit_code == EXIT_DONE

@@ -4,6 +4,7 @@
  */
 #include "program/print.h"
 #include "program/spelling.h"
+#include "program/urls.h"
 #include "cli/verbs.h"
 #include "fuse/mount.h"
 
@@ -181,5 +182,7 @@ int main(int argc, char **argv)
     /* A threshold that is set does not grow: large tables go back to the system when freed. */
     mallopt(M_MMAP_THRESHOLD, 512 << 10);
     setvbuf(stderr, NULL, _IOLBF, BUFSIZ);
+    if (urls_take(argc, argv) < 0)
+        return print_error(EXIT_UNSUPPORTED, NULL, "out of memory");
     return print_finish(run(argc, argv));
 }

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <weightfs/cleanup.h>
+#include <weightfs/url.h>
 
 #include "base/bytes.h"
 #include "format/core/storable.h"
@@ -186,13 +187,14 @@ int wfs_load(const char *path, const struct wfs_load_options *options, struct wf
         context.shards = options->shards;
         context.has_epoch = options->has_epoch;
         context.epoch = options->epoch;
+        context.remote = options->remote;
         for (size_t i = 0; i < options->n_limits; i++) {
             const int code = limits_set(&context.limits, options->limits[i], err);
             if (code < 0)
                 return code;
         }
     }
-    const int code = dcp_load(path, &context, out, err);
+    const int code = url_is(path) ? 0 : dcp_load(path, &context, out, err);
     if (code != 0)
         return code < 0 ? code : 0;
     return shard_source_load(path, &context, out, err);

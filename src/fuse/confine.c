@@ -4,6 +4,7 @@
  */
 #include "fuse/confine.h"
 
+#include "program/checkpoint.h"
 #include "program/exit.h"
 #include "program/memory.h"
 #include "fuse/log.h"
@@ -67,10 +68,25 @@ int confine_prepare(const struct mount_options *options)
     return rc == 0 ? load_cancellation() : rc;
 }
 
-int confine(const struct mount_options *options, const struct target *target,
-            const struct wfs_view *view, enum sandbox_state *ret)
+/* Starts the process that fetches, which has a sandbox of its own. */
+static int connect_remote(const struct mount_options *options, struct target *target,
+                          const struct wfs_view *view)
+{
+    struct wfs_error err = {0};
+    struct checkpoint_options connected = {0};
+    const enum exit_code exit_code = checkpoint_connect(
+        target->source.opened, &options->settings.fetcher, view, &connected, &err);
+    target->remote = connected.load.remote;
+    return exit_code == EXIT_DONE ? 0 : log_failure((int)exit_code, "%s", err.text);
+}
+
+int confine(const struct mount_options *options, struct target *target, const struct wfs_view *view,
+            enum sandbox_state *ret)
 {
     struct sandbox sandbox;
+    const int connected = connect_remote(options, target, view);
+    if (connected != 0)
+        return connected;
     sandbox_init(&sandbox, options->sandbox);
     const bool has_siblings = options->settings.shards;
     const char *overlay;

@@ -20,10 +20,10 @@ int confine_prepare(const struct mount_options *options);
 
 /*
  * Enters a sandbox in which the files that the user named can be read, and the directories of the
- * output and of the edits written. Cannot be undone. Not 0: a line was printed, and this is the
- * exit code. *ret is set as by sandbox_enter.
+ * output and of the edits written; what fetches URLs is started before. Cannot be undone. Not 0: a
+ * line was printed, and this is the exit code. *ret is set as by sandbox_enter.
  */
-int confine(const struct mount_options *options, const struct target *target,
-            const struct wfs_view *view, enum sandbox_state *ret);
+int confine(const struct mount_options *options, struct target *target, const struct wfs_view *view,
+            enum sandbox_state *ret);
 
 #endif

@@ -42,6 +42,7 @@ static int load(const struct mount_options *options, const struct target *target
                  .shards = options->settings.shards,
                  .has_epoch = options->settings.has_epoch,
                  .epoch = options->settings.epoch,
+                 .remote = target->remote,
                  .limits = options->limits,
                  .n_limits = options->n_limits},
         .is_lasting = true};

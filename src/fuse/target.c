@@ -10,6 +10,7 @@
 
 #include <weightfs/cleanup.h>
 #include <weightfs/format.h>
+#include <weightfs/url.h>
 
 #include <stdio.h>
 #include <string.h>
@@ -172,8 +173,12 @@ int target_init(struct target *target, const struct mount_options *options)
     if (target->source.opened == NULL)
         return log_failure(EXIT_UNSUPPORTED, "out of memory");
     const bool is_wanted = options->output != NULL || options->access == MOUNT_ACCESS_RW;
-    autofree char *file = wfs_source_file(target->source.opened, options->settings.shards);
-    if (!is_wanted || stat(file != NULL ? file : target->source.opened, &st) < 0)
+    const bool is_url = url_is(target->source.opened);
+    autofree char *file =
+        is_url ? NULL : wfs_source_file(target->source.opened, options->settings.shards);
+    if (is_url && options->access == MOUNT_ACCESS_RW && options->output == NULL)
+        return log_failure(EXIT_USAGE, "mount option 'rw' cannot replace a URL; use output=PATH");
+    if (!is_wanted || (!is_url && stat(file != NULL ? file : target->source.opened, &st) < 0))
         return 0; /* a missing source is the loader's to report */
     const int code = file == NULL ? 0 : place_find(&own, file, PLACE_KEEP_LINK);
     const int rc = code < 0 ? log_failure(EXIT_SOURCE, "%s", strerror(-code))
@@ -200,6 +205,7 @@ void target_done(struct target *target)
     free(target->boot);
     free(target->cwd);
     free(target->kept_source);
+    wfs_remote_free(target->remote);
     *target = (struct target){0};
 }
 

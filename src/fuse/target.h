@@ -25,6 +25,7 @@ struct target {
     bool is_moved;                   /* and another source */
     char *boot;                      /* identifies this boot of the machine; NULL: not known */
     char *cwd;                       /* working directory of the user */
+    struct wfs_remote *remote;       /* what fetches URLs; NULL: nothing does */
     char *kept_source;               /* to load in place of the source, or NULL */
     const char *allows_replacing;    /* the option that allows to replace it */
     enum wfs_replace replace;

@@ -5,8 +5,10 @@
 #include "program/checkpoint.h"
 
 #include "program/place.h"
+#include "program/urls.h"
 
 #include <weightfs/cleanup.h>
+#include <weightfs/url.h>
 
 #include <errno.h>
 #include <string.h>
@@ -34,12 +36,37 @@ enum exit_code checkpoint_new_view(const char *const *texts, size_t n_texts, str
     return EXIT_DONE;
 }
 
+static bool has_url(const char *source, const struct wfs_view *view)
+{
+    const char *path = wfs_view_like(view);
+    bool has = url_is(source) || (path != NULL && url_is(path));
+    for (size_t i = 0; !has && (path = wfs_view_overlay(view, i)) != NULL; i++)
+        has = url_is(path);
+    return has;
+}
+
+enum exit_code checkpoint_connect(const char *source, const struct fetcher_settings *settings,
+                                  const struct wfs_view *view, struct checkpoint_options *options,
+                                  struct wfs_error *err)
+{
+    if (!has_url(source, view))
+        return EXIT_DONE;
+    return fetcher_start(settings, &options->load.remote, err) < 0 ? exit_of_errno(err->code)
+                                                                   : EXIT_DONE;
+}
+
+void checkpoint_disconnect(struct checkpoint_options *options)
+{
+    wfs_remote_free(options->load.remote);
+    options->load.remote = NULL;
+}
+
 static enum exit_code load(const char *path, const struct checkpoint_options *options,
                            struct wfs_catalog **out, struct wfs_error *err)
 {
     struct place place = {0};
-    const char *opened = strcmp(path, "-") == 0 ? "/dev/fd/0" : path;
-    if (options->is_lasting)
+    const char *opened = strcmp(path, "-") == 0 ? "/dev/fd/0" : urls_full(path);
+    if (options->is_lasting && !url_is(path))
         (void)place_find(&place, path, PLACE_KEEP_LINK); /* what is missing fails to load */
     const int code =
         wfs_load(place.opened != NULL ? place.opened : opened, &options->load, out, err);

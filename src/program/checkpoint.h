@@ -6,6 +6,7 @@
 #ifndef WFS_CHECKPOINT_H
 #define WFS_CHECKPOINT_H
 
+#include "fetch/fetcher.h"
 #include "program/exit.h"
 
 #include <weightfs/format.h>
@@ -25,6 +26,16 @@ struct checkpoint_failure {
 /* Makes a view of option texts, "NAME=VALUE" or "NAME". On failure err has the sentence. */
 enum exit_code checkpoint_new_view(const char *const *texts, size_t n_texts, struct wfs_view **out,
                                    struct wfs_error *err);
+
+/*
+ * Starts a process that fetches, where the source, an overlay or the `like` of the view is a URL,
+ * and puts it into the options; checkpoint_disconnect lets go of it. To be called before there are
+ * threads and before the process is confined.
+ */
+enum exit_code checkpoint_connect(const char *source, const struct fetcher_settings *settings,
+                                  const struct wfs_view *view, struct checkpoint_options *options,
+                                  struct wfs_error *err);
+void checkpoint_disconnect(struct checkpoint_options *options);
 
 /*
  * Loads the source ("-" is the standard input) and applies the view. The catalog, and the report,

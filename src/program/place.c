@@ -7,6 +7,7 @@
 #include "program/place.h"
 
 #include <weightfs/cleanup.h>
+#include <weightfs/url.h>
 
 #include <errno.h>
 #include <fcntl.h>
@@ -167,8 +168,9 @@ static char *path_of(const char *opened, enum place_link link)
 int place_find(struct place *place, const char *typed, enum place_link link)
 {
     const char *opened = strcmp(typed, "-") == 0 ? "/dev/fd/0" : typed;
-    *place = (struct place){.path = path_of(opened, link), .directory = -1};
-    const int code = place->path == NULL ? -errno : 0;
+    const bool is_url = url_is(opened);
+    *place = (struct place){.path = is_url ? NULL : path_of(opened, link), .directory = -1};
+    const int code = is_url ? -ENOENT : place->path == NULL ? -errno : 0;
     place->opened = strdup(code < 0 || is_descriptor(opened) ? opened : place->path);
     if (place->opened == NULL || code < 0)
         return code < 0 ? code : -ENOMEM;

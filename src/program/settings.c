@@ -86,6 +86,40 @@ static int apply_epoch(struct settings *settings, const char *value, struct wfs_
                : wfs_fail(err, EINVAL, "must be a number, not '%s'", wfs_quote(value).text);
 }
 
+static int apply_endpoint(struct settings *settings, const char *value, struct wfs_error *err)
+{
+    settings->fetcher.endpoint = value;
+    return strncmp(value, "http://", 7) == 0 || strncmp(value, "https://", 8) == 0
+               ? 0
+               : wfs_fail(err, EINVAL, "must be a URL with http or https, not '%s'",
+                          wfs_quote(value).text);
+}
+
+/* A number up to `most`. */
+static int parse_count(const char *value, unsigned most, unsigned *ret, struct wfs_error *err)
+{
+    char *end;
+    errno = 0;
+    const unsigned long number = strtoul(value, &end, 10);
+    if (value[0] < '0' || value[0] > '9' || *end != '\0' || errno != 0 || number > most)
+        return wfs_fail(err, EINVAL, "must be a number from 0 to %u, not '%s'", most,
+                        wfs_quote(value).text);
+    *ret = (unsigned)number;
+    return 0;
+}
+
+static int apply_retries(struct settings *settings, const char *value, struct wfs_error *err)
+{
+    settings->fetcher.has_retries = true;
+    return parse_count(value, 100, &settings->fetcher.retries, err);
+}
+
+static int apply_timeout(struct settings *settings, const char *value, struct wfs_error *err)
+{
+    settings->fetcher.has_timeout = true;
+    return parse_count(value, 86400, &settings->fetcher.timeout_s, err);
+}
+
 static int apply_force(struct settings *settings, const char *value, struct wfs_error *err)
 {
     settings->force = true;
@@ -125,6 +159,7 @@ static int apply_safe(struct settings *settings, const char *value, struct wfs_e
 static const struct setting rows[] = {
     {"burn_version", "0.N", "the Burn, 0.8 to 0.21, that is to read a .mpk", SETTING_OF_OUTPUT,
      apply_burn_version},
+    {"endpoint", "URL", "the server of s3:// names", SETTING_OF_SOURCE, apply_endpoint},
     {"epoch", "N", "read epoch N of a training run, not the newest", SETTING_OF_SOURCE,
      apply_epoch},
     {"escape_nul", NULL, "show a NUL in a key as %00", SETTING_OF_SOURCE, apply_escape_nul},
@@ -137,12 +172,15 @@ static const struct setting rows[] = {
      SETTING_OF_OUTPUT, apply_max_shard},
     {"overwrite", NULL, "replace TARGET if it exists, or is SOURCE", SETTING_OF_OUTPUT,
      apply_overwrite},
+    {"retries", "N", "repeat a failed request up to N times (5)", SETTING_OF_SOURCE, apply_retries},
     {"safe", NULL, "leave out what may run code when TARGET is loaded", SETTING_OF_OUTPUT,
      apply_safe},
     {"shards", NULL, "SOURCE is one of several shards; read all of them", SETTING_OF_SOURCE,
      apply_shards},
     {"ties", "copy|drop", "store tied tensors once per name, or only once", SETTING_OF_OUTPUT,
      apply_ties},
+    {"timeout", "SECONDS", "give up a request after that long without a byte (60)",
+     SETTING_OF_SOURCE, apply_timeout},
     {"values", "drop|metadata", "leave non-tensor values out, or store as metadata",
      SETTING_OF_OUTPUT, apply_values},
 };

@@ -6,6 +6,8 @@
 #ifndef WFS_SETTINGS_H
 #define WFS_SETTINGS_H
 
+#include "fetch/fetcher.h"
+
 #include <weightfs/format.h>
 
 #include <stdbool.h>
@@ -16,6 +18,7 @@ struct settings {
     /* Of a source. */
     bool force, escapes_nul, shards, has_epoch;
     uint64_t epoch; /* of a training run */
+    struct fetcher_settings fetcher;
     /* Of an output. */
     const struct wfs_format *format; /* NULL: as its name says */
     uint64_t max_shard;              /* bytes of tensors in a shard; 0: as they are */

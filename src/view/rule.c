@@ -7,6 +7,7 @@
 #include "view/pair.h"
 
 #include <weightfs/cleanup.h>
+#include <weightfs/url.h>
 
 #include <errno.h>
 #include <stdlib.h>
@@ -222,10 +223,11 @@ static int read_names(struct rule *rule, const struct pair *pair, struct wfs_err
     return regex_new(pattern, &rule->regex, err);
 }
 
-/* A value that begins as a path does has no regex: its colons are part of a name. */
+/* A value that begins as a path or a URL does has no regex: its colons are part of a name. */
 static bool is_path(const char *text)
 {
-    return text[0] == '/' || strncmp(text, "./", 2) == 0 || strncmp(text, "../", 3) == 0;
+    return url_is(text) || text[0] == '/' || strncmp(text, "./", 2) == 0 ||
+           strncmp(text, "../", 3) == 0;
 }
 
 /* Cuts the value into regex and argument. */

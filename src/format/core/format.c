@@ -9,8 +9,17 @@
 #include <string.h>
 #include <strings.h>
 #include <weightfs/cleanup.h>
+#include <weightfs/url.h>
 
+#include "remote/remote_source.h"
 #include "tensor/catalog_values.h"
+
+int format_open(const struct load_context *context, const char *path, struct source **out,
+                struct wfs_error *err)
+{
+    return url_is(path) ? remote_source_open(context->remote, path, out, err)
+                        : source_open(path, out, err);
+}
 
 static bool has_extension(const char *path, const char *extension)
 {

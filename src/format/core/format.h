@@ -13,10 +13,12 @@
 #include "tensor/catalog.h"
 
 struct format_table;
+struct wfs_remote;
 struct wfs_layout;
 
 struct load_context {
     struct limits limits;
+    struct wfs_remote *remote;        /* what fetches URLs; NULL: they are refused */
     const struct format_table *table; /* for sets only */
     bool force;
     bool escapes_nul; /* keys with a NUL are shown escaped, whatever force is */
@@ -77,6 +79,10 @@ struct format_table {
      * describes none. */
     const struct directory_functions *(*directory_of)(const char *path);
 };
+
+/* Opens what a path or a URL names, as source_open does. */
+int format_open(const struct load_context *context, const char *path, struct source **out,
+                struct wfs_error *err);
 
 /* Returns whether the path ends with one of the format's extensions, in any case of letters. */
 bool format_has_name(const struct wfs_format *format, const char *path);

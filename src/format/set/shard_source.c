@@ -7,6 +7,7 @@
 #include "format/set/shard_source.h"
 
 #include <weightfs/cleanup.h>
+#include <weightfs/url.h>
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,12 +22,14 @@
 #include "format/set/run_source.h"
 #include "format/set/shard_files.h"
 #include "format/set/shard_index.h"
+#include "remote/remote_source.h"
 #include "tensor/catalog_parts.h"
 
 enum { MAX_LISTED = 20 }; /* findings of one kind */
 
 struct gathering {
     const char *folder; /* with its slash, or empty */
+    const char *url;    /* of the index, beside which the shards are; NULL: in the folder */
     const struct load_context *context;
     struct shard_index *index; /* NULL: none, all keys are taken */
     struct wfs_catalog *catalog;
@@ -73,7 +76,7 @@ static int load_file(const char *path, const struct load_context *context, struc
                      struct wfs_error *err)
 {
     struct source *source;
-    const int code = source_open(path, &source, err);
+    const int code = format_open(context, path, &source, err);
     return code < 0 ? code : context->table->load(source, context, out, err);
 }
 
@@ -177,15 +180,28 @@ static int check_n_files(size_t n, const struct load_context *context, struct wf
                                                  wfs_count(n, "file").text, context->limits.files);
 }
 
+/* malloc'ed */
+static int find_shard_path(const struct gathering *g, const char *name, char **ret)
+{
+    if (g->url != NULL)
+        return url_sibling(g->url, name, ret, g->err);
+    if (asprintf(ret, "%s%s", g->folder, name) < 0)
+        return wfs_fail_memory(g->err);
+    if (strlen(*ret) < PATH_BYTES)
+        return 0;
+    return wfs_fail(g->err, ENAMETOOLONG, "the path of shard '%s' is too long",
+                    wfs_quote(name).text);
+}
+
 static int add_shard(struct gathering *g, uint32_t shard, const char *name)
 {
     struct wfs_error inner = {0};
     struct wfs_catalog *part = NULL;
-    char path[PATH_BYTES];
-    if (snprintf(path, sizeof(path), "%s%s", g->folder, name) >= (int)sizeof(path))
-        return wfs_fail(g->err, ENAMETOOLONG, "the path of shard '%s' is too long",
-                        wfs_quote(name).text);
-    int code = load_file(path, g->context, &part, &inner);
+    autofree char *path = NULL;
+    int code = find_shard_path(g, name, &path);
+    if (code < 0)
+        return code;
+    code = load_file(path, g->context, &part, &inner);
     if (code < 0 && (!g->context->force || is_ours(inner.code)))
         return fail_shard(g, name, &inner);
     if (code < 0)
@@ -228,12 +244,12 @@ static int check_found(struct gathering *g)
                     wfs_count(n_lost - 1, "other").text);
 }
 
-static int load_indexed(const char *path, struct shard_index *index,
+static int load_indexed(const struct source *source, struct shard_index *index,
                         const struct load_context *context, struct wfs_catalog **out,
                         struct wfs_error *err)
 {
     auto_catalog struct wfs_catalog *catalog = NULL;
-    autofree char *folder = shard_folder(path);
+    autofree char *folder = shard_folder(source->path);
     int code = check_n_files(index->n_shards, context, err);
     if (code < 0)
         return code;
@@ -241,13 +257,18 @@ static int load_indexed(const char *path, struct shard_index *index,
         return wfs_fail_memory(err);
     catalog->arena.limit = context->limits.index_memory;
     limits_listing(&context->limits, &catalog->listing);
-    struct gathering g = {
-        .folder = folder, .context = context, .index = index, .catalog = catalog, .err = err};
+    struct gathering g = {.folder = folder,
+                          .url = remote_source_url(source),
+                          .context = context,
+                          .index = index,
+                          .catalog = catalog,
+                          .err = err};
     for (size_t i = 0; code == 0 && i < index->n_shards; i++)
         code = add_shard(&g, (uint32_t)i, index->shards[i]);
     code = code < 0 ? code : check_found(&g);
     code = code < 0 ? code : note_rest(&g);
-    code = code < 0 ? code : shard_tell_strays(context->table, folder, index, catalog);
+    if (code >= 0 && g.url == NULL)
+        code = shard_tell_strays(context->table, folder, index, catalog);
     if (code < 0)
         return code;
     if (catalog->format == NULL)
@@ -303,7 +324,7 @@ static int load_path(const char *path, const struct load_context *context, struc
 {
     struct source *source;
     struct shard_index index;
-    int code = source_open(path, &source, err);
+    int code = format_open(context, path, &source, err);
     if (code < 0)
         return code;
     code = check_index_size(source, context, err);
@@ -317,8 +338,8 @@ static int load_path(const char *path, const struct load_context *context, struc
         return context->table->load(source, context, out, err);
     }
     if (code > 0)
-        code = load_indexed(path, &index, context, out, err);
-    if (code == 0)
+        code = load_indexed(source, &index, context, out, err);
+    if (code == 0 && source->fd >= 0)
         wfs_access_add(&(*out)->access, source->fd);
     source_free(source);
     shard_index_done(&index);
@@ -351,7 +372,7 @@ int shard_source_load(const char *path, const struct load_context *context,
                       struct wfs_catalog **out, struct wfs_error *err)
 {
     struct stat st;
-    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
+    if (!url_is(path) && stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
         autofree char *folder = NULL;
         const bool has_slash = path[0] != '\0' && path[strlen(path) - 1] == '/';
         if (asprintf(&folder, "%s%s", path, has_slash ? "" : "/") < 0)
@@ -367,7 +388,7 @@ int shard_source_load(const char *path, const struct load_context *context,
     }
     if (context->has_epoch)
         return fail_epoch(err);
-    if (context->shards && shard_is_name(context->table, path)) {
+    if (context->shards && !url_is(path) && shard_is_name(context->table, path)) {
         autofree char *folder = shard_folder(path);
         return folder == NULL ? wfs_fail_memory(err)
                               : load_folder(folder, path + strlen(folder), context, out, err);

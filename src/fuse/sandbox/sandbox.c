@@ -13,6 +13,7 @@
 
 #include <weightfs/cleanup.h>
 #include <weightfs/io.h>
+#include <weightfs/url.h>
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -161,7 +162,7 @@ static bool is_metadata(const char *path)
 void sandbox_allow_source(struct sandbox *sandbox, const char *path, bool has_siblings)
 {
     struct stat st;
-    if (sandbox->mode == SANDBOX_OFF)
+    if (sandbox->mode == SANDBOX_OFF || url_is(path))
         return;
     if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
         allow_files_in(sandbox, path);

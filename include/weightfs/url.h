@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Names of sources on the network: what of one may be shown, and what is beside it. Shared by
+ * library and programs, not installed.
+ */
+#ifndef WFS_URL_H
+#define WFS_URL_H
+
+#include <stdbool.h>
+
+#include <weightfs/error.h>
+
+/* Returns true for a text that begins like http://, https://, s3:// or hf://. */
+bool url_is(const char *text);
+
+/*
+ * Returns what may be shown: the URL without the user before the host, and for http and https
+ * without query and fragment, in which passwords and signatures are. malloc'ed; NULL: out of
+ * memory.
+ */
+char *url_shown(const char *url);
+
+/* Returns the last component of the path, malloc'ed, with escapes like %20 undone for http and
+ * https; "download" for none. NULL: out of memory. */
+char *url_name(const char *url);
+
+/*
+ * Makes the URL of a file beside the one that a URL names, as a relative reference to its name is
+ * resolved: the query is not taken over. *ret is malloc'ed. -EINVAL for a name with a scheme or a
+ * slash, or "..", -ENOMEM.
+ */
+int url_sibling(const char *url, const char *name, char **ret, struct wfs_error *err);
+
+#endif

@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A range is in one of three states: in the cache file, part of a transfer, or neither. Only the
+ * last is asked of the server, so nothing is fetched twice.
+ */
+#include "fetch/fetch_object.h"
+
+#include <weightfs/cleanup.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <weightfs/io.h>
+
+enum {
+    HEAD = 64 << 10,     /* bytes of the first request; most headers are shorter */
+    MOST_TRANSFERS = 32, /* at a time, for those who wait */
+    MOST_AHEAD = 8,      /* at a time, where some are ahead */
+    SMALL = 2 << 20,     /* bytes that are not split */
+    LARGEST = 8 << 20,   /* bytes of one transfer */
+    MOST_SPANS = 64,
+};
+
+struct fetch_want {
+    uint32_t request;
+    uint64_t offset, end;
+    struct fetch_want *next;
+};
+
+struct fetch_span {
+    uint64_t offset, end;
+    struct fetch_span *next;
+};
+
+struct fetch_transfer {
+    struct fetch_object *object;
+    struct http_transfer *http;
+    uint64_t offset, end;
+    uint64_t at;     /* up to where it was written */
+    uint64_t marked; /* and noted as present */
+    struct fetch_transfer *next;
+};
+
+/* ---- answers ---- */
+
+/* Answers all who wait for something in the range: with the error, or when all of it is present. */
+static void answer(struct fetch_object *object, uint64_t offset, uint64_t end,
+                   const struct wfs_error *err)
+{
+    for (struct fetch_want **at = &object->wants; *at != NULL;) {
+        struct fetch_want *want = *at;
+        uint64_t from = want->offset, to = want->end;
+        struct wfs_error own = {0};
+        bool is_over = want->offset < end && offset < want->end;
+        if (is_over && err == NULL) {
+            const int code = cachefile_missing(&object->cache, &from, &to);
+            if (code < 0)
+                wfs_fail(&own, -code, "cannot read the cache: %s", strerror(-code));
+            is_over = code <= 0;
+        }
+        if (!is_over) {
+            at = &want->next;
+            continue;
+        }
+        *at = want->next;
+        object->room->answered(object->room->ctx, want->request, object,
+                               err != NULL     ? err
+                               : own.code != 0 ? &own
+                                               : NULL);
+        free(want);
+    }
+}
+
+static void answer_open(struct fetch_object *object, const struct wfs_error *err)
+{
+    if (object->is_open)
+        return;
+    object->is_open = true;
+    object->room->answered(object->room->ctx, object->request, object, err);
+}
+
+/* ---- transfers ---- */
+
+static void drop(struct fetch_transfer *transfer)
+{
+    struct fetch_transfer **at = &transfer->object->transfers;
+    while (*at != transfer)
+        at = &(*at)->next;
+    *at = transfer->next;
+    transfer->object->room->n_transfers--;
+    free(transfer);
+}
+
+/* Ends a transfer, and fails those who wait for what it has not brought. */
+static void fail(struct fetch_transfer *transfer, const struct wfs_error *err)
+{
+    struct fetch_object *object = transfer->object;
+    const uint64_t from = transfer->marked, end = transfer->end;
+    drop(transfer);
+    answer(object, from, end, err);
+    object->has_failed = object->has_failed || !object->is_open;
+    answer_open(object, err);
+}
+
+static void close_http(struct fetch_object *object)
+{
+    http_object_free(object->http);
+    object->http = NULL;
+}
+
+static void fail_cache(struct fetch_transfer *transfer, int code)
+{
+    struct wfs_error err = {0};
+    wfs_fail(&err, -code, "cannot write the cache in '%s': %s%s",
+             wfs_quote(transfer->object->room->folder_name).text, strerror(-code),
+             code == -ENOSPC || code == -EDQUOT
+                 ? "; free some space, or set TMPDIR to a directory that has more"
+                 : "");
+    if (transfer->http != NULL)
+        http_cancel(transfer->http);
+    else
+        close_http(transfer->object); /* it is the transfer that opens it */
+    fail(transfer, &err);
+}
+
+/* Notes the pieces that are complete. */
+static int mark(struct fetch_transfer *transfer)
+{
+    struct fetch_object *object = transfer->object;
+    const uint64_t from = transfer->marked;
+    const uint64_t end = transfer->at == object->cache.n_bytes
+                             ? transfer->at
+                             : transfer->at - transfer->at % CACHEFILE_PIECE;
+    if (end <= from)
+        return 0;
+    const int code = cachefile_mark(&object->cache, from, end - from);
+    if (code < 0)
+        return code;
+    transfer->marked = end;
+    answer(object, from, end, NULL);
+    return 0;
+}
+
+static void received(void *ctx, uint64_t offset, const void *bytes, size_t n_bytes)
+{
+    struct fetch_transfer *transfer = ctx;
+    struct fetch_object *object = transfer->object;
+    size_t n_written;
+    if (object->cache.fd < 0 || offset + n_bytes > transfer->end)
+        return;
+    object->room->n_fetched += n_bytes;
+    int code = io_write_at(object->cache.fd, bytes, n_bytes, offset, &n_written);
+    if (code == 0) {
+        transfer->at = offset + n_bytes;
+        code = mark(transfer);
+    }
+    if (code < 0)
+        fail_cache(transfer, code);
+}
+
+static void done(void *ctx, const struct wfs_error *err)
+{
+    struct fetch_transfer *transfer = ctx;
+    struct fetch_object *object = transfer->object;
+    const struct wfs_error missing = {EIO, "the server sent less than it was asked for"};
+    transfer->http = NULL;
+    if (err != NULL || transfer->marked < transfer->end) {
+        fail(transfer, err != NULL ? err : &missing);
+        return;
+    }
+    drop(transfer);
+    answer_open(object, NULL);
+}
+
+static const struct http_calls ranges = {.received = received, .done = done};
+
+static struct fetch_transfer *add(struct fetch_object *object, uint64_t offset, uint64_t end)
+{
+    struct fetch_transfer *transfer = calloc(1, sizeof(*transfer));
+    if (transfer == NULL)
+        return NULL;
+    *transfer = (struct fetch_transfer){.object = object,
+                                        .offset = offset,
+                                        .end = end,
+                                        .at = offset,
+                                        .marked = offset,
+                                        .next = object->transfers};
+    object->transfers = transfer;
+    object->room->n_transfers++;
+    return transfer;
+}
+
+static int start(struct fetch_object *object, uint64_t offset, uint64_t end)
+{
+    struct fetch_transfer *transfer = add(object, offset, end);
+    if (transfer == NULL)
+        return -ENOMEM;
+    const int code =
+        http_get(object->http, offset, end - offset, &ranges, transfer, &transfer->http);
+    if (code < 0)
+        drop(transfer);
+    return code;
+}
+
+/* Makes *from the first place that is in no transfer, and *end where the next one begins. */
+static bool skip_transfers(const struct fetch_object *object, uint64_t *from, uint64_t *end)
+{
+    for (bool has_moved = true; has_moved && *from < *end;) {
+        has_moved = false;
+        for (const struct fetch_transfer *t = object->transfers; t != NULL; t = t->next) {
+            if (t->offset <= *from && *from < t->end) {
+                *from = t->end;
+                has_moved = true;
+            } else if (*from < t->offset && t->offset < *end)
+                *end = t->offset;
+        }
+    }
+    return *from < *end;
+}
+
+/* Returns how much of a range one transfer gets, so that several share a long one. */
+static uint64_t share(uint64_t n_bytes)
+{
+    if (n_bytes <= SMALL)
+        return n_bytes;
+    const uint64_t n = (n_bytes / MOST_AHEAD / CACHEFILE_BLOCK + 1) * CACHEFILE_BLOCK;
+    return n > LARGEST ? LARGEST : n;
+}
+
+/* Starts transfers of what is missing in [*from, end), while there are fewer than `most`. Moves
+ * *from to what is left. A negative errno. */
+static int fetch(struct fetch_object *object, uint64_t *from, uint64_t end, unsigned most)
+{
+    while (*from < end && object->room->n_transfers < most) {
+        uint64_t first = *from, behind = end;
+        int code = cachefile_missing(&object->cache, &first, &behind);
+        if (code <= 0) {
+            *from = end;
+            return code;
+        }
+        if (!skip_transfers(object, &first, &behind)) {
+            *from = behind > first ? behind : first;
+            continue;
+        }
+        const uint64_t n = share(behind - first);
+        behind = n < behind - first ? first + n : behind;
+        code = start(object, first, behind);
+        if (code < 0)
+            return code;
+        *from = behind;
+    }
+    return 0;
+}
+
+void fetch_object_serve(struct fetch_object *object)
+{
+    struct wfs_error err = {0};
+    for (struct fetch_want *want = object->wants; want != NULL && err.code == 0;
+         want = want->next) {
+        uint64_t from = want->offset;
+        const int code = fetch(object, &from, want->end, MOST_TRANSFERS);
+        if (code < 0)
+            wfs_fail(&err, -code, "cannot begin to fetch: %s", strerror(-code));
+    }
+    if (err.code != 0)
+        answer(object, 0, UINT64_MAX, &err);
+}
+
+static void drop_span(struct fetch_object *object)
+{
+    struct fetch_span *span = object->spans;
+    object->spans = span->next;
+    free(span);
+}
+
+void fetch_object_serve_ahead(struct fetch_object *object)
+{
+    while (object->spans != NULL && object->room->n_transfers < MOST_AHEAD) {
+        struct fetch_span *span = object->spans;
+        if (fetch(object, &span->offset, span->end, MOST_AHEAD) < 0 || span->offset >= span->end)
+            drop_span(object);
+    }
+}
+
+/* ---- questions ---- */
+
+static bool is_inside(const struct fetch_object *object, uint64_t offset, uint64_t n_bytes)
+{
+    return object->is_open && object->cache.fd >= 0 && n_bytes > 0 &&
+           offset < object->cache.n_bytes && n_bytes <= object->cache.n_bytes - offset;
+}
+
+int fetch_object_want(struct fetch_object *object, uint32_t request, uint64_t offset,
+                      uint64_t n_bytes)
+{
+    if (!is_inside(object, offset, n_bytes))
+        return -EINVAL;
+    struct fetch_want *want = calloc(1, sizeof(*want));
+    if (want == NULL)
+        return -ENOMEM;
+    *want = (struct fetch_want){request, offset, offset + n_bytes, object->wants};
+    object->wants = want;
+    object->room->n_needed += n_bytes;
+    answer(object, offset, offset + n_bytes, NULL);
+    return 0;
+}
+
+int fetch_object_ahead(struct fetch_object *object, uint64_t offset, uint64_t n_bytes)
+{
+    struct fetch_span **last = &object->spans;
+    size_t n = 0;
+    if (!is_inside(object, offset, n_bytes))
+        return -EINVAL;
+    for (; *last != NULL; n++)
+        last = &(*last)->next;
+    struct fetch_span *span = n < MOST_SPANS ? calloc(1, sizeof(*span)) : NULL;
+    if (span == NULL)
+        return -ENOMEM;
+    *span = (struct fetch_span){offset, offset + n_bytes, NULL};
+    *last = span;
+    return 0;
+}
+
+void fetch_object_cancel(struct fetch_object *object, uint32_t request)
+{
+    for (struct fetch_want **at = &object->wants; *at != NULL; at = &(*at)->next) {
+        struct fetch_want *want = *at;
+        if (want->request == request) {
+            *at = want->next;
+            free(want);
+            break;
+        }
+    }
+    while (object->spans != NULL)
+        drop_span(object);
+}
+
+/* ---- opening ---- */
+
+static uint64_t hash(const char *text)
+{
+    uint64_t value = 14695981039346656037u; /* FNV-1a */
+    for (; *text != '\0'; text++)
+        value = (value ^ (unsigned char)*text) * 1099511628211u;
+    return value >> 2; /* fits an offset */
+}
+
+/* Makes the cache file. */
+static int make_cache(struct fetch_object *object, uint64_t n_bytes)
+{
+    autoclose int fd =
+        openat(object->room->folder, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR);
+    if (fd < 0)
+        return -errno;
+    int code = cachefile_init(&object->cache, fd, n_bytes);
+    if (code == 0)
+        code = cachefile_make(&object->cache);
+    object->cache.fd = code < 0 ? -1 : steal_fd(&fd);
+    return code;
+}
+
+static void opened(void *ctx, const struct http_facts *facts)
+{
+    struct fetch_transfer *transfer = ctx;
+    struct fetch_object *object = transfer->object;
+    object->is_weak = facts->kind == HTTP_BY_SIZE;
+    object->validator = hash(facts->validator);
+    transfer->end = facts->is_whole || facts->n_bytes < HEAD ? facts->n_bytes : HEAD;
+    object->name = strdup(facts->name);
+    const int code = object->name == NULL ? -ENOMEM : make_cache(object, facts->n_bytes);
+    if (code < 0)
+        fail_cache(transfer, code);
+}
+
+static const struct http_calls opening = {.opened = opened, .received = received, .done = done};
+
+int fetch_object_new(struct fetching_room *room, const char *url, uint32_t number, uint32_t request,
+                     struct fetch_object **out, struct wfs_error *err)
+{
+    struct fetch_object *object = calloc(1, sizeof(*object));
+    if (object == NULL)
+        return wfs_fail_memory(err);
+    *object =
+        (struct fetch_object){.room = room, .number = number, .request = request, .cache.fd = -1};
+    struct fetch_transfer *transfer = add(object, 0, HEAD);
+    const int code = transfer == NULL ? wfs_fail_memory(err)
+                                      : http_object_open(room->http, url, HEAD, &opening, transfer,
+                                                         &object->http, err);
+    if (code < 0) {
+        fetch_object_free(object);
+        return code;
+    }
+    *out = object;
+    return 0;
+}
+
+void fetch_object_free(struct fetch_object *object)
+{
+    if (object == NULL)
+        return;
+    close_http(object);
+    while (object->transfers != NULL)
+        drop(object->transfers);
+    while (object->spans != NULL)
+        drop_span(object);
+    while (object->wants != NULL) {
+        struct fetch_want *want = object->wants;
+        object->wants = want->next;
+        free(want);
+    }
+    if (object->cache.fd >= 0)
+        close(object->cache.fd);
+    free(object->name);
+    free(object);
+}

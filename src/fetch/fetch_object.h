@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One object that is fetched: who waits for which range, what is on its way, what is to be fetched
+ * ahead. It knows cache files and transfers, and no socket.
+ */
+#ifndef WFS_FETCH_OBJECT_H
+#define WFS_FETCH_OBJECT_H
+
+#include "fetch/http.h"
+
+#include <weightfs/cachefile.h>
+
+/* What all objects share. */
+struct fetch_object;
+
+struct fetching_room {
+    struct http *http;
+    int folder; /* in which unnamed files are made */
+    const char *folder_name;
+    unsigned n_transfers;         /* at work */
+    uint64_t n_fetched, n_needed; /* bytes */
+    /* Called once for each request. err NULL: what was asked is present. */
+    void (*answered)(void *ctx, uint32_t request, struct fetch_object *object,
+                     const struct wfs_error *err);
+    void *ctx;
+};
+
+struct fetch_object {
+    struct fetching_room *room;
+    struct fetch_object *next; /* the owner's */
+    uint32_t number;
+    uint32_t request;   /* that opens it */
+    bool is_open;       /* the request was answered */
+    bool has_failed;    /* to be opened; nobody asks for it any more */
+    bool is_weak;       /* changes show in the size only */
+    uint64_t validator; /* hash of it */
+    char *name;         /* malloc'ed; as it was opened */
+    struct http_object *http;
+    struct cachefile cache;
+    struct fetch_want *wants;
+    struct fetch_transfer *transfers;
+    struct fetch_span *spans; /* ahead, in the order in which they came */
+};
+
+/* Begins to open it; the request is answered later. -ENOMEM, or -EINVAL with a sentence. */
+int fetch_object_new(struct fetching_room *room, const char *url, uint32_t number, uint32_t request,
+                     struct fetch_object **out, struct wfs_error *err);
+void fetch_object_free(struct fetch_object *object);
+
+/* Asks for a range of an open object. -ENOMEM, -EINVAL: it is not in the object. */
+int fetch_object_want(struct fetch_object *object, uint32_t request, uint64_t offset,
+                      uint64_t n_bytes);
+int fetch_object_ahead(struct fetch_object *object, uint64_t offset, uint64_t n_bytes);
+
+/* Nobody waits for the request; what is not on its way yet is not fetched ahead either. */
+void fetch_object_cancel(struct fetch_object *object, uint32_t request);
+
+/* Starts what may be started: what somebody waits for. */
+void fetch_object_serve(struct fetch_object *object);
+
+/* The same with what is fetched ahead. */
+void fetch_object_serve_ahead(struct fetch_object *object);
+
+#endif

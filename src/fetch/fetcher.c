@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One thread, one loop. Its socket is all that it has in common with the process that reads: when
+ * that one ends, however it does, the socket ends and with it this process.
+ */
+#include "fetch/fetcher.h"
+
+#include "fetch/fetch_object.h"
+
+#include <weightfs/cleanup.h>
+#include <weightfs/fetching.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { RETRIES = 5, TIMEOUT_S = 60 };
+
+/* An answer that the socket had no room for. */
+struct answer {
+    uint32_t request;
+    struct fetch_object *object; /* of an open; NULL: of a range */
+    struct wfs_error err;
+    struct answer *next;
+};
+
+struct fetcher {
+    int socket;
+    struct fetching_room room;
+    struct fetch_object *objects;
+    struct answer *first, **last; /* to be sent, in order */
+    struct wfs_error problem;     /* that keeps it from fetching anything */
+};
+
+/* ---- answers ---- */
+
+static void answered(void *ctx, uint32_t request, struct fetch_object *object,
+                     const struct wfs_error *err)
+{
+    struct fetcher *fetcher = ctx;
+    struct answer *answer = calloc(1, sizeof(*answer));
+    if (answer == NULL)
+        _exit(EXIT_FAILURE); /* readers get an error when the socket ends */
+    answer->request = request;
+    answer->object = err == NULL && object != NULL && object->request == request ? object : NULL;
+    if (err != NULL)
+        answer->err = *err;
+    *fetcher->last = answer;
+    fetcher->last = &answer->next;
+}
+
+static int send_answer(const struct fetcher *fetcher, const struct answer *answer)
+{
+    const struct fetch_object *object = answer->object;
+    struct fetching message = {.kind = FETCHING_DONE,
+                               .request = answer->request,
+                               .n_fetched = fetcher->room.n_fetched,
+                               .n_needed = fetcher->room.n_needed};
+    if (answer->err.code != 0) {
+        message.kind = FETCHING_FAILED;
+        message.code = answer->err.code;
+        message.text = answer->err.text;
+        message.n_text = strlen(answer->err.text);
+    } else if (object != NULL) {
+        message.kind = FETCHING_OPENED;
+        message.object = object->number;
+        message.code = object->is_weak ? FETCHING_IS_WEAK : 0;
+        message.offset = object->validator;
+        message.n_bytes = object->cache.n_bytes;
+        message.text = object->name;
+        message.n_text = strlen(object->name);
+    }
+    return fetching_send(fetcher->socket, &message, object != NULL ? object->cache.fd : -1);
+}
+
+/* Returns 1 when some are left, because the socket is full. */
+static int send_answers(struct fetcher *fetcher)
+{
+    while (fetcher->first != NULL) {
+        struct answer *answer = fetcher->first;
+        const int code = send_answer(fetcher, answer);
+        if (code == -EAGAIN)
+            return 1;
+        if (code < 0)
+            return code;
+        fetcher->first = answer->next;
+        if (fetcher->first == NULL)
+            fetcher->last = &fetcher->first;
+        free(answer);
+    }
+    return 0;
+}
+
+/* ---- questions ---- */
+
+static struct fetch_object **find(struct fetcher *fetcher, uint32_t number)
+{
+    struct fetch_object **at = &fetcher->objects;
+    while (*at != NULL && (*at)->number != number)
+        at = &(*at)->next;
+    return at;
+}
+
+static void open_object(struct fetcher *fetcher, const struct fetching *message)
+{
+    struct wfs_error err = fetcher->problem;
+    struct fetch_object *object = NULL;
+    autofree char *url = strndup(message->text, message->n_text);
+    int code = url == NULL ? wfs_fail_memory(&err) : -err.code;
+    if (code == 0 && *find(fetcher, message->object) != NULL)
+        code = wfs_fail(&err, EINVAL, "it is open already");
+    if (code == 0)
+        code =
+            fetch_object_new(&fetcher->room, url, message->object, message->request, &object, &err);
+    if (code < 0) {
+        answered(fetcher, message->request, NULL, &err);
+        return;
+    }
+    object->next = fetcher->objects;
+    fetcher->objects = object;
+}
+
+/* Answers that were not sent yet are of nobody's interest. */
+static void close_object(struct fetcher *fetcher, uint32_t number)
+{
+    struct fetch_object **at = find(fetcher, number), *object = *at;
+    if (object == NULL)
+        return;
+    for (struct answer *answer = fetcher->first; answer != NULL; answer = answer->next) {
+        if (answer->object == object) {
+            answer->object = NULL;
+            wfs_fail(&answer->err, EIO, "it was closed");
+        }
+    }
+    *at = object->next;
+    fetch_object_free(object);
+}
+
+static void want(struct fetcher *fetcher, const struct fetching *message)
+{
+    struct fetch_object *object = *find(fetcher, message->object);
+    struct wfs_error err = {0};
+    const int code = object == NULL ? -EINVAL
+                                    : fetch_object_want(object, message->request, message->offset,
+                                                        message->n_bytes);
+    if (code < 0) {
+        wfs_fail(&err, -code, "cannot fetch that range: %s", strerror(-code));
+        answered(fetcher, message->request, NULL, &err);
+    }
+}
+
+static void hear(struct fetcher *fetcher, const struct fetching *message)
+{
+    struct fetch_object *object = *find(fetcher, message->object);
+    if (message->kind == FETCHING_OPEN)
+        open_object(fetcher, message);
+    else if (message->kind == FETCHING_WANT)
+        want(fetcher, message);
+    else if (message->kind == FETCHING_CLOSE)
+        close_object(fetcher, message->object);
+    else if (message->kind == FETCHING_AHEAD && object != NULL)
+        (void)fetch_object_ahead(object, message->offset, message->n_bytes);
+    else if (message->kind == FETCHING_CANCEL && object != NULL)
+        fetch_object_cancel(object, message->request);
+}
+
+/* Takes all that has arrived. */
+static int hear_all(struct fetcher *fetcher)
+{
+    static uint8_t buf[FETCHING_MAX];
+    for (;;) {
+        struct fetching message;
+        autoclose int fd = -1;
+        const int code = fetching_receive(fetcher->socket, buf, &message, &fd);
+        if (code < 0)
+            return code == -EAGAIN ? 0 : code;
+        hear(fetcher, &message);
+    }
+}
+
+/* ---- the process ---- */
+
+static void remove_failed(struct fetcher *fetcher)
+{
+    for (struct fetch_object **at = &fetcher->objects; *at != NULL;) {
+        struct fetch_object *object = *at;
+        if (object->has_failed) {
+            *at = object->next;
+            fetch_object_free(object);
+        } else
+            at = &object->next;
+    }
+}
+
+static void serve(struct fetcher *fetcher)
+{
+    int code = 0;
+    while (code >= 0) {
+        struct pollfd news = {.fd = fetcher->socket, .events = POLLIN};
+        remove_failed(fetcher);
+        for (struct fetch_object *at = fetcher->objects; at != NULL; at = at->next)
+            fetch_object_serve(at);
+        for (struct fetch_object *at = fetcher->objects; at != NULL; at = at->next)
+            fetch_object_serve_ahead(at);
+        code = send_answers(fetcher);
+        if (code < 0)
+            break;
+        news.events = (short)(POLLIN | (code > 0 ? POLLOUT : 0));
+        code = fetcher->room.http != NULL ? http_wait(fetcher->room.http, &news, 1, -1)
+                                          : poll(&news, 1, -1);
+        if (code == -EINTR || (code < 0 && fetcher->room.http == NULL && errno == EINTR))
+            code = 0;
+        if (code >= 0)
+            code = hear_all(fetcher);
+    }
+}
+
+/* Keeps nothing that was inherited: no file, no terminal, no directory. */
+static void detach(int *socket, int *folder)
+{
+    const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    for (int fd = STDIN_FILENO; null >= 0 && fd <= STDERR_FILENO; fd++)
+        dup2(null, fd);
+    const int low = *socket < *folder ? *socket : *folder;
+    const int high = *socket < *folder ? *folder : *socket;
+    if (low > STDERR_FILENO + 1)
+        (void)close_range(STDERR_FILENO + 1, (unsigned)low - 1, 0);
+    if (high > low + 1)
+        (void)close_range((unsigned)low + 1, (unsigned)high - 1, 0);
+    (void)close_range((unsigned)high + 1, UINT_MAX, 0);
+    if (chdir("/") < 0)
+        return;
+}
+
+/* What ends the process that reads ends this one too, but not before it. */
+static void ignore_signals(void)
+{
+    static const int numbers[] = {SIGINT, SIGHUP, SIGTERM, SIGPIPE, SIGXFSZ, SIGQUIT};
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++)
+        signal(numbers[i], SIG_IGN);
+    setrlimit(RLIMIT_CORE, &(struct rlimit){0});
+}
+
+static _Noreturn void run(const struct fetcher_settings *settings, int socket, int folder,
+                          const char *folder_name)
+{
+    const struct http_settings http = {settings->has_retries ? settings->retries : RETRIES,
+                                       settings->has_timeout ? settings->timeout_s : TIMEOUT_S,
+                                       settings->endpoint};
+    struct fetcher fetcher = {
+        .room = {.folder_name = folder_name, .answered = answered, .ctx = &fetcher}};
+    detach(&socket, &folder);
+    ignore_signals();
+    fetcher.socket = socket;
+    fetcher.room.folder = folder;
+    fetcher.last = &fetcher.first;
+    if (http_new(&fetcher.room.http, &http, &fetcher.problem) < 0)
+        fetcher.room.http = NULL;
+    serve(&fetcher);
+    while (fetcher.objects != NULL)
+        close_object(&fetcher, fetcher.objects->number);
+    http_free(fetcher.room.http);
+    _exit(EXIT_SUCCESS);
+}
+
+/* ---- starting ---- */
+
+/* Opens a directory in which unnamed files can be made. */
+static int open_folder(const char **ret_name, struct wfs_error *err)
+{
+    const char *const names[] = {getenv("TMPDIR"), "/var/tmp", "/tmp"};
+    const char *first = NULL;
+    int problem = 0;
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+        if (names[i] == NULL || *names[i] == '\0')
+            continue;
+        autoclose int folder = open(names[i], O_PATH | O_DIRECTORY | O_CLOEXEC);
+        autoclose int probe =
+            folder < 0 ? -1
+                       : openat(folder, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR);
+        *ret_name = names[i];
+        if (probe >= 0)
+            return steal_fd(&folder);
+        problem = first == NULL ? errno : problem;
+        first = first == NULL ? names[i] : first;
+    }
+    return wfs_fail(err, problem, "cannot make a file for the cache in '%s': %s; set TMPDIR",
+                    wfs_quote(first).text, strerror(problem));
+}
+
+int fetcher_start(const struct fetcher_settings *settings, struct wfs_remote **out,
+                  struct wfs_error *err)
+{
+    const char *folder_name = NULL;
+    int ends[2];
+    autoclose int folder = open_folder(&folder_name, err);
+    if (folder < 0)
+        return folder;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
+        return wfs_fail(err, errno, "cannot start to fetch: %s", strerror(errno));
+    fflush(NULL);
+    const pid_t pid = fork();
+    if (pid == 0)
+        run(settings, ends[1], folder, folder_name);
+    close(ends[1]);
+    if (pid < 0) {
+        const int code = errno;
+        close(ends[0]);
+        return wfs_fail(err, code, "cannot start to fetch: %s", strerror(code));
+    }
+    return wfs_remote_new(ends[0], out) < 0 ? wfs_fail_memory(err) : 0;
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The process that fetches: it talks to servers and fills cache files, and cannot read a
+ * checkpoint. It is forked before anything of a checkpoint is read, and ends when nobody needs it.
+ */
+#ifndef WFS_FETCHER_H
+#define WFS_FETCHER_H
+
+#include <stdbool.h>
+
+#include <weightfs/error.h>
+#include <weightfs/remote.h>
+
+/* A zeroed one asks for what is usual. */
+struct fetcher_settings {
+    bool has_retries, has_timeout;
+    unsigned retries;     /* of a request */
+    unsigned timeout_s;   /* without a byte; 0: no limit */
+    const char *endpoint; /* of s3://; NULL: what the environment says */
+};
+
+/* Starts one. A negative errno; err gets a sentence. */
+int fetcher_start(const struct fetcher_settings *settings, struct wfs_remote **out,
+                  struct wfs_error *err);
+
+#endif

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A read is a pread of the cache file where all of it is present, which costs no message. What is
+ * missing is asked for, and what will be read next with it.
+ */
+#include "remote/remote_source.h"
+
+#include <weightfs/cachefile.h>
+#include <weightfs/cleanup.h>
+#include <weightfs/url.h>
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/hash.h"
+#include "remote/forward.h"
+#include "remote/remote_call.h"
+
+enum { SLICE = 4 << 20, ATTEMPTS = 16 };
+
+struct remote_object {
+    struct wfs_remote *remote;
+    uint32_t number;
+    char *url;
+    struct cachefile cache;
+    pthread_mutex_t lock; /* of all below */
+    struct forward forward;
+    struct wfs_error trouble; /* of the last read that failed */
+};
+
+static void done(struct source *source)
+{
+    struct remote_object *object = source->ctx;
+    const struct fetching message = {.kind = FETCHING_CLOSE, .object = object->number};
+    remote_tell(object->remote, &message);
+    close(object->cache.fd);
+    wfs_remote_free(object->remote);
+    pthread_mutex_destroy(&object->lock);
+    free(object->url);
+    free(object);
+}
+
+/* ---- reading ---- */
+
+static int fail(const struct source *source, struct wfs_error *err, int code)
+{
+    struct remote_object *object = source->ctx;
+    if (code == -EINTR || code == -ENOMEM)
+        return code;
+    pthread_mutex_lock(&object->lock);
+    object->trouble = *err;
+    pthread_mutex_unlock(&object->lock);
+    if (code == -ESTALE)
+        atomic_store((atomic_bool *)(uintptr_t)&source->has_changed, true);
+    return code == -ENOSPC || code == -EDQUOT ? code : -EIO;
+}
+
+/* Asks for what will be read soon. */
+static void look_ahead(const struct source *source, uint64_t offset, uint64_t n_bytes, uint64_t end)
+{
+    struct remote_object *object = source->ctx;
+    struct fetching message = {.kind = FETCHING_AHEAD, .object = object->number};
+    uint64_t behind;
+    pthread_mutex_lock(&object->lock);
+    const bool is_ahead =
+        forward_note(&object->forward, offset, n_bytes, end, &message.offset, &behind);
+    pthread_mutex_unlock(&object->lock);
+    message.n_bytes = is_ahead ? behind - message.offset : 0;
+    if (is_ahead)
+        remote_tell(object->remote, &message);
+}
+
+/* A piece may be removed from a bounded cache before it was read: then it is asked for again. */
+static int read_slice(const struct source *source, uint64_t offset, void *buf, size_t n_bytes,
+                      uint64_t end)
+{
+    struct remote_object *object = source->ctx;
+    const struct fetching want = {
+        .kind = FETCHING_WANT, .object = object->number, .offset = offset, .n_bytes = n_bytes};
+    struct wfs_error err = {0};
+    int code = cachefile_read(&object->cache, offset, buf, n_bytes);
+    look_ahead(source, offset, n_bytes, end);
+    for (int i = 0; code == 0 && i < ATTEMPTS; i++) {
+        code = remote_ask(object->remote, &want, NULL, &err);
+        if (code == 0)
+            code = cachefile_read(&object->cache, offset, buf, n_bytes);
+    }
+    if (code == 0)
+        code = wfs_fail(&err, EIO, "the cache loses what it is given");
+    return code < 0 ? fail(source, &err, code) : 0;
+}
+
+static int read_object(const struct source *source, uint64_t offset, void *buf, size_t n_bytes)
+{
+    uint64_t end = offset + n_bytes;
+    const uint64_t expected = source_expected(source, offset);
+    char *out = buf;
+    int code = 0;
+    if (expected > end)
+        end = expected < source->n_bytes ? expected : source->n_bytes;
+    if (atomic_load_explicit(&source->has_changed, memory_order_relaxed))
+        return -EIO;
+    while (n_bytes > 0 && code == 0) {
+        const size_t n = n_bytes < SLICE ? n_bytes : SLICE;
+        code = read_slice(source, offset, out, n, end);
+        offset += n;
+        out += n;
+        n_bytes -= n;
+    }
+    return code;
+}
+
+static const char *trouble(const struct source *source, uint64_t offset)
+{
+    const struct remote_object *object = source->ctx;
+    return object->trouble.text[0] != '\0' ? object->trouble.text : NULL;
+}
+
+/* ---- opening ---- */
+
+const char *remote_source_url(const struct source *source)
+{
+    return source->read == read_object ? ((const struct remote_object *)source->ctx)->url : NULL;
+}
+
+static struct wfs_identity identity_of(const struct remote_answer *answer)
+{
+    return (struct wfs_identity){.device = UINT64_MAX,
+                                 .inode = hash_bytes(answer->text, strlen(answer->text), 0),
+                                 .n_bytes = answer->n_bytes};
+}
+
+/* Takes what the answer has. */
+static int make_source(struct wfs_remote *remote, uint32_t number, struct remote_answer *answer,
+                       struct source **out)
+{
+    autofree char *shown = url_shown(answer->text);
+    struct remote_object *object = calloc(1, sizeof(*object));
+    struct source *source = NULL;
+    if (shown == NULL || object == NULL || source_new_memory(shown, NULL, 0, &source) < 0) {
+        free(object);
+        return -ENOMEM;
+    }
+    object->remote = remote_share(remote);
+    object->number = number;
+    source->n_bytes = answer->n_bytes;
+    source->identity = identity_of(answer);
+    source->read = read_object;
+    source->done = done;
+    source->trouble = trouble;
+    source->ctx = object;
+    pthread_mutex_init(&object->lock, NULL);
+    cachefile_init(&object->cache, answer->fd, answer->n_bytes);
+    object->url = steal(&answer->text);
+    answer->fd = -1;
+    *out = source;
+    return 0;
+}
+
+static int check_answer(const struct remote_answer *answer, struct wfs_error *err)
+{
+    struct cachefile cache;
+    return answer->fd < 0 || cachefile_init(&cache, answer->fd, answer->n_bytes) < 0
+               ? wfs_fail(err, EIO, "the process that fetches it gives a wrong answer")
+               : 0;
+}
+
+int remote_source_open(struct wfs_remote *remote, const char *url, struct source **out,
+                       struct wfs_error *err)
+{
+    struct remote_answer answer = {.fd = -1};
+    if (remote == NULL)
+        return wfs_fail(err, EOPNOTSUPP,
+                        "is a URL, which this program was built not to read: "
+                        "download it first");
+    const struct fetching question = {
+        .kind = FETCHING_OPEN, .object = remote_number(remote), .text = url, .n_text = strlen(url)};
+    if (question.n_text > FETCHING_TEXT_MAX)
+        return wfs_fail(err, EINVAL, "the URL is longer than %d bytes", FETCHING_TEXT_MAX);
+    int code = remote_ask(remote, &question, &answer, err);
+    if (code == 0)
+        code = check_answer(&answer, err);
+    if (code == 0 && make_source(remote, question.object, &answer, out) < 0)
+        code = wfs_fail_memory(err);
+    free(answer.text);
+    if (answer.fd >= 0)
+        close(answer.fd);
+    return code;
+}

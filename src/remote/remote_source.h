@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Sources on the network: the same as files for all rooms above. This room knows the messages
+ * between the process that reads and the one that fetches, and the cache file between them; it
+ * speaks to no server.
+ */
+#ifndef WFS_REMOTE_SOURCE_H
+#define WFS_REMOTE_SOURCE_H
+
+#include "base/source.h"
+
+#include <weightfs/remote.h>
+
+/*
+ * Opens what a URL names. remote NULL: refused, nothing was prepared to fetch it. The path of the
+ * source is what of the URL may be shown. err gets a sentence.
+ */
+int remote_source_open(struct wfs_remote *remote, const char *url, struct source **out,
+                       struct wfs_error *err);
+
+/* Returns the whole URL of a source that was opened so, for what is beside it; NULL: a file. */
+const char *remote_source_url(const struct source *source);
+
+#endif

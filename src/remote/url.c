@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Keys of S3 and paths of the Hub are taken as they are; only http and https have queries,
+ * fragments and escapes.
+ */
+#include <weightfs/url.h>
+
+#include <weightfs/cleanup.h>
+#include <weightfs/percent.h>
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+/* Returns how long "SCHEME://" is, 0 for another text. */
+static size_t scheme_of(const char *text)
+{
+    static const char *const schemes[] = {"http://", "https://", "s3://", "hf://"};
+    for (size_t i = 0; i < sizeof(schemes) / sizeof(*schemes); i++) {
+        if (strncasecmp(text, schemes[i], strlen(schemes[i])) == 0)
+            return strlen(schemes[i]);
+    }
+    return 0;
+}
+
+static bool has_escapes(const char *url)
+{
+    return strncasecmp(url, "http", 4) == 0;
+}
+
+/* A URL cut into what is shown of it and what is not. */
+struct parts {
+    size_t n_scheme; /* with "://" */
+    size_t n_user;   /* with the '@' */
+    size_t n_shown;  /* host and path, behind the user */
+};
+
+static struct parts cut(const char *url)
+{
+    struct parts parts = {.n_scheme = scheme_of(url)};
+    const char *host = url + parts.n_scheme;
+    const char *at = memrchr(host, '@', strcspn(host, "/?#"));
+    parts.n_user = at == NULL ? 0 : (size_t)(at + 1 - host);
+    host += parts.n_user;
+    parts.n_shown = has_escapes(url) ? strcspn(host, "?#") : strlen(host);
+    return parts;
+}
+
+bool url_is(const char *text)
+{
+    return scheme_of(text) > 0;
+}
+
+char *url_shown(const char *url)
+{
+    char *text;
+    const struct parts parts = cut(url);
+    return asprintf(&text, "%.*s%.*s", (int)parts.n_scheme, url, (int)parts.n_shown,
+                    url + parts.n_scheme + parts.n_user) < 0
+               ? NULL
+               : text;
+}
+
+/* Undoes %HH, but not of a NUL, in place. */
+static void decode(char *text)
+{
+    char *out = text;
+    for (const char *in = text; *in != '\0';) {
+        uint32_t byte;
+        if (*in == '%' && strlen(in) >= PERCENT_N && hex_decode(in + 1, 2, &byte) && byte != 0) {
+            *out++ = (char)byte;
+            in += PERCENT_N;
+        } else
+            *out++ = *in++;
+    }
+    *out = '\0';
+}
+
+char *url_name(const char *url)
+{
+    autofree char *shown = url_shown(url);
+    if (shown == NULL)
+        return NULL;
+    const char *path = shown + scheme_of(shown);
+    const char *slash = strrchr(path, '/');
+    char *name = slash == NULL ? NULL : strdup(slash + 1);
+    if (name != NULL && has_escapes(url))
+        decode(name);
+    const bool is_name =
+        name != NULL && name[strspn(name, ".")] != '\0' && strchr(name, '/') == NULL;
+    if (is_name)
+        return name;
+    free(name);
+    return strdup("download");
+}
+
+/* Returns true for a name that a relative reference would take for a URL or another folder. */
+static bool leads_away(const char *name)
+{
+    size_t n = isalpha((unsigned char)*name) ? 1 : 0;
+    while (n > 0 &&
+           (isalnum((unsigned char)name[n]) || (name[n] != '\0' && strchr("+-.", name[n]))))
+        n++;
+    return *name == '\0' || strchr(name, '/') != NULL || (n > 0 && name[n] == ':') ||
+           strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
+}
+
+/* Returns the name with escapes for all that has a meaning in a URL. malloc'ed. */
+static char *encode(const char *name)
+{
+    char *text = malloc(strlen(name) * PERCENT_N + 1), *out = text;
+    for (; text != NULL && *name != '\0'; name++) {
+        const unsigned char byte = (unsigned char)*name;
+        if (isalnum(byte) || strchr("-._~!$&'()*+,;=@", byte) != NULL)
+            *out++ = (char)byte;
+        else {
+            percent_encode(byte, out);
+            out += PERCENT_N;
+        }
+    }
+    if (text != NULL)
+        *out = '\0';
+    return text;
+}
+
+int url_sibling(const char *url, const char *name, char **ret, struct wfs_error *err)
+{
+    const struct parts parts = cut(url);
+    if (leads_away(name))
+        return wfs_fail(err, EINVAL, "'%s' is not the name of a file beside it",
+                        wfs_quote(name).text);
+    const size_t n_front = parts.n_scheme + parts.n_user, n = n_front + parts.n_shown;
+    const char *slash = memrchr(url + n_front, '/', parts.n_shown);
+    const int n_folder = (int)(slash == NULL ? n : (size_t)(slash - url));
+    autofree char *encoded = has_escapes(url) ? encode(name) : strdup(name);
+    char *sibling;
+    if (encoded == NULL || asprintf(&sibling, "%.*s/%s", n_folder, url, encoded) < 0)
+        return wfs_fail_memory(err);
+    *ret = sibling;
+    return 0;
+}

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: MIT
+"""Sources by URL, behind a real server."""
+import json
+import os
+import random
+
+import pytest
+
+from wfs_testlib import st
+from wfs_testlib.program import EXIT_DAMAGED, EXIT_SOURCE, EXIT_USAGE, weightfs
+
+MIB = 1 << 20
+SECRETS = ('hunter2', 'tok3n', 'alice')
+
+
+@pytest.fixture
+def files(folder):
+    """A folder to serve: one file of some MiB, and a set."""
+    tensors = {'t%d' % i: ('U8', [3 * MIB + i], random.Random(i).randbytes(3 * MIB + i)) for i in range(4)}
+    st.write(folder / 'one.safetensors', tensors)
+    names = {}
+    for i in range(5):
+        name = 'model-%05d-of-00005.safetensors' % (i + 1)
+        st.write(folder / name, {'s%d.w' % i: ('U8', [100], bytes([i] * 100))})
+        names['s%d.w' % i] = name
+    (folder / 'model.safetensors.index.json').write_text(json.dumps({'metadata': {}, 'weight_map': names}))
+    return folder
+
+
+@pytest.mark.parametrize('name', ['one.safetensors', 'model.safetensors.index.json'])
+def test_a_url_is_listed_as_the_file_is(files, serve, name):
+    server = serve(files)
+    assert weightfs('ls', server.url(name)).stdout == weightfs('ls', files / name).stdout
+
+
+def test_a_tensor_of_a_url_costs_its_bytes_and_little_more(files, serve):
+    server = serve(files)
+    assert weightfs('cat', server.url('one.safetensors'), 't2').raw == st.read(files / 'one.safetensors').tensors['t2'][2]
+    assert server.n_bytes() < 3 * MIB + 2 * MIB
+
+
+def test_the_options_of_a_url_are_taken_by_verbs(files, serve):
+    url = serve(files).url('one.safetensors')
+    weightfs('ls', '--retries=0', '--timeout=7', url)
+    assert "'x'" in weightfs('ls', '--retries=x', url, code=EXIT_USAGE).error
+    assert 'http' in weightfs('ls', '--endpoint=ftp://x', url, code=EXIT_USAGE).error
+
+
+def test_what_is_secret_of_a_url_is_not_shown(files, serve):
+    server = serve(files)
+    url = server.url('one.safetensors').replace('//', '//alice:hunter2@') + '?sig=tok3n#tok3n'
+    missing = url.replace('one.', 'none.')
+    shown = [weightfs('info', url), weightfs('info', '--json', url), weightfs('plan', '--like=' + url, files / 'one.safetensors'),
+             weightfs('plan', '--overlay=' + url, files / 'one.safetensors'),
+             weightfs('info', missing, code=EXIT_SOURCE), weightfs('diff', url, missing, code=EXIT_SOURCE)]
+    for result in shown:
+        assert not any(secret in result.stdout + result.stderr for secret in SECRETS)
+    assert server.url('one.safetensors') in shown[0].stdout
+    assert any('sig=tok3n' in request.path for request in server.requests())
+
+
+def test_a_server_that_is_not_there_is_one_line(files, serve):
+    server = serve(files)
+    url = server.url('one.safetensors')
+    server.die()
+    assert weightfs('ls', '--retries=0', url, code=EXIT_DAMAGED).error
+
+
+def test_a_shard_that_leads_away_is_refused(files, serve):
+    index = files / 'model.safetensors.index.json'
+    index.write_text(json.dumps({'weight_map': {'s0.w': 'https:evil.safetensors'}}))
+    assert 'beside' in weightfs('ls', serve(files).url(index), code=EXIT_USAGE).error
+
+
+def test_names_of_shards_are_escaped_in_their_urls(files, serve):
+    odd = 'a b%20?#&+é.safetensors'
+    os.rename(files / 'model-00001-of-00005.safetensors', files / odd)
+    index = files / 'odd.index.json'
+    index.write_text(json.dumps({'weight_map': {'s0.w': odd}}))
+    assert 's0.w' in weightfs('ls', serve(files).url(index)).stdout
