@@ -9,7 +9,7 @@
 #ifndef WFS_HTTP_H
 #define WFS_HTTP_H
 
-#include "fetch/http_facts.h"
+#include "fetch/http_calls.h"
 
 #include <poll.h>
 #include <stdbool.h>
@@ -22,41 +22,14 @@ struct http;
 struct http_object;
 struct http_transfer;
 
-struct http_settings {
-    unsigned retries;     /* of a request that failed, each after a longer pause */
-    unsigned timeout_s;   /* without a byte; 0: no limit */
-    const char *endpoint; /* of s3://; NULL: what the environment says. Copied */
-};
-
 /*
- * What a transfer reports, from inside of http_wait. In them, http_get, http_cancel,
- * http_object_open and http_object_free may be called.
+ * Makes the loop of this process. Reads all that identifies the user, from the environment and the
+ * home directory; later on, only the certificates and what the resolver needs are opened. Settings
+ * that are wrong are reported when they are needed.
  */
-struct http_calls {
-    /* Called once, before any byte, for the transfer that opens an object. NULL for http_get. */
-    void (*opened)(void *ctx, const struct http_facts *facts);
-    /* The next bytes, in order and without gaps. They may be kept even when the transfer fails
-     * later: all that the protocol can vouch for has been checked. */
-    void (*received)(void *ctx, uint64_t offset, const void *bytes, size_t n_bytes);
-    /*
-     * Called once, last; the transfer is gone. err is NULL when all bytes were received. Codes:
-     *   ENOENT      there is no such object
-     *   EACCES      the server refuses the credentials, or that there are none
-     *   EOPNOTSUPP  the server has no ranges, and the object is too large to be taken whole
-     *   ESTALE      the object is another one than when it was opened, also for all later calls
-     *   EINVAL      a name that is wrong, or settings in the environment
-     *   EIO         whatever else, after the retries
-     */
-    void (*done)(void *ctx, const struct wfs_error *err);
-};
-
-/* Returns true for a name that http_object_open takes, right or wrong: one with a scheme. */
-bool http_is_name(const char *name);
-
-/* Makes the loop of this process, and reads the certificates' place from the environment. */
 int http_new(struct http **out, const struct http_settings *settings, struct wfs_error *err);
 
-/* Cancels everything. */
+/* Objects have been freed. */
 void http_free(struct http *http);
 
 /*

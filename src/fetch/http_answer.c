@@ -96,6 +96,19 @@ static int parse_encoding(struct http_answer *answer, struct value value)
     return 0;
 }
 
+/* Copies a value whose characters are all in `allowed`; another value is none. */
+static void copy_word(struct value value, const char *allowed, char *ret, size_t n_room)
+{
+    *ret = '\0';
+    for (size_t i = 0; i < value.n_bytes; i++)
+        if (value.text[i] == '\0' || strchr(allowed, value.text[i]) == NULL)
+            return;
+    if (value.n_bytes >= n_room)
+        return;
+    memcpy(ret, value.text, value.n_bytes);
+    ret[value.n_bytes] = '\0';
+}
+
 static int parse_tag(struct http_answer *answer, struct value value)
 {
     answer->tag[0] = '\0';
@@ -116,16 +129,23 @@ static int parse_tag(struct http_answer *answer, struct value value)
  */
 static int parse_modified(struct http_answer *answer, struct value value)
 {
-    answer->modified[0] = '\0';
-    if (value.n_bytes >= sizeof(answer->modified))
-        return 0;
-    for (size_t i = 0; i < value.n_bytes; i++) {
-        const unsigned char c = (unsigned char)value.text[i];
-        if (!isalnum(c) && strchr(" ,:-", c) == NULL)
-            return 0;
-    }
-    memcpy(answer->modified, value.text, value.n_bytes);
-    answer->modified[value.n_bytes] = '\0';
+    copy_word(value, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 ,:-",
+              answer->modified, sizeof(answer->modified));
+    return 0;
+}
+
+static int parse_commit(struct http_answer *answer, struct value value)
+{
+    copy_word(value, "0123456789abcdef", answer->commit, sizeof(answer->commit));
+    if (strlen(answer->commit) != sizeof(answer->commit) - 1)
+        answer->commit[0] = '\0';
+    return 0;
+}
+
+static int parse_region(struct http_answer *answer, struct value value)
+{
+    copy_word(value, "abcdefghijklmnopqrstuvwxyz0123456789-", answer->region,
+              sizeof(answer->region));
     return 0;
 }
 
@@ -144,9 +164,10 @@ static const struct {
     const char *name;
     int (*parse)(struct http_answer *answer, struct value value);
 } headers[] = {
-    {"content-encoding", parse_encoding}, {"content-length", parse_length},
-    {"content-range", parse_range},       {"etag", parse_tag},
-    {"last-modified", parse_modified},    {"location", parse_location},
+    {"content-encoding", parse_encoding},  {"content-length", parse_length},
+    {"content-range", parse_range},        {"etag", parse_tag},
+    {"last-modified", parse_modified},     {"location", parse_location},
+    {"x-amz-bucket-region", parse_region}, {"x-repo-commit", parse_commit},
 };
 
 /* "HTTP/1.1 206 Partial Content" */

@@ -29,6 +29,8 @@ struct http_answer {
     bool is_bad;            /* contradicts itself, or cannot be parsed */
     char tag[HTTP_TAG_MAX]; /* of a strong ETag, with the quotes; "": none, weak, or too long */
     char modified[40];      /* Last-Modified; "": none */
+    char commit[41];        /* X-Repo-Commit of the Hub, 40 digits; "": none */
+    char region[64];        /* X-Amz-Bucket-Region; "": none */
     char *location;         /* malloc'ed; NULL: none */
 };
 

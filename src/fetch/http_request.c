@@ -60,6 +60,36 @@ static int set_trust(CURL *easy, const struct http_trust *trust)
     return rc;
 }
 
+/* The payload of a request that has none. */
+#define NO_PAYLOAD "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
+/* From 7.88 on, libcurl signs the headers that are set here; later ones refuse to sign a path as it
+ * is, so that no dots may be in it. */
+static int set_signature(struct http_request *request, const struct http_place *identity)
+{
+    int rc = curl_easy_setopt(request->easy, CURLOPT_AWS_SIGV4, identity->signer);
+    rc |= curl_easy_setopt(request->easy, CURLOPT_PATH_AS_IS, 0L);
+    rc |= add_header(request, "x-amz-content-sha256: " NO_PAYLOAD);
+    if (identity->session != NULL)
+        rc |= add_header(request, "x-amz-security-token: %s", identity->session);
+    return rc;
+}
+
+static int set_identity(struct http_request *request, const struct http_place *identity)
+{
+    if (identity == NULL)
+        return 0;
+    if (identity->bearer != NULL)
+        return add_header(request, "Authorization: Bearer %s", identity->bearer);
+    int rc = identity->signer != NULL ? set_signature(request, identity) : 0;
+    if (identity->url.user == NULL && identity->url.password == NULL)
+        return rc;
+    const char *user = identity->url.user, *password = identity->url.password;
+    rc |= curl_easy_setopt(request->easy, CURLOPT_USERNAME, user == NULL ? "" : user);
+    rc |= curl_easy_setopt(request->easy, CURLOPT_PASSWORD, password == NULL ? "" : password);
+    return rc;
+}
+
 int http_request_make(struct http_request *request, const struct http_asked *asked,
                       http_chunk on_header, http_chunk on_body, void *ctx)
 {
@@ -84,6 +114,7 @@ int http_request_make(struct http_request *request, const struct http_asked *ask
     rc |= curl_easy_setopt(easy, CURLOPT_WRITEDATA, ctx);
     rc |= curl_easy_setopt(easy, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
     rc |= set_trust(easy, asked->trust);
+    rc |= set_identity(request, asked->identity);
     rc |= set_range(request, asked);
     rc |= add_condition(request, asked->known);
     rc |= curl_easy_setopt(easy, CURLOPT_HTTPHEADER, request->headers);
@@ -121,6 +152,13 @@ static const struct {
 enum http_verdict http_request_failure(const struct http_request *request, CURLcode result,
                                        const struct http_known *known, struct wfs_error *err)
 {
+    long connect_status = 0;
+    curl_easy_getinfo(request->easy, CURLINFO_HTTP_CONNECTCODE, &connect_status);
+    if (connect_status >= 400 && connect_status < 500) {
+        wfs_fail(err, EACCES, "the proxy answers %ld; https_proxy names it, with user and password",
+                 connect_status);
+        return HTTP_FAIL;
+    }
     const char *text = is_plain(result) && *request->message != '\0' ? request->message
                                                                      : curl_easy_strerror(result);
     const struct wfs_prose prose = wfs_prose(text);

@@ -6,6 +6,7 @@
 #ifndef WFS_HTTP_REQUEST_H
 #define WFS_HTTP_REQUEST_H
 
+#include "fetch/http_place.h"
 #include "fetch/http_verdict.h"
 
 #include <curl/curl.h>
@@ -24,6 +25,7 @@ struct http_request {
 /* What a request is for; all is copied. */
 struct http_asked {
     const char *url;
+    const struct http_place *identity; /* NULL: the request is nobody's */
     const struct http_known *known;
     uint64_t start, end;
     const struct http_trust *trust;

@@ -72,8 +72,9 @@ static enum http_verdict judge_whole(const struct http_answer *answer,
 {
     if (known->is_open && !known->is_whole)
         return reject(err, "the server sends the whole object in place of a range");
-    if (known->is_open && answer->has_length)
-        return check_validator(answer, known, answer->length, err);
+    if (known->is_open)
+        return check_validator(answer, known, answer->has_length ? answer->length : known->n_bytes,
+                               err);
     if (answer->has_length && answer->length > HTTP_WHOLE_MAX) {
         wfs_fail(err, EOPNOTSUPP,
                  "the server does not send ranges of it, and its %" PRIu64

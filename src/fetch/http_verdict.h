@@ -7,7 +7,7 @@
 #define WFS_HTTP_VERDICT_H
 
 #include "fetch/http_answer.h"
-#include "fetch/http_facts.h"
+#include "fetch/http_calls.h"
 
 #include <weightfs/error.h>
 

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The files have sections in brackets and lines "KEY = VALUE"; a line that begins with a blank
+ * belongs to the one before and is not used.
+ */
+#include "fetch/aws.h"
+
+#include "fetch/textfile.h"
+
+#include <weightfs/cleanup.h>
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The two files, and the section of the profile in each. */
+struct profile {
+    const char *name;
+    bool is_named; /* by the user */
+    char *credentials, *config;
+    char *section; /* of config: "default", "profile NAME" */
+};
+
+static void profile_done(struct profile *profile)
+{
+    free(profile->credentials);
+    free(profile->config);
+    free(profile->section);
+}
+
+/* A line without its end and the blanks around it. */
+struct line {
+    const char *text;
+    size_t n_bytes;
+};
+
+static void trim(struct line *line)
+{
+    while (line->n_bytes > 0 && isspace((unsigned char)*line->text)) {
+        line->text++;
+        line->n_bytes--;
+    }
+    while (line->n_bytes > 0 && isspace((unsigned char)line->text[line->n_bytes - 1]))
+        line->n_bytes--;
+}
+
+/* Takes the next line. Returns false at the end. */
+static bool take_line(const char **text, struct line *ret)
+{
+    if (**text == '\0')
+        return false;
+    *ret = (struct line){*text, strcspn(*text, "\n")};
+    *text += ret->n_bytes;
+    *text += **text == '\n' ? 1 : 0;
+    return true;
+}
+
+static bool line_is(struct line line, const char *text)
+{
+    trim(&line);
+    return line.n_bytes == strlen(text) && memcmp(line.text, text, line.n_bytes) == 0;
+}
+
+/* Returns true for "[NAME]" with any blanks in it. */
+static bool is_section(const struct line *line, const char *name)
+{
+    const char *end = memchr(line->text, ']', line->n_bytes);
+    return end != NULL &&
+           line_is((struct line){line->text + 1, (size_t)(end - line->text - 1)}, name);
+}
+
+/* Finds a value, malloc'ed, in a section of a file; a key of NULL finds the section. Returns true
+ * when it is there, with *ret NULL if memory ran out. */
+static bool find(const char *text, const char *section, const char *key, char **ret)
+{
+    bool is_in = false;
+    struct line line;
+    *ret = NULL;
+    while (text != NULL && take_line(&text, &line)) {
+        const bool is_nested = line.n_bytes > 0 && isspace((unsigned char)*line.text);
+        if (line.n_bytes > 0 && *line.text == '[') {
+            is_in = is_section(&line, section);
+            if (is_in && key == NULL)
+                return true;
+            continue;
+        }
+        const char *equals = memchr(line.text, '=', line.n_bytes);
+        if (!is_in || is_nested || equals == NULL || *line.text == '#' || *line.text == ';' ||
+            key == NULL || !line_is((struct line){line.text, (size_t)(equals - line.text)}, key))
+            continue;
+        struct line value = {equals + 1, line.n_bytes - (size_t)(equals + 1 - line.text)};
+        trim(&value);
+        *ret = strndup(value.text, value.n_bytes);
+        return true;
+    }
+    return false;
+}
+
+/* Finds a value of the profile in either file. */
+static bool find_value(const struct profile *profile, const char *key, char **ret)
+{
+    return find(profile->credentials, profile->name, key, ret) ||
+           find(profile->config, profile->section, key, ret);
+}
+
+static int read_file(const char *variable, const char *usual, char **ret, struct wfs_error *err)
+{
+    const char *path = environment(variable);
+    autofree char *home = path == NULL ? home_path(usual) : NULL;
+    path = path == NULL ? home : path;
+    return path == NULL ? 0 : textfile_read(path, ret, err);
+}
+
+static int read_profile(struct profile *profile, struct wfs_error *err)
+{
+    profile->name = environment("AWS_PROFILE");
+    profile->is_named = profile->name != NULL;
+    if (!profile->is_named)
+        profile->name = "default";
+    int rc =
+        read_file("AWS_SHARED_CREDENTIALS_FILE", ".aws/credentials", &profile->credentials, err);
+    if (rc == 0)
+        rc = read_file("AWS_CONFIG_FILE", ".aws/config", &profile->config, err);
+    if (rc < 0)
+        return rc;
+    const bool is_default = strcmp(profile->name, "default") == 0;
+    if (asprintf(&profile->section, "%s%s", is_default ? "" : "profile ", profile->name) < 0) {
+        profile->section = NULL;
+        return wfs_fail_memory(err);
+    }
+    char *none;
+    if (profile->is_named && !find_value(profile, NULL, &none))
+        return wfs_fail(
+            err, EINVAL,
+            "AWS_PROFILE names the profile '%s', which is neither in ~/.aws/credentials "
+            "nor in ~/.aws/config",
+            wfs_quote(profile->name).text);
+    return 0;
+}
+
+/* One text, and where it comes from, the first that has it: two variables, a key of the profile.
+ * NULL: not from there. */
+struct origin {
+    char **ret;
+    const char *variable, *other, *key;
+};
+
+static int take(const struct origin *origin, const struct profile *profile)
+{
+    const char *value = origin->variable == NULL ? NULL : environment(origin->variable);
+    if (value == NULL && origin->other != NULL)
+        value = environment(origin->other);
+    if (value != NULL)
+        *origin->ret = strdup(value);
+    const bool is_there =
+        value != NULL || (origin->key != NULL && find_value(profile, origin->key, origin->ret));
+    return is_there && *origin->ret == NULL ? -ENOMEM : 0;
+}
+
+/* How a profile may say where its keys come from. */
+static int refuse_sources(const struct profile *profile, struct wfs_error *err)
+{
+    static const char *const keys[] = {"credential_process", "sso_session", "sso_start_url",
+                                       "role_arn", "web_identity_token_file"};
+    for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++) {
+        autofree char *value = NULL;
+        if (find_value(profile, keys[i], &value))
+            return wfs_fail(err, EINVAL,
+                            "the AWS profile '%s' gets its keys by %s, which is not supported; set "
+                            "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN",
+                            wfs_quote(profile->name).text, keys[i]);
+    }
+    return 0;
+}
+
+/* Keys go into headers: nothing but visible characters. */
+static bool is_visible(const char *text)
+{
+    for (; text != NULL && *text != '\0'; text++)
+        if (*text <= ' ' || *text > '~')
+            return false;
+    return true;
+}
+
+static int check(const struct aws *aws, const struct profile *profile, struct wfs_error *err)
+{
+    if (aws->key == NULL && aws->secret == NULL && refuse_sources(profile, err) < 0)
+        return -EINVAL;
+    if ((aws->key == NULL) != (aws->secret == NULL))
+        return wfs_fail(err, EINVAL,
+                        "one of AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY is set; set "
+                        "both or none");
+    if (!is_visible(aws->key) || !is_visible(aws->secret) || !is_visible(aws->session))
+        return wfs_fail(err, EINVAL,
+                        "the AWS keys have blanks or other unusual characters in them");
+    const char *region = aws->region;
+    if (strlen(region) > 63 ||
+        region[strspn(region, "abcdefghijklmnopqrstuvwxyz0123456789-")] != '\0' || *region == '\0')
+        return wfs_fail(err, EINVAL, "the AWS region '%s' is malformed; set AWS_REGION",
+                        wfs_quote(region).text);
+    return 0;
+}
+
+/* Keys come from one place, all of them. */
+static int take_all(struct aws *aws, const struct profile *profile)
+{
+    const struct origin from_environment[] = {
+        {&aws->key, "AWS_ACCESS_KEY_ID", NULL, NULL},
+        {&aws->secret, "AWS_SECRET_ACCESS_KEY", NULL, NULL},
+        {&aws->session, "AWS_SESSION_TOKEN", "AWS_SECURITY_TOKEN", NULL},
+    };
+    const struct origin from_profile[] = {
+        {&aws->key, NULL, NULL, "aws_access_key_id"},
+        {&aws->secret, NULL, NULL, "aws_secret_access_key"},
+        {&aws->session, NULL, NULL, "aws_session_token"},
+    };
+    const struct origin region = {&aws->region, "AWS_REGION", "AWS_DEFAULT_REGION", "region"};
+    const struct origin endpoint = {&aws->endpoint, "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL",
+                                    "endpoint_url"};
+    const bool is_set =
+        environment("AWS_ACCESS_KEY_ID") != NULL || environment("AWS_SECRET_ACCESS_KEY") != NULL;
+    int rc = take(&region, profile);
+    if (rc == 0 && aws->endpoint == NULL)
+        rc = take(&endpoint, profile);
+    for (size_t i = 0; i < sizeof(from_profile) / sizeof(*from_profile) && rc == 0; i++)
+        rc = take(is_set ? &from_environment[i] : &from_profile[i], profile);
+    return rc;
+}
+
+int aws_read(struct aws *aws, const char *endpoint, struct wfs_error *err)
+{
+    struct profile profile cleanup(profile_done) = {0};
+    const int rc = read_profile(&profile, err);
+    if (rc < 0)
+        return rc;
+    if ((endpoint != NULL && (aws->endpoint = strdup(endpoint)) == NULL) ||
+        take_all(aws, &profile) < 0 ||
+        (aws->region == NULL && (aws->region = strdup("us-east-1")) == NULL))
+        return wfs_fail_memory(err);
+    return check(aws, &profile, err);
+}
+
+void aws_done(struct aws *aws)
+{
+    char **const texts[] = {&aws->key, &aws->secret, &aws->session, &aws->region, &aws->endpoint};
+    for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
+        cleanup_free(texts[i]);
+        *texts[i] = NULL;
+    }
+}

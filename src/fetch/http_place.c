@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A name of the Hub is "hf://OWNER/NAME[@REVISION][/PATH]", of S3 "s3://BUCKET/KEY". The escapes of
+ * URLs mean nothing in them, but in a revision, which may have a slash.
+ */
+#include "fetch/http_place.h"
+
+#include "fetch/netrc.h"
+
+#include <weightfs/cleanup.h>
+#include <weightfs/percent.h>
+#include <weightfs/strbuf.h>
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+enum { N_SCHEME = 5 }; /* "s3://" and "hf://" */
+
+static bool has_scheme(const char *name, const char *scheme)
+{
+    return strncasecmp(name, scheme, strlen(scheme)) == 0;
+}
+
+/* Returns true for a path with "", "." or ".." in it. */
+static bool has_odd_component(const char *path, bool allows_empty)
+{
+    for (;;) {
+        const size_t n = strcspn(path, "/");
+        if ((n == 0 && !allows_empty) || (n == 1 && *path == '.') ||
+            (n == 2 && path[0] == '.' && path[1] == '.'))
+            return true;
+        if (path[n] == '\0')
+            return false;
+        path += n + 1;
+    }
+}
+
+/* ---- the Hub ---- */
+
+struct hub_name {
+    const char *repository; /* "OWNER/NAME" */
+    size_t n_repository;
+    const char *revision; /* NULL: none */
+    size_t n_revision;
+    const char *path; /* NULL: none */
+};
+
+/* How long a revision is; those of pull requests and conversions have slashes. */
+static size_t revision_length(const char *revision)
+{
+    const size_t n_refs = has_scheme(revision, "refs/pr/")        ? strlen("refs/pr/")
+                          : has_scheme(revision, "refs/convert/") ? strlen("refs/convert/")
+                                                                  : 0;
+    return n_refs + strcspn(revision + n_refs, "/");
+}
+
+static size_t word_length(const char *text)
+{
+    size_t n = 0;
+    while (isalnum((unsigned char)text[n]) || (text[n] != '\0' && strchr("._-", text[n]) != NULL))
+        n++;
+    return n;
+}
+
+/* Takes a name of the Hub apart. Returns false when it is malformed. */
+static bool parse_hub(const char *name, struct hub_name *ret)
+{
+    const char *at = name + N_SCHEME;
+    const size_t n_owner = word_length(at);
+    *ret = (struct hub_name){.repository = at};
+    if (n_owner == 0 || at[n_owner] != '/')
+        return false;
+    const size_t n_name = word_length(at + n_owner + 1);
+    ret->n_repository = n_owner + 1 + n_name;
+    at += ret->n_repository;
+    if (*at == '@') {
+        ret->revision = at + 1;
+        ret->n_revision = revision_length(ret->revision);
+        at = ret->revision + ret->n_revision;
+        if (ret->n_revision == 0)
+            return false;
+    }
+    ret->path = *at == '/' && at[1] != '\0' ? at + 1 : NULL;
+    return n_name > 0 && (*at == '\0' || *at == '/') &&
+           (ret->path == NULL || !has_odd_component(ret->path, false));
+}
+
+/* Adds a revision as one component of a path; "%2F" in it is a slash. */
+static void add_revision(struct strbuf *out, const struct hub_name *hub)
+{
+    struct strbuf plain cleanup(strbuf_done) = {0};
+    if (hub->revision == NULL)
+        strbuf_puts(&plain, "main");
+    for (size_t i = 0; hub->revision != NULL && i < hub->n_revision; i++) {
+        char byte;
+        const bool is_code = percent_decode(hub->revision + i, hub->n_revision - i, &byte);
+        strbuf_add(&plain, is_code ? &byte : hub->revision + i, 1);
+        i += is_code ? PERCENT_N - 1 : 0;
+    }
+    if (plain.has_failed)
+        strbuf_fail(out);
+    else
+        http_url_escape(out, plain.bytes, false);
+}
+
+static int find_hub(struct http_place *place, const char *name,
+                    const struct http_credentials *credentials, struct wfs_error *err)
+{
+    struct hub_name hub;
+    struct strbuf url cleanup(strbuf_done) = {0};
+    if (!parse_hub(name, &hub) || hub.path == NULL)
+        return wfs_fail(err, EINVAL, "expected hf://OWNER/NAME[@REVISION][/PATH]");
+    if (credentials->hub_problem.code != 0)
+        return wfs_fail(err, credentials->hub_problem.code, "%s", credentials->hub_problem.text);
+    strbuf_printf(&url, "%s/%.*s/resolve/", credentials->hub, (int)hub.n_repository,
+                  hub.repository);
+    add_revision(&url, &hub);
+    strbuf_puts(&url, "/");
+    http_url_escape(&url, hub.path, true);
+    place->service = HTTP_HUB;
+    if (url.has_failed)
+        return wfs_fail_memory(err);
+    if (!has_scheme(credentials->hub, "https://") && !has_scheme(credentials->hub, "http://"))
+        return wfs_fail(err, EINVAL, "HF_ENDPOINT is not a URL of http or https");
+    return http_url_parse(&place->url, url.bytes, err);
+}
+
+char *http_place_try(const char *name, unsigned i)
+{
+    static const char *const files[] = {"model.safetensors.index.json", "model.safetensors",
+                                        "pytorch_model.bin.index.json", "pytorch_model.bin"};
+    struct hub_name hub;
+    char *ret;
+    if (!has_scheme(name, "hf://") || i >= sizeof(files) / sizeof(*files) ||
+        !parse_hub(name, &hub) || hub.path != NULL)
+        return NULL;
+    const size_t n = strlen(name);
+    return asprintf(&ret, "%.*s/%s", (int)(name[n - 1] == '/' ? n - 1 : n), name, files[i]) < 0
+               ? NULL
+               : ret;
+}
+
+char *http_place_pin(const char *name, const char *commit)
+{
+    struct hub_name hub;
+    char *ret;
+    if (!has_scheme(name, "hf://") || !parse_hub(name, &hub) || hub.path == NULL ||
+        asprintf(&ret, "hf://%.*s@%s/%s", (int)hub.n_repository, hub.repository, commit, hub.path) <
+            0)
+        return NULL;
+    return ret;
+}
+
+/* ---- S3 ---- */
+
+/* Returns true for a host of Amazon. */
+static bool is_amazon(const char *host)
+{
+    static const char *const ends[] = {".amazonaws.com", ".amazonaws.com.cn"};
+    const size_t n = strlen(host);
+    for (size_t i = 0; i < sizeof(ends) / sizeof(*ends); i++) {
+        const size_t n_end = strlen(ends[i]);
+        if (n > n_end && strcmp(host + n - n_end, ends[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Returns true for a bucket that can be the front of a host name with a certificate. */
+static bool is_host_label(const char *bucket, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!islower((unsigned char)bucket[i]) && !isdigit((unsigned char)bucket[i]) &&
+            bucket[i] != '-')
+            return false;
+    return n >= 3 && n <= 63 && bucket[0] != '-' && bucket[n - 1] != '-';
+}
+
+/* Makes the URL of an object of S3. */
+static int make_s3_url(struct strbuf *out, const char *bucket, size_t n_bucket, const char *key,
+                       const struct aws *aws, struct wfs_error *err)
+{
+    struct http_url endpoint auto_http_url = {0};
+    struct strbuf usual cleanup(strbuf_done) = {0};
+    strbuf_printf(&usual, "https://s3.%s.amazonaws.com%s", aws->region,
+                  strncmp(aws->region, "cn-", 3) == 0 ? ".cn" : "");
+    const char *text = aws->endpoint != NULL ? aws->endpoint : usual.bytes;
+    if (usual.has_failed)
+        return wfs_fail_memory(err);
+    if (!has_scheme(text, "http://") && !has_scheme(text, "https://"))
+        return wfs_fail(err, EINVAL,
+                        "the endpoint for s3:// is not a URL of http or https; "
+                        "AWS_ENDPOINT_URL_S3 or endpoint= sets it");
+    const int rc = http_url_parse(&endpoint, text, err);
+    if (rc < 0)
+        return rc;
+    size_t n = strcspn(endpoint.text, "?#");
+    while (n > 0 && endpoint.text[n - 1] == '/')
+        n--;
+    const size_t n_scheme = (size_t)(strstr(endpoint.text, "//") + 2 - endpoint.text);
+    if (is_amazon(endpoint.host) && is_host_label(bucket, n_bucket))
+        strbuf_printf(out, "%.*s%.*s.%.*s/", (int)n_scheme, endpoint.text, (int)n_bucket, bucket,
+                      (int)(n - n_scheme), endpoint.text + n_scheme);
+    else
+        strbuf_printf(out, "%.*s/%.*s/", (int)n, endpoint.text, (int)n_bucket, bucket);
+    http_url_escape(out, key, true);
+    return out->has_failed ? wfs_fail_memory(err) : 0;
+}
+
+static int find_s3(struct http_place *place, const char *name,
+                   const struct http_credentials *credentials, struct wfs_error *err)
+{
+    const struct aws *aws = &credentials->aws;
+    const char *bucket = name + N_SCHEME;
+    const size_t n_bucket = word_length(bucket);
+    const char *key = bucket + n_bucket + 1;
+    struct strbuf url cleanup(strbuf_done) = {0};
+    if (n_bucket == 0 || bucket[n_bucket] != '/' || *key == '\0')
+        return wfs_fail(err, EINVAL, "expected s3://BUCKET/KEY");
+    if (has_odd_component(key, true))
+        return wfs_fail(err, EOPNOTSUPP,
+                        "a key with '.' or '..' between slashes cannot be asked for");
+    if (credentials->aws_problem.code != 0)
+        return wfs_fail(err, credentials->aws_problem.code, "%s", credentials->aws_problem.text);
+    int rc = make_s3_url(&url, bucket, n_bucket, key, aws, err);
+    if (rc == 0)
+        rc = http_url_parse(&place->url, url.bytes, err);
+    place->service = HTTP_S3;
+    if (rc < 0 || aws->key == NULL)
+        return rc;
+    place->url.user = strdup(aws->key);
+    place->url.password = strdup(aws->secret);
+    place->session = aws->session == NULL ? NULL : strdup(aws->session);
+    if (asprintf(&place->signer, "aws:amz:%s:s3", aws->region) < 0)
+        place->signer = NULL;
+    return place->url.user == NULL || place->url.password == NULL || place->signer == NULL ||
+                   (aws->session != NULL && place->session == NULL)
+               ? wfs_fail_memory(err)
+               : 0;
+}
+
+/* ---- all ---- */
+
+/* Adds the token for the host of the Hub, and what .netrc has for another one. */
+static int identify(struct http_place *place, const struct http_credentials *credentials,
+                    struct wfs_error *err)
+{
+    struct http_url hub auto_http_url = {0};
+    if (place->service == HTTP_S3)
+        return 0;
+    if (credentials->hub_token != NULL && http_url_parse(&hub, credentials->hub, NULL) == 0 &&
+        strcmp(hub.origin, place->url.origin) == 0) {
+        place->bearer = strdup(credentials->hub_token);
+        return place->bearer == NULL ? wfs_fail_memory(err) : 0;
+    }
+    if (credentials->netrc == NULL || place->url.password != NULL)
+        return 0;
+    char *user, *password;
+    if (netrc_find(credentials->netrc, place->url.host, place->url.user, &user, &password) < 0)
+        return wfs_fail_memory(err);
+    if (user == NULL && password == NULL)
+        return 0;
+    free(place->url.user);
+    place->url.user = user;
+    place->url.password = password;
+    return 0;
+}
+
+int http_place_find(struct http_place *place, const char *name,
+                    const struct http_credentials *credentials, struct wfs_error *err)
+{
+    *place = (struct http_place){0};
+    int rc;
+    if (has_scheme(name, "hf://"))
+        rc = find_hub(place, name, credentials, err);
+    else if (has_scheme(name, "s3://"))
+        rc = find_s3(place, name, credentials, err);
+    else if (has_scheme(name, "https://") || has_scheme(name, "http://"))
+        rc = http_url_parse(&place->url, name, err);
+    else
+        rc = wfs_fail(err, EINVAL, "expected a URL of https, http, s3 or hf");
+    if (rc == 0)
+        rc = identify(place, credentials, err);
+    if (rc < 0)
+        http_place_done(place);
+    return rc;
+}
+
+void http_place_done(struct http_place *place)
+{
+    http_url_done(&place->url);
+    free(place->bearer);
+    free(place->signer);
+    free(place->session);
+    *place = (struct http_place){0};
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Where the name of an object leads: the URL of the first request, and who asks. Names are those
+ * of http, https, s3 and hf.
+ */
+#ifndef WFS_HTTP_PLACE_H
+#define WFS_HTTP_PLACE_H
+
+#include "fetch/http_credentials.h"
+#include "fetch/http_url.h"
+
+enum http_service {
+    HTTP_PLAIN,
+    HTTP_HUB,
+    HTTP_S3,
+};
+
+/* Credentials are for the origin of the URL only. Texts are malloc'ed. */
+struct http_place {
+    enum http_service service;
+    struct http_url url; /* with user and password, for plain ones */
+    char *bearer;        /* a token; NULL: none */
+    char *signer;        /* "aws:amz:REGION:s3": user and password sign; NULL: nobody */
+    char *session;       /* with it; NULL: none */
+};
+
+/* -EINVAL: err says how such names are spelled, or what is wrong in the settings; -ENOMEM. */
+int http_place_find(struct http_place *place, const char *name,
+                    const struct http_credentials *credentials, struct wfs_error *err);
+void http_place_done(struct http_place *place);
+
+/*
+ * Returns the name of the i-th file that a repository of the Hub is looked for in, malloc'ed, for
+ * "hf://OWNER/NAME[@REVISION]"; NULL: there is no i-th, the name has a path, or out of memory.
+ */
+char *http_place_try(const char *name, unsigned i);
+
+/* Returns the name with the revision replaced by a commit, malloc'ed; NULL: out of memory, or not a
+ * name of the Hub. */
+char *http_place_pin(const char *name, const char *commit);
+
+#endif

@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a verdict leads to: the end, another request at once or after a pause, another server.
+ */
+#include "fetch/http_transfer.h"
+
+#include "fetch/http_delivery.h"
+#include "fetch/http_hint.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/random.h>
+
+enum {
+    REDIRECTS_MAX = 5,
+    PAUSE_MS = 300, /* before the first retry; three times as long before each later one */
+    PAUSE_MAX_MS = 60000,
+};
+
+void http_object_release(struct http_object *object)
+{
+    if (!object->is_freed || object->n_transfers > 0)
+        return;
+    free(object->name);
+    free(object->repository);
+    http_place_done(&object->place);
+    http_url_done(&object->location);
+    free(object);
+}
+
+int http_transfer_new(struct http_object *object, uint64_t start, uint64_t end,
+                      const struct http_calls *calls, void *ctx, struct http_transfer **out)
+{
+    struct http_transfer *transfer = calloc(1, sizeof(*transfer));
+    if (transfer == NULL)
+        return -ENOMEM;
+    transfer->object = object;
+    transfer->calls = calls;
+    transfer->ctx = ctx;
+    transfer->position = start;
+    transfer->end = end;
+    object->n_transfers++;
+    TAILQ_INSERT_TAIL(&object->http->transfers, transfer, link);
+    *out = transfer;
+    return 0;
+}
+
+static void end_request(struct http_transfer *transfer)
+{
+    struct http *http = transfer->object->http;
+    if (!transfer->is_active)
+        return;
+    transfer->is_active = false;
+    http->n_active--;
+    curl_multi_remove_handle(http->multi, transfer->request.easy);
+    http_request_done(&transfer->request);
+    http_answer_done(&transfer->answer);
+    strbuf_done(&transfer->held);
+}
+
+void http_transfer_free(struct http_transfer *transfer)
+{
+    struct http_object *object = transfer->object;
+    end_request(transfer);
+    TAILQ_REMOVE(&object->http->transfers, transfer, link);
+    http_url_done(&transfer->detour);
+    free(transfer);
+    object->n_transfers--;
+    http_object_release(object);
+}
+
+/* Ends it and reports that; err is NULL when it is complete. */
+static void finish(struct http_transfer *transfer, const struct wfs_error *err)
+{
+    const struct http_calls *calls = transfer->calls;
+    void *ctx = transfer->ctx;
+    transfer->object->http->n_calls++;
+    http_transfer_free(transfer);
+    calls->done(ctx, err);
+}
+
+static void fail(struct http_transfer *transfer, int code, const char *text)
+{
+    struct wfs_error err = {0};
+    wfs_fail(&err, code, "%s", text);
+    finish(transfer, &err);
+}
+
+/* ---- another server ---- */
+
+static const char *url_of(const struct http_transfer *transfer)
+{
+    return transfer->detour.text != NULL ? transfer->detour.text
+           : transfer->uses_location     ? transfer->object->location.text
+                                         : transfer->object->place.url.text;
+}
+
+/* Goes where a redirect leads to. */
+static void follow(struct http_transfer *transfer)
+{
+    struct wfs_error err = {0};
+    struct http_url next;
+    if (transfer->answer.location == NULL)
+        wfs_fail(&err, EIO, "the server answers %u without saying where to",
+                 transfer->answer.status);
+    else if (++transfer->n_redirects > REDIRECTS_MAX)
+        wfs_fail(&err, EIO, "the server redirects more than %d times", REDIRECTS_MAX);
+    if (err.code == 0 &&
+        http_url_follow(&next, url_of(transfer), transfer->answer.location, &err) == 0) {
+        end_request(transfer);
+        http_url_done(&transfer->detour);
+        transfer->detour = next;
+        return;
+    }
+    finish(transfer, &err);
+}
+
+/* Goes back to the server that the name leads to. */
+static void start_over(struct http_transfer *transfer)
+{
+    end_request(transfer);
+    http_url_done(&transfer->detour);
+    transfer->n_redirects = 0;
+}
+
+/* Takes the next file that a repository may have. Returns false when there is none. */
+static bool try_next(struct http_transfer *transfer)
+{
+    struct http_object *object = transfer->object;
+    struct http_place place;
+    char *name =
+        object->repository == NULL ? NULL : http_place_try(object->repository, object->n_tries + 1);
+    if (transfer->answer.status != 404 || name == NULL ||
+        http_place_find(&place, name, &object->http->credentials, NULL) < 0) {
+        free(name);
+        return false;
+    }
+    object->n_tries++;
+    free(object->name);
+    object->name = name;
+    http_place_done(&object->place);
+    object->place = place;
+    return true;
+}
+
+/* A kept location expires: the first server knows another one. A server that the transfer was just
+ * sent to has no such excuse. */
+static bool has_expired(struct http_transfer *transfer)
+{
+    struct http_object *object = transfer->object;
+    if (!transfer->uses_location || transfer->has_asked_again || transfer->answer.status == 404)
+        return false;
+    transfer->has_asked_again = true;
+    if (object->generation == transfer->generation)
+        http_url_done(&object->location);
+    return true;
+}
+
+static void report_refusal(struct http_transfer *transfer)
+{
+    const struct http_object *object = transfer->object;
+    struct strbuf text cleanup(strbuf_done) = {0};
+    strbuf_puts(&text, transfer->err.text);
+    if (object->repository != NULL && transfer->answer.status == 404)
+        strbuf_puts(&text, "; the repository has no model.safetensors and no pytorch_model.bin");
+    else
+        http_hint(&text, &object->place, &transfer->answer, transfer->is_first,
+                  transfer->held.bytes);
+    fail(transfer, transfer->err.code, text.has_failed ? transfer->err.text : text.bytes);
+}
+
+static void refused(struct http_transfer *transfer)
+{
+    if (has_expired(transfer) || try_next(transfer))
+        start_over(transfer);
+    else
+        report_refusal(transfer);
+}
+
+/* ---- another time ---- */
+
+/* The time to the next attempt: three times as long each time, with a random part, so that not all
+ * clients of a server come back at once. */
+static int64_t pause_ms(const struct http_transfer *transfer, int64_t asked_s)
+{
+    int64_t ms = PAUSE_MS;
+    uint8_t random = 128;
+    for (unsigned i = 1; i < transfer->n_failures && ms < PAUSE_MAX_MS; i++)
+        ms *= 3;
+    if (getrandom(&random, sizeof(random), GRND_NONBLOCK) < 0)
+        random = 128;
+    ms = ms * (384 + random) / 512;
+    const int64_t asked_ms = asked_s > PAUSE_MAX_MS / 1000 ? PAUSE_MAX_MS : asked_s * 1000;
+    ms = ms > asked_ms ? ms : asked_ms;
+    return ms < PAUSE_MAX_MS ? ms : PAUSE_MAX_MS;
+}
+
+/* Waits for another attempt, or reports that there were enough. */
+static void retry(struct http_transfer *transfer)
+{
+    curl_off_t asked_s = 0;
+    curl_easy_getinfo(transfer->request.easy, CURLINFO_RETRY_AFTER, &asked_s);
+    if (++transfer->n_failures > transfer->object->http->settings.retries) {
+        struct wfs_error err = {0};
+        if (transfer->n_failures == 1)
+            wfs_fail(&err, transfer->err.code, "%s", transfer->err.text);
+        else
+            wfs_fail(&err, transfer->err.code, "%s; tried %u times", transfer->err.text,
+                     transfer->n_failures);
+        finish(transfer, &err);
+        return;
+    }
+    start_over(transfer);
+    transfer->due_ms = now_ms() + pause_ms(transfer, asked_s);
+}
+
+/* ---- requests ---- */
+
+void http_transfer_ended(struct http_transfer *transfer, CURLcode result)
+{
+    struct http *http = transfer->object->http;
+    http->is_busy = true;
+    http_delivery_end(transfer, result);
+    http->is_busy = false;
+    const struct wfs_error err = transfer->err;
+    if (transfer->is_cancelled)
+        http_transfer_free(transfer);
+    else if (transfer->verdict == HTTP_RETRY)
+        retry(transfer);
+    else if (transfer->verdict == HTTP_REDIRECT)
+        follow(transfer);
+    else if (transfer->verdict == HTTP_REFUSED)
+        refused(transfer);
+    else if (transfer->verdict == HTTP_FAIL)
+        finish(transfer, &err);
+    else if (transfer->verdict == HTTP_EMPTY || transfer->position >= transfer->end)
+        finish(transfer, NULL);
+    else
+        end_request(transfer); /* the next piece, or a smaller one */
+}
+
+/* Sets where the next request goes to. */
+static void direct(struct http_transfer *transfer)
+{
+    const struct http_object *object = transfer->object;
+    transfer->uses_location = transfer->detour.text == NULL && object->location.text != NULL;
+    transfer->generation = object->generation;
+    const char *origin = transfer->detour.text != NULL ? transfer->detour.origin
+                         : transfer->uses_location     ? object->location.origin
+                                                       : object->place.url.origin;
+    transfer->is_first = strcmp(origin, object->place.url.origin) == 0;
+}
+
+/* Begins the next request. */
+static int begin(struct http_transfer *transfer)
+{
+    struct http_object *object = transfer->object;
+    struct http *http = object->http;
+    const bool is_piece = object->is_held && transfer->end - transfer->position > HTTP_HELD_MAX;
+    transfer->start = transfer->position;
+    transfer->stop = is_piece ? transfer->position + HTTP_HELD_MAX : transfer->end;
+    transfer->answer = (struct http_answer){0};
+    transfer->held = (struct strbuf){0};
+    transfer->n_body = 0;
+    transfer->verdict = HTTP_NO_VERDICT;
+    transfer->err = (struct wfs_error){0};
+    transfer->moved_ms = now_ms();
+    direct(transfer);
+    const struct http_asked asked = {
+        .url = url_of(transfer),
+        .identity = transfer->is_first ? &object->place : NULL,
+        .known = &object->known,
+        .start = transfer->start,
+        .end = transfer->stop,
+        .trust = &http->trust,
+        .timeout_s = http->settings.timeout_s,
+    };
+    if (http_request_make(&transfer->request, &asked, http_delivery_header, http_delivery_body,
+                          transfer) < 0)
+        return -ENOMEM;
+    if (curl_multi_add_handle(http->multi, transfer->request.easy) != CURLM_OK) {
+        http_request_done(&transfer->request);
+        return -ENOMEM;
+    }
+    transfer->is_active = true;
+    http->n_active++;
+    return 0;
+}
+
+static bool is_draining(const struct http_transfer *transfer)
+{
+    return transfer->verdict != HTTP_NO_VERDICT && transfer->verdict != HTTP_TAKE;
+}
+
+int64_t http_transfer_ms(const struct http_transfer *transfer, int64_t now)
+{
+    const struct http *http = transfer->object->http;
+    int64_t due = transfer->due_ms;
+    if (transfer->is_cancelled)
+        return 0;
+    if (!transfer->is_active && http->n_active >= HTTP_ACTIVE_MAX)
+        return -1;
+    if (transfer->is_active && is_draining(transfer))
+        due = transfer->moved_ms + HTTP_DRAIN_MS;
+    else if (transfer->is_active && http->settings.timeout_s == 0)
+        return -1;
+    else if (transfer->is_active)
+        due = transfer->moved_ms + (int64_t)http->settings.timeout_s * 1000;
+    return due > now ? due - now : 0;
+}
+
+void http_transfer_act(struct http_transfer *transfer)
+{
+    if (transfer->is_cancelled) {
+        http_transfer_free(transfer);
+    } else if (!transfer->is_active) {
+        if (transfer->object->has_changed)
+            fail(transfer, ESTALE, "the object on the server was replaced");
+        else if (begin(transfer) < 0)
+            fail(transfer, ENOMEM, "out of memory");
+    } else if (is_draining(transfer)) {
+        http_transfer_ended(transfer, CURLE_OK);
+    } else {
+        wfs_fail(&transfer->err, EIO, "the server sent nothing for %u s",
+                 transfer->object->http->settings.timeout_s);
+        retry(transfer);
+    }
+}
