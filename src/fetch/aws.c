@@ -72,7 +72,7 @@ static bool is_section(const struct line *line, const char *name)
 }
 
 /* Finds a value, malloc'ed, in a section of a file; a key of NULL finds the section. Returns true
- * when it is there, with *ret NULL if memory ran out. */
+ * when it exists, with *ret NULL if memory ran out. */
 static bool find(const char *text, const char *section, const char *key, char **ret)
 {
     bool is_in = false;

@@ -180,7 +180,7 @@ static void release_held(struct http_transfer *transfer)
     struct http_object *object = transfer->object;
     const uint64_t n = transfer->held.n_bytes;
     if (answer->status == 206 && n != answer->last - answer->first + 1) {
-        give_up(transfer, HTTP_RETRY, EIO, "the server sends another number of bytes than it says");
+        give_up(transfer, HTTP_RETRY, EIO, "the body is not as long as its Content-Range");
         return;
     }
     if (answer->status == 200 && object->known.is_open && n != object->known.n_bytes) {

@@ -80,7 +80,7 @@ static int set_identity(struct http_request *request, const struct http_place *i
     if (identity == NULL)
         return 0;
     if (identity->bearer != NULL)
-        return add_header(request, "Authorization: Bearer %s", identity->bearer);
+        return add_header(request, "authorization: Bearer %s", identity->bearer);
     int rc = identity->signer != NULL ? set_signature(request, identity) : 0;
     if (identity->url.user == NULL && identity->url.password == NULL)
         return rc;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One HTTP request as libcurl wants it: options, headers, and why it failed. It does not know what
+ * One HTTP request as libcurl takes it: options, headers, and why it failed. It does not know what
  * is done with the answer.
  */
 #ifndef WFS_HTTP_REQUEST_H

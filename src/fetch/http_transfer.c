@@ -206,8 +206,8 @@ static void retry(struct http_transfer *transfer)
         if (transfer->n_failures == 1)
             wfs_fail(&err, transfer->err.code, "%s", transfer->err.text);
         else
-            wfs_fail(&err, transfer->err.code, "%s; tried %u times", transfer->err.text,
-                     transfer->n_failures);
+            wfs_fail(&err, transfer->err.code, "%s; tried %s", transfer->err.text,
+                     wfs_count(transfer->n_failures, "time").text);
         finish(transfer, &err);
         return;
     }

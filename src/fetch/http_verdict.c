@@ -43,7 +43,7 @@ static enum http_verdict judge_range(const struct http_answer *answer,
                                      struct wfs_error *err)
 {
     if (!answer->has_range || answer->is_empty_range)
-        return reject(err, "the server sends a range without saying which");
+        return reject(err, "the server sends a range that it does not name");
     if (known->is_whole)
         return reject(err, "the server sends a range of an object that it had no ranges of");
     if (known->is_open) {
@@ -60,8 +60,8 @@ static enum http_verdict judge_range(const struct http_answer *answer,
         return HTTP_RETRY;
     }
     if (answer->has_length && answer->length != n_bytes) {
-        wfs_fail(err, EIO, "the server sends %" PRIu64 " bytes for a range of %" PRIu64,
-                 answer->length, n_bytes);
+        wfs_fail(err, EIO, "the server sends %s for a range of %" PRIu64,
+                 wfs_count(answer->length, "byte").text, n_bytes);
         return HTTP_RETRY;
     }
     return HTTP_TAKE;
@@ -77,9 +77,9 @@ static enum http_verdict judge_whole(const struct http_answer *answer,
                                err);
     if (answer->has_length && answer->length > HTTP_WHOLE_MAX) {
         wfs_fail(err, EOPNOTSUPP,
-                 "the server does not send ranges of it, and its %" PRIu64
-                 " bytes are more than the 64 MiB that are read whole; download it",
-                 answer->length);
+                 "the server does not send ranges of it, and it has %s, more than the 64 MiB that "
+                 "are read whole; download it",
+                 wfs_count(answer->length, "byte").text);
         return HTTP_FAIL;
     }
     return HTTP_TAKE;
@@ -93,7 +93,7 @@ static enum http_verdict judge_unsatisfied(const struct http_answer *answer,
         return HTTP_EMPTY; /* a range that begins at 0 can be satisfied in every other case */
     if (known->is_open && answer->is_empty_range && answer->n_total != known->n_bytes)
         return report_change(err);
-    return reject(err, "the server says that the range is outside of the object (416)");
+    return reject(err, "the server answers that the range is outside of the object (416)");
 }
 
 static enum http_verdict judge_success(const struct http_answer *answer,

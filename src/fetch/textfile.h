@@ -15,7 +15,7 @@ const char *environment(const char *name);
 char *home_path(const char *name);
 
 /*
- * Reads a file as text. *ret is malloc'ed, NULL when there is no such file, which is no error. err
+ * Reads a file as text. *ret is malloc'ed, NULL when there is no such file. err
  * gets a sentence for one that cannot be read, or is longer than 1 MiB.
  */
 int textfile_read(const char *path, char **ret, struct wfs_error *err);
