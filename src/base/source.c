@@ -321,13 +321,13 @@ const struct source *source_find(const struct source *source, uint64_t *offset, 
 
 /* One for each thread: passing it along would give a parameter to every function that reads. */
 static _Thread_local struct {
-    const struct source *source;
+    uint64_t id; /* of the source; 0: nothing is known */
     uint64_t offset, end;
 } expectation;
 
 void source_expect(const struct source *source, uint64_t offset, uint64_t n_bytes)
 {
-    expectation.source = source;
+    expectation.id = source == NULL ? 0 : source->id;
     expectation.offset = offset;
     if (__builtin_add_overflow(offset, n_bytes, &expectation.end))
         expectation.end = UINT64_MAX;
@@ -335,7 +335,7 @@ void source_expect(const struct source *source, uint64_t offset, uint64_t n_byte
 
 uint64_t source_expected(const struct source *source, uint64_t offset)
 {
-    return expectation.source == source && offset >= expectation.offset && offset < expectation.end
+    return expectation.id == source->id && offset >= expectation.offset && offset < expectation.end
                ? expectation.end
                : 0;
 }

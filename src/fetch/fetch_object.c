@@ -255,13 +255,26 @@ static int fetch(struct fetch_object *object, uint64_t *from, uint64_t end, unsi
     return 0;
 }
 
+/* Returns up to where a want is fetched in one request: with what was asked ahead behind it, while
+ * that is short. */
+static uint64_t reach_of(const struct fetch_object *object, const struct fetch_want *want)
+{
+    uint64_t reach = want->end;
+    for (const struct fetch_span *span = object->spans; span != NULL; span = span->next) {
+        if (span->offset <= reach && span->end > reach)
+            reach = span->end;
+    }
+    const uint64_t most = want->offset + SMALL;
+    return reach < most ? reach : want->end > most ? want->end : most;
+}
+
 void fetch_object_serve(struct fetch_object *object)
 {
     struct wfs_error err = {0};
     for (struct fetch_want *want = object->wants; want != NULL && err.code == 0;
          want = want->next) {
         uint64_t from = want->offset;
-        const int code = fetch(object, &from, want->end, MOST_TRANSFERS);
+        const int code = fetch(object, &from, reach_of(object, want), MOST_TRANSFERS);
         if (code < 0)
             wfs_fail(&err, -code, "cannot begin to fetch: %s", strerror(-code));
     }

@@ -366,9 +366,10 @@ void driver_forget(struct driver *driver, uint64_t number, uint64_t n)
         return;
     if (pthread_mutex_trylock(&driver->change) != 0)
         return;
-    pthread_rwlock_wrlock(&driver->lock);
-    reap(driver);
-    pthread_rwlock_unlock(&driver->lock);
+    if (pthread_rwlock_trywrlock(&driver->lock) == 0) { /* a reader may wait for the network */
+        reap(driver);
+        pthread_rwlock_unlock(&driver->lock);
+    }
     pthread_mutex_unlock(&driver->change);
 }
 

@@ -208,10 +208,14 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t n_bytes, off_t offset
     struct driver *driver = fuse_req_userdata(req);
     char *buffer = driver_buffer(driver);
     ssize_t n = -ENOMEM;
+    const struct wfs_interruption interruption = {request_is_given_up, req};
     if (buffer != NULL && n_bytes <= DRIVER_TRANSFER_MAX) {
+        /* Of files on disks, programs do not expect EINTR. */
+        wfs_interruption_set(driver->target->remote != NULL ? &interruption : NULL);
         driver_begin_read(driver);
         n = wfs_number_read(driver->tree, ino, (uint64_t)offset, buffer, n_bytes);
         driver_end_read(driver);
+        wfs_interruption_set(NULL);
     }
     if (n == -EIO)
         driver_note_failed_read(driver);

@@ -83,11 +83,15 @@ static void log_of_libfuse(enum fuse_log_level level, const char *format, va_lis
         log_note("%s", text);
 }
 
-/* Threads that wait for a commit answer no request, so a writable mount gets more of them. */
+/* Threads that wait for a commit or for the network answer no request, so such a mount gets more of
+ * them. */
 static unsigned count_threads(const struct driver *driver)
 {
+    enum { N_WAITING = 40 };
     const long n_cpus = sysconf(_SC_NPROCESSORS_ONLN);
     const unsigned n = n_cpus < 2 ? 2 : n_cpus > 8 ? 8 : (unsigned)n_cpus;
+    if (driver->target->remote != NULL)
+        return n + N_WAITING;
     return wfs_tree_is_writable(driver->tree) ? n + 8 : n;
 }
 

@@ -10,6 +10,8 @@
 enum {
     FIRST_WINDOW = 1 << 20,
     LARGEST_WINDOW = 64 << 20,
+    FIRST_GUESS = 64 << 10,
+    LARGEST_GUESS = 4 << 20,
     NEAR = 4 << 20, /* bytes by which a read may be before or behind where its reader was */
 };
 
@@ -27,25 +29,34 @@ static struct forward_reader *find(struct forward *forward, uint64_t offset)
     return oldest;
 }
 
+static uint64_t next_window(const struct forward_reader *reader, bool is_known)
+{
+    const uint64_t first = is_known ? FIRST_WINDOW : FIRST_GUESS;
+    const uint64_t largest = is_known ? LARGEST_WINDOW : LARGEST_GUESS;
+    const uint64_t next = reader->window * 2;
+    return next < first ? first : next > largest ? largest : next;
+}
+
 bool forward_note(struct forward *forward, uint64_t offset, uint64_t n_bytes, uint64_t end,
                   uint64_t *ret_from, uint64_t *ret_end)
 {
     struct forward_reader *reader = find(forward, offset);
     const uint64_t next = offset + n_bytes;
+    const bool is_first = reader->next == 0;
     reader->used = ++forward->n_uses;
     if (next > reader->next)
         reader->next = next;
     if (next > reader->asked)
         reader->asked = next;
-    if (reader->asked >= end || reader->next + reader->window / 2 < reader->asked)
+    if (end == 0 && is_first)
         return false;
-    reader->window = reader->window == 0                    ? FIRST_WINDOW
-                     : reader->window >= LARGEST_WINDOW / 2 ? LARGEST_WINDOW
-                                                            : reader->window * 2;
+    if ((end != 0 && reader->asked >= end) || reader->next + reader->window / 2 < reader->asked)
+        return false;
+    reader->window = next_window(reader, end != 0);
     const uint64_t aim = reader->next + reader->window;
     if (reader->asked >= aim)
         return false;
     *ret_from = reader->asked;
-    *ret_end = reader->asked = aim < end ? aim : end;
+    *ret_end = reader->asked = end != 0 && end < aim ? end : aim;
     return true;
 }

@@ -25,8 +25,9 @@ struct forward {
 };
 
 /*
- * Notes a read; end is up to where it may go on. Returns true when [*ret_from, *ret_end), which
- * lies behind the read and not behind end, is to be asked for.
+ * Notes a read; end is up to where it may go on, 0: that is not known, and little is asked ahead.
+ * Returns true when [*ret_from, *ret_end), which lies behind the read and not behind end, is to be
+ * asked for.
  */
 bool forward_note(struct forward *forward, uint64_t offset, uint64_t n_bytes, uint64_t end,
                   uint64_t *ret_from, uint64_t *ret_end);

@@ -19,13 +19,14 @@
 
 enum { WAIT_MS = 50 };
 
-/* One that waits, on the stack of its thread. */
+/* A question that was asked. */
 struct call {
-    uint32_t request;
+    uint32_t request, object;
+    char *url; /* of one for which nobody waits yet; malloc'ed */
     bool is_done;
     int code;
     struct remote_answer answer;
-    struct wfs_error err;
+    struct wfs_error err; /* its text is empty where code says it all */
     struct call *next;
 };
 
@@ -67,10 +68,24 @@ struct wfs_remote *remote_share(struct wfs_remote *remote)
     return remote;
 }
 
+static void call_done(struct call *call)
+{
+    free(call->answer.text);
+    if (call->answer.fd >= 0)
+        close(call->answer.fd);
+    free(call->url);
+}
+
 void wfs_remote_free(struct wfs_remote *remote)
 {
     if (remote == NULL || atomic_fetch_sub(&remote->n_users, 1) > 1)
         return;
+    while (remote->calls != NULL) { /* that nobody waited for */
+        struct call *call = remote->calls;
+        remote->calls = call->next;
+        call_done(call);
+        free(call);
+    }
     close(remote->socket);
     pthread_mutex_destroy(&remote->lock);
     pthread_cond_destroy(&remote->news);
@@ -82,14 +97,6 @@ void wfs_remote_progress(const struct wfs_remote *remote, uint64_t *ret_fetched,
 {
     *ret_fetched = atomic_load(&remote->n_fetched);
     *ret_needed = atomic_load(&remote->n_needed);
-}
-
-uint32_t remote_number(struct wfs_remote *remote)
-{
-    pthread_mutex_lock(&remote->lock);
-    const uint32_t number = ++remote->last_object;
-    pthread_mutex_unlock(&remote->lock);
-    return number;
 }
 
 /* ---- answers ---- */
@@ -201,37 +208,101 @@ static int await(struct wfs_remote *remote, struct call *call)
     return call->is_done ? call->code : fail_dead(&call->err);
 }
 
-int remote_ask(struct wfs_remote *remote, const struct fetching *question,
-               struct remote_answer *ret, struct wfs_error *err)
+/* Asks, without waiting for the answer. The lock is held. */
+static int begin(struct wfs_remote *remote, struct call *call, struct fetching *message)
 {
-    struct call call = {.answer = {.fd = -1}};
-    struct fetching message = *question;
-    pthread_mutex_lock(&remote->lock);
-    call.request = message.request = ++remote->last_request;
-    call.next = remote->calls;
-    remote->calls = &call;
-    int code = send_patiently(remote, &message);
-    if (code == 0)
-        code = await(remote, &call);
-    else if (code != -EINTR && code != -EMSGSIZE)
-        code = fail_dead(&call.err);
-    unlink_call(remote, &call);
-    pthread_mutex_unlock(&remote->lock);
+    call->answer.fd = -1;
+    call->request = message->request = ++remote->last_request;
+    call->object = message->object;
+    call->next = remote->calls;
+    remote->calls = call;
+    const int code = send_patiently(remote, message);
+    return code == 0 || code == -EINTR || code == -EMSGSIZE ? code : fail_dead(&call->err);
+}
+
+/* Ends a call that returned code, and reports it. The lock is held. */
+static int finish(struct wfs_remote *remote, struct call *call, int code, struct wfs_error *err)
+{
+    unlink_call(remote, call);
     if (code == -EINTR) {
-        message = (struct fetching){
-            .kind = FETCHING_CANCEL, .request = call.request, .object = question->object};
+        const struct fetching message = {
+            .kind = FETCHING_CANCEL, .request = call->request, .object = call->object};
         remote_tell(remote, &message);
     }
-    if (code == 0 && ret != NULL) {
-        *ret = call.answer;
-        return 0;
-    }
-    free(call.answer.text);
-    if (call.answer.fd >= 0)
-        close(call.answer.fd);
     return code == 0 ? 0
                      : wfs_fail(err, -code, "%s",
-                                call.err.text[0] != '\0' ? call.err.text : strerror(-code));
+                                call->err.text[0] != '\0' ? call->err.text : strerror(-code));
+}
+
+int remote_want(struct wfs_remote *remote, uint32_t object, uint64_t offset, uint64_t n_bytes,
+                struct wfs_error *err)
+{
+    struct call call = {0};
+    struct fetching message = {
+        .kind = FETCHING_WANT, .object = object, .offset = offset, .n_bytes = n_bytes};
+    pthread_mutex_lock(&remote->lock);
+    int code = begin(remote, &call, &message);
+    code = finish(remote, &call, code == 0 ? await(remote, &call) : code, err);
+    pthread_mutex_unlock(&remote->lock);
+    call_done(&call);
+    return code;
+}
+
+/* ---- objects ---- */
+
+static int begin_open(struct wfs_remote *remote, struct call *call, const char *url)
+{
+    struct fetching message = {
+        .kind = FETCHING_OPEN, .object = ++remote->last_object, .text = url, .n_text = strlen(url)};
+    return begin(remote, call, &message);
+}
+
+static struct call *find_early(const struct wfs_remote *remote, const char *url)
+{
+    struct call *call = remote->calls;
+    while (call != NULL && (call->url == NULL || strcmp(call->url, url) != 0))
+        call = call->next;
+    return call;
+}
+
+void remote_open_early(struct wfs_remote *remote, const char *url)
+{
+    struct call *call = calloc(1, sizeof(*call));
+    if (call == NULL)
+        return;
+    call->url = strdup(url);
+    pthread_mutex_lock(&remote->lock);
+    if (call->url == NULL || begin_open(remote, call, url) < 0) {
+        if (call->request != 0)
+            unlink_call(remote, call);
+        call_done(call);
+        free(call);
+    }
+    pthread_mutex_unlock(&remote->lock);
+}
+
+int remote_open(struct wfs_remote *remote, const char *url, uint32_t *ret_number,
+                struct remote_answer *ret, struct wfs_error *err)
+{
+    struct call own = {0};
+    int code = 0;
+    pthread_mutex_lock(&remote->lock);
+    struct call *early = find_early(remote, url), *call = early != NULL ? early : &own;
+    if (early != NULL) {
+        free(early->url); /* so that no other thread finds it */
+        early->url = NULL;
+    } else
+        code = begin_open(remote, call, url);
+    code = finish(remote, call, code == 0 ? await(remote, call) : code, err);
+    pthread_mutex_unlock(&remote->lock);
+    *ret_number = call->object;
+    if (code == 0) {
+        *ret = call->answer;
+        call->answer = (struct remote_answer){.fd = -1};
+    }
+    call_done(call);
+    free(early);
+    return code;
 }
 
 void remote_tell(struct wfs_remote *remote, const struct fetching *message)

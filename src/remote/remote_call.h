@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A question to the process that fetches, and its answer. Any number of threads may wait at the
+ * Questions to the process that fetches, and their answers. Any number of threads may wait at the
  * same time.
  */
 #ifndef WFS_REMOTE_CALL_H
@@ -20,16 +20,22 @@ struct remote_answer {
 /* Takes another reference, for a source. */
 struct wfs_remote *remote_share(struct wfs_remote *remote);
 
-/* Returns a number for an object that no other has. */
-uint32_t remote_number(struct wfs_remote *remote);
+/*
+ * Asks for an object and waits: *ret_number is what it is called in later questions. Errors as
+ * remote_ask.
+ */
+int remote_open(struct wfs_remote *remote, const char *url, uint32_t *ret_number,
+                struct remote_answer *ret, struct wfs_error *err);
+
+/* Asks for an object that remote_open is called for soon, without waiting. */
+void remote_open_early(struct wfs_remote *remote, const char *url);
 
 /*
- * Asks and waits. -EINTR when the calling thread is interrupted, -EIO when the other process is
- * gone, -ENOMEM, or the code of the failure that it reports; err gets a sentence. The answer is
- * written on success only; NULL: it is not of interest.
+ * Asks for a range and waits. -EINTR when the calling thread is interrupted, -EIO when the other
+ * process is gone, or the code of the failure that it reports; err gets a sentence.
  */
-int remote_ask(struct wfs_remote *remote, const struct fetching *question,
-               struct remote_answer *ret, struct wfs_error *err);
+int remote_want(struct wfs_remote *remote, uint32_t object, uint64_t offset, uint64_t n_bytes,
+                struct wfs_error *err);
 
 /* Sends what has no answer; it is lost when the socket is full. */
 void remote_tell(struct wfs_remote *remote, const struct fetching *message);

@@ -68,8 +68,10 @@ static void look_ahead(const struct source *source, uint64_t offset, uint64_t n_
     const bool is_ahead =
         forward_note(&object->forward, offset, n_bytes, end, &message.offset, &behind);
     pthread_mutex_unlock(&object->lock);
-    message.n_bytes = is_ahead ? behind - message.offset : 0;
-    if (is_ahead)
+    if (is_ahead && behind > source->n_bytes)
+        behind = source->n_bytes;
+    message.n_bytes = is_ahead && behind > message.offset ? behind - message.offset : 0;
+    if (message.n_bytes > 0)
         remote_tell(object->remote, &message);
 }
 
@@ -78,13 +80,12 @@ static int read_slice(const struct source *source, uint64_t offset, void *buf, s
                       uint64_t end)
 {
     struct remote_object *object = source->ctx;
-    const struct fetching want = {
-        .kind = FETCHING_WANT, .object = object->number, .offset = offset, .n_bytes = n_bytes};
     struct wfs_error err = {0};
     int code = cachefile_read(&object->cache, offset, buf, n_bytes);
-    look_ahead(source, offset, n_bytes, end);
+    if (end != 0 || code == 0)
+        look_ahead(source, offset, n_bytes, end);
     for (int i = 0; code == 0 && i < ATTEMPTS; i++) {
-        code = remote_ask(object->remote, &want, NULL, &err);
+        code = remote_want(object->remote, object->number, offset, n_bytes, &err);
         if (code == 0)
             code = cachefile_read(&object->cache, offset, buf, n_bytes);
     }
@@ -95,16 +96,15 @@ static int read_slice(const struct source *source, uint64_t offset, void *buf, s
 
 static int read_object(const struct source *source, uint64_t offset, void *buf, size_t n_bytes)
 {
-    uint64_t end = offset + n_bytes;
-    const uint64_t expected = source_expected(source, offset);
+    const uint64_t behind = offset + n_bytes, expected = source_expected(source, offset);
     char *out = buf;
     int code = 0;
-    if (expected > end)
-        end = expected < source->n_bytes ? expected : source->n_bytes;
     if (atomic_load_explicit(&source->has_changed, memory_order_relaxed))
         return -EIO;
     while (n_bytes > 0 && code == 0) {
         const size_t n = n_bytes < SLICE ? n_bytes : SLICE;
+        const uint64_t end =
+            expected > behind || (expected == 0 && n == n_bytes) ? expected : behind;
         code = read_slice(source, offset, out, n, end);
         offset += n;
         out += n;
@@ -172,21 +172,24 @@ int remote_source_open(struct wfs_remote *remote, const char *url, struct source
                        struct wfs_error *err)
 {
     struct remote_answer answer = {.fd = -1};
+    uint32_t number;
     if (remote == NULL)
-        return wfs_fail(err, EOPNOTSUPP,
-                        "is a URL, which this program was built not to read: "
-                        "download it first");
-    const struct fetching question = {
-        .kind = FETCHING_OPEN, .object = remote_number(remote), .text = url, .n_text = strlen(url)};
-    if (question.n_text > FETCHING_TEXT_MAX)
+        return wfs_fail(err, EOPNOTSUPP, "is a URL, which is not read here: download it first");
+    if (strlen(url) > FETCHING_TEXT_MAX)
         return wfs_fail(err, EINVAL, "the URL is longer than %d bytes", FETCHING_TEXT_MAX);
-    int code = remote_ask(remote, &question, &answer, err);
+    int code = remote_open(remote, url, &number, &answer, err);
     if (code == 0)
         code = check_answer(&answer, err);
-    if (code == 0 && make_source(remote, question.object, &answer, out) < 0)
+    if (code == 0 && make_source(remote, number, &answer, out) < 0)
         code = wfs_fail_memory(err);
     free(answer.text);
     if (answer.fd >= 0)
         close(answer.fd);
     return code;
+}
+
+void remote_source_open_early(struct wfs_remote *remote, const char *url)
+{
+    if (remote != NULL && strlen(url) <= FETCHING_TEXT_MAX)
+        remote_open_early(remote, url);
 }

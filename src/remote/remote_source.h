@@ -18,6 +18,9 @@
 int remote_source_open(struct wfs_remote *remote, const char *url, struct source **out,
                        struct wfs_error *err);
 
+/* Begins to open what remote_source_open is called for soon. */
+void remote_source_open_early(struct wfs_remote *remote, const char *url);
+
 /* Returns the whole URL of a source that was opened so, for what is beside it; NULL: a file. */
 const char *remote_source_url(const struct source *source);
 

@@ -159,12 +159,38 @@ static int emit_bytes(const struct save *save, const struct layout_segment *segm
     return code < 0 ? fail_write(save, code) : 0;
 }
 
+/*
+ * Tells a source on the network how far it will be read on from the segment: over all segments that
+ * follow in its file, and the short gaps between them. Returns the first that does not.
+ */
+static const struct layout_segment *expect_run(const struct layout_segment *first,
+                                               const struct layout_segment *end)
+{
+    enum { N_GAP = 1 << 20 };
+    const struct source *source = first->tensor->stored.source;
+    uint64_t behind = first->tensor->stored.offset;
+    const struct layout_segment *at = first;
+    for (; at < end; at++) {
+        const struct wfs_stored *stored = at->tensor != NULL ? &at->tensor->stored : NULL;
+        if (stored == NULL)
+            continue;
+        if (!is_range(at) || stored->source != source || stored->offset < behind ||
+            stored->offset - behind > N_GAP)
+            break;
+        behind = stored->offset + at->n_bytes;
+    }
+    source_expect(source, first->tensor->stored.offset, behind - first->tensor->stored.offset);
+    return at;
+}
+
 static int emit(const struct save *save)
 {
     const struct wfs_layout *layout = save->layout;
-    const struct layout_segment *end = layout->segments + layout->n_segments;
+    const struct layout_segment *end = layout->segments + layout->n_segments, *run = NULL;
     for (const struct layout_segment *at = layout->segments; at < end;) {
         size_t n_segments = 1;
+        if (is_range(at) && at->tensor->stored.source->fd < 0 && (run == NULL || at >= run))
+            run = expect_run(at, end);
         int code = outfile_pad(save->outfile, at->offset);
         if (code < 0)
             return fail_write(save, code);
@@ -253,6 +279,7 @@ int save_emit(const struct wfs_layout *layout, const struct wfs_save_options *op
     const struct wfs_interruption interruption = {is_stopped, &save};
     wfs_interruption_set(&interruption);
     const int code = emit(&save);
+    source_expect(NULL, 0, 0);
     wfs_interruption_set(NULL);
     free(save.chunk);
     return code;

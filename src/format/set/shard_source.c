@@ -193,6 +193,19 @@ static int find_shard_path(const struct gathering *g, const char *name, char **r
                     wfs_quote(name).text);
 }
 
+enum { N_AHEAD = 32 }; /* shards that are opened at a time */
+
+/* Begins to open the shards of a URL that come soon: each is a round trip. *next is the first that
+ * was not begun. */
+static void open_early(const struct gathering *g, size_t i, size_t *next)
+{
+    for (; g->url != NULL && *next < g->index->n_shards && *next < i + N_AHEAD; ++*next) {
+        autofree char *url = NULL;
+        if (url_sibling(g->url, g->index->shards[*next], &url, NULL) == 0)
+            remote_source_open_early(g->context->remote, url);
+    }
+}
+
 static int add_shard(struct gathering *g, uint32_t shard, const char *name)
 {
     struct wfs_error inner = {0};
@@ -263,8 +276,11 @@ static int load_indexed(const struct source *source, struct shard_index *index,
                           .index = index,
                           .catalog = catalog,
                           .err = err};
-    for (size_t i = 0; code == 0 && i < index->n_shards; i++)
+    size_t next = 0;
+    for (size_t i = 0; code == 0 && i < index->n_shards; i++) {
+        open_early(&g, i, &next);
         code = add_shard(&g, (uint32_t)i, index->shards[i]);
+    }
     code = code < 0 ? code : check_found(&g);
     code = code < 0 ? code : note_rest(&g);
     if (code >= 0 && g.url == NULL)
