@@ -25,6 +25,7 @@ struct source {
     struct wfs_identity identity; /* of the file when it was opened; zeros: not a file */
     atomic_bool has_changed;      /* sticky */
     bool is_part;                 /* of a checkpoint; by itself it is none */
+    bool is_remote;               /* on the network: what is read soon is worth to be known */
     /* Reads exactly n_bytes. Safe to call from many threads. NULL for files. */
     int (*read)(const struct source *source, uint64_t offset, void *buf, size_t n_bytes);
     void (*done)(struct source *source); /* frees ctx; NULL: nothing to free */

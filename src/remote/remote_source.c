@@ -148,6 +148,7 @@ static int make_source(struct wfs_remote *remote, uint32_t number, struct remote
     object->number = number;
     source->n_bytes = answer->n_bytes;
     source->identity = identity_of(answer);
+    source->is_remote = true;
     source->read = read_object;
     source->done = done;
     source->trouble = trouble;

@@ -76,15 +76,13 @@ bool wfs_tensor_extent(const struct wfs_tensor *tensor, int *ret_fd, uint64_t *r
 static void expect(const struct wfs_tensor *tensor)
 {
     const struct wfs_stored *stored = &tensor->stored;
-    uint64_t offset = stored->offset, n_bytes = tensor->n_bytes, n_elems;
-    if (stored->source->fd >= 0)
+    uint64_t n_bytes = tensor->n_bytes, n_elems;
+    if (!stored->source->is_remote || source_expected(stored->source, stored->offset) != 0)
         return;
     if (wfs_shape_count(&tensor->shape, &n_elems) == 0 && n_elems <= UINT64_MAX / 128 &&
         tensor->dtype != WFS_OPAQUE)
         n_bytes = n_elems * wfs_dtype_bits((enum wfs_dtype)stored->dtype) / 8;
-    const struct source *file = source_find(stored->source, &offset, &n_bytes, 0);
-    if (source_expected(file, offset) == 0)
-        source_expect(file, offset, n_bytes);
+    source_expect(stored->source, stored->offset, n_bytes);
 }
 
 ssize_t wfs_tensor_read(const struct wfs_tensor *tensor, uint64_t offset, void *buf, size_t n_bytes)

@@ -189,7 +189,7 @@ static int emit(const struct save *save)
     const struct layout_segment *end = layout->segments + layout->n_segments, *run = NULL;
     for (const struct layout_segment *at = layout->segments; at < end;) {
         size_t n_segments = 1;
-        if (is_range(at) && at->tensor->stored.source->fd < 0 && (run == NULL || at >= run))
+        if (is_range(at) && at->tensor->stored.source->is_remote && (run == NULL || at >= run))
             run = expect_run(at, end);
         int code = outfile_pad(save->outfile, at->offset);
         if (code < 0)
