@@ -252,9 +252,10 @@ static void ignore_signals(void)
 static _Noreturn void run(const struct fetcher_settings *settings, int socket, int folder,
                           const char *folder_name)
 {
-    const struct http_settings http = {settings->has_retries ? settings->retries : RETRIES,
-                                       settings->has_timeout ? settings->timeout_s : TIMEOUT_S,
-                                       settings->endpoint};
+    const struct http_settings http = {
+        .retries = settings->has_retries ? settings->retries : RETRIES,
+        .timeout_s = settings->has_timeout ? settings->timeout_s : TIMEOUT_S,
+        .endpoint = settings->endpoint};
     struct fetcher fetcher = {
         .room = {.folder_name = folder_name, .answered = answered, .ctx = &fetcher}};
     detach(&socket, &folder);

@@ -181,6 +181,8 @@ int http_new(struct http **out, const struct http_settings *settings, struct wfs
     TAILQ_INIT(&http->transfers);
     http->settings = *settings;
     http->settings.endpoint = NULL;
+    if (settings->pause_ms == 0)
+        http->settings.pause_ms = 300;
     read_trust(&http->trust);
     const int rc = http_credentials_read(&http->credentials, settings->endpoint);
     http->multi = curl_multi_init();

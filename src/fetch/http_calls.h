@@ -12,9 +12,10 @@
 #include <weightfs/error.h>
 
 struct http_settings {
-    unsigned retries;     /* of a request that failed, each after a longer pause */
+    unsigned retries;     /* of a request that failed, each after a pause three times as long */
     unsigned timeout_s;   /* without a byte; 0: no limit */
     const char *endpoint; /* of s3://; NULL: what the environment says. Copied */
+    unsigned pause_ms;    /* before the first retry; 0: 300 */
 };
 
 /* What later answers are compared with, so that bytes of two versions are never mixed. */

@@ -144,9 +144,7 @@ static const struct {
     {CURLE_SSL_CACERT_BADFILE, EINVAL, "; CURL_CA_BUNDLE or SSL_CERT_FILE names it"},
     {CURLE_SSL_CERTPROBLEM, EACCES, ""},
     {CURLE_URL_MALFORMAT, EINVAL, ""},
-    {CURLE_UNSUPPORTED_PROTOCOL, EINVAL, ""},
     {CURLE_COULDNT_RESOLVE_PROXY, EINVAL, "; http_proxy or https_proxy names it"},
-    {CURLE_OUT_OF_MEMORY, ENOMEM, ""},
 };
 
 enum http_verdict http_request_failure(const struct http_request *request, CURLcode result,
@@ -158,6 +156,16 @@ enum http_verdict http_request_failure(const struct http_request *request, CURLc
         wfs_fail(err, EACCES, "the proxy answers %ld; https_proxy names it, with user and password",
                  connect_status);
         return HTTP_FAIL;
+    }
+    /* libcurl calls what answers with something else than HTTP an unsupported protocol, and a
+     * header of more than 100 KB a lack of memory. */
+    if (result == CURLE_OUT_OF_MEMORY) {
+        wfs_fail(err, EIO, "the server sends a header that is too long, or memory ran out");
+        return HTTP_FAIL;
+    }
+    if (result == CURLE_UNSUPPORTED_PROTOCOL) {
+        wfs_fail(err, EIO, "the server does not speak HTTP");
+        return HTTP_RETRY;
     }
     const char *text = is_plain(result) && *request->message != '\0' ? request->message
                                                                      : curl_easy_strerror(result);

@@ -14,7 +14,6 @@
 
 enum {
     REDIRECTS_MAX = 5,
-    PAUSE_MS = 300, /* before the first retry; three times as long before each later one */
     PAUSE_MAX_MS = 60000,
 };
 
@@ -184,7 +183,7 @@ static void refused(struct http_transfer *transfer)
  * clients of a server come back at once. */
 static int64_t pause_ms(const struct http_transfer *transfer, int64_t asked_s)
 {
-    int64_t ms = PAUSE_MS;
+    int64_t ms = transfer->object->http->settings.pause_ms;
     uint8_t random = 128;
     for (unsigned i = 1; i < transfer->n_failures && ms < PAUSE_MAX_MS; i++)
         ms *= 3;

@@ -145,12 +145,15 @@ enum http_verdict http_judge(const struct http_answer *answer, const struct http
         return judge_unsatisfied(answer, known, err);
     for (size_t i = 0; i < sizeof(statuses) / sizeof(*statuses); i++) {
         if (statuses[i].status == answer->status) {
+            if (statuses[i].verdict == HTTP_REDIRECT && answer->is_bad)
+                break;
             wfs_fail(err, statuses[i].code, "the server answers %u (%s)", answer->status,
                      statuses[i].text);
             return statuses[i].verdict;
         }
     }
-    wfs_fail(err, EIO, "the server answers %u", answer->status);
+    wfs_fail(err, EIO, "the server answers %u%s", answer->status,
+             answer->is_bad ? " with a malformed header" : "");
     return HTTP_FAIL;
 }
 

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Drives the HTTP engine as it is told: opens an object, prints the facts to standard error, and
+ * Drives the HTTP engine as it is told: opens an object, prints what it is to standard error, and
  * writes ranges of it to standard output. A line for each failure; exit code 1 for one.
  *
- * fetch [--retries=N] [--timeout=N] [--endpoint=URL] [--head=N] [--pause=FILE] NAME [OFFSET+N...]
+ * fetch RETRIES TIMEOUT HEAD NAME [OFFSET+N | FILE]...
  *
- * Ranges are fetched at the same time and written in their order. --pause waits, before the ranges,
- * until the file exists.
+ * Ranges are fetched at the same time and written in their order; without any, the head is written.
+ * A FILE ends a group of ranges: it is created when they are complete, and removed by somebody else
+ * before the next group begins.
  */
 #include "fetch/http.h"
 
-#include <getopt.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,18 +35,20 @@ static void range_opened(void *ctx, const struct http_facts *facts)
 {
     static const char *const kinds[] = {"etag", "date", "size"};
     struct range *range = ctx;
-    const uint64_t n_head =
-        facts->is_whole || range->n_bytes > facts->n_bytes ? facts->n_bytes : range->n_bytes;
-    fprintf(stderr, "opened %s: %" PRIu64 " bytes, %s %s%s\n", facts->name, facts->n_bytes,
-            kinds[facts->kind], facts->validator, facts->is_whole ? ", whole" : "");
-    range->n_bytes = n_head;
-    range->bytes = realloc(range->bytes, (size_t)n_head + 1);
+    /* The name of a URL is what was given, with secrets; others have none. */
+    const char *name = strncmp(facts->name, "http", 4) == 0 ? "URL" : facts->name;
+    fprintf(stderr, "opened %s: %" PRIu64 ", %s%s\n", name, facts->n_bytes, kinds[facts->kind],
+            facts->is_whole ? ", whole" : "");
+    if (facts->is_whole || range->n_bytes > facts->n_bytes)
+        range->n_bytes = facts->n_bytes;
+    range->bytes = malloc((size_t)range->n_bytes + 1);
 }
 
 static void range_received(void *ctx, uint64_t offset, const void *bytes, size_t n_bytes)
 {
     struct range *range = ctx;
-    if (offset != range->start + range->n_got || n_bytes > range->n_bytes - range->n_got)
+    if (range->bytes == NULL || offset != range->start + range->n_got ||
+        n_bytes > range->n_bytes - range->n_got)
         die("bytes out of order");
     memcpy(range->bytes + range->n_got, bytes, n_bytes);
     range->n_got += n_bytes;
@@ -64,75 +67,84 @@ static void range_done(void *ctx, const struct wfs_error *err)
 
 static const struct http_calls calls = {range_opened, range_received, range_done};
 
-static void wait_for(struct http *http, const struct range *ranges, int n_ranges)
+/* Waits for n ranges. Returns how many have failed. */
+static int wait_for(struct http *http, const struct range *ranges, int n)
 {
-    for (int i = 0; i < n_ranges;) {
+    int n_failed = 0;
+    for (int i = 0; i < n;) {
         if (ranges[i].is_done)
-            i++;
+            n_failed += ranges[i++].code != 0;
         else if (http_wait(http, NULL, 0, -1) < 0)
             die("http_wait failed");
     }
+    return n_failed;
+}
+
+static void write_range(struct range *range)
+{
+    fwrite(range->bytes, 1, (size_t)range->n_got, stdout);
+    free(range->bytes);
+}
+
+/* A file that appears is a sign, and its end another one. */
+static void show_sign(struct http *http, const char *path)
+{
+    close(open(path, O_WRONLY | O_CREAT, 0600));
+    while (access(path, F_OK) == 0)
+        http_wait(http, NULL, 0, 5);
+}
+
+/* Fetches groups of ranges. */
+static int fetch_ranges(struct http *http, struct http_object *object, char **words, int n_words)
+{
+    struct range *ranges = calloc((size_t)n_words + 1, sizeof(*ranges));
+    int n_failed = 0, n = 0;
+    for (int i = 0; i <= n_words; i++) {
+        char *plus = NULL;
+        struct http_transfer *transfer;
+        if (i == n_words || strchr(words[i], '+') == NULL) {
+            n_failed += wait_for(http, ranges, n);
+            for (int k = 0; k < n; k++)
+                write_range(ranges + k);
+            if (i < n_words)
+                show_sign(http, words[i]);
+            n = 0;
+            continue;
+        }
+        ranges[n] = (struct range){.start = strtoull(words[i], &plus, 10)};
+        ranges[n].n_bytes = strtoull(plus, NULL, 10);
+        ranges[n].bytes = malloc((size_t)ranges[n].n_bytes + 1);
+        if (http_get(object, ranges[n].start, ranges[n].n_bytes, &calls, ranges + n, &transfer) < 0)
+            die("http_get failed");
+        n++;
+    }
+    free(ranges);
+    return n_failed;
 }
 
 int main(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"retries", required_argument, NULL, 'r'},  {"timeout", required_argument, NULL, 't'},
-        {"endpoint", required_argument, NULL, 'e'}, {"head", required_argument, NULL, 'h'},
-        {"pause", required_argument, NULL, 'p'},    {0},
-    };
-    struct http_settings settings = {.retries = 5, .timeout_s = 60};
-    uint64_t n_head = 65536;
-    const char *pause_file = NULL;
-    for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
-        if (c == 'r')
-            settings.retries = (unsigned)atoi(optarg);
-        else if (c == 't')
-            settings.timeout_s = (unsigned)atoi(optarg);
-        else if (c == 'e')
-            settings.endpoint = optarg;
-        else if (c == 'h')
-            n_head = strtoull(optarg, NULL, 10);
-        else if (c == 'p')
-            pause_file = optarg;
-        else
-            return 2;
-    }
-    if (optind >= argc)
-        die("no name");
+    if (argc < 5)
+        die("fetch RETRIES TIMEOUT HEAD NAME [OFFSET+N | FILE]...");
+    const struct http_settings settings = {
+        .retries = (unsigned)atoi(argv[1]), .timeout_s = (unsigned)atoi(argv[2]), .pause_ms = 2};
     struct wfs_error err = {0};
     struct http *http;
     struct http_object *object;
-    const int n_ranges = argc - optind;
-    struct range *ranges = calloc((size_t)n_ranges, sizeof(*ranges));
-    ranges[0] = (struct range){.n_bytes = n_head};
-    if (http_new(&http, &settings, &err) < 0 ||
-        http_object_open(http, argv[optind], n_head, &calls, ranges, &object, &err) < 0) {
+    struct range head = {.n_bytes = strtoull(argv[3], NULL, 10)};
+    if (http_new(&http, &settings, &err) < 0)
+        die("http_new failed");
+    if (http_object_open(http, argv[4], head.n_bytes, &calls, &head, &object, &err) < 0) {
         fprintf(stderr, "failed: %s: %s\n", strerrorname_np(err.code), err.text);
+        http_free(http);
         return 1;
     }
-    wait_for(http, ranges, 1);
-    while (pause_file != NULL && access(pause_file, F_OK) != 0)
-        http_wait(http, NULL, 0, 10);
-    for (int i = 1; i < n_ranges && ranges[0].code == 0; i++) {
-        struct http_transfer *transfer;
-        char *plus;
-        ranges[i].start = strtoull(argv[optind + i], &plus, 10);
-        ranges[i].n_bytes = strtoull(plus, NULL, 10);
-        ranges[i].bytes = malloc((size_t)ranges[i].n_bytes + 1);
-        if (http_get(object, ranges[i].start, ranges[i].n_bytes, &calls, ranges + i, &transfer) < 0)
-            die("http_get failed");
-    }
-    if (ranges[0].code == 0)
-        wait_for(http, ranges, n_ranges);
-    int n_failed = 0;
-    for (int i = 0; i < n_ranges; i++) {
-        n_failed += ranges[i].code != 0;
-        if (i > 0 || n_ranges == 1)
-            fwrite(ranges[i].bytes, 1, (size_t)ranges[i].n_got, stdout);
-        free(ranges[i].bytes);
-    }
-    free(ranges);
+    int n_failed = wait_for(http, &head, 1);
+    if (n_failed == 0 && argc > 5)
+        n_failed += fetch_ranges(http, object, argv + 5, argc - 5);
+    else
+        fwrite(head.bytes, 1, (size_t)head.n_got, stdout);
+    free(head.bytes);
     http_object_free(object);
     http_free(http);
     return n_failed > 0;
