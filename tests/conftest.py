@@ -99,6 +99,19 @@ def folder():
 
 
 @pytest.fixture
+def memory(folder):
+    """Where nothing waits for a disk, if there is such a place: for what does not depend on what a disk keeps."""
+    try:
+        above = pathlib.Path(tempfile.mkdtemp(prefix='weightfs-', dir='/dev/shm'))
+    except OSError:
+        above = folder
+    (above / 'disk').mkdir()
+    yield above / 'disk'
+    mounts.force_unmount(above / 'mnt')
+    shutil.rmtree(above, ignore_errors=True)
+
+
+@pytest.fixture
 def mount(folder):
     """mount(source, 'output=...', ...) -> Mount. Unmounted at the end, and its exit code is judged then."""
     made = []

@@ -121,6 +121,16 @@ int wfs_catalog_digest(const struct wfs_catalog *catalog, uint64_t *ret_digest);
  */
 int wfs_catalog_check_sources(const struct wfs_catalog *catalog, size_t *ret_i);
 
+/* Returns whether one of the sources is the file that st describes. */
+bool wfs_catalog_reads(const struct wfs_catalog *catalog, const struct stat *st);
+
+/*
+ * Checks that the backup of a file at path does not replace a source, unless that has the path as
+ * well. -EEXIST.
+ */
+int wfs_catalog_check_backup(const struct wfs_catalog *catalog, const char *path,
+                             const struct wfs_backup *backup, struct wfs_error *err);
+
 #pragma GCC visibility pop
 
 #endif

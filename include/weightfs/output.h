@@ -40,9 +40,23 @@ enum wfs_replace {
     WFS_REPLACE_ANY,
 };
 
+/* Which name the file gets that a save replaces, as of --backup of cp(1). */
+enum wfs_backup_control {
+    WFS_BACKUP_NONE,     /* none: it is gone */
+    WFS_BACKUP_SIMPLE,   /* its name and a suffix, which replaces the backup before it */
+    WFS_BACKUP_NUMBERED, /* "NAME.~N~" */
+    WFS_BACKUP_EXISTING, /* numbered where a numbered backup exists, otherwise simple */
+};
+
+struct wfs_backup {
+    enum wfs_backup_control control;
+    const char *suffix; /* of a simple one, without a slash */
+};
+
 struct wfs_save_options {
     enum wfs_replace replace;
     struct wfs_identity known;
+    struct wfs_backup backup; /* of the file that is replaced; -EOPNOTSUPP for several files */
     uint32_t mode;            /* permission bits of a new file; a replaced file keeps its own */
     struct wfs_access access; /* of what the output is made of: a new file gets no more than that */
     bool narrows_replaced;    /* nor does a replaced file: it is itself one of these */
@@ -94,13 +108,17 @@ uint32_t wfs_access_mode(const struct wfs_access *access, uint32_t group);
 
 /*
  * Checks what a save to path would check before it writes n_bytes: a file at the path may be
- * replaced, and the disk has room, where that can be known.
+ * replaced, a backup of it can be kept, and the disk has room, where that can be known.
  */
 int wfs_output_check(const char *path, const struct wfs_save_options *options, uint64_t n_bytes,
                      struct wfs_error *err);
 
 /* Name, beside the output at path, of the file that is written before it is renamed. */
 void wfs_output_temporary(const char *path, char name[WFS_OUTPUT_NAME_MAX]);
+
+/* Name, beside the output at path, of a further link to the old file, before it replaces the last
+ * backup. */
+void wfs_output_temporary_link(const char *path, char name[WFS_OUTPUT_NAME_MAX]);
 
 #pragma GCC visibility pop
 

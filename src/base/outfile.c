@@ -17,9 +17,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "base/output.h"
 #include "base/written.h"
 
 enum {
@@ -55,72 +55,12 @@ struct outfile {
     struct written written;
 };
 
-void wfs_output_temporary(const char *path, char name[WFS_OUTPUT_NAME_MAX])
-{
-    const char *slash = strrchr(path, '/');
-    snprintf(name, WFS_OUTPUT_NAME_MAX, ".%.200s.weightfs.tmp", slash == NULL ? path : slash + 1);
-}
-
-/* Checks whether the file may be replaced. */
-static int check_replaced(const struct stat *st, const struct wfs_save_options *options,
-                          struct wfs_error *err)
-{
-    if (!S_ISREG(st->st_mode))
-        return wfs_fail(err, EEXIST, "the output exists and is not a regular file");
-    if (options->replace == WFS_REPLACE_NONE)
-        return wfs_fail(err, EEXIST, "the output already exists");
-    const struct wfs_identity found = wfs_identity_of(st);
-    if (options->replace == WFS_REPLACE_KNOWN && !wfs_identity_is_equal(&found, &options->known))
-        return wfs_fail(err, EBUSY, "the output was changed by another program");
-    return 0;
-}
-
-/* Returns 1 when there is something that may be replaced, 0 when there is nothing. */
-static int check_place(int dir_fd, const char *name, const struct wfs_save_options *options,
-                       struct stat *st, struct wfs_error *err)
-{
-    if (fstatat(dir_fd, name, st, AT_SYMLINK_NOFOLLOW) < 0)
-        return errno == ENOENT
-                   ? 0
-                   : wfs_fail(err, errno, "cannot inspect the output: %s", strerror(errno));
-    const int code = check_replaced(st, options, err);
-    return code < 0 ? code : 1;
-}
-
 static int check_target(struct outfile *outfile, struct wfs_error *err)
 {
-    const int code =
-        check_place(outfile->dir_fd, outfile->name, &outfile->options, &outfile->replaced, err);
+    const int code = output_check_place(outfile->dir_fd, outfile->name, &outfile->options,
+                                        &outfile->replaced, err);
     outfile->is_replacing = code > 0;
     return code < 0 ? code : 0;
-}
-
-static int check_room(int fd, uint64_t n_bytes, struct wfs_error *err)
-{
-    struct statvfs vfs;
-    if (fstatvfs(fd, &vfs) < 0)
-        return 0;
-    const uint64_t n_free = (uint64_t)vfs.f_bavail * vfs.f_frsize;
-    if (n_free < n_bytes)
-        return wfs_fail(err, ENOSPC, "the output needs %s, %llu free",
-                        wfs_count(n_bytes, "byte").text, (unsigned long long)n_free);
-    return 0;
-}
-
-int wfs_output_check(const char *path, const struct wfs_save_options *options, uint64_t n_bytes,
-                     struct wfs_error *err)
-{
-    struct stat st;
-    const char *slash = strrchr(path, '/');
-    autofree char *directory =
-        slash == NULL ? strdup(".") : strndup(path, (size_t)(slash + 1 - path));
-    if (directory == NULL)
-        return wfs_fail_memory(err);
-    autoclose int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return wfs_fail(err, errno, "cannot open the directory of the output: %s", strerror(errno));
-    const int code = check_place(fd, slash == NULL ? path : slash + 1, options, &st, err);
-    return code < 0 ? code : io_shares_blocks(fd) ? 0 : check_room(fd, n_bytes, err);
 }
 
 static int reserve(struct outfile *outfile, uint64_t n_bytes, struct wfs_error *err)
@@ -130,7 +70,7 @@ static int reserve(struct outfile *outfile, uint64_t n_bytes, struct wfs_error *
     if (errno != EOPNOTSUPP && errno != EINTR)
         return wfs_fail(err, errno, "cannot reserve %s for the output: %s",
                         wfs_count(n_bytes, "byte").text, strerror(errno));
-    return check_room(outfile->fd, n_bytes, err);
+    return output_check_room(outfile->fd, n_bytes, err);
 }
 
 static int set_names(struct outfile *outfile, const char *directory, const char *name,
@@ -220,6 +160,8 @@ static int start(struct outfile *outfile, int code, uint64_t n_bytes, struct out
 {
     if (code == 0)
         code = check_target(outfile, err);
+    if (code == 0 && outfile->is_replacing)
+        code = output_check_backup(outfile->dir_fd, outfile->name, &outfile->options.backup, err);
     if (code == 0)
         code = create(outfile, n_bytes, err);
     if (code < 0) {
@@ -562,20 +504,28 @@ int outfile_check(struct outfile *outfile, const struct wfs_save_options *option
     return code < 0 ? wfs_fail(err, EIO, "cannot read the output back: %s", strerror(-code)) : 0;
 }
 
-int outfile_rename(struct outfile *outfile, struct wfs_error *err)
+static int rename_into_place(const struct outfile *outfile)
 {
-    const int code = check_target(outfile, err);
-    if (code < 0)
-        return code;
     const unsigned flags = outfile->is_replacing ? 0 : RENAME_NOREPLACE;
     int status =
         renameat2(outfile->dir_fd, outfile->temporary, outfile->dir_fd, outfile->name, flags);
     if (status < 0 && flags != 0 && (errno == EINVAL || errno == ENOSYS))
         status = renameat(outfile->dir_fd, outfile->temporary, outfile->dir_fd, outfile->name);
-    if (status < 0)
-        return wfs_fail(err, errno, "cannot rename the output into place: %s", strerror(errno));
-    outfile->is_published = true;
-    return 0;
+    return status < 0 ? -errno : 0;
+}
+
+int outfile_rename(struct outfile *outfile, struct wfs_error *err)
+{
+    char backup[N_NAME] = "";
+    int code = check_target(outfile, err);
+    if (code == 0 && outfile->is_replacing)
+        code = output_keep_backup(outfile->dir_fd, outfile->name, &outfile->options.backup, backup,
+                                  err);
+    if (code == 0 && (code = rename_into_place(outfile)) < 0)
+        wfs_fail(err, -code, "cannot rename the output into place: %s", strerror(-code));
+    outfile->is_published = code == 0;
+    output_settle_backup(outfile->dir_fd, outfile->name, backup, outfile->is_published);
+    return code;
 }
 
 int outfile_publish(struct outfile *outfile, struct wfs_save_report *report, struct wfs_error *err)

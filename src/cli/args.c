@@ -77,7 +77,10 @@ static void print_option(const char *name, const char *argument, const char *hel
 {
     char left[3 * N_OPTION_COLUMNS];
     const char *between = argument == NULL ? "" : strchr(argument, ' ') != NULL ? " " : "=";
-    snprintf(left, sizeof(left), "--%s%s%s", name, between, argument != NULL ? argument : "");
+    if (argument != NULL && !settings_needs_value(argument))
+        snprintf(left, sizeof(left), "--%s[=%s", name, argument + 1);
+    else
+        snprintf(left, sizeof(left), "--%s%s%s", name, between, argument != NULL ? argument : "");
     printf("  %-*s %s\n", N_OPTION_COLUMNS, left, help);
 }
 
@@ -188,8 +191,8 @@ static const char *name_of_letter(const struct args_usage *usage, const char *te
         char letter;
         const char *name;
     } letters[] = {
-        {'0', "null"},  {'b', "bytes"}, {'d', "directory"},
-        {'h', "human"}, {'h', "help"},  {'l', "long"},
+        {'0', "null"},  {'b', "bytes"}, {'b', "backup"}, {'d', "directory"},
+        {'h', "human"}, {'h', "help"},  {'l', "long"},   {'S', "suffix"},
     };
     struct args_option option;
     for (size_t i = 0; i < sizeof(letters) / sizeof(letters[0]); i++) {
@@ -243,9 +246,9 @@ static bool parse_option(struct args *args, const struct args_usage *usage, char
     const char *value = name[n_name] == '=' ? name + n_name + 1 : NULL;
     if (option.argument == NULL && value != NULL)
         return fail(ret_exit, usage, "this option takes no value:", text);
-    if (option.argument != NULL && value == NULL)
+    if (settings_needs_value(option.argument) && value == NULL)
         value = following(args, &option, argv, i);
-    if (option.argument != NULL && value == NULL)
+    if (settings_needs_value(option.argument) && value == NULL)
         return fail(ret_exit, usage, "missing value of option", text);
     args->given[args->n_given++] = (struct args_given){option.name, value};
     if (strcmp(option.name, color_option.name) == 0)

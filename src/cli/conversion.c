@@ -100,6 +100,12 @@ static enum exit_code choose_replacement(struct conversion *conversion)
                            is_same ? "would overwrite the source (use --overwrite to do that)"
                                    : "already exists (use --overwrite to replace it)");
     conversion->save.narrows_replaced = is_same;
+    conversion->save.backup = conversion->settings->backup;
+    if (conversion->index != NULL && conversion->save.backup.control != WFS_BACKUP_NONE)
+        return print_error(
+            EXIT_OUTPUT, conversion->target,
+            "already exists, and no backup is kept of a checkpoint in several files; "
+            "use another directory");
     conversion->save.replace = WFS_REPLACE_KNOWN;
     conversion->save.known = wfs_identity_of(&target);
     return EXIT_DONE;
@@ -143,6 +149,17 @@ static enum exit_code write_target(struct conversion *conversion, const struct w
         commit_save(&conversion->commit, conversion->target, &conversion->save, NULL, &err);
     progress_end(&conversion->progress);
     return code < 0 ? save_error(conversion, catalog, &err) : EXIT_DONE;
+}
+
+/* No file that is read may be replaced by the backup. */
+static enum exit_code check_backup(const struct conversion *conversion,
+                                   const struct wfs_catalog *read)
+{
+    struct wfs_error err = {0};
+    return read == NULL || wfs_catalog_check_backup(read, conversion->target,
+                                                    &conversion->save.backup, &err) == 0
+               ? EXIT_DONE
+               : print_error(EXIT_OUTPUT, conversion->target, "%s", err.text);
 }
 
 /* Creates the directory of a set where its name ends with a slash. One that stays empty goes again.
@@ -232,6 +249,10 @@ enum exit_code conversion_run(const struct conversion_request *request)
         exit_code = load(request, &catalog, &report, &changed);
     if (exit_code == EXIT_DONE)
         exit_code = keep_format(&conversion, catalog);
+    if (exit_code == EXIT_DONE)
+        exit_code = check_backup(&conversion, catalog);
+    if (exit_code == EXIT_DONE)
+        exit_code = check_backup(&conversion, request->file);
     if (exit_code == EXIT_DONE && request->access != NULL)
         conversion.more = *request->access;
     if (exit_code == EXIT_DONE)

@@ -18,6 +18,8 @@ struct conversion_request {
      */
     enum exit_code (*change)(void *ctx, const struct wfs_catalog *loaded, struct wfs_catalog **out);
     void *ctx;
+    const struct wfs_catalog
+        *file; /* what else it makes that of; NULL: nothing that is known yet */
     const struct wfs_access
         *access; /* of what else it makes that of, read afterwards; NULL: none */
 };

@@ -113,6 +113,7 @@ static enum exit_code choose_replacement(const struct args *args, const char *pa
         return print_error(EXIT_OUTPUT, path, "already exists (use --overwrite to replace it)");
     save->replace = WFS_REPLACE_KNOWN;
     save->known = wfs_identity_of(&st);
+    save->backup = args->settings.backup;
     return EXIT_DONE;
 }
 
@@ -180,7 +181,12 @@ static enum exit_code make_of_two(const struct args *args, const char *from, con
         exit_code = input_load(args, to, &b);
     if (exit_code != EXIT_DONE)
         return exit_code;
-    int code = wfs_patch_compare(a, b, &patch, &err);
+    int code = wfs_catalog_check_backup(a, path, &args->settings.backup, &err);
+    if (code == 0)
+        code = wfs_catalog_check_backup(b, path, &args->settings.backup, &err);
+    if (code < 0)
+        return print_error(EXIT_OUTPUT, path, "%s", err.text);
+    code = wfs_patch_compare(a, b, &patch, &err);
     if (code == 0)
         code = wfs_patch_file(patch, true, &file, &err);
     if (code < 0)
@@ -255,6 +261,7 @@ static enum exit_code apply(const struct args *args)
                                                .target = args->operands[3],
                                                .change = change,
                                                .ctx = &application,
+                                               .file = opened.file,
                                                .access = &access};
     exit_code = conversion_run(&request);
     if (exit_code == EXIT_DONE && application.n_refused > 0)

@@ -260,9 +260,7 @@ static enum exit_code list(const struct recovery *recovery)
 
 static enum exit_code discard(struct recovery *recovery)
 {
-    if (recovery->written != NULL)
-        (void)wfs_save_clear(recovery->found.output, NULL); /* files of the old index */
-    if (is_cut_off(recovery) && recovery->found.output != NULL)
+    if (recovery->found.output != NULL && (recovery->written != NULL || is_cut_off(recovery)))
         predecessor_remove_temporary(recovery->found.output);
     const int code = wfs_stage_discard(recovery->stage);
     return code < 0 ? print_error(EXIT_OUTPUT, recovery->typed, "cannot remove '%s': %s",

@@ -257,7 +257,7 @@ static bool apply_setting(struct mount_options *options, const struct setting *s
 {
     struct wfs_error err = {0};
     const char *value = strchr(option, '=');
-    if ((value != NULL) != (setting->argument != NULL)) {
+    if (value != NULL ? setting->argument == NULL : settings_needs_value(setting->argument)) {
         log_error("mount option '%s' %s", setting->name,
                   value != NULL ? "takes no value" : "needs a value");
         return false;

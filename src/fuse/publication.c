@@ -177,12 +177,25 @@ static int set_owner(void *ctx, const char *name)
     return note_keeper(publication, keeper_ask_owner(publication->driver->keeper, name));
 }
 
+/* What the mount itself has published is not kept: the backup stays that of the file before it. */
+static struct wfs_backup backup_of(const struct driver *driver)
+{
+    struct stat st;
+    const struct target *target = driver->target;
+    if (!target->is_published || stat(target->path, &st) < 0)
+        return driver->options->settings.backup;
+    const struct wfs_identity now = wfs_identity_of(&st);
+    return wfs_identity_is_equal(&now, &target->known) ? (struct wfs_backup){0}
+                                                       : driver->options->settings.backup;
+}
+
 static struct wfs_save_options save_options(struct publication *publication)
 {
     const struct driver *driver = publication->driver;
     const struct target *target = driver->target;
     return (struct wfs_save_options){.replace = target->replace,
                                      .known = target->known,
+                                     .backup = backup_of(driver),
                                      .mode = 0666 & ~driver->options->process_umask,
                                      .access = wfs_catalog_access(driver->catalog),
                                      .narrows_replaced = target->is_source,

@@ -34,7 +34,6 @@ static int finish_published(struct target *target, const struct mount_options *o
                             struct wfs_stage *stage, const struct wfs_written *written)
 {
     const struct wfs_leftover *leftover = wfs_stage_leftover(stage);
-    (void)wfs_save_clear(target->path, NULL); /* files of the old index */
     const bool has_newer = leftover->n_changes > written->n_changes;
     int code = 0;
     if (written == &leftover->complete && leftover->commit == WFS_COMMIT_COMPLETE)
@@ -70,7 +69,7 @@ static int look(struct target *target, const struct mount_options *options, stru
                            wfs_quote(target->stage_path).text, leftover->bad_record);
     const struct wfs_written *written =
         predecessor_written(leftover, target->path, options->limits, options->n_limits);
-    if (written != &leftover->complete && leftover->commit != WFS_COMMIT_NONE)
+    if (written != NULL || leftover->commit != WFS_COMMIT_NONE)
         predecessor_remove_temporary(target->path);
     if (written != NULL)
         return finish_published(target, options, stage, written);

@@ -84,6 +84,25 @@ static int choose_path(struct target *target, const struct mount_options *option
     return choose_size(target, options);
 }
 
+/* Checks that a backup can be kept of what is at the path. */
+static int check_backup(const struct target *target, const struct mount_options *options)
+{
+    struct wfs_error err = {0};
+    const struct wfs_save_options save = {.replace = WFS_REPLACE_ANY,
+                                          .backup = options->settings.backup};
+    if (save.backup.control == WFS_BACKUP_NONE)
+        return 0;
+    if (target->is_set)
+        return log_failure(EXIT_MOUNT,
+                           "cannot use output '%s': no backup is kept of a checkpoint in several "
+                           "files; use another directory",
+                           wfs_quote(target->path).text);
+    return wfs_output_check(target->path, &save, 0, &err) == 0
+               ? 0
+               : log_failure(EXIT_MOUNT, "cannot use output '%s': %s", wfs_quote(target->path).text,
+                             err.text);
+}
+
 /* Decides whether what is at the path now may be replaced. */
 static int choose_replacement(struct target *target, const struct mount_options *options,
                               const struct place *own)
@@ -102,6 +121,8 @@ static int choose_replacement(struct target *target, const struct mount_options 
     if (!S_ISREG(output->st.st_mode))
         return log_failure(EXIT_MOUNT, "cannot use output '%s': it is not a regular file",
                            wfs_quote(output->path).text);
+    if (check_backup(target, options) != 0)
+        return EXIT_MOUNT;
     target->is_source = place_is_same(own, output);
     target->known = wfs_identity_of(&output->st);
     if (options->settings.overwrite)
@@ -219,14 +240,8 @@ static bool is_packed_record(enum wfs_container container)
  * edits are made on, and a commit would remove them. */
 static bool replaces_directory(const struct target *target, const struct wfs_catalog *catalog)
 {
-    const struct stat *output = &target->output.st;
-    bool is = false;
-    for (size_t i = 0; target->output.is_there && i < wfs_catalog_n_sources(catalog) && !is; i++) {
-        struct stat st;
-        is = stat(wfs_catalog_source_path(catalog, i), &st) == 0 && st.st_dev == output->st_dev &&
-             st.st_ino == output->st_ino;
-    }
-    return is && target->format->is_directory;
+    return target->output.is_there && target->format->is_directory &&
+           wfs_catalog_reads(catalog, &target->output.st);
 }
 
 int target_check(struct target *target, const struct mount_options *options,
@@ -253,6 +268,11 @@ int target_check(struct target *target, const struct mount_options *options,
                            "records are written as plain .mpk; use output=NAME.mpk");
     if (options->settings.burn_version != NULL && !target->format->has_fillers)
         return log_failure(EXIT_USAGE, "mount option 'burn_version' applies to .mpk files only");
+    struct wfs_error err = {0};
+    if (!target->is_published &&
+        wfs_catalog_check_backup(catalog, target->path, &options->settings.backup, &err) < 0)
+        return log_failure(EXIT_MOUNT, "cannot use output '%s': %s", wfs_quote(target->path).text,
+                           err.text);
     struct stat st;
     if (target->replace != WFS_REPLACE_KNOWN)
         return 0;
@@ -320,6 +340,13 @@ static void print_mount(FILE *out, const struct target *target, const struct mou
         fprintf(out, "#option flag epoch=%llu\n", (unsigned long long)options->settings.epoch);
     if (options->settings.burn_version != NULL)
         fprintf(out, "#option flag burn_version=%s\n", options->settings.burn_version);
+    const struct wfs_backup *backup = &options->settings.backup;
+    if (backup->control != WFS_BACKUP_NONE)
+        fprintf(out, "#option flag backup=%s\n", settings_backup_name(backup));
+    if (backup->control != WFS_BACKUP_NONE && strcmp(backup->suffix, "~") != 0) {
+        fputs("#option flag suffix=", out);
+        print_line(out, backup->suffix);
+    }
     if (target->max_shard > 0)
         fprintf(out, "#option flag max_shard_size=%llu\n", (unsigned long long)target->max_shard);
 }

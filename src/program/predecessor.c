@@ -128,19 +128,28 @@ const struct wfs_written *predecessor_written(const struct wfs_leftover *leftove
     return is_it(&leftover->published, &st, digest) ? &leftover->published : NULL;
 }
 
-void predecessor_remove_temporary(const char *output)
+static void remove_own(int directory, const char *name)
 {
     struct stat st;
-    char name[WFS_OUTPUT_NAME_MAX];
+    if (fstatat(directory, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
+        st.st_uid == geteuid())
+        unlinkat(directory, name, 0);
+}
+
+void predecessor_remove_temporary(const char *output)
+{
+    char name[WFS_OUTPUT_NAME_MAX], link[WFS_OUTPUT_NAME_MAX];
     autofree char *path = path_directory(output);
     if (path == NULL)
         return;
     (void)wfs_save_clear(output, NULL);
     autoclose int directory = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (directory < 0)
+        return;
     wfs_output_temporary(output, name);
-    if (directory >= 0 && fstatat(directory, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-        S_ISREG(st.st_mode) && st.st_uid == geteuid())
-        unlinkat(directory, name, 0);
+    wfs_output_temporary_link(output, link);
+    remove_own(directory, name);
+    remove_own(directory, link);
 }
 
 /* "%XX" stands for a byte. */

@@ -34,6 +34,65 @@ static int apply_format(struct settings *settings, const char *value, struct wfs
     return settings_parse_format(value, &settings->format, err);
 }
 
+static const struct {
+    const char *name, *other;
+    enum wfs_backup_control control;
+} controls[] = {
+    {"none", "off", WFS_BACKUP_NONE},
+    {"simple", "never", WFS_BACKUP_SIMPLE},
+    {"numbered", "t", WFS_BACKUP_NUMBERED},
+    {"existing", "nil", WFS_BACKUP_EXISTING},
+};
+
+/* The suffix that the environment names, as of cp: one with a slash is ignored. */
+static const char *default_suffix(void)
+{
+    const char *suffix = getenv("SIMPLE_BACKUP_SUFFIX");
+    return suffix != NULL && *suffix != '\0' && strchr(suffix, '/') == NULL ? suffix : "~";
+}
+
+static int choose_backup(struct settings *settings, const char *value, struct wfs_error *err)
+{
+    const char *variable = getenv("VERSION_CONTROL");
+    const bool is_given = value != NULL;
+    if (!is_given)
+        value = variable != NULL && *variable != '\0' ? variable : "existing";
+    if (settings->backup.suffix == NULL)
+        settings->backup.suffix = default_suffix();
+    for (size_t i = 0; i < sizeof(controls) / sizeof(*controls); i++) {
+        if (strcmp(value, controls[i].name) == 0 || strcmp(value, controls[i].other) == 0) {
+            settings->backup.control = controls[i].control;
+            return 0;
+        }
+    }
+    return wfs_fail(err, EINVAL, "%smust be none, simple, numbered or existing, not '%s'",
+                    is_given ? "" : "has no value, and VERSION_CONTROL ", wfs_quote(value).text);
+}
+
+static int apply_backup(struct settings *settings, const char *value, struct wfs_error *err)
+{
+    settings->has_backup_control = true;
+    return choose_backup(settings, value, err);
+}
+
+/* A suffix asks for a backup, as with cp. */
+static int apply_suffix(struct settings *settings, const char *value, struct wfs_error *err)
+{
+    if (*value == '\0' || strchr(value, '/') != NULL)
+        return wfs_fail(err, EINVAL, "must be a text without '/', not '%s'", wfs_quote(value).text);
+    settings->backup.suffix = value;
+    return settings->has_backup_control ? 0 : choose_backup(settings, NULL, err);
+}
+
+const char *settings_backup_name(const struct wfs_backup *backup)
+{
+    for (size_t i = 0; i < sizeof(controls) / sizeof(*controls); i++) {
+        if (controls[i].control == backup->control)
+            return controls[i].name;
+    }
+    return "none";
+}
+
 static int apply_max_shard(struct settings *settings, const char *value, struct wfs_error *err)
 {
     return wfs_size_parse(value, &settings->max_shard) && settings->max_shard > 0
@@ -157,6 +216,8 @@ static int apply_safe(struct settings *settings, const char *value, struct wfs_e
 }
 
 static const struct setting rows[] = {
+    {"backup", "[CONTROL]", "keep what is replaced: simple, numbered, existing", SETTING_OF_OUTPUT,
+     apply_backup},
     {"burn_version", "0.N", "the Burn, 0.8 to 0.21, that is to read a .mpk", SETTING_OF_OUTPUT,
      apply_burn_version},
     {"endpoint", "URL", "the server of s3:// names", SETTING_OF_SOURCE, apply_endpoint},
@@ -177,6 +238,7 @@ static const struct setting rows[] = {
      apply_safe},
     {"shards", NULL, "SOURCE is one of several shards; read all of them", SETTING_OF_SOURCE,
      apply_shards},
+    {"suffix", "TEXT", "of a simple backup, in place of '~'", SETTING_OF_OUTPUT, apply_suffix},
     {"ties", "copy|drop", "store tied tensors once per name, or only once", SETTING_OF_OUTPUT,
      apply_ties},
     {"timeout", "SECONDS", "give up a request after that long without a byte (60)",
@@ -190,6 +252,11 @@ enum { N_ROWS = sizeof(rows) / sizeof(*rows) };
 const struct setting *settings_row(size_t i)
 {
     return i < N_ROWS ? &rows[i] : NULL;
+}
+
+bool settings_needs_value(const char *argument)
+{
+    return argument != NULL && argument[0] != '[';
 }
 
 bool settings_is_name(const char *name, const char *given, size_t n_given)

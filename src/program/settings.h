@@ -24,6 +24,8 @@ struct settings {
     uint64_t max_shard;              /* bytes of tensors in a shard; 0: as they are */
     const char *burn_version;        /* borrowed; NULL: not given */
     bool allows_large, overwrite, drops_ties, values_in_metadata, is_safe;
+    struct wfs_backup backup; /* of what is replaced */
+    bool has_backup_control;  /* given, not chosen for a suffix */
 };
 
 enum setting_subject { SETTING_OF_SOURCE, SETTING_OF_OUTPUT };
@@ -31,10 +33,12 @@ enum setting_subject { SETTING_OF_SOURCE, SETTING_OF_OUTPUT };
 /* A row of the table. */
 struct setting {
     const char *name;     /* with underscores; flags of verbs have dashes in their place */
-    const char *argument; /* what stands for the value in a help text; NULL: takes none */
+    const char *argument; /* what stands for the value in a help text, in brackets where it may be
+                             left out; NULL: takes none */
     const char *help;     /* one line */
     enum setting_subject subject;
-    /* 0, or -EINVAL and what the value must be: "must be ..., not ...". */
+    /* 0, or -EINVAL and what the value must be: "must be ..., not ...". The value is NULL where
+     * none was given. */
     int (*apply)(struct settings *settings, const char *value, struct wfs_error *err);
 };
 
@@ -47,6 +51,12 @@ bool settings_is_name(const char *name, const char *given, size_t n_given);
 
 /* Returns the row with that name, where a dash is as good as an underscore; NULL: none. */
 const struct setting *settings_find(const char *name, size_t n_name);
+
+/* Returns whether an option whose help has that argument must have a value. */
+bool settings_needs_value(const char *argument);
+
+/* Returns the name of the control, such as "simple". */
+const char *settings_backup_name(const struct wfs_backup *backup);
 
 /* Finds a format by its name. -EINVAL: err lists those that there are. */
 int settings_parse_format(const char *name, const struct wfs_format **ret, struct wfs_error *err);

@@ -5,6 +5,7 @@
 #include "tensor/catalog.h"
 
 #include <weightfs/array.h>
+#include <weightfs/cleanup.h>
 
 #include <errno.h>
 #include <inttypes.h>
@@ -12,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/bytes.h"
 #include "base/hash.h"
@@ -364,6 +366,36 @@ int wfs_catalog_source_of(const struct wfs_catalog *catalog, const struct wfs_te
             return (int)i;
     }
     return -1;
+}
+
+bool wfs_catalog_reads(const struct wfs_catalog *catalog, const struct stat *st)
+{
+    for (size_t i = 0; i < catalog->n_sources; i++) {
+        const struct wfs_identity *identity = &catalog->sources[i]->identity;
+        if (identity->inode == st->st_ino && identity->device == st->st_dev)
+            return true;
+    }
+    return false;
+}
+
+int wfs_catalog_check_backup(const struct wfs_catalog *catalog, const char *path,
+                             const struct wfs_backup *backup, struct wfs_error *err)
+{
+    struct stat st, output;
+    if (backup->control != WFS_BACKUP_SIMPLE && backup->control != WFS_BACKUP_EXISTING)
+        return 0;
+    autofree char *kept = NULL;
+    if (asprintf(&kept, "%s%s", path, backup->suffix) < 0) {
+        kept = NULL;
+        return wfs_fail_memory(err);
+    }
+    if (lstat(path, &output) < 0 || lstat(kept, &st) < 0 || !wfs_catalog_reads(catalog, &st) ||
+        (st.st_ino == output.st_ino && st.st_dev == output.st_dev))
+        return 0;
+    return wfs_fail(err, EEXIST,
+                    "its backup would replace '%s', which is read; use numbered "
+                    "backups or another suffix",
+                    wfs_quote(kept).text);
 }
 
 int wfs_catalog_check_sources(const struct wfs_catalog *catalog, size_t *ret_i)

@@ -1,18 +1,15 @@
 # SPDX-License-Identifier: MIT
 """Faults at every call: the life of a mount with edits, syncs and a commit, cut or failed at each call that changes a file."""
 import os
-import pathlib
 import random as random_module
 import shutil
 import signal
-import tempfile
 import threading
 import time
 
 import pytest
 
 from wfs_testlib import crash, st
-from wfs_testlib import mount as mounts
 from wfs_testlib.crash_kinds import KINDS, SAFETENSORS, SHARDS
 from wfs_testlib.mount import is_alive, wait_for
 from wfs_testlib.program import tool
@@ -28,18 +25,6 @@ pytestmark = pytest.mark.skipif(not crash.LIBRARY.exists(), reason='no fault inj
 @pytest.fixture
 def disk(folder):
     return crash.folder_for(folder)
-
-
-@pytest.fixture
-def memory(folder):
-    """Where nothing waits for a disk, if there is such a place: for what does not depend on what a disk keeps."""
-    try:
-        above = pathlib.Path(tempfile.mkdtemp(prefix='weightfs-', dir='/dev/shm'))
-    except OSError:
-        above = folder
-    yield crash.folder_for(above)
-    mounts.force_unmount(above / 'mnt')
-    shutil.rmtree(above, ignore_errors=True)
 
 
 def by_name(kind):

@@ -213,8 +213,11 @@ class Run:
                                                      self.injection.calls()[-1:], self.code, self.stderr.decode())
 
 
+OLDER = {'older': ('U8', [5], b'older'), TEXT: 0}
+
+
 def live(kind, target, disk, mode, at, *options):
-    """A run in the emptied folder, with a source and, but for a new output, an older one of the kind."""
+    """A run in the emptied folder, with a source and, but for a new output, an older one of the kind, and a backup of that."""
     for path in disk.iterdir():
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     source = kind.path(disk, 'source')
@@ -222,6 +225,8 @@ def live(kind, target, disk, mode, at, *options):
     output = source if target == 'rw' else kind.path(disk, 'out')
     if target == 'overwrite':
         kind.write(output, {'old': ('U8', [3], b'old'), TEXT: 1})
+    if 'backup=simple' in options:
+        kind.write(backup_of(output), OLDER)
     for root, folders, names in os.walk(disk):
         for name in [*folders, *names, '.']:
             sync(os.path.join(root, name))
@@ -240,10 +245,22 @@ def check_manners(run):
         assert {error.errno for error in run.errors} <= told, (run.errors, run.show())
 
 
+def backup_of(path):
+    return path.with_name(path.name + '~')
+
+
+def check_backup(run, now):
+    """Whole, and of what the mount found, once that is gone."""
+    if 'backup=simple' in run.options:
+        kept = run.kind.found(backup_of(run.output))
+        assert kept == run.old or (kept == OLDER and now == run.old), (kept, run.show())
+
+
 def check_output(run):
     """Old or new, whole: never anything between, and never older than what a commit acknowledged."""
     check_manners(run)
     now = run.kind.found(run.output)
+    check_backup(run, now)
     allowed = run.history + run.states()
     if run.committed is None:
         allowed = [run.old] + allowed
@@ -276,13 +293,14 @@ def check_recovery(run, *options):
     now = run.kind.found(run.output)
     is_untouched = run.now == START and now == run.old
     assert now in run.states() or is_untouched, (now, run.show() + text)
+    check_backup(run, now)
     check_left(run)
 
 
 def check_left(run):
     """The source is what it was, and nothing is beside it and the output."""
     assert run.output == run.source or run.kind.read(run.source) == START, run.show()
-    wanted = set().union(*(run.kind.names(path) for path in (run.source, run.output)
+    wanted = set().union(*(run.kind.names(path) for path in (run.source, run.output, backup_of(run.output))
                            if path.parent == run.output.parent and path.exists()))
     left = {path.name for path in run.output.parent.iterdir() if path.is_file() or path.name.startswith('.')}
     assert left == wanted, (left, run.show())
