@@ -204,6 +204,13 @@ int wfs_tensor_check_source(const struct wfs_tensor *tensor);
 /* Computes XXH3 (64 bits) of the shown content, read in bounded pieces. -EIO as wfs_tensor_read. */
 int wfs_tensor_digest(const struct wfs_tensor *tensor, uint64_t *ret_digest);
 
+/* Gets the next bytes of a tensor. Anything but 0 ends the reading, and is returned there. */
+typedef int (*wfs_take)(void *ctx, const void *bytes, size_t n_bytes);
+
+/* Computes the same, and gives each piece to take; may run in parallel. */
+int wfs_tensor_digest_and(const struct wfs_tensor *tensor, wfs_take take, void *ctx,
+                          uint64_t *ret_digest);
+
 /*
  * The result of one pass over the shown elements as numbers. Elements of complex, bits and opaque
  * kinds are not numbers: -EOPNOTSUPP. min, max, mean and std (population) leave NaN and infinities

@@ -30,6 +30,7 @@ static const struct verb verbs[] = {
     {"cat", verb_cat, "write the elements of a tensor to standard output"},
     {"show", verb_show, "print statistics, a histogram and values of tensors"},
     {"check", verb_check, "check a file for damage and oddities"},
+    {"sum", verb_sum, "print or check SHA-256 and XXH3 of each tensor"},
     {"config", verb_config, "print the non-tensor contents of a checkpoint as JSON"},
     {"convert", verb_convert, "convert a checkpoint to another format or view"},
     {"edit", verb_edit, "rename, remove, replace or add parts of a checkpoint"},

@@ -27,6 +27,7 @@ int verb_commit(int argc, char **argv);
 int verb_discard(int argc, char **argv);
 int verb_status(int argc, char **argv);
 int verb_recover(int argc, char **argv);
+int verb_sum(int argc, char **argv);
 int verb_umount(int argc, char **argv);
 
 #endif

@@ -9,7 +9,7 @@
 enum exit_code {
     EXIT_DONE = 0,
     EXIT_FOUND = 1,       /* check: problems that do not prevent reading; diff: a difference; find:
-                             nothing */
+                             nothing; sum --check: not as the manifest */
     EXIT_USAGE = 2,       /* the command line */
     EXIT_SOURCE = 3,      /* source missing or unreadable */
     EXIT_FOREIGN = 4,     /* not a checkpoint */

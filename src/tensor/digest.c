@@ -21,7 +21,8 @@ static void cleanup_hasher(struct hasher **hasher)
     hasher_free(*hasher);
 }
 
-int wfs_tensor_digest(const struct wfs_tensor *tensor, uint64_t *ret_digest)
+int wfs_tensor_digest_and(const struct wfs_tensor *tensor, wfs_take take, void *ctx,
+                          uint64_t *ret_digest)
 {
     autofree char *piece = malloc(N_PIECE);
     cleanup(cleanup_hasher) struct hasher *hasher = hasher_new();
@@ -32,10 +33,23 @@ int wfs_tensor_digest(const struct wfs_tensor *tensor, uint64_t *ret_digest)
         if (n < 0)
             return (int)n;
         hasher_update(hasher, piece, (size_t)n);
+        const int code = take(ctx, piece, (size_t)n);
+        if (code != 0)
+            return code;
         offset += (uint64_t)n;
     }
     *ret_digest = hasher_digest(hasher);
     return 0;
+}
+
+static int take_nothing(void *ctx, const void *bytes, size_t n_bytes)
+{
+    return 0;
+}
+
+int wfs_tensor_digest(const struct wfs_tensor *tensor, uint64_t *ret_digest)
+{
+    return wfs_tensor_digest_and(tensor, take_nothing, NULL, ret_digest);
 }
 
 /* Numbers go in with a fixed width and order of bytes, texts with the NUL behind them. */
