@@ -256,7 +256,7 @@ const struct setting *settings_row(size_t i)
 
 bool settings_needs_value(const char *argument)
 {
-    return argument != NULL && argument[0] != '[';
+    return argument != NULL && (argument[0] != '[' || argument[strlen(argument) - 1] != ']');
 }
 
 bool settings_is_name(const char *name, const char *given, size_t n_given)
