@@ -76,7 +76,7 @@ def all_commands():
     for path in [ROOT / 'README.md', *sorted((ROOT / 'docs').glob('**/*.md'))]:
         for command in of_markdown(path):
             yield path.name, command
-    for path in sorted((ROOT / 'docs/man').glob('*.1')):
+    for path in sorted((ROOT / 'docs/man').glob('*.[18]')):
         for command in of_manual(path):
             yield path.name, command
     for path in sorted((ROOT / 'src').glob('**/*.c')):

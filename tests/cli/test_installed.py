@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from wfs_testlib import st
-from wfs_testlib.program import BUILD, tool
+from wfs_testlib.program import BUILD, ROOT, tool
 
 pytestmark = pytest.mark.skipif(not (BUILD / 'build.ninja').exists(), reason='there is no build to install')
 
@@ -52,10 +52,17 @@ def test_the_program_uses_the_library_and_has_no_copy_of_it(installed, small):
     assert 'libweightfs.so.0' in needed(installed['weightfs'])
     assert not {'libjansson.so.4', 'libpcre2-8.so.0', 'libz.so.1'} & set(needed(installed['weightfs']))
     library = symbols(BUILD / 'src/libweightfs-static.a', '-g', '--defined-only')
-    both = {name for name in library & symbols(BUILD / 'src/weightfs', '--defined-only') if '_' in name}
-    assert len(library) > 1000 and {name.split('_')[0] for name in both} <= {'array', 'io', 'json', 'strbuf', 'utf8'}, both
+    common = symbols(BUILD / 'src/libweightfs-common.a', '-g', '--defined-only')
+    both = {name for name in library & symbols(BUILD / 'src/weightfs', '--defined-only') if '_' in name and not name.startswith('/')}
+    assert len(library) > 1000 and both <= common, both - common
     keys = tool(installed['weightfs'], 'ls', small, env=with_library(installed)).stdout
     assert 'a.b.weight' in keys
+
+
+def test_what_is_in_both_has_no_state():
+    """A variable would have two values."""
+    table = tool('objdump', '-t', BUILD / 'src/libweightfs-common.a').stdout
+    assert 'strbuf_add' in table and re.findall(r' O (?:\.data|\.bss|\.tbss|\.tdata|\*COM\*)\t.*', table) == []
 
 
 def test_the_program_finds_the_library_where_it_is_installed(installed):
@@ -69,6 +76,18 @@ def test_the_library_exports_what_the_headers_declare_and_nothing_else(installed
     declared = set(re.findall(r'\bwfs_\w+(?=\()', ''.join(path.read_text() for path in headers)))
     exported = {name for name in symbols(BUILD / 'src/libweightfs.so.0', '-D', '--defined-only') if not name.startswith('_')}
     assert len(exported) > 200 and exported <= declared
+
+
+def test_the_symbols_of_the_debian_package_are_those_of_the_library():
+    listed = re.findall(r'^ (\w+)@Base ', (ROOT / 'packaging/debian/libweightfs0.symbols').read_text(), re.M)
+    exported = {name for name in symbols(BUILD / 'src/libweightfs.so.0', '-D', '--defined-only') if not name.startswith('_')}
+    assert listed == sorted(exported)
+
+
+def test_the_debian_package_is_built_with_what_the_tools_install():
+    tools = re.search(r'BUILD_PACKAGES=\((.*?)\)', (ROOT / 'tools/common.sh').read_text())[1].split()
+    control = (ROOT / 'packaging/debian/control').read_text().split('Build-Depends:')[1].split('\n\n')[0]
+    assert {name for name in tools if name.endswith('-dev')} - {'libc6-dev'} == set(re.findall(r'^ ([\w.+-]+-dev),', control, re.M))
 
 
 def test_a_program_is_built_with_the_headers_that_are_installed(installed, folder, small):

@@ -31,7 +31,7 @@ NAMES = re.compile(r'(PyTorch|Burn|Burnpack|TorchScript|Unicode|NUL|NaN|JSON|CBO
 PRINTS = {None, 'printf', 'puts'}
 TEXTS_ELSEWHERE = re.compile(r'\b\w+\.md\b.{0,20}\bsection\b|\bsection \d|\b\w+\.md \d|\bissue \d|shared/specs|'
                              r'(architecture|reliability|product|style|burn-store-behaviour|field-cases)\.md')
-PAGES = sorted([ROOT / 'README.md', *(ROOT / 'docs').rglob('*.md'), *(ROOT / 'docs/man').glob('*.1')])
+PAGES = sorted([ROOT / 'README.md', *(ROOT / 'docs').rglob('*.md'), *(ROOT / 'docs/man').glob('*.[18]')])
 FILES = sorted(path for folder in ('src', 'include', 'tests', 'tools', 'docs') for path in (ROOT / folder).rglob('*')
                if path.suffix in ('.c', '.h', '.py', '.md', '.sh', '.1', '.build', '') and path.is_file() and 'data' not in path.parts)
 # A number that can be 1, and a plural: such counts are made by wfs_count. (%d is for constants.)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """mount(8) and fstab(5) with the type weightfs, in a mount namespace whose /sbin has the helper."""
 import os
+import re
+import shutil
 import subprocess
 
 import pytest
@@ -72,3 +74,14 @@ def test_mistakes_are_reported(place):
     assert 'nosuch.safetensors: cannot open it: No such file or directory' in text and 'code' in text
     text = run(place, 'mount -t weightfs -o output=x,nosuch in.safetensors mnt || echo code $?')
     assert "nosuch" in text and 'code' in text
+
+
+@pytest.mark.skipif(shutil.which('systemd-analyze') is None, reason='there is no systemd-analyze')
+def test_systemd_accepts_the_units_of_the_manual(folder):
+    page = (ROOT / 'docs/man/mount.weightfs.8').read_text()
+    block = re.search(r'^\[Mount\].*?(?=^\.Ed)', page, re.M | re.S)[0]
+    mount, automount = block.split('\n[Automount]\n')
+    (folder / 'mnt-bert.mount').write_text(mount)
+    (folder / 'mnt-bert.automount').write_text('[Automount]\n' + automount)
+    done = tool('systemd-analyze', 'verify', '--man=no', folder / 'mnt-bert.mount', folder / 'mnt-bert.automount')
+    assert 'Type=weightfs' in mount and 'Where=/mnt/bert' in automount and (done.stdout, done.stderr) == ('', '')
