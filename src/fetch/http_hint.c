@@ -69,6 +69,8 @@ static void hint_hub(struct strbuf *text, const struct http_place *place,
 static void hint_plain(struct strbuf *text, const struct http_place *place,
                        const struct http_answer *answer)
 {
+    if (answer->status >= 300 && answer->status < 400)
+        strbuf_puts(text, " without a Location");
     const bool has_user = place->url.user != NULL || place->url.password != NULL;
     if (answer->status != 401 && answer->status != 403)
         return;

@@ -129,8 +129,37 @@ int http_request_make(struct http_request *request, const struct http_asked *ask
  * its password. */
 static bool is_plain(CURLcode result)
 {
-    return result == CURLE_COULDNT_RESOLVE_HOST || result == CURLE_COULDNT_CONNECT ||
-           result == CURLE_PEER_FAILED_VERIFICATION;
+    return result == CURLE_COULDNT_RESOLVE_HOST || result == CURLE_PEER_FAILED_VERIFICATION;
+}
+
+/* Reports what libcurl has other words for. */
+static enum http_verdict report_special(const struct http_request *request, CURLcode result,
+                                        struct wfs_error *err)
+{
+    long number = 0;
+    curl_easy_getinfo(request->easy, CURLINFO_HTTP_CONNECTCODE, &number);
+    if (number >= 400 && number < 500) {
+        wfs_fail(err, EACCES, "the proxy answers %ld; https_proxy names it, with user and password",
+                 number);
+        return HTTP_FAIL;
+    }
+    if (result == CURLE_OUT_OF_MEMORY) { /* also for a line of more than 100 KB */
+        wfs_fail(err, EIO, "the server sends a header that is too long, or memory ran out");
+        return HTTP_FAIL;
+    }
+    if (result == CURLE_UNSUPPORTED_PROTOCOL) {
+        wfs_fail(err, EIO, "the server does not speak HTTP");
+        return HTTP_RETRY;
+    }
+    if (result != CURLE_COULDNT_CONNECT)
+        return HTTP_NO_VERDICT;
+    number = 0;
+    curl_easy_getinfo(request->easy, CURLINFO_OS_ERRNO, &number);
+    if (number != 0)
+        wfs_fail(err, EIO, "cannot connect: %s", strerror((int)number));
+    else
+        wfs_fail(err, EIO, "cannot connect to the server or its proxy");
+    return HTTP_RETRY;
 }
 
 /* Failures that no second attempt mends. */
@@ -150,23 +179,9 @@ static const struct {
 enum http_verdict http_request_failure(const struct http_request *request, CURLcode result,
                                        const struct http_known *known, struct wfs_error *err)
 {
-    long connect_status = 0;
-    curl_easy_getinfo(request->easy, CURLINFO_HTTP_CONNECTCODE, &connect_status);
-    if (connect_status >= 400 && connect_status < 500) {
-        wfs_fail(err, EACCES, "the proxy answers %ld; https_proxy names it, with user and password",
-                 connect_status);
-        return HTTP_FAIL;
-    }
-    /* libcurl calls what answers with something else than HTTP an unsupported protocol, and a
-     * header of more than 100 KB a lack of memory. */
-    if (result == CURLE_OUT_OF_MEMORY) {
-        wfs_fail(err, EIO, "the server sends a header that is too long, or memory ran out");
-        return HTTP_FAIL;
-    }
-    if (result == CURLE_UNSUPPORTED_PROTOCOL) {
-        wfs_fail(err, EIO, "the server does not speak HTTP");
-        return HTTP_RETRY;
-    }
+    const enum http_verdict special = report_special(request, result, err);
+    if (special != HTTP_NO_VERDICT)
+        return special;
     const char *text = is_plain(result) && *request->message != '\0' ? request->message
                                                                      : curl_easy_strerror(result);
     const struct wfs_prose prose = wfs_prose(text);

@@ -100,10 +100,7 @@ static void follow(struct http_transfer *transfer)
 {
     struct wfs_error err = {0};
     struct http_url next;
-    if (transfer->answer.location == NULL)
-        wfs_fail(&err, EIO, "the server answers %u without saying where to",
-                 transfer->answer.status);
-    else if (++transfer->n_redirects > REDIRECTS_MAX)
+    if (++transfer->n_redirects > REDIRECTS_MAX)
         wfs_fail(&err, EIO, "the server redirects more than %d times", REDIRECTS_MAX);
     if (err.code == 0 &&
         http_url_follow(&next, url_of(transfer), transfer->answer.location, &err) == 0) {
@@ -227,8 +224,10 @@ void http_transfer_ended(struct http_transfer *transfer, CURLcode result)
         http_transfer_free(transfer);
     else if (transfer->verdict == HTTP_RETRY)
         retry(transfer);
-    else if (transfer->verdict == HTTP_REDIRECT)
+    else if (transfer->verdict == HTTP_REDIRECT && transfer->answer.location != NULL)
         follow(transfer);
+    else if (transfer->verdict == HTTP_REDIRECT)
+        report_refusal(transfer);
     else if (transfer->verdict == HTTP_REFUSED)
         refused(transfer);
     else if (transfer->verdict == HTTP_FAIL)

@@ -322,7 +322,7 @@ def test_five_redirects_are_followed_and_six_are_not():
 
 @pytest.mark.parametrize('location, text', [
     ('file:///etc/passwd', "'file'"), ('ftp://127.0.0.1/', "'ftp'"), ('gopher://x/', "'gopher'"), ('javascript:1', "'javascript'"),
-    ('http://', 'malformed'), ('http://[::1', 'malformed'), ('http://a b/', 'malformed'), (None, 'without'),
+    ('http://', 'malformed'), ('http://[::1', 'malformed'), ('http://a b/', 'malformed'), (None, 'without a Location'),
     ('x' * 20000, 'malformed')], ids=lambda value: str(value)[:20])
 def test_a_redirect_to_something_else_is_refused(location, text):
     got, requests = run([redirect(location)], forever=True)

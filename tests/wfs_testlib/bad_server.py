@@ -22,6 +22,7 @@ class Exchange:
 
     def __init__(self, server, connection, request):
         self.server, self.connection, self.request = server, connection, request
+        self.extra = {}  # headers of each good answer
 
     @property
     def content(self):
@@ -53,7 +54,7 @@ class Exchange:
         first, last = self.range
         headers = {'Content-Length': last - first + 1, 'Content-Range': 'bytes %d-%d/%d' % (first, last, len(self.content)),
                    'ETag': ETAG, 'Last-Modified': MODIFIED, 'Accept-Ranges': 'bytes'}
-        headers.update({key.replace('_', '-'): value for key, value in changes.items()})
+        headers.update({key.replace('_', '-'): value for key, value in {**self.extra, **changes}.items()})
         return headers
 
     def wanted(self):

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: MIT
+"""Where names of sources lead: plain URLs, the Hub, S3; who asks there, by what of the environment and the home directory."""
+import random
+
+import pytest
+
+from wfs_testlib.bad_server import BadServer, basic, honest, redirect, status
+from wfs_testlib.engine import WHY_NOT, fetch
+from wfs_testlib.hub_server import COMMIT, hub
+from wfs_testlib.served import make_certificate
+
+pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=str(WHY_NOT))
+CONTENT = random.Random(3).randbytes(5000)
+TOKEN = 'hf_s3cret'
+FILES = ['model.safetensors.index.json', 'model.safetensors', 'pytorch_model.bin.index.json', 'pytorch_model.bin']
+
+
+def write(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+# ---- the Hub ----
+
+@pytest.mark.parametrize('i', range(4), ids=FILES)
+def test_the_files_of_a_repository_are_tried_in_turn(i):
+    with BadServer(CONTENT, default=hub('a/b.c', FILES[i:])) as server:
+        got = fetch('hf://a/b.c', '5+10', env={'HF_ENDPOINT': server.origin + '/'})
+    assert got.data == CONTENT[5:15] and got.opened == 'hf://a/b.c@%s/%s: 5000, etag' % (COMMIT, FILES[i])
+    paths = [request.path.rpartition('/')[2] for request in server.requests]
+    assert paths == FILES[:i + 1] + [FILES[i]]
+
+
+def test_a_repository_without_a_model_is_an_error():
+    with BadServer(CONTENT, default=hub('a/b', ['README.md'])) as server:
+        got = fetch('hf://a/b', env={'HF_ENDPOINT': server.origin})
+    assert got.failures[0][0] == 'ENOENT' and 'no model.safetensors' in got.failures[0][1] and len(server.requests) == 4
+
+
+def test_a_large_file_comes_from_elsewhere_without_the_token():
+    with BadServer(CONTENT) as store:
+        with BadServer(CONTENT, default=hub('a/b', FILES[1:], TOKEN, store.origin)) as server:
+            got = fetch('hf://a/b/', '5+10', env={'HF_ENDPOINT': server.origin, 'HF_TOKEN': TOKEN + '\n'})
+    assert got.data == CONTENT[5:15] and len(server.requests) == 2 and len(store.requests) == 2
+    assert {request.headers.get('authorization') for request in server.requests} == {'Bearer ' + TOKEN}
+    assert {request.headers.get('authorization') for request in store.requests} == {None}
+
+
+@pytest.mark.parametrize('where, env', [
+    ('token', {'HF_TOKEN_PATH': 'token'}), ('hf/token', {'HF_HOME': 'hf'}), ('huggingface/token', {'XDG_CACHE_HOME': ''}),
+    ('.cache/huggingface/token', {}), (None, {'HF_TOKEN': TOKEN}), (None, {'HUGGING_FACE_HUB_TOKEN': TOKEN})])
+def test_the_token_is_where_the_programs_of_the_hub_keep_it(where, env, folder):
+    if where is not None:
+        write(folder / where, TOKEN + '\n')
+        env = {name: str(folder / value) for name, value in env.items()}
+    with BadServer(CONTENT, default=hub('a/b', FILES, TOKEN)) as server:
+        got = fetch('hf://a/b/model.safetensors', env={'HF_ENDPOINT': server.origin, **env}, home=folder)
+        assert got.data == CONTENT[:1000]
+        # A URL of the Hub is the same place; another server is not.
+        url = '/a/b/resolve/main/model.safetensors'
+        assert fetch(server.url(url), env={'HF_ENDPOINT': server.origin, **env}, home=folder).data == CONTENT[:1000]
+        with BadServer(CONTENT) as other:
+            assert fetch(other.url(url), env={'HF_ENDPOINT': server.origin, **env}, home=folder).data == CONTENT[:1000]
+    assert 'authorization' not in other.requests[0].headers
+
+
+def test_all_requests_are_for_the_commit_of_the_first_one():
+    with BadServer(CONTENT, default=hub('a/b', FILES)) as server:
+        fetch('hf://a/b@main/model.safetensors', '5+10', env={'HF_ENDPOINT': server.origin})
+    assert [request.path for request in server.requests] == ['/a/b/resolve/%s/model.safetensors' % revision for revision in ('main', COMMIT)]
+
+
+@pytest.mark.parametrize('name, revision', [('v1.0', 'v1.0'), ('refs/pr/12', 'refs/pr/12'), ('a%2Fb', 'a/b'), (COMMIT, COMMIT)])
+def test_a_revision_may_have_a_slash(name, revision):
+    with BadServer(CONTENT, default=hub('a/b', ['x y/m.pt'], revisions=(revision, COMMIT))) as server:
+        assert fetch('hf://a/b@%s/x y/m.pt' % name, env={'HF_ENDPOINT': server.origin}).data == CONTENT[:1000]
+    assert server.requests[0].path == '/a/b/resolve/%s/x%%20y/m.pt' % revision.replace('/', '%2F')
+
+
+@pytest.mark.parametrize('token, options, code, hint', [
+    (None, {'token': TOKEN}, 'EACCES', 'set HF_TOKEN'), ('hf_s3cretwrong', {'token': TOKEN}, 'EACCES', 'check HF_TOKEN'),
+    (TOKEN, {'token': TOKEN, 'has_access': False}, 'EACCES', 'page of the repository'), (None, {'has_access': False}, 'EACCES', 'HF_TOKEN'),
+    (TOKEN, {}, 'ENOENT', 'no such repository, revision or file')])
+def test_a_refusal_of_the_hub_says_what_to_do(token, options, code, hint):
+    with BadServer(CONTENT, default=hub('a/b', [], **options)) as server:
+        got = fetch('hf://a/b/model.bin', env={'HF_ENDPOINT': server.origin, **({'HF_TOKEN': token} if token else {})})
+    assert got.failures[0][0] == code and hint in got.failures[0][1] and len(server.requests) == 1
+
+
+@pytest.mark.parametrize('name, env, text', [
+    ('hf://a', {}, 'hf://OWNER/NAME'), ('hf:///b', {}, 'hf://OWNER/NAME'), ('hf://a/b@/c', {}, 'hf://OWNER/NAME'),
+    ('hf://a/b/../c', {}, 'hf://OWNER/NAME'), ('hf://a/b//c', {}, 'hf://OWNER/NAME'), ('hf://a b/c', {}, 'hf://OWNER/NAME'),
+    ('hf://a/b/c', {'HF_ENDPOINT': 'ftp://x'}, 'HF_ENDPOINT'), ('hf://a/b/c', {'HF_TOKEN': 'hf_s3cret x'}, 'HF_TOKEN'),
+    ('hf://a/b/c', {'HF_TOKEN_PATH': '/'}, "'/'"),
+    ('s3://b', {}, 's3://BUCKET/KEY'), ('s3:///k', {}, 's3://BUCKET/KEY'), ('s3://b/', {}, 's3://BUCKET/KEY'), ('s3://b/a/../k', {}, "'..'"),
+    ('s3://b/k', {'AWS_PROFILE': 'none'}, "'none'"), ('s3://b/k', {'AWS_ACCESS_KEY_ID': 'x'}, 'AWS_SECRET_ACCESS_KEY'),
+    ('s3://b/k', {'AWS_ACCESS_KEY_ID': 'x', 'AWS_SECRET_ACCESS_KEY': 'aws5ecret\nx: y'}, 'unusual'),
+    ('s3://b/k', {'AWS_REGION': 'x/y'}, 'AWS_REGION'), ('s3://b/k', {'AWS_ENDPOINT_URL': 'host'}, 'AWS_ENDPOINT_URL_S3'),
+    ('http://', {}, 'well-formed'), ('http://a:x/', {}, 'well-formed'), ('http://[::1', {}, 'well-formed'), ('ftp://x', {}, 'https')])
+def test_a_name_that_is_wrong_is_a_message(name, env, text):
+    got = fetch(name, env=env)
+    assert got.failures[0][0] in ('EINVAL', 'EOPNOTSUPP') and text in got.failures[0][1]
+
+
+# ---- who asks ----
+
+NETRC = '''# a comment
+machine other.example login bob password no
+macdef init
+machine 127.0.0.1 login macro password no
+
+machine 127.0.0.1
+    login alice
+    password "hunter2 \\" x"
+machine 127.0.0.1 login carol password hunter2
+default login anybody password hunter2default
+'''
+
+
+@pytest.mark.parametrize('user, expected', [('', ('alice', 'hunter2 " x')), ('carol@', ('carol', 'hunter2')),
+                                            ('dave:hunter2%40@', ('dave', 'hunter2@')), ('eve@', ('eve', ''))])
+def test_netrc_has_the_password_for_a_host(user, expected, folder):
+    write(folder / '.netrc', NETRC)
+    with BadServer(CONTENT) as server:
+        fetch(server.url(user=user), home=folder)
+        assert server.requests[0].headers['authorization'] == basic(*expected)
+        fetch(server.url(user=user).replace('127.0.0.1', 'localhost'), home=folder)
+        if user == '':
+            assert server.requests[1].headers['authorization'] == basic('anybody', 'hunter2default')
+
+
+@pytest.mark.parametrize('user, path, hint', [('', '/', '~/.netrc'), ('alice:hunter2@', '/', 'refused'), ('', '/?sig=tok3n', 'expired')])
+def test_a_refusal_says_what_to_do(user, path, hint):
+    with BadServer(CONTENT, [status('401 Unauthorized')]) as server:
+        assert hint in fetch(server.url(path, user)).failures[0][1]
+
+
+# ---- TLS and proxies ----
+
+@pytest.fixture(scope='module')
+def certificate(tmp_path_factory):
+    folder = tmp_path_factory.mktemp('tls')
+    make_certificate(folder, '127.0.0.1')
+    return folder
+
+
+def test_a_certificate_is_verified_and_the_environment_says_by_what(certificate):
+    with BadServer(CONTENT, certificate=certificate) as server:
+        got = fetch(server.url())
+        assert got.failures[0][0] == 'EACCES' and 'CURL_CA_BUNDLE' in got.failures[0][1] and not server.requests
+        assert server.n_connections == 1  # it is not tried again
+        for name in ('CURL_CA_BUNDLE', 'SSL_CERT_FILE'):
+            assert fetch(server.url(), '1+2', env={name: str(certificate / 'certificate')}).data == CONTENT[1:3]
+        got = fetch(server.url(), env={'CURL_CA_BUNDLE': '/nonexistent'})
+        assert got.failures[0][0] == 'EINVAL' and 'CURL_CA_BUNDLE' in got.failures[0][1]
+
+
+def test_a_certificate_for_another_host_is_refused(folder):
+    make_certificate(folder, '127.0.0.9')
+    with BadServer(CONTENT, certificate=folder) as server:
+        got = fetch(server.url(), env={'CURL_CA_BUNDLE': str(folder / 'certificate')})
+    assert got.failures[0][0] == 'EACCES' and not server.requests
+
+
+def test_a_redirect_from_https_to_http_is_refused(certificate):
+    trust = {'CURL_CA_BUNDLE': str(certificate / 'certificate')}
+    with BadServer(CONTENT) as plain, BadServer(CONTENT, [redirect(plain.url())], certificate=certificate) as server:
+        got = fetch(server.url(), env=trust)
+        assert got.failures == [('EIO', 'the server redirects from https to http, which is not followed')] and not plain.requests
+        with BadServer(CONTENT, [redirect(server.url())]) as first:
+            assert fetch(first.url(), env=trust).data == CONTENT[:1000]
+
+
+def test_the_proxy_of_the_environment_is_used():
+    def proxy(exchange):
+        assert exchange.request.headers['proxy-authorization'] == basic('alice', 'hunter2')
+        honest(exchange)
+    with BadServer(CONTENT, default=proxy) as server:
+        env = {'http_proxy': server.url('', 'alice:hunter2@')}
+        assert fetch('http://no.such.example/x', '1+2', env=env).data == CONTENT[1:3]
+        assert server.requests[0].path == 'http://no.such.example/x'
+        assert fetch('http://no.such.example/x', env={**env, 'no_proxy': 'example'}).failures and len(server.requests) == 2
+
+
+@pytest.mark.parametrize('proxy, text', [('http://alice:hunter2@no.such.example:1', 'proxy'), ('hunter2://alice:hunter2@x', ''),
+                                         ('http://alice:hunter2@x:y', '')])
+def test_a_proxy_that_is_wrong_shows_no_password(proxy, text):
+    got = fetch('https://no.such.example/x', env={'https_proxy': proxy})
+    assert len(got.failures) == 1 and text in got.failures[0][1]
+
+
+def test_a_proxy_that_refuses_is_named():
+    with BadServer(CONTENT, [status('407 Proxy Authentication Required')], forever=True) as server:
+        for scheme in ('http', 'https'):
+            got = fetch(scheme + '://no.such.example/x', env={scheme + '_proxy': server.url('', 'alice:hunter2@')})
+            assert got.failures[0][0] == 'EACCES' and 'proxy' in got.failures[0][1]
+    assert len(server.requests) == 2
