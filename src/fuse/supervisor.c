@@ -8,6 +8,7 @@
 #include "fuse/supervisor.h"
 
 #include "program/exit.h"
+#include "program/unmount.h"
 #include "fuse/background.h"
 #include "fuse/channel.h"
 #include "fuse/keeper.h"
@@ -144,6 +145,8 @@ static int mount_device(struct supervisor *supervisor)
         char text[256];
         read_messages(messages, text, sizeof(text));
         mountpoint_explain(&supervisor->mountpoint, supervisor->options, text);
+    } else if (geteuid() != 0 && unmount_find_trouble() != NULL) {
+        log_warning("%s", unmount_find_trouble());
     }
     return device;
 }

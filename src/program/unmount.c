@@ -65,6 +65,15 @@ static bool ends_with(const char *text, const char *end)
     return n >= n_end && strcmp(text + n - n_end, end) == 0;
 }
 
+/* It mounts without the table, but refuses to unmount what is not in it. */
+const char *unmount_find_trouble(void)
+{
+    if (access("/etc/mtab", F_OK) == 0)
+        return NULL;
+    return HELPER " cannot unmount without /etc/mtab; to make it, run as root: "
+                  "ln -s ../proc/self/mounts /etc/mtab";
+}
+
 /* The helper fails with 1 in any case; the reason is at the end of its message, after the path. */
 static int unmount_with_helper(const char *path, bool is_lazy, struct wfs_error *err)
 {
@@ -78,6 +87,9 @@ static int unmount_with_helper(const char *path, bool is_lazy, struct wfs_error 
         return 0;
     if (status < 0)
         return wfs_fail(err, -status, "cannot run " HELPER ": %s", strerror(-status));
+    const char *trouble = unmount_find_trouble();
+    if (trouble != NULL)
+        return wfs_fail(err, EPERM, "%s", trouble);
     char text[512] = "";
     const ssize_t n = io_read_at(fd, text, sizeof(text) - 1, 0);
     text[n < 0 ? 0 : n] = '\0';

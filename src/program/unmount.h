@@ -16,6 +16,12 @@
  */
 int unmount_path(const char *path, bool is_lazy, struct wfs_error *err);
 
+/*
+ * Returns why fusermount3 cannot unmount anything here, and what to do about it, or NULL. Root and
+ * the owner of a user namespace do not need it.
+ */
+const char *unmount_find_trouble(void);
+
 /* Returns true when the driver of the mount at path has exited: every call fails with ENOTCONN. */
 bool unmount_is_dead(const char *path);
 

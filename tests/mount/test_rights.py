@@ -189,6 +189,8 @@ def namespace(folder, sample):
              'user() { setpriv --reuid=%d --regid=%d --clear-groups "$@"; }\n'
              'other() { setpriv --reuid=%d --regid=%d --clear-groups "$@"; }\n'
              'refused() { if "$@" 2>/dev/null; then echo "not refused: $*" >&2; exit 1; fi; }\n'
+             'own_etc() { mkdir etc; mount -t tmpfs etc etc; cp -a /etc/. etc; mount --bind etc /etc; }\n'
+             'test -e /etc/mtab || { own_etc; ln -s ../proc/self/mounts /etc/mtab; }\n'
              'W=%s; trap "umount -l mnt 2>/dev/null || :" EXIT\n' % (USER, USER, USER, OTHER, OTHER, shlex.quote(program.COMMAND[-1])))
 
     def run(lines):
@@ -234,6 +236,27 @@ def test_a_users_driver_that_is_killed_leaves_no_mount(namespace):
         grep -q "signal 9.*[.]out.safetensors.weightfs" said
         refused grep -q "$PWD/mnt " /proc/self/mountinfo
     ''' % (USER, USER))
+
+
+@pytest.mark.root
+def test_a_user_of_a_bare_system_is_told_what_unmounting_needs(namespace, folder):
+    namespace('''
+        own_etc; rm /etc/mtab
+        user $W encoder.safetensors mnt -o output=out.safetensors 2>mounted
+        user mv mnt/temperature mnt/heat
+        code=0; user $W umount mnt 2>unmounted || code=$?
+        test $code = 8
+        $(sed 's/.*run as root: //' unmounted)
+        user $W umount mnt
+        $W encoder.safetensors mnt
+        rm /etc/mtab
+        $W umount mnt
+        refused grep -q "$PWD/mnt " /proc/self/mountinfo
+    ''')
+    assert 'heat' in st.read(folder / 'out.safetensors').tensors
+    reason = 'fusermount3 cannot unmount without /etc/mtab; to make it, run as root: ln -s ../proc/self/mounts /etc/mtab\n'
+    assert (folder / 'mounted').read_text() == 'weightfs: encoder.safetensors: ' + reason
+    assert (folder / 'unmounted').read_text() == 'weightfs: mnt: cannot unmount: ' + reason
 
 
 @pytest.mark.root
