@@ -10,44 +10,55 @@ say() {
     printf '\n== %s\n' "$*"
 }
 
-# Runs a command as root, directly or with sudo.
-as_root() {
-    if [ "$(id -u)" = 0 ]; then
-        "$@"
-    else
-        sudo -n "$@"
-    fi
-}
-
-# Succeeds if as_root can work without asking for a password.
-can_be_root() {
-    [ "$(id -u)" = 0 ] || { command -v sudo >/dev/null && sudo -n true 2>/dev/null; }
-}
-
 is_installed() {
     [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
 }
 
-# Installs the packages that are missing, if any; reports what to run if that is impossible.
+# Runs a command line of the shell as root: directly, or with sudo, which asks for a password only where it can be typed.
+as_root() {
+    local sudo=(sudo)
+    if [ "$(id -u)" = 0 ]; then
+        sudo=()
+    elif ! has_terminal; then
+        sudo=(sudo -n)
+    fi
+    "${sudo[@]}" sh -c "$1" </dev/null
+}
+
+has_terminal() {
+    { : </dev/tty; } 2>/dev/null
+}
+
+# fusermount3, by which ordinary users mount, cannot unmount without it. systemd makes this link at each start; bare systems lack it.
+has_mount_table() {
+    [ "$(id -u)" = 0 ] || [ -e /etc/mtab ]
+}
+
+# Installs what is missing, with one call of sudo if needed, or prints what to run as root.
 install_packages() {
-    local package hint='' missing=()
+    local package tasks='' missing=()
     for package in "$@"; do
         is_installed "$package" || missing+=("$package")
     done
-    [ ${#missing[@]} -gt 0 ] || return 0
-    if ! can_be_root; then
-        ! command -v sudo >/dev/null || hint="run 'sudo -v' first, or "
-        echo "missing packages; ${hint}run as root: apt-get install ${missing[*]}" >&2
+    if [ ${#missing[@]} -gt 0 ]; then
+        if ! command -v apt-get >/dev/null; then
+            echo "this script installs packages of Debian only; install the equivalents of these, and build by hand (see README.md): ${missing[*]}" >&2
+            return 1
+        fi
+        tasks="apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends ${missing[*]}"
+    fi
+    has_mount_table || tasks+="${tasks:+ && }ln -s ../proc/self/mounts /etc/mtab"
+    [ -n "$tasks" ] || return 0
+    if [ "$(id -u)" != 0 ] && ! command -v sudo >/dev/null; then
+        echo "there is no sudo; run as root: $tasks" >&2
         return 1
     fi
-    say "installing ${missing[*]}"
-    as_root apt-get update -qq
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends \
-        -o Dpkg::Use-Pty=0 "${missing[@]}" </dev/null
+    say "as root: $tasks"
+    as_root "$tasks" || { echo "this failed; run as root: $tasks" >&2; return 1; }
 }
 
-# build FOLDER [MESON OPTION...]: configures the build directory if needed, then compiles.
-build() {
+# configure FOLDER [MESON OPTION...]: configures the build directory if needed.
+configure() {
     local folder=$1
     shift
     say "building in $folder"
@@ -56,5 +67,10 @@ build() {
     else
         meson setup "$folder" "$@"
     fi
-    ninja -C "$folder" --quiet
+}
+
+# build FOLDER [MESON OPTION...]: configures the build directory if needed, then compiles everything.
+build() {
+    configure "$@"
+    ninja -C "$1" --quiet
 }

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from wfs_testlib import terminal
 from wfs_testlib.program import BUILD, ROOT
 
 PAGES = [ROOT / 'README.md', *sorted((ROOT / 'docs').glob('*.md'))]
@@ -24,22 +25,51 @@ def test_every_page_that_a_page_links_to_exists():
             assert (page.parent / target).exists(), (page, target)
 
 
-def shell(script):
-    """Runs a script with the functions of tools/common.sh, as an ordinary user without any package."""
-    return subprocess.run(['bash', '-c', 'set -euo pipefail; . tools/common.sh; is_installed() { return 1; }; id() { echo 1000; }\n' + script],
-                          cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+TASKS = ('apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends gcc meson && '
+         'ln -s ../proc/self/mounts /etc/mtab')
+BARE = ('set -euo pipefail; . tools/common.sh; is_installed() { return 1; }; id() { echo 1000; }; has_mount_table() { return 1; }\n'
+        'command() { case $2 in sudo) %s ;; *) builtin command "$@" ;; esac; }; ')
 
 
-def test_packages_that_cannot_be_installed_are_named():
-    done = shell('sudo() { return 1; }; install_packages gcc meson')
-    assert (done.returncode, done.stdout) == (1, '')
-    assert done.stderr == "missing packages; run 'sudo -v' first, or run as root: apt-get install gcc meson\n"
+def shell(script, has_sudo=True):
+    """Runs a script with the functions of tools/common.sh, as an ordinary user of a bare system, without a terminal."""
+    return subprocess.run(['bash', '-c', BARE % ('true' if has_sudo else 'false') + script], cwd=ROOT, start_new_session=True,
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def test_without_sudo_the_command_for_root_is_named():
-    done = shell('command() { return 1; }; install_packages gcc meson')
+    done = shell('install_packages gcc meson', has_sudo=False)
     assert (done.returncode, done.stdout) == (1, '')
-    assert done.stderr == 'missing packages; run as root: apt-get install gcc meson\n'
+    assert done.stderr == 'there is no sudo; run as root: %s\n' % TASKS
+
+
+def test_where_nobody_can_be_asked_sudo_does_not_ask():
+    done = shell('sudo() { echo "${@@Q}"; }; install_packages gcc meson; echo done')
+    assert (done.returncode, done.stderr) == (0, '')
+    assert done.stdout == "\n== as root: %s\n'-n' 'sh' '-c' '%s'\ndone\n" % (TASKS, TASKS)
+
+
+def test_on_a_terminal_sudo_is_called_once_and_may_ask(folder):
+    script = ': </dev/stderr; ' + BARE % 'true' + 'sudo() { echo "${@@Q}" >>"$0/calls"; }; install_packages gcc meson'
+    assert terminal.screen_of(['setsid', '-w', 'bash', '-c', script, folder], cwd=ROOT, columns=400).text == '\n== as root: ' + TASKS
+    assert (folder / 'calls').read_text() == "'sh' '-c' '%s'\n" % TASKS
+
+
+def test_after_a_failure_the_command_for_root_is_named():
+    done = shell('sudo() { return 1; }; install_packages gcc meson')
+    assert done.returncode == 1
+    assert done.stderr == 'this failed; run as root: %s\n' % TASKS
+
+
+def test_nothing_is_run_as_root_where_nothing_is_missing():
+    done = shell('is_installed() { return 0; }; has_mount_table() { return 0; }; sudo() { echo sudo; }; install_packages gcc meson')
+    assert (done.returncode, done.stdout, done.stderr) == (0, '', '')
+
+
+def test_another_distribution_gets_the_names_of_the_packages():
+    done = shell('command() { return 1; }; install_packages gcc meson')
+    assert (done.returncode, done.stdout, done.stderr.count('\n')) == (1, '', 1)
+    assert done.stderr.endswith('README.md): gcc meson\n')
 
 
 def bench(*words, **environment):
