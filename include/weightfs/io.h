@@ -21,6 +21,13 @@ bool io_shares_blocks(int fd);
 /* Returns true for a regular file with no second name: what is written to it shows nowhere else. */
 bool io_is_plain_file(int fd);
 
+/* Returns whether closing the descriptor frees so much of the disk that it takes long: that of a
+ * large file without a name. */
+bool io_frees_much(int fd);
+
+/* Closes the descriptor of a file that was removed, in a thread of its own if that takes long. */
+void io_close_removed(int fd);
+
 /* Reads until it has n_bytes or the file ends; the position stays. Returns how many, or a
  * negative errno. */
 ssize_t io_read_at(int fd, void *buf, size_t n_bytes, uint64_t offset);

@@ -75,6 +75,9 @@ struct wfs_save_options {
      * NULL: the process may. */
     int (*set_mode)(void *ctx, const char *name, uint32_t mode);
     int (*set_owner)(void *ctx, const char *name);
+    /* Takes over the descriptor of a large output that was given up and has no name any more, and
+     * closes it without making the caller wait until its space is free. NULL: it is closed. */
+    void (*abandon)(void *ctx, int fd);
     void *ctx;
 };
 

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <linux/magic.h>
+#include <pthread.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -23,6 +24,39 @@ bool io_is_plain_file(int fd)
     struct stat st;
     return fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_nlink <= 1;
 }
+
+/* ---- closing ---- */
+
+bool io_frees_much(int fd)
+{
+    enum { N_MUCH = 256 << 20 };
+    struct stat st;
+    return fstat(fd, &st) == 0 && st.st_nlink == 0 && st.st_blocks >= N_MUCH / 512;
+}
+
+static void *close_it(void *ctx)
+{
+    close((int)(intptr_t)ctx);
+    return NULL;
+}
+
+void io_close_removed(int fd)
+{
+    enum { N_STACK = 1 << 16 };
+    pthread_attr_t attributes;
+    pthread_t thread;
+    const int saved = errno;
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    pthread_attr_setstacksize(&attributes, N_STACK);
+    if (!io_frees_much(fd) ||
+        pthread_create(&thread, &attributes, close_it, (void *)(intptr_t)fd) != 0)
+        close(fd);
+    pthread_attr_destroy(&attributes);
+    errno = saved;
+}
+
+/* ---- whole transfers ---- */
 
 ssize_t io_read_at(int fd, void *buf, size_t n_bytes, uint64_t offset)
 {

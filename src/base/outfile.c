@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "base/output.h"
+#include "base/writeback.h"
 #include "base/written.h"
 
 enum {
@@ -27,7 +28,7 @@ enum {
     N_BUFFER = 1 << 20,
     N_PENDING = 1 << 18, /* bytes that wait to be written at once */
     N_SMALL = 1 << 14,   /* ranges up to that go through memory: a call each is dearer */
-    N_START = 8 << 20,   /* bytes whose writing is started at once */
+    N_RANGE = 16 << 20,  /* bytes that the kernel copies at once: that cannot be interrupted */
 };
 
 struct outfile {
@@ -39,7 +40,7 @@ struct outfile {
     uint64_t offset;        /* the last n_pending bytes before it are not written yet */
     char *pending;          /* malloc'ed, N_PENDING bytes */
     size_t n_pending;
-    uint64_t n_started; /* bytes whose writing was started */
+    struct writeback writeback;
     int error;
     bool cannot_read; /* a source: that is the error */
     bool is_there;    /* the temporary */
@@ -196,13 +197,26 @@ int outfile_new_beside(const struct outfile *beside, const char *name, uint64_t 
     return start(outfile, set_names(outfile, directory, name, err), n_bytes, out, err);
 }
 
+static void give_up(struct outfile *outfile)
+{
+    const struct wfs_save_options *options = &outfile->options;
+    if (outfile->fd < 0)
+        outfile->fd =
+            openat(outfile->dir_fd, outfile->temporary, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    unlinkat(outfile->dir_fd, outfile->temporary, 0);
+    if (options->abandon == NULL || outfile->fd < 0 || !io_frees_much(outfile->fd))
+        return;
+    options->abandon(options->ctx, outfile->fd);
+    outfile->fd = -1;
+}
+
 void outfile_free(struct outfile *outfile)
 {
     if (outfile == NULL)
         return;
     const int saved = errno;
     if (outfile->is_there && !outfile->is_published)
-        unlinkat(outfile->dir_fd, outfile->temporary, 0);
+        give_up(outfile);
     outfile_park(outfile);
     if (outfile->has_own_directory && outfile->dir_fd >= 0)
         close(outfile->dir_fd);
@@ -261,14 +275,11 @@ static int write_at(struct outfile *outfile, const char *at, size_t n_bytes, uin
     return outfile->error;
 }
 
-/* Lets the disk write while more is copied: the sync at the end has less to wait for. */
-static void start_writing(struct outfile *outfile)
+static int advance(struct outfile *outfile, uint64_t n_bytes)
 {
-    const uint64_t n = outfile->offset - outfile->n_pending - outfile->n_started;
-    if (n < N_START)
-        return;
-    (void)!sync_file_range(outfile->fd, (off_t)outfile->n_started, (off_t)n, SYNC_FILE_RANGE_WRITE);
-    outfile->n_started += n;
+    outfile->offset += n_bytes;
+    return outfile->error = writeback_advance(&outfile->writeback, outfile->fd,
+                                              outfile->offset - outfile->n_pending);
 }
 
 static int flush(struct outfile *outfile)
@@ -295,9 +306,7 @@ int outfile_write(struct outfile *outfile, const void *bytes, size_t n_bytes)
     }
     if (written_add(&outfile->written, outfile->offset, bytes, n_bytes) < 0)
         return outfile->error = -ENOMEM;
-    outfile->offset += n_bytes;
-    start_writing(outfile);
-    return 0;
+    return advance(outfile, n_bytes);
 }
 
 int outfile_pad(struct outfile *outfile, uint64_t to_offset)
@@ -370,8 +379,8 @@ static int copy_small(struct outfile *outfile, const struct source *source, uint
 /* How much to ask for: whole blocks apart from the rest, where they can be shared. */
 static size_t n_at_once(const struct outfile *outfile, uint64_t offset, uint64_t n_bytes)
 {
-    enum { N_MOST = 1 << 30, N_WORTH = 16 * IO_BLOCK };
-    const size_t n = n_bytes < N_MOST ? (size_t)n_bytes : N_MOST;
+    enum { N_WORTH = 16 * IO_BLOCK };
+    const size_t n = n_bytes < N_RANGE ? (size_t)n_bytes : N_RANGE;
     const size_t n_before = (size_t)(-offset % IO_BLOCK);
     if (!outfile->can_share || (offset - outfile->offset) % IO_BLOCK != 0 || n < N_WORTH)
         return n;
@@ -405,10 +414,8 @@ int outfile_copy(struct outfile *outfile, const struct source *source, uint64_t 
     }
     if (n == 0 || source_check(source) < 0)
         return fail_read(outfile, -EIO);
-    outfile->offset += (uint64_t)n;
-    start_writing(outfile);
     *ret_n = (uint64_t)n;
-    return 0;
+    return advance(outfile, *ret_n);
 }
 
 /* The temporary becomes another name of the source's file. */

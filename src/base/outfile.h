@@ -30,7 +30,7 @@ int outfile_new(const char *path, uint64_t n_bytes, const struct wfs_save_option
 int outfile_new_beside(const struct outfile *beside, const char *name, uint64_t n_bytes,
                        struct outfile **out, struct wfs_error *err);
 
-/* Removes the temporary unless it was published. */
+/* Removes the temporary unless it was published. A large one goes to `abandon` of the options. */
 void outfile_free(struct outfile *outfile);
 
 /* What the file is, once it is synced. */
@@ -46,8 +46,9 @@ int outfile_write(struct outfile *outfile, const void *bytes, size_t n_bytes);
 int outfile_pad(struct outfile *outfile, uint64_t to_offset);
 
 /*
- * Copies a range of a source, in the kernel where that can be. May do less than asked: *ret_n is
- * how much. -EIO when the source came up short or changed, or what the system returned.
+ * Copies a range of a source, in the kernel where that can be. Does less than asked where that
+ * would take long: *ret_n is how much. -EIO when the source came up short or changed, or what the
+ * system returned.
  */
 int outfile_copy(struct outfile *outfile, const struct source *source, uint64_t offset,
                  uint64_t n_bytes, uint64_t *ret_n);

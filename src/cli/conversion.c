@@ -135,20 +135,16 @@ static void note_danger(void *ctx, const char *text)
                   text);
 }
 
-static enum exit_code write_target(struct conversion *conversion, const struct wfs_catalog *catalog)
+static int write_target(struct conversion *conversion, const struct wfs_catalog *catalog,
+                        struct wfs_error *err)
 {
-    struct wfs_error err = {0};
-    progress_start(&conversion->progress, "writing", 0);
-    progress_hold_signals(&conversion->progress);
     conversion->save.access = wfs_catalog_access(catalog);
     wfs_access_merge(&conversion->save.access, &conversion->more);
     conversion->save.progress = step;
     conversion->save.danger = note_danger;
+    conversion->save.abandon = progress_abandon;
     conversion->save.ctx = conversion;
-    const int code =
-        commit_save(&conversion->commit, conversion->target, &conversion->save, NULL, &err);
-    progress_end(&conversion->progress);
-    return code < 0 ? save_error(conversion, catalog, &err) : EXIT_DONE;
+    return commit_save(&conversion->commit, conversion->target, &conversion->save, NULL, err);
 }
 
 /* No file that is read may be replaced by the backup. */
@@ -162,7 +158,9 @@ static enum exit_code check_backup(const struct conversion *conversion,
                : print_error(EXIT_OUTPUT, conversion->target, "%s", err.text);
 }
 
-/* Creates the directory of a set where its name ends with a slash. One that stays empty goes again.
+/*
+ * Creates the directory of a set where its name ends with a slash. One that stays empty goes again,
+ * also when a signal ends the program.
  */
 static enum exit_code save(struct conversion *conversion, const struct wfs_catalog *catalog,
                            struct wfs_catalog *written)
@@ -173,14 +171,18 @@ static enum exit_code save(struct conversion *conversion, const struct wfs_catal
     conversion->commit.fit_options.is_set = conversion->index != NULL;
     if (commit_plan(&conversion->commit, &err) < 0)
         return save_error(conversion, catalog, &err);
+    progress_start(&conversion->progress, "writing", 0);
+    progress_hold_signals(&conversion->progress);
     const bool is_new = directory != NULL && mkdir(directory, 0777) == 0;
-    if (directory != NULL && !is_new && errno != EEXIST)
-        return print_error(EXIT_OUTPUT, directory, "cannot create the directory: %s",
-                           strerror(errno));
-    const enum exit_code exit_code = write_target(conversion, catalog);
-    if (is_new && exit_code != EXIT_DONE)
+    const int made = directory == NULL || is_new || errno == EEXIST ? 0 : -errno;
+    const int code = made < 0 ? made : write_target(conversion, catalog, &err);
+    if (is_new && code < 0)
         rmdir(directory);
-    return exit_code;
+    progress_end(&conversion->progress);
+    if (made < 0)
+        return print_error(EXIT_OUTPUT, directory, "cannot create the directory: %s",
+                           strerror(-made));
+    return code < 0 ? save_error(conversion, catalog, &err) : EXIT_DONE;
 }
 
 static void print_notice(const struct wfs_report *report)

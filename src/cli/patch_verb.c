@@ -130,6 +130,7 @@ static enum exit_code save_patch(const struct args *args, struct wfs_catalog *fi
     progress_start(&progress, "writing", 0);
     progress_hold_signals(&progress);
     save.progress = progress_step;
+    save.abandon = progress_abandon;
     save.ctx = &progress;
     int code = commit_plan(&commit, &err);
     if (code == 0)

@@ -12,7 +12,9 @@
 #include <weightfs/interruption.h>
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -242,4 +244,38 @@ int progress_step(void *ctx, uint64_t n_done, uint64_t n_total)
     progress->n_done = n_done;
     progress->n_read = wfs_n_read();
     return 0;
+}
+
+/*
+ * The child has nothing else open, such as a pipe whose reader waits for its end. It waits until
+ * the parent has let go of the file: the last close is the one that takes long.
+ */
+static void close_after_parent(int fd, int parent)
+{
+    enum { N_STANDARD = 3 }; /* numbers that a descriptor has if the program began without them */
+    const int file = fcntl(fd, F_DUPFD, N_STANDARD), end = fcntl(parent, F_DUPFD, N_STANDARD);
+    char byte;
+    setsid();
+    if (file < 0 || end < 0 || dup2(file, 0) < 0 || dup2(end, 1) < 0 || chdir("/") < 0 ||
+        close_range(2, UINT_MAX, 0) < 0)
+        _exit(1);
+    while (read(1, &byte, 1) < 0 && errno == EINTR)
+        ;
+    close(0);
+    _exit(0);
+}
+
+void progress_abandon(void *ctx, int fd)
+{
+    int ends[2];
+    fflush(NULL);
+    if (pipe2(ends, O_CLOEXEC) < 0) {
+        close(fd);
+        return;
+    }
+    if (fork() == 0)
+        close_after_parent(fd, ends[0]);
+    close(fd);
+    close(ends[0]);
+    close(ends[1]);
 }

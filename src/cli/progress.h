@@ -50,6 +50,12 @@ void progress_hold_signals(struct progress *progress);
  * -EINTR when a blocked signal is pending. */
 int progress_step(void *ctx, uint64_t n_done, uint64_t n_total);
 
+/*
+ * Has a process of its own close the descriptor of a large output that was given up: this one need
+ * not wait for the disk. The abandon callback of wfs_save; ctx is not used.
+ */
+void progress_abandon(void *ctx, int fd);
+
 /* Adds bytes that are done. */
 void progress_add(struct progress *progress, uint64_t n_bytes);
 

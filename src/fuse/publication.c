@@ -9,6 +9,7 @@
 
 #include <weightfs/cleanup.h>
 #include <weightfs/format.h>
+#include <weightfs/io.h>
 
 #include <inttypes.h>
 #include <string.h>
@@ -189,6 +190,11 @@ static struct wfs_backup backup_of(const struct driver *driver)
                                                        : driver->options->settings.backup;
 }
 
+static void abandon(void *ctx, int fd)
+{
+    io_close_removed(fd);
+}
+
 static struct wfs_save_options save_options(struct publication *publication)
 {
     const struct driver *driver = publication->driver;
@@ -204,6 +210,7 @@ static struct wfs_save_options save_options(struct publication *publication)
                                      .danger = note_danger,
                                      .set_mode = set_mode,
                                      .set_owner = set_owner,
+                                     .abandon = abandon,
                                      .ctx = publication};
 }
 

@@ -46,7 +46,7 @@ def test_a_conversion_ends_at_a_signal(folder, name, more):
         assert process.wait(60) == -signal.SIGINT
         took.append(time.monotonic() - began)
         assert sorted(file.name for file in folder.iterdir()) == ['a.safetensors']
-    assert min(took) < 1, took  # much of it is the disk, which drops what was written
+    assert min(took) < 0.5, took
 
 
 def test_long_keys_are_equal_only_when_all_of_them_is(folder):

@@ -2,15 +2,17 @@
 """Long requests: they hold nobody up, and end when their process is killed or the mount is."""
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
 
 import pytest
 
-from wfs_testlib import bounds, program, st
+from wfs_testlib import bounds, program, st, trace
 from wfs_testlib.bounds import huge
 from wfs_testlib.mount import is_alive, wait_for
+from wfs_testlib.program import IS_INSTRUMENTED
 from wfs_testlib.stage import stage_of
 
 XXH3, STATS = 'user.weightfs.xxh3', 'user.weightfs.stats'
@@ -172,3 +174,34 @@ def test_the_digest_of_a_view_much_larger_than_its_file_is_refused(mount, path):
         assert json.loads(os.getxattr(file, STATS))['elements'] >= 1 << 30
     with pytest.raises(OSError, match='File too large'):
         os.getxattr(file, XXH3)
+
+
+@pytest.mark.root  # strace takes from fusermount3 the rights that it has for others
+@pytest.mark.parametrize('what', ['writer', 'commit'])
+@pytest.mark.skipif(shutil.which('strace') is None, reason='needs strace')
+@pytest.mark.skipif(IS_INSTRUMENTED, reason='LeakSanitizer and valgrind do not work under strace')
+def test_nobody_waits_until_the_space_of_what_was_given_up_is_free(folder, mount, what):
+    """The last close of a large file takes long: a thread of its own does it, which has no lock and no request."""
+    log, out = folder / 'trace', folder / 'out.safetensors'
+    mnt = mount(huge(folder / 'a.safetensors', 8 << 30), 'output=%s' % out,
+                wrap=('strace', '-f', '-y', '-o', log, '-e', 'trace=unlinkat,close,sync_file_range,copy_file_range,exit'))
+    if what == 'writer':
+        kept, removed = '/data/1>(deleted)', '/data>, "1"'
+        helper = subprocess.Popen(['/usr/bin/python3', '-SEc', 'import os, sys\n' + WRITE, mnt / 'huge'])
+        wait_for(lambda: '/data/1>' in log.read_text(), 'the copy to begin')
+        helper.kill()
+    else:
+        kept, removed = '.out.safetensors.weightfs.tmp>(deleted)', '.out.safetensors.weightfs.tmp"'
+        (mnt / 'small').unlink()
+        helper = subprocess.Popen([*program.COMMAND, 'commit', mnt.path], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        wait_for(lambda: mnt.status()['done'] > 0, 'the commit to write')
+        helper.send_signal(signal.SIGINT)
+        mnt.allow('stopped by the user')
+    helper.wait(30)
+    assert (mnt / 'huge').stat().st_size == 8 << 30
+    (mnt / 'huge').unlink()
+    mnt.unmount()
+    calls = trace.calls(log)
+    removal, *_ = [i for i, call in enumerate(calls) if call.name == 'unlinkat' and call.result == 0 and removed in call.arguments]
+    close, *_ = [i for i, call in enumerate(calls) if call.name == 'close' and kept in call.arguments]
+    assert close > removal and calls[close].pid != calls[removal].pid

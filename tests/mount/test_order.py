@@ -1,31 +1,11 @@
 # SPDX-License-Identifier: MIT
 """The order of system calls in a commit is part of the promise: nothing is renamed before it is on disk."""
-import re
 import shutil
 
 import pytest
 
-from wfs_testlib import st
+from wfs_testlib import st, trace as traces
 from wfs_testlib.program import IS_INSTRUMENTED
-
-CALL = re.compile(r'^\d+ +(?:[\d:.]+ +)?(\w+)\((.*)\) += (-?\d+)')
-
-
-def calls(path):
-    """(name, arguments) of every call that succeeded; one that was interrupted by another is put together."""
-    pending, result = {}, []
-    for line in path.read_text(errors='replace').splitlines():
-        pid = line.split()[0]
-        if line.endswith('<unfinished ...>'):
-            pending[pid] = line[:-len('<unfinished ...>')]
-            continue
-        if ' resumed>' in line:
-            line = pending.pop(pid) + line.split(' resumed>', 1)[1]
-        match = CALL.match(line)
-        if match and int(match[3]) >= 0:
-            result.append((match[1], match[2]))
-    return result
-
 
 def position(trace, what, after=-1):
     """Index of the first call after another for which `what` is true."""
@@ -48,7 +28,7 @@ def test_everything_is_on_disk_before_it_is_renamed(mount, folder, sample):
     mnt.commit()
     mnt.unmount()
     assert st.read(out).tensors['temperature'][2] == b'abcd'
-    trace = calls(log)
+    trace = [call[1:3] for call in traces.calls(log) if call.result is not None and call.result >= 0]
     folder_name = str(folder.resolve())
     temporary = '.out.safetensors.weightfs.tmp'
     edit = position(trace, lambda name, text: name in ('fsync', 'fdatasync') and '.out.safetensors.weightfs/data/' in text)

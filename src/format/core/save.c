@@ -17,10 +17,7 @@
 #include "base/bytes.h"
 #include "format/core/readback.h"
 
-enum {
-    N_CHUNK = 1 << 20,  /* bytes made at once where they cannot be copied */
-    N_RANGE = 16 << 20, /* bytes copied at once, between two calls of progress */
-};
+enum { N_CHUNK = 1 << 20 }; /* bytes made at once where they cannot be copied */
 
 struct save {
     const struct wfs_layout *layout;
@@ -123,10 +120,9 @@ static int emit_range(const struct save *save, const struct layout_segment *firs
     const uint64_t n_all = last->offset + last->n_bytes - first->offset;
     const struct layout_segment *at = first; /* where the copy stands, for messages */
     for (uint64_t n_done = 0; n_done < n_all;) {
-        const uint64_t n_left = n_all - n_done;
         uint64_t n = 0;
         int code = outfile_copy(save->outfile, stored->source, stored->offset + n_done,
-                                n_left < N_RANGE ? n_left : N_RANGE, &n);
+                                n_all - n_done, &n);
         if (code < 0 && outfile_cannot_read(save->outfile))
             return fail_read(at->tensor, code, save->err);
         if (code < 0)

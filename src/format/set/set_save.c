@@ -24,8 +24,6 @@
 #include "format/set/shard_present.h"
 #include "tensor/catalog_parts.h"
 
-enum { N_RANGE = 64 << 20 };
-
 /* ---- writing ---- */
 
 struct saving {
@@ -62,10 +60,9 @@ static int fail_home(const struct saving *saving, const struct shard *shard)
 static int copy_home(struct saving *saving, const struct shard *shard)
 {
     for (uint64_t n_done = 0; n_done < shard->home->n_bytes;) {
-        const uint64_t n_left = shard->home->n_bytes - n_done;
         uint64_t n = 0;
-        int code = outfile_copy(shard->outfile, shard->home, n_done,
-                                n_left < N_RANGE ? n_left : N_RANGE, &n);
+        int code =
+            outfile_copy(shard->outfile, shard->home, n_done, shard->home->n_bytes - n_done, &n);
         if (code < 0 && outfile_cannot_read(shard->outfile))
             return fail_home(saving, shard);
         if (code < 0)

@@ -119,15 +119,18 @@ static void adopt(struct datafiles *data, uint64_t number, int fd)
     pthread_mutex_unlock(&data->lock);
 }
 
-static void drop(struct datafiles *data, uint64_t number)
+/* Returns the descriptor of the file, which has no slot any more, or -1. */
+static int take_out(struct datafiles *data, uint64_t number)
 {
+    int fd = -1;
     pthread_mutex_lock(&data->lock);
     struct datafiles_slot *slot = find_slot(data, number);
     if (slot != NULL && slot->number == number) {
-        close(slot->fd);
+        fd = slot->fd;
         *slot = (struct datafiles_slot){0};
     }
     pthread_mutex_unlock(&data->lock);
+    return fd;
 }
 
 void datafiles_done(struct datafiles *data)
@@ -163,10 +166,15 @@ void datafiles_remove(struct datafiles *data, uint64_t number)
 {
     char name[N_NAME];
     const int saved = errno;
-    if (!data->keeps_all) {
-        drop(data, number);
-        unlinkat(data->dir_fd, name_file(number, name), 0);
-    }
+    if (data->keeps_all)
+        return;
+    int fd = take_out(data, number);
+    if (fd < 0)
+        fd = openat(data->dir_fd, name_file(number, name),
+                    O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    unlinkat(data->dir_fd, name_file(number, name), 0);
+    if (fd >= 0)
+        io_close_removed(fd);
     errno = saved;
 }
 
