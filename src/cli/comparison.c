@@ -117,11 +117,9 @@ static void add_difference(struct number a, struct number b, struct comparison *
 }
 
 /* first: the number of the first element of the piece. */
-static void count_numbers(struct side *a, struct side *b, uint64_t first, size_t n_elems,
-                          bool is_exact, struct comparison *total)
+static void count_numbers(const struct side *a, const struct side *b, uint64_t first,
+                          size_t n_elems, bool is_exact, struct comparison *total)
 {
-    decode(a, n_elems);
-    decode(b, n_elems);
     for (size_t i = 0; i < n_elems; i++) {
         const struct number x = number_at(a, i), y = number_at(b, i);
         const bool is_equal = (x.re == y.re && x.im == y.im) || (is_nan(x) && is_nan(y));
@@ -137,6 +135,27 @@ static void count_numbers(struct side *a, struct side *b, uint64_t first, size_t
             total->n_nan += n_times;
         else
             add_difference(x, y, total);
+    }
+}
+
+static bool is_finite(struct number a)
+{
+    return isfinite(a.re) && isfinite(a.im);
+}
+
+static void measure(const struct side *a, const struct side *b, uint64_t first, size_t n_elems,
+                    struct measures *total)
+{
+    for (size_t i = 0; i < n_elems; i++) {
+        const struct number x = number_at(a, i), y = number_at(b, i);
+        if (!is_finite(x) || !is_finite(y))
+            continue;
+        const struct number d = {x.re - y.re, x.im - y.im};
+        const long double n_times = wfs_distinct_times(&a->distinct, first + i);
+        total->aa += n_times * (x.re * x.re + x.im * x.im);
+        total->bb += n_times * (y.re * y.re + y.im * y.im);
+        total->ab += n_times * (x.re * y.re + x.im * y.im);
+        total->dd += n_times * (d.re * d.re + d.im * d.im);
     }
 }
 
@@ -186,20 +205,27 @@ static int read_piece(const struct side *side, uint64_t first, size_t n_elems)
     return (size_t)n == n_bytes ? 0 : -EIO;
 }
 
-static void compare_piece(struct side *a, struct side *b, uint64_t first, size_t n, bool is_exact,
-                          struct comparison *ret)
+static void compare_piece(struct side *a, struct side *b, uint64_t first, size_t n,
+                          struct comparison_options options, struct comparison *ret)
 {
     const bool is_one_dtype = a->tensor->dtype == b->tensor->dtype;
-    if (is_one_dtype && memcmp(a->bytes, b->bytes, n * a->n_bits / 8) == 0)
-        return;
-    if (ret->has_numbers)
-        count_numbers(a, b, first, n, is_exact && is_one_dtype, ret);
-    else
+    const bool is_same = is_one_dtype && memcmp(a->bytes, b->bytes, n * a->n_bits / 8) == 0;
+    const bool has_measures = options.has_measures && ret->has_numbers;
+    if (!ret->has_numbers && !is_same)
         count_bytes(a, b, first, n, ret);
+    if (!ret->has_numbers || (is_same && !has_measures))
+        return;
+    decode(a, n);
+    if (!is_same) {
+        decode(b, n);
+        count_numbers(a, b, first, n, options.is_exact && is_one_dtype, ret);
+    }
+    if (has_measures)
+        measure(a, is_same ? a : b, first, n, &ret->measures);
 }
 
-static int compare_pieces(struct side *a, struct side *b, bool is_exact, struct comparison *ret,
-                          bool *ret_is_second)
+static int compare_pieces(struct side *a, struct side *b, struct comparison_options options,
+                          struct comparison *ret, bool *ret_is_second)
 {
     const uint64_t n_all = ret->has_numbers ? values_n_elems(a->tensor) : a->tensor->n_bytes;
     for (uint64_t first = 0; first < n_all; first += N_PIECE) {
@@ -211,7 +237,7 @@ static int compare_pieces(struct side *a, struct side *b, bool is_exact, struct 
             code = read_piece(b, first, n);
         if (code < 0)
             return code;
-        compare_piece(a, b, first, n, is_exact, ret);
+        compare_piece(a, b, first, n, options, ret);
     }
     return 0;
 }
@@ -222,8 +248,9 @@ bool comparison_has_content(const struct wfs_tensor *a, const struct wfs_tensor 
                                             : comparison_is_alike(a, b) && a->n_bytes == b->n_bytes;
 }
 
-int comparison_make(const struct wfs_tensor *a, const struct wfs_tensor *b, bool is_exact,
-                    struct comparison *ret, const struct wfs_tensor **ret_failed)
+int comparison_make(const struct wfs_tensor *a, const struct wfs_tensor *b,
+                    struct comparison_options options, struct comparison *ret,
+                    const struct wfs_tensor **ret_failed)
 {
     const bool is_number = has_numbers(a) && has_numbers(b);
     *ret_failed = NULL;
@@ -236,10 +263,36 @@ int comparison_make(const struct wfs_tensor *a, const struct wfs_tensor *b, bool
     int code = -ENOMEM;
     if (make_side(&one, a, b, is_number) && make_side(&other, b, a, is_number)) {
         bool is_second = false;
-        code = compare_pieces(&one, &other, is_exact, ret, &is_second);
+        code = compare_pieces(&one, &other, options, ret, &is_second);
         *ret_failed = is_second ? b : a;
     }
     free_side(&one);
     free_side(&other);
     return code;
+}
+
+/* ---- measures ---- */
+
+double measures_l2(const struct measures *measures)
+{
+    return (double)sqrtl(measures->dd);
+}
+
+double measures_relative(const struct measures *measures)
+{
+    return measures->dd == 0 ? 0 : (double)sqrtl(measures->dd / measures->aa);
+}
+
+double measures_cosine(const struct measures *measures)
+{
+    const long double cosine = measures->ab / (sqrtl(measures->aa) * sqrtl(measures->bb));
+    return (double)(cosine > 1 ? 1 : cosine < -1 ? -1 : cosine);
+}
+
+void measures_add(struct measures *total, const struct measures *more)
+{
+    total->aa += more->aa;
+    total->bb += more->bb;
+    total->ab += more->ab;
+    total->dd += more->dd;
 }

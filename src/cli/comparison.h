@@ -9,12 +9,32 @@
 
 #include <weightfs/tensor.h>
 
+/* Two lists of numbers as vectors: sums of products, over all elements that are finite in both. */
+struct measures {
+    long double aa, bb, ab;
+    long double dd; /* of the differences */
+};
+
+/* Returns the L2 norm of the difference; that divided by the norm of A; and the cosine of the angle
+ * between both, NaN where one is zero. */
+double measures_l2(const struct measures *measures);
+double measures_relative(const struct measures *measures);
+double measures_cosine(const struct measures *measures);
+
+void measures_add(struct measures *total, const struct measures *more);
+
+struct comparison_options {
+    bool is_exact;     /* numbers of one dtype are compared bit for bit */
+    bool has_measures; /* measures are wanted, which takes longer where bytes are equal */
+};
+
 struct comparison {
     bool has_content; /* false: dtype, shape or quantization do not allow a comparison */
     bool has_numbers; /* false: n_elems and n_changed count bytes */
     uint64_t n_elems, n_changed;
-    uint64_t n_nan;          /* of those: NaN on one side only */
-    double max_abs, max_rel; /* over the others; max_rel is of the larger of the two numbers */
+    uint64_t n_nan;           /* of those: NaN on one side only */
+    double max_abs, max_rel;  /* over the others; max_rel is of the larger of the two numbers */
+    struct measures measures; /* 0 where they were not asked for, or there are no numbers */
 };
 
 bool comparison_is_one_quantization(const struct wfs_tensor *a, const struct wfs_tensor *b);
@@ -26,11 +46,11 @@ bool comparison_is_alike(const struct wfs_tensor *a, const struct wfs_tensor *b)
 bool comparison_has_content(const struct wfs_tensor *a, const struct wfs_tensor *b);
 
 /*
- * Compares two tensors, reading both in bounded pieces. With is_exact, numbers of one dtype are
- * compared bit for bit. If a read fails, returns its negative errno and sets *ret_failed to the
- * tensor; -ENOMEM may leave it NULL.
+ * Compares two tensors, reading both in bounded pieces. If a read fails, returns its negative errno
+ * and sets *ret_failed to the tensor; -ENOMEM may leave it NULL.
  */
-int comparison_make(const struct wfs_tensor *a, const struct wfs_tensor *b, bool is_exact,
-                    struct comparison *ret, const struct wfs_tensor **ret_failed);
+int comparison_make(const struct wfs_tensor *a, const struct wfs_tensor *b,
+                    struct comparison_options options, struct comparison *ret,
+                    const struct wfs_tensor **ret_failed);
 
 #endif

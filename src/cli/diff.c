@@ -13,6 +13,7 @@
 #include "program/print.h"
 #include "program/screen.h"
 #include "cli/diff_hidden.h"
+#include "cli/diff_tables.h"
 #include "cli/diff_texts.h"
 
 #include <weightfs/cleanup.h>
@@ -32,6 +33,9 @@ static const struct args_option options[] = {
     {"exact", NULL, "compare tensors of the same dtype bit for bit"},
     {"json", NULL, "print one JSON object"},
     {"large", NULL, INPUT_LARGE_HELP},
+    {"long", NULL, "-l: a table with L2, cosine, most changed first"},
+    {"sort", "ORDER", "of --long and --stat: change or key"},
+    {"stat", NULL, "a line with a bar for each module that differs"},
     {NULL, NULL, NULL},
 };
 
@@ -41,6 +45,9 @@ static const struct args_usage usage = {
     .text = "Compare two checkpoints tensor by tensor. Reports tensors that only one of them\n"
             "has, and tensors that differ in dtype, shape or content, with the largest\n"
             "absolute and relative difference. The exit code is 1 if there are differences.\n"
+            "With --long and --stat, 'relative' is the L2 norm of the difference divided by\n"
+            "that of A, 'cosine' the angle between A and B; elements that are not finite in\n"
+            "both are left out.\n"
             "View options apply to both A and B. For a mount, A is its source as it is shown,\n"
             "and B what a commit would write.",
     .n_min = 1,
@@ -68,7 +75,10 @@ struct diff {
     struct wfs_workload *workload; /* of the pairs of each tensor of A */
     struct known *known;           /* of each group of it */
     struct jsonout *json;          /* NULL: lines of text */
-    bool is_exact;
+    bool has_failed;               /* a row was lost: out of memory */
+    bool has_table;                /* rows are kept for it, and no lines are printed */
+    struct diff_rows rows;
+    struct comparison_options options;
     struct progress progress;
     uint64_t n_only[2], n_changed, n_equal, n_texts, n_hidden;
 };
@@ -109,6 +119,16 @@ static const struct wfs_tensor *find_twin(const struct side *side, const struct 
     return found == NULL ? NULL : *found;
 }
 
+/* Keeps a row for a table. */
+static void keep_row(struct diff *diff, const struct wfs_tensor *a, const struct wfs_tensor *b,
+                     const struct comparison *comparison, bool is_equal)
+{
+    struct diff_row row = {.a = a, .b = b, .is_equal = is_equal};
+    if (comparison != NULL)
+        row.comparison = *comparison;
+    diff->has_failed = diff->has_failed || diff_rows_add(&diff->rows, &row) < 0;
+}
+
 /* ---- what is only in one ---- */
 
 static void put_tensor(struct jsonout *json, const char *name, const struct wfs_tensor *tensor)
@@ -142,6 +162,17 @@ static void print_only(size_t which, const struct wfs_tensor *tensor)
     putchar('\n');
 }
 
+static void report_only(struct diff *diff, size_t which, const struct wfs_tensor *tensor)
+{
+    diff->n_only[which]++;
+    if (diff->has_table)
+        keep_row(diff, which == 0 ? tensor : NULL, which == 0 ? NULL : tensor, NULL, false);
+    else if (diff->json != NULL)
+        put_tensor(diff->json, NULL, tensor);
+    else
+        print_only(which, tensor);
+}
+
 static void print_only_in(struct diff *diff, size_t which)
 {
     const struct side *side = &diff->sides[which];
@@ -149,13 +180,8 @@ static void print_only_in(struct diff *diff, size_t which)
         jsonout_open_array(diff->json, which == 0 ? "only_a" : "only_b");
     for (size_t i = 0; i < wfs_catalog_n_tensors(side->catalog) && !ferror(stdout); i++) {
         const struct wfs_tensor *tensor = wfs_catalog_tensor(side->catalog, i);
-        if (find_twin(&diff->sides[1 - which], tensor) != NULL)
-            continue;
-        diff->n_only[which]++;
-        if (diff->json != NULL)
-            put_tensor(diff->json, NULL, tensor);
-        else
-            print_only(which, tensor);
+        if (find_twin(&diff->sides[1 - which], tensor) == NULL)
+            report_only(diff, which, tensor);
     }
     if (diff->json != NULL)
         jsonout_close_array(diff->json);
@@ -172,9 +198,18 @@ static void put_number(struct jsonout *json, const char *name, double number)
         jsonout_double(json, name, number);
 }
 
-static void put_change(struct jsonout *json, const struct wfs_tensor *a, const struct wfs_tensor *b,
-                       const struct comparison *comparison)
+static void put_measures(struct jsonout *json, const struct comparison *comparison)
 {
+    const bool has_measures = comparison->has_content && comparison->has_numbers;
+    put_number(json, "l2", has_measures ? measures_l2(&comparison->measures) : NAN);
+    put_number(json, "relative", has_measures ? measures_relative(&comparison->measures) : NAN);
+    put_number(json, "cosine", has_measures ? measures_cosine(&comparison->measures) : NAN);
+}
+
+static void put_change(const struct diff *diff, const struct wfs_tensor *a,
+                       const struct wfs_tensor *b, const struct comparison *comparison)
+{
+    struct jsonout *json = diff->json;
     const bool has_max = comparison->has_numbers && comparison->n_changed > comparison->n_nan;
     jsonout_open_object(json, NULL);
     jsonout_text(json, "key", a->key);
@@ -189,6 +224,8 @@ static void put_change(struct jsonout *json, const struct wfs_tensor *a, const s
         jsonout_u64(json, "nan_in_one", comparison->n_nan);
     put_number(json, "max_abs", has_max ? comparison->max_abs : NAN);
     put_number(json, "max_rel", has_max ? comparison->max_rel : NAN);
+    if (diff->options.has_measures)
+        put_measures(json, comparison);
     jsonout_close_object(json);
 }
 
@@ -225,13 +262,16 @@ static void print_change(const struct wfs_tensor *a, const struct wfs_tensor *b,
 static void report_pair(struct diff *diff, const struct wfs_tensor *a, const struct wfs_tensor *b,
                         const struct comparison *comparison)
 {
-    if (comparison_is_alike(a, b) && comparison->has_content && comparison->n_changed == 0) {
-        diff->n_equal++;
+    const bool is_equal =
+        comparison_is_alike(a, b) && comparison->has_content && comparison->n_changed == 0;
+    diff->n_equal += is_equal;
+    diff->n_changed += !is_equal;
+    if (diff->has_table)
+        keep_row(diff, a, b, comparison, is_equal);
+    else if (is_equal)
         return;
-    }
-    diff->n_changed++;
-    if (diff->json != NULL)
-        put_change(diff->json, a, b, comparison);
+    else if (diff->json != NULL)
+        put_change(diff, a, b, comparison);
     else
         print_change(a, b, comparison);
 }
@@ -243,7 +283,7 @@ static enum exit_code compare_pair(struct diff *diff, const struct wfs_tensor *a
     const struct wfs_tensor *failed;
     int code = 0;
     if (!known->is_set)
-        code = comparison_make(a, b, diff->is_exact, &known->comparison, &failed);
+        code = comparison_make(a, b, diff->options, &known->comparison, &failed);
     if (code < 0 && failed == NULL)
         return print_error(EXIT_UNSUPPORTED, diff->sides[0].path, "out of memory");
     if (code < 0)
@@ -393,6 +433,24 @@ static enum exit_code open_sides(struct diff *diff, const struct args *args)
     return exit_code;
 }
 
+static enum exit_code print_table(struct diff *diff, const struct args *args)
+{
+    if (!diff->has_failed &&
+        (args_has(args, "stat") ? diff_tables_stat : diff_tables_long)(&diff->rows, args) == 0)
+        return EXIT_DONE;
+    return print_error(EXIT_UNSUPPORTED, diff->sides[0].path, "out of memory");
+}
+
+static enum exit_code check_options(const struct args *args)
+{
+    const bool has_long = args_has(args, "long"), has_stat = args_has(args, "stat");
+    if (has_stat && (has_long || args_has(args, "json")))
+        return print_error(EXIT_USAGE, NULL, "--stat cannot be combined with --long or --json");
+    if (args_has(args, "sort") && (args_has(args, "json") || (!has_long && !has_stat)))
+        return print_error(EXIT_USAGE, NULL, "--sort needs the table of --long or --stat");
+    return diff_tables_check(args);
+}
+
 static enum exit_code run(struct diff *diff, const struct args *args)
 {
     enum exit_code exit_code = open_sides(diff, args);
@@ -405,6 +463,8 @@ static enum exit_code run(struct diff *diff, const struct args *args)
     print_only_in(diff, 0);
     print_only_in(diff, 1);
     exit_code = print_changed(diff);
+    if (exit_code == EXIT_DONE && diff->has_table)
+        exit_code = print_table(diff, args);
     if (exit_code == EXIT_DONE && args_has(args, "all"))
         exit_code = print_rest(diff);
     print_counts(diff);
@@ -419,10 +479,17 @@ int verb_diff(int argc, char **argv)
     auto_args struct args args;
     if (!args_parse(&args, &usage, argc, argv, &exit_code))
         return exit_code;
+    exit_code = (int)check_options(&args);
+    if (exit_code != EXIT_DONE)
+        return exit_code;
     struct jsonout json = {.file = stdout};
-    struct diff diff = {.json = args_has(&args, "json") ? &json : NULL,
-                        .is_exact = args_has(&args, "exact")};
+    const bool is_json = args_has(&args, "json");
+    const bool has_measures = args_has(&args, "long") || args_has(&args, "stat");
+    struct diff diff = {.json = is_json ? &json : NULL,
+                        .has_table = has_measures && !is_json,
+                        .options = {args_has(&args, "exact"), has_measures}};
     exit_code = (int)run(&diff, &args);
+    diff_rows_done(&diff.rows);
     wfs_workload_free(diff.workload);
     free(diff.known);
     close_side(&diff.sides[0]);

@@ -61,22 +61,12 @@ static void add_row(struct table *table, const char *name, const struct module_t
 
 /* ---- modules ---- */
 
-struct module {
-    struct key_run run;
-    uint64_t n_bytes;
-};
-
-struct modules {
-    const struct key_tree *tree;
-    struct module *items;
-    size_t n_items, n_room;
-};
-
 /* Adds what is in a directory: tensors [i, end), which share n_prefix bytes. */
 static int add_entries(struct modules *modules, size_t i, size_t end, size_t n_prefix)
 {
     while (i < end) {
-        const struct key_run run = key_tree_run(modules->tree, i, end, n_prefix, true);
+        const struct key_run run =
+            key_tree_run(modules->tree, i, end, n_prefix, modules->folds_equals);
         if (array_reserve(&modules->items, sizeof(*modules->items), modules->n_items, 1,
                           &modules->n_room) < 0)
             return -ENOMEM;
@@ -91,7 +81,7 @@ static int add_entries(struct modules *modules, size_t i, size_t end, size_t n_p
  * was one, and few enough of them. */
 static int expand(struct modules *modules, uint64_t n_all)
 {
-    for (size_t i = 0; i < modules->n_items && modules->n_items < N_MOST; i++) {
+    for (size_t i = 0; i < modules->n_items && modules->n_items < modules->n_most; i++) {
         const struct module module = modules->items[i];
         const size_t n_before = modules->n_items;
         if (module.n_bytes <= n_all / 2 || module.run.n_copies > 1 ||
@@ -101,7 +91,7 @@ static int expand(struct modules *modules, uint64_t n_all)
             add_entries(modules, module.run.start, module.run.end, module.run.n_prefix);
         if (code < 0)
             return code;
-        if (modules->n_items - 1 > N_MOST) {
+        if (modules->n_items - 1 > modules->n_most) {
             modules->n_items = n_before;
             return 0;
         }
@@ -109,6 +99,21 @@ static int expand(struct modules *modules, uint64_t n_all)
         return 1;
     }
     return 0;
+}
+
+int modules_find(struct modules *modules)
+{
+    const uint64_t n_all = key_tree_n_bytes(modules->tree, 0, modules->tree->n_tensors);
+    int code = add_entries(modules, 0, modules->tree->n_tensors, 0);
+    while (code == 0 && (code = expand(modules, n_all)) > 0)
+        code = 0;
+    return code;
+}
+
+void modules_done(struct modules *modules)
+{
+    free(modules->items);
+    *modules = (struct modules){0};
 }
 
 static int by_size(const void *a, const void *b)
@@ -143,16 +148,13 @@ static int print_items(const struct modules *modules, uint64_t n_all, const stru
 
 int modules_print(const struct key_tree *tree, const struct args *args)
 {
-    struct modules modules = {.tree = tree};
-    const uint64_t n_all = key_tree_n_bytes(tree, 0, tree->n_tensors);
-    int code = add_entries(&modules, 0, tree->n_tensors, 0);
-    while (code == 0 && (code = expand(&modules, n_all)) > 0)
-        code = 0;
+    cleanup(modules_done) struct modules modules = {
+        .tree = tree, .folds_equals = true, .n_most = N_MOST};
+    int code = modules_find(&modules);
     if (code == 0 && modules.n_items > 0) {
         qsort(modules.items, modules.n_items, sizeof(*modules.items), by_size);
-        code = print_items(&modules, n_all, args);
+        code = print_items(&modules, key_tree_n_bytes(tree, 0, tree->n_tensors), args);
     }
-    free(modules.items);
     return code;
 }
 

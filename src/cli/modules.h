@@ -15,10 +15,27 @@ struct module_totals {
     uint64_t n_tensors, n_bytes, n_elems;
 };
 
+struct module {
+    struct key_run run;
+    uint64_t n_bytes;
+};
+
+struct modules {
+    const struct key_tree *tree;
+    bool folds_equals; /* equal layers are one */
+    size_t n_most;     /* none is replaced where there were more */
+    struct module *items;
+    size_t n_items, n_room;
+};
+
 /*
- * Prints the modules of a sorted tree, the largest first: the top level, of which a module that has
- * most of the bytes is replaced by what is in it. -ENOMEM.
+ * Finds the modules of a sorted tree, the caller sets what is above `items`: the top level, of
+ * which a module that has most of the bytes is replaced by what is in it. -ENOMEM.
  */
+int modules_find(struct modules *modules);
+void modules_done(struct modules *modules);
+
+/* Prints the modules of a sorted tree, the largest first. -ENOMEM. */
 int modules_print(const struct key_tree *tree, const struct args *args);
 
 /* Prints the totals of each dtype that occurs. -ENOMEM. */

@@ -85,7 +85,9 @@ def test_a_mount_differs_from_its_source_as_two_files_do(made, folder):
     os.setxattr(made / 'd/weight', 'user.weightfs.shape', b'[2, 2]')
     lines = weightfs('diff', made.path, code=EXIT_FOUND).stdout
     rows = weightfs('diff', '--json', made.path, code=EXIT_FOUND).stdout
+    tables = [weightfs('diff', option, made.path, code=EXIT_FOUND).stdout for option in ('--long', '--stat')]
     weightfs('commit', made.path)
+    assert [weightfs('diff', option, made.source, made.out, code=EXIT_FOUND).stdout for option in ('--long', '--stat')] == tables
     assert weightfs('diff', made.source, made.out, code=EXIT_FOUND).stdout == lines
     assert weightfs('diff', '--json', made.source, made.out, code=EXIT_FOUND).stdout == rows
     assert '1 of 6 elements differs, by at most 3, relative 0.75' in lines

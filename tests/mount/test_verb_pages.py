@@ -14,7 +14,8 @@ from wfs_testlib.program import BUILD, tool, weightfs
 
 VERBS = re.findall(r'^  ([a-z]+)  +(.*)', weightfs('--help').stdout.split('verbs:')[1].split('\n\n')[0], re.M)
 HAS_PAGES = (BUILD / 'docs/man').exists()
-CODES = {'weightfs diff model.safetensors tuned.safetensors': 1, 'weightfs diff mnt': 1, 'weightfs recover': 9}
+CODES = {**{'weightfs diff %smodel.safetensors tuned.safetensors' % option: 1 for option in ('', '--stat ', '--long ')},
+         'weightfs diff mnt': 1, 'weightfs recover': 9}
 
 pytestmark = pytest.mark.skipif(not HAS_PAGES, reason='there is no build with the pages')
 
