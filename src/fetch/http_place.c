@@ -80,7 +80,7 @@ static bool parse_hub(const char *name, struct hub_name *ret)
         ret->revision = at + 1;
         ret->n_revision = revision_length(ret->revision);
         at = ret->revision + ret->n_revision;
-        if (ret->n_revision == 0)
+        if (ret->n_revision == 0 || at[-1] == '/')
             return false;
     }
     ret->path = *at == '/' && at[1] != '\0' ? at + 1 : NULL;

@@ -91,6 +91,7 @@ def test_a_refusal_of_the_hub_says_what_to_do(token, options, code, hint):
 @pytest.mark.parametrize('name, env, text', [
     ('hf://a', {}, 'hf://OWNER/NAME'), ('hf:///b', {}, 'hf://OWNER/NAME'), ('hf://a/b@/c', {}, 'hf://OWNER/NAME'),
     ('hf://a/b/../c', {}, 'hf://OWNER/NAME'), ('hf://a/b//c', {}, 'hf://OWNER/NAME'), ('hf://a b/c', {}, 'hf://OWNER/NAME'),
+    ('hf://a/b@refs/pr/', {}, 'hf://OWNER/NAME'),
     ('hf://a/b/c', {'HF_ENDPOINT': 'ftp://x'}, 'HF_ENDPOINT'), ('hf://a/b/c', {'HF_TOKEN': 'hf_s3cret x'}, 'HF_TOKEN'),
     ('hf://a/b/c', {'HF_TOKEN_PATH': '/'}, "'/'"),
     ('s3://b', {}, 's3://BUCKET/KEY'), ('s3:///k', {}, 's3://BUCKET/KEY'), ('s3://b/', {}, 's3://BUCKET/KEY'), ('s3://b/a/../k', {}, "'..'"),
