@@ -29,13 +29,14 @@ enum fetching_kind {
     FETCHING_CANCEL = 'c', /* nobody waits for the answer; no answer */
     FETCHING_CLOSE = 'x',  /* the object is not read any more; no answer */
     /* answers */
-    FETCHING_OPENED = 'O', /* n_bytes of the object, text: its URL; with the cache file */
+    FETCHING_OPENED = 'O', /* n_bytes of the object, text: its URL; with the cache file, in which it
+                              is at offset */
     FETCHING_DONE = 'D',   /* the range is in the cache file */
     FETCHING_FAILED = 'F', /* code; text: why */
 };
 
 enum {
-    FETCHING_HEAD = 48,
+    FETCHING_HEAD = 56,
     FETCHING_TEXT_MAX = 16384,
     FETCHING_MAX = FETCHING_HEAD + FETCHING_TEXT_MAX
 };
@@ -48,7 +49,7 @@ struct fetching {
     uint32_t request, object;
     int32_t code;
     uint64_t offset, n_bytes;
-    uint64_t n_fetched, n_needed;
+    uint64_t n_fetched, n_needed, digest;
     const char *text; /* not NUL-terminated, in the message; no NUL is in it */
     size_t n_text;
 };

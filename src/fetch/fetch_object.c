@@ -8,12 +8,8 @@
 #include <weightfs/cleanup.h>
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-#include <weightfs/io.h>
 
 enum {
     HEAD = 64 << 10,     /* bytes of the first request; most headers are shorter */
@@ -148,11 +144,10 @@ static void received(void *ctx, uint64_t offset, const void *bytes, size_t n_byt
 {
     struct fetch_transfer *transfer = ctx;
     struct fetch_object *object = transfer->object;
-    size_t n_written;
     if (object->cache.fd < 0 || offset + n_bytes > transfer->end)
         return;
     object->room->n_fetched += n_bytes;
-    int code = io_write_at(object->cache.fd, bytes, n_bytes, offset, &n_written);
+    int code = cachefile_write(&object->cache, offset, bytes, n_bytes);
     if (code == 0) {
         transfer->at = offset + n_bytes;
         code = mark(transfer);
@@ -255,8 +250,8 @@ static int fetch(struct fetch_object *object, uint64_t *from, uint64_t end, unsi
     return 0;
 }
 
-/* Returns up to where a want is fetched in one request: with what was asked ahead behind it, while
- * that is short. */
+/* Returns up to where a range that somebody waits for is fetched in one request: with what was
+ * asked ahead behind it, while that is short. */
 static uint64_t reach_of(const struct fetch_object *object, const struct fetch_want *want)
 {
     uint64_t reach = want->end;
@@ -358,21 +353,22 @@ static uint64_t hash(const char *text)
     uint64_t value = 14695981039346656037u; /* FNV-1a */
     for (; *text != '\0'; text++)
         value = (value ^ (unsigned char)*text) * 1099511628211u;
-    return value >> 2; /* fits an offset */
+    return value;
 }
 
 /* Makes the cache file. */
 static int make_cache(struct fetch_object *object, uint64_t n_bytes)
 {
-    autoclose int fd =
-        openat(object->room->folder, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR);
-    if (fd < 0)
-        return -errno;
-    int code = cachefile_init(&object->cache, fd, n_bytes);
+    struct fetching_room *room = object->room;
+    struct cachefile cache;
+    int code = cachefile_init(&cache, room->spool, room->spool_end, n_bytes);
     if (code == 0)
-        code = cachefile_make(&object->cache);
-    object->cache.fd = code < 0 ? -1 : steal_fd(&fd);
-    return code;
+        code = cachefile_make(&cache);
+    if (code < 0)
+        return code;
+    object->cache = cache;
+    room->spool_end = cachefile_end(&cache);
+    return 0;
 }
 
 static void opened(void *ctx, const struct http_facts *facts)
@@ -425,7 +421,7 @@ void fetch_object_free(struct fetch_object *object)
         free(want);
     }
     if (object->cache.fd >= 0)
-        close(object->cache.fd);
+        cachefile_clear(&object->cache);
     free(object->name);
     free(object);
 }

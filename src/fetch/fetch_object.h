@@ -15,8 +15,9 @@ struct fetch_object;
 
 struct fetching_room {
     struct http *http;
-    int folder; /* in which unnamed files are made */
-    const char *folder_name;
+    int spool; /* an unnamed file, in which the cache files of all objects are */
+    uint64_t spool_end;
+    const char *folder_name;      /* where it is */
     unsigned n_transfers;         /* at work */
     uint64_t n_fetched, n_needed; /* bytes */
     /* Called once for each request. err NULL: what was asked is present. */

@@ -6,6 +6,7 @@
 #include "fetch/fetcher.h"
 
 #include "fetch/fetch_object.h"
+#include "fetch/fetch_sandbox.h"
 
 #include <weightfs/cleanup.h>
 #include <weightfs/fetching.h>
@@ -73,7 +74,8 @@ static int send_answer(const struct fetcher *fetcher, const struct answer *answe
         message.kind = FETCHING_OPENED;
         message.object = object->number;
         message.code = object->is_weak ? FETCHING_IS_WEAK : 0;
-        message.offset = object->validator;
+        message.offset = object->cache.base;
+        message.digest = object->validator;
         message.n_bytes = object->cache.n_bytes;
         message.text = object->name;
         message.n_text = strlen(object->name);
@@ -224,13 +226,13 @@ static void serve(struct fetcher *fetcher)
 }
 
 /* Keeps nothing that was inherited: no file, no terminal, no directory. */
-static void detach(int *socket, int *folder)
+static void detach(int socket, int spool)
 {
     const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     for (int fd = STDIN_FILENO; null >= 0 && fd <= STDERR_FILENO; fd++)
         dup2(null, fd);
-    const int low = *socket < *folder ? *socket : *folder;
-    const int high = *socket < *folder ? *folder : *socket;
+    const int low = socket < spool ? socket : spool;
+    const int high = socket < spool ? spool : socket;
     if (low > STDERR_FILENO + 1)
         (void)close_range(STDERR_FILENO + 1, (unsigned)low - 1, 0);
     if (high > low + 1)
@@ -249,7 +251,7 @@ static void ignore_signals(void)
     setrlimit(RLIMIT_CORE, &(struct rlimit){0});
 }
 
-static _Noreturn void run(const struct fetcher_settings *settings, int socket, int folder,
+static _Noreturn void run(const struct fetcher_settings *settings, int socket, int spool,
                           const char *folder_name)
 {
     const struct http_settings http = {
@@ -258,13 +260,15 @@ static _Noreturn void run(const struct fetcher_settings *settings, int socket, i
         .endpoint = settings->endpoint};
     struct fetcher fetcher = {
         .room = {.folder_name = folder_name, .answered = answered, .ctx = &fetcher}};
-    detach(&socket, &folder);
+    detach(socket, spool);
     ignore_signals();
     fetcher.socket = socket;
-    fetcher.room.folder = folder;
+    fetcher.room.spool = spool;
     fetcher.last = &fetcher.first;
     if (http_new(&fetcher.room.http, &http, &fetcher.problem) < 0)
         fetcher.room.http = NULL;
+    if (!settings->is_unconfined)
+        fetch_sandbox_enter();
     serve(&fetcher);
     while (fetcher.objects != NULL)
         close_object(&fetcher, fetcher.objects->number);
@@ -274,8 +278,8 @@ static _Noreturn void run(const struct fetcher_settings *settings, int socket, i
 
 /* ---- starting ---- */
 
-/* Opens a directory in which unnamed files can be made. */
-static int open_folder(const char **ret_name, struct wfs_error *err)
+/* Makes an unnamed file. */
+static int make_spool(const char **ret_folder, struct wfs_error *err)
 {
     const char *const names[] = {getenv("TMPDIR"), "/var/tmp", "/tmp"};
     const char *first = NULL;
@@ -283,13 +287,10 @@ static int open_folder(const char **ret_name, struct wfs_error *err)
     for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
         if (names[i] == NULL || *names[i] == '\0')
             continue;
-        autoclose int folder = open(names[i], O_PATH | O_DIRECTORY | O_CLOEXEC);
-        autoclose int probe =
-            folder < 0 ? -1
-                       : openat(folder, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR);
-        *ret_name = names[i];
-        if (probe >= 0)
-            return steal_fd(&folder);
+        const int fd = open(names[i], O_TMPFILE | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR);
+        *ret_folder = names[i];
+        if (fd >= 0)
+            return fd;
         problem = first == NULL ? errno : problem;
         first = first == NULL ? names[i] : first;
     }
@@ -302,15 +303,15 @@ int fetcher_start(const struct fetcher_settings *settings, struct wfs_remote **o
 {
     const char *folder_name = NULL;
     int ends[2];
-    autoclose int folder = open_folder(&folder_name, err);
-    if (folder < 0)
-        return folder;
+    autoclose int spool = make_spool(&folder_name, err);
+    if (spool < 0)
+        return spool;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
         return wfs_fail(err, errno, "cannot start to fetch: %s", strerror(errno));
     fflush(NULL);
     const pid_t pid = fork();
     if (pid == 0)
-        run(settings, ends[1], folder, folder_name);
+        run(settings, ends[1], spool, folder_name);
     close(ends[1]);
     if (pid < 0) {
         const int code = errno;

@@ -74,8 +74,10 @@ static int connect_remote(const struct mount_options *options, struct target *ta
 {
     struct wfs_error err = {0};
     struct checkpoint_options connected = {0};
-    const enum exit_code exit_code = checkpoint_connect(
-        target->source.opened, &options->settings.fetcher, view, &connected, &err);
+    struct fetcher_settings settings = options->settings.fetcher;
+    settings.is_unconfined = options->sandbox == SANDBOX_OFF;
+    const enum exit_code exit_code =
+        checkpoint_connect(target->source.opened, &settings, view, &connected, &err);
     target->remote = connected.load.remote;
     return exit_code == EXIT_DONE ? 0 : log_failure((int)exit_code, "%s", err.text);
 }

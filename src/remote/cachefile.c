@@ -7,6 +7,7 @@
 #include <weightfs/io.h>
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -18,12 +19,14 @@ struct record {
     uint64_t sequence, pieces;
 };
 
-int cachefile_init(struct cachefile *cache, int fd, uint64_t n_bytes)
+int cachefile_init(struct cachefile *cache, int fd, uint64_t base, uint64_t n_bytes)
 {
     uint64_t records;
-    if (n_bytes > INT64_MAX / 2 || !checked_round_up(n_bytes, IO_BLOCK, &records))
+    if (n_bytes > INT64_MAX / 4 || base > INT64_MAX / 4 || base % IO_BLOCK != 0 ||
+        !checked_round_up(n_bytes, IO_BLOCK, &records))
         return -EFBIG;
-    *cache = (struct cachefile){.fd = fd, .n_bytes = n_bytes, .records = records};
+    *cache =
+        (struct cachefile){.fd = fd, .base = base, .n_bytes = n_bytes, .records = base + records};
     return 0;
 }
 
@@ -32,14 +35,29 @@ static uint64_t count_blocks(const struct cachefile *cache)
     return cache->n_bytes / CACHEFILE_BLOCK + (cache->n_bytes % CACHEFILE_BLOCK != 0);
 }
 
-uint64_t cachefile_length(const struct cachefile *cache)
+uint64_t cachefile_end(const struct cachefile *cache)
 {
-    return cache->records + count_blocks(cache) * RECORD;
+    const uint64_t n = count_blocks(cache) * RECORD;
+    return cache->records + (n + IO_BLOCK - 1) / IO_BLOCK * IO_BLOCK;
 }
 
 int cachefile_make(const struct cachefile *cache)
 {
-    return ftruncate(cache->fd, (off_t)cachefile_length(cache)) < 0 ? -errno : 0;
+    return ftruncate(cache->fd, (off_t)cachefile_end(cache)) < 0 ? -errno : 0;
+}
+
+void cachefile_clear(const struct cachefile *cache)
+{
+    if (fallocate(cache->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)cache->base,
+                  (off_t)(cachefile_end(cache) - cache->base)) < 0)
+        errno = 0; /* of a filesystem that cannot: it is given back with the file */
+}
+
+int cachefile_write(const struct cachefile *cache, uint64_t offset, const void *bytes,
+                    size_t n_bytes)
+{
+    size_t n_written;
+    return io_write_at(cache->fd, bytes, n_bytes, cache->base + offset, &n_written);
 }
 
 static int load(const struct cachefile *cache, uint64_t block, size_t n, struct record *ret)
@@ -85,7 +103,8 @@ static int read_some(const struct cachefile *cache, uint64_t offset, void *buf, 
         if (before[i].sequence % 2 != 0 || (before[i].pieces & bits) != bits)
             return 0;
     }
-    const ssize_t n_read = code < 0 ? code : io_read_at(cache->fd, buf, n_bytes, offset);
+    const ssize_t n_read =
+        code < 0 ? code : io_read_at(cache->fd, buf, n_bytes, cache->base + offset);
     if (n_read < 0)
         return (int)n_read;
     code = (size_t)n_read < n_bytes ? -EIO : load(cache, first, n, after);

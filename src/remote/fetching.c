@@ -24,6 +24,7 @@ int fetching_encode(const struct fetching *message, uint8_t ret[FETCHING_MAX])
     store_le64(ret + 24, message->n_bytes);
     store_le64(ret + 32, message->n_fetched);
     store_le64(ret + 40, message->n_needed);
+    store_le64(ret + 48, message->digest);
     if (message->n_text > 0)
         memcpy(ret + FETCHING_HEAD, message->text, message->n_text);
     return (int)(FETCHING_HEAD + message->n_text);
@@ -46,8 +47,8 @@ int fetching_decode(const uint8_t *bytes, size_t n_bytes, struct fetching *ret)
     if (n_bytes > FETCHING_MAX || !cursor_take(&in, 4, &kind) || !cursor_le32(&in, &m.request) ||
         !cursor_le32(&in, &m.object) || !cursor_le32(&in, &code) || !cursor_le64(&in, &m.offset) ||
         !cursor_le64(&in, &m.n_bytes) || !cursor_le64(&in, &m.n_fetched) ||
-        !cursor_le64(&in, &m.n_needed) || !is_kind(kind[0]) || code > INT32_MAX ||
-        !checked_add(m.offset, m.n_bytes, &end) || end > INT64_MAX)
+        !cursor_le64(&in, &m.n_needed) || !cursor_le64(&in, &m.digest) || !is_kind(kind[0]) ||
+        code > INT32_MAX || !checked_add(m.offset, m.n_bytes, &end) || end > INT64_MAX)
         return -EBADMSG;
     m.n_text = in.n_left;
     if (!cursor_take(&in, m.n_text, &text) || memchr(text, '\0', m.n_text) != NULL)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * No thread is there to receive: one of those that wait does it for all, and when it has its own
+ * One of the threads that wait receives the answers of all, and when it has its own
  * answer another one takes over. Every wait is short, so that a thread notices soon that its caller
  * was killed.
  */
@@ -109,7 +109,8 @@ static int fail_dead(struct wfs_error *err)
 static void fill(struct call *call, const struct fetching *message, int *fd)
 {
     call->is_done = true;
-    call->answer = (struct remote_answer){message->n_bytes, message->code, NULL, -1};
+    call->answer = (struct remote_answer){
+        message->offset, message->n_bytes, message->digest, message->code, NULL, -1};
     if (message->kind == FETCHING_FAILED) {
         const int code = message->code > 0 && message->code < 4096 ? message->code : EIO;
         call->code = wfs_fail(&call->err, code, "%.*s", (int)message->n_text, message->text);

@@ -11,7 +11,8 @@
 #include <weightfs/remote.h>
 
 struct remote_answer {
-    uint64_t n_bytes;
+    uint64_t base; /* in the cache file */
+    uint64_t n_bytes, digest;
     int32_t code;
     char *text; /* malloc'ed, of OPENED */
     int fd;     /* of OPENED; the caller's */

@@ -129,7 +129,8 @@ const char *remote_source_url(const struct source *source)
 static struct wfs_identity identity_of(const struct remote_answer *answer)
 {
     return (struct wfs_identity){.device = UINT64_MAX,
-                                 .inode = hash_bytes(answer->text, strlen(answer->text), 0),
+                                 .inode =
+                                     hash_bytes(answer->text, strlen(answer->text), answer->digest),
                                  .n_bytes = answer->n_bytes};
 }
 
@@ -154,7 +155,7 @@ static int make_source(struct wfs_remote *remote, uint32_t number, struct remote
     source->trouble = trouble;
     source->ctx = object;
     pthread_mutex_init(&object->lock, NULL);
-    cachefile_init(&object->cache, answer->fd, answer->n_bytes);
+    cachefile_init(&object->cache, answer->fd, answer->base, answer->n_bytes);
     object->url = steal(&answer->text);
     answer->fd = -1;
     *out = source;
@@ -164,7 +165,7 @@ static int make_source(struct wfs_remote *remote, uint32_t number, struct remote
 static int check_answer(const struct remote_answer *answer, struct wfs_error *err)
 {
     struct cachefile cache;
-    return answer->fd < 0 || cachefile_init(&cache, answer->fd, answer->n_bytes) < 0
+    return answer->fd < 0 || cachefile_init(&cache, answer->fd, answer->base, answer->n_bytes) < 0
                ? wfs_fail(err, EIO, "the process that fetches it gives a wrong answer")
                : 0;
 }

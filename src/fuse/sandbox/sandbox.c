@@ -9,6 +9,7 @@
 #include "fuse/sandbox/sandbox.h"
 
 #include "program/place.h"
+#include "sandbox/capability.h"
 #include "fuse/sandbox/syscalls.h"
 
 #include <weightfs/cleanup.h>
@@ -23,7 +24,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 
 /* ---- capabilities ---- */
 
@@ -31,30 +31,11 @@
 static const uint64_t file_rights =
     1ull << CAP_DAC_OVERRIDE | 1ull << CAP_DAC_READ_SEARCH | 1ull << CAP_FOWNER | 1ull << CAP_LEASE;
 
-static uint64_t get_permitted(void)
-{
-    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
-    struct __user_cap_data_struct data[2] = {0};
-    if (syscall(SYS_capget, &header, data) < 0)
-        return 0;
-    return data[0].permitted | (uint64_t)data[1].permitted << 32;
-}
-
-static int set_capabilities(uint64_t permitted, uint64_t effective)
-{
-    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
-    const struct __user_cap_data_struct data[2] = {
-        {.permitted = (uint32_t)permitted, .effective = (uint32_t)effective},
-        {.permitted = (uint32_t)(permitted >> 32), .effective = (uint32_t)(effective >> 32)},
-    };
-    return syscall(SYS_capset, &header, data) < 0 ? -errno : 0;
-}
-
 static void serve_others(struct sandbox *sandbox)
 {
-    const uint64_t permitted = get_permitted();
+    const uint64_t permitted = capability_permitted();
     sandbox->serves_others = true;
-    (void)set_capabilities(permitted, permitted & file_rights);
+    (void)capability_set(permitted, permitted & file_rights);
 }
 
 /* ---- what may be reached ---- */
@@ -64,8 +45,8 @@ void sandbox_init(struct sandbox *sandbox, enum sandbox_mode mode)
     *sandbox = (struct sandbox){.mode = mode, .landlock = {.fd = -1}};
     if (mode == SANDBOX_OFF)
         return;
-    (void)set_capabilities(get_permitted(), 0);
-    landlock_init(&sandbox->landlock);
+    (void)capability_set(capability_permitted(), 0);
+    landlock_init(&sandbox->landlock, LANDLOCK_ALONE);
 }
 
 void sandbox_done(struct sandbox *sandbox)
@@ -233,13 +214,13 @@ const char *sandbox_state_name(enum sandbox_state state)
 
 int sandbox_enter(const struct sandbox *sandbox, enum sandbox_state *ret)
 {
-    const uint64_t kept = sandbox->serves_others ? get_permitted() & file_rights : 0;
+    const uint64_t kept = sandbox->serves_others ? capability_permitted() & file_rights : 0;
     *ret = SANDBOX_STATE_OFF;
     if (sandbox->mode == SANDBOX_OFF)
         return 0;
     allow_system(sandbox);
     const bool is_bare =
-        set_capabilities(kept, kept) == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0;
+        capability_set(kept, kept) == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0;
     const bool has_landlock = is_bare && landlock_enter(&sandbox->landlock) == 0;
     const bool has_seccomp = is_bare && !WFS_INSTRUMENTED && syscalls_restrict() == 0;
     if (has_landlock)

@@ -7,7 +7,7 @@
 #ifndef WFS_SANDBOX_H
 #define WFS_SANDBOX_H
 
-#include "fuse/sandbox/landlock.h"
+#include "sandbox/landlock.h"
 
 #include <stdbool.h>
 

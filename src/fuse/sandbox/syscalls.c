@@ -7,19 +7,19 @@
  */
 #include "fuse/sandbox/syscalls.h"
 
+#include "sandbox/callfilter.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <linux/fuse.h>
 #include <sched.h>
-#include <seccomp.h>
 #include <stdint.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
-/* Names, because a libseccomp or an architecture may not know one. */
 static const char *const allowed[] = {
     /* content */
     "read",
@@ -113,50 +113,23 @@ static const char *const allowed[] = {
     "uname",
     "setsid",
     "recvmsg",
+    NULL,
 };
 
 /* Refused with an error: glibc asks for these and goes on without. */
-static const struct {
-    const char *name;
-    int code;
-} refused[] = {
+static const struct filter_refusal refused[] = {
     {"clone3", ENOSYS},  /* its flags are out of sight; clone is tried next */
     {"openat2", ENOSYS}, /* so is its mode; openat is tried next */
     {"socket", EACCES},  /* a new connection to syslog */
     {"connect", EACCES},
 };
 
-/* An argument that decides. */
-struct condition {
-    const char *name;
-    struct scmp_arg_cmp argument;
-};
-
-static int number_of(const char *name)
-{
-    return seccomp_syscall_resolve_name(name);
-}
-
-static int allow(scmp_filter_ctx filter, const char *name)
-{
-    const int number = number_of(name);
-    return number < 0 ? 0 : seccomp_rule_add(filter, SCMP_ACT_ALLOW, number, 0);
-}
-
-static int allow_if(scmp_filter_ctx filter, const struct condition *condition)
-{
-    const int number = number_of(condition->name);
-    return number < 0
-               ? 0
-               : seccomp_rule_add_array(filter, SCMP_ACT_ALLOW, number, 1, &condition->argument);
-}
-
-static int add_conditions(scmp_filter_ctx filter)
+int syscalls_restrict(void)
 {
     enum { SET_VMA = 0x53564d41 }; /* PR_SET_VMA, of newer headers */
     enum { SET_ID = 07000 };       /* of a mode: setuid, setgid, sticky */
     const uint64_t self = (uint64_t)getpid();
-    const struct condition conditions[] = {
+    const struct filter_condition conditions[] = {
         {"openat", SCMP_A2(SCMP_CMP_MASKED_EQ, O_CREAT | (O_TMPFILE & ~O_DIRECTORY), 0)},
         {"openat", SCMP_A3(SCMP_CMP_MASKED_EQ, SET_ID, 0)}, /* makes a file */
         {"mkdir", SCMP_A1(SCMP_CMP_MASKED_EQ, SET_ID, 0)},
@@ -182,37 +155,10 @@ static int add_conditions(scmp_filter_ctx filter)
         {"prlimit64", SCMP_A2(SCMP_CMP_EQ, 0)}, /* asks only */
         {"sendto", SCMP_A4(SCMP_CMP_EQ, 0)},    /* to who is connected already */
     };
-    int rc = 0;
-    for (size_t i = 0; rc == 0 && i < sizeof(conditions) / sizeof(conditions[0]); i++)
-        rc = allow_if(filter, &conditions[i]);
-    return rc;
-}
-
-static int fill(scmp_filter_ctx filter)
-{
-    int rc = seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
-    for (size_t i = 0; rc == 0 && i < sizeof(allowed) / sizeof(allowed[0]); i++)
-        rc = allow(filter, allowed[i]);
-    for (size_t i = 0; rc == 0 && i < sizeof(refused) / sizeof(refused[0]); i++) {
-        const int number = number_of(refused[i].name);
-        if (number >= 0)
-            rc = seccomp_rule_add(filter, SCMP_ACT_ERRNO((uint32_t)refused[i].code), number, 0);
-    }
-    if (rc == 0)
-        rc = add_conditions(filter);
-    if (rc == 0)
-        (void)seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2); /* a tree, where it can */
-    return rc;
-}
-
-int syscalls_restrict(void)
-{
-    scmp_filter_ctx filter = seccomp_init(SCMP_ACT_KILL_PROCESS);
-    if (filter == NULL)
-        return -ENOMEM;
-    int rc = fill(filter);
-    if (rc == 0)
-        rc = seccomp_load(filter);
-    seccomp_release(filter);
-    return rc == 0 ? 0 : -EOPNOTSUPP;
+    const struct filter filter = {.allowed = allowed,
+                                  .refused = refused,
+                                  .n_refused = sizeof(refused) / sizeof(refused[0]),
+                                  .conditions = conditions,
+                                  .n_conditions = sizeof(conditions) / sizeof(conditions[0])};
+    return filter_enter(&filter);
 }

@@ -17,13 +17,18 @@ enum landlock_access {
     LANDLOCK_DEVICE = 1 << 4, /* ioctl on devices */
 };
 
+enum landlock_network {
+    LANDLOCK_ALONE,    /* no connection, where the kernel can refuse them */
+    LANDLOCK_CONNECTS, /* to others, but nobody connects to it */
+};
+
 struct landlock {
     int fd;      /* of the rules; -1: the kernel has no Landlock */
     int version; /* of the kernel's */
 };
 
 /* Makes an empty rule set; without Landlock the other functions do nothing. */
-void landlock_init(struct landlock *landlock);
+void landlock_init(struct landlock *landlock, enum landlock_network network);
 void landlock_done(struct landlock *landlock);
 
 /* Allows access beneath a file or directory; O_PATH will do. Pipes and sockets need no rule. */

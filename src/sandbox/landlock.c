@@ -3,7 +3,7 @@
  * System calls by number, with constants of our own: kernels offer more than the headers of a
  * distribution declare.
  */
-#include "fuse/sandbox/landlock.h"
+#include "sandbox/landlock.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -28,7 +28,8 @@ enum {
     FS_TRUNCATE = 1 << 14,
     FS_IOCTL_DEV = 1 << 15,
     FS_OF_FILES = FS_EXECUTE | FS_WRITE_FILE | FS_READ_FILE | FS_TRUNCATE | FS_IOCTL_DEV,
-    NET_TCP = 3,    /* bind and connect */
+    NET_BIND = 1 << 0,
+    NET_CONNECT = 1 << 1,
     SCOPE_OURS = 3, /* no abstract sockets and no signals to processes outside */
 };
 
@@ -48,7 +49,7 @@ static uint64_t known_rights(int version)
     return (1ull << n_rights) - 1;
 }
 
-void landlock_init(struct landlock *landlock)
+void landlock_init(struct landlock *landlock, enum landlock_network network)
 {
     struct ruleset ruleset = {0};
     landlock->fd = -1;
@@ -56,7 +57,8 @@ void landlock_init(struct landlock *landlock)
     if (landlock->version < 1)
         return;
     ruleset.fs = known_rights(landlock->version);
-    ruleset.net = landlock->version >= 4 ? NET_TCP : 0;
+    if (landlock->version >= 4)
+        ruleset.net = network == LANDLOCK_CONNECTS ? NET_BIND : NET_BIND | NET_CONNECT;
     ruleset.scope = landlock->version >= 6 ? SCOPE_OURS : 0;
     const size_t n_bytes = landlock->version >= 6   ? sizeof(ruleset)
                            : landlock->version >= 4 ? offsetof(struct ruleset, scope)
