@@ -19,7 +19,7 @@
 
 struct source {
     char *path;                   /* as given, for messages and to find siblings */
-    int fd;                       /* -1: not a file */
+    int fd;                       /* -1: not a local file */
     uint64_t id;                  /* no other source of this process has or had it */
     uint64_t n_bytes;             /* length of the whole */
     struct wfs_identity identity; /* of the file when it was opened; zeros: not a file */
@@ -66,6 +66,12 @@ int source_new_memory(const char *name, const void *bytes, size_t n_bytes, struc
 int source_new_fd(const char *path, int fd, struct source **out, struct wfs_error *err);
 
 void source_free(struct source *source);
+
+/* Returns true for a file, also one on the network; false for what is made of others. */
+static inline bool source_is_file(const struct source *source)
+{
+    return source->identity.inode != 0;
+}
 
 /* Closes the file: reading is -EIO from now on. */
 void source_close(struct source *source);

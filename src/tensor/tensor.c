@@ -60,7 +60,7 @@ bool wfs_tensor_is_plain(const struct wfs_tensor *tensor)
 bool wfs_tensor_extent(const struct wfs_tensor *tensor, int *ret_fd, uint64_t *ret_offset)
 {
     const struct wfs_stored *stored = &tensor->stored;
-    if (tensor->trouble != NULL || stored->source == NULL || stored->source->fd < 0 ||
+    if (tensor->trouble != NULL || stored->source == NULL || !source_is_file(stored->source) ||
         !wfs_tensor_is_plain(tensor))
         return false;
     /* Whoever copies from the descriptor would not notice a tensor that is cut short. */

@@ -40,7 +40,7 @@ static int copy_in_kernel(const struct copy *copy, uint64_t offset, size_t *n_by
 {
     int fd;
     uint64_t from;
-    if (offset < copy->n_header || !wfs_tensor_extent(&copy->tensor, &fd, &from))
+    if (offset < copy->n_header || !wfs_tensor_extent(&copy->tensor, &fd, &from) || fd < 0)
         return -EOPNOTSUPP;
     *n_bytes = *n_bytes < N_COPY ? *n_bytes : N_COPY;
     return datafiles_copy(copy->data, copy->number, offset, fd, from + offset - copy->n_header,
