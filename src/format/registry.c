@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <weightfs/cleanup.h>
-#include <weightfs/url.h>
 
 #include "base/bytes.h"
 #include "format/core/storable.h"
@@ -194,7 +193,7 @@ int wfs_load(const char *path, const struct wfs_load_options *options, struct wf
                 return code;
         }
     }
-    const int code = url_is(path) ? 0 : dcp_load(path, &context, out, err);
+    const int code = dcp_load(path, &context, out, err);
     if (code != 0)
         return code < 0 ? code : 0;
     return shard_source_load(path, &context, out, err);

@@ -8,6 +8,7 @@
 #include <weightfs/array.h>
 #include <weightfs/cleanup.h>
 #include <weightfs/output.h>
+#include <weightfs/url.h>
 
 #include <dirent.h>
 #include <errno.h>
@@ -320,12 +321,26 @@ static int load_folder(const char *folder, const struct load_context *context,
     return code < 0 ? code : 1;
 }
 
+/* Refuses the files of a directory, which a URL cannot name. */
+static int refuse_url(const char *url, struct wfs_error *err)
+{
+    autofree char *name = url_name(url);
+    if (name == NULL)
+        return wfs_fail_memory(err);
+    return has_end(name, ".distcp") || strcmp(name, metadata_name) == 0 || is_rank_name(name)
+               ? wfs_fail(err, EOPNOTSUPP,
+                          "is one file of a PyTorch distributed checkpoint: download its directory")
+               : 0;
+}
+
 int dcp_load(const char *path, const struct load_context *context, struct wfs_catalog **out,
              struct wfs_error *err)
 {
     struct stat st;
     const char *slash = strrchr(path, '/'), *name = slash == NULL ? path : slash + 1;
     autofree char *folder = NULL;
+    if (url_is(path))
+        return refuse_url(path, err);
     if (stat(path, &st) < 0)
         return 0;
     if (S_ISDIR(st.st_mode)) {
