@@ -191,7 +191,10 @@ enum http_verdict http_request_failure(const struct http_request *request, CURLc
             return HTTP_FAIL;
         }
     }
-    wfs_fail(err, EIO, "%s", prose.text);
+    const bool is_unreached = result == CURLE_COULDNT_CONNECT ||
+                              result == CURLE_COULDNT_RESOLVE_HOST ||
+                              result == CURLE_COULDNT_RESOLVE_PROXY;
+    wfs_fail(err, is_unreached ? EHOSTUNREACH : EIO, "%s", prose.text);
     /* A host that was never found is a slip of the pen. */
     return result == CURLE_COULDNT_RESOLVE_HOST && !known->is_open ? HTTP_FAIL : HTTP_RETRY;
 }
