@@ -120,6 +120,12 @@ class Nginx:
         host = 'https://%s:%d' % (self.address, self.tls_port) if tls else 'http://%s:%d' % (self.address, self.port)
         return host + '/' + urllib.parse.quote(os.fspath(path))
 
+    def in_urls(self, text, path, tls=False):
+        """A text about a file, and files beside it, as it is about their URLs."""
+        for one in (path, path.parent):
+            text = text.replace(os.fspath(one), self.url(one, tls))
+        return text
+
     def requests(self):
         """Every answer so far, once none is under way."""
         deadline = time.monotonic() + PATIENCE

@@ -35,6 +35,12 @@ def checkpoints():
     return result
 
 
+def everything():
+    """Every file, checkpoints or not, whatever is wrong with it; not what explains them."""
+    return sorted(path for top in ('corpus', 'golden') for path in (FOLDER / top).rglob('*')
+                  if path.is_file() and path.suffix not in ('.c', '.lock', '.md', '.py', '.rs', '.sh', '.toml', '.txt'))
+
+
 def refused():
     """[(path, error of the reference library)] of the .safetensors that it wrote and cannot read."""
     files = _load('golden/safetensors/expected.json').get('files', {})
