@@ -5,12 +5,13 @@ import os
 import shutil
 
 # Section: the programs and Python modules that it uses.
-NEEDS = {"reads": ["rsync"], "listings": ["getfattr"], "views": ["numpy"]}
+NEEDS = {"reads": ["rsync"], "listings": ["getfattr"], "views": ["numpy"], "remote": ["curl", "ip", "nginx", "openssl"]}
 # Without these some rows are empty.
-OPTIONAL = {"views": ["torch"], "opens": ["torch"], "reflinks": ["mkfs.xfs"]}
+OPTIONAL = {"views": ["torch"], "opens": ["torch"], "reflinks": ["mkfs.xfs"], "remote": ["rclone", "huggingface_hub"]}
 PACKAGES = {"rsync": "rsync", "getfattr": "attr", "numpy": "python3-numpy", "torch": "python3-torch", "mkfs.xfs": "xfsprogs",
-            "fusermount3": "fuse3"}
-MODULES = {"numpy", "torch"}
+            "fusermount3": "fuse3", "curl": "curl", "ip": "iproute2", "nginx": "nginx", "openssl": "openssl", "rclone": "rclone",
+            "huggingface_hub": "huggingface_hub (from PyPI)"}
+MODULES = {"numpy", "torch", "huggingface_hub"}
 NO_MOUNT = {"opens", "conversions"}
 
 
@@ -32,6 +33,8 @@ def problem(program, sections):
             return "cannot mount: /dev/fuse is missing or not accessible (only %s work without it)" % ", ".join(sorted(NO_MOUNT))
         if os.geteuid() != 0:
             needs["mount"] = ["fusermount3"]
+    if "remote" in sections and os.geteuid() != 0:
+        return "the section remote makes network namespaces: run it as root"
     packages = missing_packages([*sections, "mount"], needs)
     return "missing packages; run as root: apt-get install %s" % " ".join(packages) if packages else None
 
