@@ -78,10 +78,10 @@ def test_the_library_exports_what_the_headers_declare_and_nothing_else(installed
     assert len(exported) > 200 and exported <= declared
 
 
-def test_the_symbols_of_the_debian_package_are_those_of_the_library():
+def test_no_symbol_of_the_debian_package_is_gone():
     listed = re.findall(r'^ (\w+)@Base ', (ROOT / 'packaging/debian/libweightfs0.symbols').read_text(), re.M)
-    exported = {name for name in symbols(BUILD / 'src/libweightfs.so.0', '-D', '--defined-only') if not name.startswith('_')}
-    assert listed == sorted(exported)
+    gone = set(listed) - symbols(BUILD / 'src/libweightfs.so.0', '-D', '--defined-only')
+    assert len(listed) > 200 and not gone, 'remove these lines from packaging/debian/libweightfs0.symbols'
 
 
 def test_the_debian_package_is_built_with_what_the_tools_install():
