@@ -52,6 +52,9 @@ int cachefile_read(const struct cachefile *cache, uint64_t offset, void *buf, si
  * and *end, and makes both its bounds. 1, 0: there is none; or a negative errno. */
 int cachefile_missing(const struct cachefile *cache, uint64_t *from, uint64_t *end);
 
+/* Returns how many bytes are present, as far as that can be read. */
+uint64_t cachefile_count(const struct cachefile *cache);
+
 /* Notes as present all pieces that lie whole in the range, which was written. A negative errno. */
 int cachefile_mark(const struct cachefile *cache, uint64_t offset, uint64_t n_bytes);
 

@@ -107,6 +107,8 @@ enum wfs_finding_kind {
     WFS_FINDING_SET_UNLISTED_KEY,
     WFS_FINDING_SET_OTHER_SHARD,
     WFS_FINDING_SET_STRAY_FILE,
+    /* sources on the network */
+    WFS_FINDING_REMOTE_WEAK,
     /* overlays */
     WFS_FINDING_OVERLAY,
     WFS_N_FINDING_KINDS

@@ -259,8 +259,12 @@ int source_read_unchecked(const struct source *source, uint64_t offset, void *bu
 {
     if (offset > source->n_bytes || n_bytes > source->n_bytes - offset)
         return -EIO;
-    if (source->read != NULL)
-        return source->read(source, offset, buf, n_bytes);
+    if (source->read != NULL) {
+        const int code = source->read(source, offset, buf, n_bytes);
+        if (code == 0 && source->is_remote)
+            atomic_fetch_add_explicit(&n_read, n_bytes, memory_order_relaxed);
+        return code;
+    }
     return read_file(source, offset, buf, n_bytes);
 }
 

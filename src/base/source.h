@@ -26,6 +26,9 @@ struct source {
     atomic_bool has_changed;      /* sticky */
     bool is_part;                 /* of a checkpoint; by itself it is none */
     bool is_remote;               /* on the network: what is read soon is worth to be known */
+    bool is_weak;                 /* a change that keeps the length is not noticed */
+    /* Returns how many bytes of a remote one have been fetched. NULL for others. */
+    uint64_t (*count_cached)(const struct source *source);
     /* Reads exactly n_bytes. Safe to call from many threads. NULL for files. */
     int (*read)(const struct source *source, uint64_t offset, void *buf, size_t n_bytes);
     void (*done)(struct source *source); /* frees ctx; NULL: nothing to free */

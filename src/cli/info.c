@@ -133,6 +133,10 @@ static void json_sources(struct jsonout *out, const struct wfs_catalog *catalog)
         jsonout_open_object(out, NULL);
         jsonout_text(out, "file", wfs_catalog_source_path(catalog, i));
         jsonout_u64(out, "bytes", wfs_catalog_source_bytes(catalog, i));
+        bool is_remote;
+        const uint64_t n_cached = wfs_catalog_source_cached(catalog, i, &is_remote);
+        if (is_remote)
+            jsonout_u64(out, "cached", n_cached);
         jsonout_close_object(out);
     }
     jsonout_close_array(out);
@@ -246,7 +250,12 @@ static void print_sources(const struct wfs_catalog *catalog)
     for (size_t i = 0; i < n && i < N_SHOWN; i++) {
         print_label("sources:", i);
         print_escaped(stdout, wfs_catalog_source_path(catalog, i));
-        printf(", %s\n", wfs_count(wfs_catalog_source_bytes(catalog, i), "byte").text);
+        bool is_remote;
+        const uint64_t n_cached = wfs_catalog_source_cached(catalog, i, &is_remote);
+        printf(", %s", wfs_count(wfs_catalog_source_bytes(catalog, i), "byte").text);
+        if (is_remote)
+            printf(", %" PRIu64 " in the cache", n_cached);
+        putchar('\n');
     }
     print_more(n);
 }

@@ -136,6 +136,15 @@ static int note_other_name(struct wfs_catalog *catalog, const struct source *sou
                                catalog->format->name);
 }
 
+static int note_weak(struct wfs_catalog *catalog, const struct source *source)
+{
+    return source->is_weak ? catalog_add_finding(
+                                 catalog, WFS_FINDING_REMOTE_WEAK,
+                                 "the server sends neither a strong ETag nor Last-Modified: only a "
+                                 "change of the size is noticed")
+                           : 0;
+}
+
 int load_source(struct source *source, const struct load_context *context, struct wfs_catalog **out,
                 struct wfs_error *err)
 {
@@ -152,7 +161,8 @@ int load_source(struct source *source, const struct load_context *context, struc
     code = format_load(format, source, context, &catalog, err);
     if (code < 0)
         return code;
-    if (note_other_name(catalog, source) < 0 || dcp_parts_tell(catalog, source->path) < 0)
+    if (note_other_name(catalog, source) < 0 || note_weak(catalog, source) < 0 ||
+        dcp_parts_tell(catalog, source->path) < 0)
         return wfs_fail_memory(err);
     *out = steal(&catalog);
     return 0;

@@ -257,11 +257,35 @@ static void mark_dirty(struct driver *driver)
     pthread_mutex_unlock(&driver->status_lock);
 }
 
+/* Reports why a source on the network could not be read, once for each reason. */
+static void note_trouble(struct driver *driver)
+{
+    for (size_t i = 0; i < wfs_catalog_n_sources(driver->catalog); i++) {
+        const char *text = wfs_catalog_source_trouble(driver->catalog, i);
+        if (text == NULL)
+            continue;
+        pthread_mutex_lock(&driver->status_lock);
+        const bool is_new = strcmp(driver->status_text, text) != 0;
+        if (is_new) {
+            set_status_text(driver, text);
+            wfs_tree_set_status(driver->tree, &driver->status);
+        }
+        pthread_mutex_unlock(&driver->status_lock);
+        if (is_new)
+            log_error("cannot read '%s': %s",
+                      wfs_quote(wfs_catalog_source_path(driver->catalog, i)).text, text);
+        return;
+    }
+}
+
 void driver_note_failed_read(struct driver *driver)
 {
     size_t i = 0;
-    if (wfs_catalog_check_sources(driver->catalog, &i) == 0 ||
-        atomic_exchange(&driver->has_told_trouble, true))
+    if (wfs_catalog_check_sources(driver->catalog, &i) == 0) {
+        note_trouble(driver);
+        return;
+    }
+    if (atomic_exchange(&driver->has_told_trouble, true))
         return;
     log_error("source '%s' has changed since it was mounted: its tensors can no longer be read",
               wfs_quote(wfs_catalog_source_path(driver->catalog, i)).text);

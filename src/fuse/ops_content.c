@@ -217,7 +217,7 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t n_bytes, off_t offset
         driver_end_read(driver);
         wfs_interruption_set(NULL);
     }
-    if (n == -EIO)
+    if (n == -EIO || n == -ENOSPC) /* of the file, or of the cache of one on the network */
         driver_note_failed_read(driver);
     if (n < 0)
         fuse_reply_err(req, (int)-n);

@@ -360,7 +360,8 @@ static int print_base(FILE *out, const struct target *target, const struct mount
     fputs("weightfs-base 1\n", out);
     for (size_t i = 0; i < wfs_catalog_n_sources(catalog); i++) {
         const char *path = wfs_catalog_source_path(catalog, i);
-        const struct wfs_identity identity = identity_at(path);
+        const struct wfs_identity identity =
+            url_is(path) ? wfs_catalog_source_identity(catalog, i) : identity_at(path);
         autofree char *whole = path_resolve(path);
         print_identity(out, "source", &identity);
         fprintf(out, "#device %llu ", (unsigned long long)identity.device);

@@ -156,6 +156,22 @@ int cachefile_missing(const struct cachefile *cache, uint64_t *from, uint64_t *e
     return 1;
 }
 
+uint64_t cachefile_count(const struct cachefile *cache)
+{
+    struct record records[AT_ONCE];
+    const uint64_t n_blocks = count_blocks(cache);
+    uint64_t n_pieces = 0;
+    for (uint64_t block = 0; block < n_blocks; block += AT_ONCE) {
+        const size_t n = n_blocks - block < AT_ONCE ? (size_t)(n_blocks - block) : AT_ONCE;
+        if (load(cache, block, n, records) < 0)
+            break;
+        for (size_t i = 0; i < n; i++)
+            n_pieces += (uint64_t)__builtin_popcountll(records[i].pieces);
+    }
+    const uint64_t n_bytes = n_pieces * CACHEFILE_PIECE;
+    return n_bytes < cache->n_bytes ? n_bytes : cache->n_bytes;
+}
+
 /* Returns the bits of the pieces that lie whole in [from, end). */
 static uint64_t whole_bits(const struct cachefile *cache, uint64_t block, uint64_t from,
                            uint64_t end)

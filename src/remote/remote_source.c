@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -21,6 +22,12 @@
 
 enum { SLICE = 4 << 20, ATTEMPTS = 16 };
 
+/* Stays until the source is freed, because other threads may look at it. */
+struct trouble {
+    char text[WFS_ERROR_TEXT_MAX];
+    struct trouble *next;
+};
+
 struct remote_object {
     struct wfs_remote *remote;
     uint32_t number;
@@ -28,7 +35,8 @@ struct remote_object {
     struct cachefile cache;
     pthread_mutex_t lock; /* of all below */
     struct forward forward;
-    struct wfs_error trouble; /* of the last read that failed */
+    struct trouble *troubles; /* of reads that failed, the last one first */
+    size_t n_troubles;
 };
 
 static void done(struct source *source)
@@ -39,20 +47,39 @@ static void done(struct source *source)
     close(object->cache.fd);
     wfs_remote_free(object->remote);
     pthread_mutex_destroy(&object->lock);
+    while (object->troubles != NULL) {
+        struct trouble *trouble = object->troubles;
+        object->troubles = trouble->next;
+        free(trouble);
+    }
     free(object->url);
     free(object);
 }
 
 /* ---- reading ---- */
 
+static void remember(struct remote_object *object, const char *text)
+{
+    enum { MOST = 64 };
+    pthread_mutex_lock(&object->lock);
+    const bool is_new = object->troubles == NULL || strcmp(object->troubles->text, text) != 0;
+    struct trouble *trouble =
+        is_new && object->n_troubles < MOST ? calloc(1, sizeof(*trouble)) : NULL;
+    if (trouble != NULL) {
+        snprintf(trouble->text, sizeof(trouble->text), "%s", text);
+        trouble->next = object->troubles;
+        object->troubles = trouble;
+        object->n_troubles++;
+    }
+    pthread_mutex_unlock(&object->lock);
+}
+
 static int fail(const struct source *source, struct wfs_error *err, int code)
 {
     struct remote_object *object = source->ctx;
     if (code == -EINTR || code == -ENOMEM)
         return code;
-    pthread_mutex_lock(&object->lock);
-    object->trouble = *err;
-    pthread_mutex_unlock(&object->lock);
+    remember(object, err->text);
     if (code == -ESTALE)
         atomic_store((atomic_bool *)(uintptr_t)&source->has_changed, true);
     return code == -ENOSPC || code == -EDQUOT ? code : -EIO;
@@ -115,8 +142,16 @@ static int read_object(const struct source *source, uint64_t offset, void *buf, 
 
 static const char *trouble(const struct source *source, uint64_t offset)
 {
-    const struct remote_object *object = source->ctx;
-    return object->trouble.text[0] != '\0' ? object->trouble.text : NULL;
+    struct remote_object *object = source->ctx;
+    pthread_mutex_lock(&object->lock);
+    const char *text = object->troubles != NULL ? object->troubles->text : NULL;
+    pthread_mutex_unlock(&object->lock);
+    return text;
+}
+
+static uint64_t count_cached(const struct source *source)
+{
+    return cachefile_count(&((const struct remote_object *)source->ctx)->cache);
 }
 
 /* ---- opening ---- */
@@ -153,6 +188,8 @@ static int make_source(struct wfs_remote *remote, uint32_t number, struct remote
     source->read = read_object;
     source->done = done;
     source->trouble = trouble;
+    source->count_cached = count_cached;
+    source->is_weak = (answer->code & FETCHING_IS_WEAK) != 0;
     source->ctx = object;
     pthread_mutex_init(&object->lock, NULL);
     cachefile_init(&object->cache, answer->fd, answer->base, answer->n_bytes);

@@ -356,6 +356,24 @@ uint64_t wfs_catalog_source_bytes(const struct wfs_catalog *catalog, size_t i)
     return catalog->sources[i]->n_bytes;
 }
 
+uint64_t wfs_catalog_source_cached(const struct wfs_catalog *catalog, size_t i, bool *ret)
+{
+    const struct source *source = catalog->sources[i];
+    *ret = source->count_cached != NULL;
+    return *ret ? source->count_cached(source) : source->n_bytes;
+}
+
+struct wfs_identity wfs_catalog_source_identity(const struct wfs_catalog *catalog, size_t i)
+{
+    return catalog->sources[i]->identity;
+}
+
+const char *wfs_catalog_source_trouble(const struct wfs_catalog *catalog, size_t i)
+{
+    const struct source *source = catalog->sources[i];
+    return source->is_remote && source->trouble != NULL ? source->trouble(source, 0) : NULL;
+}
+
 int wfs_catalog_source_of(const struct wfs_catalog *catalog, const struct wfs_tensor *tensor)
 {
     const struct source *source = tensor->stored.source;

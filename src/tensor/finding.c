@@ -76,6 +76,7 @@ static const enum wfs_severity severities[WFS_N_FINDING_KINDS] = {
     [WFS_FINDING_SET_UNREADABLE] = WFS_HIGH,
     [WFS_FINDING_SET_UNLISTED_KEY] = WFS_MEDIUM,
     [WFS_FINDING_SET_OTHER_SHARD] = WFS_MEDIUM,
+    [WFS_FINDING_REMOTE_WEAK] = WFS_MEDIUM,
 };
 
 enum wfs_severity finding_severity(enum wfs_finding_kind kind)

@@ -78,3 +78,24 @@ def test_names_of_shards_are_escaped_in_their_urls(files, serve):
     index = files / 'odd.index.json'
     index.write_text(json.dumps({'weight_map': {'s0.w': odd}}))
     assert 's0.w' in weightfs('ls', serve(files).url(index)).stdout
+
+
+def test_info_tells_how_much_of_a_url_is_in_the_cache(files, serve):
+    url = serve(files).url('one.safetensors')
+    assert ', 65536 in the cache' in weightfs('info', url).stdout
+    assert json.loads(weightfs('info', '--json', url).stdout)['sources'][0]['cached'] == 65536
+    assert 'cache' not in weightfs('info', files / 'one.safetensors').stdout
+
+
+def test_a_change_that_may_not_be_noticed_is_a_finding(files, serve):
+    server = serve(files, more='etag off; add_header Last-Modified "";')
+    assert 'only a change of the size is noticed' in weightfs('info', server.url('one.safetensors')).stdout
+    assert 'is noticed' not in weightfs('info', serve(files).url('one.safetensors')).stdout
+
+
+def test_a_conversion_reads_a_url_in_few_requests(files, serve):
+    server = serve(files)
+    weightfs('convert', server.url('one.safetensors'), files / 'out.safetensors')
+    assert st.read(files / 'out.safetensors').tensors == st.read(files / 'one.safetensors').tensors
+    assert len(server.requests()) < 20
+    assert server.n_bytes() < os.path.getsize(files / 'one.safetensors') * 1.02

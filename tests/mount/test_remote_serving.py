@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from wfs_testlib import program, st
+from wfs_testlib import disks, program, st
 from wfs_testlib.mount import children, is_alive, wait_for
 from wfs_testlib.program import EXIT_USAGE, weightfs
 
@@ -76,7 +76,7 @@ def test_the_fetcher_keeps_no_file_terminal_or_directory_of_the_caller(files, se
 
 
 def test_a_killed_fetcher_is_an_error_and_what_is_cached_stays(files, serve, mount):
-    mounted = mount(serve(files).url('one.safetensors'))
+    mounted = mount(serve(files).url('one.safetensors')).allow('the process that fetches it has ended')
     data = st.read(files / 'one.safetensors').tensors['t0'][2]
     assert (mounted.path / 't0').read_bytes() == data
     os.kill(processes(mounted)[2], signal.SIGKILL)
@@ -139,3 +139,48 @@ def test_a_mount_of_a_url_writes_an_output(files, serve, mount):
     del expected['t1']
     assert st.read(files.parent / 'out.safetensors').tensors == expected
     assert 'output=' in weightfs(url, mounted.path.parent, '-o', 'rw', code=EXIT_USAGE).error
+
+
+def test_a_full_cache_disk_is_an_error_of_that_read_and_not_of_the_mount(files, serve, mount, monkeypatch):
+    tensors = st.read(files / 'one.safetensors').tensors
+    with disks.small(files.parent, 'tmpfs', 4) as disk:
+        monkeypatch.setenv('TMPDIR', str(disk))
+        mounted = mount(serve(files).url('one.safetensors')).allow('No space left on device; free some space, or set TMPDIR')
+        assert (mounted.path / 't0').read_bytes() == tensors['t0'][2]
+        for _ in range(2):
+            with pytest.raises(OSError) as caught:
+                (mounted.path / 't1').read_bytes()
+            assert caught.value.errno in (errno.EIO, errno.ENOSPC)
+        assert (mounted.path / 't0').read_bytes() == tensors['t0'][2]
+        assert 'TMPDIR' in mounted.status()['text']
+        mounted.close()
+
+
+def test_status_tells_how_much_is_cached(files, serve, mount):
+    mounted = mount(serve(files).url('one.safetensors'))
+    (before,) = mounted.status()['sources']
+    (mounted.path / 't2').read_bytes()
+    (after,) = mounted.status()['sources']
+    assert before['bytes'] == os.path.getsize(files / 'one.safetensors')
+    assert before['cached'] <= 128 << 10 and 3 * MIB <= after['cached'] - before['cached'] < 4 * MIB
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_what_was_read(folder, serve, mount):
+    root = folder / 'served'
+    root.mkdir()
+    st.write_hole(root / 'large.safetensors', 2 << 30)
+    mounted = mount(serve(root).url('large.safetensors'))
+    (name,) = [name for name in os.listdir(mounted.path) if not name.startswith('.')]
+
+    def peak():
+        return sum(int(pathlib.Path('/proc/%d/status' % pid).read_text().split('VmHWM:')[1].split()[0]) for pid in processes(mounted)[1:])
+
+    with open(mounted.path / name, 'rb', buffering=0) as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_SEQUENTIAL)
+        sizes = []
+        for _ in range(4):
+            for _ in range(512):
+                assert len(file.read(MIB)) > 0
+            sizes.append(peak())
+    assert sizes[-1] - sizes[0] < 16 << 10, sizes

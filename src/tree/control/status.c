@@ -63,6 +63,9 @@ static void add_sources(const struct wfs_tree *tree, struct strbuf *text)
         strbuf_json(text, source->path);
         strbuf_puts(text, ", \"state\": ");
         strbuf_json(text, atomic_load(&source->has_changed) ? "changed" : "ok");
+        if (source->count_cached != NULL)
+            strbuf_printf(text, ", \"bytes\": %" PRIu64 ", \"cached\": %" PRIu64, source->n_bytes,
+                          source->count_cached(source));
         strbuf_puts(text, "}");
     }
     strbuf_puts(text, tree->catalog->n_sources == 0 ? "]\n" : "\n  ]\n");

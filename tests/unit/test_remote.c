@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What lies between a reader and a server: URLs, messages, cache files, how far is read ahead.
+ */
+#include "check.h"
+
+#include <weightfs/cachefile.h>
+#include <weightfs/cleanup.h>
+#include <weightfs/fetching.h>
+#include <weightfs/url.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "remote/forward.h"
+
+enum { PIECE = CACHEFILE_PIECE, BLOCK = CACHEFILE_BLOCK };
+
+static void a_url_is_shown_without_what_is_secret(void)
+{
+    static const char *const cases[][3] = {
+        {"https://h/a/b.st", "https://h/a/b.st", "b.st"},
+        {"https://u:p@h:1/a/b.st?sig=x/y#z", "https://h:1/a/b.st", "b.st"},
+        {"http://u@h?x=/secret", "http://h", "download"},
+        {"https://h/a@b/c%20d", "https://h/a@b/c%20d", "c d"},
+        {"https://h/..", "https://h/..", "download"},
+        {"https://h/a%2Fb", "https://h/a%2Fb", "download"},
+        {"s3://bucket/a?b#c%20", "s3://bucket/a?b#c%20", "a?b#c%20"},
+        {"s3://key:secret@bucket/a", "s3://bucket/a", "a"},
+        {"hf://o/n@rev/f.st", "hf://o/n@rev/f.st", "f.st"},
+        {"HTTPS://u:p@H/x", "HTTPS://H/x", "x"}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        autofree char *shown = url_shown(cases[i][0]), *name = url_name(cases[i][0]);
+        check(url_is(cases[i][0]));
+        check_str(shown, cases[i][1]);
+        check_str(name, cases[i][2]);
+    }
+    check(!url_is("ftp://h/a") && !url_is("/http://h/a") && !url_is("s3:/a") && !url_is(""));
+}
+
+static void a_sibling_is_in_the_folder_of_the_path(void)
+{
+    static const char *const cases[][3] = {
+        {"https://u:p@h/a/i.json?x=1/2#f/g", "m.st", "https://u:p@h/a/m.st"},
+        {"https://h/a/i.json", "a b%?#:é", "https://h/a/a%20b%25%3F%23%3A%C3%A9"},
+        {"https://h", "m", "https://h/m"},
+        {"s3://b/a?b/i.json", "m?.st", "s3://b/a?b/m?.st"},
+        {"hf://o/n@r/i.json", "m.st", "hf://o/n@r/m.st"}};
+    static const char *const away[] = {"", ".", "..", "a/b", "../a", "https:m.st", "s3:x", "//h/a"};
+    char *url = NULL;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        check_int(url_sibling(cases[i][0], cases[i][1], &url, NULL), 0);
+        check_str(url, cases[i][2]);
+        free(url);
+    }
+    for (size_t i = 0; i < sizeof(away) / sizeof(*away); i++)
+        check_int(url_sibling("https://h/a/i.json", away[i], &url, NULL), -EINVAL);
+}
+
+static void messages_arrive_as_they_were_sent(void)
+{
+    int ends[2], fd;
+    static uint8_t buf[FETCHING_MAX];
+    struct fetching got;
+    const struct fetching sent = {.kind = FETCHING_OPENED,
+                                  .request = 7,
+                                  .object = UINT32_MAX,
+                                  .code = 3,
+                                  .offset = 1ull << 40,
+                                  .n_bytes = 1ull << 41,
+                                  .n_fetched = UINT64_MAX,
+                                  .n_needed = 1,
+                                  .digest = 1ull << 63,
+                                  .text = "text",
+                                  .n_text = 4};
+    check_int(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
+    check_int(fetching_receive(ends[1], buf, &got, &fd), -EAGAIN);
+    check_int(fetching_send(ends[0], &sent, ends[0]), 0);
+    check_int(fetching_receive(ends[1], buf, &got, &fd), 0);
+    check(fd >= 0);
+    close(fd);
+    check(got.kind == sent.kind && got.request == 7 && got.object == UINT32_MAX && got.code == 3);
+    check(got.offset == sent.offset && got.n_bytes == sent.n_bytes && got.n_fetched == UINT64_MAX);
+    check(got.n_needed == 1 && got.digest == sent.digest && got.n_text == 4);
+    check(memcmp(got.text, "text", 4) == 0);
+    check_int(send(ends[0], "short", 5, 0), 5);
+    check_int(fetching_receive(ends[1], buf, &got, &fd), -EBADMSG);
+    close(ends[0]);
+    check_int(fetching_receive(ends[1], buf, &got, &fd), -EPIPE);
+    check_int(fetching_send(ends[1], &sent, -1), -EPIPE);
+    close(ends[1]);
+}
+
+/* ---- cache files ---- */
+
+static struct cachefile make_cache(uint64_t base, uint64_t n_bytes)
+{
+    struct cachefile cache = {.fd = -1};
+    const int fd = memfd_create("cache", MFD_CLOEXEC);
+    check_int(cachefile_init(&cache, fd, base, n_bytes), 0);
+    check_int(cachefile_make(&cache), 0);
+    return cache;
+}
+
+static void only_what_was_marked_is_present(void)
+{
+    const uint64_t n_bytes = 3 * BLOCK + 5;
+    struct cachefile cache = make_cache(8192, n_bytes);
+    autofree char *bytes = malloc(n_bytes), *got = malloc(n_bytes);
+    for (uint64_t i = 0; i < n_bytes; i++)
+        bytes[i] = (char)(i * 2654435761u >> 13);
+    check_int(cachefile_read(&cache, 0, got, 1), 0);
+    check_int(cachefile_write(&cache, 0, bytes, n_bytes), 0);
+    check_int(cachefile_read(&cache, 0, got, 1), 0);
+    check_int(cachefile_mark(&cache, PIECE - 1, 2 * PIECE), 0); /* one of them lies whole in it */
+    check_uint(cachefile_count(&cache), PIECE);
+    check_int(cachefile_read(&cache, PIECE, got, PIECE), 1);
+    check_bytes(got, bytes + PIECE, PIECE);
+    check_int(cachefile_read(&cache, PIECE - 1, got, 2), 0);
+    check_int(cachefile_read(&cache, 2 * PIECE - 1, got, 2), 0);
+    check_int(cachefile_mark(&cache, 0, n_bytes), 0);
+    check_int(cachefile_read(&cache, 0, got, n_bytes), 1);
+    check_bytes(got, bytes, n_bytes);
+    check_uint(cachefile_count(&cache), n_bytes);
+    close(cache.fd);
+}
+
+static void missing_ranges_are_found(void)
+{
+    const uint64_t n_bytes = 2 * BLOCK + 5;
+    struct cachefile cache = make_cache(0, n_bytes);
+    uint64_t from = 10, end = n_bytes;
+    check_int(cachefile_missing(&cache, &from, &end), 1);
+    check(from == 0 && end == n_bytes);
+    cachefile_mark(&cache, 0, BLOCK - PIECE);
+    cachefile_mark(&cache, BLOCK + PIECE, BLOCK - PIECE);
+    from = 0, end = n_bytes;
+    check_int(cachefile_missing(&cache, &from, &end), 1);
+    check(from == BLOCK - PIECE && end == BLOCK + PIECE);
+    from = BLOCK + PIECE, end = 2 * BLOCK;
+    check_int(cachefile_missing(&cache, &from, &end), 0);
+    from = BLOCK + PIECE, end = n_bytes;
+    check_int(cachefile_missing(&cache, &from, &end), 1);
+    check(from == 2 * BLOCK && end == n_bytes);
+    close(cache.fd);
+}
+
+static void a_removed_block_is_not_read(void)
+{
+    struct cachefile cache = make_cache(0, BLOCK);
+    char byte;
+    cachefile_mark(&cache, 0, BLOCK);
+    check_int(cachefile_read(&cache, 0, &byte, 1), 1);
+    check_int(pwrite(cache.fd, "\1", 1, (off_t)cache.records), 1); /* an odd sequence */
+    check_int(cachefile_read(&cache, 0, &byte, 1), 0);
+    cachefile_clear(&cache);
+    check_uint(cachefile_count(&cache), 0);
+    close(cache.fd);
+}
+
+static void an_object_can_be_too_large(void)
+{
+    struct cachefile cache;
+    check_int(cachefile_init(&cache, 0, 0, INT64_MAX), -EFBIG);
+    check_int(cachefile_init(&cache, 0, INT64_MAX - 4095, 1), -EFBIG);
+    check_int(cachefile_init(&cache, 0, 1, 1), -EFBIG);
+    cache = make_cache(0, 0);
+    check_uint(cachefile_end(&cache), 0);
+    close(cache.fd);
+}
+
+/* ---- reading ahead ---- */
+
+static void a_reader_that_goes_on_gets_a_window_that_doubles(void)
+{
+    struct forward forward = {0};
+    uint64_t from, end, at = 0, asked = 0, n_asked = 0;
+    const uint64_t n = 400u << 20, step = 128 << 10;
+    for (; at < n; at += step) {
+        if (!forward_note(&forward, at, step, n, &from, &end))
+            continue;
+        check(from >= asked && end > from && end <= n && end - at <= (65u << 20));
+        asked = end;
+        n_asked++;
+    }
+    check(asked == n && n_asked < 40);
+}
+
+static void scattered_readers_get_nothing_ahead(void)
+{
+    struct forward forward = {0};
+    uint64_t from, end;
+    for (uint64_t i = 0; i < 1000; i++)
+        check(!forward_note(&forward, i * 48271 % 1000 * (64u << 20), 4096, 0, &from, &end));
+    check(!forward_note(&forward, 5 << 20, 4096, (5 << 20) + 4096, &from, &end));
+}
+
+static void a_reader_whose_end_is_not_known_gets_little(void)
+{
+    struct forward forward = {0};
+    uint64_t from, end;
+    check(!forward_note(&forward, 0, 65536, 0, &from, &end));
+    check(forward_note(&forward, 65536, 65536, 0, &from, &end));
+    check(from == 131072 && end == 131072 + 65536);
+    for (uint64_t at = 131072; at < (64u << 20); at += 65536) {
+        if (forward_note(&forward, at, 65536, 0, &from, &end))
+            check(end <= at + (5 << 20));
+    }
+}
+
+int main(void)
+{
+    check_run(a_url_is_shown_without_what_is_secret);
+    check_run(a_sibling_is_in_the_folder_of_the_path);
+    check_run(messages_arrive_as_they_were_sent);
+    check_run(only_what_was_marked_is_present);
+    check_run(missing_ranges_are_found);
+    check_run(a_removed_block_is_not_read);
+    check_run(an_object_can_be_too_large);
+    check_run(a_reader_that_goes_on_gets_a_window_that_doubles);
+    check_run(scattered_readers_get_nothing_ahead);
+    check_run(a_reader_whose_end_is_not_known_gets_little);
+    return check_done();
+}
