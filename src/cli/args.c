@@ -113,6 +113,7 @@ static void print_view_options(void)
 
 static void print_help(const struct args_usage *usage)
 {
+    wrapping_start(false);
     printf("usage: weightfs %s [OPTION...] %s\n\n%s\n\noptions:\n", usage->verb, usage->operands,
            usage->text);
     for (const struct args_option *option = own_options(usage); option->name != NULL; option++)

@@ -4,6 +4,7 @@
  */
 #include "program/print.h"
 #include "program/spelling.h"
+#include "program/wrapping.h"
 #include "program/urls.h"
 #include "cli/verbs.h"
 #include "fuse/mount.h"
@@ -49,6 +50,7 @@ enum { N_VERBS = sizeof(verbs) / sizeof(verbs[0]) };
 
 static void print_help(void)
 {
+    wrapping_start(false);
     puts("usage: weightfs SOURCE MOUNTPOINT [-o OPTION[,OPTION...]]\n"
          "       weightfs VERB [OPTION...] OPERAND...\n"
          "\n"
@@ -182,7 +184,7 @@ int main(int argc, char **argv)
     raise_descriptor_limit();
     /* A threshold that is set does not grow: large tables go back to the system when freed. */
     mallopt(M_MMAP_THRESHOLD, 512 << 10);
-    setvbuf(stderr, NULL, _IOLBF, BUFSIZ);
+    wrapping_start_errors();
     if (urls_take(argc, argv) < 0)
         return print_error(EXIT_UNSUPPORTED, NULL, "out of memory");
     return print_finish(run(argc, argv));

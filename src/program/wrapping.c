@@ -16,10 +16,15 @@
 
 #include "program/screen.h"
 
-static struct {
+struct wrapped {
+    int fd;
     size_t width; /* columns; 0: lines are not broken */
+    bool keeps_quoted;
     struct strbuf line;
-} wrapping;
+};
+
+static struct wrapped output = {.fd = STDOUT_FILENO};
+static struct wrapped errors = {.fd = STDERR_FILENO, .keeps_quoted = true};
 
 /* ---- the line that is drawn over ---- */
 
@@ -61,16 +66,30 @@ void wrapping_erase_for_good(void)
 
 /* ---- lines ---- */
 
+/* Returns whether a quote begins or ends at text[i], by what is before and after it. */
+static bool turns_quote(const char *text, size_t n_bytes, size_t i, bool is_quoted)
+{
+    if (text[i] != '\'')
+        return false;
+    return is_quoted ? i + 1 == n_bytes || strchr(" ,;:.?)", text[i + 1]) != NULL
+                     : i == 0 || text[i - 1] == ' ' || text[i - 1] == '(';
+}
+
 /* Returns the bytes of the part of the text that goes into a line of n_columns: up to a space,
- * unless that would leave more than half of the line empty. */
-static size_t part_of(const char *text, size_t n_bytes, size_t n_columns)
+ * unless that would leave more than half of the line empty. What is in quotes may have to stay in
+ * one piece, so that it can be pasted. */
+static size_t part_of(const struct wrapped *wrapped, const char *text, size_t n_bytes,
+                      size_t n_columns)
 {
     size_t i = 0, n_space = 0, total = 0, columns;
+    const size_t n_least = wrapped->keeps_quoted ? 0 : n_columns / 2;
+    bool is_quoted = false;
     while (i < n_bytes) {
         const size_t n = screen_step(text + i, n_bytes - i, &columns);
-        if (text[i] == ' ' && total > n_columns / 2)
+        is_quoted ^= wrapped->keeps_quoted && turns_quote(text, n_bytes, i, is_quoted);
+        if (text[i] == ' ' && total > n_least && !is_quoted)
             n_space = i;
-        if (total + columns > n_columns)
+        if (total + columns > n_columns && (n_space > 0 || !wrapped->keeps_quoted))
             return n_space > 0 ? n_space : i;
         total += columns;
         i += n;
@@ -79,12 +98,13 @@ static size_t part_of(const char *text, size_t n_bytes, size_t n_columns)
 }
 
 /* A line that was broken goes on with an indent. */
-static void break_line(const char *text, size_t n_bytes, struct strbuf *out)
+static void break_line(const struct wrapped *wrapped, const char *text, size_t n_bytes,
+                       struct strbuf *out)
 {
     static const char indent[] = "\n    ";
-    size_t n_columns = wrapping.width;
+    size_t n_columns = wrapped->width;
     for (;;) {
-        const size_t n = part_of(text, n_bytes, n_columns);
+        const size_t n = part_of(wrapped, text, n_bytes, n_columns);
         size_t n_shown = n;
         while (n_shown > 0 && text[n_shown - 1] == ' ')
             n_shown--;
@@ -98,30 +118,32 @@ static void break_line(const char *text, size_t n_bytes, struct strbuf *out)
         if (n_bytes == 0)
             return;
         strbuf_puts(out, indent);
-        n_columns = wrapping.width - (sizeof(indent) - 2);
+        n_columns = wrapped->width - (sizeof(indent) - 2);
     }
 }
 
 /* Writes what is held, which is a line or the beginning of one, and what ends it. */
-static int put_line(struct strbuf *line, const char *end)
+static int put_line(struct wrapped *wrapped, const char *end)
 {
     autostrbuf struct strbuf broken = {0};
-    const bool is_broken = line->n_bytes > wrapping.width;
+    struct strbuf *line = &wrapped->line;
+    const bool is_broken = line->n_bytes > wrapped->width;
     struct strbuf *shown = is_broken ? &broken : line;
     if (is_broken)
-        break_line(line->bytes, line->n_bytes, &broken);
+        break_line(wrapped, line->bytes, line->n_bytes, &broken);
     strbuf_puts(shown, end);
     const int code = shown->has_failed || line->has_failed
                          ? -ENOMEM
-                         : io_write(STDOUT_FILENO, shown->bytes, shown->n_bytes);
+                         : io_write(wrapped->fd, shown->bytes, shown->n_bytes);
     line->n_bytes = 0;
     return code;
 }
 
 /* Holds what has come until its line ends. */
-static int hold(struct strbuf *line, const char *bytes, size_t n_bytes)
+static int hold(struct wrapped *wrapped, const char *bytes, size_t n_bytes)
 {
     enum { N_HELD_MAX = 1 << 16 };
+    struct strbuf *line = &wrapped->line;
     int code = 0;
     for (size_t i = 0; code == 0 && i < n_bytes;) {
         const char *end = memchr(bytes + i, '\n', n_bytes - i);
@@ -129,7 +151,7 @@ static int hold(struct strbuf *line, const char *bytes, size_t n_bytes)
         strbuf_add(line, bytes + i, n);
         i += n + (end != NULL);
         if (end != NULL || line->n_bytes > N_HELD_MAX || line->has_failed)
-            code = put_line(line, end != NULL ? "\n" : "");
+            code = put_line(wrapped, end != NULL ? "\n" : "");
     }
     return code;
 }
@@ -138,8 +160,8 @@ static int hold(struct strbuf *line, const char *bytes, size_t n_bytes)
 static ssize_t take(void *ctx, const char *bytes, size_t n_bytes)
 {
     wrapping_pause();
-    const int code = wrapping.width > 0 ? hold(&wrapping.line, bytes, n_bytes)
-                                        : io_write(STDOUT_FILENO, bytes, n_bytes);
+    const int code =
+        output.width > 0 ? hold(&output, bytes, n_bytes) : io_write(STDOUT_FILENO, bytes, n_bytes);
     wrapping_resume();
     errno = -code;
     return code < 0 ? 0 : (ssize_t)n_bytes;
@@ -152,14 +174,31 @@ void wrapping_start(bool is_exact)
     FILE *out = width > 0 ? fopencookie(NULL, "w", functions) : NULL;
     if (out == NULL)
         return;
-    wrapping.width = is_exact ? 0 : width;
+    output.width = is_exact ? 0 : width;
     setvbuf(out, NULL, _IOLBF, BUFSIZ);
     stdout = out;
 }
 
+/* The write function of stderr. Who prints there has called wrapping_pause, where that matters. */
+static ssize_t take_error(void *ctx, const char *bytes, size_t n_bytes)
+{
+    errno = -hold(&errors, bytes, n_bytes);
+    return errno != 0 ? 0 : (ssize_t)n_bytes;
+}
+
+void wrapping_start_errors(void)
+{
+    const cookie_io_functions_t functions = {.write = take_error};
+    errors.width = screen_width(STDERR_FILENO);
+    FILE *out = errors.width > 0 ? fopencookie(NULL, "w", functions) : NULL;
+    if (out != NULL)
+        stderr = out;
+    setvbuf(stderr, NULL, _IOLBF, BUFSIZ);
+}
+
 int wrapping_finish(void)
 {
-    const int code = wrapping.line.n_bytes > 0 ? put_line(&wrapping.line, "") : 0;
-    strbuf_done(&wrapping.line);
+    const int code = output.line.n_bytes > 0 ? put_line(&output, "") : 0;
+    strbuf_done(&output.line);
     return code;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Standard output on a terminal: lines that are too wide for it are broken at spaces, and a bar of
- * progress is erased before a line is printed.
+ * Standard output and standard error on a terminal: lines that are too wide for it are broken at
+ * spaces, and a bar of progress is erased before a line is printed.
  */
 #ifndef WFS_WRAPPING_H
 #define WFS_WRAPPING_H
@@ -13,6 +13,12 @@
  * are not broken.
  */
 void wrapping_start(bool is_exact);
+
+/*
+ * Does the same with stderr, where what is in quotes is never broken: a name or a command that
+ * somebody may paste. In any case stderr is buffered by lines from then on.
+ */
+void wrapping_start_errors(void);
 
 /* Writes the line that has not ended. Returns 0 or the negative errno of the first failure. */
 int wrapping_finish(void);
