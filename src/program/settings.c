@@ -241,8 +241,8 @@ static const struct setting rows[] = {
     {"suffix", "TEXT", "of a simple backup, in place of '~'", SETTING_OF_OUTPUT, apply_suffix},
     {"ties", "copy|drop", "store tied tensors once per name, or only once", SETTING_OF_OUTPUT,
      apply_ties},
-    {"timeout", "SECONDS", "give up a request after that long without a byte (60)",
-     SETTING_OF_SOURCE, apply_timeout},
+    {"timeout", "SECONDS", "give up a request without a byte for so long (60)", SETTING_OF_SOURCE,
+     apply_timeout},
     {"values", "drop|metadata", "leave non-tensor values out, or store as metadata",
      SETTING_OF_OUTPUT, apply_values},
 };
