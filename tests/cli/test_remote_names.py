@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: MIT
 """Where names of sources lead: plain URLs, the Hub, S3; who asks there, by what of the environment and the home directory."""
+import json
 import random
 
 import pytest
 
+from wfs_testlib import st
 from wfs_testlib.bad_server import BadServer, basic, honest, redirect, status
 from wfs_testlib.engine import WHY_NOT, fetch
 from wfs_testlib.hub_server import COMMIT, hub
+from wfs_testlib.program import EXIT_SOURCE, weightfs
 from wfs_testlib.served import make_certificate
 
 pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=str(WHY_NOT))
@@ -104,6 +107,35 @@ def test_a_name_that_is_wrong_is_a_message(name, env, text):
     assert got.failures[0][0] in ('EINVAL', 'EOPNOTSUPP') and text in got.failures[0][1]
 
 
+@pytest.fixture
+def checkpoint(folder):
+    """A set of two shards, as files."""
+    names = {}
+    for i in range(2):
+        name = 'model-%05d-of-00002.safetensors' % (i + 1)
+        st.write(folder / name, {'t%d.w' % i: ('U8', [1000], random.Random(i).randbytes(1000))})
+        names['t%d.w' % i] = name
+    (folder / FILES[0]).write_text(json.dumps({'metadata': {}, 'weight_map': names}))
+    return folder
+
+
+def test_a_repository_is_a_source_of_verbs(checkpoint, monkeypatch):
+    files = {path.name: path.read_bytes() for path in checkpoint.iterdir()}
+    with BadServer(b'', default=hub('a/b', files, TOKEN)) as server:
+        monkeypatch.setenv('HF_ENDPOINT', server.origin)
+        monkeypatch.setenv('HF_TOKEN', TOKEN)
+        shown = [weightfs('ls', 'hf://a/b'), weightfs('info', '--json', 'hf://a/b')]
+        assert shown[0].stdout == weightfs('ls', checkpoint / FILES[0]).stdout
+        for i in range(2):
+            assert weightfs('cat', 'hf://a/b@main/' + FILES[0], 't%d.w' % i).raw == random.Random(i).randbytes(1000)
+        # All shards are of one commit, although the name does not say which.
+        assert all(COMMIT in request.path for request in server.requests if 'model-' in request.path)
+        monkeypatch.setenv('HF_TOKEN', TOKEN + '2')
+        shown.append(weightfs('ls', 'hf://a/b', code=EXIT_SOURCE))
+        assert 'HF_TOKEN' in shown[-1].error and shown[-1].error.startswith('hf://a/b: ')
+    assert not any(TOKEN in result.stdout + result.stderr for result in shown)
+
+
 # ---- who asks ----
 
 NETRC = '''# a comment
@@ -135,6 +167,21 @@ def test_netrc_has_the_password_for_a_host(user, expected, folder):
 def test_a_refusal_says_what_to_do(user, path, hint):
     with BadServer(CONTENT, [status('401 Unauthorized')]) as server:
         assert hint in fetch(server.url(path, user)).failures[0][1]
+
+
+# ---- connections ----
+
+def test_requests_share_a_connection_where_they_can(folder, serve):
+    (folder / 'x').write_bytes(CONTENT * 100)
+    server = serve(folder)
+    words = ['%d+10000' % (i * 10000) for i in range(40)]
+    for is_tls, protocol in ((True, 'HTTP/2.0'), (False, 'HTTP/1.1')):
+        server.forget()
+        assert fetch(server.url('x', is_tls), *words, env={'CURL_CA_BUNDLE': str(server.certificate)}).data == (CONTENT * 100)[:400000]
+        requests = server.requests()
+        assert len(requests) == 41 and {request.protocol for request in requests} == {protocol}
+        n_connections = len({request.connection for request in requests})
+        assert n_connections == 1 if is_tls else n_connections <= 16
 
 
 # ---- TLS and proxies ----

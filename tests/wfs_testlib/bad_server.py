@@ -22,11 +22,8 @@ class Exchange:
 
     def __init__(self, server, connection, request):
         self.server, self.connection, self.request = server, connection, request
+        self.content = server.content
         self.extra = {}  # headers of each good answer
-
-    @property
-    def content(self):
-        return self.server.content
 
     @property
     def range(self):

@@ -10,7 +10,8 @@ PATH = re.compile(r'/([\w.-]+/[\w.-]+)/resolve/([^/]+)/(.+)')
 
 
 def hub(repository, files, token=None, store=None, revisions=('main', COMMIT), has_access=True):
-    """One repository, whose files have the content of the server; private with a token. With a store, a URL, files are redirected there."""
+    """One repository, private with a token. Files are names, with the content of the server, or {name: content}. With a store, a URL,
+    they are redirected there."""
     def behave(exchange):
         match = PATH.fullmatch(exchange.request.path)
         sent = exchange.request.headers.get('authorization')
@@ -25,5 +26,6 @@ def hub(repository, files, token=None, store=None, revisions=('main', COMMIT), h
             redirect(store + '/' + path + '?sig=tok3n', X_Repo_Commit=COMMIT, X_Linked_Size=1)(exchange)
         else:
             exchange.extra = {'X_Repo_Commit': COMMIT}
+            exchange.content = files[path] if isinstance(files, dict) else exchange.content
             honest(exchange)
     return behave
