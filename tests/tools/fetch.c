@@ -82,8 +82,10 @@ static int wait_for(struct http *http, const struct range *ranges, int n)
 
 static void write_range(struct range *range)
 {
-    fwrite(range->bytes, 1, (size_t)range->n_got, stdout);
+    if (range->n_got > 0)
+        fwrite(range->bytes, 1, (size_t)range->n_got, stdout);
     free(range->bytes);
+    range->bytes = NULL;
 }
 
 /* A file that appears is a sign, and its end another one. */
@@ -143,7 +145,7 @@ int main(int argc, char **argv)
     if (n_failed == 0 && argc > 5)
         n_failed += fetch_ranges(http, object, argv + 5, argc - 5);
     else
-        fwrite(head.bytes, 1, (size_t)head.n_got, stdout);
+        write_range(&head);
     free(head.bytes);
     http_object_free(object);
     http_free(http);
