@@ -73,7 +73,8 @@ static int pin(struct http_object *object)
 static int keep(struct http_transfer *transfer)
 {
     struct http_object *object = transfer->object;
-    if (transfer->is_first && object->place.service == HTTP_HUB && object->commit[0] == '\0')
+    if (transfer->is_first && object->place.service == HTTP_HUB && !object->known.is_open &&
+        transfer->answer.commit[0] != '\0')
         memcpy(object->commit, transfer->answer.commit, sizeof(object->commit));
     if (transfer->verdict != HTTP_TAKE && transfer->verdict != HTTP_EMPTY)
         return 0;

@@ -105,6 +105,8 @@ int http_request_make(struct http_request *request, const struct http_asked *ask
     rc |= curl_easy_setopt(easy, CURLOPT_PIPEWAIT, 1L);
     rc |= curl_easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L);
     rc |= curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+    /* One that is cancelled does not wait for its resolver. */
+    rc |= curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L);
     rc |= curl_easy_setopt(easy, CURLOPT_USERAGENT, "weightfs/" WFS_VERSION);
     rc |= curl_easy_setopt(easy, CURLOPT_ACCEPT_ENCODING, "identity");
     rc |= curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT, (long)asked->timeout_s);

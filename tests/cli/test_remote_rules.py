@@ -161,6 +161,19 @@ def port_server(origin):
         socket.create_server = create
 
 
+@pytest.mark.slow
+def test_the_server_does_not_decide_to_wait_for_ever():
+    got, requests = run([status('503 Service Unavailable', Retry_After=100000)])
+    assert got.data == CONTENT[:1000] and 59 <= requests[1].time - requests[0].time
+
+
+@pytest.mark.parametrize('behaviour', [honest, chunked, slow(1000, 0.001), status('503 No')], ids=['good', 'chunked', 'slow', 'failing'])
+def test_a_transfer_that_is_cancelled_disturbs_no_other(behaviour):
+    words = ['0+50000!', '50000+50000', '7+9-', '100000+100000!', '1+99999-', '150000+50000']
+    got, _ = run([honest] + [behaviour] * 3, *words)
+    assert got.data == CONTENT[50000:100000] + CONTENT[150000:] and not got.failures
+
+
 # ---- what never ends ----
 
 HEADER = b'HTTP/1.1 206 Partial Content\r\n'

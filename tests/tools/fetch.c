@@ -6,6 +6,7 @@
  * fetch RETRIES TIMEOUT HEAD NAME [OFFSET+N | FILE]...
  *
  * Ranges are fetched at the same time and written in their order; without any, the head is written.
+ * One that ends with '!' is cancelled when its first bytes arrive, with '-' right away.
  * A FILE ends a group of ranges: it is created when they are complete, and removed by somebody else
  * before the next group begins.
  */
@@ -23,12 +24,20 @@ struct range {
     char *bytes;
     bool is_done;
     int code;
+    struct http_transfer *transfer; /* to be cancelled; NULL: no */
 };
 
 static void die(const char *text)
 {
     fprintf(stderr, "fetch: %s\n", text);
     exit(2);
+}
+
+static void cancel(struct range *range)
+{
+    http_cancel(range->transfer);
+    range->is_done = true;
+    range->n_got = 0;
 }
 
 static void range_opened(void *ctx, const struct http_facts *facts)
@@ -47,16 +56,20 @@ static void range_opened(void *ctx, const struct http_facts *facts)
 static void range_received(void *ctx, uint64_t offset, const void *bytes, size_t n_bytes)
 {
     struct range *range = ctx;
-    if (range->bytes == NULL || offset != range->start + range->n_got ||
+    if (range->is_done || range->bytes == NULL || offset != range->start + range->n_got ||
         n_bytes > range->n_bytes - range->n_got)
         die("bytes out of order");
     memcpy(range->bytes + range->n_got, bytes, n_bytes);
     range->n_got += n_bytes;
+    if (range->transfer != NULL)
+        cancel(range);
 }
 
 static void range_done(void *ctx, const struct wfs_error *err)
 {
     struct range *range = ctx;
+    if (range->is_done)
+        die("called after the end");
     range->is_done = true;
     range->code = err == NULL ? 0 : err->code;
     if (err != NULL)
@@ -114,10 +127,13 @@ static int fetch_ranges(struct http *http, struct http_object *object, char **wo
             continue;
         }
         ranges[n] = (struct range){.start = strtoull(words[i], &plus, 10)};
-        ranges[n].n_bytes = strtoull(plus, NULL, 10);
+        ranges[n].n_bytes = strtoull(plus, &plus, 10);
         ranges[n].bytes = malloc((size_t)ranges[n].n_bytes + 1);
         if (http_get(object, ranges[n].start, ranges[n].n_bytes, &calls, ranges + n, &transfer) < 0)
             die("http_get failed");
+        ranges[n].transfer = *plus == '!' || *plus == '-' ? transfer : NULL;
+        if (*plus == '-')
+            cancel(ranges + n);
         n++;
     }
     free(ranges);
