@@ -53,7 +53,7 @@ struct http_calls {
      *   EOPNOTSUPP  the server has no ranges, and the object is too large to be taken whole
      *   ESTALE      the object is another one than when it was opened, also for all later calls
      *   EINVAL      a name that is wrong, or settings in the environment
-     *   EHOSTUNREACH  no server answers there
+     *   EHOSTUNREACH  no server, or no proxy, answers there
      *   EIO         whatever else, after the retries
      */
     void (*done)(void *ctx, const struct wfs_error *err);

@@ -158,9 +158,9 @@ static enum http_verdict report_special(const struct http_request *request, CURL
     number = 0;
     curl_easy_getinfo(request->easy, CURLINFO_OS_ERRNO, &number);
     if (number != 0)
-        wfs_fail(err, EIO, "cannot connect: %s", strerror((int)number));
+        wfs_fail(err, EHOSTUNREACH, "cannot connect: %s", strerror((int)number));
     else
-        wfs_fail(err, EIO, "cannot connect to the server or its proxy");
+        wfs_fail(err, EHOSTUNREACH, "cannot connect to the server or its proxy");
     return HTTP_RETRY;
 }
 
@@ -175,7 +175,7 @@ static const struct {
     {CURLE_SSL_CACERT_BADFILE, EINVAL, "; CURL_CA_BUNDLE or SSL_CERT_FILE names it"},
     {CURLE_SSL_CERTPROBLEM, EACCES, ""},
     {CURLE_URL_MALFORMAT, EINVAL, ""},
-    {CURLE_COULDNT_RESOLVE_PROXY, EINVAL, "; http_proxy or https_proxy names it"},
+    {CURLE_COULDNT_RESOLVE_PROXY, EHOSTUNREACH, "; http_proxy or https_proxy names it"},
 };
 
 enum http_verdict http_request_failure(const struct http_request *request, CURLcode result,
@@ -193,12 +193,10 @@ enum http_verdict http_request_failure(const struct http_request *request, CURLc
             return HTTP_FAIL;
         }
     }
-    const bool is_unreached = result == CURLE_COULDNT_CONNECT ||
-                              result == CURLE_COULDNT_RESOLVE_HOST ||
-                              result == CURLE_COULDNT_RESOLVE_PROXY;
-    wfs_fail(err, is_unreached ? EHOSTUNREACH : EIO, "%s", prose.text);
+    const bool is_unknown = result == CURLE_COULDNT_RESOLVE_HOST;
+    wfs_fail(err, is_unknown ? EHOSTUNREACH : EIO, "%s", prose.text);
     /* A host that was never found is a slip of the pen. */
-    return result == CURLE_COULDNT_RESOLVE_HOST && !known->is_open ? HTTP_FAIL : HTTP_RETRY;
+    return is_unknown && !known->is_open ? HTTP_FAIL : HTTP_RETRY;
 }
 
 void http_request_done(struct http_request *request)

@@ -17,10 +17,10 @@ CLEAN = {key: value for key, value in os.environ.items()
 Fetched = collections.namedtuple('Fetched', 'data opened failures stderr')
 
 
-def fetch(name, *words, head=1000, retries=2, timeout=20, env=None, home='/nonexistent'):
+def fetch(name, *words, head=1000, retries=2, timeout=20, env=None, home='/nonexistent', patience=PATIENCE):
     """Opens an object and fetches its head, or ranges: "OFFSET+N"."""
     done = subprocess.run([*WRAP, PROGRAM, str(retries), str(timeout), str(head), name, *map(str, words)],
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=PATIENCE, check=False,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=patience, check=False,
                           env={**CLEAN, 'HOME': str(home), **(env or {})})
     return result(done.returncode, done.stdout, done.stderr.decode())
 
