@@ -225,7 +225,7 @@ static void serve(struct fetcher *fetcher)
     }
 }
 
-/* Keeps nothing that was inherited: no file, no terminal, no directory. */
+/* Keeps nothing that was inherited: no file, no terminal. */
 static void detach(int socket, int spool)
 {
     const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -238,8 +238,6 @@ static void detach(int socket, int spool)
     if (high > low + 1)
         (void)close_range((unsigned)low + 1, (unsigned)high - 1, 0);
     (void)close_range((unsigned)high + 1, UINT_MAX, 0);
-    if (chdir("/") < 0)
-        return;
 }
 
 /* What ends the process that reads ends this one too, but not before it. */
@@ -267,6 +265,8 @@ static _Noreturn void run(const struct fetcher_settings *settings, int socket, i
     fetcher.last = &fetcher.first;
     if (http_new(&fetcher.room.http, &http, &fetcher.problem) < 0)
         fetcher.room.http = NULL;
+    if (chdir("/") < 0) /* until here, variables may have relative paths */
+        _exit(EXIT_FAILURE);
     if (!settings->is_unconfined)
         fetch_sandbox_enter();
     serve(&fetcher);

@@ -6,6 +6,7 @@
 #include "fetch/http.h"
 
 #include "fetch/http_transfer.h"
+#include "fetch/textfile.h"
 
 #include <weightfs/cleanup.h>
 
@@ -161,14 +162,25 @@ void http_object_free(struct http_object *object)
     http_object_release(object);
 }
 
+/* Returns the value of a variable, from now on an absolute path: this process leaves its directory
+ * before it opens the file. */
+static const char *path_variable(const char *name)
+{
+    const char *value = environment(name);
+    autofree char *path = value == NULL ? NULL : realpath(value, NULL);
+    if (path != NULL)
+        setenv(name, path, 1);
+    return environment(name);
+}
+
 /* As the program curl does. */
 static void read_trust(struct http_trust *trust)
 {
-    trust->file = getenv("CURL_CA_BUNDLE");
+    trust->file = path_variable("CURL_CA_BUNDLE");
     if (trust->file != NULL)
         return;
-    trust->file = getenv("SSL_CERT_FILE");
-    trust->directory = getenv("SSL_CERT_DIR");
+    trust->file = path_variable("SSL_CERT_FILE");
+    trust->directory = path_variable("SSL_CERT_DIR");
 }
 
 int http_new(struct http **out, const struct http_settings *settings, struct wfs_error *err)

@@ -7,7 +7,9 @@ import pytest
 from wfs_testlib import st
 from wfs_testlib.bad_server import BadServer, chunked, cut, flood, honest, raw, redirect, status, with_headers
 from wfs_testlib.engine import SECRETS, WHY_NOT
+from wfs_testlib.hub_server import hub
 from wfs_testlib.program import EXIT_DAMAGED, EXIT_FOREIGN, EXIT_SOURCE, EXIT_UNSUPPORTED, weightfs
+from wfs_testlib.served import make_certificate
 
 pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=str(WHY_NOT))
 MIB = 1 << 20
@@ -45,6 +47,21 @@ def test_a_verb_reads_through_a_redirect(content):
     with BadServer(content) as store, BadServer(content, default=redirect(store.url('/x?sig=tok3n'))) as server:
         assert weightfs('cat', url(server), 'w').raw == DATA
         assert len(server.requests) == 1 and not any('authorization' in request.headers for request in store.requests)
+
+
+def test_paths_of_the_environment_may_be_relative(content, folder, monkeypatch):
+    make_certificate(folder, '127.0.0.1')
+    (folder / 'token').write_text('hf_s3cret')
+    with BadServer(content, certificate=folder, default=hub('a/b', ['m'], 'hf_s3cret')) as server:
+        monkeypatch.setenv('HF_ENDPOINT', server.origin)
+        monkeypatch.setenv('HF_TOKEN_PATH', 'token')
+        for name in ('CURL_CA_BUNDLE', 'SSL_CERT_FILE', 'SSL_CERT_DIR'):
+            monkeypatch.delenv(name, raising=False)
+        for name in ('CURL_CA_BUNDLE', 'SSL_CERT_FILE'):
+            with monkeypatch.context() as here:
+                here.setenv(name, 'certificate')
+                assert weightfs('cat', 'hf://a/b/m', 'w', cwd=folder).raw == DATA
+        assert 'certificate' in weightfs('ls', 'hf://a/b/m', cwd=folder, code=EXIT_SOURCE).error
 
 
 @pytest.mark.parametrize('behaviour, code, text', [
