@@ -109,12 +109,22 @@ static void judge(struct http_transfer *transfer)
         transfer->held.n_max = answer->status == 206 ? HTTP_HELD_MAX : HTTP_WHOLE_MAX;
 }
 
+static void add_held(struct http_transfer *transfer, const char *bytes, size_t n)
+{
+    const size_t n_before = transfer->held.n_bytes;
+    strbuf_add(&transfer->held, bytes, n);
+    transfer->object->http->n_held += transfer->held.n_bytes - n_before;
+}
+
 /* Takes bytes of a body whose end is not known. Returns false when the request is to end. */
 static bool hold(struct http_transfer *transfer, const char *bytes, size_t n)
 {
-    strbuf_add(&transfer->held, bytes, n);
+    add_held(transfer, bytes, n);
     if (transfer->held.has_failed)
         return give_up(transfer, HTTP_FAIL, ENOMEM, "out of memory");
+    if (transfer->object->http->n_held > HTTP_HELD_ALL_MAX)
+        return give_up(transfer, HTTP_RETRY, EIO,
+                       "the server sends too many bodies without a length at the same time");
     if (!transfer->held.is_cut)
         return true;
     if (transfer->answer.status == 200)
@@ -153,7 +163,7 @@ size_t http_delivery_body(char *bytes, size_t size, size_t n, void *ctx)
         return take(transfer, bytes, n) ? n : 0;
     }
     transfer->n_body += n;
-    strbuf_add(&transfer->held, bytes, n);
+    add_held(transfer, bytes, n);
     const bool is_long = transfer->answer.has_length && transfer->answer.length > HTTP_DRAIN_MAX;
     return is_long || transfer->held.is_cut ? 0 : n;
 }

@@ -10,8 +10,9 @@
 
 enum {
     HTTP_HELD_MAX = 4 << 20, /* bytes of a range whose answer has no length, held until complete */
-    HTTP_DRAIN_MAX = 16384,  /* bytes of an answer that is not used, read to keep the connection */
-    HTTP_DRAIN_MS = 2000,    /* time for that */
+    HTTP_HELD_ALL_MAX = 128 << 20, /* of all bodies that are held at the same time */
+    HTTP_DRAIN_MAX = 16384, /* bytes of an answer that is not used, read to keep the connection */
+    HTTP_DRAIN_MS = 2000,   /* time for that */
 };
 
 /* For libcurl; ctx is the transfer. */

@@ -109,6 +109,7 @@ int http_request_make(struct http_request *request, const struct http_asked *ask
     rc |= curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L);
     rc |= curl_easy_setopt(easy, CURLOPT_USERAGENT, "weightfs/" WFS_VERSION);
     rc |= curl_easy_setopt(easy, CURLOPT_ACCEPT_ENCODING, "identity");
+    rc |= curl_easy_setopt(easy, CURLOPT_FRESH_CONNECT, (long)asked->is_fresh);
     rc |= curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT, (long)asked->timeout_s);
     rc |= curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_header);
     rc |= curl_easy_setopt(easy, CURLOPT_HEADERDATA, ctx);

@@ -30,6 +30,7 @@ struct http_asked {
     uint64_t start, end;
     const struct http_trust *trust;
     unsigned timeout_s;
+    bool is_fresh; /* on a connection of its own: the one before was silent */
 };
 
 /* Both get ctx; as CURLOPT_HEADERFUNCTION and CURLOPT_WRITEFUNCTION. */

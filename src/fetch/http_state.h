@@ -24,6 +24,7 @@ struct http_transfer {
     int64_t due_ms;         /* waiting: not before */
     struct http_url detour; /* where a redirect leads; no text: not redirected */
     unsigned n_redirects;   /* up to there */
+    bool was_silent;        /* the last request; a connection that is shared may be dead */
     bool has_asked_again;   /* the first server, after the kept location had expired */
 
     /* Of the request at work. */
@@ -68,6 +69,7 @@ struct http {
     struct http_credentials credentials;
     struct http_transfers transfers; /* in the order of their beginning */
     unsigned n_active;
+    uint64_t n_held;  /* bytes of bodies that are held, of all transfers */
     uint64_t n_calls; /* calls back so far */
     bool is_busy;     /* transfers are in use: none is freed */
 };

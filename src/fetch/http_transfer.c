@@ -55,6 +55,7 @@ static void end_request(struct http_transfer *transfer)
     curl_multi_remove_handle(http->multi, transfer->request.easy);
     http_request_done(&transfer->request);
     http_answer_done(&transfer->answer);
+    http->n_held -= transfer->held.n_bytes;
     strbuf_done(&transfer->held);
 }
 
@@ -273,6 +274,7 @@ static int begin(struct http_transfer *transfer)
         .end = transfer->stop,
         .trust = &http->trust,
         .timeout_s = http->settings.timeout_s,
+        .is_fresh = transfer->was_silent,
     };
     if (http_request_make(&transfer->request, &asked, http_delivery_header, http_delivery_body,
                           transfer) < 0)
@@ -281,6 +283,7 @@ static int begin(struct http_transfer *transfer)
         http_request_done(&transfer->request);
         return -ENOMEM;
     }
+    transfer->was_silent = false;
     transfer->is_active = true;
     http->n_active++;
     return 0;
@@ -320,6 +323,7 @@ void http_transfer_act(struct http_transfer *transfer)
     } else if (is_draining(transfer)) {
         http_transfer_ended(transfer, CURLE_OK);
     } else {
+        transfer->was_silent = true;
         wfs_fail(&transfer->err, EIO, "the server sent nothing for %u s",
                  transfer->object->http->settings.timeout_s);
         retry(transfer);
