@@ -29,6 +29,7 @@ struct http_transfer {
 
     /* Of the request at work. */
     bool is_active;
+    char *url;
     bool uses_location; /* the kept one, of `generation` */
     unsigned generation;
     bool is_first; /* it goes to the server that the name leads to */

@@ -48,6 +48,8 @@ int http_transfer_new(struct http_object *object, uint64_t start, uint64_t end,
 static void end_request(struct http_transfer *transfer)
 {
     struct http *http = transfer->object->http;
+    cleanup_free(&transfer->url);
+    transfer->url = NULL;
     if (!transfer->is_active)
         return;
     transfer->is_active = false;
@@ -89,13 +91,6 @@ static void fail(struct http_transfer *transfer, int code, const char *text)
 
 /* ---- another server ---- */
 
-static const char *url_of(const struct http_transfer *transfer)
-{
-    return transfer->detour.text != NULL ? transfer->detour.text
-           : transfer->uses_location     ? transfer->object->location.text
-                                         : transfer->object->place.url.text;
-}
-
 /* Goes where a redirect leads to. */
 static void follow(struct http_transfer *transfer)
 {
@@ -104,7 +99,7 @@ static void follow(struct http_transfer *transfer)
     if (++transfer->n_redirects > REDIRECTS_MAX)
         wfs_fail(&err, EIO, "the server redirects more than %d times", REDIRECTS_MAX);
     if (err.code == 0 &&
-        http_url_follow(&next, url_of(transfer), transfer->answer.location, &err) == 0) {
+        http_url_follow(&next, transfer->url, transfer->answer.location, &err) == 0) {
         end_request(transfer);
         http_url_done(&transfer->detour);
         transfer->detour = next;
@@ -240,15 +235,18 @@ void http_transfer_ended(struct http_transfer *transfer, CURLcode result)
 }
 
 /* Sets where the next request goes to. */
-static void direct(struct http_transfer *transfer)
+static int direct(struct http_transfer *transfer)
 {
     const struct http_object *object = transfer->object;
+    const struct http_url *first = &object->place.url;
     transfer->uses_location = transfer->detour.text == NULL && object->location.text != NULL;
     transfer->generation = object->generation;
-    const char *origin = transfer->detour.text != NULL ? transfer->detour.origin
-                         : transfer->uses_location     ? object->location.origin
-                                                       : object->place.url.origin;
-    transfer->is_first = strcmp(origin, object->place.url.origin) == 0;
+    const struct http_url *url = transfer->detour.text != NULL ? &transfer->detour
+                                 : transfer->uses_location     ? &object->location
+                                                               : first;
+    transfer->is_first = strcmp(url->origin, first->origin) == 0;
+    transfer->url = strdup(url->text);
+    return transfer->url == NULL ? -ENOMEM : 0;
 }
 
 /* Begins the next request. */
@@ -265,9 +263,10 @@ static int begin(struct http_transfer *transfer)
     transfer->verdict = HTTP_NO_VERDICT;
     transfer->err = (struct wfs_error){0};
     transfer->moved_ms = now_ms();
-    direct(transfer);
+    if (direct(transfer) < 0)
+        return -ENOMEM;
     const struct http_asked asked = {
-        .url = url_of(transfer),
+        .url = transfer->url,
         .identity = transfer->is_first ? &object->place : NULL,
         .known = &object->known,
         .start = transfer->start,

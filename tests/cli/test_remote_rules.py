@@ -373,6 +373,30 @@ def test_a_location_that_has_expired_is_asked_for_once_more(folder, text):
     assert got.data == CONTENT[:10] + CONTENT[20:50] and len(first.requests) == 2 and len(store.requests) == 4
 
 
+def test_a_location_that_is_dropped_may_still_redirect():
+    def store_behaviour(exchange):
+        first = exchange.range[0]
+        if first == 20 and not exchange.server.has_refused:
+            exchange.server.has_refused = True
+            exchange.answer('403 Forbidden')
+        elif first == 100 and exchange.request.path.startswith('/signed'):
+            time.sleep(0.3)
+            redirect('moved?sig=tok3n')(exchange)
+        else:
+            honest(exchange)
+    with BadServer(CONTENT, default=store_behaviour) as store:
+        store.has_refused = False
+        signed = redirect(store.url('/signed?sig=tok3n'))
+
+        def late(exchange):  # the place is not known while the other answer redirects
+            time.sleep(0.6)
+            signed(exchange)
+        with BadServer(CONTENT, [signed], default=late) as server:
+            got = fetch(server.url(PATH), '100+20', '20+30')
+    assert got.data == CONTENT[100:120] + CONTENT[20:50] and not got.failures
+    assert [request.path for request in store.requests if request.path.startswith('/moved')] == ['/moved?sig=tok3n']
+
+
 def test_a_location_that_stays_refused_is_an_error(folder):
     got, first, store = expire_once(folder, [status('403 Forbidden')] * 2)
     assert got.data == CONTENT[:10] and got.failures[0][0] == 'EACCES' and len(first.requests) == 2 and len(store.requests) == 4
