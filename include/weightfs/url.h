@@ -31,4 +31,7 @@ char *url_name(const char *url);
  */
 int url_sibling(const char *url, const char *name, char **ret, struct wfs_error *err);
 
+/* Returns whether url_sibling may make a URL of the other one. */
+bool url_is_sibling(const char *url, const char *other);
+
 #endif

@@ -10,6 +10,7 @@
 
 #include <weightfs/cleanup.h>
 #include <weightfs/fetching.h>
+#include <weightfs/url.h>
 
 #include <errno.h>
 #include <fcntl.h>
@@ -34,6 +35,7 @@ struct answer {
 };
 
 struct fetcher {
+    const struct fetcher_settings *settings;
     int socket;
     struct fetching_room room;
     struct fetch_object *objects;
@@ -111,6 +113,21 @@ static struct fetch_object **find(struct fetcher *fetcher, uint32_t number)
     return at;
 }
 
+/* Returns whether it is what the user named, or is beside it or beside what was found for it. */
+static bool is_allowed(const struct fetcher *fetcher, const char *url)
+{
+    const struct fetcher_settings *settings = fetcher->settings;
+    for (size_t i = 0; i < settings->n_urls; i++) {
+        if (strcmp(settings->urls[i], url) == 0 || url_is_sibling(settings->urls[i], url))
+            return true;
+    }
+    for (const struct fetch_object *at = fetcher->objects; at != NULL; at = at->next) {
+        if (at->name != NULL && url_is_sibling(at->name, url))
+            return true;
+    }
+    return false;
+}
+
 static void open_object(struct fetcher *fetcher, const struct fetching *message)
 {
     struct wfs_error err = fetcher->problem;
@@ -119,6 +136,8 @@ static void open_object(struct fetcher *fetcher, const struct fetching *message)
     int code = url == NULL ? wfs_fail_memory(&err) : -err.code;
     if (code == 0 && *find(fetcher, message->object) != NULL)
         code = wfs_fail(&err, EINVAL, "it is open already");
+    if (code == 0 && !is_allowed(fetcher, url))
+        code = wfs_fail(&err, EACCES, "is neither a URL that was named nor beside one");
     if (code == 0)
         code =
             fetch_object_new(&fetcher->room, url, message->object, message->request, &object, &err);
@@ -257,6 +276,7 @@ static _Noreturn void run(const struct fetcher_settings *settings, int socket, i
         .timeout_s = settings->has_timeout ? settings->timeout_s : TIMEOUT_S,
         .endpoint = settings->endpoint};
     struct fetcher fetcher = {
+        .settings = settings,
         .room = {.folder_name = folder_name, .answered = answered, .ctx = &fetcher}};
     detach(socket, spool);
     ignore_signals();

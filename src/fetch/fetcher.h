@@ -7,6 +7,7 @@
 #define WFS_FETCHER_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include <weightfs/error.h>
 #include <weightfs/remote.h>
@@ -18,6 +19,10 @@ struct fetcher_settings {
     unsigned retries;     /* of a request */
     unsigned timeout_s;   /* without a byte; 0: no limit */
     const char *endpoint; /* of s3://; NULL: what the environment says */
+    /* What may be opened, and what is beside it: whoever takes over the reader reaches no other
+     * server and no other object. */
+    const char *const *urls;
+    size_t n_urls;
 };
 
 /* Starts one. A negative errno; err gets a sentence. */

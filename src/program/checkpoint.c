@@ -11,6 +11,7 @@
 #include <weightfs/url.h>
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* A refusal by the rules has an exit code of its own. */
@@ -36,23 +37,38 @@ enum exit_code checkpoint_new_view(const char *const *texts, size_t n_texts, str
     return EXIT_DONE;
 }
 
-static bool has_url(const char *source, const struct wfs_view *view)
+/* Lists the URLs among the source, the `like` and the overlays; returns how many there are. */
+static size_t list_urls(const char *source, const struct wfs_view *view, const char **urls)
 {
     const char *path = wfs_view_like(view);
-    bool has = url_is(source) || (path != NULL && url_is(path));
-    for (size_t i = 0; !has && (path = wfs_view_overlay(view, i)) != NULL; i++)
-        has = url_is(path);
-    return has;
+    size_t n = 0;
+    if (url_is(source))
+        urls[n++] = urls_full(source);
+    if (path != NULL && url_is(path))
+        urls[n++] = urls_full(path);
+    for (size_t i = 0; (path = wfs_view_overlay(view, i)) != NULL; i++) {
+        if (url_is(path))
+            urls[n++] = urls_full(path);
+    }
+    return n;
 }
 
 enum exit_code checkpoint_connect(const char *source, const struct fetcher_settings *settings,
                                   const struct wfs_view *view, struct checkpoint_options *options,
                                   struct wfs_error *err)
 {
-    if (!has_url(source, view))
-        return EXIT_DONE;
-    return fetcher_start(settings, &options->load.remote, err) < 0 ? exit_of_errno(err->code)
-                                                                   : EXIT_DONE;
+    size_t n_most = 2; /* the source and the `like` */
+    while (wfs_view_overlay(view, n_most - 2) != NULL)
+        n_most++;
+    autofree const char **urls = calloc(n_most, sizeof(*urls));
+    if (urls == NULL)
+        return exit_of_errno(-wfs_fail_memory(err));
+    struct fetcher_settings own = *settings;
+    own.urls = urls;
+    own.n_urls = list_urls(source, view, urls);
+    return own.n_urls > 0 && fetcher_start(&own, &options->load.remote, err) < 0
+               ? exit_of_errno(err->code)
+               : EXIT_DONE;
 }
 
 void checkpoint_disconnect(struct checkpoint_options *options)

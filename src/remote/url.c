@@ -125,19 +125,33 @@ static char *encode(const char *name)
     return text;
 }
 
-int url_sibling(const char *url, const char *name, char **ret, struct wfs_error *err)
+/* Returns how long the part before the last slash of the path is, which the siblings share. */
+static size_t folder_of(const char *url)
 {
     const struct parts parts = cut(url);
+    const size_t n_front = parts.n_scheme + parts.n_user;
+    const char *slash = memrchr(url + n_front, '/', parts.n_shown);
+    return slash == NULL ? n_front + parts.n_shown : (size_t)(slash - url);
+}
+
+int url_sibling(const char *url, const char *name, char **ret, struct wfs_error *err)
+{
     if (leads_away(name))
         return wfs_fail(err, EINVAL, "'%s' is not the name of a file beside it",
                         wfs_quote(name).text);
-    const size_t n_front = parts.n_scheme + parts.n_user, n = n_front + parts.n_shown;
-    const char *slash = memrchr(url + n_front, '/', parts.n_shown);
-    const int n_folder = (int)(slash == NULL ? n : (size_t)(slash - url));
     autofree char *encoded = has_escapes(url) ? encode(name) : strdup(name);
     char *sibling;
-    if (encoded == NULL || asprintf(&sibling, "%.*s/%s", n_folder, url, encoded) < 0)
+    if (encoded == NULL || asprintf(&sibling, "%.*s/%s", (int)folder_of(url), url, encoded) < 0)
         return wfs_fail_memory(err);
     *ret = sibling;
     return 0;
+}
+
+bool url_is_sibling(const char *url, const char *other)
+{
+    const size_t n = folder_of(url);
+    if (strncmp(url, other, n) != 0 || other[n] != '/')
+        return false;
+    const char *name = other + n + 1;
+    return !leads_away(name) && (!has_escapes(url) || name[strcspn(name, "?#")] == '\0');
 }

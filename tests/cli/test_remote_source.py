@@ -7,7 +7,7 @@ import random
 import pytest
 
 from wfs_testlib import st
-from wfs_testlib.program import EXIT_DAMAGED, EXIT_SOURCE, EXIT_USAGE, weightfs
+from wfs_testlib.program import EXIT_SOURCE, EXIT_USAGE, weightfs
 
 MIB = 1 << 20
 SECRETS = ('hunter2', 'tok3n', 'alice')
@@ -63,7 +63,7 @@ def test_a_server_that_is_not_there_is_one_line(files, serve):
     server = serve(files)
     url = server.url('one.safetensors')
     server.die()
-    assert weightfs('ls', '--retries=0', url, code=EXIT_DAMAGED).error
+    assert weightfs('ls', '--retries=0', url, code=EXIT_SOURCE).error
 
 
 def test_a_shard_that_leads_away_is_refused(files, serve):

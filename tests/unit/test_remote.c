@@ -95,6 +95,24 @@ static void messages_arrive_as_they_were_sent(void)
     close(ends[1]);
 }
 
+static void siblings_are_recognised(void)
+{
+    static const char *const are[][2] = {{"https://u@h/a/i?x/y", "https://u@h/a/m%20"},
+                                         {"s3://b/k/i", "s3://b/k/m?x"},
+                                         {"hf://o/n@r/i", "hf://o/n@r/m"}};
+    static const char *const are_not[][2] = {
+        {"https://h/a/i", "https://h/b/i"},    {"https://h/a/i", "https://h/a/m?x"},
+        {"https://h/a/i", "https://h/a/b/m"},  {"https://h/a/i", "https://h/a/.."},
+        {"https://h/a/i", "https://evil/a/m"}, {"https://h", "https://h.evil/m"},
+        {"https://u@h/a/i", "https://h/a/m"},  {"https://h/a/i", "https://h/a/"},
+        {"https://h/a/i", "http://h/a/m"},     {"https://h/a/i", "https://h/a"},
+        {"https://h/a/i", "https://h/a/x:y"}};
+    for (size_t i = 0; i < sizeof(are) / sizeof(*are); i++)
+        check(url_is_sibling(are[i][0], are[i][1]));
+    for (size_t i = 0; i < sizeof(are_not) / sizeof(*are_not); i++)
+        check(!url_is_sibling(are_not[i][0], are_not[i][1]));
+}
+
 /* ---- cache files ---- */
 
 static struct cachefile make_cache(uint64_t base, uint64_t n_bytes)
@@ -216,6 +234,7 @@ int main(void)
 {
     check_run(a_url_is_shown_without_what_is_secret);
     check_run(a_sibling_is_in_the_folder_of_the_path);
+    check_run(siblings_are_recognised);
     check_run(messages_arrive_as_they_were_sent);
     check_run(only_what_was_marked_is_present);
     check_run(missing_ranges_are_found);
