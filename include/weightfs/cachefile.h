@@ -4,13 +4,12 @@
  * One process fills it, any number read it. Shared by library and programs, not installed.
  *
  *     base      the object, with holes
- *     records   a record of 16 bytes for each block of 1 MiB (the last may be shorter), from the
- *               next multiple of 4096 on:
- *                 0  8  sequence  odd while the block is being removed, and another one after that
- *                 8  8  pieces    bit i: the piece of 16 KiB with that number is present
+ *     sums      8 bytes for each piece of 16 KiB, from the next multiple of 4096 on: 0 when it is
+ *               not present, else a hash of its bytes that nobody but this object has
+ *     times     8 bytes for each block of 1 MiB: when it was used last, in ms since the epoch
  *
- * A bit is set after its piece was written, and a reader looks at the record before and after it
- * reads the piece, so it never takes bytes that were not there, or were removed meanwhile.
+ * A sum is written after its piece, and whoever reads a piece compares them: bytes that are not
+ * there yet, were removed, belong to another object or were damaged on the disk are not present.
  */
 #ifndef WFS_CACHEFILE_H
 #define WFS_CACHEFILE_H
@@ -22,14 +21,18 @@
 enum { CACHEFILE_PIECE = 16 << 10, CACHEFILE_BLOCK = 1 << 20 };
 
 struct cachefile {
-    int fd;           /* borrowed */
-    uint64_t base;    /* in the file, which may have others in it; a multiple of 4096 */
-    uint64_t n_bytes; /* of the object */
-    uint64_t records; /* where they begin */
+    int fd;               /* borrowed */
+    uint64_t base;        /* in the file, which may have others in it; a multiple of 4096 */
+    uint64_t n_bytes;     /* of the object */
+    uint64_t seed;        /* of the hashes */
+    uint64_t sums, times; /* where they begin */
 };
 
+/* Returns the seed for an object: a hash of its whole URL and of the digest of its validator. */
+uint64_t cachefile_seed(const char *url, uint64_t digest);
+
 /* -EFBIG: the object is larger than a file can be. */
-int cachefile_init(struct cachefile *cache, int fd, uint64_t base, uint64_t n_bytes);
+int cachefile_init(struct cachefile *cache, int fd, uint64_t base, uint64_t n_bytes, uint64_t seed);
 
 /* Returns where it ends in the file, a multiple of 4096. */
 uint64_t cachefile_end(const struct cachefile *cache);
@@ -54,6 +57,23 @@ int cachefile_missing(const struct cachefile *cache, uint64_t *from, uint64_t *e
 
 /* Returns how many bytes are present, as far as that can be read. */
 uint64_t cachefile_count(const struct cachefile *cache);
+
+/* Removes the pieces of the range that are present and not what their sum says. Returns their
+ * number, or a negative errno. */
+int64_t cachefile_verify(const struct cachefile *cache, uint64_t offset, uint64_t n_bytes);
+
+/* Notes that the blocks of the range are used. */
+void cachefile_use(const struct cachefile *cache, uint64_t offset, uint64_t n_bytes, uint64_t now);
+
+/* Returns the number of blocks. */
+uint64_t cachefile_blocks(const struct cachefile *cache);
+
+/* Reads when n blocks from the first on were used; 0: not since they were removed. A negative
+ * errno. */
+int cachefile_times(const struct cachefile *cache, uint64_t first, size_t n, uint64_t *ret);
+
+/* Removes a block and gives its room on the disk back. A negative errno. */
+int cachefile_remove(const struct cachefile *cache, uint64_t block);
 
 /* Notes as present all pieces that lie whole in the range, which was written. A negative errno. */
 int cachefile_mark(const struct cachefile *cache, uint64_t offset, uint64_t n_bytes);

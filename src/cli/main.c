@@ -39,6 +39,7 @@ static const struct verb verbs[] = {
     {"diff", verb_diff, "compare two checkpoints"},
     {"plan", verb_plan, "show what the view options would do (dry run)"},
     {"patch", verb_patch, "make edits a file of their own, or apply one"},
+    {"cache", verb_cache, "list, verify or clear what was fetched of URLs and kept"},
     {"commit", verb_commit, "save the edits of a mount"},
     {"status", verb_status, "show the uncommitted edits and the last commit of a mount"},
     {"discard", verb_discard, "take back the edits of a mount"},

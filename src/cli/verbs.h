@@ -21,6 +21,7 @@ int verb_diff(int argc, char **argv);
 int verb_edit(int argc, char **argv);
 int verb_find(int argc, char **argv);
 int verb_extract(int argc, char **argv);
+int verb_cache(int argc, char **argv);
 int verb_patch(int argc, char **argv);
 int verb_plan(int argc, char **argv);
 int verb_commit(int argc, char **argv);

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum {
     HEAD = 64 << 10,     /* bytes of the first request; most headers are shorter */
@@ -107,19 +108,43 @@ static void close_http(struct fetch_object *object)
     object->http = NULL;
 }
 
+static const char *folder_of(const struct fetch_object *object)
+{
+    return object->is_kept ? object->room->kept_name : object->room->folder_name;
+}
+
 static void fail_cache(struct fetch_transfer *transfer, int code)
 {
     struct wfs_error err = {0};
     wfs_fail(&err, -code, "cannot write the cache in '%s': %s%s",
-             wfs_quote(transfer->object->room->folder_name).text, strerror(-code),
-             code == -ENOSPC || code == -EDQUOT
-                 ? "; free some space, or set TMPDIR to a directory that has more"
-                 : "");
+             wfs_quote(folder_of(transfer->object)).text, strerror(-code),
+             code != -ENOSPC && code != -EDQUOT ? ""
+             : transfer->object->is_kept
+                 ? "; free some space, or bound it with cache_size"
+                 : "; free some space, or set TMPDIR to a directory that has more");
     if (transfer->http != NULL)
         http_cancel(transfer->http);
     else
         close_http(transfer->object); /* it is the transfer that opens it */
     fail(transfer, &err);
+}
+
+static uint64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* Notes that bytes were written, and removes others now and then. */
+static int trim(struct fetch_object *object, uint64_t n_bytes)
+{
+    struct fetching_room *room = object->room;
+    room->n_untrimmed += n_bytes;
+    if (room->most == 0 || room->n_untrimmed < room->most / 16)
+        return 0;
+    room->n_untrimmed = 0;
+    return cachestore_trim(object->cache.fd, room->most);
 }
 
 /* Notes the pieces that are complete. */
@@ -132,7 +157,10 @@ static int mark(struct fetch_transfer *transfer)
                              : transfer->at - transfer->at % CACHEFILE_PIECE;
     if (end <= from)
         return 0;
-    const int code = cachefile_mark(&object->cache, from, end - from);
+    cachefile_use(&object->cache, from, end - from, now_ms());
+    int code = cachefile_mark(&object->cache, from, end - from);
+    if (code == 0)
+        code = trim(object, end - from);
     if (code < 0)
         return code;
     transfer->marked = end;
@@ -312,6 +340,8 @@ int fetch_object_want(struct fetch_object *object, uint32_t request, uint64_t of
     *want = (struct fetch_want){request, offset, offset + n_bytes, object->wants};
     object->wants = want;
     object->room->n_needed += n_bytes;
+    /* The reader found something missing; what is damaged is to be missing here, too. */
+    (void)cachefile_verify(&object->cache, offset, n_bytes);
     answer(object, offset, offset + n_bytes, NULL);
     return 0;
 }
@@ -329,6 +359,7 @@ int fetch_object_ahead(struct fetch_object *object, uint64_t offset, uint64_t n_
         return -ENOMEM;
     *span = (struct fetch_span){offset, offset + n_bytes, NULL};
     *last = span;
+    cachefile_use(&object->cache, offset, n_bytes, now_ms());
     return 0;
 }
 
@@ -356,19 +387,23 @@ static uint64_t hash(const char *text)
     return value;
 }
 
-/* Makes the cache file. */
+/* Finds or makes the cache file. An object whose changes would not show is not kept. */
 static int make_cache(struct fetch_object *object, uint64_t n_bytes)
 {
     struct fetching_room *room = object->room;
     struct cachefile cache;
-    int code = cachefile_init(&cache, room->spool, room->spool_end, n_bytes);
+    object->is_kept = room->kept >= 0 && !object->is_weak;
+    int code = object->is_kept ? cachestore_place(room->kept, object->name, object->validator,
+                                                  n_bytes, now_ms(), &cache)
+                               : -EBUSY;
+    if (code == -EBUSY || code == -EFBIG) {
+        object->is_kept = false;
+        code = cachestore_place(room->spool, object->name, object->validator, n_bytes, now_ms(),
+                                &cache);
+    }
     if (code == 0)
-        code = cachefile_make(&cache);
-    if (code < 0)
-        return code;
-    object->cache = cache;
-    room->spool_end = cachefile_end(&cache);
-    return 0;
+        object->cache = cache;
+    return code;
 }
 
 static void opened(void *ctx, const struct http_facts *facts)
@@ -420,7 +455,7 @@ void fetch_object_free(struct fetch_object *object)
         object->wants = want->next;
         free(want);
     }
-    if (object->cache.fd >= 0)
+    if (object->cache.fd >= 0 && !object->is_kept)
         cachefile_clear(&object->cache);
     free(object->name);
     free(object);

@@ -8,17 +8,20 @@
 
 #include "fetch/http.h"
 
-#include <weightfs/cachefile.h>
+#include <weightfs/cachestore.h>
 
 /* What all objects share. */
 struct fetch_object;
 
 struct fetching_room {
     struct http *http;
-    int spool; /* an unnamed file, in which the cache files of all objects are */
-    uint64_t spool_end;
-    const char *folder_name;      /* where it is */
-    unsigned n_transfers;         /* at work */
+    int spool;               /* an unnamed store of cache files */
+    const char *folder_name; /* where it is */
+    int kept, kept_read;     /* one in a directory, for writing and for readers; -1: none */
+    const char *kept_name;   /* the directory */
+    uint64_t most;           /* bytes of a store on the disk; 0: as many as there is room for */
+    uint64_t n_untrimmed;    /* bytes written since that was looked at */
+    unsigned n_transfers;    /* at work */
     uint64_t n_fetched, n_needed; /* bytes */
     /* Called once for each request. err NULL: what was asked is present. */
     void (*answered)(void *ctx, uint32_t request, struct fetch_object *object,
@@ -34,6 +37,7 @@ struct fetch_object {
     bool is_open;       /* the request was answered */
     bool has_failed;    /* to be opened; nobody asks for it any more */
     bool is_weak;       /* changes show in the size only */
+    bool is_kept;       /* the cache file is */
     uint64_t validator; /* hash of it */
     char *name;         /* malloc'ed; as it was opened */
     struct http_object *http;

@@ -23,7 +23,7 @@ static const char *const allowed[] = {
     "sendto", "sendmsg", "sendmmsg", "recvfrom", "recvmsg", "recvmmsg", "socketpair",
     /* bytes */
     "read", "readv", "pread64", "write", "writev", "pwrite64", "lseek", "ftruncate", "fallocate",
-    "close", "dup", "pipe", "pipe2", "eventfd2",
+    "flock", "close", "dup", "pipe", "pipe2", "eventfd2",
     /* names */
     "fstat", "newfstatat", "stat", "lstat", "statx", "access", "faccessat", "faccessat2",
     "readlink", "readlinkat", "getcwd",

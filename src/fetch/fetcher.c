@@ -82,7 +82,10 @@ static int send_answer(const struct fetcher *fetcher, const struct answer *answe
         message.text = object->name;
         message.n_text = strlen(object->name);
     }
-    return fetching_send(fetcher->socket, &message, object != NULL ? object->cache.fd : -1);
+    const int fd = object == NULL    ? -1
+                   : object->is_kept ? fetcher->room.kept_read /* readers cannot change it */
+                                     : object->cache.fd;
+    return fetching_send(fetcher->socket, &message, fd);
 }
 
 /* Returns 1 when some are left, because the socket is full. */
@@ -244,19 +247,26 @@ static void serve(struct fetcher *fetcher)
     }
 }
 
-/* Keeps nothing that was inherited: no file, no terminal. */
-static void detach(int socket, int spool)
+static int compare(const void *a, const void *b)
+{
+    return *(const int *)a - *(const int *)b;
+}
+
+/* Keeps nothing that was inherited but these: no file, no terminal. */
+static void detach(int *fds, size_t n)
 {
     const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     for (int fd = STDIN_FILENO; null >= 0 && fd <= STDERR_FILENO; fd++)
         dup2(null, fd);
-    const int low = socket < spool ? socket : spool;
-    const int high = socket < spool ? spool : socket;
-    if (low > STDERR_FILENO + 1)
-        (void)close_range(STDERR_FILENO + 1, (unsigned)low - 1, 0);
-    if (high > low + 1)
-        (void)close_range((unsigned)low + 1, (unsigned)high - 1, 0);
-    (void)close_range((unsigned)high + 1, UINT_MAX, 0);
+    unsigned first = STDERR_FILENO + 1;
+    qsort(fds, n, sizeof(*fds), compare);
+    for (size_t i = 0; i < n; i++) {
+        if (fds[i] > (int)first)
+            (void)close_range(first, (unsigned)fds[i] - 1, 0);
+        if (fds[i] >= (int)first)
+            first = (unsigned)fds[i] + 1;
+    }
+    (void)close_range(first, UINT_MAX, 0);
 }
 
 /* What ends the process that reads ends this one too, but not before it. */
@@ -268,20 +278,32 @@ static void ignore_signals(void)
     setrlimit(RLIMIT_CORE, &(struct rlimit){0});
 }
 
-static _Noreturn void run(const struct fetcher_settings *settings, int socket, int spool,
-                          const char *folder_name)
+/* What was opened before it began. */
+struct opened {
+    int spool, kept, kept_read; /* -1: none */
+    const char *folder_name;
+};
+
+static _Noreturn void run(const struct fetcher_settings *settings, int socket,
+                          const struct opened *opened)
 {
     const struct http_settings http = {
         .retries = settings->has_retries ? settings->retries : RETRIES,
         .timeout_s = settings->has_timeout ? settings->timeout_s : TIMEOUT_S,
         .endpoint = settings->endpoint};
-    struct fetcher fetcher = {
-        .settings = settings,
-        .room = {.folder_name = folder_name, .answered = answered, .ctx = &fetcher}};
-    detach(socket, spool);
+    struct fetcher fetcher = {.socket = socket,
+                              .settings = settings,
+                              .room = {.spool = opened->spool,
+                                       .folder_name = opened->folder_name,
+                                       .kept = opened->kept,
+                                       .kept_read = opened->kept_read,
+                                       .kept_name = settings->cache,
+                                       .most = settings->cache_size,
+                                       .answered = answered,
+                                       .ctx = &fetcher}};
+    int fds[] = {socket, opened->spool, opened->kept, opened->kept_read};
+    detach(fds, sizeof(fds) / sizeof(*fds));
     ignore_signals();
-    fetcher.socket = socket;
-    fetcher.room.spool = spool;
     fetcher.last = &fetcher.first;
     if (http_new(&fetcher.room.http, &http, &fetcher.problem) < 0)
         fetcher.room.http = NULL;
@@ -298,7 +320,7 @@ static _Noreturn void run(const struct fetcher_settings *settings, int socket, i
 
 /* ---- starting ---- */
 
-/* Makes an unnamed file. */
+/* Makes an unnamed store. */
 static int make_spool(const char **ret_folder, struct wfs_error *err)
 {
     const char *const names[] = {getenv("TMPDIR"), "/var/tmp", "/tmp"};
@@ -309,8 +331,10 @@ static int make_spool(const char **ret_folder, struct wfs_error *err)
             continue;
         const int fd = open(names[i], O_TMPFILE | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR);
         *ret_folder = names[i];
-        if (fd >= 0)
+        if (fd >= 0 && cachestore_make(fd) == 0)
             return fd;
+        if (fd >= 0)
+            close(fd);
         problem = first == NULL ? errno : problem;
         first = first == NULL ? names[i] : first;
     }
@@ -318,20 +342,49 @@ static int make_spool(const char **ret_folder, struct wfs_error *err)
                     wfs_quote(first).text, strerror(problem));
 }
 
-int fetcher_start(const struct fetcher_settings *settings, struct wfs_remote **out,
-                  struct wfs_error *err)
+/* What is removed from a cache has to give its room back. Of the first page only a line is used. */
+static int check_size(const struct fetcher_settings *settings, int fd, struct wfs_error *err)
 {
-    const char *folder_name = NULL;
+    return settings->cache_size > 0 &&
+                   fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 2048, 8) < 0
+               ? wfs_fail(err, errno,
+                          "cannot bound the cache: its filesystem cannot free a part of "
+                          "a file; leave out cache_size")
+               : 0;
+}
+
+static int open_stores(const struct fetcher_settings *settings, struct opened *ret,
+                       struct wfs_error *err)
+{
+    *ret = (struct opened){.kept = -1, .kept_read = -1};
+    ret->spool = make_spool(&ret->folder_name, err);
+    int code = ret->spool;
+    if (code >= 0 && settings->cache != NULL)
+        code = cachestore_open(settings->cache, true, &ret->kept, &ret->kept_read, err);
+    if (code >= 0)
+        code = check_size(settings, ret->kept >= 0 ? ret->kept : ret->spool, err);
+    return code < 0 ? code : 0;
+}
+
+static void close_stores(const struct opened *opened)
+{
+    const int fds[] = {opened->spool, opened->kept, opened->kept_read};
+    for (size_t i = 0; i < sizeof(fds) / sizeof(*fds); i++) {
+        if (fds[i] >= 0)
+            close(fds[i]);
+    }
+}
+
+static int start(const struct fetcher_settings *settings, const struct opened *opened,
+                 struct wfs_remote **out, struct wfs_error *err)
+{
     int ends[2];
-    autoclose int spool = make_spool(&folder_name, err);
-    if (spool < 0)
-        return spool;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
         return wfs_fail(err, errno, "cannot start to fetch: %s", strerror(errno));
     fflush(NULL);
     const pid_t pid = fork();
     if (pid == 0)
-        run(settings, ends[1], spool, folder_name);
+        run(settings, ends[1], opened);
     close(ends[1]);
     if (pid < 0) {
         const int code = errno;
@@ -339,4 +392,15 @@ int fetcher_start(const struct fetcher_settings *settings, struct wfs_remote **o
         return wfs_fail(err, code, "cannot start to fetch: %s", strerror(code));
     }
     return wfs_remote_new(ends[0], out) < 0 ? wfs_fail_memory(err) : 0;
+}
+
+int fetcher_start(const struct fetcher_settings *settings, struct wfs_remote **out,
+                  struct wfs_error *err)
+{
+    struct opened opened;
+    int code = open_stores(settings, &opened, err);
+    if (code == 0)
+        code = start(settings, &opened, out, err);
+    close_stores(&opened);
+    return code;
 }

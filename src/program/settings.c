@@ -154,6 +154,22 @@ static int apply_endpoint(struct settings *settings, const char *value, struct w
                           wfs_quote(value).text);
 }
 
+static int apply_cache(struct settings *settings, const char *value, struct wfs_error *err)
+{
+    settings->fetcher.cache = value;
+    return *value != '\0' ? 0 : wfs_fail(err, EINVAL, "must be a directory");
+}
+
+static int apply_cache_size(struct settings *settings, const char *value, struct wfs_error *err)
+{
+    enum { LEAST = 128 << 20 }; /* what is read ahead must not remove what is read */
+    return wfs_size_parse(value, &settings->fetcher.cache_size) &&
+                   settings->fetcher.cache_size >= LEAST
+               ? 0
+               : wfs_fail(err, EINVAL, "must be a size of at least 128M, such as 20G, not '%s'",
+                          wfs_quote(value).text);
+}
+
 /* A number up to `most`. */
 static int parse_count(const char *value, unsigned most, unsigned *ret, struct wfs_error *err)
 {
@@ -220,6 +236,9 @@ static const struct setting rows[] = {
      apply_backup},
     {"burn_version", "0.N", "the Burn, 0.8 to 0.21, that is to read a .mpk", SETTING_OF_OUTPUT,
      apply_burn_version},
+    {"cache", "DIR", "keep what is fetched of URLs in DIR", SETTING_OF_SOURCE, apply_cache},
+    {"cache_size", "SIZE", "let the cache take at most about SIZE", SETTING_OF_SOURCE,
+     apply_cache_size},
     {"endpoint", "URL", "the server of s3:// names", SETTING_OF_SOURCE, apply_endpoint},
     {"epoch", "N", "read epoch N of a training run, not the newest", SETTING_OF_SOURCE,
      apply_epoch},

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Records are read and written, never mapped: on a full disk a mapping is a signal.
+ * Sums are read and written, never mapped: on a full disk a mapping is a signal. Two processes may
+ * write the same piece, because both write the same bytes.
  */
 #include <weightfs/cachefile.h>
 
@@ -12,33 +13,43 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
+#include "base/hash.h"
 
-enum { RECORD = 16, PIECES = CACHEFILE_BLOCK / CACHEFILE_PIECE, AT_ONCE = 256 };
+enum { PIECE = CACHEFILE_PIECE, PIECES = CACHEFILE_BLOCK / PIECE, AT_ONCE = 512, NUMBER = 8 };
 
-struct record {
-    uint64_t sequence, pieces;
-};
-
-int cachefile_init(struct cachefile *cache, int fd, uint64_t base, uint64_t n_bytes)
+uint64_t cachefile_seed(const char *url, uint64_t digest)
 {
-    uint64_t records;
-    if (n_bytes > INT64_MAX / 4 || base > INT64_MAX / 4 || base % IO_BLOCK != 0 ||
-        !checked_round_up(n_bytes, IO_BLOCK, &records))
-        return -EFBIG;
-    *cache =
-        (struct cachefile){.fd = fd, .base = base, .n_bytes = n_bytes, .records = base + records};
-    return 0;
+    return hash_bytes(url, strlen(url), digest);
 }
 
-static uint64_t count_blocks(const struct cachefile *cache)
+static uint64_t round_up(uint64_t n)
+{
+    return (n + IO_BLOCK - 1) / IO_BLOCK * IO_BLOCK;
+}
+
+static uint64_t count_pieces(const struct cachefile *cache)
+{
+    return cache->n_bytes / PIECE + (cache->n_bytes % PIECE != 0);
+}
+
+uint64_t cachefile_blocks(const struct cachefile *cache)
 {
     return cache->n_bytes / CACHEFILE_BLOCK + (cache->n_bytes % CACHEFILE_BLOCK != 0);
 }
 
+int cachefile_init(struct cachefile *cache, int fd, uint64_t base, uint64_t n_bytes, uint64_t seed)
+{
+    if (n_bytes > INT64_MAX / 4 || base > INT64_MAX / 4 || base % IO_BLOCK != 0)
+        return -EFBIG;
+    *cache = (struct cachefile){.fd = fd, .base = base, .n_bytes = n_bytes, .seed = seed};
+    cache->sums = base + round_up(n_bytes);
+    cache->times = cache->sums + round_up(count_pieces(cache) * NUMBER);
+    return 0;
+}
+
 uint64_t cachefile_end(const struct cachefile *cache)
 {
-    const uint64_t n = count_blocks(cache) * RECORD;
-    return cache->records + (n + IO_BLOCK - 1) / IO_BLOCK * IO_BLOCK;
+    return cache->times + round_up(cachefile_blocks(cache) * NUMBER);
 }
 
 int cachefile_make(const struct cachefile *cache)
@@ -46,11 +57,71 @@ int cachefile_make(const struct cachefile *cache)
     return ftruncate(cache->fd, (off_t)cachefile_end(cache)) < 0 ? -errno : 0;
 }
 
+static int punch(const struct cachefile *cache, uint64_t offset, uint64_t n_bytes)
+{
+    return fallocate(cache->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset,
+                     (off_t)n_bytes) < 0
+               ? -errno
+               : 0;
+}
+
 void cachefile_clear(const struct cachefile *cache)
 {
-    if (fallocate(cache->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)cache->base,
-                  (off_t)(cachefile_end(cache) - cache->base)) < 0)
-        errno = 0; /* of a filesystem that cannot: it is given back with the file */
+    /* A filesystem that cannot gives it back with the file. */
+    (void)punch(cache, cache->base, cachefile_end(cache) - cache->base);
+}
+
+/* ---- numbers ---- */
+
+static int load(const struct cachefile *cache, uint64_t offset, size_t n, uint64_t *ret)
+{
+    uint8_t bytes[AT_ONCE * NUMBER];
+    const ssize_t n_read = io_read_at(cache->fd, bytes, n * NUMBER, offset);
+    if (n_read < 0)
+        return (int)n_read;
+    if ((size_t)n_read < n * NUMBER)
+        return -EIO;
+    for (size_t i = 0; i < n; i++)
+        ret[i] = load_le64(bytes + i * NUMBER);
+    return 0;
+}
+
+static int store(const struct cachefile *cache, uint64_t offset, uint64_t value)
+{
+    uint8_t bytes[NUMBER];
+    size_t n_written;
+    store_le64(bytes, value);
+    return io_write_at(cache->fd, bytes, sizeof(bytes), offset, &n_written);
+}
+
+static int load_sums(const struct cachefile *cache, uint64_t piece, size_t n, uint64_t *ret)
+{
+    return load(cache, cache->sums + piece * NUMBER, n, ret);
+}
+
+static int store_sum(const struct cachefile *cache, uint64_t piece, uint64_t sum)
+{
+    return store(cache, cache->sums + piece * NUMBER, sum);
+}
+
+/* ---- pieces ---- */
+
+static size_t length_of(const struct cachefile *cache, uint64_t piece)
+{
+    const uint64_t n_left = cache->n_bytes - piece * PIECE;
+    return n_left < PIECE ? (size_t)n_left : PIECE;
+}
+
+static uint64_t sum_of(const struct cachefile *cache, uint64_t piece, const void *bytes)
+{
+    const uint64_t sum = hash_bytes(bytes, length_of(cache, piece), cache->seed + piece);
+    return sum == 0 ? 1 : sum;
+}
+
+static int read_exactly(const struct cachefile *cache, void *buf, size_t n_bytes, uint64_t offset)
+{
+    const ssize_t n_read = io_read_at(cache->fd, buf, n_bytes, cache->base + offset);
+    return n_read < 0 ? (int)n_read : (size_t)n_read < n_bytes ? -EIO : 0;
 }
 
 int cachefile_write(const struct cachefile *cache, uint64_t offset, const void *bytes,
@@ -60,65 +131,66 @@ int cachefile_write(const struct cachefile *cache, uint64_t offset, const void *
     return io_write_at(cache->fd, bytes, n_bytes, cache->base + offset, &n_written);
 }
 
-static int load(const struct cachefile *cache, uint64_t block, size_t n, struct record *ret)
+/* Reads a part of a piece. */
+static int read_part(const struct cachefile *cache, uint64_t piece, uint64_t sum, size_t from,
+                     size_t n_bytes, void *out)
 {
-    uint8_t bytes[AT_ONCE * RECORD];
-    const ssize_t n_read =
-        io_read_at(cache->fd, bytes, n * RECORD, cache->records + block * RECORD);
-    if (n_read < 0)
-        return (int)n_read;
-    if ((size_t)n_read < n * RECORD)
-        return -EIO;
-    for (size_t i = 0; i < n; i++)
-        ret[i] = (struct record){load_le64(bytes + i * RECORD), load_le64(bytes + i * RECORD + 8)};
-    return 0;
+    uint8_t bytes[PIECE];
+    const int code = read_exactly(cache, bytes, length_of(cache, piece), piece * PIECE);
+    if (code < 0)
+        return code;
+    if (sum_of(cache, piece, bytes) != sum)
+        return 0;
+    memcpy(out, bytes + from, n_bytes);
+    return 1;
 }
 
-/* Returns the bits of the pieces of a block that touch [from, end), relative to the block. */
-static uint64_t bits_of(uint64_t from, uint64_t end)
+/* Reads whole pieces, in one go. */
+static int read_whole(const struct cachefile *cache, uint64_t piece, const uint64_t *sums, size_t n,
+                      uint8_t *out)
 {
-    const uint64_t first = from / CACHEFILE_PIECE;
-    const uint64_t behind = (end + CACHEFILE_PIECE - 1) / CACHEFILE_PIECE;
-    const uint64_t up_to = behind >= PIECES ? UINT64_MAX : (1ull << behind) - 1;
-    return first >= PIECES ? 0 : up_to & ~((1ull << first) - 1);
-}
-
-/* The part of [from, end) that lies in the block, relative to it. */
-static uint64_t bits_in(uint64_t block, uint64_t from, uint64_t end)
-{
-    const uint64_t begin = block * CACHEFILE_BLOCK;
-    const uint64_t n = end - begin;
-    return bits_of(from > begin ? from - begin : 0, n < CACHEFILE_BLOCK ? n : CACHEFILE_BLOCK);
-}
-
-/* Reads at most AT_ONCE - 1 blocks. */
-static int read_some(const struct cachefile *cache, uint64_t offset, void *buf, size_t n_bytes)
-{
-    struct record before[AT_ONCE], after[AT_ONCE];
-    const uint64_t first = offset / CACHEFILE_BLOCK, end = offset + n_bytes;
-    const size_t n = (size_t)((end - 1) / CACHEFILE_BLOCK - first + 1);
-    int code = load(cache, first, n, before);
+    const size_t n_bytes = (n - 1) * PIECE + length_of(cache, piece + n - 1);
+    const int code = read_exactly(cache, out, n_bytes, piece * PIECE);
     for (size_t i = 0; code == 0 && i < n; i++) {
-        const uint64_t bits = bits_in(first + i, offset, end);
-        if (before[i].sequence % 2 != 0 || (before[i].pieces & bits) != bits)
-            return 0;
-    }
-    const ssize_t n_read =
-        code < 0 ? code : io_read_at(cache->fd, buf, n_bytes, cache->base + offset);
-    if (n_read < 0)
-        return (int)n_read;
-    code = (size_t)n_read < n_bytes ? -EIO : load(cache, first, n, after);
-    for (size_t i = 0; code == 0 && i < n; i++) {
-        if (before[i].sequence != after[i].sequence)
+        if (sum_of(cache, piece + i, out + i * PIECE) != sums[i])
             return 0;
     }
     return code < 0 ? code : 1;
 }
 
+/* Reads what lies in n pieces, of which the first and the last may be needed in part. */
+static int read_some(const struct cachefile *cache, uint64_t offset, uint8_t *out, size_t n_bytes)
+{
+    uint64_t sums[AT_ONCE];
+    const uint64_t first = offset / PIECE, end = offset + n_bytes;
+    const size_t n = (size_t)((end - 1) / PIECE - first + 1);
+    int code = load_sums(cache, first, n, sums);
+    for (size_t i = 0; code == 0 && i < n; i++) {
+        if (sums[i] == 0)
+            return 0;
+    }
+    code = code < 0 ? code : 1;
+    for (size_t i = 0; code == 1 && i < n;) {
+        const uint64_t begin = (first + i) * PIECE;
+        const size_t from = offset > begin ? (size_t)(offset - begin) : 0;
+        const size_t length = length_of(cache, first + i);
+        const size_t to = end - begin < length ? (size_t)(end - begin) : length;
+        size_t n_whole = from == 0 && to == length ? 1 : 0;
+        while (n_whole > 0 && i + n_whole < n &&
+               end >= begin + n_whole * PIECE + length_of(cache, first + i + n_whole))
+            n_whole++;
+        uint8_t *at = out + (begin + from - offset);
+        code = n_whole > 0 ? read_whole(cache, first + i, sums + i, n_whole, at)
+                           : read_part(cache, first + i, sums[i], from, to - from, at);
+        i += n_whole > 0 ? n_whole : 1;
+    }
+    return code;
+}
+
 int cachefile_read(const struct cachefile *cache, uint64_t offset, void *buf, size_t n_bytes)
 {
-    enum { MOST = (AT_ONCE - 1) * CACHEFILE_BLOCK };
-    char *out = buf;
+    enum { MOST = (AT_ONCE - 1) * PIECE };
+    uint8_t *out = buf;
     while (n_bytes > 0) {
         const size_t n = n_bytes < MOST ? n_bytes : MOST;
         const int code = read_some(cache, offset, out, n);
@@ -131,77 +203,115 @@ int cachefile_read(const struct cachefile *cache, uint64_t offset, void *buf, si
     return 1;
 }
 
+/* ---- what is present ---- */
+
 int cachefile_missing(const struct cachefile *cache, uint64_t *from, uint64_t *end)
 {
-    uint64_t at = *from - *from % CACHEFILE_PIECE, found = UINT64_MAX;
-    struct record record = {0};
-    uint64_t loaded = UINT64_MAX;
-    for (; at < *end; at += CACHEFILE_PIECE) {
-        const uint64_t block = at / CACHEFILE_BLOCK;
-        const int code = block == loaded ? 0 : load(cache, block, 1, &record);
+    uint64_t sums[AT_ONCE], found = UINT64_MAX, piece = *from / PIECE;
+    const uint64_t behind = *end / PIECE + (*end % PIECE != 0);
+    for (bool is_over = false; piece < behind && !is_over;) {
+        const size_t n = behind - piece < AT_ONCE ? (size_t)(behind - piece) : AT_ONCE;
+        const int code = load_sums(cache, piece, n, sums);
         if (code < 0)
             return code;
-        loaded = block;
-        const bool is_present =
-            (record.pieces & 1ull << at % CACHEFILE_BLOCK / CACHEFILE_PIECE) != 0;
-        if (!is_present && found == UINT64_MAX)
-            found = at;
-        if (is_present && found != UINT64_MAX)
-            break;
+        for (size_t i = 0; i < n && !is_over; i++) {
+            if (sums[i] == 0 && found == UINT64_MAX)
+                found = piece;
+            is_over = sums[i] != 0 && found != UINT64_MAX;
+            piece += !is_over;
+        }
     }
     if (found == UINT64_MAX)
         return 0;
-    *from = found;
-    *end = at < cache->n_bytes ? at : cache->n_bytes;
+    *from = found * PIECE;
+    *end = piece * PIECE < cache->n_bytes ? piece * PIECE : cache->n_bytes;
     return 1;
 }
 
 uint64_t cachefile_count(const struct cachefile *cache)
 {
-    struct record records[AT_ONCE];
-    const uint64_t n_blocks = count_blocks(cache);
-    uint64_t n_pieces = 0;
-    for (uint64_t block = 0; block < n_blocks; block += AT_ONCE) {
-        const size_t n = n_blocks - block < AT_ONCE ? (size_t)(n_blocks - block) : AT_ONCE;
-        if (load(cache, block, n, records) < 0)
+    uint64_t sums[AT_ONCE], n_bytes = 0;
+    const uint64_t n_pieces = count_pieces(cache);
+    for (uint64_t piece = 0; piece < n_pieces; piece += AT_ONCE) {
+        const size_t n = n_pieces - piece < AT_ONCE ? (size_t)(n_pieces - piece) : AT_ONCE;
+        if (load_sums(cache, piece, n, sums) < 0)
             break;
         for (size_t i = 0; i < n; i++)
-            n_pieces += (uint64_t)__builtin_popcountll(records[i].pieces);
+            n_bytes += sums[i] != 0 ? length_of(cache, piece + i) : 0;
     }
-    const uint64_t n_bytes = n_pieces * CACHEFILE_PIECE;
-    return n_bytes < cache->n_bytes ? n_bytes : cache->n_bytes;
-}
-
-/* Returns the bits of the pieces that lie whole in [from, end). */
-static uint64_t whole_bits(const struct cachefile *cache, uint64_t block, uint64_t from,
-                           uint64_t end)
-{
-    uint64_t first = from;
-    if (!checked_round_up(from, CACHEFILE_PIECE, &first))
-        return 0;
-    const uint64_t behind = end == cache->n_bytes ? end : end - end % CACHEFILE_PIECE;
-    return behind <= first || behind <= block * CACHEFILE_BLOCK ||
-                   first >= (block + 1) * CACHEFILE_BLOCK
-               ? 0
-               : bits_in(block, first, behind);
+    return n_bytes;
 }
 
 int cachefile_mark(const struct cachefile *cache, uint64_t offset, uint64_t n_bytes)
 {
     const uint64_t end = offset + n_bytes;
-    for (uint64_t block = offset / CACHEFILE_BLOCK; block * CACHEFILE_BLOCK < end; block++) {
-        const uint64_t bits = whole_bits(cache, block, offset, end);
-        struct record record;
-        uint8_t pieces[8];
-        size_t n_written;
-        int code = bits == 0 ? 0 : load(cache, block, 1, &record);
-        if (code == 0 && bits != 0) {
-            store_le64(pieces, record.pieces | bits);
-            code = io_write_at(cache->fd, pieces, sizeof(pieces),
-                               cache->records + block * RECORD + 8, &n_written);
-        }
+    uint8_t bytes[PIECE];
+    for (uint64_t piece = offset / PIECE + (offset % PIECE != 0);
+         piece * PIECE < end && piece * PIECE + length_of(cache, piece) <= end; piece++) {
+        int code = read_exactly(cache, bytes, length_of(cache, piece), piece * PIECE);
+        if (code == 0)
+            code = store_sum(cache, piece, sum_of(cache, piece, bytes));
         if (code < 0)
             return code;
     }
     return 0;
+}
+
+int64_t cachefile_verify(const struct cachefile *cache, uint64_t offset, uint64_t n_bytes)
+{
+    const uint64_t end = offset + n_bytes;
+    uint8_t bytes[PIECE];
+    int64_t n_damaged = 0;
+    for (uint64_t piece = offset / PIECE; piece * PIECE < end; piece++) {
+        uint64_t sum;
+        int code = load_sums(cache, piece, 1, &sum);
+        if (code == 0 && sum != 0)
+            code = read_part(cache, piece, sum, 0, length_of(cache, piece), bytes);
+        else if (code == 0)
+            continue;
+        if (code == 0 || code == -EIO) {
+            n_damaged++;
+            code = store_sum(cache, piece, 0);
+        }
+        if (code < 0)
+            return code;
+    }
+    return n_damaged;
+}
+
+/* ---- use ---- */
+
+void cachefile_use(const struct cachefile *cache, uint64_t offset, uint64_t n_bytes, uint64_t now)
+{
+    for (uint64_t block = offset / CACHEFILE_BLOCK; block * CACHEFILE_BLOCK < offset + n_bytes;
+         block++)
+        (void)store(cache, cache->times + block * NUMBER, now); /* of interest only, not of use */
+}
+
+int cachefile_times(const struct cachefile *cache, uint64_t first, size_t n, uint64_t *ret)
+{
+    for (size_t i = 0; i < n; i += AT_ONCE) {
+        const size_t n_some = n - i < AT_ONCE ? n - i : AT_ONCE;
+        const int code = load(cache, cache->times + (first + i) * NUMBER, n_some, ret + i);
+        if (code < 0)
+            return code;
+    }
+    return 0;
+}
+
+int cachefile_remove(const struct cachefile *cache, uint64_t block)
+{
+    static const uint8_t zeros[PIECES * NUMBER];
+    const uint64_t n_left = count_pieces(cache) - block * PIECES;
+    const size_t n = n_left < PIECES ? (size_t)n_left : PIECES;
+    const uint64_t begin = block * CACHEFILE_BLOCK;
+    size_t n_written;
+    int code =
+        io_write_at(cache->fd, zeros, n * NUMBER, cache->sums + block * sizeof(zeros), &n_written);
+    if (code == 0)
+        code = store(cache, cache->times + block * NUMBER, 0);
+    /* The last block may share its last 4096 bytes with nothing: sums begin behind them. */
+    const uint64_t n_bytes =
+        cache->n_bytes - begin < CACHEFILE_BLOCK ? cache->n_bytes - begin : CACHEFILE_BLOCK;
+    return code < 0 ? code : punch(cache, cache->base + begin, round_up(n_bytes));
 }

@@ -192,7 +192,8 @@ static int make_source(struct wfs_remote *remote, uint32_t number, struct remote
     source->is_weak = (answer->code & FETCHING_IS_WEAK) != 0;
     source->ctx = object;
     pthread_mutex_init(&object->lock, NULL);
-    cachefile_init(&object->cache, answer->fd, answer->base, answer->n_bytes);
+    cachefile_init(&object->cache, answer->fd, answer->base, answer->n_bytes,
+                   cachefile_seed(answer->text, answer->digest));
     object->url = steal(&answer->text);
     answer->fd = -1;
     *out = source;
@@ -202,7 +203,8 @@ static int make_source(struct wfs_remote *remote, uint32_t number, struct remote
 static int check_answer(const struct remote_answer *answer, struct wfs_error *err)
 {
     struct cachefile cache;
-    return answer->fd < 0 || cachefile_init(&cache, answer->fd, answer->base, answer->n_bytes) < 0
+    return answer->fd < 0 ||
+                   cachefile_init(&cache, answer->fd, answer->base, answer->n_bytes, 0) < 0
                ? wfs_fail(err, EIO, "the process that fetches it gives a wrong answer")
                : 0;
 }

@@ -119,7 +119,7 @@ static struct cachefile make_cache(uint64_t base, uint64_t n_bytes)
 {
     struct cachefile cache = {.fd = -1};
     const int fd = memfd_create("cache", MFD_CLOEXEC);
-    check_int(cachefile_init(&cache, fd, base, n_bytes), 0);
+    check_int(cachefile_init(&cache, fd, base, n_bytes, 7), 0);
     check_int(cachefile_make(&cache), 0);
     return cache;
 }
@@ -171,21 +171,42 @@ static void a_removed_block_is_not_read(void)
 {
     struct cachefile cache = make_cache(0, BLOCK);
     char byte;
+    uint64_t time;
     cachefile_mark(&cache, 0, BLOCK);
+    cachefile_use(&cache, 0, BLOCK, 5);
     check_int(cachefile_read(&cache, 0, &byte, 1), 1);
-    check_int(pwrite(cache.fd, "\1", 1, (off_t)cache.records), 1); /* an odd sequence */
+    check(cachefile_times(&cache, 0, 1, &time) == 0 && time == 5);
+    check_int(cachefile_remove(&cache, 0), 0);
     check_int(cachefile_read(&cache, 0, &byte, 1), 0);
+    check(cachefile_times(&cache, 0, 1, &time) == 0 && time == 0);
     cachefile_clear(&cache);
     check_uint(cachefile_count(&cache), 0);
+    close(cache.fd);
+}
+
+static void a_damaged_piece_is_not_read(void)
+{
+    struct cachefile cache = make_cache(4096, BLOCK), other = cache;
+    char bytes[2 * PIECE];
+    cachefile_mark(&cache, 0, BLOCK);
+    other.seed++; /* what another object has there */
+    check_int(cachefile_read(&other, 0, bytes, 1), 0);
+    check_int(pwrite(cache.fd, "\1", 1, (off_t)(cache.base + 3 * PIECE + 5)), 1);
+    check_int(cachefile_read(&cache, 3 * PIECE, bytes, 1), 0);
+    check_int(cachefile_read(&cache, 2 * PIECE, bytes, 2 * PIECE), 0);
+    check_int(cachefile_read(&cache, 4 * PIECE, bytes, 2 * PIECE), 1);
+    check_int(cachefile_verify(&cache, 0, BLOCK), 1);
+    check_int(cachefile_verify(&cache, 0, BLOCK), 0);
+    check_uint(cachefile_count(&cache), BLOCK - PIECE);
     close(cache.fd);
 }
 
 static void an_object_can_be_too_large(void)
 {
     struct cachefile cache;
-    check_int(cachefile_init(&cache, 0, 0, INT64_MAX), -EFBIG);
-    check_int(cachefile_init(&cache, 0, INT64_MAX - 4095, 1), -EFBIG);
-    check_int(cachefile_init(&cache, 0, 1, 1), -EFBIG);
+    check_int(cachefile_init(&cache, 0, 0, INT64_MAX, 0), -EFBIG);
+    check_int(cachefile_init(&cache, 0, INT64_MAX - 4095, 1, 0), -EFBIG);
+    check_int(cachefile_init(&cache, 0, 1, 1, 0), -EFBIG);
     cache = make_cache(0, 0);
     check_uint(cachefile_end(&cache), 0);
     close(cache.fd);
@@ -239,6 +260,7 @@ int main(void)
     check_run(only_what_was_marked_is_present);
     check_run(missing_ranges_are_found);
     check_run(a_removed_block_is_not_read);
+    check_run(a_damaged_piece_is_not_read);
     check_run(an_object_can_be_too_large);
     check_run(a_reader_that_goes_on_gets_a_window_that_doubles);
     check_run(scattered_readers_get_nothing_ahead);

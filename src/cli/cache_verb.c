@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * weightfs cache: what the directory of the option `cache` holds.
+ */
+#include "cli/verbs.h"
+
+#include "cli/table.h"
+#include "program/print.h"
+
+#include <weightfs/cachestore.h>
+#include <weightfs/cleanup.h>
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static const struct args_usage usage = {
+    .verb = "cache",
+    .operands = "list|verify|clear DIR",
+    .text = "weightfs cache list DIR\n"
+            "weightfs cache verify DIR\n"
+            "weightfs cache clear DIR\n"
+            "\n"
+            "List the objects that are kept in the directory of the option --cache, with\n"
+            "their size, how much of it is present, and when they were opened last;\n"
+            "compare all that is present with its checksums, and remove what is damaged; or\n"
+            "remove everything. Mounts that use the cache go on.",
+    .n_min = 2,
+    .n_max = 2,
+};
+
+static enum exit_code fail(const char *path, int code)
+{
+    return print_error(exit_of_errno(-code), path, "cannot read the cache: %s", strerror(-code));
+}
+
+/* ---- list ---- */
+
+static const struct table_column columns[] = {{.heading = "URL", .n_least = 8, .cut = CUT_MIDDLE},
+                                              {.heading = "size", .is_right = true},
+                                              {.heading = "present", .is_right = true},
+                                              {.heading = "opened"}};
+
+static void put_time(struct table *table, uint64_t ms)
+{
+    const time_t seconds = (time_t)(ms / 1000);
+    char text[32] = "";
+    struct tm local;
+    if (localtime_r(&seconds, &local) != NULL)
+        strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S", &local);
+    table_text(table, COLOUR_NONE, text);
+}
+
+static enum exit_code list(const struct args *args, int fd)
+{
+    auto_table struct table table;
+    char url[CACHESTORE_TEXT];
+    struct cachefile cache;
+    uint64_t opened;
+    table_start(&table, columns, sizeof(columns) / sizeof(*columns), args);
+    for (unsigned i = 0; i < CACHESTORE_ENTRIES; i++) {
+        const int code = cachestore_entry(fd, i, &cache, &opened, url);
+        if (code < 0)
+            return fail(args->operands[1], code);
+        if (code == 0)
+            continue;
+        table_name(&table, COLOUR_NONE, url);
+        table_bytes(&table, cache.n_bytes);
+        table_bytes(&table, cachefile_count(&cache));
+        put_time(&table, opened);
+    }
+    return table_print(&table) == -ENOMEM ? print_error(EXIT_UNSUPPORTED, NULL, "out of memory")
+                                          : EXIT_DONE;
+}
+
+/* ---- verify ---- */
+
+/* Exit code 1 when something was removed. */
+static enum exit_code verify(const struct args *args, int fd)
+{
+    char url[CACHESTORE_TEXT];
+    struct cachefile cache;
+    uint64_t opened, n_present = 0;
+    int64_t n_damaged = 0;
+    for (unsigned i = 0; i < CACHESTORE_ENTRIES; i++) {
+        int64_t code = cachestore_entry(fd, i, &cache, &opened, url);
+        if (code == 1)
+            code = cachefile_verify(&cache, 0, cache.n_bytes);
+        else if (code == 0)
+            continue;
+        if (code < 0)
+            return fail(args->operands[1], (int)code);
+        if (code > 0) {
+            print_text(stdout, url);
+            printf(": %" PRId64 " damaged pieces of 16 KiB removed\n", code);
+        }
+        n_damaged += code;
+        n_present += cachefile_count(&cache);
+    }
+    fputs("verified: ", stdout);
+    print_size(stdout, n_present);
+    putchar('\n');
+    return n_damaged > 0 ? EXIT_FOUND : EXIT_DONE;
+}
+
+/* ---- the verb ---- */
+
+int verb_cache(int argc, char **argv)
+{
+    int exit_code;
+    auto_args struct args args;
+    struct wfs_error err = {0};
+    if (!args_parse(&args, &usage, argc, argv, &exit_code))
+        return exit_code;
+    const char *what = args.operands[0], *path = args.operands[1];
+    const bool lists = strcmp(what, "list") == 0, verifies = strcmp(what, "verify") == 0;
+    if (!lists && !verifies && strcmp(what, "clear") != 0)
+        return print_error(EXIT_USAGE, NULL,
+                           "expected 'weightfs cache list|verify|clear DIR', not '%s'",
+                           wfs_quote(what).text);
+    autoclose int fd = -1;
+    const int code = lists || verifies ? cachestore_open(path, false, &fd, NULL, &err)
+                                       : cachestore_remove(path, &err);
+    if (code < 0)
+        return print_error(exit_of_errno(err.code), NULL, "%s", err.text);
+    return lists ? list(&args, fd) : verifies ? verify(&args, fd) : EXIT_DONE;
+}
