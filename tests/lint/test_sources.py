@@ -104,7 +104,7 @@ def test_the_manual_has_the_options_of_every_verb_in_the_order_of_its_help():
     page = (ROOT / 'docs/man/weightfs.1').read_text()
     verbs = dict(re.findall(r'^\.It Cm (\w+) Ar (.*?)(?=^\.It Cm \w+ Ar |^\.Pp\nEvery verb)', page, re.M | re.S))
     everywhere = ['--color', '--help']
-    common = ['--endpoint', '--epoch', '--escape-nul', '--force', '--limit', '--retries', '--shards', '--timeout', *everywhere]
+    common = ['--cache', '--cache-size', '--endpoint', '--epoch', '--escape-nul', '--force', '--limit', '--retries', '--shards', '--timeout', *everywhere]
     for verb in re.findall(r'^  (\w+)  ', weightfs('--help').stdout.split('\n\n')[2], re.M):
         options = options_of(weightfs(verb, '--help').stdout.split('\nview options')[0])
         own = [option for option in options if verb == 'recover' and option not in everywhere or option not in common]

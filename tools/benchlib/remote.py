@@ -92,7 +92,7 @@ class Place:
         try:
             yield os.path.join(below, name)
         finally:
-            subprocess.run(["fusermount3", "-u", below], check=True)
+            subprocess.run(["fusermount3", "-uz", below], check=True)
 
     def counted(self, job):
         """What the job returns, and the requests and bytes of the server for it."""

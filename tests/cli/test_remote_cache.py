@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: MIT
+"""What is fetched is kept in a directory, found there by later runs and by runs at the same time, and never taken when it is damaged."""
+import os
+import shutil
+import signal
+import subprocess
+
+import pytest
+
+from wfs_testlib import program, st
+from wfs_testlib.mount import wait_for
+from wfs_testlib.program import EXIT_FOUND, EXIT_SOURCE, EXIT_USAGE, weightfs
+
+MIB = 1 << 20
+N_EACH = 4 * MIB
+STORE = 'weightfs.cache'
+HEAD = 70000  # what each run asks of the server again
+
+
+@pytest.fixture
+def random_file(folder):
+    place = folder / 'served'
+    place.mkdir()
+    return st.write(place / 'x.safetensors', {name: ('U8', [N_EACH], os.urandom(N_EACH)) for name in 'ab'})
+
+
+@pytest.fixture
+def server(serve, random_file):
+    return serve(random_file.parent)
+
+
+def content(path, key):
+    return st.read(path).tensors[key][2]
+
+
+def cat(server, path, cache, key='a', **more):
+    """What a run gives, and how many bytes went over the wire for it."""
+    server.forget()
+    data = weightfs('cat', '--cache', cache, *more.get('options', []), server.url(path), key).raw
+    assert data == content(path, key)
+    return server.n_bytes()
+
+
+def test_a_second_run_fetches_the_head_only(server, random_file, folder):
+    assert cat(server, random_file, folder / 'cache') > N_EACH
+    assert cat(server, random_file, folder / 'cache') < HEAD
+    assert cat(server, random_file, folder / 'cache', 'b') < N_EACH + HEAD
+    assert cat(server, random_file, folder / 'cache', 'b') < HEAD
+    assert os.stat(folder / 'cache').st_mode & 0o777 == 0o700
+    assert os.listdir(folder / 'cache') == [STORE]
+
+
+def test_without_the_option_nothing_is_kept(server, random_file, folder, monkeypatch):
+    monkeypatch.setenv('TMPDIR', str(folder))
+    before = sorted(os.listdir(folder))
+    weightfs('cat', server.url(random_file), 'a')
+    assert sorted(os.listdir(folder)) == before
+    server.forget()
+    weightfs('cat', server.url(random_file), 'a')
+    assert server.n_bytes() > N_EACH
+
+
+def test_another_version_of_the_object_is_another_object(server, random_file, folder):
+    cat(server, random_file, folder / 'cache')
+    st.write(random_file, {name: ('U8', [N_EACH], os.urandom(N_EACH)) for name in 'ab'})
+    os.utime(random_file, (1, 1))
+    assert cat(server, random_file, folder / 'cache') > N_EACH
+    assert cat(server, random_file, folder / 'cache') < HEAD
+    assert len(weightfs('cache', 'list', folder / 'cache').stdout.splitlines()) == 1
+
+
+def damage(path, data, at, bytes_=b'damaged!'):
+    """Writes over a place in the store that holds this piece of data."""
+    place = path.read_bytes().find(data[at:at + 64])
+    assert place > 0
+    with open(path, 'r+b') as file:
+        file.seek(place)
+        file.write(bytes_)
+
+
+def test_damaged_pieces_are_fetched_again(server, random_file, folder):
+    cat(server, random_file, folder / 'cache')
+    for at in 0, N_EACH // 2, N_EACH - 64:
+        damage(folder / 'cache' / STORE, content(random_file, 'a'), at)
+    assert cat(server, random_file, folder / 'cache') < HEAD + 4 * 17000
+    assert cat(server, random_file, folder / 'cache') < HEAD
+
+
+@pytest.mark.parametrize('part', ['magic', 'entries', 'sums', 'tail', 'everything', 'empty'])
+def test_whatever_is_damaged_no_wrong_byte_comes_out(server, random_file, folder, part):
+    cat(server, random_file, folder / 'cache')
+    path = folder / 'cache' / STORE
+    n = path.stat().st_size
+    with open(path, 'r+b') as file:
+        if part in ('tail', 'empty'):
+            file.truncate(n - 5000 if part == 'tail' else 0)
+        else:
+            begin, n_bytes = {'magic': (0, 10), 'entries': (4096, 2000), 'sums': (n - 12288, 8192), 'everything': (0, n)}[part]
+            file.seek(begin)
+            file.write(os.urandom(n_bytes))
+    cat(server, random_file, folder / 'cache')
+    assert cat(server, random_file, folder / 'cache') < HEAD
+
+
+def test_list_verify_and_clear(server, random_file, folder):
+    cache = folder / 'cache'
+    cat(server, random_file, cache)
+    (row,) = [line.split('\t') for line in weightfs('cache', 'list', cache).stdout.splitlines()]
+    assert row[0] == server.url(random_file) and int(row[1]) == random_file.stat().st_size
+    assert N_EACH <= int(row[2]) <= N_EACH + 3 * HEAD
+    assert weightfs('cache', 'verify', cache).stdout.startswith('verified: ')
+    damage(cache / STORE, content(random_file, 'a'), 100000)
+    assert '1 damaged' in weightfs('cache', 'verify', cache, code=EXIT_FOUND).stdout
+    weightfs('cache', 'verify', cache)
+    weightfs('cache', 'clear', cache)
+    assert os.listdir(cache) == []
+    weightfs('cache', 'clear', cache)
+    weightfs('cache', 'list', cache, code=EXIT_SOURCE)
+    assert cat(server, random_file, cache) > N_EACH
+
+
+def test_the_list_shows_no_secret(server, random_file, folder):
+    url = server.url(random_file).replace('http://', 'http://user:geheim@') + '?signature=geheim'
+    weightfs('cat', '--cache', folder / 'cache', url, 'a')
+    assert 'geheim' not in weightfs('cache', 'list', folder / 'cache').stdout
+    assert b'geheim' not in (folder / 'cache' / STORE).read_bytes()
+
+
+@pytest.mark.parametrize('how', ['others may write', 'link', 'file is a link', 'file of others to read', 'file has two names'])
+def test_what_others_can_write_is_refused(server, random_file, folder, how):
+    cache = folder / 'cache'
+    cat(server, random_file, cache)
+    if how == 'others may write':
+        cache.chmod(0o777)
+    elif how == 'link':
+        cache.rename(folder / 'other')
+        cache.symlink_to('other')
+    elif how == 'file is a link':
+        (cache / STORE).rename(folder / 'store')
+        (cache / STORE).symlink_to(folder / 'store')
+    elif how == 'file of others to read':
+        (cache / STORE).chmod(0o644)
+    else:
+        os.link(cache / STORE, folder / 'store')
+    server.forget()
+    assert 'cache' in weightfs('cat', '--cache', cache, server.url(random_file), 'a', code=EXIT_SOURCE).error
+    assert server.requests() == []
+
+
+@pytest.mark.root
+def test_a_directory_of_another_user_is_refused(server, random_file, folder):
+    (folder / 'cache').mkdir()
+    shutil.chown(folder / 'cache', 'nobody')
+    assert 'belong to you' in weightfs('cat', '--cache', folder / 'cache', server.url(random_file), 'a', code=EXIT_SOURCE).error
+
+
+@pytest.mark.parametrize('size', ['1M', 'much', '0', '-5G'])
+def test_a_size_is_checked(server, random_file, size):
+    assert '128M' in weightfs('ls', '--cache-size=' + size, server.url(random_file), code=EXIT_USAGE).error
+
+
+@pytest.mark.parametrize('is_kept', [pytest.param(False, marks=pytest.mark.slow), True], ids=['temporary', 'kept'])
+def test_the_size_is_kept_to(serve, folder, is_kept):
+    place = folder / 'served'
+    place.mkdir()
+    path = st.write_hole(place / 'hole', 200 * MIB)
+    with open(path, 'r+b') as file:
+        for i in range(200):
+            file.seek(200 + i * MIB)
+            file.write(os.urandom(1000))
+    server = serve(place)
+    options = ['--cache', folder / 'cache'] if is_kept else []
+    with open(folder / 'out', 'wb') as out:
+        weightfs('cat', '--cache-size=128M', *options, server.url(path), 'w', stdout=out)
+    assert (folder / 'out').read_bytes() == content(path, 'w')
+    assert server.n_bytes() < 1.1 * path.stat().st_size
+    if is_kept:
+        used = os.stat(folder / 'cache' / STORE).st_blocks * 512
+        assert 64 * MIB < used < 160 * MIB
+
+
+def test_runs_at_the_same_time_share_it(server, random_file, folder):
+    command = [*program.COMMAND, 'cat', '--cache', folder / 'cache', server.url(random_file)]
+    runs = [(key, subprocess.Popen([*command, key], stdout=subprocess.PIPE)) for key in 'abab']
+    for key, run in runs:
+        assert run.communicate(timeout=program.PATIENCE)[0] == content(random_file, key)
+    for key in 'ab':
+        assert cat(server, random_file, folder / 'cache', key) < HEAD
+
+
+@pytest.mark.parametrize('n', range(3))
+def test_killed_at_any_moment_it_is_right_or_not_used(serve, random_file, folder, n):
+    server = serve(random_file.parent, more='limit_rate 1m;')
+    url = server.url(random_file)
+    run = subprocess.Popen([*program.COMMAND, 'cat', '--cache', folder / 'cache', url, 'a'], stdout=subprocess.DEVNULL, start_new_session=True)
+    path = folder / 'cache' / STORE
+    wait_for(lambda: run.poll() is not None or (path.exists() and path.stat().st_blocks * 512 > (n + 1) * 200000), 'some bytes')
+    os.killpg(run.pid, signal.SIGKILL)
+    run.wait()
+    weightfs('cache', 'verify', folder / 'cache', code=None)
+    assert weightfs('cat', '--cache', folder / 'cache', url, 'a').raw == content(random_file, 'a')
+    weightfs('cache', 'verify', folder / 'cache')
