@@ -74,6 +74,7 @@ enum exit_code input_load_report(const struct args *args, const char *path,
     if (exit_code != EXIT_DONE)
         return print_error(exit_code, path, "%s", failure.err.text);
     progress_start(&progress, "opening", 0);
+    progress_follow(&progress, options.load.remote);
     exit_code = checkpoint_load(path, &options, view, out, report, &failure);
     progress_end(&progress);
     checkpoint_disconnect(&options);

@@ -10,6 +10,7 @@
 #include "program/wrapping.h"
 
 #include <weightfs/interruption.h>
+#include <weightfs/remote.h>
 
 #include <errno.h>
 #include <fcntl.h>
@@ -121,7 +122,9 @@ static void set_handlers(void (*from)(int), void (*to)(int))
 static void tick(struct progress *progress)
 {
     const uint64_t n_total = progress->n_total;
-    uint64_t n_done = progress->n_done + (wfs_n_read() - progress->n_read);
+    uint64_t n_done = progress->n_done + (wfs_n_read() - progress->n_read), n_needed;
+    if (progress->remote != NULL)
+        wfs_remote_progress(progress->remote, &n_done, &n_needed);
     if (n_total > 0 && n_done > n_total)
         n_done = n_total;
     if (n_done < progress->n_drawn)
@@ -177,6 +180,11 @@ void progress_start(struct progress *progress, const char *what, uint64_t n_tota
     progress->is_shown = isatty(STDERR_FILENO) == 1 && start_thread(progress) == 0;
     if (progress->is_shown)
         set_handlers(SIG_DFL, end);
+}
+
+void progress_follow(struct progress *progress, const struct wfs_remote *remote)
+{
+    progress->remote = remote;
 }
 
 void progress_add(struct progress *progress, uint64_t n_bytes)

@@ -21,6 +21,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct wfs_remote;
+
 struct progress {
     bool is_shown; /* stderr is a terminal */
     bool has_hold;
@@ -32,6 +34,7 @@ struct progress {
     atomic_uint_fast64_t n_done, n_total; /* bytes; n_total is 0: not known */
     atomic_uint_fast64_t n_read;          /* by the process when n_done was set */
     uint64_t n_drawn;                     /* by the thread: a line never goes back */
+    const struct wfs_remote *_Atomic remote;
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t ended;
@@ -55,6 +58,10 @@ int progress_step(void *ctx, uint64_t n_done, uint64_t n_total);
  * not wait for the disk. The abandon callback of wfs_save; ctx is not used.
  */
 void progress_abandon(void *ctx, int fd);
+
+/* Shows, from now on, the bytes that were fetched for sources on the network; NULL: there are none.
+ */
+void progress_follow(struct progress *progress, const struct wfs_remote *remote);
 
 /* Adds bytes that are done. */
 void progress_add(struct progress *progress, uint64_t n_bytes);

@@ -22,6 +22,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { RETRIES = 5, TIMEOUT_S = 60 };
@@ -40,7 +41,9 @@ struct fetcher {
     struct fetching_room room;
     struct fetch_object *objects;
     struct answer *first, **last; /* to be sent, in order */
-    struct wfs_error problem;     /* that keeps it from fetching anything */
+    uint64_t n_told;              /* bytes, when progress was told */
+    int64_t told_at_ms;
+    struct wfs_error problem; /* that keeps it from fetching anything */
 };
 
 /* ---- answers ---- */
@@ -104,6 +107,32 @@ static int send_answers(struct fetcher *fetcher)
         free(answer);
     }
     return 0;
+}
+
+/* Returns whether somebody waits for an answer. */
+static bool is_awaited(const struct fetcher *fetcher)
+{
+    for (const struct fetch_object *at = fetcher->objects; at != NULL; at = at->next) {
+        if (!at->is_open || at->wants != NULL)
+            return true;
+    }
+    return false;
+}
+
+/* Tells those who wait, now and then, how many bytes have come: an answer to no request. */
+static void tell_progress(struct fetcher *fetcher)
+{
+    enum { PAUSE_MS = 200 };
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    const int64_t now_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    if (fetcher->n_told == fetcher->room.n_fetched || now_ms < fetcher->told_at_ms + PAUSE_MS ||
+        !is_awaited(fetcher))
+        return;
+    const struct answer none = {0};
+    (void)send_answer(fetcher, &none); /* what the socket has no room for is told later */
+    fetcher->n_told = fetcher->room.n_fetched;
+    fetcher->told_at_ms = now_ms;
 }
 
 /* ---- questions ---- */
@@ -237,6 +266,8 @@ static void serve(struct fetcher *fetcher)
         code = send_answers(fetcher);
         if (code < 0)
             break;
+        if (code == 0)
+            tell_progress(fetcher);
         news.events = (short)(POLLIN | (code > 0 ? POLLOUT : 0));
         code = fetcher->room.http != NULL ? http_wait(fetcher->room.http, &news, 1, -1)
                                           : poll(&news, 1, -1);

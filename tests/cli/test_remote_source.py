@@ -3,10 +3,11 @@
 import json
 import os
 import random
+import re
 
 import pytest
 
-from wfs_testlib import st
+from wfs_testlib import st, terminal
 from wfs_testlib.program import EXIT_SOURCE, EXIT_USAGE, weightfs
 
 MIB = 1 << 20
@@ -99,3 +100,11 @@ def test_a_conversion_reads_a_url_in_few_requests(files, serve):
     assert st.read(files / 'out.safetensors').tensors == st.read(files / 'one.safetensors').tensors
     assert len(server.requests()) < 20
     assert server.n_bytes() < os.path.getsize(files / 'one.safetensors') * 1.02
+
+
+def test_the_progress_of_opening_is_what_was_fetched(folder, serve):
+    st.write(folder / 'many.safetensors', {'tensor%05d' % i: ('U8', [1], b'x') for i in range(1000)})
+    code, stdout, drawn = terminal.run('ls', serve(folder, more='limit_rate 30k;').url('many.safetensors'))
+    shown = [float(number) for number in re.findall(r'opening  ([\d.]+) KiB', drawn)]
+    assert code == 0 and len(stdout.splitlines()) == 1000
+    assert len(set(shown)) > 1 and shown == sorted(shown)
