@@ -1,49 +1,46 @@
 # SPDX-License-Identifier: MIT
-"""The session in README.md: every command gives the output that is printed there."""
+"""The commands that README.md shows: one after the other, on a terminal of 80 columns, they print exactly what is written there."""
 import os
 import re
 import shutil
-import subprocess
 
 import numpy
 
 from conftest import SAMPLE
-from wfs_testlib import program, terminal
+from wfs_testlib import look, program, terminal
 from wfs_testlib.mount import force_unmount
 
+# What a comment claims: files below a directory, before the command.
+CLAIMS = {'rename 32 tensors': ('mnt/encoder/layer', 32), 'delete two': ('mnt/pooler', 2)}
 
-def read_session():
-    """(command, expected output) of each command of the section."""
-    block = re.search(r'## A session\n\n```\n(.*?)```', (program.ROOT / 'README.md').read_text(), re.S)[1]
-    steps = [(command, output) for command, output in re.findall(r'^\$ (.*)\n((?:(?!\$ ).*\n)*)', block, re.M)]
-    assert len(steps) > 5
+
+def read_steps():
+    """(command, comment, expected output) of each command of the page."""
+    steps = []
+    for block in re.findall(r'^```\w*\n(.*?)^```', (program.ROOT / 'README.md').read_text(), re.M | re.S):
+        assert block.startswith('$ ') or not re.search(r'^\s*\$ ', block, re.M)
+        if block.startswith('$ '):
+            steps += re.findall(r'^\$ (.*?)(?: +# (.*))?\n((?:(?!\$ ).*\n)*)', block, re.M)
     return steps
 
 
-def squeeze(text):
-    """Columns and tabs as one space each, without empty lines."""
-    return [' '.join(line.split()) for line in text.splitlines() if line.strip()]
-
-
-def test_the_session_of_the_readme_is_true(folder):
+def test_every_line_of_the_readme_is_true(folder):
     shutil.copy(SAMPLE, folder / 'model.safetensors')
     numpy.save(folder / 'scale.npy', numpy.zeros((2, 3), 'f4'))
     (folder / 'bin').mkdir()
     (folder / 'bin/weightfs').write_text('#!/bin/sh\nexec %s "$@"\n' % program.show(program.COMMAND))
     (folder / 'bin/weightfs').chmod(0o755)
-    environment = {**os.environ, 'PATH': '%s:%s' % (folder / 'bin', os.environ['PATH'])}
+    path = '%s:%s' % (folder / 'bin', os.environ['PATH'])
+    claims = dict(CLAIMS)
+    n_steps, columns = 0, 80 + len(str(folder)) - len('/home/me')
     try:
-        for command, expected in read_session():
-            if command.startswith('weightfs ls'):
-                assert terminal.screen_of(['bash', '-c', command], cwd=folder, **environment).text == expected.rstrip('\n')
-                continue
-            done = subprocess.run(['bash', '-c', command], cwd=folder, env=environment, text=True, timeout=program.PATIENCE,
-                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-            assert (done.returncode, done.stderr) == (0, ''), command
-            output = done.stdout.replace(str(folder), '/home/me')
-            if command.startswith('ls '):
-                assert output.split() == expected.split(), command
-            else:
-                assert squeeze(output) == squeeze(expected), command
+        for command, comment, expected in read_steps():
+            if comment in claims:
+                directory, n = claims.pop(comment)
+                assert len(look.files(folder / directory)) == n, comment
+            screen = terminal.screen_of(['bash', '-c', command], cwd=folder, PATH=path, columns=columns, LC_ALL='C.UTF-8')
+            assert screen.text.replace(str(folder), '/home/me') == expected.removesuffix('\n'), command
+            n_steps += 1
     finally:
         force_unmount(folder / 'mnt')
+    assert not claims and n_steps >= 15
