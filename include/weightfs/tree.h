@@ -304,8 +304,8 @@ int wfs_stage_job_new(struct wfs_tree *tree, const struct wfs_node *node, uint64
                       struct wfs_stage_job **ret);
 /* Copies; the tree may change. -ENOSPC, -EINTR as wfs_tensor_read. */
 int wfs_stage_job_run(struct wfs_stage_job *job);
-/* Frees the job, given the result of the run, which it returns. The copy becomes the content of the
- * node, unless that has changed. */
+/* Frees the job and returns the result of its run. The copy becomes the content of the node, unless
+ * that has changed; a result below 0 needs neither the node nor the exclusion. */
 int wfs_stage_job_end(struct wfs_tree *tree, struct wfs_node *node, struct wfs_stage_job *job,
                       int code);
 

@@ -153,6 +153,7 @@ static int init_locks(struct driver *driver)
     if (rc != 0 || pthread_key_create(&driver->buffers, free) != 0)
         return -ENOMEM;
     notices_init(&driver->notices);
+    parking_init(&driver->parking);
     pthread_mutex_init(&driver->change, NULL);
     pthread_mutex_init(&driver->reap_lock, NULL);
     pthread_mutex_init(&driver->status_lock, NULL);
@@ -204,6 +205,7 @@ void driver_done(struct driver *driver)
         free(pthread_getspecific(driver->buffers));
         pthread_key_delete(driver->buffers);
         notices_done(&driver->notices);
+        parking_done(&driver->parking);
         pthread_rwlock_destroy(&driver->lock);
         pthread_mutex_destroy(&driver->change);
         pthread_mutex_destroy(&driver->reap_lock);
@@ -315,27 +317,30 @@ static void reap(struct driver *driver)
     pthread_mutex_unlock(&driver->reap_lock);
 }
 
-void driver_begin_change(struct driver *driver)
-{
-    pthread_mutex_lock(&driver->change);
-    pthread_rwlock_wrlock(&driver->lock);
-}
-
-bool driver_wait_for_change(struct driver *driver, bool (*is_given_up)(void *ctx), void *ctx)
+/* Locks `change` now and then asks; false: given up. */
+static bool poll_change(struct driver *driver, bool (*is_given_up)(void *ctx), void *ctx)
 {
     enum { NS_TO_ASK = 50000000, NS = 1000000000 };
-    int code = pthread_mutex_trylock(&driver->change);
-    while (code != 0) {
-        struct timespec until;
+    struct timespec until;
+    do {
         if (is_given_up(ctx))
             return false;
         clock_gettime(CLOCK_REALTIME, &until);
         until.tv_nsec += NS_TO_ASK;
         until.tv_sec += until.tv_nsec / NS;
         until.tv_nsec %= NS;
-        code = pthread_mutex_timedlock(&driver->change, &until);
-    }
+    } while (pthread_mutex_timedlock(&driver->change, &until) != 0);
     return true;
+}
+
+bool driver_wait_for_change(struct driver *driver, bool (*is_given_up)(void *ctx), void *ctx)
+{
+    if (pthread_mutex_trylock(&driver->change) == 0)
+        return true;
+    parking_begin_wait(&driver->parking);
+    const bool has_change = poll_change(driver, is_given_up, ctx);
+    parking_end_wait(&driver->parking);
+    return has_change;
 }
 
 void driver_end_change(struct driver *driver)

@@ -11,6 +11,7 @@
 
 #include "fuse/generated.h"
 #include "fuse/notices.h"
+#include "fuse/parking.h"
 #include "fuse/sandbox/sandbox.h"
 #include "fuse/target.h"
 #include "program/commit.h"
@@ -48,6 +49,7 @@ struct driver {
 
     pthread_rwlock_t lock;
     pthread_mutex_t change;
+    struct parking parking;
     uint64_t generation; /* of the tree at the last check; guarded by change */
 
     pthread_mutex_t reap_lock;
@@ -73,7 +75,6 @@ void driver_done(struct driver *driver);
 
 void driver_begin_read(struct driver *driver);
 void driver_end_read(struct driver *driver);
-void driver_begin_change(struct driver *driver);
 void driver_end_change(struct driver *driver);
 
 /*

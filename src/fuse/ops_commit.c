@@ -141,7 +141,21 @@ static void stop_commit(struct driver *driver, fuse_req_t req, struct wfs_contro
     reply->error = is_owner ? 0 : EPERM;
 }
 
-/* Nobody may change anything meanwhile, and no commit runs. */
+/* Nobody may change anything while it discards, and no commit runs. */
+static int discard(struct driver *driver, fuse_req_t req, uint64_t *ret_n)
+{
+    if (request_begin_change(req) == NULL)
+        return -EINTR;
+    *ret_n = wfs_tree_n_edits(driver->tree);
+    const int code = wfs_tree_discard(driver->tree);
+    driver_end_change(driver);
+    if (code == 0)
+        driver_set_status(driver, &(struct wfs_status){.state = WFS_MOUNT_CLEAN,
+                                                       .committed_at = driver->status.committed_at,
+                                                       .text = discarded});
+    return code;
+}
+
 static void fill_discard(struct driver *driver, fuse_req_t req, struct wfs_control_reply *reply)
 {
     int code = 0;
@@ -149,17 +163,8 @@ static void fill_discard(struct driver *driver, fuse_req_t req, struct wfs_contr
     reply->text[0] = '\0';
     if (fuse_req_ctx(req)->uid != driver->owner)
         code = -EPERM;
-    else if (wfs_tree_is_writable(driver->tree)) {
-        driver_begin_change(driver);
-        reply->n_edits = wfs_tree_n_edits(driver->tree);
-        code = wfs_tree_discard(driver->tree);
-        driver_end_change(driver);
-        if (code == 0)
-            driver_set_status(driver,
-                              &(struct wfs_status){.state = WFS_MOUNT_CLEAN,
-                                                   .committed_at = driver->status.committed_at,
-                                                   .text = discarded});
-    }
+    else if (wfs_tree_is_writable(driver->tree))
+        code = discard(driver, req, &reply->n_edits);
     reply->error = -code;
     if (code < 0)
         snprintf(reply->text, sizeof(reply->text), "%s",

@@ -27,10 +27,13 @@ static int copy_before_change(fuse_req_t req, fuse_ino_t ino, uint64_t n_keep)
     int code = wfs_stage_job_new(driver->tree, request_node(driver, ino), n_keep, &job);
     if (job != NULL) {
         driver_end_change(driver);
+        parking_begin_wait(&driver->parking);
         wfs_interruption_set(&interruption);
         const int ran = wfs_stage_job_run(job);
         wfs_interruption_set(NULL);
-        driver_begin_change(driver);
+        parking_end_wait(&driver->parking);
+        if (request_begin_change(req) == NULL)
+            return wfs_stage_job_end(driver->tree, NULL, job, -EINTR);
         code = wfs_stage_job_end(driver->tree, request_node(driver, ino), job, ran);
     }
     if (code < 0)

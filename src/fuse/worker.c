@@ -22,6 +22,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/uio.h>
 
 /* ---- signals ---- */
 
@@ -84,7 +85,7 @@ static void log_of_libfuse(enum fuse_log_level level, const char *format, va_lis
 }
 
 /* Threads that wait for a commit or for the network answer no request, so such a mount gets more of
- * them. */
+ * them. One runs the commit. */
 static unsigned count_threads(const struct driver *driver)
 {
     enum { N_WAITING = 40 };
@@ -92,7 +93,7 @@ static unsigned count_threads(const struct driver *driver)
     const unsigned n = n_cpus < 2 ? 2 : n_cpus > 8 ? 8 : (unsigned)n_cpus;
     if (driver->target->remote != NULL)
         return n + N_WAITING;
-    return wfs_tree_is_writable(driver->tree) ? n + 8 : n;
+    return wfs_tree_is_writable(driver->tree) ? n + PARKING_N_WAITING : n;
 }
 
 /*
@@ -186,12 +187,23 @@ static int loop(struct driver *driver)
     return rc;
 }
 
+static ssize_t receive(int device, void *request, size_t n_room, void *ctx)
+{
+    struct driver *driver = ctx;
+    return parking_receive(&driver->parking, device, request, n_room);
+}
+
+static ssize_t reply(int device, struct iovec *parts, int n_parts, void *ctx)
+{
+    struct driver *driver = ctx;
+    return parking_answer(&driver->parking, device, parts, n_parts);
+}
+
 static int serve(struct driver *driver, int device)
 {
+    const struct fuse_custom_io io = {.writev = reply, .read = receive};
     struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
-    char path[32];
     int rc = -ENOMEM;
-    snprintf(path, sizeof(path), "/dev/fd/%d", device);
     fuse_set_log_func(log_of_libfuse);
     if (fuse_opt_add_arg(&args, "weightfs") == 0 &&
         (!driver->options->is_debug || fuse_opt_add_arg(&args, "-d") == 0)) {
@@ -199,11 +211,12 @@ static int serve(struct driver *driver, int device)
         driver->session = fuse_session_new(&args, &ops, sizeof(ops), driver);
     }
     fuse_opt_free_args(&args);
-    if (driver->session != NULL && fuse_session_mount(driver->session, path) == 0) {
+    if (driver->session != NULL && fuse_session_custom_io(driver->session, &io, device) == 0) {
         signalled.session = driver->session;
         rc = loop(driver);
         signalled.session = NULL;
     }
+    parking_clear(&driver->parking, device);
     notices_wait(&driver->notices);
     if (driver->session != NULL)
         fuse_session_destroy(driver->session);

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Requests that have to wait, without a thread that waits. Changes wait for the end of a commit,
+ * which may take minutes. A few threads may do that; if more requests for changes arrive, they are
+ * kept in memory until one of those threads is free, so that threads for all other requests remain.
+ */
+#ifndef WFS_PARKING_H
+#define WFS_PARKING_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+/* The number of threads that may wait, or work long for one change. */
+enum { PARKING_N_WAITING = 8 };
+
+struct parked;
+
+struct parked_list {
+    struct parked *first, **end;
+};
+
+struct parking {
+    pthread_mutex_t lock;
+    unsigned n_waiting;
+    size_t n_bytes;            /* of the parked requests */
+    struct parked_list parked; /* the first one has waited longest */
+    struct parked_list taken;  /* by threads, which have not answered them yet */
+    atomic_uint n_taken;
+};
+
+void parking_init(struct parking *parking);
+
+void parking_done(struct parking *parking);
+
+/* Answers what is still parked with EINTR, when no thread takes requests any more. */
+void parking_clear(struct parking *parking, int device);
+
+/* Around what may take long, in a thread that answers a request for a change. */
+void parking_begin_wait(struct parking *parking);
+void parking_end_wait(struct parking *parking);
+
+/*
+ * Gives the next request to a thread: one that was parked, or from the device. Returns its size,
+ * or -1 and errno. Parked requests whose process is killed are answered with EINTR. A thread that
+ * is cancelled here leaves everything in order.
+ */
+ssize_t parking_receive(struct parking *parking, int device, void *request, size_t n_room);
+
+/* Writes an answer, or another message to the kernel, as writev does. */
+ssize_t parking_answer(struct parking *parking, int device, const struct iovec *parts, int n_parts);
+
+#endif

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: MIT
+"""Many changes that wait for a commit: they hold nobody else up, end when they are killed, and happen after it."""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+
+import pytest
+
+from wfs_testlib import program, st
+from wfs_testlib.mount import wait_for
+
+N = 64
+N_HUGE = 6 << 30  # bytes: the checksum of a hole of that size takes seconds
+KINDS = {
+    'write': 'fd = os.open(t, os.O_WRONLY); os.pwrite(fd, bytes([i]), 0)',
+    'large write': 'fd = os.open(t, os.O_WRONLY); os.pwrite(fd, bytes([i]) * (1 << 16), 0)',
+    'mode': 'os.chmod(t, 0o600)',
+    'rename': 'os.rename(t, t + "r")',
+    'removal': 'os.unlink(t)',
+    'attribute': 'os.setxattr(t, "user.note", b"x")',
+    'directory': 'os.mkdir(t + "d")',
+    'new file': 'open(os.path.dirname(t) + "/.new", "x")',
+    'sync': 'fd = os.open(t, os.O_RDWR); os.fsync(fd)',
+}
+# Each child makes one change, of the tensor with its number.
+FORKS = '''
+import os, sys
+os.chdir(sys.argv[1])
+for i, code in enumerate(eval(sys.argv[2])):
+    pid = os.fork()
+    if pid == 0:
+        t = 't%d/w' % i
+        try:
+            exec(code)
+        except OSError as problem:
+            os._exit(problem.errno)
+        os._exit(0)
+    print(pid, flush=True)
+for i in range(len(eval(sys.argv[2]))):
+    print(*os.wait(), flush=True)
+'''
+
+
+def make(path):
+    """64 small tensors, and a hole."""
+    head, at = {}, 0
+    for i in range(N):
+        head['t%d.w' % i] = {'dtype': 'U8', 'shape': [1 << 16], 'data_offsets': [at, at + (1 << 16)]}
+        at += 1 << 16
+    head['other.w'] = {'dtype': 'U8', 'shape': [5], 'data_offsets': [at, at + 5]}
+    head['huge'] = {'dtype': 'U8', 'shape': [N_HUGE], 'data_offsets': [at + 5, at + 5 + N_HUGE]}
+    text = json.dumps(head).encode()
+    path.write_bytes(len(text).to_bytes(8, 'little') + text + bytes(at) + b'other')
+    os.truncate(path, 8 + len(text) + at + 5 + N_HUGE)
+    return path
+
+
+class Waiters:
+    """Processes that change something while a commit runs."""
+
+    def __init__(self, mnt, codes):
+        self.process = subprocess.Popen(['/usr/bin/python3', '-SEc', FORKS, mnt.path, repr(codes)], stdout=subprocess.PIPE, text=True)
+        self.pids = [int(self.process.stdout.readline()) for _ in codes]
+        wait_for(lambda: all(self.is_waiting(pid) for pid in self.pids), 'all changes to wait')
+
+    @staticmethod
+    def is_waiting(pid):
+        return pathlib.Path('/proc/%d/wchan' % pid).read_text() in ('request_wait_answer', '__fuse_simple_request', 'fuse_simple_request')
+
+    def ended(self, n):
+        """{pid: status} of the next n that end."""
+        return dict(map(int, self.process.stdout.readline().split()) for _ in range(n))
+
+
+@pytest.fixture
+def committing(mount, folder):
+    mnt = mount(make(folder / 'a.safetensors'), 'output=%s' % (folder / 'out.pth'), patience=30)
+    os.rename(mnt / 'other', mnt / 'another')
+    mnt.committer = subprocess.Popen([*program.COMMAND, 'commit', mnt.path], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    wait_for(lambda: mnt.status()['state'] == 'committing', 'the commit to begin')
+    return mnt
+
+
+def still_commits(mnt):
+    return mnt.committer.poll() is None and mnt.status()['state'] == 'committing'
+
+
+def stop(mnt):
+    mnt.committer.send_signal(signal.SIGINT)
+    mnt.committer.wait(program.PATIENCE)
+    mnt.allow('stopped by the user')
+
+
+def leave(mnt):
+    """Without the hole the commit at the end is short."""
+    (mnt / 'huge').unlink()
+    mnt.unmount()
+
+
+def test_readers_go_on_while_many_changes_wait(committing, folder):
+    names = list(KINDS)
+    codes = [KINDS[names[i % len(names)]] for i in range(N)]
+    waiters = Waiters(committing, codes)
+    assert (committing / 'another/w').read_bytes() == b'other'
+    assert len(os.listdir(committing.path)) == N + 2
+    assert still_commits(committing), 'the commit was too short for this test, or the reader had to wait for it'
+    stop(committing)
+    assert set(waiters.ended(N).values()) == {0}
+    leave(committing)
+    # What each change has done is in the output.
+    found = st.read(convert(folder)).tensors
+    for i, code in enumerate(codes):
+        kind, size = names[i % len(names)], 1 << 16
+        if kind == 'removal':
+            assert 't%d.w' % i not in found
+        else:
+            key = 't%d.wr' % i if kind == 'rename' else 't%d.w' % i
+            n_written = {'write': 1, 'large write': size}.get(kind, 0)
+            assert found[key][2] == bytes([i]) * n_written + bytes(size - n_written), (kind, key)
+
+
+def convert(folder):
+    program.weightfs('convert', folder / 'out.pth', folder / 'o.safetensors')
+    return folder / 'o.safetensors'
+
+
+@pytest.mark.parametrize('kind', ['write', 'rename'])
+def test_killed_changes_end_at_once_and_do_not_happen(committing, kind):
+    waiters = Waiters(committing, [KINDS[kind]] * N)
+    killed = waiters.pids[::2]
+    for pid in killed:
+        os.kill(pid, signal.SIGKILL)
+    assert waiters.ended(len(killed)) == dict.fromkeys(killed, signal.SIGKILL)
+    assert still_commits(committing), 'the commit was too short for this test, or the killed had to wait for it'
+    stop(committing)
+    assert waiters.ended(N - len(killed)) == dict.fromkeys(waiters.pids[1::2], 0)
+    for i in range(N):
+        if kind == 'rename':
+            assert os.listdir(committing / ('t%d' % i)) == (['w'] if i % 2 == 0 else ['wr'])
+        else:
+            assert (committing / ('t%d/w' % i)).read_bytes()[0] == (0 if i % 2 == 0 else i)
+    leave(committing)
+
+
+def test_changes_that_wait_end_with_the_mount(committing):
+    waiters = Waiters(committing, [KINDS['rename']] * N)
+    os.kill(committing.process.pid, signal.SIGKILL)
+    for pid in committing.workers:
+        os.kill(pid, signal.SIGKILL)
+    assert 0 not in waiters.ended(N).values()
