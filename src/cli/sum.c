@@ -65,8 +65,12 @@ static int print_word(const char *name)
     screen_escape(&text, name, strlen(name));
     if (text.has_failed)
         return -ENOMEM;
-    for (const char *at = text.bytes; at != NULL && *at != '\0'; at++)
-        fputs(*at == ' ' ? "\\x20" : (const char[]){*at, '\0'}, stdout);
+    for (const char *at = text.bytes; at != NULL && *at != '\0'; at++) {
+        if (*at == ' ')
+            fputs("\\x20", stdout);
+        else
+            putchar(*at);
+    }
     return 0;
 }
 

@@ -13,12 +13,17 @@
 #include <inttypes.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { N_THREADS_MAX = 8 };
 
+enum { N_SHA256 = SUMS_N_SHA256 / 2 };
+
 struct result {
-    struct sums sums;
+    unsigned char sha256[N_SHA256];
+    uint64_t xxh3;
     int code; /* 0 or a negative errno */
     bool is_ready;
 };
@@ -54,23 +59,28 @@ static int add_piece(void *ctx, const void *bytes, size_t n_bytes)
     return is_stopped ? -ECANCELED : 0;
 }
 
-static int make_sums(struct reading *reading, const struct wfs_tensor *tensor, struct sums *ret)
+static int make_sums(struct reading *reading, const struct wfs_tensor *tensor, struct result *ret)
 {
-    unsigned char digest[EVP_MAX_MD_SIZE];
-    unsigned n_digest = 0;
-    uint64_t xxh3;
+    unsigned char sha256[EVP_MAX_MD_SIZE];
+    unsigned n_sha256 = 0;
     if (reading->sha256 == NULL || EVP_DigestInit_ex(reading->sha256, EVP_sha256(), NULL) != 1)
         return -ENOMEM;
-    const int code = wfs_tensor_digest_and(tensor, add_piece, reading, &xxh3);
+    const int code = wfs_tensor_digest_and(tensor, add_piece, reading, &ret->xxh3);
     if (code < 0)
         return code;
-    if (EVP_DigestFinal_ex(reading->sha256, digest, &n_digest) != 1 ||
-        n_digest != SUMS_N_SHA256 / 2)
+    if (EVP_DigestFinal_ex(reading->sha256, sha256, &n_sha256) != 1 || n_sha256 != N_SHA256)
         return -ENOMEM;
-    for (size_t i = 0; i < n_digest; i++)
-        snprintf(ret->sha256 + 2 * i, 3, "%02x", digest[i]);
-    snprintf(ret->xxh3, sizeof(ret->xxh3), "%016" PRIx64, xxh3);
+    memcpy(ret->sha256, sha256, N_SHA256);
     return 0;
+}
+
+static struct sums format(const struct result *result)
+{
+    struct sums sums;
+    for (size_t i = 0; i < N_SHA256; i++)
+        snprintf(sums.sha256 + 2 * i, 3, "%02x", result->sha256[i]);
+    snprintf(sums.xxh3, sizeof(sums.xxh3), "%016" PRIx64, result->xxh3);
+    return sums;
 }
 
 /* ---- all of them ---- */
@@ -97,7 +107,7 @@ static void *make_some(void *ctx)
     struct reading reading = {job, EVP_MD_CTX_new()};
     for (size_t i; take_next(job, &i);) {
         struct result *result = &job->results[i];
-        const int code = make_sums(&reading, wfs_catalog_tensor(job->catalog, i), &result->sums);
+        const int code = make_sums(&reading, wfs_catalog_tensor(job->catalog, i), result);
         pthread_mutex_lock(&job->lock);
         result->code = code;
         result->is_ready = true;
@@ -128,10 +138,11 @@ static int visit_all(struct job *job, sums_visit visit, void *ctx,
         const size_t group = wfs_workload_group(job->workload, i);
         const struct result *result = &job->results[group == 0 ? i : job->firsts[group] - 1];
         code = wait_for(job, result);
+        const struct sums sums = format(result);
         if (code < 0)
             *ret_failed = tensor;
         else
-            code = visit(ctx, tensor, &result->sums);
+            code = visit(ctx, tensor, &sums);
     }
     return code;
 }

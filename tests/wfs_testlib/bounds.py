@@ -95,6 +95,10 @@ def commands_of(path, folder):
     yield ['plan', '--format=safetensors', *views, path]
     yield ['show', *views, path, key]
     yield ['diff', '--exact', '--all', *views, path, path]
+    yield ['diff', '--long', *views, path, path]
+    yield ['diff', '--stat', *views, path, path]
+    yield ['find', *views, path, 'class==linear && key =~ (a|b)+ || bytes>1K']
+    yield ['sum', *views, path]
     for name in 'out.pth', 'out.safetensors', 'out.bpk':
         more = ['--' + option for option in options if option.startswith('values=')]
         yield ['convert', '--overwrite', *views, *more, path, folder / name]
