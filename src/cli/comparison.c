@@ -61,9 +61,19 @@ static uint64_t load_integer(const uint8_t *bytes)
     return value;
 }
 
+/* Not for integers of 64 bits, which a double does not hold. */
+static size_t decode_doubles(struct side *side, size_t n_elems)
+{
+    const enum wfs_dtype dtype = (enum wfs_dtype)side->tensor->dtype;
+    const size_t n = is_complex(side->tensor) ? 2 * n_elems : n_elems;
+    wfs_dtype_decode(is_complex(side->tensor) ? wfs_dtype_part(dtype) : dtype, side->bytes, n,
+                     side->decoded);
+    return n;
+}
+
 static void decode(struct side *side, size_t n_elems)
 {
-    enum wfs_dtype dtype = (enum wfs_dtype)side->tensor->dtype;
+    const enum wfs_dtype dtype = (enum wfs_dtype)side->tensor->dtype;
     if (dtype == WFS_I64 || dtype == WFS_U64) {
         for (size_t i = 0; i < n_elems; i++) {
             const uint64_t value = load_integer(side->bytes + 8 * i);
@@ -71,12 +81,8 @@ static void decode(struct side *side, size_t n_elems)
         }
         return;
     }
-    if (is_complex(side->tensor)) {
-        dtype = wfs_dtype_part(dtype);
-        n_elems *= 2;
-    }
-    wfs_dtype_decode(dtype, side->bytes, n_elems, side->decoded);
-    for (size_t i = 0; i < n_elems; i++)
+    const size_t n = decode_doubles(side, n_elems);
+    for (size_t i = 0; i < n; i++)
         side->numbers[i] = side->decoded[i];
 }
 
@@ -141,6 +147,33 @@ static void count_numbers(const struct side *a, const struct side *b, uint64_t f
 static bool is_finite(struct number a)
 {
     return isfinite(a.re) && isfinite(a.im);
+}
+
+/* Returns true if doubles hold the squares of the elements, and sums of a piece of them. */
+static bool is_narrow(const struct side *side)
+{
+    return !is_complex(side->tensor) && side->n_bits <= 32;
+}
+
+/* The same as measure for a piece whose elements are shown equally often, many times faster. */
+static void measure_narrow(const struct side *a, const struct side *b, size_t n_elems,
+                           struct measures *total)
+{
+    double aa = 0, bb = 0, ab = 0, dd = 0;
+    const long double n_times = wfs_distinct_times(&a->distinct, 0);
+    for (size_t i = 0; i < n_elems; i++) {
+        const double x = a->decoded[i], y = b->decoded[i], d = x - y;
+        if (!isfinite(x) || !isfinite(y))
+            continue;
+        aa += x * x;
+        bb += y * y;
+        ab += x * y;
+        dd += d * d;
+    }
+    total->aa += n_times * aa;
+    total->bb += n_times * bb;
+    total->ab += n_times * ab;
+    total->dd += n_times * dd;
 }
 
 static void measure(const struct side *a, const struct side *b, uint64_t first, size_t n_elems,
@@ -215,12 +248,18 @@ static void compare_piece(struct side *a, struct side *b, uint64_t first, size_t
         count_bytes(a, b, first, n, ret);
     if (!ret->has_numbers || (is_same && !has_measures))
         return;
-    decode(a, n);
+    const bool is_quick = is_narrow(a) && is_narrow(b) && a->distinct.times == NULL;
+    if (is_same && is_quick)
+        decode_doubles(a, n);
+    else
+        decode(a, n);
     if (!is_same) {
         decode(b, n);
         count_numbers(a, b, first, n, options.is_exact && is_one_dtype, ret);
     }
-    if (has_measures)
+    if (has_measures && is_quick)
+        measure_narrow(a, is_same ? a : b, n, &ret->measures);
+    else if (has_measures)
         measure(a, is_same ? a : b, first, n, &ret->measures);
 }
 
