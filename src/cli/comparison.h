@@ -25,7 +25,7 @@ void measures_add(struct measures *total, const struct measures *more);
 
 struct comparison_options {
     bool is_exact;     /* numbers of one dtype are compared bit for bit */
-    bool has_measures; /* measures are wanted, which takes longer where bytes are equal */
+    bool has_measures; /* also compute the measures, which takes longer where bytes are equal */
 };
 
 struct comparison {

@@ -190,7 +190,7 @@ static int parse_all(struct manifest *manifest, size_t n_bytes, struct wfs_error
     char *text_end = manifest->text + n_bytes;
     int code = 0;
     if (memchr(manifest->text, '\0', n_bytes) != NULL)
-        return wfs_fail(err, EBADMSG, "it has bytes that are no text");
+        return wfs_fail(err, EBADMSG, "it contains a NUL: it is not a text");
     while (cursor.at < text_end && code == 0) {
         const size_t n_lines = find_end(&cursor, text_end);
         char *next = cursor.end < text_end ? cursor.end + 1 : text_end;
@@ -218,7 +218,7 @@ static int sort_parts(struct manifest *manifest, struct wfs_error *err)
             qsort(lines + part->start, part->end - part->start, sizeof(*lines), by_key);
         for (size_t k = part->start + 1; k < part->end; k++) {
             if (strcmp(lines[k - 1].key, lines[k].key) == 0)
-                return wfs_fail(err, EBADMSG, "lines %zu and %zu have the same key '%s'",
+                return wfs_fail(err, EBADMSG, "duplicate key in lines %zu and %zu: '%s'",
                                 lines[k - 1].number, lines[k].number, wfs_quote(lines[k].key).text);
         }
     }

@@ -180,7 +180,7 @@ SHA, XXH = 'ab' * 32, 'cd' * 8
     (SHA + 'a ' + XXH + ' F32 [2] w', 'line 1: expected 64'), (SHA + ' ' + XXH + '0 F32 [2] w', 'line 1: expected 16'), (SHA + ' ' + XXH, 'line 1: expected 16'),
     (SHA + ' ' + XXH + ' ', 'expected a dtype'), (SHA + ' ' + XXH + ' [2] w', 'expected a dtype'), (SHA + ' ' + XXH + ' F32[2] w', 'expected a dtype'),
     (SHA + ' ' + XXH + ' F32 [2', 'expected a key'), (SHA + ' ' + XXH + ' F32 [2]', 'expected a key'), (SHA + ' ' + XXH + ' F32 [2]w', 'expected a key'),
-    (2 * ('# x\n' + SHA + ' ' + XXH + ' F32 [2] w\n'), "lines 2 and 4 have the same key 'w'"), (SHA + '\0', 'bytes that are no text')])
+    (2 * ('# x\n' + SHA + ' ' + XXH + ' F32 [2] w\n'), "duplicate key in lines 2 and 4: 'w'"), (SHA + '\0', 'it contains a NUL')])
 def test_what_is_no_manifest_is_refused(small, folder, text, said):
     (folder / 'm').write_text(text)
     assert said in weightfs('sum', '--check', folder / 'm', small, code=EXIT_DAMAGED).error
