@@ -4,6 +4,7 @@
  */
 #include "program/memory.h"
 
+#include <malloc.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -23,10 +24,15 @@ static rlim_t n_bytes_of(const char *const *limits, size_t n_limits)
     return n_bytes < RLIM_INFINITY - N_ROOM ? n_bytes + N_ROOM : RLIM_INFINITY;
 }
 
+/*
+ * All threads allocate from one arena: for another one, the C library takes 128 MiB of address
+ * space for a moment and keeps 64 MiB, and whatever else needs some at that moment gets ENOMEM.
+ */
 void memory_limit(const char *const *limits, size_t n_limits)
 {
     struct rlimit limit;
     const rlim_t n_bytes = n_bytes_of(limits, n_limits);
+    mallopt(M_ARENA_MAX, 1);
     if (WFS_INSTRUMENTED || getrlimit(RLIMIT_AS, &limit) < 0 || n_bytes >= limit.rlim_cur)
         return;
     limit.rlim_cur = n_bytes;

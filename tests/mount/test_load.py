@@ -72,6 +72,18 @@ def test_many_clients_while_commits_run(mount, folder, n):
 
 
 @pytest.mark.skipif(program.IS_INSTRUMENTED, reason='memory is not its own')
+def test_threads_take_little_address_space_at_any_moment(mount, folder):
+    """A limit of it fails whatever is allocated while another thread takes a lot for a moment."""
+    tensors = {'own.%d' % i: ('U8', [5000], bytes(5000)) for i in range(16)} | {'shared.p': ('U8', [1], b'1')}
+    mnt = mount(st.write(folder / 'x.safetensors', tensors), 'output=%s' % (folder / 'out.safetensors'), wrap=('prlimit', '--as=209715200', '--'))
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        list(pool.map(lambda i: work_of(mnt, i, 50, {'p': b'1'}), range(16)))
+    status = dict(line.split(':', 1) for line in pathlib.Path('/proc/%d/status' % mnt.workers[0]).read_text().splitlines())
+    assert int(status['Threads']) >= 4
+    assert int(status['VmPeak'].split()[0]) << 10 < 128 << 20
+
+
+@pytest.mark.skipif(program.IS_INSTRUMENTED, reason='memory is not its own')
 @pytest.mark.parametrize('limit', ['--nofile=24:24', '--as=67108864', '--as=209715200', '--nproc=64:64'])
 def test_little_of_something_is_enough(mount, folder, limit):
     tensors = {'w%02d' % i: ('U8', [1000], bytes([i]) * 1000) for i in range(60)}
