@@ -103,8 +103,8 @@ int wfs_catalog_hidden_digest(const struct wfs_catalog *catalog, size_t i, uint6
 size_t wfs_catalog_n_sources(const struct wfs_catalog *catalog);
 const char *wfs_catalog_source_path(const struct wfs_catalog *catalog, size_t i);
 uint64_t wfs_catalog_source_bytes(const struct wfs_catalog *catalog, size_t i);
-/* Returns how many of them have been fetched for a source on the network, which *ret is true for; a
- * file is there. */
+/* Returns how many of them have been fetched. *ret is true for a source on the network, false for a
+ * file. */
 uint64_t wfs_catalog_source_cached(const struct wfs_catalog *catalog, size_t i, bool *ret);
 /* Returns the identity when it was opened; zeros: it is not a file. */
 struct wfs_identity wfs_catalog_source_identity(const struct wfs_catalog *catalog, size_t i);

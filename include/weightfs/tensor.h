@@ -165,9 +165,9 @@ const char *wfs_tensor_attr(const struct wfs_tensor *tensor, const char *name);
 bool wfs_tensor_is_plain(const struct wfs_tensor *tensor);
 
 /*
- * Finds the shown bytes as one range of a file: its descriptor (borrowed; -1 for one on the network)
- * and the offset of the first one. Returns false when they are not one range, when the source is
- * not a file, or when it ends before they do.
+ * Finds the shown bytes as one range of a file: its descriptor (borrowed; -1 for one on the
+ * network) and the offset of the first one. Returns false when they are not one range, when the
+ * source is not a file, or when it ends before they do.
  */
 bool wfs_tensor_extent(const struct wfs_tensor *tensor, int *ret_fd, uint64_t *ret_offset);
 

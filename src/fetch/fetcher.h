@@ -24,8 +24,8 @@ struct fetcher_settings {
      * server and no other object. */
     const char *const *urls;
     size_t n_urls;
-    const char *cache;    /* the directory of a cache that is kept; NULL: none is */
-    uint64_t cache_size;  /* bytes of the cache on the disk; 0: as many as there is room for */
+    const char *cache;   /* the directory of a cache that is kept; NULL: none is */
+    uint64_t cache_size; /* bytes of the cache on the disk; 0: as many as there is room for */
 };
 
 /* Starts one. A negative errno; err gets a sentence. */

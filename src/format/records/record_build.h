@@ -73,7 +73,7 @@ int build_number(struct build *build, const struct element *element);
 /* Adds a text, which is UTF-8 and lives in the arena. */
 int build_text(struct build *build, const char *text, size_t n_bytes);
 
-/* Adds a text as the list of its bytes, until its map turns out to be no tensor. */
+/* Adds a text as the list of its bytes, until its map is complete and not a tensor. */
 int build_text_of_bytes(struct build *build, const char *text, size_t n_bytes);
 
 /* Adds a list of numbers. */

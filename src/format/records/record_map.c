@@ -82,7 +82,7 @@ bool record_map_is_parameter(const struct record_map *map, const struct record_m
 {
     if (map->param == 0)
         return false;
-    /* What is no tensor, but could be meant as one. */
+    /* It may be a damaged tensor. */
     const bool has_field = param->bytes != 0 || param->value != 0 || param->shape != 0;
     if (map->id == FIELD_TEXT)
         return record_map_is_tensor(param) || (map->n == 2 && has_field);

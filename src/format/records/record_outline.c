@@ -316,8 +316,8 @@ static int check_map(const struct record_outline *outline, uint32_t id, struct w
     if (!record_map_is_tensor(&map) && !record_map_is_parameter(&map, &param))
         return 0;
     return wfs_fail(err, EINVAL,
-                    "'%s' is not a tensor and would be read as one, because of the names of what "
-                    "is in it: rename '%s' there",
+                    "'%s' is not a tensor and would be read as one, because it has '%s': rename "
+                    "that",
                     id == ROOT ? RECORD_ITEM : wfs_quote_n(node->name, node->n_name).text,
                     map.param != 0 ? "param" : "shape");
 }
