@@ -54,9 +54,11 @@ static int set_trust(CURL *easy, const struct http_trust *trust)
     int rc = 0;
     if (trust->file != NULL)
         rc |= curl_easy_setopt(easy, CURLOPT_CAINFO, trust->file);
-    /* libcurl keeps what it read for as long as no directory is to be looked into. */
-    rc |= curl_easy_setopt(easy, CURLOPT_CAPATH, trust->directory);
-    rc |= curl_easy_setopt(easy, CURLOPT_CA_CACHE_TIMEOUT, -1L);
+    if (trust->directory != NULL)
+        return rc | curl_easy_setopt(easy, CURLOPT_CAPATH, trust->directory);
+    /* libcurl keeps what it read, if it can, for as long as no directory is to be looked into. */
+    (void)curl_easy_setopt(easy, CURLOPT_CAPATH, NULL);
+    (void)curl_easy_setopt(easy, CURLOPT_CA_CACHE_TIMEOUT, -1L);
     return rc;
 }
 
@@ -101,7 +103,7 @@ int http_request_make(struct http_request *request, const struct http_asked *ask
     rc |= curl_easy_setopt(easy, CURLOPT_PRIVATE, ctx);
     rc |= curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, request->message);
     rc |= curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
-    rc |= curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_2TLS);
+    (void)curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_2TLS); /* or 1.1 */
     rc |= curl_easy_setopt(easy, CURLOPT_PIPEWAIT, 1L);
     rc |= curl_easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L);
     rc |= curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
