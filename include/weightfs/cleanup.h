@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 /* Calls function with the address of the variable when its scope ends. */
-#define cleanup(function) __attribute__((__cleanup__(function)))
+#define cleanup(function) __attribute__((__cleanup__(function), __unused__))
 #define warn_unused __attribute__((__warn_unused_result__))
 
 static inline void cleanup_free(void *pointer)
