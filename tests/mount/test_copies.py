@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from wfs_testlib import checkpoints, st
+from wfs_testlib import checkpoints, dcp_read, sets, st
 from wfs_testlib.checkpoints import ENDINGS
 from wfs_testlib.program import EXIT_COMMIT, tool, weightfs
 
@@ -28,6 +28,30 @@ def edit(request, mount, folder):
     mnt = mount(source, 'output=%s' % out)
     mnt.out, mnt.source = out, source
     mnt.result = lambda: (mnt.commit(), checkpoints.read(out))[1]
+    return mnt
+
+
+def read_set(folder):
+    weight_map = json.loads((folder / sets.INDEX).read_text())['weight_map']
+    return {key: st.read(folder / name).tensors[key] for key, name in weight_map.items()}
+
+
+def read_dcp(folder):
+    return {'.'.join(map(str, entry.path)): tuple(entry.value) for entry in dcp_read.entries(folder).values()}
+
+
+@pytest.fixture(params=['set to set', 'set to dcp', 'dcp to dcp', 'dcp to set'])
+def edit_of_several_files(request, mount, folder):
+    """A mount of what lies in several files, with an output in several files."""
+    source, target = request.param.split(' to ')
+    parts = [dict(list(TENSORS.items())[:3]), dict(list(TENSORS.items())[3:])]
+    sets.write(folder / 'in', parts)
+    if source == 'dcp':
+        weightfs('convert', '--format=dcp', folder / 'in', '%s/' % (folder / 'in.dcp'))
+    out = folder / 'out'
+    out.mkdir()
+    mnt = mount(folder / ('in.dcp' if source == 'dcp' else 'in'), *(['output=%s' % (out / sets.INDEX)] if target == 'set' else ['output=%s' % out, 'format=dcp']))
+    mnt.result = lambda: (mnt.commit(), read_set(out) if target == 'set' else read_dcp(out))[1]
     return mnt
 
 
@@ -72,6 +96,15 @@ def test_a_layer_is_copied(edit, how):
     if how == 'dd':
         assert described(edit) == {'layer/2/weight': 'layer/0/weight', 'layer/2/bias': 'layer/0/bias'}
         assert 'as layer/0/weight' in (edit / '.weightfs/report.txt').read_text()
+
+
+@pytest.mark.parametrize('how', ['cp -r', 'tar', 'rsync -a', 'dd'])
+def test_a_layer_is_copied_where_a_checkpoint_has_several_files(edit_of_several_files, how):
+    if how.startswith('rsync') and shutil.which('rsync') is None:
+        pytest.skip('there is no program rsync')
+    WAYS[how](edit_of_several_files)
+    copies = {key.replace('.0.', '.2.'): tensor for key, tensor in TENSORS.items() if key.startswith('layer.0.')}
+    assert {key: tuple(tensor) for key, tensor in edit_of_several_files.result().items()} == {**TENSORS, **copies}
 
 
 @pytest.mark.parametrize('how', ['cp', 'cp --preserve=mode', 'install'])

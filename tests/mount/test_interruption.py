@@ -116,11 +116,12 @@ DESCRIBE = 'os.setxattr(sys.argv[1], "user.weightfs.%s", b"%s")'
 
 @pytest.mark.parametrize('view, change', [
     ([], WRITE), (['cast=huge=>F16'], WRITE), (['cast=huge=>F16'], DESCRIBE % ('dtype', 'I16')), (['cast=huge=>F16'], DESCRIBE % ('shape', '[1]')),
-], ids=['copied', 'cast', 'cast-dtype', 'cast-shape'])
+    (['transpose=huge'], WRITE), (['transpose=huge'], DESCRIBE % ('dtype', 'I32')), (['transpose=huge'], DESCRIBE % ('shape', '[1]')),
+], ids=['copied', 'cast', 'cast-dtype', 'cast-shape', 'transposed', 'transposed-dtype', 'transposed-shape'])
 def test_a_killed_first_writer_of_a_large_tensor_leaves_nothing(folder, mount, view, change):
     """The copy that the first change makes ends with its process; others read and write meanwhile."""
     out = folder / 'out.safetensors'
-    mnt = mount(huge(folder / 'a.safetensors', 8 << 30), 'output=' + str(out), *view)
+    mnt = mount(huge(folder / 'a.safetensors', 8 << 30, [1 << 15, 1 << 16]), 'output=' + str(out), *view)
     (mnt / 'small').write_bytes(st.f32(1, 1, 1, 1))
     staged = stage_of(out) / 'data'
     code = 'import os, sys\nos.write(1, b"x")\n' + change

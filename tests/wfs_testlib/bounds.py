@@ -106,10 +106,10 @@ def commands_of(path, folder):
 
 # ---- what takes long ----
 
-def huge(path, n_bytes=N_HUGE):
+def huge(path, n_bytes=N_HUGE, shape=None):
     """A checkpoint with a tensor that is nothing but a hole, and a small one."""
     head = json.dumps({'small': {'dtype': 'F32', 'shape': [4], 'data_offsets': [0, 16]},
-                       'huge': {'dtype': 'F32', 'shape': [n_bytes // 4], 'data_offsets': [16, 16 + n_bytes]}}).encode()
+                       'huge': {'dtype': 'F32', 'shape': shape or [n_bytes // 4], 'data_offsets': [16, 16 + n_bytes]}}).encode()
     path.write_bytes(len(head).to_bytes(8, 'little') + head + st.f32(1, 2, 3, 4))
     os.truncate(path, 8 + len(head) + 16 + n_bytes)
     return path
