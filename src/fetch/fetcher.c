@@ -41,7 +41,7 @@ struct fetcher {
     struct fetching_room room;
     struct fetch_object *objects;
     struct answer *first, **last; /* to be sent, in order */
-    uint64_t n_told;              /* bytes, when progress was told */
+    uint64_t n_told;              /* bytes, when progress was sent */
     int64_t told_at_ms;
     struct wfs_error problem; /* that keeps it from fetching anything */
 };
@@ -130,7 +130,7 @@ static void tell_progress(struct fetcher *fetcher)
         !is_awaited(fetcher))
         return;
     const struct answer none = {0};
-    (void)send_answer(fetcher, &none); /* what the socket has no room for is told later */
+    (void)send_answer(fetcher, &none); /* what the socket has no room for is sent later */
     fetcher->n_told = fetcher->room.n_fetched;
     fetcher->told_at_ms = now_ms;
 }
