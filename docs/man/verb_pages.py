@@ -92,7 +92,8 @@ class Manual:
         if re.search(r'^\.Ar (.* )?(SOURCE|A B)\b', self.synopsis[verb], re.M):
             options += ALSO.format(common=self.common)
         page = PAGE.format(date=self.date, verb=verb, capitals=verb.upper(), summary=summary, synopsis=self.synopsis[verb],
-                           description=description, options=options.removeprefix('.Pp\n'), examples=self.examples[verb])
+                           description=description, options=options, examples=self.examples[verb])
+        page = page.replace('.Sh OPTIONS\n.Pp\n', '.Sh OPTIONS\n')
         page = re.sub(r'^\.Nm(?=\n| Cm )', '.Nm weightfs', page, flags=re.M)
         return re.sub(r'^\.Sx (\w+)(.*)', r'.Sy \1\nin\n.Xr weightfs 1\2', page, flags=re.M)
 

