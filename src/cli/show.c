@@ -15,6 +15,7 @@
 
 #include <weightfs/cleanup.h>
 #include <weightfs/format.h>
+#include <weightfs/workload.h>
 
 #include <errno.h>
 #include <inttypes.h>
@@ -25,6 +26,7 @@
 static const struct args_option options[] = {
     {"histogram", NULL, "on a terminal too, a line for each bin"},
     {"json", NULL, "print one JSON object, for several KEYs a list"},
+    {"large", NULL, INPUT_LARGE_HELP},
     {"percentiles", NULL, "in pipes too, print percentiles"},
     {"slice", "RANGES", "print the elements of a slice, such as 0:4,:"},
     {NULL, NULL, NULL},
@@ -417,6 +419,18 @@ static enum exit_code show(const struct wish *wish, const struct wfs_tensor *ten
     return report(&view, result);
 }
 
+static enum exit_code check_work(const struct wish *wish, const struct wfs_tensor **tensors,
+                                 size_t n, bool allows_large)
+{
+    struct wfs_workload *workload = NULL;
+    autofree struct wfs_work *works = calloc(n, sizeof(*works));
+    for (size_t i = 0; works != NULL && i < n; i++)
+        works[i].tensor = tensors[i];
+    const enum exit_code exit_code = input_workload(wish->path, works, n, allows_large, &workload);
+    wfs_workload_free(workload);
+    return exit_code;
+}
+
 /* Finds all tensors before any is shown. */
 static enum exit_code show_all(const struct wish *wish, const struct args *args)
 {
@@ -428,6 +442,8 @@ static enum exit_code show_all(const struct wish *wish, const struct args *args)
         return print_error(EXIT_UNSUPPORTED, wish->path, "out of memory");
     for (size_t i = 0; i < n && exit_code == EXIT_DONE; i++)
         exit_code = input_find(wish->catalog, wish->path, args->operands[i + 1], &tensors[i]);
+    if (exit_code == EXIT_DONE && wish->slice == NULL)
+        exit_code = check_work(wish, tensors, n, args_has(args, "large"));
     if (exit_code != EXIT_DONE)
         return exit_code;
     if (wish->is_json && n > 1)

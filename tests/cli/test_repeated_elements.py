@@ -123,6 +123,18 @@ def test_views_that_overlap_too_often_are_refused_unless_allowed(folder, look):
     run(look, path, '--include=w1.')
 
 
+def test_many_views_are_not_shown_at_once_unless_allowed(folder):
+    n = 1 << 16
+    views = {'w%d' % i: (i, (n - i,), (1,)) for i in range(N_SHIFTED)}
+    path = write_views(folder / 'a.pth', numpy.ones(n, '<f4'), views)
+    for more in [], ['--json'], ['--percentiles']:
+        refused = weightfs('show', *more, path, *views, code=EXIT_UNSUPPORTED)
+        assert '\n' not in refused.error and str(path) in refused.error and '--large' in refused.error and refused.stdout == ''
+    assert weightfs('show', '--large', path, *views).stdout.count('key:') == N_SHIFTED
+    assert weightfs('show', path, *list(views)[:50]).stdout.count('key:') == 50
+    assert weightfs('show', '--slice=0', path, *views).stdout.count('key:') == N_SHIFTED
+
+
 @pytest.mark.parametrize('look', LOOKS.values(), ids=LOOKS)
 def test_views_that_are_equal_or_apart_are_never_too_many(folder, look):
     n = 1 << 16
