@@ -27,8 +27,10 @@ def fetchers(mnt):
 
 
 def shown(mount, source):
+    """{path: (content, attributes)} of all files of a mount."""
     mnt = mount(source)
-    found = look.content(mnt.path), look.tensors(mnt.path)
+    attributes = {name: {key: os.getxattr(mnt / name, key) for key in os.listxattr(mnt / name)} for name in look.files(mnt.path)}
+    found = {name: (data, attributes[name]) for name, data in look.content(mnt.path).items()}
     mnt.unmount()
     return found
 
@@ -42,7 +44,7 @@ def test_every_format_shows_what_the_file_shows(serve, mount, folder, tls):
     for path in paths:
         found = shown(mount, server.url(path, tls))
         assert found == shown(mount, path)
-        assert found[1] == tensors
+        assert {name.replace('/', '.'): data for name, (data, _) in found.items()} == {key: data for key, (_, _, data) in tensors.items()}
 
 
 CASES = [path for path, _, _ in shared.checkpoints()]

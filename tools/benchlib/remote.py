@@ -88,7 +88,7 @@ class Place:
         os.makedirs(below, exist_ok=True)
         environment = dict(os.environ, RCLONE_CONFIG="", XDG_CACHE_HOME=self.bench.path("cache"))
         self.run("rclone", "mount", ":http:", below, "--http-url", self.server.url(), "--daemon", "--read-only", "--allow-other",
-                 "--vfs-cache-mode", "off", stderr=subprocess.DEVNULL, env=environment)
+                 "--vfs-cache-mode", "full", stderr=subprocess.DEVNULL, env=environment)
         try:
             yield os.path.join(below, name)
         finally:
