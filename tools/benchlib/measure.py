@@ -21,13 +21,18 @@ def run(argv, **kwargs):
 MEASURE = """import os, sys, time
 start = time.perf_counter()
 _, status, usage = os.wait4(os.posix_spawnp(sys.argv[1], sys.argv[1:], os.environ), 0)
-print(time.perf_counter() - start, usage.ru_maxrss / 1024)
+print(time.perf_counter() - start, usage.ru_maxrss / 1024, usage.ru_utime + usage.ru_stime)
 sys.exit(os.waitstatus_to_exitcode(status))
 """
 
 
 def run_measured(argv):
-    """Wall seconds and peak memory in MB of a command that must succeed and print nothing."""
+    """Wall seconds and peak memory in MB of a command that must succeed."""
+    return run_accounted(argv)[:2]
+
+
+def run_accounted(argv):
+    """The same, and the seconds of processor time."""
     argv = [sys.executable, "-S", "-E", "-c", MEASURE, "sh", "-c", 'exec "$@" >/dev/null', "sh", *argv]
     out = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
     return tuple(map(float, out.split()))
@@ -39,8 +44,12 @@ def python_seconds(code, *args):
     return float(out)
 
 
+def has_module(name):
+    return subprocess.run([sys.executable, "-c", "import " + name], capture_output=True, check=False).returncode == 0
+
+
 def has_torch():
-    return subprocess.run([sys.executable, "-c", "import torch"], capture_output=True, check=False).returncode == 0
+    return has_module("torch")
 
 
 def drop_caches():

@@ -7,12 +7,13 @@ import shutil
 # Section: the programs and Python modules that it uses.
 NEEDS = {"reads": ["rsync"], "listings": ["getfattr"], "views": ["numpy"], "remote": ["curl", "ip", "nginx", "openssl"]}
 # Without these some rows are empty.
-OPTIONAL = {"views": ["torch"], "opens": ["torch"], "reflinks": ["mkfs.xfs"], "remote": ["rclone", "huggingface_hub"]}
+OPTIONAL = {"views": ["torch"], "opens": ["torch"], "reflinks": ["mkfs.xfs"], "remote": ["rclone", "huggingface_hub"],
+            "everyday": ["torch", "safetensors"]}
 PACKAGES = {"rsync": "rsync", "getfattr": "attr", "numpy": "python3-numpy", "torch": "python3-torch", "mkfs.xfs": "xfsprogs",
             "fusermount3": "fuse3", "curl": "curl", "ip": "iproute2", "nginx": "nginx", "openssl": "openssl", "rclone": "rclone",
-            "huggingface_hub": "huggingface_hub (from PyPI)"}
-MODULES = {"numpy", "torch", "huggingface_hub"}
-NO_MOUNT = {"opens", "conversions"}
+            "huggingface_hub": "huggingface_hub (from PyPI)", "safetensors": "safetensors (from PyPI)"}
+MODULES = {"numpy", "torch", "huggingface_hub", "safetensors"}
+NO_MOUNT = {"opens", "conversions", "everyday"}
 
 
 def is_missing(name):
