@@ -4,7 +4,7 @@
  * One process fills it, any number read it. Shared by library and programs, not installed.
  *
  *     base      the object, with holes
- *     sums      8 bytes for each piece of 16 KiB, from the next multiple of 4096 on: 0 when it is
+ *     sums      8 bytes for each piece of 4 KiB, from the next multiple of 4096 on: 0 when it is
  *               not present, else a hash of its bytes that nobody but this object has
  *     times     8 bytes for each block of 1 MiB: when it was used last, in ms since the epoch
  *
@@ -18,7 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { CACHEFILE_PIECE = 16 << 10, CACHEFILE_BLOCK = 1 << 20 };
+enum { CACHEFILE_PIECE = 4 << 10, CACHEFILE_BLOCK = 1 << 20 };
 
 struct cachefile {
     int fd;               /* borrowed */
