@@ -80,7 +80,7 @@ def bench(*words, **environment):
 def test_the_benchmark_without_a_build_reports_it(folder):
     done = bench('--build', folder, 'conversions')
     assert (done.returncode, done.stdout) == (1, '')
-    assert done.stderr == 'tools/bench: no program at %s/src/weightfs: build it first, for example with tools/try\n' % folder
+    assert done.stderr == 'tools/bench: no program at %s/src/weightfs: build it first with: meson setup build && ninja -C build\n' % folder
 
 
 @pytest.mark.skipif(not os.path.exists('/dev/fuse'), reason='there is no /dev/fuse')
@@ -88,6 +88,14 @@ def test_the_benchmark_names_missing_packages(folder):
     done = bench('--build', BUILD, 'reads', 'listings', PATH=str(folder))
     assert (done.returncode, done.stdout) == (1, '')
     assert re.fullmatch(r'tools/bench: missing packages; run as root: apt-get install attr (fuse3 )?rsync\n', done.stderr)
+
+
+def test_the_benchmark_says_how_much_room_it_needs(folder):
+    code = ('import sys, shutil; sys.path.insert(0, "tools"); from benchlib import needs\n'
+            'shutil.disk_usage = lambda path: shutil._ntuple_diskusage(9 << 30, 0, 5 << 30)\n'
+            'print([needs.problem(sys.executable, ["conversions"], "build", is_quick) for is_quick in (False, True)])')
+    done = subprocess.run([sys.executable, '-B', '-c', code], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+    assert done.stdout == "['5 GiB are free in build, and up to 12 GiB are needed (with --quick, 4 GiB)', None]\n"
 
 
 def test_the_benchmark_rejects_an_unknown_section():

@@ -13,6 +13,8 @@ PACKAGES = {"rsync": "rsync", "getfattr": "attr", "numpy": "python3-numpy", "tor
             "fusermount3": "fuse3", "curl": "curl", "ip": "iproute2", "nginx": "nginx", "openssl": "openssl", "rclone": "rclone",
             "huggingface_hub": "huggingface_hub (from PyPI)", "safetensors": "safetensors (from PyPI)"}
 MODULES = {"numpy", "torch", "huggingface_hub", "safetensors"}
+# GiB that the largest section writes, and with --quick.
+ROOM = {False: 12, True: 4}
 NO_MOUNT = {"opens", "conversions", "everyday"}
 
 
@@ -24,10 +26,13 @@ def missing_packages(sections, needs):
     return sorted({PACKAGES[name] for section in sections for name in needs.get(section, []) if is_missing(name)})
 
 
-def problem(program, sections):
+def problem(program, sections, build, is_quick):
     """One line about what is missing, or None."""
     if not os.path.exists(program):
-        return "no program at %s: build it first, for example with tools/try" % program
+        return "no program at %s: build it first with: meson setup build && ninja -C build" % program
+    room, needed = shutil.disk_usage(build).free >> 30, ROOM[is_quick]
+    if room < needed:
+        return "%d GiB are free in %s, and up to %d GiB are needed%s" % (room, build, needed, "" if is_quick else " (with --quick, %d GiB)" % ROOM[True])
     needs = dict(NEEDS)
     if not NO_MOUNT.issuperset(sections):
         if not os.access("/dev/fuse", os.R_OK | os.W_OK):
