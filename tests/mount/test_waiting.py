@@ -12,7 +12,7 @@ from wfs_testlib import program, st
 from wfs_testlib.mount import wait_for
 
 N = 64
-N_HUGE = 6 << 30  # bytes: the checksum of a hole of that size takes seconds
+N_HUGE = 16 << 30  # bytes: the checksum of a hole of that size takes seconds
 KINDS = {
     'write': 'fd = os.open(t, os.O_WRONLY); os.pwrite(fd, bytes([i]), 0)',
     'large write': 'fd = os.open(t, os.O_WRONLY); os.pwrite(fd, bytes([i]) * (1 << 16), 0)',
@@ -93,8 +93,9 @@ def stop(mnt):
     mnt.allow('stopped by the user')
 
 
-def leave(mnt):
+def leave(mnt, waiters):
     """Without the hole the commit at the end is short."""
+    waiters.process.wait(program.PATIENCE)  # its working directory is in the mount
     (mnt / 'huge').unlink()
     mnt.unmount()
 
@@ -108,7 +109,7 @@ def test_readers_go_on_while_many_changes_wait(committing, folder):
     assert still_commits(committing), 'the commit was too short for this test, or the reader had to wait for it'
     stop(committing)
     assert set(waiters.ended(N).values()) == {0}
-    leave(committing)
+    leave(committing, waiters)
     # What each change has done is in the output.
     found = st.read(convert(folder)).tensors
     for i, code in enumerate(codes):
@@ -141,7 +142,7 @@ def test_killed_changes_end_at_once_and_do_not_happen(committing, kind):
             assert os.listdir(committing / ('t%d' % i)) == (['w'] if i % 2 == 0 else ['wr'])
         else:
             assert (committing / ('t%d/w' % i)).read_bytes()[0] == (0 if i % 2 == 0 else i)
-    leave(committing)
+    leave(committing, waiters)
 
 
 def test_changes_that_wait_end_with_the_mount(committing):
