@@ -26,11 +26,18 @@ def fetchers(mnt):
     return [child for worker in mnt.workers for child in children(worker)]
 
 
+def content_or_error(path):
+    try:
+        return path.read_bytes()
+    except OSError as error:  # damaged files have such tensors
+        return error.errno
+
+
 def shown(mount, source):
     """{path: (content, attributes)} of all files of a mount."""
-    mnt = mount(source)
-    attributes = {name: {key: os.getxattr(mnt / name, key) for key in os.listxattr(mnt / name)} for name in look.files(mnt.path)}
-    found = {name: (data, attributes[name]) for name, data in look.content(mnt.path).items()}
+    mnt = mount(source).allow('.')
+    found = {name: (content_or_error(mnt / name), {key: os.getxattr(mnt / name, key) for key in os.listxattr(mnt / name)})
+             for name in look.files(mnt.path)}
     mnt.unmount()
     return found
 
