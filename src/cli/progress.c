@@ -256,7 +256,7 @@ int progress_step(void *ctx, uint64_t n_done, uint64_t n_total)
 
 /*
  * The child has nothing else open, such as a pipe whose reader waits for its end. It waits until
- * the parent has let go of the file: the last close is the one that takes long.
+ * the parent has ended: other changes of the filesystem may wait for the last close of the file.
  */
 static void close_after_parent(int fd, int parent)
 {
@@ -284,6 +284,5 @@ void progress_abandon(void *ctx, int fd)
     if (fork() == 0)
         close_after_parent(fd, ends[0]);
     close(fd);
-    close(ends[0]);
-    close(ends[1]);
+    close(ends[0]); /* the other end stays open until this process ends */
 }

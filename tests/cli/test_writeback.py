@@ -87,7 +87,7 @@ def test_little_is_written_after_a_signal_and_nothing_is_left(place, target):
 def test_it_does_not_wait_until_the_space_of_a_given_up_output_is_free(place, target):
     """The last close of a large file is left to a process that holds nothing else."""
     bounds.huge(place / 'a.safetensors', 512 * MIB)
-    code, _, calls = convert(place, target, '-e', 'inject=sync_file_range:signal=SIGTERM:when=9', calls='sync_file_range,close,setsid,unlinkat')
+    code, _, calls = convert(place, target, '-e', 'inject=sync_file_range:signal=SIGTERM:when=9', calls='sync_file_range,close,setsid,unlinkat,rmdir')
     assert code == -signal.SIGTERM
     first = calls[0].pid
     closes = [(i, call.pid) for i, call in enumerate(calls) if call.name == 'close' and '.tmp' in call.arguments]
@@ -95,7 +95,8 @@ def test_it_does_not_wait_until_the_space_of_a_given_up_output_is_free(place, ta
     assert len(others) == len({call.pid for call in calls}) - 1 >= 1
     for pid in others:
         (last,) = [i for i, (_, by) in enumerate(closes) if by == pid]
-        assert last > 0 and closes[last - 1][1] == first, closes
+        assert last > 0 and closes[0][1] == first, closes
+        assert closes[last][0] > max(i for i, call in enumerate(calls) if call.pid == first)
 
 
 @pytest.mark.parametrize('error, at', [('EIO', 1), ('EIO', 6), ('ENOSPC', 7)])
