@@ -74,7 +74,7 @@ int wfs_patch_set_metadata(struct wfs_patch *patch, const struct wfs_catalog *of
 /* ---- whole patches ---- */
 
 /* Makes the edits that lead from one checkpoint to another, both of which must live longer. Reads
- * both. -EIO. */
+ * both. -EIO; -E2BIG where wfs_workload_check refuses, before anything is read. */
 int wfs_patch_compare(const struct wfs_catalog *from, const struct wfs_catalog *to,
                       struct wfs_patch **out, struct wfs_error *err);
 

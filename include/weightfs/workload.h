@@ -13,6 +13,7 @@
  * Without a tensor there is nothing to do. */
 struct wfs_work {
     const struct wfs_tensor *tensor, *beside;
+    bool reads_shown; /* reads every element as often as it is shown, and not once */
 };
 
 struct wfs_workload;
@@ -29,6 +30,10 @@ void wfs_workload_free(struct wfs_workload *workload);
  */
 size_t wfs_workload_group(const struct wfs_workload *workload, size_t i);
 size_t wfs_workload_n_groups(const struct wfs_workload *workload);
+
+/* Returns how many bytes are shown by all tensors, each group counted once; UINT64_MAX: too many.
+ */
+uint64_t wfs_workload_n_shown(const struct wfs_workload *workload);
 
 /*
  * Returns 0, or -EFBIG with a sentence when it would take longer than looking at 64 MiB and 16

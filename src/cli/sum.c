@@ -197,33 +197,6 @@ static enum exit_code finish_check(struct sum *sum)
 
 /* ---- one source ---- */
 
-/* Refuses what would read far more than the files have: a few stored bytes can be shown as a
- * tensor of terabytes. *ret_n is what is read. */
-static enum exit_code check_size(const struct sum *sum, const struct wfs_catalog *catalog,
-                                 const struct wfs_workload *workload, uint64_t *ret_n)
-{
-    const size_t n = wfs_catalog_n_tensors(catalog), n_groups = wfs_workload_n_groups(workload);
-    autofree bool *is_seen = calloc(n_groups + 1, sizeof(*is_seen));
-    uint64_t n_files = 0;
-    *ret_n = 0;
-    if (is_seen == NULL)
-        return print_error(EXIT_UNSUPPORTED, sum->path, "out of memory");
-    for (size_t i = 0; i < n; i++) {
-        const size_t group = wfs_workload_group(workload, i);
-        if (group == 0 || !is_seen[group])
-            *ret_n = input_add(*ret_n, wfs_catalog_tensor(catalog, i)->n_bytes);
-        is_seen[group] = true;
-    }
-    for (size_t i = 0; i < wfs_catalog_n_sources(catalog); i++)
-        n_files = input_add(n_files, wfs_catalog_source_bytes(catalog, i));
-    if (*ret_n <= 64 << 20 || *ret_n / 16 <= n_files || args_has(sum->args, "large"))
-        return EXIT_DONE;
-    return print_error(EXIT_UNSUPPORTED, sum->path,
-                       "the tensors repeat elements so often that there are %s to read, in files "
-                       "of %s; choose fewer with --include=REGEX, or allow it with --large",
-                       wfs_count(*ret_n, "byte").text, wfs_count(n_files, "byte").text);
-}
-
 static int begin(const struct sum *sum)
 {
     if (sum->manifest != NULL)
@@ -253,12 +226,8 @@ static enum exit_code make(struct sum *sum, const struct wfs_catalog *catalog,
 {
     const struct wfs_tensor *failed = NULL;
     struct progress progress;
-    uint64_t n_bytes;
-    const enum exit_code exit_code = check_size(sum, catalog, workload, &n_bytes);
-    if (exit_code != EXIT_DONE)
-        return exit_code;
     int code = begin(sum);
-    progress_start(&progress, "reading", n_bytes);
+    progress_start(&progress, "reading", wfs_workload_n_shown(workload));
     if (code == 0)
         code = sums_make(catalog, workload, &progress,
                          sum->manifest != NULL ? check_sums : print_sums, sum, &failed);
@@ -281,7 +250,7 @@ static enum exit_code sum_source(struct sum *sum)
     const size_t n = wfs_catalog_n_tensors(catalog);
     autofree struct wfs_work *works = calloc(n + 1, sizeof(*works));
     for (size_t i = 0; works != NULL && i < n; i++)
-        works[i].tensor = wfs_catalog_tensor(catalog, i);
+        works[i] = (struct wfs_work){wfs_catalog_tensor(catalog, i), .reads_shown = true};
     exit_code = input_workload(sum->path, works, n, args_has(sum->args, "large"), &workload);
     if (exit_code == EXIT_DONE)
         exit_code = make(sum, catalog, workload);

@@ -8,6 +8,7 @@
 #include <weightfs/cleanup.h>
 #include <weightfs/distinct.h>
 #include <weightfs/value.h>
+#include <weightfs/workload.h>
 
 #include <errno.h>
 #include <stdlib.h>
@@ -22,8 +23,15 @@ struct twin {
     bool is_renamed;
 };
 
+struct known {
+    uint64_t digest;
+    bool is_known;
+};
+
 struct comparison {
     struct wfs_patch *patch;
+    struct wfs_workload *workload; /* the tensors of from, then those of to */
+    struct known *known;           /* of each group of that */
     const struct wfs_catalog *from, *to;
     struct patch_keys from_keys, to_keys;
     struct map removed; /* tensors of from without a key in to, by what they are */
@@ -31,17 +39,50 @@ struct comparison {
     struct wfs_error *err;
 };
 
-static int digest(struct comparison *comparison, const struct wfs_tensor *tensor, uint64_t *ret)
+/* Looks at the bytes of the i-th tensor of a catalog; at those of ties once. */
+static int digest(struct comparison *comparison, const struct wfs_catalog *catalog, size_t i,
+                  uint64_t *ret)
 {
-    if (wfs_tensor_is_large(tensor))
-        return wfs_fail(comparison->err, E2BIG,
-                        "tensor '%s': shows %s of a file that is more than 16 times smaller, too "
-                        "many to be compared",
-                        wfs_quote(tensor->key).text, wfs_count(tensor->n_bytes, "byte").text);
+    const size_t n_before = catalog == comparison->to ? wfs_catalog_n_tensors(comparison->from) : 0;
+    const size_t group = wfs_workload_group(comparison->workload, n_before + i);
+    struct known *known = group == 0 ? NULL : &comparison->known[group];
+    if (known != NULL && known->is_known) {
+        *ret = known->digest;
+        return 0;
+    }
+    const struct wfs_tensor *tensor = wfs_catalog_tensor(catalog, i);
     const int code = wfs_tensor_digest(tensor, ret);
+    if (code == 0 && known != NULL)
+        *known = (struct known){*ret, true};
     return code < 0 ? wfs_fail(comparison->err, -code, "tensor '%s' cannot be read: %s",
                                wfs_quote(tensor->key).text, strerror(-code))
                     : 0;
+}
+
+/* Refuses what would take too long, before any of it is looked at. */
+static int plan_work(struct comparison *comparison)
+{
+    const struct wfs_catalog *catalogs[] = {comparison->from, comparison->to};
+    const size_t n = wfs_catalog_n_tensors(catalogs[0]) + wfs_catalog_n_tensors(catalogs[1]);
+    autofree struct wfs_work *works = calloc(n + 1, sizeof(*works));
+    size_t n_works = 0;
+    if (works == NULL)
+        return wfs_fail_memory(comparison->err);
+    for (size_t k = 0; k < 2; k++) {
+        for (size_t i = 0; i < wfs_catalog_n_tensors(catalogs[k]); i++)
+            works[n_works++] =
+                (struct wfs_work){wfs_catalog_tensor(catalogs[k], i), .reads_shown = true};
+    }
+    if (wfs_workload_new(works, n, &comparison->workload) < 0)
+        return wfs_fail_memory(comparison->err);
+    const size_t n_groups = wfs_workload_n_groups(comparison->workload);
+    comparison->known = calloc(n_groups + 1, sizeof(*comparison->known));
+    if (comparison->known == NULL)
+        return wfs_fail_memory(comparison->err);
+    struct wfs_error err = {0};
+    return wfs_workload_check(comparison->workload, &err) == 0
+               ? 0
+               : wfs_fail(comparison->err, E2BIG, "%s, too many to be compared", err.text);
 }
 
 static uint64_t hash_of(const struct wfs_tensor *tensor, uint64_t bytes)
@@ -104,17 +145,19 @@ static int describe_texts(struct comparison *comparison, const struct wfs_tensor
                              is_quantized ? "quantized" : "built in Python");
 }
 
-static int compare_pair(struct comparison *comparison, const struct wfs_tensor *a,
-                        const struct wfs_tensor *b)
+/* Two tensors of the same key, by their positions in from and to. */
+static int compare_pair(struct comparison *comparison, size_t was, size_t is)
 {
+    const struct wfs_tensor *a = wfs_catalog_tensor(comparison->from, was);
+    const struct wfs_tensor *b = wfs_catalog_tensor(comparison->to, is);
     const bool is_described_alike =
         a->dtype == b->dtype && wfs_shape_is_equal(&a->shape, &b->shape);
     uint64_t one = 0, other = 1;
     int code = 0;
     if (a->n_bytes == b->n_bytes) {
-        code = digest(comparison, a, &one);
+        code = digest(comparison, comparison->from, was, &one);
         if (code == 0)
-            code = digest(comparison, b, &other);
+            code = digest(comparison, comparison->to, is, &other);
     }
     const char *texts[TENSOR_N_TEXTS];
     if (code == 0)
@@ -159,11 +202,12 @@ static bool take_twin(struct twin *twins, uint32_t first, uint32_t *ret)
 }
 
 /* A tensor of `to` whose key `from` lacks: renamed, or new. */
-static int compare_new(struct comparison *comparison, const struct wfs_tensor *tensor)
+static int compare_new(struct comparison *comparison, size_t is)
 {
+    const struct wfs_tensor *tensor = wfs_catalog_tensor(comparison->to, is);
     uint64_t bytes;
     uint32_t i;
-    const int code = digest(comparison, tensor, &bytes);
+    const int code = digest(comparison, comparison->to, is, &bytes);
     if (code < 0)
         return code;
     const struct same same = {comparison, tensor, bytes};
@@ -212,7 +256,7 @@ static int collect_removed(struct comparison *comparison)
         uint64_t bytes;
         if (patch_keys_find(&comparison->to_keys, tensor->key) != SIZE_MAX)
             continue;
-        const int code = digest(comparison, tensor, &bytes);
+        const int code = digest(comparison, comparison->from, i, &bytes);
         if (code < 0)
             return code;
         if (add_removed(comparison, (uint32_t)i, bytes) < 0)
@@ -226,10 +270,8 @@ static int compare_tensors(struct comparison *comparison)
     const struct wfs_catalog *from = comparison->from, *to = comparison->to;
     int code = collect_removed(comparison);
     for (size_t i = 0; i < wfs_catalog_n_tensors(to) && code == 0; i++) {
-        const struct wfs_tensor *tensor = wfs_catalog_tensor(to, i);
-        const size_t base = patch_keys_find(&comparison->from_keys, tensor->key);
-        code = base == SIZE_MAX ? compare_new(comparison, tensor)
-                                : compare_pair(comparison, wfs_catalog_tensor(from, base), tensor);
+        const size_t base = patch_keys_find(&comparison->from_keys, wfs_catalog_tensor(to, i)->key);
+        code = base == SIZE_MAX ? compare_new(comparison, i) : compare_pair(comparison, base, i);
     }
     for (size_t i = 0; i < wfs_catalog_n_tensors(from) && code == 0; i++) {
         const char *key = wfs_catalog_tensor(from, i)->key;
@@ -304,7 +346,9 @@ static int compare_values(struct comparison *comparison)
 static int compare(struct comparison *comparison)
 {
     const struct wfs_format *format = wfs_catalog_format(comparison->to);
-    int code = compare_tensors(comparison);
+    int code = plan_work(comparison);
+    if (code == 0)
+        code = compare_tensors(comparison);
     if (code == 0 && (format == NULL || format->values == WFS_VALUES_ANY))
         code = compare_values(comparison);
     if (code == 0 && (format == NULL || format->keeps_metadata) &&
@@ -332,6 +376,8 @@ int wfs_patch_compare(const struct wfs_catalog *from, const struct wfs_catalog *
     patch_keys_done(&comparison.from_keys);
     patch_keys_done(&comparison.to_keys);
     map_done(&comparison.removed);
+    wfs_workload_free(comparison.workload);
+    free(comparison.known);
     if (code == 0)
         *out = steal(&patch);
     return code;

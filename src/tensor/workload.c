@@ -25,6 +25,7 @@ struct wfs_workload {
     uint64_t n_files; /* bytes of all files */
     uint64_t n_bytes; /* to be looked at, up to the first tensor that makes them too many */
     const struct wfs_tensor *last; /* that tensor; NULL: none does */
+    uint64_t n_shown;
 };
 
 struct query {
@@ -48,16 +49,22 @@ static uint64_t hash_work(const struct wfs_work *work)
     return hash_bytes(hashes, sizeof(hashes), hash_seed());
 }
 
+static void add(uint64_t *total, uint64_t n)
+{
+    if (!checked_add(*total, n, total))
+        *total = UINT64_MAX;
+}
+
 static int add_cost(struct wfs_workload *workload, const struct wfs_work *work)
 {
-    uint64_t n = 0, n_beside = 0;
-    int code = wfs_distinct_cost(work->tensor, work->beside, &n);
+    uint64_t n = work->tensor->n_bytes, n_beside = 0;
+    int code = work->reads_shown ? 0 : wfs_distinct_cost(work->tensor, work->beside, &n);
     if (code == 0 && work->beside != NULL)
         code = wfs_distinct_cost(work->beside, work->tensor, &n_beside);
     if (code < 0)
         return code;
-    if (!checked_add(n, n_beside, &n) || !checked_add(workload->n_bytes, n, &workload->n_bytes))
-        workload->n_bytes = UINT64_MAX;
+    add(&workload->n_bytes, n);
+    add(&workload->n_bytes, n_beside);
     if (workload->n_bytes > workload->n_most)
         workload->last = work->tensor;
     return 0;
@@ -79,6 +86,7 @@ static int add_all(struct wfs_workload *workload, const struct wfs_work *works, 
             workload->groups[i] = workload->groups[id];
             continue;
         }
+        add(&workload->n_shown, works[i].tensor->n_bytes);
         code = map_add(map, hash, (uint32_t)i);
         if (code == 0 && workload->last == NULL)
             code = add_cost(workload, &works[i]);
@@ -140,6 +148,11 @@ size_t wfs_workload_group(const struct wfs_workload *workload, size_t i)
 size_t wfs_workload_n_groups(const struct wfs_workload *workload)
 {
     return workload->n_groups;
+}
+
+uint64_t wfs_workload_n_shown(const struct wfs_workload *workload)
+{
+    return workload->n_shown;
 }
 
 int wfs_workload_check(const struct wfs_workload *workload, struct wfs_error *err)

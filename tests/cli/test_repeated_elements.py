@@ -123,6 +123,17 @@ def test_views_that_overlap_too_often_are_refused_unless_allowed(folder, look):
     run(look, path, '--include=w1.')
 
 
+@pytest.mark.parametrize('look', ['patch', 'sum'])
+def test_views_that_overlap_too_often_are_not_read_as_they_are_shown(folder, look):
+    n = 1 << 16
+    path = write_views(folder / 'a.pth', numpy.ones(n, '<f4'), {'w%d' % i: (i, (n - i,), (1,)) for i in range(N_SHIFTED)})
+    command = [look, path] if look == 'sum' else ['patch', 'make', path, path, folder / 'p']
+    refused = weightfs(*command, code=EXIT_UNSUPPORTED).error
+    assert "overlap so often" in refused and "'w" in refused and not (folder / 'p').exists()
+    few = write_views(folder / 'b.pth', numpy.ones(n, '<f4'), {'w%d' % i: (0, (n,), (1,)) for i in range(N_SHIFTED)})
+    weightfs(*[few if part == path else part for part in command])
+
+
 def test_many_views_are_not_shown_at_once_unless_allowed(folder):
     n = 1 << 16
     views = {'w%d' % i: (i, (n - i,), (1,)) for i in range(N_SHIFTED)}
