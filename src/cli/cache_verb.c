@@ -118,7 +118,8 @@ int verb_cache(int argc, char **argv)
     const bool lists = strcmp(what, "list") == 0, verifies = strcmp(what, "verify") == 0;
     if (!lists && !verifies && strcmp(what, "clear") != 0)
         return print_error(EXIT_USAGE, NULL,
-                           "expected 'weightfs cache list|verify|clear DIR', not '%s'",
+                           "expected list, verify or clear in place of '%s', as in 'weightfs cache "
+                           "list DIR'",
                            wfs_quote(what).text);
     autoclose int fd = -1;
     const int code = lists || verifies ? cachestore_open(path, false, &fd, NULL, &err)

@@ -106,7 +106,8 @@ def test_an_answer_that_is_wrong_once_is_asked_for_again(behaviour, is_first):
     else:
         got, requests = run([honest, behaviour], '0+1000')
         assert got.data == CONTENT[:1000]
-    assert not got.failures and len(requests) == (2 if is_first else 3)
+    # libcurl asks once more where the server has closed a connection that was kept.
+    assert not got.failures and len(requests) in ((2, 3) if is_first else (3, 4))
 
 
 @pytest.mark.parametrize('behaviour', REPAIRED.values(), ids=list(REPAIRED))

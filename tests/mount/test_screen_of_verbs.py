@@ -10,6 +10,7 @@ import numpy
 import pytest
 
 from wfs_testlib import checkpoints, program, st, terminal
+from wfs_testlib.bad_server import BadServer
 from wfs_testlib.mount import is_alive, wait_for
 from wfs_testlib.program import COMMAND, tool, weightfs
 
@@ -37,6 +38,7 @@ ROWS = {
     'plan': ['{odd}', '--remap s/e/{long}/ --cast F16 {odd}', '--report --remap s/e/{long}/ {pth}'],
     'patch': ['make {odd} {other} {new}', 'show {patch}', 'apply {patch} {odd} {new}.safetensors', 'apply --force {patch} {other} {new}.safetensors'],
     'status': ['--watch {gone}'],
+    'cache': ['list {kept}', 'verify {kept}', 'clear {kept}'],
     'recover': ['{left}', '{empty}'],
 }
 # What a terminal gets as a pipe does, because it is JSON or bytes; what it does not get at all.
@@ -52,6 +54,7 @@ ERRORS['config'] += ['{named} {long}.x']
 ERRORS['convert'] += ['{odd} {odd}', '{odd} {new}', '{odd} {new}.safetensors --remap s/.*/{long}/']
 ERRORS['edit'] += ['{odd} {new}.safetensors --set {long}.dtype=F64', '{odd} {new}.safetensors --remove {wide}x']
 ERRORS['patch'] += ['apply {patch} {other} {new}.safetensors', 'make {odd} {empty}']
+ERRORS['cache'] = ['--nonsense', '', 'list {missing}', 'wipe {empty}']
 ERRORS['status'] += ['{odd}', '{odd}/x', '--edits {empty}']
 WITH_A_MOUNT = {'commit', 'discard', 'umount'}  # and others, too
 
@@ -71,8 +74,10 @@ def files(tmp_path_factory):
     named['other'] = st.write(folder / 'other.safetensors', {**tensors_of([LONG, COMBINED + 'x', 'x' + WIDE]), 'plain.weight': ('F16', [6], bytes(12))})
     named['empty'].mkdir()
     weightfs('patch', 'make', named['odd'], named['other'], folder / 'patch')
+    with BadServer(named['odd'].read_bytes()) as server:
+        weightfs('ls', '--cache', folder / 'kept', server.url('/%s.safetensors' % ('long' * 30)))
     (folder / 'sums').write_text(weightfs('sum', named['odd']).stdout)
-    named.update(patch=folder / 'patch', sums=folder / 'sums', long=LONG, wide=WIDE, folder=folder, left=leave_edits(folder / 'left', named['odd']))
+    named.update(patch=folder / 'patch', sums=folder / 'sums', long=LONG, wide=WIDE, folder=folder, kept=folder / 'kept', left=leave_edits(folder / 'left', named['odd']))
     return named
 
 
