@@ -7,7 +7,7 @@
 
 #include <weightfs/cleanup.h>
 
-#include <openssl/evp.h>
+#include <nettle/sha2.h>
 
 #include <errno.h>
 #include <inttypes.h>
@@ -44,14 +44,13 @@ struct job {
 
 struct reading {
     struct job *job;
-    EVP_MD_CTX *sha256;
+    struct sha256_ctx sha256;
 };
 
 static int add_piece(void *ctx, const void *bytes, size_t n_bytes)
 {
     struct reading *reading = ctx;
-    if (EVP_DigestUpdate(reading->sha256, bytes, n_bytes) != 1)
-        return -ENOMEM;
+    sha256_update(&reading->sha256, n_bytes, bytes);
     progress_add(reading->job->progress, n_bytes);
     pthread_mutex_lock(&reading->job->lock);
     const bool is_stopped = reading->job->is_stopped;
@@ -61,17 +60,11 @@ static int add_piece(void *ctx, const void *bytes, size_t n_bytes)
 
 static int make_sums(struct reading *reading, const struct wfs_tensor *tensor, struct result *ret)
 {
-    unsigned char sha256[EVP_MAX_MD_SIZE];
-    unsigned n_sha256 = 0;
-    if (reading->sha256 == NULL || EVP_DigestInit_ex(reading->sha256, EVP_sha256(), NULL) != 1)
-        return -ENOMEM;
+    sha256_init(&reading->sha256);
     const int code = wfs_tensor_digest_and(tensor, add_piece, reading, &ret->xxh3);
-    if (code < 0)
-        return code;
-    if (EVP_DigestFinal_ex(reading->sha256, sha256, &n_sha256) != 1 || n_sha256 != N_SHA256)
-        return -ENOMEM;
-    memcpy(ret->sha256, sha256, N_SHA256);
-    return 0;
+    if (code == 0)
+        sha256_digest(&reading->sha256, N_SHA256, ret->sha256);
+    return code;
 }
 
 static struct sums format(const struct result *result)
@@ -104,7 +97,7 @@ static bool take_next(struct job *job, size_t *ret_i)
 static void *make_some(void *ctx)
 {
     struct job *job = ctx;
-    struct reading reading = {job, EVP_MD_CTX_new()};
+    struct reading reading = {.job = job};
     for (size_t i; take_next(job, &i);) {
         struct result *result = &job->results[i];
         const int code = make_sums(&reading, wfs_catalog_tensor(job->catalog, i), result);
@@ -116,7 +109,6 @@ static void *make_some(void *ctx)
         pthread_cond_signal(&job->changed);
         pthread_mutex_unlock(&job->lock);
     }
-    EVP_MD_CTX_free(reading.sha256);
     return NULL;
 }
 

@@ -29,7 +29,14 @@ struct fetcher_settings {
 };
 
 /* Starts one. A negative errno; err gets a sentence. */
+#pragma GCC visibility push(default)
 int fetcher_start(const struct fetcher_settings *settings, struct wfs_remote **out,
                   struct wfs_error *err);
+#pragma GCC visibility pop
+
+/* The same for programs, which do not have it before they need it: loads the module that does.
+ * -EOPNOTSUPP where there is none. */
+int fetcher_load(const struct fetcher_settings *settings, struct wfs_remote **out,
+                 struct wfs_error *err);
 
 #endif

@@ -6,8 +6,8 @@
 
 #include <errno.h>
 
-int fetcher_start(const struct fetcher_settings *settings, struct wfs_remote **out,
-                  struct wfs_error *err)
+int fetcher_load(const struct fetcher_settings *settings, struct wfs_remote **out,
+                 struct wfs_error *err)
 {
     return wfs_fail(
         err, EOPNOTSUPP,

@@ -66,7 +66,7 @@ enum exit_code checkpoint_connect(const char *source, const struct fetcher_setti
     struct fetcher_settings own = *settings;
     own.urls = urls;
     own.n_urls = list_urls(source, view, urls);
-    return own.n_urls > 0 && fetcher_start(&own, &options->load.remote, err) < 0
+    return own.n_urls > 0 && fetcher_load(&own, &options->load.remote, err) < 0
                ? exit_of_errno(err->code)
                : EXIT_DONE;
 }

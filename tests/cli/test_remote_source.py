@@ -4,11 +4,12 @@ import json
 import os
 import random
 import re
+import shutil
 
 import pytest
 
-from wfs_testlib import st, terminal
-from wfs_testlib.program import EXIT_SOURCE, EXIT_USAGE, weightfs
+from wfs_testlib import program, st, terminal
+from wfs_testlib.program import EXIT_SOURCE, EXIT_UNSUPPORTED, EXIT_USAGE, weightfs
 
 MIB = 1 << 20
 SECRETS = ('hunter2', 'tok3n', 'alice')
@@ -32,6 +33,31 @@ def files(folder):
 def test_a_url_is_listed_as_the_file_is(files, serve, name):
     server = serve(files)
     assert weightfs('ls', server.url(name)).stdout == weightfs('ls', files / name).stdout
+
+
+@pytest.mark.skipif(program.IS_INSTRUMENTED, reason='a sanitizer prints in the same place')
+def test_only_a_url_loads_what_fetches(files, serve):
+    def libraries(source):
+        weightfs('ls', source, env={**os.environ, 'LD_DEBUG': 'files', 'LD_DEBUG_OUTPUT': str(files / 'log')})
+        logs = list(files.glob('log.*'))
+        text = ''.join(log.read_text() for log in logs)
+        for log in logs:
+            log.unlink()
+        assert 'libweightfs' in text
+        return text
+    assert 'libcurl' not in libraries(files / 'one.safetensors')
+    assert 'libcurl' in libraries(serve(files).url('one.safetensors'))
+
+
+def test_without_the_module_a_url_is_refused_in_one_line(files):
+    """The program is copied without it, as a package may do. One that is installed here too has it."""
+    shutil.copy(program.COMMAND[-1], files / 'weightfs')
+    folder = os.path.dirname(os.path.realpath(program.COMMAND[-1]))
+    done = program.tool(files / 'weightfs', 'ls', 'http://127.0.0.1:1/x', code=None, env={**os.environ, 'LD_LIBRARY_PATH': folder})
+    if 'cannot connect' in done.stderr:
+        pytest.skip('weightfs is installed here')
+    assert done.code == EXIT_UNSUPPORTED and done.stderr.count('\n') == 1
+    assert 'URLs cannot be read: ' in done.stderr and 'weightfs-fetch.so' in done.stderr
 
 
 def test_a_tensor_of_a_url_costs_its_bytes_and_little_more(files, serve):
