@@ -198,10 +198,13 @@ static void make_text(struct value *value, const char *text, size_t n_bytes)
 static int restore_text(const struct record_load *load, uint32_t map)
 {
     const struct graph *graph = load->graph;
-    const struct record_map fields = record_map_of(graph, map);
-    if (fields.bytes == 0 || record_map_has_bytes(&fields))
+    const uint32_t id = value_get(graph, map, "bytes");
+    if (id == 0)
         return 0;
-    struct value *found = graph_at(graph, value_get(graph, map, "bytes"));
+    const struct record_map fields = record_map_of(graph, map);
+    if (record_map_has_bytes(&fields))
+        return 0;
+    struct value *found = graph_at(graph, id);
     if (found->kind == VALUE_PERSISTENT && load->lists.items[found->id].text != NULL)
         make_text(found, load->lists.items[found->id].text, load->lists.items[found->id].n);
     if (found->kind != VALUE_BYTES || found->form != FORM_BYTE_TEXT)

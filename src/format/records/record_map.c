@@ -27,23 +27,29 @@ uint8_t record_kind(const struct graph *graph, uint32_t id)
     return record_kind_of(is_text ? VALUE_TEXT : (enum value_kind)value->kind);
 }
 
-static uint8_t kind_of_field(const struct graph *graph, uint32_t map, const char *name)
+struct record_map record_map_make(uint32_t n, record_find_kind *find, const void *ctx, uint32_t id)
 {
+    return (struct record_map){.n = n,
+                               .id = find(ctx, id, "id"),
+                               .param = find(ctx, id, "param"),
+                               .bytes = find(ctx, id, "bytes"),
+                               .value = find(ctx, id, "value"),
+                               .shape = find(ctx, id, "shape"),
+                               .dtype = find(ctx, id, "dtype")};
+}
+
+static uint8_t find_kind(const void *ctx, uint32_t map, const char *name)
+{
+    const struct graph *graph = ctx;
     const uint32_t id = value_get(graph, map, name);
     return id == 0 ? 0 : record_kind(graph, id);
 }
 
 struct record_map record_map_of(const struct graph *graph, uint32_t id)
 {
-    if (graph_at(graph, id)->kind != VALUE_DICT)
-        return (struct record_map){0};
-    return (struct record_map){.n = graph_at(graph, id)->n / 2,
-                               .id = kind_of_field(graph, id, "id"),
-                               .param = kind_of_field(graph, id, "param"),
-                               .bytes = kind_of_field(graph, id, "bytes"),
-                               .value = kind_of_field(graph, id, "value"),
-                               .shape = kind_of_field(graph, id, "shape"),
-                               .dtype = kind_of_field(graph, id, "dtype")};
+    const struct value *value = graph_at(graph, id);
+    return value->kind == VALUE_DICT ? record_map_make(value->n / 2, find_kind, graph, id)
+                                     : (struct record_map){0};
 }
 
 struct record_map record_map_of_tensor(void)

@@ -27,6 +27,12 @@ uint8_t record_kind_of(enum value_kind kind);
 /* Returns the kind of a value as a field has it. A text in place of bytes is a text. */
 uint8_t record_kind(const struct graph *graph, uint32_t id);
 
+/* Returns the kind of a field of a map, 0: it has no such field. */
+typedef uint8_t record_find_kind(const void *ctx, uint32_t map, const char *name);
+
+/* Asks for the fields of a map that has n. */
+struct record_map record_map_make(uint32_t n, record_find_kind *find, const void *ctx, uint32_t id);
+
 /* Returns what a value that is a map has; nothing for others. */
 struct record_map record_map_of(const struct graph *graph, uint32_t id);
 

@@ -279,8 +279,9 @@ static uint8_t kind_of(const struct record_outline *outline, uint32_t id)
     return record_kind_of(node->is_list ? VALUE_LIST : VALUE_DICT);
 }
 
-static uint8_t kind_of_field(const struct record_outline *outline, uint32_t id, const char *name)
+static uint8_t find_kind(const void *ctx, uint32_t id, const char *name)
 {
+    const struct record_outline *outline = ctx;
     const uint32_t child = record_outline_child(outline, id, name, strlen(name));
     return child == 0 ? 0 : kind_of(outline, child);
 }
@@ -294,15 +295,8 @@ static struct record_map map_of(const struct record_outline *outline, uint32_t i
     if (node->tensor != NULL)
         return record_outline_is_parameter(outline, node->tensor) ? record_map_of_parameter()
                                                                   : record_map_of_tensor();
-    if (node->is_list)
-        return (struct record_map){0};
-    return (struct record_map){.n = node->n_children,
-                               .id = kind_of_field(outline, id, "id"),
-                               .param = kind_of_field(outline, id, "param"),
-                               .bytes = kind_of_field(outline, id, "bytes"),
-                               .value = kind_of_field(outline, id, "value"),
-                               .shape = kind_of_field(outline, id, "shape"),
-                               .dtype = kind_of_field(outline, id, "dtype")};
+    return node->is_list ? (struct record_map){0}
+                         : record_map_make(node->n_children, find_kind, outline, id);
 }
 
 /* Checks that nothing but a tensor looks like one. */
