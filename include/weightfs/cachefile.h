@@ -28,8 +28,9 @@ struct cachefile {
     uint64_t sums, times; /* where they begin */
 };
 
-/* Returns the seed for an object: a hash of its whole URL and of the digest of its validator. */
-uint64_t cachefile_seed(const char *url, uint64_t digest);
+/* Returns a hash of a text that lasts. The seed of an object is that of its whole URL, seeded with
+ * that of its validator. */
+uint64_t cachefile_hash(const char *text, uint64_t seed);
 
 /* -EFBIG: the object is larger than a file can be. */
 int cachefile_init(struct cachefile *cache, int fd, uint64_t base, uint64_t n_bytes, uint64_t seed);

@@ -5,12 +5,13 @@
  */
 #include "fetch/fetch_object.h"
 
+#include "fetch/clock.h"
+
 #include <weightfs/cleanup.h>
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum {
     HEAD = 64 << 10,     /* bytes of the first request; most headers are shorter */
@@ -129,11 +130,10 @@ static void fail_cache(struct fetch_transfer *transfer, int code)
     fail(transfer, &err);
 }
 
-static uint64_t now_ms(void)
+/* Other processes compare it, and people read it. */
+static uint64_t date_ms(void)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+    return (uint64_t)clock_ms(CLOCK_REALTIME);
 }
 
 /* Notes that bytes were written, and removes others now and then. */
@@ -157,7 +157,7 @@ static int mark(struct fetch_transfer *transfer)
                              : transfer->at - transfer->at % CACHEFILE_PIECE;
     if (end <= from)
         return 0;
-    cachefile_use(&object->cache, from, end - from, now_ms());
+    cachefile_use(&object->cache, from, end - from, date_ms());
     int code = cachefile_mark(&object->cache, from, end - from);
     if (code == 0)
         code = trim(object, end - from);
@@ -359,7 +359,7 @@ int fetch_object_ahead(struct fetch_object *object, uint64_t offset, uint64_t n_
         return -ENOMEM;
     *span = (struct fetch_span){offset, offset + n_bytes, NULL};
     *last = span;
-    cachefile_use(&object->cache, offset, n_bytes, now_ms());
+    cachefile_use(&object->cache, offset, n_bytes, date_ms());
     return 0;
 }
 
@@ -379,14 +379,6 @@ void fetch_object_cancel(struct fetch_object *object, uint32_t request)
 
 /* ---- opening ---- */
 
-static uint64_t hash(const char *text)
-{
-    uint64_t value = 14695981039346656037u; /* FNV-1a */
-    for (; *text != '\0'; text++)
-        value = (value ^ (unsigned char)*text) * 1099511628211u;
-    return value;
-}
-
 /* Finds or makes the cache file. An object whose changes would not show is not kept. */
 static int make_cache(struct fetch_object *object, uint64_t n_bytes)
 {
@@ -394,11 +386,11 @@ static int make_cache(struct fetch_object *object, uint64_t n_bytes)
     struct cachefile cache;
     object->is_kept = room->kept >= 0 && !object->is_weak;
     int code = object->is_kept ? cachestore_place(room->kept, object->name, object->validator,
-                                                  n_bytes, now_ms(), &cache)
+                                                  n_bytes, date_ms(), &cache)
                                : -EBUSY;
     if (code == -EBUSY || code == -EFBIG) {
         object->is_kept = false;
-        code = cachestore_place(room->spool, object->name, object->validator, n_bytes, now_ms(),
+        code = cachestore_place(room->spool, object->name, object->validator, n_bytes, date_ms(),
                                 &cache);
     }
     if (code == 0)
@@ -411,7 +403,7 @@ static void opened(void *ctx, const struct http_facts *facts)
     struct fetch_transfer *transfer = ctx;
     struct fetch_object *object = transfer->object;
     object->is_weak = facts->kind == HTTP_BY_SIZE;
-    object->validator = hash(facts->validator);
+    object->validator = cachefile_hash(facts->validator, 0);
     transfer->end = facts->is_whole || facts->n_bytes < HEAD ? facts->n_bytes : HEAD;
     object->name = strdup(facts->name);
     const int code = object->name == NULL ? -ENOMEM : make_cache(object, facts->n_bytes);

@@ -5,6 +5,7 @@
  */
 #include "fetch/fetcher.h"
 
+#include "fetch/clock.h"
 #include "fetch/fetch_object.h"
 #include "fetch/fetch_sandbox.h"
 
@@ -22,7 +23,6 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { RETRIES = 5, TIMEOUT_S = 60 };
@@ -123,16 +123,14 @@ static bool is_awaited(const struct fetcher *fetcher)
 static void tell_progress(struct fetcher *fetcher)
 {
     enum { PAUSE_MS = 200 };
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    const int64_t now_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-    if (fetcher->n_told == fetcher->room.n_fetched || now_ms < fetcher->told_at_ms + PAUSE_MS ||
+    const int64_t now = now_ms();
+    if (fetcher->n_told == fetcher->room.n_fetched || now < fetcher->told_at_ms + PAUSE_MS ||
         !is_awaited(fetcher))
         return;
     const struct answer none = {0};
     (void)send_answer(fetcher, &none); /* what the socket has no room for is sent later */
     fetcher->n_told = fetcher->room.n_fetched;
-    fetcher->told_at_ms = now_ms;
+    fetcher->told_at_ms = now;
 }
 
 /* ---- questions ---- */

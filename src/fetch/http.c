@@ -5,6 +5,7 @@
  */
 #include "fetch/http.h"
 
+#include "fetch/clock.h"
 #include "fetch/http_transfer.h"
 #include "fetch/textfile.h"
 

@@ -6,6 +6,8 @@
  */
 #include "fetch/http_delivery.h"
 
+#include "fetch/clock.h"
+
 #include <errno.h>
 #include <string.h>
 

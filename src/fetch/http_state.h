@@ -11,7 +11,6 @@
 #include <weightfs/strbuf.h>
 
 #include <sys/queue.h>
-#include <time.h>
 
 struct http_transfer {
     TAILQ_ENTRY(http_transfer) link;
@@ -74,13 +73,5 @@ struct http {
     uint64_t n_calls; /* calls back so far */
     bool is_busy;     /* transfers are in use: none is freed */
 };
-
-/* Milliseconds of a clock that only goes forward. */
-static inline int64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 #endif

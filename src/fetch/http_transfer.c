@@ -4,6 +4,7 @@
  */
 #include "fetch/http_transfer.h"
 
+#include "fetch/clock.h"
 #include "fetch/http_delivery.h"
 #include "fetch/http_hint.h"
 

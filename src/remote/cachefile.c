@@ -17,9 +17,9 @@
 
 enum { PIECE = CACHEFILE_PIECE, PIECES = CACHEFILE_BLOCK / PIECE, AT_ONCE = 512, NUMBER = 8 };
 
-uint64_t cachefile_seed(const char *url, uint64_t digest)
+uint64_t cachefile_hash(const char *text, uint64_t seed)
 {
-    return hash_bytes(url, strlen(url), digest);
+    return hash_bytes(text, strlen(text), seed);
 }
 
 static uint64_t round_up(uint64_t n)

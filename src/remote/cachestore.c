@@ -325,10 +325,10 @@ static int place(int fd, const char *url, struct entry *entry, struct cachefile 
 int cachestore_place(int fd, const char *url, uint64_t digest, uint64_t n_bytes, uint64_t now,
                      struct cachefile *ret)
 {
-    struct entry entry = {.seed = cachefile_seed(url, digest),
+    struct entry entry = {.seed = cachefile_hash(url, digest),
                           .n_bytes = n_bytes,
                           .opened = now,
-                          .url = hash_bytes(url, strlen(url), 0)};
+                          .url = cachefile_hash(url, 0)};
     int code = lock(fd);
     if (code < 0)
         return code;

@@ -16,7 +16,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/hash.h"
 #include "remote/forward.h"
 #include "remote/remote_call.h"
 
@@ -164,8 +163,7 @@ const char *remote_source_url(const struct source *source)
 static struct wfs_identity identity_of(const struct remote_answer *answer)
 {
     return (struct wfs_identity){.device = UINT64_MAX,
-                                 .inode =
-                                     hash_bytes(answer->text, strlen(answer->text), answer->digest),
+                                 .inode = cachefile_hash(answer->text, answer->digest),
                                  .n_bytes = answer->n_bytes};
 }
 
@@ -193,7 +191,7 @@ static int make_source(struct wfs_remote *remote, uint32_t number, struct remote
     source->ctx = object;
     pthread_mutex_init(&object->lock, NULL);
     cachefile_init(&object->cache, answer->fd, answer->base, answer->n_bytes,
-                   cachefile_seed(answer->text, answer->digest));
+                   cachefile_hash(answer->text, answer->digest));
     object->url = steal(&answer->text);
     answer->fd = -1;
     *out = source;
