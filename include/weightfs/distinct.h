@@ -2,7 +2,7 @@
 /*
  * The elements of a tensor without their repetitions. A view of a few bytes can show 2^40 elements;
  * what looks at each (statistics, comparisons) reads the stored ones once, and counts them as often
- * as they are shown.
+ * as they are shown. For weightfs itself, not installed.
  */
 #ifndef WFS_DISTINCT_H
 #define WFS_DISTINCT_H

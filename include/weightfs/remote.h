@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The reader's side of a process that fetches sources on the network: many threads ask over one
- * socket. A program that has one gives it to wfs_load.
+ * socket. A program that has one gives it to wfs_load. For weightfs itself, not installed.
  */
 #ifndef WFS_REMOTE_H
 #define WFS_REMOTE_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A staging directory before a tree is made over it: locked, with what an earlier process left in
- * it. The tree then owns it and shows the edits again.
+ * it. The tree then owns it and shows the edits again. For weightfs itself, not installed.
  */
 #ifndef WFS_STAGE_H
 #define WFS_STAGE_H

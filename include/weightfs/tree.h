@@ -6,7 +6,8 @@
  *
  * A node is what POSIX calls an inode: content, attributes, a link count. Names are entries of
  * directories and lead to nodes. Functions that take a const tree may run in parallel with each
- * other (they lock what they cache); all others need exclusion, which the caller provides.
+ * other (they lock what they cache); all others need exclusion, which the caller provides. For
+ * weightfs itself, not installed.
  */
 #ifndef WFS_TREE_H
 #define WFS_TREE_H

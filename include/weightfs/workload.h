@@ -2,7 +2,7 @@
 /*
  * What it takes to look at all elements of many tensors. Tensors of a small file can be thousands
  * of views of the same bytes: equal ones are looked at once, and what the others take is known
- * before it is done.
+ * before it is done. For weightfs itself, not installed.
  */
 #ifndef WFS_WORKLOAD_H
 #define WFS_WORKLOAD_H
