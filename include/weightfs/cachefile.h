@@ -56,7 +56,11 @@ int cachefile_read(const struct cachefile *cache, uint64_t offset, void *buf, si
  * and *end, and makes both its bounds. 1, 0: there is none; or a negative errno. */
 int cachefile_missing(const struct cachefile *cache, uint64_t *from, uint64_t *end);
 
-/* Returns how many bytes are present, as far as that can be read. */
+/* Returns how many bytes of the pieces between from and end are present, as far as that can be
+ * read. */
+uint64_t cachefile_present(const struct cachefile *cache, uint64_t from, uint64_t end);
+
+/* The same of the whole object. */
 uint64_t cachefile_count(const struct cachefile *cache);
 
 /* Removes the pieces of the range that are present and not what their sum says. Returns their
@@ -68,6 +72,9 @@ void cachefile_use(const struct cachefile *cache, uint64_t offset, uint64_t n_by
 
 /* Returns the number of blocks. */
 uint64_t cachefile_blocks(const struct cachefile *cache);
+
+/* Returns the first block from this one on that may have been used, or their number. */
+uint64_t cachefile_next(const struct cachefile *cache, uint64_t block);
 
 /* Reads when n blocks from the first on were used; 0: not since they were removed. A negative
  * errno. */

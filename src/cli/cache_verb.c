@@ -94,7 +94,7 @@ static enum exit_code verify(const struct args *args, int fd)
             return fail(args->operands[1], (int)code);
         if (code > 0) {
             print_text(stdout, url);
-            printf(": %" PRId64 " damaged pieces of 16 KiB removed\n", code);
+            printf(": %" PRId64 " damaged pieces of 4 KiB removed\n", code);
         }
         n_damaged += code;
         n_present += cachefile_count(&cache);

@@ -73,14 +73,14 @@ void cachefile_clear(const struct cachefile *cache)
 
 /* ---- numbers ---- */
 
+/* What is behind the end of the file, which was cut, is 0. */
 static int load(const struct cachefile *cache, uint64_t offset, size_t n, uint64_t *ret)
 {
     uint8_t bytes[AT_ONCE * NUMBER];
     const ssize_t n_read = io_read_at(cache->fd, bytes, n * NUMBER, offset);
     if (n_read < 0)
         return (int)n_read;
-    if ((size_t)n_read < n * NUMBER)
-        return -EIO;
+    memset(bytes + n_read, 0, n * NUMBER - (size_t)n_read);
     for (size_t i = 0; i < n; i++)
         ret[i] = load_le64(bytes + i * NUMBER);
     return 0;
@@ -102,6 +102,18 @@ static int load_sums(const struct cachefile *cache, uint64_t piece, size_t n, ui
 static int store_sum(const struct cachefile *cache, uint64_t piece, uint64_t sum)
 {
     return store(cache, cache->sums + piece * NUMBER, sum);
+}
+
+/* Returns the first of n numbers from i on that may be on the disk: what is in a hole is 0, and an
+ * object can be larger than any disk. */
+static uint64_t skip_hole(const struct cachefile *cache, uint64_t numbers, uint64_t i, uint64_t n)
+{
+    const off_t found =
+        i < n ? lseek(cache->fd, (off_t)(numbers + i * NUMBER), SEEK_DATA) : (off_t)-1;
+    if (found < 0)
+        return i < n && errno != ENXIO ? i : n;
+    const uint64_t at = ((uint64_t)found - numbers) / NUMBER;
+    return at < n ? at : n;
 }
 
 /* ---- pieces ---- */
@@ -228,18 +240,25 @@ int cachefile_missing(const struct cachefile *cache, uint64_t *from, uint64_t *e
     return 1;
 }
 
-uint64_t cachefile_count(const struct cachefile *cache)
+uint64_t cachefile_present(const struct cachefile *cache, uint64_t from, uint64_t end)
 {
     uint64_t sums[AT_ONCE], n_bytes = 0;
-    const uint64_t n_pieces = count_pieces(cache);
-    for (uint64_t piece = 0; piece < n_pieces; piece += AT_ONCE) {
-        const size_t n = n_pieces - piece < AT_ONCE ? (size_t)(n_pieces - piece) : AT_ONCE;
+    const uint64_t behind = end / PIECE + (end % PIECE != 0);
+    uint64_t piece = skip_hole(cache, cache->sums, from / PIECE, behind);
+    while (piece < behind) {
+        const size_t n = behind - piece < AT_ONCE ? (size_t)(behind - piece) : AT_ONCE;
         if (load_sums(cache, piece, n, sums) < 0)
             break;
         for (size_t i = 0; i < n; i++)
             n_bytes += sums[i] != 0 ? length_of(cache, piece + i) : 0;
+        piece = skip_hole(cache, cache->sums, piece + n, behind);
     }
     return n_bytes;
+}
+
+uint64_t cachefile_count(const struct cachefile *cache)
+{
+    return cachefile_present(cache, 0, cache->n_bytes);
 }
 
 int cachefile_mark(const struct cachefile *cache, uint64_t offset, uint64_t n_bytes)
@@ -257,24 +276,33 @@ int cachefile_mark(const struct cachefile *cache, uint64_t offset, uint64_t n_by
     return 0;
 }
 
+/* Returns 1 when the piece was damaged, and is removed. */
+static int verify_piece(const struct cachefile *cache, uint64_t piece, uint64_t sum)
+{
+    uint8_t bytes[PIECE];
+    const int code = read_part(cache, piece, sum, 0, length_of(cache, piece), bytes);
+    if (code != 0 && code != -EIO)
+        return code < 0 ? code : 0;
+    const int stored = store_sum(cache, piece, 0);
+    return stored < 0 ? stored : 1;
+}
+
 int64_t cachefile_verify(const struct cachefile *cache, uint64_t offset, uint64_t n_bytes)
 {
-    const uint64_t end = offset + n_bytes;
-    uint8_t bytes[PIECE];
+    uint64_t sums[AT_ONCE];
+    const uint64_t behind = offset / PIECE + (offset % PIECE + n_bytes + PIECE - 1) / PIECE;
+    uint64_t piece = skip_hole(cache, cache->sums, offset / PIECE, behind);
     int64_t n_damaged = 0;
-    for (uint64_t piece = offset / PIECE; piece * PIECE < end; piece++) {
-        uint64_t sum;
-        int code = load_sums(cache, piece, 1, &sum);
-        if (code == 0 && sum != 0)
-            code = read_part(cache, piece, sum, 0, length_of(cache, piece), bytes);
-        else if (code == 0)
-            continue;
-        if (code == 0 || code == -EIO) {
-            n_damaged++;
-            code = store_sum(cache, piece, 0);
+    while (piece < behind) {
+        const size_t n = behind - piece < AT_ONCE ? (size_t)(behind - piece) : AT_ONCE;
+        int code = load_sums(cache, piece, n, sums);
+        for (size_t i = 0; code >= 0 && i < n; i++) {
+            code = sums[i] == 0 ? 0 : verify_piece(cache, piece + i, sums[i]);
+            n_damaged += code > 0;
         }
         if (code < 0)
             return code;
+        piece = skip_hole(cache, cache->sums, piece + n, behind);
     }
     return n_damaged;
 }
@@ -286,6 +314,11 @@ void cachefile_use(const struct cachefile *cache, uint64_t offset, uint64_t n_by
     for (uint64_t block = offset / CACHEFILE_BLOCK; block * CACHEFILE_BLOCK < offset + n_bytes;
          block++)
         (void)store(cache, cache->times + block * NUMBER, now); /* of interest only, not of use */
+}
+
+uint64_t cachefile_next(const struct cachefile *cache, uint64_t block)
+{
+    return skip_hole(cache, cache->times, block, cachefile_blocks(cache));
 }
 
 int cachefile_times(const struct cachefile *cache, uint64_t first, size_t n, uint64_t *ret)

@@ -377,7 +377,8 @@ static int list_blocks(const struct cachefile *cache, size_t entry, struct block
     enum { SOME = 512 };
     uint64_t times[SOME];
     const uint64_t n_blocks = cachefile_blocks(cache);
-    for (uint64_t first = 0; first < n_blocks; first += SOME) {
+    for (uint64_t first = cachefile_next(cache, 0); first < n_blocks;
+         first = cachefile_next(cache, first + SOME)) {
         const size_t n = n_blocks - first < SOME ? (size_t)(n_blocks - first) : SOME;
         int code = cachefile_times(cache, first, n, times);
         if (code == 0)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """What is fetched is kept in a directory, found there by later runs and by runs at the same time, and never taken when it is damaged."""
+import json
 import os
 import shutil
 import signal
@@ -8,6 +9,7 @@ import subprocess
 import pytest
 
 from wfs_testlib import program, st
+from wfs_testlib.bad_server import BadServer, with_headers
 from wfs_testlib.mount import wait_for
 from wfs_testlib.program import EXIT_FOUND, EXIT_SOURCE, EXIT_USAGE, weightfs
 
@@ -177,6 +179,22 @@ def test_the_size_is_kept_to(serve, folder, is_kept):
     if is_kept:
         used = os.stat(folder / 'cache' / STORE).st_blocks * 512
         assert 64 * MIB < used < 160 * MIB
+
+
+def test_an_object_larger_than_any_disk_takes_no_longer(memory, monkeypatch):
+    """A server can claim any size, and some filesystems make such a sparse file."""
+    n_bytes = 1 << 59
+    head = json.dumps({'w': {'dtype': 'U8', 'shape': [n_bytes], 'data_offsets': [0, n_bytes]}}).encode()
+    content = (len(head).to_bytes(8, 'little') + head).ljust(1 << 16, b'\0')
+    monkeypatch.setenv('TMPDIR', str(memory))
+    total = 'bytes 0-65535/%d' % (8 + len(head) + n_bytes)
+    with BadServer(content, [with_headers(Content_Range=total)], forever=True) as server:
+        for options in ([], ['--cache', memory / 'cache', '--cache-size=128M']):
+            (source,) = json.loads(weightfs('info', '--json', *options, server.url()).stdout)['sources']
+            assert source['cached'] == 1 << 16 and source['bytes'] > n_bytes
+    (row,) = weightfs('cache', 'list', memory / 'cache').stdout.splitlines()
+    assert row.split('\t')[2] == str(1 << 16)
+    assert weightfs('cache', 'verify', memory / 'cache').stdout.startswith('verified: 64')
 
 
 def test_runs_at_the_same_time_share_it(server, random_file, folder):
