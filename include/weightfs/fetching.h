@@ -11,8 +11,10 @@
  *            16  8  offset
  *            24  8  n_bytes     of the range, or of the object
  *            32  8  n_fetched   so far, by this process, of all objects
- *            40  8  n_needed    that readers have asked for
- *            48     text, up to the end of the message
+ *            40  8  n_needed    n_fetched and what readers wait for; of a question, how many bytes
+ *                               behind the range the same reader goes on with
+ *            48  8  digest      of the validator
+ *            56     text, up to the end of the message
  */
 #ifndef WFS_FETCHING_H
 #define WFS_FETCHING_H

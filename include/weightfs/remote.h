@@ -18,8 +18,8 @@ int wfs_remote_new(int socket, struct wfs_remote **out);
 /* Lets go of it; sources that came from it keep it until they are freed. NULL is allowed. */
 void wfs_remote_free(struct wfs_remote *remote);
 
-/* Returns the bytes that were fetched for its sources, and those that were asked for, as of the
- * last answer. */
+/* Returns the bytes that were fetched for its sources, and those together with what readers wait
+ * for, as of the last answer. */
 void wfs_remote_progress(const struct wfs_remote *remote, uint64_t *ret_fetched,
                          uint64_t *ret_needed);
 

@@ -32,6 +32,8 @@ struct wfs_status {
     int64_t committed_at;     /* seconds since the epoch, 0: never */
     /* What the tree itself counts: wfs_tree_set_status ignores these. */
     uint64_t n_edits, n_unsynced;
+    /* Bytes from the network, and those with what readers wait for; 0: there are no such sources */
+    uint64_t n_fetched, n_needed;
     int64_t pid;
 };
 

@@ -29,6 +29,9 @@ struct source {
     bool is_weak;                 /* a change that keeps the length is not noticed */
     /* Returns how many bytes of a remote one have been fetched. NULL for others. */
     uint64_t (*count_cached)(const struct source *source);
+    /* Counts what was fetched for it and all others that came the same way, and that with what
+     * somebody waits for. NULL for others. */
+    void (*count_fetched)(const struct source *source, uint64_t *ret_fetched, uint64_t *ret_needed);
     /* Reads exactly n_bytes. Safe to call from many threads. NULL for files. */
     int (*read)(const struct source *source, uint64_t offset, void *buf, size_t n_bytes);
     void (*done)(struct source *source); /* frees ctx; NULL: nothing to free */

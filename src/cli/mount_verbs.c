@@ -108,6 +108,9 @@ static void print_status(const struct wfs_status *status)
     print_field("output", status->output);
     if (status->output != NULL)
         print_time(status->committed_at);
+    if (status->n_needed > 0)
+        printf("%-12s %s of %s\n", "fetched", amount_of_bytes(status->n_fetched).text,
+               amount_of_bytes(status->n_needed).text);
     print_field("written", status->written);
     print_field("step", status->step);
     print_field("message", status->text);

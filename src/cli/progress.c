@@ -121,10 +121,10 @@ static void set_handlers(void (*from)(int), void (*to)(int))
 
 static void tick(struct progress *progress)
 {
-    const uint64_t n_total = progress->n_total;
-    uint64_t n_done = progress->n_done + (wfs_n_read() - progress->n_read), n_needed;
+    uint64_t n_done = progress->n_done + (wfs_n_read() - progress->n_read);
+    uint64_t n_total = progress->n_total;
     if (progress->remote != NULL)
-        wfs_remote_progress(progress->remote, &n_done, &n_needed);
+        wfs_remote_progress(progress->remote, &n_done, &n_total);
     if (n_total > 0 && n_done > n_total)
         n_done = n_total;
     if (n_done < progress->n_drawn)

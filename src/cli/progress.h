@@ -59,8 +59,8 @@ int progress_step(void *ctx, uint64_t n_done, uint64_t n_total);
  */
 void progress_abandon(void *ctx, int fd);
 
-/* Shows, from now on, the bytes that were fetched for sources on the network; NULL: there are none.
- */
+/* Shows, from now on, the bytes that were fetched for sources on the network, of those that are
+ * needed as far as that is known; NULL: there are none. */
 void progress_follow(struct progress *progress, const struct wfs_remote *remote);
 
 /* Adds bytes that are done. */

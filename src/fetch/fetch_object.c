@@ -25,6 +25,7 @@ enum {
 struct fetch_want {
     uint32_t request;
     uint64_t offset, end;
+    uint64_t goal; /* up to where its reader goes on */
     struct fetch_want *next;
 };
 
@@ -330,20 +331,49 @@ static bool is_inside(const struct fetch_object *object, uint64_t offset, uint64
 }
 
 int fetch_object_want(struct fetch_object *object, uint32_t request, uint64_t offset,
-                      uint64_t n_bytes)
+                      uint64_t n_bytes, uint64_t n_more)
 {
+    enum { GOAL_BLOCKS = 16 << 10 }; /* are counted at most, which costs little */
     if (!is_inside(object, offset, n_bytes))
         return -EINVAL;
     struct fetch_want *want = calloc(1, sizeof(*want));
     if (want == NULL)
         return -ENOMEM;
-    *want = (struct fetch_want){request, offset, offset + n_bytes, object->wants};
+    const uint64_t end = offset + n_bytes, n_left = object->cache.n_bytes - end,
+                   most = (uint64_t)GOAL_BLOCKS * CACHEFILE_BLOCK;
+    n_more = n_more < most ? n_more : most;
+    *want = (struct fetch_want){request, offset, end, end + (n_more < n_left ? n_more : n_left),
+                                object->wants};
     object->wants = want;
-    object->room->n_needed += n_bytes;
     /* The reader found something missing; what is damaged is to be missing here, too. */
     (void)cachefile_verify(&object->cache, offset, n_bytes);
     answer(object, offset, offset + n_bytes, NULL);
     return 0;
+}
+
+/* Returns true when another reader waits for all of it, too. */
+static bool is_double(const struct fetch_object *object, const struct fetch_want *want)
+{
+    const struct fetch_want *other = object->wants;
+    while (other != want && (other->offset > want->offset || other->goal < want->goal))
+        other = other->next;
+    return other != want;
+}
+
+uint64_t fetch_object_missing(const struct fetch_object *object)
+{
+    uint64_t n = 0;
+    for (const struct fetch_transfer *t = object->transfers; t != NULL && !object->is_open;
+         t = t->next)
+        n += t->end - t->at;
+    for (const struct fetch_want *want = object->wants; want != NULL; want = want->next) {
+        const uint64_t n_bytes = want->goal - want->offset;
+        const uint64_t n_present =
+            is_double(object, want) ? n_bytes
+                                    : cachefile_present(&object->cache, want->offset, want->goal);
+        n += n_present < n_bytes ? n_bytes - n_present : 0;
+    }
+    return n;
 }
 
 int fetch_object_ahead(struct fetch_object *object, uint64_t offset, uint64_t n_bytes)

@@ -22,7 +22,7 @@ struct fetching_room {
     uint64_t most;           /* bytes of a store on the disk; 0: as many as there is room for */
     uint64_t n_untrimmed;    /* bytes written since that was looked at */
     unsigned n_transfers;    /* at work */
-    uint64_t n_fetched, n_needed; /* bytes */
+    uint64_t n_fetched;      /* bytes */
     /* Called once for each request. err NULL: what was asked is present. */
     void (*answered)(void *ctx, uint32_t request, struct fetch_object *object,
                      const struct wfs_error *err);
@@ -52,10 +52,15 @@ int fetch_object_new(struct fetching_room *room, const char *url, uint32_t numbe
                      struct fetch_object **out, struct wfs_error *err);
 void fetch_object_free(struct fetch_object *object);
 
-/* Asks for a range of an open object. -ENOMEM, -EINVAL: it is not in the object. */
+/* Asks for a range of an open object, whose reader goes on with n_more bytes. -ENOMEM, -EINVAL: it
+ * is not in the object. */
 int fetch_object_want(struct fetch_object *object, uint32_t request, uint64_t offset,
-                      uint64_t n_bytes);
+                      uint64_t n_bytes, uint64_t n_more);
 int fetch_object_ahead(struct fetch_object *object, uint64_t offset, uint64_t n_bytes);
+
+/* Returns how many bytes are missing of what somebody waits for, and of what its reader goes on
+ * with. */
+uint64_t fetch_object_missing(const struct fetch_object *object);
 
 /* Nobody waits for the request; what is not on its way yet is not fetched ahead either. */
 void fetch_object_cancel(struct fetch_object *object, uint32_t request);

@@ -41,7 +41,7 @@ struct fetcher {
     struct fetching_room room;
     struct fetch_object *objects;
     struct answer *first, **last; /* to be sent, in order */
-    uint64_t n_told;              /* bytes, when progress was sent */
+    uint64_t n_told, n_needed;    /* bytes, when progress was sent */
     int64_t told_at_ms;
     struct wfs_error problem; /* that keeps it from fetching anything */
 };
@@ -69,7 +69,7 @@ static int send_answer(const struct fetcher *fetcher, const struct answer *answe
     struct fetching message = {.kind = FETCHING_DONE,
                                .request = answer->request,
                                .n_fetched = fetcher->room.n_fetched,
-                               .n_needed = fetcher->room.n_needed};
+                               .n_needed = fetcher->n_needed};
     if (answer->err.code != 0) {
         message.kind = FETCHING_FAILED;
         message.code = answer->err.code;
@@ -119,7 +119,8 @@ static bool is_awaited(const struct fetcher *fetcher)
     return false;
 }
 
-/* Tells those who wait, now and then, how many bytes have come: an answer to no request. */
+/* Tells those who wait, now and then, how many bytes have come, and of how many: an answer to no
+ * request. */
 static void tell_progress(struct fetcher *fetcher)
 {
     enum { PAUSE_MS = 200 };
@@ -127,6 +128,9 @@ static void tell_progress(struct fetcher *fetcher)
     if (fetcher->n_told == fetcher->room.n_fetched || now < fetcher->told_at_ms + PAUSE_MS ||
         !is_awaited(fetcher))
         return;
+    fetcher->n_needed = fetcher->room.n_fetched;
+    for (const struct fetch_object *at = fetcher->objects; at != NULL; at = at->next)
+        fetcher->n_needed += fetch_object_missing(at);
     const struct answer none = {0};
     (void)send_answer(fetcher, &none); /* what the socket has no room for is sent later */
     fetcher->n_told = fetcher->room.n_fetched;
@@ -201,7 +205,7 @@ static void want(struct fetcher *fetcher, const struct fetching *message)
     struct wfs_error err = {0};
     const int code = object == NULL ? -EINVAL
                                     : fetch_object_want(object, message->request, message->offset,
-                                                        message->n_bytes);
+                                                        message->n_bytes, message->n_needed);
     if (code < 0) {
         wfs_fail(&err, -code, "cannot fetch that range: %s", strerror(-code));
         answered(fetcher, message->request, NULL, &err);

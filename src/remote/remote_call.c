@@ -97,6 +97,8 @@ void wfs_remote_progress(const struct wfs_remote *remote, uint64_t *ret_fetched,
 {
     *ret_fetched = atomic_load(&remote->n_fetched);
     *ret_needed = atomic_load(&remote->n_needed);
+    if (*ret_needed < *ret_fetched)
+        *ret_needed = *ret_fetched;
 }
 
 /* ---- answers ---- */
@@ -235,12 +237,14 @@ static int finish(struct wfs_remote *remote, struct call *call, int code, struct
                                 call->err.text[0] != '\0' ? call->err.text : strerror(-code));
 }
 
-int remote_want(struct wfs_remote *remote, uint32_t object, uint64_t offset, uint64_t n_bytes,
-                struct wfs_error *err)
+int remote_want(struct wfs_remote *remote, const struct remote_range *range, struct wfs_error *err)
 {
     struct call call = {0};
-    struct fetching message = {
-        .kind = FETCHING_WANT, .object = object, .offset = offset, .n_bytes = n_bytes};
+    struct fetching message = {.kind = FETCHING_WANT,
+                               .object = range->object,
+                               .offset = range->offset,
+                               .n_bytes = range->n_bytes,
+                               .n_needed = range->n_more};
     pthread_mutex_lock(&remote->lock);
     int code = begin(remote, &call, &message);
     code = finish(remote, &call, code == 0 ? await(remote, &call) : code, err);

@@ -31,12 +31,17 @@ int remote_open(struct wfs_remote *remote, const char *url, uint32_t *ret_number
 /* Asks for an object that remote_open is called for soon, without waiting. */
 void remote_open_early(struct wfs_remote *remote, const char *url);
 
+/* A range of an object, and how many bytes behind it the same reader goes on with. */
+struct remote_range {
+    uint32_t object;
+    uint64_t offset, n_bytes, n_more;
+};
+
 /*
  * Asks for a range and waits. -EINTR when the calling thread is interrupted, -EIO when the other
  * process is gone, or the code of the failure that it reports; err gets a sentence.
  */
-int remote_want(struct wfs_remote *remote, uint32_t object, uint64_t offset, uint64_t n_bytes,
-                struct wfs_error *err);
+int remote_want(struct wfs_remote *remote, const struct remote_range *range, struct wfs_error *err);
 
 /* Sends what has no answer; it is lost when the socket is full. */
 void remote_tell(struct wfs_remote *remote, const struct fetching *message);

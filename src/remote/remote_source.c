@@ -106,12 +106,15 @@ static int read_slice(const struct source *source, uint64_t offset, void *buf, s
                       uint64_t end)
 {
     struct remote_object *object = source->ctx;
+    const uint64_t behind = offset + n_bytes;
+    const struct remote_range range = {object->number, offset, n_bytes,
+                                       end > behind ? end - behind : 0};
     struct wfs_error err = {0};
     int code = cachefile_read(&object->cache, offset, buf, n_bytes);
     if (end != 0 || code == 0)
         look_ahead(source, offset, n_bytes, end);
     for (int i = 0; code == 0 && i < ATTEMPTS; i++) {
-        code = remote_want(object->remote, object->number, offset, n_bytes, &err);
+        code = remote_want(object->remote, &range, &err);
         if (code == 0)
             code = cachefile_read(&object->cache, offset, buf, n_bytes);
     }
@@ -146,6 +149,12 @@ static const char *trouble(const struct source *source, uint64_t offset)
     const char *text = object->troubles != NULL ? object->troubles->text : NULL;
     pthread_mutex_unlock(&object->lock);
     return text;
+}
+
+static void count_fetched(const struct source *source, uint64_t *ret_fetched, uint64_t *ret_needed)
+{
+    wfs_remote_progress(((const struct remote_object *)source->ctx)->remote, ret_fetched,
+                        ret_needed);
 }
 
 static uint64_t count_cached(const struct source *source)
@@ -187,6 +196,7 @@ static int make_source(struct wfs_remote *remote, uint32_t number, struct remote
     source->done = done;
     source->trouble = trouble;
     source->count_cached = count_cached;
+    source->count_fetched = count_fetched;
     source->is_weak = (answer->code & FETCHING_IS_WEAK) != 0;
     source->ctx = object;
     pthread_mutex_init(&object->lock, NULL);

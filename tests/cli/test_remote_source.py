@@ -128,9 +128,12 @@ def test_a_conversion_reads_a_url_in_few_requests(files, serve):
     assert server.n_bytes() < os.path.getsize(files / 'one.safetensors') * 1.02
 
 
-def test_the_progress_of_opening_is_what_was_fetched(folder, serve):
-    st.write(folder / 'many.safetensors', {'tensor%05d' % i: ('U8', [1], b'x') for i in range(1000)})
-    code, stdout, drawn = terminal.run('ls', serve(folder, more='limit_rate 30k;').url('many.safetensors'))
-    shown = [float(number) for number in re.findall(r'opening  ([\d.]+) KiB', drawn)]
-    assert code == 0 and len(stdout.splitlines()) == 1000
-    assert len(set(shown)) > 1 and shown == sorted(shown)
+def test_the_progress_of_opening_is_what_was_fetched_of_what_is_needed(folder, serve):
+    path = st.write(folder / 'many.safetensors', {'tensor%05d' % i: ('U8', [1], b'x') for i in range(3000)})
+    n_header = path.stat().st_size - 3000
+    assert n_header > 3 * (64 << 10)  # more than the first request
+    code, stdout, drawn = terminal.run('ls', serve(folder, more='limit_rate 60k;').url(path))
+    shown = [tuple(map(float, numbers)) for numbers in re.findall(r' ([\d.]+) KiB of ([\d.]+) KiB', drawn)]
+    assert code == 0 and len(stdout.splitlines()) == 3000
+    assert len(set(shown)) > 2 and shown == sorted(shown) and all(n_done <= n_total for n_done, n_total in shown)
+    assert abs(shown[-1][1] * 1024 - n_header) < 8192 and shown[-1][0] < shown[-1][1], shown

@@ -166,6 +166,20 @@ def test_status_tells_how_much_is_cached(files, serve, mount):
     assert before['cached'] <= 128 << 10 and 3 * MIB <= after['cached'] - before['cached'] < 4 * MIB
 
 
+def test_status_tells_how_much_is_fetched_of_what_is_needed(files, serve, mount):
+    server = serve(files, more='limit_rate 300k;')
+    mounted = mount(server.url('one.safetensors'))
+    assert 'needed' not in mount(files / 'one.safetensors').status()
+    server.forget()
+    with subprocess.Popen(['cat', mounted.path / 't1'], stdout=subprocess.DEVNULL) as reader:
+        def is_shown():
+            status = mounted.status()
+            return status['fetched'] + 100000 < status['needed'] <= 4 * MIB
+        wait_for(is_shown, 'a read that is under way')
+        assert re.search(r'^fetched +[\d.]+ [KM]iB of [\d.]+ [KM]iB$', weightfs('status', mounted.path).stdout, re.M)
+        reader.kill()
+
+
 @pytest.mark.slow
 def test_memory_does_not_grow_with_what_was_read(folder, serve, mount):
     root = folder / 'served'

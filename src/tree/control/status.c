@@ -71,6 +71,17 @@ static void add_sources(const struct wfs_tree *tree, struct strbuf *text)
     strbuf_puts(text, tree->catalog->n_sources == 0 ? "]\n" : "\n  ]\n");
 }
 
+/* One process fetches for all of them. */
+static void count_fetched(const struct wfs_tree *tree, struct wfs_status *status)
+{
+    status->n_fetched = status->n_needed = 0;
+    for (size_t i = 0; i < tree->catalog->n_sources && status->n_needed == 0; i++) {
+        const struct source *source = tree->catalog->sources[i];
+        if (source->count_fetched != NULL)
+            source->count_fetched(source, &status->n_fetched, &status->n_needed);
+    }
+}
+
 /* Called with the lock held. */
 static void render(const struct wfs_tree *tree, struct strbuf *text)
 {
@@ -79,6 +90,7 @@ static void render(const struct wfs_tree *tree, struct strbuf *text)
     shown.n_edits = wfs_tree_n_edits(tree);
     shown.n_unsynced = atomic_load(&tree->n_unsynced);
     shown.pid = getpid();
+    count_fetched(tree, &shown);
     strbuf_puts(text, "{\n");
     statusfile_add(&shown, text);
     add_sources(tree, text);

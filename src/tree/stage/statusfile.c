@@ -43,6 +43,9 @@ void statusfile_add(const struct wfs_status *status, struct strbuf *text)
     strbuf_printf(text, "  \"unsynced\": %" PRIu64 ",\n", status->n_unsynced);
     strbuf_printf(text, "  \"done\": %" PRIu64 ",\n  \"total\": %" PRIu64 ",\n", status->n_done,
                   status->n_total);
+    if (status->n_needed > 0)
+        strbuf_printf(text, "  \"fetched\": %" PRIu64 ",\n  \"needed\": %" PRIu64 ",\n",
+                      status->n_fetched, status->n_needed);
     strbuf_printf(text, "  \"committed_at\": %" PRId64 ",\n", status->committed_at);
     add_text(text, "written", status->written);
     add_text(text, "output", status->output);
@@ -88,6 +91,8 @@ int wfs_status_parse(const char *text, size_t n_bytes, struct wfs_status **out)
         .committed_at = number_of(root, "committed_at"),
         .n_edits = (uint64_t)number_of(root, "edits"),
         .n_unsynced = (uint64_t)number_of(root, "unsynced"),
+        .n_fetched = (uint64_t)number_of(root, "fetched"),
+        .n_needed = (uint64_t)number_of(root, "needed"),
         .pid = number_of(root, "pid"),
     };
     const bool is_status = find_state(text_of(root, "state"), &status.state);
