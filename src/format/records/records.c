@@ -23,7 +23,7 @@ enum record_form { FORM_UNKNOWN, FORM_MPK, FORM_JSON, FORM_BINCODE };
 
 static bool contains(const uint8_t *head, size_t n_head, const char *word)
 {
-    return memmem(head, n_head, word, strlen(word)) != NULL;
+    return head != NULL && memmem(head, n_head, word, strlen(word)) != NULL;
 }
 
 /* A key of MessagePack, a text or bytes, in any of the forms of its length. */
