@@ -74,9 +74,10 @@ int wfs_patch_set_metadata(struct wfs_patch *patch, const struct wfs_catalog *of
 /* ---- whole patches ---- */
 
 /* Makes the edits that lead from one checkpoint to another, both of which must live longer. Reads
- * both. -EIO; -E2BIG where wfs_workload_check refuses, before anything is read. */
+ * both. -EIO; -EFBIG where wfs_workload_check refuses, before anything is read, unless it allows
+ * large work. */
 int wfs_patch_compare(const struct wfs_catalog *from, const struct wfs_catalog *to,
-                      struct wfs_patch **out, struct wfs_error *err);
+                      bool allows_large, struct wfs_patch **out, struct wfs_error *err);
 
 /*
  * Makes the catalog of a patch file, to be saved as safetensors; it borrows from the patch, and

@@ -13,7 +13,7 @@
  * Without a tensor there is nothing to do. */
 struct wfs_work {
     const struct wfs_tensor *tensor, *beside;
-    bool reads_shown; /* reads every element as often as it is shown, and not once */
+    bool reads_shown; /* hashes every element as often as it is shown, and not once */
 };
 
 struct wfs_workload;
@@ -36,8 +36,8 @@ size_t wfs_workload_n_groups(const struct wfs_workload *workload);
 uint64_t wfs_workload_n_shown(const struct wfs_workload *workload);
 
 /*
- * Returns 0, or -EFBIG with a sentence when it would take longer than looking at 64 MiB and 16
- * times the bytes of all files of the tensors.
+ * Returns 0, or -EFBIG with a sentence when it would take longer than looking at 256 MiB of F32
+ * and 16 times the bytes of all files of the tensors.
  */
 int wfs_workload_check(const struct wfs_workload *workload, struct wfs_error *err);
 

@@ -133,7 +133,8 @@ static enum exit_code check_values(struct check *check, bool allows_large)
     autofree struct wfs_work *works = calloc(n + 1, sizeof(*works));
     for (size_t i = 0; i < n && works != NULL; i++)
         works[i].tensor = wfs_catalog_tensor(check->catalog, i);
-    enum exit_code exit_code = input_workload(check->path, works, n, allows_large, &workload);
+    enum exit_code exit_code =
+        input_workload(check->path, works, n, allows_large, INPUT_CHOOSE_FEWER, &workload);
     if (exit_code == EXIT_DONE)
         exit_code = check_all(check, workload);
     wfs_workload_free(workload);

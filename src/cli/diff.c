@@ -320,7 +320,8 @@ static enum exit_code prepare(struct diff *diff, bool allows_large)
             works[i] = (struct wfs_work){a, b};
     }
     const char *path = diff->sides[0].path;
-    const enum exit_code exit_code = input_workload(path, works, n, allows_large, &diff->workload);
+    const enum exit_code exit_code =
+        input_workload(path, works, n, allows_large, INPUT_CHOOSE_FEWER, &diff->workload);
     if (exit_code != EXIT_DONE)
         return exit_code;
     diff->known = calloc(wfs_workload_n_groups(diff->workload) + 1, sizeof(*diff->known));

@@ -126,21 +126,21 @@ enum exit_code input_format(const struct args *args, const struct wfs_format **r
     return print_error(EXIT_USAGE, NULL, "--format %s", err.text);
 }
 
-enum exit_code input_workload_error(const char *path, const struct wfs_error *err)
+enum exit_code input_workload_error(const char *path, const struct wfs_error *err,
+                                    const char *advice)
 {
-    return print_error(EXIT_UNSUPPORTED, path,
-                       "%s; choose fewer with --include=REGEX, or allow it with --large",
-                       err->text);
+    return print_error(EXIT_UNSUPPORTED, path, "%s; %s", err->text, advice);
 }
 
 enum exit_code input_workload(const char *path, const struct wfs_work *works, size_t n,
-                              bool allows_large, struct wfs_workload **out)
+                              bool allows_large, const char *advice, struct wfs_workload **out)
 {
     struct wfs_error err = {0};
     if (works == NULL || wfs_workload_new(works, n, out) < 0)
         return print_error(EXIT_UNSUPPORTED, path, "out of memory");
-    return allows_large || wfs_workload_check(*out, &err) == 0 ? EXIT_DONE
-                                                               : input_workload_error(path, &err);
+    return allows_large || wfs_workload_check(*out, &err) == 0
+               ? EXIT_DONE
+               : input_workload_error(path, &err, advice);
 }
 
 enum exit_code input_read_error(const char *path, const struct wfs_tensor *tensor, int code)

@@ -35,15 +35,19 @@ enum exit_code input_find(const struct wfs_catalog *catalog, const char *path, c
 /* Help of the option --large of verbs that look at all elements of tensors. */
 #define INPUT_LARGE_HELP "look at views of over 16 times the file bytes"
 
+/* What to do about too much work where the view options choose the tensors. */
+#define INPUT_CHOOSE_FEWER "choose fewer with --include=REGEX, or allow it with --large"
+
 /*
- * Prepares to look at all elements of tensors, or prints why not: an allocation of the list has
- * failed (works is NULL), or they show too much without allows_large.
+ * Prepares to look at all elements of tensors, or prints why not, and the advice: an allocation of
+ * the list has failed (works is NULL), or they show too much without allows_large.
  */
 enum exit_code input_workload(const char *path, const struct wfs_work *works, size_t n,
-                              bool allows_large, struct wfs_workload **out);
+                              bool allows_large, const char *advice, struct wfs_workload **out);
 
 /* Prints a line for tensors that show too much to be looked at; err says what. */
-enum exit_code input_workload_error(const char *path, const struct wfs_error *err);
+enum exit_code input_workload_error(const char *path, const struct wfs_error *err,
+                                    const char *advice);
 
 /* Prints a line for a tensor whose bytes could not be read; code is the negative errno. */
 enum exit_code input_read_error(const char *path, const struct wfs_tensor *tensor, int code);

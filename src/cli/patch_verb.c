@@ -187,7 +187,9 @@ static enum exit_code make_of_two(const struct args *args, const char *from, con
         code = wfs_catalog_check_backup(b, path, &args->settings.backup, &err);
     if (code < 0)
         return print_error(EXIT_OUTPUT, path, "%s", err.text);
-    code = wfs_patch_compare(a, b, &patch, &err);
+    code = wfs_patch_compare(a, b, args->settings.allows_large, &patch, &err);
+    if (code == -EFBIG)
+        return input_workload_error(from, &err, INPUT_CHOOSE_FEWER);
     if (code == 0)
         code = wfs_patch_file(patch, true, &file, &err);
     if (code < 0)

@@ -160,7 +160,7 @@ static enum exit_code count_casts(const char *path, uint64_t n_bytes, bool allow
     const int code = wfs_report_count_casts(report, allows_large, &err);
     progress_end(&progress);
     if (code == -EFBIG)
-        return input_workload_error(path, &err);
+        return input_workload_error(path, &err, INPUT_CHOOSE_FEWER);
     return code == 0 ? EXIT_DONE
                      : print_error(exit_of_errno(-code), path,
                                    "cannot read a tensor that is to be cast: %s", strerror(-code));

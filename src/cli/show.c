@@ -426,7 +426,10 @@ static enum exit_code check_work(const struct wish *wish, const struct wfs_tenso
     autofree struct wfs_work *works = calloc(n, sizeof(*works));
     for (size_t i = 0; works != NULL && i < n; i++)
         works[i].tensor = tensors[i];
-    const enum exit_code exit_code = input_workload(wish->path, works, n, allows_large, &workload);
+    const char *advice =
+        n > 1 ? "show fewer KEYs at once, or allow it with --large" : "--large allows it";
+    const enum exit_code exit_code =
+        input_workload(wish->path, works, n, allows_large, advice, &workload);
     wfs_workload_free(workload);
     return exit_code;
 }

@@ -251,7 +251,8 @@ static enum exit_code sum_source(struct sum *sum)
     autofree struct wfs_work *works = calloc(n + 1, sizeof(*works));
     for (size_t i = 0; works != NULL && i < n; i++)
         works[i] = (struct wfs_work){wfs_catalog_tensor(catalog, i), .reads_shown = true};
-    exit_code = input_workload(sum->path, works, n, args_has(sum->args, "large"), &workload);
+    exit_code = input_workload(sum->path, works, n, args_has(sum->args, "large"),
+                               INPUT_CHOOSE_FEWER, &workload);
     if (exit_code == EXIT_DONE)
         exit_code = make(sum, catalog, workload);
     wfs_workload_free(workload);

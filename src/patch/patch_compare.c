@@ -33,6 +33,7 @@ struct comparison {
     struct wfs_workload *workload; /* the tensors of from, then those of to */
     struct known *known;           /* of each group of that */
     const struct wfs_catalog *from, *to;
+    bool allows_large;
     struct patch_keys from_keys, to_keys;
     struct map removed; /* tensors of from without a key in to, by what they are */
     struct twin *twins; /* of each tensor of from */
@@ -59,7 +60,7 @@ static int digest(struct comparison *comparison, const struct wfs_catalog *catal
                     : 0;
 }
 
-/* Refuses what would take too long, before any of it is looked at. */
+/* Refuses what would take too long, unless that is allowed, before any of it is looked at. */
 static int plan_work(struct comparison *comparison)
 {
     const struct wfs_catalog *catalogs[] = {comparison->from, comparison->to};
@@ -79,10 +80,7 @@ static int plan_work(struct comparison *comparison)
     comparison->known = calloc(n_groups + 1, sizeof(*comparison->known));
     if (comparison->known == NULL)
         return wfs_fail_memory(comparison->err);
-    struct wfs_error err = {0};
-    return wfs_workload_check(comparison->workload, &err) == 0
-               ? 0
-               : wfs_fail(comparison->err, E2BIG, "%s, too many to be compared", err.text);
+    return comparison->allows_large ? 0 : wfs_workload_check(comparison->workload, comparison->err);
 }
 
 static uint64_t hash_of(const struct wfs_tensor *tensor, uint64_t bytes)
@@ -359,10 +357,11 @@ static int compare(struct comparison *comparison)
 }
 
 int wfs_patch_compare(const struct wfs_catalog *from, const struct wfs_catalog *to,
-                      struct wfs_patch **out, struct wfs_error *err)
+                      bool allows_large, struct wfs_patch **out, struct wfs_error *err)
 {
     auto_patch struct wfs_patch *patch = NULL;
-    struct comparison comparison = {.from = from, .to = to, .err = err};
+    struct comparison comparison = {
+        .from = from, .to = to, .allows_large = allows_large, .err = err};
     autofree struct twin *twins = calloc(wfs_catalog_n_tensors(from) + 1, sizeof(*twins));
     comparison.twins = twins;
     int code = twins == NULL || wfs_patch_new(&patch) < 0 ||

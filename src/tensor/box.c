@@ -195,8 +195,10 @@ uint64_t box_cost(const struct recipe *recipe, const struct box *box)
     const struct tiling t = plan(NULL, recipe, box);
     uint64_t cost = t.n_span + SPARSE;
     for (uint32_t i = 0; i < t.n_axes; i++) {
-        const uint64_t n_reads = i == t.across ? t.axes[i].n : (t.axes[i].n - 1) / t.extent[i] + 1;
-        if (!checked_mul(cost, n_reads, &cost))
+        const uint64_t n_each = i < t.n_chunk ? t.extent[i] : 1, n_left = t.axes[i].n % n_each;
+        const uint64_t n_full = cost;
+        if (!checked_mul(cost, t.axes[i].n / n_each, &cost) ||
+            (n_left > 0 && !checked_add(cost, n_full - (n_each - n_left) * t.axes[i].in, &cost)))
             return UINT64_MAX;
     }
     return cost;

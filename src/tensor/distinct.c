@@ -20,7 +20,8 @@ enum {
     N_TIMES = 16,
     N_FREE = 64 << 20,
     N_UNCHECKED = 1 << 20,
-    N_FASTER = 16, /* a byte is read that much faster than it is looked at */
+    N_NUMBER = 4,  /* an element that is looked at as a number costs as much as one of F32 */
+    N_FASTER = 32, /* bytes that are read in the time that one of F32 is looked at */
 };
 
 /* How often the elements of a range are shown, from the axes, one by one: an axis of n steps shows
@@ -119,6 +120,23 @@ int wfs_distinct_init(struct wfs_distinct *ret, const struct wfs_tensor *tensor,
     return code == 0 && is_one ? flatten(ret) : code;
 }
 
+/* Adds what it takes to read all that the tensor shows, once. */
+static uint64_t with_reading(uint64_t cost, const struct wfs_tensor *tensor)
+{
+    const uint64_t n_read = wfs_tensor_is_plain(tensor) ? tensor->n_bytes : gather_cost(tensor);
+    return checked_add(cost, n_read / N_FASTER, &cost) ? cost : UINT64_MAX;
+}
+
+static uint64_t cost_of_numbers(const struct wfs_tensor *tensor)
+{
+    uint64_t n = tensor->n_bytes;
+    if (tensor->dtype == WFS_OPAQUE)
+        return n;
+    return wfs_shape_count(&tensor->shape, &n) == 0 && checked_mul(n, (uint64_t)N_NUMBER, &n)
+               ? n
+               : UINT64_MAX;
+}
+
 int wfs_distinct_cost(const struct wfs_tensor *tensor, const struct wfs_tensor *beside,
                       uint64_t *ret_n_bytes)
 {
@@ -129,17 +147,20 @@ int wfs_distinct_cost(const struct wfs_tensor *tensor, const struct wfs_tensor *
     if (code < 0)
         return code;
     const uint64_t n_span = is_one ? flat_span_of(squeezed) : 0;
-    const unsigned n_elem = wfs_dtype_bits((enum wfs_dtype)tensor->dtype) / 8;
-    uint64_t cost = squeezed->n_bytes;
     if (tensor->trouble != NULL || tensor->stored.source == NULL)
-        cost = 0;
+        *ret_n_bytes = 0;
     else if (n_span > 0) /* each axis is another pass */
-        cost = n_span * (n_elem + tensor->shape.rank);
-    else if (!wfs_tensor_is_plain(squeezed) &&
-             !checked_add(cost, gather_cost(squeezed) / N_FASTER, &cost))
-        cost = UINT64_MAX;
-    *ret_n_bytes = cost;
+        *ret_n_bytes = n_span * (N_NUMBER + tensor->shape.rank);
+    else
+        *ret_n_bytes = with_reading(cost_of_numbers(squeezed), squeezed);
     return 0;
+}
+
+uint64_t wfs_tensor_cost(const struct wfs_tensor *tensor)
+{
+    return tensor->trouble != NULL || tensor->stored.source == NULL
+               ? 0
+               : with_reading(tensor->n_bytes, tensor);
 }
 
 void wfs_distinct_done(struct wfs_distinct *distinct)

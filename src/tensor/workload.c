@@ -16,14 +16,15 @@
 #include "base/source.h"
 #include "tensor/tied.h"
 
-enum { N_TIMES = 16, N_FREE = 64 << 20 };
+/* The bytes that are always looked at take one or two seconds. */
+enum { N_TIMES = 16, N_FREE = 256 << 20 };
 
 struct wfs_workload {
     uint32_t *groups; /* of each work */
     uint32_t n_groups;
-    uint64_t n_most;  /* bytes that may be looked at */
+    uint64_t n_most;  /* what the work may cost, as wfs_distinct_cost counts */
     uint64_t n_files; /* bytes of all files */
-    uint64_t n_bytes; /* to be looked at, up to the first tensor that makes them too many */
+    uint64_t n_bytes; /* what it costs, up to the first tensor that makes it too much */
     const struct wfs_tensor *last; /* that tensor; NULL: none does */
     uint64_t n_shown;
 };
@@ -57,7 +58,7 @@ static void add(uint64_t *total, uint64_t n)
 
 static int add_cost(struct wfs_workload *workload, const struct wfs_work *work)
 {
-    uint64_t n = work->tensor->n_bytes, n_beside = 0;
+    uint64_t n = work->reads_shown ? wfs_tensor_cost(work->tensor) : 0, n_beside = 0;
     int code = work->reads_shown ? 0 : wfs_distinct_cost(work->tensor, work->beside, &n);
     if (code == 0 && work->beside != NULL)
         code = wfs_distinct_cost(work->beside, work->tensor, &n_beside);
@@ -160,8 +161,8 @@ int wfs_workload_check(const struct wfs_workload *workload, struct wfs_error *er
     if (workload->last == NULL)
         return 0;
     return wfs_fail(err, EFBIG,
-                    "tensor '%s': the tensors up to this one overlap so often that there are %s to "
-                    "look at, in files of %s",
+                    "tensor '%s': the tensors up to this one overlap so often that looking at them "
+                    "takes as long as %s, in files of %s",
                     wfs_quote(workload->last->key).text, wfs_count(workload->n_bytes, "byte").text,
                     wfs_count(workload->n_files, "byte").text);
 }

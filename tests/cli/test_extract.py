@@ -124,7 +124,7 @@ SLOW = program.ROOT / 'tests/data/slow'
 def test_repeated_elements_fill_no_disk(folder, name):
     assert '--large allows it' in weightfs('extract', SLOW / name, '-d', folder / 'out', code=9, preexec_fn=limit).error
     assert not (folder / 'out').exists()
-    assert 'too many to be compared' in weightfs('patch', 'make', SLOW / name, SLOW / name, folder / 'p', code=6, preexec_fn=limit).error
+    assert 'overlap so often' in weightfs('patch', 'make', SLOW / name, SLOW / name, folder / 'p', code=6, preexec_fn=limit).error
 
 
 def limit():

@@ -102,7 +102,7 @@ def write_views(path, stored, views):
     return path
 
 
-N_SHIFTED = 700  # views of nearly all of it
+N_SHIFTED = 1200  # views of nearly all of it
 LOOKS = {'check': ['check', '--values'], 'diff': ['diff', '--exact'], 'plan': ['plan', '--values', '--cast=F16']}
 
 
@@ -117,7 +117,7 @@ def test_views_that_overlap_too_often_are_refused_unless_allowed(folder, look):
     path = write_views(folder / 'a.pth', numpy.ones(n, '<f4'), views)
     refused = run(look, path, code=EXIT_UNSUPPORTED)
     assert '\n' not in refused.error and str(path) in refused.error and "'w" in refused.error
-    assert '--large' in refused.error and '--include' in refused.error
+    assert refused.error.endswith('choose fewer with --include=REGEX, or allow it with --large')
     assert str(path.stat().st_size) in refused.error or look[0] == 'diff'
     run(look, path, '--large')
     run(look, path, '--include=w1.')
@@ -129,9 +129,32 @@ def test_views_that_overlap_too_often_are_not_read_as_they_are_shown(folder, loo
     path = write_views(folder / 'a.pth', numpy.ones(n, '<f4'), {'w%d' % i: (i, (n - i,), (1,)) for i in range(N_SHIFTED)})
     command = [look, path] if look == 'sum' else ['patch', 'make', path, path, folder / 'p']
     refused = weightfs(*command, code=EXIT_UNSUPPORTED).error
-    assert "overlap so often" in refused and "'w" in refused and not (folder / 'p').exists()
+    assert "overlap so often" in refused and "'w" in refused and str(path) in refused and not (folder / 'p').exists()
+    assert refused.endswith('choose fewer with --include=REGEX, or allow it with --large')
+    more = [] if look == 'sum' else ['--overwrite']
+    weightfs(*command, '--include=w1.')
+    weightfs(*command, '--large', *more)
     few = write_views(folder / 'b.pth', numpy.ones(n, '<f4'), {'w%d' % i: (0, (n,), (1,)) for i in range(N_SHIFTED)})
-    weightfs(*[few if part == path else part for part in command])
+    weightfs(*[few if part == path else part for part in command], *more)
+
+
+@pytest.mark.parametrize('look', ['check', 'diff', 'plan', 'patch', 'sum'])
+def test_views_of_few_elements_far_apart_are_looked_at(folder, look):
+    """What lies between them is read, which takes a fraction of the time of looking at it."""
+    path = bounds.SLOW / 'overlapping-sparse.pth'
+    commands = {'patch': ['patch', 'make', path, path, folder / 'p'], 'sum': ['sum', path]}
+    assert [code for code, *_ in bounds.measure([commands.get(look) or [*LOOKS[look], *([path] * (2 if look == 'diff' else 1))]])] == [0]
+
+
+@pytest.mark.parametrize('look', ['patch', 'sum'])
+def test_what_is_read_for_few_elements_counts_in_sums(folder, look):
+    """Each element is a read of its own."""
+    n = 1 << 19
+    of = storage(cls=name('torch', 'ByteStorage'), numel=n) + put(9)
+    tensors = {'w%d' % i: tensor(get(9) if i else of, i % 2048, (252 - i // 2048,), (2060,)) for i in range(24000)}
+    (path := folder / 'a.pth').write_bytes(checkpoint(dictionary(**tensors), r0=bytes(n)))
+    command = ['sum', path] if look == 'sum' else ['patch', 'make', path, path, folder / 'p']
+    assert 'overlap so often' in weightfs(*command, code=EXIT_UNSUPPORTED).error
 
 
 def test_many_views_are_not_shown_at_once_unless_allowed(folder):
@@ -140,10 +163,19 @@ def test_many_views_are_not_shown_at_once_unless_allowed(folder):
     path = write_views(folder / 'a.pth', numpy.ones(n, '<f4'), views)
     for more in [], ['--json'], ['--percentiles']:
         refused = weightfs('show', *more, path, *views, code=EXIT_UNSUPPORTED)
-        assert '\n' not in refused.error and str(path) in refused.error and '--large' in refused.error and refused.stdout == ''
+        assert '\n' not in refused.error and str(path) in refused.error and refused.stdout == ''
+        assert refused.error.endswith('; show fewer KEYs at once, or allow it with --large')
     assert weightfs('show', '--large', path, *views).stdout.count('key:') == N_SHIFTED
     assert weightfs('show', path, *list(views)[:50]).stdout.count('key:') == 50
     assert weightfs('show', '--slice=0', path, *views).stdout.count('key:') == N_SHIFTED
+
+
+def test_one_tensor_that_takes_too_long_is_refused_with_what_helps(folder):
+    n = 513 << 14
+    of = storage(cls=name('torch', 'ByteStorage'), numel=n)
+    (path := folder / 'a.pth').write_bytes(checkpoint(dictionary(w=tensor(of, 0, (1 << 14, 1 << 13), (512, 1))), r0=bytes(n)))
+    refused = weightfs('show', path, 'w', code=EXIT_UNSUPPORTED).error
+    assert refused.endswith('bytes; --large allows it') and str(path) in refused
 
 
 @pytest.mark.parametrize('look', LOOKS.values(), ids=LOOKS)
