@@ -30,10 +30,11 @@ int main(int argc, char **argv)
 
 @pytest.fixture(scope='module')
 def installed(tmp_path_factory):
-    """{name: path} of all that is installed."""
+    """{name: path} of all that is installed; of the files called weightfs, a completion among them, the program."""
     folder = tmp_path_factory.mktemp('installed')
     tool('meson', 'install', '-C', BUILD, '--no-rebuild', env={**os.environ, 'DESTDIR': str(folder)})
-    return {path.name: path for path in folder.rglob('*') if not path.is_dir()}
+    named = {path.name: path for path in folder.rglob('*') if not path.is_dir()}
+    return {**named, **{path.name: path for path in folder.rglob('bin/*')}}
 
 
 def symbols(path, *options):
