@@ -13,10 +13,13 @@
 /* Returns true for a text that begins like http://, https://, s3:// or hf://. */
 bool url_is(const char *text);
 
+/* The same for any other scheme, of which nothing is read. */
+bool url_is_any(const char *text);
+
 /*
- * Returns what may be shown: the URL without the user before the host, and for http and https
- * without query and fragment, in which passwords and signatures are. malloc'ed; NULL: out of
- * memory.
+ * Returns what may be shown of a URL of any scheme: it without the user before the host, and but
+ * for s3 and hf without query and fragment, in which passwords and signatures are. malloc'ed; NULL:
+ * out of memory.
  */
 char *url_shown(const char *url);
 

@@ -101,7 +101,7 @@ static int open_directory(struct outfile *outfile, const char *path, struct wfs_
     outfile->has_own_directory = true;
     outfile->dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (outfile->dir_fd < 0)
-        return wfs_fail(err, errno, "cannot open the directory of the output: %s", strerror(errno));
+        return output_fail_directory(path, errno, err);
     return 0;
 }
 

@@ -71,6 +71,14 @@ int output_check_room(int fd, uint64_t n_bytes, struct wfs_error *err)
     return 0;
 }
 
+int output_fail_directory(const char *path, int code, struct wfs_error *err)
+{
+    return wfs_fail(err, code, "cannot open the directory of the output: %s%s", strerror(code),
+                    code == ENOENT && strstr(path, "://") != NULL
+                        ? "; an output is a local file, not a URL"
+                        : "");
+}
+
 int wfs_output_check(const char *path, const struct wfs_save_options *options, uint64_t n_bytes,
                      struct wfs_error *err)
 {
@@ -82,7 +90,7 @@ int wfs_output_check(const char *path, const struct wfs_save_options *options, u
         return wfs_fail_memory(err);
     autoclose int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
-        return wfs_fail(err, errno, "cannot open the directory of the output: %s", strerror(errno));
+        return output_fail_directory(path, errno, err);
     const char *name = slash == NULL ? path : slash + 1;
     int code = output_check_place(fd, name, options, &st, err);
     if (code > 0)

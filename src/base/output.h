@@ -21,6 +21,9 @@ int output_check_place(int directory, const char *name, const struct wfs_save_op
  * -ENOSPC. */
 int output_check_room(int fd, uint64_t n_bytes, struct wfs_error *err);
 
+/* Reports why the directory of an output cannot be opened. */
+int output_fail_directory(const char *path, int code, struct wfs_error *err);
+
 /* Checks that output_keep_backup can keep the file, as far as that can be known before. */
 int output_check_backup(int directory, const char *name, const struct wfs_backup *backup,
                         struct wfs_error *err);

@@ -8,6 +8,7 @@
 #include <weightfs/interruption.h>
 #include <weightfs/io.h>
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -15,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -181,6 +183,23 @@ int source_open_beneath(int directory, const char *relative, const char *shown, 
     return source_new_fd(shown, fd, out, err);
 }
 
+/* Returns why a path cannot be opened, where it looks like a URL. */
+static const char *explain(const char *path, int code)
+{
+    static const char *const schemes[] = {"http:", "https:", "s3:", "hf:"};
+    if (strncasecmp(path, "file://", 7) == 0)
+        return "name the file without 'file://'";
+    if (isspace((unsigned char)*path) && strstr(path, "://") != NULL)
+        return "leave out the blank before the URL";
+    if (strstr(path, "://") != NULL)
+        return "URLs of this kind are not read, only https, http, s3 and hf; download it first";
+    for (size_t i = 0; code == ENOENT && i < sizeof(schemes) / sizeof(*schemes); i++) {
+        if (strncasecmp(path, schemes[i], strlen(schemes[i])) == 0)
+            return "No such file or directory; a URL has '://' after its scheme";
+    }
+    return strerror(code);
+}
+
 int source_open(const char *path, struct source **out, struct wfs_error *err)
 {
     int fd = open(path, OPEN_FLAGS);
@@ -191,10 +210,7 @@ int source_open(const char *path, struct source **out, struct wfs_error *err)
         if (sscanf(path, "/dev/fd/%d%c", &number, &rest) == 1)
             fd = fcntl(number, F_DUPFD_CLOEXEC, 3);
         if (fd < 0)
-            return wfs_fail(err, code, "cannot open it: %s",
-                            strstr(path, "://") != NULL
-                                ? "URLs of this kind are not read; download it first"
-                                : strerror(code));
+            return wfs_fail(err, code, "cannot open it: %s", explain(path, code));
     }
     return source_new_fd(path, fd, out, err);
 }

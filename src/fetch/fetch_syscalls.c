@@ -67,6 +67,8 @@ int fetch_syscalls_restrict(void)
         {"ioctl", SCMP_A1(SCMP_CMP_MASKED_EQ, UINT32_MAX, (uint32_t)FIONBIO)},
         {"ioctl", SCMP_A1(SCMP_CMP_MASKED_EQ, UINT32_MAX, (uint32_t)FIONREAD)},
         {"ioctl", SCMP_A1(SCMP_CMP_MASKED_EQ, UINT32_MAX, (uint32_t)SIOCOUTQ)},
+        {"ioctl",
+         SCMP_A1(SCMP_CMP_MASKED_EQ, UINT32_MAX, (uint32_t)SIOCGIFINDEX)}, /* fe80::1%eth0 */
         {"ioctl", SCMP_A1(SCMP_CMP_MASKED_EQ, UINT32_MAX, (uint32_t)TCGETS)},
         {"clone", SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, CLONE_THREAD)},
         {"mmap", SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0)},

@@ -41,6 +41,8 @@ static void hint_s3(struct strbuf *text, const struct http_place *place,
         strbuf_puts(text, "; the clock of this machine is wrong");
     else if (has_code && strcmp(code, "ExpiredToken") == 0)
         strbuf_puts(text, "; renew AWS_SESSION_TOKEN and the keys that belong to it");
+    else if (has_code && strcmp(code, "InvalidToken") == 0)
+        strbuf_puts(text, "; AWS_SESSION_TOKEN is not the one that belongs to the keys");
     else if (is_denied && place->signer == NULL)
         strbuf_puts(text, "; set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY");
     else if (is_denied)

@@ -65,13 +65,24 @@ static size_t word_length(const char *text)
     return n;
 }
 
+/* Returns true for what the Hub has in place of an owner: other kinds of repositories. */
+static bool is_reserved(const char *owner, size_t n)
+{
+    static const char *const words[] = {"datasets", "spaces", "models"};
+    for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++) {
+        if (n == strlen(words[i]) && strncasecmp(owner, words[i], n) == 0)
+            return true;
+    }
+    return false;
+}
+
 /* Takes a name of the Hub apart. Returns false when it is malformed. */
 static bool parse_hub(const char *name, struct hub_name *ret)
 {
     const char *at = name + N_SCHEME;
     const size_t n_owner = word_length(at);
     *ret = (struct hub_name){.repository = at};
-    if (n_owner == 0 || at[n_owner] != '/')
+    if (n_owner == 0 || at[n_owner] != '/' || is_reserved(at, n_owner))
         return false;
     const size_t n_name = word_length(at + n_owner + 1);
     ret->n_repository = n_owner + 1 + n_name;
@@ -106,13 +117,33 @@ static void add_revision(struct strbuf *out, const struct hub_name *hub)
         http_url_escape(out, plain.bytes, false);
 }
 
+/* Refuses the pages of the Hub that show a repository or a file. */
+static int refuse_page(const struct http_place *place, const char *hub, struct wfs_error *err)
+{
+    struct http_url page auto_http_url = {0};
+    const size_t n_hub = strlen(hub);
+    if (http_url_parse(&page, hub, NULL) < 0 || strcmp(page.origin, place->url.origin) != 0 ||
+        strncasecmp(place->url.text, hub, n_hub) != 0 || place->url.text[n_hub] != '/')
+        return 0;
+    const char *owner = place->url.text + n_hub + 1, *name = strchr(owner, '/');
+    const char *kind = name == NULL ? NULL : strchr(name + 1, '/');
+    const bool is_file = kind != NULL && strncmp(kind, "/blob/", 6) == 0;
+    if (name == NULL || name[1] == '\0' ||
+        (kind != NULL && kind[1] != '\0' && !is_file && strncmp(kind, "/tree/", 6) != 0))
+        return 0;
+    return wfs_fail(err, EINVAL, "it is the page of a %s; write %s",
+                    is_file ? "file" : "repository",
+                    is_file ? "'resolve' in place of 'blob'" : "hf://OWNER/NAME");
+}
+
 static int find_hub(struct http_place *place, const char *name,
                     const struct http_credentials *credentials, struct wfs_error *err)
 {
     struct hub_name hub;
     struct strbuf url cleanup(strbuf_done) = {0};
     if (!parse_hub(name, &hub) || hub.path == NULL)
-        return wfs_fail(err, EINVAL, "expected hf://OWNER/NAME[@REVISION][/PATH]");
+        return wfs_fail(err, EINVAL,
+                        "expected hf://OWNER/NAME[@REVISION][/PATH], a repository of a model");
     if (credentials->hub_problem.code != 0)
         return wfs_fail(err, credentials->hub_problem.code, "%s", credentials->hub_problem.text);
     strbuf_printf(&url, "%s/%.*s/resolve/", credentials->hub, (int)hub.n_repository,
@@ -269,6 +300,13 @@ static int identify(struct http_place *place, const struct http_credentials *cre
     return 0;
 }
 
+static int find_plain(struct http_place *place, const char *name,
+                      const struct http_credentials *credentials, struct wfs_error *err)
+{
+    const int rc = http_url_parse(&place->url, name, err);
+    return rc < 0 ? rc : refuse_page(place, credentials->hub, err);
+}
+
 int http_place_find(struct http_place *place, const char *name,
                     const struct http_credentials *credentials, struct wfs_error *err)
 {
@@ -279,7 +317,7 @@ int http_place_find(struct http_place *place, const char *name,
     else if (has_scheme(name, "s3://"))
         rc = find_s3(place, name, credentials, err);
     else if (has_scheme(name, "https://") || has_scheme(name, "http://"))
-        rc = http_url_parse(&place->url, name, err);
+        rc = find_plain(place, name, credentials, err);
     else
         rc = wfs_fail(err, EINVAL, "expected a URL of https, http, s3 or hf");
     if (rc == 0)

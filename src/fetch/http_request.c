@@ -4,12 +4,15 @@
  */
 #include "fetch/http_request.h"
 
+#include "fetch/textfile.h"
+
 #include <weightfs/strbuf.h>
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <string.h>
+#include <strings.h>
 
 static int add_header(struct http_request *request, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -137,16 +140,42 @@ static bool is_plain(CURLcode result)
     return result == CURLE_COULDNT_RESOLVE_HOST || result == CURLE_PEER_FAILED_VERIFICATION;
 }
 
+/* Returns which variable names a proxy for the request, or NULL. */
+static const char *proxy_variable(const struct http_request *request)
+{
+    static const char *const names[][5] = {
+        {"http_proxy", "all_proxy", "ALL_PROXY", NULL},
+        {"https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", NULL}};
+    const char *url = NULL;
+    curl_easy_getinfo(request->easy, CURLINFO_EFFECTIVE_URL, &url);
+    const bool is_tls = url != NULL && strncasecmp(url, "https:", 6) == 0;
+    const char *const *name = names[is_tls];
+    while (*name != NULL && environment(*name) == NULL)
+        name++;
+    return *name;
+}
+
+/* Reports a connection that was not made. */
+static void report_connection(const struct http_request *request, struct wfs_error *err)
+{
+    const char *proxy = proxy_variable(request);
+    long number = 0;
+    curl_easy_getinfo(request->easy, CURLINFO_OS_ERRNO, &number);
+    wfs_fail(err, EHOSTUNREACH, "cannot connect%s%s%s%s%s", number != 0 ? ": " : "",
+             number != 0 ? strerror((int)number) : "", proxy != NULL ? "; " : "",
+             proxy != NULL ? proxy : "", proxy != NULL ? " names a proxy" : "");
+}
+
 /* Reports what libcurl has other words for. */
 static enum http_verdict report_special(const struct http_request *request, CURLcode result,
                                         struct wfs_error *err)
 {
     long number = 0;
     curl_easy_getinfo(request->easy, CURLINFO_HTTP_CONNECTCODE, &number);
-    if (number >= 400 && number < 500) {
-        wfs_fail(err, EACCES, "the proxy answers %ld; https_proxy names it, with user and password",
-                 number);
-        return HTTP_FAIL;
+    if (number >= 400) {
+        wfs_fail(err, number < 500 ? EACCES : EHOSTUNREACH,
+                 "the proxy answers %ld; https_proxy names it, with user and password", number);
+        return number < 500 ? HTTP_FAIL : HTTP_RETRY;
     }
     if (result == CURLE_OUT_OF_MEMORY) { /* also for a line of more than 100 KB */
         wfs_fail(err, EIO, "the server sends a header that is too long, or memory ran out");
@@ -158,12 +187,7 @@ static enum http_verdict report_special(const struct http_request *request, CURL
     }
     if (result != CURLE_COULDNT_CONNECT)
         return HTTP_NO_VERDICT;
-    number = 0;
-    curl_easy_getinfo(request->easy, CURLINFO_OS_ERRNO, &number);
-    if (number != 0)
-        wfs_fail(err, EHOSTUNREACH, "cannot connect: %s", strerror((int)number));
-    else
-        wfs_fail(err, EHOSTUNREACH, "cannot connect to the server or its proxy");
+    report_connection(request, err);
     return HTTP_RETRY;
 }
 
@@ -197,7 +221,9 @@ enum http_verdict http_request_failure(const struct http_request *request, CURLc
         }
     }
     const bool is_unknown = result == CURLE_COULDNT_RESOLVE_HOST;
-    wfs_fail(err, is_unknown ? EHOSTUNREACH : EIO, "%s", prose.text);
+    const bool is_not_tls = result == CURLE_SSL_CONNECT_ERROR && !known->is_open;
+    wfs_fail(err, is_unknown || is_not_tls ? EHOSTUNREACH : EIO, "%s%s", prose.text,
+             is_not_tls ? "; does the server speak https there?" : "");
     /* A host that was never found is a slip of the pen. */
     return is_unknown && !known->is_open ? HTTP_FAIL : HTTP_RETRY;
 }

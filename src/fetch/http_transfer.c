@@ -150,17 +150,30 @@ static bool has_expired(struct http_transfer *transfer)
     return true;
 }
 
+/* Returns true for a URL whose path ends in a slash. */
+static bool is_directory(const char *url)
+{
+    const size_t n = strcspn(url, "?#");
+    return n > 0 && url[n - 1] == '/';
+}
+
 static void report_refusal(struct http_transfer *transfer)
 {
     const struct http_object *object = transfer->object;
+    const unsigned status = transfer->answer.status;
+    /* S3 answers so to keys that have expired, or are for another region. */
+    const bool is_access = object->place.service == HTTP_S3 && (status == 301 || status == 400);
     struct strbuf text cleanup(strbuf_done) = {0};
     strbuf_puts(&text, transfer->err.text);
-    if (object->repository != NULL && transfer->answer.status == 404)
+    if (is_directory(transfer->url) && (status == 403 || status == 404))
+        strbuf_puts(&text, "; the URL names a directory: name a file in it");
+    else if (object->repository != NULL && status == 404)
         strbuf_puts(&text, "; the repository has no model.safetensors and no pytorch_model.bin");
     else
         http_hint(&text, &object->place, &transfer->answer, transfer->is_first,
                   transfer->held.bytes);
-    fail(transfer, transfer->err.code, text.has_failed ? transfer->err.text : text.bytes);
+    fail(transfer, is_access ? EACCES : transfer->err.code,
+         text.has_failed ? transfer->err.text : text.bytes);
 }
 
 static void refused(struct http_transfer *transfer)

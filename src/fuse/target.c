@@ -29,8 +29,9 @@ static int fail_format(const char *name)
 
 static int fail_output(const char *path)
 {
-    return log_failure(EXIT_MOUNT, "cannot use output '%s': %s", wfs_quote(path).text,
-                       strerror(errno));
+    return log_failure(EXIT_MOUNT, "cannot use output '%s': %s%s", wfs_quote(path).text,
+                       strerror(errno),
+                       url_is_any(path) ? "; an output is a local file, not a URL" : "");
 }
 
 /* Takes the format from the extension as typed, or from the source where that is replaced. */

@@ -150,8 +150,8 @@ static int apply_endpoint(struct settings *settings, const char *value, struct w
     settings->fetcher.endpoint = value;
     return strncmp(value, "http://", 7) == 0 || strncmp(value, "https://", 8) == 0
                ? 0
-               : wfs_fail(err, EINVAL, "must be a URL with http or https, not '%s'",
-                          wfs_quote(value).text);
+               : wfs_fail(err, EINVAL, /* which may have a password in it */
+                          "must be a URL with http or https, such as http://HOST:9000");
 }
 
 static int apply_cache(struct settings *settings, const char *value, struct wfs_error *err)

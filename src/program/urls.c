@@ -62,7 +62,7 @@ static const char *remember(const char *url)
 static const char *find(const char *text, bool is_start)
 {
     for (; *text != '\0'; text++) {
-        if (is_start && url_is(text))
+        if (is_start && url_is_any(text))
             return text;
         is_start = strchr("=:>", *text) != NULL;
     }
@@ -129,13 +129,20 @@ static char *replace(const char *argument, bool is_list)
     return text;
 }
 
+/* Returns true for options like --set-metadata, whose texts are written as they are. */
+static bool is_text(const char *option)
+{
+    return strncmp(option, "--set", strlen("--set")) == 0;
+}
+
 int urls_take(int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {
         char *argument = argv[i];
         const bool is_option = strncmp(argument, "-o", 2) == 0;
         const bool is_list = is_option || strcmp(argv[i - 1], "-o") == 0;
-        if (find(argument + (is_option ? 2 : 0), true) == NULL)
+        if (is_text(argument) || (is_text(argv[i - 1]) && strchr(argv[i - 1], '=') == NULL) ||
+            find(argument + (is_option ? 2 : 0), true) == NULL)
             continue;
         char *replaced = replace(argument, is_list);
         if (replaced == NULL)

@@ -81,8 +81,9 @@ static int open_directory(const char *path, bool creates, struct wfs_error *err)
 {
     struct stat st;
     if (creates && mkdir(path, S_IRWXU) < 0 && errno != EEXIST)
-        return wfs_fail(err, errno, "cannot make the directory of the cache '%s': %s",
-                        wfs_quote(path).text, strerror(errno));
+        return wfs_fail(err, errno, "cannot make the directory of the cache '%s': %s%s",
+                        wfs_quote(path).text, strerror(errno),
+                        *path == '~' ? "; the shell did not expand the '~', write $HOME" : "");
     autoclose int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &st) < 0)
         return wfs_fail(err, errno, "cannot open the directory of the cache '%s': %s",

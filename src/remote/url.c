@@ -27,7 +27,28 @@ static size_t scheme_of(const char *text)
 
 static bool has_escapes(const char *url)
 {
-    return strncasecmp(url, "http", 4) == 0;
+    return strncasecmp(url, "s3://", 5) != 0 && strncasecmp(url, "hf://", 5) != 0;
+}
+
+/* Returns the same for any scheme of two letters or more. */
+static size_t any_scheme_of(const char *text)
+{
+    size_t n = 0;
+    while (isalnum((unsigned char)text[n]) || (n > 0 && text[n] != '\0' && strchr("+-.", text[n])))
+        n++;
+    return n > 1 && isalpha((unsigned char)*text) && strncmp(text + n, "://", 3) == 0 ? n + 3 : 0;
+}
+
+/* Returns how long the user is, with the '@' behind it. A password that has a slash, '?' or '#' in
+ * it, which is malformed, shows in what would be the port. */
+static size_t user_of(const char *host)
+{
+    const size_t n_host = strcspn(host, "/?#");
+    const char *at = memrchr(host, '@', n_host), *colon = memchr(host, ':', n_host);
+    if (at == NULL && colon != NULL && *host != '[' &&
+        colon + 1 + strspn(colon + 1, "0123456789") < host + n_host)
+        at = strrchr(host, '@');
+    return at == NULL ? 0 : (size_t)(at + 1 - host);
 }
 
 /* A URL cut into what is shown of it and what is not. */
@@ -39,10 +60,9 @@ struct parts {
 
 static struct parts cut(const char *url)
 {
-    struct parts parts = {.n_scheme = scheme_of(url)};
+    struct parts parts = {.n_scheme = any_scheme_of(url)};
     const char *host = url + parts.n_scheme;
-    const char *at = memrchr(host, '@', strcspn(host, "/?#"));
-    parts.n_user = at == NULL ? 0 : (size_t)(at + 1 - host);
+    parts.n_user = user_of(host);
     host += parts.n_user;
     parts.n_shown = has_escapes(url) ? strcspn(host, "?#") : strlen(host);
     return parts;
@@ -51,6 +71,11 @@ static struct parts cut(const char *url)
 bool url_is(const char *text)
 {
     return scheme_of(text) > 0;
+}
+
+bool url_is_any(const char *text)
+{
+    return any_scheme_of(text) > 0;
 }
 
 char *url_shown(const char *url)
@@ -83,7 +108,7 @@ char *url_name(const char *url)
     autofree char *shown = url_shown(url);
     if (shown == NULL)
         return NULL;
-    const char *path = shown + scheme_of(shown);
+    const char *path = shown + any_scheme_of(shown);
     const char *slash = strrchr(path, '/');
     char *name = slash == NULL ? NULL : strdup(slash + 1);
     if (name != NULL && has_escapes(url))

@@ -40,7 +40,7 @@ ROWS = [
     ('ls flax.msgpack', EXIT_FOREIGN, 'flax.msgpack: is a msgpack file (Flax?), a format that weightfs does not read'),
     ('ls a.npz', EXIT_FOREIGN, 'a.npz: is a NumPy archive (.npz), not a checkpoint'),
     ('ls ftp://example.org/a.safetensors', EXIT_SOURCE,
-     'ftp://example.org/a.safetensors: cannot open it: URLs of this kind are not read; download it first'),
+     'ftp://example.org/a.safetensors: cannot open it: URLs of this kind are not read, only https, http, s3 and hf; download it first'),
     ('ls --where dtype==F17 f', EXIT_RULES, "where: bad condition 'dtype==F17': unknown dtype 'F17'"),
     ('ls --include w --strict --exclude nosuch f', EXIT_RULES, 'f: strict: nosuch: this exclude matches no key'),
     ('convert --format torch f x', EXIT_USAGE, "--format must be one of "),

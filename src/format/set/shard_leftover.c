@@ -27,6 +27,7 @@
 #include <weightfs/cleanup.h>
 #include <weightfs/io.h>
 
+#include "base/output.h"
 #include "format/core/format.h"
 #include "format/set/shard_files.h"
 
@@ -299,7 +300,7 @@ int shard_leftover_clear(const struct format_table *table, const char *path, con
     autoclose int directory =
         open(*folder == '\0' ? "." : folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (directory < 0)
-        return wfs_fail(err, errno, "cannot open the directory of the output: %s", strerror(errno));
+        return output_fail_directory(path, errno, err);
     struct note note = {
         .table = table, .directory = directory, .path = whole, .is_own = own != NULL};
     int code = 0;
