@@ -7,6 +7,7 @@ import re
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 
@@ -17,11 +18,12 @@ def run(argv, **kwargs):
     return time.perf_counter() - start
 
 
-# A small parent, because a child's peak begins with what its parent had when it was made.
+# time(1) measures memory, because a child's peak begins with what its parent had when it was made, and Python has more than weightfs.
 MEASURE = """import os, sys, time
+argv = ["time", "-f", "%M", "-o", sys.argv[1], *sys.argv[2:]]
 start = time.perf_counter()
-_, status, usage = os.wait4(os.posix_spawnp(sys.argv[1], sys.argv[1:], os.environ), 0)
-print(time.perf_counter() - start, usage.ru_maxrss / 1024, usage.ru_utime + usage.ru_stime)
+_, status, usage = os.wait4(os.posix_spawnp("time", argv, os.environ, file_actions=[(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]), 0)
+print(time.perf_counter() - start, usage.ru_utime + usage.ru_stime)
 sys.exit(os.waitstatus_to_exitcode(status))
 """
 
@@ -33,9 +35,10 @@ def run_measured(argv):
 
 def run_accounted(argv):
     """The same, and the seconds of processor time."""
-    argv = [sys.executable, "-S", "-E", "-c", MEASURE, "sh", "-c", 'exec "$@" >/dev/null', "sh", *argv]
-    out = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
-    return tuple(map(float, out.split()))
+    with tempfile.NamedTemporaryFile("r") as peak:
+        out = subprocess.run([sys.executable, "-S", "-E", "-c", MEASURE, peak.name, *argv], check=True, capture_output=True, text=True).stdout
+        seconds, processor = map(float, out.split())
+        return seconds, int(peak.read()) / 1024, processor
 
 
 def python_seconds(code, *args):

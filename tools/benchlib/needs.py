@@ -5,12 +5,14 @@ import os
 import shutil
 
 # Section: the programs and Python modules that it uses.
-NEEDS = {"reads": ["rsync"], "listings": ["getfattr"], "views": ["numpy"], "remote": ["curl", "ip", "nginx", "openssl"]}
+NEEDS = {"reads": ["rsync"], "listings": ["getfattr"], "views": ["numpy"], "remote": ["curl", "ip", "nginx", "openssl"],
+         **dict.fromkeys(("opens", "conversions", "largemodel", "everyday", "distributed"), ["time"])}
 # Without these some rows are empty.
 OPTIONAL = {"views": ["torch"], "opens": ["torch"], "reflinks": ["mkfs.xfs"], "remote": ["rclone", "huggingface_hub"],
             "everyday": ["torch", "safetensors"]}
 PACKAGES = {"rsync": "rsync", "getfattr": "attr", "numpy": "python3-numpy", "torch": "python3-torch", "mkfs.xfs": "xfsprogs",
             "fusermount3": "fuse3", "curl": "curl", "ip": "iproute2", "nginx": "nginx", "openssl": "openssl", "rclone": "rclone",
+            "time": "time",
             "huggingface_hub": "huggingface_hub (from PyPI)", "safetensors": "safetensors (from PyPI)"}
 MODULES = {"numpy", "torch", "huggingface_hub", "safetensors"}
 # GiB that the largest section writes, and with --quick.
