@@ -162,7 +162,7 @@ def test_tables_fit_the_terminal_and_bars_show_the_change(folder, columns):
     n = 20 if columns >= 100 else 8
     assert {key: bars[key] for key in ('layer.5', 'layer.11', 'new', 'gone\\x0a')} == {'layer.5': n, 'layer.11': n, 'new': 0, 'gone\\x0a': 0}
     assert n / 5 - 1 <= bars['layer.1'] <= n / 5 and bars['layer.1'] > 0 and 'layer.0' not in bars
-    assert '\033[' not in terminal.screen('diff', '--stat', *files, columns=columns, code=EXIT_FOUND, NO_COLOR='1').raw
+    assert '\033[' not in terminal.screen('diff', '--stat', *files, columns=columns, code=EXIT_FOUND, NO_COLOR='1').left
 
 
 def test_all_and_wrong_usage(small, folder):

@@ -48,7 +48,7 @@ def test_nothing_is_wider_than_the_terminal(sources, verb, columns):
             screen = terminal.screen(*VERBS[verb], path, columns=columns, code=None, NO_COLOR=plain)
             assert screen.code in (0, 1) and screen.lines
             demand_fit(screen, columns)
-            assert plain is None or '\033' not in screen.raw
+            assert plain is None or '\033' not in screen.left
 
 
 @pytest.mark.parametrize('columns', WIDTHS)
@@ -178,7 +178,7 @@ def test_colours_are_for_terminals(small):
 
 @pytest.mark.parametrize('environment', [{'NO_COLOR': '1'}, {'TERM': 'dumb'}, {'TERM': None}])
 def test_the_environment_switches_colours_off(small, environment):
-    assert '\033' not in terminal.screen('ls', small, **environment).raw
+    assert '\033' not in terminal.screen('ls', small, **environment).left
     assert '\033' in terminal.screen('ls', '--color=always', small, **environment).raw
 
 
@@ -188,7 +188,7 @@ def test_an_empty_NO_COLOR_is_none(small):
 
 @pytest.mark.parametrize('verb', ['ls', 'info', 'check', 'plan'])
 def test_color_is_an_option_of_every_verb(small, verb):
-    assert '\033' not in terminal.screen(verb, '--color', 'never', small, code=None).raw
+    assert '\033' not in terminal.screen(verb, '--color', 'never', small, code=None).left
     assert "not 'sometimes'" in weightfs(verb, '--color=sometimes', small, code=EXIT_USAGE).error
 
 

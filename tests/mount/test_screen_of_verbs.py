@@ -131,7 +131,7 @@ def look(words, codes=(0, 1), screens=SCREENS, n_errors=1):
         found.append(terminal.screen(*words(), columns=columns, code=None, NO_COLOR=plain))
         assert found[-1].code in codes, found[-1].text
         demand_fit(found[-1], columns)
-        assert '\033' not in (found[-1].raw if plain else terminal.COLOUR.sub('', found[-1].raw).replace('\r\033[K', ''))
+        assert '\033' not in (found[-1].left if plain else terminal.COLOUR.sub('', found[-1].left))
     piped = tool(*COMMAND, *words(), code=None, env={**os.environ, 'COLUMNS': '40', 'TERM': 'xterm'})
     assert piped.code == found[0].code and '\033' not in piped.stdout + piped.stderr
     errors = [line for line in piped.stderr.splitlines() if not program.UNKNOWN.search(line)]

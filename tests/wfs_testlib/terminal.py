@@ -67,6 +67,8 @@ def bars(drawn, what):
 
 
 COLOUR = re.compile('\033\\[[0-9;]*m')
+# A line that was taken away again. Where the machine is busy, progress is drawn of everything.
+ERASED = re.compile('[^\n]*\r\033\\[K')
 
 
 def width(text):
@@ -76,11 +78,12 @@ def width(text):
 
 
 class Screen:
-    """What the program left on a terminal that is both its outputs."""
+    """A terminal that is both outputs of the program: `raw` is what it got, all else what is left on it at the end."""
 
     def __init__(self, code, raw):
         self.code, self.raw = code, raw
-        self.lines = [COLOUR.sub('', line) for line in raw.replace('\r\n', '\n').splitlines()]
+        self.left = ERASED.sub('', raw.replace('\r\n', '\n'))
+        self.lines = [COLOUR.sub('', line) for line in self.left.splitlines()]
         self.text = '\n'.join(self.lines)
 
 
