@@ -73,6 +73,6 @@ int limits_set(struct limits *limits, const char *text, struct wfs_error *err)
                             names[i].name, names[i].name);
         return 0;
     }
-    return wfs_fail(err, EINVAL, "unknown limit '%s'; there are:%s", wfs_quote_n(text, n_name).text,
+    return wfs_fail(err, EINVAL, "unknown limit '%s'; known are:%s", wfs_quote_n(text, n_name).text,
                     known);
 }

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct args_option limit_option = {"limit", "NAME=N", "change a safety limit"};
 static const struct args_option help_option = {"help", NULL, "print this text"};
@@ -163,6 +164,12 @@ static const char *find_similar(const struct args_usage *usage, const char *text
 
 static bool refuse_option(int *ret_exit, const struct args_usage *usage, const char *text)
 {
+    if (strcmp(text, "-o") == 0 || strcmp(text, "--output") == 0 ||
+        strncmp(text, "--output=", strlen("--output=")) == 0) {
+        *ret_exit = print_error(EXIT_USAGE, NULL, "unknown option '%s'; usage: weightfs %s %s",
+                                wfs_quote(text).text, usage->verb, usage->operands);
+        return false;
+    }
     const char *similar = find_similar(usage, text);
     if (similar == NULL)
         return fail(ret_exit, usage, "unknown option", text);
@@ -186,7 +193,7 @@ static bool apply_setting(struct args *args, const struct args_usage *usage, con
 }
 
 /* Returns the long name of a flag of one letter, or NULL. */
-static const char *name_of_letter(const struct args_usage *usage, const char *text)
+static const char *name_of_letter(const struct args_usage *usage, char letter)
 {
     static const struct {
         char letter;
@@ -197,7 +204,7 @@ static const char *name_of_letter(const struct args_usage *usage, const char *te
     };
     struct args_option option;
     for (size_t i = 0; i < sizeof(letters) / sizeof(letters[0]); i++) {
-        if (text[1] == letters[i].letter && text[2] == '\0' &&
+        if (letter == letters[i].letter &&
             find_option(usage, letters[i].name, strlen(letters[i].name), &option))
             return letters[i].name;
     }
@@ -232,14 +239,10 @@ static const char *following(struct args *args, const struct args_option *option
     return args->joined[args->n_joined++] = wfs_view_pair(argv[*i - 1], argv[*i]);
 }
 
-/* Parses the option at argv[*i], which moves on over its value. */
-static bool parse_option(struct args *args, const struct args_usage *usage, char **argv, int *i,
-                         int *ret_exit)
+/* Parses one option of the word argv[*i], `text`, which moves on over its value. */
+static bool parse_option(struct args *args, const struct args_usage *usage, const char *text,
+                         const char *name, char **argv, int *i, int *ret_exit)
 {
-    const char *text = argv[*i];
-    const char *letter = name_of_letter(usage, text), *name = letter != NULL ? letter : text + 2;
-    if (text[1] != '-' && letter == NULL)
-        return refuse_option(ret_exit, usage, text);
     const size_t n_name = strcspn(name, "=");
     struct args_option option;
     if (!find_option(usage, name, n_name, &option))
@@ -247,10 +250,17 @@ static bool parse_option(struct args *args, const struct args_usage *usage, char
     const char *value = name[n_name] == '=' ? name + n_name + 1 : NULL;
     if (option.argument == NULL && value != NULL)
         return fail(ret_exit, usage, "this option takes no value:", text);
-    if (settings_needs_value(option.argument) && value == NULL)
+    if (settings_needs_value(option.argument) && value == NULL) {
         value = following(args, &option, argv, i);
-    if (settings_needs_value(option.argument) && value == NULL)
-        return fail(ret_exit, usage, "missing value of option", text);
+        args->taker = text;
+        args->taken = value;
+    }
+    if (settings_needs_value(option.argument) && value == NULL) {
+        *ret_exit = print_error(EXIT_USAGE, NULL,
+                                "missing value of option '%s': %s; see 'weightfs %s --help'",
+                                wfs_quote(text).text, option.argument, usage->verb);
+        return false;
+    }
     args->given[args->n_given++] = (struct args_given){option.name, value};
     if (strcmp(option.name, color_option.name) == 0)
         return apply_color(value, ret_exit);
@@ -260,6 +270,24 @@ static bool parse_option(struct args *args, const struct args_usage *usage, char
         args->limits[args->n_limits++] = value;
     }
     return apply_setting(args, usage, name, n_name, value, ret_exit);
+}
+
+/* Parses the word argv[*i]: a long option, or letters. */
+static bool parse_word(struct args *args, const struct args_usage *usage, char **argv, int *i,
+                       int *ret_exit)
+{
+    const char *text = argv[*i];
+    if (text[1] == '-')
+        return parse_option(args, usage, text, text + 2, argv, i, ret_exit);
+    for (const char *letter = text + 1; *letter != '\0'; letter++) {
+        if (name_of_letter(usage, *letter) == NULL)
+            return refuse_option(ret_exit, usage, text);
+    }
+    for (const char *letter = text + 1; *letter != '\0'; letter++) {
+        if (!parse_option(args, usage, text, name_of_letter(usage, *letter), argv, i, ret_exit))
+            return false;
+    }
+    return true;
 }
 
 /* The name that the help text has for the n-th operand. */
@@ -272,15 +300,39 @@ static int operand_name(const struct args_usage *usage, size_t n, const char **r
     return (int)strcspn(name, " .");
 }
 
+/* An empty word is what a variable of the shell leaves that is not set; a key may be empty, no path. */
+static bool check_empty(const struct args *args, const struct args_usage *usage, int *ret_exit)
+{
+    for (size_t i = 0; i < args->n_operands && i < usage->n_min; i++) {
+        const char *name;
+        const int n_name = operand_name(usage, i, &name);
+        if (*args->operands[i] != '\0' || strncmp(name, "KEY", 3) == 0 ||
+            strncmp(name, "WHAT", 4) == 0)
+            continue;
+        *ret_exit = print_error(EXIT_USAGE, NULL, "%.*s is empty; usage: weightfs %s %s", n_name,
+                                name, usage->verb, usage->operands);
+        return false;
+    }
+    return true;
+}
+
 static bool check_operands(const struct args *args, const struct args_usage *usage, int *ret_exit)
 {
     if (args->n_operands < usage->n_min) {
         const char *name;
         const int n_name = operand_name(usage, args->n_operands, &name);
-        *ret_exit = print_error(EXIT_USAGE, NULL, "missing %.*s; usage: weightfs %s %s", n_name,
-                                name, usage->verb, usage->operands);
+        if (args->taken != NULL && access(args->taken, F_OK) == 0)
+            *ret_exit = print_error(EXIT_USAGE, NULL,
+                                    "missing %.*s ('%s' is the value of %s); usage: weightfs %s %s",
+                                    n_name, name, wfs_quote(args->taken).text, args->taker,
+                                    usage->verb, usage->operands);
+        else
+            *ret_exit = print_error(EXIT_USAGE, NULL, "missing %.*s; usage: weightfs %s %s", n_name,
+                                    name, usage->verb, usage->operands);
         return false;
     }
+    if (!check_empty(args, usage, ret_exit))
+        return false;
     if (args->n_operands > usage->n_max)
         return fail(ret_exit, usage, "unexpected operand", args->operands[usage->n_max]);
     return true;
@@ -291,6 +343,7 @@ bool args_parse(struct args *args, const struct args_usage *usage, int argc, cha
 {
     const size_t n_room = (size_t)argc + 1;
     *args = (struct args){
+        .usage = usage,
         .operands = calloc(n_room, sizeof(*args->operands)),
         .given = calloc(n_room, sizeof(*args->given)),
         .limits = calloc(n_room, sizeof(*args->limits)),
@@ -308,7 +361,7 @@ bool args_parse(struct args *args, const struct args_usage *usage, int argc, cha
             args->operands[args->n_operands++] = text;
         else if (strcmp(text, "--") == 0)
             has_ended = true;
-        else if (!parse_option(args, usage, argv, &i, ret_exit))
+        else if (!parse_word(args, usage, argv, &i, ret_exit))
             return false;
     }
     /* -h alone asks for help, as with most programs. */
@@ -321,6 +374,18 @@ bool args_parse(struct args *args, const struct args_usage *usage, int argc, cha
         return false;
     wrapping_start(usage->is_json || args_has(args, "json") || args_has(args, "null"));
     return true;
+}
+
+const char *args_order(const struct args *args, struct args_hint *hint)
+{
+    const char *text = args->usage->operands;
+    hint->text[0] = '\0';
+    if (args->n_operands >= 2 && strncmp(text, "SOURCE ", 7) == 0 &&
+        strcmp(text, "SOURCE TARGET") != 0 && access(args->operands[0], F_OK) < 0 &&
+        access(args->operands[1], F_OK) == 0)
+        snprintf(hint->text, sizeof(hint->text), "; SOURCE comes first: weightfs %s %s",
+                 args->usage->verb, text);
+    return hint->text;
 }
 
 void args_done(struct args *args)

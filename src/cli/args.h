@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The command line of a verb: long options anywhere before "--", all else operands; and the help
+ * The command line of a verb: options anywhere before "--", all else operands; and the help
  * text that describes them.
  */
 #ifndef WFS_ARGS_H
@@ -41,6 +41,7 @@ struct args_given {
 
 /* Everything in it is borrowed from argv and the usage, but for the arrays and what they join. */
 struct args {
+    const struct args_usage *usage;
     const char **operands;
     size_t n_operands;
     struct args_given *given;
@@ -49,6 +50,7 @@ struct args {
     size_t n_limits;
     char **joined; /* values that were given as two words */
     size_t n_joined;
+    const char *taker, *taken; /* the last option with its value in a word of its own, and that */
     struct settings settings;
 };
 
@@ -59,6 +61,14 @@ struct args {
 bool args_parse(struct args *args, const struct args_usage *usage, int argc, char **argv,
                 int *ret_exit);
 void args_done(struct args *args);
+
+struct args_hint {
+    char text[160];
+};
+
+/* Returns the end of a message about a missing source where the operands seem to be swapped, else an
+ * empty text; it is in hint. */
+const char *args_order(const struct args *args, struct args_hint *hint);
 
 bool args_has(const struct args *args, const char *name);
 

@@ -65,7 +65,7 @@ static enum exit_code choose_format(struct conversion *conversion)
     return print_error(
         EXIT_USAGE, NULL,
         "cannot infer the format from the name '%s': use --format, or 'NAME/' for a directory of "
-        "shards",
+        "shards; known are .safetensors, .bpk, .pth, .pt, .bin, .ckpt and .mpk",
         target.text);
 }
 

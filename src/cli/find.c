@@ -103,7 +103,9 @@ static enum exit_code report_nothing(const struct wfs_catalog *catalog, const st
         return print_error(EXIT_FOUND, args->operands[0], "no tensor fits all of %s",
                            wfs_count(args->n_operands - 1, "condition").text);
     return print_error(EXIT_FOUND, args->operands[0], "no tensor fits '%s'%s", wfs_quote(what).text,
-                       suggestion_text(&near).text);
+                       !is_condition(what) && strchr(what, '=') != NULL
+                           ? ", as a part of the key; conditions compare with =="
+                           : suggestion_text(&near).text);
 }
 
 int verb_find(int argc, char **argv)

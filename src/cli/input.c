@@ -80,10 +80,12 @@ enum exit_code input_load_report(const struct args *args, const char *path,
     checkpoint_disconnect(&options);
     if (exit_code == EXIT_DONE && report != NULL)
         print_warnings(path, *report);
+    struct args_hint hint = {""};
     return exit_code == EXIT_DONE
                ? EXIT_DONE
-               : print_error(exit_code, failure.path != NULL ? failure.path : path, "%s",
-                             failure.err.text);
+               : print_error(exit_code, failure.path != NULL ? failure.path : path, "%s%s",
+                             failure.err.text,
+                             exit_code == EXIT_SOURCE ? args_order(args, &hint) : "");
 }
 
 enum exit_code input_load(const struct args *args, const char *path, struct wfs_catalog **out)
@@ -112,8 +114,11 @@ enum exit_code input_find(const struct wfs_catalog *catalog, const char *path, c
     struct suggestion near = {0};
     for (size_t i = 0; i < wfs_catalog_n_tensors(catalog); i++)
         suggestion_offer(&near, key, wfs_catalog_tensor(catalog, i)->key);
+    const struct suggestion_text text = suggestion_text(&near);
     return print_error(EXIT_NO_MATCH, path, "no tensor has the key '%s'%s", wfs_quote(key).text,
-                       suggestion_text(&near).text);
+                       *text.text == '\0' && strpbrk(key, "*?[") != NULL
+                           ? "; this verb takes whole keys, and 'weightfs ls SOURCE GLOB' finds them"
+                           : text.text);
 }
 
 enum exit_code input_format(const struct args *args, const struct wfs_format **ret)

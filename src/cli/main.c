@@ -134,7 +134,7 @@ static int refuse_verb(const char *name)
 static int help(int argc, char **argv)
 {
     static char flag[] = "--help";
-    if (argc == 2) {
+    if (argc == 2 || strcmp(argv[2], argv[1]) == 0) {
         print_help();
         return EXIT_DONE;
     }
@@ -151,11 +151,30 @@ static bool is_mistyped_verb(int argc, char **argv)
            (argc == 2 || (stat(argv[2], &st) == 0 && !S_ISDIR(st.st_mode)));
 }
 
+/* "FILE ls" would mount on a new directory of that name. */
+static bool is_verb_last(int argc, char **argv)
+{
+    struct stat st;
+    return argc == 3 && argv[1][0] != '-' && find_verb(argv[2]) != NULL &&
+           lstat(argv[2], &st) < 0 && errno == ENOENT;
+}
+
+/* "SOURCE MOUNTPOINT --help" */
+static bool asks_for_help(char **argv)
+{
+    for (; *argv != NULL && strcmp(*argv, "--") != 0; argv++) {
+        if (strcmp(*argv, "--help") == 0)
+            return true;
+    }
+    return false;
+}
+
 static int run(int argc, char **argv)
 {
     if (argc < 2)
         return print_error(EXIT_USAGE, NULL, "missing VERB or SOURCE; see 'weightfs --help'");
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+    const struct verb *verb = find_verb(argv[1]);
+    if (strcmp(argv[1], "-h") == 0 || (verb == NULL && asks_for_help(argv + 1))) {
         print_help();
         return EXIT_DONE;
     }
@@ -163,11 +182,15 @@ static int run(int argc, char **argv)
         print_version();
         return EXIT_DONE;
     }
-    const struct verb *verb = find_verb(argv[1]);
     if (verb != NULL)
         return verb->run(argc - 1, argv + 1);
     if (strcmp(argv[1], "help") == 0 && access("help", F_OK) < 0)
         return help(argc, argv);
+    if (is_verb_last(argc, argv))
+        return print_error(EXIT_USAGE, NULL,
+                           "the verb comes first: 'weightfs %s %s' (to mount on a new directory "
+                           "of that name, write './%s')",
+                           argv[2], wfs_quote(argv[1]).text, argv[2]);
     if (strncmp(argv[1], "--", 2) == 0)
         return print_error(EXIT_USAGE, NULL, "unknown option '%s'; see 'weightfs --help'",
                            wfs_quote(argv[1]).text);

@@ -30,7 +30,7 @@
 
 static const struct args_usage usage = {
     .verb = "patch",
-    .operands = "make|show|apply ...",
+    .operands = "make|show|apply FILE...",
     .text = "weightfs patch make MNT FILE\n"
             "weightfs patch make A B FILE\n"
             "weightfs patch show FILE\n"

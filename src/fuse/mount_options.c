@@ -145,6 +145,12 @@ static bool refuse_option(const char *option)
 {
     char choices[128] = "";
     const char *similar = find_similar(option);
+    const size_t n_name = strlen(option);
+    if (similar != NULL && strncmp(similar, option, n_name) == 0 &&
+        (similar[n_name] == '\0' || strcmp(similar + n_name, "=") == 0)) {
+        log_error("mount option '%s' needs a value, as in %s=VALUE", option, option);
+        return false;
+    }
     if (strchr(option, '=') != NULL)
         list_choices(option, choices, sizeof(choices));
     if (choices[0] != '\0')
@@ -348,12 +354,18 @@ static bool parse_flags(struct mount_options *options, const char *flags, char *
 
 static bool parse_operand(struct mount_options *options, const char *operand)
 {
+    if (*operand == '\0') { /* a variable of the shell that is not set */
+        log_error("%s is empty; usage: weightfs SOURCE MOUNTPOINT",
+                  options->source == NULL ? "SOURCE" : "MOUNTPOINT");
+        return false;
+    }
     if (options->source == NULL) {
         options->source = operand;
     } else if (options->mountpoint == NULL) {
         options->mountpoint = operand;
     } else {
-        log_error("unexpected operand '%s' after SOURCE and MOUNTPOINT", wfs_quote(operand).text);
+        log_error("unexpected operand '%s' after SOURCE and MOUNTPOINT%s", wfs_quote(operand).text,
+                  strchr(operand, '=') != NULL ? "; mount options follow -o" : "");
         return false;
     }
     return true;

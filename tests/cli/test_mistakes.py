@@ -61,6 +61,69 @@ ROWS = [
     ('ls a.h5', EXIT_FOREIGN, 'a.h5: is an HDF5 file (Keras?), a format that weightfs does not read'),
     ('ls a.onnx', EXIT_FOREIGN, 'a.onnx: is an ONNX model, a format that weightfs does not read'),
     ('ls -', EXIT_SOURCE, '-: is not a regular file: save what the pipe has to one first'),
+    ('s.safetensors ls', EXIT_USAGE, "the verb comes first: 'weightfs ls s.safetensors' (to mount on a new directory of that name, write './ls')"),
+    ('cat w f', EXIT_SOURCE, "w: cannot open it: No such file or directory; SOURCE comes first: weightfs cat SOURCE KEY"),
+    ('config epoch p.pth', EXIT_SOURCE, 'epoch: cannot open it: No such file or directory; SOURCE comes first: weightfs config SOURCE [KEY]'),
+    ('find w f', EXIT_SOURCE, 'w: cannot open it: No such file or directory; SOURCE comes first: weightfs find SOURCE WHAT...'),
+    ('ls f p.pth', EXIT_RULES, "f: no key matches 'p.pth', which is a file: only the first operand is a source"),
+    ('show f *ight', EXIT_RULES, "f: no tensor has the key '*ight'; this verb takes whole keys, and 'weightfs ls SOURCE GLOB' finds them"),
+    ('show --slice f w', EXIT_USAGE, "missing KEY ('f' is the value of --slice); usage: weightfs show SOURCE KEY..."),
+    ('ls --tree --depth f', EXIT_USAGE, "missing SOURCE ('f' is the value of --depth); usage: weightfs ls SOURCE [GLOB...]"),
+    ('extract -d f', EXIT_USAGE, "missing SOURCE ('f' is the value of -d); usage: weightfs extract SOURCE [GLOB...]"),
+    ('convert f -o x.pth', EXIT_USAGE, "unknown option '-o'; usage: weightfs convert SOURCE TARGET"),
+    ('edit f --output=x.pth --remove w', EXIT_USAGE, "unknown option '--output=x.pth'; usage: weightfs edit SOURCE TARGET"),
+    ('convert f x.onnx', EXIT_USAGE, "cannot infer the format from the name 'x.onnx': use --format, or 'NAME/' for a directory of shards; known are .safetensors, .bpk, "),
+    ('edit f x.safetensors --rename w', EXIT_USAGE, "missing value of option '--rename': OLD NEW; see 'weightfs edit --help'"),
+    ('find f dtype=F32', 1, "f: no tensor fits 'dtype=F32', as a part of the key; conditions compare with =="),
+    ('patch foo', EXIT_USAGE, 'missing FILE; usage: weightfs patch make|show|apply FILE...'),
+    ('patch foo x', EXIT_USAGE, "expected 'weightfs patch make|show|apply'; see 'weightfs patch --help'"),
+    ('ls -lhX f', EXIT_USAGE, "unknown option '-lhX'; see 'weightfs ls --help'"),
+    ('ls EMPTY', EXIT_USAGE, 'SOURCE is empty; usage: weightfs ls SOURCE [GLOB...]'),
+    ('convert f EMPTY', EXIT_USAGE, 'TARGET is empty; usage: weightfs convert SOURCE TARGET'),
+    ('umount EMPTY', EXIT_USAGE, 'MOUNTPOINT is empty; usage: weightfs umount MOUNTPOINT'),
+    ('EMPTY m', EXIT_USAGE, 'SOURCE is empty; usage: weightfs SOURCE MOUNTPOINT'),
+    ('f EMPTY', EXIT_USAGE, 'MOUNTPOINT is empty; usage: weightfs SOURCE MOUNTPOINT'),
+    ('f m output=x', EXIT_USAGE, "unexpected operand 'output=x' after SOURCE and MOUNTPOINT; mount options follow -o"),
+    ('f m -o include', EXIT_USAGE, "mount option 'include' needs a value, as in include=VALUE"),
+    ('f m -o output', EXIT_USAGE, "mount option 'output' needs a value, as in output=VALUE"),
+    ('f m -o allow_others', EXIT_USAGE, "unknown mount option 'allow_others'; did you mean 'allow_other'?"),
+    ('f m -o uid=me', EXIT_USAGE, "mount option 'uid=me' needs a decimal number"),
+    ('f text', EXIT_MOUNT, "f: cannot mount on 'text': not a directory"),
+    ('f nosuch/m', EXIT_MOUNT, "f: cannot mount on 'nosuch/m': No such file or directory"),
+    ('f .', EXIT_MOUNT, "f: cannot mount on 'DIR': the source is inside it"),
+    ('f m -o output=m/x.safetensors', EXIT_MOUNT, "f: cannot mount on 'DIR/m': the output is inside it"),
+    ('f m -o output=nosuch/x.safetensors', EXIT_MOUNT, "f: cannot use output 'nosuch/x.safetensors': No such file or directory"),
+    ('text m', EXIT_FOREIGN, 'text: is text, not a checkpoint: it begins with '),
+    ('LS f', EXIT_USAGE, "no verb 'LS'; see 'weightfs --help'"),
+    ('list f', EXIT_USAGE, "no verb 'list'; did you mean 'ls'?"),
+    ('-l f', EXIT_USAGE, "unknown option '-l'; a mount takes -f, -d, -s and -o OPTION,..."),
+    ('umount -f m', EXIT_USAGE, "unknown option '-f'; see 'weightfs umount --help'"),
+    ('umount m m', EXIT_USAGE, "unexpected operand 'm'; see 'weightfs umount --help'"),
+    ('status m', EXIT_MOUNT, 'm: is not a weightfs mount point'),
+    ('discard m', EXIT_MOUNT, 'm: is not a weightfs mount point'),
+    ('diff f', EXIT_USAGE, 'missing B; usage: weightfs diff A B'),
+    ('cat f m x', EXIT_USAGE, "unexpected operand 'x'; see 'weightfs cat --help'"),
+    ('cat f w/x', EXIT_RULES, "f: no tensor has the key 'w/x'"),
+    ('ls m', EXIT_SOURCE, 'm: is a directory without a checkpoint'),
+    ('ls empty', EXIT_FOREIGN, 'empty: is empty (0 bytes)'),
+    ('ls a.png', EXIT_FOREIGN, 'a.png: is a PNG picture, not a checkpoint'),
+    ('ls a.npy', EXIT_FOREIGN, 'a.npy: is a single NumPy array (.npy), not a checkpoint'),
+    ('ls /dev/null', EXIT_SOURCE, '/dev/null: is not a regular file'),
+    ('show none.safetensors w', EXIT_RULES, "none.safetensors: no tensor has the key 'w'"),
+    ('ls --limit foo=1 f', EXIT_USAGE, "f: unknown limit 'foo'; known are: tensors header "),
+    ('ls --depth 2 f', EXIT_USAGE, '--depth and --no-fold need --tree'),
+    ('convert f nosuch/x.pth', EXIT_COMMIT, 'nosuch/x.pth: cannot open the directory of the output: No such file or directory'),
+    ('convert --to=pytorch f x.pth', EXIT_RULES, "to: must be burn, torch or none, not 'pytorch'"),
+    ('edit f x.safetensors --add a.npy', EXIT_USAGE, "--add 'a.npy': expected KEY=VALUE"),
+    ('edit f x.safetensors --add w=a.npy', EXIT_RULES, "f: tensor 'w' exists: it can be replaced, but not added"),
+    ('edit f x.safetensors --add v=text', EXIT_DAMAGED, "f: 'text' is not a .npy file"),
+    ('edit f x.safetensors --set x.shape=[3]', EXIT_RULES, "f: tensor 'x' has 16 bytes, which do not make F32 [3]"),
+    ('edit f x.safetensors --remove nosuch', EXIT_RULES, "f: no key matches 'nosuch'"),
+    ('edit f x.safetensors --rename w x', EXIT_RULES, "f: 'w' and 'x' would both be called 'x'"),
+    ('sum --check text f', EXIT_DAMAGED, 'text: line 1: expected 64 hexadecimal digits'),
+    ('patch show f', EXIT_FOREIGN, "f: is not a patch: its metadata has no 'weightfs.patch'"),
+    ('show --slice 9 f x', EXIT_RULES, "f: --slice '9' of tensor 'x'"),
+    ('help nosuch', EXIT_USAGE, "no verb 'nosuch'; see 'weightfs --help'"),
 ]
 
 
@@ -69,6 +132,10 @@ def place(tmp_path_factory):
     folder = tmp_path_factory.mktemp('mistakes')
     st.write(folder / 'f', {'w': ('F32', [4, 4], bytes(64)), 'x': ('F32', [4], bytes(16)), 'y': ('F32', [4], bytes(16))})
     (folder / 'm').mkdir()
+    (folder / 'empty').write_bytes(b'')
+    (folder / 'a.png').write_bytes(b'\x89PNG\r\n\x1a\n' + bytes(64))
+    numpy.save(folder / 'a.npy', numpy.zeros(3))
+    st.write(folder / 'none.safetensors', {})
     (folder / 'text').write_text('print(1)\n')
     (folder / 'there.safetensors').write_bytes(b'')
     (folder / 'cut.safetensors').write_bytes((folder / 'f').read_bytes()[:100])
@@ -89,7 +156,7 @@ def place(tmp_path_factory):
 @pytest.mark.parametrize('command, code, text', ROWS, ids=[row[0] or 'nothing' for row in ROWS])
 def test_each_mistake(place, command, code, text):
     before = {path.name: path.read_bytes() for path in place.iterdir() if path.is_file()}
-    words = command.split()
+    words = ['' if word == 'EMPTY' else word for word in command.split()]
     if code in (EXIT_USAGE, EXIT_MOUNT) and not re.search(r'libfuse \d', weightfs('--version').stdout):
         pytest.skip('the program was built without the mount')
     done = weightfs(*words, code=code, cwd=place, **({'stdin': None, 'input': b'x'} if '-' in words else {}))
@@ -97,6 +164,12 @@ def test_each_mistake(place, command, code, text):
     assert {path.name: path.read_bytes() for path in place.iterdir() if path.is_file()} == before
 
 
-@pytest.mark.parametrize('words, same_as', [(['help'], ['--help']), (['help', 'ls'], ['ls', '--help'])])
+@pytest.mark.parametrize('words, same_as', [(['help'], ['--help']), (['help', 'help'], ['--help']), (['help', 'ls'], ['ls', '--help']), (['f', 'm', '--help'], ['--help'])],
+                         ids=' '.join)
 def test_help_as_a_verb(words, same_as):
     assert weightfs(*words).stdout == weightfs(*same_as).stdout
+
+
+def test_letters_may_share_a_dash(place):
+    assert weightfs('ls', '-lh', place / 'f').stdout == weightfs('ls', '-hl', place / 'f').stdout == weightfs('ls', '-l', '-h', place / 'f').stdout
+    weightfs('convert', '-bS', '.old', place / 'f', place / 'new.pth')

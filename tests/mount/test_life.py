@@ -486,3 +486,15 @@ def test_a_long_path_of_the_staging_directory_is_passed_whole(mount, folder, sam
     weightfs('umount', mnt.path)
     mnt.wait()
     assert 'heat' in st.read(place / 'out.safetensors').tensors
+
+
+def test_a_second_mount_does_not_hide_the_first_and_its_edits(background, small, sample, folder):
+    mnt = background(sample, 'output=%s' % (folder / 'out.safetensors'))
+    os.rename(mnt / 'temperature', mnt / 'heat')
+    for source in (sample, small):
+        error = weightfs(source, mnt, code=EXIT_MOUNT).error
+        assert error == "%s: cannot mount on '%s': it is a weightfs mount already; first 'weightfs umount %s'" % (source, mnt, mnt)
+    assert weightfs('ls', mnt, code=EXIT_SOURCE).error == (
+        '%s: is a mount of weightfs: name the checkpoint that is mounted, or with its edits a file in .weightfs/out' % mnt)
+    weightfs('umount', mnt)
+    assert 'heat' in st.read(folder / 'out.safetensors').tensors
