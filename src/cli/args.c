@@ -300,7 +300,8 @@ static int operand_name(const struct args_usage *usage, size_t n, const char **r
     return (int)strcspn(name, " .");
 }
 
-/* An empty word is what a variable of the shell leaves that is not set; a key may be empty, no path. */
+/* An empty word is what a variable of the shell leaves that is not set; a key may be empty, no
+ * path. */
 static bool check_empty(const struct args *args, const struct args_usage *usage, int *ret_exit)
 {
     for (size_t i = 0; i < args->n_operands && i < usage->n_min; i++) {

@@ -66,8 +66,8 @@ struct args_hint {
     char text[160];
 };
 
-/* Returns the end of a message about a missing source where the operands seem to be swapped, else an
- * empty text; it is in hint. */
+/* Returns the end of a message about a missing source where the operands seem to be swapped, else
+ * an empty text; it is in hint. */
 const char *args_order(const struct args *args, struct args_hint *hint);
 
 bool args_has(const struct args *args, const char *name);

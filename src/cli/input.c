@@ -115,10 +115,11 @@ enum exit_code input_find(const struct wfs_catalog *catalog, const char *path, c
     for (size_t i = 0; i < wfs_catalog_n_tensors(catalog); i++)
         suggestion_offer(&near, key, wfs_catalog_tensor(catalog, i)->key);
     const struct suggestion_text text = suggestion_text(&near);
-    return print_error(EXIT_NO_MATCH, path, "no tensor has the key '%s'%s", wfs_quote(key).text,
-                       *text.text == '\0' && strpbrk(key, "*?[") != NULL
-                           ? "; this verb takes whole keys, and 'weightfs ls SOURCE GLOB' finds them"
-                           : text.text);
+    return print_error(
+        EXIT_NO_MATCH, path, "no tensor has the key '%s'%s", wfs_quote(key).text,
+        *text.text == '\0' && strpbrk(key, "*?[") != NULL
+            ? "; this verb takes whole keys, and 'weightfs ls SOURCE GLOB' finds them"
+            : text.text);
 }
 
 enum exit_code input_format(const struct args *args, const struct wfs_format **ret)

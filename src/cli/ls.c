@@ -126,10 +126,9 @@ int verb_ls(int argc, char **argv)
     if (exit_code == EXIT_DONE)
         exit_code = print_all(&listing, &args);
     if (exit_code == EXIT_DONE && unmatched != NULL)
-        return print_error(EXIT_NO_MATCH, args.operands[0], "no key matches '%s'%s",
-                           wfs_quote(unmatched).text,
-                           access(unmatched, F_OK) == 0
-                               ? ", which is a file: only the first operand is a source"
-                               : "");
+        return print_error(
+            EXIT_NO_MATCH, args.operands[0], "no key matches '%s'%s", wfs_quote(unmatched).text,
+            access(unmatched, F_OK) == 0 ? ", which is a file: only the first operand is a source"
+                                         : "");
     return exit_code;
 }

@@ -58,8 +58,9 @@ bool mountpoint_init(struct mountpoint *mountpoint, const char *path)
         return false;
     }
     if (is_taken(mountpoint)) {
-        log_error("cannot mount on '%s': it is a weightfs mount already; first 'weightfs umount %s'",
-                  wfs_quote(path).text, wfs_quote(path).text);
+        log_error(
+            "cannot mount on '%s': it is a weightfs mount already; first 'weightfs umount %s'",
+            wfs_quote(path).text, wfs_quote(path).text);
         return false;
     }
     return true;

@@ -72,7 +72,8 @@ ROWS = [
     ('extract -d f', EXIT_USAGE, "missing SOURCE ('f' is the value of -d); usage: weightfs extract SOURCE [GLOB...]"),
     ('convert f -o x.pth', EXIT_USAGE, "unknown option '-o'; usage: weightfs convert SOURCE TARGET"),
     ('edit f --output=x.pth --remove w', EXIT_USAGE, "unknown option '--output=x.pth'; usage: weightfs edit SOURCE TARGET"),
-    ('convert f x.onnx', EXIT_USAGE, "cannot infer the format from the name 'x.onnx': use --format, or 'NAME/' for a directory of shards; known are .safetensors, .bpk, "),
+    ('convert f x.onnx', EXIT_USAGE, "cannot infer the format from the name 'x.onnx': use --format, or 'NAME/' for a directory of "
+     'shards; known are .safetensors, .bpk, '),
     ('edit f x.safetensors --rename w', EXIT_USAGE, "missing value of option '--rename': OLD NEW; see 'weightfs edit --help'"),
     ('find f dtype=F32', 1, "f: no tensor fits 'dtype=F32', as a part of the key; conditions compare with =="),
     ('patch foo', EXIT_USAGE, 'missing FILE; usage: weightfs patch make|show|apply FILE...'),
@@ -164,7 +165,8 @@ def test_each_mistake(place, command, code, text):
     assert {path.name: path.read_bytes() for path in place.iterdir() if path.is_file()} == before
 
 
-@pytest.mark.parametrize('words, same_as', [(['help'], ['--help']), (['help', 'help'], ['--help']), (['help', 'ls'], ['ls', '--help']), (['f', 'm', '--help'], ['--help'])],
+@pytest.mark.parametrize('words, same_as', [(['help'], ['--help']), (['help', 'help'], ['--help']), (['help', 'ls'], ['ls', '--help']),
+                                            (['f', 'm', '--help'], ['--help'])],
                          ids=' '.join)
 def test_help_as_a_verb(words, same_as):
     assert weightfs(*words).stdout == weightfs(*same_as).stdout

@@ -232,8 +232,9 @@ static int fail_empty(const char *folder, struct wfs_error *err)
          "zero_to_fp32.py, or name one of the files below it"},
         {"pytorch_model_fsdp_0", "is a checkpoint of accelerate: name the distributed checkpoint "
                                  "pytorch_model_fsdp_0 in it"},
-        {".weightfs/status.json", "is a mount of weightfs: name the checkpoint that is mounted, or with its "
-                                  "edits a file in .weightfs/out"},
+        {".weightfs/status.json",
+         "is a mount of weightfs: name the checkpoint that is mounted, or with its "
+         "edits a file in .weightfs/out"},
         {"weights", "is a checkpoint of NeMo or the like: name the directory weights in it"},
     };
     cleanup(shard_names_done) struct shard_names entries = {0};
