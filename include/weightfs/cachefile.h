@@ -83,7 +83,9 @@ int cachefile_times(const struct cachefile *cache, uint64_t first, size_t n, uin
 /* Removes a block and gives its room on the disk back. A negative errno. */
 int cachefile_remove(const struct cachefile *cache, uint64_t block);
 
-/* Notes as present all pieces that lie whole in the range, which was written. A negative errno. */
-int cachefile_mark(const struct cachefile *cache, uint64_t offset, uint64_t n_bytes);
+/* Notes as present all pieces that lie whole in the range, which was written. Its last n_tail bytes
+ * are in memory, the others are read. A negative errno. */
+int cachefile_mark(const struct cachefile *cache, uint64_t offset, uint64_t n_bytes,
+                   const uint8_t *tail, size_t n_tail);
 
 #endif

@@ -148,8 +148,8 @@ static int trim(struct fetch_object *object, uint64_t n_bytes)
     return cachestore_trim(object->cache.fd, room->most);
 }
 
-/* Notes the pieces that are complete. */
-static int mark(struct fetch_transfer *transfer)
+/* Notes the pieces that are complete with the last n_bytes that were written. */
+static int mark(struct fetch_transfer *transfer, const void *bytes, size_t n_bytes)
 {
     struct fetch_object *object = transfer->object;
     const uint64_t from = transfer->marked;
@@ -159,7 +159,7 @@ static int mark(struct fetch_transfer *transfer)
     if (end <= from)
         return 0;
     cachefile_use(&object->cache, from, end - from, date_ms());
-    int code = cachefile_mark(&object->cache, from, end - from);
+    int code = cachefile_mark(&object->cache, from, transfer->at - from, bytes, n_bytes);
     if (code == 0)
         code = trim(object, end - from);
     if (code < 0)
@@ -179,7 +179,7 @@ static void received(void *ctx, uint64_t offset, const void *bytes, size_t n_byt
     int code = cachefile_write(&object->cache, offset, bytes, n_bytes);
     if (code == 0) {
         transfer->at = offset + n_bytes;
-        code = mark(transfer);
+        code = mark(transfer, bytes, n_bytes);
     }
     if (code < 0)
         fail_cache(transfer, code);

@@ -201,7 +201,9 @@ int http_new(struct http **out, const struct http_settings *settings, struct wfs
     http->multi = curl_multi_init();
     if (rc < 0 || http->multi == NULL ||
         curl_multi_setopt(http->multi, CURLMOPT_MAX_TOTAL_CONNECTIONS, (long)HTTP_ACTIVE_MAX) !=
-            0) {
+            0 ||
+        /* Without this, those that are idle for a moment are closed. */
+        curl_multi_setopt(http->multi, CURLMOPT_MAXCONNECTS, (long)HTTP_ACTIVE_MAX) != 0) {
         http_free(http);
         return wfs_fail_memory(err);
     }

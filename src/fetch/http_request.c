@@ -14,6 +14,8 @@
 #include <string.h>
 #include <strings.h>
 
+enum { LARGE_BUFFER = 256 << 10 }; /* bytes that are received at a time, of long ranges */
+
 static int add_header(struct http_request *request, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
@@ -114,6 +116,8 @@ int http_request_make(struct http_request *request, const struct http_asked *ask
     rc |= curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L);
     rc |= curl_easy_setopt(easy, CURLOPT_USERAGENT, "weightfs/" WFS_VERSION);
     rc |= curl_easy_setopt(easy, CURLOPT_ACCEPT_ENCODING, "identity");
+    if (asked->end - asked->start >= LARGE_BUFFER)
+        (void)curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, (long)LARGE_BUFFER);
     rc |= curl_easy_setopt(easy, CURLOPT_FRESH_CONNECT, (long)asked->is_fresh);
     rc |= curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT, (long)asked->timeout_s);
     rc |= curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_header);

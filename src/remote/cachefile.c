@@ -86,12 +86,20 @@ static int load(const struct cachefile *cache, uint64_t offset, size_t n, uint64
     return 0;
 }
 
+/* Of at most AT_ONCE. */
+static int store_some(const struct cachefile *cache, uint64_t offset, const uint64_t *values,
+                      size_t n)
+{
+    uint8_t bytes[AT_ONCE * NUMBER];
+    size_t n_written;
+    for (size_t i = 0; i < n; i++)
+        store_le64(bytes + i * NUMBER, values[i]);
+    return io_write_at(cache->fd, bytes, n * NUMBER, offset, &n_written);
+}
+
 static int store(const struct cachefile *cache, uint64_t offset, uint64_t value)
 {
-    uint8_t bytes[NUMBER];
-    size_t n_written;
-    store_le64(bytes, value);
-    return io_write_at(cache->fd, bytes, sizeof(bytes), offset, &n_written);
+    return store_some(cache, offset, &value, 1);
 }
 
 static int load_sums(const struct cachefile *cache, uint64_t piece, size_t n, uint64_t *ret)
@@ -261,15 +269,23 @@ uint64_t cachefile_count(const struct cachefile *cache)
     return cachefile_present(cache, 0, cache->n_bytes);
 }
 
-int cachefile_mark(const struct cachefile *cache, uint64_t offset, uint64_t n_bytes)
+int cachefile_mark(const struct cachefile *cache, uint64_t offset, uint64_t n_bytes,
+                   const uint8_t *tail, size_t n_tail)
 {
-    const uint64_t end = offset + n_bytes;
-    uint8_t bytes[PIECE];
-    for (uint64_t piece = offset / PIECE + (offset % PIECE != 0);
-         piece * PIECE < end && piece * PIECE + length_of(cache, piece) <= end; piece++) {
-        int code = read_exactly(cache, bytes, length_of(cache, piece), piece * PIECE);
-        if (code == 0)
-            code = store_sum(cache, piece, sum_of(cache, piece, bytes));
+    const uint64_t end = offset + n_bytes, first = offset / PIECE + (offset % PIECE != 0);
+    const uint64_t behind = end == cache->n_bytes ? count_pieces(cache) : end / PIECE;
+    uint64_t sums[AT_ONCE];
+    for (uint64_t piece = first; piece < behind; piece++) {
+        const uint64_t begin = piece * PIECE;
+        const size_t i = (size_t)((piece - first) % AT_ONCE);
+        uint8_t own[PIECE];
+        const uint8_t *bytes = n_tail >= end - begin ? tail + (n_tail - (end - begin)) : own;
+        int code = bytes == own ? read_exactly(cache, own, length_of(cache, piece), begin) : 0;
+        if (code < 0)
+            return code;
+        sums[i] = sum_of(cache, piece, bytes);
+        if (i + 1 == AT_ONCE || piece + 1 == behind)
+            code = store_some(cache, cache->sums + (piece - i) * NUMBER, sums, i + 1);
         if (code < 0)
             return code;
     }

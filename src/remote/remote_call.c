@@ -24,6 +24,8 @@ struct call {
     uint32_t request, object;
     char *url; /* of one for which nobody waits yet; malloc'ed */
     bool is_done;
+    bool is_awaited; /* a thread waits for news */
+    pthread_cond_t news;
     int code;
     struct remote_answer answer;
     struct wfs_error err; /* its text is empty where code says it all */
@@ -35,7 +37,6 @@ struct wfs_remote {
     atomic_uint n_users;
     atomic_uint_fast64_t n_fetched, n_needed;
     pthread_mutex_t lock; /* of all below */
-    pthread_cond_t news;
     struct call *calls;
     uint32_t last_request, last_object;
     bool is_receiving; /* a thread receives for all */
@@ -46,7 +47,6 @@ struct wfs_remote {
 int wfs_remote_new(int socket, struct wfs_remote **out)
 {
     struct wfs_remote *remote = calloc(1, sizeof(*remote));
-    pthread_condattr_t attributes;
     if (remote == NULL) {
         close(socket);
         return -ENOMEM;
@@ -54,10 +54,6 @@ int wfs_remote_new(int socket, struct wfs_remote **out)
     remote->socket = socket;
     atomic_store(&remote->n_users, 1);
     pthread_mutex_init(&remote->lock, NULL);
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&remote->news, &attributes);
-    pthread_condattr_destroy(&attributes);
     *out = remote;
     return 0;
 }
@@ -68,8 +64,19 @@ struct wfs_remote *remote_share(struct wfs_remote *remote)
     return remote;
 }
 
+static void call_init(struct call *call)
+{
+    pthread_condattr_t attributes;
+    *call = (struct call){.answer.fd = -1};
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&call->news, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
 static void call_done(struct call *call)
 {
+    pthread_cond_destroy(&call->news);
     free(call->answer.text);
     if (call->answer.fd >= 0)
         close(call->answer.fd);
@@ -88,7 +95,6 @@ void wfs_remote_free(struct wfs_remote *remote)
     }
     close(remote->socket);
     pthread_mutex_destroy(&remote->lock);
-    pthread_cond_destroy(&remote->news);
     free(remote);
 }
 
@@ -129,8 +135,10 @@ static void deliver(struct wfs_remote *remote, const struct fetching *message, i
     atomic_store(&remote->n_fetched, message->n_fetched);
     atomic_store(&remote->n_needed, message->n_needed);
     for (struct call *call = remote->calls; call != NULL; call = call->next) {
-        if (call->request == message->request && !call->is_done)
+        if (call->request == message->request && !call->is_done) {
             fill(call, message, fd);
+            pthread_cond_signal(&call->news);
+        }
     }
 }
 
@@ -153,11 +161,10 @@ static void receive(struct wfs_remote *remote)
     }
     remote->is_dead = remote->is_dead || code != -EAGAIN;
     remote->is_receiving = false;
-    pthread_cond_broadcast(&remote->news);
 }
 
-/* Waits until something may have changed. The lock is held, but not meanwhile. */
-static void wait(struct wfs_remote *remote)
+/* Waits until something may have changed for the call. The lock is held, but not meanwhile. */
+static void wait(struct wfs_remote *remote, struct call *call)
 {
     struct timespec until;
     if (!remote->is_receiving) {
@@ -168,7 +175,22 @@ static void wait(struct wfs_remote *remote)
     until.tv_nsec += WAIT_MS * 1000000L;
     if (until.tv_nsec >= 1000000000L)
         until = (struct timespec){until.tv_sec + 1, until.tv_nsec - 1000000000L};
-    pthread_cond_timedwait(&remote->news, &remote->lock, &until);
+    call->is_awaited = true;
+    pthread_cond_timedwait(&call->news, &remote->lock, &until);
+    call->is_awaited = false;
+}
+
+/* Wakes a thread that receives from now on, where none does; all, when there is nothing to receive
+ * any more. The lock is held. */
+static void hand_over(struct wfs_remote *remote)
+{
+    bool is_over = remote->is_receiving;
+    for (struct call *call = remote->calls; call != NULL && !is_over; call = call->next) {
+        if (call->is_awaited && !call->is_done) {
+            pthread_cond_signal(&call->news);
+            is_over = !remote->is_dead;
+        }
+    }
 }
 
 /* ---- questions ---- */
@@ -200,21 +222,22 @@ static void unlink_call(struct wfs_remote *remote, const struct call *call)
 /* Waits for the answer. The lock is held. */
 static int await(struct wfs_remote *remote, struct call *call)
 {
-    while (!call->is_done && !remote->is_dead) {
-        wait(remote);
+    int code = 0;
+    while (!call->is_done && !remote->is_dead && code == 0) {
+        wait(remote, call);
         pthread_mutex_unlock(&remote->lock);
-        const int code = wfs_interruption_check();
+        code = wfs_interruption_check();
         pthread_mutex_lock(&remote->lock);
-        if (code < 0 && !call->is_done)
-            return code;
     }
+    hand_over(remote);
+    if (code < 0 && !call->is_done)
+        return code;
     return call->is_done ? call->code : fail_dead(&call->err);
 }
 
 /* Asks, without waiting for the answer. The lock is held. */
 static int begin(struct wfs_remote *remote, struct call *call, struct fetching *message)
 {
-    call->answer.fd = -1;
     call->request = message->request = ++remote->last_request;
     call->object = message->object;
     call->next = remote->calls;
@@ -239,12 +262,13 @@ static int finish(struct wfs_remote *remote, struct call *call, int code, struct
 
 int remote_want(struct wfs_remote *remote, const struct remote_range *range, struct wfs_error *err)
 {
-    struct call call = {0};
+    struct call call;
     struct fetching message = {.kind = FETCHING_WANT,
                                .object = range->object,
                                .offset = range->offset,
                                .n_bytes = range->n_bytes,
                                .n_needed = range->n_more};
+    call_init(&call);
     pthread_mutex_lock(&remote->lock);
     int code = begin(remote, &call, &message);
     code = finish(remote, &call, code == 0 ? await(remote, &call) : code, err);
@@ -272,9 +296,10 @@ static struct call *find_early(const struct wfs_remote *remote, const char *url)
 
 void remote_open_early(struct wfs_remote *remote, const char *url)
 {
-    struct call *call = calloc(1, sizeof(*call));
+    struct call *call = malloc(sizeof(*call));
     if (call == NULL)
         return;
+    call_init(call);
     call->url = strdup(url);
     pthread_mutex_lock(&remote->lock);
     if (call->url == NULL || begin_open(remote, call, url) < 0) {
@@ -289,8 +314,9 @@ void remote_open_early(struct wfs_remote *remote, const char *url)
 int remote_open(struct wfs_remote *remote, const char *url, uint32_t *ret_number,
                 struct remote_answer *ret, struct wfs_error *err)
 {
-    struct call own = {0};
+    struct call own;
     int code = 0;
+    call_init(&own);
     pthread_mutex_lock(&remote->lock);
     struct call *early = find_early(remote, url), *call = early != NULL ? early : &own;
     if (early != NULL) {
@@ -305,8 +331,10 @@ int remote_open(struct wfs_remote *remote, const char *url, uint32_t *ret_number
         *ret = call->answer;
         call->answer = (struct remote_answer){.fd = -1};
     }
-    call_done(call);
+    if (early != NULL)
+        call_done(early);
     free(early);
+    call_done(&own);
     return code;
 }
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Mounts of checkpoints behind nginx: what the file shows, also when the server goes away or has another object, and no byte twice."""
+import concurrent.futures
 import errno
 import os
 import signal
@@ -128,6 +129,22 @@ def test_scattered_small_reads_cost_small_pieces(serve, mount, folder):
     for i in range(0, 700, 7):
         assert (mnt / ('t%d' % (i % 100))).read_bytes() == bytes([i % 100]) * 4096
     assert server.n_bytes() <= 100 * 36000 + MIB
+
+
+def test_scattered_readers_keep_their_connections(serve, mount, folder):
+    """One that is idle for a moment is not closed: another one would cost a round trip."""
+    tensors = {}
+    for i in range(400):
+        tensors['t%d' % i] = ('U8', [4096], bytes([i % 256]) * 4096)
+        tensors['gap%d' % i] = ('U8', [64 << 10], bytes(64 << 10))
+    server = serve(folder)
+    mnt = mount(server.url(st.write(folder / 'x.safetensors', tensors)))
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        found = list(pool.map(lambda i: (mnt / ('t%d' % i)).read_bytes(), [i * 79 % 400 for i in range(400)]))
+    assert found == [bytes([i * 79 % 400 % 256]) * 4096 for i in range(400)]
+    requests = server.requests()
+    assert len(requests) <= 400 + 4
+    assert len({request.connection for request in requests}) <= 16
 
 
 def test_a_mount_of_100_shards_costs_two_requests_each(serve, mount, folder):

@@ -134,13 +134,15 @@ static void only_what_was_marked_is_present(void)
     check_int(cachefile_read(&cache, 0, got, 1), 0);
     check_int(cachefile_write(&cache, 0, bytes, n_bytes), 0);
     check_int(cachefile_read(&cache, 0, got, 1), 0);
-    check_int(cachefile_mark(&cache, PIECE - 1, 2 * PIECE), 0); /* one of them lies whole in it */
+    check_int(cachefile_mark(&cache, PIECE - 1, 2 * PIECE, NULL, 0), 0); /* one of them lies whole in it */
     check_uint(cachefile_count(&cache), PIECE);
     check_int(cachefile_read(&cache, PIECE, got, PIECE), 1);
     check_bytes(got, bytes + PIECE, PIECE);
     check_int(cachefile_read(&cache, PIECE - 1, got, 2), 0);
     check_int(cachefile_read(&cache, 2 * PIECE - 1, got, 2), 0);
-    check_int(cachefile_mark(&cache, 0, n_bytes), 0);
+    /* With some of it at hand, which begins in the middle of a piece. */
+    const size_t n_tail = BLOCK + 1;
+    check_int(cachefile_mark(&cache, 0, n_bytes, (uint8_t *)bytes + n_bytes - n_tail, n_tail), 0);
     check_int(cachefile_read(&cache, 0, got, n_bytes), 1);
     check_bytes(got, bytes, n_bytes);
     check_uint(cachefile_count(&cache), n_bytes);
@@ -154,8 +156,8 @@ static void missing_ranges_are_found(void)
     uint64_t from = 10, end = n_bytes;
     check_int(cachefile_missing(&cache, &from, &end), 1);
     check(from == 0 && end == n_bytes);
-    cachefile_mark(&cache, 0, BLOCK - PIECE);
-    cachefile_mark(&cache, BLOCK + PIECE, BLOCK - PIECE);
+    cachefile_mark(&cache, 0, BLOCK - PIECE, NULL, 0);
+    cachefile_mark(&cache, BLOCK + PIECE, BLOCK - PIECE, NULL, 0);
     from = 0, end = n_bytes;
     check_int(cachefile_missing(&cache, &from, &end), 1);
     check(from == BLOCK - PIECE && end == BLOCK + PIECE);
@@ -172,7 +174,7 @@ static void a_removed_block_is_not_read(void)
     struct cachefile cache = make_cache(0, BLOCK);
     char byte;
     uint64_t time;
-    cachefile_mark(&cache, 0, BLOCK);
+    cachefile_mark(&cache, 0, BLOCK, NULL, 0);
     cachefile_use(&cache, 0, BLOCK, 5);
     check_int(cachefile_read(&cache, 0, &byte, 1), 1);
     check(cachefile_times(&cache, 0, 1, &time) == 0 && time == 5);
@@ -188,7 +190,7 @@ static void a_damaged_piece_is_not_read(void)
 {
     struct cachefile cache = make_cache(4096, BLOCK), other = cache;
     char bytes[2 * PIECE];
-    cachefile_mark(&cache, 0, BLOCK);
+    cachefile_mark(&cache, 0, BLOCK, NULL, 0);
     other.seed++; /* what another object has there */
     check_int(cachefile_read(&other, 0, bytes, 1), 0);
     check_int(pwrite(cache.fd, "\1", 1, (off_t)(cache.base + 3 * PIECE + 5)), 1);
