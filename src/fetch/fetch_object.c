@@ -15,8 +15,9 @@
 
 enum {
     HEAD = 64 << 10,     /* bytes of the first request; most headers are shorter */
-    MOST_TRANSFERS = 32, /* at a time, for those who wait */
+    MOST_TRANSFERS = 16, /* at a time, for those who wait */
     MOST_AHEAD = 8,      /* at a time, where some are ahead */
+    SMALLEST = 12 << 10, /* bytes that a new connection brings in one round trip */
     SMALL = 2 << 20,     /* bytes that are not split */
     LARGEST = 8 << 20,   /* bytes of one transfer */
     MOST_SPANS = 64,
@@ -37,6 +38,7 @@ struct fetch_span {
 struct fetch_transfer {
     struct fetch_object *object;
     struct http_transfer *http;
+    bool is_header;
     uint64_t offset, end;
     uint64_t at;     /* up to where it was written */
     uint64_t marked; /* and noted as present */
@@ -83,13 +85,18 @@ static void answer_open(struct fetch_object *object, const struct wfs_error *err
 
 /* ---- transfers ---- */
 
+static unsigned *count_of(struct fetching_room *room, bool is_header)
+{
+    return is_header ? &room->n_headers : &room->n_transfers;
+}
+
 static void drop(struct fetch_transfer *transfer)
 {
     struct fetch_transfer **at = &transfer->object->transfers;
     while (*at != transfer)
         at = &(*at)->next;
     *at = transfer->next;
-    transfer->object->room->n_transfers--;
+    --*count_of(transfer->object->room, transfer->is_header);
     free(transfer);
 }
 
@@ -102,12 +109,6 @@ static void fail(struct fetch_transfer *transfer, const struct wfs_error *err)
     answer(object, from, end, err);
     object->has_failed = object->has_failed || !object->is_open;
     answer_open(object, err);
-}
-
-static void close_http(struct fetch_object *object)
-{
-    http_object_free(object->http);
-    object->http = NULL;
 }
 
 static const char *folder_of(const struct fetch_object *object)
@@ -124,10 +125,7 @@ static void fail_cache(struct fetch_transfer *transfer, int code)
              : transfer->object->is_kept
                  ? "; free some space, or bound it with cache_size"
                  : "; free some space, or set TMPDIR to a directory that has more");
-    if (transfer->http != NULL)
-        http_cancel(transfer->http);
-    else
-        close_http(transfer->object); /* it is the transfer that opens it */
+    http_cancel(transfer->http);
     fail(transfer, &err);
 }
 
@@ -166,6 +164,7 @@ static int mark(struct fetch_transfer *transfer, const void *bytes, size_t n_byt
         return code;
     transfer->marked = end;
     answer(object, from, end, NULL);
+    answer_open(object, NULL);
     return 0;
 }
 
@@ -201,25 +200,27 @@ static void done(void *ctx, const struct wfs_error *err)
 
 static const struct http_calls ranges = {.received = received, .done = done};
 
-static struct fetch_transfer *add(struct fetch_object *object, uint64_t offset, uint64_t end)
+static struct fetch_transfer *add(struct fetch_object *object, uint64_t offset, uint64_t end,
+                                  bool is_header)
 {
     struct fetch_transfer *transfer = calloc(1, sizeof(*transfer));
     if (transfer == NULL)
         return NULL;
     *transfer = (struct fetch_transfer){.object = object,
+                                        .is_header = is_header,
                                         .offset = offset,
                                         .end = end,
                                         .at = offset,
                                         .marked = offset,
                                         .next = object->transfers};
     object->transfers = transfer;
-    object->room->n_transfers++;
+    ++*count_of(object->room, is_header);
     return transfer;
 }
 
-static int start(struct fetch_object *object, uint64_t offset, uint64_t end)
+static int start(struct fetch_object *object, uint64_t offset, uint64_t end, bool is_header)
 {
-    struct fetch_transfer *transfer = add(object, offset, end);
+    struct fetch_transfer *transfer = add(object, offset, end, is_header);
     if (transfer == NULL)
         return -ENOMEM;
     const int code =
@@ -246,19 +247,22 @@ static bool skip_transfers(const struct fetch_object *object, uint64_t *from, ui
 }
 
 /* Returns how much of a range one transfer gets, so that several share a long one. */
-static uint64_t share(uint64_t n_bytes)
+static uint64_t share(const struct fetch_object *object, uint64_t n_bytes)
 {
-    if (n_bytes <= SMALL)
+    if (n_bytes <= (object->is_hasty ? SMALLEST : SMALL))
         return n_bytes;
-    const uint64_t n = (n_bytes / MOST_AHEAD / CACHEFILE_BLOCK + 1) * CACHEFILE_BLOCK;
+    const uint64_t unit = object->is_hasty ? SMALLEST : CACHEFILE_BLOCK;
+    const uint64_t n = (n_bytes / MOST_AHEAD / unit + 1) * unit;
     return n > LARGEST ? LARGEST : n;
 }
 
 /* Starts transfers of what is missing in [*from, end), while there are fewer than `most`. Moves
  * *from to what is left. A negative errno. */
-static int fetch(struct fetch_object *object, uint64_t *from, uint64_t end, unsigned most)
+static int fetch_some(struct fetch_object *object, uint64_t *from, uint64_t end, unsigned most,
+                      bool is_header)
 {
-    while (*from < end && object->room->n_transfers < most) {
+    uint64_t n_each = 0;
+    while (*from < end && *count_of(object->room, is_header) < most) {
         uint64_t first = *from, behind = end;
         int code = cachefile_missing(&object->cache, &first, &behind);
         if (code <= 0) {
@@ -269,9 +273,9 @@ static int fetch(struct fetch_object *object, uint64_t *from, uint64_t end, unsi
             *from = behind > first ? behind : first;
             continue;
         }
-        const uint64_t n = share(behind - first);
-        behind = n < behind - first ? first + n : behind;
-        code = start(object, first, behind);
+        n_each = n_each == 0 ? share(object, behind - first) : n_each;
+        behind = n_each < behind - first ? first + n_each : behind;
+        code = start(object, first, behind, is_header);
         if (code < 0)
             return code;
         *from = behind;
@@ -298,7 +302,8 @@ void fetch_object_serve(struct fetch_object *object)
     for (struct fetch_want *want = object->wants; want != NULL && err.code == 0;
          want = want->next) {
         uint64_t from = want->offset;
-        const int code = fetch(object, &from, reach_of(object, want), MOST_TRANSFERS);
+        const int code =
+            fetch_some(object, &from, reach_of(object, want), MOST_TRANSFERS, false);
         if (code < 0)
             wfs_fail(&err, -code, "cannot begin to fetch: %s", strerror(-code));
     }
@@ -317,7 +322,8 @@ void fetch_object_serve_ahead(struct fetch_object *object)
 {
     while (object->spans != NULL && object->room->n_transfers < MOST_AHEAD) {
         struct fetch_span *span = object->spans;
-        if (fetch(object, &span->offset, span->end, MOST_AHEAD) < 0 || span->offset >= span->end)
+        if (fetch_some(object, &span->offset, span->end, MOST_AHEAD, false) < 0 ||
+            span->offset >= span->end)
             drop_span(object);
     }
 }
@@ -393,6 +399,21 @@ int fetch_object_ahead(struct fetch_object *object, uint64_t offset, uint64_t n_
     return 0;
 }
 
+int fetch_object_header(struct fetch_object *object, uint64_t offset, uint64_t n_bytes)
+{
+    uint64_t from = offset;
+    return is_inside(object, offset, n_bytes)
+               ? fetch_some(object, &from, offset + n_bytes, FETCH_HEADERS_MAX, true)
+               : -EINVAL;
+}
+
+void fetch_object_beside(struct fetch_object *object, uint64_t n)
+{
+    object->is_hasty = true;
+    if (object->is_open)
+        http_object_prepare(object->http, n);
+}
+
 void fetch_object_cancel(struct fetch_object *object, uint32_t request)
 {
     for (struct fetch_want **at = &object->wants; *at != NULL; at = &(*at)->next) {
@@ -434,7 +455,8 @@ static void opened(void *ctx, const struct http_facts *facts)
     struct fetch_object *object = transfer->object;
     object->is_weak = facts->kind == HTTP_BY_SIZE;
     object->validator = cachefile_hash(facts->validator, 0);
-    transfer->end = facts->is_whole || facts->n_bytes < HEAD ? facts->n_bytes : HEAD;
+    if (facts->is_whole || facts->n_bytes < transfer->end)
+        transfer->end = facts->n_bytes;
     object->name = strdup(facts->name);
     const int code = object->name == NULL ? -ENOMEM : make_cache(object, facts->n_bytes);
     if (code < 0)
@@ -443,22 +465,27 @@ static void opened(void *ctx, const struct http_facts *facts)
 
 static const struct http_calls opening = {.opened = opened, .received = received, .done = done};
 
-int fetch_object_new(struct fetching_room *room, const char *url, uint32_t number, uint32_t request,
+int fetch_object_new(struct fetching_room *room, const char *url, const struct fetching *message,
                      struct fetch_object **out, struct wfs_error *err)
 {
+    const uint64_t n_head =
+        message->n_bytes > 0 && message->n_bytes < HEAD ? message->n_bytes : HEAD;
     struct fetch_object *object = calloc(1, sizeof(*object));
     if (object == NULL)
         return wfs_fail_memory(err);
-    *object =
-        (struct fetch_object){.room = room, .number = number, .request = request, .cache.fd = -1};
-    struct fetch_transfer *transfer = add(object, 0, HEAD);
+    *object = (struct fetch_object){.room = room,
+                                    .number = message->object,
+                                    .request = message->request,
+                                    .cache.fd = -1};
+    struct fetch_transfer *transfer = add(object, 0, n_head, true);
     const int code = transfer == NULL ? wfs_fail_memory(err)
-                                      : http_object_open(room->http, url, HEAD, &opening, transfer,
-                                                         &object->http, err);
+                                      : http_object_open(room->http, url, n_head, &opening,
+                                                         transfer, &object->http, err);
     if (code < 0) {
         fetch_object_free(object);
         return code;
     }
+    transfer->http = http_object_opening(object->http);
     *out = object;
     return 0;
 }
@@ -467,7 +494,7 @@ void fetch_object_free(struct fetch_object *object)
 {
     if (object == NULL)
         return;
-    close_http(object);
+    http_object_free(object->http);
     while (object->transfers != NULL)
         drop(object->transfers);
     while (object->spans != NULL)

@@ -9,6 +9,9 @@
 #include "fetch/http.h"
 
 #include <weightfs/cachestore.h>
+#include <weightfs/fetching.h>
+
+enum { FETCH_HEADERS_MAX = 100 }; /* requests at a time, of headers of a set */
 
 /* What all objects share. */
 struct fetch_object;
@@ -21,7 +24,8 @@ struct fetching_room {
     const char *kept_name;   /* the directory */
     uint64_t most;           /* bytes of a store on the disk; 0: as many as there is room for */
     uint64_t n_untrimmed;    /* bytes written since that was looked at */
-    unsigned n_transfers;    /* at work */
+    unsigned n_transfers;    /* at work, without those of headers */
+    unsigned n_headers;
     uint64_t n_fetched;      /* bytes */
     /* Called once for each request. err NULL: what was asked is present. */
     void (*answered)(void *ctx, uint32_t request, struct fetch_object *object,
@@ -36,6 +40,7 @@ struct fetch_object {
     uint32_t request;   /* that opens it */
     bool is_open;       /* the request was answered */
     bool has_failed;    /* to be opened; nobody asks for it any more */
+    bool is_hasty;      /* others wait until all of it is present */
     bool is_weak;       /* changes show in the size only */
     bool is_kept;       /* the cache file is */
     uint64_t validator; /* hash of it */
@@ -47,8 +52,9 @@ struct fetch_object {
     struct fetch_span *spans; /* ahead, in the order in which they came */
 };
 
-/* Begins to open it; the request is answered later. -ENOMEM, or -EINVAL with a sentence. */
-int fetch_object_new(struct fetching_room *room, const char *url, uint32_t number, uint32_t request,
+/* Begins to open what a message asks for, which is answered when its first bytes are present. -ENOMEM,
+ * or -EINVAL with a sentence. */
+int fetch_object_new(struct fetching_room *room, const char *url, const struct fetching *message,
                      struct fetch_object **out, struct wfs_error *err);
 void fetch_object_free(struct fetch_object *object);
 
@@ -61,6 +67,13 @@ int fetch_object_ahead(struct fetch_object *object, uint64_t offset, uint64_t n_
 /* Returns how many bytes are missing of what somebody waits for, and of what its reader goes on
  * with. */
 uint64_t fetch_object_missing(const struct fetch_object *object);
+
+/* Starts to fetch a range of an open object at once, as opening it does. */
+int fetch_object_header(struct fetch_object *object, uint64_t offset, uint64_t n_bytes);
+
+/* Prepares for n objects beside it, 0: it is not known how many. They cannot be opened before all of
+ * this one is present, so it is fetched in small ranges at the same time. */
+void fetch_object_beside(struct fetch_object *object, uint64_t n);
 
 /* Nobody waits for the request; what is not on its way yet is not fetched ahead either. */
 void fetch_object_cancel(struct fetch_object *object, uint32_t request);

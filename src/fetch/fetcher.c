@@ -174,7 +174,7 @@ static void open_object(struct fetcher *fetcher, const struct fetching *message)
         code = wfs_fail(&err, EACCES, "is neither a URL that was named nor beside one");
     if (code == 0)
         code =
-            fetch_object_new(&fetcher->room, url, message->object, message->request, &object, &err);
+            fetch_object_new(&fetcher->room, url, message, &object, &err);
     if (code < 0) {
         answered(fetcher, message->request, NULL, &err);
         return;
@@ -223,6 +223,10 @@ static void hear(struct fetcher *fetcher, const struct fetching *message)
         close_object(fetcher, message->object);
     else if (message->kind == FETCHING_AHEAD && object != NULL)
         (void)fetch_object_ahead(object, message->offset, message->n_bytes);
+    else if (message->kind == FETCHING_HEADER && object != NULL)
+        (void)fetch_object_header(object, message->offset, message->n_bytes);
+    else if (message->kind == FETCHING_BESIDE && object != NULL)
+        fetch_object_beside(object, message->n_bytes);
     else if (message->kind == FETCHING_CANCEL && object != NULL)
         fetch_object_cancel(object, message->request);
 }
@@ -323,7 +327,8 @@ static _Noreturn void run(const struct fetcher_settings *settings, int socket,
     const struct http_settings http = {
         .retries = settings->has_retries ? settings->retries : RETRIES,
         .timeout_s = settings->has_timeout ? settings->timeout_s : TIMEOUT_S,
-        .endpoint = settings->endpoint};
+        .endpoint = settings->endpoint,
+        .n_requests = FETCH_HEADERS_MAX};
     struct fetcher fetcher = {.socket = socket,
                               .settings = settings,
                               .room = {.spool = opened->spool,

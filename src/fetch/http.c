@@ -80,6 +80,22 @@ static int64_t least_ms(int64_t a, int64_t b)
     return a < 0 || (b >= 0 && b < a) ? b : a;
 }
 
+/* By itself, libcurl closes those that are idle for a moment. */
+static void keep_idle(const struct http *http, long n)
+{
+    (void)curl_multi_setopt(http->multi, CURLMOPT_MAXCONNECTS, n);
+}
+
+/* Closes those that nobody has used. Returns the time until that is due; -1: never. */
+static int64_t age_spares(struct http *http)
+{
+    const int64_t ms = http_spares_age(&http->spares, now_ms());
+    if (ms != 0)
+        return ms;
+    keep_idle(http, HTTP_FEW);
+    return -1;
+}
+
 int http_wait(struct http *http, struct pollfd *extra, unsigned n_extra, int ms)
 {
     const uint64_t n_before = http->n_calls;
@@ -90,7 +106,7 @@ int http_wait(struct http *http, struct pollfd *extra, unsigned n_extra, int ms)
         const int rc = run_requests(http);
         if (rc < 0)
             return rc;
-        const int64_t due = run_due(http);
+        const int64_t due = least_ms(run_due(http), age_spares(http));
         const bool has_called = http->n_calls != n_before;
         const int64_t left = ms < 0 ? -1 : until > now_ms() ? until - now_ms() : 0;
         const int ready = wait_ready(http, extra, n_extra, has_called ? 0 : least_ms(left, due));
@@ -146,6 +162,24 @@ int http_object_open(struct http *http, const char *name, uint64_t head_bytes,
     return 0;
 }
 
+struct http_transfer *http_object_opening(const struct http_object *object)
+{
+    struct http_transfer *transfer;
+    TAILQ_FOREACH(transfer, &object->http->transfers, link)
+    {
+        if (transfer->object == object && transfer->calls->opened != NULL)
+            return transfer;
+    }
+    return NULL;
+}
+
+void http_object_prepare(struct http_object *object, uint64_t n)
+{
+    struct http *http = object->http;
+    keep_idle(http, http->settings.n_requests);
+    http_spares_open(&http->spares, object->is_multiplexed || n > SIZE_MAX ? 0 : (size_t)n);
+}
+
 void http_object_free(struct http_object *object)
 {
     if (object == NULL)
@@ -196,17 +230,18 @@ int http_new(struct http **out, const struct http_settings *settings, struct wfs
     http->settings.endpoint = NULL;
     if (settings->pause_ms == 0)
         http->settings.pause_ms = 300;
+    if (settings->n_requests == 0)
+        http->settings.n_requests = HTTP_FEW;
     read_trust(&http->trust);
     const int rc = http_credentials_read(&http->credentials, settings->endpoint);
     http->multi = curl_multi_init();
     if (rc < 0 || http->multi == NULL ||
-        curl_multi_setopt(http->multi, CURLMOPT_MAX_TOTAL_CONNECTIONS, (long)HTTP_ACTIVE_MAX) !=
-            0 ||
-        /* Without this, those that are idle for a moment are closed. */
-        curl_multi_setopt(http->multi, CURLMOPT_MAXCONNECTS, (long)HTTP_ACTIVE_MAX) != 0) {
+        curl_multi_setopt(http->multi, CURLMOPT_MAX_TOTAL_CONNECTIONS,
+                          (long)http->settings.n_requests) != 0) {
         http_free(http);
         return wfs_fail_memory(err);
     }
+    keep_idle(http, HTTP_FEW);
     *out = http;
     return 0;
 }
@@ -219,6 +254,7 @@ void http_free(struct http *http)
     while ((transfer = TAILQ_FIRST(&http->transfers)) != NULL)
         http_transfer_free(transfer);
     curl_multi_cleanup(http->multi);
+    http_spares_close(&http->spares);
     http_credentials_done(&http->credentials);
     free(http);
     curl_global_cleanup();

@@ -47,6 +47,12 @@ int http_object_open(struct http *http, const char *name, uint64_t head_bytes,
                      const struct http_calls *calls, void *ctx, struct http_object **out,
                      struct wfs_error *err);
 
+/* Returns the transfer that opens it, until that is done; then NULL. */
+struct http_transfer *http_object_opening(const struct http_object *object);
+
+/* Prepares for n requests at once to where an open object came from. */
+void http_object_prepare(struct http_object *object, uint64_t n);
+
 /* Cancels its transfers. */
 void http_object_free(struct http_object *object);
 

@@ -16,6 +16,7 @@ struct http_settings {
     unsigned timeout_s;   /* without a byte; 0: no limit */
     const char *endpoint; /* of s3://; NULL: what the environment says. Copied */
     unsigned pause_ms;    /* before the first retry; 0: 300 */
+    unsigned n_requests;  /* at a time; 0: 16, which is also what a server gets that refuses some */
 };
 
 /* What later answers are compared with, so that bytes of two versions are never mixed. */

@@ -93,6 +93,9 @@ static void judge(struct http_transfer *transfer)
 {
     struct http_object *object = transfer->object;
     const struct http_answer *answer = &transfer->answer;
+    long version = CURL_HTTP_VERSION_NONE;
+    curl_easy_getinfo(transfer->request.easy, CURLINFO_HTTP_VERSION, &version);
+    object->is_multiplexed = version >= CURL_HTTP_VERSION_2_0;
     transfer->moved_ms = now_ms();
     transfer->held.n_max = HTTP_DRAIN_MAX;
     transfer->verdict =

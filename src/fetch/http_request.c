@@ -125,6 +125,7 @@ int http_request_make(struct http_request *request, const struct http_asked *ask
     rc |= curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
     rc |= curl_easy_setopt(easy, CURLOPT_WRITEDATA, ctx);
     rc |= curl_easy_setopt(easy, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
+    rc |= http_spares_offer(asked->spares, easy);
     rc |= set_trust(easy, asked->trust);
     rc |= set_identity(request, asked->identity);
     rc |= set_range(request, asked);

@@ -7,6 +7,7 @@
 #define WFS_HTTP_REQUEST_H
 
 #include "fetch/http_place.h"
+#include "fetch/http_spare.h"
 #include "fetch/http_verdict.h"
 
 #include <curl/curl.h>
@@ -30,6 +31,7 @@ struct http_asked {
     uint64_t start, end;
     const struct http_trust *trust;
     unsigned timeout_s;
+    struct http_spares *spares;
     bool is_fresh; /* on a connection of its own: the one before was silent */
 };
 

@@ -57,6 +57,7 @@ struct http_object {
     char commit[41];          /* of the Hub's repository; "": not known */
     struct http_known known;
     bool has_changed;
+    bool is_multiplexed; /* one connection takes all requests */
     bool is_held;  /* its ranges come without a length */
     bool is_freed; /* lives as long as its transfers */
     unsigned n_transfers;
@@ -68,6 +69,7 @@ struct http {
     struct http_trust trust;
     struct http_credentials credentials;
     struct http_transfers transfers; /* in the order of their beginning */
+    struct http_spares spares;
     unsigned n_active;
     uint64_t n_held;  /* bytes of bodies that are held, of all transfers */
     uint64_t n_calls; /* calls back so far */

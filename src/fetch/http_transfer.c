@@ -207,6 +207,8 @@ static void retry(struct http_transfer *transfer)
 {
     curl_off_t asked_s = 0;
     curl_easy_getinfo(transfer->request.easy, CURLINFO_RETRY_AFTER, &asked_s);
+    if (transfer->answer.status == 429 || transfer->answer.status == 503)
+        transfer->object->http->settings.n_requests = HTTP_FEW;
     if (++transfer->n_failures > transfer->object->http->settings.retries) {
         struct wfs_error err = {0};
         if (transfer->n_failures == 1)
@@ -287,6 +289,7 @@ static int begin(struct http_transfer *transfer)
         .end = transfer->stop,
         .trust = &http->trust,
         .timeout_s = http->settings.timeout_s,
+        .spares = &http->spares,
         .is_fresh = transfer->was_silent,
     };
     if (http_request_make(&transfer->request, &asked, http_delivery_header, http_delivery_body,
@@ -313,7 +316,7 @@ int64_t http_transfer_ms(const struct http_transfer *transfer, int64_t now)
     int64_t due = transfer->due_ms;
     if (transfer->is_cancelled)
         return 0;
-    if (!transfer->is_active && http->n_active >= HTTP_ACTIVE_MAX)
+    if (!transfer->is_active && http->n_active >= http->settings.n_requests)
         return -1;
     if (transfer->is_active && is_draining(transfer))
         due = transfer->moved_ms + HTTP_DRAIN_MS;

@@ -8,7 +8,7 @@
 
 #include "fetch/http_state.h"
 
-enum { HTTP_ACTIVE_MAX = 16 }; /* requests at a time, and connections */
+enum { HTTP_FEW = 16 }; /* requests at a time, and connections that are kept while they are idle */
 
 /* Makes one for [start, end), which waits. -ENOMEM. */
 int http_transfer_new(struct http_object *object, uint64_t start, uint64_t end,

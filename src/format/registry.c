@@ -17,6 +17,7 @@
 #include "format/set/set_plan.h"
 #include "format/set/shard_source.h"
 #include "format/signatures.h"
+#include "remote/remote_source.h"
 
 static const struct wfs_format *const formats[WFS_N_FORMATS] = {
     [WFS_FORMAT_BURNPACK - 1] = &format_burnpack,
@@ -168,6 +169,18 @@ int load_source(struct source *source, const struct load_context *context, struc
     return 0;
 }
 
+static void foresee(const struct source *source)
+{
+    struct head head;
+    uint64_t offset, n_bytes;
+    if (read_head(source, &head, NULL) < 0)
+        return;
+    const struct wfs_format *format = by_content(head.bytes, head.n_bytes, source->n_bytes);
+    if (format != NULL && format->functions->foresee != NULL &&
+        format->functions->foresee(head.bytes, head.n_bytes, source->n_bytes, &offset, &n_bytes))
+        remote_source_expect_header(source, offset, n_bytes);
+}
+
 static bool names_checkpoint(const char *path)
 {
     return wfs_format_by_path(path) != NULL;
@@ -183,7 +196,7 @@ static const struct directory_functions *directory_of(const char *path)
     return NULL;
 }
 
-const struct format_table registry_table = {load_source, names_checkpoint, directory_of};
+const struct format_table registry_table = {load_source, foresee, names_checkpoint, directory_of};
 
 int wfs_load(const char *path, const struct wfs_load_options *options, struct wfs_catalog **out,
              struct wfs_error *err)

@@ -279,10 +279,14 @@ int remote_want(struct wfs_remote *remote, const struct remote_range *range, str
 
 /* ---- objects ---- */
 
-static int begin_open(struct wfs_remote *remote, struct call *call, const char *url)
+static int begin_open(struct wfs_remote *remote, struct call *call, const char *url,
+                      uint64_t n_bytes)
 {
-    struct fetching message = {
-        .kind = FETCHING_OPEN, .object = ++remote->last_object, .text = url, .n_text = strlen(url)};
+    struct fetching message = {.kind = FETCHING_OPEN,
+                               .object = ++remote->last_object,
+                               .n_bytes = n_bytes,
+                               .text = url,
+                               .n_text = strlen(url)};
     return begin(remote, call, &message);
 }
 
@@ -294,7 +298,7 @@ static struct call *find_early(const struct wfs_remote *remote, const char *url)
     return call;
 }
 
-void remote_open_early(struct wfs_remote *remote, const char *url)
+void remote_open_early(struct wfs_remote *remote, const char *url, uint64_t n_bytes)
 {
     struct call *call = malloc(sizeof(*call));
     if (call == NULL)
@@ -302,7 +306,7 @@ void remote_open_early(struct wfs_remote *remote, const char *url)
     call_init(call);
     call->url = strdup(url);
     pthread_mutex_lock(&remote->lock);
-    if (call->url == NULL || begin_open(remote, call, url) < 0) {
+    if (call->url == NULL || begin_open(remote, call, url, n_bytes) < 0) {
         if (call->request != 0)
             unlink_call(remote, call);
         call_done(call);
@@ -323,7 +327,7 @@ int remote_open(struct wfs_remote *remote, const char *url, uint32_t *ret_number
         free(early->url); /* so that no other thread finds it */
         early->url = NULL;
     } else
-        code = begin_open(remote, call, url);
+        code = begin_open(remote, call, url, 0);
     code = finish(remote, call, code == 0 ? await(remote, call) : code, err);
     pthread_mutex_unlock(&remote->lock);
     *ret_number = call->object;

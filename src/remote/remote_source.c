@@ -16,10 +16,18 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/bytes.h"
 #include "remote/forward.h"
 #include "remote/remote_call.h"
 
-enum { SLICE = 4 << 20, ATTEMPTS = 16 };
+enum {
+    SLICE = 4 << 20,
+    ATTEMPTS = 16,
+    /* Bytes of each of many that are opened: what a server sends in one round trip of a connection
+     * that is new (10 segments, with the header of the answer). */
+    FIRST_OF_MANY = 12 << 10,
+    LARGEST_HEADER = 8 << 20, /* bytes that are fetched before they are read */
+};
 
 /* Stays until the source is freed, because other threads may look at it. */
 struct trouble {
@@ -240,5 +248,32 @@ int remote_source_open(struct wfs_remote *remote, const char *url, struct source
 void remote_source_open_early(struct wfs_remote *remote, const char *url)
 {
     if (remote != NULL && strlen(url) <= FETCHING_TEXT_MAX)
-        remote_open_early(remote, url);
+        remote_open_early(remote, url, FIRST_OF_MANY);
+}
+
+/* Says something that needs no answer. */
+static void tell(const struct source *source, struct fetching message)
+{
+    const struct remote_object *object = source->ctx;
+    message.object = object->number;
+    remote_tell(object->remote, &message);
+}
+
+void remote_source_expect_header(const struct source *source, uint64_t offset, uint64_t n_bytes)
+{
+    uint64_t end;
+    if (remote_source_url(source) == NULL || offset >= source->n_bytes ||
+        !checked_add(offset, n_bytes, &end))
+        return;
+    n_bytes = (end < source->n_bytes ? end : source->n_bytes) - offset;
+    n_bytes = n_bytes < LARGEST_HEADER ? n_bytes : LARGEST_HEADER;
+    if (n_bytes > 0 && offset + n_bytes > FIRST_OF_MANY)
+        tell(source, (struct fetching){
+                         .kind = FETCHING_HEADER, .offset = offset, .n_bytes = n_bytes});
+}
+
+void remote_source_expect_siblings(const struct source *source, uint64_t n)
+{
+    if (remote_source_url(source) != NULL)
+        tell(source, (struct fetching){.kind = FETCHING_BESIDE, .n_bytes = n});
 }

@@ -18,8 +18,15 @@
 int remote_source_open(struct wfs_remote *remote, const char *url, struct source **out,
                        struct wfs_error *err);
 
-/* Begins to open what remote_source_open is called for soon. */
+/* Begins to open what remote_source_open is called for soon: one of many. */
 void remote_source_open_early(struct wfs_remote *remote, const char *url);
+
+/* Begins to fetch a range of a header, which is read soon. Does nothing for a file. */
+void remote_source_expect_header(const struct source *source, uint64_t offset, uint64_t n_bytes);
+
+/* Tells that n sources beside it will be opened when all of it has been read; 0: it is not known how
+ * many. Does nothing for a file. */
+void remote_source_expect_siblings(const struct source *source, uint64_t n);
 
 /* Returns the whole URL of a source that was opened so, for what is beside it; NULL: a file. */
 const char *remote_source_url(const struct source *source);

@@ -23,6 +23,14 @@ static bool probe(const uint8_t *head, size_t n_head, uint64_t n_bytes)
     return n_head >= sizeof(magic) && memcmp(head, magic, sizeof(magic)) == 0;
 }
 
+static bool foresee(const uint8_t *head, size_t n_head, uint64_t n_bytes, uint64_t *ret_offset,
+                    uint64_t *ret_n_bytes)
+{
+    *ret_offset = 0;
+    *ret_n_bytes = n_head < BURNPACK_HEADER ? 0 : BURNPACK_HEADER + (uint64_t)load_le32(head + 6);
+    return true;
+}
+
 static int check_magic(const struct burnpack_load *load, const uint8_t *header)
 {
     if (memcmp(header, magic, sizeof(magic)) == 0)
@@ -117,6 +125,7 @@ static const char *const extensions[] = {".bpk", NULL};
 
 static const struct format_functions functions = {
     .probe = probe,
+    .foresee = foresee,
     .load = load_file,
     .stores = burnpack_layout_stores,
     .check = burnpack_layout_check,

@@ -34,6 +34,12 @@ struct format_functions {
      * FORMAT_HEAD) of a file of n_bytes.
      */
     bool (*probe)(const uint8_t *head, size_t n_head, uint64_t n_bytes);
+    /*
+     * Finds the range that load will read besides the head, as far as the head tells: it is fetched
+     * before. Returns false when nothing is known. NULL: nothing ever is.
+     */
+    bool (*foresee)(const uint8_t *head, size_t n_head, uint64_t n_bytes, uint64_t *ret_offset,
+                    uint64_t *ret_n_bytes);
     /* Fills an empty catalog, which owns the source already. */
     int (*load)(struct source *source, const struct load_context *context,
                 struct wfs_catalog *catalog, struct wfs_error *err);
@@ -73,6 +79,8 @@ struct format_table {
     /* Loads a file of any format. Takes the source: the catalog owns it, or it is freed. */
     int (*load)(struct source *source, const struct load_context *context, struct wfs_catalog **out,
                 struct wfs_error *err);
+    /* Begins to fetch what load will read of a source on the network. */
+    void (*foresee)(const struct source *source);
     /* Returns whether a path ends like a file of some format. */
     bool (*names_checkpoint)(const char *path);
     /* Returns what a format does whose directories are described by a file of that name; NULL: it

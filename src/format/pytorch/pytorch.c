@@ -50,6 +50,16 @@ static bool probe(const uint8_t *head, size_t n_head, uint64_t n_bytes)
            tar_probe(head, n_head) || pickle_probe(head, n_head, n_bytes);
 }
 
+/* The directory of a zip is at its end. */
+static bool foresee(const uint8_t *head, size_t n_head, uint64_t n_bytes, uint64_t *ret_offset,
+                    uint64_t *ret_n_bytes)
+{
+    enum { TAIL = 16 << 10 };
+    *ret_n_bytes = TAIL;
+    *ret_offset = n_bytes < TAIL ? 0 : n_bytes - TAIL;
+    return is_zip(head, n_head);
+}
+
 static int no_storage(struct torch *torch, const struct torch_storage_id *id,
                       struct torch_storage *ret)
 {
@@ -239,6 +249,7 @@ static const char *const extensions[] = {".pth", ".pt",  ".ckpt", ".bin", ".pkl"
 
 static const struct format_functions functions = {
     .probe = probe,
+    .foresee = foresee,
     .load = load,
     .verify = torch_checksums_verify,
     .stores = torch_record_stores,

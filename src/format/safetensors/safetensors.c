@@ -45,6 +45,14 @@ static bool probe(const uint8_t *head, size_t n_head, uint64_t n_bytes)
     return i >= n_head || head[i] == '"' || head[i] == '}';
 }
 
+static bool foresee(const uint8_t *head, size_t n_head, uint64_t n_bytes, uint64_t *ret_offset,
+                    uint64_t *ret_n_bytes)
+{
+    const uint64_t n_header = n_head < SAFETENSORS_PREFIX ? 0 : load_le64(head);
+    *ret_offset = 0;
+    return !__builtin_add_overflow(SAFETENSORS_PREFIX, n_header, ret_n_bytes);
+}
+
 static int check_length(const struct safetensors_load *load, uint64_t n_header)
 {
     enum { LARGEST = INT32_MAX }; /* entries keep offsets in 32 bits */
@@ -146,6 +154,7 @@ static const char *const extensions[] = {".safetensors", NULL};
 
 static const struct format_functions functions = {
     .probe = probe,
+    .foresee = foresee,
     .load = load_file,
     .stores = safetensors_layout_stores,
     .plan = safetensors_layout_plan,

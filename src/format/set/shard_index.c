@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "remote/remote_source.h"
 #include "text/json.h"
 
 struct shard_key *shard_index_find(const struct shard_index *index, const char *key)
@@ -162,6 +163,18 @@ static int begins_like_json(const struct source *source)
     return i < n && head[i] == '{';
 }
 
+/* Tells how many shards there will be as soon as the first name does: "…-of-00100…". */
+static void expect_shards(const struct source *source)
+{
+    char head[4096];
+    const size_t n = source->n_bytes < sizeof(head) ? (size_t)source->n_bytes : sizeof(head) - 1;
+    if (!source->is_remote || source_read(source, 0, head, n) < 0)
+        return;
+    head[n] = '\0';
+    const char *name = strstr(head, "-of-");
+    remote_source_expect_siblings(source, name == NULL ? 0 : strtoul(name + 4, NULL, 10));
+}
+
 int shard_index_read(struct shard_index *index, const struct source *source, uint64_t n_most,
                      struct wfs_error *err)
 {
@@ -171,6 +184,7 @@ int shard_index_read(struct shard_index *index, const struct source *source, uin
         return wfs_fail(err, EIO, "cannot read its first bytes");
     if (!is_json)
         return 0;
+    expect_shards(source);
     const size_t n = (size_t)source->n_bytes;
     index->text = malloc(n + 1);
     if (index->text == NULL)

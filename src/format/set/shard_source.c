@@ -27,6 +27,15 @@
 
 enum { MAX_LISTED = 20 }; /* findings of one kind */
 
+/* A shard that was opened before its turn. */
+struct early {
+    struct source *source;
+    int code;
+    struct wfs_error err;
+};
+
+enum { N_EARLY = 100 };
+
 struct gathering {
     const char *folder; /* with its slash, or empty */
     const char *url;    /* of the index, beside which the shards are; NULL: in the folder */
@@ -34,6 +43,7 @@ struct gathering {
     struct shard_index *index; /* NULL: none, all keys are taken */
     struct wfs_catalog *catalog;
     struct shard_index seen; /* without an index: the keys so far */
+    struct early *early;     /* N_EARLY of a URL, from the last multiple of that on */
     size_t n_found[WFS_N_FINDING_KINDS];
     struct wfs_error *err;
 };
@@ -72,12 +82,19 @@ static int note_rest(struct gathering *g)
     return 0;
 }
 
-static int load_file(const char *path, const struct load_context *context, struct wfs_catalog **out,
-                     struct wfs_error *err)
+static int load_shard(struct gathering *g, uint32_t shard, const char *path,
+                      struct wfs_catalog **out, struct wfs_error *err)
 {
-    struct source *source;
-    const int code = format_open(context, path, &source, err);
-    return code < 0 ? code : context->table->load(source, context, out, err);
+    struct early *early = g->early == NULL ? NULL : &g->early[shard % N_EARLY];
+    struct source *source = NULL;
+    int code;
+    if (early != NULL) {
+        code = early->code;
+        source = steal(&early->source);
+        *err = early->err;
+    } else
+        code = format_open(g->context, path, &source, err);
+    return code < 0 ? code : g->context->table->load(source, g->context, out, err);
 }
 
 /* A tensor that the index promises and nobody has: its name, and nothing to read. */
@@ -193,16 +210,34 @@ static int find_shard_path(const struct gathering *g, const char *name, char **r
                     wfs_quote(name).text);
 }
 
-enum { N_AHEAD = 32 }; /* shards that are opened at a time */
-
-/* Begins to open the shards of a URL that come soon: each is a round trip. *next is the first that
- * was not begun. */
-static void open_early(const struct gathering *g, size_t i, size_t *next)
+static void drop_early(struct gathering *g)
 {
-    for (; g->url != NULL && *next < g->index->n_shards && *next < i + N_AHEAD; ++*next) {
+    for (size_t i = 0; g->early != NULL && i < N_EARLY; i++) {
+        source_free(g->early[i].source);
+        g->early[i] = (struct early){0};
+    }
+}
+
+/* Opens the next shards of a URL, and begins to fetch their headers: all at the same time, because
+ * each is a round trip. */
+static void open_early(struct gathering *g, size_t first)
+{
+    struct wfs_remote *remote = g->context->remote;
+    const size_t n_left = g->index->n_shards - first, n = n_left < N_EARLY ? n_left : N_EARLY;
+    drop_early(g);
+    for (size_t i = 0; i < n; i++) {
         autofree char *url = NULL;
-        if (url_sibling(g->url, g->index->shards[*next], &url, NULL) == 0)
-            remote_source_open_early(g->context->remote, url);
+        if (url_sibling(g->url, g->index->shards[first + i], &url, NULL) == 0)
+            remote_source_open_early(remote, url);
+    }
+    for (size_t i = 0; i < n; i++) {
+        struct early *early = &g->early[i];
+        autofree char *url = NULL;
+        early->code = url_sibling(g->url, g->index->shards[first + i], &url, &early->err);
+        if (early->code == 0)
+            early->code = remote_source_open(remote, url, &early->source, &early->err);
+        if (early->code == 0)
+            g->context->table->foresee(early->source);
     }
 }
 
@@ -214,7 +249,7 @@ static int add_shard(struct gathering *g, uint32_t shard, const char *name)
     int code = find_shard_path(g, name, &path);
     if (code < 0)
         return code;
-    code = load_file(path, g->context, &part, &inner);
+    code = load_shard(g, shard, path, &part, &inner);
     if (code < 0 && (!g->context->force || is_ours(inner.code)))
         return fail_shard(g, name, &inner);
     if (code < 0)
@@ -276,11 +311,16 @@ static int load_indexed(const struct source *source, struct shard_index *index,
                           .index = index,
                           .catalog = catalog,
                           .err = err};
-    size_t next = 0;
+    autofree struct early *early = g.url == NULL ? NULL : calloc(N_EARLY, sizeof(*early));
+    if (g.url != NULL && early == NULL)
+        return wfs_fail_memory(err);
+    g.early = early;
     for (size_t i = 0; code == 0 && i < index->n_shards; i++) {
-        open_early(&g, i, &next);
+        if (early != NULL && i % N_EARLY == 0)
+            open_early(&g, i);
         code = add_shard(&g, (uint32_t)i, index->shards[i]);
     }
+    drop_early(&g);
     code = code < 0 ? code : check_found(&g);
     code = code < 0 ? code : note_rest(&g);
     if (code >= 0 && g.url == NULL)
