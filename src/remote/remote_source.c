@@ -275,5 +275,6 @@ void remote_source_expect_header(const struct source *source, uint64_t offset, u
 void remote_source_expect_siblings(const struct source *source, uint64_t n)
 {
     if (remote_source_url(source) != NULL)
-        tell(source, (struct fetching){.kind = FETCHING_BESIDE, .n_bytes = n});
+        tell(source, (struct fetching){.kind = FETCHING_BESIDE,
+                                       .n_bytes = n < UINT32_MAX ? n : UINT32_MAX});
 }
