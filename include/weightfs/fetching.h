@@ -29,8 +29,8 @@ enum fetching_kind {
     FETCHING_WANT = 'w',   /* a range that somebody waits for */
     FETCHING_AHEAD = 'a',  /* one that will be read soon; no answer */
     FETCHING_HEADER = 'h', /* one of a header that is read now; no answer */
-    FETCHING_BESIDE = 'b', /* n_bytes objects beside it are opened soon, 0: it is not known how many;
-                              no answer */
+    FETCHING_BESIDE = 'b', /* n_bytes objects beside it are opened soon, 0: it is not known how
+                              many; no answer */
     FETCHING_CANCEL = 'c', /* nobody waits for the answer; no answer */
     FETCHING_CLOSE = 'x',  /* the object is not read any more; no answer */
     /* answers */

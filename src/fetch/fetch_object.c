@@ -302,8 +302,7 @@ void fetch_object_serve(struct fetch_object *object)
     for (struct fetch_want *want = object->wants; want != NULL && err.code == 0;
          want = want->next) {
         uint64_t from = want->offset;
-        const int code =
-            fetch_some(object, &from, reach_of(object, want), MOST_TRANSFERS, false);
+        const int code = fetch_some(object, &from, reach_of(object, want), MOST_TRANSFERS, false);
         if (code < 0)
             wfs_fail(&err, -code, "cannot begin to fetch: %s", strerror(-code));
     }
@@ -473,10 +472,8 @@ int fetch_object_new(struct fetching_room *room, const char *url, const struct f
     struct fetch_object *object = calloc(1, sizeof(*object));
     if (object == NULL)
         return wfs_fail_memory(err);
-    *object = (struct fetch_object){.room = room,
-                                    .number = message->object,
-                                    .request = message->request,
-                                    .cache.fd = -1};
+    *object = (struct fetch_object){
+        .room = room, .number = message->object, .request = message->request, .cache.fd = -1};
     struct fetch_transfer *transfer = add(object, 0, n_head, true);
     const int code = transfer == NULL ? wfs_fail_memory(err)
                                       : http_object_open(room->http, url, n_head, &opening,

@@ -26,7 +26,7 @@ struct fetching_room {
     uint64_t n_untrimmed;    /* bytes written since that was looked at */
     unsigned n_transfers;    /* at work, without those of headers */
     unsigned n_headers;
-    uint64_t n_fetched;      /* bytes */
+    uint64_t n_fetched; /* bytes */
     /* Called once for each request. err NULL: what was asked is present. */
     void (*answered)(void *ctx, uint32_t request, struct fetch_object *object,
                      const struct wfs_error *err);
@@ -52,8 +52,8 @@ struct fetch_object {
     struct fetch_span *spans; /* ahead, in the order in which they came */
 };
 
-/* Begins to open what a message asks for, which is answered when its first bytes are present. -ENOMEM,
- * or -EINVAL with a sentence. */
+/* Begins to open what a message asks for, which is answered when its first bytes are present.
+ * -ENOMEM, or -EINVAL with a sentence. */
 int fetch_object_new(struct fetching_room *room, const char *url, const struct fetching *message,
                      struct fetch_object **out, struct wfs_error *err);
 void fetch_object_free(struct fetch_object *object);
@@ -71,8 +71,8 @@ uint64_t fetch_object_missing(const struct fetch_object *object);
 /* Starts to fetch a range of an open object at once, as opening it does. */
 int fetch_object_header(struct fetch_object *object, uint64_t offset, uint64_t n_bytes);
 
-/* Prepares for n objects beside it, 0: it is not known how many. They cannot be opened before all of
- * this one is present, so it is fetched in small ranges at the same time. */
+/* Prepares for n objects beside it, 0: it is not known how many. They cannot be opened before all
+ * of this one is present, so it is fetched in small ranges at the same time. */
 void fetch_object_beside(struct fetch_object *object, uint64_t n);
 
 /* Nobody waits for the request; what is not on its way yet is not fetched ahead either. */

@@ -173,8 +173,7 @@ static void open_object(struct fetcher *fetcher, const struct fetching *message)
     if (code == 0 && !is_allowed(fetcher, url))
         code = wfs_fail(&err, EACCES, "is neither a URL that was named nor beside one");
     if (code == 0)
-        code =
-            fetch_object_new(&fetcher->room, url, message, &object, &err);
+        code = fetch_object_new(&fetcher->room, url, message, &object, &err);
     if (code < 0) {
         answered(fetcher, message->request, NULL, &err);
         return;

@@ -15,10 +15,9 @@ enum { KEPT_MS = 10000 };
 
 static int open_one(const struct http_spares *spares)
 {
-    const int fd = socket(spares->address.ss_family,
-                          spares->type | SOCK_CLOEXEC | SOCK_NONBLOCK, spares->protocol);
-    if (fd >= 0 &&
-        connect(fd, (const struct sockaddr *)&spares->address, spares->n_address) < 0 &&
+    const int fd = socket(spares->address.ss_family, spares->type | SOCK_CLOEXEC | SOCK_NONBLOCK,
+                          spares->protocol);
+    if (fd >= 0 && connect(fd, (const struct sockaddr *)&spares->address, spares->n_address) < 0 &&
         errno != EINPROGRESS) {
         close(fd);
         return -1;

@@ -23,7 +23,7 @@ struct http_spares {
     int fds[HTTP_SPARE_MAX]; /* to that address; connected, or about to be */
     size_t n;
     int64_t until_ms; /* 0: no time is known */
-    bool has_taken; /* libcurl has just got one */
+    bool has_taken;   /* libcurl has just got one */
     int taken;
 };
 

@@ -58,8 +58,8 @@ struct http_object {
     struct http_known known;
     bool has_changed;
     bool is_multiplexed; /* one connection takes all requests */
-    bool is_held;  /* its ranges come without a length */
-    bool is_freed; /* lives as long as its transfers */
+    bool is_held;        /* its ranges come without a length */
+    bool is_freed;       /* lives as long as its transfers */
     unsigned n_transfers;
 };
 

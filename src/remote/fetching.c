@@ -32,7 +32,7 @@ int fetching_encode(const struct fetching *message, uint8_t ret[FETCHING_MAX])
 
 static bool is_kind(uint8_t kind)
 {
-    static const char kinds[] = {FETCHING_OPEN,   FETCHING_WANT,  FETCHING_AHEAD, FETCHING_HEADER,
+    static const char kinds[] = {FETCHING_OPEN,   FETCHING_WANT,   FETCHING_AHEAD, FETCHING_HEADER,
                                  FETCHING_BESIDE, FETCHING_CANCEL, FETCHING_CLOSE, FETCHING_OPENED,
                                  FETCHING_DONE,   FETCHING_FAILED};
     return memchr(kinds, kind, sizeof(kinds)) != NULL;

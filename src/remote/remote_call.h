@@ -28,8 +28,8 @@ struct wfs_remote *remote_share(struct wfs_remote *remote);
 int remote_open(struct wfs_remote *remote, const char *url, uint32_t *ret_number,
                 struct remote_answer *ret, struct wfs_error *err);
 
-/* Asks for an object that remote_open is called for soon, without waiting, and for its first n_bytes
- * rather than as many as usual. */
+/* Asks for an object that remote_open is called for soon, without waiting, and for its first
+ * n_bytes rather than as many as usual. */
 void remote_open_early(struct wfs_remote *remote, const char *url, uint64_t n_bytes);
 
 /* A range of an object, and how many bytes behind it the same reader goes on with. */

@@ -268,8 +268,8 @@ void remote_source_expect_header(const struct source *source, uint64_t offset, u
     n_bytes = (end < source->n_bytes ? end : source->n_bytes) - offset;
     n_bytes = n_bytes < LARGEST_HEADER ? n_bytes : LARGEST_HEADER;
     if (n_bytes > 0 && offset + n_bytes > FIRST_OF_MANY)
-        tell(source, (struct fetching){
-                         .kind = FETCHING_HEADER, .offset = offset, .n_bytes = n_bytes});
+        tell(source,
+             (struct fetching){.kind = FETCHING_HEADER, .offset = offset, .n_bytes = n_bytes});
 }
 
 void remote_source_expect_siblings(const struct source *source, uint64_t n)

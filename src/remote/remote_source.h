@@ -24,8 +24,8 @@ void remote_source_open_early(struct wfs_remote *remote, const char *url);
 /* Begins to fetch a range of a header, which is read soon. Does nothing for a file. */
 void remote_source_expect_header(const struct source *source, uint64_t offset, uint64_t n_bytes);
 
-/* Tells that n sources beside it will be opened when all of it has been read; 0: it is not known how
- * many. Does nothing for a file. */
+/* Tells that n sources beside it will be opened when all of it has been read; 0: it is not known
+ * how many. Does nothing for a file. */
 void remote_source_expect_siblings(const struct source *source, uint64_t n);
 
 /* Returns the whole URL of a source that was opened so, for what is beside it; NULL: a file. */

@@ -134,7 +134,8 @@ static void only_what_was_marked_is_present(void)
     check_int(cachefile_read(&cache, 0, got, 1), 0);
     check_int(cachefile_write(&cache, 0, bytes, n_bytes), 0);
     check_int(cachefile_read(&cache, 0, got, 1), 0);
-    check_int(cachefile_mark(&cache, PIECE - 1, 2 * PIECE, NULL, 0), 0); /* one of them lies whole in it */
+    check_int(cachefile_mark(&cache, PIECE - 1, 2 * PIECE, NULL, 0),
+              0); /* one of them lies whole in it */
     check_uint(cachefile_count(&cache), PIECE);
     check_int(cachefile_read(&cache, PIECE, got, PIECE), 1);
     check_bytes(got, bytes + PIECE, PIECE);

@@ -35,7 +35,7 @@ struct format_functions {
      */
     bool (*probe)(const uint8_t *head, size_t n_head, uint64_t n_bytes);
     /*
-     * Finds the range that load will read besides the head, as far as the head tells: it is fetched
+     * Finds the range that load will read besides the head, as far as the head shows: it is fetched
      * before. Returns false when nothing is known. NULL: nothing ever is.
      */
     bool (*foresee)(const uint8_t *head, size_t n_head, uint64_t n_bytes, uint64_t *ret_offset,
