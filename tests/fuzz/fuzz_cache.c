@@ -92,7 +92,8 @@ static void use(int fd)
         return;
     if (cache.n_bytes != N_OBJECT || cache.base < OBJECTS_AT || look(fd, &cache) != 1)
         abort();
-    if (cachefile_write(&cache, 0, bytes, N_OBJECT) < 0 || cachefile_mark(&cache, 0, N_OBJECT) < 0)
+    if (cachefile_write(&cache, 0, bytes, N_OBJECT) < 0 ||
+        cachefile_mark(&cache, 0, N_OBJECT, bytes, N_OBJECT) < 0)
         return;
     if (cachefile_read(&cache, 0, again, N_OBJECT) != 1 || memcmp(bytes, again, N_OBJECT) != 0)
         abort();
