@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Checkpoints behind nginx: every verb gives what it gives for the file there, and little more than what is looked at goes over the wire."""
 import gzip
+import hashlib
 import json
 import os
 import re
@@ -34,11 +35,10 @@ def given(name):
     return listed.code, listed.stderr, text, cats
 
 
-def compare(server, path, *transports):
-    """Each transport is whether it is TLS. Returns how many tensors were compared."""
+def compare(server, path, tls=False):
+    """Returns how many tensors were compared."""
     code, stderr, text, cats = given(path)
-    for tls in transports or [False]:
-        assert given(server.url(path, tls)) == (code, server.in_urls(stderr, path, tls), server.in_urls(text, path, tls), cats), path
+    assert given(server.url(path, tls)) == (code, server.in_urls(stderr, path, tls), server.in_urls(text, path, tls), cats), path
     return len(cats)
 
 
@@ -70,13 +70,35 @@ def test_a_sample_of_files_of_other_programs(serve):
     assert sum(compare(server, path.resolve()) for path in FILES[::181]) > 10
 
 
+def of_all(name):
+    """What the verbs give that read all tensors in one process: code, errors and output of each."""
+    done = [weightfs(*verb, name, code=None) for verb in (['ls', '--json', '-l'], ['sum', '--json'])]
+    return [(one.code, one.stderr, one.raw.decode('utf-8', 'surrogatepass')) for one in done]
+
+
+def compare_all(server, path):
+    """`ls` and `sum` by HTTP and TLS are those of the file, and `cat` of each tensor has the sum that the file has."""
+    (code, _, listing), (_, _, sums) = theirs = of_all(path)
+    for tls in False, True:
+        expected = [(code, *(server.in_urls(text, path, tls) for text in texts)) for code, *texts in theirs]
+        assert of_all(server.url(path, tls)) == expected, path
+    hashes = {tensor['key']: tensor['sha256'] for source in json.loads(sums or '{}').get('sources', []) for tensor in source['tensors']}
+    for tensor in json.loads(listing)['tensors'] if code == 0 else []:
+        done = weightfs('cat', server.url(path), '--', _spelled(tensor['key']), code=None)
+        if done.code == 0 and tensor['key'] in hashes:
+            assert hashlib.sha256(done.raw).hexdigest() == hashes[tensor['key']], (path, tensor['key'])
+        else:
+            theirs = weightfs('cat', path, '--', _spelled(tensor['key']), code=None)
+            assert (done.code, done.raw) == (theirs.code, theirs.raw), (path, tensor['key'])
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures('need_shared')
 @pytest.mark.parametrize('start', range(N_PARTS))
 def test_every_file_of_other_programs(serve, start):
     server = serve(shared.FOLDER.resolve())
     for path in FILES[start::N_PARTS]:
-        compare(server, path.resolve(), False, True)
+        compare_all(server, path.resolve())
 
 
 VERBS = [['info', '--json'], ['info'], ['check'], ['check', '--values', '--json'], ['config'], ['plan', '--json'], ['ls', '--tree'], ['show', '--json']]

@@ -191,6 +191,47 @@ def test_a_copy_goes_on_when_the_server_comes_back(serve, mount, random_file, fo
     assert (folder / 'copy').read_bytes() == st.read(random_file).tensors['a'][2]
 
 
+def begin(*words):
+    return subprocess.Popen([*program.COMMAND, *map(os.fspath, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def start_commit(mount, url, small, output):
+    mnt = mount(url, 'output=%s' % output)
+    (mnt / 'a').write_bytes(b'x' * N_EACH)
+    return begin('commit', mnt.path)
+
+
+# What reads all of a URL, and whether it writes the output, with what else in it.
+READERS = {
+    'convert': lambda mount, url, small, output: begin('convert', url, output),
+    'sum': lambda mount, url, small, output: begin('sum', url),
+    'overlay': lambda mount, url, small, output: begin('convert', '--overlay=' + url, small, output),
+    'commit': start_commit,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('seconds', [1, 20])
+@pytest.mark.parametrize('reader', READERS)
+def test_readers_go_on_when_the_server_comes_back(serve, mount, small, random_file, folder, reader, seconds):
+    server = serve(folder, more=SLOW)
+    url, output = server.url(random_file), folder / 'out.safetensors'
+    process = READERS[reader](mount, url, small, output)
+    wait_for(lambda: server.n_writing() > 2 or process.poll() is not None, 'several answers at a time')
+    server.die()
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(seconds)
+    server.revive()
+    stdout, stderr = process.communicate(timeout=4 * program.PATIENCE)
+    assert (process.returncode, stderr) == (0, b'')
+    tensors = st.read(random_file).tensors
+    if reader == 'sum':
+        assert stdout.decode() == server.in_urls(tool(*program.COMMAND, 'sum', random_file).stdout, random_file)
+    else:
+        expected = {'overlay': {**st.read(small).tensors, **tensors}, 'commit': {**tensors, 'a': ('U8', [N_EACH], b'x' * N_EACH)}}
+        assert st.read(output).tensors == expected.get(reader, tensors)
+
+
 def test_bytes_of_two_versions_are_never_mixed(serve, mount, random_file, folder):
     server = serve(folder, more=SLOW)
     old = st.read(random_file).tensors['a'][2]

@@ -94,14 +94,14 @@ class Nginx:
         self._process = subprocess.Popen([*self.wrap, 'setpriv', '--pdeathsig', 'TERM', NGINX, '-p', '.', '-c', 'conf', '-e', 'error.log'],
                                          cwd=self._folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + PATIENCE
-        while self._n_writing() is None:
+        while self.n_writing() is None:
             if self._process.poll() is not None:
                 return False
             assert time.monotonic() < deadline, 'nginx does not answer'
             time.sleep(0.01)
         return True
 
-    def _n_writing(self):
+    def n_writing(self):
         """Answers under way, this one among them; None while nobody answers."""
         try:
             with socket.socket(socket.AF_UNIX) as asking:
@@ -129,7 +129,7 @@ class Nginx:
     def requests(self):
         """Every answer so far, once none is under way."""
         deadline = time.monotonic() + PATIENCE
-        while self._process.poll() is None and self._n_writing() != 1:
+        while self._process.poll() is None and self.n_writing() != 1:
             assert time.monotonic() < deadline, 'an answer does not end'
             time.sleep(0.01)
         lines = (self._folder / 'access.log').read_text().splitlines()
