@@ -53,8 +53,11 @@ struct wfs_tree_made {
     bool is_hidden; /* found by its name only; no edit changes it */
     /* Returns the size as it is now. Where this fails, `read` reports the error to readers. */
     int (*n_bytes)(const void *ctx, uint64_t *ret);
-    /* Reads the content as it is now, up to its end; the count, or a negative errno. */
-    ssize_t (*read)(const void *ctx, uint64_t offset, void *buf, size_t n_bytes);
+    /* Takes the content as it is now, which is kept until it is let go. */
+    int (*hold)(const void *ctx, const void **ret_held);
+    void (*let_go)(const void *ctx, const void *held);
+    /* Reads it up to its end, without the tree; the count, or a negative errno. */
+    ssize_t (*read)(const void *held, uint64_t offset, void *buf, size_t n_bytes);
     const void *ctx;
 };
 
@@ -263,6 +266,10 @@ void wfs_node_stat(const struct wfs_tree *tree, const struct wfs_node *node, str
 /* Does what open(2) does for an existing node: checks the access mode (EISDIR, EROFS, EACCES),
  * truncates for O_TRUNC, and checks that the source has not changed (EIO). */
 int wfs_node_open(struct wfs_tree *tree, struct wfs_node *node, int flags);
+/* The same without the check of the source, which may take long, and the tensor of the catalog that
+ * the node shows, for wfs_tensor_check_source; NULL: it shows none. */
+int wfs_node_may_open(struct wfs_tree *tree, struct wfs_node *node, int flags);
+const struct wfs_tensor *wfs_node_loaded(const struct wfs_node *node);
 
 /* Returns -EIO when the source of the content has changed, or edited content is lost. */
 int wfs_node_check(const struct wfs_tree *tree, const struct wfs_node *node);
@@ -289,20 +296,37 @@ void wfs_number_stat(const struct wfs_tree *tree, uint64_t number, struct stat *
 /* -ESTALE: of a version that was to be generated while it is read, and the tree has changed. */
 ssize_t wfs_number_read(const struct wfs_tree *tree, uint64_t number, uint64_t offset, void *buf,
                         size_t n_bytes);
-/* Does what wfs_tensor_read_ahead does; nothing where the content is not that of a tensor. */
-void wfs_node_read_ahead(const struct wfs_tree *tree, const struct wfs_node *node, uint64_t offset);
 
 /*
- * The first change of a large tensor copies it into the staging directory. As a job, this runs
- * without the tree; without one, the functions below do it where they are called. Making and ending
- * a job need the exclusion of a change; the tree and the node have to outlive it.
+ * A read of what may take long to read, a tensor of the source or a generated checkpoint, without
+ * the tree, which may change meanwhile: what is read is what was shown when the reading was made.
+ * The tree has to outlive it.
  *
- * Makes a job before a change of the size to n_keep, or any other change (UINT64_MAX). NULL where
- * nothing large is to be copied.
+ * NULL: the content is another one, for wfs_number_read. -ESTALE as there.
+ */
+struct wfs_reading;
+int wfs_reading_new(const struct wfs_tree *tree, uint64_t number, struct wfs_reading **ret);
+/* As wfs_number_read; without the tree. */
+ssize_t wfs_reading_run(const struct wfs_reading *reading, uint64_t offset, void *buf,
+                        size_t n_bytes);
+/* Returns 0 when the bytes of the last run may be shown. -ESTALE: they are made of edits, which
+ * have changed. */
+int wfs_reading_check(const struct wfs_tree *tree, const struct wfs_reading *reading);
+/* Does what wfs_tensor_read_ahead does, without the tree; nothing for what is not a tensor. */
+void wfs_reading_ahead(const struct wfs_reading *reading, uint64_t offset);
+void wfs_reading_free(struct wfs_reading *reading);
+
+/*
+ * The first change of a tensor copies it into the staging directory. As a job, this runs without
+ * the tree; without one, the functions below do it where they are called. Making and ending a job
+ * need the exclusion of a change; the tree and the node have to outlive it.
+ *
+ * Makes a job before a change of the size to n_keep, or any other change (UINT64_MAX) that writes
+ * the first n_new bytes. NULL where nothing is to be copied.
  */
 struct wfs_stage_job;
 int wfs_stage_job_new(struct wfs_tree *tree, const struct wfs_node *node, uint64_t n_keep,
-                      struct wfs_stage_job **ret);
+                      uint64_t n_new, struct wfs_stage_job **ret);
 /* Copies; the tree may change. -ENOSPC, -EINTR as wfs_tensor_read. */
 int wfs_stage_job_run(struct wfs_stage_job *job);
 /* Frees the job and returns the result of its run. The copy becomes the content of the node, unless

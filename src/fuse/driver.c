@@ -13,6 +13,7 @@
 #include <weightfs/array.h>
 #include <weightfs/cleanup.h>
 #include <weightfs/format.h>
+#include <weightfs/unfetched.h>
 
 #include <linux/magic.h>
 #include <stdio.h>
@@ -302,9 +303,27 @@ void driver_note_failed_read(struct driver *driver)
 void driver_begin_read(struct driver *driver)
 {
     pthread_rwlock_rdlock(&driver->lock);
+    wfs_unfetched_begin();
 }
 
 void driver_end_read(struct driver *driver)
+{
+    wfs_unfetched_end();
+    pthread_rwlock_unlock(&driver->lock);
+}
+
+void driver_begin_change(struct driver *driver)
+{
+    pthread_rwlock_wrlock(&driver->lock);
+    wfs_unfetched_begin();
+}
+
+void driver_begin_commit(struct driver *driver)
+{
+    pthread_rwlock_rdlock(&driver->lock);
+}
+
+void driver_end_commit(struct driver *driver)
 {
     pthread_rwlock_unlock(&driver->lock);
 }
@@ -349,6 +368,7 @@ void driver_end_change(struct driver *driver)
     const bool is_changed = generation != driver->generation;
     driver->generation = generation;
     reap(driver);
+    wfs_unfetched_end();
     pthread_rwlock_unlock(&driver->lock);
     if (is_changed)
         mark_dirty(driver);
@@ -395,7 +415,7 @@ void driver_forget(struct driver *driver, uint64_t number, uint64_t n)
         return;
     if (pthread_mutex_trylock(&driver->change) != 0)
         return;
-    if (pthread_rwlock_trywrlock(&driver->lock) == 0) { /* a reader may wait for the network */
+    if (pthread_rwlock_trywrlock(&driver->lock) == 0) { /* readers are not kept waiting */
         reap(driver);
         pthread_rwlock_unlock(&driver->lock);
     }

@@ -4,7 +4,9 @@
  * and what its status says.
  *
  * Readers share `lock`. A change holds `change` and then `lock` alone. A commit holds `change`
- * throughout and `lock` mostly as a reader, so reading goes on while changes wait.
+ * throughout and `lock` mostly as a reader, so reading goes on while changes wait. All others hold
+ * them only while they look into the tree: whatever reads a tensor does so without them, and what
+ * is missing of a source on the network is fetched without them (weightfs/unfetched.h).
  */
 #ifndef WFS_DRIVER_H
 #define WFS_DRIVER_H
@@ -75,7 +77,13 @@ void driver_done(struct driver *driver);
 
 void driver_begin_read(struct driver *driver);
 void driver_end_read(struct driver *driver);
+/* `change` is held. */
+void driver_begin_change(struct driver *driver);
 void driver_end_change(struct driver *driver);
+
+/* For a commit, which may wait for a source. `change` is held. */
+void driver_begin_commit(struct driver *driver);
+void driver_end_commit(struct driver *driver);
 
 /*
  * Locks `change`, which a commit holds for as long as it takes. Asks in between whether the caller

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A layout is kept while a file is open. A read-only mount never receives opens, so it keeps each
- * layout after the first read.
+ * A layout is kept while a file is open, or while it is read, which takes no lock. A read-only
+ * mount never receives opens, so it keeps each layout after the first read.
  */
 #include "fuse/generated.h"
 
@@ -29,10 +29,18 @@ static const struct {
 
 enum { N_KNOWN = sizeof(known) / sizeof(known[0]), N_MOST = 2 };
 
+/* What was planned once. It stays as it is. */
+struct planned {
+    struct commit commit;
+    struct wfs_tree *unedited; /* the tree of the source that it may be of, or NULL */
+    size_t n_users;
+};
+
 struct file {
     const char *name;
     const struct wfs_tree *edited; /* for a file of the source: its tree is made of this; or NULL */
     bool is_redacted;
+    struct commit draft;
     pthread_mutex_t lock; /* guards all below */
     bool is_known;        /* code and n_bytes belong to the generation */
     bool is_kept;         /* for reads without an open */
@@ -40,7 +48,7 @@ struct file {
     uint64_t generation, n_bytes;
     int code;
     struct wfs_error err;
-    struct commit commit;
+    struct planned *planned; /* NULL: nothing is kept */
     size_t n_open;
 };
 
@@ -50,44 +58,55 @@ struct generated {
     size_t n_files;
 };
 
-/* Frees the layout, and the tree of the source that it may be of. */
+/* The lock is held. */
+static void let_go(struct planned *planned)
+{
+    if (planned == NULL || --planned->n_users > 0)
+        return;
+    commit_done(&planned->commit);
+    wfs_tree_free(planned->unedited);
+    free(planned);
+}
+
 static void drop(struct file *file)
 {
-    commit_done(&file->commit);
-    if (file->edited == NULL)
-        return;
-    wfs_tree_free((struct wfs_tree *)(uintptr_t)file->commit.tree);
-    file->commit.tree = NULL;
+    let_go(file->planned);
+    file->planned = NULL;
 }
 
 static int plan(struct file *file)
 {
-    struct wfs_tree *tree;
+    struct planned *planned = calloc(1, sizeof(*planned));
+    if (planned == NULL)
+        return -ENOMEM;
+    planned->n_users = 1;
+    file->planned = planned;
+    planned->commit = file->draft;
     if (file->edited != NULL) {
-        const int code = wfs_tree_unedited(file->edited, &tree, &file->err);
+        const int code = wfs_tree_unedited(file->edited, &planned->unedited, &file->err);
         if (code < 0)
             return code;
-        file->commit.tree = tree;
+        planned->commit.tree = planned->unedited;
     }
-    return commit_plan(&file->commit, &file->err);
+    return commit_plan(&planned->commit, &file->err);
 }
 
 /* The lock is held. The source stays as it was loaded. */
 static int refresh(struct file *file, bool wants_layout)
 {
-    const uint64_t generation = file->edited != NULL ? 0 : wfs_tree_generation(file->commit.tree);
+    const uint64_t generation = file->edited != NULL ? 0 : wfs_tree_generation(file->draft.tree);
     if (file->is_known && file->generation == generation &&
-        (file->code < 0 || !wants_layout || file->commit.layout != NULL))
+        (file->code < 0 || !wants_layout || file->planned != NULL))
         return file->code;
     drop(file);
     file->err = (struct wfs_error){0};
     file->is_kept = file->has_complained = false;
     /* The size is the same without them. */
-    file->commit.has_digests = wants_layout || file->n_open > 0;
+    file->draft.has_digests = wants_layout || file->n_open > 0;
     file->code = plan(file);
-    file->n_bytes = file->code < 0 ? 0 : file->commit.account.n_bytes;
+    file->n_bytes = file->code < 0 ? 0 : file->planned->commit.account.n_bytes;
     file->generation = generation;
-    file->is_known = file->code != -ENOMEM;
+    file->is_known = file->code != -ENOMEM && file->code != -EAGAIN;
     if (file->code < 0)
         drop(file);
     return file->code;
@@ -101,7 +120,7 @@ static void drop_unused(struct file *file)
 
 static void complain(struct file *file)
 {
-    if (file->has_complained)
+    if (file->has_complained || file->code == -EAGAIN)
         return;
     file->has_complained = true;
     log_error("cannot make '" WFS_CONTROL_NAME "/" WFS_OUT_NAME "/%s': %s", file->name,
@@ -119,7 +138,7 @@ static int n_bytes_of(const void *ctx, uint64_t *ret)
     return code;
 }
 
-static ssize_t read_from(const void *ctx, uint64_t offset, void *buf, size_t n_bytes)
+static int hold(const void *ctx, const void **ret_held)
 {
     struct file *file = (struct file *)(uintptr_t)ctx;
     pthread_mutex_lock(&file->lock);
@@ -127,20 +146,36 @@ static ssize_t read_from(const void *ctx, uint64_t offset, void *buf, size_t n_b
     file->is_kept |= file->n_open == 0;
     if (code < 0)
         complain(file);
-    const struct wfs_layout *layout = file->commit.layout;
+    else
+        file->planned->n_users++;
+    *ret_held = file->planned;
     pthread_mutex_unlock(&file->lock);
-    return code < 0 ? code : wfs_layout_read(layout, offset, buf, n_bytes);
+    return code;
+}
+
+static void end_hold(const void *ctx, const void *held)
+{
+    struct file *file = (struct file *)(uintptr_t)ctx;
+    pthread_mutex_lock(&file->lock);
+    let_go((struct planned *)(uintptr_t)held);
+    pthread_mutex_unlock(&file->lock);
+}
+
+static ssize_t read_held(const void *held, uint64_t offset, void *buf, size_t n_bytes)
+{
+    const struct planned *planned = held;
+    return wfs_layout_read(planned->commit.layout, offset, buf, n_bytes);
 }
 
 static void add_file(struct generated *all, const struct commit *draft,
                      const struct wfs_format *format, const char *name, bool is_hidden)
 {
     struct file *file = &all->files[all->n_files];
-    *file = (struct file){.name = name, .commit = *draft};
-    file->commit.format = format;
+    *file = (struct file){.name = name, .draft = *draft};
+    file->draft.format = format;
     pthread_mutex_init(&file->lock, NULL);
     all->made[all->n_files++] =
-        (struct wfs_tree_made){name, is_hidden, n_bytes_of, read_from, file};
+        (struct wfs_tree_made){name, is_hidden, n_bytes_of, hold, end_hold, read_held, file};
 }
 
 static void become_patch(struct commit *commit)
@@ -173,7 +208,7 @@ int generated_new(const struct commit *draft, const struct wfs_format *loaded, b
             continue;
         add_file(all, draft, format, known[i].name, false);
         if (known[i].is_patch)
-            become_patch(&all->files[all->n_files - 1].commit);
+            become_patch(&all->files[all->n_files - 1].draft);
         if (i == of_source)
             add_file(all, draft, format, known[i].source_name, true);
     }
@@ -206,7 +241,7 @@ void generated_attach(struct generated *generated, const struct wfs_tree *tree)
         if (generated->made[i].is_hidden)
             generated->files[i].edited = tree;
         else
-            generated->files[i].commit.tree = tree;
+            generated->files[i].draft.tree = tree;
     }
 }
 

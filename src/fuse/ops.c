@@ -31,6 +31,9 @@ static void op_init(void *userdata, struct fuse_conn_info *connection)
     /* Only a generated header changes a size without the kernel's knowledge. */
     if (driver->options->files != WFS_FILES_NPY)
         want(connection, FUSE_CAP_EXPLICIT_INVAL_DATA);
+    /* A process that waits for such a read could not be killed. */
+    if (driver->target->remote != NULL)
+        connection->want &= ~(unsigned)FUSE_CAP_ASYNC_DIO;
 #ifdef FUSE_CAP_HANDLE_KILLPRIV_V2
     /* Changes take setuid away here; without this the kernel sends a request before every write. */
     want(connection, FUSE_CAP_HANDLE_KILLPRIV_V2);

@@ -227,7 +227,7 @@ static int revert(struct driver *driver, fuse_req_t req, const char *paths, bool
         return wfs_fail(err, EROFS, "the mount is read-only and has no edits");
     if (!driver_wait_for_change(driver, request_is_given_up, req))
         return wfs_fail(err, EINTR, "interrupted");
-    pthread_rwlock_wrlock(&driver->lock);
+    driver_begin_change(driver);
     const int code = wfs_tree_revert(driver->tree, paths, takes_committed, &listener, ret_n, err);
     const bool is_clean = !wfs_tree_has_pending(driver->tree);
     driver_end_change(driver);

@@ -18,14 +18,23 @@
 
 /* ---- long work without a lock ---- */
 
-/* Copies a large tensor during a change that has begun, which it ends when it fails. */
-static int copy_before_change(fuse_req_t req, fuse_ino_t ino, uint64_t n_keep)
+/* What a change leaves of the content: the first n_keep bytes, but for the first n_new of them. */
+struct kept {
+    uint64_t n_keep, n_new;
+};
+
+static const struct kept all = {UINT64_MAX, 0};
+
+/* Copies a tensor during a change that has begun, which it ends when it fails. */
+static int copy_before_change(fuse_req_t req, fuse_ino_t ino, struct kept kept)
 {
     const struct wfs_interruption interruption = {request_is_given_up, req};
     struct wfs_stage_job *job = NULL;
     struct driver *driver = fuse_req_userdata(req);
-    int code = wfs_stage_job_new(driver->tree, request_node(driver, ino), n_keep, &job);
-    if (job != NULL) {
+    int code;
+    while ((code = wfs_stage_job_new(driver->tree, request_node(driver, ino), kept.n_keep,
+                                     kept.n_new, &job)) == 0 &&
+           job != NULL) {
         driver_end_change(driver);
         parking_begin_wait(&driver->parking);
         wfs_interruption_set(&interruption);
@@ -35,6 +44,8 @@ static int copy_before_change(fuse_req_t req, fuse_ino_t ino, uint64_t n_keep)
         if (request_begin_change(req) == NULL)
             return wfs_stage_job_end(driver->tree, NULL, job, -EINTR);
         code = wfs_stage_job_end(driver->tree, request_node(driver, ino), job, ran);
+        if (code < 0)
+            break;
     }
     if (code < 0)
         driver_end_change(driver);
@@ -42,13 +53,46 @@ static int copy_before_change(fuse_req_t req, fuse_ino_t ino, uint64_t n_keep)
 }
 
 /*
- * Begins a change that keeps the first n_keep bytes of the content. If it is the first one of a
- * large tensor, its copy is made before, while others read and write. Where that fails, no change
- * has begun.
+ * Begins a change of content. If it is the first one of a tensor, its copy is made before, while
+ * others read and write. Where that fails, no change has begun.
  */
-static int begin_content_change(fuse_req_t req, fuse_ino_t ino, uint64_t n_keep)
+static int begin_content_change(fuse_req_t req, fuse_ino_t ino, struct kept kept)
 {
-    return request_begin_change(req) == NULL ? -EINTR : copy_before_change(req, ino, n_keep);
+    return request_begin_change(req) == NULL ? -EINTR : copy_before_change(req, ino, kept);
+}
+
+/* Takes what is to be read: all of a short content, else a reading, which the caller frees. */
+static ssize_t begin_reading(struct driver *driver, fuse_ino_t ino, uint64_t offset, char *buffer,
+                             size_t n_bytes, struct wfs_reading **ret)
+{
+    driver_begin_read(driver);
+    ssize_t n = wfs_reading_new(driver->tree, ino, ret);
+    if (n == 0 && *ret == NULL)
+        n = wfs_number_read(driver->tree, ino, offset, buffer, n_bytes);
+    driver_end_read(driver);
+    return n;
+}
+
+/* Reads without the lock what may take long to read, and is then a reading, which the caller frees.
+ */
+static ssize_t read_content(fuse_req_t req, fuse_ino_t ino, uint64_t offset, char *buffer,
+                            size_t n_bytes, struct wfs_reading **ret)
+{
+    const struct wfs_interruption interruption = {request_is_given_up, req};
+    struct driver *driver = fuse_req_userdata(req);
+    ssize_t n = begin_reading(driver, ino, offset, buffer, n_bytes, ret);
+    while (request_again(req))
+        n = begin_reading(driver, ino, offset, buffer, n_bytes, ret);
+    if (*ret == NULL)
+        return n;
+    /* Of files on disks, programs do not expect EINTR. */
+    wfs_interruption_set(driver->target->remote != NULL ? &interruption : NULL);
+    n = wfs_reading_run(*ret, offset, buffer, n_bytes);
+    wfs_interruption_set(NULL);
+    driver_begin_read(driver);
+    const int code = wfs_reading_check(driver->tree, *ret);
+    driver_end_read(driver);
+    return code < 0 ? code : n;
 }
 
 /* ---- attributes that stat shows ---- */
@@ -56,11 +100,13 @@ static int begin_content_change(fuse_req_t req, fuse_ino_t ino, uint64_t n_keep)
 static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 {
     struct stat st;
-    struct driver *driver = request_begin_read(req);
-    const struct wfs_node *node = request_node(driver, ino);
-    wfs_number_stat(driver->tree, ino, &st);
-    const double timeout = request_timeout(driver, node);
-    driver_end_read(driver);
+    double timeout = 0;
+    do {
+        struct driver *driver = request_begin_read(req);
+        wfs_number_stat(driver->tree, ino, &st);
+        timeout = request_timeout(driver, request_node(driver, ino));
+        driver_end_read(driver);
+    } while (request_again(req));
     fuse_reply_attr(req, &st, timeout);
 }
 
@@ -116,22 +162,31 @@ static int set_attributes(struct driver *driver, struct wfs_node *node, const st
     return rc;
 }
 
+static int change_attributes(fuse_req_t req, fuse_ino_t ino, const struct stat *attr, int to_set,
+                             struct stat *ret, double *ret_timeout)
+{
+    struct driver *driver = fuse_req_userdata(req);
+    const struct kept kept = {(to_set & FUSE_SET_ATTR_SIZE) != 0 ? (uint64_t)attr->st_size : 0, 0};
+    int rc = begin_content_change(req, ino, kept);
+    if (rc < 0)
+        return rc;
+    struct wfs_node *node = request_node(driver, ino);
+    rc = set_attributes(driver, node, attr, to_set);
+    wfs_number_stat(driver->tree, ino, ret);
+    *ret_timeout = request_timeout(driver, node);
+    driver_end_change(driver);
+    return rc;
+}
+
 static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
                        struct fuse_file_info *info)
 {
     struct stat st;
-    struct driver *driver = fuse_req_userdata(req);
-    const uint64_t n_keep = (to_set & FUSE_SET_ATTR_SIZE) != 0 ? (uint64_t)attr->st_size : 0;
-    int rc = begin_content_change(req, ino, n_keep);
-    if (rc < 0) {
-        request_reply(req, rc);
-        return;
-    }
-    struct wfs_node *node = request_node(driver, ino);
-    rc = set_attributes(driver, node, attr, to_set);
-    wfs_number_stat(driver->tree, ino, &st);
-    const double timeout = request_timeout(driver, node);
-    driver_end_change(driver);
+    double timeout = 0;
+    int rc;
+    do
+        rc = change_attributes(req, ino, attr, to_set, &st, &timeout);
+    while (request_again(req));
     rc = request_settle(req, ino, MOUNT_SYNCS_ALL, rc);
     if (rc < 0)
         fuse_reply_err(req, -rc);
@@ -162,122 +217,168 @@ static int open_made(const struct driver *driver, const struct wfs_node *node)
     return made == NULL ? 0 : generated_open(made);
 }
 
-static void close_made(const struct driver *driver, const struct wfs_node *node)
+static void release_node(struct driver *driver, fuse_ino_t ino)
 {
-    const struct wfs_tree_made *made = wfs_node_made(driver->tree, node);
+    driver_begin_read(driver);
+    const struct wfs_tree_made *made = wfs_node_made(driver->tree, request_node(driver, ino));
     if (made != NULL)
         generated_close(made);
+    driver_end_read(driver);
 }
 
 /* Truncation is a request of its own, so nothing is changed here. */
-static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
+static int open_node(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 {
     struct driver *driver = request_begin_read(req);
     struct wfs_node *node = request_node(driver, ino);
-    int rc = wfs_node_open(driver->tree, node, info->flags & ~O_TRUNC);
+    int rc = wfs_node_may_open(driver->tree, node, info->flags & ~O_TRUNC);
+    const struct wfs_tensor *loaded = rc == 0 ? wfs_node_loaded(node) : NULL;
     if (rc == 0)
         rc = open_made(driver, node);
     request_open_flags(driver, node, info);
     driver_end_read(driver);
+    return loaded != NULL ? wfs_tensor_check_source(loaded) : rc;
+}
+
+static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
+{
+    struct driver *driver = fuse_req_userdata(req);
+    int rc;
+    do
+        rc = open_node(req, ino, info);
+    while (request_again(req));
     if (rc == -EIO)
         driver_note_failed_read(driver);
     if (rc < 0)
         fuse_reply_err(req, -rc);
-    else if (fuse_reply_open(req, info) < 0)
-        close_made(driver, node); /* the caller was killed: no release will follow */
+    else if (fuse_reply_open(req, info) < 0) /* the caller was killed: no release will follow */
+        release_node(driver, ino);
 }
 
 static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 {
-    struct driver *driver = request_begin_read(req);
-    close_made(driver, request_node(driver, ino));
-    driver_end_read(driver);
+    release_node(fuse_req_userdata(req), ino);
     request_reply(req, 0);
 }
 
-/* Reads ahead while the caller uses the reply. The kernel may forget the node in that time. */
-static void read_ahead(struct driver *driver, fuse_ino_t ino, uint64_t offset)
+static bool is_ending(void *ctx)
 {
-    driver_begin_read(driver);
-    const struct wfs_node *node = wfs_tree_node(driver->tree, ino);
-    if (node != NULL)
-        wfs_node_read_ahead(driver->tree, node, offset);
-    driver_end_read(driver);
+    return fuse_session_exited(((const struct driver *)ctx)->session);
+}
+
+/* Reads ahead while the caller uses the reply. */
+static void read_ahead(struct driver *driver, const struct wfs_reading *reading, uint64_t offset)
+{
+    const struct wfs_interruption interruption = {is_ending, driver};
+    wfs_interruption_set(&interruption);
+    wfs_reading_ahead(reading, offset);
+    wfs_interruption_set(NULL);
 }
 
 static void op_read(fuse_req_t req, fuse_ino_t ino, size_t n_bytes, off_t offset,
                     struct fuse_file_info *info)
 {
     struct driver *driver = fuse_req_userdata(req);
+    struct wfs_reading *reading = NULL;
     char *buffer = driver_buffer(driver);
     ssize_t n = -ENOMEM;
-    const struct wfs_interruption interruption = {request_is_given_up, req};
-    if (buffer != NULL && n_bytes <= DRIVER_TRANSFER_MAX) {
-        /* Of files on disks, programs do not expect EINTR. */
-        wfs_interruption_set(driver->target->remote != NULL ? &interruption : NULL);
-        driver_begin_read(driver);
-        n = wfs_number_read(driver->tree, ino, (uint64_t)offset, buffer, n_bytes);
-        driver_end_read(driver);
-        wfs_interruption_set(NULL);
-    }
+    if (buffer != NULL && n_bytes <= DRIVER_TRANSFER_MAX)
+        n = read_content(req, ino, (uint64_t)offset, buffer, n_bytes, &reading);
     if (n == -EIO || n == -ENOSPC) /* of the file, or of the cache of one on the network */
         driver_note_failed_read(driver);
     if (n < 0)
         fuse_reply_err(req, (int)-n);
     else
         fuse_reply_buf(req, buffer, (size_t)n);
-    read_ahead(driver, ino, (uint64_t)offset);
+    if (reading != NULL)
+        read_ahead(driver, reading, (uint64_t)offset);
+    wfs_reading_free(reading);
+}
+
+static ssize_t write_content(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t n_bytes,
+                             off_t offset, bool is_append)
+{
+    struct driver *driver = fuse_req_userdata(req);
+    const struct kept kept = {UINT64_MAX, offset == 0 && !is_append ? n_bytes : 0};
+    ssize_t n = begin_content_change(req, ino, kept);
+    if (n < 0)
+        return n;
+    n = wfs_node_write(driver->tree, request_node(driver, ino), (uint64_t)offset, bytes, n_bytes,
+                       is_append);
+    driver_end_change(driver);
+    return n;
 }
 
 static void op_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t n_bytes,
                      off_t offset, struct fuse_file_info *info)
 {
-    struct driver *driver = fuse_req_userdata(req);
-    ssize_t n = begin_content_change(req, ino, UINT64_MAX);
-    if (n == 0) {
-        n = wfs_node_write(driver->tree, request_node(driver, ino), (uint64_t)offset, bytes,
-                           n_bytes, (info->flags & O_APPEND) != 0);
-        driver_end_change(driver);
-    }
+    ssize_t n;
+    do
+        n = write_content(req, ino, bytes, n_bytes, offset, (info->flags & O_APPEND) != 0);
+    while (request_again(req));
     if (n < 0)
         fuse_reply_err(req, (int)-n);
     else
         fuse_reply_write(req, (size_t)n);
 }
 
+static int allocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t n_bytes)
+{
+    struct driver *driver = fuse_req_userdata(req);
+    int rc = begin_content_change(req, ino, all);
+    if (rc < 0)
+        return rc;
+    rc = wfs_node_fallocate(driver->tree, request_node(driver, ino), mode, (uint64_t)offset,
+                            (uint64_t)n_bytes);
+    driver_end_change(driver);
+    return rc;
+}
+
 static void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t n_bytes,
                          struct fuse_file_info *info)
 {
-    struct driver *driver = fuse_req_userdata(req);
-    int rc = begin_content_change(req, ino, UINT64_MAX);
-    if (rc == 0) {
-        rc = wfs_node_fallocate(driver->tree, request_node(driver, ino), mode, (uint64_t)offset,
-                                (uint64_t)n_bytes);
-        driver_end_change(driver);
-    }
+    int rc;
+    do
+        rc = allocate(req, ino, mode, offset, n_bytes);
+    while (request_again(req));
     request_reply(req, request_settle(req, ino, MOUNT_SYNCS_ALL, rc));
 }
 
-/* Returns the number of bytes copied, 0 at the end of the content, or a negative errno. */
-static ssize_t copy_piece(fuse_req_t req, fuse_ino_t from, uint64_t from_offset, fuse_ino_t to,
-                          uint64_t to_offset, size_t n_bytes)
+/* A copy that goes on from its last piece is one of the whole content: see wfs_node_copied. */
+static ssize_t write_piece(fuse_req_t req, fuse_ino_t from, uint64_t from_offset, fuse_ino_t to,
+                           uint64_t to_offset, const char *bytes, size_t n_bytes)
 {
     struct driver *driver = fuse_req_userdata(req);
-    char *buffer = driver_buffer(driver);
-    ssize_t n = begin_content_change(req, to, UINT64_MAX);
+    const struct kept kept = {UINT64_MAX, to_offset == 0 ? n_bytes : 0};
+    ssize_t n = begin_content_change(req, to, kept);
     if (n < 0)
         return n;
-    n = buffer == NULL ? -ENOMEM
-                       : wfs_number_read(driver->tree, from, from_offset, buffer, n_bytes);
-    if (n > 0)
-        n = wfs_node_write(driver->tree, request_node(driver, to), to_offset, buffer, (size_t)n,
-                           false);
+    n = wfs_node_write(driver->tree, request_node(driver, to), to_offset, bytes, n_bytes, false);
     if (n > 0) {
         const int code = wfs_node_copied(driver->tree, request_node(driver, to), to_offset,
                                          request_node(driver, from), from_offset, (uint64_t)n);
         n = code < 0 ? code : n;
     }
     driver_end_change(driver);
+    return n;
+}
+
+/* Returns the number of bytes copied, 0 at the end of the content, or a negative errno. */
+static ssize_t copy_piece(fuse_req_t req, fuse_ino_t from, uint64_t from_offset, fuse_ino_t to,
+                          uint64_t to_offset, size_t n_bytes)
+{
+    struct wfs_reading *reading = NULL;
+    char *buffer = driver_buffer(fuse_req_userdata(req));
+    if (buffer == NULL)
+        return -ENOMEM;
+    const ssize_t n_read = read_content(req, from, from_offset, buffer, n_bytes, &reading);
+    wfs_reading_free(reading);
+    if (n_read <= 0)
+        return n_read;
+    ssize_t n;
+    do
+        n = write_piece(req, from, from_offset, to, to_offset, buffer, (size_t)n_read);
+    while (request_again(req));
     return n;
 }
 
@@ -369,8 +470,11 @@ static void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t
     char *buffer = driver_buffer(fuse_req_userdata(req));
     const size_t n_room = n_bytes < DRIVER_TRANSFER_MAX ? n_bytes : DRIVER_TRANSFER_MAX;
     ssize_t n = buffer == NULL ? -ENOMEM : -EAGAIN;
-    for (int i = 0; i < N_TRIES && n == -EAGAIN; i++)
-        n = get_xattr(req, ino, name, buffer, n_room);
+    for (int i = 0; i < N_TRIES && n == -EAGAIN; i++) {
+        do
+            n = get_xattr(req, ino, name, buffer, n_room);
+        while (request_again(req));
+    }
     reply_text(req, buffer, n == -EAGAIN ? -EBUSY : n, n_bytes);
 }
 
@@ -388,6 +492,25 @@ static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t n_bytes)
     reply_text(req, buffer, n, n_bytes);
 }
 
+static int set_xattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value,
+                     size_t n_bytes, int flags)
+{
+    struct driver *driver = request_begin_change(req);
+    if (driver == NULL)
+        return -EINTR;
+    struct wfs_node *node = request_node(driver, ino);
+    if (value != NULL && wfs_node_xattr_copies(driver->tree, node, name, value, n_bytes, flags)) {
+        const int copied = copy_before_change(req, ino, all);
+        if (copied < 0)
+            return copied;
+    }
+    const int rc = value != NULL
+                       ? wfs_node_set_xattr(driver->tree, node, name, value, n_bytes, flags)
+                       : wfs_node_remove_xattr(driver->tree, node, name);
+    driver_end_change(driver);
+    return rc;
+}
+
 /*
  * Dtype and shape appear in the header of a .npy file, so the kernel has to ask for its size again
  * before the caller continues. Its cached bytes are dropped by the next open (see
@@ -397,22 +520,11 @@ static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t n_bytes)
 static void change_xattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value,
                          size_t n_bytes, int flags)
 {
-    struct driver *driver = request_begin_change(req);
-    if (driver == NULL) {
-        request_reply(req, -EINTR);
-        return;
-    }
-    struct wfs_node *node = request_node(driver, ino);
-    if (value != NULL && wfs_node_xattr_copies(driver->tree, node, name, value, n_bytes, flags)) {
-        const int copied = copy_before_change(req, ino, UINT64_MAX);
-        if (copied < 0) {
-            request_reply(req, copied);
-            return;
-        }
-    }
-    int rc = value != NULL ? wfs_node_set_xattr(driver->tree, node, name, value, n_bytes, flags)
-                           : wfs_node_remove_xattr(driver->tree, node, name);
-    driver_end_change(driver);
+    const struct driver *driver = fuse_req_userdata(req);
+    int rc;
+    do
+        rc = set_xattr(req, ino, name, value, n_bytes, flags);
+    while (request_again(req));
     rc = request_settle(req, ino, MOUNT_SYNCS_ALL, rc);
     if (rc == 0 && driver->options->files == WFS_FILES_NPY)
         (void)fuse_lowlevel_notify_inval_inode(driver->session, ino, -1, 0);

@@ -35,25 +35,39 @@ static int find_by_number(const struct driver *driver, fuse_req_t req, fuse_ino_
                : 0;
 }
 
-static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
+static int look_up(fuse_req_t req, fuse_ino_t parent, const char *name,
+                   struct fuse_entry_param *entry)
 {
-    struct fuse_entry_param entry = {0};
     struct wfs_node *node;
     struct driver *driver = request_begin_read(req);
-    const bool is_self = strcmp(name, ".") == 0;
     int rc;
-    if (is_self || strcmp(name, "..") == 0)
+    *entry = (struct fuse_entry_param){0};
+    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
         rc = find_by_number(driver, req, parent, name, &node);
     else if (is_refused(driver, req, parent, name))
         rc = -EACCES;
     else
         rc = wfs_node_lookup(driver->tree, request_node(driver, parent), name, &node);
     if (rc == 0)
-        rc = request_make_entry(driver, node, &entry);
+        rc = request_make_entry(driver, node, entry);
     else if (rc == -ENOENT)
-        entry.entry_timeout = request_timeout(driver, request_node(driver, parent));
+        entry->entry_timeout = request_timeout(driver, request_node(driver, parent));
     driver_end_read(driver);
-    if (rc == 0 && is_self && entry.ino != parent) { /* an older version of a generated file */
+    return rc;
+}
+
+static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+    struct fuse_entry_param entry;
+    struct driver *driver = fuse_req_userdata(req);
+    int rc = look_up(req, parent, name, &entry);
+    while (request_again(req)) {
+        if (rc == 0)
+            driver_forget(driver, entry.ino, 1);
+        rc = look_up(req, parent, name, &entry);
+    }
+    /* An older version of a generated file. */
+    if (rc == 0 && strcmp(name, ".") == 0 && entry.ino != parent) {
         driver_forget(driver, entry.ino, 1);
         rc = -ESTALE;
     }
@@ -121,7 +135,7 @@ static bool add_entry(struct listing *listing, const char *name, struct wfs_node
 }
 
 /* Offsets 0 and 1 are "." and "..", those of the tree begin at 2. */
-static void fill(struct listing *listing, uint64_t place)
+static void add_entries(struct listing *listing, uint64_t place)
 {
     const struct wfs_tree *tree = listing->driver->tree;
     if (place == 0 && !add_entry(listing, ".", listing->dir, ++place, true))
@@ -137,6 +151,20 @@ static void fill(struct listing *listing, uint64_t place)
         if (!add_entry(listing, found.name, found.node, cookie + 2, false))
             return;
     }
+}
+
+/* Returns false for what is not a directory. */
+static bool fill(struct listing *listing, fuse_ino_t ino, uint64_t place)
+{
+    struct driver *driver = listing->driver;
+    listing->n_bytes = 0;
+    driver_begin_read(driver);
+    listing->dir = request_node(driver, ino);
+    const bool is_dir = wfs_node_is_dir(listing->dir);
+    if (is_dir)
+        add_entries(listing, place);
+    driver_end_read(driver);
+    return is_dir;
 }
 
 /* The reply did not arrive, because the caller was killed: the kernel has no reference. */
@@ -161,12 +189,12 @@ static void list(fuse_req_t req, fuse_ino_t ino, size_t n_bytes, off_t offset, b
         fuse_reply_err(req, ENOMEM);
         return;
     }
-    driver_begin_read(driver);
-    listing.dir = request_node(driver, ino);
-    const bool is_dir = wfs_node_is_dir(listing.dir);
-    if (is_dir)
-        fill(&listing, (uint64_t)offset);
-    driver_end_read(driver);
+    bool is_dir = fill(&listing, ino, (uint64_t)offset);
+    while (request_again(req)) {
+        if (is_plus)
+            forget_listed(&listing);
+        is_dir = fill(&listing, ino, (uint64_t)offset);
+    }
     if (!is_dir)
         fuse_reply_err(req, ENOTDIR);
     else if (fuse_reply_buf(req, listing.bytes, listing.n_bytes) < 0 && is_plus)

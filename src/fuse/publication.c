@@ -267,9 +267,9 @@ static int publish(struct publication *publication)
         rc = check_stop(publication);
     if (rc < 0)
         return rc;
-    driver_begin_read(driver);
+    driver_begin_commit(driver);
     rc = save(publication);
-    driver_end_read(driver);
+    driver_end_commit(driver);
     if (publication->report.published.inode != 0)
         target_published(driver->target, &publication->report.published);
     if (rc == 0)
@@ -420,10 +420,10 @@ int publication_try(struct driver *driver, const struct publication_trial *trial
     int rc = 0;
     summary[0] = '\0';
     (void)driver_wait_for_change(driver, ask_waiter, NULL);
-    driver_begin_read(driver);
+    driver_begin_commit(driver);
     if (wfs_tree_has_pending(driver->tree) || !is_output_there(driver->target))
         rc = try_all(&publication, trial);
-    driver_end_read(driver);
+    driver_end_commit(driver);
     pthread_mutex_unlock(&driver->change);
     return rc;
 }

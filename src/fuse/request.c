@@ -4,6 +4,9 @@
  */
 #include "fuse/request.h"
 
+#include <weightfs/interruption.h>
+#include <weightfs/unfetched.h>
+
 #include <errno.h>
 
 struct driver *request_begin_read(fuse_req_t req)
@@ -18,8 +21,17 @@ struct driver *request_begin_change(fuse_req_t req)
     struct driver *driver = fuse_req_userdata(req);
     if (!driver_wait_for_change(driver, request_is_given_up, req))
         return NULL;
-    pthread_rwlock_wrlock(&driver->lock);
+    driver_begin_change(driver);
     return driver;
+}
+
+bool request_again(fuse_req_t req)
+{
+    const struct wfs_interruption interruption = {request_is_given_up, req};
+    wfs_interruption_set(&interruption);
+    const bool is_fetched = wfs_unfetched_fetch();
+    wfs_interruption_set(NULL);
+    return is_fetched;
 }
 
 bool request_is_given_up(void *ctx)

@@ -21,6 +21,12 @@ struct driver *request_begin_read(fuse_req_t req);
  */
 struct driver *request_begin_change(fuse_req_t req);
 
+/*
+ * Returns true when what was done with the lock needs what a source on the network has not brought
+ * yet: that has been fetched, without the lock, and all is to be done again.
+ */
+bool request_again(fuse_req_t req);
+
 /* Returns true when nobody waits for the reply any more, or the mount ends. ctx: the request. */
 bool request_is_given_up(void *ctx);
 

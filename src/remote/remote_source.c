@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
+#include "base/unfetched.h"
 #include "remote/forward.h"
 #include "remote/remote_call.h"
 
@@ -119,6 +120,8 @@ static int read_slice(const struct source *source, uint64_t offset, void *buf, s
                                        end > behind ? end - behind : 0};
     struct wfs_error err = {0};
     int code = cachefile_read(&object->cache, offset, buf, n_bytes);
+    if (code == 0 && (code = unfetched_note(source, offset, n_bytes)) < 0)
+        return code;
     if (end != 0 || code == 0)
         look_ahead(source, offset, n_bytes, end);
     for (int i = 0; code == 0 && i < ATTEMPTS; i++) {

@@ -6,14 +6,18 @@
  */
 #include "tensor/band.h"
 
+#include <weightfs/interruption.h>
+
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #include "base/hash.h"
 #include "base/source.h"
+#include "base/unfetched.h"
 #include "tensor/gather.h"
 
 enum {
@@ -169,6 +173,20 @@ static void make(struct band *band, const struct wfs_tensor *tensor, uint64_t n_
     pthread_cond_broadcast(&cache.made);
 }
 
+/* Waits a little for a band that another thread makes. Returns false when nobody waits for this one
+ * any more. */
+static bool wait_for_news(void)
+{
+    enum { NS_TO_ASK = 50000000, NS = 1000000000 };
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += NS_TO_ASK;
+    until.tv_sec += until.tv_nsec / NS;
+    until.tv_nsec %= NS;
+    pthread_cond_timedwait(&cache.made, &cache.lock, &until);
+    return wfs_interruption_check() == 0;
+}
+
 /* The band with its bytes and one more user, or NULL when the caller should gather for himself. */
 static struct band *acquire(const struct wfs_tensor *tensor, uint64_t index, uint64_t n_band,
                             bool at_start)
@@ -176,7 +194,8 @@ static struct band *acquire(const struct wfs_tensor *tensor, uint64_t index, uin
     const uint64_t id = identify(tensor);
     struct band *band = find(id, index);
     while (band != NULL && band->state == MAKING) {
-        pthread_cond_wait(&cache.made, &cache.lock);
+        if (unfetched_is_refused() || !wait_for_news())
+            return NULL;
         band = find(id, index);
     }
     const struct band *before = index == 0 ? NULL : find(id, index - 1);

@@ -82,16 +82,6 @@ ssize_t wfs_number_read(const struct wfs_tree *tree, uint64_t number, uint64_t o
     return control_read(tree, node, number, offset, buf, n_bytes);
 }
 
-void wfs_node_read_ahead(const struct wfs_tree *tree, const struct wfs_node *node, uint64_t offset)
-{
-    if (node->kind != NODE_FILE || edit_is_staged(node))
-        return;
-    const struct wfs_tensor tensor = description_shown(node);
-    const uint64_t n_header = frame_header_n_bytes(tree, node);
-    if (offset >= n_header)
-        wfs_tensor_read_ahead(&tensor, offset - n_header);
-}
-
 /* Returns 0 when the content may be changed. */
 static int check_change(const struct wfs_tree *tree, const struct wfs_node *node)
 {
@@ -101,6 +91,9 @@ static int check_change(const struct wfs_tree *tree, const struct wfs_node *node
         return -EISDIR;
     if (node_is_fixed(node))
         return -EACCES;
+    uint64_t n_bytes;
+    if (node->kind == NODE_VALUE && !edit_is_staged(node))
+        return valuefile_n_bytes(tree, node, &n_bytes); /* how much is kept must be known */
     return node->edit != NULL && node->edit->is_lost ? -EIO : 0;
 }
 
@@ -204,7 +197,7 @@ int wfs_node_fallocate(struct wfs_tree *tree, struct wfs_node *node, int mode, u
 
 /* ---- opening ---- */
 
-int wfs_node_open(struct wfs_tree *tree, struct wfs_node *node, int flags)
+int wfs_node_may_open(struct wfs_tree *tree, struct wfs_node *node, int flags)
 {
     const bool is_writing = (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC) != 0;
     if (is_writing && node->kind == NODE_DIR)
@@ -219,11 +212,24 @@ int wfs_node_open(struct wfs_tree *tree, struct wfs_node *node, int flags)
         return 0; /* its reader gets the error, if there is one */
     uint64_t n_bytes;
     struct control_look look;
+    if (node->edit != NULL && node->edit->is_lost)
+        return -EIO;
     if (node->kind == NODE_VALUE && !edit_is_staged(node))
         return valuefile_n_bytes(tree, node, &n_bytes);
     return node->kind == NODE_FILE || node->kind == NODE_DIR || edit_is_staged(node)
-               ? wfs_node_check(tree, node)
+               ? 0
                : control_look(tree, node, 0, &look);
+}
+
+const struct wfs_tensor *wfs_node_loaded(const struct wfs_node *node)
+{
+    return node->kind == NODE_FILE && !edit_is_staged(node) ? node->tensor : NULL;
+}
+
+int wfs_node_open(struct wfs_tree *tree, struct wfs_node *node, int flags)
+{
+    const int code = wfs_node_may_open(tree, node, flags);
+    return code < 0 || (flags & O_TRUNC) != 0 ? code : wfs_node_check(tree, node);
 }
 
 /* ---- durability ---- */

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "tensor/catalog.h"
+#include "tensor/shape.h"
 #include "tree/control/metadata.h"
 #include "tree/file/sibling.h"
 #include "tree/file/editfile.h"
@@ -184,6 +185,9 @@ static int add_tensor(struct added *added, const struct outline_item *item,
     struct wfs_tensor *tensor = catalog_add(catalog);
     if (tensor == NULL || description_tensor(tree, node, item->entry, &description, source,
                                              &catalog->arena, tensor) < 0)
+        return wfs_fail_memory(err);
+    /* Whoever reads it may do so without the tree, whose edits may own the shape. */
+    if (node->edit != NULL && shape_own(&tensor->shape, &catalog->arena) < 0)
         return wfs_fail_memory(err);
     tensor->key = item->key;
     tensor->place = place_of(tree, item);

@@ -17,7 +17,7 @@
 #include "tree/frame.h"
 #include "tree/stage/stage.h"
 
-enum { N_PIECE = 1 << 20, N_COPY = 16 << 20, N_JOB = 16 << 20 };
+enum { N_PIECE = 1 << 20, N_COPY = 16 << 20 };
 
 /* The first bytes of a tensor file on their way to a staged one. */
 struct copy {
@@ -136,18 +136,18 @@ static uint64_t version_of(const struct wfs_node *node)
 }
 
 int wfs_stage_job_new(struct wfs_tree *tree, const struct wfs_node *node, uint64_t n_keep,
-                      struct wfs_stage_job **ret)
+                      uint64_t n_new, struct wfs_stage_job **ret)
 {
     *ret = NULL;
     if (tree->stage == NULL || node->kind != NODE_FILE || node->tensor == NULL ||
         edit_is_staged(node))
         return 0;
     const uint64_t n_shown = edit_n_bytes(node) + frame_header_n_bytes(tree, node);
-    if (n_keep == n_shown)
+    if (n_keep == n_shown || n_new >= n_shown)
         return 0;
     n_keep = n_keep < n_shown ? n_keep : n_shown;
     /* What is refused is refused by the change itself. */
-    if (n_keep <= N_JOB || (!tree->options.allows_large && is_blown_up(node, n_keep)))
+    if (n_keep == 0 || (!tree->options.allows_large && is_blown_up(node, n_keep)))
         return 0;
     struct wfs_stage_job *job = calloc(1, sizeof(*job));
     const int code = job == NULL ? -ENOMEM : begin_copy(tree, node, n_keep, &job->copy);

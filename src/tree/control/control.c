@@ -250,7 +250,8 @@ static bool is_same(const struct wfs_node *node, const struct version *a, const 
     return a->look.n_bytes == 0 || memcmp(a->text.bytes, b->text.bytes, a->look.n_bytes) == 0;
 }
 
-/* Makes made->now what the file shows now. Called with the lock held. -ENOMEM: it is as it was. */
+/* Makes made->now what the file shows now. Called with the lock held. -ENOMEM, -EAGAIN: it is as it
+ * was. */
 static int refresh(const struct wfs_tree *tree, const struct wfs_node *node, struct made *made)
 {
     struct version *now = made->now;
@@ -262,6 +263,10 @@ static int refresh(const struct wfs_tree *tree, const struct wfs_node *node, str
         return -ENOMEM;
     made_now->input = input;
     generate(tree, node, made_now);
+    if (made_now->code == -EAGAIN) { /* it needs what is not fetched yet */
+        remove_version(&made_now);
+        return -EAGAIN;
+    }
     if (is_same(node, now, made_now)) {
         now->input = input;
         remove_version(&made_now);
@@ -337,20 +342,67 @@ static ssize_t read_text(const struct strbuf *text, uint64_t offset, void *buf, 
     return (ssize_t)n;
 }
 
-ssize_t control_read(const struct wfs_tree *tree, const struct wfs_node *node, uint64_t number,
-                     uint64_t offset, void *buf, size_t n_bytes)
+/* Finds the version, which is generated where 0 asks for the last one. The lock is held. */
+static int find_read(const struct wfs_tree *tree, const struct wfs_node *node, uint64_t number,
+                     const struct version **ret)
+{
+    struct made *made = made_of(tree, node);
+    const bool is_known = number != 0 || (made->now != NULL && made->now->code == 0);
+    const int code = is_known ? 0 : refresh(tree, node, made);
+    if (code < 0)
+        return code;
+    *ret = number == 0 ? made->now : *find(made, number);
+    const bool is_stale = *ret != NULL && number != 0 && wfs_node_made(tree, node) != NULL &&
+                          (*ret)->input != input_of(tree, node);
+    return *ret == NULL || is_stale ? -ESTALE : 0;
+}
+
+int control_check_held(const struct wfs_tree *tree, const struct wfs_node *node, uint64_t number)
+{
+    struct made *made = made_of(tree, node);
+    const struct version *version;
+    pthread_mutex_lock(&made->lock);
+    const int code = number == 0 ? 0 : find_read(tree, node, number, &version);
+    pthread_mutex_unlock(&made->lock);
+    return code;
+}
+
+int control_hold(const struct wfs_tree *tree, const struct wfs_node *node, uint64_t number,
+                 const void **ret_held)
 {
     const struct wfs_tree_made *file = wfs_node_made(tree, node);
     struct made *made = made_of(tree, node);
+    const struct version *version;
     pthread_mutex_lock(&made->lock);
-    const bool is_known = number != 0 || (made->now != NULL && made->now->code == 0);
-    ssize_t n = is_known ? 0 : refresh(tree, node, made);
-    const struct version *version = number == 0 ? made->now : *find(made, number);
-    if (n == 0 && (version == NULL ||
-                   (number != 0 && file != NULL && version->input != input_of(tree, node))))
-        n = -ESTALE;
-    if (n == 0 && file == NULL)
+    const int code = find_read(tree, node, number, &version);
+    pthread_mutex_unlock(&made->lock);
+    return code < 0 ? code : file->hold(file->ctx, ret_held);
+}
+
+static ssize_t read_made(const struct wfs_tree *tree, const struct wfs_node *node, uint64_t number,
+                         uint64_t offset, void *buf, size_t n_bytes)
+{
+    const struct wfs_tree_made *file = wfs_node_made(tree, node);
+    const void *held;
+    const int code = control_hold(tree, node, number, &held);
+    if (code < 0)
+        return code;
+    const ssize_t n = file->read(held, offset, buf, n_bytes);
+    file->let_go(file->ctx, held);
+    return n;
+}
+
+ssize_t control_read(const struct wfs_tree *tree, const struct wfs_node *node, uint64_t number,
+                     uint64_t offset, void *buf, size_t n_bytes)
+{
+    struct made *made = made_of(tree, node);
+    const struct version *version;
+    if (wfs_node_made(tree, node) != NULL)
+        return read_made(tree, node, number, offset, buf, n_bytes);
+    pthread_mutex_lock(&made->lock);
+    ssize_t n = find_read(tree, node, number, &version);
+    if (n == 0)
         n = version->code < 0 ? version->code : read_text(&version->text, offset, buf, n_bytes);
     pthread_mutex_unlock(&made->lock);
-    return n < 0 || file == NULL ? n : file->read(file->ctx, offset, buf, n_bytes);
+    return n;
 }

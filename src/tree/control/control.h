@@ -38,8 +38,15 @@ int control_look_at(const struct wfs_tree *tree, const struct wfs_node *node, ui
 void control_unref(const struct wfs_tree *tree, const struct wfs_node *node, uint64_t number,
                    uint64_t n_refs);
 
-/* Reads the version with the number, or with 0 the one that was generated last. -ESTALE: it does
- * not exist, or the tree has changed under a file that is generated while it is read. */
+/*
+ * Reads the version with the number, or with 0 the one that was generated last. -ESTALE: it does
+ * not exist, or the tree has changed under a file that is generated while it is read. That file is
+ * one of options.made, whose content can be held and is then read without the tree;
+ * control_check_held returns whether the tree has changed since.
+ */
+int control_hold(const struct wfs_tree *tree, const struct wfs_node *node, uint64_t number,
+                 const void **ret_held);
+int control_check_held(const struct wfs_tree *tree, const struct wfs_node *node, uint64_t number);
 ssize_t control_read(const struct wfs_tree *tree, const struct wfs_node *node, uint64_t number,
                      uint64_t offset, void *buf, size_t n_bytes);
 
