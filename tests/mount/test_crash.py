@@ -2,7 +2,6 @@
 """Faults at every call: the life of a mount with edits, syncs and a commit, cut or failed at each call that changes a file."""
 import os
 import random as random_module
-import shutil
 import signal
 import threading
 import time
@@ -12,7 +11,7 @@ import pytest
 from wfs_testlib import crash, st
 from wfs_testlib.crash_kinds import KINDS, SAFETENSORS, SHARDS
 from wfs_testlib.mount import is_alive, wait_for
-from wfs_testlib.program import tool
+from wfs_testlib.power import FILESYSTEMS, Power
 
 MODES = ['kill-before', 'kill-after', 'enospc-once', 'enospc-on', 'eio-once', 'half']
 TARGETS = ['new', 'overwrite', 'rw']
@@ -25,6 +24,16 @@ pytestmark = pytest.mark.skipif(not crash.LIBRARY.exists(), reason='no fault inj
 @pytest.fixture
 def disk(folder):
     return crash.folder_for(folder)
+
+
+@pytest.fixture
+def ext4(memory, folder):
+    """A filesystem as of a disk, without the waits for the disk; that of the build for who may not mount one."""
+    if os.geteuid() != 0:
+        yield crash.folder_for(folder)
+        return
+    with Power(memory, 'ext4') as power:
+        yield power.disk
 
 
 def by_name(kind):
@@ -58,8 +67,8 @@ def test_a_quota_is_told_as_one(memory, kind):
 @pytest.mark.parametrize('kind', KINDS, ids=by_name)
 @pytest.mark.parametrize('target', TARGETS)
 @pytest.mark.parametrize('mode', [*MODES, 'edquot-on'])
-def test_a_fault_at_every_call_leaves_old_or_new_and_all_edits(disk, kind, mode, target):
-    step_through(disk, kind, target, mode, 1)
+def test_a_fault_at_every_call_leaves_old_or_new_and_all_edits(ext4, kind, mode, target):
+    step_through(ext4, kind, target, mode, 1)
 
 
 @pytest.mark.parametrize('target', TARGETS)
@@ -124,8 +133,8 @@ def test_recovery_that_is_cut_off_is_begun_again(memory, kind, mode):
 @pytest.mark.parametrize('kind', KINDS, ids=by_name)
 @pytest.mark.parametrize('mode', RECOVERY_MODES)
 @pytest.mark.parametrize('target', TARGETS)
-def test_recovery_that_is_cut_off_at_every_call_is_begun_again(disk, kind, mode, target):
-    recover_through(disk, kind, target, mode, 1, 1)
+def test_recovery_that_is_cut_off_at_every_call_is_begun_again(ext4, kind, mode, target):
+    recover_through(ext4, kind, target, mode, 1, 1)
 
 
 # ---- SIGKILL at any time ----
@@ -196,61 +205,19 @@ def test_what_was_acknowledged_survives_sigkill(mount, folder):
 
 # ---- loss of power ----
 
-FILESYSTEMS = {
-    # Where ext4 would help without being asked, it must not.
-    'ext4': (64 << 20, ['mkfs.ext4', '-q', '-F', '-b', '1024'], 'loop,noauto_da_alloc,commit=600'),
-    'xfs': (320 << 20, ['mkfs.xfs', '-q', '-f'], 'loop'),
-}
-
-
-class Power:
-    """A small filesystem on a loop device that can lose its power: what was not synced is gone."""
-
-    def __init__(self, folder, filesystem):
-        self.size, self.make, self.options = FILESYSTEMS[filesystem]
-        self.image, self.disk = folder / 'image', folder / 'disk'
-        self.disk.mkdir()
-        if shutil.which(self.make[0]) is None:
-            pytest.skip('there is no %s' % self.make[0])
-
-    def on(self, is_new=False):
-        if is_new:
-            with open(self.image, 'wb') as file:
-                file.truncate(self.size)
-            tool(*self.make, self.image)
-        for _ in range(20):  # another test may be taking the same loop device
-            if tool('mount', '-o', self.options, self.image, self.disk, code=None).code == 0:
-                return
-            time.sleep(0.05)
-        pytest.skip('no loop devices, or no such filesystem')
-
-    def off(self):
-        tool('umount', self.disk)
-
-    def calls(self, kind, target):
-        self.on(is_new=True)
-        counted = crash.live(kind, target, self.disk, 'count', 0)
-        self.off()
-        return counted.injection.calls()
-
-
 def cut(power, kind, target, mode, at):
     """The power fails at the call; afterwards everything that fsync promised is there."""
-    power.on(is_new=True)
     try:
-        run = crash.live(kind, target, power.disk, mode, at, 'sandbox=off')
+        run = crash.live(kind, target, power.disk, mode, at, 'sandbox=off', is_durable=True)
     finally:
         power.off()
-    power.on()
-    try:
-        crash.check_output(run)
-        # Only what was synced had to stay, in its order; the rest may be there too.
-        code, text = crash.publish(run, '--force')
-        assert code == 0, run.show() + text
-        run.now = kind.found(run.output)
-        crash.check_left(run)
-    finally:
-        power.off()
+        power.on()
+    crash.check_output(run)
+    # Only what was synced had to stay, in its order; the rest may be there too.
+    code, text = crash.publish(run, '--force')
+    assert code == 0, run.show() + text
+    run.now = kind.found(run.output)
+    crash.check_left(run)
     return run
 
 
@@ -269,9 +236,10 @@ def cut_through(power, kind, target, stride, first=1):
 @pytest.mark.root
 @pytest.mark.parametrize('filesystem', FILESYSTEMS)
 @pytest.mark.parametrize('kind', KINDS, ids=by_name)
-def test_a_loss_of_power_keeps_what_was_synced(folder, kind, filesystem):
+def test_a_loss_of_power_keeps_what_was_synced(memory, kind, filesystem):
     number = KINDS.index(kind)
-    cut_through(Power(folder, filesystem), kind, TARGETS[number % 3], 9 if kind is SAFETENSORS else 18, 1 + 4 * number)
+    with Power(memory, filesystem) as power:
+        cut_through(power, kind, TARGETS[number % 3], 9 if kind is SAFETENSORS else 18, 1 + 4 * number)
 
 
 @pytest.mark.root
@@ -279,44 +247,45 @@ def test_a_loss_of_power_keeps_what_was_synced(folder, kind, filesystem):
 @pytest.mark.parametrize('filesystem', FILESYSTEMS)
 @pytest.mark.parametrize('kind', KINDS, ids=by_name)
 @pytest.mark.parametrize('target', TARGETS)
-def test_a_loss_of_power_at_every_call_keeps_what_was_synced(folder, kind, target, filesystem):
-    cut_through(Power(folder, filesystem), kind, target, 1)
+def test_a_loss_of_power_at_every_call_keeps_what_was_synced(memory, kind, target, filesystem):
+    with Power(memory, filesystem) as power:
+        cut_through(power, kind, target, 1)
 
 
 @pytest.mark.root
 @pytest.mark.parametrize('kind', [SAFETENSORS, SHARDS], ids=by_name)
 @pytest.mark.parametrize('filesystem', FILESYSTEMS)
-def test_a_filesystem_that_is_shut_down_before_the_last_sync_is_no_success(folder, kind, filesystem):
+def test_a_filesystem_that_is_shut_down_before_the_last_sync_is_no_success(memory, kind, filesystem):
     """Whatever the fsync of the directory says then: XFS says that all is well."""
-    power = Power(folder, filesystem)
     name = 'out.safetensors' if kind is SAFETENSORS else 'model.safetensors.index.json'
 
     def find_sync(calls):
         """Number of the call after the rename of the output. It varies a little with how often the status is written."""
         return 2 + next((i for i, call in enumerate(calls) if call[0] == 'rename' and call[1].endswith('/' + name)), -2)
 
-    at = find_sync(power.calls(kind, 'new'))
-    for _ in range(10):
-        run = cut(power, kind, 'new', 'shutdown', at)
-        found = find_sync(run.injection.calls())
-        if found == at:
-            break
-        at = found or at
+    with Power(memory, filesystem) as power:
+        at = find_sync(power.calls(kind, 'new'))
+        for _ in range(10):
+            run = cut(power, kind, 'new', 'shutdown', at)
+            found = find_sync(run.injection.calls())
+            if found == at:
+                break
+            at = found or at
     assert found == at and run.injection.calls()[at - 1][0] == 'fsync'
     assert crash.commit not in run.acknowledged and run.code != 0, run.show()
 
 
 @pytest.mark.root
 @pytest.mark.parametrize('filesystem', FILESYSTEMS)
-def test_the_test_of_a_loss_of_power_notices_a_lie(folder, filesystem):
+def test_the_test_of_a_loss_of_power_notices_a_lie(memory, filesystem):
     """The control: were fsync not done, what the tests above allow would not be what is found."""
-    power = Power(folder, filesystem)
-    calls = power.calls(SAFETENSORS, 'new')
-    published = next(i for i, call in enumerate(calls) if call[0] == 'rename' and call[1].endswith('/out.safetensors'))
     wrong = 0
-    for at in range(published + 6, len(calls), 12):
-        try:
-            cut(power, SAFETENSORS, 'new', 'unsynced', at)
-        except (AssertionError, OSError, ValueError):
-            wrong += 1
+    with Power(memory, filesystem) as power:
+        calls = power.calls(SAFETENSORS, 'new')
+        published = next(i for i, call in enumerate(calls) if call[0] == 'rename' and call[1].endswith('/out.safetensors'))
+        for at in range(published + 6, len(calls), 12):
+            try:
+                cut(power, SAFETENSORS, 'new', 'unsynced', at)
+            except (AssertionError, OSError, ValueError):
+                wrong += 1
     assert wrong > 0

@@ -216,8 +216,9 @@ class Run:
 OLDER = {'older': ('U8', [5], b'older'), TEXT: 0}
 
 
-def live(kind, target, disk, mode, at, *options):
-    """A run in the emptied folder, with a source and, but for a new output, an older one of the kind, and a backup of that."""
+def live(kind, target, disk, mode, at, *options, is_durable=False):
+    """A run in the emptied folder, with a source and, but for a new output, an older one of the kind, and a backup of that. These
+    are to survive a loss of power if they are durable: a kill of the process takes nothing of theirs."""
     for path in disk.iterdir():
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     source = kind.path(disk, 'source')
@@ -227,9 +228,10 @@ def live(kind, target, disk, mode, at, *options):
         kind.write(output, {'old': ('U8', [3], b'old'), TEXT: 1})
     if 'backup=simple' in options:
         kind.write(backup_of(output), OLDER)
-    for root, folders, names in os.walk(disk):
-        for name in [*folders, *names, '.']:
-            sync(os.path.join(root, name))
+    if is_durable:
+        for root, folders, names in os.walk(disk):
+            for name in [*folders, *names, '.']:
+                sync(os.path.join(root, name))
     words = {'new': ['output=%s' % output], 'overwrite': ['output=%s' % output, 'overwrite'], 'rw': ['rw']}[target]
     injection = Injection(disk, disk.parent / 'inject', mode, at)
     return Run(kind, source, output, [*words, *options], injection)
