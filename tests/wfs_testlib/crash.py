@@ -26,7 +26,10 @@ class Injection:
         self.file, self.mode = file, mode
         file.write_bytes(bytes(8))
         self.environment = dict(os.environ, LD_PRELOAD=str(LIBRARY), INJECT_FOLDER=os.path.realpath(folder), INJECT_FILE=str(file),
-                                INJECT_MODE=mode, INJECT_AT=str(at), MALLOC_PERTURB_='165')
+                                INJECT_MODE=mode, INJECT_AT=str(at))
+        # To fill all that is allocated takes as long as the rest: at a fourth of the calls, of each mode at other ones.
+        if (at + len(mode)) % 4 == 0:
+            self.environment['MALLOC_PERTURB_'] = '165'
 
     def n_calls(self):
         return int.from_bytes(self.file.read_bytes()[:8], 'little')
