@@ -107,7 +107,9 @@ def memory(folder):
         above = folder
     (above / 'disk').mkdir()
     yield above / 'disk'
-    mounts.force_unmount(above / 'mnt')
+    for point in mounts.mount_points():
+        if point.startswith(str(above.resolve()) + '/'):
+            mounts.force_unmount(point)
     shutil.rmtree(above, ignore_errors=True)
 
 

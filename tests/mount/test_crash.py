@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: MIT
 """Faults at every call: the life of a mount with edits, syncs and a commit, cut or failed at each call that changes a file."""
+import concurrent.futures
 import contextlib
+import multiprocessing
 import os
 import random as random_module
+import shutil
 import signal
 import threading
 import time
@@ -17,6 +20,7 @@ from wfs_testlib.power import FILESYSTEMS, Power
 MODES = ['kill-before', 'kill-after', 'enospc-once', 'enospc-on', 'eio-once', 'half']
 TARGETS = ['new', 'overwrite', 'rw']
 IS_CI = os.environ.get('CI') == 'true'
+N_SHARES = 3
 STRIDE = 3  # of the runs in CI that do not take every call
 
 pytestmark = pytest.mark.skipif(not crash.LIBRARY.exists(), reason='no fault injector in this build')
@@ -47,10 +51,25 @@ def step_through(disk, kind, target, mode, stride):
     run = crash.live(kind, target, disk, 'count', 0)
     n_calls = run.injection.n_calls()
     assert run.code == 0 and kind.read(run.output) == run.now and n_calls > 40, run.show()
-    for at in range(1 + (len(mode) + TARGETS.index(target)) % stride, n_calls + 1, stride):
+    share(step, disk, range(1 + (len(mode) + TARGETS.index(target)) % stride, n_calls + 1, stride), kind, target, mode)
+
+
+def step(disk, calls, kind, target, mode):
+    for at in calls:
         run = crash.live(kind, target, disk, mode, at)
         crash.check_output(run)
         crash.check_recovery(run)
+
+
+def share(function, disk, calls, *arguments):
+    """Takes the calls in several processes, each in a folder of its own: a life waits for half of its time."""
+    for path in disk.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    places = [crash.folder_for(crash.folder_for(disk, str(i))) for i in range(N_SHARES)]
+    with concurrent.futures.ProcessPoolExecutor(N_SHARES, multiprocessing.get_context('fork')) as pool:
+        parts = [pool.submit(function, place, calls[i::N_SHARES], *arguments) for i, place in enumerate(places)]
+        for part in parts:
+            part.result()
 
 
 @pytest.mark.parametrize('kind', KINDS, ids=by_name)
@@ -107,8 +126,11 @@ def recover_through(disk, kind, target, mode, stride, first):
     """Every call of `recover --publish`, after a mount that was killed in its commit."""
     calls = crash.live(kind, target, disk, 'count', 0).injection.calls()
     middle = 1 + next(i for i, call in enumerate(calls) if call[0] == 'fsync' and call[1].endswith('.weightfs.tmp'))
-    at = first
-    while True:
+    share(step_of_recovery, disk, range(first, 10 * len(calls), stride), kind, target, mode, middle)
+
+
+def step_of_recovery(disk, calls, kind, target, mode, middle):
+    for at in calls:
         run = crash.live(kind, target, disk, 'kill-after', middle)
         injection = crash.Injection(disk, disk.parent / 'inject', mode, at)
         code, text = crash.publish(run, environment=injection.environment)
@@ -118,7 +140,7 @@ def recover_through(disk, kind, target, mode, stride, first):
         if injection.n_calls() < at:
             assert code == 0, text
             return
-        at += stride
+    raise AssertionError('a recovery without an end')
 
 
 RECOVERY_MODES = ['kill-before', 'kill-after', 'enospc-on', 'eio-once']
@@ -226,13 +248,20 @@ def cut(power, kind, target, mode, at):
 SYNCS = (crash.sync_in_place, crash.prepare, crash.commit)
 
 
-def cut_through(power, kind, target, stride, first=1):
-    for at in range(first, len(power.calls(kind, target)) + 1, stride):
-        run = cut(power, kind, target, 'shutdown', at)
-        synced = [i for i, step in enumerate(run.acknowledged) if step in SYNCS]
-        least = 1 + synced[-1] if synced else 0
-        is_untouched = least == 0 and run.now == run.old
-        assert run.now in run.history[least:] + run.states() or is_untouched, (run.now, run.show())
+def cut_through(disk, filesystem, kind, target, stride, first=1):
+    with Power(disk, filesystem) as power:
+        n_calls = len(power.calls(kind, target))
+    share(cut_and_compare, disk, range(first, n_calls + 1, stride), filesystem, kind, target)
+
+
+def cut_and_compare(disk, calls, filesystem, kind, target):
+    with Power(disk, filesystem) as power:
+        for at in calls:
+            run = cut(power, kind, target, 'shutdown', at)
+            synced = [i for i, step in enumerate(run.acknowledged) if step in SYNCS]
+            least = 1 + synced[-1] if synced else 0
+            is_untouched = least == 0 and run.now == run.old
+            assert run.now in run.history[least:] + run.states() or is_untouched, (run.now, run.show())
 
 
 @pytest.mark.root
@@ -240,8 +269,7 @@ def cut_through(power, kind, target, stride, first=1):
 @pytest.mark.parametrize('kind', KINDS, ids=by_name)
 def test_a_loss_of_power_keeps_what_was_synced(memory, kind, filesystem):
     number = KINDS.index(kind)
-    with Power(memory, filesystem) as power:
-        cut_through(power, kind, TARGETS[number % 3], 9 if kind is SAFETENSORS else 18, 1 + 4 * number)
+    cut_through(memory, filesystem, kind, TARGETS[number % 3], 9 if kind is SAFETENSORS else 18, 1 + 4 * number)
 
 
 @pytest.mark.root
@@ -250,8 +278,7 @@ def test_a_loss_of_power_keeps_what_was_synced(memory, kind, filesystem):
 @pytest.mark.parametrize('kind', KINDS, ids=by_name)
 @pytest.mark.parametrize('target', TARGETS)
 def test_a_loss_of_power_at_every_call_keeps_what_was_synced(memory, kind, target, filesystem):
-    with Power(memory, filesystem) as power:
-        cut_through(power, kind, target, 1)
+    cut_through(memory, filesystem, kind, target, 1)
 
 
 @pytest.mark.root
