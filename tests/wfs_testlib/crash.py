@@ -135,7 +135,7 @@ class Run:
                                         stderr=subprocess.PIPE)
         self.errors = []  # that steps ended with
         self.wrong = []  # what was read that should not be
-        self.code, self.stderr = None, b''
+        self.device, self.code, self.stderr = 0, None, b''
         if self._waits():
             self._play()
         self._end()
@@ -144,7 +144,8 @@ class Run:
         deadline = time.monotonic() + program.PATIENCE
         while self.process.poll() is None:
             try:
-                if os.stat(self.mnt).st_dev != os.stat(self.mnt.parent).st_dev:
+                self.device = os.stat(self.mnt).st_dev
+                if self.device != os.stat(self.mnt.parent).st_dev:
                     return True
             except OSError:
                 pass
@@ -203,8 +204,9 @@ class Run:
         try:
             _, self.stderr = self.process.communicate(timeout=program.PATIENCE)
         except subprocess.TimeoutExpired:
+            found = 'still mounted for: %s\n%s' % (mount.holders(self.device), mount.waits(self.process.pid))
             self.process.kill()
-            raise
+            raise RuntimeError('the driver does not end: %s\n%s' % (self.show(), found)) from None
         mount.force_unmount(self.mnt)
         self.code = self.process.returncode
 

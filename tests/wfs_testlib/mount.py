@@ -95,6 +95,19 @@ def is_alive(pid):
         return False
 
 
+def waits(pid):
+    """What each thread of a process and of its children waits for: for the message about one that does not end."""
+    def text(path):
+        try:
+            return path.read_text().strip().replace('\n', ' < ')
+        except OSError as error:
+            return str(error)
+
+    threads = sorted(pathlib.Path('/proc/%d/task' % pid).glob('*'))
+    lines = ['%s %s: %s' % (thread.name, text(thread / 'comm'), text(thread / 'stack')) for thread in threads]
+    return '\n'.join([*lines, *map(waits, children(pid))])
+
+
 class Reply(ctypes.Structure):
     """struct wfs_control_reply."""
     _fields_ = [('error', ctypes.c_int32), ('pid', ctypes.c_int32), ('n_edits', ctypes.c_uint64),
@@ -182,9 +195,9 @@ class Mount:
         try:
             self.process.wait(program.PATIENCE)
         except subprocess.TimeoutExpired:
-            held = holders(self.device)
+            held = 'still mounted for: %s\n%s' % (holders(self.device), waits(self.process.pid))
             self.kill()
-            raise AssertionError('the driver does not end (still mounted for: %s): %s' % (held, self.show())) from None
+            raise AssertionError('the driver does not end, %s\n%s' % (held, self.show())) from None
         force_unmount(self.path)
         assert self.process.returncode == code, self.show()
         stderr = self.stderr()
