@@ -139,7 +139,8 @@ static void print_total(const struct table *table, const struct listing *listing
     const uint64_t n_bytes = key_tree_n_bytes(tree, 0, tree->n_tensors);
     printf("%s, ", wfs_count(tree->n_tensors, "tensor").text);
     if (table->is_human)
-        printf("%s elements, %s\n", amount_of_count(n_elems).text, amount_of_bytes(n_bytes).text);
+        printf("%s element%s, %s\n", amount_of_count(n_elems).text, n_elems == 1 ? "" : "s",
+               amount_of_bytes(n_bytes).text);
     else
         printf("%s, %s\n", wfs_count(n_elems, "element").text, wfs_count(n_bytes, "byte").text);
     table_print_hidden(n_hidden);

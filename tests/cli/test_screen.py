@@ -127,6 +127,8 @@ def test_a_terminal_gets_a_heading_and_a_total(small):
 
 
 def test_numbers_are_short_on_a_terminal_and_exact_on_request(folder):
+    one = st.write(folder / 'one', {'w': ('F32', [], bytes(4))})
+    assert terminal.screen('ls', one).lines[-1] == '1 tensor, 1 element, 4 B'
     n = 1 << 20
     path = st.write(folder / 'x', {'w': ('F32', [n], bytes(4 * n)), 'v': ('U8', [1000], bytes(1000))})
     assert terminal.screen('ls', path).text.split('\n')[1:] == ['v    U8     [1000]      1000 B', 'w    F32    [1048576]  4.0 MiB', '2 tensors, 1.05 M elements, 4.0 MiB']
