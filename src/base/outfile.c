@@ -130,7 +130,8 @@ static void set_new_mode(const struct outfile *outfile)
 
 static int create(struct outfile *outfile, uint64_t n_bytes, struct wfs_error *err)
 {
-    if (unlinkat(outfile->dir_fd, outfile->temporary, 0) < 0 && errno != ENOENT)
+    /* EROFS comes for a name that does not exist, too: creating it reports that. */
+    if (unlinkat(outfile->dir_fd, outfile->temporary, 0) < 0 && errno != ENOENT && errno != EROFS)
         return wfs_fail(err, errno, "cannot remove the old %s: %s", outfile->temporary,
                         strerror(errno));
     outfile->fd = openat(outfile->dir_fd, outfile->temporary,

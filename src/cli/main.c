@@ -155,7 +155,7 @@ static bool is_mistyped_verb(int argc, char **argv)
 static bool is_verb_last(int argc, char **argv)
 {
     struct stat st;
-    return argc == 3 && argv[1][0] != '-' && find_verb(argv[2]) != NULL &&
+    return argc >= 3 && argv[1][0] != '-' && find_verb(argv[2]) != NULL &&
            lstat(argv[2], &st) < 0 && errno == ENOENT;
 }
 
@@ -188,9 +188,9 @@ static int run(int argc, char **argv)
         return help(argc, argv);
     if (is_verb_last(argc, argv))
         return print_error(EXIT_USAGE, NULL,
-                           "the verb comes first: 'weightfs %s %s' (to mount on a new directory "
+                           "the verb comes first: 'weightfs %s %s%s' (to mount on a new directory "
                            "of that name, write './%s')",
-                           argv[2], wfs_quote(argv[1]).text, argv[2]);
+                           argv[2], wfs_quote(argv[1]).text, argc > 3 ? " ..." : "", argv[2]);
     if (strncmp(argv[1], "--", 2) == 0)
         return print_error(EXIT_USAGE, NULL, "unknown option '%s'; see 'weightfs --help'",
                            wfs_quote(argv[1]).text);

@@ -319,5 +319,7 @@ int verb_umount(int argc, char **argv)
     if (path == NULL)
         return print_error(EXIT_MOUNT, typed, "cannot unmount: %s", strerror(errno));
     const enum exit_code unmounted = unmount(&mounted, path);
+    if (unmounted == EXIT_DONE && exit_code != EXIT_DONE)
+        puts("unmounted; nothing was edited");
     return unmounted != EXIT_DONE ? (int)unmounted : exit_code;
 }

@@ -5,8 +5,8 @@ import re
 import numpy
 import pytest
 
-from wfs_testlib import pth, st
-from wfs_testlib.program import EXIT_COMMIT, EXIT_DAMAGED, EXIT_FOREIGN, EXIT_MOUNT, EXIT_RULES, EXIT_SOURCE, EXIT_USAGE, weightfs
+from wfs_testlib import disks, pth, st
+from wfs_testlib.program import EXIT_COMMIT, EXIT_DAMAGED, EXIT_FOREIGN, EXIT_MOUNT, EXIT_RULES, EXIT_SOURCE, EXIT_USAGE, tool, weightfs
 
 # arguments, exit code, what the line begins with
 ROWS = [
@@ -62,6 +62,7 @@ ROWS = [
     ('ls a.onnx', EXIT_FOREIGN, 'a.onnx: is an ONNX model, a format that weightfs does not read'),
     ('ls -', EXIT_SOURCE, '-: is not a regular file: save what the pipe has to one first'),
     ('s.safetensors ls', EXIT_USAGE, "the verb comes first: 'weightfs ls s.safetensors' (to mount on a new directory of that name, write './ls')"),
+    ('s.safetensors convert x.pth', EXIT_USAGE, "the verb comes first: 'weightfs convert s.safetensors ...' (to mount on "),
     ('cat w f', EXIT_SOURCE, "w: cannot open it: No such file or directory; SOURCE comes first: weightfs cat SOURCE KEY"),
     ('config epoch p.pth', EXIT_SOURCE, 'epoch: cannot open it: No such file or directory; SOURCE comes first: weightfs config SOURCE [KEY]'),
     ('find w f', EXIT_SOURCE, 'w: cannot open it: No such file or directory; SOURCE comes first: weightfs find SOURCE WHAT...'),
@@ -175,3 +176,17 @@ def test_help_as_a_verb(words, same_as):
 def test_letters_may_share_a_dash(place):
     assert weightfs('ls', '-lh', place / 'f').stdout == weightfs('ls', '-hl', place / 'f').stdout == weightfs('ls', '-l', '-h', place / 'f').stdout
     weightfs('convert', '-bS', '.old', place / 'f', place / 'new.pth')
+
+
+def test_a_folder_that_cannot_be_written_is_what_the_message_names(place, folder):
+    with disks.small(folder, 'tmpfs', 1) as disk:
+        tool('mount', '-o', 'remount,ro', disk)
+        error = weightfs('convert', place / 'f', disk / 'x.pth', code=EXIT_COMMIT).error
+        assert error == '%s/x.pth: cannot create .x.pth.weightfs.tmp beside the output: Read-only file system' % disk
+        error = weightfs('extract', place / 'f', '-d', disk / 'o', code=EXIT_COMMIT).error
+        assert error == '%s/o: cannot create the directory: Read-only file system' % disk
+    (folder / 'two').mkdir()
+    with disks.small(folder / 'two', 'tmpfs', 1) as disk:
+        disks.fill(disk)
+        error = weightfs('convert', place / 'f', disk / 'x.pth', code=EXIT_COMMIT).error
+        assert error.startswith('%s/x.pth: cannot reserve ' % disk) and error.endswith(': No space left on device')

@@ -78,8 +78,8 @@ def test_a_mount_without_edits_can_be_left(mount, small, folder, kind):
         out.write_bytes(b'somebody else')
     else:
         os.rename(place, folder / 'elsewhere')
-    error = weightfs('umount', mnt.path, code=EXIT_COMMIT).error
-    assert 'cannot commit: ' in error and 'edits' not in error
+    done = weightfs('umount', mnt.path, code=EXIT_COMMIT)
+    assert 'cannot commit: ' in done.error and 'edits' not in done.error and done.stdout == 'unmounted; nothing was edited\n'
     assert not is_mounted(mnt.path)
     mnt.allow('cannot commit|output').wait()
 
