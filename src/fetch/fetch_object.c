@@ -19,7 +19,7 @@ enum {
     MOST_AHEAD = 8,      /* at a time, where some are ahead */
     SMALLEST = 12 << 10, /* bytes that a new connection brings in one round trip */
     SMALL = 2 << 20,     /* bytes that are not split */
-    LARGEST = 8 << 20,   /* bytes of one transfer */
+    LARGEST = 4 << 20,   /* bytes of one transfer; what is read first comes first */
     MOST_SPANS = 64,
 };
 
@@ -387,14 +387,19 @@ int fetch_object_ahead(struct fetch_object *object, uint64_t offset, uint64_t n_
     size_t n = 0;
     if (!is_inside(object, offset, n_bytes))
         return -EINVAL;
-    for (; *last != NULL; n++)
+    cachefile_use(&object->cache, offset, n_bytes, date_ms());
+    for (; *last != NULL; n++) {
+        if ((*last)->end == offset) {
+            (*last)->end += n_bytes;
+            return 0;
+        }
         last = &(*last)->next;
+    }
     struct fetch_span *span = n < MOST_SPANS ? calloc(1, sizeof(*span)) : NULL;
     if (span == NULL)
         return -ENOMEM;
     *span = (struct fetch_span){offset, offset + n_bytes, NULL};
     *last = span;
-    cachefile_use(&object->cache, offset, n_bytes, date_ms());
     return 0;
 }
 

@@ -15,6 +15,9 @@ struct forward_reader {
     uint64_t next;   /* behind what it has read; 0: none */
     uint64_t asked;  /* up to where it was asked ahead */
     uint64_t window; /* bytes */
+    uint64_t end;    /* of what it reads, as far as that is known */
+    uint64_t n_read; /* bytes */
+    bool has_passed; /* it went on behind the end of what it read before */
     uint64_t used;   /* when */
 };
 

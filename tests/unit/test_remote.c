@@ -229,7 +229,39 @@ static void a_reader_that_goes_on_gets_a_window_that_doubles(void)
         asked = end;
         n_asked++;
     }
-    check(asked == n && n_asked < 40);
+    check(asked == n && n_asked < 120);
+}
+
+static void a_window_that_is_large_moves_on_with_its_reader(void)
+{
+    struct forward forward = {0};
+    uint64_t from, end, asked = 0;
+    const uint64_t n = 1ull << 30, step = 1 << 20;
+    for (uint64_t at = 0; at < n; at += step) {
+        if (forward_note(&forward, at, step, n, &from, &end))
+            asked = end;
+        check(at < (200u << 20) || asked == n || asked >= at + (59u << 20));
+    }
+}
+
+static void a_reader_of_one_thing_after_the_other_is_expected_to_go_on(void)
+{
+    struct forward forward = {0};
+    uint64_t from, end, asked = 0;
+    const uint64_t n_each = 4 << 20, step = 1 << 20;
+    for (uint64_t at = 0; at < 32 * n_each; at += step) {
+        const uint64_t own = at / n_each * n_each + n_each, next = at + step;
+        if (forward_note(&forward, at, step, own, &from, &end))
+            asked = end;
+        check(at >= n_each || asked <= own);   /* one is no habit */
+        check(asked <= own + (at + step) / 8); /* for less long than it was */
+        check(next < 3 * n_each || asked > next);
+    }
+    check(asked == 36 * n_each);
+    /* What has a gap before it is not the next thing. */
+    forward = (struct forward){0};
+    for (uint64_t at = 0; at < 1000u << 13; at += 8192)
+        check(!forward_note(&forward, at, 4096, at + 4096, &from, &end));
 }
 
 static void scattered_readers_get_nothing_ahead(void)
@@ -266,6 +298,8 @@ int main(void)
     check_run(a_damaged_piece_is_not_read);
     check_run(an_object_can_be_too_large);
     check_run(a_reader_that_goes_on_gets_a_window_that_doubles);
+    check_run(a_window_that_is_large_moves_on_with_its_reader);
+    check_run(a_reader_of_one_thing_after_the_other_is_expected_to_go_on);
     check_run(scattered_readers_get_nothing_ahead);
     check_run(a_reader_whose_end_is_not_known_gets_little);
     return check_done();
