@@ -159,20 +159,54 @@ static int take(const struct origin *origin, const struct profile *profile)
     return is_there && *origin->ret == NULL ? -ENOMEM : 0;
 }
 
-/* How a profile may say where its keys come from. */
-static int refuse_sources(const struct profile *profile, struct wfs_error *err)
+/* Returns whether keys are in variables, which nothing goes before. */
+static bool has_variables(void)
 {
-    static const char *const keys[] = {"credential_process", "sso_session", "sso_start_url",
-                                       "role_arn", "web_identity_token_file"};
-    for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++) {
-        autofree char *value = NULL;
-        if (find_value(profile, keys[i], &value))
-            return wfs_fail(err, EINVAL,
-                            "the AWS profile '%s' gets its keys by %s, which is not supported; set "
-                            "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN",
-                            wfs_quote(profile->name).text, keys[i]);
-    }
-    return 0;
+    return environment("AWS_ACCESS_KEY_ID") != NULL || environment("AWS_SECRET_ACCESS_KEY") != NULL;
+}
+
+static int refuse(const char *who, const char *how, struct wfs_error *err)
+{
+    return wfs_fail(err, EINVAL,
+                    "%s gets its keys by %s, which is not supported; set AWS_ACCESS_KEY_ID, "
+                    "AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN",
+                    who, how);
+}
+
+static int refuse_variable(const char *name, struct wfs_error *err)
+{
+    return environment(name) == NULL ? 0 : refuse("this environment", name, err);
+}
+
+static int refuse_key(const struct profile *profile, const char *key, struct wfs_error *err)
+{
+    char who[64 + WFS_QUOTE_MAX];
+    autofree char *value = NULL;
+    if (!find_value(profile, key, &value))
+        return 0;
+    snprintf(who, sizeof(who), "the AWS profile '%s'", wfs_quote(profile->name).text);
+    return refuse(who, key, err);
+}
+
+/*
+ * Refuses what the programs of AWS would take keys from before those that were found, in their
+ * order: a request by another user, or by nobody, would have another answer.
+ */
+static int refuse_sources(const struct profile *profile, bool has_keys, struct wfs_error *err)
+{
+    static const char *const before[] = {"role_arn", "web_identity_token_file", "sso_session",
+                                         "sso_start_url"};
+    int code = 0;
+    for (size_t i = 0; code == 0 && i < sizeof(before) / sizeof(*before); i++)
+        code = refuse_key(profile, before[i], err);
+    if (code == 0)
+        code = refuse_variable("AWS_WEB_IDENTITY_TOKEN_FILE", err);
+    if (code < 0 || has_keys)
+        return code;
+    code = refuse_key(profile, "credential_process", err);
+    if (code == 0)
+        code = refuse_variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", err);
+    return code < 0 ? code : refuse_variable("AWS_CONTAINER_CREDENTIALS_FULL_URI", err);
 }
 
 /* Keys go into headers: nothing but visible characters. */
@@ -186,7 +220,8 @@ static bool is_visible(const char *text)
 
 static int check(const struct aws *aws, const struct profile *profile, struct wfs_error *err)
 {
-    if (aws->key == NULL && aws->secret == NULL && refuse_sources(profile, err) < 0)
+    if (!has_variables() &&
+        refuse_sources(profile, aws->key != NULL || aws->secret != NULL, err) < 0)
         return -EINVAL;
     if ((aws->key == NULL) != (aws->secret == NULL))
         return wfs_fail(err, EINVAL,
@@ -219,8 +254,7 @@ static int take_all(struct aws *aws, const struct profile *profile)
     const struct origin region = {&aws->region, "AWS_REGION", "AWS_DEFAULT_REGION", "region"};
     const struct origin endpoint = {&aws->endpoint, "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL",
                                     "endpoint_url"};
-    const bool is_set =
-        environment("AWS_ACCESS_KEY_ID") != NULL || environment("AWS_SECRET_ACCESS_KEY") != NULL;
+    const bool is_set = has_variables();
     int rc = take(&region, profile);
     if (rc == 0 && aws->endpoint == NULL)
         rc = take(&endpoint, profile);

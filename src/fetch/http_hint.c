@@ -44,7 +44,8 @@ static void hint_s3(struct strbuf *text, const struct http_place *place,
     else if (has_code && strcmp(code, "InvalidToken") == 0)
         strbuf_puts(text, "; AWS_SESSION_TOKEN is not the one that belongs to the keys");
     else if (is_denied && place->signer == NULL)
-        strbuf_puts(text, "; set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY");
+        strbuf_puts(text, "; set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (the "
+                          "role of a machine is not used)");
     else if (is_denied)
         strbuf_puts(text, "; the keys of AWS_PROFILE or AWS_ACCESS_KEY_ID give no access, or there "
                           "is no such object");

@@ -18,6 +18,7 @@
 #include "fuse/worker.h"
 
 #include <weightfs/cleanup.h>
+#include <weightfs/url.h>
 #include <weightfs/io.h>
 
 #include <fcntl.h>
@@ -69,13 +70,19 @@ static int prepare(struct supervisor *supervisor)
 
 /* ---- mounting ---- */
 
+/* Returns the source as lists of mounts show it: fstab's has to be found there again. */
+static const char *shown_source(const struct supervisor *supervisor)
+{
+    const char *path = supervisor->target.source.path, *given = supervisor->options->source;
+    return path != NULL ? path : url_is(given) ? given : "weightfs";
+}
+
 static bool add_mount_options(const struct supervisor *supervisor, struct fuse_args *args)
 {
     const struct mount_options *options = supervisor->options;
-    const char *source = supervisor->target.source.path;
     autofree char *name = NULL;
     char *list = NULL;
-    if (asprintf(&name, "fsname=%s", source != NULL ? source : "weightfs") < 0) {
+    if (asprintf(&name, "fsname=%s", shown_source(supervisor)) < 0) {
         name = NULL;
         return false;
     }

@@ -132,7 +132,7 @@ ANSWERS = [
     ('s3', '400 Bad Request', 'InvalidToken', EXIT_SOURCE, '; AWS_SESSION_TOKEN is not the one that belongs to the keys'),
     ('s3', '301 Moved', 'PermanentRedirect', EXIT_SOURCE, '; the bucket is in another region, which AWS_REGION sets'),
     ('s3', '403 Forbidden', 'AccessDenied', EXIT_SOURCE, '; the keys of AWS_PROFILE or AWS_ACCESS_KEY_ID give no access, or there is no such object'),
-    ('unsigned', '403 Forbidden', 'AccessDenied', EXIT_SOURCE, '; set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY'),
+    ('unsigned', '403 Forbidden', 'AccessDenied', EXIT_SOURCE, '; set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (the role of a machine is not used)'),
     ('s3', '404 Not Found', 'NoSuchBucket', EXIT_SOURCE, 'NoSuchBucket'),
     ('proxy', '407 No', None, EXIT_SOURCE, 'the proxy answers 407; https_proxy names it, with user and password'),
     ('proxy', '403 No', None, EXIT_SOURCE, 'the proxy answers 403; https_proxy names it, with user and password'),

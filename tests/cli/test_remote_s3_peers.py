@@ -101,6 +101,43 @@ def test_a_profile_has_keys_region_and_endpoint(is_elsewhere, account, folder):
         assert fetch('s3://bucket/key', env=both, home=folder).data == CONTENT[:1000]
 
 
+KEYS = 'aws_access_key_id = AKIDEXAMPLE\naws_secret_access_key = aws5ecret\n'
+
+
+@pytest.mark.parametrize('what, config, credentials, env', [
+    ('role_arn', '[profile work]\nrole_arn = arn:aws:iam::1:role/r\nsource_profile = base\n', '[base]\n' + KEYS, {'AWS_PROFILE': 'work'}),
+    ('role_arn', '[profile work]\nrole_arn = arn:aws:iam::1:role/r\nsource_profile = work\n', '[work]\n' + KEYS, {'AWS_PROFILE': 'work'}),
+    ('role_arn', '[profile work]\nrole_arn = arn:aws:iam::1:role/r\ncredential_source = Ec2InstanceMetadata\n', '', {'AWS_PROFILE': 'work'}),
+    ('role_arn', '[default]\nrole_arn = arn:aws:iam::1:role/r\nsource_profile = base\n', '[base]\n' + KEYS, {}),
+    ('credential_process', '[default]\ncredential_process = /bin/keys\n', '', {}),
+    ('sso_session', '[profile work]\nsso_session = x\n', '[work]\n' + KEYS, {'AWS_PROFILE': 'work'}),
+    ('AWS_WEB_IDENTITY_TOKEN_FILE', '', '[default]\n' + KEYS, {'AWS_WEB_IDENTITY_TOKEN_FILE': '/token', 'AWS_ROLE_ARN': 'arn:aws:iam::1:role/r'}),
+    ('AWS_CONTAINER_CREDENTIALS_RELATIVE_URI', '', '', {'AWS_CONTAINER_CREDENTIALS_RELATIVE_URI': '/v2/credentials/1'}),
+    ('AWS_CONTAINER_CREDENTIALS_FULL_URI', '', '', {'AWS_CONTAINER_CREDENTIALS_FULL_URI': 'http://169.254.170.23/v1/credentials'}),
+])
+def test_keys_that_are_got_elsewhere_are_refused_and_no_request_is_made_without_them(what, config, credentials, env, account, folder):
+    with BadServer(CONTENT, default=bucket(account, 'bucket', 'key')) as server:
+        (folder / '.aws').mkdir()
+        (folder / '.aws/config').write_text(config)
+        (folder / '.aws/credentials').write_text(credentials)
+        env = {'AWS_ENDPOINT_URL': server.origin, **env}
+        ((code, text),) = fetch('s3://bucket/key', env=env, home=folder).failures
+        assert code == 'EINVAL' and what in text and 'set AWS_ACCESS_KEY_ID' in text and not server.requests
+        assert fetch('s3://bucket/key', env={**environment(account), **env}, home=folder).data == CONTENT[:1000]
+
+
+def test_keys_of_a_profile_and_of_the_role_of_a_machine(account, folder):
+    account = account._replace(token=None)
+    with BadServer(CONTENT, default=bucket(account, 'bucket', 'key')) as server:
+        (folder / '.aws').mkdir()
+        (folder / '.aws/credentials').write_text('[default]\naws_access_key_id = %s\naws_secret_access_key = %s\n' % (account.key, account.secret))
+        env = {'AWS_ENDPOINT_URL': server.origin, 'AWS_REGION': account.region, 'AWS_CONTAINER_CREDENTIALS_FULL_URI': 'http://169.254.170.23/'}
+        assert fetch('s3://bucket/key', env=env, home=folder).data == CONTENT[:1000]
+        (folder / '.aws/credentials').unlink()
+        text = fetch('s3://bucket/key', env={'AWS_ENDPOINT_URL': server.origin}, home=folder).failures[0][1]
+        assert 'the role of a machine is not used' in text
+
+
 @pytest.mark.parametrize('change, code', [({'AWS_SECRET_ACCESS_KEY': 'aws5ecret'}, 'SignatureDoesNotMatch'),
                                           ({'AWS_SESSION_TOKEN': 's3ssion'}, 'InvalidToken'), ({'AWS_REGION': 'x'}, 'InvalidAccessKeyId')])
 def test_a_signature_that_is_wrong_is_refused(change, code, account):

@@ -69,9 +69,32 @@ def test_all_lines_of_fstab(place):
     assert run(place, 'mount -a -T fstab\nmount -a -T fstab\ncat mnt/a/y\numount mnt') == 'de'
 
 
+@pytest.mark.parametrize('options, is_writable', [('ro,nofail,_netdev', False), ('output=DIR/out.safetensors,_netdev,cache=DIR/cache,cache_size=128M', True)])
+def test_a_line_of_fstab_with_a_url(place, serve, options, is_writable):
+    options = options.replace('DIR', str(place))
+    server = serve(place)
+    url = server.url('in.safetensors', tls=True)
+    (place / 'fstab').write_text('%s %s weightfs %s 0 0\n' % (url, place / 'mnt', options))
+    edit = 'mv mnt/a/x mnt/b' if is_writable else '! mv mnt/a/x mnt/b 2>&1'
+    text = run(place, 'mount -T fstab %s/mnt\nmount -a -T fstab\ncat mnt/a/x\nfindmnt -n -o SOURCE mnt\n%s' % (place, edit) + END)
+    assert text.startswith('abc%s\n' % url) and text.count(url) == 1, 'mounted twice'
+    if is_writable:
+        assert st.read(place / 'out.safetensors').tensors == {'a.y': TENSORS['a.y'], 'b': TENSORS['a.x']}
+
+
+def test_a_url_by_the_helper_itself_and_what_is_secret_of_it(place, serve):
+    url = serve(place).url('in.safetensors', tls=True)
+    secret = url.replace('//', '//alice:hunter2@') + '?sig=tok3n'
+    for name in ('mount -t weightfs', 'mount.weightfs'):
+        text = run(place, 'PATH=$PATH:/usr/sbin\n%s "%s" mnt -o ro\ncat mnt/a/x\nfindmnt -n -o SOURCE mnt' % (name, secret) + END)
+        assert text == 'abc%s\n' % url, name
+
+
 def test_mistakes_are_reported(place):
     text = run(place, 'mount -t weightfs nosuch.safetensors mnt || echo code $?')
     assert 'nosuch.safetensors: cannot open it: No such file or directory' in text and 'code' in text
+    text = run(place, 'mount -t weightfs -o retries=0 http://127.0.0.1:1/a mnt || echo code $?')
+    assert 'http://127.0.0.1:1/a: cannot connect' in text and 'code' in text
     text = run(place, 'mount -t weightfs -o output=x,nosuch in.safetensors mnt || echo code $?')
     assert "nosuch" in text and 'code' in text
 
