@@ -5,6 +5,7 @@
 #include "fetch/http_place.h"
 
 #include <weightfs/cleanup.h>
+#include <weightfs/url.h>
 
 #include <errno.h>
 #include <stdint.h>
@@ -25,6 +26,22 @@ static void try_files(const char *name)
             http_place_done(&place);
         free(file);
     }
+}
+
+/* What is shown has no user in it, and what is beside it is known to be. */
+static void show(const char *name)
+{
+    struct wfs_error err = {0};
+    autofree char *shown = url_shown(name), *last = url_name(name), *sibling = NULL;
+    if (shown == NULL || last == NULL)
+        return;
+    const char *host = strstr(shown, "://");
+    if (!url_is_any(name) || host == NULL || *last == '\0' || strchr(last, '/') != NULL)
+        abort();
+    if (memchr(host + 3, '@', strcspn(host + 3, "/?#")) != NULL)
+        abort();
+    if (url_sibling(name, "a b?c", &sibling, &err) == 0 && !url_is_sibling(name, sibling))
+        abort();
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
@@ -49,6 +66,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
     if (rc == 0 && place.bearer != NULL && strncmp(place.url.text, "https://hub.example/", 20) != 0)
         abort(); /* a token goes to the Hub only */
     http_place_done(&place);
+    if (url_is(name))
+        show(name);
     free(http_place_pin(name, "0123456789abcdef0123456789abcdef01234567"));
     try_files(name);
     return 0;
