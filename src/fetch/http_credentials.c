@@ -48,7 +48,7 @@ static int read_hub(struct http_credentials *credentials)
 {
     struct wfs_error *err = &credentials->hub_problem;
     const char *hub = environment("HF_ENDPOINT"), *token = environment("HF_TOKEN");
-    credentials->hub = strdup(hub == NULL ? "https://huggingface.co" : hub);
+    credentials->hub = strdup(hub == NULL ? HTTP_HUB_USUAL : hub);
     if (credentials->hub == NULL)
         return -ENOMEM;
     for (size_t n = strlen(credentials->hub); n > 0 && credentials->hub[n - 1] == '/'; n--)

@@ -8,6 +8,9 @@
 
 #include "fetch/aws.h"
 
+/* The Hub, where HF_ENDPOINT names no other server. */
+#define HTTP_HUB_USUAL "https://huggingface.co"
+
 /* A zeroed struct has nothing. */
 struct http_credentials {
     struct aws aws;

@@ -117,7 +117,8 @@ static void add_revision(struct strbuf *out, const struct hub_name *hub)
         http_url_escape(out, plain.bytes, false);
 }
 
-/* Refuses the pages of the Hub that show a repository or a file. */
+/* Refuses the pages of the Hub that show a repository or a file. Another server may have a file in
+ * place of a page with so short a path. */
 static int refuse_page(const struct http_place *place, const char *hub, struct wfs_error *err)
 {
     struct http_url page auto_http_url = {0};
@@ -127,9 +128,10 @@ static int refuse_page(const struct http_place *place, const char *hub, struct w
         return 0;
     const char *owner = place->url.text + n_hub + 1, *name = strchr(owner, '/');
     const char *kind = name == NULL ? NULL : strchr(name + 1, '/');
+    const bool is_short = name != NULL && name[1] != '\0' && (kind == NULL || kind[1] == '\0');
     const bool is_file = kind != NULL && strncmp(kind, "/blob/", 6) == 0;
-    if (name == NULL || name[1] == '\0' ||
-        (kind != NULL && kind[1] != '\0' && !is_file && strncmp(kind, "/tree/", 6) != 0))
+    const bool is_tree = kind != NULL && strncmp(kind, "/tree/", 6) == 0;
+    if (!is_file && !is_tree && !(is_short && strcmp(hub, HTTP_HUB_USUAL) == 0))
         return 0;
     return wfs_fail(err, EINVAL, "it is the page of a %s; write %s",
                     is_file ? "file" : "repository",
