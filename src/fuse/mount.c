@@ -10,8 +10,8 @@
 #include <weightfs/cleanup.h>
 
 #include "fuse/background.h"
+#include "fuse/child.h"
 #include "fuse/confine.h"
-#include "fuse/keeper.h"
 #include "fuse/loading.h"
 #include "fuse/log.h"
 #include "fuse/mount_options.h"
@@ -27,7 +27,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 /* Returns N of "/dev/fd/N", 0 for "-", or -1: the inherited descriptor that stays open. */
@@ -139,76 +138,43 @@ static int check_replayed(const struct mount_recovery *recovery, const struct dr
         wfs_count_as(replayed.n_doubtful, "edit was", "edits were").text);
 }
 
+struct recovery_task {
+    const struct mount_recovery *recovery;
+    const struct mount_options *options;
+    struct target *target;
+};
+
 /* In a process of its own, which confines itself. */
-static int commit(const struct mount_recovery *recovery, const struct mount_options *options,
-                  struct target *target, int keeper)
+static int commit(void *ctx, int keeper)
 {
+    const struct recovery_task *task = ctx;
     struct driver driver = {0};
     struct wfs_view *view = NULL;
     struct wfs_error err = {0};
     char summary[COMMIT_TEXT_MAX] = "";
     enum sandbox_state sandbox = SANDBOX_STATE_OFF;
-    int rc = confine_prepare(options);
+    int rc = loading_new_view(task->options, &view);
     if (rc == 0)
-        rc = loading_new_view(options, &view);
+        rc = confine(task->options, task->target, view, &sandbox);
     if (rc == 0)
-        rc = confine(options, target, view, &sandbox);
-    if (rc == 0)
-        rc = driver_init(&driver, options, target, view, sandbox);
+        rc = driver_init(&driver, task->options, task->target, view, sandbox);
     driver.keeper = keeper;
     if (rc == 0)
-        rc = check_replayed(recovery, &driver);
+        rc = check_replayed(task->recovery, &driver);
     if (rc == 0)
         rc = publication_run(&driver, false, NULL, summary, &err);
     if (rc == 0)
-        printf("committed to '%s': %s\n", wfs_quote(target->path).text,
+        printf("committed to '%s': %s\n", wfs_quote(task->target->path).text,
                summary[0] != '\0' ? summary : "nothing");
     driver_done(&driver);
     wfs_view_free(view);
     return rc == 0 ? EXIT_DONE : EXIT_OUTPUT;
 }
 
-static int wait_for(pid_t pid)
-{
-    int status;
-    while (waitpid(pid, &status, 0) < 0) {
-        if (errno != EINTR)
-            return log_failure(EXIT_OUTPUT, "cannot wait for the commit: %s", strerror(errno));
-    }
-    if (WIFEXITED(status))
-        return WEXITSTATUS(status);
-    return log_failure(128 + WTERMSIG(status), "the commit was killed by signal %d (%s)",
-                       WTERMSIG(status), strsignal(WTERMSIG(status)));
-}
-
-/* Commits in a child; this process is its keeper. */
-static int commit_confined(const struct mount_recovery *recovery,
-                           const struct mount_options *options, struct target *target)
-{
-    struct keeper keeper;
-    int rc = keeper_init(&keeper, target->output.directory);
-    fflush(NULL);
-    const pid_t pid = rc == 0 ? fork() : -1;
-    if (pid == 0) {
-        rc = commit(recovery, options, target, keeper_attach(&keeper));
-        fflush(NULL);
-        _exit(rc);
-    }
-    if (pid < 0)
-        rc =
-            log_failure(EXIT_OUTPUT, "cannot start the commit: %s", strerror(rc < 0 ? -rc : errno));
-    else if (keeper_start(&keeper) < 0)
-        log_warning("cannot set owner and mode of '%s': out of memory",
-                    wfs_quote(target->path).text);
-    if (pid > 0)
-        rc = wait_for(pid);
-    keeper_done(&keeper);
-    return rc;
-}
-
 static int publish(const struct mount_recovery *recovery, const struct mount_options *options)
 {
     struct target target;
+    struct recovery_task task = {recovery, options, &target};
     log_start(options->source, false);
     int rc = target_init(&target, options);
     if (rc == 0 && target.path == NULL)
@@ -224,7 +190,7 @@ static int publish(const struct mount_recovery *recovery, const struct mount_opt
         target.is_moved = recovery->is_onto;
         allow_output(recovery, options, &target);
         rc = target.stage_path == NULL ? log_failure(EXIT_OUTPUT, "out of memory")
-                                       : commit_confined(recovery, options, &target);
+                                       : child_run(options, &target, commit, &task);
     }
     target_done(&target);
     return rc == 0 || rc > 128 ? rc : EXIT_OUTPUT; /* that of a signal stays */
