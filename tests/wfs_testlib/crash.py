@@ -198,7 +198,7 @@ class Run:
     def _end(self):
         if self.process.poll() is None and mount.is_mounted(self.mnt):
             if os.geteuid() == 0:
-                libc.umount2(os.fsencode(self.mnt), 0)
+                self._unmount()
             else:
                 subprocess.run(['fusermount3', '-u', self.mnt], check=False)
         try:
@@ -209,6 +209,12 @@ class Run:
             raise RuntimeError('the driver does not end: %s\n%s' % (self.show(), found)) from None
         mount.force_unmount(self.mnt)
         self.code = self.process.returncode
+
+    def _unmount(self):
+        """Whoever asks all filesystems how full they are makes each busy for a moment."""
+        deadline = time.monotonic() + program.PATIENCE
+        while libc.umount2(os.fsencode(self.mnt), 0) < 0 and ctypes.get_errno() == errno.EBUSY and time.monotonic() < deadline:
+            time.sleep(mount.POLL)
 
     def states(self):
         return [self.now] + ([self.doubtful] if self.doubtful is not None else [])
