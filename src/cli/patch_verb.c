@@ -36,9 +36,9 @@ static const struct args_usage usage = {
             "weightfs patch show FILE\n"
             "weightfs patch apply FILE SOURCE TARGET\n"
             "\n"
-            "Make a patch FILE of the edits of a mount, or of those that lead from checkpoint\n"
-            "A to B; list its edits; or write SOURCE with these edits to TARGET, atomically. An\n"
-            "edit that does not fit SOURCE is an error; with --force, the others are applied.\n"
+            "Make a patch FILE of the edits of a mount, or of those that lead from A to B;\n"
+            "list its edits; or write SOURCE with these edits to TARGET, atomically. An edit\n"
+            "that does not fit SOURCE is an error; with --force, the others are applied.\n"
             "The view options apply to A, B and SOURCE.",
     .n_min = 2,
     .n_max = 4,

@@ -173,6 +173,12 @@ def test_help_as_a_verb(words, same_as):
     assert weightfs(*words).stdout == weightfs(*same_as).stdout
 
 
+def test_help_fits_a_terminal_of_80_columns():
+    verbs = re.findall(r'^  ([a-z]+) ', weightfs('--help').stdout.split('verbs:')[1].split('\n\n')[0], re.M)
+    pages = {verb: weightfs(verb, '--help').stdout for verb in verbs}
+    assert len(verbs) > 10 and [(verb, line) for verb, page in pages.items() for line in page.splitlines() if len(line) > 80] == []
+
+
 def test_letters_may_share_a_dash(place):
     assert weightfs('ls', '-lh', place / 'f').stdout == weightfs('ls', '-hl', place / 'f').stdout == weightfs('ls', '-l', '-h', place / 'f').stdout
     weightfs('convert', '-bS', '.old', place / 'f', place / 'new.pth')
