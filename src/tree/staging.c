@@ -173,9 +173,12 @@ int wfs_stage_job_end(struct wfs_tree *tree, struct wfs_node *node, struct wfs_s
                            version_of(node) == job->version;
     if (is_useful && edit_of(tree, node) == NULL)
         code = -ENOMEM;
-    if (is_useful && code == 0)
+    if (is_useful && code == 0) {
+        const uint64_t n_shown = edit_n_bytes(node) + frame_header_n_bytes(tree, node);
         code = editfile_adopt(tree, node, job->copy.number, job->copy.n_keep);
-    else
+        if (code == 0 && job->copy.n_keep < n_shown)
+            editfile_touch(tree, node); /* a shorter copy is a change, and all of a truncation */
+    } else
         datafiles_remove(&tree->stage->data, job->copy.number);
     arena_done(&job->copy.arena);
     free(job);

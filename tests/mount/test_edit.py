@@ -13,7 +13,7 @@ import pytest
 
 from wfs_testlib import look, st
 from wfs_testlib.mount import Mount
-from wfs_testlib.program import tool, weightfs
+from wfs_testlib.program import EXIT_COMMIT, tool, weightfs
 
 
 @pytest.fixture
@@ -118,6 +118,18 @@ def test_replace_by_bytes_of_the_same_size(edit, folder):
     (folder / 'new').write_bytes(st.f32(7))
     tool('cp', folder / 'new', edit / 'temperature')
     assert edit.result().tensors == changed(edit, temperature=('F32', [], st.f32(7)))
+
+
+@pytest.mark.parametrize('n_before, n_after', [(8, 3), (8, 0), (20 << 20, 17 << 20), (20 << 20, 1), (20 << 20, 20 << 20), (8, 9)])
+def test_a_truncation_alone_is_an_edit(mount, folder, n_before, n_after):
+    mnt = mount(st.write_hole(folder / 'in.safetensors', n_before), 'output=%s' % (folder / 'out.safetensors'))
+    os.truncate(mnt / 'w', n_after)
+    assert mnt.status()['edits'] == (n_before != n_after) and os.stat(mnt / 'w').st_size == n_after
+    if n_before != n_after:
+        assert "'w' has %d byte" % n_after in weightfs('umount', mnt.path, code=EXIT_COMMIT).error
+        assert os.stat(mnt / 'w').st_size == n_after
+        weightfs('umount', '--discard', mnt.path)
+        mnt.allow('cannot commit')
 
 
 def test_append_and_truncate_until_it_fits_again(edit):
