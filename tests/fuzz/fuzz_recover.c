@@ -37,7 +37,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
 
-enum { N_PATH = 512, N_INPUT = 1 << 16 };
+enum { N_PATH = 512, N_INPUT = 1 << 16, N_KEPT = 32 << 20 };
 
 #define demand(condition)                                                                          \
     do {                                                                                           \
@@ -329,7 +329,7 @@ static void run_verb(int (*verb)(int argc, char **argv), const char *const *word
         free(argv[i]);
 }
 
-/* In this process, so that it is seen what the task runs through, and what a sanitizer says of it. */
+/* In this process, so that libFuzzer sees the task and sanitizers end the run. */
 int child_run(const struct mount_options *options, const struct target *target, child_task *task,
               void *ctx)
 {
@@ -416,9 +416,10 @@ static void start(void)
     const char *folder = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
     struct request request = {.command = MOUNT};
     char path[N_PATH];
-    /* To give memory back and take it again is a third of the time. */
-    for (size_t i = 0; i < 3; i++)
-        mallopt((const int[]){M_TOP_PAD, M_TRIM_THRESHOLD, M_MMAP_THRESHOLD}[i], 32 << 20);
+    /* To give memory back and take it again would be a third of the time. */
+    mallopt(M_TOP_PAD, N_KEPT);
+    mallopt(M_TRIM_THRESHOLD, N_KEPT);
+    mallopt(M_MMAP_THRESHOLD, N_KEPT);
     snprintf(state.root, sizeof(state.root), "%s/wfs-fuzz-XXXXXX", folder);
     demand(mkdtemp(state.root) != NULL && atexit(clean_up) == 0);
     demand((state.nowhere = fopen("/dev/null", "we")) != NULL);
