@@ -137,14 +137,15 @@ static int read_slice(const struct source *source, uint64_t offset, void *buf, s
 static int read_object(const struct source *source, uint64_t offset, void *buf, size_t n_bytes)
 {
     const uint64_t behind = offset + n_bytes, expected = source_expected(source, offset);
+    /* Whoever reads much at once knows how much it needs. */
+    const bool is_known = expected != 0 || n_bytes > SLICE;
+    const uint64_t end = is_known && expected < behind ? behind : expected;
     char *out = buf;
     int code = 0;
     if (atomic_load_explicit(&source->has_changed, memory_order_relaxed))
         return -EIO;
     while (n_bytes > 0 && code == 0) {
         const size_t n = n_bytes < SLICE ? n_bytes : SLICE;
-        const uint64_t end =
-            expected > behind || (expected == 0 && n == n_bytes) ? expected : behind;
         code = read_slice(source, offset, out, n, end);
         offset += n;
         out += n;

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Verbs on servers that misbehave: the bytes of the file, or one line and the exit code for it."""
 import random
+import time
 
 import pytest
 
@@ -41,6 +42,23 @@ def whole(exchange):
 def test_a_verb_reads_what_the_file_has(behaviours, content):
     with BadServer(content, behaviours) as server:
         assert weightfs('cat', url(server), 'w').raw == DATA
+
+
+def test_a_long_header_that_comes_slowly_costs_no_more(folder):
+    """Its last part is not there when its turn comes: nothing behind it is asked for."""
+    st.write(folder / 'x', {'w': ('U8', [6 * MIB], bytes(6 * MIB))}, {'note': 'x' * 6 * MIB})
+    content = (folder / 'x').read_bytes()
+    n_header = 8 + int.from_bytes(content[:8], 'little')
+
+    def late(exchange):
+        if exchange.range[0] >= n_header // (4 * MIB) * (4 * MIB):
+            time.sleep(0.3)
+        honest(exchange)
+
+    with BadServer(content, default=late) as server:
+        assert weightfs('ls', url(server)).stdout.startswith('w')
+        ranges = [request.headers['range'].removeprefix('bytes=').split('-') for request in server.requests]
+        assert sum(int(last) + 1 - int(first) for first, last in ranges) <= 1.1 * n_header
 
 
 def test_a_verb_reads_through_a_redirect(content):

@@ -32,11 +32,12 @@ class Direction:
     def __init__(self, source, target, delay, rate):
         self.source, self.target, self.delay, self.rate = source, target, delay, rate
         self.is_free_at, self.packets = 0, collections.deque()
+        self.room = bytearray(1 << 17)
 
     def take(self, now):
         with contextlib.suppress(BlockingIOError):
             while True:
-                packet = os.read(self.source, 1 << 17)
+                packet = bytes(memoryview(self.room)[:os.readv(self.source, [self.room])])
                 n_wire = len(packet) - N_HEAD + N_FRAME * (len(packet) // N_MTU)
                 self.is_free_at = max(now, self.is_free_at) + n_wire / self.rate
                 self.packets.append((self.is_free_at + self.delay, packet))
