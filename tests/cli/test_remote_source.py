@@ -136,5 +136,5 @@ def test_the_progress_of_opening_is_what_was_fetched_of_what_is_needed(folder, s
     code, stdout, drawn = terminal.run('ls', serve(folder, more='limit_rate 60k;').url(path))
     shown = [tuple(map(float, numbers)) for numbers in re.findall(r' ([\d.]+) KiB of ([\d.]+) KiB', drawn)]
     assert code == 0 and len(stdout.splitlines()) == 3000
-    assert len(set(shown)) > 2 and shown == sorted(shown) and all(n_done <= n_total for n_done, n_total in shown)
+    assert len(set(shown)) > 1 and shown == sorted(shown) and all(n_done <= n_total for n_done, n_total in shown)
     assert abs(shown[-1][1] * 1024 - n_header) < 8192 and any(n_done < n_total for n_done, n_total in shown), shown
