@@ -34,7 +34,11 @@ char *url_name(const char *url);
  */
 int url_sibling(const char *url, const char *name, char **ret, struct wfs_error *err);
 
-/* Returns whether url_sibling may make a URL of the other one. */
+/* The same for a path of names with slashes between them, below the folder that the file is in. */
+int url_below(const char *url, const char *path, char **ret, struct wfs_error *err);
+
+/* Returns whether url_sibling, or url_below, may make a URL of the other one. */
 bool url_is_sibling(const char *url, const char *other);
+bool url_is_below(const char *url, const char *other);
 
 #endif

@@ -147,16 +147,26 @@ static struct fetch_object **find(struct fetcher *fetcher, uint32_t number)
     return at;
 }
 
-/* Returns whether it is what the user named, or is beside it or beside what was found for it. */
+/* Returns whether it is beside the file that the other URL names; the files of a distributed
+ * checkpoint may be in folders there. */
+static bool is_near(const char *url, const char *other)
+{
+    static const char metadata[] = "/.metadata";
+    const size_t n = strlen(url), n_end = strlen(metadata);
+    return n > n_end && strcmp(url + n - n_end, metadata) == 0 ? url_is_below(url, other)
+                                                               : url_is_sibling(url, other);
+}
+
+/* Returns whether it is what the user named, or is near that, or near what was found for it. */
 static bool is_allowed(const struct fetcher *fetcher, const char *url)
 {
     const struct fetcher_settings *settings = fetcher->settings;
     for (size_t i = 0; i < settings->n_urls; i++) {
-        if (strcmp(settings->urls[i], url) == 0 || url_is_sibling(settings->urls[i], url))
+        if (strcmp(settings->urls[i], url) == 0 || is_near(settings->urls[i], url))
             return true;
     }
     for (const struct fetch_object *at = fetcher->objects; at != NULL; at = at->next) {
-        if (at->name != NULL && url_is_sibling(at->name, url))
+        if (at->name != NULL && is_near(at->name, url))
             return true;
     }
     return false;

@@ -161,19 +161,39 @@ static int find_hub(struct http_place *place, const char *name,
     return http_url_parse(&place->url, url.bytes, err);
 }
 
+/* Returns whether a name is that of a folder: it ends in a slash, with something before it. */
+static bool is_folder(const char *name)
+{
+    const size_t n = strlen(name);
+    const bool is_http = has_scheme(name, "http://") || has_scheme(name, "https://");
+    const bool is_bucket =
+        has_scheme(name, "s3://") && strchr(name + N_SCHEME, '/') == name + n - 1;
+    const char *path = strstr(name, "://");
+    return n > 0 && name[n - 1] == '/' && path != NULL && path + strlen("://") < name + n - 1 &&
+           !is_bucket && !(is_http && strpbrk(name, "?#") != NULL);
+}
+
+bool http_place_is_repository(const char *name)
+{
+    struct hub_name hub;
+    return has_scheme(name, "hf://") && parse_hub(name, &hub) && hub.path == NULL;
+}
+
 char *http_place_try(const char *name, unsigned i)
 {
-    static const char *const files[] = {"model.safetensors.index.json", "model.safetensors",
-                                        "pytorch_model.bin.index.json", "pytorch_model.bin"};
-    struct hub_name hub;
+    static const char *const files[] = {".metadata", "model.safetensors.index.json",
+                                        "model.safetensors", "pytorch_model.bin.index.json",
+                                        "pytorch_model.bin"};
+    enum { N_FILES = sizeof(files) / sizeof(*files) };
+    const bool is_repository = http_place_is_repository(name);
     char *ret;
-    if (!has_scheme(name, "hf://") || i >= sizeof(files) / sizeof(*files) ||
-        !parse_hub(name, &hub) || hub.path != NULL)
+    if (i >= N_FILES || !(is_repository || is_folder(name)))
         return NULL;
+    /* Few repositories are distributed checkpoints as a whole. */
+    const char *file = files[(is_repository ? i + 1 : i) % N_FILES];
     const size_t n = strlen(name);
-    return asprintf(&ret, "%.*s/%s", (int)(name[n - 1] == '/' ? n - 1 : n), name, files[i]) < 0
-               ? NULL
-               : ret;
+    return asprintf(&ret, "%.*s/%s", (int)(name[n - 1] == '/' ? n - 1 : n), name, file) < 0 ? NULL
+                                                                                            : ret;
 }
 
 char *http_place_pin(const char *name, const char *commit)

@@ -30,10 +30,14 @@ int http_place_find(struct http_place *place, const char *name,
 void http_place_done(struct http_place *place);
 
 /*
- * Returns the name of the i-th file that a repository of the Hub is looked for in, malloc'ed, for
- * "hf://OWNER/NAME[@REVISION]"; NULL: there is no i-th, the name has a path, or out of memory.
+ * Returns the name of the i-th file that is looked for, malloc'ed, where the name is not one of a
+ * file: "hf://OWNER/NAME[@REVISION]", or a folder, which ends in a slash. NULL: there is no i-th,
+ * it is the name of a file, or out of memory.
  */
 char *http_place_try(const char *name, unsigned i);
+
+/* Returns true for "hf://OWNER/NAME[@REVISION]". */
+bool http_place_is_repository(const char *name);
 
 /* Returns the name with the revision replaced by a commit, malloc'ed; NULL: out of memory, or not a
  * name of the Hub. */

@@ -48,8 +48,8 @@ TAILQ_HEAD(http_transfers, http_transfer);
 
 struct http_object {
     struct http *http;
-    char *name;       /* with the path, for a repository of the Hub */
-    char *repository; /* the name without one, while files are tried; NULL: none */
+    char *name;       /* with the file, for a repository of the Hub or a folder */
+    char *repository; /* the name without it, while files are tried; NULL: none */
     unsigned n_tries;
     struct http_place place;
     struct http_url location; /* where redirects led to; no text: nowhere */

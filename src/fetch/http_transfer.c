@@ -117,14 +117,21 @@ static void start_over(struct http_transfer *transfer)
     transfer->n_redirects = 0;
 }
 
-/* Takes the next file that a repository may have. Returns false when there is none. */
+/* S3 answers like that, too, whom it does not show a list of objects. */
+static bool is_missing(const struct http_transfer *transfer)
+{
+    const long status = transfer->answer.status;
+    return status == 404 || (status == 403 && transfer->object->place.service == HTTP_S3);
+}
+
+/* Takes the next file that a repository or a folder may have. Returns false when there is none. */
 static bool try_next(struct http_transfer *transfer)
 {
     struct http_object *object = transfer->object;
     struct http_place place;
     char *name =
         object->repository == NULL ? NULL : http_place_try(object->repository, object->n_tries + 1);
-    if (transfer->answer.status != 404 || name == NULL ||
+    if (!is_missing(transfer) || name == NULL ||
         http_place_find(&place, name, &object->http->credentials, NULL) < 0) {
         free(name);
         return false;
@@ -168,7 +175,8 @@ static void report_refusal(struct http_transfer *transfer)
     if (is_directory(transfer->url) && (status == 403 || status == 404))
         strbuf_puts(&text, "; the URL names a directory: name a file in it");
     else if (object->repository != NULL && status == 404)
-        strbuf_puts(&text, "; the repository has no model.safetensors and no pytorch_model.bin");
+        strbuf_printf(&text, "; the %s has no model.safetensors, pytorch_model.bin or .metadata",
+                      http_place_is_repository(object->repository) ? "repository" : "folder");
     else
         http_hint(&text, &object->place, &transfer->answer, transfer->is_first,
                   transfer->held.bytes);

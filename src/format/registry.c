@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <weightfs/cleanup.h>
+#include <weightfs/url.h>
 
 #include "base/bytes.h"
 #include "format/core/storable.h"
@@ -198,6 +199,29 @@ static const struct directory_functions *directory_of(const char *path)
 
 const struct format_table registry_table = {load_source, foresee, names_checkpoint, directory_of};
 
+/* A folder on the network cannot be listed: what it is follows from the file that was found in it.
+ */
+static int load_url(const char *url, const struct load_context *context, struct wfs_catalog **out,
+                    struct wfs_error *err)
+{
+    auto_catalog struct wfs_catalog *catalog = NULL;
+    struct source *source;
+    int code = context->has_epoch ? shard_source_fail_epoch(err) : dcp_refuse_url(url, err);
+    if (code == 0)
+        code = format_open(context, url, &source, err);
+    if (code < 0)
+        return code;
+    code = dcp_load_url(source, context, &catalog, err);
+    if (code == 0)
+        return shard_source_load_file(source, context, out, err);
+    if (code < 0)
+        return code;
+    if (note_weak(catalog, catalog->sources[0]) < 0)
+        return wfs_fail_memory(err);
+    *out = steal(&catalog);
+    return 0;
+}
+
 int wfs_load(const char *path, const struct wfs_load_options *options, struct wfs_catalog **out,
              struct wfs_error *err)
 {
@@ -216,6 +240,8 @@ int wfs_load(const char *path, const struct wfs_load_options *options, struct wf
                 return code;
         }
     }
+    if (url_is(path))
+        return load_url(path, &context, out, err);
     const int code = dcp_load(path, &context, out, err);
     if (code != 0)
         return code < 0 ? code : 0;

@@ -172,11 +172,53 @@ int url_sibling(const char *url, const char *name, char **ret, struct wfs_error 
     return 0;
 }
 
-bool url_is_sibling(const char *url, const char *other)
+int url_below(const char *url, const char *path, char **ret, struct wfs_error *err)
+{
+    autofree char *at = strdup(url);
+    for (;;) {
+        const size_t n = strcspn(path, "/");
+        autofree char *name = strndup(path, n);
+        char *next = NULL;
+        const int code =
+            at == NULL || name == NULL ? wfs_fail_memory(err) : url_sibling(at, name, &next, err);
+        if (code < 0)
+            return code;
+        free(steal(&at));
+        if (path[n] == '\0') {
+            *ret = next;
+            return 0;
+        }
+        if (asprintf(&at, "%s/", next) < 0)
+            at = NULL;
+        free(next);
+        path += n + 1;
+    }
+}
+
+/* Returns whether a component of a path, as it is in a URL, is that of a file or folder below. */
+static bool is_component(const char *url, const char *text, size_t n)
+{
+    autofree char *name = strndup(text, n);
+    if (name == NULL || (has_escapes(url) && name[strcspn(name, "?#")] != '\0'))
+        return false;
+    if (has_escapes(url))
+        decode(name);
+    return !leads_away(name);
+}
+
+bool url_is_below(const char *url, const char *other)
 {
     const size_t n = folder_of(url);
     if (strncmp(url, other, n) != 0 || other[n] != '/')
         return false;
-    const char *name = other + n + 1;
-    return !leads_away(name) && (!has_escapes(url) || name[strcspn(name, "?#")] == '\0');
+    for (const char *at = other + n; *at == '/'; at += 1 + strcspn(at + 1, "/")) {
+        if (!is_component(url, at + 1, strcspn(at + 1, "/")))
+            return false;
+    }
+    return true;
+}
+
+bool url_is_sibling(const char *url, const char *other)
+{
+    return url_is_below(url, other) && strrchr(other, '/') == other + folder_of(url);
 }

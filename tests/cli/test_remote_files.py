@@ -15,7 +15,7 @@ from wfs_testlib.program import EXIT_DAMAGED, EXIT_FOREIGN, EXIT_SOURCE, EXIT_UN
 MIB = 1 << 20
 N_CATS = 300  # of one file
 N_PARTS = 64
-# There are no directories on the network, and no checkpoints that are one.
+# Checkpoints that are directories: test_remote_folders.py.
 FILES = [path for path in shared.everything() if 'dcp' not in path.relative_to(shared.FOLDER).parts]
 
 
@@ -145,14 +145,6 @@ def test_diff_compares_a_url_with_a_file(serve, small, folder):
     weightfs('diff', small, server.url(small))
     other = st.write(folder / 'other.safetensors', {'a.c': ('U8', [5], b'other')})
     weightfs('diff', server.url(other), server.url(small), code=1)
-
-
-def test_a_file_of_a_distributed_checkpoint_is_refused(serve, folder):
-    server = serve(folder)
-    place = folder / 'dcp'
-    weightfs('convert', SAMPLE, '%s/' % place, '--format=dcp')
-    for name in sorted(os.listdir(place)):
-        assert 'directory' in weightfs('ls', server.url(place / name), code=EXIT_UNSUPPORTED).error
 
 
 def test_what_is_not_there_or_no_checkpoint_is_said(serve, folder):

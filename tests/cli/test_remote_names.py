@@ -38,8 +38,32 @@ def test_the_files_of_a_repository_are_tried_in_turn(i):
 def test_a_repository_without_a_model_is_an_error():
     with BadServer(CONTENT, default=hub('a/b', ['README.md'])) as server:
         got = fetch('hf://a/b', env={'HF_ENDPOINT': server.origin})
-    assert got.failures[0][0] == 'ENOENT' and 'no model.safetensors' in got.failures[0][1] and len(server.requests) == 4
+    assert got.failures[0][0] == 'ENOENT' and 'no model.safetensors' in got.failures[0][1]
+    assert [request.path.rpartition('/')[2] for request in server.requests] == [*FILES, '.metadata']
 
+
+@pytest.mark.parametrize('name', ['hf://a/b/x/y/', 'hf://a/b@main/x/y/', 'http', 's3://bucket/x/y/'])
+@pytest.mark.parametrize('i', range(5))
+def test_the_files_of_a_folder_are_tried_in_turn(name, i):
+    names = ['.metadata', *FILES]
+
+    def by_path(exchange):
+        # S3 answers 403 for what is not there, where the list of objects is not public.
+        missing = '403 Forbidden' if name.startswith('s3') else '404 Not Found'
+        exchange.extra = {'X_Repo_Commit': COMMIT}
+        (honest if exchange.request.path.endswith('/x/y/' + names[i]) else lambda one: one.answer(missing, b'no'))(exchange)
+
+    with BadServer(CONTENT, default=by_path) as server:
+        got = fetch(server.url('/x/y/') if name == 'http' else name, '5+10', env={'HF_ENDPOINT': server.origin, 'AWS_ENDPOINT_URL': server.origin})
+    assert got.data == CONTENT[5:15] and (name == 'http' or '/x/y/%s: 5000' % names[i] in got.opened)
+    assert [request.path.rpartition('/')[2] for request in server.requests] == names[:i + 1] + [names[i]]
+
+
+@pytest.mark.parametrize('path', ['/x/?a=b', '/x/#part', '/x'])
+def test_what_does_not_end_in_a_slash_is_no_folder(path):
+    with BadServer(CONTENT) as server:
+        assert fetch(server.url(path), '5+10').data == CONTENT[5:15]
+        assert {request.path for request in server.requests} == {path.partition('#')[0]}
 
 def test_a_large_file_comes_from_elsewhere_without_the_token():
     with BadServer(CONTENT) as store:

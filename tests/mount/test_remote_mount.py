@@ -65,6 +65,16 @@ def test_a_sample_of_files_of_other_programs(serve, mount, path):
     assert shown(mount, serve(shared.FOLDER.resolve()).url(path.resolve())) == shown(mount, path)
 
 
+FOLDERS = sorted({path.parent for path in shared.everything() if path.name == '.metadata' and 'dcp' in path.parts})
+
+
+@pytest.mark.usefixtures('need_shared')
+@pytest.mark.parametrize('path', shared.each(FOLDERS[::12], lambda path: path.name))
+def test_a_sample_of_distributed_checkpoints_of_other_programs(serve, mount, path):
+    if program.weightfs('ls', path, code=None).code == 0 and 'huge' not in path.name:
+        assert shown(mount, serve(shared.FOLDER.resolve()).url(path.resolve()) + '/') == shown(mount, path)
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures('need_shared')
 @pytest.mark.parametrize('start', range(N_PARTS))

@@ -61,6 +61,21 @@ static void a_sibling_is_in_the_folder_of_the_path(void)
         check_int(url_sibling("https://h/a/i.json", away[i], &url, NULL), -EINVAL);
 }
 
+static void a_path_below_is_made_of_names(void)
+{
+    static const char *const away[] = {"",     "/m",    "b/",   "b//m", "b/../m",
+                                       "../m", "b/./m", "x:/m", "b/x:m"};
+    char *url = NULL;
+    check_int(url_below("https://u:p@h/a/i?x", "b c/d%2F/m", &url, NULL), 0);
+    check_str(url, "https://u:p@h/a/b%20c/d%252F/m");
+    free(url);
+    check_int(url_below("s3://b/k/", "x y/m", &url, NULL), 0);
+    check_str(url, "s3://b/k/x y/m");
+    free(url);
+    for (size_t i = 0; i < sizeof(away) / sizeof(*away); i++)
+        check_int(url_below("https://h/a/i.json", away[i], &url, NULL), -EINVAL);
+}
+
 static void messages_arrive_as_they_were_sent(void)
 {
     int ends[2], fd;
@@ -95,22 +110,38 @@ static void messages_arrive_as_they_were_sent(void)
     close(ends[1]);
 }
 
-static void siblings_are_recognised(void)
+static void what_is_below_is_recognised(void)
 {
     static const char *const are[][2] = {{"https://u@h/a/i?x/y", "https://u@h/a/m%20"},
                                          {"s3://b/k/i", "s3://b/k/m?x"},
-                                         {"hf://o/n@r/i", "hf://o/n@r/m"}};
-    static const char *const are_not[][2] = {
-        {"https://h/a/i", "https://h/b/i"},    {"https://h/a/i", "https://h/a/m?x"},
-        {"https://h/a/i", "https://h/a/b/m"},  {"https://h/a/i", "https://h/a/.."},
-        {"https://h/a/i", "https://evil/a/m"}, {"https://h", "https://h.evil/m"},
-        {"https://u@h/a/i", "https://h/a/m"},  {"https://h/a/i", "https://h/a/"},
-        {"https://h/a/i", "http://h/a/m"},     {"https://h/a/i", "https://h/a"},
-        {"https://h/a/i", "https://h/a/x:y"}};
+                                         {"hf://o/n@r/i", "hf://o/n@r/m"},
+                                         {"https://h/a/i", "https://h/a/b/m"},
+                                         {"https://h/a/", "https://h/a/b%2e/m"},
+                                         {"s3://b/k/", "s3://b/k/%2e%2e/m"}};
+    static const char *const are_not[][2] = {{"https://h/a/i", "https://h/b/i"},
+                                             {"https://h/a/i", "https://h/a/m?x"},
+                                             {"https://h/a/i", "https://h/a//m"},
+                                             {"https://h/a/i", "https://h/a/.."},
+                                             {"https://h/a/i", "https://h/a/b/../../c"},
+                                             {"https://h/a/i", "https://h/a/b/%2e%2E/c"},
+                                             {"https://h/a/i", "https://h/a/b%2F..%2F..%2Fc"},
+                                             {"https://h/a/i", "https://h/a/b?/c"},
+                                             {"https://h/a/i", "https://h/a/b/"},
+                                             {"s3://b/k/i", "s3://b/k/../m"},
+                                             {"https://h/a/i", "https://evil/a/m"},
+                                             {"https://h", "https://h.evil/m"},
+                                             {"https://u@h/a/i", "https://h/a/m"},
+                                             {"https://h/a/i", "https://h/a/"},
+                                             {"https://h/a/i", "http://h/a/m"},
+                                             {"https://h/a/i", "https://h/a"},
+                                             {"https://h/a/i", "https://h/a/x:y"}};
     for (size_t i = 0; i < sizeof(are) / sizeof(*are); i++)
-        check(url_is_sibling(are[i][0], are[i][1]));
+        check(url_is_below(are[i][0], are[i][1]));
     for (size_t i = 0; i < sizeof(are_not) / sizeof(*are_not); i++)
-        check(!url_is_sibling(are_not[i][0], are_not[i][1]));
+        check(!url_is_below(are_not[i][0], are_not[i][1]));
+    check(url_is_sibling("https://u@h/a/i?x/y", "https://u@h/a/m%20"));
+    check(!url_is_sibling("https://h/a/i", "https://h/a/b/m"));
+    check(!url_is_sibling("hf://o/n", "hf://o/other/m"));
 }
 
 /* ---- cache files ---- */
@@ -290,7 +321,8 @@ int main(void)
 {
     check_run(a_url_is_shown_without_what_is_secret);
     check_run(a_sibling_is_in_the_folder_of_the_path);
-    check_run(siblings_are_recognised);
+    check_run(a_path_below_is_made_of_names);
+    check_run(what_is_below_is_recognised);
     check_run(messages_arrive_as_they_were_sent);
     check_run(only_what_was_marked_is_present);
     check_run(missing_ranges_are_found);

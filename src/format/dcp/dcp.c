@@ -30,8 +30,10 @@
 #include "format/pytorch/writer/torch_purge.h"
 #include "format/pytorch/writer/torch_record.h"
 #include "pickle/pickle.h"
+#include "remote/remote_source.h"
 
 static const char metadata_name[] = ".metadata";
+static const char *const whole[] = {metadata_name};
 
 enum { MAX_NAMES = 100000 };
 
@@ -132,15 +134,27 @@ static int list(const char *folder, struct names *names)
 
 /* ---- loading ---- */
 
-/* Reads one file of metadata, which becomes a source of the catalog. */
-static int read_metadata(struct dcp_reading *r, const char *name)
+/* What is loaded: files of metadata, and what they describe. */
+struct described {
+    const char *folder;
+    int directory;
+    const char *const *names;
+    size_t n_names;
+    bool is_new;           /* a directory that is being written */
+    struct source *opened; /* of a URL: the metadata, which is adopted; NULL: a directory */
+};
+
+/* Reads one file of metadata, which becomes a source of the catalog. opened: it is open already. */
+static int read_metadata(struct dcp_reading *r, const char *name, struct source *opened)
 {
-    struct source *source;
+    struct source *source = opened;
     struct wfs_error err = {0};
     autofree char *path = NULL;
-    if (asprintf(&path, "%s%s", r->folder, name) < 0)
+    int code = 0;
+    if (opened == NULL && asprintf(&path, "%s%s", r->folder, name) < 0)
         return wfs_fail_memory(r->err);
-    int code = source_open_beneath(r->directory, name, path, &source, &err);
+    if (opened == NULL)
+        code = source_open_beneath(r->directory, name, path, &source, &err);
     if (code == 0 && catalog_adopt_source(r->catalog, source) < 0)
         return wfs_fail_memory(r->err);
     if (code == 0)
@@ -208,29 +222,31 @@ static int fill_catalog(struct dcp_reading *r)
     return code < 0 ? code : tell_reformulated(r);
 }
 
-/* Loads what the files of metadata describe; is_new: a directory that is being written. */
-static int load_described(const char *folder, int directory, const char *const *names,
-                          size_t n_names, bool is_new, const struct load_context *context,
+static int load_described(const struct described *described, const struct load_context *context,
                           struct wfs_catalog **out, struct wfs_error *err)
 {
     auto_catalog struct wfs_catalog *catalog = NULL;
     cleanup(dcp_metadata_done) struct dcp_metadata metadata;
     dcp_metadata_init(&metadata, &context->limits);
     cleanup(dcp_reading_done) struct dcp_reading reading = {.context = context,
-                                                            .folder = folder,
-                                                            .directory = directory,
-                                                            .is_new = is_new,
+                                                            .folder = described->folder,
+                                                            .directory = described->directory,
+                                                            .is_new = described->is_new,
                                                             .err = err,
                                                             .metadata = &metadata};
-    if (catalog_new(&catalog) < 0)
+    if (catalog_new(&catalog) < 0) {
+        source_free(described->opened);
         return wfs_fail_memory(err);
+    }
     catalog->arena.limit = context->limits.index_memory;
     catalog->format = &format_dcp;
     catalog->container = WFS_CONTAINER_DCP;
     reading.catalog = catalog;
     int code = 0;
-    for (size_t i = 0; i < n_names && code == 0; i++)
-        code = read_metadata(&reading, names[i]);
+    if (described->opened != NULL)
+        reading.url = remote_source_url(described->opened);
+    for (size_t i = 0; i < described->n_names && code == 0; i++)
+        code = read_metadata(&reading, described->names[i], described->opened);
     if (code == 0)
         code = fill_catalog(&reading);
     if (code < 0)
@@ -247,11 +263,12 @@ static int load_names(const char *folder, int directory, const struct names *nam
                       const struct load_context *context, struct wfs_catalog **out,
                       struct wfs_error *err)
 {
-    static const char *const whole[] = {metadata_name};
-    return names->has_metadata
-               ? load_described(folder, directory, whole, 1, false, context, out, err)
-               : load_described(folder, directory, (const char *const *)names->ranks.names,
-                                names->ranks.n, false, context, out, err);
+    const struct described described = {
+        .folder = folder,
+        .directory = directory,
+        .names = names->has_metadata ? whole : (const char *const *)names->ranks.names,
+        .n_names = names->has_metadata ? 1 : names->ranks.n};
+    return load_described(&described, context, out, err);
 }
 
 /* Returns whether the file of that name is a pickle: 1, 0. -ENOMEM. */
@@ -321,16 +338,44 @@ static int load_folder(const char *folder, const struct load_context *context,
     return code < 0 ? code : 1;
 }
 
-/* Refuses the files of a directory, which a URL cannot name. */
-static int refuse_url(const char *url, struct wfs_error *err)
+int dcp_refuse_url(const char *url, struct wfs_error *err)
 {
     autofree char *name = url_name(url);
     if (name == NULL)
         return wfs_fail_memory(err);
-    return has_end(name, ".distcp") || strcmp(name, metadata_name) == 0 || is_rank_name(name)
-               ? wfs_fail(err, EOPNOTSUPP,
-                          "is one file of a PyTorch distributed checkpoint: download its directory")
+    if (has_end(name, ".distcp"))
+        return wfs_fail(
+            err, EISDIR,
+            "is one file of a PyTorch distributed checkpoint: name the .metadata beside "
+            "it");
+    return is_rank_name(name)
+               ? wfs_fail(
+                     err, EOPNOTSUPP,
+                     "is one of several files of metadata, which a URL does not list: download "
+                     "the directory")
                : 0;
+}
+
+int dcp_load_url(struct source *source, const struct load_context *context,
+                 struct wfs_catalog **out, struct wfs_error *err)
+{
+    autofree char *name = url_name(remote_source_url(source));
+    if (name == NULL) {
+        source_free(source);
+        return wfs_fail_memory(err);
+    }
+    if (strcmp(name, metadata_name) != 0)
+        return 0;
+    autofree char *folder =
+        strndup(source->path, (size_t)(strrchr(source->path, '/') + 1 - source->path));
+    if (folder == NULL) {
+        source_free(source);
+        return wfs_fail_memory(err);
+    }
+    const struct described described = {
+        .folder = folder, .directory = -1, .names = whole, .n_names = 1, .opened = source};
+    const int code = load_described(&described, context, out, err);
+    return code < 0 ? code : 1;
 }
 
 int dcp_load(const char *path, const struct load_context *context, struct wfs_catalog **out,
@@ -339,8 +384,6 @@ int dcp_load(const char *path, const struct load_context *context, struct wfs_ca
     struct stat st;
     const char *slash = strrchr(path, '/'), *name = slash == NULL ? path : slash + 1;
     autofree char *folder = NULL;
-    if (url_is(path))
-        return refuse_url(path, err);
     if (stat(path, &st) < 0)
         return 0;
     if (S_ISDIR(st.st_mode)) {
@@ -381,7 +424,12 @@ static int read_back(const struct directory *directory, const struct directory_f
     struct load_context context = {0};
     limits_max(&context.limits, &directory->catalog->listing);
     wfs_output_temporary(metadata_name, temporary);
-    int code = load_described(files->folder, files->fd, names, 1, true, &context, &found, err);
+    const struct described described = {.folder = files->folder,
+                                        .directory = files->fd,
+                                        .names = names,
+                                        .n_names = 1,
+                                        .is_new = true};
+    int code = load_described(&described, &context, &found, err);
     if (code == 0)
         code = dcp_readback_compare(directory, files, options, found, err);
     if (code == 0)

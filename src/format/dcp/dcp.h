@@ -19,4 +19,12 @@ extern const struct wfs_format format_dcp;
 int dcp_load(const char *path, const struct load_context *context, struct wfs_catalog **out,
              struct wfs_error *err);
 
+/* Refuses the URL of a file that is not the one to be named. -EISDIR, -EOPNOTSUPP, -ENOMEM. */
+int dcp_refuse_url(const char *url, struct wfs_error *err);
+
+/* Loads what the open file of a URL describes, with the files beside it. As dcp_load; the source is
+ * taken over unless 0 is returned. */
+int dcp_load_url(struct source *source, const struct load_context *context,
+                 struct wfs_catalog **out, struct wfs_error *err);
+
 #endif

@@ -6,12 +6,15 @@
 
 #include <weightfs/cleanup.h>
 #include <weightfs/output.h>
+#include <weightfs/url.h>
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "remote/remote_source.h"
 
 /* Returns whether a path stays below the directory: parts with names, none of them "." or "..". */
 static bool is_below(const char *path, size_t n_bytes)
@@ -57,6 +60,41 @@ static int fail_many(const struct dcp_reading *r)
                     r->catalog->n_sources);
 }
 
+/* Begins to open the files of a URL that come soon: each is a round trip. */
+static void open_early(struct dcp_reading *r, uint32_t number)
+{
+    enum { N_AHEAD = 32 };
+    const struct dcp_tables *tables = &r->tables;
+    for (; r->n_early < tables->n_files && r->n_early < number + N_AHEAD; r->n_early++) {
+        autofree char *url = NULL;
+        if (tables->files[r->n_early].trouble == NULL &&
+            url_below(r->url, tables->files[r->n_early].name, &url, NULL) == 0)
+            remote_source_open_early(r->context->remote, url);
+    }
+}
+
+static int open_url(struct dcp_reading *r, uint32_t number, struct wfs_error *err)
+{
+    struct dcp_file *file = &r->tables.files[number];
+    autofree char *url = NULL;
+    const int code = url_below(r->url, file->name, &url, err);
+    if (code < 0)
+        return code;
+    open_early(r, number);
+    return format_open(r->context, url, &file->source, err);
+}
+
+static int open_beneath(const struct dcp_reading *r, struct dcp_file *file, struct wfs_error *err)
+{
+    autofree char *path = NULL;
+    char temporary[WFS_OUTPUT_NAME_MAX];
+    const char *name = r->is_new ? temporary : file->name;
+    wfs_output_temporary(file->name, temporary);
+    if (asprintf(&path, "%s%s", r->folder, name) < 0)
+        return -ENOMEM;
+    return source_open_beneath(r->directory, name, path, &file->source, err);
+}
+
 int dcp_files_open(struct dcp_reading *r, uint32_t number)
 {
     struct dcp_file *file = &r->tables.files[number];
@@ -66,13 +104,7 @@ int dcp_files_open(struct dcp_reading *r, uint32_t number)
     if (r->catalog->n_sources > r->context->limits.files)
         return wfs_fail(r->err, E2BIG, "it is in more than %s (limit files)",
                         wfs_count(r->context->limits.files, "file").text);
-    autofree char *path = NULL;
-    char temporary[WFS_OUTPUT_NAME_MAX];
-    const char *name = r->is_new ? temporary : file->name;
-    wfs_output_temporary(file->name, temporary);
-    if (asprintf(&path, "%s%s", r->folder, name) < 0)
-        return wfs_fail_memory(r->err);
-    const int code = source_open_beneath(r->directory, name, path, &file->source, &err);
+    const int code = r->url != NULL ? open_url(r, number, &err) : open_beneath(r, file, &err);
     if (code == -EMFILE || code == -ENFILE)
         return fail_many(r);
     if (code == -ENOMEM)

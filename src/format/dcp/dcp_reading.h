@@ -24,8 +24,10 @@ struct dcp_reading {
     const struct load_context *context;
     struct wfs_catalog *catalog; /* adopts the files */
     const char *folder;          /* with its slash */
-    int directory;               /* open */
-    bool is_new;                 /* a file has the temporary name of what will have its name */
+    int directory;               /* open; -1: a URL */
+    const char *url;  /* of the metadata, which the files are beside; NULL: a directory */
+    uint32_t n_early; /* files of a URL that somebody has begun to open */
+    bool is_new;      /* a file has the temporary name of what will have its name */
     struct wfs_error *err;
     struct dcp_metadata *metadata;
     struct dcp_tables tables;

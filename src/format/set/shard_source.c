@@ -375,15 +375,11 @@ static int check_index_size(const struct source *source, const struct load_conte
                           wfs_count(source->n_bytes, "byte").text, most);
 }
 
-static int load_path(const char *path, const struct load_context *context, struct wfs_catalog **out,
-                     struct wfs_error *err)
+int shard_source_load_file(struct source *source, const struct load_context *context,
+                           struct wfs_catalog **out, struct wfs_error *err)
 {
-    struct source *source;
     struct shard_index index;
-    int code = format_open(context, path, &source, err);
-    if (code < 0)
-        return code;
-    code = check_index_size(source, context, err);
+    int code = check_index_size(source, context, err);
     if (code < 0) {
         source_free(source);
         return code;
@@ -402,6 +398,14 @@ static int load_path(const char *path, const struct load_context *context, struc
     return code;
 }
 
+static int load_path(const char *path, const struct load_context *context, struct wfs_catalog **out,
+                     struct wfs_error *err)
+{
+    struct source *source;
+    const int code = format_open(context, path, &source, err);
+    return code < 0 ? code : shard_source_load_file(source, context, out, err);
+}
+
 /* Loads an index, else shards by name, else the only checkpoint of the directory. */
 static int load_folder(const char *folder, const char *like, const struct load_context *context,
                        struct wfs_catalog **out, struct wfs_error *err)
@@ -418,7 +422,7 @@ static int load_folder(const char *folder, const char *like, const struct load_c
     return load_path(path, context, out, err);
 }
 
-static int fail_epoch(struct wfs_error *err)
+int shard_source_fail_epoch(struct wfs_error *err)
 {
     return wfs_fail(err, EINVAL,
                     "is not the directory of a training run, from which an epoch is read");
@@ -428,23 +432,23 @@ int shard_source_load(const char *path, const struct load_context *context,
                       struct wfs_catalog **out, struct wfs_error *err)
 {
     struct stat st;
-    if (!url_is(path) && stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
         autofree char *folder = NULL;
         const bool has_slash = path[0] != '\0' && path[strlen(path) - 1] == '/';
         if (asprintf(&folder, "%s%s", path, has_slash ? "" : "/") < 0)
             return wfs_fail_memory(err);
         int code = run_source_load(folder, context, out, err);
         if (code == 0)
-            code =
-                context->has_epoch ? fail_epoch(err) : load_folder(folder, NULL, context, out, err);
+            code = context->has_epoch ? shard_source_fail_epoch(err)
+                                      : load_folder(folder, NULL, context, out, err);
         autoclose int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         if (code >= 0)
             wfs_access_add(&(*out)->access, fd);
         return code < 0 ? code : 0;
     }
     if (context->has_epoch)
-        return fail_epoch(err);
-    if (context->shards && !url_is(path) && shard_is_name(context->table, path)) {
+        return shard_source_fail_epoch(err);
+    if (context->shards && shard_is_name(context->table, path)) {
         autofree char *folder = shard_folder(path);
         return folder == NULL ? wfs_fail_memory(err)
                               : load_folder(folder, path + strlen(folder), context, out, err);

@@ -10,6 +10,7 @@
 #include "tensor/catalog.h"
 
 struct load_context;
+struct source;
 
 /*
  * Loads what is at path: a directory, an index, a shard with its siblings where the context says
@@ -17,5 +18,12 @@ struct load_context;
  */
 int shard_source_load(const char *path, const struct load_context *context,
                       struct wfs_catalog **out, struct wfs_error *err);
+
+/* Loads an open file, which is taken over: an index, or a checkpoint by itself. */
+int shard_source_load_file(struct source *source, const struct load_context *context,
+                           struct wfs_catalog **out, struct wfs_error *err);
+
+/* Fails because an epoch was asked of what has none. */
+int shard_source_fail_epoch(struct wfs_error *err);
 
 #endif
