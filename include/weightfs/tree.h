@@ -388,6 +388,8 @@ struct wfs_digest_job;
 int wfs_digest_job_new(const struct wfs_tree *tree, const struct wfs_node *node, const char *name,
                        struct wfs_digest_job **ret);
 void wfs_digest_job_free(struct wfs_digest_job *job);
+/* Returns true if others should be answered meanwhile. */
+bool wfs_digest_job_is_long(const struct wfs_digest_job *job);
 /* Computes, for as long as that takes; the tree may change. -EINTR as wfs_tensor_read. */
 int wfs_digest_job_run(struct wfs_digest_job *job);
 /* Keeps the result, given that of the run: returns that, or -EAGAIN when the content has changed

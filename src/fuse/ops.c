@@ -9,6 +9,10 @@
 #include "fuse/ops_content.h"
 #include "fuse/ops_names.h"
 
+/* Reads of pages that the kernel passes on at a time, each of which may take long; while there are
+ * more, it lets all readers wait, also those of other files. */
+enum { N_BACKGROUND = 1024 };
+
 static void want(struct fuse_conn_info *connection, unsigned flags)
 {
     connection->want |= flags & connection->capable;
@@ -39,6 +43,7 @@ static void op_init(void *userdata, struct fuse_conn_info *connection)
     want(connection, FUSE_CAP_HANDLE_KILLPRIV_V2);
 #endif
     connection->max_write = DRIVER_TRANSFER_MAX;
+    connection->max_background = N_BACKGROUND;
 }
 
 struct fuse_lowlevel_ops ops_table(bool is_writable)

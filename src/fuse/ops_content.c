@@ -61,11 +61,15 @@ static int begin_content_change(fuse_req_t req, fuse_ino_t ino, struct kept kept
     return request_begin_change(req) == NULL ? -EINTR : copy_before_change(req, ino, kept);
 }
 
-/* Takes what is to be read: all of a short content, else a reading, which the caller frees. */
+/*
+ * Takes what is to be read: all of a short content, else a reading, which the caller frees.
+ * *ret_is_made: of a generated file, a piece of which may have the checksum of a large tensor.
+ */
 static ssize_t begin_reading(struct driver *driver, fuse_ino_t ino, uint64_t offset, char *buffer,
-                             size_t n_bytes, struct wfs_reading **ret)
+                             size_t n_bytes, struct wfs_reading **ret, bool *ret_is_made)
 {
     driver_begin_read(driver);
+    *ret_is_made = wfs_node_made(driver->tree, request_node(driver, ino)) != NULL;
     ssize_t n = wfs_reading_new(driver->tree, ino, ret);
     if (n == 0 && *ret == NULL)
         n = wfs_number_read(driver->tree, ino, offset, buffer, n_bytes);
@@ -73,22 +77,29 @@ static ssize_t begin_reading(struct driver *driver, fuse_ino_t ino, uint64_t off
     return n;
 }
 
-/* Reads without the lock what may take long to read, and is then a reading, which the caller frees.
+/*
+ * Reads without the lock what may take long to read, and is then a reading, which the caller frees.
+ * *ret_is_later: a thread will get the request again.
  */
 static ssize_t read_content(fuse_req_t req, fuse_ino_t ino, uint64_t offset, char *buffer,
-                            size_t n_bytes, struct wfs_reading **ret)
+                            size_t n_bytes, struct wfs_reading **ret, bool *ret_is_later)
 {
     const struct wfs_interruption interruption = {request_is_given_up, req};
     struct driver *driver = fuse_req_userdata(req);
-    ssize_t n = begin_reading(driver, ino, offset, buffer, n_bytes, ret);
-    while (request_again(req))
-        n = begin_reading(driver, ino, offset, buffer, n_bytes, ret);
-    if (*ret == NULL)
+    bool is_made;
+    ssize_t n;
+    do
+        n = begin_reading(driver, ino, offset, buffer, n_bytes, ret, &is_made);
+    while (request_again(req));
+    *ret_is_later = *ret != NULL && is_made && !request_begin_long(req);
+    if (*ret == NULL || *ret_is_later)
         return n;
-    /* Of files on disks, programs do not expect EINTR. */
-    wfs_interruption_set(driver->target->remote != NULL ? &interruption : NULL);
+    /* Of tensors in files on disks, programs do not expect EINTR. */
+    wfs_interruption_set(is_made || driver->target->remote != NULL ? &interruption : NULL);
     n = wfs_reading_run(*ret, offset, buffer, n_bytes);
     wfs_interruption_set(NULL);
+    if (is_made)
+        request_end_long(req);
     driver_begin_read(driver);
     const int code = wfs_reading_check(driver->tree, *ret);
     driver_end_read(driver);
@@ -281,9 +292,14 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t n_bytes, off_t offset
     struct driver *driver = fuse_req_userdata(req);
     struct wfs_reading *reading = NULL;
     char *buffer = driver_buffer(driver);
+    bool is_later = false;
     ssize_t n = -ENOMEM;
     if (buffer != NULL && n_bytes <= DRIVER_TRANSFER_MAX)
-        n = read_content(req, ino, (uint64_t)offset, buffer, n_bytes, &reading);
+        n = read_content(req, ino, (uint64_t)offset, buffer, n_bytes, &reading, &is_later);
+    if (is_later) {
+        wfs_reading_free(reading);
+        return;
+    }
     if (n == -EIO || n == -ENOSPC) /* of the file, or of the cache of one on the network */
         driver_note_failed_read(driver);
     if (n < 0)
@@ -371,7 +387,9 @@ static ssize_t copy_piece(fuse_req_t req, fuse_ino_t from, uint64_t from_offset,
     char *buffer = driver_buffer(fuse_req_userdata(req));
     if (buffer == NULL)
         return -ENOMEM;
-    const ssize_t n_read = read_content(req, from, from_offset, buffer, n_bytes, &reading);
+    bool is_later; /* never: it is not a generated file */
+    const ssize_t n_read =
+        read_content(req, from, from_offset, buffer, n_bytes, &reading, &is_later);
     wfs_reading_free(reading);
     if (n_read <= 0)
         return n_read;
@@ -390,6 +408,13 @@ static void op_copy_file_range(fuse_req_t req, fuse_ino_t from, off_t from_offse
     enum { N_AT_ONCE = 64 * DRIVER_TRANSFER_MAX };
     const size_t n_wanted = n_bytes < N_AT_ONCE ? n_bytes : N_AT_ONCE;
     size_t n_done = 0;
+    struct driver *driver = request_begin_read(req);
+    const bool is_made = wfs_node_made(driver->tree, request_node(driver, from)) != NULL;
+    driver_end_read(driver);
+    if (is_made) { /* the kernel reads and writes instead */
+        fuse_reply_err(req, EOPNOTSUPP);
+        return;
+    }
     ssize_t n = 1;
     while (n_done < n_wanted && n > 0 && !fuse_req_interrupted(req)) {
         const size_t n_left = n_wanted - n_done;
@@ -422,14 +447,23 @@ static void reply_text(fuse_req_t req, const char *text, ssize_t n, size_t n_ask
         fuse_reply_buf(req, text, (size_t)n);
 }
 
-/* Runs the job without a lock. Returns -EAGAIN when a change makes its result useless. */
-static int run_job(fuse_req_t req, fuse_ino_t ino, struct wfs_digest_job *job)
+/*
+ * Runs the job without a lock. Returns -EAGAIN when a change makes its result useless.
+ * *ret_is_later: a thread will get the request again.
+ */
+static int run_job(fuse_req_t req, fuse_ino_t ino, struct wfs_digest_job *job, bool *ret_is_later)
 {
     const struct wfs_interruption interruption = {request_is_given_up, req};
     struct driver *driver = fuse_req_userdata(req);
+    const bool is_long = wfs_digest_job_is_long(job);
+    *ret_is_later = is_long && !request_begin_long(req);
+    if (*ret_is_later)
+        return 0;
     wfs_interruption_set(&interruption);
     const int ran = wfs_digest_job_run(job);
     wfs_interruption_set(NULL);
+    if (is_long)
+        request_end_long(req);
     driver_begin_read(driver);
     const int code = wfs_digest_job_end(driver->tree, request_node(driver, ino), job, ran);
     driver_end_read(driver);
@@ -438,10 +472,11 @@ static int run_job(fuse_req_t req, fuse_ino_t ino, struct wfs_digest_job *job)
 
 /* Copies the value if there is room; returns its length, or -EAGAIN as above. */
 static ssize_t get_xattr(fuse_req_t req, fuse_ino_t ino, const char *name, char *buffer,
-                         size_t n_room)
+                         size_t n_room, bool *ret_is_later)
 {
     struct driver *driver = fuse_req_userdata(req);
     struct wfs_digest_job *job = NULL;
+    *ret_is_later = false;
     driver_begin_read(driver);
     const struct wfs_node *node = request_node(driver, ino);
     ssize_t n = wfs_digest_job_new(driver->tree, node, name, &job);
@@ -450,8 +485,8 @@ static ssize_t get_xattr(fuse_req_t req, fuse_ino_t ino, const char *name, char 
     driver_end_read(driver);
     if (job == NULL)
         return n;
-    n = run_job(req, ino, job);
-    if (n == 0) {
+    n = run_job(req, ino, job, ret_is_later);
+    if (n == 0 && !*ret_is_later) {
         const char *text = wfs_digest_job_text(job);
         n = (ssize_t)strlen(text);
         if (n_room > 0 && (size_t)n > n_room)
@@ -470,12 +505,14 @@ static void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t
     char *buffer = driver_buffer(fuse_req_userdata(req));
     const size_t n_room = n_bytes < DRIVER_TRANSFER_MAX ? n_bytes : DRIVER_TRANSFER_MAX;
     ssize_t n = buffer == NULL ? -ENOMEM : -EAGAIN;
+    bool is_later = false;
     for (int i = 0; i < N_TRIES && n == -EAGAIN; i++) {
         do
-            n = get_xattr(req, ino, name, buffer, n_room);
-        while (request_again(req));
+            n = get_xattr(req, ino, name, buffer, n_room, &is_later);
+        while (!is_later && request_again(req));
     }
-    reply_text(req, buffer, n == -EAGAIN ? -EBUSY : n, n_bytes);
+    if (!is_later)
+        reply_text(req, buffer, n == -EAGAIN ? -EBUSY : n, n_bytes);
 }
 
 static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t n_bytes)

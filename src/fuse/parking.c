@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A request is parked only while as many threads wait as may: each of them comes here for its next
- * request when its wait is over, and takes a parked one. So none is forgotten, and no thread has to
- * be woken. The kernel expects each answer on the descriptor on which it gave the request out, and
- * each thread may have its own: answers of requests that another thread took find their way back.
+ * A request is parked only while as many threads wait, or work, as may: each of them comes here for
+ * its next request when that is over, and takes a parked one. So none is forgotten, and no thread
+ * has to be woken. That a request takes long is known only to the thread that has it, which then
+ * parks it again. The kernel expects each answer on the descriptor on which it gave the request
+ * out, and each thread may have its own: answers of requests that another thread took find their
+ * way back.
  */
 #include "fuse/parking.h"
 
@@ -11,7 +13,6 @@
 
 #include <errno.h>
 #include <linux/fuse.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -26,10 +27,18 @@ struct parked {
     char *bytes; /* malloc'ed: the request; NULL: a thread has taken it and has not answered yet */
 };
 
+/* The request that the thread answers, in the memory that it was received in. */
+static _Thread_local struct {
+    int device;
+    const void *request;
+    size_t n_bytes;
+} current;
+
 void parking_init(struct parking *parking)
 {
     *parking = (struct parking){0};
     parking->parked.end = &parking->parked.first;
+    parking->later.end = &parking->later.first;
     parking->taken.end = &parking->taken.first;
     pthread_mutex_init(&parking->lock, NULL);
 }
@@ -176,15 +185,24 @@ static bool park(struct parking *parking, int device, const void *request, size_
     return parked != NULL;
 }
 
-/* Returns the size of the request that has waited longest, or 0. */
+static bool has_first(const struct parked_list *list, size_t n_room)
+{
+    return list->first != NULL && list->first->n_bytes <= n_room;
+}
+
+/* Returns the size of a request that has waited longest, or 0. */
 static ssize_t take_first(struct parking *parking, void *request, size_t n_room)
 {
     char *bytes = NULL;
     size_t n = 0;
+    struct parked_list *list = NULL;
     pthread_mutex_lock(&parking->lock);
-    if (parking->parked.first != NULL && parking->n_waiting < PARKING_N_WAITING &&
-        parking->parked.first->n_bytes <= n_room) {
-        struct parked *taken = take_out(&parking->parked, &parking->parked.first);
+    if (parking->n_long < PARKING_N_LONG && has_first(&parking->later, n_room))
+        list = &parking->later;
+    else if (parking->n_waiting < PARKING_N_WAITING && has_first(&parking->parked, n_room))
+        list = &parking->parked;
+    if (list != NULL) {
+        struct parked *taken = take_out(list, &list->first);
         bytes = taken->bytes;
         taken->bytes = NULL;
         n = taken->n_bytes;
@@ -207,6 +225,8 @@ static bool drop_interrupted(struct parking *parking, uint64_t unique)
 {
     pthread_mutex_lock(&parking->lock);
     struct parked *dropped = take_by_number(&parking->parked, unique);
+    if (dropped == NULL)
+        dropped = take_by_number(&parking->later, unique);
     if (dropped != NULL)
         parking->n_bytes -= dropped->n_bytes;
     pthread_mutex_unlock(&parking->lock);
@@ -234,14 +254,58 @@ static bool is_settled(struct parking *parking, int device, const void *request,
 
 ssize_t parking_receive(struct parking *parking, int device, void *request, size_t n_room)
 {
-    for (;;) {
-        ssize_t n = take_first(parking, request, n_room);
+    ssize_t n;
+    do {
+        n = take_first(parking, request, n_room);
         if (n > 0)
-            return n;
+            break;
         n = read(device, request, n_room);
-        if (n < 0 || !is_settled(parking, device, request, (size_t)n))
-            return n;
+    } while (n >= 0 && is_settled(parking, device, request, (size_t)n));
+    current.device = device;
+    current.request = request;
+    current.n_bytes = n > 0 ? (size_t)n : 0;
+    return n;
+}
+
+/* ---- long work ---- */
+
+/* The lock is held. The kernel expects the answer where it gave the request out, whoever has parked
+ * it last. */
+static bool park_current(struct parking *parking)
+{
+    struct parked *later = new_parked(current.device, current.request, current.n_bytes);
+    if (later == NULL)
+        return false;
+    struct parked *taken = take_by_number(&parking->taken, later->unique);
+    if (taken != NULL) {
+        later->device = taken->device;
+        atomic_fetch_sub(&parking->n_taken, 1);
     }
+    free_parked(taken);
+    append(&parking->later, later);
+    parking->n_bytes += later->n_bytes;
+    return true;
+}
+
+/* The number is copied first: another thread may have taken the request when the lock is free. */
+bool parking_begin_long(struct parking *parking, bool (*is_given_up)(void *ctx), void *ctx)
+{
+    const uint64_t unique = header_of(current.request).unique;
+    pthread_mutex_lock(&parking->lock);
+    const bool is_parked = parking->n_long >= PARKING_N_LONG && park_current(parking);
+    if (!is_parked)
+        parking->n_long++;
+    pthread_mutex_unlock(&parking->lock);
+    if (is_parked && is_given_up(ctx))
+        drop_interrupted(parking, unique);
+    return !is_parked;
+}
+
+void parking_end_long(struct parking *parking)
+{
+    pthread_mutex_lock(&parking->lock);
+    parking->n_long--;
+    pthread_mutex_unlock(&parking->lock);
 }
 
 /* ---- answers ---- */
@@ -272,11 +336,14 @@ ssize_t parking_answer(struct parking *parking, int device, const struct iovec *
 /* Other descriptors than that of the mount are closed already, which ended their requests. */
 void parking_clear(struct parking *parking, int device)
 {
-    while (parking->parked.first != NULL) {
-        struct parked *left = take_out(&parking->parked, &parking->parked.first);
-        if (left->device == device)
-            answer_interrupted(device, left->unique);
-        free_parked(left);
+    struct parked_list *lists[] = {&parking->parked, &parking->later};
+    for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
+        while (lists[i]->first != NULL) {
+            struct parked *left = take_out(lists[i], &lists[i]->first);
+            if (left->device == device)
+                answer_interrupted(device, left->unique);
+            free_parked(left);
+        }
     }
     while (parking->taken.first != NULL)
         free_parked(take_out(&parking->taken, &parking->taken.first));

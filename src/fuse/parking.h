@@ -3,18 +3,21 @@
  * Requests that have to wait, without a thread that waits. Changes wait for the end of a commit,
  * which may take minutes. A few threads may do that; if more requests for changes arrive, they are
  * kept in memory until one of those threads is free, so that threads for all other requests remain.
+ * The same holds for requests that read much before they are answered, such as digests.
  */
 #ifndef WFS_PARKING_H
 #define WFS_PARKING_H
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 
-/* The number of threads that may wait, or work long for one change. */
-enum { PARKING_N_WAITING = 8 };
+/* The numbers of threads that may wait, or work long for one change; and work long for another
+ * request. */
+enum { PARKING_N_WAITING = 8, PARKING_N_LONG = 4 };
 
 struct parked;
 
@@ -24,9 +27,10 @@ struct parked_list {
 
 struct parking {
     pthread_mutex_t lock;
-    unsigned n_waiting;
+    unsigned n_waiting, n_long;
     size_t n_bytes;            /* of the parked requests */
-    struct parked_list parked; /* the first one has waited longest */
+    struct parked_list parked; /* changes; the first one has waited longest */
+    struct parked_list later;  /* other requests that take long */
     struct parked_list taken;  /* by threads, which have not answered them yet */
     atomic_uint n_taken;
 };
@@ -41,6 +45,14 @@ void parking_clear(struct parking *parking, int device);
 /* Around what may take long, in a thread that answers a request for a change. */
 void parking_begin_wait(struct parking *parking);
 void parking_end_wait(struct parking *parking);
+
+/*
+ * Around what may take long, in the thread that answers a request that is not a change. False: as
+ * many threads as may do so already. The request is kept, and a thread will get it again; the
+ * caller drops it without an answer. is_given_up is asked whether it was interrupted meanwhile.
+ */
+bool parking_begin_long(struct parking *parking, bool (*is_given_up)(void *ctx), void *ctx);
+void parking_end_long(struct parking *parking);
 
 /*
  * Gives the next request to a thread: one that was parked, or from the device. Returns its size,

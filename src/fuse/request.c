@@ -25,6 +25,21 @@ struct driver *request_begin_change(fuse_req_t req)
     return driver;
 }
 
+bool request_begin_long(fuse_req_t req)
+{
+    struct driver *driver = fuse_req_userdata(req);
+    const bool has_turn = parking_begin_long(&driver->parking, request_is_given_up, req);
+    if (!has_turn)
+        fuse_reply_none(req);
+    return has_turn;
+}
+
+void request_end_long(fuse_req_t req)
+{
+    struct driver *driver = fuse_req_userdata(req);
+    parking_end_long(&driver->parking);
+}
+
 bool request_again(fuse_req_t req)
 {
     const struct wfs_interruption interruption = {request_is_given_up, req};

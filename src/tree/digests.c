@@ -204,6 +204,12 @@ static int new_job(const struct wfs_tree *tree, const struct wfs_node *node, enu
     return code;
 }
 
+bool wfs_digest_job_is_long(const struct wfs_digest_job *job)
+{
+    enum { N_SHORT = 4 << 20 };
+    return job->tensor.n_bytes > N_SHORT;
+}
+
 int wfs_digest_job_run(struct wfs_digest_job *job)
 {
     const int code = job->kind == XXH3 ? put_xxh3(&job->tensor, &job->text)

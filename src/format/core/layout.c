@@ -11,6 +11,7 @@
 #include <zlib.h>
 #include <weightfs/array.h>
 #include <weightfs/cleanup.h>
+#include <weightfs/interruption.h>
 
 #include "base/bytes.h"
 #include "format/core/format.h"
@@ -147,6 +148,8 @@ int layout_crc_get(struct layout_crc *crc, uint32_t *ret)
         if (chunk == NULL)
             return -ENOMEM;
         for (uint64_t at = 0; at < n_all;) {
+            if (wfs_interruption_check() < 0)
+                return -EINTR;
             const ssize_t n = wfs_tensor_read(crc->tensor, at, chunk, n_chunk);
             if (n <= 0)
                 return n < 0 ? (int)n : -EIO;
