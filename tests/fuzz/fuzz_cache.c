@@ -41,7 +41,7 @@ static void put(int fd, const void *bytes, size_t n_bytes, uint64_t offset)
 static int make(const uint8_t *data, size_t n_bytes)
 {
     static int fd;
-    uint8_t entries[N_ENTRIES * ENTRY] = {0};
+    uint8_t entries[(N_ENTRIES + 1) * ENTRY] = {0}; /* the last one is that of the run before */
     if (fd == 0 && ((fd = memfd_create("cache", 0)) < 0 || cachestore_make(fd) < 0))
         abort();
     if (ftruncate(fd, OBJECTS_AT) < 0)
@@ -49,7 +49,7 @@ static int make(const uint8_t *data, size_t n_bytes)
     const bool has_sums = n_bytes > 0 && (data[0] & 1) != 0;
     data += n_bytes > 0;
     n_bytes -= n_bytes > 0;
-    const size_t n = n_bytes < sizeof(entries) ? n_bytes : sizeof(entries);
+    const size_t n = n_bytes < N_ENTRIES * ENTRY ? n_bytes : N_ENTRIES * ENTRY;
     memcpy(entries, data, n);
     for (size_t i = 0; has_sums && (i + 1) * ENTRY <= n; i++) {
         uint8_t *entry = entries + i * ENTRY;
