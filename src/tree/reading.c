@@ -21,7 +21,7 @@ struct wfs_reading {
     struct arena arena;
     const struct wfs_tree_made *made; /* NULL: the tensor is read */
     const void *held;
-    const struct wfs_node *node; /* of what is generated: it is there as long as the tree */
+    const struct wfs_node *node; /* of what is generated: lives as long as the tree */
     uint64_t number;
 };
 
