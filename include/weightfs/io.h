@@ -24,6 +24,8 @@ bool io_is_plain_file(int fd);
 /* Returns whether closing the descriptor frees so much of the disk that it takes long: that of a
  * large file without a name. */
 bool io_frees_much(int fd);
+/* Returns true if freeing the blocks of the file may take seconds. */
+bool io_has_much(int fd);
 
 /* Closes the descriptor of a file that was removed, in a thread of its own if that takes long. */
 void io_close_removed(int fd);

@@ -27,11 +27,17 @@ bool io_is_plain_file(int fd)
 
 /* ---- closing ---- */
 
-bool io_frees_much(int fd)
+bool io_has_much(int fd)
 {
     enum { N_MUCH = 256 << 20 };
     struct stat st;
-    return fstat(fd, &st) == 0 && st.st_nlink == 0 && st.st_blocks >= N_MUCH / 512;
+    return fstat(fd, &st) == 0 && st.st_blocks >= N_MUCH / 512;
+}
+
+bool io_frees_much(int fd)
+{
+    struct stat st;
+    return io_has_much(fd) && fstat(fd, &st) == 0 && st.st_nlink == 0;
 }
 
 static void *close_it(void *ctx)

@@ -206,3 +206,38 @@ def test_nobody_waits_until_the_space_of_what_was_given_up_is_free(folder, mount
     removal, *_ = [i for i, call in enumerate(calls) if call.name == 'unlinkat' and call.result == 0 and removed in call.arguments]
     close, *_ = [i for i, call in enumerate(calls) if call.name == 'close' and kept in call.arguments]
     assert close > removal and calls[close].pid != calls[removal].pid
+
+
+@pytest.mark.root
+@pytest.mark.parametrize('n_left, end', [(0, 'commit'), pytest.param(40, 'crash', marks=pytest.mark.slow)])
+@pytest.mark.skipif(shutil.which('strace') is None, reason='needs strace')
+@pytest.mark.skipif(IS_INSTRUMENTED, reason='LeakSanitizer and valgrind do not work under strace')
+def test_the_blocks_of_a_file_that_is_shortened_are_freed_without_a_lock(folder, mount, n_left, end):
+    """It is a new file under the same number; a thread of its own closes the old one."""
+    log, out, n = folder / 'trace', folder / 'out.safetensors', 300 << 20
+    path = st.write(folder / 'a.safetensors', {'w': ('U8', [n], b'abcd' * (n // 4))})
+    mnt = mount(path, 'output=%s' % out, wrap=('strace', '-f', '-y', '-o', log, '-e', 'trace=ftruncate,renameat,close,exit'))
+    with open(mnt / 'w', 'r+b') as file:
+        file.write(b'x')
+        file.flush()
+        os.ftruncate(file.fileno(), n_left)
+        assert os.fstat(file.fileno()).st_size == n_left
+        file.seek(0)
+        assert file.read() == (b'xbcd' + b'abcd' * (n // 4))[:n_left]
+        os.ftruncate(file.fileno(), 0)
+        file.seek(0)
+        file.write(b'123456')
+        file.flush()
+        os.fsync(file.fileno())
+    os.setxattr(mnt / 'w', 'user.weightfs.shape', b'[6]')
+    if end == 'crash':
+        mnt.kill()
+        recovery = [*program.COMMAND, 'recover', '--publish', out, '--source', path]
+        wait_for(lambda: subprocess.run(recovery, capture_output=True, check=False).returncode == 0, 'the end of all processes of the mount')
+    else:
+        mnt.unmount()
+    assert st.read(out).tensors['w'] == ('U8', [6], b'123456')
+    calls = trace.calls(log)
+    renamed, *_ = [i for i, call in enumerate(calls) if call.name == 'renameat' and call.result == 0 and '/data>, "1"' in call.arguments]
+    close, *_ = [i for i, call in enumerate(calls) if call.name == 'close' and '/data/1>(deleted)' in call.arguments]
+    assert close > renamed and calls[close].pid != calls[renamed].pid

@@ -217,17 +217,6 @@ int datafiles_write_all(struct datafiles *data, uint64_t number, uint64_t offset
     return 0;
 }
 
-int datafiles_resize(struct datafiles *data, uint64_t number, uint64_t n_bytes)
-{
-    struct handle handle;
-    int code = acquire(data, number, &handle);
-    if (code < 0)
-        return code;
-    code = ftruncate(handle.fd, (off_t)n_bytes) < 0 ? -errno : 0;
-    release(data, &handle);
-    return code;
-}
-
 int datafiles_allocate(struct datafiles *data, uint64_t number, int mode, uint64_t offset,
                        uint64_t n_bytes)
 {
@@ -262,6 +251,58 @@ int datafiles_copy(struct datafiles *data, uint64_t number, uint64_t offset, int
         else if (errno != EINTR)
             code = -errno;
     }
+    release(data, &handle);
+    return code;
+}
+
+/* Gives the name and the slot of the file to a new one. Returns the descriptor of the old one,
+ * which no thread uses any more, or -1. */
+static int swap(struct datafiles *data, struct datafiles_slot *slot, uint64_t made)
+{
+    char name[N_NAME], made_name[N_NAME];
+    int old = -1;
+    const int fd = take_out(data, made);
+    pthread_mutex_lock(&data->lock);
+    if (fd >= 0 && slot->n_users == 1 &&
+        renameat(data->dir_fd, name_file(made, made_name), data->dir_fd,
+                 name_file(slot->number, name)) == 0) {
+        old = slot->fd;
+        slot->fd = fd;
+    }
+    pthread_mutex_unlock(&data->lock);
+    if (old < 0 && fd >= 0)
+        close(fd);
+    return old;
+}
+
+/*
+ * Shortens a large file to a small one, in its place, and leaves the freeing of the old one to a
+ * thread: filesystems may take seconds for that. False: it is as it was.
+ */
+static bool replace(struct datafiles *data, const struct handle *handle, uint64_t n_bytes)
+{
+    enum { N_COPIED = 1 << 20 };
+    uint64_t made;
+    if (handle->slot == NULL || n_bytes > N_COPIED || !io_has_much(handle->fd) ||
+        datafiles_make(data, &made) < 0)
+        return false;
+    const int copied = datafiles_copy(data, made, 0, handle->fd, 0, n_bytes);
+    const int old = copied < 0 ? -1 : swap(data, handle->slot, made);
+    if (old >= 0)
+        io_close_removed(old);
+    else
+        datafiles_remove(data, made);
+    return old >= 0;
+}
+
+int datafiles_resize(struct datafiles *data, uint64_t number, uint64_t n_bytes)
+{
+    struct handle handle;
+    int code = acquire(data, number, &handle);
+    if (code < 0)
+        return code;
+    if (!replace(data, &handle, n_bytes))
+        code = ftruncate(handle.fd, (off_t)n_bytes) < 0 ? -errno : 0;
     release(data, &handle);
     return code;
 }
