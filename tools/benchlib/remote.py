@@ -97,6 +97,7 @@ class Place:
             yield os.path.join(below, name)
         finally:
             subprocess.run(["fusermount3", "-uz", below], check=True)
+            shutil.rmtree(environment["XDG_CACHE_HOME"], ignore_errors=True)  # the next run fetches everything again, as ours does
 
     def counted(self, job):
         """What the job returns, and the requests and bytes of the server for it."""
