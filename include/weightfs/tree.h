@@ -306,6 +306,8 @@ ssize_t wfs_number_read(const struct wfs_tree *tree, uint64_t number, uint64_t o
  */
 struct wfs_reading;
 int wfs_reading_new(const struct wfs_tree *tree, uint64_t number, struct wfs_reading **ret);
+/* Returns true for a tensor whose elements are stored as they are shown. */
+bool wfs_reading_is_plain(const struct wfs_reading *reading);
 /* As wfs_number_read; without the tree. */
 ssize_t wfs_reading_run(const struct wfs_reading *reading, uint64_t offset, void *buf,
                         size_t n_bytes);

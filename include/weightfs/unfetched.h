@@ -21,6 +21,9 @@ void wfs_unfetched_end(void);
  */
 bool wfs_unfetched_fetch(void);
 
+/* Forgets what was missing: the caller has another way to wait for it. */
+void wfs_unfetched_forget(void);
+
 #pragma GCC visibility pop
 
 #endif

@@ -34,6 +34,11 @@ bool unfetched_is_refused(void)
     return note.is_refused;
 }
 
+void wfs_unfetched_forget(void)
+{
+    note.source = NULL;
+}
+
 int unfetched_note(const struct source *source, uint64_t offset, uint64_t n_bytes)
 {
     if (!note.is_refused)

@@ -7,7 +7,7 @@
  */
 #include "fuse/ops_content.h"
 
-#include "fuse/request.h"
+#include "fuse/content_reading.h"
 
 #include <weightfs/interruption.h>
 
@@ -59,51 +59,6 @@ static int copy_before_change(fuse_req_t req, fuse_ino_t ino, struct kept kept)
 static int begin_content_change(fuse_req_t req, fuse_ino_t ino, struct kept kept)
 {
     return request_begin_change(req) == NULL ? -EINTR : copy_before_change(req, ino, kept);
-}
-
-/*
- * Takes what is to be read: all of a short content, else a reading, which the caller frees.
- * *ret_is_made: of a generated file, a piece of which may have the checksum of a large tensor.
- */
-static ssize_t begin_reading(struct driver *driver, fuse_ino_t ino, uint64_t offset, char *buffer,
-                             size_t n_bytes, struct wfs_reading **ret, bool *ret_is_made)
-{
-    driver_begin_read(driver);
-    *ret_is_made = wfs_node_made(driver->tree, request_node(driver, ino)) != NULL;
-    ssize_t n = wfs_reading_new(driver->tree, ino, ret);
-    if (n == 0 && *ret == NULL)
-        n = wfs_number_read(driver->tree, ino, offset, buffer, n_bytes);
-    driver_end_read(driver);
-    return n;
-}
-
-/*
- * Reads without the lock what may take long to read, and is then a reading, which the caller frees.
- * *ret_is_later: a thread will get the request again.
- */
-static ssize_t read_content(fuse_req_t req, fuse_ino_t ino, uint64_t offset, char *buffer,
-                            size_t n_bytes, struct wfs_reading **ret, bool *ret_is_later)
-{
-    const struct wfs_interruption interruption = {request_is_given_up, req};
-    struct driver *driver = fuse_req_userdata(req);
-    bool is_made;
-    ssize_t n;
-    do
-        n = begin_reading(driver, ino, offset, buffer, n_bytes, ret, &is_made);
-    while (request_again(req));
-    *ret_is_later = *ret != NULL && is_made && !request_begin_long(req);
-    if (*ret == NULL || *ret_is_later)
-        return n;
-    /* Of tensors in files on disks, programs do not expect EINTR. */
-    wfs_interruption_set(is_made || driver->target->remote != NULL ? &interruption : NULL);
-    n = wfs_reading_run(*ret, offset, buffer, n_bytes);
-    wfs_interruption_set(NULL);
-    if (is_made)
-        request_end_long(req);
-    driver_begin_read(driver);
-    const int code = wfs_reading_check(driver->tree, *ret);
-    driver_end_read(driver);
-    return code < 0 ? code : n;
 }
 
 /* ---- attributes that stat shows ---- */
@@ -295,7 +250,7 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t n_bytes, off_t offset
     bool is_later = false;
     ssize_t n = -ENOMEM;
     if (buffer != NULL && n_bytes <= DRIVER_TRANSFER_MAX)
-        n = read_content(req, ino, (uint64_t)offset, buffer, n_bytes, &reading, &is_later);
+        n = content_read(req, ino, (uint64_t)offset, buffer, n_bytes, &reading, &is_later);
     if (is_later) {
         wfs_reading_free(reading);
         return;
@@ -387,9 +342,7 @@ static ssize_t copy_piece(fuse_req_t req, fuse_ino_t from, uint64_t from_offset,
     char *buffer = driver_buffer(fuse_req_userdata(req));
     if (buffer == NULL)
         return -ENOMEM;
-    bool is_later; /* never: it is not a generated file */
-    const ssize_t n_read =
-        read_content(req, from, from_offset, buffer, n_bytes, &reading, &is_later);
+    const ssize_t n_read = content_read(req, from, from_offset, buffer, n_bytes, &reading, NULL);
     wfs_reading_free(reading);
     if (n_read <= 0)
         return n_read;
@@ -456,14 +409,14 @@ static int run_job(fuse_req_t req, fuse_ino_t ino, struct wfs_digest_job *job, b
     const struct wfs_interruption interruption = {request_is_given_up, req};
     struct driver *driver = fuse_req_userdata(req);
     const bool is_long = wfs_digest_job_is_long(job);
-    *ret_is_later = is_long && !request_begin_long(req);
+    *ret_is_later = is_long && !request_begin_work(req, PARKING_LONG);
     if (*ret_is_later)
         return 0;
     wfs_interruption_set(&interruption);
     const int ran = wfs_digest_job_run(job);
     wfs_interruption_set(NULL);
     if (is_long)
-        request_end_long(req);
+        request_end_work(req, PARKING_LONG);
     driver_begin_read(driver);
     const int code = wfs_digest_job_end(driver->tree, request_node(driver, ino), job, ran);
     driver_end_read(driver);

@@ -27,6 +27,11 @@ struct parked {
     char *bytes; /* malloc'ed: the request; NULL: a thread has taken it and has not answered yet */
 };
 
+static const unsigned works_most[] = {
+    [PARKING_LONG] = PARKING_N_LONG,
+    [PARKING_FETCHING] = PARKING_N_FETCHING,
+};
+
 /* The request that the thread answers, in the memory that it was received in. */
 static _Thread_local struct {
     int device;
@@ -38,7 +43,8 @@ void parking_init(struct parking *parking)
 {
     *parking = (struct parking){0};
     parking->parked.end = &parking->parked.first;
-    parking->later.end = &parking->later.first;
+    for (size_t i = 0; i < PARKING_N_WORKS; i++)
+        parking->later[i].end = &parking->later[i].first;
     parking->taken.end = &parking->taken.first;
     pthread_mutex_init(&parking->lock, NULL);
 }
@@ -190,17 +196,25 @@ static bool has_first(const struct parked_list *list, size_t n_room)
     return list->first != NULL && list->first->n_bytes <= n_room;
 }
 
+/* The list of which a request may be taken now, or NULL. The lock is held. */
+static struct parked_list *find_list(struct parking *parking, size_t n_room)
+{
+    for (size_t i = 0; i < PARKING_N_WORKS; i++) {
+        if (parking->n_working[i] < works_most[i] && has_first(&parking->later[i], n_room))
+            return &parking->later[i];
+    }
+    return parking->n_waiting < PARKING_N_WAITING && has_first(&parking->parked, n_room)
+               ? &parking->parked
+               : NULL;
+}
+
 /* Returns the size of a request that has waited longest, or 0. */
 static ssize_t take_first(struct parking *parking, void *request, size_t n_room)
 {
     char *bytes = NULL;
     size_t n = 0;
-    struct parked_list *list = NULL;
     pthread_mutex_lock(&parking->lock);
-    if (parking->n_long < PARKING_N_LONG && has_first(&parking->later, n_room))
-        list = &parking->later;
-    else if (parking->n_waiting < PARKING_N_WAITING && has_first(&parking->parked, n_room))
-        list = &parking->parked;
+    struct parked_list *list = find_list(parking, n_room);
     if (list != NULL) {
         struct parked *taken = take_out(list, &list->first);
         bytes = taken->bytes;
@@ -225,8 +239,8 @@ static bool drop_interrupted(struct parking *parking, uint64_t unique)
 {
     pthread_mutex_lock(&parking->lock);
     struct parked *dropped = take_by_number(&parking->parked, unique);
-    if (dropped == NULL)
-        dropped = take_by_number(&parking->later, unique);
+    for (size_t i = 0; dropped == NULL && i < PARKING_N_WORKS; i++)
+        dropped = take_by_number(&parking->later[i], unique);
     if (dropped != NULL)
         parking->n_bytes -= dropped->n_bytes;
     pthread_mutex_unlock(&parking->lock);
@@ -271,7 +285,7 @@ ssize_t parking_receive(struct parking *parking, int device, void *request, size
 
 /* The lock is held. The kernel expects the answer where it gave the request out, whoever has parked
  * it last. */
-static bool park_current(struct parking *parking)
+static bool park_current(struct parking *parking, enum parking_work work)
 {
     struct parked *later = new_parked(current.device, current.request, current.n_bytes);
     if (later == NULL)
@@ -282,29 +296,31 @@ static bool park_current(struct parking *parking)
         atomic_fetch_sub(&parking->n_taken, 1);
     }
     free_parked(taken);
-    append(&parking->later, later);
+    append(&parking->later[work], later);
     parking->n_bytes += later->n_bytes;
     return true;
 }
 
 /* The number is copied first: another thread may have taken the request when the lock is free. */
-bool parking_begin_long(struct parking *parking, bool (*is_given_up)(void *ctx), void *ctx)
+bool parking_begin_work(struct parking *parking, enum parking_work work,
+                        bool (*is_given_up)(void *ctx), void *ctx)
 {
     const uint64_t unique = header_of(current.request).unique;
     pthread_mutex_lock(&parking->lock);
-    const bool is_parked = parking->n_long >= PARKING_N_LONG && park_current(parking);
+    const bool is_parked =
+        parking->n_working[work] >= works_most[work] && park_current(parking, work);
     if (!is_parked)
-        parking->n_long++;
+        parking->n_working[work]++;
     pthread_mutex_unlock(&parking->lock);
     if (is_parked && is_given_up(ctx))
         drop_interrupted(parking, unique);
     return !is_parked;
 }
 
-void parking_end_long(struct parking *parking)
+void parking_end_work(struct parking *parking, enum parking_work work)
 {
     pthread_mutex_lock(&parking->lock);
-    parking->n_long--;
+    parking->n_working[work]--;
     pthread_mutex_unlock(&parking->lock);
 }
 
@@ -336,7 +352,8 @@ ssize_t parking_answer(struct parking *parking, int device, const struct iovec *
 /* Other descriptors than that of the mount are closed already, which ended their requests. */
 void parking_clear(struct parking *parking, int device)
 {
-    struct parked_list *lists[] = {&parking->parked, &parking->later};
+    struct parked_list *lists[] = {&parking->parked, &parking->later[PARKING_LONG],
+                                   &parking->later[PARKING_FETCHING]};
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
         while (lists[i]->first != NULL) {
             struct parked *left = take_out(lists[i], &lists[i]->first);

@@ -15,9 +15,12 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
-/* The numbers of threads that may wait, or work long for one change; and work long for another
- * request. */
-enum { PARKING_N_WAITING = 8, PARKING_N_LONG = 4 };
+/* The numbers of threads that may wait, or work long for one change; work long for another request;
+ * and wait for bytes of a source on the network. */
+enum { PARKING_N_WAITING = 8, PARKING_N_LONG = 4, PARKING_N_FETCHING = 40 };
+
+/* What takes long of a request that is not a change. */
+enum parking_work { PARKING_LONG, PARKING_FETCHING, PARKING_N_WORKS };
 
 struct parked;
 
@@ -27,11 +30,11 @@ struct parked_list {
 
 struct parking {
     pthread_mutex_t lock;
-    unsigned n_waiting, n_long;
-    size_t n_bytes;            /* of the parked requests */
-    struct parked_list parked; /* changes; the first one has waited longest */
-    struct parked_list later;  /* other requests that take long */
-    struct parked_list taken;  /* by threads, which have not answered them yet */
+    unsigned n_waiting, n_working[PARKING_N_WORKS];
+    size_t n_bytes;                            /* of the parked requests */
+    struct parked_list parked;                 /* changes; the first one has waited longest */
+    struct parked_list later[PARKING_N_WORKS]; /* other requests that take long */
+    struct parked_list taken;                  /* by threads, which have not answered them yet */
     atomic_uint n_taken;
 };
 
@@ -51,8 +54,9 @@ void parking_end_wait(struct parking *parking);
  * many threads as may do so already. The request is kept, and a thread will get it again; the
  * caller drops it without an answer. is_given_up is asked whether it was interrupted meanwhile.
  */
-bool parking_begin_long(struct parking *parking, bool (*is_given_up)(void *ctx), void *ctx);
-void parking_end_long(struct parking *parking);
+bool parking_begin_work(struct parking *parking, enum parking_work work,
+                        bool (*is_given_up)(void *ctx), void *ctx);
+void parking_end_work(struct parking *parking, enum parking_work work);
 
 /*
  * Gives the next request to a thread: one that was parked, or from the device. Returns its size,

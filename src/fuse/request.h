@@ -31,8 +31,8 @@ bool request_again(fuse_req_t req);
  * Begins work for a request that changes nothing, which may take long; no lock is held. False:
  * enough threads do that already. The request then no longer exists; a thread will get it again.
  */
-bool request_begin_long(fuse_req_t req);
-void request_end_long(fuse_req_t req);
+bool request_begin_work(fuse_req_t req, enum parking_work work);
+void request_end_work(fuse_req_t req, enum parking_work work);
 
 /* Returns true when nobody waits for the reply any more, or the mount ends. ctx: the request. */
 bool request_is_given_up(void *ctx);

@@ -88,12 +88,10 @@ static void log_of_libfuse(enum fuse_log_level level, const char *format, va_lis
  * there are more of them. One runs the commit. */
 static unsigned count_threads(const struct driver *driver)
 {
-    enum { N_WAITING = 40 };
     const long n_cpus = sysconf(_SC_NPROCESSORS_ONLN);
     const unsigned n = PARKING_N_LONG + (n_cpus < 2 ? 2 : n_cpus > 8 ? 8 : (unsigned)n_cpus);
-    if (driver->target->remote != NULL)
-        return n + N_WAITING;
-    return wfs_tree_is_writable(driver->tree) ? n + PARKING_N_WAITING : n;
+    return n + (driver->target->remote != NULL ? PARKING_N_FETCHING : 0) +
+           (wfs_tree_is_writable(driver->tree) ? PARKING_N_WAITING : 0);
 }
 
 /*

@@ -73,6 +73,11 @@ void wfs_reading_free(struct wfs_reading *reading)
     free(reading);
 }
 
+bool wfs_reading_is_plain(const struct wfs_reading *reading)
+{
+    return reading->made == NULL && wfs_tensor_is_plain(&reading->tensor);
+}
+
 ssize_t wfs_reading_run(const struct wfs_reading *reading, uint64_t offset, void *buf,
                         size_t n_bytes)
 {

@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 from wfs_testlib import program, st
-from wfs_testlib.mount import wait_for
+from wfs_testlib.mount import is_alive, wait_for
 from wfs_testlib.program import weightfs
 from wfs_testlib.stalling import StallingServer
 
@@ -298,3 +298,42 @@ def test_a_mount_ends_beside_reads_that_hang(stalled, how):
     it.readers[0].wait(program.PATIENCE)
     it.mount.unmount()
     assert it.server.n_waiting > 0
+
+
+# Each child reads a piece of its own, by a request for which it waits itself.
+MANY = """
+import mmap, os, sys
+for i in range(int(sys.argv[1])):
+    if os.fork() == 0:
+        room, fd = mmap.mmap(-1, 4096), os.open(sys.argv[2], os.O_RDONLY | os.O_DIRECT)
+        n = os.preadv(fd, [room], i * 8192)
+        os._exit(0 if room[:n] == open(sys.argv[3], 'rb').read()[i * 8192:i * 8192 + n] else 1)
+print(flush=True)
+print(*[os.waitstatus_to_exitcode(os.wait()[1]) for _ in range(int(sys.argv[1]))])
+"""
+
+
+def test_more_reads_than_threads_hang_and_others_go_on(stalled, folder):
+    n = 100
+    it = stalled()
+    (folder / 'expected').write_bytes(it.data['zz.stalled'])
+    for name in ('k1/w', 'k3/v', 'k5/v'):
+        (it.mount / name).read_bytes()
+    it.server.stop()
+    many = subprocess.Popen(['/usr/bin/python3', '-SEc', MANY, str(n), it.mount / 'zz/stalled', folder / 'expected'], stdout=subprocess.PIPE)
+    many.stdout.readline()
+    cats = [it.read() for _ in range(4)]
+    children = [int(pid) for pid in pathlib.Path('/proc/%d/task/%d/children' % (many.pid, many.pid)).read_text().split()]
+    wait_for(lambda: all(waits(pid) for pid in children), 'all reads to hang')
+    assert subprocess.run([*DIRECT, it.mount / 'k5/v'], stdout=subprocess.PIPE, check=True).stdout == it.data['k5.v']
+    assert 'zz' in os.listdir(it.mount.path) and it.mount.status()['state'] == 'clean'
+    write_at(it.mount / 'k1/w', 3, b'x')
+    os.rename(it.mount / 'k0/w', it.mount / 'k0/moved')
+    for pid in children[::2]:
+        os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: not any(is_alive(pid) for pid in children[::2]), 'the end of readers that are killed')
+    assert len(os.getxattr(it.mount / 'k3/v', 'user.weightfs.xxh3')) == 16
+    it.server.go_on()
+    codes = many.communicate(timeout=program.PATIENCE)[0].split()
+    assert sorted(codes) == sorted([b'-9'] * (n // 2) + [b'0'] * (n // 2))
+    assert it.goes_on() == [it.data['zz.stalled']] * len(cats)
