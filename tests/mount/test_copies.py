@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from wfs_testlib import checkpoints, dcp_read, sets, st
+from wfs_testlib import checkpoints, dcp_read, mpk, sets, st
 from wfs_testlib.checkpoints import ENDINGS
 from wfs_testlib.program import EXIT_COMMIT, tool, weightfs
 
@@ -52,6 +52,20 @@ def edit_of_several_files(request, mount, folder):
     out.mkdir()
     mnt = mount(folder / ('in.dcp' if source == 'dcp' else 'in'), *(['output=%s' % (out / sets.INDEX)] if target == 'set' else ['output=%s' % out, 'format=dcp']))
     mnt.result = lambda: (mnt.commit(), read_set(out) if target == 'set' else read_dcp(out))[1]
+    return mnt
+
+
+OF_RECORD = {key: ('F32', [3], st.f32(i, i + 1, i + 2)) for i, key in enumerate(['layer.0.weight', 'layer.0.bias', 'layer.1.weight', 'layer.1.bias', 'head'])}
+
+
+@pytest.fixture
+def edit_of_record(mount, folder):
+    params = {key: mpk.param(i, mpk.tensor(data, shape)) for i, (key, (_, shape, data)) in enumerate(OF_RECORD.items())}
+    layers = [{name: params['layer.%d.%s' % (i, name)] for name in ('weight', 'bias')} for i in (0, 1)]
+    (folder / 'in.mpk').write_bytes(mpk.pack(mpk.record({'layer': layers, 'head': params['head']})))
+    assert mpk.read(folder / 'in.mpk') == OF_RECORD
+    mnt = mount(folder / 'in.mpk', 'output=%s' % (folder / 'out.mpk'))
+    mnt.result = lambda: (mnt.commit(), mpk.read(folder / 'out.mpk'))[1]
     return mnt
 
 
@@ -105,6 +119,22 @@ def test_a_layer_is_copied_where_a_checkpoint_has_several_files(edit_of_several_
     WAYS[how](edit_of_several_files)
     copies = {key.replace('.0.', '.2.'): tensor for key, tensor in TENSORS.items() if key.startswith('layer.0.')}
     assert {key: tuple(tensor) for key, tensor in edit_of_several_files.result().items()} == {**TENSORS, **copies}
+
+
+@pytest.mark.parametrize('how', [how if how in ('cp -r', 'rsync -aX', 'dd') else pytest.param(how, marks=pytest.mark.slow) for how in WAYS])
+def test_a_layer_of_a_record_is_copied(edit_of_record, how):
+    for program in ('rsync', 'cpio'):
+        if how.startswith(program) and shutil.which(program) is None:
+            pytest.skip('there is no program ' + program)
+    WAYS[how](edit_of_record)
+    copies = {key.replace('.0.', '.2.'): tensor for key, tensor in OF_RECORD.items() if key.startswith('layer.0.')}
+    assert edit_of_record.result() == {**OF_RECORD, **copies}
+
+
+def test_a_copy_over_a_tensor_of_a_record(edit_of_record):
+    tool('cp', edit_of_record / 'layer/0/bias', edit_of_record / 'head')
+    tool('cp', edit_of_record / 'layer/1/bias', edit_of_record / 'tail')
+    assert edit_of_record.result() == {**OF_RECORD, 'head': OF_RECORD['layer.0.bias'], 'tail': OF_RECORD['layer.1.bias']}
 
 
 @pytest.mark.parametrize('how', ['cp', 'cp --preserve=mode', 'install'])

@@ -97,3 +97,55 @@ def record(item, meta=None, **more):
 
 def f32(*numbers):
     return struct.pack('<%df' % len(numbers), *numbers)
+
+
+# ---- reading ----
+
+def _read(data, at):
+    """The value at a place, and the place behind it. A map is a list of pairs."""
+    def number(form, start):
+        return struct.unpack_from('>' + form, data, start)[0], start + struct.calcsize(form)
+
+    def several(n, start):
+        items = []
+        for _ in range(n):
+            item, start = _read(data, start)
+            items.append(item)
+        return items, start
+
+    def mapping(n, start):
+        items, start = several(2 * n, start)
+        return dict(zip(items[::2], items[1::2])), start
+
+    def plain(n, start, decode=bytes):
+        return decode(data[start:start + n]), start + n
+
+    mark, at = data[at], at + 1
+    if mark < 0x80 or mark >= 0xe0:
+        return (mark if mark < 0x80 else mark - 256), at
+    if mark < 0xc0:
+        return mapping(mark & 15, at) if mark < 0x90 else several(mark & 15, at) if mark < 0xa0 else plain(mark & 31, at, bytes.decode)
+    if mark in (0xc0, 0xc2, 0xc3):
+        return {0xc0: None, 0xc2: False, 0xc3: True}[mark], at
+    if 0xca <= mark <= 0xd3:
+        return number('fdBHIQbhiq'[mark - 0xca], at)
+    lengths = {0xc4: 'B', 0xc5: 'H', 0xc6: 'I', 0xd9: 'B', 0xda: 'H', 0xdb: 'I', 0xdc: 'H', 0xdd: 'I', 0xde: 'H', 0xdf: 'I'}
+    n, at = number(lengths[mark], at)
+    if mark <= 0xc6:
+        return plain(n, at)
+    return plain(n, at, bytes.decode) if mark <= 0xdb else several(n, at) if mark <= 0xdd else mapping(n, at)
+
+
+def read(path):
+    """{key: (dtype, shape, bytes)} of the parameters of a record."""
+    value, end = _read(path.read_bytes(), 0)
+    assert end == path.stat().st_size
+    found, left = {}, [((), value['item'])]
+    while left:
+        names, value = left.pop()
+        if isinstance(value, dict) and set(value) == {'id', 'param'}:
+            content = value['param']
+            found['.'.join(names)] = content['dtype'], content['shape'], bytes(content['bytes'])
+        elif isinstance(value, (dict, list)):
+            left += [((*names, str(name)), one) for name, one in (value.items() if isinstance(value, dict) else enumerate(value))]
+    return found
