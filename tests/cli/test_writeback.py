@@ -17,15 +17,17 @@ N_SOURCE = 160 * MIB
 N_BEHIND = 64 * MIB  # what may wait for the disk
 N_STEP = 16 * MIB  # what is written in one call that cannot be interrupted
 TARGETS = {'safetensors': ('out.safetensors',), 'pth': ('out.pth',), 'bpk, cast': ('out.bpk', '--cast=huge=>F64'),
-           'dcp': ('out/', '--format=dcp'), 'shards': ('out/', '--format=safetensors', '--max-shard-size=300MB')}
+           'dcp': ('out/', '--format=dcp'), 'mpk': ('out.mpk',), 'mpk to mpk': ('out.mpk',), 'dcp to dcp': ('out/', '--format=dcp'),
+           'shards': ('out/', '--format=safetensors', '--max-shard-size=300MB')}
 CALLS = 'copy_file_range,pwrite64,sync_file_range,fsync,unlinkat'
 
 
 def convert(folder, target, *inject, calls=CALLS):
     """The exit code (negative: a signal), what it printed, and its calls."""
     name, *more = target
+    source, = [path for path in folder.iterdir() if path.name[:2] == 'a.']
     command = ['strace', '-f', '-qq', '-y', '-o', folder / 'trace', '-e', 'trace=' + calls, *inject,
-               *program.COMMAND, 'convert', *more, folder / 'a.safetensors', '%s/%s' % (folder, name)]
+               *program.COMMAND, 'convert', *more, source, '%s/%s' % (folder, name)]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=4 * program.PATIENCE, check=False)
     return done.returncode, done.stderr.decode(), trace.calls(folder / 'trace')
 
@@ -46,7 +48,7 @@ def settled_of(call):
 
 
 def parameters():
-    return [pytest.param(target, id=name, marks=[pytest.mark.slow] if name in ('bpk, cast', 'dcp') else []) for name, target in TARGETS.items()]
+    return [pytest.param((name, target), id=name, marks=[pytest.mark.slow] if name in ('bpk, cast', 'dcp', 'mpk', 'dcp to dcp') else []) for name, target in TARGETS.items()]
 
 
 @pytest.fixture
@@ -55,8 +57,20 @@ def place(folder):
     return folder
 
 
+def make_source(place, name):
+    """The source as the target is named: 'FORMAT to FORMAT'."""
+    form, separator, _ = name.partition(' to ')
+    if not separator:
+        return
+    options = ['--format=dcp'] if form == 'dcp' else []
+    program.weightfs('convert', *options, place / 'a.safetensors', '%s/a.%s%s' % (place, form, '/' if form == 'dcp' else ''))
+    (place / 'a.safetensors').unlink()
+
+
 @pytest.mark.parametrize('target', parameters())
 def test_the_disk_is_never_far_behind(place, target):
+    name, target = target
+    make_source(place, name)
     code, errors, calls = convert(place, target)
     assert (code, errors) == (0, '')
     largest, settled, n_all = 0, {}, {}
@@ -74,13 +88,16 @@ def test_the_disk_is_never_far_behind(place, target):
 
 @pytest.mark.parametrize('target', parameters())
 def test_little_is_written_after_a_signal_and_nothing_is_left(place, target):
+    name, target = target
+    make_source(place, name)
+    before = os.listdir(place)
     code, errors, calls = convert(place, target, '-e', 'inject=sync_file_range:signal=SIGTERM:when=9')
     assert (code, errors) == (-signal.SIGTERM, '')
     at = [i for i, call in enumerate(calls) if call.name == 'sync_file_range'][8]
     after = [call for call in calls[at:] if call.name in ('copy_file_range', 'pwrite64')]
     assert sum(call.result for call in after) <= N_STEP
     assert not [call for call in calls[at:] if call.name == 'fsync' and '.tmp>' in call.arguments]
-    assert calls[-1].name == 'unlinkat' and sorted(os.listdir(place)) == ['a.safetensors', 'trace']
+    assert calls[-1].name == 'unlinkat' and sorted(os.listdir(place)) == sorted([*before, 'trace'])
 
 
 @pytest.mark.parametrize('target', [TARGETS['safetensors'], TARGETS['shards']], ids=['safetensors', 'shards'])
