@@ -120,10 +120,15 @@ static int greet(struct driver *driver)
     return 0;
 }
 
-/* A device descriptor for each thread needs the right to open the device, and spare descriptors. */
+/*
+ * A device descriptor for each thread needs the right to open the device, and spare descriptors.
+ * From 3.17 on, libfuse does not make one where requests are received by a function of ours.
+ */
 static bool can_clone_device(void)
 {
-    enum { N_ENOUGH = 64 };
+    enum { N_ENOUGH = 64, SINCE_CUSTOM = 317 };
+    if (fuse_version() >= SINCE_CUSTOM)
+        return false;
     struct rlimit limit;
     autoclose int device = open("/dev/fuse", O_RDWR | O_CLOEXEC);
     return device >= 0 && getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur >= N_ENOUGH;
