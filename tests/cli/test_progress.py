@@ -85,11 +85,12 @@ def test_nothing_of_it_is_left_when_a_signal_ends_the_program(large, signum):
     process = subprocess.Popen([*program.COMMAND, 'check', '--values', large], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=theirs,
                                env={**os.environ, 'LD_PRELOAD': str(SLOW), 'SLOW_MS': '200'})
     os.close(theirs)
-    drawn = os.read(own, 100)
+    pieces = [os.read(own, 100)]
     process.send_signal(signum)
     assert process.wait(program.PATIENCE) == -signum
-    drawn += os.read(own, 1 << 16)
+    terminal.read_all(own, pieces)
     os.close(own)
+    drawn = b''.join(pieces)
     assert re.match(b'\rchecking|\ropening', drawn) and drawn.endswith(b'\r\033[K')
 
 

@@ -21,7 +21,7 @@ def open_terminal():
         return pytest.skip('there are no pseudo terminals: %s' % error)
 
 
-def _read_all(fd, pieces):
+def read_all(fd, pieces):
     while True:
         try:
             piece = os.read(fd, 4096)
@@ -41,7 +41,7 @@ def run(*args):
         process = subprocess.Popen([*program.COMMAND, *map(os.fspath, args)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=theirs,
                                    env=environment)
         os.close(theirs)
-        reader = threading.Thread(target=_read_all, args=(own, drawn))
+        reader = threading.Thread(target=read_all, args=(own, drawn))
         reader.start()
         stdout, _ = process.communicate(timeout=program.PATIENCE)
         reader.join(program.PATIENCE)
@@ -102,7 +102,7 @@ def screen_of(command, columns=80, code=0, cwd=None, **environment):
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, cwd=cwd,
                                    env={name: value for name, value in variables.items() if value is not None})
         os.close(theirs)
-        reader = threading.Thread(target=_read_all, args=(own, drawn))
+        reader = threading.Thread(target=read_all, args=(own, drawn))
         reader.start()
         process.wait(program.PATIENCE)
         reader.join(program.PATIENCE)
