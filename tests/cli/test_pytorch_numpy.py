@@ -2,6 +2,7 @@
 """numpy arrays whose dtype is a class, as those of ml_dtypes and of record arrays are: their bytes, and files that have them."""
 import json
 import pickle
+import re
 import zipfile
 
 import numpy
@@ -115,3 +116,12 @@ def test_record_arrays(folder, protocol):
         after = pickle.loads(archive.read('archive/data.pkl'))
     assert list(after) == ['r', 'w'] and (after['r'] == records).all() and type(after['r']) is numpy.recarray
     assert after['r'].dtype == records.dtype and (after['w'] == VECTOR).all()
+
+
+def test_no_name_of_numpy_is_a_finding(folder):
+    """Record arrays are of another module in numpy 2, and a generator brings how it was seeded."""
+    records = numpy.rec.array([(1, 2.5)], dtype=[('x', '<i4'), ('y', '<f8')])
+    data = pickle.dumps({'r': records, 'g': numpy.random.default_rng(1), 's': numpy.random.SeedSequence(2)}, 2)
+    for name in (b'cnumpy\nrecarray\n', b'cnumpy.rec\nrecarray\n'):
+        (folder / 'in.pkl').write_bytes(re.sub(rb'cnumpy(\.rec)?\nrecarray\n', name, data))
+        assert json.loads(weightfs('info', '--json', folder / 'in.pkl').stdout)['findings'] == []

@@ -38,9 +38,11 @@ static const struct names listed[] = {
                   "float8_e4m3b11fnuz int1 int2 int4 uint1 uint2 uint4 "},
     {"numpy.core.multiarray", "_reconstruct scalar "},
     {"numpy._core.multiarray", "_reconstruct scalar "},
+    {"numpy.rec", "recarray record "}, /* as numpy 2 calls them */
     {"numpy.random._pickle", "__bit_generator_ctor __generator_ctor __randomstate_ctor "},
     {"numpy.random._mt19937", "MT19937 "},
     {"numpy.random._pcg64", "PCG64 "},
+    {"numpy.random.bit_generator", "SeedSequence __pyx_unpickle_SeedSequence "},
     {"torch", "Generator ScriptObject Tensor channels_last channels_last_3d contiguous_format "
               "device int1 int2 int3 int4 int5 int6 int7 jagged preserve_format sparse_bsc "
               "sparse_bsr sparse_coo sparse_csc sparse_csr strided uint1 uint2 uint3 uint4 uint5 "
