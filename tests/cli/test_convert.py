@@ -7,7 +7,7 @@ import stat
 import pytest
 
 from conftest import SAMPLE
-from wfs_testlib import st
+from wfs_testlib import program, st
 from wfs_testlib.program import EXIT_COMMIT, EXIT_DAMAGED, EXIT_SOURCE, EXIT_USAGE, tool, weightfs
 
 # Files that the reference writer makes of these tensors (sha256), from its own runs.
@@ -110,7 +110,7 @@ def test_nothing_is_left_when_the_disk_is_full(small, folder):
         assert 'space' in weightfs('convert', big, disk / 'out.safetensors', code=None).error
         assert os.listdir(disk) == []
     finally:
-        tool('umount', disk)
+        program.unmount(disk)
 
 
 def test_a_damaged_source_writes_nothing(folder):

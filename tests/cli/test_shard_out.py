@@ -229,7 +229,7 @@ def disk(tmp_path):
     path.mkdir()
     tool('mount', '-t', 'tmpfs', '-o', 'size=1m', 'tmpfs', path)
     yield path
-    tool('umount', path)
+    program.unmount(path)
 
 
 def damage_trailing(folder):

@@ -39,7 +39,7 @@ class Device:
         tool('mount', '-o', 'errors=continue', self.loop, self.disk)
 
     def off(self):
-        tool('umount', self.disk)
+        program.unmount(self.disk)
         tool('blockdev', '--flushbufs', self.loop)
 
     def fail(self):

@@ -96,7 +96,7 @@ def test_an_ordinary_unmount_after_it_commits_nothing(made):
     edit_all(made)
     with open(made / 'a/c', 'rb'):
         weightfs('umount', '--discard', made.path, code=EXIT_MOUNT)
-    tool('umount', made.path) if os.geteuid() == 0 else tool('fusermount3', '-u', made.path)
+    program.unmount(made.path)
     made.wait()
     assert not made.out.is_file() and not list(made.out.glob('[!.]*'))
 

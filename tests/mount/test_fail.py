@@ -178,7 +178,7 @@ def test_output_directory_that_cannot_be_written(case):
         assert case.mnt.status()['errno'] in (errno.EROFS, 0) or case.mnt.status()['state'] == 'failed'
         assert case.out.read_bytes() == b'the old output'
     finally:
-        tool('umount', stage)
+        program.unmount(stage)
     case.succeeds()
 
 
@@ -337,7 +337,7 @@ def test_a_mount_without_enough_memory_fails_at_once_and_says_why(folder, sample
         codes.add(done.returncode)
         if done.returncode == 0:
             assert len((folder / 'mnt' / 'temperature').read_bytes()) == 4
-            tool('umount', folder / 'mnt')
+            program.unmount(folder / 'mnt')
         else:
             assert done.returncode in (EXIT_UNSUPPORTED, EXIT_MOUNT), (n_kib, done)
             (line,) = done.stderr.decode().splitlines()
@@ -363,6 +363,6 @@ def test_a_commit_without_enough_descriptors_names_that_reason(mount, folder):
             assert st.read(out).tensors['t.7'][2][:2] == b'x\0'
         else:
             messages.append(mnt.status()['text'])
-        tool('umount', mnt.path)
+        program.unmount(mnt.path)
         assert mnt.process.wait(program.PATIENCE) in (0, EXIT_COMMIT)  # the last commit may have what it needs
     assert messages and all('Too many open files' in message for message in messages), messages

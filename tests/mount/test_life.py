@@ -61,7 +61,7 @@ def test_an_ordinary_unmount_commits_afterwards(background, sample, folder):
     mnt = background(sample, 'output=%s' % (folder / 'out.safetensors'))
     pid = driver_of(mnt)
     os.rename(mnt / 'temperature', mnt / 'heat')
-    tool(*(['umount'] if os.geteuid() == 0 else ['fusermount3', '-u']), mnt)
+    program.unmount(mnt)
     wait_for(lambda: not is_alive(pid), 'the end of the driver')
     assert 'heat' in st.read(folder / 'out.safetensors').tensors
 
@@ -260,7 +260,7 @@ def test_a_mount_that_is_elsewhere_is_saved_and_left(mount, folder, sample, wher
         assert ('process %d' % holder.pid in error) if where == 'namespace' else 'process' not in error
     finally:
         if where == 'bound':
-            tool('umount', other)
+            program.unmount(other)
         else:
             holder.kill()
             holder.wait()

@@ -297,6 +297,8 @@ def test_a_stopped_driver_can_be_killed_and_its_clients_too(mount, sample):
     mnt = mount(sample)
     (worker,) = mnt.workers
     os.kill(worker, signal.SIGSTOP)
+    threads = list(pathlib.Path('/proc/%d/task' % worker).iterdir())
+    wait_for(lambda: all((thread / 'stat').read_text().rsplit(')', 1)[1].split()[0] == 'T' for thread in threads), 'all threads to stop')
     client = subprocess.Popen(['cat', mnt / 'temperature'], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     client.kill()
     client.wait(program.PATIENCE)
@@ -325,7 +327,7 @@ def unmount_60_times(place_of, sample, options):
         while subprocess.run(start, stderr=subprocess.PIPE, check=False).returncode == EXIT_MOUNT and options:
             pass  # the one before is still the writer
         assert is_mounted(place)
-        tool(*(['umount'] if os.geteuid() == 0 else ['fusermount3', '-u']), place)
+        program.unmount(place)
 
 
 def test_an_unmount_right_after_the_start_finds_nothing_busy(folder, sample):

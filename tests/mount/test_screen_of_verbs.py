@@ -241,6 +241,6 @@ def test_waiting_for_a_mount_fits(edited):
     for columns in WIDTHS[:2]:
         mnt = edited()
         output = mnt.status()['output']
-        tool('umount', mnt.path)
+        program.unmount(mnt.path)
         demand_fit(terminal.screen('status', '--watch', output, columns=columns), columns)
         mnt.wait()

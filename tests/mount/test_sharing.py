@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from wfs_testlib import st
+from wfs_testlib import program, st
 from wfs_testlib.program import tool, weightfs
 
 pytestmark = pytest.mark.root
@@ -27,7 +27,7 @@ def disk(folder):
     if tool('mount', '-o', 'loop', folder / 'image', place, code=None).code != 0:
         pytest.skip('no loop devices, or no XFS')
     yield place
-    tool('umount', place)
+    program.unmount(place)
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """`status --watch` waits for the commit of a mount that was unmounted in the ordinary way."""
+import contextlib
 import os
 import pathlib
 import subprocess
@@ -8,7 +9,7 @@ import pytest
 
 from wfs_testlib import program, st, terminal
 from wfs_testlib.mount import wait_for
-from wfs_testlib.program import EXIT_COMMIT, EXIT_MOUNT, EXIT_USAGE, tool, weightfs
+from wfs_testlib.program import EXIT_COMMIT, EXIT_MOUNT, EXIT_USAGE, weightfs
 
 N_BYTES = 1 << 28
 
@@ -22,19 +23,30 @@ def slow(mount, folder):
     return mounted
 
 
+@contextlib.contextmanager
 def watch(*words):
-    return subprocess.Popen([*program.COMMAND, 'status', '--watch', *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    with subprocess.Popen([*program.COMMAND, 'status', '--watch', *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()  # it would wait for a mount that a test that fails leaves
 
 
 def wait_until_it_watches(process):
     """The staging directory is open."""
     fds = pathlib.Path('/proc/%d/fd' % process.pid)
-    wait_for(lambda: any(os.readlink(fd).endswith('.weightfs') for fd in fds.iterdir()), 'the staging directory to be open')
+
+    def is_open():
+        with contextlib.suppress(FileNotFoundError):  # one that was closed meanwhile
+            return any(os.readlink(fd).endswith('.weightfs') for fd in fds.iterdir())
+        return False
+    wait_for(is_open, 'the staging directory to be open')
 
 
 def test_it_waits_for_a_mount_that_is_gone(slow, folder):
     out = folder / 'out.safetensors'
-    tool('umount', slow.path)
+    program.unmount(slow.path)
     assert not out.exists(), 'the commit has to take longer than the unmount'
     text = weightfs('status', '--watch', out).stdout
     assert out.exists() and slow.process.wait(program.PATIENCE) == 0
@@ -52,7 +64,7 @@ def test_it_does_not_keep_a_mount_from_being_unmounted(slow, folder):
 
 
 def test_a_terminal_gets_progress(slow, folder):
-    tool('umount', slow.path)
+    program.unmount(slow.path)
     screen = terminal.screen('status', '--watch', folder / 'out.safetensors', columns=40, NO_COLOR='1')
     assert all(terminal.width(line) <= 40 for line in screen.raw.replace('\r', '\n').split('\n'))
     assert screen.lines[-1].endswith(("committed to '%s'" % (folder / 'out.safetensors'))[-10:]) or 'no edits' in screen.text
@@ -64,7 +76,7 @@ def test_edits_that_cannot_be_saved_are_reported(mount, sample, folder):
     with watch(mounted.path) as process:
         wait_until_it_watches(process)
         os.truncate(mounted / 'temperature', 3)
-        tool('umount', mounted.path)
+        program.unmount(mounted.path)
         _, stderr = process.communicate(timeout=program.PATIENCE)
     assert process.returncode == EXIT_COMMIT
     assert 'the mount has ended, but its last edits are not committed: ' in stderr and 'temperature' in stderr and stderr.count('\n') == 1

@@ -181,6 +181,8 @@ class BadServer:
 
     def __exit__(self, *_):
         self.is_closing = True
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)  # ends what waits for a connection
         self._socket.close()
 
     def _next(self):

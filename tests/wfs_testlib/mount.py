@@ -208,10 +208,7 @@ class Mount:
 
     def unmount(self, code=0):
         """An ordinary unmount; waits for the driver. The exit code is the driver's."""
-        if os.geteuid() == 0:
-            program.tool('umount', self.path)
-        else:
-            program.tool('fusermount3', '-u', self.path)
+        program.unmount(self.path)
         return self.wait(code)
 
     def terminate(self, code=0, signum=signal.SIGTERM):

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from wfs_testlib import crash
+from wfs_testlib import crash, program
 from wfs_testlib.program import tool
 
 FILESYSTEMS = {
@@ -44,7 +44,7 @@ class Power:
         pytest.skip('no loop devices, or no such filesystem')
 
     def off(self):
-        tool('umount', self.disk)
+        program.unmount(self.disk)
 
     def calls(self, kind, target):
         return crash.live(kind, target, self.disk, 'count', 0).injection.calls()

@@ -6,6 +6,7 @@ import pathlib
 import re
 import shlex
 import subprocess
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get('WFS_BUILD') or ROOT / 'build').resolve()
@@ -114,3 +115,15 @@ def tool(*command, code=0, **options):
                                            done.stderr.decode(errors='replace'))
     assert code is None or done.returncode == code, report
     return Result(command, done.returncode, done.stdout, done.stderr.decode(errors='replace'))
+
+
+def unmount(path):
+    """Unmounts in the ordinary way, again where it is busy: whoever asks all filesystems how full they are makes each busy for a moment."""
+    command = ['umount'] if os.geteuid() == 0 else ['fusermount3', '-u']
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        done = tool(*command, path, code=None)
+        if done.code == 0 or 'busy' not in done.stderr or time.monotonic() > deadline:
+            break
+        time.sleep(0.05)
+    assert done.code == 0, done.stderr
