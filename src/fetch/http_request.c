@@ -175,6 +175,7 @@ static void report_connection(const struct http_request *request, struct wfs_err
 static enum http_verdict report_special(const struct http_request *request, CURLcode result,
                                         struct wfs_error *err)
 {
+    enum { TOO_LARGE = 100 }; /* CURLE_TOO_LARGE, which libcurl has from 8.6 on */
     long number = 0;
     curl_easy_getinfo(request->easy, CURLINFO_HTTP_CONNECTCODE, &number);
     if (number >= 400) {
@@ -185,6 +186,10 @@ static enum http_verdict report_special(const struct http_request *request, CURL
     if (result == CURLE_OUT_OF_MEMORY) { /* also for a line of more than 100 KB */
         wfs_fail(err, EIO, "the server sends a header that is too long, or memory ran out");
         return HTTP_FAIL;
+    }
+    if ((int)result == TOO_LARGE) {
+        wfs_fail(err, EIO, "the headers of the answer are too long");
+        return HTTP_RETRY;
     }
     if (result == CURLE_UNSUPPORTED_PROTOCOL) {
         wfs_fail(err, EIO, "the server does not speak HTTP");

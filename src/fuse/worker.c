@@ -18,6 +18,7 @@
 #include <weightfs/cleanup.h>
 
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -84,14 +85,29 @@ static void log_of_libfuse(enum fuse_log_level level, const char *format, va_lis
         log_note("%s", text);
 }
 
+/* Address space is limited: libfuse would take 8 MiB for the stack of each thread. */
+enum { N_STACK = 4 << 20 };
+
+/* Threads get half of the address space where that is limited. */
+static unsigned most_threads(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_AS, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY)
+        return UINT_MAX;
+    const rlim_t n = limit.rlim_cur / 2 / (N_STACK + 3 * DRIVER_TRANSFER_MAX);
+    return n < 1 ? 1 : n < UINT_MAX ? (unsigned)n : UINT_MAX;
+}
+
 /* Threads that work long, or wait for a commit or for the network, answer no other request, so
  * there are more of them. One runs the commit. */
 static unsigned count_threads(const struct driver *driver)
 {
     const long n_cpus = sysconf(_SC_NPROCESSORS_ONLN);
     const unsigned n = PARKING_N_LONG + (n_cpus < 2 ? 2 : n_cpus > 8 ? 8 : (unsigned)n_cpus);
-    return n + (driver->target->remote != NULL ? PARKING_N_FETCHING : 0) +
-           (wfs_tree_is_writable(driver->tree) ? PARKING_N_WAITING : 0);
+    const unsigned wanted = n + (driver->target->remote != NULL ? PARKING_N_FETCHING : 0) +
+                            (wfs_tree_is_writable(driver->tree) ? PARKING_N_WAITING : 0);
+    const unsigned most = most_threads();
+    return wanted < most ? wanted : most;
 }
 
 /*
@@ -134,13 +150,10 @@ static bool can_clone_device(void)
     return device >= 0 && getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur >= N_ENOUGH;
 }
 
-/* Address space is limited: libfuse would take 8 MiB for the stack of each thread. */
-enum { N_STACK = 4 << 20 };
-
-/* Takes, for a moment, the memory that a thread needs while it answers. */
+/* Takes, for a moment, the memory that a thread needs while it answers, and a little more. */
 static void *hold_buffers(void *ret_is_good)
 {
-    char *request = malloc(2 * DRIVER_TRANSFER_MAX), *reply = malloc(DRIVER_TRANSFER_MAX);
+    char *request = malloc(2 * DRIVER_TRANSFER_MAX), *reply = malloc(2 * DRIVER_TRANSFER_MAX);
     *(bool *)ret_is_good = request != NULL && reply != NULL;
     free(request);
     free(reply);

@@ -526,7 +526,7 @@ def test_a_key_of_storage_data_that_is_not_one_is_fatal(folder, oddity):
 def test_a_million_small_objects_are_read_in_little_memory(folder):
     """64 ranks and 1,000 tensors: 192,000 objects out of 5 million opcodes, each chunk by about 240 bytes; a graph of them takes twice that."""
     distributed.write_ranks(str(folder / 'ranks'), 64, distributed.layer_names(1000), 64, 64, n_filled=4)
-    out = program.tool('prlimit', '--as=%d' % (31 << 20), *program.COMMAND, 'ls', folder / 'ranks').stdout
+    out = program.tool('prlimit', '--as=%d' % (36 << 20), *program.COMMAND, 'ls', folder / 'ranks').stdout
     assert out.count('\n') == 1000
     whole = weightfs('cat', folder / 'ranks', 'model.layers.3.weight').raw  # cut by columns
     row = weightfs('cat', folder / 'ranks', 'model.layers.2.weight').raw

@@ -93,6 +93,7 @@ def test_the_benchmark_names_missing_packages(folder):
 def test_the_benchmark_says_how_much_room_it_needs(folder):
     code = ('import sys, shutil; sys.path.insert(0, "tools"); from benchlib import needs\n'
             'shutil.disk_usage = lambda path: shutil._ntuple_diskusage(9 << 30, 0, 5 << 30)\n'
+            'shutil.which = lambda *words, **more: "found"\n'
             'print([needs.problem(sys.executable, ["conversions"], "build", is_quick) for is_quick in (False, True)])')
     done = subprocess.run([sys.executable, '-B', '-c', code], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
     assert done.stdout == "['5 GiB are free in build, and up to 12 GiB are needed (with --quick, 4 GiB)', None]\n"

@@ -83,7 +83,7 @@ def test_threads_take_little_address_space_at_any_moment(mount, folder):
 
 
 @pytest.mark.skipif(program.IS_INSTRUMENTED, reason='memory is not its own')
-@pytest.mark.parametrize('limit', ['--nofile=24:24', '--as=67108864', '--as=209715200', '--nproc=64:64'])
+@pytest.mark.parametrize('limit', ['--nofile=24:24', '--as=83886080', '--as=209715200', '--nproc=64:64'])
 def test_little_of_something_is_enough(mount, folder, limit):
     tensors = {'w%02d' % i: ('U8', [1000], bytes([i]) * 1000) for i in range(60)}
     mnt = mount(st.write(folder / 'x.safetensors', tensors), 'output=%s' % (folder / 'out.safetensors'), wrap=('prlimit', limit, '--'))
