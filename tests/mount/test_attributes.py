@@ -67,7 +67,7 @@ code = ctypes.CDLL(None, use_errno=True).renameat2(-100, os.fsencode(sys.argv[1]
 sys.exit(code)"""
 
 CHANGES = {
-    'chmod': lambda path: os.chmod(path, 0o640),
+    'chmod': lambda path: os.chmod(path, 0o750 if path.is_dir() else 0o640),
     'chown': lambda path: os.chown(path, os.stat(path).st_uid, -1),
     'setxattr': lambda path: os.setxattr(path, 'user.note', b'1'),
     'removexattr': lambda path: (os.setxattr(path, 'user.gone', b'1'), os.removexattr(path, 'user.gone')),

@@ -342,6 +342,7 @@ def test_a_dead_mount_is_cleared_by_the_next(mount, folder, sample):
     for pid in [dead.process.pid, *dead.workers]:
         os.kill(pid, signal.SIGKILL)
     dead.process.wait()
+    wait_for(lambda: not any(is_alive(pid) for pid in dead.workers), 'the end of the worker')
     dead.forget()
     assert is_mounted(dead.path)
     with pytest.raises(OSError) as caught:
