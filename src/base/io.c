@@ -27,17 +27,22 @@ bool io_is_plain_file(int fd)
 
 /* ---- closing ---- */
 
-bool io_has_much(int fd)
+static bool is_much(const struct stat *st)
 {
     enum { N_MUCH = 256 << 20 };
+    return st->st_blocks >= N_MUCH / 512;
+}
+
+bool io_has_much(int fd)
+{
     struct stat st;
-    return fstat(fd, &st) == 0 && st.st_blocks >= N_MUCH / 512;
+    return fstat(fd, &st) == 0 && is_much(&st);
 }
 
 bool io_frees_much(int fd)
 {
     struct stat st;
-    return io_has_much(fd) && fstat(fd, &st) == 0 && st.st_nlink == 0;
+    return fstat(fd, &st) == 0 && is_much(&st) && st.st_nlink == 0;
 }
 
 static void *close_it(void *ctx)
