@@ -97,14 +97,19 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize('how', WAYS)
-def test_a_layer_is_copied(edit, how):
+def copy_layer(mnt, how, tensors):
+    """Makes layer/0 layer/2, too; returns what is then to be there."""
     for program in ('rsync', 'cpio'):
         if how.startswith(program) and shutil.which(program) is None:
             pytest.skip('there is no program ' + program)
-    WAYS[how](edit)
-    copies = {key.replace('.0.', '.2.'): tensor for key, tensor in TENSORS.items() if key.startswith('layer.0.')}
-    assert edit.result() == {**TENSORS, **copies}
+    WAYS[how](mnt)
+    return {**tensors, **{key.replace('.0.', '.2.'): tensor for key, tensor in tensors.items() if key.startswith('layer.0.')}}
+
+
+@pytest.mark.parametrize('how', WAYS)
+def test_a_layer_is_copied(edit, how):
+    expected = copy_layer(edit, how, TENSORS)
+    assert edit.result() == expected
     assert set(described(edit)) <= {'layer/2/weight', 'layer/2/bias'}
     assert not described(edit) or how not in ('cp -r', 'cp -a', 'install', 'rsync -aX')
     if how == 'dd':
@@ -114,21 +119,14 @@ def test_a_layer_is_copied(edit, how):
 
 @pytest.mark.parametrize('how', ['cp -r', 'tar', 'rsync -a', 'dd'])
 def test_a_layer_is_copied_where_a_checkpoint_has_several_files(edit_of_several_files, how):
-    if how.startswith('rsync') and shutil.which('rsync') is None:
-        pytest.skip('there is no program rsync')
-    WAYS[how](edit_of_several_files)
-    copies = {key.replace('.0.', '.2.'): tensor for key, tensor in TENSORS.items() if key.startswith('layer.0.')}
-    assert {key: tuple(tensor) for key, tensor in edit_of_several_files.result().items()} == {**TENSORS, **copies}
+    expected = copy_layer(edit_of_several_files, how, TENSORS)
+    assert {key: tuple(tensor) for key, tensor in edit_of_several_files.result().items()} == expected
 
 
 @pytest.mark.parametrize('how', [how if how in ('cp -r', 'rsync -aX', 'dd') else pytest.param(how, marks=pytest.mark.slow) for how in WAYS])
 def test_a_layer_of_a_record_is_copied(edit_of_record, how):
-    for program in ('rsync', 'cpio'):
-        if how.startswith(program) and shutil.which(program) is None:
-            pytest.skip('there is no program ' + program)
-    WAYS[how](edit_of_record)
-    copies = {key.replace('.0.', '.2.'): tensor for key, tensor in OF_RECORD.items() if key.startswith('layer.0.')}
-    assert edit_of_record.result() == {**OF_RECORD, **copies}
+    expected = copy_layer(edit_of_record, how, OF_RECORD)
+    assert edit_of_record.result() == expected
 
 
 def test_a_copy_over_a_tensor_of_a_record(edit_of_record):
