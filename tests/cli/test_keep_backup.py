@@ -203,7 +203,7 @@ def test_a_file_to_which_no_link_may_be_made_is_not_replaced(folder, place, new)
     for path in (folder, new):
         path.chmod(path.stat().st_mode | 0o555)
     before = state(folder)
-    done = program.subprocess.run([*COMMAND, *map(str, convert(folder, new, place, '-b'))], user=user, group=user, extra_groups=[], check=False,
+    done = program.subprocess.run([*program.command_for_others(), *map(str, convert(folder, new, place, '-b'))], user=user, group=user, extra_groups=[], check=False,
                                   stdin=program.subprocess.DEVNULL, stdout=program.subprocess.PIPE, stderr=program.subprocess.PIPE)
     if done.returncode not in (0, EXIT_COMMIT):
         pytest.skip('the program cannot be run by others here: %s' % done.stderr)

@@ -217,7 +217,7 @@ def test_another_user_cannot_try(mount, small, folder):
     open_to_all(folder)
     mnt = mount(small, 'output=%s' % (folder / 'out.safetensors'), 'allow_other')
     for words, text in [(['commit', '--dry-run'], 'only the user who mounted it may commit'), (['status', '--edits'], 'Permission denied')]:
-        done = tool('setpriv', '--reuid=65534', '--clear-groups', *program.COMMAND, *words, mnt.path, code=None)
+        done = tool('setpriv', '--reuid=65534', '--clear-groups', *program.command_for_others(), *words, mnt.path, code=None)
         assert done.code != 0 and text in done.stderr
 
 

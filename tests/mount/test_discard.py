@@ -127,7 +127,7 @@ def test_another_user_cannot_discard(mount, small, folder):
     open_to_all(folder)
     mnt = mount(small, 'output=%s' % (folder / 'out.safetensors'), 'allow_other')
     os.rename(mnt / 'step', mnt / 'pace')
-    done = tool('setpriv', '--reuid=65534', '--clear-groups', *program.COMMAND, 'umount', '--discard', mnt.path, code=None)
+    done = tool('setpriv', '--reuid=65534', '--clear-groups', *program.command_for_others(), 'umount', '--discard', mnt.path, code=None)
     assert done.code == EXIT_COMMIT and 'only the user who mounted it may discard edits' in done.stderr
     mnt.commit()
     assert 'pace' in st.read(folder / 'out.safetensors').tensors

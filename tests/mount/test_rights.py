@@ -115,7 +115,7 @@ def test_the_name_of_a_mount_point_is_not_taken_for_a_reason(mount, folder, samp
     os.chmod(sample, 0o644)
     mnt = mount(sample, 'allow_other', at=folder / 'busy')
     as_user = ['setpriv', '--reuid=%d' % USER, '--regid=%d' % USER, '--clear-groups']
-    error = tool(*as_user, *program.COMMAND, 'umount', mnt.path, code=EXIT_MOUNT).error
+    error = tool(*as_user, *program.command_for_others(), 'umount', mnt.path, code=EXIT_MOUNT).error
     assert 'cannot unmount' in error and 'in use' not in error
 
 
@@ -127,7 +127,7 @@ def test_only_the_user_who_mounted_commits(mount, folder, sample):
     os.rename(mnt / 'temperature', mnt / 'heat')
     as_user = ['setpriv', '--reuid=%d' % USER, '--regid=%d' % USER, '--clear-groups']
     tool(*as_user, 'cat', mnt / 'heat')
-    for command in (['sync', mnt.path], [*program.COMMAND, 'commit', mnt.path], [*program.COMMAND, 'umount', mnt.path],
+    for command in (['sync', mnt.path], [*program.command_for_others(), 'commit', mnt.path], [*program.command_for_others(), 'umount', mnt.path],
                     ['mv', mnt / 'heat', mnt / 'x'], ['ln', mnt / 'heat', mnt / 'x'], ['rm', '-f', mnt / 'heat']):
         assert tool(*as_user, *command, code=None).code != 0, command
     assert not (folder / 'out.safetensors').exists() and mnt.status()['state'] == 'dirty'
@@ -153,7 +153,7 @@ def test_only_the_user_who_mounted_sees_where_edits_are_staged(mount, folder, sa
         assert stage not in reply and os.fsencode(folder) not in reply and reply[8:16] == bytes(8)
     assert replies['other'][0][16:].rstrip(b'\0') == b'?'
     assert replies['other'][1][:4] == errno.EPERM.to_bytes(4, 'little')
-    shown = tool(*as_user, *program.COMMAND, 'umount', mnt.path, code=None)
+    shown = tool(*as_user, *program.command_for_others(), 'umount', mnt.path, code=None)
     assert shown.code != 0 and 'only the user' in shown.error and '.out.' not in shown.error
 
 
@@ -191,7 +191,7 @@ def namespace(folder, sample):
              'refused() { if "$@" 2>/dev/null; then echo "not refused: $*" >&2; exit 1; fi; }\n'
              'own_etc() { mkdir etc; mount -t tmpfs etc etc; cp -a /etc/. etc; mount --bind etc /etc; }\n'
              'test -e /etc/mtab || { own_etc; ln -s ../proc/self/mounts /etc/mtab; }\n'
-             'W=%s; trap "umount -l mnt 2>/dev/null || :" EXIT\n' % (USER, USER, USER, OTHER, OTHER, shlex.quote(program.COMMAND[-1])))
+             'W=%s; trap "umount -l mnt 2>/dev/null || :" EXIT\n' % (USER, USER, USER, OTHER, OTHER, shlex.quote(program.command_for_others()[-1])))
 
     def run(lines):
         before = os.stat('/dev/fuse').st_mode

@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: MIT
 """Runs the program that is tested, and demands its manners: one line on stderr or none, stated exit codes."""
+import atexit
+import functools
 import json
 import os
 import pathlib
 import re
 import shlex
+import shutil
 import subprocess
+import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -14,6 +18,20 @@ WRAP = shlex.split(os.environ.get('WFS_WRAP', ''))  # such as valgrind
 PATIENCE = 600 if WRAP else 60  # seconds; a bound for what hangs, not a measure of speed
 COMMAND = [*WRAP, str(BUILD / 'src' / 'weightfs')]
 
+
+@functools.cache
+def command_for_others():
+    """The command for other users than root, who may not enter the home directory of root that a clone can be in: a copy of the program and
+    what it loads, in a folder that is open to all."""
+    if all(parent.stat().st_mode & 1 for parent in (BUILD / 'src' / 'weightfs').parents):
+        return COMMAND
+    folder = pathlib.Path(tempfile.mkdtemp(prefix='weightfs-for-others.'))
+    atexit.register(shutil.rmtree, folder)
+    folder.chmod(0o755)
+    for name in ('weightfs', 'libweightfs.so.0', 'weightfs-fetch.so'):
+        if (BUILD / 'src' / name).exists():
+            shutil.copy(BUILD / 'src' / name, folder)
+    return [*WRAP, str(folder / 'weightfs')]
 
 
 def _is_sanitized():
