@@ -56,7 +56,7 @@ struct wfs_backup {
 struct wfs_save_options {
     enum wfs_replace replace;
     struct wfs_identity known;
-    struct wfs_backup backup; /* of the file that is replaced; -EOPNOTSUPP for several files */
+    struct wfs_backup backup; /* of the file that is replaced; of several files, the index */
     uint32_t mode;            /* permission bits of a new file; a replaced file keeps its own */
     struct wfs_access access; /* of what the output is made of: a new file gets no more than that */
     bool narrows_replaced;    /* nor does a replaced file: it is itself one of these */

@@ -62,6 +62,11 @@ static enum exit_code choose_format(struct conversion *conversion)
         return conversion->settings->burn_version == NULL || conversion->commit.format->has_fillers
                    ? EXIT_DONE
                    : print_error(EXIT_USAGE, NULL, "--burn-version applies to .mpk files only");
+    if (conversion->index != NULL)
+        return print_error(EXIT_USAGE, NULL,
+                           "cannot infer the format of '%s' from the name of its source: use "
+                           "--format with safetensors, pytorch, burnpack or dcp",
+                           target.text);
     return print_error(
         EXIT_USAGE, NULL,
         "cannot infer the format from the name '%s': use --format, or 'NAME/' for a directory of "
@@ -101,11 +106,6 @@ static enum exit_code choose_replacement(struct conversion *conversion)
                                    : "already exists (use --overwrite to replace it)");
     conversion->save.narrows_replaced = is_same;
     conversion->save.backup = conversion->settings->backup;
-    if (conversion->index != NULL && conversion->save.backup.control != WFS_BACKUP_NONE)
-        return print_error(
-            EXIT_OUTPUT, conversion->target,
-            "already exists, and no backup is kept of a checkpoint in several files; "
-            "use another directory");
     conversion->save.replace = WFS_REPLACE_KNOWN;
     conversion->save.known = wfs_identity_of(&target);
     return EXIT_DONE;

@@ -18,9 +18,14 @@
 #include <unistd.h>
 #include <weightfs/percent.h>
 
-static int fail_format(const char *name)
+static int fail_format(const struct target *target, const char *path)
 {
-    const struct wfs_quoted quoted = wfs_quote(name);
+    const struct wfs_quoted quoted = wfs_quote(path);
+    if (target->is_set)
+        return log_failure(EXIT_USAGE,
+                           "cannot infer the format of '%s' from the name of its source: use "
+                           "-o format=NAME, with safetensors, pytorch, burnpack or dcp",
+                           quoted.text);
     return log_failure(EXIT_USAGE,
                        "cannot infer the format from the name '%s': use -o format=NAME, or '%s/' "
                        "for a directory of shards",
@@ -41,7 +46,7 @@ static int choose_format(struct target *target, const char *typed)
         target->format = wfs_format_by_path(typed);
     if (target->format != NULL || (target->is_source && !target->is_set))
         return 0;
-    return fail_format(typed);
+    return fail_format(target, typed);
 }
 
 static int choose_size(struct target *target, const struct mount_options *options)
@@ -93,11 +98,6 @@ static int check_backup(const struct target *target, const struct mount_options 
                                           .backup = options->settings.backup};
     if (save.backup.control == WFS_BACKUP_NONE)
         return 0;
-    if (target->is_set)
-        return log_failure(EXIT_MOUNT,
-                           "cannot use output '%s': no backup is kept of a checkpoint in several "
-                           "files; use another directory",
-                           wfs_quote(target->path).text);
     return wfs_output_check(target->path, &save, 0, &err) == 0
                ? 0
                : log_failure(EXIT_MOUNT, "cannot use output '%s': %s", wfs_quote(target->path).text,
@@ -253,7 +253,7 @@ int target_check(struct target *target, const struct mount_options *options,
     if (target->format == NULL)
         target->format = wfs_catalog_format(catalog);
     if (target->format == NULL)
-        return fail_format(target->path);
+        return fail_format(target, target->path);
     if (replaces_directory(target, catalog))
         return log_failure(EXIT_USAGE,
                            "a mount cannot replace the distributed checkpoint that it shows; use "

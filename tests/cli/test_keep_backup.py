@@ -184,14 +184,6 @@ def test_a_wrong_variable_is_named(folder, place, new):
     weightfs(*convert(folder, new, place, '--backup=simple'), env={**os.environ, 'VERSION_CONTROL': 'x'})
 
 
-@pytest.mark.parametrize('words', [['--max-shard-size=1KB'], ['--format=dcp']], ids=['shards', 'dcp'])
-def test_several_files_are_not_kept_and_not_replaced(folder, new, words):
-    target = '%s/set/' % folder
-    weightfs('convert', '--backup', *words, new, target)  # nothing is replaced
-    assert 'in several files' in refuse(folder, 'convert', '--overwrite', '--backup', *words, new, target)
-    weightfs('convert', '--overwrite', '--backup=none', *words, new, target)
-
-
 @pytest.mark.root
 def test_a_file_to_which_no_link_may_be_made_is_not_replaced(folder, place, new):
     """The kernel refuses links to files of other users that one may not write to."""
@@ -203,7 +195,8 @@ def test_a_file_to_which_no_link_may_be_made_is_not_replaced(folder, place, new)
     for path in (folder, new):
         path.chmod(path.stat().st_mode | 0o555)
     before = state(folder)
-    done = program.subprocess.run([*program.command_for_others(), *map(str, convert(folder, new, place, '-b'))], user=user, group=user, extra_groups=[], check=False,
+    command = [*program.command_for_others(), *map(str, convert(folder, new, place, '-b'))]
+    done = program.subprocess.run(command, user=user, group=user, extra_groups=[], check=False,
                                   stdin=program.subprocess.DEVNULL, stdout=program.subprocess.PIPE, stderr=program.subprocess.PIPE)
     if done.returncode not in (0, EXIT_COMMIT):
         pytest.skip('the program cannot be run by others here: %s' % done.stderr)

@@ -47,6 +47,8 @@ ROWS = [
     ('convert --like p.pth f x.safetensors', EXIT_RULES, "f: like: 1 tensor is missing, first 'v'; use the option 'partial' to accept that"),
     ('convert f f', EXIT_USAGE, "cannot infer the format from the name 'f': use --format"),
     ('convert s.safetensors s.safetensors', EXIT_COMMIT, 's.safetensors: would overwrite the source (use --overwrite to do that)'),
+    ('convert f new/', EXIT_USAGE, "cannot infer the format of 'new/' from the name of its source: use --format with safetensors, "),
+    ('f m -o output=new/', EXIT_USAGE, "f: cannot infer the format of 'new/' from the name of its source: use -o format=NAME, with "),
     ('f m -o output=new', EXIT_USAGE, "f: cannot infer the format from the name 'new': use -o format=NAME, or 'new/' for a directory of shards"),
     ('f m -o output=there.safetensors', EXIT_MOUNT, "f: output 'DIR/there.safetensors' already exists; use -o overwrite to replace it"),
     ('config p.pth optimizer.lrr', EXIT_RULES, "p.pth: no value is called 'optimizer.lrr'; 'optimizer' has lr, groups"),

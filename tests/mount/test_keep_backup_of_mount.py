@@ -94,12 +94,33 @@ def refuse(folder, *words):
     return error
 
 
-def test_sets_are_not_mounted_with_a_backup(folder, source):
-    for name, words in (('set', ['--max-shard-size=1KB']), ('dcp', ['--format=dcp'])):
-        weightfs('convert', *words, source, '%s/%s/' % (folder, name))
-        options = ['output=%s/%s/' % (folder, name), 'overwrite', 'backup', *(['format=dcp'] if name == 'dcp' else [])]
-        assert 'in several files' in refuse(folder, source, *options)
-    assert 'in several files' in refuse(folder, folder / 'set', 'rw', 'backup')
+def whole(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir() if not path.name.startswith('.') or path.name.startswith('.metadata')}
+
+
+SETS = {'safetensors': 'model.safetensors.index.json', 'pytorch': 'pytorch_model.bin.index.json', 'burnpack': 'model.bpk.index.json', 'dcp': '.metadata'}
+
+
+@pytest.mark.parametrize('kind, is_source', [(kind, is_source) for kind in SETS for is_source in (False, True) if not (kind == 'dcp' and is_source)])
+def test_of_a_set_the_first_commit_keeps_the_index_and_its_files(mount, folder, source, kind, is_source):
+    """With the backup under the name of the index, the directory holds what it held before, also after more commits and mounts."""
+    out, index = folder / 'set', SETS[kind]
+    weightfs('convert', '--format=%s' % kind, '--max-shard-size=3', source, '%s/' % out)
+    options = ['rw'] if is_source else ['output=%s/' % out, 'overwrite', 'format=%s' % kind, 'max_shard_size=3']
+    origin = out if is_source else source
+    before, inode = whole(out), (out / index).stat().st_ino
+    mnt = mount(origin, *options, 'backup')
+    for data in (b'one', b'two'):
+        commit(mnt, data)
+        assert weightfs('cat', out, 'w').raw == data and {**whole(out), index: whole(out)[index + '~']}.items() >= before.items()
+    mnt.close()
+    again = mount(origin, *options)
+    commit(again, b'six')
+    again.close()
+    assert {**whole(out), index: whole(out)[index + '~']}.items() >= before.items() and (out / (index + '~')).stat().st_ino == inode
+    assert len(whole(out)) == (len(before) + 2 if is_source else 2 * len(before)) and not [path.name for path in out.iterdir() if 'weightfs' in path.name]
+    os.rename(out / (index + '~'), out / index)
+    assert weightfs('cat', out, 'w').raw == b'old'
 
 
 def test_a_set_that_is_new_can_be_committed_again(mount, folder, source):

@@ -276,27 +276,15 @@ static int publish(struct saving *saving)
     return code < 0 ? code : outfile_publish(saving->index, saving->report, saving->err);
 }
 
-/* The old index would name files that are removed, or are shared with the new one. */
-static int check_backup(const struct saving *saving)
-{
-    struct stat st;
-    return saving->options->backup.control == WFS_BACKUP_NONE || lstat(saving->path, &st) < 0
-               ? 0
-               : wfs_fail(saving->err, EOPNOTSUPP,
-                          "no backup is kept of a checkpoint in several files");
-}
-
 static int run(struct saving *saving, const char *path)
 {
     struct wfs_shards *set = saving->set;
     struct shard_present present = {0};
-    int code = check_backup(saving);
-    if (code == 0)
-        code = shard_leftover_clear(set->table, path, NULL, saving->err);
+    int code = shard_leftover_clear(set->table, path, NULL, saving->err);
     if (code == 0)
         code = outfile_new(path, 0, saving->options, &saving->index, saving->err);
     if (code == 0)
-        code = shard_present_read(&present, set->table, path, outfile_directory(saving->index),
+        code = shard_present_read(&present, set->kind, path, outfile_directory(saving->index),
                                   saving->err);
     if (code >= 0)
         code = shard_present_name(&present, set, saving->index, saving->err);

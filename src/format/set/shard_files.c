@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Looks into a directory; opens nothing in it.
+ * Looks into a directory, and into the indexes in it where that decides.
  */
 #include "format/set/shard_files.h"
 
@@ -103,8 +103,8 @@ static void close_folder(DIR **folder)
         closedir(*folder);
 }
 
-/* All names that is_wanted takes, sorted. */
-static int list(const char *folder, bool (*is_wanted)(const char *name), struct shard_names *names)
+int shard_names_list(struct shard_names *names, const char *folder,
+                     bool (*is_wanted)(const char *name))
 {
     cleanup(close_folder) DIR *open = opendir(folder[0] == '\0' ? "." : folder);
     if (open == NULL)
@@ -245,7 +245,7 @@ static int fail_empty(const char *folder, struct wfs_error *err)
             lstat(path, &st) == 0)
             return wfs_fail(err, EISDIR, "%s", known[i].what);
     }
-    if (list(folder, is_cache_entry, &entries) == 0 && entries.n_names > 0)
+    if (shard_names_list(&entries, folder, is_cache_entry) == 0 && entries.n_names > 0)
         return wfs_fail(err, EISDIR,
                         "is a Hugging Face cache: name a directory below it, such as one in "
                         "'%s/snapshots'",
@@ -287,34 +287,15 @@ static void keep_indexes_of(struct shard_names *names, const char *folder, const
 int shard_names_find(struct shard_names *names, const struct format_table *table,
                      const char *folder, const char *like, struct wfs_error *err)
 {
-    int code = list(folder, shard_is_index, names);
+    int code = shard_names_list(names, folder, shard_is_index);
     if (code == 0 && like != NULL)
         keep_indexes_of(names, folder, like);
     if (code == 0 && names->n_names > 0)
         return choose_index(names, err);
-    code = code < 0 ? code : list(folder, table->names_checkpoint, names);
+    code = code < 0 ? code : shard_names_list(names, folder, table->names_checkpoint);
     if (code < 0)
         return wfs_fail(err, -code, "cannot list the directory: %s", strerror(-code));
     if (names->n_names == 0)
         return fail_empty(folder, err);
     return choose_files(names, table, like, err);
-}
-
-int shard_tell_strays(const struct format_table *table, const char *folder,
-                      const struct shard_index *index, struct wfs_catalog *catalog)
-{
-    cleanup(shard_names_done) struct shard_names names = {0};
-    size_t n_told = 0;
-    if (list(folder, table->names_checkpoint, &names) < 0)
-        return 0; /* strays cannot be found in a directory that cannot be listed */
-    for (size_t i = 0; i < names.n_names && n_told < MAX_TOLD; i++) {
-        if (shard_index_has_file(index, names.names[i]))
-            continue;
-        n_told++;
-        if (catalog_add_finding(catalog, WFS_FINDING_SET_STRAY_FILE,
-                                "the file '%s' beside the index is not in it",
-                                wfs_quote(names.names[i]).text) < 0)
-            return -ENOMEM;
-    }
-    return 0;
 }

@@ -27,6 +27,11 @@ bool shard_is_name(const struct format_table *table, const char *path);
 /* "NAME.index.json" */
 bool shard_is_index(const char *path);
 
+/* Lists the names in the folder that is_wanted takes, but for hidden ones. -E2BIG, -ENOMEM, and
+ * what opening the folder gives. */
+int shard_names_list(struct shard_names *names, const char *folder,
+                     bool (*is_wanted)(const char *name));
+
 /*
  * What to load from a folder: its index, else all shards that belong together, else the one
  * checkpoint. like is the name of one of the shards, or NULL. -ENOENT, and -EINVAL names what there
@@ -35,9 +40,5 @@ bool shard_is_index(const char *path);
 int shard_names_find(struct shard_names *names, const struct format_table *table,
                      const char *folder, const char *like, struct wfs_error *err);
 void shard_names_done(struct shard_names *names);
-
-/* Findings about checkpoints in the folder that the index does not name. -ENOMEM. */
-int shard_tell_strays(const struct format_table *table, const char *folder,
-                      const struct shard_index *index, struct wfs_catalog *catalog);
 
 #endif

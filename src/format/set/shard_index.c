@@ -96,8 +96,7 @@ static int compare_names(const void *a, const void *b)
 
 bool shard_index_has_file(const struct shard_index *index, const char *name)
 {
-    return index->n_shards > 0 &&
-           bsearch(&name, index->shards, index->n_shards, sizeof(name), compare_names) != NULL;
+    return text_index_find(&index->by_shard, name, strlen(name)) != TEXT_INDEX_NONE;
 }
 
 /* Puts the files in order, and the keys' numbers with them. */

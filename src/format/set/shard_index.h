@@ -24,7 +24,7 @@ struct shard_index {
     const char **shards; /* file names, each once, in natural order */
     size_t n_shards, n_shard_room;
     struct text_index by_key;
-    struct text_index by_shard; /* while keys are added */
+    struct text_index by_shard; /* has the names; their numbers hold while keys are added */
 };
 
 /*
@@ -39,7 +39,7 @@ int shard_index_read(struct shard_index *index, const struct source *source, uin
 int shard_index_add(struct shard_index *index, const char *key, const char *shard,
                     uint32_t *ret_shard);
 
-/* Whether a file of that name is in an index that was read. */
+/* Whether the index has a file of that name. */
 bool shard_index_has_file(const struct shard_index *index, const char *name);
 
 /* NULL when the index does not have it. */

@@ -12,7 +12,8 @@
  *     made INODE FILE
  *
  * A note that is found may have been written by anybody. So a file is removed only if it has the
- * inode and a name that this program would have chosen for a file of this index.
+ * inode and a name that this program would have chosen for a file of this index. Whatever an index
+ * beside this one names stays: a backup is one.
  */
 #include "format/set/shard_leftover.h"
 
@@ -29,6 +30,7 @@
 
 #include "base/output.h"
 #include "format/core/format.h"
+#include "format/set/kept_index.h"
 #include "format/set/shard_files.h"
 
 enum { MAX_NOTE = 16 << 20 };
@@ -51,13 +53,37 @@ static bool is_in_set(const struct wfs_shards *set, const char *name)
     return false;
 }
 
+/* Whether this program could have chosen the name for a file of the index. */
+static bool is_chosen(const struct directory_functions *kind, const char *index, const char *name)
+{
+    return kind != NULL ? kind->is_name(name) : shard_present_is_name(index, name);
+}
+
 static bool has_line_feed(const char *name)
 {
     return strchr(name, '\n') != NULL;
 }
 
+/* Lists the files of an index that the set does not have. is_strict: by their names, too, they
+ * belong to it. */
+static void list_old(const struct wfs_shards *set, const struct shard_index *old, bool is_strict,
+                     const struct outfile *index, FILE *out)
+{
+    for (size_t i = 0; i < old->n_shards; i++) {
+        const char *name = old->shards[i];
+        struct stat st;
+        if (is_in_set(set, name) || has_line_feed(name) ||
+            (is_strict && !is_chosen(set->kind, outfile_name(index), name)))
+            continue;
+        if (fstatat(outfile_directory(index), name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+            fprintf(out, "old %llu %s\n", (unsigned long long)st.st_ino, name);
+    }
+}
+
+/* The backups are listed because this save may replace one of them. */
 static char *make_note(const struct wfs_shards *set, const struct shard_present *present,
-                       const struct outfile *index, uint64_t inode, size_t *ret_n)
+                       const struct kept_indexes *kept, const struct outfile *index, uint64_t inode,
+                       size_t *ret_n)
 {
     char *text = NULL;
     FILE *out = open_memstream(&text, ret_n);
@@ -68,12 +94,10 @@ static char *make_note(const struct wfs_shards *set, const struct shard_present 
         if (!set->shards[i].is_kept)
             fprintf(out, "new %s\n", set->shards[i].name);
     }
-    for (size_t i = 0; present->has_index && i < present->index.n_shards; i++) {
-        const char *name = present->index.shards[i];
-        struct stat st;
-        if (!is_in_set(set, name) && !has_line_feed(name) &&
-            fstatat(outfile_directory(index), name, &st, AT_SYMLINK_NOFOLLOW) == 0)
-            fprintf(out, "old %llu %s\n", (unsigned long long)st.st_ino, name);
+    list_old(set, &present->index, false, index, out);
+    for (size_t i = 0; i < kept->n; i++) {
+        if (kept->items[i].is_backup)
+            list_old(set, &kept->items[i].files.index, true, index, out);
     }
     fputs(tail + 1, out);
     const bool is_good = !ferror(out);
@@ -92,12 +116,19 @@ int shard_leftover_note(const struct wfs_shards *set, const struct shard_present
                         const struct outfile *index, char **ret, struct wfs_error *err)
 {
     char name[WFS_OUTPUT_NAME_MAX];
+    cleanup(kept_indexes_done) struct kept_indexes kept = {0};
     struct wfs_identity identity;
     size_t n_bytes;
     int code = outfile_identity(index, &identity);
     if (code < 0)
         return wfs_fail(err, -code, "cannot inspect the new index: %s", strerror(-code));
-    autofree char *text = make_note(set, present, index, identity.inode, &n_bytes);
+    autofree char *folder = shard_folder(outfile_path(index));
+    if (folder == NULL)
+        return wfs_fail_memory(err);
+    code = kept_indexes_read(&kept, set->kind, folder, outfile_name(index), err);
+    if (code < 0)
+        return code;
+    autofree char *text = make_note(set, present, &kept, index, identity.inode, &n_bytes);
     if (text == NULL)
         return wfs_fail_memory(err);
     note_name(outfile_name(index), name);
@@ -168,12 +199,14 @@ static const char *path_end(const char *path)
 
 struct note {
     const struct format_table *table;
-    char *text; /* malloc'ed; NULL: there is none */
+    const struct directory_functions *kind; /* as in struct wfs_shards */
+    char *text;                             /* malloc'ed; NULL: there is none */
     size_t n_bytes;
     bool is_own; /* this process has written it just now */
     int directory;
     const char *path; /* of the index */
     struct shard_present present;
+    struct kept_indexes kept;
     bool is_published;
 };
 
@@ -204,15 +237,6 @@ static bool is_complete(const struct note *note)
            strncmp(note->text, head, sizeof(head) - 1) == 0 && strstr(note->text, tail) != NULL;
 }
 
-static bool is_listed(const struct note *note, const char *name)
-{
-    for (size_t i = 0; note->present.has_index && i < note->present.index.n_shards; i++) {
-        if (strcmp(note->present.index.shards[i], name) == 0)
-            return true;
-    }
-    return false;
-}
-
 /* Returns the name in a line "WORD INODE NAME", or NULL. */
 static const char *split_line(const char *line, const char *word, uint64_t *ret_inode)
 {
@@ -224,15 +248,14 @@ static const char *split_line(const char *line, const char *word, uint64_t *ret_
     return *end == ' ' ? end + 1 : NULL;
 }
 
-/* A file of a checkpoint, by its name, that the index as it is now does not need. */
+/* A file of a checkpoint, by its name, that no index as they are now needs. */
 static bool may_remove(const struct note *note, const char *name)
 {
-    const struct directory_functions *kind = note->table->directory_of(note->path);
     const bool is_ours =
-        kind != NULL ? kind->is_name(name)
-                     : note->table->names_checkpoint(name) &&
-                           (note->is_own || shard_present_is_name(path_end(note->path), name));
-    return strchr(name, '/') == NULL && name[0] != '.' && is_ours && !is_listed(note, name);
+        (note->kind != NULL || note->table->names_checkpoint(name)) &&
+        ((note->kind == NULL && note->is_own) || is_chosen(note->kind, path_end(note->path), name));
+    return strchr(name, '/') == NULL && name[0] != '.' && is_ours &&
+           !shard_index_has_file(&note->present.index, name);
 }
 
 /* Removes the file, or link, with the inode; without one, a regular file of the user. */
@@ -252,26 +275,49 @@ static int remove_file(const struct note *note, const char *name, uint64_t inode
 static int clear_line(struct note *note, const char *line, struct wfs_error *err)
 {
     char temporary[WFS_OUTPUT_NAME_MAX];
-    struct stat st;
     uint64_t inode = 0;
-    if (strncmp(line, "index ", 6) == 0)
-        note->is_published =
-            fstatat(note->directory, path_end(note->path), &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-            (uint64_t)st.st_ino == strtoull(line + 6, NULL, 10);
     if (strncmp(line, "new ", 4) == 0 && may_remove(note, line + 4)) {
         wfs_output_temporary(line + 4, temporary);
         return remove_file(note, temporary, 0, err);
     }
     const char *name = split_line(line, note->is_published ? "old" : "made", &inode);
-    return name == NULL || inode == 0 || !may_remove(note, name)
+    return name == NULL || inode == 0 || !may_remove(note, name) ||
+                   (note->is_published && kept_indexes_need(&note->kept, name))
                ? 0
                : remove_file(note, name, inode, err);
+}
+
+/* Whether the index is the one in the first line. */
+static bool is_published(const struct note *note)
+{
+    static const char word[] = "index ";
+    const char *line = note->text + sizeof(head) - 1;
+    struct stat st;
+    return strncmp(line, word, sizeof(word) - 1) == 0 &&
+           fstatat(note->directory, path_end(note->path), &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+           (uint64_t)st.st_ino == strtoull(line + sizeof(word) - 1, NULL, 10);
+}
+
+/* The backup that was replaced together with the index does not count. */
+static int read_kept(struct note *note, struct wfs_error *err)
+{
+    char replaced[WFS_OUTPUT_NAME_MAX];
+    autofree char *folder = shard_folder(note->path);
+    if (folder == NULL)
+        return wfs_fail_memory(err);
+    wfs_output_temporary_link(note->path, replaced);
+    const int code = remove_file(note, replaced, 0, err);
+    return code < 0 ? code
+                    : kept_indexes_read(&note->kept, note->kind, folder, path_end(note->path), err);
 }
 
 static int clear(struct note *note, const char *name, struct wfs_error *err)
 {
     char temporary[WFS_OUTPUT_NAME_MAX];
-    int code = shard_present_read(&note->present, note->table, note->path, note->directory, err);
+    int code = shard_present_read(&note->present, note->kind, note->path, note->directory, err);
+    note->is_published = is_complete(note) && is_published(note);
+    if (code == 0 && note->is_published)
+        code = read_kept(note, err);
     if (code < 0)
         return code;
     if (is_complete(note)) {
@@ -301,8 +347,11 @@ int shard_leftover_clear(const struct format_table *table, const char *path, con
         open(*folder == '\0' ? "." : folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (directory < 0)
         return output_fail_directory(path, errno, err);
-    struct note note = {
-        .table = table, .directory = directory, .path = whole, .is_own = own != NULL};
+    struct note note = {.table = table,
+                        .kind = table->directory_of(path),
+                        .directory = directory,
+                        .path = whole,
+                        .is_own = own != NULL};
     int code = 0;
     if (own == NULL)
         code = read_note(&note, name, err);
@@ -313,6 +362,7 @@ int shard_leftover_clear(const struct format_table *table, const char *path, con
     if (code == 0 && note.text != NULL)
         code = clear(&note, name, err);
     shard_present_done(&note.present);
+    kept_indexes_done(&note.kept);
     free(note.text);
     return code;
 }

@@ -39,11 +39,11 @@ static int look_at_files(struct shard_present *present, int directory)
 /* Makes an index of the files that a description names. 1, 0 as shard_index_read: of a damaged
  * description, the files are not known. */
 static int read_description(struct shard_present *present, const struct directory_functions *kind,
-                            struct wfs_error *err)
+                            const struct source *source, struct wfs_error *err)
 {
     struct wfs_error inner = {0};
     uint32_t number;
-    int code = kind->list(present->source, &present->index.text, &inner);
+    int code = kind->list(source, &present->index.text, &inner);
     if (code < 0)
         return inner.code == ENOMEM ? wfs_fail_memory(err) : 0;
     for (const char *name = present->index.text; *name != '\0' && code >= 0;
@@ -52,19 +52,19 @@ static int read_description(struct shard_present *present, const struct director
     return code < 0 ? wfs_fail_memory(err) : 1;
 }
 
-int shard_present_read(struct shard_present *present, const struct format_table *table,
+int shard_present_read(struct shard_present *present, const struct directory_functions *kind,
                        const char *path, int directory, struct wfs_error *err)
 {
     struct stat st;
-    const struct directory_functions *kind = table->directory_of(path);
+    struct source *source = NULL;
     *present = (struct shard_present){0};
     if (lstat(path, &st) < 0 || !S_ISREG(st.st_mode))
         return 0;
-    int code = source_open(path, &present->source, err);
-    if (code == 0 && kind != NULL)
-        code = read_description(present, kind, err);
-    else if (code == 0)
-        code = shard_index_read(&present->index, present->source, SHARD_INDEX_MAX, err);
+    int code = source_open(path, &source, err);
+    if (code == 0)
+        code = kind != NULL ? read_description(present, kind, source, err)
+                            : shard_index_read(&present->index, source, SHARD_INDEX_MAX, err);
+    source_free(source);
     if (code <= 0)
         return code;
     present->has_index = true;
@@ -74,7 +74,6 @@ int shard_present_read(struct shard_present *present, const struct format_table 
 void shard_present_done(struct shard_present *present)
 {
     shard_index_done(&present->index);
-    source_free(present->source);
     free(present->regular);
     *present = (struct shard_present){0};
 }

@@ -13,14 +13,16 @@
 struct shard_present {
     bool has_index;
     struct shard_index index;
-    struct source *source;        /* of the index */
     struct wfs_identity *regular; /* malloc'ed, for each shard of the index; zeros: not a file */
 };
 
-/* Reads the index at the path, or the description of a directory. Nothing is present where there is
- * none. */
-int shard_present_read(struct shard_present *present, const struct format_table *table,
+/*
+ * Reads the index at the path or, where kind is not NULL, the description of a directory. Nothing
+ * is present where there is none.
+ */
+int shard_present_read(struct shard_present *present, const struct directory_functions *kind,
                        const char *path, int directory, struct wfs_error *err);
+
 /* Returns true for a name that shard_present_name could choose beside the index of that name. */
 bool shard_present_is_name(const char *index, const char *name);
 

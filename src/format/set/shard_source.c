@@ -22,6 +22,7 @@
 #include "format/set/run_source.h"
 #include "format/set/shard_files.h"
 #include "format/set/shard_index.h"
+#include "format/set/shard_strays.h"
 #include "remote/remote_source.h"
 #include "tensor/catalog_parts.h"
 
@@ -324,7 +325,7 @@ static int load_indexed(const struct source *source, struct shard_index *index,
     code = code < 0 ? code : check_found(&g);
     code = code < 0 ? code : note_rest(&g);
     if (code >= 0 && g.url == NULL)
-        code = shard_tell_strays(context->table, folder, index, catalog);
+        code = shard_tell_strays(context->table, source->path, index, catalog);
     if (code < 0)
         return code;
     if (catalog->format == NULL)
