@@ -46,13 +46,6 @@ enum exit_code mounted_open(struct mounted *mounted, const char *path)
     return EXIT_DONE;
 }
 
-bool mounted_is_root(const char *path)
-{
-    struct wfs_control_reply hello;
-    autoclose int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return fd >= 0 ? ioctl(fd, WFS_IOC_HELLO, &hello) == 0 || errno == ENOTCONN : errno == ENOTCONN;
-}
-
 void mounted_close(struct mounted *mounted)
 {
     if (mounted->fd >= 0)

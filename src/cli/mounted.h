@@ -35,9 +35,6 @@ struct mounted {
  */
 enum exit_code mounted_open(struct mounted *mounted, const char *path);
 
-/* Returns true for the root of a mount, whose driver may be dead. */
-bool mounted_is_root(const char *path);
-
 void mounted_close(struct mounted *mounted);
 
 /*

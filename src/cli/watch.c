@@ -9,6 +9,7 @@
 #include "cli/progress.h"
 #include "program/predecessor.h"
 #include "program/print.h"
+#include "program/unmount.h"
 
 #include <weightfs/cleanup.h>
 
@@ -118,7 +119,7 @@ static enum exit_code watch_output(const char *operand)
 enum exit_code watch_run(const char *operand)
 {
     auto_mounted struct mounted mounted = {.fd = -1};
-    if (!mounted_is_root(operand))
+    if (!unmount_is_root(operand))
         return watch_output(operand);
     const enum exit_code exit_code = mounted_open(&mounted, operand);
     if (exit_code != EXIT_DONE)

@@ -11,7 +11,6 @@
 #include "program/unmount.h"
 
 #include <weightfs/cleanup.h>
-#include <weightfs/tree.h>
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -26,15 +25,6 @@ static bool clear_dead(const struct mountpoint *mountpoint)
     log_error("cannot clear the dead mount at '%s': %s", wfs_quote(mountpoint->path).text,
               err.text);
     return false;
-}
-
-/* A second mount would hide the first one and its edits. */
-static bool is_taken(const struct mountpoint *mountpoint)
-{
-    struct stat st;
-    autofree char *status = NULL;
-    return asprintf(&status, "%s/" WFS_CONTROL_NAME "/status.json", mountpoint->path) >= 0 &&
-           stat(status, &st) == 0;
 }
 
 bool mountpoint_init(struct mountpoint *mountpoint, const char *path)
@@ -57,7 +47,7 @@ bool mountpoint_init(struct mountpoint *mountpoint, const char *path)
         log_error("cannot mount on '%s': not a directory", wfs_quote(path).text);
         return false;
     }
-    if (is_taken(mountpoint)) {
+    if (unmount_is_root(mountpoint->path)) { /* a second mount would hide it and its edits */
         log_error(
             "cannot mount on '%s': it is a weightfs mount already; first 'weightfs umount %s'",
             wfs_quote(path).text, wfs_quote(path).text);

@@ -6,6 +6,7 @@
 #include "program/unmount.h"
 
 #include <weightfs/cleanup.h>
+#include <weightfs/control.h>
 #include <weightfs/io.h>
 
 #include <dirent.h>
@@ -15,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/sysmacros.h>
@@ -108,6 +110,13 @@ int unmount_path(const char *path, bool is_lazy, struct wfs_error *err)
 }
 
 /* stat may be answered from the cache of the kernel, statfs never is. */
+bool unmount_is_root(const char *path)
+{
+    struct wfs_control_reply hello;
+    autoclose int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return fd >= 0 ? ioctl(fd, WFS_IOC_HELLO, &hello) == 0 || errno == ENOTCONN : errno == ENOTCONN;
+}
+
 bool unmount_is_dead(const char *path)
 {
     struct statfs fs;

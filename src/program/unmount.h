@@ -22,6 +22,9 @@ int unmount_path(const char *path, bool is_lazy, struct wfs_error *err);
  */
 const char *unmount_find_trouble(void);
 
+/* Returns true when the path is the root of a weightfs mount, or of one whose driver has exited. */
+bool unmount_is_root(const char *path);
+
 /* Returns true when the driver of the mount at path has exited: every call fails with ENOTCONN. */
 bool unmount_is_dead(const char *path);
 

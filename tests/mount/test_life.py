@@ -489,6 +489,14 @@ def test_a_long_path_of_the_staging_directory_is_passed_whole(mount, folder, sam
     assert 'heat' in st.read(place / 'out.safetensors').tensors
 
 
+def test_a_copy_of_a_mount_is_a_mount_point_like_any_other(mount, sample, folder):
+    """With what its control directory holds."""
+    first = mount(sample)
+    shutil.copytree(first / '.weightfs', folder / 'copy/.weightfs', ignore=shutil.ignore_patterns('out'))
+    assert (folder / 'copy/.weightfs/status.json').exists()
+    assert (mount(sample, at=folder / 'copy') / 'temperature').read_bytes() == st.read(sample).tensors['temperature'][2]
+
+
 def test_a_second_mount_does_not_hide_the_first_and_its_edits(background, small, sample, folder):
     mnt = background(sample, 'output=%s' % (folder / 'out.safetensors'))
     os.rename(mnt / 'temperature', mnt / 'heat')
