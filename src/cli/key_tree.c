@@ -208,7 +208,14 @@ static void add_indent(const struct drawing *drawing, bool is_last, struct strbu
     strbuf_puts(line, is_last ? "`-- " : "|-- ");
 }
 
-static void add_tensor(const struct wfs_tensor *tensor, uint64_t n_copies, struct strbuf *line)
+static void add_bytes(const struct key_tree_style *style, uint64_t n_bytes, struct strbuf *line)
+{
+    strbuf_puts(line,
+                style->is_exact ? wfs_count(n_bytes, "byte").text : amount_of_bytes(n_bytes).text);
+}
+
+static void add_tensor(const struct key_tree_style *style, const struct wfs_tensor *tensor,
+                       uint64_t n_copies, struct strbuf *line)
 {
     strbuf_printf(line, "  %s%s%s ", screen_on(STDOUT_FILENO, COLOUR_DTYPE),
                   wfs_dtype_name((enum wfs_dtype)tensor->dtype),
@@ -217,16 +224,20 @@ static void add_tensor(const struct wfs_tensor *tensor, uint64_t n_copies, struc
     strbuf_puts(line, "  ");
     if (n_copies > 1)
         strbuf_printf(line, "%" PRIu64 " x ", n_copies);
-    strbuf_puts(line, amount_of_bytes(tensor->n_bytes).text);
+    add_bytes(style, tensor->n_bytes, line);
 }
 
-static void add_totals(const struct key_tree *tree, const struct key_run *run, struct strbuf *line)
+static void add_totals(const struct drawing *drawing, const struct key_run *run,
+                       struct strbuf *line)
 {
-    if (run->n_copies > 1)
-        strbuf_printf(line, "  %" PRIu64 " x %s", run->n_copies,
-                      amount_of_count(key_tree_n_elems(tree, run->start, run->end_one)).text);
-    strbuf_printf(line, "  (%s, %s)", wfs_count(run->end - run->start, "tensor").text,
-                  amount_of_bytes(key_tree_n_bytes(tree, run->start, run->end)).text);
+    const uint64_t n_elems = key_tree_n_elems(drawing->tree, run->start, run->end_one);
+    if (run->n_copies > 1 && drawing->style->is_exact)
+        strbuf_printf(line, "  %" PRIu64 " x %" PRIu64, run->n_copies, n_elems);
+    else if (run->n_copies > 1)
+        strbuf_printf(line, "  %" PRIu64 " x %s", run->n_copies, amount_of_count(n_elems).text);
+    strbuf_printf(line, "  (%s, ", wfs_count(run->end - run->start, "tensor").text);
+    add_bytes(drawing->style, key_tree_n_bytes(drawing->tree, run->start, run->end), line);
+    strbuf_puts(line, ")");
 }
 
 static int draw_line(const struct drawing *drawing, const struct strbuf *line)
@@ -257,9 +268,9 @@ static int print_next(struct drawing *drawing, size_t *i)
     key_tree_name(drawing->tree, &run, frame->n_prefix, &line);
     const bool is_tensor = run.end_one - run.start == 1;
     if (is_tensor)
-        add_tensor(drawing->tree->tensors[run.start], run.n_copies, &line);
+        add_tensor(drawing->style, drawing->tree->tensors[run.start], run.n_copies, &line);
     else
-        add_totals(drawing->tree, &run, &line);
+        add_totals(drawing, &run, &line);
     const int code = draw_line(drawing, &line);
     if (code == 0 && !is_tensor && drawing->n_frames < drawing->style->n_levels)
         return push(drawing, (struct frame){run.end_one, run.end, run.n_prefix, is_last});
@@ -272,7 +283,7 @@ static int print_root(const struct drawing *drawing)
     autostrbuf struct strbuf line = {0};
     const struct key_run all = {.end = drawing->tree->n_tensors, .n_copies = 1};
     strbuf_puts(&line, ".");
-    add_totals(drawing->tree, &all, &line);
+    add_totals(drawing, &all, &line);
     return draw_line(drawing, &line);
 }
 

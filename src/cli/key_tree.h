@@ -28,6 +28,7 @@ struct key_run {
 
 struct key_tree_style {
     bool folds_equals;
+    bool is_exact;   /* numbers have all their digits, and no unit */
     size_t n_levels; /* at most that many are drawn */
 };
 

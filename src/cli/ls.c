@@ -87,6 +87,7 @@ static enum exit_code choose_style(const struct args *args, struct key_tree_styl
     if (depth != NULL && (*depth < '0' || *depth > '9' || *end != '\0'))
         return print_error(EXIT_USAGE, NULL, "--depth must be a number, not '%s'",
                            wfs_quote(depth).text);
+    ret->is_exact = args_has(args, "bytes");
     ret->folds_equals =
         !args_has(args, "no-fold") && (depth != NULL || screen_width(STDOUT_FILENO) > 0);
     return EXIT_DONE;
@@ -97,9 +98,8 @@ static enum exit_code print_all(struct listing *listing, const struct args *args
     struct key_tree_style style;
     if (choose_style(args, &style) != EXIT_DONE)
         return EXIT_USAGE;
-    const int code = args_has(args, "tree") && !args_has(args, "json")
-                         ? key_tree_draw(&listing->tensors, &style)
-                         : listing_print(listing, args);
+    const int code = args_has(args, "tree") ? key_tree_draw(&listing->tensors, &style)
+                                            : listing_print(listing, args);
     return code < 0 ? print_error(EXIT_UNSUPPORTED, args->operands[0], "out of memory") : EXIT_DONE;
 }
 
@@ -112,6 +112,10 @@ int verb_ls(int argc, char **argv)
         return exit_code;
     if (args_has(&args, "null") && (args_has(&args, "json") || args_has(&args, "tree")))
         return print_error(EXIT_USAGE, NULL, "--null cannot be combined with --json or --tree");
+    if (args_has(&args, "tree") &&
+        (args_has(&args, "json") || args_has(&args, "long") || args_has(&args, "sort")))
+        return print_error(EXIT_USAGE, NULL,
+                           "--tree cannot be combined with --json, --long or --sort");
     if (!args_has(&args, "tree") && (args_has(&args, "depth") || args_has(&args, "no-fold")))
         return print_error(EXIT_USAGE, NULL, "--depth and --no-fold need --tree");
     exit_code = input_load(&args, args.operands[0], &catalog);

@@ -249,6 +249,13 @@ def test_depth_folds_in_pipes_too(model):
         weightfs('ls', *words, model, code=EXIT_USAGE)
 
 
+def test_a_tree_with_exact_numbers(model):
+    n_bytes = sum(len(data) for _, _, data in st.read(model).tensors.values())
+    for text in (weightfs('ls', '--tree', '-b', '--depth=3', model).stdout, terminal.screen('ls', '--tree', '--bytes', model).text):
+        assert text.startswith('.  (%d tensors, %d bytes)\n' % (len(st.read(model).tensors), n_bytes))
+        assert '|   |-- {0..11}  12 x 1040  (60 tensors, 24960 bytes)\n' in text and '  F16 [10]  4 x 20 bytes\n' in text
+
+
 def test_layers_that_differ_are_not_folded(folder):
     for other in (('F16', [4], bytes(8)), ('F32', [2, 2], bytes(16)), ('F32', [5], bytes(20))):
         path = st.write(folder / 'x', {'l.0.w': ('F32', [4], bytes(16)), 'l.1.w': other, 'm.0.a': ('F32', [4], bytes(16)), 'm.1.b': ('F32', [4], bytes(16))})
