@@ -75,6 +75,15 @@ def pytest_sessionfinish(session):
         session.exitstatus = 1
 
 
+@pytest.fixture(scope='session', autouse=True)
+def nothing_above_the_build_is_opened():
+    """A clone can be in a home directory, which is not ours to open to others."""
+    above = [program.BUILD, *program.BUILD.parents]
+    before = [path.stat().st_mode for path in above]
+    yield
+    assert [path.stat().st_mode for path in above] == before
+
+
 @pytest.fixture(autouse=True)
 def no_sanitizer_reports():
     yield
@@ -86,10 +95,8 @@ def no_sanitizer_reports():
 
 @pytest.fixture
 def folder():
-    """An empty folder on the disk that the build is on: with extended attributes, holes and links."""
-    above = program.BUILD / 'tmp'
-    above.mkdir(parents=True, exist_ok=True)
-    path = pathlib.Path(tempfile.mkdtemp(prefix='t', dir=above))
+    """An empty folder on a real disk: with extended attributes, holes and links."""
+    path = pathlib.Path(tempfile.mkdtemp(prefix='t', dir=program.folder_of_folders()))
     yield path
     left = [point for point in mounts.mount_points() if point.startswith(str(path.resolve()) + '/')]
     for point in left:

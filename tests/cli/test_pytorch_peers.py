@@ -21,8 +21,7 @@ VALUES = {'training.pth': {'epoch': 3}, 'nested.pth': {'text': 'x', 'none': None
 
 @pytest.fixture(scope='module')
 def made():
-    (program.BUILD / 'tmp').mkdir(parents=True, exist_ok=True)
-    folder = pathlib.Path(tempfile.mkdtemp(prefix='torch', dir=program.BUILD / 'tmp'))
+    folder = pathlib.Path(tempfile.mkdtemp(prefix='torch', dir=program.folder_of_folders()))
     subprocess.run(['/usr/bin/python3', MAKER, folder], check=True, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                    timeout=program.PATIENCE)
     yield folder

@@ -19,18 +19,35 @@ PATIENCE = 600 if WRAP else 60  # seconds; a bound for what hangs, not a measure
 COMMAND = [*WRAP, str(BUILD / 'src' / 'weightfs')]
 
 
+def _is_open(folder):
+    return all(path.stat().st_mode & 1 for path in [folder, *folder.parents])
+
+
+@functools.cache
+def folder_of_folders():
+    """Where tests put their files: in the build folder, on its disk. Root may have that in a home directory that is closed to the other users
+    of some tests; it stays closed, and the files are in /var/tmp, until the tests end."""
+    if os.geteuid() != 0 or _is_open(BUILD):
+        (BUILD / 'tmp').mkdir(parents=True, exist_ok=True)
+        return BUILD / 'tmp'
+    folder, owner = pathlib.Path(tempfile.mkdtemp(prefix='weightfs-tests.', dir='/var/tmp')), os.getpid()
+    folder.chmod(0o711)
+    atexit.register(lambda: os.getpid() == owner and shutil.rmtree(folder, ignore_errors=True))
+    return folder
+
+
 @functools.cache
 def command_for_others():
-    """The command for other users than root, who may not enter the home directory of root that a clone can be in: a copy of the program and
-    what it loads, in a folder that is open to all."""
-    if all(parent.stat().st_mode & 1 for parent in (BUILD / 'src' / 'weightfs').parents):
+    """The command for other users than root: where they may not enter the build folder, a copy of the program and what it loads."""
+    if _is_open(BUILD):
         return COMMAND
-    folder = pathlib.Path(tempfile.mkdtemp(prefix='weightfs-for-others.'))
-    atexit.register(shutil.rmtree, folder)
-    folder.chmod(0o755)
+    folder = folder_of_folders() / 'program'
+    folder.mkdir()
     for name in ('weightfs', 'libweightfs.so.0', 'weightfs-fetch.so'):
         if (BUILD / 'src' / name).exists():
             shutil.copy(BUILD / 'src' / name, folder)
+    for path in [folder, *folder.iterdir()]:
+        path.chmod(0o755)
     return [*WRAP, str(folder / 'weightfs')]
 
 
