@@ -10,8 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define WFS_ERROR_TEXT_MAX 1024
-#define WFS_QUOTE_MAX 160
+#define WFS_ERROR_TEXT_MAX 2048
+#define WFS_QUOTE_MAX 512
 #define WFS_ESCAPE_MAX 8
 
 /* How text is made fit for a terminal. */

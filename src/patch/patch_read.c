@@ -190,7 +190,7 @@ static int take_was(struct reading *reading, bool is_value, struct patch_was *wa
 
 static int take_content(struct reading *reading, uint32_t *ret)
 {
-    const char *name;
+    const char *name = NULL;
     const int code = take_text(reading, &name, NULL);
     if (code < 0)
         return code;

@@ -278,7 +278,10 @@ def test_a_lazy_unmount_commits_when_the_last_user_leaves(mount, folder, sample)
     assert 'heat' in st.read(folder / 'out.safetensors').tensors
 
 
-def test_a_worker_that_is_killed_leaves_no_mount_and_says_where_the_edits_are(mount, folder, sample):
+@pytest.mark.parametrize('is_deep', [False, True])
+def test_a_worker_that_is_killed_leaves_no_mount_and_says_where_the_edits_are(mount, folder, sample, is_deep):
+    folder = folder / ('a' * 100) / ('b' * 100) / ('c' * 100) if is_deep else folder
+    folder.mkdir(parents=True, exist_ok=True)
     mnt = mount(sample, 'output=%s' % (folder / 'out.safetensors'))
     with open(mnt / 'temperature', 'r+b') as file:
         file.write(b'abcd')

@@ -118,7 +118,7 @@ static void test_conditions_that_are_wrong(void)
         {"class==lin", "unknown class 'lin' (write it as 'plan' does: linear)"},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
-        char option[64], want[200];
+        char option[64], want[WFS_ERROR_TEXT_MAX];
         snprintf(option, sizeof(option), "where=%s", rows[i][0]);
         snprintf(want, sizeof(want), "where: bad condition '%s': %s", wfs_quote(rows[i][0]).text,
                  rows[i][1]);

@@ -15,7 +15,7 @@ from wfs_testlib.burnpack import array, cbor, frame, head, mapping, text  # noqa
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'data', 'reject', 'burnpack')
 FOREIGN, DAMAGED, UNSUPPORTED = 4, 5, 6
 MAX = 2**64 - 1
-NAME_SHOWN = 120  # bytes of a long name in a message
+NAME_SHOWN = 472  # bytes of a long name in a message
 DATA = struct.pack('<2f', 1.5, -2.0)
 FIELDS = {'dtype': text('F32'), 'shape': array(cbor(2)), 'data_offsets': cbor([0, 8])}
 NUMBER = 'expected an unsigned integer'

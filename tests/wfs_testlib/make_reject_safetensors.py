@@ -269,8 +269,8 @@ ranges('listed-backwards', off('b', 8, 4, 'a gap'), pair(entry(offsets='[8,12]')
 ranges('first-wrong-then-overflow', "TensorInvalidInfo: tensor 'a': shape [2] of F32 takes 8 bytes, data_offsets give 4",
        pair(entry('[2]'), entry('[%d]' % MAX, '[4,8]')), bytes(8))
 ranges('name-escaped', off("\\x1b[31mred\\x0a", 4, 0, 'a gap'), one(offsets='[4,8]', key='"\\u001b[31mred\\n"'), bytes(8))
-ranges('name-long', off('n' * 120 + '... (300 bytes)', 4, 0, 'a gap'),
-       one(offsets='[4,8]', key='"%s"' % ('n' * 300)), bytes(8))
+ranges('name-long', off('n' * 472 + '... (1000 bytes)', 4, 0, 'a gap'),
+       one(offsets='[4,8]', key='"%s"' % ('n' * 1000)), bytes(8))
 
 # The same key twice: fine where the last one fits, told where it does not.
 def twice(name, error, first, second, data=DATA, key='"a"'):
