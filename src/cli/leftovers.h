@@ -5,6 +5,7 @@
 #ifndef WFS_LEFTOVERS_H
 #define WFS_LEFTOVERS_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -14,7 +15,7 @@ struct leftovers {
     bool is_below; /* one of them is not in the directory itself */
     size_t n_seen; /* names that were looked at */
     bool is_cut;   /* there was more than is searched, or some directory could not be read */
-    char cut_at[256];
+    char cut_at[PATH_MAX];
 };
 
 /*

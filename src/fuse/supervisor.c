@@ -126,7 +126,7 @@ static int mount_quietly(const struct supervisor *supervisor, struct fuse_args *
 /* Reads the last line that libfuse or fusermount3 printed, without the name of the program. */
 static void read_messages(int messages, char *ret_text, size_t n_bytes)
 {
-    char text[1024];
+    char text[WFS_ERROR_TEXT_MAX];
     const ssize_t n = messages >= 0 ? io_read_at(messages, text, sizeof(text) - 1, 0) : 0;
     text[n > 0 ? n : 0] = '\0';
     while (*text != '\0' && text[strlen(text) - 1] == '\n')
@@ -149,7 +149,7 @@ static int mount_device(struct supervisor *supervisor)
         device = mount_quietly(supervisor, &args, messages);
     fuse_opt_free_args(&args);
     if (device < 0) {
-        char text[256];
+        char text[WFS_ERROR_TEXT_MAX];
         read_messages(messages, text, sizeof(text));
         mountpoint_explain(&supervisor->mountpoint, supervisor->options, text);
     } else if (geteuid() != 0 && unmount_find_trouble() != NULL) {

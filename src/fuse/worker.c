@@ -67,7 +67,7 @@ static void catch_signals(const struct driver *driver)
 /* ---- serving ---- */
 
 /* The last error that libfuse reported: its functions return no reason. */
-static char last_message[512];
+static char last_message[WFS_ERROR_TEXT_MAX];
 
 static void log_of_libfuse(enum fuse_log_level level, const char *format, va_list args)
 {

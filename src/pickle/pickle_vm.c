@@ -36,7 +36,7 @@ void vm_done(struct pickle *p)
 
 int vm_fail(struct pickle *p, const char *format, ...)
 {
-    char text[256];
+    char text[WFS_ERROR_TEXT_MAX];
     va_list args;
     va_start(args, format);
     wfs_format(text, sizeof(text), format, args);

@@ -92,7 +92,7 @@ static int unmount_with_helper(const char *path, bool is_lazy, struct wfs_error 
     const char *trouble = unmount_find_trouble();
     if (trouble != NULL)
         return wfs_fail(err, EPERM, "%s", trouble);
-    char text[512] = "";
+    char text[WFS_ERROR_TEXT_MAX] = "";
     const ssize_t n = io_read_at(fd, text, sizeof(text) - 1, 0);
     text[n < 0 ? 0 : n] = '\0';
     text[strcspn(text, "\n")] = '\0';

@@ -20,7 +20,7 @@ int pass_matches(const struct pass *pass, const struct rule *rule, const struct 
 
 int pass_warn(const struct pass *pass, const char *about, const char *format, ...)
 {
-    char text[512];
+    char text[WFS_ERROR_TEXT_MAX];
     va_list args;
     va_start(args, format);
     wfs_format(text, sizeof(text), format, args);
@@ -36,7 +36,7 @@ int pass_warn(const struct pass *pass, const char *about, const char *format, ..
 
 int pass_note(const struct pass *pass, struct item *item, const char *format, ...)
 {
-    char text[512];
+    char text[WFS_ERROR_TEXT_MAX];
     va_list args;
     va_start(args, format);
     wfs_format(text, sizeof(text), format, args);

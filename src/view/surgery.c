@@ -20,7 +20,7 @@ static int __attribute__((format(printf, 5, 6)))
 refuse(const struct pass *pass, const struct rule *rule, const struct item *item, const char *to,
        const char *format, ...)
 {
-    char shape[128], problem[200];
+    char shape[128], problem[WFS_ERROR_TEXT_MAX];
     va_list args;
     va_start(args, format);
     wfs_format(problem, sizeof(problem), format, args);

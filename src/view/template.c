@@ -95,7 +95,7 @@ static int kind_of(uint8_t dtype)
 static int __attribute__((format(printf, 3, 4)))
 add_error(const struct filling *f, const char *key, const char *format, ...)
 {
-    char text[300];
+    char text[WFS_ERROR_TEXT_MAX];
     va_list args;
     va_start(args, format);
     wfs_format(text, sizeof(text), format, args);

@@ -38,7 +38,7 @@ int torch_derived(struct torch *torch, struct source **ret)
 
 const char *torch_print(struct torch *torch, const char *format, ...)
 {
-    char text[512];
+    char text[WFS_ERROR_TEXT_MAX];
     va_list args;
     va_start(args, format);
     wfs_format(text, sizeof(text), format, args);
