@@ -130,6 +130,15 @@ def test_what_is_called_like_a_backup_removes_nothing(folder, model, text):
     assert all((model / file).exists() for file in demand.values())
 
 
+@pytest.mark.parametrize('end', ['3', '"../x"', '"%s"}, "weight_map": {"b": "x"' % name(2, 3)])
+def test_what_is_not_an_index_after_all_removes_nothing(folder, model, end):
+    """Its first keys look well."""
+    first = {file: data for file, data in contents(model).items() if file != INDEX}
+    (model / INDEX).write_text('{"weight_map": {"layer1.a": "%s", "b": %s}}' % (name(1, 3), end))
+    weightfs(*convert(model, folder, b'new1'), code=None)
+    assert contents(model).items() >= first.items()
+
+
 def test_a_backup_that_cannot_be_made_is_refused(folder, model):
     (model / (INDEX + '~')).mkdir()
     before = {path: path.read_bytes() for path in model.iterdir() if path.is_file()}

@@ -21,17 +21,14 @@ static bool is_name_of_backup(const char *file, const char *name)
 }
 
 static int add(struct kept_indexes *kept, const struct directory_functions *kind, const char *path,
-               int directory, bool is_backup, struct wfs_error *err)
+               bool is_backup, struct wfs_error *err)
 {
     struct kept_index item = {.is_backup = is_backup};
     if (array_reserve(&kept->items, sizeof(*kept->items), kept->n, 1, &kept->n_room) < 0)
         return wfs_fail_memory(err);
-    const int code = shard_present_read(&item.files, kind, path, directory, err);
-    if (code == 0 && item.files.has_index) {
+    const int code = shard_present_list(&item.files, kind, path, err);
+    if (code > 0)
         kept->items[kept->n++] = item;
-        return 0;
-    }
-    shard_present_done(&item.files);
     kept->is_unsure = kept->is_unsure || code < 0;
     return code == -ENOMEM ? code : 0;
 }
@@ -52,7 +49,7 @@ static int read_all(struct kept_indexes *kept, const struct directory_functions 
             path = NULL;
             return wfs_fail_memory(err);
         }
-        code = add(kept, kind, path, dirfd(open), is_backup, err);
+        code = add(kept, kind, path, is_backup, err);
     }
     return code;
 }
@@ -71,7 +68,7 @@ int kept_indexes_read(struct kept_indexes *kept, const struct directory_function
 bool kept_indexes_need(const struct kept_indexes *kept, const char *file)
 {
     for (size_t i = 0; i < kept->n; i++) {
-        if (shard_index_has_file(&kept->items[i].files.index, file))
+        if (shard_index_has_file(&kept->items[i].files, file))
             return true;
     }
     return kept->is_unsure;
@@ -80,7 +77,7 @@ bool kept_indexes_need(const struct kept_indexes *kept, const char *file)
 void kept_indexes_done(struct kept_indexes *kept)
 {
     for (size_t i = 0; i < kept->n; i++)
-        shard_present_done(&kept->items[i].files);
+        shard_index_done(&kept->items[i].files);
     free(kept->items);
     *kept = (struct kept_indexes){0};
 }

@@ -9,7 +9,7 @@
 #include "format/set/shard_present.h"
 
 struct kept_index {
-    struct shard_present files;
+    struct shard_index files;
     bool is_backup; /* by its name, of the index beside which it is */
 };
 

@@ -97,7 +97,7 @@ static char *make_note(const struct wfs_shards *set, const struct shard_present 
     list_old(set, &present->index, false, index, out);
     for (size_t i = 0; i < kept->n; i++) {
         if (kept->items[i].is_backup)
-            list_old(set, &kept->items[i].files.index, true, index, out);
+            list_old(set, &kept->items[i].files, true, index, out);
     }
     fputs(tail + 1, out);
     const bool is_good = !ferror(out);
@@ -204,8 +204,8 @@ struct note {
     size_t n_bytes;
     bool is_own; /* this process has written it just now */
     int directory;
-    const char *path; /* of the index */
-    struct shard_present present;
+    const char *path;           /* of the index */
+    struct shard_index present; /* as it is now */
     struct kept_indexes kept;
     bool is_published;
 };
@@ -255,7 +255,7 @@ static bool may_remove(const struct note *note, const char *name)
         (note->kind != NULL || note->table->names_checkpoint(name)) &&
         ((note->kind == NULL && note->is_own) || is_chosen(note->kind, path_end(note->path), name));
     return strchr(name, '/') == NULL && name[0] != '.' && is_ours &&
-           !shard_index_has_file(&note->present.index, name);
+           !shard_index_has_file(&note->present, name);
 }
 
 /* Removes the file, or link, with the inode; without one, a regular file of the user. */
@@ -314,13 +314,15 @@ static int read_kept(struct note *note, struct wfs_error *err)
 static int clear(struct note *note, const char *name, struct wfs_error *err)
 {
     char temporary[WFS_OUTPUT_NAME_MAX];
-    int code = shard_present_read(&note->present, note->kind, note->path, note->directory, err);
-    note->is_published = is_complete(note) && is_published(note);
-    if (code == 0 && note->is_published)
+    int code = shard_present_list(&note->present, note->kind, note->path, err);
+    const bool is_whole = is_complete(note);
+    note->is_published = is_whole && is_published(note);
+    if (code >= 0 && note->is_published)
         code = read_kept(note, err);
     if (code < 0)
         return code;
-    if (is_complete(note)) {
+    code = 0;
+    if (is_whole) {
         char *rest = note->text;
         for (const char *line; code == 0 && strchr(rest, '\n') != NULL;) {
             line = strsep(&rest, "\n");
@@ -361,7 +363,7 @@ int shard_leftover_clear(const struct format_table *table, const char *path, con
         note.n_bytes = strlen(own);
     if (code == 0 && note.text != NULL)
         code = clear(&note, name, err);
-    shard_present_done(&note.present);
+    shard_index_done(&note.present);
     kept_indexes_done(&note.kept);
     free(note.text);
     return code;

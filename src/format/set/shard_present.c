@@ -38,36 +38,44 @@ static int look_at_files(struct shard_present *present, int directory)
 
 /* Makes an index of the files that a description names. 1, 0 as shard_index_read: of a damaged
  * description, the files are not known. */
-static int read_description(struct shard_present *present, const struct directory_functions *kind,
+static int read_description(struct shard_index *ret, const struct directory_functions *kind,
                             const struct source *source, struct wfs_error *err)
 {
     struct wfs_error inner = {0};
     uint32_t number;
-    int code = kind->list(source, &present->index.text, &inner);
+    int code = kind->list(source, &ret->text, &inner);
     if (code < 0)
         return inner.code == ENOMEM ? wfs_fail_memory(err) : 0;
-    for (const char *name = present->index.text; *name != '\0' && code >= 0;
-         name += strlen(name) + 1)
-        code = shard_index_add(&present->index, name, name, &number);
+    for (const char *name = ret->text; *name != '\0' && code >= 0; name += strlen(name) + 1)
+        code = shard_index_add(ret, name, name, &number);
     return code < 0 ? wfs_fail_memory(err) : 1;
+}
+
+int shard_present_list(struct shard_index *ret, const struct directory_functions *kind,
+                       const char *path, struct wfs_error *err)
+{
+    struct stat st;
+    struct source *source = NULL;
+    *ret = (struct shard_index){0};
+    if (lstat(path, &st) < 0 || !S_ISREG(st.st_mode))
+        return 0;
+    int code = source_open(path, &source, err);
+    if (code == 0)
+        code = kind != NULL ? read_description(ret, kind, source, err)
+                            : shard_index_read(ret, source, SHARD_INDEX_MAX, err);
+    source_free(source);
+    if (code <= 0)
+        shard_index_done(ret);
+    return code;
 }
 
 int shard_present_read(struct shard_present *present, const struct directory_functions *kind,
                        const char *path, int directory, struct wfs_error *err)
 {
-    struct stat st;
-    struct source *source = NULL;
     *present = (struct shard_present){0};
-    if (lstat(path, &st) < 0 || !S_ISREG(st.st_mode))
-        return 0;
-    int code = source_open(path, &source, err);
-    if (code == 0)
-        code = kind != NULL ? read_description(present, kind, source, err)
-                            : shard_index_read(&present->index, source, SHARD_INDEX_MAX, err);
-    source_free(source);
+    const int code = shard_present_list(&present->index, kind, path, err);
     if (code <= 0)
         return code;
-    present->has_index = true;
     return look_at_files(present, directory) < 0 ? wfs_fail_memory(err) : 0;
 }
 
@@ -153,7 +161,7 @@ bool shard_present_is_name(const char *index, const char *name)
 /* The name under which a file of the present index is the home itself, or NULL. */
 static const char *find_present(const struct shard_present *present, const struct source *home)
 {
-    for (size_t i = 0; present->has_index && i < present->index.n_shards; i++) {
+    for (size_t i = 0; i < present->index.n_shards; i++) {
         if (wfs_identity_is_equal(&present->regular[i], &home->identity))
             return present->index.shards[i];
     }

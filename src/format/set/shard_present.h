@@ -11,15 +11,19 @@
 
 /* A zeroed one is an empty directory. */
 struct shard_present {
-    bool has_index;
     struct shard_index index;
     struct wfs_identity *regular; /* malloc'ed, for each shard of the index; zeros: not a file */
 };
 
 /*
- * Reads the index at the path or, where kind is not NULL, the description of a directory. Nothing
- * is present where there is none.
+ * Reads which files the index at the path names or, where kind is not NULL, the description of a
+ * directory. 1; 0: it is neither, or not a regular file. It names nothing then, nor after an error.
+ * shard_index_done is due after 1.
  */
+int shard_present_list(struct shard_index *ret, const struct directory_functions *kind,
+                       const char *path, struct wfs_error *err);
+
+/* The same with a look at the files. Nothing is present where there is no index. */
 int shard_present_read(struct shard_present *present, const struct directory_functions *kind,
                        const char *path, int directory, struct wfs_error *err);
 
