@@ -230,11 +230,14 @@ static void add_tensor(const struct key_tree_style *style, const struct wfs_tens
 static void add_totals(const struct drawing *drawing, const struct key_run *run,
                        struct strbuf *line)
 {
-    const uint64_t n_elems = key_tree_n_elems(drawing->tree, run->start, run->end_one);
-    if (run->n_copies > 1 && drawing->style->is_exact)
-        strbuf_printf(line, "  %" PRIu64 " x %" PRIu64, run->n_copies, n_elems);
-    else if (run->n_copies > 1)
-        strbuf_printf(line, "  %" PRIu64 " x %s", run->n_copies, amount_of_count(n_elems).text);
+    if (run->n_copies > 1) {
+        const uint64_t n_elems = key_tree_n_elems(drawing->tree, run->start, run->end_one);
+        strbuf_printf(line, "  %" PRIu64 " x ", run->n_copies);
+        if (drawing->style->is_exact)
+            strbuf_printf(line, "%" PRIu64, n_elems);
+        else
+            strbuf_puts(line, amount_of_count(n_elems).text);
+    }
     strbuf_printf(line, "  (%s, ", wfs_count(run->end - run->start, "tensor").text);
     add_bytes(drawing->style, key_tree_n_bytes(drawing->tree, run->start, run->end), line);
     strbuf_puts(line, ")");
