@@ -109,7 +109,6 @@ int unmount_path(const char *path, bool is_lazy, struct wfs_error *err)
     return wfs_fail(err, errno, "%s", strerror(errno));
 }
 
-/* stat may be answered from the cache of the kernel, statfs never is. */
 bool unmount_is_root(const char *path)
 {
     struct wfs_control_reply hello;
@@ -117,6 +116,7 @@ bool unmount_is_root(const char *path)
     return fd >= 0 ? ioctl(fd, WFS_IOC_HELLO, &hello) == 0 || errno == ENOTCONN : errno == ENOTCONN;
 }
 
+/* stat may be answered from the cache of the kernel, statfs never is. */
 bool unmount_is_dead(const char *path)
 {
     struct statfs fs;
