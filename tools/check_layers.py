@@ -64,7 +64,7 @@ ROOMS = {
 PROGRAMS = {'sandbox', 'program', 'fetch', 'cli', 'fuse/sandbox', 'fuse'}
 # The room that a public header (include/weightfs/NAME.h) belongs to.
 PUBLIC = {'url': 'remote', 'remote': 'remote', 'fetching': 'remote', 'cachefile': 'remote', 'cachestore': 'remote',
-          'array': 'base', 'cleanup': 'base', 'io': 'base', 'percent': 'base', 'error': 'base', 'output': 'base', 'size': 'base', 'strbuf': 'text',
+          'array': 'base', 'cleanup': 'base', 'io': 'base', 'percent': 'base', 'error': 'base', 'output': 'base', 'size': 'base', 'strbuf': 'text', 'json_out': 'text',
           'traits': 'tensor', 'finding': 'tensor', 'tensor': 'tensor', 'distinct': 'tensor', 'workload': 'tensor', 'patch': 'patch', 'interruption': 'base', 'unfetched': 'base', 'catalog': 'tensor', 'value': 'tensor',
           'layout': 'format/core', 'shards': 'format/set', 'format': 'format',
           'view': 'view', 'stage': 'tree/stage', 'status': 'tree/stage', 'tree': 'tree/node', 'control': 'program'}

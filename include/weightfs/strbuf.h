@@ -37,7 +37,7 @@ void strbuf_fail(struct strbuf *text);
  */
 void strbuf_cell(struct strbuf *text, const char *field, char separator);
 
-/* Adds a JSON string in its quotes, spelled by json_spell; null for NULL. */
+/* Adds a JSON string in its quotes, spelled as JSON_UTF8 (json_out.h); null for NULL. */
 void strbuf_json(struct strbuf *text, const char *string);
 void strbuf_json_bytes(struct strbuf *text, const char *bytes, size_t n_bytes);
 
@@ -47,16 +47,5 @@ void strbuf_number(struct strbuf *text, double value);
 void strbuf_done(struct strbuf *text);
 
 #define autostrbuf cleanup(strbuf_done)
-
-enum { JSON_SPELL_MAX = 16 };
-
-/*
- * Spells the character at the front for a JSON string, followed by a NUL: quotes,
- * backslashes and characters below 0x20 are escaped, all others stay, or are escaped too where they
- * must be ASCII. Half of a surrogate pair, which Python allows, is escaped and reads back as it
- * was. Any other byte that is not UTF-8 becomes U+FFFD: text that has to survive exactly is checked
- * before it gets here. Returns how many bytes were taken. n_bytes is not 0.
- */
-size_t json_spell(const char *bytes, size_t n_bytes, bool is_ascii, char ret[JSON_SPELL_MAX]);
 
 #endif

@@ -6,7 +6,7 @@
 
 #include "program/print.h"
 
-#include <weightfs/strbuf.h>
+#include <weightfs/json_out.h>
 
 #include <inttypes.h>
 #include <math.h>
@@ -17,7 +17,7 @@ static void put_text(FILE *file, const char *text, size_t n_bytes)
     putc('"', file);
     for (size_t i = 0; i < n_bytes;) {
         char spelling[JSON_SPELL_MAX];
-        i += json_spell(text + i, n_bytes - i, true, spelling);
+        i += json_spell(text + i, n_bytes - i, JSON_ASCII, spelling);
         fputs(spelling, file);
     }
     putc('"', file);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Growing text and JSON strings.
+ * Growing text and cells of tables.
  */
 #include <weightfs/strbuf.h>
 
@@ -9,8 +9,6 @@
 #include <string.h>
 
 #include <weightfs/array.h>
-
-#include "base/utf8.h"
 
 /* Makes room for n_bytes more and a NUL. */
 static bool make_room(struct strbuf *text, size_t n_bytes)
@@ -104,58 +102,6 @@ void strbuf_cell(struct strbuf *text, const char *field, char separator)
     }
     strbuf_puts(text, field);
     strbuf_puts(text, "\"");
-}
-
-size_t json_spell(const char *bytes, size_t n_bytes, bool is_ascii, char ret[JSON_SPELL_MAX])
-{
-    static const char letters[] = "\"\\\b\f\n\r\t", escapes[] = "\"\\bfnrt";
-    uint32_t c = 0xfffd;
-    const size_t n = utf8_decode_surrogate(bytes, n_bytes, &c);
-    const bool is_half = c >= 0xd800 && c < 0xe000;
-    const char *letter = c < 0x80 ? memchr(letters, (int)c, sizeof(letters) - 1) : NULL;
-    if (letter != NULL)
-        snprintf(ret, JSON_SPELL_MAX, "\\%c", escapes[letter - letters]);
-    else if (c >= 0x10000 && is_ascii)
-        snprintf(ret, JSON_SPELL_MAX, "\\u%04x\\u%04x", 0xd7c0 + (c >> 10), 0xdc00 + (c & 0x3ff));
-    else if (c < 0x20 || is_half || (c >= 0x7f && is_ascii))
-        snprintf(ret, JSON_SPELL_MAX, "\\u%04x", c);
-    else
-        ret[utf8_encode(c, ret)] = '\0';
-    return n > 0 ? n : 1;
-}
-
-/* Returns the number of leading bytes that are ASCII and need no escape. */
-static size_t plain(const char *bytes, size_t n_bytes)
-{
-    size_t n = 0;
-    while (n < n_bytes && bytes[n] >= 0x20 && bytes[n] <= 0x7e && bytes[n] != '"' &&
-           bytes[n] != '\\')
-        n++;
-    return n;
-}
-
-void strbuf_json_bytes(struct strbuf *text, const char *bytes, size_t n_bytes)
-{
-    strbuf_add(text, "\"", 1);
-    for (size_t i = 0; i < n_bytes;) {
-        const size_t n = plain(bytes + i, n_bytes - i);
-        char spelling[JSON_SPELL_MAX];
-        strbuf_add(text, bytes + i, n);
-        i += n;
-        if (i == n_bytes)
-            break;
-        i += json_spell(bytes + i, n_bytes - i, false, spelling);
-        strbuf_puts(text, spelling);
-    }
-    strbuf_add(text, "\"", 1);
-}
-
-void strbuf_json(struct strbuf *text, const char *string)
-{
-    if (string == NULL)
-        strbuf_puts(text, "null");
-    else
-        strbuf_json_bytes(text, string, strlen(string));
 }
 
 void strbuf_number(struct strbuf *text, double value)
