@@ -79,7 +79,7 @@ LIBRARIES = {
     'jansson.h': ['format/burnpack', 'text', 'tree/control/metadata.c', 'tree/stage/statusfile.c', 'value', 'view'],
     'mpack.h': ['format/records/mpk_in.c'],
     'pcre2.h': ['view/regex'],
-    'seccomp.h': ['fuse/sandbox', 'fetch', 'sandbox'],
+    'seccomp.h': ['sandbox/callfilter.c'],
     'xxhash.h': ['base/hash.c'],
     'zlib.h': ['archive', 'format/core'],
 }

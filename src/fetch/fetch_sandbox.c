@@ -4,17 +4,24 @@
  */
 #include "fetch/fetch_sandbox.h"
 
+#include "sandbox/confinement.h"
+
 #include <weightfs/cleanup.h>
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <linux/sockios.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
-#include "fetch/fetch_syscalls.h"
-#include "sandbox/capability.h"
-#include "sandbox/landlock.h"
+/* ---- files ---- */
 
 /* glibc loads a module for each way to look up a host at the first search, by this name. */
 static void load_modules(void)
@@ -61,6 +68,75 @@ static void allow_files(const struct landlock *landlock)
         allow(landlock, getenv(variables[i]));
 }
 
+/* ---- system calls: what libcurl, OpenSSL and the resolver of glibc make. Files are only opened
+ * for reading, and which ones is left to Landlock. The cache file is open already ---- */
+
+static const char *const allowed[] = {
+    /* connections */
+    "connect", "bind", "getsockname", "getpeername", "getsockopt", "setsockopt", "shutdown",
+    "sendto", "sendmsg", "sendmmsg", "recvfrom", "recvmsg", "recvmmsg", "socketpair",
+    /* bytes */
+    "read", "readv", "pread64", "write", "writev", "pwrite64", "lseek", "ftruncate", "fallocate",
+    "flock", "close", "dup", "pipe", "pipe2", "eventfd2",
+    /* names */
+    "fstat", "newfstatat", "stat", "lstat", "statx", "access", "faccessat", "faccessat2",
+    "readlink", "readlinkat", "getcwd",
+    /* memory */
+    "brk", "munmap", "mremap", "madvise",
+    /* waiting */
+    "poll", "ppoll", "select", "pselect6", "epoll_create1", "epoll_ctl", "epoll_wait",
+    "epoll_pwait",
+    /* threads and time */
+    "futex", "sched_yield", "sched_getaffinity", "set_robust_list", "rseq", "membarrier",
+    "clock_gettime", "clock_getres", "clock_nanosleep", "nanosleep", "gettimeofday", "time",
+    "restart_syscall", "exit", "exit_group",
+    /* signals */
+    "rt_sigaction", "rt_sigprocmask", "rt_sigreturn", "sigaltstack",
+    /* identity and properties */
+    "getpid", "gettid", "getppid", "getuid", "geteuid", "getgid", "getegid", "getrandom", "sysinfo",
+    "uname", NULL};
+
+static const struct filter_refusal refused[] = {
+    {"clone3", ENOSYS},  /* its flags are out of sight; clone is tried next */
+    {"openat2", ENOSYS}, /* so is its mode */
+    {"open", ENOSYS},
+    {NULL, 0},
+};
+
+static int restrict_calls(void)
+{
+    enum { SET_VMA = 0x53564d41 }; /* PR_SET_VMA, of newer headers */
+    const uint64_t changes = O_ACCMODE | O_CREAT | O_TRUNC | (O_TMPFILE & ~O_DIRECTORY);
+    const uint64_t self = (uint64_t)getpid();
+    const struct filter_condition conditions[] = {
+        {"openat", 2, changes, O_RDONLY},
+        {"socket", 0, FILTER_WHOLE, AF_INET},
+        {"socket", 0, FILTER_WHOLE, AF_INET6},
+        {"socket", 0, FILTER_WHOLE, AF_NETLINK}, /* which addresses this machine has */
+        {"socket", 0, FILTER_WHOLE, AF_UNIX},    /* resolvers of systemd and nscd */
+        {"fcntl", 1, FILTER_WHOLE, F_DUPFD_CLOEXEC},
+        {"fcntl", 1, FILTER_WHOLE, F_GETFD},
+        {"fcntl", 1, FILTER_WHOLE, F_SETFD},
+        {"fcntl", 1, FILTER_WHOLE, F_GETFL},
+        {"fcntl", 1, FILTER_WHOLE, F_SETFL},
+        {"ioctl", 1, UINT32_MAX, (uint32_t)FIONBIO},
+        {"ioctl", 1, UINT32_MAX, (uint32_t)FIONREAD},
+        {"ioctl", 1, UINT32_MAX, (uint32_t)SIOCOUTQ},
+        {"ioctl", 1, UINT32_MAX, (uint32_t)SIOCGIFINDEX}, /* fe80::1%eth0 */
+        {"ioctl", 1, UINT32_MAX, (uint32_t)TCGETS},
+        {"clone", 0, CLONE_THREAD, CLONE_THREAD},
+        {"mmap", 2, PROT_EXEC, 0},
+        {"mprotect", 2, PROT_EXEC, 0},
+        {"tgkill", 0, FILTER_WHOLE, self},
+        {"prctl", 0, FILTER_WHOLE, PR_SET_NAME},
+        {"prctl", 0, FILTER_WHOLE, SET_VMA},
+        {"prlimit64", 2, FILTER_WHOLE, 0}, /* asks only */
+        {NULL, 0, 0, 0},
+    };
+    const struct filter filter = {allowed, refused, conditions};
+    return filter_enter(&filter);
+}
+
 void fetch_sandbox_enter(void)
 {
     struct landlock landlock;
@@ -72,7 +148,7 @@ void fetch_sandbox_enter(void)
     if (capability_set(0, 0) == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0) {
         (void)landlock_enter(&landlock);
         landlock_done(&landlock);
-        (void)fetch_syscalls_restrict();
+        (void)restrict_calls();
     }
     landlock_done(&landlock);
 }

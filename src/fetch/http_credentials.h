@@ -6,7 +6,19 @@
 #ifndef WFS_HTTP_CREDENTIALS_H
 #define WFS_HTTP_CREDENTIALS_H
 
-#include "fetch/aws.h"
+#include <weightfs/error.h>
+
+/* Returns the value of an environment variable; NULL where it is empty, too. */
+const char *environment(const char *name);
+
+/* What the environment and the two files of AWS say. Profiles that get their keys from a program or
+ * a service are not supported. All texts are malloc'ed. */
+struct aws {
+    char *key, *secret; /* NULL: requests are not signed */
+    char *session;      /* token; NULL: none */
+    char *region;
+    char *endpoint; /* NULL: that of Amazon */
+};
 
 /* The Hub, where HF_ENDPOINT names no other server. */
 #define HTTP_HUB_USUAL "https://huggingface.co"
@@ -23,5 +35,13 @@ struct http_credentials {
 /* endpoint is that of s3://, NULL: as the environment says. -ENOMEM. */
 int http_credentials_read(struct http_credentials *credentials, const char *endpoint);
 void http_credentials_done(struct http_credentials *credentials);
+
+/*
+ * Finds, in the text of a .netrc file, the first entry for the host, or the default; with a login,
+ * the first one for that. *ret_user and *ret_password are malloc'ed, NULL when nothing was found.
+ * -ENOMEM.
+ */
+int netrc_find(const char *text, const char *host, const char *login, char **ret_user,
+               char **ret_password);
 
 #endif

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where the name of an object leads: the URL of the first request, and who asks. Names are those
- * of http, https, s3 and hf.
+ * Where the name of an object leads: the URL of the first request, who asks, and what to do about a
+ * server that refuses. Names are those of http, https, s3 and hf.
  */
 #ifndef WFS_HTTP_PLACE_H
 #define WFS_HTTP_PLACE_H
 
+#include "fetch/http_answer.h"
 #include "fetch/http_credentials.h"
 #include "fetch/http_url.h"
 
@@ -42,5 +43,15 @@ bool http_place_is_repository(const char *name);
 /* Returns the name with the revision replaced by a commit, malloc'ed; NULL: out of memory, or not a
  * name of the Hub. */
 char *http_place_pin(const char *name, const char *commit);
+
+struct strbuf;
+
+/*
+ * Adds what to do about a refusal, as far as that is known, to a text, "; " before it. body is the
+ * text of the answer, of which servers of S3 have one; is_first is false when a redirect has led to
+ * another host.
+ */
+void http_hint(struct strbuf *text, const struct http_place *place,
+               const struct http_answer *answer, bool is_first, const char *body);
 
 #endif

@@ -1,16 +1,45 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One HTTP request as libcurl takes it: options, headers, and why it failed. It does not know what
- * is done with the answer.
+ * One HTTP request as libcurl takes it: options, headers, its connection, and why it failed. It
+ * does not know what is done with the answer.
  */
 #ifndef WFS_HTTP_REQUEST_H
 #define WFS_HTTP_REQUEST_H
 
+#include "fetch/http_answer.h"
 #include "fetch/http_place.h"
-#include "fetch/http_spare.h"
-#include "fetch/http_verdict.h"
 
 #include <curl/curl.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+enum { HTTP_SPARE_MAX = 100 };
+
+/*
+ * Connections that are opened before there are requests for them, so that many requests that begin
+ * at once need not wait for that. What is not used soon is closed. A zeroed one has none.
+ */
+struct http_spares {
+    struct sockaddr_storage address; /* of the connection that was opened last */
+    socklen_t n_address;             /* 0: there was none */
+    int type, protocol;
+    int fds[HTTP_SPARE_MAX]; /* to that address; connected, or about to be */
+    size_t n;
+    int64_t until_ms; /* 0: no time is known */
+    bool has_taken;   /* libcurl has just got one */
+    int taken;
+};
+
+/* Begins to connect n times to where the last connection went. */
+void http_spares_open(struct http_spares *spares, size_t n);
+
+/* Closes them when their time is over. Returns the time until that, 0: it was just over; -1: never.
+ */
+int64_t http_spares_age(struct http_spares *spares, int64_t now);
+void http_spares_close(struct http_spares *spares);
 
 /* The places of certificates: curl's own or those that the environment names. NULL: curl's. */
 struct http_trust {

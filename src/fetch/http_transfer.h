@@ -1,12 +1,81 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A transfer: it waits, for its turn or for the end of a pause, or has a request at work. When that
- * ends without all of the bytes, it waits again.
+ * The state of the engine: its loop, its objects and their transfers. A transfer waits, for its
+ * turn or for the end of a pause, or has a request at work. When that ends without all of the
+ * bytes, it waits again.
  */
 #ifndef WFS_HTTP_TRANSFER_H
 #define WFS_HTTP_TRANSFER_H
 
-#include "fetch/http_state.h"
+#include <weightfs/strbuf.h>
+#include "fetch/http.h"
+#include "fetch/http_request.h"
+
+#include <sys/queue.h>
+
+struct http_transfer {
+    TAILQ_ENTRY(http_transfer) link;
+    struct http_object *object;
+    const struct http_calls *calls;
+    void *ctx;
+    bool is_cancelled;
+    uint64_t position, end; /* what is still to come */
+    unsigned n_failures;    /* in a row */
+    int64_t due_ms;         /* waiting: not before */
+    struct http_url detour; /* where a redirect leads; no text: not redirected */
+    unsigned n_redirects;   /* up to there */
+    bool was_silent;        /* the last request; a connection that is shared may be dead */
+    bool has_asked_again;   /* the first server, after the kept location had expired */
+
+    /* Of the request at work. */
+    bool is_active;
+    char *url;
+    bool uses_location; /* the kept one, of `generation` */
+    unsigned generation;
+    bool is_first; /* it goes to the server that the name leads to */
+    struct http_request request;
+    struct http_answer answer;
+    uint64_t start, stop; /* what it asks for */
+    uint64_t at;          /* of the object, where the next byte of the body belongs */
+    uint64_t n_body;      /* bytes of it so far */
+    struct strbuf held;   /* a body that is only known to be right when it is complete, or the
+                             text of an error */
+    int64_t moved_ms;     /* when it began, when the verdict came, or the last byte after it */
+    enum http_verdict verdict;
+    struct wfs_error err; /* with it */
+};
+
+TAILQ_HEAD(http_transfers, http_transfer);
+
+struct http_object {
+    struct http *http;
+    char *name;       /* with the file, for a repository of the Hub or a folder */
+    char *repository; /* the name without it, while files are tried; NULL: none */
+    unsigned n_tries;
+    struct http_place place;
+    struct http_url location; /* where redirects led to; no text: nowhere */
+    unsigned generation;      /* of the location */
+    char commit[41];          /* of the Hub's repository; "": not known */
+    struct http_known known;
+    bool has_changed;
+    bool is_multiplexed; /* one connection takes all requests */
+    bool is_held;        /* its ranges come without a length */
+    bool is_freed;       /* lives as long as its transfers */
+    unsigned n_transfers;
+};
+
+struct http {
+    CURLM *multi;
+    struct http_settings settings;
+    struct http_trust trust;
+    struct http_credentials credentials;
+    struct http_transfers transfers; /* in the order of their beginning */
+    struct http_spares spares;
+    unsigned n_active;
+    uint64_t n_held;  /* bytes of bodies that are held, of all transfers */
+    uint64_t n_calls; /* calls back so far */
+    bool is_busy;     /* transfers are in use: none is freed */
+};
 
 enum { HTTP_FEW = 16 }; /* requests at a time, and connections that are kept while they are idle */
 

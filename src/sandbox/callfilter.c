@@ -2,47 +2,36 @@
 /*
  * libseccomp makes the program for the kernel.
  */
-#include "sandbox/callfilter.h"
+#include "sandbox/confinement.h"
+
+#include <seccomp.h>
 
 #include <errno.h>
-#include <stdint.h>
 
-static int number_of(const char *name)
+/* Adds a rule for a call; one that is not known here needs none. */
+static int add(scmp_filter_ctx context, uint32_t action, const char *name,
+               const struct scmp_arg_cmp *argument)
 {
-    return seccomp_syscall_resolve_name(name);
-}
-
-static int allow(scmp_filter_ctx context, const char *name)
-{
-    const int number = number_of(name);
-    return number < 0 ? 0 : seccomp_rule_add(context, SCMP_ACT_ALLOW, number, 0);
-}
-
-static int allow_if(scmp_filter_ctx context, const struct filter_condition *condition)
-{
-    const int number = number_of(condition->name);
-    return number < 0
-               ? 0
-               : seccomp_rule_add_array(context, SCMP_ACT_ALLOW, number, 1, &condition->argument);
-}
-
-static int refuse(scmp_filter_ctx context, const struct filter_refusal *refusal)
-{
-    const int number = number_of(refusal->name);
-    return number < 0
-               ? 0
-               : seccomp_rule_add(context, SCMP_ACT_ERRNO((uint32_t)refusal->code), number, 0);
+    const int number = seccomp_syscall_resolve_name(name);
+    return number < 0 ? 0
+                      : seccomp_rule_add_array(context, action, number, argument != NULL ? 1 : 0,
+                                               argument);
 }
 
 static int fill(scmp_filter_ctx context, const struct filter *filter)
 {
     int rc = seccomp_attr_set(context, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
     for (size_t i = 0; rc == 0 && filter->allowed[i] != NULL; i++)
-        rc = allow(context, filter->allowed[i]);
-    for (size_t i = 0; rc == 0 && i < filter->n_refused; i++)
-        rc = refuse(context, &filter->refused[i]);
-    for (size_t i = 0; rc == 0 && i < filter->n_conditions; i++)
-        rc = allow_if(context, &filter->conditions[i]);
+        rc = add(context, SCMP_ACT_ALLOW, filter->allowed[i], NULL);
+    for (size_t i = 0; rc == 0 && filter->refused[i].name != NULL; i++)
+        rc = add(context, SCMP_ACT_ERRNO((uint32_t)filter->refused[i].code),
+                 filter->refused[i].name, NULL);
+    for (size_t i = 0; rc == 0 && filter->conditions[i].name != NULL; i++) {
+        const struct filter_condition *condition = &filter->conditions[i];
+        const struct scmp_arg_cmp argument =
+            SCMP_CMP64(condition->argument, SCMP_CMP_MASKED_EQ, condition->mask, condition->value);
+        rc = add(context, SCMP_ACT_ALLOW, condition->name, &argument);
+    }
     if (rc == 0)
         (void)seccomp_attr_set(context, SCMP_FLTATR_CTL_OPTIMIZE, 2); /* a tree, where it can */
     return rc;

@@ -4,7 +4,7 @@
  * a later one, and its redirect is followed.
  */
 #include "fetch/http_url.h"
-#include "fetch/http_verdict.h"
+#include "fetch/http_answer.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -20,7 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "sandbox/landlock.h"
+#include "sandbox/confinement.h"
 
 enum { SUCCEEDED = 0, REFUSED = 1, KILLED = 128 + SIGSYS };
 

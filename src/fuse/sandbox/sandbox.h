@@ -7,7 +7,7 @@
 #ifndef WFS_SANDBOX_H
 #define WFS_SANDBOX_H
 
-#include "sandbox/landlock.h"
+#include "sandbox/confinement.h"
 
 #include <stdbool.h>
 

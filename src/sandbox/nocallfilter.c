@@ -2,11 +2,11 @@
 /*
  * In a build without libseccomp.
  */
-#include "fetch/fetch_syscalls.h"
+#include "sandbox/confinement.h"
 
 #include <errno.h>
 
-int fetch_syscalls_restrict(void)
+int filter_enter(const struct filter *filter)
 {
     return -EOPNOTSUPP;
 }

@@ -1,16 +1,38 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * System calls by number, with constants of our own: kernels offer more than the headers of a
- * distribution declare.
+ * distribution declare, and libcap would be another library for two calls.
  */
-#include "sandbox/landlock.h"
+#include "sandbox/confinement.h"
 
 #include <errno.h>
-#include <stdbool.h>
-#include <stddef.h>
+#include <linux/capability.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+/* ---- capabilities ---- */
+
+uint64_t capability_permitted(void)
+{
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct data[2] = {0};
+    if (syscall(SYS_capget, &header, data) < 0)
+        return 0;
+    return data[0].permitted | (uint64_t)data[1].permitted << 32;
+}
+
+int capability_set(uint64_t permitted, uint64_t effective)
+{
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    const struct __user_cap_data_struct data[2] = {
+        {.permitted = (uint32_t)permitted, .effective = (uint32_t)effective},
+        {.permitted = (uint32_t)(permitted >> 32), .effective = (uint32_t)(effective >> 32)},
+    };
+    return syscall(SYS_capset, &header, data) < 0 ? -errno : 0;
+}
+
+/* ---- Landlock ---- */
 
 enum { CALL_CREATE = 444, CALL_ADD = 445, CALL_RESTRICT = 446 };
 enum { ASK_VERSION = 1 << 0, RULE_PATH_BENEATH = 1 };

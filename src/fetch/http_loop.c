@@ -7,7 +7,7 @@
 
 #include "fetch/clock.h"
 #include "fetch/http_transfer.h"
-#include "fetch/textfile.h"
+#include "fetch/http_credentials.h"
 
 #include <weightfs/cleanup.h>
 
