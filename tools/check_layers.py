@@ -75,7 +75,7 @@ LIBRARIES = {
     'fuse_lowlevel.h': ['fuse'],
     'cbor.h': ['format/burnpack'],
     'curl/curl.h': ['fetch'],
-    'nettle/sha2.h': ['cli/sums.c'],
+    'nettle/sha2.h': ['cli/sum.c'],
     'jansson.h': ['format/burnpack', 'text', 'tree/control/metadata.c', 'tree/stage/statusfile.c', 'value', 'view'],
     'mpack.h': ['format/records/mpk_in.c'],
     'pcre2.h': ['view/regex'],

@@ -100,7 +100,7 @@ class Manual:
 
 def main(main_c, weightfs_1, folder):
     manual = Manual(pathlib.Path(weightfs_1).read_text(encoding='utf-8'))
-    for verb, summary in re.findall(r'\{"(\w+)", verb_\w+, "(.*)"\}', pathlib.Path(main_c).read_text(encoding='utf-8')):
+    for verb, summary in re.findall(r'\{"(\w+)", &verb_\w+, "(.*)"\}', pathlib.Path(main_c).read_text(encoding='utf-8')):
         (pathlib.Path(folder) / ('weightfs-%s.1' % verb)).write_text(manual.page(verb, summary), encoding='utf-8')
 
 

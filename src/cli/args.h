@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "program/exit.h"
+#include "program/print.h"
 #include "program/settings.h"
 
 #include <weightfs/cleanup.h>
@@ -22,8 +22,10 @@ struct args_option {
     const char *help;     /* one line */
 };
 
-struct args_usage {
-    const char *verb;
+struct args;
+
+struct verb {
+    const char *name;
     const char *operands; /* as the help shows them */
     const char *text;     /* what the verb does; lines of at most 80 columns */
     size_t n_min, n_max;  /* operands */
@@ -31,7 +33,8 @@ struct args_usage {
     bool has_output;      /* takes the settings of an output */
     bool lists_views;     /* the help text shows the options of views */
     bool is_json;         /* prints JSON, whose lines are not broken on a terminal */
-    const struct args_option *options;
+    const struct args_option *options; /* of its own, or NULL */
+    enum exit_code (*run)(const struct args *args);
 };
 
 struct args_given {
@@ -39,28 +42,25 @@ struct args_given {
     const char *value; /* NULL for an option without one */
 };
 
-/* Everything in it is borrowed from argv and the usage, but for the arrays and what they join. */
+/* Everything in it is borrowed from argv and the verb, but for the arrays and what they join. */
 struct args {
-    const struct args_usage *usage;
+    const struct verb *verb;
     const char **operands;
     size_t n_operands;
     struct args_given *given;
     size_t n_given;
-    const char **limits; /* values of --limit */
-    size_t n_limits;
-    char **joined; /* values that were given as two words */
+    const char **limits; /* values of --limit, which the settings have */
+    char **joined;       /* values that were given as two words */
     size_t n_joined;
     const char *taker, *taken; /* the last option with its value in a word of its own, and that */
     struct settings settings;
 };
 
 /*
- * Parses; argv[0] is the verb. Returns false when help, or one line about the mistake, was printed:
- * then *ret_exit is what the verb returns.
+ * Parses the command line, argv[0] is the verb, and runs it; or prints its help, or one line about
+ * the mistake. Returns the exit code.
  */
-bool args_parse(struct args *args, const struct args_usage *usage, int argc, char **argv,
-                int *ret_exit);
-void args_done(struct args *args);
+int args_run(const struct verb *verb, int argc, char **argv);
 
 struct args_hint {
     char text[160];
@@ -75,8 +75,15 @@ bool args_has(const struct args *args, const char *name);
 /* Returns the last value given, or NULL. */
 const char *args_value(const struct args *args, const char *name);
 
-struct wfs_load_options args_load_options(const struct args *args);
+/*
+ * ---- the verbs ----
+ * A verb calls the library and prints. This room knows how results are shown. Exit codes, commits,
+ * escapes and unmounting are left to src/program, everything about serving a mount to src/fuse.
+ */
 
-#define auto_args cleanup(args_done)
+extern const struct verb verb_cache, verb_cat, verb_check, verb_commit, verb_config, verb_convert;
+extern const struct verb verb_diff, verb_discard, verb_edit, verb_extract, verb_find, verb_info;
+extern const struct verb verb_ls, verb_patch, verb_plan, verb_recover, verb_show, verb_status;
+extern const struct verb verb_sum, verb_umount;
 
 #endif

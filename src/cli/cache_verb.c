@@ -2,7 +2,7 @@
 /*
  * weightfs cache: what the directory of the option `cache` holds.
  */
-#include "cli/verbs.h"
+#include "cli/args.h"
 
 #include "cli/table.h"
 #include "program/print.h"
@@ -15,21 +15,6 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-
-static const struct args_usage usage = {
-    .verb = "cache",
-    .operands = "list|verify|clear DIR",
-    .text = "weightfs cache list DIR\n"
-            "weightfs cache verify DIR\n"
-            "weightfs cache clear DIR\n"
-            "\n"
-            "List the objects that are kept in the directory of the option --cache, with\n"
-            "their size, how much of it is present, and when they were opened last;\n"
-            "compare all that is present with its checksums, and remove what is damaged; or\n"
-            "remove everything. Mounts that use the cache go on.",
-    .n_min = 2,
-    .n_max = 2,
-};
 
 static enum exit_code fail(const char *path, int code)
 {
@@ -71,8 +56,7 @@ static enum exit_code list(const struct args *args, int fd)
         table_bytes(&table, cachefile_count(&cache));
         put_time(&table, opened);
     }
-    return table_print(&table) == -ENOMEM ? print_error(EXIT_UNSUPPORTED, NULL, "out of memory")
-                                          : EXIT_DONE;
+    return table_print(&table) == -ENOMEM ? print_memory(NULL) : EXIT_DONE;
 }
 
 /* ---- verify ---- */
@@ -107,14 +91,10 @@ static enum exit_code verify(const struct args *args, int fd)
 
 /* ---- the verb ---- */
 
-int verb_cache(int argc, char **argv)
+static enum exit_code run_cache(const struct args *args)
 {
-    int exit_code;
-    auto_args struct args args;
     struct wfs_error err = {0};
-    if (!args_parse(&args, &usage, argc, argv, &exit_code))
-        return exit_code;
-    const char *what = args.operands[0], *path = args.operands[1];
+    const char *what = args->operands[0], *path = args->operands[1];
     const bool lists = strcmp(what, "list") == 0, verifies = strcmp(what, "verify") == 0;
     if (!lists && !verifies && strcmp(what, "clear") != 0)
         return print_error(EXIT_USAGE, NULL,
@@ -126,5 +106,21 @@ int verb_cache(int argc, char **argv)
                                        : cachestore_remove(path, &err);
     if (code < 0)
         return print_error(exit_of_errno(err.code), NULL, "%s", err.text);
-    return lists ? list(&args, fd) : verifies ? verify(&args, fd) : EXIT_DONE;
+    return lists ? list(args, fd) : verifies ? verify(args, fd) : EXIT_DONE;
 }
+
+const struct verb verb_cache = {
+    .name = "cache",
+    .operands = "list|verify|clear DIR",
+    .text = "weightfs cache list DIR\n"
+            "weightfs cache verify DIR\n"
+            "weightfs cache clear DIR\n"
+            "\n"
+            "List the objects that are kept in the directory of the option --cache, with\n"
+            "their size, how much of it is present, and when they were opened last;\n"
+            "compare all that is present with its checksums, and remove what is damaged; or\n"
+            "remove everything. Mounts that use the cache go on.",
+    .n_min = 2,
+    .n_max = 2,
+    .run = run_cache,
+};

@@ -4,7 +4,6 @@
  * cast) is made by two threads, piece by piece; each waits for its turn to write, and the one that
  * writes holds the lock while the other one reads.
  */
-#include "cli/verbs.h"
 
 #include <weightfs/cleanup.h>
 #include <weightfs/format.h>
@@ -20,22 +19,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-static const struct args_option options[] = {
-    {"npy", NULL, "write a .npy header before the data"},
-    {NULL, NULL, NULL},
-};
-
-static const struct args_usage usage = {
-    .verb = "cat",
-    .operands = "SOURCE KEY",
-    .text = "Write the elements of a tensor to standard output, row-major and little-endian.\n"
-            "The output must not be a terminal.",
-    .n_min = 2,
-    .n_max = 2,
-    .has_source = true,
-    .options = options,
-};
 
 /* ---- writing ---- */
 
@@ -120,7 +103,7 @@ static enum exit_code write_tensor(const struct wfs_tensor *tensor, const char *
     if (has_second)
         pthread_join(second, NULL);
     if (!has_memory && stream.n_written < tensor->n_bytes && stream.exit_code == EXIT_DONE)
-        return print_error(EXIT_UNSUPPORTED, path, "out of memory");
+        return print_memory(path);
     return stream.exit_code;
 }
 
@@ -131,23 +114,19 @@ static enum exit_code write_header(const struct wfs_tensor *tensor, const char *
     const size_t n_header = wfs_npy_header(tensor, NULL, 0);
     autofree char *header = malloc(n_header);
     if (header == NULL)
-        return print_error(EXIT_UNSUPPORTED, path, "out of memory");
+        return print_memory(path);
     wfs_npy_header(tensor, header, n_header);
     return write_bytes(header, n_header);
 }
 
-int verb_cat(int argc, char **argv)
+static enum exit_code run_cat(const struct args *args)
 {
-    int exit_code;
-    auto_args struct args args;
     auto_catalog struct wfs_catalog *catalog = NULL;
     const struct wfs_tensor *tensor;
-    if (!args_parse(&args, &usage, argc, argv, &exit_code))
-        return exit_code;
-    const char *path = args.operands[0];
-    exit_code = input_load(&args, path, &catalog);
+    const char *path = args->operands[0];
+    enum exit_code exit_code = input_load(args, path, &catalog);
     if (exit_code == EXIT_DONE)
-        exit_code = input_find(catalog, path, args.operands[1], &tensor);
+        exit_code = input_find(catalog, path, args->operands[1], &tensor);
     if (exit_code != EXIT_DONE)
         return exit_code;
     if (isatty(STDOUT_FILENO))
@@ -156,9 +135,26 @@ int verb_cat(int argc, char **argv)
                            "redirect them, or use 'weightfs show'");
     if (tensor->trouble != NULL)
         return input_read_error(path, tensor, -EIO);
-    if (args_has(&args, "npy"))
+    if (args_has(args, "npy"))
         exit_code = write_header(tensor, path);
     if (exit_code == EXIT_DONE)
         exit_code = write_tensor(tensor, path);
     return exit_code;
 }
+
+static const struct args_option cat_options[] = {
+    {"npy", NULL, "write a .npy header before the data"},
+    {NULL, NULL, NULL},
+};
+
+const struct verb verb_cat = {
+    .name = "cat",
+    .operands = "SOURCE KEY",
+    .text = "Write the elements of a tensor to standard output, row-major and little-endian.\n"
+            "The output must not be a terminal.",
+    .n_min = 2,
+    .n_max = 2,
+    .has_source = true,
+    .options = cat_options,
+    .run = run_cat,
+};

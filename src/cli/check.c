@@ -2,7 +2,7 @@
 /*
  * weightfs check: damage and oddities of a checkpoint.
  */
-#include "cli/verbs.h"
+#include "cli/args.h"
 
 #include "cli/input.h"
 #include "cli/jsonout.h"
@@ -16,25 +16,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <unistd.h>
-
-static const struct args_option options[] = {
-    {"json", NULL, "print one JSON object"},
-    {"large", NULL, INPUT_LARGE_HELP},
-    {"values", NULL, "read all tensors and look for NaN and infinities"},
-    {NULL, NULL, NULL},
-};
-
-static const struct args_usage usage = {
-    .verb = "check",
-    .operands = "SOURCE",
-    .text = "Check a checkpoint for damage and oddities. Prints one line for each finding:\n"
-            "its severity (info, low, medium or high) and a description. The exit code is 1\n"
-            "if a finding is above info, and 3 to 6 if the checkpoint cannot be read.",
-    .n_min = 1,
-    .n_max = 1,
-    .has_source = true,
-    .options = options,
-};
 
 struct check {
     const char *path;
@@ -111,7 +92,7 @@ static enum exit_code check_all(struct check *check, const struct wfs_workload *
     const size_t n = wfs_catalog_n_tensors(check->catalog);
     autofree struct counts *counts = calloc(wfs_workload_n_groups(workload) + 1, sizeof(*counts));
     if (counts == NULL)
-        return print_error(EXIT_UNSUPPORTED, check->path, "out of memory");
+        return print_memory(check->path);
     for (size_t i = 0; i < n && !ferror(stdout); i++) {
         const struct wfs_tensor *tensor = wfs_catalog_tensor(check->catalog, i);
         const size_t group = wfs_workload_group(workload, i);
@@ -203,25 +184,41 @@ static enum exit_code verify(const char *path, struct wfs_catalog *catalog)
     return code < 0 ? print_error(exit_of_errno(-code), path, "%s", err.text) : EXIT_DONE;
 }
 
-int verb_check(int argc, char **argv)
+static enum exit_code run_check(const struct args *args)
 {
-    int exit_code;
-    auto_args struct args args;
     auto_catalog struct wfs_catalog *catalog = NULL;
-    if (!args_parse(&args, &usage, argc, argv, &exit_code))
-        return exit_code;
-    struct check check = {.path = args.operands[0], .worst = WFS_INFO};
-    exit_code = input_load(&args, check.path, &catalog);
+    struct check check = {.path = args->operands[0], .worst = WFS_INFO};
+    enum exit_code exit_code = input_load(args, check.path, &catalog);
     if (exit_code != EXIT_DONE)
         return exit_code;
     exit_code = verify(check.path, catalog);
     if (exit_code != EXIT_DONE)
         return exit_code;
     check.catalog = catalog;
-    if (args_has(&args, "json"))
-        return run_json(&check, &args);
-    exit_code = run(&check, &args);
+    if (args_has(args, "json"))
+        return run_json(&check, args);
+    exit_code = run(&check, args);
     if (exit_code == EXIT_DONE && isatty(STDOUT_FILENO))
         printf("no problems in %s\n", wfs_count(wfs_catalog_n_tensors(catalog), "tensor").text);
     return exit_code;
 }
+
+static const struct args_option check_options[] = {
+    {"json", NULL, "print one JSON object"},
+    {"large", NULL, INPUT_LARGE_HELP},
+    {"values", NULL, "read all tensors and look for NaN and infinities"},
+    {NULL, NULL, NULL},
+};
+
+const struct verb verb_check = {
+    .name = "check",
+    .operands = "SOURCE",
+    .text = "Check a checkpoint for damage and oddities. Prints one line for each finding:\n"
+            "its severity (info, low, medium or high) and a description. The exit code is 1\n"
+            "if a finding is above info, and 3 to 6 if the checkpoint cannot be read.",
+    .n_min = 1,
+    .n_max = 1,
+    .has_source = true,
+    .options = check_options,
+    .run = run_check,
+};

@@ -5,16 +5,17 @@
  */
 #include "cli/conversion.h"
 
-#include "cli/input.h"
-#include "program/place.h"
-#include "program/print.h"
-#include "cli/progress.h"
-#include "program/commit.h"
-
 #include <weightfs/cleanup.h>
 #include <weightfs/format.h>
 #include <weightfs/strbuf.h>
 #include <weightfs/view.h>
+
+#include "cli/input.h"
+#include "cli/progress.h"
+#include "cli/args.h"
+#include "program/commit.h"
+#include "program/place.h"
+#include "program/print.h"
 
 #include <errno.h>
 #include <string.h>
@@ -50,7 +51,7 @@ static enum exit_code choose_format(struct conversion *conversion)
     const char *source = strcmp(conversion->source, "-") == 0 ? "" : conversion->source;
     if (wfs_output_index(conversion->target, source, &conversion->commit.format,
                          &conversion->index) < 0)
-        return print_error(EXIT_UNSUPPORTED, NULL, "out of memory");
+        return print_memory(NULL);
     conversion->keeps_format = conversion->keeps_format && conversion->index == NULL &&
                                conversion->commit.format == NULL &&
                                stat(conversion->target, &st) == 0 && is_source(conversion, &st);
@@ -59,7 +60,8 @@ static enum exit_code choose_format(struct conversion *conversion)
     if (conversion->index == NULL && conversion->commit.format == NULL)
         conversion->commit.format = wfs_format_by_path(conversion->target);
     if (conversion->commit.format != NULL)
-        return conversion->settings->burn_version == NULL || conversion->commit.format->has_fillers
+        return conversion->settings->fit.burn_version == NULL ||
+                       conversion->commit.format->has_fillers
                    ? EXIT_DONE
                    : print_error(EXIT_USAGE, NULL, "--burn-version applies to .mpk files only");
     if (conversion->index != NULL)
@@ -229,10 +231,7 @@ enum exit_code conversion_run(const struct conversion_request *request)
         .keeps_format = request->change != NULL,
         .commit = {.format = settings->format,
                    .max_shard = settings->max_shard,
-                   .fit_options = {.burn_version = settings->burn_version,
-                                   .drops_ties = settings->drops_ties,
-                                   .values_in_metadata = settings->values_in_metadata,
-                                   .is_safe = settings->is_safe},
+                   .fit_options = settings->fit,
                    .large_option = settings->allows_large ? NULL : "--large"},
     };
     enum exit_code exit_code = choose_format(&conversion);
@@ -269,3 +268,27 @@ enum exit_code conversion_run(const struct conversion_request *request)
     commit_done(&conversion.commit);
     return exit_code;
 }
+
+/* ---- convert ---- */
+
+static enum exit_code run_convert(const struct args *args)
+{
+    const struct conversion_request request = {
+        .args = args, .source = args->operands[0], .target = args->operands[1]};
+    return conversion_run(&request);
+}
+
+const struct verb verb_convert = {
+    .name = "convert",
+    .operands = "SOURCE TARGET",
+    .text = "Write the tensors and metadata of SOURCE to TARGET, atomically. Reports anything\n"
+            "the target format cannot store. The format is inferred from the extension of\n"
+            "TARGET. If TARGET is a directory or NAME.index.json, writes shards and an index;\n"
+            "a missing directory is created if the name ends with a slash. With --format=dcp,\n"
+            "TARGET is a directory: a distributed checkpoint of one rank.",
+    .n_min = 2,
+    .n_max = 2,
+    .has_source = true,
+    .has_output = true,
+    .run = run_convert,
+};

@@ -1,60 +1,278 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * weightfs diff: which tensors of two checkpoints differ, and by how much. The order of tensors
- * does not matter; metadata and values are compared on request.
+ * does not matter; metadata, values and hidden bytes are compared on request.
  */
-#include "cli/verbs.h"
-
-#include "cli/comparison.h"
-#include "cli/input.h"
-#include "cli/mounted.h"
-#include "cli/jsonout.h"
-#include "cli/progress.h"
-#include "program/print.h"
-#include "program/screen.h"
-#include "cli/diff_hidden.h"
-#include "cli/diff_tables.h"
-#include "cli/diff_texts.h"
-
+#include <weightfs/catalog.h>
 #include <weightfs/cleanup.h>
 #include <weightfs/format.h>
+#include <weightfs/value.h>
 #include <weightfs/workload.h>
+
+#include "cli/comparison.h"
+#include "cli/diff_tables.h"
+#include "cli/input.h"
+#include "cli/jsonout.h"
+#include "cli/mounted.h"
+#include "cli/progress.h"
+#include "cli/args.h"
+#include "program/print.h"
+#include "program/terminal.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const struct args_option options[] = {
-    {"all", NULL, "also metadata, values and bytes no tensor shows"},
-    {"exact", NULL, "compare tensors of the same dtype bit for bit"},
-    {"json", NULL, "print one JSON object"},
-    {"large", NULL, INPUT_LARGE_HELP},
-    {"long", NULL, "-l: a table with L2, cosine, most changed first"},
-    {"sort", "ORDER", "of --long and --stat: change or key"},
-    {"stat", NULL, "a line with a bar for each module that differs"},
-    {NULL, NULL, NULL},
+/* ---- metadata and values ---- */
+
+/* A metadata text, or the index of a value, whose text is made when it is compared. */
+struct text {
+    const char *name;
+    const struct wfs_text *meta;
+    size_t value;
 };
 
-static const struct args_usage usage = {
-    .verb = "diff",
-    .operands = "A|MOUNTPOINT [B]",
-    .text = "Compare two checkpoints tensor by tensor. Reports tensors that only one of them\n"
-            "has, and tensors that differ in dtype, shape or content, with the largest\n"
-            "absolute and relative difference. The exit code is 1 if there are differences.\n"
-            "With --long and --stat, 'relative' is the L2 norm of the difference divided by\n"
-            "that of A, 'cosine' the angle between A and B; elements that are not finite in\n"
-            "both are left out.\n"
-            "View options apply to both A and B. For a mount, A is its source as it is shown,\n"
-            "and B what a commit would write.",
-    .n_min = 1,
-    .n_max = 2,
-    .has_source = true,
-    .options = options,
+struct texts {
+    const struct wfs_catalog *catalog;
+    struct text *texts;
+    size_t n_texts;
 };
+
+struct differences {
+    struct jsonout *json;
+    const char *kind;
+    uint64_t n;
+};
+
+static int compare_names(const void *a, const void *b)
+{
+    const struct text *one = a, *other = b;
+    return strcmp(one->name, other->name);
+}
+
+static int collect_texts(const struct wfs_catalog *catalog, bool is_meta, struct texts *ret)
+{
+    size_t n = is_meta ? 0 : wfs_catalog_n_values(catalog);
+    const struct wfs_text *first = is_meta ? wfs_catalog_meta(catalog) : NULL;
+    for (const struct wfs_text *meta = first; meta != NULL; meta = meta->next)
+        n++;
+    *ret = (struct texts){catalog, calloc(n + 1, sizeof(*ret->texts)), n};
+    if (ret->texts == NULL)
+        return -ENOMEM;
+    const struct wfs_text *meta = first;
+    for (size_t i = 0; i < n; i++) {
+        ret->texts[i] =
+            (struct text){is_meta ? meta->name : wfs_catalog_value_name(catalog, i), meta, i};
+        meta = is_meta ? meta->next : NULL;
+    }
+    qsort(ret->texts, n, sizeof(*ret->texts), compare_names);
+    return 0;
+}
+
+static int is_equal(const struct texts *a, const struct text *x, const struct texts *b,
+                    const struct text *y)
+{
+    if (x->meta != NULL)
+        return x->meta->n_bytes == y->meta->n_bytes &&
+               memcmp(x->meta->value, y->meta->value, x->meta->n_bytes) == 0;
+    autofree char *one = NULL, *other = NULL;
+    size_t n_one, n_other;
+    int code = wfs_catalog_value_text(a->catalog, x->value, &one, &n_one);
+    if (code == 0)
+        code = wfs_catalog_value_text(b->catalog, y->value, &other, &n_other);
+    if (code < 0)
+        return code;
+    return n_one == n_other && memcmp(one, other, n_one) == 0;
+}
+
+static void put_text(struct differences *differences, const char *name, const char *change)
+{
+    differences->n++;
+    if (differences->json == NULL) {
+        printf("%s %s: ", differences->kind, change);
+        print_escaped(stdout, name);
+        putchar('\n');
+        return;
+    }
+    jsonout_open_object(differences->json, NULL);
+    jsonout_text(differences->json, "kind", differences->kind);
+    jsonout_text(differences->json, "name", name);
+    jsonout_text(differences->json, "change", change);
+    jsonout_close_object(differences->json);
+}
+
+static int walk_texts(const struct texts *a, const struct texts *b, struct differences *differences)
+{
+    for (size_t i = 0, j = 0; i < a->n_texts || j < b->n_texts;) {
+        const int order = i == a->n_texts   ? 1
+                          : j == b->n_texts ? -1
+                                            : strcmp(a->texts[i].name, b->texts[j].name);
+        if (order == 0) {
+            const int code = is_equal(a, &a->texts[i], b, &b->texts[j]);
+            if (code < 0)
+                return code;
+            if (code == 0)
+                put_text(differences, a->texts[i].name, "changed");
+        } else {
+            put_text(differences, order < 0 ? a->texts[i].name : b->texts[j].name,
+                     order < 0 ? "only in A" : "only in B");
+        }
+        i += order <= 0;
+        j += order >= 0;
+    }
+    return 0;
+}
+
+static int compare_texts(const struct wfs_catalog *a, const struct wfs_catalog *b, bool is_meta,
+                         struct differences *differences)
+{
+    struct texts one = {0}, other = {0};
+    int code = collect_texts(a, is_meta, &one);
+    if (code == 0)
+        code = collect_texts(b, is_meta, &other);
+    if (code == 0)
+        code = walk_texts(&one, &other, differences);
+    free(one.texts);
+    free(other.texts);
+    return code;
+}
+
+/*
+ * Prints the differences: as lines if json is NULL, otherwise as a member "texts" of the open
+ * object. *ret_n counts them. -ENOMEM.
+ */
+static int diff_texts_print(const struct wfs_catalog *a, const struct wfs_catalog *b,
+                            struct jsonout *json, uint64_t *ret_n)
+{
+    struct differences differences = {.json = json, .kind = "metadata"};
+    if (json != NULL)
+        jsonout_open_array(json, "texts");
+    int code = compare_texts(a, b, true, &differences);
+    differences.kind = "value";
+    if (code == 0)
+        code = compare_texts(a, b, false, &differences);
+    if (json != NULL)
+        jsonout_close_array(json);
+    *ret_n = differences.n;
+    return code;
+}
+
+/* ---- bytes that no tensor shows ---- */
+
+struct part {
+    const struct wfs_hidden *hidden;
+    uint64_t digest;
+};
+
+struct parts {
+    struct part *parts;
+    size_t n_parts;
+};
+
+/* Storages without a tensor precede all others. */
+static int compare_hidden_keys(const struct part *x, const struct part *y)
+{
+    const char *one = x->hidden->key, *other = y->hidden->key;
+    if (one == NULL || other == NULL)
+        return (one != NULL) - (other != NULL);
+    return strcmp(one, other);
+}
+
+static int compare_parts(const void *a, const void *b)
+{
+    const struct part *x = a, *y = b;
+    const int order = compare_hidden_keys(x, y);
+    return order != 0 ? order : x->digest < y->digest ? -1 : x->digest > y->digest;
+}
+
+static int collect_hidden(const struct wfs_catalog *catalog, struct parts *ret)
+{
+    const size_t n = wfs_catalog_n_hidden(catalog);
+    int code = 0;
+    *ret = (struct parts){calloc(n + 1, sizeof(*ret->parts)), n};
+    if (ret->parts == NULL)
+        return -ENOMEM;
+    for (size_t i = 0; i < n && code == 0; i++) {
+        ret->parts[i].hidden = wfs_catalog_hidden(catalog, i);
+        code = wfs_catalog_hidden_digest(catalog, i, &ret->parts[i].digest);
+    }
+    if (code == 0)
+        qsort(ret->parts, n, sizeof(*ret->parts), compare_parts);
+    return code;
+}
+
+static void put_hidden(struct jsonout *json, const struct wfs_hidden *hidden, const char *change)
+{
+    if (json == NULL) {
+        printf("storage %s: '%s', %s that no tensor shows", change, wfs_quote(hidden->storage).text,
+               wfs_count(hidden->n_bytes, "byte").text);
+        if (hidden->key != NULL) {
+            printf(", beside ");
+            print_escaped(stdout, hidden->key);
+        }
+        putchar('\n');
+        return;
+    }
+    jsonout_open_object(json, NULL);
+    jsonout_text(json, "storage", hidden->storage);
+    jsonout_text(json, "key", hidden->key);
+    jsonout_u64(json, "bytes", hidden->n_bytes);
+    jsonout_text(json, "change", change);
+    jsonout_close_object(json);
+}
+
+/* Both are sorted. Parts with one key and two hashes have changed. */
+static uint64_t walk_hidden(const struct parts *a, const struct parts *b, struct jsonout *json)
+{
+    uint64_t n = 0;
+    for (size_t i = 0, j = 0; i < a->n_parts || j < b->n_parts;) {
+        const struct part *x = &a->parts[i], *y = &b->parts[j];
+        const int order = i == a->n_parts ? 1 : j == b->n_parts ? -1 : compare_parts(x, y);
+        const bool has_changed = order != 0 && i < a->n_parts && j < b->n_parts &&
+                                 x->hidden->key != NULL && compare_hidden_keys(x, y) == 0;
+        if (has_changed)
+            put_hidden(json, x->hidden, "changed");
+        else if (order != 0)
+            put_hidden(json, order < 0 ? x->hidden : y->hidden,
+                       order < 0 ? "only in A" : "only in B");
+        n += order != 0;
+        i += order <= 0 || has_changed;
+        j += order >= 0 || has_changed;
+    }
+    return n;
+}
+
+/* Prints a line for each storage with different hidden bytes, or an array in json unless that is
+ * NULL; *ret_n counts them. *ret_failed is the catalog whose bytes cannot be read. -EIO, -ENOMEM.
+ */
+static int diff_hidden_print(const struct wfs_catalog *a, const struct wfs_catalog *b,
+                             struct jsonout *json, uint64_t *ret_n,
+                             const struct wfs_catalog **ret_failed)
+{
+    struct parts one = {0}, other = {0};
+    if (json != NULL)
+        jsonout_open_array(json, "hidden");
+    *ret_failed = a;
+    int code = collect_hidden(a, &one);
+    if (code == 0) {
+        *ret_failed = b;
+        code = collect_hidden(b, &other);
+    }
+    if (code == 0)
+        *ret_n = walk_hidden(&one, &other, json);
+    if (json != NULL)
+        jsonout_close_array(json);
+    free(one.parts);
+    free(other.parts);
+    return code;
+}
+
+/* ---- tensors ---- */
 
 /* One of the two checkpoints, with its tensors sorted by key. */
 struct side {
@@ -98,7 +316,7 @@ static enum exit_code open_side(struct side *side, const struct args *args, cons
     const size_t n = wfs_catalog_n_tensors(side->catalog);
     side->by_key = calloc(n + 1, sizeof(*side->by_key));
     if (side->by_key == NULL)
-        return print_error(EXIT_UNSUPPORTED, path, "out of memory");
+        return print_memory(path);
     for (size_t i = 0; i < n; i++)
         side->by_key[i] = wfs_catalog_tensor(side->catalog, i);
     qsort(side->by_key, n, sizeof(*side->by_key), compare_keys);
@@ -285,7 +503,7 @@ static enum exit_code compare_pair(struct diff *diff, const struct wfs_tensor *a
     if (!known->is_set)
         code = comparison_make(a, b, diff->options, &known->comparison, &failed);
     if (code < 0 && failed == NULL)
-        return print_error(EXIT_UNSUPPORTED, diff->sides[0].path, "out of memory");
+        return print_memory(diff->sides[0].path);
     if (code < 0)
         return input_read_error(diff->sides[failed == b].path, failed, code);
     known->is_set = true;
@@ -325,7 +543,7 @@ static enum exit_code prepare(struct diff *diff, bool allows_large)
     if (exit_code != EXIT_DONE)
         return exit_code;
     diff->known = calloc(wfs_workload_n_groups(diff->workload) + 1, sizeof(*diff->known));
-    return diff->known != NULL ? EXIT_DONE : print_error(EXIT_UNSUPPORTED, path, "out of memory");
+    return diff->known != NULL ? EXIT_DONE : print_memory(path);
 }
 
 static enum exit_code print_changed(struct diff *diff)
@@ -376,11 +594,11 @@ static enum exit_code print_rest(struct diff *diff)
 {
     const struct wfs_catalog *a = diff->sides[0].catalog, *b = diff->sides[1].catalog, *failed;
     if (diff_texts_print(a, b, diff->json, &diff->n_texts) < 0)
-        return print_error(EXIT_UNSUPPORTED, diff->sides[0].path, "out of memory");
+        return print_memory(diff->sides[0].path);
     const int code = diff_hidden_print(a, b, diff->json, &diff->n_hidden, &failed);
     const char *path = diff->sides[code < 0 && failed == b].path;
     if (code == -ENOMEM)
-        return print_error(EXIT_UNSUPPORTED, path, "out of memory");
+        return print_memory(path);
     return code == 0 ? EXIT_DONE
                      : print_error(EXIT_DAMAGED, path,
                                    "cannot read bytes of a storage that no tensor shows: %s",
@@ -415,7 +633,7 @@ static enum exit_code find_made(const char *mountpoint, char *paths[2])
             if (asprintf(&paths[j], "%s/" WFS_CONTROL_NAME "/" WFS_OUT_NAME "/%s.%s", mountpoint,
                          names[j], endings[i]) < 0) {
                 paths[j] = NULL;
-                return print_error(EXIT_UNSUPPORTED, mountpoint, "out of memory");
+                return print_memory(mountpoint);
             }
         }
         if (access(paths[0], F_OK) == 0)
@@ -439,7 +657,7 @@ static enum exit_code print_table(struct diff *diff, const struct args *args)
     if (!diff->has_failed &&
         (args_has(args, "stat") ? diff_tables_stat : diff_tables_long)(&diff->rows, args) == 0)
         return EXIT_DONE;
-    return print_error(EXIT_UNSUPPORTED, diff->sides[0].path, "out of memory");
+    return print_memory(diff->sides[0].path);
 }
 
 static enum exit_code check_options(const struct args *args)
@@ -474,22 +692,18 @@ static enum exit_code run(struct diff *diff, const struct args *args)
     return exit_code != EXIT_DONE ? exit_code : is_different(diff) ? EXIT_FOUND : EXIT_DONE;
 }
 
-int verb_diff(int argc, char **argv)
+static enum exit_code run_diff(const struct args *args)
 {
-    int exit_code;
-    auto_args struct args args;
-    if (!args_parse(&args, &usage, argc, argv, &exit_code))
-        return exit_code;
-    exit_code = (int)check_options(&args);
+    enum exit_code exit_code = check_options(args);
     if (exit_code != EXIT_DONE)
         return exit_code;
     struct jsonout json = {.file = stdout};
-    const bool is_json = args_has(&args, "json");
-    const bool has_measures = args_has(&args, "long") || args_has(&args, "stat");
+    const bool is_json = args_has(args, "json");
+    const bool has_measures = args_has(args, "long") || args_has(args, "stat");
     struct diff diff = {.json = is_json ? &json : NULL,
                         .has_table = has_measures && !is_json,
-                        .options = {args_has(&args, "exact"), has_measures}};
-    exit_code = (int)run(&diff, &args);
+                        .options = {args_has(args, "exact"), has_measures}};
+    exit_code = run(&diff, args);
     diff_rows_done(&diff.rows);
     wfs_workload_free(diff.workload);
     free(diff.known);
@@ -499,3 +713,32 @@ int verb_diff(int argc, char **argv)
     free(diff.made[1]);
     return exit_code;
 }
+
+static const struct args_option diff_options[] = {
+    {"all", NULL, "also metadata, values and bytes no tensor shows"},
+    {"exact", NULL, "compare tensors of the same dtype bit for bit"},
+    {"json", NULL, "print one JSON object"},
+    {"large", NULL, INPUT_LARGE_HELP},
+    {"long", NULL, "-l: a table with L2, cosine, most changed first"},
+    {"sort", "ORDER", "of --long and --stat: change or key"},
+    {"stat", NULL, "a line with a bar for each module that differs"},
+    {NULL, NULL, NULL},
+};
+
+const struct verb verb_diff = {
+    .name = "diff",
+    .operands = "A|MOUNTPOINT [B]",
+    .text = "Compare two checkpoints tensor by tensor. Reports tensors that only one of them\n"
+            "has, and tensors that differ in dtype, shape or content, with the largest\n"
+            "absolute and relative difference. The exit code is 1 if there are differences.\n"
+            "With --long and --stat, 'relative' is the L2 norm of the difference divided by\n"
+            "that of A, 'cosine' the angle between A and B; elements that are not finite in\n"
+            "both are left out.\n"
+            "View options apply to both A and B. For a mount, A is its source as it is shown,\n"
+            "and B what a commit would write.",
+    .n_min = 1,
+    .n_max = 2,
+    .has_source = true,
+    .options = diff_options,
+    .run = run_diff,
+};

@@ -5,8 +5,7 @@
  */
 #include "cli/diff_tables.h"
 
-#include "cli/modules.h"
-#include "cli/order.h"
+#include "cli/key_tree.h"
 #include "cli/table.h"
 #include "program/print.h"
 

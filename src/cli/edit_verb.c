@@ -2,12 +2,10 @@
 /*
  * weightfs edit: the edits of a mount without one. The options become a patch, which is applied.
  */
-#include "cli/verbs.h"
+#include "cli/args.h"
 
 #include "cli/conversion.h"
-#include "cli/glob.h"
 #include "cli/input.h"
-#include "cli/suggestion.h"
 #include "program/print.h"
 
 #include <weightfs/cleanup.h>
@@ -17,32 +15,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-static const struct args_option options[] = {
-    {"add", "KEY=FILE", "add a tensor from a .npy file"},
-    {"remove", "GLOB", "remove tensors and values by key"},
-    {"remove-metadata", "NAME", "remove a metadata text"},
-    {"replace", "KEY=FILE", "replace a tensor by a .npy file"},
-    {"set", "KEY.NAME=TEXT", "set dtype, shape or param_id"},
-    {"set-metadata", "NAME=TEXT", "set a metadata text"},
-    {"set-value", "KEY=JSON", "set a value, or add it"},
-    {NULL, NULL, NULL},
-};
-
-static const struct args_usage usage = {
-    .verb = "edit",
-    .operands = "SOURCE TARGET",
-    .text = "Write SOURCE with edits to TARGET, atomically, as a mount with the same edits\n"
-            "would. --rename and the other view options are applied first; all other options\n"
-            "refer to the result of that, and their order does not matter. With --set, the\n"
-            "bytes of a tensor stay: --set w.dtype=F16, --set w.shape=2,3. TARGET may be\n"
-            "SOURCE, with --overwrite.",
-    .n_min = 2,
-    .n_max = 2,
-    .has_source = true,
-    .has_output = true,
-    .options = options,
-};
 
 struct editing {
     const struct args *args;
@@ -64,26 +36,16 @@ static enum exit_code fail_option(const struct args_given *given, const char *fo
                        text);
 }
 
-static void offer_all(struct suggestion *near, const struct wfs_catalog *of, const char *key)
-{
-    for (size_t i = 0; i < wfs_catalog_n_tensors(of); i++)
-        suggestion_offer(near, key, wfs_catalog_tensor(of, i)->key);
-    for (size_t i = 0; i < wfs_catalog_n_values(of); i++)
-        suggestion_offer(near, key, wfs_catalog_value_name(of, i));
-}
-
 static enum exit_code fail_edit(const struct editing *editing, const char *key,
                                 const struct wfs_error *err)
 {
-    struct suggestion near = {0};
     if (err->code != ENOKEY || key == NULL)
         return print_error(err->code == ENOKEY || err->code == EEXIST ? EXIT_NO_MATCH
                            : err->code == EINVAL                      ? EXIT_USAGE
                                                                       : exit_of_errno(err->code),
                            err->code == EINVAL ? NULL : editing->source, "%s", err->text);
-    offer_all(&near, editing->of, key);
     return print_error(EXIT_NO_MATCH, editing->source, "%s%s", err->text,
-                       suggestion_text(&near).text);
+                       input_suggest(editing->of, key, true).text);
 }
 
 /* ---- the options ---- */
@@ -122,10 +84,8 @@ static enum exit_code remove_matches(struct editing *editing, const struct args_
         return fail_edit(editing, NULL, &err);
     if (n > 0)
         return EXIT_DONE;
-    struct suggestion near = {0};
-    offer_all(&near, of, given->value);
     return print_error(EXIT_NO_MATCH, editing->source, "no key matches '%s'%s",
-                       wfs_quote(given->value).text, suggestion_text(&near).text);
+                       wfs_quote(given->value).text, input_suggest(of, given->value, true).text);
 }
 
 /* "KEY.NAME": the name is what follows the last dot. */
@@ -172,9 +132,9 @@ static enum exit_code remove_metadata(struct editing *editing, const struct args
     return code < 0 ? fail_edit(editing, NULL, &err) : EXIT_DONE;
 }
 
-static bool is_own(const char *name)
+static bool is_own(const struct verb *verb, const char *name)
 {
-    for (const struct args_option *option = options; option->name != NULL; option++) {
+    for (const struct args_option *option = verb->options; option->name != NULL; option++) {
         if (strcmp(option->name, name) == 0)
             return true;
     }
@@ -188,7 +148,8 @@ static enum exit_code make_edits(struct editing *editing)
     for (unsigned pass = 0; pass < 2; pass++) {
         for (size_t i = 0; i < editing->args->n_given && exit_code == EXIT_DONE; i++) {
             const struct args_given *given = &editing->args->given[i];
-            if (!is_own(given->name) || (strcmp(given->name, "set") == 0) != (pass == 1))
+            if (!is_own(editing->args->verb, given->name) ||
+                (strcmp(given->name, "set") == 0) != (pass == 1))
                 continue;
             exit_code = strcmp(given->name, "remove") == 0 ? remove_matches(editing, given)
                         : strcmp(given->name, "remove-metadata") == 0
@@ -228,21 +189,44 @@ static enum exit_code change(void *ctx, const struct wfs_catalog *loaded, struct
                                        editing->source, "%s", err.text);
 }
 
-int verb_edit(int argc, char **argv)
+static enum exit_code run_edit(const struct args *args)
 {
-    int exit_code;
-    auto_args struct args args;
     auto_patch struct wfs_patch *patch = NULL;
-    if (!args_parse(&args, &usage, argc, argv, &exit_code))
-        return exit_code;
     if (wfs_patch_new(&patch) < 0)
-        return print_error(EXIT_UNSUPPORTED, NULL, "out of memory");
-    struct editing editing = {.args = &args, .source = args.operands[0], .patch = patch};
-    const struct conversion_request request = {.args = &args,
-                                               .source = args.operands[0],
-                                               .target = args.operands[1],
+        return print_memory(NULL);
+    struct editing editing = {.args = args, .source = args->operands[0], .patch = patch};
+    const struct conversion_request request = {.args = args,
+                                               .source = args->operands[0],
+                                               .target = args->operands[1],
                                                .change = change,
                                                .ctx = &editing,
                                                .access = &editing.access};
     return conversion_run(&request);
 }
+
+static const struct args_option edit_options[] = {
+    {"add", "KEY=FILE", "add a tensor from a .npy file"},
+    {"remove", "GLOB", "remove tensors and values by key"},
+    {"remove-metadata", "NAME", "remove a metadata text"},
+    {"replace", "KEY=FILE", "replace a tensor by a .npy file"},
+    {"set", "KEY.NAME=TEXT", "set dtype, shape or param_id"},
+    {"set-metadata", "NAME=TEXT", "set a metadata text"},
+    {"set-value", "KEY=JSON", "set a value, or add it"},
+    {NULL, NULL, NULL},
+};
+
+const struct verb verb_edit = {
+    .name = "edit",
+    .operands = "SOURCE TARGET",
+    .text = "Write SOURCE with edits to TARGET, atomically, as a mount with the same edits\n"
+            "would. --rename and the other view options are applied first; all other options\n"
+            "refer to the result of that, and their order does not matter. With --set, the\n"
+            "bytes of a tensor stay: --set w.dtype=F16, --set w.shape=2,3. TARGET may be\n"
+            "SOURCE, with --overwrite.",
+    .n_min = 2,
+    .n_max = 2,
+    .has_source = true,
+    .has_output = true,
+    .options = edit_options,
+    .run = run_edit,
+};

@@ -3,12 +3,10 @@
  * weightfs extract: copies files out of the tree that a mount would show. Names come from keys, and
  * the directory may hold anything: no path leads through a symbolic link in it.
  */
-#include "cli/verbs.h"
+#include "cli/args.h"
 
-#include "cli/glob.h"
 #include "cli/input.h"
 #include "cli/progress.h"
-#include "cli/suggestion.h"
 #include "program/print.h"
 
 #include <weightfs/cleanup.h>
@@ -22,28 +20,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-static const struct args_option options[] = {
-    {"directory", "DIR", "-d DIR: where to write, created if missing"},
-    {"files", "npy|raw", ".npy files (default), or only the elements"},
-    {"large", NULL, "allow files over 16 times larger than SOURCE"},
-    {"layout", "nested|flat", "as in a mount; default nested"},
-    {"overwrite", NULL, "replace files that exist"},
-    {NULL, NULL, NULL},
-};
-
-static const struct args_usage usage = {
-    .verb = "extract",
-    .operands = "SOURCE [GLOB...]",
-    .text = "Write the tensors and values of SOURCE whose key matches a GLOB, or all, to\n"
-            "files in DIR, with the directories and names that a mount shows: tensors as\n"
-            ".npy, values as .json. Each file is complete or not there. Nothing is\n"
-            "written if a GLOB matches nothing, or if a file exists, without --overwrite.",
-    .n_min = 1,
-    .n_max = SIZE_MAX,
-    .has_source = true,
-    .options = options,
-};
 
 enum { N_PIECE = 4 << 20, N_TEMPORARY = 48 };
 
@@ -115,13 +91,10 @@ static enum exit_code report_unmatched(const struct extraction *extraction)
     }
     if (n == 0)
         return EXIT_DONE;
-    struct suggestion near = {0};
-    for (size_t i = 0; i < wfs_catalog_n_tensors(extraction->catalog); i++)
-        suggestion_offer(&near, first, wfs_catalog_tensor(extraction->catalog, i)->key);
     return print_error(EXIT_NO_MATCH, extraction->source, "no key matches '%s'%s%s%s",
                        wfs_quote(first).text, n > 1 ? ", nor " : "",
                        n > 1 ? wfs_count(n - 1, "other pattern").text : "",
-                       suggestion_text(&near).text);
+                       input_suggest(extraction->catalog, first, false).text);
 }
 
 /* ---- directories ---- */
@@ -294,7 +267,7 @@ static enum exit_code extract(struct extraction *extraction, const struct args *
     extraction->has_matched = calloc(extraction->n_globs + 1, sizeof(*extraction->has_matched));
     extraction->piece = malloc(N_PIECE);
     if (extraction->globs == NULL || extraction->has_matched == NULL || extraction->piece == NULL)
-        return print_error(EXIT_UNSUPPORTED, NULL, "out of memory");
+        return print_memory(NULL);
     snprintf(extraction->temporary, N_TEMPORARY, ".weightfs-extract.%d.tmp", (int)getpid());
     for (size_t i = 0; i < extraction->n_globs; i++)
         extraction->globs[i] = glob_of(args->operands[i + 1]);
@@ -334,22 +307,18 @@ static int choose(const struct args *args, const char *name, const char *first, 
     return -1;
 }
 
-int verb_extract(int argc, char **argv)
+static enum exit_code run_extract(const struct args *args)
 {
-    int exit_code;
-    auto_args struct args args;
     auto_catalog struct wfs_catalog *catalog = NULL;
     struct wfs_tree *tree = NULL;
     struct wfs_error err = {0};
-    if (!args_parse(&args, &usage, argc, argv, &exit_code))
-        return exit_code;
-    const int is_raw = choose(&args, "files", "npy", "raw");
-    const int is_flat = choose(&args, "layout", "nested", "flat");
+    const int is_raw = choose(args, "files", "npy", "raw");
+    const int is_flat = choose(args, "layout", "nested", "flat");
     if (is_raw < 0 || is_flat < 0)
         return EXIT_USAGE;
-    if (!args_has(&args, "directory"))
+    if (!args_has(args, "directory"))
         return print_error(EXIT_USAGE, NULL, "missing -d DIR; see 'weightfs extract --help'");
-    exit_code = input_load(&args, args.operands[0], &catalog);
+    enum exit_code exit_code = input_load(args, args->operands[0], &catalog);
     if (exit_code != EXIT_DONE)
         return exit_code;
     const mode_t mask = umask(0);
@@ -359,17 +328,40 @@ int verb_extract(int argc, char **argv)
                                                   .files = is_raw ? WFS_FILES_RAW : WFS_FILES_NPY};
     const int code = wfs_tree_new(catalog, &tree_options, &tree, &err);
     if (code < 0)
-        return print_error(exit_of_errno(err.code), args.operands[0], "%s", err.text);
-    struct extraction extraction = {.source = args.operands[0],
-                                    .directory = args_value(&args, "directory"),
+        return print_error(exit_of_errno(err.code), args->operands[0], "%s", err.text);
+    struct extraction extraction = {.source = args->operands[0],
+                                    .directory = args_value(args, "directory"),
                                     .catalog = catalog,
                                     .tree = tree,
                                     .fd = -1,
-                                    .is_overwriting = args_has(&args, "overwrite"),
+                                    .is_overwriting = args_has(args, "overwrite"),
                                     .mode = 0666 & ~mask,
                                     .access = wfs_catalog_access(catalog)};
-    exit_code = extract(&extraction, &args);
+    exit_code = extract(&extraction, args);
     extraction_done(&extraction);
     wfs_tree_free(tree);
     return exit_code;
 }
+
+static const struct args_option extract_options[] = {
+    {"directory", "DIR", "-d DIR: where to write, created if missing"},
+    {"files", "npy|raw", ".npy files (default), or only the elements"},
+    {"large", NULL, "allow files over 16 times larger than SOURCE"},
+    {"layout", "nested|flat", "as in a mount; default nested"},
+    {"overwrite", NULL, "replace files that exist"},
+    {NULL, NULL, NULL},
+};
+
+const struct verb verb_extract = {
+    .name = "extract",
+    .operands = "SOURCE [GLOB...]",
+    .text = "Write the tensors and values of SOURCE whose key matches a GLOB, or all, to\n"
+            "files in DIR, with the directories and names that a mount shows: tensors as\n"
+            ".npy, values as .json. Each file is complete or not there. Nothing is\n"
+            "written if a GLOB matches nothing, or if a file exists, without --overwrite.",
+    .n_min = 1,
+    .n_max = SIZE_MAX,
+    .has_source = true,
+    .options = extract_options,
+    .run = run_extract,
+};

@@ -1,39 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * weightfs info: a summary of a checkpoint.
+ * weightfs info and config: a summary of a checkpoint, and its non-tensor contents.
  */
-#include "cli/verbs.h"
-
-#include "cli/key_tree.h"
-#include "cli/input.h"
-#include "cli/jsonout.h"
-#include "cli/modules.h"
-#include "program/print.h"
-#include "program/screen.h"
-
 #include <weightfs/cleanup.h>
 #include <weightfs/format.h>
+#include <weightfs/value.h>
 
+#include "cli/input.h"
+#include "cli/jsonout.h"
+#include "cli/key_tree.h"
+#include "cli/args.h"
+#include "program/print.h"
+#include "program/terminal.h"
+
+#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 #include <unistd.h>
-
-static const struct args_option options[] = {
-    {"json", NULL, "print one JSON object"},
-    {NULL, NULL, NULL},
-};
-
-static const struct args_usage usage = {
-    .verb = "info",
-    .operands = "SOURCE",
-    .text = "Print a summary of a checkpoint: container, writer, counts, bytes, dtypes,\n"
-            "metadata, structure, files and oddities; on a terminal with a bar for each\n"
-            "module and dtype. Reads no tensor data.",
-    .n_min = 1,
-    .n_max = 1,
-    .has_source = true,
-    .options = options,
-};
 
 struct info {
     const char *path;
@@ -303,28 +286,84 @@ static enum exit_code print_all(const struct info *info, const struct args *args
     print_info(info, is_screen);
     if (is_screen &&
         (modules_print(&info->tree, args) < 0 || modules_print_dtypes(info->by_dtype, args) < 0))
-        return print_error(EXIT_UNSUPPORTED, info->path, "out of memory");
+        return print_memory(info->path);
     return EXIT_DONE;
 }
 
-int verb_info(int argc, char **argv)
+static enum exit_code run_info(const struct args *args)
 {
-    int exit_code;
-    auto_args struct args args;
     auto_catalog struct wfs_catalog *catalog = NULL;
-    if (!args_parse(&args, &usage, argc, argv, &exit_code))
-        return exit_code;
-    struct info info = {.path = args.operands[0]};
-    exit_code = input_load(&args, info.path, &catalog);
+    struct info info = {.path = args->operands[0]};
+    enum exit_code exit_code = input_load(args, info.path, &catalog);
     if (exit_code != EXIT_DONE)
         return exit_code;
     info.catalog = catalog;
     if (!collect(&info))
-        return print_error(EXIT_UNSUPPORTED, info.path, "out of memory");
-    if (args_has(&args, "json"))
+        return print_memory(info.path);
+    if (args_has(args, "json"))
         json_info(&info);
     else
-        exit_code = (int)print_all(&info, &args);
+        exit_code = print_all(&info, args);
     free(info.tree.tensors);
     return exit_code;
 }
+
+static const struct args_option info_options[] = {
+    {"json", NULL, "print one JSON object"},
+    {NULL, NULL, NULL},
+};
+
+const struct verb verb_info = {
+    .name = "info",
+    .operands = "SOURCE",
+    .text = "Print a summary of a checkpoint: container, writer, counts, bytes, dtypes,\n"
+            "metadata, structure, files and oddities; on a terminal with a bar for each\n"
+            "module and dtype. Reads no tensor data.",
+    .n_min = 1,
+    .n_max = 1,
+    .has_source = true,
+    .options = info_options,
+    .run = run_info,
+};
+
+/* ---- config ---- */
+
+static enum exit_code run_config(const struct args *args)
+{
+    auto_catalog struct wfs_catalog *catalog = NULL;
+    autofree char *text = NULL;
+    size_t n_bytes;
+    struct wfs_error err = {0};
+    const char *path = args->operands[0];
+    enum exit_code exit_code = input_load(args, path, &catalog);
+    if (exit_code != EXIT_DONE)
+        return exit_code;
+    const char *key = args->n_operands > 1 ? args->operands[1] : NULL;
+    int code = wfs_catalog_config(catalog, key, &text, &n_bytes, &err);
+    autofree char *unescaped = code == -ENOENT ? input_unescape(key) : NULL;
+    if (unescaped != NULL && strcmp(unescaped, key) != 0)
+        code = wfs_catalog_config(catalog, unescaped, &text, &n_bytes, &err);
+    if (code < 0)
+        return print_error(code == -ENOENT ? EXIT_NO_MATCH : exit_of_errno(-code), path, "%s",
+                           err.text);
+    print_json(stdout, text, n_bytes);
+    return EXIT_DONE;
+}
+
+static const struct args_option config_options[] = {
+    {NULL, NULL, NULL},
+};
+
+const struct verb verb_config = {
+    .name = "config",
+    .operands = "SOURCE [KEY]",
+    .text = "Print the non-tensor contents of a checkpoint as JSON: all of them, or those at\n"
+            "the dotted KEY. Python objects are shown as {\"$python\": \"module.Class\", ...};\n"
+            "they are never constructed.",
+    .n_min = 1,
+    .n_max = 2,
+    .has_source = true,
+    .is_json = true,
+    .options = config_options,
+    .run = run_config,
+};

@@ -1,22 +1,119 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Loads a source for a verb and looks into it.
+ * Loads a source for a verb and looks into it. A key may contain the characters of patterns: what
+ * was typed is compared as it is, too. A key is near when few of its characters differ, or when it
+ * contains what was typed.
  */
 #include "cli/input.h"
 
-#include "program/checkpoint.h"
-#include "program/memory.h"
-#include "program/print.h"
-#include "cli/progress.h"
-#include "cli/suggestion.h"
-
 #include <weightfs/cleanup.h>
+#include <weightfs/error.h>
 #include <weightfs/format.h>
+#include <weightfs/value.h>
 #include <weightfs/view.h>
 
+#include "cli/progress.h"
+#include "program/checkpoint.h"
+#include "program/print.h"
+#include "program/settings.h"
+
 #include <errno.h>
+#include <fnmatch.h>
+#include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- globs ---- */
+
+struct glob glob_of(const char *text)
+{
+    return (struct glob){text, input_unescape(text)};
+}
+
+void glob_done(struct glob *glob)
+{
+    free(glob->unescaped);
+}
+
+bool glob_matches(const struct glob *glob, const char *key)
+{
+    return strcmp(glob->text, key) == 0 || fnmatch(glob->text, key, 0) == 0 ||
+           (glob->unescaped != NULL && strcmp(glob->unescaped, key) == 0);
+}
+
+bool glob_is_in(const struct glob *glob, const char *key)
+{
+    return strstr(key, glob->text) != NULL ||
+           (glob->unescaped != NULL && strstr(key, glob->unescaped) != NULL);
+}
+
+/* ---- suggestions ---- */
+
+/* The nearest names so far. A zeroed struct has none. */
+struct suggestion {
+    const char *names[INPUT_NEAR_MAX]; /* the nearest first; borrowed */
+    unsigned scores[INPUT_NEAR_MAX];
+    size_t n_names;
+};
+
+enum { DISTANCE_MAX = 8 }; /* more is another name, not a slip */
+
+/*
+ * Returns the distance of the name; at SPELLING_FAR and above it is not suggested. A name that
+ * contains the typed one ranks after every misspelling.
+ */
+static unsigned score(const char *wanted, size_t n_wanted, const char *key)
+{
+    const size_t n_key = strnlen(key, SPELLING_TEXT_MAX + 1);
+    if (n_key > SPELLING_TEXT_MAX || n_wanted > SPELLING_TEXT_MAX)
+        return SPELLING_FAR;
+    const unsigned third = ((unsigned)n_wanted + 1) / 3;
+    const unsigned bound = third < DISTANCE_MAX ? third : DISTANCE_MAX;
+    const unsigned slips = spelling_distance(wanted, n_wanted, key, n_key, bound);
+    if (slips == SPELLING_FAR && n_wanted >= 3 && n_key > n_wanted && strstr(key, wanted) != NULL)
+        return DISTANCE_MAX + (unsigned)(n_key - n_wanted);
+    return slips;
+}
+
+/* Takes a name that exists if it differs from the typed one by a few characters, or contains it. */
+static void suggestion_offer(struct suggestion *suggestion, const char *wanted, const char *name)
+{
+    const unsigned s = score(wanted, strlen(wanted), name);
+    size_t at = suggestion->n_names;
+    while (at > 0 && s < suggestion->scores[at - 1])
+        at--;
+    if (s >= SPELLING_FAR || at == INPUT_NEAR_MAX)
+        return;
+    suggestion->n_names -= suggestion->n_names == INPUT_NEAR_MAX;
+    for (size_t i = suggestion->n_names++; i > at; i--) {
+        suggestion->scores[i] = suggestion->scores[i - 1];
+        suggestion->names[i] = suggestion->names[i - 1];
+    }
+    suggestion->scores[at] = s;
+    suggestion->names[at] = name;
+}
+
+struct input_near input_suggest(const struct wfs_catalog *catalog, const char *typed,
+                                bool has_values)
+{
+    struct suggestion near = {0};
+    struct input_near ret = {""};
+    size_t n_text = 0;
+    for (size_t i = 0; i < wfs_catalog_n_tensors(catalog); i++)
+        suggestion_offer(&near, typed, wfs_catalog_tensor(catalog, i)->key);
+    for (size_t i = 0; has_values && i < wfs_catalog_n_values(catalog); i++)
+        suggestion_offer(&near, typed, wfs_catalog_value_name(catalog, i));
+    for (size_t i = 0; i < near.n_names; i++) {
+        const char *before = i == 0 ? "; did you mean" : i + 1 == near.n_names ? " or" : ",";
+        n_text +=
+            (size_t)snprintf(ret.text + n_text, sizeof(ret.text) - n_text, "%s '%s'%s", before,
+                             wfs_quote(near.names[i]).text, i + 1 == near.n_names ? "?" : "");
+    }
+    return ret;
+}
+
+/* ---- loading ---- */
 
 /* The options of views are among those given; the library knows which. */
 static enum exit_code make_view(const struct args *args, struct wfs_view **out,
@@ -34,7 +131,7 @@ static enum exit_code make_view(const struct args *args, struct wfs_view **out,
     if (has_memory)
         exit_code = checkpoint_new_view((const char *const *)texts, args->n_given, out, err);
     else
-        wfs_fail(err, ENOMEM, "out of memory");
+        (void)wfs_fail_memory(err);
     for (size_t i = 0; texts != NULL && i < args->n_given; i++)
         free(texts[i]);
     free(texts);
@@ -61,9 +158,9 @@ enum exit_code input_load_report(const struct args *args, const char *path,
 {
     auto_view struct wfs_view *view = NULL;
     struct checkpoint_failure failure = {0};
-    struct checkpoint_options options = {.load = args_load_options(args)};
+    struct checkpoint_options options = {.load = args->settings.load};
     auto_report struct wfs_report *own = NULL;
-    memory_limit(args->limits, args->n_limits);
+    memory_limit(&args->settings.load);
     enum exit_code exit_code = make_view(args, &view, &failure.err);
     if (exit_code != EXIT_DONE)
         return print_error(exit_code, NULL, "%s", failure.err.text);
@@ -111,15 +208,12 @@ enum exit_code input_find(const struct wfs_catalog *catalog, const char *path, c
     }
     if (*ret != NULL)
         return EXIT_DONE;
-    struct suggestion near = {0};
-    for (size_t i = 0; i < wfs_catalog_n_tensors(catalog); i++)
-        suggestion_offer(&near, key, wfs_catalog_tensor(catalog, i)->key);
-    const struct suggestion_text text = suggestion_text(&near);
+    const struct input_near near = input_suggest(catalog, key, false);
     return print_error(
         EXIT_NO_MATCH, path, "no tensor has the key '%s'%s", wfs_quote(key).text,
-        *text.text == '\0' && strpbrk(key, "*?[") != NULL
+        *near.text == '\0' && strpbrk(key, "*?[") != NULL
             ? "; this verb takes whole keys, and 'weightfs ls SOURCE GLOB' finds them"
-            : text.text);
+            : near.text);
 }
 
 enum exit_code input_format(const struct args *args, const struct wfs_format **ret)
@@ -143,7 +237,7 @@ enum exit_code input_workload(const char *path, const struct wfs_work *works, si
 {
     struct wfs_error err = {0};
     if (works == NULL || wfs_workload_new(works, n, out) < 0)
-        return print_error(EXIT_UNSUPPORTED, path, "out of memory");
+        return print_memory(path);
     return allows_large || wfs_workload_check(*out, &err) == 0
                ? EXIT_DONE
                : input_workload_error(path, &err, advice);

@@ -24,6 +24,38 @@ enum exit_code input_load(const struct args *args, const char *path, struct wfs_
 /* Returns the format that --format names in *ret, NULL without it; or prints a line: EXIT_USAGE. */
 enum exit_code input_format(const struct args *args, const struct wfs_format **ret);
 
+/* ---- what was typed for a key ---- */
+
+enum { INPUT_NEAR_MAX = 3 };
+
+struct input_near {
+    char text[INPUT_NEAR_MAX * WFS_QUOTE_MAX + 64];
+};
+
+/*
+ * Returns "; did you mean 'a', 'b' or 'c'?" with the nearest keys of tensors, and names of values
+ * if asked: those that differ by a few characters, or contain what was typed. Empty: there are
+ * none.
+ */
+struct input_near input_suggest(const struct wfs_catalog *catalog, const char *typed,
+                                bool has_values);
+
+/* A pattern of a shell. */
+struct glob {
+    const char *text;
+    char *unescaped; /* malloc'ed: the text as a key that was printed; NULL when out of memory */
+};
+
+struct glob glob_of(const char *text);
+void glob_done(struct glob *glob);
+
+/* Returns whether it matches the whole key, or is the key, also as it is printed. '*' matches dots
+ * too. */
+bool glob_matches(const struct glob *glob, const char *key);
+
+/* Returns whether the text, or what is printed so, is a part of the key. */
+bool glob_is_in(const struct glob *glob, const char *key);
+
 /* Returns the name whose printed form the text is, malloc'ed, or NULL when out of memory. */
 char *input_unescape(const char *name);
 

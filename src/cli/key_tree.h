@@ -6,10 +6,16 @@
 #ifndef WFS_KEY_TREE_H
 #define WFS_KEY_TREE_H
 
-#include <stdbool.h>
-
 #include <weightfs/strbuf.h>
 #include <weightfs/tensor.h>
+
+#include "cli/args.h"
+
+#include <stdbool.h>
+
+/* Compares keys, runs of digits by their value; a key is directly followed by those that it is a
+ * prefix of. */
+int order_of_keys(const char *a, const char *b);
 
 /* The tensors are borrowed, the array belongs to the caller. */
 struct key_tree {
@@ -66,5 +72,38 @@ size_t key_tree_component(const char *key, size_t n_prefix);
 /* Sorts the tensors and draws them on stdout as a tree, with counts and bytes; on a terminal lines
  * are cut to its width. -ENOMEM. */
 int key_tree_draw(struct key_tree *tree, const struct key_tree_style *style);
+
+/* ---- modules ---- */
+
+struct module_totals {
+    uint64_t n_tensors, n_bytes, n_elems;
+};
+
+struct module {
+    struct key_run run;
+    uint64_t n_bytes;
+};
+
+struct modules {
+    const struct key_tree *tree;
+    bool folds_equals; /* equal layers are one */
+    size_t n_most;     /* none is replaced where there were more */
+    struct module *items;
+    size_t n_items, n_room;
+};
+
+/*
+ * Finds the modules of a sorted tree, the caller sets what is above `items`: the top level, of
+ * which a module that has most of the bytes is replaced by what is in it. -ENOMEM.
+ */
+int modules_find(struct modules *modules);
+void modules_done(struct modules *modules);
+
+/* Prints the modules of a sorted tree, the largest first. -ENOMEM. */
+int modules_print(const struct key_tree *tree, const struct args *args);
+
+/* Prints the totals of each dtype that occurs. -ENOMEM. */
+int modules_print_dtypes(const struct module_totals by_dtype[WFS_N_DTYPES],
+                         const struct args *args);
 
 #endif

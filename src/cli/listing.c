@@ -1,25 +1,124 @@
 /* SPDX-License-Identifier: MIT */
 /*
+ * weightfs ls and find: tensors of a checkpoint, a row for each, as a table, as JSON or as a tree.
  * People read keys in order and need a total; programs get the order of the file and exact numbers.
  */
-#include "cli/listing.h"
-
-#include "cli/input.h"
-#include "cli/jsonout.h"
-#include "cli/order.h"
-#include "cli/table.h"
-#include "program/print.h"
-
+#include <weightfs/catalog.h>
 #include <weightfs/cleanup.h>
 #include <weightfs/format.h>
+#include <weightfs/tensor.h>
+#include <weightfs/view.h>
 
+#include "cli/args.h"
+#include "cli/input.h"
+#include "cli/jsonout.h"
+#include "cli/key_tree.h"
+#include "cli/table.h"
+#include "program/print.h"
+#include "program/terminal.h"
+
+#include <errno.h>
 #include <inttypes.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-bool listing_init(struct listing *listing, const struct wfs_catalog *catalog, const bool *marks,
-                  const struct args *args)
+enum order {
+    ORDER_NONE, /* as in the file */
+    ORDER_KEY,  /* numbers by value */
+    ORDER_NAME, /* by the last component of the key */
+    ORDER_SIZE, /* the largest first */
+    ORDER_DTYPE,
+};
+
+/* What stands for the value of --sort in help texts. */
+#define ORDER_ARGUMENT "ORDER"
+
+/* Reads --sort; *ret is not touched without it. Unless EXIT_DONE, a line was printed. */
+static enum exit_code order_parse(const struct args *args, enum order *ret)
+{
+    static const char *const names[] = {[ORDER_NONE] = "none",
+                                        [ORDER_KEY] = "key",
+                                        [ORDER_NAME] = "name",
+                                        [ORDER_SIZE] = "size",
+                                        [ORDER_DTYPE] = "dtype"};
+    const char *text = args_value(args, "sort");
+    for (size_t i = 0; text != NULL && i < sizeof(names) / sizeof(names[0]); i++) {
+        if (strcmp(text, names[i]) == 0) {
+            *ret = (enum order)i;
+            return EXIT_DONE;
+        }
+    }
+    return text == NULL ? EXIT_DONE
+                        : print_error(EXIT_USAGE, NULL,
+                                      "--sort must be key, name, size, dtype or none, not '%s'",
+                                      wfs_quote(text).text);
+}
+
+/* ---- orders ---- */
+
+static int by_key(const void *a, const void *b)
+{
+    const struct wfs_tensor *const *x = a, *const *y = b;
+    return order_of_keys((*x)->key, (*y)->key);
+}
+
+static const char *last_component(const char *key)
+{
+    const char *dot = strrchr(key, '.');
+    return dot != NULL ? dot + 1 : key;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const struct wfs_tensor *const *x = a, *const *y = b;
+    const int order = order_of_keys(last_component((*x)->key), last_component((*y)->key));
+    return order != 0 ? order : by_key(a, b);
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const struct wfs_tensor *const *x = a, *const *y = b;
+    if ((*x)->n_bytes != (*y)->n_bytes)
+        return (*x)->n_bytes > (*y)->n_bytes ? -1 : 1;
+    return by_key(a, b);
+}
+
+static int by_dtype(const void *a, const void *b)
+{
+    const struct wfs_tensor *const *x = a, *const *y = b;
+    const int order = strcmp(wfs_dtype_name((enum wfs_dtype)(*x)->dtype),
+                             wfs_dtype_name((enum wfs_dtype)(*y)->dtype));
+    return order != 0 ? order : by_key(a, b);
+}
+
+static void order_sort(const struct wfs_tensor **tensors, size_t n_tensors, enum order order)
+{
+    static int (*const compare[])(const void *, const void *) = {[ORDER_KEY] = by_key,
+                                                                 [ORDER_NAME] = by_name,
+                                                                 [ORDER_SIZE] = by_size,
+                                                                 [ORDER_DTYPE] = by_dtype};
+    if (compare[order] != NULL)
+        qsort(tensors, n_tensors, sizeof(*tensors), compare[order]);
+}
+
+/* ---- the listing ---- */
+
+struct listing {
+    const struct wfs_catalog *catalog;
+    struct key_tree tensors; /* the selected ones, in file order */
+    bool is_long;            /* also where the bytes are */
+};
+
+#define auto_listing cleanup(listing_done)
+
+/*
+ * Prepares a listing of the tensors of the catalog that are marked; false when out of memory. The
+ * array of tensors belongs to it.
+ */
+static bool listing_init(struct listing *listing, const struct wfs_catalog *catalog,
+                         const bool *marks, const struct args *args)
 {
     const size_t n = wfs_catalog_n_tensors(catalog);
     *listing = (struct listing){.catalog = catalog, .is_long = args_has(args, "long")};
@@ -31,13 +130,15 @@ bool listing_init(struct listing *listing, const struct wfs_catalog *catalog, co
     return listing->tensors.tensors != NULL;
 }
 
-void listing_done(struct listing *listing)
+static void listing_done(struct listing *listing)
 {
     free(listing->tensors.tensors);
     *listing = (struct listing){0};
 }
 
-enum exit_code listing_sort(struct listing *listing, const struct args *args)
+/* Puts the tensors in order: that of --sort, else of keys on a terminal and of the file elsewhere.
+ */
+static enum exit_code listing_sort(struct listing *listing, const struct args *args)
 {
     const bool is_read =
         screen_width(STDOUT_FILENO) > 0 && !args_has(args, "json") && !args_has(args, "null");
@@ -159,10 +260,245 @@ static int print_table(const struct listing *listing, const struct args *args)
     return code;
 }
 
-int listing_print(const struct listing *listing, const struct args *args)
+/* Prints JSON with --json, else a table. -ENOMEM. */
+static int listing_print(const struct listing *listing, const struct args *args)
 {
     if (!args_has(args, "json"))
         return print_table(listing, args);
     json_listing(listing);
     return 0;
 }
+
+/* ---- ls ---- */
+
+/* Marks the tensors whose key the glob matches. Returns whether there is one. */
+static bool mark_matches(const struct wfs_catalog *catalog, const char *glob, bool *is_wanted)
+{
+    cleanup(glob_done) struct glob pattern = glob_of(glob);
+    bool has_matched = false;
+    for (size_t i = 0; i < wfs_catalog_n_tensors(catalog); i++) {
+        const bool matches = glob_matches(&pattern, wfs_catalog_tensor(catalog, i)->key);
+        is_wanted[i] |= matches;
+        has_matched |= matches;
+    }
+    return has_matched;
+}
+
+/* Returns the marks of the selected tensors, malloc'ed, or NULL; *ret_unmatched is the first glob
+ * without a match, or NULL. */
+static bool *select_tensors(const struct wfs_catalog *catalog, const struct args *args,
+                            const char **ret_unmatched)
+{
+    const size_t n = wfs_catalog_n_tensors(catalog);
+    bool *is_wanted = calloc(n + 1, sizeof(*is_wanted));
+    if (is_wanted == NULL)
+        return NULL;
+    for (size_t j = args->n_operands; j-- > 1;) {
+        if (!mark_matches(catalog, args->operands[j], is_wanted))
+            *ret_unmatched = args->operands[j];
+    }
+    if (args->n_operands == 1)
+        memset(is_wanted, true, n);
+    return is_wanted;
+}
+
+/* Equal layers are folded for people, and where only some levels are drawn. */
+static enum exit_code choose_style(const struct args *args, struct key_tree_style *ret)
+{
+    const char *depth = args_value(args, "depth");
+    char *end = NULL;
+    *ret = (struct key_tree_style){.n_levels = SIZE_MAX};
+    if (depth != NULL)
+        ret->n_levels = strtoull(depth, &end, 10);
+    if (depth != NULL && (*depth < '0' || *depth > '9' || *end != '\0'))
+        return print_error(EXIT_USAGE, NULL, "--depth must be a number, not '%s'",
+                           wfs_quote(depth).text);
+    ret->is_exact = args_has(args, "bytes");
+    ret->folds_equals =
+        !args_has(args, "no-fold") && (depth != NULL || screen_width(STDOUT_FILENO) > 0);
+    return EXIT_DONE;
+}
+
+static enum exit_code print_all(struct listing *listing, const struct args *args)
+{
+    struct key_tree_style style;
+    if (choose_style(args, &style) != EXIT_DONE)
+        return EXIT_USAGE;
+    const int code = args_has(args, "tree") ? key_tree_draw(&listing->tensors, &style)
+                                            : listing_print(listing, args);
+    return code < 0 ? print_memory(args->operands[0]) : EXIT_DONE;
+}
+
+static enum exit_code run_ls(const struct args *args)
+{
+    auto_catalog struct wfs_catalog *catalog = NULL;
+    if (args_has(args, "null") && (args_has(args, "json") || args_has(args, "tree")))
+        return print_error(EXIT_USAGE, NULL, "--null cannot be combined with --json or --tree");
+    if (args_has(args, "tree") &&
+        (args_has(args, "json") || args_has(args, "long") || args_has(args, "sort")))
+        return print_error(EXIT_USAGE, NULL,
+                           "--tree cannot be combined with --json, --long or --sort");
+    if (!args_has(args, "tree") && (args_has(args, "depth") || args_has(args, "no-fold")))
+        return print_error(EXIT_USAGE, NULL, "--depth and --no-fold need --tree");
+    enum exit_code exit_code = input_load(args, args->operands[0], &catalog);
+    if (exit_code != EXIT_DONE)
+        return exit_code;
+    const char *unmatched = NULL;
+    autofree bool *is_wanted = select_tensors(catalog, args, &unmatched);
+    auto_listing struct listing listing = {0};
+    if (is_wanted == NULL || !listing_init(&listing, catalog, is_wanted, args))
+        return print_memory(args->operands[0]);
+    exit_code = listing_sort(&listing, args);
+    if (exit_code == EXIT_DONE)
+        exit_code = print_all(&listing, args);
+    if (exit_code == EXIT_DONE && unmatched != NULL)
+        return print_error(
+            EXIT_NO_MATCH, args->operands[0], "no key matches '%s'%s", wfs_quote(unmatched).text,
+            access(unmatched, F_OK) == 0 ? ", which is a file: only the first operand is a source"
+                                         : "");
+    return exit_code;
+}
+
+static const struct args_option ls_options[] = {
+    {"bytes", NULL, "-b: print exact sizes and counts"},
+    {"depth", "N", "with --tree: draw at most N levels"},
+    {"human", NULL, "-h: print sizes and counts with a unit"},
+    {"json", NULL, "print one JSON object"},
+    {"long", NULL, "-l: also offset, file, key in the file, changes"},
+    {"no-fold", NULL, "with --tree: draw equal layers one by one"},
+    {"null", NULL, "-0: print only keys, unescaped, each with a NUL"},
+    {"sort", ORDER_ARGUMENT, "by key, name, size or dtype; none: as in the file"},
+    {"tree", NULL, "draw a tree with counts and sizes"},
+    {NULL, NULL, NULL},
+};
+
+const struct verb verb_ls = {
+    .name = "ls",
+    .operands = "SOURCE [GLOB...]",
+    .text = "List the tensors of a checkpoint: key, dtype, shape and bytes; on a terminal as\n"
+            "a table ordered by key, elsewhere in file order, with exact numbers and tabs.\n"
+            "With GLOBs, list only tensors whose whole key matches one of them; '*' matches\n"
+            "dots too. Keys are printed as they are, except for characters that a terminal\n"
+            "acts on (\\xHH); keys in either form are accepted wherever one is expected.",
+    .n_min = 1,
+    .n_max = SIZE_MAX,
+    .has_source = true,
+    .options = ls_options,
+    .run = run_ls,
+};
+
+/* ---- find ---- */
+
+/* A key with such characters is found by a condition: `key == "a<b"`. */
+static bool is_condition(const char *what)
+{
+    return strpbrk(what, "<>") != NULL || strstr(what, "==") != NULL ||
+           strstr(what, "!=") != NULL || strstr(what, "=~") != NULL || strstr(what, "!~") != NULL;
+}
+
+static enum exit_code select_fitting(const struct wfs_catalog *catalog, const char *path,
+                                     const char *what, bool *marks)
+{
+    struct wfs_condition *condition = NULL;
+    struct wfs_error err = {0};
+    int code = wfs_condition_new(what, &condition, &err);
+    if (code == 0)
+        code = wfs_condition_select(condition, catalog, marks, &err);
+    wfs_condition_free(condition);
+    return code == 0         ? EXIT_DONE
+           : code == -EINVAL ? print_error(EXIT_USAGE, NULL, "%s", err.text)
+                             : print_error(exit_of_errno(-code), path, "%s", err.text);
+}
+
+/* A name may be anywhere in the key, a glob is for all of it. */
+static void select_named(const struct wfs_catalog *catalog, const char *what, bool *marks)
+{
+    cleanup(glob_done) struct glob glob = glob_of(what);
+    const bool is_glob = strpbrk(what, "*?[") != NULL;
+    for (size_t i = 0; i < wfs_catalog_n_tensors(catalog); i++) {
+        const char *key = wfs_catalog_tensor(catalog, i)->key;
+        marks[i] = marks[i] && (glob_matches(&glob, key) || (!is_glob && glob_is_in(&glob, key)));
+    }
+}
+
+static enum exit_code select_all(const struct wfs_catalog *catalog, const struct args *args,
+                                 bool *marks)
+{
+    enum exit_code exit_code = EXIT_DONE;
+    memset(marks, true, wfs_catalog_n_tensors(catalog));
+    for (size_t i = 1; i < args->n_operands && exit_code == EXIT_DONE; i++) {
+        if (is_condition(args->operands[i]))
+            exit_code = select_fitting(catalog, args->operands[0], args->operands[i], marks);
+        else
+            select_named(catalog, args->operands[i], marks);
+    }
+    return exit_code;
+}
+
+/* Nothing was found: like grep, exit code 1. */
+static enum exit_code report_nothing(const struct wfs_catalog *catalog, const struct args *args)
+{
+    const char *what = args->operands[1];
+    if (args->n_operands > 2)
+        return print_error(EXIT_FOUND, args->operands[0], "no tensor fits all of %s",
+                           wfs_count(args->n_operands - 1, "condition").text);
+    return print_error(EXIT_FOUND, args->operands[0], "no tensor fits '%s'%s", wfs_quote(what).text,
+                       is_condition(what)          ? ""
+                       : strchr(what, '=') != NULL ? ", as a part of the key; conditions compare "
+                                                     "with =="
+                                                   : input_suggest(catalog, what, false).text);
+}
+
+static enum exit_code run_find(const struct args *args)
+{
+    auto_catalog struct wfs_catalog *catalog = NULL;
+    if (args_has(args, "null") && args_has(args, "json"))
+        return print_error(EXIT_USAGE, NULL, "--null cannot be combined with --json");
+    enum exit_code exit_code = input_load(args, args->operands[0], &catalog);
+    if (exit_code != EXIT_DONE)
+        return exit_code;
+    autofree bool *marks = calloc(wfs_catalog_n_tensors(catalog) + 1, sizeof(*marks));
+    auto_listing struct listing listing = {0};
+    if (marks != NULL)
+        exit_code = select_all(catalog, args, marks);
+    if (exit_code != EXIT_DONE)
+        return exit_code;
+    if (marks == NULL || !listing_init(&listing, catalog, marks, args))
+        return print_memory(args->operands[0]);
+    exit_code = listing_sort(&listing, args);
+    if (exit_code != EXIT_DONE)
+        return exit_code;
+    if (listing.tensors.n_tensors == 0 && !args_has(args, "json"))
+        return report_nothing(catalog, args);
+    if (listing_print(&listing, args) < 0)
+        return print_memory(args->operands[0]);
+    return listing.tensors.n_tensors > 0 ? EXIT_DONE : EXIT_FOUND;
+}
+
+static const struct args_option find_options[] = {
+    {"bytes", NULL, "-b: print exact sizes and counts"},
+    {"human", NULL, "-h: print sizes and counts with a unit"},
+    {"json", NULL, "print one JSON object"},
+    {"long", NULL, "-l: also offset, file, key in the file, changes"},
+    {"null", NULL, "-0: print only keys, unescaped, each with a NUL"},
+    {"sort", ORDER_ARGUMENT, "by key, name, size or dtype; none: as in the file"},
+    {NULL, NULL, NULL},
+};
+
+const struct verb verb_find = {
+    .name = "find",
+    .operands = "SOURCE WHAT...",
+    .text = "List the tensors of a checkpoint that fit every WHAT, as ls does. WHAT is\n"
+            "  NAME       a part of the key, such as query\n"
+            "  GLOB       with * ? or [, for the whole key: 'encoder.*.bias'\n"
+            "  CONDITION  with an operator, in the language of --where:\n"
+            "             'dtype==F32 && bytes>1M', 'key =~ \"[qk]_proj\" || rank==1'\n"
+            "The fields are key, leaf, dtype, shape, class, rank and bytes; the operators are\n"
+            "== != =~ !~ < <= > >= && || ! and parentheses. 1M is 2^20 bytes, 1MB 10^6.\n"
+            "The exit code is 1 if no tensor fits.",
+    .n_min = 2,
+    .n_max = SIZE_MAX,
+    .has_source = true,
+    .options = find_options,
+    .run = run_find,
+};

@@ -3,10 +3,10 @@
  * The program: a table of verbs. Any other first argument is a source to mount.
  */
 #include "program/print.h"
-#include "program/spelling.h"
-#include "program/wrapping.h"
-#include "program/urls.h"
-#include "cli/verbs.h"
+#include "program/settings.h"
+#include "program/terminal.h"
+#include "program/checkpoint.h"
+#include "cli/args.h"
 #include "fuse/mount.h"
 
 #include <errno.h>
@@ -18,33 +18,31 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-struct verb {
+static const struct {
     const char *name;
-    int (*run)(int argc, char **argv);
+    const struct verb *verb;
     const char *help;
-};
-
-static const struct verb verbs[] = {
-    {"ls", verb_ls, "list the tensors of a checkpoint"},
-    {"find", verb_find, "list the tensors that fit a name or a condition"},
-    {"info", verb_info, "print a summary of a checkpoint"},
-    {"cat", verb_cat, "write the elements of a tensor to standard output"},
-    {"show", verb_show, "print statistics, a histogram and values of tensors"},
-    {"check", verb_check, "check a file for damage and oddities"},
-    {"sum", verb_sum, "print or check SHA-256 and XXH3 of each tensor"},
-    {"config", verb_config, "print the non-tensor contents of a checkpoint as JSON"},
-    {"convert", verb_convert, "convert a checkpoint to another format or view"},
-    {"edit", verb_edit, "rename, remove, replace or add parts of a checkpoint"},
-    {"extract", verb_extract, "write tensors to files, as a mount shows them"},
-    {"diff", verb_diff, "compare two checkpoints"},
-    {"plan", verb_plan, "show what the view options would do (dry run)"},
-    {"patch", verb_patch, "make edits a file of their own, or apply one"},
-    {"cache", verb_cache, "list, verify or clear what was fetched of URLs and kept"},
-    {"commit", verb_commit, "save the edits of a mount"},
-    {"status", verb_status, "show the uncommitted edits and the last commit of a mount"},
-    {"discard", verb_discard, "take back the edits of a mount"},
-    {"umount", verb_umount, "save the edits of a mount and unmount it"},
-    {"recover", verb_recover, "finish, publish or discard edits left by a crashed mount"},
+} verbs[] = {
+    {"ls", &verb_ls, "list the tensors of a checkpoint"},
+    {"find", &verb_find, "list the tensors that fit a name or a condition"},
+    {"info", &verb_info, "print a summary of a checkpoint"},
+    {"cat", &verb_cat, "write the elements of a tensor to standard output"},
+    {"show", &verb_show, "print statistics, a histogram and values of tensors"},
+    {"check", &verb_check, "check a file for damage and oddities"},
+    {"sum", &verb_sum, "print or check SHA-256 and XXH3 of each tensor"},
+    {"config", &verb_config, "print the non-tensor contents of a checkpoint as JSON"},
+    {"convert", &verb_convert, "convert a checkpoint to another format or view"},
+    {"edit", &verb_edit, "rename, remove, replace or add parts of a checkpoint"},
+    {"extract", &verb_extract, "write tensors to files, as a mount shows them"},
+    {"diff", &verb_diff, "compare two checkpoints"},
+    {"plan", &verb_plan, "show what the view options would do (dry run)"},
+    {"patch", &verb_patch, "make edits a file of their own, or apply one"},
+    {"cache", &verb_cache, "list, verify or clear what was fetched of URLs and kept"},
+    {"commit", &verb_commit, "save the edits of a mount"},
+    {"status", &verb_status, "show the uncommitted edits and the last commit of a mount"},
+    {"discard", &verb_discard, "take back the edits of a mount"},
+    {"umount", &verb_umount, "save the edits of a mount and unmount it"},
+    {"recover", &verb_recover, "finish, publish or discard edits left by a crashed mount"},
 };
 
 enum { N_VERBS = sizeof(verbs) / sizeof(verbs[0]) };
@@ -112,7 +110,7 @@ static const struct verb *find_verb(const char *name)
 {
     for (size_t i = 0; i < N_VERBS; i++) {
         if (strcmp(name, verbs[i].name) == 0)
-            return &verbs[i];
+            return verbs[i].verb;
     }
     return NULL;
 }
@@ -140,7 +138,7 @@ static int help(int argc, char **argv)
     }
     const struct verb *verb = find_verb(argv[2]);
     char *words[] = {argv[2], flag, NULL};
-    return verb != NULL ? verb->run(2, words) : refuse_verb(argv[2]);
+    return verb != NULL ? args_run(verb, 2, words) : refuse_verb(argv[2]);
 }
 
 /* A missing source whose mount point, if any, cannot be one: a verb was meant. */
@@ -183,7 +181,7 @@ static int run(int argc, char **argv)
         return EXIT_DONE;
     }
     if (verb != NULL)
-        return verb->run(argc - 1, argv + 1);
+        return args_run(verb, argc - 1, argv + 1);
     if (strcmp(argv[1], "help") == 0 && access("help", F_OK) < 0)
         return help(argc, argv);
     if (is_verb_last(argc, argv))
@@ -210,6 +208,6 @@ int main(int argc, char **argv)
     mallopt(M_MMAP_THRESHOLD, 512 << 10);
     wrapping_start_errors();
     if (urls_take(argc, argv) < 0)
-        return print_error(EXIT_UNSUPPORTED, NULL, "out of memory");
+        return print_memory(NULL);
     return print_finish(run(argc, argv));
 }

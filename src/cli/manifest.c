@@ -4,8 +4,6 @@
  */
 #include "cli/manifest.h"
 
-#include "cli/sums.h"
-
 #include <weightfs/array.h>
 #include <weightfs/strbuf.h>
 
@@ -102,10 +100,10 @@ static int parse_line(struct cursor *cursor, struct manifest_line *ret)
 {
     char *end;
     *ret = (struct manifest_line){.number = cursor->number};
-    ret->sha256 = take_digits(cursor, SUMS_N_SHA256);
+    ret->sha256 = take_digits(cursor, MANIFEST_N_SHA256);
     if (ret->sha256 == NULL)
         return fail_line(cursor, "expected 64 hexadecimal digits");
-    ret->xxh3 = take_digits(cursor, SUMS_N_XXH3);
+    ret->xxh3 = take_digits(cursor, MANIFEST_N_XXH3);
     if (ret->xxh3 == NULL)
         return fail_line(cursor, "expected 16 hexadecimal digits after the first 64");
     if (!take_dtype(cursor, ret))

@@ -17,6 +17,8 @@
 #include <weightfs/cleanup.h>
 #include <weightfs/error.h>
 
+enum { MANIFEST_N_SHA256 = 64, MANIFEST_N_XXH3 = 16 }; /* hexadecimal digits */
+
 /* All texts are those of the file: digits are in lower case, a shape is "[2,3]", a key is
  * unescaped. */
 struct manifest_line {

@@ -1,57 +1,155 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * weightfs commit, status and umount: the verbs for a running mount.
+ * weightfs commit, status, umount and discard: the verbs for a running mount.
  */
+#include <weightfs/cleanup.h>
+#include <weightfs/strbuf.h>
+#include <weightfs/tree.h>
+
 #include "cli/args.h"
 #include "cli/mounted.h"
 #include "cli/progress.h"
 #include "program/print.h"
-#include "cli/verbs.h"
-#include "cli/watch.h"
+#include "program/predecessor.h"
 #include "program/unmount.h"
-
-#include <weightfs/cleanup.h>
-#include <weightfs/tree.h>
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
+/* ---- waiting ---- */
+
+struct watch {
+    const char *operand;
+    int stage; /* the directory */
+    struct progress progress;
+    bool is_committing;        /* the progress is that of a commit */
+    struct wfs_status *status; /* the last that was read, or NULL */
+};
+
+static bool has_ended(const struct watch *watch)
+{
+    if (flock(watch->stage, LOCK_SH | LOCK_NB) < 0)
+        return errno != EWOULDBLOCK && errno != EINTR;
+    flock(watch->stage, LOCK_UN);
+    return true;
+}
+
+/* The text is replaced as a whole: what cannot be read now can be the next time. */
+static void read_status(struct watch *watch)
+{
+    struct wfs_status *status = mounted_status(watch->stage, "status.json");
+    if (status == NULL)
+        return;
+    free(watch->status);
+    watch->status = status;
+    const bool is_committing = status->state == WFS_MOUNT_COMMITTING;
+    if (is_committing != watch->is_committing) {
+        progress_end(&watch->progress);
+        progress_start(&watch->progress, is_committing ? "committing" : "waiting", 0);
+        watch->is_committing = is_committing;
+    }
+    if (is_committing && status->n_total > 0)
+        progress_step(&watch->progress, status->n_done, status->n_total);
+    else
+        progress_add(&watch->progress, 0); /* what was read of status.json is not progress */
+}
+
+static enum exit_code report(const struct watch *watch)
+{
+    const struct wfs_status *status = watch->status;
+    struct stat st;
+    const bool has_output = status != NULL && status->output != NULL;
+    if (fstat(watch->stage, &st) == 0 && st.st_nlink > 0) {
+        const char *reason = status != NULL ? status->text : NULL;
+        return print_error(EXIT_OUTPUT, watch->operand,
+                           "the mount has ended, but its last edits are not committed%s%s",
+                           reason != NULL ? ": " : "", reason != NULL ? reason : "");
+    }
+    if (has_output &&
+        (status->state == WFS_MOUNT_COMMITTING || status->state == WFS_MOUNT_PUBLISHED ||
+         status->state == WFS_MOUNT_PUBLISHED_UNSYNCED))
+        printf("the mount has ended; its edits are committed to '%s'\n",
+               wfs_quote(status->output).text);
+    else
+        puts("the mount has ended; no edits are left");
+    return EXIT_DONE;
+}
+
+static enum exit_code watch_stage(const char *operand, const char *path)
+{
+    static const struct timespec pause = {.tv_nsec = 100000000};
+    struct watch watch = {.operand = operand};
+    autoclose int stage = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (stage < 0 && errno != ENOENT)
+        return print_error(EXIT_MOUNT, path, "cannot open: %s", strerror(errno));
+    if (stage < 0) {
+        puts("no mount saves edits there");
+        return EXIT_DONE;
+    }
+    watch.stage = stage;
+    progress_start(&watch.progress, "waiting", 0);
+    read_status(&watch);
+    while (!has_ended(&watch)) {
+        nanosleep(&pause, NULL);
+        read_status(&watch);
+    }
+    progress_end(&watch.progress);
+    const enum exit_code exit_code = report(&watch);
+    free(watch.status);
+    return exit_code;
+}
+
+static enum exit_code watch_output(const char *operand)
+{
+    cleanup(predecessor_done) struct predecessor found;
+    struct wfs_error err = {0};
+    if (predecessor_find(operand, NULL, &found, &err) < 0)
+        return print_error(EXIT_MOUNT, operand, "%s", err.text);
+    if (found.stage != NULL)
+        return watch_stage(operand, found.stage);
+    return print_error(EXIT_MOUNT, operand,
+                       "is neither a weightfs mount point nor the output of one");
+}
+
+/*
+ * operand: a mount point, or the output of a mount or its staging directory, where it is unmounted
+ * already. Prints what became of the edits. Unless EXIT_DONE, a line was printed on stderr.
+ */
+static enum exit_code watch_run(const char *operand)
+{
+    auto_mounted struct mounted mounted = {.fd = -1};
+    if (!unmount_is_root(operand))
+        return watch_output(operand);
+    const enum exit_code exit_code = mounted_open(&mounted, operand);
+    if (exit_code != EXIT_DONE)
+        return exit_code;
+    mounted_close(&mounted);
+    if (!mounted.is_writable)
+        return print_error(EXIT_MOUNT, operand, "is read-only: it has no edits to save");
+    if (strcmp(mounted.stage, WFS_HELLO_HIDDEN) == 0)
+        return print_error(EXIT_MOUNT, operand, "only the user who mounted it can watch it");
+    return watch_stage(operand, mounted.stage);
+}
+
 /* ---- commit ---- */
 
-static const struct args_option commit_options[] = {
-    {"dry-run", NULL, "write nothing; print the result, or what fails"},
-    {NULL, NULL, NULL},
-};
-
-static const struct args_usage commit_usage = {
-    .verb = "commit",
-    .operands = "MOUNTPOINT",
-    .text = "Save the edits of a mount to its output, wait for the result, and print one line\n"
-            "about it. The mount stays and can be edited further. Ctrl-C stops the commit; a\n"
-            "second Ctrl-C does not wait for that.",
-    .n_min = 1,
-    .n_max = 1,
-    .options = commit_options,
-};
-
-int verb_commit(int argc, char **argv)
+static enum exit_code run_commit(const struct args *args)
 {
-    int exit_code;
-    auto_args struct args args;
     auto_mounted struct mounted mounted = {.fd = -1};
     struct wfs_control_reply reply;
-    if (!args_parse(&args, &commit_usage, argc, argv, &exit_code))
-        return exit_code;
-    exit_code = mounted_open(&mounted, args.operands[0]);
-    if (exit_code == EXIT_DONE && args_has(&args, "dry-run"))
+    enum exit_code exit_code = mounted_open(&mounted, args->operands[0]);
+    if (exit_code == EXIT_DONE && args_has(args, "dry-run"))
         return mounted_try(&mounted, true);
     if (exit_code == EXIT_DONE)
         exit_code = mounted_commit(&mounted, &reply);
@@ -61,27 +159,24 @@ int verb_commit(int argc, char **argv)
     return exit_code;
 }
 
-/* ---- status ---- */
-
-static const struct args_option status_options[] = {
-    {"edits", NULL, "list what was renamed, removed, added, changed"},
-    {"json", NULL, "print JSON"},
-    {"watch", NULL, "wait until the mount is saved and gone"},
+static const struct args_option commit_options[] = {
+    {"dry-run", NULL, "write nothing; print the result, or what fails"},
     {NULL, NULL, NULL},
 };
 
-static const struct args_usage status_usage = {
-    .verb = "status",
+const struct verb verb_commit = {
+    .name = "commit",
     .operands = "MOUNTPOINT",
-    .text = "Show how many edits of a mount are not committed, and the result of its last\n"
-            "commit. With --edits, list in what the mount differs from its source, a line for\n"
-            "each name and file; 'weightfs diff MOUNTPOINT' shows by how much. With --watch,\n"
-            "show the progress of commits until the mount has ended; where it is unmounted\n"
-            "already, name its output in place of MOUNTPOINT.",
+    .text = "Save the edits of a mount to its output, wait for the result, and print one line\n"
+            "about it. The mount stays and can be edited further. Ctrl-C stops the commit; a\n"
+            "second Ctrl-C does not wait for that.",
     .n_min = 1,
     .n_max = 1,
-    .options = status_options,
+    .options = commit_options,
+    .run = run_commit,
 };
+
+/* ---- status ---- */
 
 static void print_field(const char *label, const char *text)
 {
@@ -136,24 +231,20 @@ static enum exit_code list_edits(const struct mounted *mounted, bool is_json)
     return EXIT_DONE;
 }
 
-int verb_status(int argc, char **argv)
+static enum exit_code run_status(const struct args *args)
 {
-    int exit_code;
-    auto_args struct args args;
     auto_mounted struct mounted mounted = {.fd = -1};
-    if (!args_parse(&args, &status_usage, argc, argv, &exit_code))
-        return exit_code;
-    if (args_has(&args, "watch"))
-        return watch_run(args.operands[0]);
-    exit_code = mounted_open(&mounted, args.operands[0]);
+    if (args_has(args, "watch"))
+        return watch_run(args->operands[0]);
+    enum exit_code exit_code = mounted_open(&mounted, args->operands[0]);
     if (exit_code != EXIT_DONE)
         return exit_code;
-    if (args_has(&args, "edits"))
-        return list_edits(&mounted, args_has(&args, "json"));
+    if (args_has(args, "edits"))
+        return list_edits(&mounted, args_has(args, "json"));
     autofree char *text = mounted_status_text(mounted.fd, MOUNTED_STATUS);
     if (text == NULL)
         return print_error(EXIT_MOUNT, mounted.path, "cannot read the status: %s", strerror(errno));
-    if (args_has(&args, "json")) {
+    if (args_has(args, "json")) {
         print_json(stdout, text, strlen(text));
         return EXIT_DONE;
     }
@@ -164,23 +255,28 @@ int verb_status(int argc, char **argv)
     return EXIT_DONE;
 }
 
-/* ---- umount ---- */
-
-static const struct args_option umount_options[] = {
-    {"discard", NULL, "drop the edits instead of saving them"},
+static const struct args_option status_options[] = {
+    {"edits", NULL, "list what was renamed, removed, added, changed"},
+    {"json", NULL, "print JSON"},
+    {"watch", NULL, "wait until the mount is saved and gone"},
     {NULL, NULL, NULL},
 };
 
-static const struct args_usage umount_usage = {
-    .verb = "umount",
+const struct verb verb_status = {
+    .name = "status",
     .operands = "MOUNTPOINT",
-    .text = "Save the edits of a mount, unmount it, and wait for its driver to exit. If the\n"
-            "edits cannot be saved, the mount stays. Ctrl-C stops the commit, and leaves the\n"
-            "mount and its edits as they are.",
+    .text = "Show how many edits of a mount are not committed, and the result of its last\n"
+            "commit. With --edits, list in what the mount differs from its source, a line for\n"
+            "each name and file; 'weightfs diff MOUNTPOINT' shows by how much. With --watch,\n"
+            "show the progress of commits until the mount has ended; where it is unmounted\n"
+            "already, name its output in place of MOUNTPOINT.",
     .n_min = 1,
     .n_max = 1,
-    .options = umount_options,
+    .options = status_options,
+    .run = run_status,
 };
+
+/* ---- umount ---- */
 
 /* Unmounts a mount whose driver has died: nothing can be committed any more. */
 static enum exit_code clear_dead(const char *path)
@@ -300,20 +396,16 @@ static enum exit_code unmount(struct mounted *mounted, const char *path)
     return waited != EXIT_DONE ? waited : report_end(mounted);
 }
 
-int verb_umount(int argc, char **argv)
+static enum exit_code run_umount(const struct args *args)
 {
-    int exit_code;
-    auto_args struct args args;
     auto_mounted struct mounted mounted = {.fd = -1};
-    if (!args_parse(&args, &umount_usage, argc, argv, &exit_code))
-        return exit_code;
-    const char *typed = args.operands[0];
+    const char *typed = args->operands[0];
     if (unmount_is_dead(typed))
         return clear_dead(typed);
     autofree char *path = realpath(typed, NULL);
-    exit_code = mounted_open(&mounted, typed);
+    enum exit_code exit_code = mounted_open(&mounted, typed);
     if (exit_code == EXIT_DONE)
-        exit_code = settle(&mounted, args_has(&args, "discard"));
+        exit_code = settle(&mounted, args_has(args, "discard"));
     if (exit_code != EXIT_DONE && !mounted.may_go)
         return exit_code;
     if (path == NULL)
@@ -321,5 +413,128 @@ int verb_umount(int argc, char **argv)
     const enum exit_code unmounted = unmount(&mounted, path);
     if (unmounted == EXIT_DONE && exit_code != EXIT_DONE)
         puts("unmounted; nothing was edited");
-    return unmounted != EXIT_DONE ? (int)unmounted : exit_code;
+    return unmounted != EXIT_DONE ? unmounted : exit_code;
 }
+
+static const struct args_option umount_options[] = {
+    {"discard", NULL, "drop the edits instead of saving them"},
+    {NULL, NULL, NULL},
+};
+
+const struct verb verb_umount = {
+    .name = "umount",
+    .operands = "MOUNTPOINT",
+    .text = "Save the edits of a mount, unmount it, and wait for its driver to exit. If the\n"
+            "edits cannot be saved, the mount stays. Ctrl-C stops the commit, and leaves the\n"
+            "mount and its edits as they are.",
+    .n_min = 1,
+    .n_max = 1,
+    .options = umount_options,
+    .run = run_umount,
+};
+
+/* ---- discard ---- */
+
+/* Returns the part of a path that is below the mount point. */
+static const char *below(const char *mountpoint, const char *path)
+{
+    size_t n = strlen(mountpoint);
+    while (n > 1 && mountpoint[n - 1] == '/')
+        n--;
+    return strncmp(path, mountpoint, n) == 0 && (path[n] == '/' || path[n] == '\0') ? path + n
+                                                                                    : path;
+}
+
+/* Adds a path in its shortest spelling. *is_all becomes true for the root. */
+static enum exit_code add_path(const struct mounted *mounted, const char *typed,
+                               struct strbuf *paths, bool *is_all)
+{
+    const char *path = below(mounted->path, typed);
+    size_t n_names = 0;
+    while (*path != '\0') {
+        path += strspn(path, "/");
+        const size_t n = strcspn(path, "/");
+        if (n == 2 && strncmp(path, "..", 2) == 0)
+            return print_error(EXIT_USAGE, mounted->path, "a PATH cannot contain '..': '%s'",
+                               wfs_quote(typed).text);
+        if (n > 0 && !(n == 1 && *path == '.')) {
+            strbuf_puts(paths, n_names > 0 ? "/" : paths->n_bytes > 0 ? "//" : "");
+            strbuf_add(paths, path, n);
+            n_names++;
+        }
+        path += n;
+    }
+    *is_all |= n_names == 0;
+    return EXIT_DONE;
+}
+
+static enum exit_code fill(const struct mounted *mounted, const struct args *args,
+                           struct wfs_control_revert *request)
+{
+    autostrbuf struct strbuf paths = {0};
+    bool is_all = args->n_operands == 1;
+    enum exit_code exit_code = EXIT_DONE;
+    for (size_t i = 1; i < args->n_operands && exit_code == EXIT_DONE; i++)
+        exit_code = add_path(mounted, args->operands[i], &paths, &is_all);
+    if (exit_code != EXIT_DONE)
+        return exit_code;
+    if (paths.has_failed)
+        return print_memory(mounted->path);
+    if (!is_all && paths.n_bytes >= sizeof(request->text))
+        return print_error(
+            EXIT_USAGE, mounted->path,
+            "the PATHs take %s, and %zu is the limit; name directories, or discard in "
+            "several calls",
+            wfs_count(paths.n_bytes, "byte").text, sizeof(request->text) - 1);
+    request->takes_committed = args_has(args, "committed");
+    if (!is_all)
+        memcpy(request->text, paths.bytes, paths.n_bytes + 1);
+    return EXIT_DONE;
+}
+
+/* Waits until the kernel shows no old name and no old byte. */
+static void wait_for_kernel(int fd)
+{
+    static const struct timespec pause = {.tv_nsec = 5000000};
+    struct wfs_control_reply hello = {0};
+    while (ioctl(fd, WFS_IOC_HELLO, &hello) == 0 && hello.error == EAGAIN)
+        nanosleep(&pause, NULL);
+}
+
+static enum exit_code run_discard(const struct args *args)
+{
+    auto_mounted struct mounted mounted = {.fd = -1};
+    struct wfs_control_revert request = {0};
+    enum exit_code exit_code = mounted_open(&mounted, args->operands[0]);
+    if (exit_code == EXIT_DONE)
+        exit_code = fill(&mounted, args, &request);
+    if (exit_code != EXIT_DONE)
+        return exit_code;
+    if (ioctl(mounted.fd, WFS_IOC_REVERT, &request) < 0)
+        return print_error(EXIT_OUTPUT, mounted.path, "cannot discard: %s", strerror(errno));
+    request.text[sizeof(request.text) - 1] = '\0';
+    if (request.error != 0)
+        return print_error(request.error == ENOENT ? EXIT_NO_MATCH : EXIT_OUTPUT, mounted.path,
+                           "cannot discard: %s", request.text);
+    wait_for_kernel(mounted.fd);
+    printf("discarded %s\n", wfs_count(request.n_edits, "edit").text);
+    return EXIT_DONE;
+}
+
+static const struct args_option discard_options[] = {
+    {"committed", NULL, "also take back edits that were committed"},
+    {NULL, NULL, NULL},
+};
+
+const struct verb verb_discard = {
+    .name = "discard",
+    .operands = "MOUNTPOINT [PATH...]",
+    .text = "Take back the edits of a mount, which then shows its source again and goes on.\n"
+            "With PATHs, only those of the files and directories there and of all below. PATH\n"
+            "is the name now or the one in the source, below MOUNTPOINT; a PATH that begins\n"
+            "with MOUNTPOINT/ is taken as typed.",
+    .n_min = 1,
+    .n_max = SIZE_MAX,
+    .options = discard_options,
+    .run = run_discard,
+};

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "program/exit.h"
+#include "program/print.h"
 
 #include <weightfs/cleanup.h>
 #include <weightfs/control.h>

@@ -2,14 +2,14 @@
 /*
  * weightfs patch: edits as a file, made of a mount or of two checkpoints, shown, and applied.
  */
-#include "cli/verbs.h"
+#include "cli/args.h"
 
 #include "cli/conversion.h"
 #include "cli/input.h"
 #include "cli/mounted.h"
 #include "cli/progress.h"
 #include "program/commit.h"
-#include "program/memory.h"
+#include "program/checkpoint.h"
 #include "program/place.h"
 #include "program/print.h"
 
@@ -28,24 +28,6 @@
 
 #define EDITS WFS_CONTROL_NAME "/" WFS_OUT_NAME "/edits.safetensors"
 
-static const struct args_usage usage = {
-    .verb = "patch",
-    .operands = "make|show|apply FILE...",
-    .text = "weightfs patch make MNT FILE\n"
-            "weightfs patch make A B FILE\n"
-            "weightfs patch show FILE\n"
-            "weightfs patch apply FILE SOURCE TARGET\n"
-            "\n"
-            "Make a patch FILE of the edits of a mount, or of those that lead from A to B;\n"
-            "list its edits; or write SOURCE with these edits to TARGET, atomically. An edit\n"
-            "that does not fit SOURCE is an error; with --force, the others are applied.\n"
-            "The view options apply to A, B and SOURCE.",
-    .n_min = 2,
-    .n_max = 4,
-    .has_source = true,
-    .has_output = true,
-};
-
 /* ---- reading a patch ---- */
 
 struct opened {
@@ -62,8 +44,9 @@ static void opened_done(struct opened *opened)
 static enum exit_code open_patch(const struct args *args, const char *path, struct opened *opened)
 {
     struct wfs_error err = {0};
-    const struct wfs_load_options load = {.limits = args->limits, .n_limits = args->n_limits};
-    memory_limit(args->limits, args->n_limits);
+    const struct wfs_load_options load = {.limits = args->settings.load.limits,
+                                          .n_limits = args->settings.load.n_limits};
+    memory_limit(&load);
     int code = wfs_load(path, &load, &opened->file, &err);
     if (code == 0)
         code = wfs_patch_parse(opened->file, &opened->patch, &err);
@@ -151,7 +134,7 @@ static enum exit_code make_of_mount(const struct args *args, const char *mountpo
         return exit_code;
     char *edits;
     if (asprintf(&edits, "%s/" EDITS, mountpoint) < 0)
-        return print_error(EXIT_UNSUPPORTED, NULL, "out of memory");
+        return print_memory(NULL);
     autofree char *owned = edits;
     const int fd = openat(mounted.fd, EDITS, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
@@ -215,7 +198,7 @@ static enum exit_code show(const struct args *args, const char *path)
     cleanup(opened_done) struct opened opened = {0};
     const enum exit_code exit_code = open_patch(args, path, &opened);
     if (exit_code == EXIT_DONE && wfs_patch_each(opened.patch, show_line, NULL) == -ENOMEM)
-        return print_error(EXIT_UNSUPPORTED, path, "out of memory");
+        return print_memory(path);
     return exit_code;
 }
 
@@ -255,9 +238,9 @@ static enum exit_code apply(const struct args *args)
     if (exit_code != EXIT_DONE)
         return exit_code;
     struct args source_args = *args;
-    source_args.settings.force = false; /* is about edits here, not about damage */
+    source_args.settings.load.force = false; /* is about edits here, not about damage */
     struct application application = {
-        .path = args->operands[1], .patch = opened.patch, .is_forced = args->settings.force};
+        .path = args->operands[1], .patch = opened.patch, .is_forced = args->settings.load.force};
     const struct wfs_access access = wfs_catalog_access(opened.file);
     const struct conversion_request request = {.args = &source_args,
                                                .source = args->operands[2],
@@ -275,22 +258,18 @@ static enum exit_code apply(const struct args *args)
 
 /* ---- the verb ---- */
 
-int verb_patch(int argc, char **argv)
+static enum exit_code run_patch(const struct args *args)
 {
-    int exit_code;
-    auto_args struct args args;
-    if (!args_parse(&args, &usage, argc, argv, &exit_code))
-        return exit_code;
-    const char *what = args.operands[0];
-    const char **operands = args.operands;
-    if (strcmp(what, "make") == 0 && args.n_operands == 3)
-        return make_of_mount(&args, operands[1], operands[2]);
-    if (strcmp(what, "make") == 0 && args.n_operands == 4)
-        return make_of_two(&args, operands[1], operands[2], operands[3]);
-    if (strcmp(what, "show") == 0 && args.n_operands == 2)
-        return show(&args, operands[1]);
-    if (strcmp(what, "apply") == 0 && args.n_operands == 4)
-        return apply(&args);
+    const char *what = args->operands[0];
+    const char **operands = args->operands;
+    if (strcmp(what, "make") == 0 && args->n_operands == 3)
+        return make_of_mount(args, operands[1], operands[2]);
+    if (strcmp(what, "make") == 0 && args->n_operands == 4)
+        return make_of_two(args, operands[1], operands[2], operands[3]);
+    if (strcmp(what, "show") == 0 && args->n_operands == 2)
+        return show(args, operands[1]);
+    if (strcmp(what, "apply") == 0 && args->n_operands == 4)
+        return apply(args);
     return print_error(EXIT_USAGE, NULL,
                        "expected 'weightfs patch %s'; see 'weightfs patch --help'",
                        strcmp(what, "make") == 0    ? "make MNT FILE' or 'make A B FILE"
@@ -298,3 +277,22 @@ int verb_patch(int argc, char **argv)
                        : strcmp(what, "apply") == 0 ? "apply FILE SOURCE TARGET"
                                                     : "make|show|apply");
 }
+
+const struct verb verb_patch = {
+    .name = "patch",
+    .operands = "make|show|apply FILE...",
+    .text = "weightfs patch make MNT FILE\n"
+            "weightfs patch make A B FILE\n"
+            "weightfs patch show FILE\n"
+            "weightfs patch apply FILE SOURCE TARGET\n"
+            "\n"
+            "Make a patch FILE of the edits of a mount, or of those that lead from A to B;\n"
+            "list its edits; or write SOURCE with these edits to TARGET, atomically. An edit\n"
+            "that does not fit SOURCE is an error; with --force, the others are applied.\n"
+            "The view options apply to A, B and SOURCE.",
+    .n_min = 2,
+    .n_max = 4,
+    .has_source = true,
+    .has_output = true,
+    .run = run_patch,
+};

@@ -2,7 +2,7 @@
 /*
  * weightfs plan: what the view options would do.
  */
-#include "cli/verbs.h"
+#include "cli/args.h"
 
 #include "cli/input.h"
 #include "cli/progress.h"
@@ -19,30 +19,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-static const struct args_option options[] = {
-    {"format", "NAME", "also report what this format cannot store"},
-    {"json", NULL, "print the full report as one JSON object"},
-    {"large", NULL, INPUT_LARGE_HELP},
-    {"null", NULL, "-0: print rows unescaped, each with a NUL"},
-    {"report", NULL, "print a summary, at most ten entries per list"},
-    {"values", NULL, "read tensors that are cast; count overflows, NaN"},
-    {NULL, NULL, NULL},
-};
-
-static const struct args_usage usage = {
-    .verb = "plan",
-    .operands = "SOURCE",
-    .text = "Show what the view options would do to each tensor of SOURCE, and why, as a\n"
-            "table, in pipes with tabs between the columns. Writes nothing. The same view\n"
-            "options can be given to a mount (-o NAME=VALUE) and to every verb that reads a\n"
-            "SOURCE.",
-    .n_min = 1,
-    .n_max = 1,
-    .has_source = true,
-    .lists_views = true,
-    .options = options,
-};
 
 static const struct table_column columns[] = {
     {.heading = "old key", .n_least = 10, .cut = CUT_MIDDLE},
@@ -113,13 +89,11 @@ static enum exit_code print_report(const struct args *args, const struct wfs_rep
                                       : args_has(args, "null")   ? WFS_REPORT_NULL
                                                                  : WFS_REPORT_PLAN;
     if (wfs_report_write(report, form, &text, &n_text) < 0)
-        return print_error(EXIT_UNSUPPORTED, args->operands[0], "out of memory");
+        return print_memory(args->operands[0]);
     if (form == WFS_REPORT_JSON)
         print_json(stdout, text, n_text);
     else if (form == WFS_REPORT_PLAN && screen_width(STDOUT_FILENO) > 0)
-        return print_table(text, args) < 0
-                   ? print_error(EXIT_UNSUPPORTED, args->operands[0], "out of memory")
-                   : EXIT_DONE;
+        return print_table(text, args) < 0 ? print_memory(args->operands[0]) : EXIT_DONE;
     else
         fwrite(text, 1, n_text, stdout);
     return EXIT_DONE;
@@ -166,29 +140,50 @@ static enum exit_code count_casts(const char *path, uint64_t n_bytes, bool allow
                                    "cannot read a tensor that is to be cast: %s", strerror(-code));
 }
 
-int verb_plan(int argc, char **argv)
+static enum exit_code run_plan(const struct args *args)
 {
-    int exit_code;
-    auto_args struct args args;
     auto_catalog struct wfs_catalog *catalog = NULL;
     auto_report struct wfs_report *report = NULL;
-    if (!args_parse(&args, &usage, argc, argv, &exit_code))
-        return exit_code;
     const struct wfs_format *format = NULL;
-    exit_code = input_format(&args, &format);
+    enum exit_code exit_code = input_format(args, &format);
     if (exit_code != EXIT_DONE)
         return exit_code;
-    const char *path = args.operands[0];
-    enum exit_code verdict = input_load_report(&args, path, &catalog, &report);
+    const char *path = args->operands[0];
+    enum exit_code verdict = input_load_report(args, path, &catalog, &report);
     if (report == NULL)
-        return (int)verdict;
-    if (verdict == EXIT_DONE && args_has(&args, "values")) {
-        exit_code = count_casts(path, count_cast_bytes(catalog), args_has(&args, "large"), report);
+        return verdict;
+    if (verdict == EXIT_DONE && args_has(args, "values")) {
+        exit_code = count_casts(path, count_cast_bytes(catalog), args_has(args, "large"), report);
         if (exit_code != EXIT_DONE)
             return exit_code;
     }
     if (verdict == EXIT_DONE && format != NULL)
         verdict = report_fit(path, format, catalog, report);
-    const enum exit_code printed = print_report(&args, report);
-    return (int)(verdict != EXIT_DONE ? verdict : printed);
+    const enum exit_code printed = print_report(args, report);
+    return (verdict != EXIT_DONE ? verdict : printed);
 }
+
+static const struct args_option plan_options[] = {
+    {"format", "NAME", "also report what this format cannot store"},
+    {"json", NULL, "print the full report as one JSON object"},
+    {"large", NULL, INPUT_LARGE_HELP},
+    {"null", NULL, "-0: print rows unescaped, each with a NUL"},
+    {"report", NULL, "print a summary, at most ten entries per list"},
+    {"values", NULL, "read tensors that are cast; count overflows, NaN"},
+    {NULL, NULL, NULL},
+};
+
+const struct verb verb_plan = {
+    .name = "plan",
+    .operands = "SOURCE",
+    .text = "Show what the view options would do to each tensor of SOURCE, and why, as a\n"
+            "table, in pipes with tabs between the columns. Writes nothing. The same view\n"
+            "options can be given to a mount (-o NAME=VALUE) and to every verb that reads a\n"
+            "SOURCE.",
+    .n_min = 1,
+    .n_max = 1,
+    .has_source = true,
+    .lists_views = true,
+    .options = plan_options,
+    .run = run_plan,
+};

@@ -6,8 +6,7 @@
 #include "cli/progress.h"
 
 #include "program/print.h"
-#include "program/screen.h"
-#include "program/wrapping.h"
+#include "program/terminal.h"
 
 #include <weightfs/interruption.h>
 #include <weightfs/remote.h>

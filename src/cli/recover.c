@@ -2,48 +2,155 @@
 /*
  * weightfs recover: lists, finishes, publishes or discards the edits that a crashed mount left.
  */
-#include "cli/args.h"
-#include "cli/leftovers.h"
-#include "program/print.h"
-#include "cli/verbs.h"
-#include "program/place.h"
-#include "program/predecessor.h"
-#include "fuse/mount.h"
-
+#include <weightfs/array.h>
 #include <weightfs/cleanup.h>
+#include <weightfs/error.h>
 #include <weightfs/format.h>
 
+#include "cli/args.h"
+#include "fuse/mount.h"
+#include "program/place.h"
+#include "program/predecessor.h"
+#include "program/print.h"
+
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
-static const struct args_option recover_options[] = {
-    {"discard", NULL, "delete the edits"},
-    {"force", NULL, "publish unsynced edits; replace a changed output"},
-    {"onto", "SOURCE", "publish the edits on top of another source"},
-    {"options", "OPTION,...", "the options of the mount, as after -o"},
-    {"publish", NULL, "save the edits to OUTPUT"},
-    {"resume", NULL, "finish an interrupted commit, remove leftovers"},
-    {"source", "SOURCE", "the edited source, if it is not OUTPUT"},
-    {"stage", "DIRECTORY", "where the edits are, if the mount had -o stage"},
-    {NULL, NULL, NULL},
+/* ---- the search for staging directories ---- */
+
+struct leftovers {
+    char **paths; /* malloc'ed, as each of them; in the order of names */
+    size_t n_paths, n_room;
+    bool is_below; /* one of them is not in the directory itself */
+    size_t n_seen; /* names that were looked at */
+    bool is_cut;   /* there was more than is searched, or some directory could not be read */
+    char cut_at[PATH_MAX];
 };
 
-static const struct args_usage recover_usage = {
-    .verb = "recover",
-    .operands = "[OUTPUT|DIRECTORY]",
-    .text = "List the edits left by a crashed mount and the state of its last commit, or\n"
-            "finish, publish or discard them. OUTPUT is the output of that mount, DIRECTORY\n"
-            "that of its shards, its staging directory, or the one given with -o stage. Any\n"
-            "other directory, or the current one without an operand, stands for all that\n"
-            "mounts have left in it and below.\n"
-            "What is published is based on the paths and options given here only.\n"
-            "The exit code is 0 if nothing is left to do, otherwise 9.",
-    .n_min = 0,
-    .n_max = 1,
-    .options = recover_options,
-};
+#define auto_leftovers cleanup(leftovers_done)
+
+enum { N_DEPTH = 32, N_NAMES = 1000000 };
+
+static int add(struct leftovers *leftovers, char *path)
+{
+    if (array_reserve(&leftovers->paths, sizeof(*leftovers->paths), leftovers->n_paths, 1,
+                      &leftovers->n_room) < 0) {
+        free(path);
+        return -ENOMEM;
+    }
+    leftovers->paths[leftovers->n_paths++] = path;
+    return 0;
+}
+
+static void cut(struct leftovers *leftovers, const char *path)
+{
+    if (!leftovers->is_cut)
+        snprintf(leftovers->cut_at, sizeof(leftovers->cut_at), "%s", path);
+    leftovers->is_cut = true;
+}
+
+static int search(struct leftovers *leftovers, int fd, const char *path, dev_t device,
+                  unsigned depth);
+
+/* Looks at a directory, and takes the path over. */
+static int look(struct leftovers *leftovers, int dir_fd, const char *name, char *path, dev_t device,
+                unsigned depth)
+{
+    struct stat st;
+    if (place_is_stage_name(name))
+        return add(leftovers, path);
+    const int fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int code = 0;
+    if (fd < 0 || depth == 0)
+        cut(leftovers, path);
+    else if (fstat(fd, &st) == 0 && st.st_dev == device)
+        code = search(leftovers, dup(fd), path, device, depth - 1);
+    if (fd >= 0)
+        close(fd);
+    free(path);
+    return code;
+}
+
+/* Takes the descriptor over. */
+static int search(struct leftovers *leftovers, int fd, const char *path, dev_t device,
+                  unsigned depth)
+{
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    int code = 0;
+    if (dir == NULL) {
+        cut(leftovers, path);
+        if (fd >= 0)
+            close(fd);
+        return 0;
+    }
+    for (const struct dirent *found; code == 0 && (found = readdir(dir)) != NULL;) {
+        struct stat st;
+        char *below;
+        if (strcmp(found->d_name, ".") == 0 || strcmp(found->d_name, "..") == 0)
+            continue;
+        if (leftovers->n_seen++ >= N_NAMES) {
+            cut(leftovers, path);
+            break;
+        }
+        if ((found->d_type != DT_DIR && found->d_type != DT_UNKNOWN) ||
+            fstatat(dirfd(dir), found->d_name, &st, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) < 0 ||
+            !S_ISDIR(st.st_mode) || st.st_dev != device)
+            continue;
+        code = asprintf(&below, "%s/%s", path, found->d_name) < 0
+                   ? -ENOMEM
+                   : look(leftovers, dirfd(dir), found->d_name, below, device, depth);
+    }
+    closedir(dir);
+    return code;
+}
+
+static int compare(const void *a, const void *b)
+{
+    const char *const *one = a, *const *other = b;
+    return strcmp(*one, *other);
+}
+
+/*
+ * Finds them. Follows no link, enters no other filesystem (a mount would be looked through), and
+ * stops at a depth and a number of names. A path that is not a directory, or is a staging
+ * directory, has none. Returns a negative errno; leftovers_done is due in any case.
+ */
+static int leftovers_find(const char *path, struct leftovers *ret)
+{
+    struct stat st;
+    autofree char *whole = realpath(path, NULL);
+    if (whole == NULL || stat(whole, &st) < 0 || !S_ISDIR(st.st_mode) ||
+        place_is_stage_name(path_name(whole)))
+        return 0;
+    const size_t n_whole = strcmp(whole, "/") == 0 ? 0 : strlen(whole);
+    const int code = search(ret, open(whole, O_RDONLY | O_DIRECTORY | O_CLOEXEC),
+                            strcmp(whole, "/") == 0 ? "" : whole, st.st_dev, N_DEPTH);
+    for (size_t i = 0; i < ret->n_paths; i++)
+        ret->is_below |= strchr(ret->paths[i] + n_whole + 1, '/') != NULL;
+    if (ret->n_paths > 1)
+        qsort(ret->paths, ret->n_paths, sizeof(*ret->paths), compare);
+    return code;
+}
+
+static void leftovers_done(struct leftovers *leftovers)
+{
+    for (size_t i = 0; i < leftovers->n_paths; i++)
+        free(leftovers->paths[i]);
+    free(leftovers->paths);
+    *leftovers = (struct leftovers){0};
+}
+
+/* ---- one of them ---- */
 
 struct recovery {
     const char *typed;
@@ -322,7 +429,7 @@ static enum exit_code publish_from(struct recovery *recovery, const struct args 
                                            .is_onto = args_has(args, "onto"),
                                            .is_forced = args_has(args, "force")};
     if (base == NULL)
-        return print_error(EXIT_UNSUPPORTED, recovery->typed, "out of memory");
+        return print_memory(recovery->typed);
     wfs_stage_close(recovery->stage);
     recovery->stage = NULL;
     return (enum exit_code)mount_recover(&request);
@@ -400,20 +507,16 @@ static int list_all(const struct args *args, const struct leftovers *found)
     return (int)exit_code;
 }
 
-int verb_recover(int argc, char **argv)
+static enum exit_code run_recover(const struct args *args)
 {
-    int exit_code;
-    auto_args struct args args;
-    if (!args_parse(&args, &recover_usage, argc, argv, &exit_code))
-        return exit_code;
     const int n_verbs =
-        args_has(&args, "resume") + args_has(&args, "publish") + args_has(&args, "discard");
-    if (n_verbs > 1 || (!args_has(&args, "publish") && args_value(&args, "onto") != NULL))
+        args_has(args, "resume") + args_has(args, "publish") + args_has(args, "discard");
+    if (n_verbs > 1 || (!args_has(args, "publish") && args_value(args, "onto") != NULL))
         return print_error(EXIT_USAGE, NULL,
                            n_verbs > 1 ? "use only one of --resume, --publish and --discard"
                                        : "--onto needs --publish");
-    const char *operand = args.n_operands > 0 ? args.operands[0] : ".";
-    if (n_verbs == 0 && args_value(&args, "stage") == NULL) {
+    const char *operand = args->n_operands > 0 ? args->operands[0] : ".";
+    if (n_verbs == 0 && args_value(args, "stage") == NULL) {
         auto_leftovers struct leftovers found = {0};
         const int code = leftovers_find(operand, &found);
         if (code < 0)
@@ -421,9 +524,37 @@ int verb_recover(int argc, char **argv)
         if (found.is_cut)
             print_warning(operand, "not all directories below were searched", found.cut_at);
         if (found.n_paths > 1)
-            return list_all(&args, &found);
+            return list_all(args, &found);
         if (found.n_paths == 1 && found.is_below)
-            return do_one(&args, found.paths[0]);
+            return do_one(args, found.paths[0]);
     }
-    return do_one(&args, operand);
+    return do_one(args, operand);
 }
+
+static const struct args_option recover_options[] = {
+    {"discard", NULL, "delete the edits"},
+    {"force", NULL, "publish unsynced edits; replace a changed output"},
+    {"onto", "SOURCE", "publish the edits on top of another source"},
+    {"options", "OPTION,...", "the options of the mount, as after -o"},
+    {"publish", NULL, "save the edits to OUTPUT"},
+    {"resume", NULL, "finish an interrupted commit, remove leftovers"},
+    {"source", "SOURCE", "the edited source, if it is not OUTPUT"},
+    {"stage", "DIRECTORY", "where the edits are, if the mount had -o stage"},
+    {NULL, NULL, NULL},
+};
+
+const struct verb verb_recover = {
+    .name = "recover",
+    .operands = "[OUTPUT|DIRECTORY]",
+    .text = "List the edits left by a crashed mount and the state of its last commit, or\n"
+            "finish, publish or discard them. OUTPUT is the output of that mount, DIRECTORY\n"
+            "that of its shards, its staging directory, or the one given with -o stage. Any\n"
+            "other directory, or the current one without an operand, stands for all that\n"
+            "mounts have left in it and below.\n"
+            "What is published is based on the paths and options given here only.\n"
+            "The exit code is 0 if nothing is left to do, otherwise 9.",
+    .n_min = 0,
+    .n_max = 1,
+    .options = recover_options,
+    .run = run_recover,
+};

@@ -1,47 +1,223 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * weightfs sum: the sums of all tensors, and whether they are still those of a manifest.
+ * weightfs sum: SHA-256 and XXH3 of all tensors, as they are shown, and whether they are still
+ * those of a manifest. Threads take one tensor after the other, in the order of the file; the
+ * caller's thread waits for the results in that order.
  */
-#include "cli/verbs.h"
+#include <weightfs/catalog.h>
+#include <weightfs/cleanup.h>
+#include <weightfs/strbuf.h>
+#include <weightfs/workload.h>
 
 #include "cli/input.h"
 #include "cli/jsonout.h"
 #include "cli/manifest.h"
 #include "cli/progress.h"
-#include "cli/sums.h"
+#include "cli/args.h"
 #include "program/print.h"
-#include "program/screen.h"
+#include "program/terminal.h"
 
-#include <weightfs/cleanup.h>
-#include <weightfs/strbuf.h>
+#include <nettle/sha2.h>
 
 #include <errno.h>
 #include <inttypes.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-static const struct args_option options[] = {
-    {"check", "MANIFEST", "compare with what 'sum' printed before"},
-    {"json", NULL, "print one JSON object"},
-    {"large", NULL, INPUT_LARGE_HELP},
-    {NULL, NULL, NULL},
+struct sums {
+    char sha256[MANIFEST_N_SHA256 + 1];
+    char xxh3[MANIFEST_N_XXH3 + 1];
 };
 
-static const struct args_usage usage = {
-    .verb = "sum",
-    .operands = "[SOURCE...]",
-    .text = "Print SHA-256, XXH3 (64 bits), dtype, shape and key of each tensor. The sums are\n"
-            "those of the elements as a mount shows them: equal tensors have equal sums in\n"
-            "all formats. Blanks in keys are printed as \\x20. With --check, report each\n"
-            "tensor that is not as a line of MANIFEST ('-': standard input) describes it,\n"
-            "that is missing, or that no line describes; the exit code is 1 then. Without\n"
-            "SOURCE, the files that MANIFEST names are checked.",
-    .n_min = 0,
-    .n_max = SIZE_MAX,
-    .has_source = true,
-    .options = options,
+/* Gets the sums of one tensor. Anything but 0 is the end. */
+typedef int (*sums_visit)(void *ctx, const struct wfs_tensor *tensor, const struct sums *sums);
+
+enum { N_THREADS_MAX = 8 };
+
+enum { N_SHA256 = MANIFEST_N_SHA256 / 2 };
+
+struct result {
+    unsigned char sha256[N_SHA256];
+    uint64_t xxh3;
+    int code; /* 0 or a negative errno */
+    bool is_ready;
 };
+
+struct job {
+    const struct wfs_catalog *catalog;
+    const struct wfs_workload *workload;
+    struct progress *progress;
+    struct result *results; /* of each tensor; those of a group have theirs at its first one */
+    size_t *firsts;         /* of each group: 1 + its first tensor */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    size_t n_taken;
+    bool is_stopped;
+};
+
+/* ---- one tensor ---- */
+
+struct reading {
+    struct job *job;
+    struct sha256_ctx sha256;
+};
+
+static int add_piece(void *ctx, const void *bytes, size_t n_bytes)
+{
+    struct reading *reading = ctx;
+    sha256_update(&reading->sha256, n_bytes, bytes);
+    progress_add(reading->job->progress, n_bytes);
+    pthread_mutex_lock(&reading->job->lock);
+    const bool is_stopped = reading->job->is_stopped;
+    pthread_mutex_unlock(&reading->job->lock);
+    return is_stopped ? -ECANCELED : 0;
+}
+
+static int make_sums(struct reading *reading, const struct wfs_tensor *tensor, struct result *ret)
+{
+    sha256_init(&reading->sha256);
+    const int code = wfs_tensor_digest_and(tensor, add_piece, reading, &ret->xxh3);
+    if (code == 0)
+        sha256_digest(&reading->sha256, N_SHA256, ret->sha256);
+    return code;
+}
+
+static struct sums format(const struct result *result)
+{
+    struct sums sums;
+    for (size_t i = 0; i < N_SHA256; i++)
+        snprintf(sums.sha256 + 2 * i, 3, "%02x", result->sha256[i]);
+    snprintf(sums.xxh3, sizeof(sums.xxh3), "%016" PRIx64, result->xxh3);
+    return sums;
+}
+
+/* ---- all of them ---- */
+
+/* Returns false when all are taken. Those whose result another one has are left out. */
+static bool take_next(struct job *job, size_t *ret_i)
+{
+    const size_t n = wfs_catalog_n_tensors(job->catalog);
+    bool has_one = false;
+    pthread_mutex_lock(&job->lock);
+    while (!has_one && job->n_taken < n && !job->is_stopped) {
+        *ret_i = job->n_taken++;
+        const size_t group = wfs_workload_group(job->workload, *ret_i);
+        has_one = group == 0 || job->firsts[group] == *ret_i + 1;
+    }
+    pthread_mutex_unlock(&job->lock);
+    return has_one;
+}
+
+/* After a failure none is taken any more; all before it have been, and are made. */
+static void *make_some(void *ctx)
+{
+    struct job *job = ctx;
+    struct reading reading = {.job = job};
+    for (size_t i; take_next(job, &i);) {
+        struct result *result = &job->results[i];
+        const int code = make_sums(&reading, wfs_catalog_tensor(job->catalog, i), result);
+        pthread_mutex_lock(&job->lock);
+        result->code = code;
+        result->is_ready = true;
+        if (code < 0)
+            job->n_taken = wfs_catalog_n_tensors(job->catalog);
+        pthread_cond_signal(&job->changed);
+        pthread_mutex_unlock(&job->lock);
+    }
+    return NULL;
+}
+
+static int wait_for(struct job *job, const struct result *result)
+{
+    pthread_mutex_lock(&job->lock);
+    while (!result->is_ready)
+        pthread_cond_wait(&job->changed, &job->lock);
+    pthread_mutex_unlock(&job->lock);
+    return result->code;
+}
+
+static int visit_all(struct job *job, sums_visit visit, void *ctx,
+                     const struct wfs_tensor **ret_failed)
+{
+    int code = 0;
+    for (size_t i = 0; i < wfs_catalog_n_tensors(job->catalog) && code == 0; i++) {
+        const struct wfs_tensor *tensor = wfs_catalog_tensor(job->catalog, i);
+        const size_t group = wfs_workload_group(job->workload, i);
+        const struct result *result = &job->results[group == 0 ? i : job->firsts[group] - 1];
+        code = wait_for(job, result);
+        const struct sums sums = format(result);
+        if (code < 0)
+            *ret_failed = tensor;
+        else
+            code = visit(ctx, tensor, &sums);
+    }
+    return code;
+}
+
+static size_t count_threads(size_t n_tensors)
+{
+    cpu_set_t cpus;
+    const int n_cpus = sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
+    const size_t n = n_cpus < N_THREADS_MAX ? (size_t)n_cpus : N_THREADS_MAX;
+    return n < n_tensors ? n : n_tensors;
+}
+
+static int run_threads(struct job *job, sums_visit visit, void *ctx,
+                       const struct wfs_tensor **ret_failed)
+{
+    pthread_t threads[N_THREADS_MAX];
+    const size_t n_threads = count_threads(wfs_catalog_n_tensors(job->catalog));
+    size_t n_started = 0;
+    while (n_started < n_threads && pthread_create(&threads[n_started], NULL, make_some, job) == 0)
+        n_started++;
+    if (n_started == 0)
+        make_some(job);
+    const int code = visit_all(job, visit, ctx, ret_failed);
+    pthread_mutex_lock(&job->lock);
+    job->is_stopped = true;
+    pthread_mutex_unlock(&job->lock);
+    while (n_started > 0)
+        pthread_join(threads[--n_started], NULL);
+    return code;
+}
+
+static void find_firsts(struct job *job)
+{
+    for (size_t i = wfs_catalog_n_tensors(job->catalog); i-- > 0;)
+        job->firsts[wfs_workload_group(job->workload, i)] = i + 1;
+}
+
+/*
+ * Reads all tensors once, several at a time, those of a group of the workload once together, and
+ * calls visit for each in the order of the catalog. Returns the first result that is not 0: of
+ * visit, with *ret_failed NULL, or the negative errno of the tensor *ret_failed; -ENOMEM.
+ */
+static int sums_make(const struct wfs_catalog *catalog, const struct wfs_workload *workload,
+                     struct progress *progress, sums_visit visit, void *ctx,
+                     const struct wfs_tensor **ret_failed)
+{
+    autofree struct result *results = calloc(wfs_catalog_n_tensors(catalog) + 1, sizeof(*results));
+    autofree size_t *firsts = calloc(wfs_workload_n_groups(workload) + 1, sizeof(*firsts));
+    struct job job = {.catalog = catalog,
+                      .workload = workload,
+                      .progress = progress,
+                      .results = results,
+                      .firsts = firsts,
+                      .lock = PTHREAD_MUTEX_INITIALIZER,
+                      .changed = PTHREAD_COND_INITIALIZER};
+    *ret_failed = NULL;
+    if (results == NULL || firsts == NULL)
+        return -ENOMEM;
+    find_firsts(&job);
+    return run_threads(&job, visit, ctx, ret_failed);
+}
+
+/* ---- printing and checking ---- */
 
 /* One source whose sums are made. */
 struct sum {
@@ -221,8 +397,8 @@ static void end(const struct sum *sum)
     }
 }
 
-static enum exit_code make(struct sum *sum, const struct wfs_catalog *catalog,
-                           const struct wfs_workload *workload)
+static enum exit_code make_all(struct sum *sum, const struct wfs_catalog *catalog,
+                               const struct wfs_workload *workload)
 {
     const struct wfs_tensor *failed = NULL;
     struct progress progress;
@@ -234,7 +410,7 @@ static enum exit_code make(struct sum *sum, const struct wfs_catalog *catalog,
     progress_end(&progress);
     end(sum);
     if (code == -ENOMEM)
-        return print_error(EXIT_UNSUPPORTED, sum->path, "out of memory");
+        return print_memory(sum->path);
     if (code < 0 && failed != NULL)
         return input_read_error(sum->path, failed, code);
     return code < 0 ? EXIT_OUTPUT : EXIT_DONE; /* the line about the output comes at the end */
@@ -254,7 +430,7 @@ static enum exit_code sum_source(struct sum *sum)
     exit_code = input_workload(sum->path, works, n, args_has(sum->args, "large"),
                                INPUT_CHOOSE_FEWER, &workload);
     if (exit_code == EXIT_DONE)
-        exit_code = make(sum, catalog, workload);
+        exit_code = make_all(sum, catalog, workload);
     wfs_workload_free(workload);
     return exit_code;
 }
@@ -350,17 +526,36 @@ static enum exit_code check(const struct args *args)
     return check_parts(args, &manifest);
 }
 
-int verb_sum(int argc, char **argv)
+static enum exit_code run_sum(const struct args *args)
 {
-    int exit_code;
-    auto_args struct args args;
-    if (!args_parse(&args, &usage, argc, argv, &exit_code))
-        return exit_code;
-    if (args_has(&args, "check") && args_has(&args, "json"))
+    if (args_has(args, "check") && args_has(args, "json"))
         return print_error(EXIT_USAGE, NULL, "--check cannot be combined with --json");
-    if (args_has(&args, "check"))
-        return (int)check(&args);
-    if (args.n_operands == 0)
+    if (args_has(args, "check"))
+        return check(args);
+    if (args->n_operands == 0)
         return print_error(EXIT_USAGE, NULL, "missing SOURCE; usage: weightfs sum SOURCE...");
-    return (int)print_sources(&args);
+    return print_sources(args);
 }
+
+static const struct args_option sum_options[] = {
+    {"check", "MANIFEST", "compare with what 'sum' printed before"},
+    {"json", NULL, "print one JSON object"},
+    {"large", NULL, INPUT_LARGE_HELP},
+    {NULL, NULL, NULL},
+};
+
+const struct verb verb_sum = {
+    .name = "sum",
+    .operands = "[SOURCE...]",
+    .text = "Print SHA-256, XXH3 (64 bits), dtype, shape and key of each tensor. The sums are\n"
+            "those of the elements as a mount shows them: equal tensors have equal sums in\n"
+            "all formats. Blanks in keys are printed as \\x20. With --check, report each\n"
+            "tensor that is not as a line of MANIFEST ('-': standard input) describes it,\n"
+            "that is missing, or that no line describes; the exit code is 1 then. Without\n"
+            "SOURCE, the files that MANIFEST names are checked.",
+    .n_min = 0,
+    .n_max = SIZE_MAX,
+    .has_source = true,
+    .options = sum_options,
+    .run = run_sum,
+};

@@ -22,7 +22,7 @@
 #include <weightfs/tensor.h>
 
 #include "cli/args.h"
-#include "program/screen.h"
+#include "program/terminal.h"
 
 struct table_column {
     const char *heading;

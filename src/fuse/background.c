@@ -5,7 +5,7 @@
  */
 #include "fuse/background.h"
 
-#include "program/exit.h"
+#include "program/print.h"
 #include "fuse/log.h"
 
 #include <weightfs/cleanup.h>

@@ -4,7 +4,7 @@
 #include "fuse/confine.h"
 #include "fuse/keeper.h"
 #include "fuse/log.h"
-#include "program/exit.h"
+#include "program/print.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -5,8 +5,7 @@
 #include "fuse/confine.h"
 
 #include "program/checkpoint.h"
-#include "program/exit.h"
-#include "program/memory.h"
+#include "program/print.h"
 #include "fuse/log.h"
 #include "program/place.h"
 
@@ -59,7 +58,7 @@ static int check_address_space(void)
 
 int confine_prepare(const struct mount_options *options)
 {
-    memory_limit(options->limits, options->n_limits);
+    memory_limit(&options->settings.load);
     setrlimit(RLIMIT_CORE, &(struct rlimit){0});
     signal(SIGXFSZ, SIG_IGN);
     signal(SIGPIPE, SIG_IGN);
@@ -90,7 +89,7 @@ int confine(const struct mount_options *options, struct target *target, const st
     if (connected != 0)
         return connected;
     sandbox_init(&sandbox, options->sandbox);
-    const bool has_siblings = options->settings.shards;
+    const bool has_siblings = options->settings.load.shards;
     const char *overlay;
     sandbox_allow_source(&sandbox, target->source.opened, has_siblings);
     if (wfs_view_like(view) != NULL)

@@ -5,7 +5,7 @@
  */
 #include "fuse/driver.h"
 
-#include "program/exit.h"
+#include "program/print.h"
 #include "fuse/loading.h"
 #include "fuse/log.h"
 #include "fuse/resume.h"
@@ -87,10 +87,7 @@ static int make_tree(struct driver *driver, const char *base)
 {
     const struct mount_options *options = driver->options;
     const struct target *target = driver->target;
-    driver->draft.fit_options.drops_ties = options->settings.drops_ties;
-    driver->draft.fit_options.burn_version = options->settings.burn_version;
-    driver->draft.fit_options.values_in_metadata = options->settings.values_in_metadata;
-    driver->draft.fit_options.is_safe = options->settings.is_safe;
+    driver->draft.fit_options = options->settings.fit;
     driver->draft.large_option = options->settings.allows_large ? NULL : "-o large";
     if (generated_new(&driver->draft, wfs_catalog_format(driver->catalog), options->redact != 0,
                       &driver->generated) < 0)

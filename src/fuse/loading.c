@@ -36,16 +36,9 @@ static int load(const struct mount_options *options, const struct target *target
 {
     const char *source = target->kept_source != NULL ? target->kept_source : target->source.opened;
     struct checkpoint_failure failure;
-    const struct checkpoint_options checkpoint_options = {
-        .load = {.force = options->settings.force,
-                 .escapes_nul = options->settings.escapes_nul,
-                 .shards = options->settings.shards,
-                 .has_epoch = options->settings.has_epoch,
-                 .epoch = options->settings.epoch,
-                 .remote = target->remote,
-                 .limits = options->limits,
-                 .n_limits = options->n_limits},
-        .is_lasting = true};
+    struct checkpoint_options checkpoint_options = {.load = options->settings.load,
+                                                    .is_lasting = true};
+    checkpoint_options.load.remote = target->remote;
     const enum exit_code exit_code =
         checkpoint_load(source, &checkpoint_options, view, out, report, &failure);
     if (exit_code == EXIT_DONE)

@@ -18,7 +18,7 @@
 #include "fuse/publication.h"
 #include "fuse/remount.h"
 #include "fuse/supervisor.h"
-#include "program/exit.h"
+#include "program/print.h"
 #include "program/predecessor.h"
 
 #include <fuse_lowlevel.h>

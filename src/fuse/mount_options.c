@@ -7,7 +7,6 @@
 #include "fuse/mount_options.h"
 
 #include "fuse/log.h"
-#include "program/spelling.h"
 #include "fuse/sandbox/sandbox.h"
 
 #include <weightfs/view.h>
@@ -197,7 +196,7 @@ static bool apply(struct mount_options *options, const struct option_rule *rule,
     case OCTAL:
         return parse_number(option, value, 8, (unsigned *)(void *)field);
     case LIMIT:
-        options->limits[options->n_limits++] = value;
+        options->limits[options->settings.load.n_limits++] = value;
         return true;
     case FROM_MOUNT:
         options->is_from_mount = true;
@@ -268,7 +267,7 @@ static bool apply_setting(struct mount_options *options, const struct setting *s
                   value != NULL ? "takes no value" : "needs a value");
         return false;
     }
-    if (setting->apply(&options->settings, value != NULL ? value + 1 : NULL, &err) < 0) {
+    if (settings_apply(&options->settings, setting, value != NULL ? value + 1 : NULL, &err) < 0) {
         log_error("mount option '%s' %s", setting->name, err.text);
         return false;
     }
@@ -306,7 +305,7 @@ static bool parse_list(struct mount_options *options, const char *list)
     for (const char *at = list; *at != '\0'; at++)
         n_options += *at == ',';
     char *text = strdup(list);
-    if (text == NULL || !grow(&options->limits, options->n_limits, n_options) ||
+    if (text == NULL || !grow(&options->limits, options->settings.load.n_limits, n_options) ||
         !grow(&options->views, options->n_views, n_options)) {
         free(text);
         log_error("out of memory");
@@ -429,7 +428,9 @@ bool mount_options_parse(struct mount_options *options, int argc, char **argv)
         log_error("out of memory");
         return false;
     }
-    return parse_arguments(options, argv) && check(options);
+    const bool is_good = parse_arguments(options, argv) && check(options);
+    options->settings.load.limits = options->limits;
+    return is_good;
 }
 
 void mount_options_done(struct mount_options *options)

@@ -42,9 +42,8 @@ struct mount_options {
     unsigned uid, gid;
     unsigned umask;
     unsigned process_umask; /* as inherited */
-    const char **limits;    /* "NAME=NUMBER" */
-    size_t n_limits;
-    const char **views; /* options of the view, "NAME=VALUE" or "NAME" */
+    const char **limits;    /* of the settings; owned */
+    const char **views;     /* options of the view, "NAME=VALUE" or "NAME" */
     size_t n_views;
     char **texts; /* copies of the -o arguments, cut into options; owned */
     size_t n_texts;

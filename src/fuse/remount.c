@@ -6,7 +6,7 @@
 #include "fuse/remount.h"
 
 #include "fuse/log.h"
-#include "program/exit.h"
+#include "program/print.h"
 
 #include <weightfs/cleanup.h>
 #include <weightfs/control.h>

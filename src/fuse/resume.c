@@ -5,7 +5,7 @@
  */
 #include "fuse/resume.h"
 
-#include "program/exit.h"
+#include "program/print.h"
 #include "fuse/log.h"
 #include "program/predecessor.h"
 
@@ -67,8 +67,8 @@ static int look(struct target *target, const struct mount_options *options, stru
                            "the journal of an earlier mount in '%s' is damaged at record %" PRIu64
                            "; 'weightfs recover' lists the edits before it",
                            wfs_quote(target->stage_path).text, leftover->bad_record);
-    const struct wfs_written *written =
-        predecessor_written(leftover, target->path, options->limits, options->n_limits);
+    const struct wfs_written *written = predecessor_written(
+        leftover, target->path, options->settings.load.limits, options->settings.load.n_limits);
     if (written != NULL || leftover->commit != WFS_COMMIT_NONE)
         predecessor_remove_temporary(target->path);
     if (written != NULL)

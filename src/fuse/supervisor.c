@@ -7,7 +7,7 @@
 
 #include "fuse/supervisor.h"
 
-#include "program/exit.h"
+#include "program/print.h"
 #include "program/unmount.h"
 #include "fuse/background.h"
 #include "fuse/channel.h"

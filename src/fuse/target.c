@@ -5,7 +5,7 @@
  */
 #include "fuse/target.h"
 
-#include "program/exit.h"
+#include "program/print.h"
 #include "fuse/log.h"
 
 #include <weightfs/cleanup.h>
@@ -197,7 +197,7 @@ int target_init(struct target *target, const struct mount_options *options)
     const bool is_wanted = options->output != NULL || options->access == MOUNT_ACCESS_RW;
     const bool is_url = url_is(target->source.opened);
     autofree char *file =
-        is_url ? NULL : wfs_source_file(target->source.opened, options->settings.shards);
+        is_url ? NULL : wfs_source_file(target->source.opened, options->settings.load.shards);
     if (is_url && options->access == MOUNT_ACCESS_RW && options->output == NULL)
         return log_failure(EXIT_USAGE, "mount option 'rw' cannot replace a URL; use output=PATH");
     if (!is_wanted || (!is_url && stat(file != NULL ? file : target->source.opened, &st) < 0))
@@ -267,7 +267,7 @@ int target_check(struct target *target, const struct mount_options *options,
         return log_failure(EXIT_USAGE,
                            "mount option 'rw' cannot replace a record in gzip or JSON, because "
                            "records are written as plain .mpk; use output=NAME.mpk");
-    if (options->settings.burn_version != NULL && !target->format->has_fillers)
+    if (options->settings.fit.burn_version != NULL && !target->format->has_fillers)
         return log_failure(EXIT_USAGE, "mount option 'burn_version' applies to .mpk files only");
     struct wfs_error err = {0};
     if (!target->is_published &&
@@ -293,7 +293,7 @@ void target_published(struct target *target, const struct wfs_identity *identity
 }
 
 /* Writes control characters and '%' as %XX, so that the text fits a line. */
-static void print_line(FILE *out, const char *text)
+static void print_encoded(FILE *out, const char *text)
 {
     for (const unsigned char *at = (const unsigned char *)text; *at != '\0'; at++) {
         char code[PERCENT_N + 1] = {(char)*at};
@@ -320,7 +320,7 @@ static void print_identity(FILE *out, const char *word, const struct wfs_identit
 static void print_named(FILE *out, const char *word, const char *text)
 {
     fprintf(out, "%s ", word);
-    print_line(out, text);
+    print_encoded(out, text);
 }
 
 /* Writes how it was mounted, one option a line, for recovery. */
@@ -331,22 +331,22 @@ static void print_mount(FILE *out, const struct target *target, const struct mou
     print_named(out, "#output", target->path);
     print_named(out, "#stage", target->stage_path);
     print_named(out, "#option format", target->format->name);
-    for (size_t i = 0; i < options->n_limits; i++)
-        print_named(out, "#option limit", options->limits[i]);
-    if (options->settings.force)
+    for (size_t i = 0; i < options->settings.load.n_limits; i++)
+        print_named(out, "#option limit", options->settings.load.limits[i]);
+    if (options->settings.load.force)
         fputs("#option flag force\n", out);
-    if (options->settings.shards)
+    if (options->settings.load.shards)
         fputs("#option flag shards\n", out);
-    if (options->settings.has_epoch)
-        fprintf(out, "#option flag epoch=%llu\n", (unsigned long long)options->settings.epoch);
-    if (options->settings.burn_version != NULL)
-        fprintf(out, "#option flag burn_version=%s\n", options->settings.burn_version);
+    if (options->settings.load.has_epoch)
+        fprintf(out, "#option flag epoch=%llu\n", (unsigned long long)options->settings.load.epoch);
+    if (options->settings.fit.burn_version != NULL)
+        fprintf(out, "#option flag burn_version=%s\n", options->settings.fit.burn_version);
     const struct wfs_backup *backup = &options->settings.backup;
     if (backup->control != WFS_BACKUP_NONE)
         fprintf(out, "#option flag backup=%s\n", settings_backup_name(backup));
     if (backup->control != WFS_BACKUP_NONE && strcmp(backup->suffix, "~") != 0) {
         fputs("#option flag suffix=", out);
-        print_line(out, backup->suffix);
+        print_encoded(out, backup->suffix);
     }
     if (target->max_shard > 0)
         fprintf(out, "#option flag max_shard_size=%llu\n", (unsigned long long)target->max_shard);
@@ -366,7 +366,7 @@ static int print_base(FILE *out, const struct target *target, const struct mount
         autofree char *whole = path_resolve(path);
         print_identity(out, "source", &identity);
         fprintf(out, "#device %llu ", (unsigned long long)identity.device);
-        print_line(out, whole != NULL ? whole : path);
+        print_encoded(out, whole != NULL ? whole : path);
     }
     fprintf(out, "index %016llx\n", (unsigned long long)digest);
     fputs(options->layout == WFS_LAYOUT_FLAT ? "option layout=flat\n" : "", out);

@@ -5,7 +5,7 @@
  */
 #include "fuse/worker.h"
 
-#include "program/exit.h"
+#include "program/print.h"
 #include "fuse/background.h"
 #include "fuse/channel.h"
 #include "fuse/publication.h"

@@ -2,12 +2,16 @@
 /*
  * A checkpoint as the user asks for it: loaded, with its overlays laid over it, shown through a
  * view. The same for verbs and mounts, which differ in how they report a failure.
+ *
+ * Everything in the program knows a URL by what may be shown of it; what is opened is looked up
+ * where it is opened. So no message, report, journal or status can have a password or a signature
+ * in it.
  */
 #ifndef WFS_CHECKPOINT_H
 #define WFS_CHECKPOINT_H
 
 #include "fetch/fetcher.h"
-#include "program/exit.h"
+#include "program/print.h"
 
 #include <weightfs/format.h>
 #include <weightfs/view.h>
@@ -44,5 +48,17 @@ void checkpoint_disconnect(struct checkpoint_options *options);
 enum exit_code checkpoint_load(const char *source, const struct checkpoint_options *options,
                                const struct wfs_view *view, struct wfs_catalog **out,
                                struct wfs_report **report, struct checkpoint_failure *failure);
+
+/*
+ * Replaces the URLs in arguments by what may be shown of them, and overwrites the memory that other
+ * users can see. For the program's start. -ENOMEM.
+ */
+int urls_take(int argc, char **argv);
+
+/*
+ * Limits the address space of the process to what the loaders may take for an index by their
+ * limits, and room for buffers and stacks. A lower limit that the process has already stays.
+ */
+void memory_limit(const struct wfs_load_options *load);
 
 #endif

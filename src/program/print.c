@@ -1,16 +1,42 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Error lines, escaped names, sizes, and the check that all output arrived.
+ * Exit codes, error lines, escaped names, sizes, and the check that all output arrived.
  */
 #include "program/print.h"
 
-#include "program/screen.h"
-#include "program/wrapping.h"
+#include "program/terminal.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <string.h>
+
+static const struct {
+    int code;
+    enum exit_code exit_code;
+} exits[] = {
+    {EINVAL, EXIT_USAGE},
+    {EMEDIUMTYPE, EXIT_FOREIGN},
+    {EBADMSG, EXIT_DAMAGED},
+    {EIO, EXIT_DAMAGED},
+    {EOPNOTSUPP, EXIT_UNSUPPORTED},
+    {E2BIG, EXIT_UNSUPPORTED},
+    {ENOMEM, EXIT_UNSUPPORTED},
+    /* Reads of network filesystems and of disks keep their errno. */
+    {ESTALE, EXIT_DAMAGED},
+    {ETIMEDOUT, EXIT_DAMAGED},
+    {EREMOTEIO, EXIT_DAMAGED},
+};
+
+enum exit_code exit_of_errno(int code)
+{
+    for (size_t i = 0; i < sizeof(exits) / sizeof(exits[0]); i++) {
+        if (exits[i].code == code)
+            return exits[i].exit_code;
+    }
+    return EXIT_SOURCE;
+}
 
 /* Returns the number of bytes at the front that are never escaped, which most are. */
 static size_t count_plain(const char *bytes, size_t n_bytes)
@@ -99,6 +125,11 @@ enum exit_code print_error(enum exit_code exit_code, const char *file, const cha
     va_end(args);
     end_line(text);
     return exit_code;
+}
+
+enum exit_code print_memory(const char *file)
+{
+    return print_error(EXIT_UNSUPPORTED, file, "out of memory");
 }
 
 const char *print_severity(enum wfs_severity severity)

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What programs print: error lines, sizes, and texts from files, mounts and journals, in which
- * everything that a terminal would act on is escaped.
+ * everything that a terminal would act on is escaped; and the exit codes, the same for every verb
+ * and for mounts. This room holds what both share: places, settings, loading, commits, earlier
+ * mounts, printing. It knows no verb, and nothing of FUSE.
  */
 #ifndef WFS_PRINT_H
 #define WFS_PRINT_H
@@ -13,7 +15,22 @@
 #include <weightfs/catalog.h>
 #include <weightfs/strbuf.h>
 
-#include "program/exit.h"
+enum exit_code {
+    EXIT_DONE = 0,
+    EXIT_FOUND = 1,       /* check: problems that do not prevent reading; diff: a difference; find:
+                             nothing; sum --check: not as the manifest */
+    EXIT_USAGE = 2,       /* the command line */
+    EXIT_SOURCE = 3,      /* source missing or unreadable */
+    EXIT_FOREIGN = 4,     /* not a checkpoint */
+    EXIT_DAMAGED = 5,     /* damaged, truncated, failing or changed */
+    EXIT_UNSUPPORTED = 6, /* valid but not supported, or above a limit */
+    EXIT_NO_MATCH = 7,    /* what was asked for is not in the source */
+    EXIT_MOUNT = 8,       /* cannot mount */
+    EXIT_OUTPUT = 9,      /* a commit, a target or standard output could not be written */
+};
+
+/* Returns the exit code for the positive errno of a failed load or read. */
+enum exit_code exit_of_errno(int code);
 
 /*
  * Prints one line "weightfs: FILE: text" on stderr. file may be NULL and is escaped here; names in
@@ -21,6 +38,9 @@
  */
 enum exit_code print_error(enum exit_code exit_code, const char *file, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* The same where memory ran out: EXIT_UNSUPPORTED. */
+enum exit_code print_memory(const char *file);
 
 /* Prints one line "weightfs: FILE: ABOUT: text" on stderr; all are escaped here. */
 void print_warning(const char *file, const char *about, const char *text);

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The table, and what each row does to the settings.
+ * The table, what each row does to the settings, and the search for the name that was meant: the
+ * distance drops most texts after a few characters; of names, two letters may differ, of short
+ * names one.
  */
 #include "program/settings.h"
 
 #include <weightfs/size.h>
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -114,12 +117,12 @@ static int choose(const char *value, const char *clear, const char *set, bool *r
 
 static int apply_ties(struct settings *settings, const char *value, struct wfs_error *err)
 {
-    return choose(value, "copy", "drop", &settings->drops_ties, err);
+    return choose(value, "copy", "drop", &settings->fit.drops_ties, err);
 }
 
 static int apply_values(struct settings *settings, const char *value, struct wfs_error *err)
 {
-    return choose(value, "drop", "metadata", &settings->values_in_metadata, err);
+    return choose(value, "drop", "metadata", &settings->fit.values_in_metadata, err);
 }
 
 static int apply_burn_version(struct settings *settings, const char *value, struct wfs_error *err)
@@ -130,7 +133,7 @@ static int apply_burn_version(struct settings *settings, const char *value, stru
     if (n < 1 || dot != '.' || minor < BURN_FIRST || minor > BURN_LAST)
         return wfs_fail(err, EINVAL, "must be a version from 0.%d to 0.%d, not '%s'", BURN_FIRST,
                         BURN_LAST, wfs_quote(value).text);
-    settings->burn_version = value;
+    settings->fit.burn_version = value;
     return 0;
 }
 
@@ -138,8 +141,8 @@ static int apply_epoch(struct settings *settings, const char *value, struct wfs_
 {
     char *end;
     errno = 0;
-    settings->epoch = strtoull(value, &end, 10);
-    settings->has_epoch = true;
+    settings->load.epoch = strtoull(value, &end, 10);
+    settings->load.has_epoch = true;
     return value[0] >= '0' && value[0] <= '9' && *end == '\0' && errno == 0
                ? 0
                : wfs_fail(err, EINVAL, "must be a number, not '%s'", wfs_quote(value).text);
@@ -195,41 +198,7 @@ static int apply_timeout(struct settings *settings, const char *value, struct wf
     return parse_count(value, 86400, &settings->fetcher.timeout_s, err);
 }
 
-static int apply_force(struct settings *settings, const char *value, struct wfs_error *err)
-{
-    settings->force = true;
-    return 0;
-}
-
-static int apply_escape_nul(struct settings *settings, const char *value, struct wfs_error *err)
-{
-    settings->escapes_nul = true;
-    return 0;
-}
-
-static int apply_shards(struct settings *settings, const char *value, struct wfs_error *err)
-{
-    settings->shards = true;
-    return 0;
-}
-
-static int apply_large(struct settings *settings, const char *value, struct wfs_error *err)
-{
-    settings->allows_large = true;
-    return 0;
-}
-
-static int apply_overwrite(struct settings *settings, const char *value, struct wfs_error *err)
-{
-    settings->overwrite = true;
-    return 0;
-}
-
-static int apply_safe(struct settings *settings, const char *value, struct wfs_error *err)
-{
-    settings->is_safe = true;
-    return 0;
-}
+#define FLAG(member) .flag = offsetof(struct settings, member)
 
 static const struct setting rows[] = {
     {"backup", "[CONTROL]", "keep what is replaced: simple, numbered, existing", SETTING_OF_OUTPUT,
@@ -242,21 +211,21 @@ static const struct setting rows[] = {
     {"endpoint", "URL", "the server of s3:// names", SETTING_OF_SOURCE, apply_endpoint},
     {"epoch", "N", "read epoch N of a training run, not the newest", SETTING_OF_SOURCE,
      apply_epoch},
-    {"escape_nul", NULL, "show a NUL in a key as %00", SETTING_OF_SOURCE, apply_escape_nul},
-    {"force", NULL, "skip damaged parts of SOURCE", SETTING_OF_SOURCE, apply_force},
+    {"escape_nul", NULL, "show a NUL in a key as %00", SETTING_OF_SOURCE, FLAG(load.escapes_nul)},
+    {"force", NULL, "skip damaged parts of SOURCE", SETTING_OF_SOURCE, FLAG(load.force)},
     {"format", "NAME", "safetensors, pytorch, burnpack, mpk or dcp", SETTING_OF_OUTPUT,
      apply_format},
     {"large", NULL, "allow a TARGET over 16 times larger than SOURCE", SETTING_OF_OUTPUT,
-     apply_large},
+     FLAG(allows_large)},
     {"max_shard_size", "SIZE", "start a new shard at SIZE, such as 5GB or 500MiB",
      SETTING_OF_OUTPUT, apply_max_shard},
     {"overwrite", NULL, "replace TARGET if it exists, or is SOURCE", SETTING_OF_OUTPUT,
-     apply_overwrite},
+     FLAG(overwrite)},
     {"retries", "N", "repeat a failed request up to N times (5)", SETTING_OF_SOURCE, apply_retries},
     {"safe", NULL, "leave out what may run code when TARGET is loaded", SETTING_OF_OUTPUT,
-     apply_safe},
+     FLAG(fit.is_safe)},
     {"shards", NULL, "SOURCE is one of several shards; read all of them", SETTING_OF_SOURCE,
-     apply_shards},
+     FLAG(load.shards)},
     {"suffix", "TEXT", "of a simple backup, in place of '~'", SETTING_OF_OUTPUT, apply_suffix},
     {"ties", "copy|drop", "store tied tensors once per name, or only once", SETTING_OF_OUTPUT,
      apply_ties},
@@ -271,6 +240,15 @@ enum { N_ROWS = sizeof(rows) / sizeof(*rows) };
 const struct setting *settings_row(size_t i)
 {
     return i < N_ROWS ? &rows[i] : NULL;
+}
+
+int settings_apply(struct settings *settings, const struct setting *setting, const char *value,
+                   struct wfs_error *err)
+{
+    if (setting->apply != NULL)
+        return setting->apply(settings, value, err);
+    *(bool *)((char *)settings + setting->flag) = true;
+    return 0;
 }
 
 bool settings_needs_value(const char *argument)
@@ -296,4 +274,64 @@ const struct setting *settings_find(const char *name, size_t n_name)
             return &rows[i];
     }
     return NULL;
+}
+
+/* ---- spelling ---- */
+
+static unsigned least(unsigned a, unsigned b)
+{
+    return a < b ? a : b;
+}
+
+unsigned spelling_distance(const char *a, size_t n_a, const char *b, size_t n_b, unsigned bound)
+{
+    unsigned row[SPELLING_TEXT_MAX + 1];
+    if (n_b > SPELLING_TEXT_MAX || (n_a > n_b ? n_a - n_b : n_b - n_a) > bound)
+        return SPELLING_FAR;
+    for (size_t j = 0; j <= n_b; j++)
+        row[j] = (unsigned)j;
+    for (size_t i = 1; i <= n_a; i++) {
+        unsigned diagonal = row[0];
+        unsigned row_least = row[0] = (unsigned)i;
+        for (size_t j = 1; j <= n_b; j++) {
+            const unsigned replaced = diagonal + (a[i - 1] != b[j - 1]);
+            diagonal = row[j];
+            row[j] = least(replaced, 1 + least(row[j], row[j - 1]));
+            row_least = least(row_least, row[j]);
+        }
+        if (row_least > bound)
+            return SPELLING_FAR;
+    }
+    return row[n_b] <= bound ? row[n_b] : SPELLING_FAR;
+}
+
+/* Copies a name up to a '=', with dashes as underscores. */
+static void copy_name(char ret[SPELLING_NAME_MAX + 1], const char *name)
+{
+    const size_t n = strcspn(name, "=");
+    const size_t n_kept = n <= SPELLING_NAME_MAX ? n : 0;
+    for (size_t i = 0; i < n_kept; i++)
+        ret[i] = name[i] == '-' ? '_' : name[i];
+    ret[n_kept] = '\0';
+}
+
+void spelling_start(struct spelling *spelling, const char *name)
+{
+    *spelling = (struct spelling){0};
+    copy_name(spelling->name, name);
+    spelling->distance = strlen(spelling->name) > 3 ? 3 : 2;
+}
+
+void spelling_try(struct spelling *spelling, const char *known)
+{
+    char text[SPELLING_NAME_MAX + 1];
+    copy_name(text, known);
+    if (spelling->name[0] == '\0' || text[0] == '\0' || spelling->distance == 0)
+        return;
+    const unsigned distance = spelling_distance(spelling->name, strlen(spelling->name), text,
+                                                strlen(text), spelling->distance - 1);
+    if (distance == SPELLING_FAR)
+        return;
+    spelling->distance = distance;
+    spelling->best = known;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Settings: what the user says of a source and of an output. Verbs take them as flags and mounts as
- * mount options; names, values, help and mistakes are the same, from one table.
+ * mount options; names, values, help and mistakes are the same, from one table. And the spelling of
+ * names that the user has typed.
  */
 #ifndef WFS_SETTINGS_H
 #define WFS_SETTINGS_H
@@ -16,14 +17,13 @@
 
 struct settings {
     /* Of a source. */
-    bool force, escapes_nul, shards, has_epoch;
-    uint64_t epoch; /* of a training run */
+    struct wfs_load_options load; /* `remote` is not set */
     struct fetcher_settings fetcher;
     /* Of an output. */
     const struct wfs_format *format; /* NULL: as its name says */
+    struct wfs_fit_options fit;      /* `is_set` is not set */
     uint64_t max_shard;              /* bytes of tensors in a shard; 0: as they are */
-    const char *burn_version;        /* borrowed; NULL: not given */
-    bool allows_large, overwrite, drops_ties, values_in_metadata, is_safe;
+    bool allows_large, overwrite;
     struct wfs_backup backup; /* of what is replaced */
     bool has_backup_control;  /* given, not chosen for a suffix */
 };
@@ -37,10 +37,14 @@ struct setting {
                              left out; NULL: takes none */
     const char *help;     /* one line */
     enum setting_subject subject;
-    /* 0, or -EINVAL and what the value must be: "must be ..., not ...". The value is NULL where
-     * none was given. */
     int (*apply)(struct settings *settings, const char *value, struct wfs_error *err);
+    size_t flag; /* offset of what becomes true, where there is no function */
 };
+
+/* Takes the value, borrowed and NULL where none was given, into the settings. -EINVAL, and what the
+ * value must be: "must be ..., not ...". */
+int settings_apply(struct settings *settings, const struct setting *setting, const char *value,
+                   struct wfs_error *err);
 
 /* Returns the rows one by one, in the order of their names; NULL after the last. */
 const struct setting *settings_row(size_t i);
@@ -60,5 +64,31 @@ const char *settings_backup_name(const struct wfs_backup *backup);
 
 /* Finds a format by its name. -EINVAL: err lists those that there are. */
 int settings_parse_format(const char *name, const struct wfs_format **ret, struct wfs_error *err);
+
+/* ---- spelling: which of the names that there are was probably meant by one that is not ---- */
+
+enum {
+    SPELLING_NAME_MAX = 31,
+    SPELLING_TEXT_MAX = 255, /* longer texts are not compared */
+    SPELLING_FAR = 1000,
+};
+
+/*
+ * Returns how many characters must be inserted, removed or replaced to get from one text to the
+ * other, or SPELLING_FAR when that is more than bound.
+ */
+unsigned spelling_distance(const char *a, size_t n_a, const char *b, size_t n_b, unsigned bound);
+
+struct spelling {
+    char name[SPELLING_NAME_MAX + 1]; /* up to a '='; empty: too long to be meant */
+    const char *best;                 /* the nearest known name; NULL: none is near */
+    unsigned distance;                /* letters that differ must be fewer */
+};
+
+/* Starts with the name that is not known. */
+void spelling_start(struct spelling *spelling, const char *name);
+
+/* Tries a known name, borrowed, which counts up to a '='. A dash is as good as an underscore. */
+void spelling_try(struct spelling *spelling, const char *known);
 
 #endif

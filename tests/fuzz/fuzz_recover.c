@@ -26,7 +26,7 @@
 #include <weightfs/cleanup.h>
 #include <weightfs/strbuf.h>
 
-#include "cli/verbs.h"
+#include "cli/args.h"
 #include "fuse/child.h"
 #include "fuse/driver.h"
 #include "fuse/keeper.h"
@@ -316,14 +316,14 @@ static void plant_all(const struct request *request, char *text)
 
 /* ---- commands ---- */
 
-static void run_verb(int (*verb)(int argc, char **argv), const char *const *words)
+static void run_verb(const struct verb *verb, const char *const *words)
 {
     char *argv[12];
     int n = 0;
     for (; words[n] != NULL; n++)
         demand(n < 11 && (argv[n] = strdup(words[n])) != NULL);
     argv[n] = NULL;
-    const int code = verb(n, argv);
+    const int code = args_run(verb, n, argv);
     demand(code >= 0 && code < 10);
     for (int i = 0; i < n; i++)
         free(argv[i]);
@@ -392,12 +392,12 @@ static void run(const struct request *request)
     if (request->command == MOUNT)
         run_mount(request, NULL);
     else if (request->command == CONVERT)
-        run_verb(verb_convert,
+        run_verb(&verb_convert,
                  (const char *[]){"convert", "--overwrite", source, request->set, NULL});
     else if (request->command == LIST)
-        run_verb(verb_recover, (const char *[]){"recover", request->output, NULL});
+        run_verb(&verb_recover, (const char *[]){"recover", request->output, NULL});
     else
-        run_verb(verb_recover,
+        run_verb(&verb_recover,
                  (const char *[]){"recover", flags[request->command], options,
                                   request->command == ONTO ? "--onto" : "--source", source,
                                   request->output, request->command == FORCE ? "--force" : NULL,

@@ -43,7 +43,7 @@ def test_headers_compile_alone(path, folder):
 @pytest.mark.parametrize('path', SOURCES, ids=name)
 def test_files_and_functions_stay_short(path):
     lines = path.read_text().split('\n')
-    assert len(lines) <= 601, 'more than 600 lines'
+    assert len(lines) <= 801, 'more than 800 lines'
     assert max(map(len, lines)) <= 100, 'a line of more than 100 columns'
     begin = None
     for number, line in enumerate(lines, 1):

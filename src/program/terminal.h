@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The terminal: how wide it is, how many columns a text takes on it, and colours. Everything is
- * UTF-8, whatever the locale. Colours are for terminals, unless NO_COLOR or TERM=dumb forbid them
- * or --color decides.
+ * The terminal: how wide it is, how many columns a text takes on it, colours, and the breaking of
+ * lines. Everything is UTF-8, whatever the locale. Colours are for terminals, unless NO_COLOR or
+ * TERM=dumb forbid them or --color decides.
  */
-#ifndef WFS_SCREEN_H
-#define WFS_SCREEN_H
+#ifndef WFS_TERMINAL_H
+#define WFS_TERMINAL_H
+
+#include <weightfs/strbuf.h>
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
-
-#include <weightfs/strbuf.h>
 
 enum screen_when { SCREEN_AUTO, SCREEN_ALWAYS, SCREEN_NEVER };
 
@@ -65,5 +65,39 @@ void screen_escape(struct strbuf *out, const char *name, size_t n_bytes);
 
 /* Adds the filled part of a bar that is n_columns wide; share is from 0 to 1. */
 void screen_bar(struct strbuf *out, double share, size_t n_columns);
+
+/*
+ * ---- standard output and standard error ----
+ * On a terminal, lines that are too wide for it are broken at spaces, and a bar of progress is
+ * erased before a line is printed.
+ */
+
+/*
+ * Replaces stdout if it is a terminal; call it once, before anything is printed. is_exact: lines
+ * are not broken.
+ */
+void wrapping_start(bool is_exact);
+
+/*
+ * Does the same with stderr, where what is in quotes is never broken: a name or a command that
+ * somebody may paste. In any case stderr is buffered by lines from then on.
+ */
+void wrapping_start_errors(void);
+
+/* Writes the line that has not ended. Returns 0 or the negative errno of the first failure. */
+int wrapping_finish(void);
+
+/*
+ * A line on stderr that is drawn over again, such as a bar of progress. The text fits the terminal.
+ * Any thread may call these.
+ */
+void wrapping_draw(const char *text);
+
+/* Erases the line, and holds up those who draw it, so that something else can be printed. */
+void wrapping_pause(void);
+void wrapping_resume(void);
+
+/* For a signal handler, after which the program ends. */
+void wrapping_erase_for_good(void);
 
 #endif
