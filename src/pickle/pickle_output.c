@@ -5,12 +5,16 @@
 #include "pickle/pickle_output.h"
 
 #include <weightfs/array.h>
+#include <weightfs/cleanup.h>
+#include <weightfs/error.h>
+#include <weightfs/strbuf.h>
+#include "base/bytes.h"
+#include "value/value.h"
+#include "value/value_leaf.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "base/bytes.h"
 
 enum { N_BLOCK = 65536, N_COPIED = 4096 };
 
@@ -61,7 +65,8 @@ void pickle_put(struct pickle_output *output, const void *bytes, size_t n_bytes)
     }
 }
 
-int pickle_put_range(struct pickle_output *output, const struct value_bytes *bytes)
+/* Puts bytes of a source: a copy of a few, a range for many. -EIO, -ENOMEM. */
+static int pickle_put_range(struct pickle_output *output, const struct value_bytes *bytes)
 {
     if (bytes->n_bytes > N_COPIED) {
         struct pickle_piece *piece = add_piece(output);
@@ -98,4 +103,168 @@ void pickle_output_done(struct pickle_output *output)
     free(output->pieces);
     output->pieces = NULL;
     errno = saved;
+}
+
+void pickle_put_text(struct pickle_output *output, const char *text, size_t n_bytes)
+{
+    pickle_put_length(output, 'X', n_bytes, 4);
+    pickle_put(output, text, n_bytes);
+}
+
+static void put_long(struct pickle_output *output, const void *twos, size_t n)
+{
+    if (n < 256)
+        pickle_put_length(output, 0x8a, n, 1);
+    else
+        pickle_put_length(output, 0x8b, n, 4);
+    pickle_put(output, twos, n);
+}
+
+void pickle_put_integer(struct pickle_output *output, int64_t integer)
+{
+    uint8_t twos[8];
+    size_t n = sizeof(twos);
+    store_le64(twos, (uint64_t)integer);
+    if (integer >= 0 && integer < 256) {
+        pickle_put_length(output, 'K', (uint64_t)integer, 1);
+        return;
+    }
+    if (integer >= 0 && integer < 65536) {
+        pickle_put_length(output, 'M', (uint64_t)integer, 2);
+        return;
+    }
+    if (integer >= INT32_MIN && integer <= INT32_MAX) {
+        pickle_put_length(output, 'J', (uint64_t)integer, 4);
+        return;
+    }
+    while (n > 1 && ((twos[n - 1] == 0 && twos[n - 2] < 0x80) ||
+                     (twos[n - 1] == 0xff && twos[n - 2] >= 0x80)))
+        n--;
+    put_long(output, twos, n);
+}
+
+static void put_float(struct pickle_output *output, double real)
+{
+    uint64_t bits;
+    uint8_t bytes[9] = {'G'};
+    memcpy(&bits, &real, sizeof(bits));
+    store_le64(bytes + 1, __builtin_bswap64(bits));
+    pickle_put(output, bytes, sizeof(bytes));
+}
+
+/* Writes a str of Python 2. PyTorch reads a short one as UTF-8; one that is not UTF-8 becomes the
+ * text that the encoding latin1 makes of it. */
+static int put_byte_text(struct pickle_output *output, const struct value *value)
+{
+    autostrbuf struct strbuf text = {0};
+    if (value_is_latin1(value)) {
+        value_add_latin1(&text, value);
+        pickle_put_text(output, text.bytes, text.n_bytes);
+    } else if (value->n < 256) {
+        pickle_put_length(output, 'U', value->n, 1);
+        pickle_put(output, value->text, value->n);
+    } else {
+        pickle_put_text(output, value->text, value->n);
+    }
+    return text.is_cut ? wfs_fail_memory(output->err) : 0;
+}
+
+static int put_bytes(struct pickle_output *output, const struct value *value)
+{
+    const uint64_t n = value->bytes->n_bytes;
+    output->is_late = true;
+    if (value->form == FORM_BYTEARRAY)
+        pickle_put_length(output, 0x96, n, 8);
+    else if (n < 256)
+        pickle_put_length(output, 'C', n, 1);
+    else if (n <= UINT32_MAX)
+        pickle_put_length(output, 'B', n, 4);
+    else
+        pickle_put_length(output, 0x8e, n, 8);
+    return pickle_put_range(output, value->bytes);
+}
+
+/* Returns whether Python 2 and 3 use the same name for the module. Python 3 translates other
+ * names in protocols up to 2. */
+static bool is_plain_module(const struct value_global *global)
+{
+    static const char *const modules[] = {"torch",       "collections", "builtins",
+                                          "__builtin__", "_codecs",     "numpy"};
+    for (size_t i = 0; i < sizeof(modules) / sizeof(*modules); i++) {
+        const size_t n = strlen(modules[i]);
+        if (strncmp(global->module, modules[i], n) == 0 &&
+            (global->module[n] == '\0' || global->module[n] == '.'))
+            return true;
+    }
+    return false;
+}
+
+static void put_global(struct pickle_output *output, const struct value_global *global)
+{
+    const bool has_line = memchr(global->module, '\n', global->n_module) != NULL ||
+                          memchr(global->name, '\n', global->n_name) != NULL;
+    /* Only protocol 4 reads a name with dots as a path of attributes. */
+    const bool is_path = memchr(global->name, '.', global->n_name) != NULL;
+    output->is_late = output->is_late || has_line || is_path || !is_plain_module(global);
+    if (has_line) {
+        pickle_put_text(output, global->module, global->n_module);
+        pickle_put_text(output, global->name, global->n_name);
+        pickle_put_code(output, 0x93);
+        return;
+    }
+    pickle_put_code(output, 'c');
+    pickle_put(output, global->module, global->n_module);
+    pickle_put_code(output, '\n');
+    pickle_put(output, global->name, global->n_name);
+    pickle_put_code(output, '\n');
+}
+
+/* Writes an object of an extension registry, by its number. */
+static void put_extension(struct pickle_output *output, int64_t number)
+{
+    if (number >= 0 && number < 256)
+        pickle_put_length(output, 0x82, (uint64_t)number, 1);
+    else if (number >= 0 && number < 65536)
+        pickle_put_length(output, 0x83, (uint64_t)number, 2);
+    else
+        pickle_put_length(output, 0x84, (uint64_t)number, 4);
+}
+
+static int put_plain(struct pickle_output *output, const struct value *value)
+{
+    if (value->kind == VALUE_NONE)
+        pickle_put_code(output, 'N');
+    else if (value->kind == VALUE_BOOL)
+        pickle_put_code(output, value->integer != 0 ? 0x88 : 0x89);
+    else if (value->kind == VALUE_INT)
+        pickle_put_integer(output, value->integer);
+    else if (value->kind == VALUE_BIG)
+        put_long(output, value->text, value->n);
+    else if (value->kind == VALUE_FLOAT)
+        put_float(output, value->real);
+    else if (value->kind == VALUE_TUPLE)
+        pickle_put_code(output, ')');
+    else if (value->form == FORM_BYTE_TEXT || value->form == FORM_BYTE_DATA)
+        return put_byte_text(output, value);
+    else
+        pickle_put_text(output, value->text, value->n);
+    return 0;
+}
+
+bool pickle_put_leaf(struct pickle_output *output, const struct graph *graph,
+                     const struct value *value, int *ret_code)
+{
+    *ret_code = 0;
+    if (value->kind <= VALUE_TEXT || (value->kind == VALUE_TUPLE && value->n == 0)) {
+        *ret_code = put_plain(output, value);
+    } else if (value->kind == VALUE_BYTES) {
+        *ret_code = put_bytes(output, value);
+    } else if (value->kind == VALUE_GLOBAL) {
+        put_global(output, value->global);
+    } else if (value->kind == VALUE_CALL && value->form == FORM_EXTENSION) {
+        put_extension(output, graph_at(graph, value->call.args)->integer);
+    } else {
+        return false;
+    }
+    return true;
 }

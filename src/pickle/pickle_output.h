@@ -6,8 +6,8 @@
 #ifndef WFS_PICKLE_OUTPUT_H
 #define WFS_PICKLE_OUTPUT_H
 
-#include "value/value.h"
 #include <weightfs/error.h>
+#include "value/value.h"
 
 struct pickle_piece {
     const uint8_t *bytes; /* NULL: a range */
@@ -35,7 +35,12 @@ void pickle_put_code(struct pickle_output *output, uint8_t opcode);
 /* Puts an opcode and the n_length bytes (1, 4 or 8) of a number after it. */
 void pickle_put_length(struct pickle_output *output, uint8_t opcode, uint64_t n, size_t n_length);
 
-/* Puts bytes of a source: a copy of a few, a range for many. -EIO, -ENOMEM. */
-int pickle_put_range(struct pickle_output *output, const struct value_bytes *bytes);
+void pickle_put_text(struct pickle_output *output, const char *text, size_t n_bytes);
+void pickle_put_integer(struct pickle_output *output, int64_t integer);
+
+/* Writes the value and returns true; false when other values are in it. *ret_code: -EIO, -ENOMEM.
+ */
+bool pickle_put_leaf(struct pickle_output *output, const struct graph *graph,
+                     const struct value *value, int *ret_code);
 
 #endif

@@ -7,81 +7,22 @@
  */
 #include "pickle/pickle_room.h"
 
+#include "base/stream.h"
+#include "pickle/pickle.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/bytes.h"
-#include "base/stream.h"
-
-/* How the argument of an opcode is read. Those of a fixed length: the bytes of both. */
-enum argument {
-    NO_OPCODE,
-    NONE = 1,
-    BYTES_1 = 2,
-    BYTES_2 = 3,
-    BYTES_4 = 5,
-    BYTES_8 = 9,
-    LINE,
-    LINES,
-    LONG_1,
-    LONG_4,
-    LONG_8,
-    GET_1,
-    GET_4,
-    MEMO,
-    STOP,
-    BY_HAND
-};
-
-static const uint8_t arguments[256] = {
-    ['('] = NONE,     [')'] = NONE,     ['.'] = STOP,     ['0'] = NONE,     ['1'] = NONE,
-    ['2'] = NONE,     ['B'] = LONG_4,   ['C'] = LONG_1,   ['F'] = LINE,     ['G'] = BYTES_8,
-    ['I'] = LINE,     ['J'] = BYTES_4,  ['K'] = BYTES_1,  ['L'] = LINE,     ['M'] = BYTES_2,
-    ['N'] = NONE,     ['P'] = LINE,     ['Q'] = NONE,     ['R'] = NONE,     ['S'] = LINE,
-    ['T'] = LONG_4,   ['U'] = LONG_1,   ['V'] = LINE,     ['X'] = LONG_4,   [']'] = NONE,
-    ['a'] = NONE,     ['b'] = NONE,     ['c'] = LINES,    ['d'] = NONE,     ['e'] = NONE,
-    ['g'] = BY_HAND,  ['h'] = GET_1,    ['i'] = LINES,    ['j'] = GET_4,    ['l'] = NONE,
-    ['o'] = NONE,     ['p'] = BY_HAND,  ['q'] = BY_HAND,  ['r'] = BY_HAND,  ['s'] = NONE,
-    ['t'] = NONE,     ['u'] = NONE,     ['}'] = NONE,     [0x80] = BYTES_1, [0x81] = NONE,
-    [0x82] = BYTES_1, [0x83] = BYTES_2, [0x84] = BYTES_4, [0x85] = NONE,    [0x86] = NONE,
-    [0x87] = NONE,    [0x88] = NONE,    [0x89] = NONE,    [0x8a] = LONG_1,  [0x8b] = LONG_4,
-    [0x8c] = LONG_1,  [0x8d] = LONG_8,  [0x8e] = LONG_8,  [0x8f] = NONE,    [0x90] = NONE,
-    [0x91] = NONE,    [0x92] = NONE,    [0x93] = NONE,    [0x94] = MEMO,    [0x95] = BYTES_8,
-    [0x96] = LONG_8,  [0x97] = NONE,    [0x98] = NONE,
-};
-
 struct scan {
     struct stream input;
+    const struct pickle_opcode *opcodes;
     struct pickle_room *room;
     size_t n_room; /* bytes of the set */
     uint32_t n_memo;
 };
 
-static int skip(struct scan *s, size_t n_length)
-{
-    const uint8_t *at;
-    uint64_t n = 0;
-    const int code = stream_take(&s->input, n_length, &at);
-    if (code < 0)
-        return code;
-    for (size_t i = n_length; i-- > 0;)
-        n = n << 8 | at[i];
-    return n > stream_left(&s->input) ? -ENODATA : stream_skip(&s->input, n);
-}
-
-static int skip_lines(struct scan *s, unsigned n_lines)
-{
-    enum { LINE_MAX_BYTES = 1 << 20 };
-    const char *line;
-    size_t n;
-    int code = 0;
-    for (unsigned i = 0; i < n_lines && code == 0; i++)
-        code = stream_line(&s->input, LINE_MAX_BYTES, &line, &n);
-    return code;
-}
-
-static bool set_used(struct scan *s, uint32_t i)
+static bool set_used(struct scan *s, uint64_t i)
 {
     if (i >= s->n_memo || i / 8 >= s->n_room)
         return false;
@@ -90,13 +31,8 @@ static bool set_used(struct scan *s, uint32_t i)
 }
 
 /* A number that was not given yet is an error, which the reader reports. */
-static int get(struct scan *s, size_t n_bytes)
+static int get(struct scan *s, uint64_t i)
 {
-    const uint8_t *at;
-    const int code = stream_take(&s->input, n_bytes, &at);
-    if (code < 0)
-        return code;
-    const uint32_t i = n_bytes == 1 ? *at : load_le32(at);
     if (i >= s->n_memo)
         return -EBADMSG;
     if (i / 8 >= s->n_room) {
@@ -118,19 +54,16 @@ static void skip_simple(struct scan *s)
     enum { LONGEST = 9 };
     const uint8_t *at = s->input.at, *const stop = s->input.stop;
     while (stop - at >= LONGEST && s->n_memo < UINT32_MAX - 1) {
-        const uint8_t kind = arguments[*at];
-        if (kind > NO_OPCODE && kind <= BYTES_8)
-            at += kind;
-        else if (kind == MEMO)
-            at++, s->n_memo++;
-        else if (kind == GET_1 && set_used(s, at[1]))
-            at += 2;
-        else if (kind == GET_4 && set_used(s, load_le32(at + 1)))
-            at += 5;
-        else if (kind == LONG_1 && at[1] <= stop - at - 2)
-            at += 2 + at[1];
-        else
+        const struct pickle_opcode opcode = s->opcodes[*at];
+        if (opcode.kind == ARGUMENT_MEMO)
+            s->n_memo++;
+        else if (opcode.kind == ARGUMENT_LENGTH && opcode.n_bytes == 1 && at[1] <= stop - at - 2)
+            at += at[1];
+        else if (opcode.apply == NULL || (opcode.kind != ARGUMENT_NUMBER &&
+                                          (opcode.kind != ARGUMENT_GET ||
+                                           !set_used(s, pickle_number(at + 1, opcode.n_bytes)))))
             break;
+        at += 1 + opcode.n_bytes;
     }
     s->input.at = at;
 }
@@ -138,42 +71,45 @@ static void skip_simple(struct scan *s)
 /* 1: go on; 0: the pickle ends here. */
 static int step(struct scan *s)
 {
-    const uint8_t *opcode, *argument;
-    int code = stream_take(&s->input, 1, &opcode);
+    enum { LINE_MAX_BYTES = 1 << 20 };
+    const uint8_t *at;
+    const char *line;
+    size_t n_line;
+    int code = stream_take(&s->input, 1, &at);
     if (code < 0)
         return code;
-    const uint8_t kind = arguments[*opcode];
-    switch (kind) {
-    case NO_OPCODE:
-    case BY_HAND:
+    const struct pickle_opcode opcode = s->opcodes[*at];
+    if (opcode.apply == NULL || opcode.kind == ARGUMENT_BY_HAND)
         return -EBADMSG;
-    case STOP:
+    if ((code = stream_take(&s->input, opcode.n_bytes, &at)) < 0)
+        return code;
+    const uint64_t number = pickle_number(at, opcode.n_bytes);
+    switch (opcode.kind) {
+    case ARGUMENT_STOP:
         return 0;
-    case MEMO:
+    case ARGUMENT_MEMO:
         s->n_memo++;
         break;
-    case GET_1:
-    case GET_4:
-        code = get(s, kind == GET_1 ? 1 : 4);
+    case ARGUMENT_GET:
+        code = get(s, number);
         break;
-    case LINE:
-    case LINES:
-        code = skip_lines(s, kind == LINE ? 1 : 2);
+    case ARGUMENT_LENGTH:
+        code = number > stream_left(&s->input) ? -ENODATA : stream_skip(&s->input, number);
         break;
-    case LONG_1:
-    case LONG_4:
-    case LONG_8:
-        code = skip(s, kind == LONG_1 ? 1 : kind == LONG_4 ? 4 : 8);
+    case ARGUMENT_LINE:
+    case ARGUMENT_LINES:
+        code = stream_line(&s->input, LINE_MAX_BYTES, &line, &n_line);
+        if (code == 0 && opcode.kind == ARGUMENT_LINES)
+            code = stream_line(&s->input, LINE_MAX_BYTES, &line, &n_line);
         break;
-    default:
-        code = kind == NONE ? 0 : stream_take(&s->input, kind - 1u, &argument);
     }
     return code < 0 ? code : 1;
 }
 
-int room_scan(struct pickle_room *room, const struct pickle_job *job)
+int room_scan(struct pickle_room *room, const struct pickle_job *job,
+              const struct pickle_opcode *opcodes)
 {
-    struct scan s = {.room = room};
+    struct scan s = {.room = room, .opcodes = opcodes};
     int code = stream_init(&s.input, job->source, job->offset, job->end);
     if (code < 0)
         return code;

@@ -7,7 +7,34 @@
 #ifndef WFS_PICKLE_ROOM_H
 #define WFS_PICKLE_ROOM_H
 
-#include "pickle/pickle_job.h"
+#include "pickle/pickle.h"
+
+enum argument_kind {
+    ARGUMENT_NUMBER, /* of n_bytes, at most 8; none if that is 0 */
+    ARGUMENT_LENGTH, /* a number, and then as many bytes */
+    ARGUMENT_LINE,
+    ARGUMENT_LINES,   /* two of them */
+    ARGUMENT_GET,     /* the number of an entry of the memo */
+    ARGUMENT_BY_HAND, /* the same where the pickle numbers the entries: in a line if n_bytes is 0 */
+    ARGUMENT_MEMO,    /* none; an entry of the memo gets the next number */
+    ARGUMENT_STOP,    /* none; the pickle ends */
+};
+
+struct pickle;
+
+struct pickle_opcode {
+    int (*apply)(struct pickle *p); /* after the number or the line was read; NULL: no opcode */
+    uint8_t kind, n_bytes;
+};
+
+/* Returns the number in at most 8 bytes. */
+static inline uint64_t pickle_number(const uint8_t *bytes, size_t n_bytes)
+{
+    uint64_t number = 0;
+    for (size_t i = n_bytes; i-- > 0;)
+        number = number << 8 | bytes[i];
+    return number;
+}
 
 enum { ROOM_OPEN_MAX = 32 };
 
@@ -34,7 +61,8 @@ struct pickle_room {
  * Reads the opcodes of a pickle for the numbers of the memo that it fetches. A pickle that numbers
  * its memo by hand, or is damaged, leaves the struct zeroed. -ENOMEM.
  */
-int room_scan(struct pickle_room *room, const struct pickle_job *job);
+int room_scan(struct pickle_room *room, const struct pickle_job *job,
+              const struct pickle_opcode *opcodes);
 void room_done(struct pickle_room *room);
 
 /* An object was begun. */
@@ -57,12 +85,6 @@ static inline void room_hold(struct pickle_room *room, uint32_t id)
 static inline bool room_is_fetched(const struct pickle_room *room, uint32_t i)
 {
     return room->used == NULL || (i < room->n_used && (room->used[i / 8] >> i % 8 & 1) != 0);
-}
-
-/* Counts a number that the memo gives, and returns whether it is fetched later. */
-static inline bool room_memoize(struct pickle_room *room)
-{
-    return room_is_fetched(room, room->n_memo++);
 }
 
 /* An object was folded: takes back what was made since it was begun, if it can. */

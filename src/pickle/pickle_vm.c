@@ -1,15 +1,91 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The stack with its marks, and the input with its errors.
+ * The memo, the stack with its marks, and the input with its errors.
  */
 #include "pickle/pickle_vm.h"
 
 #include <weightfs/array.h>
+#include "base/stream.h"
+#include "pickle/pickle_room.h"
 
 #include <errno.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+static bool is_index(const void *ctx, uint32_t i)
+{
+    const struct far_slot *const *wanted = ctx;
+    return wanted[1][i].index == wanted[0]->index;
+}
+
+static uint64_t hash_of(uint32_t index)
+{
+    return hash_bytes(&index, sizeof(index), hash_seed());
+}
+
+static struct far_slot *find_far(const struct memo *memo, uint32_t index)
+{
+    const struct far_slot wanted = {.index = index};
+    const struct far_slot *ctx[2] = {&wanted, memo->far};
+    uint32_t i;
+    return map_find(&memo->map, hash_of(index), is_index, ctx, &i) ? &memo->far[i] : NULL;
+}
+
+static int add_far(struct memo *memo, uint32_t index, uint32_t id)
+{
+    if (array_reserve(&memo->far, sizeof(*memo->far), memo->n_far, 1, &memo->n_far_room) < 0)
+        return -ENOMEM;
+    if (map_add(&memo->map, hash_of(index), memo->n_far) < 0)
+        return -ENOMEM;
+    memo->far[memo->n_far++] = (struct far_slot){index, id};
+    memo->n_used++;
+    return 0;
+}
+
+static int grow_near(struct memo *memo, uint32_t index)
+{
+    const size_t n_before = memo->n_room;
+    if (array_reserve(&memo->near, sizeof(*memo->near), index, 1, &memo->n_room) < 0)
+        return -ENOMEM;
+    memset(memo->near + n_before, 0, (memo->n_room - n_before) * sizeof(*memo->near));
+    return 0;
+}
+
+int memo_put(struct memo *memo, uint32_t index, uint32_t id)
+{
+    struct far_slot *slot = memo->n_far == 0 ? NULL : find_far(memo, index);
+    if (slot != NULL) {
+        slot->id = id;
+        memo->recent[index % MEMO_RECENT] = *slot;
+        return 0;
+    }
+    if (index >= memo->n_room) {
+        if (index >= 2 * (uint64_t)memo->n_used + 1024)
+            return add_far(memo, index, id);
+        if (grow_near(memo, index) < 0)
+            return -ENOMEM;
+    }
+    memo->n_used += memo->near[index] == 0;
+    memo->near[index] = id;
+    return 0;
+}
+
+uint32_t memo_get(struct memo *memo, uint32_t index)
+{
+    if (index < memo->n_room && memo->near[index] != 0)
+        return memo->near[index];
+    if (memo->n_far == 0)
+        return 0;
+    struct far_slot *recent = &memo->recent[index % MEMO_RECENT];
+    if (recent->id == 0 || recent->index != index) {
+        const struct far_slot *slot = find_far(memo, index);
+        if (slot == NULL)
+            return 0;
+        *recent = *slot;
+    }
+    return recent->id;
+}
 
 int vm_init(struct pickle *p)
 {
@@ -27,7 +103,9 @@ void vm_done(struct pickle *p)
 {
     const int saved = errno;
     stream_done(&p->input);
-    memo_done(&p->memo);
+    free(p->memo.near);
+    free(p->memo.far);
+    map_done(&p->memo.map);
     room_done(&p->room);
     free(p->stack);
     free(p->marks);
@@ -70,23 +148,15 @@ int vm_fail_short(struct pickle *p, const char *what, uint64_t n)
                    (unsigned long long)stream_left(&p->input));
 }
 
-int vm_take(struct pickle *p, size_t n_bytes, const uint8_t **ret)
+int vm_line(struct pickle *p)
 {
-    const int code = stream_take(&p->input, n_bytes, ret);
-    return code < 0 ? vm_fail_input(p, code) : 0;
-}
-
-int vm_line(struct pickle *p, const char **ret, size_t *ret_n)
-{
-    const int code = stream_line(&p->input, p->job->limits->text, ret, ret_n);
+    const int code = stream_line(&p->input, p->job->limits->text, &p->line, &p->n_line);
     return code < 0 ? vm_fail_input(p, code) : 0;
 }
 
 int vm_push(struct pickle *p, uint32_t id)
 {
-    if (id == 0)
-        return wfs_fail_memory(p->err);
-    if (array_reserve(&p->stack, sizeof(*p->stack), p->n_stack, 1, &p->n_stack_room) < 0)
+    if (id == 0 || array_reserve(&p->stack, sizeof(*p->stack), p->n_stack, 1, &p->n_stack_room) < 0)
         return wfs_fail_memory(p->err);
     p->stack[p->n_stack++] = id;
     return 0;
@@ -97,20 +167,12 @@ size_t vm_floor(const struct pickle *p)
     return p->n_marks == 0 ? 0 : p->marks[p->n_marks - 1];
 }
 
-int vm_top(struct pickle *p, uint32_t *ret)
+int vm_last(struct pickle *p, uint32_t n, const uint32_t **ret)
 {
-    if (p->n_stack == vm_floor(p))
+    if (p->n_stack - vm_floor(p) < n)
         return vm_fail(p, "stack underflow");
-    *ret = p->stack[p->n_stack - 1];
+    *ret = p->stack + p->n_stack - n;
     return 0;
-}
-
-int vm_pop(struct pickle *p, uint32_t *ret)
-{
-    const int code = vm_top(p, ret);
-    if (code == 0)
-        p->n_stack--;
-    return code;
 }
 
 int vm_items(struct pickle *p, const uint32_t **ret, uint32_t *ret_n)
@@ -120,24 +182,9 @@ int vm_items(struct pickle *p, const uint32_t **ret, uint32_t *ret_n)
     const size_t floor = p->marks[--p->n_marks];
     if (p->n_stack - floor > UINT32_MAX / 2)
         return wfs_fail_memory(p->err);
-    *ret = vm_from(p, floor);
+    *ret = p->stack == NULL ? NULL : p->stack + floor;
     *ret_n = (uint32_t)(p->n_stack - floor);
     return 0;
-}
-
-void vm_drop(struct pickle *p, uint32_t n)
-{
-    p->n_stack -= n;
-}
-
-int vm_fold(struct pickle *p, struct pickle_record *record, uint32_t *ret)
-{
-    const int code = p->job->fold(p->job->fold_ctx, p->graph, record, ret);
-    if (code == -E2BIG)
-        return wfs_fail(p->err, E2BIG,
-                        "the pickle describes more than the limits tensors, chunks and "
-                        "index_memory allow");
-    return code < 0 ? wfs_fail_memory(p->err) : code;
 }
 
 int vm_mark(struct pickle *p)

@@ -1,16 +1,42 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The stack machine of the pickle reader: its state, its input and its stack. What opcodes do is in
- * pickle_numbers, pickle_strings and pickle_objects, and the loop over them in pickle.
+ * The stack machine of the pickle reader: its state, its input, its stack and its memo; and what
+ * its parts do: pickle_scalars and pickle_objects the opcodes, pickle_fold objects that become
+ * records. The loop over the opcodes is in pickle_reader.
  */
 #ifndef WFS_PICKLE_VM_H
 #define WFS_PICKLE_VM_H
 
 #include "base/stream.h"
-#include "pickle/pickle_job.h"
-#include "pickle/pickle_memo.h"
 #include "pickle/pickle_room.h"
-#include <weightfs/error.h>
+
+struct far_slot {
+    uint32_t index, id;
+};
+
+enum { MEMO_RECENT = 256 };
+
+/*
+ * Values by number, so that a pickle can refer to them again. Slots that are numbered densely are
+ * in an array; the others are found by hash, or among those that were used last: a few bytes of
+ * input must not allocate a table of gigabytes.
+ */
+struct memo {
+    uint32_t *near;
+    size_t n_room;
+    uint32_t n_used; /* in both */
+    struct map map;  /* of far */
+    struct far_slot *far;
+    uint32_t n_far;
+    size_t n_far_room;
+    struct far_slot recent[MEMO_RECENT]; /* by the index; id 0: free */
+};
+
+/* Sets a slot. -ENOMEM. */
+int memo_put(struct memo *memo, uint32_t index, uint32_t id);
+
+/* Returns 0 when the slot was never set. */
+uint32_t memo_get(struct memo *memo, uint32_t index);
 
 enum { N_SMALL = 256 };
 
@@ -27,6 +53,9 @@ struct pickle {
     uint32_t none, truth[2], empty; /* constants, once each: None, False and True, () */
     uint32_t small[N_SMALL];        /* integers that are one object each in Python, too */
     uint8_t opcode;
+    uint64_t number;        /* the argument of the opcode, or the length of it */
+    const char *line;       /* the argument as a line, until the next read of the input */
+    size_t n_line;          /* bytes */
     uint64_t opcode_offset; /* from the start of this pickle */
     bool is_done;
     struct pickle_room room;
@@ -45,33 +74,71 @@ int vm_fail_input(struct pickle *p, int code);
 /* Fails because an argument of n bytes is longer than what is left. */
 int vm_fail_short(struct pickle *p, const char *what, uint64_t n);
 
-/* Reads the argument of the opcode; *ret is valid until the next one. */
-int vm_take(struct pickle *p, size_t n_bytes, const uint8_t **ret);
-int vm_line(struct pickle *p, const char **ret, size_t *ret_n);
+/* Reads the line and its length. */
+int vm_line(struct pickle *p);
 
 /* Pushes a value. id 0 means that it could not be allocated. */
 int vm_push(struct pickle *p, uint32_t id);
-int vm_pop(struct pickle *p, uint32_t *ret);
-int vm_top(struct pickle *p, uint32_t *ret);
 
-/* Gives an object to the fold of the job. 1: *ret is its number; 0: it stays; an error that was
- * reported. */
-int vm_fold(struct pickle *p, struct pickle_record *record, uint32_t *ret);
+/* Returns the height below which values are out of reach: that of the last mark. */
+size_t vm_floor(const struct pickle *p);
+
+/* Each finds values at the top of the stack: the last n, or all above the last mark, which it
+ * removes. They stay until vm_drop, and *ret is valid until the next push. */
+int vm_last(struct pickle *p, uint32_t n, const uint32_t **ret);
+int vm_items(struct pickle *p, const uint32_t **ret, uint32_t *ret_n);
+
+static inline void vm_drop(struct pickle *p, uint32_t n)
+{
+    p->n_stack -= n;
+}
 
 /* Sets a mark at the top of the stack. -E2BIG, -ENOMEM. */
 int vm_mark(struct pickle *p);
 
-/* Returns the items on the stack from a place on; NULL before there ever was one. */
-static inline const uint32_t *vm_from(const struct pickle *p, size_t place)
-{
-    return p->stack == NULL ? NULL : p->stack + place;
-}
+/* ---- opcodes: one function for those that differ in the width of their argument ---- */
 
-/* Removes the last mark. The items above it stay until vm_drop. */
-int vm_items(struct pickle *p, const uint32_t **ret, uint32_t *ret_n);
-void vm_drop(struct pickle *p, uint32_t n);
+int op_int_line(struct pickle *p);
+int op_long_line(struct pickle *p);
+int op_float_line(struct pickle *p);
+int op_fixed_int(struct pickle *p);
+int op_float(struct pickle *p);
+int op_long(struct pickle *p);
+int op_string_line(struct pickle *p);
+int op_unicode_line(struct pickle *p);
+int op_string(struct pickle *p);
+int op_text(struct pickle *p);
+int op_bytes(struct pickle *p);
+int op_persid(struct pickle *p);
 
-/* Returns the height below which values are out of reach: that of the last mark. */
-size_t vm_floor(const struct pickle *p);
+int op_constant(struct pickle *p);
+int op_empty(struct pickle *p);
+int op_tuple(struct pickle *p);
+int op_short_tuple(struct pickle *p);
+int op_collect(struct pickle *p);
+int op_append(struct pickle *p);
+int op_setitem(struct pickle *p);
+int op_global(struct pickle *p);
+int op_stack_global(struct pickle *p);
+int op_inst(struct pickle *p);
+int op_obj(struct pickle *p);
+int op_call(struct pickle *p);
+int op_newobj_ex(struct pickle *p);
+int op_build(struct pickle *p);
+int op_extension(struct pickle *p);
+int op_binpersid(struct pickle *p);
+
+/* ---- objects that the job folds ---- */
+
+/* An object of the graph got its state: replaces it by the number of a record, if the job says so.
+ * -E2BIG, -ENOMEM. */
+int fold_object(struct pickle *p, uint32_t id);
+
+/*
+ * The class at the top of the stack was just fetched. Where the input goes on with an object of it
+ * that is folded, reads it past the graph and replaces the class by the record; where not, or where
+ * anything about it is unusual, nothing happens. -E2BIG, -ENOMEM.
+ */
+int fold_ahead(struct pickle *p);
 
 #endif

@@ -7,12 +7,12 @@
 #include "pickle/pickle_writer.h"
 
 #include <weightfs/array.h>
+#include "base/bytes.h"
+#include "base/limits.h"
+#include "pickle/pickle_output.h"
 
 #include <errno.h>
 #include <stdlib.h>
-
-#include "base/bytes.h"
-#include "base/limits.h"
 
 enum {
     PROTOCOL = 2,

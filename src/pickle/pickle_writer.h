@@ -7,7 +7,7 @@
 #ifndef WFS_PICKLE_WRITER_H
 #define WFS_PICKLE_WRITER_H
 
-#include "pickle/pickle_leaf.h"
+#include "pickle/pickle_output.h"
 
 struct pickle_frame {
     uint32_t id, next;

@@ -14,7 +14,6 @@
 #include <weightfs/strbuf.h>
 
 #include "pickle/pickle.h"
-#include "pickle/pickle_record.h"
 
 enum { TABLE_SHIFT = 30, TABLE_CHUNK = 0, TABLE_INDEX = 1, TABLE_STORAGE = 2 };
 

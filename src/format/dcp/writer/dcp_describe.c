@@ -21,7 +21,7 @@
 
 #include "format/dcp/writer/dcp_plan.h"
 #include "format/pytorch/writer/torch_spelling.h"
-#include "pickle/pickle_leaf.h"
+#include "pickle/pickle_output.h"
 
 #define METADATA "torch.distributed.checkpoint.metadata"
 

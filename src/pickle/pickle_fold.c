@@ -1,20 +1,116 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A smaller machine beside the large one: it knows the opcodes of which such objects are made,
- * works on what is in the window of the input, and makes no values. What it does not know it leaves
- * to the large one, which begins at the same place; so it has no errors of its own. An object that
- * begins inside of another one stops it, which bounds what is read twice.
+ * Objects that become records while they are read. An object of the graph is looked at when it got
+ * its state. Most are read past the graph: millions of small ones describe the chunks of a
+ * distributed checkpoint. For these there is a smaller machine beside the large one: it knows the
+ * opcodes of which such objects are made, works on what is in the window of the input, and makes no
+ * values. What it does not know it leaves to the large one, which begins at the same place; so it
+ * has no errors of its own. An object that begins inside of another one stops it, which bounds what
+ * is read twice.
  *
  *   class  ) NEWOBJ  [MEMOIZE]  } [MEMOIZE]  (  name value  name value ...  SETITEMS BUILD
  */
-#include "pickle/pickle_skim.h"
-
-#include <errno.h>
-#include <string.h>
-
+#include <weightfs/cleanup.h>
 #include "base/bytes.h"
 #include "base/utf8.h"
-#include "pickle/pickle_record.h"
+#include "pickle/pickle_vm.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+void record_done(struct pickle_record *record)
+{
+    const int saved = errno;
+    free(record->numbers);
+    record->numbers = NULL;
+    errno = saved;
+}
+
+/* Returns the state that an object of the graph got last; 0: none. */
+static uint32_t state_of(const struct graph *graph, uint32_t id)
+{
+    const uint32_t states = value_part(graph, graph_at(graph, id), PART_STATES);
+    const struct value *list = states == 0 ? NULL : graph_at(graph, states);
+    return list == NULL || list->n == 0 ? 0 : value_items(list)[list->n - 1];
+}
+
+/* Reads a tuple, if it is one of integers. -ENOMEM. */
+static int look_at_tuple(struct pickle_record *record, const struct value *tuple,
+                         struct record_field *ret)
+{
+    if (tuple->kind != VALUE_TUPLE || tuple->n > record->n_most)
+        return 0;
+    int64_t *numbers = realloc(record->numbers, ((size_t)tuple->n + 1) * sizeof(*numbers));
+    if (numbers == NULL)
+        return -ENOMEM;
+    record->numbers = numbers;
+    for (uint32_t i = 0; i < tuple->n; i++) {
+        const struct value *item = graph_at(record->graph, value_items(tuple)[i]);
+        if (item->kind != VALUE_INT)
+            return 0;
+        numbers[i] = item->integer;
+    }
+    ret->kind = RECORD_NUMBERS;
+    ret->n = tuple->n;
+    ret->numbers = numbers;
+    return 0;
+}
+
+int record_look(struct pickle_record *record, uint32_t id, struct record_field *ret)
+{
+    const struct graph *graph = record->graph;
+    const struct value *value = graph_at(graph, id);
+    *ret = (struct record_field){.kind = RECORD_OTHER};
+    switch (value->kind) {
+    case VALUE_NONE:
+        ret->kind = RECORD_NONE;
+        return 0;
+    case VALUE_INT:
+        ret->kind = RECORD_INTEGER;
+        ret->integer = value->integer;
+        return 0;
+    case VALUE_TEXT:
+        ret->kind = RECORD_TEXT;
+        ret->text = value->text;
+        ret->n = value->n;
+        return 0;
+    case VALUE_GLOBAL:
+        ret->callable = id;
+        return 0;
+    case VALUE_CALL:
+        ret->callable = value->call.callable;
+        value = graph_at(graph, value->call.args);
+        if (value->kind != VALUE_TUPLE || value->n == 0)
+            return 0;
+        value = graph_at(graph, value_items(value)[0]);
+        break;
+    default:
+        break;
+    }
+    return look_at_tuple(record, value, ret);
+}
+
+int record_find(struct pickle_record *record, const char *name, struct record_field *ret)
+{
+    if (record->object != 0) {
+        const uint32_t state = state_of(record->graph, record->object);
+        if (state == 0 || graph_at(record->graph, state)->kind != VALUE_DICT)
+            return 0;
+        const uint32_t id = value_get(record->graph, state, name);
+        const int code = id == 0 ? 0 : record_look(record, id, ret);
+        return code < 0 ? code : id != 0;
+    }
+    const size_t n = strlen(name);
+    for (uint32_t i = record->n_pairs; i-- > 0;) {
+        const struct record_field *key = &record->pairs[2 * i];
+        if (key->n == n && memcmp(key->text, name, n) == 0) {
+            *ret = key[1];
+            return 1;
+        }
+    }
+    return 0;
+}
 
 enum {
     MAX_SLOTS = 64,
@@ -51,6 +147,13 @@ static bool push_integer(struct skim *s, int64_t integer)
     return true;
 }
 
+/* Takes the argument of an opcode, which is in the window. */
+static uint64_t take(struct skim *s, size_t n_bytes)
+{
+    s->at += n_bytes;
+    return pickle_number(s->at - n_bytes, n_bytes);
+}
+
 static bool push_text(struct skim *s, const char *text, uint32_t n)
 {
     struct record_field *slot = push(s, RECORD_TEXT);
@@ -63,28 +166,24 @@ static bool push_text(struct skim *s, const char *text, uint32_t n)
 static bool push_long(struct skim *s)
 {
     const uint32_t n = *s->at++;
-    uint64_t bits = 0;
     if (n == 0 || n > 8)
         return false;
-    for (uint32_t i = n; i-- > 0;)
-        bits = bits << 8 | s->at[i];
     const uint64_t sign = (uint64_t)1 << (8 * n - 1);
-    s->at += n;
-    return push_integer(s, (int64_t)((bits ^ sign) - sign));
+    return push_integer(s, (int64_t)((take(s, n) ^ sign) - sign));
 }
 
-static bool read_text(struct skim *s, uint32_t n)
+static bool read_text(struct skim *s, uint64_t n)
 {
     const char *text = (const char *)s->at;
     if (n > (size_t)(s->stop - s->at) || n > s->p->job->limits->text || utf8_valid(text, n) != n)
         return false;
     s->at += n;
-    return push_text(s, text, n);
+    return push_text(s, text, (uint32_t)n);
 }
 
-static bool push_memo(struct skim *s, uint32_t index)
+static bool push_memo(struct skim *s, uint64_t index)
 {
-    const uint32_t id = memo_get(&s->p->memo, index);
+    const uint32_t id = memo_get(&s->p->memo, (uint32_t)index);
     const struct value *value = id == 0 ? NULL : graph_at(s->p->graph, id);
     if (value == NULL)
         return false;
@@ -151,33 +250,25 @@ static bool memoize(struct skim *s)
 /* Does what an opcode does; false: it is not one of those that are known here. */
 static bool step(struct skim *s, uint8_t opcode)
 {
-    const uint8_t *at = s->at;
     switch (opcode) {
     case 0x94:
         return memoize(s);
     case 'h':
-        s->at += 1;
-        return push_memo(s, *at);
+        return push_memo(s, take(s, 1));
     case 'j':
-        s->at += 4;
-        return push_memo(s, load_le32(at));
+        return push_memo(s, take(s, 4));
     case 'K':
-        s->at += 1;
-        return push_integer(s, *at);
+        return push_integer(s, (int64_t)take(s, 1));
     case 'M':
-        s->at += 2;
-        return push_integer(s, load_le16(at));
+        return push_integer(s, (int64_t)take(s, 2));
     case 'J':
-        s->at += 4;
-        return push_integer(s, (int32_t)load_le32(at));
+        return push_integer(s, (int32_t)take(s, 4));
     case 0x8a:
         return push_long(s);
     case 0x8c:
-        s->at += 1;
-        return read_text(s, *at);
+        return read_text(s, take(s, 1));
     case 'X':
-        s->at += 4;
-        return read_text(s, load_le32(at));
+        return read_text(s, take(s, 4));
     case 'N':
         push(s, RECORD_NONE);
         return true;
@@ -195,7 +286,7 @@ static bool step(struct skim *s, uint8_t opcode)
     case 'R':
         return call(s);
     case 0x95:
-        s->at += 8;
+        (void)take(s, 8);
         return true;
     default:
         return false;
@@ -214,7 +305,7 @@ static bool skip_memoize(struct skim *s)
 }
 
 /* Reads the object up to BUILD. */
-static bool read(struct skim *s)
+static bool read_object(struct skim *s)
 {
     if (!is_next(s, ')') || !is_next(s, 0x81) || !skip_memoize(s) || !is_next(s, '}') ||
         !skip_memoize(s) || !is_next(s, '('))
@@ -235,7 +326,33 @@ static bool read(struct skim *s)
     return s->mark == NO_MARK && s->n_slots % 2 == 0 && is_next(s, 'b');
 }
 
-int skim_object(struct pickle *p)
+/* Gives an object to the fold of the job. 1: *ret is its number; 0: it stays; an error that was
+ * reported. */
+static int fold(struct pickle *p, struct pickle_record *record, uint32_t *ret)
+{
+    const int code = p->job->fold(p->job->fold_ctx, p->graph, record, ret);
+    if (code == -E2BIG)
+        return wfs_fail(p->err, E2BIG,
+                        "the pickle describes more than the limits tensors, chunks and "
+                        "index_memory allow");
+    return code < 0 ? wfs_fail_memory(p->err) : code;
+}
+
+int fold_object(struct pickle *p, uint32_t id)
+{
+    cleanup(record_done) struct pickle_record record = {
+        .graph = p->graph, .object = id, .n_most = p->job->limits->rank};
+    uint32_t number;
+    const int code = fold(p, &record, &number);
+    if (code < 0)
+        return code;
+    if (code > 0)
+        *graph_at(p->graph, id) = (struct value){.kind = VALUE_RECORD, .id = number};
+    room_end(&p->room, p->graph, id, code > 0);
+    return 0;
+}
+
+int fold_ahead(struct pickle *p)
 {
     struct skim s; /* its arrays are written before they are read */
     if (stream_fill(&p->input, MAX_OBJECT) < 0)
@@ -246,14 +363,14 @@ int skim_object(struct pickle *p)
     s.n_memo = s.n_slots = s.n_numbers = 0;
     s.n_opcodes = 0;
     s.mark = NO_MARK;
-    if (!read(&s) || s.n_opcodes > p->job->budget->n_opcodes)
+    if (!read_object(&s) || s.n_opcodes > p->job->budget->n_opcodes)
         return 0;
     struct pickle_record record = {.graph = p->graph,
                                    .callable = p->stack[p->n_stack - 1],
                                    .pairs = s.slots,
                                    .n_pairs = s.n_slots / 2};
     uint32_t number;
-    const int code = vm_fold(p, &record, &number);
+    const int code = fold(p, &record, &number);
     if (code != 1)
         return code;
     const uint32_t id = value_new(p->graph, VALUE_RECORD);
