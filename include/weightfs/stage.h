@@ -41,7 +41,9 @@ enum wfs_record_kind {
     WFS_RECORD_RUN = 'O',       /* RUN: a process begins to write */
     WFS_RECORD_FILE = 'C',      /* PATH: an empty file is made */
     WFS_RECORD_DIRECTORY = 'K', /* PATH */
-    WFS_RECORD_EDIT = 'E',      /* N PATH DTYPE SHAPE ORIGIN: data/N is the content from now on */
+    WFS_RECORD_EDIT = 'E',      /* N PATH DTYPE SHAPE ORIGIN: data/N is the content of PATH from
+                                   now on, and has writes that were not synced; the rest is what
+                                   the source has there, "-" where it has nothing */
     WFS_RECORD_SYNC = 'S',      /* N BYTES PATH: data/N is synced */
     WFS_RECORD_MOVE = 'R',      /* FROM TO FLAGS */
     WFS_RECORD_REMOVE = 'D',    /* PATH */

@@ -7,9 +7,9 @@
 #define WFS_PATCH_PATCH_H
 
 #include <weightfs/patch.h>
-
 #include "base/arena.h"
 #include "base/hash.h"
+#include "base/text_index.h"
 #include "tensor/catalog.h"
 #include "tensor/tensor_texts.h"
 
@@ -93,8 +93,24 @@ struct patch_keys {
 
 const char *patch_key(const struct patch_keys *keys, size_t i);
 int patch_keys_init(struct patch_keys *keys, const struct wfs_catalog *catalog, bool is_value);
+
 /* Returns the position, or SIZE_MAX. */
 size_t patch_keys_find(const struct patch_keys *keys, const char *key);
 void patch_keys_done(struct patch_keys *keys);
+
+struct meta_index {
+    const struct wfs_text *list;
+    struct text_index names;
+    const struct wfs_text **texts; /* by number of the name, malloc'ed */
+};
+
+/* -ENOMEM; meta_index_done is due in any case. */
+int meta_index_init(struct meta_index *index, const struct wfs_text *list);
+void meta_index_done(struct meta_index *index);
+
+/* Adds edits of metadata: those that lead from one list to the other, with its order or just its
+ * texts. -ENOMEM. */
+int patch_compare_meta(struct wfs_patch *patch, const struct wfs_text *from,
+                       const struct wfs_text *to, bool takes_order);
 
 #endif

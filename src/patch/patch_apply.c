@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "patch/patch_fit.h"
-#include "patch/patch_meta.h"
+#include "patch/patch.h"
 #include "tensor/catalog_values.h"
 #include "tensor/shape.h"
 #include "tensor/shown.h"

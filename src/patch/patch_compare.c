@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "patch/patch_meta.h"
+#include "patch/patch.h"
 
 /* Tensors of from that are equal but for their keys form a list, whose first one is in the map. */
 struct twin {

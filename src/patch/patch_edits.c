@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "patch/patch_meta.h"
+#include "patch/patch.h"
 #include "tensor/npy_header.h"
 #include "tensor/shape.h"
 

@@ -16,11 +16,10 @@
 #include "tensor/shape.h"
 #include "tree/content.h"
 #include "tree/digests.h"
-#include "tree/file/sibling.h"
+#include "tree/file/description.h"
 #include "tree/node/entry.h"
-#include "tree/node/notes.h"
+#include "tree/node/edit.h"
 #include "tree/stage/stage.h"
-#include "tree/staging.h"
 
 int attrs_look(const struct wfs_tree *tree, const struct wfs_node *node, struct look *look)
 {

@@ -1,20 +1,198 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Directories first, then files: which tensors are prefixes of others is known only when all
- * directories exist. Neighbours in the catalog mostly share their directories, so each key is
- * compared with the one before it.
+ * A tree as the catalog alone makes it: directories first, then files, because which tensors are
+ * prefixes of others is known only when all directories exist. Neighbours in the catalog mostly
+ * share their directories, so each key is compared with the one before it. Nodes that come from the
+ * catalog get the same inode numbers whenever it is built.
  */
 #include "tree/build.h"
+
+#include <weightfs/array.h>
+#include <weightfs/value.h>
+#include "tensor/catalog.h"
+#include "tensor/tied.h"
+#include "tree/control/control.h"
+#include "tree/control/texts.h"
+#include "tree/digests.h"
+#include "tree/file/valuefile.h"
+#include "tree/node/edit.h"
+#include "tree/node/entry.h"
+#include "tree/node/node.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <weightfs/value.h>
 
-#include "tree/file/valuefile.h"
-#include "tree/node/entry.h"
-#include "tree/node/inodes.h"
-#include "tree/node/ties.h"
+enum {
+    N_BITS = 1 << 23,
+    N_AHEAD = 16, /* nodes whose bits are fetched before they are needed */
+};
+
+struct doubts {
+    uint64_t *seen; /* a bit for each of some hashes; malloc'ed */
+    uint32_t *ids;  /* nodes whose bit another one had before; malloc'ed */
+    uint32_t n_ids;
+    size_t n_room;
+};
+
+/* ---- inode numbers ---- */
+
+/*
+ * Numbers are hashes of paths, so duplicates are next to impossible unless names are prepared for
+ * it. A table of all numbers would cost more than the rest of the tree; one bit for each finds the
+ * few that need a closer look.
+ */
+
+/* Returns the number that the name in the directory gives. */
+static uint64_t inodes_of_name(const struct wfs_node *dir, const char *name)
+{
+    const uint64_t ino = hash_bytes(name, strlen(name), dir->ino) & (INO_MADE - 1);
+    return ino < 2 ? ino + 2 : ino;
+}
+
+static uint64_t hash_of(const struct wfs_node *node)
+{
+    return hash_bytes(&node->ino, sizeof(node->ino), hash_seed());
+}
+
+static int add_doubt(struct doubts *doubts, uint32_t id)
+{
+    if (array_reserve(&doubts->ids, sizeof(*doubts->ids), doubts->n_ids, 1, &doubts->n_room) < 0)
+        return -ENOMEM;
+    doubts->ids[doubts->n_ids++] = id;
+    return 0;
+}
+
+static int find_doubts(const struct wfs_tree *tree, struct doubts *doubts)
+{
+    const uint32_t n = tree->nodes.n_items;
+    uint64_t bits[N_AHEAD];
+    doubts->seen = calloc(N_BITS / 64, sizeof(*doubts->seen));
+    if (doubts->seen == NULL)
+        return -ENOMEM;
+    for (uint32_t id = 1; id <= n + N_AHEAD; id++) {
+        uint64_t *bit = &bits[id % N_AHEAD];
+        if (id > N_AHEAD) {
+            uint64_t *word = &doubts->seen[*bit / 64];
+            const uint64_t mask = UINT64_C(1) << *bit % 64;
+            if ((*word & mask) != 0 && add_doubt(doubts, id - N_AHEAD) < 0)
+                return -ENOMEM;
+            *word |= mask;
+        }
+        if (id <= n) {
+            *bit = hash_of(pool_at(&tree->nodes, id)) % N_BITS;
+            __builtin_prefetch(&doubts->seen[*bit / 64], 1);
+        }
+    }
+    return 0;
+}
+
+struct query {
+    const struct wfs_tree *tree;
+    const struct wfs_node *node;
+};
+
+static bool is_twin(const void *ctx, uint32_t id)
+{
+    const struct query *query = ctx;
+    const struct wfs_node *node = pool_at(&query->tree->nodes, id);
+    return node != query->node && node->ino == query->node->ino;
+}
+
+/* map ends with the doubts that differ from each other. */
+static int settle_doubts(struct wfs_tree *tree, const struct doubts *doubts, struct map *map)
+{
+    uint32_t twin;
+    for (uint32_t i = 0; i < doubts->n_ids; i++) {
+        struct wfs_node *node = pool_at(&tree->nodes, doubts->ids[i]);
+        const struct query query = {tree, node};
+        if (map_find(map, hash_of(node), is_twin, &query, &twin))
+            node->ino = node_next_ino(tree);
+        else if (map_add(map, hash_of(node), node->id) < 0)
+            return -ENOMEM;
+    }
+    return 0;
+}
+
+/* Gives another number to each node whose number an earlier one has, once all nodes exist. -ENOMEM.
+ */
+static int inodes_settle(struct wfs_tree *tree)
+{
+    struct doubts doubts = {0};
+    struct map map = {0};
+    int code = find_doubts(tree, &doubts);
+    if (code == 0)
+        code = settle_doubts(tree, &doubts, &map);
+    for (uint32_t id = 1; id <= tree->nodes.n_items && code == 0 && map.n_used > 0; id++) {
+        const struct query query = {tree, pool_at(&tree->nodes, id)};
+        uint32_t twin;
+        if (map_find(&map, hash_of(query.node), is_twin, &query, &twin))
+            ((struct wfs_node *)pool_at(&tree->nodes, twin))->ino = node_next_ino(tree);
+    }
+    free(doubts.seen);
+    free(doubts.ids);
+    map_done(&map);
+    return code;
+}
+
+/* Finds out whether any tensors may be tied. -ENOMEM. */
+static int ties_init(struct ties *ties, const struct wfs_catalog *catalog)
+{
+    const size_t n = wfs_catalog_n_tensors(catalog);
+    const struct wfs_stored *before = NULL;
+    *ties = (struct ties){0};
+    for (size_t i = 0; i < n && !ties->is_needed; i++) {
+        const struct wfs_tensor *tensor = wfs_catalog_tensor(catalog, i);
+        if (tensor->n_bytes == 0)
+            continue;
+        /* A source that comes back after another one could repeat what it had. */
+        ties->is_needed = before != NULL && (before->source != tensor->stored.source ||
+                                             before->offset >= tensor->stored.offset);
+        before = &tensor->stored;
+    }
+    if (!ties->is_needed)
+        return 0;
+    ties->nodes = calloc(n, sizeof(struct wfs_node *));
+    return ties->nodes == NULL || map_reserve(&ties->map, (uint32_t)n) < 0 ? -ENOMEM : 0;
+}
+
+struct tie_query {
+    const struct ties *ties;
+    const struct wfs_tensor *tensor;
+};
+
+static bool is_match(const void *ctx, uint32_t id)
+{
+    const struct tie_query *query = ctx;
+    return tied_are_same(query->ties->nodes[id]->tensor, query->tensor);
+}
+
+/* Returns the node with the same view, or NULL. */
+static struct wfs_node *ties_find(const struct ties *ties, const struct wfs_tensor *tensor)
+{
+    const struct tie_query query = {ties, tensor};
+    uint32_t id;
+    if (!ties->is_needed || tensor->n_bytes == 0 ||
+        !map_find(&ties->map, tied_hash(tensor), is_match, &query, &id))
+        return NULL;
+    return ties->nodes[id];
+}
+
+/* Adds a node; there is room for as many as the catalog has tensors. -ENOMEM. */
+static int ties_add(struct ties *ties, struct wfs_node *node)
+{
+    if (!ties->is_needed)
+        return 0;
+    ties->nodes[ties->n_nodes] = node;
+    return map_add(&ties->map, tied_hash(node->tensor), ties->n_nodes++);
+}
+
+static void ties_done(struct ties *ties)
+{
+    map_done(&ties->map);
+    free(ties->nodes);
+    *ties = (struct ties){0};
+}
 
 /* Where a tensor's file goes. */
 struct place {
@@ -297,7 +475,8 @@ static int add_all(struct build *build)
     return code == 0 && inodes_settle(tree) < 0 ? fail_memory(build) : code;
 }
 
-int build_tree(struct wfs_tree *tree, struct wfs_error *err)
+/* Fills a tree that has nothing but its root. */
+static int build_tree(struct wfs_tree *tree, struct wfs_error *err)
 {
     struct build *build = calloc(1, sizeof(*build));
     if (build == NULL)
@@ -309,4 +488,77 @@ int build_tree(struct wfs_tree *tree, struct wfs_error *err)
     free(build->places);
     free(build);
     return code;
+}
+
+/* Returns the time of the newest source, for nodes without a time of their own. */
+static struct timespec newest_mtime(const struct wfs_catalog *catalog)
+{
+    int64_t ns = 0;
+    for (size_t i = 0; i < catalog->n_sources; i++) {
+        const int64_t of_source = catalog->sources[i]->identity.mtime_ns;
+        ns = of_source > ns ? of_source : ns;
+    }
+    return ns == 0 ? node_now()
+                   : (struct timespec){.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
+}
+
+static int make(struct wfs_tree *tree, struct wfs_error *err)
+{
+    tree->root = node_new(tree, NODE_DIR, 1);
+    if (tree->root == NULL || status_new(&tree->status) < 0 || metadata_new(&tree->metadata) < 0 ||
+        digests_new(&tree->digests) < 0 || valuefiles_new(tree->catalog, &tree->valuefiles) < 0)
+        return wfs_fail_memory(err);
+    const int code = build_tree(tree, err);
+    if (code < 0)
+        return code;
+    return control_new(tree) < 0 ? wfs_fail_memory(err) : 0;
+}
+
+int pristine_new(const struct wfs_catalog *catalog, const struct wfs_tree_options *options,
+                 struct wfs_tree **out, struct wfs_error *err)
+{
+    struct wfs_tree *tree = calloc(1, sizeof(*tree));
+    if (tree == NULL)
+        return wfs_fail_memory(err);
+    tree->catalog = catalog;
+    tree->options = *options;
+    tree->options.stage = NULL;
+    tree->options.base_text = NULL;
+    tree->entries.item_bytes = sizeof(struct entry);
+    tree->nodes.item_bytes = sizeof(struct wfs_node);
+    tree->mtime = newest_mtime(catalog);
+    tree->n_inodes_made = hash_seed() >> 3; /* no handle of another mount names one of these */
+    const int code = make(tree, err);
+    if (code < 0) {
+        pristine_free(tree);
+        return code;
+    }
+    *out = tree;
+    return 0;
+}
+
+int wfs_tree_unedited(const struct wfs_tree *tree, struct wfs_tree **out, struct wfs_error *err)
+{
+    struct wfs_tree_options options = tree->options;
+    options.n_texts = options.n_made = 0;
+    return pristine_new(tree->catalog, &options, out, err);
+}
+
+void pristine_free(struct wfs_tree *tree)
+{
+    if (tree == NULL)
+        return;
+    edit_free_all(tree);
+    control_done(tree);
+    digests_free(tree->digests);
+    metadata_free(tree->metadata);
+    valuefiles_free(tree->valuefiles);
+    status_free(tree->status);
+    map_done(&tree->map);
+    map_done(&tree->loaded);
+    key_cuts_done(&tree->cuts);
+    pool_done(&tree->entries);
+    pool_done(&tree->nodes);
+    arena_done(&tree->arena);
+    free(tree);
 }

@@ -7,7 +7,18 @@
 
 #include "tree/node/node.h"
 
-/* Fills a tree that has nothing but its root. */
-int build_tree(struct wfs_tree *tree, struct wfs_error *err);
+struct ties {
+    bool is_needed; /* some two tensors may be tied */
+    struct map map;
+    struct wfs_node **nodes; /* malloc'ed */
+    uint32_t n_nodes;
+};
+
+/* Makes the tree; the catalog and the texts of the options are borrowed. */
+int pristine_new(const struct wfs_catalog *catalog, const struct wfs_tree_options *options,
+                 struct wfs_tree **out, struct wfs_error *err);
+
+/* Frees the tree, but not its stage. NULL is allowed. */
+void pristine_free(struct wfs_tree *tree);
 
 #endif

@@ -11,7 +11,7 @@
 
 #include "tree/node/edit.h"
 #include "tree/node/entry.h"
-#include "tree/pristine.h"
+#include "tree/build.h"
 
 /* ---- nodes ---- */
 

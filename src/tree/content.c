@@ -2,9 +2,24 @@
 /*
  * Content is a tensor of the catalog, or a generated text, until the first change. That one copies
  * what is shown into a staged file, where all later ones go. A change that does not fit the disk
- * fails in the call that asks for it and changes nothing.
+ * fails in the call that asks for it and changes nothing. Copies and readings take what they need
+ * of the node, so that they can run while the tree changes.
  */
 #include "tree/content.h"
+
+#include <weightfs/cleanup.h>
+#include <weightfs/interruption.h>
+#include <weightfs/tree.h>
+#include "base/source.h"
+#include "tensor/shape.h"
+#include "tree/control/control.h"
+#include "tree/file/description.h"
+#include "tree/file/editfile.h"
+#include "tree/file/valuefile.h"
+#include "tree/node/edit.h"
+#include "tree/node/entry.h"
+#include "tree/node/node.h"
+#include "tree/stage/stage.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,15 +28,173 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tree/control/control.h"
-#include "tree/file/description.h"
-#include "tree/file/editfile.h"
-#include "tree/file/valuefile.h"
-#include "tree/node/entry.h"
-#include "tree/node/notes.h"
-#include "tree/frame.h"
-#include "tree/stage/stage.h"
-#include "tree/staging.h"
+enum { N_PIECE = 1 << 20, N_COPY = 16 << 20 };
+
+/* The first bytes of a tensor file on their way to a staged one. */
+struct copy {
+    struct datafiles *data;
+    uint64_t number, n_keep; /* of the staged file; how many bytes */
+    struct wfs_tensor tensor;
+    size_t n_header; /* bytes of a generated header before the data */
+    struct arena arena;
+};
+
+/* A tensor of repeated elements may be much larger than its file; an edit would fill the disk. */
+static bool is_blown_up(const struct wfs_node *node, uint64_t n_keep)
+{
+    const struct source *source = node->tensor->stored.source;
+    return source != NULL && n_keep / 16 > source->n_bytes;
+}
+
+/* Copies at most n_bytes at offset inside the kernel; *n_bytes becomes the count. -EOPNOTSUPP. */
+static int copy_in_kernel(const struct copy *copy, uint64_t offset, size_t *n_bytes)
+{
+    int fd;
+    uint64_t from;
+    if (offset < copy->n_header || !wfs_tensor_extent(&copy->tensor, &fd, &from) || fd < 0)
+        return -EOPNOTSUPP;
+    *n_bytes = *n_bytes < N_COPY ? *n_bytes : N_COPY;
+    return datafiles_copy(copy->data, copy->number, offset, fd, from + offset - copy->n_header,
+                          *n_bytes);
+}
+
+static int copy_all(const struct copy *copy)
+{
+    autofree char *buf = malloc(N_PIECE);
+    bool is_in_kernel = true;
+    if (buf == NULL)
+        return -ENOMEM;
+    for (uint64_t offset = 0; offset < copy->n_keep;) {
+        const uint64_t n_left = copy->n_keep - offset;
+        size_t n = n_left < N_COPY ? (size_t)n_left : N_COPY;
+        int code = wfs_interruption_check();
+        if (code == 0)
+            code = is_in_kernel ? copy_in_kernel(copy, offset, &n) : -EOPNOTSUPP;
+        if (code == -EOPNOTSUPP) {
+            is_in_kernel = offset < copy->n_header; /* after the header it is worth a try */
+            n = n_left < N_PIECE ? (size_t)n_left : N_PIECE;
+            const ssize_t n_read = frame_read(&copy->tensor, copy->n_header, offset, buf, n);
+            code = n_read == (ssize_t)n
+                       ? datafiles_write_all(copy->data, copy->number, offset, buf, n)
+                   : n_read < 0 ? (int)n_read
+                                : -EIO;
+        }
+        if (code < 0)
+            return code;
+        offset += n;
+    }
+    return wfs_tensor_check_source(&copy->tensor);
+}
+
+/* Allocates what the file is to begin with, where the disk can do that. */
+static int allocate(struct datafiles *data, uint64_t number, uint64_t n_keep)
+{
+    const int code = n_keep == 0 ? 0 : datafiles_allocate(data, number, 0, 0, n_keep);
+    return code == -EOPNOTSUPP ? 0 : code;
+}
+
+static int run_copy(const struct copy *copy)
+{
+    const int code = allocate(copy->data, copy->number, copy->n_keep);
+    return code < 0 ? code : copy_all(copy);
+}
+
+/* Takes what the copy needs, so that the tree may change: the edit of the node owns its shape. */
+static int begin_copy(struct wfs_tree *tree, const struct wfs_node *node, uint64_t n_keep,
+                      struct copy *copy)
+{
+    *copy = (struct copy){.data = &tree->stage->data,
+                          .n_keep = n_keep,
+                          .tensor = description_shown(node),
+                          .n_header = frame_header_n_bytes(tree, node)};
+    if (shape_own(&copy->tensor.shape, &copy->arena) < 0)
+        return -ENOMEM;
+    const int code = datafiles_make(copy->data, &copy->number);
+    if (code < 0)
+        arena_done(&copy->arena);
+    return code;
+}
+
+int staging_begin(struct wfs_tree *tree, struct wfs_node *node, uint64_t n_keep)
+{
+    struct copy copy;
+    if (edit_of(tree, node) == NULL)
+        return -ENOMEM;
+    if (!tree->options.allows_large && is_blown_up(node, n_keep))
+        return -EFBIG;
+    int code = begin_copy(tree, node, n_keep, &copy);
+    if (code < 0)
+        return code;
+    code = run_copy(&copy);
+    arena_done(&copy.arena);
+    if (code == 0)
+        return editfile_adopt(tree, node, copy.number, n_keep);
+    datafiles_remove(copy.data, copy.number);
+    return code;
+}
+
+/* ---- without the tree ---- */
+
+struct wfs_stage_job {
+    struct copy copy;
+    const struct wfs_tensor *base; /* of the node, when the copy began */
+    uint64_t version;              /* of its edit; 0: none */
+};
+
+static uint64_t version_of(const struct wfs_node *node)
+{
+    return node->edit == NULL ? 0 : node->edit->version;
+}
+
+int wfs_stage_job_new(struct wfs_tree *tree, const struct wfs_node *node, uint64_t n_keep,
+                      uint64_t n_new, struct wfs_stage_job **ret)
+{
+    *ret = NULL;
+    if (tree->stage == NULL || node->kind != NODE_FILE || node->tensor == NULL ||
+        edit_is_staged(node))
+        return 0;
+    const uint64_t n_shown = edit_n_bytes(node) + frame_header_n_bytes(tree, node);
+    if (n_keep == n_shown || n_new >= n_shown)
+        return 0;
+    n_keep = n_keep < n_shown ? n_keep : n_shown;
+    /* What is refused is refused by the change itself. */
+    if (n_keep == 0 || (!tree->options.allows_large && is_blown_up(node, n_keep)))
+        return 0;
+    struct wfs_stage_job *job = calloc(1, sizeof(*job));
+    const int code = job == NULL ? -ENOMEM : begin_copy(tree, node, n_keep, &job->copy);
+    if (code < 0) {
+        free(job);
+        return code;
+    }
+    job->base = node->tensor;
+    job->version = version_of(node);
+    *ret = job;
+    return 0;
+}
+
+int wfs_stage_job_run(struct wfs_stage_job *job)
+{
+    return run_copy(&job->copy);
+}
+
+int wfs_stage_job_end(struct wfs_tree *tree, struct wfs_node *node, struct wfs_stage_job *job,
+                      int code)
+{
+    const bool is_useful = code == 0 && !edit_is_staged(node) && node->tensor == job->base &&
+                           version_of(node) == job->version;
+    if (is_useful && edit_of(tree, node) == NULL)
+        code = -ENOMEM;
+    if (is_useful && code == 0) {
+        const uint64_t n_shown = edit_n_bytes(node) + frame_header_n_bytes(tree, node);
+        code = editfile_adopt(tree, node, job->copy.number, job->copy.n_keep);
+        if (code == 0 && job->copy.n_keep < n_shown)
+            editfile_touch(tree, node); /* a shorter copy is a change, and all of a truncation */
+    } else
+        datafiles_remove(&tree->stage->data, job->copy.number);
+    arena_done(&job->copy.arena);
+    free(job);
+    return code;
+}
 
 uint64_t content_n_bytes(const struct wfs_tree *tree, const struct wfs_node *node)
 {
@@ -262,4 +435,87 @@ int wfs_tree_sync(struct wfs_tree *tree, struct wfs_error *err)
                         wfs_quote(path.bytes == NULL ? "?" : path.bytes).text, strerror(-code));
     }
     return 0;
+}
+
+struct wfs_reading {
+    struct wfs_tensor tensor;
+    size_t n_header; /* bytes of a generated header before the data */
+    struct arena arena;
+    const struct wfs_tree_made *made; /* NULL: the tensor is read */
+    const void *held;
+    const struct wfs_node *node; /* of what is generated: lives as long as the tree */
+    uint64_t number;
+};
+
+static int hold(const struct wfs_tree *tree, const struct wfs_node *node, uint64_t number,
+                struct wfs_reading *reading)
+{
+    const int code = control_hold(tree, node, number, &reading->held);
+    reading->made = code < 0 ? NULL : wfs_node_made(tree, node);
+    reading->node = node;
+    reading->number = number;
+    return code;
+}
+
+static int take_tensor(const struct wfs_tree *tree, const struct wfs_node *node,
+                       struct wfs_reading *reading)
+{
+    reading->tensor = description_shown(node);
+    reading->n_header = frame_header_n_bytes(tree, node);
+    return node->edit != NULL && node->edit->has_shape
+               ? shape_own(&reading->tensor.shape, &reading->arena)
+               : 0;
+}
+
+int wfs_reading_new(const struct wfs_tree *tree, uint64_t number, struct wfs_reading **ret)
+{
+    const struct wfs_node *node = wfs_tree_node(tree, number);
+    const bool is_made = wfs_node_made(tree, node) != NULL;
+    *ret = NULL;
+    if (!is_made && (node->kind != NODE_FILE || edit_is_staged(node) || node->tensor == NULL))
+        return 0;
+    struct wfs_reading *reading = calloc(1, sizeof(*reading));
+    if (reading == NULL)
+        return -ENOMEM;
+    const int code = is_made ? hold(tree, node, number, reading) : take_tensor(tree, node, reading);
+    if (code < 0)
+        wfs_reading_free(reading);
+    else
+        *ret = reading;
+    return code;
+}
+
+void wfs_reading_free(struct wfs_reading *reading)
+{
+    if (reading == NULL)
+        return;
+    if (reading->made != NULL)
+        reading->made->let_go(reading->made->ctx, reading->held);
+    arena_done(&reading->arena);
+    free(reading);
+}
+
+bool wfs_reading_is_plain(const struct wfs_reading *reading)
+{
+    return reading->made == NULL && wfs_tensor_is_plain(&reading->tensor);
+}
+
+ssize_t wfs_reading_run(const struct wfs_reading *reading, uint64_t offset, void *buf,
+                        size_t n_bytes)
+{
+    n_bytes = n_bytes < SSIZE_MAX ? n_bytes : SSIZE_MAX;
+    return reading->made != NULL
+               ? reading->made->read(reading->held, offset, buf, n_bytes)
+               : frame_read(&reading->tensor, reading->n_header, offset, buf, n_bytes);
+}
+
+int wfs_reading_check(const struct wfs_tree *tree, const struct wfs_reading *reading)
+{
+    return reading->made == NULL ? 0 : control_check_held(tree, reading->node, reading->number);
+}
+
+void wfs_reading_ahead(const struct wfs_reading *reading, uint64_t offset)
+{
+    if (reading->made == NULL && offset >= reading->n_header)
+        wfs_tensor_read_ahead(&reading->tensor, offset - reading->n_header);
 }

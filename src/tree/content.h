@@ -1,11 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The content of a node, whatever it is: its size.
+ * The content of a node, whatever it is: its size, and the copy that its first change needs.
  */
 #ifndef WFS_TREE_CONTENT_H
 #define WFS_TREE_CONTENT_H
 
 #include "tree/node/edit.h"
+#include "tree/node/node.h"
+
+/* Copies the first n_keep bytes of what the file shows into a new staged one and makes that its
+ * content. The node is as it was when this fails. -EFBIG: the tensor shows much more than its file
+ * has. */
+int staging_begin(struct wfs_tree *tree, struct wfs_node *node, uint64_t n_keep);
 
 /* Returns the size that stat shows. */
 uint64_t content_n_bytes(const struct wfs_tree *tree, const struct wfs_node *node);

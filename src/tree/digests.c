@@ -17,7 +17,7 @@
 #include <string.h>
 
 #include "tensor/shape.h"
-#include "tree/file/sibling.h"
+#include "tree/file/description.h"
 #include "tree/file/editfile.h"
 #include "tree/node/edit.h"
 

@@ -7,13 +7,11 @@
 #include <string.h>
 
 #include "tree/control/control.h"
-#include "tree/file/backup.h"
-#include "tree/file/namesake.h"
+#include "tree/file/outline.h"
 #include "tree/file/valuefile.h"
 #include "tree/node/edit.h"
 #include "tree/node/entry.h"
 #include "tree/node/node.h"
-#include "tree/node/notes.h"
 
 static bool is_called(const struct wfs_tree *tree, const struct wfs_node *dir, const char *name)
 {

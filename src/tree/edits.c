@@ -11,7 +11,7 @@
 
 #include "tensor/shape.h"
 #include "tree/changes.h"
-#include "tree/file/sibling.h"
+#include "tree/file/description.h"
 #include "tree/file/valuefile.h"
 #include "tree/node/edit.h"
 #include "tree/node/entry.h"

@@ -10,8 +10,8 @@
 
 #include "tensor/catalog.h"
 #include "tensor/shape.h"
-#include "tree/control/metadata.h"
-#include "tree/file/sibling.h"
+#include "tree/control/texts.h"
+#include "tree/file/description.h"
 #include "tree/file/editfile.h"
 #include "tree/file/outline.h"
 #include "tree/file/valuefile.h"

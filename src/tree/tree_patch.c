@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "patch/patch_meta.h"
+#include "patch/patch.h"
 #include "tree/file/description.h"
 #include "tree/file/editfile.h"
 #include "tree/file/outline.h"

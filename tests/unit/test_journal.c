@@ -9,7 +9,6 @@
 #include <inttypes.h>
 
 #include "tree/stage/journal.h"
-#include "tree/stage/record.h"
 
 /* ---- the file ---- */
 

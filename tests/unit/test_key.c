@@ -3,7 +3,7 @@
  * Keys and names: the rules one by one, then random keys there and back.
  */
 #include "base/utf8.h"
-#include "tree/name/key.h"
+#include "tree/node/key.h"
 
 #include <stdlib.h>
 

@@ -14,9 +14,8 @@
 #include <string.h>
 
 #include "tensor/shape.h"
-#include "tree/control/metadata.h"
-#include "tree/control/status.h"
-#include "tree/file/sibling.h"
+#include "tree/control/texts.h"
+#include "tree/file/description.h"
 #include "tree/file/outline.h"
 #include "tree/node/edit.h"
 #include "tree/node/entry.h"

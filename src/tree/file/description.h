@@ -31,13 +31,6 @@ static inline bool description_is_of_header(int code)
     return code == -EBADMSG || code == -E2BIG || code == -EOPNOTSUPP;
 }
 
-/*
- * Describes a node by the entry id; 0: it has no name any more. An error of the .npy header, or of
- * reading it; err names the file. Whatever else is known is filled in even then.
- */
-int description_make(const struct wfs_tree *tree, const struct wfs_node *node, uint32_t id,
-                     struct arena *arena, struct description *ret, struct wfs_error *err);
-
 /* Returns 1 when the suffix ".npy" of the name is not part of the key, else 0. -EIO, -ENOMEM. */
 int description_hides_suffix(const struct wfs_tree *tree, const struct wfs_node *node, uint32_t id);
 
@@ -63,5 +56,16 @@ int description_tensor(const struct wfs_tree *tree, const struct wfs_node *node,
  * and each has a description of its own. NULL: it is new. */
 const struct wfs_tensor *description_base(const struct wfs_tree *tree, const struct wfs_node *node,
                                           uint32_t id);
+
+/* Does what description_make does, and describes a file of which nothing is known by a sibling. */
+int sibling_describe(const struct wfs_tree *tree, const struct wfs_node *node, uint32_t id,
+                     struct arena *arena, struct description *ret, struct wfs_error *err);
+
+/* Returns the bytes of the header that is generated for the file; 0: none. */
+size_t frame_header_n_bytes(const struct wfs_tree *tree, const struct wfs_node *node);
+
+/* Reads header and data as one, like wfs_tensor_read. */
+ssize_t frame_read(const struct wfs_tensor *tensor, size_t n_header, uint64_t offset, void *buf,
+                   size_t n_bytes);
 
 #endif

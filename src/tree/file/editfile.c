@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tree/node/notes.h"
+#include "tree/node/edit.h"
 #include "tree/stage/stage.h"
 
 /* ---- reading ---- */

@@ -1,20 +1,179 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A walk through all directories but scratch ones, without recursion, then a sort.
+ * A walk through all directories but scratch ones, without recursion, then a sort. The index of
+ * what was loaded is made with the first new file: renaming and removing do not need it.
  */
 #include "tree/file/outline.h"
+
+#include <weightfs/array.h>
+#include <weightfs/cleanup.h>
+#include <weightfs/tree.h>
+#include <weightfs/value.h>
+#include "tree/file/description.h"
+#include "tree/file/valuefile.h"
+#include "tree/node/edit.h"
+#include "tree/node/entry.h"
+#include "tree/node/node.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <weightfs/array.h>
-#include <weightfs/value.h>
 
-#include "tree/file/backup.h"
-#include "tree/file/description.h"
-#include "tree/file/namesake.h"
-#include "tree/file/valuefile.h"
-#include "tree/node/entry.h"
+struct query {
+    const struct wfs_tree *tree;
+    const char *key;
+    bool is_value;
+};
+
+/* Returns the key of the tensor, or the name of the value, with that order. */
+static const char *namesake_key(const struct wfs_tree *tree, uint32_t order)
+{
+    const size_t n_tensors = wfs_catalog_n_tensors(tree->catalog);
+    return order < n_tensors ? wfs_catalog_tensor(tree->catalog, order)->key
+                             : wfs_catalog_value_name(tree->catalog, order - n_tensors);
+}
+
+static bool is_match(const void *ctx, uint32_t order)
+{
+    const struct query *query = ctx;
+    return (order >= wfs_catalog_n_tensors(query->tree->catalog)) == query->is_value &&
+           strcmp(namesake_key(query->tree, order), query->key) == 0;
+}
+
+static uint64_t hash_of(const char *key)
+{
+    return hash_bytes(key, strlen(key), hash_seed());
+}
+
+/* A value without a file stays, whatever is created. */
+static bool has_file(const struct wfs_tree *tree, uint32_t order)
+{
+    const size_t n_tensors = wfs_catalog_n_tensors(tree->catalog);
+    return order < n_tensors || valuefile_is_shown(tree, order - n_tensors);
+}
+
+int namesake_index(struct wfs_tree *tree)
+{
+    const uint32_t n =
+        (uint32_t)(wfs_catalog_n_tensors(tree->catalog) + wfs_catalog_n_values(tree->catalog));
+    if (tree->loaded.n_slots > 0 || n == 0)
+        return 0;
+    if (map_reserve(&tree->loaded, n) < 0)
+        return -ENOMEM;
+    for (uint32_t order = 0; order < n; order++) {
+        if (has_file(tree, order) &&
+            map_add(&tree->loaded, hash_of(namesake_key(tree, order)), order) < 0)
+            return -ENOMEM;
+    }
+    return 0;
+}
+
+/* Returns the order of the tensor or value that was loaded with the key, or ORDER_NEW. */
+static uint32_t namesake_find(const struct wfs_tree *tree, const char *key, bool is_value)
+{
+    const struct query query = {tree, key, is_value};
+    uint32_t order;
+    return map_find(&tree->loaded, hash_of(key), is_match, &query, &order) ? order : ORDER_NEW;
+}
+
+int namesake_describe(struct wfs_tree *tree, struct wfs_node *node)
+{
+    autostrbuf struct strbuf key = {0};
+    if (node->kind != NODE_FILE || edit_is_told(node))
+        return 0;
+    const int hides_suffix = description_hides_suffix(tree, node, node->entry);
+    const int code =
+        hides_suffix < 0 ? hides_suffix : entry_key(tree, node->entry, hides_suffix > 0, &key);
+    const uint32_t order = code < 0 ? ORDER_NEW : namesake_find(tree, key.bytes, false);
+    if (order != ORDER_NEW) {
+        node->tensor = wfs_catalog_tensor(tree->catalog, order);
+        node->edit->is_namesake = true;
+    }
+    return code == -ENOENT || code == -ENOKEY ? 0 : code;
+}
+
+/* Returns the length of the suffix, or 0. Numbered ones are `.~N~`. */
+static size_t suffix_of(const char *name, size_t n_bytes)
+{
+    static const char *const words[] = {".bak", ".orig", ".rej", ".swp"};
+    for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++) {
+        const size_t n = strlen(words[i]);
+        if (n_bytes > n && memcmp(name + n_bytes - n, words[i], n) == 0)
+            return n;
+    }
+    if (n_bytes < 2 || name[n_bytes - 1] != '~')
+        return 0;
+    size_t at = n_bytes - 1;
+    while (at > 0 && name[at - 1] >= '0' && name[at - 1] <= '9')
+        at--;
+    return at > 2 && at < n_bytes - 1 && name[at - 1] == '~' && name[at - 2] == '.'
+               ? n_bytes - at + 2
+               : 1;
+}
+
+/* Cuts a name down to the one that it is a backup copy of. Returns false when it is not one. */
+static bool strip(const char **name, size_t *n_bytes)
+{
+    if (*n_bytes > 2 && (*name)[0] == '#' && (*name)[*n_bytes - 1] == '#') {
+        *name += 1;
+        *n_bytes -= 2;
+        return true;
+    }
+    const size_t n_suffix = suffix_of(*name, *n_bytes);
+    *n_bytes -= n_suffix;
+    return n_suffix > 0;
+}
+
+bool backup_is_name(const char *name)
+{
+    size_t n_bytes = strlen(name);
+    return strip(&name, &n_bytes);
+}
+
+/* Returns true when the key that the entry was loaded with ends in the name that it has now. */
+static bool has_loaded_name(const struct wfs_tree *tree, const struct entry *entry)
+{
+    char part[KEY_NAME_MAX];
+    size_t n_part = 0;
+    if (entry->order == ORDER_NEW ||
+        key_decode(entry->name, strlen(entry->name), part, &n_part) != KEY_IS_PART)
+        return false;
+    const char *key = namesake_key(tree, entry->order);
+    const size_t n_key = strlen(key);
+    return n_key >= n_part && memcmp(key + n_key - n_part, part, n_part) == 0 &&
+           (n_key == n_part || key[n_key - n_part - 1] == '.');
+}
+
+/* Returns true when the name leads to a file. */
+static bool is_file(const struct wfs_tree *tree, const struct wfs_node *dir, const char *bytes,
+                    size_t n_bytes)
+{
+    char name[KEY_NAME_MAX + 1];
+    if (n_bytes > KEY_NAME_MAX)
+        return false;
+    memcpy(name, bytes, n_bytes);
+    name[n_bytes] = '\0';
+    const uint32_t id = entry_find(tree, dir, name);
+    return id != 0 && entry_at(tree, id)->node->kind != NODE_DIR;
+}
+
+/*
+ * Returns true when the file is a backup copy of a file in the same directory. A tensor or value
+ * that was loaded with such a name is not. key is the one of the file, or NULL.
+ */
+static bool backup_is_one(const struct wfs_tree *tree, uint32_t id, const char *key, bool is_value)
+{
+    const struct entry *entry = entry_at(tree, id);
+    const char *name = entry->name;
+    size_t n_bytes = strlen(name);
+    if (!backup_is_name(name) || has_loaded_name(tree, entry) ||
+        (key != NULL && namesake_find(tree, key, is_value) != ORDER_NEW))
+        return false;
+    while (strip(&name, &n_bytes))
+        if (name[0] != '.' && is_file(tree, entry->dir, name, n_bytes))
+            return true;
+    return false;
+}
 
 /* The directories that are still to be walked. */
 struct todo {
@@ -198,4 +357,37 @@ void outline_done(struct outline *outline)
     free(outline->items);
     free(outline->backups);
     *outline = (struct outline){0};
+}
+
+static int visit_all(const struct wfs_tree *tree, const struct outline *outline, bool is_value,
+                     int (*visit)(void *ctx, const struct wfs_tree_file *file), void *ctx)
+{
+    autostrbuf struct strbuf path = {0};
+    int code = 0;
+    for (size_t i = 0; i < outline->n_items && code == 0; i++) {
+        const struct outline_item *item = &outline->items[i];
+        path.n_bytes = 0;
+        entry_path(tree, item->entry, &path);
+        if (path.has_failed)
+            return -ENOMEM;
+        const struct wfs_tree_file file = {item->key, path.bytes, entry_at(tree, item->entry)->node,
+                                           is_value};
+        code = visit(ctx, &file);
+    }
+    return code;
+}
+
+int wfs_tree_each(const struct wfs_tree *tree,
+                  int (*visit)(void *ctx, const struct wfs_tree_file *file), void *ctx)
+{
+    struct arena arena = {0};
+    cleanup(outline_done) struct outline tensors = {0};
+    cleanup(outline_done) struct outline values = {0};
+    int code = outline_make(tree, &arena, &tensors, &values);
+    if (code == 0)
+        code = visit_all(tree, &tensors, false, visit, ctx);
+    if (code == 0)
+        code = visit_all(tree, &values, true, visit, ctx);
+    arena_done(&arena);
+    return code;
 }

@@ -1,11 +1,28 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What a commit of the tree would contain: its files in the order of the output, each with its key.
+ *
+ * A file that is removed and created again, as some editors and tar do, gets the description of the
+ * tensor that had its key, its namesake, and its place in the output. Backup copies that editors
+ * and tools leave beside the file they replace are scratch files: `w~`, `w.~1~`, `w.bak`, `w.orig`,
+ * `w.rej`, `w.swp` and `#w#` beside `w`.
  */
 #ifndef WFS_TREE_OUTLINE_H
 #define WFS_TREE_OUTLINE_H
 
 #include "tree/node/node.h"
+
+/* Makes the index, before the first new file. -ENOMEM. */
+int namesake_index(struct wfs_tree *tree);
+
+/*
+ * Gives a new file without a description of its own the one of the tensor that was loaded with the
+ * key that it has now. -EIO, -ENOMEM.
+ */
+int namesake_describe(struct wfs_tree *tree, struct wfs_node *node);
+
+/* Returns true when the name is that of a backup copy of some other name. */
+bool backup_is_name(const char *name);
 
 struct outline_item {
     const char *key; /* NULL: a cut name on its path is not known */

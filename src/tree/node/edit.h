@@ -1,14 +1,53 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What a node has that the catalog does not: content in the staging directory, a dtype and shape of
- * its own, times, foreign attributes. Made at the first change of the node, freed with it.
+ * its own, times, foreign attributes. Made at the first change of the node, freed with it. Changes
+ * are noted as records of the journal.
  */
 #ifndef WFS_TREE_EDIT_H
 #define WFS_TREE_EDIT_H
 
 #include "tensor/tensor_texts.h"
-#include "tree/node/foreign.h"
 #include "tree/node/node.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* ---- attributes in "user." that mean nothing to us, kept for the life of the tree ---- */
+
+enum {
+    FOREIGN_VALUE_MAX = 65536,   /* bytes of a value, as in the kernel */
+    FOREIGN_NODE_MAX = 1 << 20,  /* of names and values of a node */
+    FOREIGN_TREE_MAX = 64 << 20, /* of all */
+};
+
+struct foreign_attr {
+    struct foreign_attr *next;
+    size_t n_bytes;
+    char *value; /* after the name */
+    char name[];
+};
+
+/* Those of one node. A zeroed struct has none. */
+struct foreign {
+    struct foreign_attr *first;
+    uint64_t n_bytes; /* of names and values */
+};
+
+/* Returns NULL when no attribute has the name. */
+const struct foreign_attr *foreign_find(const struct foreign *foreign, const char *name);
+
+/*
+ * Sets an attribute; flags are those of setxattr(2). n_room is how many bytes all may have
+ * together. -EEXIST, -ENODATA, -E2BIG, -ENOSPC above a limit, -ENOMEM.
+ */
+int foreign_set(struct foreign *foreign, const char *name, const void *value, size_t n_bytes,
+                int flags, uint64_t n_room);
+
+/* -ENODATA. */
+int foreign_remove(struct foreign *foreign, const char *name);
+
+/* ---- edits ---- */
 
 /* How far the content was copied, in order, from the begin of another node's. */
 struct edit_copy {
@@ -94,5 +133,31 @@ void edit_release(struct wfs_tree *tree, struct wfs_node *node);
 
 /* Frees all nodes and the names that entries own, at the end of the tree. Staged files stay. */
 void edit_free_all(struct wfs_tree *tree);
+
+/* ---- records of the journal ---- */
+
+/* Each is written before the change is made, so that a change that cannot be recorded does not
+ * happen. While a journal is replayed nothing is recorded. */
+int notes_make(struct wfs_tree *tree, const struct wfs_node *dir, const char *name, bool is_dir);
+int notes_move(struct wfs_tree *tree, const struct wfs_node *from_dir, const char *from_name,
+               const struct wfs_node *to_dir, const char *to_name, unsigned flags);
+int notes_link(struct wfs_tree *tree, const struct wfs_node *node, const struct wfs_node *dir,
+               const char *name);
+int notes_remove(struct wfs_tree *tree, const struct wfs_node *dir, const char *name);
+
+/* Nothing is recorded for a node without a name: it could not be found again. */
+int notes_edit(struct wfs_tree *tree, const struct wfs_node *node, uint64_t number);
+int notes_synced(struct wfs_tree *tree, const struct wfs_node *node);
+
+/* value NULL: the attribute is removed. */
+int notes_attr(struct wfs_tree *tree, const struct wfs_node *node, const char *name,
+               const char *value, size_t n_bytes);
+
+/* paths as the record has them. */
+int notes_revert(struct wfs_tree *tree, const char *paths);
+
+/* Takes the last record back when code, the result of its change, is an error. Returns code. node
+ * is NULL for changes of names. */
+int notes_settle(struct wfs_tree *tree, const struct wfs_node *node, int code);
 
 #endif

@@ -6,7 +6,6 @@
 #define WFS_TREE_ENTRY_H
 
 #include <weightfs/strbuf.h>
-
 #include "tree/node/node.h"
 
 /* Name of the file in the control directory that holds the metadata of the checkpoint. */

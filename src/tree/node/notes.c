@@ -2,15 +2,14 @@
 /*
  * Nodes are named by their path at the time of the record.
  */
-#include "tree/node/notes.h"
+#include "tensor/shape.h"
+#include "tree/node/edit.h"
+#include "tree/node/entry.h"
+#include "tree/stage/journal.h"
+#include "tree/stage/stage.h"
 
 #include <errno.h>
 #include <string.h>
-
-#include "tensor/shape.h"
-#include "tree/node/entry.h"
-#include "tree/stage/record.h"
-#include "tree/stage/stage.h"
 
 static bool is_off(const struct wfs_tree *tree)
 {

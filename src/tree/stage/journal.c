@@ -7,11 +7,18 @@
 
 #include <weightfs/cleanup.h>
 #include <weightfs/io.h>
+#include <weightfs/percent.h>
+#include <weightfs/stage.h>
+#include <weightfs/strbuf.h>
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <linux/falloc.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

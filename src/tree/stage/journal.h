@@ -11,6 +11,9 @@
 #ifndef WFS_TREE_JOURNAL_H
 #define WFS_TREE_JOURNAL_H
 
+#include <weightfs/stage.h>
+#include <weightfs/strbuf.h>
+
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -74,5 +77,35 @@ int journal_remove(struct journal *journal);
 
 /* Calls fdatasync. After a failure, the file is never trusted again: the next try uses a copy. */
 int journal_sync(struct journal *journal);
+
+/* ---- the text of a record ---- */
+
+/*
+ * A letter, then words with a space before each. In a word, "%XX" stands for a byte that is a
+ * control character, a space or '%'; an empty word is "%". See enum wfs_record_kind.
+ */
+
+/* Returns true for kinds that may change what a commit writes. */
+bool record_is_change(enum wfs_record_kind kind);
+
+/* Returns how much of the reserve of the journal a record of the kind may use. */
+enum journal_claim record_claim(enum wfs_record_kind kind);
+
+/* Returns true when the record has as many words as its kind needs. */
+bool record_is_complete(const struct wfs_record *record);
+
+/* Adds the letter of a record. */
+void record_begin(struct strbuf *text, enum wfs_record_kind kind);
+
+/* Adds a word in its spelling, with a space before it. */
+void record_word(struct strbuf *text, const char *word, size_t n_bytes);
+void record_puts(struct strbuf *text, const char *word);
+void record_number(struct strbuf *text, uint64_t number);
+
+/* Decodes the words in place. -EBADMSG: malformed, or of an unknown kind. */
+int record_parse(char *text, struct wfs_record *ret);
+
+/* Parses a word as a number. -EBADMSG. */
+int record_to_number(const struct wfs_record *record, unsigned i, uint64_t *ret);
 
 #endif

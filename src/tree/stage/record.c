@@ -2,12 +2,12 @@
 /*
  * Records as text, and back.
  */
-#include "tree/stage/record.h"
+#include "tree/stage/journal.h"
+#include <weightfs/percent.h>
 
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
-#include <weightfs/percent.h>
 
 struct kind {
     enum wfs_record_kind kind;

@@ -15,16 +15,24 @@
 #ifndef WFS_TREE_STAGE_H
 #define WFS_TREE_STAGE_H
 
+#include <weightfs/stage.h>
+#include <weightfs/strbuf.h>
+#include "tree/stage/datafiles.h"
+#include "tree/stage/journal.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include <weightfs/stage.h>
-#include <weightfs/strbuf.h>
+/* A zeroed struct is that of a new staging directory. */
+struct leftover {
+    struct wfs_leftover found; /* its text is the one below */
+    char *base;                /* malloc'ed */
+};
 
-#include "tree/stage/datafiles.h"
-#include "tree/stage/journal.h"
-#include "tree/stage/leftover.h"
+/* Reads a small file of the directory whole, malloc'ed; *ret is NULL when there is no such regular
+ * file. A negative errno of reading. */
+int leftover_read_text(int dir_fd, const char *name, char **ret);
 
 struct wfs_stage {
     char *name; /* in the parent directory */

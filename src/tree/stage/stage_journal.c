@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tree/stage/record.h"
+#include "tree/stage/journal.h"
 #include "tree/stage/statusfile.h"
 
 /* ---- texts ---- */

@@ -3,17 +3,21 @@
  * Names are decoded by undoing the escapes and accepted when encoding the result gives the same
  * name again, so there is one rule, in one place.
  */
-#include "tree/name/key.h"
+#include "tree/node/key.h"
 
 #include <weightfs/array.h>
+#include <weightfs/percent.h>
+#include "base/arena.h"
+#include "base/text_index.h"
+#include "base/utf8.h"
 
 #include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <weightfs/percent.h>
-
-#include "base/utf8.h"
 
 enum {
     N_MARK = 18,                         /* bytes of "%~" and the hash */

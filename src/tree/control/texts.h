@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The metadata of the checkpoint: that of the catalog, until metadata.json is written; then what is
- * in that file.
+ * The texts that the tree itself has to show. metadata.json: the metadata of the catalog, until it
+ * is written; then what is in that file. status.json: the status that the driver set, the counts of
+ * the tree, the state of the sources.
  */
-#ifndef WFS_TREE_METADATA_H
-#define WFS_TREE_METADATA_H
+#ifndef WFS_TEXTS_H
+#define WFS_TEXTS_H
 
 #include "tree/node/node.h"
 
@@ -31,5 +32,13 @@ int metadata_render_with(const struct wfs_tree *tree, const char *name, const ch
 /* Copies all of it into the catalog. */
 struct wfs_catalog;
 int metadata_fill(const struct wfs_tree *tree, struct wfs_catalog *catalog, struct wfs_error *err);
+
+struct status;
+
+int status_new(struct status **out);
+void status_free(struct status *status);
+
+/* Adds the text as it is now. */
+void status_render(const struct wfs_tree *tree, struct strbuf *text);
 
 #endif

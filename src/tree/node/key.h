@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Keys as names of files, and back. The room src/tree/name knows how names are spelled;
- * it knows nothing of nodes. A key is split at its dots into parts; a part becomes one name:
+ * Keys as names of files, and back. A key is split at its dots into parts; a part becomes one name:
  *
  *   %            %25                    /             %2F
  *   0x01-0x1F    %01 ... %1F            0x7F          %7F
@@ -11,15 +10,15 @@
  * No part gives the name %self, which stands for the key of its directory. Each name has exactly
  * one part; a name that no part gives is invalid.
  */
-#ifndef WFS_TREE_KEY_H
-#define WFS_TREE_KEY_H
+#ifndef WFS_KEY_H
+#define WFS_KEY_H
+
+#include "base/arena.h"
+#include "base/text_index.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-#include "base/arena.h"
-#include "base/text_index.h"
 
 #define KEY_SELF "%self"
 #define KEY_NPY ".npy"
