@@ -16,7 +16,6 @@
 #include "base/bytes.h"
 #include "base/search.h"
 #include "format/dcp/dcp_item.h"
-#include "format/dcp/dcp_window.h"
 #include "tensor/gather.h"
 
 enum {

@@ -1,20 +1,290 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * An item is the zip that torch.save writes of one tensor. It is read as any file of PyTorch is,
- * into a catalog of its own, and its tensor compared with the chunk.
+ * into a catalog of its own, and its tensor compared with the chunk. In a safetensors file, which
+ * is given to its reader as a source that is the end of another one, DCP_SHARDING_INFO is checked
+ * in full; members of an entry other than its offsets are passed over.
  */
 #include "format/dcp/dcp_item.h"
 
+#include <weightfs/array.h>
 #include <weightfs/cleanup.h>
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "format/dcp/dcp_window.h"
+#include "base/utf8.h"
 #include "format/pytorch/object/torch_builder.h"
 #include "format/pytorch/object/torch_cache.h"
-#include "format/pytorch/torch_zip.h"
+#include "format/pytorch/torch_containers.h"
+#include "format/safetensors/safetensors.h"
+#include "text/json.h"
+
+/* ---- DCP_SHARDING_INFO ---- */
+
+static const char text_name[] = "DCP_SHARDING_INFO";
+
+/* Reads one number, which may be negative; false: it is not an integer of 64 bits. */
+static bool take_integer(struct json *json, int64_t *ret)
+{
+    if (json_kind(json) != JSON_KIND_NUMBER) {
+        json_skip(json);
+        return false;
+    }
+    const char *start = json->at;
+    char *end;
+    json_skip(json);
+    errno = 0;
+    *ret = strtoll(start, &end, 10);
+    return errno == 0 && end == json->at;
+}
+
+static int add_number(struct dcp_sharding *s, int64_t number)
+{
+    if (array_reserve(&s->numbers, sizeof(*s->numbers), s->n_numbers, 1, &s->n_number_room) < 0)
+        return -ENOMEM;
+    s->numbers[s->n_numbers++] = number;
+    return 0;
+}
+
+static int read_offsets(struct dcp_sharding *s, struct json *json,
+                        struct dcp_sharding_offsets *offsets)
+{
+    if (json_kind(json) != JSON_KIND_ARRAY) {
+        json_skip(json);
+        return 0;
+    }
+    offsets->first = (uint32_t)s->n_numbers;
+    offsets->rank = 0;
+    offsets->is_bad = false;
+    json_open_array(json);
+    while (json_next_item(json)) {
+        int64_t number = 0;
+        offsets->is_bad = !take_integer(json, &number) || offsets->is_bad;
+        offsets->rank++;
+        if (add_number(s, number) < 0)
+            return -ENOMEM;
+    }
+    return 0;
+}
+
+static int read_entry(struct dcp_sharding *s, struct json *json)
+{
+    static const char name[] = "saved_offsets";
+    struct dcp_sharding_offsets offsets = {.is_bad = true};
+    struct json_text member;
+    int code = 0;
+    if (json_kind(json) != JSON_KIND_OBJECT)
+        json_skip(json);
+    else if (json_open_object(json)) {
+        while (code == 0 && json_next_key(json, &member)) {
+            if (member.n_bytes == sizeof(name) - 1 &&
+                memcmp(member.bytes, name, sizeof(name) - 1) == 0)
+                code = read_offsets(s, json, &offsets);
+            else
+                json_skip(json);
+        }
+    }
+    if (code < 0 ||
+        array_reserve(&s->offsets, sizeof(*s->offsets), s->n_offsets, 1, &s->n_offset_room) < 0)
+        return -ENOMEM;
+    s->offsets[s->n_offsets++] = offsets;
+    return 0;
+}
+
+static int read_all(struct dcp_sharding *s, size_t n_bytes, struct wfs_error *err)
+{
+    struct json json = json_of(s->text, n_bytes);
+    struct json_text key;
+    json_open_object(&json);
+    while (json.error == NULL && json_next_key(&json, &key)) {
+        uint32_t number;
+        const size_t n_before = s->keys.n_texts;
+        if (text_index_add(&s->keys, key.bytes, key.n_bytes, &number) < 0)
+            return wfs_fail_memory(err);
+        if (number != n_before)
+            return wfs_fail(err, EBADMSG, "%s: duplicate key '%s'", text_name,
+                            wfs_quote_n(key.bytes, key.n_bytes).text);
+        if (read_entry(s, &json) < 0)
+            return wfs_fail_memory(err);
+    }
+    if (json.error != NULL || !json_end(&json))
+        return wfs_fail(err, EBADMSG, "%s is not a JSON object: %s at byte %zu", text_name,
+                        json.error, json_offset(&json));
+    return 1;
+}
+
+int dcp_sharding_read(struct dcp_sharding *s, const struct wfs_catalog *catalog,
+                      struct wfs_error *err)
+{
+    const struct wfs_text *text = catalog->meta;
+    *s = (struct dcp_sharding){0};
+    while (text != NULL && strcmp(text->name, text_name) != 0)
+        text = text->next;
+    if (text == NULL)
+        return 0;
+    s->text = malloc(text->n_bytes + 1);
+    if (s->text == NULL)
+        return wfs_fail_memory(err);
+    memcpy(s->text, text->value, text->n_bytes);
+    s->text[text->n_bytes] = '\0';
+    if (utf8_valid(s->text, text->n_bytes) != text->n_bytes)
+        return wfs_fail(err, EBADMSG, "%s is not valid UTF-8", text_name);
+    return read_all(s, text->n_bytes, err);
+}
+
+const struct dcp_sharding_offsets *dcp_sharding_find(const struct dcp_sharding *s, const char *key)
+{
+    const uint32_t number = text_index_find(&s->keys, key, strlen(key));
+    return number == TEXT_INDEX_NONE ? NULL : &s->offsets[number];
+}
+
+void dcp_sharding_done(struct dcp_sharding *s)
+{
+    const int saved = errno;
+    free(s->text);
+    free(s->offsets);
+    free(s->numbers);
+    text_index_done(&s->keys);
+    *s = (struct dcp_sharding){0};
+    errno = saved;
+}
+
+/* ---- messages about parts ---- */
+
+/* Fails about the part: "its chunk at [2, 0] in 'FILE': WHAT". */
+static int fail_part(const struct dcp_opening *o, int code, const char *what, struct wfs_error *err)
+{
+    autostrbuf struct strbuf at = {.n_max = 120};
+    if (code == -ENOMEM)
+        return wfs_fail_memory(err);
+    dcp_print_numbers(&at, o->box, o->tensor->rank);
+    return wfs_fail(err, -code, "its chunk at %s in '%s': %s", at.bytes != NULL ? at.bytes : "?",
+                    wfs_quote(o->file_name).text, what);
+}
+
+static int fail_shape(const struct dcp_opening *o, const uint64_t *dims, uint32_t rank,
+                      struct wfs_error *err)
+{
+    autostrbuf struct strbuf text = {.n_max = 240};
+    strbuf_puts(&text, "the stored shape is ");
+    dcp_print_numbers(&text, (const int64_t *)dims, rank);
+    strbuf_puts(&text, ", not ");
+    dcp_print_numbers(&text, o->box + o->tensor->rank, o->tensor->rank);
+    return fail_part(o, -EBADMSG, text.bytes != NULL ? text.bytes : "the stored shape is another",
+                     err);
+}
+
+static int fail_dtype(const struct dcp_opening *o, enum wfs_dtype dtype, struct wfs_error *err)
+{
+    autostrbuf struct strbuf text = {0};
+    strbuf_printf(&text, "the stored dtype is %s, not %s", wfs_dtype_name(dtype),
+                  wfs_dtype_name((enum wfs_dtype)o->tensor->dtype));
+    return fail_part(o, -EBADMSG, text.bytes != NULL ? text.bytes : "the stored dtype is another",
+                     err);
+}
+
+static bool is_shape(const struct dcp_opening *o, const uint64_t *dims, uint32_t rank)
+{
+    return rank == o->tensor->rank &&
+           (rank == 0 || memcmp(dims, o->box + rank, rank * sizeof(*dims)) == 0);
+}
+
+/* Compares what is stored with what is expected. -EBADMSG. */
+static int compare(const struct dcp_opening *o, enum wfs_dtype dtype, const uint64_t *dims,
+                   uint32_t rank, struct wfs_error *err)
+{
+    if (dtype != (enum wfs_dtype)o->tensor->dtype)
+        return fail_dtype(o, dtype, err);
+    return is_shape(o, dims, rank) ? 0 : fail_shape(o, dims, rank, err);
+}
+
+/* ---- safetensors files at the end of others ---- */
+
+static int read_shifted(const struct source *source, uint64_t offset, void *buf, size_t n_bytes)
+{
+    const struct dcp_window *window = source->ctx;
+    return source_read(window->file, window->offset + offset, buf, n_bytes);
+}
+
+void dcp_window_done(struct dcp_window *window)
+{
+    wfs_catalog_free(window->catalog);
+    dcp_sharding_done(&window->sharding);
+    *window = (struct dcp_window){0};
+}
+
+int dcp_window_probe(const struct source *file, uint64_t offset)
+{
+    uint8_t head[9];
+    if (file->n_bytes < sizeof(head) || offset > file->n_bytes - sizeof(head))
+        return 0;
+    if (source_read(file, offset, head, sizeof(head)) < 0)
+        return -EIO;
+    return memcmp(head, "PK", 2) != 0 && head[8] == '{';
+}
+
+static int load_window(struct dcp_window *window, const struct dcp_opening *o,
+                       struct wfs_error *err)
+{
+    const struct load_context context = {.limits = *o->limits};
+    struct source *source;
+    if (source_new_memory(o->file->path, NULL, 0, &source) < 0)
+        return wfs_fail_memory(err);
+    window->file = o->file;
+    window->offset = o->item->offset;
+    source->n_bytes = o->file->n_bytes - o->item->offset;
+    source->read = read_shifted;
+    source->ctx = window;
+    const int code = format_load(&format_safetensors, source, &context, &window->catalog, err);
+    return code < 0 ? code : dcp_sharding_read(&window->sharding, window->catalog, err);
+}
+
+static int check_offsets(const struct dcp_window *window, const struct dcp_opening *o,
+                         struct wfs_error *err)
+{
+    const struct dcp_sharding_offsets *offsets =
+        dcp_sharding_find(&window->sharding, o->tensor->key);
+    if (offsets == NULL || offsets->is_bad || offsets->rank != o->tensor->rank ||
+        (offsets->rank > 0 && memcmp(&window->sharding.numbers[offsets->first], o->box,
+                                     offsets->rank * sizeof(*o->box)) != 0))
+        return fail_part(o, -EBADMSG, "DCP_SHARDING_INFO does not place it there", err);
+    return 0;
+}
+
+/* Finds the elements of the part in it, as dcp_item_open. */
+static int find_in_window(const struct dcp_opening *o, uint64_t *ret_data, struct wfs_error *err)
+{
+    struct dcp_window *window = o->window;
+    if (window->file != o->file || window->offset != o->item->offset) {
+        struct wfs_error inner = {0};
+        dcp_window_done(window);
+        const int code = load_window(window, o, &inner);
+        if (code < 0) {
+            dcp_window_done(window);
+            return fail_part(o, code, inner.text, err);
+        }
+    }
+    const struct wfs_tensor *tensor = wfs_catalog_find(window->catalog, o->tensor->key);
+    if (tensor == NULL)
+        return fail_part(o, -EBADMSG, "the safetensors part does not have the key", err);
+    int code = check_offsets(window, o, err);
+    if (code == 0)
+        code =
+            compare(o, (enum wfs_dtype)tensor->dtype, tensor->shape.dims, tensor->shape.rank, err);
+    if (code < 0)
+        return code;
+    if (tensor->trouble != NULL || tensor->n_bytes != o->item->n_bytes)
+        return fail_part(o, -EBADMSG,
+                         tensor->trouble != NULL ? tensor->trouble
+                                                 : "its length is not that of its elements",
+                         err);
+    *ret_data = o->item->offset + tensor->stored.offset;
+    return 0;
+}
+
+/* ---- zips ---- */
 
 /* Reads the one tensor of a zip, and compares it with the part. */
 static int read_tensor(const struct dcp_opening *o, struct torch *torch, struct wfs_error *err)
@@ -25,23 +295,23 @@ static int read_tensor(const struct dcp_opening *o, struct torch *torch, struct 
     uint32_t root;
     int code = torch_zip_read(torch, o->item->offset, o->item->n_bytes, &zip, &records, &root);
     if (code < 0)
-        return dcp_opening_fail(o, code, torch->err->text, err);
+        return fail_part(o, code, torch->err->text, err);
     torch->find = torch_records_find_storage;
     torch->container = &records;
     code = torch_builder_read(torch, root, &tensor);
     if (code < 0)
-        return dcp_opening_fail(o, code, torch->err->text, err);
+        return fail_part(o, code, torch->err->text, err);
     if (code == 0)
-        return dcp_opening_fail(o, -EBADMSG, "what is stored is not a tensor", err);
+        return fail_part(o, -EBADMSG, "what is stored is not a tensor", err);
     if (tensor.trouble != NULL)
-        return dcp_opening_fail(o, -EBADMSG, tensor.trouble, err);
-    if (dcp_opening_compare(o, tensor.dtype, tensor.dims, tensor.rank, err) < 0)
+        return fail_part(o, -EBADMSG, tensor.trouble, err);
+    if (compare(o, tensor.dtype, tensor.dims, tensor.rank, err) < 0)
         return -EBADMSG;
     code = torch_tensor_add(torch, "", 0, &tensor);
     if (code < 0)
-        return dcp_opening_fail(o, code, torch->err->text, err);
+        return fail_part(o, code, torch->err->text, err);
     const struct wfs_tensor *added = &torch->catalog->tensors[0];
-    return added->trouble == NULL ? 0 : dcp_opening_fail(o, -EBADMSG, added->trouble, err);
+    return added->trouble == NULL ? 0 : fail_part(o, -EBADMSG, added->trouble, err);
 }
 
 static const uint64_t *copy_numbers(struct wfs_catalog *catalog, const uint64_t *numbers,
@@ -115,6 +385,6 @@ int dcp_item_open(const struct dcp_opening *o, uint64_t *ret_data, struct wfs_ca
 {
     const int is_window = dcp_window_probe(o->file, o->item->offset);
     if (is_window < 0)
-        return dcp_opening_fail(o, is_window, "it cannot be read", err);
-    return is_window ? dcp_window_find(o, ret_data, err) : open_zip(o, ret_data, ret_odd, err);
+        return fail_part(o, is_window, "it cannot be read", err);
+    return is_window ? find_in_window(o, ret_data, err) : open_zip(o, ret_data, ret_odd, err);
 }

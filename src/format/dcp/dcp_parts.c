@@ -17,7 +17,7 @@
 
 #include "base/bytes.h"
 #include "format/dcp/dcp_assembly.h"
-#include "format/dcp/dcp_sharding.h"
+#include "format/dcp/dcp_item.h"
 #include "format/safetensors/safetensors.h"
 #include "tensor/catalog_parts.h"
 

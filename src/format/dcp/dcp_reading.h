@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the steps of reading a distributed checkpoint share: the metadata that is read, and the
- * tables that are made of it.
+ * Reading a distributed checkpoint, step by step: from the metadata to the tables of an assembly,
+ * and from these to the catalog.
  */
 #ifndef WFS_DCP_READING_H
 #define WFS_DCP_READING_H
@@ -35,5 +35,52 @@ struct dcp_reading {
     size_t n_keys, n_key_room;
     struct text_index names; /* of the keys */
 };
+
+/* The tables are not freed when they have become an assembly's. */
+void dcp_reading_done(struct dcp_reading *reading);
+
+/* Fills the tables; what is wrong with one thing becomes its trouble. -EBADMSG, -E2BIG, -ENOMEM. */
+int dcp_table_fill(struct dcp_reading *reading);
+
+/*
+ * Reads all values, nests them and the tensors, and lists everything in the catalog. The tensors of
+ * the tables are ranges of the assembly. A value that cannot be read is left out, with a finding.
+ * -E2BIG, -EOPNOTSUPP, -EIO, -ENOMEM.
+ */
+int dcp_values_list(struct dcp_reading *reading, struct source *assembly);
+
+/* What an item is stored for: the chunk at an offset of a key, or the value of a key. */
+struct dcp_claim {
+    uint32_t item;
+    uint32_t rank, offset; /* as in struct dcp_index */
+};
+
+/* The items of a checkpoint, found by what they are. A zeroed struct is empty. */
+struct dcp_items {
+    const struct dcp_metadata *metadata;
+    uint32_t *keys;           /* malloc'ed, by name of the metadata: the number of its key */
+    struct dcp_claim *claims; /* malloc'ed, by key, of a key by offset */
+    uint32_t *starts;         /* malloc'ed, by key: its first claim; one more at the end */
+};
+
+/* Adds all files and items of the metadata to the tables. */
+int dcp_items_add(struct dcp_items *items, struct dcp_reading *reading);
+
+/* Finds the item of a chunk at an offset, or (rank DCP_NO_OFFSET) that of a value. It is found at
+ * once where it is the n_before-th of the key. */
+bool dcp_items_find(const struct dcp_items *items, uint32_t key, const int64_t *offset,
+                    uint32_t rank, uint32_t n_before, uint32_t *ret);
+
+/*
+ * Opens the file of an item that is needed, beneath the directory and nowhere else, and checks that
+ * the item is inside of it; else the item has a trouble. -E2BIG above the limit of files, -EMFILE,
+ * -ENOMEM.
+ */
+int dcp_items_open(struct dcp_reading *reading, uint32_t item);
+
+/* Gives a trouble to items that are used and share bytes of a file. Errors as dcp_items_open. */
+int dcp_items_check(struct dcp_reading *reading);
+
+void dcp_items_done(struct dcp_items *items);
 
 #endif

@@ -4,7 +4,7 @@
  * offset. The metadata of several ranks is united: a key that two of them have is one tensor with
  * the chunks of both.
  */
-#include "format/dcp/dcp_table.h"
+#include "format/dcp/dcp_reading.h"
 
 #include <weightfs/array.h>
 #include <weightfs/cleanup.h>
@@ -15,8 +15,6 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "format/dcp/dcp_files.h"
-#include "format/dcp/dcp_items.h"
 #include "format/pytorch/object/torch_args.h"
 #include "format/pytorch/object/torch_global.h"
 
@@ -231,7 +229,7 @@ static int add_part(struct dcp_reading *t, struct dcp_tensor *tensor, uint32_t k
     if (!dcp_items_find(items, key, box, chunk->rank, tensor->n_parts, &item))
         return spoil_chunk(t, tensor, box, " has no entry in storage_data", "");
     t->tables.items[item].is_used = true;
-    const int code = dcp_files_check(t, item);
+    const int code = dcp_items_open(t, item);
     if (code < 0)
         return code;
     if (t->tables.items[item].trouble != NULL) {
@@ -308,7 +306,7 @@ static int find_values(struct dcp_reading *t, const struct dcp_items *items)
             continue;
         }
         t->tables.items[key->number].is_used = true;
-        code = dcp_files_check(t, key->number);
+        code = dcp_items_open(t, key->number);
     }
     return code;
 }

@@ -19,13 +19,8 @@
 #include "format/pytorch/object/torch_storage.h"
 #include "format/pytorch/object/torch_stream.h"
 #include "format/pytorch/object/torch_tensor.h"
-#include "format/pytorch/torch_checksums.h"
-#include "format/pytorch/torch_hidden.h"
-#include "format/pytorch/torch_tar.h"
-#include "format/pytorch/torch_zip.h"
+#include "format/pytorch/torch_containers.h"
 #include "format/pytorch/writer/torch_checkpoint.h"
-#include "format/pytorch/writer/torch_purge.h"
-#include "format/pytorch/writer/torch_record.h"
 
 enum { N_HEAD = 4096 };
 
@@ -251,7 +246,7 @@ static const struct format_functions functions = {
     .probe = probe,
     .foresee = foresee,
     .load = load,
-    .verify = torch_checksums_verify,
+    .verify = torch_zip_verify,
     .stores = torch_record_stores,
     .check = torch_record_check,
     .purge = torch_purge,

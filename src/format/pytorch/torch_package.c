@@ -4,7 +4,7 @@
  * .data/ts_code, or to an object that a function makes from the package. Both become calls, whose
  * content is then listed like that of any other.
  */
-#include "format/pytorch/torch_package.h"
+#include "format/pytorch/torch_containers.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -14,7 +14,6 @@
 #include "format/pytorch/object/torch_args.h"
 #include "format/pytorch/object/torch_global.h"
 #include "format/pytorch/object/torch_listing.h"
-#include "format/pytorch/torch_hidden.h"
 
 #define SCRIPTS ".data/ts_code/"
 

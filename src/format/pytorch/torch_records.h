@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The records of a PyTorch zip: entries below a root folder, found by name, and their bytes.
+ * The records of a PyTorch zip: entries below a root folder, found by name, and their bytes; and
+ * the search for storages, and parts of them, that no listed tensor shows.
  */
 #ifndef WFS_TORCH_RECORDS_H
 #define WFS_TORCH_RECORDS_H
@@ -57,5 +58,12 @@ int torch_records_report_strays(struct torch *torch, const struct torch_records 
  * among the records. As torch_read_pickle. */
 int torch_records_read_pickle(struct torch *torch, const struct torch_records *records,
                               struct zip_entry *entry, uint32_t *ret_root);
+
+/* Searches the storages that the pickle names for bytes that no listed tensor shows. -ENOMEM. */
+int torch_hidden_find(struct torch *torch);
+
+/* Searches all records in the folders of storages, whether a pickle names them or not. -ENOMEM, and
+ * errors that are not about one record. */
+int torch_hidden_find_records(struct torch *torch, const struct torch_records *records);
 
 #endif

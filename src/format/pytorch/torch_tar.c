@@ -6,7 +6,7 @@
  * (key, storage key, class), i32 rank, 4 bytes, i64 sizes, strides, and the offset. Member pickle:
  * the object, whose persistent ids are keys of either.
  */
-#include "format/pytorch/torch_tar.h"
+#include "format/pytorch/torch_containers.h"
 
 #include <weightfs/array.h>
 #include <weightfs/cleanup.h>

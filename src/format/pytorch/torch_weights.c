@@ -4,7 +4,7 @@
  * lists their names, dtypes and shapes (the same for constants). Older programs have a checkpoint
  * in data/weights instead.
  */
-#include "format/pytorch/torch_weights.h"
+#include "format/pytorch/torch_containers.h"
 
 #include <weightfs/cleanup.h>
 
@@ -14,7 +14,6 @@
 
 #include "base/utf8.h"
 #include "format/pytorch/object/torch_tensor.h"
-#include "format/pytorch/torch_records.h"
 #include "text/json.h"
 
 enum { N_SCALAR_TYPES = 33 };

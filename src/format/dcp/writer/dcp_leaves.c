@@ -4,7 +4,7 @@
  * lists in it; all else is a leaf. Keys of dicts become text. An empty dict vanishes: a leaf for it
  * would make PyTorch take the checkpoint for one of version 2.3, which flattened in another way.
  */
-#include "format/dcp/writer/dcp_leaves.h"
+#include "format/dcp/writer/dcp_plan.h"
 
 #include <weightfs/array.h>
 #include <weightfs/cleanup.h>
@@ -19,7 +19,7 @@
 #include "format/pytorch/object/torch_container.h"
 #include "format/pytorch/object/torch_args.h"
 #include "format/pytorch/object/torch_global.h"
-#include "format/pytorch/writer/torch_edit_tensors.h"
+#include "format/pytorch/writer/torch_edit.h"
 #include "value/value_leaf.h"
 
 /* What is known of a list: whether it is taken apart. */

@@ -1,20 +1,61 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The plan of a distributed checkpoint of one rank: its leaves, and the files that they are in.
+ * The room of the writer of distributed checkpoints: it knows how a checkpoint is taken apart into
+ * tensors and values, which items its files have, and how .metadata describes them. Items are
+ * written by the room of PyTorch's writer.
+ *
+ * The plan of a checkpoint of one rank: the leaves of a nested state dict, as PyTorch flattens it,
+ * and the files that they are in.
  */
 #ifndef WFS_DCP_PLAN_H
 #define WFS_DCP_PLAN_H
 
+#include "base/text_index.h"
 #include "format/core/directory.h"
-#include "format/dcp/writer/dcp_leaves.h"
+#include "format/pytorch/writer/torch_layout.h"
 
-/* For struct directory_functions. */
+/* A part of a path: the key of a dict, or the index of a list. */
+struct dcp_step {
+    const char *text; /* NULL: an index */
+    uint32_t n_text;
+    uint32_t index;
+};
+
+struct dcp_leaf {
+    const char *key; /* the parts of the path, joined with dots */
+    size_t n_key;
+    const struct dcp_step *path;
+    uint32_t n_path;
+    const struct wfs_tensor *tensor; /* NULL: a value */
+    uint32_t id;                     /* value: in the graph of the plan */
+    bool is_edited;                  /* it is a value that was edited, or a part of one */
+    uint32_t file;                   /* number of the layout that has the item */
+    struct torch_item item;          /* where in it */
+};
+
+/* A zeroed one is empty. Texts and paths are in the arena of the first layout. */
+struct dcp_leaves {
+    struct dcp_leaf *leaves; /* malloc'ed */
+    size_t n, n_room;
+    struct text_index names; /* of the keys, in the same order */
+    const char **empty;      /* malloc'ed: the names of empty dicts, which have no leaf */
+    size_t n_empty, n_empty_room;
+};
+
+/*
+ * Finds all leaves of the graph of a plan, whose tensors are noted. -EOPNOTSUPP, -EINVAL, -E2BIG:
+ * err names what a distributed checkpoint cannot hold; -ENOMEM. dcp_leaves_done is due.
+ */
+int dcp_leaves_find(const struct torch_plan *plan, struct dcp_leaves *leaves);
+void dcp_leaves_done(struct dcp_leaves *leaves);
+
+/* For struct directory_functions. Names are "__0_7.distcp"; describe writes .metadata. */
 int dcp_plan_make(struct directory *directory, uint64_t max_bytes, struct wfs_error *err);
 void dcp_plan_done(struct directory *directory);
-
-/* "__0_7.distcp" */
 const char *dcp_plan_name(struct arena *arena, uint64_t number);
 bool dcp_plan_is_name(const char *name);
+int dcp_plan_describe(const struct directory *directory, const char *const *names,
+                      struct arena *arena, const char **ret, size_t *ret_n, struct wfs_error *err);
 
 /* Returns the leaves of a plan, with their places. */
 const struct dcp_leaves *dcp_plan_leaves(const struct directory *directory);

@@ -12,12 +12,8 @@
 #include <string.h>
 
 #include "format/core/storable.h"
-#include "format/pytorch/writer/torch_edit_containers.h"
-#include "format/pytorch/writer/torch_edit_places.h"
-#include "format/pytorch/writer/torch_edit_tensors.h"
-#include "format/pytorch/writer/torch_edit_versions.h"
+#include "format/pytorch/writer/torch_edit.h"
 #include "format/pytorch/writer/torch_layout.h"
-#include "format/pytorch/writer/torch_record.h"
 
 static int check_tensors(const struct wfs_format *format, const struct wfs_catalog *catalog,
                          struct wfs_error *err)

@@ -23,4 +23,12 @@ int torch_checkpoint_plan_in(const char *folder, const struct wfs_catalog *catal
 int torch_checkpoint_graph(struct torch_plan *plan);
 void torch_checkpoint_done(struct torch_plan *plan);
 
+/*
+ * For struct wfs_format: replaces every name in a loaded checkpoint that is not known to be
+ * harmless, and what a call of one makes, by None. Where tensors are in what such a call makes, the
+ * output is made of the tensors alone.
+ */
+int torch_purge(struct wfs_catalog *catalog,
+                int (*report)(void *ctx, const char *module, const char *name), void *ctx);
+
 #endif

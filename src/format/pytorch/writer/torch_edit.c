@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Questions about the places of a loaded checkpoint and their names, old and new.
+ * Questions about the places of a loaded checkpoint and their names, old and new; the names of
+ * containers, for which their content votes; and objects that exist as a whole or not at all:
+ * tensors with attributes, and composite tensors. One that has lost a tensor, or of which one is
+ * renamed, is taken apart, and its rest becomes items of a dict; one that has lost all tensors
+ * goes, with its values.
  */
 #include "format/pytorch/writer/torch_edit.h"
 
@@ -264,4 +268,152 @@ bool torch_edit_is_at_home(const struct torch_edit *edit, uint32_t i)
            (n_before == 0 || edit_name_begins(name, holder)) &&
            (edit->nodes[i].kind == PLACE_HOLDER || !is_lone_twin(edit, i, old)) &&
            !has_nul(edit, i);
+}
+
+/* ---- names of containers ---- */
+
+/*
+ * Votes for the names of all containers of a leaf: the names that they would have if they had been
+ * renamed as a whole. A container in which anything keeps its name stays.
+ */
+static void vote(struct torch_edit *edit, uint32_t leaf)
+{
+    const struct edit_name name = edit_name_end(&edit->nodes[leaf]),
+                           old = edit_name_old(edit, leaf);
+    for (uint32_t i = edit->places[leaf].parent; i != 0; i = edit->places[i].parent) {
+        struct edit_node *node = &edit->nodes[i];
+        const struct edit_name container = edit_name_old(edit, i);
+        if (node->kind != PLACE_HOLDER || container.n_bytes == 0)
+            continue;
+        const size_t n_rest = old.n_bytes - container.n_bytes;
+        if (edit_name_begins(name, container)) {
+            node->stays = true;
+        } else if (!node->has_vote && name.n_bytes > n_rest &&
+                   memcmp(name.bytes + name.n_bytes - n_rest, old.bytes + container.n_bytes,
+                          n_rest) == 0) {
+            node->has_vote = true;
+            node->to = name.bytes;
+            node->n_to = (uint32_t)(name.n_bytes - n_rest);
+        }
+    }
+}
+
+static int add_name(struct torch_edit *edit, uint32_t i)
+{
+    return map_add(&edit->by_name, edit_name_hash(edit_name_end(&edit->nodes[i])), i) < 0
+               ? wfs_fail_memory(edit->plan->err)
+               : 0;
+}
+
+static void keep_name(struct torch_edit *edit, uint32_t i)
+{
+    edit->nodes[i].to = edit_name_old(edit, i).bytes;
+    edit->nodes[i].n_to = (uint32_t)edit_name_old(edit, i).n_bytes;
+}
+
+/* Returns whether a proposed name can be given: nothing else has it, and the container is an
+ * item that can be renamed. */
+static bool can_have_wish(const struct torch_edit *edit, uint32_t i)
+{
+    const struct edit_node *node = &edit->nodes[i];
+    return node->has_vote && !torch_edit_is_taken(edit, i, edit_name_end(node)) &&
+           (edit->places[i].item != PLACE_FIXED || node->parent == 0 ||
+            torch_edit_is_at_home(edit, i));
+}
+
+static int name_container(struct torch_edit *edit, uint32_t i)
+{
+    struct edit_node *node = &edit->nodes[i];
+    if (i == edit->root) {
+        node->n_to = 0;
+    } else if (edit->places[i].start == PLACE_FIXED && node->parent != 0) {
+        node->to = edit->nodes[node->parent].to;
+        node->n_to = edit->nodes[node->parent].n_to;
+    } else if (can_have_wish(edit, i)) {
+        return add_name(edit, i);
+    } else {
+        keep_name(edit, i);
+    }
+    return 0;
+}
+
+/* Places precede those in them. */
+int torch_edit_names(struct torch_edit *edit)
+{
+    int code =
+        map_reserve(&edit->by_name, edit->n_nodes) < 0 ? wfs_fail_memory(edit->plan->err) : 0;
+    for (uint32_t i = 1; i <= edit->n_places; i++)
+        if (torch_edit_is_shown(edit, i))
+            vote(edit, i);
+    for (uint32_t i = 1; i <= edit->n_nodes && code == 0; i++) {
+        struct edit_node *node = &edit->nodes[i];
+        const bool is_container = i <= edit->n_places && node->kind == PLACE_HOLDER;
+        if (is_container && node->stays) {
+            node->has_vote = false;
+            keep_name(edit, i);
+        }
+        if (is_container ? node->stays && edit->places[i].start != PLACE_FIXED : node->claim != 0)
+            code = add_name(edit, i);
+    }
+    for (uint32_t i = 1; i <= edit->n_places && code == 0; i++)
+        code = edit->nodes[i].kind == PLACE_HOLDER ? name_container(edit, i) : 0;
+    return code;
+}
+
+/* ---- objects ---- */
+
+/* Decides about the scales of a quantized tensor, which needs them; they do not need it. */
+static int judge_parts(struct torch_edit *edit, uint32_t i, uint32_t tensor)
+{
+    struct edit_node *node = &edit->nodes[i];
+    if (edit->nodes[tensor].claim == 0)
+        node->is_apart = node->has_tensor;
+    else if (node->is_short || node->is_torn)
+        return torch_edit_fail(edit, edit_name_old(edit, tensor),
+                               "it is quantized by channel: keep its scales and zero points under "
+                               "its name, or remove all three");
+    return 0;
+}
+
+/* Decides about an object after everything in it. */
+static int judge(struct torch_edit *edit, uint32_t i)
+{
+    struct edit_node *node = &edit->nodes[i];
+    const uint32_t parent = edit->places[i].parent;
+    if (node->kind == PLACE_TENSOR) {
+        node->is_apart = node->claim == 0 && node->has_tensor;
+        node->has_tensor = node->has_tensor || node->claim != 0;
+    } else if (torch_edit_is_composed(edit, i)) {
+        if (parent != 0 && edit->nodes[parent].kind == PLACE_TENSOR &&
+            edit->places[parent].id == edit->places[i].id)
+            return judge_parts(edit, i, parent);
+        node->is_apart = node->has_tensor && (node->is_short || node->is_torn);
+    }
+    return 0;
+}
+
+/* Passes the decision on to its container. */
+static void tell(struct torch_edit *edit, uint32_t i)
+{
+    const struct edit_node *node = &edit->nodes[i];
+    const struct catalog_place *place = &edit->places[i];
+    const uint32_t holder = torch_edit_holder(edit, i);
+    const bool is_part = place->start != PLACE_FIXED && i != edit->root;
+    edit->nodes[place->parent].has_tensor =
+        edit->nodes[place->parent].has_tensor || node->has_tensor;
+    if (is_part && !node->has_tensor && torch_edit_is_object(edit, i))
+        edit->nodes[holder].is_short = true;
+    if (is_part && node->has_tensor && (node->is_apart || !torch_edit_is_at_home(edit, i)))
+        edit->nodes[holder].is_torn = true;
+}
+
+int torch_edit_objects(struct torch_edit *edit)
+{
+    int code = 0;
+    for (uint32_t i = edit->n_places; i >= 1 && code == 0; i--) {
+        code = judge(edit, i);
+        if (code == 0 && edit->places[i].parent != 0)
+            tell(edit, i);
+    }
+    return code;
 }

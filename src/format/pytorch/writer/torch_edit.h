@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * An edit of a loaded checkpoint: its places, and the name and content of each at the end. These
- * are the questions that all parts of an edit ask; what happens to a place is decided in
- * torch_edit_names, torch_edit_objects and torch_edit_moves.
+ * An edit of a loaded checkpoint: its places, and the name and content of each at the end. The
+ * steps are those of struct torch_edit's functions below, in their order; the questions about
+ * places and names are what the steps share.
  */
 #ifndef WFS_TORCH_EDIT_H
 #define WFS_TORCH_EDIT_H
@@ -46,6 +46,32 @@ struct torch_edit {
 };
 
 void torch_edit_done(struct torch_edit *edit);
+
+/* Decides what is renamed, moved, removed and added, and the order of everything at the end.
+ * -EINVAL names a thing that has no place, -E2BIG, -ENOMEM. */
+int torch_edit_places(struct torch_edit *edit);
+
+/* The first steps of that: decides what every container is called, and which objects are taken
+ * apart: those that have lost a part, or have one with a name of its own. -EINVAL, -ENOMEM. */
+int torch_edit_names(struct torch_edit *edit);
+int torch_edit_objects(struct torch_edit *edit);
+
+/* Gives every node that is a tensor its value: the loaded one, changed where the tensor is
+ * another one, or a new one. -EOPNOTSUPP, -EINVAL, -ENOMEM. */
+int torch_edit_tensors(struct torch_edit *edit);
+
+/* Makes the tables of versions at the end, after everything has its container. -ENOMEM. */
+int torch_edit_versions(struct torch_edit *edit);
+
+/* Changes the containers, from the inside to the outside, and sets the root of the plan.
+ * -EINVAL, -ENOMEM. */
+int torch_edit_containers(struct torch_edit *edit);
+
+/* Returns the function that makes a tensor of a storage, inside of calls that wrap it;
+ * WHAT_UNKNOWN: it is not such a tensor. */
+enum torch_what torch_edit_maker(const struct graph *graph, uint32_t id);
+
+/* ---- questions ---- */
 
 struct edit_name {
     const char *bytes;

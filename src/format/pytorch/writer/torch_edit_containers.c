@@ -3,7 +3,7 @@
  * Containers with new items. One that has one place is changed in place, so that everything that
  * refers to it sees the change; one with several places is copied.
  */
-#include "format/pytorch/writer/torch_edit_containers.h"
+#include "format/pytorch/writer/torch_edit.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * From new names to places. A name does not show where one dict ends and the next begins, so the
- * places of what was loaded decide: a thing goes into the innermost dict whose name its own name
- * begins with.
+ * places of what was loaded decide: renamed and new things go into the innermost dict whose name
+ * their own name begins with. When the root cannot take them, a new dict is put around it, or in
+ * its place.
  */
-#include "format/pytorch/writer/torch_edit_places.h"
+#include "format/pytorch/writer/torch_edit.h"
 
 #include <weightfs/cleanup.h>
 
@@ -12,9 +13,263 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "format/pytorch/writer/torch_edit_moves.h"
-#include "format/pytorch/writer/torch_edit_names.h"
-#include "format/pytorch/writer/torch_edit_objects.h"
+#include "format/pytorch/object/torch_args.h"
+#include "format/pytorch/object/torch_global.h"
+
+/* ---- moves ---- */
+
+/* Returns whether its holder is taken apart. */
+static bool is_loose(const struct torch_edit *edit, uint32_t i)
+{
+    return edit->nodes[torch_edit_holder(edit, i)].is_apart;
+}
+
+static bool can_take(const struct torch_edit *edit, uint32_t i)
+{
+    const struct graph *graph = &edit->plan->graph;
+    const struct value *value = graph_at(graph, edit->places[i].id);
+    if (edit->nodes[i].kind != PLACE_HOLDER || is_loose(edit, i))
+        return false;
+    return value->kind == VALUE_DICT || (torch_what_of(graph, value) == WHAT_ORDERED_DICT &&
+                                         value_part(graph, value, PART_ITEMS) == 0);
+}
+
+struct taker {
+    const struct torch_edit *edit;
+    struct edit_name name;
+};
+
+static bool is_taker(const void *ctx, uint32_t i)
+{
+    const struct taker *wanted = ctx;
+    return edit_name_is_same(edit_name_end(&wanted->edit->nodes[i]), wanted->name);
+}
+
+static bool find_taker(const struct torch_edit *edit, struct edit_name name, uint32_t *ret)
+{
+    const struct taker wanted = {edit, name};
+    return map_find(&edit->takers, edit_name_hash(name), is_taker, &wanted, ret);
+}
+
+static int index_takers(struct torch_edit *edit)
+{
+    uint32_t other;
+    for (uint32_t i = edit->root; i <= edit->end; i++) {
+        const struct edit_name name = edit_name_end(&edit->nodes[i]);
+        if (can_take(edit, i) && !find_taker(edit, name, &other) &&
+            map_add(&edit->takers, edit_name_hash(name), i) < 0)
+            return wfs_fail_memory(edit->plan->err);
+    }
+    return 0;
+}
+
+/* Finds the innermost dict that the name leads into, and the rest of the name. 0: none. */
+static uint32_t lead(const struct torch_edit *edit, struct edit_name name,
+                     struct edit_name *ret_rest)
+{
+    uint32_t found;
+    for (size_t n = name.n_bytes; n-- > 1;) {
+        if (name.bytes[n] != '.' || !find_taker(edit, (struct edit_name){name.bytes, n}, &found))
+            continue;
+        *ret_rest = (struct edit_name){name.bytes + n + 1, name.n_bytes - n - 1};
+        return found;
+    }
+    *ret_rest = name;
+    return find_taker(edit, (struct edit_name){"", 0}, &found) ? found : 0;
+}
+
+static bool is_integer(const struct torch_edit *edit, uint32_t key)
+{
+    return key != 0 && graph_at(&edit->plan->graph, key)->kind == VALUE_INT;
+}
+
+/* Returns whether the keys of the dict are integers. */
+static bool has_integers(const struct torch_edit *edit, uint32_t taker)
+{
+    const struct value *dict =
+        taker == edit->shell ? NULL : graph_at(&edit->plan->graph, edit->places[taker].id);
+    return dict != NULL && dict->kind == VALUE_DICT && dict->n > 0 &&
+           is_integer(edit, value_items(dict)[0]);
+}
+
+/* Makes a key. One that was an integer stays an integer among integers, if its new name is one. */
+static uint32_t make_key(struct torch_edit *edit, uint32_t old, uint32_t taker,
+                         struct edit_name name)
+{
+    struct graph *graph = &edit->plan->graph;
+    int64_t number = 0;
+    bool is_number = is_integer(edit, old) && has_integers(edit, taker) && name.n_bytes > 0 &&
+                     name.n_bytes < 18 && (name.bytes[0] != '0' || name.n_bytes == 1);
+    for (size_t i = 0; i < name.n_bytes && is_number; i++) {
+        is_number = name.bytes[i] >= '0' && name.bytes[i] <= '9';
+        number = number * 10 + (name.bytes[i] - '0');
+    }
+    return is_number ? value_new_integer(graph, number)
+                     : value_new_text(graph, name.bytes, name.n_bytes);
+}
+
+/* Returns whether it is the key of an item: tensors can be. */
+static bool is_dict_key(const struct torch_edit *edit, uint32_t i)
+{
+    const struct catalog_place *place = &edit->places[i];
+    return place->parent != 0 && place->item % 2 == 0 &&
+           graph_at(&edit->plan->graph, edit->places[place->parent].id)->kind == VALUE_DICT;
+}
+
+/* Returns whether its container can take it under its new name as well as the taker: the dicts of a
+ * module have one name. */
+static bool can_stay(const struct torch_edit *edit, uint32_t i, uint32_t taker)
+{
+    const uint32_t parent = i > edit->n_places ? 0 : edit->places[i].parent;
+    return parent != 0 && taker != 0 && can_take(edit, parent) && edit->nodes[parent].is_alive &&
+           edit_name_is_same(edit_name_end(&edit->nodes[parent]),
+                             edit_name_end(&edit->nodes[taker]));
+}
+
+/* Renames it within its container, or moves it into another one. */
+static int move(struct torch_edit *edit, uint32_t i)
+{
+    struct edit_node *node = &edit->nodes[i];
+    const uint32_t was_key = i <= edit->n_places ? torch_edit_old_key(edit, i) : 0;
+    struct edit_name rest;
+    uint32_t taker = lead(edit, edit_name_end(node), &rest);
+    const bool is_item = i > edit->n_places || i == edit->root || is_loose(edit, i) ||
+                         edit->places[i].item != PLACE_FIXED;
+    if (!is_item || (i <= edit->n_places && is_dict_key(edit, i)))
+        return torch_edit_fail(edit, edit_name_end(node),
+                               "it is a required part of an object: rename the object as a whole");
+    if (node->claim != 0 && torch_edit_is_taken(edit, i, edit_name_end(node)))
+        return torch_edit_fail(edit, edit_name_end(node),
+                               "another item has that name: rename one of them");
+    if (can_stay(edit, i, taker))
+        taker = edit->places[i].parent;
+    node->key = make_key(edit, was_key, taker, rest);
+    if (node->key == 0)
+        return wfs_fail_memory(edit->plan->err);
+    if (i <= edit->n_places && taker == edit->places[i].parent && was_key != 0)
+        return 0;
+    node->is_gone = i <= edit->n_places;
+    node->parent = taker;
+    return 0;
+}
+
+/* Returns whether it needs another container, or another key. */
+static bool must_move(const struct torch_edit *edit, uint32_t i)
+{
+    const struct edit_node *node = &edit->nodes[i];
+    const struct catalog_place *place = &edit->places[i];
+    if (i > edit->n_places)
+        return i != edit->shell;
+    if (i == edit->root)
+        return edit->shell != 0 && node->kind == PLACE_TENSOR && node->claim != 0;
+    if (place->parent == 0 || place->start == PLACE_FIXED || node->to == NULL)
+        return false;
+    if (node->kind == PLACE_HOLDER ? !node->is_alive : !torch_edit_is_shown(edit, i))
+        return false;
+    return is_loose(edit, i) || ((node->kind != PLACE_HOLDER || place->item != PLACE_FIXED) &&
+                                 !torch_edit_is_at_home(edit, i));
+}
+
+/* Marks it and its containers as alive. Objects only stay alive with tensors, other containers
+ * also with values, and dicts with what does not leave them. */
+static void revive(struct torch_edit *edit, uint32_t i, bool by_tensor)
+{
+    for (; i != 0 && i <= edit->n_places && !edit->nodes[i].is_alive; i = edit->places[i].parent) {
+        if (torch_edit_is_object(edit, i) && (edit->nodes[i].is_apart || !by_tensor))
+            return;
+        edit->nodes[i].is_alive = true;
+        if (i > edit->root && i <= edit->end && must_move(edit, i) &&
+            torch_edit_is_dict(edit, torch_edit_holder(edit, i)))
+            return;
+    }
+}
+
+static void revive_takers(struct torch_edit *edit)
+{
+    struct edit_name rest;
+    for (uint32_t i = edit->root; i <= edit->n_nodes; i++)
+        if (must_move(edit, i))
+            revive(edit, lead(edit, edit_name_end(&edit->nodes[i]), &rest), true);
+}
+
+/* Finds out which containers stay: those that are not empty, or get something new. */
+static void find_alive(struct torch_edit *edit)
+{
+    for (uint32_t i = 1; i <= edit->n_places; i++)
+        if (edit->nodes[i].claim != 0 && edit->nodes[i].kind == PLACE_TENSOR)
+            revive(edit, i, true);
+    for (uint32_t i = 1; i <= edit->n_places; i++)
+        if ((edit->nodes[i].claim != 0 || edit->places[i].name == NULL) &&
+            torch_edit_version_dict(edit, i) == 0)
+            revive(edit, i, false);
+    revive_takers(edit);
+}
+
+/* Returns whether the root can neither stay what it is nor take what moves into it. */
+static bool needs_shell(const struct torch_edit *edit)
+{
+    const struct edit_node *root = &edit->nodes[edit->root];
+    struct edit_name rest;
+    if (torch_edit_is_object(edit, edit->root) && (root->is_apart || !root->has_tensor))
+        return true;
+    if (root->kind == PLACE_TENSOR &&
+        !edit_name_is_same(edit_name_end(root), edit_name_old(edit, edit->root)))
+        return true;
+    for (uint32_t i = edit->root; i <= edit->n_nodes; i++)
+        if (must_move(edit, i) && lead(edit, edit_name_end(&edit->nodes[i]), &rest) == 0)
+            return true;
+    return false;
+}
+
+/* Adds a dict in the place of the root: around it when it is a tensor, otherwise with its items. */
+static int add_shell(struct torch_edit *edit)
+{
+    struct edit_node *root = &edit->nodes[edit->root];
+    edit->shell = ++edit->n_nodes;
+    edit->nodes[edit->shell] = (struct edit_node){.kind = PLACE_HOLDER, .is_alive = true, .to = ""};
+    root->is_apart = root->is_apart || root->kind == PLACE_HOLDER;
+    root->is_gone = true;
+    map_done(&edit->takers);
+    if (map_add(&edit->takers, edit_name_hash((struct edit_name){"", 0}), edit->shell) < 0)
+        return wfs_fail_memory(edit->plan->err);
+    const int code = index_takers(edit);
+    if (code == 0)
+        revive_takers(edit);
+    return code;
+}
+
+static int settle(struct torch_edit *edit, uint32_t i)
+{
+    struct edit_node *node = &edit->nodes[i];
+    if (must_move(edit, i))
+        return move(edit, i);
+    if (i == edit->root || node->is_alive ||
+        (node->claim != 0 && torch_edit_version_dict(edit, i) != 0))
+        return 0;
+    node->is_gone = edit->places[i].item != PLACE_FIXED;
+    const uint32_t holder = torch_edit_holder(edit, i);
+    if (!node->is_gone && torch_edit_is_object(edit, i) && edit->nodes[holder].is_alive &&
+        !torch_edit_is_object(edit, holder))
+        return torch_edit_fail(
+            edit, edit_name_old(edit, i),
+            "it was a required part of an object: keep it, or remove the object as a whole");
+    return 0;
+}
+
+/* Decides for each node whether it moves, and into which container. */
+static int move_all(struct torch_edit *edit)
+{
+    int code = index_takers(edit);
+    if (code == 0)
+        find_alive(edit);
+    if (code == 0 && needs_shell(edit))
+        code = add_shell(edit);
+    for (uint32_t i = edit->root; i <= edit->n_nodes && code == 0; i++)
+        code = i <= edit->end || i > edit->n_places ? settle(edit, i) : 0;
+    return code;
+}
+
+/* ---- places ---- */
 
 static void set_name(struct edit_node *node, const char *name)
 {
@@ -232,7 +487,7 @@ int torch_edit_places(struct torch_edit *edit)
     if (code == 0)
         code = torch_edit_objects(edit);
     if (code == 0)
-        code = torch_edit_moves(edit);
+        code = move_all(edit);
     if (code < 0)
         return code;
     link_all(edit);

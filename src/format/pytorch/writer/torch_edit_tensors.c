@@ -4,7 +4,7 @@
  * dtype, and keeps everything around it. When only bytes have changed, the storage gets them and
  * the pickle stays.
  */
-#include "format/pytorch/writer/torch_edit_tensors.h"
+#include "format/pytorch/writer/torch_edit.h"
 
 #include <weightfs/cleanup.h>
 
@@ -17,7 +17,6 @@
 #include "format/pytorch/object/torch_args.h"
 #include "format/pytorch/object/torch_global.h"
 #include "format/pytorch/object/torch_storage_id.h"
-#include "format/pytorch/writer/torch_record.h"
 
 /* The call that makes a tensor of a storage, inside of calls that wrap it. */
 struct maker {

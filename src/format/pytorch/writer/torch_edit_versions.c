@@ -5,7 +5,7 @@
  * in another dict. A module is where its tensors are; one without tensors follows the module around
  * it, and one that has lost all of them goes.
  */
-#include "format/pytorch/writer/torch_edit_versions.h"
+#include "format/pytorch/writer/torch_edit.h"
 
 #include <weightfs/array.h>
 #include <weightfs/cleanup.h>

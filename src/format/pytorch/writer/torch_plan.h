@@ -75,4 +75,64 @@ struct value *torch_plan_own(struct torch_plan *plan, uint32_t id);
 /* Finds the storage that a value stands for. NULL: it is not a storage, or has no bytes. */
 const struct catalog_storage *torch_plan_storage(const struct torch_plan *plan, uint32_t id);
 
+/* ---- the spelling of tensors ---- */
+
+/* The spelling of an element type. */
+struct torch_spelling {
+    const char *class; /* of its storage; NULL: untyped, the tensor declares the dtype */
+    const char *dtype;
+    uint8_t n_per_unit; /* elements that PyTorch counts as one */
+};
+
+/* A tensor of the new pickle: a view of a record. */
+struct torch_view {
+    uint32_t record;               /* from 0 */
+    uint64_t offset;               /* elements */
+    const uint64_t *strides;       /* NULL: dense */
+    uint32_t requires_grad, hooks; /* values; 0: False, none */
+};
+
+/* Returns NULL when PyTorch has no such type. */
+const struct torch_spelling *torch_spelling_of(enum wfs_dtype dtype);
+
+/* Fills rank dims and rank strides of a dense tensor, as PyTorch counts them: packed elements in
+ * pairs. */
+void torch_spelling_shape(const struct wfs_tensor *tensor, uint64_t *dims, uint64_t *strides);
+
+/* Creates the storage of a view. Returns 0 without memory. */
+uint32_t torch_spelling_record(struct torch_plan *plan, const struct torch_view *view);
+
+/* Creates the call that makes a tensor (of this dtype and shape) from a view. Returns 0 without
+ * memory. */
+uint32_t torch_spelling_call(struct torch_plan *plan, const struct wfs_tensor *tensor,
+                             const struct torch_view *view);
+
+/* ---- records: the storages that tensors are views of ---- */
+
+/* Returns the record of a loaded storage, valid until the next one is made. NULL without memory. */
+struct torch_record *torch_record_of(struct torch_plan *plan,
+                                     const struct catalog_storage *storage);
+
+/* Finds the view that shows the tensor: of a record that has its bytes already, or of a new one.
+ * class is a value, whose storages have elements of that dtype or are untyped, or 0 for the usual
+ * one. -ENOMEM. */
+int torch_record_view(struct torch_plan *plan, const struct wfs_tensor *tensor, uint32_t class,
+                      struct torch_view *ret);
+
+/* Returns another record that has the bytes of the tensor already; NULL: none. */
+const struct torch_record *torch_record_twin(const struct torch_plan *plan,
+                                             const struct torch_record *record,
+                                             const struct wfs_tensor *tensor);
+
+/* Gives a record the bytes of the tensor, so that later tensors with the same bytes find it.
+ * -ENOMEM. */
+int torch_record_fill(struct torch_plan *plan, struct torch_record *record,
+                      const struct wfs_tensor *tensor);
+
+/* Returns whether PyTorch has the dtype of the tensor. */
+bool torch_record_stores(const struct wfs_tensor *tensor);
+
+/* Checks what only PyTorch demands of a tensor. -EOPNOTSUPP. */
+int torch_record_check(const struct wfs_tensor *tensor, struct wfs_error *err);
+
 #endif

@@ -3,7 +3,7 @@
  * One pass over the values in the order in which they were made: what a call needs precedes it. A
  * value becomes None where it is, so that everything that refers to it does.
  */
-#include "format/pytorch/writer/torch_purge.h"
+#include "format/pytorch/writer/torch_checkpoint.h"
 
 #include <weightfs/cleanup.h>
 
