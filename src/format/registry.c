@@ -14,9 +14,7 @@
 
 #include "base/bytes.h"
 #include "format/core/storable.h"
-#include "format/set/shard_leftover.h"
-#include "format/set/set_plan.h"
-#include "format/set/shard_source.h"
+#include "format/set/set.h"
 #include "format/signatures.h"
 #include "remote/remote_source.h"
 
@@ -292,5 +290,5 @@ int wfs_shards_new(const struct wfs_format *format, const struct wfs_catalog *ca
 
 int wfs_save_clear(const char *path, struct wfs_error *err)
 {
-    return shard_leftover_clear(&registry_table, path, NULL, err);
+    return set_note_clear(&registry_table, path, NULL, err);
 }

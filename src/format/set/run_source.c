@@ -3,8 +3,6 @@
  * Files called model-N, optim-N and scheduler-N, whatever they end with: a run is what has at least
  * the first and one of the others. Each is loaded as the file that it is.
  */
-#include "format/set/run_source.h"
-
 #include <weightfs/array.h>
 #include <weightfs/cleanup.h>
 
@@ -16,7 +14,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "format/set/shard_files.h"
+#include "format/set/set.h"
 #include "tensor/catalog_parts.h"
 
 enum { MODEL, OPTIM, SCHEDULER, N_KINDS };

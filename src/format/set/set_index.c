@@ -1,18 +1,207 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The index of a set that is going to be saved: every key and the file that it is in.
+ * The index of a set that is going to be saved: every key and the file that it is in. Files get
+ * names that no file in the directory has, or the one that a file has there already.
  */
-#include "format/set/set_index.h"
-
-#include <errno.h>
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 #include <weightfs/cleanup.h>
 #include <weightfs/strbuf.h>
 
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/bytes.h"
 #include "base/utf8.h"
-#include "format/set/shard_index.h"
+#include "format/core/format.h"
+#include "format/set/shard_files.h"
+#include "format/set/shard_set.h"
+
+enum { N_STEM = 160, MAX_VERSIONS = 100000 };
+
+/* ---- existing files ---- */
+
+static int look_at_files(struct set_present *present, int directory)
+{
+    const size_t n = present->index.n_shards;
+    present->regular = calloc(n + 1, sizeof(*present->regular));
+    if (present->regular == NULL)
+        return -ENOMEM;
+    for (size_t i = 0; i < n; i++) {
+        struct stat st;
+        if (fstatat(directory, present->index.shards[i], &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+            S_ISREG(st.st_mode))
+            present->regular[i] = wfs_identity_of(&st);
+    }
+    return 0;
+}
+
+int set_present_read(struct set_present *present, const struct directory_functions *kind,
+                     const char *path, int directory, struct wfs_error *err)
+{
+    *present = (struct set_present){0};
+    const int code = shard_index_list(&present->index, kind, path, err);
+    if (code <= 0)
+        return code;
+    return look_at_files(present, directory) < 0 ? wfs_fail_memory(err) : 0;
+}
+
+void set_present_done(struct set_present *present)
+{
+    shard_index_done(&present->index);
+    free(present->regular);
+    *present = (struct set_present){0};
+}
+
+/* ---- names ---- */
+
+/* "NAME.EXTENSION.index.json" cut into the two. */
+struct stem {
+    char text[N_STEM];
+    const char *extension; /* with its dot */
+};
+
+static int read_stem(const struct wfs_shards *set, const char *name, struct stem *stem,
+                     struct wfs_error *err)
+{
+    const size_t n = strlen(name) - (shard_is_index(name) ? strlen(".index.json") : 0);
+    if (n >= sizeof(stem->text))
+        return wfs_fail(err, ENAMETOOLONG, "the name of the index is too long: %s, %d fit",
+                        wfs_count(strlen(name), "byte").text, N_STEM - 1);
+    memcpy(stem->text, name, n);
+    stem->text[n] = '\0';
+    const bool has_extension = format_has_name(set->format, stem->text);
+    stem->extension = has_extension ? strrchr(name, '.') : strrchr(set->format->set_name, '.');
+    if (has_extension) {
+        char *dot = strrchr(stem->text, '.');
+        stem->extension = name + (dot - stem->text);
+        *dot = '\0';
+    }
+    return 0;
+}
+
+/* The extension reaches up to ".index.json" where it was taken from the name. */
+static char *print_name(struct arena *arena, const struct stem *stem, size_t i, size_t n,
+                        unsigned version)
+{
+    char mark[16] = "";
+    const char *end = strstr(stem->extension, ".index.json");
+    const int n_extension =
+        end == NULL ? (int)strlen(stem->extension) : (int)(end - stem->extension);
+    if (version > 1)
+        snprintf(mark, sizeof(mark), ".v%u", version);
+    return arena_print(arena, "%s-%05zu-of-%05zu%s%.*s", stem->text, i + 1, n, mark, n_extension,
+                       stem->extension);
+}
+
+/* Returns what follows "-00001-of-00002" and perhaps ".v2"; NULL: the text is another. */
+static const char *skip_number(const char *text)
+{
+    static const char *const marks[] = {"-", "-of-"};
+    enum { N_DIGITS = 5 };
+    for (size_t i = 0; i < 2; i++) {
+        if (strncmp(text, marks[i], strlen(marks[i])) != 0)
+            return NULL;
+        text += strlen(marks[i]);
+        const size_t n = strspn(text, "0123456789");
+        if (n < N_DIGITS)
+            return NULL;
+        text += n;
+    }
+    const size_t n = strncmp(text, ".v", 2) == 0 ? strspn(text + 2, "0123456789") : 0;
+    return n == 0 ? text : text + 2 + n;
+}
+
+bool set_index_is_name(const char *index, const char *name)
+{
+    const size_t n_whole = strlen(index) - (shard_is_index(index) ? strlen(".index.json") : 0);
+    const char *dot = memrchr(index, '.', n_whole);
+    const size_t n_stem = dot == NULL ? n_whole : (size_t)(dot - index);
+    const char *end = strncmp(name, index, n_whole) == 0 ? skip_number(name + n_whole) : NULL;
+    if (end != NULL && *end == '.')
+        return true;
+    end = strncmp(name, index, n_stem) == 0 ? skip_number(name + n_stem) : NULL;
+    return end != NULL && dot != NULL && strlen(end) == n_whole - n_stem &&
+           strncmp(end, dot, n_whole - n_stem) == 0;
+}
+
+/* The name under which a file of the present index is the home itself, or NULL. */
+static const char *find_present(const struct set_present *present, const struct source *home)
+{
+    for (size_t i = 0; i < present->index.n_shards; i++) {
+        if (wfs_identity_is_equal(&present->regular[i], &home->identity))
+            return present->index.shards[i];
+    }
+    return NULL;
+}
+
+/* Copies the name into the arena: it outlives the list of existing files. */
+static int keep_name(struct wfs_shards *set, struct shard *shard, const char *name,
+                     struct wfs_error *err)
+{
+    shard->is_kept = true;
+    shard->name = arena_copy(&set->arena, name, strlen(name));
+    return shard->name == NULL ? wfs_fail_memory(err) : 0;
+}
+
+static int fail_inspect(const char *name, struct wfs_error *err)
+{
+    return wfs_fail(err, errno, "cannot inspect '%s': %s", wfs_quote(name).text, strerror(errno));
+}
+
+static int choose_free(struct wfs_shards *set, size_t i, const struct stem *stem, int directory,
+                       struct wfs_error *err)
+{
+    struct stat st;
+    for (unsigned version = 1; version < MAX_VERSIONS; version++) {
+        const char *name = print_name(&set->arena, stem, i, set->n_shards, version);
+        if (name == NULL)
+            return wfs_fail_memory(err);
+        set->shards[i].name = name;
+        if (fstatat(directory, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+            return errno == ENOENT ? 0 : fail_inspect(name, err);
+    }
+    return wfs_fail(err, EEXIST, "all names like '%s' are in use",
+                    wfs_quote(set->shards[i].name).text);
+}
+
+/* Gives each file of a directory the next name of its kind that is free. */
+static int name_directory(struct wfs_shards *set, int directory, struct wfs_error *err)
+{
+    struct stat st;
+    uint64_t number = 0;
+    for (size_t i = 0; i < set->n_shards; i++) {
+        do {
+            set->shards[i].name = set->kind->name(&set->arena, number++);
+            if (set->shards[i].name == NULL)
+                return wfs_fail_memory(err);
+        } while (fstatat(directory, set->shards[i].name, &st, AT_SYMLINK_NOFOLLOW) == 0);
+        if (errno != ENOENT)
+            return fail_inspect(set->shards[i].name, err);
+    }
+    return 0;
+}
+
+int set_index_name(const struct set_present *present, struct wfs_shards *set,
+                   const struct outfile *index, struct wfs_error *err)
+{
+    struct stem stem;
+    if (set->kind != NULL)
+        return name_directory(set, outfile_directory(index), err);
+    int code = read_stem(set, outfile_name(index), &stem, err);
+    for (size_t i = 0; code == 0 && i < set->n_shards; i++) {
+        struct shard *shard = &set->shards[i];
+        const char *name = shard->layout == NULL ? find_present(present, shard->home) : NULL;
+        code = name != NULL ? keep_name(set, shard, name, err)
+                            : choose_free(set, i, &stem, outfile_directory(index), err);
+    }
+    return code;
+}
+
+/* ---- the text ---- */
 
 struct row {
     const char *key, *file;

@@ -17,11 +17,9 @@
 #include "base/bytes.h"
 #include "format/core/readback.h"
 #include "format/core/save.h"
-#include "format/set/set_index.h"
+#include "format/set/set.h"
 #include "format/set/shard_files.h"
-#include "format/set/shard_index.h"
-#include "format/set/shard_leftover.h"
-#include "format/set/shard_present.h"
+#include "format/set/shard_set.h"
 #include "tensor/catalog_parts.h"
 
 /* ---- writing ---- */
@@ -262,7 +260,7 @@ static int publish(struct saving *saving)
         return code;
     if (set->kind == NULL && gather(set, &whole) < 0)
         return wfs_fail_memory(saving->err);
-    code = shard_leftover_add(set, saving->index, &saving->note, saving->err);
+    code = set_note_add(set, saving->index, &saving->note, saving->err);
     if (code == 0)
         code = save_tell_complete(saving->options, saving->index,
                                   set->kind == NULL ? whole : saving->found, saving->err);
@@ -279,20 +277,20 @@ static int publish(struct saving *saving)
 static int run(struct saving *saving, const char *path)
 {
     struct wfs_shards *set = saving->set;
-    struct shard_present present = {0};
-    int code = shard_leftover_clear(set->table, path, NULL, saving->err);
+    struct set_present present = {0};
+    int code = set_note_clear(set->table, path, NULL, saving->err);
     if (code == 0)
         code = outfile_new(path, 0, saving->options, &saving->index, saving->err);
     if (code == 0)
-        code = shard_present_read(&present, set->kind, path, outfile_directory(saving->index),
-                                  saving->err);
+        code = set_present_read(&present, set->kind, path, outfile_directory(saving->index),
+                                saving->err);
     if (code >= 0)
-        code = shard_present_name(&present, set, saving->index, saving->err);
+        code = set_index_name(&present, set, saving->index, saving->err);
     if (code == 0)
         code = set_index_make(set, &saving->text, &saving->n_text, saving->err);
     if (code == 0)
-        code = shard_leftover_note(set, &present, saving->index, &saving->note, saving->err);
-    shard_present_done(&present);
+        code = set_note_write(set, &present, saving->index, &saving->note, saving->err);
+    set_present_done(&present);
     if (code == 0)
         code = write_all(saving);
     return code < 0 ? code : publish(saving);
@@ -321,7 +319,7 @@ int wfs_shards_save(struct wfs_shards *set, const char *path,
      */
     const bool is_unsure = report->published.inode != 0 && !report->is_durable;
     if (!is_unsure && saving.note != NULL) /* what stays is cleared by the next save */
-        (void)shard_leftover_clear(set->table, path, saving.note, NULL);
+        (void)set_note_clear(set->table, path, saving.note, NULL);
     free(saving.note);
     return code;
 }

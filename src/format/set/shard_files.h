@@ -41,4 +41,9 @@ int shard_names_find(struct shard_names *names, const struct format_table *table
                      const char *folder, const char *like, struct wfs_error *err);
 void shard_names_done(struct shard_names *names);
 
+/* Adds findings about checkpoints beside the index at the path that neither it nor another index
+ * there names. -ENOMEM. */
+int shard_files_tell_strays(const struct format_table *table, const char *path,
+                            const struct shard_index *index, struct wfs_catalog *catalog);
+
 #endif

@@ -1,14 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * { "metadata": {...}, "weight_map": { KEY: FILE, ... } }, of which only the map is believed.
+ *
+ * A backup has the name of the index and more behind it. Other indexes are called NAME.index.json;
+ * what follows that says that they are backups, too.
  */
 #include "format/set/shard_index.h"
 
 #include <weightfs/array.h>
+#include <weightfs/cleanup.h>
 
+#include <dirent.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/utf8.h"
 #include "remote/remote_source.h"
@@ -206,4 +213,109 @@ void shard_index_done(struct shard_index *index)
     text_index_done(&index->by_key);
     text_index_done(&index->by_shard);
     *index = (struct shard_index){0};
+}
+
+/* ---- which files are named ---- */
+
+/* Makes an index of the files that a description names. 1, 0 as shard_index_read: of a damaged
+ * description, the files are not known. */
+static int read_description(struct shard_index *ret, const struct directory_functions *kind,
+                            const struct source *source, struct wfs_error *err)
+{
+    struct wfs_error inner = {0};
+    uint32_t number;
+    int code = kind->list(source, &ret->text, &inner);
+    if (code < 0)
+        return inner.code == ENOMEM ? wfs_fail_memory(err) : 0;
+    for (const char *name = ret->text; *name != '\0' && code >= 0; name += strlen(name) + 1)
+        code = shard_index_add(ret, name, name, &number);
+    return code < 0 ? wfs_fail_memory(err) : 1;
+}
+
+int shard_index_list(struct shard_index *ret, const struct directory_functions *kind,
+                     const char *path, struct wfs_error *err)
+{
+    struct stat st;
+    struct source *source = NULL;
+    *ret = (struct shard_index){0};
+    if (lstat(path, &st) < 0 || !S_ISREG(st.st_mode))
+        return 0;
+    int code = source_open(path, &source, err);
+    if (code == 0)
+        code = kind != NULL ? read_description(ret, kind, source, err)
+                            : shard_index_read(ret, source, SHARD_INDEX_MAX, err);
+    source_free(source);
+    if (code <= 0)
+        shard_index_done(ret);
+    return code;
+}
+
+/* ---- kept indexes ---- */
+
+static bool is_name_of_backup(const char *file, const char *name)
+{
+    const size_t n = strlen(name);
+    return strncmp(file, name, n) == 0 && file[n] != '\0';
+}
+
+static int add(struct kept_indexes *kept, const struct directory_functions *kind, const char *path,
+               bool is_backup, struct wfs_error *err)
+{
+    struct kept_index item = {.is_backup = is_backup};
+    if (array_reserve(&kept->items, sizeof(*kept->items), kept->n, 1, &kept->n_room) < 0)
+        return wfs_fail_memory(err);
+    const int code = shard_index_list(&item.files, kind, path, err);
+    if (code > 0)
+        kept->items[kept->n++] = item;
+    kept->is_unsure = kept->is_unsure || code < 0;
+    return code == -ENOMEM ? code : 0;
+}
+
+static int read_all(struct kept_indexes *kept, const struct directory_functions *kind,
+                    const char *folder, const char *name, DIR *open, struct wfs_error *err)
+{
+    int code = 0;
+    for (const struct dirent *file; code == 0 && (file = readdir(open)) != NULL;) {
+        const bool is_backup = is_name_of_backup(file->d_name, name);
+        const bool is_other = kind == NULL && file->d_name[0] != '.' &&
+                              strstr(file->d_name, ".index.json") != NULL &&
+                              strcmp(file->d_name, name) != 0;
+        autofree char *path = NULL;
+        if (!is_backup && !is_other)
+            continue;
+        if (asprintf(&path, "%s%s", folder, file->d_name) < 0) {
+            path = NULL;
+            return wfs_fail_memory(err);
+        }
+        code = add(kept, kind, path, is_backup, err);
+    }
+    return code;
+}
+
+int kept_indexes_read(struct kept_indexes *kept, const struct directory_functions *kind,
+                      const char *folder, const char *name, struct wfs_error *err)
+{
+    DIR *open = opendir(*folder == '\0' ? "." : folder);
+    if (open == NULL)
+        return wfs_fail(err, errno, "cannot list the directory: %s", strerror(errno));
+    const int code = read_all(kept, kind, folder, name, open, err);
+    closedir(open);
+    return code;
+}
+
+bool kept_indexes_need(const struct kept_indexes *kept, const char *file)
+{
+    for (size_t i = 0; i < kept->n; i++) {
+        if (shard_index_has_file(&kept->items[i].files, file))
+            return true;
+    }
+    return kept->is_unsure;
+}
+
+void kept_indexes_done(struct kept_indexes *kept)
+{
+    for (size_t i = 0; i < kept->n; i++)
+        shard_index_done(&kept->items[i].files);
+    free(kept->items);
+    *kept = (struct kept_indexes){0};
 }

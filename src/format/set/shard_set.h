@@ -9,7 +9,7 @@
 #include <weightfs/shards.h>
 
 #include "base/outfile.h"
-#include "format/core/directory.h"
+#include "format/set/shard_index.h"
 
 struct format_table;
 
@@ -34,5 +34,51 @@ struct wfs_shards {
     size_t n_shards, n_room;
     uint64_t n_bytes; /* that are written at most */
 };
+
+/* ---- the index, and what the files are called ---- */
+
+/* What the directory of an output holds: the index there, and the files that it names. A zeroed one
+ * is an empty directory. */
+struct set_present {
+    struct shard_index index;
+    struct wfs_identity *regular; /* malloc'ed, for each shard of the index; zeros: not a file */
+};
+
+/* Reads it. Nothing is present where there is no index. set_present_done is due in any case. */
+int set_present_read(struct set_present *present, const struct directory_functions *kind,
+                     const char *path, int directory, struct wfs_error *err);
+void set_present_done(struct set_present *present);
+
+/* Gives each shard a free name in the directory, or the name under which it exists there. */
+int set_index_name(const struct set_present *present, struct wfs_shards *set,
+                   const struct outfile *index, struct wfs_error *err);
+
+/* Returns true for a name that set_index_name could choose beside the index of that name. */
+bool set_index_is_name(const char *index, const char *name);
+
+/*
+ * Makes the text of the index, or the description of a directory, in the arena of the set, whose
+ * files have their names. -EINVAL names a key that an index cannot have, -E2BIG, -ENOMEM.
+ */
+int set_index_make(struct wfs_shards *set, const char **ret, size_t *ret_n, struct wfs_error *err);
+
+/* Returns the names of all files; the array is malloc'ed. NULL without memory. */
+const char **set_index_names(const struct wfs_shards *set);
+
+/*
+ * ---- the note ----
+ *
+ * The note about a set in the making is written beside it before the first file is there: whatever
+ * happens then, it says which files have to go. Those are the new ones where the index was not
+ * published, and the old ones where it was. set.h has what clears them.
+ */
+
+/* Writes the note and returns its text in *ret, malloc'ed. */
+int set_note_write(const struct wfs_shards *set, const struct set_present *present,
+                   const struct outfile *index, char **ret, struct wfs_error *err);
+
+/* Adds which files were made, before they get their names, to the note and to its text. */
+int set_note_add(const struct wfs_shards *set, const struct outfile *index, char **text,
+                 struct wfs_error *err);
 
 #endif

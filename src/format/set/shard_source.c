@@ -4,8 +4,6 @@
  * one catalog. The index decides; where it and the shards disagree so that numbers would be wrong
  * or missing, the whole is refused, unless it is to be read by force.
  */
-#include "format/set/shard_source.h"
-
 #include <weightfs/cleanup.h>
 #include <weightfs/url.h>
 
@@ -18,11 +16,8 @@
 #include <sys/stat.h>
 
 #include "base/bytes.h"
-#include "format/core/format.h"
-#include "format/set/run_source.h"
+#include "format/set/set.h"
 #include "format/set/shard_files.h"
-#include "format/set/shard_index.h"
-#include "format/set/shard_strays.h"
 #include "remote/remote_source.h"
 #include "tensor/catalog_parts.h"
 
@@ -325,7 +320,7 @@ static int load_indexed(const struct source *source, struct shard_index *index,
     code = code < 0 ? code : check_found(&g);
     code = code < 0 ? code : note_rest(&g);
     if (code >= 0 && g.url == NULL)
-        code = shard_tell_strays(context->table, source->path, index, catalog);
+        code = shard_files_tell_strays(context->table, source->path, index, catalog);
     if (code < 0)
         return code;
     if (catalog->format == NULL)

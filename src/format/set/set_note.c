@@ -15,8 +15,6 @@
  * inode and a name that this program would have chosen for a file of this index. Whatever an index
  * beside this one names stays: a backup is one.
  */
-#include "format/set/shard_leftover.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -29,9 +27,9 @@
 #include <weightfs/io.h>
 
 #include "base/output.h"
-#include "format/core/format.h"
-#include "format/set/kept_index.h"
+#include "format/set/set.h"
 #include "format/set/shard_files.h"
+#include "format/set/shard_set.h"
 
 enum { MAX_NOTE = 16 << 20 };
 
@@ -56,7 +54,7 @@ static bool is_in_set(const struct wfs_shards *set, const char *name)
 /* Whether this program could have chosen the name for a file of the index. */
 static bool is_chosen(const struct directory_functions *kind, const char *index, const char *name)
 {
-    return kind != NULL ? kind->is_name(name) : shard_present_is_name(index, name);
+    return kind != NULL ? kind->is_name(name) : set_index_is_name(index, name);
 }
 
 static bool has_line_feed(const char *name)
@@ -81,7 +79,7 @@ static void list_old(const struct wfs_shards *set, const struct shard_index *old
 }
 
 /* The backups are listed because this save may replace one of them. */
-static char *make_note(const struct wfs_shards *set, const struct shard_present *present,
+static char *make_note(const struct wfs_shards *set, const struct set_present *present,
                        const struct kept_indexes *kept, const struct outfile *index, uint64_t inode,
                        size_t *ret_n)
 {
@@ -112,8 +110,8 @@ static int fail_write(int code, const char *name, struct wfs_error *err)
     return wfs_fail(err, -code, "cannot write %s: %s", name, strerror(-code));
 }
 
-int shard_leftover_note(const struct wfs_shards *set, const struct shard_present *present,
-                        const struct outfile *index, char **ret, struct wfs_error *err)
+int set_note_write(const struct wfs_shards *set, const struct set_present *present,
+                   const struct outfile *index, char **ret, struct wfs_error *err)
 {
     char name[WFS_OUTPUT_NAME_MAX];
     cleanup(kept_indexes_done) struct kept_indexes kept = {0};
@@ -162,8 +160,8 @@ static int list_made(const struct wfs_shards *set, int directory, FILE *out)
     return 0;
 }
 
-int shard_leftover_add(const struct wfs_shards *set, const struct outfile *index, char **text,
-                       struct wfs_error *err)
+int set_note_add(const struct wfs_shards *set, const struct outfile *index, char **text,
+                 struct wfs_error *err)
 {
     char name[WFS_OUTPUT_NAME_MAX];
     char *whole = NULL;
@@ -314,7 +312,7 @@ static int read_kept(struct note *note, struct wfs_error *err)
 static int clear(struct note *note, const char *name, struct wfs_error *err)
 {
     char temporary[WFS_OUTPUT_NAME_MAX];
-    int code = shard_present_list(&note->present, note->kind, note->path, err);
+    int code = shard_index_list(&note->present, note->kind, note->path, err);
     const bool is_whole = is_complete(note);
     note->is_published = is_whole && is_published(note);
     if (code >= 0 && note->is_published)
@@ -336,8 +334,8 @@ static int clear(struct note *note, const char *name, struct wfs_error *err)
     return code < 0 ? code : remove_file(note, name, 0, err);
 }
 
-int shard_leftover_clear(const struct format_table *table, const char *path, const char *own,
-                         struct wfs_error *err)
+int set_note_clear(const struct format_table *table, const char *path, const char *own,
+                   struct wfs_error *err)
 {
     autofree char *folder = shard_folder(path);
     autofree char *whole = NULL;
