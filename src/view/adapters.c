@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "view/evidence/evidence.h"
 #include "view/pass.h"
 
 static bool is_adapting(const struct pass *pass)
@@ -43,7 +42,7 @@ int pass_evidence(struct pass *pass)
     {
         tensors[n++] = item->tensor;
     }
-    const int code = evidence_decide(tensors, n, catalog_convention(pass->catalog),
+    const int code = evidence_decide(tensors, n, evidence_convention(pass->catalog->format),
                                      pass->to == TO_TORCH ? LAYOUT_TORCH : LAYOUT_BURN, verdicts,
                                      &pass->layout, pass->err);
     n = 0;

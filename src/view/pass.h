@@ -6,7 +6,6 @@
 #ifndef WFS_PASS_H
 #define WFS_PASS_H
 
-#include "view/item.h"
 #include "view/report.h"
 #include "view/rule.h"
 
@@ -28,12 +27,6 @@ struct pass {
     for (struct item *item = (pass)->report->items, *end_ = item + (pass)->report->n_items;        \
          item < end_; item++)                                                                      \
         if (item_is_shown(item))
-
-/* Returns that of the format it was loaded from. */
-static inline enum wfs_convention catalog_convention(const struct wfs_catalog *catalog)
-{
-    return catalog->format != NULL ? catalog->format->convention : WFS_CONVENTION_ANY;
-}
 
 /* Returns 1 or 0: whether the rule is for the item's key; or a negative errno. */
 int pass_matches(const struct pass *pass, const struct rule *rule, const struct item *item);

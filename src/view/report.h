@@ -1,17 +1,72 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What a view did: the items, including dropped ones, and lists of what has no item. Its forms as
- * text are in report_text.h, report_json.h and report_forms.c.
+ * text are in report_forms.c.
  */
 #ifndef WFS_REPORT_H
 #define WFS_REPORT_H
 
 #include <weightfs/view.h>
 
-#include "base/arena.h"
+#include "tensor/catalog.h"
+#include "view/evidence/verdict.h"
 
-struct catalog_cover;
-struct item;
+/* Why an item is not shown. */
+enum drop {
+    DROP_NONE, /* it is shown */
+    DROP_TOP_LEVEL_KEY,
+    DROP_FILTER,
+    DROP_UNREADABLE,
+    DROP_SHAPE,
+    DROP_DTYPE,
+    DROP_UNUSED,
+};
+
+/*
+ * A tensor on its way through a view: what it has become, what it was, and what was decided about
+ * it. An item that is dropped stays, for the report.
+ */
+struct item {
+    struct wfs_tensor tensor;
+    const char *source_key; /* as it was in the file */
+    const char *cut_key;    /* the same without top_level_key */
+    const char *last_key;   /* after the last pass that attributes have followed */
+    uint32_t base;          /* 1 + number of the item that it is an attribute of; 0: none */
+    struct verdict verdict; /* by evidence or by the user; ROW_NONE: not examined */
+    uint8_t drop;           /* enum drop */
+    uint8_t done;           /* enum action: what an adapter or `like` did */
+    bool is_kept;           /* a keep rule matches it */
+    bool is_visited;        /* `like` has looked at it */
+};
+
+static inline bool item_is_shown(const struct item *item)
+{
+    return item->drop == DROP_NONE;
+}
+
+/* Returns static text: the reason in the report. */
+const char *item_drop_name(const struct item *item);
+
+/* Returns true if the key is not the one in the file. */
+bool item_is_renamed(const struct item *item);
+
+bool item_is_cast(const struct item *item);
+
+/* Returns true if an adapter changed it on likely evidence. */
+bool item_is_guessed(const struct item *item);
+
+bool item_is_undecided(const struct item *item);
+
+/* Returns true if its elements are packed or opaque: they cannot be reordered or cut. */
+bool item_is_rigid(const struct item *item);
+
+/* Returns the last segment of the key. */
+const char *item_leaf(const struct item *item);
+
+/* Returns the number of bytes of the key before its leaf, the dot included. */
+size_t item_path_bytes(const struct item *item);
+
+/* ---- the report ---- */
 
 /* Two texts, such as a missing key and its suggestion, or a tensor and its error. */
 struct report_line {
@@ -64,5 +119,22 @@ int report_add(struct wfs_report *report, struct report_lines *lines, const char
 
 /* Sorts by name. */
 void report_sort(struct report_lines *lines);
+
+/* ---- similar keys ---- */
+
+/* Returns the Jaro similarity of two texts, on characters: 0 to 1. */
+double similarity_jaro(const char *a, const char *b);
+
+/* Returns true if the segment of a key looks like a variant of an enum in Burn: `BaseConv`. */
+bool similarity_is_variant(const char *segment, size_t n);
+
+/* Returns true if an inner segment of the key does. */
+bool similarity_has_variant(const char *key);
+
+/*
+ * Returns the suggestion for a missing key: the key without its first inner segment that looks like
+ * an enum variant, if that is unused; else the most similar unused key, from 0.7 on; or NULL.
+ */
+const char *similarity_suggest(const char *missing, const struct report_lines *unused);
 
 #endif

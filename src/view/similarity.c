@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The Jaro similarity, and keys without a variant.
+ * The unused key that a missing one may be, suggested as Burn does: the Jaro similarity, and keys
+ * without a variant.
  */
-#include "view/similarity.h"
+#include "view/report.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -55,7 +56,7 @@ double similarity_jaro(const char *a, const char *b)
     return (m / (double)n_x + m / (double)n_y + (m - (double)n_turned) / m) / 3;
 }
 
-static bool is_variant(const char *segment, size_t n)
+bool similarity_is_variant(const char *segment, size_t n)
 {
     bool has_lower = false;
     for (size_t i = 0; i < n; i++)
@@ -70,7 +71,7 @@ static const char *find_variant(const char *key)
     const char *at = strchr(key, '.');
     while (at != NULL && at < last) {
         const size_t n = strcspn(at + 1, ".");
-        if (is_variant(at + 1, n))
+        if (similarity_is_variant(at + 1, n))
             return at;
         at += 1 + n;
     }

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 #include "base/arena.h"
-#include "view/evidence/evidence.h"
+#include "view/evidence/verdict.h"
 
 static const char actions[] = {
     [ACTION_NONE] = '-', [ACTION_TRANSPOSE] = 'T', [ACTION_RENAME] = 'R'};

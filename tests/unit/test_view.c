@@ -17,7 +17,7 @@
 #include <weightfs/view.h>
 
 #include "tensor/catalog.h"
-#include "view/similarity.h"
+#include "view/report.h"
 
 static void check_keys(const char *format, const char *before, const char *const *options,
                        const char *after)

@@ -2,12 +2,9 @@
 /*
  * The rows of the evidence table: class, certainty and reason. The first row that fits decides.
  */
-#include "view/evidence/evidence.h"
-
 #include <errno.h>
 #include <string.h>
 
-#include "base/text_index.h"
 #include "view/evidence/evidence_file.h"
 
 /* What a row says. A linear has the layout of the file unless the row knows better. */

@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The verdict on the module of a tensor: its class, how certain that is, which row of the evidence
- * table decided, and what an adapter has to do; and the names of all these.
+ * The evidence: infers the class of the module of each tensor from names, shapes and dtypes of the
+ * whole checkpoint, which stores no types. The verdict is the class, how certain that is, which row
+ * of the evidence table decided, and what an adapter has to do. This room knows nothing of rules
+ * and changes no tensor.
  */
 #ifndef WFS_VERDICT_H
 #define WFS_VERDICT_H
+
+#include <weightfs/tensor.h>
+#include <weightfs/traits.h>
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -93,6 +98,20 @@ enum row {
 struct verdict {
     uint8_t action, certainty, class_, row; /* of the enums above */
 };
+
+/* Returns the convention of a format; NULL: none is known. */
+static inline enum wfs_convention evidence_convention(const struct wfs_format *format)
+{
+    return format != NULL ? format->convention : WFS_CONVENTION_ANY;
+}
+
+/*
+ * Writes a verdict for each tensor to ret, and the layout that the file has or is assumed to have.
+ * convention is that of the format, to the layout to adapt to. -ENOMEM.
+ */
+int evidence_decide(const struct wfs_tensor *tensors, size_t n_tensors,
+                    enum wfs_convention convention, enum layout to, struct verdict *ret,
+                    enum layout *ret_layout, struct wfs_error *err);
 
 /* Each returns static text: "" for CLASS_NONE and ROW_NONE. */
 const char *class_name(uint8_t class_);
