@@ -5,7 +5,7 @@
 #include "cli/args.h"
 
 #include "cli/input.h"
-#include "cli/jsonout.h"
+#include <weightfs/json_out.h>
 #include "program/print.h"
 #include "cli/progress.h"
 
@@ -20,7 +20,7 @@
 struct check {
     const char *path;
     const struct wfs_catalog *catalog;
-    struct jsonout json; /* without a file: text is printed */
+    struct json_out json; /* without a file: text is printed */
     enum wfs_severity worst;
     struct progress progress;
     uint64_t n_bytes; /* of all tensors */
@@ -39,7 +39,7 @@ static void report(struct check *check, enum wfs_severity severity, const char *
     if (severity > check->worst)
         check->worst = severity;
     if (check->json.file != NULL)
-        jsonout_finding(&check->json, &finding);
+        print_json_finding(&check->json, &finding);
     else
         print_finding(stdout, &finding);
 }
@@ -159,14 +159,14 @@ static enum exit_code run(struct check *check, const struct args *args)
 
 static enum exit_code run_json(struct check *check, const struct args *args)
 {
-    check->json.file = stdout;
-    jsonout_open_object(&check->json, NULL);
-    jsonout_text(&check->json, "file", check->path);
-    jsonout_u64(&check->json, "n_tensors", wfs_catalog_n_tensors(check->catalog));
-    jsonout_open_array(&check->json, "findings");
+    check->json = (struct json_out){.file = stdout, .spelling = JSON_ASCII};
+    json_out_open_object(&check->json, NULL);
+    json_out_text(&check->json, "file", check->path);
+    json_out_u64(&check->json, "n_tensors", wfs_catalog_n_tensors(check->catalog));
+    json_out_open_array(&check->json, "findings");
     const enum exit_code exit_code = run(check, args);
-    jsonout_close_array(&check->json);
-    jsonout_close_object(&check->json);
+    json_out_close(&check->json);
+    json_out_close(&check->json);
     return exit_code;
 }
 

@@ -12,7 +12,7 @@
 #include "cli/comparison.h"
 #include "cli/diff_tables.h"
 #include "cli/input.h"
-#include "cli/jsonout.h"
+#include <weightfs/json_out.h>
 #include "cli/mounted.h"
 #include "cli/progress.h"
 #include "cli/args.h"
@@ -44,7 +44,7 @@ struct texts {
 };
 
 struct differences {
-    struct jsonout *json;
+    struct json_out *json;
     const char *kind;
     uint64_t n;
 };
@@ -99,11 +99,11 @@ static void put_text(struct differences *differences, const char *name, const ch
         putchar('\n');
         return;
     }
-    jsonout_open_object(differences->json, NULL);
-    jsonout_text(differences->json, "kind", differences->kind);
-    jsonout_text(differences->json, "name", name);
-    jsonout_text(differences->json, "change", change);
-    jsonout_close_object(differences->json);
+    json_out_open_object(differences->json, NULL);
+    json_out_text(differences->json, "kind", differences->kind);
+    json_out_text(differences->json, "name", name);
+    json_out_text(differences->json, "change", change);
+    json_out_close(differences->json);
 }
 
 static int walk_texts(const struct texts *a, const struct texts *b, struct differences *differences)
@@ -147,17 +147,17 @@ static int compare_texts(const struct wfs_catalog *a, const struct wfs_catalog *
  * object. *ret_n counts them. -ENOMEM.
  */
 static int diff_texts_print(const struct wfs_catalog *a, const struct wfs_catalog *b,
-                            struct jsonout *json, uint64_t *ret_n)
+                            struct json_out *json, uint64_t *ret_n)
 {
     struct differences differences = {.json = json, .kind = "metadata"};
     if (json != NULL)
-        jsonout_open_array(json, "texts");
+        json_out_open_array(json, "texts");
     int code = compare_texts(a, b, true, &differences);
     differences.kind = "value";
     if (code == 0)
         code = compare_texts(a, b, false, &differences);
     if (json != NULL)
-        jsonout_close_array(json);
+        json_out_close(json);
     *ret_n = differences.n;
     return code;
 }
@@ -206,7 +206,7 @@ static int collect_hidden(const struct wfs_catalog *catalog, struct parts *ret)
     return code;
 }
 
-static void put_hidden(struct jsonout *json, const struct wfs_hidden *hidden, const char *change)
+static void put_hidden(struct json_out *json, const struct wfs_hidden *hidden, const char *change)
 {
     if (json == NULL) {
         printf("storage %s: '%s', %s that no tensor shows", change, wfs_quote(hidden->storage).text,
@@ -218,16 +218,16 @@ static void put_hidden(struct jsonout *json, const struct wfs_hidden *hidden, co
         putchar('\n');
         return;
     }
-    jsonout_open_object(json, NULL);
-    jsonout_text(json, "storage", hidden->storage);
-    jsonout_text(json, "key", hidden->key);
-    jsonout_u64(json, "bytes", hidden->n_bytes);
-    jsonout_text(json, "change", change);
-    jsonout_close_object(json);
+    json_out_open_object(json, NULL);
+    json_out_text(json, "storage", hidden->storage);
+    json_out_text(json, "key", hidden->key);
+    json_out_u64(json, "bytes", hidden->n_bytes);
+    json_out_text(json, "change", change);
+    json_out_close(json);
 }
 
 /* Both are sorted. Parts with one key and two hashes have changed. */
-static uint64_t walk_hidden(const struct parts *a, const struct parts *b, struct jsonout *json)
+static uint64_t walk_hidden(const struct parts *a, const struct parts *b, struct json_out *json)
 {
     uint64_t n = 0;
     for (size_t i = 0, j = 0; i < a->n_parts || j < b->n_parts;) {
@@ -251,12 +251,12 @@ static uint64_t walk_hidden(const struct parts *a, const struct parts *b, struct
  * NULL; *ret_n counts them. *ret_failed is the catalog whose bytes cannot be read. -EIO, -ENOMEM.
  */
 static int diff_hidden_print(const struct wfs_catalog *a, const struct wfs_catalog *b,
-                             struct jsonout *json, uint64_t *ret_n,
+                             struct json_out *json, uint64_t *ret_n,
                              const struct wfs_catalog **ret_failed)
 {
     struct parts one = {0}, other = {0};
     if (json != NULL)
-        jsonout_open_array(json, "hidden");
+        json_out_open_array(json, "hidden");
     *ret_failed = a;
     int code = collect_hidden(a, &one);
     if (code == 0) {
@@ -266,7 +266,7 @@ static int diff_hidden_print(const struct wfs_catalog *a, const struct wfs_catal
     if (code == 0)
         *ret_n = walk_hidden(&one, &other, json);
     if (json != NULL)
-        jsonout_close_array(json);
+        json_out_close(json);
     free(one.parts);
     free(other.parts);
     return code;
@@ -292,7 +292,7 @@ struct diff {
     char *made[2];                 /* paths of the sides in a mount, malloc'ed */
     struct wfs_workload *workload; /* of the pairs of each tensor of A */
     struct known *known;           /* of each group of it */
-    struct jsonout *json;          /* NULL: lines of text */
+    struct json_out *json;         /* NULL: lines of text */
     bool has_failed;               /* a row was lost: out of memory */
     bool has_table;                /* rows are kept for it, and no lines are printed */
     struct diff_rows rows;
@@ -349,17 +349,17 @@ static void keep_row(struct diff *diff, const struct wfs_tensor *a, const struct
 
 /* ---- what is only in one ---- */
 
-static void put_tensor(struct jsonout *json, const char *name, const struct wfs_tensor *tensor)
+static void put_tensor(struct json_out *json, const char *name, const struct wfs_tensor *tensor)
 {
     const char *quantization = wfs_tensor_attr(tensor, "quantization");
-    jsonout_open_object(json, name);
+    json_out_open_object(json, name);
     if (name == NULL)
-        jsonout_text(json, "key", tensor->key);
-    jsonout_text(json, "dtype", wfs_dtype_name((enum wfs_dtype)tensor->dtype));
-    jsonout_shape(json, "shape", &tensor->shape);
+        json_out_text(json, "key", tensor->key);
+    json_out_text(json, "dtype", wfs_dtype_name((enum wfs_dtype)tensor->dtype));
+    json_out_u64s(json, "shape", tensor->shape.dims, tensor->shape.rank);
     if (quantization != NULL)
-        jsonout_text(json, "quantization", quantization);
-    jsonout_close_object(json);
+        json_out_text(json, "quantization", quantization);
+    json_out_close(json);
 }
 
 static void print_kind(const struct wfs_tensor *tensor)
@@ -395,28 +395,28 @@ static void print_only_in(struct diff *diff, size_t which)
 {
     const struct side *side = &diff->sides[which];
     if (diff->json != NULL)
-        jsonout_open_array(diff->json, which == 0 ? "only_a" : "only_b");
+        json_out_open_array(diff->json, which == 0 ? "only_a" : "only_b");
     for (size_t i = 0; i < wfs_catalog_n_tensors(side->catalog) && !ferror(stdout); i++) {
         const struct wfs_tensor *tensor = wfs_catalog_tensor(side->catalog, i);
         if (find_twin(&diff->sides[1 - which], tensor) == NULL)
             report_only(diff, which, tensor);
     }
     if (diff->json != NULL)
-        jsonout_close_array(diff->json);
+        json_out_close(diff->json);
 }
 
 /* ---- what is in both ---- */
 
 /* JSON has no infinities. */
-static void put_number(struct jsonout *json, const char *name, double number)
+static void put_number(struct json_out *json, const char *name, double number)
 {
     if (isinf(number))
-        jsonout_text(json, name, "Infinity");
+        json_out_text(json, name, "Infinity");
     else
-        jsonout_double(json, name, number);
+        json_out_double(json, name, number);
 }
 
-static void put_measures(struct jsonout *json, const struct comparison *comparison)
+static void put_measures(struct json_out *json, const struct comparison *comparison)
 {
     const bool has_measures = comparison->has_content && comparison->has_numbers;
     put_number(json, "l2", has_measures ? measures_l2(&comparison->measures) : NAN);
@@ -427,24 +427,24 @@ static void put_measures(struct jsonout *json, const struct comparison *comparis
 static void put_change(const struct diff *diff, const struct wfs_tensor *a,
                        const struct wfs_tensor *b, const struct comparison *comparison)
 {
-    struct jsonout *json = diff->json;
+    struct json_out *json = diff->json;
     const bool has_max = comparison->has_numbers && comparison->n_changed > comparison->n_nan;
-    jsonout_open_object(json, NULL);
-    jsonout_text(json, "key", a->key);
+    json_out_open_object(json, NULL);
+    json_out_text(json, "key", a->key);
     put_tensor(json, "a", a);
     put_tensor(json, "b", b);
     if (comparison->has_content) {
-        jsonout_text(json, "unit", comparison->has_numbers ? "elements" : "bytes");
-        jsonout_u64(json, "compared", comparison->n_elems);
-        jsonout_u64(json, "changed", comparison->n_changed);
+        json_out_text(json, "unit", comparison->has_numbers ? "elements" : "bytes");
+        json_out_u64(json, "compared", comparison->n_elems);
+        json_out_u64(json, "changed", comparison->n_changed);
     }
     if (comparison->has_content && comparison->has_numbers)
-        jsonout_u64(json, "nan_in_one", comparison->n_nan);
+        json_out_u64(json, "nan_in_one", comparison->n_nan);
     put_number(json, "max_abs", has_max ? comparison->max_abs : NAN);
     put_number(json, "max_rel", has_max ? comparison->max_rel : NAN);
     if (diff->options.has_measures)
         put_measures(json, comparison);
-    jsonout_close_object(json);
+    json_out_close(json);
 }
 
 static void print_change(const struct wfs_tensor *a, const struct wfs_tensor *b,
@@ -552,7 +552,7 @@ static enum exit_code print_changed(struct diff *diff)
     const struct wfs_catalog *catalog = diff->sides[0].catalog;
     progress_start(&diff->progress, "comparing", count_bytes(diff));
     if (diff->json != NULL)
-        jsonout_open_array(diff->json, "changed");
+        json_out_open_array(diff->json, "changed");
     for (size_t i = 0; i < wfs_catalog_n_tensors(catalog) && exit_code == EXIT_DONE; i++) {
         const struct wfs_tensor *a = wfs_catalog_tensor(catalog, i);
         const struct wfs_tensor *b = find_twin(&diff->sides[1], a);
@@ -566,7 +566,7 @@ static enum exit_code print_changed(struct diff *diff)
     }
     progress_end(&diff->progress);
     if (diff->json != NULL)
-        jsonout_close_array(diff->json);
+        json_out_close(diff->json);
     return exit_code;
 }
 
@@ -580,8 +580,8 @@ static bool is_different(const struct diff *diff)
 static void print_counts(const struct diff *diff)
 {
     if (diff->json != NULL) {
-        jsonout_u64(diff->json, "n_equal", diff->n_equal);
-        jsonout_raw(diff->json, "is_equal", is_different(diff) ? "false" : "true");
+        json_out_u64(diff->json, "n_equal", diff->n_equal);
+        json_out_bool(diff->json, "is_equal", !is_different(diff));
     } else if (is_different(diff)) {
         printf("%" PRIu64 " only in A, %" PRIu64 " only in B, %" PRIu64 " changed, %" PRIu64
                " equal\n",
@@ -678,7 +678,7 @@ static enum exit_code run(struct diff *diff, const struct args *args)
     if (exit_code != EXIT_DONE)
         return exit_code;
     if (diff->json != NULL)
-        jsonout_open_object(diff->json, NULL);
+        json_out_open_object(diff->json, NULL);
     print_only_in(diff, 0);
     print_only_in(diff, 1);
     exit_code = print_changed(diff);
@@ -688,7 +688,7 @@ static enum exit_code run(struct diff *diff, const struct args *args)
         exit_code = print_rest(diff);
     print_counts(diff);
     if (diff->json != NULL)
-        jsonout_close_object(diff->json);
+        json_out_close(diff->json);
     return exit_code != EXIT_DONE ? exit_code : is_different(diff) ? EXIT_FOUND : EXIT_DONE;
 }
 
@@ -697,7 +697,7 @@ static enum exit_code run_diff(const struct args *args)
     enum exit_code exit_code = check_options(args);
     if (exit_code != EXIT_DONE)
         return exit_code;
-    struct jsonout json = {.file = stdout};
+    struct json_out json = {.file = stdout, .spelling = JSON_ASCII};
     const bool is_json = args_has(args, "json");
     const bool has_measures = args_has(args, "long") || args_has(args, "stat");
     struct diff diff = {.json = is_json ? &json : NULL,

@@ -7,7 +7,7 @@
 #include <weightfs/value.h>
 
 #include "cli/input.h"
-#include "cli/jsonout.h"
+#include <weightfs/json_out.h>
 #include "cli/key_tree.h"
 #include "cli/args.h"
 #include "program/print.h"
@@ -66,90 +66,90 @@ static const char *writer_of(const struct wfs_catalog *catalog)
 
 /* ---- JSON ---- */
 
-static void json_totals(struct jsonout *out, const struct module_totals *totals)
+static void json_totals(struct json_out *out, const struct module_totals *totals)
 {
-    jsonout_u64(out, "tensors", totals->n_tensors);
-    jsonout_u64(out, "bytes", totals->n_bytes);
+    json_out_u64(out, "tensors", totals->n_tensors);
+    json_out_u64(out, "bytes", totals->n_bytes);
 }
 
-static void json_dtypes(struct jsonout *out, const struct info *info)
+static void json_dtypes(struct json_out *out, const struct info *info)
 {
-    jsonout_open_object(out, "dtypes");
+    json_out_open_object(out, "dtypes");
     for (int dtype = 0; dtype < WFS_N_DTYPES; dtype++) {
         if (info->by_dtype[dtype].n_tensors == 0)
             continue;
-        jsonout_open_object(out, wfs_dtype_name((enum wfs_dtype)dtype));
+        json_out_open_object(out, wfs_dtype_name((enum wfs_dtype)dtype));
         json_totals(out, &info->by_dtype[dtype]);
-        jsonout_close_object(out);
+        json_out_close(out);
     }
-    jsonout_close_object(out);
+    json_out_close(out);
 }
 
-static void json_metadata(struct jsonout *out, const struct wfs_catalog *catalog)
+static void json_metadata(struct json_out *out, const struct wfs_catalog *catalog)
 {
-    jsonout_open_object(out, "metadata");
+    json_out_open_object(out, "metadata");
     for (const struct wfs_text *meta = wfs_catalog_meta(catalog); meta != NULL; meta = meta->next)
-        jsonout_text_n(out, meta->name, meta->value, meta->n_bytes);
-    jsonout_close_object(out);
+        json_out_text_n(out, meta->name, meta->value, meta->n_bytes);
+    json_out_close(out);
 }
 
-static void json_top_level(struct jsonout *out, const struct info *info)
+static void json_top_level(struct json_out *out, const struct info *info)
 {
     const struct key_tree *tree = &info->tree;
-    jsonout_open_array(out, "top_level");
+    json_out_open_array(out, "top_level");
     for (size_t i = 0, end; i < tree->n_tensors; i = end) {
         const char *key = tree->tensors[i]->key;
         end = key_tree_end(tree, i, tree->n_tensors, 0);
-        jsonout_open_object(out, NULL);
-        jsonout_text_n(out, "name", key, key_tree_component(key, 0));
-        jsonout_u64(out, "tensors", end - i);
-        jsonout_u64(out, "bytes", key_tree_n_bytes(tree, i, end));
-        jsonout_close_object(out);
+        json_out_open_object(out, NULL);
+        json_out_text_n(out, "name", key, key_tree_component(key, 0));
+        json_out_u64(out, "tensors", end - i);
+        json_out_u64(out, "bytes", key_tree_n_bytes(tree, i, end));
+        json_out_close(out);
     }
-    jsonout_close_array(out);
+    json_out_close(out);
 }
 
-static void json_sources(struct jsonout *out, const struct wfs_catalog *catalog)
+static void json_sources(struct json_out *out, const struct wfs_catalog *catalog)
 {
-    jsonout_open_array(out, "sources");
+    json_out_open_array(out, "sources");
     for (size_t i = 0; i < wfs_catalog_n_sources(catalog); i++) {
-        jsonout_open_object(out, NULL);
-        jsonout_text(out, "file", wfs_catalog_source_path(catalog, i));
-        jsonout_u64(out, "bytes", wfs_catalog_source_bytes(catalog, i));
+        json_out_open_object(out, NULL);
+        json_out_text(out, "file", wfs_catalog_source_path(catalog, i));
+        json_out_u64(out, "bytes", wfs_catalog_source_bytes(catalog, i));
         bool is_remote;
         const uint64_t n_cached = wfs_catalog_source_cached(catalog, i, &is_remote);
         if (is_remote)
-            jsonout_u64(out, "cached", n_cached);
-        jsonout_close_object(out);
+            json_out_u64(out, "cached", n_cached);
+        json_out_close(out);
     }
-    jsonout_close_array(out);
+    json_out_close(out);
 }
 
-static void json_findings(struct jsonout *out, const struct wfs_catalog *catalog)
+static void json_findings(struct json_out *out, const struct wfs_catalog *catalog)
 {
-    jsonout_open_array(out, "findings");
+    json_out_open_array(out, "findings");
     for (size_t i = 0; i < wfs_catalog_n_findings(catalog); i++)
-        jsonout_finding(out, wfs_catalog_finding(catalog, i));
-    jsonout_close_array(out);
+        print_json_finding(out, wfs_catalog_finding(catalog, i));
+    json_out_close(out);
 }
 
 static void json_info(const struct info *info)
 {
-    struct jsonout out = {.file = stdout};
-    jsonout_open_object(&out, NULL);
-    jsonout_text(&out, "file", info->path);
-    jsonout_text(&out, "container", wfs_container_name(wfs_catalog_container(info->catalog)));
-    jsonout_text(&out, "format", wfs_catalog_format(info->catalog)->name);
-    jsonout_text(&out, "writer", writer_of(info->catalog));
-    jsonout_u64(&out, "n_tensors", info->all.n_tensors);
-    jsonout_u64(&out, "n_bytes", info->all.n_bytes);
-    jsonout_u64(&out, "n_elems", info->all.n_elems);
+    struct json_out out = {.file = stdout, .spelling = JSON_ASCII};
+    json_out_open_object(&out, NULL);
+    json_out_text(&out, "file", info->path);
+    json_out_text(&out, "container", wfs_container_name(wfs_catalog_container(info->catalog)));
+    json_out_text(&out, "format", wfs_catalog_format(info->catalog)->name);
+    json_out_text(&out, "writer", writer_of(info->catalog));
+    json_out_u64(&out, "n_tensors", info->all.n_tensors);
+    json_out_u64(&out, "n_bytes", info->all.n_bytes);
+    json_out_u64(&out, "n_elems", info->all.n_elems);
     json_dtypes(&out, info);
     json_metadata(&out, info->catalog);
     json_top_level(&out, info);
     json_sources(&out, info->catalog);
     json_findings(&out, info->catalog);
-    jsonout_close_object(&out);
+    json_out_close(&out);
 }
 
 /* ---- text ---- */

@@ -11,7 +11,7 @@
 
 #include "cli/args.h"
 #include "cli/input.h"
-#include "cli/jsonout.h"
+#include <weightfs/json_out.h>
 #include "cli/key_tree.h"
 #include "cli/table.h"
 #include "program/print.h"
@@ -151,40 +151,40 @@ static enum exit_code listing_sort(struct listing *listing, const struct args *a
 
 /* ---- JSON ---- */
 
-static void json_tensor(struct jsonout *out, const struct listing *listing,
+static void json_tensor(struct json_out *out, const struct listing *listing,
                         const struct wfs_tensor *tensor)
 {
-    jsonout_open_object(out, NULL);
-    jsonout_text(out, "key", tensor->key);
-    jsonout_text(out, "dtype", wfs_dtype_name(tensor->dtype));
-    jsonout_shape(out, "shape", &tensor->shape);
-    jsonout_u64(out, "bytes", tensor->n_bytes);
+    json_out_open_object(out, NULL);
+    json_out_text(out, "key", tensor->key);
+    json_out_text(out, "dtype", wfs_dtype_name(tensor->dtype));
+    json_out_u64s(out, "shape", tensor->shape.dims, tensor->shape.rank);
+    json_out_u64(out, "bytes", tensor->n_bytes);
     const char *role = wfs_tensor_attr(tensor, "role");
     if (role != NULL)
-        jsonout_text(out, "role", role);
+        json_out_text(out, "role", role);
     if (listing->is_long) {
         int fd;
         uint64_t offset;
-        jsonout_text(out, "file", input_file_of(listing->catalog, tensor));
+        json_out_text(out, "file", input_file_of(listing->catalog, tensor));
         if (wfs_tensor_extent(tensor, &fd, &offset))
-            jsonout_u64(out, "offset", offset);
+            json_out_u64(out, "offset", offset);
         else
-            jsonout_text(out, "offset", NULL);
-        jsonout_text(out, "source_key", wfs_tensor_origin(tensor));
-        jsonout_text(out, "changes", tensor->changes);
+            json_out_text(out, "offset", NULL);
+        json_out_text(out, "source_key", wfs_tensor_origin(tensor));
+        json_out_text(out, "changes", tensor->changes);
     }
-    jsonout_close_object(out);
+    json_out_close(out);
 }
 
 static void json_listing(const struct listing *listing)
 {
-    struct jsonout out = {.file = stdout};
-    jsonout_open_object(&out, NULL);
-    jsonout_open_array(&out, "tensors");
+    struct json_out out = {.file = stdout, .spelling = JSON_ASCII};
+    json_out_open_object(&out, NULL);
+    json_out_open_array(&out, "tensors");
     for (size_t i = 0; i < listing->tensors.n_tensors && !ferror(stdout); i++)
         json_tensor(&out, listing, listing->tensors.tensors[i]);
-    jsonout_close_array(&out);
-    jsonout_close_object(&out);
+    json_out_close(&out);
+    json_out_close(&out);
 }
 
 /* ---- text ---- */

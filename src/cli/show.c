@@ -9,7 +9,7 @@
 #include <weightfs/workload.h>
 
 #include "cli/input.h"
-#include "cli/jsonout.h"
+#include <weightfs/json_out.h>
 #include "cli/values.h"
 #include "cli/progress.h"
 #include "cli/args.h"
@@ -214,23 +214,23 @@ static int slice_print(const struct slice *slice)
 }
 
 /* Puts "slice_shape", and "values" in the order of rows. */
-static int slice_put_json(const struct slice *slice, struct jsonout *out)
+static int slice_put_json(const struct slice *slice, struct json_out *out)
 {
     char text[VALUES_TEXT_MAX];
-    jsonout_open_array(out, "slice_shape");
+    json_out_open_array(out, "slice_shape");
     for (uint32_t i = 0; i < slice->tensor->shape.rank; i++) {
         if (!slice->ranges[i].is_index)
-            jsonout_u64(out, NULL, slice->ranges[i].n);
+            json_out_u64(out, NULL, slice->ranges[i].n);
     }
-    jsonout_close_array(out);
-    jsonout_open_array(out, "values");
+    json_out_close(out);
+    json_out_open_array(out, "values");
     int code = 0;
     for (uint64_t i = 0; i < slice->n_elems && code == 0 && !ferror(stdout); i++) {
         code = values_format(slice->tensor, place_of(slice, i), true, text);
         if (code == 0)
-            jsonout_raw(out, NULL, text);
+            json_out_raw(out, NULL, text);
     }
-    jsonout_close_array(out);
+    json_out_close(out);
     return code;
 }
 
@@ -337,89 +337,89 @@ static int measure(struct view *view)
 
 /* ---- JSON ---- */
 
-static void json_stats(struct jsonout *out, const struct view *view)
+static void json_stats(struct json_out *out, const struct view *view)
 {
     const struct wfs_stats *stats = &view->stats;
     if (!view->has_stats) {
-        jsonout_text(out, "stats", NULL);
+        json_out_text(out, "stats", NULL);
         return;
     }
     const bool has_any = stats->n_finite > 0;
-    jsonout_open_object(out, "stats");
-    jsonout_double(out, "min", has_any ? stats->min : NAN);
-    jsonout_double(out, "max", has_any ? stats->max : NAN);
-    jsonout_double(out, "mean", has_any ? stats->mean : NAN);
-    jsonout_double(out, "std", has_any ? stats->std : NAN);
-    jsonout_u64(out, "finite", stats->n_finite);
-    jsonout_u64(out, "zero", stats->n_zero);
-    jsonout_u64(out, "nan", stats->n_nan);
-    jsonout_u64(out, "positive_inf", stats->n_positive_inf);
-    jsonout_u64(out, "negative_inf", stats->n_negative_inf);
-    jsonout_close_object(out);
+    json_out_open_object(out, "stats");
+    json_out_double(out, "min", has_any ? stats->min : NAN);
+    json_out_double(out, "max", has_any ? stats->max : NAN);
+    json_out_double(out, "mean", has_any ? stats->mean : NAN);
+    json_out_double(out, "std", has_any ? stats->std : NAN);
+    json_out_u64(out, "finite", stats->n_finite);
+    json_out_u64(out, "zero", stats->n_zero);
+    json_out_u64(out, "nan", stats->n_nan);
+    json_out_u64(out, "positive_inf", stats->n_positive_inf);
+    json_out_u64(out, "negative_inf", stats->n_negative_inf);
+    json_out_close(out);
 }
 
-static void json_histogram(struct jsonout *out, const struct view *view)
+static void json_histogram(struct json_out *out, const struct view *view)
 {
     if (!view->has_histogram) {
-        jsonout_text(out, "histogram", NULL);
+        json_out_text(out, "histogram", NULL);
         return;
     }
-    jsonout_open_array(out, "histogram");
+    json_out_open_array(out, "histogram");
     for (size_t i = 0; i < VALUES_N_BINS; i++)
-        jsonout_u64(out, NULL, view->counts[i]);
-    jsonout_close_array(out);
+        json_out_u64(out, NULL, view->counts[i]);
+    json_out_close(out);
 }
 
-static void json_percentiles(struct jsonout *out, const struct view *view)
+static void json_percentiles(struct json_out *out, const struct view *view)
 {
     if (!view->has_percentiles)
         return;
-    jsonout_open_object(out, "percentiles");
+    json_out_open_object(out, "percentiles");
     for (size_t i = 0; i < PERCENTILES_N; i++) {
         char name[8];
         snprintf(name, sizeof(name), "%u", percentiles_ranks[i]);
-        jsonout_double(out, name, view->percentiles[i]);
+        json_out_double(out, name, view->percentiles[i]);
     }
-    jsonout_close_object(out);
+    json_out_close(out);
 }
 
-static void json_indices(struct jsonout *out, const char *name, const struct edges *edges)
+static void json_indices(struct json_out *out, const char *name, const struct edges *edges)
 {
-    jsonout_open_array(out, name);
+    json_out_open_array(out, name);
     for (size_t i = 0; i < edges->n; i++)
-        jsonout_u64(out, NULL, edges->indices[i]);
-    jsonout_close_array(out);
+        json_out_u64(out, NULL, edges->indices[i]);
+    json_out_close(out);
 }
 
-static void json_corners(struct jsonout *out, const struct view *view)
+static void json_corners(struct json_out *out, const struct view *view)
 {
-    jsonout_open_object(out, "corners");
+    json_out_open_object(out, "corners");
     json_indices(out, "rows", &view->rows);
     json_indices(out, "columns", &view->columns);
-    jsonout_open_array(out, "values");
+    json_out_open_array(out, "values");
     for (size_t i = 0; i < view->rows.n; i++) {
-        jsonout_open_array(out, NULL);
+        json_out_open_array(out, NULL);
         for (size_t j = 0; j < view->columns.n; j++)
-            jsonout_raw(out, NULL, view->corners[i][j]);
-        jsonout_close_array(out);
+            json_out_raw(out, NULL, view->corners[i][j]);
+        json_out_close(out);
     }
-    jsonout_close_array(out);
-    jsonout_close_object(out);
+    json_out_close(out);
+    json_out_close(out);
 }
 
-static int json_view(const struct view *view, const struct slice *slice, struct jsonout *out)
+static int json_view(const struct view *view, const struct slice *slice, struct json_out *out)
 {
     const struct wfs_tensor *tensor = view->tensor;
     int code = 0;
-    jsonout_open_object(out, NULL);
-    jsonout_text(out, "key", tensor->key);
-    jsonout_text(out, "dtype", wfs_dtype_name((enum wfs_dtype)tensor->dtype));
-    jsonout_shape(out, "shape", &tensor->shape);
-    jsonout_u64(out, "bytes", tensor->n_bytes);
-    jsonout_u64(out, "n_elems", values_n_elems(tensor));
-    jsonout_text(out, "file", input_file_of(view->wish->catalog, tensor));
-    jsonout_text(out, "source_key", wfs_tensor_origin(tensor));
-    jsonout_text(out, "changes", tensor->changes);
+    json_out_open_object(out, NULL);
+    json_out_text(out, "key", tensor->key);
+    json_out_text(out, "dtype", wfs_dtype_name((enum wfs_dtype)tensor->dtype));
+    json_out_u64s(out, "shape", tensor->shape.dims, tensor->shape.rank);
+    json_out_u64(out, "bytes", tensor->n_bytes);
+    json_out_u64(out, "n_elems", values_n_elems(tensor));
+    json_out_text(out, "file", input_file_of(view->wish->catalog, tensor));
+    json_out_text(out, "source_key", wfs_tensor_origin(tensor));
+    json_out_text(out, "changes", tensor->changes);
     if (slice != NULL) {
         code = slice_put_json(slice, out);
     } else {
@@ -428,7 +428,7 @@ static int json_view(const struct view *view, const struct slice *slice, struct 
         json_histogram(out, view);
         json_corners(out, view);
     }
-    jsonout_close_object(out);
+    json_out_close(out);
     return code;
 }
 
@@ -582,7 +582,7 @@ static enum exit_code report(const struct view *view, int code)
     return code < 0 ? input_read_error(view->wish->path, view->tensor, code) : EXIT_DONE;
 }
 
-static enum exit_code show_slice(const struct view *view, struct jsonout *out)
+static enum exit_code show_slice(const struct view *view, struct json_out *out)
 {
     auto_slice struct slice slice = {0};
     const enum exit_code exit_code =
@@ -597,7 +597,7 @@ static enum exit_code show_slice(const struct view *view, struct jsonout *out)
 }
 
 static enum exit_code show(const struct wish *wish, const struct wfs_tensor *tensor,
-                           struct jsonout *out)
+                           struct json_out *out)
 {
     struct view view = {.wish = wish, .tensor = tensor};
     if (wish->slice != NULL)
@@ -629,7 +629,7 @@ static enum exit_code check_work(const struct wish *wish, const struct wfs_tenso
 static enum exit_code show_all(const struct wish *wish, const struct args *args)
 {
     const size_t n = args->n_operands - 1;
-    struct jsonout out = {.file = stdout};
+    struct json_out out = {.file = stdout, .spelling = JSON_ASCII};
     autofree const struct wfs_tensor **tensors = calloc(n, sizeof(*tensors));
     enum exit_code exit_code = EXIT_DONE;
     if (tensors == NULL)
@@ -641,14 +641,14 @@ static enum exit_code show_all(const struct wish *wish, const struct args *args)
     if (exit_code != EXIT_DONE)
         return exit_code;
     if (wish->is_json && n > 1)
-        jsonout_open_array(&out, NULL);
+        json_out_open_array(&out, NULL);
     for (size_t i = 0; i < n && exit_code == EXIT_DONE && !ferror(stdout); i++) {
         if (i > 0 && !wish->is_json)
             putchar('\n');
         exit_code = show(wish, tensors[i], &out);
     }
     if (wish->is_json && n > 1)
-        jsonout_close_array(&out);
+        json_out_close(&out);
     return exit_code;
 }
 

@@ -10,7 +10,7 @@
 #include <weightfs/workload.h>
 
 #include "cli/input.h"
-#include "cli/jsonout.h"
+#include <weightfs/json_out.h>
 #include "cli/manifest.h"
 #include "cli/progress.h"
 #include "cli/args.h"
@@ -223,9 +223,9 @@ static int sums_make(const struct wfs_catalog *catalog, const struct wfs_workloa
 struct sum {
     const char *path;
     const struct args *args;
-    struct jsonout *json; /* NULL: lines */
-    char separator;       /* between the fields of a line */
-    bool names_source;    /* in each line of a check */
+    struct json_out *json; /* NULL: lines */
+    char separator;        /* between the fields of a line */
+    bool names_source;     /* in each line of a check */
     /* Of a check. */
     const struct manifest *manifest;
     const struct manifest_part *part;
@@ -263,17 +263,17 @@ static int print_line_of(const struct sum *sum, const struct wfs_tensor *tensor,
     return code;
 }
 
-static void json_line(struct jsonout *json, const struct wfs_tensor *tensor,
+static void json_line(struct json_out *json, const struct wfs_tensor *tensor,
                       const struct sums *sums)
 {
-    jsonout_open_object(json, NULL);
-    jsonout_text(json, "key", tensor->key);
-    jsonout_text(json, "dtype", wfs_dtype_name((enum wfs_dtype)tensor->dtype));
-    jsonout_shape(json, "shape", &tensor->shape);
-    jsonout_u64(json, "bytes", tensor->n_bytes);
-    jsonout_text(json, "sha256", sums->sha256);
-    jsonout_text(json, "xxh3", sums->xxh3);
-    jsonout_close_object(json);
+    json_out_open_object(json, NULL);
+    json_out_text(json, "key", tensor->key);
+    json_out_text(json, "dtype", wfs_dtype_name((enum wfs_dtype)tensor->dtype));
+    json_out_u64s(json, "shape", tensor->shape.dims, tensor->shape.rank);
+    json_out_u64(json, "bytes", tensor->n_bytes);
+    json_out_text(json, "sha256", sums->sha256);
+    json_out_text(json, "xxh3", sums->xxh3);
+    json_out_close(json);
 }
 
 static int print_sums(void *ctx, const struct wfs_tensor *tensor, const struct sums *sums)
@@ -378,9 +378,9 @@ static int begin(const struct sum *sum)
     if (sum->manifest != NULL)
         return 0;
     if (sum->json != NULL) {
-        jsonout_open_object(sum->json, NULL);
-        jsonout_text(sum->json, "file", sum->path);
-        jsonout_open_array(sum->json, "tensors");
+        json_out_open_object(sum->json, NULL);
+        json_out_text(sum->json, "file", sum->path);
+        json_out_open_array(sum->json, "tensors");
         return 0;
     }
     printf("# weightfs sum ");
@@ -392,8 +392,8 @@ static int begin(const struct sum *sum)
 static void end(const struct sum *sum)
 {
     if (sum->json != NULL) {
-        jsonout_close_array(sum->json);
-        jsonout_close_object(sum->json);
+        json_out_close(sum->json);
+        json_out_close(sum->json);
     }
 }
 
@@ -440,12 +440,12 @@ static enum exit_code sum_source(struct sum *sum)
 /* A source that fails does not keep the others from being read. */
 static enum exit_code print_sources(const struct args *args)
 {
-    struct jsonout json = {.file = stdout};
+    struct json_out json = {.file = stdout, .spelling = JSON_ASCII};
     const bool is_json = args_has(args, "json");
     enum exit_code exit_code = EXIT_DONE;
     if (is_json) {
-        jsonout_open_object(&json, NULL);
-        jsonout_open_array(&json, "sources");
+        json_out_open_object(&json, NULL);
+        json_out_open_array(&json, "sources");
     }
     for (size_t i = 0; i < args->n_operands && !ferror(stdout); i++) {
         struct sum sum = {.path = args->operands[i],
@@ -456,8 +456,8 @@ static enum exit_code print_sources(const struct args *args)
         exit_code = code > exit_code ? code : exit_code;
     }
     if (is_json) {
-        jsonout_close_array(&json);
-        jsonout_close_object(&json);
+        json_out_close(&json);
+        json_out_close(&json);
     }
     return exit_code;
 }

@@ -132,7 +132,7 @@ enum exit_code print_memory(const char *file)
     return print_error(EXIT_UNSUPPORTED, file, "out of memory");
 }
 
-const char *print_severity(enum wfs_severity severity)
+static const char *print_severity(enum wfs_severity severity)
 {
     static const char *const names[] = {
         [WFS_INFO] = "info", [WFS_LOW] = "low", [WFS_MEDIUM] = "medium", [WFS_HIGH] = "high"};
@@ -148,6 +148,14 @@ void print_finding(FILE *out, const struct wfs_finding *finding)
     screen_paint(out, colours[finding->severity], print_severity(finding->severity));
     fputs(": ", out);
     print_line(out, finding->text);
+}
+
+void print_json_finding(struct json_out *out, const struct wfs_finding *finding)
+{
+    json_out_open_object(out, NULL);
+    json_out_text(out, "severity", print_severity(finding->severity));
+    json_out_text(out, "text", finding->text);
+    json_out_close(out);
 }
 
 void print_add_shape(struct strbuf *out, const struct wfs_shape *shape)

@@ -13,6 +13,7 @@
 #include <stdio.h>
 
 #include <weightfs/catalog.h>
+#include <weightfs/json_out.h>
 #include <weightfs/strbuf.h>
 
 enum exit_code {
@@ -58,11 +59,11 @@ void print_line(FILE *out, const char *text);
 /* Prints JSON; the escapes do not change its meaning. */
 void print_json(FILE *out, const char *json, size_t n_bytes);
 
-/* Returns "info", "low", "medium" or "high". */
-const char *print_severity(enum wfs_severity severity);
-
 /* Prints a finding of a loader: "SEVERITY: text" and a line feed. */
 void print_finding(FILE *out, const struct wfs_finding *finding);
+
+/* Writes {"severity", "text"}, as an item of the open array. */
+void print_json_finding(struct json_out *out, const struct wfs_finding *finding);
 
 /* Prints "[2, 3]", as wfs_shape_format writes it, or adds it to a text. */
 void print_shape(FILE *out, const struct wfs_shape *shape);
