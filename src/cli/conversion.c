@@ -14,7 +14,7 @@
 #include "cli/progress.h"
 #include "cli/args.h"
 #include "program/commit.h"
-#include "program/place.h"
+#include "program/destination.h"
 #include "program/print.h"
 
 #include <errno.h>
@@ -22,96 +22,75 @@
 #include <sys/stat.h>
 
 struct conversion {
-    const char *source, *target;
-    char *index; /* malloc'ed: path of the index of a target in several files; NULL: the target is
-                    one file */
+    const char *source;
+    const char *target;    /* the file, or the index of several */
     const char *directory; /* of the set, to be created where it is missing; NULL: none */
-    const struct settings *settings;
+    struct destination destination;
     struct commit commit;
     struct wfs_save_options save;
     struct progress progress;
-    struct strbuf dangers;  /* a line for each */
-    struct wfs_access more; /* of other files that the target is made of */
-    bool keeps_format;      /* it is that of the source, once that is loaded */
+    struct strbuf dangers; /* a line for each */
+    bool keeps_format;     /* it is that of the source, once that is loaded */
 };
 
-/* Returns whether a file is the one that the source is loaded from. */
-static bool is_source(const struct conversion *conversion, const struct stat *file)
+/* ---- where it goes ---- */
+
+/* Finds what is at the target, and whether it is what the source is loaded from. Returns NULL where
+ * nothing is. */
+static const struct stat *look_at(struct conversion *conversion, const char *path, struct stat *st)
 {
-    struct stat st;
-    autofree char *path = wfs_source_file(conversion->source, false);
-    return path != NULL && stat(path, &st) == 0 && st.st_dev == file->st_dev &&
-           st.st_ino == file->st_ino;
+    struct stat own;
+    autofree char *source = wfs_source_file(conversion->source, false);
+    if (stat(path, st) < 0)
+        return NULL;
+    conversion->destination.is_source = source != NULL && stat(source, &own) == 0 &&
+                                        own.st_dev == st->st_dev && own.st_ino == st->st_ino;
+    return st;
 }
 
-static enum exit_code choose_format(struct conversion *conversion)
+/* An edited file that replaces itself keeps its format, whatever its name is. */
+static enum exit_code choose_format(struct conversion *conversion, struct wfs_error *err)
 {
-    const struct wfs_quoted target = wfs_quote(conversion->target);
     struct stat st;
+    struct destination *destination = &conversion->destination;
     const char *source = strcmp(conversion->source, "-") == 0 ? "" : conversion->source;
-    if (wfs_output_index(conversion->target, source, &conversion->commit.format,
-                         &conversion->index) < 0)
-        return print_memory(NULL);
-    conversion->keeps_format = conversion->keeps_format && conversion->index == NULL &&
-                               conversion->commit.format == NULL &&
-                               stat(conversion->target, &st) == 0 && is_source(conversion, &st);
+    enum exit_code exit_code = destination_find(destination, source, err);
+    if (exit_code != EXIT_DONE)
+        return exit_code;
+    conversion->keeps_format =
+        conversion->keeps_format && destination->index == NULL && destination->format == NULL &&
+        look_at(conversion, destination->typed, &st) != NULL && destination->is_source;
     if (conversion->keeps_format)
         return EXIT_DONE;
-    if (conversion->index == NULL && conversion->commit.format == NULL)
-        conversion->commit.format = wfs_format_by_path(conversion->target);
-    if (conversion->commit.format != NULL)
-        return conversion->settings->fit.burn_version == NULL ||
-                       conversion->commit.format->has_fillers
-                   ? EXIT_DONE
-                   : print_error(EXIT_USAGE, NULL, "--burn-version applies to .mpk files only");
-    if (conversion->index != NULL)
-        return print_error(EXIT_USAGE, NULL,
-                           "cannot infer the format of '%s' from the name of its source: use "
-                           "--format with safetensors, pytorch, burnpack or dcp",
-                           target.text);
-    return print_error(
-        EXIT_USAGE, NULL,
-        "cannot infer the format from the name '%s': use --format, or 'NAME/' for a directory of "
-        "shards; known are .safetensors, .bpk, .pth, .pt, .bin, .ckpt and .mpk",
-        target.text);
+    exit_code = destination_choose_format(destination, false, err);
+    if (exit_code == EXIT_DONE)
+        exit_code = destination_check_version(destination, err);
+    return exit_code;
 }
 
-static mode_t new_mode(void)
+/* What goes wrong before the source is read. */
+static enum exit_code choose_target(struct conversion *conversion, struct wfs_error *err)
 {
-    const mode_t mask = umask(0);
-    umask(mask);
-    return 0666 & ~mask;
+    struct stat st;
+    struct destination *destination = &conversion->destination;
+    enum exit_code exit_code = choose_format(conversion, err);
+    if (exit_code == EXIT_DONE)
+        exit_code = destination_check_size(destination, err);
+    if (exit_code != EXIT_DONE)
+        return exit_code;
+    if (destination->index != NULL) {
+        conversion->target = destination->index;
+        if (wfs_output_is_directory(destination->typed, destination->format))
+            conversion->directory = destination->typed;
+    }
+    exit_code = destination_check_links(destination, conversion->target, err);
+    return exit_code != EXIT_DONE
+               ? exit_code
+               : destination_choose_replacement(destination,
+                                                look_at(conversion, conversion->target, &st), err);
 }
 
-static enum exit_code check_size(const struct conversion *conversion)
-{
-    return conversion->index != NULL || conversion->settings->max_shard == 0
-               ? EXIT_DONE
-               : print_error(EXIT_USAGE, NULL,
-                             "--max-shard-size needs a directory or NAME.index.json as TARGET");
-}
-
-/* Only the file that is at the target now may be replaced, and no other. */
-static enum exit_code choose_replacement(struct conversion *conversion)
-{
-    struct stat target;
-    conversion->save.mode = new_mode();
-    conversion->save.replace = WFS_REPLACE_NONE;
-    if (path_check_links(conversion->target) == -EACCES)
-        return print_error(EXIT_OUTPUT, conversion->target, "cannot be used: " PLACE_PLANTED);
-    if (stat(conversion->target, &target) < 0)
-        return EXIT_DONE;
-    const bool is_same = is_source(conversion, &target);
-    if (!conversion->settings->overwrite)
-        return print_error(EXIT_OUTPUT, conversion->target,
-                           is_same ? "would overwrite the source (use --overwrite to do that)"
-                                   : "already exists (use --overwrite to replace it)");
-    conversion->save.narrows_replaced = is_same;
-    conversion->save.backup = conversion->settings->backup;
-    conversion->save.replace = WFS_REPLACE_KNOWN;
-    conversion->save.known = wfs_identity_of(&target);
-    return EXIT_DONE;
-}
+/* ---- writing ---- */
 
 /* Reports a failure of the source with another exit code than one of the target. */
 static enum exit_code save_error(const struct conversion *conversion,
@@ -140,24 +119,11 @@ static void note_danger(void *ctx, const char *text)
 static int write_target(struct conversion *conversion, const struct wfs_catalog *catalog,
                         struct wfs_error *err)
 {
-    conversion->save.access = wfs_catalog_access(catalog);
-    wfs_access_merge(&conversion->save.access, &conversion->more);
     conversion->save.progress = step;
     conversion->save.danger = note_danger;
     conversion->save.abandon = progress_abandon;
     conversion->save.ctx = conversion;
     return commit_save(&conversion->commit, conversion->target, &conversion->save, NULL, err);
-}
-
-/* No file that is read may be replaced by the backup. */
-static enum exit_code check_backup(const struct conversion *conversion,
-                                   const struct wfs_catalog *read)
-{
-    struct wfs_error err = {0};
-    return read == NULL || wfs_catalog_check_backup(read, conversion->target,
-                                                    &conversion->save.backup, &err) == 0
-               ? EXIT_DONE
-               : print_error(EXIT_OUTPUT, conversion->target, "%s", err.text);
 }
 
 /*
@@ -170,7 +136,7 @@ static enum exit_code save(struct conversion *conversion, const struct wfs_catal
     struct wfs_error err = {0};
     const char *directory = conversion->directory;
     conversion->commit.catalog = written;
-    conversion->commit.fit_options.is_set = conversion->index != NULL;
+    conversion->commit.fit_options.is_set = conversion->destination.index != NULL;
     if (commit_plan(&conversion->commit, &err) < 0)
         return save_error(conversion, catalog, &err);
     progress_start(&conversion->progress, "writing", 0);
@@ -194,19 +160,6 @@ static void print_notice(const struct wfs_report *report)
         printf("%s; 'weightfs plan' with the same options lists them\n", notice);
 }
 
-/* An edited file that replaces itself has the same format, whatever its name is. */
-static enum exit_code keep_format(struct conversion *conversion, const struct wfs_catalog *catalog)
-{
-    const struct wfs_format *format = wfs_catalog_format(catalog);
-    if (!conversion->keeps_format)
-        return EXIT_DONE;
-    if (!wfs_format_can_write(format))
-        return print_error(EXIT_OUTPUT, conversion->target,
-                           "%s is only read: use --format and another name", format->title);
-    conversion->commit.format = format;
-    return EXIT_DONE;
-}
-
 /* Loads the source, and has it changed where the verb does that. */
 static enum exit_code load(const struct conversion_request *request, struct wfs_catalog **loaded,
                            struct wfs_report **report, struct wfs_catalog **changed)
@@ -218,55 +171,78 @@ static enum exit_code load(const struct conversion_request *request, struct wfs_
                : request->change(request->ctx, *loaded, changed);
 }
 
+/* What goes wrong once the source is known. No file that is read may be replaced by the backup. */
+static enum exit_code check_source(struct conversion *conversion,
+                                   const struct conversion_request *request,
+                                   const struct wfs_catalog *catalog, struct wfs_error *err)
+{
+    const struct wfs_format *format = wfs_catalog_format(catalog);
+    if (conversion->keeps_format && !wfs_format_can_write(format)) {
+        wfs_fail(err, EINVAL, "%s is only read: use --format and another name", format->title);
+        return EXIT_OUTPUT;
+    }
+    if (conversion->keeps_format)
+        conversion->destination.format = format;
+    const enum exit_code exit_code =
+        destination_check_backup(&conversion->destination, conversion->target, catalog, err);
+    return exit_code != EXIT_DONE || request->file == NULL
+               ? exit_code
+               : destination_check_backup(&conversion->destination, conversion->target,
+                                          request->file, err);
+}
+
+static void conversion_done(struct conversion *conversion)
+{
+    strbuf_done(&conversion->dangers);
+    commit_done(&conversion->commit);
+    destination_done(&conversion->destination);
+}
+
+/* A mistake about the file is printed behind its path. */
+static enum exit_code refuse(const struct conversion *conversion, enum exit_code exit_code,
+                             const struct wfs_error *err)
+{
+    return print_error(exit_code, exit_code == EXIT_OUTPUT ? conversion->target : NULL, "%s",
+                       err->text);
+}
+
 enum exit_code conversion_run(const struct conversion_request *request)
 {
     const struct settings *settings = &request->args->settings;
     auto_catalog struct wfs_catalog *catalog = NULL;
     auto_report struct wfs_report *report = NULL;
     auto_catalog struct wfs_catalog *changed = NULL;
-    struct conversion conversion = {
+    struct wfs_error err = {0};
+    cleanup(conversion_done) struct conversion conversion = {
         .source = request->source,
         .target = request->target,
-        .settings = settings,
+        .destination = {.typed = request->target, .settings = settings},
         .keeps_format = request->change != NULL,
-        .commit = {.format = settings->format,
-                   .max_shard = settings->max_shard,
+        .commit = {.max_shard = settings->max_shard,
                    .fit_options = settings->fit,
                    .large_option = settings->allows_large ? NULL : "--large"},
     };
-    enum exit_code exit_code = choose_format(&conversion);
-    autofree char *index = conversion.index;
-    if (exit_code == EXIT_DONE)
-        exit_code = check_size(&conversion);
-    if (conversion.index != NULL) {
-        const char *typed = conversion.target;
-        if (wfs_output_is_directory(typed, conversion.commit.format))
-            conversion.directory = typed;
-        conversion.target = conversion.index;
-    }
-    if (exit_code == EXIT_DONE)
-        exit_code = choose_replacement(&conversion);
-    if (exit_code == EXIT_DONE)
-        exit_code = load(request, &catalog, &report, &changed);
-    if (exit_code == EXIT_DONE)
-        exit_code = keep_format(&conversion, catalog);
-    if (exit_code == EXIT_DONE)
-        exit_code = check_backup(&conversion, catalog);
-    if (exit_code == EXIT_DONE)
-        exit_code = check_backup(&conversion, request->file);
-    if (exit_code == EXIT_DONE && request->access != NULL)
-        conversion.more = *request->access;
-    if (exit_code == EXIT_DONE)
-        exit_code = save(&conversion, catalog, changed != NULL ? changed : catalog);
-    if (exit_code == EXIT_DONE) {
-        print_notice(report);
-        commit_print_fit(&conversion.commit);
-        if (conversion.dangers.bytes != NULL)
-            fputs(conversion.dangers.bytes, stderr);
-    }
-    strbuf_done(&conversion.dangers);
-    commit_done(&conversion.commit);
-    return exit_code;
+    enum exit_code exit_code = choose_target(&conversion, &err);
+    if (exit_code != EXIT_DONE)
+        return refuse(&conversion, exit_code, &err);
+    exit_code = load(request, &catalog, &report, &changed);
+    if (exit_code != EXIT_DONE)
+        return exit_code;
+    exit_code = check_source(&conversion, request, catalog, &err);
+    if (exit_code != EXIT_DONE)
+        return refuse(&conversion, exit_code, &err);
+    conversion.commit.format = conversion.destination.format;
+    conversion.save = destination_save_options(&conversion.destination);
+    conversion.save.access = wfs_catalog_access(catalog);
+    if (request->access != NULL)
+        wfs_access_merge(&conversion.save.access, request->access);
+    exit_code = save(&conversion, catalog, changed != NULL ? changed : catalog);
+    if (exit_code != EXIT_DONE)
+        return exit_code;
+    print_notice(report);
+    commit_print_fit(&conversion.commit);
+    fputs(conversion.dangers.bytes != NULL ? conversion.dangers.bytes : "", stderr);
+    return EXIT_DONE;
 }
 
 /* ---- convert ---- */

@@ -7,6 +7,7 @@
 
 #include "cli/input.h"
 #include "cli/progress.h"
+#include "program/destination.h"
 #include "program/print.h"
 
 #include <weightfs/cleanup.h>
@@ -321,8 +322,6 @@ static enum exit_code run_extract(const struct args *args)
     enum exit_code exit_code = input_load(args, args->operands[0], &catalog);
     if (exit_code != EXIT_DONE)
         return exit_code;
-    const mode_t mask = umask(0);
-    umask(mask);
     const struct wfs_tree_options tree_options = {.layout =
                                                       is_flat ? WFS_LAYOUT_FLAT : WFS_LAYOUT_NESTED,
                                                   .files = is_raw ? WFS_FILES_RAW : WFS_FILES_NPY};
@@ -335,7 +334,7 @@ static enum exit_code run_extract(const struct args *args)
                                     .tree = tree,
                                     .fd = -1,
                                     .is_overwriting = args_has(args, "overwrite"),
-                                    .mode = 0666 & ~mask,
+                                    .mode = destination_mode(),
                                     .access = wfs_catalog_access(catalog)};
     exit_code = extract(&extraction, args);
     extraction_done(&extraction);

@@ -10,7 +10,7 @@
 #include "cli/progress.h"
 #include "program/commit.h"
 #include "program/checkpoint.h"
-#include "program/place.h"
+#include "program/destination.h"
 #include "program/print.h"
 
 #include <weightfs/cleanup.h>
@@ -79,37 +79,22 @@ static enum exit_code print_made(const struct wfs_patch *patch, const char *path
     return EXIT_DONE;
 }
 
-/* What may be replaced at the path, and what is given to a new file. */
-static enum exit_code choose_replacement(const struct args *args, const char *path,
-                                         struct wfs_save_options *save)
-{
-    struct stat st;
-    const mode_t mask = umask(0);
-    umask(mask);
-    save->mode = 0666 & ~mask;
-    save->replace = WFS_REPLACE_NONE;
-    if (path_check_links(path) == -EACCES)
-        return print_error(EXIT_OUTPUT, path, "cannot be used: " PLACE_PLANTED);
-    if (stat(path, &st) < 0)
-        return EXIT_DONE;
-    if (!args->settings.overwrite)
-        return print_error(EXIT_OUTPUT, path, "already exists (use --overwrite to replace it)");
-    save->replace = WFS_REPLACE_KNOWN;
-    save->known = wfs_identity_of(&st);
-    save->backup = args->settings.backup;
-    return EXIT_DONE;
-}
-
 static enum exit_code save_patch(const struct args *args, struct wfs_catalog *file,
                                  const char *path, const struct wfs_access *access)
 {
     struct wfs_error err = {0};
+    struct stat st;
     struct commit commit = {.catalog = file, .format = wfs_format_by_id(WFS_FORMAT_SAFETENSORS)};
-    struct wfs_save_options save = {.access = *access};
-    enum exit_code exit_code = choose_replacement(args, path, &save);
+    struct destination destination = {.typed = path, .settings = &args->settings};
+    enum exit_code exit_code = destination_check_links(&destination, path, &err);
+    if (exit_code == EXIT_DONE)
+        exit_code =
+            destination_choose_replacement(&destination, stat(path, &st) == 0 ? &st : NULL, &err);
     if (exit_code != EXIT_DONE)
-        return exit_code;
+        return print_error(exit_code, path, "%s", err.text);
+    struct wfs_save_options save = destination_save_options(&destination);
     struct progress progress;
+    save.access = *access;
     progress_start(&progress, "writing", 0);
     progress_hold_signals(&progress);
     save.progress = progress_step;

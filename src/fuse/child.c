@@ -29,7 +29,7 @@ int child_run(const struct mount_options *options, const struct target *target, 
               void *ctx)
 {
     struct keeper keeper;
-    int rc = keeper_init(&keeper, target->output.directory);
+    int rc = keeper_init(&keeper, target->place.directory);
     fflush(NULL);
     const pid_t pid = rc == 0 ? fork() : -1;
     if (pid == 0) {

@@ -102,7 +102,7 @@ static int make_tree(struct driver *driver, const char *base)
         .gid = options->gid,
         .umask = shown_umask(driver),
         .control_umask = options->uid == driver->owner ? 077 : 0,
-        .reserved_key = target->format != NULL ? target->format->reserved_key : NULL,
+        .reserved_key = target->output.format != NULL ? target->output.format->reserved_key : NULL,
         .texts = driver->texts,
         .n_texts = DRIVER_N_TEXTS,
         .allows_large = options->settings.allows_large,
@@ -188,7 +188,7 @@ static void clear_output(const struct driver *driver)
 {
     const struct target *target = driver->target;
     struct wfs_error err = {0};
-    if (driver->tree == NULL || !target->is_set || !target->is_published ||
+    if (driver->tree == NULL || target->output.index == NULL || !target->is_published ||
         wfs_tree_has_pending(driver->tree))
         return;
     if (wfs_save_clear(target->path, &err) < 0)

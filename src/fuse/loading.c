@@ -63,7 +63,7 @@ static int check_writers(const struct wfs_catalog *catalog, const struct target 
             continue;
         if (fcntl(fd, F_SETLEASE, F_RDLCK) == 0)
             fcntl(fd, F_SETLEASE, F_UNLCK);
-        else if (errno == EAGAIN && target->is_source)
+        else if (errno == EAGAIN && target->output.is_source)
             return log_failure(EXIT_MOUNT, "cannot replace the source: %s", text);
         else if (errno == EAGAIN)
             log_warning("%s; is it still being downloaded?", text);

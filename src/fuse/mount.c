@@ -95,35 +95,39 @@ static void allow_output(const struct mount_recovery *recovery, const struct mou
     int64_t mtime_ns = 0;
     target->allows_replacing = "--force";
     if (recovery->is_forced) {
-        target->replace = WFS_REPLACE_ANY;
-        target->is_taken = false;
+        target->output.replace = WFS_REPLACE_ANY;
+        target->output.is_taken = false;
         return;
     }
     if (!options->settings.overwrite) {
         target->allows_replacing = "--options=overwrite";
         return;
     }
-    if (!target->output.is_there)
+    if (!target->place.is_there)
         return;
     autofree char *known = predecessor_base_value(recovery->base, "#replaces", 0);
     if (known != NULL)
         sscanf(known, "%" SCNu64 " %" SCNu64 " %" SCNd64, &inode, &n_bytes, &mtime_ns);
-    const bool is_known = inode == target->known.inode && n_bytes == target->known.n_bytes &&
-                          mtime_ns == target->known.mtime_ns;
-    target->replace = is_known || target->is_source ? WFS_REPLACE_KNOWN : WFS_REPLACE_NONE;
-    target->is_taken = !is_known && !target->is_source;
+    const bool is_known = inode == target->output.known.inode &&
+                          n_bytes == target->output.known.n_bytes &&
+                          mtime_ns == target->output.known.mtime_ns;
+    target->output.replace =
+        is_known || target->output.is_source ? WFS_REPLACE_KNOWN : WFS_REPLACE_NONE;
+    target->output.is_taken = !is_known && !target->output.is_source;
 }
 
 /* Fails when the format that was chosen for the output then is not the one that it has now. */
 static int check_format(const struct mount_recovery *recovery, const struct target *target)
 {
     autofree char *then = predecessor_base_value(recovery->base, "#option format", 0);
-    if (then == NULL || target->format == NULL || wfs_format_by_name(then) == target->format)
+    if (then == NULL || target->output.format == NULL ||
+        wfs_format_by_name(then) == target->output.format)
         return 0;
     return log_failure(EXIT_OUTPUT,
                        "the mount was to write '%s', and '%s' would be %s: name the output of the "
                        "mount, or give its format with --options=format=NAME",
-                       wfs_quote(then).text, wfs_quote(target->path).text, target->format->name);
+                       wfs_quote(then).text, wfs_quote(target->path).text,
+                       target->output.format->name);
 }
 
 static int check_replayed(const struct mount_recovery *recovery, const struct driver *driver)

@@ -32,7 +32,7 @@ struct publication {
 static bool is_output_there(const struct target *target)
 {
     struct stat st;
-    return (target->is_source || target->is_published) && stat(target->path, &st) == 0;
+    return (target->output.is_source || target->is_published) && stat(target->path, &st) == 0;
 }
 
 static int64_t now_ms(void)
@@ -118,10 +118,10 @@ static int keep_shards(const struct driver *driver)
 static void keep_source(const struct publication *publication)
 {
     const struct target *target = publication->driver->target;
-    if (!target->is_source)
+    if (!target->output.is_source)
         return;
     int rc = wfs_tree_keep_source(publication->driver->tree, target->path);
-    if (rc == 0 && target->is_set)
+    if (rc == 0 && target->output.index != NULL)
         rc = keep_shards(publication->driver);
     if (rc < 0)
         log_warning("later edits will not survive a crash: cannot keep the old source in '%s': %s",
@@ -186,8 +186,8 @@ static struct wfs_backup backup_of(const struct driver *driver)
     if (!target->is_published || stat(target->path, &st) < 0)
         return driver->options->settings.backup;
     const struct wfs_identity now = wfs_identity_of(&st);
-    return wfs_identity_is_equal(&now, &target->known) ? (struct wfs_backup){0}
-                                                       : driver->options->settings.backup;
+    return wfs_identity_is_equal(&now, &target->output.known) ? (struct wfs_backup){0}
+                                                              : driver->options->settings.backup;
 }
 
 static void abandon(void *ctx, int fd)
@@ -199,12 +199,12 @@ static struct wfs_save_options save_options(struct publication *publication)
 {
     const struct driver *driver = publication->driver;
     const struct target *target = driver->target;
-    return (struct wfs_save_options){.replace = target->replace,
-                                     .known = target->known,
+    return (struct wfs_save_options){.replace = target->output.replace,
+                                     .known = target->output.known,
                                      .backup = backup_of(driver),
                                      .mode = 0666 & ~driver->options->process_umask,
                                      .access = wfs_catalog_access(driver->catalog),
-                                     .narrows_replaced = target->is_source,
+                                     .narrows_replaced = target->output.is_source,
                                      .progress = show_progress,
                                      .complete = note_complete,
                                      .danger = note_danger,
@@ -310,9 +310,9 @@ static void begin_commit(struct publication *publication)
     const struct driver *driver = publication->driver;
     const struct target *target = driver->target;
     publication->commit = driver->draft;
-    publication->commit.format = target->format;
-    publication->commit.fit_options.is_set = target->is_set;
-    publication->commit.max_shard = target->max_shard;
+    publication->commit.format = target->output.format;
+    publication->commit.fit_options.is_set = target->output.index != NULL;
+    publication->commit.max_shard = target->output.settings->max_shard;
     publication->commit.account.n_edits = wfs_tree_n_edits(driver->tree);
 }
 

@@ -45,14 +45,14 @@ static int finish_published(struct target *target, const struct mount_options *o
     if (!has_newer)
         return 0;
     struct stat st;
-    if (target->is_taken && options->settings.overwrite && stat(target->path, &st) == 0) {
-        target->is_taken = false;
-        target->replace = WFS_REPLACE_KNOWN;
-        target->known = wfs_identity_of(&st);
+    if (target->output.is_taken && options->settings.overwrite && stat(target->path, &st) == 0) {
+        target->output.is_taken = false;
+        target->output.replace = WFS_REPLACE_KNOWN;
+        target->output.known = wfs_identity_of(&st);
     }
     target->is_published = true;
-    if (target->is_source && asprintf(&target->kept_source, "%s/source/%s", target->stage_path,
-                                      path_name(target->path)) < 0) {
+    if (target->output.is_source && asprintf(&target->kept_source, "%s/source/%s",
+                                             target->stage_path, path_name(target->path)) < 0) {
         target->kept_source = NULL;
         return log_failure(EXIT_UNSUPPORTED, "out of memory");
     }
@@ -94,7 +94,7 @@ int resume_open(struct target *target, const struct mount_options *options, stru
     if (failure != NULL)
         log_warning("the last commit failed: %s", failure);
     int rc = look(target, options, stage);
-    if (rc == 0 && target->is_taken)
+    if (rc == 0 && target->output.is_taken)
         rc = log_failure(EXIT_MOUNT, "output '%s' already exists; use %s to replace it",
                          wfs_quote(target->path).text, target->allows_replacing);
     if (rc != 0) {

@@ -164,7 +164,7 @@ static int start_worker(struct supervisor *supervisor)
 {
     int ends[2];
     const int directory =
-        supervisor->target.path != NULL ? supervisor->target.output.directory : -1;
+        supervisor->target.path != NULL ? supervisor->target.place.directory : -1;
     const int rc = keeper_init(&supervisor->keeper, directory);
     if (rc < 0)
         return rc;

@@ -18,18 +18,10 @@
 #include <unistd.h>
 #include <weightfs/percent.h>
 
-static int fail_format(const struct target *target, const char *path)
+/* Prints the line of a decision that failed. */
+static int report(enum exit_code exit_code, const struct wfs_error *err)
 {
-    const struct wfs_quoted quoted = wfs_quote(path);
-    if (target->is_set)
-        return log_failure(EXIT_USAGE,
-                           "cannot infer the format of '%s' from the name of its source: use "
-                           "-o format=NAME, with safetensors, pytorch, burnpack or dcp",
-                           quoted.text);
-    return log_failure(EXIT_USAGE,
-                       "cannot infer the format from the name '%s': use -o format=NAME, or '%s/' "
-                       "for a directory of shards",
-                       quoted.text, quoted.text);
+    return exit_code == EXIT_DONE ? 0 : log_failure((int)exit_code, "%s", err->text);
 }
 
 static int fail_output(const char *path)
@@ -37,25 +29,6 @@ static int fail_output(const char *path)
     return log_failure(EXIT_MOUNT, "cannot use output '%s': %s%s", wfs_quote(path).text,
                        strerror(errno),
                        url_is_any(path) ? "; an output is a local file, not a URL" : "");
-}
-
-/* Takes the format from the extension as typed, or from the source where that is replaced. */
-static int choose_format(struct target *target, const char *typed)
-{
-    if (target->format == NULL)
-        target->format = wfs_format_by_path(typed);
-    if (target->format != NULL || (target->is_source && !target->is_set))
-        return 0;
-    return fail_format(target, typed);
-}
-
-static int choose_size(struct target *target, const struct mount_options *options)
-{
-    target->max_shard = options->settings.max_shard;
-    return target->is_set || target->max_shard == 0
-               ? 0
-               : log_failure(EXIT_USAGE, "mount option 'max_shard_size' needs an output that is a "
-                                         "directory or NAME.index.json");
 }
 
 /* Returns the path of the source, or what was typed where it has none. */
@@ -68,34 +41,32 @@ static const char *source_path(const struct target *target)
  * Finds the output: one file, or the index of several. Makes a directory that is one by its name,
  * or because of the format.
  */
-static int choose_path(struct target *target, const struct mount_options *options,
-                       const char *typed)
+static int choose_path(struct target *target)
 {
-    autofree char *index = NULL;
-    target->format = options->settings.format;
-    if (wfs_output_index(typed, source_path(target), &target->format, &index) < 0)
-        return log_failure(EXIT_UNSUPPORTED, "out of memory");
-    target->is_set = index != NULL;
-    if (target->is_set && target->format == NULL)
-        return choose_format(target, typed);
-    if (wfs_output_is_directory(typed, target->format)) {
-        target->has_new_directory = mkdir(typed, 0777) == 0;
+    struct wfs_error err = {0};
+    struct destination *output = &target->output;
+    enum exit_code exit_code = destination_find(output, source_path(target), &err);
+    if (exit_code != EXIT_DONE)
+        return report(exit_code, &err);
+    if (wfs_output_is_directory(output->typed, output->format)) {
+        target->has_new_directory = mkdir(output->typed, 0777) == 0;
         if (!target->has_new_directory && errno != EEXIST)
-            return fail_output(typed);
+            return fail_output(output->typed);
     }
-    if (place_find(&target->output, index != NULL ? index : typed,
-                   index != NULL ? PLACE_KEEP_LINK : PLACE_FOLLOW_LINK) < 0)
-        return fail_output(typed);
-    target->path = target->output.path;
-    return choose_size(target, options);
+    const bool is_set = output->index != NULL;
+    if (place_find(&target->place, is_set ? output->index : output->typed,
+                   is_set ? PLACE_KEEP_LINK : PLACE_FOLLOW_LINK) < 0)
+        return fail_output(output->typed);
+    target->path = target->place.path;
+    return report(destination_check_size(output, &err), &err);
 }
 
 /* Checks that a backup can be kept of what is at the path. */
-static int check_backup(const struct target *target, const struct mount_options *options)
+static int check_backup(const struct target *target)
 {
     struct wfs_error err = {0};
     const struct wfs_save_options save = {.replace = WFS_REPLACE_ANY,
-                                          .backup = options->settings.backup};
+                                          .backup = target->output.backup};
     if (save.backup.control == WFS_BACKUP_NONE)
         return 0;
     return wfs_output_check(target->path, &save, 0, &err) == 0
@@ -105,33 +76,26 @@ static int check_backup(const struct target *target, const struct mount_options 
 }
 
 /* Decides whether what is at the path now may be replaced. */
-static int choose_replacement(struct target *target, const struct mount_options *options,
-                              const struct place *own)
+static int choose_replacement(struct target *target, const struct place *own)
 {
     struct stat st;
-    const struct place *output = &target->output;
-    target->replace = options->settings.overwrite ? WFS_REPLACE_ANY : WFS_REPLACE_NONE;
-    if (target->is_set && lstat(output->path, &st) == 0 && S_ISLNK(st.st_mode))
+    struct wfs_error err = {0};
+    const struct place *place = &target->place;
+    if (target->output.index != NULL && lstat(place->path, &st) == 0 && S_ISLNK(st.st_mode))
         return log_failure(
             EXIT_MOUNT,
             "cannot use output '%s': it is a symbolic link, and its shards are in the "
             "directory of its target; use another directory",
-            wfs_quote(output->path).text);
-    if (!output->is_there)
-        return stat(output->path, &st) < 0 && errno == ENOENT ? 0 : fail_output(output->path);
-    if (!S_ISREG(output->st.st_mode))
+            wfs_quote(place->path).text);
+    if (!place->is_there && (stat(place->path, &st) == 0 || errno != ENOENT))
+        return fail_output(place->path);
+    if (place->is_there && !S_ISREG(place->st.st_mode))
         return log_failure(EXIT_MOUNT, "cannot use output '%s': it is not a regular file",
-                           wfs_quote(output->path).text);
-    if (check_backup(target, options) != 0)
-        return EXIT_MOUNT;
-    target->is_source = place_is_same(own, output);
-    target->known = wfs_identity_of(&output->st);
-    if (options->settings.overwrite)
-        return 0;
-    target->is_taken = !target->is_source;
-    if (target->is_source)
-        target->replace = WFS_REPLACE_KNOWN;
-    return 0;
+                           wfs_quote(place->path).text);
+    target->output.is_source = place_is_same(own, place);
+    (void)destination_choose_replacement(&target->output, place->is_there ? &place->st : NULL,
+                                         &err); /* what is taken is refused once it is read */
+    return place->is_there ? check_backup(target) : 0;
 }
 
 static int choose_stage(struct target *target, const struct mount_options *options)
@@ -146,19 +110,11 @@ static int choose_stage(struct target *target, const struct mount_options *optio
 
 int target_check_directory(const struct target *target, struct wfs_error *err)
 {
-    return !place_has_moved(&target->output)
+    return !place_has_moved(&target->place)
                ? 0
                : wfs_fail(err, EACCES,
                           "the directory of the output was replaced after it was mounted: unmount "
                           "and mount again");
-}
-
-/* What another user has put into a directory like /tmp does not say where edits go. */
-static int check_links(const char *typed)
-{
-    return path_check_links(typed) != -EACCES
-               ? 0
-               : log_failure(EXIT_MOUNT, "cannot use '%s': " PLACE_PLANTED, wfs_quote(typed).text);
 }
 
 /* own: the file that `rw` replaces, found when its path is not NULL. */
@@ -171,26 +127,33 @@ static int choose_output(struct target *target, const struct mount_options *opti
     if (typed == NULL)
         return log_failure(EXIT_USAGE, "mount option 'rw' cannot replace shards without an index; "
                                        "use output=DIR");
-    int rc = check_links(options->output != NULL ? options->output : options->source);
-    if (rc == 0 && options->stage != NULL)
-        rc = check_links(options->stage);
-    if (rc != 0)
-        return rc;
+    struct wfs_error err = {0};
+    target->output.typed = typed;
+    enum exit_code exit_code = destination_check_links(
+        &target->output, options->output != NULL ? options->output : options->source, &err);
+    if (exit_code == EXIT_DONE && options->stage != NULL)
+        exit_code = destination_check_links(&target->output, options->stage, &err);
+    if (exit_code != EXIT_DONE)
+        return report(exit_code, &err);
     target->boot = wfs_stage_boot();
     target->cwd = getcwd(NULL, 0);
-    rc = choose_path(target, options, typed);
+    int rc = choose_path(target);
     if (rc == 0)
-        rc = choose_replacement(target, options, own);
-    if (rc == 0)
-        rc = choose_format(target, typed);
-    return rc != 0 ? rc : choose_stage(target, options);
+        rc = choose_replacement(target, own);
+    if (rc != 0)
+        return rc;
+    const bool can_keep = target->output.is_source && target->output.index == NULL;
+    exit_code = destination_choose_format(&target->output, can_keep, &err);
+    return exit_code != EXIT_DONE ? report(exit_code, &err) : choose_stage(target, options);
 }
 
 int target_init(struct target *target, const struct mount_options *options)
 {
     struct stat st;
     struct place own = {0};
-    *target = (struct target){.allows_replacing = "-o overwrite"};
+    *target =
+        (struct target){.output = {.settings = &options->settings, .speaker = DESTINATION_OF_MOUNT},
+                        .allows_replacing = "-o overwrite"};
     (void)place_find(&target->source, options->source, PLACE_KEEP_LINK);
     if (target->source.opened == NULL)
         return log_failure(EXIT_UNSUPPORTED, "out of memory");
@@ -222,7 +185,8 @@ void target_abandon(struct target *target)
 void target_done(struct target *target)
 {
     place_done(&target->source);
-    place_done(&target->output);
+    place_done(&target->place);
+    destination_done(&target->output);
     free(target->stage_path);
     free(target->boot);
     free(target->cwd);
@@ -241,8 +205,8 @@ static bool is_packed_record(enum wfs_container container)
  * edits are made on, and a commit would remove them. */
 static bool replaces_directory(const struct target *target, const struct wfs_catalog *catalog)
 {
-    return target->output.is_there && target->format->is_directory &&
-           wfs_catalog_reads(catalog, &target->output.st);
+    return target->place.is_there && target->output.format->is_directory &&
+           wfs_catalog_reads(catalog, &target->place.st);
 }
 
 int target_check(struct target *target, const struct mount_options *options,
@@ -250,46 +214,44 @@ int target_check(struct target *target, const struct mount_options *options,
 {
     if (target->path == NULL)
         return 0;
-    if (target->format == NULL)
-        target->format = wfs_catalog_format(catalog);
-    if (target->format == NULL)
-        return fail_format(target, target->path);
+    struct destination *output = &target->output;
+    struct wfs_error err = {0};
+    if (output->format == NULL)
+        output->format = wfs_catalog_format(catalog);
     if (replaces_directory(target, catalog))
         return log_failure(EXIT_USAGE,
                            "a mount cannot replace the distributed checkpoint that it shows; use "
                            "another directory as output");
-    if (target->is_source && !target->is_set &&
+    if (output->is_source && output->index == NULL &&
         wfs_catalog_container(catalog) == WFS_CONTAINER_SHARDS)
         return log_failure(EXIT_USAGE,
                            "mount option 'rw' cannot replace an index that is not named "
                            "NAME.index.json; use output=DIR");
-    if (target->is_source && is_packed_record(wfs_catalog_container(catalog)))
+    if (output->is_source && is_packed_record(wfs_catalog_container(catalog)))
         return log_failure(EXIT_USAGE,
                            "mount option 'rw' cannot replace a record in gzip or JSON, because "
                            "records are written as plain .mpk; use output=NAME.mpk");
-    if (options->settings.fit.burn_version != NULL && !target->format->has_fillers)
-        return log_failure(EXIT_USAGE, "mount option 'burn_version' applies to .mpk files only");
-    struct wfs_error err = {0};
-    if (!target->is_published &&
-        wfs_catalog_check_backup(catalog, target->path, &options->settings.backup, &err) < 0)
-        return log_failure(EXIT_MOUNT, "cannot use output '%s': %s", wfs_quote(target->path).text,
-                           err.text);
+    enum exit_code exit_code = destination_check_version(output, &err);
+    if (exit_code == EXIT_DONE && !target->is_published)
+        exit_code = destination_check_backup(output, target->path, catalog, &err);
+    if (exit_code != EXIT_DONE)
+        return report(exit_code, &err);
     struct stat st;
-    if (target->replace != WFS_REPLACE_KNOWN)
+    if (output->replace != WFS_REPLACE_KNOWN)
         return 0;
     const struct wfs_identity now =
         stat(target->path, &st) == 0 ? wfs_identity_of(&st) : (struct wfs_identity){0};
-    if (!wfs_identity_is_equal(&now, &target->known))
+    if (!wfs_identity_is_equal(&now, &output->known))
         return log_failure(EXIT_MOUNT, "the source changed while it was loaded");
     return 0;
 }
 
 void target_published(struct target *target, const struct wfs_identity *identity)
 {
-    target->known = *identity;
+    target->output.known = *identity;
     target->is_published = true;
-    if (target->replace == WFS_REPLACE_NONE)
-        target->replace = WFS_REPLACE_KNOWN;
+    if (target->output.replace == WFS_REPLACE_NONE)
+        target->output.replace = WFS_REPLACE_KNOWN;
 }
 
 /* Writes control characters and '%' as %XX, so that the text fits a line. */
@@ -330,7 +292,7 @@ static void print_mount(FILE *out, const struct target *target, const struct mou
     print_named(out, "#source", source_path(target));
     print_named(out, "#output", target->path);
     print_named(out, "#stage", target->stage_path);
-    print_named(out, "#option format", target->format->name);
+    print_named(out, "#option format", target->output.format->name);
     for (size_t i = 0; i < options->settings.load.n_limits; i++)
         print_named(out, "#option limit", options->settings.load.limits[i]);
     if (options->settings.load.force)
@@ -348,8 +310,9 @@ static void print_mount(FILE *out, const struct target *target, const struct mou
         fputs("#option flag suffix=", out);
         print_encoded(out, backup->suffix);
     }
-    if (target->max_shard > 0)
-        fprintf(out, "#option flag max_shard_size=%llu\n", (unsigned long long)target->max_shard);
+    if (options->settings.max_shard > 0)
+        fprintf(out, "#option flag max_shard_size=%llu\n",
+                (unsigned long long)options->settings.max_shard);
 }
 
 static int print_base(FILE *out, const struct target *target, const struct mount_options *options,
@@ -373,7 +336,7 @@ static int print_base(FILE *out, const struct target *target, const struct mount
     fputs(options->files == WFS_FILES_NPY ? "option files=npy\n" : "", out);
     for (size_t i = 0; i < options->n_views; i++)
         print_named(out, "view", options->views[i]);
-    print_identity(out, "#replaces", &target->known);
+    print_identity(out, "#replaces", &target->output.known);
     print_mount(out, target, options);
     return 0;
 }

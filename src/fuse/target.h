@@ -7,29 +7,24 @@
 #define WFS_TARGET_H
 
 #include "fuse/mount_options.h"
+#include "program/destination.h"
 #include "program/place.h"
 
 struct target {
     struct place source;
-    struct place output;             /* one file, or the index of several */
-    const char *path;                /* of the output; NULL: the mount is read-only */
-    char *stage_path;                /* absolute */
-    const struct wfs_format *format; /* NULL: the one of the source */
-    bool has_new_directory;          /* the directory of path was created for it */
-    bool is_set;                     /* path is an index, and several files are beside it */
-    uint64_t max_shard;              /* bytes of tensors in each; 0: as they are */
-    bool is_source;                  /* the source itself is replaced */
-    bool is_published;               /* by this mount, at least once */
-    bool is_taken;                   /* a file exists at the path that may not be replaced */
-    bool is_forced;                  /* damage of what an earlier mount left is accepted */
-    bool is_moved;                   /* and another source */
-    char *boot;                      /* identifies this boot of the machine; NULL: not known */
-    char *cwd;                       /* working directory of the user */
-    struct wfs_remote *remote;       /* what fetches URLs; NULL: nothing does */
-    char *kept_source;               /* to load in place of the source, or NULL */
-    const char *allows_replacing;    /* the option that allows to replace it */
-    enum wfs_replace replace;
-    struct wfs_identity known; /* of what may be replaced */
+    struct destination output;    /* what was asked for; its format is known after target_check */
+    struct place place;           /* of the output: one file, or the index of several */
+    const char *path;             /* of that; NULL: the mount is read-only */
+    char *stage_path;             /* absolute */
+    bool has_new_directory;       /* the directory of path was created for it */
+    bool is_published;            /* by this mount, at least once */
+    bool is_forced;               /* damage of what an earlier mount left is accepted */
+    bool is_moved;                /* and another source */
+    char *boot;                   /* identifies this boot of the machine; NULL: not known */
+    char *cwd;                    /* working directory of the user */
+    struct wfs_remote *remote;    /* what fetches URLs; NULL: nothing does */
+    char *kept_source;            /* to load in place of the source, or NULL */
+    const char *allows_replacing; /* the option that allows to replace it */
 };
 
 /*

@@ -335,7 +335,7 @@ int child_run(const struct mount_options *options, const struct target *target, 
 {
     struct keeper keeper;
     demand(options->sandbox == SANDBOX_OFF);
-    demand(keeper_init(&keeper, target->output.directory) == 0);
+    demand(keeper_init(&keeper, target->place.directory) == 0);
     const int channel = dup(keeper.ends[1]);
     demand(channel >= 0 && keeper_start(&keeper) == 0);
     const int code = task(ctx, channel);

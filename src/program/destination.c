@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Verbs and mounts differ in their sentences, which are beside each other in one table.
+ */
+#include "program/destination.h"
+
+#include "program/place.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+enum sentence {
+    NO_FORMAT,
+    NO_FORMAT_OF_SET,
+    WRONG_VERSION,
+    WRONG_SIZE,
+    PLANTED,
+    IS_SOURCE,
+    IS_TAKEN,
+};
+
+/* Of a verb and of a mount; "%1$s" is the path. */
+static const struct {
+    enum exit_code exit_code[2];
+    const char *text[2];
+} sentences[] = {
+    [NO_FORMAT] =
+        {{EXIT_USAGE, EXIT_USAGE},
+         {"cannot infer the format from the name '%1$s': use --format, or 'NAME/' for a directory "
+          "of shards; known are .safetensors, .bpk, .pth, .pt, .bin, .ckpt and .mpk",
+          "cannot infer the format from the name '%1$s': use -o format=NAME, or '%1$s/' for a "
+          "directory of shards"}},
+    [NO_FORMAT_OF_SET] =
+        {{EXIT_USAGE, EXIT_USAGE},
+         {"cannot infer the format of '%1$s' from the name of its source: use --format with "
+          "safetensors, pytorch, burnpack or dcp",
+          "cannot infer the format of '%1$s' from the name of its source: use -o format=NAME, with "
+          "safetensors, pytorch, burnpack or dcp"}},
+    [WRONG_VERSION] = {{EXIT_USAGE, EXIT_USAGE},
+                       {"--burn-version applies to .mpk files only",
+                        "mount option 'burn_version' applies to .mpk files only"}},
+    [WRONG_SIZE] = {{EXIT_USAGE, EXIT_USAGE},
+                    {"--max-shard-size needs a directory or NAME.index.json as TARGET",
+                     "mount option 'max_shard_size' needs an output that is a directory or "
+                     "NAME.index.json"}},
+    [PLANTED] = {{EXIT_OUTPUT, EXIT_MOUNT},
+                 {"cannot be used: " PLACE_PLANTED, "cannot use '%1$s': " PLACE_PLANTED}},
+    [IS_SOURCE] = {{EXIT_OUTPUT}, {"would overwrite the source (use --overwrite to do that)"}},
+    [IS_TAKEN] = {{EXIT_OUTPUT}, {"already exists (use --overwrite to replace it)"}},
+};
+
+static enum exit_code fail(const struct destination *destination, enum sentence sentence,
+                           const char *path, struct wfs_error *err)
+{
+    wfs_fail(err, EINVAL, sentences[sentence].text[destination->speaker], wfs_quote(path).text);
+    return sentences[sentence].exit_code[destination->speaker];
+}
+
+enum exit_code destination_find(struct destination *destination, const char *source,
+                                struct wfs_error *err)
+{
+    destination->format = destination->settings->format;
+    if (wfs_output_index(destination->typed, source, &destination->format, &destination->index) < 0)
+        return exit_of_errno(-wfs_fail_memory(err));
+    return destination->index != NULL && destination->format == NULL
+               ? fail(destination, NO_FORMAT_OF_SET, destination->typed, err)
+               : EXIT_DONE;
+}
+
+enum exit_code destination_choose_format(struct destination *destination, bool can_keep,
+                                         struct wfs_error *err)
+{
+    if (destination->format == NULL)
+        destination->format = wfs_format_by_path(destination->typed);
+    return destination->format != NULL || can_keep
+               ? EXIT_DONE
+               : fail(destination, NO_FORMAT, destination->typed, err);
+}
+
+enum exit_code destination_check_version(const struct destination *destination,
+                                         struct wfs_error *err)
+{
+    return destination->settings->fit.burn_version == NULL || destination->format->has_fillers
+               ? EXIT_DONE
+               : fail(destination, WRONG_VERSION, destination->typed, err);
+}
+
+enum exit_code destination_check_size(const struct destination *destination, struct wfs_error *err)
+{
+    return destination->index != NULL || destination->settings->max_shard == 0
+               ? EXIT_DONE
+               : fail(destination, WRONG_SIZE, destination->typed, err);
+}
+
+enum exit_code destination_check_links(const struct destination *destination, const char *path,
+                                       struct wfs_error *err)
+{
+    return path_check_links(path) == -EACCES ? fail(destination, PLANTED, path, err) : EXIT_DONE;
+}
+
+enum exit_code destination_choose_replacement(struct destination *destination,
+                                              const struct stat *there, struct wfs_error *err)
+{
+    const bool is_mount = destination->speaker == DESTINATION_OF_MOUNT;
+    const bool overwrites = destination->settings->overwrite;
+    destination->replace = is_mount && overwrites ? WFS_REPLACE_ANY : WFS_REPLACE_NONE;
+    if (is_mount || there != NULL)
+        destination->backup = destination->settings->backup;
+    if (there == NULL)
+        return EXIT_DONE;
+    destination->known = wfs_identity_of(there);
+    destination->is_taken = !overwrites && !(is_mount && destination->is_source);
+    if (destination->replace == WFS_REPLACE_NONE && !destination->is_taken)
+        destination->replace = WFS_REPLACE_KNOWN;
+    return is_mount || !destination->is_taken
+               ? EXIT_DONE
+               : fail(destination, destination->is_source ? IS_SOURCE : IS_TAKEN,
+                      destination->typed, err);
+}
+
+enum exit_code destination_check_backup(const struct destination *destination, const char *path,
+                                        const struct wfs_catalog *read, struct wfs_error *err)
+{
+    struct wfs_error own = {0};
+    if (wfs_catalog_check_backup(read, path, &destination->backup, &own) == 0)
+        return EXIT_DONE;
+    if (destination->speaker == DESTINATION_OF_VERB) {
+        *err = own;
+        return EXIT_OUTPUT;
+    }
+    wfs_fail(err, EINVAL, "cannot use output '%s': %s", wfs_quote(path).text, own.text);
+    return EXIT_MOUNT;
+}
+
+mode_t destination_mode(void)
+{
+    const mode_t mask = umask(0);
+    umask(mask);
+    return 0666 & ~mask;
+}
+
+struct wfs_save_options destination_save_options(const struct destination *destination)
+{
+    return (struct wfs_save_options){.mode = destination_mode(),
+                                     .replace = destination->replace,
+                                     .known = destination->known,
+                                     .backup = destination->backup,
+                                     .narrows_replaced = destination->is_source};
+}
+
+void destination_done(struct destination *destination)
+{
+    free(destination->index);
+    destination->index = NULL;
+}
