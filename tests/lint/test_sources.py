@@ -7,8 +7,7 @@ import subprocess
 
 import pytest
 
-from conftest import SAMPLE
-from wfs_testlib.program import ROOT, tool, weightfs
+from wfs_testlib.program import ROOT, SAMPLE, tool, weightfs
 
 HEADERS = sorted(path for folder in ('include', 'src') for path in (ROOT / folder).rglob('*.h'))
 SOURCES = sorted(path for folder in ('include', 'src', 'tests') for path in (ROOT / folder).rglob('*.[ch]'))
