@@ -17,7 +17,6 @@ from wfs_testlib import mount as mounts  # noqa: E402
 from wfs_testlib import program, served, shared, st  # noqa: E402
 
 IS_CI = os.environ.get('CI') == 'true'
-SAMPLE = program.ROOT / 'tests' / 'data' / 'sample' / 'encoder.safetensors'
 REPORTS = program.BUILD / 'sanitizer-reports'
 
 
@@ -146,7 +145,7 @@ def mount(folder):
 @pytest.fixture
 def sample(folder):
     """A copy of the sample checkpoint."""
-    return pathlib.Path(shutil.copy(SAMPLE, folder / 'encoder.safetensors'))
+    return pathlib.Path(shutil.copy(program.SAMPLE, folder / 'encoder.safetensors'))
 
 
 @pytest.fixture

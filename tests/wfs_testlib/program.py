@@ -15,6 +15,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get('WFS_BUILD') or ROOT / 'build').resolve()
 WRAP = shlex.split(os.environ.get('WFS_WRAP', ''))  # such as valgrind
+SAMPLE = ROOT / 'tests' / 'data' / 'sample' / 'encoder.safetensors'
 PATIENCE = 600 if WRAP else 60  # seconds; a bound for what hangs, not a measure of speed
 COMMAND = [*WRAP, str(BUILD / 'src' / 'weightfs')]
 

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: MIT
+"""Writing a checkpoint anew: canonical, whole or not at all."""
+import hashlib
+import os
+import stat
+
+import pytest
+
+from wfs_testlib import program, st
+from wfs_testlib.program import EXIT_COMMIT, EXIT_DAMAGED, EXIT_SOURCE, EXIT_USAGE, SAMPLE, tool, weightfs
+
+# Files that the reference writer makes of these tensors (sha256), from its own runs.
+VECTORS = {
+    'nothing': ({}, None, '9bbcbf73561f6bc5d0a17ea6a2081feed2d1304e87602d8c502d9a5c4bd85576'),
+    'metadata only': ({}, {'framework': 'pt'}, '721db72c8cd303cb3f5fc907b02ffec30ec4adf0b29d13117cb85cb1f74568a0'),
+    'one matrix': ({'attn.0': ('F32', [1, 2, 3], st.f32(0, 1, 2, 3, 4, 5))}, None,
+                   '2a86d7550f9791d6a7447c66874e5c86d824e292e17226b389a53341d4987f0d'),
+    'scalar': ({'s': ('F32', [], st.f32(1))}, None, 'd300523413206b51ac3a186710a8e64064e6631816bf468c97b3e025231716ba'),
+    'five types': ({'a': ('BF16', [2], b'\x80\x3f\x00\x40'), 'b': ('F32', [1], st.f32(1.5)), 'c': ('U8', [0], b''),
+                    'm': ('BOOL', [1], b'\1'), 'z': ('I64', [1], (7).to_bytes(8, 'little'))}, None,
+                   'e35912991666cd2621adb971b0899f91666cdd4a3a951c1112fe0f0985f6cd83'),
+    'escapes': ({'a"\\\n\x01é': ('U8', [1], b'\x2a')}, None, '87dc562c0c043f32c80972fd9f65d31e8c65d493faa1d69afeff4a15a28adce8'),
+    'sub-byte': ({'q': ('F4', [4], b'\x21\x43')}, None, '8bf1138db51d6a0b28884d6c2cdd5baee8214f107a2ac5dba2f596761fbb9128'),
+}
+
+
+def sha256(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize('name', VECTORS)
+def test_output_is_what_the_reference_writes(folder, name):
+    tensors, metadata, digest = VECTORS[name]
+    parts = [(key, *tensor) for key, tensor in reversed(tensors.items())]
+    source = st.write_parts(folder / 'loose', parts, metadata, pad=0)
+    weightfs('convert', source, folder / 'out.safetensors')
+    assert sha256(folder / 'out.safetensors') == digest
+
+
+def test_conversion_of_the_sample_is_the_sample(folder):
+    weightfs('convert', SAMPLE, folder / 'out.safetensors')
+    assert (folder / 'out.safetensors').read_bytes() == SAMPLE.read_bytes()
+
+
+def test_order_of_all_types_and_names(folder):
+    names = ['', '\x01', '"', '</x>', 'A', 'a', 'a.10', 'a.2', 'é', '\uffff', '\U00010000']
+    tensors = {name + '-' + dtype: (dtype, [4], bytes(st.size_of(dtype, [4]))) for name in names for dtype in st.BITS}
+    source = st.write_parts(folder / 'loose', [(key, *tensor) for key, tensor in tensors.items()], {'b': '2', 'a': '1', 'é': ''})
+    weightfs('convert', source, folder / 'out.safetensors')
+    assert (folder / 'out.safetensors').read_bytes() == st.canonical(tensors, {'b': '2', 'a': '1', 'é': ''})
+
+
+def test_metadata_is_kept(folder):
+    meta = {'modelspec.hash': 'x' * 200000, '': 'empty', 'quote"\\\n': 'é\x00\u2028', **{'k%d' % i: str(i) for i in range(5000)}}
+    source = st.write(folder / 'in', {'w': ('U8', [1], b'x')}, meta)
+    weightfs('convert', source, folder / 'out.safetensors')
+    assert st.read(folder / 'out.safetensors').metadata == meta
+
+
+@pytest.mark.parametrize('head', ['{"__metadata__":{}}', '{"__metadata__":null}', '{}'])
+def test_an_empty_metadata_map_is_not_written(folder, head):
+    source = st.write_parts(folder / 'in', [], head=head, pad=0)
+    weightfs('convert', source, folder / 'out.safetensors')
+    assert sha256(folder / 'out.safetensors') == VECTORS['nothing'][2]
+
+
+def test_a_target_that_exists_is_kept_unless_asked(small, folder):
+    target = folder / 'out.safetensors'
+    target.write_text('precious')
+    target.chmod(0o604)
+    assert '--overwrite' in weightfs('convert', small, target, code=None).error
+    assert target.read_text() == 'precious'
+    weightfs('convert', '--overwrite', small, target)
+    assert target.read_bytes() == small.read_bytes()
+    assert stat.S_IMODE(target.stat().st_mode) == 0o604
+
+
+def test_a_file_is_converted_onto_itself(folder):
+    path = st.write_parts(folder / 'x.safetensors', [('a', 'U8', [1], b'x'), ('b', 'F32', [1], st.f32(1))], pad=0)
+    want = st.canonical(st.read(path).tensors)
+    weightfs('convert', '--overwrite', path, path)
+    assert path.read_bytes() == want
+
+
+def test_format_comes_from_the_name_or_the_option(small, folder):
+    weightfs('convert', small, folder / 'out.nonsense', code=EXIT_USAGE)
+    weightfs('convert', '--format=safetensors', small, folder / 'out.nonsense')
+    assert st.read(folder / 'out.nonsense').digests() == st.read(small).digests()
+    weightfs('convert', '--format=nonsense', small, folder / 'x.safetensors', code=EXIT_USAGE)
+
+
+@pytest.mark.parametrize('target', ['nowhere/out.safetensors', 'small.safetensors/', 'fifo.safetensors'])
+def test_a_target_that_cannot_be_written(small, folder, target):
+    os.mkfifo(folder / 'fifo.safetensors')
+    before = sorted(os.listdir(folder))
+    result = weightfs('convert', '--overwrite', small, '%s/%s' % (folder, target), code=None)
+    assert result.code in (EXIT_USAGE, EXIT_SOURCE, EXIT_COMMIT)
+    assert sorted(os.listdir(folder)) == before
+
+
+def test_nothing_is_left_when_the_disk_is_full(small, folder):
+    if os.geteuid() != 0:
+        pytest.skip('only for root')
+    big = st.write(folder / 'big', {'w': ('U8', [3 << 20], bytes(3 << 20))})
+    disk = folder / 'disk'
+    disk.mkdir()
+    tool('mount', '-t', 'tmpfs', '-o', 'size=1m', 'tmpfs', disk)
+    try:
+        assert 'space' in weightfs('convert', big, disk / 'out.safetensors', code=None).error
+        assert os.listdir(disk) == []
+    finally:
+        program.unmount(disk)
+
+
+def test_a_damaged_source_writes_nothing(folder):
+    path = st.write(folder / 'x', {'a': ('U8', [8], b'01234567')})
+    os.truncate(path, path.stat().st_size - 1)
+    weightfs('convert', path, folder / 'out.safetensors', code=EXIT_DAMAGED)
+    weightfs('convert', '--force', path, folder / 'out.safetensors', code=None)
+    assert not (folder / 'out.safetensors').exists() or st.read(folder / 'out.safetensors').tensors == {}
+
+
+def test_umask_gives_the_mode_of_a_new_file(small, folder):
+    weightfs('convert', small, folder / 'out.safetensors', preexec_fn=lambda: os.umask(0o027))
+    assert stat.S_IMODE((folder / 'out.safetensors').stat().st_mode) == 0o640

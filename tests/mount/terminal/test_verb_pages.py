@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: MIT
+"""The manual pages of the verbs: complete, well formed, and every example in them does what it is for."""
+import os
+import re
+import shutil
+import subprocess
+
+import numpy
+import pytest
+
+from wfs_testlib import program
+from wfs_testlib.program import BUILD, SAMPLE, tool, weightfs
+
+VERBS = re.findall(r'^  ([a-z]+)  +(.*)', weightfs('--help').stdout.split('verbs:')[1].split('\n\n')[0], re.M)
+HAS_PAGES = (BUILD / 'docs/man').exists()
+CODES = {**{'weightfs diff %smodel.safetensors tuned.safetensors' % option: 1 for option in ('', '--stat ', '--long ')},
+         'weightfs diff mnt': 1, 'weightfs recover': 9}
+
+pytestmark = pytest.mark.skipif(not HAS_PAGES, reason='there is no build with the pages')
+
+
+def read_page(verb):
+    return (BUILD / ('docs/man/weightfs-%s.1' % verb)).read_text()
+
+
+def examples(verb):
+    """The commands of a page."""
+    section = read_page(verb).split('.Sh EXAMPLES\n')[1].split('.Sh ')[0]
+    return re.findall(r'^\$ (.*)', section.replace('\\e', '\\'), re.M)
+
+
+@pytest.mark.parametrize('verb, summary', VERBS)
+def test_a_page_has_what_the_help_has(verb, summary):
+    page, text = read_page(verb), weightfs(verb, '--help').stdout
+    assert re.search(r'^\.Nd (.*)', page, re.M)[1] == summary
+    options = set(re.findall(r'^  --([\w-]+)', text.split('\nview options')[0], re.M)) - {'color', 'help'}
+    assert options == set(re.findall(r'^\.It Fl -([\w-]+)', page, re.M))
+    assert ('View options' in text) == ('The view options' in page) or verb == 'plan'
+    assert not re.search(r'^As (for|the mount|\.)|^As\n|^\.Sx', page, re.M)
+    assert '.Cm %s' % verb in page.split('.Sh SYNOPSIS')[1].split('.Sh')[0]
+
+
+@pytest.mark.skipif(shutil.which('mandoc') is None, reason='there is no mandoc')
+def test_pages_are_well_formed():
+    pages = [BUILD / ('docs/man/weightfs-%s.1' % verb) for verb, _ in VERBS]
+    assert tool('mandoc', '-T', 'lint', '-W', 'warning', *pages).stdout == ''
+
+
+@pytest.fixture
+def place(folder):
+    """What the examples are about, in a folder, with the program on the path: run(command)."""
+    shutil.copy(SAMPLE, folder / 'model.safetensors')
+    numpy.save(folder / 'scale.npy', numpy.zeros((2, 3), 'f4'))
+    numpy.save(folder / 'bias.npy', numpy.ones(32, 'f4'))
+    weightfs('edit', folder / 'model.safetensors', folder / 'tuned.safetensors', '--replace=embeddings.norm.bias=%s' % (folder / 'bias.npy'))
+    weightfs('edit', folder / 'model.safetensors', folder / 'model.pth', '--set-value=epoch=3')
+    (folder / 'bin').mkdir()
+    (folder / 'bin/weightfs').write_text('#!/bin/sh\nexec %s "$@"\n' % program.show(program.COMMAND))
+    (folder / 'bin/weightfs').chmod(0o755)
+    environment = {**os.environ, 'PATH': '%s:%s' % (folder / 'bin', os.environ['PATH'])}
+
+    def run(command):
+        done = subprocess.run(['bash', '-c', command], cwd=folder, env=environment, text=True, timeout=program.PATIENCE,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        assert done.returncode == CODES.get(command, 0), '%s: %d: %s%s' % (command, done.returncode, done.stdout, done.stderr)
+        return done.stdout + done.stderr
+    run.folder = folder
+    return run
+
+
+def files_of(folder):
+    return {entry.name: entry.stat().st_mtime_ns for entry in os.scandir(folder) if entry.name != 'mnt'}
+
+
+@pytest.mark.parametrize('verb', [verb for verb, _ in VERBS])
+def test_every_example_works(verb, place, mount):
+    if any('://' in command for command in examples(verb)):
+        pytest.skip('the examples need a network')
+    assert len(examples(verb)) >= 2 and all('weightfs ' + verb in text for text in examples(verb) if text.startswith('weightfs'))
+    one, left = None, place.folder / '.edited.safetensors.weightfs'
+    for command in examples(verb):
+        if ' mnt' in command and (one is None or one.process.poll() is not None) or verb == 'recover' and not left.exists():
+            one = mount(place.folder / 'model.safetensors', 'output=edited.safetensors', 'overwrite', at=place.folder / 'mnt', cwd=place.folder)
+            os.unlink(one / 'encoder/layer/0/attention/query/bias')
+            if verb == 'recover':
+                tool('sync', '-d', one / 'encoder')
+                one.kill()
+        before = files_of(place.folder)
+        output = place(command)
+        assert output or files_of(place.folder) != before or 'mount' in command, command
+        if ' mnt' in command and 'mount' in command:
+            one.wait()
