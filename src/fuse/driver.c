@@ -5,140 +5,18 @@
  */
 #include "fuse/driver.h"
 
-#include "program/print.h"
-#include "fuse/loading.h"
 #include "fuse/log.h"
-#include "fuse/resume.h"
 
 #include <weightfs/array.h>
 #include <weightfs/cleanup.h>
 #include <weightfs/format.h>
 #include <weightfs/unfetched.h>
 
-#include <linux/magic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/vfs.h>
 #include <time.h>
 
 /* ---- beginning and end ---- */
-
-/*
- * Whoever may not read a source may not read the tree either: if a source is closed to group or
- * others, directories are closed to them too.
- */
-static mode_t shown_umask(const struct driver *driver)
-{
-    const struct wfs_access access = wfs_catalog_access(driver->catalog);
-    const mode_t readable = wfs_access_mode(&access, driver->options->gid);
-    mode_t mask = driver->options->umask;
-    mask |= (readable & 040) != 0 ? 0 : 070;
-    mask |= (readable & 04) != 0 ? 0 : 07;
-    return mask;
-}
-
-static void warn_of_tmpfs(const char *stage_path)
-{
-    struct statfs fs;
-    if (statfs(stage_path, &fs) == 0 && (fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC))
-        log_warning("edits are kept in memory only, because '%s' is on a tmpfs; use -o stage=DIR "
-                    "to keep them elsewhere",
-                    wfs_quote(stage_path).text);
-}
-
-static int make_report_text(const void *ctx, char **ret, size_t *ret_n_bytes)
-{
-    return wfs_report_write(ctx, WFS_REPORT_TEXT, ret, ret_n_bytes);
-}
-
-static int make_report_json(const void *ctx, char **ret, size_t *ret_n_bytes)
-{
-    return wfs_report_write(ctx, WFS_REPORT_JSON, ret, ret_n_bytes);
-}
-
-static int make_plan(const void *ctx, char **ret, size_t *ret_n_bytes)
-{
-    return wfs_report_write(ctx, WFS_REPORT_TSV, ret, ret_n_bytes);
-}
-
-static int make_edits_text(const void *ctx, char **ret, size_t *ret_n_bytes)
-{
-    return wfs_tree_list_edits(((const struct driver *)ctx)->tree, false, ret, ret_n_bytes);
-}
-
-static int make_edits_json(const void *ctx, char **ret, size_t *ret_n_bytes)
-{
-    return wfs_tree_list_edits(((const struct driver *)ctx)->tree, true, ret, ret_n_bytes);
-}
-
-/* Offers what the view did, and what was edited since, as files of the control directory. */
-static void describe(struct driver *driver)
-{
-    const struct wfs_report *report = driver->report;
-    struct wfs_tree_text *texts = driver->texts;
-    texts[0] = (struct wfs_tree_text){"report.txt", false, make_report_text, report};
-    texts[1] = (struct wfs_tree_text){"report.json", false, make_report_json, report};
-    texts[2] = (struct wfs_tree_text){"plan.tsv", false, make_plan, report};
-    texts[3] = (struct wfs_tree_text){"edits.txt", true, make_edits_text, driver};
-    texts[4] = (struct wfs_tree_text){"edits.json", true, make_edits_json, driver};
-}
-
-static int make_tree(struct driver *driver, const char *base)
-{
-    const struct mount_options *options = driver->options;
-    const struct target *target = driver->target;
-    driver->draft.fit_options = options->settings.fit;
-    driver->draft.large_option = options->settings.allows_large ? NULL : "-o large";
-    if (generated_new(&driver->draft, wfs_catalog_format(driver->catalog), options->redact != 0,
-                      &driver->generated) < 0)
-        return log_failure(EXIT_UNSUPPORTED, "out of memory");
-    describe(driver);
-    struct wfs_tree_options tree_options = {
-        .layout = (enum wfs_tree_layout)options->layout,
-        .files = (enum wfs_tree_files)options->files,
-        .stage = driver->stage,
-        .base_text = base,
-        .uid = options->uid,
-        .gid = options->gid,
-        .umask = shown_umask(driver),
-        .control_umask = options->uid == driver->owner ? 077 : 0,
-        .reserved_key = target->output.format != NULL ? target->output.format->reserved_key : NULL,
-        .texts = driver->texts,
-        .n_texts = DRIVER_N_TEXTS,
-        .allows_large = options->settings.allows_large,
-    };
-    tree_options.made = generated_files(driver->generated, &tree_options.n_made);
-    struct wfs_error err = {0};
-    driver->stage = NULL; /* the tree owns it, even if this fails */
-    if (wfs_tree_new(driver->catalog, &tree_options, &driver->tree, &err) < 0) {
-        const int exit_code = (int)exit_of_errno(err.code);
-        return log_failure(exit_code == EXIT_SOURCE ? EXIT_MOUNT : exit_code, "%s", err.text);
-    }
-    driver->draft.tree = driver->tree;
-    generated_attach(driver->generated, driver->tree);
-    return 0;
-}
-
-static int arrange(struct driver *driver)
-{
-    const struct target *target = driver->target;
-    autofree char *base = NULL;
-    if (target->path != NULL) {
-        base = target_base_text(target, driver->options, driver->catalog);
-        if (base == NULL)
-            return log_failure(EXIT_UNSUPPORTED, "out of memory");
-        const int rc = resume_check(target, driver->stage, base);
-        if (rc != 0)
-            return rc;
-    }
-    const int rc = make_tree(driver, base);
-    if (rc != 0)
-        return rc;
-    if (target->stage_path != NULL)
-        warn_of_tmpfs(target->stage_path);
-    driver->generation = wfs_tree_generation(driver->tree);
-    return 0;
-}
 
 static int init_locks(struct driver *driver)
 {
@@ -159,28 +37,14 @@ static int init_locks(struct driver *driver)
     return 0;
 }
 
-int driver_init(struct driver *driver, const struct mount_options *options, struct target *target,
-                const struct wfs_view *view, enum sandbox_state sandbox)
+int driver_init(struct driver *driver, const struct mount_options *options, struct target *target)
 {
     *driver = (struct driver){.options = options,
                               .target = target,
                               .owner = getuid(),
                               .supervisor = getppid(),
-                              .sandbox = sandbox,
                               .channel = -1};
-    if (init_locks(driver) < 0)
-        return log_failure(EXIT_UNSUPPORTED, "out of memory");
-    int rc = resume_open(target, options, &driver->stage);
-    if (rc == 0)
-        rc = loading_run(options, target, view, &driver->catalog, &driver->report);
-    if (rc == 0)
-        rc = target_check(target, options, driver->catalog);
-    if (rc == 0)
-        rc = arrange(driver);
-    if (rc != 0)
-        return rc;
-    driver_set_status(driver, &(struct wfs_status){.state = WFS_MOUNT_CLEAN});
-    return 0;
+    return init_locks(driver);
 }
 
 /* Removes what the last save of several files could not remove. */
@@ -215,6 +79,7 @@ void driver_done(struct driver *driver)
     wfs_tree_free(driver->tree);
     wfs_report_free(driver->report);
     wfs_catalog_free(driver->catalog);
+    wfs_view_free(driver->view);
     *driver = (struct driver){0};
 }
 

@@ -31,6 +31,7 @@ enum { DRIVER_N_TEXTS = 5 };
 struct driver {
     const struct mount_options *options;
     struct target *target;
+    struct wfs_view *view;
     struct wfs_catalog *catalog;
     struct wfs_report *report; /* of the view; borrows from the catalog */
     struct wfs_stage *stage;   /* until a tree takes it over */
@@ -68,11 +69,16 @@ struct driver {
 };
 
 /*
- * Loads the source and makes the tree; everything is borrowed. Not 0: a line was printed, and this
- * is the exit code.
+ * Makes the view, enters the sandbox, loads the source and makes the tree; options and target are
+ * borrowed. driver_done is due in any case. Not 0: a line was printed, and this is the exit code.
  */
-int driver_init(struct driver *driver, const struct mount_options *options, struct target *target,
-                const struct wfs_view *view, enum sandbox_state sandbox);
+int loading_run(struct driver *driver, const struct mount_options *options, struct target *target);
+
+/* Logs that edits of an earlier mount are shown again. */
+void loading_tell(const struct wfs_tree *tree);
+
+/* Makes one that has loaded nothing yet. -ENOMEM. */
+int driver_init(struct driver *driver, const struct mount_options *options, struct target *target);
 void driver_done(struct driver *driver);
 
 void driver_begin_read(struct driver *driver);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A thread, because the process that it is in may wait for the confined one: an unmount waits for
+ * Packets: no message is split or joined, and each keeps its descriptor. The keeper is a thread,
+ * because the process that it is in may wait for the confined one: an unmount waits for
  * writes, and these for a running commit.
  */
 #include "fuse/keeper.h"
-
-#include "fuse/channel.h"
 
 #include <weightfs/cleanup.h>
 #include <weightfs/output.h>
@@ -19,13 +18,80 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* ---- the channel ---- */
+
+union control {
+    struct cmsghdr align;
+    char bytes[CMSG_SPACE(sizeof(int))];
+};
+
+int channel_new(int ret_ends[2])
+{
+    return socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ret_ends);
+}
+
+/* Without a descriptor by send: a confined process may make no other call. */
+static bool send_packet(int channel, const void *bytes, size_t n_bytes, int fd)
+{
+    union control control = {0};
+    struct iovec data = {.iov_base = (void *)(uintptr_t)bytes, .iov_len = n_bytes};
+    const struct msghdr message = {.msg_iov = &data,
+                                   .msg_iovlen = 1,
+                                   .msg_control = control.bytes,
+                                   .msg_controllen = sizeof(control.bytes)};
+    ssize_t n;
+    control.align = (struct cmsghdr){
+        .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};
+    memcpy(CMSG_DATA(&control.align), &fd, sizeof(int));
+    do
+        n = fd >= 0 ? sendmsg(channel, &message, MSG_NOSIGNAL)
+                    : send(channel, bytes, n_bytes, MSG_NOSIGNAL);
+    while (n < 0 && errno == EINTR);
+    return n == (ssize_t)n_bytes;
+}
+
+/* *ret_fd is the descriptor that came with it, or -1; NULL: the kernel drops any. */
+static bool receive_packet(int channel, void *bytes, size_t n_bytes, int *ret_fd)
+{
+    union control control;
+    struct iovec data = {.iov_base = bytes, .iov_len = n_bytes};
+    struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1};
+    ssize_t n;
+    if (ret_fd != NULL) {
+        *ret_fd = -1;
+        message.msg_control = control.bytes;
+        message.msg_controllen = sizeof(control.bytes);
+    }
+    do
+        n = recvmsg(channel, &message, MSG_CMSG_CLOEXEC);
+    while (n < 0 && errno == EINTR);
+    const struct cmsghdr *header = n < 0 || ret_fd == NULL ? NULL : CMSG_FIRSTHDR(&message);
+    if (header != NULL && header->cmsg_type == SCM_RIGHTS &&
+        header->cmsg_len == CMSG_LEN(sizeof(int)))
+        memcpy(ret_fd, CMSG_DATA(header), sizeof(int));
+    return n == (ssize_t)n_bytes;
+}
+
+bool channel_send(int channel, enum channel_word word, int fd)
+{
+    const char byte = (char)word;
+    return send_packet(channel, &byte, 1, fd);
+}
+
+bool channel_receive(int channel, enum channel_word word, int *ret_fd)
+{
+    char byte = 0;
+    return receive_packet(channel, &byte, 1, ret_fd) && byte == (char)word &&
+           (ret_fd == NULL || *ret_fd >= 0);
+}
+
+/* ---- the keeper ---- */
+
 struct request {
     bool is_owner;
     uint32_t mode;
     char name[WFS_OUTPUT_NAME_MAX];
 };
-
-/* ---- the keeper ---- */
 
 static int open_temporary(int directory, const char *output)
 {
@@ -62,34 +128,14 @@ static int fulfil(int directory, const struct request *request)
     return fchmod(fd, request->mode & 0777) == 0 ? 0 : -errno;
 }
 
-static ssize_t receive(int channel, void *bytes, size_t n_bytes)
-{
-    struct iovec data = {.iov_base = bytes, .iov_len = n_bytes};
-    struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1};
-    ssize_t n;
-    do
-        n = recvmsg(channel, &message, MSG_CMSG_CLOEXEC);
-    while (n < 0 && errno == EINTR);
-    return n;
-}
-
-static bool send_all(int channel, const void *bytes, size_t n_bytes)
-{
-    ssize_t n;
-    do
-        n = send(channel, bytes, n_bytes, MSG_NOSIGNAL);
-    while (n < 0 && errno == EINTR);
-    return n == (ssize_t)n_bytes;
-}
-
 static void *serve(void *ctx)
 {
     const struct keeper *keeper = ctx;
     const int channel = keeper->ends[0];
     struct request request;
-    while (receive(channel, &request, sizeof(request)) == (ssize_t)sizeof(request)) {
+    while (receive_packet(channel, &request, sizeof(request), NULL)) {
         const int32_t code = fulfil(keeper->directory, &request);
-        if (!send_all(channel, &code, sizeof(code)))
+        if (!send_packet(channel, &code, sizeof(code), -1))
             break;
     }
     return NULL;
@@ -152,25 +198,22 @@ void keeper_done(struct keeper *keeper)
 
 /* ---- asking ---- */
 
-static int ask(int channel, const struct request *request)
+static int ask(int channel, const char *name, struct request request)
 {
     int32_t code;
-    if (channel < 0 || !send_all(channel, request, sizeof(*request)) ||
-        receive(channel, &code, sizeof(code)) != (ssize_t)sizeof(code))
-        return -EPIPE;
-    return code;
+    snprintf(request.name, sizeof(request.name), "%s", name);
+    return channel >= 0 && send_packet(channel, &request, sizeof(request), -1) &&
+                   receive_packet(channel, &code, sizeof(code), NULL)
+               ? code
+               : -EPIPE;
 }
 
 int keeper_ask_mode(int channel, const char *name, uint32_t mode)
 {
-    struct request request = {.mode = mode};
-    snprintf(request.name, sizeof(request.name), "%s", name);
-    return ask(channel, &request);
+    return ask(channel, name, (struct request){.mode = mode});
 }
 
 int keeper_ask_owner(int channel, const char *name)
 {
-    struct request request = {.is_owner = true};
-    snprintf(request.name, sizeof(request.name), "%s", name);
-    return ask(channel, &request);
+    return ask(channel, name, (struct request){.is_owner = true});
 }

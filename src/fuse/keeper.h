@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The keeper: a thread outside of the sandbox that gives a new output its mode and owner. The
+ * What goes between the processes of a mount: the channel between supervisor and worker, and the
+ * keeper, a thread outside of the sandbox that gives a new output its mode and owner. The
  * confined process may not set any, because it could do the same to a source that it has open. The
  * keeper does it to the temporary file of an output only, which it opens by itself, and gives no
  * owner but that of the file that is about to be replaced.
@@ -11,6 +12,25 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+/* Single bytes over a socket, one of them with a descriptor. It is closed when either process ends.
+ */
+enum channel_word {
+    CHANNEL_READY = 'r',   /* worker: the source is loaded */
+    CHANNEL_DEVICE = 'd',  /* supervisor: the device to serve */
+    CHANNEL_SERVING = 's', /* worker: the mount answers */
+    CHANNEL_STOP = 'e',    /* worker: it was asked to end */
+};
+
+/* Makes two connected ends; -1 with errno. */
+int channel_new(int ret_ends[2]);
+
+/* Sends a word, with a descriptor unless fd is -1. Returns false when the other side is gone. */
+bool channel_send(int channel, enum channel_word word, int fd);
+
+/* Waits for that word; false for another one, or the end. Unless ret_fd is NULL a descriptor must
+ * come with it, which the caller closes. */
+bool channel_receive(int channel, enum channel_word word, int *ret_fd);
 
 struct keeper {
     int ends[2]; /* of the channel between the two: the keeper's, the other; -1: closed */

@@ -3,31 +3,94 @@
  * Up to three processes return from mount_main, each with its exit code: the command that was
  * typed, the supervisor and the worker. A recovery is a driver without a mount.
  */
-#define FUSE_USE_VERSION 314
-
 #include "fuse/mount.h"
 
 #include <weightfs/cleanup.h>
-
-#include "fuse/background.h"
-#include "fuse/child.h"
-#include "fuse/confine.h"
-#include "fuse/loading.h"
+#include <weightfs/control.h>
 #include "fuse/log.h"
-#include "fuse/mount_options.h"
+#include "fuse/process.h"
 #include "fuse/publication.h"
-#include "fuse/remount.h"
 #include "fuse/supervisor.h"
 #include "program/print.h"
 #include "program/predecessor.h"
 
 #include <fuse_lowlevel.h>
+
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
+
+/*
+ * ---- remount ----
+ *
+ * mount(8) runs the program with all options of the mount and of fstab: only the access was asked
+ * for. The driver goes on as it is.
+ */
+
+/* Returns the flags of mount(2) for what statvfs shows. */
+static unsigned long flags_of(unsigned long shown)
+{
+    static const struct {
+        unsigned long shown, flag;
+    } flags[] = {
+        {ST_RDONLY, MS_RDONLY},
+        {ST_NOSUID, MS_NOSUID},
+        {ST_NODEV, MS_NODEV},
+        {ST_NOEXEC, MS_NOEXEC},
+        {ST_NOATIME, MS_NOATIME},
+        {ST_NODIRATIME, MS_NODIRATIME},
+        {ST_SYNCHRONOUS, MS_SYNCHRONOUS},
+        {ST_RELATIME, MS_RELATIME},
+    };
+    unsigned long result = 0;
+    for (size_t i = 0; i < sizeof(flags) / sizeof(*flags); i++)
+        result |= (shown & flags[i].shown) != 0 ? flags[i].flag : 0;
+    return result;
+}
+
+static int fail_remount(const char *path, const char *reason)
+{
+    return log_failure(EXIT_MOUNT, "cannot remount '%s': %s", wfs_quote(path).text, reason);
+}
+
+/*
+ * Remounts what is at the mount point with the access of the options, and as it is otherwise.
+ * Returns the exit code; not 0: a line was printed.
+ */
+static int remount(const struct mount_options *options)
+{
+    struct statvfs st;
+    struct wfs_control_reply hello = {0};
+    const char *path = options->mountpoint;
+    autoclose int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return fail_remount(path, strerror(errno));
+    if (ioctl(fd, WFS_IOC_HELLO, &hello) < 0 || fstatvfs(fd, &st) < 0)
+        return fail_remount(path, "not a weightfs mount point");
+    const bool is_writable = hello.text[0] != '\0';
+    if (options->access == MOUNT_ACCESS_RW && !is_writable)
+        return fail_remount(
+            path, "it was mounted without an output; unmount it and mount it with output=");
+    unsigned long flags = flags_of(st.f_flag);
+    if (options->access != MOUNT_ACCESS_UNSAID)
+        flags &= ~(unsigned long)MS_RDONLY;
+    if (options->access == MOUNT_ACCESS_RO)
+        flags |= MS_RDONLY;
+    if (mount(NULL, path, NULL, MS_REMOUNT | flags, NULL) == 0)
+        return EXIT_DONE;
+    return fail_remount(path,
+                        errno == EBUSY ? "files in it are open for writing" : strerror(errno));
+}
+
+/* ---- mounting ---- */
 
 /* Returns N of "/dev/fd/N", 0 for "-", or -1: the inherited descriptor that stays open. */
 static int source_descriptor(const struct mount_options *options)
@@ -44,11 +107,11 @@ static int run(const struct mount_options *options)
     signal(SIGPIPE, SIG_IGN);
     log_start(options->source, options->is_debug != 0);
     if (options->is_remount)
-        return remount_run(options);
+        return remount(options);
     if (options->is_foreground)
         return supervisor_run(options, -1);
     int report;
-    const int exit_code = background_start(source_descriptor(options), &report);
+    const int exit_code = process_to_background(source_descriptor(options), &report);
     return report < 0 ? exit_code : supervisor_run(options, report);
 }
 
@@ -153,15 +216,9 @@ static int commit(void *ctx, int keeper)
 {
     const struct recovery_task *task = ctx;
     struct driver driver = {0};
-    struct wfs_view *view = NULL;
     struct wfs_error err = {0};
     char summary[COMMIT_TEXT_MAX] = "";
-    enum sandbox_state sandbox = SANDBOX_STATE_OFF;
-    int rc = loading_new_view(task->options, &view);
-    if (rc == 0)
-        rc = confine(task->options, task->target, view, &sandbox);
-    if (rc == 0)
-        rc = driver_init(&driver, task->options, task->target, view, sandbox);
+    int rc = loading_run(&driver, task->options, task->target);
     driver.keeper = keeper;
     if (rc == 0)
         rc = check_replayed(task->recovery, &driver);
@@ -171,7 +228,6 @@ static int commit(void *ctx, int keeper)
         printf("committed to '%s': %s\n", wfs_quote(task->target->path).text,
                summary[0] != '\0' ? summary : "nothing");
     driver_done(&driver);
-    wfs_view_free(view);
     return rc == 0 ? EXIT_DONE : EXIT_OUTPUT;
 }
 
@@ -194,7 +250,7 @@ static int publish(const struct mount_recovery *recovery, const struct mount_opt
         target.is_moved = recovery->is_onto;
         allow_output(recovery, options, &target);
         rc = target.stage_path == NULL ? log_failure(EXIT_OUTPUT, "out of memory")
-                                       : child_run(options, &target, commit, &task);
+                                       : process_run_child(options, &target, commit, &task);
     }
     target_done(&target);
     return rc == 0 || rc > 128 ? rc : EXIT_OUTPUT; /* that of a signal stays */

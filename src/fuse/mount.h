@@ -7,6 +7,8 @@
 #ifndef WFS_MOUNT_H
 #define WFS_MOUNT_H
 
+#include "fuse/mount_options.h"
+
 #include <stdbool.h>
 
 /*

@@ -7,7 +7,6 @@
 #include "fuse/mount_options.h"
 
 #include "fuse/log.h"
-#include "fuse/sandbox/sandbox.h"
 
 #include <weightfs/view.h>
 

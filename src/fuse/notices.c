@@ -2,8 +2,6 @@
 /*
  * A notice that the kernel refuses is about something that it does not know.
  */
-#define FUSE_USE_VERSION 314
-
 #include "fuse/notices.h"
 
 #include <weightfs/array.h>

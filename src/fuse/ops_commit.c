@@ -2,8 +2,6 @@
 /*
  * Callbacks that make edits durable or publish them.
  */
-#include "fuse/ops_commit.h"
-
 #include "fuse/publication.h"
 #include "fuse/request.h"
 

@@ -2,8 +2,6 @@
 /*
  * Callbacks on names and directories.
  */
-#include "fuse/ops_names.h"
-
 #include "fuse/request.h"
 
 #include <errno.h>

@@ -6,8 +6,6 @@
 #ifndef WFS_REQUEST_H
 #define WFS_REQUEST_H
 
-#define FUSE_USE_VERSION 314
-
 #include "fuse/driver.h"
 
 #include <fuse_lowlevel.h>
@@ -72,5 +70,10 @@ void request_reply(fuse_req_t req, int rc);
 /* Sets how the kernel caches an open file. The caller holds the lock. */
 void request_open_flags(const struct driver *driver, const struct wfs_node *node,
                         struct fuse_file_info *info);
+
+/* Each group of callbacks adds its own to the table; is_writable: the mount can be changed. */
+void ops_names_add(struct fuse_lowlevel_ops *ops, bool is_writable);
+void ops_content_add(struct fuse_lowlevel_ops *ops, bool is_writable);
+void ops_commit_add(struct fuse_lowlevel_ops *ops, bool is_writable);
 
 #endif

@@ -3,33 +3,306 @@
  * The supervisor keeps no descriptor of the device: when the worker dies the kernel must see the
  * last one closed, or every client of the mount would wait forever.
  */
-#define FUSE_USE_VERSION 314
-
 #include "fuse/supervisor.h"
 
-#include "program/print.h"
-#include "program/unmount.h"
-#include "fuse/background.h"
-#include "fuse/channel.h"
+#include <weightfs/cleanup.h>
+#include <weightfs/io.h>
+#include <weightfs/url.h>
 #include "fuse/keeper.h"
 #include "fuse/log.h"
-#include "fuse/mountpoint.h"
+#include "fuse/process.h"
 #include "fuse/target.h"
 #include "fuse/worker.h"
+#include "program/print.h"
+#include "program/place.h"
+#include "program/unmount.h"
 
-#include <weightfs/cleanup.h>
-#include <weightfs/url.h>
-#include <weightfs/io.h>
-
-#include <fcntl.h>
 #include <fuse_lowlevel.h>
+
+#include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <unistd.h>
+
+/*
+ * ---- the mount point: whether a directory can be one, clearing a dead mount, why mounting fails
+ * ----
+ *
+ * Any path here may be a mount whose driver is dead, and the mount that is being set up must not be
+ * touched before it answers.
+ */
+
+/*
+ * The number of a mount is never used again (since Linux 6.8; older numbers, and those of devices,
+ * are). It shows whether the mount still exists without touching the path, where another mount may
+ * be by then that its user would find busy. System calls by number, with constants of our own:
+ * kernels offer more than the headers of a distribution declare.
+ */
+enum mount_state { MOUNT_UNKNOWN, MOUNT_GONE, MOUNT_EXISTS };
+
+enum { CALL_STATMOUNT = 457, ASK_UNIQUE_ID = 0x4000, ASK_BASICS = 1 };
+enum { OFFSET_OF_ID = 0x90 }; /* stx_mnt_id, which older headers have no name for */
+
+/* The first version of struct mnt_id_req. */
+struct statmount_request {
+    uint32_t n_bytes, unused;
+    uint64_t id, wanted;
+};
+
+/* Returns the number of the mount at the path, without a request to its driver. 0: the kernel has
+ * no such numbers. */
+static uint64_t mount_id_at(const char *path)
+{
+    struct statx st;
+    uint64_t id;
+    const int flags = AT_NO_AUTOMOUNT | AT_SYMLINK_NOFOLLOW | AT_STATX_DONT_SYNC;
+    if (statx(AT_FDCWD, path, flags, ASK_UNIQUE_ID, &st) < 0 || (st.stx_mask & ASK_UNIQUE_ID) == 0)
+        return 0;
+    memcpy(&id, (const char *)&st + OFFSET_OF_ID, sizeof(id));
+    return id;
+}
+
+/* Returns the state of the mount in this mount namespace. */
+static enum mount_state mount_id_state(uint64_t id)
+{
+    const struct statmount_request request = {
+        .n_bytes = sizeof(request), .id = id, .wanted = ASK_BASICS};
+    uint64_t answer[128];
+    if (id == 0)
+        return MOUNT_UNKNOWN;
+    if (syscall(CALL_STATMOUNT, &request, answer, sizeof(answer), 0) == 0)
+        return MOUNT_EXISTS;
+    return errno == ENOENT ? MOUNT_GONE : MOUNT_UNKNOWN;
+}
+
+struct mountpoint {
+    char *path;      /* absolute, links resolved */
+    bool is_missing; /* did not exist before the mount; removed again after it */
+    bool is_made;
+    uint64_t id; /* of the mount; 0: not known */
+};
+
+static bool clear_dead(const struct mountpoint *mountpoint)
+{
+    struct wfs_error err = {0};
+    if (!unmount_is_dead(mountpoint->path) || unmount_path(mountpoint->path, true, &err) == 0)
+        return true;
+    log_error("cannot clear the dead mount at '%s': %s", wfs_quote(mountpoint->path).text,
+              err.text);
+    return false;
+}
+
+/*
+ * Finds the directory and clears a dead mount. Returns false when a line was printed. A missing
+ * directory is only noted.
+ */
+static bool mountpoint_init(struct mountpoint *mountpoint, const char *path)
+{
+    *mountpoint = (struct mountpoint){.path = path_resolve(path)};
+    if (mountpoint->path == NULL) {
+        log_error("cannot mount on '%s': %s", wfs_quote(path).text, strerror(errno));
+        return false;
+    }
+    if (!clear_dead(mountpoint))
+        return false;
+    struct stat st;
+    if (stat(mountpoint->path, &st) < 0) {
+        mountpoint->is_missing = errno == ENOENT;
+        if (!mountpoint->is_missing)
+            log_error("cannot mount on '%s': %s", wfs_quote(path).text, strerror(errno));
+        return mountpoint->is_missing;
+    }
+    if (!S_ISDIR(st.st_mode)) {
+        log_error("cannot mount on '%s': not a directory", wfs_quote(path).text);
+        return false;
+    }
+    if (unmount_is_root(mountpoint->path)) { /* a second mount would hide it and its edits */
+        log_error(
+            "cannot mount on '%s': it is a weightfs mount already; first 'weightfs umount %s'",
+            wfs_quote(path).text, wfs_quote(path).text);
+        return false;
+    }
+    return true;
+}
+
+static bool is_same(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+/* Returns true when the directory is the mount point or below it, by following "..". */
+static bool mountpoint_hides(const struct mountpoint *mountpoint, const char *directory)
+{
+    struct stat top, st, above;
+    if (mountpoint->is_missing || stat(mountpoint->path, &top) < 0)
+        return false;
+    autoclose int fd = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return false;
+    while (!is_same(&st, &top)) {
+        const int parent = openat(fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        if (parent < 0)
+            return false;
+        close(fd);
+        fd = parent;
+        if (fstat(fd, &above) < 0 || is_same(&st, &above))
+            return false;
+        st = above;
+    }
+    return true;
+}
+
+/* Makes a missing one. Returns false when a line was printed. */
+static bool mountpoint_make(struct mountpoint *mountpoint)
+{
+    if (!mountpoint->is_missing)
+        return true;
+    mountpoint->is_made = mkdir(mountpoint->path, 0755) == 0;
+    if (!mountpoint->is_made)
+        log_error("cannot make the mount point '%s': %s", wfs_quote(mountpoint->path).text,
+                  strerror(errno));
+    return mountpoint->is_made;
+}
+
+/* Removes the directory if mountpoint_make made it. */
+static void mountpoint_remove(struct mountpoint *mountpoint)
+{
+    if (mountpoint->is_made)
+        (void)rmdir(mountpoint->path);
+    mountpoint->is_made = false;
+}
+
+/* Returns true when the mount still exists after its driver has ended. */
+static bool mountpoint_is_left(const struct mountpoint *mountpoint)
+{
+    const enum mount_state state = mount_id_state(mountpoint->id);
+    return state == MOUNT_EXISTS || (state == MOUNT_UNKNOWN && unmount_is_dead(mountpoint->path));
+}
+
+/* Unmounts, lazily when it is in use. Returns true when it was not. */
+static bool mountpoint_unmount(const struct mountpoint *mountpoint)
+{
+    struct wfs_error err = {0};
+    if (unmount_path(mountpoint->path, false, NULL) == 0)
+        return true;
+    if (unmount_path(mountpoint->path, true, &err) < 0)
+        log_error("cannot unmount '%s': %s", wfs_quote(mountpoint->path).text, err.text);
+    return false;
+}
+
+/* A line is "ID PARENT MAJOR:MINOR ROOT PLACE ...", with \NNN in the place for white space. */
+static bool is_line_of(const char *line, const char *place, char *ret_device)
+{
+    int n_before = 0;
+    if (sscanf(line, "%*d %*d %23s %*s %n", ret_device, &n_before) != 1 || n_before == 0)
+        return false;
+    const char *at = line + n_before;
+    for (; *place != '\0'; place++) {
+        char octal[8];
+        snprintf(octal, sizeof(octal), "\\%03o", (unsigned char)*place);
+        const bool is_escaped = strncmp(at, octal, 4) == 0;
+        if (!is_escaped && *at != *place)
+            return false;
+        at += is_escaped ? 4 : 1;
+    }
+    return *at == ' ';
+}
+
+/* Finds the device, "MAJOR:MINOR", of the last mount at the place. */
+static bool find_device(const char *place, char ret_device[24])
+{
+    FILE *file = fopen("/proc/self/mountinfo", "re");
+    autofree char *line = NULL;
+    size_t n_room = 0;
+    bool is_found = false;
+    char device[24];
+    while (file != NULL && getline(&line, &n_room, file) >= 0) {
+        if (is_line_of(line, place, device)) {
+            strcpy(ret_device, device);
+            is_found = true;
+        }
+    }
+    if (file != NULL)
+        fclose(file);
+    return is_found;
+}
+
+/*
+ * Raises the kernel's read-ahead above its default; only root can. The kernel sets the default when
+ * the driver answers its greeting, so call this afterwards. Does not touch the mount, which would
+ * make it busy.
+ */
+static void mountpoint_raise_readahead(const struct mountpoint *mountpoint)
+{
+    char path[64], device[24];
+    if (!find_device(mountpoint->path, device))
+        return;
+    snprintf(path, sizeof(path), "/sys/class/bdi/%s/read_ahead_kb", device);
+    autoclose int fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd >= 0 && write(fd, "1024", 4) < 0)
+        log_note("cannot raise the read-ahead: %s", strerror(errno));
+}
+
+static bool allows_other_users(void)
+{
+    FILE *file = fopen("/etc/fuse.conf", "re");
+    if (file == NULL)
+        return false;
+    char line[256];
+    bool is_allowed = false;
+    while (!is_allowed && fgets(line, sizeof(line), file) != NULL) {
+        line[strcspn(line, " \t\r\n")] = '\0';
+        is_allowed = strcmp(line, "user_allow_other") == 0;
+    }
+    fclose(file);
+    return is_allowed;
+}
+
+/* Returns why an ordinary user cannot mount anything here, or NULL. */
+static const char *find_user_trouble(const struct mount_options *options)
+{
+    struct stat st;
+    if (geteuid() == 0)
+        return NULL;
+    if (stat("/usr/bin/fusermount3", &st) < 0 && stat("/bin/fusermount3", &st) < 0)
+        return "fusermount3 is not installed (package fuse3)";
+    if ((st.st_mode & S_ISUID) == 0 || st.st_uid != 0)
+        return "fusermount3 is not setuid root";
+    if (options->allow_other && !allows_other_users())
+        return "allow_other needs the line 'user_allow_other' in /etc/fuse.conf";
+    return NULL;
+}
+
+/* Prints one line on why mounting failed; text is the message of libfuse, may be empty. */
+static void mountpoint_explain(const struct mountpoint *mountpoint,
+                               const struct mount_options *options, const char *text)
+{
+    const struct wfs_quoted path = wfs_quote(mountpoint->path);
+    autoclose int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+    const int code = fd < 0 ? errno : 0;
+    const char *trouble = find_user_trouble(options);
+    if (code == ENOENT || code == ENODEV || code == ENXIO)
+        log_error("cannot mount on '%s': there is no /dev/fuse (try 'modprobe fuse', or give the "
+                  "container that device); the verbs that only read or convert work without it",
+                  path.text);
+    else if (code != 0)
+        log_error("cannot mount on '%s': cannot open /dev/fuse: %s", path.text, strerror(code));
+    else if (trouble != NULL)
+        log_error("cannot mount on '%s': %s", path.text, trouble);
+    else
+        log_error("cannot mount on '%s': %s", path.text,
+                  *text != '\0' ? wfs_prose(text).text : "libfuse gives no reason");
+}
+
+/* ---- the supervisor ---- */
 
 struct supervisor {
     const struct mount_options *options;
@@ -163,8 +436,7 @@ static int mount_device(struct supervisor *supervisor)
 static int start_worker(struct supervisor *supervisor)
 {
     int ends[2];
-    const int directory =
-        supervisor->target.path != NULL ? supervisor->target.place.directory : -1;
+    const int directory = supervisor->target.path != NULL ? supervisor->target.place.directory : -1;
     const int rc = keeper_init(&supervisor->keeper, directory);
     if (rc < 0)
         return rc;
@@ -225,13 +497,13 @@ static int give_up(struct supervisor *supervisor, int exit_code)
 /* ---- while the mount exists ---- */
 
 /*
- * Ends in good order: unmounting writes back mapped pages and ends the worker's loop. A mount in
- * use is only detached, and the worker gets signals until it ends: one can arrive just before it
- * waits.
+ * Ends in good order: unmounting writes back mapped pages and ends the worker's loop. Where another
+ * process has unmounted, what is at the path now is not ours. A mount in use is only detached, and
+ * the worker gets signals until it ends: one can arrive just before it waits.
  */
 static void stop(struct supervisor *supervisor)
 {
-    if (!supervisor->is_stopping && !mountpoint_is_gone(&supervisor->mountpoint) &&
+    if (!supervisor->is_stopping && mount_id_state(supervisor->mountpoint.id) != MOUNT_GONE &&
         mountpoint_unmount(&supervisor->mountpoint))
         return;
     supervisor->is_stopping = true;
@@ -307,13 +579,13 @@ static int supervise(struct supervisor *supervisor)
     const int device = mount_device(supervisor);
     if (device < 0)
         return give_up(supervisor, EXIT_MOUNT);
-    mountpoint_remember(&supervisor->mountpoint);
+    supervisor->mountpoint.id = mount_id_at(supervisor->mountpoint.path);
     const bool is_sent = channel_send(supervisor->channel, CHANNEL_DEVICE, device);
     close(device);
     if (!is_sent || !channel_receive(supervisor->channel, CHANNEL_SERVING, NULL))
         return give_up(supervisor, 0);
     mountpoint_raise_readahead(&supervisor->mountpoint);
-    if (supervisor->report >= 0 && !background_leave(supervisor->report))
+    if (supervisor->report >= 0 && !process_leave(supervisor->report))
         stop(supervisor);
     return wait_for_end(supervisor);
 }
@@ -345,7 +617,7 @@ int supervisor_run(const struct mount_options *options, int report)
     keeper_done(&supervisor.keeper);
     if (supervisor.signals >= 0)
         close(supervisor.signals);
-    mountpoint_done(&supervisor.mountpoint);
+    free(supervisor.mountpoint.path);
     log_set_path(NULL);
     target_done(&supervisor.target);
     return rc;

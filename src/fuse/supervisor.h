@@ -9,6 +9,8 @@
 
 #include "fuse/mount_options.h"
 
+#include <stdint.h>
+
 /*
  * Runs until the mount is gone and returns the exit code, in both processes. report: a descriptor
  * to which one byte is written when the mount answers, after which both processes leave the

@@ -6,14 +6,11 @@
 #include "fuse/worker.h"
 
 #include "program/print.h"
-#include "fuse/background.h"
-#include "fuse/channel.h"
+#include "fuse/process.h"
+#include "fuse/keeper.h"
 #include "fuse/publication.h"
-#include "fuse/confine.h"
-#include "fuse/loading.h"
 #include "fuse/log.h"
-#include "fuse/ops.h"
-#include "fuse/resume.h"
+#include "fuse/request.h"
 
 #include <weightfs/cleanup.h>
 
@@ -64,7 +61,7 @@ static void catch_signals(const struct driver *driver)
     }
 }
 
-/* ---- serving ---- */
+/* ---- messages ---- */
 
 /* The last error that libfuse reported: its functions return no reason. */
 static char last_message[WFS_ERROR_TEXT_MAX];
@@ -83,6 +80,45 @@ static void log_of_libfuse(enum fuse_log_level level, const char *format, va_lis
         log_error("%s", text);
     } else
         log_note("%s", text);
+}
+
+/* ---- the session ---- */
+
+/* Reads of pages that the kernel passes on at a time, each of which may take long; while there are
+ * more, it lets all readers wait, also those of other files. */
+enum { N_BACKGROUND = 1024 };
+
+static void want(struct fuse_conn_info *connection, unsigned flags)
+{
+    connection->want |= flags & connection->capable;
+}
+
+/*
+ * Without FUSE_CAP_ATOMIC_O_TRUNC, truncation is a request of its own, which a mount without opens
+ * needs. "Auto" readdirplus gives up in large directories.
+ *
+ * The kernel must not drop cached pages because mtime or size have changed: a page that is dropped
+ * while a write to it is on its way is read again with its old bytes, and stays like that.
+ */
+static void op_init(void *userdata, struct fuse_conn_info *connection)
+{
+    const struct driver *driver = userdata;
+    want(connection, FUSE_CAP_READDIRPLUS | FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_IOCTL_DIR |
+                         FUSE_CAP_EXPORT_SUPPORT);
+    connection->want &=
+        ~(unsigned)(FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_AUTO_INVAL_DATA);
+    /* Only a generated header changes a size without the kernel's knowledge. */
+    if (driver->options->files != WFS_FILES_NPY)
+        want(connection, FUSE_CAP_EXPLICIT_INVAL_DATA);
+    /* A process that waits for such a read could not be killed. */
+    if (driver->target->remote != NULL)
+        connection->want &= ~(unsigned)FUSE_CAP_ASYNC_DIO;
+#ifdef FUSE_CAP_HANDLE_KILLPRIV_V2
+    /* Changes take setuid away here; without this the kernel sends a request before every write. */
+    want(connection, FUSE_CAP_HANDLE_KILLPRIV_V2);
+#endif
+    connection->max_write = DRIVER_TRANSFER_MAX;
+    connection->max_background = N_BACKGROUND;
 }
 
 /* Address space is limited: libfuse would take 8 MiB for the stack of each thread. */
@@ -127,7 +163,7 @@ static int greet(struct driver *driver)
     if (n <= 0)
         return n;
     if (driver->is_background)
-        background_detach();
+        process_detach();
     if (!channel_send(driver->channel, CHANNEL_SERVING, -1))
         log_warning("the supervisor is gone; nobody will unmount at the end");
     if (driver->sandbox == SANDBOX_STATE_NONE)
@@ -223,7 +259,11 @@ static int serve(struct driver *driver, int device)
     fuse_set_log_func(log_of_libfuse);
     if (fuse_opt_add_arg(&args, "weightfs") == 0 &&
         (!driver->options->is_debug || fuse_opt_add_arg(&args, "-d") == 0)) {
-        const struct fuse_lowlevel_ops ops = ops_table(wfs_tree_is_writable(driver->tree));
+        const bool is_writable = wfs_tree_is_writable(driver->tree);
+        struct fuse_lowlevel_ops ops = {.init = op_init};
+        ops_names_add(&ops, is_writable);
+        ops_content_add(&ops, is_writable);
+        ops_commit_add(&ops, is_writable);
         driver->session = fuse_session_new(&args, &ops, sizeof(ops), driver);
     }
     fuse_opt_free_args(&args);
@@ -269,24 +309,16 @@ int worker_run(const struct mount_options *options, struct target *target, int c
                bool is_background)
 {
     struct driver driver = {0};
-    struct wfs_view *view = NULL;
-    enum sandbox_state sandbox = SANDBOX_STATE_OFF;
-    int exit_code = confine_prepare(options);
+    int exit_code = process_prepare(options);
     if (exit_code == 0)
-        exit_code = loading_new_view(options, &view);
-    if (exit_code != 0)
-        return exit_code;
-    exit_code = confine(options, target, view, &sandbox);
-    if (exit_code == 0)
-        exit_code = driver_init(&driver, options, target, view, sandbox);
+        exit_code = loading_run(&driver, options, target);
     driver.channel = channel;
     driver.keeper = keeper;
     driver.is_background = is_background;
     if (exit_code == 0) {
-        resume_tell(driver.tree);
+        loading_tell(driver.tree);
         exit_code = run(&driver);
     }
     driver_done(&driver);
-    wfs_view_free(view);
     return exit_code;
 }

@@ -27,12 +27,12 @@
 #include <weightfs/strbuf.h>
 
 #include "cli/args.h"
-#include "fuse/child.h"
+#include "fuse/process.h"
 #include "fuse/driver.h"
 #include "fuse/keeper.h"
-#include "fuse/loading.h"
 #include "fuse/log.h"
 #include "fuse/mount_options.h"
+#include "fuse/process.h"
 #include "fuse/publication.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
@@ -330,8 +330,11 @@ static void run_verb(const struct verb *verb, const char *const *words)
 }
 
 /* In this process, so that libFuzzer sees the task and sanitizers end the run. */
-int child_run(const struct mount_options *options, const struct target *target, child_task *task,
-              void *ctx)
+int __wrap_process_run_child(const struct mount_options *options, const struct target *target,
+                             process_task *task, void *ctx);
+
+int __wrap_process_run_child(const struct mount_options *options, const struct target *target,
+                             process_task *task, void *ctx)
 {
     struct keeper keeper;
     demand(options->sandbox == SANDBOX_OFF);
@@ -358,7 +361,6 @@ static void run_mount(const struct request *request, char **base)
     struct mount_options options;
     struct target target = {0};
     struct driver driver = {0};
-    struct wfs_view *view = NULL;
     char program[] = "weightfs", flag[] = "-o", root[] = "/", source[N_PATH], list[N_PATH + 40];
     char *argv[] = {program, flag, list, source, root, NULL};
     join(source, files[SOURCE].path);
@@ -368,15 +370,12 @@ static void run_mount(const struct request *request, char **base)
     log_start(source, false);
     int rc = target_init(&target, &options);
     if (rc == 0)
-        rc = loading_new_view(&options, &view);
-    if (rc == 0)
-        rc = driver_init(&driver, &options, &target, view, SANDBOX_STATE_OFF);
+        rc = loading_run(&driver, &options, &target);
     if (rc == 0 && base != NULL)
         *base = target_base_text(&target, &options, driver.catalog);
     else if (rc == 0)
-        child_run(&options, &target, publish, &driver);
+        process_run_child(&options, &target, publish, &driver);
     driver_done(&driver);
-    wfs_view_free(view);
     target_done(&target);
     mount_options_done(&options);
 }
