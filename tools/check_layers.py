@@ -29,7 +29,7 @@ ROOMS = {
     'text': ['base'],
     'value': ['text'],
     'tensor': ['value'],
-    'patch': ['tensor'],
+    'edits': ['tensor'],
     'archive': ['tensor'],
     'pickle': ['tensor'],
     'format/core': ['tensor', 'remote'],
@@ -51,7 +51,7 @@ ROOMS = {
     'tree/node': ['tree/stage'],
     'tree/file': ['tree/node'],
     'tree/control': ['tree/file'],
-    'tree': ['tree/control', 'patch'],
+    'tree': ['tree/control', 'edits'],
     # Programs: they see the library through include/weightfs only.
     'sandbox': [],
     'fetch': ['sandbox'],
@@ -64,7 +64,7 @@ PROGRAMS = {'sandbox', 'program', 'fetch', 'cli', 'fuse/sandbox', 'fuse'}
 # The room that a public header (include/weightfs/NAME.h) belongs to.
 PUBLIC = {'url': 'remote', 'remote': 'remote', 'fetching': 'remote', 'cachefile': 'remote', 'cachestore': 'remote',
           'array': 'base', 'cleanup': 'base', 'io': 'base', 'percent': 'base', 'error': 'base', 'output': 'base', 'size': 'base', 'strbuf': 'text', 'json_out': 'text',
-          'traits': 'tensor', 'finding': 'tensor', 'tensor': 'tensor', 'distinct': 'tensor', 'workload': 'tensor', 'patch': 'patch', 'interruption': 'base', 'unfetched': 'base', 'catalog': 'tensor', 'value': 'tensor',
+          'traits': 'tensor', 'finding': 'tensor', 'tensor': 'tensor', 'distinct': 'tensor', 'workload': 'tensor', 'patch': 'edits', 'interruption': 'base', 'unfetched': 'base', 'catalog': 'tensor', 'value': 'tensor',
           'layout': 'format/core', 'shards': 'format/set', 'format': 'format',
           'view': 'view', 'stage': 'tree/stage', 'status': 'tree/stage', 'tree': 'tree/node', 'control': 'program'}
 # The header by which the command line knows the mount.

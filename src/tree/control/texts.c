@@ -170,9 +170,6 @@ int metadata_fill(const struct wfs_tree *tree, struct wfs_catalog *catalog, stru
     const int code = metadata_each(tree, add_to_catalog, &filling, err);
     if (code < 0 || filling.code < 0)
         return code < 0 ? code : wfs_fail_memory(err);
-    const struct wfs_node *node = entry_metadata(tree);
-    if (node != NULL && !edit_is_staged(node))
-        catalog->has_meta = tree->catalog->has_meta;
     return 0;
 }
 

@@ -3,7 +3,7 @@
  * An edit that is left out leaves what it was made of where it was. That may take the name from
  * another edit, which is left out then, too.
  */
-#include "patch/patch_fit.h"
+#include "edits/edits_fit.h"
 
 #include <weightfs/cleanup.h>
 #include <weightfs/distinct.h>
@@ -20,6 +20,7 @@
 
 struct fitting {
     const struct wfs_patch *patch;
+    bool is_own; /* it was made of the checkpoint: nothing is compared */
     struct patch_fit *fits;
     struct patch_refusals *refusals;
     struct wfs_error *err;
@@ -66,7 +67,7 @@ static struct description describe(unsigned dtype, const struct wfs_shape *shape
     return description;
 }
 
-static int digest_value(const struct wfs_catalog *catalog, size_t i, uint64_t *ret)
+int patch_digest_value(const struct wfs_catalog *catalog, size_t i, uint64_t *ret)
 {
     autofree char *text = NULL;
     size_t n_bytes;
@@ -91,7 +92,7 @@ static int check_digest(struct fitting *fitting, unsigned kind, size_t i)
         return 0;
     }
     const int code = kind == PATCH_VALUES
-                         ? digest_value(catalog, base, &digest)
+                         ? patch_digest_value(catalog, base, &digest)
                          : wfs_tensor_digest(wfs_catalog_tensor(catalog, base), &digest);
     if (code < 0)
         return wfs_fail(fitting->err, -code, "cannot read %s '%s': %s", name_of(kind),
@@ -154,7 +155,7 @@ static int check_each(struct fitting *fitting, unsigned kind)
     for (size_t i = 0; i < fit->edits->n_items; i++) {
         const struct patch_edit *edit = &fit->edits->items[i];
         fit->bases[i] = edit->from == NULL ? SIZE_MAX : patch_keys_find(&fit->keys, edit->from);
-        const int code = edit->from == NULL ? 0 : check_base(fitting, kind, i);
+        const int code = edit->from == NULL || fitting->is_own ? 0 : check_base(fitting, kind, i);
         if (code < 0)
             return code;
         if (!fit->is_refused[i] && edit->from != NULL && !edit->is_copy)
@@ -298,7 +299,7 @@ int patch_fit_init(struct patch_fit fits[PATCH_N_KINDS], const struct wfs_patch 
                    const struct wfs_catalog *to, struct patch_refusals *refusals,
                    struct wfs_error *err)
 {
-    struct fitting fitting = {patch, fits, refusals, err};
+    struct fitting fitting = {patch, refusals == NULL, fits, refusals, err};
     memset(fits, 0, PATCH_N_KINDS * sizeof(*fits));
     for (unsigned kind = 0; kind < PATCH_N_KINDS; kind++) {
         if (init_one(&fits[kind], patch, to, kind) < 0)
@@ -309,7 +310,7 @@ int patch_fit_init(struct patch_fit fits[PATCH_N_KINDS], const struct wfs_patch 
         if (code < 0)
             return code;
     }
-    return check_keys(&fitting) < 0 ? wfs_fail_memory(err) : 0;
+    return !fitting.is_own && check_keys(&fitting) < 0 ? wfs_fail_memory(err) : 0;
 }
 
 void patch_fit_done(struct patch_fit *fit)

@@ -3,8 +3,8 @@
  * The inside of a patch. The room src/patch knows catalogs and edits of them, and the list of edits
  * as JSON; it leaves trees, files on disk and options to others.
  */
-#ifndef WFS_PATCH_PATCH_H
-#define WFS_PATCH_PATCH_H
+#ifndef WFS_EDITS_EDITS_H
+#define WFS_EDITS_EDITS_H
 
 #include <weightfs/patch.h>
 #include "base/arena.h"
@@ -26,11 +26,20 @@ struct patch_was {
     bool is_known, has_digest;
     uint8_t dtype;
     struct wfs_shape shape;
-    uint64_t digest;                 /* of the bytes as shown, or of the JSON text of a value */
-    const struct wfs_tensor *tensor; /* to take the digest of, while a patch is made; NULL: none */
+    uint64_t digest; /* of the bytes as shown, or of the JSON text of a value */
+    /* What the digest is taken of when the patch is written, a tensor or a value; NULL: nothing. */
+    const struct wfs_tensor *tensor;
+    const struct wfs_catalog *values;
+    size_t value;
 };
 
-/* Of a tensor or a value. Texts are in the arena of the patch, or live longer than it. */
+/* Why an edit cannot be made, and the errno of that. */
+struct patch_problem {
+    int code;
+    const char *reason; /* NULL: it can */
+};
+
+/* Of a tensor or a value. Texts are in the arena of the contents, or live longer than the patch. */
 struct patch_edit {
     const char *from;  /* NULL: it is new */
     const char *to;    /* NULL: it is removed */
@@ -43,6 +52,8 @@ struct patch_edit {
     struct wfs_shape shape;
     const char *texts[TENSOR_N_TEXTS]; /* NULL: not set */
     struct patch_was was;
+    const char *path; /* of the file that a new value is in, for messages; NULL: none */
+    struct patch_problem problem;
 };
 
 struct patch_edits {
@@ -60,16 +71,14 @@ struct patch_meta {
 enum { PATCH_TENSORS, PATCH_VALUES, PATCH_N_KINDS };
 
 struct wfs_patch {
-    struct arena arena;
     struct patch_edits edits[PATCH_N_KINDS];
     struct patch_meta *metas; /* malloc'ed, in the order in which they are applied */
     size_t n_metas, n_meta_room;
     struct wfs_catalog *contents; /* the new contents as tensors; values as bytes */
-    struct wfs_catalog *kept;     /* what contents borrow from; NULL: nothing that is the patch's */
     struct wfs_access access;
 };
 
-/* Adds a zeroed edit; NULL when out of memory, or if there are too many. */
+/* Adds a zeroed edit; NULL when out of memory. */
 struct patch_edit *patch_add(struct wfs_patch *patch, unsigned kind);
 struct patch_meta *patch_add_meta(struct wfs_patch *patch);
 
@@ -82,6 +91,18 @@ int patch_add_bytes(struct wfs_patch *patch, struct source *source, uint32_t *re
 /* Notes dtype and shape of a tensor that is changed, and that its digest is to be taken, unless
  * that would take too long. */
 void patch_note_was(struct patch_edit *edit, const struct wfs_tensor *tensor);
+
+/*
+ * Fills an empty catalog with what the checkpoint becomes by edits that were made of it, and whose
+ * names do not collide: nothing is compared. It borrows from the contents of the patch. visit gets
+ * a line for each value that cannot be edited, which is left out; NULL: that is an error.
+ */
+int patch_apply_own(const struct wfs_patch *patch, const struct wfs_catalog *to,
+                    void (*visit)(void *ctx, const char *line), void *ctx, struct wfs_catalog *made,
+                    struct wfs_error *err);
+
+/* Returns the digest of a value's text. -ENOMEM. */
+int patch_digest_value(const struct wfs_catalog *catalog, size_t i, uint64_t *ret);
 
 /* The keys of a catalog, tensors or values, by name. */
 struct patch_keys {

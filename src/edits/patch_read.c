@@ -23,7 +23,7 @@
 
 #include "base/text_index.h"
 #include "base/utf8.h"
-#include "patch/patch.h"
+#include "edits/edits.h"
 #include "text/json.h"
 
 struct reading {
@@ -119,7 +119,7 @@ static int take_shape(struct reading *reading, struct wfs_shape *ret)
     }
     if (reading->json.error != NULL)
         return fail_json(reading);
-    uint64_t *copy = arena_calloc(&reading->patch->arena, n_dims + 1, sizeof(*copy));
+    uint64_t *copy = arena_calloc(&reading->patch->contents->arena, n_dims + 1, sizeof(*copy));
     if (copy == NULL)
         return wfs_fail_memory(reading->err);
     if (n_dims > 0)
@@ -280,20 +280,19 @@ static int check_edit(struct reading *reading, const struct patch_edit *edit, bo
     return edit->content == 0 ? 0 : check_content(reading, edit, is_value);
 }
 
-/* Reports why no more could be added to n_edits. */
-static int fail_room(const struct reading *reading, size_t n_edits)
+static int fail_many(const struct reading *reading)
 {
-    return n_edits >= PATCH_EDITS_MAX
-               ? wfs_fail(reading->err, E2BIG, "it has more than %d edits", (int)PATCH_EDITS_MAX)
-               : wfs_fail_memory(reading->err);
+    return wfs_fail(reading->err, E2BIG, "it has more than %d edits", (int)PATCH_EDITS_MAX);
 }
 
 static int take_edit(struct reading *reading, unsigned kind)
 {
     struct json_text member;
+    if (reading->patch->edits[kind].n_items >= PATCH_EDITS_MAX)
+        return fail_many(reading);
     struct patch_edit *edit = patch_add(reading->patch, kind);
     if (edit == NULL)
-        return fail_room(reading, reading->patch->edits[kind].n_items);
+        return wfs_fail_memory(reading->err);
     if (!json_open_object(&reading->json))
         return fail_json(reading);
     while (json_next_key(&reading->json, &member)) {
@@ -322,9 +321,11 @@ static int take_edits(struct reading *reading, unsigned kind)
 static int take_meta(struct reading *reading)
 {
     struct json_text member;
+    if (reading->patch->n_metas >= PATCH_EDITS_MAX)
+        return fail_many(reading);
     struct patch_meta *meta = patch_add_meta(reading->patch);
     if (meta == NULL)
-        return fail_room(reading, reading->patch->n_metas);
+        return wfs_fail_memory(reading->err);
     if (!json_open_object(&reading->json))
         return fail_json(reading);
     while (json_next_key(&reading->json, &member)) {
@@ -448,7 +449,7 @@ static int copy_list(struct reading *reading)
                         "is not a patch: its metadata has no '" PATCH_TEXT "'");
     if (utf8_valid(list->value, list->n_bytes) != list->n_bytes)
         return wfs_fail(reading->err, EBADMSG, "its list of edits is not UTF-8");
-    char *copy = arena_copy(&reading->patch->arena, list->value, list->n_bytes);
+    char *copy = arena_copy(&reading->patch->contents->arena, list->value, list->n_bytes);
     if (copy == NULL)
         return wfs_fail_memory(reading->err);
     reading->json = json_of(copy, list->n_bytes);

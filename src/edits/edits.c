@@ -2,7 +2,7 @@
 /*
  * Edits, contents, and what both are counted and shown as.
  */
-#include "patch/patch.h"
+#include "edits/edits.h"
 
 #include <weightfs/array.h>
 #include <weightfs/distinct.h>
@@ -36,16 +36,13 @@ void wfs_patch_free(struct wfs_patch *patch)
         free(patch->edits[kind].items);
     free(patch->metas);
     wfs_catalog_free(patch->contents);
-    wfs_catalog_free(patch->kept);
-    arena_done(&patch->arena);
     free(patch);
 }
 
 struct patch_edit *patch_add(struct wfs_patch *patch, unsigned kind)
 {
     struct patch_edits *edits = &patch->edits[kind];
-    if (edits->n_items >= PATCH_EDITS_MAX ||
-        array_reserve(&edits->items, sizeof(*edits->items), edits->n_items, 1, &edits->n_room) < 0)
+    if (array_reserve(&edits->items, sizeof(*edits->items), edits->n_items, 1, &edits->n_room) < 0)
         return NULL;
     struct patch_edit *edit = &edits->items[edits->n_items++];
     *edit = (struct patch_edit){0};
@@ -54,8 +51,7 @@ struct patch_edit *patch_add(struct wfs_patch *patch, unsigned kind)
 
 struct patch_meta *patch_add_meta(struct wfs_patch *patch)
 {
-    if (patch->n_metas >= PATCH_EDITS_MAX ||
-        array_reserve(&patch->metas, sizeof(*patch->metas), patch->n_metas, 1,
+    if (array_reserve(&patch->metas, sizeof(*patch->metas), patch->n_metas, 1,
                       &patch->n_meta_room) < 0)
         return NULL;
     struct patch_meta *meta = &patch->metas[patch->n_metas++];
@@ -82,7 +78,7 @@ int patch_add_bytes(struct wfs_patch *patch, struct source *source, uint32_t *re
 {
     if (catalog_adopt_source(patch->contents, source) < 0)
         return -ENOMEM;
-    uint64_t *dims = arena_calloc(&patch->arena, 1, sizeof(*dims));
+    uint64_t *dims = arena_calloc(&patch->contents->arena, 1, sizeof(*dims));
     if (dims == NULL)
         return -ENOMEM;
     dims[0] = source->n_bytes;
@@ -277,13 +273,13 @@ static int add_meta(struct wfs_patch *patch, const struct wfs_text *was, const s
     if (meta == NULL)
         return -ENOMEM;
     const char *name = was != NULL ? was->name : is->name;
-    meta->name = arena_copy(&patch->arena, name, strlen(name));
+    meta->name = arena_copy(&patch->contents->arena, name, strlen(name));
     if (was != NULL) {
-        meta->was = arena_copy(&patch->arena, was->value, was->n_bytes);
+        meta->was = arena_copy(&patch->contents->arena, was->value, was->n_bytes);
         meta->n_was = was->n_bytes;
     }
     if (is != NULL) {
-        meta->value = arena_copy(&patch->arena, is->value, is->n_bytes);
+        meta->value = arena_copy(&patch->contents->arena, is->value, is->n_bytes);
         meta->n_value = is->n_bytes;
     }
     const bool is_complete = meta->name != NULL && (was == NULL || meta->was != NULL) &&

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "patch/patch.h"
+#include "edits/edits.h"
 
 /* Tensors of from that are equal but for their keys form a list, whose first one is in the map. */
 struct twin {
@@ -288,7 +288,7 @@ static int put_value(struct comparison *comparison, const char *from, const char
 {
     struct source *source;
     struct patch_edit *edit = add_edit(comparison, PATCH_VALUES, from, to);
-    const char *copy = arena_copy(&comparison->patch->arena, text, n_bytes);
+    const char *copy = arena_copy(&comparison->patch->contents->arena, text, n_bytes);
     if (edit == NULL || copy == NULL || source_new_memory("a value", copy, n_bytes, &source) < 0 ||
         patch_add_bytes(comparison->patch, source, &edit->content) < 0)
         return wfs_fail_memory(comparison->err);

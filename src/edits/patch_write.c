@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "base/text_index.h"
-#include "patch/patch.h"
+#include "edits/edits.h"
 #include "tensor/shape.h"
 #include "tensor/shown.h"
 
@@ -139,7 +139,7 @@ static int put_was(struct writing *writing, const struct patch_edit *edit, bool 
     struct strbuf *json = &writing->json;
     const struct patch_was *was = &edit->was;
     uint64_t digest = was->digest;
-    if (!was->is_known && !was->has_digest)
+    if (!was->is_known && !was->has_digest && was->values == NULL)
         return 0;
     strbuf_puts(json, ", \"was\": {");
     if (was->is_known && !is_value)
@@ -150,7 +150,9 @@ static int put_was(struct writing *writing, const struct patch_edit *edit, bool 
             return wfs_fail(writing->err, -code, "tensor '%s' cannot be read: %s",
                             wfs_quote(was->tensor->key).text, strerror(-code));
     }
-    if (was->has_digest || was->tensor != NULL)
+    if (was->values != NULL && patch_digest_value(was->values, was->value, &digest) < 0)
+        return wfs_fail_memory(writing->err);
+    if (was->has_digest || was->tensor != NULL || was->values != NULL)
         strbuf_printf(json, "%s\"xxh3\": \"%016" PRIx64 "\"", is_value ? "" : ", ", digest);
     strbuf_puts(json, "}");
     return 0;

@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "patch/patch_fit.h"
-#include "patch/patch.h"
+#include "edits/edits_fit.h"
+#include "edits/edits.h"
 #include "tensor/catalog_values.h"
 #include "tensor/shape.h"
 #include "tensor/shown.h"
@@ -39,7 +39,10 @@ struct application {
     const struct wfs_catalog *to;
     struct patch_fit *fits;
     struct wfs_catalog *out;
-    struct source **sources; /* of each content, borrowed; NULL: not made yet. malloc'ed */
+    struct source **sources; /* of each content, borrowed; NULL: not made yet. NULL: the edits are
+                                the checkpoint's own */
+    void (*visit)(void *ctx, const char *line); /* as patch_apply_own has it */
+    void *ctx;
     struct wfs_error *err;
 };
 
@@ -102,17 +105,19 @@ static void items_done(struct items *items)
 
 /* ---- tensors ---- */
 
-static int content_source(struct application *all, uint32_t content, struct source **ret)
+/* Contents of a tree lie in staged files as they are. */
+static int replace_content(struct application *all, uint32_t number, struct wfs_tensor *tensor)
 {
-    struct source **made = &all->sources[content - 1];
-    if (*made == NULL) {
-        const struct wfs_tensor *tensor = wfs_catalog_tensor(all->patch->contents, content - 1);
-        struct source *source;
-        if (shown_source(tensor, &source) < 0 || catalog_adopt_source(all->out, source) < 0)
-            return -ENOMEM;
-        *made = source;
-    }
-    *ret = *made;
+    const struct wfs_tensor *content = wfs_catalog_tensor(all->patch->contents, number - 1);
+    struct source **made = all->sources == NULL ? NULL : &all->sources[number - 1];
+    tensor->n_bytes = content->n_bytes;
+    tensor->changes = tensor->trouble = NULL;
+    if (made != NULL && *made == NULL && content->n_bytes > 0 &&
+        (shown_source(content, made) < 0 || catalog_adopt_source(all->out, *made) < 0))
+        return -ENOMEM;
+    tensor->stored = (struct wfs_stored){.source = made == NULL ? content->stored.source : *made,
+                                         .offset = made == NULL ? content->stored.offset : 0,
+                                         .dtype = tensor->dtype};
     return 0;
 }
 
@@ -137,19 +142,10 @@ static int change(struct application *all, const struct patch_edit *edit,
 {
     tensor->dtype = edit->has_dtype ? edit->dtype : tensor->dtype;
     tensor->shape = edit->has_shape ? edit->shape : tensor->shape;
-    if (edit->content != 0) {
-        const uint64_t n_bytes =
-            wfs_catalog_tensor(all->patch->contents, edit->content - 1)->n_bytes;
-        struct source *source = NULL;
-        if (n_bytes > 0 && content_source(all, edit->content, &source) < 0)
-            return -ENOMEM;
-        tensor->stored = (struct wfs_stored){.source = source, .dtype = tensor->dtype};
-        tensor->n_bytes = n_bytes;
-        tensor->changes = tensor->trouble = NULL;
-    } else if (edit->has_dtype || edit->has_shape) {
-        if (describe_anew(all, base, tensor->dtype, &tensor->stored) < 0)
-            return -ENOMEM;
-    }
+    if (edit->content != 0 ? replace_content(all, edit->content, tensor) < 0
+                           : (edit->has_dtype || edit->has_shape) &&
+                                 describe_anew(all, base, tensor->dtype, &tensor->stored) < 0)
+        return -ENOMEM;
     return tensor_texts_make(edit->texts, base, (enum wfs_dtype)tensor->dtype, &all->out->arena,
                              &tensor->attrs);
 }
@@ -181,26 +177,33 @@ static int add_tensor(struct application *all, const struct item *item)
 
 static int edit_value(struct application *all, const struct item *item, uint32_t *id)
 {
+    const char *path = item->edit->path;
     const struct wfs_tensor *content =
         wfs_catalog_tensor(all->patch->contents, item->edit->content - 1);
     autofree char *text = malloc((size_t)content->n_bytes + 1);
     if (text == NULL)
         return wfs_fail_memory(all->err);
     const ssize_t n = wfs_tensor_read(content, 0, text, (size_t)content->n_bytes);
+    if (n < 0 && path != NULL)
+        return wfs_fail(all->err, (int)-n, "'%s' %s", wfs_quote(path).text, strerror((int)-n));
     if (n < 0)
         return wfs_fail(all->err, (int)-n, "cannot read the new value '%s': %s",
                         wfs_quote(item->key).text, strerror((int)-n));
     text[n] = '\0';
-    return catalog_edit_value(all->out, *id, item->key, text, (size_t)n, id, all->err);
+    return catalog_edit_value(all->out, *id, path != NULL ? path : item->key, text, (size_t)n, id,
+                              all->err);
 }
 
 static int add_value(struct application *all, const struct item *item)
 {
     const struct catalog_value none = {0};
     const struct catalog_value *was = item->base == SIZE_MAX ? &none : &all->to->values[item->base];
+    const struct patch_edit *edit = item->edit;
     uint32_t id = was->id;
-    const int code =
-        item->edit != NULL && item->edit->content != 0 ? edit_value(all, item, &id) : 0;
+    if (edit != NULL && edit->problem.reason != NULL)
+        return wfs_fail(all->err, edit->problem.code, "'%s' %s", wfs_quote(edit->path).text,
+                        edit->problem.reason);
+    const int code = edit != NULL && edit->content != 0 ? edit_value(all, item, &id) : 0;
     if (code < 0)
         return code;
     if (catalog_add_value(all->out, item->key, id, was->place) < 0)
@@ -236,8 +239,9 @@ static void refuse_meta(struct patch_refusals *refusals, const struct patch_meta
                         const struct wfs_text *found)
 {
     char line[WFS_ERROR_TEXT_MAX];
-    refusals->n++;
-    if (refusals->refuse == NULL)
+    if (refusals != NULL)
+        refusals->n++;
+    if (refusals == NULL || refusals->refuse == NULL)
         return;
     snprintf(line, sizeof(line), "metadata '%s' %s", wfs_quote(meta->name).text,
              found == NULL       ? "does not exist"
@@ -320,51 +324,77 @@ static int add_kind(struct application *all, unsigned kind,
     if (list_items(all, kind, &items) < 0 ||
         (kind == PATCH_TENSORS && catalog_reserve(all->out, items.n_items) < 0))
         return wfs_fail_memory(all->err);
-    int code = 0;
-    for (size_t i = 0; i < items.n_items && code == 0; i++)
-        code = add(all, &items.items[i]);
-    return code;
+    for (size_t i = 0; i < items.n_items; i++) {
+        const int code = add(all, &items.items[i]);
+        if (code < 0 && (code == -ENOMEM || all->visit == NULL))
+            return code;
+        if (code < 0) {
+            all->visit(all->ctx, all->err->text);
+            *all->err = (struct wfs_error){0};
+        }
+    }
+    return 0;
 }
 
-static int fill(struct application *all, const struct wfs_patch_options *options,
-                struct patch_refusals *refusals)
+static int fill(struct application *all)
 {
-    int code = add_metadata(all, refusals);
-    if (code < 0)
-        return code;
-    if (refusals->n > 0 && !options->is_forced)
-        return wfs_fail(all->err, EINVAL, "%s of %" PRIu64 " cannot be applied",
-                        wfs_count(refusals->n, "edit").text, wfs_patch_n_edits(all->patch));
-    code = add_kind(all, PATCH_TENSORS, add_tensor);
+    const int code = add_kind(all, PATCH_TENSORS, add_tensor);
     if (code < 0)
         return code;
     catalog_copy_graph(all->out, all->to);
     graph_fork(&all->out->graph, &all->to->graph, &all->out->arena);
+    all->out->format = all->to->format;
+    all->out->container = all->to->container;
     return add_kind(all, PATCH_VALUES, add_value);
+}
+
+static int apply(struct application *all, const struct wfs_patch_options *options,
+                 struct patch_refusals *refusals)
+{
+    struct patch_fit fits[PATCH_N_KINDS];
+    all->fits = fits;
+    int code = patch_fit_init(fits, all->patch, all->to, refusals, all->err);
+    if (code == 0)
+        code = add_metadata(all, refusals);
+    if (code == 0 && refusals != NULL && refusals->n > 0 && !options->is_forced)
+        code = wfs_fail(all->err, EINVAL, "%s of %" PRIu64 " cannot be applied",
+                        wfs_count(refusals->n, "edit").text, wfs_patch_n_edits(all->patch));
+    if (code == 0)
+        code = fill(all);
+    for (unsigned kind = 0; kind < PATCH_N_KINDS; kind++)
+        patch_fit_done(&fits[kind]);
+    return code;
+}
+
+int patch_apply_own(const struct wfs_patch *patch, const struct wfs_catalog *to,
+                    void (*visit)(void *ctx, const char *line), void *ctx, struct wfs_catalog *made,
+                    struct wfs_error *err)
+{
+    struct wfs_error own = {0};
+    struct application all = {.patch = patch,
+                              .to = to,
+                              .out = made,
+                              .visit = visit,
+                              .ctx = ctx,
+                              .err = err == NULL ? &own : err};
+    return apply(&all, NULL, NULL);
 }
 
 int wfs_patch_apply(const struct wfs_patch *patch, const struct wfs_catalog *to,
                     const struct wfs_patch_options *options, uint64_t *ret_n_refused,
                     struct wfs_catalog **out, struct wfs_error *err)
 {
-    struct patch_fit fits[PATCH_N_KINDS];
     struct patch_refusals refusals = {options->refuse, options->ctx, 0};
     auto_catalog struct wfs_catalog *made = NULL;
     autofree struct source **sources =
         calloc(wfs_catalog_n_tensors(patch->contents) + 1, sizeof(struct source *));
     if (sources == NULL || catalog_new(&made) < 0)
         return wfs_fail_memory(err);
-    struct application all = {patch, to, fits, made, sources, err};
-    int code = patch_fit_init(fits, patch, to, &refusals, err);
-    if (code == 0)
-        code = fill(&all, options, &refusals);
-    for (unsigned kind = 0; kind < PATCH_N_KINDS; kind++)
-        patch_fit_done(&fits[kind]);
+    struct application all = {
+        .patch = patch, .to = to, .out = made, .sources = sources, .err = err};
+    const int code = apply(&all, options, &refusals);
     *ret_n_refused = refusals.n;
-    if (code < 0)
-        return code;
-    made->format = to->format;
-    made->container = to->container;
-    *out = steal(&made);
-    return 0;
+    if (code == 0)
+        *out = steal(&made);
+    return code;
 }

@@ -2,10 +2,10 @@
 /*
  * Which edits of a patch fit a checkpoint.
  */
-#ifndef WFS_PATCH_FIT_H
-#define WFS_PATCH_FIT_H
+#ifndef WFS_EDITS_FIT_H
+#define WFS_EDITS_FIT_H
 
-#include "patch/patch.h"
+#include "edits/edits.h"
 
 /* Of tensors or of values. */
 struct patch_fit {
@@ -24,8 +24,9 @@ struct patch_refusals {
 };
 
 /*
- * Looks at each edit, and at the keys that would result: no two may be equal. -EIO of content
- * that has to be compared; -ENOMEM. patch_fit_done is due in any case.
+ * Looks at each edit, and at the keys that would result: no two may be equal. Without refusals,
+ * nothing is compared. -EIO of content that has to be compared; -ENOMEM. patch_fit_done is due in
+ * any case.
  */
 int patch_fit_init(struct patch_fit fits[PATCH_N_KINDS], const struct wfs_patch *patch,
                    const struct wfs_catalog *to, struct patch_refusals *refusals,

@@ -11,13 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "patch/patch.h"
+#include "edits/edits.h"
 #include "tensor/npy_header.h"
 #include "tensor/shape.h"
 
 static const char *copy_text(struct wfs_patch *patch, const char *text)
 {
-    return arena_copy(&patch->arena, text, strlen(text));
+    return arena_copy(&patch->contents->arena, text, strlen(text));
 }
 
 /* Returns the edit that has the key as its result, or that is of what has it; NULL: none. */
@@ -122,7 +122,7 @@ static int describe(struct wfs_patch *patch, const struct npy_header *header,
     /* Elements of less than a byte are bytes in the file. */
     const unsigned n_bits = wfs_dtype_bits((enum wfs_dtype)tensor->dtype);
     if (n_bits < 8 && tensor->shape.rank > 0) {
-        if (shape_own(&tensor->shape, &patch->arena) < 0)
+        if (shape_own(&tensor->shape, &patch->contents->arena) < 0)
             return wfs_fail_memory(err);
         uint64_t *last = (uint64_t *)(uintptr_t)&tensor->shape.dims[tensor->shape.rank - 1];
         *last = *last > UINT64_MAX / 8 ? UINT64_MAX : *last * 8 / n_bits;
@@ -150,7 +150,7 @@ static int read_npy(struct wfs_patch *patch, const struct wfs_tensor *base, cons
         return wfs_fail_memory(err);
     code = read_front(source, &front, &n_front);
     if (code == 0)
-        code = npy_parse(front, n_front, &patch->arena, &header, &reason);
+        code = npy_parse(front, n_front, &patch->contents->arena, &header, &reason);
     if (code < 0)
         return wfs_fail(err, -code, "'%s' %s", wfs_quote(path).text,
                         reason != NULL ? reason : strerror(-code));
@@ -235,7 +235,7 @@ static int set_dtype(struct patch_edit *edit, const char *value, struct wfs_erro
 static int set_shape(struct wfs_patch *patch, struct patch_edit *edit, const char *value,
                      struct wfs_error *err)
 {
-    uint64_t *dims = arena_calloc(&patch->arena, strlen(value) + 1, sizeof(*dims));
+    uint64_t *dims = arena_calloc(&patch->contents->arena, strlen(value) + 1, sizeof(*dims));
     if (dims == NULL)
         return wfs_fail_memory(err);
     const size_t n_value = strlen(value);
