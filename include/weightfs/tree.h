@@ -319,22 +319,21 @@ void wfs_reading_ahead(const struct wfs_reading *reading, uint64_t offset);
 void wfs_reading_free(struct wfs_reading *reading);
 
 /*
- * The first change of a tensor copies it into the staging directory. As a job, this runs without
- * the tree; without one, the functions below do it where they are called. Making and ending a job
- * need the exclusion of a change; the tree and the node have to outlive it.
- *
- * Makes a job before a change of the size to n_keep, or any other change (UINT64_MAX) that writes
- * the first n_new bytes. NULL where nothing is to be copied.
+ * The first change of a tensor copies it into the staging directory. The functions below do that
+ * where they are called, unless the tree was told of a change, a zeroed struct: then they return
+ * -EINPROGRESS before anything is changed. wfs_change_copy copies, while the tree may change, and
+ * the same call with the same change goes on from there. The tree and the node have to outlive it.
  */
-struct wfs_stage_job;
-int wfs_stage_job_new(struct wfs_tree *tree, const struct wfs_node *node, uint64_t n_keep,
-                      uint64_t n_new, struct wfs_stage_job **ret);
-/* Copies; the tree may change. -ENOSPC, -EINTR as wfs_tensor_read. */
-int wfs_stage_job_run(struct wfs_stage_job *job);
-/* Frees the job and returns the result of its run. The copy becomes the content of the node, unless
- * that has changed; a result below 0 needs neither the node nor the exclusion. */
-int wfs_stage_job_end(struct wfs_tree *tree, struct wfs_node *node, struct wfs_stage_job *job,
-                      int code);
+struct wfs_change {
+    struct wfs_change_copy *copy;
+};
+
+/* Tells the tree of a change, for as long as it excludes others; NULL: it is over. */
+void wfs_tree_set_change(struct wfs_tree *tree, struct wfs_change *change);
+/* Makes the copy; what fails (-ENOSPC, -EINTR as wfs_tensor_read) is the next call's result. */
+void wfs_change_copy(struct wfs_change *change);
+/* Removes a copy that nothing has used. */
+void wfs_change_done(struct wfs_change *change);
 
 ssize_t wfs_node_write(struct wfs_tree *tree, struct wfs_node *node, uint64_t offset,
                        const void *buf, size_t n_bytes, bool is_append);
@@ -404,9 +403,6 @@ const char *wfs_digest_job_text(const struct wfs_digest_job *job);
 /* Lists the names, each ended by NUL, with the same rule for the length. */
 ssize_t wfs_node_list_xattr(const struct wfs_tree *tree, const struct wfs_node *node, char *buf,
                             size_t n_bytes);
-/* Returns true when setting the attribute copies the content first: a job can do that before. */
-bool wfs_node_xattr_copies(const struct wfs_tree *tree, const struct wfs_node *node,
-                           const char *name, const void *value, size_t n_bytes, int flags);
 int wfs_node_set_xattr(struct wfs_tree *tree, struct wfs_node *node, const char *name,
                        const void *value, size_t n_bytes, int flags);
 int wfs_node_remove_xattr(struct wfs_tree *tree, struct wfs_node *node, const char *name);

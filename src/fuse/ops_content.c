@@ -16,49 +16,43 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* ---- long work without a lock ---- */
+/* ---- changes ---- */
 
-/* What a change leaves of the content: the first n_keep bytes, but for the first n_new of them. */
-struct kept {
-    uint64_t n_keep, n_new;
-};
+/* Makes a change under its exclusion; the last of several calls counts. */
+typedef ssize_t change_function(struct wfs_tree *tree, struct wfs_node *node, void *ctx);
 
-static const struct kept all = {UINT64_MAX, 0};
-
-/* Copies a tensor during a change that has begun, which it ends when it fails. */
-static int copy_before_change(fuse_req_t req, fuse_ino_t ino, struct kept kept)
+/* Lets others read and write meanwhile. */
+static void copy_for_change(fuse_req_t req, struct wfs_change *change)
 {
     const struct wfs_interruption interruption = {request_is_given_up, req};
-    struct wfs_stage_job *job = NULL;
     struct driver *driver = fuse_req_userdata(req);
-    int code;
-    while ((code = wfs_stage_job_new(driver->tree, request_node(driver, ino), kept.n_keep,
-                                     kept.n_new, &job)) == 0 &&
-           job != NULL) {
-        driver_end_change(driver);
-        parking_begin_wait(&driver->parking);
-        wfs_interruption_set(&interruption);
-        const int ran = wfs_stage_job_run(job);
-        wfs_interruption_set(NULL);
-        parking_end_wait(&driver->parking);
-        if (request_begin_change(req) == NULL)
-            return wfs_stage_job_end(driver->tree, NULL, job, -EINTR);
-        code = wfs_stage_job_end(driver->tree, request_node(driver, ino), job, ran);
-        if (code < 0)
-            break;
-    }
-    if (code < 0)
-        driver_end_change(driver);
-    return code;
+    wfs_unfetched_forget(); /* what is missing is noted again */
+    parking_begin_wait(&driver->parking);
+    wfs_interruption_set(&interruption);
+    wfs_change_copy(change);
+    wfs_interruption_set(NULL);
+    parking_end_wait(&driver->parking);
 }
 
-/*
- * Begins a change of content. If it is the first one of a tensor, its copy is made before, while
- * others read and write. Where that fails, no change has begun.
- */
-static int begin_content_change(fuse_req_t req, fuse_ino_t ino, struct kept kept)
+/* Makes a change, until it has all that it needs: its copy, and what a source on the network has
+ * not brought yet. Returns what the function does, or -EINTR. */
+static ssize_t make_change(fuse_req_t req, fuse_ino_t ino, change_function *function, void *ctx)
 {
-    return request_begin_change(req) == NULL ? -EINTR : copy_before_change(req, ino, kept);
+    struct wfs_change change = {0};
+    struct driver *driver;
+    ssize_t n = -EINTR;
+    while ((driver = request_begin_change(req)) != NULL) {
+        wfs_tree_set_change(driver->tree, &change);
+        n = function(driver->tree, request_node(driver, ino), ctx);
+        wfs_tree_set_change(driver->tree, NULL);
+        driver_end_change(driver);
+        if (n == -EINPROGRESS)
+            copy_for_change(req, &change);
+        else if (!request_again(req))
+            break;
+    }
+    wfs_change_done(&change);
+    return driver == NULL ? -EINTR : n;
 }
 
 /* ---- attributes that stat shows ---- */
@@ -76,18 +70,27 @@ static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *in
     fuse_reply_attr(req, &st, timeout);
 }
 
-static int set_owner(struct driver *driver, struct wfs_node *node, const struct stat *attr,
+struct attributes {
+    const struct driver *driver;
+    fuse_ino_t ino;
+    const struct stat *given;
+    int to_set;
+    struct stat st; /* afterwards */
+    double timeout;
+};
+
+static int set_owner(struct wfs_tree *tree, struct wfs_node *node, const struct stat *given,
                      int to_set)
 {
     struct stat st;
-    wfs_node_stat(driver->tree, node, &st);
-    const bool is_same = ((to_set & FUSE_SET_ATTR_UID) == 0 || attr->st_uid == st.st_uid) &&
-                         ((to_set & FUSE_SET_ATTR_GID) == 0 || attr->st_gid == st.st_gid);
+    wfs_node_stat(tree, node, &st);
+    const bool is_same = ((to_set & FUSE_SET_ATTR_UID) == 0 || given->st_uid == st.st_uid) &&
+                         ((to_set & FUSE_SET_ATTR_GID) == 0 || given->st_gid == st.st_gid);
     if (!is_same)
         return -EPERM;
     /* A change of owner takes these bits away from files. */
     return S_ISREG(st.st_mode) && (st.st_mode & (S_ISUID | S_ISGID)) != 0
-               ? wfs_node_set_mode(driver->tree, node, st.st_mode & ~(S_ISUID | S_ISGID))
+               ? wfs_node_set_mode(tree, node, st.st_mode & ~(S_ISUID | S_ISGID))
                : 0;
 }
 
@@ -99,65 +102,50 @@ static struct timespec time_to_set(struct timespec time, bool is_set, bool is_no
     return time;
 }
 
-static int set_times(struct driver *driver, struct wfs_node *node, const struct stat *attr,
+static int set_times(struct wfs_tree *tree, struct wfs_node *node, const struct stat *given,
                      int to_set)
 {
-    const struct timespec atime = time_to_set(attr->st_atim, (to_set & FUSE_SET_ATTR_ATIME) != 0,
+    const struct timespec atime = time_to_set(given->st_atim, (to_set & FUSE_SET_ATTR_ATIME) != 0,
                                               (to_set & FUSE_SET_ATTR_ATIME_NOW) != 0);
-    const struct timespec mtime = time_to_set(attr->st_mtim, (to_set & FUSE_SET_ATTR_MTIME) != 0,
+    const struct timespec mtime = time_to_set(given->st_mtim, (to_set & FUSE_SET_ATTR_MTIME) != 0,
                                               (to_set & FUSE_SET_ATTR_MTIME_NOW) != 0);
-    return wfs_node_set_times(driver->tree, node, &atime, &mtime);
+    return wfs_node_set_times(tree, node, &atime, &mtime);
 }
 
 /* The times come last: what is set must not be moved by the rest. A new owner moves the ctime. */
-static int set_attributes(struct driver *driver, struct wfs_node *node, const struct stat *attr,
-                          int to_set)
+static ssize_t set_attributes(struct wfs_tree *tree, struct wfs_node *node, void *ctx)
 {
+    struct attributes *attributes = ctx;
+    const struct stat *given = attributes->given;
     const int owner = FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID;
     const int times = FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_ATIME_NOW | FUSE_SET_ATTR_MTIME |
                       FUSE_SET_ATTR_MTIME_NOW;
+    const int to_set = attributes->to_set;
     int rc = 0;
     if ((to_set & owner) != 0)
-        rc = set_owner(driver, node, attr, to_set);
+        rc = set_owner(tree, node, given, to_set);
     if (rc == 0 && (to_set & FUSE_SET_ATTR_MODE) != 0)
-        rc = wfs_node_set_mode(driver->tree, node, attr->st_mode);
+        rc = wfs_node_set_mode(tree, node, given->st_mode);
     if (rc == 0 && (to_set & FUSE_SET_ATTR_SIZE) != 0)
-        rc = wfs_node_truncate(driver->tree, node, (uint64_t)attr->st_size);
+        rc = wfs_node_truncate(tree, node, (uint64_t)given->st_size);
     if (rc == 0 && (to_set & (owner | times)) != 0)
-        rc = set_times(driver, node, attr, to_set);
-    return rc;
-}
-
-static int change_attributes(fuse_req_t req, fuse_ino_t ino, const struct stat *attr, int to_set,
-                             struct stat *ret, double *ret_timeout)
-{
-    struct driver *driver = fuse_req_userdata(req);
-    const struct kept kept = {(to_set & FUSE_SET_ATTR_SIZE) != 0 ? (uint64_t)attr->st_size : 0, 0};
-    int rc = begin_content_change(req, ino, kept);
-    if (rc < 0)
-        return rc;
-    struct wfs_node *node = request_node(driver, ino);
-    rc = set_attributes(driver, node, attr, to_set);
-    wfs_number_stat(driver->tree, ino, ret);
-    *ret_timeout = request_timeout(driver, node);
-    driver_end_change(driver);
+        rc = set_times(tree, node, given, to_set);
+    wfs_number_stat(tree, attributes->ino, &attributes->st);
+    attributes->timeout = request_timeout(attributes->driver, node);
     return rc;
 }
 
 static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
                        struct fuse_file_info *info)
 {
-    struct stat st;
-    double timeout = 0;
-    int rc;
-    do
-        rc = change_attributes(req, ino, attr, to_set, &st, &timeout);
-    while (request_again(req));
+    struct attributes attributes = {
+        .driver = fuse_req_userdata(req), .ino = ino, .given = attr, .to_set = to_set};
+    int rc = (int)make_change(req, ino, set_attributes, &attributes);
     rc = request_settle(req, ino, MOUNT_SYNCS_ALL, rc);
     if (rc < 0)
         fuse_reply_err(req, -rc);
     else
-        fuse_reply_attr(req, &st, timeout);
+        fuse_reply_attr(req, &attributes.st, attributes.timeout);
 }
 
 static void op_statfs(fuse_req_t req, fuse_ino_t ino)
@@ -357,90 +345,83 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t n_bytes, off_t offset
     wfs_reading_free(reading);
 }
 
-static ssize_t write_content(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t n_bytes,
-                             off_t offset, bool is_append)
+struct writing {
+    const char *bytes;
+    size_t n_bytes;
+    uint64_t offset;
+    bool is_append;
+    uint64_t from, from_offset; /* number of the node that they were copied from; 0: none */
+};
+
+/* A copy that goes on from its last piece is one of the whole content: see wfs_node_copied. */
+static ssize_t write_content(struct wfs_tree *tree, struct wfs_node *node, void *ctx)
 {
-    struct driver *driver = fuse_req_userdata(req);
-    const struct kept kept = {UINT64_MAX, offset == 0 && !is_append ? n_bytes : 0};
-    ssize_t n = begin_content_change(req, ino, kept);
-    if (n < 0)
-        return n;
-    n = wfs_node_write(driver->tree, request_node(driver, ino), (uint64_t)offset, bytes, n_bytes,
-                       is_append);
-    driver_end_change(driver);
-    return n;
+    const struct writing *writing = ctx;
+    const ssize_t n = wfs_node_write(tree, node, writing->offset, writing->bytes, writing->n_bytes,
+                                     writing->is_append);
+    const int code =
+        n > 0 && writing->from != 0
+            ? wfs_node_copied(tree, node, writing->offset, wfs_tree_node(tree, writing->from),
+                              writing->from_offset, (uint64_t)n)
+            : 0;
+    return code < 0 ? code : n;
 }
 
 static void op_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t n_bytes,
                      off_t offset, struct fuse_file_info *info)
 {
-    ssize_t n;
-    do
-        n = write_content(req, ino, bytes, n_bytes, offset, (info->flags & O_APPEND) != 0);
-    while (request_again(req));
+    struct writing writing = {.bytes = bytes,
+                              .n_bytes = n_bytes,
+                              .offset = (uint64_t)offset,
+                              .is_append = (info->flags & O_APPEND) != 0};
+    const ssize_t n = make_change(req, ino, write_content, &writing);
     if (n < 0)
         fuse_reply_err(req, (int)-n);
     else
         fuse_reply_write(req, (size_t)n);
 }
 
-static int allocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t n_bytes)
+struct allocation {
+    int mode;
+    uint64_t offset, n_bytes;
+};
+
+static ssize_t allocate(struct wfs_tree *tree, struct wfs_node *node, void *ctx)
 {
-    struct driver *driver = fuse_req_userdata(req);
-    int rc = begin_content_change(req, ino, all);
-    if (rc < 0)
-        return rc;
-    rc = wfs_node_fallocate(driver->tree, request_node(driver, ino), mode, (uint64_t)offset,
-                            (uint64_t)n_bytes);
-    driver_end_change(driver);
-    return rc;
+    const struct allocation *allocation = ctx;
+    return wfs_node_fallocate(tree, node, allocation->mode, allocation->offset,
+                              allocation->n_bytes);
 }
 
 static void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t n_bytes,
                          struct fuse_file_info *info)
 {
-    int rc;
-    do
-        rc = allocate(req, ino, mode, offset, n_bytes);
-    while (request_again(req));
+    struct allocation allocation = {mode, (uint64_t)offset, (uint64_t)n_bytes};
+    const int rc = (int)make_change(req, ino, allocate, &allocation);
     request_reply(req, request_settle(req, ino, MOUNT_SYNCS_ALL, rc));
 }
 
-/* A copy that goes on from its last piece is one of the whole content: see wfs_node_copied. */
-static ssize_t write_piece(fuse_req_t req, fuse_ino_t from, uint64_t from_offset, fuse_ino_t to,
-                           uint64_t to_offset, const char *bytes, size_t n_bytes)
-{
-    struct driver *driver = fuse_req_userdata(req);
-    const struct kept kept = {UINT64_MAX, to_offset == 0 ? n_bytes : 0};
-    ssize_t n = begin_content_change(req, to, kept);
-    if (n < 0)
-        return n;
-    n = wfs_node_write(driver->tree, request_node(driver, to), to_offset, bytes, n_bytes, false);
-    if (n > 0) {
-        const int code = wfs_node_copied(driver->tree, request_node(driver, to), to_offset,
-                                         request_node(driver, from), from_offset, (uint64_t)n);
-        n = code < 0 ? code : n;
-    }
-    driver_end_change(driver);
-    return n;
-}
-
-/* Returns the number of bytes copied, 0 at the end of the content, or a negative errno. */
-static ssize_t copy_piece(fuse_req_t req, fuse_ino_t from, uint64_t from_offset, fuse_ino_t to,
-                          uint64_t to_offset, size_t n_bytes)
+/* Copies a piece of at most n_bytes, and goes on behind it. Returns the number of bytes copied, 0
+ * at the end of the content, or a negative errno. */
+static ssize_t copy_piece(fuse_req_t req, fuse_ino_t to, struct writing *copy, size_t n_bytes)
 {
     struct wfs_reading *reading = NULL;
     char *buffer = driver_buffer(fuse_req_userdata(req));
     if (buffer == NULL)
         return -ENOMEM;
-    const ssize_t n_read = content_read(req, from, from_offset, buffer, n_bytes, &reading, NULL);
+    const ssize_t n_read =
+        content_read(req, copy->from, copy->from_offset, buffer,
+                     n_bytes < DRIVER_TRANSFER_MAX ? n_bytes : DRIVER_TRANSFER_MAX, &reading, NULL);
     wfs_reading_free(reading);
     if (n_read <= 0)
         return n_read;
-    ssize_t n;
-    do
-        n = write_piece(req, from, from_offset, to, to_offset, buffer, (size_t)n_read);
-    while (request_again(req));
+    copy->bytes = buffer;
+    copy->n_bytes = (size_t)n_read;
+    const ssize_t n = make_change(req, to, write_content, copy);
+    if (n > 0) {
+        copy->offset += (size_t)n;
+        copy->from_offset += (size_t)n;
+    }
     return n;
 }
 
@@ -451,7 +432,8 @@ static void op_copy_file_range(fuse_req_t req, fuse_ino_t from, off_t from_offse
 {
     enum { N_AT_ONCE = 64 * DRIVER_TRANSFER_MAX };
     const size_t n_wanted = n_bytes < N_AT_ONCE ? n_bytes : N_AT_ONCE;
-    size_t n_done = 0;
+    struct writing copy = {
+        .offset = (uint64_t)to_offset, .from = from, .from_offset = (uint64_t)from_offset};
     struct driver *driver = request_begin_read(req);
     const bool is_made = wfs_node_made(driver->tree, request_node(driver, from)) != NULL;
     driver_end_read(driver);
@@ -459,23 +441,20 @@ static void op_copy_file_range(fuse_req_t req, fuse_ino_t from, off_t from_offse
         fuse_reply_err(req, EOPNOTSUPP);
         return;
     }
+    size_t n_done = 0;
     ssize_t n = 1;
     while (n_done < n_wanted && n > 0 && !fuse_req_interrupted(req)) {
-        const size_t n_left = n_wanted - n_done;
-        n = copy_piece(req, from, (uint64_t)from_offset + n_done, to, (uint64_t)to_offset + n_done,
-                       n_left < DRIVER_TRANSFER_MAX ? n_left : DRIVER_TRANSFER_MAX);
+        n = copy_piece(req, to, &copy, n_wanted - n_done);
         n_done += n > 0 ? (size_t)n : 0;
     }
     if (n_done > 0 && request_settle(req, to, MOUNT_SYNCS_ALL, 0) < 0) {
         n_done = 0;
         n = -EIO;
     }
-    if (n_done == 0 && n < 0)
-        fuse_reply_err(req, (int)-n);
-    else if (n_done == 0 && n > 0)
-        fuse_reply_err(req, EINTR);
-    else
+    if (n_done > 0 || n == 0)
         fuse_reply_write(req, n_done);
+    else
+        fuse_reply_err(req, n < 0 ? (int)-n : EINTR);
 }
 
 /* ---- extended attributes ---- */
@@ -573,23 +552,19 @@ static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t n_bytes)
     reply_text(req, buffer, n, n_bytes);
 }
 
-static int set_xattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value,
-                     size_t n_bytes, int flags)
+struct attribute {
+    const char *name, *value; /* NULL: it is removed */
+    size_t n_bytes;
+    int flags;
+};
+
+static ssize_t set_xattr(struct wfs_tree *tree, struct wfs_node *node, void *ctx)
 {
-    struct driver *driver = request_begin_change(req);
-    if (driver == NULL)
-        return -EINTR;
-    struct wfs_node *node = request_node(driver, ino);
-    if (value != NULL && wfs_node_xattr_copies(driver->tree, node, name, value, n_bytes, flags)) {
-        const int copied = copy_before_change(req, ino, all);
-        if (copied < 0)
-            return copied;
-    }
-    const int rc = value != NULL
-                       ? wfs_node_set_xattr(driver->tree, node, name, value, n_bytes, flags)
-                       : wfs_node_remove_xattr(driver->tree, node, name);
-    driver_end_change(driver);
-    return rc;
+    const struct attribute *attribute = ctx;
+    return attribute->value != NULL
+               ? wfs_node_set_xattr(tree, node, attribute->name, attribute->value,
+                                    attribute->n_bytes, attribute->flags)
+               : wfs_node_remove_xattr(tree, node, attribute->name);
 }
 
 /*
@@ -598,14 +573,10 @@ static int set_xattr(fuse_req_t req, fuse_ino_t ino, const char *name, const cha
  * request_open_flags); dropping them here could wait forever for a page that only this thread can
  * read.
  */
-static void change_xattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value,
-                         size_t n_bytes, int flags)
+static void change_xattr(fuse_req_t req, fuse_ino_t ino, struct attribute attribute)
 {
     const struct driver *driver = fuse_req_userdata(req);
-    int rc;
-    do
-        rc = set_xattr(req, ino, name, value, n_bytes, flags);
-    while (request_again(req));
+    int rc = (int)make_change(req, ino, set_xattr, &attribute);
     rc = request_settle(req, ino, MOUNT_SYNCS_ALL, rc);
     if (rc == 0 && driver->options->files == WFS_FILES_NPY)
         (void)fuse_lowlevel_notify_inval_inode(driver->session, ino, -1, 0);
@@ -615,12 +586,12 @@ static void change_xattr(fuse_req_t req, fuse_ino_t ino, const char *name, const
 static void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value,
                         size_t n_bytes, int flags)
 {
-    change_xattr(req, ino, name, value, n_bytes, flags);
+    change_xattr(req, ino, (struct attribute){name, value, n_bytes, flags});
 }
 
 static void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 {
-    change_xattr(req, ino, name, NULL, 0, 0);
+    change_xattr(req, ino, (struct attribute){.name = name});
 }
 
 /* ---- the table ---- */

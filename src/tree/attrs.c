@@ -195,15 +195,14 @@ static int get_stats(const struct look *look, struct strbuf *text)
 
 /* ---- the table: what can be set ---- */
 
-bool attrs_need_copy(const struct wfs_tree *tree, const struct wfs_node *node)
-{
-    return node->kind == NODE_FILE && !edit_is_staged(node) && node->tensor != NULL &&
-           !wfs_tensor_is_plain(node->tensor) && !tree->is_replaying;
-}
-
+/* A new dtype or shape needs a copy of the bytes as they are shown: those of a tensor in the source
+ * that is not stored so. */
 static int make_describable(struct wfs_tree *tree, struct wfs_node *node)
 {
-    return attrs_need_copy(tree, node) ? staging_begin(tree, node, content_n_bytes(tree, node)) : 0;
+    const bool needs_copy = node->kind == NODE_FILE && !edit_is_staged(node) &&
+                            node->tensor != NULL && !wfs_tensor_is_plain(node->tensor) &&
+                            !tree->is_replaying;
+    return needs_copy ? staging_begin(tree, node, content_n_bytes(tree, node)) : 0;
 }
 
 /* The kernel may have cached a generated header. */

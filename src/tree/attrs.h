@@ -37,10 +37,6 @@ struct attr {
 extern const struct attr attrs_table[];
 extern const size_t attrs_table_n;
 
-/* Returns true when a new dtype or shape needs a copy of the bytes as they are shown: those of a
- * tensor in the source that is not stored so. */
-bool attrs_need_copy(const struct wfs_tree *tree, const struct wfs_node *node);
-
 /* Sets the attribute if possible; NULL removes it. -ENODATA: unknown attribute. */
 int attrs_change(struct wfs_tree *tree, struct wfs_node *node, const char *name, const char *value);
 

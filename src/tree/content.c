@@ -115,30 +115,27 @@ static int begin_copy(struct wfs_tree *tree, const struct wfs_node *node, uint64
     return code;
 }
 
-int staging_begin(struct wfs_tree *tree, struct wfs_node *node, uint64_t n_keep)
+/* Ends a copy, given the result of its run: it becomes the content of the node, or is removed. */
+static int end_copy(struct wfs_tree *tree, struct wfs_node *node, struct copy *copy, int code)
 {
-    struct copy copy;
-    if (edit_of(tree, node) == NULL)
-        return -ENOMEM;
-    if (!tree->options.allows_large && is_blown_up(node, n_keep))
-        return -EFBIG;
-    int code = begin_copy(tree, node, n_keep, &copy);
-    if (code < 0)
-        return code;
-    code = run_copy(&copy);
-    arena_done(&copy.arena);
+    if (code == 0 && edit_of(tree, node) == NULL)
+        code = -ENOMEM;
     if (code == 0)
-        return editfile_adopt(tree, node, copy.number, n_keep);
-    datafiles_remove(copy.data, copy.number);
+        code = editfile_adopt(tree, node, copy->number, copy->n_keep);
+    else
+        datafiles_remove(copy->data, copy->number);
+    arena_done(&copy->arena);
     return code;
 }
 
-/* ---- without the tree ---- */
+/* ---- copies without the tree ---- */
 
-struct wfs_stage_job {
+struct wfs_change_copy {
     struct copy copy;
+    const struct wfs_node *node;
     const struct wfs_tensor *base; /* of the node, when the copy began */
     uint64_t version;              /* of its edit; 0: none */
+    int code;                      /* of the run */
 };
 
 static uint64_t version_of(const struct wfs_node *node)
@@ -146,54 +143,67 @@ static uint64_t version_of(const struct wfs_node *node)
     return node->edit == NULL ? 0 : node->edit->version;
 }
 
-int wfs_stage_job_new(struct wfs_tree *tree, const struct wfs_node *node, uint64_t n_keep,
-                      uint64_t n_new, struct wfs_stage_job **ret)
+void wfs_tree_set_change(struct wfs_tree *tree, struct wfs_change *change)
 {
-    *ret = NULL;
-    if (tree->stage == NULL || node->kind != NODE_FILE || node->tensor == NULL ||
-        edit_is_staged(node))
-        return 0;
-    const uint64_t n_shown = edit_n_bytes(node) + frame_header_n_bytes(tree, node);
-    if (n_keep == n_shown || n_new >= n_shown)
-        return 0;
-    n_keep = n_keep < n_shown ? n_keep : n_shown;
-    /* What is refused is refused by the change itself. */
-    if (n_keep == 0 || (!tree->options.allows_large && is_blown_up(node, n_keep)))
-        return 0;
-    struct wfs_stage_job *job = calloc(1, sizeof(*job));
-    const int code = job == NULL ? -ENOMEM : begin_copy(tree, node, n_keep, &job->copy);
+    tree->change = change;
+}
+
+void wfs_change_copy(struct wfs_change *change)
+{
+    change->copy->code = run_copy(&change->copy->copy);
+}
+
+void wfs_change_done(struct wfs_change *change)
+{
+    if (change->copy == NULL)
+        return;
+    datafiles_remove(change->copy->copy.data, change->copy->copy.number);
+    arena_done(&change->copy->copy.arena);
+    free(change->copy);
+    change->copy = NULL;
+}
+
+static int begin_change(struct wfs_tree *tree, const struct wfs_node *node, uint64_t n_keep,
+                        struct wfs_change *change)
+{
+    struct wfs_change_copy *copy = calloc(1, sizeof(*copy));
+    const int code = copy == NULL ? -ENOMEM : begin_copy(tree, node, n_keep, &copy->copy);
     if (code < 0) {
-        free(job);
+        free(copy);
         return code;
     }
-    job->base = node->tensor;
-    job->version = version_of(node);
-    *ret = job;
-    return 0;
+    copy->node = node;
+    copy->base = node->tensor;
+    copy->version = version_of(node);
+    change->copy = copy;
+    return -EINPROGRESS;
 }
 
-int wfs_stage_job_run(struct wfs_stage_job *job)
+/* Takes the copy that was made, if it still is one of the content, or begins one. */
+static int stage_apart(struct wfs_tree *tree, struct wfs_node *node, uint64_t n_keep,
+                       struct wfs_change *change)
 {
-    return run_copy(&job->copy);
-}
-
-int wfs_stage_job_end(struct wfs_tree *tree, struct wfs_node *node, struct wfs_stage_job *job,
-                      int code)
-{
-    const bool is_useful = code == 0 && !edit_is_staged(node) && node->tensor == job->base &&
-                           version_of(node) == job->version;
-    if (is_useful && edit_of(tree, node) == NULL)
-        code = -ENOMEM;
-    if (is_useful && code == 0) {
-        const uint64_t n_shown = edit_n_bytes(node) + frame_header_n_bytes(tree, node);
-        code = editfile_adopt(tree, node, job->copy.number, job->copy.n_keep);
-        if (code == 0 && job->copy.n_keep < n_shown)
-            editfile_touch(tree, node); /* a shorter copy is a change, and all of a truncation */
-    } else
-        datafiles_remove(&tree->stage->data, job->copy.number);
-    arena_done(&job->copy.arena);
-    free(job);
+    struct wfs_change_copy *copy = change->copy;
+    if (copy != NULL && (copy->node != node || copy->base != node->tensor ||
+                         copy->version != version_of(node) || copy->copy.n_keep != n_keep))
+        wfs_change_done(change);
+    if (change->copy == NULL)
+        return begin_change(tree, node, n_keep, change);
+    change->copy = NULL;
+    const int code = end_copy(tree, node, &copy->copy, copy->code);
+    free(copy);
     return code;
+}
+
+int staging_begin(struct wfs_tree *tree, struct wfs_node *node, uint64_t n_keep)
+{
+    struct copy copy;
+    if (!tree->options.allows_large && is_blown_up(node, n_keep))
+        return -EFBIG;
+    if (tree->change != NULL && n_keep > 0)
+        return stage_apart(tree, node, n_keep, tree->change);
+    const int code = begin_copy(tree, node, n_keep, &copy);
+    return code < 0 ? code : end_copy(tree, node, &copy, run_copy(&copy));
 }
 
 uint64_t content_n_bytes(const struct wfs_tree *tree, const struct wfs_node *node)

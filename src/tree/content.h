@@ -10,7 +10,7 @@
 
 /* Copies the first n_keep bytes of what the file shows into a new staged one and makes that its
  * content. The node is as it was when this fails. -EFBIG: the tensor shows much more than its file
- * has. */
+ * has; -EINPROGRESS: see wfs_tree_set_change. */
 int staging_begin(struct wfs_tree *tree, struct wfs_node *node, uint64_t n_keep);
 
 /* Returns the size that stat shows. */

@@ -326,14 +326,6 @@ int wfs_node_set_xattr(struct wfs_tree *tree, struct wfs_node *node, const char 
     return 0; /* copies of files and directories try whatever the original has */
 }
 
-bool wfs_node_xattr_copies(const struct wfs_tree *tree, const struct wfs_node *node,
-                           const char *name, const void *value, size_t n_bytes, int flags)
-{
-    const bool describes = strcmp(name, OURS "dtype") == 0 || strcmp(name, OURS "shape") == 0;
-    return describes && tree_is_open(tree) && attrs_need_copy(tree, node) &&
-           compare_old(tree, node, name, value, n_bytes, flags) == 0;
-}
-
 int wfs_node_remove_xattr(struct wfs_tree *tree, struct wfs_node *node, const char *name)
 {
     autostrbuf struct strbuf old = {0};

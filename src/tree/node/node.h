@@ -142,6 +142,7 @@ struct wfs_tree {
     struct digests *digests;
     struct metadata *metadata;
     struct valuefiles *valuefiles;
+    struct wfs_change *change; /* makes its copies by itself; NULL: they are made at once */
     struct wfs_replayed replayed;
     bool is_unmade;    /* wfs_tree_new failed */
     bool is_discarded; /* its edits have left the stage: it takes no more */
