@@ -4,33 +4,17 @@
  */
 #include "archive/gzip.h"
 
-#include <weightfs/array.h>
 #include <weightfs/cleanup.h>
+#include "archive/derived.h"
+#include "base/bytes.h"
+#include "base/stream.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 #include <zlib.h>
-
-#include "archive/inflate.h"
-#include "base/bytes.h"
-#include "base/search.h"
-#include "base/stream.h"
 
 enum { HEADER = 10, TRAILER = 8, N_MEMBERS_MAX = 65536 };
 enum { FLAG_CRC = 2, FLAG_EXTRA = 4, FLAG_NAME = 8, FLAG_COMMENT = 16, FLAGS_RESERVED = 0xe0 };
-
-struct member {
-    uint64_t start; /* in the content */
-    struct deflated deflated;
-};
-
-struct gzip {
-    struct member *members; /* malloc'ed */
-    size_t n_members, n_room;
-    struct inflater *inflater;
-};
 
 bool gzip_probe(const uint8_t *head, size_t n_head)
 {
@@ -51,8 +35,6 @@ size_t gzip_peek(const uint8_t *head, size_t n_head, void *buf, size_t n_bytes)
     inflateEnd(&z);
     return n_bytes - z.avail_out;
 }
-
-/* ---- members ---- */
 
 static int skip_text(struct stream *stream)
 {
@@ -96,7 +78,7 @@ static int find_data(const struct source *file, uint64_t offset, uint64_t *ret)
     return code;
 }
 
-static int check_trailer(const struct source *file, uint64_t offset, uint32_t crc, uint64_t n_bytes,
+static int check_trailer(const struct source *file, uint64_t offset, const struct inflated *member,
                          struct gzip_facts *facts)
 {
     uint8_t trailer[TRAILER];
@@ -107,8 +89,9 @@ static int check_trailer(const struct source *file, uint64_t offset, uint32_t cr
     const int code = source_read(file, offset, trailer, TRAILER);
     if (code < 0)
         return code;
-    facts->has_other_crc = facts->has_other_crc || load_le32(trailer) != crc;
-    facts->has_other_size = facts->has_other_size || load_le32(trailer + 4) != (uint32_t)n_bytes;
+    facts->has_other_crc = facts->has_other_crc || load_le32(trailer) != member->crc;
+    facts->has_other_size =
+        facts->has_other_size || load_le32(trailer + 4) != (uint32_t)member->n_bytes;
     return 0;
 }
 
@@ -116,29 +99,22 @@ static int check_trailer(const struct source *file, uint64_t offset, uint32_t cr
 static int add_member(struct source *content, const struct source *file, uint64_t *offset,
                       struct gzip_facts *facts)
 {
-    struct gzip *gzip = content->ctx;
-    struct member member = {.start = content->n_bytes, .deflated = {.n_bytes = UINT64_MAX}};
-    uint64_t n_bytes, n_packed, end;
-    uint32_t crc;
-    int code = find_data(file, *offset, &member.deflated.offset);
+    struct deflated member = {.n_bytes = UINT64_MAX};
+    struct inflated inflated;
+    int code = find_data(file, *offset, &member.offset);
     if (code < 0)
         return code == -ENODATA ? -EBADMSG : code;
-    member.deflated.n_packed = file->n_bytes - member.deflated.offset;
-    code = inflate_measure(file, &member.deflated, &crc, &n_bytes, &n_packed);
-    if (code < 0)
+    member.n_packed = file->n_bytes - member.offset;
+    if ((code = inflate_all(file, &member, &inflated)) < 0)
         return code;
-    member.deflated.n_bytes = n_bytes;
-    member.deflated.n_packed = n_packed;
-    if (!checked_add(content->n_bytes, n_bytes, &end) || end > INT64_MAX)
-        return -EOVERFLOW;
-    if (array_reserve(&gzip->members, sizeof(*gzip->members), gzip->n_members, 1, &gzip->n_room) <
-        0)
-        return -ENOMEM;
-    gzip->members[gzip->n_members++] = member;
-    content->n_bytes = end;
-    *offset = member.deflated.offset + n_packed;
-    code = check_trailer(file, *offset, crc, n_bytes, facts);
+    member.n_bytes = inflated.n_bytes;
+    member.n_packed = inflated.n_packed;
+    if ((code = derived_append_deflated(content, &member)) < 0)
+        return code;
+    *offset = member.offset + member.n_packed;
+    code = check_trailer(file, *offset, &inflated, facts);
     *offset += file->n_bytes - *offset < TRAILER ? file->n_bytes - *offset : TRAILER;
+    facts->n_members++;
     return code;
 }
 
@@ -149,89 +125,41 @@ static bool has_member(const struct source *file, uint64_t offset)
            gzip_probe(head, HEADER);
 }
 
-static int fail_member(const struct gzip *gzip, uint64_t offset, int code, struct wfs_error *err)
+static int fail_member(uint64_t number, uint64_t offset, int code, struct wfs_error *err)
 {
     if (code == -ENOMEM)
         return wfs_fail_memory(err);
     if (code == -EIO)
         return wfs_fail(err, EIO, "cannot read its gzip data");
     return wfs_fail(err, EBADMSG,
-                    "the gzip data is damaged or cut: member %zu, at byte %" PRIu64
+                    "the gzip data is damaged or cut: member %" PRIu64 ", at byte %" PRIu64
                     ", cannot be decompressed to its end",
-                    gzip->n_members + 1, offset);
+                    number, offset);
 }
 
 static int add_members(struct source *content, const struct source *file, struct gzip_facts *facts,
                        struct wfs_error *err)
 {
-    const struct gzip *gzip = content->ctx;
     uint64_t offset = 0;
     do {
-        const uint64_t start = offset;
-        if (gzip->n_members == N_MEMBERS_MAX)
+        const uint64_t start = offset, number = facts->n_members + 1;
+        if (number > N_MEMBERS_MAX)
             return wfs_fail(err, E2BIG, "the gzip data has more than %d members", N_MEMBERS_MAX);
         const int code = add_member(content, file, &offset, facts);
         if (code < 0)
-            return fail_member(gzip, start, code, err);
+            return fail_member(number, start, code, err);
     } while (has_member(file, offset));
-    facts->n_members = gzip->n_members;
     facts->n_trailing = file->n_bytes - offset;
     return 0;
-}
-
-/* ---- the source ---- */
-
-/* Returns the last member that begins at or before the offset. */
-static size_t member_at(const struct gzip *gzip, uint64_t offset)
-{
-    return search_starts(gzip->members, gzip->n_members, sizeof(*gzip->members),
-                         offsetof(struct member, start), offset) -
-           1;
-}
-
-static int read_content(const struct source *content, uint64_t offset, void *buf, size_t n_bytes)
-{
-    const struct gzip *gzip = content->ctx;
-    uint8_t *at = buf;
-    int code = 0;
-    while (n_bytes > 0 && code == 0) {
-        const size_t i = member_at(gzip, offset);
-        const struct member *member = &gzip->members[i];
-        const uint64_t from = offset - member->start, n_left = member->deflated.n_bytes - from;
-        const size_t n = n_bytes < n_left ? n_bytes : (size_t)n_left;
-        code = inflater_read(gzip->inflater, (uint32_t)i, &member->deflated, from, at, n);
-        at += n;
-        offset += n;
-        n_bytes -= n;
-    }
-    return code;
-}
-
-static void free_content(struct source *content)
-{
-    struct gzip *gzip = content->ctx;
-    inflater_free(gzip->inflater);
-    free(gzip->members);
-    free(gzip);
 }
 
 int gzip_open(struct source *file, struct source **out, struct gzip_facts *facts,
               struct wfs_error *err)
 {
     struct source *content;
-    struct gzip *gzip = calloc(1, sizeof(*gzip));
     *facts = (struct gzip_facts){0};
-    if (gzip == NULL || inflater_new(file, &gzip->inflater) < 0 ||
-        source_new_memory(file->path, NULL, 0, &content) < 0) {
-        if (gzip != NULL)
-            inflater_free(gzip->inflater);
-        free(gzip);
+    if (derived_new(file, &content) < 0)
         return wfs_fail_memory(err);
-    }
-    content->ctx = gzip;
-    content->read = read_content;
-    content->done = free_content;
-    content->origin = file;
     const int code = add_members(content, file, facts, err);
     if (code < 0)
         source_free(content);

@@ -1,51 +1,195 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Opening a zip: the directory, the checks that make it the only authority, and finding in it.
+ * Opening a zip: its end records, found backwards from the end and checked against each other and
+ * the file; the directory, and the checks that make it the only authority. Then finding in it, and
+ * the checksums, which opening leaves alone.
  */
 #include "archive/zip.h"
 
 #include <weightfs/cleanup.h>
+#include "archive/derived.h"
+#include "base/bytes.h"
+#include "base/stream.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/bytes.h"
-#include "base/stream.h"
-#include "archive/zip_end.h"
+/*
+ * End record: "PK\5\6", u16 disk, disk of the directory, entries here, entries in all, u32 bytes
+ * and offset of the directory, u16 bytes of comment. Before it, for large archives, a locator:
+ * "PK\6\7", u32 disk, u64 offset of "PK\6\6", u32 disks; and there: u64 size, u16 made by, needed,
+ * u32 disks, u64 entries here, in all, u64 bytes and offset of the directory.
+ */
+enum {
+    END_BYTES = 22,
+    LOCATOR_BYTES = 20,
+    END64_BYTES = 56,
+    TAIL_MAX = 65535 + END_BYTES,
+    ENTRY_BYTES = 46,
+    HEADER_BYTES = 30,
+};
 
-enum { ENTRY_BYTES = 46, HEADER_BYTES = 30 };
+struct zip_end {
+    uint64_t n_entries;
+    uint64_t n_directory; /* bytes */
+    uint64_t directory;   /* offset in the archive */
+    uint64_t limit;       /* where the directory must end at the latest */
+    uint64_t n_trailing;  /* bytes after the end record */
+    uint64_t n_between;   /* bytes between the directory and the end record that are neither */
+};
 
+/* Signatures are "PK\1\2", "PK\3\4" and so on. */
 static bool has_signature(const uint8_t *bytes, uint8_t third)
 {
     return bytes[0] == 'P' && bytes[1] == 'K' && bytes[2] == third && bytes[3] == third + 1;
+}
+
+static struct wfs_quoted name_of(const struct zip_entry *entry)
+{
+    return wfs_quote_n(entry->name, entry->n_name);
+}
+
+/* Compares a number of the classic record with that of zip64: all ones refer to the latter. */
+static bool agrees(uint64_t classic, uint64_t all_ones, uint64_t large)
+{
+    return classic == all_ones || classic == large;
+}
+
+/* at is the position of the end record in the archive. */
+static int parse_end64(const struct source *source, uint64_t start, const uint8_t *record,
+                       uint64_t at, struct zip_end *end, struct wfs_error *err)
+{
+    uint8_t locator[LOCATOR_BYTES], large[END64_BYTES];
+    if (at < LOCATOR_BYTES)
+        return 0;
+    const uint64_t locator_at = at - LOCATOR_BYTES;
+    int code = source_read(source, start + locator_at, locator, sizeof(locator));
+    if (code < 0)
+        return wfs_fail(err, -code, "cannot read the end of the zip");
+    if (!has_signature(locator, 6))
+        return 0;
+    const uint64_t offset = load_le64(locator + 8);
+    if (load_le32(locator + 4) != 0 || load_le32(locator + 16) > 1)
+        return wfs_fail(err, EOPNOTSUPP, "multi-part zips are not supported");
+    if (locator_at < END64_BYTES || offset > locator_at - END64_BYTES)
+        return wfs_fail(err, EBADMSG, "zip: the zip64 end record at %llu is beyond %llu",
+                        (unsigned long long)offset, (unsigned long long)locator_at);
+    if ((code = source_read(source, start + offset, large, sizeof(large))) < 0)
+        return wfs_fail(err, -code, "cannot read the end of the zip");
+    if (memcmp(large, "PK\6\6", 4) != 0)
+        return wfs_fail(err, EBADMSG, "zip: no zip64 end record at %llu",
+                        (unsigned long long)offset);
+    end->n_entries = load_le64(large + 32);
+    end->n_directory = load_le64(large + 40);
+    end->directory = load_le64(large + 48);
+    end->limit = offset;
+    uint64_t after;
+    if (checked_add(load_le64(large + 4), offset + 12, &after) && after < locator_at)
+        end->n_between = locator_at - after;
+    if (load_le32(large + 16) != 0 || load_le32(large + 20) != 0 ||
+        load_le64(large + 24) != end->n_entries)
+        return wfs_fail(err, EOPNOTSUPP, "multi-part zips are not supported");
+    if (!agrees(load_le16(record + 10), 0xffff, end->n_entries) ||
+        !agrees(load_le32(record + 12), 0xffffffff, end->n_directory) ||
+        !agrees(load_le32(record + 16), 0xffffffff, end->directory))
+        return wfs_fail(err, EBADMSG, "zip: its two end records disagree");
+    return 0;
+}
+
+static int parse_end(const struct source *source, uint64_t start, const uint8_t *record,
+                     uint64_t at, struct zip_end *end, struct wfs_error *err)
+{
+    *end = (struct zip_end){.n_entries = load_le16(record + 10),
+                            .n_directory = load_le32(record + 12),
+                            .directory = load_le32(record + 16),
+                            .limit = at};
+    if (load_le16(record + 4) != load_le16(record + 6) ||
+        load_le16(record + 8) != load_le16(record + 10) ||
+        (load_le16(record + 4) != 0 && load_le16(record + 4) != 0xffff))
+        return wfs_fail(err, EOPNOTSUPP, "multi-part zips are not supported");
+    const int code = parse_end64(source, start, record, at, end, err);
+    if (code < 0)
+        return code;
+    uint64_t stop;
+    if (!checked_add(end->directory, end->n_directory, &stop) || stop > end->limit)
+        return wfs_fail(err, EBADMSG, "zip: the directory of %s at %llu does not end before %llu",
+                        wfs_count(end->n_directory, "byte").text,
+                        (unsigned long long)end->directory, (unsigned long long)end->limit);
+    end->n_between += end->limit - stop;
+    if (end->n_entries > end->n_directory / ENTRY_BYTES)
+        return wfs_fail(err, EBADMSG, "zip: a directory of %s cannot have %s",
+                        wfs_count(end->n_directory, "byte").text,
+                        wfs_count(end->n_entries, "entry").text);
+    return 0;
+}
+
+/* Takes the last valid end record of the last n_tail bytes; without one the error is that of the
+ * last invalid one. */
+static int find_in_tail(const struct source *source, uint64_t start, uint64_t n_bytes,
+                        size_t n_tail, struct zip_end *end, struct wfs_error *err)
+{
+    autofree uint8_t *tail = malloc(n_tail + 1);
+    struct wfs_error last = {0};
+    if (tail == NULL)
+        return wfs_fail_memory(err);
+    int code = source_read(source, start + n_bytes - n_tail, tail, n_tail);
+    if (code < 0)
+        return wfs_fail(err, -code, "cannot read the end of the zip");
+    for (size_t i = n_tail; i-- > 0;) {
+        if (n_tail - i < END_BYTES || !has_signature(tail + i, 5) ||
+            load_le16(tail + i + 20) > n_tail - i - END_BYTES)
+            continue;
+        struct wfs_error found = {0};
+        code = parse_end(source, start, tail + i, n_bytes - n_tail + i, end, &found);
+        if (code == 0) {
+            end->n_trailing = n_tail - i - END_BYTES - load_le16(tail + i + 20);
+            return 0;
+        }
+        if (code != -EBADMSG && code != -EOPNOTSUPP)
+            return wfs_fail(err, -code, "%s", found.text);
+        if (last.code == 0)
+            last = found;
+    }
+    if (last.code != 0)
+        return wfs_fail(err, last.code, "%s", last.text);
+    return wfs_fail(err, EBADMSG, "the zip has no directory: it was cut off at %s",
+                    wfs_count(n_bytes, "byte").text);
+}
+
+/*
+ * Finds the last valid end record: its directory is before it and large enough for its entries.
+ * Most zips have no comment: their record is the very end. -EBADMSG, -EOPNOTSUPP, -EIO, -ENOMEM.
+ */
+static int find_end(const struct source *source, uint64_t start, uint64_t n_bytes,
+                    struct zip_end *end, struct wfs_error *err)
+{
+    struct wfs_error first = {0};
+    const int code = n_bytes < END_BYTES
+                         ? -EBADMSG
+                         : find_in_tail(source, start, n_bytes, END_BYTES, end, &first);
+    if (code == -EBADMSG || code == -EOPNOTSUPP)
+        return find_in_tail(source, start, n_bytes, n_bytes < TAIL_MAX ? (size_t)n_bytes : TAIL_MAX,
+                            end, err);
+    return code < 0 ? wfs_fail(err, -code, "%s", first.text) : 0;
 }
 
 /* Reads the 64-bit sizes of an entry, for the fields that are all ones, in this order. */
 static int parse_extra(struct zip_entry *entry, const uint8_t *extra, size_t n_extra,
                        struct wfs_error *err)
 {
-    struct cursor cursor = cursor_of(extra, n_extra);
+    struct cursor cursor = cursor_of(extra, n_extra), numbers = {0};
     uint64_t *const fields[] = {&entry->n_bytes, &entry->n_packed, &entry->header};
-    bool is_needed = false;
-    for (size_t i = 0; i < 3; i++)
-        is_needed = is_needed || *fields[i] == 0xffffffff;
-    uint16_t id, n;
+    uint16_t id = 0, n;
     const uint8_t *block;
-    while (is_needed && cursor_le16(&cursor, &id) && cursor_le16(&cursor, &n) &&
-           cursor_take(&cursor, n, &block)) {
-        if (id != 1)
-            continue;
-        struct cursor numbers = cursor_of(block, n);
-        for (size_t i = 0; i < 3; i++)
-            if (*fields[i] == 0xffffffff && !cursor_le64(&numbers, fields[i]))
-                return wfs_fail(err, EBADMSG, "zip: entry %s lacks its 64-bit sizes",
-                                wfs_quote_n(entry->name, entry->n_name).text);
-        return 0;
-    }
-    return !is_needed ? 0
-                      : wfs_fail(err, EBADMSG, "zip: entry %s lacks its 64-bit sizes",
-                                 wfs_quote_n(entry->name, entry->n_name).text);
+    while (id != 1 && cursor_le16(&cursor, &id) && cursor_le16(&cursor, &n) &&
+           cursor_take(&cursor, n, &block))
+        numbers = id == 1 ? cursor_of(block, n) : numbers;
+    for (size_t i = 0; i < 3; i++)
+        if (*fields[i] == 0xffffffff && !cursor_le64(&numbers, fields[i]))
+            return wfs_fail(err, EBADMSG, "zip: entry %s lacks its 64-bit sizes",
+                            name_of(entry).text);
+    return 0;
 }
 
 static int check_entry(const struct zip *zip, const struct zip_entry *entry, struct wfs_error *err)
@@ -53,15 +197,13 @@ static int check_entry(const struct zip *zip, const struct zip_entry *entry, str
     uint64_t end;
     if (entry->method == ZIP_STORED && entry->n_packed != entry->n_bytes)
         return wfs_fail(err, EBADMSG, "zip: entry %s is stored with %s, but has %llu",
-                        wfs_quote_n(entry->name, entry->n_name).text,
-                        wfs_count(entry->n_packed, "byte").text,
+                        name_of(entry).text, wfs_count(entry->n_packed, "byte").text,
                         (unsigned long long)entry->n_bytes);
     if (!checked_add(entry->header, (uint64_t)HEADER_BYTES + entry->n_name, &end) ||
         !checked_add(end, entry->n_packed, &end) || end > zip->directory)
         return wfs_fail(err, EBADMSG, "zip: entry %s of %s at %llu runs past the directory at %llu",
-                        wfs_quote_n(entry->name, entry->n_name).text,
-                        wfs_count(entry->n_packed, "byte").text, (unsigned long long)entry->header,
-                        (unsigned long long)zip->directory);
+                        name_of(entry).text, wfs_count(entry->n_packed, "byte").text,
+                        (unsigned long long)entry->header, (unsigned long long)zip->directory);
     return 0;
 }
 
@@ -139,9 +281,8 @@ static int check_overlaps(struct zip *zip, struct wfs_error *err)
     for (uint32_t i = 1; i < zip->n_entries; i++) {
         const struct zip_entry *a = &zip->entries[i - 1], *b = &zip->entries[i];
         if (a->header + HEADER_BYTES + a->n_name + a->n_packed > b->header)
-            return wfs_fail(err, EBADMSG, "zip: entries %s and %s overlap",
-                            wfs_quote_n(a->name, a->n_name).text,
-                            wfs_quote_n(b->name, b->n_name).text);
+            return wfs_fail(err, EBADMSG, "zip: entries %s and %s overlap", name_of(a).text,
+                            name_of(b).text);
     }
     return 0;
 }
@@ -197,8 +338,7 @@ static int index_names(struct zip *zip, struct wfs_error *err)
         uint32_t twin;
         if (map_find(&zip->names, hash, is_wanted, &wanted, &twin))
             return wfs_fail(err, EBADMSG, "zip: duplicate entry: %s and %s",
-                            wfs_quote_n(zip->entries[twin].name, zip->entries[twin].n_name).text,
-                            wfs_quote_n(entry->name, entry->n_name).text);
+                            name_of(&zip->entries[twin]).text, name_of(entry).text);
         (void)map_add(&zip->names, hash, i); /* there is room */
     }
     return 0;
@@ -209,7 +349,7 @@ int zip_open(struct zip *zip, const struct source *source, uint64_t start, uint6
 {
     *zip = (struct zip){.source = source, .start = start};
     struct zip_end end;
-    int code = zip_end_find(source, start, n_bytes, &end, err);
+    int code = find_end(source, start, n_bytes, &end, err);
     if (code < 0)
         return code;
     if (end.n_entries > limits->zip_entries)
@@ -224,9 +364,9 @@ int zip_open(struct zip *zip, const struct source *source, uint64_t start, uint6
     zip->n_trailing = end.n_trailing;
     zip->n_between = end.n_between;
     if ((code = read_directory(zip, &end, limits, err)) < 0 ||
-        (code = check_overlaps(zip, err)) < 0 || (code = index_names(zip, err)) < 0)
+        (code = check_overlaps(zip, err)) < 0)
         return code;
-    return 0;
+    return index_names(zip, err);
 }
 
 void zip_close(struct zip *zip)
@@ -261,8 +401,7 @@ static int read_header(struct zip *zip, const struct zip_entry *entry, const uin
         zip->n_window = 0;
         const size_t n = n_left < ZIP_HEADER_WINDOW ? (size_t)n_left : ZIP_HEADER_WINDOW;
         if (n_wanted > n)
-            return wfs_fail(err, E2BIG, "zip: the name %s is too long",
-                            wfs_quote_n(entry->name, entry->n_name).text);
+            return wfs_fail(err, E2BIG, "zip: the name %s is too long", name_of(entry).text);
         /* The pickle is read later, which checks that the file has not changed. */
         const int code =
             source_read_unchecked(zip->source, zip->start + entry->header, zip->window, n);
@@ -318,23 +457,20 @@ int zip_locate(struct zip *zip, struct zip_entry *entry, struct wfs_error *err)
         return 0;
     const char *trouble = unreadable(entry);
     if (trouble != NULL)
-        return wfs_fail(err, EOPNOTSUPP, "zip: entry %s %s",
-                        wfs_quote_n(entry->name, entry->n_name).text, trouble);
+        return wfs_fail(err, EOPNOTSUPP, "zip: entry %s %s", name_of(entry).text, trouble);
     const int code = read_header(zip, entry, &header, err);
     if (code < 0)
         return code;
     trouble = disagreement(entry, header);
     if (trouble != NULL)
-        return wfs_fail(err, EBADMSG, "zip: entry %s %s",
-                        wfs_quote_n(entry->name, entry->n_name).text, trouble);
+        return wfs_fail(err, EBADMSG, "zip: entry %s %s", name_of(entry).text, trouble);
     const uint64_t data = entry->header + HEADER_BYTES + entry->n_name + load_le16(header + 28);
     const uint64_t next =
         entry + 1 < zip->entries + zip->n_entries ? entry[1].header : zip->directory;
     if (data > next || entry->n_packed > next - data)
         return wfs_fail(err, EBADMSG, "zip: entry %s of %s at %llu runs into the next one at %llu",
-                        wfs_quote_n(entry->name, entry->n_name).text,
-                        wfs_count(entry->n_packed, "byte").text, (unsigned long long)data,
-                        (unsigned long long)next);
+                        name_of(entry).text, wfs_count(entry->n_packed, "byte").text,
+                        (unsigned long long)data, (unsigned long long)next);
     entry->data = zip->start + data;
     entry->has_other_crc = (load_le16(header + 6) & 8) == 0 && load_le32(header + 14) != entry->crc;
     return 0;
@@ -358,4 +494,27 @@ uint64_t zip_count_loose(const struct zip *zip)
             stop = end;
     }
     return n_loose;
+}
+
+int zip_verify(const struct zip *zip, const struct zip_entry *entry, struct wfs_error *err)
+{
+    const struct wfs_quoted name = name_of(entry);
+    const struct deflated member = {entry->data, entry->n_packed, entry->n_bytes};
+    struct inflated found = {.n_bytes = entry->n_bytes};
+    const int code = entry->method == ZIP_DEFLATED
+                         ? inflate_all(zip->source, &member, &found)
+                         : stored_crc(zip->source, entry->data, entry->n_bytes, &found.crc);
+    if (code == -EBADMSG)
+        return wfs_fail(err, EBADMSG, "zip: the compressed data of entry %s is damaged", name.text);
+    if (code < 0)
+        return wfs_fail(err, -code, "cannot read entry %s", name.text);
+    if (found.n_bytes != entry->n_bytes)
+        return wfs_fail(err, EBADMSG, "zip: entry %s inflates to %s than %s", name.text,
+                        found.n_bytes < entry->n_bytes ? "fewer" : "more",
+                        wfs_count(entry->n_bytes, "byte").text);
+    /* PyTorch has an option not to compute any. */
+    if (entry->crc != found.crc && entry->crc != 0)
+        return wfs_fail(err, EBADMSG, "zip: entry %s has the checksum %08x, expected %08x",
+                        name.text, found.crc, entry->crc);
+    return 0;
 }

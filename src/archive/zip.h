@@ -11,8 +11,8 @@
 
 #include "base/arena.h"
 #include "base/hash.h"
-#include "base/source.h"
 #include "base/limits.h"
+#include "base/source.h"
 
 enum { ZIP_STORED = 0, ZIP_DEFLATED = 8 };
 enum { ZIP_HEADER_WINDOW = 8192 };
@@ -72,5 +72,9 @@ int zip_locate(struct zip *zip, struct zip_entry *entry, struct wfs_error *err);
  * located yet and the next one counts as its own.
  */
 uint64_t zip_count_loose(const struct zip *zip);
+
+/* Reads an entry that zip_locate has found, and compares its size and CRC-32 with the directory.
+ * -EBADMSG, -EIO, -ENOMEM. */
+int zip_verify(const struct zip *zip, const struct zip_entry *entry, struct wfs_error *err);
 
 #endif

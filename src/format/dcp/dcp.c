@@ -21,7 +21,6 @@
 #include <unistd.h>
 
 #include "archive/zip.h"
-#include "archive/zip_checksum.h"
 #include "format/dcp/dcp_item.h"
 #include "format/dcp/dcp_parts.h"
 #include "format/dcp/dcp_readback.h"
@@ -412,7 +411,7 @@ static int verify_item(const struct source *file, const struct dcp_item *item,
     for (uint32_t i = 0; code == 0 && i < zip.n_entries; i++) {
         code = zip_locate(&zip, &zip.entries[i], err);
         if (code == 0)
-            code = zip_checksum_verify(&zip, &zip.entries[i], err);
+            code = zip_verify(&zip, &zip.entries[i], err);
     }
     return code;
 }

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "archive/derived.h"
-#include "archive/zip_checksum.h"
+#include "archive/zip.h"
 #include "base/bytes.h"
 #include "format/pytorch/object/torch_global.h"
 #include "format/pytorch/object/torch_storage_id.h"
@@ -226,7 +226,7 @@ int torch_records_read_pickle(struct torch *torch, const struct torch_records *r
     struct value_bytes bytes;
     int code = zip_locate(records->zip, entry, torch->err);
     if (code == 0 && entry->n_bytes <= CHECKED_MAX && !entry->is_derived)
-        code = zip_checksum_verify(records->zip, entry, torch->err);
+        code = zip_verify(records->zip, entry, torch->err);
     if (code < 0)
         return code;
     uint64_t n_max;

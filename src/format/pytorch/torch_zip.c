@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "archive/zip_checksum.h"
 #include "format/pytorch/object/torch.h"
 #include "format/pytorch/object/torch_listing.h"
 #include "format/pytorch/object/torch_storage.h"
@@ -267,7 +266,7 @@ static int check_entries(struct wfs_catalog *catalog, struct zip *zip, struct wf
         struct wfs_error first = {0};
         int code = zip_locate(zip, entry, &first);
         if (code == 0)
-            code = zip_checksum_verify(zip, entry, &first);
+            code = zip_verify(zip, entry, &first);
         if (code < 0 && !torch_is_trouble(code))
             return wfs_fail(err, -code, "%s", first.text);
         n_without += code == 0 && entry->crc == 0 && entry->n_bytes > 0;
