@@ -35,6 +35,13 @@ struct wfs_report_commit {
     uint64_t n_edits, n_tensors, n_files, n_bytes;
 };
 
+/* What loads the other checkpoints that a view needs. */
+struct wfs_view_loader {
+    /* *out is taken over. Returns 0, or a negative errno with the report in err. */
+    int (*load)(void *ctx, const char *path, struct wfs_catalog **out, struct wfs_error *err);
+    void *ctx;
+};
+
 #pragma GCC visibility push(default)
 
 /* Returns the i-th option, from 0; NULL after the last. */
@@ -65,30 +72,21 @@ char *wfs_view_pair(const char *first, const char *second);
 /* Returns true if applying it would change nothing. */
 bool wfs_view_is_empty(const struct wfs_view *view);
 
-/* Returns the path given with `like`, which the caller loads; NULL: none. */
-const char *wfs_view_like(const struct wfs_view *view);
-
-/* Returns the path of the i-th `overlay`, which the caller loads; NULL after the last. */
-const char *wfs_view_overlay(const struct wfs_view *view, size_t i);
+/* Returns the path, as typed, of the i-th of the other checkpoints that rules need: the one that
+ * `like` names, and overlays; NULL after the last. */
+const char *wfs_view_other(const struct wfs_view *view, size_t i);
 
 /*
- * Replaces tensors of the catalog by those of the i-th overlay that have the same key, and adds the
- * others at the end. Call it for each overlay in order, before wfs_view_apply. over belongs to the
- * catalog afterwards, or is freed on failure. -EINVAL if its filter matches nothing, -E2BIG for a
- * regex that takes too many steps.
- */
-int wfs_view_lay(const struct wfs_view *view, size_t i, struct wfs_catalog *catalog,
-                 struct wfs_catalog *over, struct wfs_error *err);
-
-/*
- * Rewrites the catalog in place. like is the catalog of the file of wfs_view_like, or NULL; it may
- * be freed afterwards. -EINVAL if the rules refuse (keys that collide, nothing left, a guess under
- * `strict`, a tensor that `like` requires), -E2BIG for a regex that takes too many steps; the
- * catalog can then only be freed. *out is the report, also after an error, or NULL when out of
- * memory. It borrows from the catalog: free it first.
+ * Rewrites the catalog in place; each of the others is loaded when its turn comes. -EINVAL if the
+ * rules refuse (keys that collide, nothing left, a filter of an overlay that matches nothing, a
+ * guess under `strict`, a tensor that `like` requires), -E2BIG for a regex that takes too many
+ * steps, or what the loader returned; the catalog can then only be freed. *out is the report, also
+ * after an error of a rule for keys or tensors; NULL when another checkpoint could not be taken, or
+ * without memory. It borrows from the catalog: free it first.
  */
 int wfs_view_apply(const struct wfs_view *view, struct wfs_catalog *catalog,
-                   const struct wfs_catalog *like, struct wfs_report **out, struct wfs_error *err);
+                   const struct wfs_view_loader *loader, struct wfs_report **out,
+                   struct wfs_error *err);
 
 void wfs_report_free(struct wfs_report *report);
 

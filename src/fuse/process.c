@@ -178,12 +178,10 @@ int process_confine(const struct mount_options *options, struct target *target,
         return connected;
     sandbox_init(&sandbox, options->sandbox);
     const bool has_siblings = options->settings.load.shards;
-    const char *overlay;
+    const char *other;
     sandbox_allow_source(&sandbox, target->source.opened, has_siblings);
-    if (wfs_view_like(view) != NULL)
-        sandbox_allow_source(&sandbox, wfs_view_like(view), has_siblings);
-    for (size_t i = 0; (overlay = wfs_view_overlay(view, i)) != NULL; i++)
-        sandbox_allow_source(&sandbox, overlay, has_siblings);
+    for (size_t i = 0; (other = wfs_view_other(view, i)) != NULL; i++)
+        sandbox_allow_source(&sandbox, other, has_siblings);
     if (target->path != NULL) {
         autofree char *stage = path_directory(target->stage_path);
         sandbox_allow_output(&sandbox, target->path);

@@ -217,16 +217,12 @@ enum exit_code checkpoint_new_view(const char *const *texts, size_t n_texts, str
     return EXIT_DONE;
 }
 
-/* Lists the URLs among the source, the `like` and the overlays; returns how many there are. */
+/* Lists the URLs among the source and the others of the view; returns how many there are. */
 static size_t list_urls(const char *source, const struct wfs_view *view, const char **urls)
 {
-    const char *path = wfs_view_like(view);
     size_t n = 0;
-    if (url_is(source))
-        urls[n++] = urls_full(source);
-    if (path != NULL && url_is(path))
-        urls[n++] = urls_full(path);
-    for (size_t i = 0; (path = wfs_view_overlay(view, i)) != NULL; i++) {
+    const char *path = source;
+    for (size_t i = 0; path != NULL; path = wfs_view_other(view, i++)) {
         if (url_is(path))
             urls[n++] = urls_full(path);
     }
@@ -237,8 +233,8 @@ enum exit_code checkpoint_connect(const char *source, const struct fetcher_setti
                                   const struct wfs_view *view, struct checkpoint_options *options,
                                   struct wfs_error *err)
 {
-    size_t n_most = 2; /* the source and the `like` */
-    while (wfs_view_overlay(view, n_most - 2) != NULL)
+    size_t n_most = 1; /* the source */
+    while (wfs_view_other(view, n_most - 1) != NULL)
         n_most++;
     autofree const char **urls = calloc(n_most, sizeof(*urls));
     if (urls == NULL)
@@ -270,52 +266,37 @@ static enum exit_code load(const char *path, const struct checkpoint_options *op
     return code < 0 ? exit_of_errno(err->code) : EXIT_DONE;
 }
 
-static enum exit_code lay_overlays(const struct checkpoint_options *options,
-                                   const struct wfs_view *view, struct wfs_catalog *catalog,
-                                   struct checkpoint_failure *failure)
-{
-    const char *path;
-    for (size_t i = 0; (path = wfs_view_overlay(view, i)) != NULL; i++) {
-        struct wfs_catalog *over = NULL;
-        failure->path = path;
-        const enum exit_code exit_code = load(path, options, &over, &failure->err);
-        if (exit_code != EXIT_DONE)
-            return exit_code;
-        failure->path = NULL;
-        if (wfs_view_lay(view, i, catalog, over, &failure->err) < 0)
-            return exit_of_view(&failure->err);
-    }
-    return EXIT_DONE;
-}
+/* The other checkpoints of a view that is applied. */
+struct others {
+    const struct checkpoint_options *options;
+    struct checkpoint_failure *failure;
+    enum exit_code exit_code; /* of the last one */
+};
 
-static enum exit_code apply(const struct checkpoint_options *options, const struct wfs_view *view,
-                            struct wfs_catalog *catalog, struct wfs_report **report,
-                            struct checkpoint_failure *failure)
+static int load_other(void *ctx, const char *path, struct wfs_catalog **out, struct wfs_error *err)
 {
-    auto_catalog struct wfs_catalog *like = NULL;
-    failure->path = wfs_view_like(view);
-    const enum exit_code exit_code =
-        failure->path != NULL ? load(failure->path, options, &like, &failure->err) : EXIT_DONE;
-    if (exit_code != EXIT_DONE)
-        return exit_code;
-    failure->path = NULL;
-    return wfs_view_apply(view, catalog, like, report, &failure->err) < 0
-               ? exit_of_view(&failure->err)
-               : EXIT_DONE;
+    struct others *others = ctx;
+    others->exit_code = load(path, others->options, out, err);
+    if (others->exit_code == EXIT_DONE)
+        return 0;
+    others->failure->path = path;
+    return -err->code;
 }
 
 enum exit_code checkpoint_load(const char *source, const struct checkpoint_options *options,
                                const struct wfs_view *view, struct wfs_catalog **out,
                                struct wfs_report **report, struct checkpoint_failure *failure)
 {
-    struct wfs_report *own = NULL;
+    auto_report struct wfs_report *own = NULL;
     *failure = (struct checkpoint_failure){0};
-    enum exit_code exit_code = load(source, options, out, &failure->err);
+    const enum exit_code exit_code = load(source, options, out, &failure->err);
     if (exit_code != EXIT_DONE || (report == NULL && wfs_view_is_empty(view)))
         return exit_code;
-    exit_code = lay_overlays(options, view, *out, failure);
-    if (exit_code == EXIT_DONE)
-        exit_code = apply(options, view, *out, report != NULL ? report : &own, failure);
-    wfs_report_free(own);
-    return exit_code;
+    struct others others = {options, failure, EXIT_DONE};
+    const struct wfs_view_loader loader = {load_other, &others};
+    const int code =
+        wfs_view_apply(view, *out, &loader, report != NULL ? report : &own, &failure->err);
+    if (code == 0 || others.exit_code != EXIT_DONE)
+        return others.exit_code;
+    return exit_of_view(&failure->err);
 }

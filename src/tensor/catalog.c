@@ -40,7 +40,6 @@ void wfs_catalog_free(struct wfs_catalog *catalog)
     for (size_t i = 0; i < catalog->n_parts; i++)
         wfs_catalog_free(catalog->parts[i]);
     free(catalog->parts);
-    free(catalog->covers);
     for (size_t i = 0; i < catalog->n_sources; i++)
         source_free(catalog->sources[i]);
     free(catalog->sources);

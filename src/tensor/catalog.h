@@ -75,14 +75,6 @@ struct catalog_unshown {
     const struct catalog_unshown *next;
 };
 
-/* What became of a tensor that an overlay has too. Texts are in the arena. */
-struct catalog_cover {
-    const char *key;
-    const char *file;     /* that it was in; NULL: in none */
-    const char *by;       /* the overlay */
-    const char *was, *is; /* dtype and shape, where they differ; else NULL */
-};
-
 struct wfs_catalog {
     struct arena arena;
     struct wfs_tensor *tensors; /* malloc'ed, may move while the catalog is being filled */
@@ -122,8 +114,6 @@ struct wfs_catalog {
     const struct wfs_note *described; /* have dtype and shape of the other */
     struct wfs_catalog **parts; /* malloc'ed; owned: what the tensors were loaded as, shards */
     size_t n_parts, n_part_room;
-    struct catalog_cover *covers; /* malloc'ed */
-    size_t n_covers, n_cover_room;
     /* For each tensor below, the arena owns keys, dims, strides and texts. */
 };
 

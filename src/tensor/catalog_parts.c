@@ -34,16 +34,6 @@ int catalog_adopt_part(struct wfs_catalog *catalog, struct wfs_catalog *part)
     return 0;
 }
 
-struct catalog_cover *catalog_add_cover(struct wfs_catalog *catalog)
-{
-    if (array_reserve(&catalog->covers, sizeof(*catalog->covers), catalog->n_covers, 1,
-                      &catalog->n_cover_room) < 0)
-        return NULL;
-    struct catalog_cover *cover = &catalog->covers[catalog->n_covers++];
-    *cover = (struct catalog_cover){0};
-    return cover;
-}
-
 static bool has_meta(const struct wfs_catalog *catalog, const char *name)
 {
     for (const struct wfs_text *text = catalog->meta; text != NULL; text = text->next) {

@@ -14,9 +14,6 @@
  */
 int catalog_adopt_part(struct wfs_catalog *catalog, struct wfs_catalog *part);
 
-/* Room for one more record of what was covered, zeroed and counted; NULL when out of memory. */
-struct catalog_cover *catalog_add_cover(struct wfs_catalog *catalog);
-
 /* Adds the metadata that the whole has no value for, and the findings. -ENOMEM. */
 int catalog_merge_texts(struct wfs_catalog *catalog, const struct wfs_catalog *part);
 

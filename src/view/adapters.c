@@ -104,14 +104,15 @@ static int take_class(const struct pass *pass, struct item *item)
 
 int pass_classes(struct pass *pass)
 {
-    int code = 0;
     if (!has_class_condition(pass))
         return 0;
     for_items(item, pass)
     {
-        code = code < 0 ? code : take_class(pass, item);
+        const int code = take_class(pass, item);
+        if (code < 0)
+            return code;
     }
-    return code;
+    return 0;
 }
 
 /* Replaces the evidence by what the user says. */
@@ -147,34 +148,33 @@ static const char *other_leaf(const struct pass *pass, const struct item *item)
     return NULL;
 }
 
-static int rename_leaf(const struct pass *pass, struct item *item, const char *why)
+static void rename_leaf(const struct pass *pass, struct item *item, const char *why)
 {
     const char *leaf = other_leaf(pass, item);
     if (leaf == NULL)
-        return 0;
-    const char *key = arena_print(&pass->catalog->arena, "%.*s%s", (int)item_path_bytes(item),
-                                  item->tensor.key, leaf);
-    if (key == NULL)
-        return wfs_fail_memory(pass->err);
+        return;
     item->done = ACTION_RENAME;
-    return pass_rename(pass, item, key, why);
+    pass_rename(pass, item,
+                arena_print(&pass->catalog->arena, "%.*s%s", (int)item_path_bytes(item),
+                            item->tensor.key, leaf),
+                why);
 }
 
-static int turn(const struct pass *pass, struct item *item, const char *why)
+static void turn(const struct pass *pass, struct item *item, const char *why)
 {
     if (item->tensor.shape.rank != 2)
-        return 0;
+        return;
     if (item_is_rigid(item)) {
-        const int code = report_add(pass->report, &pass->report->errors, item->tensor.key,
-                                    "quantized data cannot be transposed: left as stored");
-        return code < 0 ? wfs_fail_memory(pass->err) : 0;
+        report_add(pass->report, REPORT_ERRORS, item->tensor.key,
+                   "quantized data cannot be transposed: left as stored");
+        return;
     }
     item->done = ACTION_TRANSPOSE;
-    const int code = pass_swap_last(pass, item);
-    return code < 0 ? code : pass_note(pass, item, "%s", why);
+    pass_swap_last(pass, item);
+    pass_note(pass, item, "%s", why);
 }
 
-static int adapt(const struct pass *pass, struct item *item)
+static void adapt(const struct pass *pass, struct item *item)
 {
     char why[256];
     const struct verdict *verdict = &item->verdict;
@@ -183,8 +183,9 @@ static int adapt(const struct pass *pass, struct item *item)
              pass->to == TO_BURN ? "burn" : "torch", class_name(verdict->class_),
              certainty_name(verdict->certainty), row_name(verdict->row));
     if (verdict->action == ACTION_TRANSPOSE)
-        return turn(pass, item, why);
-    return verdict->action == ACTION_RENAME ? rename_leaf(pass, item, why) : 0;
+        turn(pass, item, why);
+    else if (verdict->action == ACTION_RENAME)
+        rename_leaf(pass, item, why);
 }
 
 /* Reports the first guess under `strict`. */
@@ -210,8 +211,9 @@ static int refuse_guesses(const struct pass *pass)
         row_name(first->verdict.row), path.text, n_guesses);
 }
 
-static int make_notice(struct pass *pass)
+static void make_notice(struct pass *pass)
 {
+    struct wfs_report *report = pass->report;
     size_t n_guessed = 0, n_undecided = 0;
     for_items(item, pass)
     {
@@ -219,30 +221,30 @@ static int make_notice(struct pass *pass)
         n_undecided += item_is_undecided(item);
     }
     if (n_guessed + n_undecided == 0)
-        return 0;
-    pass->report->notice =
-        arena_print(&pass->report->arena, "%s adapted by guess, %zu left undecided",
-                    wfs_count(n_guessed, "tensor").text, n_undecided);
-    return pass->report->notice == NULL ? wfs_fail_memory(pass->err) : 0;
+        return;
+    report->notice = arena_print(&report->arena, "%s adapted by guess, %zu left undecided",
+                                 wfs_count(n_guessed, "tensor").text, n_undecided);
+    report->has_failed = report->has_failed || report->notice == NULL;
 }
 
 int pass_adapters(struct pass *pass)
 {
-    int code = 0;
     if (!is_adapting(pass))
         return 0;
     pass->report->has_adapted = true;
     for_items(item, pass)
     {
-        code = code < 0 ? code : take_told(pass, item);
+        const int code = take_told(pass, item);
+        if (code < 0)
+            return code;
     }
-    if (code == 0 && pass->view->is_strict)
-        code = refuse_guesses(pass);
-    if (pass->like != NULL)
+    const int code = pass->view->is_strict ? refuse_guesses(pass) : 0;
+    if (code < 0 || pass->like != NULL)
         return code;
     for_items(item, pass)
     {
-        code = code < 0 ? code : adapt(pass, item);
+        adapt(pass, item);
     }
-    return code < 0 ? code : make_notice(pass);
+    make_notice(pass);
+    return 0;
 }

@@ -56,22 +56,18 @@ static int collect(const struct pass *pass, struct holders *h)
     return 0;
 }
 
-/* Writes the first of KEY_2, KEY_3, ... that nobody has, in the arena. */
-static int take_free_key(const struct pass *pass, struct holders *h, struct holder *holder,
-                         const char *key, const char **ret)
+/* Returns the first of KEY_2, KEY_3, ... that nobody has, in the arena; NULL when out of memory. */
+static const char *take_free_key(const struct pass *pass, struct holders *h, struct holder *holder,
+                                 const char *key)
 {
-    uint32_t id;
     for (;;) {
-        char *text = arena_print(&pass->catalog->arena, "%s_%u", key, holder->next++);
-        if (text == NULL)
-            return wfs_fail_memory(pass->err);
+        uint32_t id;
         const uint32_t n_before = h->keys.n_texts;
-        if (text_index_add(&h->keys, text, strlen(text), &id) < 0)
-            return wfs_fail_memory(pass->err);
-        if (id == n_before) {
-            *ret = text;
-            return 0;
-        }
+        const char *text = arena_print(&pass->catalog->arena, "%s_%u", key, holder->next++);
+        if (text == NULL || text_index_add(&h->keys, text, strlen(text), &id) < 0)
+            return NULL;
+        if (id == n_before)
+            return text;
     }
 }
 
@@ -88,9 +84,9 @@ static int resolve(const struct pass *pass, struct holders *h, struct holder *ho
                         "'%s' and '%s' would both be called '%s'; on_collision=suffix numbers them",
                         wfs_quote(first->source_key).text, wfs_quote(item->source_key).text,
                         wfs_quote(item->tensor.key).text);
-    const char *key = NULL;
-    const int code = take_free_key(pass, h, holder, item->tensor.key, &key);
-    return code < 0 ? code : pass_rename(pass, item, key, "on_collision=suffix");
+    pass_rename(pass, item, take_free_key(pass, h, holder, item->tensor.key),
+                "on_collision=suffix");
+    return 0;
 }
 
 static void cleanup_holders(struct holders *h)
@@ -115,14 +111,16 @@ int pass_collisions(struct pass *pass)
     if (!is_any_renamed(pass))
         return 0;
     int code = collect(pass, &h);
+    if (code < 0)
+        return code;
     for_items(item, pass)
     {
-        if (code < 0)
-            return code;
         struct holder *holder =
             &h.of[text_index_find(&h.keys, item->tensor.key, strlen(item->tensor.key))];
         if (holder->item != (uint32_t)(item - pass->report->items))
             code = resolve(pass, &h, holder, item);
+        if (code < 0)
+            return code;
     }
-    return code;
+    return 0;
 }

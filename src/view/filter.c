@@ -195,11 +195,10 @@ int pass_filter(struct pass *pass)
         item->drop = code > 0 ? DROP_NONE : DROP_FILTER;
         if (code > 0 && index_key(&shown, item->tensor.key) < 0)
             return wfs_fail_memory(pass->err);
-        if (code == 0 &&
-            report_add(pass->report, &pass->report->skipped, item->tensor.key, NULL) < 0)
-            return wfs_fail_memory(pass->err);
+        if (code == 0)
+            report_add(pass->report, REPORT_SKIPPED, item->tensor.key, NULL);
     }
-    report_sort(&pass->report->skipped);
+    report_sort(pass->report, REPORT_SKIPPED);
     const int code = refuse_lost(pass, &shown);
     if (code < 0)
         return code;

@@ -19,6 +19,7 @@
 struct number {
     uint32_t list;
     uint64_t value;
+    size_t rank; /* among those of the list */
 };
 
 struct numbering {
@@ -54,7 +55,7 @@ static int add_number(struct numbering *n, const char *key, size_t n_prefix, uin
     if (array_reserve(&n->numbers, sizeof(*n->numbers), n->n_numbers, 1, &n->n_room) < 0)
         return -ENOMEM;
     struct number *number = &n->numbers[n->n_numbers++];
-    number->value = value;
+    *number = (struct number){.value = value};
     return text_index_add(&n->lists, key, n_prefix, &number->list);
 }
 
@@ -76,12 +77,11 @@ static int collect(struct pass *pass, struct numbering *n)
     }
     if (n->n_numbers > 0)
         qsort(n->numbers, n->n_numbers, sizeof(*n->numbers), compare);
-    size_t n_kept = 0;
-    for (size_t i = 0; i < n->n_numbers; i++) {
-        if (i == 0 || compare(&n->numbers[i], &n->numbers[n_kept - 1]) != 0)
-            n->numbers[n_kept++] = n->numbers[i];
+    for (size_t i = 1; i < n->n_numbers; i++) {
+        const struct number *last = &n->numbers[i - 1];
+        if (n->numbers[i].list == last->list)
+            n->numbers[i].rank = last->rank + (n->numbers[i].value != last->value);
     }
-    n->n_numbers = n_kept;
     return 0;
 }
 
@@ -109,44 +109,32 @@ static int find_exceptions(struct pass *pass, struct numbering *n)
     return 0;
 }
 
-/* Returns the index of the first number of the list that is not below value. */
-static size_t lower_bound(const struct numbering *n, uint32_t list, uint64_t value)
-{
-    const struct number limit = {list, value};
-    size_t low = 0, high = n->n_numbers;
-    while (low < high) {
-        const size_t middle = low + (high - low) / 2;
-        if (compare(&n->numbers[middle], &limit) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 /* Appends the segment at start, renumbered if it is a number of a list. */
 static size_t put_segment(const struct numbering *n, const char *key, size_t start,
                           size_t n_segment, char *to)
 {
-    uint64_t value;
-    if (parse_number(key + start, n_segment, &value)) {
-        const uint32_t list = text_index_find(&n->lists, key, start);
-        if (!n->is_excepted[list])
-            return (size_t)sprintf(to, "%zu",
-                                   lower_bound(n, list, value) - lower_bound(n, list, 0));
+    struct number sought;
+    if (parse_number(key + start, n_segment, &sought.value)) {
+        sought.list = text_index_find(&n->lists, key, start);
+        const struct number *found =
+            bsearch(&sought, n->numbers, n->n_numbers, sizeof(sought), compare);
+        if (!n->is_excepted[sought.list])
+            return (size_t)sprintf(to, "%zu", found->rank);
     }
     memcpy(to, key + start, n_segment);
     return n_segment;
 }
 
-static int renumber(struct pass *pass, const struct numbering *n, struct item *item)
+static void renumber(const struct pass *pass, const struct numbering *n, struct item *item)
 {
     const char *key = item->tensor.key;
     /* A segment of one digit at least becomes one of 20 at most. */
     autofree char *text = malloc(strlen(key) * 21 + 21);
-    if (text == NULL)
-        return wfs_fail_memory(pass->err);
     size_t n_text = 0;
+    if (text == NULL) {
+        pass->report->has_failed = true;
+        return;
+    }
     for (size_t start = 0;;) {
         const size_t n_segment = strcspn(key + start, ".");
         n_text += put_segment(n, key, start, n_segment, text + n_text);
@@ -156,10 +144,8 @@ static int renumber(struct pass *pass, const struct numbering *n, struct item *i
         start += n_segment + 1;
     }
     text[n_text] = '\0';
-    if (strcmp(text, key) == 0)
-        return 0;
-    const char *copy = arena_copy(&pass->catalog->arena, text, n_text);
-    return copy == NULL ? wfs_fail_memory(pass->err) : pass_rename(pass, item, copy, "contiguous");
+    if (strcmp(text, key) != 0)
+        pass_rename(pass, item, arena_copy(&pass->catalog->arena, text, n_text), "contiguous");
 }
 
 static bool is_on(const struct pass *pass)
@@ -184,9 +170,11 @@ int pass_contiguous(struct pass *pass)
     cleanup(cleanup_numbering) struct numbering numbering = {0};
     int code = collect(pass, &numbering);
     code = code < 0 ? code : find_exceptions(pass, &numbering);
+    if (code < 0)
+        return code;
     for_items(item, pass)
     {
-        code = code < 0 ? code : renumber(pass, &numbering, item);
+        renumber(pass, &numbering, item);
     }
-    return code;
+    return 0;
 }

@@ -3,99 +3,85 @@
  * Overlays: tensors of other checkpoints replace or join those of the source, before any other
  * option is applied. Only tensors are taken; metadata and values stay those of the source.
  */
+#include <weightfs/cleanup.h>
+
 #include <errno.h>
-#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
-#include "base/hash.h"
+#include "base/text_index.h"
 #include "tensor/catalog_parts.h"
-#include "view/rule.h"
+#include "view/pass.h"
 
 struct laying {
     const struct rule *rule;
     struct wfs_catalog *catalog;
-    struct map by_key;  /* of the catalog */
-    const char *change; /* the note in `changes` of each tensor */
+    struct text_index keys; /* of the catalog */
+    uint32_t *tensor_of;    /* by key: the first that has it */
+    const char *change;     /* the note in `changes` of each tensor */
     size_t n_covered, n_added;
+    struct wfs_report *report;
     struct wfs_error *err;
 };
 
-struct sought {
-    const struct wfs_catalog *catalog;
-    const char *key;
-};
-
-static const struct rule *find_rule(const struct wfs_view *view, size_t i)
+static void laying_done(struct laying *laying)
 {
-    for_rules(rule, view, RULE_OVERLAY)
-    {
-        if (i-- == 0)
-            return rule;
-    }
-    return NULL;
+    text_index_done(&laying->keys);
+    free(laying->tensor_of);
 }
 
-const char *wfs_view_overlay(const struct wfs_view *view, size_t i)
+/* Numbers the tensor by its key, unless another has it. */
+static int add_key(struct laying *laying, size_t i)
 {
-    const struct rule *rule = find_rule(view, i);
-    return rule == NULL ? NULL : rule->argument;
-}
-
-static uint64_t hash_key(const char *key)
-{
-    return hash_bytes(key, strlen(key), hash_seed());
-}
-
-static bool is_key(const void *ctx, uint32_t id)
-{
-    const struct sought *sought = ctx;
-    return strcmp(sought->catalog->tensors[id].key, sought->key) == 0;
+    const char *key = laying->catalog->tensors[i].key;
+    const uint32_t n_before = laying->keys.n_texts;
+    uint32_t id;
+    if (text_index_add(&laying->keys, key, strlen(key), &id) < 0)
+        return wfs_fail_memory(laying->err);
+    if (id == n_before)
+        laying->tensor_of[id] = (uint32_t)i;
+    return 0;
 }
 
 static int add_keys(struct laying *laying, size_t n_more)
 {
     const struct wfs_catalog *catalog = laying->catalog;
-    if (catalog->n_tensors + n_more >= UINT32_MAX)
-        return wfs_fail(laying->err, E2BIG, "too many tensors: %zu", catalog->n_tensors + n_more);
-    if (map_reserve(&laying->by_key, (uint32_t)(catalog->n_tensors + n_more)) < 0)
+    const size_t n_most = catalog->n_tensors + n_more;
+    if (n_most >= UINT32_MAX)
+        return wfs_fail(laying->err, E2BIG, "too many tensors: %zu", n_most);
+    laying->tensor_of = calloc(n_most + 1, sizeof(*laying->tensor_of));
+    if (laying->tensor_of == NULL || text_index_reserve(&laying->keys, n_most) < 0)
         return wfs_fail_memory(laying->err);
-    for (uint32_t i = 0; i < catalog->n_tensors; i++) {
-        if (map_add(&laying->by_key, hash_key(catalog->tensors[i].key), i) < 0)
-            return wfs_fail_memory(laying->err);
+    for (size_t i = 0; i < catalog->n_tensors; i++) {
+        if (add_key(laying, i) < 0)
+            return -ENOMEM;
     }
     return 0;
 }
 
-static bool is_same_kind(const struct wfs_tensor *a, const struct wfs_tensor *b)
-{
-    return a->dtype == b->dtype && wfs_shape_is_equal(&a->shape, &b->shape);
-}
-
-/* "F32 [2, 3]" in the arena; NULL when out of memory. */
-static const char *describe(struct wfs_catalog *catalog, const struct wfs_tensor *tensor)
+/* "F32 [2, 3]" */
+static void describe(const struct wfs_tensor *tensor, char ret[300])
 {
     char shape[256];
     wfs_shape_format(&tensor->shape, shape, sizeof(shape));
-    return arena_print(&catalog->arena, "%s %s", wfs_dtype_name((enum wfs_dtype)tensor->dtype),
-                       shape);
+    snprintf(ret, 300, "%s %s", wfs_dtype_name((enum wfs_dtype)tensor->dtype), shape);
 }
 
 /* The tensor takes the place of the covered one in the order and in the graph. */
-static int cover(struct laying *laying, struct wfs_tensor *covered, const struct wfs_tensor *tensor)
+static void cover(struct laying *laying, struct wfs_tensor *covered,
+                  const struct wfs_tensor *tensor)
 {
-    struct wfs_catalog *catalog = laying->catalog;
-    struct catalog_cover *cover = catalog_add_cover(catalog);
-    if (cover == NULL)
-        return wfs_fail_memory(laying->err);
-    *cover = (struct catalog_cover){.key = tensor->key, .by = laying->rule->argument};
+    struct report_line line = {{tensor->key, NULL, laying->rule->argument}, false};
+    char was[300], is[300];
     if (covered->stored.source != NULL)
-        cover->file = covered->stored.source->path;
-    const bool is_other = !is_same_kind(covered, tensor);
-    cover->by = arena_copy(&catalog->arena, cover->by, strlen(cover->by));
-    cover->was = is_other ? describe(catalog, covered) : NULL;
-    cover->is = is_other ? describe(catalog, tensor) : NULL;
-    if (cover->by == NULL || (is_other && (cover->was == NULL || cover->is == NULL)))
-        return wfs_fail_memory(laying->err);
+        line.texts[1] = covered->stored.source->path;
+    if (covered->dtype != tensor->dtype || !wfs_shape_is_equal(&covered->shape, &tensor->shape)) {
+        describe(covered, was);
+        describe(tensor, is);
+        line.texts[3] = was;
+        line.texts[4] = is;
+    }
+    report_add_line(laying->report, REPORT_COVERED, &line);
     const struct wfs_tensor before = *covered;
     *covered = *tensor;
     covered->value = before.value;
@@ -103,22 +89,19 @@ static int cover(struct laying *laying, struct wfs_tensor *covered, const struct
     covered->home = before.home;
     covered->changes = laying->change;
     laying->n_covered++;
-    return 0;
 }
 
 static int add(struct laying *laying, const struct wfs_tensor *tensor)
 {
-    struct wfs_catalog *catalog = laying->catalog;
-    struct wfs_tensor *added = catalog_add(catalog);
-    if (added == NULL ||
-        map_add(&laying->by_key, hash_key(tensor->key), (uint32_t)(catalog->n_tensors - 1)) < 0)
+    struct wfs_tensor *added = catalog_add(laying->catalog);
+    if (added == NULL)
         return wfs_fail_memory(laying->err);
     *added = *tensor;
     added->value = added->place = 0; /* numbers in the graph of the overlay */
     added->home = NULL;
     added->changes = laying->change;
     laying->n_added++;
-    return 0;
+    return add_key(laying, laying->catalog->n_tensors - 1);
 }
 
 /* Returns 1 if the filter of the overlay takes the key, else 0, or an error. */
@@ -134,13 +117,14 @@ static int lay_tensors(struct laying *laying, const struct wfs_catalog *over)
 {
     for (size_t i = 0; i < over->n_tensors; i++) {
         const struct wfs_tensor *tensor = &over->tensors[i];
-        const struct sought sought = {laying->catalog, tensor->key};
-        uint32_t id;
         int code = is_taken(laying, tensor->key);
-        if (code > 0)
-            code = map_find(&laying->by_key, hash_key(tensor->key), is_key, &sought, &id)
-                       ? cover(laying, &laying->catalog->tensors[id], tensor)
-                       : add(laying, tensor);
+        if (code == 0)
+            continue;
+        const uint32_t id = text_index_find(&laying->keys, tensor->key, strlen(tensor->key));
+        if (code > 0 && id != TEXT_INDEX_NONE)
+            cover(laying, &laying->catalog->tensors[laying->tensor_of[id]], tensor);
+        else if (code > 0)
+            code = add(laying, tensor);
         if (code < 0)
             return code;
     }
@@ -148,7 +132,7 @@ static int lay_tensors(struct laying *laying, const struct wfs_catalog *over)
         return wfs_fail(laying->err, EINVAL, "overlay '%s': the filter matches none of its %s",
                         wfs_quote(laying->rule->argument).text,
                         wfs_count(over->n_tensors, "tensor").text);
-    return 0;
+    return laying->report->has_failed ? wfs_fail_memory(laying->err) : 0;
 }
 
 /* Adds findings: what was replaced, and the findings of the overlay itself. */
@@ -166,16 +150,15 @@ static int add_findings(struct laying *laying, const struct wfs_catalog *over)
     return code < 0 ? wfs_fail_memory(laying->err) : 0;
 }
 
-int wfs_view_lay(const struct wfs_view *view, size_t i, struct wfs_catalog *catalog,
-                 struct wfs_catalog *over, struct wfs_error *err)
+int overlay_lay(const struct rule *rule, struct wfs_catalog *catalog, struct wfs_catalog *over,
+                struct wfs_report *report, struct wfs_error *err)
 {
-    struct laying laying = {.rule = find_rule(view, i), .catalog = catalog, .err = err};
-    laying.change =
-        arena_print(&catalog->arena, "overlay %s", wfs_quote(laying.rule->argument).text);
+    cleanup(laying_done) struct laying laying = {
+        .rule = rule, .catalog = catalog, .report = report, .err = err};
+    laying.change = arena_print(&catalog->arena, "overlay %s", wfs_quote(rule->argument).text);
     int code = laying.change == NULL ? wfs_fail_memory(err) : add_keys(&laying, over->n_tensors);
     code = code < 0 ? code : lay_tensors(&laying, over);
     code = code < 0 ? code : add_findings(&laying, over);
-    map_done(&laying.by_key);
     if (catalog_adopt_part(catalog, over) < 0)
         return wfs_fail_memory(err);
     return code;

@@ -27,14 +27,11 @@ int pass_warn(const struct pass *pass, const char *about, const char *format, ..
     va_end(args);
     if (pass->view->is_strict)
         return wfs_fail(pass->err, EINVAL, "strict: %s: %s", wfs_quote(about).text, text);
-    struct wfs_report *report = pass->report;
-    if (report_add(report, &report->notices, about, text) < 0)
-        return wfs_fail_memory(pass->err);
-    report->notices.lines[report->notices.n_lines - 1].is_warning = true;
+    report_add_line(pass->report, REPORT_NOTICES, &(struct report_line){{about, text}, true});
     return 0;
 }
 
-int pass_note(const struct pass *pass, struct item *item, const char *format, ...)
+void pass_note(const struct pass *pass, struct item *item, const char *format, ...)
 {
     char text[WFS_ERROR_TEXT_MAX];
     va_list args;
@@ -45,20 +42,22 @@ int pass_note(const struct pass *pass, struct item *item, const char *format, ..
     item->tensor.changes =
         arena_print(&pass->catalog->arena, "%s%s%s", before != NULL ? before : "",
                     before != NULL ? "; " : "", text);
-    return item->tensor.changes == NULL ? wfs_fail_memory(pass->err) : 0;
+    pass->report->has_failed = pass->report->has_failed || item->tensor.changes == NULL;
 }
 
-int pass_rename(const struct pass *pass, struct item *item, const char *key, const char *why)
+void pass_rename(const struct pass *pass, struct item *item, const char *key, const char *why)
 {
-    if (strcmp(item->tensor.key, key) == 0)
-        return 0;
+    if (key == NULL)
+        pass->report->has_failed = true;
+    if (key == NULL || strcmp(item->tensor.key, key) == 0)
+        return;
     if (item->tensor.origin == NULL)
         item->tensor.origin = item->tensor.key;
     item->tensor.key = key;
-    return pass_note(pass, item, "%s", why);
+    pass_note(pass, item, "%s", why);
 }
 
-int pass_permute(const struct pass *pass, struct item *item, const uint32_t *order)
+void pass_permute(const struct pass *pass, struct item *item, const uint32_t *order)
 {
     struct wfs_tensor *tensor = &item->tensor;
     const uint32_t rank = tensor->shape.rank;
@@ -67,18 +66,19 @@ int pass_permute(const struct pass *pass, struct item *item, const uint32_t *ord
     uint64_t *strides = arena_calloc(&pass->catalog->arena, rank, sizeof(*strides));
     if (old == NULL)
         old = catalog_dense_strides(pass->catalog, &tensor->shape);
-    if (dims == NULL || strides == NULL || old == NULL)
-        return wfs_fail_memory(pass->err);
+    if (dims == NULL || strides == NULL || old == NULL) {
+        pass->report->has_failed = true;
+        return;
+    }
     for (uint32_t i = 0; i < rank; i++) {
         dims[i] = tensor->shape.dims[order[i]];
         strides[i] = old[order[i]];
     }
     tensor->shape.dims = dims;
     tensor->stored.strides = strides;
-    return 0;
 }
 
-int pass_swap_last(const struct pass *pass, struct item *item)
+void pass_swap_last(const struct pass *pass, struct item *item)
 {
     uint32_t order[RULE_MAX_PARTS];
     const uint32_t rank = item->tensor.shape.rank;
@@ -86,5 +86,5 @@ int pass_swap_last(const struct pass *pass, struct item *item)
         order[i] = i;
     order[rank - 1] = rank - 2;
     order[rank - 2] = rank - 1;
-    return pass_permute(pass, item, order);
+    pass_permute(pass, item, order);
 }

@@ -12,7 +12,7 @@
 struct pass {
     const struct wfs_view *view;
     struct wfs_catalog *catalog;
-    const struct wfs_catalog *like;
+    struct wfs_catalog *like;  /* NULL: none */
     struct wfs_report *report; /* owns the items */
     enum direction to;         /* of adapters */
     enum layout layout;        /* of the source, where evidence was used */
@@ -41,18 +41,24 @@ static inline void pass_use(const struct pass *pass, const struct rule *rule)
 int pass_warn(const struct pass *pass, const char *about, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Gives the item another key, a text in the arena, and notes why. */
-int pass_rename(const struct pass *pass, struct item *item, const char *key, const char *why);
+/*
+ * What a pass does to an item. Each leaves it as it was when memory runs out, which the report
+ * remembers and the pipeline looks at after each pass.
+ */
+
+/* Gives the item another key, a text in the arena, and notes why. NULL: there was no memory for it.
+ */
+void pass_rename(const struct pass *pass, struct item *item, const char *key, const char *why);
 
 /* Appends to what `changes` of the item says. */
-int pass_note(const struct pass *pass, struct item *item, const char *format, ...)
+void pass_note(const struct pass *pass, struct item *item, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* Reorders the dimensions: those shown become order[0], order[1], ... of the present ones. */
-int pass_permute(const struct pass *pass, struct item *item, const uint32_t *order);
+void pass_permute(const struct pass *pass, struct item *item, const uint32_t *order);
 
 /* Swaps the last two dimensions; there are at least two. */
-int pass_swap_last(const struct pass *pass, struct item *item);
+void pass_swap_last(const struct pass *pass, struct item *item);
 
 /*
  * Returns the key without enum variants, in the arena, or the same text when it has none; NULL when
@@ -65,6 +71,14 @@ int pass_filter_one(const struct pass *pass, const struct item *item, const char
 
 /* Returns the tensor that this one is an attribute of; NULL: none. */
 const struct item *pass_base(const struct pass *pass, const struct item *item);
+
+/*
+ * Replaces tensors of the catalog by those of an overlay that have the same key, and adds the
+ * others at the end. over belongs to the catalog afterwards, or is freed on failure. -EINVAL if the
+ * filter of the rule matches nothing, -E2BIG for a regex that takes too many steps.
+ */
+int overlay_lay(const struct rule *rule, struct wfs_catalog *catalog, struct wfs_catalog *over,
+                struct wfs_report *report, struct wfs_error *err);
 
 /* The passes. Each returns 0 or a negative errno with the report in `err`. */
 int pass_attributes(struct pass *pass);

@@ -125,31 +125,65 @@ static int run(struct pass *pass)
         pass_like,        pass_follow,       pass_surgery,       make_order,    pass_collisions,
         pass_value_names, pass_unused_rules, put_back,           pass_fillers,
     };
-    int code = 0;
     autofree bool *is_used = calloc(pass->view->n_rules + 1, sizeof(*is_used));
     if (is_used == NULL)
         return wfs_fail_memory(pass->err);
     pass->is_used = is_used;
-    for (size_t i = 0; code == 0 && i < sizeof(passes) / sizeof(*passes); i++)
-        code = passes[i](pass);
-    return code;
+    for (size_t i = 0; i < sizeof(passes) / sizeof(*passes); i++) {
+        const int code = passes[i](pass);
+        if (code < 0 || pass->report->has_failed)
+            return code < 0 ? code : wfs_fail_memory(pass->err);
+    }
+    return 0;
+}
+
+/* Loads the checkpoints that rules need: overlays are laid at once, in order. */
+static int load_others(struct pass *pass, const struct wfs_view_loader *loader)
+{
+    const struct wfs_view *view = pass->view;
+    int code = 0;
+    for_rules(rule, view, RULE_OVERLAY)
+    {
+        struct wfs_catalog *over = NULL;
+        code = loader->load(loader->ctx, rule->argument, &over, pass->err);
+        if (code == 0)
+            code = overlay_lay(rule, pass->catalog, over, pass->report, pass->err);
+        if (code < 0)
+            return code;
+    }
+    return view->like == NULL ? 0 : loader->load(loader->ctx, view->like, &pass->like, pass->err);
 }
 
 int wfs_view_apply(const struct wfs_view *view, struct wfs_catalog *catalog,
-                   const struct wfs_catalog *like, struct wfs_report **out, struct wfs_error *err)
+                   const struct wfs_view_loader *loader, struct wfs_report **out,
+                   struct wfs_error *err)
 {
-    struct wfs_report *report = calloc(1, sizeof(*report));
-    *out = report;
+    auto_report struct wfs_report *report = calloc(1, sizeof(*report));
+    struct pass pass = {.view = view, .catalog = catalog, .report = report, .err = err};
+    *out = NULL;
     if (report == NULL)
         return wfs_fail_memory(err);
-    report->has_like = like != NULL;
-    report->covers = catalog->covers;
-    report->n_covers = catalog->n_covers;
-    struct pass pass = {
-        .view = view, .catalog = catalog, .like = like, .report = report, .err = err};
+    int code = load_others(&pass, loader);
+    if (code < 0)
+        return code;
+    report->has_like = pass.like != NULL;
     pass.to = find_direction(&pass);
-    if (has_backslash(view) &&
-        report_add(report, &report->notices, "remap", "\\1 in a replacement is read as ${1}") < 0)
-        return wfs_fail_memory(err);
-    return run(&pass);
+    if (has_backslash(view))
+        report_add(report, REPORT_NOTICES, "remap", "\\1 in a replacement is read as ${1}");
+    code = run(&pass);
+    wfs_catalog_free(pass.like);
+    *out = steal(&report);
+    return code;
+}
+
+const char *wfs_view_other(const struct wfs_view *view, size_t i)
+{
+    if (view->like != NULL && i-- == 0)
+        return view->like;
+    for_rules(rule, view, RULE_OVERLAY)
+    {
+        if (i-- == 0)
+            return rule->argument;
+    }
+    return NULL;
 }

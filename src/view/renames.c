@@ -48,34 +48,32 @@ int pass_attributes(struct pass *pass)
 }
 
 /* Renames an attribute whose tensor was renamed while its own key stayed. */
-static int follow(struct pass *pass, struct item *item)
+static void follow(const struct pass *pass, struct item *item)
 {
     const struct item *base = pass_base(pass, item);
     if (base == NULL || base->tensor.key == base->last_key || item->tensor.key != item->last_key)
-        return 0;
+        return;
     const size_t n_before = strlen(base->last_key);
     if (strncmp(item->last_key, base->last_key, n_before) != 0 || item->last_key[n_before] != '.')
-        return 0;
-    const char *key =
-        arena_print(&pass->catalog->arena, "%s%s", base->tensor.key, item->last_key + n_before);
-    return key == NULL ? wfs_fail_memory(pass->err)
-                       : pass_rename(pass, item, key, "follows its tensor");
+        return;
+    pass_rename(
+        pass, item,
+        arena_print(&pass->catalog->arena, "%s%s", base->tensor.key, item->last_key + n_before),
+        "follows its tensor");
 }
 
 /* A tensor precedes its attributes, which can have attributes. */
 int pass_follow(struct pass *pass)
 {
-    int code = 0;
     if (!pass->has_attributes)
         return 0;
     for_items(item, pass)
     {
-        if (code == 0)
-            code = follow(pass, item);
+        follow(pass, item);
     }
     for (size_t i = 0; i < pass->report->n_items; i++)
         pass->report->items[i].last_key = pass->report->items[i].tensor.key;
-    return code;
+    return 0;
 }
 
 /* Returns whether it is the attribute _metadata of an OrderedDict that the key leads into. It
@@ -159,8 +157,7 @@ int pass_top_level_key(struct pass *pass)
         }
         for_items(item, pass)
         {
-            if (pass_rename(pass, item, item->tensor.key + n_key + 1, "top_level_key") < 0)
-                return -ENOMEM;
+            pass_rename(pass, item, item->tensor.key + n_key + 1, "top_level_key");
             item->cut_key = item->tensor.key;
         }
         cut_values(pass->catalog, key);
@@ -179,12 +176,12 @@ int pass_remap(struct pass *pass)
                                            &pass->catalog->arena, &key, pass->err);
             if (code < 0)
                 return code;
-            if (code > 0)
-                pass_use(pass, rule);
+            if (code == 0)
+                continue;
             char why[256];
             snprintf(why, sizeof(why), "%s %.200s", rule->name, rule->text);
-            if (code > 0 && pass_rename(pass, item, key, why) < 0)
-                return -ENOMEM;
+            pass_use(pass, rule);
+            pass_rename(pass, item, key, why);
         }
     }
     return 0;
@@ -241,11 +238,7 @@ int pass_variants(struct pass *pass)
         return 0;
     for_items(item, pass)
     {
-        const char *key = pass_drop_variants(pass, item->tensor.key);
-        if (key == NULL)
-            return wfs_fail_memory(pass->err);
-        if (pass_rename(pass, item, key, "drop_variants") < 0)
-            return -ENOMEM;
+        pass_rename(pass, item, pass_drop_variants(pass, item->tensor.key), "drop_variants");
     }
     return 0;
 }

@@ -77,96 +77,81 @@ void wfs_report_free(struct wfs_report *report)
 {
     if (report == NULL)
         return;
-    struct report_lines *lists[] = {&report->applied, &report->unused, &report->skipped,
-                                    &report->missing, &report->errors, &report->notices};
-    for (size_t i = 0; i < sizeof(lists) / sizeof(*lists); i++)
-        free(lists[i]->lines);
+    for (size_t i = 0; i < N_REPORT_LISTS; i++)
+        free(report->lists[i].lines);
     free(report->items);
     free(report->order);
     free(report->n_overflow);
     free(report->n_nan);
-    free(report->left_out);
-    free(report->described);
     arena_done(&report->commit_arena);
     arena_done(&report->arena);
     free(report);
 }
 
-int report_add(struct wfs_report *report, struct report_lines *lines, const char *name,
-               const char *text)
-{
-    if (array_reserve(&lines->lines, sizeof(*lines->lines), lines->n_lines, 1, &lines->n_room) < 0)
-        return -ENOMEM;
-    const struct report_line line = {
-        arena_copy(&report->arena, name, strlen(name)),
-        text == NULL ? NULL : arena_copy(&report->arena, text, strlen(text)),
-        false,
-    };
-    if (line.name == NULL || (text != NULL && line.text == NULL))
-        return -ENOMEM;
-    lines->lines[lines->n_lines++] = line;
-    return 0;
-}
-
-static int compare_names(const void *a, const void *b)
-{
-    return strcmp(((const struct report_line *)a)->name, ((const struct report_line *)b)->name);
-}
-
-void report_sort(struct report_lines *lines)
-{
-    if (lines->n_lines > 1)
-        qsort(lines->lines, lines->n_lines, sizeof(*lines->lines), compare_names);
-}
-
-static const char *copy(struct arena *arena, const char *text)
-{
-    return arena_copy(arena, text, strlen(text));
-}
-
 /* Returns the text before if it is the same: most reasons are. */
 static const char *copy_new(struct arena *arena, const char *text, const char *before)
 {
-    return before != NULL && strcmp(text, before) == 0 ? before : copy(arena, text);
+    return before != NULL && strcmp(text, before) == 0 ? before
+                                                       : arena_copy(arena, text, strlen(text));
+}
+
+void report_add_line(struct wfs_report *report, enum report_list list,
+                     const struct report_line *line)
+{
+    struct report_lines *lines = &report->lists[list];
+    struct arena *arena = list >= REPORT_LEFT_OUT ? &report->commit_arena : &report->arena;
+    const struct report_line none = {0};
+    if (array_reserve(&lines->lines, sizeof(*lines->lines), lines->n_lines, 1, &lines->n_room) <
+        0) {
+        report->has_failed = true;
+        return;
+    }
+    struct report_line *copy = &lines->lines[lines->n_lines];
+    const struct report_line *last = lines->n_lines > 0 ? copy - 1 : &none;
+    *copy = (struct report_line){.is_warning = line->is_warning};
+    for (size_t i = 0; i < REPORT_TEXTS_MAX; i++) {
+        if (line->texts[i] == NULL)
+            continue;
+        copy->texts[i] = copy_new(arena, line->texts[i], last->texts[i]);
+        report->has_failed = report->has_failed || copy->texts[i] == NULL;
+    }
+    lines->n_lines += copy->texts[0] != NULL;
+}
+
+static int compare_lines(const void *a, const void *b)
+{
+    const struct report_line *x = a, *y = b;
+    return strcmp(x->texts[0], y->texts[0]);
+}
+
+void report_sort(struct wfs_report *report, enum report_list list)
+{
+    const struct report_lines *lines = &report->lists[list];
+    if (lines->n_lines > 1)
+        qsort(lines->lines, lines->n_lines, sizeof(*lines->lines), compare_lines);
 }
 
 int wfs_report_leave_out(struct wfs_report *report, const char *kind, const char *name,
                          const char *why)
 {
-    if (array_reserve(&report->left_out, sizeof(*report->left_out), report->n_left_out, 1,
-                      &report->n_left_out_room) < 0)
-        return -ENOMEM;
-    struct arena *arena = &report->commit_arena;
-    const struct report_left_out none = {0}, *last = &none;
-    if (report->n_left_out > 0)
-        last = &report->left_out[report->n_left_out - 1];
-    const struct report_left_out one = {copy_new(arena, kind, last->kind), copy(arena, name),
-                                        copy_new(arena, why, last->why)};
-    if (one.kind == NULL || one.name == NULL || one.why == NULL)
-        return -ENOMEM;
-    report->left_out[report->n_left_out++] = one;
-    return 0;
+    report_add_line(report, REPORT_LEFT_OUT, &(struct report_line){{kind, name, why}, false});
+    return report->has_failed ? -ENOMEM : 0;
 }
 
 int wfs_report_describe(struct wfs_report *report, const char *path, const char *other)
 {
-    if (array_reserve(&report->described, sizeof(*report->described), report->n_described, 1,
-                      &report->n_described_room) < 0)
-        return -ENOMEM;
-    const struct report_described one = {copy(&report->commit_arena, path),
-                                         copy(&report->commit_arena, other)};
-    if (one.path == NULL || one.other == NULL)
-        return -ENOMEM;
-    report->described[report->n_described++] = one;
-    return 0;
+    report_add(report, REPORT_DESCRIBED, path, other);
+    return report->has_failed ? -ENOMEM : 0;
 }
 
 int wfs_report_commit(struct wfs_report *report, const struct wfs_report_commit *commit)
 {
-    report->n_left_out = report->n_described = 0;
+    report->lists[REPORT_LEFT_OUT].n_lines = report->lists[REPORT_DESCRIBED].n_lines = 0;
     arena_done(&report->commit_arena);
+    report->has_failed = false;
     report->commit = *commit;
-    report->commit.output = copy(&report->commit_arena, commit->output);
+    report->commit.output =
+        arena_copy(&report->commit_arena, commit->output, strlen(commit->output));
     return report->commit.output == NULL ? -ENOMEM : 0;
 }
 
@@ -177,12 +162,13 @@ const char *wfs_report_notice(const struct wfs_report *report)
 
 const char *wfs_report_warning(const struct wfs_report *report, size_t i, const char **ret_about)
 {
-    for (size_t j = 0; j < report->notices.n_lines; j++) {
-        const struct report_line *line = &report->notices.lines[j];
+    const struct report_lines *notices = &report->lists[REPORT_NOTICES];
+    for (size_t j = 0; j < notices->n_lines; j++) {
+        const struct report_line *line = &notices->lines[j];
         if (!line->is_warning || i-- > 0)
             continue;
-        *ret_about = line->name;
-        return line->text;
+        *ret_about = line->texts[0];
+        return line->texts[1];
     }
     return NULL;
 }

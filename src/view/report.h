@@ -68,9 +68,25 @@ size_t item_path_bytes(const struct item *item);
 
 /* ---- the report ---- */
 
-/* Two texts, such as a missing key and its suggestion, or a tensor and its error. */
+/* What has no item, or is said of one. With `like` only: APPLIED, UNUSED and MISSING. */
+enum report_list {
+    REPORT_APPLIED, /* keys, in the order of `like` */
+    REPORT_SKIPPED, /* keys; this and the next two are sorted */
+    REPORT_MISSING, /* keys, and the suggestion for each or NULL */
+    REPORT_UNUSED,  /* keys */
+    REPORT_ERRORS,  /* of tensors: key and reason */
+    REPORT_COVERED, /* what became of tensors that an overlay has too */
+    REPORT_NOTICES, /* what each is about, and its text */
+    /* What a commit adds. */
+    REPORT_LEFT_OUT,  /* kind, name, and why */
+    REPORT_DESCRIBED, /* a file of the tree, and the one that has the same dtype and shape */
+    N_REPORT_LISTS,
+};
+
+enum { REPORT_TEXTS_MAX = 5 };
+
 struct report_line {
-    const char *name, *text;
+    const char *texts[REPORT_TEXTS_MAX];
     bool is_warning; /* of a notice: it is also printed at once */
 };
 
@@ -79,46 +95,36 @@ struct report_lines {
     size_t n_lines, n_room;
 };
 
-struct report_left_out {
-    const char *kind, *name, *why;
-};
-
-/* A file with the dtype and shape of another one. */
-struct report_described {
-    const char *path, *other;
-};
-
 struct wfs_report {
     struct arena arena;
-    struct item *items; /* malloc'ed, in the order of the source */
+    struct arena commit_arena; /* texts of what a commit adds */
+    bool has_failed;           /* memory ran out: it is not complete, nor are the items */
+    struct item *items;        /* malloc'ed, in the order of the source */
     size_t n_items;
     uint32_t *order; /* malloc'ed: items that are shown, in the order of the result */
     size_t n_order;
-    struct report_lines applied; /* with `like` only, in its order */
-    struct report_lines unused;  /* with `like` only; this and the next two are sorted */
-    struct report_lines skipped, missing, errors, notices;
-    const struct catalog_cover *covers; /* borrowed from the catalog */
-    size_t n_covers;
+    struct report_lines lists[N_REPORT_LISTS];
     bool has_like;
     bool has_adapted; /* adapters examined the tensors */
     bool has_counts;
     uint64_t *n_overflow, *n_nan; /* malloc'ed, by item, when has_counts */
     const char *notice;
-
-    struct arena commit_arena;        /* texts of what follows */
-    struct wfs_report_commit commit;  /* the last one; no output: none */
-    struct report_left_out *left_out; /* malloc'ed */
-    size_t n_left_out, n_left_out_room;
-    struct report_described *described; /* malloc'ed */
-    size_t n_described, n_described_room;
+    struct wfs_report_commit commit; /* the last one; no output: none */
 };
 
-/* Appends a line. Texts are copied; text may be NULL. -ENOMEM. */
-int report_add(struct wfs_report *report, struct report_lines *lines, const char *name,
-               const char *text);
+/* Appends a line, whose texts are copied. Without memory, has_failed is set. */
+void report_add_line(struct wfs_report *report, enum report_list list,
+                     const struct report_line *line);
 
-/* Sorts by name. */
-void report_sort(struct report_lines *lines);
+/* The same for one of two texts. */
+static inline void report_add(struct wfs_report *report, enum report_list list, const char *name,
+                              const char *text)
+{
+    report_add_line(report, list, &(struct report_line){{name, text}, false});
+}
+
+/* Sorts by the first text. */
+void report_sort(struct wfs_report *report, enum report_list list);
 
 /* ---- similar keys ---- */
 

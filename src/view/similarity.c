@@ -97,13 +97,13 @@ const char *similarity_suggest(const char *missing, const struct report_lines *u
     const char *best = NULL;
     double best_value = 0;
     for (size_t i = 0; variant != NULL && i < unused->n_lines; i++) {
-        if (is_without_variant(missing, variant, unused->lines[i].name))
-            return unused->lines[i].name;
+        if (is_without_variant(missing, variant, unused->lines[i].texts[0]))
+            return unused->lines[i].texts[0];
     }
     for (size_t i = 0; i < unused->n_lines && i < MAX_COMPARED; i++) {
-        const double value = similarity_jaro(missing, unused->lines[i].name);
+        const double value = similarity_jaro(missing, unused->lines[i].texts[0]);
         if (value >= 0.7 && value > best_value) {
-            best = unused->lines[i].name;
+            best = unused->lines[i].texts[0];
             best_value = value;
         }
     }

@@ -47,8 +47,9 @@ static int transpose(const struct pass *pass, const struct rule *rule, struct it
         return refuse(pass, rule, item, "", "it has more than %d dimensions", RULE_MAX_PARTS);
     if (item_is_rigid(item))
         return refuse_rigid(pass, rule, item);
-    const int code = pass_swap_last(pass, item);
-    return code < 0 ? code : pass_note(pass, item, "transpose %.200s", rule->text);
+    pass_swap_last(pass, item);
+    pass_note(pass, item, "transpose %.200s", rule->text);
+    return 0;
 }
 
 static int permute_dims(const struct pass *pass, const struct rule *rule, struct item *item)
@@ -59,8 +60,9 @@ static int permute_dims(const struct pass *pass, const struct rule *rule, struct
                       wfs_quote(rule->argument).text, rule->n_parts, item->tensor.shape.rank);
     if (item_is_rigid(item))
         return refuse_rigid(pass, rule, item);
-    const int code = pass_permute(pass, item, rule->order);
-    return code < 0 ? code : pass_note(pass, item, "permute %.200s", rule->argument);
+    pass_permute(pass, item, rule->order);
+    pass_note(pass, item, "permute %.200s", rule->argument);
+    return 0;
 }
 
 static bool is_any_float(uint8_t dtype)
@@ -82,8 +84,9 @@ static int cast(const struct pass *pass, const struct rule *rule, struct item *i
     tensor->dtype = (uint8_t)rule->dtype;
     if (wfs_shape_bytes(&tensor->shape, rule->dtype, &tensor->n_bytes) < 0)
         return refuse(pass, rule, item, wfs_dtype_name(rule->dtype), "the result is too large");
-    return pass_note(pass, item, "cast %s to %s", wfs_dtype_name((enum wfs_dtype)before),
-                     wfs_dtype_name(rule->dtype));
+    pass_note(pass, item, "cast %s to %s", wfs_dtype_name((enum wfs_dtype)before),
+              wfs_dtype_name(rule->dtype));
+    return 0;
 }
 
 /* The parts of a tensor have its attributes, except for the id, which is that of the whole. */
@@ -123,10 +126,12 @@ static int make_part(const struct pass *pass, const struct rule *rule, const str
     int code = regex_replace(rule->regex, from->key, rule->parts[i], &pass->catalog->arena, &key,
                              pass->err);
     code = code < 0 ? code : copy_attrs(pass, tensor);
-    code = code < 0 ? code : pass_rename(pass, part, key, "split");
-    return code < 0 ? code
-                    : pass_note(pass, part, "rows %" PRIu64 " to %" PRIu64, i * n_rows,
-                                (i + 1) * n_rows - (n_rows > 0));
+    if (code < 0)
+        return code;
+    pass_rename(pass, part, key, "split");
+    pass_note(pass, part, "rows %" PRIu64 " to %" PRIu64, i * n_rows,
+              (i + 1) * n_rows - (n_rows > 0));
+    return 0;
 }
 
 static int check_split(const struct pass *pass, const struct rule *rule, const struct item *item)
@@ -143,29 +148,32 @@ static int check_split(const struct pass *pass, const struct rule *rule, const s
     return 0;
 }
 
-static size_t count_matches(const struct pass *pass, const struct rule *rule, int *ret_code)
+static int count_matches(const struct pass *pass, const struct rule *rule, size_t *ret)
 {
-    size_t n = 0;
+    *ret = 0;
     for_items(item, pass)
     {
         const int code = pass_matches(pass, rule, item);
-        *ret_code = code < 0 ? code : *ret_code;
-        n += code > 0;
+        if (code < 0)
+            return code;
+        *ret += (size_t)code;
     }
-    return n;
+    return 0;
 }
 
 /* Replaces each tensor by its parts, in its place. */
 static int split(struct pass *pass, const struct rule *rule)
 {
     struct wfs_report *report = pass->report;
-    int code = 0;
-    const size_t n_room = report->n_items + count_matches(pass, rule, &code) * rule->n_parts + 1;
-    autofree struct item *items = calloc(n_room, sizeof(*items));
+    size_t n_hits, n = 0;
+    int code = count_matches(pass, rule, &n_hits);
+    if (code < 0)
+        return code;
+    autofree struct item *items =
+        calloc(report->n_items + n_hits * rule->n_parts + 1, sizeof(*items));
     if (items == NULL)
         return wfs_fail_memory(pass->err);
-    size_t n = 0;
-    for (size_t i = 0; code == 0 && i < report->n_items; i++) {
+    for (size_t i = 0; i < report->n_items; i++) {
         struct item *item = &report->items[i];
         const int is_hit = !item_is_shown(item) ? 0 : pass_matches(pass, rule, item);
         if (is_hit == 0)
@@ -173,9 +181,9 @@ static int split(struct pass *pass, const struct rule *rule)
         code = is_hit > 0 ? check_split(pass, rule, item) : is_hit;
         for (uint32_t part = 0; is_hit > 0 && code == 0 && part < rule->n_parts; part++)
             code = make_part(pass, rule, item, part, &items[n++]);
+        if (code < 0)
+            return code;
     }
-    if (code < 0)
-        return code;
     free(report->items);
     report->items = steal(&items);
     report->n_items = n;
@@ -233,12 +241,15 @@ static int run_rule(struct pass *pass, const struct rule *rule)
 int pass_surgery(struct pass *pass)
 {
     int code = settle_order(pass);
+    if (code < 0)
+        return code;
     for_rules(rule, pass->view, RULE_KEEP)
     {
         for_items(item, pass)
         {
-            const int is_kept = code < 0 ? code : pass_matches(pass, rule, item);
-            code = is_kept < 0 ? is_kept : 0;
+            const int is_kept = pass_matches(pass, rule, item);
+            if (is_kept < 0)
+                return is_kept;
             item->is_kept = item->is_kept || is_kept > 0;
         }
     }

@@ -44,7 +44,7 @@ static int index_items(struct filling *f)
 static struct item *find_item(const struct filling *f, const char *key, size_t n_key)
 {
     const uint32_t id = text_index_find(&f->keys, key, n_key);
-    return id == UINT32_MAX ? NULL : &f->pass->report->items[f->item_of[id]];
+    return id == TEXT_INDEX_NONE ? NULL : &f->pass->report->items[f->item_of[id]];
 }
 
 /* Returns true if the user named a type to whose tensors this is not done. */
@@ -95,7 +95,7 @@ static int kind_of(uint8_t dtype)
     return kind == WFS_KIND_SIGNED ? WFS_KIND_UNSIGNED : (int)kind;
 }
 
-static int __attribute__((format(printf, 3, 4)))
+static void __attribute__((format(printf, 3, 4)))
 add_error(const struct filling *f, const char *key, const char *format, ...)
 {
     char text[WFS_ERROR_TEXT_MAX];
@@ -103,13 +103,12 @@ add_error(const struct filling *f, const char *key, const char *format, ...)
     va_start(args, format);
     wfs_format(text, sizeof(text), format, args);
     va_end(args);
-    const int code = report_add(f->pass->report, &f->pass->report->errors, key, text);
-    return code < 0 ? wfs_fail_memory(f->pass->err) : 0;
+    report_add(f->pass->report, REPORT_ERRORS, key, text);
 }
 
-/* Transposes a matrix if its shape says so, or, for a square one, if the evidence does. */
-static int fit(const struct filling *f, struct item *item, const struct wfs_tensor *model,
-               bool *ret_fits)
+/* Transposes a matrix if its shape says so, or, for a square one, if the evidence does. Returns
+ * whether the item has the shape then. */
+static bool fit(const struct filling *f, struct item *item, const struct wfs_tensor *model)
 {
     const struct wfs_shape *shape = &item->tensor.shape;
     const bool may_turn =
@@ -119,16 +118,15 @@ static int fit(const struct filling *f, struct item *item, const struct wfs_tens
     const bool is_turned =
         may_turn && (is_equal ? is_square && item->verdict.action == ACTION_TRANSPOSE
                               : has_dims(shape, &model->shape, true));
-    *ret_fits = is_equal || is_turned;
     if (!is_turned)
-        return 0;
+        return is_equal;
     item->done = ACTION_TRANSPOSE;
-    const int code = pass_swap_last(f->pass, item);
-    if (code < 0)
-        return code;
-    return is_square
-               ? pass_note(f->pass, item, "transposed as in like (%s)", row_name(item->verdict.row))
-               : pass_note(f->pass, item, "transposed as in like");
+    pass_swap_last(f->pass, item);
+    if (is_square)
+        pass_note(f->pass, item, "transposed as in like (%s)", row_name(item->verdict.row));
+    else
+        pass_note(f->pass, item, "transposed as in like");
+    return true;
 }
 
 /* Takes over the id of the parameter where the source has none. */
@@ -147,14 +145,13 @@ static int apply(const struct filling *f, struct item *item, const struct wfs_te
 {
     struct wfs_report *report = f->pass->report;
     const char *name = arena_copy(&f->pass->catalog->arena, model->key, strlen(model->key));
-    if (name == NULL || report_add(report, &report->applied, key, NULL) < 0)
+    if (name == NULL)
         return wfs_fail_memory(f->pass->err);
+    report_add(report, REPORT_APPLIED, key, NULL);
     if (strcmp(name, item->tensor.key) != 0 && item->done == ACTION_NONE &&
         strcmp(strrchr(name, '.') != NULL ? strrchr(name, '.') + 1 : name, item_leaf(item)) != 0)
         item->done = ACTION_RENAME;
-    const int code = pass_rename(f->pass, item, name, "named as in like");
-    if (code < 0)
-        return code;
+    pass_rename(f->pass, item, name, "named as in like");
     report->order[report->n_order++] = (uint32_t)(item - report->items);
     return take_param_id(f, item, model);
 }
@@ -164,26 +161,23 @@ static int fill_with(const struct filling *f, struct item *item, const struct wf
                      const char *key)
 {
     char wanted[128], has[128];
-    bool fits = false;
-    if (item->tensor.trouble != NULL) {
-        item->drop = DROP_UNREADABLE;
-        return add_error(f, key, "cannot be read: %s", item->tensor.trouble);
-    }
     wfs_shape_format(&model->shape, wanted, sizeof(wanted));
     wfs_shape_format(&item->tensor.shape, has, sizeof(has));
-    const int code = fit(f, item, model, &fits);
-    if (code < 0 || !fits) {
+    if (item->tensor.trouble != NULL) {
+        item->drop = DROP_UNREADABLE;
+        add_error(f, key, "cannot be read: %s", item->tensor.trouble);
+    } else if (!fit(f, item, model)) {
         item->drop = DROP_SHAPE;
-        return code < 0 ? code
-                        : add_error(f, key, "shape mismatch: expected %s, found %s", wanted, has);
-    }
-    if (kind_of(model->dtype) != kind_of(item->tensor.dtype)) {
+        add_error(f, key, "shape mismatch: expected %s, found %s", wanted, has);
+    } else if (kind_of(model->dtype) != kind_of(item->tensor.dtype)) {
         item->drop = DROP_DTYPE;
-        return add_error(f, key, "dtype mismatch: expected %s, found %s",
-                         wfs_dtype_name((enum wfs_dtype)model->dtype),
-                         wfs_dtype_name((enum wfs_dtype)item->tensor.dtype));
+        add_error(f, key, "dtype mismatch: expected %s, found %s",
+                  wfs_dtype_name((enum wfs_dtype)model->dtype),
+                  wfs_dtype_name((enum wfs_dtype)item->tensor.dtype));
+    } else {
+        return apply(f, item, model, key);
     }
-    return apply(f, item, model, key);
+    return 0;
 }
 
 /* Fills one parameter, with the steps in the order that Burn has. */
@@ -195,23 +189,25 @@ static int fill(const struct filling *f, const struct wfs_tensor *model)
     const int code = key == NULL ? wfs_fail_memory(f->pass->err) : find_source(f, key, &item);
     if (code < 0)
         return code;
-    if (item == NULL)
-        return report_add(report, &report->missing, key, NULL) < 0 ? wfs_fail_memory(f->pass->err)
-                                                                   : 0;
-    if (item->is_visited)
-        return add_error(f, key, "the tensor '%s' is already used",
-                         wfs_quote(item->source_key).text);
+    if (item == NULL) {
+        report_add(report, REPORT_MISSING, key, NULL);
+        return 0;
+    }
+    if (item->is_visited) {
+        add_error(f, key, "the tensor '%s' is already used", wfs_quote(item->source_key).text);
+        return 0;
+    }
     item->is_visited = true;
     const int shown = pass_filter_one(f->pass, item, key);
     if (shown > 0)
         return fill_with(f, item, model, key);
     item->drop = DROP_FILTER;
-    if (shown == 0 && report_add(report, &report->skipped, key, NULL) < 0)
-        return wfs_fail_memory(f->pass->err);
+    if (shown == 0)
+        report_add(report, REPORT_SKIPPED, key, NULL);
     return shown;
 }
 
-static int drop_unused(struct pass *pass)
+static void drop_unused(struct pass *pass)
 {
     struct wfs_report *report = pass->report;
     for_items(item, pass)
@@ -219,13 +215,11 @@ static int drop_unused(struct pass *pass)
         if (item->is_visited)
             continue;
         item->drop = DROP_UNUSED;
-        if (report_add(report, &report->unused, item->tensor.key, NULL) < 0)
-            return wfs_fail_memory(pass->err);
+        report_add(report, REPORT_UNUSED, item->tensor.key, NULL);
     }
-    report_sort(&report->unused);
-    report_sort(&report->skipped);
-    report_sort(&report->missing);
-    return 0;
+    report_sort(report, REPORT_UNUSED);
+    report_sort(report, REPORT_SKIPPED);
+    report_sort(report, REPORT_MISSING);
 }
 
 /* Suggests an unused key for each missing one. Nobody reads more than some hundreds, and each costs
@@ -233,48 +227,48 @@ static int drop_unused(struct pass *pass)
 static void suggest(const struct wfs_report *report)
 {
     enum { N_LEAST = 10, N_MOST = 200, N_LOOKS = 1000000 };
-    const struct report_lines *missing = &report->missing;
-    const size_t n = N_LOOKS / (report->unused.n_lines + 1);
+    const struct report_lines *missing = &report->lists[REPORT_MISSING];
+    const struct report_lines *unused = &report->lists[REPORT_UNUSED];
+    const size_t n = N_LOOKS / (unused->n_lines + 1);
     const size_t n_suggested = n < N_LEAST ? N_LEAST : n > N_MOST ? N_MOST : n;
     for (size_t i = 0; i < missing->n_lines && i < n_suggested; i++)
-        missing->lines[i].text = similarity_suggest(missing->lines[i].name, &report->unused);
+        missing->lines[i].texts[1] = similarity_suggest(missing->lines[i].texts[0], unused);
 }
 
 /* Notes missing keys that have names of enum variants, which Burn's paths have and files lack. */
-static int notice_variants(const struct pass *pass)
+static void notice_variants(const struct pass *pass)
 {
-    const struct report_lines *missing = &pass->report->missing;
+    const struct report_lines *missing = &pass->report->lists[REPORT_MISSING];
     size_t n = 0;
     char text[256];
     for (size_t i = 0; i < missing->n_lines; i++)
-        n += similarity_has_variant(missing->lines[i].name);
+        n += similarity_has_variant(missing->lines[i].texts[0]);
     snprintf(text, sizeof(text),
              "%s a segment that looks like an enum variant: drop_variants=auto "
              "removes it, or a remap can add it to the keys of the source",
              wfs_count_as(n, "of these has", "of these have").text);
-    if (n > 0 && report_add(pass->report, &pass->report->notices, "missing", text) < 0)
-        return wfs_fail_memory(pass->err);
-    return 0;
+    if (n > 0)
+        report_add(pass->report, REPORT_NOTICES, "missing", text);
 }
 
 static int verdict(const struct pass *pass)
 {
-    const struct wfs_report *report = pass->report;
-    const size_t n_errors = report->errors.n_lines, n_missing = report->missing.n_lines;
-    if (n_errors > 0)
+    const struct report_lines *errors = &pass->report->lists[REPORT_ERRORS];
+    const struct report_lines *missing = &pass->report->lists[REPORT_MISSING];
+    if (errors->n_lines > 0)
         return wfs_fail(pass->err, EINVAL, "like: '%s': %s; %s not fit",
-                        wfs_quote(report->errors.lines[0].name).text, report->errors.lines[0].text,
-                        wfs_count_as(n_errors, "tensor does", "tensors do").text);
-    if (n_missing == 0 || pass->view->is_partial)
+                        wfs_quote(errors->lines[0].texts[0]).text, errors->lines[0].texts[1],
+                        wfs_count_as(errors->n_lines, "tensor does", "tensors do").text);
+    if (missing->n_lines == 0 || pass->view->is_partial)
         return 0;
-    const struct report_line *first = &report->missing.lines[0];
+    const char *suggestion = missing->lines[0].texts[1];
     char hint[WFS_QUOTE_MAX + 32] = "";
-    if (first->text != NULL)
-        snprintf(hint, sizeof(hint), " (did you mean '%s'?)", wfs_quote(first->text).text);
+    if (suggestion != NULL)
+        snprintf(hint, sizeof(hint), " (did you mean '%s'?)", wfs_quote(suggestion).text);
     return wfs_fail(pass->err, EINVAL,
                     "like: %s missing, first '%s'%s; use the option 'partial' to accept that",
-                    wfs_count_as(n_missing, "tensor is", "tensors are").text,
-                    wfs_quote(first->name).text, hint);
+                    wfs_count_as(missing->n_lines, "tensor is", "tensors are").text,
+                    wfs_quote(missing->lines[0].texts[0]).text, hint);
 }
 
 static void cleanup_filling(struct filling *f)
@@ -291,22 +285,19 @@ int pass_like(struct pass *pass)
     int code = index_items(&filling);
     for (size_t i = 0; code == 0 && i < pass->like->n_tensors; i++)
         code = fill(&filling, &pass->like->tensors[i]);
-    code = code < 0 ? code : drop_unused(pass);
-    code = code < 0 ? code : notice_variants(pass);
     if (code < 0)
         return code;
+    drop_unused(pass);
+    notice_variants(pass);
     suggest(pass->report);
+    if (pass->report->has_failed)
+        return wfs_fail_memory(pass->err);
     return verdict(pass);
 }
 
 /* ---- fillers ---- */
 
 enum { N_DEPTH_MAX = 64 };
-
-struct fillers {
-    struct pass *pass;
-    struct text_index names; /* of tensors and values, and of all that they are in */
-};
 
 /* Returns whether there is nothing but structure in the value. */
 static bool is_filler(const struct graph *graph, uint32_t id, unsigned depth)
@@ -323,60 +314,51 @@ static bool is_filler(const struct graph *graph, uint32_t id, unsigned depth)
 }
 
 /* Adds a name and everything that it is in. -ENOMEM. */
-static int add_name(struct fillers *fillers, const char *name)
+static int add_name(struct text_index *names, const char *name)
 {
     uint32_t number;
     for (size_t n = strlen(name); n > 0; n--) {
-        if ((name[n] == '.' || name[n] == '\0') &&
-            text_index_add(&fillers->names, name, n, &number) < 0)
+        if ((name[n] == '.' || name[n] == '\0') && text_index_add(names, name, n, &number) < 0)
             return -ENOMEM;
     }
     return 0;
 }
 
-static int add_names(struct fillers *fillers)
+/* Adds those of tensors and values, and of all that they are in. -ENOMEM. */
+static int add_names(struct text_index *names, const struct wfs_catalog *catalog)
 {
-    const struct wfs_catalog *catalog = fillers->pass->catalog;
     int code = 0;
     for (size_t i = 0; i < catalog->n_tensors && code == 0; i++)
-        code = add_name(fillers, catalog->tensors[i].key);
+        code = add_name(names, catalog->tensors[i].key);
     for (size_t i = 0; i < catalog->n_values && code == 0; i++)
-        code = add_name(fillers, catalog->values[i].name);
+        code = add_name(names, catalog->values[i].name);
     return code;
 }
 
-/* Returns whether a tensor or value has the name, or is in something that has it. */
-static bool is_taken(const struct fillers *fillers, const char *name)
+static int add_filler(struct wfs_catalog *catalog, const struct graph *graph,
+                      const struct catalog_value *value)
 {
-    return text_index_find(&fillers->names, name, strlen(name)) != TEXT_INDEX_NONE;
-}
-
-static int add_filler(struct fillers *fillers, const struct catalog_value *value)
-{
-    struct wfs_catalog *catalog = fillers->pass->catalog;
     const char *name = arena_copy(&catalog->arena, value->name, strlen(value->name));
-    const uint32_t id = value_copy(&catalog->graph, &fillers->pass->like->graph, value->id);
+    const uint32_t id = value_copy(&catalog->graph, graph, value->id);
     return name == NULL || id == 0 ? -1 : catalog_add_value(catalog, name, id, 0);
-}
-
-static void fillers_done(struct fillers *fillers)
-{
-    text_index_done(&fillers->names);
 }
 
 int pass_fillers(struct pass *pass)
 {
     const struct wfs_catalog *like = pass->like;
-    cleanup(fillers_done) struct fillers fillers = {.pass = pass};
+    struct wfs_catalog *catalog = pass->catalog;
+    cleanup(text_index_done) struct text_index names = {0};
     if (like == NULL || like->format == NULL || !like->format->has_fillers)
         return 0;
-    if (pass->catalog->graph.arena == NULL)
-        pass->catalog->graph.arena = &pass->catalog->arena;
-    int code = add_names(&fillers);
+    if (catalog->graph.arena == NULL)
+        catalog->graph.arena = &catalog->arena;
+    int code = add_names(&names, catalog);
     for (size_t i = 0; i < like->n_values && code == 0; i++) {
         const struct catalog_value *value = &like->values[i];
-        if (!is_taken(&fillers, value->name) && is_filler(&like->graph, value->id, 0))
-            code = add_filler(&fillers, value);
+        const bool is_taken =
+            text_index_find(&names, value->name, strlen(value->name)) != TEXT_INDEX_NONE;
+        if (!is_taken && is_filler(&like->graph, value->id, 0))
+            code = add_filler(catalog, &like->graph, value);
     }
     return code < 0 ? wfs_fail_memory(pass->err) : 0;
 }

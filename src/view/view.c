@@ -352,8 +352,3 @@ bool wfs_view_is_empty(const struct wfs_view *view)
     return view->rules == NULL && view->like == NULL && view->contiguous != CONTIGUOUS_ON &&
            (view->to == TO_UNSAID || view->to == TO_NONE);
 }
-
-const char *wfs_view_like(const struct wfs_view *view)
-{
-    return view->like;
-}

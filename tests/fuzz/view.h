@@ -77,12 +77,20 @@ static inline void fuzz_look(const struct wfs_catalog *catalog)
     }
 }
 
+static inline int fuzz_load(void *ctx, const char *path, struct wfs_catalog **out,
+                            struct wfs_error *err)
+{
+    *out = fuzz_catalog();
+    return 0;
+}
+
 static inline void fuzz_apply(const struct wfs_view *view)
 {
     struct wfs_catalog *catalog = fuzz_catalog();
+    const struct wfs_view_loader loader = {.load = fuzz_load};
     struct wfs_report *report = NULL;
     struct wfs_error err = {0};
-    const int code = wfs_view_apply(view, catalog, NULL, &report, &err);
+    const int code = wfs_view_apply(view, catalog, &loader, &report, &err);
     demand(code == 0 ? err.code == 0 : err.code == -code);
     if (code == 0)
         fuzz_look(catalog);

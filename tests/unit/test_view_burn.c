@@ -114,7 +114,7 @@ static void check_filter(const json_t *entry)
     add_options(view, filter, "regexes", "include");
     add_options(view, filter, "full_path", "key");
     add_options(view, filter, "full_paths", "key");
-    const int code = wfs_view_apply(view, catalog, NULL, &report, NULL);
+    const int code = wfs_view_apply(view, catalog, &(struct wfs_view_loader){0}, &report, NULL);
     for (size_t i = 0; i < json_array_size(matches); i++) {
         const json_t *row = json_array_get(matches, i);
         if (!json_is_true(json_array_get(row, 2)))

@@ -78,22 +78,26 @@ static int write_reports(struct wfs_report *report)
     return code;
 }
 
+static int load_other(void *ctx, const char *path, struct wfs_catalog **out, struct wfs_error *err)
+{
+    return make_catalog(out) < 0 ? wfs_fail_memory(err) : 0;
+}
+
+static const struct wfs_view_loader loader = {.load = load_other};
+
 static int view(struct wfs_error *err)
 {
     struct wfs_view *view = NULL;
-    struct wfs_catalog *catalog = NULL, *like = NULL;
+    struct wfs_catalog *catalog = NULL;
     struct wfs_report *report = NULL;
     int code = wfs_view_new(&view);
     code = code == 0 ? add_options(view, err) : code;
     code = code == 0 ? make_catalog(&catalog) : code;
-    if (code == 0 && wfs_view_like(view) != NULL)
-        code = make_catalog(&like);
-    code = code == 0 ? wfs_view_apply(view, catalog, like, &report, err) : code;
+    code = code == 0 ? wfs_view_apply(view, catalog, &loader, &report, err) : code;
     code = code == 0 ? write_reports(report) : code;
     if (code == -ENOMEM && err->code == 0)
         wfs_fail_memory(err);
     wfs_report_free(report);
-    wfs_catalog_free(like);
     wfs_catalog_free(catalog);
     wfs_view_free(view);
     return code;

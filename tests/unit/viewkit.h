@@ -67,15 +67,25 @@ static inline struct wfs_view *view_of(const char *const *options, struct wfs_er
     return view;
 }
 
-/* Applies; 0 or the error. */
-static inline int apply(struct wfs_catalog *catalog, const struct wfs_catalog *like,
+static inline int give_like(void *ctx, const char *path, struct wfs_catalog **out,
+                            struct wfs_error *err)
+{
+    *out = ctx;
+    return 0;
+}
+
+/* Applies; 0 or the error. like is taken over; NULL: none. */
+static inline int apply(struct wfs_catalog *catalog, struct wfs_catalog *like,
                         const char *const *options, struct wfs_report **report,
                         struct wfs_error *err)
 {
     struct wfs_view *view = view_of(options, err);
+    const struct wfs_view_loader loader = {give_like, like};
     if (view == NULL)
         return -EINVAL;
-    const int code = wfs_view_apply(view, catalog, like, report, err);
+    if (like != NULL)
+        check_int(wfs_view_add(view, "like=model", err), 1);
+    const int code = wfs_view_apply(view, catalog, &loader, report, err);
     wfs_view_free(view);
     return code;
 }
