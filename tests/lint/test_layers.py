@@ -22,8 +22,8 @@ def test_the_rooms_are_in_order_and_have_no_circles():
     assert list(check_layers.House(ROOT, BUILD).problems()) == []
 
 
-def test_the_readme_names_every_room():
-    rows = set(re.findall(r'`([^`]+)`', '\n'.join(re.findall(r'^\| (`.*?) \|', (ROOT / 'README.md').read_text(), re.M))))
+def test_the_tour_names_every_room():
+    rows = set(re.findall(r'`([^`]+)`', '\n'.join(re.findall(r'^\| (`.*?) \|', (ROOT / 'docs/design.md').read_text(), re.M))))
     assert set(check_layers.ROOMS) - rows == set()
 
 
