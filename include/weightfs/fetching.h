@@ -22,6 +22,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 enum fetching_kind {
     /* questions */
@@ -64,6 +65,15 @@ int fetching_encode(const struct fetching *message, uint8_t ret[FETCHING_MAX]);
 
 /* Reads one; text borrows from bytes. -EBADMSG. */
 int fetching_decode(const uint8_t *bytes, size_t n_bytes, struct fetching *ret);
+
+/*
+ * Send and receive a packet, as send and recvmsg do but go on after a signal. A descriptor goes
+ * with it unless fd is -1; *ret_fd is the one that came with it, or -1, and with ret_fd NULL the
+ * kernel drops any. EMSGSIZE: it was longer than n_room. For all sockets that keep the bounds of
+ * messages.
+ */
+ssize_t packet_send(int socket, const void *bytes, size_t n_bytes, int fd, int flags);
+ssize_t packet_receive(int socket, void *buf, size_t n_room, int *ret_fd, int flags);
 
 /*
  * Sends a message, with a descriptor unless fd is -1, without waiting: -EAGAIN when the socket is

@@ -9,8 +9,6 @@
 
 #include <weightfs/cleanup.h>
 
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -111,20 +109,16 @@ static void fail(struct fetch_transfer *transfer, const struct wfs_error *err)
     answer_open(object, err);
 }
 
-static const char *folder_of(const struct fetch_object *object)
-{
-    return object->is_kept ? object->room->kept_name : object->room->folder_name;
-}
-
 static void fail_cache(struct fetch_transfer *transfer, int code)
 {
     struct wfs_error err = {0};
+    const struct fetching_room *room = transfer->object->room;
+    const bool is_kept = transfer->object->is_kept, is_full = code == -ENOSPC || code == -EDQUOT;
+    const char *remedy = is_kept ? "; free some space, or bound it with cache_size"
+                                 : "; free some space, or set TMPDIR to a directory that has more";
     wfs_fail(&err, -code, "cannot write the cache in '%s': %s%s",
-             wfs_quote(folder_of(transfer->object)).text, strerror(-code),
-             code != -ENOSPC && code != -EDQUOT ? ""
-             : transfer->object->is_kept
-                 ? "; free some space, or bound it with cache_size"
-                 : "; free some space, or set TMPDIR to a directory that has more");
+             wfs_quote(is_kept ? room->kept_name : room->folder_name).text, strerror(-code),
+             is_full ? remedy : "");
     http_cancel(transfer->http);
     fail(transfer, &err);
 }

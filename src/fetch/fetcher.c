@@ -13,17 +13,14 @@
 #include <weightfs/fetching.h>
 #include <weightfs/url.h>
 
-#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 enum { RETRIES = 5, TIMEOUT_S = 60 };
 

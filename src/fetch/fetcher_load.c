@@ -8,11 +8,8 @@
 #include <weightfs/cleanup.h>
 
 #include <dlfcn.h>
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define MODULE "weightfs-fetch.so"
 

@@ -7,7 +7,6 @@
 #include <weightfs/cleanup.h>
 
 #include <ctype.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -100,19 +99,6 @@ static int parse_encoding(struct http_answer *answer, struct value value)
     return 0;
 }
 
-/* Copies a value whose characters are all in `allowed`; another value is none. */
-static void copy_word(struct value value, const char *allowed, char *ret, size_t n_room)
-{
-    *ret = '\0';
-    for (size_t i = 0; i < value.n_bytes; i++)
-        if (value.text[i] == '\0' || strchr(allowed, value.text[i]) == NULL)
-            return;
-    if (value.n_bytes >= n_room)
-        return;
-    memcpy(ret, value.text, value.n_bytes);
-    ret[value.n_bytes] = '\0';
-}
-
 static int parse_tag(struct http_answer *answer, struct value value)
 {
     answer->tag[0] = '\0';
@@ -129,30 +115,6 @@ static int parse_tag(struct http_answer *answer, struct value value)
     return 0;
 }
 
-/* A date as HTTP spells it has letters, digits, blanks, commas, colons, and a minus in an old form.
- */
-static int parse_modified(struct http_answer *answer, struct value value)
-{
-    copy_word(value, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 ,:-",
-              answer->modified, sizeof(answer->modified));
-    return 0;
-}
-
-static int parse_commit(struct http_answer *answer, struct value value)
-{
-    copy_word(value, "0123456789abcdef", answer->commit, sizeof(answer->commit));
-    if (strlen(answer->commit) != sizeof(answer->commit) - 1)
-        answer->commit[0] = '\0';
-    return 0;
-}
-
-static int parse_region(struct http_answer *answer, struct value value)
-{
-    copy_word(value, "abcdefghijklmnopqrstuvwxyz0123456789-", answer->region,
-              sizeof(answer->region));
-    return 0;
-}
-
 static int parse_location(struct http_answer *answer, struct value value)
 {
     if (answer->location != NULL || value.n_bytes > HTTP_LOCATION_MAX ||
@@ -164,14 +126,43 @@ static int parse_location(struct http_answer *answer, struct value value)
     return answer->location == NULL ? -ENOMEM : 0;
 }
 
+/* A word: it is taken where all of its characters are in `allowed`. */
+struct word {
+    const char *name, *allowed;
+    size_t at, n_room; /* in the answer */
+    bool is_full;      /* anything shorter is none */
+};
+
+#define WORD(member) offsetof(struct http_answer, member), sizeof(((struct http_answer *)0)->member)
+
+static const struct word words[] = {
+    /* Letters, digits, blanks, commas, colons, and a minus in an old form of a date. */
+    {"last-modified", "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 ,:-",
+     WORD(modified), false},
+    {"x-amz-bucket-region", "abcdefghijklmnopqrstuvwxyz0123456789-", WORD(region), false},
+    {"x-repo-commit", "0123456789abcdef", WORD(commit), true},
+};
+
+static void copy_word(struct http_answer *answer, const struct word *word, struct value value)
+{
+    char *ret = (char *)answer + word->at;
+    *ret = '\0';
+    for (size_t i = 0; i < value.n_bytes; i++)
+        if (value.text[i] == '\0' || strchr(word->allowed, value.text[i]) == NULL)
+            return;
+    if (value.n_bytes >= word->n_room || (word->is_full && value.n_bytes < word->n_room - 1))
+        return;
+    memcpy(ret, value.text, value.n_bytes);
+    ret[value.n_bytes] = '\0';
+}
+
 static const struct {
     const char *name;
     int (*parse)(struct http_answer *answer, struct value value);
 } headers[] = {
-    {"content-encoding", parse_encoding},  {"content-length", parse_length},
-    {"content-range", parse_range},        {"etag", parse_tag},
-    {"last-modified", parse_modified},     {"location", parse_location},
-    {"x-amz-bucket-region", parse_region}, {"x-repo-commit", parse_commit},
+    {"content-encoding", parse_encoding}, {"content-length", parse_length},
+    {"content-range", parse_range},       {"etag", parse_tag},
+    {"location", parse_location},
 };
 
 /* "HTTP/1.1 206 Partial Content" */
@@ -214,6 +205,9 @@ int http_answer_line(struct http_answer *answer, const char *line, size_t n_byte
     value.n_bytes = n_bytes - name.n_bytes - 1;
     trim(&name);
     trim(&value);
+    for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
+        if (value_is(&name, words[i].name))
+            copy_word(answer, &words[i], value);
     for (size_t i = 0; i < sizeof(headers) / sizeof(*headers); i++)
         if (value_is(&name, headers[i].name))
             return headers[i].parse(answer, value);

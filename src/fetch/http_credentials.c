@@ -9,11 +9,8 @@
 #include <weightfs/io.h>
 
 #include <ctype.h>
-#include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
@@ -435,12 +432,6 @@ static bool take_word(const char **text, char *buf)
     return in > start;
 }
 
-static void skip_macro(const char **text)
-{
-    const char *end = strstr(*text, "\n\n");
-    *text = end == NULL ? *text + strlen(*text) : end;
-}
-
 struct entry {
     bool is_ours; /* the host is right */
     char *user, *password;
@@ -487,7 +478,8 @@ int netrc_find(const char *text, const char *host, const char *login, char **ret
         } else if (strcmp(word, "password") == 0 && take_word(&text, value)) {
             rc = set_word(&entry.password, value);
         } else if (strcmp(word, "macdef") == 0) {
-            skip_macro(&text);
+            const char *end = strstr(text, "\n\n");
+            text = end == NULL ? text + strlen(text) : end;
         }
     }
     if (rc == 0 && is_found(&entry, login)) {

@@ -12,7 +12,6 @@
 #include <weightfs/cleanup.h>
 
 #include <assert.h>
-#include <errno.h>
 #include <string.h>
 
 /* Does all that is due. Returns the time until something will be; -1: nothing. Each act may change

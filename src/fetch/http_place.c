@@ -10,7 +10,6 @@
 #include <weightfs/strbuf.h>
 
 #include <ctype.h>
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -320,13 +319,6 @@ static int identify(struct http_place *place, const struct http_credentials *cre
     return 0;
 }
 
-static int find_plain(struct http_place *place, const char *name,
-                      const struct http_credentials *credentials, struct wfs_error *err)
-{
-    const int rc = http_url_parse(&place->url, name, err);
-    return rc < 0 ? rc : refuse_page(place, credentials->hub, err);
-}
-
 int http_place_find(struct http_place *place, const char *name,
                     const struct http_credentials *credentials, struct wfs_error *err)
 {
@@ -337,9 +329,11 @@ int http_place_find(struct http_place *place, const char *name,
     else if (has_scheme(name, "s3://"))
         rc = find_s3(place, name, credentials, err);
     else if (has_scheme(name, "https://") || has_scheme(name, "http://"))
-        rc = find_plain(place, name, credentials, err);
+        rc = http_url_parse(&place->url, name, err);
     else
         rc = wfs_fail(err, EINVAL, "expected a URL of https, http, s3 or hf");
+    if (rc == 0 && place->service == HTTP_PLAIN)
+        rc = refuse_page(place, credentials->hub, err);
     if (rc == 0)
         rc = identify(place, credentials, err);
     if (rc < 0)

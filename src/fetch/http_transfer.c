@@ -352,21 +352,17 @@ static void start_over(struct http_transfer *transfer)
     transfer->n_redirects = 0;
 }
 
-/* S3 answers like that, too, whom it does not show a list of objects. */
-static bool is_missing(const struct http_transfer *transfer)
-{
-    const long status = transfer->answer.status;
-    return status == 404 || (status == 403 && transfer->object->place.service == HTTP_S3);
-}
-
 /* Takes the next file that a repository or a folder may have. Returns false when there is none. */
 static bool try_next(struct http_transfer *transfer)
 {
     struct http_object *object = transfer->object;
     struct http_place place;
+    const unsigned status = transfer->answer.status;
+    /* S3 answers 403, too, whom it does not show a list of objects. */
+    const bool is_missing = status == 404 || (status == 403 && object->place.service == HTTP_S3);
     char *name =
         object->repository == NULL ? NULL : http_place_try(object->repository, object->n_tries + 1);
-    if (!is_missing(transfer) || name == NULL ||
+    if (!is_missing || name == NULL ||
         http_place_find(&place, name, &object->http->credentials, NULL) < 0) {
         free(name);
         return false;
@@ -392,22 +388,17 @@ static bool has_expired(struct http_transfer *transfer)
     return true;
 }
 
-/* Returns true for a URL whose path ends in a slash. */
-static bool is_directory(const char *url)
-{
-    const size_t n = strcspn(url, "?#");
-    return n > 0 && url[n - 1] == '/';
-}
-
 static void report_refusal(struct http_transfer *transfer)
 {
     const struct http_object *object = transfer->object;
     const unsigned status = transfer->answer.status;
     /* S3 answers so to keys that have expired, or are for another region. */
     const bool is_access = object->place.service == HTTP_S3 && (status == 301 || status == 400);
+    const size_t n_path = strcspn(transfer->url, "?#");
+    const bool is_directory = n_path > 0 && transfer->url[n_path - 1] == '/';
     struct strbuf text cleanup(strbuf_done) = {0};
     strbuf_puts(&text, transfer->err.text);
-    if (is_directory(transfer->url) && (status == 403 || status == 404))
+    if (is_directory && (status == 403 || status == 404))
         strbuf_puts(&text, "; the URL names a directory: name a file in it");
     else if (object->repository != NULL && status == 404)
         strbuf_printf(&text, "; the %s has no model.safetensors, pytorch_model.bin or .metadata",
@@ -417,14 +408,6 @@ static void report_refusal(struct http_transfer *transfer)
                   transfer->held.bytes);
     fail(transfer, is_access ? EACCES : transfer->err.code,
          text.has_failed ? transfer->err.text : text.bytes);
-}
-
-static void refused(struct http_transfer *transfer)
-{
-    if (has_expired(transfer) || try_next(transfer))
-        start_over(transfer);
-    else
-        report_refusal(transfer);
 }
 
 /* ---- another time ---- */
@@ -481,10 +464,10 @@ void http_transfer_ended(struct http_transfer *transfer, CURLcode result)
         retry(transfer);
     else if (transfer->verdict == HTTP_REDIRECT && transfer->answer.location != NULL)
         follow(transfer);
-    else if (transfer->verdict == HTTP_REDIRECT)
+    else if (transfer->verdict == HTTP_REFUSED && (has_expired(transfer) || try_next(transfer)))
+        start_over(transfer);
+    else if (transfer->verdict == HTTP_REDIRECT || transfer->verdict == HTTP_REFUSED)
         report_refusal(transfer);
-    else if (transfer->verdict == HTTP_REFUSED)
-        refused(transfer);
     else if (transfer->verdict == HTTP_FAIL)
         finish(transfer, &err);
     else if (transfer->verdict == HTTP_EMPTY || transfer->position >= transfer->end)

@@ -11,7 +11,6 @@
 #include <curl/curl.h>
 
 #include <ctype.h>
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -10,9 +10,7 @@
 #include <weightfs/cleanup.h>
 #include <weightfs/format.h>
 
-#include <errno.h>
 #include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const struct {

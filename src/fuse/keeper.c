@@ -7,81 +7,33 @@
 #include "fuse/keeper.h"
 
 #include <weightfs/cleanup.h>
+#include <weightfs/fetching.h>
 #include <weightfs/output.h>
 
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 /* ---- the channel ---- */
-
-union control {
-    struct cmsghdr align;
-    char bytes[CMSG_SPACE(sizeof(int))];
-};
 
 int channel_new(int ret_ends[2])
 {
     return socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ret_ends);
 }
 
-/* Without a descriptor by send: a confined process may make no other call. */
-static bool send_packet(int channel, const void *bytes, size_t n_bytes, int fd)
-{
-    union control control = {0};
-    struct iovec data = {.iov_base = (void *)(uintptr_t)bytes, .iov_len = n_bytes};
-    const struct msghdr message = {.msg_iov = &data,
-                                   .msg_iovlen = 1,
-                                   .msg_control = control.bytes,
-                                   .msg_controllen = sizeof(control.bytes)};
-    ssize_t n;
-    control.align = (struct cmsghdr){
-        .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};
-    memcpy(CMSG_DATA(&control.align), &fd, sizeof(int));
-    do
-        n = fd >= 0 ? sendmsg(channel, &message, MSG_NOSIGNAL)
-                    : send(channel, bytes, n_bytes, MSG_NOSIGNAL);
-    while (n < 0 && errno == EINTR);
-    return n == (ssize_t)n_bytes;
-}
-
-/* *ret_fd is the descriptor that came with it, or -1; NULL: the kernel drops any. */
-static bool receive_packet(int channel, void *bytes, size_t n_bytes, int *ret_fd)
-{
-    union control control;
-    struct iovec data = {.iov_base = bytes, .iov_len = n_bytes};
-    struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1};
-    ssize_t n;
-    if (ret_fd != NULL) {
-        *ret_fd = -1;
-        message.msg_control = control.bytes;
-        message.msg_controllen = sizeof(control.bytes);
-    }
-    do
-        n = recvmsg(channel, &message, MSG_CMSG_CLOEXEC);
-    while (n < 0 && errno == EINTR);
-    const struct cmsghdr *header = n < 0 || ret_fd == NULL ? NULL : CMSG_FIRSTHDR(&message);
-    if (header != NULL && header->cmsg_type == SCM_RIGHTS &&
-        header->cmsg_len == CMSG_LEN(sizeof(int)))
-        memcpy(ret_fd, CMSG_DATA(header), sizeof(int));
-    return n == (ssize_t)n_bytes;
-}
-
 bool channel_send(int channel, enum channel_word word, int fd)
 {
     const char byte = (char)word;
-    return send_packet(channel, &byte, 1, fd);
+    return packet_send(channel, &byte, 1, fd, 0) == 1;
 }
 
 bool channel_receive(int channel, enum channel_word word, int *ret_fd)
 {
     char byte = 0;
-    return receive_packet(channel, &byte, 1, ret_fd) && byte == (char)word &&
+    return packet_receive(channel, &byte, 1, ret_fd, 0) == 1 && byte == (char)word &&
            (ret_fd == NULL || *ret_fd >= 0);
 }
 
@@ -133,9 +85,9 @@ static void *serve(void *ctx)
     const struct keeper *keeper = ctx;
     const int channel = keeper->ends[0];
     struct request request;
-    while (receive_packet(channel, &request, sizeof(request), NULL)) {
+    while (packet_receive(channel, &request, sizeof(request), NULL, 0) == sizeof(request)) {
         const int32_t code = fulfil(keeper->directory, &request);
-        if (!send_packet(channel, &code, sizeof(code), -1))
+        if (packet_send(channel, &code, sizeof(code), -1, 0) < 0)
             break;
     }
     return NULL;
@@ -202,8 +154,8 @@ static int ask(int channel, const char *name, struct request request)
 {
     int32_t code;
     snprintf(request.name, sizeof(request.name), "%s", name);
-    return channel >= 0 && send_packet(channel, &request, sizeof(request), -1) &&
-                   receive_packet(channel, &code, sizeof(code), NULL)
+    return channel >= 0 && packet_send(channel, &request, sizeof(request), -1, 0) >= 0 &&
+                   packet_receive(channel, &code, sizeof(code), NULL, 0) == sizeof(code)
                ? code
                : -EPIPE;
 }

@@ -16,7 +16,6 @@
 
 #include <fuse_lowlevel.h>
 
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -26,7 +25,6 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <unistd.h>
 
 /*
  * ---- remount ----

@@ -11,7 +11,6 @@
 #include <weightfs/view.h>
 
 #include <errno.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

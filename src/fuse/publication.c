@@ -17,7 +17,9 @@
 #include <time.h>
 
 struct publication {
-    struct driver *driver;
+    struct driver *driver; /* has what follows */
+    struct target *target;
+    struct wfs_tree *tree;
     struct publication_waiter *waiter;
     struct wfs_error *err;
     struct wfs_save_report report;
@@ -66,14 +68,17 @@ static int show_progress(void *ctx, uint64_t n_done, uint64_t n_total)
     return 0;
 }
 
-static int check_sources(const struct publication *publication)
+/* Sources and the directory of the output are those of the mount. */
+static int check_places(const struct publication *publication)
 {
     size_t i = 0;
-    const struct wfs_catalog *catalog = publication->driver->catalog;
-    if (wfs_catalog_check_sources(catalog, &i) == 0)
-        return 0;
-    return wfs_fail(publication->err, EIO, "source '%s' has changed since it was mounted",
-                    wfs_quote(wfs_catalog_source_path(catalog, i)).text);
+    const struct driver *driver = publication->driver;
+    if (wfs_catalog_check_sources(driver->catalog, &i) < 0)
+        return wfs_fail(publication->err, EIO, "source '%s' has changed since it was mounted",
+                        wfs_quote(wfs_catalog_source_path(driver->catalog, i)).text);
+    return sandbox_confines_files(driver->sandbox)
+               ? target_check_directory(publication->target, publication->err)
+               : 0;
 }
 
 static int fail_journal(const struct publication *publication, int code)
@@ -87,8 +92,8 @@ static int sync_edits(struct publication *publication)
 {
     struct driver *driver = publication->driver;
     driver_begin_read(driver);
-    publication->generation = wfs_tree_generation(driver->tree);
-    const int rc = wfs_tree_sync(driver->tree, publication->err);
+    publication->generation = wfs_tree_generation(publication->tree);
+    const int rc = wfs_tree_sync(publication->tree, publication->err);
     driver_end_read(driver);
     if (rc < 0)
         driver_rescue(driver);
@@ -117,10 +122,10 @@ static int keep_shards(const struct driver *driver)
 /* If the commit replaces the source, later edits need it under another name. */
 static void keep_source(const struct publication *publication)
 {
-    const struct target *target = publication->driver->target;
+    const struct target *target = publication->target;
     if (!target->output.is_source)
         return;
-    int rc = wfs_tree_keep_source(publication->driver->tree, target->path);
+    int rc = wfs_tree_keep_source(publication->tree, target->path);
     if (rc == 0 && target->output.index != NULL)
         rc = keep_shards(publication->driver);
     if (rc < 0)
@@ -128,24 +133,12 @@ static void keep_source(const struct publication *publication)
                     wfs_quote(target->stage_path).text, strerror(-rc));
 }
 
-/* The tree is held shared. */
-static int begin(const struct publication *publication)
-{
-    const struct target *target = publication->driver->target;
-    char temporary[WFS_OUTPUT_NAME_MAX];
-    wfs_output_temporary(target->path, temporary);
-    keep_source(publication);
-    return fail_journal(publication,
-                        wfs_tree_commit_begin(publication->driver->tree, target->path, temporary));
-}
-
 static int note_complete(void *ctx, const struct wfs_identity *identity, uint64_t digest,
                          struct wfs_error *err)
 {
     const struct publication *publication = ctx;
     (void)err; /* publication->err is used instead */
-    return fail_journal(publication,
-                        wfs_tree_commit_complete(publication->driver->tree, identity, digest));
+    return fail_journal(publication, wfs_tree_commit_complete(publication->tree, identity, digest));
 }
 
 /* The report of the mount is about its source; the output may lack a name or have one more. */
@@ -153,7 +146,7 @@ static void note_danger(void *ctx, const char *text)
 {
     struct publication *publication = ctx;
     publication->commit.n_dangers++;
-    log_warning("'%s': %s", wfs_quote(publication->driver->target->path).text, text);
+    log_warning("'%s': %s", wfs_quote(publication->target->path).text, text);
 }
 
 /* ---- what the keeper does for this process ---- */
@@ -162,7 +155,7 @@ static int note_keeper(const struct publication *publication, int code)
 {
     if (code == -EPIPE)
         log_warning("cannot set owner and mode of '%s': the supervisor of the mount is gone",
-                    wfs_quote(publication->driver->target->path).text);
+                    wfs_quote(publication->target->path).text);
     return code;
 }
 
@@ -217,15 +210,19 @@ static struct wfs_save_options save_options(struct publication *publication)
 /* The tree is held shared. */
 static int save(struct publication *publication)
 {
-    const struct target *target = publication->driver->target;
+    const char *path = publication->target->path;
+    char temporary[WFS_OUTPUT_NAME_MAX];
     publication->report.step = "check";
     int rc = commit_plan(&publication->commit, publication->err);
-    if (rc == 0)
-        rc = begin(publication);
+    if (rc < 0)
+        return rc;
+    wfs_output_temporary(path, temporary);
+    keep_source(publication);
+    rc = fail_journal(publication, wfs_tree_commit_begin(publication->tree, path, temporary));
     if (rc < 0)
         return rc;
     const struct wfs_save_options options = save_options(publication);
-    return commit_save(&publication->commit, target->path, &options, &publication->report,
+    return commit_save(&publication->commit, path, &options, &publication->report,
                        publication->err);
 }
 
@@ -242,16 +239,6 @@ static void conclude(struct publication *publication)
         log_warning("the report of this commit is not complete: %s", strerror(-reported));
     if (noted < 0)
         log_warning("cannot write the journal: %s", strerror(-noted));
-}
-
-/* Sources and the directory of the output are those of the mount. */
-static int check_places(const struct publication *publication)
-{
-    const struct driver *driver = publication->driver;
-    const int rc = check_sources(publication);
-    return rc == 0 && sandbox_confines_files(driver->sandbox)
-               ? target_check_directory(driver->target, publication->err)
-               : rc;
 }
 
 static int publish(struct publication *publication)
@@ -271,25 +258,25 @@ static int publish(struct publication *publication)
     rc = save(publication);
     driver_end_commit(driver);
     if (publication->report.published.inode != 0)
-        target_published(driver->target, &publication->report.published);
+        target_published(publication->target, &publication->report.published);
     if (rc == 0)
         conclude(publication);
     return rc;
 }
 
-static void report_failure(struct publication *publication)
+static void report_failure(struct publication *publication, int rc)
 {
-    const struct driver *driver = publication->driver;
     const bool is_published = publication->report.published.inode != 0;
-    const struct wfs_quoted path = wfs_quote(driver->target->path);
-    const char *text =
-        driver->options->redact ? strerror(publication->err->code) : publication->err->text;
+    const struct wfs_quoted path = wfs_quote(publication->target->path);
+    wfs_fail(publication->err, -rc, "%s", strerror(-rc));
+    const char *text = publication->driver->options->redact ? strerror(publication->err->code)
+                                                            : publication->err->text;
     if (is_published)
         log_error("committed to '%s', but that may not survive a loss of power: %s", path.text,
                   text);
     else
         log_error("cannot commit to '%s': %s; the edits are kept in '%s'", path.text, text,
-                  wfs_quote(driver->target->stage_path).text);
+                  wfs_quote(publication->target->stage_path).text);
     publication->status.state = is_published ? WFS_MOUNT_PUBLISHED_UNSYNCED : WFS_MOUNT_FAILED;
     publication->status.error = publication->err->code;
     publication->status.text = publication->err->text;
@@ -297,7 +284,7 @@ static void report_failure(struct publication *publication)
 
 static void report_success(struct publication *publication)
 {
-    log_note("committed to '%s': %s", wfs_quote(publication->driver->target->path).text,
+    log_note("committed to '%s': %s", wfs_quote(publication->target->path).text,
              publication->summary);
     publication->status.state = WFS_MOUNT_PUBLISHED;
     publication->status.written = publication->summary;
@@ -320,19 +307,16 @@ static void begin_commit(struct publication *publication)
 static int run(struct publication *publication)
 {
     struct driver *driver = publication->driver;
-    const int64_t committed_at = driver->status.committed_at;
     begin_commit(publication);
-    publication->status =
-        (struct wfs_status){.state = WFS_MOUNT_COMMITTING, .committed_at = committed_at};
+    publication->status = (struct wfs_status){.state = WFS_MOUNT_COMMITTING,
+                                              .committed_at = driver->status.committed_at};
     driver_set_status(driver, &publication->status);
     const int rc = publish(publication);
     publication->status.step = publication->report.step;
-    if (rc < 0) {
-        wfs_fail(publication->err, -rc, "%s", strerror(-rc));
-        report_failure(publication);
-    } else {
+    if (rc < 0)
+        report_failure(publication, rc);
+    else
         report_success(publication);
-    }
     driver_set_status(driver, &publication->status);
     commit_done(&publication->commit);
     return rc;
@@ -347,14 +331,25 @@ static bool ask_waiter(void *ctx)
     return false;
 }
 
+static struct publication publication_of(struct driver *driver, char summary[COMMIT_TEXT_MAX],
+                                         struct wfs_error *err)
+{
+    summary[0] = '\0';
+    return (struct publication){.driver = driver,
+                                .target = driver->target,
+                                .tree = driver->tree,
+                                .summary = summary,
+                                .err = err};
+}
+
 int publication_run(struct driver *driver, bool is_asked, struct publication_waiter *waiter,
                     char summary[COMMIT_TEXT_MAX], struct wfs_error *err)
 {
-    struct publication publication = {
-        .driver = driver, .waiter = waiter, .summary = summary, .err = err, .is_asked = is_asked};
+    struct publication publication = publication_of(driver, summary, err);
     int rc = 0;
+    publication.waiter = waiter;
+    publication.is_asked = is_asked;
     atomic_store(&driver->is_stopped, false);
-    summary[0] = '\0';
     (void)driver_wait_for_change(driver, ask_waiter, waiter);
     if (wfs_tree_has_pending(driver->tree) || (is_asked && !is_output_there(driver->target)))
         rc = run(&publication);
@@ -363,18 +358,6 @@ int publication_run(struct driver *driver, bool is_asked, struct publication_wai
 }
 
 /* ---- a trial ---- */
-
-/* The first of several errors is the one that the commit would have. */
-static void note_problem(const struct publication *publication,
-                         const struct publication_trial *trial, int rc, int *first)
-{
-    if (rc == 0)
-        return;
-    trial->problem(trial->ctx,
-                   publication->err->code != 0 ? publication->err->text : strerror(-rc));
-    *publication->err = (struct wfs_error){0};
-    *first = *first == 0 ? rc : *first;
-}
 
 struct counted {
     const struct publication_trial *trial;
@@ -388,24 +371,35 @@ static void count_problem(void *ctx, const char *text)
     counted->trial->problem(counted->trial->ctx, text);
 }
 
-/* `change` is held, and the tree shared. */
+/* Returns rc. */
+static int note_problem(const struct publication *publication,
+                        const struct publication_trial *trial, int rc)
+{
+    if (rc < 0)
+        trial->problem(trial->ctx,
+                       publication->err->code != 0 ? publication->err->text : strerror(-rc));
+    *publication->err = (struct wfs_error){0};
+    return rc;
+}
+
+/* `change` is held, and the tree shared. The first of several errors is that of the commit. */
 static int try_all(struct publication *publication, const struct publication_trial *trial)
 {
     struct counted counted = {.trial = trial};
     const struct wfs_tree_problems problems = {count_problem, &counted};
     const struct wfs_save_options options = save_options(publication);
-    int first = 0;
-    note_problem(publication, trial, check_places(publication), &first);
+    const int places = note_problem(publication, trial, check_places(publication));
     begin_commit(publication);
     publication->commit.problems = &problems;
-    const int rc = commit_try(&publication->commit, publication->err);
-    if (counted.n > 0 || rc < 0)
-        first = first != 0 ? first : rc < 0 ? rc : -EINVAL;
+    int plan = commit_try(&publication->commit, publication->err);
+    if (plan == 0 && counted.n > 0)
+        plan = -EINVAL;
     *publication->err = (struct wfs_error){0};
-    note_problem(publication, trial,
-                 wfs_output_check(publication->driver->target->path, &options,
-                                  publication->commit.account.n_bytes, publication->err),
-                 &first);
+    const int output =
+        note_problem(publication, trial,
+                     wfs_output_check(publication->target->path, &options,
+                                      publication->commit.account.n_bytes, publication->err));
+    const int first = places < 0 ? places : plan < 0 ? plan : output;
     if (first == 0)
         commit_summary(&publication->commit, publication->summary);
     commit_done(&publication->commit);
@@ -416,9 +410,8 @@ int publication_try(struct driver *driver, const struct publication_trial *trial
                     char summary[COMMIT_TEXT_MAX])
 {
     struct wfs_error err = {0};
-    struct publication publication = {.driver = driver, .summary = summary, .err = &err};
+    struct publication publication = publication_of(driver, summary, &err);
     int rc = 0;
-    summary[0] = '\0';
     (void)driver_wait_for_change(driver, ask_waiter, NULL);
     driver_begin_commit(driver);
     if (wfs_tree_has_pending(driver->tree) || !is_output_there(driver->target))

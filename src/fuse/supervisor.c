@@ -19,7 +19,6 @@
 
 #include <fuse_lowlevel.h>
 
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -30,7 +29,6 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 /*
  * ---- the mount point: whether a directory can be one, clearing a dead mount, why mounting fails

@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 #include <weightfs/percent.h>
 
 /* Prints the line of a decision that failed. */

@@ -107,11 +107,6 @@ static int load_sums(const struct cachefile *cache, uint64_t piece, size_t n, ui
     return load(cache, cache->sums + piece * NUMBER, n, ret);
 }
 
-static int store_sum(const struct cachefile *cache, uint64_t piece, uint64_t sum)
-{
-    return store(cache, cache->sums + piece * NUMBER, sum);
-}
-
 /* Returns the first of n numbers from i on that may be on the disk: what is in a hole is 0, and an
  * object can be larger than any disk. */
 static uint64_t skip_hole(const struct cachefile *cache, uint64_t numbers, uint64_t i, uint64_t n)
@@ -299,7 +294,7 @@ static int verify_piece(const struct cachefile *cache, uint64_t piece, uint64_t 
     const int code = read_part(cache, piece, sum, 0, length_of(cache, piece), bytes);
     if (code != 0 && code != -EIO)
         return code < 0 ? code : 0;
-    const int stored = store_sum(cache, piece, 0);
+    const int stored = store(cache, cache->sums + piece * NUMBER, 0);
     return stored < 0 ? stored : 1;
 }
 

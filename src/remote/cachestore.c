@@ -10,15 +10,12 @@
 #include <weightfs/io.h>
 #include <weightfs/url.h>
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/bytes.h"
 #include "base/hash.h"
@@ -70,11 +67,6 @@ static int lock(int fd)
         nanosleep(&(struct timespec){0, 10000000}, NULL);
     }
     return -EBUSY;
-}
-
-static void unlock(int fd)
-{
-    (void)flock(fd, LOCK_UN);
 }
 
 static int open_directory(const char *path, bool creates, struct wfs_error *err)
@@ -334,7 +326,7 @@ int cachestore_place(int fd, const char *url, uint64_t digest, uint64_t n_bytes,
     if (code < 0)
         return code;
     code = place(fd, url, &entry, ret);
-    unlock(fd);
+    (void)flock(fd, LOCK_UN);
     return code;
 }
 

@@ -68,60 +68,66 @@ union control {
 };
 
 /* Without a descriptor by send: a confined process may make no other call. */
-int fetching_send(int socket, const struct fetching *message, int fd)
+ssize_t packet_send(int socket, const void *bytes, size_t n_bytes, int fd, int flags)
 {
-    uint8_t bytes[FETCHING_MAX];
-    const int n = fetching_encode(message, bytes);
-    ssize_t n_sent;
-    if (n < 0)
-        return n;
     union control control = {0};
-    struct iovec data = {bytes, (size_t)n};
+    struct iovec data = {(void *)(uintptr_t)bytes, n_bytes};
     const struct msghdr header = {.msg_iov = &data,
                                   .msg_iovlen = 1,
                                   .msg_control = control.bytes,
                                   .msg_controllen = sizeof(control.bytes)};
+    ssize_t n;
     control.header = (struct cmsghdr){
         .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};
     memcpy(CMSG_DATA(&control.header), &fd, sizeof(int));
     do
-        n_sent = fd < 0 ? send(socket, bytes, (size_t)n, MSG_NOSIGNAL | MSG_DONTWAIT)
-                        : sendmsg(socket, &header, MSG_NOSIGNAL | MSG_DONTWAIT);
-    while (n_sent < 0 && errno == EINTR);
-    if (n_sent >= 0)
+        n = fd < 0 ? send(socket, bytes, n_bytes, MSG_NOSIGNAL | flags)
+                   : sendmsg(socket, &header, MSG_NOSIGNAL | flags);
+    while (n < 0 && errno == EINTR);
+    return n;
+}
+
+ssize_t packet_receive(int socket, void *buf, size_t n_room, int *ret_fd, int flags)
+{
+    union control control = {0};
+    struct iovec data = {buf, n_room};
+    struct msghdr header = {.msg_iov = &data,
+                            .msg_iovlen = 1,
+                            .msg_control = ret_fd == NULL ? NULL : control.bytes,
+                            .msg_controllen = ret_fd == NULL ? 0 : sizeof(control.bytes)};
+    ssize_t n;
+    do
+        n = recvmsg(socket, &header, MSG_CMSG_CLOEXEC | flags);
+    while (n < 0 && errno == EINTR);
+    if (ret_fd == NULL)
+        return n;
+    const struct cmsghdr *with = n < 0 ? NULL : CMSG_FIRSTHDR(&header);
+    *ret_fd = -1;
+    if (with != NULL && with->cmsg_level == SOL_SOCKET && with->cmsg_type == SCM_RIGHTS &&
+        with->cmsg_len == CMSG_LEN(sizeof(int)))
+        memcpy(ret_fd, CMSG_DATA(with), sizeof(int));
+    if (n >= 0 && (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
+        errno = EMSGSIZE;
+        return -1;
+    }
+    return n;
+}
+
+int fetching_send(int socket, const struct fetching *message, int fd)
+{
+    uint8_t bytes[FETCHING_MAX];
+    const int n = fetching_encode(message, bytes);
+    if (n < 0)
+        return n;
+    if (packet_send(socket, bytes, (size_t)n, fd, MSG_DONTWAIT) >= 0)
         return 0;
     return errno == EAGAIN || errno == ENOBUFS ? -EAGAIN : -EPIPE;
 }
 
-static int take_descriptor(struct msghdr *header)
-{
-    int fd = -1;
-    const struct cmsghdr *control = CMSG_FIRSTHDR(header);
-    if (control != NULL && control->cmsg_level == SOL_SOCKET && control->cmsg_type == SCM_RIGHTS &&
-        control->cmsg_len == CMSG_LEN(sizeof(int)))
-        memcpy(&fd, CMSG_DATA(control), sizeof(int));
-    return fd;
-}
-
 int fetching_receive(int socket, uint8_t buf[FETCHING_MAX], struct fetching *ret, int *ret_fd)
 {
-    union control control = {0};
-    struct iovec data = {buf, FETCHING_MAX};
-    struct msghdr header = {.msg_iov = &data,
-                            .msg_iovlen = 1,
-                            .msg_control = control.bytes,
-                            .msg_controllen = sizeof(control.bytes)};
-    ssize_t n;
-    *ret_fd = -1;
-    do
-        n = recvmsg(socket, &header, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-    while (n < 0 && errno == EINTR);
+    const ssize_t n = packet_receive(socket, buf, FETCHING_MAX, ret_fd, MSG_DONTWAIT);
     if (n < 0)
-        return errno == EAGAIN ? -EAGAIN : -EPIPE;
-    if (n == 0)
-        return -EPIPE;
-    *ret_fd = take_descriptor(&header);
-    if ((header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0)
-        return -EBADMSG;
-    return fetching_decode(buf, (size_t)n, ret);
+        return errno == EAGAIN ? -EAGAIN : errno == EMSGSIZE ? -EBADMSG : -EPIPE;
+    return n == 0 ? -EPIPE : fetching_decode(buf, (size_t)n, ret);
 }

@@ -9,11 +9,9 @@
 #include <weightfs/cleanup.h>
 #include <weightfs/interruption.h>
 
-#include <errno.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 

@@ -9,12 +9,9 @@
 #include <weightfs/cleanup.h>
 #include <weightfs/url.h>
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/bytes.h"
 #include "base/unfetched.h"
@@ -181,13 +178,6 @@ const char *remote_source_url(const struct source *source)
     return source->read == read_object ? ((const struct remote_object *)source->ctx)->url : NULL;
 }
 
-static struct wfs_identity identity_of(const struct remote_answer *answer)
-{
-    return (struct wfs_identity){.device = UINT64_MAX,
-                                 .inode = cachefile_hash(answer->text, answer->digest),
-                                 .n_bytes = answer->n_bytes};
-}
-
 /* Takes what the answer has. */
 static int make_source(struct wfs_remote *remote, uint32_t number, struct remote_answer *answer,
                        struct source **out)
@@ -202,7 +192,9 @@ static int make_source(struct wfs_remote *remote, uint32_t number, struct remote
     object->remote = remote_share(remote);
     object->number = number;
     source->n_bytes = answer->n_bytes;
-    source->identity = identity_of(answer);
+    source->identity = (struct wfs_identity){.device = UINT64_MAX,
+                                             .inode = cachefile_hash(answer->text, answer->digest),
+                                             .n_bytes = answer->n_bytes};
     source->is_remote = true;
     source->read = read_object;
     source->done = done;

@@ -9,7 +9,6 @@
 #include <weightfs/percent.h>
 
 #include <ctype.h>
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
