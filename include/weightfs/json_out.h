@@ -36,7 +36,7 @@ enum json_layout {
     JSON_LINES,   /* each on its own line, as is the closing bracket */
     JSON_HANGING, /* each on its own line; the closing bracket follows the last one */
     JSON_ROW,     /* [1, 2] */
-    JSON_TIGHT,   /* [1,2] */
+    JSON_TIGHT,   /* [1,2], and all that is in it */
 };
 
 enum { JSON_OUT_DEPTH_MAX = 1024 };

@@ -1,25 +1,443 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The safetensors format: recognising a file, and the steps of loading one. The order of the checks
- * is that of the reference, so that a file with two faults gets the same verdict.
+ * The safetensors format: recognising a file, and loading one. The header is one object of tensors
+ * and, under "__metadata__", an object of texts. Accepts what the reference accepts, which is more
+ * than its documentation says, and notes what is odd. The order of the checks is that of the
+ * reference, so that a file with two faults gets the same verdict.
  */
 #include "format/safetensors/safetensors.h"
 
+#include <weightfs/array.h>
+
 #include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/bytes.h"
-#include "format/safetensors/safetensors_file.h"
-#include "format/safetensors/safetensors_entries.h"
-#include "format/safetensors/safetensors_header.h"
-#include "format/safetensors/safetensors_layout.h"
-
 #include "base/utf8.h"
+#include "format/core/nul_key.h"
+#include "format/safetensors/safetensors_load.h"
 
 enum { N_HUB_HEADER = 25000000 };
 
+static uint64_t place_of(const struct json_text *text)
+{
+    return SAFETENSORS_PREFIX + (uint64_t)text->offset;
+}
+
+static struct wfs_quoted quote(const struct json_text *text)
+{
+    return wfs_quote_n(text->bytes, text->n_bytes);
+}
+
+static bool is_text(const struct json_text *text, const char *word)
+{
+    return text->n_bytes == strlen(word) && memcmp(text->bytes, word, text->n_bytes) == 0;
+}
+
+/* Fails with what the JSON parser has found wrong, and with error if it has found nothing. */
+static int fail_json(struct safetensors_load *load, const char *error)
+{
+    struct json *json = &load->json;
+    json_fail(json, error);
+    const uint64_t at = SAFETENSORS_PREFIX + (uint64_t)json_offset(json);
+    if (load->tensor.bytes == NULL)
+        return wfs_fail(load->err, EBADMSG,
+                        "InvalidHeaderDeserialization: invalid JSON in header: %s at byte %" PRIu64,
+                        json->error, at);
+    return wfs_fail(load->err, EBADMSG,
+                    "InvalidHeaderDeserialization: invalid JSON in header: tensor '%s': %s at byte "
+                    "%" PRIu64,
+                    quote(&load->tensor).text, json->error, at);
+}
+
+/* ---- a tensor: an object or, which only the reference takes, an array ---- */
+
+/* The dtype's name is a string, or the only key of an object, with null. */
+static int take_dtype_text(struct safetensors_load *load, struct json_text *ret)
+{
+    struct json *json = &load->json;
+    struct json_text rest;
+    if (json_kind(json) != JSON_KIND_OBJECT)
+        return json_take_string(json, ret) ? 0 : fail_json(load, NULL);
+    json_open_object(json);
+    if (!json_next_key(json, ret))
+        return fail_json(load, "expected a dtype");
+    if (!json_take_null(json))
+        return fail_json(load, NULL);
+    if (json_next_key(json, &rest))
+        return fail_json(load, "more than one dtype");
+    if (json->error != NULL)
+        return fail_json(load, NULL);
+    if (tally_count(&load->tally, WFS_FINDING_ST_FORM))
+        tally_describe(
+            &load->tally, &load->catalog->arena, WFS_FINDING_ST_FORM,
+            "the dtype of tensor '%s' is an object, which only the reference implementation reads",
+            quote(&load->tensor).text);
+    return 0;
+}
+
+static int take_dtype(struct safetensors_load *load, struct safetensors_entry *entry)
+{
+    struct json_text text;
+    enum wfs_dtype dtype;
+    const int code = take_dtype_text(load, &text);
+    if (code < 0)
+        return code;
+    if (is_text(&text, wfs_dtype_name((enum wfs_dtype)load->last_dtype))) {
+        entry->dtype = load->last_dtype;
+        return 0;
+    }
+    if (wfs_dtype_parse(text.bytes, text.n_bytes, &dtype) && dtype <= SAFETENSORS_LAST_DTYPE) {
+        entry->dtype = load->last_dtype = (uint8_t)dtype;
+        return 0;
+    }
+    const struct wfs_quoted key = quote(&load->tensor), name = quote(&text);
+    if (!load->context->force)
+        return wfs_fail(load->err, EOPNOTSUPP,
+                        "InvalidHeaderDeserialization: tensor '%s' at byte %" PRIu64
+                        ": unknown dtype '%s'",
+                        key.text, place_of(&load->tensor), name.text);
+    entry->dtype = WFS_OPAQUE;
+    entry->dtype_text = text.bytes;
+    if (tally_count(&load->tally, WFS_FINDING_ST_DTYPE))
+        tally_describe(&load->tally, &load->catalog->arena, WFS_FINDING_ST_DTYPE,
+                       "tensor '%s' has the unknown dtype '%s'", key.text, name.text);
+    return 0;
+}
+
+static int take_shape(struct safetensors_load *load, struct safetensors_entry *entry)
+{
+    size_t rank = 0;
+    json_open_array(&load->json);
+    while (json_next_item(&load->json)) {
+        if (rank == load->context->limits.rank || rank == UINT32_MAX)
+            return wfs_fail(load->err, E2BIG, "tensor '%s' has more than %s (limit rank)",
+                            quote(&load->tensor).text, wfs_count(rank, "dimension").text);
+        if (array_reserve(&load->dims, sizeof(*load->dims), rank, 1, &load->dims_room) < 0)
+            return wfs_fail_memory(load->err);
+        if (!json_take_uint(&load->json, &load->dims[rank]))
+            break;
+        rank++;
+    }
+    if (load->json.error != NULL)
+        return fail_json(load, NULL);
+    entry->rank = (uint32_t)rank;
+    if (rank == 0)
+        return 0;
+    uint64_t *dims = arena_calloc(&load->catalog->arena, rank, sizeof(*dims));
+    if (dims == NULL)
+        return catalog_fail_memory(load->catalog, load->err);
+    memcpy(dims, load->dims, rank * sizeof(*dims));
+    entry->dims = dims;
+    return 0;
+}
+
+static int take_offsets(struct safetensors_load *load, struct safetensors_entry *entry)
+{
+    struct json *json = &load->json;
+    uint64_t *const offsets[] = {&entry->begin, &entry->end};
+    json_open_array(json);
+    for (int i = 0; i < 2; i++) {
+        if (!json_next_item(json))
+            return fail_json(load, "expected two offsets, found fewer");
+        if (!json_take_uint(json, offsets[i]))
+            return fail_json(load, NULL);
+    }
+    if (json_next_item(json))
+        return fail_json(load, "expected two offsets, found more");
+    return json->error != NULL ? fail_json(load, NULL) : 0;
+}
+
+#define FIELD(name, take)                                                                          \
+    {                                                                                              \
+        name, take, "missing field '" name "'", "duplicate field '" name "'"                       \
+    }
+
+/* In the order of the array form. */
+static const struct field {
+    const char *name;
+    int (*take)(struct safetensors_load *load, struct safetensors_entry *entry);
+    const char *missing, *twice;
+} fields[] = {
+    FIELD("dtype", take_dtype),
+    FIELD("shape", take_shape),
+    FIELD("data_offsets", take_offsets),
+};
+
+enum { N_FIELDS = sizeof(fields) / sizeof(fields[0]) };
+
+static int skip_field(struct safetensors_load *load, const struct json_text *name)
+{
+    if (tally_count(&load->tally, WFS_FINDING_ST_FIELD))
+        tally_describe(&load->tally, &load->catalog->arena, WFS_FINDING_ST_FIELD,
+                       "tensor '%s' has the unknown field '%s'", quote(&load->tensor).text,
+                       quote(name).text);
+    return json_skip(&load->json) ? 0 : fail_json(load, NULL);
+}
+
+static int take_object(struct safetensors_load *load, struct safetensors_entry *entry)
+{
+    bool has[N_FIELDS] = {false};
+    struct json_text name;
+    json_open_object(&load->json);
+    while (json_next_key(&load->json, &name)) {
+        size_t i = 0;
+        while (i < N_FIELDS && !is_text(&name, fields[i].name))
+            i++;
+        if (i < N_FIELDS && has[i])
+            return fail_json(load, fields[i].twice);
+        const int code = i < N_FIELDS ? fields[i].take(load, entry) : skip_field(load, &name);
+        if (code < 0)
+            return code;
+        if (i < N_FIELDS)
+            has[i] = true;
+    }
+    if (load->json.error != NULL)
+        return fail_json(load, NULL);
+    for (size_t i = 0; i < N_FIELDS; i++) {
+        if (!has[i])
+            return fail_json(load, fields[i].missing);
+    }
+    return 0;
+}
+
+static int take_array(struct safetensors_load *load, struct safetensors_entry *entry)
+{
+    json_open_array(&load->json);
+    for (size_t i = 0; i < N_FIELDS; i++) {
+        if (!json_next_item(&load->json))
+            return fail_json(load, "expected three fields, found fewer");
+        const int code = fields[i].take(load, entry);
+        if (code < 0)
+            return code;
+    }
+    if (json_next_item(&load->json))
+        return fail_json(load, "expected three fields, found more");
+    if (load->json.error != NULL)
+        return fail_json(load, NULL);
+    if (tally_count(&load->tally, WFS_FINDING_ST_FORM))
+        tally_describe(
+            &load->tally, &load->catalog->arena, WFS_FINDING_ST_FORM,
+            "tensor '%s' is described by an array, which only the reference implementation reads",
+            quote(&load->tensor).text);
+    return 0;
+}
+
+/* Takes the value of a tensor's key, an object or an array, into entry. */
+static int take_fields(struct safetensors_load *load, struct safetensors_entry *entry)
+{
+    switch (json_kind(&load->json)) {
+    case JSON_KIND_OBJECT:
+        return take_object(load, entry);
+    case JSON_KIND_ARRAY:
+        return take_array(load, entry);
+    default:
+        return fail_json(load, "expected dtype, shape and data_offsets");
+    }
+}
+
+/* As a path it would leave the directory that it is taken in. */
+static bool leads_elsewhere(const struct json_text *key)
+{
+    const char *end = key->bytes + key->n_bytes;
+    for (const char *at = key->bytes; at < end;) {
+        const char *slash = memchr(at, '/', (size_t)(end - at));
+        const char *stop = slash != NULL ? slash : end;
+        if (stop - at == 2 && at[0] == '.' && at[1] == '.')
+            return true;
+        at = stop + 1;
+    }
+    return key->n_bytes > 0 && key->bytes[0] == '/';
+}
+
+static void note_key(struct safetensors_load *load, const struct json_text *key)
+{
+    const bool has_slash = memchr(key->bytes, '/', key->n_bytes) != NULL;
+    if (!has_slash && !is_text(key, ".."))
+        return;
+    const bool is_path = leads_elsewhere(key);
+    const enum wfs_finding_kind kind = is_path ? WFS_FINDING_ST_PATH : WFS_FINDING_ST_SLASH;
+    if (tally_count(&load->tally, kind))
+        tally_describe(&load->tally, &load->catalog->arena, kind, "the key '%s' %s",
+                       quote(key).text,
+                       is_path ? "would lead out of the directory if a tool used it as a path"
+                               : "contains a slash");
+}
+
+static int check_key(struct safetensors_load *load)
+{
+    const struct json_text *key = &load->tensor;
+    const uint64_t at = place_of(key);
+    if (key->n_bytes > load->context->limits.key)
+        return wfs_fail(load->err, E2BIG,
+                        "the key '%s' at byte %" PRIu64 " is longer than %s (limit key)",
+                        quote(key).text, at, wfs_count(load->context->limits.key, "byte").text);
+    note_key(load, key);
+    return 0;
+}
+
+static void note_duplicate(struct safetensors_load *load, const struct safetensors_entry *first)
+{
+    if (!tally_count(&load->tally, WFS_FINDING_ST_DUPLICATE))
+        return;
+    struct arena *arena = &load->catalog->arena;
+    load->duplicate =
+        arena_print(arena, "duplicate key '%s' at byte %" PRIu64 ", first at byte %" PRIu32,
+                    quote(&load->tensor).text, place_of(&load->tensor), first->offset);
+    if (load->duplicate != NULL)
+        tally_describe(&load->tally, arena, WFS_FINDING_ST_DUPLICATE, "%s: the last one counts",
+                       load->duplicate);
+}
+
+/* The last of several entries of one key takes the place of the others. */
+static int keep(struct safetensors_load *load, const struct safetensors_entry *entry)
+{
+    uint32_t id;
+    if (text_index_add(&load->keys, entry->key, entry->n_key, &id) < 0)
+        return wfs_fail_memory(load->err);
+    if (id < load->n_entries) {
+        note_duplicate(load, &load->entries[id]);
+        load->entries[id] = *entry;
+        return 0;
+    }
+    if (load->n_entries == load->context->limits.tensors)
+        return wfs_fail(load->err, E2BIG, "it has more than %s (limit tensors)",
+                        wfs_count(load->n_entries, "tensor").text);
+    if (array_reserve(&load->entries, sizeof(*entry), load->n_entries, 1, &load->n_room) < 0)
+        return wfs_fail_memory(load->err);
+    load->entries[load->n_entries++] = *entry;
+    return 0;
+}
+
+/* Escapes the NULs of a key, or refuses it. Returns 1 if there are any. */
+static int escape(struct safetensors_load *load, struct json_text *key, const char *what)
+{
+    const int code = nul_key_escape(load->context->force || load->context->escapes_nul,
+                                    &load->catalog->arena, &key->bytes, &key->n_bytes);
+    if (code == -EOPNOTSUPP)
+        return wfs_fail(load->err, EOPNOTSUPP,
+                        "the %s '%s' at byte %" PRIu64
+                        " contains a NUL, which no file name can" NUL_KEY_HINT,
+                        what, quote(key).text, place_of(key));
+    return code < 0 ? catalog_fail_memory(load->catalog, load->err) : code;
+}
+
+static int take_tensor(struct safetensors_load *load, const struct json_text *key)
+{
+    load->tensor = *key;
+    int code = check_key(load);
+    const int has_nul = code < 0 ? code : escape(load, &load->tensor, "key");
+    if (has_nul < 0)
+        return has_nul;
+    struct safetensors_entry entry = {
+        .key = load->tensor.bytes,
+        .n_key = (uint32_t)load->tensor.n_bytes,
+        .offset = (uint32_t)place_of(key),
+        .has_nul = has_nul > 0,
+    };
+    code = take_fields(load, &entry);
+    if (code == 0)
+        code = keep(load, &entry);
+    load->tensor = (struct json_text){0};
+    return code;
+}
+
+/* ---- metadata ---- */
+
+static int keep_meta(struct safetensors_load *load, const struct json_text *name,
+                     const struct json_text *value)
+{
+    const size_t n = load->meta_names.n_texts;
+    uint32_t id;
+    if (array_reserve(&load->meta, sizeof(*value), n, 1, &load->meta_room) < 0 ||
+        text_index_add(&load->meta_names, name->bytes, name->n_bytes, &id) < 0)
+        return wfs_fail_memory(load->err);
+    load->meta[id] = *value;
+    if (id < n && tally_count(&load->tally, WFS_FINDING_ST_META_DUPLICATE))
+        tally_describe(&load->tally, &load->catalog->arena, WFS_FINDING_ST_META_DUPLICATE,
+                       "metadata key '%s' is a duplicate, at byte %" PRIu64 ": the last one counts",
+                       quote(name).text, place_of(name));
+    return 0;
+}
+
+static void note_metadata(struct safetensors_load *load, bool is_null)
+{
+    struct arena *arena = &load->catalog->arena;
+    const bool has_format = text_index_find(&load->meta_names, "format", 6) != TEXT_INDEX_NONE;
+    const size_t n = load->meta_names.n_texts;
+    if (n == 0 && tally_count(&load->tally, WFS_FINDING_ST_META_EMPTY))
+        tally_describe(&load->tally, arena, WFS_FINDING_ST_META_EMPTY,
+                       "the metadata is %s, which some loaders refuse", is_null ? "null" : "empty");
+    if (n > 0 && !has_format && tally_count(&load->tally, WFS_FINDING_ST_META_FORMAT))
+        tally_describe(&load->tally, arena, WFS_FINDING_ST_META_FORMAT,
+                       "the metadata has no 'format', which some loaders refuse");
+}
+
+static int take_metadata(struct safetensors_load *load)
+{
+    struct json *json = &load->json;
+    struct json_text name, value;
+    if (load->has_metadata)
+        return fail_json(load, "duplicate field '" SAFETENSORS_METADATA "'");
+    load->has_metadata = true;
+    const bool is_null = json_kind(json) == JSON_KIND_NULL;
+    if (is_null)
+        json_take_null(json);
+    else
+        json_open_object(json);
+    while (!is_null && json_next_key(json, &name)) {
+        int code = escape(load, &name, "metadata key");
+        if (code < 0)
+            return code;
+        if (!json_take_string(json, &value))
+            return fail_json(load, NULL);
+        code = keep_meta(load, &name, &value);
+        if (code < 0)
+            return code;
+    }
+    if (json->error != NULL)
+        return fail_json(load, NULL);
+    load->catalog->has_meta = !is_null;
+    note_metadata(load, is_null);
+    for (size_t i = 0; i < load->meta_names.n_texts; i++) {
+        if (catalog_add_meta_bytes(load->catalog, load->meta_names.texts[i].bytes,
+                                   load->meta[i].bytes, load->meta[i].n_bytes) < 0)
+            return catalog_fail_memory(load->catalog, load->err);
+    }
+    return 0;
+}
+
+/* ---- the file ---- */
+
+static int parse_header(struct safetensors_load *load)
+{
+    struct json *json = &load->json;
+    *json = json_of(load->header, (size_t)load->n_header);
+    struct json_text key;
+    json_open_object(json);
+    while (json_next_key(json, &key)) {
+        const int code =
+            is_text(&key, SAFETENSORS_METADATA) ? take_metadata(load) : take_tensor(load, &key);
+        if (code < 0)
+            return code;
+    }
+    const size_t n_text = json_offset(json);
+    if (!json_end(json))
+        return fail_json(load, NULL);
+    for (size_t i = n_text; i < load->n_header; i++) {
+        if (load->header[i] == ' ')
+            continue;
+        if (tally_count(&load->tally, WFS_FINDING_ST_PADDING))
+            tally_describe(&load->tally, &load->catalog->arena, WFS_FINDING_ST_PADDING,
+                           "the header is padded with white space that is not spaces");
+        break;
+    }
+    return 0;
+}
+
+/* Parses it into entries, metadata and findings. */
 static bool is_space(uint8_t c)
 {
     return c == ' ' || c == '\n' || c == '\t' || c == '\r';
@@ -127,7 +545,8 @@ static int run(struct safetensors_load *load)
     if (code < 0)
         return code;
     note_header(load);
-    code = safetensors_header_parse(load);
+    code = parse_header(load);
+    text_index_done(&load->keys); /* the catalog, which comes next, needs the room */
     if (code == 0)
         code = safetensors_entries_check(load);
     if (code == 0)
@@ -146,7 +565,11 @@ static int load_file(struct source *source, const struct load_context *context,
         .source = source, .context = context, .catalog = catalog, .err = err};
     catalog->container = WFS_CONTAINER_SAFETENSORS;
     const int code = run(&load);
-    safetensors_load_done(&load);
+    text_index_done(&load.meta_names);
+    free(load.dims);
+    free(load.meta);
+    free(load.entries);
+    free(load.header);
     return code;
 }
 

@@ -4,7 +4,7 @@
  * where the one before ends, is as large as its shape says, and the last one ends with the file.
  * Then they become tensors. With `force` what does not fit is noted, and read as far as it can be.
  */
-#include "format/safetensors/safetensors_entries.h"
+#include "format/safetensors/safetensors_load.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -3,21 +3,16 @@
  * The canonical form, as the reference writes it: tensors by dtype and key, no white space but the
  * padding, data without gaps. Metadata, which the reference leaves in random order, is sorted.
  */
-#include "format/safetensors/safetensors_layout.h"
+#include "format/safetensors/safetensors_load.h"
 
 #include <weightfs/cleanup.h>
 #include <weightfs/io.h>
-#include <weightfs/strbuf.h>
+#include <weightfs/json_out.h>
 
 #include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/bytes.h"
-#include "base/text_index.h"
-#include "format/safetensors/safetensors_file.h"
-#include "format/core/format.h"
 #include "format/core/storable.h"
 
 static int compare_texts(const void *a, const void *b)
@@ -41,52 +36,28 @@ struct plan {
     size_t n_meta;
 };
 
-static void put_metadata(struct strbuf *text, const struct plan *plan)
-{
-    if (plan->n_meta == 0)
-        return;
-    strbuf_puts(text, "\"" SAFETENSORS_METADATA "\":{");
-    for (size_t i = 0; i < plan->n_meta; i++) {
-        const struct wfs_text *meta = plan->meta[i];
-        if (i > 0)
-            strbuf_puts(text, ",");
-        strbuf_json_bytes(text, meta->name, strlen(meta->name));
-        strbuf_puts(text, ":");
-        strbuf_json_bytes(text, meta->value, meta->n_bytes);
-    }
-    strbuf_puts(text, plan->n_tensors > 0 ? "}," : "}");
-}
-
-static void put_tensor(struct strbuf *text, const struct wfs_tensor *tensor, uint64_t offset)
-{
-    strbuf_json_bytes(text, tensor->key, strlen(tensor->key));
-    strbuf_puts(text, ":{\"dtype\":\"");
-    strbuf_puts(text, wfs_dtype_name((enum wfs_dtype)tensor->dtype));
-    strbuf_puts(text, "\",\"shape\":[");
-    for (uint32_t i = 0; i < tensor->shape.rank; i++) {
-        if (i > 0)
-            strbuf_puts(text, ",");
-        strbuf_printf(text, "%" PRIu64, tensor->shape.dims[i]);
-    }
-    strbuf_puts(text, "],\"data_offsets\":[");
-    strbuf_printf(text, "%" PRIu64, offset);
-    strbuf_puts(text, ",");
-    strbuf_printf(text, "%" PRIu64, offset + tensor->n_bytes);
-    strbuf_puts(text, "]}");
-}
-
 static void put_header(struct strbuf *text, const struct plan *plan)
 {
+    struct json_out out = {.text = text, .is_part = true};
     uint64_t offset = 0;
-    strbuf_puts(text, "{");
-    put_metadata(text, plan);
+    json_out_open(&out, NULL, '{', JSON_TIGHT);
+    if (plan->n_meta > 0)
+        json_out_open_object(&out, SAFETENSORS_METADATA);
+    for (size_t i = 0; i < plan->n_meta; i++)
+        json_out_text_n(&out, plan->meta[i]->name, plan->meta[i]->value, plan->meta[i]->n_bytes);
+    if (plan->n_meta > 0)
+        json_out_close(&out);
     for (size_t i = 0; i < plan->n_tensors; i++) {
-        if (i > 0)
-            strbuf_puts(text, ",");
-        put_tensor(text, plan->tensors[i], offset);
-        offset += plan->tensors[i]->n_bytes;
+        const struct wfs_tensor *tensor = plan->tensors[i];
+        const uint64_t offsets[] = {offset, offset + tensor->n_bytes};
+        json_out_open_object(&out, tensor->key);
+        json_out_text(&out, "dtype", wfs_dtype_name((enum wfs_dtype)tensor->dtype));
+        json_out_u64s(&out, "shape", tensor->shape.dims, tensor->shape.rank);
+        json_out_u64s(&out, "data_offsets", offsets, 2);
+        json_out_close(&out);
+        offset = offsets[1];
     }
-    strbuf_puts(text, "}");
+    json_out_close(&out);
 }
 
 /* ---- padding ---- */

@@ -1,17 +1,29 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A load of a safetensors file on its way: everything that its steps share.
+ * The room of safetensors from the inside. What a file is made of:
+ *
+ *   n (8 bytes, little-endian) | header: n bytes of JSON, padded | data
+ *
+ * Offsets in the header count from the start of the data.
  */
 #ifndef WFS_SAFETENSORS_LOAD_H
 #define WFS_SAFETENSORS_LOAD_H
 
-#include <string.h>
-
-#include "base/hash.h"
-#include "format/core/tally.h"
-#include "format/safetensors/safetensors_file.h"
+#include "base/text_index.h"
 #include "format/core/format.h"
+#include "format/core/layout.h"
+#include "format/core/tally.h"
 #include "text/json.h"
+
+enum {
+    SAFETENSORS_PREFIX = 8,
+    SAFETENSORS_HEADER_MAX = 100000000, /* what the reference reads */
+};
+
+#define SAFETENSORS_METADATA "__metadata__"
+
+/* The last dtype of the format; those before it in the table are the format's too, in its order. */
+#define SAFETENSORS_LAST_DTYPE WFS_U64
 
 /* What the header says of a tensor. Texts lie in the header. */
 struct safetensors_entry {
@@ -25,6 +37,7 @@ struct safetensors_entry {
     bool has_nul; /* in the file; the key is escaped */
 };
 
+/* A load on its way: everything that its steps share. */
 struct safetensors_load {
     struct source *source;
     const struct load_context *context;
@@ -39,34 +52,26 @@ struct safetensors_load {
     /* While the header is parsed: */
     struct json json;
     struct json_text tensor; /* key of the one at hand; bytes NULL: none */
-    struct map keys;         /* of the entries */
+    struct text_index keys;  /* of the entries */
     uint64_t *dims;          /* malloc'ed room for a shape */
     size_t dims_room;
-    struct json_text *meta; /* malloc'ed; names and values in turn */
-    size_t n_meta, meta_room;
-    struct map meta_names;
+    struct text_index meta_names;
+    struct json_text *meta; /* malloc'ed; the value of each name */
+    size_t meta_room;
     uint8_t last_dtype; /* few dtypes, many tensors: the last one is tried first */
     bool has_metadata;
 };
 
-void safetensors_load_done(struct safetensors_load *load);
+/* Sorts the entries by their place in the data and compares them with each other and the file. */
+int safetensors_entries_check(struct safetensors_load *load);
 
-/* Fails with what the JSON parser has found wrong, and with error if it has found nothing. */
-int safetensors_load_fail_json(struct safetensors_load *load, const char *error);
+/* Fills the catalog with the checked entries. */
+int safetensors_entries_fill(struct safetensors_load *load);
 
-static inline uint64_t safetensors_at(const struct json_text *text)
-{
-    return SAFETENSORS_PREFIX + (uint64_t)text->offset;
-}
-
-static inline struct wfs_quoted safetensors_quote(const struct json_text *text)
-{
-    return wfs_quote_n(text->bytes, text->n_bytes);
-}
-
-static inline bool safetensors_is_text(const struct json_text *text, const char *word)
-{
-    return text->n_bytes == strlen(word) && memcmp(text->bytes, word, text->n_bytes) == 0;
-}
+/* The functions of struct format_functions: has the format the dtype of the tensor; lays a catalog
+ * out in the canonical form. */
+bool safetensors_layout_stores(const struct wfs_tensor *tensor);
+int safetensors_layout_plan(const struct wfs_catalog *catalog, struct wfs_layout *layout,
+                            struct wfs_error *err);
 
 #endif
