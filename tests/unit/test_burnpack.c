@@ -11,9 +11,8 @@
 
 #include "base/bytes.h"
 #include "format/burnpack/burnpack.h"
-#include "format/burnpack/burnpack_file.h"
-#include "format/burnpack/cbor_in.h"
-#include "format/burnpack/cbor_out.h"
+#include "format/burnpack/burnpack_load.h"
+#include "format/burnpack/cbor.h"
 #include "format/registry.h"
 
 struct blob {

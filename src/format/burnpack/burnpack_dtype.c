@@ -3,16 +3,15 @@
  * The field `dtype` in all its dialects: a name, a bool with its store, a quantized one with its
  * scheme. What schemes say is kept verbatim and shown as JSON; their bytes stay opaque.
  */
-#include "format/burnpack/burnpack_dtype.h"
+#include <weightfs/cleanup.h>
+#include "base/bytes.h"
+#include "format/burnpack/burnpack_load.h"
+
+#include <jansson.h>
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <jansson.h>
-#include <weightfs/cleanup.h>
-
-#include "base/bytes.h"
 
 enum { SCHEME_MAX = 4096 }; /* bytes; 200 have been seen */
 

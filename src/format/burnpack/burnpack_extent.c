@@ -7,16 +7,15 @@
  *
  * Read the wrong way everything shifts by up to 255 bytes, so doubt is an error.
  */
-#include "format/burnpack/burnpack_extent.h"
+#include <weightfs/cleanup.h>
+#include "base/bytes.h"
+#include "format/burnpack/burnpack_load.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <weightfs/cleanup.h>
-
-#include "base/bytes.h"
 
 /* What the ranges of all tensors say. */
 struct extent {

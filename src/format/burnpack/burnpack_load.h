@@ -1,14 +1,31 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A load of a Burnpack on its way: everything that its steps share.
+ * The room of Burnpack from the inside. What a file is made of:
+ *
+ *   "NRUB" | version (2 bytes) | M (4 bytes) | M bytes of CBOR | padding | data
+ *
+ * little-endian. Ranges in the CBOR count from the start of the data: a multiple of 256, or right
+ * behind the CBOR in the packed layout of the first releases.
  */
 #ifndef WFS_BURNPACK_LOAD_H
 #define WFS_BURNPACK_LOAD_H
 
-#include "format/burnpack/burnpack_file.h"
+#include "format/burnpack/cbor.h"
 #include "format/core/format.h"
-#include "format/burnpack/cbor_in.h"
+#include "format/core/layout.h"
 #include "format/core/tally.h"
+
+enum { BURNPACK_HEADER = 10, BURNPACK_VERSION = 1, BURNPACK_ALIGNMENT = 256 };
+
+/* What Burn reads at most; beyond that a file is of no use to it. */
+#define BURNPACK_CBOR_MAX UINT64_C(104857600)
+#define BURNPACK_TENSORS_MAX UINT64_C(100000)
+#define BURNPACK_TENSOR_MAX UINT64_C(10737418240)
+#define BURNPACK_FILE_MAX UINT64_C(107374182400)
+
+/* Attributes beside `param_id` and `quantization` (the scheme as JSON). */
+#define BURNPACK_SCHEME "quantization_cbor" /* the dtype as the file has it, verbatim */
+#define BURNPACK_STORE "bool_store"         /* of a BOOL that is not "Native" */
 
 /* One pair of the metadata or of the scalars. Texts lie in the CBOR. */
 struct burnpack_pair {
@@ -57,13 +74,34 @@ int burnpack_load_fail_cbor(const struct burnpack_load *load, const struct burnp
 int burnpack_load_fail(struct burnpack_load *load, const struct burnpack_draft *draft,
                        const char *error);
 
-/* Escapes the NULs of a name, or refuses it; what says what it is the name of. Returns 1 if there
- * are any. */
-int burnpack_escape(const struct burnpack_load *load, struct cbor_span *name, const char *what);
-
 static inline struct wfs_quoted burnpack_quote(const struct cbor_span *span)
 {
     return wfs_quote_n(span->bytes, span->n_bytes);
 }
+
+/* Takes the value of the field `dtype`. */
+int burnpack_dtype_take(struct burnpack_load *load, struct burnpack_draft *draft);
+
+/* Returns the name of a dtype that the format has by name alone, else NULL. */
+const char *burnpack_dtype_name(enum wfs_dtype dtype);
+
+/* Returns whether the text is what a reader makes of a quantization scheme: a JSON object. */
+bool burnpack_dtype_is_scheme(const char *text);
+
+/* Writes the dtype of the tensor, which the format can hold. */
+void burnpack_dtype_put(struct strbuf *out, const struct wfs_tensor *tensor);
+
+/* Sorts the tensors by place, finds the start of the data and compares them with the file. */
+int burnpack_extent_check(struct burnpack_load *load);
+
+/* Returns whether a Burn that wrote the packed layout says so in the metadata. */
+bool burnpack_extent_is_old(const struct wfs_text *meta);
+
+/* The functions of struct format_functions. A quantization scheme, the size that Burn reads and a
+ * parameter id are checked. -EINVAL, -E2BIG. */
+bool burnpack_layout_stores(const struct wfs_tensor *tensor);
+int burnpack_layout_check(const struct wfs_tensor *tensor, struct wfs_error *err);
+int burnpack_layout_plan(const struct wfs_catalog *catalog, struct wfs_layout *layout,
+                         struct wfs_error *err);
 
 #endif

@@ -8,16 +8,16 @@
 #include "format/safetensors/safetensors.h"
 
 #include <weightfs/array.h>
+#include "base/bytes.h"
+#include "base/utf8.h"
+#include "format/core/format.h"
+#include "format/core/nul_key.h"
+#include "format/safetensors/safetensors_load.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "base/bytes.h"
-#include "base/utf8.h"
-#include "format/core/nul_key.h"
-#include "format/safetensors/safetensors_load.h"
 
 enum { N_HUB_HEADER = 25000000 };
 

@@ -4,13 +4,12 @@
  * where the one before ends, is as large as its shape says, and the last one ends with the file.
  * Then they become tensors. With `force` what does not fit is noted, and read as far as it can be.
  */
+#include "base/bytes.h"
 #include "format/safetensors/safetensors_load.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
-
-#include "base/bytes.h"
 
 enum { N_SHAPE_TEXT = 128 };
 

@@ -3,17 +3,15 @@
  * The canonical form, as the reference writes it: tensors by dtype and key, no white space but the
  * padding, data without gaps. Metadata, which the reference leaves in random order, is sorted.
  */
-#include "format/safetensors/safetensors_load.h"
-
 #include <weightfs/cleanup.h>
 #include <weightfs/io.h>
 #include <weightfs/json_out.h>
+#include "base/bytes.h"
+#include "format/core/storable.h"
+#include "format/safetensors/safetensors_load.h"
 
 #include <errno.h>
 #include <string.h>
-
-#include "base/bytes.h"
-#include "format/core/storable.h"
 
 static int compare_texts(const void *a, const void *b)
 {

@@ -1,18 +1,26 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The pull parser decodes one head at a time with libcbor's stateless decoder: no tree is built and
- * nothing recurses. Every count is compared with the bytes that are left before it is believed.
+ * nothing recurses. Every count is compared with the bytes that are left before it is believed. The
+ * writer has its heads from libcbor, too.
  */
-#include "format/burnpack/cbor_in.h"
+#include "format/burnpack/cbor.h"
 
 #include <weightfs/array.h>
-
-#include <stdlib.h>
-#include <string.h>
+#include <weightfs/strbuf.h>
+#include "base/bytes.h"
+#include "base/utf8.h"
+#include "tensor/cast.h"
 
 #include <cbor.h>
 
-#include "base/utf8.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CBOR_FIELD_MAX = 4096 }; /* bytes of a field or variant name */
 
 /* One decoded head, with its payload if it has one. */
 struct item {
@@ -468,4 +476,80 @@ bool cborin_variant(struct cbor_in *in, struct cbor_span *ret, bool *ret_has_pay
     if (in->levels[in->depth - 1].is_indefinite || in->levels[in->depth - 1].n_left != 2)
         return cborin_fail(in, "expected a map of one pair");
     return cborin_next(in) && cborin_field(in, ret);
+}
+
+enum { HEAD_MAX = 9 }; /* bytes */
+
+/* libcbor's functions for heads have one type: value, where to, room. */
+static void put_head(struct strbuf *out, size_t (*encode)(uint64_t, unsigned char *, size_t),
+                     uint64_t n)
+{
+    uint8_t head[HEAD_MAX];
+    strbuf_add(out, (const char *)head, encode(n, head, sizeof(head)));
+}
+
+void cborout_map(struct strbuf *out, uint64_t n_pairs)
+{
+    put_head(out, cbor_encode_map_start, n_pairs);
+}
+
+void cborout_array(struct strbuf *out, uint64_t n_items)
+{
+    put_head(out, cbor_encode_array_start, n_items);
+}
+
+void cborout_text(struct strbuf *out, const char *text, size_t n_bytes)
+{
+    put_head(out, cbor_encode_string_start, n_bytes);
+    strbuf_add(out, text, n_bytes);
+}
+
+void cborout_string(struct strbuf *out, const char *text)
+{
+    cborout_text(out, text, strlen(text));
+}
+
+void cborout_uint(struct strbuf *out, uint64_t value)
+{
+    put_head(out, cbor_encode_uint, value);
+}
+
+void cborout_int(struct strbuf *out, int64_t value)
+{
+    if (value >= 0)
+        put_head(out, cbor_encode_uint, (uint64_t)value);
+    else
+        put_head(out, cbor_encode_negint, (uint64_t)(-1 - value));
+}
+
+static bool is_same_bits(double a, double b)
+{
+    return memcmp(&a, &b, sizeof(a)) == 0;
+}
+
+/* The shortest of the three widths that keeps every bit. */
+void cborout_real(struct strbuf *out, double value)
+{
+    uint8_t half[2], head[HEAD_MAX];
+    size_t n;
+    double back = 0;
+    cast_elems(WFS_F64, &value, WFS_F16, half, 1);
+    const bool is_half =
+        wfs_dtype_decode(WFS_F16, half, 1, &back) == 0 && is_same_bits(back, value);
+    if (is_half) {
+        head[0] = 0xf9;
+        head[1] = half[1];
+        head[2] = half[0];
+        n = 3;
+    } else if (is_same_bits((double)(float)value, value))
+        n = cbor_encode_single((float)value, head, sizeof(head));
+    else
+        n = cbor_encode_double(value, head, sizeof(head));
+    strbuf_add(out, (const char *)head, n);
+}
+
+void cborout_bool(struct strbuf *out, bool value)
+{
+    uint8_t head[HEAD_MAX];
+    strbuf_add(out, (const char *)head, cbor_encode_bool(value, head, sizeof(head)));
 }

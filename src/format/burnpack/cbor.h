@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * CBOR as Burnpack has it: a pull parser over bytes in memory, which takes and refuses what Burn's
- * codec does.
+ * codec does, and a writer that spells as that codec does: definite lengths, shortest heads,
+ * shortest floats.
  */
-#ifndef WFS_CBOR_IN_H
-#define WFS_CBOR_IN_H
+#ifndef WFS_CBOR_H
+#define WFS_CBOR_H
+
+#include <weightfs/strbuf.h>
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-enum { CBOR_FIELD_MAX = 4096 }; /* bytes of a field or variant name */
 
 enum cbor_kind {
     CBOR_NONE, /* the end, a break, or nothing that is CBOR */
@@ -94,5 +95,15 @@ bool cborin_next(struct cbor_in *in);
 bool cborin_fail(struct cbor_in *in, const char *error);
 
 bool cbor_span_is(const struct cbor_span *span, const char *text);
+
+/* What is written is added to a strbuf, which remembers a lack of memory. */
+void cborout_map(struct strbuf *out, uint64_t n_pairs);
+void cborout_array(struct strbuf *out, uint64_t n_items);
+void cborout_text(struct strbuf *out, const char *text, size_t n_bytes);
+void cborout_string(struct strbuf *out, const char *text);
+void cborout_uint(struct strbuf *out, uint64_t value);
+void cborout_int(struct strbuf *out, int64_t value);
+void cborout_real(struct strbuf *out, double value);
+void cborout_bool(struct strbuf *out, bool value);
 
 #endif
