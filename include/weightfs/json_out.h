@@ -36,7 +36,7 @@ enum json_layout {
     JSON_LINES,   /* each on its own line, as is the closing bracket */
     JSON_HANGING, /* each on its own line; the closing bracket follows the last one */
     JSON_ROW,     /* [1, 2] */
-    JSON_TIGHT,   /* [1,2], and all that is in it */
+    JSON_TIGHT,   /* [1,2] */
 };
 
 enum { JSON_OUT_DEPTH_MAX = 1024 };
@@ -47,6 +47,7 @@ struct json_out {
     struct strbuf *text;
     enum json_spelling spelling;
     unsigned n_indent_max; /* spaces; 0: no limit */
+    bool is_tight;         /* all layouts are JSON_TIGHT */
     bool is_part;          /* of a larger text: no line feed follows the outermost bracket */
     /* Private. */
     bool has_items; /* in the innermost container */

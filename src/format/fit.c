@@ -16,7 +16,7 @@
 #include "base/text_index.h"
 #include "base/utf8.h"
 #include "format/core/format.h"
-#include "format/optimizer.h"
+#include "format/records/records.h"
 #include "format/set/shard_set.h"
 #include "tensor/tied.h"
 

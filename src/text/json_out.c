@@ -145,7 +145,7 @@ void json_out_open(struct json_out *out, const char *name, char bracket, enum js
     begin_value(out, name);
     put(out, &bracket, 1);
     assert(out->depth < JSON_OUT_DEPTH_MAX);
-    if (layout_of(out) == JSON_TIGHT)
+    if (out->is_tight)
         layout = JSON_TIGHT;
     else if (layout == JSON_AUTO)
         layout = out->depth < 2 ? JSON_LINES : JSON_ROW;

@@ -5,12 +5,14 @@
  */
 #include "value/value_json.h"
 
+#include <weightfs/json_out.h>
+#include "value/value.h"
+#include "value/value_leaf.h"
+
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "value/value_leaf.h"
 
 enum {
     MAX_DEPTH = 256,
@@ -89,7 +91,9 @@ void json_writer_fail(struct json_writer *writer, int code)
         writer->error = code;
 }
 
-void json_write_bytes(struct json_writer *writer, const char *name, const struct value_bytes *bytes)
+/* Writes {"NAME": "..."} in base64; a range over a MiB gets null and its length. */
+static void json_write_bytes(struct json_writer *writer, const char *name,
+                             const struct value_bytes *bytes)
 {
     uint8_t *copy;
     size_t n;
@@ -321,4 +325,51 @@ void json_write(struct json_writer *writer, uint32_t id)
         write_container(writer, id);
         writer->n_open = n_open;
     }
+}
+
+/* ---- plain data ---- */
+
+static void put_number(struct json_out *out, const struct value *value)
+{
+    char text[VALUE_FLOAT_MAX];
+    if (value->kind == VALUE_FLOAT) {
+        value_print_float(value->real, text);
+        json_out_raw(out, NULL, isfinite(value->real) ? text : "null");
+        return;
+    }
+    char *digits = value_print_integer(value);
+    if (digits == NULL)
+        strbuf_fail(out->text);
+    else
+        json_out_raw(out, NULL, digits);
+    free(digits);
+}
+
+static void put_items(struct json_out *out, const struct graph *graph, const struct value *value)
+{
+    const bool is_dict = value->kind == VALUE_DICT;
+    json_out_open(out, NULL, is_dict ? '{' : '[', JSON_AUTO);
+    for (uint32_t i = 0; i < value->n; i++) {
+        const struct value *item = graph_at(graph, value_items(value)[i]);
+        if (is_dict && i % 2 == 0)
+            json_out_name(out, item->text, item->n);
+        else
+            value_put_json(out, graph, value_items(value)[i]);
+    }
+    json_out_close(out);
+}
+
+void value_put_json(struct json_out *out, const struct graph *graph, uint32_t id)
+{
+    const struct value *value = graph_at(graph, id);
+    if (value_has_items(value))
+        put_items(out, graph, value);
+    else if (value->kind == VALUE_BOOL)
+        json_out_bool(out, NULL, value->integer != 0);
+    else if (value->kind == VALUE_TEXT)
+        json_out_text_n(out, NULL, value->text, value->n);
+    else if (value->kind >= VALUE_INT && value->kind <= VALUE_FLOAT)
+        put_number(out, value);
+    else
+        json_out_raw(out, NULL, "null");
 }

@@ -6,8 +6,7 @@
 #ifndef WFS_VALUE_JSON_H
 #define WFS_VALUE_JSON_H
 
-#include <weightfs/strbuf.h>
-
+#include <weightfs/json_out.h>
 #include "value/value.h"
 
 /* What is being written. A failure shows as text.has_failed or error, a limit as text.is_cut. */
@@ -37,14 +36,13 @@ void json_write_line(struct json_writer *writer);
  * none. */
 void json_write_member(struct json_writer *writer, bool is_first, const char *key);
 
-/* Writes {"NAME": "..."} in base64; a range over a MiB gets null and its length. */
-void json_write_bytes(struct json_writer *writer, const char *name,
-                      const struct value_bytes *bytes);
-
 /* Remembers a failure: -ENOMEM, or the code of a read. */
 void json_writer_fail(struct json_writer *writer, int code);
 
 void json_write_memory(struct json_writer *writer, const char *name, const uint8_t *bytes,
                        size_t n_bytes);
+
+/* Writes plain data: what JSON has no word for is null. The caller bounds the recursion. */
+void value_put_json(struct json_out *out, const struct graph *graph, uint32_t id);
 
 #endif

@@ -7,10 +7,13 @@
 #include "format/burnpack/burnpack.h"
 
 #include <weightfs/array.h>
+#include <weightfs/cleanup.h>
+#include <weightfs/json_out.h>
 #include "base/bytes.h"
 #include "format/burnpack/burnpack_load.h"
 #include "format/core/format.h"
 #include "format/core/nul_key.h"
+#include "value/value_json.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -18,12 +21,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-int burnpack_load_fail_memory(const struct burnpack_load *load)
+static struct wfs_quoted quote(const struct cbor_span *span)
+{
+    return wfs_quote_n(span->bytes, span->n_bytes);
+}
+
+/* -E2BIG or -ENOMEM. */
+static int fail_memory(const struct burnpack_load *load)
 {
     return catalog_fail_memory(load->catalog, load->err);
 }
 
-int burnpack_load_fail_cbor(const struct burnpack_load *load, const struct burnpack_draft *draft)
+/* Fails with what the CBOR parser has found wrong. draft may be NULL. */
+static int fail_cbor(const struct burnpack_load *load, const struct burnpack_draft *draft)
 {
     const struct cbor_in *in = &load->in;
     const uint64_t at = BURNPACK_HEADER + (uint64_t)cborin_offset(in);
@@ -36,14 +46,14 @@ int burnpack_load_fail_cbor(const struct burnpack_load *load, const struct burnp
     if (draft == NULL)
         return wfs_fail(load->err, EBADMSG, "metadata: %s at byte %" PRIu64, in->error, at);
     return wfs_fail(load->err, EBADMSG, "metadata: tensor '%s': %s at byte %" PRIu64,
-                    wfs_quote_n(draft->key.bytes, draft->key.n_bytes).text, in->error, at);
+                    quote(&draft->key).text, in->error, at);
 }
 
-int burnpack_load_fail(struct burnpack_load *load, const struct burnpack_draft *draft,
-                       const char *error)
+/* The same, after putting the parser in error. error is static text, or in the arena. */
+static int fail(struct burnpack_load *load, const struct burnpack_draft *draft, const char *error)
 {
     cborin_fail(&load->in, error);
-    return burnpack_load_fail_cbor(load, draft);
+    return fail_cbor(load, draft);
 }
 
 /* Escapes the NULs of a name, or refuses it; what says what it is the name of. Returns 1 if there
@@ -55,8 +65,8 @@ static int escape(const struct burnpack_load *load, struct cbor_span *name, cons
     if (code == -EOPNOTSUPP)
         return wfs_fail(load->err, EOPNOTSUPP,
                         "the %s '%s' contains a NUL, which no file name can" NUL_KEY_HINT, what,
-                        burnpack_quote(name).text);
-    return code < 0 ? burnpack_load_fail_memory(load) : code;
+                        quote(name).text);
+    return code < 0 ? fail_memory(load) : code;
 }
 
 /* ---- metadata and scalars: of two with one name Burn keeps the last ---- */
@@ -76,7 +86,7 @@ static int take_metadata(struct burnpack_load *load, struct burnpack_draft *none
     struct burnpack_pair pair = {0};
     load->catalog->has_meta = true;
     if (!cborin_open_map(&load->in))
-        return burnpack_load_fail_cbor(load, none);
+        return fail_cbor(load, none);
     while (cborin_next(&load->in)) {
         if (!cborin_text(&load->in, &pair.name) || !cborin_text(&load->in, &pair.text))
             break;
@@ -86,63 +96,39 @@ static int take_metadata(struct burnpack_load *load, struct burnpack_draft *none
         if (code < 0)
             return code;
     }
-    return load->in.error != NULL ? burnpack_load_fail_cbor(load, none) : 0;
-}
-
-/* Numbers above the signed ones take nine bytes of two's complement. */
-static uint32_t value_of_uint(struct graph *graph, uint64_t n)
-{
-    uint8_t bytes[9] = {0};
-    uint32_t id;
-    if (n <= INT64_MAX) {
-        id = value_new_integer(graph, (int64_t)n);
-    } else {
-        store_le64(bytes, n);
-        id = value_new_text(graph, (const char *)bytes, sizeof(bytes));
-        if (id != 0)
-            graph_at(graph, id)->kind = VALUE_BIG;
-    }
-    if (id != 0)
-        graph_at(graph, id)->form = FORM_UNSIGNED;
-    return id;
-}
-
-static uint32_t value_of_real(struct graph *graph, double real)
-{
-    const uint32_t id = value_new(graph, VALUE_FLOAT);
-    if (id != 0)
-        graph_at(graph, id)->real = real;
-    return id;
-}
-
-static uint32_t value_of_bool(struct graph *graph, bool is_true)
-{
-    const uint32_t id = value_new(graph, VALUE_BOOL);
-    if (id != 0)
-        graph_at(graph, id)->integer = is_true;
-    return id;
+    return load->in.error != NULL ? fail_cbor(load, none) : 0;
 }
 
 /* Takes what stands under the name of a kind. *ret stays 0 when there is no memory for it. */
 static bool take_number(struct burnpack_load *load, const struct cbor_span *kind, uint32_t *ret)
 {
-    struct graph *graph = &load->catalog->graph;
+    static const struct {
+        const char *name;
+        unsigned kinds; /* bits of enum token_kind */
+        const char *error;
+    } types[] = {
+        {"Int", 1 << TOKEN_UINT | 1 << TOKEN_NEGATIVE, "expected a signed 64-bit integer"},
+        {"UInt", 1 << TOKEN_UINT, "expected an unsigned integer"},
+        {"Float", 1 << TOKEN_F64, "expected a floating-point number"},
+        {"Bool", 1 << TOKEN_BOOL, "expected true or false"},
+    };
     struct cbor_in *in = &load->in;
-    int64_t integer = 0;
-    uint64_t n = 0;
-    double real = 0;
-    bool is_true = false, is_ok = true;
-    if (cbor_span_is(kind, "Int") && (is_ok = cborin_int(in, &integer)))
-        *ret = value_new_integer(graph, integer);
-    else if (cbor_span_is(kind, "UInt") && (is_ok = cborin_uint(in, &n)))
-        *ret = value_of_uint(graph, n);
-    else if (cbor_span_is(kind, "Float") && (is_ok = cborin_real(in, &real)))
-        *ret = value_of_real(graph, real);
-    else if (cbor_span_is(kind, "Bool") && (is_ok = cborin_bool(in, &is_true)))
-        *ret = value_of_bool(graph, is_true);
-    else if (is_ok)
-        is_ok = cborin_fail(in, "expected Int, UInt, Float or Bool as the type of the scalar");
-    return is_ok;
+    struct token token;
+    size_t i = 0;
+    while (i < 4 && !cbor_span_is(kind, types[i].name))
+        i++;
+    if (i == 4)
+        return cborin_fail(in, "expected Int, UInt, Float or Bool as the type of the scalar");
+    if ((types[i].kinds >> cborin_kind(in) & 1) == 0)
+        return cborin_fail(in, types[i].error);
+    if (!cborin_token(in, AT_VALUE, &token))
+        return false;
+    if (i == 0 && token.kind == TOKEN_UINT && token.n > INT64_MAX)
+        return cborin_fail(in, types[i].error);
+    *ret = value_of_token(&load->catalog->graph, &token);
+    if (*ret != 0 && i == 1)
+        graph_at(&load->catalog->graph, *ret)->form = FORM_UNSIGNED;
+    return true;
 }
 
 static int take_scalar(struct burnpack_load *load, struct burnpack_pair *pair)
@@ -151,22 +137,21 @@ static int take_scalar(struct burnpack_load *load, struct burnpack_pair *pair)
     bool has_payload;
     pair->value = 0;
     if (!cborin_variant(&load->in, &kind, &has_payload))
-        return burnpack_load_fail_cbor(load, NULL);
+        return fail_cbor(load, NULL);
     if (!has_payload)
-        return burnpack_load_fail(load, NULL, "expected a map of one pair as the scalar");
+        return fail(load, NULL, "expected a map of one pair as the scalar");
     if (!take_number(load, &kind, &pair->value))
-        return burnpack_load_fail_cbor(load, NULL);
+        return fail_cbor(load, NULL);
     if (pair->value == 0)
-        return burnpack_load_fail_memory(load);
-    return cborin_next(&load->in) || load->in.error != NULL ? burnpack_load_fail_cbor(load, NULL)
-                                                            : 0;
+        return fail_memory(load);
+    return cborin_next(&load->in) || load->in.error != NULL ? fail_cbor(load, NULL) : 0;
 }
 
 static int take_scalars(struct burnpack_load *load, struct burnpack_draft *none)
 {
     struct burnpack_pair pair = {0};
     if (!cborin_open_map(&load->in))
-        return burnpack_load_fail_cbor(load, none);
+        return fail_cbor(load, none);
     while (cborin_next(&load->in)) {
         if (!cborin_text(&load->in, &pair.name))
             break;
@@ -178,7 +163,7 @@ static int take_scalars(struct burnpack_load *load, struct burnpack_draft *none)
         if (code < 0)
             return code;
     }
-    return load->in.error != NULL ? burnpack_load_fail_cbor(load, none) : 0;
+    return load->in.error != NULL ? fail_cbor(load, none) : 0;
 }
 
 static int compare_names(const struct burnpack_pair *a, const struct burnpack_pair *b)
@@ -212,7 +197,7 @@ static void sort_pairs(struct burnpack_load *load, struct burnpack_pairs *pairs,
         if (i + 1 < pairs->n_items && compare_names(pair, pair + 1) == 0)
             tally_note(&load->tally, &load->catalog->arena, kind,
                        "the %s '%s' is a duplicate: the last one counts", what,
-                       burnpack_quote(&pair->name).text);
+                       quote(&pair->name).text);
         else
             pairs->items[n++] = *pair;
     }
@@ -230,15 +215,198 @@ static int fill_pairs(struct burnpack_load *load)
         const char *name = arena_copy(&catalog->arena, pair->name.bytes, pair->name.n_bytes);
         if (name == NULL ||
             catalog_add_meta_bytes(catalog, name, pair->text.bytes, pair->text.n_bytes) < 0)
-            return burnpack_load_fail_memory(load);
+            return fail_memory(load);
     }
     for (size_t i = 0; i < load->scalars.n_items; i++) {
         const struct burnpack_pair *pair = &load->scalars.items[i];
         const char *name = arena_copy(&catalog->arena, pair->name.bytes, pair->name.n_bytes);
         if (name == NULL || catalog_add_value(catalog, name, pair->value, 0) < 0)
-            return burnpack_load_fail_memory(load);
+            return fail_memory(load);
     }
     return 0;
+}
+
+/* ---- dtypes: a name, a bool with its store, a quantized one with its scheme ---- */
+
+/* Schemes are kept verbatim and shown as JSON; their bytes stay opaque. */
+
+/* A text in the arena that leads a list. */
+static const struct wfs_text *text_new(struct burnpack_load *load, const char *name,
+                                       const void *value, size_t n_bytes,
+                                       const struct wfs_text *next)
+{
+    struct wfs_text *text = arena_calloc(&load->catalog->arena, 1, sizeof(*text));
+    if (text == NULL)
+        return NULL;
+    text->name = name;
+    text->value = arena_copy(&load->catalog->arena, value, n_bytes);
+    text->n_bytes = n_bytes;
+    text->next = (struct wfs_text *)(uintptr_t)next;
+    return text->value == NULL ? NULL : text;
+}
+
+static int set(struct burnpack_draft *draft, enum wfs_dtype dtype)
+{
+    draft->tensor->dtype = draft->tensor->stored.dtype = (uint8_t)dtype;
+    return 0;
+}
+
+static int take_unknown(struct burnpack_load *load, struct burnpack_draft *draft,
+                        const struct cbor_span *name)
+{
+    if (!load->context->force)
+        return wfs_fail(load->err, EOPNOTSUPP, "tensor '%s': unknown dtype '%s'",
+                        quote(&draft->key).text, quote(name).text);
+    tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_BPK_DTYPE,
+               "tensor '%s': unknown dtype '%s'", quote(&draft->key).text, quote(name).text);
+    draft->attrs = text_new(load, "dtype", name->bytes, name->n_bytes, NULL);
+    return draft->attrs == NULL ? fail_memory(load) : set(draft, WFS_OPAQUE);
+}
+
+static int take_name(struct burnpack_load *load, struct burnpack_draft *draft,
+                     const struct cbor_span *name)
+{
+    enum wfs_dtype dtype;
+    if (cbor_span_is(name, "QFloat"))
+        return fail(load, draft, "the dtype QFloat requires a scheme");
+    if (!burnpack_dtype_parse(name, &dtype))
+        return take_unknown(load, draft, name);
+    if (dtype == WFS_BOOL)
+        tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_BPK_BOOL,
+                   "tensor '%s': its bool is written as Burn up to 0.20 wrote it; newer versions "
+                   "cannot read the file",
+                   quote(&draft->key).text);
+    return set(draft, dtype);
+}
+
+static int take_bool(struct burnpack_load *load, struct burnpack_draft *draft)
+{
+    struct cbor_span store;
+    bool has_payload;
+    if (!cborin_variant(&load->in, &store, &has_payload))
+        return fail_cbor(load, draft);
+    if (has_payload)
+        return fail(load, draft, "expected a name as the store of a bool");
+    if (cbor_span_is(&store, "U32"))
+        return set(draft, WFS_BOOL32);
+    if (cbor_span_is(&store, "U8")) {
+        draft->attrs = text_new(load, BURNPACK_STORE, "U8", 2, NULL);
+        return draft->attrs == NULL ? fail_memory(load) : set(draft, WFS_BOOL);
+    }
+    if (cbor_span_is(&store, "Native"))
+        return set(draft, WFS_BOOL);
+    return wfs_fail(load->err, EOPNOTSUPP, "tensor '%s': unknown store '%s' of a bool",
+                    quote(&draft->key).text, quote(&store).text);
+}
+
+static void note_scheme(struct burnpack_load *load, const struct burnpack_draft *draft,
+                        const struct graph *graph, uint32_t scheme)
+{
+    if (value_get(graph, scheme, "level") != 0 || value_get(graph, scheme, "param") != 0)
+        tally_note(
+            &load->tally, &load->catalog->arena, WFS_FINDING_BPK_SCHEME,
+            "tensor '%s': its quantization is written as Burn up to 0.22.0-pre wrote it; newer "
+            "ones refuse the file or misread it",
+            quote(&draft->key).text);
+}
+
+/* Builds the value behind the name of the dtype, which a few bytes cannot nest deeply. Returns
+ * false in error. */
+static bool build_scheme(struct cbor_in *in, struct build *build)
+{
+    struct cbor_span name;
+    struct token token;
+    bool has_payload;
+    cborin_variant(in, &name, &has_payload);
+    while (build->root == 0 && !build->has_failed && cborin_token(in, build_place(build), &token))
+        if (!build_token(build, &token))
+            cborin_fail(in, "expected a string");
+    return in->error == NULL && !build->has_failed;
+}
+
+/* The scheme as JSON, from a copy of its bytes, which parsing may spoil. */
+static int scheme_text(struct burnpack_load *load, const struct burnpack_draft *draft,
+                       const void *bytes, size_t n_bytes, struct strbuf *ret)
+{
+    uint8_t copy[BURNPACK_SCHEME_MAX];
+    cleanup(arena_done) struct arena arena = {0};
+    struct graph graph = {.arena = &arena};
+    cleanup(build_done) struct build build = {.graph = &graph};
+    cleanup(cborin_done) struct cbor_in in;
+    memcpy(copy, bytes, n_bytes);
+    cborin_init(&in, copy, n_bytes, load->context->limits.cbor_depth);
+    const bool is_built = build_scheme(&in, &build);
+    if (!is_built && in.error != NULL && !in.is_out_of_memory)
+        return fail(load, draft, "its quantization scheme cannot be expressed as JSON");
+    if (!is_built)
+        return wfs_fail_memory(load->err);
+    struct json_out out = {.text = ret, .is_tight = true, .is_part = true};
+    value_put_json(&out, &graph, build.root);
+    note_scheme(load, draft, &graph, build.root);
+    return ret->has_failed ? wfs_fail_memory(load->err) : 0;
+}
+
+static bool is_same_scheme(const struct burnpack_load *load, const void *bytes, size_t n_bytes)
+{
+    const struct wfs_text *raw = load->scheme == NULL ? NULL : load->scheme->next;
+    return raw != NULL && raw->n_bytes == n_bytes && memcmp(raw->value, bytes, n_bytes) == 0;
+}
+
+/* A model has thousands of tensors with one and the same scheme: its texts are shared. */
+static int keep_scheme(struct burnpack_load *load, struct burnpack_draft *draft, const void *bytes,
+                       size_t n_bytes)
+{
+    set(draft, WFS_OPAQUE);
+    if (!is_same_scheme(load, bytes, n_bytes)) {
+        autostrbuf struct strbuf json = {0};
+        const int code = scheme_text(load, draft, bytes, n_bytes, &json);
+        if (code < 0)
+            return code;
+        const struct wfs_text *raw = text_new(load, BURNPACK_SCHEME, bytes, n_bytes, NULL);
+        load->scheme =
+            raw == NULL ? NULL : text_new(load, "quantization", json.bytes, json.n_bytes, raw);
+    }
+    draft->attrs = load->scheme;
+    return load->scheme == NULL ? fail_memory(load) : 0;
+}
+
+/* from: the start of the whole dtype. Closes the pair that contains it. */
+static int take_scheme(struct burnpack_load *load, struct burnpack_draft *draft,
+                       const uint8_t *from)
+{
+    if (cborin_kind(&load->in) != TOKEN_MAP)
+        return fail(load, draft, "expected a map as the quantization scheme");
+    if (!cborin_skip(&load->in))
+        return fail_cbor(load, draft);
+    const size_t n_bytes = (size_t)(load->in.at - from);
+    if (n_bytes > BURNPACK_SCHEME_MAX)
+        return wfs_fail(
+            load->err, E2BIG, "tensor '%s': its quantization scheme has %s, the limit is %d",
+            quote(&draft->key).text, wfs_count(n_bytes, "byte").text, BURNPACK_SCHEME_MAX);
+    return keep_scheme(load, draft, from, n_bytes);
+}
+
+static int take_dtype(struct burnpack_load *load, struct burnpack_draft *draft)
+{
+    const uint8_t *from = load->in.at;
+    struct cbor_span name;
+    bool has_payload;
+    int code;
+    if (!cborin_variant(&load->in, &name, &has_payload))
+        return fail_cbor(load, draft);
+    if (!has_payload)
+        return take_name(load, draft, &name);
+    if (cbor_span_is(&name, "Bool"))
+        code = take_bool(load, draft);
+    else if (cbor_span_is(&name, "QFloat"))
+        code = take_scheme(load, draft, from);
+    else if ((code = take_name(load, draft, &name)) == 0 && draft->tensor->dtype != WFS_OPAQUE)
+        code = fail(load, draft, "expected a dtype without a payload");
+    else if (code == 0 && !cborin_skip(&load->in))
+        code = fail_cbor(load, draft);
+    if (code < 0)
+        return code;
+    return cborin_next(&load->in) || load->in.error != NULL ? fail_cbor(load, draft) : 0;
 }
 
 /* ---- fields ---- */
@@ -263,16 +431,16 @@ static int skip_field(struct burnpack_load *load, const struct burnpack_draft *d
                    "the metadata has a field '%s', which is ignored", quoted.text);
     else
         tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_BPK_FIELD,
-                   "tensor '%s' has a field '%s', which is ignored",
-                   wfs_quote_n(draft->key.bytes, draft->key.n_bytes).text, quoted.text);
-    return cborin_skip(&load->in) ? 0 : burnpack_load_fail_cbor(load, draft);
+                   "tensor '%s' has a field '%s', which is ignored", quote(&draft->key).text,
+                   quoted.text);
+    return cborin_skip(&load->in) ? 0 : fail_cbor(load, draft);
 }
 
 static int fail_field(struct burnpack_load *load, const struct burnpack_draft *draft,
                       const char *what, const char *name)
 {
     const char *text = arena_print(&load->catalog->arena, "%s field '%s'", what, name);
-    return text == NULL ? burnpack_load_fail_memory(load) : burnpack_load_fail(load, draft, text);
+    return text == NULL ? fail_memory(load) : fail(load, draft, text);
 }
 
 /* A map of known fields, in any order, and others that nobody looks at. */
@@ -282,11 +450,11 @@ static int take_struct(struct burnpack_load *load, struct burnpack_draft *draft,
     unsigned seen = 0;
     struct cbor_span name;
     if (!cborin_open_map(&load->in))
-        return burnpack_load_fail_cbor(load, draft);
+        return fail_cbor(load, draft);
     while (cborin_next(&load->in)) {
         unsigned i = 0;
         if (!cborin_field(&load->in, &name))
-            return burnpack_load_fail_cbor(load, draft);
+            return fail_cbor(load, draft);
         while (i < fields->n_items && !cbor_span_is(&name, fields->items[i].name))
             i++;
         const bool is_known = i < fields->n_items;
@@ -299,7 +467,7 @@ static int take_struct(struct burnpack_load *load, struct burnpack_draft *draft,
         seen |= is_known ? 1U << i : 0;
     }
     if (load->in.error != NULL)
-        return burnpack_load_fail_cbor(load, draft);
+        return fail_cbor(load, draft);
     for (unsigned i = 0; i < fields->n_required; i++) {
         if ((seen & 1U << i) == 0)
             return fail_field(load, draft, "there is no", fields->items[i].name);
@@ -313,8 +481,7 @@ static int add_dim(struct burnpack_load *load, const struct burnpack_draft *draf
     const uint64_t limit = load->context->limits.rank;
     if (rank >= limit || rank == UINT32_MAX)
         return wfs_fail(load->err, E2BIG, "tensor '%s': it has more than %s (limit rank)",
-                        wfs_quote_n(draft->key.bytes, draft->key.n_bytes).text,
-                        wfs_count((uint64_t)rank, "dimension").text);
+                        quote(&draft->key).text, wfs_count((uint64_t)rank, "dimension").text);
     if (array_reserve(&load->dims, sizeof(*load->dims), rank, 1, &load->dims_room) < 0)
         return wfs_fail_memory(load->err);
     load->dims[rank] = dim;
@@ -326,7 +493,7 @@ static int take_shape(struct burnpack_load *load, struct burnpack_draft *draft)
     uint32_t rank = 0;
     uint64_t dim;
     if (!cborin_open_array(&load->in))
-        return burnpack_load_fail_cbor(load, draft);
+        return fail_cbor(load, draft);
     while (cborin_next(&load->in)) {
         if (!cborin_uint(&load->in, &dim))
             break;
@@ -335,12 +502,12 @@ static int take_shape(struct burnpack_load *load, struct burnpack_draft *draft)
             return code;
     }
     if (load->in.error != NULL)
-        return burnpack_load_fail_cbor(load, draft);
+        return fail_cbor(load, draft);
     if (rank == 0)
         return 0;
     uint64_t *dims = arena_calloc(&load->catalog->arena, rank, sizeof(*dims));
     if (dims == NULL)
-        return burnpack_load_fail_memory(load);
+        return fail_memory(load);
     memcpy(dims, load->dims, rank * sizeof(*dims));
     draft->tensor->shape = (struct wfs_shape){rank, dims};
     return 0;
@@ -352,22 +519,22 @@ static int take_range(struct burnpack_load *load, struct burnpack_draft *draft)
     uint64_t ends[2];
     unsigned n = 0;
     if (!cborin_open_array(&load->in))
-        return burnpack_load_fail_cbor(load, draft);
+        return fail_cbor(load, draft);
     while (cborin_next(&load->in)) {
         if (n == 2 ? !cborin_skip(&load->in) : !cborin_uint(&load->in, &ends[n]))
             break;
         n += n < 2 ? 1 : 0;
     }
     if (load->in.error != NULL)
-        return burnpack_load_fail_cbor(load, draft);
+        return fail_cbor(load, draft);
     if (n < 2)
-        return burnpack_load_fail(load, draft, "expected a begin and an end in data_offsets");
+        return fail(load, draft, "expected a begin and an end in data_offsets");
     struct wfs_tensor *tensor = draft->tensor;
     const char *trouble = ends[1] < ends[0] ? "its data ends before it begins" : NULL;
     if (trouble != NULL && !load->context->force)
         return wfs_fail(load->err, EBADMSG,
                         "tensor '%s': data ends at %" PRIu64 ", before it begins at %" PRIu64,
-                        wfs_quote_n(draft->key.bytes, draft->key.n_bytes).text, ends[1], ends[0]);
+                        quote(&draft->key).text, ends[1], ends[0]);
     tensor->trouble = trouble;
     tensor->stored.offset = trouble != NULL ? 0 : ends[0];
     tensor->n_bytes = trouble != NULL ? 0 : ends[1] - ends[0];
@@ -376,17 +543,16 @@ static int take_range(struct burnpack_load *load, struct burnpack_draft *draft)
 
 static int take_param_id(struct burnpack_load *load, struct burnpack_draft *draft)
 {
-    const enum cbor_kind kind = cborin_kind(&load->in);
-    if (kind == CBOR_NULL || kind == CBOR_UNDEFINED)
-        return cborin_null(&load->in) ? 0 : burnpack_load_fail_cbor(load, draft);
+    if (cborin_kind(&load->in) == TOKEN_NULL)
+        return cborin_null(&load->in) ? 0 : fail_cbor(load, draft);
     if (!cborin_uint(&load->in, &draft->param_id))
-        return burnpack_load_fail_cbor(load, draft);
+        return fail_cbor(load, draft);
     draft->has_param_id = true;
     return 0;
 }
 
 static const struct field tensor_fields[] = {
-    {"dtype", burnpack_dtype_take},
+    {"dtype", take_dtype},
     {"shape", take_shape},
     {"data_offsets", take_range},
     {"param_id", take_param_id},
@@ -399,9 +565,8 @@ static int add_attrs(struct burnpack_load *load, const struct burnpack_draft *dr
     if (!draft->has_param_id)
         return 0;
     snprintf(text, sizeof(text), "%" PRIu64, draft->param_id);
-    return catalog_add_attr(load->catalog, draft->tensor, "param_id", text) < 0
-               ? burnpack_load_fail_memory(load)
-               : 0;
+    return catalog_add_attr(load->catalog, draft->tensor, "param_id", text) < 0 ? fail_memory(load)
+                                                                                : 0;
 }
 
 static int check_key(const struct burnpack_load *load, const struct cbor_span *key)
@@ -435,7 +600,7 @@ static int take_tensor(struct burnpack_load *load, const struct cbor_span *key)
     draft.tensor->key = arena_copy(&load->catalog->arena, draft.key.bytes, draft.key.n_bytes);
     draft.tensor->stored.source = load->source;
     if (draft.tensor->key == NULL)
-        return burnpack_load_fail_memory(load);
+        return fail_memory(load);
     code = take_struct(load, &draft, &fields);
     return code < 0 ? code : add_attrs(load, &draft);
 }
@@ -444,7 +609,7 @@ static int take_tensors(struct burnpack_load *load, struct burnpack_draft *none)
 {
     struct cbor_span key;
     if (!cborin_open_map(&load->in))
-        return burnpack_load_fail_cbor(load, NULL);
+        return fail_cbor(load, NULL);
     while (cborin_next(&load->in)) {
         if (!cborin_text(&load->in, &key))
             break;
@@ -452,7 +617,7 @@ static int take_tensors(struct burnpack_load *load, struct burnpack_draft *none)
         if (code < 0)
             return code;
     }
-    return load->in.error != NULL ? burnpack_load_fail_cbor(load, none) : 0;
+    return load->in.error != NULL ? fail_cbor(load, none) : 0;
 }
 
 static const struct field top_fields[] = {
@@ -565,7 +730,7 @@ static int run(struct burnpack_load *load)
         code = burnpack_extent_check(load);
     if (code < 0)
         return code;
-    return tally_report(&load->tally, load->catalog) < 0 ? burnpack_load_fail_memory(load) : 0;
+    return tally_report(&load->tally, load->catalog) < 0 ? fail_memory(load) : 0;
 }
 
 static int load_file(struct source *source, const struct load_context *context,

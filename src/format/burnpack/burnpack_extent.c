@@ -212,7 +212,7 @@ static int check_size(struct burnpack_load *load, struct wfs_tensor *tensor)
     tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_BPK_SIZE, "%s", why.text);
     tensor->dtype = tensor->stored.dtype = WFS_OPAQUE;
     return catalog_add_attr(load->catalog, tensor, "dtype", wfs_dtype_name(dtype)) < 0
-               ? burnpack_load_fail_memory(load)
+               ? catalog_fail_memory(load->catalog, load->err)
                : 0;
 }
 

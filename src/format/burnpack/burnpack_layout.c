@@ -3,14 +3,155 @@
  * The file that the newest stable Burn would write: data in the order of the catalog, each tensor
  * at a multiple of 256, tables sorted by name.
  */
+#include <weightfs/cleanup.h>
 #include "base/bytes.h"
 #include "format/burnpack/burnpack_load.h"
 #include "format/core/storable.h"
+#include "value/value_build.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- dtypes ---- */
+
+static const struct {
+    const char *name;
+    uint8_t dtype;
+} names[] = {
+    {"F32", WFS_F32},   {"F16", WFS_F16},       {"BF16", WFS_BF16}, {"F64", WFS_F64},
+    {"I64", WFS_I64},   {"I32", WFS_I32},       {"I16", WFS_I16},   {"I8", WFS_I8},
+    {"U64", WFS_U64},   {"U32", WFS_U32},       {"U16", WFS_U16},   {"U8", WFS_U8},
+    {"Bool", WFS_BOOL}, {"Flex32", WFS_FLEX32},
+};
+
+enum { N_NAMES = sizeof(names) / sizeof(names[0]) };
+
+bool burnpack_dtype_parse(const struct cbor_span *name, enum wfs_dtype *ret)
+{
+    for (size_t i = 0; i < N_NAMES; i++) {
+        if (cbor_span_is(name, names[i].name)) {
+            *ret = (enum wfs_dtype)names[i].dtype;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Returns the name of a dtype that the format has by name alone, else NULL. */
+static const char *name_of(enum wfs_dtype dtype)
+{
+    for (size_t i = 0; i < N_NAMES; i++) {
+        if (names[i].dtype == dtype && dtype != WFS_BOOL)
+            return names[i].name;
+    }
+    return NULL;
+}
+
+/* Builds what a reader makes of a quantization scheme, a JSON object; *ret is 0 for anything else.
+ * -ENOMEM. */
+static int parse_scheme(struct graph *graph, const char *text, uint32_t *ret)
+{
+    *ret = 0;
+    if (strlen(text) > BURNPACK_SCHEME_MAX)
+        return 0;
+    const int code = value_of_json(graph, text, ret);
+    if (*ret != 0 && graph_at(graph, *ret)->kind != VALUE_DICT)
+        *ret = 0;
+    return code;
+}
+
+static void put_value(struct strbuf *out, const struct graph *graph, uint32_t id)
+{
+    const struct value *value = graph_at(graph, id);
+    switch (value->kind) {
+    case VALUE_DICT:
+        cborout_map(out, value->n / 2);
+        break;
+    case VALUE_LIST:
+        cborout_array(out, value->n);
+        break;
+    case VALUE_TEXT:
+        cborout_text(out, value->text, value->n);
+        break;
+    case VALUE_INT:
+        cborout_int(out, value->integer);
+        break;
+    case VALUE_BIG:
+        cborout_uint(out, load_le64(value->text));
+        break;
+    case VALUE_FLOAT:
+        cborout_real(out, value->real);
+        break;
+    case VALUE_BOOL:
+        cborout_bool(out, value->integer != 0);
+        break;
+    default:
+        strbuf_add(out, "\xf6", 1); /* null */
+    }
+    for (uint32_t i = 0; value_has_items(value) && i < value->n; i++)
+        put_value(out, graph, value_items(value)[i]);
+}
+
+static void put_scheme(struct strbuf *out, const char *text)
+{
+    cleanup(arena_done) struct arena arena = {0};
+    struct graph graph = {.arena = &arena};
+    uint32_t scheme;
+    if (parse_scheme(&graph, text, &scheme) < 0 || scheme == 0) {
+        strbuf_fail(out); /* it was a scheme when it was checked */
+        return;
+    }
+    cborout_map(out, 1);
+    cborout_string(out, "QFloat");
+    put_value(out, &graph, scheme);
+}
+
+static int check_scheme(const struct wfs_tensor *tensor, struct wfs_error *err)
+{
+    cleanup(arena_done) struct arena arena = {0};
+    struct graph graph = {.arena = &arena};
+    const char *text = wfs_tensor_attr(tensor, "quantization");
+    uint32_t scheme;
+    if (parse_scheme(&graph, text, &scheme) < 0)
+        return wfs_fail_memory(err);
+    return scheme != 0
+               ? 0
+               : wfs_fail(err, EINVAL, "tensor '%s': its quantization '%s' is not a JSON object",
+                          wfs_quote(tensor->key).text, wfs_quote(text).text);
+}
+
+static const struct wfs_text *find_attr(const struct wfs_tensor *tensor, const char *name)
+{
+    const struct wfs_text *text = tensor->attrs;
+    while (text != NULL && strcmp(text->name, name) != 0)
+        text = text->next;
+    return text;
+}
+
+static void put_dtype(struct strbuf *out, const struct wfs_tensor *tensor)
+{
+    const enum wfs_dtype dtype = (enum wfs_dtype)tensor->dtype;
+    if (dtype == WFS_OPAQUE) {
+        const struct wfs_text *scheme = find_attr(tensor, BURNPACK_SCHEME);
+        if (scheme != NULL)
+            strbuf_add(out, scheme->value, scheme->n_bytes);
+        else
+            put_scheme(out, wfs_tensor_attr(tensor, "quantization"));
+        return;
+    }
+    if (dtype != WFS_BOOL && dtype != WFS_BOOL32) {
+        cborout_string(out, name_of(dtype));
+        return;
+    }
+    const char *store = wfs_tensor_attr(tensor, BURNPACK_STORE);
+    cborout_map(out, 1);
+    cborout_string(out, "Bool");
+    cborout_string(out, dtype == WFS_BOOL32 ? "U32" : store != NULL ? "U8" : "Native");
+}
+
+/* ---- metadata ---- */
 
 /* A file that is being laid out. Arrays are in the arena of the layout. */
 struct burnpack_plan {
@@ -50,7 +191,7 @@ static int put_tensor(struct strbuf *out, const struct burnpack_plan *plan,
     cborout_string(out, tensor->key);
     cborout_map(out, param_id != NULL ? 4 : 3);
     cborout_string(out, "dtype");
-    burnpack_dtype_put(out, tensor);
+    put_dtype(out, tensor);
     cborout_string(out, "shape");
     cborout_array(out, tensor->shape.rank);
     for (uint32_t i = 0; i < tensor->shape.rank; i++)
@@ -129,20 +270,20 @@ static int put_cbor(const struct burnpack_plan *plan, struct strbuf *out)
 bool burnpack_layout_stores(const struct wfs_tensor *tensor)
 {
     const enum wfs_dtype dtype = (enum wfs_dtype)tensor->dtype;
-    return burnpack_dtype_name(dtype) != NULL || dtype == WFS_BOOL || dtype == WFS_BOOL32 ||
+    return name_of(dtype) != NULL || dtype == WFS_BOOL || dtype == WFS_BOOL32 ||
            (dtype == WFS_OPAQUE && (wfs_tensor_attr(tensor, BURNPACK_SCHEME) != NULL ||
                                     wfs_tensor_attr(tensor, "quantization") != NULL));
 }
 
 int burnpack_layout_check(const struct wfs_tensor *tensor, struct wfs_error *err)
 {
-    const char *scheme = wfs_tensor_attr(tensor, "quantization");
     const char *param_id = wfs_tensor_attr(tensor, "param_id");
     uint64_t unused;
-    if (tensor->dtype == WFS_OPAQUE && wfs_tensor_attr(tensor, BURNPACK_SCHEME) == NULL &&
-        !burnpack_dtype_is_scheme(scheme))
-        return wfs_fail(err, EINVAL, "tensor '%s': its quantization '%s' is not a JSON object",
-                        wfs_quote(tensor->key).text, wfs_quote(scheme).text);
+    if (tensor->dtype == WFS_OPAQUE && wfs_tensor_attr(tensor, BURNPACK_SCHEME) == NULL) {
+        const int code = check_scheme(tensor, err);
+        if (code < 0)
+            return code;
+    }
     if (tensor->n_bytes > BURNPACK_TENSOR_MAX)
         return wfs_fail(err, E2BIG,
                         "tensor '%s' has %s, Burn reads at most %" PRIu64 " from a Burnpack",

@@ -23,6 +23,8 @@ enum { BURNPACK_HEADER = 10, BURNPACK_VERSION = 1, BURNPACK_ALIGNMENT = 256 };
 #define BURNPACK_TENSOR_MAX UINT64_C(10737418240)
 #define BURNPACK_FILE_MAX UINT64_C(107374182400)
 
+enum { BURNPACK_SCHEME_MAX = 4096 }; /* bytes; 200 have been seen */
+
 /* Attributes beside `param_id` and `quantization` (the scheme as JSON). */
 #define BURNPACK_SCHEME "quantization_cbor" /* the dtype as the file has it, verbatim */
 #define BURNPACK_STORE "bool_store"         /* of a BOOL that is not "Native" */
@@ -64,32 +66,8 @@ struct burnpack_load {
     struct tally tally;
 };
 
-/* -E2BIG or -ENOMEM. */
-int burnpack_load_fail_memory(const struct burnpack_load *load);
-
-/* Fails with what the CBOR parser has found wrong. draft may be NULL. */
-int burnpack_load_fail_cbor(const struct burnpack_load *load, const struct burnpack_draft *draft);
-
-/* The same, after putting the parser in error. error is static text, or in the arena. */
-int burnpack_load_fail(struct burnpack_load *load, const struct burnpack_draft *draft,
-                       const char *error);
-
-static inline struct wfs_quoted burnpack_quote(const struct cbor_span *span)
-{
-    return wfs_quote_n(span->bytes, span->n_bytes);
-}
-
-/* Takes the value of the field `dtype`. */
-int burnpack_dtype_take(struct burnpack_load *load, struct burnpack_draft *draft);
-
-/* Returns the name of a dtype that the format has by name alone, else NULL. */
-const char *burnpack_dtype_name(enum wfs_dtype dtype);
-
-/* Returns whether the text is what a reader makes of a quantization scheme: a JSON object. */
-bool burnpack_dtype_is_scheme(const char *text);
-
-/* Writes the dtype of the tensor, which the format can hold. */
-void burnpack_dtype_put(struct strbuf *out, const struct wfs_tensor *tensor);
+/* Finds a dtype that is a name. */
+bool burnpack_dtype_parse(const struct cbor_span *name, enum wfs_dtype *ret);
 
 /* Sorts the tensors by place, finds the start of the data and compares them with the file. */
 int burnpack_extent_check(struct burnpack_load *load);

@@ -11,6 +11,7 @@
 #include "base/bytes.h"
 #include "base/utf8.h"
 #include "tensor/cast.h"
+#include "value/value_build.h"
 
 #include <cbor.h>
 
@@ -24,126 +25,122 @@ enum { CBOR_FIELD_MAX = 4096 }; /* bytes of a field or variant name */
 
 /* One decoded head, with its payload if it has one. */
 struct item {
-    enum cbor_kind kind;
+    enum token_kind kind;
     bool is_indefinite;
-    uint64_t n; /* number, -1 - number, count, tag, truth */
-    double real;
+    uint64_t n; /* number, -1 - number, bits of a double, count, tag, truth */
     const uint8_t *bytes;
 };
 
 static void on_uint8(void *item, uint8_t n)
 {
-    *(struct item *)item = (struct item){.kind = CBOR_UINT, .n = n};
+    *(struct item *)item = (struct item){.kind = TOKEN_UINT, .n = n};
 }
 
 static void on_uint16(void *item, uint16_t n)
 {
-    *(struct item *)item = (struct item){.kind = CBOR_UINT, .n = n};
+    *(struct item *)item = (struct item){.kind = TOKEN_UINT, .n = n};
 }
 
 static void on_uint32(void *item, uint32_t n)
 {
-    *(struct item *)item = (struct item){.kind = CBOR_UINT, .n = n};
+    *(struct item *)item = (struct item){.kind = TOKEN_UINT, .n = n};
 }
 
 static void on_uint64(void *item, uint64_t n)
 {
-    *(struct item *)item = (struct item){.kind = CBOR_UINT, .n = n};
+    *(struct item *)item = (struct item){.kind = TOKEN_UINT, .n = n};
 }
 
 static void on_negative8(void *item, uint8_t n)
 {
-    *(struct item *)item = (struct item){.kind = CBOR_NEGATIVE, .n = n};
+    *(struct item *)item = (struct item){.kind = TOKEN_NEGATIVE, .n = n};
 }
 
 static void on_negative16(void *item, uint16_t n)
 {
-    *(struct item *)item = (struct item){.kind = CBOR_NEGATIVE, .n = n};
+    *(struct item *)item = (struct item){.kind = TOKEN_NEGATIVE, .n = n};
 }
 
 static void on_negative32(void *item, uint32_t n)
 {
-    *(struct item *)item = (struct item){.kind = CBOR_NEGATIVE, .n = n};
+    *(struct item *)item = (struct item){.kind = TOKEN_NEGATIVE, .n = n};
 }
 
 static void on_negative64(void *item, uint64_t n)
 {
-    *(struct item *)item = (struct item){.kind = CBOR_NEGATIVE, .n = n};
+    *(struct item *)item = (struct item){.kind = TOKEN_NEGATIVE, .n = n};
 }
 
 static void on_bytes(void *item, cbor_data bytes, size_t n_bytes)
 {
-    *(struct item *)item = (struct item){.kind = CBOR_BYTES, .n = n_bytes, .bytes = bytes};
+    *(struct item *)item = (struct item){.kind = TOKEN_BYTES, .n = n_bytes, .bytes = bytes};
 }
 
 static void on_bytes_start(void *item)
 {
-    *(struct item *)item = (struct item){.kind = CBOR_BYTES, .is_indefinite = true};
+    *(struct item *)item = (struct item){.kind = TOKEN_BYTES, .is_indefinite = true};
 }
 
 static void on_text(void *item, cbor_data bytes, size_t n_bytes)
 {
-    *(struct item *)item = (struct item){.kind = CBOR_TEXT, .n = n_bytes, .bytes = bytes};
+    *(struct item *)item = (struct item){.kind = TOKEN_TEXT, .n = n_bytes, .bytes = bytes};
 }
 
 static void on_text_start(void *item)
 {
-    *(struct item *)item = (struct item){.kind = CBOR_TEXT, .is_indefinite = true};
+    *(struct item *)item = (struct item){.kind = TOKEN_TEXT, .is_indefinite = true};
 }
 
 static void on_array(void *item, size_t n_items)
 {
-    *(struct item *)item = (struct item){.kind = CBOR_ARRAY, .n = n_items};
+    *(struct item *)item = (struct item){.kind = TOKEN_LIST, .n = n_items};
 }
 
 static void on_array_start(void *item)
 {
-    *(struct item *)item = (struct item){.kind = CBOR_ARRAY, .is_indefinite = true};
+    *(struct item *)item = (struct item){.kind = TOKEN_LIST, .is_indefinite = true};
 }
 
 static void on_map(void *item, size_t n_pairs)
 {
-    *(struct item *)item = (struct item){.kind = CBOR_MAP, .n = n_pairs};
+    *(struct item *)item = (struct item){.kind = TOKEN_MAP, .n = n_pairs};
 }
 
 static void on_map_start(void *item)
 {
-    *(struct item *)item = (struct item){.kind = CBOR_MAP, .is_indefinite = true};
+    *(struct item *)item = (struct item){.kind = TOKEN_MAP, .is_indefinite = true};
 }
 
 static void on_tag(void *item, uint64_t tag)
 {
-    *(struct item *)item = (struct item){.kind = CBOR_TAG, .n = tag};
-}
-
-static void on_float(void *item, float real)
-{
-    *(struct item *)item = (struct item){.kind = CBOR_REAL, .real = (double)real};
+    *(struct item *)item = (struct item){.kind = TOKEN_OTHER, .n = tag};
 }
 
 static void on_double(void *item, double real)
 {
-    *(struct item *)item = (struct item){.kind = CBOR_REAL, .real = real};
+    struct item *ret = item;
+    *ret = (struct item){.kind = TOKEN_F64};
+    memcpy(&ret->n, &real, sizeof(real));
+}
+
+static void on_float(void *item, float real)
+{
+    on_double(item, (double)real);
 }
 
 static void on_bool(void *item, bool is_true)
 {
-    *(struct item *)item = (struct item){.kind = CBOR_BOOL, .n = is_true};
+    *(struct item *)item = (struct item){.kind = TOKEN_BOOL, .n = is_true};
 }
 
 static void on_null(void *item)
 {
-    *(struct item *)item = (struct item){.kind = CBOR_NULL};
-}
-
-static void on_undefined(void *item)
-{
-    *(struct item *)item = (struct item){.kind = CBOR_UNDEFINED};
+    *(struct item *)item = (struct item){.kind = TOKEN_NULL};
 }
 
 static void on_break(void *item)
 {
-    *(struct item *)item = (struct item){.kind = CBOR_BREAK};
+    *(struct item *)item = (struct item){.kind = TOKEN_END};
 }
 
 static const struct cbor_callbacks callbacks = {
@@ -167,7 +164,7 @@ static const struct cbor_callbacks callbacks = {
     .float2 = on_float,
     .float4 = on_float,
     .float8 = on_double,
-    .undefined = on_undefined,
+    .undefined = on_null,
     .null = on_null,
     .boolean = on_bool,
     .indef_break = on_break,
@@ -221,22 +218,22 @@ static bool peek(struct cbor_in *in, struct item *item, size_t *ret_n)
     for (;;) {
         if (!decode(in, item, ret_n))
             return false;
-        if (item->kind != CBOR_TAG)
+        if (item->kind != TOKEN_OTHER)
             return true;
         in->at += *ret_n;
     }
 }
 
-enum cbor_kind cborin_kind(struct cbor_in *in)
+enum token_kind cborin_kind(struct cbor_in *in)
 {
     struct item item;
     size_t n;
-    if (!peek(in, &item, &n) || item.kind == CBOR_BREAK)
-        return CBOR_NONE;
+    if (!peek(in, &item, &n) || item.kind == TOKEN_END)
+        return TOKEN_OTHER;
     return item.kind;
 }
 
-static bool take(struct cbor_in *in, enum cbor_kind kind, struct item *item, const char *error)
+static bool take(struct cbor_in *in, enum token_kind kind, struct item *item, const char *error)
 {
     size_t n;
     if (!peek(in, item, &n))
@@ -258,7 +255,7 @@ static bool grow_levels(struct cbor_in *in)
 /* An item takes at least one byte, so a count above the bytes that are left is a lie. */
 static bool push(struct cbor_in *in, const struct item *item)
 {
-    const uint64_t n_left = (uint64_t)(in->end - in->at), per = item->kind == CBOR_MAP ? 2 : 1;
+    const uint64_t n_left = (uint64_t)(in->end - in->at), per = item->kind == TOKEN_MAP ? 2 : 1;
     if (item->n > n_left / per)
         return cborin_fail(in, "it ends too early");
     if (in->depth == in->depth_max) {
@@ -268,20 +265,20 @@ static bool push(struct cbor_in *in, const struct item *item)
     if (!grow_levels(in))
         return false;
     in->levels[in->depth++] =
-        (struct cbor_level){item->n * per, item->is_indefinite, item->kind == CBOR_MAP};
+        (struct cbor_level){item->n * per, item->is_indefinite, item->kind == TOKEN_MAP};
     return true;
 }
 
 bool cborin_open_map(struct cbor_in *in)
 {
     struct item item;
-    return take(in, CBOR_MAP, &item, "expected a map") && push(in, &item);
+    return take(in, TOKEN_MAP, &item, "expected a map") && push(in, &item);
 }
 
 bool cborin_open_array(struct cbor_in *in)
 {
     struct item item;
-    return take(in, CBOR_ARRAY, &item, "expected an array") && push(in, &item);
+    return take(in, TOKEN_LIST, &item, "expected an array") && push(in, &item);
 }
 
 /* One more item in the innermost container? At its end the container is closed. */
@@ -319,7 +316,7 @@ bool cborin_next(struct cbor_in *in)
 
 static bool check_text(struct cbor_in *in, const struct item *item)
 {
-    if (item->kind == CBOR_TEXT && utf8_valid(item->bytes, (size_t)item->n) < item->n)
+    if (item->kind == TOKEN_TEXT && utf8_valid(item->bytes, (size_t)item->n) < item->n)
         return cborin_fail(in, "a string is not UTF-8");
     return true;
 }
@@ -328,7 +325,7 @@ static bool check_text(struct cbor_in *in, const struct item *item)
  * The pieces of a text or byte string of indefinite length, up to the break. With ret they are
  * moved together, over the heads between them; NULL: they are only checked.
  */
-static bool join(struct cbor_in *in, enum cbor_kind kind, struct cbor_span *ret)
+static bool join(struct cbor_in *in, enum token_kind kind, struct cbor_span *ret)
 {
     uint8_t *const first = in->at;
     size_t n_done = 0;
@@ -337,7 +334,7 @@ static bool join(struct cbor_in *in, enum cbor_kind kind, struct cbor_span *ret)
         size_t n;
         if (!decode(in, &item, &n))
             return false;
-        if (item.kind == CBOR_BREAK) {
+        if (item.kind == TOKEN_END) {
             in->at += n;
             break;
         }
@@ -361,13 +358,13 @@ bool cborin_text(struct cbor_in *in, struct cbor_span *ret)
     size_t n;
     if (!peek(in, &item, &n))
         return false;
-    if (item.kind != CBOR_TEXT)
+    if (item.kind != TOKEN_TEXT)
         return cborin_fail(in, "expected a string");
     if (!item.is_indefinite && !check_text(in, &item))
         return false;
     in->at += n;
     if (item.is_indefinite)
-        return join(in, CBOR_TEXT, ret);
+        return join(in, TOKEN_TEXT, ret);
     *ret = (struct cbor_span){(const char *)item.bytes, (size_t)item.n};
     return true;
 }
@@ -375,48 +372,16 @@ bool cborin_text(struct cbor_in *in, struct cbor_span *ret)
 bool cborin_uint(struct cbor_in *in, uint64_t *ret)
 {
     struct item item;
-    if (!take(in, CBOR_UINT, &item, "expected an unsigned integer"))
+    if (!take(in, TOKEN_UINT, &item, "expected an unsigned integer"))
         return false;
     *ret = item.n;
-    return true;
-}
-
-bool cborin_int(struct cbor_in *in, int64_t *ret)
-{
-    static const char error[] = "expected a signed 64-bit integer";
-    struct item item;
-    const bool is_negative = cborin_kind(in) == CBOR_NEGATIVE;
-    if (!take(in, is_negative ? CBOR_NEGATIVE : CBOR_UINT, &item, error))
-        return false;
-    if (item.n > INT64_MAX)
-        return cborin_fail(in, error);
-    *ret = is_negative ? -1 - (int64_t)item.n : (int64_t)item.n;
-    return true;
-}
-
-bool cborin_real(struct cbor_in *in, double *ret)
-{
-    struct item item;
-    if (!take(in, CBOR_REAL, &item, "expected a floating-point number"))
-        return false;
-    *ret = item.real;
-    return true;
-}
-
-bool cborin_bool(struct cbor_in *in, bool *ret)
-{
-    struct item item;
-    if (!take(in, CBOR_BOOL, &item, "expected true or false"))
-        return false;
-    *ret = item.n != 0;
     return true;
 }
 
 bool cborin_null(struct cbor_in *in)
 {
     struct item item;
-    const bool is_undefined = cborin_kind(in) == CBOR_UNDEFINED;
-    return take(in, is_undefined ? CBOR_UNDEFINED : CBOR_NULL, &item, "expected null");
+    return take(in, TOKEN_NULL, &item, "expected null");
 }
 
 bool cborin_skip(struct cbor_in *in)
@@ -427,12 +392,12 @@ bool cborin_skip(struct cbor_in *in)
         size_t n;
         if (!peek(in, &item, &n))
             return false;
-        if (item.kind == CBOR_BREAK)
+        if (item.kind == TOKEN_END)
             return cborin_fail(in, "expected a value");
         if (!item.is_indefinite && !check_text(in, &item))
             return false;
         in->at += n;
-        if (item.kind == CBOR_ARRAY || item.kind == CBOR_MAP) {
+        if (item.kind == TOKEN_LIST || item.kind == TOKEN_MAP) {
             if (!push(in, &item))
                 return false;
         } else if (item.is_indefinite && !join(in, item.kind, NULL)) {
@@ -446,13 +411,53 @@ bool cborin_skip(struct cbor_in *in)
     return true;
 }
 
+/* Takes a number or a bool. */
+static bool take_number(struct cbor_in *in, const struct item *item, size_t n_bytes,
+                        struct token *ret)
+{
+    in->at += n_bytes;
+    if (item->kind == TOKEN_NEGATIVE && item->n > INT64_MAX)
+        return cborin_fail(in, "expected a signed 64-bit integer");
+    *ret = (struct token){.kind = (uint8_t)item->kind,
+                          .n = item->kind == TOKEN_NEGATIVE ? ~item->n : item->n};
+    return true;
+}
+
+bool cborin_token(struct cbor_in *in, enum token_place place, struct token *ret)
+{
+    struct item item;
+    struct cbor_span text;
+    size_t n_bytes;
+    *ret = (struct token){.kind = TOKEN_END};
+    if (place != AT_VALUE && !cborin_next(in))
+        return in->error == NULL;
+    if (!peek(in, &item, &n_bytes))
+        return false;
+    if (item.kind <= TOKEN_F64)
+        return take_number(in, &item, n_bytes, ret);
+    ret->kind = (uint8_t)item.kind;
+    switch (item.kind) {
+    case TOKEN_TEXT:
+        if (!cborin_text(in, &text))
+            return false;
+        *ret = (struct token){.kind = TOKEN_TEXT, .n = text.n_bytes, .bytes = text.bytes};
+        return true;
+    case TOKEN_LIST:
+    case TOKEN_MAP:
+        in->at += n_bytes;
+        return push(in, &item);
+    default:
+        return cborin_skip(in);
+    }
+}
+
 bool cborin_field(struct cbor_in *in, struct cbor_span *ret)
 {
     struct item item;
     size_t n;
     if (!peek(in, &item, &n))
         return false;
-    if ((item.kind != CBOR_TEXT && item.kind != CBOR_BYTES) || item.is_indefinite)
+    if ((item.kind != TOKEN_TEXT && item.kind != TOKEN_BYTES) || item.is_indefinite)
         return cborin_fail(in, "expected a name of definite length");
     if (item.n > CBOR_FIELD_MAX)
         return cborin_fail(in, "a field's name is longer than 4096 bytes");
@@ -465,9 +470,9 @@ bool cborin_field(struct cbor_in *in, struct cbor_span *ret)
 
 bool cborin_variant(struct cbor_in *in, struct cbor_span *ret, bool *ret_has_payload)
 {
-    *ret_has_payload = cborin_kind(in) == CBOR_MAP;
+    *ret_has_payload = cborin_kind(in) == TOKEN_MAP;
     if (!*ret_has_payload) {
-        if (cborin_kind(in) != CBOR_TEXT)
+        if (cborin_kind(in) != TOKEN_TEXT)
             return cborin_fail(in, "expected a name, or a map of one");
         return cborin_field(in, ret);
     }

@@ -8,26 +8,11 @@
 #define WFS_CBOR_H
 
 #include <weightfs/strbuf.h>
+#include "value/value_build.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-enum cbor_kind {
-    CBOR_NONE, /* the end, a break, or nothing that is CBOR */
-    CBOR_UINT,
-    CBOR_NEGATIVE,
-    CBOR_BYTES,
-    CBOR_TEXT,
-    CBOR_ARRAY,
-    CBOR_MAP,
-    CBOR_TAG,
-    CBOR_REAL,
-    CBOR_BOOL,
-    CBOR_NULL,
-    CBOR_UNDEFINED,
-    CBOR_BREAK,
-};
 
 /* A text, or a byte string, in the parsed bytes. No NUL ends it; it may have some in it. */
 struct cbor_span {
@@ -59,8 +44,8 @@ void cborin_done(struct cbor_in *in);
 /* Where the parser stands. */
 size_t cborin_offset(const struct cbor_in *in);
 
-/* What the next value is, behind any tags; takes nothing but those. */
-enum cbor_kind cborin_kind(struct cbor_in *in);
+/* What the next value is, behind any tags; takes nothing but those. TOKEN_OTHER: there is none. */
+enum token_kind cborin_kind(struct cbor_in *in);
 
 /*
  * Each takes one thing from the front, with its tags. False: it is not there, and the parser stays
@@ -70,11 +55,11 @@ bool cborin_open_map(struct cbor_in *in);
 bool cborin_open_array(struct cbor_in *in);
 bool cborin_text(struct cbor_in *in, struct cbor_span *ret);
 bool cborin_uint(struct cbor_in *in, uint64_t *ret);
-bool cborin_int(struct cbor_in *in, int64_t *ret);
-bool cborin_real(struct cbor_in *in, double *ret);
-bool cborin_bool(struct cbor_in *in, bool *ret);
 bool cborin_null(struct cbor_in *in); /* or undefined */
 bool cborin_skip(struct cbor_in *in); /* any value, checked in full, spoiling nothing */
+
+/* The adapter of CBOR: takes the next token. Byte strings are skipped. */
+bool cborin_token(struct cbor_in *in, enum token_place place, struct token *ret);
 
 /* A field's name: text or bytes in one piece. */
 bool cborin_field(struct cbor_in *in, struct cbor_span *ret);

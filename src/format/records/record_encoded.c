@@ -2,16 +2,14 @@
 /*
  * Ranges of encoded elements, one for each tensor, in order of their offsets.
  */
-#include "format/records/record_encoded.h"
-
 #include <weightfs/array.h>
+#include "base/bytes.h"
+#include "base/search.h"
+#include "format/records/record_write.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "base/bytes.h"
-#include "base/search.h"
 
 enum { N_CHUNK = 1024, ELEMENT_MAX = 8 };
 

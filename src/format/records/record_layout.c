@@ -3,24 +3,22 @@
  * The file that Burn's NamedMpkFileRecorder would write: everything in its shortest form, the bytes
  * of tensors where their maps are. The version in the metadata decides how a tensor is written.
  */
-#include "format/records/record_layout.h"
+#include "format/records/record_write.h"
 
 #include <weightfs/cleanup.h>
+#include "base/hash.h"
+#include "base/source.h"
+#include "format/core/format.h"
+#include "format/core/layout.h"
+#include "format/core/storable.h"
+#include "format/records/mpk.h"
+#include "format/records/record_list.h"
+#include "format/records/record_names.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-
-#include "base/utf8.h"
-#include "format/core/storable.h"
-#include "format/records/record_dtype.h"
-#include "format/records/record_encoded.h"
-#include "format/records/record_id.h"
-#include "format/records/record_outline.h"
-#include "format/records/record_source.h"
-#include "format/records/record_spelling.h"
-#include "format/records/record_version.h"
 
 #define RECORDER "NamedMpkFileRecorder"
 #define RECORDER_PATH "burn_core::record::file::" RECORDER
@@ -56,8 +54,7 @@ static int check_scheme(const struct wfs_tensor *tensor, struct wfs_error *err)
 {
     autostrbuf struct strbuf out = {0};
     const char *text = wfs_tensor_attr(tensor, "quantization");
-    const size_t n = strlen(text);
-    const bool is_scheme = utf8_valid(text, n) == n && record_spell_scheme(&out, text);
+    const bool is_scheme = record_spell_scheme(&out, text);
     if (out.has_failed)
         return wfs_fail_memory(err);
     return is_scheme

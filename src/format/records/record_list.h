@@ -11,24 +11,19 @@
 #include "base/source.h"
 #include "base/stream.h"
 #include "tensor/catalog.h"
+#include "value/value_build.h"
 
 enum record_encoding { RECORD_MPK, RECORD_JSON };
 
-/* Kinds of numbers, as bits. */
+/* Kinds of numbers that occur in a list, as bits. */
 enum element_kind {
-    ELEMENT_BOOL = 1 << 0,
-    ELEMENT_UINT = 1 << 1,
-    ELEMENT_NEGATIVE = 1 << 2,
-    ELEMENT_F32 = 1 << 3,
-    ELEMENT_F64 = 1 << 4,
-    ELEMENT_DECIMAL = 1 << 5, /* of JSON, which does not say how wide it is */
-};
-
-enum { ELEMENT_INTEGERS = ELEMENT_UINT | ELEMENT_NEGATIVE };
-
-struct element {
-    uint64_t bits; /* integer: two's complement; DECIMAL: of the nearest double */
-    uint8_t kind;
+    ELEMENT_BOOL = 1 << TOKEN_BOOL,
+    ELEMENT_UINT = 1 << TOKEN_UINT,
+    ELEMENT_NEGATIVE = 1 << TOKEN_NEGATIVE,
+    ELEMENT_F32 = 1 << TOKEN_F32,
+    ELEMENT_F64 = 1 << TOKEN_F64,
+    ELEMENT_DECIMAL = 1 << TOKEN_DECIMAL,
+    ELEMENT_INTEGERS = ELEMENT_UINT | ELEMENT_NEGATIVE,
 };
 
 enum { RECORD_LIST_SHORT = 32, RECORD_LIST_STEP = 4096 };
@@ -36,12 +31,12 @@ enum { RECORD_LIST_SHORT = 32, RECORD_LIST_STEP = 4096 };
 struct record_list {
     uint64_t offset, end; /* of its first number, and behind its last one (not in JSON) */
     uint64_t n;
-    uint64_t largest;               /* of the unsigned ones */
-    int64_t least;                  /* of the negative ones, or 0 */
-    const struct element *elements; /* of a short one, in the arena; NULL: it is long */
+    uint64_t largest;             /* of the unsigned ones */
+    int64_t least;                /* of the negative ones, or 0 */
+    const struct token *elements; /* of a short one, in the arena; NULL: it is long */
     const char *text;   /* whose bytes are the numbers, in the arena; NULL: it is not a text */
     size_t first_point; /* of a long one */
-    uint8_t kinds;      /* that occur */
+    uint8_t kinds;      /* that occur, enum element_kind */
 };
 
 /* All lists of a record. A zeroed struct is empty. */
@@ -58,14 +53,14 @@ void record_lists_done(struct record_lists *lists);
 /* A list that is being collected. */
 struct list_draft {
     struct record_list list;
-    struct element first[RECORD_LIST_SHORT];
+    struct token first[RECORD_LIST_SHORT];
 };
 
 /* Starts a list whose points, if it becomes a long one, follow those that exist. */
 void list_begin(struct list_draft *draft, const struct record_lists *lists);
 
 /* Adds the number at the offset. -ENOMEM. */
-int list_put(struct list_draft *draft, struct record_lists *lists, const struct element *element,
+int list_put(struct list_draft *draft, struct record_lists *lists, const struct token *token,
              uint64_t offset);
 
 /* Gives up on the list. */
@@ -84,17 +79,32 @@ struct list_reader {
     uint64_t next;
     struct stream stream; /* not used for short ones */
 };
-
-/* Starts at a number of the list. -ENOMEM. list_reader_done is due in any case. */
-int list_reader_init(struct list_reader *reader, const struct record_lists *lists,
-                     const struct record_list *list, const struct source *bytes, uint64_t from);
-int list_reader_next(struct list_reader *reader, struct element *ret);
+int list_reader_next(struct list_reader *reader, struct token *ret);
 void list_reader_done(struct list_reader *reader);
 
-/* Parses a number of JSON. Returns false when it is longer than 512 characters. */
-bool element_parse(const char *text, size_t n_bytes, struct element *ret);
+/*
+ * Makes a source without ranges. bytes has the lists; is_owned: it is freed with the source. Moves
+ * the lists into the source. -ENOMEM: neither is taken.
+ */
+int record_source_new(struct source *file, struct source *bytes, bool is_owned,
+                      struct record_lists *lists, struct source **out);
 
-/* Stores a number as an element of a dtype, little-endian. Half floats are given by their bits. */
-void element_store(const struct element *element, enum wfs_dtype dtype, uint8_t *out);
+/* Adds the list as elements of a dtype, and returns where they begin. -ENOMEM; -EOVERFLOW when
+ * offsets run out. */
+int record_source_add(struct source *source, uint32_t list, enum wfs_dtype dtype,
+                      uint64_t *ret_offset);
+
+/* Returns a list of the source. */
+const struct record_list *record_source_list(const struct source *source, uint32_t list);
+
+/*
+ * Returns the list that a tensor is, as it is stored and shown, in MessagePack; *ret_bytes is what
+ * it lies in. NULL: the tensor is something else.
+ */
+const struct record_list *record_source_whole(const struct wfs_tensor *tensor,
+                                              const struct source **ret_bytes);
+
+/* Starts to read a list of the source. As list_reader_init. */
+int record_source_read(const struct source *source, uint32_t list, struct list_reader *reader);
 
 #endif

@@ -3,15 +3,15 @@
  * The walk over the graph of a record. It is a tree no deeper than the record may be, which bounds
  * the recursion.
  */
-#include "format/records/record_listing.h"
+#include <weightfs/strbuf.h>
+#include "format/core/names.h"
+#include "format/records/record_load.h"
+#include "format/records/record_map.h"
+#include "format/records/record_names.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
-
-#include "format/records/record_keyword.h"
-#include "format/records/record_map.h"
-#include "format/records/record_tensor.h"
 
 struct walk {
     struct record_load *load;

@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A load of a record on its way: everything that its steps share.
+ * A load of a record on its way: everything that its steps share, and the steps.
  */
 #ifndef WFS_RECORD_LOAD_H
 #define WFS_RECORD_LOAD_H
 
-#include <weightfs/strbuf.h>
-
-#include "base/text_index.h"
 #include "format/core/format.h"
-#include "format/core/names.h"
 #include "format/core/tally.h"
 #include "format/records/record_list.h"
 
@@ -25,7 +21,7 @@ struct record_load {
     struct tally tally;
     bool is_gzip;
     bool has_other_sum; /* the gzip data, than its trailer says */
-    /* Metadata, as record_head_check finds it. */
+    /* Metadata: */
     uint32_t item;       /* in the graph */
     unsigned minor;      /* of the version 0.minor of Burn; 0: it is another one */
     uint8_t float_dtype; /* of its settings; WFS_OPAQUE: none that is known */
@@ -44,7 +40,28 @@ int record_fail_short(const struct record_load *load, uint64_t offset);
 /* Fails for an error of a read: its errno. */
 int record_fail_read(const struct record_load *load, int code);
 
-/* Makes the lists of numbers in a value lists of values. */
-int record_settle(struct record_load *load, uint32_t id);
+/* Fails because there are more values than the limit. */
+int record_fail_values(const struct record_load *load);
+
+/* Makes the lists of numbers in a value lists of values. Recursion ends with the depth that the
+ * record may have. */
+int record_settle(const struct record_load *load, uint32_t id);
+
+/* Builds the graph from load->bytes, which are in the encoding of load->lists. *ret_root is the
+ * outermost value. With force, what there is of a record that was cut. */
+int record_read(struct record_load *load, uint32_t *ret_root);
+
+/* What has no name because it is the whole record. */
+#define RECORD_ITEM "item"
+
+/* Adds all tensors, and the largest values without one, to the catalog. -EBADMSG, -EOPNOTSUPP,
+ * -E2BIG, -ENOMEM. */
+int record_listing_add(struct record_load *load);
+
+/*
+ * Adds a tensor under the key, which lives in the arena. -EBADMSG, -EOPNOTSUPP, -E2BIG, -ENOMEM.
+ * What can be known of a tensor whose bytes do not fit its shape is added with a trouble.
+ */
+int record_tensor_add(struct record_load *load, uint32_t id, uint32_t place, const char *key);
 
 #endif

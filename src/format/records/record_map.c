@@ -4,6 +4,7 @@
  */
 #include "format/records/record_map.h"
 
+#include "value/value.h"
 #include "value/value_leaf.h"
 
 enum {

@@ -2,20 +2,18 @@
 /*
  * Making the tree: items in the order of their places, then lists.
  */
-#include "format/records/record_outline.h"
-
 #include <weightfs/array.h>
 #include <weightfs/cleanup.h>
+#include "base/bytes.h"
+#include "format/records/record_write.h"
+#include "format/records/record_load.h"
+#include "format/records/record_map.h"
+#include "format/records/record_names.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "base/bytes.h"
-#include "format/records/record_keyword.h"
-#include "format/records/record_listing.h"
-#include "format/records/record_map.h"
 
 enum { ROOT = 1, N_DEPTH_MAX = 1000 };
 

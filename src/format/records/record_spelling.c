@@ -2,20 +2,18 @@
 /*
  * Plain data only: what Python makes has no place in a record. Recursion is bounded.
  */
-#include "format/records/record_spelling.h"
-
 #include <weightfs/cleanup.h>
+#include "base/bytes.h"
+#include "base/utf8.h"
+#include "format/records/mpk.h"
+#include "format/records/record_write.h"
+#include "format/records/record_map.h"
+#include "value/value_build.h"
+#include "value/value_leaf.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "base/bytes.h"
-#include "base/utf8.h"
-#include "format/records/record_map.h"
-#include "format/records/record_value.h"
-#include "text/json.h"
-#include "value/value_leaf.h"
 
 enum { N_DEPTH_MAX = 1000, N_UNSIGNED = 9 };
 
@@ -82,7 +80,7 @@ static int spell(struct strbuf *out, const struct graph *graph, uint32_t id, uns
     case VALUE_BIG:
         return spell_large(out, value);
     case VALUE_FLOAT:
-        if (value_is_narrow(value))
+        if (value->tag == VALUE_NARROW)
             mpkout_f32(out, value->real);
         else
             mpkout_f64(out, value->real);
@@ -110,89 +108,14 @@ int record_spell_value(struct strbuf *out, const struct graph *graph, uint32_t i
     return spell(out, graph, id, 0);
 }
 
-/* ---- schemes ---- */
-
-static void spell_json(struct strbuf *out, struct json *json);
-
-/* What is in a container is written first, because its head needs the count. */
-static void spell_container(struct strbuf *out, struct json *json, bool is_map)
-{
-    autostrbuf struct strbuf inner = {0};
-    struct json_text key;
-    uint32_t n = 0;
-    if (is_map)
-        json_open_object(json);
-    else
-        json_open_array(json);
-    while (is_map ? json_next_key(json, &key) : json_next_item(json)) {
-        if (is_map)
-            mpkout_text(&inner, key.bytes, key.n_bytes);
-        spell_json(&inner, json);
-        n++;
-    }
-    if (is_map)
-        mpkout_map(out, n);
-    else
-        mpkout_array(out, n);
-    strbuf_add(out, inner.bytes, inner.n_bytes);
-    out->has_failed = out->has_failed || inner.has_failed;
-}
-
-static void spell_number(struct strbuf *out, struct json *json)
-{
-    const char *start = json->at;
-    struct element element = {0};
-    double real;
-    if (!json_skip(json) || !element_parse(start, (size_t)(json->at - start), &element))
-        json_fail(json, "a number of too many digits");
-    if (element.kind == ELEMENT_UINT) {
-        mpkout_uint(out, element.bits);
-    } else if (element.kind == ELEMENT_NEGATIVE) {
-        mpkout_int(out, (int64_t)element.bits);
-    } else {
-        memcpy(&real, &element.bits, sizeof(real));
-        mpkout_f64(out, real);
-    }
-}
-
-/* The parser has no more than 127 open containers. */
-static void spell_json(struct strbuf *out, struct json *json)
-{
-    const enum json_kind kind = json_kind(json);
-    struct json_text text;
-    switch (kind) {
-    case JSON_KIND_OBJECT:
-    case JSON_KIND_ARRAY:
-        spell_container(out, json, kind == JSON_KIND_OBJECT);
-        break;
-    case JSON_KIND_STRING:
-        if (json_take_string(json, &text))
-            mpkout_text(out, text.bytes, text.n_bytes);
-        break;
-    case JSON_KIND_NUMBER:
-        spell_number(out, json);
-        break;
-    case JSON_KIND_BOOL:
-        mpkout_bool(out, *json->at == 't');
-        json_skip(json);
-        break;
-    default:
-        mpkout_nil(out);
-        if (!json_take_null(json))
-            json_fail(json, "expected a value");
-    }
-}
-
 bool record_spell_scheme(struct strbuf *out, const char *json)
 {
-    autofree char *copy = strdup(json);
-    if (copy == NULL) {
+    cleanup(arena_done) struct arena arena = {0};
+    struct graph graph = {.arena = &arena};
+    uint32_t root;
+    if (value_of_json(&graph, json, &root) < 0)
         out->has_failed = true;
-        return true;
-    }
-    struct json parser = json_of(copy, strlen(copy));
-    if (json_kind(&parser) != JSON_KIND_OBJECT)
+    else if (root == 0 || graph_at(&graph, root)->kind != VALUE_DICT)
         return false;
-    spell_json(out, &parser);
-    return json_end(&parser);
+    return out->has_failed || spell(out, &graph, root, 0) == 0;
 }

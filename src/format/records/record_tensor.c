@@ -2,18 +2,18 @@
 /*
  * From maps to tensors.
  */
-#include "format/records/record_tensor.h"
+#include <weightfs/cleanup.h>
+#include "base/bytes.h"
+#include "format/records/record_list.h"
+#include "format/records/record_load.h"
+#include "format/records/record_map.h"
+#include "format/records/record_names.h"
+#include "value/value_json.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-
-#include "base/bytes.h"
-#include "format/records/record_dtype.h"
-#include "format/records/record_id.h"
-#include "format/records/record_map.h"
-#include "format/records/record_source.h"
 
 /* The values of a tensor's fields and its parameter's id; 0: there is none. */
 struct parts {
@@ -50,6 +50,158 @@ static bool is_plain_tensor(const struct graph *graph, uint32_t id)
 {
     const struct record_map map = record_map_of(graph, id);
     return record_map_is_tensor(&map);
+}
+
+/* ---- dtypes: by name, by number, or as a map of one: {"Bool": store}, {"QFloat": scheme} ---- */
+
+enum { N_SCHEME_MAX = 4096 };
+
+/* A dtype as it is in a tensor. */
+struct record_dtype {
+    enum wfs_dtype dtype;
+    const struct wfs_text *attrs; /* that it brings along */
+};
+
+static const struct wfs_text *text_new(const struct record_load *load, const char *name,
+                                       const char *value, size_t n_bytes)
+{
+    struct arena *arena = &load->catalog->arena;
+    struct wfs_text *text = arena_calloc(arena, 1, sizeof(*text));
+    if (text == NULL)
+        return NULL;
+    *text = (struct wfs_text){
+        .name = name, .value = arena_copy(arena, value, n_bytes), .n_bytes = n_bytes};
+    return text->value == NULL ? NULL : text;
+}
+
+static int keep_opaque(const struct record_load *load, const char *name, const char *value,
+                       size_t n_bytes, struct record_dtype *ret)
+{
+    ret->dtype = WFS_OPAQUE;
+    ret->attrs = text_new(load, name, value, n_bytes);
+    return ret->attrs == NULL ? record_fail_memory(load) : 0;
+}
+
+static int take_unknown(struct record_load *load, const char *key, const char *name, size_t n_bytes,
+                        struct record_dtype *ret)
+{
+    const struct wfs_quoted quoted = wfs_quote_n(name, n_bytes);
+    if (!load->context->force)
+        return wfs_fail(load->err, EOPNOTSUPP, "tensor '%s': unknown dtype '%s'",
+                        wfs_quote(key).text, quoted.text);
+    tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_REC_DTYPE,
+               "tensor '%s': unknown dtype '%s'", wfs_quote(key).text, quoted.text);
+    return keep_opaque(load, "dtype", name, n_bytes, ret);
+}
+
+/* Leaves out line feeds and the indentation behind them: they are between tokens, in texts they are
+ * escaped. */
+static size_t join_lines(char *text, size_t n_bytes)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < n_bytes; i++) {
+        if (text[i] != '\n') {
+            text[n++] = text[i];
+            continue;
+        }
+        while (i + 1 < n_bytes && text[i + 1] == ' ')
+            i++;
+    }
+    return n;
+}
+
+/* The scheme on one line, malloc'ed. -EFBIG when it is too long, -ENOMEM, errors as source_read. */
+static int scheme_text(const struct record_load *load, uint32_t id, char **ret, size_t *ret_n)
+{
+    cleanup(json_writer_done) struct json_writer writer;
+    json_writer_init(&writer, load->graph);
+    writer.text.n_max = N_SCHEME_MAX;
+    json_write(&writer, id);
+    if (writer.text.has_failed || writer.error < 0)
+        return writer.text.has_failed ? -ENOMEM : writer.error;
+    if (writer.text.is_cut)
+        return -EFBIG;
+    *ret_n = join_lines(writer.text.bytes, writer.text.n_bytes);
+    *ret = steal(&writer.text.bytes);
+    return 0;
+}
+
+static int take_scheme(struct record_load *load, const char *key, uint32_t id,
+                       struct record_dtype *ret)
+{
+    size_t n_bytes = 0;
+    if (graph_at(load->graph, id)->kind != VALUE_DICT)
+        return wfs_fail(load->err, EBADMSG,
+                        "tensor '%s': expected a map as the quantization scheme",
+                        wfs_quote(key).text);
+    autofree char *text = NULL;
+    int code = record_settle(load, id);
+    if (code < 0)
+        return code;
+    code = scheme_text(load, id, &text, &n_bytes);
+    if (code == -EFBIG)
+        return wfs_fail(load->err, EBADMSG,
+                        "tensor '%s': its quantization scheme cannot be expressed in %d bytes of "
+                        "JSON",
+                        wfs_quote(key).text, N_SCHEME_MAX);
+    if (code < 0)
+        return record_fail_read(load, code);
+    return keep_opaque(load, "quantization", text, n_bytes, ret);
+}
+
+static int take_bool(struct record_load *load, const char *key, uint32_t id,
+                     struct record_dtype *ret)
+{
+    const struct graph *graph = load->graph;
+    const bool is_narrow = value_is_text(graph, id, "U8");
+    ret->dtype = value_is_text(graph, id, "U32") ? WFS_BOOL32 : WFS_BOOL;
+    if (is_narrow)
+        ret->attrs = text_new(load, "bool_store", "U8", 2);
+    if (is_narrow && ret->attrs == NULL)
+        return record_fail_memory(load);
+    if (is_narrow || ret->dtype == WFS_BOOL32 || value_is_text(graph, id, "Native"))
+        return 0;
+    return wfs_fail(load->err, EOPNOTSUPP, "tensor '%s': unknown store of a bool",
+                    wfs_quote(key).text);
+}
+
+/* A map of one: its key is the name, its value what belongs to it. */
+static int take_variant(struct record_load *load, const char *key, const struct value *value,
+                        struct record_dtype *ret)
+{
+    const uint32_t name_id = value_items(value)[0], rest = value_items(value)[1];
+    const struct value *name = graph_at(load->graph, name_id);
+    if (value_is_text(load->graph, name_id, "QFloat"))
+        return take_scheme(load, key, rest, ret);
+    if (value_is_text(load->graph, name_id, "Bool") &&
+        graph_at(load->graph, rest)->kind != VALUE_NONE)
+        return take_bool(load, key, rest, ret);
+    if (graph_at(load->graph, rest)->kind == VALUE_NONE &&
+        record_dtype_parse(name->text, name->n, &ret->dtype))
+        return 0;
+    return take_unknown(load, key, name->text, name->n, ret);
+}
+
+/*
+ * Reads the dtype of the tensor with the key from the value of its field. -EOPNOTSUPP for one that
+ * is not known; with force its bytes are opaque.
+ */
+static int take_dtype(struct record_load *load, const char *key, uint32_t id,
+                      struct record_dtype *ret)
+{
+    const struct value *value = graph_at(load->graph, id);
+    *ret = (struct record_dtype){.dtype = WFS_OPAQUE};
+    if (value->kind == VALUE_TEXT)
+        return record_dtype_parse(value->text, value->n, &ret->dtype)
+                   ? 0
+                   : take_unknown(load, key, value->text, value->n, ret);
+    if (value->kind == VALUE_DICT && value->n == 2)
+        return take_variant(load, key, value, ret);
+    if (value->kind == VALUE_INT &&
+        record_dtype_of_number(value->integer, load->minor, &ret->dtype))
+        return 0;
+    return wfs_fail(load->err, EBADMSG, "tensor '%s': expected the name of a dtype",
+                    wfs_quote(key).text);
 }
 
 /* ---- fields ---- */
@@ -130,9 +282,9 @@ static int take_shape(struct draft *draft)
     int code =
         record_source_read(load->decoded, graph_at(load->graph, draft->parts.shape)->id, &reader);
     for (uint64_t i = 0; i < list->n && code == 0; i++) {
-        struct element element;
-        code = list_reader_next(&reader, &element);
-        dims[i] = element.bits;
+        struct token token;
+        code = list_reader_next(&reader, &token);
+        dims[i] = token.n;
     }
     list_reader_done(&reader);
     draft->tensor.shape = (struct wfs_shape){(uint32_t)list->n, dims};
@@ -265,7 +417,7 @@ static int take_new(struct draft *draft)
         return fail(draft, EBADMSG, "it has no field 'bytes'");
     if (draft->parts.dtype == 0)
         return fail(draft, EBADMSG, "it has no field 'dtype'");
-    const int code = record_dtype_take(load, draft->key, draft->parts.dtype, &dtype);
+    const int code = take_dtype(load, draft->key, draft->parts.dtype, &dtype);
     if (code < 0)
         return code;
     draft->tensor.dtype = draft->tensor.stored.dtype = (uint8_t)dtype.dtype;

@@ -1,23 +1,114 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Burn's records: recognising a file, unpacking it, and the steps of loading one.
+ * Burn's records: recognising a file, unpacking it, and the steps of loading one. Those of Burn's
+ * binary recorders have neither names nor types, so that only the program that wrote one can read
+ * it; what they say about themselves is enough to name them. What Burn demands of a record as a
+ * whole: five texts of metadata, an item, and since 0.12 `_b`, which is empty or null.
  */
 #include "format/records/records.h"
 
 #include <weightfs/cleanup.h>
+#include <weightfs/error.h>
+#include <weightfs/strbuf.h>
+#include "archive/gzip.h"
+#include "base/bytes.h"
+#include "base/text_index.h"
+#include "format/core/format.h"
+#include "format/core/names.h"
+#include "format/core/tally.h"
+#include "format/records/record_write.h"
+#include "format/records/record_list.h"
+#include "format/records/record_load.h"
+#include "format/records/record_names.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <string.h>
 
-#include "archive/gzip.h"
-#include "format/records/bincode.h"
-#include "format/records/record_head.h"
-#include "format/records/record_json.h"
-#include "format/records/record_layout.h"
-#include "format/records/record_listing.h"
-#include "format/records/record_mpk.h"
-#include "format/records/record_source.h"
+/* ---- records in bincode: five texts, each a length and its bytes ---- */
+
+enum { N_TEXTS = 5, N_TYPE_MAX = 100, N_LENGTH_MAX = 250 };
+
+enum { TEXT_FLOAT, TEXT_INT, TEXT_FORMAT, TEXT_VERSION, TEXT_SETTINGS };
+
+struct text {
+    const char *bytes;
+    size_t n_bytes;
+};
+
+/* A length takes one byte up to 250; longer texts have not been seen, for names of recorders with
+ * two bytes more. */
+static bool take_text(struct cursor *cursor, struct text *ret)
+{
+    const uint8_t *bytes;
+    uint8_t length;
+    uint16_t n;
+    if (!cursor_u8(cursor, &length))
+        return false;
+    n = length;
+    if (length > N_LENGTH_MAX && (length != N_LENGTH_MAX + 1 || !cursor_le16(cursor, &n)))
+        return false;
+    if (!cursor_take(cursor, n, &bytes))
+        return false;
+    *ret = (struct text){(const char *)bytes, n};
+    for (size_t i = 0; i < n; i++) {
+        if (bytes[i] < 0x20 || bytes[i] > 0x7e)
+            return false;
+    }
+    return n > 0;
+}
+
+static bool take_texts(const uint8_t *head, size_t n_head, struct text texts[N_TEXTS])
+{
+    struct cursor cursor = cursor_of(head, n_head);
+    for (int i = 0; i < N_TEXTS; i++) {
+        if (!take_text(&cursor, &texts[i]))
+            return false;
+    }
+    return texts[TEXT_FLOAT].n_bytes <= N_TYPE_MAX && texts[TEXT_INT].n_bytes <= N_TYPE_MAX;
+}
+
+/* Returns whether the head is that of such a record. */
+static bool bincode_probe(const uint8_t *head, size_t n_head)
+{
+    static const char module[] = "burn_core::record::";
+    struct text texts[N_TEXTS];
+    return take_texts(head, n_head, texts) &&
+           memmem(texts[TEXT_FORMAT].bytes, texts[TEXT_FORMAT].n_bytes, module,
+                  sizeof(module) - 1) != NULL;
+}
+
+/* The last component of a path of Rust without its parameters. */
+static struct text name_of(struct text path)
+{
+    const char *end = memchr(path.bytes, '<', path.n_bytes);
+    const size_t n = end == NULL ? path.n_bytes : (size_t)(end - path.bytes);
+    size_t start = n;
+    while (start > 0 && path.bytes[start - 1] != ':')
+        start--;
+    return (struct text){path.bytes + start, n - start};
+}
+
+/* Refuses it by the name of its recorder, version and settings. -EOPNOTSUPP. */
+static int bincode_refuse(const uint8_t *head, size_t n_head, struct wfs_error *err)
+{
+    struct text texts[N_TEXTS];
+    if (!take_texts(head, n_head, texts))
+        return wfs_fail(err, EMEDIUMTYPE, "is not a record of Burn");
+    const struct text name = name_of(texts[TEXT_FORMAT]);
+    return wfs_fail(
+        err, EOPNOTSUPP,
+        "is a file of Burn's %s (Burn %s, %s), which has no names and no types: load it with that "
+        "Burn and save it with NamedMpkFileRecorder",
+        wfs_quote_n(name.bytes, name.n_bytes).text,
+        wfs_quote_n(texts[TEXT_VERSION].bytes, texts[TEXT_VERSION].n_bytes).text,
+        wfs_quote_n(texts[TEXT_SETTINGS].bytes, texts[TEXT_SETTINGS].n_bytes).text);
+}
+
+/* ---- recognising ---- */
 
 enum record_form { FORM_UNKNOWN, FORM_MPK, FORM_JSON, FORM_BINCODE };
 
@@ -96,6 +187,119 @@ static bool probe(const uint8_t *head, size_t n_head, uint64_t n_bytes)
     return form_of(at, n) != FORM_UNKNOWN;
 }
 
+/* ---- the outermost map ---- */
+
+enum { MINOR_WITH_MARKER = 12 };
+
+static const char *const names[N_TEXTS] = {"float", "int", "format", "version", "settings"};
+
+static int fail(const struct record_load *load, const char *what)
+{
+    return wfs_fail(load->err, EBADMSG, "is not a record of Burn: %s", what);
+}
+
+/* Reports what is wrong, unless force is given. */
+static int note(struct record_load *load, const char *what)
+{
+    if (!load->context->force)
+        return wfs_fail(load->err, EBADMSG, "%s, which Burn refuses", what);
+    tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_REC_FORM, "%s", what);
+    return 0;
+}
+
+static int add_text(struct record_load *load, const char *name, uint32_t id)
+{
+    const struct value *value = id == 0 ? NULL : graph_at(load->graph, id);
+    if (value == NULL || value->kind != VALUE_TEXT)
+        return wfs_fail(load->err, EBADMSG,
+                        "is not a record of Burn: its metadata has no text called '%s'", name);
+    return catalog_add_meta_bytes(load->catalog, name, value->text, value->n) < 0
+               ? record_fail_memory(load)
+               : 0;
+}
+
+static enum wfs_dtype dtype_of(const struct record_load *load, uint32_t metadata, const char *name)
+{
+    const struct value *value = graph_at(load->graph, value_get(load->graph, metadata, name));
+    return record_dtype_of_rust(value->text, value->n);
+}
+
+/* Burn ignores them; somebody has added them. */
+static int add_other_texts(struct record_load *load, const struct value *map)
+{
+    int code = 0;
+    for (uint32_t i = 0; i + 1 < map->n && code == 0; i += 2) {
+        const uint32_t key = value_items(map)[i], value = value_items(map)[i + 1];
+        size_t j = 0;
+        while (j < N_TEXTS && !value_is_text(load->graph, key, names[j]))
+            j++;
+        if (j == N_TEXTS && graph_at(load->graph, value)->kind == VALUE_TEXT)
+            code = add_text(load, graph_at(load->graph, key)->text, value);
+    }
+    return code;
+}
+
+static int take_metadata(struct record_load *load, uint32_t id)
+{
+    int code = 0;
+    if (id == 0 || graph_at(load->graph, id)->kind != VALUE_DICT)
+        return fail(load, "it has no map called 'metadata'");
+    for (size_t i = 0; i < N_TEXTS && code == 0; i++)
+        code = add_text(load, names[i], value_get(load->graph, id, names[i]));
+    if (code < 0)
+        return code;
+    load->float_dtype = (uint8_t)dtype_of(load, id, "float");
+    load->int_dtype = (uint8_t)dtype_of(load, id, "int");
+    load->minor =
+        record_version_minor(graph_at(load->graph, value_get(load->graph, id, "version"))->text);
+    return add_other_texts(load, graph_at(load->graph, id));
+}
+
+static int check_marker(struct record_load *load, uint32_t id)
+{
+    if (id == 0)
+        return load->minor > 0 && load->minor < MINOR_WITH_MARKER
+                   ? 0
+                   : note(load, "the record has no field '_b'");
+    const struct value *value = graph_at(load->graph, id);
+    return value->kind == VALUE_NONE || (value->kind == VALUE_LIST && value->n == 0)
+               ? 0
+               : note(load, "the field '_b' of the record is not empty");
+}
+
+static void note_others(struct record_load *load, const struct value *map)
+{
+    for (uint32_t i = 0; i + 1 < map->n; i += 2) {
+        const uint32_t id = value_items(map)[i];
+        const struct value *key = graph_at(load->graph, id);
+        if (!value_is_text(load->graph, id, "metadata") &&
+            !value_is_text(load->graph, id, "item") && !value_is_text(load->graph, id, "_b"))
+            tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_REC_FIELD,
+                       "the record has a field '%s', which is ignored",
+                       wfs_quote_n(key->text, key->n).text);
+    }
+}
+
+/* Checks the root of the graph, adds the metadata to the catalog and finds the item. -EBADMSG. */
+static int take_root(struct record_load *load, uint32_t root)
+{
+    const struct value *map = graph_at(load->graph, root);
+    if (map->kind == VALUE_LIST)
+        return wfs_fail(load->err, EOPNOTSUPP,
+                        "is a list instead of a map: a record whose fields have no names cannot be "
+                        "read; save it with NamedMpkFileRecorder");
+    if (map->kind != VALUE_DICT)
+        return fail(load, "it is not a map");
+    int code = take_metadata(load, value_get(load->graph, root, "metadata"));
+    if (code < 0)
+        return code;
+    load->item = value_get(load->graph, root, "item");
+    if (load->item == 0)
+        return fail(load, "it has no field 'item'");
+    note_others(load, map);
+    return check_marker(load, value_get(load->graph, root, "_b"));
+}
+
 /* ---- loading ---- */
 
 static void note_gzip(struct record_load *load, const struct gzip_facts *facts)
@@ -149,48 +353,25 @@ static int open_bytes(struct record_load *load, enum record_form *ret)
     return 0;
 }
 
-/* With force, what there is of a record that was cut. */
-static int keep_front(struct record_load *load, struct build *build, struct wfs_error *err)
-{
-    if (err->code != EBADMSG || !load->context->force || build->depth == 0)
-        return wfs_fail(load->err, err->code, "%s", err->text);
-    tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_REC_SHORT, "%s", err->text);
-    return build_abandon(build);
-}
-
-static int parse(struct record_load *load, enum record_form form)
-{
-    cleanup(build_done) struct build build;
-    struct wfs_error first = {0}, *const err = load->err;
-    uint64_t end = load->bytes->n_bytes;
-    build_init(&build, load);
-    load->err = &first;
-    int code = form == FORM_JSON ? record_json_parse(&build, &end) : record_mpk_parse(&build, &end);
-    load->err = err;
-    if (code < 0)
-        code = keep_front(load, &build, &first);
-    else if (end < load->bytes->n_bytes)
-        tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_REC_TRAILING,
-                   "%s the record, which Burn ignores",
-                   wfs_count_as(load->bytes->n_bytes - end, "byte follows", "bytes follow").text);
-    if (code < 0)
-        return code;
-    /* From now on the decoded source owns the content and the lists, the catalog owns that. */
-    if (record_source_new(load->file, load->bytes, load->is_gzip, &load->lists, &load->decoded) < 0)
-        return wfs_fail_memory(load->err);
-    load->catalog->derived = load->decoded;
-    return record_head_take(load, build.root);
-}
-
 static int run(struct record_load *load)
 {
     static const enum wfs_container containers[][2] = {
         [FORM_MPK] = {WFS_CONTAINER_RECORD, WFS_CONTAINER_RECORD_GZIP},
         [FORM_JSON] = {WFS_CONTAINER_RECORD_JSON, WFS_CONTAINER_RECORD_JSON_GZIP}};
     enum record_form form;
+    uint32_t root;
     int code = open_bytes(load, &form);
-    if (code == 0)
-        code = parse(load, form);
+    if (code < 0)
+        return code;
+    load->lists.encoding = form == FORM_JSON ? RECORD_JSON : RECORD_MPK;
+    code = record_read(load, &root);
+    if (code < 0)
+        return code;
+    /* From now on the decoded source owns the content and the lists, the catalog owns that. */
+    if (record_source_new(load->file, load->bytes, load->is_gzip, &load->lists, &load->decoded) < 0)
+        return wfs_fail_memory(load->err);
+    load->catalog->derived = load->decoded;
+    code = take_root(load, root);
     if (code == 0)
         code = record_listing_add(load);
     if (code < 0)

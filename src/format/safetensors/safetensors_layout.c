@@ -36,9 +36,9 @@ struct plan {
 
 static void put_header(struct strbuf *text, const struct plan *plan)
 {
-    struct json_out out = {.text = text, .is_part = true};
+    struct json_out out = {.text = text, .is_tight = true, .is_part = true};
     uint64_t offset = 0;
-    json_out_open(&out, NULL, '{', JSON_TIGHT);
+    json_out_open_object(&out, NULL);
     if (plan->n_meta > 0)
         json_out_open_object(&out, SAFETENSORS_METADATA);
     for (size_t i = 0; i < plan->n_meta; i++)

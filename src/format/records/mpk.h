@@ -3,14 +3,24 @@
  * MessagePack written as Burn's codec spells it: the shortest form of everything. What is written
  * is added to a strbuf, which remembers a lack of memory.
  */
-#ifndef WFS_MPK_OUT_H
-#define WFS_MPK_OUT_H
+#ifndef WFS_MPK_H
+#define WFS_MPK_H
+
+#include <weightfs/strbuf.h>
+#include "base/stream.h"
+#include "value/value_build.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include <weightfs/strbuf.h>
+/* Takes a head, as a token without bytes; what an extension has is TOKEN_OTHER. -ENODATA: the
+ * stream ends in or before it; -EBADMSG: the byte there is not a type; errors as source_read. The
+ * stream stays where it is then. */
+int mpk_next(struct stream *stream, struct token *ret);
+
+/* Moves to an offset at or before which the stream has been. */
+void mpk_return(struct stream *stream, uint64_t offset);
 
 void mpkout_nil(struct strbuf *out);
 void mpkout_bool(struct strbuf *out, bool value);

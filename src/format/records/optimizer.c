@@ -3,19 +3,17 @@
  * Either all names of a catalog are those of a state, or none is touched: nothing else marks a file
  * as one of an optimizer.
  */
-#include "format/optimizer.h"
-
 #include <weightfs/array.h>
 #include <weightfs/cleanup.h>
+#include "base/bytes.h"
+#include "format/records/record_names.h"
+#include "format/records/records.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "base/bytes.h"
-#include "format/records/record_id.h"
 
 #define RANK_KEY "__rank"
 

@@ -2,9 +2,92 @@
 /*
  * The writer: heads and small contents.
  */
-#include "format/records/mpk_out.h"
+#include "format/records/mpk.h"
 
+#include <weightfs/strbuf.h>
+#include "base/stream.h"
+
+#include <mpack.h>
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <string.h>
+
+static uint64_t bits_of(const mpack_token_t *token)
+{
+    return (uint64_t)token->data.value.hi << 32 | token->data.value.lo;
+}
+
+/* The value of a negative integer, of which the library gives as many bytes as there are. */
+static uint64_t negative_of(const mpack_token_t *token)
+{
+    switch (token->length) {
+    case 1:
+        return (uint64_t)(int64_t)(int8_t)token->data.value.lo;
+    case 2:
+        return (uint64_t)(int64_t)(int16_t)token->data.value.lo;
+    case 4:
+        return (uint64_t)(int64_t)(int32_t)token->data.value.lo;
+    default:
+        return bits_of(token);
+    }
+}
+
+static struct token token_of(const mpack_token_t *token)
+{
+    static const uint8_t kinds[] = {
+        [MPACK_TOKEN_NIL] = TOKEN_NULL,  [MPACK_TOKEN_BOOLEAN] = TOKEN_BOOL,
+        [MPACK_TOKEN_UINT] = TOKEN_UINT, [MPACK_TOKEN_SINT] = TOKEN_NEGATIVE,
+        [MPACK_TOKEN_FLOAT] = TOKEN_F64, [MPACK_TOKEN_STR] = TOKEN_TEXT,
+        [MPACK_TOKEN_BIN] = TOKEN_BYTES, [MPACK_TOKEN_ARRAY] = TOKEN_LIST,
+        [MPACK_TOKEN_MAP] = TOKEN_MAP,   [MPACK_TOKEN_EXT] = TOKEN_OTHER,
+    };
+    struct token ret = {.kind = kinds[token->type], .n = token->length};
+    if (token->type == MPACK_TOKEN_SINT)
+        ret.n = negative_of(token);
+    else if (token_is_number(&ret))
+        ret.n = bits_of(token);
+    if (ret.kind == TOKEN_NEGATIVE && ret.n <= INT64_MAX)
+        ret.kind = TOKEN_UINT;
+    if (ret.kind == TOKEN_F64 && token->length == 4)
+        ret.kind = TOKEN_F32;
+    return ret;
+}
+
+int mpk_next(struct stream *stream, struct token *ret)
+{
+    const uint64_t n_left = stream_left(stream);
+    const size_t n_head = n_left < MPACK_MAX_TOKEN_LEN ? (size_t)n_left : MPACK_MAX_TOKEN_LEN;
+    const uint8_t *head;
+    if (n_head == 0)
+        return -ENODATA;
+    const int code = stream_take(stream, n_head, &head);
+    if (code < 0)
+        return code;
+    mpack_tokbuf_t buffer = MPACK_TOKBUF_INITIAL_VALUE;
+    mpack_token_t token;
+    const char *at = (const char *)head;
+    size_t n_rest = n_head;
+    const int state = mpack_read(&buffer, &at, &n_rest, &token);
+    stream->at -= state == MPACK_OK ? n_rest : n_head;
+    if (state != MPACK_OK)
+        return state == MPACK_EOF ? -ENODATA : -EBADMSG;
+    *ret = token_of(&token);
+    return 0;
+}
+
+void mpk_return(struct stream *stream, uint64_t offset)
+{
+    const uint64_t n_back = stream_offset(stream) - offset;
+    if (n_back <= (size_t)(stream->at - stream->window)) {
+        stream->at -= n_back;
+    } else {
+        stream->next = offset;
+        stream->at = stream->stop = stream->window;
+    }
+}
 
 /* A marker and the low bytes of a number, big-endian. */
 static void put(struct strbuf *out, unsigned marker, uint64_t value, unsigned n_bytes)
