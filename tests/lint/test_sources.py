@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """What style can be checked by a program."""
+import collections
 import os
 import re
 import shutil
@@ -21,41 +22,61 @@ def name(path):
     return str(path.relative_to(ROOT))
 
 
-@pytest.mark.parametrize('path', SOURCES + SCRIPTS + BUILD_FILES, ids=name)
-def test_every_source_says_its_licence(path):
-    head = path.read_text().split('\n')[:2]
-    assert sum('SPDX-License-Identifier: MIT' in line for line in head) == 1
+def each_folder(paths):
+    """One case for a folder, with its files: a case for each file takes longer than what it checks."""
+    folders = collections.defaultdict(list)
+    for path in paths:
+        folders[path.parent].append(path)
+    return [pytest.param(files, id=name(folder)) for folder, files in sorted(folders.items())]
 
 
-@pytest.mark.parametrize('path', HEADERS, ids=name)
-def test_headers_compile_alone(path, folder):
-    flags = '-std=gnu11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -Wall -Wextra -Werror -Wno-unused-parameter -Wno-unused-function'
-    guard = re.search(r'#ifndef (WFS_\w+_H)\n#define \1\n', path.read_text())
-    assert guard, 'no include guard'
-    includes = ['-I%s' % (ROOT / part) for part in ('include', 'src')]
-    source = folder / 'alone.c'
-    source.write_text('#include "%s"\n#include "%s"\n' % (path, path))
+@pytest.mark.parametrize('paths', each_folder(SOURCES + SCRIPTS + BUILD_FILES))
+def test_every_source_says_its_licence(paths):
+    assert [name(path) for path in paths
+            if sum('SPDX-License-Identifier: MIT' in line for line in path.read_text().split('\n')[:2]) != 1] == []
+
+
+@pytest.fixture(scope='session')
+def compiler():
     fuse = subprocess.run(['pkg-config', '--cflags', 'fuse3'], stdout=subprocess.PIPE, check=True).stdout.decode().split()
-    tool('gcc', *flags.split(), *includes, *fuse, '-DFUSE_USE_VERSION=314', '-fsyntax-only', source)
+    flags = '-std=gnu11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -Wall -Wextra -Werror -Wno-unused-parameter -Wno-unused-function'
+    return ['gcc', *flags.split(), '-I%s' % (ROOT / 'include'), '-I%s' % (ROOT / 'src'), *fuse, '-DFUSE_USE_VERSION=314', '-fsyntax-only']
 
 
-@pytest.mark.parametrize('path', SOURCES, ids=name)
-def test_files_and_functions_stay_short(path):
+@pytest.mark.parametrize('paths', each_folder(HEADERS))
+def test_headers_compile_alone(paths, folder, compiler):
+    sources = []
+    for path in paths:
+        assert re.search(r'#ifndef (WFS_\w+_H)\n#define \1\n', path.read_text()), '%s: no include guard' % name(path)
+        sources.append(folder / ('%s.c' % path.stem))
+        sources[-1].write_text('#include "%s"\n#include "%s"\n' % (path, path))
+    tool(*compiler, *sources)
+
+
+def problems_of_length(path):
     lines = path.read_text().split('\n')
-    assert len(lines) <= 801, 'more than 800 lines'
-    assert max(map(len, lines)) <= 100, 'a line of more than 100 columns'
+    if len(lines) > 801:
+        yield '%s: more than 800 lines' % name(path)
     begin = None
     for number, line in enumerate(lines, 1):
+        if len(line) > 100:
+            yield '%s:%d: more than 100 columns' % (name(path), number)
         if line == '{':
             begin = number
         elif line == '}' and begin:
-            assert number - begin + 1 <= 62, 'the function at line %d has more than 60 lines' % begin
+            if number - begin + 1 > 62:
+                yield '%s:%d: a function of more than 60 lines' % (name(path), begin)
             begin = None
 
 
-@pytest.mark.parametrize('path', SOURCES + SCRIPTS, ids=name)
-def test_nothing_is_left_to_do(path):
-    assert not re.search(r'\b(TO' r'DO|FIX' r'ME|X' r'XX)\b', path.read_text())
+@pytest.mark.parametrize('paths', each_folder(SOURCES))
+def test_files_and_functions_stay_short(paths):
+    assert [problem for path in paths for problem in problems_of_length(path)] == []
+
+
+@pytest.mark.parametrize('paths', each_folder(SOURCES + SCRIPTS))
+def test_nothing_is_left_to_do(paths):
+    assert [name(path) for path in paths if re.search(r'\b(TO' r'DO|FIX' r'ME|X' r'XX)\b', path.read_text())] == []
 
 
 def clang_format_version():
