@@ -3,13 +3,11 @@
 import json
 import os
 import pickletools
-import subprocess
-import sys
 import zipfile
 
 import pytest
 
-from wfs_testlib import program, round_trip, shared
+from wfs_testlib import program, round_trip, shared, with_torch
 from wfs_testlib.program import EXIT_DONE, weightfs
 
 pytestmark = [pytest.mark.peers, pytest.mark.usefixtures('need_shared')]
@@ -22,9 +20,7 @@ NOT_KNOWN = {'F6_E2M3', 'F6_E3M2'}  # to any torch
 
 def read_all(folder, **options):
     """{name of a file: {key: facts}, or the error} by one run of the libraries."""
-    done = subprocess.run([sys.executable, '-B', READER, folder], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True,
-                          stdin=subprocess.DEVNULL, env={**os.environ, 'WFS_TORCH': json.dumps(options)}, timeout=600)
-    return dict(json.loads(line) for line in done.stdout.splitlines())
+    return dict(json.loads(line) for line in with_torch.run(READER, folder, WFS_TORCH=json.dumps(options)).splitlines())
 
 
 def is_late(tensors):

@@ -3,11 +3,10 @@
 import json
 import os
 import shutil
-import sys
 
 import pytest
 
-from wfs_testlib import checkpoints, dcp_read, mpk, program, sets, st
+from wfs_testlib import checkpoints, dcp_read, mpk, program, sets, st, with_torch
 from wfs_testlib.checkpoints import ENDINGS
 from wfs_testlib.program import EXIT_COMMIT, tool, weightfs
 
@@ -313,13 +312,13 @@ NEW = st.f32(*range(50, 58))
 
 
 def make(folder, kind):
-    tool(sys.executable, '-B', TORCH, 'make', kind, folder / 'in.pth')
+    with_torch.run(TORCH, 'make', kind, folder / 'in.pth')
     return folder / 'in.pth'
 
 
 def check(folder, *expected):
     """Each a "name kind dtype hex": what torch finds in the output."""
-    found = tool(sys.executable, '-B', TORCH, 'show', folder / 'out.pth').stdout.split('\n')
+    found = with_torch.run(TORCH, 'show', folder / 'out.pth').split('\n')
     assert sorted(line for line in found if line) == sorted(expected)
 
 

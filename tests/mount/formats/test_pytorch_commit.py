@@ -2,11 +2,10 @@
 """Edits of a mounted .pth, committed to another one."""
 import json
 import os
-import sys
 
 import pytest
 
-from wfs_testlib import program, pth, pth_read, pth_written, st
+from wfs_testlib import program, pth, pth_read, pth_written, st, with_torch
 from wfs_testlib.program import tool, weightfs
 
 LIGHTNING = program.ROOT / 'tests' / 'wfs_testlib' / 'lightning.py'
@@ -75,12 +74,12 @@ def test_new_bytes_under_tied_names_change_the_record_and_not_the_pickle(mount, 
 @pytest.mark.peers
 def test_a_training_checkpoint_is_the_same_object_but_for_the_names(mount, folder):
     """Types, order, sharing, values, optimizer state, views and tied weights, opaque objects: by torch, after one directory is moved."""
-    tool(sys.executable, '-B', LIGHTNING, 'make', folder / 'in.ckpt')
+    with_torch.run(LIGHTNING, 'make', folder / 'in.ckpt')
     mnt = mount(folder / 'in.ckpt', 'output=%s' % (folder / 'out.pth'))
     tool('mv', mnt.path / 'state_dict/net', mnt.path / 'state_dict/model')
     mnt.commit()
     pth_written.check(folder / 'out.pth', plain=False)
-    tool(sys.executable, '-B', LIGHTNING, 'compare', folder / 'in.ckpt', folder / 'out.pth', 'net.', 'model.')
+    with_torch.run(LIGHTNING, 'compare', folder / 'in.ckpt', folder / 'out.pth', 'net.', 'model.')
 
 
 @pytest.mark.parametrize('keeps', [True, False])
