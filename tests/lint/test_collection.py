@@ -8,7 +8,7 @@ from wfs_testlib.program import ROOT
 
 
 def test_collection_needs_no_optional_files(tmp_path):
-    found = subprocess.run([sys.executable, '-B', '-m', 'pytest', '-c', 'tests/pytest.ini', '--collect-only', '-q', 'tests/cli', 'tests/mount'],
+    found = subprocess.run([sys.executable, '-X', 'pycache_prefix=%s' % (sys.pycache_prefix or tmp_path), '-m', 'pytest', '-c', 'tests/pytest.ini', '--collect-only', '-q', 'tests/cli', 'tests/mount'],
                            cwd=ROOT, env={**os.environ, 'WFS_SHARED': str(tmp_path)}, capture_output=True, text=True)
     assert found.returncode == 0, found.stdout[-2000:]
 
