@@ -16,7 +16,7 @@
 
 #include "base/utf8.h"
 #include "format/pytorch/object/torch_builder.h"
-#include "format/pytorch/object/torch_cache.h"
+#include "format/pytorch/object/torch_storage.h"
 #include "format/pytorch/torch_containers.h"
 #include "format/safetensors/safetensors.h"
 #include "text/json.h"

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "format/pytorch/object/torch_args.h"
+#include "format/pytorch/object/torch_call.h"
 #include "pickle/pickle.h"
 
 /* ---- classes ---- */

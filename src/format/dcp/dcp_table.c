@@ -15,8 +15,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "format/pytorch/object/torch_args.h"
-#include "format/pytorch/object/torch_global.h"
+#include "format/pytorch/object/torch_call.h"
 
 void dcp_reading_done(struct dcp_reading *reading)
 {

@@ -23,12 +23,10 @@
 #include <string.h>
 
 #include "format/pytorch/object/python_json.h"
-#include "format/pytorch/object/torch_args.h"
-#include "format/pytorch/object/torch_cache.h"
+#include "format/pytorch/object/torch_call.h"
+#include "format/pytorch/object/torch_storage.h"
 #include "format/pytorch/object/torch_dangers.h"
 #include "format/pytorch/object/torch_listing.h"
-#include "format/pytorch/object/torch_storage.h"
-#include "format/pytorch/object/torch_storage_id.h"
 #include "format/pytorch/object/torch_tensor.h"
 #include "format/pytorch/torch_containers.h"
 

@@ -13,11 +13,9 @@
 
 #include "archive/tar.h"
 #include "format/pytorch/object/python_json.h"
-#include "format/pytorch/object/torch_cache.h"
+#include "format/pytorch/object/torch_storage.h"
 #include "format/pytorch/object/torch_dangers.h"
 #include "format/pytorch/object/torch_listing.h"
-#include "format/pytorch/object/torch_storage.h"
-#include "format/pytorch/object/torch_stream.h"
 #include "format/pytorch/object/torch_tensor.h"
 #include "format/pytorch/torch_containers.h"
 #include "format/pytorch/writer/torch_checkpoint.h"

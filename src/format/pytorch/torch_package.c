@@ -11,8 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "format/pytorch/object/torch_args.h"
-#include "format/pytorch/object/torch_global.h"
+#include "format/pytorch/object/torch_call.h"
 #include "format/pytorch/object/torch_listing.h"
 
 #define SCRIPTS ".data/ts_code/"

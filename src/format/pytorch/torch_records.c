@@ -14,8 +14,8 @@
 #include "archive/derived.h"
 #include "archive/zip.h"
 #include "base/bytes.h"
-#include "format/pytorch/object/torch_global.h"
-#include "format/pytorch/object/torch_storage_id.h"
+#include "format/pytorch/object/torch_call.h"
+#include "format/pytorch/object/torch_storage.h"
 #include "tensor/hidden.h"
 
 enum { CHECKED_MAX = 64 << 20 };

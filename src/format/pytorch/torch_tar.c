@@ -17,10 +17,9 @@
 
 #include "archive/tar.h"
 #include "base/bytes.h"
-#include "format/pytorch/object/torch_args.h"
-#include "format/pytorch/object/torch_global.h"
+#include "format/pytorch/object/torch_call.h"
 #include "format/pytorch/object/torch_listing.h"
-#include "format/pytorch/object/torch_storage_id.h"
+#include "format/pytorch/object/torch_storage.h"
 #include "format/pytorch/object/torch_tensor.h"
 
 struct tar_storage {

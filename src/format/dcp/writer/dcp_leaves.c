@@ -15,10 +15,9 @@
 
 #include "base/limits.h"
 #include "format/core/storable.h"
-#include "format/pytorch/object/torch_composite.h"
-#include "format/pytorch/object/torch_container.h"
-#include "format/pytorch/object/torch_args.h"
-#include "format/pytorch/object/torch_global.h"
+#include "format/pytorch/object/torch_builder.h"
+#include "format/pytorch/object/torch_marks.h"
+#include "format/pytorch/object/torch_call.h"
 #include "format/pytorch/writer/torch_edit.h"
 #include "value/value_leaf.h"
 

@@ -1,40 +1,401 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Objects of Python as JSON: those of the standard library that are plain data get a notation of
- * their own, all others show the name of their class with what they were made of.
+ * Keys of dicts as Python prints them, and objects as JSON: those of the standard library that are
+ * plain data, and scalars of numpy, get a notation of their own, all others show the name of their
+ * class with what they were made of. Byte strings are written by old protocols as a call that
+ * encodes a text.
  */
 #include "format/pytorch/object/python_json.h"
 
 #include <weightfs/cleanup.h>
 #include <weightfs/strbuf.h>
+#include <weightfs/tensor.h>
+#include "base/bytes.h"
+#include "base/hash.h"
+#include "base/utf8.h"
+#include "format/pytorch/object/torch_call.h"
+#include "value/value.h"
+#include "value/value_json.h"
+#include "value/value_leaf.h"
 
+#include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "format/pytorch/object/python_key.h"
-#include "format/pytorch/object/python_scalar.h"
-#include "format/pytorch/object/torch_args.h"
-#include "value/value_json.h"
+/* A tuple can be in a tuple many times over. */
+enum { MAX_KEY_DEPTH = 2, MAX_KEY_ITEMS = 16, MAX_KEY_BYTES = 4096, MAX_BYTES = 1 << 20 };
 
-static void add(struct json_writer *writer, const char *text)
+static bool is_global(const struct graph *graph, uint32_t id, const char *module, const char *name)
 {
-    strbuf_add(&writer->text, text, strlen(text));
+    const struct value *value = id == 0 ? NULL : graph_at(graph, id);
+    return value != NULL && value->kind == VALUE_GLOBAL && strcmp(value->global->name, name) == 0 &&
+           (module == NULL || strcmp(torch_module(value->global), module) == 0);
 }
 
-/* The class that a persistent id of old names, or the value itself. */
-static uint32_t class_of(const struct graph *graph, uint32_t id)
+/* Returns whether the value is a call of this name; module NULL: of any module. */
+static bool is_call(const struct graph *graph, const struct value *value, const char *module,
+                    const char *name)
+{
+    return value->kind == VALUE_CALL && is_global(graph, value->call.callable, module, name);
+}
+
+static bool is_encode(const struct graph *graph, const struct value *call)
+{
+    return is_call(graph, call, "_codecs", "encode");
+}
+
+/* Decodes the characters of a text that are all below 256; false when one is not. */
+static bool decode(const struct value *text, uint8_t *bytes, size_t *ret_n)
+{
+    size_t n = 0;
+    for (uint32_t i = 0; i < text->n; i++) {
+        const uint8_t c = (uint8_t)text->text[i];
+        if (c >= 0x80 && ((c != 0xc2 && c != 0xc3) || i + 1 == text->n))
+            return false;
+        bytes[n++] = c < 0x80 ? c : (uint8_t)(c << 6 | ((uint8_t)text->text[++i] & 0x3f));
+    }
+    *ret_n = n;
+    return true;
+}
+
+/* Copies the bytes that _codecs.encode(text, 'latin1') makes. */
+static int copy_encoded(const struct graph *graph, const struct value *call, uint8_t **ret,
+                        size_t *ret_n)
+{
+    const uint32_t first = torch_arg(graph, call->call.args, 0);
+    const uint32_t codec = torch_arg(graph, call->call.args, 1);
+    const struct value *text = first == 0 ? NULL : graph_at(graph, first);
+    if (text == NULL || text->kind != VALUE_TEXT || text->n > 2 * MAX_BYTES ||
+        (!value_is_text(graph, codec, "latin1") && !value_is_text(graph, codec, "latin-1")))
+        return 0;
+    autofree uint8_t *bytes = malloc((size_t)text->n + 1);
+    if (bytes == NULL)
+        return -ENOMEM;
+    if (!decode(text, bytes, ret_n))
+        return 0;
+    *ret = steal(&bytes);
+    return 1;
+}
+
+/* Copies a byte string, or what stands for one in old protocols, into malloc'ed memory. Returns 1;
+ * 0 when the value is neither or large (over a MiB); -EIO, -ENOMEM. */
+static int python_copy_bytes(const struct graph *graph, uint32_t id, uint8_t **ret, size_t *ret_n)
 {
     const struct value *value = graph_at(graph, id);
-    if (value->kind != VALUE_PERSISTENT)
-        return id;
-    const uint32_t first = torch_arg(graph, value->id, 0), second = torch_arg(graph, value->id, 1);
-    const uint32_t class = value_is_text(graph, first, "module") ? second : first;
-    return class != 0 && graph_at(graph, class)->kind == VALUE_GLOBAL ? class : id;
+    if (value->kind == VALUE_BYTES)
+        return value_copy_range(value->bytes, ret, ret_n);
+    return is_encode(graph, value) ? copy_encoded(graph, value, ret, ret_n) : 0;
 }
 
-static const char *module_of(const struct value_global *global)
+/* 'text' or b'bytes' as Python shows it, close enough to be distinct. */
+static void add_quoted(struct strbuf *text, const char *bytes, size_t n, bool is_bytes)
 {
-    return strcmp(global->module, "__builtin__") == 0 ? "builtins" : global->module;
+    const char quote = memchr(bytes, '\'', n) != NULL && memchr(bytes, '"', n) == NULL ? '"' : '\'';
+    strbuf_add(text, &quote, 1);
+    for (size_t i = 0; i < n; i++) {
+        const uint8_t c = (uint8_t)bytes[i];
+        if (c == (uint8_t)quote || c == '\\')
+            strbuf_printf(text, "\\%c", c);
+        else if (c == '\n' || c == '\r' || c == '\t')
+            strbuf_printf(text, "\\%c", c == '\n' ? 'n' : c == '\r' ? 'r' : 't');
+        else if (c < 0x20 || c == 0x7f || (c >= 0x80 && is_bytes))
+            strbuf_printf(text, "\\x%02x", c);
+        else
+            strbuf_add(text, bytes + i, 1);
+    }
+    strbuf_add(text, &quote, 1);
+}
+
+/* Returns false when the bytes are too many for a key, without copying them. */
+static bool has_short_bytes(const struct graph *graph, uint32_t id)
+{
+    const struct value *value = graph_at(graph, id);
+    if (value->kind == VALUE_BYTES)
+        return value->bytes->n_bytes <= MAX_KEY_BYTES;
+    const uint32_t text = is_encode(graph, value) ? torch_arg(graph, value->call.args, 0) : 0;
+    return text == 0 || graph_at(graph, text)->n <= 2 * MAX_KEY_BYTES;
+}
+
+static bool add_bytes(struct strbuf *text, const struct graph *graph, uint32_t id)
+{
+    uint8_t *bytes;
+    size_t n;
+    if (graph_at(graph, id)->form == FORM_BYTEARRAY)
+        return false;
+    const int code = has_short_bytes(graph, id) ? python_copy_bytes(graph, id, &bytes, &n) : 0;
+    if (code == -ENOMEM)
+        strbuf_fail(text);
+    if (code <= 0)
+        return code == -ENOMEM;
+    const bool is_short = n <= MAX_KEY_BYTES;
+    strbuf_add(text, "b", is_short ? 1 : 0);
+    if (is_short)
+        add_quoted(text, (const char *)bytes, n, true);
+    free(bytes);
+    return is_short;
+}
+
+static bool add_repr(struct strbuf *text, const struct graph *graph, uint32_t id, unsigned depth);
+
+static bool add_tuple(struct strbuf *text, const struct graph *graph, const struct value *value,
+                      unsigned depth)
+{
+    if (depth >= MAX_KEY_DEPTH || value->n > MAX_KEY_ITEMS)
+        return false;
+    strbuf_add(text, "(", 1);
+    for (uint32_t i = 0; i < value->n; i++) {
+        strbuf_add(text, ", ", i == 0 ? 0 : 2);
+        if (!add_repr(text, graph, value_items(value)[i], depth + 1))
+            return false;
+    }
+    strbuf_add(text, ",)", value->n == 1 ? 2 : 0);
+    strbuf_add(text, ")", value->n == 1 ? 0 : 1);
+    return true;
+}
+
+static bool add_repr(struct strbuf *text, const struct graph *graph, uint32_t id, unsigned depth)
+{
+    const struct value *value = graph_at(graph, id);
+    char number[VALUE_FLOAT_MAX];
+    char *digits;
+    switch (value->kind) {
+    case VALUE_NONE:
+        strbuf_add(text, "None", 4);
+        return true;
+    case VALUE_BOOL:
+        strbuf_printf(text, "%s", value->integer != 0 ? "True" : "False");
+        return true;
+    case VALUE_INT:
+    case VALUE_BIG:
+        digits = value_print_integer(value);
+        if (digits == NULL)
+            strbuf_fail(text);
+        else
+            strbuf_add(text, digits, strlen(digits));
+        free(digits);
+        return true;
+    case VALUE_FLOAT:
+        strbuf_add(text, number, value_print_float(value->real, number));
+        return true;
+    case VALUE_TEXT:
+        if (value->n > MAX_KEY_BYTES)
+            return false;
+        add_quoted(text, value->text, value->n, false);
+        return true;
+    case VALUE_BYTES:
+    case VALUE_CALL:
+        return add_bytes(text, graph, id);
+    case VALUE_TUPLE:
+        return add_tuple(text, graph, value, depth);
+    default:
+        return false;
+    }
+}
+
+/*
+ * Adds a key that is not text as Python shows it: numbers, True, False and None, bytes, tuples of
+ * few of those. Returns false for all others, and may have added a part then.
+ */
+static bool python_add_key(struct strbuf *text, const struct graph *graph, uint32_t id)
+{
+    return add_repr(text, graph, id, 0);
+}
+
+/* ---- digests ---- */
+
+/* What is looked at of a key, so that shared parts of many keys cannot blow up. */
+enum { MAX_DIGEST_DEPTH = 16, MAX_DIGEST_VALUES = 256 };
+
+struct digest {
+    const struct graph *graph;
+    unsigned depth, n_left;
+    uint64_t sum;
+};
+
+static void add_to_digest(struct digest *digest, const void *bytes, size_t n)
+{
+    digest->sum = hash_bytes(bytes, n < MAX_KEY_BYTES ? n : MAX_KEY_BYTES, digest->sum + n + 1);
+}
+
+/* Returns the list of a call frozenset([...]), which a set is in old protocols, or 0. */
+static uint32_t items_of_set(const struct graph *graph, const struct value *value)
+{
+    return is_call(graph, value, NULL, "frozenset") ? torch_arg(graph, value->call.args, 0) : 0;
+}
+
+/* Adds a number, a text, or bytes in any of their spellings. Returns false for all others. */
+static bool add_leaf_to_digest(struct digest *digest, uint32_t id)
+{
+    const struct value *value = graph_at(digest->graph, id);
+    uint8_t *bytes;
+    size_t n;
+    if (value->kind <= VALUE_FLOAT && value->kind != VALUE_BIG) {
+        add_to_digest(digest, &value->integer, value->kind == VALUE_NONE ? 0 : 8);
+    } else if (value->kind == VALUE_BIG || value->kind == VALUE_TEXT) {
+        add_to_digest(digest, value->text, value->n);
+    } else if (value->kind == VALUE_GLOBAL) {
+        add_to_digest(digest, value->global->name, value->global->n_name);
+    } else if (value->kind == VALUE_BYTES && value->bytes->n_bytes > MAX_KEY_BYTES) {
+        add_to_digest(digest, &value->bytes->n_bytes, sizeof(value->bytes->n_bytes));
+    } else if (!has_short_bytes(digest->graph, id)) {
+        return false; /* the text that is encoded is looked at, without a copy */
+    } else if (python_copy_bytes(digest->graph, id, &bytes, &n) == 1) {
+        add_to_digest(digest, bytes, n);
+        free(bytes);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+static void digest_key(struct digest *digest, uint32_t id)
+{
+    const struct value *value = graph_at(digest->graph, id);
+    const bool is_cut = digest->n_left == 0 || digest->depth == MAX_DIGEST_DEPTH ||
+                        (value->marks & MARK_TENSOR) != 0 || value->kind == VALUE_PERSISTENT;
+    uint32_t child;
+    add_to_digest(digest, "", 0);
+    if (is_cut)
+        return;
+    digest->n_left--;
+    if (add_leaf_to_digest(digest, id))
+        return;
+    const uint32_t items = items_of_set(digest->graph, value);
+    id = items != 0 ? items : id;
+    digest->depth++;
+    for (uint32_t i = 0; digest->n_left > 0 && (child = value_child(digest->graph, id, i)) != 0;
+         i++)
+        digest_key(digest, child);
+    digest->depth--;
+}
+
+uint32_t python_key_digest(const struct graph *graph, uint32_t id)
+{
+    struct digest digest = {.graph = graph, .n_left = MAX_DIGEST_VALUES};
+    digest_key(&digest, id);
+    return (uint32_t)digest.sum;
+}
+
+struct scalar_type {
+    const char *code, *name;
+    enum wfs_dtype dtype;
+};
+
+static const struct scalar_type types[] = {
+    {"b1", "bool_", WFS_BOOL},  {"i1", "int8", WFS_I8},     {"i2", "int16", WFS_I16},
+    {"i4", "int32", WFS_I32},   {"i8", "int64", WFS_I64},   {"u1", "uint8", WFS_U8},
+    {"u2", "uint16", WFS_U16},  {"u4", "uint32", WFS_U32},  {"u8", "uint64", WFS_U64},
+    {"f2", "float16", WFS_F16}, {"f4", "float32", WFS_F32}, {"f8", "float64", WFS_F64},
+};
+
+/* The text argument of numpy.dtype('f4'), or NULL. */
+static const char *code_of(const struct graph *graph, uint32_t dtype)
+{
+    if (dtype == 0 || !is_call(graph, graph_at(graph, dtype), "numpy", "dtype"))
+        return NULL;
+    const uint32_t code = torch_arg(graph, graph_at(graph, dtype)->call.args, 0);
+    return code == 0 || graph_at(graph, code)->kind != VALUE_TEXT ? NULL
+                                                                  : graph_at(graph, code)->text;
+}
+
+static bool is_big_endian(const struct graph *graph, uint32_t dtype)
+{
+    const uint32_t states = value_part(graph, graph_at(graph, dtype), PART_STATES);
+    if (states == 0 || graph_at(graph, states)->n == 0)
+        return false;
+    return value_is_text(graph, torch_arg(graph, value_items(graph_at(graph, states))[0], 1), ">");
+}
+
+static void write_value(struct json_writer *writer, const struct scalar_type *type,
+                        const uint8_t *bytes, size_t n)
+{
+    uint8_t wide[8] = {0};
+    char text[VALUE_FLOAT_MAX];
+    double real;
+    memcpy(wide, bytes, n);
+    if (type->dtype == WFS_BOOL) {
+        strbuf_printf(&writer->text, "%s", bytes[0] != 0 ? "true" : "false");
+    } else if (type->code[0] == 'u') {
+        strbuf_printf(&writer->text, "%llu", (unsigned long long)load_le64(wide));
+    } else if (type->code[0] == 'i') {
+        const unsigned shift = (unsigned)(64 - 8 * n);
+        strbuf_printf(&writer->text, "%lld",
+                      (long long)((int64_t)(load_le64(wide) << shift) >> shift));
+    } else if (wfs_dtype_decode(type->dtype, bytes, 1, &real) == 0) {
+        value_print_float(real, text);
+        strbuf_printf(&writer->text, isfinite(real) ? "%s" : "{\"$float\": \"%s\"}", text);
+    }
+}
+
+static bool is_scalar(const struct graph *graph, const struct value *call)
+{
+    return is_call(graph, call, "numpy.core.multiarray", "scalar") ||
+           is_call(graph, call, "numpy._core.multiarray", "scalar");
+}
+
+/* Writes UCS-4 of numpy as text; false when a number is not a character. */
+static bool write_characters(struct json_writer *writer, const uint8_t *bytes, size_t n)
+{
+    autostrbuf struct strbuf text = {0};
+    if (n % 4 != 0)
+        return false;
+    for (size_t i = 0; i < n; i += 4) {
+        char utf8[4];
+        if (load_le32(bytes + i) > 0x10ffff)
+            return false;
+        strbuf_add(&text, utf8, utf8_encode(load_le32(bytes + i), utf8));
+    }
+    if (text.is_cut) {
+        strbuf_fail(&writer->text);
+        return true;
+    }
+    strbuf_puts(&writer->text, "{\"$python\": \"numpy.str_\", \"value\": ");
+    strbuf_json_bytes(&writer->text, text.bytes, text.n_bytes);
+    strbuf_puts(&writer->text, "}");
+    return true;
+}
+
+static bool write_scalar(struct json_writer *writer, const char *code, bool is_swapped,
+                         uint8_t *bytes, size_t n)
+{
+    if (code[0] == 'U' && !is_swapped)
+        return write_characters(writer, bytes, n);
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+        if (strcmp(types[i].code, code) != 0 || n * 8 != wfs_dtype_bits(types[i].dtype))
+            continue;
+        for (size_t k = 0; k < n / 2 && is_swapped; k++) {
+            const uint8_t byte = bytes[k];
+            bytes[k] = bytes[n - 1 - k];
+            bytes[n - 1 - k] = byte;
+        }
+        strbuf_printf(&writer->text, "{\"$python\": \"numpy.%s\", \"value\": ", types[i].name);
+        write_value(writer, &types[i], bytes, n);
+        strbuf_add(&writer->text, "}", 1);
+        return true;
+    }
+    return false;
+}
+
+/* Writes a call that makes a scalar of numpy. Returns false, having written nothing, when it does
+ * not make one. */
+static bool python_write_scalar(struct json_writer *writer, uint32_t id)
+{
+    const struct graph *graph = writer->graph;
+    const struct value *call = graph_at(graph, id);
+    const uint32_t dtype = torch_arg(graph, call->call.args, 0),
+                   data = torch_arg(graph, call->call.args, 1);
+    const char *code = is_scalar(graph, call) ? code_of(graph, dtype) : NULL;
+    uint8_t *bytes;
+    size_t n;
+    const int copied = code == NULL || data == 0 ? 0 : python_copy_bytes(graph, data, &bytes, &n);
+    if (copied < 0)
+        json_writer_fail(writer, copied);
+    if (copied <= 0)
+        return copied < 0;
+    const bool is_written = write_scalar(writer, code, is_big_endian(graph, dtype), bytes, n);
+    free(bytes);
+    return is_written;
 }
 
 /* Names of Python 2, which protocols below 3 keep using. */
@@ -51,7 +412,7 @@ static const char *present_name(const struct value_global *global)
 static void write_name(struct json_writer *writer, const struct value_global *global)
 {
     autostrbuf struct strbuf full = {0};
-    const char *module = module_of(global), *name = present_name(global);
+    const char *module = torch_module(global), *name = present_name(global);
     strbuf_add(&full, module, module == global->module ? global->n_module : strlen(module));
     strbuf_add(&full, ".", 1);
     strbuf_add(&full, name, name == global->name ? global->n_name : strlen(name));
@@ -59,13 +420,6 @@ static void write_name(struct json_writer *writer, const struct value_global *gl
         strbuf_fail(&writer->text);
     else
         strbuf_json_bytes(&writer->text, full.bytes, full.n_bytes);
-}
-
-static bool is_global(const struct graph *graph, uint32_t id, const char *module, const char *name)
-{
-    const struct value *value = id == 0 ? NULL : graph_at(graph, id);
-    return value != NULL && value->kind == VALUE_GLOBAL && strcmp(value->global->name, name) == 0 &&
-           strcmp(module_of(value->global), module) == 0;
 }
 
 /* bytes(), bytearray(b'..') and what stands for bytes in old protocols. */
@@ -100,15 +454,15 @@ static bool write_builtin(struct json_writer *writer, const struct value *call)
         return write_encoded(writer, first, "$bytearray");
     const bool is_set = is_global(graph, callable, "builtins", "set");
     if (is_set || is_global(graph, callable, "builtins", "frozenset")) {
-        add(writer, is_set ? "{\"$set\": " : "{\"$frozenset\": ");
+        strbuf_puts(&writer->text, is_set ? "{\"$set\": " : "{\"$frozenset\": ");
         json_write(writer, first);
-        add(writer, "}");
+        strbuf_puts(&writer->text, "}");
         return true;
     }
     if (is_global(graph, callable, "builtins", "complex")) {
-        add(writer, "{\"$complex\": ");
+        strbuf_puts(&writer->text, "{\"$complex\": ");
         json_write(writer, call->call.args);
-        add(writer, "}");
+        strbuf_puts(&writer->text, "}");
         return true;
     }
     const struct value *name = graph_at(graph, callable);
@@ -159,7 +513,8 @@ static void write_parts(struct json_writer *writer, const struct value *call)
 /* What is called: a name where it is one. */
 static void write_callable(struct json_writer *writer, const struct value *call)
 {
-    const uint32_t id = call->call.callable == 0 ? 0 : class_of(writer->graph, call->call.callable);
+    const uint32_t id =
+        call->call.callable == 0 ? 0 : torch_class_of(writer->graph, call->call.callable);
     if (call->form == FORM_EXTENSION)
         strbuf_printf(&writer->text, "\"extension %lld\"",
                       (long long)graph_at(writer->graph, call->call.args)->integer);
@@ -178,14 +533,14 @@ static void write_call(struct json_writer *writer, const struct value *call)
     if (is_ordered && value_part(graph, call, PART_STATES) == 0 &&
         value_part(graph, call, PART_ELEMENTS) == 0) {
         if (items == 0)
-            add(writer, "{}");
+            strbuf_puts(&writer->text, "{}");
         else
             json_write(writer, items);
         return;
     }
     if (write_builtin(writer, call))
         return;
-    add(writer, "{");
+    strbuf_puts(&writer->text, "{");
     writer->depth++;
     json_write_member(writer, true, "$python");
     write_callable(writer, call);
@@ -193,7 +548,7 @@ static void write_call(struct json_writer *writer, const struct value *call)
     write_parts(writer, call);
     writer->depth--;
     json_write_line(writer);
-    add(writer, "}");
+    strbuf_puts(&writer->text, "}");
 }
 
 static void write_object(struct json_writer *writer, uint32_t id)
@@ -204,17 +559,17 @@ static void write_object(struct json_writer *writer, uint32_t id)
             write_call(writer, value);
         return;
     }
-    const uint32_t class = class_of(writer->graph, id);
+    const uint32_t class = torch_class_of(writer->graph, id);
     if (graph_at(writer->graph, class)->kind == VALUE_GLOBAL) {
-        add(writer, "{\"$python\": ");
+        strbuf_puts(&writer->text, "{\"$python\": ");
         write_name(writer, graph_at(writer->graph, class)->global);
-        add(writer, "}");
+        strbuf_puts(&writer->text, "}");
     } else if (value->kind == VALUE_PERSISTENT) {
-        add(writer, "{\"$persistent\": ");
+        strbuf_puts(&writer->text, "{\"$persistent\": ");
         json_write(writer, value->id);
-        add(writer, "}");
+        strbuf_puts(&writer->text, "}");
     } else {
-        add(writer, "null");
+        strbuf_puts(&writer->text, "null");
     }
 }
 
@@ -222,11 +577,8 @@ static void write_object(struct json_writer *writer, uint32_t id)
 static const struct value *dict_of(const struct graph *graph, const struct value *call)
 {
     static const struct value empty = {.kind = VALUE_DICT};
-    if (call->call.callable == 0)
-        return NULL;
-    const struct value *callable = graph_at(graph, call->call.callable);
     const uint32_t items = value_part(graph, call, PART_ITEMS);
-    if (callable->kind != VALUE_GLOBAL || strcmp(callable->global->name, "OrderedDict") != 0)
+    if (!is_global(graph, call->call.callable, NULL, "OrderedDict"))
         return NULL;
     return items == 0 ? &empty : graph_at(graph, items);
 }

@@ -114,4 +114,10 @@ int torch_fail_derived(struct wfs_error *err, int code);
 const char *torch_print(struct torch *torch, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* Returns whether a tensor is in the value, or the value is one. False for 0. */
+static inline bool torch_has_tensor(const struct graph *graph, uint32_t id)
+{
+    return id != 0 && (graph_at(graph, id)->marks & MARK_TENSOR) != 0;
+}
+
 #endif

@@ -5,20 +5,285 @@
  *   _rebuild_tensor_v2  the same, requires_grad, hooks[, metadata]
  *   _rebuild_tensor_v3  the same, requires_grad, hooks, dtype[, metadata]
  *   _rebuild_qtensor    the same, quantizer, requires_grad, hooks
+ *
+ * numpy arrays, up to protocol 4: _reconstruct(class, ...) with the state (version, shape, dtype,
+ * is_fortran, data); from 5 on: _frombuffer(data, dtype, shape, order).
+ *
+ * Composite tensors are sparse, nested, or quantized by channel. Their parts are listed as tensors
+ * of their own, named after the whole.
  */
 #include "format/pytorch/object/torch_builder.h"
 
+#include <weightfs/cleanup.h>
+#include "base/bytes.h"
+#include "format/pytorch/object/torch.h"
+#include "format/pytorch/object/torch_call.h"
+#include "format/pytorch/object/torch_storage.h"
+#include "format/pytorch/object/torch_tensor.h"
+#include "value/value_leaf.h"
+
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "base/bytes.h"
-#include "format/pytorch/object/torch_args.h"
-#include "format/pytorch/object/torch_array.h"
-#include "format/pytorch/object/torch_global.h"
-#include "format/pytorch/object/torch_storage.h"
-#include "format/pytorch/object/torch_storage_id.h"
-#include "value/value_leaf.h"
+/* dtype(code, ...) with the state (version, byte order, subdtype, names, fields, item bytes,
+ * alignment, flags[, metadata]). */
+struct item {
+    enum wfs_dtype dtype; /* OPAQUE: not one of wfs_dtype */
+    uint32_t n_bytes;     /* 0: none, or with a class: not stated */
+    bool is_big_endian;
+    char code[32];                    /* "": the dtype has a class of its own */
+    char unit[40];                    /* of dates, in brackets */
+    const struct value_global *class; /* of dtypes from other packages; NULL: code counts */
+};
+
+struct number_code {
+    char letter;
+    uint8_t n_bytes;
+    uint8_t dtype;
+};
+
+static const struct number_code numbers[] = {
+    {'b', 1, WFS_BOOL}, {'i', 1, WFS_I8},    {'i', 2, WFS_I16}, {'i', 4, WFS_I32},
+    {'i', 8, WFS_I64},  {'u', 1, WFS_U8},    {'u', 2, WFS_U16}, {'u', 4, WFS_U32},
+    {'u', 8, WFS_U64},  {'f', 2, WFS_F16},   {'f', 4, WFS_F32}, {'f', 8, WFS_F64},
+    {'c', 8, WFS_C64},  {'c', 16, WFS_C128},
+};
+
+/* Parses "f4", "U12": a letter and a count, of characters for U, of bytes for all others. */
+static bool parse_code(const char *code, struct item *ret)
+{
+    char *end;
+    if (strcmp(code, "?") == 0)
+        code = "b1";
+    const char letter = code[0];
+    if (strlen(code) >= sizeof(ret->code))
+        return false;
+    if (letter == '\0' || strchr("biufcSaUVMm", letter) == NULL || code[1] < '0' || code[1] > '9')
+        return false;
+    const unsigned long n = strtoul(code + 1, &end, 10);
+    if (*end != '\0' || n > UINT32_MAX / 4)
+        return false;
+    ret->dtype = WFS_OPAQUE;
+    ret->n_bytes = (uint32_t)(letter == 'U' ? 4 * n : n);
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+        if (numbers[i].letter == letter && numbers[i].n_bytes == n)
+            ret->dtype = numbers[i].dtype;
+    snprintf(ret->code, sizeof(ret->code), "%s", code);
+    return true;
+}
+
+/* Reads the unit of dates: (b'D', 1, 1, 1), which may follow a dict. */
+static int set_unit(struct torch *torch, uint32_t metadata, struct item *ret)
+{
+    struct value_bytes bytes;
+    char unit[8] = "";
+    const uint32_t last =
+        torch_n_args(torch->graph, metadata) == 2 ? torch_arg(torch->graph, metadata, 1) : metadata;
+    int64_t n = 1;
+    int code = torch_bytes_of(torch, torch_arg(torch->graph, last, 0), &bytes);
+    if (code <= 0 || bytes.n_bytes >= sizeof(unit))
+        return code < 0 ? code : 0;
+    code = source_read(bytes.source, bytes.offset, unit, (size_t)bytes.n_bytes);
+    if (code < 0)
+        return torch_fail_read(torch, code, "the unit of a date");
+    torch_integer(torch->graph, torch_arg(torch->graph, last, 1), &n);
+    if (strspn(unit, "YMWDhmsunpfa") != strlen(unit))
+        return 0;
+    if (n == 1)
+        snprintf(ret->unit, sizeof(ret->unit), "[%s]", unit);
+    else
+        snprintf(ret->unit, sizeof(ret->unit), "[%lld%s]", (long long)n, unit);
+    return 0;
+}
+
+/* Reads dtype(ml_dtypes.bfloat16), dtype(numpy.record): elements of an unknown class are bytes. */
+static bool set_class(const struct graph *graph, uint32_t id, struct item *ret)
+{
+    const struct torch_global *global = torch_global_of(graph, id);
+    ret->class = graph_at(graph, id)->global;
+    if (global != NULL && global->what == WHAT_NP_DTYPE_CLASS) {
+        ret->dtype = global->dtype;
+        ret->n_bytes = wfs_dtype_bits(global->dtype) / 8;
+    }
+    return true;
+}
+
+/* Returns false for an unknown dtype. */
+static bool set_item(const struct graph *graph, uint32_t id, struct item *ret)
+{
+    const struct value *call = graph_at(graph, id);
+    const struct torch_global *global =
+        torch_global_of(graph, call->kind == VALUE_CALL ? call->call.callable : id);
+    if (global != NULL && global->what == WHAT_NP_DTYPE_CLASS) {
+        ret->dtype = global->dtype;
+        ret->n_bytes = wfs_dtype_bits(global->dtype) / 8;
+        return true;
+    }
+    if (global == NULL || global->what != WHAT_NP_DTYPE || call->kind != VALUE_CALL)
+        return false;
+    const uint32_t code = torch_arg(graph, call->call.args, 0);
+    if (code != 0 && graph_at(graph, code)->kind == VALUE_GLOBAL)
+        return set_class(graph, code, ret);
+    if (code == 0 || graph_at(graph, code)->kind != VALUE_TEXT)
+        return false;
+    const char *text = graph_at(graph, code)->text;
+    ret->is_big_endian = *text == '>';
+    return parse_code(text + (*text != '\0' && strchr("<>|=", *text) != NULL), ret);
+}
+
+static int parse_item(struct torch *torch, uint32_t id, struct item *ret, bool *ret_is_known)
+{
+    const struct graph *graph = torch->graph;
+    *ret = (struct item){.dtype = WFS_OPAQUE};
+    *ret_is_known = id != 0 && set_item(graph, id, ret);
+    if (!*ret_is_known)
+        return 0;
+    const uint32_t states = value_part(graph, graph_at(graph, id), PART_STATES);
+    const uint32_t state = torch_arg(graph, states, 0);
+    const uint32_t order = torch_arg(graph, state, 1);
+    int64_t n_bytes;
+    if (order != 0)
+        ret->is_big_endian = value_is_text(graph, order, ">");
+    if (ret->dtype == WFS_OPAQUE && ret->class != NULL &&
+        torch_integer(graph, torch_arg(graph, state, 5), &n_bytes) && n_bytes > 0 &&
+        n_bytes <= INT32_MAX)
+        ret->n_bytes = (uint32_t)n_bytes;
+    return ret->code[0] == 'M' || ret->code[0] == 'm'
+               ? set_unit(torch, torch_arg(graph, state, 8), ret)
+               : 0;
+}
+
+struct array {
+    uint32_t shape, item, data;
+    bool is_fortran;
+};
+
+static bool take_apart(const struct graph *graph, const struct value *call, struct array *ret)
+{
+    if (torch_what_of(graph, call) == WHAT_NP_FROMBUFFER) {
+        ret->data = torch_arg(graph, call->call.args, 0);
+        ret->item = torch_arg(graph, call->call.args, 1);
+        ret->shape = torch_arg(graph, call->call.args, 2);
+        ret->is_fortran = value_is_text(graph, torch_arg(graph, call->call.args, 3), "F");
+        return ret->data != 0;
+    }
+    const uint32_t state = torch_arg(graph, value_part(graph, call, PART_STATES), 0);
+    const uint32_t n = torch_n_args(graph, state);
+    int64_t order = 0;
+    if (n != 4 && n != 5) /* the first version lacks its number */
+        return false;
+    ret->shape = torch_arg(graph, state, n - 4);
+    ret->item = torch_arg(graph, state, n - 3);
+    torch_integer(graph, torch_arg(graph, state, n - 2), &order);
+    ret->is_fortran = order != 0;
+    ret->data = torch_arg(graph, state, n - 1);
+    return true;
+}
+
+bool torch_array_has_bytes(const struct graph *graph, const struct value *call)
+{
+    struct array array;
+    /* The data of an array of objects is a list. */
+    return take_apart(graph, call, &array) && graph_at(graph, array.data)->kind != VALUE_LIST;
+}
+
+uint32_t torch_array_objects(const struct graph *graph, const struct value *call)
+{
+    struct array array;
+    return torch_what_of(graph, call) == WHAT_NP_RECONSTRUCT && take_apart(graph, call, &array) &&
+                   graph_at(graph, array.data)->kind == VALUE_LIST
+               ? array.data
+               : 0;
+}
+
+void torch_array_note_data(struct torch *torch, const struct value *call)
+{
+    const struct graph *graph = torch->graph;
+    const enum torch_what what = torch_what_of(graph, call);
+    struct array array = {0};
+    if (what == WHAT_NP_SCALAR)
+        array.data = torch_arg(graph, call->call.args, 1);
+    else if (what == WHAT_NP_RECONSTRUCT)
+        take_apart(graph, call, &array);
+    struct value *data = array.data == 0 ? NULL : graph_at(graph, array.data);
+    if (data == NULL || data->kind != VALUE_TEXT || data->form != FORM_BYTE_TEXT)
+        return;
+    data->form = FORM_BYTE_DATA;
+    for (uint32_t i = 0; i < data->n; i++)
+        if ((uint8_t)data->text[i] >= 0x80)
+            torch->notes |= PICKLE_LATIN1;
+}
+
+/* Sets the size of elements whose dtype does not state one: an even share of the bytes. */
+static void share_bytes(struct item *item, uint64_t n_elems, uint64_t n_bytes)
+{
+    const uint64_t n_each = n_elems == 0 || n_bytes < n_elems ? 1 : n_bytes / n_elems;
+    if (item->class != NULL && item->n_bytes == 0 && n_each <= INT32_MAX)
+        item->n_bytes = (uint32_t)n_each;
+}
+
+static void set_text(struct torch *torch, const struct item *item, struct torch_tensor *ret)
+{
+    const bool is_ordered = strchr("UMmfc", item->code[0]) != NULL;
+    ret->item_bytes = item->n_bytes;
+    ret->attr_name = "numpy";
+    if (item->class != NULL) {
+        ret->attr_value = torch_print(torch, "%s.%s", wfs_quote(item->class->module).text,
+                                      wfs_quote(item->class->name).text);
+        return;
+    }
+    ret->attr_value = torch_print(torch, "%c%s%s",
+                                  !is_ordered           ? '|'
+                                  : item->is_big_endian ? '>'
+                                                        : '<',
+                                  item->code, item->unit);
+}
+
+/* Reads the array that a call makes. As torch_builder_read; 0 also for an array of objects. */
+static int torch_array_read(struct torch *torch, uint32_t id, struct torch_tensor *ret)
+{
+    struct array array;
+    struct item item;
+    struct value_bytes bytes;
+    bool is_known;
+    uint64_t n = 1;
+    const struct value *call = graph_at(torch->graph, id);
+    if (!take_apart(torch->graph, call, &array) || !torch_array_has_bytes(torch->graph, call))
+        return 0;
+    int code = parse_item(torch, array.item, &item, &is_known);
+    if (code < 0 || (code = torch_tensor_set_shape(torch, ret, array.shape, 0)) < 0 ||
+        (code = torch_bytes_of(torch, array.data, &bytes)) < 0)
+        return code;
+    const bool is_bytes = code == 1;
+    const struct wfs_shape shape = {ret->rank, ret->dims};
+    code = wfs_shape_count(&shape, &n);
+    if (code == 0 && is_bytes)
+        share_bytes(&item, n, bytes.n_bytes);
+    if (is_known && item.n_bytes == 0)
+        return 0;
+    if (!is_bytes)
+        torch_tensor_spoil(ret, "the data of the array is not made of bytes");
+    if (!is_known)
+        torch_tensor_spoil(ret, "the dtype of the array is unknown");
+    if (ret->trouble != NULL)
+        return 1;
+    ret->dtype = item.dtype;
+    ret->is_fortran = array.is_fortran;
+    if (item.dtype == WFS_OPAQUE)
+        set_text(torch, &item, ret);
+    ret->storage = (struct torch_storage){.source = bytes.source,
+                                          .offset = bytes.offset,
+                                          .n_bytes = bytes.n_bytes,
+                                          .is_big_endian = item.is_big_endian};
+    if (code < 0 || !checked_mul(n, (uint64_t)item.n_bytes, &n) || n != bytes.n_bytes)
+        torch_tensor_spoil(
+            ret,
+            torch_print(torch, "the data of the array has %s, which do not fit its shape and dtype",
+                        wfs_count(bytes.n_bytes, "byte").text));
+    return 1;
+}
 
 enum { MAX_DEPTH = 16 };
 
@@ -146,14 +411,6 @@ static int build_absent(struct torch *torch, uint32_t args, uint32_t i, struct t
     return torch_tensor_set_shape(torch, ret, torch_arg(torch->graph, args, i + 1), 0);
 }
 
-/* Returns the last state of a call. */
-static uint32_t state_of(const struct graph *graph, const struct value *call)
-{
-    const uint32_t states = value_part(graph, call, PART_STATES);
-    const uint32_t n = torch_n_args(graph, states);
-    return n == 0 ? 0 : torch_arg(graph, states, n - 1);
-}
-
 static int build_inner(struct torch *torch, uint32_t id, unsigned depth, struct torch_tensor *ret)
 {
     const int code = build(torch, id, depth + 1, ret);
@@ -167,7 +424,7 @@ static int build_what(struct torch *torch, enum torch_what what, uint32_t call, 
 {
     const struct graph *graph = torch->graph;
     const uint32_t first = torch_arg(graph, args, 0);
-    const uint32_t state = state_of(graph, graph_at(graph, call));
+    const uint32_t state = torch_state(graph, graph_at(graph, call));
     const struct torch_global *inner;
     int code;
     switch (what) {
@@ -246,7 +503,7 @@ static int build(struct torch *torch, uint32_t id, unsigned depth, struct torch_
     }
     const int code = build_what(torch, what, id, value->call.args, depth, ret);
     if (ret->state == 0 && what != WHAT_PARAMETER && what != WHAT_TENSOR_CLASS)
-        ret->state = state_of(torch->graph, value);
+        ret->state = torch_state(torch->graph, value);
     return code < 0 ? code : 1;
 }
 
@@ -254,4 +511,191 @@ int torch_builder_read(struct torch *torch, uint32_t id, struct torch_tensor *re
 {
     *ret = (struct torch_tensor){.dtype = WFS_OPAQUE};
     return build(torch, id, 0, ret);
+}
+
+static const char *const coo_names[] = {"indices", "values"};
+static const char *const row_names[] = {"crow_indices", "col_indices", "values"};
+static const char *const column_names[] = {"ccol_indices", "row_indices", "values"};
+static const char *const nested_names[] = {"buffer", "sizes", "strides", "offsets"};
+static const char *const scale_names[] = {"scales", "zero_points"};
+/* Parts of a jagged tensor: names of arguments, and of the attributes in PyTorch. */
+static const char *const jagged_args[] = {"values", "offsets", "lengths", "min_seqlen",
+                                          "max_seqlen"};
+static const char *const jagged_names[] = {"_values", "_offsets", "_lengths", "_min_seqlen_tensor",
+                                           "_max_seqlen_tensor"};
+
+/* Returns "sparse_coo" for torch.sparse_coo, which is a text or a global. */
+static const char *layout_of(const struct graph *graph, uint32_t id)
+{
+    static const char prefix[] = "torch.";
+    if (id != 0 && torch_what_of(graph, graph_at(graph, id)) == WHAT_LAYOUT)
+        id = torch_arg(graph, graph_at(graph, id)->call.args, 0);
+    if (id == 0)
+        return "";
+    const struct value *value = graph_at(graph, id);
+    if (value->kind == VALUE_GLOBAL)
+        return value->global->name;
+    if (value->kind != VALUE_TEXT || strncmp(value->text, prefix, sizeof(prefix) - 1) != 0)
+        return "";
+    return value->text + sizeof(prefix) - 1;
+}
+
+static const char *const *sparse_names(const struct graph *graph, uint32_t layout, uint32_t *ret_n)
+{
+    const char *name = layout_of(graph, layout);
+    *ret_n = 3;
+    if (strcmp(name, "sparse_csr") == 0 || strcmp(name, "sparse_bsr") == 0)
+        return row_names;
+    if (strcmp(name, "sparse_csc") == 0 || strcmp(name, "sparse_bsc") == 0)
+        return column_names;
+    *ret_n = strcmp(name, "sparse_coo") == 0 ? 2 : 0;
+    return coo_names;
+}
+
+/* Returns what makes the tensor, and the arguments for it, inside of the call that sets its
+ * type, if there is one. */
+static enum torch_what unwrap(const struct graph *graph, const struct value *call,
+                              uint32_t *ret_args)
+{
+    enum torch_what what = torch_what_of(graph, call);
+    *ret_args = call->kind == VALUE_CALL ? call->call.args : 0;
+    if (what != WHAT_REBUILD_TYPE)
+        return what;
+    const struct torch_global *inner = torch_global_of(graph, torch_arg(graph, *ret_args, 0));
+    what = inner == NULL ? WHAT_UNKNOWN : inner->what;
+    *ret_args = torch_arg(graph, *ret_args, 2);
+    return what;
+}
+
+static uint32_t jagged_part(const struct graph *graph, uint32_t args, uint32_t i)
+{
+    const uint32_t dict = torch_arg(graph, args, 0);
+    if (i < 3)
+        return value_get(graph, dict, jagged_args[i]);
+    return value_get(graph, value_get(graph, dict, "_metadata_cache"), jagged_args[i]);
+}
+
+/* Returns the i-th part of a jagged tensor, not counting missing ones. */
+static uint32_t nth_jagged_part(const struct graph *graph, uint32_t args, uint32_t i,
+                                const char **ret_name)
+{
+    for (uint32_t k = 0; k < 5; k++) {
+        const uint32_t id = jagged_part(graph, args, k);
+        if (!torch_has_tensor(graph, id) || i-- > 0)
+            continue;
+        *ret_name = jagged_names[k];
+        return id;
+    }
+    return 0;
+}
+
+uint32_t torch_composite_part(const struct graph *graph, const struct value *call, uint32_t i,
+                              const char **ret_name)
+{
+    uint32_t args, n;
+    const char *const *names;
+    switch (unwrap(graph, call, &args)) {
+    case WHAT_REBUILD_SPARSE:
+        names = sparse_names(graph, torch_arg(graph, args, 0), &n);
+        args = torch_arg(graph, args, 1);
+        break;
+    case WHAT_REBUILD_NESTED:
+        names = nested_names;
+        n = 4;
+        break;
+    case WHAT_REBUILD_QTENSOR:
+        names = scale_names;
+        args = torch_arg(graph, args, 4);
+        n = torch_has_tensor(graph, torch_arg(graph, args, 1)) ? 2 : 0;
+        if (i < n) {
+            *ret_name = names[i];
+            return torch_arg(graph, args, i + 1);
+        }
+        return 0;
+    case WHAT_REBUILD_NJT:
+        return nth_jagged_part(graph, args, i, ret_name);
+    default:
+        return 0;
+    }
+    if (i >= n)
+        return 0;
+    *ret_name = names[i];
+    return torch_arg(graph, args, i);
+}
+
+bool torch_is_composite(const struct graph *graph, const struct value *call)
+{
+    uint32_t args;
+    const char *name;
+    const enum torch_what what = unwrap(graph, call, &args);
+    return what != WHAT_REBUILD_QTENSOR && torch_composite_part(graph, call, 0, &name) != 0;
+}
+
+/* Adds "[2, 3]" for a tuple of integers, or torch.Size of one. */
+static void add_numbers(struct strbuf *text, const struct graph *graph, uint32_t tuple)
+{
+    if (tuple != 0 && torch_what_of(graph, graph_at(graph, tuple)) == WHAT_SIZE)
+        tuple = torch_arg(graph, graph_at(graph, tuple)->call.args, 0);
+    strbuf_add(text, "[", 1);
+    for (uint32_t i = 0; i < torch_n_args(graph, tuple); i++) {
+        int64_t number = 0;
+        torch_integer(graph, torch_arg(graph, tuple, i), &number);
+        strbuf_printf(text, "%s%lld", i == 0 ? "" : ", ", (long long)number);
+    }
+    strbuf_add(text, "]", 1);
+}
+
+/* Adds {"layout": "sparse_coo", "shape": [2, 3]}. */
+static void describe_sparse(struct strbuf *text, const struct graph *graph, uint32_t args)
+{
+    uint32_t n;
+    sparse_names(graph, torch_arg(graph, args, 0), &n);
+    const uint32_t payload = torch_arg(graph, args, 1);
+    int64_t is_coalesced;
+    strbuf_printf(text,
+                  "{\"layout\": \"%s\", \"shape\": ", layout_of(graph, torch_arg(graph, args, 0)));
+    add_numbers(text, graph, torch_arg(graph, payload, n));
+    if (n == 2 && torch_integer(graph, torch_arg(graph, payload, 3), &is_coalesced))
+        strbuf_printf(text, ", \"is_coalesced\": %s", is_coalesced != 0 ? "true" : "false");
+    strbuf_add(text, "}", 1);
+}
+
+/* Adds {"class": "torchao.Int8Tensor", "dtype": "bfloat16", "shape": [32, 64]}. */
+static void describe_wrapper(struct strbuf *text, const struct graph *graph, uint32_t args)
+{
+    const uint32_t class = torch_arg(graph, args, 0), dtype = torch_arg(graph, args, 1);
+    const struct value_global *name = graph_at(graph, class)->global;
+    strbuf_printf(text, "{\"class\": \"%s.%s\"", wfs_quote(name->module).text,
+                  wfs_quote(name->name).text);
+    if (dtype != 0 && graph_at(graph, dtype)->kind == VALUE_GLOBAL)
+        strbuf_printf(text, ", \"dtype\": \"%s\"",
+                      wfs_quote(graph_at(graph, dtype)->global->name).text);
+    strbuf_add(text, ", \"shape\": ", 11);
+    add_numbers(text, graph, torch_arg(graph, args, 2));
+    strbuf_add(text, "}", 1);
+}
+
+const char *torch_composite_text(struct torch *torch, const struct value *call,
+                                 const char **ret_name)
+{
+    const struct graph *graph = torch->graph;
+    autostrbuf struct strbuf text = {.n_max = 4096};
+    uint32_t args;
+    const enum torch_what what = unwrap(graph, call, &args);
+    const uint32_t first = torch_arg(graph, args, 0);
+    *ret_name = what == WHAT_REBUILD_SPARSE ? "sparse" : "part_of";
+    if (what == WHAT_REBUILD_SPARSE)
+        describe_sparse(&text, graph, args);
+    else if (what == WHAT_REBUILD_WRAPPER && first != 0 &&
+             graph_at(graph, first)->kind == VALUE_GLOBAL)
+        describe_wrapper(&text, graph, args);
+    else if (what == WHAT_REBUILD_NESTED || what == WHAT_REBUILD_NJT)
+        strbuf_printf(&text, "{\"layout\": \"%s\"}",
+                      what == WHAT_REBUILD_NJT ? "jagged" : "nested");
+    torch->has_failed = torch->has_failed || text.has_failed;
+    if (text.n_bytes == 0 || text.is_cut)
+        return NULL;
+    const char *copy = arena_copy(&torch->catalog->arena, text.bytes, text.n_bytes);
+    torch->has_failed = torch->has_failed || copy == NULL;
+    return copy;
 }

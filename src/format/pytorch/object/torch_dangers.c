@@ -1,141 +1,169 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A courtesy: describes what a pickle would do in a program that executes it. Safety does not
- * depend on this list, since nothing is executed here. Names that are neither on it nor on that of
- * the harmless are reported too: Python imports their modules, and calls what the pickle calls.
+ * depend on these lists, since nothing is executed here. Names that are neither known to be harmful
+ * nor known to be harmless are reported too: Python imports their modules, and calls what the
+ * pickle calls.
  */
 #include "format/pytorch/object/torch_dangers.h"
 
 #include <weightfs/array.h>
+#include "format/pytorch/object/torch_call.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "format/pytorch/object/torch_harmless.h"
+enum { MAX_REPORTED = 64 };
 
-/* A module, everything in it, or (with a name) one thing in it. */
-struct danger {
-    const char *module, *name;
+/* Names in a module, each followed by a space. */
+struct listed {
+    const char *module, *names;
 };
 
-static const struct danger dangers[] = {
-    {"os", NULL},
-    {"posix", NULL},
-    {"nt", NULL},
-    {"sys", NULL},
-    {"subprocess", NULL},
-    {"runpy", NULL},
-    {"pty", NULL},
-    {"socket", NULL},
-    {"shutil", NULL},
-    {"webbrowser", NULL},
-    {"importlib", NULL},
-    {"marshal", NULL},
-    {"ctypes", NULL},
-    {"codeop", NULL},
-    {"pdb", NULL},
-    {"bdb", NULL},
-    {"timeit", NULL},
-    {"cProfile", NULL},
-    {"doctest", NULL},
-    {"pip", NULL},
-    {"pydoc", NULL},
-    {"ensurepip", NULL},
-    {"venv", NULL},
-    {"distutils", NULL},
-    {"lib2to3", NULL},
-    {"idlelib", NULL},
-    {"asyncio", NULL},
-    {"multiprocessing", NULL},
-    {"threading", NULL},
-    {"signal", NULL},
-    {"http", NULL},
-    {"urllib", NULL},
-    {"httplib", NULL},
-    {"urllib2", NULL},
-    {"requests", NULL},
-    {"ftplib", NULL},
-    {"imaplib", NULL},
-    {"poplib", NULL},
-    {"smtplib", NULL},
-    {"telnetlib", NULL},
-    {"ssl", NULL},
-    {"tempfile", NULL},
-    {"fileinput", NULL},
-    {"shelve", NULL},
-    {"commands", NULL},
-    {"linecache", NULL},
-    {"_pyrepl", NULL},
-    {"aix_support", NULL},
-    {"_aix_support", NULL},
-    {"_osx_support", NULL},
-    {"logging.config", NULL},
-    {"test.support", NULL},
-    {"torch.hub", NULL},
-    {"torch.fx", NULL},
-    {"torch.utils.bottleneck", NULL},
-    {"torch.utils.collect_env", NULL},
-    {"torch.utils._config_module", NULL},
-    {"torch.utils.data.datapipes.utils", NULL},
-    {"torch._dynamo", NULL},
-    {"torch._inductor", NULL},
-    {"torch.distributed.rpc", NULL},
-    {"numpy.f2py", NULL},
-    {"numpy.testing", NULL},
-    {"cloudpickle", NULL},
-    {"dill", NULL},
-    {"joblib.memory", NULL},
-    {"pandas.io", NULL},
-    {"builtins", "eval"},
-    {"builtins", "exec"},
-    {"builtins", "execfile"},
-    {"builtins", "compile"},
-    {"builtins", "__import__"},
-    {"builtins", "open"},
-    {"builtins", "file"},
-    {"builtins", "input"},
-    {"builtins", "breakpoint"},
-    {"builtins", "delattr"},
-    {"builtins", "setattr"},
-    {"builtins", "globals"},
-    {"builtins", "apply"},
-    {"code", "interact"},
-    {"code", "InteractiveInterpreter"},
-    {"code", "InteractiveConsole"},
-    {"trace", "Trace"},
-    {"profile", "run"},
-    {"profile", "runctx"},
-    {"profile", "Profile"},
-    {"io", "FileIO"},
-    {"io", "open"},
-    {"io", "open_code"},
-    {"logging", "FileHandler"},
-    {"pickle", "load"},
-    {"pickle", "loads"},
-    {"cPickle", "load"},
-    {"cPickle", "loads"},
-    {"_pickle", "load"},
-    {"_pickle", "loads"},
-    {"_io", "FileIO"},
-    {"pkgutil", "resolve_name"},
-    {"torch.jit.unsupported_tensor_ops", NULL},
-    {"types", "CodeType"},
-    {"types", "FunctionType"},
-    {"operator", "attrgetter"},
-    {"operator", "methodcaller"},
-    {"functools", "reduce"},
-    {"uuid", "_get_command_stdout"},
-    {"uuid", "_popen"},
-    {"torch", "load"},
-    {"torch.serialization", "load"},
-    {"torch.jit", "load"},
-    {"numpy", "load"},
-    {"joblib", "load"},
-    {"pandas", "read_pickle"},
+/* Modules that are dangerous with all that is in them. */
+static const char *const dangerous_modules[] = {"os",
+                                                "posix",
+                                                "nt",
+                                                "sys",
+                                                "subprocess",
+                                                "runpy",
+                                                "pty",
+                                                "socket",
+                                                "shutil",
+                                                "webbrowser",
+                                                "importlib",
+                                                "marshal",
+                                                "ctypes",
+                                                "codeop",
+                                                "pdb",
+                                                "bdb",
+                                                "timeit",
+                                                "cProfile",
+                                                "doctest",
+                                                "pip",
+                                                "pydoc",
+                                                "ensurepip",
+                                                "venv",
+                                                "distutils",
+                                                "lib2to3",
+                                                "idlelib",
+                                                "asyncio",
+                                                "multiprocessing",
+                                                "threading",
+                                                "signal",
+                                                "http",
+                                                "urllib",
+                                                "httplib",
+                                                "urllib2",
+                                                "requests",
+                                                "ftplib",
+                                                "imaplib",
+                                                "poplib",
+                                                "smtplib",
+                                                "telnetlib",
+                                                "ssl",
+                                                "tempfile",
+                                                "fileinput",
+                                                "shelve",
+                                                "commands",
+                                                "linecache",
+                                                "_pyrepl",
+                                                "aix_support",
+                                                "_aix_support",
+                                                "_osx_support",
+                                                "logging.config",
+                                                "test.support",
+                                                "torch.hub",
+                                                "torch.fx",
+                                                "torch.utils.bottleneck",
+                                                "torch.utils.collect_env",
+                                                "torch.utils._config_module",
+                                                "torch.utils.data.datapipes.utils",
+                                                "torch._dynamo",
+                                                "torch._inductor",
+                                                "torch.distributed.rpc",
+                                                "numpy.f2py",
+                                                "numpy.testing",
+                                                "cloudpickle",
+                                                "dill",
+                                                "joblib.memory",
+                                                "pandas.io",
+                                                "torch.jit.unsupported_tensor_ops"};
+
+static const struct listed dangerous[] = {
+    {"builtins", "eval exec execfile compile __import__ open file input breakpoint delattr setattr "
+                 "globals apply "},
+    {"code", "interact InteractiveInterpreter InteractiveConsole "},
+    {"trace", "Trace "},
+    {"profile", "run runctx Profile "},
+    {"io", "FileIO open open_code "},
+    {"logging", "FileHandler "},
+    {"pickle", "load loads "},
+    {"cPickle", "load loads "},
+    {"_pickle", "load loads "},
+    {"_io", "FileIO "},
+    {"pkgutil", "resolve_name "},
+    {"types", "CodeType FunctionType "},
+    {"operator", "attrgetter methodcaller "},
+    {"functools", "reduce "},
+    {"uuid", "_get_command_stdout _popen "},
+    {"torch", "load "},
+    {"torch.serialization", "load "},
+    {"torch.jit", "load "},
+    {"numpy", "load "},
+    {"joblib", "load "},
+    {"pandas", "read_pickle "},
 };
 
-enum { N_DANGERS = sizeof(dangers) / sizeof(dangers[0]), MAX_REPORTED = 64 };
+/* Besides the names that have a meaning to the reader. */
+static const struct listed harmless[] = {
+    {"builtins", "bool complex dict float int long object range slice str unicode xrange Ellipsis "
+                 "NotImplemented "},
+    {"collections", "Counter OrderedDict UserDict UserList defaultdict deque "},
+    {"copyreg", "__newobj__ __newobj_ex__ _reconstructor "},
+    {"copy_reg", "__newobj__ _reconstructor "},
+    {"_io", "BytesIO StringIO "},
+    {"argparse", "Namespace "},
+    {"datetime", "date datetime time timedelta timezone "},
+    {"decimal", "Decimal "},
+    {"fractions", "Fraction "},
+    {"functools", "partial "},
+    {"pathlib", "Path PosixPath PurePath PurePosixPath PureWindowsPath WindowsPath "},
+    {"pathlib._local", "Path PosixPath PurePath PurePosixPath PureWindowsPath WindowsPath "},
+    {"types", "SimpleNamespace "},
+    {"typing", "Any Dict List Optional Tuple Union "},
+    {"uuid", "SafeUUID UUID "},
+    {"numpy",
+     "bool_ bytes_ complex128 complex64 datetime64 float16 float32 float64 int16 int32 "
+     "int64 int8 longdouble ndarray object_ recarray record str_ timedelta64 uint16 uint32 "
+     "uint64 uint8 void "},
+    {"ml_dtypes", "float4_e2m1fn float6_e2m3fn float6_e3m2fn float8_e3m4 float8_e4m3 "
+                  "float8_e4m3b11fnuz int1 int2 int4 uint1 uint2 uint4 "},
+    {"numpy.core.multiarray", "_reconstruct scalar "},
+    {"numpy._core.multiarray", "_reconstruct scalar "},
+    {"numpy.rec", "recarray record "}, /* as numpy 2 calls them */
+    {"numpy.random._pickle", "__bit_generator_ctor __generator_ctor __randomstate_ctor "},
+    {"numpy.random._mt19937", "MT19937 "},
+    {"numpy.random._pcg64", "PCG64 "},
+    {"numpy.random.bit_generator", "SeedSequence __pyx_unpickle_SeedSequence "},
+    {"torch", "Generator ScriptObject Tensor channels_last channels_last_3d contiguous_format "
+              "device int1 int2 int3 int4 int5 int6 int7 jagged preserve_format sparse_bsc "
+              "sparse_bsr sparse_coo sparse_csc sparse_csr strided uint1 uint2 uint3 uint4 uint5 "
+              "uint6 uint7 "},
+    {"torch._C", "Generator "},
+    {"torch._C._nn", "gelu "},
+    {"torch.amp.grad_scaler", "GradScaler OptState _refresh_per_optimizer_state "},
+    {"torch.cuda.amp.grad_scaler", "GradScaler OptState _refresh_per_optimizer_state "},
+    {"torch.nn.functional", "elu gelu leaky_relu mish relu sigmoid silu softmax tanh "},
+    {"torch.nested._internal.nested_tensor", "NestedTensor "},
+    {"torch.storage", "TypedStorage _TypedStorage "},
+};
+
+/* Modules, with those in them, whose classes are all harmless; by convention only classes begin
+ * with a capital letter. */
+static const char *const of_classes[] = {"numpy.dtypes", "torch.ao.nn", "torch.ao.quantization",
+                                         "torch.nn", "torch.optim"};
 
 /* Returns whether the name is the outer one, or inside of it. */
 static bool is_in(const char *name, const char *outer)
@@ -144,17 +172,56 @@ static bool is_in(const char *name, const char *outer)
     return strncmp(name, outer, n) == 0 && (name[n] == '\0' || name[n] == '.');
 }
 
-static bool is_dangerous(const struct value_global *global)
+static bool is_in_any(const char *name, const char *const *outer, size_t n)
 {
-    const char *module = strcmp(global->module, "__builtin__") == 0 ? "builtins" : global->module;
-    for (size_t i = 0; i < N_DANGERS; i++) {
-        const struct danger *danger = &dangers[i];
-        if (danger->name == NULL
-                ? is_in(module, danger->module)
-                : strcmp(module, danger->module) == 0 && is_in(global->name, danger->name))
+    for (size_t i = 0; i < n; i++)
+        if (is_in(name, outer[i]))
             return true;
+    return false;
+}
+
+/* Returns whether a list has the first n bytes of the name for the module. */
+static bool is_listed(const struct listed *lists, size_t n_lists, const char *module,
+                      const char *name, size_t n)
+{
+    for (size_t i = 0; i < n_lists; i++) {
+        if (strcmp(lists[i].module, module) != 0)
+            continue;
+        for (const char *at = lists[i].names; *at != '\0'; at = strchr(at, ' ') + 1)
+            if (strncmp(at, name, n) == 0 && at[n] == ' ')
+                return true;
     }
     return false;
+}
+
+static bool is_dangerous(const struct value_global *global)
+{
+    const char *module = torch_module(global);
+    return is_in_any(module, dangerous_modules,
+                     sizeof(dangerous_modules) / sizeof(*dangerous_modules)) ||
+           (strchr(global->name, ' ') == NULL &&
+            is_listed(dangerous, sizeof(dangerous) / sizeof(*dangerous), module, global->name,
+                      strcspn(global->name, ".")));
+}
+
+bool torch_is_harmless(const struct graph *graph, uint32_t id)
+{
+    const struct value_global *global = graph_at(graph, id)->global;
+    const char *module = torch_module(global), *name = global->name;
+    if (strlen(global->module) != global->n_module || strlen(name) != global->n_name ||
+        strchr(name, ' ') != NULL)
+        return false;
+    /* The code of classes of TorchScript is not Python's. */
+    if (torch_global_of(graph, id) != NULL || is_in(module, "__torch__"))
+        return true;
+    const bool is_path = strchr(name, '.') != NULL;
+    if (name[0] >= 'A' && name[0] <= 'Z' && !is_path &&
+        is_in_any(module, of_classes, sizeof(of_classes) / sizeof(*of_classes)))
+        return true;
+    /* Functions that make tensors of what they are given. */
+    if (strcmp(module, "torch._utils") == 0 && strncmp(name, "_rebuild_", 9) == 0 && !is_path)
+        return true;
+    return is_listed(harmless, sizeof(harmless) / sizeof(*harmless), module, name, strlen(name));
 }
 
 /* A hash decides whether names are equal; it is keyed, so that nobody can prepare equal ones. */

@@ -7,6 +7,10 @@
 
 #include "base/hash.h"
 #include "format/pytorch/object/torch.h"
+#include "value/value.h"
+
+/* Returns whether the name of a global is on the list. */
+bool torch_is_harmless(const struct graph *graph, uint32_t global);
 
 /* The names that were found; a zeroed struct has none. */
 struct torch_dangers {

@@ -1,21 +1,530 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * From the graph to named tensors and values: each step of the walk lists one value, or goes into
- * it.
+ * From the graph to named tensors and values: a stack of values that are being listed, and the
+ * dotted path to the current one. Each step lists one value, or goes into it. A container on its
+ * own path is a cycle and left out; one that is reached again is listed again, within a budget, so
+ * that sharing cannot list more than a small multiple of the file.
+ *
+ * A module is listed like in state_dict(); a tensor subclass by the tensors in it; every other
+ * object by arguments, items, elements and attributes.
  */
 #include "format/pytorch/object/torch_listing.h"
 
+#include <weightfs/array.h>
 #include <weightfs/cleanup.h>
+#include "format/core/nul_key.h"
+#include "format/pytorch/object/python_json.h"
+#include "format/pytorch/object/torch.h"
+#include "format/pytorch/object/torch_builder.h"
+#include "format/pytorch/object/torch_call.h"
+#include "format/pytorch/object/torch_marks.h"
+#include "value/value_leaf.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "format/core/nul_key.h"
-#include "format/pytorch/object/torch_builder.h"
-#include "format/pytorch/object/torch_composite.h"
-#include "format/pytorch/object/torch_marks.h"
-#include "format/pytorch/object/torch_object.h"
+enum walk_mode {
+    WALK_ITEMS,
+    WALK_PAIRS,
+    WALK_ARGS,       /* as items, but only those with tensors */
+    WALK_BOUND_ARGS, /* the same after the first, which is a class */
+    WALK_CALL,
+    WALK_MODULE,
+    WALK_PARTS,
+    WALK_WRAPPER,
+};
+
+struct frame {
+    uint32_t id;
+    uint32_t next;
+    size_t n_path; /* of the path to it */
+    uint32_t n_components;
+    uint32_t place;
+    uint32_t whole;                  /* of which its tensors are parts; 0: none */
+    const struct value_set *unsaved; /* buffers that state_dict() leaves out; NULL: none */
+    const char *role;                /* of the tensors in it, as walk.role */
+    enum walk_mode mode;
+    bool is_filtered;   /* lists only what has tensors */
+    bool is_attributes; /* the attributes of a module: its own dicts are listed before */
+};
+
+struct walk {
+    struct torch *torch;
+    struct graph *graph;
+    struct frame *frames;
+    uint32_t n_frames;
+    size_t n_frame_room;
+    uint32_t n_modules; /* among the frames */
+    uint32_t item;      /* of the top frame, listed next; PLACE_FIXED: none of its items */
+    uint32_t holder;    /* place of the tensor whose parts are listed; 0: that of the top frame */
+    uint32_t key;       /* value: the dict key that was added to the path last; 0: another text */
+    uint32_t pending;   /* value to be listed under the current path; 0: none */
+    const char *role; /* what the next tensor is in a module, if state_dict() does not return it */
+    bool is_owned;    /* the module of the top frame owns what is listed next */
+    struct strbuf path;
+    size_t n_to_nul; /* bytes of the path to the end of an escaped NUL; 0: it has none */
+    uint32_t n_components;
+    uint64_t n_repeats_left;
+    bool is_deep, is_repetitive;
+    struct value_set **sets; /* each malloc'ed: modules can share one */
+    uint32_t n_sets;
+    size_t n_set_room;
+    struct map set_numbers; /* by the list of their items */
+};
+
+/* NULL: nothing. */
+static void free_set(struct value_set *set)
+{
+    if (set != NULL)
+        value_set_done(set);
+    free(set);
+}
+
+static void walk_done(struct walk *walk)
+{
+    const int saved = errno;
+    for (uint32_t i = 0; i < walk->n_sets; i++)
+        free_set(walk->sets[i]);
+    free(walk->sets);
+    map_done(&walk->set_numbers);
+    free(walk->frames);
+    strbuf_done(&walk->path);
+    errno = saved;
+}
+
+struct set_query {
+    const struct walk *walk;
+    const uint32_t *items;
+};
+
+static bool is_set(const void *ctx, uint32_t i)
+{
+    const struct set_query *query = ctx;
+    return query->walk->sets[i]->items == query->items;
+}
+
+/* Makes a set of the items of that value, or finds it; NULL when out of memory. */
+static const struct value_set *walk_set(struct walk *walk, uint32_t items)
+{
+    const struct value *value = graph_at(walk->graph, items);
+    const struct set_query query = {walk, value_items(value)};
+    const uint64_t hash = hash_bytes(&items, sizeof(items), hash_seed());
+    uint32_t i;
+    if (map_find(&walk->set_numbers, hash, is_set, &query, &i))
+        return walk->sets[i];
+    struct value_set *set = calloc(1, sizeof(*set));
+    if (set == NULL ||
+        array_reserve(&walk->sets, sizeof(*walk->sets), walk->n_sets, 1, &walk->n_set_room) < 0 ||
+        value_set_init(set, walk->graph, value) < 0 ||
+        map_add(&walk->set_numbers, hash, walk->n_sets) < 0) {
+        free_set(set);
+        return NULL;
+    }
+    walk->sets[walk->n_sets++] = set;
+    return set;
+}
+
+static void add_component(struct walk *walk, const char *bytes, size_t n)
+{
+    if (walk->n_components++ > 0)
+        strbuf_add(&walk->path, ".", 1);
+    strbuf_add(&walk->path, bytes, n);
+}
+
+/* Adds one component to the path; the top frame removes it again. */
+static void walk_add_name(struct walk *walk, const char *name)
+{
+    add_component(walk, name, strlen(name));
+}
+
+static void walk_add_number(struct walk *walk, const char *prefix, uint32_t number)
+{
+    add_component(walk, prefix, strlen(prefix));
+    strbuf_printf(&walk->path, "%u", number);
+}
+
+/* Writes each NUL of the component at n_before as "%00", and notes where the last one is. */
+static void escape_nuls(struct walk *walk, size_t n_before)
+{
+    const size_t n = walk->path.n_bytes - n_before;
+    if (walk->path.is_cut || n == 0 || memchr(walk->path.bytes + n_before, '\0', n) == NULL)
+        return;
+    autofree char *copy = malloc(n);
+    if (copy == NULL) {
+        strbuf_fail(&walk->path);
+        return;
+    }
+    memcpy(copy, walk->path.bytes + n_before, n);
+    walk->path.n_bytes = n_before;
+    for (size_t i = 0; i < n; i++)
+        strbuf_add(&walk->path, copy[i] == '\0' ? "%00" : copy + i, copy[i] == '\0' ? 3 : 1);
+    walk->n_to_nul = walk->path.n_bytes;
+}
+
+/* The same for a key of a dict; one that cannot be spelled gets "%key" and a number of its own. */
+static void walk_add_key(struct walk *walk, uint32_t key)
+{
+    add_component(walk, "", 0);
+    const size_t n_before = walk->path.n_bytes;
+    walk->key = key;
+    if (!value_add_key(&walk->path, walk->graph, key))
+        strbuf_printf(&walk->path, "%%key%08x", python_key_digest(walk->graph, key));
+    escape_nuls(walk, n_before);
+}
+
+/* Adds the place of what the path leads to, and returns its number; 0 when out of memory. */
+static uint32_t walk_add_place(struct walk *walk, uint32_t id, const char *name)
+{
+    const struct frame *top = walk->n_frames == 0 ? NULL : &walk->frames[walk->n_frames - 1];
+    struct catalog_place place = {
+        .name = name, .n_name = (uint32_t)walk->path.n_bytes, .item = walk->item, .id = id};
+    place.parent = walk->holder != 0 ? walk->holder : top != NULL ? top->place : 0;
+    place.start = PLACE_FIXED;
+    if (top != NULL && walk->holder == 0 && walk->n_components > top->n_components)
+        place.start = top->n_components == 0 ? 0 : (uint32_t)top->n_path + 1;
+    if (name != NULL)
+        place.n_name = (uint32_t)strlen(name);
+    walk->item = PLACE_FIXED;
+    return catalog_add_place(walk->torch->catalog, &place);
+}
+
+/* Returns whether the mode can step through the value: arguments and states can be anything. */
+static bool is_walkable(const struct value *value, enum walk_mode mode)
+{
+    switch (mode) {
+    case WALK_PAIRS:
+        return value->kind == VALUE_DICT;
+    case WALK_ITEMS:
+    case WALK_ARGS:
+    case WALK_BOUND_ARGS:
+        return value_has_items(value);
+    default:
+        return value->kind == VALUE_CALL;
+    }
+}
+
+/*
+ * Goes into a value: it becomes the top frame, and components in it are added to the current path.
+ * Does nothing for a value that the mode cannot step through, one that is open already, one too
+ * deep, or one that was listed too often. -ENOMEM.
+ */
+static int walk_enter(struct walk *walk, enum walk_mode mode, uint32_t id)
+{
+    if (id == 0 || !is_walkable(graph_at(walk->graph, id), mode))
+        return 0;
+    struct value *value = graph_at(walk->graph, id);
+    if (walk->n_frames >= walk->torch->limits->depth) {
+        walk->is_deep = true;
+        return 0;
+    }
+    if ((value->marks & MARK_OPEN) != 0)
+        return 0;
+    if ((value->marks & MARK_EXPANDED) != 0) {
+        const uint64_t cost = 1 + (value_has_items(value) ? value->n : 0);
+        if (cost > walk->n_repeats_left) {
+            walk->is_repetitive = true;
+            return 0;
+        }
+        walk->n_repeats_left -= cost;
+    }
+    if (array_reserve(&walk->frames, sizeof(*walk->frames), walk->n_frames, 1,
+                      &walk->n_frame_room) < 0)
+        return wfs_fail_memory(walk->torch->err);
+    const uint32_t place = walk_add_place(walk, id, NULL);
+    if (place == 0)
+        return wfs_fail_memory(walk->torch->err);
+    value->marks |= MARK_OPEN | MARK_EXPANDED;
+    walk->n_modules += mode == WALK_MODULE;
+    walk->frames[walk->n_frames++] = (struct frame){.id = id,
+                                                    .mode = mode,
+                                                    .n_path = walk->path.n_bytes,
+                                                    .n_components = walk->n_components,
+                                                    .place = place,
+                                                    .role = walk->role};
+    return 0;
+}
+
+/* Leaves the top frame. */
+static void walk_leave(struct walk *walk)
+{
+    const struct frame *frame = &walk->frames[--walk->n_frames];
+    graph_at(walk->graph, frame->id)->marks &= (uint8_t)~MARK_OPEN;
+    walk->n_modules -= frame->mode == WALK_MODULE;
+}
+
+/* Returns the attributes in a state: a dict, or the first of two items (the second has
+ * __slots__). */
+static uint32_t attributes_of(const struct walk *walk, uint32_t state)
+{
+    if (state != 0 && graph_at(walk->graph, state)->kind == VALUE_TUPLE &&
+        torch_n_args(walk->graph, state) == 2)
+        return torch_arg(walk->graph, state, 0);
+    return state;
+}
+
+static bool is_mapping(const struct walk *walk, uint32_t id)
+{
+    if (id == 0)
+        return false;
+    const struct value *value = graph_at(walk->graph, id);
+    return value->kind == VALUE_DICT || torch_what_of(walk->graph, value) == WHAT_ORDERED_DICT;
+}
+
+/* Returns the attributes of a module; 0 when the call does not make one. A traced module is what a
+ * function makes of them. */
+static uint32_t module_attributes(const struct walk *walk, const struct value *call)
+{
+    const uint32_t state = torch_state(walk->graph, call);
+    const uint32_t dict =
+        state == 0 ? torch_arg(walk->graph, call->call.args, 0) : attributes_of(walk, state);
+    return is_mapping(walk, dict) &&
+                   is_mapping(walk, value_get(walk->graph, dict, "_parameters")) &&
+                   is_mapping(walk, value_get(walk->graph, dict, "_modules"))
+               ? dict
+               : 0;
+}
+
+/* Returns whether the call makes an nn.Module, judged by its state. */
+static bool object_is_module(const struct walk *walk, const struct value *call)
+{
+    return call->kind == VALUE_CALL && module_attributes(walk, call) != 0;
+}
+
+/* Returns the state of a wrapper that _rebuild_from_type_v2 makes; 0 for other calls. */
+static uint32_t wrapper_state(const struct walk *walk, const struct value *call)
+{
+    if (torch_what_of(walk->graph, call) != WHAT_REBUILD_TYPE)
+        return 0;
+    const struct torch_global *inner =
+        torch_global_of(walk->graph, torch_arg(walk->graph, call->call.args, 0));
+    return inner == NULL || inner->what != WHAT_REBUILD_WRAPPER
+               ? 0
+               : torch_arg(walk->graph, call->call.args, 3);
+}
+
+/* Returns whether the call makes a tensor whose content is other tensors, held by its state. */
+static bool object_is_wrapper(const struct walk *walk, const struct value *call)
+{
+    return torch_has_tensor(walk->graph, wrapper_state(walk, call));
+}
+
+/* Goes into a dict that has the same name as the frame. Returns its frame, NULL if there is nothing
+ * to go into, in *ret. */
+static int enter_mapping(struct walk *walk, uint32_t dict, struct frame **ret)
+{
+    *ret = NULL;
+    if (dict != 0 && graph_at(walk->graph, dict)->kind == VALUE_CALL)
+        dict = value_part(walk->graph, graph_at(walk->graph, dict), PART_ITEMS);
+    if (dict == 0)
+        return 0;
+    const uint32_t n_frames = walk->n_frames;
+    const int code = walk_enter(walk, WALK_PAIRS, dict);
+    if (code == 0 && walk->n_frames > n_frames)
+        *ret = &walk->frames[walk->n_frames - 1];
+    return code;
+}
+
+/* The same; whole: of which its tensors are parts, or 0. */
+static int enter_pairs(struct walk *walk, uint32_t dict, uint32_t whole)
+{
+    struct frame *frame;
+    const int code = enter_mapping(walk, dict, &frame);
+    if (frame != NULL)
+        frame->whole = whole;
+    return code;
+}
+
+static int enter_state(struct walk *walk, uint32_t state, uint32_t whole)
+{
+    if (state == 0 || graph_at(walk->graph, state)->kind == VALUE_NONE)
+        return 0;
+    if (is_mapping(walk, state))
+        return enter_pairs(walk, state, whole);
+    walk_add_name(walk, "%state");
+    walk->pending = state;
+    return 0;
+}
+
+/* Returns the attributes in __slots__: the second of two dicts, the first of which may be missing;
+ * 0 when the state is anything else. */
+static uint32_t slots_of(const struct walk *walk, uint32_t state)
+{
+    const uint32_t dict = attributes_of(walk, state), slots = torch_arg(walk->graph, state, 1);
+    return dict != state && is_mapping(walk, slots) &&
+                   (is_mapping(walk, dict) || graph_at(walk->graph, dict)->kind == VALUE_NONE)
+               ? slots
+               : 0;
+}
+
+/* Goes into a state. Both dicts of a tuple of two are attributes. */
+static int enter_states(struct walk *walk, uint32_t state, uint32_t whole)
+{
+    const uint32_t dict = attributes_of(walk, state), slots = slots_of(walk, state);
+    if (slots == 0)
+        return enter_state(walk, state, whole);
+    const size_t n_path = walk->path.n_bytes;
+    const uint32_t n_components = walk->n_components;
+    const int code = enter_state(walk, slots, whole);
+    walk->path.n_bytes = n_path;
+    walk->n_components = n_components;
+    return code < 0 ? code : enter_state(walk, dict, whole);
+}
+
+/* Goes into what BUILD gave to an object: its attributes, under the current path. */
+static int object_enter_state(struct walk *walk, uint32_t state)
+{
+    const uint32_t dict = attributes_of(walk, state);
+    return is_mapping(walk, dict) || dict != state ? enter_states(walk, state, 0) : 0;
+}
+
+/* Goes into an argument that has the items of what a call makes: they are named as its own. */
+static int enter_content(struct walk *walk, uint32_t id)
+{
+    const struct value *value = graph_at(walk->graph, id);
+    if (value_has_items(value))
+        return walk_enter(walk, value->kind == VALUE_DICT ? WALK_PAIRS : WALK_ITEMS, id);
+    if (torch_has_tensor(walk->graph, id))
+        walk->pending = id;
+    return 0;
+}
+
+/* Goes into the arguments when tensors are in them. */
+static int enter_args(struct walk *walk, const struct value *call)
+{
+    const uint32_t args = call->call.args;
+    if (call->form == FORM_NEWOBJ_EX)
+        return walk_enter(walk, WALK_ARGS, torch_arg(walk->graph, args, 0));
+    const uint32_t content = torch_container_content(walk->graph, call);
+    if (content != 0)
+        return enter_content(walk, content);
+    if (!torch_has_tensor(walk->graph, args) || !value_has_items(graph_at(walk->graph, args)))
+        return 0;
+    return walk_enter(walk, call->form == FORM_NEWOBJ ? WALK_ITEMS : WALK_ARGS, args);
+}
+
+/* Returns the i-th item of the state of functools.partial(function, *args, **kwargs); 0 when the
+ * value is something else. */
+static uint32_t partial_item(const struct walk *walk, uint32_t id, uint32_t i)
+{
+    const struct value *value = id == 0 ? NULL : graph_at(walk->graph, id);
+    if (value == NULL || torch_what_of(walk->graph, value) != WHAT_PARTIAL)
+        return 0;
+    return torch_arg(walk->graph, torch_state(walk->graph, value), i);
+}
+
+/* Goes into what is called, where that is an object. Up to protocol 3, class.__new__(class, *args,
+ * **kwargs) is pickled as partial(class.__new__, class, *args, **kwargs)(): the arguments are named
+ * as those of the class. */
+static int enter_callable(struct walk *walk, const struct value *call)
+{
+    const uint32_t args = partial_item(walk, call->call.callable, 1),
+                   first = torch_arg(walk->graph, args, 0);
+    if (first != 0)
+        return walk_enter(
+            walk, graph_at(walk->graph, first)->kind == VALUE_GLOBAL ? WALK_BOUND_ARGS : WALK_ARGS,
+            args);
+    if (args == 0 && torch_has_tensor(walk->graph, call->call.callable)) {
+        walk_add_name(walk, "%callable");
+        walk->pending = call->call.callable;
+    }
+    return 0;
+}
+
+/* Goes into the arguments that have names. */
+static int enter_kwargs(struct walk *walk, const struct value *call)
+{
+    const uint32_t dict = call->form == FORM_NEWOBJ_EX ? torch_arg(walk->graph, call->call.args, 1)
+                                                       : partial_item(walk, call->call.callable, 2);
+    return enter_pairs(walk, dict, 0);
+}
+
+/* Each does one step of the frame. Returns 1 when nothing is left in it, 0 otherwise, or an
+ * error. */
+static int object_step_call(struct walk *walk, struct frame *frame)
+{
+    enum { N_STEPS = 5 };
+    const struct value *call = graph_at(walk->graph, frame->id);
+    const uint32_t states = value_part(walk->graph, call, PART_STATES);
+    const uint32_t elements = value_part(walk->graph, call, PART_ELEMENTS);
+    const uint32_t i = frame->next++;
+    switch (i) {
+    case 0:
+        return enter_callable(walk, call);
+    case 1:
+        return enter_args(walk, call);
+    case 2:
+        return enter_kwargs(walk, call);
+    case 3:
+        return enter_pairs(walk, value_part(walk->graph, call, PART_ITEMS), 0);
+    case 4:
+        return elements == 0 ? 0 : walk_enter(walk, WALK_ITEMS, elements);
+    default:
+        if (i - N_STEPS >= torch_n_args(walk->graph, states) ||
+            torch_array_objects(walk->graph, call) != 0)
+            return 1;
+        return enter_states(walk, torch_arg(walk->graph, states, i - N_STEPS), 0);
+    }
+}
+
+/* Returns the items of a set: itself, or the list that set() was called with. */
+static uint32_t set_items(const struct graph *graph, uint32_t id)
+{
+    const struct value *value = graph_at(graph, id);
+    return value->kind == VALUE_CALL ? torch_arg(graph, value->call.args, 0) : id;
+}
+
+/* Notes in the frame of the buffers which of them state_dict() leaves out. */
+static int set_unsaved(struct walk *walk, struct frame *frame, uint32_t set)
+{
+    const uint32_t items = set == 0 ? 0 : set_items(walk->graph, set);
+    if (items == 0 || !value_has_items(graph_at(walk->graph, items)))
+        return 0;
+    frame->unsaved = walk_set(walk, items);
+    return frame->unsaved == NULL ? wfs_fail_memory(walk->torch->err) : 0;
+}
+
+/* What the module owns comes first, in the order of state_dict(), then its other attributes. */
+static int object_step_module(struct walk *walk, struct frame *frame)
+{
+    enum { BUFFERS = 1, ATTRIBUTES = TORCH_N_OWNED, SLOTS };
+    const struct value *call = graph_at(walk->graph, frame->id);
+    const uint32_t dict = module_attributes(walk, call);
+    const uint32_t i = frame->next++;
+    if (i > SLOTS)
+        return 1;
+    const uint32_t mapping = i == SLOTS        ? slots_of(walk, torch_state(walk->graph, call))
+                             : i == ATTRIBUTES ? dict
+                                               : value_get(walk->graph, dict, torch_owned[i]);
+    struct frame *inner;
+    const int code = enter_mapping(walk, mapping, &inner);
+    if (inner == NULL)
+        return code;
+    inner->is_filtered = true;
+    inner->is_attributes = i >= ATTRIBUTES;
+    if (inner->is_attributes)
+        inner->role = "attribute";
+    return i != BUFFERS ? code
+                        : set_unsaved(walk, inner,
+                                      value_get(walk->graph, dict, "_non_persistent_buffers_set"));
+}
+
+static int object_step_wrapper(struct walk *walk, struct frame *frame)
+{
+    const uint32_t id = frame->id;
+    if (frame->next++ > 0)
+        return 1;
+    return enter_states(walk, wrapper_state(walk, graph_at(walk->graph, id)), id);
+}
+
+/* Returns what the item with this key is in a module, if state_dict() does not return it; else
+ * NULL. */
+static const char *object_role(const struct frame *frame, uint32_t key)
+{
+    if (frame->role != NULL || frame->unsaved == NULL)
+        return frame->role;
+    return value_set_has(frame->unsaved, key) ? "non-persistent buffer" : NULL;
+}
 
 /* Returns the key of the dict when it is the whole path; otherwise NULL. */
 static const char *lasting_path(const struct walk *walk)

@@ -11,8 +11,7 @@
 
 #include "archive/derived.h"
 #include "base/bytes.h"
-#include "format/pytorch/object/torch_args.h"
-#include "format/pytorch/object/torch_global.h"
+#include "format/pytorch/object/torch_call.h"
 
 const char torch_tensor_absent[] = "it was saved without its data";
 

@@ -14,9 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "format/pytorch/object/torch_args.h"
-#include "format/pytorch/object/torch_composite.h"
-#include "format/pytorch/object/torch_global.h"
+#include "format/pytorch/object/torch_call.h"
+#include "format/pytorch/object/torch_builder.h"
 #include "value/value_leaf.h"
 
 void torch_edit_done(struct torch_edit *edit)

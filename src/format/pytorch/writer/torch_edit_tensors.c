@@ -14,9 +14,8 @@
 
 #include "base/bytes.h"
 #include "format/core/storable.h"
-#include "format/pytorch/object/torch_args.h"
-#include "format/pytorch/object/torch_global.h"
-#include "format/pytorch/object/torch_storage_id.h"
+#include "format/pytorch/object/torch_call.h"
+#include "format/pytorch/object/torch_storage.h"
 
 /* The call that makes a tensor of a storage, inside of calls that wrap it. */
 struct maker {

@@ -16,8 +16,8 @@
 
 #include "base/bytes.h"
 #include "format/core/zip_layout.h"
-#include "format/pytorch/object/torch_args.h"
-#include "format/pytorch/object/torch_storage_id.h"
+#include "format/pytorch/object/torch_call.h"
+#include "format/pytorch/object/torch_storage.h"
 #include "pickle/pickle_writer.h"
 
 /* Returns the class of a persistent value that also has its source text, in old files; 0: it is

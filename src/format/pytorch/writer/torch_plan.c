@@ -16,8 +16,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "format/pytorch/object/torch_args.h"
-#include "format/pytorch/object/torch_global.h"
+#include "format/pytorch/object/torch_call.h"
 #include "format/pytorch/object/torch_storage.h"
 
 static uint32_t number(struct torch_plan *plan, uint32_t id)

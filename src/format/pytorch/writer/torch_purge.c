@@ -10,9 +10,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "format/pytorch/object/torch_args.h"
-#include "format/pytorch/object/torch_global.h"
-#include "format/pytorch/object/torch_harmless.h"
+#include "format/pytorch/object/torch_call.h"
+#include "format/pytorch/object/torch_dangers.h"
 #include "format/pytorch/object/torch_marks.h"
 #include "format/pytorch/object/torch_storage.h"
 

@@ -1,12 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The names in pickles that have a meaning here: functions that make tensors, storage classes,
- * dtypes. Every other name stays opaque.
+ * What calls of a pickle call, and with what: arguments and states, and the names that have a
+ * meaning here: functions that make tensors, storage classes, dtypes. Every other name stays
+ * opaque.
  */
-#ifndef WFS_TORCH_GLOBAL_H
-#define WFS_TORCH_GLOBAL_H
+#ifndef WFS_TORCH_CALL_H
+#define WFS_TORCH_CALL_H
 
 #include "value/value.h"
+
+/* Returns the i-th item of a tuple or list; 0 when it is neither or has fewer items. */
+uint32_t torch_arg(const struct graph *graph, uint32_t args, uint32_t i);
+uint32_t torch_n_args(const struct graph *graph, uint32_t args);
+
+/* Reads an integer or a bool; false when the value is neither, or the integer has over 64 bits. */
+bool torch_integer(const struct graph *graph, uint32_t id, int64_t *ret);
+
+/* Returns the last state that a call got from BUILD; 0: none. */
+uint32_t torch_state(const struct graph *graph, const struct value *call);
 
 /* The meaning of a name. */
 enum torch_what {
@@ -60,6 +71,13 @@ struct torch_global {
     uint8_t what;  /* enum torch_what */
     uint8_t dtype; /* enum wfs_dtype, where what has one */
 };
+
+/* Returns the module, by the name that it has in Python 3. */
+const char *torch_module(const struct value_global *global);
+
+/* Returns the class that a persistent id of an old file stands for: ('module', class, file, source
+ * text) in streams, (class, file, source text) in tars. Returns other values as they are. */
+uint32_t torch_class_of(const struct graph *graph, uint32_t id);
 
 /* Returns the meaning of a global, or of the class that a persistent id of an old file stands for;
  * NULL when it has none. */

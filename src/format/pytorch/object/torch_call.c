@@ -1,13 +1,42 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The table of known names. Being in it makes a call readable, never executable.
+ * Arguments, and the table of known names. Being in it makes a call readable, never executable.
  */
-#include "format/pytorch/object/torch_global.h"
+#include "format/pytorch/object/torch_call.h"
+
+#include "tensor/catalog.h"
 
 #include <string.h>
 
-#include "format/pytorch/object/torch_args.h"
-#include "tensor/catalog.h"
+uint32_t torch_n_args(const struct graph *graph, uint32_t args)
+{
+    if (args == 0)
+        return 0;
+    const struct value *value = graph_at(graph, args);
+    return value->kind == VALUE_TUPLE || value->kind == VALUE_LIST ? value->n : 0;
+}
+
+uint32_t torch_arg(const struct graph *graph, uint32_t args, uint32_t i)
+{
+    return i < torch_n_args(graph, args) ? value_items(graph_at(graph, args))[i] : 0;
+}
+
+bool torch_integer(const struct graph *graph, uint32_t id, int64_t *ret)
+{
+    if (id == 0)
+        return false;
+    const struct value *value = graph_at(graph, id);
+    if (value->kind != VALUE_INT && value->kind != VALUE_BOOL)
+        return false;
+    *ret = value->integer;
+    return true;
+}
+
+uint32_t torch_state(const struct graph *graph, const struct value *call)
+{
+    const uint32_t states = value_part(graph, call, PART_STATES), n = torch_n_args(graph, states);
+    return n == 0 ? 0 : torch_arg(graph, states, n - 1);
+}
 
 #define G(module, name, what, dtype)                                                               \
     {                                                                                              \
@@ -168,18 +197,21 @@ static const struct torch_global globals[] = {
 enum { N_GLOBALS = sizeof(globals) / sizeof(globals[0]), TAG_NONE = 255 };
 _Static_assert(N_GLOBALS < TAG_NONE, "a tag is one byte");
 
+const char *torch_module(const struct value_global *global)
+{
+    return strcmp(global->module, "__builtin__") == 0 ? "builtins" : global->module;
+}
+
 /* Returns the canonical name of the module: Python 2 and NumPy 2 have other names for some. */
 static const char *present_name(const struct value_global *global, char *buf, size_t n_buf)
 {
     static const char numpy2[] = "numpy._core.", numpy1[] = "numpy.core.";
-    if (strcmp(global->module, "__builtin__") == 0)
-        return "builtins";
     if (strcmp(global->module, "copy_reg") == 0)
         return "copyreg";
     if (strcmp(global->module, "torch.cuda") == 0)
         return "torch";
     if (strncmp(global->module, numpy2, sizeof(numpy2) - 1) != 0 || global->n_module >= n_buf)
-        return global->module;
+        return torch_module(global);
     memcpy(buf, numpy1, sizeof(numpy1) - 1);
     strcpy(buf + sizeof(numpy1) - 1, global->module + sizeof(numpy2) - 1);
     return buf;
@@ -201,25 +233,21 @@ static uint8_t find_tag(const struct value_global *global)
     return TAG_NONE;
 }
 
-/* Returns the class in ('module', class, file, source text) of streams and (class, file, source
- * text) of tars. */
-static uint32_t class_of(const struct graph *graph, uint32_t id)
+uint32_t torch_class_of(const struct graph *graph, uint32_t id)
 {
     const struct value *value = graph_at(graph, id);
     if (value->kind != VALUE_PERSISTENT)
         return id;
     const uint32_t first = torch_arg(graph, value->id, 0);
-    if (first == 0)
-        return id;
-    if (value_is_text(graph, first, "module"))
-        return torch_arg(graph, value->id, 1);
-    return graph_at(graph, first)->kind == VALUE_GLOBAL ? first : id;
+    const uint32_t class =
+        value_is_text(graph, first, "module") ? torch_arg(graph, value->id, 1) : first;
+    return class != 0 && graph_at(graph, class)->kind == VALUE_GLOBAL ? class : id;
 }
 
 const struct torch_global *torch_global_of(const struct graph *graph, uint32_t id)
 {
     if (id != 0)
-        id = class_of(graph, id);
+        id = torch_class_of(graph, id);
     if (id == 0 || graph_at(graph, id)->kind != VALUE_GLOBAL)
         return NULL;
     struct value *value = graph_at(graph, id);
