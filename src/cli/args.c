@@ -5,10 +5,9 @@
 #include "cli/args.h"
 
 #include "program/print.h"
-#include "program/terminal.h"
 #include "program/settings.h"
+#include "program/terminal.h"
 
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,13 +34,6 @@ static bool takes(const struct verb *verb, const struct setting *setting)
     return setting->subject == SETTING_OF_SOURCE ? verb->has_source : verb->has_output;
 }
 
-/* The options of the verb itself, ended as a table is. */
-static const struct args_option *own_options(const struct verb *verb)
-{
-    static const struct args_option none = {NULL, NULL, NULL};
-    return verb->options != NULL ? verb->options : &none;
-}
-
 static bool is_option(const struct args_option *option, const char *name, size_t n_name)
 {
     return strlen(option->name) == n_name && memcmp(option->name, name, n_name) == 0;
@@ -50,7 +42,7 @@ static bool is_option(const struct args_option *option, const char *name, size_t
 static bool find_option(const struct verb *verb, const char *name, size_t n_name,
                         struct args_option *ret)
 {
-    for (const struct args_option *option = own_options(verb); option->name != NULL; option++) {
+    for (const struct args_option *option = verb->options; option->name != NULL; option++) {
         *ret = *option;
         if (is_option(option, name, n_name))
             return true;
@@ -116,7 +108,7 @@ static void print_help(const struct verb *verb)
     wrapping_start(false);
     printf("usage: weightfs %s [OPTION...] %s\n\n%s\n\noptions:\n", verb->name, verb->operands,
            verb->text);
-    for (const struct args_option *option = own_options(verb); option->name != NULL; option++)
+    for (const struct args_option *option = verb->options; option->name != NULL; option++)
         print_option(option->name, option->argument, option->help);
     if (verb->has_output)
         print_settings(SETTING_OF_OUTPUT);
@@ -145,7 +137,7 @@ static const char *find_similar(const struct verb *verb, const char *text)
     const struct setting *setting;
     const struct wfs_view_option *view;
     spelling_start(&spelling, text + strspn(text, "-"));
-    for (const struct args_option *option = own_options(verb); option->name != NULL; option++) {
+    for (const struct args_option *option = verb->options; option->name != NULL; option++) {
         if (text[1] == option->name[0] && text[2] == '\0')
             return option->name;
         spelling_try(&spelling, option->name);

@@ -26,14 +26,14 @@ struct args;
 
 struct verb {
     const char *name;
-    const char *operands; /* as the help shows them */
-    const char *text;     /* what the verb does; lines of at most 80 columns */
-    size_t n_min, n_max;  /* operands */
-    bool has_source;      /* takes the settings of a source, and the options of views */
-    bool has_output;      /* takes the settings of an output */
-    bool lists_views;     /* the help text shows the options of views */
-    bool is_json;         /* prints JSON, whose lines are not broken on a terminal */
-    const struct args_option *options; /* of its own, or NULL */
+    const char *operands;           /* as the help shows them */
+    const char *text;               /* what the verb does; lines of at most 80 columns */
+    size_t n_min, n_max;            /* operands */
+    bool has_source;                /* takes the settings of a source, and the options of views */
+    bool has_output;                /* takes the settings of an output */
+    bool lists_views;               /* the help text shows the options of views */
+    bool is_json;                   /* prints JSON, whose lines are not broken on a terminal */
+    struct args_option options[10]; /* of its own; the last one has no name */
     enum exit_code (*run)(const struct args *args);
 };
 

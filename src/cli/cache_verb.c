@@ -3,7 +3,6 @@
  * weightfs cache: what the directory of the option `cache` holds.
  */
 #include "cli/args.h"
-
 #include "cli/table.h"
 #include "program/print.h"
 

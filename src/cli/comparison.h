@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Two tensors, element by element. Numbers are compared as numbers, whatever their dtypes: NaN
- * equals NaN and zero equals minus zero. What has no arithmetic meaning, quantized and opaque
- * elements among it, is compared by its bytes.
+ * Two tensors, element by element, and tables of how two checkpoints differ. Numbers are compared
+ * as numbers, whatever their dtypes: NaN equals NaN and zero equals minus zero. What has no
+ * arithmetic meaning, quantized and opaque elements among it, is compared by its bytes.
  */
 #ifndef WFS_COMPARISON_H
 #define WFS_COMPARISON_H
+
+#include "cli/args.h"
 
 #include <weightfs/tensor.h>
 
@@ -20,8 +22,6 @@ struct measures {
 double measures_l2(const struct measures *measures);
 double measures_relative(const struct measures *measures);
 double measures_cosine(const struct measures *measures);
-
-void measures_add(struct measures *total, const struct measures *more);
 
 struct comparison_options {
     bool is_exact;     /* numbers of one dtype are compared bit for bit */
@@ -52,5 +52,21 @@ bool comparison_has_content(const struct wfs_tensor *a, const struct wfs_tensor 
 int comparison_make(const struct wfs_tensor *a, const struct wfs_tensor *b,
                     struct comparison_options options, struct comparison *ret,
                     const struct wfs_tensor **ret_failed);
+
+/* ---- tables ---- */
+
+/* A tensor of both, or of one of them: the other is NULL then, and nothing was compared. */
+struct diff_row {
+    const struct wfs_tensor *a, *b;
+    bool is_equal;
+    struct comparison comparison;
+};
+
+/* Checks the value of --sort, or prints a line: EXIT_USAGE. */
+enum exit_code diff_tables_check(const struct args *args);
+
+/* Prints a row for each tensor that differs, or with --stat one with a bar for each module that has
+ * one; and puts the rows in their order. -ENOMEM. */
+int diff_tables_print(struct diff_row *rows, size_t n_rows, const struct args *args);
 
 #endif

@@ -1,25 +1,47 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What may be replaced is decided before the source is read; what cannot be stored before the
- * target is written.
+ * weightfs convert, edit and patch: a checkpoint written as a new file or set, as it is or with
+ * edits. What may be replaced is decided before the source is read; what cannot be stored before
+ * the target is written.
  */
-#include "cli/conversion.h"
-
-#include <weightfs/cleanup.h>
-#include <weightfs/format.h>
-#include <weightfs/strbuf.h>
-#include <weightfs/view.h>
-
-#include "cli/input.h"
-#include "cli/progress.h"
 #include "cli/args.h"
+#include "cli/input.h"
+#include "cli/mounted.h"
+#include "cli/progress.h"
+#include "program/checkpoint.h"
 #include "program/commit.h"
 #include "program/destination.h"
 #include "program/print.h"
 
+#include <weightfs/cleanup.h>
+#include <weightfs/format.h>
+#include <weightfs/output.h>
+#include <weightfs/patch.h>
+#include <weightfs/strbuf.h>
+#include <weightfs/value.h>
+#include <weightfs/view.h>
+
 #include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
+
+struct conversion_request {
+    const struct args *args; /* with the settings of a source and an output, and options of views */
+    const char *source, *target;
+    /*
+     * Makes a catalog of the loaded one, which outlives it, or prints a line. NULL: the loaded one
+     * is written.
+     */
+    enum exit_code (*change)(void *ctx, const struct wfs_catalog *loaded, struct wfs_catalog **out);
+    void *ctx;
+    const struct wfs_catalog
+        *file; /* what else it makes that of; NULL: nothing that is known yet */
+    const struct wfs_access
+        *access; /* of what else it makes that of, read afterwards; NULL: none */
+};
 
 struct conversion {
     const char *source;
@@ -206,7 +228,8 @@ static enum exit_code refuse(const struct conversion *conversion, enum exit_code
                        err->text);
 }
 
-enum exit_code conversion_run(const struct conversion_request *request)
+/* Loads, changes and saves; prints what is left out, or a line about what went wrong. */
+static enum exit_code conversion_run(const struct conversion_request *request)
 {
     const struct settings *settings = &request->args->settings;
     auto_catalog struct wfs_catalog *catalog = NULL;
@@ -267,4 +290,476 @@ const struct verb verb_convert = {
     .has_source = true,
     .has_output = true,
     .run = run_convert,
+};
+
+/* ---- edit: the options become a patch, which is applied ---- */
+
+struct editing {
+    const struct args *args;
+    const char *source; /* as typed */
+    const struct wfs_catalog *of;
+    struct wfs_patch *patch;
+    struct wfs_access access;
+    bool has_complained;
+};
+
+/* ---- mistakes ---- */
+
+static enum exit_code fail_option(const struct args_given *given, const char *format,
+                                  const char *what)
+{
+    char text[WFS_ERROR_TEXT_MAX];
+    snprintf(text, sizeof(text), format, what);
+    return print_error(EXIT_USAGE, NULL, "--%s '%s': %s", given->name, wfs_quote(given->value).text,
+                       text);
+}
+
+static enum exit_code fail_edit(const struct editing *editing, const char *key,
+                                const struct wfs_error *err)
+{
+    if (err->code != ENOKEY || key == NULL)
+        return print_error(err->code == ENOKEY || err->code == EEXIST ? EXIT_NO_MATCH
+                           : err->code == EINVAL                      ? EXIT_USAGE
+                                                                      : exit_of_errno(err->code),
+                           err->code == EINVAL ? NULL : editing->source, "%s", err->text);
+    return print_error(EXIT_NO_MATCH, editing->source, "%s%s", err->text,
+                       input_suggest(editing->of, key, true).text);
+}
+
+/* ---- the options ---- */
+
+/* Cuts "KEY=TEXT" at its first '='. key is malloc'ed, NULL when out of memory or without a '='. */
+static const char *split(const char *value, char **ret_key)
+{
+    const char *sign = strchr(value, '=');
+    *ret_key = sign == NULL || sign == value ? NULL : strndup(value, (size_t)(sign - value));
+    if (*ret_key == NULL)
+        return NULL;
+    wfs_unescape(*ret_key);
+    return sign + 1;
+}
+
+static enum exit_code remove_matches(struct editing *editing, const struct args_given *given)
+{
+    cleanup(glob_done) struct glob glob = glob_of(given->value);
+    const struct wfs_catalog *of = editing->of;
+    struct wfs_error err = {0};
+    size_t n = 0;
+    int code = 0;
+    for (size_t i = 0; i < wfs_catalog_n_tensors(of) && code == 0; i++) {
+        if (!glob_matches(&glob, wfs_catalog_tensor(of, i)->key))
+            continue;
+        n++;
+        code = wfs_patch_remove(editing->patch, of, i, &err);
+    }
+    for (size_t i = 0; i < wfs_catalog_n_values(of) && code == 0; i++) {
+        if (!glob_matches(&glob, wfs_catalog_value_name(of, i)))
+            continue;
+        n++;
+        code = wfs_patch_remove_value(editing->patch, of, i, &err);
+    }
+    if (code < 0)
+        return fail_edit(editing, NULL, &err);
+    if (n > 0)
+        return EXIT_DONE;
+    return print_error(EXIT_NO_MATCH, editing->source, "no key matches '%s'%s",
+                       wfs_quote(given->value).text, input_suggest(of, given->value, true).text);
+}
+
+/* "KEY.NAME": the name is what follows the last dot. */
+static int set_attribute(struct editing *editing, char *key, const char *value,
+                         struct wfs_error *err)
+{
+    char *dot = strrchr(key, '.');
+    if (dot == NULL || dot == key)
+        return wfs_fail(err, EINVAL,
+                        "--set '%s': expected KEY.dtype, KEY.shape or KEY.param_id before the '='",
+                        wfs_quote(key).text);
+    *dot = '\0';
+    return wfs_patch_set(editing->patch, editing->of, key, dot + 1, value, err);
+}
+
+static enum exit_code apply_pair(struct editing *editing, const struct args_given *given)
+{
+    autofree char *key = NULL;
+    struct wfs_error err = {0};
+    const char *value = split(given->value, &key);
+    const char *name = given->name;
+    if (value == NULL)
+        return fail_option(given, "expected %s",
+                           strcmp(name, "set") == 0 ? "KEY.NAME=TEXT" : "KEY=VALUE");
+    if (*value == '\0' && strcmp(name, "set") != 0 && strcmp(name, "set-metadata") != 0)
+        return fail_option(given, "nothing follows the '='%s",
+                           strcmp(name, "set-value") == 0 ? "" : "; expected a .npy file");
+    const int code = strcmp(name, "add") == 0
+                         ? wfs_patch_add_npy(editing->patch, editing->of, key, value, &err)
+                     : strcmp(name, "replace") == 0
+                         ? wfs_patch_replace_npy(editing->patch, editing->of, key, value, &err)
+                     : strcmp(name, "set-metadata") == 0
+                         ? wfs_patch_set_metadata(editing->patch, editing->of, key, value, &err)
+                     : strcmp(name, "set-value") == 0
+                         ? wfs_patch_set_value(editing->patch, editing->of, key, value, &err)
+                         : set_attribute(editing, key, value, &err);
+    return code < 0 ? fail_edit(editing, key, &err) : EXIT_DONE;
+}
+
+static enum exit_code remove_metadata(struct editing *editing, const struct args_given *given)
+{
+    struct wfs_error err = {0};
+    const int code = wfs_patch_set_metadata(editing->patch, editing->of, given->value, NULL, &err);
+    return code < 0 ? fail_edit(editing, NULL, &err) : EXIT_DONE;
+}
+
+static bool is_own(const struct verb *verb, const char *name)
+{
+    for (const struct args_option *option = verb->options; option->name != NULL; option++) {
+        if (strcmp(option->name, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Attributes are set last: of tensors that other options add. */
+static enum exit_code make_edits(struct editing *editing)
+{
+    enum exit_code exit_code = EXIT_DONE;
+    for (unsigned pass = 0; pass < 2; pass++) {
+        for (size_t i = 0; i < editing->args->n_given && exit_code == EXIT_DONE; i++) {
+            const struct args_given *given = &editing->args->given[i];
+            if (!is_own(editing->args->verb, given->name) ||
+                (strcmp(given->name, "set") == 0) != (pass == 1))
+                continue;
+            exit_code = strcmp(given->name, "remove") == 0 ? remove_matches(editing, given)
+                        : strcmp(given->name, "remove-metadata") == 0
+                            ? remove_metadata(editing, given)
+                            : apply_pair(editing, given);
+        }
+    }
+    return exit_code;
+}
+
+/* ---- the verb ---- */
+
+/* The first one only: an error is one line. */
+static void print_first(void *ctx, const char *line)
+{
+    struct editing *editing = ctx;
+    if (!editing->has_complained)
+        print_error(EXIT_NO_MATCH, editing->source, "%s", line);
+    editing->has_complained = true;
+}
+
+static enum exit_code change_by_options(void *ctx, const struct wfs_catalog *loaded,
+                                        struct wfs_catalog **out)
+{
+    struct editing *editing = ctx;
+    struct wfs_error err = {0};
+    uint64_t n_refused;
+    editing->of = loaded;
+    const enum exit_code exit_code = make_edits(editing);
+    if (exit_code != EXIT_DONE)
+        return exit_code;
+    editing->access = wfs_patch_access(editing->patch);
+    const struct wfs_patch_options patch_options = {.refuse = print_first, .ctx = editing};
+    if (wfs_patch_apply(editing->patch, loaded, &patch_options, &n_refused, out, &err) == 0)
+        return EXIT_DONE;
+    return n_refused > 0 ? EXIT_NO_MATCH
+                         : print_error(err.code == EINVAL ? EXIT_NO_MATCH : exit_of_errno(err.code),
+                                       editing->source, "%s", err.text);
+}
+
+static enum exit_code run_edit(const struct args *args)
+{
+    auto_patch struct wfs_patch *patch = NULL;
+    if (wfs_patch_new(&patch) < 0)
+        return print_memory(NULL);
+    struct editing editing = {.args = args, .source = args->operands[0], .patch = patch};
+    const struct conversion_request request = {.args = args,
+                                               .source = args->operands[0],
+                                               .target = args->operands[1],
+                                               .change = change_by_options,
+                                               .ctx = &editing,
+                                               .access = &editing.access};
+    return conversion_run(&request);
+}
+
+const struct verb verb_edit = {
+    .name = "edit",
+    .operands = "SOURCE TARGET",
+    .text = "Write SOURCE with edits to TARGET, atomically, as a mount with the same edits\n"
+            "would. --rename and the other view options are applied first; all other options\n"
+            "refer to the result of that, and their order does not matter. With --set, the\n"
+            "bytes of a tensor stay: --set w.dtype=F16, --set w.shape=2,3. TARGET may be\n"
+            "SOURCE, with --overwrite.",
+    .n_min = 2,
+    .n_max = 2,
+    .has_source = true,
+    .has_output = true,
+    .options = {{"add", "KEY=FILE", "add a tensor from a .npy file"},
+                {"remove", "GLOB", "remove tensors and values by key"},
+                {"remove-metadata", "NAME", "remove a metadata text"},
+                {"replace", "KEY=FILE", "replace a tensor by a .npy file"},
+                {"set", "KEY.NAME=TEXT", "set dtype, shape or param_id"},
+                {"set-metadata", "NAME=TEXT", "set a metadata text"},
+                {"set-value", "KEY=JSON", "set a value, or add it"}},
+    .run = run_edit,
+};
+
+/* ---- patch: edits as a file, made of a mount or of two checkpoints ---- */
+
+#define EDITS WFS_CONTROL_NAME "/" WFS_OUT_NAME "/edits.safetensors"
+
+/* ---- reading a patch ---- */
+
+struct opened {
+    struct wfs_catalog *file; /* must live longer than the patch */
+    struct wfs_patch *patch;
+};
+
+static void opened_done(struct opened *opened)
+{
+    wfs_patch_free(opened->patch);
+    wfs_catalog_free(opened->file);
+}
+
+static enum exit_code open_patch(const struct args *args, const char *path, struct opened *opened)
+{
+    struct wfs_error err = {0};
+    const struct wfs_load_options load = {.limits = args->settings.load.limits,
+                                          .n_limits = args->settings.load.n_limits};
+    memory_limit(&load);
+    int code = wfs_load(path, &load, &opened->file, &err);
+    if (code == 0)
+        code = wfs_patch_parse(opened->file, &opened->patch, &err);
+    return code < 0 ? print_error(exit_of_errno(err.code), path, "%s", err.text) : EXIT_DONE;
+}
+
+/* ---- making one ---- */
+
+static enum exit_code print_made(const struct wfs_patch *patch, const char *path)
+{
+    struct wfs_patch_counts counts;
+    wfs_patch_count(patch, &counts);
+    printf("wrote '%s': %s", wfs_quote(path).text,
+           wfs_count(wfs_patch_n_edits(patch), "edit").text);
+    const struct {
+        uint64_t n;
+        const char *what;
+    } kinds[] = {{counts.n_renamed, "renamed"},     {counts.n_removed, "removed"},
+                 {counts.n_added, "added"},         {counts.n_replaced, "replaced"},
+                 {counts.n_described, "changed"},   {counts.n_values, "of values"},
+                 {counts.n_metadata, "of metadata"}};
+    const char *before = ": ";
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
+        if (kinds[i].n == 0)
+            continue;
+        printf("%s%" PRIu64 " %s", before, kinds[i].n, kinds[i].what);
+        before = ", ";
+    }
+    putchar('\n');
+    return EXIT_DONE;
+}
+
+static enum exit_code save_patch(const struct args *args, struct wfs_catalog *file,
+                                 const char *path, const struct wfs_access *access)
+{
+    struct wfs_error err = {0};
+    struct stat st;
+    struct commit commit = {.catalog = file, .format = wfs_format_by_id(WFS_FORMAT_SAFETENSORS)};
+    struct destination destination = {.typed = path, .settings = &args->settings};
+    enum exit_code exit_code = destination_check_links(&destination, path, &err);
+    if (exit_code == EXIT_DONE)
+        exit_code =
+            destination_choose_replacement(&destination, stat(path, &st) == 0 ? &st : NULL, &err);
+    if (exit_code != EXIT_DONE)
+        return print_error(exit_code, path, "%s", err.text);
+    struct wfs_save_options save = destination_save_options(&destination);
+    struct progress progress;
+    save.access = *access;
+    progress_start(&progress, "writing", 0);
+    progress_hold_signals(&progress);
+    save.progress = progress_step;
+    save.abandon = progress_abandon;
+    save.ctx = &progress;
+    int code = commit_plan(&commit, &err);
+    if (code == 0)
+        code = commit_save(&commit, path, &save, NULL, &err);
+    progress_end(&progress);
+    commit_done(&commit);
+    return code < 0 ? print_error(EXIT_OUTPUT, path, "%s", err.text) : EXIT_DONE;
+}
+
+/* The file is loaded and written again: the copy is whole, or there is none. */
+static enum exit_code make_of_mount(const struct args *args, const char *mountpoint,
+                                    const char *path)
+{
+    auto_mounted struct mounted mounted = {.fd = -1};
+    cleanup(opened_done) struct opened opened = {0};
+    enum exit_code exit_code = mounted_open(&mounted, mountpoint);
+    if (exit_code != EXIT_DONE)
+        return exit_code;
+    char *edits;
+    if (asprintf(&edits, "%s/" EDITS, mountpoint) < 0)
+        return print_memory(NULL);
+    autofree char *owned = edits;
+    const int fd = openat(mounted.fd, EDITS, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return print_error(EXIT_OUTPUT, mountpoint,
+                           "cannot list the edits: %s; 'weightfs commit' reports which file is "
+                           "the cause",
+                           strerror(errno));
+    autoclose int held = fd;
+    exit_code = open_patch(args, owned, &opened);
+    if (exit_code != EXIT_DONE)
+        return exit_code;
+    struct wfs_access access = {0};
+    wfs_access_add(&access, mounted.fd); /* as the sources grant it; the control files do less */
+    exit_code = save_patch(args, opened.file, path, &access);
+    return exit_code == EXIT_DONE ? print_made(opened.patch, path) : exit_code;
+}
+
+static enum exit_code make_of_two(const struct args *args, const char *from, const char *to,
+                                  const char *path)
+{
+    auto_catalog struct wfs_catalog *a = NULL;
+    auto_catalog struct wfs_catalog *b = NULL;
+    auto_patch struct wfs_patch *patch = NULL;
+    auto_catalog struct wfs_catalog *file = NULL;
+    struct wfs_error err = {0};
+    enum exit_code exit_code = input_load(args, from, &a);
+    if (exit_code == EXIT_DONE)
+        exit_code = input_load(args, to, &b);
+    if (exit_code != EXIT_DONE)
+        return exit_code;
+    int code = wfs_catalog_check_backup(a, path, &args->settings.backup, &err);
+    if (code == 0)
+        code = wfs_catalog_check_backup(b, path, &args->settings.backup, &err);
+    if (code < 0)
+        return print_error(EXIT_OUTPUT, path, "%s", err.text);
+    code = wfs_patch_compare(a, b, args->settings.allows_large, &patch, &err);
+    if (code == -EFBIG)
+        return input_workload_error(from, &err, INPUT_CHOOSE_FEWER);
+    if (code == 0)
+        code = wfs_patch_file(patch, true, &file, &err);
+    if (code < 0)
+        return print_error(exit_of_errno(err.code), NULL, "%s", err.text);
+    struct wfs_access access = wfs_catalog_access(a);
+    const struct wfs_access more = wfs_catalog_access(b);
+    wfs_access_merge(&access, &more);
+    exit_code = save_patch(args, file, path, &access);
+    return exit_code == EXIT_DONE ? print_made(patch, path) : exit_code;
+}
+
+/* ---- showing and applying ---- */
+
+static int show_line(void *ctx, const char *line)
+{
+    (void)ctx;
+    print_line(stdout, line);
+    return ferror(stdout) ? -EIO : 0;
+}
+
+static enum exit_code show_patch(const struct args *args, const char *path)
+{
+    cleanup(opened_done) struct opened opened = {0};
+    const enum exit_code exit_code = open_patch(args, path, &opened);
+    if (exit_code == EXIT_DONE && wfs_patch_each(opened.patch, show_line, NULL) == -ENOMEM)
+        return print_memory(path);
+    return exit_code;
+}
+
+struct application {
+    const char *path; /* as typed */
+    const struct wfs_patch *patch;
+    bool is_forced;
+    uint64_t n_refused;
+};
+
+static void print_misfit(void *ctx, const char *line)
+{
+    (void)ctx;
+    fputs("does not fit: ", stdout);
+    print_line(stdout, line);
+}
+
+static enum exit_code change_by_patch(void *ctx, const struct wfs_catalog *loaded,
+                                      struct wfs_catalog **out)
+{
+    struct application *application = ctx;
+    struct wfs_error err = {0};
+    const struct wfs_patch_options options = {
+        .is_forced = application->is_forced, .refuse = print_misfit, .ctx = application};
+    if (wfs_patch_apply(application->patch, loaded, &options, &application->n_refused, out, &err) ==
+        0)
+        return EXIT_DONE;
+    const bool is_misfit = application->n_refused > 0 && err.code == EINVAL;
+    return print_error(err.code == EINVAL ? EXIT_NO_MATCH : exit_of_errno(err.code),
+                       application->path, "%s%s", err.text,
+                       is_misfit ? "; --force applies the others" : "");
+}
+
+static enum exit_code apply_patch(const struct args *args)
+{
+    cleanup(opened_done) struct opened opened = {0};
+    enum exit_code exit_code = open_patch(args, args->operands[1], &opened);
+    if (exit_code != EXIT_DONE)
+        return exit_code;
+    struct args source_args = *args;
+    source_args.settings.load.force = false; /* is about edits here, not about damage */
+    struct application application = {
+        .path = args->operands[1], .patch = opened.patch, .is_forced = args->settings.load.force};
+    const struct wfs_access access = wfs_catalog_access(opened.file);
+    const struct conversion_request request = {.args = &source_args,
+                                               .source = args->operands[2],
+                                               .target = args->operands[3],
+                                               .change = change_by_patch,
+                                               .ctx = &application,
+                                               .file = opened.file,
+                                               .access = &access};
+    exit_code = conversion_run(&request);
+    if (exit_code == EXIT_DONE && application.n_refused > 0)
+        printf("left out: %s of %" PRIu64 "\n", wfs_count(application.n_refused, "edit").text,
+               wfs_patch_n_edits(opened.patch));
+    return exit_code;
+}
+
+/* ---- the verb ---- */
+
+static enum exit_code run_patch(const struct args *args)
+{
+    const char *what = args->operands[0];
+    const char **operands = args->operands;
+    if (strcmp(what, "make") == 0 && args->n_operands == 3)
+        return make_of_mount(args, operands[1], operands[2]);
+    if (strcmp(what, "make") == 0 && args->n_operands == 4)
+        return make_of_two(args, operands[1], operands[2], operands[3]);
+    if (strcmp(what, "show") == 0 && args->n_operands == 2)
+        return show_patch(args, operands[1]);
+    if (strcmp(what, "apply") == 0 && args->n_operands == 4)
+        return apply_patch(args);
+    return print_error(EXIT_USAGE, NULL,
+                       "expected 'weightfs patch %s'; see 'weightfs patch --help'",
+                       strcmp(what, "make") == 0    ? "make MNT FILE' or 'make A B FILE"
+                       : strcmp(what, "show") == 0  ? "show FILE"
+                       : strcmp(what, "apply") == 0 ? "apply FILE SOURCE TARGET"
+                                                    : "make|show|apply");
+}
+
+const struct verb verb_patch = {
+    .name = "patch",
+    .operands = "make|show|apply FILE...",
+    .text = "weightfs patch make MNT FILE\n"
+            "weightfs patch make A B FILE\n"
+            "weightfs patch show FILE\n"
+            "weightfs patch apply FILE SOURCE TARGET\n"
+            "\n"
+            "Make a patch FILE of the edits of a mount, or of those that lead from A to B;\n"
+            "list its edits; or write SOURCE with these edits to TARGET, atomically. An edit\n"
+            "that does not fit SOURCE is an error; with --force, the others are applied.\n"
+            "The view options apply to A, B and SOURCE.",
+    .n_min = 2,
+    .n_max = 4,
+    .has_source = true,
+    .has_output = true,
+    .run = run_patch,
 };

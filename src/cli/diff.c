@@ -3,21 +3,19 @@
  * weightfs diff: which tensors of two checkpoints differ, and by how much. The order of tensors
  * does not matter; metadata, values and hidden bytes are compared on request.
  */
-#include <weightfs/catalog.h>
-#include <weightfs/cleanup.h>
-#include <weightfs/format.h>
-#include <weightfs/value.h>
-#include <weightfs/workload.h>
-
+#include "cli/args.h"
 #include "cli/comparison.h"
-#include "cli/diff_tables.h"
 #include "cli/input.h"
-#include <weightfs/json_out.h>
 #include "cli/mounted.h"
 #include "cli/progress.h"
-#include "cli/args.h"
 #include "program/print.h"
 #include "program/terminal.h"
+
+#include <weightfs/catalog.h>
+#include <weightfs/cleanup.h>
+#include <weightfs/json_out.h>
+#include <weightfs/value.h>
+#include <weightfs/workload.h>
 
 #include <errno.h>
 #include <fcntl.h>
@@ -28,58 +26,98 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- metadata and values ---- */
+struct diff {
+    const char *paths[2];
+    char *made[2]; /* paths in a mount, malloc'ed */
+    struct wfs_catalog *catalogs[2];
+    struct diff_row *rows; /* of the tensors of A, then of those that only B has; malloc'ed */
+    size_t n_rows;
+    struct wfs_workload *workload; /* of the rows */
+    size_t *firsts;                /* of each group of it: 1 + the first row that was compared */
+    struct json_out *json;         /* NULL: lines of text */
+    bool has_table;                /* is printed at the end, in place of lines */
+    struct comparison_options options;
+    struct progress progress;
+    uint64_t n_only[2], n_changed, n_equal, n_other;
+};
 
-/* A metadata text, or the index of a value, whose text is made when it is compared. */
-struct text {
-    const char *name;
-    const struct wfs_text *meta;
+/* ---- what tensors do not show ---- */
+
+enum kind { METADATA, VALUE, STORAGE };
+
+/* A metadata text; a value, whose text is made when it is compared; bytes of a storage. */
+struct part {
+    const char *name; /* of a storage: a tensor that shows other bytes of it, or NULL. Names of
+                         storages are numbers that change with the order of the tensors. */
+    const struct wfs_text *text;
+    const struct wfs_hidden *hidden;
     size_t value;
+    uint64_t digest; /* of hidden bytes */
 };
 
-struct texts {
+struct parts {
     const struct wfs_catalog *catalog;
-    struct text *texts;
-    size_t n_texts;
+    struct part *parts;
+    size_t n_parts;
 };
 
-struct differences {
-    struct json_out *json;
-    const char *kind;
-    uint64_t n;
-};
-
-static int compare_names(const void *a, const void *b)
+/* Parts without a name precede all others. */
+static int compare_names(const struct part *x, const struct part *y)
 {
-    const struct text *one = a, *other = b;
-    return strcmp(one->name, other->name);
+    if (x->name == NULL || y->name == NULL)
+        return (x->name != NULL) - (y->name != NULL);
+    return strcmp(x->name, y->name);
 }
 
-static int collect_texts(const struct wfs_catalog *catalog, bool is_meta, struct texts *ret)
+static int compare_parts(const void *a, const void *b)
 {
-    size_t n = is_meta ? 0 : wfs_catalog_n_values(catalog);
-    const struct wfs_text *first = is_meta ? wfs_catalog_meta(catalog) : NULL;
-    for (const struct wfs_text *meta = first; meta != NULL; meta = meta->next)
+    const struct part *x = a, *y = b;
+    const int order = compare_names(x, y);
+    return order != 0 ? order : x->digest < y->digest ? -1 : x->digest > y->digest;
+}
+
+/* Collects the parts of a kind, in order; they are the caller's in any case. */
+static int collect(const struct wfs_catalog *catalog, enum kind kind, struct parts *ret)
+{
+    const struct wfs_text *text = kind == METADATA ? wfs_catalog_meta(catalog) : NULL;
+    size_t n = kind == VALUE     ? wfs_catalog_n_values(catalog)
+               : kind == STORAGE ? wfs_catalog_n_hidden(catalog)
+                                 : 0;
+    for (const struct wfs_text *at = text; at != NULL; at = at->next)
         n++;
-    *ret = (struct texts){catalog, calloc(n + 1, sizeof(*ret->texts)), n};
-    if (ret->texts == NULL)
+    *ret = (struct parts){catalog, calloc(n + 1, sizeof(*ret->parts)), n};
+    if (ret->parts == NULL)
         return -ENOMEM;
-    const struct wfs_text *meta = first;
     for (size_t i = 0; i < n; i++) {
-        ret->texts[i] =
-            (struct text){is_meta ? meta->name : wfs_catalog_value_name(catalog, i), meta, i};
-        meta = is_meta ? meta->next : NULL;
+        struct part *part = &ret->parts[i];
+        part->value = i;
+        if (kind == METADATA) {
+            part->name = text->name;
+            part->text = text;
+            text = text->next;
+        } else if (kind == VALUE) {
+            part->name = wfs_catalog_value_name(catalog, i);
+        } else {
+            part->hidden = wfs_catalog_hidden(catalog, i);
+            part->name = part->hidden->key;
+            const int code = wfs_catalog_hidden_digest(catalog, i, &part->digest);
+            if (code < 0)
+                return code;
+        }
     }
-    qsort(ret->texts, n, sizeof(*ret->texts), compare_names);
+    qsort(ret->parts, n, sizeof(*ret->parts), compare_parts);
     return 0;
 }
 
-static int is_equal(const struct texts *a, const struct text *x, const struct texts *b,
-                    const struct text *y)
+/* Of two parts with the same name, and the same hash if they have one. */
+static int is_equal(const struct parts *a, const struct part *x, const struct parts *b,
+                    const struct part *y)
 {
-    if (x->meta != NULL)
-        return x->meta->n_bytes == y->meta->n_bytes &&
-               memcmp(x->meta->value, y->meta->value, x->meta->n_bytes) == 0;
+    if (x->hidden != NULL)
+        return 1;
+    if (x->text != NULL)
+        return x->text->n_bytes == y->text->n_bytes &&
+               memcmp(x->text->value, y->text->value, x->text->n_bytes) == 0;
     autofree char *one = NULL, *other = NULL;
     size_t n_one, n_other;
     int code = wfs_catalog_value_text(a->catalog, x->value, &one, &n_one);
@@ -90,264 +128,102 @@ static int is_equal(const struct texts *a, const struct text *x, const struct te
     return n_one == n_other && memcmp(one, other, n_one) == 0;
 }
 
-static void put_text(struct differences *differences, const char *name, const char *change)
+static void print_part(const struct part *part, enum kind kind, const char *change)
 {
-    differences->n++;
-    if (differences->json == NULL) {
-        printf("%s %s: ", differences->kind, change);
-        print_escaped(stdout, name);
-        putchar('\n');
-        return;
-    }
-    json_out_open_object(differences->json, NULL);
-    json_out_text(differences->json, "kind", differences->kind);
-    json_out_text(differences->json, "name", name);
-    json_out_text(differences->json, "change", change);
-    json_out_close(differences->json);
+    const struct wfs_hidden *hidden = part->hidden;
+    if (kind == STORAGE)
+        printf("storage %s: '%s', %s that no tensor shows%s", change,
+               wfs_quote(hidden->storage).text, wfs_count(hidden->n_bytes, "byte").text,
+               part->name != NULL ? ", beside " : "");
+    else
+        printf("%s %s: ", kind == METADATA ? "metadata" : "value", change);
+    print_escaped(stdout, part->name != NULL ? part->name : "");
+    putchar('\n');
 }
 
-static int walk_texts(const struct texts *a, const struct texts *b, struct differences *differences)
+static void put_part(struct json_out *json, const struct part *part, enum kind kind,
+                     const char *change)
 {
-    for (size_t i = 0, j = 0; i < a->n_texts || j < b->n_texts;) {
-        const int order = i == a->n_texts   ? 1
-                          : j == b->n_texts ? -1
-                                            : strcmp(a->texts[i].name, b->texts[j].name);
-        if (order == 0) {
-            const int code = is_equal(a, &a->texts[i], b, &b->texts[j]);
-            if (code < 0)
-                return code;
-            if (code == 0)
-                put_text(differences, a->texts[i].name, "changed");
-        } else {
-            put_text(differences, order < 0 ? a->texts[i].name : b->texts[j].name,
-                     order < 0 ? "only in A" : "only in B");
-        }
-        i += order <= 0;
-        j += order >= 0;
-    }
-    return 0;
-}
-
-static int compare_texts(const struct wfs_catalog *a, const struct wfs_catalog *b, bool is_meta,
-                         struct differences *differences)
-{
-    struct texts one = {0}, other = {0};
-    int code = collect_texts(a, is_meta, &one);
-    if (code == 0)
-        code = collect_texts(b, is_meta, &other);
-    if (code == 0)
-        code = walk_texts(&one, &other, differences);
-    free(one.texts);
-    free(other.texts);
-    return code;
-}
-
-/*
- * Prints the differences: as lines if json is NULL, otherwise as a member "texts" of the open
- * object. *ret_n counts them. -ENOMEM.
- */
-static int diff_texts_print(const struct wfs_catalog *a, const struct wfs_catalog *b,
-                            struct json_out *json, uint64_t *ret_n)
-{
-    struct differences differences = {.json = json, .kind = "metadata"};
-    if (json != NULL)
-        json_out_open_array(json, "texts");
-    int code = compare_texts(a, b, true, &differences);
-    differences.kind = "value";
-    if (code == 0)
-        code = compare_texts(a, b, false, &differences);
-    if (json != NULL)
-        json_out_close(json);
-    *ret_n = differences.n;
-    return code;
-}
-
-/* ---- bytes that no tensor shows ---- */
-
-struct part {
-    const struct wfs_hidden *hidden;
-    uint64_t digest;
-};
-
-struct parts {
-    struct part *parts;
-    size_t n_parts;
-};
-
-/* Storages without a tensor precede all others. */
-static int compare_hidden_keys(const struct part *x, const struct part *y)
-{
-    const char *one = x->hidden->key, *other = y->hidden->key;
-    if (one == NULL || other == NULL)
-        return (one != NULL) - (other != NULL);
-    return strcmp(one, other);
-}
-
-static int compare_parts(const void *a, const void *b)
-{
-    const struct part *x = a, *y = b;
-    const int order = compare_hidden_keys(x, y);
-    return order != 0 ? order : x->digest < y->digest ? -1 : x->digest > y->digest;
-}
-
-static int collect_hidden(const struct wfs_catalog *catalog, struct parts *ret)
-{
-    const size_t n = wfs_catalog_n_hidden(catalog);
-    int code = 0;
-    *ret = (struct parts){calloc(n + 1, sizeof(*ret->parts)), n};
-    if (ret->parts == NULL)
-        return -ENOMEM;
-    for (size_t i = 0; i < n && code == 0; i++) {
-        ret->parts[i].hidden = wfs_catalog_hidden(catalog, i);
-        code = wfs_catalog_hidden_digest(catalog, i, &ret->parts[i].digest);
-    }
-    if (code == 0)
-        qsort(ret->parts, n, sizeof(*ret->parts), compare_parts);
-    return code;
-}
-
-static void put_hidden(struct json_out *json, const struct wfs_hidden *hidden, const char *change)
-{
-    if (json == NULL) {
-        printf("storage %s: '%s', %s that no tensor shows", change, wfs_quote(hidden->storage).text,
-               wfs_count(hidden->n_bytes, "byte").text);
-        if (hidden->key != NULL) {
-            printf(", beside ");
-            print_escaped(stdout, hidden->key);
-        }
-        putchar('\n');
-        return;
-    }
     json_out_open_object(json, NULL);
-    json_out_text(json, "storage", hidden->storage);
-    json_out_text(json, "key", hidden->key);
-    json_out_u64(json, "bytes", hidden->n_bytes);
+    if (kind == STORAGE) {
+        json_out_text(json, "storage", part->hidden->storage);
+        json_out_text(json, "key", part->name);
+        json_out_u64(json, "bytes", part->hidden->n_bytes);
+    } else {
+        json_out_text(json, "kind", kind == METADATA ? "metadata" : "value");
+        json_out_text(json, "name", part->name);
+    }
     json_out_text(json, "change", change);
     json_out_close(json);
 }
 
-/* Both are sorted. Parts with one key and two hashes have changed. */
-static uint64_t walk_hidden(const struct parts *a, const struct parts *b, struct json_out *json)
+/* Both are in order. Parts with one name that are not equal have changed. */
+static int walk(struct diff *diff, enum kind kind, const struct parts *a, const struct parts *b)
 {
-    uint64_t n = 0;
     for (size_t i = 0, j = 0; i < a->n_parts || j < b->n_parts;) {
         const struct part *x = &a->parts[i], *y = &b->parts[j];
+        const bool has_both = i < a->n_parts && j < b->n_parts;
+        const bool is_pair = has_both && x->name != NULL && compare_names(x, y) == 0;
         const int order = i == a->n_parts ? 1 : j == b->n_parts ? -1 : compare_parts(x, y);
-        const bool has_changed = order != 0 && i < a->n_parts && j < b->n_parts &&
-                                 x->hidden->key != NULL && compare_hidden_keys(x, y) == 0;
-        if (has_changed)
-            put_hidden(json, x->hidden, "changed");
-        else if (order != 0)
-            put_hidden(json, order < 0 ? x->hidden : y->hidden,
-                       order < 0 ? "only in A" : "only in B");
-        n += order != 0;
-        i += order <= 0 || has_changed;
-        j += order >= 0 || has_changed;
+        const int same = order == 0 ? is_equal(a, x, b, y) : 0;
+        if (same < 0)
+            return same;
+        if (same == 0) {
+            const struct part *part = is_pair || order < 0 ? x : y;
+            const char *change = is_pair ? "changed" : order < 0 ? "only in A" : "only in B";
+            diff->n_other++;
+            if (diff->json != NULL)
+                put_part(diff->json, part, kind, change);
+            else
+                print_part(part, kind, change);
+        }
+        i += order <= 0 || is_pair;
+        j += order >= 0 || is_pair;
     }
-    return n;
+    return 0;
 }
 
-/* Prints a line for each storage with different hidden bytes, or an array in json unless that is
- * NULL; *ret_n counts them. *ret_failed is the catalog whose bytes cannot be read. -EIO, -ENOMEM.
- */
-static int diff_hidden_print(const struct wfs_catalog *a, const struct wfs_catalog *b,
-                             struct json_out *json, uint64_t *ret_n,
-                             const struct wfs_catalog **ret_failed)
+static enum exit_code compare_rest(struct diff *diff, enum kind kind)
 {
-    struct parts one = {0}, other = {0};
-    if (json != NULL)
-        json_out_open_array(json, "hidden");
-    *ret_failed = a;
-    int code = collect_hidden(a, &one);
-    if (code == 0) {
-        *ret_failed = b;
-        code = collect_hidden(b, &other);
+    struct parts parts[2] = {0};
+    size_t which = 0;
+    int code = 0;
+    for (size_t i = 0; i < 2 && code == 0; i++) {
+        which = i;
+        code = collect(diff->catalogs[i], kind, &parts[i]);
     }
     if (code == 0)
-        *ret_n = walk_hidden(&one, &other, json);
-    if (json != NULL)
-        json_out_close(json);
-    free(one.parts);
-    free(other.parts);
-    return code;
+        code = walk(diff, kind, &parts[0], &parts[1]);
+    free(parts[0].parts);
+    free(parts[1].parts);
+    if (code == -ENOMEM)
+        return print_memory(diff->paths[which]);
+    return code == 0 ? EXIT_DONE
+                     : print_error(EXIT_DAMAGED, diff->paths[which],
+                                   "cannot read bytes of a storage that no tensor shows: %s",
+                                   strerror(-code));
 }
 
-/* ---- tensors ---- */
-
-/* One of the two checkpoints, with its tensors sorted by key. */
-struct side {
-    const char *path;
-    struct wfs_catalog *catalog;
-    const struct wfs_tensor **by_key;
-};
-
-/* What was found in a pair of tensors, kept for pairs that show the same. */
-struct known {
-    bool is_set;
-    struct comparison comparison;
-};
-
-struct diff {
-    struct side sides[2];
-    char *made[2];                 /* paths of the sides in a mount, malloc'ed */
-    struct wfs_workload *workload; /* of the pairs of each tensor of A */
-    struct known *known;           /* of each group of it */
-    struct json_out *json;         /* NULL: lines of text */
-    bool has_failed;               /* a row was lost: out of memory */
-    bool has_table;                /* rows are kept for it, and no lines are printed */
-    struct diff_rows rows;
-    struct comparison_options options;
-    struct progress progress;
-    uint64_t n_only[2], n_changed, n_equal, n_texts, n_hidden;
-};
-
-static int compare_keys(const void *a, const void *b)
+static enum exit_code print_rest(struct diff *diff)
 {
-    const struct wfs_tensor *const *one = a, *const *other = b;
-    return strcmp((*one)->key, (*other)->key);
-}
-
-static enum exit_code open_side(struct side *side, const struct args *args, const char *path)
-{
-    side->path = path;
-    const enum exit_code exit_code = input_load(args, path, &side->catalog);
+    if (diff->json != NULL)
+        json_out_open_array(diff->json, "texts");
+    enum exit_code exit_code = compare_rest(diff, METADATA);
+    if (exit_code == EXIT_DONE)
+        exit_code = compare_rest(diff, VALUE);
+    if (diff->json != NULL)
+        json_out_close(diff->json);
     if (exit_code != EXIT_DONE)
         return exit_code;
-    const size_t n = wfs_catalog_n_tensors(side->catalog);
-    side->by_key = calloc(n + 1, sizeof(*side->by_key));
-    if (side->by_key == NULL)
-        return print_memory(path);
-    for (size_t i = 0; i < n; i++)
-        side->by_key[i] = wfs_catalog_tensor(side->catalog, i);
-    qsort(side->by_key, n, sizeof(*side->by_key), compare_keys);
-    return EXIT_DONE;
+    if (diff->json != NULL)
+        json_out_open_array(diff->json, "hidden");
+    exit_code = compare_rest(diff, STORAGE);
+    if (diff->json != NULL)
+        json_out_close(diff->json);
+    return exit_code;
 }
 
-static void close_side(struct side *side)
-{
-    free(side->by_key);
-    wfs_catalog_free(side->catalog);
-}
-
-static const struct wfs_tensor *find_twin(const struct side *side, const struct wfs_tensor *tensor)
-{
-    const struct wfs_tensor **found =
-        bsearch(&tensor, side->by_key, wfs_catalog_n_tensors(side->catalog), sizeof(*side->by_key),
-                compare_keys);
-    return found == NULL ? NULL : *found;
-}
-
-/* Keeps a row for a table. */
-static void keep_row(struct diff *diff, const struct wfs_tensor *a, const struct wfs_tensor *b,
-                     const struct comparison *comparison, bool is_equal)
-{
-    struct diff_row row = {.a = a, .b = b, .is_equal = is_equal};
-    if (comparison != NULL)
-        row.comparison = *comparison;
-    diff->has_failed = diff->has_failed || diff_rows_add(&diff->rows, &row) < 0;
-}
-
-/* ---- what is only in one ---- */
+/* ---- a row ---- */
 
 static void put_tensor(struct json_out *json, const char *name, const struct wfs_tensor *tensor)
 {
@@ -369,8 +245,13 @@ static void print_kind(const struct wfs_tensor *tensor)
     print_shape(stdout, &tensor->shape);
 }
 
-static void print_only(size_t which, const struct wfs_tensor *tensor)
+/* What is only in one. */
+static void report_only(const struct diff *diff, size_t which, const struct wfs_tensor *tensor)
 {
+    if (diff->json != NULL) {
+        put_tensor(diff->json, NULL, tensor);
+        return;
+    }
     screen_paint(stdout, which == 0 ? COLOUR_REMOVED : COLOUR_ADDED,
                  which == 0 ? "only in A:" : "only in B:");
     putchar(' ');
@@ -379,33 +260,6 @@ static void print_only(size_t which, const struct wfs_tensor *tensor)
     print_kind(tensor);
     putchar('\n');
 }
-
-static void report_only(struct diff *diff, size_t which, const struct wfs_tensor *tensor)
-{
-    diff->n_only[which]++;
-    if (diff->has_table)
-        keep_row(diff, which == 0 ? tensor : NULL, which == 0 ? NULL : tensor, NULL, false);
-    else if (diff->json != NULL)
-        put_tensor(diff->json, NULL, tensor);
-    else
-        print_only(which, tensor);
-}
-
-static void print_only_in(struct diff *diff, size_t which)
-{
-    const struct side *side = &diff->sides[which];
-    if (diff->json != NULL)
-        json_out_open_array(diff->json, which == 0 ? "only_a" : "only_b");
-    for (size_t i = 0; i < wfs_catalog_n_tensors(side->catalog) && !ferror(stdout); i++) {
-        const struct wfs_tensor *tensor = wfs_catalog_tensor(side->catalog, i);
-        if (find_twin(&diff->sides[1 - which], tensor) == NULL)
-            report_only(diff, which, tensor);
-    }
-    if (diff->json != NULL)
-        json_out_close(diff->json);
-}
-
-/* ---- what is in both ---- */
 
 /* JSON has no infinities. */
 static void put_number(struct json_out *json, const char *name, double number)
@@ -424,15 +278,15 @@ static void put_measures(struct json_out *json, const struct comparison *compari
     put_number(json, "cosine", has_measures ? measures_cosine(&comparison->measures) : NAN);
 }
 
-static void put_change(const struct diff *diff, const struct wfs_tensor *a,
-                       const struct wfs_tensor *b, const struct comparison *comparison)
+static void put_change(const struct diff *diff, const struct diff_row *row)
 {
+    const struct comparison *comparison = &row->comparison;
     struct json_out *json = diff->json;
     const bool has_max = comparison->has_numbers && comparison->n_changed > comparison->n_nan;
     json_out_open_object(json, NULL);
-    json_out_text(json, "key", a->key);
-    put_tensor(json, "a", a);
-    put_tensor(json, "b", b);
+    json_out_text(json, "key", row->a->key);
+    put_tensor(json, "a", row->a);
+    put_tensor(json, "b", row->b);
     if (comparison->has_content) {
         json_out_text(json, "unit", comparison->has_numbers ? "elements" : "bytes");
         json_out_u64(json, "compared", comparison->n_elems);
@@ -447,9 +301,10 @@ static void put_change(const struct diff *diff, const struct wfs_tensor *a,
     json_out_close(json);
 }
 
-static void print_change(const struct wfs_tensor *a, const struct wfs_tensor *b,
-                         const struct comparison *comparison)
+static void print_change(const struct diff_row *row)
 {
+    const struct comparison *comparison = &row->comparison;
+    const struct wfs_tensor *a = row->a, *b = row->b;
     fputs(screen_on(STDOUT_FILENO, COLOUR_CHANGED), stdout);
     print_escaped(stdout, a->key);
     fputs(screen_off(STDOUT_FILENO, COLOUR_CHANGED), stdout);
@@ -477,92 +332,131 @@ static void print_change(const struct wfs_tensor *a, const struct wfs_tensor *b,
     putchar('\n');
 }
 
-static void report_pair(struct diff *diff, const struct wfs_tensor *a, const struct wfs_tensor *b,
-                        const struct comparison *comparison)
+/* ---- all rows ---- */
+
+static int compare_keys(const void *a, const void *b)
 {
-    const bool is_equal =
-        comparison_is_alike(a, b) && comparison->has_content && comparison->n_changed == 0;
-    diff->n_equal += is_equal;
-    diff->n_changed += !is_equal;
-    if (diff->has_table)
-        keep_row(diff, a, b, comparison, is_equal);
-    else if (is_equal)
-        return;
-    else if (diff->json != NULL)
-        put_change(diff, a, b, comparison);
-    else
-        print_change(a, b, comparison);
+    const struct wfs_tensor *const *one = a, *const *other = b;
+    return strcmp((*one)->key, (*other)->key);
 }
 
-/* known: what is known of pairs that show the same. */
-static enum exit_code compare_pair(struct diff *diff, const struct wfs_tensor *a,
-                                   const struct wfs_tensor *b, struct known *known)
+/* Returns the tensors by key, malloc'ed, or NULL. */
+static const struct wfs_tensor **sort_by_key(const struct wfs_catalog *catalog)
 {
-    const struct wfs_tensor *failed;
-    int code = 0;
-    if (!known->is_set)
-        code = comparison_make(a, b, diff->options, &known->comparison, &failed);
-    if (code < 0 && failed == NULL)
-        return print_memory(diff->sides[0].path);
-    if (code < 0)
-        return input_read_error(diff->sides[failed == b].path, failed, code);
-    known->is_set = true;
-    report_pair(diff, a, b, &known->comparison);
-    return EXIT_DONE;
+    const size_t n = wfs_catalog_n_tensors(catalog);
+    const struct wfs_tensor **tensors = calloc(n + 1, sizeof(*tensors));
+    for (size_t i = 0; i < n && tensors != NULL; i++)
+        tensors[i] = wfs_catalog_tensor(catalog, i);
+    if (tensors != NULL)
+        qsort(tensors, n, sizeof(*tensors), compare_keys);
+    return tensors;
 }
 
-/* Returns how many bytes a comparison of what is in both reads. */
-static uint64_t count_bytes(const struct diff *diff)
+/* Makes the rows. Returns false when out of memory. */
+static bool match(struct diff *diff)
 {
-    const struct wfs_catalog *catalog = diff->sides[0].catalog;
-    uint64_t n_bytes = 0;
-    for (size_t i = 0; i < wfs_catalog_n_tensors(catalog); i++) {
-        const struct wfs_tensor *a = wfs_catalog_tensor(catalog, i);
-        const struct wfs_tensor *b = find_twin(&diff->sides[1], a);
-        if (b != NULL)
-            n_bytes = input_add(n_bytes, input_add(a->n_bytes, b->n_bytes));
+    const struct wfs_catalog *a = diff->catalogs[0], *b = diff->catalogs[1];
+    const size_t n_a = wfs_catalog_n_tensors(a), n_b = wfs_catalog_n_tensors(b);
+    autofree const struct wfs_tensor **of_a = sort_by_key(a), **of_b = sort_by_key(b);
+    diff->rows = calloc(n_a + n_b + 1, sizeof(*diff->rows));
+    if (of_a == NULL || of_b == NULL || diff->rows == NULL)
+        return false;
+    for (size_t i = 0; i < n_a; i++) {
+        const struct wfs_tensor *tensor = wfs_catalog_tensor(a, i);
+        const struct wfs_tensor **twin = bsearch(&tensor, of_b, n_b, sizeof(*of_b), compare_keys);
+        diff->rows[diff->n_rows++] = (struct diff_row){tensor, twin == NULL ? NULL : *twin};
     }
-    return n_bytes;
+    for (size_t i = 0; i < n_b; i++) {
+        const struct wfs_tensor *tensor = wfs_catalog_tensor(b, i);
+        if (bsearch(&tensor, of_a, n_a, sizeof(*of_a), compare_keys) == NULL)
+            diff->rows[diff->n_rows++] = (struct diff_row){NULL, tensor};
+    }
+    return true;
 }
 
 /* Finds out what there is to read, before anything is printed. */
 static enum exit_code prepare(struct diff *diff, bool allows_large)
 {
-    const struct wfs_catalog *catalog = diff->sides[0].catalog;
-    const size_t n = wfs_catalog_n_tensors(catalog);
-    autofree struct wfs_work *works = calloc(n + 1, sizeof(*works));
-    for (size_t i = 0; i < n && works != NULL; i++) {
-        const struct wfs_tensor *a = wfs_catalog_tensor(catalog, i);
-        const struct wfs_tensor *b = find_twin(&diff->sides[1], a);
-        if (b != NULL && comparison_has_content(a, b))
-            works[i] = (struct wfs_work){a, b};
+    const char *path = diff->paths[0];
+    if (!match(diff))
+        return print_memory(path);
+    autofree struct wfs_work *works = calloc(diff->n_rows + 1, sizeof(*works));
+    for (size_t i = 0; i < diff->n_rows && works != NULL; i++) {
+        const struct diff_row *row = &diff->rows[i];
+        if (row->a != NULL && row->b != NULL && comparison_has_content(row->a, row->b))
+            works[i] = (struct wfs_work){row->a, row->b};
     }
-    const char *path = diff->sides[0].path;
-    const enum exit_code exit_code =
-        input_workload(path, works, n, allows_large, INPUT_CHOOSE_FEWER, &diff->workload);
+    const enum exit_code exit_code = input_workload(path, works, diff->n_rows, allows_large,
+                                                    INPUT_CHOOSE_FEWER, &diff->workload);
     if (exit_code != EXIT_DONE)
         return exit_code;
-    diff->known = calloc(wfs_workload_n_groups(diff->workload) + 1, sizeof(*diff->known));
-    return diff->known != NULL ? EXIT_DONE : print_memory(path);
+    diff->firsts = calloc(wfs_workload_n_groups(diff->workload) + 1, sizeof(*diff->firsts));
+    return diff->firsts != NULL ? EXIT_DONE : print_memory(path);
+}
+
+static void print_only_in(struct diff *diff, size_t which)
+{
+    if (diff->json != NULL)
+        json_out_open_array(diff->json, which == 0 ? "only_a" : "only_b");
+    for (size_t i = 0; i < diff->n_rows && !ferror(stdout); i++) {
+        const struct diff_row *row = &diff->rows[i];
+        if ((which == 0 ? row->b : row->a) != NULL)
+            continue;
+        diff->n_only[which]++;
+        if (!diff->has_table)
+            report_only(diff, which, which == 0 ? row->a : row->b);
+    }
+    if (diff->json != NULL)
+        json_out_close(diff->json);
+}
+
+/* Compares the tensors of a row, or takes over what is known of a pair that shows the same. */
+static enum exit_code compare_row(struct diff *diff, size_t i)
+{
+    struct diff_row *row = &diff->rows[i];
+    const struct wfs_tensor *failed;
+    const size_t group = wfs_workload_group(diff->workload, i);
+    if (group > 0 && diff->firsts[group] > 0) {
+        row->comparison = diff->rows[diff->firsts[group] - 1].comparison;
+    } else {
+        const int code = comparison_make(row->a, row->b, diff->options, &row->comparison, &failed);
+        if (code < 0 && failed == NULL)
+            return print_memory(diff->paths[0]);
+        if (code < 0)
+            return input_read_error(diff->paths[failed == row->b], failed, code);
+        diff->firsts[group] = i + 1;
+    }
+    row->is_equal = comparison_is_alike(row->a, row->b) && row->comparison.has_content &&
+                    row->comparison.n_changed == 0;
+    diff->n_equal += row->is_equal;
+    diff->n_changed += !row->is_equal;
+    if (diff->has_table || row->is_equal)
+        return EXIT_DONE;
+    if (diff->json != NULL)
+        put_change(diff, row);
+    else
+        print_change(row);
+    return EXIT_DONE;
 }
 
 static enum exit_code print_changed(struct diff *diff)
 {
     enum exit_code exit_code = EXIT_DONE;
-    const struct wfs_catalog *catalog = diff->sides[0].catalog;
-    progress_start(&diff->progress, "comparing", count_bytes(diff));
+    uint64_t n_bytes = 0;
+    for (size_t i = 0; i < diff->n_rows; i++) {
+        const struct diff_row *row = &diff->rows[i];
+        if (row->a != NULL && row->b != NULL)
+            n_bytes = input_add(n_bytes, input_add(row->a->n_bytes, row->b->n_bytes));
+    }
+    progress_start(&diff->progress, "comparing", n_bytes);
     if (diff->json != NULL)
         json_out_open_array(diff->json, "changed");
-    for (size_t i = 0; i < wfs_catalog_n_tensors(catalog) && exit_code == EXIT_DONE; i++) {
-        const struct wfs_tensor *a = wfs_catalog_tensor(catalog, i);
-        const struct wfs_tensor *b = find_twin(&diff->sides[1], a);
-        if (ferror(stdout))
-            break;
-        diff->known[0].is_set = false; /* of those that are alone */
-        if (b == NULL)
+    for (size_t i = 0; i < diff->n_rows && exit_code == EXIT_DONE && !ferror(stdout); i++) {
+        const struct diff_row *row = &diff->rows[i];
+        if (row->a == NULL || row->b == NULL)
             continue;
-        exit_code = compare_pair(diff, a, b, &diff->known[wfs_workload_group(diff->workload, i)]);
-        progress_add(&diff->progress, input_add(a->n_bytes, b->n_bytes));
+        exit_code = compare_row(diff, i);
+        progress_add(&diff->progress, input_add(row->a->n_bytes, row->b->n_bytes));
     }
     progress_end(&diff->progress);
     if (diff->json != NULL)
@@ -570,11 +464,9 @@ static enum exit_code print_changed(struct diff *diff)
     return exit_code;
 }
 
-/* ---- both ---- */
-
 static bool is_different(const struct diff *diff)
 {
-    return diff->n_only[0] + diff->n_only[1] + diff->n_changed + diff->n_texts + diff->n_hidden > 0;
+    return diff->n_only[0] + diff->n_only[1] + diff->n_changed + diff->n_other > 0;
 }
 
 static void print_counts(const struct diff *diff)
@@ -587,22 +479,6 @@ static void print_counts(const struct diff *diff)
                " equal\n",
                diff->n_only[0], diff->n_only[1], diff->n_changed, diff->n_equal);
     }
-}
-
-/* Compares what tensors do not show. */
-static enum exit_code print_rest(struct diff *diff)
-{
-    const struct wfs_catalog *a = diff->sides[0].catalog, *b = diff->sides[1].catalog, *failed;
-    if (diff_texts_print(a, b, diff->json, &diff->n_texts) < 0)
-        return print_memory(diff->sides[0].path);
-    const int code = diff_hidden_print(a, b, diff->json, &diff->n_hidden, &failed);
-    const char *path = diff->sides[code < 0 && failed == b].path;
-    if (code == -ENOMEM)
-        return print_memory(path);
-    return code == 0 ? EXIT_DONE
-                     : print_error(EXIT_DAMAGED, path,
-                                   "cannot read bytes of a storage that no tensor shows: %s",
-                                   strerror(-code));
 }
 
 /* ---- a mount ---- */
@@ -643,21 +519,17 @@ static enum exit_code find_made(const char *mountpoint, char *paths[2])
                        strerror(errno));
 }
 
+/* ---- the verb ---- */
+
 static enum exit_code open_sides(struct diff *diff, const struct args *args)
 {
     const bool is_mount = args->n_operands == 1;
     enum exit_code exit_code = is_mount ? find_made(args->operands[0], diff->made) : EXIT_DONE;
-    for (size_t i = 0; i < 2 && exit_code == EXIT_DONE; i++)
-        exit_code = open_side(&diff->sides[i], args, is_mount ? diff->made[i] : args->operands[i]);
+    for (size_t i = 0; i < 2 && exit_code == EXIT_DONE; i++) {
+        diff->paths[i] = is_mount ? diff->made[i] : args->operands[i];
+        exit_code = input_load(args, diff->paths[i], &diff->catalogs[i]);
+    }
     return exit_code;
-}
-
-static enum exit_code print_table(struct diff *diff, const struct args *args)
-{
-    if (!diff->has_failed &&
-        (args_has(args, "stat") ? diff_tables_stat : diff_tables_long)(&diff->rows, args) == 0)
-        return EXIT_DONE;
-    return print_memory(diff->sides[0].path);
 }
 
 static enum exit_code check_options(const struct args *args)
@@ -682,8 +554,9 @@ static enum exit_code run(struct diff *diff, const struct args *args)
     print_only_in(diff, 0);
     print_only_in(diff, 1);
     exit_code = print_changed(diff);
-    if (exit_code == EXIT_DONE && diff->has_table)
-        exit_code = print_table(diff, args);
+    if (exit_code == EXIT_DONE && diff->has_table &&
+        diff_tables_print(diff->rows, diff->n_rows, args) < 0)
+        exit_code = print_memory(diff->paths[0]);
     if (exit_code == EXIT_DONE && args_has(args, "all"))
         exit_code = print_rest(diff);
     print_counts(diff);
@@ -692,38 +565,30 @@ static enum exit_code run(struct diff *diff, const struct args *args)
     return exit_code != EXIT_DONE ? exit_code : is_different(diff) ? EXIT_FOUND : EXIT_DONE;
 }
 
+static void diff_done(struct diff *diff)
+{
+    wfs_workload_free(diff->workload);
+    free(diff->rows);
+    free(diff->firsts);
+    for (size_t i = 0; i < 2; i++) {
+        wfs_catalog_free(diff->catalogs[i]);
+        free(diff->made[i]);
+    }
+}
+
 static enum exit_code run_diff(const struct args *args)
 {
-    enum exit_code exit_code = check_options(args);
+    const enum exit_code exit_code = check_options(args);
     if (exit_code != EXIT_DONE)
         return exit_code;
     struct json_out json = {.file = stdout, .spelling = JSON_ASCII};
     const bool is_json = args_has(args, "json");
     const bool has_measures = args_has(args, "long") || args_has(args, "stat");
-    struct diff diff = {.json = is_json ? &json : NULL,
-                        .has_table = has_measures && !is_json,
-                        .options = {args_has(args, "exact"), has_measures}};
-    exit_code = run(&diff, args);
-    diff_rows_done(&diff.rows);
-    wfs_workload_free(diff.workload);
-    free(diff.known);
-    close_side(&diff.sides[0]);
-    close_side(&diff.sides[1]);
-    free(diff.made[0]);
-    free(diff.made[1]);
-    return exit_code;
+    cleanup(diff_done) struct diff diff = {.json = is_json ? &json : NULL,
+                                           .has_table = has_measures && !is_json,
+                                           .options = {args_has(args, "exact"), has_measures}};
+    return run(&diff, args);
 }
-
-static const struct args_option diff_options[] = {
-    {"all", NULL, "also metadata, values and bytes no tensor shows"},
-    {"exact", NULL, "compare tensors of the same dtype bit for bit"},
-    {"json", NULL, "print one JSON object"},
-    {"large", NULL, INPUT_LARGE_HELP},
-    {"long", NULL, "-l: a table with L2, cosine, most changed first"},
-    {"sort", "ORDER", "of --long and --stat: change or key"},
-    {"stat", NULL, "a line with a bar for each module that differs"},
-    {NULL, NULL, NULL},
-};
 
 const struct verb verb_diff = {
     .name = "diff",
@@ -739,6 +604,12 @@ const struct verb verb_diff = {
     .n_min = 1,
     .n_max = 2,
     .has_source = true,
-    .options = diff_options,
+    .options = {{"all", NULL, "also metadata, values and bytes no tensor shows"},
+                {"exact", NULL, "compare tensors of the same dtype bit for bit"},
+                {"json", NULL, "print one JSON object"},
+                {"large", NULL, INPUT_LARGE_HELP},
+                {"long", NULL, "-l: a table with L2, cosine, most changed first"},
+                {"sort", "ORDER", "of --long and --stat: change or key"},
+                {"stat", NULL, "a line with a bar for each module that differs"}},
     .run = run_diff,
 };

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * weightfs extract: copies files out of the tree that a mount would show. Names come from keys, and
- * the directory may hold anything: no path leads through a symbolic link in it.
+ * weightfs cat and extract: the bytes of one tensor, and files of the tree that a mount would show.
  */
 #include "cli/args.h"
-
 #include "cli/input.h"
 #include "cli/progress.h"
 #include "program/destination.h"
@@ -16,11 +14,157 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+/*
+ * ---- cat ----
+ * What must be made before it can be written (transposed, cast) is made by two threads, piece by
+ * piece; each waits for its turn to write, and the one that writes holds the lock while the other
+ * one reads.
+ */
+
+enum { HUGE_PAGE = 2 << 20 };
+
+struct stream {
+    const struct wfs_tensor *tensor;
+    const char *path;
+    size_t n_piece;
+    pthread_mutex_t lock;
+    pthread_cond_t turned;
+    uint64_t n_claimed, n_written; /* bytes of the tensor */
+    enum exit_code exit_code;
+};
+
+static enum exit_code write_bytes(const char *bytes, size_t n_bytes)
+{
+    const int code = -io_write(STDOUT_FILENO, bytes, n_bytes);
+    if (code == 0)
+        return EXIT_DONE;
+    if (code == EPIPE)
+        return EXIT_OUTPUT;
+    return print_error(EXIT_OUTPUT, "standard output", "cannot write: %s", strerror(code));
+}
+
+/* Returns false after the last piece, and when writing has failed. */
+static bool claim(struct stream *stream, uint64_t *ret_offset)
+{
+    pthread_mutex_lock(&stream->lock);
+    const bool has_more =
+        stream->exit_code == EXIT_DONE && stream->n_claimed < stream->tensor->n_bytes;
+    *ret_offset = stream->n_claimed;
+    if (has_more)
+        stream->n_claimed += stream->n_piece;
+    pthread_mutex_unlock(&stream->lock);
+    return has_more;
+}
+
+/* n is the result of reading the piece. */
+static void write_in_turn(struct stream *stream, uint64_t offset, const char *bytes, ssize_t n)
+{
+    pthread_mutex_lock(&stream->lock);
+    while (stream->n_written != offset)
+        pthread_cond_wait(&stream->turned, &stream->lock);
+    if (stream->exit_code == EXIT_DONE)
+        stream->exit_code =
+            n > 0 ? write_bytes(bytes, (size_t)n)
+                  : input_read_error(stream->path, stream->tensor, n < 0 ? (int)n : -EIO);
+    stream->n_written += stream->n_piece;
+    pthread_cond_broadcast(&stream->turned);
+    pthread_mutex_unlock(&stream->lock);
+}
+
+/* Returns the argument, or NULL when there was no memory to take part. */
+static void *write_pieces(void *ctx)
+{
+    struct stream *stream = ctx;
+    const size_t n_room = (stream->n_piece + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+    autofree char *bytes = aligned_alloc(HUGE_PAGE, n_room);
+    if (bytes == NULL)
+        return NULL;
+    (void)madvise(bytes, n_room, MADV_HUGEPAGE);
+    for (uint64_t offset; claim(stream, &offset);) {
+        const ssize_t n = wfs_tensor_read(stream->tensor, offset, bytes, stream->n_piece);
+        write_in_turn(stream, offset, bytes, n);
+    }
+    return stream;
+}
+
+static enum exit_code write_tensor(const struct wfs_tensor *tensor, const char *path)
+{
+    struct stream stream = {.tensor = tensor,
+                            .path = path,
+                            .n_piece = wfs_tensor_piece_bytes(tensor),
+                            .lock = PTHREAD_MUTEX_INITIALIZER,
+                            .turned = PTHREAD_COND_INITIALIZER,
+                            .exit_code = EXIT_DONE};
+    pthread_t second;
+    const bool has_second = !wfs_tensor_is_plain(tensor) && tensor->n_bytes > stream.n_piece &&
+                            pthread_create(&second, NULL, write_pieces, &stream) == 0;
+    const bool has_memory = tensor->n_bytes == 0 || write_pieces(&stream) != NULL;
+    if (has_second)
+        pthread_join(second, NULL);
+    if (!has_memory && stream.n_written < tensor->n_bytes && stream.exit_code == EXIT_DONE)
+        return print_memory(path);
+    return stream.exit_code;
+}
+
+/* ---- the verb ---- */
+
+static enum exit_code write_header(const struct wfs_tensor *tensor, const char *path)
+{
+    const size_t n_header = wfs_npy_header(tensor, NULL, 0);
+    autofree char *header = malloc(n_header);
+    if (header == NULL)
+        return print_memory(path);
+    wfs_npy_header(tensor, header, n_header);
+    return write_bytes(header, n_header);
+}
+
+static enum exit_code run_cat(const struct args *args)
+{
+    auto_catalog struct wfs_catalog *catalog = NULL;
+    const struct wfs_tensor *tensor;
+    const char *path = args->operands[0];
+    enum exit_code exit_code = input_load(args, path, &catalog);
+    if (exit_code == EXIT_DONE)
+        exit_code = input_find(catalog, path, args->operands[1], &tensor);
+    if (exit_code != EXIT_DONE)
+        return exit_code;
+    if (isatty(STDOUT_FILENO))
+        return print_error(EXIT_USAGE, path,
+                           "tensor bytes are not written to a terminal; "
+                           "redirect them, or use 'weightfs show'");
+    if (tensor->trouble != NULL)
+        return input_read_error(path, tensor, -EIO);
+    if (args_has(args, "npy"))
+        exit_code = write_header(tensor, path);
+    if (exit_code == EXIT_DONE)
+        exit_code = write_tensor(tensor, path);
+    return exit_code;
+}
+
+const struct verb verb_cat = {
+    .name = "cat",
+    .operands = "SOURCE KEY",
+    .text = "Write the elements of a tensor to standard output, row-major and little-endian.\n"
+            "The output must not be a terminal.",
+    .n_min = 2,
+    .n_max = 2,
+    .has_source = true,
+    .options = {{"npy", NULL, "write a .npy header before the data"}},
+    .run = run_cat,
+};
+
+/*
+ * ---- extract ----
+ * Names come from keys, and the directory may hold anything: no path leads through a symbolic link
+ * in it.
+ */
 
 enum { N_PIECE = 4 << 20, N_TEMPORARY = 48 };
 
@@ -252,15 +396,6 @@ static enum exit_code write_all(struct extraction *extraction)
     return EXIT_DONE;
 }
 
-/* A few stored bytes can be shown as a tensor that fills a disk. */
-static bool is_large(const struct extraction *extraction)
-{
-    uint64_t n_bytes = 0;
-    for (size_t i = 0; i < wfs_catalog_n_sources(extraction->catalog); i++)
-        n_bytes = input_add(n_bytes, wfs_catalog_source_bytes(extraction->catalog, i));
-    return extraction->n_bytes > 1 << 20 && extraction->n_bytes / 16 > n_bytes;
-}
-
 static enum exit_code extract(struct extraction *extraction, const struct args *args)
 {
     extraction->n_globs = args->n_operands - 1;
@@ -277,7 +412,9 @@ static enum exit_code extract(struct extraction *extraction, const struct args *
     const enum exit_code exit_code = report_unmatched(extraction);
     if (exit_code != EXIT_DONE)
         return exit_code;
-    if (is_large(extraction) && !args_has(args, "large"))
+    /* A few stored bytes can be shown as a tensor that fills a disk. */
+    if (extraction->n_bytes > 1 << 20 && !args_has(args, "large") &&
+        extraction->n_bytes / 16 > input_source_bytes(extraction->catalog))
         return print_error(EXIT_OUTPUT, extraction->source,
                            "the files would be more than 16 times larger than what they are made "
                            "of; --large allows it");
@@ -342,15 +479,6 @@ static enum exit_code run_extract(const struct args *args)
     return exit_code;
 }
 
-static const struct args_option extract_options[] = {
-    {"directory", "DIR", "-d DIR: where to write, created if missing"},
-    {"files", "npy|raw", ".npy files (default), or only the elements"},
-    {"large", NULL, "allow files over 16 times larger than SOURCE"},
-    {"layout", "nested|flat", "as in a mount; default nested"},
-    {"overwrite", NULL, "replace files that exist"},
-    {NULL, NULL, NULL},
-};
-
 const struct verb verb_extract = {
     .name = "extract",
     .operands = "SOURCE [GLOB...]",
@@ -361,6 +489,10 @@ const struct verb verb_extract = {
     .n_min = 1,
     .n_max = SIZE_MAX,
     .has_source = true,
-    .options = extract_options,
+    .options = {{"directory", "DIR", "-d DIR: where to write, created if missing"},
+                {"files", "npy|raw", ".npy files (default), or only the elements"},
+                {"large", NULL, "allow files over 16 times larger than SOURCE"},
+                {"layout", "nested|flat", "as in a mount; default nested"},
+                {"overwrite", NULL, "replace files that exist"}},
     .run = run_extract,
 };

@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * weightfs info and config: a summary of a checkpoint, and its non-tensor contents.
+ * weightfs info, config and check: a summary of a checkpoint, its non-tensor contents, and damage
+ * and oddities.
  */
-#include <weightfs/cleanup.h>
-#include <weightfs/format.h>
-#include <weightfs/value.h>
-
-#include "cli/input.h"
-#include <weightfs/json_out.h>
-#include "cli/key_tree.h"
 #include "cli/args.h"
+#include "cli/input.h"
+#include "cli/key_tree.h"
+#include "cli/progress.h"
 #include "program/print.h"
 #include "program/terminal.h"
+
+#include <weightfs/cleanup.h>
+#include <weightfs/format.h>
+#include <weightfs/json_out.h>
+#include <weightfs/value.h>
+#include <weightfs/workload.h>
 
 #include <errno.h>
 #include <inttypes.h>
@@ -21,6 +24,7 @@
 struct info {
     const char *path;
     const struct wfs_catalog *catalog;
+    struct json_out *json; /* NULL: text */
     struct key_tree tree;
     struct module_totals all;
     struct module_totals by_dtype[WFS_N_DTYPES];
@@ -64,95 +68,7 @@ static const char *writer_of(const struct wfs_catalog *catalog)
     return NULL;
 }
 
-/* ---- JSON ---- */
-
-static void json_totals(struct json_out *out, const struct module_totals *totals)
-{
-    json_out_u64(out, "tensors", totals->n_tensors);
-    json_out_u64(out, "bytes", totals->n_bytes);
-}
-
-static void json_dtypes(struct json_out *out, const struct info *info)
-{
-    json_out_open_object(out, "dtypes");
-    for (int dtype = 0; dtype < WFS_N_DTYPES; dtype++) {
-        if (info->by_dtype[dtype].n_tensors == 0)
-            continue;
-        json_out_open_object(out, wfs_dtype_name((enum wfs_dtype)dtype));
-        json_totals(out, &info->by_dtype[dtype]);
-        json_out_close(out);
-    }
-    json_out_close(out);
-}
-
-static void json_metadata(struct json_out *out, const struct wfs_catalog *catalog)
-{
-    json_out_open_object(out, "metadata");
-    for (const struct wfs_text *meta = wfs_catalog_meta(catalog); meta != NULL; meta = meta->next)
-        json_out_text_n(out, meta->name, meta->value, meta->n_bytes);
-    json_out_close(out);
-}
-
-static void json_top_level(struct json_out *out, const struct info *info)
-{
-    const struct key_tree *tree = &info->tree;
-    json_out_open_array(out, "top_level");
-    for (size_t i = 0, end; i < tree->n_tensors; i = end) {
-        const char *key = tree->tensors[i]->key;
-        end = key_tree_end(tree, i, tree->n_tensors, 0);
-        json_out_open_object(out, NULL);
-        json_out_text_n(out, "name", key, key_tree_component(key, 0));
-        json_out_u64(out, "tensors", end - i);
-        json_out_u64(out, "bytes", key_tree_n_bytes(tree, i, end));
-        json_out_close(out);
-    }
-    json_out_close(out);
-}
-
-static void json_sources(struct json_out *out, const struct wfs_catalog *catalog)
-{
-    json_out_open_array(out, "sources");
-    for (size_t i = 0; i < wfs_catalog_n_sources(catalog); i++) {
-        json_out_open_object(out, NULL);
-        json_out_text(out, "file", wfs_catalog_source_path(catalog, i));
-        json_out_u64(out, "bytes", wfs_catalog_source_bytes(catalog, i));
-        bool is_remote;
-        const uint64_t n_cached = wfs_catalog_source_cached(catalog, i, &is_remote);
-        if (is_remote)
-            json_out_u64(out, "cached", n_cached);
-        json_out_close(out);
-    }
-    json_out_close(out);
-}
-
-static void json_findings(struct json_out *out, const struct wfs_catalog *catalog)
-{
-    json_out_open_array(out, "findings");
-    for (size_t i = 0; i < wfs_catalog_n_findings(catalog); i++)
-        print_json_finding(out, wfs_catalog_finding(catalog, i));
-    json_out_close(out);
-}
-
-static void json_info(const struct info *info)
-{
-    struct json_out out = {.file = stdout, .spelling = JSON_ASCII};
-    json_out_open_object(&out, NULL);
-    json_out_text(&out, "file", info->path);
-    json_out_text(&out, "container", wfs_container_name(wfs_catalog_container(info->catalog)));
-    json_out_text(&out, "format", wfs_catalog_format(info->catalog)->name);
-    json_out_text(&out, "writer", writer_of(info->catalog));
-    json_out_u64(&out, "n_tensors", info->all.n_tensors);
-    json_out_u64(&out, "n_bytes", info->all.n_bytes);
-    json_out_u64(&out, "n_elems", info->all.n_elems);
-    json_dtypes(&out, info);
-    json_metadata(&out, info->catalog);
-    json_top_level(&out, info);
-    json_sources(&out, info->catalog);
-    json_findings(&out, info->catalog);
-    json_out_close(&out);
-}
-
-/* ---- text ---- */
+/* ---- lists, as text and as JSON ---- */
 
 enum { N_SHOWN = 10 }; /* items of a list before "and N more" */
 
@@ -161,19 +77,155 @@ static void print_label(const char *label, size_t i)
     printf("%-11s ", i == 0 ? label : "");
 }
 
-static void print_more(size_t n_items)
+static void begin_list(const struct info *info, const char *member, char bracket)
 {
-    if (n_items > N_SHOWN) {
+    if (info->json != NULL)
+        json_out_open(info->json, member, bracket, JSON_AUTO);
+}
+
+static void end_list(const struct info *info, size_t n_items)
+{
+    if (info->json != NULL) {
+        json_out_close(info->json);
+    } else if (n_items > N_SHOWN) {
         print_label("", 1);
         printf("and %zu more\n", n_items - N_SHOWN);
     }
 }
 
-static void print_totals(const struct module_totals *totals)
+static void put_totals(const struct info *info, uint64_t n_tensors, uint64_t n_bytes)
 {
-    printf("%s, ", wfs_count(totals->n_tensors, "tensor").text);
-    print_size(stdout, totals->n_bytes);
-    putchar('\n');
+    if (info->json != NULL) {
+        json_out_u64(info->json, "tensors", n_tensors);
+        json_out_u64(info->json, "bytes", n_bytes);
+        json_out_close(info->json);
+    } else {
+        printf("%s, %s\n", wfs_count(n_tensors, "tensor").text, amount_of_bytes(n_bytes).text);
+    }
+}
+
+static void list_dtypes(const struct info *info)
+{
+    size_t n = 0;
+    begin_list(info, "dtypes", '{');
+    for (int dtype = 0; dtype < WFS_N_DTYPES; dtype++) {
+        const struct module_totals *totals = &info->by_dtype[dtype];
+        const char *name = wfs_dtype_name((enum wfs_dtype)dtype);
+        if (totals->n_tensors == 0)
+            continue;
+        if (info->json != NULL) {
+            json_out_open_object(info->json, name);
+        } else {
+            print_label("dtypes:", n++);
+            printf("%-8s ", name);
+        }
+        put_totals(info, totals->n_tensors, totals->n_bytes);
+    }
+    end_list(info, 0);
+}
+
+static void list_metadata(const struct info *info)
+{
+    size_t n = 0;
+    begin_list(info, "metadata", '{');
+    for (const struct wfs_text *meta = wfs_catalog_meta(info->catalog); meta != NULL;
+         meta = meta->next, n++) {
+        if (info->json != NULL) {
+            json_out_text_n(info->json, meta->name, meta->value, meta->n_bytes);
+        } else if (n < N_SHOWN) {
+            print_label("metadata:", n);
+            printf("%s = %s\n", wfs_quote(meta->name).text,
+                   wfs_quote_n(meta->value, meta->n_bytes).text);
+        }
+    }
+    end_list(info, n);
+}
+
+static void list_top_level(const struct info *info)
+{
+    const struct key_tree *tree = &info->tree;
+    size_t n = 0;
+    begin_list(info, "top_level", '[');
+    for (size_t i = 0, end; i < tree->n_tensors; i = end, n++) {
+        const char *key = tree->tensors[i]->key;
+        const size_t n_name = key_tree_component(key, 0);
+        end = key_tree_end(tree, i, tree->n_tensors, 0);
+        if (info->json != NULL) {
+            json_out_open_object(info->json, NULL);
+            json_out_text_n(info->json, "name", key, n_name);
+        } else if (n < N_SHOWN) {
+            print_label("top level:", n);
+            printf("%-16s ", n_name > 0 ? wfs_quote_n(key, n_name).text : "%");
+        }
+        if (info->json != NULL || n < N_SHOWN)
+            put_totals(info, end - i, key_tree_n_bytes(tree, i, end));
+    }
+    end_list(info, n);
+}
+
+static void list_sources(const struct info *info)
+{
+    const size_t n = wfs_catalog_n_sources(info->catalog);
+    begin_list(info, "sources", '[');
+    for (size_t i = 0; i < n && (info->json != NULL || i < N_SHOWN); i++) {
+        const char *path = wfs_catalog_source_path(info->catalog, i);
+        const uint64_t n_bytes = wfs_catalog_source_bytes(info->catalog, i);
+        bool is_remote;
+        const uint64_t n_cached = wfs_catalog_source_cached(info->catalog, i, &is_remote);
+        if (info->json != NULL) {
+            json_out_open_object(info->json, NULL);
+            json_out_text(info->json, "file", path);
+            json_out_u64(info->json, "bytes", n_bytes);
+            if (is_remote)
+                json_out_u64(info->json, "cached", n_cached);
+            json_out_close(info->json);
+            continue;
+        }
+        print_label("sources:", i);
+        print_escaped(stdout, path);
+        printf(", %s", wfs_count(n_bytes, "byte").text);
+        if (is_remote)
+            printf(", %" PRIu64 " in the cache", n_cached);
+        putchar('\n');
+    }
+    end_list(info, n);
+}
+
+static void list_findings(const struct info *info)
+{
+    const size_t n = wfs_catalog_n_findings(info->catalog);
+    begin_list(info, "findings", '[');
+    for (size_t i = 0; i < n && (info->json != NULL || i < N_SHOWN); i++) {
+        const struct wfs_finding *finding = wfs_catalog_finding(info->catalog, i);
+        if (info->json != NULL) {
+            print_json_finding(info->json, finding);
+        } else {
+            print_label("findings:", i);
+            print_finding(stdout, finding);
+        }
+    }
+    end_list(info, n);
+}
+
+/* ---- all of it ---- */
+
+static void json_info(const struct info *info)
+{
+    struct json_out *out = info->json;
+    json_out_open_object(out, NULL);
+    json_out_text(out, "file", info->path);
+    json_out_text(out, "container", wfs_container_name(wfs_catalog_container(info->catalog)));
+    json_out_text(out, "format", wfs_catalog_format(info->catalog)->name);
+    json_out_text(out, "writer", writer_of(info->catalog));
+    json_out_u64(out, "n_tensors", info->all.n_tensors);
+    json_out_u64(out, "n_bytes", info->all.n_bytes);
+    json_out_u64(out, "n_elems", info->all.n_elems);
+    list_dtypes(info);
+    list_metadata(info);
+    list_top_level(info);
+    list_sources(info);
+    list_findings(info);
+    json_out_close(out);
 }
 
 static void print_field(const char *label, const char *text)
@@ -185,105 +237,28 @@ static void print_field(const char *label, const char *text)
     putchar('\n');
 }
 
-static void print_dtypes(const struct info *info)
+/* A terminal gets tables with bars in place of the lists of dtypes and of the top level. */
+static enum exit_code print_info(const struct info *info, const struct args *args)
 {
-    size_t n = 0;
-    for (int dtype = 0; dtype < WFS_N_DTYPES; dtype++) {
-        if (info->by_dtype[dtype].n_tensors == 0)
-            continue;
-        print_label("dtypes:", n++);
-        printf("%-8s ", wfs_dtype_name((enum wfs_dtype)dtype));
-        print_totals(&info->by_dtype[dtype]);
-    }
-}
-
-static void print_metadata(const struct wfs_catalog *catalog)
-{
-    size_t n = 0;
-    for (const struct wfs_text *meta = wfs_catalog_meta(catalog); meta; meta = meta->next, n++) {
-        if (n >= N_SHOWN)
-            continue;
-        print_label("metadata:", n);
-        printf("%s = %s\n", wfs_quote(meta->name).text,
-               wfs_quote_n(meta->value, meta->n_bytes).text);
-    }
-    print_more(n);
-}
-
-static void print_top_level(const struct info *info)
-{
-    const struct key_tree *tree = &info->tree;
-    size_t n = 0;
-    for (size_t i = 0, end; i < tree->n_tensors; i = end, n++) {
-        const char *key = tree->tensors[i]->key;
-        const size_t n_name = key_tree_component(key, 0);
-        end = key_tree_end(tree, i, tree->n_tensors, 0);
-        if (n >= N_SHOWN)
-            continue;
-        print_label("top level:", n);
-        printf("%-16s ", n_name > 0 ? wfs_quote_n(key, n_name).text : "%");
-        print_totals(&(struct module_totals){end - i, key_tree_n_bytes(tree, i, end), 0});
-    }
-    print_more(n);
-}
-
-static void print_sources(const struct wfs_catalog *catalog)
-{
-    const size_t n = wfs_catalog_n_sources(catalog);
-    for (size_t i = 0; i < n && i < N_SHOWN; i++) {
-        print_label("sources:", i);
-        print_escaped(stdout, wfs_catalog_source_path(catalog, i));
-        bool is_remote;
-        const uint64_t n_cached = wfs_catalog_source_cached(catalog, i, &is_remote);
-        printf(", %s", wfs_count(wfs_catalog_source_bytes(catalog, i), "byte").text);
-        if (is_remote)
-            printf(", %" PRIu64 " in the cache", n_cached);
-        putchar('\n');
-    }
-    print_more(n);
-}
-
-static void print_findings(const struct wfs_catalog *catalog)
-{
-    const size_t n = wfs_catalog_n_findings(catalog);
-    for (size_t i = 0; i < n && i < N_SHOWN; i++) {
-        print_label("findings:", i);
-        print_finding(stdout, wfs_catalog_finding(catalog, i));
-    }
-    print_more(n);
-}
-
-static void print_info(const struct info *info, bool is_screen)
-{
+    const bool is_screen = screen_width(STDOUT_FILENO) > 0;
     print_field("file:", info->path);
     print_field("format:", wfs_catalog_format(info->catalog)->name);
     print_field("container:", wfs_container_name(wfs_catalog_container(info->catalog)));
     print_field("writer:", writer_of(info->catalog));
-    print_label("tensors:", 0);
-    printf("%" PRIu64 "\n", info->all.n_tensors);
-    print_label("bytes:", 0);
-    printf("%" PRIu64 " (", info->all.n_bytes);
-    print_size(stdout, info->all.n_bytes);
-    puts(")");
-    print_label("elements:", 0);
-    printf("%" PRIu64, info->all.n_elems);
+    printf("tensors:    %" PRIu64 "\n", info->all.n_tensors);
+    printf("bytes:      %" PRIu64 " (%s)\n", info->all.n_bytes,
+           amount_of_bytes(info->all.n_bytes).text);
+    printf("elements:   %" PRIu64, info->all.n_elems);
     if (is_screen)
         printf(" (%s)", amount_of_count(info->all.n_elems).text);
     putchar('\n');
     if (!is_screen)
-        print_dtypes(info);
-    print_metadata(info->catalog);
+        list_dtypes(info);
+    list_metadata(info);
     if (!is_screen)
-        print_top_level(info);
-    print_sources(info->catalog);
-    print_findings(info->catalog);
-}
-
-/* A terminal gets tables with bars in place of the lists of dtypes and of the top level. */
-static enum exit_code print_all(const struct info *info, const struct args *args)
-{
-    const bool is_screen = screen_width(STDOUT_FILENO) > 0;
-    print_info(info, is_screen);
+        list_top_level(info);
+    list_sources(info);
+    list_findings(info);
     if (is_screen &&
         (modules_print(&info->tree, args) < 0 || modules_print_dtypes(info->by_dtype, args) < 0))
         return print_memory(info->path);
@@ -293,25 +268,21 @@ static enum exit_code print_all(const struct info *info, const struct args *args
 static enum exit_code run_info(const struct args *args)
 {
     auto_catalog struct wfs_catalog *catalog = NULL;
-    struct info info = {.path = args->operands[0]};
+    struct json_out json = {.file = stdout, .spelling = JSON_ASCII};
+    struct info info = {.path = args->operands[0], .json = args_has(args, "json") ? &json : NULL};
     enum exit_code exit_code = input_load(args, info.path, &catalog);
     if (exit_code != EXIT_DONE)
         return exit_code;
     info.catalog = catalog;
     if (!collect(&info))
         return print_memory(info.path);
-    if (args_has(args, "json"))
+    if (info.json != NULL)
         json_info(&info);
     else
-        exit_code = print_all(&info, args);
+        exit_code = print_info(&info, args);
     free(info.tree.tensors);
     return exit_code;
 }
-
-static const struct args_option info_options[] = {
-    {"json", NULL, "print one JSON object"},
-    {NULL, NULL, NULL},
-};
 
 const struct verb verb_info = {
     .name = "info",
@@ -322,7 +293,7 @@ const struct verb verb_info = {
     .n_min = 1,
     .n_max = 1,
     .has_source = true,
-    .options = info_options,
+    .options = {{"json", NULL, "print one JSON object"}},
     .run = run_info,
 };
 
@@ -350,10 +321,6 @@ static enum exit_code run_config(const struct args *args)
     return EXIT_DONE;
 }
 
-static const struct args_option config_options[] = {
-    {NULL, NULL, NULL},
-};
-
 const struct verb verb_config = {
     .name = "config",
     .operands = "SOURCE [KEY]",
@@ -364,6 +331,194 @@ const struct verb verb_config = {
     .n_max = 2,
     .has_source = true,
     .is_json = true,
-    .options = config_options,
     .run = run_config,
+};
+
+/* ---- check ---- */
+
+struct check {
+    const char *path;
+    const struct wfs_catalog *catalog;
+    struct json_out json; /* without a file: text is printed */
+    enum wfs_severity worst;
+    struct progress progress;
+    uint64_t n_bytes; /* of all tensors */
+};
+
+/* What is counted in a tensor, kept for those that show the same. */
+struct counts {
+    bool is_known;
+    int code; /* of the reading */
+    struct wfs_stats stats;
+};
+
+static void report(struct check *check, enum wfs_severity severity, const char *text)
+{
+    const struct wfs_finding finding = {.severity = severity, .text = text};
+    if (severity > check->worst)
+        check->worst = severity;
+    if (check->json.file != NULL)
+        print_json_finding(&check->json, &finding);
+    else
+        print_finding(stdout, &finding);
+}
+
+static void report_count(struct check *check, enum wfs_severity severity,
+                         const struct wfs_tensor *tensor, const char *what, uint64_t n,
+                         uint64_t n_elems)
+{
+    char text[WFS_ERROR_TEXT_MAX];
+    if (n == 0)
+        return;
+    snprintf(text, sizeof(text), "tensor '%s': %" PRIu64 " of %s %s %s",
+             wfs_quote(tensor->key).text, n, wfs_count(n_elems, "element").text,
+             n == 1 ? "is" : "are", what);
+    report(check, severity, text);
+}
+
+/* Of complex elements, only NaN and infinities are counted. */
+static int count_odd(const struct wfs_tensor *tensor, struct wfs_stats *ret)
+{
+    struct wfs_odd odd;
+    int code = wfs_tensor_stats(tensor, ret);
+    if (code != -EOPNOTSUPP)
+        return code;
+    code = wfs_tensor_count_odd(tensor, &odd);
+    if (code == 0)
+        *ret = (struct wfs_stats){
+            .n_elems = odd.n_elems, .n_nan = odd.n_nan, .n_positive_inf = odd.n_inf};
+    return code;
+}
+
+/* Reports NaN, which may be a fault, and infinities, which are how some models mask; a tensor that
+ * does not hold numbers has none. */
+static enum exit_code check_all(struct check *check, const struct wfs_workload *workload)
+{
+    const size_t n = wfs_catalog_n_tensors(check->catalog);
+    autofree struct counts *known = calloc(wfs_workload_n_groups(workload) + 1, sizeof(*known));
+    if (known == NULL)
+        return print_memory(check->path);
+    for (size_t i = 0; i < n && !ferror(stdout); i++) {
+        const struct wfs_tensor *tensor = wfs_catalog_tensor(check->catalog, i);
+        struct counts *counts = &known[wfs_workload_group(workload, i)];
+        const struct wfs_stats *stats = &counts->stats;
+        if (tensor->trouble != NULL)
+            continue;
+        known[0].is_known = false; /* of those that are alone */
+        if (!counts->is_known)
+            counts->code = count_odd(tensor, &counts->stats);
+        counts->is_known = true;
+        if (counts->code < 0 && counts->code != -EOPNOTSUPP)
+            return input_read_error(check->path, tensor, counts->code);
+        if (counts->code == 0) {
+            report_count(check, WFS_MEDIUM, tensor, "NaN", stats->n_nan, stats->n_elems);
+            report_count(check, WFS_LOW, tensor, "infinite",
+                         stats->n_positive_inf + stats->n_negative_inf, stats->n_elems);
+        }
+        progress_add(&check->progress, tensor->n_bytes);
+    }
+    return EXIT_DONE;
+}
+
+static enum exit_code check_values(struct check *check, const struct args *args)
+{
+    struct wfs_workload *workload = NULL;
+    enum exit_code exit_code =
+        input_workload_all(args, check->path, check->catalog, false, &workload);
+    if (exit_code != EXIT_DONE)
+        return exit_code;
+    progress_start(&check->progress, "checking", check->n_bytes);
+    exit_code = check_all(check, workload);
+    progress_end(&check->progress);
+    wfs_workload_free(workload);
+    return exit_code;
+}
+
+static void survey(struct check *check)
+{
+    for (size_t i = 0; i < wfs_catalog_n_tensors(check->catalog); i++) {
+        const struct wfs_tensor *tensor = wfs_catalog_tensor(check->catalog, i);
+        char text[WFS_ERROR_TEXT_MAX];
+        check->n_bytes = input_add(check->n_bytes, tensor->n_bytes);
+        if (tensor->trouble == NULL)
+            continue;
+        snprintf(text, sizeof(text), "tensor '%s': %s", wfs_quote(tensor->key).text,
+                 tensor->trouble);
+        report(check, WFS_HIGH, text);
+    }
+}
+
+static enum exit_code check_run(struct check *check, const struct args *args)
+{
+    size_t changed;
+    for (size_t i = 0; i < wfs_catalog_n_findings(check->catalog); i++) {
+        const struct wfs_finding *finding = wfs_catalog_finding(check->catalog, i);
+        report(check, finding->severity, finding->text);
+    }
+    survey(check);
+    const enum exit_code exit_code =
+        args_has(args, "values") ? check_values(check, args) : EXIT_DONE;
+    if (exit_code != EXIT_DONE)
+        return exit_code;
+    if (wfs_catalog_check_sources(check->catalog, &changed) < 0)
+        return print_error(EXIT_DAMAGED, check->path, "the file changed while it was read");
+    return check->worst >= WFS_LOW ? EXIT_FOUND : EXIT_DONE;
+}
+
+static enum exit_code run_json(struct check *check, const struct args *args)
+{
+    check->json = (struct json_out){.file = stdout, .spelling = JSON_ASCII};
+    json_out_open_object(&check->json, NULL);
+    json_out_text(&check->json, "file", check->path);
+    json_out_u64(&check->json, "n_tensors", wfs_catalog_n_tensors(check->catalog));
+    json_out_open_array(&check->json, "findings");
+    const enum exit_code exit_code = check_run(check, args);
+    json_out_close(&check->json);
+    json_out_close(&check->json);
+    return exit_code;
+}
+
+/* Adds wrong checksums to the findings. */
+static enum exit_code verify(const char *path, struct wfs_catalog *catalog)
+{
+    struct wfs_error err = {0};
+    struct progress progress;
+    progress_start(&progress, "checking", input_source_bytes(catalog));
+    const int code = wfs_verify(catalog, &err);
+    progress_end(&progress);
+    return code < 0 ? print_error(exit_of_errno(-code), path, "%s", err.text) : EXIT_DONE;
+}
+
+static enum exit_code run_check(const struct args *args)
+{
+    auto_catalog struct wfs_catalog *catalog = NULL;
+    struct check check = {.path = args->operands[0], .worst = WFS_INFO};
+    enum exit_code exit_code = input_load(args, check.path, &catalog);
+    if (exit_code != EXIT_DONE)
+        return exit_code;
+    exit_code = verify(check.path, catalog);
+    if (exit_code != EXIT_DONE)
+        return exit_code;
+    check.catalog = catalog;
+    if (args_has(args, "json"))
+        return run_json(&check, args);
+    exit_code = check_run(&check, args);
+    if (exit_code == EXIT_DONE && isatty(STDOUT_FILENO))
+        printf("no problems in %s\n", wfs_count(wfs_catalog_n_tensors(catalog), "tensor").text);
+    return exit_code;
+}
+
+const struct verb verb_check = {
+    .name = "check",
+    .operands = "SOURCE",
+    .text = "Check a checkpoint for damage and oddities. Prints one line for each finding:\n"
+            "its severity (info, low, medium or high) and a description. The exit code is 1\n"
+            "if a finding is above info, and 3 to 6 if the checkpoint cannot be read.",
+    .n_min = 1,
+    .n_max = 1,
+    .has_source = true,
+    .options = {{"json", NULL, "print one JSON object"},
+                {"large", NULL, INPUT_LARGE_HELP},
+                {"values", NULL, "read all tensors and look for NaN and infinities"}},
+    .run = run_check,
 };

@@ -6,16 +6,15 @@
  */
 #include "cli/input.h"
 
-#include <weightfs/cleanup.h>
-#include <weightfs/error.h>
-#include <weightfs/format.h>
-#include <weightfs/value.h>
-#include <weightfs/view.h>
-
 #include "cli/progress.h"
 #include "program/checkpoint.h"
 #include "program/print.h"
 #include "program/settings.h"
+
+#include <weightfs/cleanup.h>
+#include <weightfs/error.h>
+#include <weightfs/value.h>
+#include <weightfs/view.h>
 
 #include <errno.h>
 #include <fnmatch.h>
@@ -243,6 +242,17 @@ enum exit_code input_workload(const char *path, const struct wfs_work *works, si
                : input_workload_error(path, &err, advice);
 }
 
+enum exit_code input_workload_all(const struct args *args, const char *path,
+                                  const struct wfs_catalog *catalog, bool reads_shown,
+                                  struct wfs_workload **out)
+{
+    const size_t n = wfs_catalog_n_tensors(catalog);
+    autofree struct wfs_work *works = calloc(n + 1, sizeof(*works));
+    for (size_t i = 0; works != NULL && i < n; i++)
+        works[i] = (struct wfs_work){wfs_catalog_tensor(catalog, i), .reads_shown = reads_shown};
+    return input_workload(path, works, n, args_has(args, "large"), INPUT_CHOOSE_FEWER, out);
+}
+
 enum exit_code input_read_error(const char *path, const struct wfs_tensor *tensor, int code)
 {
     const struct wfs_quoted key = wfs_quote(tensor->key);
@@ -269,6 +279,14 @@ const char *input_file_of(const struct wfs_catalog *catalog, const struct wfs_te
 {
     const int i = wfs_catalog_source_of(catalog, tensor);
     return i < 0 ? NULL : wfs_catalog_source_path(catalog, (size_t)i);
+}
+
+uint64_t input_source_bytes(const struct wfs_catalog *catalog)
+{
+    uint64_t n_bytes = 0;
+    for (size_t i = 0; i < wfs_catalog_n_sources(catalog); i++)
+        n_bytes = input_add(n_bytes, wfs_catalog_source_bytes(catalog, i));
+    return n_bytes;
 }
 
 uint64_t input_add(uint64_t a, uint64_t b)

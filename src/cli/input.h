@@ -77,6 +77,11 @@ enum exit_code input_find(const struct wfs_catalog *catalog, const char *path, c
 enum exit_code input_workload(const char *path, const struct wfs_work *works, size_t n,
                               bool allows_large, const char *advice, struct wfs_workload **out);
 
+/* The same for all tensors of a catalog. reads_shown: of repeated elements, all are read. */
+enum exit_code input_workload_all(const struct args *args, const char *path,
+                                  const struct wfs_catalog *catalog, bool reads_shown,
+                                  struct wfs_workload **out);
+
 /* Prints a line for tensors that show too much to be looked at; err says what. */
 enum exit_code input_workload_error(const char *path, const struct wfs_error *err,
                                     const char *advice);
@@ -89,6 +94,9 @@ uint64_t input_n_elems(const struct wfs_tensor *tensor);
 
 /* Returns the path of the file that holds the bytes, or NULL. */
 const char *input_file_of(const struct wfs_catalog *catalog, const struct wfs_tensor *tensor);
+
+/* Returns the bytes of all files of the catalog. */
+uint64_t input_source_bytes(const struct wfs_catalog *catalog);
 
 /* Returns a + b, or UINT64_MAX. */
 uint64_t input_add(uint64_t a, uint64_t b);

@@ -7,12 +7,12 @@
  */
 #include "cli/key_tree.h"
 
-#include <weightfs/array.h>
-
 #include "cli/input.h"
 #include "cli/table.h"
 #include "program/print.h"
 #include "program/terminal.h"
+
+#include <weightfs/array.h>
 
 #include <errno.h>
 #include <inttypes.h>
@@ -378,11 +378,9 @@ static void start(struct table *table, struct table_column own[N_COLUMNS], const
 static void add_row(struct table *table, const char *name, const struct module_totals *totals,
                     uint64_t n_all)
 {
-    autostrbuf struct strbuf bar = {0};
     char share_text[16];
     const double share = n_all > 0 ? (double)totals->n_bytes / (double)n_all : 0;
     snprintf(share_text, sizeof(share_text), "%.1f%%", 100 * share);
-    screen_bar(&bar, share, N_BAR);
     table_text(table, COLOUR_NONE, name);
     if (table->n_columns == N_COLUMNS) {
         table_count(table, totals->n_tensors);
@@ -390,7 +388,7 @@ static void add_row(struct table *table, const char *name, const struct module_t
     }
     table_bytes(table, totals->n_bytes);
     table_text(table, COLOUR_NONE, share_text);
-    table_text(table, COLOUR_ADDED, bar.bytes != NULL ? bar.bytes : "");
+    table_bar(table, COLOUR_ADDED, share, N_BAR);
 }
 
 /* ---- modules ---- */

@@ -3,65 +3,30 @@
  * weightfs ls and find: tensors of a checkpoint, a row for each, as a table, as JSON or as a tree.
  * People read keys in order and need a total; programs get the order of the file and exact numbers.
  */
-#include <weightfs/catalog.h>
-#include <weightfs/cleanup.h>
-#include <weightfs/format.h>
-#include <weightfs/tensor.h>
-#include <weightfs/view.h>
-
 #include "cli/args.h"
 #include "cli/input.h"
-#include <weightfs/json_out.h>
 #include "cli/key_tree.h"
 #include "cli/table.h"
 #include "program/print.h"
 #include "program/terminal.h"
 
+#include <weightfs/catalog.h>
+#include <weightfs/cleanup.h>
+#include <weightfs/json_out.h>
+#include <weightfs/tensor.h>
+#include <weightfs/view.h>
+
 #include <errno.h>
-#include <inttypes.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum order {
-    ORDER_NONE, /* as in the file */
-    ORDER_KEY,  /* numbers by value */
-    ORDER_NAME, /* by the last component of the key */
-    ORDER_SIZE, /* the largest first */
-    ORDER_DTYPE,
-};
+/* ---- orders: the values of --sort. Tensors that an order leaves equal are ordered by key. ---- */
 
-/* What stands for the value of --sort in help texts. */
-#define ORDER_ARGUMENT "ORDER"
-
-/* Reads --sort; *ret is not touched without it. Unless EXIT_DONE, a line was printed. */
-static enum exit_code order_parse(const struct args *args, enum order *ret)
+static int by_key(const struct wfs_tensor *a, const struct wfs_tensor *b)
 {
-    static const char *const names[] = {[ORDER_NONE] = "none",
-                                        [ORDER_KEY] = "key",
-                                        [ORDER_NAME] = "name",
-                                        [ORDER_SIZE] = "size",
-                                        [ORDER_DTYPE] = "dtype"};
-    const char *text = args_value(args, "sort");
-    for (size_t i = 0; text != NULL && i < sizeof(names) / sizeof(names[0]); i++) {
-        if (strcmp(text, names[i]) == 0) {
-            *ret = (enum order)i;
-            return EXIT_DONE;
-        }
-    }
-    return text == NULL ? EXIT_DONE
-                        : print_error(EXIT_USAGE, NULL,
-                                      "--sort must be key, name, size, dtype or none, not '%s'",
-                                      wfs_quote(text).text);
-}
-
-/* ---- orders ---- */
-
-static int by_key(const void *a, const void *b)
-{
-    const struct wfs_tensor *const *x = a, *const *y = b;
-    return order_of_keys((*x)->key, (*y)->key);
+    return order_of_keys(a->key, b->key);
 }
 
 static const char *last_component(const char *key)
@@ -70,37 +35,37 @@ static const char *last_component(const char *key)
     return dot != NULL ? dot + 1 : key;
 }
 
-static int by_name(const void *a, const void *b)
+static int by_name(const struct wfs_tensor *a, const struct wfs_tensor *b)
 {
-    const struct wfs_tensor *const *x = a, *const *y = b;
-    const int order = order_of_keys(last_component((*x)->key), last_component((*y)->key));
-    return order != 0 ? order : by_key(a, b);
+    return order_of_keys(last_component(a->key), last_component(b->key));
 }
 
-static int by_size(const void *a, const void *b)
+/* The largest first. */
+static int by_size(const struct wfs_tensor *a, const struct wfs_tensor *b)
 {
-    const struct wfs_tensor *const *x = a, *const *y = b;
-    if ((*x)->n_bytes != (*y)->n_bytes)
-        return (*x)->n_bytes > (*y)->n_bytes ? -1 : 1;
-    return by_key(a, b);
+    return (a->n_bytes < b->n_bytes) - (a->n_bytes > b->n_bytes);
 }
 
-static int by_dtype(const void *a, const void *b)
+static int by_dtype(const struct wfs_tensor *a, const struct wfs_tensor *b)
 {
-    const struct wfs_tensor *const *x = a, *const *y = b;
-    const int order = strcmp(wfs_dtype_name((enum wfs_dtype)(*x)->dtype),
-                             wfs_dtype_name((enum wfs_dtype)(*y)->dtype));
-    return order != 0 ? order : by_key(a, b);
+    return strcmp(wfs_dtype_name((enum wfs_dtype)a->dtype),
+                  wfs_dtype_name((enum wfs_dtype)b->dtype));
 }
 
-static void order_sort(const struct wfs_tensor **tensors, size_t n_tensors, enum order order)
+typedef int (*order)(const struct wfs_tensor *a, const struct wfs_tensor *b);
+
+static const struct {
+    const char *name;
+    order compare; /* NULL: as in the file */
+} orders[] = {
+    {"none", NULL}, {"key", by_key}, {"name", by_name}, {"size", by_size}, {"dtype", by_dtype}};
+
+static int compare(const void *a, const void *b, void *ctx)
 {
-    static int (*const compare[])(const void *, const void *) = {[ORDER_KEY] = by_key,
-                                                                 [ORDER_NAME] = by_name,
-                                                                 [ORDER_SIZE] = by_size,
-                                                                 [ORDER_DTYPE] = by_dtype};
-    if (compare[order] != NULL)
-        qsort(tensors, n_tensors, sizeof(*tensors), compare[order]);
+    const struct wfs_tensor *const *x = a, *const *y = b;
+    const order *chosen = ctx;
+    const int first = (*chosen)(*x, *y);
+    return first != 0 ? first : by_key(*x, *y);
 }
 
 /* ---- the listing ---- */
@@ -137,106 +102,74 @@ static void listing_done(struct listing *listing)
 }
 
 /* Puts the tensors in order: that of --sort, else of keys on a terminal and of the file elsewhere.
- */
+ * Unless EXIT_DONE, a line was printed. */
 static enum exit_code listing_sort(struct listing *listing, const struct args *args)
 {
+    enum { N_ORDERS = sizeof(orders) / sizeof(orders[0]) };
     const bool is_read =
         screen_width(STDOUT_FILENO) > 0 && !args_has(args, "json") && !args_has(args, "null");
-    enum order order = is_read ? ORDER_KEY : ORDER_NONE;
-    const enum exit_code exit_code = order_parse(args, &order);
-    if (exit_code == EXIT_DONE)
-        order_sort(listing->tensors.tensors, listing->tensors.n_tensors, order);
-    return exit_code;
+    const char *name = args_value(args, "sort");
+    order chosen = is_read ? by_key : NULL;
+    size_t i = 0;
+    while (name != NULL && i < N_ORDERS && strcmp(name, orders[i].name) != 0)
+        i++;
+    if (i == N_ORDERS)
+        return print_error(EXIT_USAGE, NULL,
+                           "--sort must be key, name, size, dtype or none, not '%s'",
+                           wfs_quote(name).text);
+    if (name != NULL)
+        chosen = orders[i].compare;
+    if (chosen != NULL)
+        qsort_r(listing->tensors.tensors, listing->tensors.n_tensors,
+                sizeof(*listing->tensors.tensors), compare, &chosen);
+    return EXIT_DONE;
 }
 
-/* ---- JSON ---- */
-
-static void json_tensor(struct json_out *out, const struct listing *listing,
-                        const struct wfs_tensor *tensor)
-{
-    json_out_open_object(out, NULL);
-    json_out_text(out, "key", tensor->key);
-    json_out_text(out, "dtype", wfs_dtype_name(tensor->dtype));
-    json_out_u64s(out, "shape", tensor->shape.dims, tensor->shape.rank);
-    json_out_u64(out, "bytes", tensor->n_bytes);
-    const char *role = wfs_tensor_attr(tensor, "role");
-    if (role != NULL)
-        json_out_text(out, "role", role);
-    if (listing->is_long) {
-        int fd;
-        uint64_t offset;
-        json_out_text(out, "file", input_file_of(listing->catalog, tensor));
-        if (wfs_tensor_extent(tensor, &fd, &offset))
-            json_out_u64(out, "offset", offset);
-        else
-            json_out_text(out, "offset", NULL);
-        json_out_text(out, "source_key", wfs_tensor_origin(tensor));
-        json_out_text(out, "changes", tensor->changes);
-    }
-    json_out_close(out);
-}
-
-static void json_listing(const struct listing *listing)
-{
-    struct json_out out = {.file = stdout, .spelling = JSON_ASCII};
-    json_out_open_object(&out, NULL);
-    json_out_open_array(&out, "tensors");
-    for (size_t i = 0; i < listing->tensors.n_tensors && !ferror(stdout); i++)
-        json_tensor(&out, listing, listing->tensors.tensors[i]);
-    json_out_close(&out);
-    json_out_close(&out);
-}
-
-/* ---- text ---- */
+/* ---- rows ---- */
 
 static const struct table_column columns[] = {
-    {.heading = "key", .n_least = 12, .cut = CUT_MIDDLE},
-    {.heading = "dtype"},
-    {.heading = "shape", .n_least = 6},
-    {.heading = "size", .is_right = true},
-    {.heading = "offset", .is_right = true},
+    {.heading = "key", .member = "key", .n_least = 12, .cut = CUT_MIDDLE},
+    {.heading = "dtype", .member = "dtype"},
+    {.heading = "shape", .member = "shape", .n_least = 6},
+    {.heading = "size", .member = "bytes", .is_right = true},
+    {.member = "role", .is_optional = true},
+    {.member = "file"},
+    {.heading = "offset", .member = "offset", .is_right = true},
     {.heading = "file", .n_least = 12, .cut = CUT_MIDDLE},
-    {.heading = "key in the file", .n_least = 12, .cut = CUT_MIDDLE},
-    {.heading = "changes", .n_least = 12},
+    {.heading = "key in the file", .member = "source_key", .n_least = 12, .cut = CUT_MIDDLE},
+    {.heading = "changes", .member = "changes", .n_least = 12},
 };
 
-enum { N_SHORT = 4, N_LONG = sizeof(columns) / sizeof(columns[0]) };
-
-static void add_place(struct table *table, const struct listing *listing,
-                      const struct wfs_tensor *tensor)
-{
-    int fd;
-    uint64_t offset;
-    char text[24] = "-";
-    if (wfs_tensor_extent(tensor, &fd, &offset))
-        snprintf(text, sizeof(text), "%" PRIu64, offset);
-    table_text(table, COLOUR_NONE, text);
-    const char *file = input_file_of(listing->catalog, tensor);
-    table_name(table, COLOUR_NONE, file != NULL ? file : "-");
-    table_name(table, COLOUR_NONE, wfs_tensor_origin(tensor));
-    table_name(table, COLOUR_CHANGED, tensor->changes != NULL ? tensor->changes : "-");
-}
+enum { N_KEY = 1, N_SHORT = 4, N_ROLE = 5, N_LONG = sizeof(columns) / sizeof(columns[0]) };
 
 static void add_row(struct table *table, const struct listing *listing,
                     const struct wfs_tensor *tensor)
 {
+    int fd;
+    uint64_t offset;
     table_name(table, COLOUR_NONE, tensor->key);
-    if (table->form == TABLE_NUL && !listing->is_long)
+    if (table->n_columns == N_KEY)
         return;
     table_dtype(table, (enum wfs_dtype)tensor->dtype);
     table_shape(table, &tensor->shape);
     table_bytes(table, tensor->n_bytes);
-    if (listing->is_long)
-        add_place(table, listing, tensor);
+    if (table->n_columns >= N_ROLE)
+        table_text(table, COLOUR_NONE, wfs_tensor_attr(tensor, "role"));
+    if (!listing->is_long)
+        return;
+    const char *file = input_file_of(listing->catalog, tensor);
+    table_name(table, COLOUR_NONE, file);
+    table_exact(table, wfs_tensor_extent(tensor, &fd, &offset) ? &offset : NULL);
+    table_name(table, COLOUR_NONE, file);
+    table_name(table, COLOUR_NONE, wfs_tensor_origin(tensor));
+    table_name(table, COLOUR_CHANGED, tensor->changes);
 }
 
 /* The line below the table on a terminal. */
 static void print_total(const struct table *table, const struct listing *listing, int n_hidden)
 {
     const struct key_tree *tree = &listing->tensors;
-    uint64_t n_elems = 0;
-    for (size_t i = 0; i < tree->n_tensors; i++)
-        n_elems = input_add(n_elems, input_n_elems(tree->tensors[i]));
+    const uint64_t n_elems = key_tree_n_elems(tree, 0, tree->n_tensors);
     const uint64_t n_bytes = key_tree_n_bytes(tree, 0, tree->n_tensors);
     printf("%s, ", wfs_count(tree->n_tensors, "tensor").text);
     if (table->is_human)
@@ -247,26 +180,30 @@ static void print_total(const struct table *table, const struct listing *listing
     table_print_hidden(n_hidden);
 }
 
-static int print_table(const struct listing *listing, const struct args *args)
+/* Prints JSON with --json, else a table. -ENOMEM. */
+static int listing_print(const struct listing *listing, const struct args *args)
 {
     auto_table struct table table;
-    const bool has_keys_only = args_has(args, "null") && !listing->is_long;
-    table_start(&table, columns, has_keys_only ? 1 : listing->is_long ? N_LONG : N_SHORT, args);
+    struct json_out json = {.file = stdout, .spelling = JSON_ASCII};
+    const bool is_json = args_has(args, "json");
+    if (is_json) {
+        json_out_open_object(&json, NULL);
+        json_out_open_array(&json, "tensors");
+        table_start_json(&table, columns, listing->is_long ? N_LONG : N_ROLE, &json);
+    } else {
+        const size_t n_short = args_has(args, "null") ? N_KEY : N_SHORT;
+        table_start(&table, columns, listing->is_long ? N_LONG : n_short, args);
+    }
     for (size_t i = 0; i < listing->tensors.n_tensors && !ferror(stdout); i++)
         add_row(&table, listing, listing->tensors.tensors[i]);
     const int code = table_print(&table);
     if (table.form == TABLE_SCREEN && code >= 0)
         print_total(&table, listing, code);
+    if (is_json) {
+        json_out_close(&json);
+        json_out_close(&json);
+    }
     return code;
-}
-
-/* Prints JSON with --json, else a table. -ENOMEM. */
-static int listing_print(const struct listing *listing, const struct args *args)
-{
-    if (!args_has(args, "json"))
-        return print_table(listing, args);
-    json_listing(listing);
-    return 0;
 }
 
 /* ---- ls ---- */
@@ -359,19 +296,6 @@ static enum exit_code run_ls(const struct args *args)
     return exit_code;
 }
 
-static const struct args_option ls_options[] = {
-    {"bytes", NULL, "-b: print exact sizes and counts"},
-    {"depth", "N", "with --tree: draw at most N levels"},
-    {"human", NULL, "-h: print sizes and counts with a unit"},
-    {"json", NULL, "print one JSON object"},
-    {"long", NULL, "-l: also offset, file, key in the file, changes"},
-    {"no-fold", NULL, "with --tree: draw equal layers one by one"},
-    {"null", NULL, "-0: print only keys, unescaped, each with a NUL"},
-    {"sort", ORDER_ARGUMENT, "by key, name, size or dtype; none: as in the file"},
-    {"tree", NULL, "draw a tree with counts and sizes"},
-    {NULL, NULL, NULL},
-};
-
 const struct verb verb_ls = {
     .name = "ls",
     .operands = "SOURCE [GLOB...]",
@@ -383,7 +307,15 @@ const struct verb verb_ls = {
     .n_min = 1,
     .n_max = SIZE_MAX,
     .has_source = true,
-    .options = ls_options,
+    .options = {{"bytes", NULL, "-b: print exact sizes and counts"},
+                {"depth", "N", "with --tree: draw at most N levels"},
+                {"human", NULL, "-h: print sizes and counts with a unit"},
+                {"json", NULL, "print one JSON object"},
+                {"long", NULL, "-l: also offset, file, key in the file, changes"},
+                {"no-fold", NULL, "with --tree: draw equal layers one by one"},
+                {"null", NULL, "-0: print only keys, unescaped, each with a NUL"},
+                {"sort", "ORDER", "by key, name, size or dtype; none: as in the file"},
+                {"tree", NULL, "draw a tree with counts and sizes"}},
     .run = run_ls,
 };
 
@@ -475,16 +407,6 @@ static enum exit_code run_find(const struct args *args)
     return listing.tensors.n_tensors > 0 ? EXIT_DONE : EXIT_FOUND;
 }
 
-static const struct args_option find_options[] = {
-    {"bytes", NULL, "-b: print exact sizes and counts"},
-    {"human", NULL, "-h: print sizes and counts with a unit"},
-    {"json", NULL, "print one JSON object"},
-    {"long", NULL, "-l: also offset, file, key in the file, changes"},
-    {"null", NULL, "-0: print only keys, unescaped, each with a NUL"},
-    {"sort", ORDER_ARGUMENT, "by key, name, size or dtype; none: as in the file"},
-    {NULL, NULL, NULL},
-};
-
 const struct verb verb_find = {
     .name = "find",
     .operands = "SOURCE WHAT...",
@@ -499,6 +421,11 @@ const struct verb verb_find = {
     .n_min = 2,
     .n_max = SIZE_MAX,
     .has_source = true,
-    .options = find_options,
+    .options = {{"bytes", NULL, "-b: print exact sizes and counts"},
+                {"human", NULL, "-h: print sizes and counts with a unit"},
+                {"json", NULL, "print one JSON object"},
+                {"long", NULL, "-l: also offset, file, key in the file, changes"},
+                {"null", NULL, "-0: print only keys, unescaped, each with a NUL"},
+                {"sort", "ORDER", "by key, name, size or dtype; none: as in the file"}},
     .run = run_find,
 };

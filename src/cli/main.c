@@ -2,12 +2,12 @@
 /*
  * The program: a table of verbs. Any other first argument is a source to mount.
  */
+#include "cli/args.h"
+#include "fuse/mount.h"
+#include "program/checkpoint.h"
 #include "program/print.h"
 #include "program/settings.h"
 #include "program/terminal.h"
-#include "program/checkpoint.h"
-#include "cli/args.h"
-#include "fuse/mount.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,7 +3,6 @@
  * The mount half in a build without libfuse3: it says so.
  */
 #include "fuse/mount.h"
-
 #include "program/print.h"
 
 #include <stddef.h>

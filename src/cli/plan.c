@@ -3,15 +3,13 @@
  * weightfs plan: what the view options would do.
  */
 #include "cli/args.h"
-
 #include "cli/input.h"
 #include "cli/progress.h"
 #include "cli/table.h"
-#include "program/print.h"
 #include "program/commit.h"
+#include "program/print.h"
 
 #include <weightfs/cleanup.h>
-#include <weightfs/format.h>
 #include <weightfs/view.h>
 
 #include <errno.h>
@@ -163,16 +161,6 @@ static enum exit_code run_plan(const struct args *args)
     return (verdict != EXIT_DONE ? verdict : printed);
 }
 
-static const struct args_option plan_options[] = {
-    {"format", "NAME", "also report what this format cannot store"},
-    {"json", NULL, "print the full report as one JSON object"},
-    {"large", NULL, INPUT_LARGE_HELP},
-    {"null", NULL, "-0: print rows unescaped, each with a NUL"},
-    {"report", NULL, "print a summary, at most ten entries per list"},
-    {"values", NULL, "read tensors that are cast; count overflows, NaN"},
-    {NULL, NULL, NULL},
-};
-
 const struct verb verb_plan = {
     .name = "plan",
     .operands = "SOURCE",
@@ -184,6 +172,11 @@ const struct verb verb_plan = {
     .n_max = 1,
     .has_source = true,
     .lists_views = true,
-    .options = plan_options,
+    .options = {{"format", "NAME", "also report what this format cannot store"},
+                {"json", NULL, "print the full report as one JSON object"},
+                {"large", NULL, INPUT_LARGE_HELP},
+                {"null", NULL, "-0: print rows unescaped, each with a NUL"},
+                {"report", NULL, "print a summary, at most ten entries per list"},
+                {"values", NULL, "read tensors that are cast; count overflows, NaN"}},
     .run = run_plan,
 };

@@ -2,16 +2,15 @@
 /*
  * weightfs recover: lists, finishes, publishes or discards the edits that a crashed mount left.
  */
-#include <weightfs/array.h>
-#include <weightfs/cleanup.h>
-#include <weightfs/error.h>
-#include <weightfs/format.h>
-
 #include "cli/args.h"
 #include "fuse/mount.h"
 #include "program/place.h"
 #include "program/predecessor.h"
 #include "program/print.h"
+
+#include <weightfs/array.h>
+#include <weightfs/cleanup.h>
+#include <weightfs/error.h>
 
 #include <dirent.h>
 #include <errno.h>
@@ -531,18 +530,6 @@ static enum exit_code run_recover(const struct args *args)
     return do_one(args, operand);
 }
 
-static const struct args_option recover_options[] = {
-    {"discard", NULL, "delete the edits"},
-    {"force", NULL, "publish unsynced edits; replace a changed output"},
-    {"onto", "SOURCE", "publish the edits on top of another source"},
-    {"options", "OPTION,...", "the options of the mount, as after -o"},
-    {"publish", NULL, "save the edits to OUTPUT"},
-    {"resume", NULL, "finish an interrupted commit, remove leftovers"},
-    {"source", "SOURCE", "the edited source, if it is not OUTPUT"},
-    {"stage", "DIRECTORY", "where the edits are, if the mount had -o stage"},
-    {NULL, NULL, NULL},
-};
-
 const struct verb verb_recover = {
     .name = "recover",
     .operands = "[OUTPUT|DIRECTORY]",
@@ -555,6 +542,13 @@ const struct verb verb_recover = {
             "The exit code is 0 if nothing is left to do, otherwise 9.",
     .n_min = 0,
     .n_max = 1,
-    .options = recover_options,
+    .options = {{"discard", NULL, "delete the edits"},
+                {"force", NULL, "publish unsynced edits; replace a changed output"},
+                {"onto", "SOURCE", "publish the edits on top of another source"},
+                {"options", "OPTION,...", "the options of the mount, as after -o"},
+                {"publish", NULL, "save the edits to OUTPUT"},
+                {"resume", NULL, "finish an interrupted commit, remove leftovers"},
+                {"source", "SOURCE", "the edited source, if it is not OUTPUT"},
+                {"stage", "DIRECTORY", "where the edits are, if the mount had -o stage"}},
     .run = run_recover,
 };

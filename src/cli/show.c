@@ -3,18 +3,17 @@
  * weightfs show: description, statistics, histogram and corner values of tensors, or the elements
  * of a slice.
  */
-#include <weightfs/cleanup.h>
-#include <weightfs/format.h>
-#include <weightfs/tensor.h>
-#include <weightfs/workload.h>
-
-#include "cli/input.h"
-#include <weightfs/json_out.h>
-#include "cli/values.h"
-#include "cli/progress.h"
 #include "cli/args.h"
+#include "cli/input.h"
+#include "cli/progress.h"
+#include "cli/values.h"
 #include "program/print.h"
 #include "program/terminal.h"
+
+#include <weightfs/cleanup.h>
+#include <weightfs/json_out.h>
+#include <weightfs/tensor.h>
+#include <weightfs/workload.h>
 
 #include <errno.h>
 #include <inttypes.h>
@@ -24,7 +23,11 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- slices ---- */
+/*
+ * ---- slices ----
+ * A part of a tensor as numpy spells it: "0:4,:", "-1", "::2,3". Its elements are read one by one,
+ * and no others. Ranges are clipped as Python clips them; an index must exist.
+ */
 
 struct slice_range {
     uint64_t start, step, n; /* indices */
@@ -37,9 +40,10 @@ struct slice {
     uint64_t n_elems;
 };
 
-#define auto_slice cleanup(slice_done)
-
-/* ---- parsing ---- */
+static void slice_done(struct slice *slice)
+{
+    free(slice->ranges);
+}
 
 /* Reads an optional integer. Returns false if something else follows. */
 static bool take_integer(const char **at, int64_t *ret, bool *ret_has)
@@ -67,33 +71,30 @@ static uint64_t clip(int64_t index, uint64_t n)
 /* Parses one part for a dimension of n. Returns what is wrong, or NULL. */
 static const char *take_range(const char **at, uint64_t n, struct slice_range *ret)
 {
-    int64_t start = 0, stop = 0, step = 1;
-    bool has_start, has_stop = false, has_step = false;
+    enum { START, STOP, STEP, N_PARTS };
+    int64_t parts[N_PARTS] = {[STEP] = 1};
+    bool has[N_PARTS] = {false};
+    unsigned n_parts = 0;
+    bool is_good;
     *ret = (struct slice_range){.step = 1, .n = n};
-    if (!take_integer(at, &start, &has_start))
+    do {
+        *at += n_parts > 0;
+        is_good = take_integer(at, &parts[n_parts], &has[n_parts]);
+        n_parts++;
+    } while (is_good && **at == ':' && n_parts < N_PARTS);
+    if (!is_good || **at == ':' || (n_parts == 1 && !has[START]))
         return "an index, or START:STOP:STEP, is expected";
-    if (**at != ':') {
-        if (!has_start)
-            return "an index, or START:STOP:STEP, is expected";
-        ret->is_index = true;
-        ret->start = clip(start, n);
-        ret->n = 1;
+    const int64_t start = parts[START];
+    if (n_parts == 1) {
+        *ret = (struct slice_range){.start = clip(start, n), .step = 1, .n = 1, .is_index = true};
         const bool exists = start >= 0 ? (uint64_t)start < n : 0 - (uint64_t)start <= n;
         return exists ? NULL : "the index is out of range";
     }
-    ++*at;
-    if (!take_integer(at, &stop, &has_stop))
-        return "an index, or START:STOP:STEP, is expected";
-    if (**at == ':') {
-        ++*at;
-        if (!take_integer(at, &step, &has_step) || **at == ':')
-            return "an index, or START:STOP:STEP, is expected";
-    }
-    if (step < 1)
+    if (parts[STEP] < 1)
         return "a step must be at least 1";
-    ret->start = has_start ? clip(start, n) : 0;
-    const uint64_t end = has_stop ? clip(stop, n) : n;
-    ret->step = (uint64_t)step;
+    const uint64_t end = has[STOP] ? clip(parts[STOP], n) : n;
+    ret->start = has[START] ? clip(start, n) : 0;
+    ret->step = (uint64_t)parts[STEP];
     ret->n = end > ret->start ? (end - ret->start - 1) / ret->step + 1 : 0;
     return NULL;
 }
@@ -139,14 +140,6 @@ static enum exit_code slice_parse(struct slice *slice, const struct wfs_tensor *
         slice->n_elems *= slice->ranges[i].n;
     return EXIT_DONE;
 }
-
-static void slice_done(struct slice *slice)
-{
-    free(slice->ranges);
-    slice->ranges = NULL;
-}
-
-/* ---- elements ---- */
 
 /* Returns the place in the tensor of element n of the slice, both in the order of rows. */
 static uint64_t place_of(const struct slice *slice, uint64_t n)
@@ -412,10 +405,7 @@ static int json_view(const struct view *view, const struct slice *slice, struct 
     const struct wfs_tensor *tensor = view->tensor;
     int code = 0;
     json_out_open_object(out, NULL);
-    json_out_text(out, "key", tensor->key);
-    json_out_text(out, "dtype", wfs_dtype_name((enum wfs_dtype)tensor->dtype));
-    json_out_u64s(out, "shape", tensor->shape.dims, tensor->shape.rank);
-    json_out_u64(out, "bytes", tensor->n_bytes);
+    print_json_tensor(out, tensor);
     json_out_u64(out, "n_elems", values_n_elems(tensor));
     json_out_text(out, "file", input_file_of(view->wish->catalog, tensor));
     json_out_text(out, "source_key", wfs_tensor_origin(tensor));
@@ -575,39 +565,28 @@ static void print_view(const struct view *view)
 
 /* ---- the verb ---- */
 
-static enum exit_code report(const struct view *view, int code)
-{
-    if (code == -ENOMEM)
-        return print_memory(view->wish->path);
-    return code < 0 ? input_read_error(view->wish->path, view->tensor, code) : EXIT_DONE;
-}
-
-static enum exit_code show_slice(const struct view *view, struct json_out *out)
-{
-    auto_slice struct slice slice = {0};
-    const enum exit_code exit_code =
-        slice_parse(&slice, view->tensor, view->wish->slice, view->wish->path);
-    if (exit_code != EXIT_DONE)
-        return exit_code;
-    if (view->wish->is_json)
-        return report(view, json_view(view, &slice, out));
-    print_description(view);
-    puts("values:");
-    return report(view, slice_print(&slice));
-}
-
 static enum exit_code show(const struct wish *wish, const struct wfs_tensor *tensor,
                            struct json_out *out)
 {
     struct view view = {.wish = wish, .tensor = tensor};
-    if (wish->slice != NULL)
-        return show_slice(&view, out);
-    const int result = measure(&view);
-    if (result == 0 && wish->is_json)
-        json_view(&view, NULL, out);
-    else if (result == 0)
+    cleanup(slice_done) struct slice slice = {0};
+    const enum exit_code exit_code =
+        wish->slice != NULL ? slice_parse(&slice, tensor, wish->slice, wish->path) : EXIT_DONE;
+    if (exit_code != EXIT_DONE)
+        return exit_code;
+    int code = wish->slice != NULL ? 0 : measure(&view);
+    if (code == 0 && wish->is_json) {
+        code = json_view(&view, wish->slice != NULL ? &slice : NULL, out);
+    } else if (code == 0 && wish->slice != NULL) {
+        print_description(&view);
+        puts("values:");
+        code = slice_print(&slice);
+    } else if (code == 0) {
         print_view(&view);
-    return report(&view, result);
+    }
+    if (code == -ENOMEM)
+        return print_memory(wish->path);
+    return code < 0 ? input_read_error(wish->path, tensor, code) : EXIT_DONE;
 }
 
 static enum exit_code check_work(const struct wish *wish, const struct wfs_tensor **tensors,
@@ -680,15 +659,6 @@ static enum exit_code run_show(const struct args *args)
     return exit_code == EXIT_DONE ? show_all(&wish, args) : exit_code;
 }
 
-static const struct args_option show_options[] = {
-    {"histogram", NULL, "on a terminal too, a line for each bin"},
-    {"json", NULL, "print one JSON object, for several KEYs a list"},
-    {"large", NULL, INPUT_LARGE_HELP},
-    {"percentiles", NULL, "in pipes too, print percentiles"},
-    {"slice", "RANGES", "print the elements of a slice, such as 0:4,:"},
-    {NULL, NULL, NULL},
-};
-
 const struct verb verb_show = {
     .name = "show",
     .operands = "SOURCE KEY...",
@@ -699,6 +669,10 @@ const struct verb verb_show = {
     .n_min = 2,
     .n_max = SIZE_MAX,
     .has_source = true,
-    .options = show_options,
+    .options = {{"histogram", NULL, "on a terminal too, a line for each bin"},
+                {"json", NULL, "print one JSON object, for several KEYs a list"},
+                {"large", NULL, INPUT_LARGE_HELP},
+                {"percentiles", NULL, "in pipes too, print percentiles"},
+                {"slice", "RANGES", "print the elements of a slice, such as 0:4,:"}},
     .run = run_show,
 };

@@ -4,18 +4,18 @@
  * those of a manifest. Threads take one tensor after the other, in the order of the file; the
  * caller's thread waits for the results in that order.
  */
-#include <weightfs/catalog.h>
-#include <weightfs/cleanup.h>
-#include <weightfs/strbuf.h>
-#include <weightfs/workload.h>
-
+#include "cli/args.h"
 #include "cli/input.h"
-#include <weightfs/json_out.h>
 #include "cli/manifest.h"
 #include "cli/progress.h"
-#include "cli/args.h"
 #include "program/print.h"
 #include "program/terminal.h"
+
+#include <weightfs/catalog.h>
+#include <weightfs/cleanup.h>
+#include <weightfs/json_out.h>
+#include <weightfs/strbuf.h>
+#include <weightfs/workload.h>
 
 #include <nettle/sha2.h>
 
@@ -267,10 +267,7 @@ static void json_line(struct json_out *json, const struct wfs_tensor *tensor,
                       const struct sums *sums)
 {
     json_out_open_object(json, NULL);
-    json_out_text(json, "key", tensor->key);
-    json_out_text(json, "dtype", wfs_dtype_name((enum wfs_dtype)tensor->dtype));
-    json_out_u64s(json, "shape", tensor->shape.dims, tensor->shape.rank);
-    json_out_u64(json, "bytes", tensor->n_bytes);
+    print_json_tensor(json, tensor);
     json_out_text(json, "sha256", sums->sha256);
     json_out_text(json, "xxh3", sums->xxh3);
     json_out_close(json);
@@ -421,14 +418,8 @@ static enum exit_code sum_source(struct sum *sum)
     auto_catalog struct wfs_catalog *catalog = NULL;
     struct wfs_workload *workload = NULL;
     enum exit_code exit_code = input_load(sum->args, sum->path, &catalog);
-    if (exit_code != EXIT_DONE)
-        return exit_code;
-    const size_t n = wfs_catalog_n_tensors(catalog);
-    autofree struct wfs_work *works = calloc(n + 1, sizeof(*works));
-    for (size_t i = 0; works != NULL && i < n; i++)
-        works[i] = (struct wfs_work){wfs_catalog_tensor(catalog, i), .reads_shown = true};
-    exit_code = input_workload(sum->path, works, n, args_has(sum->args, "large"),
-                               INPUT_CHOOSE_FEWER, &workload);
+    if (exit_code == EXIT_DONE)
+        exit_code = input_workload_all(sum->args, sum->path, catalog, true, &workload);
     if (exit_code == EXIT_DONE)
         exit_code = make_all(sum, catalog, workload);
     wfs_workload_free(workload);
@@ -537,13 +528,6 @@ static enum exit_code run_sum(const struct args *args)
     return print_sources(args);
 }
 
-static const struct args_option sum_options[] = {
-    {"check", "MANIFEST", "compare with what 'sum' printed before"},
-    {"json", NULL, "print one JSON object"},
-    {"large", NULL, INPUT_LARGE_HELP},
-    {NULL, NULL, NULL},
-};
-
 const struct verb verb_sum = {
     .name = "sum",
     .operands = "[SOURCE...]",
@@ -556,6 +540,8 @@ const struct verb verb_sum = {
     .n_min = 0,
     .n_max = SIZE_MAX,
     .has_source = true,
-    .options = sum_options,
+    .options = {{"check", "MANIFEST", "compare with what 'sum' printed before"},
+                {"json", NULL, "print one JSON object"},
+                {"large", NULL, INPUT_LARGE_HELP}},
     .run = run_sum,
 };

@@ -33,11 +33,33 @@ void table_start(struct table *table, const struct table_column *columns, size_t
         strbuf_fail(&table->cells);
 }
 
+void table_start_json(struct table *table, const struct table_column *columns, size_t n_columns,
+                      struct json_out *json)
+{
+    *table = (struct table){
+        .form = TABLE_JSON, .columns = columns, .n_columns = n_columns, .json = json};
+}
+
 /* ---- cells ---- */
+
+/* Returns the column of the next cell, of which rows of JSON begin with the first. */
+static const struct table_column *begin_cell(struct table *table)
+{
+    const size_t i = table->n_cells++ % table->n_columns;
+    if (table->form == TABLE_JSON && i == 0)
+        json_out_open_object(table->json, NULL);
+    return &table->columns[i];
+}
+
+static void end_cell(struct table *table)
+{
+    if (table->form == TABLE_JSON && table->n_cells % table->n_columns == 0)
+        json_out_close(table->json);
+}
 
 static void write_cell(const struct table *table, enum screen_colour colour, const char *text)
 {
-    const bool is_last = (table->n_cells + 1) % table->n_columns == 0;
+    const bool is_last = table->n_cells % table->n_columns == 0;
     const bool has_colour = table->has_colour && colour != COLOUR_NONE && table->form == TABLE_TABS;
     fputs(has_colour ? screen_on(STDOUT_FILENO, colour) : "", stdout);
     fputs(text, stdout);
@@ -47,31 +69,43 @@ static void write_cell(const struct table *table, enum screen_colour colour, con
 
 void table_text(struct table *table, enum screen_colour colour, const char *text)
 {
-    if (table->form != TABLE_SCREEN) {
-        write_cell(table, colour, text);
-    } else if (table->widths != NULL) {
-        const size_t i = table->n_cells % table->n_columns;
+    const struct table_column *column = begin_cell(table);
+    const char *shown = text != NULL ? text : "-";
+    if (table->form == TABLE_JSON) {
+        if (column->member != NULL && (text != NULL || !column->is_optional))
+            json_out_text(table->json, column->member, text);
+    } else if (table->form != TABLE_SCREEN && column->heading != NULL) {
+        write_cell(table, colour, shown);
+    } else if (table->widths != NULL && column->heading != NULL) {
+        size_t *widest = &table->widths[column - table->columns];
         const char byte = (char)colour;
         strbuf_add(&table->cells, &byte, 1);
-        const size_t width =
-            screen_cut(&table->cells, text, table->n_screen, table->columns[i].cut);
+        const size_t width = screen_cut(&table->cells, shown, table->n_screen, column->cut);
         strbuf_add(&table->cells, "", 1);
-        table->widths[i] = width > table->widths[i] ? width : table->widths[i];
+        *widest = width > *widest ? width : *widest;
+    } else if (table->form == TABLE_SCREEN) {
+        strbuf_add(&table->cells, "\0", 2); /* a cell without a colour or a text */
     }
-    table->n_cells++;
+    end_cell(table);
+}
+
+void table_built(struct table *table, enum screen_colour colour, struct strbuf *text)
+{
+    if (text->has_failed)
+        strbuf_fail(&table->cells);
+    table_text(table, colour, text->bytes != NULL ? text->bytes : "");
+    strbuf_done(text);
 }
 
 void table_name(struct table *table, enum screen_colour colour, const char *name)
 {
-    autostrbuf struct strbuf text = {0};
-    if (table->form == TABLE_NUL) {
+    struct strbuf text = {0};
+    if (name == NULL || table->form == TABLE_NUL || table->form == TABLE_JSON) {
         table_text(table, colour, name);
         return;
     }
     screen_escape(&text, name, strlen(name));
-    if (text.has_failed)
-        strbuf_fail(&table->cells);
-    table_text(table, colour, text.bytes != NULL ? text.bytes : "");
+    table_built(table, colour, &text);
 }
 
 void table_dtype(struct table *table, enum wfs_dtype dtype)
@@ -81,28 +115,51 @@ void table_dtype(struct table *table, enum wfs_dtype dtype)
 
 void table_shape(struct table *table, const struct wfs_shape *shape)
 {
-    autostrbuf struct strbuf text = {0};
+    struct strbuf text = {0};
+    if (table->form == TABLE_JSON) {
+        json_out_u64s(table->json, begin_cell(table)->member, shape->dims, shape->rank);
+        end_cell(table);
+        return;
+    }
     print_add_shape(&text, shape);
-    if (text.has_failed)
-        strbuf_fail(&table->cells);
-    table_text(table, COLOUR_NONE, text.has_failed ? "" : text.bytes);
+    table_built(table, COLOUR_NONE, &text);
 }
 
-static void put_number(struct table *table, uint64_t n, struct amount (*amount_of)(uint64_t))
+static void put_number(struct table *table, uint64_t n, const char *text)
 {
     char exact[24];
+    if (table->form == TABLE_JSON) {
+        json_out_u64(table->json, begin_cell(table)->member, n);
+        end_cell(table);
+        return;
+    }
     snprintf(exact, sizeof(exact), "%" PRIu64, n);
-    table_text(table, COLOUR_NONE, table->is_human ? amount_of(n).text : exact);
+    table_text(table, COLOUR_NONE, text != NULL ? text : exact);
 }
 
 void table_bytes(struct table *table, uint64_t n_bytes)
 {
-    put_number(table, n_bytes, amount_of_bytes);
+    put_number(table, n_bytes, table->is_human ? amount_of_bytes(n_bytes).text : NULL);
 }
 
 void table_count(struct table *table, uint64_t n)
 {
-    put_number(table, n, amount_of_count);
+    put_number(table, n, table->is_human ? amount_of_count(n).text : NULL);
+}
+
+void table_exact(struct table *table, const uint64_t *n)
+{
+    if (n != NULL)
+        put_number(table, *n, NULL);
+    else
+        table_text(table, COLOUR_NONE, NULL);
+}
+
+void table_bar(struct table *table, enum screen_colour colour, double share, size_t n_columns)
+{
+    struct strbuf bar = {0};
+    screen_bar(&bar, share, n_columns);
+    table_built(table, colour, &bar);
 }
 
 /* ---- the terminal ---- */

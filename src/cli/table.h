@@ -2,7 +2,7 @@
 /*
  * A table on stdout. On a terminal: columns aligned by display width, under a heading, cut with "…"
  * so that no line is wider than the terminal. Elsewhere: the exact cells with tabs between them, as
- * they come.
+ * they come. Or as JSON, an object for each row.
  *
  *     static const struct table_column columns[] = {{.heading = "key", .n_least = 8,
  *                                                    .cut = CUT_MIDDLE},
@@ -18,6 +18,7 @@
 #ifndef WFS_TABLE_H
 #define WFS_TABLE_H
 
+#include <weightfs/json_out.h>
 #include <weightfs/strbuf.h>
 #include <weightfs/tensor.h>
 
@@ -25,9 +26,11 @@
 #include "program/terminal.h"
 
 struct table_column {
-    const char *heading;
-    bool is_right;  /* aligned to the right */
-    size_t n_least; /* columns that are left when the terminal is narrow; 0: all */
+    const char *heading; /* NULL: only in JSON */
+    const char *member;  /* its name in JSON; NULL: not there */
+    bool is_optional;    /* not there either where the row has none */
+    bool is_right;       /* aligned to the right */
+    size_t n_least;      /* columns that are left when the terminal is narrow; 0: all */
     enum screen_cut cut;
 };
 
@@ -35,6 +38,7 @@ enum table_form {
     TABLE_SCREEN,
     TABLE_TABS, /* cells escaped, lines end with a line feed */
     TABLE_NUL,  /* cells as they are, lines end with a NUL */
+    TABLE_JSON,
 };
 
 struct table {
@@ -43,7 +47,8 @@ struct table {
     /* Private. */
     const struct table_column *columns;
     size_t n_columns;
-    size_t *widths;      /* of the widest cell of each column; later of the column */
+    size_t *widths; /* of the widest cell of each column; later of the column */
+    struct json_out *json;
     struct strbuf cells; /* of the terminal: a byte for the colour, text, NUL */
     size_t n_cells;
     size_t n_screen; /* columns of the terminal */
@@ -57,13 +62,20 @@ struct table {
 void table_start(struct table *table, const struct table_column *columns, size_t n_columns,
                  const struct args *args);
 
-/* Each adds the next cell; after the last column begins the next row. */
+/* The same, with the rows as items of the array that is open. */
+void table_start_json(struct table *table, const struct table_column *columns, size_t n_columns,
+                      struct json_out *json);
+
+/* Each adds the next cell; after the last column begins the next row. NULL is "-" in a text. */
 void table_name(struct table *table, enum screen_colour colour, const char *name); /* of a file */
 void table_text(struct table *table, enum screen_colour colour, const char *text); /* our own */
+void table_built(struct table *table, enum screen_colour colour, struct strbuf *text); /* freed */
 void table_dtype(struct table *table, enum wfs_dtype dtype);
 void table_shape(struct table *table, const struct wfs_shape *shape);
 void table_bytes(struct table *table, uint64_t n_bytes);
 void table_count(struct table *table, uint64_t n);
+void table_exact(struct table *table, const uint64_t *n); /* without a unit */
+void table_bar(struct table *table, enum screen_colour colour, double share, size_t n_columns);
 
 /*
  * Prints the rows on a terminal, without columns that are empty. Returns how many columns at the

@@ -5,11 +5,11 @@
  */
 #include "program/checkpoint.h"
 
+#include "program/place.h"
+
 #include <weightfs/array.h>
 #include <weightfs/cleanup.h>
 #include <weightfs/url.h>
-
-#include "program/place.h"
 
 #include <errno.h>
 #include <malloc.h>

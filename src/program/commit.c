@@ -6,7 +6,6 @@
 #include "program/commit.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>

@@ -8,6 +8,7 @@
 
 #include <weightfs/cleanup.h>
 #include <weightfs/format.h>
+#include <weightfs/percent.h>
 
 #include <dirent.h>
 #include <errno.h>
@@ -16,7 +17,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <weightfs/percent.h>
 
 /* ---- finding it ---- */
 

@@ -158,6 +158,14 @@ void print_json_finding(struct json_out *out, const struct wfs_finding *finding)
     json_out_close(out);
 }
 
+void print_json_tensor(struct json_out *out, const struct wfs_tensor *tensor)
+{
+    json_out_text(out, "key", tensor->key);
+    json_out_text(out, "dtype", wfs_dtype_name((enum wfs_dtype)tensor->dtype));
+    json_out_u64s(out, "shape", tensor->shape.dims, tensor->shape.rank);
+    json_out_u64(out, "bytes", tensor->n_bytes);
+}
+
 void print_add_shape(struct strbuf *out, const struct wfs_shape *shape)
 {
     strbuf_puts(out, "[");

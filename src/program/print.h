@@ -65,6 +65,9 @@ void print_finding(FILE *out, const struct wfs_finding *finding);
 /* Writes {"severity", "text"}, as an item of the open array. */
 void print_json_finding(struct json_out *out, const struct wfs_finding *finding);
 
+/* Writes key, dtype, shape and bytes of a tensor, as members of the open object. */
+void print_json_tensor(struct json_out *out, const struct wfs_tensor *tensor);
+
 /* Prints "[2, 3]", as wfs_shape_format writes it, or adds it to a text. */
 void print_shape(FILE *out, const struct wfs_shape *shape);
 void print_add_shape(struct strbuf *out, const struct wfs_shape *shape);
