@@ -60,12 +60,11 @@ static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *in
 {
     struct stat st;
     double timeout = 0;
-    do {
-        struct driver *driver = request_begin_read(req);
-        wfs_number_stat(driver->tree, ino, &st);
-        timeout = request_timeout(driver, request_node(driver, ino));
-        driver_end_read(driver);
-    } while (request_again(req));
+    struct request_look look = {.req = req};
+    while (request_look(&look)) {
+        wfs_number_stat(look.driver->tree, ino, &st);
+        timeout = request_timeout(look.driver, request_node(look.driver, ino));
+    }
     fuse_reply_attr(req, &st, timeout);
 }
 
@@ -163,22 +162,6 @@ static void op_statfs(fuse_req_t req, fuse_ino_t ino)
  * other requests.
  */
 
-/*
- * Takes what is to be read: all of a short content, else a reading, which the caller frees.
- * *ret_is_made: of a generated file, a piece of which may have the checksum of a large tensor.
- */
-static ssize_t begin_reading(struct driver *driver, fuse_ino_t ino, uint64_t offset, char *buffer,
-                             size_t n_bytes, struct wfs_reading **ret, bool *ret_is_made)
-{
-    driver_begin_read(driver);
-    *ret_is_made = wfs_node_made(driver->tree, request_node(driver, ino)) != NULL;
-    ssize_t n = wfs_reading_new(driver->tree, ino, ret);
-    if (n == 0 && *ret == NULL)
-        n = wfs_number_read(driver->tree, ino, offset, buffer, n_bytes);
-    driver_end_read(driver);
-    return n;
-}
-
 /* Reads what has been fetched, which needs no turn. -EAGAIN: something is missing. */
 static ssize_t try_reading(const struct wfs_reading *reading, uint64_t offset, char *buffer,
                            size_t n_bytes)
@@ -231,11 +214,15 @@ static ssize_t content_read(fuse_req_t req, fuse_ino_t ino, uint64_t offset, cha
                             size_t n_bytes, struct wfs_reading **ret, bool *ret_is_later)
 {
     struct driver *driver = fuse_req_userdata(req);
-    bool is_made;
-    ssize_t n;
-    do
-        n = begin_reading(driver, ino, offset, buffer, n_bytes, ret, &is_made);
-    while (request_again(req));
+    struct request_look look = {.req = req};
+    bool is_made = false; /* a piece of a generated file may have the checksum of a large tensor */
+    ssize_t n = 0;
+    while (request_look(&look)) {
+        is_made = wfs_node_made(driver->tree, request_node(driver, ino)) != NULL;
+        n = wfs_reading_new(driver->tree, ino, ret);
+        if (n == 0 && *ret == NULL)
+            n = wfs_number_read(driver->tree, ino, offset, buffer, n_bytes);
+    }
     if (*ret == NULL)
         return n;
     n = run_reading(req, *ret, is_made, offset, buffer, n_bytes, ret_is_later);
@@ -271,26 +258,22 @@ static void release_node(struct driver *driver, fuse_ino_t ino)
 }
 
 /* Truncation is a request of its own, so nothing is changed here. */
-static int open_node(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
-{
-    struct driver *driver = request_begin_read(req);
-    struct wfs_node *node = request_node(driver, ino);
-    int rc = wfs_node_may_open(driver->tree, node, info->flags & ~O_TRUNC);
-    const struct wfs_tensor *loaded = rc == 0 ? wfs_node_loaded(node) : NULL;
-    if (rc == 0)
-        rc = open_made(driver, node);
-    request_open_flags(driver, node, info);
-    driver_end_read(driver);
-    return loaded != NULL ? wfs_tensor_check_source(loaded) : rc;
-}
-
 static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 {
     struct driver *driver = fuse_req_userdata(req);
-    int rc;
-    do
-        rc = open_node(req, ino, info);
-    while (request_again(req));
+    struct request_look look = {.req = req};
+    const struct wfs_tensor *loaded = NULL;
+    int rc = 0;
+    while (request_look(&look)) {
+        struct wfs_node *node = request_node(driver, ino);
+        rc = wfs_node_may_open(driver->tree, node, info->flags & ~O_TRUNC);
+        loaded = rc == 0 ? wfs_node_loaded(node) : NULL;
+        if (rc == 0)
+            rc = open_made(driver, node);
+        request_open_flags(driver, node, info);
+    }
+    if (loaded != NULL)
+        rc = wfs_tensor_check_source(loaded);
     if (rc == -EIO)
         driver_note_failed_read(driver);
     if (rc < 0)
@@ -496,15 +479,18 @@ static int run_job(fuse_req_t req, fuse_ino_t ino, struct wfs_digest_job *job, b
 static ssize_t get_xattr(fuse_req_t req, fuse_ino_t ino, const char *name, char *buffer,
                          size_t n_room, bool *ret_is_later)
 {
-    struct driver *driver = fuse_req_userdata(req);
+    struct request_look look = {.req = req};
     struct wfs_digest_job *job = NULL;
+    ssize_t n = 0;
     *ret_is_later = false;
-    driver_begin_read(driver);
-    const struct wfs_node *node = request_node(driver, ino);
-    ssize_t n = wfs_digest_job_new(driver->tree, node, name, &job);
-    if (n == 0 && job == NULL)
-        n = wfs_node_get_xattr(driver->tree, node, name, buffer, n_room);
-    driver_end_read(driver);
+    while (request_look(&look)) {
+        const struct wfs_tree *tree = look.driver->tree;
+        const struct wfs_node *node = request_node(look.driver, ino);
+        if (job == NULL)
+            n = wfs_digest_job_new(tree, node, name, &job);
+        if (n == 0 && job == NULL)
+            n = wfs_node_get_xattr(tree, node, name, buffer, n_room);
+    }
     if (job == NULL)
         return n;
     n = run_job(req, ino, job, ret_is_later);
@@ -528,11 +514,8 @@ static void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t
     const size_t n_room = n_bytes < DRIVER_TRANSFER_MAX ? n_bytes : DRIVER_TRANSFER_MAX;
     ssize_t n = buffer == NULL ? -ENOMEM : -EAGAIN;
     bool is_later = false;
-    for (int i = 0; i < N_TRIES && n == -EAGAIN; i++) {
-        do
-            n = get_xattr(req, ino, name, buffer, n_room, &is_later);
-        while (!is_later && request_again(req));
-    }
+    for (int i = 0; i < N_TRIES && n == -EAGAIN; i++)
+        n = get_xattr(req, ino, name, buffer, n_room, &is_later);
     if (!is_later)
         reply_text(req, buffer, n == -EAGAIN ? -EBUSY : n, n_bytes);
 }

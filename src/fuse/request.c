@@ -49,6 +49,17 @@ bool request_again(fuse_req_t req)
     return is_fetched;
 }
 
+bool request_look(struct request_look *look)
+{
+    if (look->driver != NULL) {
+        driver_end_read(look->driver);
+        if (!request_again(look->req))
+            return false;
+    }
+    look->driver = request_begin_read(look->req);
+    return true;
+}
+
 bool request_is_given_up(void *ctx)
 {
     fuse_req_t req = ctx;

@@ -25,6 +25,15 @@ struct driver *request_begin_change(fuse_req_t req);
  */
 bool request_again(fuse_req_t req);
 
+/* A look into the tree, which is repeated until all that it needs has been fetched. */
+struct request_look {
+    fuse_req_t req;
+    struct driver *driver; /* locked for reading; NULL at the beginning */
+};
+
+/* Begins the next attempt, and takes the lock; false: the last one counts, and the lock is free. */
+bool request_look(struct request_look *look);
+
 /*
  * Begins work for a request that changes nothing, which may take long; no lock is held. False:
  * enough threads do that already. The request then no longer exists; a thread will get it again.
