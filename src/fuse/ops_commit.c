@@ -52,12 +52,13 @@ static void poll_asker(struct publication_waiter *waiter)
 static const char discarded[] = "its edits were discarded; unmount it";
 static const char read_only[] = "the mount is read-only; mount with -o output=FILE to save edits";
 static const char not_the_owner[] = "only the user who mounted it may commit";
+static const char not_the_discarder[] = "only the user who mounted it may discard edits";
 
 static int commit(struct driver *driver, struct asker *asker, char summary[COMMIT_TEXT_MAX],
                   struct wfs_error *err)
 {
     summary[0] = '\0';
-    if (fuse_req_ctx(asker->req)->uid != driver->owner)
+    if (!request_is_owner(asker->req))
         return wfs_fail(err, EPERM, "%s", not_the_owner);
     return publication_run(driver, true, &asker->waiter, summary, err);
 }
@@ -86,41 +87,36 @@ static void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int is_data_only,
 
 /* ---- control ---- */
 
-/*
- * Returns the process to wait for after an unmount: the supervisor, or the worker if that is gone.
- */
-static pid_t process_to_wait_for(const struct driver *driver)
+static uint64_t count_edits(struct driver *driver)
 {
-    return getppid() == driver->supervisor ? driver->supervisor : getpid();
+    driver_begin_read(driver);
+    const uint64_t n = wfs_tree_has_pending(driver->tree) ? wfs_tree_n_edits(driver->tree) : 0;
+    driver_end_read(driver);
+    return n;
 }
 
-static void fill_hello(struct driver *driver, fuse_req_t req, struct wfs_control_reply *reply)
+/* The process to wait for after an unmount is the supervisor, or the worker if that is gone. */
+static void fill_hello(struct driver *driver, struct asker *asker, struct wfs_control_reply *reply)
 {
     const char *stage = driver->target->stage_path;
-    reply->pid = process_to_wait_for(driver);
+    const bool is_owner = request_is_owner(asker->req);
+    reply->pid = getppid() == driver->supervisor ? driver->supervisor : getpid();
     reply->error = notices_are_sent(&driver->notices) ? 0 : EAGAIN;
     if (stage == NULL)
         return;
-    if (fuse_req_ctx(req)->uid != driver->owner) {
-        snprintf(reply->text, sizeof(reply->text), "%s", WFS_HELLO_HIDDEN);
-        return;
-    }
-    driver_begin_read(driver);
-    reply->n_edits = wfs_tree_has_pending(driver->tree) ? wfs_tree_n_edits(driver->tree) : 0;
-    driver_end_read(driver);
-    snprintf(reply->text, sizeof(reply->text), "%s", stage);
+    reply->n_edits = is_owner ? count_edits(driver) : 0;
+    snprintf(reply->text, sizeof(reply->text), "%s", is_owner ? stage : WFS_HELLO_HIDDEN);
 }
 
 static void fill_commit(struct driver *driver, struct asker *asker, struct wfs_control_reply *reply)
 {
     struct wfs_error err = {0};
     char summary[COMMIT_TEXT_MAX] = "";
-    fill_hello(driver, asker->req, reply);
-    int rc;
-    if (!wfs_tree_is_writable(driver->tree))
-        rc = wfs_fail(&err, EROFS, "%s", driver->target->path != NULL ? discarded : read_only);
-    else
-        rc = commit(driver, asker, summary, &err);
+    fill_hello(driver, asker, reply);
+    const int rc =
+        wfs_tree_is_writable(driver->tree)
+            ? commit(driver, asker, summary, &err)
+            : wfs_fail(&err, EROFS, "%s", driver->target->path != NULL ? discarded : read_only);
     reply->error = -rc;
     reply->text[0] = '\0';
     if (rc < 0)
@@ -131,9 +127,9 @@ static void fill_commit(struct driver *driver, struct asker *asker, struct wfs_c
 }
 
 /* Takes no lock: the commit holds them. */
-static void stop_commit(struct driver *driver, fuse_req_t req, struct wfs_control_reply *reply)
+static void stop_commit(struct driver *driver, struct asker *asker, struct wfs_control_reply *reply)
 {
-    const bool is_owner = fuse_req_ctx(req)->uid == driver->owner;
+    const bool is_owner = request_is_owner(asker->req);
     if (is_owner)
         atomic_store(&driver->is_stopped, true);
     reply->error = is_owner ? 0 : EPERM;
@@ -154,20 +150,20 @@ static int discard(struct driver *driver, fuse_req_t req, uint64_t *ret_n)
     return code;
 }
 
-static void fill_discard(struct driver *driver, fuse_req_t req, struct wfs_control_reply *reply)
+static void fill_discard(struct driver *driver, struct asker *asker,
+                         struct wfs_control_reply *reply)
 {
     int code = 0;
-    fill_hello(driver, req, reply);
-    reply->text[0] = '\0';
-    if (fuse_req_ctx(req)->uid != driver->owner)
+    fill_hello(driver, asker, reply);
+    if (!request_is_owner(asker->req))
         code = -EPERM;
     else if (wfs_tree_is_writable(driver->tree))
-        code = discard(driver, req, &reply->n_edits);
+        code = discard(driver, asker->req, &reply->n_edits);
     reply->error = -code;
-    if (code < 0)
-        snprintf(reply->text, sizeof(reply->text), "%s",
-                 code == -EPERM ? "only the user who mounted it may discard edits"
-                                : strerror(-code));
+    snprintf(reply->text, sizeof(reply->text), "%s",
+             code == 0        ? ""
+             : code == -EPERM ? not_the_discarder
+                              : strerror(-code));
 }
 
 /* ---- a trial ---- */
@@ -185,11 +181,13 @@ static int try_commit(struct driver *driver, fuse_req_t req, struct wfs_control_
 {
     const struct publication_trial publication = {add_problem, trial};
     char summary[COMMIT_TEXT_MAX] = "";
-    if (fuse_req_ctx(req)->uid != driver->owner || !wfs_tree_is_writable(driver->tree)) {
-        add_problem(trial, fuse_req_ctx(req)->uid != driver->owner ? not_the_owner
-                           : driver->target->path != NULL          ? discarded
-                                                                   : read_only);
-        return fuse_req_ctx(req)->uid != driver->owner ? -EPERM : -EROFS;
+    if (!request_is_owner(req)) {
+        add_problem(trial, not_the_owner);
+        return -EPERM;
+    }
+    if (!wfs_tree_is_writable(driver->tree)) {
+        add_problem(trial, driver->target->path != NULL ? discarded : read_only);
+        return -EROFS;
     }
     const int code = publication_try(driver, &publication, summary);
     if (code == 0 && summary[0] != '\0')
@@ -205,9 +203,7 @@ static void reply_trial(struct driver *driver, fuse_req_t req)
         fuse_reply_err(req, ENOMEM);
         return;
     }
-    driver_begin_read(driver);
-    trial->n_edits = wfs_tree_has_pending(driver->tree) ? wfs_tree_n_edits(driver->tree) : 0;
-    driver_end_read(driver);
+    trial->n_edits = count_edits(driver);
     trial->error = -try_commit(driver, req, trial);
     fuse_reply_ioctl(req, 0, trial, sizeof(*trial));
     free(trial);
@@ -219,13 +215,12 @@ static int revert(struct driver *driver, fuse_req_t req, const char *paths, bool
                   uint64_t *ret_n, struct wfs_error *err)
 {
     const struct wfs_tree_listener listener = {notices_add, &driver->notices};
-    if (fuse_req_ctx(req)->uid != driver->owner)
-        return wfs_fail(err, EPERM, "only the user who mounted it may discard edits");
+    if (!request_is_owner(req))
+        return wfs_fail(err, EPERM, "%s", not_the_discarder);
     if (!wfs_tree_is_writable(driver->tree) && driver->target->path == NULL)
         return wfs_fail(err, EROFS, "the mount is read-only and has no edits");
-    if (!driver_wait_for_change(driver, request_is_given_up, req))
+    if (request_begin_change(req) == NULL)
         return wfs_fail(err, EINTR, "interrupted");
-    driver_begin_change(driver);
     const int code = wfs_tree_revert(driver->tree, paths, takes_committed, &listener, ret_n, err);
     const bool is_clean = !wfs_tree_has_pending(driver->tree);
     driver_end_change(driver);
@@ -254,41 +249,41 @@ static void reply_revert(struct driver *driver, fuse_req_t req,
     free(reply);
 }
 
+static const struct {
+    unsigned command;
+    void (*fill)(struct driver *driver, struct asker *asker, struct wfs_control_reply *reply);
+} commands[] = {{(unsigned)WFS_IOC_HELLO, fill_hello},
+                {(unsigned)WFS_IOC_COMMIT, fill_commit},
+                {(unsigned)WFS_IOC_DISCARD, fill_discard},
+                {(unsigned)WFS_IOC_STOP, stop_commit}};
+
 static void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void *arg,
                      struct fuse_file_info *info, unsigned flags, const void *in, size_t n_in,
                      size_t n_out)
 {
+    enum { N_COMMANDS = sizeof(commands) / sizeof(commands[0]) };
     struct driver *driver = fuse_req_userdata(req);
     struct asker asker = {.waiter = {.poll = poll_asker}, .req = req};
     struct wfs_control_reply reply = {0};
-    if (ino == FUSE_ROOT_ID && command == (unsigned)WFS_IOC_REVERT &&
-        n_in >= sizeof(struct wfs_control_revert) && n_out >= sizeof(struct wfs_control_revert)) {
+    const bool is_revert = command == (unsigned)WFS_IOC_REVERT &&
+                           n_in >= sizeof(struct wfs_control_revert) &&
+                           n_out >= sizeof(struct wfs_control_revert);
+    const bool is_trial =
+        command == (unsigned)WFS_IOC_TRY && n_out >= sizeof(struct wfs_control_trial);
+    size_t i = 0;
+    while (i < N_COMMANDS && commands[i].command != command)
+        i++;
+    if (ino == FUSE_ROOT_ID && is_revert) {
         reply_revert(driver, req, in);
-        return;
-    }
-    if (ino == FUSE_ROOT_ID && command == (unsigned)WFS_IOC_TRY &&
-        n_out >= sizeof(struct wfs_control_trial)) {
+    } else if (ino == FUSE_ROOT_ID && is_trial) {
         reply_trial(driver, req);
-        return;
-    }
-    const bool is_commit = command == (unsigned)WFS_IOC_COMMIT;
-    const bool is_discard = command == (unsigned)WFS_IOC_DISCARD;
-    const bool is_stop = command == (unsigned)WFS_IOC_STOP;
-    if (ino != FUSE_ROOT_ID || n_out < sizeof(reply) ||
-        (!is_commit && !is_discard && !is_stop && command != (unsigned)WFS_IOC_HELLO)) {
+    } else if (ino != FUSE_ROOT_ID || i == N_COMMANDS || n_out < sizeof(reply)) {
         fuse_reply_err(req, ENOTTY);
-        return;
+    } else {
+        commands[i].fill(driver, &asker, &reply);
+        if (asker.req != NULL)
+            fuse_reply_ioctl(req, 0, &reply, sizeof(reply));
     }
-    if (is_commit)
-        fill_commit(driver, &asker, &reply);
-    else if (is_discard)
-        fill_discard(driver, req, &reply);
-    else if (is_stop)
-        stop_commit(driver, req, &reply);
-    else
-        fill_hello(driver, req, &reply);
-    if (asker.req != NULL)
-        fuse_reply_ioctl(req, 0, &reply, sizeof(reply));
 }
 
 /* ---- the table ---- */

@@ -8,14 +8,6 @@
 #include <linux/fuse.h>
 #include <string.h>
 
-/* Only the user who mounted may use the control directory; others can reach it with allow_other. */
-static bool is_refused(const struct driver *driver, fuse_req_t req, fuse_ino_t parent,
-                       const char *name)
-{
-    return parent == FUSE_ROOT_ID && strcmp(name, WFS_CONTROL_NAME) == 0 &&
-           fuse_req_ctx(req)->uid != driver->owner;
-}
-
 /*
  * Finds the node of a file handle, "." in a node that the kernel has forgotten, or the directory
  * that holds it, "..". The number comes from whoever opens the handle, and may be old or made up.
@@ -28,9 +20,7 @@ static int find_by_number(const struct driver *driver, fuse_req_t req, fuse_ino_
     if (parent == NULL)
         return -ESTALE;
     *ret = strcmp(name, "..") == 0 ? parent : node;
-    return wfs_node_is_control(driver->tree, *ret) && fuse_req_ctx(req)->uid != driver->owner
-               ? -EACCES
-               : 0;
+    return wfs_node_is_control(driver->tree, *ret) && !request_is_owner(req) ? -EACCES : 0;
 }
 
 static int look_up(fuse_req_t req, fuse_ino_t parent, const char *name,
@@ -42,8 +32,9 @@ static int look_up(fuse_req_t req, fuse_ino_t parent, const char *name,
     *entry = (struct fuse_entry_param){0};
     if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
         rc = find_by_number(driver, req, parent, name, &node);
-    else if (is_refused(driver, req, parent, name))
-        rc = -EACCES;
+    else if (parent == FUSE_ROOT_ID && strcmp(name, WFS_CONTROL_NAME) == 0 &&
+             !request_is_owner(req))
+        rc = -EACCES; /* others can reach the control directory with allow_other */
     else
         rc = wfs_node_lookup(driver->tree, request_node(driver, parent), name, &node);
     if (rc == 0)
@@ -275,52 +266,51 @@ static void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, co
     fuse_reply_err(req, EPERM);
 }
 
-static void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
+/* Begins a change of names; NULL: that was answered. */
+static struct driver *begin_change(fuse_req_t req)
 {
     struct driver *driver = request_begin_change(req);
-    if (driver == NULL) {
+    if (driver == NULL)
         request_reply(req, -EINTR);
-        return;
-    }
-    const int rc = wfs_node_unlink(driver->tree, request_node(driver, parent), name);
+    return driver;
+}
+
+static void end_change(fuse_req_t req, struct driver *driver, int code)
+{
     driver_end_change(driver);
-    request_reply(req, request_settle(req, FUSE_ROOT_ID, MOUNT_SYNCS_NAMES, rc));
+    request_reply(req, request_settle(req, FUSE_ROOT_ID, MOUNT_SYNCS_NAMES, code));
+}
+
+static void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+    struct driver *driver = begin_change(req);
+    if (driver != NULL)
+        end_change(req, driver, wfs_node_unlink(driver->tree, request_node(driver, parent), name));
 }
 
 static void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-    struct driver *driver = request_begin_change(req);
-    if (driver == NULL) {
-        request_reply(req, -EINTR);
-        return;
-    }
-    const int rc = wfs_node_rmdir(driver->tree, request_node(driver, parent), name);
-    driver_end_change(driver);
-    request_reply(req, request_settle(req, FUSE_ROOT_ID, MOUNT_SYNCS_NAMES, rc));
+    struct driver *driver = begin_change(req);
+    if (driver != NULL)
+        end_change(req, driver, wfs_node_rmdir(driver->tree, request_node(driver, parent), name));
 }
 
 static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,
                       const char *new_name, unsigned flags)
 {
-    struct driver *driver = request_begin_change(req);
-    if (driver == NULL) {
-        request_reply(req, -EINTR);
-        return;
-    }
-    const int rc = wfs_node_rename(driver->tree, request_node(driver, parent), name,
-                                   request_node(driver, new_parent), new_name, flags);
-    driver_end_change(driver);
-    request_reply(req, request_settle(req, FUSE_ROOT_ID, MOUNT_SYNCS_NAMES, rc));
+    struct driver *driver = begin_change(req);
+    if (driver != NULL)
+        end_change(req, driver,
+                   wfs_node_rename(driver->tree, request_node(driver, parent), name,
+                                   request_node(driver, new_parent), new_name, flags));
 }
 
 static void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t new_parent, const char *new_name)
 {
     struct fuse_entry_param entry;
-    struct driver *driver = request_begin_change(req);
-    if (driver == NULL) {
-        request_reply(req, -EINTR);
+    struct driver *driver = begin_change(req);
+    if (driver == NULL)
         return;
-    }
     struct wfs_node *node = request_node(driver, ino);
     const int rc = wfs_node_link(driver->tree, node, request_node(driver, new_parent), new_name);
     if (rc == 0)

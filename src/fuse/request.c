@@ -60,6 +60,11 @@ bool request_look(struct request_look *look)
     return true;
 }
 
+bool request_is_owner(fuse_req_t req)
+{
+    return fuse_req_ctx(req)->uid == ((const struct driver *)fuse_req_userdata(req))->owner;
+}
+
 bool request_is_given_up(void *ctx)
 {
     fuse_req_t req = ctx;

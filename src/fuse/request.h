@@ -41,6 +41,9 @@ bool request_look(struct request_look *look);
 bool request_begin_work(fuse_req_t req, enum parking_work work);
 void request_end_work(fuse_req_t req, enum parking_work work);
 
+/* Returns true for a request of the user who mounted: only they may use the control directory. */
+bool request_is_owner(fuse_req_t req);
+
 /* Returns true when nobody waits for the reply any more, or the mount ends. ctx: the request. */
 bool request_is_given_up(void *ctx);
 
