@@ -89,7 +89,7 @@ static int list_add(struct list *list, const char *name)
     if (array_reserve(&list->names, sizeof(*list->names), list->n, 1, &list->n_room) < 0)
         return -ENOMEM;
     list->names[list->n] = strdup(name);
-    return list->names[list->n] == NULL ? -ENOMEM : (list->n++, 0);
+    return list->names[list->n++] == NULL ? -ENOMEM : 0;
 }
 
 static int compare_names(const void *a, const void *b)
@@ -132,33 +132,21 @@ static int list(const char *folder, struct names *names)
 
 /* ---- loading ---- */
 
-/* What is loaded: files of metadata, and what they describe. */
-struct described {
-    const char *folder;
-    int directory;
-    const char *const *names;
-    size_t n_names;
-    bool is_new;           /* a directory that is being written */
-    struct source *opened; /* of a URL: the metadata, which is adopted; NULL: a directory */
-};
-
 /* Reads one file of metadata, which becomes a source of the catalog. opened: it is open already. */
 static int read_metadata(struct dcp_reading *r, const char *name, struct source *opened)
 {
     struct source *source = opened;
     struct wfs_error err = {0};
     autofree char *path = NULL;
-    int code = 0;
     if (opened == NULL && asprintf(&path, "%s%s", r->folder, name) < 0)
         return wfs_fail_memory(r->err);
-    if (opened == NULL)
-        code = source_open_beneath(r->directory, name, path, &source, &err);
-    if (code == 0 && catalog_adopt_source(r->catalog, source) < 0)
-        return wfs_fail_memory(r->err);
-    if (code == 0)
+    int code = opened != NULL ? 0 : source_open_beneath(r->directory, name, path, &source, &err);
+    if (code == 0) {
+        if (catalog_adopt_source(r->catalog, source) < 0)
+            return wfs_fail_memory(r->err);
         source->is_part = true;
-    if (code == 0)
         code = dcp_metadata_read(r->metadata, source, &r->context->limits, &err);
+    }
     if (code == -ENOMEM)
         return wfs_fail_memory(r->err);
     return code == 0 ? 0 : wfs_fail(r->err, -code, "'%s': %s", name, err.text);
@@ -174,32 +162,27 @@ static int open_items(const struct source *assembly, uint64_t n_most)
     return code;
 }
 
-static const char *find_reformulated(struct dcp_metadata *m)
+/* Megatron-core stores states of its distributed optimizer in another order of elements. */
+static int tell_reformulated(struct dcp_reading *r)
 {
-    struct graph *graph = &m->graph;
-    const uint32_t data = m->n_roots == 0 ? 0 : dcp_field(graph, m->roots[0], "mcore_data");
+    const struct graph *graph = &r->metadata->graph;
+    const uint32_t data =
+        r->metadata->n_roots == 0 ? 0 : dcp_field(graph, r->metadata->roots[0], "mcore_data");
     const struct value *dict = data == 0 ? NULL : graph_at(graph, data);
     for (uint32_t i = 0; dict != NULL && dict->kind == VALUE_DICT && i + 1 < dict->n; i += 2) {
         const struct value *key = graph_at(graph, value_items(dict)[i]);
         const uint32_t about = value_items(dict)[i + 1];
-        if (key->kind == VALUE_TEXT && graph_at(graph, about)->kind == VALUE_DICT &&
-            value_get(graph, about, "nd_reformulated_orig_global_shape") != 0)
-            return key->text;
+        if (key->kind != VALUE_TEXT || graph_at(graph, about)->kind != VALUE_DICT ||
+            value_get(graph, about, "nd_reformulated_orig_global_shape") == 0)
+            continue;
+        return catalog_add_finding(r->catalog, WFS_FINDING_DCP_REFORMULATED,
+                                   "'%s', and perhaps others, are stored by Megatron-core in "
+                                   "another order of elements (nd_reformulated_orig_global_shape), "
+                                   "and shown as they are stored",
+                                   wfs_quote(key->text).text) < 0
+                   ? wfs_fail_memory(r->err)
+                   : 0;
     }
-    return NULL;
-}
-
-/* Megatron-core stores states of its distributed optimizer in another order of elements. */
-static int tell_reformulated(struct dcp_reading *r)
-{
-    const char *key = find_reformulated(r->metadata);
-    if (key != NULL &&
-        catalog_add_finding(r->catalog, WFS_FINDING_DCP_REFORMULATED,
-                            "'%s', and perhaps others, are stored by Megatron-core in another "
-                            "order of elements (nd_reformulated_orig_global_shape), and shown as "
-                            "they are stored",
-                            wfs_quote(key).text) < 0)
-        return wfs_fail_memory(r->err);
     return 0;
 }
 
@@ -220,53 +203,39 @@ static int fill_catalog(struct dcp_reading *r)
     return code < 0 ? code : tell_reformulated(r);
 }
 
-static int load_described(const struct described *described, const struct load_context *context,
-                          struct wfs_catalog **out, struct wfs_error *err)
+/* Loads what files of metadata describe. begun has what is known before; opened is that of a URL,
+ * which is adopted; NULL: a directory. */
+static int load_described(const struct dcp_reading *begun, const char *const *names, size_t n_names,
+                          struct source *opened, struct wfs_catalog **out)
 {
+    const struct limits *limits = &begun->context->limits;
     auto_catalog struct wfs_catalog *catalog = NULL;
     cleanup(dcp_metadata_done) struct dcp_metadata metadata;
-    dcp_metadata_init(&metadata, &context->limits);
-    cleanup(dcp_reading_done) struct dcp_reading reading = {.context = context,
-                                                            .folder = described->folder,
-                                                            .directory = described->directory,
-                                                            .is_new = described->is_new,
-                                                            .err = err,
-                                                            .metadata = &metadata};
+    dcp_metadata_init(&metadata, limits);
+    cleanup(dcp_reading_done) struct dcp_reading reading = *begun;
     if (catalog_new(&catalog) < 0) {
-        source_free(described->opened);
-        return wfs_fail_memory(err);
+        source_free(opened);
+        return wfs_fail_memory(begun->err);
     }
-    catalog->arena.limit = context->limits.index_memory;
+    catalog->arena.limit = limits->index_memory;
     catalog->format = &format_dcp;
     catalog->container = WFS_CONTAINER_DCP;
     reading.catalog = catalog;
+    reading.metadata = &metadata;
+    reading.url = opened == NULL ? NULL : remote_source_url(opened);
     int code = 0;
-    if (described->opened != NULL)
-        reading.url = remote_source_url(described->opened);
-    for (size_t i = 0; i < described->n_names && code == 0; i++)
-        code = read_metadata(&reading, described->names[i], described->opened);
+    for (size_t i = 0; i < n_names && code == 0; i++)
+        code = read_metadata(&reading, names[i], opened);
     if (code == 0)
         code = fill_catalog(&reading);
     if (code < 0)
         return catalog->arena.is_full || metadata.arena.is_full || reading.tables.arena.is_full
-                   ? wfs_fail(err, E2BIG,
+                   ? wfs_fail(begun->err, E2BIG,
                               "its index takes more than %s of memory (limit index_memory)",
-                              wfs_count(context->limits.index_memory, "byte").text)
+                              wfs_count(limits->index_memory, "byte").text)
                    : code;
     *out = steal(&catalog);
     return 0;
-}
-
-static int load_names(const char *folder, int directory, const struct names *names,
-                      const struct load_context *context, struct wfs_catalog **out,
-                      struct wfs_error *err)
-{
-    const struct described described = {
-        .folder = folder,
-        .directory = directory,
-        .names = names->has_metadata ? whole : (const char *const *)names->ranks.names,
-        .n_names = names->has_metadata ? 1 : names->ranks.n};
-    return load_described(&described, context, out, err);
 }
 
 /* Returns whether the file of that name is a pickle: 1, 0. -ENOMEM. */
@@ -327,9 +296,15 @@ static int load_folder(const char *folder, const struct load_context *context,
         return wfs_fail_memory(err);
     if (code == 0)
         return names.has_parts ? fail_unfinished(&names, err) : 0;
-    code = is_described
-               ? load_names(folder, directory, &names, context, out, err)
-               : dcp_parts_load(folder, names.tensors.names, names.tensors.n, context, out, err);
+    const struct dcp_reading begun = {
+        .context = context, .folder = folder, .directory = directory, .err = err};
+    if (!is_described)
+        code = dcp_parts_load(folder, names.tensors.names, names.tensors.n, context, out, err);
+    else if (names.has_metadata)
+        code = load_described(&begun, whole, 1, NULL, out);
+    else
+        code = load_described(&begun, (const char *const *)names.ranks.names, names.ranks.n, NULL,
+                              out);
     autoclose int readable = code < 0 ? -1 : open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (readable >= 0)
         wfs_access_add(&(*out)->access, readable);
@@ -358,21 +333,17 @@ int dcp_load_url(struct source *source, const struct load_context *context,
                  struct wfs_catalog **out, struct wfs_error *err)
 {
     autofree char *name = url_name(remote_source_url(source));
-    if (name == NULL) {
-        source_free(source);
-        return wfs_fail_memory(err);
-    }
-    if (strcmp(name, metadata_name) != 0)
+    if (name != NULL && strcmp(name, metadata_name) != 0)
         return 0;
     autofree char *folder =
         strndup(source->path, (size_t)(strrchr(source->path, '/') + 1 - source->path));
-    if (folder == NULL) {
+    if (name == NULL || folder == NULL) {
         source_free(source);
         return wfs_fail_memory(err);
     }
-    const struct described described = {
-        .folder = folder, .directory = -1, .names = whole, .n_names = 1, .opened = source};
-    const int code = load_described(&described, context, out, err);
+    const struct dcp_reading begun = {
+        .context = context, .folder = folder, .directory = -1, .err = err};
+    const int code = load_described(&begun, whole, 1, source, out);
     return code < 0 ? code : 1;
 }
 
@@ -472,12 +443,12 @@ static int read_back(const struct directory *directory, const struct directory_f
     struct load_context context = {0};
     limits_max(&context.limits, &directory->catalog->listing);
     wfs_output_temporary(metadata_name, temporary);
-    const struct described described = {.folder = files->folder,
-                                        .directory = files->fd,
-                                        .names = names,
-                                        .n_names = 1,
-                                        .is_new = true};
-    int code = load_described(&described, &context, &found, err);
+    const struct dcp_reading begun = {.context = &context,
+                                      .folder = files->folder,
+                                      .directory = files->fd,
+                                      .is_new = true,
+                                      .err = err};
+    int code = load_described(&begun, names, 1, NULL, &found);
     if (code == 0)
         code = dcp_readback_compare(directory, files, options, found, err);
     if (code == 0)

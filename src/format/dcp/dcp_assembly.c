@@ -246,14 +246,13 @@ static int read_run_part(struct reading *r, const struct run *run, struct dcp_pa
 
 static int read_run(struct reading *r, const struct run *run)
 {
-    uint32_t end;
-    const uint64_t first = r->first[0], n = run->axis == 0 ? run->n : 1;
-    for (uint32_t i = dcp_boxes_range(r->tensor, first, first + n, &end); i < end; i++) {
-        const int code = read_run_part(r, run, &r->tensor->parts[i]);
-        if (code < 0)
-            return code;
-    }
-    return 0;
+    const struct dcp_tensor *tensor = r->tensor;
+    const uint64_t end = r->first[0] + (run->axis == 0 ? run->n : 1);
+    int code = 0;
+    for (uint32_t i = dcp_boxes_first(tensor, r->first[0]);
+         i < tensor->n_parts && (uint64_t)tensor->parts[i].box[0] < end && code == 0; i++)
+        code = read_run_part(r, run, &tensor->parts[i]);
+    return code;
 }
 
 /* The longest run that begins at an element and has at most n_elems. */
@@ -332,9 +331,7 @@ static const struct source *find_piece(const struct source *source, uint64_t *of
         return NULL;
     const uint64_t at = *offset - tensor->start;
     const uint64_t n_row = tensor->rank == 0 ? tensor->n_bytes : tensor->n_bytes / tensor->dims[0];
-    uint32_t end;
-    struct dcp_part *part =
-        &tensor->parts[dcp_boxes_range(tensor, at / n_row, at / n_row + 1, &end)];
+    struct dcp_part *part = &tensor->parts[dcp_boxes_first(tensor, at / n_row)];
     if (!is_range(tensor, part) || open_once(assembly, tensor, part) < 0 || part->is_odd)
         return NULL;
     const uint64_t first = tensor->rank == 0 ? 0 : (uint64_t)part->box[0] * n_row;

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/search.h"
 
 enum { STEPS = 1 << 16, STEPS_PER_BOX = 64, MAX_DEPTH = 512 };
 
@@ -25,6 +26,18 @@ void dcp_print_numbers(struct strbuf *text, const int64_t *numbers, uint32_t ran
     for (uint32_t i = 0; i < rank; i++)
         strbuf_printf(text, "%s%" PRId64, i == 0 ? "" : ", ", numbers[i]);
     strbuf_puts(text, "]");
+}
+
+const char *dcp_tensor_measure(struct dcp_tensor *tensor)
+{
+    uint64_t n = tensor->n_elem;
+    bool is_empty = false, fits = true;
+    for (uint32_t i = 0; i < tensor->rank; i++) {
+        is_empty = is_empty || tensor->dims[i] == 0;
+        fits = fits && checked_mul(n, tensor->dims[i], &n) && n <= INT64_MAX;
+    }
+    tensor->n_bytes = is_empty || !fits ? 0 : n;
+    return fits || is_empty ? NULL : "its size is not below 2^63 bytes";
 }
 
 /* ---- order ---- */
@@ -79,38 +92,21 @@ static const struct dcp_part *drop_twins(struct dcp_tensor *tensor)
 
 static void set_reach(struct dcp_tensor *tensor)
 {
-    int64_t reach = 0;
+    uint64_t reach = 0;
     for (uint32_t i = 0; i < tensor->n_parts && tensor->rank > 0; i++) {
         struct dcp_part *part = &tensor->parts[i];
-        const int64_t end = part->box[0] + part->box[tensor->rank];
+        const uint64_t end = (uint64_t)(part->box[0] + part->box[tensor->rank]);
         reach = end > reach ? end : reach;
         part->reach = reach;
     }
 }
 
-uint32_t dcp_boxes_range(const struct dcp_tensor *tensor, uint64_t first, uint64_t end,
-                         uint32_t *ret_end)
+uint32_t dcp_boxes_first(const struct dcp_tensor *tensor, uint64_t row)
 {
-    uint32_t low = 0, high = tensor->n_parts;
-    *ret_end = tensor->n_parts;
-    if (tensor->rank == 0)
-        return 0;
-    while (low < high) {
-        const uint32_t middle = low + (high - low) / 2;
-        if ((uint64_t)tensor->parts[middle].box[0] < end)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    *ret_end = low;
-    for (low = 0, high = *ret_end; low < high;) {
-        const uint32_t middle = low + (high - low) / 2;
-        if ((uint64_t)tensor->parts[middle].reach <= first)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    return tensor->rank == 0
+               ? 0
+               : (uint32_t)search_starts(tensor->parts, tensor->n_parts, sizeof(*tensor->parts),
+                                         offsetof(struct dcp_part, reach), row);
 }
 
 /* ---- boxes side by side ---- */
@@ -172,67 +168,40 @@ static enum where locate(const struct cutting *c, const int64_t *box)
     return where;
 }
 
-static void tell_hole(const struct cutting *c)
-{
-    const uint32_t rank = c->tensor->rank;
-    strbuf_puts(c->text, "no chunk has its elements [");
-    for (uint32_t i = 0; i < rank; i++)
-        strbuf_printf(c->text, "%s%" PRId64 ":%" PRId64, i == 0 ? "" : ", ", c->region[i],
-                      c->region[rank + i]);
-    strbuf_puts(c->text, "]");
-}
-
-static void tell_overlap(const struct cutting *c, const int64_t *a, const int64_t *b)
-{
-    strbuf_puts(c->text, "its chunks at ");
-    dcp_print_numbers(c->text, a, c->tensor->rank);
-    strbuf_puts(c->text, " and ");
-    dcp_print_numbers(c->text, b, c->tensor->rank);
-    strbuf_puts(c->text, " overlap");
-}
-
 static int compare_edges(const void *a, const void *b)
 {
     const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
     return x < y ? -1 : x > y;
 }
 
-/* Finds the middle one of the edges inside of the region, and how many boxes it would cut. */
-static bool find_cut(const struct cutting *c, const uint32_t *boxes, uint32_t n, uint32_t axis,
-                     int64_t *ret, uint32_t *ret_n)
-{
-    const uint32_t rank = c->tensor->rank;
-    const int64_t low = c->region[axis], high = c->region[rank + axis];
-    size_t n_edges = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        const int64_t *box = c->tensor->parts[boxes[i]].box;
-        const int64_t ends[] = {box[axis], box[axis] + box[rank + axis]};
-        for (int k = 0; k < 2; k++) {
-            if (ends[k] > low && ends[k] < high)
-                c->edges[n_edges++] = ends[k];
-        }
-    }
-    if (n_edges == 0)
-        return false;
-    qsort(c->edges, n_edges, sizeof(*c->edges), compare_edges);
-    *ret = c->edges[n_edges / 2];
-    *ret_n = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        const int64_t *box = c->tensor->parts[boxes[i]].box;
-        *ret_n += box[axis] < *ret && box[axis] + box[rank + axis] > *ret;
-    }
-    return true;
-}
-
-/* Finds where to divide the region: there is an edge inside of it. */
+/* Finds where to divide the region, which has an edge inside of it: at the middle one of the edges
+ * in the dimension in which that cuts the fewest boxes. */
 static void choose_cut(const struct cutting *c, const uint32_t *boxes, uint32_t n,
                        uint32_t *ret_axis, int64_t *ret_at)
 {
+    const uint32_t rank = c->tensor->rank;
     uint32_t n_least = UINT32_MAX;
-    for (uint32_t axis = 0; axis < c->tensor->rank && n_least > 0; axis++) {
-        int64_t at;
-        uint32_t n_cut;
-        if (find_cut(c, boxes, n, axis, &at, &n_cut) && n_cut < n_least) {
+    for (uint32_t axis = 0; axis < rank && n_least > 0; axis++) {
+        const int64_t low = c->region[axis], high = c->region[rank + axis];
+        size_t n_edges = 0;
+        uint32_t n_cut = 0;
+        for (uint32_t i = 0; i < n; i++) {
+            const int64_t *box = c->tensor->parts[boxes[i]].box;
+            const int64_t start = box[axis], end = start + box[rank + axis];
+            if (start > low && start < high)
+                c->edges[n_edges++] = start;
+            if (end > low && end < high)
+                c->edges[n_edges++] = end;
+        }
+        if (n_edges == 0)
+            continue;
+        qsort(c->edges, n_edges, sizeof(*c->edges), compare_edges);
+        const int64_t at = c->edges[n_edges / 2];
+        for (uint32_t i = 0; i < n; i++) {
+            const int64_t *box = c->tensor->parts[boxes[i]].box;
+            n_cut += box[axis] < at && box[axis] + box[rank + axis] > at;
+        }
+        if (n_cut < n_least) {
             n_least = n_cut;
             *ret_axis = axis;
             *ret_at = at;
@@ -242,32 +211,30 @@ static void choose_cut(const struct cutting *c, const uint32_t *boxes, uint32_t 
 
 static bool is_filled(struct cutting *c, const uint32_t *boxes, uint32_t n, unsigned depth);
 
-static bool is_half_filled(struct cutting *c, const uint32_t *boxes, uint32_t n, unsigned depth,
-                           int64_t *edge, int64_t at)
-{
-    const int64_t before = *edge;
-    *edge = at;
-    const bool is_good = is_filled(c, boxes, n, depth + 1);
-    *edge = before;
-    return is_good;
-}
-
 /* Divides the region; boxes are those that reach into it and do not cover it. */
-static bool divide(struct cutting *c, const uint32_t *boxes, uint32_t n, unsigned depth)
+static bool are_halves_filled(struct cutting *c, const uint32_t *boxes, uint32_t n, unsigned depth)
 {
     uint32_t axis = 0;
     int64_t at = 0;
+    bool is_good = true;
     choose_cut(c, boxes, n, &axis, &at);
-    return is_half_filled(c, boxes, n, depth, &c->region[c->tensor->rank + axis], at) &&
-           is_half_filled(c, boxes, n, depth, &c->region[axis], at);
+    int64_t *const edges[] = {&c->region[c->tensor->rank + axis], &c->region[axis]};
+    for (size_t i = 0; i < 2 && is_good; i++) {
+        const int64_t before = *edges[i];
+        *edges[i] = at;
+        is_good = is_filled(c, boxes, n, depth + 1);
+        *edges[i] = before;
+    }
+    return is_good;
 }
 
 /* Returns whether each element of the region is in one of the boxes, and writes why not. */
 static bool is_filled(struct cutting *c, const uint32_t *boxes, uint32_t n, unsigned depth)
 {
+    const uint32_t rank = c->tensor->rank;
+    const uint64_t n_steps = (uint64_t)n * (1 + rank / 8);
     autofree uint32_t *inside = malloc(((size_t)n + 1) * sizeof(*inside));
     uint32_t n_inside = 0, n_covers = 0;
-    const uint64_t n_steps = (uint64_t)n * (1 + c->tensor->rank / 8);
     if (inside == NULL || depth > MAX_DEPTH || c->n_steps < n_steps) {
         c->code = inside == NULL ? -ENOMEM : 0;
         strbuf_printf(c->text, "its %s are arranged in too complicated a way to be checked",
@@ -286,13 +253,23 @@ static bool is_filled(struct cutting *c, const uint32_t *boxes, uint32_t n, unsi
             inside[n_covers++] = boxes[i];
         }
     }
-    if (n_inside == 0)
-        tell_hole(c);
-    else if (n_covers > 0 && n_inside > 1)
-        tell_overlap(c, c->tensor->parts[inside[0]].box, c->tensor->parts[inside[1]].box);
-    else
-        return n_covers == 1 || divide(c, inside, n_inside, depth);
-    return false;
+    if (n_inside == 0) {
+        strbuf_puts(c->text, "no chunk has its elements [");
+        for (uint32_t i = 0; i < rank; i++)
+            strbuf_printf(c->text, "%s%" PRId64 ":%" PRId64, i == 0 ? "" : ", ", c->region[i],
+                          c->region[rank + i]);
+        strbuf_puts(c->text, "]");
+        return false;
+    }
+    if (n_covers > 0 && n_inside > 1) {
+        strbuf_puts(c->text, "its chunks at ");
+        dcp_print_numbers(c->text, c->tensor->parts[inside[0]].box, rank);
+        strbuf_puts(c->text, " and ");
+        dcp_print_numbers(c->text, c->tensor->parts[inside[1]].box, rank);
+        strbuf_puts(c->text, " overlap");
+        return false;
+    }
+    return n_covers == 1 || are_halves_filled(c, inside, n_inside, depth);
 }
 
 /* Returns whether the boxes fill the tensor; text says why not. */

@@ -154,9 +154,9 @@ int dcp_items_open(struct dcp_reading *r, uint32_t number)
 void dcp_items_done(struct dcp_items *items)
 {
     const int saved = errno;
-    free(items->keys);
     free(items->claims);
     free(items->starts);
+    *items = (struct dcp_items){0};
     errno = saved;
 }
 
@@ -173,10 +173,9 @@ static int compare_offsets(const int64_t *a, uint32_t a_rank, const int64_t *b, 
     return 0;
 }
 
-static int compare_claims(const struct dcp_items *items, const struct dcp_claim *a,
+static int compare_claims(const int64_t *numbers, const struct dcp_claim *a,
                           const struct dcp_claim *b)
 {
-    const int64_t *numbers = items->metadata->numbers;
     return compare_offsets(numbers + a->offset, a->rank, numbers + b->offset, b->rank);
 }
 
@@ -189,29 +188,29 @@ static int compare_for_sort(const void *a, const void *b, void *ctx)
 }
 
 /* Sorts the claims of a key. The last one counts of those that are for the same thing. */
-static void sort_claims(struct dcp_items *items, struct dcp_claim *claims, uint32_t n)
+static void sort_claims(int64_t *numbers, struct dcp_claim *claims, uint32_t n)
 {
     for (uint32_t i = 1; i < n; i++) {
-        if (compare_claims(items, &claims[i - 1], &claims[i]) >= 0) {
-            qsort_r(claims, n, sizeof(*claims), compare_for_sort, items);
+        if (compare_claims(numbers, &claims[i - 1], &claims[i]) >= 0) {
+            qsort_r(claims, n, sizeof(*claims), compare_for_sort, numbers);
             break;
         }
     }
     for (uint32_t i = n; i-- > 1;) {
-        if (compare_claims(items, &claims[i - 1], &claims[i]) == 0)
+        if (compare_claims(numbers, &claims[i - 1], &claims[i]) == 0)
             claims[i - 1].item = claims[i].item;
     }
 }
 
-bool dcp_items_find(const struct dcp_items *items, uint32_t key, const int64_t *offset,
-                    uint32_t rank, uint32_t n_before, uint32_t *ret)
+bool dcp_items_find(const struct dcp_reading *r, uint32_t key, const int64_t *offset, uint32_t rank,
+                    uint32_t n_before, uint32_t *ret)
 {
-    uint32_t low = items->starts[key], high = items->starts[key + 1];
+    uint32_t low = r->items.starts[key], high = r->items.starts[key + 1];
     uint32_t middle = n_before < high - low ? low + n_before : low;
     while (low < high) {
-        const struct dcp_claim *claim = &items->claims[middle];
+        const struct dcp_claim *claim = &r->items.claims[middle];
         const int code =
-            compare_offsets(items->metadata->numbers + claim->offset, claim->rank, offset, rank);
+            compare_offsets(r->metadata->numbers + claim->offset, claim->rank, offset, rank);
         if (code == 0) {
             *ret = claim->item;
             return true;
@@ -227,34 +226,38 @@ bool dcp_items_find(const struct dcp_items *items, uint32_t key, const int64_t *
 
 /* ---- places ---- */
 
+/* Notes what is wrong with an item; NULL: there was no memory to say so. */
+static int spoil(const struct dcp_reading *r, struct dcp_item *item, const char *trouble)
+{
+    item->trouble = trouble;
+    return trouble == NULL ? wfs_fail_memory(r->err) : 0;
+}
+
 /* Sets where the item is; one that is not described as it should be gets a trouble. */
 static int set_place(struct dcp_reading *r, uint32_t storage, struct dcp_item *item)
 {
     const struct dcp_storage *row = dcp_storage_of(r->metadata, storage);
-    int code = 0;
     *item = (struct dcp_item){0};
-    if (row == NULL) {
-        item->trouble = "its entry in storage_data is not a path, an offset and a length";
-        return 0;
-    }
+    if (row == NULL)
+        return spoil(r, item, "its entry in storage_data is not a path, an offset and a length");
+    const bool is_range = row->offset >= 0 && row->length >= 0;
     item->file = row->path;
     item->offset = (uint64_t)row->offset;
-    item->n_bytes = (uint64_t)row->length;
-    if (row->offset < 0 || row->length < 0) {
-        item->trouble =
-            arena_print(&r->tables.arena,
-                        "its offset %" PRId64 " and its length %" PRId64 " in '%s' are not a range",
-                        row->offset, row->length, wfs_quote(r->tables.files[item->file].name).text);
-        code = item->trouble == NULL ? wfs_fail_memory(r->err) : 0;
-        item->n_bytes = 0;
-    } else if (row->is_transformed) {
-        item->trouble = arena_print(&r->tables.arena,
-                                    "it is compressed or otherwise transformed in '%s', which "
-                                    "weightfs does not read",
-                                    wfs_quote(r->tables.files[item->file].name).text);
-        code = item->trouble == NULL ? wfs_fail_memory(r->err) : 0;
-    }
-    return code;
+    item->n_bytes = is_range ? (uint64_t)row->length : 0;
+    if (is_range && !row->is_transformed)
+        return 0;
+    const struct wfs_quoted name = wfs_quote(r->tables.files[item->file].name);
+    if (!is_range)
+        return spoil(r, item,
+                     arena_print(&r->tables.arena,
+                                 "its offset %" PRId64 " and its length %" PRId64
+                                 " in '%s' are not a range",
+                                 row->offset, row->length, name.text));
+    return spoil(r, item,
+                 arena_print(&r->tables.arena,
+                             "it is compressed or otherwise transformed in '%s', which weightfs "
+                             "does not read",
+                             name.text));
 }
 
 /* ---- shared bytes ---- */
@@ -287,16 +290,16 @@ static uint32_t *sort_places(struct dcp_tables *tables, uint32_t *ret_n)
     return order;
 }
 
-static int spoil(struct dcp_reading *r, struct dcp_item *item)
+static int spoil_shared(struct dcp_reading *r, struct dcp_item *item)
 {
     if (item->trouble != NULL)
         return 0;
-    item->trouble = arena_print(&r->tables.arena,
-                                "the range of its %s at byte %" PRIu64
-                                " of '%s' is used for something else too",
-                                wfs_count(item->n_bytes, "byte").text, item->offset,
-                                wfs_quote(r->tables.files[item->file].name).text);
-    return item->trouble == NULL ? wfs_fail_memory(r->err) : 0;
+    return spoil(r, item,
+                 arena_print(&r->tables.arena,
+                             "the range of its %s at byte %" PRIu64
+                             " of '%s' is used for something else too",
+                             wfs_count(item->n_bytes, "byte").text, item->offset,
+                             wfs_quote(r->tables.files[item->file].name).text));
 }
 
 /* Items with the same offset are right where a safetensors file begins there. 1, 0, or an error. */
@@ -322,8 +325,10 @@ int dcp_items_check(struct dcp_reading *r)
         if (farthest != NULL && farthest->file == item->file &&
             item->offset - farthest->offset < farthest->n_bytes) {
             int code = is_window(r, farthest, item);
-            if (code == 0 && (code = spoil(r, farthest)) == 0)
-                code = spoil(r, item);
+            if (code == 0)
+                code = spoil_shared(r, farthest);
+            if (code == 0)
+                code = spoil_shared(r, item);
             if (code < 0)
                 return code;
         }
@@ -336,98 +341,77 @@ int dcp_items_check(struct dcp_reading *r)
 
 /* ---- all items ---- */
 
-/* Calls a function for each entry of storage_data of each file of metadata. */
-static int each_entry(struct dcp_items *items, struct dcp_reading *r,
-                      int (*call)(struct dcp_items *items, struct dcp_reading *r,
-                                  const struct dcp_index *index, uint32_t storage))
+static const struct value *storage_data(const struct dcp_metadata *m, size_t root)
 {
-    const struct graph *graph = &r->metadata->graph;
+    return graph_at(&m->graph, dcp_field(&m->graph, m->roots[root], "storage_data"));
+}
+
+/* Adds the items of all files of metadata, and counts those of each key that anybody may ask for;
+ * or, when there is room for claims, puts the claims of each key where its start is, and moves
+ * that on. */
+static int go_through(struct dcp_reading *r, const uint32_t *keys)
+{
+    struct dcp_items *items = &r->items;
+    uint32_t n = 0;
     for (size_t i = 0; i < r->metadata->n_roots; i++) {
-        const struct value *dict =
-            graph_at(graph, dcp_field(graph, r->metadata->roots[i], "storage_data"));
-        for (uint32_t k = 0; k + 1 < dict->n; k += 2) {
+        const struct value *dict = storage_data(r->metadata, i);
+        for (uint32_t k = 0; k + 1 < dict->n; k += 2, n++) {
             const struct dcp_index *index = dcp_index_of(r->metadata, value_items(dict)[k]);
             if (index == NULL)
                 return wfs_fail(r->err, EBADMSG,
                                 "a key of its storage_data is not a MetadataIndex");
-            const int code = call(items, r, index, value_items(dict)[k + 1]);
-            if (code < 0)
-                return code;
+            const uint32_t key = keys[index->key];
+            if (key != TEXT_INDEX_NONE && items->claims != NULL)
+                items->claims[items->starts[key]++] =
+                    (struct dcp_claim){n, index->rank, index->offset};
+            else if (key != TEXT_INDEX_NONE)
+                items->starts[key + 1]++;
+            if (items->claims == NULL &&
+                set_place(r, value_items(dict)[k + 1], &r->tables.items[n]) < 0)
+                return -ENOMEM;
         }
     }
+    r->tables.n_items = n;
     return 0;
 }
 
-/* Adds an item, and counts it for its key, if anybody may ask for it. */
-static int add(struct dcp_items *items, struct dcp_reading *r, const struct dcp_index *index,
-               uint32_t storage)
+/* Puts the claims of each key side by side. */
+static int gather_claims(struct dcp_reading *r, const uint32_t *keys)
 {
-    const uint32_t key = items->keys[index->key];
-    if (key != TEXT_INDEX_NONE)
-        items->starts[key + 1]++;
-    return set_place(r, storage, &r->tables.items[r->tables.n_items++]);
-}
-
-static int add_claim(struct dcp_items *items, struct dcp_reading *r, const struct dcp_index *index,
-                     uint32_t storage)
-{
-    const uint32_t key = items->keys[index->key];
-    (void)storage;
-    if (key != TEXT_INDEX_NONE)
-        items->claims[items->starts[key]++] =
-            (struct dcp_claim){r->tables.n_items, index->rank, index->offset};
-    r->tables.n_items++;
-    return 0;
-}
-
-/* Puts the claims of each key side by side: starts has their numbers, one key later. */
-static int gather_claims(struct dcp_items *items, struct dcp_reading *r)
-{
-    uint32_t *starts = items->starts;
+    uint32_t *starts = r->items.starts;
     for (size_t i = 0; i < r->n_keys; i++)
         starts[i + 1] += starts[i];
-    const uint32_t n = starts[r->n_keys];
-    items->claims = malloc(((size_t)n + 1) * sizeof(*items->claims));
-    if (items->claims == NULL)
+    r->items.claims = malloc(((size_t)starts[r->n_keys] + 1) * sizeof(*r->items.claims));
+    if (r->items.claims == NULL)
         return wfs_fail_memory(r->err);
-    r->tables.n_items = 0;
-    const int code = each_entry(items, r, add_claim);
+    const int code = go_through(r, keys);
     /* Each start has become the next one. */
     memmove(starts + 1, starts, r->n_keys * sizeof(*starts));
     starts[0] = 0;
     for (size_t i = 0; i < r->n_keys; i++)
-        sort_claims(items, &items->claims[starts[i]], starts[i + 1] - starts[i]);
+        sort_claims(r->metadata->numbers, &r->items.claims[starts[i]], starts[i + 1] - starts[i]);
     return code;
 }
 
-/* Sets for each name of the metadata the number of its key. */
-static int find_names(struct dcp_items *items, const struct dcp_reading *r)
+int dcp_items_add(struct dcp_reading *r)
 {
     const struct text_index *names = &r->metadata->names;
-    items->keys = malloc((names->n_texts + 1) * sizeof(*items->keys));
-    for (size_t i = 0; items->keys != NULL && i < names->n_texts; i++)
-        items->keys[i] = text_index_find(&r->names, names->texts[i].bytes, names->texts[i].n_bytes);
-    return items->keys == NULL ? wfs_fail_memory(r->err) : 0;
-}
-
-int dcp_items_add(struct dcp_items *items, struct dcp_reading *r)
-{
-    const struct graph *graph = &r->metadata->graph;
     uint64_t n_all = 0;
-    items->metadata = r->metadata;
     for (size_t i = 0; i < r->metadata->n_roots; i++)
-        n_all += graph_at(graph, dcp_field(graph, r->metadata->roots[i], "storage_data"))->n / 2;
+        n_all += storage_data(r->metadata, i)->n / 2;
     if (n_all > UINT32_MAX - 1 || n_all > r->context->limits.chunks + r->context->limits.tensors)
         return wfs_fail(r->err, E2BIG, "%s in storage_data (limit chunks)",
                         wfs_count(n_all, "entry").text);
-    items->starts = calloc(r->n_keys + 1, sizeof(*items->starts));
+    r->items.starts = calloc(r->n_keys + 1, sizeof(*r->items.starts));
     r->tables.items = malloc((n_all + 1) * sizeof(*r->tables.items));
-    if (items->starts == NULL || r->tables.items == NULL)
+    /* By name of the metadata: the number of its key. */
+    autofree uint32_t *keys = malloc((names->n_texts + 1) * sizeof(*keys));
+    if (r->items.starts == NULL || r->tables.items == NULL || keys == NULL)
         return wfs_fail_memory(r->err);
+    for (size_t i = 0; i < names->n_texts; i++)
+        keys[i] = text_index_find(&r->names, names->texts[i].bytes, names->texts[i].n_bytes);
     int code = make_files(r);
     if (code == 0)
-        code = find_names(items, r);
-    if (code == 0)
-        code = each_entry(items, r, add);
-    return code < 0 ? code : gather_claims(items, r);
+        code = go_through(r, keys);
+    return code < 0 ? code : gather_claims(r, keys);
 }

@@ -18,6 +18,7 @@
 #include "base/bytes.h"
 #include "format/dcp/dcp_assembly.h"
 #include "format/dcp/dcp_item.h"
+#include "format/dcp/dcp_reading.h"
 #include "format/safetensors/safetensors.h"
 #include "tensor/catalog_parts.h"
 
@@ -186,12 +187,6 @@ static int add_file(struct joining *j, const char *name)
 
 /* ---- tensors ---- */
 
-static void spoil(struct dcp_tensor *tensor, const char *trouble)
-{
-    if (tensor->trouble == NULL)
-        tensor->trouble = trouble;
-}
-
 /* Sets what all pieces have in common by the first one, and the shape by all of them. */
 static int join_piece(struct joining *j, struct dcp_tensor *tensor, const struct piece *piece)
 {
@@ -209,11 +204,11 @@ static int join_piece(struct joining *j, struct dcp_tensor *tensor, const struct
             return wfs_fail_memory(j->err);
     }
     if (from->trouble != NULL)
-        spoil(tensor, from->trouble);
+        dcp_tensor_spoil(tensor, from->trouble);
     if (from->dtype != tensor->dtype)
-        spoil(tensor, "its parts have different dtypes");
+        dcp_tensor_spoil(tensor, "its parts have different dtypes");
     if (from->shape.rank != tensor->rank || piece->is_bad)
-        spoil(tensor, "the offsets of one of its parts do not fit the part");
+        dcp_tensor_spoil(tensor, "the offsets of one of its parts do not fit the part");
     for (uint32_t i = 0; i < tensor->rank && tensor->trouble == NULL; i++) {
         const uint64_t end = (uint64_t)(box[i] + box[tensor->rank + i]);
         tensor->dims[i] = end > tensor->dims[i] ? end : tensor->dims[i];
@@ -223,20 +218,10 @@ static int join_piece(struct joining *j, struct dcp_tensor *tensor, const struct
 
 static void set_size(struct dcp_tensor *tensor)
 {
-    if (wfs_dtype_bits((enum wfs_dtype)tensor->dtype) < 8) {
-        if (tensor->n_parts > 1)
-            spoil(tensor, "parts of tensors with packed elements are not supported");
-        return;
-    }
-    uint64_t n = tensor->n_elem;
-    bool is_empty = false, fits = true;
-    for (uint32_t i = 0; i < tensor->rank; i++) {
-        is_empty = is_empty || tensor->dims[i] == 0;
-        fits = fits && checked_mul(n, tensor->dims[i], &n) && n <= INT64_MAX;
-    }
-    if (!fits && !is_empty)
-        spoil(tensor, "its size is not below 2^63 bytes");
-    tensor->n_bytes = is_empty || !fits ? 0 : n;
+    if (wfs_dtype_bits((enum wfs_dtype)tensor->dtype) >= 8)
+        dcp_tensor_spoil(tensor, dcp_tensor_measure(tensor));
+    else if (tensor->n_parts > 1)
+        dcp_tensor_spoil(tensor, "parts of tensors with packed elements are not supported");
 }
 
 static bool is_empty_piece(const struct wfs_tensor *tensor)
@@ -320,23 +305,6 @@ static int list_tensor(struct joining *j, const struct dcp_tables *tables, uint3
     return 0;
 }
 
-static int tell(struct joining *j)
-{
-    const struct wfs_tensor *first = NULL;
-    size_t n = 0;
-    for (size_t i = 0; i < j->catalog->n_tensors; i++) {
-        const struct wfs_tensor *tensor = &j->catalog->tensors[i];
-        n += tensor->trouble != NULL;
-        first = first == NULL && tensor->trouble != NULL ? tensor : first;
-    }
-    if (n > 0 && catalog_add_finding(j->catalog, WFS_FINDING_DCP_UNREADABLE,
-                                     "%zu of %s cannot be read; the first is '%s': %s", n,
-                                     wfs_count(j->catalog->n_tensors, "tensor").text,
-                                     wfs_quote(first->key).text, first->trouble) < 0)
-        return wfs_fail_memory(j->err);
-    return 0;
-}
-
 static int fill(struct joining *j, char *const *names, size_t n_names)
 {
     j->tables.limits = j->context->limits;
@@ -359,7 +327,7 @@ static int fill(struct joining *j, char *const *names, size_t n_names)
     const struct dcp_tables *tables = dcp_assembly_tables(j->catalog->assembled);
     for (uint32_t i = 0; i < tables->n_tensors && code == 0; i++)
         code = list_tensor(j, tables, i);
-    return code < 0 ? code : tell(j);
+    return code == 0 && dcp_values_tell(j->catalog) < 0 ? wfs_fail_memory(j->err) : code;
 }
 
 int dcp_parts_load(const char *folder, char *const *names, size_t n_names,

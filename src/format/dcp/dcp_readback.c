@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/search.h"
 #include "base/text_index.h"
 #include "format/core/format.h"
 #include "format/core/readback.h"
@@ -58,18 +59,13 @@ static const struct wfs_layout *find_place(const struct comparing *c,
     if (tensor->stored.source != assembly)
         return NULL;
     const struct dcp_tables *tables = dcp_assembly_tables(assembly);
-    uint32_t low = 0, high = tables->n_tensors;
-    while (low < high) {
-        const uint32_t middle = low + (high - low) / 2;
-        if (tables->tensors[middle].start < tensor->stored.offset)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    if (low == tables->n_tensors || tables->tensors[low].start != tensor->stored.offset ||
-        tables->tensors[low].n_parts != 1 || dcp_assembly_open(assembly, low, &code) != NULL)
+    const uint32_t n =
+        (uint32_t)search_starts(tables->tensors, tables->n_tensors, sizeof(*tables->tensors),
+                                offsetof(struct dcp_tensor, start), tensor->stored.offset);
+    if (n == 0 || tables->tensors[n - 1].start != tensor->stored.offset ||
+        tables->tensors[n - 1].n_parts != 1 || dcp_assembly_open(assembly, n - 1, &code) != NULL)
         return NULL;
-    const struct dcp_part *part = &tables->tensors[low].parts[0];
+    const struct dcp_part *part = &tables->tensors[n - 1].parts[0];
     const struct dcp_file *file = &tables->files[tables->items[part->item].file];
     if (part->data == 0 || part->is_odd)
         return NULL;

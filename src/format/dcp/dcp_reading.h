@@ -20,6 +20,18 @@ struct dcp_key {
     const char *trouble; /* value: why it cannot be read */
 };
 
+/* What an item is stored for: the chunk at an offset of a key, or the value of a key. */
+struct dcp_claim {
+    uint32_t item;
+    uint32_t rank, offset; /* as in struct dcp_index */
+};
+
+/* The items of a checkpoint, found by what they are. A zeroed struct is empty. */
+struct dcp_items {
+    struct dcp_claim *claims; /* malloc'ed, by key, of a key by offset */
+    uint32_t *starts;         /* malloc'ed, by key: its first claim; one more at the end */
+};
+
 struct dcp_reading {
     const struct load_context *context;
     struct wfs_catalog *catalog; /* adopts the files */
@@ -34,6 +46,7 @@ struct dcp_reading {
     struct dcp_key *keys; /* malloc'ed, in the order of the metadata */
     size_t n_keys, n_key_room;
     struct text_index names; /* of the keys */
+    struct dcp_items items;  /* until the tables are filled */
 };
 
 /* The tables are not freed when they have become an assembly's. */
@@ -42,6 +55,9 @@ void dcp_reading_done(struct dcp_reading *reading);
 /* Fills the tables; what is wrong with one thing becomes its trouble. -EBADMSG, -E2BIG, -ENOMEM. */
 int dcp_table_fill(struct dcp_reading *reading);
 
+/* Adds a finding about the tensors that cannot be read. -ENOMEM. */
+int dcp_values_tell(struct wfs_catalog *catalog);
+
 /*
  * Reads all values, nests them and the tensors, and lists everything in the catalog. The tensors of
  * the tables are ranges of the assembly. A value that cannot be read is left out, with a finding.
@@ -49,26 +65,12 @@ int dcp_table_fill(struct dcp_reading *reading);
  */
 int dcp_values_list(struct dcp_reading *reading, struct source *assembly);
 
-/* What an item is stored for: the chunk at an offset of a key, or the value of a key. */
-struct dcp_claim {
-    uint32_t item;
-    uint32_t rank, offset; /* as in struct dcp_index */
-};
-
-/* The items of a checkpoint, found by what they are. A zeroed struct is empty. */
-struct dcp_items {
-    const struct dcp_metadata *metadata;
-    uint32_t *keys;           /* malloc'ed, by name of the metadata: the number of its key */
-    struct dcp_claim *claims; /* malloc'ed, by key, of a key by offset */
-    uint32_t *starts;         /* malloc'ed, by key: its first claim; one more at the end */
-};
-
 /* Adds all files and items of the metadata to the tables. */
-int dcp_items_add(struct dcp_items *items, struct dcp_reading *reading);
+int dcp_items_add(struct dcp_reading *reading);
 
 /* Finds the item of a chunk at an offset, or (rank DCP_NO_OFFSET) that of a value. It is found at
  * once where it is the n_before-th of the key. */
-bool dcp_items_find(const struct dcp_items *items, uint32_t key, const int64_t *offset,
+bool dcp_items_find(const struct dcp_reading *reading, uint32_t key, const int64_t *offset,
                     uint32_t rank, uint32_t n_before, uint32_t *ret);
 
 /*

@@ -21,6 +21,7 @@ void dcp_reading_done(struct dcp_reading *reading)
 {
     const int saved = errno;
     dcp_tables_done(&reading->tables);
+    dcp_items_done(&reading->items);
     free(reading->keys);
     text_index_done(&reading->names);
     errno = saved;
@@ -82,23 +83,17 @@ static struct dcp_key *key_at(const struct dcp_reading *t, uint32_t name)
 
 /* ---- tensors ---- */
 
-static void spoil(struct dcp_tensor *tensor, const char *trouble)
-{
-    if (tensor->trouble == NULL)
-        tensor->trouble = trouble;
-}
-
-/* Spoils a tensor with a text about one of its chunks: "its chunk at [0, 4]WHAT WHY". */
+/* Spoils a tensor by the trouble of the item of one of its chunks; NULL: it has no item. */
 static int spoil_chunk(struct dcp_reading *t, struct dcp_tensor *tensor, const int64_t *at,
-                       const char *what, const char *why)
+                       const char *trouble)
 {
     autostrbuf struct strbuf text = {.n_max = 500};
     if (tensor->trouble != NULL)
         return 0;
     strbuf_puts(&text, "its chunk at ");
     dcp_print_numbers(&text, at, tensor->rank);
-    strbuf_puts(&text, what);
-    strbuf_puts(&text, why);
+    strbuf_puts(&text, trouble == NULL ? " has no entry in storage_data" : ": ");
+    strbuf_puts(&text, trouble == NULL ? "" : trouble);
     tensor->trouble =
         text.bytes == NULL ? NULL : arena_copy(&t->tables.arena, text.bytes, text.n_bytes);
     return tensor->trouble == NULL ? wfs_fail_memory(t->err) : 0;
@@ -130,8 +125,6 @@ static const char *read_dtype(struct dcp_reading *t, uint32_t properties, struct
 static const char *read_size(struct dcp_reading *t, const int64_t *numbers,
                              struct dcp_tensor *tensor)
 {
-    uint64_t n = tensor->n_elem;
-    bool is_empty = false, fits = true;
     if (tensor->rank > t->context->limits.rank)
         return "its number of dimensions is above the limit (rank)";
     tensor->dims = arena_calloc(&t->tables.arena, (size_t)tensor->rank + 1, sizeof(*tensor->dims));
@@ -141,11 +134,8 @@ static const char *read_size(struct dcp_reading *t, const int64_t *numbers,
         if (numbers[i] < 0)
             return "its size is negative";
         tensor->dims[i] = (uint64_t)numbers[i];
-        is_empty = is_empty || numbers[i] == 0;
-        fits = fits && checked_mul(n, tensor->dims[i], &n) && n <= INT64_MAX;
     }
-    tensor->n_bytes = is_empty || !fits ? 0 : n;
-    return fits || is_empty ? NULL : "its size is not below 2^63 bytes";
+    return dcp_tensor_measure(tensor);
 }
 
 /* Reads what all chunks have in common. */
@@ -157,7 +147,7 @@ static int read_tensor(struct dcp_reading *t, const struct dcp_key *key, uint32_
     tensor->key = key->name;
     tensor->dtype = WFS_OPAQUE;
     tensor->n_elem = 1;
-    spoil(tensor, read_dtype(t, dcp_field(&m->graph, described, "properties"), tensor));
+    dcp_tensor_spoil(tensor, read_dtype(t, dcp_field(&m->graph, described, "properties"), tensor));
     const int code =
         dcp_metadata_numbers(m, dcp_field(&m->graph, described, "size"), &first, &tensor->rank);
     if (code < 0)
@@ -167,26 +157,34 @@ static int read_tensor(struct dcp_reading *t, const struct dcp_key *key, uint32_
                               : wfs_fail_memory(t->err);
     if (code == 0) {
         tensor->rank = 0;
-        spoil(tensor, "its size is not a tuple of integers of 64 bits");
+        dcp_tensor_spoil(tensor, "its size is not a tuple of integers of 64 bits");
     } else {
         const char *trouble = read_size(t, &m->numbers[first], tensor);
         if (tensor->dims == NULL && trouble == NULL)
             return wfs_fail_memory(t->err);
         tensor->rank = tensor->dims == NULL ? 0 : tensor->rank;
-        spoil(tensor, trouble);
+        dcp_tensor_spoil(tensor, trouble);
     }
     return 0;
+}
+
+/* Returns the tensor that one file describes; NULL: there, or in the first file, it is a value. */
+static struct dcp_tensor *tensor_of(struct dcp_reading *t, uint32_t name, uint32_t described)
+{
+    const struct dcp_key *key = key_at(t, name);
+    return key->is_tensor && dcp_class_of(&t->metadata->graph, described) == DCP_TENSOR
+               ? &t->tables.tensors[key->number]
+               : NULL;
 }
 
 /* Counts the chunks of a tensor, and reads the rest at its first file. */
 static int count_chunks(struct dcp_reading *t, uint32_t name, uint32_t described)
 {
     const struct graph *graph = &t->metadata->graph;
-    const struct dcp_key *key = key_at(t, name);
-    if (!key->is_tensor || dcp_class_of(&t->metadata->graph, described) != DCP_TENSOR)
+    struct dcp_tensor *tensor = tensor_of(t, name, described);
+    if (tensor == NULL)
         return 0;
-    struct dcp_tensor *tensor = &t->tables.tensors[key->number];
-    int code = tensor->key == NULL ? read_tensor(t, key, described) : 0;
+    int code = tensor->key == NULL ? read_tensor(t, key_at(t, name), described) : 0;
     const uint32_t n = torch_n_args(graph, dcp_field(graph, described, "chunks"));
     t->tables.n_parts += n;
     tensor->n_parts += n;
@@ -209,66 +207,50 @@ static bool is_empty_box(const int64_t *sizes, uint32_t rank)
 }
 
 /* Adds one chunk as a part, with its item. */
-static int add_part(struct dcp_reading *t, struct dcp_tensor *tensor, uint32_t key, uint32_t id,
-                    const struct dcp_items *items)
+static int add_part(struct dcp_reading *t, struct dcp_tensor *tensor, uint32_t key, uint32_t id)
 {
     const struct dcp_chunk *chunk = dcp_chunk_of(t->metadata, id);
     uint32_t item;
     if (chunk == NULL) {
-        spoil(tensor, "a chunk is not described by offsets and sizes that are integers of 64 bits");
+        dcp_tensor_spoil(
+            tensor, "a chunk is not described by offsets and sizes that are integers of 64 bits");
         return 0;
     }
     if (chunk->rank != tensor->rank) {
-        spoil(tensor, "a chunk has another number of dimensions");
+        dcp_tensor_spoil(tensor, "a chunk has another number of dimensions");
         return 0;
     }
     const int64_t *box = &t->metadata->numbers[chunk->box];
     if (is_empty_box(box + chunk->rank, chunk->rank))
         return 0;
-    if (!dcp_items_find(items, key, box, chunk->rank, tensor->n_parts, &item))
-        return spoil_chunk(t, tensor, box, " has no entry in storage_data", "");
+    if (!dcp_items_find(t, key, box, chunk->rank, tensor->n_parts, &item))
+        return spoil_chunk(t, tensor, box, NULL);
     t->tables.items[item].is_used = true;
     const int code = dcp_items_open(t, item);
     if (code < 0)
         return code;
-    if (t->tables.items[item].trouble != NULL) {
-        return spoil_chunk(t, tensor, box, ": ", t->tables.items[item].trouble);
-    }
+    if (t->tables.items[item].trouble != NULL)
+        return spoil_chunk(t, tensor, box, t->tables.items[item].trouble);
     struct dcp_part *part = &tensor->parts[tensor->n_parts++];
     part->box = box;
     part->item = item;
     return 0;
 }
 
-struct filling {
-    struct dcp_reading *reading;
-    const struct dcp_items *items;
-};
-
-static int add_parts(struct dcp_reading *t, const struct dcp_items *items)
+/* Adds the chunks that one file has of a tensor. */
+static int add_parts(struct dcp_reading *t, uint32_t name, uint32_t described)
 {
     const struct graph *graph = &t->metadata->graph;
-    for (size_t i = 0; i < t->metadata->n_roots; i++) {
-        const struct value *dict =
-            graph_at(graph, dcp_field(graph, t->metadata->roots[i], "state_dict_metadata"));
-        for (uint32_t k = 0; k + 1 < dict->n; k += 2) {
-            const uint32_t described = value_items(dict)[k + 1];
-            const struct dcp_key *key = key_at(t, value_items(dict)[k]);
-            if (!key->is_tensor || dcp_class_of(&t->metadata->graph, described) != DCP_TENSOR)
-                continue;
-            const uint32_t chunks = dcp_field(graph, described, "chunks");
-            int code = 0;
-            for (uint32_t c = 0; c < torch_n_args(graph, chunks) && code == 0; c++)
-                code = add_part(t, &t->tables.tensors[key->number], (uint32_t)(key - t->keys),
-                                torch_arg(graph, chunks, c), items);
-            if (code < 0)
-                return code;
-        }
-    }
-    return 0;
+    struct dcp_tensor *tensor = tensor_of(t, name, described);
+    const uint32_t key = (uint32_t)(key_at(t, name) - t->keys);
+    const uint32_t chunks = tensor == NULL ? 0 : dcp_field(graph, described, "chunks");
+    int code = 0;
+    for (uint32_t i = 0; i < torch_n_args(graph, chunks) && code == 0; i++)
+        code = add_part(t, tensor, key, torch_arg(graph, chunks, i));
+    return code;
 }
 
-static int make_parts(struct dcp_reading *t, const struct dcp_items *items)
+static int make_parts(struct dcp_reading *t)
 {
     struct dcp_tables *tables = &t->tables;
     tables->parts = calloc((size_t)tables->n_parts + 1, sizeof(*tables->parts));
@@ -280,7 +262,7 @@ static int make_parts(struct dcp_reading *t, const struct dcp_items *items)
         n += tables->tensors[i].n_parts;
         tables->tensors[i].n_parts = 0;
     }
-    int code = add_parts(t, items);
+    int code = each_key(t, add_parts);
     for (uint32_t i = 0; i < tables->n_tensors && code == 0; i++) {
         struct dcp_tensor *tensor = &tables->tensors[i];
         if (tensor->trouble == NULL)
@@ -293,14 +275,14 @@ static int make_parts(struct dcp_reading *t, const struct dcp_items *items)
 
 /* ---- values ---- */
 
-static int find_values(struct dcp_reading *t, const struct dcp_items *items)
+static int find_values(struct dcp_reading *t)
 {
     int code = 0;
     for (size_t i = 0; i < t->n_keys && code == 0; i++) {
         struct dcp_key *key = &t->keys[i];
         if (key->is_tensor)
             continue;
-        if (!dcp_items_find(items, (uint32_t)i, NULL, DCP_NO_OFFSET, 0, &key->number)) {
+        if (!dcp_items_find(t, (uint32_t)i, NULL, DCP_NO_OFFSET, 0, &key->number)) {
             key->trouble = "it has no entry in storage_data";
             continue;
         }
@@ -319,7 +301,7 @@ static int spread_troubles(struct dcp_reading *t)
         for (uint32_t k = 0; k < tensor->n_parts && tensor->trouble == NULL && code == 0; k++) {
             const struct dcp_part *part = &tensor->parts[k];
             if (t->tables.items[part->item].trouble != NULL)
-                code = spoil_chunk(t, tensor, part->box, ": ", t->tables.items[part->item].trouble);
+                code = spoil_chunk(t, tensor, part->box, t->tables.items[part->item].trouble);
         }
     }
     for (size_t i = 0; i < t->n_keys; i++) {
@@ -332,7 +314,6 @@ static int spread_troubles(struct dcp_reading *t)
 
 int dcp_table_fill(struct dcp_reading *t)
 {
-    cleanup(dcp_items_done) struct dcp_items items = {0};
     t->tables.arena.limit = t->context->limits.index_memory;
     t->tables.limits = t->context->limits;
     int code = each_key(t, add_key);
@@ -341,10 +322,11 @@ int dcp_table_fill(struct dcp_reading *t)
     t->tables.tensors = calloc((size_t)t->tables.n_tensors + 1, sizeof(*t->tables.tensors));
     if (t->tables.tensors == NULL)
         return wfs_fail_memory(t->err);
-    if ((code = each_key(t, count_chunks)) < 0 || (code = dcp_items_add(&items, t)) < 0 ||
-        (code = make_parts(t, &items)) < 0 || (code = find_values(t, &items)) < 0 ||
+    if ((code = each_key(t, count_chunks)) < 0 || (code = dcp_items_add(t)) < 0 ||
+        (code = make_parts(t)) < 0 || (code = find_values(t)) < 0 ||
         (code = dcp_items_check(t)) < 0 || (code = spread_troubles(t)) < 0)
         return code;
+    dcp_items_done(&t->items);
     t->tables.numbers = t->metadata->numbers;
     t->metadata->numbers = NULL;
     return 0;

@@ -28,7 +28,7 @@ struct dcp_part {
     bool is_odd;           /* data is the address of a catalog, whose tensor has the elements */
     _Atomic uint64_t data; /* 1 + the place of the elements, row-major and dense, in the file; 0:
                               the item was not opened yet */
-    int64_t reach;         /* in dimension 0: the end of this part or of one before it */
+    uint64_t reach;        /* in dimension 0: the end of this part or of one before it */
 };
 
 struct dcp_tensor {
@@ -44,6 +44,17 @@ struct dcp_tensor {
     _Atomic(const char *) late_trouble; /* found when it was read */
 };
 
+/* Notes what is wrong with a tensor: the first trouble counts. NULL: nothing. */
+static inline void dcp_tensor_spoil(struct dcp_tensor *tensor, const char *trouble)
+{
+    if (tensor->trouble == NULL)
+        tensor->trouble = trouble;
+}
+
+/* Sets n_bytes by dims and n_elem: 0 where it is not below 2^63. Returns that as a trouble, NULL:
+ * none. */
+const char *dcp_tensor_measure(struct dcp_tensor *tensor);
+
 /* Prints "[0, 4]": one number per dimension. */
 void dcp_print_numbers(struct strbuf *text, const int64_t *numbers, uint32_t rank);
 
@@ -53,10 +64,8 @@ void dcp_print_numbers(struct strbuf *text, const int64_t *numbers, uint32_t ran
  */
 const char *dcp_boxes_check(struct dcp_tensor *tensor, struct arena *arena, int *ret_code);
 
-/* Returns the first part that may have elements of the rows from first on, and as *ret_end the
- * number of the part after the last one that may have some before the row `end`. Rows: indexes of
- * dimension 0. */
-uint32_t dcp_boxes_range(const struct dcp_tensor *tensor, uint64_t first, uint64_t end,
-                         uint32_t *ret_end);
+/* Returns the first part that may have elements of a row, an index of dimension 0, or of one after
+ * it; n_parts: there is none. The parts are in the order of their first rows. */
+uint32_t dcp_boxes_first(const struct dcp_tensor *tensor, uint64_t row);
 
 #endif

@@ -34,129 +34,117 @@
 
 enum { LIST_SPARE = 1024 };
 
-/* A container or leaf, and where it is. */
-struct node {
-    uint32_t id;      /* value */
-    uint32_t parent;  /* value */
+/* A part of a path. */
+struct part {
     const char *text; /* key in a dict; NULL: index in a list */
     uint32_t n_text;
     uint32_t index;
 };
 
+/* A container or leaf, and where it is. */
+struct node {
+    struct part part;
+    uint32_t parent, id; /* values */
+};
+
 struct nesting {
     struct dcp_reading *reading;
     struct graph *graph;
-    struct node *nodes;
+    struct part *parts; /* malloc'ed: of the path that was read last */
+    uint32_t n_parts_most;
+    struct node *nodes; /* malloc'ed */
     size_t n_nodes, n_room;
-    struct map map;   /* of nodes, by parent and key */
+    struct map map;   /* of nodes, by parent and part */
     uint64_t n_empty; /* places of lists that nothing is in */
     uint32_t root, none;
     size_t n_flat;          /* keys whose path was not followed */
     const char *first_flat; /* the first of them */
 };
 
+static void nesting_done(struct nesting *n)
+{
+    const int saved = errno;
+    free(n->parts);
+    free(n->nodes);
+    map_done(&n->map);
+    errno = saved;
+}
+
+struct wanted {
+    const struct nesting *nesting;
+    uint32_t parent;
+    const struct part *part;
+};
+
 static bool is_node(const void *ctx, uint32_t i)
 {
-    const struct node *const *pair = ctx;
-    const struct node *wanted = pair[0], *node = &pair[1][i];
-    if (node->parent != wanted->parent || (node->text == NULL) != (wanted->text == NULL))
-        return false;
-    return node->text == NULL ? node->index == wanted->index
-                              : node->n_text == wanted->n_text &&
-                                    memcmp(node->text, wanted->text, node->n_text) == 0;
+    const struct wanted *wanted = ctx;
+    const struct node *node = &wanted->nesting->nodes[i];
+    const struct part *a = wanted->part, *b = &node->part;
+    return node->parent == wanted->parent && (a->text == NULL) == (b->text == NULL) &&
+           (a->text == NULL ? a->index == b->index
+                            : a->n_text == b->n_text && memcmp(a->text, b->text, a->n_text) == 0);
 }
 
-static uint64_t hash_of(const struct node *node)
+static uint64_t hash_of(uint32_t parent, const struct part *part)
 {
-    const uint32_t head[] = {node->parent, node->text == NULL, node->index};
+    const uint32_t head[] = {parent, part->text == NULL, part->index};
     const uint64_t hash = hash_bytes(head, sizeof(head), hash_seed());
-    return node->text == NULL ? hash : hash_bytes(node->text, node->n_text, hash);
+    return part->text == NULL ? hash : hash_bytes(part->text, part->n_text, hash);
 }
 
-static const struct node *find(const struct nesting *n, const struct node *wanted)
+/* Returns the value at a place in a container, 0: none. */
+static uint32_t find(const struct nesting *n, uint32_t parent, const struct part *part)
 {
-    const struct node *pair[] = {wanted, n->nodes};
+    const struct wanted wanted = {n, parent, part};
     uint32_t i;
-    return map_find(&n->map, hash_of(wanted), is_node, pair, &i) ? &n->nodes[i] : NULL;
+    return map_find(&n->map, hash_of(parent, part), is_node, &wanted, &i) ? n->nodes[i].id : 0;
 }
 
-/* Reads a part of a path. False: it is neither a text nor an index of a list. */
-static bool read_part(const struct graph *planner, uint32_t id, struct node *ret)
-{
-    const struct value *value = graph_at(planner, id);
-    *ret = (struct node){0};
-    if (value->kind == VALUE_TEXT) {
-        ret->text = value->text;
-        ret->n_text = value->n;
-        return true;
-    }
-    if (value->kind != VALUE_INT || value->integer < 0 || value->integer > INT32_MAX)
-        return false;
-    ret->index = (uint32_t)value->integer;
-    return true;
-}
-
-/* Takes a text from the front of what is left of a key. */
-static bool take(const char **at, const char *end, const char *text, size_t n)
-{
-    if (n > (size_t)(end - *at) || memcmp(*at, text, n) != 0)
-        return false;
-    *at += n;
-    return true;
-}
-
-/* Returns whether the parts of the path, joined with dots, are the key. */
-static bool is_spelled(const struct dcp_reading *r, uint32_t path, const struct dcp_key *key)
-{
-    const struct graph *planner = &r->metadata->graph;
-    const uint32_t n = torch_n_args(planner, path);
-    const char *at = key->name, *end = key->name + key->n_name;
-    if (n == 0 || n > r->context->limits.depth / 2)
-        return false;
-    for (uint32_t i = 0; i < n; i++) {
-        struct node part;
-        char number[16];
-        if (!read_part(planner, torch_arg(planner, path, i), &part) ||
-            (i == 0 && part.text == NULL) || (i > 0 && !take(&at, end, ".", 1)))
-            return false;
-        const int n_number = snprintf(number, sizeof(number), "%u", part.index);
-        if (part.text != NULL ? !take(&at, end, part.text, part.n_text)
-                              : !take(&at, end, number, (size_t)n_number))
-            return false;
-    }
-    return at == end;
-}
-
-/* Returns whether a list of the graph may get an item at this index. */
-static bool has_room(const struct nesting *n, uint32_t list, uint32_t index)
-{
-    const uint32_t n_items = list == 0 ? 0 : graph_at(n->graph, list)->n;
-    return index < n_items ||
-           n->n_empty + (index - n_items) <= (uint64_t)n->reading->n_keys + LIST_SPARE;
-}
-
-/* Returns whether the path can be followed from the root to a place where nothing is. */
-static bool is_free(const struct nesting *n, uint32_t path)
+/* Reads the parts of the path of a key. Returns how many they are; 0: joined with dots they are not
+ * the key. */
+static uint32_t read_path(struct nesting *n, uint32_t path, const struct dcp_key *key)
 {
     const struct graph *planner = &n->reading->metadata->graph;
     const uint32_t n_parts = torch_n_args(planner, path);
+    const char *at = key->name, *end = key->name + key->n_name;
+    for (uint32_t i = 0; i < n_parts && n_parts <= n->n_parts_most; i++) {
+        const struct value *value = graph_at(planner, torch_arg(planner, path, i));
+        struct part part = {.text = value->text, .n_text = value->n};
+        char number[16];
+        if (value->kind != VALUE_TEXT) {
+            if (i == 0 || value->kind != VALUE_INT || value->integer < 0 ||
+                value->integer > INT32_MAX)
+                return 0;
+            part = (struct part){.text = number, .index = (uint32_t)value->integer};
+            part.n_text = (uint32_t)snprintf(number, sizeof(number), "%u", part.index);
+        }
+        if ((i > 0 && (at == end || *at++ != '.')) || part.n_text > (size_t)(end - at) ||
+            memcmp(at, part.text, part.n_text) != 0)
+            return 0;
+        at += part.n_text;
+        n->parts[i] = value->kind == VALUE_TEXT ? part : (struct part){.index = part.index};
+    }
+    return at == end && n_parts <= n->n_parts_most ? n_parts : 0;
+}
+
+/* Returns whether the path can be followed from the root to a place where nothing is. */
+static bool is_free(const struct nesting *n, uint32_t n_parts)
+{
     uint32_t at = n->root;
     for (uint32_t i = 0; i < n_parts; i++) {
-        struct node part;
-        (void)read_part(planner, torch_arg(planner, path, i), &part);
-        const unsigned kind = part.text != NULL ? VALUE_DICT : VALUE_LIST;
-        if (at != 0 && (graph_at(n->graph, at)->kind != kind))
+        const struct part *part = &n->parts[i];
+        const struct value *value = at == 0 ? NULL : graph_at(n->graph, at);
+        const uint32_t n_items = value == NULL ? 0 : value->n;
+        if (value != NULL && value->kind != (part->text != NULL ? VALUE_DICT : VALUE_LIST))
             return false;
-        if (part.text == NULL && !has_room(n, at, part.index))
+        if (part->text == NULL && part->index >= n_items &&
+            n->n_empty + (part->index - n_items) > (uint64_t)n->reading->n_keys + LIST_SPARE)
             return false;
-        part.parent = at;
-        const struct node *node = at == 0 ? NULL : find(n, &part);
-        if (node != NULL && i + 1 == n_parts)
-            return false;
+        at = at == 0 ? 0 : find(n, at, part);
         /* A leaf has the mark of containers only when it is one of ours. */
-        if (node != NULL && (graph_at(n->graph, node->id)->marks & MARK_TENSOR) == 0)
+        if (at != 0 && (i + 1 == n_parts || (graph_at(n->graph, at)->marks & MARK_TENSOR) == 0))
             return false;
-        at = node == NULL ? 0 : node->id;
     }
     return true;
 }
@@ -175,23 +163,20 @@ static int set_item(struct nesting *n, uint32_t list, uint32_t index, uint32_t i
 }
 
 /* Puts a value into a container of ours. */
-static int put(struct nesting *n, const struct node *part, uint32_t id)
+static int put(struct nesting *n, uint32_t parent, const struct part *part, uint32_t id)
 {
-    struct node node = *part;
-    node.id = id;
     if (id == 0 || array_reserve(&n->nodes, sizeof(*n->nodes), n->n_nodes, 1, &n->n_room) < 0 ||
-        map_add(&n->map, hash_of(&node), (uint32_t)n->n_nodes) < 0)
+        map_add(&n->map, hash_of(parent, part), (uint32_t)n->n_nodes) < 0)
         return -ENOMEM;
-    if (node.text == NULL) {
-        n->nodes[n->n_nodes++] = node;
-        return set_item(n, node.parent, node.index, id);
-    }
-    const uint32_t pair[] = {value_new_text(n->graph, node.text, node.n_text), id};
+    struct node *node = &n->nodes[n->n_nodes++];
+    *node = (struct node){*part, parent, id};
+    if (part->text == NULL)
+        return set_item(n, parent, part->index, id);
+    const uint32_t pair[] = {value_new_text(n->graph, part->text, part->n_text), id};
     if (pair[0] == 0)
         return -ENOMEM;
-    node.text = graph_at(n->graph, pair[0])->text;
-    n->nodes[n->n_nodes++] = node;
-    return value_append(n->graph, node.parent, pair, 2);
+    node->part.text = graph_at(n->graph, pair[0])->text;
+    return value_append(n->graph, parent, pair, 2);
 }
 
 /* Marked as if a tensor were in it, so that what is in it is listed one by one. */
@@ -203,26 +188,19 @@ static uint32_t container_new(struct nesting *n, enum value_kind kind)
     return id;
 }
 
-static int follow(struct nesting *n, uint32_t path, uint32_t leaf)
+static int follow(struct nesting *n, uint32_t n_parts, uint32_t leaf)
 {
-    const struct graph *planner = &n->reading->metadata->graph;
-    const uint32_t n_parts = torch_n_args(planner, path);
     uint32_t at = n->root;
     for (uint32_t i = 0; i < n_parts; i++) {
-        struct node part, next = {0};
-        (void)read_part(planner, torch_arg(planner, path, i), &part);
-        part.parent = at;
-        const struct node *node = find(n, &part);
-        if (node != NULL) {
-            at = node->id;
-            continue;
+        uint32_t next = find(n, at, &n->parts[i]);
+        if (next == 0) {
+            next = i + 1 == n_parts
+                       ? leaf
+                       : container_new(n, n->parts[i + 1].text != NULL ? VALUE_DICT : VALUE_LIST);
+            if (put(n, at, &n->parts[i], next) < 0)
+                return -ENOMEM;
         }
-        if (i + 1 < n_parts)
-            (void)read_part(planner, torch_arg(planner, path, i + 1), &next);
-        at =
-            i + 1 == n_parts ? leaf : container_new(n, next.text != NULL ? VALUE_DICT : VALUE_LIST);
-        if (at == 0 || put(n, &part, at) < 0)
-            return -ENOMEM;
+        at = next;
     }
     return 0;
 }
@@ -247,57 +225,45 @@ static uint32_t *collect_paths(const struct dcp_reading *r)
     return paths;
 }
 
-static int start(struct nesting *n)
-{
-    n->root = container_new(n, VALUE_DICT);
-    n->none = value_new(n->graph, VALUE_NONE);
-    return n->root == 0 || n->none == 0 ? -ENOMEM : 0;
-}
-
-/* Puts every key into its place. 1: done; 0: keys contradict each other. */
+/* Puts every key into its place in a new root; without paths all are at the top. 1: done; 0: keys
+ * contradict each other. */
 static int put_all(struct nesting *n, const uint32_t *paths, const uint32_t *leaves)
 {
     const struct dcp_reading *r = n->reading;
-    for (size_t i = 0; i < r->n_keys; i++) {
+    n->root = container_new(n, VALUE_DICT);
+    for (size_t i = 0; i < r->n_keys && n->root != 0; i++) {
         const struct dcp_key *key = &r->keys[i];
-        const struct node flat = {
-            .parent = n->root, .text = key->name, .n_text = (uint32_t)key->n_name};
+        const struct part top = {.text = key->name, .n_text = (uint32_t)key->n_name};
+        const uint32_t path = paths == NULL ? 0 : paths[i];
         if (leaves[i] == 0)
             continue;
-        const bool is_nested =
-            paths != NULL && paths[i] != 0 && is_spelled(r, paths[i], key) && is_free(n, paths[i]);
-        if (paths != NULL && paths[i] != 0 && !is_nested && n->n_flat++ == 0)
+        uint32_t n_parts = path == 0 ? 0 : read_path(n, path, key);
+        n_parts = is_free(n, n_parts) ? n_parts : 0;
+        if (path != 0 && n_parts == 0 && n->n_flat++ == 0)
             n->first_flat = key->name;
-        if (!is_nested && find(n, &flat) != NULL)
+        if (n_parts == 0 && find(n, n->root, &top) != 0)
             return 0;
-        if ((is_nested ? follow(n, paths[i], leaves[i]) : put(n, &flat, leaves[i])) < 0)
+        if ((n_parts > 0 ? follow(n, n_parts, leaves[i]) : put(n, n->root, &top, leaves[i])) < 0)
             return -ENOMEM;
     }
-    return 1;
+    return n->root == 0 ? -ENOMEM : 1;
 }
 
-static void nesting_done(struct nesting *n)
+static int tell_flat(const struct nesting *n, bool is_all_flat)
 {
-    const int saved = errno;
-    free(n->nodes);
-    map_done(&n->map);
-    errno = saved;
-}
-
-static int tell(const struct nesting *n, bool is_flat)
-{
+    struct wfs_catalog *catalog = n->reading->catalog;
     if (n->n_flat == 0)
         return 0;
-    if (is_flat)
-        return catalog_add_finding(n->reading->catalog, WFS_FINDING_DCP_NESTING,
+    if (is_all_flat)
+        return catalog_add_finding(catalog, WFS_FINDING_DCP_NESTING,
                                    "planner_data contradicts the keys, first about '%s': all keys "
                                    "are at the top",
                                    wfs_quote(n->first_flat).text);
-    return catalog_add_finding(n->reading->catalog, WFS_FINDING_DCP_NESTING,
-                               "%zu %s not where planner_data has %s, which contradicts the keys: "
-                               "'%s'",
-                               n->n_flat, n->n_flat == 1 ? "key is" : "keys are",
-                               n->n_flat == 1 ? "it" : "them", wfs_quote(n->first_flat).text);
+    return catalog_add_finding(
+        catalog, WFS_FINDING_DCP_NESTING,
+        "%zu %s not where planner_data has %s, which contradicts the keys: '%s'", n->n_flat,
+        n->n_flat == 1 ? "key is" : "keys are", n->n_flat == 1 ? "it" : "them",
+        wfs_quote(n->first_flat).text);
 }
 
 /* Makes the root in the graph of the catalog: leaves[i] is the value of key i; 0: it is left out.
@@ -305,19 +271,19 @@ static int tell(const struct nesting *n, bool is_flat)
 static int nest(struct dcp_reading *reading, const uint32_t *leaves, uint32_t *ret_root)
 {
     cleanup(nesting_done) struct nesting n = {.reading = reading,
-                                              .graph = &reading->catalog->graph};
-    cleanup(nesting_done) struct nesting flat = n;
+                                              .graph = &reading->catalog->graph,
+                                              .n_parts_most =
+                                                  (uint32_t)(reading->context->limits.depth / 2)};
     autofree uint32_t *paths = collect_paths(reading);
-    if (paths == NULL || start(&n) < 0)
-        return wfs_fail_memory(reading->err);
-    int code = put_all(&n, paths, leaves);
-    const bool is_flat = code == 0;
+    n.parts = calloc((size_t)n.n_parts_most + 1, sizeof(*n.parts));
+    n.none = value_new(n.graph, VALUE_NONE);
+    int code =
+        paths == NULL || n.parts == NULL || n.none == 0 ? -ENOMEM : put_all(&n, paths, leaves);
+    const bool is_all_flat = code == 0;
+    if (is_all_flat)
+        code = put_all(&n, NULL, leaves);
     *ret_root = n.root;
-    if (is_flat && start(&flat) == 0) {
-        code = put_all(&flat, NULL, leaves);
-        *ret_root = flat.root;
-    }
-    return code <= 0 || tell(&n, is_flat) < 0 ? wfs_fail_memory(reading->err) : 0;
+    return code <= 0 || tell_flat(&n, is_all_flat) < 0 ? wfs_fail_memory(reading->err) : 0;
 }
 
 /* ---- the listing ---- */
@@ -344,8 +310,7 @@ struct listing {
 
 static void holder_free(struct holder *holder)
 {
-    if (holder != NULL)
-        zip_close(&holder->zip);
+    zip_close(&holder->zip);
     free(holder);
 }
 
@@ -457,34 +422,41 @@ static int tell_bad(struct listing *l, const struct dcp_key *key, const char *wh
                : 0;
 }
 
-/* Reads the value of a key into the graph: *ret_root is 0 where it cannot be read. */
-static int read_value(struct listing *l, const struct dcp_key *key, uint32_t *ret_root)
+/* Reads the pickle of an item, and keeps its zip where storages are in it. */
+static int read_item(struct listing *l, const struct dcp_item *item, uint32_t *ret_root,
+                     struct wfs_error *err)
 {
-    const struct dcp_item *item = key->trouble != NULL ? NULL : &l->tables->items[key->number];
-    const uint32_t first = l->torch.graph->n_values + 1;
-    struct wfs_error err = {0};
-    *ret_root = 0;
-    if (item == NULL)
-        return tell_bad(l, key, key->trouble);
+    struct torch *torch = &l->torch;
+    const uint32_t first = torch->graph->n_values + 1;
+    if (array_reserve(&l->holders, sizeof(struct holder *), l->n_holders, 1, &l->n_holder_room) < 0)
+        return -ENOMEM;
     struct holder *holder = calloc(1, sizeof(*holder));
-    if (holder == NULL || array_reserve(&l->holders, sizeof(struct holder *), l->n_holders, 1,
-                                        &l->n_holder_room) < 0) {
-        free(holder);
-        return wfs_fail_memory(l->reading->err);
-    }
-    holder->source = l->tables->files[item->file].source;
-    l->torch.source = holder->source;
-    l->torch.err = &err;
-    int code = torch_zip_read(&l->torch, item->offset, item->n_bytes, &holder->zip,
-                              &holder->records, ret_root);
-    l->torch.err = l->reading->err;
-    holder->is_big_endian = l->torch.is_big_endian;
-    l->torch.is_big_endian = false;
-    holder->last = l->torch.graph->n_values;
-    if (code == 0 && has_storages(l->torch.graph, first))
+    if (holder == NULL)
+        return -ENOMEM;
+    torch->source = holder->source = l->tables->files[item->file].source;
+    torch->err = err;
+    const int code = torch_zip_read(torch, item->offset, item->n_bytes, &holder->zip,
+                                    &holder->records, ret_root);
+    torch->err = l->reading->err;
+    holder->is_big_endian = torch->is_big_endian;
+    torch->is_big_endian = false;
+    holder->last = torch->graph->n_values;
+    if (code == 0 && has_storages(torch->graph, first))
         l->holders[l->n_holders++] = holder;
     else
         holder_free(holder);
+    return code;
+}
+
+/* Reads the value of a key into the graph: *ret_root is 0 where it cannot be read. */
+static int read_value(struct listing *l, const struct dcp_key *key, uint32_t *ret_root)
+{
+    struct wfs_error err = {0};
+    autostrbuf struct strbuf why = {0};
+    if (key->trouble != NULL)
+        return tell_bad(l, key, key->trouble);
+    const struct dcp_item *item = &l->tables->items[key->number];
+    const int code = read_item(l, item, ret_root, &err);
     if (code == 0)
         return 0;
     *ret_root = 0;
@@ -493,28 +465,22 @@ static int read_value(struct listing *l, const struct dcp_key *key, uint32_t *re
     if (!torch_is_trouble(code) || (code == -E2BIG && l->torch.budget.n_opcodes == 0))
         return wfs_fail(l->reading->err, -code, "the value '%s': %s", wfs_quote(key->name).text,
                         err.text);
-    autostrbuf struct strbuf why = {0};
     strbuf_printf(&why, "its %s at byte %llu of '%s': %s", wfs_count(item->n_bytes, "byte").text,
                   (unsigned long long)item->offset,
                   wfs_quote(l->tables->files[item->file].name).text, err.text);
     return tell_bad(l, key, why.bytes != NULL ? why.bytes : err.text);
 }
 
-static int read_values(struct listing *l, uint32_t *leaves)
-{
-    const struct dcp_reading *r = l->reading;
-    int code = 0;
-    for (size_t i = 0; i < r->n_keys && code == 0; i++) {
-        if (!r->keys[i].is_tensor)
-            code = read_value(l, &r->keys[i], &leaves[i]);
-    }
-    return code;
-}
-
-static int add_tensors(struct listing *l, uint32_t *leaves)
+/* Makes the values of all keys: those that are read, then those that stand for tensors. */
+static int make_leaves(struct listing *l, uint32_t *leaves)
 {
     const struct dcp_reading *r = l->reading;
     struct graph *graph = l->torch.graph;
+    int code = 0;
+    for (size_t i = 0; i < r->n_keys && code == 0; i++)
+        code = r->keys[i].is_tensor ? 0 : read_value(l, &r->keys[i], &leaves[i]);
+    if (code < 0)
+        return code;
     l->first_tensor = graph->n_values + 1;
     for (size_t i = 0; i < r->n_keys; i++) {
         if (!r->keys[i].is_tensor)
@@ -528,33 +494,21 @@ static int add_tensors(struct listing *l, uint32_t *leaves)
     return 0;
 }
 
-static int tell_troubles(struct listing *l)
+int dcp_values_tell(struct wfs_catalog *catalog)
 {
-    const struct wfs_catalog *catalog = l->reading->catalog;
     const struct wfs_tensor *first = NULL;
     size_t n = 0;
-    for (size_t i = 0; i < catalog->n_tensors; i++) {
+    for (size_t i = catalog->n_tensors; i-- > 0;) {
         if (catalog->tensors[i].trouble == NULL)
             continue;
         n++;
-        first = first == NULL ? &catalog->tensors[i] : first;
+        first = &catalog->tensors[i];
     }
-    if (n == 0)
-        return 0;
-    return catalog_add_finding(l->reading->catalog, WFS_FINDING_DCP_UNREADABLE,
-                               "%zu of %s cannot be read; the first is '%s': %s", n,
-                               wfs_count(catalog->n_tensors, "tensor").text,
-                               wfs_quote(first->key).text, first->trouble);
-}
-
-/* Names that are spelled alike get ~2 behind them. */
-static int tell_clashes(struct listing *l)
-{
-    const uint64_t n = l->torch.names.n_clashes + l->torch.value_names.n_clashes;
     return n == 0 ? 0
-                  : catalog_add_finding(l->reading->catalog, WFS_FINDING_PT_KEY_CLASH,
-                                        "%s spelled like another one, with ~2, ~3 ... appended",
-                                        wfs_count_as(n, "key is", "keys are").text);
+                  : catalog_add_finding(catalog, WFS_FINDING_DCP_UNREADABLE,
+                                        "%zu of %s cannot be read; the first is '%s': %s", n,
+                                        wfs_count(catalog->n_tensors, "tensor").text,
+                                        wfs_quote(first->key).text, first->trouble);
 }
 
 int dcp_values_list(struct dcp_reading *r, struct source *assembly)
@@ -575,9 +529,7 @@ int dcp_values_list(struct dcp_reading *r, struct source *assembly)
                              .is_forced = r->context->force};
     if (leaves == NULL)
         return wfs_fail_memory(r->err);
-    int code = read_values(&l, leaves);
-    if (code == 0)
-        code = add_tensors(&l, leaves);
+    int code = make_leaves(&l, leaves);
     if (code == 0)
         code = nest(r, leaves, &catalog->root);
     if (code < 0)
@@ -587,12 +539,19 @@ int dcp_values_list(struct dcp_reading *r, struct source *assembly)
     l.torch.find_tensor = find_tensor;
     l.torch.container = &l;
     catalog->pickle = (struct value_bytes){0};
-    if ((code = torch_listing_add(&l.torch, catalog->root, "")) < 0 ||
-        (code = torch_storage_list(&l.torch)) < 0)
+    code = torch_listing_add(&l.torch, catalog->root, "");
+    if (code == 0)
+        code = torch_storage_list(&l.torch);
+    if (code < 0)
         return code;
     catalog->pickle = (struct value_bytes){0};
-    return l.torch.has_failed || torch_dangers_report(&l.torch) < 0 || tell_troubles(&l) < 0 ||
-                   tell_clashes(&l) < 0
+    if (l.torch.has_failed || torch_dangers_report(&l.torch) < 0 || dcp_values_tell(catalog) < 0)
+        return wfs_fail_memory(r->err);
+    /* Names that are spelled alike got ~2 behind them. */
+    const uint64_t n = l.torch.names.n_clashes + l.torch.value_names.n_clashes;
+    return n > 0 && catalog_add_finding(catalog, WFS_FINDING_PT_KEY_CLASH,
+                                        "%s spelled like another one, with ~2, ~3 ... appended",
+                                        wfs_count_as(n, "key is", "keys are").text) < 0
                ? wfs_fail_memory(r->err)
                : 0;
 }

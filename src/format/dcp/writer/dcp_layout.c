@@ -19,6 +19,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,17 +50,9 @@ const char *dcp_plan_name(struct arena *arena, uint64_t number)
 
 bool dcp_plan_is_name(const char *name)
 {
-    static const char *const marks[] = {"__", "_"};
-    for (size_t i = 0; i < 2; i++) {
-        if (strncmp(name, marks[i], strlen(marks[i])) != 0)
-            return false;
-        name += strlen(marks[i]);
-        const size_t n = strspn(name, "0123456789");
-        if (n == 0)
-            return false;
-        name += n;
-    }
-    return strcmp(name, ".distcp") == 0;
+    int n = 0;
+    (void)sscanf(name, "__%*[0-9]_%*[0-9].distcp%n", &n);
+    return n > 0 && name[n] == '\0';
 }
 
 const struct dcp_leaves *dcp_plan_leaves(const struct directory *directory)
@@ -153,80 +146,23 @@ int dcp_plan_make(struct directory *directory, uint64_t max_bytes, struct wfs_er
 
 #define METADATA "torch.distributed.checkpoint.metadata"
 
-enum shared {
-    METADATA_CLASS,
-    TENSOR_CLASS,
-    BYTES_CLASS,
-    CHUNK_CLASS,
-    PROPERTIES_CLASS,
-    INDEX_CLASS,
-    FORMAT_CLASS,
-    STORAGE_CLASS,
-    SIZE_CLASS,
-    LAYOUT_FUNCTION,
-    N_GLOBALS,
-    FIELD_PROPERTIES = N_GLOBALS,
-    FIELD_SIZE,
-    FIELD_CHUNKS,
-    FIELD_OFFSETS,
-    FIELD_SIZES,
-    FIELD_FQN,
-    FIELD_OFFSET,
-    FIELD_INDEX,
-    FIELD_PATH,
-    FIELD_LENGTH,
-    LAYOUT, /* objects */
-    FORMAT,
-    FIRST_DTYPE,
-    N_SHARED = FIRST_DTYPE + WFS_N_DTYPES,
-};
-
-static const struct {
-    const char *module, *name;
-} globals[N_GLOBALS] = {
-    [METADATA_CLASS] = {METADATA, "Metadata"},
-    [TENSOR_CLASS] = {METADATA, "TensorStorageMetadata"},
-    [BYTES_CLASS] = {METADATA, "BytesStorageMetadata"},
-    [CHUNK_CLASS] = {METADATA, "ChunkStorageMetadata"},
-    [PROPERTIES_CLASS] = {METADATA, "TensorProperties"},
-    [INDEX_CLASS] = {METADATA, "MetadataIndex"},
-    [FORMAT_CLASS] = {METADATA, "_MEM_FORMAT_ENCODING"},
-    [STORAGE_CLASS] = {"torch.distributed.checkpoint.filesystem", "_StorageInfo"},
-    [SIZE_CLASS] = {"torch", "Size"},
-    [LAYOUT_FUNCTION] = {"torch.serialization", "_get_layout"},
-};
-
-static const char *const fields[] = {"properties", "size",   "chunks", "offsets",       "sizes",
-                                     "fqn",        "offset", "index",  "relative_path", "length"};
+/* Opcodes. */
+#define NEW_OBJECT ")\x81" /* of the class before it, without arguments */
+#define BEGIN_DICT "}("
+#define END_DICT "u"
+#define END_STATE "ub" /* of an object whose state is a dict */
+#define REDUCE "\x85R" /* calls what is before the argument */
+#define FALSE_VALUE "\x89"
+#define NONE "N"
 
 struct describing {
     struct pickle_output out;
-    uint32_t memo[N_SHARED]; /* 1 + number in the memo; 0: not in it yet */
-    uint32_t n_memo;
+    struct text_index memo; /* what is in it, in the order of its numbers */
 };
 
-enum {
-    MARK = '(',
-    EMPTY_TUPLE = ')',
-    EMPTY_DICT = '}',
-    EMPTY_LIST = ']',
-    TUPLE = 't',
-    TUPLE1 = 0x85,
-    SET_ITEMS = 'u',
-    APPEND = 'a',
-    BUILD = 'b',
-    REDUCE = 'R',
-    NEW_OBJECT = 0x81,
-    NONE = 'N',
-    FALSE_VALUE = 0x89,
-    STACK_GLOBAL = 0x93,
-    MEMOIZE = 0x94,
-    STOP = '.',
-};
-
-static void put(struct describing *d, uint8_t code)
+static void put_codes(struct describing *d, const char *codes)
 {
-    pickle_put_code(&d->out, code);
+    pickle_put(&d->out, codes, strlen(codes));
 }
 
 static void put_string(struct describing *d, const char *text)
@@ -235,109 +171,79 @@ static void put_string(struct describing *d, const char *text)
 }
 
 /* Fetches what is in the memo; false: it is not, and the caller writes it and calls keep. */
-static bool fetch(struct describing *d, unsigned shared)
+static bool fetch(struct describing *d, const char *name)
 {
-    const uint32_t number = d->memo[shared];
-    if (number != 0)
-        pickle_put_length(&d->out, 'h', number - 1, 1);
-    return number != 0;
+    const uint32_t number = text_index_find(&d->memo, name, strlen(name));
+    if (number != TEXT_INDEX_NONE)
+        pickle_put_length(&d->out, 'h', number, 1);
+    return number != TEXT_INDEX_NONE;
 }
 
-static void keep(struct describing *d, unsigned shared)
+static void keep(struct describing *d, const char *name)
 {
-    put(d, MEMOIZE);
-    d->memo[shared] = ++d->n_memo;
+    uint32_t number;
+    put_codes(d, "\x94");
+    if (text_index_add(&d->memo, name, strlen(name), &number) < 0)
+        d->out.has_failed = true;
 }
 
-static void put_global(struct describing *d, unsigned shared, const char *module, const char *name)
+static void put_global(struct describing *d, const char *module, const char *name)
 {
-    if (fetch(d, shared))
+    if (fetch(d, name))
         return;
     put_string(d, module);
     put_string(d, name);
-    put(d, STACK_GLOBAL);
-    keep(d, shared);
+    put_codes(d, "\x93");
+    keep(d, name);
 }
 
-static void put_class(struct describing *d, enum shared class)
+static void put_field(struct describing *d, const char *name)
 {
-    put_global(d, class, globals[class].module, globals[class].name);
-}
-
-static void put_field(struct describing *d, enum shared field)
-{
-    if (fetch(d, field))
+    if (fetch(d, name))
         return;
-    put_string(d, fields[field - FIELD_PROPERTIES]);
-    keep(d, field);
+    put_string(d, name);
+    keep(d, name);
 }
 
-/* Makes an object; what follows is its state, and BUILD. */
-static void put_object(struct describing *d, enum shared class)
+/* Begins an object with a dict of fields, which END_STATE ends. */
+static void begin_object(struct describing *d, const char *module, const char *class)
 {
-    put_class(d, class);
-    put(d, EMPTY_TUPLE);
-    put(d, NEW_OBJECT);
-}
-
-static void begin_dict(struct describing *d)
-{
-    put(d, EMPTY_DICT);
-    put(d, MARK);
-}
-
-static void end_state(struct describing *d)
-{
-    put(d, SET_ITEMS);
-    put(d, BUILD);
+    put_global(d, module, class);
+    put_codes(d, NEW_OBJECT BEGIN_DICT);
 }
 
 /* Writes torch.Size((N, N, ...)); without numbers, zeros. */
-static void put_size(struct describing *d, const uint64_t *numbers, uint32_t n)
+static void put_size(struct describing *d, const char *field, const uint64_t *numbers, uint32_t n)
 {
-    put_class(d, SIZE_CLASS);
-    put(d, MARK);
+    put_field(d, field);
+    put_global(d, "torch", "Size");
+    put_codes(d, "(");
     for (uint32_t i = 0; i < n; i++)
         pickle_put_integer(&d->out, numbers == NULL ? 0 : (int64_t)numbers[i]);
-    put(d, TUPLE);
-    put(d, TUPLE1);
-    put(d, REDUCE);
+    put_codes(d, "t" REDUCE);
 }
 
-static void put_layout(struct describing *d)
-{
-    if (fetch(d, LAYOUT))
-        return;
-    put_class(d, LAYOUT_FUNCTION);
-    put_string(d, "torch.strided");
-    put(d, TUPLE1);
-    put(d, REDUCE);
-    keep(d, LAYOUT);
-}
-
-static void put_format(struct describing *d)
-{
-    if (fetch(d, FORMAT))
-        return;
-    put_class(d, FORMAT_CLASS);
-    pickle_put_integer(&d->out, 0);
-    put(d, TUPLE1);
-    put(d, REDUCE);
-    keep(d, FORMAT);
-}
-
-/* Its state is a tuple: dtype, layout, requires_grad, memory_format, pin_memory. */
+/* Their state is a tuple: dtype, layout, requires_grad, memory_format, pin_memory. */
 static void put_properties(struct describing *d, enum wfs_dtype dtype)
 {
-    put_object(d, PROPERTIES_CLASS);
-    put(d, MARK);
-    put_global(d, FIRST_DTYPE + dtype, "torch", torch_spelling_of(dtype)->dtype);
-    put_layout(d);
-    put(d, FALSE_VALUE);
-    put_format(d);
-    put(d, FALSE_VALUE);
-    put(d, TUPLE);
-    put(d, BUILD);
+    static const char layout[] = "torch.strided", format[] = "torch.contiguous_format";
+    put_global(d, METADATA, "TensorProperties");
+    put_codes(d, NEW_OBJECT "(");
+    put_global(d, "torch", torch_spelling_of(dtype)->dtype);
+    if (!fetch(d, layout)) {
+        put_global(d, "torch.serialization", "_get_layout");
+        put_string(d, layout);
+        put_codes(d, REDUCE);
+        keep(d, layout);
+    }
+    put_codes(d, FALSE_VALUE);
+    if (!fetch(d, format)) {
+        put_global(d, METADATA, "_MEM_FORMAT_ENCODING");
+        pickle_put_integer(&d->out, 0);
+        put_codes(d, REDUCE);
+        keep(d, format);
+    }
+    put_codes(d, FALSE_VALUE "tb");
 }
 
 static int put_tensor(struct describing *d, const struct wfs_tensor *tensor)
@@ -347,29 +253,22 @@ static int put_tensor(struct describing *d, const struct wfs_tensor *tensor)
     if (numbers == NULL)
         return -ENOMEM;
     torch_spelling_shape(tensor, numbers, numbers + rank);
-    put_object(d, TENSOR_CLASS);
-    begin_dict(d);
-    put_field(d, FIELD_PROPERTIES);
+    begin_object(d, METADATA, "TensorStorageMetadata");
+    put_field(d, "properties");
     put_properties(d, (enum wfs_dtype)tensor->dtype);
-    put_field(d, FIELD_SIZE);
-    put_size(d, numbers, rank);
-    put_field(d, FIELD_CHUNKS);
-    put(d, EMPTY_LIST);
-    put_object(d, CHUNK_CLASS);
-    begin_dict(d);
-    put_field(d, FIELD_OFFSETS);
-    put_size(d, NULL, rank);
-    put_field(d, FIELD_SIZES);
-    put_size(d, numbers, rank);
-    end_state(d);
-    put(d, APPEND);
-    end_state(d);
+    put_size(d, "size", numbers, rank);
+    put_field(d, "chunks");
+    put_codes(d, "]");
+    begin_object(d, METADATA, "ChunkStorageMetadata");
+    put_size(d, "offsets", NULL, rank);
+    put_size(d, "sizes", numbers, rank);
+    put_codes(d, END_STATE "a" END_STATE);
     return 0;
 }
 
 static void put_path(struct describing *d, const struct dcp_leaf *leaf)
 {
-    put(d, MARK);
+    put_codes(d, "(");
     for (uint32_t i = 0; i < leaf->n_path; i++) {
         const struct dcp_step *step = &leaf->path[i];
         if (step->text != NULL)
@@ -377,74 +276,66 @@ static void put_path(struct describing *d, const struct dcp_leaf *leaf)
         else
             pickle_put_integer(&d->out, step->index);
     }
-    put(d, TUPLE);
+    put_codes(d, "t");
 }
 
-static void put_index(struct describing *d, const struct dcp_leaf *leaf)
+/* Writes where a leaf is stored: a MetadataIndex, and a _StorageInfo. */
+static void put_storage(struct describing *d, const struct dcp_leaf *leaf, const char *name)
 {
-    put_object(d, INDEX_CLASS);
-    begin_dict(d);
-    put_field(d, FIELD_FQN);
+    begin_object(d, METADATA, "MetadataIndex");
+    put_field(d, "fqn");
     pickle_put_text(&d->out, leaf->key, leaf->n_key);
-    if (leaf->tensor != NULL) {
-        put_field(d, FIELD_OFFSET);
-        put_size(d, NULL, leaf->tensor->shape.rank);
-    }
-    put_field(d, FIELD_INDEX);
+    if (leaf->tensor != NULL)
+        put_size(d, "offset", NULL, leaf->tensor->shape.rank);
+    put_field(d, "index");
     if (leaf->tensor != NULL)
         pickle_put_integer(&d->out, 0);
     else
-        put(d, NONE);
-    end_state(d);
-}
-
-static void put_storage(struct describing *d, const struct dcp_leaf *leaf, const char *name)
-{
-    put_object(d, STORAGE_CLASS);
-    begin_dict(d);
-    put_field(d, FIELD_PATH);
+        put_codes(d, NONE);
+    put_codes(d, END_STATE);
+    begin_object(d, "torch.distributed.checkpoint.filesystem", "_StorageInfo");
+    put_field(d, "relative_path");
     put_string(d, name);
-    put_field(d, FIELD_OFFSET);
+    put_field(d, "offset");
     pickle_put_integer(&d->out, (int64_t)leaf->item.offset);
-    put_field(d, FIELD_LENGTH);
+    put_field(d, "length");
     pickle_put_integer(&d->out, (int64_t)leaf->item.n_bytes);
-    end_state(d);
+    put_codes(d, END_STATE);
 }
 
 static int put_metadata(struct describing *d, const struct dcp_leaves *leaves,
                         const char *const *names)
 {
     int code = 0;
-    put_object(d, METADATA_CLASS);
-    begin_dict(d);
+    put_codes(d, "\x80\4");
+    begin_object(d, METADATA, "Metadata");
     put_string(d, "state_dict_metadata");
-    begin_dict(d);
+    put_codes(d, BEGIN_DICT);
     for (size_t i = 0; i < leaves->n && code == 0; i++) {
         const struct dcp_leaf *leaf = &leaves->leaves[i];
         pickle_put_text(&d->out, leaf->key, leaf->n_key);
-        if (leaf->tensor != NULL)
+        if (leaf->tensor != NULL) {
             code = put_tensor(d, leaf->tensor);
-        else
-            put_object(d, BYTES_CLASS);
+        } else {
+            put_global(d, METADATA, "BytesStorageMetadata");
+            put_codes(d, NEW_OBJECT);
+        }
     }
-    put(d, SET_ITEMS);
+    put_codes(d, END_DICT);
     put_string(d, "planner_data");
-    begin_dict(d);
+    put_codes(d, BEGIN_DICT);
     for (size_t i = 0; i < leaves->n; i++) {
         pickle_put_text(&d->out, leaves->leaves[i].key, leaves->leaves[i].n_key);
         put_path(d, &leaves->leaves[i]);
     }
-    put(d, SET_ITEMS);
+    put_codes(d, END_DICT);
     put_string(d, "storage_data");
-    begin_dict(d);
-    for (size_t i = 0; i < leaves->n; i++) {
-        put_index(d, &leaves->leaves[i]);
+    put_codes(d, BEGIN_DICT);
+    for (size_t i = 0; i < leaves->n; i++)
         put_storage(d, &leaves->leaves[i], names[leaves->leaves[i].file]);
-    }
-    put(d, SET_ITEMS);
+    put_codes(d, END_DICT);
     put_string(d, "storage_meta");
-    put(d, NONE);
-    end_state(d);
+    put_codes(d, NONE END_STATE ".");
     return code;
 }
 
@@ -465,11 +356,10 @@ int dcp_plan_describe(const struct directory *directory, const char *const *name
 {
     cleanup(arena_done) struct arena scratch = {0};
     struct describing d = {.out = {.arena = &scratch, .err = err}};
-    pickle_put(&d.out, "\x80\4", 2);
     const int code = put_metadata(&d, dcp_plan_leaves(directory), names);
-    put(&d, STOP);
     *ret_n = (size_t)d.out.n_bytes;
     *ret = code < 0 || d.out.has_failed ? NULL : join(&d.out, arena);
     pickle_output_done(&d.out);
+    text_index_done(&d.memo);
     return *ret == NULL ? wfs_fail_memory(err) : 0;
 }
