@@ -26,94 +26,54 @@ static int check_tensors(const struct wfs_format *format, const struct wfs_catal
     return code;
 }
 
-/* Makes a text value of a key, without a copy. */
-static uint32_t key_of(struct torch_plan *plan, const char *key)
-{
-    const uint32_t id = value_new(&plan->graph, VALUE_TEXT);
-    if (id != 0) {
-        graph_at(&plan->graph, id)->text = key;
-        graph_at(&plan->graph, id)->n = (uint32_t)strlen(key);
-    }
-    return id;
-}
-
+/* Adds an item to the root. The text of its key is not copied. */
 static int add_item(struct torch_plan *plan, const char *key, uint32_t value)
 {
-    const uint32_t pair[] = {value == 0 ? 0 : key_of(plan, key), value};
-    if (pair[0] == 0 || value_append_part(&plan->graph, plan->root, PART_ITEMS, pair, 2) < 0)
-        return wfs_fail_memory(plan->err);
-    return 0;
+    const uint32_t pair[] = {value == 0 ? 0 : value_new(&plan->graph, VALUE_TEXT), value};
+    if (pair[0] == 0)
+        return -ENOMEM;
+    graph_at(&plan->graph, pair[0])->text = key;
+    graph_at(&plan->graph, pair[0])->n = (uint32_t)strlen(key);
+    return value_append_part(&plan->graph, plan->root, PART_ITEMS, pair, 2) < 0 ? -ENOMEM : 0;
 }
 
 /* Makes room for a note about each value of the graph. */
 static int reserve_notes(struct torch_plan *plan)
 {
-    const uint32_t n = plan->wants_tensors ? plan->graph.n_values + 1 : 1;
-    uint32_t *grown = realloc(plan->tensors, (size_t)n * sizeof(*grown));
-    if (grown == NULL)
-        return wfs_fail_memory(plan->err);
-    memset(grown + plan->n_tensors, 0, (size_t)(n - plan->n_tensors) * sizeof(*grown));
-    plan->tensors = grown;
-    plan->n_tensors = n;
-    return 0;
+    plan->n_tensors = plan->wants_tensors ? plan->graph.n_values + 1 : 0;
+    plan->tensors = calloc((size_t)plan->n_tensors + 1, sizeof(*plan->tensors));
+    return plan->tensors == NULL ? -ENOMEM : 0;
 }
 
 static int add_tensors(struct torch_plan *plan)
 {
     const struct wfs_catalog *catalog = plan->catalog;
     autofree uint32_t *ids = calloc(catalog->n_tensors + 1, sizeof(*ids));
-    struct torch_view view;
-    if (ids == NULL)
-        return wfs_fail_memory(plan->err);
-    for (size_t i = 0; i < catalog->n_tensors; i++) {
+    int code = ids == NULL ? -ENOMEM : 0;
+    for (size_t i = 0; i < catalog->n_tensors && code == 0; i++) {
         const struct wfs_tensor *tensor = &catalog->tensors[i];
-        if (torch_record_view(plan, tensor, 0, &view) < 0)
-            return wfs_fail_memory(plan->err);
-        ids[i] = torch_spelling_call(plan, tensor, &view);
-        const int code = add_item(plan, tensor->key, ids[i]);
-        if (code < 0)
-            return code;
+        ids[i] = torch_record_call(plan, tensor, 0);
+        code = add_item(plan, tensor->key, ids[i]);
     }
-    if (reserve_notes(plan) < 0)
-        return -ENOMEM;
-    for (size_t i = 0; i < catalog->n_tensors && plan->wants_tensors; i++)
+    if (code == 0)
+        code = reserve_notes(plan);
+    for (size_t i = 0; i < catalog->n_tensors && plan->wants_tensors && code == 0; i++)
         plan->tensors[ids[i]] = (uint32_t)i + 1;
-    return 0;
-}
-
-/* Adds scalars of a Burnpack and new values: those that are left when they were made to fit. */
-static int add_values(struct torch_plan *plan)
-{
-    const struct wfs_catalog *catalog = plan->catalog;
-    int code = 0;
-    for (size_t i = 0; i < catalog->n_values && code == 0; i++)
-        code = add_item(plan, catalog->values[i].name, catalog->values[i].id);
     return code;
 }
 
 static int make_flat(struct torch_plan *plan)
 {
-    int code = check_tensors(plan->layout->format, plan->catalog, plan->err);
+    const struct wfs_catalog *catalog = plan->catalog;
+    int code = check_tensors(plan->layout->format, catalog, plan->err);
     if (code < 0)
         return code;
     plan->root = torch_plan_dict(plan);
-    if (plan->root == 0)
-        return wfs_fail_memory(plan->err);
-    code = add_tensors(plan);
-    return code < 0 ? code : add_values(plan);
-}
-
-static int note_tensors(const struct torch_edit *edit)
-{
-    struct torch_plan *plan = edit->plan;
-    if (reserve_notes(plan) < 0)
-        return -ENOMEM;
-    for (uint32_t i = 1; i <= edit->n_nodes; i++) {
-        const struct edit_node *node = &edit->nodes[i];
-        if (node->kind == PLACE_TENSOR && node->claim != 0 && plan->wants_tensors)
-            plan->tensors[node->id] = node->claim;
-    }
-    return 0;
+    code = plan->root == 0 ? -ENOMEM : add_tensors(plan);
+    /* Scalars of a Burnpack and new values: those that are left when they were made to fit. */
+    for (size_t i = 0; i < catalog->n_values && code == 0; i++)
+        code = add_item(plan, catalog->values[i].name, catalog->values[i].id);
+    return code;
 }
 
 static int make_edited(struct torch_plan *plan)
@@ -128,7 +88,14 @@ static int make_edited(struct torch_plan *plan)
         code = torch_edit_versions(&edit);
     if (code == 0)
         code = torch_edit_containers(&edit);
-    return code < 0 ? code : note_tensors(&edit);
+    if (code == 0)
+        code = reserve_notes(plan);
+    for (uint32_t i = 1; i <= edit.n_nodes && plan->wants_tensors && code == 0; i++) {
+        const struct edit_node *node = &edit.nodes[i];
+        if (node->kind == PLACE_TENSOR && node->claim != 0)
+            plan->tensors[node->id] = node->claim;
+    }
+    return code;
 }
 
 void torch_checkpoint_done(struct torch_plan *plan)
@@ -149,9 +116,10 @@ int torch_checkpoint_graph(struct torch_plan *plan)
     plan->n_owned = plan->graph.n_chunks;
     plan->owned = arena_calloc(arena, plan->n_owned, 1);
     plan->of_storages = arena_calloc(arena, catalog->n_storages, sizeof(*plan->of_storages));
-    if (plan->owned == NULL || plan->of_storages == NULL)
-        return wfs_fail_memory(plan->err);
-    return catalog->is_object && catalog->root != 0 ? make_edited(plan) : make_flat(plan);
+    int code = -ENOMEM;
+    if (plan->owned != NULL && plan->of_storages != NULL)
+        code = catalog->is_object && catalog->root != 0 ? make_edited(plan) : make_flat(plan);
+    return code == -ENOMEM ? wfs_fail_memory(plan->err) : code;
 }
 
 int torch_checkpoint_plan_in(const char *folder, const struct wfs_catalog *catalog,

@@ -21,80 +21,55 @@
 void torch_edit_done(struct torch_edit *edit)
 {
     const int saved = errno;
-    map_done(&edit->takers);
+    text_index_done(&edit->takers);
     map_done(&edit->by_name);
-    map_done(&edit->by_value);
+    free(edit->taker_nodes);
+    free(edit->firsts);
     free(edit->nodes);
     free(edit->walk);
     free(edit->n_same);
     errno = saved;
 }
 
-struct edit_name edit_name_old(const struct torch_edit *edit, uint32_t i)
+struct text_slice edit_name_old(const struct torch_edit *edit, uint32_t i)
 {
     const struct catalog_place *place = &edit->places[i];
-    return (struct edit_name){place->name, place->name == NULL ? 0 : place->n_name};
+    return (struct text_slice){place->name, place->name == NULL ? 0 : place->n_name};
 }
 
-struct edit_name edit_name_end(const struct edit_node *node)
-{
-    return (struct edit_name){node->to, node->n_to};
-}
-
-bool edit_name_is_same(struct edit_name a, struct edit_name b)
+bool edit_name_is_same(struct text_slice a, struct text_slice b)
 {
     return a.n_bytes == b.n_bytes && (a.n_bytes == 0 || memcmp(a.bytes, b.bytes, a.n_bytes) == 0);
 }
 
-bool edit_name_begins(struct edit_name name, struct edit_name prefix)
+bool edit_name_begins(struct text_slice name, struct text_slice prefix)
 {
     return prefix.n_bytes == 0 ||
            (name.n_bytes > prefix.n_bytes && name.bytes[prefix.n_bytes] == '.' &&
             memcmp(name.bytes, prefix.bytes, prefix.n_bytes) == 0);
 }
 
-uint64_t edit_name_hash(struct edit_name name)
+uint64_t edit_name_hash(struct text_slice name)
 {
     return hash_bytes(name.n_bytes == 0 ? "" : name.bytes, name.n_bytes, hash_seed());
 }
 
-int torch_edit_fail(const struct torch_edit *edit, struct edit_name name, const char *why)
+int torch_edit_fail(const struct torch_edit *edit, struct text_slice name, const char *why)
 {
     return wfs_fail(edit->plan->err, EINVAL, "'%s' cannot be in the checkpoint: %s",
                     wfs_quote_n(name.bytes, name.n_bytes).text, why);
-}
-
-struct same_value {
-    const struct torch_edit *edit;
-    uint32_t id;
-};
-
-static bool is_same_value(const void *ctx, uint32_t i)
-{
-    const struct same_value *wanted = ctx;
-    return wanted->edit->places[i].id == wanted->id;
-}
-
-uint32_t torch_edit_first(const struct torch_edit *edit, uint32_t place, uint32_t *ret_n)
-{
-    const struct same_value wanted = {edit, edit->places[place].id};
-    const uint64_t hash = hash_bytes(&wanted.id, sizeof(wanted.id), hash_seed());
-    uint32_t first = 0;
-    map_find(&edit->by_value, hash, is_same_value, &wanted, &first);
-    *ret_n = first == 0 ? 0 : edit->n_same[first];
-    return first;
 }
 
 bool torch_edit_is_shown(const struct torch_edit *edit, uint32_t i)
 {
     return edit->nodes[i].claim != 0 && torch_edit_version_dict(edit, i) == 0 &&
            (edit->nodes[i].kind != PLACE_VALUE || edit->places[i].item != PLACE_FIXED ||
-            !edit_name_is_same(edit_name_end(&edit->nodes[i]), edit_name_old(edit, i)));
+            !edit_name_is_same(edit->nodes[i].to, edit_name_old(edit, i)));
 }
 
 struct named {
     const struct torch_edit *edit;
-    struct edit_name name;
+    struct text_slice name;
     uint32_t i; /* a node that is ignored */
 };
 
@@ -103,13 +78,13 @@ static bool is_named(const void *ctx, uint32_t i)
 {
     const struct named *wanted = ctx;
     const struct torch_edit *edit = wanted->edit;
-    if (i == wanted->i || !edit_name_is_same(edit_name_end(&edit->nodes[i]), wanted->name))
+    if (i == wanted->i || !edit_name_is_same(edit->nodes[i].to, wanted->name))
         return false;
     return wanted->i == 0 || i > edit->n_places || wanted->i > edit->n_places ||
            !edit_name_is_same(edit_name_old(edit, i), edit_name_old(edit, wanted->i));
 }
 
-bool torch_edit_is_taken(const struct torch_edit *edit, uint32_t i, struct edit_name name)
+bool torch_edit_is_taken(const struct torch_edit *edit, uint32_t i, struct text_slice name)
 {
     const struct named wanted = {edit, name, i};
     uint32_t found;
@@ -117,7 +92,7 @@ bool torch_edit_is_taken(const struct torch_edit *edit, uint32_t i, struct edit_
 }
 
 /* Of several nodes with the name, the first place is the one that was loaded with it. */
-static bool stays(const struct torch_edit *edit, struct edit_name name)
+static bool stays(const struct torch_edit *edit, struct text_slice name)
 {
     const struct named wanted = {edit, name, 0};
     uint32_t i;
@@ -222,7 +197,7 @@ static bool is_outermost(const struct torch_edit *edit, uint32_t i)
 }
 
 /* Returns the length of the name without "~2"; 0: it does not end so. */
-static size_t twin_end(struct edit_name name)
+static size_t twin_end(struct text_slice name)
 {
     size_t n = name.n_bytes;
     while (n > 0 && name.bytes[n - 1] >= '0' && name.bytes[n - 1] <= '9')
@@ -231,7 +206,7 @@ static size_t twin_end(struct edit_name name)
 }
 
 /* Returns whether "~2" is no longer needed: the other thing with that spelling is gone. */
-static bool is_lone_twin(const struct torch_edit *edit, uint32_t i, struct edit_name old)
+static bool is_lone_twin(const struct torch_edit *edit, uint32_t i, struct text_slice old)
 {
     const size_t n = twin_end(old);
     const uint32_t key = n == 0 ? 0 : torch_edit_old_key(edit, i);
@@ -242,8 +217,8 @@ static bool is_lone_twin(const struct torch_edit *edit, uint32_t i, struct edit_
         spelled.n_bytes == old.n_bytes - edit->places[i].start &&
         memcmp(spelled.bytes, old.bytes + edit->places[i].start, spelled.n_bytes) == 0)
         return false;
-    return !edit_name_is_same(edit_name_end(&edit->nodes[i]), old) ||
-           !stays(edit, (struct edit_name){old.bytes, n});
+    return !edit_name_is_same(edit->nodes[i].to, old) ||
+           !stays(edit, (struct text_slice){old.bytes, n});
 }
 
 /* Returns whether it has a key with a NUL, whose name is an escaped one. */
@@ -258,8 +233,8 @@ static bool has_nul(const struct torch_edit *edit, uint32_t i)
 bool torch_edit_is_at_home(const struct torch_edit *edit, uint32_t i)
 {
     const struct catalog_place *place = &edit->places[i];
-    const struct edit_name holder = edit_name_end(&edit->nodes[place->parent]),
-                           name = edit_name_end(&edit->nodes[i]), old = edit_name_old(edit, i);
+    const struct text_slice holder = edit->nodes[place->parent].to, name = edit->nodes[i].to,
+                            old = edit_name_old(edit, i);
     const size_t n_own = old.n_bytes - place->start;
     const size_t n_before = is_outermost(edit, place->parent) ? 0 : holder.n_bytes + 1;
     return name.n_bytes == n_before + n_own &&
@@ -277,11 +252,10 @@ bool torch_edit_is_at_home(const struct torch_edit *edit, uint32_t i)
  */
 static void vote(struct torch_edit *edit, uint32_t leaf)
 {
-    const struct edit_name name = edit_name_end(&edit->nodes[leaf]),
-                           old = edit_name_old(edit, leaf);
+    const struct text_slice name = edit->nodes[leaf].to, old = edit_name_old(edit, leaf);
     for (uint32_t i = edit->places[leaf].parent; i != 0; i = edit->places[i].parent) {
         struct edit_node *node = &edit->nodes[i];
-        const struct edit_name container = edit_name_old(edit, i);
+        const struct text_slice container = edit_name_old(edit, i);
         if (node->kind != PLACE_HOLDER || container.n_bytes == 0)
             continue;
         const size_t n_rest = old.n_bytes - container.n_bytes;
@@ -291,23 +265,14 @@ static void vote(struct torch_edit *edit, uint32_t leaf)
                    memcmp(name.bytes + name.n_bytes - n_rest, old.bytes + container.n_bytes,
                           n_rest) == 0) {
             node->has_vote = true;
-            node->to = name.bytes;
-            node->n_to = (uint32_t)(name.n_bytes - n_rest);
+            node->to = (struct text_slice){name.bytes, name.n_bytes - n_rest};
         }
     }
 }
 
 static int add_name(struct torch_edit *edit, uint32_t i)
 {
-    return map_add(&edit->by_name, edit_name_hash(edit_name_end(&edit->nodes[i])), i) < 0
-               ? wfs_fail_memory(edit->plan->err)
-               : 0;
-}
-
-static void keep_name(struct torch_edit *edit, uint32_t i)
-{
-    edit->nodes[i].to = edit_name_old(edit, i).bytes;
-    edit->nodes[i].n_to = (uint32_t)edit_name_old(edit, i).n_bytes;
+    return map_add(&edit->by_name, edit_name_hash(edit->nodes[i].to), i);
 }
 
 /* Returns whether a proposed name can be given: nothing else has it, and the container is an
@@ -315,7 +280,7 @@ static void keep_name(struct torch_edit *edit, uint32_t i)
 static bool can_have_wish(const struct torch_edit *edit, uint32_t i)
 {
     const struct edit_node *node = &edit->nodes[i];
-    return node->has_vote && !torch_edit_is_taken(edit, i, edit_name_end(node)) &&
+    return node->has_vote && !torch_edit_is_taken(edit, i, node->to) &&
            (edit->places[i].item != PLACE_FIXED || node->parent == 0 ||
             torch_edit_is_at_home(edit, i));
 }
@@ -324,14 +289,13 @@ static int name_container(struct torch_edit *edit, uint32_t i)
 {
     struct edit_node *node = &edit->nodes[i];
     if (i == edit->root) {
-        node->n_to = 0;
+        node->to.n_bytes = 0;
     } else if (edit->places[i].start == PLACE_FIXED && node->parent != 0) {
         node->to = edit->nodes[node->parent].to;
-        node->n_to = edit->nodes[node->parent].n_to;
     } else if (can_have_wish(edit, i)) {
         return add_name(edit, i);
     } else {
-        keep_name(edit, i);
+        edit->nodes[i].to = edit_name_old(edit, i);
     }
     return 0;
 }
@@ -339,8 +303,7 @@ static int name_container(struct torch_edit *edit, uint32_t i)
 /* Places precede those in them. */
 int torch_edit_names(struct torch_edit *edit)
 {
-    int code =
-        map_reserve(&edit->by_name, edit->n_nodes) < 0 ? wfs_fail_memory(edit->plan->err) : 0;
+    int code = map_reserve(&edit->by_name, edit->n_nodes);
     for (uint32_t i = 1; i <= edit->n_places; i++)
         if (torch_edit_is_shown(edit, i))
             vote(edit, i);
@@ -349,7 +312,7 @@ int torch_edit_names(struct torch_edit *edit)
         const bool is_container = i <= edit->n_places && node->kind == PLACE_HOLDER;
         if (is_container && node->stays) {
             node->has_vote = false;
-            keep_name(edit, i);
+            edit->nodes[i].to = edit_name_old(edit, i);
         }
         if (is_container ? node->stays && edit->places[i].start != PLACE_FIXED : node->claim != 0)
             code = add_name(edit, i);

@@ -7,12 +7,12 @@
 #ifndef WFS_TORCH_EDIT_H
 #define WFS_TORCH_EDIT_H
 
+#include "base/text_index.h"
 #include "format/pytorch/writer/torch_plan.h"
 
 /* Numbered as places are, followed by things without a place. 0: none. */
 struct edit_node {
-    const char *to; /* its name at the end, n_to bytes of this */
-    uint32_t n_to;
+    struct text_slice to;         /* its name at the end */
     uint32_t claim;               /* 1 + tensor or value at this node; 0: a container, or removed */
     uint32_t parent;              /* at the end */
     uint32_t first, last, next;   /* at the end: its children, in order */
@@ -39,10 +39,11 @@ struct torch_edit {
     uint32_t shell;     /* node: a new dict around the root or in its place; 0: none */
     uint32_t *walk;     /* malloc'ed: nodes in the order of a later listing */
     uint32_t n_walk;
-    struct map takers;   /* containers that can get more items, by their name */
-    struct map by_name;  /* nodes by their name at the end */
-    struct map by_value; /* the first place of each value */
-    uint32_t *n_same;    /* malloc'ed: by the first place of a value, the number of its places */
+    struct text_index takers; /* names of containers that can get more items, and */
+    uint32_t *taker_nodes;    /* malloc'ed: the first container with each */
+    struct map by_name;       /* nodes by their name at the end */
+    uint32_t *firsts;         /* malloc'ed: by value, its first place; 0: none */
+    uint32_t *n_same;         /* malloc'ed: by first place, how many places its value has */
 };
 
 void torch_edit_done(struct torch_edit *edit);
@@ -73,32 +74,35 @@ enum torch_what torch_edit_maker(const struct graph *graph, uint32_t id);
 
 /* ---- questions ---- */
 
-struct edit_name {
-    const char *bytes;
-    size_t n_bytes;
-};
-
-/* Returns the loaded name of a place, and the name of a node at the end. */
-struct edit_name edit_name_old(const struct torch_edit *edit, uint32_t place);
-struct edit_name edit_name_end(const struct edit_node *node);
-bool edit_name_is_same(struct edit_name a, struct edit_name b);
+/* Returns the loaded name of a place. */
+struct text_slice edit_name_old(const struct torch_edit *edit, uint32_t place);
+bool edit_name_is_same(struct text_slice a, struct text_slice b);
 
 /* Returns whether the name leads into the thing with the name prefix. */
-bool edit_name_begins(struct edit_name name, struct edit_name prefix);
-uint64_t edit_name_hash(struct edit_name name);
+bool edit_name_begins(struct text_slice name, struct text_slice prefix);
+uint64_t edit_name_hash(struct text_slice name);
 
 /* Fails with -EINVAL: the thing with that name cannot be in the checkpoint, and why. */
-int torch_edit_fail(const struct torch_edit *edit, struct edit_name name, const char *why);
+int torch_edit_fail(const struct torch_edit *edit, struct text_slice name, const char *why);
 
-/* Returns the first place with the same value, and how many places have the value. */
-uint32_t torch_edit_first(const struct torch_edit *edit, uint32_t place, uint32_t *ret_n);
+/* Returns the first place with the same value; 0: the value cannot be anywhere else. */
+static inline uint32_t torch_edit_first(const struct torch_edit *edit, uint32_t place)
+{
+    return edit->firsts[edit->places[place].id];
+}
+
+/* Returns whether several places have the value. */
+static inline bool torch_edit_is_shared(const struct torch_edit *edit, uint32_t place)
+{
+    return edit->n_same[torch_edit_first(edit, place)] > 1;
+}
 
 /* Returns whether the name of a place counts. That of a value which cannot be anywhere else counts
  * only when it is new, that of a table of versions never. */
 bool torch_edit_is_shown(const struct torch_edit *edit, uint32_t i);
 
 /* Returns whether another node has that name at the end. */
-bool torch_edit_is_taken(const struct torch_edit *edit, uint32_t i, struct edit_name name);
+bool torch_edit_is_taken(const struct torch_edit *edit, uint32_t i, struct text_slice name);
 
 /* Returns whether it is a tensor, or made of several that mean nothing without each other. */
 bool torch_edit_is_object(const struct torch_edit *edit, uint32_t i);

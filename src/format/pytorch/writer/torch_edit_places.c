@@ -33,48 +33,44 @@ static bool can_take(const struct torch_edit *edit, uint32_t i)
                                          value_part(graph, value, PART_ITEMS) == 0);
 }
 
-struct taker {
-    const struct torch_edit *edit;
-    struct edit_name name;
-};
-
-static bool is_taker(const void *ctx, uint32_t i)
+static uint32_t find_taker(const struct torch_edit *edit, struct text_slice name)
 {
-    const struct taker *wanted = ctx;
-    return edit_name_is_same(edit_name_end(&wanted->edit->nodes[i]), wanted->name);
+    const uint32_t number = text_index_find(&edit->takers, name.bytes, name.n_bytes);
+    return number == TEXT_INDEX_NONE ? 0 : edit->taker_nodes[number];
 }
 
-static bool find_taker(const struct torch_edit *edit, struct edit_name name, uint32_t *ret)
+static int add_taker(struct torch_edit *edit, struct text_slice name, uint32_t i)
 {
-    const struct taker wanted = {edit, name};
-    return map_find(&edit->takers, edit_name_hash(name), is_taker, &wanted, ret);
+    uint32_t number;
+    const size_t n_before = edit->takers.n_texts;
+    const int code =
+        text_index_add(&edit->takers, name.n_bytes == 0 ? "" : name.bytes, name.n_bytes, &number);
+    if (code == 0 && number == n_before)
+        edit->taker_nodes[number] = i;
+    return code;
 }
 
 static int index_takers(struct torch_edit *edit)
 {
-    uint32_t other;
-    for (uint32_t i = edit->root; i <= edit->end; i++) {
-        const struct edit_name name = edit_name_end(&edit->nodes[i]);
-        if (can_take(edit, i) && !find_taker(edit, name, &other) &&
-            map_add(&edit->takers, edit_name_hash(name), i) < 0)
-            return wfs_fail_memory(edit->plan->err);
-    }
-    return 0;
+    int code = 0;
+    for (uint32_t i = edit->root; i <= edit->end && code == 0; i++)
+        code = can_take(edit, i) ? add_taker(edit, edit->nodes[i].to, i) : 0;
+    return code;
 }
 
 /* Finds the innermost dict that the name leads into, and the rest of the name. 0: none. */
-static uint32_t lead(const struct torch_edit *edit, struct edit_name name,
-                     struct edit_name *ret_rest)
+static uint32_t lead(const struct torch_edit *edit, struct text_slice name,
+                     struct text_slice *ret_rest)
 {
-    uint32_t found;
     for (size_t n = name.n_bytes; n-- > 1;) {
-        if (name.bytes[n] != '.' || !find_taker(edit, (struct edit_name){name.bytes, n}, &found))
-            continue;
-        *ret_rest = (struct edit_name){name.bytes + n + 1, name.n_bytes - n - 1};
-        return found;
+        const uint32_t taker =
+            name.bytes[n] == '.' ? find_taker(edit, (struct text_slice){name.bytes, n}) : 0;
+        *ret_rest = (struct text_slice){name.bytes + n + 1, name.n_bytes - n - 1};
+        if (taker != 0)
+            return taker;
     }
     *ret_rest = name;
-    return find_taker(edit, (struct edit_name){"", 0}, &found) ? found : 0;
+    return find_taker(edit, (struct text_slice){"", 0});
 }
 
 static bool is_integer(const struct torch_edit *edit, uint32_t key)
@@ -93,7 +89,7 @@ static bool has_integers(const struct torch_edit *edit, uint32_t taker)
 
 /* Makes a key. One that was an integer stays an integer among integers, if its new name is one. */
 static uint32_t make_key(struct torch_edit *edit, uint32_t old, uint32_t taker,
-                         struct edit_name name)
+                         struct text_slice name)
 {
     struct graph *graph = &edit->plan->graph;
     int64_t number = 0;
@@ -121,8 +117,7 @@ static bool can_stay(const struct torch_edit *edit, uint32_t i, uint32_t taker)
 {
     const uint32_t parent = i > edit->n_places ? 0 : edit->places[i].parent;
     return parent != 0 && taker != 0 && can_take(edit, parent) && edit->nodes[parent].is_alive &&
-           edit_name_is_same(edit_name_end(&edit->nodes[parent]),
-                             edit_name_end(&edit->nodes[taker]));
+           edit_name_is_same(edit->nodes[parent].to, edit->nodes[taker].to);
 }
 
 /* Renames it within its container, or moves it into another one. */
@@ -130,21 +125,20 @@ static int move(struct torch_edit *edit, uint32_t i)
 {
     struct edit_node *node = &edit->nodes[i];
     const uint32_t was_key = i <= edit->n_places ? torch_edit_old_key(edit, i) : 0;
-    struct edit_name rest;
-    uint32_t taker = lead(edit, edit_name_end(node), &rest);
+    struct text_slice rest;
+    uint32_t taker = lead(edit, node->to, &rest);
     const bool is_item = i > edit->n_places || i == edit->root || is_loose(edit, i) ||
                          edit->places[i].item != PLACE_FIXED;
     if (!is_item || (i <= edit->n_places && is_dict_key(edit, i)))
-        return torch_edit_fail(edit, edit_name_end(node),
+        return torch_edit_fail(edit, node->to,
                                "it is a required part of an object: rename the object as a whole");
-    if (node->claim != 0 && torch_edit_is_taken(edit, i, edit_name_end(node)))
-        return torch_edit_fail(edit, edit_name_end(node),
-                               "another item has that name: rename one of them");
+    if (node->claim != 0 && torch_edit_is_taken(edit, i, node->to))
+        return torch_edit_fail(edit, node->to, "another item has that name: rename one of them");
     if (can_stay(edit, i, taker))
         taker = edit->places[i].parent;
     node->key = make_key(edit, was_key, taker, rest);
     if (node->key == 0)
-        return wfs_fail_memory(edit->plan->err);
+        return -ENOMEM;
     if (i <= edit->n_places && taker == edit->places[i].parent && was_key != 0)
         return 0;
     node->is_gone = i <= edit->n_places;
@@ -161,7 +155,7 @@ static bool must_move(const struct torch_edit *edit, uint32_t i)
         return i != edit->shell;
     if (i == edit->root)
         return edit->shell != 0 && node->kind == PLACE_TENSOR && node->claim != 0;
-    if (place->parent == 0 || place->start == PLACE_FIXED || node->to == NULL)
+    if (place->parent == 0 || place->start == PLACE_FIXED || node->to.bytes == NULL)
         return false;
     if (node->kind == PLACE_HOLDER ? !node->is_alive : !torch_edit_is_shown(edit, i))
         return false;
@@ -185,10 +179,10 @@ static void revive(struct torch_edit *edit, uint32_t i, bool by_tensor)
 
 static void revive_takers(struct torch_edit *edit)
 {
-    struct edit_name rest;
+    struct text_slice rest;
     for (uint32_t i = edit->root; i <= edit->n_nodes; i++)
         if (must_move(edit, i))
-            revive(edit, lead(edit, edit_name_end(&edit->nodes[i]), &rest), true);
+            revive(edit, lead(edit, edit->nodes[i].to, &rest), true);
 }
 
 /* Finds out which containers stay: those that are not empty, or get something new. */
@@ -208,14 +202,13 @@ static void find_alive(struct torch_edit *edit)
 static bool needs_shell(const struct torch_edit *edit)
 {
     const struct edit_node *root = &edit->nodes[edit->root];
-    struct edit_name rest;
+    struct text_slice rest;
     if (torch_edit_is_object(edit, edit->root) && (root->is_apart || !root->has_tensor))
         return true;
-    if (root->kind == PLACE_TENSOR &&
-        !edit_name_is_same(edit_name_end(root), edit_name_old(edit, edit->root)))
+    if (root->kind == PLACE_TENSOR && !edit_name_is_same(root->to, edit_name_old(edit, edit->root)))
         return true;
     for (uint32_t i = edit->root; i <= edit->n_nodes; i++)
-        if (must_move(edit, i) && lead(edit, edit_name_end(&edit->nodes[i]), &rest) == 0)
+        if (must_move(edit, i) && lead(edit, edit->nodes[i].to, &rest) == 0)
             return true;
     return false;
 }
@@ -225,13 +218,15 @@ static int add_shell(struct torch_edit *edit)
 {
     struct edit_node *root = &edit->nodes[edit->root];
     edit->shell = ++edit->n_nodes;
-    edit->nodes[edit->shell] = (struct edit_node){.kind = PLACE_HOLDER, .is_alive = true, .to = ""};
+    edit->nodes[edit->shell] =
+        (struct edit_node){.kind = PLACE_HOLDER, .is_alive = true, .to = {"", 0}};
     root->is_apart = root->is_apart || root->kind == PLACE_HOLDER;
     root->is_gone = true;
-    map_done(&edit->takers);
-    if (map_add(&edit->takers, edit_name_hash((struct edit_name){"", 0}), edit->shell) < 0)
-        return wfs_fail_memory(edit->plan->err);
-    const int code = index_takers(edit);
+    text_index_done(&edit->takers);
+    edit->takers = (struct text_index){0};
+    int code = add_taker(edit, (struct text_slice){"", 0}, edit->shell);
+    if (code == 0)
+        code = index_takers(edit);
     if (code == 0)
         revive_takers(edit);
     return code;
@@ -270,12 +265,6 @@ static int move_all(struct torch_edit *edit)
 
 /* ---- places ---- */
 
-static void set_name(struct edit_node *node, const char *name)
-{
-    node->to = name;
-    node->n_to = (uint32_t)strlen(name);
-}
-
 /* Gives a tensor or value its place, or a node after the places. */
 static void claim(struct torch_edit *edit, uint32_t place, enum place_kind kind, uint32_t i,
                   const char *name, uint32_t id)
@@ -286,7 +275,7 @@ static void claim(struct torch_edit *edit, uint32_t place, enum place_kind kind,
     node->claim = i + 1;
     node->kind = (uint8_t)kind;
     node->id = id;
-    set_name(node, name);
+    node->to = (struct text_slice){name, strlen(name)};
 }
 
 /* Lets the values that are attributes of tensors follow them: they get their new names, or go with
@@ -295,27 +284,23 @@ static int follow_tensors(struct torch_edit *edit)
 {
     for (uint32_t i = 1; i <= edit->n_places; i++) {
         struct edit_node *node = &edit->nodes[i];
-        const struct edit_name old = edit_name_old(edit, i);
-        if (node->kind != PLACE_VALUE || node->claim == 0 ||
-            !edit_name_is_same(edit_name_end(node), old))
+        const struct text_slice old = edit_name_old(edit, i);
+        if (node->kind != PLACE_VALUE || node->claim == 0 || !edit_name_is_same(node->to, old))
             continue;
         const uint32_t holder = torch_edit_holder(edit, i);
         if (holder == 0 || edit->nodes[holder].kind != PLACE_TENSOR)
             continue;
-        const struct edit_name before = edit_name_old(edit, holder),
-                               end = edit_name_end(&edit->nodes[holder]);
+        const struct text_slice before = edit_name_old(edit, holder), end = edit->nodes[holder].to;
         if (edit->nodes[holder].claim == 0)
             node->claim = 0;
         if (node->claim == 0 || edit_name_is_same(before, end))
             continue;
         const size_t n_rest = old.n_bytes - before.n_bytes;
-        char *name = arena_chars(edit->plan->graph.arena, end.n_bytes + n_rest + 1);
+        char *name = arena_chars(edit->plan->graph.arena, end.n_bytes + n_rest);
         if (name == NULL)
-            return wfs_fail_memory(edit->plan->err);
-        memcpy(name, end.bytes, end.n_bytes);
-        memcpy(name + end.n_bytes, old.bytes + before.n_bytes, n_rest);
-        name[end.n_bytes + n_rest] = '\0';
-        set_name(node, name);
+            return -ENOMEM;
+        memcpy(mempcpy(name, end.bytes, end.n_bytes), old.bytes + before.n_bytes, n_rest);
+        node->to = (struct text_slice){name, end.n_bytes + n_rest};
     }
     return 0;
 }
@@ -328,9 +313,12 @@ static int claim_all(struct torch_edit *edit)
         return wfs_fail(edit->plan->err, E2BIG, "too many tensors and values");
     edit->nodes = calloc(n_room, sizeof(*edit->nodes));
     edit->walk = calloc(n_room, sizeof(*edit->walk));
+    edit->taker_nodes = calloc(n_room, sizeof(*edit->taker_nodes));
+    edit->firsts = calloc((size_t)catalog->graph.n_values + 1, sizeof(*edit->firsts));
     edit->n_same = calloc((size_t)edit->n_places + 1, sizeof(*edit->n_same));
-    if (edit->nodes == NULL || edit->walk == NULL || edit->n_same == NULL)
-        return wfs_fail_memory(edit->plan->err);
+    if (edit->nodes == NULL || edit->walk == NULL || edit->taker_nodes == NULL ||
+        edit->firsts == NULL || edit->n_same == NULL)
+        return -ENOMEM;
     edit->n_nodes = edit->n_places;
     for (uint32_t i = 1; i <= edit->n_places; i++) {
         edit->nodes[i].kind = edit->places[i].kind;
@@ -345,20 +333,15 @@ static int claim_all(struct torch_edit *edit)
     return follow_tensors(edit);
 }
 
-static int count_same(struct torch_edit *edit)
+static void count_same(struct torch_edit *edit)
 {
-    if (map_reserve(&edit->by_value, edit->n_places) < 0)
-        return wfs_fail_memory(edit->plan->err);
     for (uint32_t i = 1; i <= edit->n_places; i++) {
+        uint32_t *first = &edit->firsts[edit->places[i].id];
         if (edit->places[i].kind == PLACE_VALUE && edit->places[i].item == PLACE_FIXED)
             continue;
-        uint32_t n, first = torch_edit_first(edit, i, &n);
-        const uint32_t id = edit->places[i].id;
-        if (first == 0 && map_add(&edit->by_value, hash_bytes(&id, sizeof(id), hash_seed()), i) < 0)
-            return wfs_fail_memory(edit->plan->err);
-        edit->n_same[first == 0 ? i : first]++;
+        *first = *first == 0 ? i : *first;
+        edit->n_same[*first]++;
     }
-    return 0;
 }
 
 static void append(struct torch_edit *edit, uint32_t i)
@@ -396,7 +379,7 @@ static int order_all(struct torch_edit *edit)
     autofree uint32_t *stack = calloc((size_t)edit->n_nodes + 1, sizeof(*stack));
     uint32_t n = 0;
     if (stack == NULL)
-        return wfs_fail_memory(edit->plan->err);
+        return -ENOMEM;
     stack[n++] = edit->shell != 0 ? edit->shell : edit->root;
     while (n > 0) {
         const uint32_t i = stack[--n];
@@ -422,15 +405,15 @@ static uint32_t loaded_root(const struct torch_edit *edit)
  * those that they had in it. */
 static bool is_whole(const struct torch_edit *edit, uint32_t i)
 {
-    const struct edit_name container = edit_name_old(edit, i);
+    const struct text_slice container = edit_name_old(edit, i);
     for (uint32_t k = 1; k <= edit->n_places; k++) {
-        const struct edit_name old = edit_name_old(edit, k);
+        const struct text_slice old = edit_name_old(edit, k);
         if (edit->nodes[k].claim == 0 || torch_edit_version_dict(edit, k) != 0)
             continue;
         if (!edit_name_begins(old, container) ||
-            !edit_name_is_same((struct edit_name){old.bytes + container.n_bytes + 1,
-                                                  old.n_bytes - container.n_bytes - 1},
-                               edit_name_end(&edit->nodes[k])))
+            !edit_name_is_same((struct text_slice){old.bytes + container.n_bytes + 1,
+                                                   old.n_bytes - container.n_bytes - 1},
+                               edit->nodes[k].to))
             return false;
     }
     return true;
@@ -440,9 +423,9 @@ static bool is_whole(const struct torch_edit *edit, uint32_t i)
  * another name in its place. */
 static bool is_left_alone(const struct torch_edit *edit, uint32_t i)
 {
-    const struct edit_name container = edit_name_old(edit, i);
+    const struct text_slice container = edit_name_old(edit, i);
     for (uint32_t k = 1; k <= edit->n_places && torch_edit_is_dict(edit, i); k++) {
-        const struct edit_name old = edit_name_old(edit, k), end = edit_name_end(&edit->nodes[k]);
+        const struct text_slice old = edit_name_old(edit, k), end = edit->nodes[k].to;
         if (edit->nodes[k].claim == 0 || torch_edit_version_dict(edit, k) != 0)
             continue;
         if (!edit_name_begins(old, container) || edit_name_begins(end, container))
@@ -474,10 +457,9 @@ static uint32_t find_root(const struct torch_edit *edit)
 int torch_edit_places(struct torch_edit *edit)
 {
     int code = claim_all(edit);
-    if (code == 0)
-        code = count_same(edit);
     if (code < 0)
         return code;
+    count_same(edit);
     edit->root = find_root(edit);
     edit->end = edit->root;
     while (edit->end < edit->n_places && edit->places[edit->end + 1].parent >= edit->root)

@@ -132,11 +132,7 @@ static int set_args(struct torch_plan *plan, const struct maker *maker, uint32_t
         }
     }
     const uint32_t tuple = value_new_items(graph, VALUE_TUPLE, args, n);
-    struct value *own = tuple == 0 ? NULL : torch_plan_own(plan, maker->args);
-    if (own == NULL)
-        return -ENOMEM;
-    *own = *graph_at(graph, tuple);
-    return 0;
+    return torch_plan_become(plan, maker->args, tuple);
 }
 
 static int set_function(struct torch_plan *plan, const struct maker *maker, uint32_t function)
@@ -155,11 +151,7 @@ static int set_function(struct torch_plan *plan, const struct maker *maker, uint
     memcpy(items, value_items(outer), n * sizeof(*items));
     items[0] = function;
     const uint32_t tuple = value_new_items(&plan->graph, VALUE_TUPLE, items, n);
-    struct value *own = tuple == 0 ? NULL : torch_plan_own(plan, maker->outer);
-    if (own == NULL)
-        return -ENOMEM;
-    *own = *graph_at(&plan->graph, tuple);
-    return 0;
+    return torch_plan_become(plan, maker->outer, tuple);
 }
 
 /* Changes the call that makes the tensor, or makes a new one. */
@@ -167,7 +159,6 @@ static int rewrite(struct torch_plan *plan, uint32_t id, const struct maker *mak
                    const struct catalog_storage *storage, const struct wfs_tensor *tensor,
                    bool is_sole, uint32_t *ret)
 {
-    struct torch_view view;
     const bool is_quantized = maker->what == WHAT_REBUILD_QTENSOR;
     if (is_quantized && (storage == NULL || storage->dtype != tensor->dtype || !is_sole))
         return wfs_fail(plan->err, EOPNOTSUPP, "tensor '%s' is quantized: its dtype cannot change",
@@ -177,25 +168,16 @@ static int rewrite(struct torch_plan *plan, uint32_t id, const struct maker *mak
         return code;
     const struct torch_record *record = is_quantized ? torch_record_of(plan, storage) : NULL;
     if (is_quantized && record == NULL)
-        return wfs_fail_memory(plan->err);
-    code = torch_record_view(plan, tensor, record == NULL ? 0 : record->class, &view);
-    const uint32_t call = code < 0 ? 0 : torch_spelling_call(plan, tensor, &view);
-    if (call == 0)
-        return wfs_fail_memory(plan->err);
+        return -ENOMEM;
+    const uint32_t call = torch_record_call(plan, tensor, record == NULL ? 0 : record->class);
     *ret = is_sole ? id : call;
-    if (!is_sole)
-        return 0;
-    if (maker->call != 0) {
-        const uint32_t function = graph_at(&plan->graph, call)->call.callable;
-        if (set_args(plan, maker, call) < 0 || set_function(plan, maker, function) < 0)
-            return wfs_fail_memory(plan->err);
-        return 0;
-    }
-    struct value *own = torch_plan_own(plan, id);
-    if (own == NULL)
-        return wfs_fail_memory(plan->err);
-    *own = *graph_at(&plan->graph, call);
-    return 0;
+    if (!is_sole || call == 0)
+        return call == 0 ? -ENOMEM : 0;
+    if (maker->call == 0)
+        return torch_plan_become(plan, id, call);
+    const uint32_t function = graph_at(&plan->graph, call)->call.callable;
+    code = set_args(plan, maker, call);
+    return code < 0 ? code : set_function(plan, maker, function);
 }
 
 static const struct wfs_tensor *tensor_at(const struct torch_edit *edit, uint32_t i)
@@ -237,9 +219,7 @@ static const struct catalog_storage *storage_of(const struct torch_edit *edit,
 /* Returns whether places of one value have become different tensors. */
 static bool is_divided(const struct torch_edit *edit, uint32_t i, uint64_t stamps[])
 {
-    uint32_t n;
-    const uint32_t first = torch_edit_first(edit, i, &n);
-    return n > 1 && stamps[first] == 0;
+    return torch_edit_is_shared(edit, i) && stamps[torch_edit_first(edit, i)] == 0;
 }
 
 /* Collects the stamp of each value, by its first place; 0 when its places differ. */
@@ -247,10 +227,9 @@ static void collect_stamps(const struct torch_edit *edit, uint64_t stamps[])
 {
     for (uint32_t i = 1; i <= edit->n_places; i++) {
         const struct wfs_tensor *tensor = tensor_at(edit, i);
-        uint32_t n;
         if (tensor == NULL)
             continue;
-        const uint32_t first = torch_edit_first(edit, i, &n);
+        const uint32_t first = torch_edit_first(edit, i);
         const uint64_t stamp = catalog_stamp(tensor) | 1;
         if (stamps[first] == UINT64_MAX)
             stamps[first] = stamp;
@@ -270,10 +249,9 @@ static int count_users(struct torch_edit *edit)
         const struct maker maker = find_maker(&edit->plan->graph, id);
         const struct catalog_storage *storage = storage_of(edit, &maker, id);
         struct torch_record *record = storage == NULL ? NULL : torch_record_of(edit->plan, storage);
-        uint32_t n;
         if (storage != NULL && record == NULL)
-            return wfs_fail_memory(edit->plan->err);
-        if (record == NULL || torch_edit_first(edit, i, &n) != i)
+            return -ENOMEM;
+        if (record == NULL || torch_edit_first(edit, i) != i)
             continue;
         if (!has_changed(edit, i) && !is_swapped(&maker, storage)) {
             record->n_shown += tensor->n_bytes;
@@ -303,7 +281,7 @@ static int count_uses(struct torch_plan *plan)
                                                         : NULL;
             struct torch_record *record = storage == NULL ? NULL : torch_record_of(plan, storage);
             if (storage != NULL && record == NULL)
-                return wfs_fail_memory(plan->err);
+                return -ENOMEM;
             if (record != NULL)
                 record->n_uses++;
         }
@@ -318,23 +296,19 @@ static int replace_storage(struct torch_edit *edit, uint32_t i,
 {
     struct torch_plan *plan = edit->plan;
     const struct wfs_tensor *tensor = tensor_at(edit, i);
-    struct torch_view view;
     const bool is_kept = keeps_class(storage, tensor);
-    int code = is_kept ? 0 : storable_check_tensor(plan->layout->format, tensor, plan->err);
+    const int code = is_kept ? 0 : storable_check_tensor(plan->layout->format, tensor, plan->err);
     if (code < 0)
         return code;
     const struct torch_record *record = is_kept ? torch_record_of(plan, storage) : NULL;
     if (is_kept && record == NULL)
-        return wfs_fail_memory(plan->err);
-    code = torch_record_view(plan, tensor, is_kept ? record->class : 0, &view);
-    uint32_t id = 0;
-    if (code == 0 && (is_kept || (tensor->shape.rank == 1 &&
-                                  torch_spelling_of((enum wfs_dtype)tensor->dtype)->class != NULL)))
-        id = torch_spelling_record(plan, &view);
-    else if (code == 0)
-        id = torch_spelling_call(plan, tensor, &view);
-    edit->nodes[i].id = id;
-    return id == 0 ? wfs_fail_memory(plan->err) : 0;
+        return -ENOMEM;
+    const bool is_storage =
+        is_kept || (tensor->shape.rank == 1 &&
+                    torch_spelling_of((enum wfs_dtype)tensor->dtype)->class != NULL);
+    edit->nodes[i].id = is_storage ? torch_record_storage(plan, tensor, is_kept ? record->class : 0)
+                                   : torch_record_call(plan, tensor, 0);
+    return edit->nodes[i].id == 0 ? -ENOMEM : 0;
 }
 
 static bool is_wasteful(const struct torch_record *record)
@@ -352,12 +326,11 @@ static int change(struct torch_edit *edit, uint32_t i, uint64_t stamps[])
     const struct catalog_storage *storage = storage_of(edit, &maker, id);
     const bool is_new = has_changed(edit, i) || is_swapped(&maker, storage),
                is_divided_here = is_divided(edit, i, stamps);
-    uint32_t n;
     struct torch_record *record = storage == NULL ? NULL : torch_record_of(plan, storage);
     if (storage != NULL && record == NULL)
-        return wfs_fail_memory(plan->err);
-    if (!is_divided_here && torch_edit_first(edit, i, &n) != i) {
-        edit->nodes[i].id = edit->nodes[torch_edit_first(edit, i, &n)].id;
+        return -ENOMEM;
+    if (!is_divided_here && torch_edit_first(edit, i) != i) {
+        edit->nodes[i].id = edit->nodes[torch_edit_first(edit, i)].id;
         return 0;
     }
     if (!is_new && (record == NULL || maker.call == 0 || maker.what == WHAT_REBUILD_QTENSOR ||
@@ -367,23 +340,10 @@ static int change(struct torch_edit *edit, uint32_t i, uint64_t stamps[])
         record == NULL || !is_new ? NULL : torch_record_twin(plan, record, tensor);
     if (is_new && record != NULL && twin == NULL && !is_divided_here &&
         record->n_wanting == record->n_uses && fills_storage(plan, &maker, storage, tensor))
-        return torch_record_fill(plan, record, record->wanted) < 0 ? wfs_fail_memory(plan->err) : 0;
+        return torch_record_fill(plan, record, record->wanted) < 0 ? -ENOMEM : 0;
     if (is_bare(&maker, storage))
         return has_changed(edit, i) ? replace_storage(edit, i, storage) : 0;
     return rewrite(plan, id, &maker, storage, tensor, !is_divided_here, &edit->nodes[i].id);
-}
-
-/* Makes a call for a tensor that is not from this graph. */
-static int add_new(struct torch_edit *edit, uint32_t i)
-{
-    struct torch_view view;
-    const struct wfs_tensor *tensor = tensor_at(edit, i);
-    int code = storable_check_tensor(edit->plan->layout->format, tensor, edit->plan->err);
-    if (code < 0)
-        return code;
-    code = torch_record_view(edit->plan, tensor, 0, &view);
-    edit->nodes[i].id = code < 0 ? 0 : torch_spelling_call(edit->plan, tensor, &view);
-    return edit->nodes[i].id == 0 ? wfs_fail_memory(edit->plan->err) : 0;
 }
 
 /*
@@ -393,20 +353,19 @@ static int add_new(struct torch_edit *edit, uint32_t i)
 static int forget_removed(struct torch_edit *edit)
 {
     autofree bool *is_kept = calloc((size_t)edit->n_places + 1, sizeof(*is_kept));
-    uint32_t n;
     if (is_kept == NULL)
-        return wfs_fail_memory(edit->plan->err);
+        return -ENOMEM;
     for (uint32_t i = 1; i <= edit->n_places; i++)
         if (tensor_at(edit, i) != NULL)
-            is_kept[torch_edit_first(edit, i, &n)] = true;
+            is_kept[torch_edit_first(edit, i)] = true;
     for (uint32_t i = 1; i <= edit->n_places; i++) {
         const uint32_t id = edit->places[i].id;
-        if (edit->nodes[i].kind != PLACE_TENSOR || is_kept[torch_edit_first(edit, i, &n)] ||
+        if (edit->nodes[i].kind != PLACE_TENSOR || is_kept[torch_edit_first(edit, i)] ||
             (graph_at(&edit->plan->graph, id)->marks & MARK_OWNED) == 0)
             continue;
         struct value *own = torch_plan_own(edit->plan, id);
         if (own == NULL)
-            return wfs_fail_memory(edit->plan->err);
+            return -ENOMEM;
         *own = (struct value){.kind = VALUE_NONE};
     }
     return 0;
@@ -416,7 +375,7 @@ int torch_edit_tensors(struct torch_edit *edit)
 {
     autofree uint64_t *stamps = malloc(((size_t)edit->n_places + 1) * sizeof(*stamps));
     if (stamps == NULL)
-        return wfs_fail_memory(edit->plan->err);
+        return -ENOMEM;
     memset(stamps, 0xff, ((size_t)edit->n_places + 1) * sizeof(*stamps));
     collect_stamps(edit, stamps);
     for (uint32_t i = 1; i <= edit->n_places; i++)
@@ -427,9 +386,16 @@ int torch_edit_tensors(struct torch_edit *edit)
     if (code == 0)
         code = count_users(edit);
     for (uint32_t i = 1; i <= edit->n_nodes && code == 0; i++) {
-        if (tensor_at(edit, i) == NULL)
+        const struct wfs_tensor *tensor = tensor_at(edit, i);
+        if (tensor == NULL)
             continue;
-        code = i <= edit->n_places ? change(edit, i, stamps) : add_new(edit, i);
+        if (i <= edit->n_places) {
+            code = change(edit, i, stamps);
+            continue;
+        }
+        code = storable_check_tensor(edit->plan->layout->format, tensor, edit->plan->err);
+        edit->nodes[i].id = code < 0 ? 0 : torch_record_call(edit->plan, tensor, 0);
+        code = code == 0 && edit->nodes[i].id == 0 ? -ENOMEM : code;
     }
     return code < 0 ? code : forget_removed(edit);
 }

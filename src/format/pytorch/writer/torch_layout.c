@@ -64,7 +64,7 @@ static int put_record(struct torch_plan *plan, struct pickle_writer *writer, uin
     return code;
 }
 
-static int put_storage_of(struct pickle_writer *writer, uint32_t id)
+static int put_storage(struct pickle_writer *writer, uint32_t id)
 {
     struct torch_plan *plan = writer->ctx;
     const struct value *value = graph_at(&plan->graph, id);
@@ -77,8 +77,7 @@ static int put_storage_of(struct pickle_writer *writer, uint32_t id)
     if (storage == NULL)
         return wfs_fail(plan->err, EIO, "a storage that no listed tensor uses cannot be read");
     struct torch_record *record = torch_record_of(plan, storage);
-    return record == NULL ? wfs_fail_memory(plan->err)
-                          : put_record(plan, writer, (uint32_t)(record - plan->records));
+    return record == NULL ? -ENOMEM : put_record(plan, writer, (uint32_t)(record - plan->records));
 }
 
 /* Makes a tensor of a range of a source. */
@@ -101,27 +100,31 @@ static struct wfs_tensor *range_tensor(struct torch_plan *plan, const struct pic
     return tensor;
 }
 
-/* Fails with what code means for a layout: out of memory, or too large. */
-static int fail_layout(struct torch_plan *plan, int code)
+/* Reports what code means for a layout, unless the reason was reported: out of memory, or too
+ * large. */
+static int finish_layout(struct torch_plan *plan, int code)
 {
+    if (code == 0)
+        return 0;
     if (code == -ENOMEM)
         return wfs_fail_memory(plan->err);
     return wfs_fail(plan->err, -code, "the file would have more than 2^63 bytes");
 }
 
-static const char *name_of(struct torch_plan *plan, const char *folder, const char *name,
-                           size_t n_name, uint32_t *ret_n)
+/* Names a record of the zip: FOLDER/INNER NAME. */
+static int name_record(struct torch_plan *plan, struct zip_record *record, const char *inner,
+                       const char *name, size_t n_name)
 {
-    const size_t n_root = strlen(plan->folder), n_folder = strlen(folder);
-    char *made = arena_chars(&plan->layout->arena, n_root + 1 + n_folder + n_name + 1);
-    if (made == NULL)
-        return NULL;
-    memcpy(made, plan->folder, n_root);
-    made[n_root] = '/';
-    memcpy(made + n_root + 1, folder, n_folder);
-    memcpy(made + n_root + 1 + n_folder, name, n_name);
-    *ret_n = (uint32_t)(n_root + 1 + n_folder + n_name);
-    return made;
+    const size_t n_folder = strlen(plan->folder), n_inner = strlen(inner);
+    char *at = arena_chars(&plan->layout->arena, n_folder + 1 + n_inner + n_name + 1);
+    if (at == NULL)
+        return -ENOMEM;
+    record->name = at;
+    record->n_name = (uint32_t)(n_folder + 1 + n_inner + n_name);
+    at = mempcpy(at, plan->folder, n_folder);
+    *at++ = '/';
+    memcpy(mempcpy(at, inner, n_inner), name, n_name);
+    return 0;
 }
 
 /* Computes the CRC of all pieces now: a pickle is small, and ranges in it are rare. */
@@ -132,7 +135,7 @@ static int crc_of(struct torch_plan *plan, const struct pickle_output *output, u
     *ret_n = 0;
     autofree char *chunk = malloc(1 << 16);
     if (chunk == NULL)
-        return wfs_fail_memory(plan->err);
+        return -ENOMEM;
     for (size_t i = 0; i < output->n_pieces; i++) {
         const struct pickle_piece *piece = &output->pieces[i];
         *ret_n += piece->n_bytes;
@@ -154,16 +157,17 @@ static int crc_of(struct torch_plan *plan, const struct pickle_output *output, u
     return 0;
 }
 
+/* Adds the record data.pkl. */
 static int add_pickle(struct torch_plan *plan, struct zip_writer *zip,
                       const struct pickle_output *output)
 {
     struct zip_record record = {0};
     uint64_t at;
     int code = crc_of(plan, output, &record.crc, &record.n_bytes);
-    if (code < 0)
-        return code;
-    record.name = name_of(plan, "", "data.pkl", 8, &record.n_name);
-    code = record.name == NULL ? -ENOMEM : zip_begin(zip, &record, &at);
+    if (code == 0)
+        code = name_record(plan, &record, "", "data.pkl", 8);
+    if (code == 0)
+        code = zip_begin(zip, &record, &at);
     for (size_t i = 0; code == 0 && i < output->n_pieces; i++) {
         const struct pickle_piece *piece = &output->pieces[i];
         if (piece->bytes != NULL) {
@@ -174,7 +178,7 @@ static int add_pickle(struct torch_plan *plan, struct zip_writer *zip,
         }
         at += piece->n_bytes;
     }
-    return code < 0 ? fail_layout(plan, code) : 0;
+    return code;
 }
 
 static int add_text(struct torch_plan *plan, struct zip_writer *zip, const char *name,
@@ -183,43 +187,54 @@ static int add_text(struct torch_plan *plan, struct zip_writer *zip, const char 
     const size_t n = strlen(text);
     struct zip_record record = {.crc = zip_crc(0, text, n), .n_bytes = n};
     uint64_t at;
-    record.name = name_of(plan, "", name, strlen(name), &record.n_name);
-    int code = record.name == NULL ? -ENOMEM : zip_begin(zip, &record, &at);
+    int code = name_record(plan, &record, "", name, strlen(name));
     if (code == 0)
-        code = layout_add_bytes(plan->layout, at, text, n);
-    return code < 0 ? fail_layout(plan, code) : 0;
+        code = zip_begin(zip, &record, &at);
+    return code < 0 ? code : layout_add_bytes(plan->layout, at, text, n);
 }
 
-/* Leaves an unknown checksum to be computed when the header is written. */
-static int set_crc(struct torch_plan *plan, struct zip_record *record,
-                   const struct wfs_tensor *tensor, bool has_crc)
+/* Adds a record with the bytes of a tensor. A checksum that is unknown is computed when the header
+ * is written. */
+static int add_tensor(struct torch_plan *plan, struct zip_writer *zip, struct zip_record *record,
+                      const struct wfs_tensor *tensor, bool has_crc)
 {
-    if (has_crc || record->n_bytes == 0)
-        return 0;
-    record->lazy = arena_calloc(&plan->layout->arena, 1, sizeof(*record->lazy));
-    if (record->lazy == NULL)
-        return -ENOMEM;
-    record->lazy->tensor = tensor;
-    return 0;
+    uint64_t at;
+    record->n_bytes = tensor->n_bytes;
+    if (!has_crc && record->n_bytes > 0) {
+        record->lazy = arena_calloc(&plan->layout->arena, 1, sizeof(*record->lazy));
+        if (record->lazy == NULL)
+            return -ENOMEM;
+        record->lazy->tensor = tensor;
+    }
+    const int code = zip_begin(zip, record, &at);
+    return code < 0 ? code : layout_add_tensor(plan->layout, at, tensor);
 }
 
+/* Adds data/KEY with the bytes of a storage. */
 static int add_data(struct torch_plan *plan, struct zip_writer *zip,
                     const struct torch_record *storage)
 {
-    struct zip_record record = {.crc = storage->crc, .n_bytes = storage->content->n_bytes};
+    struct zip_record record = {.crc = storage->crc};
     char number[16];
-    uint64_t at;
     const int n = snprintf(number, sizeof(number), "%u", storage->number - 1);
-    record.name = storage->key != NULL
-                      ? name_of(plan, "data/", storage->key, storage->n_key, &record.n_name)
-                      : name_of(plan, "data/", number, (size_t)n, &record.n_name);
-    int code =
-        record.name == NULL ? -ENOMEM : set_crc(plan, &record, storage->content, storage->has_crc);
+    const int code = storage->key != NULL
+                         ? name_record(plan, &record, "data/", storage->key, storage->n_key)
+                         : name_record(plan, &record, "data/", number, (size_t)n);
+    return code < 0 ? code : add_tensor(plan, zip, &record, storage->content, storage->has_crc);
+}
+
+/* Adds a pickle and the records that it names. */
+static int add_all(struct torch_plan *plan, struct zip_writer *zip,
+                   const struct pickle_output *output)
+{
+    int code = output == NULL ? 0 : add_pickle(plan, zip, output);
     if (code == 0)
-        code = zip_begin(zip, &record, &at);
+        code = add_text(plan, zip, "byteorder", "little");
+    for (uint32_t i = 0; code == 0 && i < plan->n_order; i++)
+        code = add_data(plan, zip, &plan->records[plan->order[i]]);
     if (code == 0)
-        code = layout_add_tensor(plan->layout, at, storage->content);
-    return code < 0 ? fail_layout(plan, code) : 0;
+        code = add_text(plan, zip, "version", "3\n");
+    return code < 0 ? code : zip_finish(zip);
 }
 
 /* Copies the pickle of the source: its storages keep their keys. */
@@ -229,67 +244,62 @@ static int add_same_pickle(struct torch_plan *plan, struct zip_writer *zip)
     const struct pickle_piece piece = {NULL, catalog->pickle.source, catalog->pickle.offset,
                                        catalog->pickle.n_bytes};
     const struct wfs_tensor *tensor = range_tensor(plan, &piece);
-    struct zip_record record = {.crc = catalog->pickle_crc, .n_bytes = piece.n_bytes};
-    uint64_t at;
     for (uint32_t i = 0; i < catalog->n_storages; i++) {
         struct torch_record *storage = torch_record_of(plan, &catalog->storages[i]);
         if (storage == NULL)
-            return wfs_fail_memory(plan->err);
+            return -ENOMEM;
         if (storage->number != 0)
             continue;
         plan->order[plan->n_order++] = (uint32_t)(storage - plan->records);
         storage->number = plan->n_order;
     }
-    record.name = name_of(plan, "", "data.pkl", 8, &record.n_name);
-    int code = record.name == NULL || tensor == NULL
-                   ? -ENOMEM
-                   : set_crc(plan, &record, tensor, record.crc != 0);
+    struct zip_record record = {.crc = catalog->pickle_crc};
+    int code = tensor == NULL ? -ENOMEM : name_record(plan, &record, "", "data.pkl", 8);
     if (code == 0)
-        code = zip_begin(zip, &record, &at);
-    if (code == 0)
-        code = layout_add_tensor(plan->layout, at, tensor);
-    return code < 0 ? fail_layout(plan, code) : 0;
+        code = add_tensor(plan, zip, &record, tensor, record.crc != 0);
+    return code < 0 ? code : add_all(plan, zip, NULL);
+}
+
+static void set_writer(struct torch_plan *plan, struct arena *arena, struct pickle_writer *writer)
+{
+    writer->out = (struct pickle_output){.arena = arena, .err = plan->err};
+    writer->graph = &plan->graph;
+    writer->is_special = is_storage;
+    writer->put_special = put_storage;
+    writer->ctx = plan;
 }
 
 static int add_new_pickle(struct torch_plan *plan, struct zip_writer *zip)
 {
-    struct pickle_writer writer = {.out = {.arena = &plan->layout->arena, .err = plan->err},
-                                   .graph = &plan->graph,
-                                   .is_special = is_storage,
-                                   .put_special = put_storage_of,
-                                   .ctx = plan};
-    int code = pickle_write(&writer, plan->root, plan->first, plan->n_first);
-    if (code == 0)
-        code = add_pickle(plan, zip, &writer.out);
-    pickle_writer_done(&writer);
-    return code;
+    cleanup(pickle_writer_done) struct pickle_writer writer = {0};
+    set_writer(plan, &plan->layout->arena, &writer);
+    const int code = pickle_write(&writer, plan->root, plan->first, plan->n_first);
+    return code < 0 ? code : add_all(plan, zip, &writer.out);
 }
 
-static int add_all(struct torch_plan *plan, struct zip_writer *zip)
+/* Makes room for the order of records, and forgets the numbers that they had in a pickle before. */
+static int reset_order(struct torch_plan *plan)
 {
-    const bool is_same = plan->catalog->pickle.source != NULL && plan->catalog->is_object &&
-                         !plan->is_changed && plan->root == plan->catalog->root;
-    int code = is_same ? add_same_pickle(plan, zip) : add_new_pickle(plan, zip);
-    if (code == 0)
-        code = add_text(plan, zip, "byteorder", "little");
-    for (uint32_t i = 0; code == 0 && i < plan->n_order; i++)
-        code = add_data(plan, zip, &plan->records[plan->order[i]]);
-    if (code == 0)
-        code = add_text(plan, zip, "version", "3\n");
-    if (code < 0)
-        return code;
-    code = zip_finish(zip);
-    return code < 0 ? fail_layout(plan, code) : 0;
+    const size_t n_room = (size_t)plan->n_records + plan->catalog->n_storages + 1;
+    if (plan->order == NULL)
+        plan->order = calloc(n_room, sizeof(*plan->order));
+    if (plan->order == NULL)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < plan->n_order; i++)
+        plan->records[plan->order[i]].number = 0;
+    plan->n_order = 0;
+    return 0;
 }
 
 int torch_layout_make(struct torch_plan *plan)
 {
-    struct zip_writer zip = {.layout = plan->layout};
-    const size_t n_room = (size_t)plan->n_records + plan->catalog->n_storages + 1;
-    plan->order = calloc(n_room, sizeof(*plan->order));
-    const int code = plan->order == NULL ? wfs_fail_memory(plan->err) : add_all(plan, &zip);
-    zip_writer_done(&zip);
-    return code;
+    cleanup(zip_writer_done) struct zip_writer zip = {.layout = plan->layout};
+    const bool is_same = plan->catalog->pickle.source != NULL && plan->catalog->is_object &&
+                         !plan->is_changed && plan->root == plan->catalog->root;
+    int code = reset_order(plan);
+    if (code == 0)
+        code = is_same ? add_same_pickle(plan, &zip) : add_new_pickle(plan, &zip);
+    return finish_layout(plan, code);
 }
 
 /* ---- items ---- */
@@ -297,27 +307,19 @@ int torch_layout_make(struct torch_plan *plan)
 enum { ALIGNMENT = 64 };
 
 /* Begins a zip behind what the layout has. */
-static int begin(struct torch_plan *plan, struct zip_writer *zip)
+static int begin_item(struct torch_plan *plan, struct zip_writer *zip)
 {
     *zip = (struct zip_writer){.layout = plan->layout};
     if (!checked_round_up(plan->layout->n_bytes, ALIGNMENT, &zip->start))
-        return fail_layout(plan, -EFBIG);
+        return -EFBIG;
     zip->offset = zip->start;
     return 0;
 }
 
-static int finish(struct torch_plan *plan, struct zip_writer *zip, struct torch_item *ret)
-{
-    int code = add_text(plan, zip, "version", "3\n");
-    if (code < 0)
-        return code;
-    code = zip_finish(zip);
-    *ret = (struct torch_item){zip->start, plan->layout->n_bytes - zip->start};
-    return code < 0 ? fail_layout(plan, code) : 0;
-}
-
-/* Moves the bytes of a pickle out of the arena that it was written to. */
-static int move_pieces(struct torch_plan *plan, struct pickle_output *output)
+/* Adds the zip of an item. The bytes of its pickle move out of the arena that they were written to.
+ */
+static int add_item(struct torch_plan *plan, struct zip_writer *zip, struct pickle_output *output,
+                    struct torch_item *ret)
 {
     for (size_t i = 0; i < output->n_pieces; i++) {
         struct pickle_piece *piece = &output->pieces[i];
@@ -325,21 +327,17 @@ static int move_pieces(struct torch_plan *plan, struct pickle_output *output)
             continue;
         char *copy = arena_chars(&plan->layout->arena, (size_t)piece->n_bytes);
         if (copy == NULL)
-            return wfs_fail_memory(plan->err);
+            return -ENOMEM;
         piece->bytes = memcpy(copy, piece->bytes, (size_t)piece->n_bytes);
     }
-    return 0;
+    const int code = add_all(plan, zip, output);
+    *ret = (struct torch_item){zip->start, plan->layout->n_bytes - zip->start};
+    return code;
 }
 
-/* ---- items with tensors ---- */
-
-static void put_global(struct pickle_output *out, const char *module, const char *name)
+static void put(struct pickle_output *out, const char *codes)
 {
-    pickle_put_code(out, 'c');
-    pickle_put(out, module, strlen(module));
-    pickle_put_code(out, '\n');
-    pickle_put(out, name, strlen(name));
-    pickle_put_code(out, '\n');
+    pickle_put(out, codes, strlen(codes));
 }
 
 static void put_string(struct pickle_output *out, const char *text)
@@ -348,115 +346,76 @@ static void put_string(struct pickle_output *out, const char *text)
 }
 
 /* Writes the persistent id ('storage', class, '0', 'cpu', number of elements). */
-static void put_storage(struct pickle_output *out, const struct wfs_tensor *tensor,
-                        const struct torch_spelling *spelling)
+static void put_only_storage(struct pickle_output *out, const struct wfs_tensor *tensor,
+                             const char *class)
 {
-    const uint64_t n_unit =
-        spelling->class == NULL ? 1 : wfs_dtype_bits((enum wfs_dtype)tensor->dtype) / 8;
-    pickle_put_code(out, '(');
+    const uint64_t n_unit = class == NULL ? 1 : wfs_dtype_bits((enum wfs_dtype)tensor->dtype) / 8;
+    put(out, "(");
     put_string(out, "storage");
-    if (spelling->class == NULL)
-        put_global(out, "torch.storage", "UntypedStorage");
-    else
-        put_global(out, "torch", spelling->class);
+    put(out, class == NULL ? "ctorch.storage\n" : "ctorch\n");
+    put(out, class == NULL ? "UntypedStorage" : class);
+    put(out, "\n");
     put_string(out, "0");
     put_string(out, "cpu");
     pickle_put_integer(out, (int64_t)(tensor->n_bytes / n_unit));
-    pickle_put(out, "tQ", 2);
+    put(out, "tQ");
 }
 
 static void put_numbers(struct pickle_output *out, const uint64_t *numbers, uint32_t n)
 {
-    pickle_put_code(out, '(');
+    put(out, "(");
     for (uint32_t i = 0; i < n; i++)
         pickle_put_integer(out, (int64_t)numbers[i]);
-    pickle_put_code(out, 't');
+    put(out, "t");
 }
 
 /* Writes the call that makes the tensor: dense, without gradient and hooks. */
 static int put_tensor(struct pickle_output *out, const struct wfs_tensor *tensor)
 {
     const struct torch_spelling *spelling = torch_spelling_of((enum wfs_dtype)tensor->dtype);
+    const bool is_late = spelling->class == NULL;
     const uint32_t rank = tensor->shape.rank;
     autofree uint64_t *numbers = calloc(2 * (size_t)rank + 1, sizeof(*numbers));
     if (numbers == NULL)
-        return wfs_fail_memory(out->err);
+        return -ENOMEM;
     torch_spelling_shape(tensor, numbers, numbers + rank);
-    pickle_put(out, "\x80\2", 2);
-    put_global(out, "torch._utils",
-               spelling->class == NULL ? "_rebuild_tensor_v3" : "_rebuild_tensor_v2");
-    pickle_put_code(out, '(');
-    put_storage(out, tensor, spelling);
+    put(out, "\x80\2ctorch._utils\n");
+    put(out, is_late ? "_rebuild_tensor_v3\n(" : "_rebuild_tensor_v2\n(");
+    put_only_storage(out, tensor, spelling->class);
     pickle_put_integer(out, 0);
     put_numbers(out, numbers, rank);
     put_numbers(out, numbers + rank, rank);
-    pickle_put_code(out, 0x89);
-    put_global(out, "collections", "OrderedDict");
-    pickle_put(out, ")R", 2);
-    if (spelling->class == NULL)
-        put_global(out, "torch", spelling->dtype);
-    pickle_put(out, "tR.", 3);
-    return out->has_failed ? wfs_fail_memory(out->err) : 0;
-}
-
-static int add_tensor(struct torch_plan *plan, struct zip_writer *zip, struct pickle_output *out,
-                      const struct wfs_tensor *tensor)
-{
-    const struct torch_record record = {.content = tensor, .number = 1};
-    int code = put_tensor(out, tensor);
-    if (code == 0)
-        code = move_pieces(plan, out);
-    if (code == 0)
-        code = add_pickle(plan, zip, out);
-    if (code == 0)
-        code = add_text(plan, zip, "byteorder", "little");
-    return code < 0 ? code : add_data(plan, zip, &record);
+    put(out, "\x89"
+             "ccollections\nOrderedDict\n)R");
+    if (is_late) {
+        put(out, "ctorch\n");
+        put(out, spelling->dtype);
+        put(out, "\n");
+    }
+    put(out, "tR.");
+    return out->has_failed ? -ENOMEM : 0;
 }
 
 int torch_item_tensor(struct wfs_layout *layout, const struct wfs_tensor *tensor,
                       struct torch_item *ret, struct wfs_error *err)
 {
-    struct torch_plan plan = {.layout = layout, .err = err, .folder = "archive"};
+    struct torch_record record = {.content = tensor, .number = 1};
+    uint32_t order = 0;
+    struct torch_plan plan = {.layout = layout,
+                              .err = err,
+                              .folder = "archive",
+                              .records = &record,
+                              .order = &order,
+                              .n_order = 1};
     cleanup(arena_done) struct arena arena = {0};
     cleanup(pickle_output_done) struct pickle_output out = {.arena = &arena, .err = err};
     cleanup(zip_writer_done) struct zip_writer zip;
-    int code = begin(&plan, &zip);
+    int code = begin_item(&plan, &zip);
     if (code == 0)
-        code = add_tensor(&plan, &zip, &out, tensor);
-    return code < 0 ? code : finish(&plan, &zip, ret);
-}
-
-/* ---- items with values ---- */
-
-/* Forgets the numbers that records had in the pickle before. */
-static int reset_records(struct torch_plan *plan)
-{
-    const size_t n_room = (size_t)plan->n_records + plan->catalog->n_storages + 1;
-    if (plan->order == NULL)
-        plan->order = calloc(n_room, sizeof(*plan->order));
-    if (plan->order == NULL)
-        return wfs_fail_memory(plan->err);
-    for (uint32_t i = 0; i < plan->n_order; i++)
-        plan->records[plan->order[i]].number = 0;
-    plan->n_order = 0;
-    return 0;
-}
-
-static int add_value(struct torch_plan *plan, struct zip_writer *zip, struct pickle_writer *writer,
-                     uint32_t id)
-{
-    int code = reset_records(plan);
+        code = put_tensor(&out, tensor);
     if (code == 0)
-        code = pickle_write(writer, id, NULL, 0);
-    if (code == 0)
-        code = move_pieces(plan, &writer->out);
-    if (code == 0)
-        code = add_pickle(plan, zip, &writer->out);
-    if (code == 0)
-        code = add_text(plan, zip, "byteorder", "little");
-    for (uint32_t i = 0; code == 0 && i < plan->n_order; i++)
-        code = add_data(plan, zip, &plan->records[plan->order[i]]);
-    return code;
+        code = add_item(&plan, &zip, &out, ret);
+    return finish_layout(&plan, code);
 }
 
 int torch_item_value(struct torch_plan *plan, struct pickle_writer *writer, uint32_t id,
@@ -464,14 +423,14 @@ int torch_item_value(struct torch_plan *plan, struct pickle_writer *writer, uint
 {
     cleanup(arena_done) struct arena arena = {0};
     cleanup(zip_writer_done) struct zip_writer zip;
-    writer->out = (struct pickle_output){.arena = &arena, .err = plan->err};
-    writer->graph = &plan->graph;
-    writer->is_special = is_storage;
-    writer->put_special = put_storage_of;
-    writer->ctx = plan;
-    int code = begin(plan, &zip);
+    set_writer(plan, &arena, writer);
+    int code = begin_item(plan, &zip);
     if (code == 0)
-        code = add_value(plan, &zip, writer, id);
+        code = reset_order(plan);
+    if (code == 0)
+        code = pickle_write(writer, id, NULL, 0);
+    if (code == 0)
+        code = add_item(plan, &zip, &writer->out, ret);
     pickle_writer_clear(writer);
-    return code < 0 ? code : finish(plan, &zip, ret);
+    return finish_layout(plan, code);
 }

@@ -19,33 +19,23 @@
 #include "format/pytorch/object/torch_call.h"
 #include "format/pytorch/object/torch_storage.h"
 
-static uint32_t number(struct torch_plan *plan, uint32_t id)
+/* Returns a value that many others share, which is created at its first use, and numbered for the
+ * memo: a global, or without a module a text. slot is a field of the plan. 0 without memory. */
+static uint32_t share(struct torch_plan *plan, uint32_t *slot, const char *module, const char *name)
 {
-    if (id != 0)
-        plan->first[plan->n_first++] = id;
-    return id;
-}
-
-uint32_t torch_plan_text(struct torch_plan *plan, uint32_t *slot, const char *text)
-{
-    if (*slot == 0)
-        *slot = number(plan, value_new_text(&plan->graph, text, strlen(text)));
-    return *slot;
-}
-
-uint32_t torch_plan_global(struct torch_plan *plan, uint32_t *slot, const char *module,
-                           const char *name)
-{
-    if (*slot == 0)
-        *slot = number(plan,
-                       value_new_global(&plan->graph, module, strlen(module), name, strlen(name)));
+    if (*slot != 0)
+        return *slot;
+    *slot = module == NULL
+                ? value_new_text(&plan->graph, name, strlen(name))
+                : value_new_global(&plan->graph, module, strlen(module), name, strlen(name));
+    if (*slot != 0)
+        plan->first[plan->n_first++] = *slot;
     return *slot;
 }
 
 uint32_t torch_plan_dict(struct torch_plan *plan)
 {
-    const uint32_t class =
-        torch_plan_global(plan, &plan->ordered_dict, "collections", "OrderedDict");
+    const uint32_t class = share(plan, &plan->ordered_dict, "collections", "OrderedDict");
     const uint32_t args = value_new(&plan->graph, VALUE_TUPLE);
     return class == 0 || args == 0 ? 0 : value_new_call(&plan->graph, FORM_REDUCE, class, args);
 }
@@ -54,6 +44,15 @@ struct value *torch_plan_own(struct torch_plan *plan, uint32_t id)
 {
     plan->is_changed = true;
     return graph_own(&plan->graph, id, plan->owned, plan->n_owned);
+}
+
+int torch_plan_become(struct torch_plan *plan, uint32_t id, uint32_t made)
+{
+    struct value *own = made == 0 ? NULL : torch_plan_own(plan, id);
+    if (own == NULL)
+        return -ENOMEM;
+    *own = *graph_at(&plan->graph, made);
+    return 0;
 }
 
 const struct catalog_storage *torch_plan_storage(const struct torch_plan *plan, uint32_t id)
@@ -102,19 +101,6 @@ const struct torch_spelling *torch_spelling_of(enum wfs_dtype dtype)
     return spellings[dtype].dtype == NULL ? NULL : &spellings[dtype];
 }
 
-static uint32_t tuple_of(struct torch_plan *plan, const uint64_t *numbers, uint32_t n)
-{
-    uint32_t small[16];
-    autofree uint32_t *large = NULL;
-    uint32_t *ids = small;
-    if (n > 16 && (ids = large = calloc(n, sizeof(*ids))) == NULL)
-        return 0;
-    for (uint32_t i = 0; i < n; i++)
-        if ((ids[i] = value_new_integer(&plan->graph, (int64_t)numbers[i])) == 0)
-            return 0;
-    return value_new_items(&plan->graph, VALUE_TUPLE, ids, n);
-}
-
 void torch_spelling_shape(const struct wfs_tensor *tensor, uint64_t *dims, uint64_t *strides)
 {
     const struct torch_spelling *spelling = torch_spelling_of((enum wfs_dtype)tensor->dtype);
@@ -126,57 +112,6 @@ void torch_spelling_shape(const struct wfs_tensor *tensor, uint64_t *dims, uint6
         if (!checked_mul(step, dims[i] > 0 ? dims[i] : 1, &step) || step > INT64_MAX)
             step = 1; /* only for a tensor without elements */
     }
-}
-
-/* Makes the tuples of sizes and strides. */
-static bool add_shape(struct torch_plan *plan, const struct wfs_tensor *tensor,
-                      const struct torch_view *view, uint32_t ret[2])
-{
-    const uint32_t rank = tensor->shape.rank;
-    autofree uint64_t *numbers = calloc(2 * (size_t)rank + 1, sizeof(*numbers));
-    if (numbers == NULL)
-        return false;
-    torch_spelling_shape(tensor, numbers, numbers + rank);
-    ret[0] = tuple_of(plan, numbers, rank);
-    ret[1] = tuple_of(plan, view->strides != NULL ? view->strides : numbers + rank, rank);
-    return ret[0] != 0 && ret[1] != 0;
-}
-
-uint32_t torch_spelling_record(struct torch_plan *plan, const struct torch_view *view)
-{
-    const uint32_t record = value_new(&plan->graph, VALUE_RECORD);
-    if (record != 0)
-        graph_at(&plan->graph, record)->id = view->record;
-    return record;
-}
-
-uint32_t torch_spelling_call(struct torch_plan *plan, const struct wfs_tensor *tensor,
-                             const struct torch_view *view)
-{
-    struct graph *graph = &plan->graph;
-    const struct torch_spelling *spelling = torch_spelling_of((enum wfs_dtype)tensor->dtype);
-    const bool is_late = spelling->class == NULL;
-    uint32_t args[7], n = 0;
-    const uint32_t record = torch_spelling_record(plan, view);
-    const uint32_t builder =
-        torch_plan_global(plan, &plan->builders[is_late], "torch._utils",
-                          is_late ? "_rebuild_tensor_v3" : "_rebuild_tensor_v2");
-    if (record == 0 || builder == 0)
-        return 0;
-    args[n++] = record;
-    args[n++] = value_new_integer(graph, (int64_t)view->offset);
-    if (!add_shape(plan, tensor, view, &args[n]))
-        return 0;
-    n += 2;
-    args[n++] = view->requires_grad != 0 ? view->requires_grad : value_new(graph, VALUE_BOOL);
-    args[n++] = view->hooks != 0 ? view->hooks : torch_plan_dict(plan);
-    if (is_late)
-        args[n++] = torch_plan_global(plan, &plan->dtypes[tensor->dtype], "torch", spelling->dtype);
-    for (uint32_t i = 0; i < n; i++)
-        if (args[i] == 0)
-            return 0;
-    const uint32_t tuple = value_new_items(graph, VALUE_TUPLE, args, n);
-    return tuple == 0 ? 0 : value_new_call(graph, FORM_REDUCE, builder, tuple);
 }
 
 /* ---- records ---- */
@@ -337,38 +272,10 @@ int torch_record_fill(struct torch_plan *plan, struct torch_record *record,
 static uint32_t class_of(struct torch_plan *plan, enum wfs_dtype dtype)
 {
     const struct torch_spelling *spelling = torch_spelling_of(dtype);
-    if (torch_plan_text(plan, &plan->storage, "storage") == 0)
+    if (share(plan, &plan->storage, NULL, "storage") == 0)
         return 0;
-    return spelling->class == NULL
-               ? torch_plan_global(plan, &plan->untyped, "torch.storage", "UntypedStorage")
-               : torch_plan_global(plan, &plan->classes[dtype], "torch", spelling->class);
-}
-
-int torch_record_view(struct torch_plan *plan, const struct wfs_tensor *tensor, uint32_t class,
-                      struct torch_view *ret)
-{
-    const enum wfs_dtype dtype = (enum wfs_dtype)tensor->dtype;
-    struct torch_record record = {.content = tensor, .n_units = tensor->n_bytes};
-    *ret = (struct torch_view){0};
-    record.class = class != 0 ? class : class_of(plan, dtype);
-    record.location = torch_plan_text(plan, &plan->cpu, "cpu");
-    if (record.class == 0 || record.location == 0)
-        return -ENOMEM;
-    if (find_record(plan, tensor, record.class, &ret->record))
-        return 0;
-    /* One that was transposed since is contiguous in the new file. */
-    if (is_as_loaded(plan, tensor) && is_permuted(tensor)) {
-        struct wfs_tensor whole = *tensor;
-        whole.stored.strides = NULL;
-        if (find_record(plan, &whole, record.class, &ret->record)) {
-            ret->strides = tensor->stored.strides;
-            return 0;
-        }
-    }
-    const struct torch_spelling *spelling = torch_spelling_of(dtype);
-    if (spelling == NULL || spelling->class != NULL)
-        record.n_units /= wfs_dtype_bits(dtype) / 8;
-    return add_record(plan, &record, &ret->record);
+    return spelling->class == NULL ? share(plan, &plan->untyped, "torch.storage", "UntypedStorage")
+                                   : share(plan, &plan->classes[dtype], "torch", spelling->class);
 }
 
 /* Makes a tensor of all elements of a storage. */
@@ -406,13 +313,13 @@ static int make_record(struct torch_plan *plan, const struct catalog_storage *st
                                  .n_units = storage->n_bytes,
                                  .crc = storage->crc,
                                  .has_crc = storage->has_crc && !storage->is_big_endian};
-    if (ret->content == NULL || torch_plan_text(plan, &plan->storage, "storage") == 0)
+    if (ret->content == NULL || share(plan, &plan->storage, NULL, "storage") == 0)
         return -ENOMEM;
     if (!storage->is_untyped && bits > 8)
         ret->n_units /= bits / 8;
     if (value->kind != VALUE_PERSISTENT) {
         ret->class = class_of(plan, (enum wfs_dtype)storage->dtype);
-        ret->location = torch_plan_text(plan, &plan->cpu, "cpu");
+        ret->location = share(plan, &plan->cpu, NULL, "cpu");
         return ret->class == 0 || ret->location == 0 ? -ENOMEM : 0;
     }
     const uint32_t key = torch_arg(graph, value->id, 2);
@@ -423,7 +330,7 @@ static int make_record(struct torch_plan *plan, const struct catalog_storage *st
         ret->n_key = graph_at(graph, key)->n;
     }
     if (ret->location == 0 || graph_at(graph, ret->location)->kind != VALUE_TEXT)
-        ret->location = torch_plan_text(plan, &plan->cpu, "cpu");
+        ret->location = share(plan, &plan->cpu, NULL, "cpu");
     return ret->location == 0 ? -ENOMEM : 0;
 }
 
@@ -440,4 +347,98 @@ struct torch_record *torch_record_of(struct torch_plan *plan, const struct catal
         return NULL;
     *slot = found + 1;
     return &plan->records[found];
+}
+
+/* ---- calls ---- */
+
+/* What shows a tensor: a view of a record, from its first element. */
+struct view {
+    uint32_t record;         /* from 0 */
+    const uint64_t *strides; /* NULL: dense */
+};
+
+/* Finds the view that shows the tensor: of a record that has its bytes already, or of a new one. */
+static int find_view(struct torch_plan *plan, const struct wfs_tensor *tensor, uint32_t class,
+                     struct view *ret)
+{
+    const enum wfs_dtype dtype = (enum wfs_dtype)tensor->dtype;
+    const struct torch_spelling *spelling = torch_spelling_of(dtype);
+    struct torch_record record = {.content = tensor, .n_units = tensor->n_bytes};
+    *ret = (struct view){0};
+    record.class = class != 0 ? class : class_of(plan, dtype);
+    record.location = share(plan, &plan->cpu, NULL, "cpu");
+    if (record.class == 0 || record.location == 0)
+        return -ENOMEM;
+    if (find_record(plan, tensor, record.class, &ret->record))
+        return 0;
+    /* One that was transposed since is contiguous in the new file. */
+    if (is_as_loaded(plan, tensor) && is_permuted(tensor)) {
+        struct wfs_tensor whole = *tensor;
+        whole.stored.strides = NULL;
+        if (find_record(plan, &whole, record.class, &ret->record)) {
+            ret->strides = tensor->stored.strides;
+            return 0;
+        }
+    }
+    if (spelling == NULL || spelling->class != NULL)
+        record.n_units /= wfs_dtype_bits(dtype) / 8;
+    return add_record(plan, &record, &ret->record);
+}
+
+static uint32_t storage_of(struct torch_plan *plan, const struct view *view)
+{
+    const uint32_t id = value_new(&plan->graph, VALUE_RECORD);
+    if (id != 0)
+        graph_at(&plan->graph, id)->id = view->record;
+    return id;
+}
+
+uint32_t torch_record_storage(struct torch_plan *plan, const struct wfs_tensor *tensor,
+                              uint32_t class)
+{
+    struct view view;
+    return find_view(plan, tensor, class, &view) < 0 ? 0 : storage_of(plan, &view);
+}
+
+static uint32_t tuple_of(struct torch_plan *plan, const uint64_t *numbers, uint32_t n)
+{
+    autofree uint32_t *ids = calloc((size_t)n + 1, sizeof(*ids));
+    for (uint32_t i = 0; ids != NULL && i < n; i++) {
+        ids[i] = value_new_integer(&plan->graph, (int64_t)numbers[i]);
+        if (ids[i] == 0)
+            return 0;
+    }
+    return ids == NULL ? 0 : value_new_items(&plan->graph, VALUE_TUPLE, ids, n);
+}
+
+uint32_t torch_record_call(struct torch_plan *plan, const struct wfs_tensor *tensor, uint32_t class)
+{
+    struct graph *graph = &plan->graph;
+    const struct torch_spelling *spelling = torch_spelling_of((enum wfs_dtype)tensor->dtype);
+    const bool is_late = spelling->class == NULL;
+    const uint32_t rank = tensor->shape.rank, n = is_late ? 7 : 6;
+    autofree uint64_t *numbers = calloc(2 * (size_t)rank + 1, sizeof(*numbers));
+    struct view view;
+    if (numbers == NULL || find_view(plan, tensor, class, &view) < 0)
+        return 0;
+    torch_spelling_shape(tensor, numbers, numbers + rank);
+    const uint32_t builder = share(plan, &plan->builders[is_late], "torch._utils",
+                                   is_late ? "_rebuild_tensor_v3" : "_rebuild_tensor_v2");
+    const uint32_t hooks = torch_plan_dict(plan);
+    const uint32_t dtype =
+        is_late ? share(plan, &plan->dtypes[tensor->dtype], "torch", spelling->dtype) : 0;
+    const uint32_t args[] = {
+        storage_of(plan, &view),
+        value_new_integer(graph, 0),
+        tuple_of(plan, numbers, rank),
+        tuple_of(plan, view.strides != NULL ? view.strides : numbers + rank, rank),
+        value_new(graph, VALUE_BOOL),
+        hooks,
+        dtype,
+    };
+    for (uint32_t i = 0; i < n; i++)
+        if (args[i] == 0)
+            return 0;
+    const uint32_t tuple = value_new_items(graph, VALUE_TUPLE, args, n);
+    return builder == 0 || tuple == 0 ? 0 : value_new_call(graph, FORM_REDUCE, builder, tuple);
 }

@@ -60,17 +60,15 @@ struct torch_plan {
     uint32_t first[3 + 2 + 2 * WFS_N_DTYPES + 1], n_first;
 };
 
-/* A text or global that many values share, created and numbered for the memo at its first use. slot
- * is a field of the plan. Returns 0 without memory. */
-uint32_t torch_plan_text(struct torch_plan *plan, uint32_t *slot, const char *text);
-uint32_t torch_plan_global(struct torch_plan *plan, uint32_t *slot, const char *module,
-                           const char *name);
-
 /* Creates an empty OrderedDict. Returns 0 without memory. */
 uint32_t torch_plan_dict(struct torch_plan *plan);
 
 /* Returns a value of the graph, to be changed. NULL without memory. */
 struct value *torch_plan_own(struct torch_plan *plan, uint32_t id);
+
+/* Makes a value of the graph a copy of another one, which was made for that; 0: there was no memory
+ * for it. -ENOMEM. */
+int torch_plan_become(struct torch_plan *plan, uint32_t id, uint32_t made);
 
 /* Finds the storage that a value stands for. NULL: it is not a storage, or has no bytes. */
 const struct catalog_storage *torch_plan_storage(const struct torch_plan *plan, uint32_t id);
@@ -84,14 +82,6 @@ struct torch_spelling {
     uint8_t n_per_unit; /* elements that PyTorch counts as one */
 };
 
-/* A tensor of the new pickle: a view of a record. */
-struct torch_view {
-    uint32_t record;               /* from 0 */
-    uint64_t offset;               /* elements */
-    const uint64_t *strides;       /* NULL: dense */
-    uint32_t requires_grad, hooks; /* values; 0: False, none */
-};
-
 /* Returns NULL when PyTorch has no such type. */
 const struct torch_spelling *torch_spelling_of(enum wfs_dtype dtype);
 
@@ -99,25 +89,21 @@ const struct torch_spelling *torch_spelling_of(enum wfs_dtype dtype);
  * pairs. */
 void torch_spelling_shape(const struct wfs_tensor *tensor, uint64_t *dims, uint64_t *strides);
 
-/* Creates the storage of a view. Returns 0 without memory. */
-uint32_t torch_spelling_record(struct torch_plan *plan, const struct torch_view *view);
-
-/* Creates the call that makes a tensor (of this dtype and shape) from a view. Returns 0 without
- * memory. */
-uint32_t torch_spelling_call(struct torch_plan *plan, const struct wfs_tensor *tensor,
-                             const struct torch_view *view);
-
 /* ---- records: the storages that tensors are views of ---- */
 
 /* Returns the record of a loaded storage, valid until the next one is made. NULL without memory. */
 struct torch_record *torch_record_of(struct torch_plan *plan,
                                      const struct catalog_storage *storage);
 
-/* Finds the view that shows the tensor: of a record that has its bytes already, or of a new one.
- * class is a value, whose storages have elements of that dtype or are untyped, or 0 for the usual
- * one. -ENOMEM. */
-int torch_record_view(struct torch_plan *plan, const struct wfs_tensor *tensor, uint32_t class,
-                      struct torch_view *ret);
+/* Creates the call that makes the tensor from a storage: a record that has its bytes already, or a
+ * new one. class is a value, whose storages have elements of that dtype or are untyped, or 0 for
+ * the usual one. Returns 0 without memory. */
+uint32_t torch_record_call(struct torch_plan *plan, const struct wfs_tensor *tensor,
+                           uint32_t class);
+
+/* The same for that storage itself. */
+uint32_t torch_record_storage(struct torch_plan *plan, const struct wfs_tensor *tensor,
+                              uint32_t class);
 
 /* Returns another record that has the bytes of the tensor already; NULL: none. */
 const struct torch_record *torch_record_twin(const struct torch_plan *plan,
