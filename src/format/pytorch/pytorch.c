@@ -60,27 +60,33 @@ static int no_storage(struct torch *torch, const struct torch_storage_id *id,
     return 0;
 }
 
+/* Lists the root of a pickle or stream, which ends at an offset. */
+static int list_root(struct torch *torch, uint32_t root, uint64_t offset, const char *what)
+{
+    const uint64_t end = torch->source->n_bytes;
+    torch->catalog->root = root;
+    if (offset < end &&
+        catalog_add_finding(torch->catalog, WFS_FINDING_PT_TRAILING, "%s the %s",
+                            wfs_count_as((end - offset), "byte follows", "bytes follow").text,
+                            what) < 0)
+        return wfs_fail_memory(torch->err);
+    int code = torch_listing_add(torch, root, "");
+    if (code == 0)
+        code = torch_storage_list(torch);
+    return code < 0 ? code : torch_hidden_find(torch);
+}
+
 static int load_stream(struct torch *torch)
 {
     cleanup(torch_stream_done) struct torch_stream stream = {0};
-    const uint64_t end = torch->source->n_bytes;
     uint64_t offset = 0;
     uint32_t root;
     torch->catalog->container = WFS_CONTAINER_TORCH_STREAM;
     torch->find = torch_stream_find;
     torch->container = &stream;
-    int code = torch_stream_read(torch, torch->source, &offset, end, &stream, &root);
-    if (code < 0)
-        return code;
-    torch->catalog->root = root;
-    if (offset < end &&
-        catalog_add_finding(torch->catalog, WFS_FINDING_PT_TRAILING, "%s the stream",
-                            wfs_count_as((end - offset), "byte follows", "bytes follow").text) < 0)
-        return wfs_fail_memory(torch->err);
-    code = torch_listing_add(torch, root, "");
-    if (code == 0)
-        code = torch_storage_list(torch);
-    return code < 0 ? code : torch_hidden_find(torch);
+    const int code =
+        torch_stream_read(torch, torch->source, &offset, torch->source->n_bytes, &stream, &root);
+    return code < 0 ? code : list_root(torch, root, offset, "stream");
 }
 
 /* Loads a bare pickle, or a stream, whose first pickle is a magic number. */
@@ -88,24 +94,15 @@ static int load_pickle(struct torch *torch)
 {
     uint64_t offset = 0;
     uint32_t root;
-    int code = torch_read_pickle(torch, torch->source, &offset, torch->source->n_bytes, &root);
+    const int code =
+        torch_read_pickle(torch, torch->source, &offset, torch->source->n_bytes, &root);
     if (code < 0)
         return code;
     if (torch_stream_is_magic(torch->graph, root))
         return load_stream(torch);
     torch->catalog->container = WFS_CONTAINER_TORCH_PICKLE;
-    torch->catalog->root = root;
     torch->find = no_storage;
-    if (offset < torch->source->n_bytes &&
-        catalog_add_finding(
-            torch->catalog, WFS_FINDING_PT_TRAILING, "%s the pickle",
-            wfs_count_as((torch->source->n_bytes - offset), "byte follows", "bytes follow").text) <
-            0)
-        return wfs_fail_memory(torch->err);
-    code = torch_listing_add(torch, root, "");
-    if (code == 0)
-        code = torch_storage_list(torch);
-    return code < 0 ? code : torch_hidden_find(torch);
+    return list_root(torch, root, offset, "pickle");
 }
 
 static int load_container(struct torch *torch, const uint8_t *head, size_t n_head)

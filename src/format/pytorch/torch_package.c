@@ -6,6 +6,8 @@
  */
 #include "format/pytorch/torch_containers.h"
 
+#include <weightfs/cleanup.h>
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,17 +27,12 @@ struct pickle {
     bool is_used;  /* another one refers to it */
 };
 
-/* In the order of the zip, in the arena of the catalog. */
-struct pickles {
-    struct pickle *pickles;
-    uint32_t n_pickles;
-};
-
 struct package {
     struct torch *torch;
     const struct torch_records *records;
-    struct pickles scripts; /* modules of TorchScript: .data/ts_code/NUMBER/data.pkl */
-    struct pickles others;
+    struct pickle *scripts; /* modules of TorchScript: .data/ts_code/NUMBER/data.pkl */
+    struct pickle *others;
+    uint32_t n_scripts, n_others; /* both in the order of the zip */
 };
 
 /* Every package has a list of the modules that it does not contain; a checkpoint may have only the
@@ -101,35 +98,16 @@ static int list(struct package *package, const char *folder, const struct zip_en
     return torch_listing_add(package->torch, root, prefix);
 }
 
-static bool is_script(const struct package *package, struct zip_entry *entry)
-{
-    return torch_records_is_in(package->records, entry, SCRIPTS) &&
-           torch_records_has_suffix(entry, "/data.pkl");
-}
-
-/* Makes room for all records of a kind. */
-static int make_room(struct package *package,
-                     bool (*is_one)(const struct package *package, struct zip_entry *entry),
-                     struct pickles *ret)
-{
-    struct zip *zip = package->records->zip;
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < zip->n_entries; i++)
-        n += is_one(package, &zip->entries[i]);
-    ret->pickles = arena_calloc(&package->torch->catalog->arena, n, sizeof(*ret->pickles));
-    return ret->pickles == NULL ? wfs_fail_memory(package->torch->err) : 0;
-}
-
 /* Reads the modules of TorchScript, to which the other pickles refer. */
 static int read_scripts(struct package *package)
 {
-    struct pickles *scripts = &package->scripts;
-    int code = make_room(package, is_script, scripts);
+    int code = 0;
     for (uint32_t i = 0; i < package->records->zip->n_entries && code == 0; i++) {
         struct zip_entry *entry = &package->records->zip->entries[i];
-        if (!is_script(package, entry))
+        if (!torch_records_is_in(package->records, entry, SCRIPTS) ||
+            !torch_records_has_suffix(entry, "/data.pkl"))
             continue;
-        struct pickle *script = &scripts->pickles[scripts->n_pickles++];
+        struct pickle *script = &package->scripts[package->n_scripts++];
         script->entry = entry;
         code = torch_records_read_pickle(package->torch, package->records, entry, &script->root);
     }
@@ -152,10 +130,9 @@ static struct pickle *find_script(const struct package *package, uint32_t number
     const int n = snprintf(name, sizeof(name), SCRIPTS "%s/data.pkl", text->text);
     const struct pickle wanted = {
         .entry = n < (int)sizeof(name) ? torch_records_find(package->records, name) : NULL};
-    return wanted.entry == NULL
-               ? NULL
-               : bsearch(&wanted, package->scripts.pickles, package->scripts.n_pickles,
-                         sizeof(wanted), compare_entries);
+    return wanted.entry == NULL ? NULL
+                                : bsearch(&wanted, package->scripts, package->n_scripts,
+                                          sizeof(wanted), compare_entries);
 }
 
 /* Replaces ('reduce_package', number, function, arguments) by the call of the function, and the
@@ -203,30 +180,28 @@ static int read_pickle(struct package *package, struct zip_entry *entry, uint32_
 
 static int read_pickles(struct package *package)
 {
-    struct pickles *others = &package->others;
-    int code = make_room(package, is_candidate, others);
+    int code = 0;
     for (uint32_t i = 0; i < package->records->zip->n_entries && code >= 0; i++) {
         struct zip_entry *entry = &package->records->zip->entries[i];
         if (!is_candidate(package, entry))
             continue;
-        struct pickle *pickle = &others->pickles[others->n_pickles];
+        struct pickle *pickle = &package->others[package->n_others];
         pickle->entry = entry;
         code = read_pickle(package, entry, &pickle->root);
-        others->n_pickles += code == 0;
+        package->n_others += code == 0;
     }
     return code < 0 ? code : 0;
 }
 
 static int list_pickles(struct package *package)
 {
-    const struct pickles *others = &package->others;
     int code = 0;
-    if (others->n_pickles == 1) {
-        package->torch->catalog->root = others->pickles[0].root;
-        return torch_listing_add(package->torch, others->pickles[0].root, "");
+    if (package->n_others == 1) {
+        package->torch->catalog->root = package->others[0].root;
+        return torch_listing_add(package->torch, package->others[0].root, "");
     }
-    for (uint32_t i = 0; i < others->n_pickles && code == 0; i++) {
-        const struct pickle *pickle = &others->pickles[i];
+    for (uint32_t i = 0; i < package->n_others && code == 0; i++) {
+        const struct pickle *pickle = &package->others[i];
         code = list(package, "", pickle->entry, n_without(pickle->entry, ".pkl"), pickle->root);
     }
     return code;
@@ -237,8 +212,8 @@ static int list_scripts(struct package *package)
 {
     struct zip *zip = package->records->zip;
     int code = 0;
-    for (uint32_t i = 0; i < package->scripts.n_pickles && code == 0; i++) {
-        const struct pickle *script = &package->scripts.pickles[i];
+    for (uint32_t i = 0; i < package->n_scripts && code == 0; i++) {
+        const struct pickle *script = &package->scripts[i];
         if (!script->is_used)
             code = list(package, ".data/", script->entry, n_without(script->entry, "/data.pkl"),
                         script->root);
@@ -258,7 +233,13 @@ static int list_scripts(struct package *package)
 
 int torch_package_load(struct torch *torch, struct torch_records *records)
 {
-    struct package package = {.torch = torch, .records = records};
+    const size_t n_room = (size_t)records->zip->n_entries + 1;
+    autofree struct pickle *scripts = calloc(n_room, sizeof(*scripts));
+    autofree struct pickle *others = calloc(n_room, sizeof(*others));
+    struct package package = {
+        .torch = torch, .records = records, .scripts = scripts, .others = others};
+    if (scripts == NULL || others == NULL)
+        return wfs_fail_memory(torch->err);
     torch->catalog->container = WFS_CONTAINER_TORCH_PACKAGE;
     records->folders = folders;
     records->suffix = ".storage";

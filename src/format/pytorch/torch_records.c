@@ -85,11 +85,9 @@ static struct zip_entry *find_record(const struct torch_records *records, const 
     if (n_key > sizeof(name) || records->n_root > sizeof(name) ||
         records->n_root + n_folder + n_key + n_suffix > sizeof(name))
         return NULL;
-    memcpy(name, records->root, records->n_root);
-    memcpy(name + records->n_root, folder, n_folder);
-    memcpy(name + records->n_root + n_folder, key, n_key);
-    memcpy(name + records->n_root + n_folder + n_key, suffix, n_suffix);
-    return zip_find(records->zip, name, records->n_root + n_folder + n_key + n_suffix);
+    char *at = mempcpy(name, records->root, records->n_root);
+    at = mempcpy(mempcpy(mempcpy(at, folder, n_folder), key, n_key), suffix, n_suffix);
+    return zip_find(records->zip, name, (size_t)(at - name));
 }
 
 struct zip_entry *torch_records_find(const struct torch_records *records, const char *name)

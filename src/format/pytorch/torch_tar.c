@@ -17,6 +17,7 @@
 
 #include "archive/tar.h"
 #include "base/bytes.h"
+#include "base/text_index.h"
 #include "format/pytorch/object/torch_call.h"
 #include "format/pytorch/object/torch_listing.h"
 #include "format/pytorch/object/torch_storage.h"
@@ -37,70 +38,52 @@ struct tar_tensor {
 struct tar_content {
     struct tar_storage *storages;
     struct tar_tensor *tensors;
-    uint32_t n_storages, n_tensors;
     size_t n_storage_room, n_tensor_room;
-    struct map storage_map, tensor_map; /* by key */
+    struct text_index storage_keys, tensor_keys; /* bytes of keys, in the same order */
 };
 
 static void content_done(struct tar_content *content)
 {
     free(content->storages);
     free(content->tensors);
-    map_done(&content->storage_map);
-    map_done(&content->tensor_map);
-}
-
-static uint64_t hash_key(int64_t key)
-{
-    return hash_bytes(&key, sizeof(key), hash_seed());
-}
-
-struct wanted {
-    const struct tar_content *content;
-    int64_t key;
-};
-
-static bool is_storage(const void *ctx, uint32_t i)
-{
-    const struct wanted *wanted = ctx;
-    return wanted->content->storages[i].key == wanted->key;
-}
-
-static bool is_tensor(const void *ctx, uint32_t i)
-{
-    const struct wanted *wanted = ctx;
-    return wanted->content->tensors[i].key == wanted->key;
+    text_index_done(&content->storage_keys);
+    text_index_done(&content->tensor_keys);
 }
 
 static const struct tar_storage *find_storage(const struct tar_content *content, int64_t key)
 {
-    const struct wanted wanted = {content, key};
-    uint32_t i;
-    return map_find(&content->storage_map, hash_key(key), is_storage, &wanted, &i)
-               ? &content->storages[i]
-               : NULL;
+    const uint32_t i = text_index_find(&content->storage_keys, (const char *)&key, sizeof(key));
+    return i == TEXT_INDEX_NONE ? NULL : &content->storages[i];
 }
 
 static const struct tar_tensor *find_tensor(const struct tar_content *content, int64_t key)
 {
-    const struct wanted wanted = {content, key};
-    uint32_t i;
-    return map_find(&content->tensor_map, hash_key(key), is_tensor, &wanted, &i)
-               ? &content->tensors[i]
-               : NULL;
+    const uint32_t i = text_index_find(&content->tensor_keys, (const char *)&key, sizeof(key));
+    return i == TEXT_INDEX_NONE ? NULL : &content->tensors[i];
+}
+
+/* Adds the key of a storage or tensor, which are called `what`. */
+static int add_key(struct torch *torch, struct text_index *keys, int64_t key, const char *what)
+{
+    const char *copy = arena_copy(&torch->catalog->arena, (const char *)&key, sizeof(key));
+    const size_t n_before = keys->n_texts;
+    uint32_t number;
+    if (copy == NULL || text_index_add(keys, copy, sizeof(key), &number) < 0)
+        return wfs_fail_memory(torch->err);
+    return number == n_before
+               ? 0
+               : wfs_fail(torch->err, EBADMSG, "duplicate %s %lld", what, (long long)key);
 }
 
 static int add_storage(struct torch *torch, struct tar_content *content,
                        const struct tar_storage *storage)
 {
-    if (find_storage(content, storage->key) != NULL)
-        return wfs_fail(torch->err, EBADMSG, "duplicate storage %lld", (long long)storage->key);
-    if (array_reserve(&content->storages, sizeof(*content->storages), content->n_storages, 1,
-                      &content->n_storage_room) < 0 ||
-        map_add(&content->storage_map, hash_key(storage->key), content->n_storages) < 0)
+    const size_t n = content->storage_keys.n_texts;
+    if (array_reserve(&content->storages, sizeof(*content->storages), n, 1,
+                      &content->n_storage_room) < 0)
         return wfs_fail_memory(torch->err);
-    content->storages[content->n_storages++] = *storage;
-    return 0;
+    content->storages[n] = *storage;
+    return add_key(torch, &content->storage_keys, storage->key, "storage");
 }
 
 /* Reads a pickled count. */
@@ -206,9 +189,11 @@ static int read_tuple(struct torch *torch, uint64_t *offset, uint64_t end, uint3
     const int code = read_bytes(torch, offset, end, bytes, n_bytes, "the tensors");
     if (code < 0)
         return code;
-    for (uint32_t i = 0; i < n; i++)
-        if ((ids[i] = value_new_integer(torch->graph, (int64_t)load_le64(bytes + 8 * i))) == 0)
+    for (uint32_t i = 0; i < n; i++) {
+        ids[i] = value_new_integer(torch->graph, (int64_t)load_le64(bytes + 8 * i));
+        if (ids[i] == 0)
             return wfs_fail_memory(torch->err);
+    }
     *ret = value_new_items(torch->graph, VALUE_TUPLE, ids, n);
     return *ret == 0 ? wfs_fail_memory(torch->err) : 0;
 }
@@ -236,14 +221,12 @@ static int read_tensor(struct torch *torch, uint64_t *offset, uint64_t end,
         (code = read_bytes(torch, offset, end, number, sizeof(number), "the tensors")) < 0)
         return code;
     tensor.offset = (int64_t)load_le64(number);
-    if (find_tensor(content, tensor.key) != NULL)
-        return wfs_fail(torch->err, EBADMSG, "duplicate tensor %lld", (long long)tensor.key);
-    if (array_reserve(&content->tensors, sizeof(*content->tensors), content->n_tensors, 1,
-                      &content->n_tensor_room) < 0 ||
-        map_add(&content->tensor_map, hash_key(tensor.key), content->n_tensors) < 0)
+    const size_t n = content->tensor_keys.n_texts;
+    if (array_reserve(&content->tensors, sizeof(*content->tensors), n, 1, &content->n_tensor_room) <
+        0)
         return wfs_fail_memory(torch->err);
-    content->tensors[content->n_tensors++] = tensor;
-    return 0;
+    content->tensors[n] = tensor;
+    return add_key(torch, &content->tensor_keys, tensor.key, "tensor");
 }
 
 static int read_tensors(struct torch *torch, const struct tar_member *member,
@@ -279,21 +262,10 @@ static bool tar_is_tensor(const struct torch *torch, uint32_t id)
     return key_of(torch->graph, id, &key);
 }
 
-static void set_storage(struct torch *torch, const struct tar_storage *storage,
-                        struct torch_tensor *ret)
-{
-    ret->dtype = storage->class->dtype;
-    ret->storage = (struct torch_storage){.source = torch->source,
-                                          .offset = storage->offset,
-                                          .n_bytes = storage->n_bytes,
-                                          .dtype = storage->class->dtype};
-}
-
 static int tar_find_tensor(struct torch *torch, uint32_t id, struct torch_tensor *ret)
 {
     const struct tar_content *content = torch->container;
     int64_t key;
-    int code;
     if (!key_of(torch->graph, id, &key))
         return 0;
     const struct tar_tensor *tensor = find_tensor(content, key);
@@ -304,9 +276,13 @@ static int tar_find_tensor(struct torch *torch, uint32_t id, struct torch_tensor
                            torch_print(torch, "storage %lld is not in the file", (long long)key));
         return 1;
     }
-    set_storage(torch, storage, ret);
-    code = torch_tensor_set_shape(torch, ret, tensor == NULL ? 0 : tensor->size,
-                                  tensor == NULL ? 0 : tensor->stride);
+    ret->dtype = storage->class->dtype;
+    ret->storage = (struct torch_storage){.source = torch->source,
+                                          .offset = storage->offset,
+                                          .n_bytes = storage->n_bytes,
+                                          .dtype = storage->class->dtype};
+    const int code = torch_tensor_set_shape(torch, ret, tensor == NULL ? 0 : tensor->size,
+                                            tensor == NULL ? 0 : tensor->stride);
     if (code < 0)
         return code;
     if (tensor == NULL) {
