@@ -101,6 +101,9 @@ int patch_apply_own(const struct wfs_patch *patch, const struct wfs_catalog *to,
                     void (*visit)(void *ctx, const char *line), void *ctx, struct wfs_catalog *made,
                     struct wfs_error *err);
 
+/* Parses "2, 3", with spaces or without; nothing for a scalar. -EINVAL, -ENOMEM. */
+int patch_parse_shape(const char *text, size_t n_bytes, struct arena *arena, struct wfs_shape *ret);
+
 /* Returns the digest of a value's text. -ENOMEM. */
 int patch_digest_value(const struct wfs_catalog *catalog, size_t i, uint64_t *ret);
 

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "edits/edits.h"
+#include "base/bytes.h"
 #include "tensor/npy_header.h"
 #include "tensor/shape.h"
 
@@ -231,41 +232,48 @@ static int set_dtype(struct patch_edit *edit, const char *value, struct wfs_erro
     return 0;
 }
 
+int patch_parse_shape(const char *text, size_t n_bytes, struct arena *arena, struct wfs_shape *ret)
+{
+    /* Two bytes a dimension at least: a digit and a comma. */
+    uint64_t *dims = arena_calloc(arena, n_bytes / 2 + 1, sizeof(*dims));
+    const char *end = text + n_bytes;
+    uint32_t rank = 0;
+    if (dims == NULL)
+        return -ENOMEM;
+    text += strspn(text, " ");
+    for (bool has_more = text < end; has_more; rank++) {
+        const char *digits = text;
+        for (; text < end && *text >= '0' && *text <= '9'; text++) {
+            if (!checked_mul(dims[rank], (uint64_t)10, &dims[rank]) ||
+                !checked_add(dims[rank], (uint64_t)(*text - '0'), &dims[rank]))
+                return -EINVAL;
+        }
+        if (text == digits || rank == PATCH_RANK_MAX)
+            return -EINVAL;
+        text += strspn(text, " ");
+        has_more = text < end;
+        if (has_more && *text++ != ',')
+            return -EINVAL;
+        text += has_more ? strspn(text, " ") : 0;
+    }
+    *ret = (struct wfs_shape){rank, dims};
+    return 0;
+}
+
 /* "2,3", also in brackets and with spaces; nothing for a scalar. */
 static int set_shape(struct wfs_patch *patch, struct patch_edit *edit, const char *value,
                      struct wfs_error *err)
 {
-    uint64_t *dims = arena_calloc(&patch->contents->arena, strlen(value) + 1, sizeof(*dims));
-    if (dims == NULL)
+    const size_t n = strlen(value);
+    const bool has_brackets = n > 1 && value[0] == '[' && value[n - 1] == ']';
+    const size_t n_inside = n - 2 * (size_t)has_brackets;
+    const int code =
+        patch_parse_shape(value + has_brackets, n_inside, &patch->contents->arena, &edit->shape);
+    if (code == -ENOMEM)
         return wfs_fail_memory(err);
-    const size_t n_value = strlen(value);
-    const bool has_brackets = n_value > 1 && value[0] == '[' && value[n_value - 1] == ']';
-    const char *at = value + has_brackets, *end = value + n_value - has_brackets;
-    uint32_t rank = 0;
-    bool is_number = at == end;
-    while (at < end && rank < PATCH_RANK_MAX) {
-        char *after;
-        at += strspn(at, " ");
-        is_number = *at >= '0' && *at <= '9';
-        errno = 0;
-        dims[rank] = is_number ? strtoull(at, &after, 10) : 0;
-        is_number = is_number && errno == 0;
-        if (!is_number)
-            break;
-        rank++;
-        at = after + strspn(after, " ");
-        if (at == end)
-            break;
-        is_number = *at == ',';
-        if (!is_number)
-            break;
-        at++;
-        is_number = at < end;
-    }
-    if (!is_number || at < end)
+    if (code < 0 || (edit->shape.rank == 0 && n_inside > 0))
         return wfs_fail(err, EINVAL, "'%s' is not a shape, such as 2,3", wfs_quote(value).text);
     edit->has_shape = true;
-    edit->shape = (struct wfs_shape){rank, dims};
     return 0;
 }
 

@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/bytes.h"
 #include "base/utf8.h"
+#include "edits/edits.h"
 #include "tensor/shape.h"
 #include "tree/content.h"
 #include "tree/digests.h"
@@ -36,7 +36,7 @@ void attrs_look_done(struct look *look)
     arena_done(&look->arena);
 }
 
-/* ---- the table: what there is to get ---- */
+/* ---- what there is to get ---- */
 
 static int put(struct strbuf *text, const char *value)
 {
@@ -144,36 +144,6 @@ static int get_changes(const struct look *look, struct strbuf *text)
     return put(text, look->tensor.changes);
 }
 
-static int get_param_id(const struct look *look, struct strbuf *text)
-{
-    return put(text, wfs_tensor_attr(&look->tensor, "param_id"));
-}
-
-static int get_record_id(const struct look *look, struct strbuf *text)
-{
-    return put(text, wfs_tensor_attr(&look->tensor, "record_id"));
-}
-
-static int get_quantization(const struct look *look, struct strbuf *text)
-{
-    return put(text, wfs_tensor_attr(&look->tensor, "quantization"));
-}
-
-static int get_role(const struct look *look, struct strbuf *text)
-{
-    return put(text, wfs_tensor_attr(&look->tensor, "role"));
-}
-
-static int get_part_of(const struct look *look, struct strbuf *text)
-{
-    return put(text, wfs_tensor_attr(&look->tensor, "part_of"));
-}
-
-static int get_sparse(const struct look *look, struct strbuf *text)
-{
-    return put(text, wfs_tensor_attr(&look->tensor, "sparse"));
-}
-
 /* It describes elements that no other dtype has. */
 static int get_numpy(const struct look *look, struct strbuf *text)
 {
@@ -193,90 +163,105 @@ static int get_stats(const struct look *look, struct strbuf *text)
                : -ENODATA;
 }
 
-/* ---- the table: what can be set ---- */
+/* The most needed first: the list ends when it is long enough. */
+const struct attr attrs_table[] = {
+    {"dtype", true, ATTR_DTYPE, get_dtype},
+    {"shape", true, ATTR_SHAPE, get_shape},
+    {"key", true, ATTR_KEY, get_key},
+    {"param_id", true, ATTR_TEXT, NULL},
+    {"quantization", true, ATTR_TEXT, NULL}, /* set by copies */
+    {"role", true, ATTR_FIXED, NULL},
+    {"changes", true, ATTR_FIXED, get_changes},
+    {"part_of", true, ATTR_FIXED, NULL},
+    {"sparse", true, ATTR_FIXED, NULL},
+    {"numpy", true, ATTR_FIXED, get_numpy},
+    {"file", false, ATTR_FIXED, get_file},
+    {"offset", false, ATTR_FIXED, get_offset},
+    {"record_id", false, ATTR_FIXED, NULL},
+    {"source_key", false, ATTR_FIXED, get_source_key},
+    {"source_dtype", false, ATTR_FIXED, get_source_dtype},
+    {"xxh3", false, ATTR_FIXED, get_xxh3},
+    {"stats", false, ATTR_FIXED, get_stats},
+};
+
+const size_t attrs_table_n = sizeof(attrs_table) / sizeof(*attrs_table);
+
+const struct attr *attrs_find(const char *name)
+{
+    for (size_t i = 0; i < attrs_table_n; i++) {
+        if (strcmp(attrs_table[i].name, name) == 0)
+            return &attrs_table[i];
+    }
+    return NULL;
+}
+
+int attrs_get(const struct look *look, const struct attr *attr, struct strbuf *text)
+{
+    return attr->get != NULL ? attr->get(look, text)
+                             : put(text, wfs_tensor_attr(&look->tensor, attr->name));
+}
+
+/* ---- what can be set ---- */
+
+static int parse_shape(const char *text, size_t n_bytes, struct arena *arena, struct wfs_shape *ret)
+{
+    if (n_bytes < 2 || text[0] != '[' || text[n_bytes - 1] != ']')
+        return -EINVAL;
+    return patch_parse_shape(text + 1, n_bytes - 2, arena, ret);
+}
 
 /* A new dtype or shape needs a copy of the bytes as they are shown: those of a tensor in the source
- * that is not stored so. */
-static int make_describable(struct wfs_tree *tree, struct wfs_node *node)
+ * that is not stored so. The kernel may have cached a generated header. */
+static int set_description(struct wfs_tree *tree, struct wfs_node *node, const struct attr *attr,
+                           const char *value, size_t n_bytes)
 {
+    cleanup(arena_done) struct arena arena = {0};
+    enum wfs_dtype dtype = WFS_OPAQUE;
+    struct wfs_shape shape = {0};
+    int code = attr->effect == ATTR_SHAPE ? parse_shape(value, n_bytes, &arena, &shape)
+               : wfs_dtype_parse(value, n_bytes, &dtype) ? 0
+                                                         : -EINVAL;
+    struct edit *edit = code < 0 ? NULL : edit_of(tree, node);
+    if (code == 0 && edit == NULL)
+        code = -ENOMEM;
     const bool needs_copy = node->kind == NODE_FILE && !edit_is_staged(node) &&
                             node->tensor != NULL && !wfs_tensor_is_plain(node->tensor) &&
                             !tree->is_replaying;
-    return needs_copy ? staging_begin(tree, node, content_n_bytes(tree, node)) : 0;
-}
-
-/* The kernel may have cached a generated header. */
-static void note_new_header(struct edit *edit)
-{
-    edit->has_new_header |= !edit->is_staged;
-}
-
-static int set_dtype(struct wfs_tree *tree, struct wfs_node *node, const char *value,
-                     size_t n_bytes)
-{
-    enum wfs_dtype dtype;
-    if (!wfs_dtype_parse(value, n_bytes, &dtype))
-        return -EINVAL;
-    struct edit *edit = edit_of(tree, node);
-    int code = edit == NULL ? -ENOMEM : make_describable(tree, node);
+    if (code == 0 && needs_copy)
+        code = staging_begin(tree, node, content_n_bytes(tree, node));
     if (code == 0)
-        code = notes_attr(tree, node, "dtype", value, n_bytes);
+        code = notes_attr(tree, node, attr->name, value, n_bytes);
+    if (code == 0 && attr->effect == ATTR_SHAPE)
+        code = notes_settle(tree, node, edit_set_shape(edit, &shape));
     if (code < 0)
         return code;
-    edit->has_dtype = true;
-    edit->dtype = (uint8_t)dtype;
-    note_new_header(edit);
+    if (attr->effect == ATTR_DTYPE) {
+        edit->has_dtype = true;
+        edit->dtype = (uint8_t)dtype;
+    }
+    edit->has_new_header |= !edit->is_staged;
     return 0;
 }
 
-static int set_shape(struct wfs_tree *tree, struct wfs_node *node, const char *value,
-                     size_t n_bytes)
+static char **text_of(struct edit *edit, const struct attr *attr)
 {
-    struct arena arena = {0};
-    struct wfs_shape shape;
-    int code = attrs_parse_shape(value, n_bytes, &arena, &shape);
-    struct edit *edit = code < 0 ? NULL : edit_of(tree, node);
-    if (code == 0)
-        code = edit == NULL ? -ENOMEM : make_describable(tree, node);
-    if (code == 0)
-        code = notes_attr(tree, node, "shape", value, n_bytes);
-    if (code == 0)
-        code = notes_settle(tree, node, edit_set_shape(edit, &shape));
-    if (code == 0)
-        note_new_header(edit);
-    arena_done(&arena);
-    return code;
+    const bool is_first = strcmp(attr->name, tensor_text_names[TENSOR_PARAM_ID]) == 0;
+    return &edit->texts[is_first ? TENSOR_PARAM_ID : TENSOR_QUANTIZATION];
 }
 
-static int set_text(struct wfs_tree *tree, struct wfs_node *node, enum tensor_text which,
+static int set_text(struct wfs_tree *tree, struct wfs_node *node, const struct attr *attr,
                     const char *value, size_t n_bytes)
 {
     struct edit *edit = edit_of(tree, node);
     if (memchr(value, '\0', n_bytes) != NULL || utf8_valid(value, n_bytes) != n_bytes)
         return -EINVAL;
-    char *copy = edit == NULL ? NULL : strndup(value, n_bytes);
-    const int code =
-        copy == NULL ? -ENOMEM : notes_attr(tree, node, tensor_text_names[which], value, n_bytes);
-    if (code < 0) {
-        free(copy);
+    autofree char *copy = edit == NULL ? NULL : strndup(value, n_bytes);
+    const int code = copy == NULL ? -ENOMEM : notes_attr(tree, node, attr->name, value, n_bytes);
+    if (code < 0)
         return code;
-    }
-    free(edit->texts[which]);
-    edit->texts[which] = copy;
+    free(*text_of(edit, attr));
+    *text_of(edit, attr) = steal(&copy);
     return 0;
-}
-
-static int set_param_id(struct wfs_tree *tree, struct wfs_node *node, const char *value,
-                        size_t n_bytes)
-{
-    return set_text(tree, node, TENSOR_PARAM_ID, value, n_bytes);
-}
-
-/* Set by copies. It has a meaning for types that can be quantized only. */
-static int set_quantization(struct wfs_tree *tree, struct wfs_node *node, const char *value,
-                            size_t n_bytes)
-{
-    return set_text(tree, node, TENSOR_QUANTIZATION, value, n_bytes);
 }
 
 /*
@@ -316,121 +301,41 @@ static int learn_key(struct wfs_tree *tree, const struct wfs_node *node, const c
  */
 static int set_key(struct wfs_tree *tree, struct wfs_node *node, const char *value, size_t n_bytes)
 {
+    const char *end = value + n_bytes;
+    const bool has_lines = memchr(value, '\n', n_bytes) != NULL;
     if (node->entry == 0 || memchr(value, '\0', n_bytes) != NULL)
         return 0;
-    const char *end = memchr(value, '\n', n_bytes);
     int code = learn_key(tree, node, value, n_bytes);
-    while (code == 0 && end != NULL) {
-        const char *line = value;
-        value = end + 1;
-        n_bytes -= (size_t)(value - line);
-        code = learn_key(tree, node, line, (size_t)(end - line));
-        end = memchr(value, '\n', n_bytes);
-        if (code == 0 && end == NULL)
-            code = learn_key(tree, node, value, n_bytes);
+    for (const char *line = value, *stop; code == 0 && has_lines && line <= end; line = stop + 1) {
+        stop = memchr(line, '\n', (size_t)(end - line));
+        stop = stop == NULL ? end : stop;
+        code = learn_key(tree, node, line, (size_t)(stop - line));
     }
     return code;
 }
 
-static void unset_dtype(struct edit *edit)
+int attrs_set(struct wfs_tree *tree, struct wfs_node *node, const struct attr *attr,
+              const char *value, size_t n_bytes)
 {
-    edit->has_dtype = false;
-    note_new_header(edit);
-}
-
-static void unset_shape(struct edit *edit)
-{
-    edit->has_shape = false;
-    note_new_header(edit);
-}
-
-static void unset_text(struct edit *edit, enum tensor_text which)
-{
-    free(edit->texts[which]);
-    edit->texts[which] = NULL;
-}
-
-static void unset_param_id(struct edit *edit)
-{
-    unset_text(edit, TENSOR_PARAM_ID);
-}
-
-static void unset_quantization(struct edit *edit)
-{
-    unset_text(edit, TENSOR_QUANTIZATION);
-}
-
-/* The most needed first: the list ends when it is long enough. */
-const struct attr attrs_table[] = {
-    {"dtype", true, get_dtype, set_dtype, unset_dtype},
-    {"shape", true, get_shape, set_shape, unset_shape},
-    {"key", true, get_key, set_key, NULL},
-    {"param_id", true, get_param_id, set_param_id, unset_param_id},
-    {"quantization", true, get_quantization, set_quantization, unset_quantization},
-    {"role", true, get_role, NULL, NULL},
-    {"changes", true, get_changes, NULL, NULL},
-    {"part_of", true, get_part_of, NULL, NULL},
-    {"sparse", true, get_sparse, NULL, NULL},
-    {"numpy", true, get_numpy, NULL, NULL},
-    {"file", false, get_file, NULL, NULL},
-    {"offset", false, get_offset, NULL, NULL},
-    {"record_id", false, get_record_id, NULL, NULL},
-    {"source_key", false, get_source_key, NULL, NULL},
-    {"source_dtype", false, get_source_dtype, NULL, NULL},
-    {"xxh3", false, get_xxh3, NULL, NULL},
-    {"stats", false, get_stats, NULL, NULL},
-};
-
-const size_t attrs_table_n = sizeof(attrs_table) / sizeof(*attrs_table);
-
-int attrs_change(struct wfs_tree *tree, struct wfs_node *node, const char *name, const char *value)
-{
-    const struct attr *attr = attrs_table;
-    while (attr < attrs_table + attrs_table_n && strcmp(attr->name, name) != 0)
-        attr++;
-    if (node->kind != NODE_FILE || attr == attrs_table + attrs_table_n)
-        return -ENODATA;
-    int code = 0;
-    if (value != NULL && attr->set != NULL)
-        code = attr->set(tree, node, value, strlen(value));
-    else if (value == NULL && attr->unset != NULL && node->edit != NULL)
-        attr->unset(node->edit);
-    if (code == 0 && attr->unset != NULL && node->edit != NULL)
+    const int code = attr->effect == ATTR_FIXED ? 0
+                     : attr->effect == ATTR_KEY ? set_key(tree, node, value, n_bytes)
+                     : attr->effect == ATTR_TEXT
+                         ? set_text(tree, node, attr, value, n_bytes)
+                         : set_description(tree, node, attr, value, n_bytes);
+    if (code == 0 && attr->effect >= ATTR_TEXT)
         edit_mark(tree, node->edit);
     return code;
 }
 
-int attrs_parse_shape(const char *text, size_t n_bytes, struct arena *arena, struct wfs_shape *ret)
+void attrs_unset(struct wfs_tree *tree, struct edit *edit, const struct attr *attr)
 {
-    /* Two bytes a dimension at least: a digit and a comma. */
-    uint64_t *dims = arena_calloc(arena, n_bytes / 2 + 1, sizeof(*dims));
-    uint32_t rank = 0;
-    size_t i = 0;
-    if (dims == NULL)
-        return -ENOMEM;
-    if (n_bytes < 2 || text[i++] != '[')
-        return -EINVAL;
-    for (;; i++) {
-        size_t n_digits = 0;
-        while (i < n_bytes && text[i] == ' ')
-            i++;
-        for (; i < n_bytes && text[i] >= '0' && text[i] <= '9'; i++, n_digits++) {
-            if (!checked_mul(dims[rank], (uint64_t)10, &dims[rank]) ||
-                !checked_add(dims[rank], (uint64_t)(text[i] - '0'), &dims[rank]))
-                return -EINVAL;
-        }
-        while (i < n_bytes && text[i] == ' ')
-            i++;
-        const bool is_end = i < n_bytes && text[i] == ']';
-        if (i >= n_bytes || (!is_end && text[i] != ',') ||
-            (n_digits == 0 && !(is_end && rank == 0)))
-            return -EINVAL;
-        rank += n_digits > 0;
-        if (is_end)
-            break;
-        if (rank >= ATTRS_RANK_MAX)
-            return -EINVAL;
+    if (attr->effect == ATTR_TEXT) {
+        free(*text_of(edit, attr));
+        *text_of(edit, attr) = NULL;
+    } else {
+        edit->has_dtype &= attr->effect != ATTR_DTYPE;
+        edit->has_shape &= attr->effect != ATTR_SHAPE;
+        edit->has_new_header |= !edit->is_staged;
     }
-    *ret = (struct wfs_shape){rank, dims};
-    return i + 1 == n_bytes ? 0 : -EINVAL;
+    edit_mark(tree, edit);
 }

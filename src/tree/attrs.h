@@ -8,8 +8,6 @@
 #include "tree/file/description.h"
 #include "tree/node/edit.h"
 
-enum { ATTRS_RANK_MAX = 16384 }; /* as the loaders take */
-
 /* A node, described by its first name. */
 struct look {
     const struct wfs_tree *tree;
@@ -23,24 +21,31 @@ struct look {
 int attrs_look(const struct wfs_tree *tree, const struct wfs_node *node, struct look *look);
 void attrs_look_done(struct look *look);
 
+/* What setting an attribute does. Those from ATTR_TEXT on can be removed again. */
+enum attr_effect { ATTR_FIXED, ATTR_KEY, ATTR_TEXT, ATTR_DTYPE, ATTR_SHAPE };
+
 struct attr {
     const char *name;
     bool is_listed;
-    /* -ENODATA: the file has none. */
+    enum attr_effect effect;
+    /* -ENODATA: the file has none. NULL: it is the text of the tensor that has the name. */
     int (*get)(const struct look *look, struct strbuf *text);
-    /* NULL: setting it succeeds and changes nothing. -EINVAL for what it cannot be. */
-    int (*set)(struct wfs_tree *tree, struct wfs_node *node, const char *value, size_t n_bytes);
-    /* Removes what was set; NULL: the attribute cannot be removed. */
-    void (*unset)(struct edit *edit);
 };
 
 extern const struct attr attrs_table[];
 extern const size_t attrs_table_n;
 
-/* Sets the attribute if possible; NULL removes it. -ENODATA: unknown attribute. */
-int attrs_change(struct wfs_tree *tree, struct wfs_node *node, const char *name, const char *value);
+/* Returns NULL when there is no such attribute. */
+const struct attr *attrs_find(const char *name);
 
-/* Parses "[2, 3]", with spaces or without. -EINVAL, -ENOMEM. */
-int attrs_parse_shape(const char *text, size_t n_bytes, struct arena *arena, struct wfs_shape *ret);
+/* -ENODATA: the file has none. */
+int attrs_get(const struct look *look, const struct attr *attr, struct strbuf *text);
+
+/* Succeeds without a change for what cannot be set. -EINVAL for what it cannot be. */
+int attrs_set(struct wfs_tree *tree, struct wfs_node *node, const struct attr *attr,
+              const char *value, size_t n_bytes);
+
+/* Removes what was set. */
+void attrs_unset(struct wfs_tree *tree, struct edit *edit, const struct attr *attr);
 
 #endif

@@ -505,8 +505,8 @@ static struct timespec newest_mtime(const struct wfs_catalog *catalog)
 static int make(struct wfs_tree *tree, struct wfs_error *err)
 {
     tree->root = node_new(tree, NODE_DIR, 1);
-    if (tree->root == NULL || status_new(&tree->status) < 0 || metadata_new(&tree->metadata) < 0 ||
-        digests_new(&tree->digests) < 0 || valuefiles_new(tree->catalog, &tree->valuefiles) < 0)
+    if (tree->root == NULL || texts_new(&tree->texts) < 0 || digests_new(&tree->digests) < 0 ||
+        valuefiles_new(tree->catalog, &tree->valuefiles) < 0)
         return wfs_fail_memory(err);
     const int code = build_tree(tree, err);
     if (code < 0)
@@ -533,6 +533,8 @@ int pristine_new(const struct wfs_catalog *catalog, const struct wfs_tree_option
         pristine_free(tree);
         return code;
     }
+    for (uint32_t id = 1; id <= tree->nodes.n_items; id++)
+        ((struct wfs_node *)pool_at(&tree->nodes, id))->loaded = id;
     *out = tree;
     return 0;
 }
@@ -551,9 +553,8 @@ void pristine_free(struct wfs_tree *tree)
     edit_free_all(tree);
     control_done(tree);
     digests_free(tree->digests);
-    metadata_free(tree->metadata);
+    texts_free(tree->texts);
     valuefiles_free(tree->valuefiles);
-    status_free(tree->status);
     map_done(&tree->map);
     map_done(&tree->loaded);
     key_cuts_done(&tree->cuts);

@@ -1,89 +1,40 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Numbers of nodes are not compared: a file that was removed and restored has another one.
+ * A tree and its catalog, matched, and how they differ as a list. Numbers of nodes are not
+ * compared: a file that was removed and restored has another one.
  */
 #include "tree/changes.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
+#include <weightfs/tree.h>
 #include <weightfs/value.h>
-
+#include "tensor/shape.h"
+#include "tree/build.h"
+#include "tree/file/description.h"
+#include "tree/file/valuefile.h"
 #include "tree/node/edit.h"
 #include "tree/node/entry.h"
-#include "tree/build.h"
+#include "tree/node/node.h"
 
-/* ---- nodes ---- */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
 
-static bool is_ino(const void *ctx, uint32_t id)
+/* ---- matching ---- */
+
+static void match_nodes(struct changes *changes)
 {
-    const struct changes *const *changes = ((const void *const *)ctx)[0];
-    const struct wfs_node *node = ((const void *const *)ctx)[1];
-    const struct wfs_node *loaded = pool_at(&(*changes)->loaded->nodes, id);
-    return loaded->ino == node->ino && loaded->kind == node->kind;
-}
-
-static uint64_t hash_of(const struct wfs_node *node)
-{
-    return hash_bytes(&node->ino, sizeof(node->ino), hash_seed());
-}
-
-static bool is_taken(const struct wfs_node *node, uint32_t id)
-{
-    return node->id == id && !node_is_unlinked(node);
-}
-
-static void match(struct changes *changes, struct wfs_node *node, uint32_t loaded_id)
-{
-    changes->now[loaded_id] = node;
-    changes->before[node->id] = loaded_id;
-}
-
-/*
- * Nodes whose inode number does not follow from a path have their first number: those of the
- * control directory, of which only the metadata can be replaced, and a few whose hash another had.
- */
-static void match_made(struct changes *changes, struct wfs_node *node)
-{
-    const struct pool *nodes = &changes->loaded->nodes;
-    const struct wfs_node *loaded = pool_has(nodes, node->id) ? pool_at(nodes, node->id) : NULL;
-    const struct wfs_node *metadata = entry_metadata(changes->loaded);
-    if (node->kind == NODE_METADATA && metadata != NULL)
-        match(changes, node, metadata->id);
-    else if (node == changes->tree->control)
-        match(changes, node, changes->loaded->control->id);
-    else if (loaded != NULL && node->generation == 0 && (loaded->ino & INO_MADE) != 0 &&
-             loaded->kind == node->kind && node->kind <= NODE_VALUE)
-        match(changes, node, node->id);
-}
-
-static int match_nodes(struct changes *changes)
-{
-    const struct wfs_tree *tree = changes->tree, *loaded = changes->loaded;
-    cleanup(map_done) struct map map = {0};
-    if (map_reserve(&map, loaded->nodes.n_items) < 0)
-        return -ENOMEM;
-    for (uint32_t id = 1; id <= loaded->nodes.n_items; id++) {
-        const struct wfs_node *node = pool_at(&loaded->nodes, id);
-        if ((node->ino & INO_MADE) == 0 && map_add(&map, hash_of(node), id) < 0)
-            return -ENOMEM;
-    }
-    for (uint32_t id = 1; id <= tree->nodes.n_items; id++) {
-        struct wfs_node *node = pool_at(&tree->nodes, id);
-        const struct changes *const self = changes;
-        const void *const query[] = {&self, node};
-        uint32_t found;
-        if (!is_taken(node, id))
+    const struct pool *nodes = &changes->tree->nodes;
+    for (uint32_t id = 1; id <= nodes->n_items; id++) {
+        struct wfs_node *node = pool_at(nodes, id);
+        /* The pristine tree lacks the files that the caller generates, which are the last ones. */
+        if (node->id != id || node_is_unlinked(node) || node->loaded == 0 ||
+            node->loaded > changes->loaded->nodes.n_items)
             continue;
-        if ((node->ino & INO_MADE) != 0)
-            match_made(changes, node);
-        else if (map_find(&map, hash_of(node), is_ino, query, &found))
-            match(changes, node, found);
+        changes->now[node->loaded] = node;
+        changes->before[id] = node->loaded;
     }
-    return 0;
 }
-
-/* ---- names ---- */
 
 static void pair(struct changes *changes, uint32_t id, uint32_t loaded_id)
 {
@@ -102,7 +53,7 @@ static int match_files(struct changes *changes)
     const struct wfs_tree *tree = changes->tree, *loaded = changes->loaded;
     const size_t n_orders =
         wfs_catalog_n_tensors(tree->catalog) + wfs_catalog_n_values(tree->catalog);
-    autofree uint32_t *by_order = calloc(n_orders + 1, sizeof(*by_order));
+    uint32_t *by_order = arena_calloc(&changes->arena, n_orders + 1, sizeof(*by_order));
     if (by_order == NULL)
         return -ENOMEM;
     for (uint32_t id = 1; id <= loaded->entries.n_items; id++) {
@@ -129,37 +80,25 @@ static void match_others(struct changes *changes)
     }
 }
 
-/* ---- both ---- */
-
-static int make_room(struct changes *changes)
-{
-    const struct wfs_tree *tree = changes->tree, *loaded = changes->loaded;
-    free(changes->now);
-    free(changes->current);
-    free(changes->origin);
-    free(changes->before);
-    changes->n_entries = tree->entries.n_items;
-    changes->n_nodes = tree->nodes.n_items;
-    changes->now = calloc(loaded->nodes.n_items + 1u, sizeof(*changes->now));
-    changes->current = calloc(loaded->entries.n_items + 1u, sizeof(*changes->current));
-    changes->origin = calloc(changes->n_entries + 1u, sizeof(*changes->origin));
-    changes->before = calloc(changes->n_nodes + 1u, sizeof(*changes->before));
-    return changes->now == NULL || changes->current == NULL || changes->origin == NULL ||
-                   changes->before == NULL
-               ? -ENOMEM
-               : 0;
-}
-
 int changes_refresh(struct changes *changes)
 {
-    int code = make_room(changes);
-    if (code == 0)
-        code = match_nodes(changes);
-    if (code == 0)
-        code = match_files(changes);
-    if (code == 0)
-        match_others(changes);
-    return code;
+    const struct wfs_tree *tree = changes->tree, *loaded = changes->loaded;
+    struct arena *arena = &changes->arena;
+    arena_done(arena);
+    changes->n_entries = tree->entries.n_items;
+    changes->n_nodes = tree->nodes.n_items;
+    changes->now = arena_calloc(arena, loaded->nodes.n_items + 1u, sizeof(*changes->now));
+    changes->current = arena_calloc(arena, loaded->entries.n_items + 1u, sizeof(uint32_t));
+    changes->origin = arena_calloc(arena, changes->n_entries + 1u, sizeof(uint32_t));
+    changes->before = arena_calloc(arena, changes->n_nodes + 1u, sizeof(uint32_t));
+    if (changes->now == NULL || changes->current == NULL || changes->origin == NULL ||
+        changes->before == NULL)
+        return -ENOMEM;
+    match_nodes(changes);
+    if (match_files(changes) < 0)
+        return -ENOMEM;
+    match_others(changes);
+    return 0;
 }
 
 int changes_find(const struct wfs_tree *tree, struct changes *ret, struct wfs_error *err)
@@ -173,10 +112,7 @@ int changes_find(const struct wfs_tree *tree, struct changes *ret, struct wfs_er
 
 void changes_done(struct changes *changes)
 {
-    free(changes->now);
-    free(changes->current);
-    free(changes->origin);
-    free(changes->before);
+    arena_done(&changes->arena);
     pristine_free(changes->loaded);
     *changes = (struct changes){0};
 }
@@ -192,10 +128,8 @@ bool changes_is_edited(const struct wfs_node *node)
     const struct edit *edit = node->kind == NODE_DIR ? NULL : node->edit;
     if (edit == NULL)
         return false;
-    bool is_edited = edit->is_staged || edit->has_dtype || edit->has_shape;
-    for (size_t i = 0; i < TENSOR_N_TEXTS; i++)
-        is_edited |= edit->texts[i] != NULL;
-    return is_edited;
+    return edit->is_staged || edit->has_dtype || edit->has_shape ||
+           edit->texts[TENSOR_PARAM_ID] != NULL || edit->texts[TENSOR_QUANTIZATION] != NULL;
 }
 
 bool changes_is_in_place(const struct changes *changes, uint32_t loaded_entry)
@@ -228,4 +162,312 @@ uint64_t changes_count_names(const struct changes *changes)
              !entry_is_scratch(tree, id);
     }
     return n;
+}
+
+/* ---- the list ---- */
+
+enum change { CHANGE_REMOVED, CHANGE_RENAMED, CHANGE_CHANGED, CHANGE_LINKED, CHANGE_ADDED };
+
+static const char *const change_names[] = {"removed", "renamed", "changed", "linked", "added"};
+
+/* What a file is, in the source or now. */
+struct form {
+    bool is_there, has_dtype, has_shape;
+    uint8_t dtype;
+    struct wfs_shape shape;
+    uint64_t n_bytes;
+};
+
+static const struct form none;
+
+struct list {
+    struct changes changes;
+    struct strbuf text;
+    bool is_json;
+    bool *is_listed; /* by entry of the tree: it takes the place of one that is gone */
+    uint64_t n;
+};
+
+static struct form form_before(const struct list *list, uint32_t id)
+{
+    const struct wfs_tree *loaded = list->changes.loaded;
+    const struct entry *entry = entry_at(loaded, id);
+    struct form form = {.is_there = true};
+    if (entry->node->kind == NODE_FILE) {
+        const struct wfs_tensor *tensor = wfs_catalog_tensor(loaded->catalog, entry->order);
+        form = (struct form){true, true, true, tensor->dtype, tensor->shape, tensor->n_bytes};
+    } else if (entry->node->kind == NODE_VALUE &&
+               valuefile_n_bytes(loaded, entry->node, &form.n_bytes) < 0) {
+        form.is_there = false;
+    } else if (entry->node->kind == NODE_METADATA) {
+        form.is_there = false; /* its text is made when it is read */
+    }
+    return form;
+}
+
+/* Whatever is not known yet is left out. */
+static int form_now(struct list *list, uint32_t id, struct form *ret)
+{
+    const struct wfs_tree *tree = list->changes.tree;
+    const struct entry *entry = entry_at(tree, id);
+    struct description description;
+    *ret = (struct form){.is_there = true, .n_bytes = edit_n_bytes(entry->node)};
+    if (entry->node->kind != NODE_FILE || valuefile_is_one(entry) ||
+        (entry->node->edit != NULL && entry->node->edit->is_lost))
+        return 0;
+    const int code =
+        sibling_describe(tree, entry->node, id, &list->changes.arena, &description, NULL);
+    if (code < 0)
+        return description_is_of_header(code) ? 0 : code;
+    *ret = (struct form){true,
+                         description.has_dtype,
+                         description.has_shape,
+                         description.dtype,
+                         description.shape,
+                         description.n_bytes};
+    return 0;
+}
+
+static bool is_alike(const struct form *a, const struct form *b)
+{
+    return a->has_dtype == b->has_dtype && a->has_shape == b->has_shape &&
+           (!a->has_dtype || a->dtype == b->dtype) &&
+           (!a->has_shape || wfs_shape_is_equal(&a->shape, &b->shape)) && a->n_bytes == b->n_bytes;
+}
+
+/* ---- one edit ---- */
+
+static void put_form(struct strbuf *text, const struct form *form)
+{
+    if (form->has_dtype)
+        strbuf_printf(text, "%s ", wfs_dtype_name((enum wfs_dtype)form->dtype));
+    if (form->has_shape) {
+        shape_print(text, &form->shape);
+        strbuf_puts(text, ", ");
+    }
+    strbuf_puts(text, wfs_count(form->n_bytes, "byte").text);
+}
+
+static void put_form_json(struct strbuf *text, const char *name, const struct form *form)
+{
+    if (!form->is_there)
+        return;
+    strbuf_printf(text, ", \"%s\": {", name);
+    if (form->has_dtype)
+        strbuf_printf(text, "\"dtype\": \"%s\", ", wfs_dtype_name((enum wfs_dtype)form->dtype));
+    if (form->has_shape) {
+        strbuf_puts(text, "\"shape\": ");
+        shape_print(text, &form->shape);
+        strbuf_puts(text, ", ");
+    }
+    strbuf_printf(text, "\"bytes\": %" PRIu64 "}", form->n_bytes);
+}
+
+/* What is not a tensor has no form before. */
+static void put_forms(struct strbuf *text, const struct form *before, const struct form *now)
+{
+    const bool has_both = before->is_there && now->is_there && !is_alike(before, now);
+    if (!before->is_there && !now->is_there)
+        return;
+    strbuf_puts(text, ": ");
+    put_form(text, before->is_there ? before : now);
+    if (has_both) {
+        strbuf_puts(text, " -> ");
+        put_form(text, now);
+    }
+}
+
+static void put_attributes(struct list *list, const struct edit *edit)
+{
+    size_t n = 0;
+    for (size_t i = 0; edit != NULL && i < TENSOR_N_TEXTS; i++) {
+        if (edit->texts[i] == NULL)
+            continue;
+        strbuf_puts(&list->text, n++ == 0 ? (list->is_json ? ", \"attributes\": [" : "; ") : ", ");
+        if (list->is_json)
+            strbuf_json(&list->text, tensor_text_names[i]);
+        else
+            strbuf_puts(&list->text, tensor_text_names[i]);
+    }
+    strbuf_puts(&list->text, n == 0 ? "" : list->is_json ? "]" : " set");
+}
+
+/* other is the path before, or of the file that is linked; NULL: none. */
+static void put(struct list *list, enum change change, const char *path, const char *other,
+                const struct form *before, const struct form *now, const struct edit *edit)
+{
+    struct strbuf *text = &list->text;
+    const bool is_link = change == CHANGE_LINKED;
+    if (list->is_json) {
+        strbuf_printf(text, "%s\n  {\"change\": \"%s\", \"path\": ", list->n > 0 ? "," : "",
+                      change_names[change]);
+        strbuf_json(text, path);
+        if (other != NULL) {
+            strbuf_puts(text, is_link ? ", \"to\": " : ", \"from\": ");
+            strbuf_json(text, other);
+        }
+        put_form_json(text, "before", before);
+        put_form_json(text, "after", now);
+        put_attributes(list, edit);
+        strbuf_puts(text, "}");
+    } else {
+        strbuf_printf(text, "%-8s  %s", change_names[change],
+                      is_link || other == NULL ? path : other);
+        if (other != NULL)
+            strbuf_printf(text, " -> %s", is_link ? other : path);
+        put_forms(text, before, now);
+        put_attributes(list, edit);
+        strbuf_puts(text, "\n");
+    }
+    list->n++;
+}
+
+/* ---- names of the catalog ---- */
+
+/* Returns what was made in the place of a name that is gone, or 0. */
+static uint32_t find_heir(const struct list *list, uint32_t id)
+{
+    const struct changes *changes = &list->changes;
+    const struct entry *was = entry_at(changes->loaded, id);
+    const struct wfs_node *dir = changes->now[was->dir->id];
+    const uint32_t heir = dir == NULL ? 0 : entry_find(changes->tree, dir, was->name);
+    return heir != 0 && changes->origin[heir] == 0 &&
+                   entry_at(changes->tree, heir)->node->kind != NODE_DIR
+               ? heir
+               : 0;
+}
+
+/* A file with several names is listed by the first of them that it still has. */
+static bool is_first_name(const struct changes *changes, uint32_t id)
+{
+    const struct entry *was = entry_at(changes->loaded, id);
+    const struct wfs_node *now = changes->now[was->node->id];
+    uint32_t first = 0;
+    for (uint32_t at = was->node->entry; at != 0; at = entry_at(changes->loaded, at)->next) {
+        const uint32_t current = changes->current[at];
+        if (current != 0 && entry_at(changes->tree, current)->node == now)
+            first = at;
+    }
+    return first == id;
+}
+
+static int look_at(struct list *list, uint32_t id)
+{
+    const struct changes *changes = &list->changes;
+    const struct entry *was = entry_at(changes->loaded, id);
+    const uint32_t current = changes->current[id];
+    const uint32_t now = current != 0 ? current : find_heir(list, id);
+    const bool is_dir = was->node->kind == NODE_DIR;
+    autostrbuf struct strbuf before = {0}, path = {0};
+    entry_path(changes->loaded, id, &before);
+    if (now != 0)
+        entry_path(changes->tree, now, &path);
+    if (before.has_failed || path.has_failed)
+        return -ENOMEM;
+    if (now == 0) {
+        const struct form form = is_dir ? none : form_before(list, id);
+        if (!is_dir)
+            put(list, CHANGE_REMOVED, before.bytes, NULL, &form, &none, NULL);
+        return 0;
+    }
+    list->is_listed[now] = true;
+    const struct entry *entry = entry_at(changes->tree, now);
+    if (entry->dir != changes->now[was->dir->id] || strcmp(entry->name, was->name) != 0)
+        put(list, CHANGE_RENAMED, path.bytes, before.bytes, &none, &none, NULL);
+    if (is_dir)
+        return 0;
+    const bool is_same = entry->node == changes->now[was->node->id];
+    if (is_same && !(changes_is_edited(entry->node) && is_first_name(changes, id)))
+        return 0;
+    struct form form;
+    const struct form form_was = form_before(list, id);
+    const int code = form_now(list, now, &form);
+    if (code == 0)
+        put(list, CHANGE_CHANGED, path.bytes, NULL, &form_was, &form, entry->node->edit);
+    return code;
+}
+
+static int list_catalog(struct list *list)
+{
+    const struct wfs_tree *loaded = list->changes.loaded;
+    int code = 0;
+    for (uint32_t id = 1; id <= loaded->entries.n_items && code == 0; id++) {
+        const struct wfs_node *node = entry_at(loaded, id)->node;
+        const bool is_data = node != NULL && node != loaded->control &&
+                             (node->kind <= NODE_VALUE || node->kind == NODE_METADATA);
+        code = is_data ? look_at(list, id) : 0;
+    }
+    return code;
+}
+
+/* ---- new names ---- */
+
+static int look_at_new(struct list *list, uint32_t id)
+{
+    const struct wfs_tree *tree = list->changes.tree;
+    const struct entry *entry = entry_at(tree, id);
+    autostrbuf struct strbuf path = {0}, other = {0};
+    struct form form;
+    uint32_t link = entry->node->entry;
+    while (link != 0 && (link == id || (list->changes.origin[link] == 0 && !list->is_listed[link])))
+        link = entry_at(tree, link)->next;
+    entry_path(tree, id, &path);
+    if (link != 0)
+        entry_path(tree, link, &other);
+    const int code = form_now(list, id, &form);
+    if (path.has_failed || other.has_failed || code < 0)
+        return code < 0 ? code : -ENOMEM;
+    list->is_listed[id] = true;
+    put(list, link != 0 ? CHANGE_LINKED : CHANGE_ADDED, path.bytes, link != 0 ? other.bytes : NULL,
+        &none, link != 0 ? &none : &form, NULL);
+    return 0;
+}
+
+static int list_new(struct list *list)
+{
+    const struct wfs_tree *tree = list->changes.tree;
+    int code = 0;
+    for (uint32_t id = 1; id <= list->changes.n_entries && code == 0; id++) {
+        const struct entry *entry = entry_at(tree, id);
+        if (entry->node == NULL || list->changes.origin[id] != 0 || list->is_listed[id] ||
+            entry->dir == tree->control || entry->dir == tree->out ||
+            entry->node->kind == NODE_DIR || entry_is_scratch(tree, id))
+            continue;
+        code = look_at_new(list, id);
+    }
+    return code;
+}
+
+/* ---- all ---- */
+
+static int fill(struct list *list, const struct wfs_tree *tree)
+{
+    int code = changes_find(tree, &list->changes, NULL);
+    if (code < 0)
+        return code;
+    list->is_listed =
+        arena_calloc(&list->changes.arena, list->changes.n_entries + 1u, sizeof(bool));
+    if (list->is_listed == NULL)
+        return -ENOMEM;
+    strbuf_puts(&list->text, list->is_json ? "[" : "");
+    code = list_catalog(list);
+    if (code == 0)
+        code = list_new(list);
+    if (list->is_json)
+        strbuf_puts(&list->text, list->n > 0 ? "\n]\n" : "]\n");
+    return code == 0 && list->text.has_failed ? -ENOMEM : code;
+}
+
+int wfs_tree_list_edits(const struct wfs_tree *tree, bool is_json, char **ret, size_t *ret_n_bytes)
+{
+    struct list list = {.is_json = is_json};
+    const int code = fill(&list, tree);
+    changes_done(&list.changes);
+    if (code < 0) {
+        strbuf_done(&list.text);
+        return code;
+    }
+    *ret = list.text.bytes;
+    *ret_n_bytes = list.text.n_bytes;
+    return 0;
 }

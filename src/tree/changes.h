@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What has become of each name and file of the catalog: a tree beside a pristine one of the same
- * catalog, with the names and files of both matched. A file of the catalog is recognised by its
- * inode number, a name by its place in the output, or by its directory.
+ * catalog, with the names and files of both matched. A file knows which one of the catalog it is, a
+ * name is recognised by its place in the output, or by its directory. Here are the list of changes,
+ * and taking them back.
  */
 #ifndef WFS_TREE_CHANGES_H
 #define WFS_TREE_CHANGES_H
@@ -17,6 +18,7 @@ struct changes {
     uint32_t *origin;      /* by entry of the tree: that of loaded; 0: new */
     uint32_t *before;      /* by node of the tree: that of loaded; 0: new */
     uint32_t n_entries, n_nodes; /* of the tree, for which there is room */
+    struct arena arena;          /* of the arrays */
 };
 
 /* Matches the tree with its catalog. changes_done is due in any case. -ENOMEM. */
@@ -37,5 +39,9 @@ bool changes_is_in_place(const struct changes *changes, uint32_t loaded_entry);
 
 /* Returns how many names a commit would show that are new, gone, or lead elsewhere. */
 uint64_t changes_count_names(const struct changes *changes);
+
+/* Does what wfs_tree_revert does, of a tree that may have been committed. */
+int revert(struct wfs_tree *tree, const char *paths, const struct wfs_tree_listener *listener,
+           uint64_t *ret_n, struct wfs_error *err);
 
 #endif

@@ -7,13 +7,9 @@
  * durable, and only then names and edits go. A journal that is replayed finds the same names, so
  * one record stands for everything.
  */
-#include "tree/revert.h"
-
-#include <weightfs/array.h>
 #include "tree/changes.h"
 #include "tree/node/edit.h"
 #include "tree/node/entry.h"
-#include "tree/node/node.h"
 #include "tree/stage/stage.h"
 
 #include <errno.h>
@@ -26,100 +22,93 @@ struct mark {
     bool is_before; /* of the pristine tree */
 };
 
-static int mark(struct marks *marks, bool is_before, uint32_t id)
+/* A name of the catalog that comes back. */
+struct place {
+    uint32_t before;       /* entry of the pristine tree */
+    uint32_t added;        /* entry of the tree; 0: the name exists, and gets another file */
+    struct wfs_node *node; /* that it leads to */
+};
+
+/* Arrays are in the arena of the changes, with room for all that there can be. */
+struct reversion {
+    struct wfs_tree *tree;
+    struct wfs_error *err;
+    const struct wfs_tree_listener *listener;
+    struct changes changes;
+    bool *now, *before; /* entries that are taken back: of the tree, of the pristine one */
+    struct mark *todo;
+    size_t n_todo;
+    struct wfs_node **made; /* by node of the pristine tree: new ones, or directories used for it */
+    struct place *places;
+    size_t n_places;
+    struct wfs_node **gone; /* nodes that may be without a name at the end */
+    size_t n_gone;
+    uint64_t n; /* edits that are taken back */
+};
+
+static const struct entry *before(const struct reversion *reversion, uint32_t id)
 {
-    bool *is_marked = is_before ? &marks->before[id] : &marks->now[id];
-    if (id == 0 || *is_marked)
-        return 0;
-    if (array_reserve(&marks->todo, sizeof(*marks->todo), marks->n_todo, 1, &marks->n_todo_room) <
-        0)
-        return -ENOMEM;
-    *is_marked = true;
-    marks->todo[marks->n_todo++] = (struct mark){id, is_before};
-    return 0;
+    return entry_at(reversion->changes.loaded, id);
 }
 
-static int mark_content(struct marks *marks, bool is_before, const struct wfs_node *dir)
+/* ---- what goes together ---- */
+
+static void mark(struct reversion *reversion, bool is_before, uint32_t id)
 {
-    const struct wfs_tree *tree = is_before ? marks->changes->loaded : marks->changes->tree;
+    bool *is_marked = is_before ? &reversion->before[id] : &reversion->now[id];
+    if (id == 0 || *is_marked)
+        return;
+    *is_marked = true;
+    reversion->todo[reversion->n_todo++] = (struct mark){id, is_before};
+}
+
+static void mark_content(struct reversion *reversion, bool is_before, const struct wfs_node *dir)
+{
+    const struct wfs_tree *tree = is_before ? reversion->changes.loaded : reversion->tree;
     const struct directory *directory = dir->directory;
-    int code = 0;
-    for (uint32_t i = 0; i < directory->n_ids && code == 0; i++) {
+    for (uint32_t i = 0; i < directory->n_ids; i++) {
         const struct wfs_node *node = entry_at(tree, directory->ids[i])->node;
         if (node != NULL && !node_is_fixed(node) && node != tree->out)
-            code = mark(marks, is_before, directory->ids[i]);
+            mark(reversion, is_before, directory->ids[i]);
     }
-    return code;
 }
 
-/* The control directory is not listed in the root. */
-static int mark_all(struct marks *marks)
+static void relate_now(struct reversion *reversion, uint32_t id)
 {
-    const struct wfs_tree *trees[] = {marks->changes->tree, marks->changes->loaded};
-    int code = 0;
-    for (int i = 0; i < 2 && code == 0; i++) {
-        code = mark_content(marks, i == 1, trees[i]->root);
-        if (code == 0)
-            code = mark_content(marks, i == 1, trees[i]->control);
-    }
-    return code;
-}
-
-/* The file may have been loaded with names that it has no more: it comes back to them. */
-static int mark_lost_names(struct marks *marks, const struct wfs_node *was)
-{
-    int code = 0;
-    for (uint32_t id = was->entry; id != 0 && code == 0;
-         id = entry_at(marks->changes->loaded, id)->next) {
-        if (marks->changes->current[id] == 0)
-            code = mark(marks, true, id);
-    }
-    return code;
-}
-
-static int relate_now(struct marks *marks, uint32_t id)
-{
-    const struct changes *changes = marks->changes;
+    const struct changes *changes = &reversion->changes;
     const struct wfs_node *node = entry_at(changes->tree, id)->node;
     const struct wfs_node *was = changes_before(changes, node);
     const uint32_t origin = changes->origin[id];
-    int code = mark(marks, true, origin);
-    if (code == 0 && node->kind == NODE_DIR && node != changes->tree->control)
-        code = mark_content(marks, false, node);
-    if (code == 0 && was != NULL && was->kind != NODE_DIR &&
-        (origin == 0 || entry_at(changes->loaded, origin)->node != was))
-        code = mark_lost_names(marks, was);
-    return code;
-}
-
-/* Names that other files of the catalog were loaded with, and that this one has now. */
-static int mark_taken_names(struct marks *marks, const struct wfs_node *was,
-                            const struct wfs_node *now)
-{
-    const struct changes *changes = marks->changes;
-    int code = 0;
-    for (uint32_t id = now->entry; id != 0 && code == 0; id = entry_at(changes->tree, id)->next) {
-        const uint32_t origin = changes->origin[id];
-        if (origin != 0 && entry_at(changes->loaded, origin)->node != was)
-            code = mark(marks, false, id);
+    mark(reversion, true, origin);
+    if (node->kind == NODE_DIR && node != changes->tree->control)
+        mark_content(reversion, false, node);
+    if (was == NULL || was->kind == NODE_DIR ||
+        (origin != 0 && before(reversion, origin)->node == was))
+        return;
+    /* The file may have been loaded with names that it has no more: it comes back to them. */
+    for (uint32_t name = was->entry; name != 0; name = before(reversion, name)->next) {
+        if (changes->current[name] == 0)
+            mark(reversion, true, name);
     }
-    return code;
 }
 
-static int relate_before(struct marks *marks, uint32_t id)
+static void relate_before(struct reversion *reversion, uint32_t id)
 {
-    const struct changes *changes = marks->changes;
-    const struct wfs_node *was = entry_at(changes->loaded, id)->node;
+    const struct changes *changes = &reversion->changes;
+    const struct wfs_node *was = before(reversion, id)->node;
     const struct wfs_node *now = changes->now[was->id];
-    int code = mark(marks, false, changes->current[id]);
-    if (code == 0 && was->kind == NODE_DIR)
-        code = mark_content(marks, true, was);
-    if (code == 0 && was->kind != NODE_DIR && now != NULL)
-        code = mark_taken_names(marks, was, now);
-    return code;
+    mark(reversion, false, changes->current[id]);
+    if (was->kind == NODE_DIR)
+        mark_content(reversion, true, was);
+    else if (now != NULL) {
+        /* Names that other files of the catalog were loaded with, and that this one has now. */
+        for (uint32_t name = now->entry; name != 0; name = entry_at(changes->tree, name)->next) {
+            const uint32_t origin = changes->origin[name];
+            if (origin != 0 && before(reversion, origin)->node != was)
+                mark(reversion, false, name);
+        }
+    }
 }
-
-/* ---- paths ---- */
 
 /* Returns the entry at the path of n bytes, or 0. */
 static uint32_t resolve(const struct wfs_tree *tree, const char *path, size_t n)
@@ -144,89 +133,45 @@ static uint32_t resolve(const struct wfs_tree *tree, const char *path, size_t n)
     return id;
 }
 
-static int mark_path(struct marks *marks, const char *path, size_t n, struct wfs_error *err)
+static int mark_path(struct reversion *reversion, const char *path, size_t n)
 {
-    const struct changes *changes = marks->changes;
-    const uint32_t now = resolve(changes->tree, path, n);
-    const uint32_t before = resolve(changes->loaded, path, n);
-    const struct wfs_node *node = now == 0 ? NULL : entry_at(changes->tree, now)->node;
-    if (now == 0 && before == 0)
-        return wfs_fail(err, ENOENT, "'%s' is neither in the mount nor in its source",
+    const struct wfs_tree *tree = reversion->tree;
+    const uint32_t now = resolve(tree, path, n);
+    const uint32_t was = resolve(reversion->changes.loaded, path, n);
+    const struct wfs_node *node = now == 0 ? NULL : entry_at(tree, now)->node;
+    if (now == 0 && was == 0)
+        return wfs_fail(reversion->err, ENOENT, "'%s' is neither in the mount nor in its source",
                         wfs_quote_n(path, n).text);
-    if (node != NULL &&
-        (node_is_fixed(node) || node == changes->tree->out || node == changes->tree->control))
-        return wfs_fail(err, EINVAL, "'%s' cannot have edits", wfs_quote_n(path, n).text);
-    const int code = mark(marks, false, now);
-    return code < 0 || mark(marks, true, before) < 0 ? wfs_fail_memory(err) : 0;
+    if (node != NULL && (node_is_fixed(node) || node == tree->out || node == tree->control))
+        return wfs_fail(reversion->err, EINVAL, "'%s' cannot have edits",
+                        wfs_quote_n(path, n).text);
+    mark(reversion, false, now);
+    mark(reversion, true, was);
+    return 0;
 }
 
-/*
- * Marks everything whose edits go together with those of the paths, which have "//" between them;
- * an empty text stands for all. -ENOENT: there is no such path, now or in the source. marks_done is
- * due in any case.
- */
-static int marks_make(const struct changes *changes, const char *paths, struct marks *ret,
-                      struct wfs_error *err)
+/* The control directory is not listed in the root. */
+static int mark_all(struct reversion *reversion, const char *paths)
 {
-    *ret = (struct marks){.changes = changes,
-                          .now = calloc(changes->n_entries + 1u, sizeof(bool)),
-                          .before = calloc(changes->loaded->entries.n_items + 1u, sizeof(bool))};
-    int code = ret->now == NULL || ret->before == NULL ? -ENOMEM : 0;
-    if (code == 0 && *paths == '\0')
-        code = mark_all(ret);
-    for (const char *end; code == 0 && *paths != '\0'; paths = *end == '\0' ? end : end + 2) {
+    const struct wfs_tree *tree = reversion->tree, *loaded = reversion->changes.loaded;
+    if (*paths == '\0') {
+        mark_content(reversion, false, tree->root);
+        mark_content(reversion, false, tree->control);
+        mark_content(reversion, true, loaded->root);
+        mark_content(reversion, true, loaded->control);
+    }
+    for (const char *end; *paths != '\0'; paths = *end == '\0' ? end : end + 2) {
         end = strstr(paths, "//");
         end = end == NULL ? paths + strlen(paths) : end;
-        code = mark_path(ret, paths, (size_t)(end - paths), err);
+        const int code = mark_path(reversion, paths, (size_t)(end - paths));
+        if (code < 0)
+            return code;
     }
-    while (code == 0 && ret->n_todo > 0) {
-        const struct mark next = ret->todo[--ret->n_todo];
-        code = next.is_before ? relate_before(ret, next.id) : relate_now(ret, next.id);
+    while (reversion->n_todo > 0) {
+        const struct mark next = reversion->todo[--reversion->n_todo];
+        (next.is_before ? relate_before : relate_now)(reversion, next.id);
     }
-    return code == -ENOMEM ? wfs_fail_memory(err) : code;
-}
-
-static void marks_done(struct marks *marks)
-{
-    free(marks->now);
-    free(marks->before);
-    free(marks->todo);
-    *marks = (struct marks){0};
-}
-
-/* A name of the catalog that comes back. */
-struct place {
-    uint32_t before;       /* entry of the pristine tree */
-    uint32_t added;        /* entry of the tree; 0: the name exists, and gets another file */
-    struct wfs_node *node; /* that it leads to */
-};
-
-struct reversion {
-    struct wfs_tree *tree;
-    struct wfs_error *err;
-    const struct wfs_tree_listener *listener;
-    struct changes changes;
-    struct marks marks;
-    struct wfs_node **made; /* by node of the pristine tree: new ones, or directories used for it */
-    struct place *places;
-    size_t n_places, n_place_room;
-    struct wfs_node **gone; /* nodes that may be without a name at the end */
-    size_t n_gone, n_gone_room;
-    uint64_t n; /* edits that are taken back */
-};
-
-static void reversion_done(struct reversion *reversion)
-{
-    marks_done(&reversion->marks);
-    changes_done(&reversion->changes);
-    free(reversion->made);
-    free(reversion->places);
-    free(reversion->gone);
-}
-
-static const struct entry *before(const struct reversion *reversion, uint32_t id)
-{
-    return entry_at(reversion->changes.loaded, id);
+    return 0;
 }
 
 /* ---- what is in the way ---- */
@@ -243,12 +188,6 @@ static int fail_paths(const struct reversion *reversion, uint32_t loaded, uint32
     return wfs_fail(reversion->err, EBUSY, format, wfs_quote(one.bytes).text, name.text, name.text);
 }
 
-static int fail_taken(const struct reversion *reversion, uint32_t loaded, uint32_t other)
-{
-    return fail_paths(reversion, loaded, other,
-                      "'%s' cannot come back, because '%s' has its place; discard '%s' as well");
-}
-
 /* A file of the catalog that keeps its edits cannot get back another name of it. */
 static int check_tie(const struct reversion *reversion, uint32_t loaded,
                      const struct wfs_node *node)
@@ -256,7 +195,7 @@ static int check_tie(const struct reversion *reversion, uint32_t loaded,
     if (!changes_is_edited(node))
         return 0;
     for (uint32_t id = node->entry; id != 0; id = entry_at(reversion->tree, id)->next) {
-        if (id <= reversion->changes.n_entries && reversion->marks.now[id])
+        if (id <= reversion->changes.n_entries && reversion->now[id])
             return 0;
     }
     return fail_paths(reversion, loaded, node->entry,
@@ -273,15 +212,15 @@ static int add_place(struct reversion *reversion, uint32_t loaded, struct wfs_no
     const struct entry *was = before(reversion, loaded);
     const uint32_t there = entry_find(tree, dir, was->name);
     uint32_t id = 0;
-    if (there != 0 && (there > reversion->changes.n_entries || !reversion->marks.now[there]))
-        return fail_taken(reversion, loaded, there);
-    const bool is_there = there != 0 && there == reversion->changes.current[loaded];
-    if (array_reserve(&reversion->places, sizeof(*reversion->places), reversion->n_places, 1,
-                      &reversion->n_place_room) < 0 ||
-        (!is_there && entry_add(tree, dir, was->name, NAME_COPIED, node, true, &id) < 0))
-        return wfs_fail_memory(reversion->err);
-    if (id != 0)
+    if (there != 0 && (there > reversion->changes.n_entries || !reversion->now[there]))
+        return fail_paths(reversion, loaded, there,
+                          "'%s' cannot come back, because '%s' has its place; discard '%s' as "
+                          "well");
+    if (there == 0 || there != reversion->changes.current[loaded]) {
+        if (entry_add(tree, dir, was->name, NAME_COPIED, node, true, &id) < 0)
+            return wfs_fail_memory(reversion->err);
         entry_at(tree, id)->order = was->order;
+    }
     reversion->places[reversion->n_places++] = (struct place){loaded, id, node};
     return 0;
 }
@@ -299,6 +238,7 @@ static struct wfs_node *make_node(struct reversion *reversion, const struct wfs_
     } else if (was->kind == NODE_VALUE) {
         node->value = was->value;
     }
+    node->loaded = was->id;
     edit_touch(tree, node);
     reversion->made[was->id] = node;
     return node;
@@ -319,14 +259,13 @@ static int find_dir(struct reversion *reversion, const struct wfs_node *was, str
     const uint32_t there = entry_find(reversion->tree, parent, entry->name);
     struct wfs_node *other = there == 0 ? NULL : entry_at(reversion->tree, there)->node;
     if (other != NULL && other->kind == NODE_DIR && there <= changes->n_entries &&
-        !reversion->marks.now[there] && changes_before(changes, other) == NULL) {
+        !reversion->now[there] && changes_before(changes, other) == NULL) {
         *ret = reversion->made[was->id] = other;
         return 0;
     }
     *ret = make_node(reversion, was);
-    if (*ret == NULL)
-        return wfs_fail_memory(reversion->err);
-    return add_place(reversion, was->entry, parent, *ret);
+    return *ret == NULL ? wfs_fail_memory(reversion->err)
+                        : add_place(reversion, was->entry, parent, *ret);
 }
 
 static int place(struct reversion *reversion, uint32_t loaded)
@@ -347,17 +286,6 @@ static int place(struct reversion *reversion, uint32_t loaded)
     if (node == NULL)
         node = make_node(reversion, was->node);
     return node == NULL ? wfs_fail_memory(reversion->err) : add_place(reversion, loaded, dir, node);
-}
-
-static int place_all(struct reversion *reversion)
-{
-    const struct wfs_tree *loaded = reversion->changes.loaded;
-    int code = 0;
-    for (uint32_t id = 1; id <= loaded->entries.n_items && code == 0; id++) {
-        if (reversion->marks.before[id])
-            code = place(reversion, id);
-    }
-    return code;
 }
 
 /* Takes the new names away again, the last one first: directories are older than what is in them.
@@ -381,15 +309,20 @@ static void take_away(struct reversion *reversion)
     }
 }
 
-/* ---- whether there is anything to do ---- */
+/* ---- doing ---- */
 
-/* Modes, times and attributes of other programs go with the edits, but do not count as such. */
-static bool is_touched(const struct wfs_node *node)
+/* Returns the file now of a name that is taken back, if it has anything to take back. Modes, times
+ * and attributes of other programs go with the edits, but do not count as such. */
+static struct wfs_node *touched(const struct reversion *reversion, uint32_t loaded)
 {
-    const struct edit *edit = node->edit;
-    return changes_is_edited(node) ||
-           (edit != NULL &&
-            (edit->has_mode || edit->has_atime || edit->has_mtime || edit->foreign.first != NULL));
+    struct wfs_node *node = reversion->before[loaded]
+                                ? reversion->changes.now[before(reversion, loaded)->node->id]
+                                : NULL;
+    const struct edit *edit = node == NULL ? NULL : node->edit;
+    const bool is_touched =
+        edit != NULL && (changes_is_edited(node) || edit->has_mode || edit->has_atime ||
+                         edit->has_mtime || edit->foreign.first != NULL);
+    return is_touched ? node : NULL;
 }
 
 static bool has_work(const struct reversion *reversion)
@@ -397,16 +330,11 @@ static bool has_work(const struct reversion *reversion)
     const struct changes *changes = &reversion->changes;
     bool has_any = reversion->n_places > 0;
     for (uint32_t id = 1; id <= changes->n_entries && !has_any; id++)
-        has_any = reversion->marks.now[id] && changes->origin[id] == 0;
-    for (uint32_t id = 1; id <= changes->loaded->entries.n_items && !has_any; id++) {
-        const struct wfs_node *node =
-            reversion->marks.before[id] ? changes->now[before(reversion, id)->node->id] : NULL;
-        has_any = node != NULL && is_touched(node);
-    }
+        has_any = reversion->now[id] && changes->origin[id] == 0;
+    for (uint32_t id = 1; id <= changes->loaded->entries.n_items && !has_any; id++)
+        has_any = touched(reversion, id) != NULL;
     return has_any;
 }
-
-/* ---- doing ---- */
 
 static void tell(const struct reversion *reversion, const struct wfs_node *node, const char *name)
 {
@@ -421,12 +349,23 @@ static void touch_dir(const struct reversion *reversion, struct wfs_node *dir)
     tell(reversion, dir, NULL);
 }
 
-/* There is room for the node: see begin. */
 static void leave(struct reversion *reversion, struct wfs_node *node)
 {
     edit_touch(reversion->tree, node);
     tell(reversion, node, NULL);
     reversion->gone[reversion->n_gone++] = node;
+}
+
+static void reset_nodes(struct reversion *reversion)
+{
+    for (uint32_t id = 1; id <= reversion->changes.loaded->entries.n_items; id++) {
+        struct wfs_node *node = touched(reversion, id);
+        if (node == NULL)
+            continue;
+        reversion->n += changes_is_edited(node);
+        edit_reset(reversion->tree, node);
+        tell(reversion, node, NULL);
+    }
 }
 
 static void put_places(struct reversion *reversion)
@@ -451,25 +390,11 @@ static void put_places(struct reversion *reversion)
     }
 }
 
-static void reset_nodes(struct reversion *reversion)
-{
-    const struct changes *changes = &reversion->changes;
-    for (uint32_t id = 1; id <= changes->loaded->entries.n_items; id++) {
-        struct wfs_node *node =
-            reversion->marks.before[id] ? changes->now[before(reversion, id)->node->id] : NULL;
-        if (node == NULL || !is_touched(node))
-            continue;
-        reversion->n += changes_is_edited(node);
-        edit_reset(reversion->tree, node);
-        tell(reversion, node, NULL);
-    }
-}
-
 static void remove_names(struct reversion *reversion)
 {
     for (uint32_t id = 1; id <= reversion->changes.n_entries; id++) {
         const struct entry *entry = entry_at(reversion->tree, id);
-        if (!reversion->marks.now[id] || reversion->changes.origin[id] != 0)
+        if (!reversion->now[id] || reversion->changes.origin[id] != 0)
             continue;
         tell(reversion, entry->dir, entry->name);
         touch_dir(reversion, entry->dir);
@@ -477,35 +402,11 @@ static void remove_names(struct reversion *reversion)
         entry_remove(reversion->tree, id);
         reversion->n++;
     }
-}
-
-static void release_all(const struct reversion *reversion)
-{
     for (size_t i = 0; i < reversion->n_gone; i++) {
         struct wfs_node *node = reversion->gone[i];
         if (node->entry == 0 && node->kind == NODE_DIR)
             node->n_links = 0;
         edit_release(reversion->tree, node);
-    }
-}
-
-/* The order of these four matters: edits are reset while names still lead to their nodes. */
-static void apply(struct reversion *reversion)
-{
-    reset_nodes(reversion);
-    put_places(reversion);
-    remove_names(reversion);
-    release_all(reversion);
-}
-
-/* A file that lost its last name while it is open does not count as an edit. */
-static void forget_unnamed(struct wfs_tree *tree)
-{
-    for (struct edit *edit = tree->edits; edit != NULL; edit = edit->next) {
-        if (edit->node->entry != 0 || edit->changed <= tree->committed)
-            continue;
-        edit->changed = 0;
-        tree->n_changed_nodes--;
     }
 }
 
@@ -518,7 +419,13 @@ static void count_again(struct reversion *reversion, bool is_all)
     struct wfs_tree *tree = reversion->tree;
     tree->generation += reversion->n;
     tree->changed_at = node_now();
-    forget_unnamed(tree);
+    /* A file that lost its last name while it is open does not count as an edit. */
+    for (struct edit *edit = tree->edits; edit != NULL; edit = edit->next) {
+        if (edit->node->entry != 0 || edit->changed <= tree->committed)
+            continue;
+        edit->changed = 0;
+        tree->n_changed_nodes--;
+    }
     if (tree->n_commits > 0 || changes_refresh(&reversion->changes) < 0) {
         tree->n_changed_entries += reversion->n;
         return;
@@ -535,20 +442,26 @@ static void count_again(struct reversion *reversion, bool is_all)
 
 static int begin(struct reversion *reversion, const char *paths)
 {
-    struct wfs_tree *tree = reversion->tree;
-    int code = changes_find(tree, &reversion->changes, reversion->err);
-    if (code == 0)
-        code = marks_make(&reversion->changes, paths, &reversion->marks, reversion->err);
+    struct changes *changes = &reversion->changes;
+    int code = changes_find(reversion->tree, changes, reversion->err);
     if (code < 0)
         return code;
-    reversion->made = calloc(reversion->changes.loaded->nodes.n_items + 1u, sizeof(void *));
-    if (reversion->made == NULL)
+    struct arena *arena = &changes->arena;
+    const size_t n_now = changes->n_entries + 1u, n_before = changes->loaded->entries.n_items + 1u;
+    reversion->now = arena_calloc(arena, n_now, sizeof(*reversion->now));
+    reversion->before = arena_calloc(arena, n_before, sizeof(*reversion->before));
+    reversion->todo = arena_calloc(arena, n_now + n_before, sizeof(*reversion->todo));
+    reversion->places = arena_calloc(arena, n_before, sizeof(*reversion->places));
+    reversion->gone = arena_calloc(arena, n_now + n_before, sizeof(*reversion->gone));
+    reversion->made = arena_calloc(arena, changes->loaded->nodes.n_items + 1u, sizeof(void *));
+    if (reversion->now == NULL || reversion->before == NULL || reversion->todo == NULL ||
+        reversion->places == NULL || reversion->gone == NULL || reversion->made == NULL)
         return wfs_fail_memory(reversion->err);
-    code = place_all(reversion);
-    if (code == 0 && array_reserve(&reversion->gone, sizeof(*reversion->gone), 0,
-                                   reversion->changes.n_entries + reversion->n_places,
-                                   &reversion->n_gone_room) < 0)
-        code = wfs_fail_memory(reversion->err);
+    code = mark_all(reversion, paths);
+    for (uint32_t id = 1; id < n_before && code == 0; id++) {
+        if (reversion->before[id])
+            code = place(reversion, id);
+    }
     return code;
 }
 
@@ -564,6 +477,7 @@ static int note(const struct reversion *reversion, const char *paths)
                : 0;
 }
 
+/* The order of the steps matters: edits are reset while names still lead to their nodes. */
 int revert(struct wfs_tree *tree, const char *paths, const struct wfs_tree_listener *listener,
            uint64_t *ret_n, struct wfs_error *err)
 {
@@ -572,14 +486,16 @@ int revert(struct wfs_tree *tree, const char *paths, const struct wfs_tree_liste
     const bool is_needed = code == 0 && has_work(&reversion);
     if (is_needed)
         code = note(&reversion, paths);
-    if (code < 0)
+    if (code < 0) {
         take_away(&reversion);
-    if (code == 0 && is_needed) {
-        apply(&reversion);
+    } else if (is_needed) {
+        reset_nodes(&reversion);
+        put_places(&reversion);
+        remove_names(&reversion);
         count_again(&reversion, *paths == '\0');
     }
     *ret_n = reversion.n;
-    reversion_done(&reversion);
+    changes_done(&reversion.changes);
     return code;
 }
 

@@ -10,7 +10,7 @@
 #include "tree/node/edit.h"
 #include "tree/node/entry.h"
 #include "tree/node/node.h"
-#include "tree/revert.h"
+#include "tree/changes.h"
 #include "tree/stage/journal.h"
 #include "tree/stage/stage.h"
 
@@ -115,11 +115,18 @@ static int do_link(struct wfs_tree *tree, const struct wfs_record *record)
 static int do_attr(struct wfs_tree *tree, const struct wfs_record *record)
 {
     struct wfs_node *node;
+    const char *value = record->n_words > 2 ? record->words[2] : NULL;
     const int code = find_node(tree, record->words[0], &node);
     if (code < 0)
         return code;
-    return attrs_change(tree, node, record->words[1],
-                        record->n_words > 2 ? record->words[2] : NULL);
+    const struct attr *attr = attrs_find(record->words[1]);
+    if (node->kind != NODE_FILE || attr == NULL)
+        return -ENODATA;
+    if (value != NULL)
+        return attrs_set(tree, node, attr, value, strlen(value));
+    if (attr->effect >= ATTR_TEXT && node->edit != NULL)
+        attrs_unset(tree, node->edit, attr);
+    return 0;
 }
 
 /* ---- content ---- */

@@ -451,16 +451,17 @@ static int add_kind(struct listing *listing, unsigned kind)
 
 static int add_metadata(const struct listing *listing)
 {
-    struct wfs_catalog *contents = listing->patch->contents;
-    const struct wfs_node *file = entry_metadata(listing->tree);
+    const struct wfs_tree *tree = listing->tree;
+    const struct wfs_node *file = entry_metadata(tree);
+    const struct wfs_text *list;
     bool is_good;
     if (file != NULL && !edit_is_staged(file))
         return 0;
-    const int code = pass(listing, metadata_fill(listing->tree, contents, listing->err), &is_good);
+    const int code = pass(listing, metadata_list(tree, &list, listing->err), &is_good);
     if (code < 0)
         return code;
-    return patch_compare_meta(listing->patch, wfs_catalog_meta(listing->tree->catalog),
-                              wfs_catalog_meta(contents), true) < 0
+    return patch_compare_meta(listing->patch, wfs_catalog_meta(tree->catalog),
+                              is_good ? list : NULL, true) < 0
                ? wfs_fail_memory(listing->err)
                : 0;
 }

@@ -32,56 +32,36 @@ static bool has_prefix(const char *name, const char *prefix)
     return strncmp(name, prefix, strlen(prefix)) == 0;
 }
 
-static const struct attr *find_attr(const char *name)
-{
-    for (size_t i = 0; i < attrs_table_n; i++) {
-        if (strcmp(attrs_table[i].name, name + strlen(OURS)) == 0)
-            return &attrs_table[i];
-    }
-    return NULL;
-}
-
 /* ---- get ---- */
-
-struct search {
-    const char *name;
-    struct strbuf *value;
-    bool has_found;
-};
-
-static bool take_value(void *ctx, const struct wfs_text *text)
-{
-    struct search *search = ctx;
-    if (strcmp(search->name, text->name) != 0)
-        return true;
-    strbuf_add(search->value, text->value, text->n_bytes);
-    search->has_found = true;
-    return false;
-}
 
 static int get_of_root(const struct wfs_tree *tree, const char *name, struct strbuf *value)
 {
+    const struct wfs_text *text;
     if (strcmp(name, FORMAT) == 0 && wfs_catalog_format(tree->catalog) != NULL) {
         strbuf_puts(value, wfs_catalog_format(tree->catalog)->name);
         return 0;
     }
-    struct search search = {name + strlen(METADATA), value, false};
     if (!has_prefix(name, METADATA))
         return -ENODATA;
-    const int code = metadata_each(tree, take_value, &search, NULL);
-    return code < 0 && code != -EBADMSG ? code : search.has_found ? 0 : -ENODATA;
+    const int code = metadata_list(tree, &text, NULL);
+    while (code == 0 && text != NULL && strcmp(name + strlen(METADATA), text->name) != 0)
+        text = text->next;
+    if (code < 0 || text == NULL)
+        return code < 0 && code != -EBADMSG ? code : -ENODATA;
+    strbuf_add(value, text->value, text->n_bytes);
+    return 0;
 }
 
 static int get_of_file(const struct wfs_tree *tree, const struct wfs_node *node, const char *name,
                        struct strbuf *value)
 {
-    const struct attr *attr = find_attr(name);
+    const struct attr *attr = attrs_find(name + strlen(OURS));
     struct look look;
     if (attr == NULL)
         return -ENODATA;
     int code = attrs_look(tree, node, &look);
     if (code == 0)
-        code = attr->get(&look, value);
+        code = attrs_get(&look, attr, value);
     attrs_look_done(&look);
     return code;
 }
@@ -154,19 +134,17 @@ static void add_ours(struct list *list, const char *prefix, const char *name, si
     strbuf_add(&list->names, name, strlen(name) + 1);
 }
 
-static bool add_metadata(void *ctx, const struct wfs_text *text)
-{
-    if (text->name[0] != '\0')
-        add_ours(ctx, METADATA, text->name, text->n_bytes);
-    return true;
-}
-
 static int list_root(const struct wfs_tree *tree, struct list *list)
 {
     const struct wfs_format *format = wfs_catalog_format(tree->catalog);
+    const struct wfs_text *text;
     if (format != NULL)
         add_ours(list, OURS, "format", strlen(format->name));
-    const int code = metadata_each(tree, add_metadata, list, NULL);
+    const int code = metadata_list(tree, &text, NULL);
+    for (; code == 0 && text != NULL; text = text->next) {
+        if (text->name[0] != '\0')
+            add_ours(list, METADATA, text->name, text->n_bytes);
+    }
     return code == -EBADMSG ? 0 : code; /* a commit reports that */
 }
 
@@ -179,7 +157,7 @@ static int list_file(const struct wfs_tree *tree, const struct wfs_node *node, s
         value.n_bytes = 0;
         if (!attrs_table[i].is_listed)
             continue;
-        code = attrs_table[i].get(&look, &value);
+        code = attrs_get(&look, &attrs_table[i], &value);
         if (code == 0)
             add_ours(list, OURS, attrs_table[i].name, value.n_bytes);
         code = code == -ENODATA ? 0 : code;
@@ -233,19 +211,6 @@ static int compare_old(const struct wfs_tree *tree, const struct wfs_node *node,
            (n_bytes == 0 || memcmp(old.bytes, value, n_bytes) == 0);
 }
 
-static int set_of_file(struct wfs_tree *tree, struct wfs_node *node, const struct attr *attr,
-                       const void *value, size_t n_bytes)
-{
-    if (attr->set == NULL)
-        return 0;
-    const int code = attr->set(tree, node, value, n_bytes);
-    if (code == 0 && attr->unset != NULL)
-        edit_mark(tree, node->edit);
-    if (code == 0)
-        edit_touch(tree, node);
-    return code;
-}
-
 /* metadata.json is the one place of edited metadata. */
 static int set_metadata(struct wfs_tree *tree, const char *name, const char *value, size_t n_bytes)
 {
@@ -254,7 +219,7 @@ static int set_metadata(struct wfs_tree *tree, const char *name, const char *val
         return -EINVAL;
     autostrbuf struct strbuf text = {0};
     struct wfs_node *node = entry_metadata(tree);
-    int code = metadata_render_with(tree, name, value, n_bytes, &text);
+    int code = metadata_render(tree, name, value, n_bytes, &text);
     if (code == 0 && node == NULL)
         code = wfs_node_create(tree, tree->control, ENTRY_METADATA, 0644 & ~tree->options.umask,
                                &node);
@@ -295,12 +260,6 @@ static int remove_foreign(struct wfs_tree *tree, struct wfs_node *node, const ch
     return code;
 }
 
-/* A name in our part of the namespace that no node could have. */
-static bool is_unknown(const char *name)
-{
-    return find_attr(name) == NULL && !has_prefix(name, METADATA) && strcmp(name, FORMAT) != 0;
-}
-
 int wfs_node_set_xattr(struct wfs_tree *tree, struct wfs_node *node, const char *name,
                        const void *value, size_t n_bytes, int flags)
 {
@@ -314,15 +273,20 @@ int wfs_node_set_xattr(struct wfs_tree *tree, struct wfs_node *node, const char 
         return -E2BIG;
     if (!has_prefix(name, OURS))
         return set_foreign(tree, node, name, value, n_bytes, flags);
-    if (is_unknown(name))
-        return -EINVAL;
+    const struct attr *attr = attrs_find(name + strlen(OURS));
+    if (attr == NULL && !has_prefix(name, METADATA) && strcmp(name, FORMAT) != 0)
+        return -EINVAL; /* no node could have it */
     const int code = compare_old(tree, node, name, value, n_bytes, flags);
     if (code != 0)
         return code < 0 ? code : 0;
     if (node == tree->root && has_prefix(name, METADATA))
         return set_metadata(tree, name + strlen(METADATA), value == NULL ? "" : value, n_bytes);
-    if (node->kind == NODE_FILE && !wfs_node_is_control(tree, node) && find_attr(name) != NULL)
-        return set_of_file(tree, node, find_attr(name), value == NULL ? "" : value, n_bytes);
+    if (attr != NULL && node->kind == NODE_FILE && !wfs_node_is_control(tree, node)) {
+        const int set = attrs_set(tree, node, attr, value == NULL ? "" : value, n_bytes);
+        if (set == 0 && attr->effect != ATTR_FIXED)
+            edit_touch(tree, node);
+        return set;
+    }
     return 0; /* copies of files and directories try whatever the original has */
 }
 
@@ -341,14 +305,13 @@ int wfs_node_remove_xattr(struct wfs_tree *tree, struct wfs_node *node, const ch
     if (node == tree->root)
         return has_prefix(name, METADATA) ? set_metadata(tree, name + strlen(METADATA), NULL, 0)
                                           : 0;
-    const struct attr *attr = find_attr(name);
-    if (attr->unset == NULL || node->edit == NULL)
+    const struct attr *attr = attrs_find(name + strlen(OURS));
+    if (attr->effect < ATTR_TEXT || node->edit == NULL)
         return 0;
     const int noted = notes_attr(tree, node, attr->name, NULL, 0);
     if (noted < 0)
         return noted;
-    attr->unset(node->edit);
-    edit_mark(tree, node->edit);
+    attrs_unset(tree, node->edit, attr);
     edit_touch(tree, node);
     return 0;
 }
@@ -361,7 +324,8 @@ static int carry(struct wfs_tree *tree, struct wfs_node *node, const struct wfs_
     for (size_t i = 0; i < attrs_table_n && code == 0; i++) {
         const struct attr *attr = &attrs_table[i];
         name.n_bytes = value.n_bytes = 0;
-        code = attr->is_listed && attr->set != NULL ? attr->get(&look, &value) : -ENODATA;
+        code = attr->is_listed && attr->effect != ATTR_FIXED ? attrs_get(&look, attr, &value)
+                                                             : -ENODATA;
         strbuf_printf(&name, "user.weightfs.%s", attr->name);
         if (code == 0)
             code = name.has_failed || value.has_failed

@@ -38,13 +38,13 @@ struct made {
 
 enum { N_MADE = 3 + WFS_TREE_TEXTS_MAX + WFS_TREE_MADE_MAX };
 
-struct texts {
+struct generated {
     struct made made[N_MADE]; /* by kind */
 };
 
 static struct made *made_of(const struct wfs_tree *tree, const struct wfs_node *node)
 {
-    return &tree->texts->made[node->kind - NODE_TENSORS];
+    return &tree->generated->made[node->kind - NODE_TENSORS];
 }
 
 static void remove_version(struct version **at)
@@ -84,11 +84,11 @@ static int add_out(struct wfs_tree *tree)
 int control_new(struct wfs_tree *tree)
 {
     uint32_t id;
-    tree->texts = calloc(1, sizeof(*tree->texts));
-    if (tree->texts == NULL)
+    tree->generated = calloc(1, sizeof(*tree->generated));
+    if (tree->generated == NULL)
         return -ENOMEM;
     for (size_t i = 0; i < N_MADE; i++)
-        pthread_mutex_init(&tree->texts->made[i].lock, NULL);
+        pthread_mutex_init(&tree->generated->made[i].lock, NULL);
     tree->control = node_new(tree, NODE_DIR, 0);
     if (tree->control == NULL ||
         entry_add(tree, tree->root, WFS_CONTROL_NAME, NAME_BORROWED, tree->control, false, &id) < 0)
@@ -107,16 +107,16 @@ int control_new(struct wfs_tree *tree)
 
 void control_done(struct wfs_tree *tree)
 {
-    if (tree->texts == NULL)
+    if (tree->generated == NULL)
         return;
     for (size_t i = 0; i < N_MADE; i++) {
-        struct made *made = &tree->texts->made[i];
+        struct made *made = &tree->generated->made[i];
         while (made->now != NULL)
             remove_version(&made->now);
         pthread_mutex_destroy(&made->lock);
     }
-    free(tree->texts);
-    tree->texts = NULL;
+    free(tree->generated);
+    tree->generated = NULL;
 }
 
 /* ---- tensors.csv ---- */
@@ -212,7 +212,7 @@ static int render(const struct wfs_tree *tree, const struct wfs_node *node, stru
 {
     int code = 0;
     if (node->kind == NODE_METADATA)
-        metadata_render(tree, text);
+        code = metadata_render(tree, NULL, NULL, 0, text);
     else if (node->kind == NODE_TENSORS)
         code = render_tensors(tree, text);
     else if (node->kind == NODE_STATUS)

@@ -33,23 +33,41 @@ struct metadata {
     uint64_t ino, version; /* of the file that was parsed last */
 };
 
-int metadata_new(struct metadata **out)
+struct status {
+    pthread_mutex_t lock;   /* guards all below, and the file in the staging directory */
+    struct wfs_status *now; /* malloc'ed; what the driver set last */
+    bool was_set;           /* the driver set anything */
+    time_t kept_at;         /* when the file was written last, seconds of the monotonic clock */
+};
+
+struct texts {
+    struct metadata metadata;
+    struct status status;
+};
+
+int texts_new(struct texts **out)
 {
-    struct metadata *metadata = calloc(1, sizeof(*metadata));
-    if (metadata == NULL)
+    const struct wfs_status clean = {.state = WFS_MOUNT_CLEAN};
+    struct texts *texts = calloc(1, sizeof(*texts));
+    if (texts == NULL || (texts->status.now = statusfile_copy(&clean)) == NULL) {
+        free(texts);
         return -ENOMEM;
-    pthread_mutex_init(&metadata->lock, NULL);
-    *out = metadata;
+    }
+    pthread_mutex_init(&texts->metadata.lock, NULL);
+    pthread_mutex_init(&texts->status.lock, NULL);
+    *out = texts;
     return 0;
 }
 
-void metadata_free(struct metadata *metadata)
+void texts_free(struct texts *texts)
 {
-    if (metadata == NULL)
+    if (texts == NULL)
         return;
-    arena_done(&metadata->arena);
-    pthread_mutex_destroy(&metadata->lock);
-    free(metadata);
+    arena_done(&texts->metadata.arena);
+    free(texts->status.now);
+    pthread_mutex_destroy(&texts->metadata.lock);
+    pthread_mutex_destroy(&texts->status.lock);
+    free(texts);
 }
 
 /* ---- JSON in ---- */
@@ -131,133 +149,56 @@ static int refresh(const struct wfs_tree *tree, const struct wfs_node *node,
     return 0;
 }
 
-int metadata_each(const struct wfs_tree *tree, metadata_visit visit, void *ctx,
-                  struct wfs_error *err)
+int metadata_list(const struct wfs_tree *tree, const struct wfs_text **ret, struct wfs_error *err)
 {
     const struct wfs_node *node = entry_metadata(tree);
-    struct metadata *metadata = tree->metadata;
-    if (node == NULL)
+    struct metadata *metadata = &tree->texts->metadata;
+    *ret = node == NULL ? NULL : wfs_catalog_meta(tree->catalog);
+    if (node == NULL || !edit_is_staged(node))
         return 0;
-    int code = 0;
     pthread_mutex_lock(&metadata->lock);
-    const struct wfs_text *text = wfs_catalog_meta(tree->catalog);
-    if (edit_is_staged(node)) {
-        code = refresh(tree, node, metadata, err);
-        text = metadata->list;
-    }
-    while (code == 0 && text != NULL && visit(ctx, text))
-        text = text->next;
+    const int code = refresh(tree, node, metadata, err);
+    *ret = metadata->list;
     pthread_mutex_unlock(&metadata->lock);
     return code;
 }
 
-struct filling {
-    struct wfs_catalog *catalog;
-    int code;
-};
-
-static bool add_to_catalog(void *ctx, const struct wfs_text *text)
-{
-    struct filling *filling = ctx;
-    filling->code =
-        catalog_add_meta_bytes(filling->catalog, text->name, text->value, text->n_bytes);
-    return filling->code == 0;
-}
-
-int metadata_fill(const struct wfs_tree *tree, struct wfs_catalog *catalog, struct wfs_error *err)
-{
-    struct filling filling = {catalog, 0};
-    const int code = metadata_each(tree, add_to_catalog, &filling, err);
-    if (code < 0 || filling.code < 0)
-        return code < 0 ? code : wfs_fail_memory(err);
-    return 0;
-}
-
 /* ---- JSON out ---- */
 
-struct writer {
-    struct strbuf *text;
-    const char *skipped; /* the name that is replaced or removed, or NULL */
-    const char *value;   /* NULL: removed */
-    size_t n_bytes;
-    bool has_any, has_replaced;
-};
-
-static void put(struct writer *writer, const char *name, const char *value, size_t n_bytes)
+static void put(struct strbuf *text, size_t n_start, const char *name, const char *value,
+                size_t n_bytes)
 {
-    strbuf_puts(writer->text, writer->has_any ? ",\n  " : "\n  ");
-    strbuf_json(writer->text, name);
-    strbuf_puts(writer->text, ": ");
-    strbuf_json_bytes(writer->text, value, n_bytes);
-    writer->has_any = true;
+    strbuf_puts(text, text->n_bytes > n_start ? ",\n  " : "\n  ");
+    strbuf_json(text, name);
+    strbuf_puts(text, ": ");
+    strbuf_json_bytes(text, value, n_bytes);
 }
 
-static bool put_text(void *ctx, const struct wfs_text *text)
+int metadata_render(const struct wfs_tree *tree, const char *name, const char *value,
+                    size_t n_bytes, struct strbuf *text)
 {
-    struct writer *writer = ctx;
-    if (writer->skipped == NULL || strcmp(writer->skipped, text->name) != 0) {
-        put(writer, text->name, text->value, text->n_bytes);
-    } else if (writer->value != NULL && !writer->has_replaced) {
-        put(writer, text->name, writer->value, writer->n_bytes);
-        writer->has_replaced = true;
-    }
-    return true;
-}
-
-static void finish(struct writer *writer)
-{
-    strbuf_puts(writer->text, writer->has_any ? "\n}\n" : "}\n");
-}
-
-void metadata_render(const struct wfs_tree *tree, struct strbuf *text)
-{
-    struct writer writer = {.text = text};
+    const struct wfs_text *list = wfs_catalog_meta(tree->catalog);
+    const int code = name == NULL ? 0 : metadata_list(tree, &list, NULL);
+    bool is_due = value != NULL;
+    if (code < 0)
+        return code;
     strbuf_puts(text, "{");
-    for (const struct wfs_text *at = wfs_catalog_meta(tree->catalog); at != NULL; at = at->next)
-        put_text(&writer, at);
-    finish(&writer);
-}
-
-int metadata_render_with(const struct wfs_tree *tree, const char *name, const char *value,
-                         size_t n_bytes, struct strbuf *text)
-{
-    struct writer writer = {.text = text, .skipped = name, .value = value, .n_bytes = n_bytes};
-    strbuf_puts(text, "{");
-    const int code = metadata_each(tree, put_text, &writer, NULL);
-    if (code == 0 && value != NULL && !writer.has_replaced)
-        put(&writer, name, value, n_bytes);
-    finish(&writer);
-    return code < 0 ? code : text->has_failed ? -ENOMEM : 0;
-}
-
-struct status {
-    pthread_mutex_t lock;   /* guards all below, and the file in the staging directory */
-    struct wfs_status *now; /* malloc'ed; what the driver set last */
-    bool was_set;           /* the driver set anything */
-    time_t kept_at;         /* when the file was written last, seconds of the monotonic clock */
-};
-
-int status_new(struct status **out)
-{
-    const struct wfs_status clean = {.state = WFS_MOUNT_CLEAN};
-    struct status *status = calloc(1, sizeof(*status));
-    if (status == NULL || (status->now = statusfile_copy(&clean)) == NULL) {
-        free(status);
-        return -ENOMEM;
+    const size_t n_start = text->n_bytes;
+    for (; list != NULL; list = list->next) {
+        const bool is_set = name != NULL && strcmp(name, list->name) == 0;
+        if (!is_set)
+            put(text, n_start, list->name, list->value, list->n_bytes);
+        else if (is_due)
+            put(text, n_start, name, value, n_bytes);
+        is_due = is_due && !is_set;
     }
-    pthread_mutex_init(&status->lock, NULL);
-    *out = status;
-    return 0;
+    if (is_due)
+        put(text, n_start, name, value, n_bytes);
+    strbuf_puts(text, text->n_bytes > n_start ? "\n}\n" : "}\n");
+    return text->has_failed ? -ENOMEM : 0;
 }
 
-void status_free(struct status *status)
-{
-    if (status == NULL)
-        return;
-    free(status->now);
-    pthread_mutex_destroy(&status->lock);
-    free(status);
-}
+/* ---- status.json ---- */
 
 /* The driver does not learn of each edit: whether any are pending is known here. */
 static enum wfs_mount_state shown_state(const struct wfs_tree *tree, enum wfs_mount_state state)
@@ -298,7 +239,7 @@ static void count_fetched(const struct wfs_tree *tree, struct wfs_status *status
 /* Called with the lock held. */
 static void render(const struct wfs_tree *tree, struct strbuf *text)
 {
-    struct wfs_status shown = *tree->status->now;
+    struct wfs_status shown = *tree->texts->status.now;
     shown.state = shown_state(tree, shown.state);
     shown.n_edits = wfs_tree_n_edits(tree);
     shown.n_unsynced = atomic_load(&tree->n_unsynced);
@@ -312,9 +253,9 @@ static void render(const struct wfs_tree *tree, struct strbuf *text)
 
 void status_render(const struct wfs_tree *tree, struct strbuf *text)
 {
-    pthread_mutex_lock(&tree->status->lock);
+    pthread_mutex_lock(&tree->texts->status.lock);
     render(tree, text);
-    pthread_mutex_unlock(&tree->status->lock);
+    pthread_mutex_unlock(&tree->texts->status.lock);
 }
 
 static bool is_same(const char *a, const char *b)
@@ -346,7 +287,7 @@ static void keep(const struct wfs_tree *tree)
 
 void wfs_tree_set_status(const struct wfs_tree *tree, const struct wfs_status *status)
 {
-    struct status *kept = tree->status;
+    struct status *kept = &tree->texts->status;
     struct wfs_status *copy = statusfile_copy(status);
     if (copy == NULL)
         return; /* the older one stays */

@@ -61,10 +61,9 @@ void pool_done(struct pool *pool);
 
 struct edit;
 struct wfs_stage;
-struct status;
 struct texts;
+struct generated;
 struct digests;
-struct metadata;
 struct valuefiles;
 
 enum {
@@ -121,6 +120,7 @@ struct wfs_node {
     struct edit *edit; /* what differs from the catalog; NULL: nothing */
     uint32_t id;       /* in the pool */
     uint32_t entry;    /* the first one; 0: unlinked */
+    uint32_t loaded;   /* in the pool of a tree of the same catalog without edits; 0: it is new */
     _Atomic uint32_t n_links;
     uint32_t kind : 8;        /* enum node_kind */
     uint32_t generation : 24; /* how many nodes had this place in the pool before */
@@ -137,10 +137,9 @@ struct wfs_tree {
     struct wfs_node *root, *control, *out;
     struct edit *edits;      /* all there are */
     struct wfs_stage *stage; /* NULL: read-only */
-    struct status *status;
     struct texts *texts;
+    struct generated *generated;
     struct digests *digests;
-    struct metadata *metadata;
     struct valuefiles *valuefiles;
     struct wfs_change *change; /* makes its copies by itself; NULL: they are made at once */
     struct wfs_replayed replayed;
