@@ -6,7 +6,6 @@
 #include <weightfs/array.h>
 #include <weightfs/cleanup.h>
 
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -15,6 +14,7 @@
 
 #include "base/bytes.h"
 #include "format/set/set.h"
+#include "format/set/shard_files.h"
 #include "tensor/catalog_parts.h"
 
 enum { MODEL, OPTIM, SCHEDULER, N_KINDS };
@@ -93,35 +93,23 @@ static int add_file(struct run *run, const char *name, uint64_t n_max)
     return epoch->files[kind] == NULL ? -ENOMEM : 0;
 }
 
-static void close_folder(DIR **folder)
-{
-    if (*folder != NULL)
-        closedir(*folder);
-}
-
 static int list_run(struct run *run, const char *folder, const struct load_context *context,
                     struct wfs_error *err)
 {
-    cleanup(close_folder) DIR *open = opendir(folder);
-    if (open == NULL)
-        return wfs_fail(err, errno, "cannot open the directory: %s", strerror(errno));
-    for (const struct dirent *entry; (entry = readdir(open)) != NULL;) {
-        const int code = add_file(run, entry->d_name, context->limits.files);
+    cleanup(shard_names_done) struct shard_names names = {0};
+    int code = shard_names_list(&names, folder, NULL);
+    if (code < 0)
+        return wfs_fail(err, -code, "cannot open the directory: %s", strerror(-code));
+    for (size_t i = 0; code == 0 && i < names.n_names; i++) {
+        code = add_file(run, names.names[i], context->limits.files);
         if (code == -EEXIST)
             return wfs_fail(err, EINVAL,
                             "'%s' has another file of the same kind and epoch beside it",
-                            wfs_quote(entry->d_name).text);
-        if (code < 0)
-            return code == -E2BIG ? wfs_fail(err, E2BIG, "it has more epochs than the limit files")
-                                  : wfs_fail_memory(err);
+                            wfs_quote(names.names[i]).text);
     }
-    return 0;
-}
-
-static bool is_complete(const struct epoch *epoch)
-{
-    return epoch->files[MODEL] != NULL &&
-           (epoch->files[OPTIM] != NULL || epoch->files[SCHEDULER] != NULL);
+    return code == -E2BIG ? wfs_fail(err, E2BIG, "it has more epochs than the limit files")
+           : code < 0     ? wfs_fail_memory(err)
+                          : 0;
 }
 
 /* Chooses the epoch that was asked for, or the newest one. *ret NULL: it is not a run. */
@@ -132,7 +120,8 @@ static int choose(const struct run *run, const struct load_context *context,
     *ret = NULL;
     for (size_t i = 0; i < run->n_epochs; i++) {
         const struct epoch *epoch = &run->epochs[i];
-        if (!is_complete(epoch))
+        if (epoch->files[MODEL] == NULL ||
+            (epoch->files[OPTIM] == NULL && epoch->files[SCHEDULER] == NULL))
             continue;
         if (newest == NULL || epoch->number > newest->number)
             newest = epoch;
@@ -158,11 +147,9 @@ static const char *name_in(struct wfs_catalog *catalog, size_t kind, const char 
 static int take_tensors(struct wfs_catalog *catalog, const struct wfs_catalog *part, size_t kind)
 {
     for (size_t i = 0; i < part->n_tensors; i++) {
-        struct wfs_tensor *tensor = catalog_add(catalog);
+        struct wfs_tensor *tensor = set_add_tensor(catalog, &part->tensors[i]);
         if (tensor == NULL)
             return -ENOMEM;
-        *tensor = part->tensors[i];
-        tensor->value = tensor->place = 0; /* numbers in the part's graph */
         tensor->origin = part->tensors[i].key;
         tensor->key = name_in(catalog, kind, part->tensors[i].key);
         if (tensor->key == NULL)
@@ -182,9 +169,10 @@ static int take_values(struct wfs_catalog *catalog, const struct wfs_catalog *pa
     return 0;
 }
 
-static int load_part(const char *folder, const char *name, const struct load_context *context,
-                     struct wfs_catalog **out, struct wfs_error *err)
+static int add_part(struct wfs_catalog *catalog, const char *folder, const char *name, size_t kind,
+                    const struct load_context *context, struct wfs_error *err)
 {
+    struct wfs_catalog *part = NULL;
     struct wfs_error inner = {0};
     struct source *source;
     autofree char *path = NULL;
@@ -194,17 +182,9 @@ static int load_part(const char *folder, const char *name, const struct load_con
     }
     int code = source_open(path, &source, &inner);
     if (code == 0)
-        code = context->table->load(source, context, out, &inner);
-    return code < 0 ? wfs_fail(err, inner.code, "'%s': %s", wfs_quote(name).text, inner.text) : 0;
-}
-
-static int add_part(struct wfs_catalog *catalog, const char *folder, const char *name, size_t kind,
-                    const struct load_context *context, struct wfs_error *err)
-{
-    struct wfs_catalog *part = NULL;
-    int code = load_part(folder, name, context, &part, err);
+        code = context->table->load(source, context, &part, &inner);
     if (code < 0)
-        return code;
+        return wfs_fail(err, inner.code, "'%s': %s", wfs_quote(name).text, inner.text);
     if (catalog->format == NULL)
         catalog->format = part->format;
     code = take_tensors(catalog, part, kind);
@@ -222,19 +202,19 @@ static int load_epoch(const struct epoch *epoch, const char *folder,
                       struct wfs_error *err)
 {
     auto_catalog struct wfs_catalog *catalog = NULL;
-    int code = 0;
     if (catalog_new(&catalog) < 0)
         return wfs_fail_memory(err);
     catalog->arena.limit = context->limits.index_memory;
     catalog->graph.arena = &catalog->arena;
     catalog->container = WFS_CONTAINER_RUN;
-    for (size_t kind = 0; kind < N_KINDS && code == 0; kind++) {
-        if (epoch->files[kind] != NULL)
-            code = add_part(catalog, folder, epoch->files[kind], kind, context, err);
+    for (size_t kind = 0; kind < N_KINDS; kind++) {
+        const char *file = epoch->files[kind];
+        const int code = file == NULL ? 0 : add_part(catalog, folder, file, kind, context, err);
+        if (code < 0)
+            return code;
     }
-    if (code == 0)
-        *out = steal(&catalog);
-    return code;
+    *out = steal(&catalog);
+    return 0;
 }
 
 int run_source_load(const char *folder, const struct load_context *context,

@@ -11,6 +11,19 @@
 
 #include "format/core/format.h"
 
+/* Adds a tensor of another catalog, whose graph stays behind: its value and place are numbers in
+ * that. Returns NULL when out of memory. */
+static inline struct wfs_tensor *set_add_tensor(struct wfs_catalog *catalog,
+                                                const struct wfs_tensor *tensor)
+{
+    struct wfs_tensor *added = catalog_add(catalog);
+    if (added == NULL)
+        return NULL;
+    *added = *tensor;
+    added->value = added->place = 0;
+    return added;
+}
+
 /*
  * Loads what is at path: a directory, an index, a shard with its siblings where the context says
  * so, or else one file.
@@ -39,10 +52,10 @@ int set_plan_new(const struct format_table *table, const struct wfs_format *form
                  struct wfs_error *err);
 
 /*
- * As wfs_save_clear. `own` is the text of the note that this process has written, or NULL: then the
- * note that is found is read, and trusted less.
+ * As wfs_save_clear. `own` is the text of the note that this process has written, which is cut up;
+ * NULL: the note that is found is read, and trusted less.
  */
-int set_note_clear(const struct format_table *table, const char *path, const char *own,
+int set_note_clear(const struct format_table *table, const char *path, char *own,
                    struct wfs_error *err);
 
 #endif

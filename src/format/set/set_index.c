@@ -4,6 +4,7 @@
  * names that no file in the directory has, or the one that a file has there already.
  */
 #include <weightfs/cleanup.h>
+#include <weightfs/json_out.h>
 #include <weightfs/strbuf.h>
 
 #include <errno.h>
@@ -24,29 +25,22 @@ enum { N_STEM = 160, MAX_VERSIONS = 100000 };
 
 /* ---- existing files ---- */
 
-static int look_at_files(struct set_present *present, int directory)
+int set_present_read(struct set_present *present, const struct directory_functions *kind,
+                     const char *path, int directory, struct wfs_error *err)
 {
-    const size_t n = present->index.n_shards;
-    present->regular = calloc(n + 1, sizeof(*present->regular));
+    const int code = shard_index_list(&present->index, kind, path, err);
+    if (code <= 0)
+        return code;
+    present->regular = calloc(present->index.n_shards + 1, sizeof(*present->regular));
     if (present->regular == NULL)
-        return -ENOMEM;
-    for (size_t i = 0; i < n; i++) {
+        return wfs_fail_memory(err);
+    for (size_t i = 0; i < present->index.n_shards; i++) {
         struct stat st;
         if (fstatat(directory, present->index.shards[i], &st, AT_SYMLINK_NOFOLLOW) == 0 &&
             S_ISREG(st.st_mode))
             present->regular[i] = wfs_identity_of(&st);
     }
     return 0;
-}
-
-int set_present_read(struct set_present *present, const struct directory_functions *kind,
-                     const char *path, int directory, struct wfs_error *err)
-{
-    *present = (struct set_present){0};
-    const int code = shard_index_list(&present->index, kind, path, err);
-    if (code <= 0)
-        return code;
-    return look_at_files(present, directory) < 0 ? wfs_fail_memory(err) : 0;
 }
 
 void set_present_done(struct set_present *present)
@@ -128,75 +122,56 @@ bool set_index_is_name(const char *index, const char *name)
            strncmp(end, dot, n_whole - n_stem) == 0;
 }
 
-/* The name under which a file of the present index is the home itself, or NULL. */
-static const char *find_present(const struct set_present *present, const struct source *home)
+/* Takes over the name under which a file of the present index is the home itself. It goes into the
+ * arena: it outlives the list of existing files. Returns 1; 0: there is none; -ENOMEM. */
+static int keep_name(const struct set_present *present, struct wfs_shards *set, struct shard *shard)
 {
-    for (size_t i = 0; i < present->index.n_shards; i++) {
-        if (wfs_identity_is_equal(&present->regular[i], &home->identity))
-            return present->index.shards[i];
+    for (size_t i = 0; shard->layout == NULL && i < present->index.n_shards; i++) {
+        const char *name = present->index.shards[i];
+        if (!wfs_identity_is_equal(&present->regular[i], &shard->home->identity))
+            continue;
+        shard->is_kept = true;
+        shard->name = arena_copy(&set->arena, name, strlen(name));
+        return shard->name == NULL ? -ENOMEM : 1;
     }
-    return NULL;
+    return 0;
 }
 
-/* Copies the name into the arena: it outlives the list of existing files. */
-static int keep_name(struct wfs_shards *set, struct shard *shard, const char *name,
-                     struct wfs_error *err)
-{
-    shard->is_kept = true;
-    shard->name = arena_copy(&set->arena, name, strlen(name));
-    return shard->name == NULL ? wfs_fail_memory(err) : 0;
-}
-
-static int fail_inspect(const char *name, struct wfs_error *err)
-{
-    return wfs_fail(err, errno, "cannot inspect '%s': %s", wfs_quote(name).text, strerror(errno));
-}
-
-static int choose_free(struct wfs_shards *set, size_t i, const struct stem *stem, int directory,
-                       struct wfs_error *err)
+/* Gives a file the next name that is free: of versions of one name or, in a directory, of numbers,
+ * of which *number is the next. */
+static int choose_free(struct wfs_shards *set, size_t i, const struct stem *stem, uint64_t *number,
+                       int directory, struct wfs_error *err)
 {
     struct stat st;
-    for (unsigned version = 1; version < MAX_VERSIONS; version++) {
-        const char *name = print_name(&set->arena, stem, i, set->n_shards, version);
+    for (unsigned version = 1; version < MAX_VERSIONS || set->kind != NULL; version++) {
+        const char *name = set->kind != NULL
+                               ? set->kind->name(&set->arena, (*number)++)
+                               : print_name(&set->arena, stem, i, set->n_shards, version);
         if (name == NULL)
             return wfs_fail_memory(err);
         set->shards[i].name = name;
-        if (fstatat(directory, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-            return errno == ENOENT ? 0 : fail_inspect(name, err);
+        if (fstatat(directory, name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+            continue;
+        return errno == ENOENT ? 0
+                               : wfs_fail(err, errno, "cannot inspect '%s': %s",
+                                          wfs_quote(name).text, strerror(errno));
     }
     return wfs_fail(err, EEXIST, "all names like '%s' are in use",
                     wfs_quote(set->shards[i].name).text);
-}
-
-/* Gives each file of a directory the next name of its kind that is free. */
-static int name_directory(struct wfs_shards *set, int directory, struct wfs_error *err)
-{
-    struct stat st;
-    uint64_t number = 0;
-    for (size_t i = 0; i < set->n_shards; i++) {
-        do {
-            set->shards[i].name = set->kind->name(&set->arena, number++);
-            if (set->shards[i].name == NULL)
-                return wfs_fail_memory(err);
-        } while (fstatat(directory, set->shards[i].name, &st, AT_SYMLINK_NOFOLLOW) == 0);
-        if (errno != ENOENT)
-            return fail_inspect(set->shards[i].name, err);
-    }
-    return 0;
 }
 
 int set_index_name(const struct set_present *present, struct wfs_shards *set,
                    const struct outfile *index, struct wfs_error *err)
 {
     struct stem stem;
-    if (set->kind != NULL)
-        return name_directory(set, outfile_directory(index), err);
-    int code = read_stem(set, outfile_name(index), &stem, err);
+    uint64_t number = 0;
+    int code = set->kind != NULL ? 0 : read_stem(set, outfile_name(index), &stem, err);
     for (size_t i = 0; code == 0 && i < set->n_shards; i++) {
-        struct shard *shard = &set->shards[i];
-        const char *name = shard->layout == NULL ? find_present(present, shard->home) : NULL;
-        code = name != NULL ? keep_name(set, shard, name, err)
-                            : choose_free(set, i, &stem, outfile_directory(index), err);
+        const int is_kept = set->kind != NULL ? 0 : keep_name(present, set, &set->shards[i]);
+        if (is_kept < 0)
+            return wfs_fail_memory(err);
+        if (is_kept == 0)
+            code = choose_free(set, i, &stem, &number, outfile_directory(index), err);
     }
     return code;
 }
@@ -243,20 +218,6 @@ static int list_rows(const struct wfs_shards *set, struct row **out, uint64_t *n
     return 0;
 }
 
-static void put_index(struct strbuf *text, const struct row *rows, size_t n, uint64_t n_data)
-{
-    strbuf_puts(text, "{\n  \"metadata\": {\n    \"total_size\": ");
-    strbuf_printf(text, "%" PRIu64, n_data);
-    strbuf_puts(text, "\n  },\n  \"weight_map\": {");
-    for (size_t i = 0; i < n; i++) {
-        strbuf_puts(text, i == 0 ? "\n    " : ",\n    ");
-        strbuf_json_bytes(text, rows[i].key, strlen(rows[i].key));
-        strbuf_puts(text, ": ");
-        strbuf_json_bytes(text, rows[i].file, strlen(rows[i].file));
-    }
-    strbuf_puts(text, "\n  }\n}\n");
-}
-
 const char **set_index_names(const struct wfs_shards *set)
 {
     const char **names = calloc(set->n_shards + 1, sizeof(*names));
@@ -269,9 +230,9 @@ static int describe_directory(struct wfs_shards *set, const char **ret, size_t *
                               struct wfs_error *err)
 {
     autofree const char **names = set_index_names(set);
-    return names == NULL
-               ? wfs_fail_memory(err)
-               : set->kind->describe(&set->directory, names, &set->arena, ret, ret_n, err);
+    if (names == NULL)
+        return wfs_fail_memory(err);
+    return set->kind->describe(&set->directory, names, &set->arena, ret, ret_n, err);
 }
 
 int set_index_make(struct wfs_shards *set, const char **ret, size_t *ret_n, struct wfs_error *err)
@@ -280,19 +241,24 @@ int set_index_make(struct wfs_shards *set, const char **ret, size_t *ret_n, stru
         return describe_directory(set, ret, ret_n, err);
     autofree struct row *rows = NULL;
     autostrbuf struct strbuf text = {0};
+    struct json_out out = {.text = &text};
     uint64_t n_data = 0;
-    const size_t n = set->catalog->n_tensors;
     const int code = list_rows(set, &rows, &n_data, err);
     if (code < 0)
         return code;
-    put_index(&text, rows, n, n_data);
+    json_out_open_object(&out, NULL);
+    json_out_open_object(&out, "metadata");
+    json_out_u64(&out, "total_size", n_data);
+    json_out_close(&out);
+    json_out_open_object(&out, "weight_map");
+    for (size_t i = 0; i < set->catalog->n_tensors; i++)
+        json_out_text(&out, rows[i].key, rows[i].file);
+    json_out_close(&out);
+    json_out_close(&out);
     if (text.n_bytes > SHARD_INDEX_MAX)
         return wfs_fail(err, E2BIG, "the index would have %s, readers accept %d",
                         wfs_count(text.n_bytes, "byte").text, SHARD_INDEX_MAX);
-    char *buf = text.has_failed ? NULL : arena_copy(&set->arena, text.bytes, text.n_bytes);
-    if (buf == NULL)
-        return wfs_fail_memory(err);
+    *ret = text.has_failed ? NULL : arena_copy(&set->arena, text.bytes, text.n_bytes);
     *ret_n = text.n_bytes;
-    *ret = buf;
-    return 0;
+    return *ret == NULL ? wfs_fail_memory(err) : 0;
 }

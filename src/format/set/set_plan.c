@@ -8,12 +8,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/bytes.h"
-#include "base/hash.h"
+#include "base/text_index.h"
 #include "format/core/format.h"
 #include "format/core/save.h"
 #include "format/set/set.h"
@@ -39,17 +38,6 @@ static struct shard *add_shard(struct wfs_shards *set)
     shard->part->meta = set->catalog->meta;
     shard->part->has_meta = set->catalog->has_meta;
     return shard;
-}
-
-/* Places and values are numbers in a graph that a part has not. */
-static int add_tensor(struct shard *shard, const struct wfs_tensor *tensor)
-{
-    struct wfs_tensor *added = catalog_add(shard->part);
-    if (added == NULL)
-        return -ENOMEM;
-    *added = *tensor;
-    added->value = added->place = 0;
-    return 0;
 }
 
 static int find_home(const struct wfs_shards *set, const struct source *home, size_t *ret)
@@ -79,51 +67,43 @@ static int cut_as_it_was(struct wfs_shards *set, struct wfs_error *err)
             shard->home = tensor->home;
             at = (size_t)(shard - set->shards);
         }
-        if (add_tensor(&set->shards[at], tensor) < 0)
+        if (set_add_tensor(set->shards[at].part, tensor) == NULL)
             return wfs_fail_memory(err);
     }
     return 0;
 }
 
-/* ---- by size ---- */
-
 struct cutting {
     struct wfs_shards *set;
     uint64_t max_bytes, n_bytes; /* of the shard that is being filled */
-    struct map by_place;         /* tensors, by where they lie */
-    uint32_t *shard_of;          /* malloc'ed, for each tensor */
+    uint64_t (*positions)[2];    /* malloc'ed, of each tensor: source and offset */
+    struct text_index by_position;
+    size_t *shard_of; /* malloc'ed, by number in by_position */
 };
 
-struct wanted {
-    const struct wfs_catalog *catalog;
-    const struct wfs_tensor *tensor;
-};
-
-static bool is_tied(const void *ctx, uint32_t id)
+static void cutting_done(struct cutting *cutting)
 {
-    const struct wanted *wanted = ctx;
-    const struct wfs_stored *a = &wanted->catalog->tensors[id].stored;
-    const struct wfs_stored *b = &wanted->tensor->stored;
-    return a->source == b->source && a->offset == b->offset;
+    text_index_done(&cutting->by_position);
+    free(cutting->positions);
+    free(cutting->shard_of);
 }
 
-/* The file for the tensor: that of one which lies at the same place, the open one, or a new one. */
-static int choose(struct cutting *cutting, uint32_t i, size_t *ret)
+/* Adds the tensor to the file of one that lies at the same place, to the open one, or a new one. */
+static int put(struct cutting *cutting, size_t i)
 {
     struct wfs_shards *set = cutting->set;
     const struct wfs_tensor *tensor = &set->catalog->tensors[i];
-    const struct wanted wanted = {set->catalog, tensor};
-    const uint64_t place[] = {(uintptr_t)tensor->stored.source, tensor->stored.offset};
-    const uint64_t hash = hash_bytes(place, sizeof(place), hash_seed());
-    uint32_t twin;
-    if (tensor->n_bytes > 0 && tensor->stored.source != NULL) {
-        if (map_find(&cutting->by_place, hash, is_tied, &wanted, &twin)) {
-            *ret = cutting->shard_of[twin];
-            return 0;
-        }
-        if (map_add(&cutting->by_place, hash, i) < 0)
-            return -ENOMEM;
-    }
+    const bool is_stored = tensor->n_bytes > 0 && tensor->stored.source != NULL;
+    const uint32_t n_before = cutting->by_position.n_texts;
+    uint32_t number = n_before;
+    cutting->positions[i][0] = (uintptr_t)tensor->stored.source;
+    cutting->positions[i][1] = tensor->stored.offset;
+    if (is_stored && text_index_add(&cutting->by_position, (const char *)cutting->positions[i],
+                                    sizeof(*cutting->positions), &number) < 0)
+        return -ENOMEM;
+    if (number < n_before)
+        return set_add_tensor(set->shards[cutting->shard_of[number]].part, tensor) == NULL ? -ENOMEM
+                                                                                           : 0;
     const bool is_full = cutting->n_bytes > 0 && tensor->n_bytes > 0 &&
                          (cutting->n_bytes >= cutting->max_bytes ||
                           tensor->n_bytes > cutting->max_bytes - cutting->n_bytes);
@@ -134,36 +114,30 @@ static int choose(struct cutting *cutting, uint32_t i, size_t *ret)
     }
     if (!checked_add(cutting->n_bytes, tensor->n_bytes, &cutting->n_bytes))
         return -EFBIG;
-    *ret = set->n_shards - 1;
-    return 0;
+    cutting->shard_of[number] = set->n_shards - 1;
+    if (set_add_tensor(set->shards[set->n_shards - 1].part, tensor) == NULL)
+        return -ENOMEM;
+    return set->n_shards > MAX_SHARDS ? -E2BIG : 0;
 }
 
 static int cut_by_size(struct wfs_shards *set, uint64_t max_bytes, struct wfs_error *err)
 {
-    const struct wfs_catalog *catalog = set->catalog;
-    struct cutting cutting = {.set = set, .max_bytes = max_bytes};
-    int code = catalog->n_tensors >= UINT32_MAX ? -E2BIG : 0;
-    cutting.shard_of = calloc(catalog->n_tensors + 1, sizeof(*cutting.shard_of));
-    if (cutting.shard_of == NULL)
+    const size_t n = set->catalog->n_tensors;
+    cleanup(cutting_done) struct cutting cutting = {.set = set, .max_bytes = max_bytes};
+    int code = n >= UINT32_MAX ? -E2BIG : 0;
+    cutting.positions = calloc(n + 1, sizeof(*cutting.positions));
+    cutting.shard_of = calloc(n + 1, sizeof(*cutting.shard_of));
+    if (cutting.positions == NULL || cutting.shard_of == NULL)
         return wfs_fail_memory(err);
-    for (uint32_t i = 0; code == 0 && i < catalog->n_tensors; i++) {
-        size_t at = 0;
-        code = choose(&cutting, i, &at);
-        cutting.shard_of[i] = (uint32_t)at;
-        if (code == 0)
-            code = add_tensor(&set->shards[at], &catalog->tensors[i]);
-        if (set->n_shards > MAX_SHARDS)
-            code = -E2BIG;
-    }
-    map_done(&cutting.by_place);
-    free(cutting.shard_of);
+    for (size_t i = 0; code == 0 && i < n; i++)
+        code = put(&cutting, i);
     if (code == -E2BIG)
         return wfs_fail(err, E2BIG, "%s more than %d files: use a larger size",
                         wfs_count_as(max_bytes, "byte a file makes", "bytes a file make").text,
                         MAX_SHARDS);
-    return code == -EFBIG ? wfs_fail(err, EFBIG, "the tensors take more than 2^64 bytes")
-           : code < 0     ? wfs_fail_memory(err)
-                          : 0;
+    if (code == -EFBIG)
+        return wfs_fail(err, EFBIG, "the tensors take more than 2^64 bytes");
+    return code < 0 ? wfs_fail_memory(err) : 0;
 }
 
 /* Files that were whole before may be so again: those whose tensors all lie in one. */

@@ -9,12 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 #include <weightfs/cleanup.h>
 #include <weightfs/io.h>
 
 #include "base/bytes.h"
+#include "base/output.h"
 #include "format/core/readback.h"
 #include "format/core/save.h"
 #include "format/set/set.h"
@@ -33,7 +33,7 @@ struct saving {
     struct outfile *index;
     const char *text; /* of the index */
     size_t n_text;
-    char *note;                /* malloc'ed: the text of the note beside the output */
+    struct strbuf note;        /* text of the note beside the output; empty: there is none */
     struct wfs_catalog *found; /* what a directory holds; NULL: not read yet, or an index */
     struct wfs_save_report *report;
     struct wfs_error *err;
@@ -138,18 +138,12 @@ static uint64_t n_new_bytes(const struct shard *shard, dev_t device)
 static int check_space(const struct saving *saving)
 {
     struct stat st;
-    struct statvfs vfs;
     uint64_t n_new = 0;
     if (fstat(outfile_directory(saving->index), &st) < 0)
         return 0;
     for (size_t i = 0; i < saving->set->n_shards; i++)
         n_new += n_new_bytes(&saving->set->shards[i], st.st_dev);
-    if (fstatvfs(outfile_directory(saving->index), &vfs) < 0)
-        return 0;
-    const uint64_t n_free = (uint64_t)vfs.f_bavail * vfs.f_frsize;
-    return n_free >= n_new ? 0
-                           : wfs_fail(saving->err, ENOSPC, "the output needs %s, %" PRIu64 " free",
-                                      wfs_count(n_new, "byte").text, n_free);
+    return output_check_room(outfile_directory(saving->index), n_new, saving->err);
 }
 
 static int read_directory(struct saving *saving)
@@ -274,23 +268,23 @@ static int publish(struct saving *saving)
     return code < 0 ? code : outfile_publish(saving->index, saving->report, saving->err);
 }
 
-static int run(struct saving *saving, const char *path)
+static int run(struct saving *saving)
 {
     struct wfs_shards *set = saving->set;
-    struct set_present present = {0};
-    int code = set_note_clear(set->table, path, NULL, saving->err);
+    cleanup(set_present_done) struct set_present present = {0};
+    int code = set_note_clear(set->table, saving->path, NULL, saving->err);
     if (code == 0)
-        code = outfile_new(path, 0, saving->options, &saving->index, saving->err);
+        code = outfile_new(saving->path, 0, saving->options, &saving->index, saving->err);
     if (code == 0)
-        code = set_present_read(&present, set->kind, path, outfile_directory(saving->index),
+        code = set_present_read(&present, set->kind, saving->path, outfile_directory(saving->index),
                                 saving->err);
     if (code >= 0)
         code = set_index_name(&present, set, saving->index, saving->err);
     if (code == 0)
         code = set_index_make(set, &saving->text, &saving->n_text, saving->err);
     if (code == 0)
-        code = set_note_write(set, &present, saving->index, &saving->note, saving->err);
-    set_present_done(&present);
+        code =
+            set_note_write(set, &present, saving->index, saving->path, &saving->note, saving->err);
     if (code == 0)
         code = write_all(saving);
     return code < 0 ? code : publish(saving);
@@ -308,7 +302,7 @@ int wfs_shards_save(struct wfs_shards *set, const char *path,
     saving.inner = *options;
     saving.inner.progress = count_all;
     saving.inner.ctx = &saving;
-    const int code = run(&saving, path);
+    const int code = run(&saving);
     for (size_t i = 0; i < set->n_shards; i++) {
         outfile_free(set->shards[i].outfile);
         set->shards[i].outfile = NULL;
@@ -318,8 +312,8 @@ int wfs_shards_save(struct wfs_shards *set, const char *path,
     /* While it is not sure which index will be there after a loss of power, both need their files.
      */
     const bool is_unsure = report->published.inode != 0 && !report->is_durable;
-    if (!is_unsure && saving.note != NULL) /* what stays is cleared by the next save */
-        (void)set_note_clear(set->table, path, saving.note, NULL);
-    free(saving.note);
+    if (!is_unsure && saving.note.n_bytes > 0) /* what stays is cleared by the next save */
+        (void)set_note_clear(set->table, path, saving.note.bytes, NULL);
+    strbuf_done(&saving.note);
     return code;
 }

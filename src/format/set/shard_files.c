@@ -110,9 +110,9 @@ int shard_names_list(struct shard_names *names, const char *folder,
     if (open == NULL)
         return -errno;
     for (const struct dirent *entry; (entry = readdir(open)) != NULL;) {
-        if (entry->d_name[0] == '.' || !is_wanted(entry->d_name))
+        if (is_wanted != NULL && (entry->d_name[0] == '.' || !is_wanted(entry->d_name)))
             continue;
-        if (names->n_names == MAX_NAMES)
+        if (is_wanted != NULL && names->n_names == MAX_NAMES)
             return -E2BIG;
         if (add(names, entry->d_name) < 0)
             return -ENOMEM;
@@ -300,6 +300,68 @@ int shard_names_find(struct shard_names *names, const struct format_table *table
     return choose_files(names, table, like, err);
 }
 
+/* ---- what other indexes name ---- */
+
+static int add_kept(struct kept_indexes *kept, const struct directory_functions *kind,
+                    const char *path, bool is_backup, struct wfs_error *err)
+{
+    struct kept_index item = {.is_backup = is_backup};
+    if (array_reserve(&kept->items, sizeof(*kept->items), kept->n, 1, &kept->n_room) < 0)
+        return wfs_fail_memory(err);
+    const int code = shard_index_list(&item.files, kind, path, err);
+    if (code > 0)
+        kept->items[kept->n++] = item;
+    kept->is_unsure = kept->is_unsure || code < 0;
+    return code == -ENOMEM ? code : 0;
+}
+
+/* A backup has the name of the index and more behind it. Other indexes are called NAME.index.json;
+ * what follows that says that they are backups, too. */
+int kept_indexes_read(struct kept_indexes *kept, const struct directory_functions *kind,
+                      const char *path, struct wfs_error *err)
+{
+    cleanup(shard_names_done) struct shard_names names = {0};
+    autofree char *folder = shard_folder(path);
+    if (folder == NULL)
+        return wfs_fail_memory(err);
+    const char *name = path + strlen(folder);
+    int code = shard_names_list(&names, folder, NULL);
+    if (code < 0)
+        return wfs_fail(err, -code, "cannot list the directory: %s", strerror(-code));
+    for (size_t i = 0; code == 0 && i < names.n_names; i++) {
+        const char *other = names.names[i];
+        const bool is_longer = strncmp(other, name, strlen(name)) == 0 && strcmp(other, name) != 0;
+        const bool is_index = kind == NULL && other[0] != '.' && strcmp(other, name) != 0 &&
+                              strstr(other, ".index.json") != NULL;
+        autofree char *found = NULL;
+        if (!is_longer && !is_index)
+            continue;
+        if (asprintf(&found, "%s%s", folder, other) < 0) {
+            found = NULL;
+            return wfs_fail_memory(err);
+        }
+        code = add_kept(kept, kind, found, is_longer, err);
+    }
+    return code;
+}
+
+bool kept_indexes_need(const struct kept_indexes *kept, const char *file)
+{
+    for (size_t i = 0; i < kept->n; i++) {
+        if (shard_index_has_file(&kept->items[i].files, file))
+            return true;
+    }
+    return kept->is_unsure;
+}
+
+void kept_indexes_done(struct kept_indexes *kept)
+{
+    for (size_t i = 0; i < kept->n; i++)
+        shard_index_done(&kept->items[i].files);
+    free(kept->items);
+    *kept = (struct kept_indexes){0};
+}
+
 int shard_files_tell_strays(const struct format_table *table, const char *path,
                             const struct shard_index *index, struct wfs_catalog *catalog)
 {
@@ -315,8 +377,7 @@ int shard_files_tell_strays(const struct format_table *table, const char *path,
     for (size_t i = 0; i < names.n_names && n_told < MAX_TOLD; i++) {
         if (shard_index_has_file(index, names.names[i]))
             continue;
-        if (!is_read &&
-            kept_indexes_read(&kept, NULL, folder, path + strlen(folder), NULL) == -ENOMEM)
+        if (!is_read && kept_indexes_read(&kept, NULL, path, NULL) == -ENOMEM)
             return -ENOMEM;
         is_read = true;
         if (kept_indexes_need(&kept, names.names[i]))

@@ -27,8 +27,8 @@ bool shard_is_name(const struct format_table *table, const char *path);
 /* "NAME.index.json" */
 bool shard_is_index(const char *path);
 
-/* Lists the names in the folder that is_wanted takes, but for hidden ones. -E2BIG, -ENOMEM, and
- * what opening the folder gives. */
+/* Lists the names in the folder that is_wanted takes, but for hidden ones; NULL: all. -E2BIG,
+ * -ENOMEM, and what opening the folder gives. */
 int shard_names_list(struct shard_names *names, const char *folder,
                      bool (*is_wanted)(const char *name));
 
@@ -40,6 +40,32 @@ int shard_names_list(struct shard_names *names, const char *folder,
 int shard_names_find(struct shard_names *names, const struct format_table *table,
                      const char *folder, const char *like, struct wfs_error *err);
 void shard_names_done(struct shard_names *names);
+
+/*
+ * Indexes that stay beside an index when it is replaced: backups of it, and others that may name
+ * the same files. What they name must stay, too. A zeroed struct has none.
+ */
+struct kept_indexes {
+    struct kept_index {
+        struct shard_index files;
+        bool is_backup; /* by its name, of the index beside which it is */
+    } * items;          /* malloc'ed */
+    size_t n, n_room;
+    bool is_unsure; /* one cannot be read: it may name any file */
+};
+
+/*
+ * Reads those beside the index at the path, which need not exist. kind is as in struct wfs_shards.
+ * Symbolic links are not followed. -ENOMEM, or why the folder cannot be listed; kept_indexes_done
+ * is due in any case.
+ */
+int kept_indexes_read(struct kept_indexes *kept, const struct directory_functions *kind,
+                      const char *path, struct wfs_error *err);
+
+/* Returns true if one of them names the file, or may do so. */
+bool kept_indexes_need(const struct kept_indexes *kept, const char *file);
+
+void kept_indexes_done(struct kept_indexes *kept);
 
 /* Adds findings about checkpoints beside the index at the path that neither it nor another index
  * there names. -ENOMEM. */

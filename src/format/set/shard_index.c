@@ -1,18 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * { "metadata": {...}, "weight_map": { KEY: FILE, ... } }, of which only the map is believed.
- *
- * A backup has the name of the index and more behind it. Other indexes are called NAME.index.json;
- * what follows that says that they are backups, too.
  */
 #include "format/set/shard_index.h"
 
 #include <weightfs/array.h>
 #include <weightfs/cleanup.h>
 
-#include <dirent.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -35,34 +30,25 @@ static bool is_plain_name(const struct json_text *text)
            strcmp(text->bytes, "..") != 0;
 }
 
-static int find_shard(struct shard_index *index, const char *name, uint32_t *ret)
-{
-    if (array_reserve(&index->shards, sizeof(*index->shards), index->n_shards, 1,
-                      &index->n_shard_room) < 0 ||
-        text_index_add(&index->by_shard, name, strlen(name), ret) < 0)
-        return -ENOMEM;
-    if (*ret == index->n_shards)
-        index->shards[index->n_shards++] = name;
-    return 0;
-}
-
 int shard_index_add(struct shard_index *index, const char *key, const char *shard,
                     uint32_t *ret_shard)
 {
-    uint32_t i, of_shard;
+    uint32_t i;
     if (array_reserve(&index->keys, sizeof(*index->keys), index->n_keys, 1, &index->n_key_room) <
             0 ||
+        array_reserve(&index->shards, sizeof(*index->shards), index->n_shards, 1,
+                      &index->n_shard_room) < 0 ||
         text_index_add(&index->by_key, key, strlen(key), &i) < 0)
         return -ENOMEM;
     if (i < index->n_keys) {
         *ret_shard = index->keys[i].shard;
         return 0;
     }
-    index->keys[index->n_keys++] = (struct shard_key){.name = key};
-    if (find_shard(index, shard, &of_shard) < 0)
+    if (text_index_add(&index->by_shard, shard, strlen(shard), ret_shard) < 0)
         return -ENOMEM;
-    index->keys[i].shard = of_shard;
-    *ret_shard = of_shard;
+    if (*ret_shard == index->n_shards)
+        index->shards[index->n_shards++] = shard;
+    index->keys[index->n_keys++] = (struct shard_key){.name = key, .shard = *ret_shard};
     return 1;
 }
 
@@ -109,24 +95,17 @@ bool shard_index_has_file(const struct shard_index *index, const char *name)
 /* Puts the files in order, and the keys' numbers with them. */
 static int sort_shards(struct shard_index *index)
 {
-    const size_t n = index->n_shards;
-    const char **before = calloc(n + 1, sizeof(*before));
-    uint32_t *place = calloc(n + 1, sizeof(*place));
-    if (before != NULL && place != NULL && n > 0) {
-        memcpy(before, index->shards, n * sizeof(*before));
-        qsort(index->shards, n, sizeof(*index->shards), compare_names);
-        for (size_t i = 0; i < n; i++) {
-            const char **found =
-                bsearch(&before[i], index->shards, n, sizeof(*before), compare_names);
-            place[i] = (uint32_t)(found - index->shards);
-        }
-        for (size_t i = 0; i < index->n_keys; i++)
-            index->keys[i].shard = place[index->keys[i].shard];
+    autofree uint32_t *places = calloc(index->n_shards + 1, sizeof(*places)); /* by number before */
+    if (places == NULL)
+        return -ENOMEM;
+    qsort(index->shards, index->n_shards, sizeof(*index->shards), compare_names);
+    for (size_t i = 0; i < index->n_shards; i++) {
+        const char *name = index->shards[i];
+        places[text_index_find(&index->by_shard, name, strlen(name))] = (uint32_t)i;
     }
-    const int code = before == NULL || place == NULL ? -ENOMEM : 0;
-    free(before);
-    free(place);
-    return code;
+    for (size_t i = 0; i < index->n_keys; i++)
+        index->keys[i].shard = places[index->keys[i].shard];
+    return 0;
 }
 
 static int parse(struct shard_index *index, struct json *json, struct wfs_error *err)
@@ -248,74 +227,4 @@ int shard_index_list(struct shard_index *ret, const struct directory_functions *
     if (code <= 0)
         shard_index_done(ret);
     return code;
-}
-
-/* ---- kept indexes ---- */
-
-static bool is_name_of_backup(const char *file, const char *name)
-{
-    const size_t n = strlen(name);
-    return strncmp(file, name, n) == 0 && file[n] != '\0';
-}
-
-static int add(struct kept_indexes *kept, const struct directory_functions *kind, const char *path,
-               bool is_backup, struct wfs_error *err)
-{
-    struct kept_index item = {.is_backup = is_backup};
-    if (array_reserve(&kept->items, sizeof(*kept->items), kept->n, 1, &kept->n_room) < 0)
-        return wfs_fail_memory(err);
-    const int code = shard_index_list(&item.files, kind, path, err);
-    if (code > 0)
-        kept->items[kept->n++] = item;
-    kept->is_unsure = kept->is_unsure || code < 0;
-    return code == -ENOMEM ? code : 0;
-}
-
-static int read_all(struct kept_indexes *kept, const struct directory_functions *kind,
-                    const char *folder, const char *name, DIR *open, struct wfs_error *err)
-{
-    int code = 0;
-    for (const struct dirent *file; code == 0 && (file = readdir(open)) != NULL;) {
-        const bool is_backup = is_name_of_backup(file->d_name, name);
-        const bool is_other = kind == NULL && file->d_name[0] != '.' &&
-                              strstr(file->d_name, ".index.json") != NULL &&
-                              strcmp(file->d_name, name) != 0;
-        autofree char *path = NULL;
-        if (!is_backup && !is_other)
-            continue;
-        if (asprintf(&path, "%s%s", folder, file->d_name) < 0) {
-            path = NULL;
-            return wfs_fail_memory(err);
-        }
-        code = add(kept, kind, path, is_backup, err);
-    }
-    return code;
-}
-
-int kept_indexes_read(struct kept_indexes *kept, const struct directory_functions *kind,
-                      const char *folder, const char *name, struct wfs_error *err)
-{
-    DIR *open = opendir(*folder == '\0' ? "." : folder);
-    if (open == NULL)
-        return wfs_fail(err, errno, "cannot list the directory: %s", strerror(errno));
-    const int code = read_all(kept, kind, folder, name, open, err);
-    closedir(open);
-    return code;
-}
-
-bool kept_indexes_need(const struct kept_indexes *kept, const char *file)
-{
-    for (size_t i = 0; i < kept->n; i++) {
-        if (shard_index_has_file(&kept->items[i].files, file))
-            return true;
-    }
-    return kept->is_unsure;
-}
-
-void kept_indexes_done(struct kept_indexes *kept)
-{
-    for (size_t i = 0; i < kept->n; i++)
-        shard_index_done(&kept->items[i].files);
-    free(kept->items);
-    *kept = (struct kept_indexes){0};
 }

@@ -7,6 +7,7 @@
 #define WFS_SHARD_SET_H
 
 #include <weightfs/shards.h>
+#include <weightfs/strbuf.h>
 
 #include "base/outfile.h"
 #include "format/set/shard_index.h"
@@ -73,12 +74,13 @@ const char **set_index_names(const struct wfs_shards *set);
  * published, and the old ones where it was. set.h has what clears them.
  */
 
-/* Writes the note and returns its text in *ret, malloc'ed. */
+/* Writes the note about the index at path. note gets its text; empty: there is none. */
 int set_note_write(const struct wfs_shards *set, const struct set_present *present,
-                   const struct outfile *index, char **ret, struct wfs_error *err);
+                   const struct outfile *index, const char *path, struct strbuf *note,
+                   struct wfs_error *err);
 
 /* Adds which files were made, before they get their names, to the note and to its text. */
-int set_note_add(const struct wfs_shards *set, const struct outfile *index, char **text,
+int set_note_add(const struct wfs_shards *set, const struct outfile *index, struct strbuf *note,
                  struct wfs_error *err);
 
 #endif

@@ -82,14 +82,10 @@ static int load_shard(struct gathering *g, uint32_t shard, const char *path,
                       struct wfs_catalog **out, struct wfs_error *err)
 {
     struct early *early = g->early == NULL ? NULL : &g->early[shard % N_EARLY];
-    struct source *source = NULL;
-    int code;
-    if (early != NULL) {
-        code = early->code;
-        source = steal(&early->source);
+    struct source *source = early == NULL ? NULL : steal(&early->source);
+    int code = early == NULL ? format_open(g->context, path, &source, err) : early->code;
+    if (early != NULL)
         *err = early->err;
-    } else
-        code = format_open(g->context, path, &source, err);
     return code < 0 ? code : g->context->table->load(source, g->context, out, err);
 }
 
@@ -145,11 +141,9 @@ static int take_tensors(struct gathering *g, const struct wfs_catalog *part, uin
             return code;
         if (code == 0)
             continue;
-        struct wfs_tensor *tensor = catalog_add(g->catalog);
+        struct wfs_tensor *tensor = set_add_tensor(g->catalog, &part->tensors[i]);
         if (tensor == NULL)
             return wfs_fail_memory(g->err);
-        *tensor = part->tensors[i];
-        tensor->value = tensor->place = 0; /* numbers in the part's graph */
         tensor->home = part->sources[0];
     }
     return 0;
@@ -184,13 +178,6 @@ static int fail_shard(const struct gathering *g, const char *name, const struct 
                     "shard '%s' cannot be opened after %s: the hard limit of open files (ulimit "
                     "-Hn) is too low",
                     shard.text, wfs_count(g->catalog->n_sources, "other").text);
-}
-
-static int check_n_files(size_t n, const struct load_context *context, struct wfs_error *err)
-{
-    return n <= context->limits.files ? 0
-                                      : wfs_fail(err, E2BIG, "it is in %s, the limit is %" PRIu64,
-                                                 wfs_count(n, "file").text, context->limits.files);
 }
 
 /* malloc'ed */
@@ -288,46 +275,64 @@ static int check_found(struct gathering *g)
                     wfs_count(n_lost - 1, "other").text);
 }
 
+static void gathering_done(struct gathering *g)
+{
+    drop_early(g);
+    free(g->early);
+    shard_index_done(&g->seen);
+    wfs_catalog_free(g->catalog);
+}
+
+/* Loads the shards of these names, and makes the catalog. */
+static int gather(struct gathering *g, const char *const *names, size_t n, struct wfs_catalog **out)
+{
+    const struct load_context *context = g->context;
+    if (n > context->limits.files)
+        return wfs_fail(g->err, E2BIG, "it is in %s, the limit is %" PRIu64,
+                        wfs_count(n, "file").text, context->limits.files);
+    g->early = g->url == NULL ? NULL : calloc(N_EARLY, sizeof(*g->early));
+    if ((g->url != NULL && g->early == NULL) || catalog_new(&g->catalog) < 0)
+        return wfs_fail_memory(g->err);
+    g->catalog->arena.limit = context->limits.index_memory;
+    limits_listing(&context->limits, &g->catalog->listing);
+    int code = 0;
+    for (size_t i = 0; code == 0 && i < n; i++) {
+        if (g->early != NULL && i % N_EARLY == 0)
+            open_early(g, i);
+        code = add_shard(g, (uint32_t)i, names[i]);
+    }
+    if (code == 0 && g->index != NULL)
+        code = check_found(g);
+    code = code < 0 ? code : note_rest(g);
+    if (code < 0)
+        return code;
+    if (g->catalog->format == NULL && g->index == NULL)
+        return wfs_fail(g->err, EBADMSG, "none of the shards can be read");
+    if (g->catalog->format == NULL)
+        return wfs_fail(g->err, EBADMSG, "none of its %s can be read", wfs_count(n, "shard").text);
+    *out = steal(&g->catalog);
+    return 0;
+}
+
 static int load_indexed(const struct source *source, struct shard_index *index,
                         const struct load_context *context, struct wfs_catalog **out,
                         struct wfs_error *err)
 {
     auto_catalog struct wfs_catalog *catalog = NULL;
     autofree char *folder = shard_folder(source->path);
-    int code = check_n_files(index->n_shards, context, err);
-    if (code < 0)
-        return code;
-    if (folder == NULL || catalog_new(&catalog) < 0)
+    if (folder == NULL)
         return wfs_fail_memory(err);
-    catalog->arena.limit = context->limits.index_memory;
-    limits_listing(&context->limits, &catalog->listing);
-    struct gathering g = {.folder = folder,
-                          .url = remote_source_url(source),
-                          .context = context,
-                          .index = index,
-                          .catalog = catalog,
-                          .err = err};
-    autofree struct early *early = g.url == NULL ? NULL : calloc(N_EARLY, sizeof(*early));
-    if (g.url != NULL && early == NULL)
-        return wfs_fail_memory(err);
-    g.early = early;
-    for (size_t i = 0; code == 0 && i < index->n_shards; i++) {
-        if (early != NULL && i % N_EARLY == 0)
-            open_early(&g, i);
-        code = add_shard(&g, (uint32_t)i, index->shards[i]);
-    }
-    drop_early(&g);
-    code = code < 0 ? code : check_found(&g);
-    code = code < 0 ? code : note_rest(&g);
-    if (code >= 0 && g.url == NULL)
+    cleanup(gathering_done) struct gathering g = {.folder = folder,
+                                                  .url = remote_source_url(source),
+                                                  .context = context,
+                                                  .index = index,
+                                                  .err = err};
+    int code = gather(&g, index->shards, index->n_shards, &catalog);
+    if (code == 0 && g.url == NULL)
         code = shard_files_tell_strays(context->table, source->path, index, catalog);
-    if (code < 0)
-        return code;
-    if (catalog->format == NULL)
-        return wfs_fail(err, EBADMSG, "none of its %s can be read",
-                        wfs_count(index->n_shards, "shard").text);
-    *out = steal(&catalog);
-    return 0;
+    if (code == 0)
+        *out = steal(&catalog);
+    return code;
 }
 
 /* Shards that belong together by their names. */
@@ -335,63 +340,43 @@ static int load_named(const char *folder, const struct shard_names *names,
                       const struct load_context *context, struct wfs_catalog **out,
                       struct wfs_error *err)
 {
-    auto_catalog struct wfs_catalog *catalog = NULL;
     if (names->n_names < names->n_wanted && !context->force)
         return wfs_fail(err, ENOENT, "%zu of %s exist, such as '%s'; use force to show them",
                         names->n_names, wfs_count(names->n_wanted, "shard").text,
                         wfs_quote(names->names[0]).text);
-    int code = check_n_files(names->n_names, context, err);
-    if (code < 0)
-        return code;
-    if (catalog_new(&catalog) < 0)
-        return wfs_fail_memory(err);
-    catalog->arena.limit = context->limits.index_memory;
-    limits_listing(&context->limits, &catalog->listing);
-    struct gathering g = {.folder = folder, .context = context, .catalog = catalog, .err = err};
-    for (size_t i = 0; code == 0 && i < names->n_names; i++)
-        code = add_shard(&g, (uint32_t)i, names->names[i]);
-    code = code < 0 ? code : note_rest(&g);
-    shard_index_done(&g.seen);
-    if (code < 0)
-        return code;
-    if (catalog->format == NULL)
-        return wfs_fail(err, EBADMSG, "none of the shards can be read");
-    *out = steal(&catalog);
-    return 0;
+    cleanup(gathering_done) struct gathering g = {.folder = folder, .context = context, .err = err};
+    return gather(&g, (const char *const *)names->names, names->n_names, out);
 }
 
-/* By its name: any file may begin like an index. */
-static int check_index_size(const struct source *source, const struct load_context *context,
-                            struct wfs_error *err)
+static int load_file(struct source *source, struct shard_index *index,
+                     const struct load_context *context, struct wfs_catalog **out,
+                     struct wfs_error *err)
 {
     const uint64_t most = context->limits.header;
-    return source->n_bytes <= most || !shard_is_index(source->path)
-               ? 0
-               : wfs_fail(err, E2BIG, "index: %s, above the limit header of %" PRIu64,
-                          wfs_count(source->n_bytes, "byte").text, most);
+    /* By its name: any file may begin like an index. */
+    if (source->n_bytes > most && shard_is_index(source->path))
+        return wfs_fail(err, E2BIG, "index: %s, above the limit header of %" PRIu64,
+                        wfs_count(source->n_bytes, "byte").text, most);
+    int code = shard_index_read(index, source, most, err);
+    if (code <= 0)
+        return code;
+    code = load_indexed(source, index, context, out, err);
+    if (code == 0 && source->fd >= 0)
+        wfs_access_add(&(*out)->access, source->fd);
+    return code < 0 ? code : 1;
 }
 
 int shard_source_load_file(struct source *source, const struct load_context *context,
                            struct wfs_catalog **out, struct wfs_error *err)
 {
-    struct shard_index index;
-    int code = check_index_size(source, context, err);
-    if (code < 0) {
-        source_free(source);
-        return code;
-    }
-    code = shard_index_read(&index, source, context->limits.header, err);
+    cleanup(shard_index_done) struct shard_index index = {0};
+    const int code = load_file(source, &index, context, out, err);
     if (code == 0) {
         shard_index_done(&index);
         return context->table->load(source, context, out, err);
     }
-    if (code > 0)
-        code = load_indexed(source, &index, context, out, err);
-    if (code == 0 && source->fd >= 0)
-        wfs_access_add(&(*out)->access, source->fd);
     source_free(source);
-    shard_index_done(&index);
-    return code;
+    return code < 0 ? code : 0;
 }
 
 static int load_path(const char *path, const struct load_context *context, struct wfs_catalog **out,
