@@ -175,43 +175,40 @@ static ssize_t try_reading(const struct wfs_reading *reading, uint64_t offset, c
     return n;
 }
 
-/* Reads without the lock. *ret_is_later as below. */
+/* Reads without the lock; `request` as below. */
 static ssize_t run_reading(fuse_req_t req, const struct wfs_reading *reading, bool is_made,
-                           uint64_t offset, char *buffer, size_t n_bytes, bool *ret_is_later)
+                           uint64_t offset, char *buffer, size_t n_bytes,
+                           struct parking_request *request)
 {
     const struct wfs_interruption interruption = {request_is_given_up, req};
     struct driver *driver = fuse_req_userdata(req);
     const bool is_remote = driver->target->remote != NULL;
-    const enum parking_work work = is_made ? PARKING_LONG : PARKING_FETCHING;
     ssize_t n = is_remote && !is_made ? try_reading(reading, offset, buffer, n_bytes) : -EAGAIN;
     if (n != -EAGAIN)
         return n;
     /* Of tensors in files on disks, programs do not expect EINTR. */
     const bool takes_turn = is_made || is_remote;
-    if (takes_turn && ret_is_later == NULL) {
+    if (takes_turn && request == NULL)
         parking_begin_wait(&driver->parking);
-    } else if (takes_turn && !request_begin_work(req, work)) {
-        *ret_is_later = true;
+    else if (takes_turn && !parking_take_turn(&driver->parking, request,
+                                              is_made ? PARKING_LONG : PARKING_FETCHING))
         return 0;
-    }
     wfs_interruption_set(takes_turn ? &interruption : NULL);
     n = wfs_reading_run(reading, offset, buffer, n_bytes);
     wfs_interruption_set(NULL);
-    if (takes_turn && ret_is_later == NULL)
+    if (takes_turn && request == NULL)
         parking_end_wait(&driver->parking);
-    else if (takes_turn)
-        request_end_work(req, work);
     return n;
 }
 
 /*
  * Reads up to n_bytes; returns the count or a negative errno. What may take long to read is a
- * reading, which the caller frees; *ret stays NULL for other content. *ret_is_later becomes true
- * when a thread will get the request again, which no longer exists; NULL: the read is part of a
- * change, and waits here.
+ * reading, which the caller frees; *ret stays NULL for other content. The request takes a turn for
+ * that, and may be gone afterwards; NULL: the read is part of a change, and waits here.
  */
 static ssize_t content_read(fuse_req_t req, fuse_ino_t ino, uint64_t offset, char *buffer,
-                            size_t n_bytes, struct wfs_reading **ret, bool *ret_is_later)
+                            size_t n_bytes, struct wfs_reading **ret,
+                            struct parking_request *request)
 {
     struct driver *driver = fuse_req_userdata(req);
     struct request_look look = {.req = req};
@@ -225,8 +222,8 @@ static ssize_t content_read(fuse_req_t req, fuse_ino_t ino, uint64_t offset, cha
     }
     if (*ret == NULL)
         return n;
-    n = run_reading(req, *ret, is_made, offset, buffer, n_bytes, ret_is_later);
-    if (ret_is_later != NULL && *ret_is_later)
+    n = run_reading(req, *ret, is_made, offset, buffer, n_bytes, request);
+    if (request != NULL && request->is_gone)
         return n;
     driver_begin_read(driver);
     const int code = wfs_reading_check(driver->tree, *ret);
@@ -302,17 +299,17 @@ static void read_ahead(struct driver *driver, const struct wfs_reading *reading,
     wfs_interruption_set(NULL);
 }
 
-static void op_read(fuse_req_t req, fuse_ino_t ino, size_t n_bytes, off_t offset,
-                    struct fuse_file_info *info)
+static void answer_read(struct parking_request *request)
 {
+    fuse_req_t req = request->req;
     struct driver *driver = fuse_req_userdata(req);
     struct wfs_reading *reading = NULL;
     char *buffer = driver_buffer(driver);
-    bool is_later = false;
     ssize_t n = -ENOMEM;
-    if (buffer != NULL && n_bytes <= DRIVER_TRANSFER_MAX)
-        n = content_read(req, ino, (uint64_t)offset, buffer, n_bytes, &reading, &is_later);
-    if (is_later) {
+    if (buffer != NULL && request->n_bytes <= DRIVER_TRANSFER_MAX)
+        n = content_read(req, request->ino, request->offset, buffer, request->n_bytes, &reading,
+                         request);
+    if (request->is_gone) {
         wfs_reading_free(reading);
         return;
     }
@@ -323,8 +320,19 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t n_bytes, off_t offset
     else
         fuse_reply_buf(req, buffer, (size_t)n);
     if (reading != NULL)
-        read_ahead(driver, reading, (uint64_t)offset);
+        read_ahead(driver, reading, request->offset);
     wfs_reading_free(reading);
+}
+
+static void op_read(fuse_req_t req, fuse_ino_t ino, size_t n_bytes, off_t offset,
+                    struct fuse_file_info *info)
+{
+    struct driver *driver = fuse_req_userdata(req);
+    parking_run(&driver->parking, &(struct parking_request){.req = req,
+                                                            .answer = answer_read,
+                                                            .ino = ino,
+                                                            .n_bytes = n_bytes,
+                                                            .offset = (uint64_t)offset});
 }
 
 struct writing {
@@ -452,49 +460,41 @@ static void reply_text(fuse_req_t req, const char *text, ssize_t n, size_t n_ask
         fuse_reply_buf(req, text, (size_t)n);
 }
 
-/*
- * Runs the job without a lock. Returns -EAGAIN when a change makes its result useless.
- * *ret_is_later: a thread will get the request again.
- */
-static int run_job(fuse_req_t req, fuse_ino_t ino, struct wfs_digest_job *job, bool *ret_is_later)
+/* Runs the job without a lock. Returns -EAGAIN when a change makes its result useless. */
+static int run_job(struct parking_request *request, struct wfs_digest_job *job)
 {
-    const struct wfs_interruption interruption = {request_is_given_up, req};
-    struct driver *driver = fuse_req_userdata(req);
-    const bool is_long = wfs_digest_job_is_long(job);
-    *ret_is_later = is_long && !request_begin_work(req, PARKING_LONG);
-    if (*ret_is_later)
+    const struct wfs_interruption interruption = {request_is_given_up, request->req};
+    struct driver *driver = fuse_req_userdata(request->req);
+    if (wfs_digest_job_is_long(job) && !parking_take_turn(&driver->parking, request, PARKING_LONG))
         return 0;
     wfs_interruption_set(&interruption);
     const int ran = wfs_digest_job_run(job);
     wfs_interruption_set(NULL);
-    if (is_long)
-        request_end_work(req, PARKING_LONG);
     driver_begin_read(driver);
-    const int code = wfs_digest_job_end(driver->tree, request_node(driver, ino), job, ran);
+    const int code = wfs_digest_job_end(driver->tree, request_node(driver, request->ino), job, ran);
     driver_end_read(driver);
     return code;
 }
 
-/* Copies the value if there is room; returns its length, or -EAGAIN as above. */
-static ssize_t get_xattr(fuse_req_t req, fuse_ino_t ino, const char *name, char *buffer,
-                         size_t n_room, bool *ret_is_later)
+/* Copies the value if there is room; returns its length, or -EAGAIN as above. The request may be
+ * gone afterwards. */
+static ssize_t get_xattr(struct parking_request *request, char *buffer, size_t n_room)
 {
-    struct request_look look = {.req = req};
+    struct request_look look = {.req = request->req};
     struct wfs_digest_job *job = NULL;
     ssize_t n = 0;
-    *ret_is_later = false;
     while (request_look(&look)) {
         const struct wfs_tree *tree = look.driver->tree;
-        const struct wfs_node *node = request_node(look.driver, ino);
+        const struct wfs_node *node = request_node(look.driver, request->ino);
         if (job == NULL)
-            n = wfs_digest_job_new(tree, node, name, &job);
+            n = wfs_digest_job_new(tree, node, request->name, &job);
         if (n == 0 && job == NULL)
-            n = wfs_node_get_xattr(tree, node, name, buffer, n_room);
+            n = wfs_node_get_xattr(tree, node, request->name, buffer, n_room);
     }
     if (job == NULL)
         return n;
-    n = run_job(req, ino, job, ret_is_later);
-    if (n == 0 && !*ret_is_later) {
+    n = run_job(request, job);
+    if (n == 0 && !request->is_gone) {
         const char *text = wfs_digest_job_text(job);
         n = (ssize_t)strlen(text);
         if (n_room > 0 && (size_t)n > n_room)
@@ -507,17 +507,26 @@ static ssize_t get_xattr(fuse_req_t req, fuse_ino_t ino, const char *name, char 
 }
 
 /* A file that is written to all the time has no digest. */
-static void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t n_bytes)
+static void answer_xattr(struct parking_request *request)
 {
     enum { N_TRIES = 4 };
-    char *buffer = driver_buffer(fuse_req_userdata(req));
-    const size_t n_room = n_bytes < DRIVER_TRANSFER_MAX ? n_bytes : DRIVER_TRANSFER_MAX;
+    char *buffer = driver_buffer(fuse_req_userdata(request->req));
+    const size_t n_room =
+        request->n_bytes < DRIVER_TRANSFER_MAX ? request->n_bytes : DRIVER_TRANSFER_MAX;
     ssize_t n = buffer == NULL ? -ENOMEM : -EAGAIN;
-    bool is_later = false;
     for (int i = 0; i < N_TRIES && n == -EAGAIN; i++)
-        n = get_xattr(req, ino, name, buffer, n_room, &is_later);
-    if (!is_later)
-        reply_text(req, buffer, n == -EAGAIN ? -EBUSY : n, n_bytes);
+        n = get_xattr(request, buffer, n_room);
+    if (!request->is_gone)
+        reply_text(request->req, buffer, n == -EAGAIN ? -EBUSY : n, request->n_bytes);
+}
+
+static void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t n_bytes)
+{
+    struct driver *driver = fuse_req_userdata(req);
+    parking_run(
+        &driver->parking,
+        &(struct parking_request){
+            .req = req, .answer = answer_xattr, .ino = ino, .n_bytes = n_bytes, .name = name});
 }
 
 static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t n_bytes)

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A request is parked only while as many threads wait, or work, as may: each of them comes here for
- * its next request when that is over, and takes a parked one. So none is forgotten, and no thread
- * has to be woken. That a request takes long is known only to the thread that has it, which then
- * parks it again. The kernel expects each answer on the descriptor on which it gave the request
- * out, and each thread may have its own: answers of requests that another thread took find their
- * way back.
+ * A change is parked, as the kernel has sent it, only while as many threads wait as may: each of
+ * them comes here for its next request when that is over, and takes a parked one. So none is
+ * forgotten, and no thread has to be woken. The kernel expects each answer on the descriptor on
+ * which it gave the request out, and each thread may have its own: answers of requests that another
+ * thread took find their way back.
+ *
+ * That another request takes long is known only when it is looked at. It is kept as libfuse's, and
+ * the thread that ends a turn passes it on to the first one that waits.
  */
 #include "fuse/parking.h"
 
@@ -20,7 +22,7 @@
 enum { N_BYTES_MOST = 128 << 20 }; /* of parked requests: address space is limited */
 
 struct parked {
-    struct parked *next;
+    TAILQ_ENTRY(parked) link;
     uint64_t unique; /* the kernel's number of the request */
     int device;
     size_t n_bytes;
@@ -32,20 +34,19 @@ static const unsigned works_most[] = {
     [PARKING_FETCHING] = PARKING_N_FETCHING,
 };
 
-/* The request that the thread answers, in the memory that it was received in. */
-static _Thread_local struct {
-    int device;
-    const void *request;
-    size_t n_bytes;
-} current;
+struct kept_request {
+    TAILQ_ENTRY(kept_request) link;
+    struct parking_request request;
+    char name[]; /* a copy */
+};
 
 void parking_init(struct parking *parking)
 {
     *parking = (struct parking){0};
-    parking->parked.end = &parking->parked.first;
+    TAILQ_INIT(&parking->parked);
+    TAILQ_INIT(&parking->taken);
     for (size_t i = 0; i < PARKING_N_WORKS; i++)
-        parking->later[i].end = &parking->later[i].first;
-    parking->taken.end = &parking->taken.first;
+        TAILQ_INIT(&parking->kept[i]);
     pthread_mutex_init(&parking->lock, NULL);
 }
 
@@ -127,30 +128,18 @@ static void answer_interrupted(int device, uint64_t unique)
     (void)!write(device, &reply, sizeof(reply));
 }
 
-/* ---- lists; the lock is held ---- */
-
-static void append(struct parked_list *list, struct parked *parked)
-{
-    parked->next = NULL;
-    *list->end = parked;
-    list->end = &parked->next;
-}
-
-static struct parked *take_out(struct parked_list *list, struct parked **at)
-{
-    struct parked *found = *at;
-    *at = found->next;
-    if (found->next == NULL)
-        list->end = at;
-    return found;
-}
-
+/* The lock is held. */
 static struct parked *take_by_number(struct parked_list *list, uint64_t unique)
 {
-    struct parked **at = &list->first;
-    while (*at != NULL && (*at)->unique != unique)
-        at = &(*at)->next;
-    return *at == NULL ? NULL : take_out(list, at);
+    struct parked *parked;
+    TAILQ_FOREACH(parked, list, link)
+    {
+        if (parked->unique == unique)
+            break;
+    }
+    if (parked != NULL)
+        TAILQ_REMOVE(list, parked, link);
+    return parked;
 }
 
 /* ---- requests ---- */
@@ -184,28 +173,11 @@ static bool park(struct parking *parking, int device, const void *request, size_
     if (parking->n_waiting >= PARKING_N_WAITING && parking->n_bytes + n_bytes <= N_BYTES_MOST)
         parked = new_parked(device, request, n_bytes);
     if (parked != NULL) {
-        append(&parking->parked, parked);
+        TAILQ_INSERT_TAIL(&parking->parked, parked, link);
         parking->n_bytes += n_bytes;
     }
     pthread_mutex_unlock(&parking->lock);
     return parked != NULL;
-}
-
-static bool has_first(const struct parked_list *list, size_t n_room)
-{
-    return list->first != NULL && list->first->n_bytes <= n_room;
-}
-
-/* The list of which a request may be taken now, or NULL. The lock is held. */
-static struct parked_list *find_list(struct parking *parking, size_t n_room)
-{
-    for (size_t i = 0; i < PARKING_N_WORKS; i++) {
-        if (parking->n_working[i] < works_most[i] && has_first(&parking->later[i], n_room))
-            return &parking->later[i];
-    }
-    return parking->n_waiting < PARKING_N_WAITING && has_first(&parking->parked, n_room)
-               ? &parking->parked
-               : NULL;
 }
 
 /* Returns the size of a request that has waited longest, or 0. */
@@ -214,14 +186,14 @@ static ssize_t take_first(struct parking *parking, void *request, size_t n_room)
     char *bytes = NULL;
     size_t n = 0;
     pthread_mutex_lock(&parking->lock);
-    struct parked_list *list = find_list(parking, n_room);
-    if (list != NULL) {
-        struct parked *taken = take_out(list, &list->first);
+    struct parked *taken = TAILQ_FIRST(&parking->parked);
+    if (parking->n_waiting < PARKING_N_WAITING && taken != NULL && taken->n_bytes <= n_room) {
+        TAILQ_REMOVE(&parking->parked, taken, link);
         bytes = taken->bytes;
         taken->bytes = NULL;
         n = taken->n_bytes;
         parking->n_bytes -= n;
-        append(&parking->taken, taken);
+        TAILQ_INSERT_TAIL(&parking->taken, taken, link);
         atomic_fetch_add(&parking->n_taken, 1);
     }
     pthread_mutex_unlock(&parking->lock);
@@ -239,8 +211,6 @@ static bool drop_interrupted(struct parking *parking, uint64_t unique)
 {
     pthread_mutex_lock(&parking->lock);
     struct parked *dropped = take_by_number(&parking->parked, unique);
-    for (size_t i = 0; dropped == NULL && i < PARKING_N_WORKS; i++)
-        dropped = take_by_number(&parking->later[i], unique);
     if (dropped != NULL)
         parking->n_bytes -= dropped->n_bytes;
     pthread_mutex_unlock(&parking->lock);
@@ -275,53 +245,100 @@ ssize_t parking_receive(struct parking *parking, int device, void *request, size
             break;
         n = read(device, request, n_room);
     } while (n >= 0 && is_settled(parking, device, request, (size_t)n));
-    current.device = device;
-    current.request = request;
-    current.n_bytes = n > 0 ? (size_t)n : 0;
     return n;
 }
 
-/* ---- long work ---- */
+/* ---- turns ---- */
 
-/* The lock is held. The kernel expects the answer where it gave the request out, whoever has parked
- * it last. */
-static bool park_current(struct parking *parking, enum parking_work work)
+/* The kernel interrupts a request. One that another thread has taken meanwhile is answered there.
+ */
+static void drop_kept(fuse_req_t req, void *ctx)
 {
-    struct parked *later = new_parked(current.device, current.request, current.n_bytes);
-    if (later == NULL)
-        return false;
-    struct parked *taken = take_by_number(&parking->taken, later->unique);
-    if (taken != NULL) {
-        later->device = taken->device;
-        atomic_fetch_sub(&parking->n_taken, 1);
+    struct kept_request *kept = NULL;
+    struct parking *parking = ctx;
+    pthread_mutex_lock(&parking->lock);
+    for (size_t i = 0; kept == NULL && i < PARKING_N_WORKS; i++) {
+        TAILQ_FOREACH(kept, &parking->kept[i], link)
+        {
+            if (kept->request.req == req)
+                break;
+        }
+        if (kept != NULL)
+            TAILQ_REMOVE(&parking->kept[i], kept, link);
     }
-    free_parked(taken);
-    append(&parking->later[work], later);
-    parking->n_bytes += later->n_bytes;
-    return true;
+    pthread_mutex_unlock(&parking->lock);
+    if (kept != NULL)
+        fuse_reply_err(req, EINTR);
+    free(kept);
 }
 
-/* The number is copied first: another thread may have taken the request when the lock is free. */
-bool parking_begin_work(struct parking *parking, enum parking_work work,
-                        bool (*is_given_up)(void *ctx), void *ctx)
+static struct kept_request *new_kept(const struct parking_request *request)
 {
-    const uint64_t unique = header_of(current.request).unique;
-    pthread_mutex_lock(&parking->lock);
-    const bool is_parked =
-        parking->n_working[work] >= works_most[work] && park_current(parking, work);
-    if (!is_parked)
-        parking->n_working[work]++;
-    pthread_mutex_unlock(&parking->lock);
-    if (is_parked && is_given_up(ctx))
-        drop_interrupted(parking, unique);
-    return !is_parked;
+    const size_t n_name = request->name == NULL ? 0 : strlen(request->name) + 1;
+    struct kept_request *kept = malloc(sizeof(*kept) + n_name);
+    if (kept == NULL)
+        return NULL;
+    kept->request = *request;
+    if (n_name > 0)
+        kept->request.name = memcpy(kept->name, request->name, n_name);
+    return kept;
 }
 
-void parking_end_work(struct parking *parking, enum parking_work work)
+/* From when it is in the list, the request may be taken or interrupted. libfuse must not ask for an
+ * answer while it is told whom to call. */
+bool parking_take_turn(struct parking *parking, struct parking_request *request,
+                       enum parking_work work)
+{
+    if (request->has_turn)
+        return true;
+    request->work = work;
+    struct kept_request *kept = new_kept(request);
+    if (kept != NULL)
+        fuse_req_interrupt_func(request->req, drop_kept, parking);
+    pthread_mutex_lock(&parking->lock);
+    request->has_turn = kept == NULL || parking->n_working[work] < works_most[work];
+    const bool is_kept = !request->has_turn && !fuse_req_interrupted(request->req);
+    if (is_kept)
+        TAILQ_INSERT_TAIL(&parking->kept[work], kept, link);
+    parking->n_working[work] += request->has_turn;
+    pthread_mutex_unlock(&parking->lock);
+    request->is_gone = !request->has_turn;
+    if (is_kept)
+        return false;
+    fuse_req_interrupt_func(request->req, NULL, NULL);
+    free(kept);
+    if (request->is_gone)
+        fuse_reply_err(request->req, EINTR);
+    return request->has_turn;
+}
+
+/* Passes a turn on, or ends it: NULL. */
+static struct kept_request *pass_turn(struct parking *parking, enum parking_work work)
 {
     pthread_mutex_lock(&parking->lock);
-    parking->n_working[work]--;
+    struct kept_request *next = TAILQ_FIRST(&parking->kept[work]);
+    if (next != NULL)
+        TAILQ_REMOVE(&parking->kept[work], next, link);
+    else
+        parking->n_working[work]--;
     pthread_mutex_unlock(&parking->lock);
+    if (next != NULL) {
+        fuse_req_interrupt_func(next->request.req, NULL, NULL);
+        next->request.has_turn = true;
+    }
+    return next;
+}
+
+void parking_run(struct parking *parking, struct parking_request *request)
+{
+    struct kept_request *kept = NULL;
+    do {
+        request->answer(request);
+        struct kept_request *next = request->has_turn ? pass_turn(parking, request->work) : NULL;
+        free(kept);
+        kept = next;
+        request = kept == NULL ? NULL : &kept->request;
+    } while (request != NULL);
 }
 
 /* ---- answers ---- */
@@ -352,16 +369,23 @@ ssize_t parking_answer(struct parking *parking, int device, const struct iovec *
 /* Other descriptors than that of the mount are closed already, which ended their requests. */
 void parking_clear(struct parking *parking, int device)
 {
-    struct parked_list *lists[] = {&parking->parked, &parking->later[PARKING_LONG],
-                                   &parking->later[PARKING_FETCHING]};
-    for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
-        while (lists[i]->first != NULL) {
-            struct parked *left = take_out(lists[i], &lists[i]->first);
-            if (left->device == device)
-                answer_interrupted(device, left->unique);
-            free_parked(left);
+    struct parked *left;
+    while ((left = TAILQ_FIRST(&parking->parked)) != NULL) {
+        TAILQ_REMOVE(&parking->parked, left, link);
+        if (left->device == device)
+            answer_interrupted(device, left->unique);
+        free_parked(left);
+    }
+    while ((left = TAILQ_FIRST(&parking->taken)) != NULL) {
+        TAILQ_REMOVE(&parking->taken, left, link);
+        free_parked(left);
+    }
+    for (size_t i = 0; i < PARKING_N_WORKS; i++) {
+        struct kept_request *kept;
+        while ((kept = TAILQ_FIRST(&parking->kept[i])) != NULL) {
+            TAILQ_REMOVE(&parking->kept[i], kept, link);
+            fuse_reply_err(kept->request.req, EINTR);
+            free(kept);
         }
     }
-    while (parking->taken.first != NULL)
-        free_parked(take_out(&parking->taken, &parking->taken.first));
 }

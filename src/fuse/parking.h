@@ -3,15 +3,19 @@
  * Requests that have to wait, without a thread that waits. Changes wait for the end of a commit,
  * which may take minutes. A few threads may do that; if more requests for changes arrive, they are
  * kept in memory until one of those threads is free, so that threads for all other requests remain.
- * The same holds for requests that read much before they are answered, such as digests.
+ * The same holds for requests that read much before they are answered, such as digests: as many as
+ * may work long have a turn, and the others are answered when one of them has ended.
  */
 #ifndef WFS_PARKING_H
 #define WFS_PARKING_H
 
+#include <fuse_lowlevel.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 
@@ -22,19 +26,17 @@ enum { PARKING_N_WAITING = 8, PARKING_N_LONG = 4, PARKING_N_FETCHING = 40 };
 /* What takes long of a request that is not a change. */
 enum parking_work { PARKING_LONG, PARKING_FETCHING, PARKING_N_WORKS };
 
-struct parked;
-
-struct parked_list {
-    struct parked *first, **end;
-};
+/* The first one has waited longest. */
+TAILQ_HEAD(parked_list, parked);
+TAILQ_HEAD(kept_list, kept_request);
 
 struct parking {
     pthread_mutex_t lock;
     unsigned n_waiting, n_working[PARKING_N_WORKS];
-    size_t n_bytes;                            /* of the parked requests */
-    struct parked_list parked;                 /* changes; the first one has waited longest */
-    struct parked_list later[PARKING_N_WORKS]; /* other requests that take long */
-    struct parked_list taken;                  /* by threads, which have not answered them yet */
+    size_t n_bytes;                         /* of the parked requests */
+    struct parked_list parked;              /* changes */
+    struct parked_list taken;               /* by threads, which have not answered them yet */
+    struct kept_list kept[PARKING_N_WORKS]; /* other requests, which wait for a turn */
     atomic_uint n_taken;
 };
 
@@ -49,14 +51,28 @@ void parking_clear(struct parking *parking, int device);
 void parking_begin_wait(struct parking *parking);
 void parking_end_wait(struct parking *parking);
 
+/* A request that is not a change, and what its callback was given. */
+struct parking_request {
+    fuse_req_t req;
+    void (*answer)(struct parking_request *request); /* from the beginning, when it has its turn */
+    fuse_ino_t ino;
+    size_t n_bytes;
+    uint64_t offset;
+    const char *name;       /* or NULL */
+    bool has_turn, is_gone; /* is_gone: it is kept for another thread, or answered */
+    enum parking_work work; /* of its turn */
+};
+
+/* Answers the request, and then those that were waiting for its turn. */
+void parking_run(struct parking *parking, struct parking_request *request);
+
 /*
- * Around what may take long, in the thread that answers a request that is not a change. False: as
- * many threads as may do so already. The request is kept, and a thread will get it again; the
- * caller drops it without an answer. is_given_up is asked whether it was interrupted meanwhile.
+ * Called by `answer` before what takes long: gives the request a turn, which ends with the answer.
+ * False: as many have one as may, and the request is gone; it is answered later, or with EINTR as
+ * soon as its process is killed.
  */
-bool parking_begin_work(struct parking *parking, enum parking_work work,
-                        bool (*is_given_up)(void *ctx), void *ctx);
-void parking_end_work(struct parking *parking, enum parking_work work);
+bool parking_take_turn(struct parking *parking, struct parking_request *request,
+                       enum parking_work work);
 
 /*
  * Gives the next request to a thread: one that was parked, or from the device. Returns its size,

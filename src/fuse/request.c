@@ -25,21 +25,6 @@ struct driver *request_begin_change(fuse_req_t req)
     return driver;
 }
 
-bool request_begin_work(fuse_req_t req, enum parking_work work)
-{
-    struct driver *driver = fuse_req_userdata(req);
-    const bool has_turn = parking_begin_work(&driver->parking, work, request_is_given_up, req);
-    if (!has_turn)
-        fuse_reply_none(req);
-    return has_turn;
-}
-
-void request_end_work(fuse_req_t req, enum parking_work work)
-{
-    struct driver *driver = fuse_req_userdata(req);
-    parking_end_work(&driver->parking, work);
-}
-
 bool request_again(fuse_req_t req)
 {
     const struct wfs_interruption interruption = {request_is_given_up, req};

@@ -34,13 +34,6 @@ struct request_look {
 /* Begins the next attempt, and takes the lock; false: the last one counts, and the lock is free. */
 bool request_look(struct request_look *look);
 
-/*
- * Begins work for a request that changes nothing, which may take long; no lock is held. False:
- * enough threads do that already. The request then no longer exists; a thread will get it again.
- */
-bool request_begin_work(fuse_req_t req, enum parking_work work);
-void request_end_work(fuse_req_t req, enum parking_work work);
-
 /* Returns true for a request of the user who mounted: only they may use the control directory. */
 bool request_is_owner(fuse_req_t req);
 
