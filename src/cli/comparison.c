@@ -14,7 +14,7 @@
 
 #include <weightfs/array.h>
 #include <weightfs/cleanup.h>
-#include <weightfs/distinct.h>
+#include <weightfs/workload.h>
 
 #include <errno.h>
 #include <math.h>

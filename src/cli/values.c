@@ -5,7 +5,7 @@
 #include "cli/values.h"
 
 #include <weightfs/cleanup.h>
-#include <weightfs/distinct.h>
+#include <weightfs/workload.h>
 
 #include <errno.h>
 #include <inttypes.h>

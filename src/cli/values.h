@@ -5,7 +5,7 @@
 #ifndef WFS_VALUES_H
 #define WFS_VALUES_H
 
-#include <weightfs/distinct.h>
+#include <weightfs/workload.h>
 #include <weightfs/tensor.h>
 
 #define VALUES_TEXT_MAX 80

@@ -5,15 +5,15 @@
 #include "edits/edits.h"
 
 #include <weightfs/array.h>
-#include <weightfs/distinct.h>
+#include <weightfs/workload.h>
 #include <weightfs/patch.h>
 #include <weightfs/strbuf.h>
 #include <weightfs/value.h>
 #include "base/arena.h"
 #include "base/hash.h"
 #include "base/text_index.h"
-#include "tensor/catalog.h"
-#include "tensor/tensor_texts.h"
+#include "catalog/catalog.h"
+#include "tensor/tensor.h"
 
 #include <errno.h>
 #include <stdlib.h>

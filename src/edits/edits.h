@@ -10,8 +10,8 @@
 #include "base/arena.h"
 #include "base/hash.h"
 #include "base/text_index.h"
-#include "tensor/catalog.h"
-#include "tensor/tensor_texts.h"
+#include "catalog/catalog.h"
+#include "tensor/tensor.h"
 
 enum {
     PATCH_EDITS_MAX = 1000000,  /* edits of each kind: as many as a checkpoint has tensors */

@@ -5,14 +5,13 @@
  * then, too.
  */
 #include <weightfs/cleanup.h>
-#include <weightfs/distinct.h>
+#include <weightfs/workload.h>
 #include <weightfs/patch.h>
 #include <weightfs/value.h>
 #include "base/text_index.h"
 #include "edits/edits.h"
-#include "tensor/catalog_values.h"
-#include "tensor/shape.h"
-#include "tensor/shown.h"
+#include "catalog/catalog_values.h"
+#include "tensor/tensor.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -6,9 +6,8 @@
 #include <weightfs/patch.h>
 
 #include <weightfs/cleanup.h>
-#include <weightfs/distinct.h>
-#include <weightfs/value.h>
 #include <weightfs/workload.h>
+#include <weightfs/value.h>
 
 #include <errno.h>
 #include <stdlib.h>

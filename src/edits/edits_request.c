@@ -13,8 +13,8 @@
 
 #include "edits/edits.h"
 #include "base/bytes.h"
-#include "tensor/npy_header.h"
-#include "tensor/shape.h"
+#include "tensor/npy.h"
+#include "tensor/tensor.h"
 
 static const char *copy_text(struct wfs_patch *patch, const char *text)
 {

@@ -21,8 +21,7 @@
 #include "base/text_index.h"
 #include "base/utf8.h"
 #include "edits/edits.h"
-#include "tensor/shape.h"
-#include "tensor/shown.h"
+#include "tensor/tensor.h"
 #include "text/json.h"
 
 #include <errno.h>

@@ -18,7 +18,7 @@
 #include "format/core/format.h"
 #include "format/records/records.h"
 #include "format/set/shard_set.h"
-#include "tensor/tied.h"
+#include "tensor/tensor.h"
 
 struct fitting {
     struct wfs_catalog *catalog;

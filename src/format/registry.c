@@ -13,7 +13,7 @@
 #include <weightfs/url.h>
 
 #include "base/bytes.h"
-#include "format/core/storable.h"
+#include "format/core/layout.h"
 #include "format/set/set.h"
 #include "format/signatures.h"
 #include "remote/remote_source.h"
@@ -131,7 +131,7 @@ static int note_other_name(struct wfs_catalog *catalog, const struct source *sou
     const struct wfs_format *named = wfs_format_by_path(source->path);
     if (named == NULL || named == catalog->format)
         return 0;
-    return catalog_add_finding(catalog, WFS_FINDING_OTHER_NAME,
+    return catalog_add_finding(catalog, WFS_INFO,
                                "the name ends like that of a %s file, the content %s", named->name,
                                catalog->format->name);
 }
@@ -139,7 +139,7 @@ static int note_other_name(struct wfs_catalog *catalog, const struct source *sou
 static int note_weak(struct wfs_catalog *catalog, const struct source *source)
 {
     return source->is_weak ? catalog_add_finding(
-                                 catalog, WFS_FINDING_REMOTE_WEAK,
+                                 catalog, WFS_MEDIUM,
                                  "the server sends neither a strong ETag nor Last-Modified: only a "
                                  "change of the size is noticed")
                            : 0;

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Elements of a strided tensor collected into row-major, little-endian order and cast to what is
- * shown: any byte range of it.
+ * shown: any byte range of it. Also a small cache of bands (stretches of what is shown) for tensors
+ * whose shown order runs across the stored one, so that reading them costs about the same per byte
+ * whatever the size of the requests: one for the process, bounded, with its own lock, the only
+ * shared mutable state of the library.
  */
 #ifndef WFS_GATHER_H
 #define WFS_GATHER_H
@@ -27,13 +30,18 @@ uint64_t gather_band_bytes(const struct wfs_tensor *tensor);
 /* Reads n whole elements from number `first` on. Negative errno. */
 typedef int gather_read(void *ctx, uint64_t first, uint64_t n, char *out);
 
-enum { GATHER_ELEM_MAX = 16 }; /* bytes of the widest element */
-
 /*
  * Fills out with n_bytes from offset of a row of elements of n_elem bytes. Those that the range
  * begins or ends inside of are read whole, apart.
  */
 int gather_range(gather_read *read, void *ctx, size_t n_elem, uint64_t offset, char *out,
                  size_t n_bytes);
+
+/* Reads as gather does, from a tensor that is not plain. May run in parallel. */
+int band_read(const struct wfs_tensor *tensor, uint64_t offset, void *buf, size_t n_bytes);
+
+/* Makes the next band for a reader that has reached offset, inside of the tensor, and has read
+ * enough of this one to need it. */
+void band_read_ahead(const struct wfs_tensor *tensor, uint64_t offset);
 
 #endif

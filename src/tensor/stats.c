@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One pass over the stored elements as numbers.
+ * One pass over the elements of a tensor: as numbers for its statistics, as bytes for its digest.
  */
 #include <weightfs/cleanup.h>
-#include <weightfs/distinct.h>
+#include <weightfs/workload.h>
+#include <weightfs/tensor.h>
+#include "base/hash.h"
 
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* A multiple of 3 bytes, so that 6-bit elements end on a whole one. */
 enum { N_PIECE = 3 << 16 };
@@ -122,4 +125,42 @@ int wfs_tensor_count_odd(const struct wfs_tensor *tensor, struct wfs_odd *ret)
     cleanup(wfs_distinct_done) struct wfs_distinct distinct;
     const int code = wfs_distinct_init(&distinct, tensor, NULL);
     return code < 0 ? code : count_all_complex(ret, &distinct);
+}
+
+enum { N_HASHED = 1 << 20 };
+
+static void cleanup_hasher(struct hasher **hasher)
+{
+    hasher_free(*hasher);
+}
+
+int wfs_tensor_digest_and(const struct wfs_tensor *tensor, wfs_take take, void *ctx,
+                          uint64_t *ret_digest)
+{
+    autofree char *piece = malloc(N_HASHED);
+    cleanup(cleanup_hasher) struct hasher *hasher = hasher_new();
+    if (piece == NULL || hasher == NULL)
+        return -ENOMEM;
+    for (uint64_t offset = 0; offset < tensor->n_bytes;) {
+        const ssize_t n = wfs_tensor_read(tensor, offset, piece, N_HASHED);
+        if (n < 0)
+            return (int)n;
+        hasher_update(hasher, piece, (size_t)n);
+        const int code = take(ctx, piece, (size_t)n);
+        if (code != 0)
+            return code;
+        offset += (uint64_t)n;
+    }
+    *ret_digest = hasher_digest(hasher);
+    return 0;
+}
+
+static int take_nothing(void *ctx, const void *bytes, size_t n_bytes)
+{
+    return 0;
+}
+
+int wfs_tensor_digest(const struct wfs_tensor *tensor, uint64_t *ret_digest)
+{
+    return wfs_tensor_digest_and(tensor, take_nothing, NULL, ret_digest);
 }

@@ -1,18 +1,27 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reading a tensor as it is shown.
+ * What is known of a tensor without reading it (shape, texts, ties), and reading it as it is shown.
+ * A quantization belongs to a dtype: it goes with it. What a tensor shows is a source without a
+ * file, so no two of them count as the same bytes; reading it checks the file that the tensor is
+ * in.
  */
-#include <weightfs/tensor.h>
+#include "tensor/tensor.h"
 
 #include <weightfs/interruption.h>
+#include <weightfs/strbuf.h>
+#include <weightfs/tensor.h>
+#include "base/arena.h"
+#include "base/bytes.h"
+#include "base/hash.h"
+#include "base/source.h"
+#include "tensor/gather.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-
-#include "base/source.h"
-#include "tensor/band.h"
-#include "tensor/gather.h"
 
 enum { SMALLEST_PIECE = 1 << 20 }; /* bytes */
 
@@ -136,4 +145,219 @@ int wfs_tensor_check_source(const struct wfs_tensor *tensor)
 {
     const struct source *source = tensor->stored.source;
     return source == NULL ? 0 : source_check_at(source, tensor->stored.offset);
+}
+
+int wfs_shape_count(const struct wfs_shape *shape, uint64_t *ret_n_elems)
+{
+    uint64_t n_elems = 1;
+    for (uint32_t i = 0; i < shape->rank; i++) {
+        if (!checked_mul(n_elems, shape->dims[i], &n_elems))
+            return -EOVERFLOW;
+    }
+    *ret_n_elems = n_elems;
+    return 0;
+}
+
+bool wfs_shape_is_equal(const struct wfs_shape *a, const struct wfs_shape *b)
+{
+    return a->rank == b->rank &&
+           (a->rank == 0 || memcmp(a->dims, b->dims, a->rank * sizeof(*a->dims)) == 0);
+}
+
+int wfs_shape_bytes(const struct wfs_shape *shape, enum wfs_dtype dtype, uint64_t *ret_n_bytes)
+{
+    uint64_t n_elems, n_bits;
+    const int code = wfs_shape_count(shape, &n_elems);
+    if (code < 0)
+        return code;
+    if (!checked_mul(n_elems, (uint64_t)wfs_dtype_bits(dtype), &n_bits))
+        return -EOVERFLOW;
+    if (n_bits % 8 != 0)
+        return -EDOM;
+    *ret_n_bytes = n_bits / 8;
+    return 0;
+}
+
+int shape_own(struct wfs_shape *shape, struct arena *arena)
+{
+    uint64_t *dims = arena_calloc(arena, shape->rank, sizeof(*dims));
+    if (shape->rank == 0)
+        return 0;
+    if (dims == NULL)
+        return -ENOMEM;
+    memcpy(dims, shape->dims, shape->rank * sizeof(*dims));
+    shape->dims = dims;
+    return 0;
+}
+
+void shape_print(struct strbuf *text, const struct wfs_shape *shape)
+{
+    strbuf_puts(text, "[");
+    for (uint32_t i = 0; i < shape->rank; i++)
+        strbuf_printf(text, "%s%" PRIu64, i == 0 ? "" : ", ", shape->dims[i]);
+    strbuf_puts(text, "]");
+}
+
+/* Appends as snprintf would, counting what does not fit. */
+static void append(char *buf, size_t n_bytes, size_t *n_used, const char *text)
+{
+    const size_t n_text = strlen(text);
+    for (size_t i = 0; i < n_text; i++) {
+        if (*n_used + i + 1 < n_bytes)
+            buf[*n_used + i] = text[i];
+    }
+    *n_used += n_text;
+    if (n_bytes > 0)
+        buf[*n_used < n_bytes ? *n_used : n_bytes - 1] = '\0';
+}
+
+size_t wfs_shape_format(const struct wfs_shape *shape, char *buf, size_t n_bytes)
+{
+    size_t n_used = 0;
+    char number[24];
+    append(buf, n_bytes, &n_used, "[");
+    for (uint32_t i = 0; i < shape->rank; i++) {
+        snprintf(number, sizeof(number), "%s%" PRIu64, i == 0 ? "" : ", ", shape->dims[i]);
+        append(buf, n_bytes, &n_used, number);
+    }
+    append(buf, n_bytes, &n_used, "]");
+    return n_used;
+}
+
+static bool are_same_strides(const struct wfs_tensor *a, const struct wfs_tensor *b)
+{
+    const uint64_t *of_a = a->stored.strides, *of_b = b->stored.strides;
+    if (of_a == NULL || of_b == NULL || a->shape.rank == 0)
+        return of_a == of_b || a->shape.rank == 0;
+    return memcmp(of_a, of_b, a->shape.rank * sizeof(*of_a)) == 0;
+}
+
+bool tied_are_stored_alike(const struct wfs_tensor *a, const struct wfs_tensor *b)
+{
+    const struct wfs_stored *x = &a->stored, *y = &b->stored;
+    return x->dtype == y->dtype && x->is_big_endian == y->is_big_endian &&
+           x->is_conjugate == y->is_conjugate && x->is_negative == y->is_negative &&
+           are_same_strides(a, b);
+}
+
+bool tied_are_same(const struct wfs_tensor *a, const struct wfs_tensor *b)
+{
+    const struct wfs_stored *x = &a->stored, *y = &b->stored;
+    if (a->n_bytes == 0 || x->source == NULL || a->trouble != NULL || b->trouble != NULL)
+        return false;
+    return x->source == y->source && x->offset == y->offset && a->n_bytes == b->n_bytes &&
+           a->dtype == b->dtype && wfs_shape_is_equal(&a->shape, &b->shape) &&
+           tied_are_stored_alike(a, b);
+}
+
+uint64_t tied_hash(const struct wfs_tensor *tensor)
+{
+    const struct {
+        const struct source *source;
+        uint64_t offset, n_bytes, dtype, rank;
+    } place = {tensor->stored.source, tensor->stored.offset, tensor->n_bytes, tensor->dtype,
+               tensor->shape.rank};
+    uint64_t hash = hash_bytes(&place, sizeof(place), hash_seed());
+    if (tensor->shape.rank > 0)
+        hash = hash_bytes(tensor->shape.dims, tensor->shape.rank * sizeof(uint64_t), hash);
+    if (tensor->shape.rank > 0 && tensor->stored.strides != NULL)
+        hash = hash_bytes(tensor->stored.strides, tensor->shape.rank * sizeof(uint64_t), hash);
+    return hash;
+}
+
+const char *const tensor_text_names[TENSOR_N_TEXTS] = {"param_id", "quantization"};
+
+bool tensor_can_be_quantized(enum wfs_dtype dtype)
+{
+    return dtype == WFS_OPAQUE || (dtype >= WFS_QI8 && dtype <= WFS_QU2X4);
+}
+
+static bool is_of_quantization(const char *name)
+{
+    const char *prefix = tensor_text_names[TENSOR_QUANTIZATION];
+    return strncmp(name, prefix, strlen(prefix)) == 0;
+}
+
+/* Returns the text that was set, if the type of the file can have it. */
+static const char *text_of(const char *const *set, enum tensor_text which, enum wfs_dtype dtype)
+{
+    const bool is_fit = which != TENSOR_QUANTIZATION || tensor_can_be_quantized(dtype);
+    return set == NULL || !is_fit ? NULL : set[which];
+}
+
+/* A quantization belongs to the type that the tensor was loaded with. */
+static bool is_attr_kept(const struct wfs_text *attr, const char *const *set,
+                         const struct wfs_tensor *base, enum wfs_dtype dtype)
+{
+    if (is_of_quantization(attr->name))
+        return base->dtype == dtype && text_of(set, TENSOR_QUANTIZATION, dtype) == NULL;
+    return strcmp(attr->name, tensor_text_names[TENSOR_PARAM_ID]) != 0 ||
+           text_of(set, TENSOR_PARAM_ID, dtype) == NULL;
+}
+
+static int add_attr(struct wfs_text **end, const struct wfs_text *attr, struct arena *arena)
+{
+    struct wfs_text *copy = arena_calloc(arena, 1, sizeof(*copy));
+    if (copy == NULL)
+        return -ENOMEM;
+    *copy = (struct wfs_text){attr->name, attr->value, attr->n_bytes, *end};
+    *end = copy;
+    return 0;
+}
+
+int tensor_texts_make(const char *const *set, const struct wfs_tensor *base, enum wfs_dtype dtype,
+                      struct arena *arena, const struct wfs_text **ret)
+{
+    const struct wfs_text *attrs = base == NULL ? NULL : base->attrs;
+    bool is_same = true;
+    struct wfs_text *made = NULL, **end = &made;
+    for (unsigned i = 0; i < TENSOR_N_TEXTS; i++) {
+        const char *value = text_of(set, (enum tensor_text)i, dtype);
+        if (value == NULL)
+            continue;
+        const struct wfs_text text = {tensor_text_names[i], value, strlen(value), NULL};
+        if (add_attr(end, &text, arena) < 0)
+            return -ENOMEM;
+        end = &(*end)->next;
+        is_same = false;
+    }
+    for (const struct wfs_text *attr = attrs; attr != NULL; attr = attr->next)
+        is_same = is_same && is_attr_kept(attr, set, base, dtype);
+    for (const struct wfs_text *attr = attrs; attr != NULL && !is_same; attr = attr->next) {
+        if (!is_attr_kept(attr, set, base, dtype))
+            continue;
+        if (add_attr(end, attr, arena) < 0)
+            return -ENOMEM;
+        end = &(*end)->next;
+    }
+    *ret = is_same ? attrs : made;
+    return 0;
+}
+
+static int read_shown(const struct source *source, uint64_t offset, void *buf, size_t n_bytes)
+{
+    const ssize_t n = wfs_tensor_read(source->ctx, offset, buf, n_bytes);
+    return n < 0 ? (int)n : (size_t)n < n_bytes ? -EIO : 0;
+}
+
+static void free_shown(struct source *source)
+{
+    free(source->ctx);
+}
+
+int shown_source(const struct wfs_tensor *tensor, struct source **out)
+{
+    struct source *source;
+    struct wfs_tensor *copy = malloc(sizeof(*copy));
+    if (copy == NULL || source_new_memory("an edit", NULL, 0, &source) < 0) {
+        free(copy);
+        return -ENOMEM;
+    }
+    *copy = *tensor;
+    source->n_bytes = tensor->n_bytes;
+    source->read = read_shown;
+    source->done = free_shown;
+    source->ctx = copy;
+    *out = source;
+    return 0;
 }

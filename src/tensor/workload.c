@@ -2,19 +2,22 @@
 /*
  * A map from what is looked at to the first work that does. Only ties have the same result for
  * sure; views that overlap in other ways are work of their own.
+ *
+ * An axis with stride 0 repeats everything inside it. Where elements still overlap many times over,
+ * as sliding windows do, the stored range is read in order, with a count for each element of it.
  */
-#include <weightfs/workload.h>
-
 #include <weightfs/cleanup.h>
-#include <weightfs/distinct.h>
-
-#include <errno.h>
-#include <stdlib.h>
-
+#include <weightfs/workload.h>
+#include <weightfs/interruption.h>
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "base/source.h"
-#include "tensor/tied.h"
+#include "tensor/gather.h"
+#include "tensor/tensor.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
 
 /* The bytes that are always looked at take one or two seconds. */
 enum { N_TIMES = 16, N_FREE = 256 << 20 };
@@ -165,4 +168,170 @@ int wfs_workload_check(const struct wfs_workload *workload, struct wfs_error *er
                     "takes as long as %s, in files of %s",
                     wfs_quote(workload->last->key).text, wfs_count(workload->n_bytes, "byte").text,
                     wfs_count(workload->n_files, "byte").text);
+}
+
+enum {
+    N_LARGE_TIMES = 16,
+    N_LARGE = 64 << 20,
+    N_UNCHECKED = 1 << 20,
+    N_NUMBER = 4,  /* an element that is looked at as a number costs as much as one of F32 */
+    N_FASTER = 32, /* bytes that are read in the time that one of F32 is looked at */
+};
+
+/* How often the elements of a range are shown, from the axes, one by one: an axis of n steps shows
+ * what is at x again at x + stride, ..., x + (n - 1) * stride. */
+static int count_times(uint64_t *times, uint64_t n_span, const struct wfs_tensor *tensor)
+{
+    times[0] = 1;
+    for (uint32_t i = 0; i < tensor->shape.rank; i++) {
+        const uint64_t n = tensor->shape.dims[i], stride = tensor->stored.strides[i];
+        if (n == 1)
+            continue;
+        for (uint64_t x = stride; x < n_span; x++) {
+            if (x % N_UNCHECKED == 0 && wfs_interruption_check() < 0)
+                return -EINTR;
+            times[x] += times[x - stride];
+        }
+        for (uint64_t x = n_span; x-- > n * stride;) {
+            if (x % N_UNCHECKED == 0 && wfs_interruption_check() < 0)
+                return -EINTR;
+            times[x] -= times[x - n * stride];
+        }
+    }
+    return 0;
+}
+
+/* Elements from the first to the last that is shown, if they overlap so much that these are to be
+ * read instead; otherwise 0. */
+static uint64_t flat_span_of(const struct wfs_tensor *tensor)
+{
+    uint64_t n_elems, n = 1; /* the loader has checked that the last one lies in the storage */
+    for (uint32_t i = 0; i < tensor->shape.rank; i++)
+        n += (tensor->shape.dims[i] - 1) * tensor->stored.strides[i];
+    return wfs_shape_count(&tensor->shape, &n_elems) == 0 && n_elems / N_LARGE_TIMES > n ? n : 0;
+}
+
+/* Replaces the tensor by the range that its elements lie in. */
+static int flatten(struct wfs_distinct *distinct)
+{
+    struct wfs_tensor *tensor = &distinct->tensor;
+    const uint64_t n_span = flat_span_of(tensor);
+    if (n_span == 0)
+        return 0;
+    distinct->times = calloc(n_span, sizeof(*distinct->times));
+    if (distinct->times == NULL)
+        return -ENOMEM;
+    const int code = count_times(distinct->times, n_span, tensor);
+    tensor->n_bytes = n_span * (wfs_dtype_bits((enum wfs_dtype)tensor->dtype) / 8);
+    distinct->dims[0] = n_span;
+    tensor->shape.rank = 1;
+    tensor->stored.strides = NULL;
+    return code;
+}
+
+static bool has_axes(const struct wfs_tensor *tensor)
+{
+    return tensor->stored.strides != NULL && tensor->shape.rank > 0 && tensor->n_bytes > 0 &&
+           tensor->dtype != WFS_OPAQUE && tensor->trouble == NULL;
+}
+
+/* Leaves out repeated axes. *ret_is_one: the other tensor, if any, steps through its elements in
+ * the same way. */
+static int squeeze(struct wfs_distinct *ret, const struct wfs_tensor *tensor,
+                   const struct wfs_tensor *beside, bool *ret_is_one)
+{
+    const uint32_t rank = tensor->shape.rank;
+    const uint64_t *strides = tensor->stored.strides;
+    *ret = (struct wfs_distinct){.tensor = *tensor, .n_times = 1};
+    *ret_is_one = false;
+    if (!has_axes(tensor) || (beside != NULL && !has_axes(beside)))
+        return 0;
+    ret->dims = calloc(2 * (size_t)rank, sizeof(*ret->dims));
+    if (ret->dims == NULL)
+        return -ENOMEM;
+    *ret_is_one = true;
+    for (uint32_t i = 0; i < rank; i++) {
+        const uint64_t n = tensor->shape.dims[i];
+        const bool is_repeated =
+            strides[i] == 0 && (beside == NULL || beside->stored.strides[i] == 0);
+        ret->dims[i] = is_repeated ? 1 : n;
+        ret->dims[rank + i] = n == 1 ? 0 : strides[i];
+        ret->n_times *= is_repeated ? n : 1;
+        if (beside != NULL && n != 1 && strides[i] != beside->stored.strides[i])
+            *ret_is_one = false;
+    }
+    ret->tensor.shape.dims = ret->dims;
+    ret->tensor.stored.strides = ret->dims + rank;
+    ret->tensor.n_bytes /= ret->n_times;
+    return 0;
+}
+
+int wfs_distinct_init(struct wfs_distinct *ret, const struct wfs_tensor *tensor,
+                      const struct wfs_tensor *beside)
+{
+    bool is_one;
+    const int code = squeeze(ret, tensor, beside, &is_one);
+    return code == 0 && is_one ? flatten(ret) : code;
+}
+
+/* Adds what it takes to read all that the tensor shows, once. */
+static uint64_t with_reading(uint64_t cost, const struct wfs_tensor *tensor)
+{
+    const uint64_t n_read = wfs_tensor_is_plain(tensor) ? tensor->n_bytes : gather_cost(tensor);
+    return checked_add(cost, n_read / N_FASTER, &cost) ? cost : UINT64_MAX;
+}
+
+static uint64_t cost_of_numbers(const struct wfs_tensor *tensor)
+{
+    uint64_t n = tensor->n_bytes;
+    if (tensor->dtype == WFS_OPAQUE)
+        return n;
+    return wfs_shape_count(&tensor->shape, &n) == 0 && checked_mul(n, (uint64_t)N_NUMBER, &n)
+               ? n
+               : UINT64_MAX;
+}
+
+int wfs_distinct_cost(const struct wfs_tensor *tensor, const struct wfs_tensor *beside,
+                      uint64_t *ret_n_bytes)
+{
+    cleanup(wfs_distinct_done) struct wfs_distinct distinct;
+    bool is_one;
+    const int code = squeeze(&distinct, tensor, beside, &is_one);
+    const struct wfs_tensor *squeezed = &distinct.tensor;
+    if (code < 0)
+        return code;
+    const uint64_t n_span = is_one ? flat_span_of(squeezed) : 0;
+    if (tensor->trouble != NULL || tensor->stored.source == NULL)
+        *ret_n_bytes = 0;
+    else if (n_span > 0) /* each axis is another pass */
+        *ret_n_bytes = n_span * (N_NUMBER + tensor->shape.rank);
+    else
+        *ret_n_bytes = with_reading(cost_of_numbers(squeezed), squeezed);
+    return 0;
+}
+
+uint64_t wfs_tensor_cost(const struct wfs_tensor *tensor)
+{
+    return tensor->trouble != NULL || tensor->stored.source == NULL
+               ? 0
+               : with_reading(tensor->n_bytes, tensor);
+}
+
+void wfs_distinct_done(struct wfs_distinct *distinct)
+{
+    free(distinct->times);
+    free(distinct->dims);
+    *distinct = (struct wfs_distinct){0};
+}
+
+uint64_t wfs_distinct_times(const struct wfs_distinct *distinct, uint64_t index)
+{
+    return distinct->n_times * (distinct->times == NULL ? 1 : distinct->times[index]);
+}
+
+bool wfs_tensor_is_large(const struct wfs_tensor *tensor)
+{
+    const struct source *source = tensor->stored.source;
+    return source != NULL && tensor->n_bytes > N_LARGE &&
+           tensor->n_bytes / N_LARGE_TIMES > source->n_bytes;
 }

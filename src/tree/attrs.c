@@ -13,7 +13,7 @@
 
 #include "base/utf8.h"
 #include "edits/edits.h"
-#include "tensor/shape.h"
+#include "tensor/tensor.h"
 #include "tree/content.h"
 #include "tree/digests.h"
 #include "tree/file/description.h"

@@ -9,8 +9,8 @@
 
 #include <weightfs/array.h>
 #include <weightfs/value.h>
-#include "tensor/catalog.h"
-#include "tensor/tied.h"
+#include "catalog/catalog.h"
+#include "tensor/tensor.h"
 #include "tree/control/control.h"
 #include "tree/control/texts.h"
 #include "tree/digests.h"

@@ -7,7 +7,7 @@
 
 #include <weightfs/tree.h>
 #include <weightfs/value.h>
-#include "tensor/shape.h"
+#include "tensor/tensor.h"
 #include "tree/build.h"
 #include "tree/file/description.h"
 #include "tree/file/valuefile.h"

@@ -11,7 +11,7 @@
 #include <weightfs/interruption.h>
 #include <weightfs/tree.h>
 #include "base/source.h"
-#include "tensor/shape.h"
+#include "tensor/tensor.h"
 #include "tree/control/control.h"
 #include "tree/file/description.h"
 #include "tree/file/editfile.h"

@@ -8,7 +8,7 @@
 
 #include <weightfs/array.h>
 #include <weightfs/cleanup.h>
-#include <weightfs/distinct.h>
+#include <weightfs/workload.h>
 
 #include <errno.h>
 #include <inttypes.h>
@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tensor/shape.h"
+#include "tensor/tensor.h"
 #include "tree/file/description.h"
 #include "tree/file/editfile.h"
 #include "tree/node/edit.h"

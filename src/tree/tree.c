@@ -3,7 +3,7 @@
  * The life of a tree: the edits of an earlier process are made again, commits are noted in the
  * journal, and edits that are pending at the end stay in the staging directory.
  */
-#include "tensor/shape.h"
+#include "tensor/tensor.h"
 #include "tree/attrs.h"
 #include "tree/build.h"
 #include "tree/content.h"

@@ -5,8 +5,8 @@
  * list applied. Names of one edited file share a source, so that savers see the tie.
  */
 #include "edits/edits.h"
-#include "tensor/catalog_parts.h"
-#include "tensor/shape.h"
+#include "catalog/catalog.h"
+#include "tensor/tensor.h"
 #include "tree/control/texts.h"
 #include "tree/file/description.h"
 #include "tree/file/editfile.h"

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tensor/catalog.h"
+#include "catalog/catalog.h"
 #include "view/evidence/verdict.h"
 #include "view/regex/regex.h"
 

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/text_index.h"
-#include "tensor/catalog_parts.h"
+#include "catalog/catalog.h"
 #include "view/pass.h"
 
 struct laying {
@@ -140,13 +140,13 @@ static int add_findings(struct laying *laying, const struct wfs_catalog *over)
 {
     struct wfs_catalog *catalog = laying->catalog;
     const struct wfs_quoted file = wfs_quote(laying->rule->argument);
-    int code = catalog_add_finding(catalog, WFS_FINDING_OVERLAY,
+    int code = catalog_add_finding(catalog, WFS_INFO,
                                    "overlay '%s': tensors replaced: %zu, added: %zu, values "
                                    "ignored: %zu",
                                    file.text, laying->n_covered, laying->n_added, over->n_values);
     for (size_t i = 0; code == 0 && i < over->n_findings; i++)
-        code = catalog_add_finding(catalog, over->findings[i].kind, "overlay '%s': %s", file.text,
-                                   over->findings[i].text);
+        code = catalog_add_finding(catalog, over->findings[i].severity | over->findings[i].flags,
+                                   "overlay '%s': %s", file.text, over->findings[i].text);
     return code < 0 ? wfs_fail_memory(laying->err) : 0;
 }
 

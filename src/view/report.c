@@ -6,7 +6,6 @@
 
 #include <weightfs/array.h>
 #include <weightfs/cleanup.h>
-#include <weightfs/distinct.h>
 #include <weightfs/workload.h>
 
 #include <errno.h>

@@ -8,7 +8,7 @@
 
 #include <weightfs/view.h>
 
-#include "tensor/catalog.h"
+#include "catalog/catalog.h"
 #include "view/evidence/verdict.h"
 
 /* Why an item is not shown. */

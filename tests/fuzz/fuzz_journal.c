@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tensor/catalog.h"
+#include "catalog/catalog.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
 

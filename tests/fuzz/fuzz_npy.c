@@ -2,7 +2,7 @@
 /*
  * Headers of .npy files that somebody wrote: the input is the front of one.
  */
-#include "tensor/npy_header.h"
+#include "tensor/npy.h"
 
 #include <stdlib.h>
 

@@ -32,7 +32,6 @@
 #include "fuse/keeper.h"
 #include "fuse/log.h"
 #include "fuse/mount_options.h"
-#include "fuse/process.h"
 #include "fuse/publication.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);

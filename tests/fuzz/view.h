@@ -14,7 +14,7 @@
 #include <weightfs/view.h>
 
 #include "base/source.h"
-#include "tensor/catalog.h"
+#include "catalog/catalog.h"
 
 static inline void demand(bool is_so)
 {

@@ -9,7 +9,7 @@
 
 #include <weightfs/format.h>
 
-#include "tensor/catalog.h"
+#include "catalog/catalog.h"
 
 static inline struct wfs_catalog *made_catalog(const void *bytes, size_t n_bytes)
 {

@@ -4,7 +4,7 @@
  */
 #include "treekit.h"
 
-#include "tensor/tied.h"
+#include "tensor/tensor.h"
 
 static void the_first_write_copies_what_is_shown(void)
 {

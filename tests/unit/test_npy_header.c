@@ -2,7 +2,7 @@
 /*
  * .npy files that somebody writes into the tree.
  */
-#include "tensor/npy_header.h"
+#include "tensor/npy.h"
 
 #include "treekit.h"
 

@@ -10,7 +10,7 @@
 
 #include "format/pytorch/object/python_json.h"
 #include "pickle/pickle.h"
-#include "tensor/catalog.h"
+#include "catalog/catalog.h"
 #include "value/value_json.h"
 
 struct parsed {

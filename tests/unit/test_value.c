@@ -13,7 +13,7 @@
 #include <weightfs/value.h>
 
 #include "format/pytorch/object/python_json.h"
-#include "tensor/catalog.h"
+#include "catalog/catalog.h"
 #include "value/value_json.h"
 #include "value/value_leaf.h"
 

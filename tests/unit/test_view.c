@@ -16,7 +16,7 @@
 #include <weightfs/format.h>
 #include <weightfs/view.h>
 
-#include "tensor/catalog.h"
+#include "catalog/catalog.h"
 #include "view/report.h"
 
 static void check_keys(const char *format, const char *before, const char *const *options,

@@ -13,7 +13,7 @@
 #include <weightfs/format.h>
 #include <weightfs/view.h>
 
-#include "tensor/catalog.h"
+#include "catalog/catalog.h"
 
 static const struct {
     const char *key;

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "tensor/catalog.h"
+#include "catalog/catalog.h"
 
 /* What the sources hold: byte i is i * 7 + 3. */
 static uint8_t kit_bytes[1 << 16];

@@ -14,7 +14,7 @@
 #include <weightfs/format.h>
 #include <weightfs/view.h>
 
-#include "tensor/catalog.h"
+#include "catalog/catalog.h"
 
 static inline void add_tensor(struct wfs_catalog *catalog, const char *key, enum wfs_dtype dtype,
                               uint32_t rank, const uint64_t *dims)

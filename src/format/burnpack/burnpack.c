@@ -12,7 +12,7 @@
 #include "base/bytes.h"
 #include "format/burnpack/burnpack_load.h"
 #include "format/core/format.h"
-#include "format/core/nul_key.h"
+#include "format/core/keys.h"
 #include "value/value_json.h"
 
 #include <errno.h>
@@ -187,7 +187,7 @@ static int compare_pairs(const void *a, const void *b)
 
 /* Leaves the last of each name, in the order of the names, which is that of Burn's writer. */
 static void sort_pairs(struct burnpack_load *load, struct burnpack_pairs *pairs,
-                       enum wfs_finding_kind kind, const char *what)
+                       enum burnpack_finding kind, const char *what)
 {
     size_t n = 0;
     if (pairs->n_items > 1)
@@ -195,7 +195,7 @@ static void sort_pairs(struct burnpack_load *load, struct burnpack_pairs *pairs,
     for (size_t i = 0; i < pairs->n_items; i++) {
         const struct burnpack_pair *pair = &pairs->items[i];
         if (i + 1 < pairs->n_items && compare_names(pair, pair + 1) == 0)
-            tally_note(&load->tally, &load->catalog->arena, kind,
+            tally_note(&load->tally, &load->catalog->arena, WFS_MEDIUM, kind,
                        "the %s '%s' is a duplicate: the last one counts", what,
                        quote(&pair->name).text);
         else
@@ -208,8 +208,8 @@ static void sort_pairs(struct burnpack_load *load, struct burnpack_pairs *pairs,
 static int fill_pairs(struct burnpack_load *load)
 {
     struct wfs_catalog *catalog = load->catalog;
-    sort_pairs(load, &load->meta, WFS_FINDING_BPK_META_DUPLICATE, "metadata");
-    sort_pairs(load, &load->scalars, WFS_FINDING_BPK_SCALAR_DUPLICATE, "scalar");
+    sort_pairs(load, &load->meta, BPK_META_DUPLICATE, "metadata");
+    sort_pairs(load, &load->scalars, BPK_SCALAR_DUPLICATE, "scalar");
     for (size_t i = 0; i < load->meta.n_items; i++) {
         const struct burnpack_pair *pair = &load->meta.items[i];
         const char *name = arena_copy(&catalog->arena, pair->name.bytes, pair->name.n_bytes);
@@ -257,7 +257,7 @@ static int take_unknown(struct burnpack_load *load, struct burnpack_draft *draft
     if (!load->context->force)
         return wfs_fail(load->err, EOPNOTSUPP, "tensor '%s': unknown dtype '%s'",
                         quote(&draft->key).text, quote(name).text);
-    tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_BPK_DTYPE,
+    tally_note(&load->tally, &load->catalog->arena, WFS_HIGH, BPK_DTYPE,
                "tensor '%s': unknown dtype '%s'", quote(&draft->key).text, quote(name).text);
     draft->attrs = text_new(load, "dtype", name->bytes, name->n_bytes, NULL);
     return draft->attrs == NULL ? fail_memory(load) : set(draft, WFS_OPAQUE);
@@ -272,7 +272,7 @@ static int take_name(struct burnpack_load *load, struct burnpack_draft *draft,
     if (!burnpack_dtype_parse(name, &dtype))
         return take_unknown(load, draft, name);
     if (dtype == WFS_BOOL)
-        tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_BPK_BOOL,
+        tally_note(&load->tally, &load->catalog->arena, WFS_INFO, BPK_BOOL,
                    "tensor '%s': its bool is written as Burn up to 0.20 wrote it; newer versions "
                    "cannot read the file",
                    quote(&draft->key).text);
@@ -304,7 +304,7 @@ static void note_scheme(struct burnpack_load *load, const struct burnpack_draft 
 {
     if (value_get(graph, scheme, "level") != 0 || value_get(graph, scheme, "param") != 0)
         tally_note(
-            &load->tally, &load->catalog->arena, WFS_FINDING_BPK_SCHEME,
+            &load->tally, &load->catalog->arena, WFS_INFO, BPK_SCHEME,
             "tensor '%s': its quantization is written as Burn up to 0.22.0-pre wrote it; newer "
             "ones refuse the file or misread it",
             quote(&draft->key).text);
@@ -427,10 +427,10 @@ static int skip_field(struct burnpack_load *load, const struct burnpack_draft *d
 {
     const struct wfs_quoted quoted = wfs_quote_n(name->bytes, name->n_bytes);
     if (draft == NULL)
-        tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_BPK_FIELD,
+        tally_note(&load->tally, &load->catalog->arena, WFS_INFO, BPK_FIELD,
                    "the metadata has a field '%s', which is ignored", quoted.text);
     else
-        tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_BPK_FIELD,
+        tally_note(&load->tally, &load->catalog->arena, WFS_INFO, BPK_FIELD,
                    "tensor '%s' has a field '%s', which is ignored", quote(&draft->key).text,
                    quoted.text);
     return cborin_skip(&load->in) ? 0 : fail_cbor(load, draft);
@@ -635,7 +635,7 @@ static int parse_fields(struct burnpack_load *load)
         return code;
     const uint64_t n_read = cborin_offset(&load->in);
     if (n_read < load->n_cbor)
-        tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_BPK_CBOR_TRAILING,
+        tally_note(&load->tally, &load->catalog->arena, WFS_LOW, BPK_CBOR_TRAILING,
                    "%s the metadata's map, at byte %" PRIu64,
                    wfs_count_as(load->n_cbor - n_read, "byte follows", "bytes follow").text,
                    BURNPACK_HEADER + n_read);

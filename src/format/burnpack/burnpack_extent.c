@@ -61,7 +61,7 @@ static int drop_twins(struct burnpack_load *load)
     for (size_t i = 1; i < catalog->n_tensors; i++) {
         if (strcmp(order[i - 1]->key, order[i]->key) != 0)
             continue;
-        tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_BPK_DUPLICATE,
+        tally_note(&load->tally, &load->catalog->arena, WFS_HIGH, BPK_DUPLICATE,
                    "tensor '%s' is a duplicate: the last one counts",
                    wfs_quote(order[i]->key).text);
         order[i - 1]->key = NULL;
@@ -209,7 +209,7 @@ static int check_size(struct burnpack_load *load, struct wfs_tensor *tensor)
                  wfs_count(n_bytes, "byte").text, tensor->n_bytes);
     if (!load->context->force)
         return wfs_fail(load->err, why.code, "%s", why.text);
-    tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_BPK_SIZE, "%s", why.text);
+    tally_note(&load->tally, &load->catalog->arena, WFS_HIGH, BPK_SIZE, "%s", why.text);
     tensor->dtype = tensor->stored.dtype = WFS_OPAQUE;
     return catalog_add_attr(load->catalog, tensor, "dtype", wfs_dtype_name(dtype)) < 0
                ? catalog_fail_memory(load->catalog, load->err)
@@ -229,10 +229,10 @@ static int check_tensors(struct burnpack_load *load, uint64_t start)
         const bool is_twin = before != NULL && before->stored.offset == start + begin &&
                              before->n_bytes == tensor->n_bytes;
         if (begin < n_used && tensor->n_bytes > 0 && !is_twin)
-            tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_BPK_OVERLAP,
+            tally_note(&load->tally, &load->catalog->arena, WFS_LOW, BPK_OVERLAP,
                        "tensor '%s' shares bytes with another one", wfs_quote(tensor->key).text);
         if (tensor->n_bytes > BURNPACK_TENSOR_MAX)
-            tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_BPK_TENSOR_MAX,
+            tally_note(&load->tally, &load->catalog->arena, WFS_MEDIUM, BPK_TENSOR_MAX,
                        "tensor '%s' has %s, Burn reads at most %" PRIu64,
                        wfs_quote(tensor->key).text, wfs_count(tensor->n_bytes, "byte").text,
                        BURNPACK_TENSOR_MAX);
@@ -248,28 +248,27 @@ static void note_file(struct burnpack_load *load, const struct extent *extent, u
 {
     const uint64_t n_bytes = load->source->n_bytes, end = start + extent->end;
     if (n_bytes < end)
-        tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_BPK_SHORT,
+        tally_note(&load->tally, &load->catalog->arena, WFS_HIGH, BPK_SHORT,
                    "truncated: its data ends at byte %" PRIu64 ", the file has %" PRIu64, end,
                    n_bytes);
     if (n_bytes > end)
-        tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_BPK_TRAILING,
-                   "%s the last tensor",
+        tally_note(&load->tally, &load->catalog->arena, WFS_LOW, BPK_TRAILING, "%s the last tensor",
                    wfs_count_as(n_bytes - end, "byte follows", "bytes follow").text);
     if (n_bytes > BURNPACK_FILE_MAX)
-        tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_BPK_FILE_MAX,
+        tally_note(&load->tally, &load->catalog->arena, WFS_MEDIUM, BPK_FILE_MAX,
                    "the file has %s, Burn reads at most %" PRIu64, wfs_count(n_bytes, "byte").text,
                    BURNPACK_FILE_MAX);
     if (extent->n_unused > 0)
         tally_note(
-            &load->tally, &load->catalog->arena, WFS_FINDING_BPK_UNUSED, "%s to no tensor",
+            &load->tally, &load->catalog->arena, WFS_LOW, BPK_UNUSED, "%s to no tensor",
             wfs_count_as(extent->n_unused, "byte of the data belongs", "bytes of the data belong")
                 .text);
     if (start % BURNPACK_ALIGNMENT != 0) {
         load->catalog->container = WFS_CONTAINER_BURNPACK_PACKED;
-        tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_BPK_PACKED,
+        tally_note(&load->tally, &load->catalog->arena, WFS_INFO, BPK_PACKED,
                    "the data is packed as Burn 0.19 wrote it; newer versions misread the file");
     } else if (extent->has_unaligned) {
-        tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_BPK_UNALIGNED,
+        tally_note(&load->tally, &load->catalog->arena, WFS_INFO, BPK_UNALIGNED,
                    "not all tensors begin at a multiple of %d bytes", BURNPACK_ALIGNMENT);
     }
 }

@@ -6,7 +6,7 @@
 #include <weightfs/cleanup.h>
 #include "base/bytes.h"
 #include "format/burnpack/burnpack_load.h"
-#include "format/core/storable.h"
+#include "format/core/layout.h"
 #include "value/value_build.h"
 
 #include <errno.h>

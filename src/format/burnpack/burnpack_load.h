@@ -15,6 +15,27 @@
 #include "format/core/layout.h"
 #include "format/core/tally.h"
 
+/* What can be odd about a file; see tally.h. */
+enum burnpack_finding {
+    BPK_SHORT,
+    BPK_SIZE,
+    BPK_DTYPE,
+    BPK_DUPLICATE,
+    BPK_META_DUPLICATE,
+    BPK_SCALAR_DUPLICATE,
+    BPK_TENSOR_MAX,
+    BPK_FILE_MAX,
+    BPK_OVERLAP,
+    BPK_UNUSED,
+    BPK_TRAILING,
+    BPK_CBOR_TRAILING,
+    BPK_UNALIGNED,
+    BPK_FIELD,
+    BPK_PACKED,
+    BPK_BOOL,
+    BPK_SCHEME,
+};
+
 enum { BURNPACK_HEADER = 10, BURNPACK_VERSION = 1, BURNPACK_ALIGNMENT = 256 };
 
 /* What Burn reads at most; beyond that a file is of no use to it. */

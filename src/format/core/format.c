@@ -4,7 +4,7 @@
  */
 #include "format/core/format.h"
 
-#include "format/core/nul_key.h"
+#include "format/core/keys.h"
 
 #include <string.h>
 #include <strings.h>
@@ -12,7 +12,7 @@
 #include <weightfs/url.h>
 
 #include "remote/remote_source.h"
-#include "tensor/catalog_values.h"
+#include "catalog/catalog_values.h"
 
 int format_open(const struct load_context *context, const char *path, struct source **out,
                 struct wfs_error *err)

@@ -10,7 +10,7 @@
 
 #include "base/limits.h"
 #include "base/source.h"
-#include "tensor/catalog.h"
+#include "catalog/catalog.h"
 
 struct format_table;
 struct wfs_remote;

@@ -4,17 +4,24 @@
  */
 #include "format/core/layout.h"
 
-#include <errno.h>
-#include <limits.h>
-#include <stdlib.h>
-#include <string.h>
-#include <zlib.h>
 #include <weightfs/array.h>
 #include <weightfs/cleanup.h>
 #include <weightfs/interruption.h>
-
+#include <weightfs/layout.h>
+#include "base/arena.h"
 #include "base/bytes.h"
+#include "base/utf8.h"
+#include "catalog/catalog.h"
 #include "format/core/format.h"
+
+#include <zlib.h>
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
 
 /* A tensor that cannot be read cannot be saved: better said before a byte is written. */
 int layout_check_tensors(const struct wfs_catalog *catalog, struct wfs_error *err)
@@ -136,7 +143,8 @@ int layout_add_crc(struct wfs_layout *layout, uint64_t offset, const void *bytes
                                                        .crc_offset = crc_offset});
 }
 
-int layout_crc_get(struct layout_crc *crc, uint32_t *ret)
+/* Computes the CRC where it is not known yet. -EIO as wfs_tensor_read, -ENOMEM. */
+static int layout_crc_get(struct layout_crc *crc, uint32_t *ret)
 {
     uint64_t known = atomic_load_explicit(&crc->known, memory_order_relaxed);
     if (known == 0) {
@@ -196,7 +204,7 @@ static ssize_t read_segment(const struct layout_segment *segment, uint64_t offse
     if (segment->crc == NULL || segment->crc_offset >= offset + n ||
         segment->crc_offset + sizeof(uint32_t) <= offset)
         return (ssize_t)n;
-    uint32_t crc;
+    uint32_t crc = 0;
     const int code = layout_crc_get(segment->crc, &crc);
     if (code < 0)
         return code;
@@ -234,4 +242,71 @@ ssize_t wfs_layout_read(const struct wfs_layout *layout, uint64_t offset, void *
         n_done += (size_t)n;
     }
     return (ssize_t)n_done;
+}
+
+static int check_key(const struct wfs_format *format, const struct wfs_tensor *tensor,
+                     struct wfs_error *err)
+{
+    const size_t n_key = strlen(tensor->key);
+    if (format->reserved_key != NULL && strcmp(tensor->key, format->reserved_key) == 0)
+        return wfs_fail(err, EINVAL, "a tensor cannot have the key '%s', which %s reserves",
+                        wfs_quote(tensor->key).text, format->title);
+    if (format->needs_utf8 && utf8_valid(tensor->key, n_key) != n_key)
+        return wfs_fail(err, EINVAL, "the key '%s' is not valid UTF-8, which %s requires",
+                        wfs_quote(tensor->key).text, format->title);
+    return 0;
+}
+
+static int fail_dtype(const struct wfs_format *format, const struct wfs_tensor *tensor,
+                      struct wfs_error *err)
+{
+    const char *stored = wfs_tensor_attr(tensor, "dtype");
+    if (tensor->dtype != WFS_OPAQUE)
+        return wfs_fail(err, EOPNOTSUPP, "tensor '%s': %s has no dtype %s",
+                        wfs_quote(tensor->key).text, format->title,
+                        wfs_dtype_name((enum wfs_dtype)tensor->dtype));
+    return wfs_fail(err, EOPNOTSUPP, "tensor '%s': %s cannot store its unknown dtype%s%s%s",
+                    wfs_quote(tensor->key).text, format->title, stored != NULL ? " '" : "",
+                    stored != NULL ? wfs_quote(stored).text : "", stored != NULL ? "'" : "");
+}
+
+static int check_size(const struct wfs_tensor *tensor, struct wfs_error *err)
+{
+    const enum wfs_dtype dtype = (enum wfs_dtype)tensor->dtype;
+    uint64_t n_bytes;
+    if (wfs_shape_bytes(&tensor->shape, dtype, &n_bytes) < 0 || n_bytes > INT64_MAX)
+        return wfs_fail(err, EINVAL,
+                        "tensor '%s': its shape does not fill whole bytes of %s below 2^63",
+                        wfs_quote(tensor->key).text, wfs_dtype_name(dtype));
+    if (n_bytes != tensor->n_bytes)
+        return wfs_fail(err, EINVAL, "tensor '%s': dtype and shape take %s, it has %" PRIu64,
+                        wfs_quote(tensor->key).text, wfs_count(n_bytes, "byte").text,
+                        tensor->n_bytes);
+    return 0;
+}
+
+int storable_check_tensor(const struct wfs_format *format, const struct wfs_tensor *tensor,
+                          struct wfs_error *err)
+{
+    const struct format_functions *functions = format->functions;
+    int code = check_key(format, tensor, err);
+    if (code == 0 && !functions->stores(tensor))
+        code = fail_dtype(format, tensor, err);
+    if (code == 0 && tensor->dtype != WFS_OPAQUE)
+        code = check_size(tensor, err);
+    if (code == 0 && functions->check != NULL)
+        code = functions->check(tensor, err);
+    return code;
+}
+
+int storable_check_metadata(const struct wfs_catalog *catalog, struct wfs_error *err)
+{
+    for (const struct wfs_text *text = catalog->meta; text != NULL; text = text->next) {
+        const size_t n_name = strlen(text->name);
+        if (utf8_valid(text->name, n_name) != n_name ||
+            utf8_valid(text->value, text->n_bytes) != text->n_bytes)
+            return wfs_fail(err, EINVAL, "the metadata '%s' is not valid UTF-8",
+                            wfs_quote(text->name).text);
+    }
+    return 0;
 }

@@ -6,12 +6,11 @@
 #ifndef WFS_CORE_LAYOUT_H
 #define WFS_CORE_LAYOUT_H
 
-#include <stdatomic.h>
-
 #include <weightfs/layout.h>
-
 #include "base/arena.h"
-#include "tensor/catalog.h"
+#include "catalog/catalog.h"
+
+#include <stdatomic.h>
 
 /*
  * The CRC-32 of a tensor's content, which is read for it once, when it is first needed. May be
@@ -65,7 +64,14 @@ int layout_add_crc(struct wfs_layout *layout, uint64_t offset, const void *bytes
 /* Returns the first segment that ends behind offset, which may begin behind it too. NULL: none. */
 const struct layout_segment *layout_segment_at(const struct wfs_layout *layout, uint64_t offset);
 
-/* Computes the CRC where it is not known yet. -EIO as wfs_tensor_read, -ENOMEM. */
-int layout_crc_get(struct layout_crc *crc, uint32_t *ret);
+/*
+ * Checks key, dtype, shape and size against each other and against the format. -EINVAL,
+ * -EOPNOTSUPP, or what the format's own check returns.
+ */
+int storable_check_tensor(const struct wfs_format *format, const struct wfs_tensor *tensor,
+                          struct wfs_error *err);
+
+/* Checks that names and values of the metadata are UTF-8. -EINVAL. */
+int storable_check_metadata(const struct wfs_catalog *catalog, struct wfs_error *err);
 
 #endif

@@ -175,7 +175,7 @@ static int tell_reformulated(struct dcp_reading *r)
         if (key->kind != VALUE_TEXT || graph_at(graph, about)->kind != VALUE_DICT ||
             value_get(graph, about, "nd_reformulated_orig_global_shape") == 0)
             continue;
-        return catalog_add_finding(r->catalog, WFS_FINDING_DCP_REFORMULATED,
+        return catalog_add_finding(r->catalog, WFS_MEDIUM,
                                    "'%s', and perhaps others, are stored by Megatron-core in "
                                    "another order of elements (nd_reformulated_orig_global_shape), "
                                    "and shown as they are stored",
@@ -407,13 +407,12 @@ static int verify(const struct wfs_catalog *from, struct wfs_catalog *catalog,
             return wfs_fail_memory(err);
         if (code == 0 || n_bad++ >= MAX_TOLD)
             continue;
-        if (catalog_add_finding(catalog, WFS_FINDING_PT_CHECKSUM,
-                                "the %s at byte %" PRIu64 " of '%s': %s",
+        if (catalog_add_finding(catalog, WFS_HIGH, "the %s at byte %" PRIu64 " of '%s': %s",
                                 wfs_count(item->n_bytes, "byte").text, item->offset,
                                 wfs_quote(file->name).text, inner.text) < 0)
             return wfs_fail_memory(err);
     }
-    if (n_bad > MAX_TOLD && catalog_add_finding(catalog, WFS_FINDING_PT_CHECKSUM, "and %s of files",
+    if (n_bad > MAX_TOLD && catalog_add_finding(catalog, WFS_HIGH, "and %s of files",
                                                 wfs_count(n_bad - MAX_TOLD, "more part").text) < 0)
         return wfs_fail_memory(err);
     return 0;

@@ -9,7 +9,7 @@
 #include "base/limits.h"
 #include "base/text_index.h"
 #include "format/dcp/dcp_tensor.h"
-#include "tensor/catalog.h"
+#include "catalog/catalog.h"
 
 /* Where a part begins. */
 struct dcp_sharding_offsets {

@@ -20,7 +20,7 @@
 #include "format/dcp/dcp_item.h"
 #include "format/dcp/dcp_reading.h"
 #include "format/safetensors/safetensors.h"
-#include "tensor/catalog_parts.h"
+#include "catalog/catalog.h"
 
 /* A tensor of a file, which is a part of one. */
 struct piece {
@@ -364,7 +364,7 @@ int dcp_parts_tell(struct wfs_catalog *catalog, const char *path)
     bool is_part = is_part_name(slash == NULL ? path : slash + 1);
     for (size_t i = 0; i < sharding.n_numbers; i++)
         is_part = is_part || sharding.numbers[i] != 0;
-    return is_part ? catalog_add_finding(catalog, WFS_FINDING_DCP_PART,
+    return is_part ? catalog_add_finding(catalog, WFS_MEDIUM,
                                          "its tensors are parts of larger ones "
                                          "(DCP_SHARDING_INFO): open the directory for whole ones")
                    : 0;

@@ -15,10 +15,10 @@
 #include "base/search.h"
 #include "base/text_index.h"
 #include "format/core/format.h"
-#include "format/core/readback.h"
+#include "format/core/save.h"
 #include "format/dcp/dcp_assembly.h"
 #include "format/dcp/writer/dcp_plan.h"
-#include "tensor/catalog.h"
+#include "catalog/catalog.h"
 
 struct comparing {
     const struct directory *directory;
@@ -144,8 +144,7 @@ static int check_findings(const struct comparing *c)
 {
     for (size_t i = 0; i < c->found->n_findings; i++) {
         const struct wfs_finding *finding = &c->found->findings[i];
-        if (finding->kind == WFS_FINDING_DCP_UNREADABLE ||
-            finding->kind == WFS_FINDING_DCP_NESTING || finding->kind == WFS_FINDING_DCP_VALUE)
+        if ((finding->flags & WFS_FINDING_LOSS) != 0)
             return wfs_fail(c->err, EIO, "internal error: the output is damaged: %s",
                             finding->text);
     }

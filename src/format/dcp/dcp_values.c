@@ -255,12 +255,12 @@ static int tell_flat(const struct nesting *n, bool is_all_flat)
     if (n->n_flat == 0)
         return 0;
     if (is_all_flat)
-        return catalog_add_finding(catalog, WFS_FINDING_DCP_NESTING,
+        return catalog_add_finding(catalog, WFS_LOW | WFS_FINDING_LOSS,
                                    "planner_data contradicts the keys, first about '%s': all keys "
                                    "are at the top",
                                    wfs_quote(n->first_flat).text);
     return catalog_add_finding(
-        catalog, WFS_FINDING_DCP_NESTING,
+        catalog, WFS_LOW | WFS_FINDING_LOSS,
         "%zu %s not where planner_data has %s, which contradicts the keys: '%s'", n->n_flat,
         n->n_flat == 1 ? "key is" : "keys are", n->n_flat == 1 ? "it" : "them",
         wfs_quote(n->first_flat).text);
@@ -415,7 +415,7 @@ static int tell_bad(struct listing *l, const struct dcp_key *key, const char *wh
     enum { MAX_TOLD = 20 };
     if (l->n_bad++ >= MAX_TOLD)
         return 0;
-    return catalog_add_finding(l->reading->catalog, WFS_FINDING_DCP_VALUE,
+    return catalog_add_finding(l->reading->catalog, WFS_HIGH | WFS_FINDING_LOSS,
                                "the value '%s' cannot be read: %s", wfs_quote(key->name).text,
                                why) < 0
                ? wfs_fail_memory(l->reading->err)
@@ -505,7 +505,7 @@ int dcp_values_tell(struct wfs_catalog *catalog)
         first = &catalog->tensors[i];
     }
     return n == 0 ? 0
-                  : catalog_add_finding(catalog, WFS_FINDING_DCP_UNREADABLE,
+                  : catalog_add_finding(catalog, WFS_HIGH | WFS_FINDING_LOSS,
                                         "%zu of %s cannot be read; the first is '%s': %s", n,
                                         wfs_count(catalog->n_tensors, "tensor").text,
                                         wfs_quote(first->key).text, first->trouble);
@@ -549,7 +549,7 @@ int dcp_values_list(struct dcp_reading *r, struct source *assembly)
         return wfs_fail_memory(r->err);
     /* Names that are spelled alike got ~2 behind them. */
     const uint64_t n = l.torch.names.n_clashes + l.torch.value_names.n_clashes;
-    return n > 0 && catalog_add_finding(catalog, WFS_FINDING_PT_KEY_CLASH,
+    return n > 0 && catalog_add_finding(catalog, WFS_LOW,
                                         "%s spelled like another one, with ~2, ~3 ... appended",
                                         wfs_count_as(n, "key is", "keys are").text) < 0
                ? wfs_fail_memory(r->err)

@@ -66,7 +66,7 @@ static int list_root(struct torch *torch, uint32_t root, uint64_t offset, const 
     const uint64_t end = torch->source->n_bytes;
     torch->catalog->root = root;
     if (offset < end &&
-        catalog_add_finding(torch->catalog, WFS_FINDING_PT_TRAILING, "%s the %s",
+        catalog_add_finding(torch->catalog, WFS_INFO, "%s the %s",
                             wfs_count_as((end - offset), "byte follows", "bytes follow").text,
                             what) < 0)
         return wfs_fail_memory(torch->err);
@@ -131,28 +131,27 @@ static int report_notes(struct torch *torch)
     struct wfs_catalog *catalog = torch->catalog;
     int code = 0;
     if ((torch->notes & PICKLE_LEFTOVERS) != 0)
-        code = catalog_add_finding(catalog, WFS_FINDING_PT_MORE_VALUES,
+        code = catalog_add_finding(catalog, WFS_LOW,
                                    "the pickle leaves more than one value on its stack");
     if (code == 0 && (torch->notes & PICKLE_EXTENSION) != 0)
         code = catalog_add_finding(
-            catalog, WFS_FINDING_PT_EXTENSION,
+            catalog, WFS_LOW,
             "the pickle refers to objects by numbers of a private registry (EXT opcodes)");
     if (code == 0 && (torch->notes & PICKLE_BAD_TEXT) != 0)
-        code = catalog_add_finding(catalog, WFS_FINDING_PT_TEXT,
-                                   "the pickle has text that is not UTF-8");
+        code = catalog_add_finding(catalog, WFS_LOW, "the pickle has text that is not UTF-8");
     if (code == 0 && torch->n_long > 0)
-        code = catalog_add_finding(catalog, WFS_FINDING_PT_LONG_STORAGE, "%s longer than declared",
+        code = catalog_add_finding(catalog, WFS_LOW, "%s longer than declared",
                                    wfs_count_as(torch->n_long, "tensor is in a storage that is",
                                                 "tensors are in storages that are")
                                        .text);
     if (code == 0 && torch->n_mixed > torch->n_mixed_empty)
-        code = catalog_add_finding(catalog, WFS_FINDING_PT_MIXED_STORAGE,
+        code = catalog_add_finding(catalog, WFS_MEDIUM,
                                    "storages are used with two different types (%s)",
                                    wfs_count(torch->n_mixed - torch->n_mixed_empty, "time").text);
     const uint64_t n_clashes = torch->names.n_clashes + torch->value_names.n_clashes;
     if (code == 0 && n_clashes > 0)
         code =
-            catalog_add_finding(catalog, WFS_FINDING_PT_KEY_CLASH, "%s ~2, ~3 ... appended",
+            catalog_add_finding(catalog, WFS_LOW, "%s ~2, ~3 ... appended",
                                 wfs_count_as(n_clashes, "key is spelled like another one and has",
                                              "keys are spelled like another one and have")
                                     .text);
@@ -175,12 +174,12 @@ static int report_troubles(struct torch *torch)
         first = first == NULL ? tensor : first;
     }
     if (n_troubles > 0)
-        code = catalog_add_finding(catalog, WFS_FINDING_PT_UNREADABLE,
+        code = catalog_add_finding(catalog, WFS_HIGH,
                                    "%zu of %s cannot be read; the first is '%s': %s", n_troubles,
                                    wfs_count(catalog->n_tensors, "tensor").text,
                                    wfs_quote(first->key).text, first->trouble);
     if (code == 0 && n_absent > 0)
-        code = catalog_add_finding(catalog, WFS_FINDING_PT_ABSENT, "%s saved without data",
+        code = catalog_add_finding(catalog, WFS_INFO, "%s saved without data",
                                    wfs_count_as(n_absent, "tensor was", "tensors were").text);
     return code;
 }

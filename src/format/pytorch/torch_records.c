@@ -16,7 +16,7 @@
 #include "base/bytes.h"
 #include "format/pytorch/object/torch_call.h"
 #include "format/pytorch/object/torch_storage.h"
-#include "tensor/hidden.h"
+#include "catalog/hidden.h"
 
 enum { CHECKED_MAX = 64 << 20 };
 
@@ -208,12 +208,11 @@ int torch_records_report_strays(struct torch *torch, const struct torch_records 
     int code = 0;
     if (n_strays > 0)
         code = catalog_add_finding(
-            torch->catalog, WFS_FINDING_PT_STRAY_RECORDS,
-            "%s outside of its folder '%s'; PyTorch rejects such a file",
+            torch->catalog, WFS_LOW, "%s outside of its folder '%s'; PyTorch rejects such a file",
             wfs_count_as(n_strays, "entry of the zip is", "entries of the zip are").text,
             wfs_quote_n(records->root, records->n_root).text);
     if (code == 0 && records->n_root == 0)
-        code = catalog_add_finding(torch->catalog, WFS_FINDING_PT_STRAY_RECORDS,
+        code = catalog_add_finding(torch->catalog, WFS_LOW,
                                    "the records are not in a folder; PyTorch rejects such a file");
     return code < 0 ? wfs_fail_memory(torch->err) : 0;
 }
@@ -266,7 +265,7 @@ static int report(struct torch *torch, size_t n_before)
     }
     if (n_storages == 0)
         return 0;
-    return catalog_add_finding(torch->catalog, WFS_FINDING_PT_HIDDEN,
+    return catalog_add_finding(torch->catalog, WFS_MEDIUM,
                                "%s not shown by any tensor, with %s; the first is '%s'",
                                wfs_count_as(n_storages, "storage is", "storages are").text,
                                wfs_count(n_bytes, "byte").text, wfs_quote(first->storage).text);

@@ -311,7 +311,7 @@ static int find_member(struct torch *torch, const char *name, struct tar_member 
                         "is a tar archive, but not from PyTorch: it has no member '%s'", name);
     if (code < 0 || ret->n_same == 1)
         return code;
-    return catalog_add_finding(torch->catalog, WFS_FINDING_PT_KEY_DUPLICATE,
+    return catalog_add_finding(torch->catalog, WFS_LOW,
                                "the tar has %s called '%s'; the last one counts, as in Python",
                                wfs_count(ret->n_same, "member").text, name) < 0
                ? wfs_fail_memory(torch->err)

@@ -285,7 +285,7 @@ int torch_weights_load(struct torch *torch, struct zip *zip, struct zip_entry *e
     if ((code = parse_config(&export, text, (size_t)bytes.n_bytes)) < 0)
         return code;
     if (export.n_pickled > 0 &&
-        catalog_add_finding(torch->catalog, WFS_FINDING_PT_OBJECT_WEIGHTS, "%s and not listed",
+        catalog_add_finding(torch->catalog, WFS_MEDIUM, "%s and not listed",
                             wfs_count_as(export.n_pickled, "weight is a pickled object",
                                          "weights are pickled objects")
                                 .text) < 0)

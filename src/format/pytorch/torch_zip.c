@@ -34,10 +34,10 @@ static int read_version(struct torch *torch, const struct torch_records *records
     for (const char *at = text; *at >= '0' && *at <= '9' && version < 1000; at++)
         version = version * 10 + (unsigned)(*at - '0');
     if (!exists && !is_hidden)
-        code = catalog_add_finding(torch->catalog, WFS_FINDING_PT_VERSION,
+        code = catalog_add_finding(torch->catalog, WFS_LOW,
                                    "the record 'version' is missing; PyTorch rejects such a file");
     else if (version < 1 || version > 10)
-        code = catalog_add_finding(torch->catalog, WFS_FINDING_PT_VERSION,
+        code = catalog_add_finding(torch->catalog, WFS_LOW,
                                    "version '%s' is not one that PyTorch knows (1 to 10)",
                                    wfs_quote(text).text);
     return code < 0 ? wfs_fail_memory(torch->err) : 0;
@@ -166,10 +166,14 @@ static int load_other(struct torch *torch, struct torch_records *records, unsign
     return fail_foreign(torch, zip);
 }
 
-static bool has_finding(const struct wfs_catalog *catalog, enum wfs_finding_kind kind)
+#define LOOSE "to no record: another checkpoint may be in the file, or what was removed"
+#define OTHER_CRC "another checksum than the directory"
+
+/* Returns whether a finding has such words, perhaps since the file was loaded. */
+static bool has_finding(const struct wfs_catalog *catalog, const char *words)
 {
     for (size_t i = 0; i < wfs_catalog_n_findings(catalog); i++) {
-        if (wfs_catalog_finding(catalog, i)->kind == kind)
+        if (strstr(wfs_catalog_finding(catalog, i)->text, words) != NULL)
             return true;
     }
     return false;
@@ -181,7 +185,7 @@ static bool has_finding(const struct wfs_catalog *catalog, enum wfs_finding_kind
  */
 static int tell_loose(struct wfs_catalog *catalog, const struct zip *zip)
 {
-    const uint64_t n_loose = has_finding(catalog, WFS_FINDING_PT_LOOSE) ? 0 : zip_count_loose(zip);
+    const uint64_t n_loose = has_finding(catalog, LOOSE) ? 0 : zip_count_loose(zip);
     size_t n_other = 0;
     const char *first = NULL;
     for (uint32_t i = 0; i < zip->n_entries; i++) {
@@ -191,14 +195,11 @@ static int tell_loose(struct wfs_catalog *catalog, const struct zip *zip)
     }
     if (n_loose > 0 &&
         catalog_add_finding(
-            catalog, WFS_FINDING_PT_LOOSE,
-            "%s to no record: another checkpoint "
-            "may be in the file, or what was removed",
+            catalog, WFS_MEDIUM, "%s " LOOSE,
             wfs_count_as(n_loose, "byte of the zip belongs", "bytes of the zip belong").text) < 0)
         return -ENOMEM;
-    if (n_other > 0 && !has_finding(catalog, WFS_FINDING_PT_LOCAL_HEADER) &&
-        catalog_add_finding(catalog, WFS_FINDING_PT_LOCAL_HEADER,
-                            "%s another checksum than the directory: %s",
+    if (n_other > 0 && !has_finding(catalog, OTHER_CRC) &&
+        catalog_add_finding(catalog, WFS_LOW, "%s " OTHER_CRC ": %s",
                             wfs_count_as(n_other, "local header has", "local headers have").text,
                             wfs_quote(first).text) < 0)
         return -ENOMEM;
@@ -237,7 +238,7 @@ int torch_zip_load(struct torch *torch, uint64_t start, uint64_t n_bytes, unsign
     if (code < 0)
         return code;
     if (zip.n_trailing > 0 &&
-        catalog_add_finding(torch->catalog, WFS_FINDING_PT_TRAILING, "%s the zip",
+        catalog_add_finding(torch->catalog, WFS_INFO, "%s the zip",
                             wfs_count_as(zip.n_trailing, "byte follows", "bytes follow").text) < 0)
         return wfs_fail_memory(torch->err);
     struct zip_entry *pickle = torch_records_search(&zip, "data.pkl");
@@ -271,15 +272,15 @@ static int check_entries(struct wfs_catalog *catalog, struct zip *zip, struct wf
             return wfs_fail(err, -code, "%s", first.text);
         n_without += code == 0 && entry->crc == 0 && entry->n_bytes > 0;
         if (code < 0 && n_bad++ < MAX_FINDINGS &&
-            catalog_add_finding(catalog, WFS_FINDING_PT_CHECKSUM, "%s", first.text) < 0)
+            catalog_add_finding(catalog, WFS_HIGH, "%s", first.text) < 0)
             return wfs_fail_memory(err);
     }
     if (n_bad > MAX_FINDINGS &&
-        catalog_add_finding(catalog, WFS_FINDING_PT_CHECKSUM, "and %s",
+        catalog_add_finding(catalog, WFS_HIGH, "and %s",
                             wfs_count(n_bad - MAX_FINDINGS, "more entry").text) < 0)
         return wfs_fail_memory(err);
     if (n_without > 0 &&
-        catalog_add_finding(catalog, WFS_FINDING_PT_NO_CHECKSUM, "%s no checksum",
+        catalog_add_finding(catalog, WFS_INFO, "%s no checksum",
                             wfs_count_as(n_without, "entry has", "entries have").text) < 0)
         return wfs_fail_memory(err);
     return tell_loose(catalog, zip) < 0 ? wfs_fail_memory(err) : 0;

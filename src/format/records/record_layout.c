@@ -10,7 +10,6 @@
 #include "base/source.h"
 #include "format/core/format.h"
 #include "format/core/layout.h"
-#include "format/core/storable.h"
 #include "format/records/mpk.h"
 #include "format/records/record_list.h"
 #include "format/records/record_names.h"

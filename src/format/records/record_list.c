@@ -11,7 +11,7 @@
 #include "base/source.h"
 #include "base/stream.h"
 #include "format/records/mpk.h"
-#include "tensor/catalog.h"
+#include "catalog/catalog.h"
 
 #include <errno.h>
 #include <stdlib.h>

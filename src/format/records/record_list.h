@@ -10,7 +10,7 @@
 #include "base/arena.h"
 #include "base/source.h"
 #include "base/stream.h"
-#include "tensor/catalog.h"
+#include "catalog/catalog.h"
 #include "value/value_build.h"
 
 enum record_encoding { RECORD_MPK, RECORD_JSON };

@@ -4,7 +4,7 @@
  * the recursion.
  */
 #include <weightfs/strbuf.h>
-#include "format/core/names.h"
+#include "format/core/keys.h"
 #include "format/records/record_load.h"
 #include "format/records/record_map.h"
 #include "format/records/record_names.h"
@@ -188,7 +188,7 @@ int record_listing_add(struct record_load *load)
     strbuf_done(&walk.path);
     names_done(&walk.names);
     if (code == 0 && n_clashes > 0)
-        tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_REC_KEY,
+        tally_note(&load->tally, &load->catalog->arena, WFS_LOW, REC_KEY,
                    "%s spelled like another one, with ~2, ~3 ... appended",
                    wfs_count_as(n_clashes, "key is", "keys are").text);
     return code;

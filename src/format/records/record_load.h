@@ -9,6 +9,28 @@
 #include "format/core/tally.h"
 #include "format/records/record_list.h"
 
+/* What can be odd about a record; see tally.h. */
+enum record_finding {
+    REC_SHORT,
+    REC_CHECKSUM,
+    REC_SIZE,
+    REC_DTYPE,
+    REC_DUPLICATE,
+    REC_TAIL,
+    REC_GUESS,
+    REC_MIXED,
+    REC_LENGTH,
+    REC_MEMBERS,
+    REC_FORM,
+    REC_ID,
+    REC_TRAILING,
+    REC_KEY,
+    REC_EMPTY,
+    REC_EXTENSION,
+    REC_FIELD,
+    REC_UUID,
+};
+
 struct record_load {
     struct source *file;
     struct source *bytes;   /* MessagePack or JSON: the file itself, or what its gzip data holds */

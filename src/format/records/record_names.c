@@ -8,7 +8,7 @@
 
 #include <weightfs/percent.h>
 #include "base/hash.h"
-#include "tensor/catalog.h"
+#include "catalog/catalog.h"
 
 #include <stdbool.h>
 #include <stddef.h>

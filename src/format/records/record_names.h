@@ -7,7 +7,7 @@
 #ifndef WFS_RECORD_NAMES_H
 #define WFS_RECORD_NAMES_H
 
-#include "tensor/catalog.h"
+#include "catalog/catalog.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -119,7 +119,7 @@ static int note_twin(const struct parser *parser, const char *key, size_t n_byte
         return wfs_fail(load->err, EBADMSG,
                         "the key '%s' is a duplicate at byte %" PRIu64 "%s, which Burn refuses",
                         quoted.text, parser->offset, record_where(load));
-    tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_REC_DUPLICATE,
+    tally_note(&load->tally, &load->catalog->arena, WFS_HIGH, REC_DUPLICATE,
                "the key '%s' is a duplicate at byte %" PRIu64 "%s", quoted.text, parser->offset,
                record_where(load));
     return 0;
@@ -306,7 +306,7 @@ static int restore_length(struct parser *parser, uint64_t data, uint64_t *n_byte
     parser->n_in_vain += code == 0;
     if (code == 0)
         return 0;
-    tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_REC_LENGTH,
+    tally_note(&load->tally, &load->catalog->arena, WFS_LOW, REC_LENGTH,
                "the bytes at %" PRIu64 "%s are %" PRIu64
                ", but Burn has written a length of %" PRIu64 ": it cannot load the file again",
                data, record_where(load), n, *n_bytes);
@@ -342,7 +342,7 @@ static int take_ext(struct parser *parser, const struct token *token)
     struct record_load *load = parser->load;
     if (stream_skip(&parser->stream, token->n) < 0)
         return record_fail_short(load, parser->offset);
-    tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_REC_EXTENSION,
+    tally_note(&load->tally, &load->catalog->arena, WFS_INFO, REC_EXTENSION,
                "a MessagePack extension at byte %" PRIu64 "%s is ignored: its value is null",
                parser->offset, record_where(load));
     return add(parser, value_new(load->graph, VALUE_NONE));
@@ -538,7 +538,7 @@ static int keep_front(struct parser *parser, const struct wfs_error *why)
     int code = 0;
     if (why->code != EBADMSG || !load->context->force || parser->build.depth == 0)
         return wfs_fail(load->err, why->code, "%s", why->text);
-    tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_REC_SHORT, "%s", why->text);
+    tally_note(&load->tally, &load->catalog->arena, WFS_HIGH, REC_SHORT, "%s", why->text);
     while (parser->build.depth > 0 && code == 0)
         code = close_container(parser);
     return code;
@@ -554,7 +554,7 @@ static void note_rest(struct parser *parser)
     else if (!json_end(&parser->json))
         end = json_offset(&parser->json);
     if (end < load->bytes->n_bytes)
-        tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_REC_TRAILING,
+        tally_note(&load->tally, &load->catalog->arena, WFS_LOW, REC_TRAILING,
                    "%s the record, which Burn ignores",
                    wfs_count_as(load->bytes->n_bytes - end, "byte follows", "bytes follow").text);
 }

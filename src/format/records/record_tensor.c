@@ -89,7 +89,7 @@ static int take_unknown(struct record_load *load, const char *key, const char *n
     if (!load->context->force)
         return wfs_fail(load->err, EOPNOTSUPP, "tensor '%s': unknown dtype '%s'",
                         wfs_quote(key).text, quoted.text);
-    tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_REC_DTYPE,
+    tally_note(&load->tally, &load->catalog->arena, WFS_HIGH, REC_DTYPE,
                "tensor '%s': unknown dtype '%s'", wfs_quote(key).text, quoted.text);
     return keep_opaque(load, "dtype", name, n_bytes, ret);
 }
@@ -211,9 +211,10 @@ static int fail(const struct draft *draft, int code, const char *text)
     return wfs_fail(draft->load->err, code, "tensor '%s': %s", wfs_quote(draft->key).text, text);
 }
 
-static void note(const struct draft *draft, enum wfs_finding_kind kind, const char *text)
+static void note(const struct draft *draft, enum wfs_severity severity, unsigned kind,
+                 const char *text)
 {
-    tally_note(&draft->load->tally, &draft->load->catalog->arena, kind, "tensor '%s': %s",
+    tally_note(&draft->load->tally, &draft->load->catalog->arena, severity, kind, "tensor '%s': %s",
                wfs_quote(draft->key).text, text);
 }
 
@@ -227,7 +228,7 @@ static void note_others(const struct draft *draft, uint32_t map, const char *con
         while (*at != NULL && !value_is_text(graph, value_items(value)[i], *at))
             at++;
         if (*at == NULL)
-            tally_note(&draft->load->tally, &draft->load->catalog->arena, WFS_FINDING_REC_FIELD,
+            tally_note(&draft->load->tally, &draft->load->catalog->arena, WFS_INFO, REC_FIELD,
                        "tensor '%s' has a field '%s', which is ignored", wfs_quote(draft->key).text,
                        wfs_quote_n(key->text, key->n).text);
     }
@@ -306,18 +307,18 @@ static int take_id(struct draft *draft)
     uint64_t id;
     switch (record_id_parse(value->text, value->n, &id)) {
     case RECORD_ID_UUID:
-        note(draft, WFS_FINDING_REC_UUID,
+        note(draft, WFS_INFO, REC_UUID,
              "its id is a UUID; param_id is a number that weightfs derives from it, another one "
              "than "
              "Burn would");
         break;
     case RECORD_ID_OTHER:
-        note(draft, WFS_FINDING_REC_ID,
+        note(draft, WFS_LOW, REC_ID,
              "its id is none that Burn 0.15 or later reads; param_id is derived from its text");
         break;
     default:
         if (value->n == 0)
-            note(draft, WFS_FINDING_REC_ID, "its id is empty, which stands for 0");
+            note(draft, WFS_LOW, REC_ID, "its id is empty, which stands for 0");
     }
     snprintf(text, sizeof(text), "%" PRIu64, id);
     const int code = add_attr(draft, "param_id", text);
@@ -349,7 +350,7 @@ static int check_size(struct draft *draft, uint64_t n_there, const char *unit, u
         return record_fail_memory(load);
     /* With force, those bytes that the shape takes are shown, as Burn 0.18 and later does. */
     if (load->context->force && !draft->has_overflow && n_there > n_wanted)
-        note(draft, WFS_FINDING_REC_SIZE, why);
+        note(draft, WFS_HIGH, REC_SIZE, why);
     else
         draft->tensor.trouble = why;
     return 0;
@@ -471,7 +472,7 @@ static int choose_of_half(struct draft *draft, const struct record_list *list, e
         snprintf(text, sizeof(text),
                  "its integers can be the bits of %s, or numbers of %s: it is shown as %s",
                  wfs_dtype_name(*ret), wfs_dtype_name(integer), wfs_dtype_name(*ret));
-        note(draft, WFS_FINDING_REC_GUESS, text);
+        note(draft, WFS_MEDIUM, REC_GUESS, text);
     }
     return 0;
 }
@@ -497,7 +498,7 @@ static int choose_float(struct draft *draft, const struct record_list *list, enu
         return fail(draft, EBADMSG,
                     "it has decimal numbers of a width that the settings do not define");
     if (list->kinds != ELEMENT_DECIMAL)
-        note(draft, WFS_FINDING_REC_MIXED, "its numbers are of several kinds, all become floats");
+        note(draft, WFS_MEDIUM, REC_MIXED, "its numbers are of several kinds, all become floats");
     return 0;
 }
 
@@ -506,7 +507,7 @@ static int choose_dtype(struct draft *draft, const struct record_list *list, enu
     const struct record_load *load = draft->load;
     if (list == NULL) {
         *ret = load->float_dtype == WFS_OPAQUE ? WFS_F32 : (enum wfs_dtype)load->float_dtype;
-        note(draft, WFS_FINDING_REC_EMPTY,
+        note(draft, WFS_INFO, REC_EMPTY,
              "it has no elements, from which its dtype could be seen: that of the settings' floats "
              "is "
              "assumed");
@@ -563,7 +564,7 @@ static int check_id(struct draft *draft, uint32_t id)
         draft->parts.id == 0 ? "it is a parameter without an id" : "its id is not a text";
     if (!draft->load->context->force)
         return fail(draft, EBADMSG, why);
-    note(draft, WFS_FINDING_REC_ID, why);
+    note(draft, WFS_LOW, REC_ID, why);
     draft->parts.id = 0;
     return 0;
 }

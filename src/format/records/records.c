@@ -14,7 +14,7 @@
 #include "base/bytes.h"
 #include "base/text_index.h"
 #include "format/core/format.h"
-#include "format/core/names.h"
+#include "format/core/keys.h"
 #include "format/core/tally.h"
 #include "format/records/record_write.h"
 #include "format/records/record_list.h"
@@ -203,7 +203,7 @@ static int note(struct record_load *load, const char *what)
 {
     if (!load->context->force)
         return wfs_fail(load->err, EBADMSG, "%s, which Burn refuses", what);
-    tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_REC_FORM, "%s", what);
+    tally_note(&load->tally, &load->catalog->arena, WFS_LOW, REC_FORM, "%s", what);
     return 0;
 }
 
@@ -274,7 +274,7 @@ static void note_others(struct record_load *load, const struct value *map)
         const struct value *key = graph_at(load->graph, id);
         if (!value_is_text(load->graph, id, "metadata") &&
             !value_is_text(load->graph, id, "item") && !value_is_text(load->graph, id, "_b"))
-            tally_note(&load->tally, &load->catalog->arena, WFS_FINDING_REC_FIELD,
+            tally_note(&load->tally, &load->catalog->arena, WFS_INFO, REC_FIELD,
                        "the record has a field '%s', which is ignored",
                        wfs_quote_n(key->text, key->n).text);
     }
@@ -308,18 +308,18 @@ static void note_gzip(struct record_load *load, const struct gzip_facts *facts)
     load->has_other_sum = facts->has_other_crc || facts->has_other_size;
     if (load->has_other_sum)
         tally_note(
-            &load->tally, arena, WFS_FINDING_REC_CHECKSUM,
+            &load->tally, arena, WFS_HIGH, REC_CHECKSUM,
             "the gzip data has another %s than its trailer states, which Burn does not notice",
             facts->has_other_crc ? "checksum" : "length");
     if (facts->lacks_trailer)
-        tally_note(&load->tally, arena, WFS_FINDING_REC_TAIL,
+        tally_note(&load->tally, arena, WFS_MEDIUM, REC_TAIL,
                    "the gzip data ends before its trailer: its checksum cannot be verified");
     if (facts->n_members > 1)
-        tally_note(&load->tally, arena, WFS_FINDING_REC_MEMBERS,
+        tally_note(&load->tally, arena, WFS_LOW, REC_MEMBERS,
                    "the gzip data has %s, of which Burn reads only the first",
                    wfs_count(facts->n_members, "member").text);
     if (facts->n_trailing > 0)
-        tally_note(&load->tally, arena, WFS_FINDING_REC_TRAILING, "%s the gzip data",
+        tally_note(&load->tally, arena, WFS_LOW, REC_TRAILING, "%s the gzip data",
                    wfs_count_as(facts->n_trailing, "byte follows", "bytes follow").text);
 }
 

@@ -11,7 +11,7 @@
 #include "base/bytes.h"
 #include "base/utf8.h"
 #include "format/core/format.h"
-#include "format/core/nul_key.h"
+#include "format/core/keys.h"
 #include "format/safetensors/safetensors_load.h"
 
 #include <errno.h>
@@ -70,9 +70,9 @@ static int take_dtype_text(struct safetensors_load *load, struct json_text *ret)
         return fail_json(load, "more than one dtype");
     if (json->error != NULL)
         return fail_json(load, NULL);
-    if (tally_count(&load->tally, WFS_FINDING_ST_FORM))
+    if (tally_count(&load->tally, ST_FORM))
         tally_describe(
-            &load->tally, &load->catalog->arena, WFS_FINDING_ST_FORM,
+            &load->tally, &load->catalog->arena, WFS_MEDIUM, ST_FORM,
             "the dtype of tensor '%s' is an object, which only the reference implementation reads",
             quote(&load->tensor).text);
     return 0;
@@ -101,8 +101,8 @@ static int take_dtype(struct safetensors_load *load, struct safetensors_entry *e
                         key.text, place_of(&load->tensor), name.text);
     entry->dtype = WFS_OPAQUE;
     entry->dtype_text = text.bytes;
-    if (tally_count(&load->tally, WFS_FINDING_ST_DTYPE))
-        tally_describe(&load->tally, &load->catalog->arena, WFS_FINDING_ST_DTYPE,
+    if (tally_count(&load->tally, ST_DTYPE))
+        tally_describe(&load->tally, &load->catalog->arena, WFS_HIGH, ST_DTYPE,
                        "tensor '%s' has the unknown dtype '%s'", key.text, name.text);
     return 0;
 }
@@ -170,8 +170,8 @@ enum { N_FIELDS = sizeof(fields) / sizeof(fields[0]) };
 
 static int skip_field(struct safetensors_load *load, const struct json_text *name)
 {
-    if (tally_count(&load->tally, WFS_FINDING_ST_FIELD))
-        tally_describe(&load->tally, &load->catalog->arena, WFS_FINDING_ST_FIELD,
+    if (tally_count(&load->tally, ST_FIELD))
+        tally_describe(&load->tally, &load->catalog->arena, WFS_INFO, ST_FIELD,
                        "tensor '%s' has the unknown field '%s'", quote(&load->tensor).text,
                        quote(name).text);
     return json_skip(&load->json) ? 0 : fail_json(load, NULL);
@@ -217,9 +217,9 @@ static int take_array(struct safetensors_load *load, struct safetensors_entry *e
         return fail_json(load, "expected three fields, found more");
     if (load->json.error != NULL)
         return fail_json(load, NULL);
-    if (tally_count(&load->tally, WFS_FINDING_ST_FORM))
+    if (tally_count(&load->tally, ST_FORM))
         tally_describe(
-            &load->tally, &load->catalog->arena, WFS_FINDING_ST_FORM,
+            &load->tally, &load->catalog->arena, WFS_MEDIUM, ST_FORM,
             "tensor '%s' is described by an array, which only the reference implementation reads",
             quote(&load->tensor).text);
     return 0;
@@ -258,10 +258,10 @@ static void note_key(struct safetensors_load *load, const struct json_text *key)
     if (!has_slash && !is_text(key, ".."))
         return;
     const bool is_path = leads_elsewhere(key);
-    const enum wfs_finding_kind kind = is_path ? WFS_FINDING_ST_PATH : WFS_FINDING_ST_SLASH;
+    const enum st_finding kind = is_path ? ST_PATH : ST_SLASH;
     if (tally_count(&load->tally, kind))
-        tally_describe(&load->tally, &load->catalog->arena, kind, "the key '%s' %s",
-                       quote(key).text,
+        tally_describe(&load->tally, &load->catalog->arena, is_path ? WFS_HIGH : WFS_INFO, kind,
+                       "the key '%s' %s", quote(key).text,
                        is_path ? "would lead out of the directory if a tool used it as a path"
                                : "contains a slash");
 }
@@ -280,14 +280,14 @@ static int check_key(struct safetensors_load *load)
 
 static void note_duplicate(struct safetensors_load *load, const struct safetensors_entry *first)
 {
-    if (!tally_count(&load->tally, WFS_FINDING_ST_DUPLICATE))
+    if (!tally_count(&load->tally, ST_DUPLICATE))
         return;
     struct arena *arena = &load->catalog->arena;
     load->duplicate =
         arena_print(arena, "duplicate key '%s' at byte %" PRIu64 ", first at byte %" PRIu32,
                     quote(&load->tensor).text, place_of(&load->tensor), first->offset);
     if (load->duplicate != NULL)
-        tally_describe(&load->tally, arena, WFS_FINDING_ST_DUPLICATE, "%s: the last one counts",
+        tally_describe(&load->tally, arena, WFS_HIGH, ST_DUPLICATE, "%s: the last one counts",
                        load->duplicate);
 }
 
@@ -355,8 +355,8 @@ static int keep_meta(struct safetensors_load *load, const struct json_text *name
         text_index_add(&load->meta_names, name->bytes, name->n_bytes, &id) < 0)
         return wfs_fail_memory(load->err);
     load->meta[id] = *value;
-    if (id < n && tally_count(&load->tally, WFS_FINDING_ST_META_DUPLICATE))
-        tally_describe(&load->tally, &load->catalog->arena, WFS_FINDING_ST_META_DUPLICATE,
+    if (id < n && tally_count(&load->tally, ST_META_DUPLICATE))
+        tally_describe(&load->tally, &load->catalog->arena, WFS_MEDIUM, ST_META_DUPLICATE,
                        "metadata key '%s' is a duplicate, at byte %" PRIu64 ": the last one counts",
                        quote(name).text, place_of(name));
     return 0;
@@ -367,11 +367,11 @@ static void note_metadata(struct safetensors_load *load, bool is_null)
     struct arena *arena = &load->catalog->arena;
     const bool has_format = text_index_find(&load->meta_names, "format", 6) != TEXT_INDEX_NONE;
     const size_t n = load->meta_names.n_texts;
-    if (n == 0 && tally_count(&load->tally, WFS_FINDING_ST_META_EMPTY))
-        tally_describe(&load->tally, arena, WFS_FINDING_ST_META_EMPTY,
+    if (n == 0 && tally_count(&load->tally, ST_META_EMPTY))
+        tally_describe(&load->tally, arena, WFS_LOW, ST_META_EMPTY,
                        "the metadata is %s, which some loaders refuse", is_null ? "null" : "empty");
-    if (n > 0 && !has_format && tally_count(&load->tally, WFS_FINDING_ST_META_FORMAT))
-        tally_describe(&load->tally, arena, WFS_FINDING_ST_META_FORMAT,
+    if (n > 0 && !has_format && tally_count(&load->tally, ST_META_FORMAT))
+        tally_describe(&load->tally, arena, WFS_LOW, ST_META_FORMAT,
                        "the metadata has no 'format', which some loaders refuse");
 }
 
@@ -429,8 +429,8 @@ static int parse_header(struct safetensors_load *load)
     for (size_t i = n_text; i < load->n_header; i++) {
         if (load->header[i] == ' ')
             continue;
-        if (tally_count(&load->tally, WFS_FINDING_ST_PADDING))
-            tally_describe(&load->tally, &load->catalog->arena, WFS_FINDING_ST_PADDING,
+        if (tally_count(&load->tally, ST_PADDING))
+            tally_describe(&load->tally, &load->catalog->arena, WFS_MEDIUM, ST_PADDING,
                            "the header is padded with white space that is not spaces");
         break;
     }
@@ -526,15 +526,15 @@ static void note_header(struct safetensors_load *load)
 {
     struct arena *arena = &load->catalog->arena;
     const uint64_t n_header = load->n_header;
-    if (n_header > 0 && load->header[0] != '{' && tally_count(&load->tally, WFS_FINDING_ST_LEADING))
-        tally_describe(&load->tally, arena, WFS_FINDING_ST_LEADING,
+    if (n_header > 0 && load->header[0] != '{' && tally_count(&load->tally, ST_LEADING))
+        tally_describe(&load->tally, arena, WFS_MEDIUM, ST_LEADING,
                        "the header begins with white space, which some readers refuse");
-    if (n_header % 8 != 0 && tally_count(&load->tally, WFS_FINDING_ST_DATA_START))
-        tally_describe(&load->tally, arena, WFS_FINDING_ST_DATA_START,
+    if (n_header % 8 != 0 && tally_count(&load->tally, ST_DATA_START))
+        tally_describe(&load->tally, arena, WFS_LOW, ST_DATA_START,
                        "the data begins at byte %" PRIu64 ", which is not a multiple of 8",
                        SAFETENSORS_PREFIX + n_header);
-    if (n_header > N_HUB_HEADER && tally_count(&load->tally, WFS_FINDING_ST_HEADER_SIZE))
-        tally_describe(&load->tally, arena, WFS_FINDING_ST_HEADER_SIZE,
+    if (n_header > N_HUB_HEADER && tally_count(&load->tally, ST_HEADER_SIZE))
+        tally_describe(&load->tally, arena, WFS_LOW, ST_HEADER_SIZE,
                        "the header has %s, model hubs show files of up to %d",
                        wfs_count(n_header, "byte").text, N_HUB_HEADER);
 }

@@ -158,8 +158,8 @@ static void make_opaque(struct safetensors_load *load, struct safetensors_entry 
     const bool is_right = has_range(load, entry) && check_size(&quiet, entry) == 0;
     if (entry->dtype == WFS_OPAQUE || is_right)
         return;
-    if (why.code != 0 && tally_count(&load->tally, WFS_FINDING_ST_SIZE))
-        tally_describe(&load->tally, &load->catalog->arena, WFS_FINDING_ST_SIZE, "%s", why.text);
+    if (why.code != 0 && tally_count(&load->tally, ST_SIZE))
+        tally_describe(&load->tally, &load->catalog->arena, WFS_HIGH, ST_SIZE, "%s", why.text);
     entry->dtype_text = wfs_dtype_name((enum wfs_dtype)entry->dtype);
     entry->dtype = WFS_OPAQUE;
 }
@@ -169,9 +169,8 @@ static void note_misfit(struct safetensors_load *load, const struct safetensors_
 {
     struct wfs_error why = {0};
     const struct safetensors_load quiet = {.err = &why};
-    if (check_offset(&quiet, entry, expected) < 0 &&
-        tally_count(&load->tally, WFS_FINDING_ST_OFFSET))
-        tally_describe(&load->tally, &load->catalog->arena, WFS_FINDING_ST_OFFSET, "%s", why.text);
+    if (check_offset(&quiet, entry, expected) < 0 && tally_count(&load->tally, ST_OFFSET))
+        tally_describe(&load->tally, &load->catalog->arena, WFS_HIGH, ST_OFFSET, "%s", why.text);
 }
 
 static void check_loosely(struct safetensors_load *load)
@@ -184,14 +183,14 @@ static void check_loosely(struct safetensors_load *load)
         make_opaque(load, entry);
         if (entry->end > n_used)
             n_used = entry->end;
-        if (entry->end > n_data && tally_count(&load->tally, WFS_FINDING_ST_SHORT))
-            tally_describe(&load->tally, &load->catalog->arena, WFS_FINDING_ST_SHORT,
+        if (entry->end > n_data && tally_count(&load->tally, ST_SHORT))
+            tally_describe(&load->tally, &load->catalog->arena, WFS_HIGH, ST_SHORT,
                            "tensor '%s' ends at byte %" PRIu64 " of the data, the file has %" PRIu64
                            " of it",
                            quote(entry).text, entry->end, n_data);
     }
-    if (n_used < n_data && tally_count(&load->tally, WFS_FINDING_ST_TRAILING))
-        tally_describe(&load->tally, &load->catalog->arena, WFS_FINDING_ST_TRAILING,
+    if (n_used < n_data && tally_count(&load->tally, ST_TRAILING))
+        tally_describe(&load->tally, &load->catalog->arena, WFS_HIGH, ST_TRAILING,
                        "%s the last tensor",
                        wfs_count_as(n_data - n_used, "byte follows", "bytes follow").text);
 }
@@ -222,12 +221,11 @@ static void note_tensor(struct safetensors_load *load, size_t i)
     const struct safetensors_entry *entry = &load->entries[i];
     struct arena *arena = &load->catalog->arena;
     const unsigned n_elem = (wfs_dtype_bits((enum wfs_dtype)entry->dtype) + 7) / 8;
-    if (entry->begin == entry->end && tally_count(&load->tally, WFS_FINDING_ST_EMPTY))
-        tally_describe(&load->tally, arena, WFS_FINDING_ST_EMPTY, "tensor '%s' has no elements",
+    if (entry->begin == entry->end && tally_count(&load->tally, ST_EMPTY))
+        tally_describe(&load->tally, arena, WFS_INFO, ST_EMPTY, "tensor '%s' has no elements",
                        quote(entry).text);
-    if ((data_start(load) + entry->begin) % n_elem != 0 &&
-        tally_count(&load->tally, WFS_FINDING_ST_UNALIGNED))
-        tally_describe(&load->tally, arena, WFS_FINDING_ST_UNALIGNED,
+    if ((data_start(load) + entry->begin) % n_elem != 0 && tally_count(&load->tally, ST_UNALIGNED))
+        tally_describe(&load->tally, arena, WFS_LOW, ST_UNALIGNED,
                        "tensor '%s' begins at byte %" PRIu64
                        " of the file, which is not a multiple "
                        "of its element size %u",
@@ -235,8 +233,8 @@ static void note_tensor(struct safetensors_load *load, size_t i)
     if (i == 0)
         return;
     const struct safetensors_entry *before = entry - 1;
-    if (compare_canonical(before, entry) > 0 && tally_count(&load->tally, WFS_FINDING_ST_ORDER))
-        tally_describe(&load->tally, arena, WFS_FINDING_ST_ORDER,
+    if (compare_canonical(before, entry) > 0 && tally_count(&load->tally, ST_ORDER))
+        tally_describe(&load->tally, arena, WFS_INFO, ST_ORDER,
                        "tensor '%s' comes before '%s', unlike in the canonical order",
                        quote(before).text, quote(entry).text);
 }

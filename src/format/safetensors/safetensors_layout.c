@@ -7,7 +7,7 @@
 #include <weightfs/io.h>
 #include <weightfs/json_out.h>
 #include "base/bytes.h"
-#include "format/core/storable.h"
+#include "format/core/layout.h"
 #include "format/safetensors/safetensors_load.h"
 
 #include <errno.h>

@@ -15,6 +15,30 @@
 #include "format/core/tally.h"
 #include "text/json.h"
 
+/* What can be odd about a file; see tally.h. */
+enum st_finding {
+    ST_TRAILING,
+    ST_SHORT,
+    ST_OFFSET,
+    ST_SIZE,
+    ST_DTYPE,
+    ST_DUPLICATE,
+    ST_PATH,
+    ST_FORM,
+    ST_LEADING,
+    ST_PADDING,
+    ST_META_DUPLICATE,
+    ST_META_EMPTY,
+    ST_META_FORMAT,
+    ST_DATA_START,
+    ST_UNALIGNED,
+    ST_HEADER_SIZE,
+    ST_SLASH,
+    ST_ORDER,
+    ST_FIELD,
+    ST_EMPTY,
+};
+
 enum {
     SAFETENSORS_PREFIX = 8,
     SAFETENSORS_HEADER_MAX = 100000000, /* what the reference reads */

@@ -15,7 +15,7 @@
 #include "base/bytes.h"
 #include "format/set/set.h"
 #include "format/set/shard_files.h"
-#include "tensor/catalog_parts.h"
+#include "catalog/catalog.h"
 
 enum { MODEL, OPTIM, SCHEDULER, N_KINDS };
 

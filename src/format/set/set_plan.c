@@ -17,7 +17,7 @@
 #include "format/core/save.h"
 #include "format/set/set.h"
 #include "format/set/shard_set.h"
-#include "tensor/tied.h"
+#include "tensor/tensor.h"
 
 /* ---- which tensor goes into which file ---- */
 

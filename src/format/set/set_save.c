@@ -15,12 +15,11 @@
 
 #include "base/bytes.h"
 #include "base/output.h"
-#include "format/core/readback.h"
 #include "format/core/save.h"
 #include "format/set/set.h"
 #include "format/set/shard_files.h"
 #include "format/set/shard_set.h"
-#include "tensor/catalog_parts.h"
+#include "catalog/catalog.h"
 
 /* ---- writing ---- */
 

@@ -383,8 +383,7 @@ int shard_files_tell_strays(const struct format_table *table, const char *path,
         if (kept_indexes_need(&kept, names.names[i]))
             continue;
         n_told++;
-        if (catalog_add_finding(catalog, WFS_FINDING_SET_STRAY_FILE,
-                                "the file '%s' beside the index is not in it",
+        if (catalog_add_finding(catalog, WFS_INFO, "the file '%s' beside the index is not in it",
                                 wfs_quote(names.names[i]).text) < 0)
             return -ENOMEM;
     }

@@ -6,7 +6,7 @@
 #define WFS_SHARD_FILES_H
 
 #include "format/set/shard_index.h"
-#include "tensor/catalog.h"
+#include "catalog/catalog.h"
 
 struct format_table;
 

@@ -19,9 +19,25 @@
 #include "format/set/set.h"
 #include "format/set/shard_files.h"
 #include "remote/remote_source.h"
-#include "tensor/catalog_parts.h"
+#include "catalog/catalog.h"
 
 enum { MAX_LISTED = 20 }; /* findings of one kind */
+
+enum found { FOUND_UNREADABLE, FOUND_UNLISTED_KEY, FOUND_OTHER_SHARD, N_FOUND };
+
+/* The severity of each kind, and what is said of those that are not listed: of one, and of several.
+ */
+static const struct {
+    enum wfs_severity severity;
+    const char *one, *several;
+} kinds[N_FOUND] = {
+    [FOUND_UNREADABLE] = {WFS_HIGH, "more shard that cannot be read",
+                          "more shards that cannot be read"},
+    [FOUND_UNLISTED_KEY] = {WFS_MEDIUM, "more key that is not in the index",
+                            "more keys that are not in the index"},
+    [FOUND_OTHER_SHARD] = {WFS_MEDIUM, "more key that is in a second shard",
+                           "more keys that are in a second shard"},
+};
 
 /* A shard that was opened before its turn. */
 struct early {
@@ -40,39 +56,30 @@ struct gathering {
     struct wfs_catalog *catalog;
     struct shard_index seen; /* without an index: the keys so far */
     struct early *early;     /* N_EARLY of a URL, from the last multiple of that on */
-    size_t n_found[WFS_N_FINDING_KINDS];
+    size_t n_found[N_FOUND];
     struct wfs_error *err;
 };
 
 /* Each kind is cut on its own, so that many of one never hide another. */
-static int note(struct gathering *g, enum wfs_finding_kind kind, const char *format,
-                const char *name, const char *text)
+static int note(struct gathering *g, enum found kind, const char *format, const char *name,
+                const char *text)
 {
     if (g->n_found[kind]++ >= MAX_LISTED)
         return 0;
-    return catalog_add_finding(g->catalog, kind, format, wfs_quote(name).text, text) < 0
+    return catalog_add_finding(g->catalog, kinds[kind].severity, format, wfs_quote(name).text,
+                               text) < 0
                ? wfs_fail_memory(g->err)
                : 0;
 }
 
-/* What is said of those of a kind that are not listed: of one, and of several. */
-static const char *const rests[][2] = {
-    [WFS_FINDING_SET_UNREADABLE] = {"more shard that cannot be read",
-                                    "more shards that cannot be read"},
-    [WFS_FINDING_SET_UNLISTED_KEY] = {"more key that is not in the index",
-                                      "more keys that are not in the index"},
-    [WFS_FINDING_SET_OTHER_SHARD] = {"more key that is in a second shard",
-                                     "more keys that are in a second shard"},
-};
-
 static int note_rest(struct gathering *g)
 {
-    for (size_t kind = 0; kind < sizeof(rests) / sizeof(*rests); kind++) {
+    for (enum found kind = 0; kind < N_FOUND; kind++) {
         const size_t n = g->n_found[kind];
-        if (n > MAX_LISTED && rests[kind][0] != NULL &&
-            catalog_add_finding(g->catalog, (enum wfs_finding_kind)kind, "and %s",
-                                wfs_count_as(n - MAX_LISTED, rests[kind][0], rests[kind][1]).text) <
-                0)
+        if (n > MAX_LISTED &&
+            catalog_add_finding(
+                g->catalog, kinds[kind].severity, "and %s",
+                wfs_count_as(n - MAX_LISTED, kinds[kind].one, kinds[kind].several).text) < 0)
             return wfs_fail_memory(g->err);
     }
     return 0;
@@ -119,12 +126,12 @@ static int decide(struct gathering *g, const char *key, uint32_t shard, const ch
     }
     struct shard_key *entry = shard_index_find(g->index, key);
     if (entry == NULL) {
-        return note(g, WFS_FINDING_SET_UNLISTED_KEY,
+        return note(g, FOUND_UNLISTED_KEY,
                     "the key '%s' of shard '%s' is not in the index: left out", key,
                     wfs_quote(name).text);
     }
     if (entry->shard != shard) {
-        return note(g, WFS_FINDING_SET_OTHER_SHARD,
+        return note(g, FOUND_OTHER_SHARD,
                     "the key '%s' is in shard '%s' as well: the index decides", key,
                     wfs_quote(name).text);
     }
@@ -236,7 +243,7 @@ static int add_shard(struct gathering *g, uint32_t shard, const char *name)
     if (code < 0 && (!g->context->force || is_ours(inner.code)))
         return fail_shard(g, name, &inner);
     if (code < 0)
-        return note(g, WFS_FINDING_SET_UNREADABLE, "shard '%s': %s", name, inner.text);
+        return note(g, FOUND_UNREADABLE, "shard '%s': %s", name, inner.text);
     if (g->catalog->format == NULL) {
         g->catalog->format = part->format;
         g->catalog->container = WFS_CONTAINER_SHARDS;

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tensor/shape.h"
+#include "tensor/tensor.h"
 #include "tree/control/texts.h"
 #include "tree/file/description.h"
 #include "tree/file/outline.h"

@@ -6,7 +6,7 @@
  */
 #include "tree/control/texts.h"
 
-#include "tensor/catalog.h"
+#include "catalog/catalog.h"
 #include "tree/file/editfile.h"
 #include "tree/node/edit.h"
 #include "tree/node/entry.h"

@@ -9,10 +9,8 @@
 #include <weightfs/cleanup.h>
 #include "base/bytes.h"
 #include "base/source.h"
-#include "tensor/npy_header.h"
-#include "tensor/shape.h"
-#include "tensor/tensor_texts.h"
-#include "tensor/tied.h"
+#include "tensor/npy.h"
+#include "tensor/tensor.h"
 #include "tree/file/editfile.h"
 #include "tree/node/edit.h"
 #include "tree/node/entry.h"

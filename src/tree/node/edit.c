@@ -4,8 +4,7 @@
  */
 #include "tree/node/edit.h"
 
-#include "tensor/shape.h"
-#include "tensor/tensor_texts.h"
+#include "tensor/tensor.h"
 #include "tree/node/entry.h"
 #include "tree/node/node.h"
 #include "tree/stage/journal.h"

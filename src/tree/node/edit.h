@@ -7,7 +7,7 @@
 #ifndef WFS_TREE_EDIT_H
 #define WFS_TREE_EDIT_H
 
-#include "tensor/tensor_texts.h"
+#include "tensor/tensor.h"
 #include "tree/node/node.h"
 
 #include <stddef.h>

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "base/limits.h"
-#include "format/core/storable.h"
+#include "format/core/layout.h"
 #include "format/pytorch/object/torch_builder.h"
 #include "format/pytorch/object/torch_marks.h"
 #include "format/pytorch/object/torch_call.h"

@@ -11,7 +11,7 @@
 #include <errno.h>
 
 #include "format/core/format.h"
-#include "format/core/names.h"
+#include "format/core/keys.h"
 #include "pickle/pickle.h"
 
 struct torch_cache_entry;

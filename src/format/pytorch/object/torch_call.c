@@ -4,7 +4,7 @@
  */
 #include "format/pytorch/object/torch_call.h"
 
-#include "tensor/catalog.h"
+#include "catalog/catalog.h"
 
 #include <string.h>
 

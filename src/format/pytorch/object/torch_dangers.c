@@ -261,7 +261,7 @@ static int report(struct torch *torch, const struct value_global *global)
     if (++*n > MAX_REPORTED)
         return 0;
     return catalog_add_finding(
-        torch->catalog, is_danger ? WFS_FINDING_PT_DANGER : WFS_FINDING_PT_UNKNOWN,
+        torch->catalog, (is_danger ? WFS_HIGH : WFS_INFO) | WFS_FINDING_CODE,
         is_danger
             ? "the pickle refers to %s of module %s, which can run any code when Python loads "
               "the file; weightfs ran nothing"
@@ -291,12 +291,13 @@ int torch_dangers_add(struct torch *torch, uint32_t first)
     return code;
 }
 
-static int report_more(struct torch *torch, enum wfs_finding_kind kind, uint64_t n,
+static int report_more(struct torch *torch, enum wfs_severity severity, uint64_t n,
                        const char *what)
 {
     if (n <= MAX_REPORTED)
         return 0;
-    return catalog_add_finding(torch->catalog, kind, "the pickle refers to %s %s",
+    return catalog_add_finding(torch->catalog, severity | WFS_FINDING_CODE,
+                               "the pickle refers to %s %s",
                                wfs_count(n - MAX_REPORTED, "more name").text, what);
 }
 
@@ -305,11 +306,10 @@ int torch_dangers_report(struct torch *torch)
     const struct torch_dangers *found = torch->dangers;
     int code = torch_dangers_add(torch, 1);
     if (code == 0)
-        code = report_more(torch, WFS_FINDING_PT_DANGER, found->n_dangers,
+        code = report_more(torch, WFS_HIGH, found->n_dangers,
                            "that can run any code when Python loads the file");
     return code < 0 ? code
-                    : report_more(torch, WFS_FINDING_PT_UNKNOWN, found->n_unknown,
-                                  "not known to be harmless");
+                    : report_more(torch, WFS_INFO, found->n_unknown, "not known to be harmless");
 }
 
 void torch_dangers_done(struct torch_dangers *found)

@@ -12,7 +12,7 @@
 
 #include <weightfs/array.h>
 #include <weightfs/cleanup.h>
-#include "format/core/nul_key.h"
+#include "format/core/keys.h"
 #include "format/pytorch/object/python_json.h"
 #include "format/pytorch/object/torch.h"
 #include "format/pytorch/object/torch_builder.h"
@@ -766,12 +766,12 @@ static int report(struct walk *walk)
     struct wfs_catalog *catalog = walk->torch->catalog;
     int code = 0;
     if (walk->is_deep)
-        code = catalog_add_finding(catalog, WFS_FINDING_PT_DEPTH,
+        code = catalog_add_finding(catalog, WFS_MEDIUM,
                                    "values nested deeper than %s are not listed (limit depth)",
                                    wfs_count(walk->torch->limits->depth, "level").text);
     if (code == 0 && walk->is_repetitive)
         code = catalog_add_finding(
-            catalog, WFS_FINDING_PT_REPEATS,
+            catalog, WFS_MEDIUM,
             "containers that occur many times are not listed every time (limit repeats)");
     return code < 0 ? wfs_fail_memory(walk->torch->err) : 0;
 }

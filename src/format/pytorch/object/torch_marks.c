@@ -358,7 +358,7 @@ int torch_marks_set(struct torch *torch, uint32_t root)
     free(path.steps);
     if (code == 0 && path.n_twins > 0)
         code = catalog_add_finding(
-            torch->catalog, WFS_FINDING_PT_KEY_DUPLICATE, "%s; the last value counts, as in Python",
+            torch->catalog, WFS_LOW, "%s; the last value counts, as in Python",
             wfs_count_as(path.n_twins, "dict key is a duplicate", "dict keys are duplicates").text);
     if (code == 0)
         code = reserve(torch, path.n_tensors);

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "format/core/storable.h"
+#include "format/core/layout.h"
 #include "format/pytorch/writer/torch_edit.h"
 #include "format/pytorch/writer/torch_layout.h"
 

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The header of a .npy file that somebody else wrote.
+ * The header of a .npy file: what one that somebody else wrote says.
  */
-#ifndef WFS_NPY_HEADER_H
-#define WFS_NPY_HEADER_H
+#ifndef WFS_NPY_H
+#define WFS_NPY_H
 
 #include <weightfs/tensor.h>
-
 #include "base/arena.h"
 
 #define NPY_MAGIC "\x93NUMPY"

@@ -6,7 +6,7 @@
 #ifndef WFS_HIDDEN_H
 #define WFS_HIDDEN_H
 
-#include "tensor/catalog.h"
+#include "catalog/catalog.h"
 
 /* A storage of a file. */
 struct hidden_storage {

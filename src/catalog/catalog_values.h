@@ -5,7 +5,7 @@
 #ifndef WFS_CATALOG_VALUES_H
 #define WFS_CATALOG_VALUES_H
 
-#include "tensor/catalog.h"
+#include "catalog/catalog.h"
 #include "value/value_json.h"
 
 /* A writer of values, which stays where it is. */

@@ -2,10 +2,18 @@
 /*
  * The catalog: filling one, and looking into one.
  */
-#include "tensor/catalog.h"
+#include "catalog/catalog.h"
 
 #include <weightfs/array.h>
+#include <weightfs/catalog.h>
 #include <weightfs/cleanup.h>
+#include <weightfs/value.h>
+#include "base/arena.h"
+#include "base/bytes.h"
+#include "base/hash.h"
+#include "base/limits.h"
+#include "base/source.h"
+#include "value/value.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -14,10 +22,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-
-#include "base/bytes.h"
-#include "base/hash.h"
-#include "tensor/finding.h"
 
 int catalog_new(struct wfs_catalog **out)
 {
@@ -217,8 +221,7 @@ int catalog_add_attr(struct wfs_catalog *catalog, struct wfs_tensor *tensor, con
     return 0;
 }
 
-int catalog_add_finding(struct wfs_catalog *catalog, enum wfs_finding_kind kind, const char *format,
-                        ...)
+int catalog_add_finding(struct wfs_catalog *catalog, unsigned severity, const char *format, ...)
 {
     if (array_reserve(&catalog->findings, sizeof(*catalog->findings), catalog->n_findings, 1,
                       &catalog->n_finding_room) < 0)
@@ -231,12 +234,12 @@ int catalog_add_finding(struct wfs_catalog *catalog, enum wfs_finding_kind kind,
     const char *copy = arena_copy(&catalog->arena, text, strlen(text));
     if (copy == NULL)
         return -ENOMEM;
-    const enum wfs_severity severity = finding_severity(kind);
+    const struct wfs_finding finding = {severity & WFS_HIGH, severity & ~(unsigned)WFS_HIGH, copy};
     struct wfs_finding *findings = catalog->findings;
     size_t at = catalog->n_findings++;
-    for (; at > 0 && findings[at - 1].severity < severity; at--)
+    for (; at > 0 && findings[at - 1].severity < finding.severity; at--)
         findings[at] = findings[at - 1];
-    findings[at] = (struct wfs_finding){severity, copy, kind};
+    findings[at] = finding;
     return 0;
 }
 
@@ -422,6 +425,54 @@ int wfs_catalog_check_sources(const struct wfs_catalog *catalog, size_t *ret_i)
             *ret_i = i;
             return -EIO;
         }
+    }
+    return 0;
+}
+
+static int move_sources(struct wfs_catalog *catalog, struct wfs_catalog *part)
+{
+    if (array_reserve(&catalog->sources, sizeof(*catalog->sources), catalog->n_sources,
+                      part->n_sources, &catalog->n_source_room) < 0)
+        return -ENOMEM;
+    for (size_t i = 0; i < part->n_sources; i++)
+        catalog->sources[catalog->n_sources++] = part->sources[i];
+    part->n_sources = 0;
+    wfs_access_merge(&catalog->access, &part->access);
+    return 0;
+}
+
+int catalog_adopt_part(struct wfs_catalog *catalog, struct wfs_catalog *part)
+{
+    if (array_reserve(&catalog->parts, sizeof(*catalog->parts), catalog->n_parts, 1,
+                      &catalog->n_part_room) < 0 ||
+        move_sources(catalog, part) < 0) {
+        wfs_catalog_free(part);
+        return -ENOMEM;
+    }
+    catalog->parts[catalog->n_parts++] = part;
+    return 0;
+}
+
+static bool has_meta(const struct wfs_catalog *catalog, const char *name)
+{
+    for (const struct wfs_text *text = catalog->meta; text != NULL; text = text->next) {
+        if (strcmp(text->name, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+int catalog_merge_texts(struct wfs_catalog *catalog, const struct wfs_catalog *part)
+{
+    for (const struct wfs_text *text = part->meta; text != NULL; text = text->next) {
+        if (!has_meta(catalog, text->name) &&
+            catalog_add_meta_bytes(catalog, text->name, text->value, text->n_bytes) < 0)
+            return -ENOMEM;
+    }
+    for (size_t i = 0; i < part->n_findings; i++) {
+        if (catalog_add_finding(catalog, part->findings[i].severity | part->findings[i].flags, "%s",
+                                part->findings[i].text) < 0)
+            return -ENOMEM;
     }
     return 0;
 }

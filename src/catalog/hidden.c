@@ -4,7 +4,7 @@
  * with so many strides or runs that they are not worth it counts as showing nothing: what is
  * reported as hidden can be too much, never too little.
  */
-#include "tensor/hidden.h"
+#include "catalog/hidden.h"
 
 #include <weightfs/array.h>
 #include <weightfs/cleanup.h>

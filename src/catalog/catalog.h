@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The inside of the catalog, for modules that fill or rewrite one. Its arena owns everything that
- * belongs to it. The room knows dtypes, shapes, strides, the elements of tensors and what a
- * checkpoint holds as a whole; it leaves file formats, paths and directories to others.
+ * belongs to it. The room knows what a checkpoint holds as a whole; it leaves the elements of
+ * tensors to the room below, and file formats, paths and directories to others.
  */
-#ifndef WFS_TENSOR_CATALOG_H
-#define WFS_TENSOR_CATALOG_H
+#ifndef WFS_CATALOG_CATALOG_H
+#define WFS_CATALOG_CATALOG_H
 
 #include <weightfs/catalog.h>
 #include <weightfs/cleanup.h>
-
 #include "base/arena.h"
 #include "base/limits.h"
 #include "base/source.h"
@@ -122,9 +121,6 @@ int catalog_new(struct wfs_catalog **out);
 /* Reports that memory ran out: -E2BIG where it was the limit of the arena, else -ENOMEM. */
 int catalog_fail_memory(const struct wfs_catalog *catalog, struct wfs_error *err);
 
-/* Reports that memory ran out: -E2BIG where it was the limit of the arena, else -ENOMEM. */
-int catalog_fail_memory(const struct wfs_catalog *catalog, struct wfs_error *err);
-
 /* Makes room for n tensors in all. -ENOMEM. */
 int catalog_reserve(struct wfs_catalog *catalog, size_t n);
 
@@ -165,9 +161,10 @@ int catalog_add_meta(struct wfs_catalog *catalog, const char *name, const char *
 int catalog_add_meta_bytes(struct wfs_catalog *catalog, const char *name, const char *value,
                            size_t n_bytes);
 
-/* Adds a finding behind those that are as bad, or worse. -ENOMEM. */
-int catalog_add_finding(struct wfs_catalog *catalog, enum wfs_finding_kind kind, const char *format,
-                        ...) __attribute__((format(printf, 3, 4)));
+/* Adds a finding behind those that are as bad, or worse. severity: enum wfs_severity, with the
+ * flags of the finding. -ENOMEM. */
+int catalog_add_finding(struct wfs_catalog *catalog, unsigned severity, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* Puts a text before the tensor's others. -ENOMEM. */
 int catalog_add_attr(struct wfs_catalog *catalog, struct wfs_tensor *tensor, const char *name,
@@ -176,5 +173,15 @@ int catalog_add_attr(struct wfs_catalog *catalog, struct wfs_tensor *tensor, con
 /* Row-major strides of the shape in the arena, for rules that permute. NULL when out of memory or
  * rank 0. */
 uint64_t *catalog_dense_strides(struct wfs_catalog *catalog, const struct wfs_shape *shape);
+
+/*
+ * Takes over a catalog as part of another: its sources become the whole's, its memory lives as
+ * long. Its tensors stay its own; copies of them may be added to the whole. Freed in any case.
+ * -ENOMEM.
+ */
+int catalog_adopt_part(struct wfs_catalog *catalog, struct wfs_catalog *part);
+
+/* Adds the metadata that the whole has no value for, and the findings. -ENOMEM. */
+int catalog_merge_texts(struct wfs_catalog *catalog, const struct wfs_catalog *part);
 
 #endif
