@@ -80,7 +80,7 @@ static int copy_encoded(const struct graph *graph, const struct value *call, uin
 
 /* Copies a byte string, or what stands for one in old protocols, into malloc'ed memory. Returns 1;
  * 0 when the value is neither or large (over a MiB); -EIO, -ENOMEM. */
-static int python_copy_bytes(const struct graph *graph, uint32_t id, uint8_t **ret, size_t *ret_n)
+static int copy_bytes(const struct graph *graph, uint32_t id, uint8_t **ret, size_t *ret_n)
 {
     const struct value *value = graph_at(graph, id);
     if (value->kind == VALUE_BYTES)
@@ -123,7 +123,7 @@ static bool add_bytes(struct strbuf *text, const struct graph *graph, uint32_t i
     size_t n;
     if (graph_at(graph, id)->form == FORM_BYTEARRAY)
         return false;
-    const int code = has_short_bytes(graph, id) ? python_copy_bytes(graph, id, &bytes, &n) : 0;
+    const int code = has_short_bytes(graph, id) ? copy_bytes(graph, id, &bytes, &n) : 0;
     if (code == -ENOMEM)
         strbuf_fail(text);
     if (code <= 0)
@@ -240,7 +240,7 @@ static bool add_leaf_to_digest(struct digest *digest, uint32_t id)
         add_to_digest(digest, &value->bytes->n_bytes, sizeof(value->bytes->n_bytes));
     } else if (!has_short_bytes(digest->graph, id)) {
         return false; /* the text that is encoded is looked at, without a copy */
-    } else if (python_copy_bytes(digest->graph, id, &bytes, &n) == 1) {
+    } else if (copy_bytes(digest->graph, id, &bytes, &n) == 1) {
         add_to_digest(digest, bytes, n);
         free(bytes);
     } else {
@@ -301,10 +301,9 @@ static const char *code_of(const struct graph *graph, uint32_t dtype)
 
 static bool is_big_endian(const struct graph *graph, uint32_t dtype)
 {
-    const uint32_t states = value_part(graph, graph_at(graph, dtype), PART_STATES);
-    if (states == 0 || graph_at(graph, states)->n == 0)
-        return false;
-    return value_is_text(graph, torch_arg(graph, value_items(graph_at(graph, states))[0], 1), ">");
+    const uint32_t state =
+        torch_arg(graph, value_part(graph, graph_at(graph, dtype), PART_STATES), 0);
+    return value_is_text(graph, torch_arg(graph, state, 1), ">");
 }
 
 static void write_value(struct json_writer *writer, const struct scalar_type *type,
@@ -326,12 +325,6 @@ static void write_value(struct json_writer *writer, const struct scalar_type *ty
         value_print_float(real, text);
         strbuf_printf(&writer->text, isfinite(real) ? "%s" : "{\"$float\": \"%s\"}", text);
     }
-}
-
-static bool is_scalar(const struct graph *graph, const struct value *call)
-{
-    return is_call(graph, call, "numpy.core.multiarray", "scalar") ||
-           is_call(graph, call, "numpy._core.multiarray", "scalar");
 }
 
 /* Writes UCS-4 of numpy as text; false when a number is not a character. */
@@ -356,46 +349,49 @@ static bool write_characters(struct json_writer *writer, const uint8_t *bytes, s
     return true;
 }
 
-static bool write_scalar(struct json_writer *writer, const char *code, bool is_swapped,
-                         uint8_t *bytes, size_t n)
+/* Writes a number in little-endian. */
+static bool write_number(struct json_writer *writer, const char *code, const uint8_t *bytes,
+                         size_t n)
 {
-    if (code[0] == 'U' && !is_swapped)
-        return write_characters(writer, bytes, n);
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
         if (strcmp(types[i].code, code) != 0 || n * 8 != wfs_dtype_bits(types[i].dtype))
             continue;
-        for (size_t k = 0; k < n / 2 && is_swapped; k++) {
-            const uint8_t byte = bytes[k];
-            bytes[k] = bytes[n - 1 - k];
-            bytes[n - 1 - k] = byte;
-        }
         strbuf_printf(&writer->text, "{\"$python\": \"numpy.%s\", \"value\": ", types[i].name);
         write_value(writer, &types[i], bytes, n);
-        strbuf_add(&writer->text, "}", 1);
+        strbuf_puts(&writer->text, "}");
         return true;
     }
     return false;
 }
 
-/* Writes a call that makes a scalar of numpy. Returns false, having written nothing, when it does
- * not make one. */
-static bool python_write_scalar(struct json_writer *writer, uint32_t id)
+/*
+ * Writes a call that makes a scalar of numpy, scalar(dtype, bytes), as {"$python": "numpy.float32",
+ * "value": 1.5}. Returns false, having written nothing, when it does not make one.
+ */
+static bool write_scalar(struct json_writer *writer, const struct value *call)
 {
     const struct graph *graph = writer->graph;
-    const struct value *call = graph_at(graph, id);
     const uint32_t dtype = torch_arg(graph, call->call.args, 0),
                    data = torch_arg(graph, call->call.args, 1);
-    const char *code = is_scalar(graph, call) ? code_of(graph, dtype) : NULL;
-    uint8_t *bytes;
+    const bool is_scalar = is_call(graph, call, "numpy.core.multiarray", "scalar") ||
+                           is_call(graph, call, "numpy._core.multiarray", "scalar");
+    const char *code = is_scalar ? code_of(graph, dtype) : NULL;
+    autofree uint8_t *bytes = NULL;
     size_t n;
-    const int copied = code == NULL || data == 0 ? 0 : python_copy_bytes(graph, data, &bytes, &n);
+    const int copied = code == NULL || data == 0 ? 0 : copy_bytes(graph, data, &bytes, &n);
     if (copied < 0)
         json_writer_fail(writer, copied);
     if (copied <= 0)
         return copied < 0;
-    const bool is_written = write_scalar(writer, code, is_big_endian(graph, dtype), bytes, n);
-    free(bytes);
-    return is_written;
+    const bool is_swapped = is_big_endian(graph, dtype);
+    if (code[0] == 'U' && !is_swapped)
+        return write_characters(writer, bytes, n);
+    for (size_t i = 0; i < n / 2 && is_swapped; i++) {
+        const uint8_t byte = bytes[i];
+        bytes[i] = bytes[n - 1 - i];
+        bytes[n - 1 - i] = byte;
+    }
+    return write_number(writer, code, bytes, n);
 }
 
 /* Names of Python 2, which protocols below 3 keep using. */
@@ -425,88 +421,79 @@ static void write_name(struct json_writer *writer, const struct value_global *gl
 /* bytes(), bytearray(b'..') and what stands for bytes in old protocols. */
 static bool write_encoded(struct json_writer *writer, uint32_t id, const char *name)
 {
-    uint8_t *bytes;
+    autofree uint8_t *bytes = NULL;
     size_t n;
-    const int code = python_copy_bytes(writer->graph, id, &bytes, &n);
+    const int code = copy_bytes(writer->graph, id, &bytes, &n);
     if (code < 0)
         json_writer_fail(writer, code);
-    if (code <= 0)
-        return code < 0;
-    json_write_memory(writer, name, bytes, n);
-    free(bytes);
-    return true;
+    else if (code > 0)
+        json_write_memory(writer, name, bytes, n);
+    return code != 0;
+}
+
+/* Writes {"$NAME": value}. */
+static void write_wrapped(struct json_writer *writer, const char *name, uint32_t id)
+{
+    strbuf_printf(&writer->text, "{\"$%s\": ", name);
+    json_write(writer, id);
+    strbuf_puts(&writer->text, "}");
 }
 
 static bool write_builtin(struct json_writer *writer, const struct value *call)
 {
     const struct graph *graph = writer->graph;
-    const uint32_t callable = call->call.callable, first = torch_arg(graph, call->call.args, 0);
+    const uint32_t callable = call->call.callable, args = call->call.args,
+                   first = torch_arg(graph, args, 0);
+    const bool is_bytearray = is_global(graph, callable, "builtins", "bytearray");
     if (call->n != 0)
         return false;
-    if (first == 0 && (is_global(graph, callable, "builtins", "bytes") ||
-                       is_global(graph, callable, "builtins", "bytearray"))) {
-        strbuf_printf(&writer->text, "{\"$%s\": \"\"}", graph_at(graph, callable)->global->name);
-        return true;
-    }
-    if (first == 0)
+    if (first == 0 && (is_bytearray || is_global(graph, callable, "builtins", "bytes")))
+        strbuf_printf(&writer->text, "{\"$%s\": \"\"}", is_bytearray ? "bytearray" : "bytes");
+    else if (first == 0)
         return false;
-    if (is_global(graph, callable, "builtins", "bytearray"))
+    else if (is_bytearray)
         return write_encoded(writer, first, "$bytearray");
-    const bool is_set = is_global(graph, callable, "builtins", "set");
-    if (is_set || is_global(graph, callable, "builtins", "frozenset")) {
-        strbuf_puts(&writer->text, is_set ? "{\"$set\": " : "{\"$frozenset\": ");
+    else if (is_global(graph, callable, "builtins", "set"))
+        write_wrapped(writer, "set", first);
+    else if (is_global(graph, callable, "builtins", "frozenset"))
+        write_wrapped(writer, "frozenset", first);
+    else if (is_global(graph, callable, "builtins", "complex"))
+        write_wrapped(writer, "complex", args);
+    else if (graph_at(graph, callable)->kind == VALUE_GLOBAL &&
+             strcmp(graph_at(graph, callable)->global->module, "torch.jit._pickle") == 0)
         json_write(writer, first);
-        strbuf_puts(&writer->text, "}");
-        return true;
-    }
-    if (is_global(graph, callable, "builtins", "complex")) {
-        strbuf_puts(&writer->text, "{\"$complex\": ");
-        json_write(writer, call->call.args);
-        strbuf_puts(&writer->text, "}");
-        return true;
-    }
-    const struct value *name = graph_at(graph, callable);
-    if (name->kind == VALUE_GLOBAL && strcmp(name->global->module, "torch.jit._pickle") == 0) {
-        json_write(writer, first);
-        return true;
-    }
-    return false;
+    else
+        return false;
+    return true;
 }
 
+/* Writes a member, if there is a value. */
 static void write_member(struct json_writer *writer, const char *name, uint32_t id)
 {
+    if (id == 0)
+        return;
     json_write_member(writer, false, name);
     json_write(writer, id);
 }
 
-static void write_args(struct json_writer *writer, const struct value *call)
+/* Writes what an object is made with: arguments, and what was added to it. */
+static void write_contents(struct json_writer *writer, const struct value *call)
 {
     const struct graph *graph = writer->graph;
-    uint32_t args = call->call.args, kwargs = 0;
-    if (call->form == FORM_EXTENSION)
-        return;
+    uint32_t args = call->form == FORM_EXTENSION ? 0 : call->call.args, kwargs = 0;
     if (call->form == FORM_NEWOBJ_EX) {
         kwargs = torch_arg(graph, args, 1);
         args = torch_arg(graph, args, 0);
     }
     if (args != 0 && !(value_has_items(graph_at(graph, args)) && graph_at(graph, args)->n == 0))
         write_member(writer, "args", args);
-    if (kwargs != 0)
-        write_member(writer, "kwargs", kwargs);
-}
-
-static void write_parts(struct json_writer *writer, const struct value *call)
-{
-    const uint32_t states = value_part(writer->graph, call, PART_STATES);
-    const uint32_t items = value_part(writer->graph, call, PART_ITEMS);
-    const uint32_t elements = value_part(writer->graph, call, PART_ELEMENTS);
-    if (items != 0)
-        write_member(writer, "items", items);
-    if (elements != 0)
-        write_member(writer, "elements", elements);
-    if (states != 0 && graph_at(writer->graph, states)->n == 1)
-        write_member(writer, "state", value_items(graph_at(writer->graph, states))[0]);
-    else if (states != 0)
+    write_member(writer, "kwargs", kwargs);
+    write_member(writer, "items", value_part(graph, call, PART_ITEMS));
+    write_member(writer, "elements", value_part(graph, call, PART_ELEMENTS));
+    const uint32_t states = value_part(graph, call, PART_STATES);
+    if (states != 0 && graph_at(graph, states)->n == 1)
+        write_member(writer, "state", value_items(graph_at(graph, states))[0]);
+    else
         write_member(writer, "states", states);
 }
 
@@ -544,8 +531,7 @@ static void write_call(struct json_writer *writer, const struct value *call)
     writer->depth++;
     json_write_member(writer, true, "$python");
     write_callable(writer, call);
-    write_args(writer, call);
-    write_parts(writer, call);
+    write_contents(writer, call);
     writer->depth--;
     json_write_line(writer);
     strbuf_puts(&writer->text, "}");
@@ -555,7 +541,7 @@ static void write_object(struct json_writer *writer, uint32_t id)
 {
     const struct value *value = graph_at(writer->graph, id);
     if (value->kind == VALUE_CALL) {
-        if (!write_encoded(writer, id, "$bytes") && !python_write_scalar(writer, id))
+        if (!write_encoded(writer, id, "$bytes") && !write_scalar(writer, value))
             write_call(writer, value);
         return;
     }
@@ -565,9 +551,7 @@ static void write_object(struct json_writer *writer, uint32_t id)
         write_name(writer, graph_at(writer->graph, class)->global);
         strbuf_puts(&writer->text, "}");
     } else if (value->kind == VALUE_PERSISTENT) {
-        strbuf_puts(&writer->text, "{\"$persistent\": ");
-        json_write(writer, value->id);
-        strbuf_puts(&writer->text, "}");
+        write_wrapped(writer, "persistent", value->id);
     } else {
         strbuf_puts(&writer->text, "null");
     }

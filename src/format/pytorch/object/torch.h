@@ -14,7 +14,6 @@
 #include "format/core/keys.h"
 #include "pickle/pickle.h"
 
-struct torch_cache_entry;
 struct torch_dangers;
 struct torch_global;
 struct torch_tensor;
@@ -50,9 +49,20 @@ struct torch_storage_id {
     uint64_t view_offset, view_bytes; /* in the storage; view_bytes UINT64_MAX: all of it */
 };
 
-/* Results that are computed once for a value: decoded bytes, storages in streams of their own. */
+/* A result that is computed once for a value, however often it is used: decoded bytes, or a storage
+ * in a stream of its own. */
+struct torch_cache_entry {
+    uint32_t id;
+    bool is_good; /* false: the value has no such result */
+    union {
+        struct value_bytes bytes;
+        struct torch_storage storage;
+    };
+};
+
 struct torch_cache {
     struct map map; /* of the entries */
+    uint32_t wanted;
     struct torch_cache_entry *entries;
     uint32_t n_entries;
     size_t n_room;

@@ -98,50 +98,46 @@ static int set_unit(struct torch *torch, uint32_t metadata, struct item *ret)
     return 0;
 }
 
-/* Reads dtype(ml_dtypes.bfloat16), dtype(numpy.record): elements of an unknown class are bytes. */
-static bool set_class(const struct graph *graph, uint32_t id, struct item *ret)
-{
-    const struct torch_global *global = torch_global_of(graph, id);
-    ret->class = graph_at(graph, id)->global;
-    if (global != NULL && global->what == WHAT_NP_DTYPE_CLASS) {
-        ret->dtype = global->dtype;
-        ret->n_bytes = wfs_dtype_bits(global->dtype) / 8;
-    }
-    return true;
-}
-
-/* Returns false for an unknown dtype. */
+/*
+ * Reads dtype('f4'), dtype(ml_dtypes.bfloat16), dtype(numpy.record), or a class of dtypes: elements
+ * of an unknown class are bytes. Returns false for an unknown dtype.
+ */
 static bool set_item(const struct graph *graph, uint32_t id, struct item *ret)
 {
     const struct value *call = graph_at(graph, id);
-    const struct torch_global *global =
-        torch_global_of(graph, call->kind == VALUE_CALL ? call->call.callable : id);
-    if (global != NULL && global->what == WHAT_NP_DTYPE_CLASS) {
-        ret->dtype = global->dtype;
-        ret->n_bytes = wfs_dtype_bits(global->dtype) / 8;
+    const bool is_call = call->kind == VALUE_CALL;
+    const struct torch_global *class = torch_global_of(graph, is_call ? call->call.callable : id);
+    if (class == NULL)
+        return false;
+    if (is_call && class->what == WHAT_NP_DTYPE) {
+        const uint32_t code = torch_arg(graph, call->call.args, 0);
+        const struct value *value = code == 0 ? call : graph_at(graph, code);
+        if (value->kind == VALUE_TEXT) {
+            const char *text = value->text;
+            ret->is_big_endian = *text == '>';
+            return parse_code(text + (*text != '\0' && strchr("<>|=", *text) != NULL), ret);
+        }
+        if (value->kind != VALUE_GLOBAL)
+            return false;
+        ret->class = value->global;
+        class = torch_global_of(graph, code);
+    }
+    if (class != NULL && class->what == WHAT_NP_DTYPE_CLASS) {
+        ret->dtype = class->dtype;
+        ret->n_bytes = wfs_dtype_bits(class->dtype) / 8;
         return true;
     }
-    if (global == NULL || global->what != WHAT_NP_DTYPE || call->kind != VALUE_CALL)
-        return false;
-    const uint32_t code = torch_arg(graph, call->call.args, 0);
-    if (code != 0 && graph_at(graph, code)->kind == VALUE_GLOBAL)
-        return set_class(graph, code, ret);
-    if (code == 0 || graph_at(graph, code)->kind != VALUE_TEXT)
-        return false;
-    const char *text = graph_at(graph, code)->text;
-    ret->is_big_endian = *text == '>';
-    return parse_code(text + (*text != '\0' && strchr("<>|=", *text) != NULL), ret);
+    return ret->class != NULL;
 }
 
-static int parse_item(struct torch *torch, uint32_t id, struct item *ret, bool *ret_is_known)
+/* Returns 1; 0 when the dtype is unknown; a negative error. */
+static int parse_item(struct torch *torch, uint32_t id, struct item *ret)
 {
     const struct graph *graph = torch->graph;
     *ret = (struct item){.dtype = WFS_OPAQUE};
-    *ret_is_known = id != 0 && set_item(graph, id, ret);
-    if (!*ret_is_known)
+    if (id == 0 || !set_item(graph, id, ret))
         return 0;
-    const uint32_t states = value_part(graph, graph_at(graph, id), PART_STATES);
-    const uint32_t state = torch_arg(graph, states, 0);
+    const uint32_t state = torch_arg(graph, value_part(graph, graph_at(graph, id), PART_STATES), 0);
     const uint32_t order = torch_arg(graph, state, 1);
     int64_t n_bytes;
     if (order != 0)
@@ -150,9 +146,9 @@ static int parse_item(struct torch *torch, uint32_t id, struct item *ret, bool *
         torch_integer(graph, torch_arg(graph, state, 5), &n_bytes) && n_bytes > 0 &&
         n_bytes <= INT32_MAX)
         ret->n_bytes = (uint32_t)n_bytes;
-    return ret->code[0] == 'M' || ret->code[0] == 'm'
-               ? set_unit(torch, torch_arg(graph, state, 8), ret)
-               : 0;
+    const bool is_date = ret->code[0] == 'M' || ret->code[0] == 'm';
+    const int code = is_date ? set_unit(torch, torch_arg(graph, state, 8), ret) : 0;
+    return code < 0 ? code : 1;
 }
 
 struct array {
@@ -182,32 +178,35 @@ static bool take_apart(const struct graph *graph, const struct value *call, stru
     return true;
 }
 
-bool torch_array_has_bytes(const struct graph *graph, const struct value *call)
+static uint32_t data_of(const struct graph *graph, const struct value *call)
 {
     struct array array;
-    /* The data of an array of objects is a list. */
-    return take_apart(graph, call, &array) && graph_at(graph, array.data)->kind != VALUE_LIST;
+    return take_apart(graph, call, &array) ? array.data : 0;
+}
+
+bool torch_array_has_bytes(const struct graph *graph, const struct value *call)
+{
+    const uint32_t data = data_of(graph, call);
+    return data != 0 && graph_at(graph, data)->kind != VALUE_LIST;
 }
 
 uint32_t torch_array_objects(const struct graph *graph, const struct value *call)
 {
-    struct array array;
-    return torch_what_of(graph, call) == WHAT_NP_RECONSTRUCT && take_apart(graph, call, &array) &&
-                   graph_at(graph, array.data)->kind == VALUE_LIST
-               ? array.data
-               : 0;
+    const bool is_array = torch_what_of(graph, call) == WHAT_NP_RECONSTRUCT;
+    const uint32_t data = is_array ? data_of(graph, call) : 0;
+    return data != 0 && graph_at(graph, data)->kind == VALUE_LIST ? data : 0;
 }
 
 void torch_array_note_data(struct torch *torch, const struct value *call)
 {
     const struct graph *graph = torch->graph;
     const enum torch_what what = torch_what_of(graph, call);
-    struct array array = {0};
+    uint32_t id = 0;
     if (what == WHAT_NP_SCALAR)
-        array.data = torch_arg(graph, call->call.args, 1);
+        id = torch_arg(graph, call->call.args, 1);
     else if (what == WHAT_NP_RECONSTRUCT)
-        take_apart(graph, call, &array);
-    struct value *data = array.data == 0 ? NULL : graph_at(graph, array.data);
+        id = data_of(graph, call);
+    struct value *data = id == 0 ? NULL : graph_at(graph, id);
     if (data == NULL || data->kind != VALUE_TEXT || data->form != FORM_BYTE_TEXT)
         return;
     data->form = FORM_BYTE_DATA;
@@ -224,21 +223,18 @@ static void share_bytes(struct item *item, uint64_t n_elems, uint64_t n_bytes)
         item->n_bytes = (uint32_t)n_each;
 }
 
+/* Sets the text about elements that are not a dtype: ">M8[D]", "module.class". */
 static void set_text(struct torch *torch, const struct item *item, struct torch_tensor *ret)
 {
+    const char order = item->is_big_endian ? '>' : '<';
     const bool is_ordered = strchr("UMmfc", item->code[0]) != NULL;
     ret->item_bytes = item->n_bytes;
     ret->attr_name = "numpy";
-    if (item->class != NULL) {
-        ret->attr_value = torch_print(torch, "%s.%s", wfs_quote(item->class->module).text,
-                                      wfs_quote(item->class->name).text);
-        return;
-    }
-    ret->attr_value = torch_print(torch, "%c%s%s",
-                                  !is_ordered           ? '|'
-                                  : item->is_big_endian ? '>'
-                                                        : '<',
-                                  item->code, item->unit);
+    ret->attr_value =
+        item->class != NULL
+            ? torch_print(torch, "%s.%s", wfs_quote(item->class->module).text,
+                          wfs_quote(item->class->name).text)
+            : torch_print(torch, "%c%s%s", is_ordered ? order : '|', item->code, item->unit);
 }
 
 /* Reads the array that a call makes. As torch_builder_read; 0 also for an array of objects. */
@@ -247,16 +243,20 @@ static int torch_array_read(struct torch *torch, uint32_t id, struct torch_tenso
     struct array array;
     struct item item;
     struct value_bytes bytes;
-    bool is_known;
     uint64_t n = 1;
     const struct value *call = graph_at(torch->graph, id);
-    if (!take_apart(torch->graph, call, &array) || !torch_array_has_bytes(torch->graph, call))
+    if (!take_apart(torch->graph, call, &array) ||
+        graph_at(torch->graph, array.data)->kind == VALUE_LIST)
         return 0;
-    int code = parse_item(torch, array.item, &item, &is_known);
-    if (code < 0 || (code = torch_tensor_set_shape(torch, ret, array.shape, 0)) < 0 ||
-        (code = torch_bytes_of(torch, array.data, &bytes)) < 0)
+    const int is_known = parse_item(torch, array.item, &item);
+    if (is_known < 0)
+        return is_known;
+    int code = torch_tensor_set_shape(torch, ret, array.shape, 0);
+    if (code < 0)
         return code;
-    const bool is_bytes = code == 1;
+    const int is_bytes = torch_bytes_of(torch, array.data, &bytes);
+    if (is_bytes < 0)
+        return is_bytes;
     const struct wfs_shape shape = {ret->rank, ret->dims};
     code = wfs_shape_count(&shape, &n);
     if (code == 0 && is_bytes)
@@ -309,15 +309,16 @@ static int set_view(struct torch *torch, uint32_t args, struct torch_tensor *ret
     return code;
 }
 
-static int expect_args(struct torch *torch, struct torch_tensor *ret, uint32_t args, uint32_t min,
-                       uint32_t max)
+static bool has_args(struct torch *torch, struct torch_tensor *ret, uint32_t args, uint32_t min,
+                     uint32_t max)
 {
     const uint32_t n = torch_n_args(torch->graph, args);
-    if (n >= min && n <= max)
-        return 0;
-    torch_tensor_spoil(
-        ret, torch_print(torch, "the call that makes it has the wrong number of arguments: %u", n));
-    return -EINVAL;
+    const bool is_right = n >= min && n <= max;
+    if (!is_right)
+        torch_tensor_spoil(
+            ret,
+            torch_print(torch, "the call that makes it has the wrong number of arguments: %u", n));
+    return is_right;
 }
 
 static void set_dtype(struct torch *torch, uint32_t id, struct torch_tensor *ret)
@@ -338,26 +339,22 @@ static bool is_true(const struct graph *graph, uint32_t id)
     return id != 0 && graph_at(graph, id)->kind == VALUE_BOOL && graph_at(graph, id)->integer != 0;
 }
 
-/* Reads {'conj': True, 'neg': True}: shown elements that differ from the stored ones. */
-static void set_bits(const struct graph *graph, uint32_t metadata, struct torch_tensor *ret)
-{
-    ret->is_conjugate = is_true(graph, value_get(graph, metadata, "conj"));
-    ret->is_negative = is_true(graph, value_get(graph, metadata, "neg"));
-}
-
 static int build_strided(struct torch *torch, enum torch_what what, uint32_t args,
                          struct torch_tensor *ret)
 {
     static const uint8_t min[] = {4, 6, 7}, max[] = {4, 7, 8};
     const unsigned version = what - WHAT_REBUILD_TENSOR;
-    if (expect_args(torch, ret, args, min[version], max[version]) < 0)
+    if (!has_args(torch, ret, args, min[version], max[version]))
         return 0;
     const int code = set_view(torch, args, ret);
     if (code < 0)
         return code;
     if (what == WHAT_REBUILD_TENSOR_V3)
         set_dtype(torch, torch_arg(torch->graph, args, 6), ret);
-    set_bits(torch->graph, torch_arg(torch->graph, args, max[version] - 1u), ret);
+    /* {'conj': True, 'neg': True}: shown elements that differ from the stored ones */
+    const uint32_t metadata = torch_arg(torch->graph, args, max[version] - 1u);
+    ret->is_conjugate = is_true(torch->graph, value_get(torch->graph, metadata, "conj"));
+    ret->is_negative = is_true(torch->graph, value_get(torch->graph, metadata, "neg"));
     return 0;
 }
 
@@ -390,7 +387,7 @@ static const char *describe_quantizer(struct torch *torch, uint32_t quantizer)
 
 static int build_quantized(struct torch *torch, uint32_t args, struct torch_tensor *ret)
 {
-    if (expect_args(torch, ret, args, 7, 7) < 0)
+    if (!has_args(torch, ret, args, 7, 7))
         return 0;
     const int code = set_view(torch, args, ret);
     if (code < 0)
@@ -567,20 +564,14 @@ static enum torch_what unwrap(const struct graph *graph, const struct value *cal
     return what;
 }
 
-static uint32_t jagged_part(const struct graph *graph, uint32_t args, uint32_t i)
-{
-    const uint32_t dict = torch_arg(graph, args, 0);
-    if (i < 3)
-        return value_get(graph, dict, jagged_args[i]);
-    return value_get(graph, value_get(graph, dict, "_metadata_cache"), jagged_args[i]);
-}
-
 /* Returns the i-th part of a jagged tensor, not counting missing ones. */
 static uint32_t nth_jagged_part(const struct graph *graph, uint32_t args, uint32_t i,
                                 const char **ret_name)
 {
+    const uint32_t dict = torch_arg(graph, args, 0),
+                   cache = value_get(graph, dict, "_metadata_cache");
     for (uint32_t k = 0; k < 5; k++) {
-        const uint32_t id = jagged_part(graph, args, k);
+        const uint32_t id = value_get(graph, k < 3 ? dict : cache, jagged_args[k]);
         if (!torch_has_tensor(graph, id) || i-- > 0)
             continue;
         *ret_name = jagged_names[k];
@@ -592,7 +583,7 @@ static uint32_t nth_jagged_part(const struct graph *graph, uint32_t args, uint32
 uint32_t torch_composite_part(const struct graph *graph, const struct value *call, uint32_t i,
                               const char **ret_name)
 {
-    uint32_t args, n;
+    uint32_t args, n, start = 0;
     const char *const *names;
     switch (unwrap(graph, call, &args)) {
     case WHAT_REBUILD_SPARSE:
@@ -607,11 +598,8 @@ uint32_t torch_composite_part(const struct graph *graph, const struct value *cal
         names = scale_names;
         args = torch_arg(graph, args, 4);
         n = torch_has_tensor(graph, torch_arg(graph, args, 1)) ? 2 : 0;
-        if (i < n) {
-            *ret_name = names[i];
-            return torch_arg(graph, args, i + 1);
-        }
-        return 0;
+        start = 1;
+        break;
     case WHAT_REBUILD_NJT:
         return nth_jagged_part(graph, args, i, ret_name);
     default:
@@ -620,7 +608,7 @@ uint32_t torch_composite_part(const struct graph *graph, const struct value *cal
     if (i >= n)
         return 0;
     *ret_name = names[i];
-    return torch_arg(graph, args, i);
+    return torch_arg(graph, args, start + i);
 }
 
 bool torch_is_composite(const struct graph *graph, const struct value *call)
@@ -634,8 +622,7 @@ bool torch_is_composite(const struct graph *graph, const struct value *call)
 /* Adds "[2, 3]" for a tuple of integers, or torch.Size of one. */
 static void add_numbers(struct strbuf *text, const struct graph *graph, uint32_t tuple)
 {
-    if (tuple != 0 && torch_what_of(graph, graph_at(graph, tuple)) == WHAT_SIZE)
-        tuple = torch_arg(graph, graph_at(graph, tuple)->call.args, 0);
+    tuple = torch_tuple(graph, tuple);
     strbuf_add(text, "[", 1);
     for (uint32_t i = 0; i < torch_n_args(graph, tuple); i++) {
         int64_t number = 0;

@@ -86,4 +86,7 @@ const struct torch_global *torch_global_of(const struct graph *graph, uint32_t i
 /* Returns what a call calls; WHAT_UNKNOWN for a value that is not a call. */
 enum torch_what torch_what_of(const struct graph *graph, const struct value *value);
 
+/* Returns the tuple or list, or the one in torch.Size(tuple); 0 for other values. */
+uint32_t torch_tuple(const struct graph *graph, uint32_t id);
+
 #endif

@@ -41,9 +41,9 @@ struct frame {
     size_t n_path; /* of the path to it */
     uint32_t n_components;
     uint32_t place;
-    uint32_t whole;                  /* of which its tensors are parts; 0: none */
-    const struct value_set *unsaved; /* buffers that state_dict() leaves out; NULL: none */
-    const char *role;                /* of the tensors in it, as walk.role */
+    uint32_t whole;   /* of which its tensors are parts; 0: none */
+    uint32_t unsaved; /* 1 + number of the set of buffers that state_dict() leaves out; 0: none */
+    const char *role; /* of the tensors in it, as walk.role */
     enum walk_mode mode;
     bool is_filtered;   /* lists only what has tensors */
     bool is_attributes; /* the attributes of a module: its own dicts are listed before */
@@ -52,6 +52,7 @@ struct frame {
 struct walk {
     struct torch *torch;
     struct graph *graph;
+    int code; /* of the first failure, which was reported; nothing is listed after it */
     struct frame *frames;
     uint32_t n_frames;
     size_t n_frame_room;
@@ -67,25 +68,17 @@ struct walk {
     uint32_t n_components;
     uint64_t n_repeats_left;
     bool is_deep, is_repetitive;
-    struct value_set **sets; /* each malloc'ed: modules can share one */
+    struct value_set *sets; /* malloc'ed: modules can share one */
     uint32_t n_sets;
     size_t n_set_room;
     struct map set_numbers; /* by the list of their items */
 };
 
-/* NULL: nothing. */
-static void free_set(struct value_set *set)
-{
-    if (set != NULL)
-        value_set_done(set);
-    free(set);
-}
-
 static void walk_done(struct walk *walk)
 {
     const int saved = errno;
     for (uint32_t i = 0; i < walk->n_sets; i++)
-        free_set(walk->sets[i]);
+        value_set_done(&walk->sets[i]);
     free(walk->sets);
     map_done(&walk->set_numbers);
     free(walk->frames);
@@ -93,37 +86,13 @@ static void walk_done(struct walk *walk)
     errno = saved;
 }
 
-struct set_query {
-    const struct walk *walk;
-    const uint32_t *items;
-};
-
-static bool is_set(const void *ctx, uint32_t i)
+static void fail_memory(struct walk *walk)
 {
-    const struct set_query *query = ctx;
-    return query->walk->sets[i]->items == query->items;
+    if (walk->code == 0)
+        walk->code = wfs_fail_memory(walk->torch->err);
 }
 
-/* Makes a set of the items of that value, or finds it; NULL when out of memory. */
-static const struct value_set *walk_set(struct walk *walk, uint32_t items)
-{
-    const struct value *value = graph_at(walk->graph, items);
-    const struct set_query query = {walk, value_items(value)};
-    const uint64_t hash = hash_bytes(&items, sizeof(items), hash_seed());
-    uint32_t i;
-    if (map_find(&walk->set_numbers, hash, is_set, &query, &i))
-        return walk->sets[i];
-    struct value_set *set = calloc(1, sizeof(*set));
-    if (set == NULL ||
-        array_reserve(&walk->sets, sizeof(*walk->sets), walk->n_sets, 1, &walk->n_set_room) < 0 ||
-        value_set_init(set, walk->graph, value) < 0 ||
-        map_add(&walk->set_numbers, hash, walk->n_sets) < 0) {
-        free_set(set);
-        return NULL;
-    }
-    walk->sets[walk->n_sets++] = set;
-    return set;
-}
+/* ---- the path: each adds one component, which the top frame removes again ---- */
 
 static void add_component(struct walk *walk, const char *bytes, size_t n)
 {
@@ -132,15 +101,14 @@ static void add_component(struct walk *walk, const char *bytes, size_t n)
     strbuf_add(&walk->path, bytes, n);
 }
 
-/* Adds one component to the path; the top frame removes it again. */
-static void walk_add_name(struct walk *walk, const char *name)
+static void add_name(struct walk *walk, const char *name)
 {
     add_component(walk, name, strlen(name));
 }
 
-static void walk_add_number(struct walk *walk, const char *prefix, uint32_t number)
+static void add_number(struct walk *walk, const char *prefix, uint32_t number)
 {
-    add_component(walk, prefix, strlen(prefix));
+    add_name(walk, prefix);
     strbuf_printf(&walk->path, "%u", number);
 }
 
@@ -162,8 +130,8 @@ static void escape_nuls(struct walk *walk, size_t n_before)
     walk->n_to_nul = walk->path.n_bytes;
 }
 
-/* The same for a key of a dict; one that cannot be spelled gets "%key" and a number of its own. */
-static void walk_add_key(struct walk *walk, uint32_t key)
+/* Adds a key of a dict; one that cannot be spelled gets "%key" and a number of its own. */
+static void add_key(struct walk *walk, uint32_t key)
 {
     add_component(walk, "", 0);
     const size_t n_before = walk->path.n_bytes;
@@ -174,20 +142,30 @@ static void walk_add_key(struct walk *walk, uint32_t key)
 }
 
 /* Adds the place of what the path leads to, and returns its number; 0 when out of memory. */
-static uint32_t walk_add_place(struct walk *walk, uint32_t id, const char *name)
+static uint32_t add_place(struct walk *walk, uint32_t id, const char *name)
 {
     const struct frame *top = walk->n_frames == 0 ? NULL : &walk->frames[walk->n_frames - 1];
-    struct catalog_place place = {
-        .name = name, .n_name = (uint32_t)walk->path.n_bytes, .item = walk->item, .id = id};
-    place.parent = walk->holder != 0 ? walk->holder : top != NULL ? top->place : 0;
-    place.start = PLACE_FIXED;
-    if (top != NULL && walk->holder == 0 && walk->n_components > top->n_components)
-        place.start = top->n_components == 0 ? 0 : (uint32_t)top->n_path + 1;
+    struct catalog_place place = {.name = name,
+                                  .n_name = (uint32_t)walk->path.n_bytes,
+                                  .item = walk->item,
+                                  .id = id,
+                                  .parent = walk->holder,
+                                  .start = PLACE_FIXED};
+    if (top != NULL && walk->holder == 0) {
+        place.parent = top->place;
+        if (walk->n_components > top->n_components)
+            place.start = top->n_components == 0 ? 0 : (uint32_t)top->n_path + 1;
+    }
     if (name != NULL)
         place.n_name = (uint32_t)strlen(name);
     walk->item = PLACE_FIXED;
-    return catalog_add_place(walk->torch->catalog, &place);
+    const uint32_t number = catalog_add_place(walk->torch->catalog, &place);
+    if (number == 0)
+        fail_memory(walk);
+    return number;
 }
+
+/* ---- the stack ---- */
 
 /* Returns whether the mode can step through the value: arguments and states can be anything. */
 static bool is_walkable(const struct value *value, enum walk_mode mode)
@@ -207,33 +185,35 @@ static bool is_walkable(const struct value *value, enum walk_mode mode)
 /*
  * Goes into a value: it becomes the top frame, and components in it are added to the current path.
  * Does nothing for a value that the mode cannot step through, one that is open already, one too
- * deep, or one that was listed too often. -ENOMEM.
+ * deep, or one that was listed too often.
  */
-static int walk_enter(struct walk *walk, enum walk_mode mode, uint32_t id)
+static void enter(struct walk *walk, enum walk_mode mode, uint32_t id)
 {
     if (id == 0 || !is_walkable(graph_at(walk->graph, id), mode))
-        return 0;
+        return;
     struct value *value = graph_at(walk->graph, id);
     if (walk->n_frames >= walk->torch->limits->depth) {
         walk->is_deep = true;
-        return 0;
+        return;
     }
     if ((value->marks & MARK_OPEN) != 0)
-        return 0;
+        return;
     if ((value->marks & MARK_EXPANDED) != 0) {
         const uint64_t cost = 1 + (value_has_items(value) ? value->n : 0);
         if (cost > walk->n_repeats_left) {
             walk->is_repetitive = true;
-            return 0;
+            return;
         }
         walk->n_repeats_left -= cost;
     }
     if (array_reserve(&walk->frames, sizeof(*walk->frames), walk->n_frames, 1,
-                      &walk->n_frame_room) < 0)
-        return wfs_fail_memory(walk->torch->err);
-    const uint32_t place = walk_add_place(walk, id, NULL);
+                      &walk->n_frame_room) < 0) {
+        fail_memory(walk);
+        return;
+    }
+    const uint32_t place = add_place(walk, id, NULL);
     if (place == 0)
-        return wfs_fail_memory(walk->torch->err);
+        return;
     value->marks |= MARK_OPEN | MARK_EXPANDED;
     walk->n_modules += mode == WALK_MODULE;
     walk->frames[walk->n_frames++] = (struct frame){.id = id,
@@ -242,25 +222,31 @@ static int walk_enter(struct walk *walk, enum walk_mode mode, uint32_t id)
                                                     .n_components = walk->n_components,
                                                     .place = place,
                                                     .role = walk->role};
-    return 0;
+}
+
+/* Goes into a container. */
+static void enter_items(struct walk *walk, uint32_t id)
+{
+    enter(walk, graph_at(walk->graph, id)->kind == VALUE_DICT ? WALK_PAIRS : WALK_ITEMS, id);
 }
 
 /* Leaves the top frame. */
-static void walk_leave(struct walk *walk)
+static void leave(struct walk *walk)
 {
     const struct frame *frame = &walk->frames[--walk->n_frames];
     graph_at(walk->graph, frame->id)->marks &= (uint8_t)~MARK_OPEN;
     walk->n_modules -= frame->mode == WALK_MODULE;
 }
 
+/* ---- objects ---- */
+
 /* Returns the attributes in a state: a dict, or the first of two items (the second has
  * __slots__). */
 static uint32_t attributes_of(const struct walk *walk, uint32_t state)
 {
-    if (state != 0 && graph_at(walk->graph, state)->kind == VALUE_TUPLE &&
-        torch_n_args(walk->graph, state) == 2)
-        return torch_arg(walk->graph, state, 0);
-    return state;
+    const bool is_pair = state != 0 && graph_at(walk->graph, state)->kind == VALUE_TUPLE &&
+                         torch_n_args(walk->graph, state) == 2;
+    return is_pair ? torch_arg(walk->graph, state, 0) : state;
 }
 
 static bool is_mapping(const struct walk *walk, uint32_t id)
@@ -271,8 +257,8 @@ static bool is_mapping(const struct walk *walk, uint32_t id)
     return value->kind == VALUE_DICT || torch_what_of(walk->graph, value) == WHAT_ORDERED_DICT;
 }
 
-/* Returns the attributes of a module; 0 when the call does not make one. A traced module is what a
- * function makes of them. */
+/* Returns the attributes of a module; 0 when the call does not make an nn.Module, judged by its
+ * state. A traced module is what a function makes of them. */
 static uint32_t module_attributes(const struct walk *walk, const struct value *call)
 {
     const uint32_t state = torch_state(walk->graph, call);
@@ -285,13 +271,8 @@ static uint32_t module_attributes(const struct walk *walk, const struct value *c
                : 0;
 }
 
-/* Returns whether the call makes an nn.Module, judged by its state. */
-static bool object_is_module(const struct walk *walk, const struct value *call)
-{
-    return call->kind == VALUE_CALL && module_attributes(walk, call) != 0;
-}
-
-/* Returns the state of a wrapper that _rebuild_from_type_v2 makes; 0 for other calls. */
+/* Returns the state of a wrapper that _rebuild_from_type_v2 makes, a tensor whose content is the
+ * tensors in its state; 0 for other calls. */
 static uint32_t wrapper_state(const struct walk *walk, const struct value *call)
 {
     if (torch_what_of(walk->graph, call) != WHAT_REBUILD_TYPE)
@@ -303,47 +284,30 @@ static uint32_t wrapper_state(const struct walk *walk, const struct value *call)
                : torch_arg(walk->graph, call->call.args, 3);
 }
 
-/* Returns whether the call makes a tensor whose content is other tensors, held by its state. */
-static bool object_is_wrapper(const struct walk *walk, const struct value *call)
+/* Goes into a dict that has the same name as the frame. Returns its frame; NULL if there is nothing
+ * to go into. */
+static struct frame *enter_mapping(struct walk *walk, uint32_t dict)
 {
-    return torch_has_tensor(walk->graph, wrapper_state(walk, call));
-}
-
-/* Goes into a dict that has the same name as the frame. Returns its frame, NULL if there is nothing
- * to go into, in *ret. */
-static int enter_mapping(struct walk *walk, uint32_t dict, struct frame **ret)
-{
-    *ret = NULL;
+    const uint32_t n_frames = walk->n_frames;
     if (dict != 0 && graph_at(walk->graph, dict)->kind == VALUE_CALL)
         dict = value_part(walk->graph, graph_at(walk->graph, dict), PART_ITEMS);
-    if (dict == 0)
-        return 0;
-    const uint32_t n_frames = walk->n_frames;
-    const int code = walk_enter(walk, WALK_PAIRS, dict);
-    if (code == 0 && walk->n_frames > n_frames)
-        *ret = &walk->frames[walk->n_frames - 1];
-    return code;
+    enter(walk, WALK_PAIRS, dict);
+    return walk->n_frames > n_frames ? &walk->frames[n_frames] : NULL;
 }
 
-/* The same; whole: of which its tensors are parts, or 0. */
-static int enter_pairs(struct walk *walk, uint32_t dict, uint32_t whole)
-{
-    struct frame *frame;
-    const int code = enter_mapping(walk, dict, &frame);
-    if (frame != NULL)
-        frame->whole = whole;
-    return code;
-}
-
-static int enter_state(struct walk *walk, uint32_t state, uint32_t whole)
+/* Goes into a state; whole: of which its tensors are parts, or 0. */
+static void enter_state(struct walk *walk, uint32_t state, uint32_t whole)
 {
     if (state == 0 || graph_at(walk->graph, state)->kind == VALUE_NONE)
-        return 0;
-    if (is_mapping(walk, state))
-        return enter_pairs(walk, state, whole);
-    walk_add_name(walk, "%state");
+        return;
+    if (is_mapping(walk, state)) {
+        struct frame *frame = enter_mapping(walk, state);
+        if (frame != NULL)
+            frame->whole = whole;
+        return;
+    }
+    add_name(walk, "%state");
     walk->pending = state;
-    return 0;
 }
 
 /* Returns the attributes in __slots__: the second of two dicts, the first of which may be missing;
@@ -358,49 +322,37 @@ static uint32_t slots_of(const struct walk *walk, uint32_t state)
 }
 
 /* Goes into a state. Both dicts of a tuple of two are attributes. */
-static int enter_states(struct walk *walk, uint32_t state, uint32_t whole)
+static void enter_states(struct walk *walk, uint32_t state, uint32_t whole)
 {
-    const uint32_t dict = attributes_of(walk, state), slots = slots_of(walk, state);
-    if (slots == 0)
-        return enter_state(walk, state, whole);
+    const uint32_t slots = slots_of(walk, state);
+    if (slots == 0) {
+        enter_state(walk, state, whole);
+        return;
+    }
     const size_t n_path = walk->path.n_bytes;
     const uint32_t n_components = walk->n_components;
-    const int code = enter_state(walk, slots, whole);
+    enter_state(walk, slots, whole);
     walk->path.n_bytes = n_path;
     walk->n_components = n_components;
-    return code < 0 ? code : enter_state(walk, dict, whole);
+    enter_state(walk, attributes_of(walk, state), whole);
 }
 
-/* Goes into what BUILD gave to an object: its attributes, under the current path. */
-static int object_enter_state(struct walk *walk, uint32_t state)
-{
-    const uint32_t dict = attributes_of(walk, state);
-    return is_mapping(walk, dict) || dict != state ? enter_states(walk, state, 0) : 0;
-}
-
-/* Goes into an argument that has the items of what a call makes: they are named as its own. */
-static int enter_content(struct walk *walk, uint32_t id)
-{
-    const struct value *value = graph_at(walk->graph, id);
-    if (value_has_items(value))
-        return walk_enter(walk, value->kind == VALUE_DICT ? WALK_PAIRS : WALK_ITEMS, id);
-    if (torch_has_tensor(walk->graph, id))
-        walk->pending = id;
-    return 0;
-}
-
-/* Goes into the arguments when tensors are in them. */
-static int enter_args(struct walk *walk, const struct value *call)
+/* Goes into the arguments when tensors are in them. An argument that has the items of what the call
+ * makes is named as the call itself. */
+static void enter_args(struct walk *walk, const struct value *call)
 {
     const uint32_t args = call->call.args;
-    if (call->form == FORM_NEWOBJ_EX)
-        return walk_enter(walk, WALK_ARGS, torch_arg(walk->graph, args, 0));
+    if (call->form == FORM_NEWOBJ_EX) {
+        enter(walk, WALK_ARGS, torch_arg(walk->graph, args, 0));
+        return;
+    }
     const uint32_t content = torch_container_content(walk->graph, call);
-    if (content != 0)
-        return enter_content(walk, content);
-    if (!torch_has_tensor(walk->graph, args) || !value_has_items(graph_at(walk->graph, args)))
-        return 0;
-    return walk_enter(walk, call->form == FORM_NEWOBJ ? WALK_ITEMS : WALK_ARGS, args);
+    if (content != 0 && value_has_items(graph_at(walk->graph, content)))
+        enter_items(walk, content);
+    else if (content != 0)
+        walk->pending = torch_has_tensor(walk->graph, content) ? content : walk->pending;
+    else if (torch_has_tensor(walk->graph, args))
+        enter(walk, call->form == FORM_NEWOBJ ? WALK_ITEMS : WALK_ARGS, args);
 }
 
 /* Returns the i-th item of the state of functools.partial(function, *args, **kwargs); 0 when the
@@ -416,115 +368,118 @@ static uint32_t partial_item(const struct walk *walk, uint32_t id, uint32_t i)
 /* Goes into what is called, where that is an object. Up to protocol 3, class.__new__(class, *args,
  * **kwargs) is pickled as partial(class.__new__, class, *args, **kwargs)(): the arguments are named
  * as those of the class. */
-static int enter_callable(struct walk *walk, const struct value *call)
+static void enter_callable(struct walk *walk, const struct value *call)
 {
     const uint32_t args = partial_item(walk, call->call.callable, 1),
                    first = torch_arg(walk->graph, args, 0);
-    if (first != 0)
-        return walk_enter(
-            walk, graph_at(walk->graph, first)->kind == VALUE_GLOBAL ? WALK_BOUND_ARGS : WALK_ARGS,
-            args);
-    if (args == 0 && torch_has_tensor(walk->graph, call->call.callable)) {
-        walk_add_name(walk, "%callable");
+    if (first != 0) {
+        const bool is_bound = graph_at(walk->graph, first)->kind == VALUE_GLOBAL;
+        enter(walk, is_bound ? WALK_BOUND_ARGS : WALK_ARGS, args);
+    } else if (args == 0 && torch_has_tensor(walk->graph, call->call.callable)) {
+        add_name(walk, "%callable");
         walk->pending = call->call.callable;
     }
-    return 0;
 }
 
-/* Goes into the arguments that have names. */
-static int enter_kwargs(struct walk *walk, const struct value *call)
-{
-    const uint32_t dict = call->form == FORM_NEWOBJ_EX ? torch_arg(walk->graph, call->call.args, 1)
-                                                       : partial_item(walk, call->call.callable, 2);
-    return enter_pairs(walk, dict, 0);
-}
-
-/* Each does one step of the frame. Returns 1 when nothing is left in it, 0 otherwise, or an
- * error. */
-static int object_step_call(struct walk *walk, struct frame *frame)
+/* Each of these does one step of the frame. Returns false when nothing is left in it. */
+static bool step_call(struct walk *walk, struct frame *frame)
 {
     enum { N_STEPS = 5 };
-    const struct value *call = graph_at(walk->graph, frame->id);
-    const uint32_t states = value_part(walk->graph, call, PART_STATES);
-    const uint32_t elements = value_part(walk->graph, call, PART_ELEMENTS);
-    const uint32_t i = frame->next++;
+    const struct graph *graph = walk->graph;
+    const struct value *call = graph_at(graph, frame->id);
+    const uint32_t states = value_part(graph, call, PART_STATES), i = frame->next++;
     switch (i) {
     case 0:
-        return enter_callable(walk, call);
+        enter_callable(walk, call);
+        return true;
     case 1:
-        return enter_args(walk, call);
+        enter_args(walk, call);
+        return true;
     case 2:
-        return enter_kwargs(walk, call);
+        enter_mapping(walk, call->form == FORM_NEWOBJ_EX
+                                ? torch_arg(graph, call->call.args, 1)
+                                : partial_item(walk, call->call.callable, 2));
+        return true;
     case 3:
-        return enter_pairs(walk, value_part(walk->graph, call, PART_ITEMS), 0);
+        enter_mapping(walk, value_part(graph, call, PART_ITEMS));
+        return true;
     case 4:
-        return elements == 0 ? 0 : walk_enter(walk, WALK_ITEMS, elements);
+        enter(walk, WALK_ITEMS, value_part(graph, call, PART_ELEMENTS));
+        return true;
     default:
-        if (i - N_STEPS >= torch_n_args(walk->graph, states) ||
-            torch_array_objects(walk->graph, call) != 0)
-            return 1;
-        return enter_states(walk, torch_arg(walk->graph, states, i - N_STEPS), 0);
+        if (i - N_STEPS >= torch_n_args(graph, states) || torch_array_objects(graph, call) != 0)
+            return false;
+        enter_states(walk, torch_arg(graph, states, i - N_STEPS), 0);
+        return true;
     }
 }
 
-/* Returns the items of a set: itself, or the list that set() was called with. */
-static uint32_t set_items(const struct graph *graph, uint32_t id)
+struct set_query {
+    const struct walk *walk;
+    const uint32_t *items;
+};
+
+static bool is_set(const void *ctx, uint32_t i)
 {
-    const struct value *value = graph_at(graph, id);
-    return value->kind == VALUE_CALL ? torch_arg(graph, value->call.args, 0) : id;
+    const struct set_query *query = ctx;
+    return query->walk->sets[i].items == query->items;
 }
 
-/* Notes in the frame of the buffers which of them state_dict() leaves out. */
-static int set_unsaved(struct walk *walk, struct frame *frame, uint32_t set)
+/* Makes a set of the items of that value, or finds it. Returns 1 + its number. */
+static uint32_t set_of(struct walk *walk, uint32_t items)
 {
-    const uint32_t items = set == 0 ? 0 : set_items(walk->graph, set);
-    if (items == 0 || !value_has_items(graph_at(walk->graph, items)))
+    const struct value *value = graph_at(walk->graph, items);
+    const struct set_query query = {walk, value_items(value)};
+    const uint64_t hash = hash_bytes(&items, sizeof(items), hash_seed());
+    uint32_t i;
+    if (map_find(&walk->set_numbers, hash, is_set, &query, &i))
+        return i + 1;
+    if (array_reserve(&walk->sets, sizeof(*walk->sets), walk->n_sets, 1, &walk->n_set_room) < 0 ||
+        map_add(&walk->set_numbers, hash, walk->n_sets) < 0) {
+        fail_memory(walk);
         return 0;
-    frame->unsaved = walk_set(walk, items);
-    return frame->unsaved == NULL ? wfs_fail_memory(walk->torch->err) : 0;
+    }
+    if (value_set_init(&walk->sets[walk->n_sets++], walk->graph, value) < 0)
+        fail_memory(walk);
+    return walk->n_sets;
+}
+
+/* Notes in the frame of the buffers which of them state_dict() leaves out: those in a set, or in
+ * the list that set() was called with. */
+static void note_unsaved(struct walk *walk, struct frame *frame, uint32_t set)
+{
+    if (set != 0 && graph_at(walk->graph, set)->kind == VALUE_CALL)
+        set = torch_arg(walk->graph, graph_at(walk->graph, set)->call.args, 0);
+    if (set != 0 && value_has_items(graph_at(walk->graph, set)))
+        frame->unsaved = set_of(walk, set);
 }
 
 /* What the module owns comes first, in the order of state_dict(), then its other attributes. */
-static int object_step_module(struct walk *walk, struct frame *frame)
+static bool step_module(struct walk *walk, struct frame *frame)
 {
     enum { BUFFERS = 1, ATTRIBUTES = TORCH_N_OWNED, SLOTS };
     const struct value *call = graph_at(walk->graph, frame->id);
-    const uint32_t dict = module_attributes(walk, call);
-    const uint32_t i = frame->next++;
+    const uint32_t dict = module_attributes(walk, call), i = frame->next++;
+    uint32_t mapping = dict;
     if (i > SLOTS)
-        return 1;
-    const uint32_t mapping = i == SLOTS        ? slots_of(walk, torch_state(walk->graph, call))
-                             : i == ATTRIBUTES ? dict
-                                               : value_get(walk->graph, dict, torch_owned[i]);
-    struct frame *inner;
-    const int code = enter_mapping(walk, mapping, &inner);
+        return false;
+    if (i == SLOTS)
+        mapping = slots_of(walk, torch_state(walk->graph, call));
+    else if (i < ATTRIBUTES)
+        mapping = value_get(walk->graph, dict, torch_owned[i]);
+    struct frame *inner = enter_mapping(walk, mapping);
     if (inner == NULL)
-        return code;
+        return true;
     inner->is_filtered = true;
     inner->is_attributes = i >= ATTRIBUTES;
     if (inner->is_attributes)
         inner->role = "attribute";
-    return i != BUFFERS ? code
-                        : set_unsaved(walk, inner,
-                                      value_get(walk->graph, dict, "_non_persistent_buffers_set"));
+    if (i == BUFFERS)
+        note_unsaved(walk, inner, value_get(walk->graph, dict, "_non_persistent_buffers_set"));
+    return true;
 }
 
-static int object_step_wrapper(struct walk *walk, struct frame *frame)
-{
-    const uint32_t id = frame->id;
-    if (frame->next++ > 0)
-        return 1;
-    return enter_states(walk, wrapper_state(walk, graph_at(walk->graph, id)), id);
-}
-
-/* Returns what the item with this key is in a module, if state_dict() does not return it; else
- * NULL. */
-static const char *object_role(const struct frame *frame, uint32_t key)
-{
-    if (frame->role != NULL || frame->unsaved == NULL)
-        return frame->role;
-    return value_set_has(frame->unsaved, key) ? "non-persistent buffer" : NULL;
-}
+/* ---- what is listed ---- */
 
 /* Returns the key of the dict when it is the whole path; otherwise NULL. */
 static const char *lasting_path(const struct walk *walk)
@@ -547,147 +502,162 @@ static uint64_t names_most(const struct torch *torch)
     return n_most < torch->limits->names ? n_most : torch->limits->names;
 }
 
-/* Makes the path a text of the arena, different from all others. */
-static int make_key(struct walk *walk, struct names *names, const char **ret)
+/* Makes the path a text of the arena, different from all others. NULL: a failure. */
+static const char *make_key(struct walk *walk, struct names *names)
 {
     struct torch *torch = walk->torch;
-    if (walk->path.is_cut)
-        return wfs_fail_memory(torch->err);
-    if (walk->path.n_bytes > torch->limits->key)
-        return wfs_fail(torch->err, E2BIG, "the key %s... is above the limit of %s (key)",
-                        wfs_quote_n(walk->path.bytes, walk->path.n_bytes).text,
-                        wfs_count(torch->limits->key, "byte").text);
-    torch->n_names += walk->path.n_bytes + 1;
+    const struct strbuf *path = &walk->path;
+    const char *key = NULL;
+    torch->n_names += path->n_bytes + 1;
     const uint64_t n_most = names_most(torch);
-    if (torch->n_names > n_most)
-        return wfs_fail(torch->err, E2BIG, "all keys take more than %s (limit names)",
-                        wfs_count(n_most, "byte").text);
-    const int code = names_make(names, &torch->catalog->arena, walk->path.bytes, walk->path.n_bytes,
-                                lasting_path(walk), ret);
-    return code < 0 ? wfs_fail_memory(torch->err) : 0;
+    if (!path->is_cut && path->n_bytes > torch->limits->key)
+        walk->code = wfs_fail(torch->err, E2BIG, "the key %s... is above the limit of %s (key)",
+                              wfs_quote_n(path->bytes, path->n_bytes).text,
+                              wfs_count(torch->limits->key, "byte").text);
+    else if (!path->is_cut && torch->n_names > n_most)
+        walk->code = wfs_fail(torch->err, E2BIG, "all keys take more than %s (limit names)",
+                              wfs_count(n_most, "byte").text);
+    else if (path->is_cut || names_make(names, &torch->catalog->arena, path->bytes, path->n_bytes,
+                                        lasting_path(walk), &key) < 0)
+        fail_memory(walk);
+    return walk->code < 0 ? NULL : key;
 }
 
-static int add_value(struct walk *walk, uint32_t id)
+static void add_value(struct walk *walk, uint32_t id)
 {
-    const char *name;
-    if (walk->torch->catalog->n_values >= walk->torch->limits->tensors)
-        return wfs_fail(walk->torch->err, E2BIG, "more than %s beside the tensors (limit tensors)",
-                        wfs_count(walk->torch->limits->tensors, "value").text);
-    const int code = make_key(walk, &walk->torch->value_names, &name);
-    if (code < 0)
-        return code;
-    const uint32_t place = walk_add_place(walk, id, name);
-    if (place == 0 || catalog_add_value(walk->torch->catalog, name, id, place) < 0)
-        return wfs_fail_memory(walk->torch->err);
-    walk->torch->catalog->places[place].kind = PLACE_VALUE;
-    return 0;
-}
-
-/* Gives a part of a composite tensor the text about the whole. */
-static void set_part_text(struct walk *walk, struct torch_tensor *tensor)
-{
-    const struct frame *frame = walk->n_frames == 0 ? NULL : &walk->frames[walk->n_frames - 1];
-    if (frame == NULL || frame->whole == 0 || tensor->attr_value != NULL)
+    struct torch *torch = walk->torch;
+    if (torch->catalog->n_values >= torch->limits->tensors) {
+        walk->code = wfs_fail(torch->err, E2BIG, "more than %s beside the tensors (limit tensors)",
+                              wfs_count(torch->limits->tensors, "value").text);
         return;
-    tensor->attr_value =
-        torch_composite_text(walk->torch, graph_at(walk->graph, frame->whole), &tensor->attr_name);
-}
-
-static int visit_pending(struct walk *walk);
-
-static int add_tensor(struct walk *walk, uint32_t id, struct torch_tensor *tensor)
-{
-    const char *key;
-    const char *name;
-    const bool has_nul = walk->n_to_nul > 0;
-    if (has_nul && !walk->torch->is_forced && !walk->torch->escapes_nul)
-        return wfs_fail(walk->torch->err, EOPNOTSUPP,
-                        "the key '%s' contains a NUL (%%00), which no file name can" NUL_KEY_HINT,
-                        wfs_quote_n(walk->path.bytes, walk->path.n_bytes).text);
-    int code = make_key(walk, &walk->torch->names, &key);
-    if (code < 0)
-        return code;
-    set_part_text(walk, tensor);
-    const uint32_t place = walk_add_place(walk, id, key);
+    }
+    const char *name = make_key(walk, &torch->value_names);
+    const uint32_t place = name == NULL ? 0 : add_place(walk, id, name);
     if (place == 0)
-        return wfs_fail_memory(walk->torch->err);
-    if ((code = torch_tensor_add(walk->torch, key, place, tensor)) < 0)
-        return code;
-    struct wfs_catalog *catalog = walk->torch->catalog;
-    catalog->tensors[catalog->n_tensors - 1].has_nul = has_nul;
-    if (walk->role != NULL && catalog_add_attr(catalog, &catalog->tensors[catalog->n_tensors - 1],
-                                               "role", walk->role) < 0)
-        return wfs_fail_memory(walk->torch->err);
-    /* Parts and attributes are named after the tensor. */
-    walk->holder = place;
-    if (torch_composite_part(walk->graph, graph_at(walk->graph, id), 0, &name) != 0)
-        code = walk_enter(walk, WALK_PARTS, id);
-    if (code == 0 && tensor->state != 0)
-        code = object_enter_state(walk, tensor->state);
-    if (code == 0)
-        code = visit_pending(walk);
-    walk->holder = 0;
-    return code;
+        return;
+    if (catalog_add_value(torch->catalog, name, id, place) < 0)
+        fail_memory(walk);
+    torch->catalog->places[place].kind = PLACE_VALUE;
 }
 
-/* Goes into a module. The whole of an outermost one is also listed as a value. */
-static int enter_module(struct walk *walk, uint32_t id)
+/* Adds the tensor itself. Returns its place; 0: a failure. */
+static uint32_t add_to_catalog(struct walk *walk, uint32_t id, struct torch_tensor *tensor)
 {
-    const bool is_outermost = walk->n_modules == 0;
-    const int code = walk_enter(walk, WALK_MODULE, id);
-    if (code < 0 || !is_outermost || walk->n_modules == 0)
-        return code;
-    walk_add_name(walk, "__dict__");
-    return add_value(walk, id);
-}
-
-/* Lists a value under the current path, or goes into it. */
-static int visit(struct walk *walk, uint32_t id)
-{
-    const struct value *value = graph_at(walk->graph, id);
-    struct torch_tensor tensor;
-    /* A parameter can be an attribute too (as in an LSTM), and so can a module; attributes without
-     * tensors are in the value of the whole module. */
-    if (walk->role != NULL && !walk->is_owned &&
-        (!torch_has_tensor(walk->graph, id) || (value->marks & MARK_OWNED) != 0))
+    struct torch *torch = walk->torch;
+    const struct frame *frame = walk->n_frames == 0 ? NULL : &walk->frames[walk->n_frames - 1];
+    const bool has_nul = walk->n_to_nul > 0;
+    if (has_nul && !torch->is_forced && !torch->escapes_nul) {
+        walk->code =
+            wfs_fail(torch->err, EOPNOTSUPP,
+                     "the key '%s' contains a NUL (%%00), which no file name can" NUL_KEY_HINT,
+                     wfs_quote_n(walk->path.bytes, walk->path.n_bytes).text);
         return 0;
-    if (!torch_has_tensor(walk->graph, id))
-        return add_value(walk, id);
-    if (value_has_items(value))
-        return walk_enter(walk, value->kind == VALUE_DICT ? WALK_PAIRS : WALK_ITEMS, id);
-    if (torch_is_composite(walk->graph, value))
-        return walk_enter(walk, WALK_PARTS, id);
-    if (object_is_wrapper(walk, value))
-        return walk_enter(walk, WALK_WRAPPER, id);
-    const int code = torch_builder_read(walk->torch, id, &tensor);
-    if (code != 0)
-        return code < 0 ? code : add_tensor(walk, id, &tensor);
-    if (object_is_module(walk, value))
-        return enter_module(walk, id);
-    return value->kind == VALUE_CALL ? walk_enter(walk, WALK_CALL, id) : add_value(walk, id);
+    }
+    const char *key = make_key(walk, &torch->names);
+    /* A part of a composite tensor gets the text about the whole. */
+    if (frame != NULL && frame->whole != 0 && tensor->attr_value == NULL)
+        tensor->attr_value =
+            torch_composite_text(torch, graph_at(walk->graph, frame->whole), &tensor->attr_name);
+    const uint32_t place = key == NULL ? 0 : add_place(walk, id, key);
+    if (place == 0 || (walk->code = torch_tensor_add(torch, key, place, tensor)) < 0)
+        return 0;
+    struct wfs_tensor *added = &torch->catalog->tensors[torch->catalog->n_tensors - 1];
+    added->has_nul = has_nul;
+    if (walk->role != NULL && catalog_add_attr(torch->catalog, added, "role", walk->role) < 0)
+        fail_memory(walk);
+    return place;
 }
 
-static int visit_pending(struct walk *walk)
+static void visit(struct walk *walk, uint32_t id);
+
+static void visit_pending(struct walk *walk)
 {
     const uint32_t id = walk->pending;
     walk->pending = 0;
-    return id == 0 ? 0 : visit(walk, id);
+    if (id != 0 && walk->code == 0)
+        visit(walk, id);
+}
+
+/* Lists a tensor, and goes into its parts and attributes, which are named after it. */
+static void add_tensor(struct walk *walk, uint32_t id, struct torch_tensor *tensor)
+{
+    const char *name;
+    const uint32_t attributes = attributes_of(walk, tensor->state);
+    walk->holder = add_to_catalog(walk, id, tensor);
+    if (walk->holder == 0)
+        return;
+    if (torch_composite_part(walk->graph, graph_at(walk->graph, id), 0, &name) != 0)
+        enter(walk, WALK_PARTS, id);
+    if (attributes != tensor->state || is_mapping(walk, attributes))
+        enter_states(walk, tensor->state, 0);
+    visit_pending(walk);
+    walk->holder = 0;
+}
+
+/* Goes into a module. The whole of an outermost one is also listed as a value. */
+static void enter_module(struct walk *walk, uint32_t id)
+{
+    const bool is_outermost = walk->n_modules == 0;
+    enter(walk, WALK_MODULE, id);
+    if (!is_outermost || walk->n_modules == 0)
+        return;
+    add_name(walk, "__dict__");
+    add_value(walk, id);
+}
+
+/* Lists a tensor, or goes into an object that has some in it. */
+static void visit_object(struct walk *walk, uint32_t id)
+{
+    const struct value *value = graph_at(walk->graph, id);
+    struct torch_tensor tensor;
+    const int code = torch_builder_read(walk->torch, id, &tensor);
+    if (code < 0)
+        walk->code = code;
+    else if (code > 0)
+        add_tensor(walk, id, &tensor);
+    else if (value->kind != VALUE_CALL)
+        add_value(walk, id);
+    else if (module_attributes(walk, value) != 0)
+        enter_module(walk, id);
+    else
+        enter(walk, WALK_CALL, id);
+}
+
+/* Lists a value under the current path, or goes into it. */
+static void visit(struct walk *walk, uint32_t id)
+{
+    const struct value *value = graph_at(walk->graph, id);
+    const bool has_tensor = torch_has_tensor(walk->graph, id);
+    /* A parameter can be an attribute too (as in an LSTM), and so can a module; attributes without
+     * tensors are in the value of the whole module. */
+    if (walk->role != NULL && !walk->is_owned && (!has_tensor || (value->marks & MARK_OWNED) != 0))
+        return;
+    if (!has_tensor)
+        add_value(walk, id);
+    else if (value_has_items(value))
+        enter_items(walk, id);
+    else if (torch_is_composite(walk->graph, value))
+        enter(walk, WALK_PARTS, id);
+    else if (torch_has_tensor(walk->graph, wrapper_state(walk, value)))
+        enter(walk, WALK_WRAPPER, id);
+    else
+        visit_object(walk, id);
 }
 
 /* Lists the next item of a list, tuple or set. */
-static int step_items(struct walk *walk, struct frame *frame)
+static bool step_items(struct walk *walk, struct frame *frame)
 {
     const struct value *value = graph_at(walk->graph, frame->id);
     if (frame->next >= value->n)
-        return 1;
+        return false;
     const uint32_t i = frame->next++, item = value_items(value)[i];
     const bool is_item = frame->mode == WALK_ITEMS;
     if (!is_item && !torch_has_tensor(walk->graph, item))
-        return 0;
-    walk_add_number(walk, is_item ? "" : "%arg", frame->mode == WALK_BOUND_ARGS ? i - 1 : i);
+        return true;
+    add_number(walk, is_item ? "" : "%arg", frame->mode == WALK_BOUND_ARGS ? i - 1 : i);
     walk->item = i;
     walk->pending = item;
-    return 0;
+    return true;
 }
 
 /* Returns whether it is the key of one of the dicts that are listed before the attributes. */
@@ -700,39 +670,40 @@ static bool is_own_dict(const struct walk *walk, const struct frame *frame, uint
 }
 
 /* Lists the next item of a dict. */
-static int step_pairs(struct walk *walk, struct frame *frame)
+static bool step_pairs(struct walk *walk, struct frame *frame)
 {
     const struct value *value = graph_at(walk->graph, frame->id);
     if (frame->next >= value->n)
-        return 1;
+        return false;
     const uint32_t i = frame->next++;
     const uint32_t key = value_items(value)[i & ~1u], item = value_items(value)[i];
-    if (i % 2 == 0 && !torch_has_tensor(walk->graph, key))
-        return 0;
-    if (frame->is_filtered &&
-        (!torch_has_tensor(walk->graph, item) || is_own_dict(walk, frame, key)))
-        return 0;
-    walk->role = object_role(frame, key);
-    walk_add_key(walk, key);
+    if ((i % 2 == 0 && !torch_has_tensor(walk->graph, key)) ||
+        (frame->is_filtered &&
+         (!torch_has_tensor(walk->graph, item) || is_own_dict(walk, frame, key))))
+        return true;
+    if (walk->role == NULL && frame->unsaved != 0 &&
+        value_set_has(&walk->sets[frame->unsaved - 1], key))
+        walk->role = "non-persistent buffer";
+    add_key(walk, key);
     walk->item = i;
     walk->pending = item;
-    return 0;
+    return true;
 }
 
-static int step_parts(struct walk *walk, struct frame *frame)
+static bool step_parts(struct walk *walk, struct frame *frame)
 {
     const char *name;
     const uint32_t id =
         torch_composite_part(walk->graph, graph_at(walk->graph, frame->id), frame->next++, &name);
     if (id == 0)
-        return 1;
+        return false;
     frame->whole = frame->id;
-    walk_add_name(walk, name);
+    add_name(walk, name);
     walk->pending = id;
-    return 0;
+    return true;
 }
 
-static int step(struct walk *walk)
+static bool step(struct walk *walk)
 {
     struct frame *frame = &walk->frames[walk->n_frames - 1];
     walk->path.n_bytes = frame->n_path;
@@ -751,12 +722,15 @@ static int step(struct walk *walk)
         return step_pairs(walk, frame);
     case WALK_PARTS:
         return step_parts(walk, frame);
-    case WALK_WRAPPER:
-        return object_step_wrapper(walk, frame);
     case WALK_MODULE:
-        return object_step_module(walk, frame);
+        return step_module(walk, frame);
+    case WALK_WRAPPER:
+        if (frame->next++ > 0)
+            return false;
+        enter_states(walk, wrapper_state(walk, graph_at(walk->graph, frame->id)), frame->id);
+        return true;
     default:
-        return object_step_call(walk, frame);
+        return step_call(walk, frame);
     }
 }
 
@@ -776,31 +750,26 @@ static int report(struct walk *walk)
     return code < 0 ? wfs_fail_memory(walk->torch->err) : 0;
 }
 
-/* Goes into the root: a container is the directory of everything, even without tensors. */
-static int enter_root(struct walk *walk, uint32_t root)
-{
-    const struct value *value = graph_at(walk->graph, root);
-    if (value_has_items(value))
-        return walk_enter(walk, value->kind == VALUE_DICT ? WALK_PAIRS : WALK_ITEMS, root);
-    return visit(walk, root);
-}
-
 static int list(struct torch *torch, uint32_t root, const char *prefix)
 {
-    cleanup(walk_done) struct walk walk = {
-        .torch = torch, .graph = torch->graph, .item = PLACE_FIXED};
-    walk.n_repeats_left = torch->limits->repeats;
+    cleanup(walk_done) struct walk walk = {.torch = torch,
+                                           .graph = torch->graph,
+                                           .item = PLACE_FIXED,
+                                           .n_repeats_left = torch->limits->repeats};
     if (*prefix != '\0')
-        walk_add_name(&walk, prefix);
-    int code = enter_root(&walk, root);
-    while (code >= 0 && walk.n_frames > 0) {
-        code = step(&walk);
-        if (code == 1)
-            walk_leave(&walk);
-        if (code == 0)
-            code = visit_pending(&walk);
+        add_name(&walk, prefix);
+    /* A container is the directory of everything, even without tensors. */
+    if (value_has_items(graph_at(walk.graph, root)))
+        enter_items(&walk, root);
+    else
+        visit(&walk, root);
+    while (walk.code == 0 && walk.n_frames > 0) {
+        if (step(&walk))
+            visit_pending(&walk);
+        else
+            leave(&walk);
     }
-    return code < 0 ? code : report(&walk);
+    return walk.code < 0 ? walk.code : report(&walk);
 }
 
 int torch_listing_add(struct torch *torch, uint32_t root, const char *prefix)

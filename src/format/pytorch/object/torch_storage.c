@@ -23,15 +23,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct wanted {
-    const struct torch_cache_entry *entries;
-    uint32_t id;
-};
-
-static bool is_wanted(const void *ctx, uint32_t i)
+static bool is_of(const void *ctx, uint32_t i)
 {
-    const struct wanted *wanted = ctx;
-    return wanted->entries[i].id == wanted->id;
+    const struct torch_cache *cache = ctx;
+    return cache->entries[i].id == cache->wanted;
 }
 
 static uint64_t hash_id(uint32_t id)
@@ -40,27 +35,23 @@ static uint64_t hash_id(uint32_t id)
 }
 
 /* Returns the entry of a value; NULL: none yet. */
-static struct torch_cache_entry *torch_cache_find(const struct torch *torch, uint32_t id)
+static const struct torch_cache_entry *find_cached(struct torch *torch, uint32_t id)
 {
-    const struct wanted wanted = {torch->cache.entries, id};
+    struct torch_cache *cache = &torch->cache;
     uint32_t i;
-    return map_find(&torch->cache.map, hash_id(id), is_wanted, &wanted, &i)
-               ? &torch->cache.entries[i]
-               : NULL;
+    cache->wanted = id;
+    return map_find(&cache->map, hash_id(id), is_of, cache, &i) ? &cache->entries[i] : NULL;
 }
 
-/* Adds an entry, valid until the next one. NULL when out of memory. */
-static struct torch_cache_entry *torch_cache_add(struct torch *torch, uint32_t id)
+static int keep_cached(struct torch *torch, const struct torch_cache_entry *entry)
 {
-    struct torch_cache *made = &torch->cache;
-    if (array_reserve(&made->entries, sizeof(*made->entries), made->n_entries, 1, &made->n_room) <
-        0)
-        return NULL;
-    if (map_add(&made->map, hash_id(id), made->n_entries) < 0)
-        return NULL;
-    struct torch_cache_entry *entry = &made->entries[made->n_entries++];
-    *entry = (struct torch_cache_entry){.id = id};
-    return entry;
+    struct torch_cache *cache = &torch->cache;
+    if (array_reserve(&cache->entries, sizeof(*cache->entries), cache->n_entries, 1,
+                      &cache->n_room) < 0 ||
+        map_add(&cache->map, hash_id(entry->id), cache->n_entries) < 0)
+        return wfs_fail_memory(torch->err);
+    cache->entries[cache->n_entries++] = *entry;
+    return 0;
 }
 
 void torch_cache_done(struct torch *torch)
@@ -119,19 +110,14 @@ static int decode_text(struct torch *torch, uint32_t id, struct value_bytes *ret
 static int make_once(struct torch *torch, uint32_t id, struct value_bytes *ret,
                      int (*make)(struct torch *torch, uint32_t id, struct value_bytes *ret))
 {
-    struct torch_cache_entry *entry = torch_cache_find(torch, id);
-    if (entry != NULL) {
-        *ret = entry->bytes;
-        return entry->is_good;
+    const struct torch_cache_entry *known = find_cached(torch, id);
+    if (known != NULL) {
+        *ret = known->bytes;
+        return known->is_good;
     }
     const int code = make(torch, id, ret);
-    if (code < 0)
-        return code;
-    if ((entry = torch_cache_add(torch, id)) == NULL)
-        return wfs_fail_memory(torch->err);
-    entry->is_good = code == 1;
-    entry->bytes = *ret;
-    return code;
+    const struct torch_cache_entry entry = {.id = id, .is_good = code == 1, .bytes = *ret};
+    return code < 0 || keep_cached(torch, &entry) == 0 ? code : -ENOMEM;
 }
 
 /*
@@ -316,45 +302,29 @@ bool torch_stream_is_magic(const struct graph *graph, uint32_t id)
 void torch_stream_done(struct torch_stream *stream)
 {
     free(stream->storages);
-    map_done(&stream->map);
+    text_index_done(&stream->keys);
     *stream = (struct torch_stream){0};
-}
-
-struct wanted_key {
-    const struct torch_stream *stream;
-    const char *key;
-    size_t n_key;
-};
-
-static bool is_key(const void *ctx, uint32_t i)
-{
-    const struct wanted_key *wanted = ctx;
-    const struct torch_stream_storage *storage = &wanted->stream->storages[i];
-    return storage->n_key == wanted->n_key && memcmp(storage->key, wanted->key, wanted->n_key) == 0;
 }
 
 static struct torch_stream_storage *find_storage(const struct torch_stream *stream, const char *key,
                                                  size_t n_key)
 {
-    const struct wanted_key wanted = {stream, key, n_key};
-    uint32_t i;
-    return map_find(&stream->map, hash_bytes(key, n_key, hash_seed()), is_key, &wanted, &i)
-               ? &stream->storages[i]
-               : NULL;
+    const uint32_t i = text_index_find(&stream->keys, key, n_key);
+    return i == TEXT_INDEX_NONE ? NULL : &stream->storages[i];
 }
 
 static int add_storage(struct torch_stream *stream, struct graph *graph,
                        const struct torch_storage_id *id)
 {
-    if (array_reserve(&stream->storages, sizeof(*stream->storages), stream->n_storages, 1,
-                      &stream->n_room) < 0)
-        return -ENOMEM;
     const char *key =
         id->key == id->number ? arena_copy(graph->arena, id->key, id->n_key) : id->key;
+    uint32_t i;
     if (key == NULL ||
-        map_add(&stream->map, hash_bytes(id->key, id->n_key, hash_seed()), stream->n_storages) < 0)
+        array_reserve(&stream->storages, sizeof(*stream->storages), stream->keys.n_texts, 1,
+                      &stream->n_room) < 0 ||
+        text_index_add(&stream->keys, key, id->n_key, &i) < 0)
         return -ENOMEM;
-    stream->storages[stream->n_storages++] = (struct torch_stream_storage){
+    stream->storages[i] = (struct torch_stream_storage){
         .key = key, .n_key = id->n_key, .class = id->class, .n_declared = id->n_bytes};
     return 0;
 }
@@ -563,15 +533,15 @@ static int storage_of_stream(struct torch *torch, const struct value_bytes *byte
 
 static int storage_of_bytes(struct torch *torch, uint32_t id, struct torch_storage *ret)
 {
-    struct torch_cache_entry *entry = torch_cache_find(torch, id);
+    const struct torch_cache_entry *known = find_cached(torch, id);
+    const struct value *call = graph_at(torch->graph, id);
     struct value_bytes bytes;
-    if (entry != NULL) {
-        *ret = entry->storage;
+    if (known != NULL) {
+        *ret = known->storage;
         return 1;
     }
     *ret = (struct torch_storage){.dtype = WFS_U8};
-    int code = torch_bytes_of(
-        torch, torch_arg(torch->graph, graph_at(torch->graph, id)->call.args, 0), &bytes);
+    int code = torch_bytes_of(torch, torch_arg(torch->graph, call->call.args, 0), &bytes);
     if (code < 0)
         return code;
     if (code == 0)
@@ -580,15 +550,13 @@ static int storage_of_bytes(struct torch *torch, uint32_t id, struct torch_stora
         ret->trouble = "its storage is a stream in a stream in a stream";
     else if ((code = storage_of_stream(torch, &bytes, ret)) < 0)
         return code;
-    entry = torch_cache_add(torch, id);
-    if (entry == NULL)
-        return wfs_fail_memory(torch->err);
-    entry->is_good = true;
-    entry->storage = *ret;
+    const struct torch_cache_entry entry = {.id = id, .is_good = true, .storage = *ret};
+    if (keep_cached(torch, &entry) < 0)
+        return -ENOMEM;
     /* What is not a stream for us may be one for Python, with any pickle in it. */
-    const uint32_t function = graph_at(torch->graph, id)->call.callable;
-    if (ret->trouble != NULL && graph_at(torch->graph, function)->kind == VALUE_GLOBAL &&
-        torch_dangers_note(torch, graph_at(torch->graph, function)->global) < 0)
+    const struct value *function = graph_at(torch->graph, call->call.callable);
+    if (ret->trouble != NULL && function->kind == VALUE_GLOBAL &&
+        torch_dangers_note(torch, function->global) < 0)
         return wfs_fail_memory(torch->err);
     return 1;
 }
@@ -666,16 +634,15 @@ int torch_storage_list(struct torch *torch)
     return 0;
 }
 
+static int by_id(const void *id, const void *storage)
+{
+    const uint32_t x = *(const uint32_t *)id, y = ((const struct catalog_storage *)storage)->id;
+    return (x > y) - (x < y);
+}
+
 const struct catalog_storage *torch_storage_at(const struct wfs_catalog *catalog, uint32_t id)
 {
-    const struct catalog_storage *storages = catalog->storages;
-    uint32_t low = 0, high = catalog->n_storages;
-    while (low < high) {
-        const uint32_t middle = low + (high - low) / 2;
-        if (storages[middle].id < id)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < catalog->n_storages && storages[low].id == id ? &storages[low] : NULL;
+    return catalog->n_storages == 0 ? NULL
+                                    : bsearch(&id, catalog->storages, catalog->n_storages,
+                                              sizeof(*catalog->storages), by_id);
 }

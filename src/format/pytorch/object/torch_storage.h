@@ -7,16 +7,8 @@
 #ifndef WFS_TORCH_STORAGE_H
 #define WFS_TORCH_STORAGE_H
 
+#include "base/text_index.h"
 #include "format/pytorch/object/torch.h"
-
-struct torch_cache_entry {
-    uint32_t id;
-    bool is_good; /* false: the value has no such result */
-    union {
-        struct value_bytes bytes;
-        struct torch_storage storage;
-    };
-};
 
 void torch_cache_done(struct torch *torch);
 
@@ -51,10 +43,9 @@ struct torch_stream_storage {
 
 struct torch_stream {
     const struct source *source;
-    struct torch_stream_storage *storages;
-    uint32_t n_storages;
+    struct torch_stream_storage *storages; /* by the numbers of their keys */
+    struct text_index keys;
     size_t n_room;
-    struct map map; /* of storages, by key */
 };
 
 /* Returns whether the value is the magic number, the first pickle of a stream. */

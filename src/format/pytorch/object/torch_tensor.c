@@ -15,17 +15,6 @@
 
 const char torch_tensor_absent[] = "it was saved without its data";
 
-/* Returns the tuple, or the one in torch.Size(tuple); 0 for other values. */
-static uint32_t tuple_of(const struct graph *graph, uint32_t id)
-{
-    if (id != 0 && torch_what_of(graph, graph_at(graph, id)) == WHAT_SIZE)
-        id = torch_arg(graph, graph_at(graph, id)->call.args, 0);
-    if (id == 0)
-        return 0;
-    const struct value *value = graph_at(graph, id);
-    return value->kind == VALUE_TUPLE || value->kind == VALUE_LIST ? id : 0;
-}
-
 int torch_tensor_reserve(struct torch *torch, struct torch_tensor *tensor, uint32_t rank)
 {
     if (torch->n_scratch < rank + 1) {
@@ -57,7 +46,8 @@ static const char *read_numbers(struct torch *torch, uint32_t tuple, uint64_t *n
 int torch_tensor_set_shape(struct torch *torch, struct torch_tensor *tensor, uint32_t size,
                            uint32_t stride)
 {
-    const uint32_t dims = tuple_of(torch->graph, size), strides = tuple_of(torch->graph, stride);
+    const uint32_t dims = torch_tuple(torch->graph, size),
+                   strides = torch_tuple(torch->graph, stride);
     const uint32_t rank = torch_n_args(torch->graph, dims);
     int code = torch_tensor_reserve(torch, tensor, 0);
     if (code < 0)
