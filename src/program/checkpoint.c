@@ -85,17 +85,7 @@ static size_t length_of(const char *url, bool is_list)
     return n;
 }
 
-/* Writes the text with the commas and backslashes of a list escaped, or takes these escapes away.
- */
-static void put_text(FILE *out, const char *text, size_t n, bool is_list)
-{
-    for (size_t i = 0; i < n; i++) {
-        if (is_list && (text[i] == ',' || text[i] == '\\'))
-            putc('\\', out);
-        putc(text[i], out);
-    }
-}
-
+/* Returns a copy without the backslashes that escape in a list; malloc'ed, or NULL. */
 static char *unescaped(const char *text, size_t n, bool is_list)
 {
     char *copy = strndup(text, n), *out = copy;
@@ -111,29 +101,23 @@ static char *unescaped(const char *text, size_t n, bool is_list)
 /* Returns the argument with the URLs replaced; malloc'ed, NULL: out of memory. */
 static char *replace_urls(const char *argument, bool is_list)
 {
-    char *text = NULL;
-    size_t n_text;
-    FILE *out = open_memstream(&text, &n_text);
+    autostrbuf struct strbuf text = {0};
     const char *at = argument;
-    bool is_good = out != NULL;
-    for (const char *url; is_good && (url = find_url(at, at == argument)) != NULL;) {
+    for (const char *url; (url = find_url(at, at == argument)) != NULL;) {
         const size_t n = length_of(url, is_list);
         autofree char *full = unescaped(url, n, is_list);
         const char *shown = full == NULL ? NULL : remember(full);
-        is_good = shown != NULL;
-        if (is_good) {
-            fwrite(at, 1, (size_t)(url - at), out);
-            put_text(out, shown, strlen(shown), is_list);
+        if (shown == NULL)
+            return NULL;
+        strbuf_add(&text, at, (size_t)(url - at));
+        for (; *shown != '\0'; shown++) {
+            strbuf_puts(&text, is_list && strchr(",\\", *shown) != NULL ? "\\" : "");
+            strbuf_add(&text, shown, 1);
         }
         at = url + n;
     }
-    if (is_good)
-        fputs(at, out);
-    if (out == NULL || fclose(out) != 0 || !is_good) {
-        free(text);
-        return NULL;
-    }
-    return text;
+    strbuf_puts(&text, at);
+    return text.has_failed ? NULL : steal(&text.bytes);
 }
 
 /* Returns true for options like --set-metadata, whose texts are written as they are. */

@@ -12,19 +12,16 @@
 
 /* ---- planning ---- */
 
-static int make_patch(struct commit *commit, struct wfs_error *err)
-{
-    const int code = wfs_tree_patch(commit->tree, &commit->patch, err);
-    return code < 0 ? code
-                    : wfs_patch_file(commit->patch, commit->has_digests, &commit->catalog, err);
-}
-
 int commit_fit(struct commit *commit, struct wfs_error *err)
 {
-    const int code = commit->tree == NULL ? 0
-                     : commit->is_patch   ? make_patch(commit, err)
-                                          : wfs_tree_snapshot_most(commit->tree, commit->problems,
-                                                                   &commit->catalog, err);
+    int code = 0;
+    if (commit->tree != NULL && commit->is_patch) {
+        code = wfs_tree_patch(commit->tree, &commit->patch, err);
+        if (code == 0)
+            code = wfs_patch_file(commit->patch, commit->has_digests, &commit->catalog, err);
+    } else if (commit->tree != NULL) {
+        code = wfs_tree_snapshot_most(commit->tree, commit->problems, &commit->catalog, err);
+    }
     return code < 0 ? code
                     : wfs_catalog_fit(commit->catalog, commit->format, &commit->fit_options,
                                       &commit->fit, err);

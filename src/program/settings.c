@@ -104,27 +104,6 @@ static int apply_max_shard(struct settings *settings, const char *value, struct 
                           wfs_quote(value).text);
 }
 
-/* The second word sets it, the first one clears it. */
-static int choose(const char *value, const char *clear, const char *set, bool *ret,
-                  struct wfs_error *err)
-{
-    *ret = strcmp(value, set) == 0;
-    return *ret || strcmp(value, clear) == 0
-               ? 0
-               : wfs_fail(err, EINVAL, "must be '%s' or '%s', not '%s'", clear, set,
-                          wfs_quote(value).text);
-}
-
-static int apply_ties(struct settings *settings, const char *value, struct wfs_error *err)
-{
-    return choose(value, "copy", "drop", &settings->fit.drops_ties, err);
-}
-
-static int apply_values(struct settings *settings, const char *value, struct wfs_error *err)
-{
-    return choose(value, "drop", "metadata", &settings->fit.values_in_metadata, err);
-}
-
 static int apply_burn_version(struct settings *settings, const char *value, struct wfs_error *err)
 {
     unsigned minor;
@@ -198,6 +177,7 @@ static int apply_timeout(struct settings *settings, const char *value, struct wf
     return parse_count(value, 86400, &settings->fetcher.timeout_s, err);
 }
 
+/* Set by an option without a value, or by the second word of one with two. */
 #define FLAG(member) .flag = offsetof(struct settings, member)
 
 static const struct setting rows[] = {
@@ -228,11 +208,11 @@ static const struct setting rows[] = {
      FLAG(load.shards)},
     {"suffix", "TEXT", "of a simple backup, in place of '~'", SETTING_OF_OUTPUT, apply_suffix},
     {"ties", "copy|drop", "store tied tensors once per name, or only once", SETTING_OF_OUTPUT,
-     apply_ties},
+     FLAG(fit.drops_ties)},
     {"timeout", "SECONDS", "give up a request without a byte for so long (60)", SETTING_OF_SOURCE,
      apply_timeout},
     {"values", "drop|metadata", "leave non-tensor values out, or store as metadata",
-     SETTING_OF_OUTPUT, apply_values},
+     SETTING_OF_OUTPUT, FLAG(fit.values_in_metadata)},
 };
 
 enum { N_ROWS = sizeof(rows) / sizeof(*rows) };
@@ -247,8 +227,14 @@ int settings_apply(struct settings *settings, const struct setting *setting, con
 {
     if (setting->apply != NULL)
         return setting->apply(settings, value, err);
-    *(bool *)((char *)settings + setting->flag) = true;
-    return 0;
+    bool *flag = (bool *)((char *)settings + setting->flag);
+    const char *clear = setting->argument;
+    const size_t n_clear = clear == NULL ? 0 : strcspn(clear, "|");
+    *flag = clear == NULL || strcmp(value, clear + n_clear + 1) == 0;
+    return *flag || (strlen(value) == n_clear && strncmp(value, clear, n_clear) == 0)
+               ? 0
+               : wfs_fail(err, EINVAL, "must be '%.*s' or '%s', not '%s'", (int)n_clear, clear,
+                          clear + n_clear + 1, wfs_quote(value).text);
 }
 
 bool settings_needs_value(const char *argument)

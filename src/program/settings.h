@@ -38,7 +38,8 @@ struct setting {
     const char *help;     /* one line */
     enum setting_subject subject;
     int (*apply)(struct settings *settings, const char *value, struct wfs_error *err);
-    size_t flag; /* offset of what becomes true, where there is no function */
+    size_t flag; /* offset of what becomes true, where there is no function: by the option, or by
+                    the second word where the argument is one of two */
 };
 
 /* Takes the value, borrowed and NULL where none was given, into the settings. -EINVAL, and what the
