@@ -8,14 +8,20 @@
 #include "program/settings.h"
 #include "program/terminal.h"
 
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-static const struct args_option limit_option = {"limit", "NAME=N", "change a safety limit"};
-static const struct args_option help_option = {"help", NULL, "print this text"};
-static const struct args_option color_option = {"color", "WHEN", "colours: auto, always or never"};
+/* Of every verb; the first one of those that load a source. */
+static const struct args_option common_options[] = {
+    {"limit", "NAME=N", "change a safety limit"},
+    {"color", "WHEN", "colours: auto, always or never"},
+    {"help", NULL, "print this text"},
+};
+
+enum { N_COMMON = sizeof(common_options) / sizeof(common_options[0]) };
 
 static bool find_view_option(const char *name, size_t n_name, struct args_option *ret)
 {
@@ -52,15 +58,12 @@ static bool find_option(const struct verb *verb, const char *name, size_t n_name
         *ret = (struct args_option){setting->name, setting->argument, setting->help};
         return true;
     }
-    *ret = help_option;
-    if (is_option(&help_option, name, n_name))
-        return true;
-    *ret = color_option;
-    if (is_option(&color_option, name, n_name))
-        return true;
-    *ret = limit_option;
-    return verb->has_source &&
-           (is_option(&limit_option, name, n_name) || find_view_option(name, n_name, ret));
+    for (size_t i = verb->has_source ? 0 : 1; i < N_COMMON; i++) {
+        *ret = common_options[i];
+        if (is_option(ret, name, n_name))
+            return true;
+    }
+    return verb->has_source && find_view_option(name, n_name, ret);
 }
 
 enum { N_OPTION_COLUMNS = 28 }; /* width of the longest option with its argument */
@@ -95,14 +98,6 @@ static void print_settings(enum setting_subject subject)
     }
 }
 
-static void print_view_options(void)
-{
-    const struct wfs_view_option *option;
-    printf("\nview options, in the order in which they are applied (see weightfs(1)):\n");
-    for (size_t i = 0; (option = wfs_view_option(i)) != NULL; i++)
-        print_option(option->name, option->argument, option->help);
-}
-
 static void print_help(const struct verb *verb)
 {
     wrapping_start(false);
@@ -112,16 +107,17 @@ static void print_help(const struct verb *verb)
         print_option(option->name, option->argument, option->help);
     if (verb->has_output)
         print_settings(SETTING_OF_OUTPUT);
-    if (verb->has_source) {
+    if (verb->has_source)
         print_settings(SETTING_OF_SOURCE);
-        print_option(limit_option.name, limit_option.argument, limit_option.help);
-    }
-    print_option(color_option.name, color_option.argument, color_option.help);
-    print_option(help_option.name, help_option.argument, help_option.help);
+    for (size_t i = verb->has_source ? 0 : 1; i < N_COMMON; i++)
+        print_option(common_options[i].name, common_options[i].argument, common_options[i].help);
     if (verb->lists_views)
-        print_view_options();
+        printf("\nview options, in the order in which they are applied (see weightfs(1)):\n");
     else if (verb->has_source)
         printf("\nView options (rename, filter, cast ...): see 'weightfs plan --help'.\n");
+    const struct wfs_view_option *view;
+    for (size_t i = 0; verb->lists_views && (view = wfs_view_option(i)) != NULL; i++)
+        print_option(view->name, view->argument, view->help);
 }
 
 static enum exit_code fail(const struct verb *verb, const char *problem, const char *what)
@@ -204,9 +200,9 @@ static enum exit_code apply(struct args *args, const struct args_option *option,
                             size_t n_name, const char *value)
 {
     struct wfs_error err = {0};
-    if (strcmp(option->name, color_option.name) == 0)
+    if (strcmp(option->name, "color") == 0)
         return apply_color(value);
-    if (strcmp(option->name, limit_option.name) == 0) {
+    if (strcmp(option->name, "limit") == 0) {
         if (strchr(value, '=') == NULL)
             return fail(args->verb, "--limit needs NAME=N, not", value);
         args->limits[args->settings.load.n_limits++] = value;
@@ -273,6 +269,19 @@ static enum exit_code parse_word(struct args *args, char ***word)
     return exit_code;
 }
 
+/* Counts the operands that the help shows: "SOURCE [GLOB...]" is at least one. */
+static void count_operands(const struct verb *verb, size_t *ret_min, size_t *ret_max)
+{
+    size_t n = 0;
+    *ret_min = 0;
+    for (const char *at = verb->operands; at != NULL; at = strchr(at, ' ')) {
+        at += *at == ' ';
+        *ret_min += *at != '[';
+        n++;
+    }
+    *ret_max = verb->n_max > 0 ? verb->n_max : strstr(verb->operands, "...") != NULL ? SIZE_MAX : n;
+}
+
 /* The name that the help text has for the n-th operand. */
 static int operand_name(const struct verb *verb, size_t n, const char **ret)
 {
@@ -301,9 +310,11 @@ static enum exit_code fail_missing(const struct args *args)
 static enum exit_code check_operands(const struct args *args)
 {
     const struct verb *verb = args->verb;
-    if (args->n_operands < verb->n_min)
+    size_t n_min, n_max;
+    count_operands(verb, &n_min, &n_max);
+    if (args->n_operands < n_min)
         return fail_missing(args);
-    for (size_t i = 0; i < verb->n_min; i++) {
+    for (size_t i = 0; i < n_min; i++) {
         const char *name;
         const int n_name = operand_name(verb, i, &name);
         if (*args->operands[i] == '\0' && strncmp(name, "KEY", 3) != 0 &&
@@ -311,9 +322,8 @@ static enum exit_code check_operands(const struct args *args)
             return print_error(EXIT_USAGE, NULL, "%.*s is empty; usage: weightfs %s %s", n_name,
                                name, verb->name, verb->operands);
     }
-    return args->n_operands > verb->n_max
-               ? fail(verb, "unexpected operand", args->operands[verb->n_max])
-               : EXIT_DONE;
+    return args->n_operands > n_max ? fail(verb, "unexpected operand", args->operands[n_max])
+                                    : EXIT_DONE;
 }
 
 static enum exit_code parse(struct args *args, char **argv)

@@ -28,7 +28,7 @@ struct verb {
     const char *name;
     const char *operands;           /* as the help shows them */
     const char *text;               /* what the verb does; lines of at most 80 columns */
-    size_t n_min, n_max;            /* operands */
+    size_t n_max;                   /* operands; 0: as many as the help shows */
     bool has_source;                /* takes the settings of a source, and the options of views */
     bool has_output;                /* takes the settings of an output */
     bool lists_views;               /* the help text shows the options of views */

@@ -119,7 +119,5 @@ const struct verb verb_cache = {
             "their size, how much of it is present, and when they were opened last;\n"
             "compare all that is present with its checksums, and remove what is damaged; or\n"
             "remove everything. Mounts that use the cache go on.",
-    .n_min = 2,
-    .n_max = 2,
     .run = run_cache,
 };

@@ -517,11 +517,6 @@ struct total {
     struct measures measures;
 };
 
-static bool has_differences(const struct total *total)
-{
-    return total->n_changed + total->n_removed + total->n_added > 0;
-}
-
 static void count_row(struct total *total, const struct diff_row *row)
 {
     total->n_tensors++;
@@ -574,7 +569,7 @@ static int print_totals(struct total *totals, size_t n, const struct args *args)
         qsort(totals, n, sizeof(*totals), total_by_change);
     table_start(&table, columns, has_bar ? N_STAT : N_STAT - 1, args);
     for (size_t i = 0; i < n; i++) {
-        if (has_differences(&totals[i]))
+        if (totals[i].n_changed + totals[i].n_removed + totals[i].n_added > 0)
             put_total(&table, &totals[i], largest);
     }
     const int code = table_print(&table);

@@ -285,8 +285,6 @@ const struct verb verb_convert = {
             "TARGET. If TARGET is a directory or NAME.index.json, writes shards and an index;\n"
             "a missing directory is created if the name ends with a slash. With --format=dcp,\n"
             "TARGET is a directory: a distributed checkpoint of one rank.",
-    .n_min = 2,
-    .n_max = 2,
     .has_source = true,
     .has_output = true,
     .run = run_convert,
@@ -303,17 +301,6 @@ struct editing {
     bool has_complained;
 };
 
-/* ---- mistakes ---- */
-
-static enum exit_code fail_option(const struct args_given *given, const char *format,
-                                  const char *what)
-{
-    char text[WFS_ERROR_TEXT_MAX];
-    snprintf(text, sizeof(text), format, what);
-    return print_error(EXIT_USAGE, NULL, "--%s '%s': %s", given->name, wfs_quote(given->value).text,
-                       text);
-}
-
 static enum exit_code fail_edit(const struct editing *editing, const char *key,
                                 const struct wfs_error *err)
 {
@@ -325,8 +312,6 @@ static enum exit_code fail_edit(const struct editing *editing, const char *key,
     return print_error(EXIT_NO_MATCH, editing->source, "%s%s", err->text,
                        input_suggest(editing->of, key, true).text);
 }
-
-/* ---- the options ---- */
 
 /* Cuts "KEY=TEXT" at its first '='. key is malloc'ed, NULL when out of memory or without a '='. */
 static const char *split(const char *value, char **ret_key)
@@ -367,56 +352,68 @@ static enum exit_code remove_matches(struct editing *editing, const struct args_
 }
 
 /* "KEY.NAME": the name is what follows the last dot. */
-static int set_attribute(struct editing *editing, char *key, const char *value,
-                         struct wfs_error *err)
+static int set_attribute(struct wfs_patch *patch, const struct wfs_catalog *of, const char *key,
+                         const char *value, struct wfs_error *err)
 {
-    char *dot = strrchr(key, '.');
+    const char *dot = strrchr(key, '.');
     if (dot == NULL || dot == key)
         return wfs_fail(err, EINVAL,
                         "--set '%s': expected KEY.dtype, KEY.shape or KEY.param_id before the '='",
                         wfs_quote(key).text);
-    *dot = '\0';
-    return wfs_patch_set(editing->patch, editing->of, key, dot + 1, value, err);
+    autofree char *tensor = strndup(key, (size_t)(dot - key));
+    return tensor == NULL ? wfs_fail_memory(err)
+                          : wfs_patch_set(patch, of, tensor, dot + 1, value, err);
 }
 
-static enum exit_code apply_pair(struct editing *editing, const struct args_given *given)
+/* Options whose value is "KEY=VALUE". */
+static const struct pair {
+    const char *name;
+    int (*apply)(struct wfs_patch *patch, const struct wfs_catalog *of, const char *key,
+                 const char *value, struct wfs_error *err);
+    const char *form;     /* what is wrong without a '=' */
+    const char *no_value; /* and without what follows it; NULL: nothing is */
+} pairs[] = {
+    {"add", wfs_patch_add_npy, "expected KEY=VALUE",
+     "nothing follows the '='; expected a .npy file"},
+    {"replace", wfs_patch_replace_npy, "expected KEY=VALUE",
+     "nothing follows the '='; expected a .npy file"},
+    {"set", set_attribute, "expected KEY.NAME=TEXT", NULL},
+    {"set-metadata", wfs_patch_set_metadata, "expected KEY=VALUE", NULL},
+    {"set-value", wfs_patch_set_value, "expected KEY=VALUE", "nothing follows the '='"},
+};
+
+static enum exit_code apply_pair(struct editing *editing, const struct args_given *given,
+                                 const struct pair *pair)
 {
     autofree char *key = NULL;
     struct wfs_error err = {0};
     const char *value = split(given->value, &key);
-    const char *name = given->name;
-    if (value == NULL)
-        return fail_option(given, "expected %s",
-                           strcmp(name, "set") == 0 ? "KEY.NAME=TEXT" : "KEY=VALUE");
-    if (*value == '\0' && strcmp(name, "set") != 0 && strcmp(name, "set-metadata") != 0)
-        return fail_option(given, "nothing follows the '='%s",
-                           strcmp(name, "set-value") == 0 ? "" : "; expected a .npy file");
-    const int code = strcmp(name, "add") == 0
-                         ? wfs_patch_add_npy(editing->patch, editing->of, key, value, &err)
-                     : strcmp(name, "replace") == 0
-                         ? wfs_patch_replace_npy(editing->patch, editing->of, key, value, &err)
-                     : strcmp(name, "set-metadata") == 0
-                         ? wfs_patch_set_metadata(editing->patch, editing->of, key, value, &err)
-                     : strcmp(name, "set-value") == 0
-                         ? wfs_patch_set_value(editing->patch, editing->of, key, value, &err)
-                         : set_attribute(editing, key, value, &err);
-    return code < 0 ? fail_edit(editing, key, &err) : EXIT_DONE;
+    const char *problem = value == NULL ? pair->form : *value == '\0' ? pair->no_value : NULL;
+    if (problem != NULL)
+        return print_error(EXIT_USAGE, NULL, "--%s '%s': %s", given->name,
+                           wfs_quote(given->value).text, problem);
+    if (pair->apply(editing->patch, editing->of, key, value, &err) == 0)
+        return EXIT_DONE;
+    char *dot = pair->apply == set_attribute ? strrchr(key, '.') : NULL;
+    if (dot != NULL)
+        *dot = '\0'; /* what was not found is what precedes it */
+    return fail_edit(editing, key, &err);
 }
 
-static enum exit_code remove_metadata(struct editing *editing, const struct args_given *given)
+static enum exit_code apply_option(struct editing *editing, const struct args_given *given)
 {
     struct wfs_error err = {0};
-    const int code = wfs_patch_set_metadata(editing->patch, editing->of, given->value, NULL, &err);
-    return code < 0 ? fail_edit(editing, NULL, &err) : EXIT_DONE;
-}
-
-static bool is_own(const struct verb *verb, const char *name)
-{
-    for (const struct args_option *option = verb->options; option->name != NULL; option++) {
-        if (strcmp(option->name, name) == 0)
-            return true;
+    if (strcmp(given->name, "remove") == 0)
+        return remove_matches(editing, given);
+    if (strcmp(given->name, "remove-metadata") == 0)
+        return wfs_patch_set_metadata(editing->patch, editing->of, given->value, NULL, &err) < 0
+                   ? fail_edit(editing, NULL, &err)
+                   : EXIT_DONE;
+    for (size_t i = 0; i < sizeof(pairs) / sizeof(*pairs); i++) {
+        if (strcmp(given->name, pairs[i].name) == 0)
+            return apply_pair(editing, given, &pairs[i]);
     }
-    return false;
+    return EXIT_DONE; /* not of this verb alone */
 }
 
 /* Attributes are set last: of tensors that other options add. */
@@ -426,13 +423,8 @@ static enum exit_code make_edits(struct editing *editing)
     for (unsigned pass = 0; pass < 2; pass++) {
         for (size_t i = 0; i < editing->args->n_given && exit_code == EXIT_DONE; i++) {
             const struct args_given *given = &editing->args->given[i];
-            if (!is_own(editing->args->verb, given->name) ||
-                (strcmp(given->name, "set") == 0) != (pass == 1))
-                continue;
-            exit_code = strcmp(given->name, "remove") == 0 ? remove_matches(editing, given)
-                        : strcmp(given->name, "remove-metadata") == 0
-                            ? remove_metadata(editing, given)
-                            : apply_pair(editing, given);
+            if ((strcmp(given->name, "set") == 0) == (pass == 1))
+                exit_code = apply_option(editing, given);
         }
     }
     return exit_code;
@@ -491,8 +483,6 @@ const struct verb verb_edit = {
             "refer to the result of that, and their order does not matter. With --set, the\n"
             "bytes of a tensor stay: --set w.dtype=F16, --set w.shape=2,3. TARGET may be\n"
             "SOURCE, with --overwrite.",
-    .n_min = 2,
-    .n_max = 2,
     .has_source = true,
     .has_output = true,
     .options = {{"add", "KEY=FILE", "add a tensor from a .npy file"},
@@ -757,7 +747,6 @@ const struct verb verb_patch = {
             "list its edits; or write SOURCE with these edits to TARGET, atomically. An edit\n"
             "that does not fit SOURCE is an error; with --force, the others are applied.\n"
             "The view options apply to A, B and SOURCE.",
-    .n_min = 2,
     .n_max = 4,
     .has_source = true,
     .has_output = true,

@@ -601,8 +601,6 @@ const struct verb verb_diff = {
             "both are left out.\n"
             "View options apply to both A and B. For a mount, A is its source as it is shown,\n"
             "and B what a commit would write.",
-    .n_min = 1,
-    .n_max = 2,
     .has_source = true,
     .options = {{"all", NULL, "also metadata, values and bytes no tensor shows"},
                 {"exact", NULL, "compare tensors of the same dtype bit for bit"},

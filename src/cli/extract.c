@@ -153,8 +153,6 @@ const struct verb verb_cat = {
     .operands = "SOURCE KEY",
     .text = "Write the elements of a tensor to standard output, row-major and little-endian.\n"
             "The output must not be a terminal.",
-    .n_min = 2,
-    .n_max = 2,
     .has_source = true,
     .options = {{"npy", NULL, "write a .npy header before the data"}},
     .run = run_cat,
@@ -193,9 +191,9 @@ static int stop(struct extraction *extraction, enum exit_code exit_code)
     return -ECANCELED;
 }
 
-static int fail_file(struct extraction *extraction, const char *path, const char *problem, int code)
+static int fail_file(struct extraction *extraction, const char *path, int code)
 {
-    return stop(extraction, print_error(EXIT_OUTPUT, extraction->directory, "%s '%s': %s", problem,
+    return stop(extraction, print_error(EXIT_OUTPUT, extraction->directory, "cannot write '%s': %s",
                                         wfs_quote(path).text, strerror(code)));
 }
 
@@ -276,11 +274,11 @@ static int check_free(void *ctx, const struct wfs_tree_file *file)
     if (dir == -ENOENT)
         return 0;
     if (dir < 0)
-        return fail_file(extraction, file->path, "cannot write", -dir);
+        return fail_file(extraction, file->path, -dir);
     if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-        return errno == ENOENT ? 0 : fail_file(extraction, file->path, "cannot write", errno);
+        return errno == ENOENT ? 0 : fail_file(extraction, file->path, errno);
     if (S_ISDIR(st.st_mode))
-        return fail_file(extraction, file->path, "cannot write", EISDIR);
+        return fail_file(extraction, file->path, EISDIR);
     if (extraction->is_overwriting)
         return 0;
     return stop(extraction, print_error(EXIT_OUTPUT, extraction->directory,
@@ -303,7 +301,7 @@ static int copy_content(struct extraction *extraction, const struct wfs_tree_fil
                                     wfs_quote(file->path).text, strerror(n < 0 ? (int)-n : EIO)));
         const int code = io_write(fd, extraction->piece, (size_t)n);
         if (code < 0)
-            return fail_file(extraction, file->path, "cannot write", -code);
+            return fail_file(extraction, file->path, -code);
         offset += (uint64_t)n;
         extraction->n_done += (uint64_t)n;
         if (progress_step(&extraction->progress, extraction->n_done, extraction->n_bytes) != 0)
@@ -334,13 +332,13 @@ static int fill_temporary(struct extraction *extraction, const struct wfs_tree_f
     autoclose int fd = openat(dir, extraction->temporary,
                               O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
-        return fail_file(extraction, file->path, "cannot write", errno);
+        return fail_file(extraction, file->path, errno);
     const int code = copy_content(extraction, file, fd);
     if (code < 0)
         return code;
     if (fstat(fd, &st) < 0 ||
         fchmod(fd, extraction->mode & wfs_access_mode(&extraction->access, st.st_gid)) < 0)
-        return fail_file(extraction, file->path, "cannot write", errno);
+        return fail_file(extraction, file->path, errno);
     return 0;
 }
 
@@ -352,11 +350,11 @@ static int write_file(void *ctx, const struct wfs_tree_file *file)
         return 0;
     autoclose int dir = open_parent(extraction, file->path, true, &name);
     if (dir < 0)
-        return fail_file(extraction, file->path, "cannot write", -dir);
+        return fail_file(extraction, file->path, -dir);
     int code = fill_temporary(extraction, file, dir);
     if (code == 0) {
         const int published = publish(extraction, dir, name);
-        code = published < 0 ? fail_file(extraction, file->path, "cannot write", -published) : 0;
+        code = published < 0 ? fail_file(extraction, file->path, -published) : 0;
     }
     if (code < 0)
         (void)unlinkat(dir, extraction->temporary, 0);
@@ -486,8 +484,6 @@ const struct verb verb_extract = {
             "files in DIR, with the directories and names that a mount shows: tensors as\n"
             ".npy, values as .json. Each file is complete or not there. Nothing is\n"
             "written if a GLOB matches nothing, or if a file exists, without --overwrite.",
-    .n_min = 1,
-    .n_max = SIZE_MAX,
     .has_source = true,
     .options = {{"directory", "DIR", "-d DIR: where to write, created if missing"},
                 {"files", "npy|raw", ".npy files (default), or only the elements"},

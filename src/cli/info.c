@@ -290,8 +290,6 @@ const struct verb verb_info = {
     .text = "Print a summary of a checkpoint: container, writer, counts, bytes, dtypes,\n"
             "metadata, structure, files and oddities; on a terminal with a bar for each\n"
             "module and dtype. Reads no tensor data.",
-    .n_min = 1,
-    .n_max = 1,
     .has_source = true,
     .options = {{"json", NULL, "print one JSON object"}},
     .run = run_info,
@@ -327,8 +325,6 @@ const struct verb verb_config = {
     .text = "Print the non-tensor contents of a checkpoint as JSON: all of them, or those at\n"
             "the dotted KEY. Python objects are shown as {\"$python\": \"module.Class\", ...};\n"
             "they are never constructed.",
-    .n_min = 1,
-    .n_max = 2,
     .has_source = true,
     .is_json = true,
     .run = run_config,
@@ -514,8 +510,6 @@ const struct verb verb_check = {
     .text = "Check a checkpoint for damage and oddities. Prints one line for each finding:\n"
             "its severity (info, low, medium or high) and a description. The exit code is 1\n"
             "if a finding is above info, and 3 to 6 if the checkpoint cannot be read.",
-    .n_min = 1,
-    .n_max = 1,
     .has_source = true,
     .options = {{"json", NULL, "print one JSON object"},
                 {"large", NULL, INPUT_LARGE_HELP},

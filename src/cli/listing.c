@@ -304,8 +304,6 @@ const struct verb verb_ls = {
             "With GLOBs, list only tensors whose whole key matches one of them; '*' matches\n"
             "dots too. Keys are printed as they are, except for characters that a terminal\n"
             "acts on (\\xHH); keys in either form are accepted wherever one is expected.",
-    .n_min = 1,
-    .n_max = SIZE_MAX,
     .has_source = true,
     .options = {{"bytes", NULL, "-b: print exact sizes and counts"},
                 {"depth", "N", "with --tree: draw at most N levels"},
@@ -418,8 +416,6 @@ const struct verb verb_find = {
             "The fields are key, leaf, dtype, shape, class, rank and bytes; the operators are\n"
             "== != =~ !~ < <= > >= && || ! and parentheses. 1M is 2^20 bytes, 1MB 10^6.\n"
             "The exit code is 1 if no tensor fits.",
-    .n_min = 2,
-    .n_max = SIZE_MAX,
     .has_source = true,
     .options = {{"bytes", NULL, "-b: print exact sizes and counts"},
                 {"human", NULL, "-h: print sizes and counts with a unit"},

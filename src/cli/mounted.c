@@ -403,8 +403,6 @@ const struct verb verb_commit = {
     .text = "Save the edits of a mount to its output, wait for the result, and print one line\n"
             "about it. The mount stays and can be edited further. Ctrl-C stops the commit; a\n"
             "second Ctrl-C does not wait for that.",
-    .n_min = 1,
-    .n_max = 1,
     .options = {{"dry-run", NULL, "write nothing; print the result, or what fails"}},
     .run = run_commit,
 };
@@ -496,8 +494,6 @@ const struct verb verb_status = {
             "each name and file; 'weightfs diff MOUNTPOINT' shows by how much. With --watch,\n"
             "show the progress of commits until the mount has ended; where it is unmounted\n"
             "already, name its output in place of MOUNTPOINT.",
-    .n_min = 1,
-    .n_max = 1,
     .options = {{"edits", NULL, "list what was renamed, removed, added, changed"},
                 {"json", NULL, "print JSON"},
                 {"watch", NULL, "wait until the mount is saved and gone"}},
@@ -675,8 +671,6 @@ const struct verb verb_umount = {
     .text = "Save the edits of a mount, unmount it, and wait for its driver to exit. If the\n"
             "edits cannot be saved, the mount stays. Ctrl-C stops the commit, and leaves the\n"
             "mount and its edits as they are.",
-    .n_min = 1,
-    .n_max = 1,
     .options = {{"discard", NULL, "drop the edits instead of saving them"}},
     .run = run_umount,
 };
@@ -776,8 +770,6 @@ const struct verb verb_discard = {
             "With PATHs, only those of the files and directories there and of all below. PATH\n"
             "is the name now or the one in the source, below MOUNTPOINT; a PATH that begins\n"
             "with MOUNTPOINT/ is taken as typed.",
-    .n_min = 1,
-    .n_max = SIZE_MAX,
     .options = {{"committed", NULL, "also take back edits that were committed"}},
     .run = run_discard,
 };

@@ -168,8 +168,6 @@ const struct verb verb_plan = {
             "table, in pipes with tabs between the columns. Writes nothing. The same view\n"
             "options can be given to a mount (-o NAME=VALUE) and to every verb that reads a\n"
             "SOURCE.",
-    .n_min = 1,
-    .n_max = 1,
     .has_source = true,
     .lists_views = true,
     .options = {{"format", "NAME", "also report what this format cannot store"},

@@ -40,6 +40,7 @@ struct leftovers {
 
 enum { N_DEPTH = 32, N_NAMES = 1000000 };
 
+/* Takes the path over. */
 static int add(struct leftovers *leftovers, char *path)
 {
     if (array_reserve(&leftovers->paths, sizeof(*leftovers->paths), leftovers->n_paths, 1,
@@ -58,33 +59,13 @@ static void cut(struct leftovers *leftovers, const char *path)
     leftovers->is_cut = true;
 }
 
-static int search(struct leftovers *leftovers, int fd, const char *path, dev_t device,
-                  unsigned depth);
-
-/* Looks at a directory, and takes the path over. */
-static int look(struct leftovers *leftovers, int dir_fd, const char *name, char *path, dev_t device,
-                unsigned depth)
+/* Looks into a directory, which is on the device, or what was mounted there since. */
+static int search(struct leftovers *leftovers, int above, const char *name, const char *path,
+                  dev_t device, unsigned depth)
 {
     struct stat st;
-    if (place_is_stage_name(name))
-        return add(leftovers, path);
-    const int fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    int code = 0;
-    if (fd < 0 || depth == 0)
-        cut(leftovers, path);
-    else if (fstat(fd, &st) == 0 && st.st_dev == device)
-        code = search(leftovers, dup(fd), path, device, depth - 1);
-    if (fd >= 0)
-        close(fd);
-    free(path);
-    return code;
-}
-
-/* Takes the descriptor over. */
-static int search(struct leftovers *leftovers, int fd, const char *path, dev_t device,
-                  unsigned depth)
-{
-    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    const int fd = openat(above, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *dir = fd < 0 || depth == 0 ? NULL : fdopendir(fd);
     int code = 0;
     if (dir == NULL) {
         cut(leftovers, path);
@@ -92,8 +73,8 @@ static int search(struct leftovers *leftovers, int fd, const char *path, dev_t d
             close(fd);
         return 0;
     }
-    for (const struct dirent *found; code == 0 && (found = readdir(dir)) != NULL;) {
-        struct stat st;
+    const bool is_inside = fstat(fd, &st) == 0 && st.st_dev == device;
+    for (const struct dirent *found; is_inside && code == 0 && (found = readdir(dir)) != NULL;) {
         char *below;
         if (strcmp(found->d_name, ".") == 0 || strcmp(found->d_name, "..") == 0)
             continue;
@@ -102,12 +83,17 @@ static int search(struct leftovers *leftovers, int fd, const char *path, dev_t d
             break;
         }
         if ((found->d_type != DT_DIR && found->d_type != DT_UNKNOWN) ||
-            fstatat(dirfd(dir), found->d_name, &st, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) < 0 ||
+            fstatat(fd, found->d_name, &st, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) < 0 ||
             !S_ISDIR(st.st_mode) || st.st_dev != device)
             continue;
-        code = asprintf(&below, "%s/%s", path, found->d_name) < 0
-                   ? -ENOMEM
-                   : look(leftovers, dirfd(dir), found->d_name, below, device, depth);
+        if (asprintf(&below, "%s/%s", path, found->d_name) < 0) {
+            code = -ENOMEM;
+        } else if (place_is_stage_name(found->d_name)) {
+            code = add(leftovers, below);
+        } else {
+            code = search(leftovers, fd, found->d_name, below, device, depth - 1);
+            free(below);
+        }
     }
     closedir(dir);
     return code;
@@ -132,8 +118,8 @@ static int leftovers_find(const char *path, struct leftovers *ret)
         place_is_stage_name(path_name(whole)))
         return 0;
     const size_t n_whole = strcmp(whole, "/") == 0 ? 0 : strlen(whole);
-    const int code = search(ret, open(whole, O_RDONLY | O_DIRECTORY | O_CLOEXEC),
-                            strcmp(whole, "/") == 0 ? "" : whole, st.st_dev, N_DEPTH);
+    const int code =
+        search(ret, AT_FDCWD, whole, n_whole == 0 ? "" : whole, st.st_dev, N_DEPTH + 1);
     for (size_t i = 0; i < ret->n_paths; i++)
         ret->is_below |= strchr(ret->paths[i] + n_whole + 1, '/') != NULL;
     if (ret->n_paths > 1)
@@ -146,7 +132,6 @@ static void leftovers_done(struct leftovers *leftovers)
     for (size_t i = 0; i < leftovers->n_paths; i++)
         free(leftovers->paths[i]);
     free(leftovers->paths);
-    *leftovers = (struct leftovers){0};
 }
 
 /* ---- one of them ---- */
@@ -540,8 +525,6 @@ const struct verb verb_recover = {
             "mounts have left in it and below.\n"
             "What is published is based on the paths and options given here only.\n"
             "The exit code is 0 if nothing is left to do, otherwise 9.",
-    .n_min = 0,
-    .n_max = 1,
     .options = {{"discard", NULL, "delete the edits"},
                 {"force", NULL, "publish unsynced edits; replace a changed output"},
                 {"onto", "SOURCE", "publish the edits on top of another source"},

@@ -666,8 +666,6 @@ const struct verb verb_show = {
             "corners of their first matrix. Statistics, percentiles and histogram ignore NaN\n"
             "and infinities. With --slice, print the elements of a part instead, which is\n"
             "spelled as in numpy: 0, -1, 0:4, ::2, with commas between dimensions.",
-    .n_min = 2,
-    .n_max = SIZE_MAX,
     .has_source = true,
     .options = {{"histogram", NULL, "on a terminal too, a line for each bin"},
                 {"json", NULL, "print one JSON object, for several KEYs a list"},

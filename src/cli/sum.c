@@ -37,13 +37,10 @@ struct sums {
 /* Gets the sums of one tensor. Anything but 0 is the end. */
 typedef int (*sums_visit)(void *ctx, const struct wfs_tensor *tensor, const struct sums *sums);
 
-enum { N_THREADS_MAX = 8 };
-
-enum { N_SHA256 = MANIFEST_N_SHA256 / 2 };
+enum { N_THREADS_MAX = 8, N_SHA256 = MANIFEST_N_SHA256 / 2 /* bytes */ };
 
 struct result {
-    unsigned char sha256[N_SHA256];
-    uint64_t xxh3;
+    struct sums sums;
     int code; /* 0 or a negative errno */
     bool is_ready;
 };
@@ -78,22 +75,19 @@ static int add_piece(void *ctx, const void *bytes, size_t n_bytes)
     return is_stopped ? -ECANCELED : 0;
 }
 
-static int make_sums(struct reading *reading, const struct wfs_tensor *tensor, struct result *ret)
+static int make_sums(struct reading *reading, const struct wfs_tensor *tensor, struct sums *ret)
 {
+    uint64_t xxh3;
+    unsigned char sha256[N_SHA256];
     sha256_init(&reading->sha256);
-    const int code = wfs_tensor_digest_and(tensor, add_piece, reading, &ret->xxh3);
-    if (code == 0)
-        sha256_digest(&reading->sha256, N_SHA256, ret->sha256);
-    return code;
-}
-
-static struct sums format(const struct result *result)
-{
-    struct sums sums;
+    const int code = wfs_tensor_digest_and(tensor, add_piece, reading, &xxh3);
+    if (code < 0)
+        return code;
+    sha256_digest(&reading->sha256, N_SHA256, sha256);
     for (size_t i = 0; i < N_SHA256; i++)
-        snprintf(sums.sha256 + 2 * i, 3, "%02x", result->sha256[i]);
-    snprintf(sums.xxh3, sizeof(sums.xxh3), "%016" PRIx64, result->xxh3);
-    return sums;
+        snprintf(ret->sha256 + 2 * i, 3, "%02x", sha256[i]);
+    snprintf(ret->xxh3, sizeof(ret->xxh3), "%016" PRIx64, xxh3);
+    return 0;
 }
 
 /* ---- all of them ---- */
@@ -120,7 +114,7 @@ static void *make_some(void *ctx)
     struct reading reading = {.job = job};
     for (size_t i; take_next(job, &i);) {
         struct result *result = &job->results[i];
-        const int code = make_sums(&reading, wfs_catalog_tensor(job->catalog, i), result);
+        const int code = make_sums(&reading, wfs_catalog_tensor(job->catalog, i), &result->sums);
         pthread_mutex_lock(&job->lock);
         result->code = code;
         result->is_ready = true;
@@ -132,15 +126,7 @@ static void *make_some(void *ctx)
     return NULL;
 }
 
-static int wait_for(struct job *job, const struct result *result)
-{
-    pthread_mutex_lock(&job->lock);
-    while (!result->is_ready)
-        pthread_cond_wait(&job->changed, &job->lock);
-    pthread_mutex_unlock(&job->lock);
-    return result->code;
-}
-
+/* Waits for the result of each tensor in turn. */
 static int visit_all(struct job *job, sums_visit visit, void *ctx,
                      const struct wfs_tensor **ret_failed)
 {
@@ -149,12 +135,15 @@ static int visit_all(struct job *job, sums_visit visit, void *ctx,
         const struct wfs_tensor *tensor = wfs_catalog_tensor(job->catalog, i);
         const size_t group = wfs_workload_group(job->workload, i);
         const struct result *result = &job->results[group == 0 ? i : job->firsts[group] - 1];
-        code = wait_for(job, result);
-        const struct sums sums = format(result);
+        pthread_mutex_lock(&job->lock);
+        while (!result->is_ready)
+            pthread_cond_wait(&job->changed, &job->lock);
+        pthread_mutex_unlock(&job->lock);
+        code = result->code;
         if (code < 0)
             *ret_failed = tensor;
         else
-            code = visit(ctx, tensor, &sums);
+            code = visit(ctx, tensor, &result->sums);
     }
     return code;
 }
@@ -186,12 +175,6 @@ static int run_threads(struct job *job, sums_visit visit, void *ctx,
     return code;
 }
 
-static void find_firsts(struct job *job)
-{
-    for (size_t i = wfs_catalog_n_tensors(job->catalog); i-- > 0;)
-        job->firsts[wfs_workload_group(job->workload, i)] = i + 1;
-}
-
 /*
  * Reads all tensors once, several at a time, those of a group of the workload once together, and
  * calls visit for each in the order of the catalog. Returns the first result that is not 0: of
@@ -213,7 +196,8 @@ static int sums_make(const struct wfs_catalog *catalog, const struct wfs_workloa
     *ret_failed = NULL;
     if (results == NULL || firsts == NULL)
         return -ENOMEM;
-    find_firsts(&job);
+    for (size_t i = wfs_catalog_n_tensors(catalog); i-- > 0;)
+        firsts[wfs_workload_group(workload, i)] = i + 1;
     return run_threads(&job, visit, ctx, ret_failed);
 }
 
@@ -537,8 +521,6 @@ const struct verb verb_sum = {
             "tensor that is not as a line of MANIFEST ('-': standard input) describes it,\n"
             "that is missing, or that no line describes; the exit code is 1 then. Without\n"
             "SOURCE, the files that MANIFEST names are checked.",
-    .n_min = 0,
-    .n_max = SIZE_MAX,
     .has_source = true,
     .options = {{"check", "MANIFEST", "compare with what 'sum' printed before"},
                 {"json", NULL, "print one JSON object"},

@@ -260,8 +260,9 @@ int table_print(struct table *table)
     if (table->form != TABLE_SCREEN || table->n_cells == 0 || has_failed)
         return has_failed ? -ENOMEM : 0;
     for (size_t i = 0; i < table->n_columns; i++) {
-        const size_t n_heading = screen_columns(table->columns[i].heading);
-        if (table->widths[i] > 0 && table->widths[i] < n_heading)
+        const size_t n_heading =
+            table->widths[i] > 0 ? screen_columns(table->columns[i].heading) : 0;
+        if (table->widths[i] < n_heading)
             table->widths[i] = n_heading;
     }
     const size_t n_shown = count_columns(table);

@@ -54,22 +54,6 @@ static void format_double(double number, bool is_json, char text[VALUES_TEXT_MAX
         snprintf(text, VALUES_TEXT_MAX, is_json ? "%.17g" : "%.6g", number);
 }
 
-static void format_bool(const struct element *element, char text[VALUES_TEXT_MAX])
-{
-    const uint64_t value = load(element);
-    if (value > 1)
-        snprintf(text, VALUES_TEXT_MAX, "%" PRIu64, value);
-    else
-        strcpy(text, value == 1 ? "true" : "false");
-}
-
-static void format_signed(const struct element *element, char text[VALUES_TEXT_MAX])
-{
-    const unsigned n_spare = 64 - element->n_bits;
-    const int64_t value = (int64_t)(load(element) << n_spare) >> n_spare;
-    snprintf(text, VALUES_TEXT_MAX, "%" PRId64, value);
-}
-
 static void format_float(const struct element *element, enum wfs_dtype dtype, bool is_json,
                          char text[VALUES_TEXT_MAX])
 {
@@ -95,14 +79,6 @@ static void format_complex(const struct element *element, enum wfs_dtype dtype, 
              re, im);
 }
 
-static void format_bits(const struct element *element, bool is_json, char text[VALUES_TEXT_MAX])
-{
-    const unsigned shift = element->position * element->n_bits;
-    const uint64_t value = load(element) >> shift & ((1ull << element->n_bits) - 1);
-    snprintf(text, VALUES_TEXT_MAX, is_json ? "\"0x%0*" PRIx64 "\"" : "0x%0*" PRIx64,
-             (int)(element->n_bits + 3) / 4, value);
-}
-
 int values_format(const struct wfs_tensor *tensor, uint64_t index, bool is_json,
                   char text[VALUES_TEXT_MAX])
 {
@@ -110,15 +86,20 @@ int values_format(const struct wfs_tensor *tensor, uint64_t index, bool is_json,
     const int result = read_element(tensor, index, &element);
     if (result < 0)
         return result;
+    const unsigned n_bits = element.n_bits, n_spare = 64 - (n_bits < 64 ? n_bits : 64);
+    const uint64_t value = load(&element);
     switch (wfs_dtype_kind(tensor->dtype)) {
     case WFS_KIND_BOOL:
-        format_bool(&element, text);
+        if (value > 1)
+            snprintf(text, VALUES_TEXT_MAX, "%" PRIu64, value);
+        else
+            strcpy(text, value == 1 ? "true" : "false");
         break;
     case WFS_KIND_UNSIGNED:
-        snprintf(text, VALUES_TEXT_MAX, "%" PRIu64, load(&element));
+        snprintf(text, VALUES_TEXT_MAX, "%" PRIu64, value);
         break;
     case WFS_KIND_SIGNED:
-        format_signed(&element, text);
+        snprintf(text, VALUES_TEXT_MAX, "%" PRId64, (int64_t)(value << n_spare) >> n_spare);
         break;
     case WFS_KIND_FLOAT:
         format_float(&element, tensor->dtype, is_json, text);
@@ -127,7 +108,9 @@ int values_format(const struct wfs_tensor *tensor, uint64_t index, bool is_json,
         format_complex(&element, tensor->dtype, is_json, text);
         break;
     case WFS_KIND_BITS:
-        format_bits(&element, is_json, text);
+        snprintf(text, VALUES_TEXT_MAX, is_json ? "\"0x%0*" PRIx64 "\"" : "0x%0*" PRIx64,
+                 (int)(n_bits + 3) / 4,
+                 value >> element.position * n_bits & (((uint64_t)1 << n_bits) - 1));
         break;
     }
     return 0;
