@@ -153,13 +153,13 @@ static int get_numpy(const struct look *look, struct strbuf *text)
 
 static int get_xxh3(const struct look *look, struct strbuf *text)
 {
-    return digests_xxh3(look->tree, look->node, text);
+    return digests_get(look->tree, look->node, DIGEST_XXH3, text);
 }
 
 static int get_stats(const struct look *look, struct strbuf *text)
 {
     return look->description.has_dtype && look->description.has_shape
-               ? digests_stats(look->tree, look->node, text)
+               ? digests_get(look->tree, look->node, DIGEST_STATS, text)
                : -ENODATA;
 }
 

@@ -55,14 +55,6 @@ static uint64_t hash_of(const struct wfs_node *node)
     return hash_bytes(&node->ino, sizeof(node->ino), hash_seed());
 }
 
-static int add_doubt(struct doubts *doubts, uint32_t id)
-{
-    if (array_reserve(&doubts->ids, sizeof(*doubts->ids), doubts->n_ids, 1, &doubts->n_room) < 0)
-        return -ENOMEM;
-    doubts->ids[doubts->n_ids++] = id;
-    return 0;
-}
-
 static int find_doubts(const struct wfs_tree *tree, struct doubts *doubts)
 {
     const uint32_t n = tree->nodes.n_items;
@@ -75,8 +67,12 @@ static int find_doubts(const struct wfs_tree *tree, struct doubts *doubts)
         if (id > N_AHEAD) {
             uint64_t *word = &doubts->seen[*bit / 64];
             const uint64_t mask = UINT64_C(1) << *bit % 64;
-            if ((*word & mask) != 0 && add_doubt(doubts, id - N_AHEAD) < 0)
-                return -ENOMEM;
+            if ((*word & mask) != 0) {
+                if (array_reserve(&doubts->ids, sizeof(*doubts->ids), doubts->n_ids, 1,
+                                  &doubts->n_room) < 0)
+                    return -ENOMEM;
+                doubts->ids[doubts->n_ids++] = id - N_AHEAD;
+            }
             *word |= mask;
         }
         if (id <= n) {
@@ -135,65 +131,6 @@ static int inodes_settle(struct wfs_tree *tree)
     return code;
 }
 
-/* Finds out whether any tensors may be tied. -ENOMEM. */
-static int ties_init(struct ties *ties, const struct wfs_catalog *catalog)
-{
-    const size_t n = wfs_catalog_n_tensors(catalog);
-    const struct wfs_stored *before = NULL;
-    *ties = (struct ties){0};
-    for (size_t i = 0; i < n && !ties->is_needed; i++) {
-        const struct wfs_tensor *tensor = wfs_catalog_tensor(catalog, i);
-        if (tensor->n_bytes == 0)
-            continue;
-        /* A source that comes back after another one could repeat what it had. */
-        ties->is_needed = before != NULL && (before->source != tensor->stored.source ||
-                                             before->offset >= tensor->stored.offset);
-        before = &tensor->stored;
-    }
-    if (!ties->is_needed)
-        return 0;
-    ties->nodes = calloc(n, sizeof(struct wfs_node *));
-    return ties->nodes == NULL || map_reserve(&ties->map, (uint32_t)n) < 0 ? -ENOMEM : 0;
-}
-
-struct tie_query {
-    const struct ties *ties;
-    const struct wfs_tensor *tensor;
-};
-
-static bool is_match(const void *ctx, uint32_t id)
-{
-    const struct tie_query *query = ctx;
-    return tied_are_same(query->ties->nodes[id]->tensor, query->tensor);
-}
-
-/* Returns the node with the same view, or NULL. */
-static struct wfs_node *ties_find(const struct ties *ties, const struct wfs_tensor *tensor)
-{
-    const struct tie_query query = {ties, tensor};
-    uint32_t id;
-    if (!ties->is_needed || tensor->n_bytes == 0 ||
-        !map_find(&ties->map, tied_hash(tensor), is_match, &query, &id))
-        return NULL;
-    return ties->nodes[id];
-}
-
-/* Adds a node; there is room for as many as the catalog has tensors. -ENOMEM. */
-static int ties_add(struct ties *ties, struct wfs_node *node)
-{
-    if (!ties->is_needed)
-        return 0;
-    ties->nodes[ties->n_nodes] = node;
-    return map_add(&ties->map, tied_hash(node->tensor), ties->n_nodes++);
-}
-
-static void ties_done(struct ties *ties)
-{
-    map_done(&ties->map);
-    free(ties->nodes);
-    *ties = (struct ties){0};
-}
-
 /* Where a tensor's file goes. */
 struct place {
     struct wfs_node *dir;
@@ -203,18 +140,15 @@ struct place {
 struct build {
     struct wfs_tree *tree;
     struct wfs_error *err;
-    struct ties ties;
+    struct arena arena;
     struct place *places; /* of each tensor */
+    bool has_ties;        /* some two tensors may be tied */
+    struct map ties;      /* nodes by their views */
     /* The directories of the key before, and the bytes of it that lead to each. */
     struct wfs_node *way[KEY_DEPTH_MAX];
     size_t n_bytes[KEY_DEPTH_MAX];
     unsigned depth;
 };
-
-static int fail_memory(struct build *build)
-{
-    return wfs_fail_memory(build->err);
-}
 
 /* ---- directories ---- */
 
@@ -227,15 +161,6 @@ static char *copy_name(struct wfs_tree *tree, const char *bytes, size_t n_bytes,
     memcpy(name, bytes, n_bytes);
     memcpy(name + n_bytes, suffix, n_suffix + 1);
     return name;
-}
-
-/* Two parts with the same hash would be one name, and one key would take the place of the other. */
-static int fail_cut(struct build *build, struct key_part part)
-{
-    return wfs_fail(build->err, EBADMSG,
-                    "two keys have different parts that are too long for a name and have the same "
-                    "hash: '%s'; rename one of them with the option remap",
-                    wfs_quote_n(part.bytes, part.n_bytes).text);
 }
 
 /* Makes the name, in the arena or where the key itself has it. */
@@ -252,16 +177,16 @@ static int name_of(struct build *build, struct key_part part, const char *suffix
         const int code =
             name.is_cut ? key_cuts_add(&tree->cuts, &tree->arena, &name, part.bytes, part.n_bytes)
                         : 0;
+        if (code == -EEXIST) /* one key would take the place of the other */
+            return wfs_fail(build->err, EBADMSG,
+                            "two keys have different parts that are too long for a name and have "
+                            "the same hash: '%s'; rename one of them with the option remap",
+                            wfs_quote_n(part.bytes, part.n_bytes).text);
         if (code < 0)
-            return code == -EEXIST ? fail_cut(build, part) : fail_memory(build);
+            return wfs_fail_memory(build->err);
         *ret = copy_name(tree, name.text, name.n_bytes, suffix);
     }
-    return *ret == NULL ? fail_memory(build) : 0;
-}
-
-static const char *file_suffix(const struct build *build)
-{
-    return build->tree->options.files == WFS_FILES_NPY ? KEY_NPY : "";
+    return *ret == NULL ? wfs_fail_memory(build->err) : 0;
 }
 
 /* Finds or makes the directory of a part. */
@@ -278,14 +203,8 @@ static int add_dir(struct build *build, struct key_part part, struct wfs_node **
         id != 0 ? entry_at(tree, id)->node : node_new(tree, NODE_DIR, inodes_of_name(parent, name));
     if (*dir == NULL ||
         (id == 0 && entry_add(tree, parent, name, NAME_BORROWED, *dir, true, &id) < 0))
-        return fail_memory(build);
+        return wfs_fail_memory(build->err);
     return 0;
-}
-
-static struct key_iter iter_of(const struct build *build, const char *key)
-{
-    return (struct key_iter){key,
-                             build->tree->options.layout == WFS_LAYOUT_FLAT ? 1 : KEY_DEPTH_MAX};
 }
 
 /* How many directories the key shares with the one before. */
@@ -305,9 +224,8 @@ static int add_dirs(struct build *build, const char *key, const char *before, st
     unsigned depth = shared_depth(build, key, before);
     struct wfs_node *dir = depth == 0 ? build->tree->root : build->way[depth - 1];
     const size_t n_shared = depth == 0 ? 0 : build->n_bytes[depth - 1];
-    struct key_iter iter = iter_of(build, key);
-    iter.at += n_shared;
-    iter.n_left -= depth;
+    const bool is_flat = build->tree->options.layout == WFS_LAYOUT_FLAT;
+    struct key_iter iter = {key + n_shared, (is_flat ? 1 : KEY_DEPTH_MAX) - depth};
     for (struct key_part part = key_next(&iter); !part.is_last; part = key_next(&iter)) {
         const int code = add_dir(build, part, &dir);
         if (code < 0)
@@ -330,9 +248,9 @@ static int add_all_dirs(struct build *build)
     const char *before = NULL;
     if (n > NODES_MAX)
         return wfs_fail(build->err, E2BIG, "more than %d tensors and values", NODES_MAX);
-    build->places = calloc(n + 1, sizeof(*build->places));
+    build->places = arena_calloc(&build->arena, n + 1, sizeof(*build->places));
     if (build->places == NULL)
-        return fail_memory(build);
+        return wfs_fail_memory(build->err);
     for (size_t i = 0; i < n; i++) {
         const char *key = i < n_tensors ? wfs_catalog_tensor(catalog, i)->key
                                         : wfs_catalog_value_name(catalog, i - n_tensors);
@@ -373,19 +291,50 @@ static int fail_twins(struct build *build, const struct entry *one, const struct
                     wfs_quote(key).text, wfs_quote(other_key).text);
 }
 
+/* Most files hold their tensors one after the other. Offsets that only grow mean that nothing is
+ * tied, and then no table is made. */
+static int look_for_ties(struct build *build)
+{
+    const struct wfs_catalog *catalog = build->tree->catalog;
+    const size_t n = wfs_catalog_n_tensors(catalog);
+    const struct wfs_stored *before = NULL;
+    for (size_t i = 0; i < n && !build->has_ties; i++) {
+        const struct wfs_tensor *tensor = wfs_catalog_tensor(catalog, i);
+        if (tensor->n_bytes == 0)
+            continue;
+        /* A source that comes back after another one could repeat what it had. */
+        build->has_ties = before != NULL && (before->source != tensor->stored.source ||
+                                             before->offset >= tensor->stored.offset);
+        before = &tensor->stored;
+    }
+    return build->has_ties ? map_reserve(&build->ties, (uint32_t)n) : 0;
+}
+
+static bool is_tied(const void *ctx, uint32_t id)
+{
+    const struct query *query = ctx; /* a node of the tensor that is looked for */
+    const struct wfs_node *node = pool_at(&query->tree->nodes, id);
+    return tied_are_same(node->tensor, query->node->tensor);
+}
+
+/* Tensors that are the same view of the same bytes share a node. */
 static struct wfs_node *node_of(struct build *build, uint32_t order, const struct wfs_node *dir,
                                 const char *name)
 {
-    const struct wfs_tensor *tensor = wfs_catalog_tensor(build->tree->catalog, order);
-    struct wfs_node *node = ties_find(&build->ties, tensor);
-    if (node != NULL)
-        return node;
-    node = node_new(build->tree, NODE_FILE, inodes_of_name(dir, name));
+    struct wfs_tree *tree = build->tree;
+    const struct wfs_tensor *tensor = wfs_catalog_tensor(tree->catalog, order);
+    const struct wfs_node like = {.tensor = tensor};
+    const struct query query = {tree, &like};
+    const bool may_be_tied = build->has_ties && tensor->n_bytes > 0;
+    uint32_t id;
+    if (may_be_tied && map_find(&build->ties, tied_hash(tensor), is_tied, &query, &id))
+        return pool_at(&tree->nodes, id);
+    struct wfs_node *node = node_new(tree, NODE_FILE, inodes_of_name(dir, name));
     if (node == NULL)
         return NULL;
     node->tensor = tensor;
-    build->tree->n_bytes += tensor->n_bytes;
-    return ties_add(&build->ties, node) < 0 ? NULL : node;
+    tree->n_bytes += tensor->n_bytes;
+    return may_be_tied && map_add(&build->ties, tied_hash(tensor), node->id) < 0 ? NULL : node;
 }
 
 static int add_file(struct build *build, uint32_t order)
@@ -394,18 +343,21 @@ static int add_file(struct build *build, uint32_t order)
     const char *key = wfs_catalog_tensor(tree->catalog, order)->key;
     const struct place *place = &build->places[order];
     const struct key_part part = {key + place->n_bytes, strlen(key + place->n_bytes), true};
+    const bool is_npy = tree->options.files == WFS_FILES_NPY;
     struct wfs_node *dir = place->dir;
     const char *name;
-    const int code = name_of(build, part, file_suffix(build), &name);
+    const int code = name_of(build, part, is_npy ? KEY_NPY : "", &name);
     if (code < 0)
         return code;
     struct wfs_node *same = find_dir(build, dir, part, name);
     if (same != NULL) {
         dir = same;
-        name = tree->options.files == WFS_FILES_NPY ? KEY_SELF KEY_NPY : KEY_SELF;
+        name = is_npy ? KEY_SELF KEY_NPY : KEY_SELF;
     }
     struct wfs_node *node = node_of(build, order, dir, name);
-    return node == NULL || entry_append(tree, dir, name, node, order) < 0 ? fail_memory(build) : 0;
+    return node == NULL || entry_append(tree, dir, name, node, order) < 0
+               ? wfs_fail_memory(build->err)
+               : 0;
 }
 
 static int sort_all(struct build *build)
@@ -437,42 +389,34 @@ static int add_value(struct build *build, uint32_t value)
         return 0;
     struct wfs_node *node = node_new(tree, NODE_VALUE, inodes_of_name(place->dir, name));
     if (node == NULL)
-        return fail_memory(build);
+        return wfs_fail_memory(build->err);
     node->value = value;
     if (entry_add(tree, place->dir, name, NAME_BORROWED, node, true, &id) < 0)
-        return fail_memory(build);
+        return wfs_fail_memory(build->err);
     entry_at(tree, id)->order = (uint32_t)wfs_catalog_n_tensors(tree->catalog) + value;
     valuefile_add(tree, node);
     return 0;
-}
-
-static int add_all_values(struct build *build)
-{
-    const uint32_t n = (uint32_t)wfs_catalog_n_values(build->tree->catalog);
-    int code = 0;
-    for (uint32_t i = 0; i < n && code == 0; i++)
-        code = add_value(build, i);
-    return code < 0 || n == 0 ? code : sort_all(build);
 }
 
 static int add_all(struct build *build)
 {
     struct wfs_tree *tree = build->tree;
     const uint32_t n = (uint32_t)wfs_catalog_n_tensors(tree->catalog);
+    const uint32_t n_values = (uint32_t)wfs_catalog_n_values(tree->catalog);
     int code = add_all_dirs(build);
-    if (code < 0)
-        return code;
-    if (ties_init(&build->ties, tree->catalog) < 0)
-        return fail_memory(build);
+    if (code == 0 && look_for_ties(build) < 0)
+        code = wfs_fail_memory(build->err);
     for (uint32_t i = 0; i < n && code == 0; i++)
         code = add_file(build, i);
     if (code == 0)
         code = sort_all(build);
     if (code == 0 && entry_index_all(tree) < 0)
-        code = fail_memory(build);
-    if (code == 0)
-        code = add_all_values(build);
-    return code == 0 && inodes_settle(tree) < 0 ? fail_memory(build) : code;
+        code = wfs_fail_memory(build->err);
+    for (uint32_t i = 0; i < n_values && code == 0; i++)
+        code = add_value(build, i);
+    if (code == 0 && n_values > 0)
+        code = sort_all(build);
+    return code == 0 && inodes_settle(tree) < 0 ? wfs_fail_memory(build->err) : code;
 }
 
 /* Fills a tree that has nothing but its root. */
@@ -484,8 +428,8 @@ static int build_tree(struct wfs_tree *tree, struct wfs_error *err)
     build->tree = tree;
     build->err = err;
     const int code = add_all(build);
-    ties_done(&build->ties);
-    free(build->places);
+    map_done(&build->ties);
+    arena_done(&build->arena);
     free(build);
     return code;
 }

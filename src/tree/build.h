@@ -7,13 +7,6 @@
 
 #include "tree/node/node.h"
 
-struct ties {
-    bool is_needed; /* some two tensors may be tied */
-    struct map map;
-    struct wfs_node **nodes; /* malloc'ed */
-    uint32_t n_nodes;
-};
-
 /* Makes the tree; the catalog and the texts of the options are borrowed. */
 int pristine_new(const struct wfs_catalog *catalog, const struct wfs_tree_options *options,
                  struct wfs_tree **out, struct wfs_error *err);

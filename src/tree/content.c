@@ -87,16 +87,11 @@ static int copy_all(const struct copy *copy)
 }
 
 /* Allocates what the file is to begin with, where the disk can do that. */
-static int allocate(struct datafiles *data, uint64_t number, uint64_t n_keep)
-{
-    const int code = n_keep == 0 ? 0 : datafiles_allocate(data, number, 0, 0, n_keep);
-    return code == -EOPNOTSUPP ? 0 : code;
-}
-
 static int run_copy(const struct copy *copy)
 {
-    const int code = allocate(copy->data, copy->number, copy->n_keep);
-    return code < 0 ? code : copy_all(copy);
+    const int code =
+        copy->n_keep == 0 ? 0 : datafiles_allocate(copy->data, copy->number, 0, 0, copy->n_keep);
+    return code < 0 && code != -EOPNOTSUPP ? code : copy_all(copy);
 }
 
 /* Takes what the copy needs, so that the tree may change: the edit of the node owns its shape. */

@@ -21,10 +21,8 @@
 #include "tree/file/editfile.h"
 #include "tree/node/edit.h"
 
-enum kind { XXH3, STATS, N_KINDS };
-
 struct wfs_digest_job {
-    enum kind kind;
+    enum digest_kind kind;
     uint64_t version; /* of the content */
     struct wfs_tensor tensor;
     struct source *source; /* of staged content; NULL: the tensor lies in the catalog's */
@@ -33,8 +31,8 @@ struct wfs_digest_job {
 };
 
 struct result {
-    uint64_t ino, version; /* of the node and its content */
-    char *texts[N_KINDS];  /* malloc'ed; NULL: not computed */
+    uint64_t ino, version;       /* of the node and its content */
+    char *texts[DIGEST_N_KINDS]; /* malloc'ed; NULL: not computed */
 };
 
 struct digests {
@@ -60,8 +58,8 @@ void digests_free(struct digests *digests)
     if (digests == NULL)
         return;
     for (uint32_t i = 0; i < digests->n_results; i++) {
-        free(digests->results[i].texts[XXH3]);
-        free(digests->results[i].texts[STATS]);
+        free(digests->results[i].texts[DIGEST_XXH3]);
+        free(digests->results[i].texts[DIGEST_STATS]);
     }
     free(digests->results);
     map_done(&digests->map);
@@ -102,8 +100,8 @@ static struct result *result_of(struct digests *digests, const struct wfs_node *
     }
     struct result *result = &digests->results[id];
     if (result->version != version_of(node)) {
-        free(result->texts[XXH3]);
-        free(result->texts[STATS]);
+        free(result->texts[DIGEST_XXH3]);
+        free(result->texts[DIGEST_STATS]);
         *result = (struct result){.ino = node->ino, .version = version_of(node)};
     }
     return result;
@@ -172,7 +170,7 @@ static int fill_job(const struct wfs_tree *tree, const struct wfs_node *node,
     if (code == 0)
         code = shape_own(&job->tensor.shape, &job->arena); /* the edit of the node may free it */
     /* Statistics need each stored element once only. */
-    if (code == 0 && job->kind == XXH3 && !tree->options.allows_large &&
+    if (code == 0 && job->kind == DIGEST_XXH3 && !tree->options.allows_large &&
         wfs_tensor_is_large(&job->tensor))
         code = -EFBIG;
     return code;
@@ -188,7 +186,7 @@ void wfs_digest_job_free(struct wfs_digest_job *job)
     free(job);
 }
 
-static int new_job(const struct wfs_tree *tree, const struct wfs_node *node, enum kind kind,
+static int new_job(const struct wfs_tree *tree, const struct wfs_node *node, enum digest_kind kind,
                    struct wfs_digest_job **out)
 {
     struct wfs_digest_job *job = calloc(1, sizeof(*job));
@@ -212,8 +210,8 @@ bool wfs_digest_job_is_long(const struct wfs_digest_job *job)
 
 int wfs_digest_job_run(struct wfs_digest_job *job)
 {
-    const int code = job->kind == XXH3 ? put_xxh3(&job->tensor, &job->text)
-                                       : put_stats(&job->tensor, &job->text);
+    const int code = job->kind == DIGEST_XXH3 ? put_xxh3(&job->tensor, &job->text)
+                                              : put_stats(&job->tensor, &job->text);
     return code < 0 ? code : job->text.has_failed ? -ENOMEM : 0;
 }
 
@@ -240,8 +238,8 @@ const char *wfs_digest_job_text(const struct wfs_digest_job *job)
 
 /* ---- getting ---- */
 
-static bool find_known(const struct wfs_tree *tree, const struct wfs_node *node, enum kind kind,
-                       struct strbuf *text)
+static bool find_known(const struct wfs_tree *tree, const struct wfs_node *node,
+                       enum digest_kind kind, struct strbuf *text)
 {
     struct digests *digests = tree->digests;
     pthread_mutex_lock(&digests->lock);
@@ -258,8 +256,8 @@ static void cleanup_job(struct wfs_digest_job **job)
     wfs_digest_job_free(*job);
 }
 
-static int get(const struct wfs_tree *tree, const struct wfs_node *node, enum kind kind,
-               struct strbuf *text)
+int digests_get(const struct wfs_tree *tree, const struct wfs_node *node, enum digest_kind kind,
+                struct strbuf *text)
 {
     cleanup(cleanup_job) struct wfs_digest_job *job = NULL;
     if (find_known(tree, node, kind, text))
@@ -272,16 +270,6 @@ static int get(const struct wfs_tree *tree, const struct wfs_node *node, enum ki
     return code < 0 ? code : text->has_failed ? -ENOMEM : 0;
 }
 
-int digests_xxh3(const struct wfs_tree *tree, const struct wfs_node *node, struct strbuf *text)
-{
-    return get(tree, node, XXH3, text);
-}
-
-int digests_stats(const struct wfs_tree *tree, const struct wfs_node *node, struct strbuf *text)
-{
-    return get(tree, node, STATS, text);
-}
-
 int wfs_digest_job_new(const struct wfs_tree *tree, const struct wfs_node *node, const char *name,
                        struct wfs_digest_job **ret)
 {
@@ -290,6 +278,6 @@ int wfs_digest_job_new(const struct wfs_tree *tree, const struct wfs_node *node,
     *ret = NULL;
     if (node->kind != NODE_FILE || (!is_xxh3 && strcmp(name, "user.weightfs.stats") != 0))
         return 0;
-    const enum kind kind = is_xxh3 ? XXH3 : STATS;
+    const enum digest_kind kind = is_xxh3 ? DIGEST_XXH3 : DIGEST_STATS;
     return find_known(tree, node, kind, &text) ? 0 : new_job(tree, node, kind, ret);
 }

@@ -13,10 +13,11 @@ struct digests;
 int digests_new(struct digests **out);
 void digests_free(struct digests *digests);
 
-/* Adds 16 hex digits. -EIO, -ENOMEM. */
-int digests_xxh3(const struct wfs_tree *tree, const struct wfs_node *node, struct strbuf *text);
+enum digest_kind { DIGEST_XXH3, DIGEST_STATS, DIGEST_N_KINDS };
 
-/* Adds a JSON object. -ENODATA: the elements are not numbers, or their dtype is not known. */
-int digests_stats(const struct wfs_tree *tree, const struct wfs_node *node, struct strbuf *text);
+/* Adds 16 hex digits, or a JSON object. -ENODATA: the elements are not numbers, or their dtype is
+ * not known; -EIO, -ENOMEM. */
+int digests_get(const struct wfs_tree *tree, const struct wfs_node *node, enum digest_kind kind,
+                struct strbuf *text);
 
 #endif

@@ -26,11 +26,6 @@ static size_t n_bytes_of_stem(const char *name)
     return n > n_suffix && strcmp(name + n - n_suffix, KEY_NPY) == 0 ? n - n_suffix : n;
 }
 
-static bool is_stem(const char *name, const char *stem)
-{
-    return n_bytes_of_stem(name) == strlen(stem) && strncmp(name, stem, strlen(stem)) == 0;
-}
-
 /* Returns true for a name such as "%.json": only with its suffix is it that of a file. */
 static bool is_name_of_value(const char *name)
 {
@@ -62,7 +57,8 @@ static int check_name(const struct wfs_tree *tree, const struct wfs_node *dir, c
     if (kind == KEY_IS_INVALID || (kind == KEY_IS_SELF && (is_dir || dir == tree->root)))
         return -EINVAL;
     if (tree->options.reserved_key != NULL && !is_dir &&
-        ((dir == tree->root && is_stem(name, tree->options.reserved_key)) ||
+        ((dir == tree->root && n_bytes_of_stem(name) == strlen(tree->options.reserved_key) &&
+          strncmp(name, tree->options.reserved_key, n_bytes_of_stem(name)) == 0) ||
          (kind == KEY_IS_SELF && is_called(tree, dir, tree->options.reserved_key))))
         return -EINVAL;
     return 0;
@@ -122,15 +118,6 @@ static int check_new(const struct wfs_tree *tree, const struct wfs_node *dir, co
     return code < 0 ? code : tree->n_nodes >= NODES_MAX ? -ENOSPC : 0;
 }
 
-/* Removes what could not be made completely. */
-static void unmake(struct wfs_tree *tree, struct wfs_node *node, uint32_t id)
-{
-    if (id != 0)
-        entry_remove(tree, id);
-    node->n_links = 0;
-    edit_release(tree, node);
-}
-
 static int make_node(struct wfs_tree *tree, struct wfs_node *dir, const char *name, mode_t mode,
                      enum node_kind kind, struct wfs_node **ret)
 {
@@ -147,7 +134,10 @@ static int make_node(struct wfs_tree *tree, struct wfs_node *dir, const char *na
     if (code == 0)
         code = namesake_describe(tree, node);
     if (code < 0) {
-        unmake(tree, node, id);
+        if (id != 0)
+            entry_remove(tree, id);
+        node->n_links = 0;
+        edit_release(tree, node);
         return code;
     }
     const struct timespec now = node_now();
@@ -171,11 +161,12 @@ static int make_node(struct wfs_tree *tree, struct wfs_node *dir, const char *na
 static int make(struct wfs_tree *tree, struct wfs_node *dir, const char *name, mode_t mode,
                 enum node_kind kind, struct wfs_node **ret)
 {
-    int code = check_new(tree, dir, name, kind == NODE_DIR);
+    const bool is_dir = kind == NODE_DIR;
+    int code = check_new(tree, dir, name, is_dir);
     if (code == 0)
         code = namesake_index(tree);
     if (code == 0)
-        code = notes_make(tree, dir, name, kind == NODE_DIR);
+        code = notes_name(tree, is_dir ? WFS_RECORD_DIRECTORY : WFS_RECORD_FILE, dir, name);
     return code < 0 ? code : notes_settle(tree, NULL, make_node(tree, dir, name, mode, kind, ret));
 }
 
@@ -231,7 +222,7 @@ int wfs_node_unlink(struct wfs_tree *tree, struct wfs_node *dir, const char *nam
         return -EISDIR;
     if (node_is_fixed(node))
         return -EPERM;
-    code = notes_remove(tree, dir, name);
+    code = notes_name(tree, WFS_RECORD_REMOVE, dir, name);
     if (code < 0)
         return code;
     edit_mark_entry(tree, is_shown(tree, id));
@@ -242,32 +233,26 @@ int wfs_node_unlink(struct wfs_tree *tree, struct wfs_node *dir, const char *nam
     return 0;
 }
 
-static void remove_dir(struct wfs_tree *tree, uint32_t id)
-{
-    struct wfs_node *node = entry_at(tree, id)->node;
-    entry_remove(tree, id);
-    node->n_links = 0;
-    edit_touch(tree, node);
-    edit_release(tree, node);
-}
-
 int wfs_node_rmdir(struct wfs_tree *tree, struct wfs_node *dir, const char *name)
 {
     uint32_t id;
     int code = find(tree, dir, name, &id);
     if (code < 0)
         return code;
-    const struct wfs_node *node = entry_at(tree, id)->node;
+    struct wfs_node *node = entry_at(tree, id)->node;
     if (node->kind != NODE_DIR)
         return -ENOTDIR;
     if (node == tree->control || node == tree->out)
         return -EBUSY;
     if (entry_has_any(node))
         return -ENOTEMPTY;
-    code = notes_remove(tree, dir, name);
+    code = notes_name(tree, WFS_RECORD_REMOVE, dir, name);
     if (code < 0)
         return code;
-    remove_dir(tree, id);
+    entry_remove(tree, id);
+    node->n_links = 0;
+    edit_touch(tree, node);
+    edit_release(tree, node);
     touch_dir(tree, dir);
     return 0;
 }

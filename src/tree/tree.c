@@ -30,102 +30,96 @@ struct replay {
 
 /* ---- finding ---- */
 
-/* Finds the directory of the path, and its last part. */
-static int find_dir(const struct wfs_tree *tree, const char *path, struct wfs_node **ret_dir,
-                    const char **ret_name)
+/* Where a path of a record leads to. */
+struct spot {
+    struct wfs_node *dir, *node; /* node NULL: nothing has the name */
+    const char *name;
+};
+
+/* -ENOENT without a directory, or without a node where there must be one. */
+static int find(const struct wfs_tree *tree, const char *path, bool is_needed, struct spot *ret)
 {
-    struct wfs_node *dir = tree->root;
     char name[KEY_NAME_MAX + 1];
+    *ret = (struct spot){.dir = tree->root};
     for (const char *slash; (slash = strchr(path, '/')) != NULL; path = slash + 1) {
         const size_t n = (size_t)(slash - path);
         if (n > KEY_NAME_MAX)
             return -ENAMETOOLONG;
         memcpy(name, path, n);
         name[n] = '\0';
-        const int code = wfs_node_lookup(tree, dir, name, &dir);
+        const int code = wfs_node_lookup(tree, ret->dir, name, &ret->dir);
         if (code < 0)
             return code;
     }
-    *ret_dir = dir;
-    *ret_name = path;
-    return dir->kind == NODE_DIR ? 0 : -ENOTDIR;
-}
-
-static int find_node(const struct wfs_tree *tree, const char *path, struct wfs_node **ret)
-{
-    struct wfs_node *dir;
-    const char *name;
-    const int code = find_dir(tree, path, &dir, &name);
-    return code < 0 ? code : wfs_node_lookup(tree, dir, name, ret);
+    ret->name = path;
+    if (ret->dir->kind != NODE_DIR)
+        return -ENOTDIR;
+    const int code = wfs_node_lookup(tree, ret->dir, path, &ret->node);
+    return is_needed ? code : 0;
 }
 
 /* ---- names ---- */
 
 static int do_make(struct wfs_tree *tree, const struct wfs_record *record)
 {
-    struct wfs_node *dir, *node;
-    const char *name;
-    const int code = find_dir(tree, record->words[0], &dir, &name);
+    struct spot at;
+    const int code = find(tree, record->words[0], false, &at);
     if (code < 0)
         return code;
     const mode_t mode = ~tree->options.umask; /* the creator's is not recorded */
     return record->kind == WFS_RECORD_DIRECTORY
-               ? wfs_node_mkdir(tree, dir, name, mode & 0777, &node)
-               : wfs_node_create(tree, dir, name, mode & 0666, &node);
+               ? wfs_node_mkdir(tree, at.dir, at.name, mode & 0777, &at.node)
+               : wfs_node_create(tree, at.dir, at.name, mode & 0666, &at.node);
 }
 
 static int do_move(struct wfs_tree *tree, const struct wfs_record *record)
 {
-    struct wfs_node *from_dir, *to_dir;
-    const char *from, *to;
+    struct spot from, to;
     uint64_t flags;
-    int code = find_dir(tree, record->words[0], &from_dir, &from);
+    int code = find(tree, record->words[0], false, &from);
     if (code == 0)
-        code = find_dir(tree, record->words[1], &to_dir, &to);
+        code = find(tree, record->words[1], false, &to);
     if (code == 0)
         code = record_to_number(record, 2, &flags);
     if (code == 0 && flags > UINT32_MAX)
         code = -EINVAL;
-    return code < 0 ? code : wfs_node_rename(tree, from_dir, from, to_dir, to, (unsigned)flags);
+    return code < 0 ? code
+                    : wfs_node_rename(tree, from.dir, from.name, to.dir, to.name, (unsigned)flags);
 }
 
 static int do_remove(struct wfs_tree *tree, const struct wfs_record *record)
 {
-    struct wfs_node *dir, *node;
-    const char *name;
-    int code = find_dir(tree, record->words[0], &dir, &name);
-    if (code == 0)
-        code = wfs_node_lookup(tree, dir, name, &node);
+    struct spot at;
+    const int code = find(tree, record->words[0], true, &at);
     if (code < 0)
         return code;
-    return node->kind == NODE_DIR ? wfs_node_rmdir(tree, dir, name)
-                                  : wfs_node_unlink(tree, dir, name);
+    return at.node->kind == NODE_DIR ? wfs_node_rmdir(tree, at.dir, at.name)
+                                     : wfs_node_unlink(tree, at.dir, at.name);
 }
 
 static int do_link(struct wfs_tree *tree, const struct wfs_record *record)
 {
-    struct wfs_node *dir, *node;
-    const char *name;
-    int code = find_node(tree, record->words[0], &node);
+    struct spot from, to;
+    int code = find(tree, record->words[0], true, &from);
     if (code == 0)
-        code = find_dir(tree, record->words[1], &dir, &name);
-    return code < 0 ? code : wfs_node_link(tree, node, dir, name);
+        code = find(tree, record->words[1], false, &to);
+    return code < 0 ? code : wfs_node_link(tree, from.node, to.dir, to.name);
 }
 
 static int do_attr(struct wfs_tree *tree, const struct wfs_record *record)
 {
-    struct wfs_node *node;
+    struct spot at;
     const char *value = record->n_words > 2 ? record->words[2] : NULL;
-    const int code = find_node(tree, record->words[0], &node);
+    const int code = find(tree, record->words[0], true, &at);
     if (code < 0)
         return code;
     const struct attr *attr = attrs_find(record->words[1]);
-    if (node->kind != NODE_FILE || attr == NULL)
+    if (at.node->kind != NODE_FILE || attr == NULL)
         return -ENODATA;
     if (value != NULL)
-        return attrs_set(tree, node, attr, value, strlen(value));
-    if (attr->effect >= ATTR_TEXT && node->edit != NULL)
-        attrs_unset(tree, node->edit, attr);
+        return attrs_set(tree, at.node, attr, value, strlen(value));
+    if (attr->effect >= ATTR_TEXT && at.node->edit != NULL)
+        attrs_unset(tree, at.node->edit, attr);
     return 0;
 }
 
@@ -157,14 +151,14 @@ static int check_origin(const struct replay *state, const struct wfs_node *node,
 static int do_edit(const struct replay *state, const struct wfs_record *record)
 {
     struct wfs_tree *tree = state->tree;
-    struct wfs_node *node;
+    struct spot at = {0};
     struct stat st;
     uint64_t number;
     int code = record_to_number(record, 0, &number);
     if (code == 0)
-        code = find_node(tree, record->words[1], &node);
-    if (code == 0 && (number == 0 || node->kind == NODE_DIR || node->kind == NODE_STATUS ||
-                      node->kind == NODE_TENSORS || node->kind >= NODE_GIVEN))
+        code = find(tree, record->words[1], true, &at);
+    struct wfs_node *node = at.node;
+    if (code == 0 && (number == 0 || node->kind == NODE_DIR || node_is_fixed(node)))
         code = -EINVAL;
     if (code == 0)
         code = check_origin(state, node, record);
@@ -187,19 +181,19 @@ static int do_edit(const struct replay *state, const struct wfs_record *record)
 
 static int do_sync(struct wfs_tree *tree, const struct wfs_record *record)
 {
-    struct wfs_node *node;
+    struct spot at;
     uint64_t number, n_bytes;
     int code = record_to_number(record, 0, &number);
     if (code == 0)
         code = record_to_number(record, 1, &n_bytes);
     if (code == 0)
-        code = find_node(tree, record->words[2], &node);
+        code = find(tree, record->words[2], true, &at);
     if (code < 0)
         return code;
-    if (!edit_is_staged(node) || node->edit->number != number)
+    if (!edit_is_staged(at.node) || at.node->edit->number != number)
         return -EINVAL;
-    node->edit->is_recorded = node->edit->is_doubtful = false;
-    edit_set_unsynced(tree, node->edit, false);
+    at.node->edit->is_recorded = at.node->edit->is_doubtful = false;
+    edit_set_unsynced(tree, at.node->edit, false);
     return 0;
 }
 

@@ -70,17 +70,6 @@ static int fail_path(const struct listing *listing, uint32_t id, int code, const
 
 #define CUT_NAME "has a shortened name, and its key is not known: rename it"
 
-static uint64_t hash_of(const char *key)
-{
-    return hash_bytes(key, strlen(key), hash_seed());
-}
-
-static bool is_match(const void *ctx, uint32_t id)
-{
-    const struct outline_item *const *pair = ctx; /* all items, and the one that is looked for */
-    return strcmp(pair[0][id].key, pair[1]->key) == 0;
-}
-
 static int fail_twins(const struct listing *listing, uint32_t one, const struct outline_item *other)
 {
     return wfs_fail(listing->err, EINVAL,
@@ -90,14 +79,13 @@ static int fail_twins(const struct listing *listing, uint32_t one, const struct 
 }
 
 static int check_key(const struct listing *listing, const struct outline *outline,
-                     const struct map *map, const struct outline_item *item)
+                     const struct text_index *names, const struct outline_item *item)
 {
     const char *reserved = listing->tree->options.reserved_key;
-    const struct outline_item *const pair[] = {outline->items, item};
-    uint32_t twin;
     if (item->key == NULL)
         return fail_path(listing, item->entry, EINVAL, CUT_NAME);
-    if (map_find(map, hash_of(item->key), is_match, pair, &twin))
+    const uint32_t twin = text_index_find(names, item->key, strlen(item->key));
+    if (twin != TEXT_INDEX_NONE)
         return fail_twins(listing, outline->items[twin].entry, item);
     if (reserved != NULL && strcmp(item->key, reserved) == 0)
         return fail_path(listing, item->entry, EINVAL,
@@ -105,21 +93,24 @@ static int check_key(const struct listing *listing, const struct outline *outlin
     return 0;
 }
 
-/* No two files may give one key. Those that are a problem are left out. */
-static int check_keys(const struct listing *listing, struct outline *outline, struct map *map)
+/* No two files may give one key. Those that are a problem are left out, so that names have the
+ * numbers of the items. */
+static int check_keys(const struct listing *listing, struct outline *outline,
+                      struct text_index *names)
 {
     size_t n_good = 0;
-    if (outline->n_items >= UINT32_MAX || map_reserve(map, (uint32_t)outline->n_items) < 0)
+    if (text_index_reserve(names, outline->n_items) < 0)
         return wfs_fail_memory(listing->err);
     for (size_t i = 0; i < outline->n_items; i++) {
         const struct outline_item item = outline->items[i];
+        uint32_t number;
         bool is_good;
-        const int code = pass(listing, check_key(listing, outline, map, &item), &is_good);
+        const int code = pass(listing, check_key(listing, outline, names, &item), &is_good);
         if (code < 0)
             return code;
         if (!is_good)
             continue;
-        if (map_add(map, hash_of(item.key), (uint32_t)n_good) < 0)
+        if (text_index_add(names, item.key, strlen(item.key), &number) < 0)
             return wfs_fail_memory(listing->err);
         outline->items[n_good++] = item;
     }
@@ -133,22 +124,17 @@ static bool has_loaded_name(const struct listing *listing, const struct outline_
     return origin != SIZE_MAX && item->key == patch_key(&listing->keys[PATCH_VALUES], origin);
 }
 
-static bool has_loaded_key(const struct listing *listing, const struct outline_item *item)
+/* names are those of the items, which are tensors and values with new names. */
+static int check_name(const struct listing *listing, const struct outline *items,
+                      const struct text_index *names, const struct outline_item *value)
 {
     const struct patch_keys *keys = &listing->keys[PATCH_TENSORS];
-    return item->order < keys->n && item->key == patch_key(keys, item->order);
-}
-
-/* map is of the items, which are tensors and values with new names. */
-static int check_name(const struct listing *listing, const struct outline *items,
-                      const struct map *map, const struct outline_item *value)
-{
-    const struct outline_item *const pair[] = {items->items, value};
-    uint32_t twin;
-    if (!map_find(map, hash_of(value->key), is_match, pair, &twin) ||
-        has_loaded_key(listing, &items->items[twin]))
+    const uint32_t number = text_index_find(names, value->key, strlen(value->key));
+    if (number == TEXT_INDEX_NONE)
         return 0;
-    return fail_twins(listing, items->items[twin].entry, value);
+    const struct outline_item *twin = &items->items[number];
+    const bool was_loaded = twin->order < keys->n && twin->key == patch_key(keys, twin->order);
+    return was_loaded ? 0 : fail_twins(listing, twin->entry, value);
 }
 
 /*
@@ -159,7 +145,7 @@ static int check_value_names(const struct listing *listing)
 {
     const struct outline *tensors = &listing->outlines[PATCH_TENSORS];
     const struct outline *values = &listing->outlines[PATCH_VALUES];
-    cleanup(map_done) struct map map = {0};
+    cleanup(text_index_done) struct text_index names = {0};
     struct outline all = {.n_items = tensors->n_items};
     if (values->n_items == 0)
         return 0;
@@ -174,10 +160,10 @@ static int check_value_names(const struct listing *listing)
     }
     all.items = items;
     bool is_good;
-    int code = check_keys(listing, &all, &map);
+    int code = check_keys(listing, &all, &names);
     for (size_t i = 0; i < values->n_items && code == 0; i++) {
         if (has_loaded_name(listing, &values->items[i]))
-            code = pass(listing, check_name(listing, &all, &map, &values->items[i]), &is_good);
+            code = pass(listing, check_name(listing, &all, &names, &values->items[i]), &is_good);
     }
     return code;
 }
@@ -354,14 +340,6 @@ static void note_place(const struct listing *listing, unsigned kind,
                           : patch_key(&listing->keys[PATCH_TENSORS], item->order);
 }
 
-static bool is_described(const struct patch_edit *edit)
-{
-    bool has_text = false;
-    for (unsigned i = 0; i < TENSOR_N_TEXTS; i++)
-        has_text |= edit->texts[i] != NULL;
-    return edit->content != 0 || edit->has_dtype || edit->has_shape || has_text;
-}
-
 static int add_edit(struct listing *listing, unsigned kind, const struct outline_item *item,
                     size_t base, bool is_copy)
 {
@@ -377,7 +355,10 @@ static int add_edit(struct listing *listing, unsigned kind, const struct outline
     if (code < 0)
         return code;
     note_place(listing, kind, item, base, &edit);
-    if (base != SIZE_MAX && !is_copy && !edit.has_place && !is_described(&edit) &&
+    const bool is_described = edit.content != 0 || edit.has_dtype || edit.has_shape ||
+                              edit.texts[TENSOR_PARAM_ID] != NULL ||
+                              edit.texts[TENSOR_QUANTIZATION] != NULL;
+    if (base != SIZE_MAX && !is_copy && !edit.has_place && !is_described &&
         strcmp(edit.from, edit.to) == 0)
         return 0;
     struct patch_edit *added = patch_add(listing->patch, kind);
@@ -471,7 +452,7 @@ static int fill(struct listing *listing)
     const struct wfs_tree *tree = listing->tree;
     struct outline *tensors = &listing->outlines[PATCH_TENSORS];
     struct outline *values = &listing->outlines[PATCH_VALUES];
-    cleanup(map_done) struct map keys = {0};
+    cleanup(text_index_done) struct text_index names = {0};
     int code = outline_make(tree, &listing->patch->contents->arena, tensors, values);
     if (code < 0 && code != -ENOMEM)
         return wfs_fail(listing->err, -code, "cannot read the staging directory: %s",
@@ -485,7 +466,7 @@ static int fill(struct listing *listing)
             code = add_note(listing, outline->backups[i], 0, &listing->notes->backups);
     }
     if (code == 0)
-        code = check_keys(listing, tensors, &keys);
+        code = check_keys(listing, tensors, &names);
     if (code == 0)
         code = add_kind(listing, PATCH_TENSORS);
     if (code == 0)

@@ -276,15 +276,6 @@ static bool is_progress(const struct wfs_status *a, const struct wfs_status *b)
            a->error == b->error && a->committed_at == b->committed_at;
 }
 
-/* A failure is not reported: the text in the mount is the one that counts. */
-static void keep(const struct wfs_tree *tree)
-{
-    autostrbuf struct strbuf text = {0};
-    render(tree, &text);
-    if (!text.has_failed)
-        stage_put_text(tree->stage, "status.json", text.bytes, text.n_bytes, false);
-}
-
 void wfs_tree_set_status(const struct wfs_tree *tree, const struct wfs_status *status)
 {
     struct status *kept = &tree->texts->status;
@@ -299,7 +290,11 @@ void wfs_tree_set_status(const struct wfs_tree *tree, const struct wfs_status *s
     kept->was_set = true;
     /* Progress alone is not worth a file more than now and then. */
     if ((is_news || is_old) && tree->stage != NULL) {
-        keep(tree);
+        /* A failure is not reported: the text in the mount is the one that counts. */
+        autostrbuf struct strbuf text = {0};
+        render(tree, &text);
+        if (!text.has_failed)
+            stage_put_text(tree->stage, "status.json", text.bytes, text.n_bytes, false);
         kept->kept_at = now_seconds();
     }
     pthread_mutex_unlock(&kept->lock);

@@ -168,25 +168,6 @@ static int look_for_header(const struct wfs_tree *tree, const struct wfs_node *n
 
 /* ---- the whole ---- */
 
-static void take_base(const struct wfs_tensor *base, struct description *description)
-{
-    description->has_dtype = description->has_shape = true;
-    description->dtype = base->dtype;
-    description->shape = base->shape;
-}
-
-static void take_what_was_set(const struct edit *edit, struct description *description)
-{
-    if (edit != NULL && edit->has_dtype) {
-        description->has_dtype = true;
-        description->dtype = edit->dtype;
-    }
-    if (edit != NULL && edit->has_shape) {
-        description->has_shape = true;
-        description->shape = edit->shape;
-    }
-}
-
 /*
  * Describes a node by the entry id; 0: it has no name any more. An error of the .npy header, or of
  * reading it; err names the file. Whatever else is known is filled in even then.
@@ -195,15 +176,26 @@ static int description_make(const struct wfs_tree *tree, const struct wfs_node *
                             struct arena *arena, struct description *ret, struct wfs_error *err)
 {
     const bool is_npy = tree->options.files == WFS_FILES_NPY;
+    const struct edit *edit = node->edit;
     int code = 0;
     *ret = (struct description){.n_bytes = edit_n_bytes(node)};
     if (!edit_is_staged(node))
         ret->is_framed = is_npy;
     else if (id != 0 && (is_npy || entry_has_suffix(tree, id)))
         code = look_for_header(tree, node, id, arena, ret, err);
-    if (node->tensor != NULL && !(edit_is_staged(node) && ret->is_framed))
-        take_base(node->tensor, ret);
-    take_what_was_set(node->edit, ret);
+    if (node->tensor != NULL && !(edit_is_staged(node) && ret->is_framed)) {
+        ret->has_dtype = ret->has_shape = true;
+        ret->dtype = node->tensor->dtype;
+        ret->shape = node->tensor->shape;
+    }
+    if (edit != NULL && edit->has_dtype) {
+        ret->has_dtype = true;
+        ret->dtype = edit->dtype;
+    }
+    if (edit != NULL && edit->has_shape) {
+        ret->has_shape = true;
+        ret->shape = edit->shape;
+    }
     return code;
 }
 

@@ -45,23 +45,17 @@ static uint64_t hash_of(const char *key)
     return hash_bytes(key, strlen(key), hash_seed());
 }
 
-/* A value without a file stays, whatever is created. */
-static bool has_file(const struct wfs_tree *tree, uint32_t order)
-{
-    const size_t n_tensors = wfs_catalog_n_tensors(tree->catalog);
-    return order < n_tensors || valuefile_is_shown(tree, order - n_tensors);
-}
-
 int namesake_index(struct wfs_tree *tree)
 {
-    const uint32_t n =
-        (uint32_t)(wfs_catalog_n_tensors(tree->catalog) + wfs_catalog_n_values(tree->catalog));
+    const size_t n_tensors = wfs_catalog_n_tensors(tree->catalog);
+    const uint32_t n = (uint32_t)(n_tensors + wfs_catalog_n_values(tree->catalog));
     if (tree->loaded.n_slots > 0 || n == 0)
         return 0;
     if (map_reserve(&tree->loaded, n) < 0)
         return -ENOMEM;
     for (uint32_t order = 0; order < n; order++) {
-        if (has_file(tree, order) &&
+        /* A value without a file stays, whatever is created. */
+        if ((order < n_tensors || valuefile_is_shown(tree, order - n_tensors)) &&
             map_add(&tree->loaded, hash_of(namesake_key(tree, order)), order) < 0)
             return -ENOMEM;
     }

@@ -86,12 +86,6 @@ int foreign_remove(struct foreign *foreign, const char *name)
     return 0;
 }
 
-static void foreign_done(struct foreign *foreign)
-{
-    while (foreign->first != NULL)
-        take_out(foreign, &foreign->first);
-}
-
 struct edit *edit_of(struct wfs_tree *tree, struct wfs_node *node)
 {
     if (node->edit != NULL)
@@ -124,10 +118,17 @@ void edit_touch(struct wfs_tree *tree, struct wfs_node *node)
     *ctime = now;
 }
 
-static void free_description(struct wfs_tree *tree, struct edit *edit)
+/* Gives up what the edit has: its staged file, unless that stays, and all that was set. */
+static void drop(struct wfs_tree *tree, struct edit *edit, bool keeps_file)
 {
+    if (edit->number != 0 && !keeps_file)
+        datafiles_remove(&tree->stage->data, edit->number);
+    if (edit->changed > tree->committed)
+        tree->n_changed_nodes--;
+    edit_set_unsynced(tree, edit, false);
     tree->n_foreign_bytes -= edit->foreign.n_bytes;
-    foreign_done(&edit->foreign);
+    while (edit->foreign.first != NULL)
+        take_out(&edit->foreign, &edit->foreign.first);
     free((uint64_t *)(uintptr_t)edit->shape.dims);
     for (size_t i = 0; i < TENSOR_N_TEXTS; i++)
         free(edit->texts[i]);
@@ -138,18 +139,13 @@ static void free_edit(struct wfs_tree *tree, struct wfs_node *node)
     struct edit *edit = node->edit;
     if (edit == NULL)
         return;
-    if (edit->number != 0 && node_is_unlinked(node))
-        datafiles_remove(&tree->stage->data, edit->number);
-    if (edit->changed > tree->committed)
-        tree->n_changed_nodes--;
-    edit_set_unsynced(tree, edit, false);
     if (edit->previous != NULL)
         edit->previous->next = edit->next;
     else
         tree->edits = edit->next;
     if (edit->next != NULL)
         edit->next->previous = edit->previous;
-    free_description(tree, edit);
+    drop(tree, edit, !node_is_unlinked(node));
     free(edit);
     node->edit = NULL;
 }
@@ -160,16 +156,11 @@ void edit_reset(struct wfs_tree *tree, struct wfs_node *node)
     struct edit *edit = node->edit;
     if (edit == NULL)
         return;
-    if (edit->number != 0)
-        datafiles_remove(&tree->stage->data, edit->number);
-    if (edit->changed > tree->committed)
-        tree->n_changed_nodes--;
-    edit_set_unsynced(tree, edit, false);
     if (edit->is_staged)
         edit_set_n_bytes(tree, edit,
                          node->kind == NODE_FILE && node->tensor != NULL ? node->tensor->n_bytes
                                                                          : 0);
-    free_description(tree, edit);
+    drop(tree, edit, false);
     *edit = (struct edit){.node = node,
                           .next = edit->next,
                           .previous = edit->previous,
@@ -353,70 +344,46 @@ uint64_t wfs_tree_n_edits(const struct wfs_tree *tree)
     return atomic_load(&tree->n_changed_nodes) + atomic_load(&tree->n_changed_entries);
 }
 
-static bool is_off(const struct wfs_tree *tree)
-{
-    return tree->is_replaying;
-}
+/* ---- records of the journal ---- */
 
+/* While a journal is replayed nothing is recorded. */
 static int append(struct wfs_tree *tree, const struct strbuf *text)
 {
+    if (tree->is_replaying)
+        return 0;
     return text->has_failed ? -ENOMEM : stage_append(tree->stage, text->bytes, text->n_bytes);
 }
 
-static void add_path(const struct wfs_tree *tree, uint32_t id, struct strbuf *text)
-{
-    autostrbuf struct strbuf path = {0};
-    entry_path(tree, id, &path);
-    text->has_failed |= path.has_failed || path.bytes == NULL;
-    if (!text->has_failed)
-        record_word(text, path.bytes, path.n_bytes);
-}
-
-/* Adds the path of a name that need not exist. */
-static void add_name(const struct wfs_tree *tree, const struct wfs_node *dir, const char *name,
+/* Adds the path of an entry (0: the root), or of a name in it (NULL: none), which need not exist.
+ */
+static void add_path(const struct wfs_tree *tree, uint32_t id, const char *name,
                      struct strbuf *text)
 {
     autostrbuf struct strbuf path = {0};
-    if (dir->entry != 0) {
-        entry_path(tree, dir->entry, &path);
-        strbuf_puts(&path, "/");
-    }
-    strbuf_puts(&path, name);
+    entry_path(tree, id, &path);
+    strbuf_puts(&path, id != 0 && name != NULL ? "/" : "");
+    strbuf_puts(&path, name != NULL ? name : "");
     text->has_failed |= path.has_failed;
     if (!text->has_failed)
         record_word(text, path.bytes, path.n_bytes);
 }
 
-static int note_name(struct wfs_tree *tree, enum wfs_record_kind kind, const struct wfs_node *dir,
-                     const char *name)
+int notes_name(struct wfs_tree *tree, enum wfs_record_kind kind, const struct wfs_node *dir,
+               const char *name)
 {
     autostrbuf struct strbuf text = {0};
-    if (is_off(tree))
-        return 0;
     record_begin(&text, kind);
-    add_name(tree, dir, name, &text);
+    add_path(tree, dir->entry, name, &text);
     return append(tree, &text);
-}
-
-int notes_make(struct wfs_tree *tree, const struct wfs_node *dir, const char *name, bool is_dir)
-{
-    return note_name(tree, is_dir ? WFS_RECORD_DIRECTORY : WFS_RECORD_FILE, dir, name);
-}
-
-int notes_remove(struct wfs_tree *tree, const struct wfs_node *dir, const char *name)
-{
-    return note_name(tree, WFS_RECORD_REMOVE, dir, name);
 }
 
 int notes_move(struct wfs_tree *tree, const struct wfs_node *from_dir, const char *from_name,
                const struct wfs_node *to_dir, const char *to_name, unsigned flags)
 {
     autostrbuf struct strbuf text = {0};
-    if (is_off(tree))
-        return 0;
     record_begin(&text, WFS_RECORD_MOVE);
-    add_name(tree, from_dir, from_name, &text);
-    add_name(tree, to_dir, to_name, &text);
+    add_path(tree, from_dir->entry, from_name, &text);
+    add_path(tree, to_dir->entry, to_name, &text);
     record_number(&text, flags);
     return append(tree, &text);
 }
@@ -425,51 +392,43 @@ int notes_link(struct wfs_tree *tree, const struct wfs_node *node, const struct 
                const char *name)
 {
     autostrbuf struct strbuf text = {0};
-    if (is_off(tree))
-        return 0;
     record_begin(&text, WFS_RECORD_LINK);
-    add_path(tree, node->entry, &text);
-    add_name(tree, dir, name, &text);
+    add_path(tree, node->entry, NULL, &text);
+    add_path(tree, dir->entry, name, &text);
     return append(tree, &text);
-}
-
-static void add_origin(const struct wfs_node *node, struct strbuf *text)
-{
-    const struct wfs_tensor *tensor = node->kind == NODE_FILE ? node->tensor : NULL;
-    if (tensor == NULL) {
-        strbuf_puts(text, " - - -");
-        return;
-    }
-    autostrbuf struct strbuf shape = {0};
-    shape_print(&shape, &tensor->shape);
-    text->has_failed |= shape.has_failed;
-    record_puts(text, wfs_dtype_name((enum wfs_dtype)tensor->dtype));
-    if (!text->has_failed)
-        record_word(text, shape.bytes, shape.n_bytes);
-    record_puts(text, wfs_tensor_origin(tensor));
 }
 
 int notes_edit(struct wfs_tree *tree, const struct wfs_node *node, uint64_t number)
 {
-    autostrbuf struct strbuf text = {0};
-    if (is_off(tree) || node->entry == 0)
+    autostrbuf struct strbuf text = {0}, shape = {0};
+    const struct wfs_tensor *tensor = node->kind == NODE_FILE ? node->tensor : NULL;
+    if (node->entry == 0)
         return 0;
     record_begin(&text, WFS_RECORD_EDIT);
     record_number(&text, number);
-    add_path(tree, node->entry, &text);
-    add_origin(node, &text);
+    add_path(tree, node->entry, NULL, &text);
+    if (tensor == NULL) {
+        strbuf_puts(&text, " - - -");
+        return append(tree, &text);
+    }
+    shape_print(&shape, &tensor->shape);
+    text.has_failed |= shape.has_failed;
+    record_puts(&text, wfs_dtype_name((enum wfs_dtype)tensor->dtype));
+    if (!text.has_failed)
+        record_word(&text, shape.bytes, shape.n_bytes);
+    record_puts(&text, wfs_tensor_origin(tensor));
     return append(tree, &text);
 }
 
 int notes_synced(struct wfs_tree *tree, const struct wfs_node *node)
 {
     autostrbuf struct strbuf text = {0};
-    if (is_off(tree) || node->entry == 0)
+    if (node->entry == 0)
         return 0;
     record_begin(&text, WFS_RECORD_SYNC);
     record_number(&text, node->edit->number);
     record_number(&text, node->edit->n_bytes);
-    add_path(tree, node->entry, &text);
+    add_path(tree, node->entry, NULL, &text);
     return append(tree, &text);
 }
 
@@ -477,10 +436,10 @@ int notes_attr(struct wfs_tree *tree, const struct wfs_node *node, const char *n
                const char *value, size_t n_bytes)
 {
     autostrbuf struct strbuf text = {0};
-    if (is_off(tree) || node->entry == 0)
+    if (node->entry == 0)
         return 0;
     record_begin(&text, WFS_RECORD_ATTR);
-    add_path(tree, node->entry, &text);
+    add_path(tree, node->entry, NULL, &text);
     record_puts(&text, name);
     if (value != NULL)
         record_word(&text, value, n_bytes);
@@ -490,8 +449,6 @@ int notes_attr(struct wfs_tree *tree, const struct wfs_node *node, const char *n
 int notes_revert(struct wfs_tree *tree, const char *paths)
 {
     autostrbuf struct strbuf text = {0};
-    if (is_off(tree))
-        return 0;
     record_begin(&text, WFS_RECORD_REVERT);
     record_puts(&text, paths);
     return append(tree, &text);
@@ -499,8 +456,7 @@ int notes_revert(struct wfs_tree *tree, const char *paths)
 
 int notes_settle(struct wfs_tree *tree, const struct wfs_node *node, int code)
 {
-    const bool is_recorded = node == NULL || node->entry != 0;
-    if (code < 0 && is_recorded && !is_off(tree))
-        stage_undo(tree->stage);
+    if (code < 0 && (node == NULL || node->entry != 0) && !tree->is_replaying)
+        journal_undo(&tree->stage->journal);
     return code;
 }

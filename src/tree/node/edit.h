@@ -138,12 +138,12 @@ void edit_free_all(struct wfs_tree *tree);
 
 /* Each is written before the change is made, so that a change that cannot be recorded does not
  * happen. While a journal is replayed nothing is recorded. */
-int notes_make(struct wfs_tree *tree, const struct wfs_node *dir, const char *name, bool is_dir);
+int notes_name(struct wfs_tree *tree, enum wfs_record_kind kind, const struct wfs_node *dir,
+               const char *name);
 int notes_move(struct wfs_tree *tree, const struct wfs_node *from_dir, const char *from_name,
                const struct wfs_node *to_dir, const char *to_name, unsigned flags);
 int notes_link(struct wfs_tree *tree, const struct wfs_node *node, const struct wfs_node *dir,
                const char *name);
-int notes_remove(struct wfs_tree *tree, const struct wfs_node *dir, const char *name);
 
 /* Nothing is recorded for a node without a name: it could not be found again. */
 int notes_edit(struct wfs_tree *tree, const struct wfs_node *node, uint64_t number);

@@ -51,15 +51,6 @@ int leftover_read_text(int dir_fd, const char *name, char **ret)
 
 /* ---- records of a commit ---- */
 
-/* Its words are for people who read the journal. */
-static int begin(struct wfs_leftover *leftover, const struct wfs_record *record)
-{
-    if (record->n_words != 2 || strchr(record->words[1], '/') != NULL)
-        return -EBADMSG;
-    leftover->commit = WFS_COMMIT_BEGUN;
-    return 0;
-}
-
 static int complete(struct wfs_leftover *leftover, const struct wfs_record *record)
 {
     uint64_t numbers[5];
@@ -79,15 +70,6 @@ static int complete(struct wfs_leftover *leftover, const struct wfs_record *reco
     return 0;
 }
 
-static int publish(struct wfs_leftover *leftover)
-{
-    if (!leftover->complete.is_known)
-        return -EBADMSG;
-    leftover->commit = WFS_COMMIT_PUBLISHED;
-    leftover->published = leftover->complete;
-    return 0;
-}
-
 static int look(void *ctx, char *text, size_t n_bytes)
 {
     struct leftover *leftover = ctx;
@@ -97,12 +79,15 @@ static int look(void *ctx, char *text, size_t n_bytes)
         return -EBADMSG;
     leftover->found.n_changes += record_is_change(record.kind);
     switch (record.kind) {
-    case WFS_RECORD_COMMIT:
-        return begin(&leftover->found, &record);
+    case WFS_RECORD_COMMIT: /* its words are for people who read the journal */
+        leftover->found.commit = WFS_COMMIT_BEGUN;
+        return record.n_words == 2 && strchr(record.words[1], '/') == NULL ? 0 : -EBADMSG;
     case WFS_RECORD_COMPLETE:
         return complete(&leftover->found, &record);
     case WFS_RECORD_PUBLISHED:
-        return publish(&leftover->found);
+        leftover->found.commit = WFS_COMMIT_PUBLISHED;
+        leftover->found.published = leftover->found.complete;
+        return leftover->found.complete.is_known ? 0 : -EBADMSG;
     default:
         return 0;
     }

@@ -68,9 +68,6 @@ int stage_append(struct wfs_stage *stage, const char *text, size_t n_bytes);
 int stage_append_step(struct wfs_stage *stage, const struct strbuf *record,
                       enum wfs_commit_state step);
 
-/* Removes the record that stage_append has just written. */
-void stage_undo(struct wfs_stage *stage);
-
 /* Makes all records, and the names of all files, durable. */
 int stage_sync_journal(struct wfs_stage *stage);
 

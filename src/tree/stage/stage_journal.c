@@ -106,11 +106,6 @@ int stage_append(struct wfs_stage *stage, const char *text, size_t n_bytes)
     return code < 0 ? code : append(stage, text, n_bytes);
 }
 
-void stage_undo(struct wfs_stage *stage)
-{
-    journal_undo(&stage->journal);
-}
-
 int stage_sync_journal(struct wfs_stage *stage)
 {
     const int code = journal_sync(&stage->journal);
