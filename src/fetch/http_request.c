@@ -242,13 +242,6 @@ int http_request_make(struct http_request *request, const struct http_asked *ask
 
 /* ---- failures ---- */
 
-/* The texts of curl for these name a host or a certificate. Those of others may name a proxy with
- * its password. */
-static bool is_plain(CURLcode result)
-{
-    return result == CURLE_COULDNT_RESOLVE_HOST || result == CURLE_PEER_FAILED_VERIFICATION;
-}
-
 /* Returns which variable names a proxy for the request, or NULL. */
 static const char *proxy_variable(const struct http_request *request)
 {
@@ -325,8 +318,12 @@ enum http_verdict http_request_failure(const struct http_request *request, CURLc
     const enum http_verdict special = report_special(request, result, err);
     if (special != HTTP_NO_VERDICT)
         return special;
-    const char *text = is_plain(result) && *request->message != '\0' ? request->message
-                                                                     : curl_easy_strerror(result);
+    /* The texts of curl for these name a host or a certificate. Those of others may name a proxy
+     * with its password. */
+    const bool is_unknown = result == CURLE_COULDNT_RESOLVE_HOST;
+    const bool is_plain = is_unknown || result == CURLE_PEER_FAILED_VERIFICATION;
+    const char *text =
+        is_plain && *request->message != '\0' ? request->message : curl_easy_strerror(result);
     const struct wfs_prose prose = wfs_prose(text);
     for (size_t i = 0; i < sizeof(finals) / sizeof(*finals); i++) {
         if (finals[i].result == result) {
@@ -334,7 +331,6 @@ enum http_verdict http_request_failure(const struct http_request *request, CURLc
             return HTTP_FAIL;
         }
     }
-    const bool is_unknown = result == CURLE_COULDNT_RESOLVE_HOST;
     const bool is_not_tls = result == CURLE_SSL_CONNECT_ERROR && !known->is_open;
     wfs_fail(err, is_unknown || is_not_tls ? EHOSTUNREACH : EIO, "%s%s", prose.text,
              is_not_tls ? "; does the server speak https there?" : "");

@@ -60,21 +60,6 @@ static int take_apart(CURLU *handle, struct http_url *url)
     return url->text == NULL ? -EINVAL : 0;
 }
 
-/* Returns what to do about a URL that is malformed. */
-static const char *hint(CURLUcode code, const char *text)
-{
-    return code != CURLUE_OK && strchr(text, '@') != NULL
-               ? "; in a user or password, / ? # @ are written %2F %3F %23 %40"
-               : "";
-}
-
-static bool is_ascii(const char *text)
-{
-    while (*text != '\0' && (unsigned char)*text < 0x80)
-        text++;
-    return *text == '\0';
-}
-
 enum { FLAGS = CURLU_PATH_AS_IS | CURLU_URLENCODE | CURLU_ALLOW_SPACE };
 
 int http_url_parse(struct http_url *url, const char *text, struct wfs_error *err)
@@ -87,16 +72,21 @@ int http_url_parse(struct http_url *url, const char *text, struct wfs_error *err
     int rc = code == CURLUE_OUT_OF_MEMORY ? -ENOMEM : code != CURLUE_OK ? -EINVAL : 0;
     if (rc == 0)
         rc = take_apart(handle, url);
-    const bool is_foreign = rc == 0 && !is_ascii(url->host);
+    bool is_foreign = false;
+    for (const char *c = rc == 0 ? url->host : ""; *c != '\0'; c++)
+        is_foreign |= (unsigned char)*c >= 0x80;
     if (rc < 0 || is_foreign)
         http_url_done(url);
     if (is_foreign)
         return wfs_fail(err, EINVAL,
                         "the host has letters that are not ASCII: write it as xn--...");
+    const char *hint = code != CURLUE_OK && strchr(text, '@') != NULL
+                           ? "; in a user or password, / ? # @ are written %2F %3F %23 %40"
+                           : "";
     if (rc == -EINVAL)
         return wfs_fail(err, EINVAL, "the URL is not well-formed%s%s%s",
                         code == CURLUE_OK ? "" : ": ",
-                        code == CURLUE_OK ? "" : curl_url_strerror(code), hint(code, text));
+                        code == CURLUE_OK ? "" : curl_url_strerror(code), hint);
     return rc < 0 ? wfs_fail_memory(err) : 0;
 }
 

@@ -176,27 +176,14 @@ static void add_file(struct generated *all, const struct commit *draft,
         (struct wfs_tree_made){name, is_hidden, n_bytes_of, hold, end_hold, read_held, file};
 }
 
-static void become_patch(struct commit *commit)
-{
-    commit->is_patch = true;
-    commit->fit_options = (struct wfs_fit_options){0};
-    commit->large_option = NULL;
-}
-
-/* The format of the source, or the one that stores most. */
-static size_t find_known(const struct wfs_format *loaded)
-{
-    size_t i = 0;
-    while (i < N_KNOWN &&
-           (loaded == NULL || known[i].is_patch || wfs_format_by_id(known[i].format) != loaded))
-        i++;
-    return i < N_KNOWN ? i : N_MOST;
-}
-
 int generated_new(const struct commit *draft, const struct wfs_format *loaded, bool is_redacted,
                   struct generated **out)
 {
-    const size_t of_source = find_known(loaded);
+    size_t of_source = N_MOST; /* the format of the source, or the one that stores most */
+    for (size_t i = 0; i < N_KNOWN; i++) {
+        if (loaded != NULL && !known[i].is_patch && wfs_format_by_id(known[i].format) == loaded)
+            of_source = i;
+    }
     struct generated *all = calloc(1, sizeof(*all));
     if (all == NULL)
         return -ENOMEM;
@@ -205,8 +192,12 @@ int generated_new(const struct commit *draft, const struct wfs_format *loaded, b
         if (!wfs_format_can_write(format))
             continue;
         add_file(all, draft, format, known[i].name, false);
-        if (known[i].is_patch)
-            become_patch(&all->files[all->n_files - 1].draft);
+        if (known[i].is_patch) {
+            struct commit *patch = &all->files[all->n_files - 1].draft;
+            patch->is_patch = true;
+            patch->fit_options = (struct wfs_fit_options){0};
+            patch->large_option = NULL;
+        }
         if (i == of_source)
             add_file(all, draft, format, known[i].source_name, true);
     }

@@ -92,17 +92,12 @@ static const struct option_rule rules[] = {
 
 enum { N_RULES = sizeof(rules) / sizeof(rules[0]) };
 
-static bool is_prefix_rule(const struct option_rule *rule)
-{
-    return strchr("=.-", rule->name[strlen(rule->name) - 1]) != NULL;
-}
-
 static const struct option_rule *find_rule(const char *option)
 {
     for (size_t i = 0; i < N_RULES; i++) {
         const char *name = rules[i].name;
-        if (is_prefix_rule(&rules[i]) ? strncmp(option, name, strlen(name)) == 0
-                                      : strcmp(option, name) == 0)
+        const bool is_prefix = strchr("=.-", name[strlen(name) - 1]) != NULL;
+        if (is_prefix ? strncmp(option, name, strlen(name)) == 0 : strcmp(option, name) == 0)
             return &rules[i];
     }
     return NULL;

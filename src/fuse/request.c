@@ -62,16 +62,6 @@ struct wfs_node *request_node(const struct driver *driver, fuse_ino_t ino)
     return wfs_tree_node(driver->tree, ino);
 }
 
-/*
- * A handle that a program or an NFS client keeps is the number and this. It follows from the inode
- * number, so the handle of a file of the checkpoint is good in the next mount of it, and in a mount
- * of something else it opens nothing.
- */
-static uint32_t generation_of(const struct stat *attr)
-{
-    return (uint32_t)(attr->st_ino ^ attr->st_ino >> 32);
-}
-
 double request_timeout(const struct driver *driver, const struct wfs_node *node)
 {
     return wfs_node_is_control(driver->tree, node) ? 0 : 86400;
@@ -82,7 +72,11 @@ int request_make_entry(struct driver *driver, struct wfs_node *node, struct fuse
     *entry = (struct fuse_entry_param){0};
     entry->ino = wfs_number_enter(driver->tree, node, &entry->attr);
     entry->attr_timeout = entry->entry_timeout = request_timeout(driver, node);
-    entry->generation = entry->ino == FUSE_ROOT_ID ? 0 : generation_of(&entry->attr);
+    /* A handle that a program or an NFS client keeps is the number and this. It follows from the
+     * inode number, so the handle of a file of the checkpoint is good in the next mount of it, and
+     * in a mount of something else it opens nothing. */
+    const uint64_t inode = entry->attr.st_ino;
+    entry->generation = entry->ino == FUSE_ROOT_ID ? 0 : (uint32_t)(inode ^ inode >> 32);
     return entry->ino == 0 ? -ENOMEM : 0;
 }
 

@@ -88,16 +88,6 @@ struct mountpoint {
     uint64_t id; /* of the mount; 0: not known */
 };
 
-static bool clear_dead(const struct mountpoint *mountpoint)
-{
-    struct wfs_error err = {0};
-    if (!unmount_is_dead(mountpoint->path) || unmount_path(mountpoint->path, true, &err) == 0)
-        return true;
-    log_error("cannot clear the dead mount at '%s': %s", wfs_quote(mountpoint->path).text,
-              err.text);
-    return false;
-}
-
 /*
  * Finds the directory and clears a dead mount. Returns false when a line was printed. A missing
  * directory is only noted.
@@ -109,9 +99,13 @@ static bool mountpoint_init(struct mountpoint *mountpoint, const char *path)
         log_error("cannot mount on '%s': %s", wfs_quote(path).text, strerror(errno));
         return false;
     }
-    if (!clear_dead(mountpoint))
-        return false;
     struct stat st;
+    struct wfs_error err = {0};
+    if (unmount_is_dead(mountpoint->path) && unmount_path(mountpoint->path, true, &err) < 0) {
+        log_error("cannot clear the dead mount at '%s': %s", wfs_quote(mountpoint->path).text,
+                  err.text);
+        return false;
+    }
     if (stat(mountpoint->path, &st) < 0) {
         mountpoint->is_missing = errno == ENOENT;
         if (!mountpoint->is_missing)
@@ -341,19 +335,17 @@ static int prepare(struct supervisor *supervisor)
 
 /* ---- mounting ---- */
 
-/* Returns the source as lists of mounts show it: fstab's has to be found there again. */
-static const char *shown_source(const struct supervisor *supervisor)
-{
-    const char *path = supervisor->target.source.path, *given = supervisor->options->source;
-    return path != NULL ? path : url_is(given) ? given : "weightfs";
-}
-
 static bool add_mount_options(const struct supervisor *supervisor, struct fuse_args *args)
 {
     const struct mount_options *options = supervisor->options;
     autofree char *name = NULL;
     char *list = NULL;
-    if (asprintf(&name, "fsname=%s", shown_source(supervisor)) < 0) {
+    /* The source as lists of mounts show it: fstab's has to be found there again. */
+    const char *path = supervisor->target.source.path;
+    const char *shown = path != NULL              ? path
+                        : url_is(options->source) ? options->source
+                                                  : "weightfs";
+    if (asprintf(&name, "fsname=%s", shown) < 0) {
         name = NULL;
         return false;
     }

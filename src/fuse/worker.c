@@ -285,24 +285,21 @@ static int serve(struct driver *driver, int device)
     return log_failure(EXIT_MOUNT, "cannot serve the mount: %s", reason);
 }
 
-/* The last chance for pending edits: only the log and the exit code report it. */
-static int commit_at_end(struct driver *driver, int exit_code)
-{
-    struct wfs_error err = {0};
-    char summary[COMMIT_TEXT_MAX];
-    if (!wfs_tree_is_writable(driver->tree))
-        return exit_code;
-    return publication_run(driver, false, NULL, summary, &err) < 0 ? EXIT_OUTPUT : exit_code;
-}
-
 static int run(struct driver *driver)
 {
     int device;
+    struct wfs_error err = {0};
+    char summary[COMMIT_TEXT_MAX];
     catch_signals(driver);
     if (!channel_send(driver->channel, CHANNEL_READY, -1) ||
         !channel_receive(driver->channel, CHANNEL_DEVICE, &device))
         return EXIT_DONE; /* the supervisor reports why */
-    return commit_at_end(driver, serve(driver, device));
+    const int exit_code = serve(driver, device);
+    /* The last chance for pending edits: only the log and the exit code report it. */
+    return wfs_tree_is_writable(driver->tree) &&
+                   publication_run(driver, false, NULL, summary, &err) < 0
+               ? EXIT_OUTPUT
+               : exit_code;
 }
 
 int worker_run(const struct mount_options *options, struct target *target, int channel, int keeper,

@@ -87,11 +87,6 @@ static bool is_distributed(const char *directory)
     return asprintf(&path, "%s/.metadata", directory) >= 0 && access(path, F_OK) == 0;
 }
 
-static bool is_own_name(const char *name)
-{
-    return strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
-}
-
 /* A directory of very many files is allowed as a whole: each rule keeps an inode in memory. */
 static void allow_files_in(struct sandbox *sandbox, const char *directory)
 {
@@ -114,7 +109,8 @@ static void allow_files_in(struct sandbox *sandbox, const char *directory)
         if (S_ISREG(st.st_mode)) {
             allow(sandbox, path, R_OK, LANDLOCK_READ);
             n_rules++;
-        } else if (has_deeper && S_ISDIR(st.st_mode) && is_own_name(file->d_name)) {
+        } else if (has_deeper && S_ISDIR(st.st_mode) && strcmp(file->d_name, ".") != 0 &&
+                   strcmp(file->d_name, "..") != 0) {
             allow(sandbox, path, R_OK | X_OK, LANDLOCK_LIST | LANDLOCK_READ);
             n_rules++;
         }
