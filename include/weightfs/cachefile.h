@@ -17,6 +17,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 enum { CACHEFILE_PIECE = 4 << 10, CACHEFILE_BLOCK = 1 << 20 };
 
@@ -70,15 +71,11 @@ int64_t cachefile_verify(const struct cachefile *cache, uint64_t offset, uint64_
 /* Notes that the blocks of the range are used. */
 void cachefile_use(const struct cachefile *cache, uint64_t offset, uint64_t n_bytes, uint64_t now);
 
-/* Returns the number of blocks. */
-uint64_t cachefile_blocks(const struct cachefile *cache);
-
-/* Returns the first block from this one on that may have been used, or their number. */
-uint64_t cachefile_next(const struct cachefile *cache, uint64_t block);
-
-/* Reads when n blocks from the first on were used; 0: not since they were removed. A negative
- * errno. */
-int cachefile_times(const struct cachefile *cache, uint64_t first, size_t n, uint64_t *ret);
+/* Reads when blocks were used, at most n_room, from the first one on that is *block or behind it
+ * and may have been used; 0: not since it was removed. Returns how many, 0: none is left, or a
+ * negative errno. */
+ssize_t cachefile_times(const struct cachefile *cache, uint64_t *block, size_t n_room,
+                        uint64_t *ret);
 
 /* Removes a block and gives its room on the disk back. A negative errno. */
 int cachefile_remove(const struct cachefile *cache, uint64_t block);

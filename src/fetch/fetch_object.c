@@ -447,16 +447,16 @@ static int make_cache(struct fetch_object *object, uint64_t n_bytes)
     return code;
 }
 
-static void opened(void *ctx, const struct http_facts *facts)
+static void opened(void *ctx, const char *name, const struct http_known *known)
 {
     struct fetch_transfer *transfer = ctx;
     struct fetch_object *object = transfer->object;
-    object->is_weak = facts->kind == HTTP_BY_SIZE;
-    object->validator = cachefile_hash(facts->validator, 0);
-    if (facts->is_whole || facts->n_bytes < transfer->end)
-        transfer->end = facts->n_bytes;
-    object->name = strdup(facts->name);
-    const int code = object->name == NULL ? -ENOMEM : make_cache(object, facts->n_bytes);
+    object->is_weak = known->kind == HTTP_BY_SIZE;
+    object->validator = cachefile_hash(known->validator, 0);
+    if (known->is_whole || known->n_bytes < transfer->end)
+        transfer->end = known->n_bytes;
+    object->name = strdup(name);
+    const int code = object->name == NULL ? -ENOMEM : make_cache(object, known->n_bytes);
     if (code < 0)
         fail_cache(transfer, code);
 }

@@ -35,15 +35,16 @@ enum http_validator {
     HTTP_BY_SIZE, /* the server offers nothing better */
 };
 
-/* Borrowed until the object is freed. */
-struct http_facts {
-    const char *name; /* of the object, as http_object_open takes it: with the path that was found,
-                         for "hf://OWNER/NAME" */
-    uint64_t n_bytes;
-    enum http_validator kind;
-    const char *validator; /* the header's text; "" by size only */
+enum { HTTP_TAG_MAX = 256 }; /* of an entity tag; 64 have been seen */
+
+/* What is known of an object. A zeroed struct: nothing. */
+struct http_known {
+    bool is_open;
     bool is_whole; /* the server has no ranges: the first request delivers all bytes, and http_get
                       transfers all of them again */
+    uint64_t n_bytes;
+    enum http_validator kind;
+    char validator[HTTP_TAG_MAX]; /* the header's text; "" by size only */
 };
 
 /*
@@ -51,8 +52,10 @@ struct http_facts {
  * http_object_open and http_object_free may be called.
  */
 struct http_calls {
-    /* Called once, before any byte, for the transfer that opens an object. NULL for http_get. */
-    void (*opened)(void *ctx, const struct http_facts *facts);
+    /* Called once, before any byte, for the transfer that opens an object. The name is that of the
+     * object, as http_object_open takes it: with the path that was found, for "hf://OWNER/NAME".
+     * Both are borrowed until the object is freed. NULL for http_get. */
+    void (*opened)(void *ctx, const char *name, const struct http_known *known);
     /* The next bytes, in order and without gaps. They may be kept even when the transfer fails
      * later: all that the protocol can vouch for has been checked. */
     void (*received)(void *ctx, uint64_t offset, const void *bytes, size_t n_bytes);

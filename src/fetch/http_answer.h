@@ -15,7 +15,6 @@
 
 enum {
     HTTP_HEADER_MAX = 65536, /* bytes of all headers of an answer; servers send less than 16 KiB */
-    HTTP_TAG_MAX = 256,      /* of an entity tag; 64 have been seen */
     HTTP_LOCATION_MAX = 16384, /* of a redirect; signed URLs have 2,000 */
 };
 
@@ -60,14 +59,6 @@ enum http_verdict {
 
 /* The largest object that is taken whole, from a server without ranges. */
 #define HTTP_WHOLE_MAX (UINT64_C(64) << 20)
-
-/* What is known of an object. A zeroed struct: nothing. */
-struct http_known {
-    bool is_open, is_whole;
-    uint64_t n_bytes;
-    enum http_validator kind;
-    char validator[HTTP_TAG_MAX];
-};
 
 /* Judges the answer to a request for [start, end); err gets the reason where that fails. */
 enum http_verdict http_judge(const struct http_answer *answer, const struct http_known *known,

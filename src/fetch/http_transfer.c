@@ -60,15 +60,8 @@ static void learn(struct http_transfer *transfer, uint64_t n_bytes)
     http_learn(&object->known, &transfer->answer, n_bytes);
     if (object->known.is_whole || transfer->end > n_bytes)
         transfer->end = n_bytes;
-    const struct http_facts facts = {
-        .name = object->name,
-        .n_bytes = n_bytes,
-        .kind = object->known.kind,
-        .validator = object->known.validator,
-        .is_whole = object->known.is_whole,
-    };
     object->http->n_calls++;
-    transfer->calls->opened(transfer->ctx, &facts);
+    transfer->calls->opened(transfer->ctx, object->name, &object->known);
 }
 
 /* Later requests name the commit: all files of a set come from the same one. */

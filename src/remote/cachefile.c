@@ -32,7 +32,7 @@ static uint64_t count_pieces(const struct cachefile *cache)
     return cache->n_bytes / PIECE + (cache->n_bytes % PIECE != 0);
 }
 
-uint64_t cachefile_blocks(const struct cachefile *cache)
+static uint64_t count_blocks(const struct cachefile *cache)
 {
     return cache->n_bytes / CACHEFILE_BLOCK + (cache->n_bytes % CACHEFILE_BLOCK != 0);
 }
@@ -49,7 +49,7 @@ int cachefile_init(struct cachefile *cache, int fd, uint64_t base, uint64_t n_by
 
 uint64_t cachefile_end(const struct cachefile *cache)
 {
-    return cache->times + round_up(cachefile_blocks(cache) * NUMBER);
+    return cache->times + round_up(count_blocks(cache) * NUMBER);
 }
 
 int cachefile_make(const struct cachefile *cache)
@@ -327,20 +327,15 @@ void cachefile_use(const struct cachefile *cache, uint64_t offset, uint64_t n_by
         (void)store(cache, cache->times + block * NUMBER, now); /* of interest only, not of use */
 }
 
-uint64_t cachefile_next(const struct cachefile *cache, uint64_t block)
+ssize_t cachefile_times(const struct cachefile *cache, uint64_t *block, size_t n_room,
+                        uint64_t *ret)
 {
-    return skip_hole(cache, cache->times, block, cachefile_blocks(cache));
-}
-
-int cachefile_times(const struct cachefile *cache, uint64_t first, size_t n, uint64_t *ret)
-{
-    for (size_t i = 0; i < n; i += AT_ONCE) {
-        const size_t n_some = n - i < AT_ONCE ? n - i : AT_ONCE;
-        const int code = load(cache, cache->times + (first + i) * NUMBER, n_some, ret + i);
-        if (code < 0)
-            return code;
-    }
-    return 0;
+    const uint64_t n_blocks = count_blocks(cache);
+    *block = skip_hole(cache, cache->times, *block, n_blocks);
+    size_t n = n_room < AT_ONCE ? n_room : AT_ONCE;
+    n = n_blocks - *block < n ? (size_t)(n_blocks - *block) : n;
+    const int code = n == 0 ? 0 : load(cache, cache->times + *block * NUMBER, n, ret);
+    return code < 0 ? code : (ssize_t)n;
 }
 
 int cachefile_remove(const struct cachefile *cache, uint64_t block)

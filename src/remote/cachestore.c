@@ -368,23 +368,18 @@ static int compare(const void *a, const void *b)
 static int list_blocks(const struct cachefile *cache, size_t entry, struct blocks *blocks)
 {
     enum { SOME = 512 };
-    uint64_t times[SOME];
-    const uint64_t n_blocks = cachefile_blocks(cache);
-    for (uint64_t first = cachefile_next(cache, 0); first < n_blocks;
-         first = cachefile_next(cache, first + SOME)) {
-        const size_t n = n_blocks - first < SOME ? (size_t)(n_blocks - first) : SOME;
-        int code = cachefile_times(cache, first, n, times);
-        if (code == 0)
-            code = array_reserve(&blocks->items, sizeof(*blocks->items), blocks->n, n,
-                                 &blocks->n_room);
-        for (size_t i = 0; code == 0 && i < n; i++) {
+    uint64_t times[SOME], first = 0;
+    ssize_t n;
+    while ((n = cachefile_times(cache, &first, SOME, times)) > 0) {
+        if (array_reserve(&blocks->items, sizeof(*blocks->items), blocks->n, (size_t)n,
+                          &blocks->n_room) < 0)
+            return -ENOMEM;
+        for (size_t i = 0; i < (size_t)n; i++, first++) {
             if (times[i] != 0)
-                blocks->items[blocks->n++] = (struct block){times[i], first + i, entry};
+                blocks->items[blocks->n++] = (struct block){times[i], first, entry};
         }
-        if (code < 0)
-            return code;
     }
-    return 0;
+    return (int)n;
 }
 
 static bool is_larger(int fd, uint64_t n_bytes)

@@ -40,16 +40,15 @@ static void cancel(struct range *range)
     range->n_got = 0;
 }
 
-static void range_opened(void *ctx, const struct http_facts *facts)
+static void range_opened(void *ctx, const char *name, const struct http_known *known)
 {
     static const char *const kinds[] = {"etag", "date", "size"};
     struct range *range = ctx;
     /* The name of a URL is what was given, with secrets; others have none. */
-    const char *name = strncmp(facts->name, "http", 4) == 0 ? "URL" : facts->name;
-    fprintf(stderr, "opened %s: %" PRIu64 ", %s%s\n", name, facts->n_bytes, kinds[facts->kind],
-            facts->is_whole ? ", whole" : "");
-    if (facts->is_whole || range->n_bytes > facts->n_bytes)
-        range->n_bytes = facts->n_bytes;
+    fprintf(stderr, "opened %s: %" PRIu64 ", %s%s\n", strncmp(name, "http", 4) == 0 ? "URL" : name,
+            known->n_bytes, kinds[known->kind], known->is_whole ? ", whole" : "");
+    if (known->is_whole || range->n_bytes > known->n_bytes)
+        range->n_bytes = known->n_bytes;
     range->bytes = malloc((size_t)range->n_bytes + 1);
 }
 
