@@ -46,12 +46,17 @@ def by_name(kind):
     return kind.name
 
 
+# The modes whose runs with a stride begin one call later than those of the others: each call lacks room in one of two modes and fails in
+# one of two. Before a call and after the one in front of it is the same moment, so the two kills begin at the same call.
+LATER = {'enospc-on', 'edquot-on', 'half'}
+
+
 def step_through(disk, kind, target, mode, stride):
-    """Each target and mode begins at another call, so that with a stride all calls are taken by one of them."""
+    """Each target begins at another call, so that with a stride all calls are taken by one of them."""
     run = crash.live(kind, target, disk, 'count', 0)
     n_calls = run.injection.n_calls()
     assert run.code == 0 and kind.read(run.output) == run.now and n_calls > 40, run.show()
-    share(step, disk, range(1 + (len(mode) + TARGETS.index(target)) % stride, n_calls + 1, stride), kind, target, mode)
+    share(step, disk, range(1 + ((mode in LATER) + TARGETS.index(target)) % stride, n_calls + 1, stride), kind, target, mode)
 
 
 def step(disk, calls, kind, target, mode):
@@ -72,11 +77,16 @@ def share(function, disk, calls, *arguments):
             part.result()
 
 
-@pytest.mark.parametrize('kind', KINDS, ids=by_name)
-@pytest.mark.parametrize('target', TARGETS)
-@pytest.mark.parametrize('mode', MODES)
+def chosen():
+    """All targets and modes for safetensors; for the other formats, each mode with one target, of each format with another one. What depends
+    on the format is what is written, and not how it is published. The slow test takes all of them."""
+    return [pytest.param(mode, target, kind, id='%s-%s-%s' % (mode, target, kind.name)) for i, mode in enumerate(MODES) for target in TARGETS
+            for j, kind in enumerate(KINDS) if kind is SAFETENSORS or TARGETS[(i + j) % 3] == target]
+
+
+@pytest.mark.parametrize('mode, target, kind', chosen())
 def test_a_fault_leaves_old_or_new_and_all_edits(memory, kind, mode, target):
-    step_through(memory, kind, target, mode, 1 if kind is SAFETENSORS else STRIDE)
+    step_through(memory, kind, target, mode, 2 if kind is SAFETENSORS else STRIDE)
 
 
 @pytest.mark.parametrize('kind', KINDS, ids=by_name)
