@@ -71,7 +71,7 @@ def test_directories_are_renamed_by_a_pattern(edit):
 
 
 THOUSANDS = {
-    'one by one': 'for f in t*; do mv "$f" "moved/$f"; done',
+    'one by one': 'for f in t00*; do mv "$f" "moved/$f"; done; mv t* moved',
     'in batches': "find . -maxdepth 1 -name 't*' -exec mv -t moved '{}' +",
     'by rename': "find . -maxdepth 1 -name 't*' -printf '%f\\0' | xargs -0 rename 's,^,moved/,'",
 }
