@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Fixtures: a folder on a real disk, mounts that always go away again, and what may be skipped where."""
 import contextlib
+import fcntl
+import gc
 import os
 import pathlib
 import shutil
@@ -15,6 +17,8 @@ sys.path[:0] = [str(HERE), str(HERE.parent / 'tools')]
 
 from wfs_testlib import mount as mounts  # noqa: E402
 from wfs_testlib import program, served, shared, st  # noqa: E402
+
+gc.disable()  # until all tests are collected: nothing of them is garbage, and to find that out takes half of the time
 
 IS_CI = os.environ.get('CI') == 'true'
 REPORTS = program.BUILD / 'sanitizer-reports'
@@ -35,6 +39,10 @@ def pytest_configure(config):
     common = 'log_path=%s/report:exitcode=99:' % REPORTS
     os.environ.setdefault('ASAN_OPTIONS', common + 'detect_leaks=1:allocator_may_return_null=1')
     os.environ.setdefault('UBSAN_OPTIONS', common + 'halt_on_error=1:print_stacktrace=1')
+
+
+def pytest_collection_finish():
+    gc.enable()
 
 
 def pytest_sessionstart():
@@ -123,7 +131,21 @@ def memory(folder):
 
 
 @pytest.fixture
-def mount(folder):
+def among_mounts():
+    """For the time of a test that may mount: no test in another process makes a namespace, which would keep the mount."""
+    with open(program.BUILD / 'mounts.lock', 'wb') as lock:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        yield lock
+
+
+@pytest.fixture
+def alone(among_mounts):
+    """For a test that makes a namespace: no test in another process has a mount."""
+    fcntl.flock(among_mounts, fcntl.LOCK_EX)
+
+
+@pytest.fixture
+def mount(folder, among_mounts):
     """mount(source, 'output=...', ...) -> Mount. Unmounted at the end, and its exit code is judged then."""
     made = []
 

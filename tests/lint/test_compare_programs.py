@@ -27,6 +27,7 @@ def compare(*words):
                           text=True, check=False)
 
 
+@pytest.mark.usefixtures('among_mounts')
 def test_a_program_is_equal_to_itself():
     done = compare(PROGRAM, PROGRAM, SAMPLE, '--edits', 2)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -46,6 +47,7 @@ def test_a_program_that_differs_in_one_thing_is_found(folder, verb, script, expe
     assert re.fullmatch(r'\d+ commands, %d differ' % len(lines), summary)
 
 
+@pytest.mark.usefixtures('among_mounts')
 @pytest.mark.skipif(not os.access('/dev/fuse', os.W_OK), reason='there is no /dev/fuse')
 def test_a_commit_that_differs_is_found(folder):
     other = folder / 'other'

@@ -241,6 +241,7 @@ def test_a_mount_in_use_is_busy_and_goes_on(mount, folder, sample):
 
 
 @pytest.mark.root
+@pytest.mark.usefixtures('alone')
 @pytest.mark.parametrize('where', ['bound', 'namespace'])
 def test_a_mount_that_is_elsewhere_is_saved_and_left(mount, folder, sample, where):
     if where == 'namespace' and not mounts.has_namespaces():

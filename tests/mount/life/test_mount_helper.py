@@ -11,7 +11,8 @@ from wfs_testlib import st
 from wfs_testlib.mount import UNSHARE, has_namespaces
 from wfs_testlib.program import BUILD, ROOT, tool
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0 or not has_namespaces(), reason='only root has mount namespaces')
+pytestmark = [pytest.mark.usefixtures('alone'),
+              pytest.mark.skipif(os.geteuid() != 0 or not has_namespaces(), reason='only root has mount namespaces')]
 
 TENSORS = {'a.x': ('U8', [3], b'abc'), 'a.y': ('U8', [2], b'de')}
 

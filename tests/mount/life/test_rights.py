@@ -178,7 +178,7 @@ def test_others_change_what_modes_grant_them(mount, folder, sample):
 
 
 @pytest.fixture
-def namespace(folder, sample):
+def namespace(folder, sample, alone):
     """namespace(lines) runs them in sh, with a device of their own that any user may open; the machine's stays as it is."""
     if not has_namespaces():
         pytest.skip('no mount namespace of our own, as in a chroot')

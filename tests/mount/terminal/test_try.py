@@ -8,7 +8,7 @@ import pytest
 from wfs_testlib.mount import UNSHARE, has_namespaces, mount_points
 from wfs_testlib.program import ROOT
 
-pytestmark = [pytest.mark.root, pytest.mark.slow]
+pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.usefixtures('alone')]
 
 BARE = ('set -e; mkdir etc tmp; mount -t tmpfs etc etc; cp -a /etc/. etc; rm -f etc/mtab; mount --bind etc /etc; mount --bind tmp /tmp\n')
 WITHOUT_DEVICE = ('mkdir dev; mount -t tmpfs dev dev; cp -a /dev/null /dev/zero /dev/urandom dev; ln -s /proc/self/fd dev/fd; mount --bind dev /dev\n')
