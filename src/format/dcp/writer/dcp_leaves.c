@@ -195,7 +195,7 @@ static int fail_tensor(const struct walk *walk, const char *what)
 
 static int add_tensor(struct walk *walk, uint32_t id, const struct wfs_tensor *tensor)
 {
-    if (torch_edit_maker(walk->graph, id) == WHAT_REBUILD_QTENSOR)
+    if (torch_edit_maker(walk->plan, id) == WHAT_REBUILD_QTENSOR)
         return fail_tensor(walk, "quantized");
     const int code = storable_check_tensor(walk->plan->layout->format, tensor, walk->err);
     return code < 0 ? code : add_leaf(walk, tensor, id);

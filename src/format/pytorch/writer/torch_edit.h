@@ -70,7 +70,7 @@ int torch_edit_containers(struct torch_edit *edit);
 
 /* Returns the function that makes a tensor of a storage, inside of calls that wrap it;
  * WHAT_UNKNOWN: it is not such a tensor. */
-enum torch_what torch_edit_maker(const struct graph *graph, uint32_t id);
+enum torch_what torch_edit_maker(const struct torch_plan *plan, uint32_t id);
 
 /* ---- questions ---- */
 

@@ -23,38 +23,39 @@ struct maker {
     uint32_t args;  /* the tuple that begins with storage, offset, size, stride */
     uint32_t outer; /* the tuple whose first item is the function; 0: the call has it */
     enum torch_what what;
+    const struct catalog_storage *storage; /* without a call: the value itself; NULL: neither */
 };
 
-static struct maker find_maker(const struct graph *graph, uint32_t id)
+static struct maker find_maker(const struct torch_plan *plan, uint32_t id)
 {
-    struct maker maker = {0};
+    const struct graph *graph = &plan->graph;
+    const struct maker none = {.storage = torch_plan_storage(plan, id)};
     for (unsigned depth = 0; id != 0 && depth < 32; depth++) {
         const struct value *value = graph_at(graph, id);
-        const enum torch_what what = torch_what_of(graph, value);
         const uint32_t args = value->kind == VALUE_CALL ? value->call.args : 0;
-        if (what == WHAT_REBUILD_TYPE) {
+        struct maker maker = {.call = id, .args = args, .what = torch_what_of(graph, value)};
+        if (maker.what == WHAT_REBUILD_TYPE) {
             const struct torch_global *inner = torch_global_of(graph, torch_arg(graph, args, 0));
-            maker = (struct maker){id, torch_arg(graph, args, 2), args,
-                                   inner == NULL ? WHAT_UNKNOWN : inner->what};
-        } else {
-            maker = (struct maker){id, args, 0, what};
+            maker.args = torch_arg(graph, args, 2);
+            maker.outer = args;
+            maker.what = inner == NULL ? WHAT_UNKNOWN : inner->what;
         }
-        if (maker.what == WHAT_REBUILD_PARAMETER || maker.what == WHAT_REBUILD_PARAMETER_STATE ||
-            maker.what == WHAT_PARAMETER || maker.what == WHAT_REBUILD_FROM_TENSOR) {
-            id = torch_arg(graph, maker.args, 0);
-            continue;
-        }
+        const uint32_t first = torch_arg(graph, maker.args, 0);
+        maker.storage = first == 0 ? NULL : torch_plan_storage(plan, first);
         if ((maker.what >= WHAT_REBUILD_TENSOR && maker.what <= WHAT_REBUILD_TENSOR_V3) ||
             maker.what == WHAT_REBUILD_QTENSOR)
             return maker;
-        break;
+        if (maker.what != WHAT_REBUILD_PARAMETER && maker.what != WHAT_REBUILD_PARAMETER_STATE &&
+            maker.what != WHAT_PARAMETER && maker.what != WHAT_REBUILD_FROM_TENSOR)
+            return none;
+        id = first;
     }
-    return (struct maker){0};
+    return none;
 }
 
-enum torch_what torch_edit_maker(const struct graph *graph, uint32_t id)
+enum torch_what torch_edit_maker(const struct torch_plan *plan, uint32_t id)
 {
-    return find_maker(graph, id).what;
+    return find_maker(plan, id).what;
 }
 
 static bool is_dense_in(const struct graph *graph, const struct maker *maker,
@@ -79,9 +80,9 @@ static bool is_dense_in(const struct graph *graph, const struct maker *maker,
 }
 
 /* Returns whether the place is a storage itself, not a tensor that is a view of one. */
-static bool is_bare(const struct maker *maker, const struct catalog_storage *storage)
+static bool is_bare(const struct maker *maker)
 {
-    return maker->call == 0 && storage != NULL;
+    return maker->call == 0 && maker->storage != NULL;
 }
 
 /* Returns whether a bare storage keeps its class when it becomes the tensor. */
@@ -94,12 +95,13 @@ static bool keeps_class(const struct catalog_storage *storage, const struct wfs_
 /* Returns whether the tensor can be stored by giving the storage its bytes, with the same shape
  * and dtype. */
 static bool fills_storage(const struct torch_plan *plan, const struct maker *maker,
-                          const struct catalog_storage *storage, const struct wfs_tensor *tensor)
+                          const struct wfs_tensor *tensor)
 {
     const struct graph *graph = &plan->graph;
+    const struct catalog_storage *storage = maker->storage;
     if (storage == NULL || tensor->n_bytes != storage->n_bytes || tensor->n_bytes == 0)
         return false;
-    if (is_bare(maker, storage))
+    if (is_bare(maker))
         return keeps_class(storage, tensor);
     if (!is_dense_in(graph, maker, tensor))
         return false;
@@ -156,9 +158,9 @@ static int set_function(struct torch_plan *plan, const struct maker *maker, uint
 
 /* Changes the call that makes the tensor, or makes a new one. */
 static int rewrite(struct torch_plan *plan, uint32_t id, const struct maker *maker,
-                   const struct catalog_storage *storage, const struct wfs_tensor *tensor,
-                   bool is_sole, uint32_t *ret)
+                   const struct wfs_tensor *tensor, bool is_sole, uint32_t *ret)
 {
+    const struct catalog_storage *storage = maker->storage;
     const bool is_quantized = maker->what == WHAT_REBUILD_QTENSOR;
     if (is_quantized && (storage == NULL || storage->dtype != tensor->dtype || !is_sole))
         return wfs_fail(plan->err, EOPNOTSUPP, "tensor '%s' is quantized: its dtype cannot change",
@@ -187,39 +189,23 @@ static const struct wfs_tensor *tensor_at(const struct torch_edit *edit, uint32_
                                                           : NULL;
 }
 
-static bool is_persistent(const struct torch_edit *edit, uint32_t i)
-{
-    const uint32_t id = edit->places[i].id;
-    return graph_at(&edit->plan->graph, id)->kind == VALUE_PERSISTENT &&
-           !torch_is_storage(&edit->plan->graph, id);
-}
-
 /* Returns whether it differs from the loaded one. Tensors of a tar always do: a zip cannot name
  * them by numbers. */
 static bool has_changed(const struct torch_edit *edit, uint32_t i)
 {
-    return catalog_stamp(tensor_at(edit, i)) != edit->places[i].stamp || is_persistent(edit, i);
+    const struct graph *graph = &edit->plan->graph;
+    const uint32_t id = edit->places[i].id;
+    return catalog_stamp(tensor_at(edit, i)) != edit->places[i].stamp ||
+           (graph_at(graph, id)->kind == VALUE_PERSISTENT && !torch_is_storage(graph, id));
 }
 
-/* Returns whether bytes are swapped, but only the tensor knows the size of the elements. */
-static bool is_swapped(const struct maker *maker, const struct catalog_storage *storage)
+/* Returns whether it needs other bytes than those that were loaded: also where they are swapped,
+ * but only the tensor knows the size of the elements. */
+static bool is_new(const struct torch_edit *edit, uint32_t i, const struct maker *maker)
 {
-    return storage != NULL && !is_bare(maker, storage) && storage->is_untyped &&
-           storage->is_big_endian;
-}
-
-static const struct catalog_storage *storage_of(const struct torch_edit *edit,
-                                                const struct maker *maker, uint32_t id)
-{
-    const struct torch_plan *plan = edit->plan;
-    const uint32_t first = maker->call == 0 ? id : torch_arg(&plan->graph, maker->args, 0);
-    return first == 0 ? NULL : torch_plan_storage(plan, first);
-}
-
-/* Returns whether places of one value have become different tensors. */
-static bool is_divided(const struct torch_edit *edit, uint32_t i, uint64_t stamps[])
-{
-    return torch_edit_is_shared(edit, i) && stamps[torch_edit_first(edit, i)] == 0;
+    const struct catalog_storage *storage = maker->storage;
+    return has_changed(edit, i) ||
+           (storage != NULL && !is_bare(maker) && storage->is_untyped && storage->is_big_endian);
 }
 
 /* Collects the stamp of each value, by its first place; 0 when its places differ. */
@@ -245,19 +231,18 @@ static int count_users(struct torch_edit *edit)
         const struct wfs_tensor *tensor = tensor_at(edit, i);
         if (tensor == NULL)
             continue;
-        const uint32_t id = edit->places[i].id;
-        const struct maker maker = find_maker(&edit->plan->graph, id);
-        const struct catalog_storage *storage = storage_of(edit, &maker, id);
-        struct torch_record *record = storage == NULL ? NULL : torch_record_of(edit->plan, storage);
-        if (storage != NULL && record == NULL)
+        const struct maker maker = find_maker(edit->plan, edit->places[i].id);
+        struct torch_record *record =
+            maker.storage == NULL ? NULL : torch_record_of(edit->plan, maker.storage);
+        if (maker.storage != NULL && record == NULL)
             return -ENOMEM;
         if (record == NULL || torch_edit_first(edit, i) != i)
             continue;
-        if (!has_changed(edit, i) && !is_swapped(&maker, storage)) {
+        if (!is_new(edit, i, &maker)) {
             record->n_shown += tensor->n_bytes;
             continue;
         }
-        if (!fills_storage(edit->plan, &maker, storage, tensor))
+        if (!fills_storage(edit->plan, &maker, tensor))
             continue;
         if (record->wanted == NULL)
             record->wanted = tensor;
@@ -317,33 +302,33 @@ static bool is_wasteful(const struct torch_record *record)
     return record->content->n_bytes > N_SMALL && record->n_shown < record->content->n_bytes / 2;
 }
 
-static int change(struct torch_edit *edit, uint32_t i, uint64_t stamps[])
+/* Changes a tensor that was loaded, if it has to be: its record, its call, or both. */
+static int change(struct torch_edit *edit, uint32_t i, const uint64_t stamps[])
 {
     struct torch_plan *plan = edit->plan;
-    const uint32_t id = edit->places[i].id;
+    const uint32_t id = edit->places[i].id, first = torch_edit_first(edit, i);
     const struct wfs_tensor *tensor = tensor_at(edit, i);
-    const struct maker maker = find_maker(&plan->graph, id);
-    const struct catalog_storage *storage = storage_of(edit, &maker, id);
-    const bool is_new = has_changed(edit, i) || is_swapped(&maker, storage),
-               is_divided_here = is_divided(edit, i, stamps);
-    struct torch_record *record = storage == NULL ? NULL : torch_record_of(plan, storage);
-    if (storage != NULL && record == NULL)
+    const struct maker maker = find_maker(plan, id);
+    /* Places of one value have become different tensors. */
+    const bool is_divided = torch_edit_is_shared(edit, i) && stamps[first] == 0;
+    struct torch_record *record =
+        maker.storage == NULL ? NULL : torch_record_of(plan, maker.storage);
+    if (maker.storage != NULL && record == NULL)
         return -ENOMEM;
-    if (!is_divided_here && torch_edit_first(edit, i) != i) {
-        edit->nodes[i].id = edit->nodes[torch_edit_first(edit, i)].id;
+    if (!is_divided && first != i) {
+        edit->nodes[i].id = edit->nodes[first].id;
         return 0;
     }
-    if (!is_new && (record == NULL || maker.call == 0 || maker.what == WHAT_REBUILD_QTENSOR ||
-                    is_divided_here || tensor->n_bytes == 0 || !is_wasteful(record)))
+    if (is_new(edit, i, &maker)) {
+        if (record != NULL && !is_divided && torch_record_twin(plan, record, tensor) == NULL &&
+            record->n_wanting == record->n_uses && fills_storage(plan, &maker, tensor))
+            return torch_record_fill(plan, record, record->wanted);
+    } else if (record == NULL || maker.call == 0 || maker.what == WHAT_REBUILD_QTENSOR ||
+               is_divided || tensor->n_bytes == 0 || !is_wasteful(record)) {
         return 0;
-    const struct torch_record *twin =
-        record == NULL || !is_new ? NULL : torch_record_twin(plan, record, tensor);
-    if (is_new && record != NULL && twin == NULL && !is_divided_here &&
-        record->n_wanting == record->n_uses && fills_storage(plan, &maker, storage, tensor))
-        return torch_record_fill(plan, record, record->wanted) < 0 ? -ENOMEM : 0;
-    if (is_bare(&maker, storage))
-        return has_changed(edit, i) ? replace_storage(edit, i, storage) : 0;
-    return rewrite(plan, id, &maker, storage, tensor, !is_divided_here, &edit->nodes[i].id);
+    }
+    return is_bare(&maker) ? replace_storage(edit, i, maker.storage)
+                           : rewrite(plan, id, &maker, tensor, !is_divided, &edit->nodes[i].id);
 }
 
 /*

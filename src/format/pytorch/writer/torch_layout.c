@@ -81,23 +81,12 @@ static int put_storage(struct pickle_writer *writer, uint32_t id)
 }
 
 /* Makes a tensor of a range of a source. */
-static struct wfs_tensor *range_tensor(struct torch_plan *plan, const struct pickle_piece *piece)
+static const struct wfs_tensor *tensor_of(struct torch_plan *plan, const struct source *source,
+                                          uint64_t offset, uint64_t n_bytes)
 {
-    struct wfs_tensor *tensor = arena_calloc(&plan->layout->arena, 1, sizeof(*tensor));
-    uint64_t *dims = arena_calloc(&plan->layout->arena, 1, sizeof(*dims));
-    if (tensor == NULL || dims == NULL)
-        return NULL;
-    dims[0] = piece->n_bytes;
-    *tensor = (struct wfs_tensor){
-        .key = "a value",
-        .dtype = WFS_U8,
-        .n_bytes = piece->n_bytes,
-        .shape = {1, dims},
-        .stored = {.source = (struct source *)(uintptr_t)piece->source,
-                   .offset = piece->offset,
-                   .dtype = WFS_U8},
-    };
-    return tensor;
+    const struct wfs_stored stored = {
+        .source = (struct source *)(uintptr_t)source, .offset = offset, .dtype = WFS_U8};
+    return torch_record_range(plan, "a value", &stored, n_bytes);
 }
 
 /* Reports what code means for a layout, unless the reason was reported: out of memory, or too
@@ -173,7 +162,8 @@ static int add_pickle(struct torch_plan *plan, struct zip_writer *zip,
         if (piece->bytes != NULL) {
             code = layout_add_bytes(plan->layout, at, piece->bytes, piece->n_bytes);
         } else {
-            const struct wfs_tensor *tensor = range_tensor(plan, piece);
+            const struct wfs_tensor *tensor =
+                tensor_of(plan, piece->source, piece->offset, piece->n_bytes);
             code = tensor == NULL ? -ENOMEM : layout_add_tensor(plan->layout, at, tensor);
         }
         at += piece->n_bytes;
@@ -241,9 +231,9 @@ static int add_all(struct torch_plan *plan, struct zip_writer *zip,
 static int add_same_pickle(struct torch_plan *plan, struct zip_writer *zip)
 {
     const struct wfs_catalog *catalog = plan->catalog;
-    const struct pickle_piece piece = {NULL, catalog->pickle.source, catalog->pickle.offset,
-                                       catalog->pickle.n_bytes};
-    const struct wfs_tensor *tensor = range_tensor(plan, &piece);
+    const struct value_bytes *pickle = &catalog->pickle;
+    const struct wfs_tensor *tensor =
+        tensor_of(plan, pickle->source, pickle->offset, pickle->n_bytes);
     for (uint32_t i = 0; i < catalog->n_storages; i++) {
         struct torch_record *storage = torch_record_of(plan, &catalog->storages[i]);
         if (storage == NULL)

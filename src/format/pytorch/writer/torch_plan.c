@@ -278,29 +278,34 @@ static uint32_t class_of(struct torch_plan *plan, enum wfs_dtype dtype)
                                    : share(plan, &plan->classes[dtype], "torch", spelling->class);
 }
 
-/* Makes a tensor of all elements of a storage. */
-static struct wfs_tensor *content_of(struct torch_plan *plan, const struct catalog_storage *storage)
+const struct wfs_tensor *torch_record_range(struct torch_plan *plan, const char *key,
+                                            const struct wfs_stored *stored, uint64_t n_bytes)
 {
     struct wfs_tensor *tensor = arena_calloc(&plan->layout->arena, 1, sizeof(*tensor));
     uint64_t *dims = arena_calloc(&plan->layout->arena, 1, sizeof(*dims));
     if (tensor == NULL || dims == NULL)
         return NULL;
-    const unsigned bits = wfs_dtype_bits((enum wfs_dtype)storage->dtype);
-    const uint64_t n_item = storage->is_untyped || bits < 8 ? 1 : bits / 8;
-    const uint8_t dtype =
-        n_item == 1 && storage->n_bytes % n_item == 0 && bits != 8 ? WFS_U8 : storage->dtype;
-    dims[0] = storage->n_bytes / n_item;
-    *tensor = (struct wfs_tensor){
-        .key = "a storage",
-        .dtype = dtype,
-        .n_bytes = storage->n_bytes,
-        .shape = {1, dims},
-        .stored = {.source = (struct source *)(uintptr_t)storage->source,
-                   .offset = storage->offset,
-                   .dtype = dtype,
-                   .is_big_endian = storage->is_big_endian && n_item > 1},
-    };
+    const unsigned bits = wfs_dtype_bits((enum wfs_dtype)stored->dtype);
+    dims[0] = n_bytes / (bits / 8);
+    *tensor = (struct wfs_tensor){.key = key,
+                                  .dtype = stored->dtype,
+                                  .n_bytes = n_bytes,
+                                  .shape = {1, dims},
+                                  .stored = *stored};
     return tensor;
+}
+
+/* Makes a tensor of all elements of a storage, of its bytes where it does not know their size. */
+static const struct wfs_tensor *content_of(struct torch_plan *plan,
+                                           const struct catalog_storage *storage)
+{
+    const unsigned bits = wfs_dtype_bits((enum wfs_dtype)storage->dtype);
+    const bool is_bytes = storage->is_untyped || bits <= 8;
+    const struct wfs_stored stored = {.source = (struct source *)(uintptr_t)storage->source,
+                                      .offset = storage->offset,
+                                      .dtype = is_bytes && bits != 8 ? WFS_U8 : storage->dtype,
+                                      .is_big_endian = storage->is_big_endian && !is_bytes};
+    return torch_record_range(plan, "a storage", &stored, storage->n_bytes);
 }
 
 static int make_record(struct torch_plan *plan, const struct catalog_storage *storage,

@@ -105,6 +105,11 @@ uint32_t torch_record_call(struct torch_plan *plan, const struct wfs_tensor *ten
 uint32_t torch_record_storage(struct torch_plan *plan, const struct wfs_tensor *tensor,
                               uint32_t class);
 
+/* Creates a tensor of a range of a source, with one dimension; it lives as long as the layout. NULL
+ * without memory. */
+const struct wfs_tensor *torch_record_range(struct torch_plan *plan, const char *key,
+                                            const struct wfs_stored *stored, uint64_t n_bytes);
+
 /* Returns another record that has the bytes of the tensor already; NULL: none. */
 const struct torch_record *torch_record_twin(const struct torch_plan *plan,
                                              const struct torch_record *record,
