@@ -46,6 +46,26 @@ void dcp_tables_done(struct dcp_tables *tables)
     errno = saved;
 }
 
+void dcp_tables_divide(struct dcp_tables *tables)
+{
+    struct dcp_part *parts = tables->parts;
+    for (uint32_t i = 0; i < tables->n_tensors; i++) {
+        tables->tensors[i].parts = parts;
+        parts += tables->tensors[i].n_parts;
+        tables->tensors[i].n_parts = 0;
+    }
+}
+
+int dcp_tables_check(struct dcp_tables *tables)
+{
+    int code = 0;
+    for (uint32_t i = 0; i < tables->n_tensors && code == 0; i++)
+        if (tables->tensors[i].trouble == NULL)
+            tables->tensors[i].trouble =
+                dcp_boxes_check(&tables->tensors[i], &tables->arena, &code);
+    return code;
+}
+
 /* Returns the last tensor that begins at or before the offset. */
 static struct dcp_tensor *tensor_at(const struct source *source, uint64_t offset)
 {
@@ -211,10 +231,9 @@ static int read_run_part(struct reading *r, const struct run *run, struct dcp_pa
     const uint32_t rank = r->tensor->rank, axis = run->axis;
     const int64_t *at = part->box, *sizes = part->box + rank;
     struct rows rows = {.end = rank, .n_bytes = r->tensor->n_elem, .n_rows = 1};
-    for (uint32_t i = 0; i < axis; i++) {
+    for (uint32_t i = 0; i < axis; i++)
         if (r->first[i] < (uint64_t)at[i] || r->first[i] >= (uint64_t)(at[i] + sizes[i]))
             return 0;
-    }
     const uint64_t end = run->n + r->first[axis], part_end = (uint64_t)(at[axis] + sizes[axis]);
     const uint64_t first =
         r->first[axis] > (uint64_t)at[axis] ? r->first[axis] : (uint64_t)at[axis];
@@ -314,10 +333,9 @@ static int read_assembly(const struct source *source, uint64_t offset, void *buf
 /* Returns whether a part is a range of the tensor: it has all of the inner dimensions. */
 static bool is_range(const struct dcp_tensor *tensor, const struct dcp_part *part)
 {
-    for (uint32_t i = 1; i < tensor->rank; i++) {
+    for (uint32_t i = 1; i < tensor->rank; i++)
         if ((uint64_t)part->box[tensor->rank + i] != tensor->dims[i])
             return false;
-    }
     return true;
 }
 

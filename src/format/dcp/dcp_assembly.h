@@ -33,6 +33,12 @@ struct dcp_tables {
 
 void dcp_tables_done(struct dcp_tables *tables);
 
+/* Gives each tensor its room among the parts, by their number, which becomes 0: parts are added. */
+void dcp_tables_divide(struct dcp_tables *tables);
+
+/* Checks that the parts of each tensor fill it; else it gets a trouble. -ENOMEM. */
+int dcp_tables_check(struct dcp_tables *tables);
+
 /* Gives each tensor its range; then tables->n_bytes are taken. Moves the tables into a source. path
  * is that of the directory. -ENOMEM: the tables are as they were. */
 int dcp_assembly_new(const char *path, struct dcp_tables *tables, struct source **out);

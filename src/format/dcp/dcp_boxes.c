@@ -28,6 +28,14 @@ void dcp_print_numbers(struct strbuf *text, const int64_t *numbers, uint32_t ran
     strbuf_puts(text, "]");
 }
 
+bool dcp_box_is_empty(const int64_t *sizes, uint32_t rank)
+{
+    for (uint32_t i = 0; i < rank; i++)
+        if (sizes[i] == 0)
+            return true;
+    return false;
+}
+
 const char *dcp_tensor_measure(struct dcp_tensor *tensor)
 {
     uint64_t n = tensor->n_elem;
@@ -44,10 +52,9 @@ const char *dcp_tensor_measure(struct dcp_tensor *tensor)
 
 static int compare_boxes(const int64_t *a, const int64_t *b, uint32_t n)
 {
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         if (a[i] != b[i])
             return a[i] < b[i] ? -1 : 1;
-    }
     return 0;
 }
 
@@ -127,10 +134,9 @@ static bool are_slices(const struct dcp_tensor *tensor)
         along++;
     for (uint32_t i = 0; i < tensor->n_parts; i++) {
         const int64_t *box = tensor->parts[i].box;
-        for (uint32_t d = 0; d < tensor->rank; d++) {
+        for (uint32_t d = 0; d < tensor->rank; d++)
             if (d != along && !is_whole(tensor, box, d))
                 return false;
-        }
         if (along == tensor->rank)
             return tensor->n_parts == 1;
         if (box[along] != at)

@@ -40,54 +40,34 @@ static bool take_integer(struct json *json, int64_t *ret)
     return errno == 0 && end == json->at;
 }
 
-static int add_number(struct dcp_sharding *s, int64_t number)
-{
-    if (array_reserve(&s->numbers, sizeof(*s->numbers), s->n_numbers, 1, &s->n_number_room) < 0)
-        return -ENOMEM;
-    s->numbers[s->n_numbers++] = number;
-    return 0;
-}
-
-static int read_offsets(struct dcp_sharding *s, struct json *json,
-                        struct dcp_sharding_offsets *offsets)
-{
-    if (json_kind(json) != JSON_KIND_ARRAY) {
-        json_skip(json);
-        return 0;
-    }
-    offsets->first = (uint32_t)s->n_numbers;
-    offsets->rank = 0;
-    offsets->is_bad = false;
-    json_open_array(json);
-    while (json_next_item(json)) {
-        int64_t number = 0;
-        offsets->is_bad = !take_integer(json, &number) || offsets->is_bad;
-        offsets->rank++;
-        if (add_number(s, number) < 0)
-            return -ENOMEM;
-    }
-    return 0;
-}
-
+/* Reads what is known of one key, and adds its offsets. */
 static int read_entry(struct dcp_sharding *s, struct json *json)
 {
     static const char name[] = "saved_offsets";
     struct dcp_sharding_offsets offsets = {.is_bad = true};
     struct json_text member;
-    int code = 0;
+    bool is_open = false;
     if (json_kind(json) != JSON_KIND_OBJECT)
         json_skip(json);
-    else if (json_open_object(json)) {
-        while (code == 0 && json_next_key(json, &member)) {
-            if (member.n_bytes == sizeof(name) - 1 &&
-                memcmp(member.bytes, name, sizeof(name) - 1) == 0)
-                code = read_offsets(s, json, &offsets);
-            else
-                json_skip(json);
+    else
+        is_open = json_open_object(json);
+    while (is_open && json_next_key(json, &member)) {
+        if (member.n_bytes != sizeof(name) - 1 || memcmp(member.bytes, name, member.n_bytes) != 0 ||
+            json_kind(json) != JSON_KIND_ARRAY) {
+            json_skip(json);
+            continue;
+        }
+        offsets = (struct dcp_sharding_offsets){.first = (uint32_t)s->n_numbers};
+        json_open_array(json);
+        for (; json_next_item(json); offsets.rank++) {
+            int64_t number = 0;
+            offsets.is_bad = !take_integer(json, &number) || offsets.is_bad;
+            if (array_reserve(&s->numbers, sizeof(number), s->n_numbers, 1, &s->n_number_room) < 0)
+                return -ENOMEM;
+            s->numbers[s->n_numbers++] = number;
         }
     }
-    if (code < 0 ||
-        array_reserve(&s->offsets, sizeof(*s->offsets), s->n_offsets, 1, &s->n_offset_room) < 0)
+    if (array_reserve(&s->offsets, sizeof(offsets), s->n_offsets, 1, &s->n_offset_room) < 0)
         return -ENOMEM;
     s->offsets[s->n_offsets++] = offsets;
     return 0;
@@ -164,40 +144,26 @@ static int fail_part(const struct dcp_opening *o, int code, const char *what, st
                     wfs_quote(o->file_name).text, what);
 }
 
-static int fail_shape(const struct dcp_opening *o, const uint64_t *dims, uint32_t rank,
-                      struct wfs_error *err)
-{
-    autostrbuf struct strbuf text = {.n_max = 240};
-    strbuf_puts(&text, "the stored shape is ");
-    dcp_print_numbers(&text, (const int64_t *)dims, rank);
-    strbuf_puts(&text, ", not ");
-    dcp_print_numbers(&text, o->box + o->tensor->rank, o->tensor->rank);
-    return fail_part(o, -EBADMSG, text.bytes != NULL ? text.bytes : "the stored shape is another",
-                     err);
-}
-
-static int fail_dtype(const struct dcp_opening *o, enum wfs_dtype dtype, struct wfs_error *err)
-{
-    autostrbuf struct strbuf text = {0};
-    strbuf_printf(&text, "the stored dtype is %s, not %s", wfs_dtype_name(dtype),
-                  wfs_dtype_name((enum wfs_dtype)o->tensor->dtype));
-    return fail_part(o, -EBADMSG, text.bytes != NULL ? text.bytes : "the stored dtype is another",
-                     err);
-}
-
-static bool is_shape(const struct dcp_opening *o, const uint64_t *dims, uint32_t rank)
-{
-    return rank == o->tensor->rank &&
-           (rank == 0 || memcmp(dims, o->box + rank, rank * sizeof(*dims)) == 0);
-}
-
 /* Compares what is stored with what is expected. -EBADMSG. */
 static int compare(const struct dcp_opening *o, enum wfs_dtype dtype, const uint64_t *dims,
                    uint32_t rank, struct wfs_error *err)
 {
-    if (dtype != (enum wfs_dtype)o->tensor->dtype)
-        return fail_dtype(o, dtype, err);
-    return is_shape(o, dims, rank) ? 0 : fail_shape(o, dims, rank, err);
+    const struct dcp_tensor *tensor = o->tensor;
+    const int64_t *sizes = o->box + tensor->rank;
+    autostrbuf struct strbuf text = {.n_max = 240};
+    if (dtype != (enum wfs_dtype)tensor->dtype) {
+        strbuf_printf(&text, "the stored dtype is %s, not %s", wfs_dtype_name(dtype),
+                      wfs_dtype_name((enum wfs_dtype)tensor->dtype));
+    } else if (rank != tensor->rank ||
+               (rank > 0 && memcmp(dims, sizes, rank * sizeof(*dims)) != 0)) {
+        strbuf_puts(&text, "the stored shape is ");
+        dcp_print_numbers(&text, (const int64_t *)dims, rank);
+        strbuf_puts(&text, ", not ");
+        dcp_print_numbers(&text, sizes, tensor->rank);
+    } else {
+        return 0;
+    }
+    return fail_part(o, -EBADMSG, text.bytes != NULL ? text.bytes : "it is another tensor", err);
 }
 
 /* ---- safetensors files at the end of others ---- */
@@ -241,16 +207,14 @@ static int load_window(struct dcp_window *window, const struct dcp_opening *o,
     return code < 0 ? code : dcp_sharding_read(&window->sharding, window->catalog, err);
 }
 
-static int check_offsets(const struct dcp_window *window, const struct dcp_opening *o,
-                         struct wfs_error *err)
+/* Returns whether the file says that the tensor is the part. */
+static bool is_placed(const struct dcp_window *window, const struct dcp_opening *o)
 {
     const struct dcp_sharding_offsets *offsets =
         dcp_sharding_find(&window->sharding, o->tensor->key);
-    if (offsets == NULL || offsets->is_bad || offsets->rank != o->tensor->rank ||
-        (offsets->rank > 0 && memcmp(&window->sharding.numbers[offsets->first], o->box,
-                                     offsets->rank * sizeof(*o->box)) != 0))
-        return fail_part(o, -EBADMSG, "DCP_SHARDING_INFO does not place it there", err);
-    return 0;
+    return offsets != NULL && !offsets->is_bad && offsets->rank == o->tensor->rank &&
+           (offsets->rank == 0 || memcmp(&window->sharding.numbers[offsets->first], o->box,
+                                         offsets->rank * sizeof(*o->box)) == 0);
 }
 
 /* Finds the elements of the part in it, as dcp_item_open. */
@@ -269,12 +233,10 @@ static int find_in_window(const struct dcp_opening *o, uint64_t *ret_data, struc
     const struct wfs_tensor *tensor = wfs_catalog_find(window->catalog, o->tensor->key);
     if (tensor == NULL)
         return fail_part(o, -EBADMSG, "the safetensors part does not have the key", err);
-    int code = check_offsets(window, o, err);
-    if (code == 0)
-        code =
-            compare(o, (enum wfs_dtype)tensor->dtype, tensor->shape.dims, tensor->shape.rank, err);
-    if (code < 0)
-        return code;
+    if (!is_placed(window, o))
+        return fail_part(o, -EBADMSG, "DCP_SHARDING_INFO does not place it there", err);
+    if (compare(o, (enum wfs_dtype)tensor->dtype, tensor->shape.dims, tensor->shape.rank, err) < 0)
+        return -EBADMSG;
     if (tensor->trouble != NULL || tensor->n_bytes != o->item->n_bytes)
         return fail_part(o, -EBADMSG,
                          tensor->trouble != NULL ? tensor->trouble

@@ -309,10 +309,9 @@ const struct dcp_storage *dcp_storage_of(const struct dcp_metadata *m, uint32_t 
 /* Returns whether anything in the graph is of PaddlePaddle. */
 static bool is_paddle(struct graph *graph)
 {
-    for (uint32_t id = 1; id <= graph->n_values; id++) {
+    for (uint32_t id = 1; id <= graph->n_values; id++)
         if (dcp_class_of(graph, id) == DCP_PADDLE)
             return true;
-    }
     return false;
 }
 

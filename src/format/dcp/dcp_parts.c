@@ -224,36 +224,28 @@ static void set_size(struct dcp_tensor *tensor)
         dcp_tensor_spoil(tensor, "parts of tensors with packed elements are not supported");
 }
 
-static bool is_empty_piece(const struct wfs_tensor *tensor)
-{
-    for (uint32_t i = 0; i < tensor->shape.rank; i++) {
-        if (tensor->shape.dims[i] == 0)
-            return true;
-    }
-    return false;
-}
-
 static void add_part(struct joining *j, const struct piece *piece)
 {
-    struct dcp_tensor *tensor = &j->tables.tensors[piece->key];
-    if (tensor->trouble != NULL || is_empty_piece(piece->tensor))
+    struct dcp_tables *tables = &j->tables;
+    struct dcp_tensor *tensor = &tables->tensors[piece->key];
+    const int64_t *box = tables->numbers + piece->box;
+    const uint32_t rank = piece->tensor->shape.rank;
+    if (tensor->trouble != NULL || dcp_box_is_empty(box + rank, rank))
         return;
-    const uint32_t number = j->tables.n_items++;
-    j->tables.items[number] = (struct dcp_item){.file = piece->file,
-                                                .is_used = true,
-                                                .offset = piece->tensor->stored.offset,
-                                                .n_bytes = piece->tensor->n_bytes};
     struct dcp_part *part = &tensor->parts[tensor->n_parts++];
-    part->box = j->tables.numbers + piece->box;
-    part->item = number;
+    part->box = box;
+    part->item = tables->n_items++;
     part->data = piece->tensor->stored.offset + 1;
+    tables->items[part->item] = (struct dcp_item){.file = piece->file,
+                                                  .is_used = true,
+                                                  .offset = piece->tensor->stored.offset,
+                                                  .n_bytes = piece->tensor->n_bytes};
 }
 
 static int join(struct joining *j)
 {
     struct dcp_tables *t = &j->tables;
     int code = 0;
-    uint32_t n = 0;
     t->n_tensors = (uint32_t)j->keys.n_texts;
     t->n_parts = (uint32_t)j->n_pieces;
     t->tensors = calloc((size_t)t->n_tensors + 1, sizeof(*t->tensors));
@@ -263,19 +255,14 @@ static int join(struct joining *j)
         return wfs_fail_memory(j->err);
     for (size_t i = 0; i < j->n_pieces && code == 0; i++)
         code = join_piece(j, &t->tensors[j->pieces[i].key], &j->pieces[i]);
-    for (uint32_t i = 0; i < t->n_tensors && code == 0; i++) {
+    if (code < 0)
+        return code;
+    for (uint32_t i = 0; i < t->n_tensors; i++)
         set_size(&t->tensors[i]);
-        t->tensors[i].parts = t->parts + n;
-        n += t->tensors[i].n_parts;
-        t->tensors[i].n_parts = 0;
-    }
-    for (size_t i = 0; i < j->n_pieces && code == 0; i++)
+    dcp_tables_divide(t);
+    for (size_t i = 0; i < j->n_pieces; i++)
         add_part(j, &j->pieces[i]);
-    for (uint32_t i = 0; i < t->n_tensors && code == 0; i++) {
-        if (t->tensors[i].trouble == NULL)
-            t->tensors[i].trouble = dcp_boxes_check(&t->tensors[i], &t->arena, &code);
-    }
-    return code == -ENOMEM ? wfs_fail_memory(j->err) : code;
+    return dcp_tables_check(t) < 0 ? wfs_fail_memory(j->err) : 0;
 }
 
 /* ---- the catalog ---- */

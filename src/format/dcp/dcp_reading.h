@@ -65,24 +65,4 @@ int dcp_values_tell(struct wfs_catalog *catalog);
  */
 int dcp_values_list(struct dcp_reading *reading, struct source *assembly);
 
-/* Adds all files and items of the metadata to the tables. */
-int dcp_items_add(struct dcp_reading *reading);
-
-/* Finds the item of a chunk at an offset, or (rank DCP_NO_OFFSET) that of a value. It is found at
- * once where it is the n_before-th of the key. */
-bool dcp_items_find(const struct dcp_reading *reading, uint32_t key, const int64_t *offset,
-                    uint32_t rank, uint32_t n_before, uint32_t *ret);
-
-/*
- * Opens the file of an item that is needed, beneath the directory and nowhere else, and checks that
- * the item is inside of it; else the item has a trouble. -E2BIG above the limit of files, -EMFILE,
- * -ENOMEM.
- */
-int dcp_items_open(struct dcp_reading *reading, uint32_t item);
-
-/* Gives a trouble to items that are used and share bytes of a file. Errors as dcp_items_open. */
-int dcp_items_check(struct dcp_reading *reading);
-
-void dcp_items_done(struct dcp_items *items);
-
 #endif

@@ -55,6 +55,9 @@ static inline void dcp_tensor_spoil(struct dcp_tensor *tensor, const char *troub
  * none. */
 const char *dcp_tensor_measure(struct dcp_tensor *tensor);
 
+/* Returns whether a box has no elements. */
+bool dcp_box_is_empty(const int64_t *sizes, uint32_t rank);
+
 /* Prints "[0, 4]": one number per dimension. */
 void dcp_print_numbers(struct strbuf *text, const int64_t *numbers, uint32_t rank);
 

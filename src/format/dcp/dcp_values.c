@@ -403,10 +403,9 @@ static int find_tensor(struct torch *torch, uint32_t id, struct torch_tensor *re
 
 static bool has_storages(const struct graph *graph, uint32_t first)
 {
-    for (uint32_t id = first; id <= graph->n_values; id++) {
+    for (uint32_t id = first; id <= graph->n_values; id++)
         if (torch_is_storage(graph, id))
             return true;
-    }
     return false;
 }
 
