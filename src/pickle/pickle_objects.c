@@ -26,48 +26,30 @@ int op_empty(struct pickle *p)
     }
 }
 
-/* Replaces the last n values by one. */
-static int push_items(struct pickle *p, enum value_kind kind, const uint32_t *items, uint32_t n)
-{
-    const uint32_t id =
-        kind == VALUE_TUPLE && n == 0 ? p->empty : value_new_items(p->graph, kind, items, n);
-    vm_drop(p, n);
-    return vm_push(p, id);
-}
-
-int op_tuple(struct pickle *p)
-{
-    const uint32_t *items;
-    uint32_t n;
-    const int code = vm_items(p, &items, &n);
-    return code < 0 ? code : push_items(p, VALUE_TUPLE, items, n);
-}
-
-/* TUPLE1, TUPLE2, TUPLE3. */
-int op_short_tuple(struct pickle *p)
-{
-    const uint32_t *items, n = p->opcode - 0x84u;
-    const int code = vm_last(p, n, &items);
-    return code < 0 ? code : push_items(p, VALUE_TUPLE, items, n);
-}
-
-/* LIST, DICT, FROZENSET. */
+/* TUPLE1, TUPLE2, TUPLE3 of the last values; TUPLE, LIST, DICT, FROZENSET of all above a mark. */
 int op_collect(struct pickle *p)
 {
-    const enum value_kind kind = p->opcode == 'd' ? VALUE_DICT : VALUE_LIST;
+    const bool is_short = p->opcode >= 0x85 && p->opcode <= 0x87;
+    enum value_kind kind = VALUE_TUPLE;
     const uint32_t *items;
-    uint32_t n;
-    int code = vm_items(p, &items, &n);
+    uint32_t n = p->opcode - 0x84u;
+    const int code = is_short ? vm_last(p, n, &items) : vm_items(p, &items, &n);
     if (code < 0)
         return code;
-    if (kind == VALUE_DICT && n % 2 != 0)
+    if (p->opcode == 'd' && n % 2 != 0)
         return vm_fail(p, "an odd number of keys and values");
-    if (p->opcode != 0x91)
-        return push_items(p, kind, items, n);
-    code = push_items(p, VALUE_SET, items, n);
-    if (code == 0)
-        graph_at(p->graph, p->stack[p->n_stack - 1])->form = FORM_FROZEN;
-    return code;
+    if (p->opcode == 'd')
+        kind = VALUE_DICT;
+    else if (p->opcode == 'l')
+        kind = VALUE_LIST;
+    else if (p->opcode == 0x91)
+        kind = VALUE_SET;
+    const uint32_t id =
+        kind == VALUE_TUPLE && n == 0 ? p->empty : value_new_items(p->graph, kind, items, n);
+    if (id != 0 && kind == VALUE_SET)
+        graph_at(p->graph, id)->form = FORM_FROZEN;
+    vm_drop(p, n);
+    return vm_push(p, id);
 }
 
 /* Adds the last n values to the one below them. */

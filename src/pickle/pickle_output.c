@@ -18,11 +18,20 @@
 
 enum { N_BLOCK = 65536, N_COPIED = 4096 };
 
+static void fail_memory(struct pickle_output *output)
+{
+    if (output->code == 0)
+        output->code = wfs_fail_memory(output->err);
+}
+
+/* Returns a zeroed piece at the end; NULL when out of memory. */
 static struct pickle_piece *add_piece(struct pickle_output *output)
 {
     if (array_reserve(&output->pieces, sizeof(*output->pieces), output->n_pieces, 1,
-                      &output->n_piece_room) < 0)
+                      &output->n_piece_room) < 0) {
+        fail_memory(output);
         return NULL;
+    }
     struct pickle_piece *piece = &output->pieces[output->n_pieces++];
     *piece = (struct pickle_piece){0};
     return piece;
@@ -31,17 +40,20 @@ static struct pickle_piece *add_piece(struct pickle_output *output)
 /* Makes room for n_bytes (at most a block) at the end. NULL when out of memory. */
 static uint8_t *make_room(struct pickle_output *output, size_t n_bytes)
 {
-    if (n_bytes > output->n_left || output->n_pieces == 0 ||
-        output->pieces[output->n_pieces - 1].bytes == NULL) {
-        if (n_bytes > output->n_left) {
-            output->block = arena_alloc(output->arena, N_BLOCK);
-            output->n_left = output->block == NULL ? 0 : N_BLOCK;
-        }
-        struct pickle_piece *piece = output->block == NULL ? NULL : add_piece(output);
-        if (piece == NULL) {
-            output->has_failed = true;
+    if (n_bytes > output->n_left) {
+        output->block = arena_alloc(output->arena, N_BLOCK);
+        output->n_left = output->block == NULL ? 0 : N_BLOCK;
+    }
+    if (output->block == NULL) {
+        fail_memory(output);
+        return NULL;
+    }
+    const struct pickle_piece *last =
+        output->n_pieces == 0 ? NULL : &output->pieces[output->n_pieces - 1];
+    if (last == NULL || last->bytes == NULL || last->bytes + last->n_bytes != output->block) {
+        struct pickle_piece *piece = add_piece(output);
+        if (piece == NULL)
             return NULL;
-        }
         piece->bytes = output->block;
     }
     uint8_t *at = output->block;
@@ -54,7 +66,7 @@ static uint8_t *make_room(struct pickle_output *output, size_t n_bytes)
 
 void pickle_put(struct pickle_output *output, const void *bytes, size_t n_bytes)
 {
-    while (n_bytes > 0 && !output->has_failed) {
+    while (n_bytes > 0 && output->code == 0) {
         const size_t n = n_bytes < N_BLOCK ? n_bytes : N_BLOCK;
         uint8_t *at = make_room(output, n);
         if (at == NULL)
@@ -65,24 +77,22 @@ void pickle_put(struct pickle_output *output, const void *bytes, size_t n_bytes)
     }
 }
 
-/* Puts bytes of a source: a copy of a few, a range for many. -EIO, -ENOMEM. */
-static int pickle_put_range(struct pickle_output *output, const struct value_bytes *bytes)
+/* Puts bytes of a source: a copy of a few, a range for many. */
+static void put_range(struct pickle_output *output, const struct value_bytes *bytes)
 {
     if (bytes->n_bytes > N_COPIED) {
         struct pickle_piece *piece = add_piece(output);
-        if (piece == NULL)
-            return wfs_fail_memory(output->err);
-        *piece = (struct pickle_piece){NULL, bytes->source, bytes->offset, bytes->n_bytes};
-        return 0;
+        if (piece != NULL)
+            *piece = (struct pickle_piece){NULL, bytes->source, bytes->offset, bytes->n_bytes};
+        return;
     }
     uint8_t *at = bytes->n_bytes == 0 ? NULL : make_room(output, (size_t)bytes->n_bytes);
     const int code =
         at == NULL ? 0 : source_read(bytes->source, bytes->offset, at, (size_t)bytes->n_bytes);
     if (code < 0)
-        return wfs_fail(output->err, -code, "cannot read %s of a value in %s",
-                        wfs_count(bytes->n_bytes, "byte").text,
-                        wfs_quote(bytes->source->path).text);
-    return 0;
+        output->code =
+            wfs_fail(output->err, -code, "cannot read %s of a value in %s",
+                     wfs_count(bytes->n_bytes, "byte").text, wfs_quote(bytes->source->path).text);
 }
 
 void pickle_put_code(struct pickle_output *output, uint8_t opcode)
@@ -154,7 +164,7 @@ static void put_float(struct pickle_output *output, double real)
 
 /* Writes a str of Python 2. PyTorch reads a short one as UTF-8; one that is not UTF-8 becomes the
  * text that the encoding latin1 makes of it. */
-static int put_byte_text(struct pickle_output *output, const struct value *value)
+static void put_byte_text(struct pickle_output *output, const struct value *value)
 {
     autostrbuf struct strbuf text = {0};
     if (value_is_latin1(value)) {
@@ -166,10 +176,11 @@ static int put_byte_text(struct pickle_output *output, const struct value *value
     } else {
         pickle_put_text(output, value->text, value->n);
     }
-    return text.is_cut ? wfs_fail_memory(output->err) : 0;
+    if (text.is_cut)
+        fail_memory(output);
 }
 
-static int put_bytes(struct pickle_output *output, const struct value *value)
+static void put_bytes(struct pickle_output *output, const struct value *value)
 {
     const uint64_t n = value->bytes->n_bytes;
     output->is_late = true;
@@ -181,7 +192,7 @@ static int put_bytes(struct pickle_output *output, const struct value *value)
         pickle_put_length(output, 'B', n, 4);
     else
         pickle_put_length(output, 0x8e, n, 8);
-    return pickle_put_range(output, value->bytes);
+    put_range(output, value->bytes);
 }
 
 /* Returns whether Python 2 and 3 use the same name for the module. Python 3 translates other
@@ -230,7 +241,7 @@ static void put_extension(struct pickle_output *output, int64_t number)
         pickle_put_length(output, 0x84, (uint64_t)number, 4);
 }
 
-static int put_plain(struct pickle_output *output, const struct value *value)
+static void put_plain(struct pickle_output *output, const struct value *value)
 {
     if (value->kind == VALUE_NONE)
         pickle_put_code(output, 'N');
@@ -245,26 +256,23 @@ static int put_plain(struct pickle_output *output, const struct value *value)
     else if (value->kind == VALUE_TUPLE)
         pickle_put_code(output, ')');
     else if (value->form == FORM_BYTE_TEXT || value->form == FORM_BYTE_DATA)
-        return put_byte_text(output, value);
+        put_byte_text(output, value);
     else
         pickle_put_text(output, value->text, value->n);
-    return 0;
 }
 
 bool pickle_put_leaf(struct pickle_output *output, const struct graph *graph,
-                     const struct value *value, int *ret_code)
+                     const struct value *value)
 {
-    *ret_code = 0;
-    if (value->kind <= VALUE_TEXT || (value->kind == VALUE_TUPLE && value->n == 0)) {
-        *ret_code = put_plain(output, value);
-    } else if (value->kind == VALUE_BYTES) {
-        *ret_code = put_bytes(output, value);
-    } else if (value->kind == VALUE_GLOBAL) {
+    if (value->kind <= VALUE_TEXT || (value->kind == VALUE_TUPLE && value->n == 0))
+        put_plain(output, value);
+    else if (value->kind == VALUE_BYTES)
+        put_bytes(output, value);
+    else if (value->kind == VALUE_GLOBAL)
         put_global(output, value->global);
-    } else if (value->kind == VALUE_CALL && value->form == FORM_EXTENSION) {
+    else if (value->kind == VALUE_CALL && value->form == FORM_EXTENSION)
         put_extension(output, graph_at(graph, value->call.args)->integer);
-    } else {
+    else
         return false;
-    }
     return true;
 }

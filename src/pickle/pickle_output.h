@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The bytes of a pickle that is being written, in pieces: bytes of an arena, and ranges of sources
- * that are copied later. A failed allocation is remembered until the end.
+ * that are copied later. The first failure is remembered until the end; values without others in
+ * them are put as opcodes that Python's pickler chooses.
  */
 #ifndef WFS_PICKLE_OUTPUT_H
 #define WFS_PICKLE_OUTPUT_H
@@ -22,9 +23,9 @@ struct pickle_output {
     size_t n_pieces, n_piece_room;
     uint64_t n_bytes; /* without ranges */
     uint8_t *block;
-    size_t n_left;   /* in the block */
-    bool is_late;    /* an opcode of a protocol after 2 was needed */
-    bool has_failed; /* out of memory */
+    size_t n_left; /* in the block */
+    bool is_late;  /* an opcode of a protocol after 2 was needed */
+    int code;      /* of the first failure, which was reported: -ENOMEM, -EIO, -E2BIG */
 };
 
 void pickle_output_done(struct pickle_output *output);
@@ -38,9 +39,8 @@ void pickle_put_length(struct pickle_output *output, uint8_t opcode, uint64_t n,
 void pickle_put_text(struct pickle_output *output, const char *text, size_t n_bytes);
 void pickle_put_integer(struct pickle_output *output, int64_t integer);
 
-/* Writes the value and returns true; false when other values are in it. *ret_code: -EIO, -ENOMEM.
- */
+/* Writes the value and returns true; false when other values are in it. */
 bool pickle_put_leaf(struct pickle_output *output, const struct graph *graph,
-                     const struct value *value, int *ret_code);
+                     const struct value *value);
 
 #endif

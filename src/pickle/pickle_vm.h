@@ -113,8 +113,6 @@ int op_persid(struct pickle *p);
 
 int op_constant(struct pickle *p);
 int op_empty(struct pickle *p);
-int op_tuple(struct pickle *p);
-int op_short_tuple(struct pickle *p);
 int op_collect(struct pickle *p);
 int op_append(struct pickle *p);
 int op_setitem(struct pickle *p);

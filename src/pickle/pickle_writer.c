@@ -40,12 +40,18 @@ static void fetch(struct pickle_writer *writer, uint32_t id)
     put_slot(writer, (writer->memo[id] & ~EMITTED) - 1, 'h', 'j');
 }
 
+static void fail_memory(struct pickle_writer *writer)
+{
+    if (writer->out.code == 0)
+        writer->out.code = wfs_fail_memory(writer->out.err);
+}
+
 /* Notes that a value has an entry in the tables. */
 static void touch(struct pickle_writer *writer, uint32_t id)
 {
     if (array_reserve(&writer->touched, sizeof(*writer->touched), writer->n_touched, 1,
                       &writer->n_touched_room) < 0)
-        writer->out.has_failed = true;
+        fail_memory(writer);
     else
         writer->touched[writer->n_touched++] = id;
 }
@@ -81,15 +87,12 @@ static void keep_if_used(struct pickle_writer *writer, uint32_t id)
         keep(writer, id);
 }
 
-int pickle_put_shared(struct pickle_writer *writer, uint32_t id)
+void pickle_put_shared(struct pickle_writer *writer, uint32_t id)
 {
-    int code = 0;
-    if (is_in_memo(writer, id)) {
+    if (is_in_memo(writer, id))
         fetch(writer, id);
-    } else if (pickle_put_leaf(&writer->out, writer->graph, graph_at(writer->graph, id), &code)) {
+    else if (pickle_put_leaf(&writer->out, writer->graph, graph_at(writer->graph, id)))
         keep(writer, id);
-    }
-    return code;
 }
 
 static void open_mark(struct pickle_writer *writer)
@@ -106,13 +109,13 @@ static void close_mark(struct pickle_writer *writer, uint8_t opcode)
     writer->n_marks--;
 }
 
-static int push(struct pickle_writer *writer, uint32_t id)
+static void push(struct pickle_writer *writer, uint32_t id)
 {
     if (array_reserve(&writer->frames, sizeof(*writer->frames), writer->n_frames, 1,
                       &writer->n_frame_room) < 0)
-        return wfs_fail_memory(writer->out.err);
-    writer->frames[writer->n_frames++] = (struct pickle_frame){.id = id};
-    return 0;
+        fail_memory(writer);
+    else
+        writer->frames[writer->n_frames++] = (struct pickle_frame){.id = id};
 }
 
 static bool is_special(const struct pickle_writer *writer, uint32_t id)
@@ -120,12 +123,12 @@ static bool is_special(const struct pickle_writer *writer, uint32_t id)
     return writer->is_special != NULL && writer->is_special(writer->ctx, id);
 }
 
-static int count(struct pickle_writer *writer, uint32_t root)
+static void count_uses(struct pickle_writer *writer, uint32_t root)
 {
-    int code = push(writer, root);
+    push(writer, root);
     touch(writer, root);
     writer->n_uses[root] = 1;
-    while (code == 0 && writer->n_frames > 0) {
+    while (writer->out.code == 0 && writer->n_frames > 0) {
         struct pickle_frame *frame = &writer->frames[writer->n_frames - 1];
         const uint32_t child =
             is_special(writer, frame->id) ? 0 : value_child(writer->graph, frame->id, frame->next);
@@ -137,25 +140,25 @@ static int count(struct pickle_writer *writer, uint32_t root)
         if (writer->n_uses[child] >= 2 || ++writer->n_uses[child] == 2)
             continue;
         touch(writer, child);
-        code = push(writer, child);
+        push(writer, child);
     }
-    return code;
 }
 
-static int visit(struct pickle_writer *writer, uint32_t id)
+/* Writes a value, or begins to. */
+static void visit(struct pickle_writer *writer, uint32_t id)
 {
-    const struct value *value = graph_at(writer->graph, id);
-    int code = 0;
     if (is_in_memo(writer, id)) {
         fetch(writer, id);
-        return 0;
+        return;
     }
-    if (is_special(writer, id))
-        code = writer->put_special(writer, id);
-    else if (!pickle_put_leaf(&writer->out, writer->graph, value, &code))
-        return push(writer, id);
+    if (is_special(writer, id)) {
+        const int code = writer->put_special(writer, id);
+        writer->out.code = writer->out.code == 0 ? code : writer->out.code;
+    } else if (!pickle_put_leaf(&writer->out, writer->graph, graph_at(writer->graph, id))) {
+        push(writer, id);
+        return;
+    }
     keep_if_used(writer, id);
-    return code;
 }
 
 /* The opcodes of a container that can grow: an empty one, what adds all above a mark, and what adds
@@ -193,8 +196,8 @@ static void add_items(struct pickle_writer *writer, const struct container_codes
 }
 
 /* Writes the next part of a list, dict or set that can grow. */
-static int step_container(struct pickle_writer *writer, struct pickle_frame *frame,
-                          const struct value *value)
+static void step_container(struct pickle_writer *writer, struct pickle_frame *frame,
+                           const struct value *value)
 {
     const struct container_codes *codes = codes_of(value);
     const bool is_pairs = value->kind == VALUE_DICT && value->form == FORM_PAIRS;
@@ -212,12 +215,13 @@ static int step_container(struct pickle_writer *writer, struct pickle_frame *fra
         pickle_put_code(&writer->out, ']');
         open_mark(writer);
     }
-    if (i < value->n)
-        return visit(writer, value_items(value)[i]);
+    if (i < value->n) {
+        visit(writer, value_items(value)[i]);
+        return;
+    }
     if (value->n > 0)
         add_items(writer, codes, value->n);
     writer->n_frames--;
-    return 0;
 }
 
 /*
@@ -238,17 +242,19 @@ static bool has_met_itself(struct pickle_writer *writer, uint32_t id, uint32_t n
     return true;
 }
 
-static int step_tuple(struct pickle_writer *writer, struct pickle_frame *frame,
-                      const struct value *value)
+static void step_tuple(struct pickle_writer *writer, struct pickle_frame *frame,
+                       const struct value *value)
 {
     const bool is_frozen = value->kind == VALUE_SET, is_marked = is_frozen || value->n > 3;
     const uint32_t i = frame->next++;
     if (i == 0 && is_marked)
         open_mark(writer);
-    if (i < value->n)
-        return visit(writer, value_items(value)[i]);
+    if (i < value->n) {
+        visit(writer, value_items(value)[i]);
+        return;
+    }
     if (has_met_itself(writer, frame->id, value->n, is_marked))
-        return 0;
+        return;
     if (is_marked)
         close_mark(writer, is_frozen ? 0x91 : 't');
     else
@@ -256,18 +262,18 @@ static int step_tuple(struct pickle_writer *writer, struct pickle_frame *frame,
     writer->out.is_late = writer->out.is_late || is_frozen;
     keep_if_used(writer, frame->id);
     writer->n_frames--;
-    return 0;
 }
 
-static int step_persistent(struct pickle_writer *writer, struct pickle_frame *frame,
-                           const struct value *value)
+static void step_persistent(struct pickle_writer *writer, struct pickle_frame *frame,
+                            const struct value *value)
 {
-    if (frame->next++ == 0)
-        return visit(writer, value->id);
+    if (frame->next++ == 0) {
+        visit(writer, value->id);
+        return;
+    }
     pickle_put_code(&writer->out, 'Q');
     keep_if_used(writer, frame->id);
     writer->n_frames--;
-    return 0;
 }
 
 /* Returns the i-th operand of a call: the function, then its arguments as a tuple, or one by one
@@ -304,97 +310,93 @@ static void close_call(struct pickle_writer *writer, uint32_t id, const struct v
     keep_if_used(writer, id);
 }
 
-/* Writes the i-th step of adding all items of a container at once. Returns 1 when the steps are
+/* Writes the i-th step of adding all items of a container at once. Returns false when the steps are
  * done, with their number subtracted from *i. */
-static int step_added(struct pickle_writer *writer, uint32_t container, uint32_t *i,
-                      const struct container_codes *codes)
+static bool step_added(struct pickle_writer *writer, uint32_t container, uint32_t *i,
+                       const struct container_codes *codes)
 {
     const struct value *value = container == 0 ? NULL : graph_at(writer->graph, container);
     if (value == NULL || value->n == 0)
-        return 1;
+        return false;
     if (*i > value->n) {
         *i -= value->n + 1;
-        return 1;
+        return false;
     }
     if (*i == 0 && needs_mark(writer, codes, value->n))
         open_mark(writer);
     if (*i < value->n)
-        return visit(writer, value_items(value)[*i]);
-    add_items(writer, codes, value->n);
-    return 0;
+        visit(writer, value_items(value)[*i]);
+    else
+        add_items(writer, codes, value->n);
+    return true;
 }
 
-static int step_states(struct pickle_writer *writer, uint32_t states, uint32_t i)
+static void step_states(struct pickle_writer *writer, uint32_t states, uint32_t i)
 {
-    if (states == 0 || i / 2 >= graph_at(writer->graph, states)->n) {
+    if (states == 0 || i / 2 >= graph_at(writer->graph, states)->n)
         writer->n_frames--;
-        return 0;
-    }
-    if (i % 2 == 0)
-        return visit(writer, value_items(graph_at(writer->graph, states))[i / 2]);
-    pickle_put_code(&writer->out, 'b');
-    return 0;
+    else if (i % 2 == 0)
+        visit(writer, value_items(graph_at(writer->graph, states))[i / 2]);
+    else
+        pickle_put_code(&writer->out, 'b');
 }
 
-static int step_call(struct pickle_writer *writer, struct pickle_frame *frame,
-                     const struct value *call)
+static void step_call(struct pickle_writer *writer, struct pickle_frame *frame,
+                      const struct value *call)
 {
     const struct graph *graph = writer->graph;
     const uint32_t n = n_children(graph, call);
     uint32_t i = frame->next++;
     if (i == 0 && call->form == FORM_INST)
         open_mark(writer);
-    if (i < n)
-        return visit(writer, call_child(graph, call, i));
+    if (i < n) {
+        visit(writer, call_child(graph, call, i));
+        return;
+    }
     if (i == n) {
         close_call(writer, frame->id, call, n);
-        return 0;
+        return;
     }
     i -= n + 1;
-    int code = step_added(writer, value_part(graph, call, PART_ELEMENTS), &i, &list_codes);
-    if (code == 1)
-        code = step_added(writer, value_part(graph, call, PART_ITEMS), &i, &dict_codes);
-    return code == 1 ? step_states(writer, value_part(graph, call, PART_STATES), i) : code;
+    if (!step_added(writer, value_part(graph, call, PART_ELEMENTS), &i, &list_codes) &&
+        !step_added(writer, value_part(graph, call, PART_ITEMS), &i, &dict_codes))
+        step_states(writer, value_part(graph, call, PART_STATES), i);
 }
 
-static int step(struct pickle_writer *writer)
+static void step(struct pickle_writer *writer)
 {
     struct pickle_frame *frame = &writer->frames[writer->n_frames - 1];
     const struct value *value = graph_at(writer->graph, frame->id);
-    switch (value->kind) {
-    case VALUE_LIST:
-    case VALUE_DICT:
-        return step_container(writer, frame, value);
-    case VALUE_SET:
-        return value->form == FORM_FROZEN ? step_tuple(writer, frame, value)
-                                          : step_container(writer, frame, value);
-    case VALUE_TUPLE:
-        return step_tuple(writer, frame, value);
-    case VALUE_PERSISTENT:
-        return step_persistent(writer, frame, value);
-    default:
-        return step_call(writer, frame, value);
-    }
+    const bool is_frozen = value->kind == VALUE_SET && value->form == FORM_FROZEN;
+    if (value->kind == VALUE_TUPLE || is_frozen)
+        step_tuple(writer, frame, value);
+    else if (value_has_items(value))
+        step_container(writer, frame, value);
+    else if (value->kind == VALUE_PERSISTENT)
+        step_persistent(writer, frame, value);
+    else
+        step_call(writer, frame, value);
 }
 
-static int write_all(struct pickle_writer *writer, uint32_t root)
+static void write_all(struct pickle_writer *writer, uint32_t root)
 {
     static const uint8_t start[] = {0x80, PROTOCOL};
-    pickle_put(&writer->out, start, sizeof(start));
-    if (writer->out.has_failed)
-        return wfs_fail_memory(writer->out.err);
-    writer->version = writer->out.block - 1;
-    int code = visit(writer, root);
-    while (code == 0 && writer->n_frames > 0 && !writer->out.has_failed) {
-        if (writer->out.n_bytes > N_BYTES_MAX || writer->n_frames > writer->graph->n_values + 64)
-            return wfs_fail(writer->out.err, E2BIG,
-                            "the values contain each other in a way that no pickle can hold");
-        code = step(writer);
+    struct pickle_output *out = &writer->out;
+    pickle_put(out, start, sizeof(start));
+    if (out->code < 0)
+        return;
+    writer->version = out->block - 1;
+    visit(writer, root);
+    while (out->code == 0 && writer->n_frames > 0) {
+        if (out->n_bytes > N_BYTES_MAX || writer->n_frames > writer->graph->n_values + 64)
+            out->code = wfs_fail(out->err, E2BIG,
+                                 "the values contain each other in a way that no pickle can hold");
+        else
+            step(writer);
     }
-    pickle_put_code(&writer->out, '.');
-    if (writer->out.is_late && writer->graph->protocol > PROTOCOL && !writer->out.has_failed)
+    pickle_put_code(out, '.');
+    if (out->is_late && writer->graph->protocol > PROTOCOL && out->code == 0)
         *writer->version = writer->graph->protocol;
-    return code;
 }
 
 /* Refuses to write what the reader would refuse. */
@@ -404,13 +406,12 @@ static int check_marks(const struct pickle_writer *writer)
     limits_init(&limits);
     const uint64_t n_max =
         writer->graph->n_marks > limits.marks ? writer->graph->n_marks : limits.marks;
-    return writer->n_marks_max < n_max
-               ? 0
-               : wfs_fail(writer->out.err, E2BIG,
-                          "the values are nested so deeply that the pickle would have %s, which is "
-                          "above the limit of %llu (marks)",
-                          wfs_count(writer->n_marks_max, "open mark").text,
-                          (unsigned long long)n_max);
+    if (writer->n_marks_max < n_max)
+        return 0;
+    return wfs_fail(writer->out.err, E2BIG,
+                    "the values are nested so deeply that the pickle would have %s, which is above "
+                    "the limit of %llu (marks)",
+                    wfs_count(writer->n_marks_max, "open mark").text, (unsigned long long)n_max);
 }
 
 int pickle_write(struct pickle_writer *writer, uint32_t root, const uint32_t *first,
@@ -425,12 +426,10 @@ int pickle_write(struct pickle_writer *writer, uint32_t root, const uint32_t *fi
         return wfs_fail_memory(writer->out.err);
     for (uint32_t i = 0; i < n_first; i++)
         number(writer, first[i]);
-    int code = count(writer, root);
-    if (code == 0)
-        code = write_all(writer, root);
-    if (code == 0)
-        code = check_marks(writer);
-    return code == 0 && writer->out.has_failed ? wfs_fail_memory(writer->out.err) : code;
+    count_uses(writer, root);
+    if (writer->out.code == 0)
+        write_all(writer, root);
+    return writer->out.code < 0 ? writer->out.code : check_marks(writer);
 }
 
 void pickle_writer_clear(struct pickle_writer *writer)
@@ -453,9 +452,6 @@ void pickle_writer_done(struct pickle_writer *writer)
     free(writer->memo);
     free(writer->n_uses);
     free(writer->frames);
-    writer->memo = NULL;
-    writer->n_uses = NULL;
-    writer->frames = NULL;
-    writer->touched = NULL;
+    *writer = (struct pickle_writer){0};
     errno = saved;
 }

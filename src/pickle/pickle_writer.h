@@ -16,8 +16,7 @@ struct pickle_frame {
 struct pickle_writer {
     struct pickle_output out; /* the result; arena and err are set by the caller */
     const struct graph *graph;
-    /* Values that the caller writes itself, with the functions of pickle_output and pickle_leaf;
-     * NULL: none. */
+    /* Values that the caller writes itself, with the functions of pickle_output; NULL: none. */
     bool (*is_special)(const void *ctx, uint32_t id);
     int (*put_special)(struct pickle_writer *writer, uint32_t id);
     void *ctx;
@@ -49,6 +48,6 @@ void pickle_writer_clear(struct pickle_writer *writer);
 
 /* For put_special: writes a value without others in it, and puts it into the memo whether it is
  * used again or not. */
-int pickle_put_shared(struct pickle_writer *writer, uint32_t id);
+void pickle_put_shared(struct pickle_writer *writer, uint32_t id);
 
 #endif

@@ -184,7 +184,7 @@ static void keep(struct describing *d, const char *name)
     uint32_t number;
     put_codes(d, "\x94");
     if (text_index_add(&d->memo, name, strlen(name), &number) < 0)
-        d->out.has_failed = true;
+        d->out.code = -ENOMEM;
 }
 
 static void put_global(struct describing *d, const char *module, const char *name)
@@ -358,7 +358,7 @@ int dcp_plan_describe(const struct directory *directory, const char *const *name
     struct describing d = {.out = {.arena = &scratch, .err = err}};
     const int code = put_metadata(&d, dcp_plan_leaves(directory), names);
     *ret_n = (size_t)d.out.n_bytes;
-    *ret = code < 0 || d.out.has_failed ? NULL : join(&d.out, arena);
+    *ret = code < 0 || d.out.code < 0 ? NULL : join(&d.out, arena);
     pickle_output_done(&d.out);
     text_index_done(&d.memo);
     return *ret == NULL ? wfs_fail_memory(err) : 0;

@@ -42,7 +42,7 @@ static bool is_storage(const void *ctx, uint32_t id)
 }
 
 /* Writes ('storage', class, key, location, number of elements) for a record. */
-static int put_record(struct torch_plan *plan, struct pickle_writer *writer, uint32_t i)
+static void put_record(struct torch_plan *plan, struct pickle_writer *writer, uint32_t i)
 {
     struct torch_record *record = &plan->records[i];
     char key[16];
@@ -52,32 +52,36 @@ static int put_record(struct torch_plan *plan, struct pickle_writer *writer, uin
     }
     record->key = NULL;
     pickle_put(&writer->out, "(", 1);
-    int code = pickle_put_shared(writer, plan->storage);
-    if (code == 0)
-        code = pickle_put_shared(writer, record->class);
+    pickle_put_shared(writer, plan->storage);
+    pickle_put_shared(writer, record->class);
     const int n = snprintf(key, sizeof(key), "%u", record->number - 1);
     pickle_put_text(&writer->out, key, (size_t)n);
-    if (code == 0)
-        code = pickle_put_shared(writer, record->location);
+    pickle_put_shared(writer, record->location);
     pickle_put_integer(&writer->out, (int64_t)record->n_units);
     pickle_put(&writer->out, "tQ", 2);
-    return code;
 }
 
 static int put_storage(struct pickle_writer *writer, uint32_t id)
 {
     struct torch_plan *plan = writer->ctx;
     const struct value *value = graph_at(&plan->graph, id);
-    if (value->kind == VALUE_RECORD)
-        return put_record(plan, writer, value->id);
-    const uint32_t class = class_of(&plan->graph, value);
-    if (class != 0)
-        return pickle_put_shared(writer, class);
+    const uint32_t class = value->kind == VALUE_RECORD ? 0 : class_of(&plan->graph, value);
+    if (value->kind == VALUE_RECORD) {
+        put_record(plan, writer, value->id);
+        return 0;
+    }
+    if (class != 0) {
+        pickle_put_shared(writer, class);
+        return 0;
+    }
     const struct catalog_storage *storage = torch_plan_storage(plan, id);
     if (storage == NULL)
         return wfs_fail(plan->err, EIO, "a storage that no listed tensor uses cannot be read");
     struct torch_record *record = torch_record_of(plan, storage);
-    return record == NULL ? -ENOMEM : put_record(plan, writer, (uint32_t)(record - plan->records));
+    if (record == NULL)
+        return -ENOMEM;
+    put_record(plan, writer, (uint32_t)(record - plan->records));
+    return 0;
 }
 
 /* Makes a tensor of a range of a source. */
@@ -383,7 +387,7 @@ static int put_tensor(struct pickle_output *out, const struct wfs_tensor *tensor
         put(out, "\n");
     }
     put(out, "tR.");
-    return out->has_failed ? -ENOMEM : 0;
+    return out->code;
 }
 
 int torch_item_tensor(struct wfs_layout *layout, const struct wfs_tensor *tensor,
