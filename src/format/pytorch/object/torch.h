@@ -76,7 +76,7 @@ struct torch {
     struct source *source;
     struct pickle_budget budget;
     unsigned notes;  /* enum pickle_note of all pickles */
-    bool has_failed; /* a text could not be allocated */
+    bool has_failed; /* memory ran out: looked at where the loader ends */
     bool is_forced, escapes_nul;
     bool is_big_endian;
     unsigned depth; /* of streams within streams */

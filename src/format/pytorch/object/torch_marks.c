@@ -33,16 +33,27 @@ static bool has_pairs(const struct graph *graph, const struct value *list, bool 
     return true;
 }
 
-/* Makes a dict of a list of pairs. Returns 0 when out of memory. */
-static uint32_t dict_of_pairs(struct graph *graph, const struct value *list)
+/* Makes values that contain others, or remembers that memory ran out and returns 0. */
+static uint32_t new_items(struct torch *torch, enum value_kind kind, const uint32_t *items,
+                          uint32_t n)
 {
+    const uint32_t id = value_new_items(torch->graph, kind, items, n);
+    torch->has_failed = torch->has_failed || id == 0;
+    return id;
+}
+
+static uint32_t new_dict_of_pairs(struct torch *torch, const struct value *list)
+{
+    const struct graph *graph = torch->graph;
     autofree uint32_t *items = calloc(2 * (size_t)list->n + 1, sizeof(*items));
-    if (items == NULL || list->n > UINT32_MAX / 4)
+    if (items == NULL || list->n > UINT32_MAX / 4) {
+        torch->has_failed = true;
         return 0;
+    }
     for (uint32_t i = 0; i < list->n; i++)
         memcpy(items + 2 * (size_t)i, value_items(graph_at(graph, value_items(list)[i])),
                2 * sizeof(*items));
-    return value_new_items(graph, VALUE_DICT, items, 2 * list->n);
+    return new_items(torch, VALUE_DICT, items, 2 * list->n);
 }
 
 /* Returns whether the items of a value may be copied: once, so that calls that share one do not
@@ -60,144 +71,134 @@ static bool makes_dict(enum torch_what what)
            what == WHAT_DEFAULT_DICT;
 }
 
-static int unfold(struct torch *torch, uint32_t id, unsigned depth);
+static void unfold(struct torch *torch, uint32_t id, unsigned depth);
 
-/* Copies the items of a dict, or of what makes one; *ret is 0 for other values. A Counter would
+/* Copies the items of a dict, or of what makes one; returns 0 for other values. A Counter would
  * count the items of a list. */
-static int copy_items(struct torch *torch, uint32_t id, enum torch_what what, unsigned depth,
-                      uint32_t *ret)
+static uint32_t copy_items(struct torch *torch, uint32_t id, enum torch_what what, unsigned depth)
 {
     struct graph *graph = torch->graph;
     struct value *value = graph_at(graph, id);
-    *ret = 0;
     if (makes_dict(torch_what_of(graph, value))) {
-        const int code = unfold(torch, id, depth + 1);
+        unfold(torch, id, depth + 1);
         id = value_part(graph, value, PART_ITEMS);
-        if (code < 0 || id == 0)
-            return code;
+        if (id == 0)
+            return 0;
         value = graph_at(graph, id);
     }
-    const bool is_dict = value->kind == VALUE_DICT,
-               is_list = value->kind == VALUE_LIST || value->kind == VALUE_TUPLE;
-    if ((!is_dict && (!is_list || what == WHAT_COUNTER)) || !take(value) ||
-        (is_list && !has_pairs(graph, value, true)))
-        return 0;
-    *ret = is_dict ? value_new_items(graph, VALUE_DICT, value_items(value), value->n)
-                   : dict_of_pairs(graph, value);
-    return *ret == 0 ? -ENOMEM : 0;
+    if (value->kind == VALUE_DICT)
+        return take(value) ? new_items(torch, VALUE_DICT, value_items(value), value->n) : 0;
+    const bool is_list = value->kind == VALUE_LIST || value->kind == VALUE_TUPLE;
+    return is_list && what != WHAT_COUNTER && take(value) && has_pairs(graph, value, true)
+               ? new_dict_of_pairs(torch, value)
+               : 0;
 }
 
 /* Puts a dict before the items of a call, or a list before its elements. */
-static int put_first(struct graph *graph, uint32_t id, enum value_part part, uint32_t first)
+static void put_first(struct torch *torch, uint32_t id, enum value_part part, uint32_t first)
 {
+    struct graph *graph = torch->graph;
     struct value *call = graph_at(graph, id);
     const uint32_t later = value_part(graph, call, part);
-    if (later != 0 && value_append(graph, first, value_items(graph_at(graph, later)),
-                                   graph_at(graph, later)->n) < 0)
-        return -ENOMEM;
     if (call->n == 0)
         call->n = value_new(graph, VALUE_PARTS);
-    if (call->n == 0)
-        return -ENOMEM;
+    if (call->n == 0 ||
+        (later != 0 && value_append(graph, first, value_items(graph_at(graph, later)),
+                                    graph_at(graph, later)->n) < 0)) {
+        torch->has_failed = true;
+        return;
+    }
     struct value *parts = graph_at(graph, call->n);
     *(part == PART_ITEMS ? &parts->parts.items : &parts->parts.elements) = first;
-    return 0;
 }
 
-static int set_args(struct graph *graph, uint32_t id, const uint32_t *args, uint32_t n)
+static void set_args(struct torch *torch, uint32_t id, const uint32_t *args, uint32_t n)
 {
-    const uint32_t tuple = value_new_items(graph, VALUE_TUPLE, args, n);
-    graph_at(graph, id)->call.args = tuple == 0 ? graph_at(graph, id)->call.args : tuple;
-    return tuple == 0 ? -ENOMEM : 0;
+    const uint32_t tuple = new_items(torch, VALUE_TUPLE, args, n);
+    if (tuple != 0)
+        graph_at(torch->graph, id)->call.args = tuple;
 }
 
 /* OrderedDict(items), Counter(items), dict(items), defaultdict(factory, items). */
-static int unfold_dict(struct torch *torch, uint32_t id, enum torch_what what, unsigned depth)
+static void unfold_dict(struct torch *torch, uint32_t id, enum torch_what what, unsigned depth)
 {
     struct graph *graph = torch->graph;
     const uint32_t args = graph_at(graph, id)->call.args, n_before = what == WHAT_DEFAULT_DICT;
-    uint32_t dict;
     if (torch_n_args(graph, args) != n_before + 1 || depth > MAX_DEPTH)
-        return 0;
-    int code = copy_items(torch, torch_arg(graph, args, n_before), what, depth, &dict);
-    if (code < 0 || dict == 0)
-        return code;
+        return;
+    const uint32_t dict = copy_items(torch, torch_arg(graph, args, n_before), what, depth);
+    if (dict == 0)
+        return;
     if (graph_at(graph, dict)->n > 0)
-        code = put_first(graph, id, PART_ITEMS, dict);
-    return code < 0 ? code : set_args(graph, id, value_items(graph_at(graph, args)), n_before);
+        put_first(torch, id, PART_ITEMS, dict);
+    set_args(torch, id, value_items(graph_at(graph, args)), n_before);
 }
 
 /* deque(items), deque(items, length): Python 3 writes deque((), length) and appends. */
-static int unfold_deque(struct torch *torch, uint32_t id)
+static void unfold_deque(struct torch *torch, uint32_t id)
 {
     struct graph *graph = torch->graph;
     const uint32_t args = graph_at(graph, id)->call.args, content = torch_arg(graph, args, 0);
     const uint32_t n = torch_n_args(graph, args), n_items = torch_n_args(graph, content);
     if (n == 0 || n > 2 || n_items == 0 || !take(graph_at(graph, content)))
-        return 0;
+        return;
     const uint32_t list =
-        value_new_items(graph, VALUE_LIST, value_items(graph_at(graph, content)), n_items);
-    const uint32_t none = value_new(graph, VALUE_TUPLE), rest[] = {none, torch_arg(graph, args, 1)};
-    if (list == 0 || none == 0 || put_first(graph, id, PART_ELEMENTS, list) < 0)
-        return -ENOMEM;
-    return set_args(graph, id, rest, n == 1 ? 0 : 2);
+        new_items(torch, VALUE_LIST, value_items(graph_at(graph, content)), n_items);
+    const uint32_t rest[] = {new_items(torch, VALUE_TUPLE, NULL, 0), torch_arg(graph, args, 1)};
+    if (torch->has_failed)
+        return;
+    put_first(torch, id, PART_ELEMENTS, list);
+    set_args(torch, id, rest, n == 1 ? 0 : 2);
 }
 
-static int unfold(struct torch *torch, uint32_t id, unsigned depth)
+/* Moves the items in the arguments of a call that makes a dict or deque to where later protocols
+ * have them: OrderedDict([[key, value]]) becomes OrderedDict() with an item. Calls of other things
+ * stay as they are. */
+static void unfold(struct torch *torch, uint32_t id, unsigned depth)
 {
     const struct value *call = graph_at(torch->graph, id);
     const enum torch_what what = torch_what_of(torch->graph, call);
     /* __new__ of these classes ignores its arguments. */
     if (call->form != FORM_REDUCE && call->form != FORM_INST)
-        return 0;
+        return;
     if (makes_dict(what))
-        return unfold_dict(torch, id, what, depth);
-    return what == WHAT_DEQUE ? unfold_deque(torch, id) : 0;
-}
-
-/* Moves the items in the arguments of a call that makes a dict or deque to where later protocols
- * have them: OrderedDict([[key, value]]) becomes OrderedDict() with an item. Calls of other things
- * stay as they are. -ENOMEM. */
-static int torch_container_unfold(struct torch *torch, uint32_t call)
-{
-    return unfold(torch, call, 0);
+        unfold_dict(torch, id, what, depth);
+    else if (what == WHAT_DEQUE)
+        unfold_deque(torch, id);
 }
 
 /* Returns whether the keys of the dict are texts, no two of which are equal. */
-static bool has_names(struct graph *graph, uint32_t dict)
+static bool has_names(struct torch *torch, uint32_t dict)
 {
-    const struct value *value = graph_at(graph, dict);
+    const struct value *value = graph_at(torch->graph, dict);
     for (uint32_t i = 0; i < value->n; i += 2)
-        if (graph_at(graph, value_items(value)[i])->kind != VALUE_TEXT)
+        if (graph_at(torch->graph, value_items(value)[i])->kind != VALUE_TEXT)
             return false;
-    return value_drop_twins(graph, dict) == 0;
+    return value_drop_twins(torch->graph, dict) == 0;
 }
 
 /* Makes a dict of the only argument of an unknown call, when that is a list of names and tensors
- * as a subclass of OrderedDict gets it. It remains an argument. -ENOMEM. */
-static int torch_container_name(struct torch *torch, uint32_t id)
+ * as a subclass of OrderedDict gets it. It remains an argument. */
+static void name_items(struct torch *torch, uint32_t id)
 {
     struct graph *graph = torch->graph;
     const struct value *call = graph_at(graph, id);
-    const uint32_t args = call->call.args, list = torch_arg(graph, args, 0);
+    const uint32_t args = call->call.args;
     const enum torch_what what = torch_what_of(graph, call);
     if (call->form != FORM_REDUCE || torch_n_args(graph, args) != 1 ||
         (what != WHAT_UNKNOWN && what != WHAT_FROZEN_DICT))
-        return 0;
-    struct value *value = graph_at(graph, list);
-    if ((value->marks & MARK_TENSOR) == 0 || value->kind != VALUE_LIST || !take(value) ||
-        !has_pairs(graph, value, false))
-        return 0;
-    const uint32_t dict = dict_of_pairs(graph, value);
-    if (dict == 0)
-        return -ENOMEM;
-    if (!has_names(graph, dict))
-        return 0;
+        return;
+    struct value *list = graph_at(graph, torch_arg(graph, args, 0));
+    if ((list->marks & MARK_TENSOR) == 0 || list->kind != VALUE_LIST || !take(list) ||
+        !has_pairs(graph, list, false))
+        return;
+    const uint32_t dict = new_dict_of_pairs(torch, list);
+    if (dict == 0 || !has_names(torch, dict))
+        return;
     graph_at(graph, dict)->form = FORM_PAIRS;
     graph_at(graph, dict)->marks = MARK_SEEN | MARK_TENSOR;
-    const int code = set_args(graph, id, &dict, 1);
+    set_args(torch, id, &dict, 1);
     graph_at(graph, graph_at(graph, id)->call.args)->marks = MARK_SEEN | MARK_TENSOR;
-    return code;
 }
 
 uint32_t torch_container_content(const struct graph *graph, const struct value *call)
@@ -230,15 +231,6 @@ struct path {
     uint64_t n_tensors; /* calls that make a tensor, each counted once */
 };
 
-static int enter(struct path *path, struct graph *graph, uint32_t id)
-{
-    if (array_reserve(&path->steps, sizeof(*path->steps), path->n_steps, 1, &path->n_room) < 0)
-        return -ENOMEM;
-    path->steps[path->n_steps++] = (struct step){id, 0};
-    graph_at(graph, id)->marks |= MARK_SEEN;
-    return 0;
-}
-
 /* Marks all values on the path; those above a marked one are marked already. */
 static void mark_path(struct path *path, struct graph *graph)
 {
@@ -250,67 +242,63 @@ static void mark_path(struct path *path, struct graph *graph)
     }
 }
 
-static bool is_absent(const struct graph *graph, const struct value *call)
-{
-    const struct torch_global *inner = torch_global_of(graph, torch_arg(graph, call->call.args, 0));
-    return inner != NULL &&
-           (inner->what == WHAT_REBUILD_META || inner->what == WHAT_REBUILD_WRAPPER);
-}
-
 static bool is_tensor(const struct torch *torch, uint32_t id, const struct value *value)
 {
     if (value->kind == VALUE_PERSISTENT)
         return torch_is_storage(torch->graph, id) ||
                (torch->find_tensor != NULL && torch->is_tensor(torch, id));
-    switch (torch_what_of(torch->graph, value)) {
+    const enum torch_what what = torch_what_of(torch->graph, value);
+    const struct torch_global *inner;
+    switch (what) {
     case WHAT_UNKNOWN:
         return false;
     case WHAT_NP_RECONSTRUCT:
     case WHAT_NP_FROMBUFFER:
         return torch_array_has_bytes(torch->graph, value);
     case WHAT_REBUILD_TYPE: /* its content is a tensor, unless it has no bytes */
-        return is_absent(torch->graph, value);
+        inner = torch_global_of(torch->graph, torch_arg(torch->graph, value->call.args, 0));
+        return inner != NULL &&
+               (inner->what == WHAT_REBUILD_META || inner->what == WHAT_REBUILD_WRAPPER);
     case WHAT_REBUILD_SPARSE:
     case WHAT_REBUILD_NESTED:
     case WHAT_REBUILD_NJT:
     case WHAT_REBUILD_FROM_ARRAY:
         return false;
     default:
-        return torch_what_of(torch->graph, value) <= WHAT_LAST_TENSOR;
+        return what <= WHAT_LAST_TENSOR;
     }
 }
 
-static int visit(struct torch *torch, struct path *path, uint32_t id)
+static void visit(struct torch *torch, struct path *path, uint32_t id)
 {
     struct graph *graph = torch->graph;
     struct value *value = graph_at(graph, id);
     if ((value->marks & MARK_SEEN) != 0) {
         if ((value->marks & MARK_TENSOR) != 0)
             mark_path(path, graph);
-        return 0;
+        return;
     }
+    value->marks |= MARK_SEEN;
     if (value->kind == VALUE_DICT) {
         const int64_t n = value_drop_twins(graph, id);
-        if (n < 0)
-            return -ENOMEM;
+        torch->has_failed = torch->has_failed || n < 0;
         path->n_twins += (uint64_t)n;
     }
-    if (value->kind == VALUE_CALL && torch_container_unfold(torch, id) < 0)
-        return -ENOMEM;
-    if (value->kind == VALUE_CALL)
+    if (value->kind == VALUE_CALL) {
+        unfold(torch, id, 0);
         torch_array_note_data(torch, value);
-    const bool is_leaf = value->kind < VALUE_LIST || value->kind == VALUE_GLOBAL;
-    if (is_leaf) {
-        value->marks |= MARK_SEEN;
-        return 0;
     }
-    if (enter(path, graph, id) < 0)
-        return -ENOMEM;
+    if (value->kind < VALUE_LIST || value->kind == VALUE_GLOBAL)
+        return;
+    if (array_reserve(&path->steps, sizeof(*path->steps), path->n_steps, 1, &path->n_room) < 0) {
+        torch->has_failed = true;
+        return;
+    }
+    path->steps[path->n_steps++] = (struct step){id, 0};
     if (is_tensor(torch, id, value)) {
         path->n_tensors += value->kind == VALUE_CALL;
         mark_path(path, graph);
     }
-    return 0;
 }
 
 /* Returns the next child of a value that was not visited yet; 0: none. */
@@ -328,13 +316,6 @@ static uint32_t next_child(const struct graph *graph, struct step *step)
     return 0;
 }
 
-/* Leaves a value whose content was visited. */
-static int leave(struct torch *torch, struct path *path)
-{
-    const uint32_t id = path->steps[--path->n_steps].id;
-    return graph_at(torch->graph, id)->kind == VALUE_CALL ? torch_container_name(torch, id) : 0;
-}
-
 /* Makes room for all that will be listed: growing step by step takes more memory. */
 static int reserve(struct torch *torch, uint64_t n_tensors)
 {
@@ -350,19 +331,27 @@ static int reserve(struct torch *torch, uint64_t n_tensors)
 int torch_marks_set(struct torch *torch, uint32_t root)
 {
     struct path path = {0};
-    int code = visit(torch, &path, root);
-    while (code == 0 && path.n_steps > 0) {
-        const uint32_t child = next_child(torch->graph, &path.steps[path.n_steps - 1]);
-        code = child == 0 ? leave(torch, &path) : visit(torch, &path, child);
+    visit(torch, &path, root);
+    while (!torch->has_failed && path.n_steps > 0) {
+        struct step *step = &path.steps[path.n_steps - 1];
+        const uint32_t id = step->id, child = next_child(torch->graph, step);
+        if (child != 0) {
+            visit(torch, &path, child);
+            continue;
+        }
+        path.n_steps--;
+        if (graph_at(torch->graph, id)->kind == VALUE_CALL)
+            name_items(torch, id);
     }
     free(path.steps);
-    if (code == 0 && path.n_twins > 0)
-        code = catalog_add_finding(
+    if (!torch->has_failed && path.n_twins > 0 &&
+        catalog_add_finding(
             torch->catalog, WFS_LOW, "%s; the last value counts, as in Python",
-            wfs_count_as(path.n_twins, "dict key is a duplicate", "dict keys are duplicates").text);
-    if (code == 0)
-        code = reserve(torch, path.n_tensors);
-    return code < 0 ? wfs_fail_memory(torch->err) : 0;
+            wfs_count_as(path.n_twins, "dict key is a duplicate", "dict keys are duplicates")
+                .text) < 0)
+        torch->has_failed = true;
+    return torch->has_failed || reserve(torch, path.n_tensors) < 0 ? wfs_fail_memory(torch->err)
+                                                                   : 0;
 }
 
 const char *const torch_owned[TORCH_N_OWNED] = {"_parameters", "_buffers", "_modules"};

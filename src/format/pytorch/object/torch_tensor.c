@@ -48,38 +48,31 @@ int torch_tensor_set_shape(struct torch *torch, struct torch_tensor *tensor, uin
 {
     const uint32_t dims = torch_tuple(torch->graph, size),
                    strides = torch_tuple(torch->graph, stride);
-    const uint32_t rank = torch_n_args(torch->graph, dims);
+    const uint32_t rank = torch_n_args(torch->graph, dims),
+                   n_strides = torch_n_args(torch->graph, strides);
+    const char *trouble;
     int code = torch_tensor_reserve(torch, tensor, 0);
     if (code < 0)
         return code;
     if ((size != 0 && dims == 0) || (stride != 0 && strides == 0)) {
-        torch_tensor_spoil(tensor, "its size or stride is not a tuple");
-        return 0;
+        trouble = "its size or stride is not a tuple";
+    } else if (rank > torch->limits->rank) {
+        trouble = torch_print(torch, "%s above the limit of %llu (rank)",
+                              wfs_count_as(rank, "dimension is", "dimensions are").text,
+                              (unsigned long long)torch->limits->rank);
+    } else if (stride != 0 && n_strides != rank) {
+        trouble = torch_print(torch, "it has %s but %s", wfs_count(rank, "dimension").text,
+                              wfs_count(n_strides, "stride").text);
+    } else {
+        if ((code = torch_tensor_reserve(torch, tensor, rank)) < 0)
+            return code;
+        trouble = read_numbers(torch, dims, tensor->dims, "dimension");
+        if (trouble == NULL && stride != 0)
+            trouble = read_numbers(torch, strides, tensor->strides, "stride");
+        tensor->rank = trouble == NULL ? rank : tensor->rank;
+        tensor->strides = stride == 0 ? NULL : tensor->strides;
     }
-    if (rank > torch->limits->rank) {
-        torch_tensor_spoil(tensor,
-                           torch_print(torch, "%s above the limit of %llu (rank)",
-                                       wfs_count_as(rank, "dimension is", "dimensions are").text,
-                                       (unsigned long long)torch->limits->rank));
-        return 0;
-    }
-    if (stride != 0 && torch_n_args(torch->graph, strides) != rank) {
-        torch_tensor_spoil(
-            tensor, torch_print(torch, "it has %s but %s", wfs_count(rank, "dimension").text,
-                                wfs_count(torch_n_args(torch->graph, strides), "stride").text));
-        return 0;
-    }
-    if ((code = torch_tensor_reserve(torch, tensor, rank)) < 0)
-        return code;
-    const char *trouble = read_numbers(torch, dims, tensor->dims, "dimension");
-    if (trouble == NULL && stride != 0)
-        trouble = read_numbers(torch, strides, tensor->strides, "stride");
-    if (trouble == NULL)
-        tensor->rank = rank;
-    else
-        torch_tensor_spoil(tensor, trouble);
-    if (stride == 0)
-        tensor->strides = NULL;
+    torch_tensor_spoil(tensor, trouble);
     return 0;
 }
 
