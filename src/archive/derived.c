@@ -52,18 +52,6 @@ struct inflater {
     struct block blocks[N_BLOCKS];
 };
 
-/* Borrows the source. -ENOMEM. */
-static int inflater_new(const struct source *source, struct inflater **out)
-{
-    struct inflater *inflater = calloc(1, sizeof(*inflater));
-    if (inflater == NULL)
-        return -ENOMEM;
-    pthread_mutex_init(&inflater->lock, NULL);
-    inflater->source = source;
-    *out = inflater;
-    return 0;
-}
-
 static void point_close(struct point *point)
 {
     if (point->is_open)
@@ -166,18 +154,6 @@ static void leave_copy(struct inflater *inflater, struct point *point)
     copy->used_at = inflater->clock;
 }
 
-static struct block *block_for(struct inflater *inflater)
-{
-    struct block *oldest = &inflater->blocks[0];
-    for (size_t i = 1; i < N_BLOCKS; i++)
-        if (inflater->blocks[i].used_at < oldest->used_at)
-            oldest = &inflater->blocks[i];
-    if (oldest->bytes == NULL)
-        oldest->bytes = malloc(BLOCK_BYTES);
-    oldest->is_full = false;
-    return oldest->bytes == NULL ? NULL : oldest;
-}
-
 /* Inflates up to the end of the block with that index, into the given block. */
 static int fill_block(struct inflater *inflater, uint32_t number, const struct deflated *member,
                       uint64_t index, struct block *block)
@@ -209,9 +185,11 @@ static int fill_block(struct inflater *inflater, uint32_t number, const struct d
     return 0;
 }
 
+/* Finds the block, or inflates it in place of the one that was not used for the longest time. */
 static int get_block(struct inflater *inflater, uint32_t number, const struct deflated *member,
                      uint64_t index, const uint8_t **ret)
 {
+    struct block *oldest = &inflater->blocks[0];
     for (size_t i = 0; i < N_BLOCKS; i++) {
         struct block *block = &inflater->blocks[i];
         if (block->is_full && block->number == number && block->index == index) {
@@ -219,13 +197,15 @@ static int get_block(struct inflater *inflater, uint32_t number, const struct de
             *ret = block->bytes;
             return 0;
         }
+        oldest = block->used_at < oldest->used_at ? block : oldest;
     }
-    struct block *block = block_for(inflater);
-    if (block == NULL)
+    if (oldest->bytes == NULL)
+        oldest->bytes = malloc(BLOCK_BYTES);
+    if (oldest->bytes == NULL)
         return -ENOMEM;
-    const int code = fill_block(inflater, number, member, index, block);
-    *ret = block->bytes;
-    return code;
+    oldest->is_full = false;
+    *ret = oldest->bytes;
+    return fill_block(inflater, number, member, index, oldest);
 }
 
 /* Reads a range inside of a member, which has the same number at every call. One of many threads
@@ -412,8 +392,13 @@ static int add_deflated(struct source *source, const struct deflated *member, bo
 {
     struct derived *derived = source->ctx;
     int code;
-    if (derived->inflater == NULL && inflater_new(source->origin, &derived->inflater) < 0)
-        return -ENOMEM;
+    if (derived->inflater == NULL) {
+        derived->inflater = calloc(1, sizeof(*derived->inflater));
+        if (derived->inflater == NULL)
+            return -ENOMEM;
+        pthread_mutex_init(&derived->inflater->lock, NULL);
+        derived->inflater->source = source->origin;
+    }
     struct range *range = range_new(source, RANGE_DEFLATED, member->n_bytes, goes_on, &code);
     if (range == NULL)
         return code;

@@ -11,7 +11,6 @@
 
 #include <weightfs/error.h>
 #include "base/limits.h"
-#include "base/source.h"
 #include "value/value.h"
 
 /* Oddities that do not stop the reading, and two reasons for which it stopped. */

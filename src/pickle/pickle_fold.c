@@ -11,7 +11,6 @@
  *   class  ) NEWOBJ  [MEMOIZE]  } [MEMOIZE]  (  name value  name value ...  SETITEMS BUILD
  */
 #include <weightfs/cleanup.h>
-#include "base/bytes.h"
 #include "base/utf8.h"
 #include "pickle/pickle_vm.h"
 

@@ -5,11 +5,8 @@
 #include "pickle/pickle_output.h"
 
 #include <weightfs/array.h>
-#include <weightfs/cleanup.h>
-#include <weightfs/error.h>
 #include <weightfs/strbuf.h>
 #include "base/bytes.h"
-#include "value/value.h"
 #include "value/value_leaf.h"
 
 #include <errno.h>

@@ -7,7 +7,6 @@
 #ifndef WFS_PICKLE_OUTPUT_H
 #define WFS_PICKLE_OUTPUT_H
 
-#include <weightfs/error.h>
 #include "value/value.h"
 
 struct pickle_piece {

@@ -8,7 +8,6 @@
 #include "pickle/pickle_room.h"
 
 #include "base/stream.h"
-#include "pickle/pickle.h"
 
 #include <errno.h>
 #include <stdlib.h>

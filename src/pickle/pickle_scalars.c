@@ -14,6 +14,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Fails because an argument of n bytes is longer than what is left. */
+static int fail_short(struct pickle *p, const char *what, uint64_t n)
+{
+    p->job->notes |= PICKLE_SHORT;
+    return vm_fail(p, "%s of %s, but only %llu left", what, wfs_count(n, "byte").text,
+                   (unsigned long long)stream_left(&p->input));
+}
+
 /* Creates the integer with these n bytes, two's complement, little-endian. Returns 0 without
  * memory. */
 static uint32_t integer_of_twos(struct graph *graph, const uint8_t *bytes, size_t n)
@@ -187,7 +195,7 @@ int op_long(struct pickle *p)
     if (n > INT32_MAX)
         return vm_fail(p, "an integer of negative length");
     if (n > stream_left(&p->input))
-        return vm_fail_short(p, "an integer", n);
+        return fail_short(p, "an integer", n);
     if (n > p->job->limits->integer || n > STREAM_WINDOW)
         return wfs_fail(p->err, E2BIG,
                         "pickle, byte %llu: an integer of %d bytes is above the limit (integer)",
@@ -292,7 +300,7 @@ static int push_text(struct pickle *p, char *text, size_t n, enum value_form for
 static int read_text(struct pickle *p, uint64_t n, enum value_form form)
 {
     if (n > stream_left(&p->input))
-        return vm_fail_short(p, "a string", n);
+        return fail_short(p, "a string", n);
     if (n > p->job->limits->text || n >= UINT32_MAX)
         return wfs_fail(p->err, E2BIG,
                         "pickle, byte %llu: a string of %s is above the limit (text)",
@@ -322,7 +330,7 @@ int op_bytes(struct pickle *p)
 {
     const uint64_t offset = stream_offset(&p->input);
     if (stream_skip(&p->input, p->number) < 0)
-        return vm_fail_short(p, "an object", p->number);
+        return fail_short(p, "an object", p->number);
     const uint32_t id = value_new_bytes(p->graph, p->job->source, offset, p->number);
     if (id != 0 && p->opcode == 0x96)
         graph_at(p->graph, id)->form = FORM_BYTEARRAY;

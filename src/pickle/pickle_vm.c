@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The memo, the stack with its marks, and the input with its errors.
+ * The memo, and errors with their place.
  */
 #include "pickle/pickle_vm.h"
 
 #include <weightfs/array.h>
-#include "base/stream.h"
-#include "pickle/pickle_room.h"
 
 #include <errno.h>
 #include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
 
 static bool is_index(const void *ctx, uint32_t i)
@@ -87,31 +84,6 @@ uint32_t memo_get(struct memo *memo, uint32_t index)
     return recent->id;
 }
 
-int vm_init(struct pickle *p)
-{
-    p->none = value_new(p->graph, VALUE_NONE);
-    p->truth[0] = value_new(p->graph, VALUE_BOOL);
-    p->truth[1] = value_new(p->graph, VALUE_BOOL);
-    p->empty = value_new(p->graph, VALUE_TUPLE);
-    if (p->none == 0 || p->truth[0] == 0 || p->truth[1] == 0 || p->empty == 0)
-        return wfs_fail_memory(p->err);
-    graph_at(p->graph, p->truth[1])->integer = 1;
-    return 0;
-}
-
-void vm_done(struct pickle *p)
-{
-    const int saved = errno;
-    stream_done(&p->input);
-    free(p->memo.near);
-    free(p->memo.far);
-    map_done(&p->memo.map);
-    room_done(&p->room);
-    free(p->stack);
-    free(p->marks);
-    errno = saved;
-}
-
 int vm_fail(struct pickle *p, const char *format, ...)
 {
     char text[WFS_ERROR_TEXT_MAX];
@@ -141,61 +113,10 @@ int vm_fail_input(struct pickle *p, int code)
     }
 }
 
-int vm_fail_short(struct pickle *p, const char *what, uint64_t n)
-{
-    p->job->notes |= PICKLE_SHORT;
-    return vm_fail(p, "%s of %s, but only %llu left", what, wfs_count(n, "byte").text,
-                   (unsigned long long)stream_left(&p->input));
-}
-
-int vm_line(struct pickle *p)
-{
-    const int code = stream_line(&p->input, p->job->limits->text, &p->line, &p->n_line);
-    return code < 0 ? vm_fail_input(p, code) : 0;
-}
-
 int vm_push(struct pickle *p, uint32_t id)
 {
     if (id == 0 || array_reserve(&p->stack, sizeof(*p->stack), p->n_stack, 1, &p->n_stack_room) < 0)
         return wfs_fail_memory(p->err);
     p->stack[p->n_stack++] = id;
-    return 0;
-}
-
-size_t vm_floor(const struct pickle *p)
-{
-    return p->n_marks == 0 ? 0 : p->marks[p->n_marks - 1];
-}
-
-int vm_last(struct pickle *p, uint32_t n, const uint32_t **ret)
-{
-    if (p->n_stack - vm_floor(p) < n)
-        return vm_fail(p, "stack underflow");
-    *ret = p->stack + p->n_stack - n;
-    return 0;
-}
-
-int vm_items(struct pickle *p, const uint32_t **ret, uint32_t *ret_n)
-{
-    if (p->n_marks == 0)
-        return vm_fail(p, "no mark on the stack");
-    const size_t floor = p->marks[--p->n_marks];
-    if (p->n_stack - floor > UINT32_MAX / 2)
-        return wfs_fail_memory(p->err);
-    *ret = p->stack == NULL ? NULL : p->stack + floor;
-    *ret_n = (uint32_t)(p->n_stack - floor);
-    return 0;
-}
-
-int vm_mark(struct pickle *p)
-{
-    if (p->n_marks >= p->job->limits->marks)
-        return wfs_fail(p->err, E2BIG, "pickle: more than %s (limit marks)",
-                        wfs_count(p->job->limits->marks, "open mark").text);
-    if (array_reserve(&p->marks, sizeof(*p->marks), p->n_marks, 1, &p->n_mark_room) < 0)
-        return wfs_fail_memory(p->err);
-    p->marks[p->n_marks++] = p->n_stack;
-    if (p->n_marks > p->graph->n_marks)
-        p->graph->n_marks = (uint32_t)p->n_marks;
     return 0;
 }

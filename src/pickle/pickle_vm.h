@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The stack machine of the pickle reader: its state, its input, its stack and its memo; and what
- * its parts do: pickle_scalars and pickle_objects the opcodes, pickle_fold objects that become
- * records. The loop over the opcodes is in pickle_reader.
+ * its parts do: pickle_scalars the opcodes that push numbers and texts, pickle_fold objects that
+ * become records. The other opcodes and the loop are in pickle_reader.
  */
 #ifndef WFS_PICKLE_VM_H
 #define WFS_PICKLE_VM_H
@@ -61,42 +61,16 @@ struct pickle {
     struct pickle_room room;
 };
 
-/* Makes the constants. -ENOMEM. */
-int vm_init(struct pickle *p);
-void vm_done(struct pickle *p);
-
 /* Fails with EBADMSG, the place, and this text. */
 int vm_fail(struct pickle *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Fails with the error that reading the input gave. */
 int vm_fail_input(struct pickle *p, int code);
 
-/* Fails because an argument of n bytes is longer than what is left. */
-int vm_fail_short(struct pickle *p, const char *what, uint64_t n);
-
-/* Reads the line and its length. */
-int vm_line(struct pickle *p);
-
 /* Pushes a value. id 0 means that it could not be allocated. */
 int vm_push(struct pickle *p, uint32_t id);
 
-/* Returns the height below which values are out of reach: that of the last mark. */
-size_t vm_floor(const struct pickle *p);
-
-/* Each finds values at the top of the stack: the last n, or all above the last mark, which it
- * removes. They stay until vm_drop, and *ret is valid until the next push. */
-int vm_last(struct pickle *p, uint32_t n, const uint32_t **ret);
-int vm_items(struct pickle *p, const uint32_t **ret, uint32_t *ret_n);
-
-static inline void vm_drop(struct pickle *p, uint32_t n)
-{
-    p->n_stack -= n;
-}
-
-/* Sets a mark at the top of the stack. -E2BIG, -ENOMEM. */
-int vm_mark(struct pickle *p);
-
-/* ---- opcodes: one function for those that differ in the width of their argument ---- */
+/* ---- opcodes; one function for those that differ in the width of their argument ---- */
 
 int op_int_line(struct pickle *p);
 int op_long_line(struct pickle *p);
@@ -110,21 +84,6 @@ int op_string(struct pickle *p);
 int op_text(struct pickle *p);
 int op_bytes(struct pickle *p);
 int op_persid(struct pickle *p);
-
-int op_constant(struct pickle *p);
-int op_empty(struct pickle *p);
-int op_collect(struct pickle *p);
-int op_append(struct pickle *p);
-int op_setitem(struct pickle *p);
-int op_global(struct pickle *p);
-int op_stack_global(struct pickle *p);
-int op_inst(struct pickle *p);
-int op_obj(struct pickle *p);
-int op_call(struct pickle *p);
-int op_newobj_ex(struct pickle *p);
-int op_build(struct pickle *p);
-int op_extension(struct pickle *p);
-int op_binpersid(struct pickle *p);
 
 /* ---- objects that the job folds ---- */
 

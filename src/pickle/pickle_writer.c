@@ -9,7 +9,6 @@
 #include <weightfs/array.h>
 #include "base/bytes.h"
 #include "base/limits.h"
-#include "pickle/pickle_output.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -7,14 +7,10 @@
  */
 #include "format/pytorch/object/python_json.h"
 
-#include <weightfs/cleanup.h>
-#include <weightfs/strbuf.h>
 #include <weightfs/tensor.h>
 #include "base/bytes.h"
-#include "base/hash.h"
 #include "base/utf8.h"
 #include "format/pytorch/object/torch_call.h"
-#include "value/value.h"
 #include "value/value_json.h"
 #include "value/value_leaf.h"
 

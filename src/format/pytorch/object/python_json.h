@@ -5,9 +5,7 @@
 #ifndef WFS_PYTHON_JSON_H
 #define WFS_PYTHON_JSON_H
 
-#include <weightfs/strbuf.h>
 #include "value/value.h"
-#include "value/value_json.h"
 
 /*
  * Returns a number for a key that has no such name. It depends on what the key is, and neither on

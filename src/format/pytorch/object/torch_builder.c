@@ -14,15 +14,11 @@
  */
 #include "format/pytorch/object/torch_builder.h"
 
-#include <weightfs/cleanup.h>
 #include "base/bytes.h"
-#include "format/pytorch/object/torch.h"
 #include "format/pytorch/object/torch_call.h"
 #include "format/pytorch/object/torch_storage.h"
-#include "format/pytorch/object/torch_tensor.h"
 #include "value/value_leaf.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,6 @@
 #ifndef WFS_TORCH_BUILDER_H
 #define WFS_TORCH_BUILDER_H
 
-#include "format/pytorch/object/torch.h"
 #include "format/pytorch/object/torch_tensor.h"
 
 /* Notes that the data of an array or scalar is not text, where it is a str of Python 2. Other calls

@@ -5,9 +5,7 @@
 #ifndef WFS_TORCH_DANGERS_H
 #define WFS_TORCH_DANGERS_H
 
-#include "base/hash.h"
 #include "format/pytorch/object/torch.h"
-#include "value/value.h"
 
 /* Returns whether the name of a global is on the list. */
 bool torch_is_harmless(const struct graph *graph, uint32_t global);

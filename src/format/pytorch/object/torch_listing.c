@@ -11,10 +11,7 @@
 #include "format/pytorch/object/torch_listing.h"
 
 #include <weightfs/array.h>
-#include <weightfs/cleanup.h>
-#include "format/core/keys.h"
 #include "format/pytorch/object/python_json.h"
-#include "format/pytorch/object/torch.h"
 #include "format/pytorch/object/torch_builder.h"
 #include "format/pytorch/object/torch_call.h"
 #include "format/pytorch/object/torch_marks.h"

@@ -8,8 +8,6 @@
 #include "format/pytorch/object/torch_marks.h"
 
 #include <weightfs/array.h>
-#include <weightfs/cleanup.h>
-#include "format/pytorch/object/torch.h"
 #include "format/pytorch/object/torch_builder.h"
 #include "format/pytorch/object/torch_call.h"
 #include "format/pytorch/object/torch_storage.h"

@@ -11,10 +11,8 @@
 #include "format/pytorch/object/torch_storage.h"
 
 #include <weightfs/array.h>
-#include <weightfs/cleanup.h>
 #include "archive/derived.h"
 #include "base/bytes.h"
-#include "format/pytorch/object/torch.h"
 #include "format/pytorch/object/torch_call.h"
 #include "format/pytorch/object/torch_dangers.h"
 
