@@ -74,8 +74,9 @@ static enum action action_of(const struct pass *pass, const struct item *item, e
     const enum layout to = pass->to == TO_TORCH ? LAYOUT_TORCH : LAYOUT_BURN;
     switch (type) {
     case TYPE_LINEAR:
-        return strcmp(item_leaf(item), "weight") == 0 && pass->layout != to ? ACTION_TRANSPOSE
-                                                                            : ACTION_NONE;
+        return strcmp(key_leaf(item->tensor.key), "weight") == 0 && pass->layout != to
+                   ? ACTION_TRANSPOSE
+                   : ACTION_NONE;
     case TYPE_LAYER_NORM:
     case TYPE_BATCH_NORM:
     case TYPE_GROUP_NORM:
@@ -95,7 +96,7 @@ static int take_class(const struct pass *pass, struct item *item)
         const int code = is_for_module(pass, rule, item);
         if (code > 0)
             item->verdict = (struct verdict){(uint8_t)action_of(pass, item, rule->class_), TOLD,
-                                             (uint8_t)rule->class_, ROW_CLASS_OPTION};
+                                             (uint8_t)rule->class_, "class="};
         if (code != 0)
             return code < 0 ? code : 0;
     }
@@ -126,7 +127,7 @@ static int take_told(const struct pass *pass, struct item *item)
         item->is_kept = item->is_kept || code > 0;
     }
     if (item->is_kept) {
-        item->verdict = (struct verdict){ACTION_NONE, TOLD, CLASS_KEPT, ROW_KEEP_OPTION};
+        item->verdict = (struct verdict){ACTION_NONE, TOLD, CLASS_KEPT, "keep="};
         return 0;
     }
     return take_class(pass, item);
@@ -136,7 +137,7 @@ static int take_told(const struct pass *pass, struct item *item)
 static const char *other_leaf(const struct pass *pass, const struct item *item)
 {
     static const char *const pairs[][2] = {{"weight", "gamma"}, {"bias", "beta"}};
-    const char *leaf = item_leaf(item);
+    const char *leaf = key_leaf(item->tensor.key);
     const int from = pass->to == TO_BURN ? 0 : 1;
     if (item->verdict.class_ == TYPE_PRELU)
         return strcmp(leaf, from == 0 ? "weight" : "alpha") == 0 ? from == 0 ? "alpha" : "weight"
@@ -181,7 +182,7 @@ static void adapt(const struct pass *pass, struct item *item)
     snprintf(why, sizeof(why), "%s for %s (%s, %s: %s)",
              verdict->action == ACTION_RENAME ? "renamed" : "transposed",
              pass->to == TO_BURN ? "burn" : "torch", class_name(verdict->class_),
-             certainty_name(verdict->certainty), row_name(verdict->row));
+             certainty_name(verdict->certainty), verdict->row);
     if (verdict->action == ACTION_TRANSPOSE)
         turn(pass, item, why);
     else if (verdict->action == ACTION_RENAME)
@@ -208,7 +209,7 @@ static int refuse_guesses(const struct pass *pass)
         "strict: the module type of '%s' is %s (%s); set it with class='^%s:TYPE'; tensors "
         "without a certain type: %zu",
         wfs_quote(key).text, first->verdict.certainty == LIKELY ? "a guess" : "unknown",
-        row_name(first->verdict.row), path.text, n_guesses);
+        first->verdict.row, path.text, n_guesses);
 }
 
 static void make_notice(struct pass *pass)

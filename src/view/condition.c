@@ -330,10 +330,9 @@ static bool is_shape(const char *text, const struct wfs_shape *shape)
 static const char *text_of(enum field field, const struct wfs_tensor *tensor,
                            const char *class_name)
 {
-    const char *dot = strrchr(tensor->key, '.');
     switch (field) {
     case LEAF:
-        return dot == NULL ? tensor->key : dot + 1;
+        return key_leaf(tensor->key);
     case DTYPE:
         return wfs_dtype_name((enum wfs_dtype)tensor->dtype);
     case CLASS:

@@ -23,11 +23,6 @@ static bool has_positive(const struct wfs_view *view)
            rule_next(view->rules, RULE_KEY) != NULL || rule_next(view->rules, RULE_WHERE) != NULL;
 }
 
-static bool has_filters(const struct wfs_view *view)
-{
-    return has_positive(view) || rule_next(view->rules, RULE_EXCLUDE) != NULL;
-}
-
 static int match(const struct pass *pass, const struct rule *rule, const struct wfs_tensor *tensor,
                  const struct item *item)
 {
@@ -38,57 +33,34 @@ static int match(const struct pass *pass, const struct rule *rule, const struct 
     return regex_search(rule->regex, tensor->key, pass->err);
 }
 
-static int is_included(const struct pass *pass, const struct item *item, const char *key)
+/* Returns whether any of the filters that hide tensors, or of those that show them, matches. When
+ * that is known, only those that are not known to match anything are tried. */
+static int is_any(const struct pass *pass, const struct item *item, const char *key, bool hides,
+                  bool is_known)
 {
-    int is_included = 0;
+    int result = 0;
     struct wfs_tensor tensor = item->tensor;
     tensor.key = key;
-    if (!has_positive(pass->view))
-        return 1;
     for (const struct rule *rule = pass->view->rules; rule != NULL; rule = rule->next) {
-        /* When one has matched, only those that are not known to match anything are tried. */
-        if (!is_positive(rule) || (is_included > 0 && pass->is_used[rule->number]))
+        if ((hides ? rule->kind != RULE_EXCLUDE : !is_positive(rule)) ||
+            ((is_known || result > 0) && pass->is_used[rule->number]))
             continue;
         const int code = match(pass, rule, &tensor, item);
         if (code < 0)
             return code;
         if (code > 0) {
             pass_use(pass, rule);
-            is_included = 1;
+            result = 1;
         }
     }
-    return is_included;
-}
-
-static int is_excluded(const struct pass *pass, const char *key)
-{
-    int code = 0;
-    for_rules(rule, pass->view, RULE_EXCLUDE)
-    {
-        if (code == 0)
-            code = regex_search(rule->regex, key, pass->err);
-    }
-    return code;
+    return result;
 }
 
 int pass_filter_one(const struct pass *pass, const struct item *item, const char *key)
 {
-    int is_shown = is_included(pass, item, key);
-    if (is_shown < 0)
-        return is_shown;
-    for_rules(rule, pass->view, RULE_EXCLUDE)
-    {
-        if (is_shown == 0 && pass->is_used[rule->number])
-            continue;
-        const int code = regex_search(rule->regex, key, pass->err);
-        if (code < 0)
-            return code;
-        if (code > 0) {
-            pass_use(pass, rule);
-            is_shown = 0;
-        }
-    }
-    return is_shown;
+    const int is_shown = has_positive(pass->view) ? is_any(pass, item, key, false, false) : 1;
+    const int is_hidden = is_shown < 0 ? is_shown : is_any(pass, item, key, true, is_shown == 0);
+    return is_hidden < 0 ? is_hidden : is_shown && !is_hidden;
 }
 
 /* The same for an item: an attribute that no filter matches is shown if its tensor is. */
@@ -99,7 +71,7 @@ static int filter(const struct pass *pass, const struct item *item)
     int code = pass_filter_one(pass, item, item->tensor.key);
     if (base == NULL || code != !is_positive)
         return code;
-    code = is_positive ? is_excluded(pass, item->tensor.key) : 0;
+    code = is_positive ? is_any(pass, item, item->tensor.key, true, false) : 0;
     return code < 0 ? code : code == 0 && item_is_shown(base);
 }
 
@@ -148,16 +120,16 @@ static int refuse_lost(const struct pass *pass, const struct text_index *shown)
 {
     autofree bool *is_used = calloc(pass->view->n_rules + 1, sizeof(*is_used));
     cleanup(text_index_done) struct text_index originals = {0};
-    int code = is_used != NULL ? 0 : -ENOMEM;
     struct pass trial = *pass;
     trial.is_used = is_used;
-    for (size_t i = 0; code == 0 && i < pass->report->n_items; i++) {
-        const struct item *item = &pass->report->items[i];
-        if (item->drop == DROP_FILTER && item->tensor.key == item->cut_key)
-            code = index_key(&originals, item->tensor.key);
-    }
-    if (code < 0)
+    if (is_used == NULL)
         return wfs_fail_memory(pass->err);
+    for (size_t i = 0; i < pass->report->n_items; i++) {
+        const struct item *item = &pass->report->items[i];
+        if (item->drop == DROP_FILTER && item->tensor.key == item->cut_key &&
+            index_key(&originals, item->tensor.key) < 0)
+            return wfs_fail_memory(pass->err);
+    }
     for (size_t i = 0; i < pass->report->n_items; i++) {
         const struct item *item = &pass->report->items[i];
         const char *key = item->tensor.key;
@@ -165,7 +137,7 @@ static int refuse_lost(const struct pass *pass, const struct text_index *shown)
             text_index_find(&originals, key, strlen(key)) == TEXT_INDEX_NONE ||
             text_index_find(shown, key, strlen(key)) != TEXT_INDEX_NONE)
             continue;
-        code = pass_filter_one(&trial, item, item->cut_key);
+        const int code = pass_filter_one(&trial, item, item->cut_key);
         if (code < 0)
             return code;
         if (code > 0)
@@ -181,7 +153,9 @@ static int refuse_lost(const struct pass *pass, const struct text_index *shown)
 
 int pass_filter(struct pass *pass)
 {
-    if (pass->like != NULL || !has_filters(pass->view))
+    const bool has_filters =
+        has_positive(pass->view) || rule_next(pass->view->rules, RULE_EXCLUDE) != NULL;
+    if (pass->like != NULL || !has_filters)
         return 0;
     size_t n_shown = 0, n_seen = 0;
     cleanup(text_index_done) struct text_index shown = {0};

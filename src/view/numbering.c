@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/bytes.h"
 #include "base/text_index.h"
 #include "view/pass.h"
 
@@ -28,19 +27,6 @@ struct numbering {
     struct number *numbers;
     size_t n_numbers, n_room;
 };
-
-/* Parses digits, after an optional +, up to 2^64-1. */
-static bool parse_number(const char *segment, size_t n, uint64_t *ret)
-{
-    size_t i = n > 1 && segment[0] == '+';
-    *ret = 0;
-    for (; i < n; i++) {
-        if (segment[i] < '0' || segment[i] > '9' || !checked_mul(*ret, 10u, ret) ||
-            !checked_add(*ret, (uint64_t)(segment[i] - '0'), ret))
-            return false;
-    }
-    return n > 0;
-}
 
 static int compare(const void *a, const void *b)
 {
@@ -67,7 +53,7 @@ static int collect(struct pass *pass, struct numbering *n)
         for (size_t start = 0;;) {
             uint64_t value;
             const size_t n_segment = strcspn(key + start, ".");
-            if (parse_number(key + start, n_segment, &value) &&
+            if (regex_parse_number(key + start, n_segment, &value) &&
                 add_number(n, key, start, value) < 0)
                 return wfs_fail_memory(pass->err);
             if (key[start + n_segment] == '\0')
@@ -114,7 +100,7 @@ static size_t put_segment(const struct numbering *n, const char *key, size_t sta
                           size_t n_segment, char *to)
 {
     struct number sought;
-    if (parse_number(key + start, n_segment, &sought.value)) {
+    if (regex_parse_number(key + start, n_segment, &sought.value)) {
         sought.list = text_index_find(&n->lists, key, start);
         const struct number *found =
             bsearch(&sought, n->numbers, n->n_numbers, sizeof(sought), compare);

@@ -64,8 +64,8 @@ static enum direction find_direction(const struct pass *pass)
     if (format != NULL && format->convention == WFS_CONVENTION_BURN)
         return TO_BURN;
     for (size_t i = 0; i < pass->like->n_tensors; i++) {
-        const char *dot = strrchr(pass->like->tensors[i].key, '.');
-        if (dot != NULL && strcmp(dot, ".gamma") == 0)
+        const char *key = pass->like->tensors[i].key, *leaf = key_leaf(key);
+        if (leaf != key && strcmp(leaf, "gamma") == 0)
             return TO_BURN;
     }
     return TO_TORCH;

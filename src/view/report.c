@@ -49,7 +49,7 @@ bool item_is_guessed(const struct item *item)
 
 bool item_is_undecided(const struct item *item)
 {
-    return item->verdict.row != ROW_NONE && item->verdict.certainty == UNDECIDED;
+    return item->verdict.row != NULL && item->verdict.certainty == UNDECIDED;
 }
 
 bool item_is_rigid(const struct item *item)
@@ -59,15 +59,9 @@ bool item_is_rigid(const struct item *item)
            wfs_dtype_bits((enum wfs_dtype)tensor->stored.dtype) % 8 != 0;
 }
 
-const char *item_leaf(const struct item *item)
-{
-    const char *dot = strrchr(item->tensor.key, '.');
-    return dot == NULL ? item->tensor.key : dot + 1;
-}
-
 size_t item_path_bytes(const struct item *item)
 {
-    return (size_t)(item_leaf(item) - item->tensor.key);
+    return (size_t)(key_leaf(item->tensor.key) - item->tensor.key);
 }
 
 /* ---- lists ---- */

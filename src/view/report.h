@@ -32,7 +32,7 @@ struct item {
     const char *cut_key;    /* the same without top_level_key */
     const char *last_key;   /* after the last pass that attributes have followed */
     uint32_t base;          /* 1 + number of the item that it is an attribute of; 0: none */
-    struct verdict verdict; /* by evidence or by the user; ROW_NONE: not examined */
+    struct verdict verdict; /* by evidence or by the user; no row: not examined */
     uint8_t drop;           /* enum drop */
     uint8_t done;           /* enum action: what an adapter or `like` did */
     bool is_kept;           /* a keep rule matches it */
@@ -59,9 +59,6 @@ bool item_is_undecided(const struct item *item);
 
 /* Returns true if its elements are packed or opaque: they cannot be reordered or cut. */
 bool item_is_rigid(const struct item *item);
-
-/* Returns the last segment of the key. */
-const char *item_leaf(const struct item *item);
 
 /* Returns the number of bytes of the key before its leaf, the dot included. */
 size_t item_path_bytes(const struct item *item);

@@ -137,7 +137,7 @@ static void put_undecided(struct strbuf *out, const struct wfs_report *report, s
 {
     const struct item *item = &report->items[i];
     put_escaped(out, item->tensor.key);
-    strbuf_printf(out, ": %s; class='^%s:TYPE' decides it", row_name(item->verdict.row),
+    strbuf_printf(out, ": %s; class='^%s:TYPE' decides it", item->verdict.row,
                   wfs_quote_n(item->tensor.key, item_path_bytes(item)).text);
 }
 
@@ -271,7 +271,7 @@ static void json_adapted(struct json_out *out, const struct wfs_report *report, 
     json_out_open(out, name, '[', JSON_HANGING);
     for (size_t i = 0; i < report->n_items && report->has_adapted; i++) {
         const struct item *item = &report->items[i];
-        const bool is_one = item_is_shown(item) && item->verdict.row != ROW_NONE &&
+        const bool is_one = item_is_shown(item) && item->verdict.row != NULL &&
                             item->verdict.certainty == certainty &&
                             (item->done != ACTION_NONE || certainty == UNDECIDED);
         if (!is_one)
@@ -280,7 +280,7 @@ static void json_adapted(struct json_out *out, const struct wfs_report *report, 
         json_out_text(out, "key", item->tensor.key);
         json_out_text(out, "action", actions[item->done]);
         json_out_text(out, "class", class_name(item->verdict.class_));
-        json_out_text(out, "row", row_name(item->verdict.row));
+        json_out_text(out, "row", item->verdict.row);
         json_out_close(out);
     }
     json_out_close(out);
@@ -351,7 +351,7 @@ static void put_cell(struct strbuf *out, enum wfs_report_form form, const char *
 
 static void put_row(struct strbuf *out, enum wfs_report_form form, const struct item *item)
 {
-    const bool is_examined = item->verdict.row != ROW_NONE, is_shown = item_is_shown(item);
+    const bool is_examined = item->verdict.row != NULL, is_shown = item_is_shown(item);
     const char end = form == WFS_REPORT_NULL ? '\0' : '\n';
     char shape[256];
     wfs_shape_format(&item->tensor.shape, shape, sizeof(shape));
@@ -363,7 +363,7 @@ static void put_row(struct strbuf *out, enum wfs_report_form form, const struct 
     strbuf_printf(out, "%s\t%s\t%s\t%s\t%s\t", wfs_dtype_name((enum wfs_dtype)item->tensor.dtype),
                   shape, class_name(item->verdict.class_),
                   is_examined ? certainty_name(item->verdict.certainty) : "",
-                  row_name(item->verdict.row));
+                  is_examined ? item->verdict.row : "");
     if (is_shown) {
         put_cell(out, form, item->tensor.changes != NULL ? item->tensor.changes : "", end);
         return;

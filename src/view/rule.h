@@ -54,7 +54,7 @@ struct rule {
 };
 
 enum contiguous { CONTIGUOUS_AUTO, CONTIGUOUS_ON, CONTIGUOUS_OFF };
-enum direction { TO_UNSAID, TO_BURN, TO_TORCH, TO_NONE };
+enum direction { TO_BURN, TO_TORCH, TO_NONE, TO_UNSAID };
 enum collision { COLLISION_ERROR, COLLISION_SUFFIX };
 
 struct wfs_view {

@@ -50,7 +50,7 @@ static struct item *find_item(const struct filling *f, const char *key, size_t n
 /* Returns true if the user named a type to whose tensors this is not done. */
 static bool is_told_other(const struct item *item, enum action action)
 {
-    return item->verdict.row != ROW_NONE && item->verdict.certainty == TOLD &&
+    return item->verdict.row != NULL && item->verdict.certainty == TOLD &&
            item->verdict.action != action;
 }
 
@@ -59,8 +59,7 @@ static int find_source(const struct filling *f, const char *key, struct item **r
 {
     static const char *const pairs[][2] = {
         {"gamma", "weight"}, {"beta", "bias"}, {"weight", "gamma"}, {"bias", "beta"}};
-    const char *dot = strrchr(key, '.');
-    const char *leaf = dot == NULL ? key : dot + 1;
+    const char *leaf = key_leaf(key);
     struct item *item = find_item(f, key, strlen(key));
     for (size_t i = 0; item == NULL && f->pass->to != TO_NONE && i < 4; i++) {
         if (strcmp(leaf, pairs[i][0]) != 0)
@@ -123,7 +122,7 @@ static bool fit(const struct filling *f, struct item *item, const struct wfs_ten
     item->done = ACTION_TRANSPOSE;
     pass_swap_last(f->pass, item);
     if (is_square)
-        pass_note(f->pass, item, "transposed as in like (%s)", row_name(item->verdict.row));
+        pass_note(f->pass, item, "transposed as in like (%s)", item->verdict.row);
     else
         pass_note(f->pass, item, "transposed as in like");
     return true;
@@ -149,7 +148,7 @@ static int apply(const struct filling *f, struct item *item, const struct wfs_te
         return wfs_fail_memory(f->pass->err);
     report_add(report, REPORT_APPLIED, key, NULL);
     if (strcmp(name, item->tensor.key) != 0 && item->done == ACTION_NONE &&
-        strcmp(strrchr(name, '.') != NULL ? strrchr(name, '.') + 1 : name, item_leaf(item)) != 0)
+        strcmp(key_leaf(name), key_leaf(item->tensor.key)) != 0)
         item->done = ACTION_RENAME;
     pass_rename(f->pass, item, name, "named as in like");
     report->order[report->n_order++] = (uint32_t)(item - report->items);

@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <jansson.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -131,9 +132,12 @@ static int fail_syntax(const struct reading *r, const json_error_t *where)
 /* Adds each option of the file. -EINVAL names the file, and the rule that is wrong. */
 static int read_rules(struct wfs_view *view, const char *path, struct wfs_error *err)
 {
+    enum { MAX_FILES = 8 };
     const struct reading r = {wfs_quote(path), view, err};
     autofree char *text = NULL;
     size_t n = 0, i;
+    if (view->n_files == MAX_FILES)
+        return wfs_fail(err, EINVAL, "rules files include each other: '%s'", r.path.text);
     int code = read_file(&r, path, &text, &n);
     if (code < 0)
         return code;
@@ -146,26 +150,32 @@ static int read_rules(struct wfs_view *view, const char *path, struct wfs_error 
     if (!json_is_array(json))
         return wfs_fail(err, EINVAL, "rules file '%s': not an array of objects", r.path.text);
     json_t *object;
+    view->n_files++;
     json_array_foreach(json, i, object)
     {
         code = code < 0 ? code : add_members(&r, i, object);
     }
+    view->n_files--;
     return code;
 }
 
 /* ---- options ---- */
 
+enum option_kind { IS_RULE, IS_WORD, IS_FLAG, IS_PATH, IS_RULES_FILE };
+
 struct option {
     struct wfs_view_option public;
-    int (*set)(struct wfs_view *view, const char *value, struct wfs_error *err); /* NULL: a rule */
-    enum rule_kind kind;
+    enum option_kind kind;
+    enum rule_kind rule;
+    size_t at;            /* where the value goes in struct wfs_view */
+    const char *words[4]; /* the values that an enum there is named by, ended by NULL */
 };
 
-/* Finds the word in a list ended by NULL, and writes its position. */
-static int choose(const char *value, const char *const *words, int *ret, struct wfs_error *err)
+/* Writes which of the words it is. */
+static int choose(const char *value, const char *const *words, unsigned *ret, struct wfs_error *err)
 {
     char known[128] = "";
-    for (int i = 0; words[i] != NULL; i++) {
+    for (unsigned i = 0; words[i] != NULL; i++) {
         if (strcmp(words[i], value) == 0) {
             *ret = i;
             return 0;
@@ -177,101 +187,88 @@ static int choose(const char *value, const char *const *words, int *ret, struct 
     return wfs_fail(err, EINVAL, "must be %s, not '%s'", known, wfs_quote(value).text);
 }
 
-static int set_contiguous(struct wfs_view *view, const char *value, struct wfs_error *err)
+static int set_path(char **path, const char *value, struct wfs_error *err)
 {
-    static const char *const words[] = {"auto", "on", "off", NULL};
-    int choice = 0;
-    const int code = choose(value, words, &choice, err);
-    view->contiguous = (enum contiguous)choice;
-    return code;
-}
-
-static int set_to(struct wfs_view *view, const char *value, struct wfs_error *err)
-{
-    static const char *const words[] = {"burn", "torch", "none", NULL};
-    int choice = 0;
-    const int code = choose(value, words, &choice, err);
-    if (code == 0)
-        view->to = (enum direction)(choice + TO_BURN);
-    return code;
-}
-
-static int set_collision(struct wfs_view *view, const char *value, struct wfs_error *err)
-{
-    static const char *const words[] = {"error", "suffix", NULL};
-    int choice = 0;
-    const int code = choose(value, words, &choice, err);
-    view->collision = (enum collision)choice;
-    return code;
-}
-
-static int set_like(struct wfs_view *view, const char *value, struct wfs_error *err)
-{
-    char *like = strdup(value);
-    if (like == NULL)
+    char *copy = strdup(value);
+    if (copy == NULL)
         return wfs_fail_memory(err);
-    free(view->like);
-    view->like = like;
+    free(*path);
+    *path = copy;
     return 0;
 }
 
-static int set_partial(struct wfs_view *view, const char *value, struct wfs_error *err)
+static int add_rule(struct wfs_view *view, const struct option *option, const char *value,
+                    struct wfs_error *err)
 {
-    view->is_partial = true;
+    struct rule *rule = NULL;
+    const int code = rule_new(&option->public, option->rule, value, &rule, err);
+    if (code < 0)
+        return code;
+    rule->number = view->n_rules++;
+    *view->end = rule;
+    view->end = &rule->next;
     return 0;
 }
 
-static int set_strict(struct wfs_view *view, const char *value, struct wfs_error *err)
+static int set(struct wfs_view *view, const struct option *option, const char *value,
+               struct wfs_error *err)
 {
-    view->is_strict = true;
+    void *field = (char *)view + option->at;
+    if (option->kind == IS_RULE)
+        return add_rule(view, option, value, err);
+    if (option->kind == IS_WORD)
+        return choose(value, option->words, field, err);
+    if (option->kind == IS_PATH)
+        return set_path(field, value, err);
+    *(bool *)field = true;
     return 0;
-}
-
-static int set_rules(struct wfs_view *view, const char *path, struct wfs_error *err)
-{
-    enum { MAX_FILES = 8 };
-    if (view->n_files == MAX_FILES)
-        return wfs_fail(err, EINVAL, "rules files include each other: '%s'", wfs_quote(path).text);
-    view->n_files++;
-    const int code = read_rules(view, path, err);
-    view->n_files--;
-    return code;
 }
 
 static const struct option options[] = {
-    {{"overlay", "[REGEX:]FILE", "add or replace tensors with those of FILE"}, NULL, RULE_OVERLAY},
+    {{"overlay", "[REGEX:]FILE", "add or replace tensors with those of FILE"},
+     .rule = RULE_OVERLAY},
     {{"top_level_key", "KEY", "show only what is below KEY, without its name"},
-     NULL,
-     RULE_TOP_LEVEL_KEY},
-    {{"rename", "OLD NEW", "rename a tensor, or a module and all below it"}, NULL, RULE_RENAME},
-    {{"remap", "s/REGEX/TEXT/", "rename keys; TEXT may use $1, ${name} and $$"}, NULL, RULE_REMAP},
-    {{"contiguous", "auto|on|off", "renumber lists in keys to close gaps"}, set_contiguous, 0},
+     .rule = RULE_TOP_LEVEL_KEY},
+    {{"rename", "OLD NEW", "rename a tensor, or a module and all below it"}, .rule = RULE_RENAME},
+    {{"remap", "s/REGEX/TEXT/", "rename keys; TEXT may use $1, ${name} and $$"},
+     .rule = RULE_REMAP},
+    {{"contiguous", "auto|on|off", "renumber lists in keys to close gaps"},
+     IS_WORD,
+     .at = offsetof(struct wfs_view, contiguous),
+     .words = {"auto", "on", "off"}},
     {{"contiguous_except", "REGEX", "do not renumber the lists that match"},
-     NULL,
-     RULE_CONTIGUOUS_EXCEPT},
-    {{"include", "REGEX", "show only tensors whose key matches"}, NULL, RULE_INCLUDE},
-    {{"key", "NAME", "show only the tensor with this key"}, NULL, RULE_KEY},
-    {{"exclude", "REGEX", "hide tensors whose key matches"}, NULL, RULE_EXCLUDE},
-    {{"where", "CONDITION", "show only these, e.g. 'rank==2 && dtype==F32'"}, NULL, RULE_WHERE},
+     .rule = RULE_CONTIGUOUS_EXCEPT},
+    {{"include", "REGEX", "show only tensors whose key matches"}, .rule = RULE_INCLUDE},
+    {{"key", "NAME", "show only the tensor with this key"}, .rule = RULE_KEY},
+    {{"exclude", "REGEX", "hide tensors whose key matches"}, .rule = RULE_EXCLUDE},
+    {{"where", "CONDITION", "show only these, e.g. 'rank==2 && dtype==F32'"}, .rule = RULE_WHERE},
     {{"drop_variants", "auto|SEGMENT", "remove the names of enum variants from keys"},
-     NULL,
-     RULE_DROP_VARIANTS},
-    {{"to", "burn|torch", "convert to the conventions of Burn or PyTorch"}, set_to, 0},
-    {{"class", "REGEX:TYPE", "set the type of modules, e.g. Linear"}, NULL, RULE_CLASS},
-    {{"like", "FILE", "use names, order and shapes of FILE"}, set_like, 0},
-    {{"transpose", "REGEX", "swap the last two dimensions"}, NULL, RULE_TRANSPOSE},
-    {{"permute", "REGEX:1,0,2", "reorder the dimensions"}, NULL, RULE_PERMUTE},
-    {{"split", "REGEX:A,B,C", "split the first dimension into equal parts"}, NULL, RULE_SPLIT},
+     .rule = RULE_DROP_VARIANTS},
+    {{"to", "burn|torch", "convert to the conventions of Burn or PyTorch"},
+     IS_WORD,
+     .at = offsetof(struct wfs_view, to),
+     .words = {"burn", "torch", "none"}},
+    {{"class", "REGEX:TYPE", "set the type of modules, e.g. Linear"}, .rule = RULE_CLASS},
+    {{"like", "FILE", "use names, order and shapes of FILE"},
+     IS_PATH,
+     .at = offsetof(struct wfs_view, like)},
+    {{"transpose", "REGEX", "swap the last two dimensions"}, .rule = RULE_TRANSPOSE},
+    {{"permute", "REGEX:1,0,2", "reorder the dimensions"}, .rule = RULE_PERMUTE},
+    {{"split", "REGEX:A,B,C", "split the first dimension into equal parts"}, .rule = RULE_SPLIT},
     {{"cast", "[REGEX:]DTYPE", "convert elements; by default of all float tensors"},
-     NULL,
-     RULE_CAST},
-    {{"keep", "REGEX", "show tensors as they are stored"}, NULL, RULE_KEEP},
-    {{"rules", "FILE", "read more view options from a JSON file"}, set_rules, 0},
+     .rule = RULE_CAST},
+    {{"keep", "REGEX", "show tensors as they are stored"}, .rule = RULE_KEEP},
+    {{"rules", "FILE", "read more view options from a JSON file"}, IS_RULES_FILE},
     {{"on_collision", "error|suffix", "two keys become equal: fail, or add a number"},
-     set_collision,
-     0},
-    {{"partial", NULL, "with --like: accept missing tensors"}, set_partial, 0},
-    {{"strict", NULL, "fail if a decision would be a guess"}, set_strict, 0},
+     IS_WORD,
+     .at = offsetof(struct wfs_view, collision),
+     .words = {"error", "suffix"}},
+    {{"partial", NULL, "with --like: accept missing tensors"},
+     IS_FLAG,
+     .at = offsetof(struct wfs_view, is_partial)},
+    {{"strict", NULL, "fail if a decision would be a guess"},
+     IS_FLAG,
+     .at = offsetof(struct wfs_view, is_strict)},
 };
 
 enum { N_OPTIONS = sizeof(options) / sizeof(*options) };
@@ -287,6 +284,7 @@ int wfs_view_new(struct wfs_view **out)
     if (view == NULL)
         return -ENOMEM;
     view->end = &view->rules;
+    view->to = TO_UNSAID;
     *out = view;
     return 0;
 }
@@ -302,19 +300,6 @@ void wfs_view_free(struct wfs_view *view)
     }
     free(view->like);
     free(view);
-}
-
-static int add_rule(struct wfs_view *view, const struct option *option, const char *value,
-                    struct wfs_error *err)
-{
-    struct rule *rule = NULL;
-    const int code = rule_new(&option->public, option->kind, value, &rule, err);
-    if (code < 0)
-        return code;
-    rule->number = view->n_rules++;
-    *view->end = rule;
-    view->end = &rule->next;
-    return 0;
 }
 
 int wfs_view_add(struct wfs_view *view, const char *text, struct wfs_error *err)
@@ -334,14 +319,12 @@ int wfs_view_add(struct wfs_view *view, const char *text, struct wfs_error *err)
     if (value == NULL && option->public.argument != NULL)
         return wfs_fail(err, EINVAL, "%s: needs a value: %s=%s", option->public.name,
                         option->public.name, option->public.argument);
-    struct wfs_error inner = {0};
-    int code;
-    if (option->set == set_rules) {
-        code = set_rules(view, value, err); /* names the file, and the option in it */
-        return code < 0 ? code : 1;
+    if (option->kind == IS_RULES_FILE) {
+        const int read = read_rules(view, value, err); /* names the file, and the option in it */
+        return read < 0 ? read : 1;
     }
-    code = option->set != NULL ? option->set(view, value, &inner)
-                               : add_rule(view, option, value, &inner);
+    struct wfs_error inner = {0};
+    const int code = set(view, option, value, &inner);
     if (code == -ENOMEM)
         return wfs_fail_memory(err);
     return code < 0 ? wfs_fail(err, inner.code, "%s: %s", option->public.name, inner.text) : 1;

@@ -71,7 +71,7 @@ static int answer(const struct checkpoint *checkpoint, const char *container, co
         return 1;
     for (size_t i = 0; i < n; i++)
         printf("%c\t%s\t%s\n", actions[verdicts[i].action], certainty_name(verdicts[i].certainty),
-               row_name(verdicts[i].row));
+               verdicts[i].row);
     return 0;
 }
 
@@ -117,12 +117,11 @@ static void check_case(enum wfs_convention convention, enum layout to, const str
     enum layout layout;
     check_int(evidence_decide(checkpoint.tensors, n, convention, to, verdicts, &layout, NULL), 0);
     for (size_t i = 0; i < n; i++) {
-        const bool is_ok =
-            check_int(actions[verdicts[i].action], rows[i].action) &
-            check_str(certainty_name(verdicts[i].certainty), rows[i].certainty) &
-            check(strncmp(row_name(verdicts[i].row), rows[i].row, strlen(rows[i].row)) == 0);
+        const bool is_ok = check_int(actions[verdicts[i].action], rows[i].action) &
+                           check_str(certainty_name(verdicts[i].certainty), rows[i].certainty) &
+                           check(strncmp(verdicts[i].row, rows[i].row, strlen(rows[i].row)) == 0);
         if (!is_ok)
-            printf("# %s: row %s\n", rows[i].tensor, row_name(verdicts[i].row));
+            printf("# %s: row %s\n", rows[i].tensor, verdicts[i].row);
     }
     checkpoint_done(&checkpoint);
 }

@@ -43,46 +43,6 @@ const char class_names[] =
 static const char *const certainties[] = {
     [TOLD] = "told", [CERTAIN] = "certain", [LIKELY] = "likely", [UNDECIDED] = "unknown"};
 
-static const char *const rows[] = {
-    [ROW_NONE] = "",
-    [ROW_CLASS_OPTION] = "class=",
-    [ROW_KEEP_OPTION] = "keep=",
-    [ROW_SAME_LAYOUT] = "0 nothing to do",
-    [ROW_RUNNING_STATISTICS] = "1 running statistics",
-    [ROW_GAMMA] = "2 gamma",
-    [ROW_QUANTIZED] = "3 integers or companions",
-    [ROW_HIGH_RANK] = "4 rank 3 or more",
-    [ROW_WIDE_NORM] = "4 norm of several dimensions",
-    [ROW_WIDE_SCALE] = "4 scale",
-    [ROW_MATRIX_AND_BIAS] = "5 matrix and bias",
-    [ROW_SQUARE_AND_BIAS] = "6 square matrix and bias",
-    [ROW_ODD_BIAS] = "7 matrix and odd bias",
-    [ROW_OUTPUT_HEAD] = "8 output head",
-    [ROW_LINEAR_NAME] = "9 linear name",
-    [ROW_LINEAR_NAME_ODD_SHAPE] = "9 linear name, odd shape",
-    [ROW_LINEAR_AND_TABLE_NAME] = "10 linear and table name",
-    [ROW_PERHAPS_A_HEAD] = "10 perhaps a head",
-    [ROW_PATCHES] = "11 patches",
-    [ROW_TABLE_NAME] = "12 table name",
-    [ROW_DOUBTFUL_TABLE] = "13 doubtful table",
-    [ROW_PERHAPS_A_TABLE] = "13 perhaps a table",
-    [ROW_POSITION_BIAS] = "14 position bias",
-    [ROW_PART_OF_A_BLOCK] = "15 part of a block",
-    [ROW_NAMESAKE_WITH_BIAS] = "16 namesake with bias",
-    [ROW_BESIDE_LINEARS] = "17 beside linears",
-    [ROW_TALL] = "18 tall",
-    [ROW_NO_EVIDENCE] = "19 nothing",
-    [ROW_SCALE_AND_NORM_NAME] = "20 scale and norm name",
-    [ROW_ACTIVATION] = "20 act",
-    [ROW_SCALE] = "20 scale",
-    [ROW_ODD_NORM] = "21 odd norm",
-    [ROW_NORM_NAME] = "21 norm name",
-    [ROW_TWO_VECTORS] = "22 two vectors of one length",
-    [ROW_ONE_ELEMENT] = "23 one element",
-    [ROW_VECTOR] = "24 vector",
-    [ROW_NO_WEIGHT] = "25 no weight",
-};
-
 const char *class_name(uint8_t class_)
 {
     return classes[class_];
@@ -91,11 +51,6 @@ const char *class_name(uint8_t class_)
 const char *certainty_name(uint8_t certainty)
 {
     return certainties[certainty];
-}
-
-const char *row_name(uint8_t row)
-{
-    return rows[row];
 }
 
 bool class_is_name(const char *name)

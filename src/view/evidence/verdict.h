@@ -13,6 +13,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 /* Whose conventions: of a Linear's weight [out, in] or [in, out], of a norm's weight or gamma. */
 enum layout { LAYOUT_TORCH, LAYOUT_BURN };
@@ -54,49 +55,10 @@ enum class {
     TYPE_OTHER,
 };
 
-/* Rows of the evidence table; docs/view.md lists them by number. */
-enum row {
-    ROW_NONE, /* not examined */
-    ROW_CLASS_OPTION,
-    ROW_KEEP_OPTION,
-    ROW_SAME_LAYOUT,
-    ROW_RUNNING_STATISTICS,
-    ROW_GAMMA,
-    ROW_QUANTIZED,
-    ROW_HIGH_RANK,
-    ROW_WIDE_NORM,
-    ROW_WIDE_SCALE,
-    ROW_MATRIX_AND_BIAS,
-    ROW_SQUARE_AND_BIAS,
-    ROW_ODD_BIAS,
-    ROW_OUTPUT_HEAD,
-    ROW_LINEAR_NAME,
-    ROW_LINEAR_NAME_ODD_SHAPE,
-    ROW_LINEAR_AND_TABLE_NAME,
-    ROW_PERHAPS_A_HEAD,
-    ROW_PATCHES,
-    ROW_TABLE_NAME,
-    ROW_DOUBTFUL_TABLE,
-    ROW_PERHAPS_A_TABLE,
-    ROW_POSITION_BIAS,
-    ROW_PART_OF_A_BLOCK,
-    ROW_NAMESAKE_WITH_BIAS,
-    ROW_BESIDE_LINEARS,
-    ROW_TALL,
-    ROW_NO_EVIDENCE,
-    ROW_SCALE_AND_NORM_NAME,
-    ROW_ACTIVATION,
-    ROW_SCALE,
-    ROW_ODD_NORM,
-    ROW_NORM_NAME,
-    ROW_TWO_VECTORS,
-    ROW_ONE_ELEMENT,
-    ROW_VECTOR,
-    ROW_NO_WEIGHT,
-};
-
 struct verdict {
-    uint8_t action, certainty, class_, row; /* of the enums above */
+    uint8_t action, certainty, class_; /* of the enums above */
+    const char *row; /* of the evidence table, by number and name: docs/view.md; static. NULL: not
+                        examined */
 };
 
 /* Returns the convention of a format; NULL: none is known. */
@@ -113,10 +75,16 @@ int evidence_decide(const struct wfs_tensor *tensors, size_t n_tensors,
                     enum wfs_convention convention, enum layout to, struct verdict *ret,
                     enum layout *ret_layout, struct wfs_error *err);
 
-/* Each returns static text: "" for CLASS_NONE and ROW_NONE. */
+/* Returns the last segment of a key. */
+static inline const char *key_leaf(const char *key)
+{
+    const char *dot = strrchr(key, '.');
+    return dot == NULL ? key : dot + 1;
+}
+
+/* Each returns static text: "" for CLASS_NONE. */
 const char *class_name(uint8_t class_);
 const char *certainty_name(uint8_t certainty);
-const char *row_name(uint8_t row);
 
 /* Returns true if a class has this name, in any case. */
 bool class_is_name(const char *name);

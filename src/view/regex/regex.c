@@ -175,8 +175,7 @@ struct expansion {
     uint32_t n_groups; /* with group 0 */
 };
 
-/* Digits, a leading + allowed, as a number; false for a name. */
-static bool parse_number(const char *name, size_t n, uint64_t *ret)
+bool regex_parse_number(const char *name, size_t n, uint64_t *ret)
 {
     size_t i = n > 1 && name[0] == '+';
     *ret = 0;
@@ -193,7 +192,7 @@ static void put_group(struct expansion *e, const char *name, size_t n)
 {
     uint64_t group;
     char text[64];
-    if (!parse_number(name, n, &group)) {
+    if (!regex_parse_number(name, n, &group)) {
         if (n >= sizeof(text))
             return;
         memcpy(text, name, n);

@@ -8,6 +8,8 @@
 #define WFS_REGEX_H
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #include <weightfs/error.h>
 
@@ -31,5 +33,8 @@ int regex_search(const struct regex *regex, const char *text, struct wfs_error *
  */
 int regex_replace(const struct regex *regex, const char *text, const char *replacement,
                   struct arena *arena, const char **ret, struct wfs_error *err);
+
+/* Reads digits, after an optional +, as Rust does: up to 2^64-1. Returns false for another text. */
+bool regex_parse_number(const char *text, size_t n, uint64_t *ret);
 
 #endif
