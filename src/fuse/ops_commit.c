@@ -31,22 +31,15 @@ static void op_fsync(fuse_req_t req, fuse_ino_t ino, int is_data_only, struct fu
 
 /* ---- commit ---- */
 
-/*
- * The request for a commit. If its process is killed it is answered at once, and the commit
- * continues.
- */
-struct asker {
-    struct publication_waiter waiter;
-    fuse_req_t req; /* NULL: answered */
-};
-
-static void poll_asker(struct publication_waiter *waiter)
+/* ctx is the request for a commit, which becomes NULL. If its process is killed it is answered at
+ * once, and the commit continues. */
+static void poll_asker(void *ctx)
 {
-    struct asker *asker = (struct asker *)(void *)waiter; /* its first member */
-    if (asker->req == NULL || !fuse_req_interrupted(asker->req))
+    fuse_req_t *req = ctx;
+    if (*req == NULL || !fuse_req_interrupted(*req))
         return;
-    fuse_reply_err(asker->req, EINTR);
-    asker->req = NULL;
+    fuse_reply_err(*req, EINTR);
+    *req = NULL;
 }
 
 static const char discarded[] = "its edits were discarded; unmount it";
@@ -54,13 +47,14 @@ static const char read_only[] = "the mount is read-only; mount with -o output=FI
 static const char not_the_owner[] = "only the user who mounted it may commit";
 static const char not_the_discarder[] = "only the user who mounted it may discard edits";
 
-static int commit(struct driver *driver, struct asker *asker, char summary[COMMIT_TEXT_MAX],
+static int commit(struct driver *driver, fuse_req_t *req, char summary[COMMIT_TEXT_MAX],
                   struct wfs_error *err)
 {
     summary[0] = '\0';
-    if (!request_is_owner(asker->req))
+    if (!request_is_owner(*req))
         return wfs_fail(err, EPERM, "%s", not_the_owner);
-    return publication_run(driver, true, &asker->waiter, summary, err);
+    return publication_run(driver, true, &(struct publication_waiter){poll_asker, req}, summary,
+                           err);
 }
 
 /*
@@ -71,7 +65,6 @@ static void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int is_data_only,
                         struct fuse_file_info *info)
 {
     struct driver *driver = fuse_req_userdata(req);
-    struct asker asker = {.waiter = {.poll = poll_asker}, .req = req};
     struct wfs_error err = {0};
     char summary[COMMIT_TEXT_MAX];
     if (!wfs_tree_is_writable(driver->tree))
@@ -79,8 +72,8 @@ static void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int is_data_only,
     else if (ino != FUSE_ROOT_ID)
         request_reply(req, sync_node(req, ino));
     else {
-        const int rc = commit(driver, &asker, summary, &err);
-        if (asker.req != NULL)
+        const int rc = commit(driver, &req, summary, &err);
+        if (req != NULL)
             request_reply(req, rc);
     }
 }
@@ -96,10 +89,10 @@ static uint64_t count_edits(struct driver *driver)
 }
 
 /* The process to wait for after an unmount is the supervisor, or the worker if that is gone. */
-static void fill_hello(struct driver *driver, struct asker *asker, struct wfs_control_reply *reply)
+static void fill_hello(struct driver *driver, fuse_req_t *req, struct wfs_control_reply *reply)
 {
     const char *stage = driver->target->stage_path;
-    const bool is_owner = request_is_owner(asker->req);
+    const bool is_owner = request_is_owner(*req);
     reply->pid = getppid() == driver->supervisor ? driver->supervisor : getpid();
     reply->error = notices_are_sent(&driver->notices) ? 0 : EAGAIN;
     if (stage == NULL)
@@ -108,14 +101,14 @@ static void fill_hello(struct driver *driver, struct asker *asker, struct wfs_co
     snprintf(reply->text, sizeof(reply->text), "%s", is_owner ? stage : WFS_HELLO_HIDDEN);
 }
 
-static void fill_commit(struct driver *driver, struct asker *asker, struct wfs_control_reply *reply)
+static void fill_commit(struct driver *driver, fuse_req_t *req, struct wfs_control_reply *reply)
 {
     struct wfs_error err = {0};
     char summary[COMMIT_TEXT_MAX] = "";
-    fill_hello(driver, asker, reply);
+    fill_hello(driver, req, reply);
     const int rc =
         wfs_tree_is_writable(driver->tree)
-            ? commit(driver, asker, summary, &err)
+            ? commit(driver, req, summary, &err)
             : wfs_fail(&err, EROFS, "%s", driver->target->path != NULL ? discarded : read_only);
     reply->error = -rc;
     reply->text[0] = '\0';
@@ -127,9 +120,9 @@ static void fill_commit(struct driver *driver, struct asker *asker, struct wfs_c
 }
 
 /* Takes no lock: the commit holds them. */
-static void stop_commit(struct driver *driver, struct asker *asker, struct wfs_control_reply *reply)
+static void stop_commit(struct driver *driver, fuse_req_t *req, struct wfs_control_reply *reply)
 {
-    const bool is_owner = request_is_owner(asker->req);
+    const bool is_owner = request_is_owner(*req);
     if (is_owner)
         atomic_store(&driver->is_stopped, true);
     reply->error = is_owner ? 0 : EPERM;
@@ -150,15 +143,14 @@ static int discard(struct driver *driver, fuse_req_t req, uint64_t *ret_n)
     return code;
 }
 
-static void fill_discard(struct driver *driver, struct asker *asker,
-                         struct wfs_control_reply *reply)
+static void fill_discard(struct driver *driver, fuse_req_t *req, struct wfs_control_reply *reply)
 {
     int code = 0;
-    fill_hello(driver, asker, reply);
-    if (!request_is_owner(asker->req))
+    fill_hello(driver, req, reply);
+    if (!request_is_owner(*req))
         code = -EPERM;
     else if (wfs_tree_is_writable(driver->tree))
-        code = discard(driver, asker->req, &reply->n_edits);
+        code = discard(driver, *req, &reply->n_edits);
     reply->error = -code;
     snprintf(reply->text, sizeof(reply->text), "%s",
              code == 0        ? ""
@@ -179,7 +171,7 @@ static void add_problem(void *ctx, const char *text)
 
 static int try_commit(struct driver *driver, fuse_req_t req, struct wfs_control_trial *trial)
 {
-    const struct publication_trial publication = {add_problem, trial};
+    const struct wfs_tree_problems problems = {add_problem, trial};
     char summary[COMMIT_TEXT_MAX] = "";
     if (!request_is_owner(req)) {
         add_problem(trial, not_the_owner);
@@ -189,7 +181,7 @@ static int try_commit(struct driver *driver, fuse_req_t req, struct wfs_control_
         add_problem(trial, driver->target->path != NULL ? discarded : read_only);
         return -EROFS;
     }
-    const int code = publication_try(driver, &publication, summary);
+    const int code = publication_try(driver, &problems, summary);
     if (code == 0 && summary[0] != '\0')
         snprintf(trial->text, sizeof(trial->text), "would commit to '%s': %s",
                  wfs_quote(driver->target->path).text, summary);
@@ -251,7 +243,7 @@ static void reply_revert(struct driver *driver, fuse_req_t req,
 
 static const struct {
     unsigned command;
-    void (*fill)(struct driver *driver, struct asker *asker, struct wfs_control_reply *reply);
+    void (*fill)(struct driver *driver, fuse_req_t *req, struct wfs_control_reply *reply);
 } commands[] = {{(unsigned)WFS_IOC_HELLO, fill_hello},
                 {(unsigned)WFS_IOC_COMMIT, fill_commit},
                 {(unsigned)WFS_IOC_DISCARD, fill_discard},
@@ -263,7 +255,6 @@ static void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void *arg
 {
     enum { N_COMMANDS = sizeof(commands) / sizeof(commands[0]) };
     struct driver *driver = fuse_req_userdata(req);
-    struct asker asker = {.waiter = {.poll = poll_asker}, .req = req};
     struct wfs_control_reply reply = {0};
     const bool is_revert = command == (unsigned)WFS_IOC_REVERT &&
                            n_in >= sizeof(struct wfs_control_revert) &&
@@ -280,8 +271,8 @@ static void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void *arg
     } else if (ino != FUSE_ROOT_ID || i == N_COMMANDS || n_out < sizeof(reply)) {
         fuse_reply_err(req, ENOTTY);
     } else {
-        commands[i].fill(driver, &asker, &reply);
-        if (asker.req != NULL)
+        commands[i].fill(driver, &req, &reply);
+        if (req != NULL)
             fuse_reply_ioctl(req, 0, &reply, sizeof(reply));
     }
 }

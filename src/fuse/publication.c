@@ -20,7 +20,7 @@ struct publication {
     struct driver *driver; /* has what follows */
     struct target *target;
     struct wfs_tree *tree;
-    struct publication_waiter *waiter;
+    const struct publication_waiter *waiter;
     struct wfs_error *err;
     struct wfs_save_report report;
     struct wfs_status status;
@@ -51,13 +51,21 @@ static int check_stop(const struct publication *publication)
     return wfs_fail(publication->err, EINTR, "stopped by the user, and nothing was changed");
 }
 
+/* A waiter that is killed is answered, and the commit follows all the same. */
+static bool ask_waiter(void *ctx)
+{
+    const struct publication *publication = ctx;
+    if (publication->waiter != NULL)
+        publication->waiter->poll(publication->waiter->ctx);
+    return false;
+}
+
 static int show_progress(void *ctx, uint64_t n_done, uint64_t n_total)
 {
     struct publication *publication = ctx;
     if (check_stop(publication) < 0)
         return -EINTR;
-    if (publication->waiter != NULL)
-        publication->waiter->poll(publication->waiter);
+    (void)ask_waiter(publication);
     const int64_t now = now_ms();
     if (now - publication->shown_at < 200)
         return 0;
@@ -322,15 +330,6 @@ static int run(struct publication *publication)
     return rc;
 }
 
-/* A waiter that is killed is answered, and the commit follows all the same. */
-static bool ask_waiter(void *ctx)
-{
-    struct publication_waiter *waiter = ctx;
-    if (waiter != NULL)
-        waiter->poll(waiter);
-    return false;
-}
-
 static struct publication publication_of(struct driver *driver, char summary[COMMIT_TEXT_MAX],
                                          struct wfs_error *err)
 {
@@ -342,7 +341,7 @@ static struct publication publication_of(struct driver *driver, char summary[COM
                                 .err = err};
 }
 
-int publication_run(struct driver *driver, bool is_asked, struct publication_waiter *waiter,
+int publication_run(struct driver *driver, bool is_asked, const struct publication_waiter *waiter,
                     char summary[COMMIT_TEXT_MAX], struct wfs_error *err)
 {
     struct publication publication = publication_of(driver, summary, err);
@@ -350,7 +349,7 @@ int publication_run(struct driver *driver, bool is_asked, struct publication_wai
     publication.waiter = waiter;
     publication.is_asked = is_asked;
     atomic_store(&driver->is_stopped, false);
-    (void)driver_wait_for_change(driver, ask_waiter, waiter);
+    (void)driver_wait_for_change(driver, ask_waiter, &publication);
     if (wfs_tree_has_pending(driver->tree) || (is_asked && !is_output_there(driver->target)))
         rc = run(&publication);
     pthread_mutex_unlock(&driver->change);
@@ -360,7 +359,7 @@ int publication_run(struct driver *driver, bool is_asked, struct publication_wai
 /* ---- a trial ---- */
 
 struct counted {
-    const struct publication_trial *trial;
+    const struct wfs_tree_problems *problems;
     size_t n;
 };
 
@@ -368,35 +367,35 @@ static void count_problem(void *ctx, const char *text)
 {
     struct counted *counted = ctx;
     counted->n++;
-    counted->trial->problem(counted->trial->ctx, text);
+    counted->problems->visit(counted->problems->ctx, text);
 }
 
 /* Returns rc. */
 static int note_problem(const struct publication *publication,
-                        const struct publication_trial *trial, int rc)
+                        const struct wfs_tree_problems *problems, int rc)
 {
     if (rc < 0)
-        trial->problem(trial->ctx,
-                       publication->err->code != 0 ? publication->err->text : strerror(-rc));
+        problems->visit(problems->ctx,
+                        publication->err->code != 0 ? publication->err->text : strerror(-rc));
     *publication->err = (struct wfs_error){0};
     return rc;
 }
 
 /* `change` is held, and the tree shared. The first of several errors is that of the commit. */
-static int try_all(struct publication *publication, const struct publication_trial *trial)
+static int try_all(struct publication *publication, const struct wfs_tree_problems *problems)
 {
-    struct counted counted = {.trial = trial};
-    const struct wfs_tree_problems problems = {count_problem, &counted};
+    struct counted counted = {.problems = problems};
+    const struct wfs_tree_problems counting = {count_problem, &counted};
     const struct wfs_save_options options = save_options(publication);
-    const int places = note_problem(publication, trial, check_places(publication));
+    const int places = note_problem(publication, problems, check_places(publication));
     begin_commit(publication);
-    publication->commit.problems = &problems;
+    publication->commit.problems = &counting;
     int plan = commit_try(&publication->commit, publication->err);
     if (plan == 0 && counted.n > 0)
         plan = -EINVAL;
     *publication->err = (struct wfs_error){0};
     const int output =
-        note_problem(publication, trial,
+        note_problem(publication, problems,
                      wfs_output_check(publication->target->path, &options,
                                       publication->commit.account.n_bytes, publication->err));
     const int first = places < 0 ? places : plan < 0 ? plan : output;
@@ -406,16 +405,16 @@ static int try_all(struct publication *publication, const struct publication_tri
     return first;
 }
 
-int publication_try(struct driver *driver, const struct publication_trial *trial,
+int publication_try(struct driver *driver, const struct wfs_tree_problems *problems,
                     char summary[COMMIT_TEXT_MAX])
 {
     struct wfs_error err = {0};
     struct publication publication = publication_of(driver, summary, &err);
     int rc = 0;
-    (void)driver_wait_for_change(driver, ask_waiter, NULL);
+    (void)driver_wait_for_change(driver, ask_waiter, &publication);
     driver_begin_commit(driver);
     if (wfs_tree_has_pending(driver->tree) || !is_output_there(driver->target))
-        rc = try_all(&publication, trial);
+        rc = try_all(&publication, problems);
     driver_end_commit(driver);
     pthread_mutex_unlock(&driver->change);
     return rc;

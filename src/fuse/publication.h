@@ -9,31 +9,26 @@
 #include "fuse/driver.h"
 #include "program/commit.h"
 
+/* Whoever waits for a publication; NULL: nobody does. */
 struct publication_waiter {
-    /* Called now and then while bytes are written. */
-    void (*poll)(struct publication_waiter *waiter);
+    void (*poll)(void *ctx); /* called now and then while bytes are written */
+    void *ctx;
 };
 
 /*
  * Writes the output if edits are pending; with is_asked also if nothing was edited but the output
  * does not exist yet. summary gets a one-line summary of what was written, empty if there was
  * nothing to do. On failure returns a negative errno, with everything as before, the error logged
- * and its text in err. waiter may be NULL. The caller holds no lock.
+ * and its text in err. The caller holds no lock.
  */
-int publication_run(struct driver *driver, bool is_asked, struct publication_waiter *waiter,
+int publication_run(struct driver *driver, bool is_asked, const struct publication_waiter *waiter,
                     char summary[COMMIT_TEXT_MAX], struct wfs_error *err);
-
-/* A commit that is only tried. Problems get a line each; the caller holds no lock. */
-struct publication_trial {
-    void (*problem)(void *ctx, const char *text);
-    void *ctx;
-};
 
 /*
  * Finds out what publication_run would do when it is asked now: returns its errno, and summary is
- * its line. Nothing is written, and nothing is synced.
+ * its line. Each problem gets a line; nothing is written, and nothing is synced.
  */
-int publication_try(struct driver *driver, const struct publication_trial *trial,
+int publication_try(struct driver *driver, const struct wfs_tree_problems *problems,
                     char summary[COMMIT_TEXT_MAX]);
 
 #endif
