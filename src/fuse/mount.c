@@ -229,29 +229,27 @@ static int commit(void *ctx, int keeper)
     return rc == 0 ? EXIT_DONE : EXIT_OUTPUT;
 }
 
-static int publish(const struct mount_recovery *recovery, const struct mount_options *options)
+static int publish(const struct mount_recovery *recovery, const struct mount_options *options,
+                   struct target *target)
 {
-    struct target target;
-    struct recovery_task task = {recovery, options, &target};
-    log_start(options->source, false);
-    int rc = target_init(&target, options);
-    if (rc == 0 && target.path == NULL)
-        rc =
-            log_failure(EXIT_OUTPUT,
-                        "the source does not exist; use --onto=SOURCE to publish onto another one");
-    if (rc == 0 && options->settings.format == NULL)
-        rc = check_format(recovery, &target);
-    if (rc == 0) {
-        free(target.stage_path);
-        target.stage_path = strdup(recovery->stage);
-        target.is_forced = recovery->is_forced;
-        target.is_moved = recovery->is_onto;
-        allow_output(recovery, options, &target);
-        rc = target.stage_path == NULL ? log_failure(EXIT_OUTPUT, "out of memory")
-                                       : process_run_child(options, &target, commit, &task);
-    }
-    target_done(&target);
-    return rc == 0 || rc > 128 ? rc : EXIT_OUTPUT; /* that of a signal stays */
+    struct recovery_task task = {recovery, options, target};
+    int rc = target_init(target, options);
+    if (rc != 0)
+        return rc;
+    if (target->path == NULL)
+        return log_failure(
+            EXIT_OUTPUT,
+            "the source does not exist; use --onto=SOURCE to publish onto another one");
+    rc = options->settings.format == NULL ? check_format(recovery, target) : 0;
+    if (rc != 0)
+        return rc;
+    free(target->stage_path);
+    target->stage_path = strdup(recovery->stage);
+    target->is_forced = recovery->is_forced;
+    target->is_moved = recovery->is_onto;
+    allow_output(recovery, options, target);
+    return target->stage_path == NULL ? log_failure(EXIT_OUTPUT, "out of memory")
+                                      : process_run_child(options, target, commit, &task);
 }
 
 int mount_recover(const struct mount_recovery *recovery)
@@ -264,10 +262,14 @@ int mount_recover(const struct mount_recovery *recovery)
         return log_failure(EXIT_OUTPUT, "out of memory");
     char *argv[] = {program, flag, list, source, place, NULL};
     int exit_code = EXIT_OUTPUT;
-    if (mount_options_parse(&options, 5, argv))
-        exit_code = publish(recovery, &options);
+    if (mount_options_parse(&options, 5, argv)) {
+        struct target target;
+        log_start(options.source, false);
+        exit_code = publish(recovery, &options, &target);
+        target_done(&target);
+    }
     mount_options_done(&options);
-    return exit_code;
+    return exit_code == 0 || exit_code > 128 ? exit_code : EXIT_OUTPUT; /* that of a signal stays */
 }
 
 const char *mount_library_version(void)

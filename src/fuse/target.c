@@ -194,18 +194,10 @@ void target_done(struct target *target)
     *target = (struct target){0};
 }
 
-static bool is_packed_record(enum wfs_container container)
+static struct wfs_identity identity_at(const char *path)
 {
-    return container == WFS_CONTAINER_RECORD_GZIP || container == WFS_CONTAINER_RECORD_JSON ||
-           container == WFS_CONTAINER_RECORD_JSON_GZIP;
-}
-
-/* Returns whether the output describes the directory that is mounted. Its files are what pending
- * edits are made on, and a commit would remove them. */
-static bool replaces_directory(const struct target *target, const struct wfs_catalog *catalog)
-{
-    return target->place.is_there && target->output.format->is_directory &&
-           wfs_catalog_reads(catalog, &target->place.st);
+    struct stat st;
+    return stat(path, &st) == 0 ? wfs_identity_of(&st) : (struct wfs_identity){0};
 }
 
 int target_check(struct target *target, const struct mount_options *options,
@@ -217,16 +209,21 @@ int target_check(struct target *target, const struct mount_options *options,
     struct wfs_error err = {0};
     if (output->format == NULL)
         output->format = wfs_catalog_format(catalog);
-    if (replaces_directory(target, catalog))
+    /* An output that describes the directory that is mounted: its files are what pending edits are
+     * made on, and a commit would remove them. */
+    if (target->place.is_there && output->format->is_directory &&
+        wfs_catalog_reads(catalog, &target->place.st))
         return log_failure(EXIT_USAGE,
                            "a mount cannot replace the distributed checkpoint that it shows; use "
                            "another directory as output");
-    if (output->is_source && output->index == NULL &&
-        wfs_catalog_container(catalog) == WFS_CONTAINER_SHARDS)
+    const enum wfs_container container = wfs_catalog_container(catalog);
+    if (output->is_source && output->index == NULL && container == WFS_CONTAINER_SHARDS)
         return log_failure(EXIT_USAGE,
                            "mount option 'rw' cannot replace an index that is not named "
                            "NAME.index.json; use output=DIR");
-    if (output->is_source && is_packed_record(wfs_catalog_container(catalog)))
+    if (output->is_source &&
+        (container == WFS_CONTAINER_RECORD_GZIP || container == WFS_CONTAINER_RECORD_JSON ||
+         container == WFS_CONTAINER_RECORD_JSON_GZIP))
         return log_failure(EXIT_USAGE,
                            "mount option 'rw' cannot replace a record in gzip or JSON, because "
                            "records are written as plain .mpk; use output=NAME.mpk");
@@ -235,11 +232,9 @@ int target_check(struct target *target, const struct mount_options *options,
         exit_code = destination_check_backup(output, target->path, catalog, &err);
     if (exit_code != EXIT_DONE)
         return report(exit_code, &err);
-    struct stat st;
     if (output->replace != WFS_REPLACE_KNOWN)
         return 0;
-    const struct wfs_identity now =
-        stat(target->path, &st) == 0 ? wfs_identity_of(&st) : (struct wfs_identity){0};
+    const struct wfs_identity now = identity_at(target->path);
     if (!wfs_identity_is_equal(&now, &output->known))
         return log_failure(EXIT_MOUNT, "the source changed while it was loaded");
     return 0;
@@ -263,12 +258,6 @@ static void print_encoded(FILE *out, const char *text)
         fputs(code, out);
     }
     fputc('\n', out);
-}
-
-static struct wfs_identity identity_at(const char *path)
-{
-    struct stat st;
-    return stat(path, &st) == 0 ? wfs_identity_of(&st) : (struct wfs_identity){0};
 }
 
 /* "WORD INODE BYTES MTIME" */
