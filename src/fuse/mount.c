@@ -7,6 +7,7 @@
 
 #include <weightfs/cleanup.h>
 #include <weightfs/control.h>
+#include <weightfs/strbuf.h>
 #include "fuse/log.h"
 #include "fuse/process.h"
 #include "fuse/publication.h"
@@ -127,22 +128,14 @@ int mount_main(int argc, char **argv)
  * backslashes are escaped. NULL: out of memory. */
 static char *make_list(const struct mount_recovery *recovery)
 {
-    char *text = NULL;
-    size_t n_bytes;
-    FILE *list = open_memstream(&text, &n_bytes);
-    if (list == NULL)
-        return NULL;
-    fprintf(list, "%s%soutput=", recovery->options, *recovery->options != '\0' ? "," : "");
+    autostrbuf struct strbuf list = {0};
+    strbuf_printf(&list, "%s%soutput=", recovery->options, *recovery->options != '\0' ? "," : "");
     for (const char *at = recovery->output; *at != '\0'; at++) {
         if (*at == ',' || *at == '\\')
-            fputc('\\', list);
-        fputc(*at, list);
+            strbuf_puts(&list, "\\");
+        strbuf_add(&list, at, 1);
     }
-    const bool is_good = !ferror(list);
-    if (fclose(list) == 0 && is_good)
-        return text;
-    free(text);
-    return NULL;
+    return list.has_failed ? NULL : steal(&list.bytes);
 }
 
 /*

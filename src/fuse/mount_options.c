@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum option_kind { SET, TEXT, DECIMAL, OCTAL, LIMIT, IGNORED, FROM_MOUNT, OF_KERNEL };
+enum option_kind { SET, TEXT, DECIMAL, OCTAL, LIMIT, FROM_MOUNT, OF_KERNEL };
 
 struct option_rule {
     const char *name; /* a value or a rest follows where it ends with '=', '.' or '-' */
@@ -48,14 +48,10 @@ static const struct option_rule rules[] = {
     {"allow_other", SET, FIELD(allow_other), 1},
     {"auto_unmount", SET, FIELD(auto_unmount), 1},
     {"debug", SET, FIELD(is_debug), 1},
-    {"default_permissions", IGNORED, 0, 0},
-    {"defaults", IGNORED, 0, 0},
     {"dev", FROM_MOUNT, 0, 0},
     {"nodev", FROM_MOUNT, 0, 0},
     {"suid", FROM_MOUNT, 0, 0},
     {"nosuid", FROM_MOUNT, 0, 0},
-    {"exec", IGNORED, 0, 0},
-    {"noexec", IGNORED, 0, 0},
     {"remount", SET, FIELD(is_remount), 1},
     {"user_id=", OF_KERNEL, 0, 0},
     {"group_id=", OF_KERNEL, 0, 0},
@@ -64,43 +60,46 @@ static const struct option_rule rules[] = {
     {"sync", SET, FIELD(syncs), MOUNT_SYNCS_ALL},
     {"dirsync", SET, FIELD(syncs), MOUNT_SYNCS_NAMES},
     {"async", SET, FIELD(syncs), MOUNT_SYNCS_NOTHING},
-    {"lazytime", IGNORED, 0, 0},
-    {"nolazytime", IGNORED, 0, 0},
-    {"symfollow", IGNORED, 0, 0},
-    {"nosymfollow", IGNORED, 0, 0},
-    {"strictatime", IGNORED, 0, 0},
-    {"nostrictatime", IGNORED, 0, 0},
-    {"silent", IGNORED, 0, 0},
-    {"loud", IGNORED, 0, 0},
-    {"atime", IGNORED, 0, 0},
-    {"noatime", IGNORED, 0, 0},
-    {"diratime", IGNORED, 0, 0},
-    {"nodiratime", IGNORED, 0, 0},
-    {"relatime", IGNORED, 0, 0},
-    {"norelatime", IGNORED, 0, 0},
-    {"auto", IGNORED, 0, 0},
-    {"noauto", IGNORED, 0, 0},
-    {"user", IGNORED, 0, 0},
-    {"user=", IGNORED, 0, 0},
-    {"nouser", IGNORED, 0, 0},
-    {"users", IGNORED, 0, 0},
-    {"nofail", IGNORED, 0, 0},
-    {"_netdev", IGNORED, 0, 0},
-    {"comment=", IGNORED, 0, 0},
-    {"x-", IGNORED, 0, 0},
 };
 
 enum { N_RULES = sizeof(rules) / sizeof(rules[0]) };
 
-static const struct option_rule *find_rule(const char *option)
+/* Of mount(8) and fstab; they change nothing. */
+static const char *const ignored[] = {"default_permissions",
+                                      "defaults",
+                                      "exec",
+                                      "noexec",
+                                      "lazytime",
+                                      "nolazytime",
+                                      "symfollow",
+                                      "nosymfollow",
+                                      "strictatime",
+                                      "nostrictatime",
+                                      "silent",
+                                      "loud",
+                                      "atime",
+                                      "noatime",
+                                      "diratime",
+                                      "nodiratime",
+                                      "relatime",
+                                      "norelatime",
+                                      "auto",
+                                      "noauto",
+                                      "user",
+                                      "user=",
+                                      "nouser",
+                                      "users",
+                                      "nofail",
+                                      "_netdev",
+                                      "comment=",
+                                      "x-"};
+
+enum { N_IGNORED = sizeof(ignored) / sizeof(ignored[0]) };
+
+static bool is_named(const char *option, const char *name)
 {
-    for (size_t i = 0; i < N_RULES; i++) {
-        const char *name = rules[i].name;
-        const bool is_prefix = strchr("=.-", name[strlen(name) - 1]) != NULL;
-        if (is_prefix ? strncmp(option, name, strlen(name)) == 0 : strcmp(option, name) == 0)
-            return &rules[i];
-    }
-    return NULL;
+    return strchr("=.-", name[strlen(name) - 1]) != NULL ? strncmp(option, name, strlen(name)) == 0
+                                                         : strcmp(option, name) == 0;
 }
 
 /* Returns the option that was probably meant; NULL: none. */
@@ -112,6 +111,8 @@ static const char *find_similar(const char *option)
     spelling_start(&spelling, option);
     for (size_t i = 0; i < N_RULES; i++)
         spelling_try(&spelling, rules[i].name);
+    for (size_t i = 0; i < N_IGNORED; i++)
+        spelling_try(&spelling, ignored[i]);
     for (size_t i = 0; (setting = settings_row(i)) != NULL; i++)
         spelling_try(&spelling, setting->name);
     for (size_t i = 0; (known = wfs_view_option(i)) != NULL; i++)
@@ -197,8 +198,6 @@ static bool apply(struct mount_options *options, const struct option_rule *rule,
     case OF_KERNEL:
         options->of_kernel = option;
         return true;
-    case IGNORED:
-        return true;
     }
     return false;
 }
@@ -271,9 +270,14 @@ static bool parse_option(struct mount_options *options, const char *option)
 {
     if (*option == '\0')
         return true;
-    const struct option_rule *rule = find_rule(option);
-    if (rule != NULL)
-        return apply(options, rule, option);
+    for (size_t i = 0; i < N_RULES; i++) {
+        if (is_named(option, rules[i].name))
+            return apply(options, &rules[i], option);
+    }
+    for (size_t i = 0; i < N_IGNORED; i++) {
+        if (is_named(option, ignored[i]))
+            return true;
+    }
     const struct setting *setting = settings_find(option, strcspn(option, "="));
     if (setting != NULL)
         return apply_setting(options, setting, option);

@@ -78,48 +78,31 @@ static struct fuse_in_header header_of(const void *request)
     return header;
 }
 
-/* All others are answered at once, such as those by which programs look for a terminal. */
-static bool is_long_command(uint32_t command)
+/* Returns whether the request waits for the commit that runs. All other commands are answered at
+ * once, such as those by which programs look for a terminal. */
+static bool is_change(const void *request, size_t n_bytes)
 {
+    static const uint32_t changes[] = {
+        FUSE_SETATTR,  FUSE_MKNOD,       FUSE_MKDIR,     FUSE_UNLINK,
+        FUSE_RMDIR,    FUSE_RENAME,      FUSE_RENAME2,   FUSE_LINK,
+        FUSE_WRITE,    FUSE_FSYNC,       FUSE_CREATE,    FUSE_FSYNCDIR,
+        FUSE_SETXATTR, FUSE_REMOVEXATTR, FUSE_FALLOCATE, FUSE_COPY_FILE_RANGE};
     static const uint32_t commands[] = {WFS_IOC_COMMIT, WFS_IOC_DISCARD, WFS_IOC_REVERT,
                                         WFS_IOC_TRY};
+    const uint32_t opcode = header_of(request).opcode;
+    struct fuse_ioctl_in ioctl_in;
+    for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++) {
+        if (opcode == changes[i])
+            return true;
+    }
+    if (opcode != FUSE_IOCTL || n_bytes < sizeof(struct fuse_in_header) + sizeof(ioctl_in))
+        return false;
+    memcpy(&ioctl_in, (const char *)request + sizeof(struct fuse_in_header), sizeof(ioctl_in));
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
-        if (command == commands[i])
+        if (ioctl_in.cmd == commands[i])
             return true;
     }
     return false;
-}
-
-/* Returns whether the request waits for the commit that runs. */
-static bool is_change(const void *request, size_t n_bytes)
-{
-    struct fuse_ioctl_in ioctl_in;
-    switch (header_of(request).opcode) {
-    case FUSE_SETATTR:
-    case FUSE_MKNOD:
-    case FUSE_MKDIR:
-    case FUSE_UNLINK:
-    case FUSE_RMDIR:
-    case FUSE_RENAME:
-    case FUSE_RENAME2:
-    case FUSE_LINK:
-    case FUSE_WRITE:
-    case FUSE_FSYNC:
-    case FUSE_FSYNCDIR:
-    case FUSE_SETXATTR:
-    case FUSE_REMOVEXATTR:
-    case FUSE_CREATE:
-    case FUSE_FALLOCATE:
-    case FUSE_COPY_FILE_RANGE:
-        return true;
-    case FUSE_IOCTL:
-        if (n_bytes < sizeof(struct fuse_in_header) + sizeof(ioctl_in))
-            return false;
-        memcpy(&ioctl_in, (const char *)request + sizeof(struct fuse_in_header), sizeof(ioctl_in));
-        return is_long_command(ioctl_in.cmd);
-    default:
-        return false;
-    }
 }
 
 static void answer_interrupted(int device, uint64_t unique)

@@ -10,12 +10,13 @@
 
 #include <weightfs/cleanup.h>
 #include <weightfs/format.h>
+#include <weightfs/percent.h>
+#include <weightfs/strbuf.h>
 #include <weightfs/url.h>
 
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <weightfs/percent.h>
 
 /* Prints the line of a decision that failed. */
 static int report(enum exit_code exit_code, const struct wfs_error *err)
@@ -249,32 +250,34 @@ void target_published(struct target *target, const struct wfs_identity *identity
 }
 
 /* Writes control characters and '%' as %XX, so that the text fits a line. */
-static void print_encoded(FILE *out, const char *text)
+static void print_encoded(struct strbuf *out, const char *text)
 {
     for (const unsigned char *at = (const unsigned char *)text; *at != '\0'; at++) {
         char code[PERCENT_N + 1] = {(char)*at};
         if (*at < 0x20 || *at == 0x7f || *at == '%')
             percent_encode(*at, code);
-        fputs(code, out);
+        strbuf_puts(out, code);
     }
-    fputc('\n', out);
+    strbuf_puts(out, "\n");
 }
 
 /* "WORD INODE BYTES MTIME" */
-static void print_identity(FILE *out, const char *word, const struct wfs_identity *identity)
+static void print_identity(struct strbuf *out, const char *word,
+                           const struct wfs_identity *identity)
 {
-    fprintf(out, "%s %llu %llu %lld\n", word, (unsigned long long)identity->inode,
-            (unsigned long long)identity->n_bytes, (long long)identity->mtime_ns);
+    strbuf_printf(out, "%s %llu %llu %lld\n", word, (unsigned long long)identity->inode,
+                  (unsigned long long)identity->n_bytes, (long long)identity->mtime_ns);
 }
 
-static void print_named(FILE *out, const char *word, const char *text)
+static void print_named(struct strbuf *out, const char *word, const char *text)
 {
-    fprintf(out, "%s ", word);
+    strbuf_printf(out, "%s ", word);
     print_encoded(out, text);
 }
 
 /* Writes how it was mounted, one option a line, for recovery. */
-static void print_mount(FILE *out, const struct target *target, const struct mount_options *options)
+static void print_mount(struct strbuf *out, const struct target *target,
+                        const struct mount_options *options)
 {
     print_named(out, "#cwd", target->cwd != NULL ? target->cwd : "/");
     print_named(out, "#source", source_path(target));
@@ -284,44 +287,45 @@ static void print_mount(FILE *out, const struct target *target, const struct mou
     for (size_t i = 0; i < options->settings.load.n_limits; i++)
         print_named(out, "#option limit", options->settings.load.limits[i]);
     if (options->settings.load.force)
-        fputs("#option flag force\n", out);
+        strbuf_puts(out, "#option flag force\n");
     if (options->settings.load.shards)
-        fputs("#option flag shards\n", out);
+        strbuf_puts(out, "#option flag shards\n");
     if (options->settings.load.has_epoch)
-        fprintf(out, "#option flag epoch=%llu\n", (unsigned long long)options->settings.load.epoch);
+        strbuf_printf(out, "#option flag epoch=%llu\n",
+                      (unsigned long long)options->settings.load.epoch);
     if (options->settings.fit.burn_version != NULL)
-        fprintf(out, "#option flag burn_version=%s\n", options->settings.fit.burn_version);
+        strbuf_printf(out, "#option flag burn_version=%s\n", options->settings.fit.burn_version);
     const struct wfs_backup *backup = &options->settings.backup;
     if (backup->control != WFS_BACKUP_NONE)
-        fprintf(out, "#option flag backup=%s\n", settings_backup_name(backup));
+        strbuf_printf(out, "#option flag backup=%s\n", settings_backup_name(backup));
     if (backup->control != WFS_BACKUP_NONE && strcmp(backup->suffix, "~") != 0) {
-        fputs("#option flag suffix=", out);
+        strbuf_puts(out, "#option flag suffix=");
         print_encoded(out, backup->suffix);
     }
     if (options->settings.max_shard > 0)
-        fprintf(out, "#option flag max_shard_size=%llu\n",
-                (unsigned long long)options->settings.max_shard);
+        strbuf_printf(out, "#option flag max_shard_size=%llu\n",
+                      (unsigned long long)options->settings.max_shard);
 }
 
-static int print_base(FILE *out, const struct target *target, const struct mount_options *options,
-                      const struct wfs_catalog *catalog)
+static int print_base(struct strbuf *out, const struct target *target,
+                      const struct mount_options *options, const struct wfs_catalog *catalog)
 {
     uint64_t digest;
     if (wfs_catalog_digest(catalog, &digest) < 0)
         return -ENOMEM;
-    fputs("weightfs-base 1\n", out);
+    strbuf_puts(out, "weightfs-base 1\n");
     for (size_t i = 0; i < wfs_catalog_n_sources(catalog); i++) {
         const char *path = wfs_catalog_source_path(catalog, i);
         const struct wfs_identity identity =
             url_is(path) ? wfs_catalog_source_identity(catalog, i) : identity_at(path);
         autofree char *whole = path_resolve(path);
         print_identity(out, "source", &identity);
-        fprintf(out, "#device %llu ", (unsigned long long)identity.device);
+        strbuf_printf(out, "#device %llu ", (unsigned long long)identity.device);
         print_encoded(out, whole != NULL ? whole : path);
     }
-    fprintf(out, "index %016llx\n", (unsigned long long)digest);
-    fputs(options->layout == WFS_LAYOUT_FLAT ? "option layout=flat\n" : "", out);
-    fputs(options->files == WFS_FILES_NPY ? "option files=npy\n" : "", out);
+    strbuf_printf(out, "index %016llx\n", (unsigned long long)digest);
+    strbuf_puts(out, options->layout == WFS_LAYOUT_FLAT ? "option layout=flat\n" : "");
+    strbuf_puts(out, options->files == WFS_FILES_NPY ? "option files=npy\n" : "");
     for (size_t i = 0; i < options->n_views; i++)
         print_named(out, "view", options->views[i]);
     print_identity(out, "#replaces", &target->output.known);
@@ -332,15 +336,7 @@ static int print_base(FILE *out, const struct target *target, const struct mount
 char *target_base_text(const struct target *target, const struct mount_options *options,
                        const struct wfs_catalog *catalog)
 {
-    char *text = NULL;
-    size_t n_bytes;
-    FILE *out = open_memstream(&text, &n_bytes);
-    if (out == NULL)
-        return NULL;
-    const bool is_good = print_base(out, target, options, catalog) == 0 && !ferror(out);
-    if (fclose(out) != 0 || !is_good) {
-        free(text);
-        return NULL;
-    }
-    return text;
+    autostrbuf struct strbuf text = {0};
+    const int code = print_base(&text, target, options, catalog);
+    return code < 0 || text.has_failed ? NULL : steal(&text.bytes);
 }
