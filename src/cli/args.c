@@ -98,10 +98,11 @@ static void print_settings(enum setting_subject subject)
     }
 }
 
-static void print_help(const struct verb *verb)
+static void print_help(const struct args *args)
 {
+    const struct verb *verb = args->verb;
     wrapping_start(false);
-    printf("usage: weightfs %s [OPTION...] %s\n\n%s\n\noptions:\n", verb->name, verb->operands,
+    printf("usage: weightfs %s [OPTION...] %s\n\n%s\n\noptions:\n", args->name, verb->operands,
            verb->text);
     for (const struct args_option *option = verb->options; option->name != NULL; option++)
         print_option(option->name, option->argument, option->help);
@@ -120,10 +121,10 @@ static void print_help(const struct verb *verb)
         print_option(view->name, view->argument, view->help);
 }
 
-static enum exit_code fail(const struct verb *verb, const char *problem, const char *what)
+static enum exit_code fail(const struct args *args, const char *problem, const char *what)
 {
     return print_error(EXIT_USAGE, NULL, "%s '%s'; see 'weightfs %s --help'", problem,
-                       wfs_quote(what).text, verb->name);
+                       wfs_quote(what).text, args->name);
 }
 
 /* A flag that is near to the one given; for "-l" one that begins with it. */
@@ -147,15 +148,16 @@ static const char *find_similar(const struct verb *verb, const char *text)
     return spelling.best;
 }
 
-static enum exit_code refuse_option(const struct verb *verb, const char *text)
+static enum exit_code refuse_option(const struct args *args, const char *text)
 {
+    const struct verb *verb = args->verb;
     if (strcmp(text, "-o") == 0 || strcmp(text, "--output") == 0 ||
         strncmp(text, "--output=", strlen("--output=")) == 0)
         return print_error(EXIT_USAGE, NULL, "unknown option '%s'; usage: weightfs %s %s",
-                           wfs_quote(text).text, verb->name, verb->operands);
+                           wfs_quote(text).text, args->name, verb->operands);
     const char *similar = find_similar(verb, text);
     if (similar == NULL)
-        return fail(verb, "unknown option", text);
+        return fail(args, "unknown option", text);
     char name[SPELLING_NAME_MAX + 1];
     flag_name(similar, name, sizeof(name));
     return print_error(EXIT_USAGE, NULL, "unknown option '%s'; did you mean '--%s'?",
@@ -204,7 +206,7 @@ static enum exit_code apply(struct args *args, const struct args_option *option,
         return apply_color(value);
     if (strcmp(option->name, "limit") == 0) {
         if (strchr(value, '=') == NULL)
-            return fail(args->verb, "--limit needs NAME=N, not", value);
+            return fail(args, "--limit needs NAME=N, not", value);
         args->limits[args->settings.load.n_limits++] = value;
     }
     const struct setting *setting = settings_find(name, n_name);
@@ -236,10 +238,10 @@ static enum exit_code parse_option(struct args *args, const char *name, char ***
     const size_t n_name = strcspn(name, "=");
     struct args_option option;
     if (!find_option(verb, name, n_name, &option))
-        return refuse_option(verb, text);
+        return refuse_option(args, text);
     const char *value = name[n_name] == '=' ? name + n_name + 1 : NULL;
     if (option.argument == NULL && value != NULL)
-        return fail(verb, "this option takes no value:", text);
+        return fail(args, "this option takes no value:", text);
     if (settings_needs_value(option.argument) && value == NULL) {
         value = following(args, &option, word);
         args->taker = text;
@@ -247,7 +249,7 @@ static enum exit_code parse_option(struct args *args, const char *name, char ***
         if (value == NULL)
             return print_error(EXIT_USAGE, NULL,
                                "missing value of option '%s': %s; see 'weightfs %s --help'",
-                               wfs_quote(text).text, option.argument, verb->name);
+                               wfs_quote(text).text, option.argument, args->name);
     }
     args->given[args->n_given++] = (struct args_given){option.name, value};
     return apply(args, &option, name, n_name, value);
@@ -262,7 +264,7 @@ static enum exit_code parse_word(struct args *args, char ***word)
         return parse_option(args, text + 2, word);
     for (const char *letter = text + 1; *letter != '\0'; letter++) {
         if (name_of_letter(args->verb, *letter) == NULL)
-            return refuse_option(args->verb, text);
+            return refuse_option(args, text);
     }
     for (const char *letter = text + 1; *letter != '\0' && exit_code == EXIT_DONE; letter++)
         exit_code = parse_option(args, name_of_letter(args->verb, *letter), word);
@@ -300,9 +302,9 @@ static enum exit_code fail_missing(const struct args *args)
     if (args->taken != NULL && access(args->taken, F_OK) == 0)
         return print_error(
             EXIT_USAGE, NULL, "missing %.*s ('%s' is the value of %s); usage: weightfs %s %s",
-            n_name, name, wfs_quote(args->taken).text, args->taker, verb->name, verb->operands);
+            n_name, name, wfs_quote(args->taken).text, args->taker, args->name, verb->operands);
     return print_error(EXIT_USAGE, NULL, "missing %.*s; usage: weightfs %s %s", n_name, name,
-                       verb->name, verb->operands);
+                       args->name, verb->operands);
 }
 
 /* An empty word is what a variable of the shell leaves that is not set; a key may be empty, no
@@ -320,9 +322,9 @@ static enum exit_code check_operands(const struct args *args)
         if (*args->operands[i] == '\0' && strncmp(name, "KEY", 3) != 0 &&
             strncmp(name, "WHAT", 4) != 0)
             return print_error(EXIT_USAGE, NULL, "%.*s is empty; usage: weightfs %s %s", n_name,
-                               name, verb->name, verb->operands);
+                               name, args->name, verb->operands);
     }
-    return args->n_operands > n_max ? fail(verb, "unexpected operand", args->operands[n_max])
+    return args->n_operands > n_max ? fail(args, "unexpected operand", args->operands[n_max])
                                     : EXIT_DONE;
 }
 
@@ -356,6 +358,7 @@ int args_run(const struct verb *verb, int argc, char **argv)
     const size_t n_room = (size_t)argc + 1;
     cleanup(args_done) struct args args = {
         .verb = verb,
+        .name = argv[0],
         .operands = calloc(n_room, sizeof(*args.operands)),
         .given = calloc(n_room, sizeof(*args.given)),
         .limits = calloc(n_room, sizeof(*args.limits)),
@@ -369,7 +372,7 @@ int args_run(const struct verb *verb, int argc, char **argv)
         return exit_code;
     /* -h alone asks for help, as with most programs. */
     if (args_has(&args, "help") || (args_has(&args, "human") && args.n_operands == 0)) {
-        print_help(verb);
+        print_help(&args);
         return EXIT_DONE;
     }
     exit_code = check_operands(&args);
@@ -377,18 +380,6 @@ int args_run(const struct verb *verb, int argc, char **argv)
         return exit_code;
     wrapping_start(verb->is_json || args_has(&args, "json") || args_has(&args, "null"));
     return verb->run(&args);
-}
-
-const char *args_order(const struct args *args, struct args_hint *hint)
-{
-    const char *text = args->verb->operands;
-    hint->text[0] = '\0';
-    if (args->n_operands >= 2 && strncmp(text, "SOURCE ", 7) == 0 &&
-        strcmp(text, "SOURCE TARGET") != 0 && access(args->operands[0], F_OK) < 0 &&
-        access(args->operands[1], F_OK) == 0)
-        snprintf(hint->text, sizeof(hint->text), "; SOURCE comes first: weightfs %s %s",
-                 args->verb->name, text);
-    return hint->text;
 }
 
 bool args_has(const struct args *args, const char *name)

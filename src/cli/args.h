@@ -25,7 +25,6 @@ struct args_option {
 struct args;
 
 struct verb {
-    const char *name;
     const char *operands;           /* as the help shows them */
     const char *text;               /* what the verb does; lines of at most 80 columns */
     size_t n_max;                   /* operands; 0: as many as the help shows */
@@ -45,6 +44,7 @@ struct args_given {
 /* Everything in it is borrowed from argv and the verb, but for the arrays and what they join. */
 struct args {
     const struct verb *verb;
+    const char *name; /* of the verb */
     const char **operands;
     size_t n_operands;
     struct args_given *given;
@@ -61,14 +61,6 @@ struct args {
  * the mistake. Returns the exit code.
  */
 int args_run(const struct verb *verb, int argc, char **argv);
-
-struct args_hint {
-    char text[160];
-};
-
-/* Returns the end of a message about a missing source where the operands seem to be swapped, else
- * an empty text; it is in hint. */
-const char *args_order(const struct args *args, struct args_hint *hint);
 
 bool args_has(const struct args *args, const char *name);
 

@@ -82,9 +82,7 @@ static enum exit_code verify(const struct args *args, int fd)
         n_damaged += code;
         n_present += cachefile_count(&cache);
     }
-    fputs("verified: ", stdout);
-    print_size(stdout, n_present);
-    putchar('\n');
+    printf("verified: %s\n", amount_of_bytes(n_present).text);
     return n_damaged > 0 ? EXIT_FOUND : EXIT_DONE;
 }
 
@@ -109,7 +107,6 @@ static enum exit_code run_cache(const struct args *args)
 }
 
 const struct verb verb_cache = {
-    .name = "cache",
     .operands = "list|verify|clear DIR",
     .text = "weightfs cache list DIR\n"
             "weightfs cache verify DIR\n"

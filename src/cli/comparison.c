@@ -30,15 +30,11 @@ struct side {
     struct wfs_distinct distinct;
     const struct wfs_tensor *tensor; /* of the distinct elements */
     unsigned n_bits;
+    bool is_complex;
+    bool is_wide; /* integers of 64 bits, which a double does not hold: they are not decoded */
     uint8_t *bytes;
-    double *decoded;
-    long double *numbers; /* two for a complex element */
+    double *decoded; /* two for a complex element */
 };
-
-static bool is_complex(const struct wfs_tensor *tensor)
-{
-    return wfs_dtype_kind((enum wfs_dtype)tensor->dtype) == WFS_KIND_COMPLEX;
-}
 
 static bool has_numbers(const struct wfs_tensor *tensor)
 {
@@ -70,29 +66,12 @@ static uint64_t load_integer(const uint8_t *bytes)
     return value;
 }
 
-/* Not for integers of 64 bits, which a double does not hold. */
-static size_t decode_doubles(struct side *side, size_t n_elems)
-{
-    const enum wfs_dtype dtype = (enum wfs_dtype)side->tensor->dtype;
-    const size_t n = is_complex(side->tensor) ? 2 * n_elems : n_elems;
-    wfs_dtype_decode(is_complex(side->tensor) ? wfs_dtype_part(dtype) : dtype, side->bytes, n,
-                     side->decoded);
-    return n;
-}
-
 static void decode(struct side *side, size_t n_elems)
 {
     const enum wfs_dtype dtype = (enum wfs_dtype)side->tensor->dtype;
-    if (dtype == WFS_I64 || dtype == WFS_U64) {
-        for (size_t i = 0; i < n_elems; i++) {
-            const uint64_t value = load_integer(side->bytes + 8 * i);
-            side->numbers[i] = dtype == WFS_U64 ? (long double)value : (long double)(int64_t)value;
-        }
-        return;
-    }
-    const size_t n = decode_doubles(side, n_elems);
-    for (size_t i = 0; i < n; i++)
-        side->numbers[i] = side->decoded[i];
+    if (!side->is_wide)
+        wfs_dtype_decode(side->is_complex ? wfs_dtype_part(dtype) : dtype, side->bytes,
+                         side->is_complex ? 2 * n_elems : n_elems, side->decoded);
 }
 
 /* An element as real and imaginary part. */
@@ -102,9 +81,13 @@ struct number {
 
 static struct number number_at(const struct side *side, size_t i)
 {
-    if (is_complex(side->tensor))
-        return (struct number){side->numbers[2 * i], side->numbers[2 * i + 1]};
-    return (struct number){side->numbers[i], 0};
+    if (side->is_complex)
+        return (struct number){side->decoded[2 * i], side->decoded[2 * i + 1]};
+    if (!side->is_wide)
+        return (struct number){side->decoded[i], 0};
+    const uint64_t value = load_integer(side->bytes + 8 * i);
+    return (struct number){
+        side->tensor->dtype == WFS_U64 ? (long double)value : (long double)(int64_t)value, 0};
 }
 
 static bool is_nan(struct number a)
@@ -116,7 +99,7 @@ static bool has_same_bits(const struct side *a, const struct side *b, size_t i)
 {
     const size_t n = a->n_bits / 8;
     if (n == 0) /* types of less than a byte have zeros of two kinds and one NaN at most */
-        return signbit(a->numbers[i]) == signbit(b->numbers[i]);
+        return signbit(a->decoded[i]) == signbit(b->decoded[i]);
     return memcmp(a->bytes + n * i, b->bytes + n * i, n) == 0;
 }
 
@@ -161,7 +144,7 @@ static bool is_finite(struct number a)
 /* Returns true if doubles hold the squares of the elements, and sums of a piece of them. */
 static bool is_narrow(const struct side *side)
 {
-    return !is_complex(side->tensor) && side->n_bits <= 32;
+    return !side->is_complex && side->n_bits <= 32;
 }
 
 /* The same as measure for a piece whose elements are shown equally often, many times faster. */
@@ -219,7 +202,6 @@ static void free_side(struct side *side)
     wfs_distinct_done(&side->distinct);
     free(side->bytes);
     free(side->decoded);
-    free(side->numbers);
 }
 
 static bool make_side(struct side *side, const struct wfs_tensor *tensor,
@@ -229,12 +211,12 @@ static bool make_side(struct side *side, const struct wfs_tensor *tensor,
         return false;
     side->tensor = &side->distinct.tensor;
     side->n_bits = is_number ? wfs_dtype_bits((enum wfs_dtype)tensor->dtype) : 8;
+    side->is_complex = wfs_dtype_kind((enum wfs_dtype)tensor->dtype) == WFS_KIND_COMPLEX;
+    side->is_wide = tensor->dtype == WFS_I64 || tensor->dtype == WFS_U64;
     side->bytes = malloc((size_t)N_PIECE * side->n_bits / 8);
-    if (is_number) {
+    if (is_number)
         side->decoded = calloc((size_t)2 * N_PIECE, sizeof(*side->decoded));
-        side->numbers = calloc((size_t)2 * N_PIECE, sizeof(*side->numbers));
-    }
-    return side->bytes != NULL && (!is_number || (side->decoded != NULL && side->numbers != NULL));
+    return side->bytes != NULL && (!is_number || side->decoded != NULL);
 }
 
 static int read_piece(const struct side *side, uint64_t first, size_t n_elems)
@@ -258,10 +240,7 @@ static void compare_piece(struct side *a, struct side *b, uint64_t first, size_t
     if (!ret->has_numbers || (is_same && !has_measures))
         return;
     const bool is_quick = is_narrow(a) && is_narrow(b) && a->distinct.times == NULL;
-    if (is_same && is_quick)
-        decode_doubles(a, n);
-    else
-        decode(a, n);
+    decode(a, n);
     if (!is_same) {
         decode(b, n);
         count_numbers(a, b, first, n, options.is_exact && is_one_dtype, ret);

@@ -278,7 +278,6 @@ static enum exit_code run_convert(const struct args *args)
 }
 
 const struct verb verb_convert = {
-    .name = "convert",
     .operands = "SOURCE TARGET",
     .text = "Write the tensors and metadata of SOURCE to TARGET, atomically. Reports anything\n"
             "the target format cannot store. The format is inferred from the extension of\n"
@@ -329,23 +328,18 @@ static enum exit_code remove_matches(struct editing *editing, const struct args_
     cleanup(glob_done) struct glob glob = glob_of(given->value);
     const struct wfs_catalog *of = editing->of;
     struct wfs_error err = {0};
-    size_t n = 0;
     int code = 0;
     for (size_t i = 0; i < wfs_catalog_n_tensors(of) && code == 0; i++) {
-        if (!glob_matches(&glob, wfs_catalog_tensor(of, i)->key))
-            continue;
-        n++;
-        code = wfs_patch_remove(editing->patch, of, i, &err);
+        if (glob_matches(&glob, wfs_catalog_tensor(of, i)->key))
+            code = wfs_patch_remove(editing->patch, of, i, &err);
     }
     for (size_t i = 0; i < wfs_catalog_n_values(of) && code == 0; i++) {
-        if (!glob_matches(&glob, wfs_catalog_value_name(of, i)))
-            continue;
-        n++;
-        code = wfs_patch_remove_value(editing->patch, of, i, &err);
+        if (glob_matches(&glob, wfs_catalog_value_name(of, i)))
+            code = wfs_patch_remove_value(editing->patch, of, i, &err);
     }
     if (code < 0)
         return fail_edit(editing, NULL, &err);
-    if (n > 0)
+    if (glob.has_matched)
         return EXIT_DONE;
     return print_error(EXIT_NO_MATCH, editing->source, "no key matches '%s'%s",
                        wfs_quote(given->value).text, input_suggest(of, given->value, true).text);
@@ -476,7 +470,6 @@ static enum exit_code run_edit(const struct args *args)
 }
 
 const struct verb verb_edit = {
-    .name = "edit",
     .operands = "SOURCE TARGET",
     .text = "Write SOURCE with edits to TARGET, atomically, as a mount with the same edits\n"
             "would. --rename and the other view options are applied first; all other options\n"
@@ -592,13 +585,12 @@ static enum exit_code make_of_mount(const struct args *args, const char *mountpo
     if (asprintf(&edits, "%s/" EDITS, mountpoint) < 0)
         return print_memory(NULL);
     autofree char *owned = edits;
-    const int fd = openat(mounted.fd, EDITS, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
+    autoclose int held = openat(mounted.fd, EDITS, O_RDONLY | O_CLOEXEC);
+    if (held < 0)
         return print_error(EXIT_OUTPUT, mountpoint,
                            "cannot list the edits: %s; 'weightfs commit' reports which file is "
                            "the cause",
                            strerror(errno));
-    autoclose int held = fd;
     exit_code = open_patch(args, owned, &opened);
     if (exit_code != EXIT_DONE)
         return exit_code;
@@ -736,7 +728,6 @@ static enum exit_code run_patch(const struct args *args)
 }
 
 const struct verb verb_patch = {
-    .name = "patch",
     .operands = "make|show|apply FILE...",
     .text = "weightfs patch make MNT FILE\n"
             "weightfs patch make A B FILE\n"

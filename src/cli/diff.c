@@ -591,7 +591,6 @@ static enum exit_code run_diff(const struct args *args)
 }
 
 const struct verb verb_diff = {
-    .name = "diff",
     .operands = "A|MOUNTPOINT [B]",
     .text = "Compare two checkpoints tensor by tensor. Reports tensors that only one of them\n"
             "has, and tensors that differ in dtype, shape or content, with the largest\n"

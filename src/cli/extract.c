@@ -149,7 +149,6 @@ static enum exit_code run_cat(const struct args *args)
 }
 
 const struct verb verb_cat = {
-    .name = "cat",
     .operands = "SOURCE KEY",
     .text = "Write the elements of a tensor to standard output, row-major and little-endian.\n"
             "The output must not be a terminal.",
@@ -171,7 +170,6 @@ struct extraction {
     const struct wfs_catalog *catalog;
     const struct wfs_tree *tree;
     struct glob *globs; /* malloc'ed */
-    bool *has_matched;  /* of each, malloc'ed */
     size_t n_globs;
     int fd; /* of the directory */
     bool is_overwriting;
@@ -202,11 +200,8 @@ static int fail_file(struct extraction *extraction, const char *path, int code)
 static bool is_selected(struct extraction *extraction, const struct wfs_tree_file *file)
 {
     bool matches = extraction->n_globs == 0;
-    for (size_t i = 0; i < extraction->n_globs && file->key != NULL; i++) {
-        if (!glob_matches(&extraction->globs[i], file->key))
-            continue;
-        matches = extraction->has_matched[i] = true;
-    }
+    for (size_t i = 0; i < extraction->n_globs && file->key != NULL; i++)
+        matches |= glob_matches(&extraction->globs[i], file->key);
     return matches;
 }
 
@@ -227,7 +222,7 @@ static enum exit_code report_unmatched(const struct extraction *extraction)
     const char *first = NULL;
     size_t n = 0;
     for (size_t i = extraction->n_globs; i-- > 0;) {
-        if (extraction->has_matched[i])
+        if (extraction->globs[i].has_matched)
             continue;
         first = extraction->globs[i].text;
         n++;
@@ -398,9 +393,8 @@ static enum exit_code extract(struct extraction *extraction, const struct args *
 {
     extraction->n_globs = args->n_operands - 1;
     extraction->globs = calloc(extraction->n_globs + 1, sizeof(*extraction->globs));
-    extraction->has_matched = calloc(extraction->n_globs + 1, sizeof(*extraction->has_matched));
     extraction->piece = malloc(N_PIECE);
-    if (extraction->globs == NULL || extraction->has_matched == NULL || extraction->piece == NULL)
+    if (extraction->globs == NULL || extraction->piece == NULL)
         return print_memory(NULL);
     snprintf(extraction->temporary, N_TEMPORARY, ".weightfs-extract.%d.tmp", (int)getpid());
     for (size_t i = 0; i < extraction->n_globs; i++)
@@ -424,7 +418,6 @@ static void extraction_done(struct extraction *extraction)
     for (size_t i = 0; extraction->globs != NULL && i < extraction->n_globs; i++)
         glob_done(&extraction->globs[i]);
     free(extraction->globs);
-    free(extraction->has_matched);
     free(extraction->piece);
     if (extraction->fd >= 0)
         close(extraction->fd);
@@ -478,7 +471,6 @@ static enum exit_code run_extract(const struct args *args)
 }
 
 const struct verb verb_extract = {
-    .name = "extract",
     .operands = "SOURCE [GLOB...]",
     .text = "Write the tensors and values of SOURCE whose key matches a GLOB, or all, to\n"
             "files in DIR, with the directories and names that a mount shows: tensors as\n"

@@ -7,6 +7,7 @@
 #include "cli/input.h"
 #include "cli/key_tree.h"
 #include "cli/progress.h"
+#include "cli/table.h"
 #include "program/print.h"
 #include "program/terminal.h"
 
@@ -21,16 +22,20 @@
 #include <string.h>
 #include <unistd.h>
 
+struct totals {
+    uint64_t n_tensors, n_bytes, n_elems;
+};
+
 struct info {
     const char *path;
     const struct wfs_catalog *catalog;
     struct json_out *json; /* NULL: text */
     struct key_tree tree;
-    struct module_totals all;
-    struct module_totals by_dtype[WFS_N_DTYPES];
+    struct totals all;
+    struct totals by_dtype[WFS_N_DTYPES];
 };
 
-static void count(struct module_totals *totals, const struct wfs_tensor *tensor)
+static void count(struct totals *totals, const struct wfs_tensor *tensor)
 {
     totals->n_tensors++;
     totals->n_bytes = input_add(totals->n_bytes, tensor->n_bytes);
@@ -68,7 +73,128 @@ static const char *writer_of(const struct wfs_catalog *catalog)
     return NULL;
 }
 
+/* ---- tables with bars, for a terminal ---- */
+
+enum { N_BAR = 20, N_MOST = 16 /* rows of the table */, N_WIDE = 60 /* columns of a terminal */ };
+
+/* In the order in which they are shown; a narrow terminal has room for a few only. */
+enum { NAME, TENSORS, ELEMENTS, SIZE, SHARE, BAR, N_COLUMNS };
+
+static const struct table_column columns[] = {
+    [NAME] = {.n_least = 8, .cut = CUT_MIDDLE},
+    [TENSORS] = {.heading = "tensors", .is_right = true},
+    [ELEMENTS] = {.heading = "elements", .is_right = true},
+    [SIZE] = {.heading = "size", .is_right = true},
+    [SHARE] = {.heading = "share", .is_right = true},
+    [BAR] = {.heading = "", .n_least = 4},
+};
+
+/* A table whose first column has the heading; the columns must last as long. */
+static void start(struct table *table, struct table_column own[N_COLUMNS], const char *heading,
+                  const struct args *args)
+{
+    memcpy(own, columns, sizeof(columns));
+    own[NAME].heading = heading;
+    const bool is_narrow = screen_width(STDOUT_FILENO) < N_WIDE;
+    if (is_narrow)
+        memcpy(own + TENSORS, columns + SIZE, (N_COLUMNS - SIZE) * sizeof(*own));
+    table_start(table, own, is_narrow ? N_COLUMNS - (SIZE - TENSORS) : N_COLUMNS, args);
+}
+
+/* All cells but the name. n_all: the bytes of all rows. */
+static void add_totals(struct table *table, const struct totals *totals, uint64_t n_all)
+{
+    char share_text[16];
+    const double share = n_all > 0 ? (double)totals->n_bytes / (double)n_all : 0;
+    snprintf(share_text, sizeof(share_text), "%.1f%%", 100 * share);
+    if (table->n_columns == N_COLUMNS) {
+        table_count(table, totals->n_tensors);
+        table_count(table, totals->n_elems);
+    }
+    table_bytes(table, totals->n_bytes);
+    table_text(table, COLOUR_NONE, share_text);
+    table_bar(table, COLOUR_ADDED, share, N_BAR);
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const struct module *x = a, *y = b;
+    if (x->n_bytes != y->n_bytes)
+        return x->n_bytes > y->n_bytes ? -1 : 1;
+    return (x->run.start > y->run.start) - (x->run.start < y->run.start);
+}
+
+/* Prints the modules of the sorted tree, the largest first. Equal layers are one module. -ENOMEM.
+ */
+static int print_modules(const struct key_tree *tree, const struct args *args)
+{
+    auto_table struct table table = {0};
+    struct table_column own[N_COLUMNS];
+    cleanup(modules_done) struct modules modules = {
+        .tree = tree, .folds_equals = true, .n_most = N_MOST};
+    const uint64_t n_all = key_tree_n_bytes(tree, 0, tree->n_tensors);
+    int code = modules_find(&modules);
+    if (code < 0 || modules.n_items == 0)
+        return code;
+    qsort(modules.items, modules.n_items, sizeof(*modules.items), by_size);
+    start(&table, own, "module", args);
+    for (size_t i = 0; i < modules.n_items && i < N_MOST; i++) {
+        const struct key_run *run = &modules.items[i].run;
+        const struct totals totals = {run->end - run->start, modules.items[i].n_bytes,
+                                      key_tree_n_elems(tree, run->start, run->end)};
+        struct strbuf name = {0};
+        key_tree_name(tree, run, 0, &name);
+        table_built(&table, COLOUR_NONE, &name);
+        add_totals(&table, &totals, n_all);
+    }
+    putchar('\n');
+    code = table_print(&table);
+    if (code >= 0 && modules.n_items > N_MOST)
+        printf("and %s\n", wfs_count(modules.n_items - N_MOST, "smaller one").text);
+    return code < 0 ? code : 0;
+}
+
+/* Prints the totals of each dtype that occurs. -ENOMEM. */
+static int print_dtypes(const struct info *info, const struct args *args)
+{
+    auto_table struct table table;
+    struct table_column own[N_COLUMNS];
+    start(&table, own, "dtype", args);
+    for (int dtype = 0; dtype < WFS_N_DTYPES; dtype++) {
+        if (info->by_dtype[dtype].n_tensors == 0)
+            continue;
+        table_text(&table, COLOUR_NONE, wfs_dtype_name((enum wfs_dtype)dtype));
+        add_totals(&table, &info->by_dtype[dtype], info->all.n_bytes);
+    }
+    putchar('\n');
+    const int code = table_print(&table);
+    return code < 0 ? code : 0;
+}
+
 /* ---- lists, as text and as JSON ---- */
+
+/* "SEVERITY: text", or {"severity", "text"} as an item of the open array. */
+static void put_finding(struct json_out *json, const struct wfs_finding *finding)
+{
+    static const struct {
+        const char *name;
+        enum screen_colour colour;
+    } severities[] = {[WFS_INFO] = {"info", COLOUR_NONE},
+                      [WFS_LOW] = {"low", COLOUR_WARNING},
+                      [WFS_MEDIUM] = {"medium", COLOUR_WARNING},
+                      [WFS_HIGH] = {"high", COLOUR_ERROR}};
+    const char *severity = severities[finding->severity].name;
+    if (json == NULL) {
+        screen_paint(stdout, severities[finding->severity].colour, severity);
+        fputs(": ", stdout);
+        print_line(stdout, finding->text);
+        return;
+    }
+    json_out_open_object(json, NULL);
+    json_out_text(json, "severity", severity);
+    json_out_text(json, "text", finding->text);
+    json_out_close(json);
+}
 
 enum { N_SHOWN = 10 }; /* items of a list before "and N more" */
 
@@ -109,7 +235,7 @@ static void list_dtypes(const struct info *info)
     size_t n = 0;
     begin_list(info, "dtypes", '{');
     for (int dtype = 0; dtype < WFS_N_DTYPES; dtype++) {
-        const struct module_totals *totals = &info->by_dtype[dtype];
+        const struct totals *totals = &info->by_dtype[dtype];
         const char *name = wfs_dtype_name((enum wfs_dtype)dtype);
         if (totals->n_tensors == 0)
             continue;
@@ -196,13 +322,9 @@ static void list_findings(const struct info *info)
     const size_t n = wfs_catalog_n_findings(info->catalog);
     begin_list(info, "findings", '[');
     for (size_t i = 0; i < n && (info->json != NULL || i < N_SHOWN); i++) {
-        const struct wfs_finding *finding = wfs_catalog_finding(info->catalog, i);
-        if (info->json != NULL) {
-            print_json_finding(info->json, finding);
-        } else {
+        if (info->json == NULL)
             print_label("findings:", i);
-            print_finding(stdout, finding);
-        }
+        put_finding(info->json, wfs_catalog_finding(info->catalog, i));
     }
     end_list(info, n);
 }
@@ -259,8 +381,7 @@ static enum exit_code print_info(const struct info *info, const struct args *arg
         list_top_level(info);
     list_sources(info);
     list_findings(info);
-    if (is_screen &&
-        (modules_print(&info->tree, args) < 0 || modules_print_dtypes(info->by_dtype, args) < 0))
+    if (is_screen && (print_modules(&info->tree, args) < 0 || print_dtypes(info, args) < 0))
         return print_memory(info->path);
     return EXIT_DONE;
 }
@@ -285,7 +406,6 @@ static enum exit_code run_info(const struct args *args)
 }
 
 const struct verb verb_info = {
-    .name = "info",
     .operands = "SOURCE",
     .text = "Print a summary of a checkpoint: container, writer, counts, bytes, dtypes,\n"
             "metadata, structure, files and oddities; on a terminal with a bar for each\n"
@@ -320,7 +440,6 @@ static enum exit_code run_config(const struct args *args)
 }
 
 const struct verb verb_config = {
-    .name = "config",
     .operands = "SOURCE [KEY]",
     .text = "Print the non-tensor contents of a checkpoint as JSON: all of them, or those at\n"
             "the dotted KEY. Python objects are shown as {\"$python\": \"module.Class\", ...};\n"
@@ -335,7 +454,7 @@ const struct verb verb_config = {
 struct check {
     const char *path;
     const struct wfs_catalog *catalog;
-    struct json_out json; /* without a file: text is printed */
+    struct json_out *json; /* NULL: text */
     enum wfs_severity worst;
     struct progress progress;
     uint64_t n_bytes; /* of all tensors */
@@ -353,10 +472,7 @@ static void report(struct check *check, enum wfs_severity severity, const char *
     const struct wfs_finding finding = {.severity = severity, .text = text};
     if (severity > check->worst)
         check->worst = severity;
-    if (check->json.file != NULL)
-        print_json_finding(&check->json, &finding);
-    else
-        print_finding(stdout, &finding);
+    put_finding(check->json, &finding);
 }
 
 static void report_count(struct check *check, enum wfs_severity severity,
@@ -463,14 +579,15 @@ static enum exit_code check_run(struct check *check, const struct args *args)
 
 static enum exit_code run_json(struct check *check, const struct args *args)
 {
-    check->json = (struct json_out){.file = stdout, .spelling = JSON_ASCII};
-    json_out_open_object(&check->json, NULL);
-    json_out_text(&check->json, "file", check->path);
-    json_out_u64(&check->json, "n_tensors", wfs_catalog_n_tensors(check->catalog));
-    json_out_open_array(&check->json, "findings");
+    struct json_out json = {.file = stdout, .spelling = JSON_ASCII};
+    check->json = &json;
+    json_out_open_object(&json, NULL);
+    json_out_text(&json, "file", check->path);
+    json_out_u64(&json, "n_tensors", wfs_catalog_n_tensors(check->catalog));
+    json_out_open_array(&json, "findings");
     const enum exit_code exit_code = check_run(check, args);
-    json_out_close(&check->json);
-    json_out_close(&check->json);
+    json_out_close(&json);
+    json_out_close(&json);
     return exit_code;
 }
 
@@ -505,7 +622,6 @@ static enum exit_code run_check(const struct args *args)
 }
 
 const struct verb verb_check = {
-    .name = "check",
     .operands = "SOURCE",
     .text = "Check a checkpoint for damage and oddities. Prints one line for each finding:\n"
             "its severity (info, low, medium or high) and a description. The exit code is 1\n"

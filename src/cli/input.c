@@ -22,12 +22,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- globs ---- */
 
 struct glob glob_of(const char *text)
 {
-    return (struct glob){text, input_unescape(text)};
+    return (struct glob){text, input_unescape(text), false};
 }
 
 void glob_done(struct glob *glob)
@@ -35,16 +36,12 @@ void glob_done(struct glob *glob)
     free(glob->unescaped);
 }
 
-bool glob_matches(const struct glob *glob, const char *key)
+bool glob_matches(struct glob *glob, const char *key)
 {
-    return strcmp(glob->text, key) == 0 || fnmatch(glob->text, key, 0) == 0 ||
-           (glob->unescaped != NULL && strcmp(glob->unescaped, key) == 0);
-}
-
-bool glob_is_in(const struct glob *glob, const char *key)
-{
-    return strstr(key, glob->text) != NULL ||
-           (glob->unescaped != NULL && strstr(key, glob->unescaped) != NULL);
+    const bool matches = strcmp(glob->text, key) == 0 || fnmatch(glob->text, key, 0) == 0 ||
+                         (glob->unescaped != NULL && strcmp(glob->unescaped, key) == 0);
+    glob->has_matched |= matches;
+    return matches;
 }
 
 /* ---- suggestions ---- */
@@ -152,6 +149,20 @@ static void print_warnings(const char *path, const struct wfs_report *report)
                 wfs_count(n - N_MOST, "more notice").text);
 }
 
+/* Operands that are swapped are noticed where the source is missing. */
+static enum exit_code fail_load(const struct args *args, const char *path, enum exit_code exit_code,
+                                const struct checkpoint_failure *failure)
+{
+    const char *operands = args->verb->operands;
+    const char *file = failure->path != NULL ? failure->path : path;
+    if (exit_code == EXIT_SOURCE && args->n_operands >= 2 && strncmp(operands, "SOURCE ", 7) == 0 &&
+        strcmp(operands, "SOURCE TARGET") != 0 && access(args->operands[0], F_OK) < 0 &&
+        access(args->operands[1], F_OK) == 0)
+        return print_error(exit_code, file, "%s; SOURCE comes first: weightfs %s %s",
+                           failure->err.text, args->name, operands);
+    return print_error(exit_code, file, "%s", failure->err.text);
+}
+
 enum exit_code input_load_report(const struct args *args, const char *path,
                                  struct wfs_catalog **out, struct wfs_report **report)
 {
@@ -176,12 +187,7 @@ enum exit_code input_load_report(const struct args *args, const char *path,
     checkpoint_disconnect(&options);
     if (exit_code == EXIT_DONE && report != NULL)
         print_warnings(path, *report);
-    struct args_hint hint = {""};
-    return exit_code == EXIT_DONE
-               ? EXIT_DONE
-               : print_error(exit_code, failure.path != NULL ? failure.path : path, "%s%s",
-                             failure.err.text,
-                             exit_code == EXIT_SOURCE ? args_order(args, &hint) : "");
+    return exit_code == EXIT_DONE ? EXIT_DONE : fail_load(args, path, exit_code, &failure);
 }
 
 enum exit_code input_load(const struct args *args, const char *path, struct wfs_catalog **out)
@@ -213,16 +219,6 @@ enum exit_code input_find(const struct wfs_catalog *catalog, const char *path, c
         *near.text == '\0' && strpbrk(key, "*?[") != NULL
             ? "; this verb takes whole keys, and 'weightfs ls SOURCE GLOB' finds them"
             : near.text);
-}
-
-enum exit_code input_format(const struct args *args, const struct wfs_format **ret)
-{
-    const char *name = args_value(args, "format");
-    struct wfs_error err = {0};
-    *ret = NULL;
-    if (name == NULL || settings_parse_format(name, ret, &err) == 0)
-        return EXIT_DONE;
-    return print_error(EXIT_USAGE, NULL, "--format %s", err.text);
 }
 
 enum exit_code input_workload_error(const char *path, const struct wfs_error *err,

@@ -21,9 +21,6 @@ enum exit_code input_load_report(const struct args *args, const char *path,
 /* Loads the source, or prints why not. "-" is the standard input, which must be a regular file. */
 enum exit_code input_load(const struct args *args, const char *path, struct wfs_catalog **out);
 
-/* Returns the format that --format names in *ret, NULL without it; or prints a line: EXIT_USAGE. */
-enum exit_code input_format(const struct args *args, const struct wfs_format **ret);
-
 /* ---- what was typed for a key ---- */
 
 enum { INPUT_NEAR_MAX = 3 };
@@ -43,7 +40,8 @@ struct input_near input_suggest(const struct wfs_catalog *catalog, const char *t
 /* A pattern of a shell. */
 struct glob {
     const char *text;
-    char *unescaped; /* malloc'ed: the text as a key that was printed; NULL when out of memory */
+    char *unescaped;  /* malloc'ed: the text as a key that was printed; NULL when out of memory */
+    bool has_matched; /* a key that glob_matches looked at */
 };
 
 struct glob glob_of(const char *text);
@@ -51,10 +49,7 @@ void glob_done(struct glob *glob);
 
 /* Returns whether it matches the whole key, or is the key, also as it is printed. '*' matches dots
  * too. */
-bool glob_matches(const struct glob *glob, const char *key);
-
-/* Returns whether the text, or what is printed so, is a part of the key. */
-bool glob_is_in(const struct glob *glob, const char *key);
+bool glob_matches(struct glob *glob, const char *key);
 
 /* Returns the name whose printed form the text is, malloc'ed, or NULL when out of memory. */
 char *input_unescape(const char *name);

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tensors sorted by key, the runs of them that share leading components, and the tree that is drawn
- * from these. Runs that differ in nothing but a number, as equal layers do, can be folded into one.
+ * Tensors sorted by key, and the runs of them that share leading components: directories of a tree,
+ * and modules. Runs that differ in nothing but a number, as equal layers do, can be folded into
+ * one.
  */
 #ifndef WFS_KEY_TREE_H
 #define WFS_KEY_TREE_H
 
 #include <weightfs/strbuf.h>
 #include <weightfs/tensor.h>
-
-#include "cli/args.h"
 
 #include <stdbool.h>
 
@@ -30,12 +29,6 @@ struct key_run {
     uint64_t n_copies;
     size_t n_number; /* bytes of the key before the number in which the copies differ */
     size_t n_prefix; /* bytes of the keys that lead into the directory, or into its first copy */
-};
-
-struct key_tree_style {
-    bool folds_equals;
-    bool is_exact;   /* numbers have all their digits, and no unit */
-    size_t n_levels; /* at most that many are drawn */
 };
 
 /*
@@ -69,15 +62,7 @@ uint64_t key_tree_n_elems(const struct key_tree *tree, size_t i, size_t end);
 /* Returns the bytes of the component at n_prefix, without the dot. */
 size_t key_tree_component(const char *key, size_t n_prefix);
 
-/* Sorts the tensors and draws them on stdout as a tree, with counts and bytes; on a terminal lines
- * are cut to its width. -ENOMEM. */
-int key_tree_draw(struct key_tree *tree, const struct key_tree_style *style);
-
 /* ---- modules ---- */
-
-struct module_totals {
-    uint64_t n_tensors, n_bytes, n_elems;
-};
 
 struct module {
     struct key_run run;
@@ -98,12 +83,5 @@ struct modules {
  */
 int modules_find(struct modules *modules);
 void modules_done(struct modules *modules);
-
-/* Prints the modules of a sorted tree, the largest first. -ENOMEM. */
-int modules_print(const struct key_tree *tree, const struct args *args);
-
-/* Prints the totals of each dtype that occurs. -ENOMEM. */
-int modules_print_dtypes(const struct module_totals by_dtype[WFS_N_DTYPES],
-                         const struct args *args);
 
 #endif

@@ -10,6 +10,7 @@
 #include "program/print.h"
 #include "program/terminal.h"
 
+#include <weightfs/array.h>
 #include <weightfs/catalog.h>
 #include <weightfs/cleanup.h>
 #include <weightfs/json_out.h>
@@ -17,6 +18,7 @@
 #include <weightfs/view.h>
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -150,7 +152,7 @@ static void add_row(struct table *table, const struct listing *listing,
     table_name(table, COLOUR_NONE, tensor->key);
     if (table->n_columns == N_KEY)
         return;
-    table_dtype(table, (enum wfs_dtype)tensor->dtype);
+    table_text(table, COLOUR_DTYPE, wfs_dtype_name((enum wfs_dtype)tensor->dtype));
     table_shape(table, &tensor->shape);
     table_bytes(table, tensor->n_bytes);
     if (table->n_columns >= N_ROLE)
@@ -206,20 +208,156 @@ static int listing_print(const struct listing *listing, const struct args *args)
     return code;
 }
 
-/* ---- ls ---- */
+/*
+ * ---- a tree ----
+ * It is drawn without being built: a frame per open directory. A directory that holds only one
+ * other thing shares its line with it, so the indents together are never longer than the keys.
+ */
 
-/* Marks the tensors whose key the glob matches. Returns whether there is one. */
-static bool mark_matches(const struct wfs_catalog *catalog, const char *glob, bool *is_wanted)
+struct style {
+    bool folds_equals;
+    bool is_exact;   /* numbers have all their digits, and no unit */
+    size_t n_levels; /* at most that many are drawn */
+};
+
+struct frame {
+    size_t end;      /* of the tensors in it */
+    size_t next;     /* what is drawn after it */
+    size_t n_prefix; /* bytes of the key that lead to it */
+    bool is_last;    /* nothing follows it in its parent */
+};
+
+struct drawing {
+    const struct key_tree *tree;
+    const struct style *style;
+    size_t n_screen; /* columns of the terminal, 0: none */
+    struct frame *frames;
+    size_t n_frames, n_room;
+};
+
+static int push(struct drawing *drawing, struct frame frame)
 {
-    cleanup(glob_done) struct glob pattern = glob_of(glob);
-    bool has_matched = false;
-    for (size_t i = 0; i < wfs_catalog_n_tensors(catalog); i++) {
-        const bool matches = glob_matches(&pattern, wfs_catalog_tensor(catalog, i)->key);
-        is_wanted[i] |= matches;
-        has_matched |= matches;
-    }
-    return has_matched;
+    if (array_reserve(&drawing->frames, sizeof(*drawing->frames), drawing->n_frames, 1,
+                      &drawing->n_room) < 0)
+        return -ENOMEM;
+    drawing->frames[drawing->n_frames++] = frame;
+    return 0;
 }
+
+static void add_indent(const struct drawing *drawing, bool is_last, struct strbuf *line)
+{
+    for (size_t i = 1; i < drawing->n_frames; i++)
+        strbuf_puts(line, drawing->frames[i].is_last ? "    " : "|   ");
+    strbuf_puts(line, is_last ? "`-- " : "|-- ");
+}
+
+static void add_bytes(const struct style *style, uint64_t n_bytes, struct strbuf *line)
+{
+    strbuf_puts(line,
+                style->is_exact ? wfs_count(n_bytes, "byte").text : amount_of_bytes(n_bytes).text);
+}
+
+static void add_tensor(const struct style *style, const struct wfs_tensor *tensor,
+                       uint64_t n_copies, struct strbuf *line)
+{
+    strbuf_printf(line, "  %s%s%s ", screen_on(STDOUT_FILENO, COLOUR_DTYPE),
+                  wfs_dtype_name((enum wfs_dtype)tensor->dtype),
+                  screen_off(STDOUT_FILENO, COLOUR_DTYPE));
+    print_add_shape(line, &tensor->shape);
+    strbuf_puts(line, "  ");
+    if (n_copies > 1)
+        strbuf_printf(line, "%" PRIu64 " x ", n_copies);
+    add_bytes(style, tensor->n_bytes, line);
+}
+
+static void add_totals(const struct drawing *drawing, const struct key_run *run,
+                       struct strbuf *line)
+{
+    if (run->n_copies > 1) {
+        const uint64_t n_elems = key_tree_n_elems(drawing->tree, run->start, run->end_one);
+        strbuf_printf(line, "  %" PRIu64 " x ", run->n_copies);
+        if (drawing->style->is_exact)
+            strbuf_printf(line, "%" PRIu64, n_elems);
+        else
+            strbuf_puts(line, amount_of_count(n_elems).text);
+    }
+    strbuf_printf(line, "  (%s, ", wfs_count(run->end - run->start, "tensor").text);
+    add_bytes(drawing->style, key_tree_n_bytes(drawing->tree, run->start, run->end), line);
+    strbuf_puts(line, ")");
+}
+
+static int draw_line(const struct drawing *drawing, const struct strbuf *line)
+{
+    autostrbuf struct strbuf cut = {0};
+    if (line->has_failed)
+        return -ENOMEM;
+    if (drawing->n_screen == 0) {
+        puts(line->bytes);
+        return 0;
+    }
+    screen_cut(&cut, line->bytes, drawing->n_screen, CUT_END);
+    strbuf_puts(&cut, screen_off(STDOUT_FILENO, COLOUR_DTYPE));
+    if (!cut.has_failed)
+        puts(cut.bytes);
+    return cut.has_failed ? -ENOMEM : 0;
+}
+
+/* Prints one line: the tensors or directories at *i. Moves *i to what is printed next. */
+static int print_next(struct drawing *drawing, size_t *i)
+{
+    autostrbuf struct strbuf line = {0};
+    const struct frame *frame = &drawing->frames[drawing->n_frames - 1];
+    const struct key_run run =
+        key_tree_run(drawing->tree, *i, frame->end, frame->n_prefix, drawing->style->folds_equals);
+    const bool is_last = run.end == frame->end;
+    add_indent(drawing, is_last, &line);
+    key_tree_name(drawing->tree, &run, frame->n_prefix, &line);
+    const bool is_tensor = run.end_one - run.start == 1;
+    if (is_tensor)
+        add_tensor(drawing->style, drawing->tree->tensors[run.start], run.n_copies, &line);
+    else
+        add_totals(drawing, &run, &line);
+    const int code = draw_line(drawing, &line);
+    if (code == 0 && !is_tensor && drawing->n_frames < drawing->style->n_levels)
+        return push(drawing, (struct frame){run.end_one, run.end, run.n_prefix, is_last});
+    *i = run.end;
+    return code;
+}
+
+static int print_root(const struct drawing *drawing)
+{
+    autostrbuf struct strbuf line = {0};
+    const struct key_run all = {.end = drawing->tree->n_tensors, .n_copies = 1};
+    strbuf_puts(&line, ".");
+    add_totals(drawing, &all, &line);
+    return draw_line(drawing, &line);
+}
+
+/* Sorts the tensors and draws them, with counts and bytes; on a terminal lines are cut to its
+ * width. -ENOMEM. */
+static int draw_tree(struct key_tree *tree, const struct style *style)
+{
+    struct drawing drawing = {
+        .tree = tree, .style = style, .n_screen = screen_width(STDOUT_FILENO)};
+    const size_t n = tree->n_tensors;
+    key_tree_sort(tree);
+    int result = print_root(&drawing);
+    if (result == 0 && style->n_levels > 0)
+        result = push(&drawing, (struct frame){.end = n, .next = n, .is_last = true});
+    for (size_t i = 0; result == 0 && drawing.n_frames > 0 && !ferror(stdout);) {
+        const struct frame *frame = &drawing.frames[drawing.n_frames - 1];
+        if (i < frame->end) {
+            result = print_next(&drawing, &i);
+        } else {
+            i = frame->next;
+            drawing.n_frames--;
+        }
+    }
+    free(drawing.frames);
+    return result;
+}
+
+/* ---- ls ---- */
 
 /* Returns the marks of the selected tensors, malloc'ed, or NULL; *ret_unmatched is the first glob
  * without a match, or NULL. */
@@ -231,7 +369,10 @@ static bool *select_tensors(const struct wfs_catalog *catalog, const struct args
     if (is_wanted == NULL)
         return NULL;
     for (size_t j = args->n_operands; j-- > 1;) {
-        if (!mark_matches(catalog, args->operands[j], is_wanted))
+        cleanup(glob_done) struct glob glob = glob_of(args->operands[j]);
+        for (size_t i = 0; i < n; i++)
+            is_wanted[i] |= glob_matches(&glob, wfs_catalog_tensor(catalog, i)->key);
+        if (!glob.has_matched)
             *ret_unmatched = args->operands[j];
     }
     if (args->n_operands == 1)
@@ -240,11 +381,11 @@ static bool *select_tensors(const struct wfs_catalog *catalog, const struct args
 }
 
 /* Equal layers are folded for people, and where only some levels are drawn. */
-static enum exit_code choose_style(const struct args *args, struct key_tree_style *ret)
+static enum exit_code choose_style(const struct args *args, struct style *ret)
 {
     const char *depth = args_value(args, "depth");
     char *end = NULL;
-    *ret = (struct key_tree_style){.n_levels = SIZE_MAX};
+    *ret = (struct style){.n_levels = SIZE_MAX};
     if (depth != NULL)
         ret->n_levels = strtoull(depth, &end, 10);
     if (depth != NULL && (*depth < '0' || *depth > '9' || *end != '\0'))
@@ -258,10 +399,10 @@ static enum exit_code choose_style(const struct args *args, struct key_tree_styl
 
 static enum exit_code print_all(struct listing *listing, const struct args *args)
 {
-    struct key_tree_style style;
+    struct style style;
     if (choose_style(args, &style) != EXIT_DONE)
         return EXIT_USAGE;
-    const int code = args_has(args, "tree") ? key_tree_draw(&listing->tensors, &style)
+    const int code = args_has(args, "tree") ? draw_tree(&listing->tensors, &style)
                                             : listing_print(listing, args);
     return code < 0 ? print_memory(args->operands[0]) : EXIT_DONE;
 }
@@ -297,7 +438,6 @@ static enum exit_code run_ls(const struct args *args)
 }
 
 const struct verb verb_ls = {
-    .name = "ls",
     .operands = "SOURCE [GLOB...]",
     .text = "List the tensors of a checkpoint: key, dtype, shape and bytes; on a terminal as\n"
             "a table ordered by key, elsewhere in file order, with exact numbers and tabs.\n"
@@ -340,14 +480,16 @@ static enum exit_code select_fitting(const struct wfs_catalog *catalog, const ch
                              : print_error(exit_of_errno(-code), path, "%s", err.text);
 }
 
-/* A name may be anywhere in the key, a glob is for all of it. */
+/* A name, also as it is printed, may be anywhere in the key; a glob is for all of it. */
 static void select_named(const struct wfs_catalog *catalog, const char *what, bool *marks)
 {
     cleanup(glob_done) struct glob glob = glob_of(what);
     const bool is_glob = strpbrk(what, "*?[") != NULL;
     for (size_t i = 0; i < wfs_catalog_n_tensors(catalog); i++) {
         const char *key = wfs_catalog_tensor(catalog, i)->key;
-        marks[i] = marks[i] && (glob_matches(&glob, key) || (!is_glob && glob_is_in(&glob, key)));
+        const bool is_part = strstr(key, what) != NULL ||
+                             (glob.unescaped != NULL && strstr(key, glob.unescaped) != NULL);
+        marks[i] = marks[i] && (glob_matches(&glob, key) || (!is_glob && is_part));
     }
 }
 
@@ -406,7 +548,6 @@ static enum exit_code run_find(const struct args *args)
 }
 
 const struct verb verb_find = {
-    .name = "find",
     .operands = "SOURCE WHAT...",
     .text = "List the tensors of a checkpoint that fit every WHAT, as ls does. WHAT is\n"
             "  NAME       a part of the key, such as query\n"

@@ -398,7 +398,6 @@ static enum exit_code run_commit(const struct args *args)
 }
 
 const struct verb verb_commit = {
-    .name = "commit",
     .operands = "MOUNTPOINT",
     .text = "Save the edits of a mount to its output, wait for the result, and print one line\n"
             "about it. The mount stays and can be edited further. Ctrl-C stops the commit; a\n"
@@ -487,7 +486,6 @@ static enum exit_code run_status(const struct args *args)
 }
 
 const struct verb verb_status = {
-    .name = "status",
     .operands = "MOUNTPOINT",
     .text = "Show how many edits of a mount are not committed, and the result of its last\n"
             "commit. With --edits, list in what the mount differs from its source, a line for\n"
@@ -666,7 +664,6 @@ static enum exit_code run_umount(const struct args *args)
 }
 
 const struct verb verb_umount = {
-    .name = "umount",
     .operands = "MOUNTPOINT",
     .text = "Save the edits of a mount, unmount it, and wait for its driver to exit. If the\n"
             "edits cannot be saved, the mount stays. Ctrl-C stops the commit, and leaves the\n"
@@ -764,7 +761,6 @@ static enum exit_code run_discard(const struct args *args)
 }
 
 const struct verb verb_discard = {
-    .name = "discard",
     .operands = "MOUNTPOINT [PATH...]",
     .text = "Take back the edits of a mount, which then shows its source again and goes on.\n"
             "With PATHs, only those of the files and directories there and of all below. PATH\n"

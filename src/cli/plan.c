@@ -138,12 +138,23 @@ static enum exit_code count_casts(const char *path, uint64_t n_bytes, bool allow
                                    "cannot read a tensor that is to be cast: %s", strerror(-code));
 }
 
+/* Returns the format that --format names in *ret, NULL without it; or prints a line. */
+static enum exit_code choose_format(const struct args *args, const struct wfs_format **ret)
+{
+    const char *name = args_value(args, "format");
+    struct wfs_error err = {0};
+    *ret = NULL;
+    if (name == NULL || settings_parse_format(name, ret, &err) == 0)
+        return EXIT_DONE;
+    return print_error(EXIT_USAGE, NULL, "--format %s", err.text);
+}
+
 static enum exit_code run_plan(const struct args *args)
 {
     auto_catalog struct wfs_catalog *catalog = NULL;
     auto_report struct wfs_report *report = NULL;
     const struct wfs_format *format = NULL;
-    enum exit_code exit_code = input_format(args, &format);
+    enum exit_code exit_code = choose_format(args, &format);
     if (exit_code != EXIT_DONE)
         return exit_code;
     const char *path = args->operands[0];
@@ -162,7 +173,6 @@ static enum exit_code run_plan(const struct args *args)
 }
 
 const struct verb verb_plan = {
-    .name = "plan",
     .operands = "SOURCE",
     .text = "Show what the view options would do to each tensor of SOURCE, and why, as a\n"
             "table, in pipes with tabs between the columns. Writes nothing. The same view\n"

@@ -208,40 +208,44 @@ static void print_label(const char *label)
     printf("%-10s ", label);
 }
 
-static void print_pair(const char *label, const char *text, const char *more)
+static void print_field(const char *label, const char *text)
 {
     print_label(label);
     print_escaped(stdout, text);
-    printf("%s%s\n", *more != '\0' ? ": " : "", more);
+    putchar('\n');
 }
 
-/* The options that the mount had, as the base names them. */
-static const char *const option_words[] = {"option", "view", "#option limit", "#option flag"};
+/* The lines of a base that are listed: their first word, and what precedes the rest. The places are
+ * not looked at. */
+static const struct base_line {
+    const char *word, *label, *prefix;
+} base_lines[] = {
+    {"#device", "source", ""},
+    {"#output", "output", ""},
+    {"option", "option", ""},
+    {"view", "option", ""},
+    {"#option limit", "option", "limit."},
+    {"#option flag", "option", ""},
+};
 
-enum { N_OPTION_WORDS = sizeof(option_words) / sizeof(*option_words) };
+enum { N_BASE_LINES = sizeof(base_lines) / sizeof(*base_lines), FIRST_OPTION = 2 };
 
-static void list_values(const char *label, const char *base, const char *word)
-{
-    for (size_t i = 0;; i++) {
-        int n_skipped = 0;
-        autofree char *value = predecessor_base_value(base, word, i);
-        if (value == NULL)
-            return;
-        if (strcmp(word, "#device") == 0)
-            sscanf(value, "%*u %n", &n_skipped);
-        print_label(label);
-        fputs(strcmp(word, "#option limit") == 0 ? "limit." : "", stdout);
-        print_line(stdout, value + n_skipped);
-    }
-}
-
-/* What the mount was, as the directory says: the places are not looked at. */
 static void list_base(const char *base)
 {
-    list_values("source", base, "#device");
-    list_values("output", base, "#output");
-    for (size_t i = 0; i < N_OPTION_WORDS; i++)
-        list_values("option", base, option_words[i]);
+    for (size_t i = 0; i < N_BASE_LINES; i++) {
+        const struct base_line *line = &base_lines[i];
+        for (size_t j = 0;; j++) {
+            int n_skipped = 0; /* the number of the device */
+            autofree char *value = predecessor_base_value(base, line->word, j);
+            if (value == NULL)
+                break;
+            if (i == 0)
+                sscanf(value, "%*u %n", &n_skipped);
+            print_label(line->label);
+            fputs(line->prefix, stdout);
+            print_line(stdout, value + n_skipped);
+        }
+    }
 }
 
 /* The label of a record, and which of its words are printed: [first, end). */
@@ -324,14 +328,14 @@ static bool is_done(const struct recovery *recovery)
 static enum exit_code list(const struct recovery *recovery)
 {
     const struct wfs_leftover *leftover = recovery->leftover;
-    print_pair("staging", recovery->found.stage, "");
+    print_field("staging", recovery->found.stage);
     if (leftover->base != NULL)
         list_base(leftover->base);
     wfs_stage_each(recovery->stage, list_change, recovery->stage);
     if (leftover->bad_record != 0)
         printf("%-10s record %" PRIu64 " is damaged; what follows it is unknown\n", "journal",
                leftover->bad_record);
-    print_pair("commit", describe_commit(recovery), "");
+    print_field("commit", describe_commit(recovery));
     autofree char *failure = wfs_stage_failure(recovery->stage);
     if (failure != NULL) {
         print_label("failure");
@@ -381,8 +385,8 @@ static char *find_source(const struct recovery *recovery, const char *recorded, 
 
 static bool had_options(const char *base)
 {
-    for (size_t i = 0; i < N_OPTION_WORDS; i++) {
-        autofree char *value = predecessor_base_value(base, option_words[i], 0);
+    for (size_t i = FIRST_OPTION; i < N_BASE_LINES; i++) {
+        autofree char *value = predecessor_base_value(base, base_lines[i].word, 0);
         if (value != NULL)
             return true;
     }
@@ -516,7 +520,6 @@ static enum exit_code run_recover(const struct args *args)
 }
 
 const struct verb verb_recover = {
-    .name = "recover",
     .operands = "[OUTPUT|DIRECTORY]",
     .text = "List the edits left by a crashed mount and the state of its last commit, or\n"
             "finish, publish or discard them. OUTPUT is the output of that mount, DIRECTORY\n"

@@ -376,19 +376,11 @@ static void json_percentiles(struct json_out *out, const struct view *view)
     json_out_close(out);
 }
 
-static void json_indices(struct json_out *out, const char *name, const struct edges *edges)
-{
-    json_out_open_array(out, name);
-    for (size_t i = 0; i < edges->n; i++)
-        json_out_u64(out, NULL, edges->indices[i]);
-    json_out_close(out);
-}
-
 static void json_corners(struct json_out *out, const struct view *view)
 {
     json_out_open_object(out, "corners");
-    json_indices(out, "rows", &view->rows);
-    json_indices(out, "columns", &view->columns);
+    json_out_u64s(out, "rows", view->rows.indices, view->rows.n);
+    json_out_u64s(out, "columns", view->columns.indices, view->columns.n);
     json_out_open_array(out, "values");
     for (size_t i = 0; i < view->rows.n; i++) {
         json_out_open_array(out, NULL);
@@ -660,7 +652,6 @@ static enum exit_code run_show(const struct args *args)
 }
 
 const struct verb verb_show = {
-    .name = "show",
     .operands = "SOURCE KEY...",
     .text = "Print dtype, shape, statistics and a histogram of tensors, and the values at the\n"
             "corners of their first matrix. Statistics, percentiles and histogram ignore NaN\n"

@@ -270,12 +270,17 @@ static int print_sums(void *ctx, const struct wfs_tensor *tensor, const struct s
 
 /* ---- checking ---- */
 
+static void print_source(const struct sum *sum)
+{
+    if (!sum->names_source)
+        return;
+    print_escaped(stdout, sum->path);
+    fputs(": ", stdout);
+}
+
 static void begin_difference(const struct sum *sum, const char *key)
 {
-    if (sum->names_source) {
-        print_escaped(stdout, sum->path);
-        fputs(": ", stdout);
-    }
+    print_source(sum);
     fputs(screen_on(STDOUT_FILENO, COLOUR_CHANGED), stdout);
     print_escaped(stdout, key);
     fputs(screen_off(STDOUT_FILENO, COLOUR_CHANGED), stdout);
@@ -342,10 +347,7 @@ static enum exit_code finish_check(struct sum *sum)
         }
         line->is_seen = false; /* the source may be given twice */
     }
-    if (sum->names_source) {
-        print_escaped(stdout, sum->path);
-        fputs(": ", stdout);
-    }
+    print_source(sum);
     printf("%" PRIu64 " equal, %" PRIu64 " different, %" PRIu64 " missing, %" PRIu64
            " not in the manifest\n",
            sum->n_equal, sum->n_different, sum->n_missing, sum->n_extra);
@@ -513,7 +515,6 @@ static enum exit_code run_sum(const struct args *args)
 }
 
 const struct verb verb_sum = {
-    .name = "sum",
     .operands = "[SOURCE...]",
     .text = "Print SHA-256, XXH3 (64 bits), dtype, shape and key of each tensor. The sums are\n"
             "those of the elements as a mount shows them: equal tensors have equal sums in\n"

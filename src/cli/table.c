@@ -108,11 +108,6 @@ void table_name(struct table *table, enum screen_colour colour, const char *name
     table_built(table, colour, &text);
 }
 
-void table_dtype(struct table *table, enum wfs_dtype dtype)
-{
-    table_text(table, COLOUR_DTYPE, wfs_dtype_name(dtype));
-}
-
 void table_shape(struct table *table, const struct wfs_shape *shape)
 {
     struct strbuf text = {0};

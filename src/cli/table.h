@@ -70,7 +70,6 @@ void table_start_json(struct table *table, const struct table_column *columns, s
 void table_name(struct table *table, enum screen_colour colour, const char *name); /* of a file */
 void table_text(struct table *table, enum screen_colour colour, const char *text); /* our own */
 void table_built(struct table *table, enum screen_colour colour, struct strbuf *text); /* freed */
-void table_dtype(struct table *table, enum wfs_dtype dtype);
 void table_shape(struct table *table, const struct wfs_shape *shape);
 void table_bytes(struct table *table, uint64_t n_bytes);
 void table_count(struct table *table, uint64_t n);

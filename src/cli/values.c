@@ -136,6 +136,42 @@ uint64_t values_n_elems(const struct wfs_tensor *tensor)
     return wfs_shape_count(&tensor->shape, &n_elems) == 0 ? n_elems : 0;
 }
 
+/* ---- all elements ---- */
+
+/* Gets n elements as numbers, from the distinct element with that index on. */
+typedef void (*values_visit)(void *ctx, const double *numbers, size_t n,
+                             const struct wfs_distinct *distinct, uint64_t index);
+
+static int scan(const struct wfs_distinct *distinct, values_visit visit, void *ctx)
+{
+    enum { N_CHUNK = 3 << 14 }; /* whole groups of every dtype */
+    const struct wfs_tensor *tensor = &distinct->tensor;
+    const unsigned n_bits = wfs_dtype_bits(tensor->dtype);
+    autofree uint8_t *chunk = malloc(N_CHUNK);
+    autofree double *numbers = malloc(N_CHUNK * 8 / n_bits * sizeof(*numbers));
+    if (chunk == NULL || numbers == NULL)
+        return -ENOMEM;
+    for (uint64_t offset = 0, index = 0; offset < tensor->n_bytes;) {
+        const ssize_t n = wfs_tensor_read(tensor, offset, chunk, N_CHUNK);
+        if (n <= 0)
+            return n < 0 ? (int)n : -EIO;
+        const size_t n_elems = (size_t)n * 8 / n_bits;
+        wfs_dtype_decode(tensor->dtype, chunk, n_elems, numbers);
+        visit(ctx, numbers, n_elems, distinct, index);
+        offset += (uint64_t)n;
+        index += n_elems;
+    }
+    return 0;
+}
+
+/* Calls visit for the distinct elements of a tensor of numbers. -EIO, -ENOMEM. */
+static int scan_all(const struct wfs_tensor *tensor, values_visit visit, void *ctx)
+{
+    cleanup(wfs_distinct_done) struct wfs_distinct distinct;
+    const int code = wfs_distinct_init(&distinct, tensor, NULL);
+    return code < 0 ? code : scan(&distinct, visit, ctx);
+}
+
 /* ---- histogram ---- */
 
 static size_t bin_of(double number, const struct wfs_stats *stats)
@@ -168,38 +204,7 @@ int values_histogram(const struct wfs_tensor *tensor, const struct wfs_stats *st
 {
     struct bins bins = {stats, counts};
     memset(counts, 0, VALUES_N_BINS * sizeof(counts[0]));
-    return values_scan(tensor, count_bins, &bins);
-}
-
-/* ---- all elements ---- */
-
-static int scan(const struct wfs_distinct *distinct, values_visit visit, void *ctx)
-{
-    enum { N_CHUNK = 3 << 14 }; /* whole groups of every dtype */
-    const struct wfs_tensor *tensor = &distinct->tensor;
-    const unsigned n_bits = wfs_dtype_bits(tensor->dtype);
-    autofree uint8_t *chunk = malloc(N_CHUNK);
-    autofree double *numbers = malloc(N_CHUNK * 8 / n_bits * sizeof(*numbers));
-    if (chunk == NULL || numbers == NULL)
-        return -ENOMEM;
-    for (uint64_t offset = 0, index = 0; offset < tensor->n_bytes;) {
-        const ssize_t n = wfs_tensor_read(tensor, offset, chunk, N_CHUNK);
-        if (n <= 0)
-            return n < 0 ? (int)n : -EIO;
-        const size_t n_elems = (size_t)n * 8 / n_bits;
-        wfs_dtype_decode(tensor->dtype, chunk, n_elems, numbers);
-        visit(ctx, numbers, n_elems, distinct, index);
-        offset += (uint64_t)n;
-        index += n_elems;
-    }
-    return 0;
-}
-
-int values_scan(const struct wfs_tensor *tensor, values_visit visit, void *ctx)
-{
-    cleanup(wfs_distinct_done) struct wfs_distinct distinct;
-    const int code = wfs_distinct_init(&distinct, tensor, NULL);
-    return code < 0 ? code : scan(&distinct, visit, ctx);
+    return scan_all(tensor, count_bins, &bins);
 }
 
 /* ---- percentiles ---- */
@@ -322,7 +327,7 @@ int percentiles_find(const struct wfs_tensor *tensor, uint64_t n_finite, double 
     }
     for (; percentiles.n_known < percentiles.n_passes; percentiles.n_known++) {
         assign_tables(&percentiles);
-        const int code = values_scan(tensor, count, &percentiles);
+        const int code = scan_all(tensor, count, &percentiles);
         if (code < 0)
             return code;
         for (size_t i = 0; i < PERCENTILES_N; i++)

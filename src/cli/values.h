@@ -32,13 +32,6 @@ void values_format_number(const struct wfs_tensor *tensor, double number,
  */
 uint64_t values_n_elems(const struct wfs_tensor *tensor);
 
-/* Gets n elements as numbers, from the distinct element with that index on. */
-typedef void (*values_visit)(void *ctx, const double *numbers, size_t n,
-                             const struct wfs_distinct *distinct, uint64_t index);
-
-/* Calls visit for the distinct elements of a tensor of numbers. -EIO, -ENOMEM. */
-int values_scan(const struct wfs_tensor *tensor, values_visit visit, void *ctx);
-
 /* Counts the finite elements in equal bins from min to max. -EIO, -ENOMEM. */
 int values_histogram(const struct wfs_tensor *tensor, const struct wfs_stats *stats,
                      uint64_t counts[VALUES_N_BINS]);

@@ -19,41 +19,45 @@ enum sentence {
     IS_TAKEN,
 };
 
-/* Of a verb and of a mount; "%1$s" is the path. */
+/* The sentence of a verb and of a mount; "%1$s" is the path. */
 static const struct {
-    enum exit_code exit_code[2];
+    bool is_usage; /* it is about the command line, not about the file */
     const char *text[2];
 } sentences[] = {
-    [NO_FORMAT] =
-        {{EXIT_USAGE, EXIT_USAGE},
-         {"cannot infer the format from the name '%1$s': use --format, or 'NAME/' for a directory "
-          "of shards; known are .safetensors, .bpk, .pth, .pt, .bin, .ckpt and .mpk",
-          "cannot infer the format from the name '%1$s': use -o format=NAME, or '%1$s/' for a "
-          "directory of shards"}},
+    [NO_FORMAT] = {true,
+                   {"cannot infer the format from the name '%1$s': use --format, or 'NAME/' for a "
+                    "directory of shards; known are .safetensors, .bpk, .pth, .pt, .bin, .ckpt and "
+                    ".mpk",
+                    "cannot infer the format from the name '%1$s': use -o format=NAME, or '%1$s/' "
+                    "for a directory of shards"}},
     [NO_FORMAT_OF_SET] =
-        {{EXIT_USAGE, EXIT_USAGE},
+        {true,
          {"cannot infer the format of '%1$s' from the name of its source: use --format with "
           "safetensors, pytorch, burnpack or dcp",
           "cannot infer the format of '%1$s' from the name of its source: use -o format=NAME, with "
           "safetensors, pytorch, burnpack or dcp"}},
-    [WRONG_VERSION] = {{EXIT_USAGE, EXIT_USAGE},
+    [WRONG_VERSION] = {true,
                        {"--burn-version applies to .mpk files only",
                         "mount option 'burn_version' applies to .mpk files only"}},
-    [WRONG_SIZE] = {{EXIT_USAGE, EXIT_USAGE},
+    [WRONG_SIZE] = {true,
                     {"--max-shard-size needs a directory or NAME.index.json as TARGET",
                      "mount option 'max_shard_size' needs an output that is a directory or "
                      "NAME.index.json"}},
-    [PLANTED] = {{EXIT_OUTPUT, EXIT_MOUNT},
-                 {"cannot be used: " PLACE_PLANTED, "cannot use '%1$s': " PLACE_PLANTED}},
-    [IS_SOURCE] = {{EXIT_OUTPUT}, {"would overwrite the source (use --overwrite to do that)"}},
-    [IS_TAKEN] = {{EXIT_OUTPUT}, {"already exists (use --overwrite to replace it)"}},
+    [PLANTED] = {false, {"cannot be used: " PLACE_PLANTED, "cannot use '%1$s': " PLACE_PLANTED}},
+    [IS_SOURCE] = {false, {"would overwrite the source (use --overwrite to do that)"}},
+    [IS_TAKEN] = {false, {"already exists (use --overwrite to replace it)"}},
 };
+
+static enum exit_code exit_of_file(const struct destination *destination)
+{
+    return destination->speaker == DESTINATION_OF_VERB ? EXIT_OUTPUT : EXIT_MOUNT;
+}
 
 static enum exit_code fail(const struct destination *destination, enum sentence sentence,
                            const char *path, struct wfs_error *err)
 {
     wfs_fail(err, EINVAL, sentences[sentence].text[destination->speaker], wfs_quote(path).text);
-    return sentences[sentence].exit_code[destination->speaker];
+    return sentences[sentence].is_usage ? EXIT_USAGE : exit_of_file(destination);
 }
 
 enum exit_code destination_find(struct destination *destination, const char *source,
@@ -124,12 +128,11 @@ enum exit_code destination_check_backup(const struct destination *destination, c
     struct wfs_error own = {0};
     if (wfs_catalog_check_backup(read, path, &destination->backup, &own) == 0)
         return EXIT_DONE;
-    if (destination->speaker == DESTINATION_OF_VERB) {
+    if (destination->speaker == DESTINATION_OF_VERB)
         *err = own;
-        return EXIT_OUTPUT;
-    }
-    wfs_fail(err, EINVAL, "cannot use output '%s': %s", wfs_quote(path).text, own.text);
-    return EXIT_MOUNT;
+    else
+        wfs_fail(err, EINVAL, "cannot use output '%s': %s", wfs_quote(path).text, own.text);
+    return exit_of_file(destination);
 }
 
 mode_t destination_mode(void)

@@ -61,11 +61,6 @@ static void put(FILE *out, enum wfs_escape how, const char *bytes, size_t n_byte
     }
 }
 
-void print_escaped_n(FILE *out, const char *bytes, size_t n_bytes)
-{
-    put(out, WFS_ESCAPE_NAME, bytes, n_bytes);
-}
-
 void print_escaped(FILE *out, const char *text)
 {
     put(out, WFS_ESCAPE_NAME, text, strlen(text));
@@ -132,32 +127,6 @@ enum exit_code print_memory(const char *file)
     return print_error(EXIT_UNSUPPORTED, file, "out of memory");
 }
 
-static const char *print_severity(enum wfs_severity severity)
-{
-    static const char *const names[] = {
-        [WFS_INFO] = "info", [WFS_LOW] = "low", [WFS_MEDIUM] = "medium", [WFS_HIGH] = "high"};
-    return names[severity];
-}
-
-void print_finding(FILE *out, const struct wfs_finding *finding)
-{
-    static const enum screen_colour colours[] = {[WFS_INFO] = COLOUR_NONE,
-                                                 [WFS_LOW] = COLOUR_WARNING,
-                                                 [WFS_MEDIUM] = COLOUR_WARNING,
-                                                 [WFS_HIGH] = COLOUR_ERROR};
-    screen_paint(out, colours[finding->severity], print_severity(finding->severity));
-    fputs(": ", out);
-    print_line(out, finding->text);
-}
-
-void print_json_finding(struct json_out *out, const struct wfs_finding *finding)
-{
-    json_out_open_object(out, NULL);
-    json_out_text(out, "severity", print_severity(finding->severity));
-    json_out_text(out, "text", finding->text);
-    json_out_close(out);
-}
-
 void print_json_tensor(struct json_out *out, const struct wfs_tensor *tensor)
 {
     json_out_text(out, "key", tensor->key);
@@ -219,11 +188,6 @@ struct amount amount_of_count(uint64_t n)
         snprintf(amount.text, sizeof(amount.text), "%.*f %c", n_decimals, count, units[i]);
     }
     return amount;
-}
-
-void print_size(FILE *out, uint64_t n_bytes)
-{
-    fputs(amount_of_bytes(n_bytes).text, out);
 }
 
 enum exit_code print_finish(enum exit_code exit_code)

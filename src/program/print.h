@@ -48,7 +48,6 @@ void print_warning(const char *file, const char *about, const char *text);
 
 /* Prints a name that is not in quotes, escaped where a terminal would act on it, never cut. */
 void print_escaped(FILE *out, const char *text);
-void print_escaped_n(FILE *out, const char *bytes, size_t n_bytes);
 
 /* Prints one line of prose, in which names are quoted already. */
 void print_text(FILE *out, const char *text);
@@ -58,12 +57,6 @@ void print_line(FILE *out, const char *text);
 
 /* Prints JSON; the escapes do not change its meaning. */
 void print_json(FILE *out, const char *json, size_t n_bytes);
-
-/* Prints a finding of a loader: "SEVERITY: text" and a line feed. */
-void print_finding(FILE *out, const struct wfs_finding *finding);
-
-/* Writes {"severity", "text"}, as an item of the open array. */
-void print_json_finding(struct json_out *out, const struct wfs_finding *finding);
 
 /* Writes key, dtype, shape and bytes of a tensor, as members of the open object. */
 void print_json_tensor(struct json_out *out, const struct wfs_tensor *tensor);
@@ -79,9 +72,6 @@ struct amount {
 
 struct amount amount_of_bytes(uint64_t n_bytes); /* "512 B", "1.5 GiB" */
 struct amount amount_of_count(uint64_t n);       /* "512", "7.09 M" */
-
-/* Prints amount_of_bytes. */
-void print_size(FILE *out, uint64_t n_bytes);
 
 /*
  * Flushes stdout at the end of a verb. Returns exit_code, or EXIT_OUTPUT if that or an earlier

@@ -278,7 +278,8 @@ unsigned spelling_distance(const char *a, size_t n_a, const char *b, size_t n_b,
         row[j] = (unsigned)j;
     for (size_t i = 1; i <= n_a; i++) {
         unsigned diagonal = row[0];
-        unsigned row_least = row[0] = (unsigned)i;
+        unsigned row_least = (unsigned)i;
+        row[0] = row_least;
         for (size_t j = 1; j <= n_b; j++) {
             const unsigned replaced = diagonal + (a[i - 1] != b[j - 1]);
             diagonal = row[j];

@@ -124,7 +124,12 @@ static size_t columns_of(wchar_t c)
     return n >= 0 ? (size_t)n : c >= EMOJI ? 2 : 1;
 }
 
-size_t screen_step(const char *text, size_t n_bytes, size_t *ret_columns)
+/*
+ * Measures the character at the front of a text without control characters: its bytes, and its
+ * columns in *ret_columns: 0 for combining characters and for the bytes that switch colours, 2 for
+ * wide ones. n_bytes is not 0.
+ */
+static size_t screen_step(const char *text, size_t n_bytes, size_t *ret_columns)
 {
     if (text[0] == '\033') {
         size_t n = 1;

@@ -47,13 +47,6 @@ const char *screen_off(int fd, enum screen_colour colour);
 /* Prints text that needs no escapes to stdout or stderr, in the colour. */
 void screen_paint(FILE *out, enum screen_colour colour, const char *text);
 
-/*
- * Measures the character at the front of a text without control characters: its bytes, and its
- * columns in *ret_columns: 0 for combining characters and for the bytes that switch colours, 2 for
- * wide ones. n_bytes is not 0.
- */
-size_t screen_step(const char *text, size_t n_bytes, size_t *ret_columns);
-
 /* Returns how many columns the text takes. */
 size_t screen_columns(const char *text);
 
