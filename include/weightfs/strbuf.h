@@ -41,9 +41,6 @@ void strbuf_cell(struct strbuf *text, const char *field, char separator);
 void strbuf_json(struct strbuf *text, const char *string);
 void strbuf_json_bytes(struct strbuf *text, const char *bytes, size_t n_bytes);
 
-/* Adds a JSON number; the value is finite. */
-void strbuf_number(struct strbuf *text, double value);
-
 void strbuf_done(struct strbuf *text);
 
 #define autostrbuf cleanup(strbuf_done)

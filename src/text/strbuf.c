@@ -104,16 +104,6 @@ void strbuf_cell(struct strbuf *text, const char *field, char separator)
     strbuf_puts(text, "\"");
 }
 
-void strbuf_number(struct strbuf *text, double value)
-{
-    char number[40];
-    snprintf(number, sizeof(number), "%.17g", value);
-    char *comma = strchr(number, ','); /* a locale's */
-    if (comma != NULL)
-        *comma = '.';
-    strbuf_puts(text, number);
-}
-
 void strbuf_done(struct strbuf *text)
 {
     const int saved = errno;

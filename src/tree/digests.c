@@ -8,6 +8,7 @@
 
 #include <weightfs/array.h>
 #include <weightfs/cleanup.h>
+#include <weightfs/json_out.h>
 #include <weightfs/workload.h>
 
 #include <errno.h>
@@ -124,20 +125,19 @@ static int put_stats(const struct wfs_tensor *tensor, struct strbuf *text)
     const int code = wfs_tensor_stats(tensor, &stats);
     if (code < 0)
         return code == -EOPNOTSUPP ? -ENODATA : code;
-    strbuf_printf(text,
-                  "{\"elements\": %" PRIu64 ", \"finite\": %" PRIu64 ", \"nan\": %" PRIu64
-                  ", \"positive_inf\": %" PRIu64 ", \"negative_inf\": %" PRIu64
-                  ", \"zero\": %" PRIu64 ", \"min\": ",
-                  stats.n_elems, stats.n_finite, stats.n_nan, stats.n_positive_inf,
-                  stats.n_negative_inf, stats.n_zero);
-    strbuf_number(text, stats.min);
-    strbuf_puts(text, ", \"max\": ");
-    strbuf_number(text, stats.max);
-    strbuf_puts(text, ", \"mean\": ");
-    strbuf_number(text, stats.mean);
-    strbuf_puts(text, ", \"std\": ");
-    strbuf_number(text, stats.std);
-    strbuf_puts(text, "}");
+    struct json_out out = {.text = text, .is_part = true};
+    json_out_open(&out, NULL, '{', JSON_ROW);
+    json_out_u64(&out, "elements", stats.n_elems);
+    json_out_u64(&out, "finite", stats.n_finite);
+    json_out_u64(&out, "nan", stats.n_nan);
+    json_out_u64(&out, "positive_inf", stats.n_positive_inf);
+    json_out_u64(&out, "negative_inf", stats.n_negative_inf);
+    json_out_u64(&out, "zero", stats.n_zero);
+    json_out_double(&out, "min", stats.min);
+    json_out_double(&out, "max", stats.max);
+    json_out_double(&out, "mean", stats.mean);
+    json_out_double(&out, "std", stats.std);
+    json_out_close(&out);
     return 0;
 }
 
