@@ -14,9 +14,8 @@
 
 #include "base/bytes.h"
 #include "base/hash.h"
-#include "value/value_edit.h"
+#include "value/value_json.h"
 #include "value/value_leaf.h"
-#include "value/value_weight.h"
 
 enum { MAX_DEPTH = 256, MAX_NAMED = 10 };
 

@@ -3,7 +3,7 @@
  * The new text is walked beside the text of the old value and the old value itself. Where both
  * texts are equal, as numbers are, the old value stays, whatever it is.
  */
-#include "value/value_edit.h"
+#include "value/value_json.h"
 
 #include <weightfs/cleanup.h>
 
