@@ -165,25 +165,21 @@ static int write_all(const struct wfs_catalog *catalog, const char *prefix, char
 {
     cleanup(catalog_writer_done) struct catalog_writer writer;
     struct json_writer *json = &writer.json;
-    bool is_first = true;
+    bool has_any = false;
     catalog_writer_init(&writer, catalog);
-    strbuf_puts(&json->text, "{");
-    json->depth++;
+    json_out_open(&json->out, NULL, '{', JSON_LINES);
     for (size_t i = 0; i < catalog->n_values; i++) {
         const struct catalog_value *value = &catalog->values[i];
         const char *name =
             prefix == NULL ? value->name : below(value->name, prefix, strlen(prefix));
         if (name == NULL)
             continue;
-        json_write_member(json, is_first, name);
+        json_out_name(&json->out, name, strlen(name));
         json_write(json, value->id);
-        is_first = false;
+        has_any = true;
     }
-    json->depth--;
-    if (!is_first)
-        json_write_line(json);
-    strbuf_puts(&json->text, "}");
-    return is_first && prefix != NULL ? -ENOENT : finish(json, out, ret_n);
+    json_out_close(&json->out);
+    return !has_any && prefix != NULL ? -ENOENT : finish(json, out, ret_n);
 }
 
 /* The value of the longest key that the rest of a name begins with; the name moves on behind it. */

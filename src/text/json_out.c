@@ -100,9 +100,14 @@ static enum json_layout layout_of(const struct json_out *out)
                            : (enum json_layout)(out->levels[out->depth - 1] & ~IS_OBJECT);
 }
 
+static bool has_lines(enum json_layout layout)
+{
+    return layout == JSON_LINES || layout == JSON_HANGING;
+}
+
 static void break_line(const struct json_out *out)
 {
-    const unsigned n = 2 * out->depth, n_max = out->n_indent_max;
+    const unsigned n = 2 * out->n_lines, n_max = out->n_indent_max;
     put(out, "\n", 1);
     for (unsigned i = 0; i < n && (n_max == 0 || i < n_max); i += 2)
         put(out, "  ", 2);
@@ -112,7 +117,6 @@ static void break_line(const struct json_out *out)
 static void begin(struct json_out *out)
 {
     const enum json_layout layout = layout_of(out);
-    const bool has_lines = layout == JSON_LINES || layout == JSON_HANGING;
     const bool has_items = out->has_items;
     out->has_items = true;
     if (out->has_name) {
@@ -121,7 +125,7 @@ static void begin(struct json_out *out)
     }
     if (has_items)
         puts_to(out, layout == JSON_ROW ? ", " : ",");
-    if (has_lines)
+    if (has_lines(layout) && !out->is_line)
         break_line(out);
 }
 
@@ -150,6 +154,7 @@ void json_out_open(struct json_out *out, const char *name, char bracket, enum js
     else if (layout == JSON_AUTO)
         layout = out->depth < 2 ? JSON_LINES : JSON_ROW;
     out->levels[out->depth++] = (uint8_t)(layout | (bracket == '{' ? IS_OBJECT : 0));
+    out->n_lines += has_lines(layout);
     out->has_items = false;
 }
 
@@ -165,9 +170,10 @@ void json_out_open_array(struct json_out *out, const char *name)
 
 void json_out_close(struct json_out *out)
 {
-    const bool has_line = out->has_items && layout_of(out) == JSON_LINES;
+    const enum json_layout layout = layout_of(out);
     const bool is_object = (out->levels[--out->depth] & IS_OBJECT) != 0;
-    if (has_line)
+    out->n_lines -= has_lines(layout);
+    if (out->has_items && layout == JSON_LINES && !out->is_line)
         break_line(out);
     put(out, is_object ? "}" : "]", 1);
     if (out->depth == 0 && !out->is_part)

@@ -6,6 +6,7 @@
 #include "value/value_json.h"
 
 #include <weightfs/array.h>
+#include <weightfs/error.h>
 #include <weightfs/json_out.h>
 #include "value/value.h"
 #include "value/value_leaf.h"
@@ -25,12 +26,63 @@ enum {
     SPARE_VALUES = 1024
 };
 
+/* ---- plain data ---- */
+
+static void put_number(struct json_out *out, const struct value *value)
+{
+    char text[VALUE_FLOAT_MAX];
+    if (value->kind == VALUE_FLOAT) {
+        value_print_float(value->real, text);
+        json_out_raw(out, NULL, isfinite(value->real) ? text : "null");
+        return;
+    }
+    autofree char *digits = value_print_integer(value);
+    if (digits == NULL)
+        strbuf_fail(out->text);
+    json_out_raw(out, NULL, digits == NULL ? "" : digits);
+}
+
+static void put_leaf(struct json_out *out, const struct value *value)
+{
+    if (value->kind == VALUE_BOOL)
+        json_out_bool(out, NULL, value->integer != 0);
+    else if (value->kind == VALUE_TEXT)
+        json_out_text_n(out, NULL, value->text, value->n);
+    else if (value->kind >= VALUE_INT && value->kind <= VALUE_FLOAT)
+        put_number(out, value);
+    else
+        json_out_raw(out, NULL, "null");
+}
+
+void value_put_json(struct json_out *out, const struct graph *graph, uint32_t id)
+{
+    const struct value *value = graph_at(graph, id);
+    const bool is_dict = value->kind == VALUE_DICT;
+    if (!value_has_items(value)) {
+        put_leaf(out, value);
+        return;
+    }
+    json_out_open(out, NULL, is_dict ? '{' : '[', JSON_AUTO);
+    for (uint32_t i = 0; i < value->n; i++) {
+        const struct value *item = graph_at(graph, value_items(value)[i]);
+        if (is_dict && i % 2 == 0)
+            json_out_name(out, item->text, item->n);
+        else
+            value_put_json(out, graph, value_items(value)[i]);
+    }
+    json_out_close(out);
+}
+
+/* ---- all values ---- */
+
 void json_writer_init(struct json_writer *writer, const struct graph *graph)
 {
     /* Text that is used many times over must not make much more than there is. */
     const uint64_t n_max = MIN_TEXT + 8 * (graph->arena == NULL ? 0 : graph->arena->n_bytes);
     *writer = (struct json_writer){
         .graph = graph,
+        /* What is nested deeper is not for people, and its spaces would be longer than the rest. */
+        .out = {.text = &writer->text, .n_indent_max = 32, .is_part = true},
         .text.n_max = n_max < MAX_TEXT ? (size_t)n_max : MAX_TEXT,
         .n_left = 2 * (uint64_t)graph->n_values + SPARE_VALUES,
     };
@@ -41,51 +93,6 @@ void json_writer_done(struct json_writer *writer)
     strbuf_done(&writer->text);
 }
 
-static void add(struct json_writer *writer, const char *text)
-{
-    strbuf_add(&writer->text, text, strlen(text));
-}
-
-void json_write_line(struct json_writer *writer)
-{
-    static const char indent[] = "\n                                ";
-    /* What is nested deeper is not for people, and its spaces would be longer than the rest. */
-    const size_t n = 1 + 2 * (size_t)writer->depth;
-    strbuf_add(&writer->text, indent, n < sizeof(indent) - 1 ? n : sizeof(indent) - 1);
-}
-
-void json_write_member(struct json_writer *writer, bool is_first, const char *key)
-{
-    if (!is_first)
-        add(writer, ",");
-    json_write_line(writer);
-    if (key != NULL) {
-        strbuf_json(&writer->text, key);
-        add(writer, ": ");
-    }
-}
-
-static void add_base64(struct json_writer *writer, const uint8_t *bytes, size_t n)
-{
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    for (size_t i = 0; i < n; i += 3) {
-        const uint32_t bits = (uint32_t)bytes[i] << 16 | (i + 1 < n ? bytes[i + 1] << 8 : 0) |
-                              (i + 2 < n ? bytes[i + 2] : 0);
-        const char four[4] = {digits[bits >> 18], digits[bits >> 12 & 63],
-                              i + 1 < n ? digits[bits >> 6 & 63] : '=',
-                              i + 2 < n ? digits[bits & 63] : '='};
-        strbuf_add(&writer->text, four, sizeof(four));
-    }
-}
-
-void json_write_memory(struct json_writer *writer, const char *name, const uint8_t *bytes,
-                       size_t n_bytes)
-{
-    strbuf_printf(&writer->text, "{\"%s\": \"", name);
-    add_base64(writer, bytes, n_bytes);
-    add(writer, "\"}");
-}
-
 void json_writer_fail(struct json_writer *writer, int code)
 {
     if (code == -ENOMEM)
@@ -94,81 +101,97 @@ void json_writer_fail(struct json_writer *writer, int code)
         writer->error = code;
 }
 
-/* Writes {"NAME": "..."} in base64; a range over a MiB gets null and its length. */
-static void json_write_bytes(struct json_writer *writer, const char *name,
-                             const struct value_bytes *bytes)
+/* ---- leaves ---- */
+
+void json_write_row(struct json_writer *writer, const char *name)
 {
-    uint8_t *copy;
+    json_out_open(&writer->out, NULL, '{', JSON_ROW);
+    json_out_name(&writer->out, name, strlen(name));
+}
+
+/* An object of one text, which begins with "$". */
+static void write_note(struct json_writer *writer, const char *name, const char *text)
+{
+    json_write_row(writer, name);
+    json_out_text(&writer->out, NULL, text);
+    json_out_close(&writer->out);
+}
+
+void json_write_memory(struct json_writer *writer, const char *name, const uint8_t *bytes, size_t n)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    json_write_row(writer, name);
+    json_out_raw(&writer->out, NULL, "\"");
+    for (size_t i = 0; i < n; i += 3) {
+        const uint32_t bits = (uint32_t)bytes[i] << 16 | (i + 1 < n ? bytes[i + 1] << 8 : 0) |
+                              (i + 2 < n ? bytes[i + 2] : 0);
+        const char four[4] = {digits[bits >> 18], digits[bits >> 12 & 63],
+                              i + 1 < n ? digits[bits >> 6 & 63] : '=',
+                              i + 2 < n ? digits[bits & 63] : '='};
+        strbuf_add(&writer->text, four, sizeof(four));
+    }
+    strbuf_puts(&writer->text, "\"");
+    json_out_close(&writer->out);
+}
+
+/* In base64; of a range over a MiB, its length. */
+static void write_bytes(struct json_writer *writer, const struct value *value)
+{
+    const char *name = value->form == FORM_BYTEARRAY ? "$bytearray" : "$bytes";
+    autofree uint8_t *copy = NULL;
     size_t n;
-    const int code = value_copy_range(bytes, &copy, &n);
+    const int code = value_copy_range(value->bytes, &copy, &n);
     if (code < 0) {
         json_writer_fail(writer, code);
     } else if (code == 0) {
-        strbuf_printf(&writer->text, "{\"%s\": null, \"$length\": %llu}", name,
-                      (unsigned long long)bytes->n_bytes);
+        json_write_row(writer, name);
+        json_out_raw(&writer->out, NULL, "null");
+        json_out_u64(&writer->out, "$length", value->bytes->n_bytes);
+        json_out_close(&writer->out);
     } else {
         json_write_memory(writer, name, copy, n);
-        free(copy);
     }
 }
 
-static void write_text(struct json_writer *writer, const struct value *value)
-{
-    if (value_is_unicode(value))
-        strbuf_json_bytes(&writer->text, value->text, value->n);
-    else
-        json_write_memory(writer, "$bytes", (const uint8_t *)value->text, value->n);
-}
-
-static void write_number(struct json_writer *writer, const struct value *value)
+void json_write_real(struct json_writer *writer, double real)
 {
     char text[VALUE_FLOAT_MAX];
-    if (value->kind != VALUE_FLOAT) {
-        char *digits = value_print_integer(value);
-        if (digits == NULL)
-            strbuf_fail(&writer->text);
-        else
-            add(writer, digits);
-        free(digits);
-        return;
-    }
-    value_print_float(value->real, text);
-    if (isfinite(value->real))
-        add(writer, text);
+    value_print_float(real, text);
+    if (isfinite(real))
+        json_out_raw(&writer->out, NULL, text);
     else
-        strbuf_printf(&writer->text, "{\"$float\": \"%s\"}", text);
+        write_note(writer, "$float", text);
 }
 
-static bool is_scalar(const struct graph *graph, uint32_t id)
+static void write_leaf(struct json_writer *writer, const struct value *value)
 {
-    return graph_at(graph, id)->kind <= VALUE_TEXT;
+    if (value->kind == VALUE_BYTES)
+        write_bytes(writer, value);
+    else if (value->kind == VALUE_FLOAT)
+        json_write_real(writer, value->real);
+    else if (value->kind == VALUE_TEXT && !value_is_unicode(value))
+        json_write_memory(writer, "$bytes", (const uint8_t *)value->text, value->n);
+    else
+        put_leaf(&writer->out, value);
 }
+
+/* ---- containers ---- */
 
 /* Short lists of scalars stay on one line. */
 static bool is_inline(const struct graph *graph, const struct value *value)
 {
     for (uint32_t i = 0; i < value->n && value->n <= MAX_INLINE; i++)
-        if (!is_scalar(graph, value_items(value)[i]))
+        if (graph_at(graph, value_items(value)[i])->kind > VALUE_TEXT)
             return false;
     return value->n <= MAX_INLINE;
 }
 
 static void write_items(struct json_writer *writer, const struct value *value)
 {
-    const bool is_short = is_inline(writer->graph, value);
-    add(writer, "[");
-    writer->depth++;
-    for (uint32_t i = 0; i < value->n && !writer->text.is_cut; i++) {
-        if (is_short)
-            add(writer, i == 0 ? "" : ", ");
-        else
-            json_write_member(writer, i == 0, NULL);
+    json_out_open(&writer->out, NULL, '[', is_inline(writer->graph, value) ? JSON_ROW : JSON_LINES);
+    for (uint32_t i = 0; i < value->n && !writer->text.is_cut; i++)
         json_write(writer, value_items(value)[i]);
-    }
-    writer->depth--;
-    if (!is_short)
-        json_write_line(writer);
-    add(writer, "]");
+    json_out_close(&writer->out);
 }
 
 /* Keys that are all text, or none of which is, cannot come out the same. */
@@ -197,48 +220,35 @@ static void write_key(struct json_writer *writer, uint32_t id)
         strbuf_add(&key, "$", 1);
     if (!value_add_key(&key, writer->graph, id) || key.is_cut)
         strbuf_fail(&writer->text);
-    else
-        strbuf_json_bytes(&writer->text, key.bytes, key.n_bytes);
-    add(writer, ": ");
+    json_out_name(&writer->out, key.bytes, key.n_bytes);
 }
 
 static void write_pairs(struct json_writer *writer, const struct value *dict)
 {
-    add(writer, "{\"$dict\": [");
-    writer->depth++;
+    json_write_row(writer, "$dict");
+    json_out_open(&writer->out, NULL, '[', JSON_LINES);
     for (uint32_t i = 0; i < dict->n && !writer->text.is_cut; i += 2) {
-        json_write_member(writer, i == 0, NULL);
-        add(writer, "[");
+        json_out_open(&writer->out, NULL, '[', JSON_ROW);
         json_write(writer, value_items(dict)[i]);
-        add(writer, ", ");
         json_write(writer, value_items(dict)[i + 1]);
-        add(writer, "]");
+        json_out_close(&writer->out);
     }
-    writer->depth--;
-    json_write_line(writer);
-    add(writer, "]}");
+    json_out_close(&writer->out);
+    json_out_close(&writer->out);
 }
 
 static void write_dict(struct json_writer *writer, const struct value *dict)
 {
-    if (dict->n == 0) {
-        add(writer, "{}");
-        return;
-    }
     if (!has_json_keys(writer->graph, dict)) {
         write_pairs(writer, dict);
         return;
     }
-    add(writer, "{");
-    writer->depth++;
+    json_out_open(&writer->out, NULL, '{', JSON_LINES);
     for (uint32_t i = 0; i < dict->n && !writer->text.is_cut; i += 2) {
-        json_write_member(writer, i == 0, NULL);
         write_key(writer, value_items(dict)[i]);
         json_write(writer, value_items(dict)[i + 1]);
     }
-    writer->depth--;
-    json_write_line(writer);
-    add(writer, "}");
+    json_out_close(&writer->out);
 }
 
 /* How many levels up the value is open; 0: it is not. */
@@ -255,15 +265,12 @@ static void write_object(struct json_writer *writer, uint32_t id)
     const bool may_be_tensor = (graph_at(writer->graph, id)->marks & MARK_TENSOR) != 0;
     const char *key =
         may_be_tensor && writer->tensor_key != NULL ? writer->tensor_key(writer, id) : NULL;
-    if (key != NULL) {
-        add(writer, "{\"$tensor\": ");
-        strbuf_json(&writer->text, key);
-        add(writer, "}");
-    } else if (writer->graph->notation != NULL) {
+    if (key != NULL)
+        write_note(writer, "$tensor", key);
+    else if (writer->graph->notation != NULL)
         writer->graph->notation->write_object(writer, id);
-    } else {
-        add(writer, "null");
-    }
+    else
+        json_out_raw(&writer->out, NULL, "null");
 }
 
 static void write_container(struct json_writer *writer, uint32_t id)
@@ -275,9 +282,9 @@ static void write_container(struct json_writer *writer, uint32_t id)
         write_items(writer, value);
         break;
     case VALUE_SET:
-        add(writer, value->form == FORM_FROZEN ? "{\"$frozenset\": " : "{\"$set\": ");
+        json_write_row(writer, value->form == FORM_FROZEN ? "$frozenset" : "$set");
         write_items(writer, value);
-        add(writer, "}");
+        json_out_close(&writer->out);
         break;
     case VALUE_DICT:
         write_dict(writer, value);
@@ -290,92 +297,34 @@ static void write_container(struct json_writer *writer, uint32_t id)
 void json_write(struct json_writer *writer, uint32_t id)
 {
     const struct value *value = graph_at(writer->graph, id);
-    const unsigned n_open = writer->n_open;
     if (writer->n_left == 0 || (value->marks & MARK_CUT) != 0) {
-        add(writer, "{\"$cut\": \"used many times over\"}");
+        write_note(writer, "$cut", "used many times over");
         return;
     }
     writer->n_left--;
-    switch (value->kind) {
-    case VALUE_NONE:
-        add(writer, "null");
+    if (value->kind <= VALUE_BYTES) {
+        write_leaf(writer, value);
         return;
-    case VALUE_BOOL:
-        add(writer, value->integer != 0 ? "true" : "false");
-        return;
-    case VALUE_INT:
-    case VALUE_BIG:
-    case VALUE_FLOAT:
-        write_number(writer, value);
-        return;
-    case VALUE_TEXT:
-        write_text(writer, value);
-        return;
-    case VALUE_BYTES:
-        json_write_bytes(writer, value->form == FORM_BYTEARRAY ? "$bytearray" : "$bytes",
-                         value->bytes);
-        return;
-    default:
-        break;
     }
-    const unsigned n_up = levels_up(writer, n_open, id);
+    const unsigned n_up = levels_up(writer, writer->n_open, id);
     if (n_up > 0) {
-        strbuf_printf(&writer->text, "{\"$cycle\": %u}", n_up);
-    } else if (n_open >= MAX_DEPTH) {
-        add(writer, "{\"$cut\": \"nested too deeply\"}");
+        json_write_row(writer, "$cycle");
+        json_out_u64(&writer->out, NULL, n_up);
+        json_out_close(&writer->out);
+    } else if (writer->n_open >= MAX_DEPTH) {
+        write_note(writer, "$cut", "nested too deeply");
     } else {
         writer->open[writer->n_open++] = id;
         write_container(writer, id);
-        writer->n_open = n_open;
+        writer->n_open--;
     }
 }
 
-/* ---- plain data ---- */
-
-static void put_number(struct json_out *out, const struct value *value)
-{
-    char text[VALUE_FLOAT_MAX];
-    if (value->kind == VALUE_FLOAT) {
-        value_print_float(value->real, text);
-        json_out_raw(out, NULL, isfinite(value->real) ? text : "null");
-        return;
-    }
-    char *digits = value_print_integer(value);
-    if (digits == NULL)
-        strbuf_fail(out->text);
-    else
-        json_out_raw(out, NULL, digits);
-    free(digits);
-}
-
-static void put_items(struct json_out *out, const struct graph *graph, const struct value *value)
-{
-    const bool is_dict = value->kind == VALUE_DICT;
-    json_out_open(out, NULL, is_dict ? '{' : '[', JSON_AUTO);
-    for (uint32_t i = 0; i < value->n; i++) {
-        const struct value *item = graph_at(graph, value_items(value)[i]);
-        if (is_dict && i % 2 == 0)
-            json_out_name(out, item->text, item->n);
-        else
-            value_put_json(out, graph, value_items(value)[i]);
-    }
-    json_out_close(out);
-}
-
-void value_put_json(struct json_out *out, const struct graph *graph, uint32_t id)
-{
-    const struct value *value = graph_at(graph, id);
-    if (value_has_items(value))
-        put_items(out, graph, value);
-    else if (value->kind == VALUE_BOOL)
-        json_out_bool(out, NULL, value->integer != 0);
-    else if (value->kind == VALUE_TEXT)
-        json_out_text_n(out, NULL, value->text, value->n);
-    else if (value->kind >= VALUE_INT && value->kind <= VALUE_FLOAT)
-        put_number(out, value);
-    else
-        json_out_raw(out, NULL, "null");
-}
+/*
+ * ---- how long values are as text: a walk over the graph, each value once, with a stack of its
+ * own. A value that is in itself has the largest weight: what its text is depends on where it
+ * begins.
+ */
 
 enum { N_SMALLEST = 16 };
 

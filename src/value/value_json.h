@@ -10,11 +10,12 @@
 #include <weightfs/json_out.h>
 #include "value/value.h"
 
-/* What is being written. A failure shows as text.has_failed or error, a limit as text.is_cut. */
+/* What is being written. A failure shows as text.has_failed or error, a limit as text.is_cut. It
+ * must not be moved. */
 struct json_writer {
     const struct graph *graph;
+    struct json_out out; /* into the text */
     struct strbuf text;
-    unsigned depth; /* of indentation */
     unsigned n_open;
     uint64_t n_left;    /* values that may still be written; sharing must not multiply them */
     uint32_t open[257]; /* ids on the way here */
@@ -27,21 +28,21 @@ struct json_writer {
 void json_writer_init(struct json_writer *writer, const struct graph *graph);
 void json_writer_done(struct json_writer *writer);
 
-/* Writes one value, at the present depth. */
+/* Writes one value. */
 void json_write(struct json_writer *writer, uint32_t id);
 
-/* Starts a line and indents it. */
-void json_write_line(struct json_writer *writer);
+/* Opens an object on one line, and names its first member. */
+void json_write_row(struct json_writer *writer, const char *name);
 
-/* Starts a member of a container: a comma where one is due, a new line, and the key; NULL: it has
- * none. */
-void json_write_member(struct json_writer *writer, bool is_first, const char *key);
+/* Writes {"NAME": "..."} in base64. */
+void json_write_memory(struct json_writer *writer, const char *name, const uint8_t *bytes,
+                       size_t n_bytes);
+
+/* Writes a float; what is not finite as {"$float": "nan"}. */
+void json_write_real(struct json_writer *writer, double real);
 
 /* Remembers a failure: -ENOMEM, or the code of a read. */
 void json_writer_fail(struct json_writer *writer, int code);
-
-void json_write_memory(struct json_writer *writer, const char *name, const uint8_t *bytes,
-                       size_t n_bytes);
 
 /* Writes plain data: what JSON has no word for is null. The caller bounds the recursion. */
 void value_put_json(struct json_out *out, const struct graph *graph, uint32_t id);

@@ -94,34 +94,19 @@ static int take_unknown(struct record_load *load, const char *key, const char *n
     return keep_opaque(load, "dtype", name, n_bytes, ret);
 }
 
-/* Leaves out line feeds and the indentation behind them: they are between tokens, in texts they are
- * escaped. */
-static size_t join_lines(char *text, size_t n_bytes)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < n_bytes; i++) {
-        if (text[i] != '\n') {
-            text[n++] = text[i];
-            continue;
-        }
-        while (i + 1 < n_bytes && text[i + 1] == ' ')
-            i++;
-    }
-    return n;
-}
-
 /* The scheme on one line, malloc'ed. -EFBIG when it is too long, -ENOMEM, errors as source_read. */
 static int scheme_text(const struct record_load *load, uint32_t id, char **ret, size_t *ret_n)
 {
     cleanup(json_writer_done) struct json_writer writer;
     json_writer_init(&writer, load->graph);
     writer.text.n_max = N_SCHEME_MAX;
+    writer.out.is_line = true;
     json_write(&writer, id);
     if (writer.text.has_failed || writer.error < 0)
         return writer.text.has_failed ? -ENOMEM : writer.error;
     if (writer.text.is_cut)
         return -EFBIG;
-    *ret_n = join_lines(writer.text.bytes, writer.text.n_bytes);
+    *ret_n = writer.text.n_bytes;
     *ret = steal(&writer.text.bytes);
     return 0;
 }

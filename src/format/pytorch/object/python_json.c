@@ -306,20 +306,17 @@ static void write_value(struct json_writer *writer, const struct scalar_type *ty
                         const uint8_t *bytes, size_t n)
 {
     uint8_t wide[8] = {0};
-    char text[VALUE_FLOAT_MAX];
     double real;
     memcpy(wide, bytes, n);
     if (type->dtype == WFS_BOOL) {
-        strbuf_printf(&writer->text, "%s", bytes[0] != 0 ? "true" : "false");
+        json_out_bool(&writer->out, NULL, bytes[0] != 0);
     } else if (type->code[0] == 'u') {
-        strbuf_printf(&writer->text, "%llu", (unsigned long long)load_le64(wide));
+        json_out_u64(&writer->out, NULL, load_le64(wide));
     } else if (type->code[0] == 'i') {
         const unsigned shift = (unsigned)(64 - 8 * n);
-        strbuf_printf(&writer->text, "%lld",
-                      (long long)((int64_t)(load_le64(wide) << shift) >> shift));
+        json_out_i64(&writer->out, NULL, (int64_t)(load_le64(wide) << shift) >> shift);
     } else if (wfs_dtype_decode(type->dtype, bytes, 1, &real) == 0) {
-        value_print_float(real, text);
-        strbuf_printf(&writer->text, isfinite(real) ? "%s" : "{\"$float\": \"%s\"}", text);
+        json_write_real(writer, real);
     }
 }
 
@@ -339,9 +336,10 @@ static bool write_characters(struct json_writer *writer, const uint8_t *bytes, s
         strbuf_fail(&writer->text);
         return true;
     }
-    strbuf_puts(&writer->text, "{\"$python\": \"numpy.str_\", \"value\": ");
-    strbuf_json_bytes(&writer->text, text.bytes, text.n_bytes);
-    strbuf_puts(&writer->text, "}");
+    json_write_row(writer, "$python");
+    json_out_text(&writer->out, NULL, "numpy.str_");
+    json_out_text_n(&writer->out, "value", text.bytes, text.n_bytes);
+    json_out_close(&writer->out);
     return true;
 }
 
@@ -352,9 +350,13 @@ static bool write_number(struct json_writer *writer, const char *code, const uin
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
         if (strcmp(types[i].code, code) != 0 || n * 8 != wfs_dtype_bits(types[i].dtype))
             continue;
-        strbuf_printf(&writer->text, "{\"$python\": \"numpy.%s\", \"value\": ", types[i].name);
+        char name[32];
+        snprintf(name, sizeof(name), "numpy.%s", types[i].name);
+        json_write_row(writer, "$python");
+        json_out_text(&writer->out, NULL, name);
+        json_out_name(&writer->out, "value", 5);
         write_value(writer, &types[i], bytes, n);
-        strbuf_puts(&writer->text, "}");
+        json_out_close(&writer->out);
         return true;
     }
     return false;
@@ -411,7 +413,7 @@ static void write_name(struct json_writer *writer, const struct value_global *gl
     if (full.is_cut)
         strbuf_fail(&writer->text);
     else
-        strbuf_json_bytes(&writer->text, full.bytes, full.n_bytes);
+        json_out_text_n(&writer->out, NULL, full.bytes, full.n_bytes);
 }
 
 /* bytes(), bytearray(b'..') and what stands for bytes in old protocols. */
@@ -427,12 +429,12 @@ static bool write_encoded(struct json_writer *writer, uint32_t id, const char *n
     return code != 0;
 }
 
-/* Writes {"$NAME": value}. */
+/* Writes {"NAME": value}. */
 static void write_wrapped(struct json_writer *writer, const char *name, uint32_t id)
 {
-    strbuf_printf(&writer->text, "{\"$%s\": ", name);
+    json_write_row(writer, name);
     json_write(writer, id);
-    strbuf_puts(&writer->text, "}");
+    json_out_close(&writer->out);
 }
 
 static bool write_builtin(struct json_writer *writer, const struct value *call)
@@ -444,17 +446,17 @@ static bool write_builtin(struct json_writer *writer, const struct value *call)
     if (call->n != 0)
         return false;
     if (first == 0 && (is_bytearray || is_global(graph, callable, "builtins", "bytes")))
-        strbuf_printf(&writer->text, "{\"$%s\": \"\"}", is_bytearray ? "bytearray" : "bytes");
+        json_write_memory(writer, is_bytearray ? "$bytearray" : "$bytes", NULL, 0);
     else if (first == 0)
         return false;
     else if (is_bytearray)
         return write_encoded(writer, first, "$bytearray");
     else if (is_global(graph, callable, "builtins", "set"))
-        write_wrapped(writer, "set", first);
+        write_wrapped(writer, "$set", first);
     else if (is_global(graph, callable, "builtins", "frozenset"))
-        write_wrapped(writer, "frozenset", first);
+        write_wrapped(writer, "$frozenset", first);
     else if (is_global(graph, callable, "builtins", "complex"))
-        write_wrapped(writer, "complex", args);
+        write_wrapped(writer, "$complex", args);
     else if (graph_at(graph, callable)->kind == VALUE_GLOBAL &&
              strcmp(graph_at(graph, callable)->global->module, "torch.jit._pickle") == 0)
         json_write(writer, first);
@@ -468,7 +470,7 @@ static void write_member(struct json_writer *writer, const char *name, uint32_t 
 {
     if (id == 0)
         return;
-    json_write_member(writer, false, name);
+    json_out_name(&writer->out, name, strlen(name));
     json_write(writer, id);
 }
 
@@ -498,13 +500,16 @@ static void write_callable(struct json_writer *writer, const struct value *call)
 {
     const uint32_t id =
         call->call.callable == 0 ? 0 : torch_class_of(writer->graph, call->call.callable);
-    if (call->form == FORM_EXTENSION)
-        strbuf_printf(&writer->text, "\"extension %lld\"",
-                      (long long)graph_at(writer->graph, call->call.args)->integer);
-    else if (graph_at(writer->graph, id)->kind == VALUE_GLOBAL)
+    char text[40];
+    if (call->form == FORM_EXTENSION) {
+        snprintf(text, sizeof(text), "extension %lld",
+                 (long long)graph_at(writer->graph, call->call.args)->integer);
+        json_out_text(&writer->out, NULL, text);
+    } else if (graph_at(writer->graph, id)->kind == VALUE_GLOBAL) {
         write_name(writer, graph_at(writer->graph, id)->global);
-    else
+    } else {
         json_write(writer, id);
+    }
 }
 
 static void write_call(struct json_writer *writer, const struct value *call)
@@ -516,21 +521,18 @@ static void write_call(struct json_writer *writer, const struct value *call)
     if (is_ordered && value_part(graph, call, PART_STATES) == 0 &&
         value_part(graph, call, PART_ELEMENTS) == 0) {
         if (items == 0)
-            strbuf_puts(&writer->text, "{}");
+            json_out_raw(&writer->out, NULL, "{}");
         else
             json_write(writer, items);
         return;
     }
     if (write_builtin(writer, call))
         return;
-    strbuf_puts(&writer->text, "{");
-    writer->depth++;
-    json_write_member(writer, true, "$python");
+    json_out_open(&writer->out, NULL, '{', JSON_LINES);
+    json_out_name(&writer->out, "$python", 7);
     write_callable(writer, call);
     write_contents(writer, call);
-    writer->depth--;
-    json_write_line(writer);
-    strbuf_puts(&writer->text, "}");
+    json_out_close(&writer->out);
 }
 
 static void write_object(struct json_writer *writer, uint32_t id)
@@ -543,13 +545,13 @@ static void write_object(struct json_writer *writer, uint32_t id)
     }
     const uint32_t class = torch_class_of(writer->graph, id);
     if (graph_at(writer->graph, class)->kind == VALUE_GLOBAL) {
-        strbuf_puts(&writer->text, "{\"$python\": ");
+        json_write_row(writer, "$python");
         write_name(writer, graph_at(writer->graph, class)->global);
-        strbuf_puts(&writer->text, "}");
+        json_out_close(&writer->out);
     } else if (value->kind == VALUE_PERSISTENT) {
-        write_wrapped(writer, "persistent", value->id);
+        write_wrapped(writer, "$persistent", value->id);
     } else {
-        strbuf_puts(&writer->text, "null");
+        json_out_raw(&writer->out, NULL, "null");
     }
 }
 
