@@ -220,8 +220,9 @@ void build_open(struct build *build, bool is_map)
 
 void build_add(struct build *build, uint32_t id)
 {
-    if (id == 0 || (build->depth > 0 && array_reserve(&build->items, sizeof(*build->items),
-                                                      build->n_items, 1, &build->n_item_room) < 0))
+    if (id == 0 || build->has_failed ||
+        (build->depth > 0 && array_reserve(&build->items, sizeof(*build->items), build->n_items, 1,
+                                           &build->n_item_room) < 0))
         build->has_failed = true;
     else if (build->depth > 0)
         build->items[build->n_items++] = id;
@@ -231,6 +232,8 @@ void build_add(struct build *build, uint32_t id)
 
 uint32_t build_close(struct build *build)
 {
+    if (build->has_failed)
+        return 0;
     const struct build_level level = build->levels[--build->depth];
     const size_t n_open = build->n_items - level.first,
                  n = n_open - (level.is_map ? n_open % 2 : 0);

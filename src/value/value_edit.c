@@ -3,21 +3,22 @@
  * The new text is walked beside the text of the old value and the old value itself. Where both
  * texts are equal, as numbers are, the old value stays, whatever it is.
  */
-#include "value/value_json.h"
-
 #include <weightfs/cleanup.h>
+#include "value/value_build.h"
+#include "value/value_json.h"
+#include "value/value_leaf.h"
+
+#include <jansson.h>
 
 #include <errno.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "value/value_leaf.h"
 
 enum { MAX_DEPTH = 256, N_PATH = 128 };
 
 struct editing {
     struct graph *graph;
+    struct build build;
     const char *file;
     struct wfs_error *err;
     char path[N_PATH]; /* of keys, to where the walk is; may be cut */
@@ -42,12 +43,6 @@ static uint32_t refuse(struct editing *editing, const char *reason)
     wfs_fail(editing->err, EBADMSG, "'%s': %s%s%s", wfs_quote(editing->file).text,
              editing->path[0] != '\0' ? wfs_quote(editing->path).text : "the value",
              editing->path[0] != '\0' ? " " : " ", reason);
-    return 0;
-}
-
-static uint32_t fail_memory(struct editing *editing)
-{
-    wfs_fail_memory(editing->err);
     return 0;
 }
 
@@ -109,12 +104,11 @@ static bool is_notation(const json_t *json)
     return false;
 }
 
-static uint32_t new_float(struct editing *editing, double real)
+static uint32_t new_float(struct graph *graph, double real)
 {
-    const uint32_t id = value_new(editing->graph, VALUE_FLOAT);
-    if (id == 0)
-        return fail_memory(editing);
-    graph_at(editing->graph, id)->real = real;
+    const uint32_t id = value_new(graph, VALUE_FLOAT);
+    if (id != 0)
+        graph_at(graph, id)->real = real;
     return id;
 }
 
@@ -131,49 +125,43 @@ static uint32_t convert_special(struct editing *editing, const json_t *now)
         return refuse(editing, "is an object that only Python can build, and cannot be changed");
     if (strcmp(text, "nan") != 0 && strcmp(text, "inf") != 0 && strcmp(text, "-inf") != 0)
         return refuse(editing, "has a $float other than nan, inf and -inf");
-    return new_float(editing, strtod(text, NULL));
+    return new_float(editing->graph, strtod(text, NULL));
 }
 
-static uint32_t convert_scalar(struct editing *editing, const json_t *now, const struct value *old)
+static uint32_t convert_scalar(struct graph *graph, const json_t *now, const struct value *old)
 {
-    uint32_t id = 0;
     if (json_is_real(now) || (json_is_integer(now) && old != NULL && old->kind == VALUE_FLOAT))
-        return new_float(editing, json_number_value(now));
-    if (json_is_string(now)) {
-        id = value_new_text(editing->graph, json_string_value(now), json_string_length(now));
-    } else if (json_is_integer(now)) {
-        id = value_new_integer(editing->graph, json_integer_value(now));
-        if (id != 0 && old != NULL && old->kind == VALUE_INT && json_integer_value(now) >= 0)
-            graph_at(editing->graph, id)->form = old->form;
-    } else {
-        id = value_new(editing->graph, json_is_boolean(now) ? VALUE_BOOL : VALUE_NONE);
-        if (id != 0)
-            graph_at(editing->graph, id)->integer = json_is_true(now);
-    }
-    return id == 0 ? fail_memory(editing) : id;
+        return new_float(graph, json_number_value(now));
+    if (json_is_string(now))
+        return value_new_text(graph, json_string_value(now), json_string_length(now));
+    const enum value_kind kind = json_is_integer(now)   ? VALUE_INT
+                                 : json_is_boolean(now) ? VALUE_BOOL
+                                                        : VALUE_NONE;
+    const uint32_t id = value_new(graph, kind);
+    if (id == 0)
+        return 0;
+    struct value *value = graph_at(graph, id);
+    value->integer = kind == VALUE_INT ? json_integer_value(now) : json_is_true(now);
+    if (kind == VALUE_INT && old != NULL && old->kind == VALUE_INT && value->integer >= 0)
+        value->form = old->form;
+    return id;
 }
 
 static uint32_t convert_array(struct editing *editing, const json_t *now, struct old old)
 {
     const struct value *was = old.id == 0 ? NULL : graph_at(editing->graph, old.id);
     const bool is_list = was != NULL && (was->kind == VALUE_LIST || was->kind == VALUE_TUPLE);
-    const size_t n = json_array_size(now);
-    if (n > UINT32_MAX / 4)
-        return refuse(editing, "has too many items");
-    autofree uint32_t *items = calloc(n + 1, sizeof(*items));
-    if (items == NULL)
-        return fail_memory(editing);
-    for (size_t i = 0; i < n; i++) {
+    build_open(&editing->build, false);
+    for (size_t i = 0; i < json_array_size(now); i++) {
         struct old item = {0};
         if (is_list && i < was->n)
             item = (struct old){value_items(was)[i], json_array_get(old.json, i)};
-        items[i] = convert(editing, json_array_get(now, i), item);
-        if (items[i] == 0)
-            return 0;
+        build_add(&editing->build, convert(editing, json_array_get(now, i), item));
     }
-    const enum value_kind kind = is_list ? (enum value_kind)was->kind : VALUE_LIST;
-    const uint32_t id = value_new_items(editing->graph, kind, items, (uint32_t)n);
-    return id == 0 ? fail_memory(editing) : id;
+    const uint32_t id = build_close(&editing->build);
+    if (id != 0 && is_list)
+        graph_at(editing->graph, id)->kind = was->kind;
+    return id;
 }
 
 /* ---- dicts ---- */
@@ -201,39 +189,34 @@ static uint32_t new_key(struct editing *editing, const struct value *dict, const
 {
     const bool has_texts = dict == NULL || dict->n == 0 ||
                            graph_at(editing->graph, value_items(dict)[0])->kind == VALUE_TEXT;
-    uint32_t id;
-    if (has_texts) {
-        key += key[0] == '$';
-        id = value_new_text(editing->graph, key, strlen(key));
-    } else {
-        char *end;
-        errno = 0;
-        const long long number = strtoll(key, &end, 10);
-        if (*end != '\0' || end == key || errno != 0)
-            return refuse(editing, "is a new key among keys that are not text");
-        id = value_new_integer(editing->graph, number);
-    }
-    return id == 0 ? fail_memory(editing) : id;
+    char *end;
+    key += has_texts && key[0] == '$';
+    if (has_texts)
+        return value_new_text(editing->graph, key, strlen(key));
+    errno = 0;
+    const long long number = strtoll(key, &end, 10);
+    if (*end != '\0' || end == key || errno != 0)
+        return refuse(editing, "is a new key among keys that are not text");
+    return value_new_integer(editing->graph, number);
 }
 
-static uint32_t convert_member(struct editing *editing, const struct value *dict,
-                               const json_t *places, struct old old, const char *key,
-                               const json_t *now, uint32_t pair[2])
+static void convert_member(struct editing *editing, const struct value *dict, const json_t *places,
+                           struct old old, const char *key, const json_t *now)
 {
     const size_t n_path = strlen(editing->path);
-    snprintf(editing->path + n_path, N_PATH - n_path, "%s%s", n_path > 0 ? "." : "", key);
     const json_t *place = json_object_get(places, key);
     struct old member = {0};
+    snprintf(editing->path + n_path, N_PATH - n_path, "%s%s", n_path > 0 ? "." : "", key);
     if (place != NULL) {
         const uint32_t *items = value_items(dict) + json_integer_value(place);
-        pair[0] = items[0];
+        build_add(&editing->build, items[0]);
         member = (struct old){items[1], json_object_get(old.json, key)};
     } else {
-        pair[0] = new_key(editing, dict, key);
+        build_add(&editing->build, new_key(editing, dict, key));
     }
-    pair[1] = pair[0] == 0 ? 0 : convert(editing, now, member);
+    if (!editing->build.has_failed)
+        build_add(&editing->build, convert(editing, now, member));
     editing->path[n_path] = '\0';
-    return pair[1];
 }
 
 /* Returns the dict that the value is or is shown as; NULL: it is neither. */
@@ -246,39 +229,34 @@ static const struct value *dict_of(const struct graph *graph, uint32_t id)
     return is_call ? graph->notation->dict_of(graph, value) : NULL;
 }
 
-static uint32_t new_dict(struct editing *editing, uint32_t old, const uint32_t *items, uint32_t n)
+/* Makes a dict the items of a call such as the old one was. */
+static uint32_t as_call(struct graph *graph, const struct value *was, uint32_t dict)
 {
-    struct graph *graph = editing->graph;
-    const struct value *was = old == 0 ? NULL : graph_at(graph, old);
-    if (was == NULL || was->kind != VALUE_CALL)
-        return value_new_items(graph, VALUE_DICT, items, n);
+    const struct value *items = graph_at(graph, dict);
     const uint32_t id =
         value_new_call(graph, (enum value_form)was->form, was->call.callable, was->call.args);
-    return id == 0 || value_append_part(graph, id, PART_ITEMS, items, n) < 0 ? 0 : id;
+    const bool is_made =
+        id != 0 && value_append_part(graph, id, PART_ITEMS, value_items(items), items->n) == 0;
+    return is_made ? id : 0;
 }
 
 static uint32_t convert_object(struct editing *editing, const json_t *now, struct old old)
 {
-    const struct value *dict = json_is_object(old.json) ? dict_of(editing->graph, old.id) : NULL;
+    struct graph *graph = editing->graph;
+    const struct value *dict = json_is_object(old.json) ? dict_of(graph, old.id) : NULL;
     if (is_notation(now))
         return convert_special(editing, now);
-    if (dict == NULL)
-        old = (struct old){0};
-    auto_json json_t *places = dict == NULL ? json_object() : index_keys(editing->graph, dict);
-    autofree uint32_t *items = calloc(2 * json_object_size(now) + 1, sizeof(*items));
-    if (items == NULL || places == NULL || json_object_size(now) > UINT32_MAX / 4)
-        return fail_memory(editing);
-    uint32_t n = 0;
+    auto_json json_t *places = dict == NULL ? json_object() : index_keys(graph, dict);
+    if (places == NULL)
+        return 0;
     const char *key;
     json_t *value;
+    build_open(&editing->build, true);
     json_object_foreach((json_t *)(uintptr_t)now, key, value)
-    {
-        if (convert_member(editing, dict, places, old, key, value, items + n) == 0)
-            return 0;
-        n += 2;
-    }
-    const uint32_t id = new_dict(editing, old.id, items, n);
-    return id == 0 ? fail_memory(editing) : id;
+        convert_member(editing, dict, places, old, key, value);
+    const uint32_t id = build_close(&editing->build);
+    const struct value *was = dict == NULL ? NULL : graph_at(graph, old.id);
+    return id == 0 || was == NULL || was->kind != VALUE_CALL ? id : as_call(graph, was, id);
 }
 
 /* May it be changed, or replaced by anything? Lists and dicts that are shown as such may, unless
@@ -293,6 +271,8 @@ static bool is_plain(const struct graph *graph, struct old old)
 
 static uint32_t convert(struct editing *editing, const json_t *now, struct old old)
 {
+    if (editing->build.has_failed)
+        return 0;
     if (old.id != 0 && is_same(now, old.json))
         return old.id;
     if (old.id != 0 && !is_plain(editing->graph, old))
@@ -300,11 +280,11 @@ static uint32_t convert(struct editing *editing, const json_t *now, struct old o
     if (editing->depth >= MAX_DEPTH)
         return refuse(editing, "is nested more than 256 deep");
     editing->depth++;
-    const uint32_t id =
-        json_is_object(now) ? convert_object(editing, now, old)
-        : json_is_array(now)
-            ? convert_array(editing, now, old)
-            : convert_scalar(editing, now, old.id == 0 ? NULL : graph_at(editing->graph, old.id));
+    const uint32_t id = json_is_object(now) ? convert_object(editing, now, old)
+                        : json_is_array(now)
+                            ? convert_array(editing, now, old)
+                            : convert_scalar(editing->graph, now,
+                                             old.id == 0 ? NULL : graph_at(editing->graph, old.id));
     editing->depth--;
     return id;
 }
@@ -327,7 +307,7 @@ static json_t *parse(struct editing *editing, const char *text, size_t n_bytes)
 int value_edit(struct graph *graph, struct value_old old, const char *file, const char *text,
                size_t n_bytes, uint32_t *ret_id, struct wfs_error *err)
 {
-    struct editing editing = {.graph = graph, .file = file, .err = err};
+    struct editing editing = {.graph = graph, .build = {.graph = graph}, .file = file, .err = err};
     auto_json json_t *was = NULL, *now = NULL;
     if (old.id != 0 && old.text->n_bytes == n_bytes &&
         memcmp(old.text->bytes, text, n_bytes) == 0) {
@@ -342,8 +322,11 @@ int value_edit(struct graph *graph, struct value_old old, const char *file, cons
                         wfs_quote(file).text);
     now = parse(&editing, text, n_bytes);
     const uint32_t id = now == NULL ? 0 : convert(&editing, now, (struct old){old.id, was});
-    if (id == 0)
+    build_done(&editing.build);
+    if (id == 0) {
+        wfs_fail_memory(err); /* unless something else was wrong */
         return -EBADMSG;
+    }
     *ret_id = id;
     return 0;
 }
