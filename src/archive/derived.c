@@ -332,9 +332,9 @@ static int read_derived(const struct source *source, uint64_t offset, void *buf,
     return code;
 }
 
-static void free_derived(struct source *source)
+static void free_derived(void *ctx)
 {
-    struct derived *derived = source->ctx;
+    struct derived *derived = ctx;
     for (size_t i = 0; i < derived->n_ranges; i++) {
         if (derived->ranges[i].kind == RANGE_MEMORY)
             free(derived->ranges[i].bytes);
@@ -348,17 +348,10 @@ static void free_derived(struct source *source)
 
 int derived_new(struct source *origin, struct source **out)
 {
-    struct source *source;
-    struct derived *derived = calloc(1, sizeof(*derived));
-    if (derived == NULL || source_new_memory(origin->path, NULL, 0, &source) < 0) {
-        free(derived);
+    static const struct source_kind kind = {.read = read_derived, .done = free_derived};
+    if (source_new(&kind, origin->path, calloc(1, sizeof(struct derived)), 0, out) < 0)
         return -ENOMEM;
-    }
-    source->read = read_derived;
-    source->done = free_derived;
-    source->ctx = derived;
-    source->origin = origin;
-    *out = source;
+    (*out)->origin = origin;
     return 0;
 }
 

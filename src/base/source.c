@@ -32,21 +32,32 @@ static uint64_t next_id(void)
     return atomic_fetch_add(&last, 1) + 1;
 }
 
-static int source_new(const char *path, struct source **out)
+int source_new(const struct source_kind *kind, const char *path, void *ctx, uint64_t n_bytes,
+               struct source **out)
 {
-    struct source *source = calloc(1, sizeof(*source));
-    if (source == NULL)
-        return -ENOMEM;
-    source->id = next_id();
-    source->fd = -1;
-    source->path = strdup(path);
-    if (source->path == NULL) {
-        free(source);
+    struct {
+        struct source source;
+        atomic_bool has_changed;
+    } *made = ctx == NULL && kind->done != NULL ? NULL : calloc(1, sizeof(*made));
+    char *copy = made == NULL ? NULL : strdup(path);
+    if (copy == NULL) {
+        free(made);
+        if (ctx != NULL && kind->done != NULL)
+            kind->done(ctx);
         return -ENOMEM;
     }
-    *out = source;
+    made->source = (struct source){.path = copy,
+                                   .fd = -1,
+                                   .id = next_id(),
+                                   .n_bytes = n_bytes,
+                                   .has_changed = &made->has_changed,
+                                   .kind = kind,
+                                   .ctx = ctx};
+    *out = &made->source;
     return 0;
 }
+
+static const struct source_kind file_kind;
 
 int source_new_fd(const char *path, int fd, struct source **out, struct wfs_error *err)
 {
@@ -60,10 +71,9 @@ int source_new_fd(const char *path, int fd, struct source **out, struct wfs_erro
         return wfs_fail(err, ENXIO, "is not a regular file%s",
                         S_ISFIFO(st.st_mode) ? ": save what the pipe has to one first" : "");
     struct source *source;
-    if (source_new(path, &source) < 0)
+    if (source_new(&file_kind, path, NULL, (uint64_t)st.st_size, &source) < 0)
         return wfs_fail_memory(err);
     source->fd = steal_fd(&owned);
-    source->n_bytes = (uint64_t)st.st_size;
     source->identity = wfs_identity_of(&st);
     *out = source;
     return 0;
@@ -224,14 +234,8 @@ static int read_memory(const struct source *source, uint64_t offset, void *buf, 
 
 int source_new_memory(const char *name, const void *bytes, size_t n_bytes, struct source **out)
 {
-    struct source *source;
-    if (source_new(name, &source) < 0)
-        return -ENOMEM;
-    source->n_bytes = n_bytes;
-    source->read = read_memory;
-    source->ctx = (void *)(uintptr_t)bytes;
-    *out = source;
-    return 0;
+    static const struct source_kind kind = {.read = read_memory};
+    return source_new(&kind, name, (void *)(uintptr_t)bytes, n_bytes, out);
 }
 
 void source_free(struct source *source)
@@ -239,8 +243,8 @@ void source_free(struct source *source)
     if (source == NULL)
         return;
     const int saved = errno;
-    if (source->done != NULL)
-        source->done(source);
+    if (source->kind->done != NULL)
+        source->kind->done(source->ctx);
     if (source->fd >= 0)
         close(source->fd);
     free(source->path);
@@ -253,7 +257,7 @@ void source_close(struct source *source)
     if (source->fd >= 0)
         close(source->fd);
     source->fd = -1;
-    atomic_store(&source->has_changed, true);
+    atomic_store(source->has_changed, true);
 }
 
 static atomic_uint_fast64_t n_read; /* bytes, by all threads */
@@ -275,8 +279,8 @@ int source_read_unchecked(const struct source *source, uint64_t offset, void *bu
 {
     if (offset > source->n_bytes || n_bytes > source->n_bytes - offset)
         return -EIO;
-    if (source->read != NULL) {
-        const int code = source->read(source, offset, buf, n_bytes);
+    if (source->kind->read != NULL) {
+        const int code = source->kind->read(source, offset, buf, n_bytes);
         if (code == 0 && source->is_remote)
             atomic_fetch_add_explicit(&n_read, n_bytes, memory_order_relaxed);
         return code;
@@ -311,7 +315,7 @@ int source_read(const struct source *source, uint64_t offset, void *buf, size_t 
 int source_check(const struct source *source)
 {
     struct stat st;
-    if (atomic_load_explicit(&source->has_changed, memory_order_relaxed))
+    if (atomic_load_explicit(source->has_changed, memory_order_relaxed))
         return -EIO;
     if (source->origin != NULL)
         return source_check(source->origin);
@@ -322,8 +326,7 @@ int source_check(const struct source *source)
         if (wfs_identity_is_equal(&now, &source->identity))
             return 0;
     }
-    /* The one field that is not a description of the file but of what we know of it. */
-    atomic_store((atomic_bool *)(uintptr_t)&source->has_changed, true);
+    atomic_store(source->has_changed, true);
     return -EIO;
 }
 
@@ -331,7 +334,8 @@ const struct source *source_find(const struct source *source, uint64_t *offset, 
                                  uint64_t n_least)
 {
     uint64_t place = *offset, n = *n_bytes;
-    const struct source *file = source->find == NULL ? NULL : source->find(source, &place, &n);
+    const struct source *file =
+        source->kind->find == NULL ? NULL : source->kind->find(source, &place, &n);
     if (file == NULL || n < n_least)
         return source;
     *offset = place;
@@ -362,7 +366,7 @@ uint64_t source_expected(const struct source *source, uint64_t offset)
 
 int source_check_at(const struct source *source, uint64_t offset)
 {
-    return source->check != NULL ? source->check(source, offset) : source_check(source);
+    return source->kind->check != NULL ? source->kind->check(source, offset) : source_check(source);
 }
 
 struct wfs_identity wfs_identity_of(const struct stat *st)

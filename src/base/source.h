@@ -4,7 +4,7 @@
  * that shrinks, changes or fails gives -EIO, for that read and for all later ones, never other
  * bytes.
  *
- * Other kinds of input (a deflated zip member) are a source with their own read function.
+ * Other kinds of input (a deflated zip member) are sources of a kind of their own.
  */
 #ifndef WFS_SOURCE_H
 #define WFS_SOURCE_H
@@ -23,21 +23,22 @@ struct source {
     uint64_t id;                  /* no other source of this process has or had it */
     uint64_t n_bytes;             /* length of the whole */
     struct wfs_identity identity; /* of the file when it was opened; zeros: not a file */
-    atomic_bool has_changed;      /* sticky */
-    bool is_part;                 /* of a checkpoint; by itself it is none */
-    bool is_remote;               /* on the network: what is read soon is worth to be known */
-    bool is_weak;                 /* a change that keeps the length is not noticed */
-    /* Returns how many bytes of a remote one have been fetched. NULL for others. */
-    uint64_t (*count_cached)(const struct source *source);
-    /* Counts what was fetched for it and all others that came the same way, and that with what
-     * somebody waits for. NULL for others. */
-    void (*count_fetched)(const struct source *source, uint64_t *ret_fetched, uint64_t *ret_needed);
-    /* Reads exactly n_bytes. Safe to call from many threads. NULL for files. */
-    int (*read)(const struct source *source, uint64_t offset, void *buf, size_t n_bytes);
-    void (*done)(struct source *source); /* frees ctx; NULL: nothing to free */
-    void *ctx;
+    atomic_bool *has_changed;    /* sticky; no description of the source, but what is known of it */
+    bool is_part;                /* of a checkpoint; by itself it is none */
+    bool is_remote;              /* on the network: what is read soon is worth to be known */
+    bool is_weak;                /* a change that keeps the length is not noticed */
     const struct source *origin; /* what a made-up one is made of, which is looked at for changes;
                                     NULL: nothing */
+    const struct source_kind *kind;
+    void *ctx; /* of the kind */
+};
+
+/* How the bytes are read of what is not a file. */
+struct source_kind {
+    /* Reads exactly n_bytes. Safe to call from many threads. NULL: a file, which is read by its
+     * descriptor. */
+    int (*read)(const struct source *source, uint64_t offset, void *buf, size_t n_bytes);
+    void (*done)(void *ctx); /* NULL: nothing to free */
     /* Checks the sources that the bytes at offset are made of, where they are several; NULL:
      * origin is all. */
     int (*check)(const struct source *source, uint64_t offset);
@@ -48,7 +49,17 @@ struct source {
     /* Returns why the bytes at offset cannot be read, once that is known, or NULL. NULL: no reason
      * is ever known. */
     const char *(*trouble)(const struct source *source, uint64_t offset);
+    /* Returns how many bytes of a remote one have been fetched. NULL for others. */
+    uint64_t (*count_cached)(const struct source *source);
+    /* Counts what was fetched for it and all others that came the same way, and that with what
+     * somebody waits for. NULL for others. */
+    void (*count_fetched)(const struct source *source, uint64_t *ret_fetched, uint64_t *ret_needed);
 };
+
+/* Makes a source of a kind, with no file. path is copied. ctx is freed by `done` when this fails,
+ * too; where the kind has that, NULL means that memory ran out. -ENOMEM. */
+int source_new(const struct source_kind *kind, const char *path, void *ctx, uint64_t n_bytes,
+               struct source **out);
 
 /*
  * Opens a regular file (symbolic links followed, without blocking). -EISDIR for a directory, -ENXIO

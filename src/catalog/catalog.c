@@ -361,8 +361,8 @@ uint64_t wfs_catalog_source_bytes(const struct wfs_catalog *catalog, size_t i)
 uint64_t wfs_catalog_source_cached(const struct wfs_catalog *catalog, size_t i, bool *ret)
 {
     const struct source *source = catalog->sources[i];
-    *ret = source->count_cached != NULL;
-    return *ret ? source->count_cached(source) : source->n_bytes;
+    *ret = source->kind->count_cached != NULL;
+    return *ret ? source->kind->count_cached(source) : source->n_bytes;
 }
 
 struct wfs_identity wfs_catalog_source_identity(const struct wfs_catalog *catalog, size_t i)
@@ -373,7 +373,7 @@ struct wfs_identity wfs_catalog_source_identity(const struct wfs_catalog *catalo
 const char *wfs_catalog_source_trouble(const struct wfs_catalog *catalog, size_t i)
 {
     const struct source *source = catalog->sources[i];
-    return source->is_remote && source->trouble != NULL ? source->trouble(source, 0) : NULL;
+    return source->is_remote && source->kind->trouble != NULL ? source->kind->trouble(source, 0) : NULL;
 }
 
 int wfs_catalog_source_of(const struct wfs_catalog *catalog, const struct wfs_tensor *tensor)

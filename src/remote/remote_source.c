@@ -44,9 +44,9 @@ struct remote_object {
     size_t n_troubles;
 };
 
-static void done(struct source *source)
+static void free_object(void *ctx)
 {
-    struct remote_object *object = source->ctx;
+    struct remote_object *object = ctx;
     const struct fetching message = {.kind = FETCHING_CLOSE, .object = object->number};
     remote_tell(object->remote, &message);
     close(object->cache.fd);
@@ -86,7 +86,7 @@ static int fail(const struct source *source, struct wfs_error *err, int code)
         return code;
     remember(object, err->text);
     if (code == -ESTALE)
-        atomic_store((atomic_bool *)(uintptr_t)&source->has_changed, true);
+        atomic_store(source->has_changed, true);
     return code == -ENOSPC || code == -EDQUOT ? code : -EIO;
 }
 
@@ -139,7 +139,7 @@ static int read_object(const struct source *source, uint64_t offset, void *buf, 
     const uint64_t end = is_known && expected < behind ? behind : expected;
     char *out = buf;
     int code = 0;
-    if (atomic_load_explicit(&source->has_changed, memory_order_relaxed))
+    if (atomic_load_explicit(source->has_changed, memory_order_relaxed))
         return -EIO;
     while (n_bytes > 0 && code == 0) {
         const size_t n = n_bytes < SLICE ? n_bytes : SLICE;
@@ -173,9 +173,15 @@ static uint64_t count_cached(const struct source *source)
 
 /* ---- opening ---- */
 
+static const struct source_kind remote_kind = {.read = read_object,
+                                               .done = free_object,
+                                               .trouble = trouble,
+                                               .count_cached = count_cached,
+                                               .count_fetched = count_fetched};
+
 const char *remote_source_url(const struct source *source)
 {
-    return source->read == read_object ? ((const struct remote_object *)source->ctx)->url : NULL;
+    return source->kind == &remote_kind ? ((const struct remote_object *)source->ctx)->url : NULL;
 }
 
 /* Takes what the answer has. */
@@ -185,29 +191,23 @@ static int make_source(struct wfs_remote *remote, uint32_t number, struct remote
     autofree char *shown = url_shown(answer->text);
     struct remote_object *object = calloc(1, sizeof(*object));
     struct source *source = NULL;
-    if (shown == NULL || object == NULL || source_new_memory(shown, NULL, 0, &source) < 0) {
+    if (shown == NULL || object == NULL) {
         free(object);
         return -ENOMEM;
     }
     object->remote = remote_share(remote);
     object->number = number;
-    source->n_bytes = answer->n_bytes;
-    source->identity = (struct wfs_identity){.device = UINT64_MAX,
-                                             .inode = cachefile_hash(answer->text, answer->digest),
-                                             .n_bytes = answer->n_bytes};
-    source->is_remote = true;
-    source->read = read_object;
-    source->done = done;
-    source->trouble = trouble;
-    source->count_cached = count_cached;
-    source->count_fetched = count_fetched;
-    source->is_weak = (answer->code & FETCHING_IS_WEAK) != 0;
-    source->ctx = object;
     pthread_mutex_init(&object->lock, NULL);
-    cachefile_init(&object->cache, answer->fd, answer->base, answer->n_bytes,
-                   cachefile_hash(answer->text, answer->digest));
+    const uint64_t hash = cachefile_hash(answer->text, answer->digest);
+    cachefile_init(&object->cache, answer->fd, answer->base, answer->n_bytes, hash);
     object->url = steal(&answer->text);
     answer->fd = -1;
+    if (source_new(&remote_kind, shown, object, answer->n_bytes, &source) < 0)
+        return -ENOMEM;
+    source->identity =
+        (struct wfs_identity){.device = UINT64_MAX, .inode = hash, .n_bytes = answer->n_bytes};
+    source->is_remote = true;
+    source->is_weak = (answer->code & FETCHING_IS_WEAK) != 0;
     *out = source;
     return 0;
 }

@@ -136,9 +136,9 @@ void wfs_tensor_read_ahead(const struct wfs_tensor *tensor, uint64_t offset)
 const char *wfs_tensor_trouble(const struct wfs_tensor *tensor)
 {
     const struct source *source = tensor->stored.source;
-    if (tensor->trouble != NULL || source == NULL || source->trouble == NULL)
+    if (tensor->trouble != NULL || source == NULL || source->kind->trouble == NULL)
         return tensor->trouble;
-    return source->trouble(source, tensor->stored.offset);
+    return source->kind->trouble(source, tensor->stored.offset);
 }
 
 int wfs_tensor_check_source(const struct wfs_tensor *tensor)
@@ -340,24 +340,17 @@ static int read_shown(const struct source *source, uint64_t offset, void *buf, s
     return n < 0 ? (int)n : (size_t)n < n_bytes ? -EIO : 0;
 }
 
-static void free_shown(struct source *source)
+static void free_shown(void *ctx)
 {
-    free(source->ctx);
+    free(ctx);
 }
 
 int shown_source(const struct wfs_tensor *tensor, struct source **out)
 {
-    struct source *source;
+    static const struct source_kind kind = {.read = read_shown, .done = free_shown};
     struct wfs_tensor *copy = malloc(sizeof(*copy));
-    if (copy == NULL || source_new_memory("an edit", NULL, 0, &source) < 0) {
-        free(copy);
+    if (copy == NULL)
         return -ENOMEM;
-    }
     *copy = *tensor;
-    source->n_bytes = tensor->n_bytes;
-    source->read = read_shown;
-    source->done = free_shown;
-    source->ctx = copy;
-    *out = source;
-    return 0;
+    return source_new(&kind, "an edit", copy, tensor->n_bytes, out);
 }

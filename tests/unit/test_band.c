@@ -173,7 +173,7 @@ static void test_a_band_made_ahead_is_not_shown_when_the_source_changes(void)
     check(check_range(&sample, 0, 4096));
     wfs_tensor_read_ahead(&sample.tensor, n_band / 2);
     check(check_range(&sample, n_band, 4096));
-    sample.source->has_changed = true;
+    *sample.source->has_changed = true;
     char byte;
     check_int(wfs_tensor_read(&sample.tensor, n_band, &byte, 1), -EIO);
     wfs_tensor_read_ahead(&sample.tensor, n_band + n_band / 2);

@@ -240,17 +240,15 @@ static int fail_to_read(const struct source *source, uint64_t offset, void *buf,
 
 static void a_failing_disk_is_no_damaged_file(void)
 {
+    static const struct source_kind kind = {.read = fail_to_read};
     static const uint64_t fails_at[] = {12, 8, 0};
     const struct load_context context = default_context();
     for (size_t i = 0; i < 3; i++) {
         struct loaded loaded = {0};
         struct source *source;
-        if (source_new_memory("x.safetensors", "", 0, &source) < 0 ||
+        if (source_new(&kind, "x.safetensors", (void *)(uintptr_t)&fails_at[i], 12, &source) < 0 ||
             catalog_new(&loaded.catalog) < 0 || catalog_adopt_source(loaded.catalog, source) < 0)
             abort();
-        source->n_bytes = 12;
-        source->read = fail_to_read;
-        source->ctx = (void *)(uintptr_t)&fails_at[i];
         check_int(format_safetensors.functions->load(source, &context, loaded.catalog, &loaded.err),
                   -EIO);
         check(strncmp(loaded.err.text, "cannot read ", 12) == 0);

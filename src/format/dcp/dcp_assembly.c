@@ -385,9 +385,9 @@ static const char *trouble_at(const struct source *source, uint64_t offset)
     return tensor == NULL ? NULL : tensor->late_trouble;
 }
 
-static void free_assembly(struct source *source)
+static void free_assembly(void *ctx)
 {
-    struct assembly *assembly = source->ctx;
+    struct assembly *assembly = ctx;
     dcp_window_done(&assembly->window);
     dcp_tables_done(&assembly->tables);
     pthread_mutex_destroy(&assembly->lock);
@@ -413,27 +413,21 @@ static bool set_starts(struct dcp_tables *tables, uint64_t *ret_n_bytes)
 
 int dcp_assembly_new(const char *path, struct dcp_tables *tables, struct source **out)
 {
+    static const struct source_kind kind = {.read = read_assembly,
+                                            .done = free_assembly,
+                                            .check = check_files,
+                                            .find = find_piece,
+                                            .trouble = trouble_at};
     uint64_t n_bytes;
-    struct source *source;
     if (!set_starts(tables, &n_bytes))
         return -EOVERFLOW;
     struct assembly *assembly = calloc(1, sizeof(*assembly));
-    if (assembly == NULL || source_new_memory(path, NULL, 0, &source) < 0) {
-        free(assembly);
+    if (assembly == NULL)
         return -ENOMEM;
-    }
     assembly->tables = *tables;
     *tables = (struct dcp_tables){0};
     pthread_mutex_init(&assembly->lock, NULL);
-    source->n_bytes = n_bytes;
-    source->read = read_assembly;
-    source->done = free_assembly;
-    source->check = check_files;
-    source->find = find_piece;
-    source->trouble = trouble_at;
-    source->ctx = assembly;
-    *out = source;
-    return 0;
+    return source_new(&kind, path, assembly, n_bytes, out);
 }
 
 const struct dcp_tables *dcp_assembly_tables(const struct source *source)

@@ -195,14 +195,12 @@ static int load_window(struct dcp_window *window, const struct dcp_opening *o,
                        struct wfs_error *err)
 {
     const struct load_context context = {.limits = *o->limits};
+    static const struct source_kind kind = {.read = read_shifted};
     struct source *source;
-    if (source_new_memory(o->file->path, NULL, 0, &source) < 0)
+    if (source_new(&kind, o->file->path, window, o->file->n_bytes - o->item->offset, &source) < 0)
         return wfs_fail_memory(err);
     window->file = o->file;
     window->offset = o->item->offset;
-    source->n_bytes = o->file->n_bytes - o->item->offset;
-    source->read = read_shifted;
-    source->ctx = window;
     const int code = format_load(&format_safetensors, source, &context, &window->catalog, err);
     return code < 0 ? code : dcp_sharding_read(&window->sharding, window->catalog, err);
 }

@@ -110,9 +110,9 @@ static int check_encoded(const struct source *source, uint64_t offset)
                : source_check_at(stored->source, stored->offset);
 }
 
-static void free_encoded(struct source *source)
+static void free_encoded(void *ctx)
 {
-    struct encoded *encoded = source->ctx;
+    struct encoded *encoded = ctx;
     free(encoded->ranges);
     free(encoded);
 }
@@ -124,16 +124,9 @@ static const char *path_of(const struct wfs_tensor *tensor)
 
 static int make(const char *path, struct source **out)
 {
-    struct encoded *encoded = calloc(1, sizeof(*encoded));
-    if (encoded == NULL || source_new_memory(path, NULL, 0, out) < 0) {
-        free(encoded);
-        return -ENOMEM;
-    }
-    (*out)->read = read_encoded;
-    (*out)->check = check_encoded;
-    (*out)->done = free_encoded;
-    (*out)->ctx = encoded;
-    return 0;
+    static const struct source_kind kind = {
+        .read = read_encoded, .check = check_encoded, .done = free_encoded};
+    return source_new(&kind, path, calloc(1, sizeof(struct encoded)), 0, out);
 }
 
 int record_encoded_add(struct source **source, const struct wfs_tensor *tensor,

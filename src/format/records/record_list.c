@@ -259,9 +259,9 @@ static int read_decoded(const struct source *source, uint64_t offset, void *buf,
     return code;
 }
 
-static void free_decoded(struct source *source)
+static void free_decoded(void *ctx)
 {
-    struct decoded *decoded = source->ctx;
+    struct decoded *decoded = ctx;
     if (decoded->owns_bytes)
         source_free(decoded->bytes);
     record_lists_done(&decoded->lists);
@@ -269,24 +269,19 @@ static void free_decoded(struct source *source)
     free(decoded);
 }
 
+static const struct source_kind decoded_kind = {.read = read_decoded, .done = free_decoded};
+
 int record_source_new(struct source *file, struct source *bytes, bool is_owned,
                       struct record_lists *lists, struct source **out)
 {
-    struct source *source;
     struct decoded *decoded = calloc(1, sizeof(*decoded));
-    if (decoded == NULL || source_new_memory(file->path, NULL, 0, &source) < 0) {
-        free(decoded);
+    if (source_new(&decoded_kind, file->path, decoded, 0, out) < 0)
         return -ENOMEM;
-    }
     decoded->bytes = bytes;
     decoded->owns_bytes = is_owned;
     decoded->lists = *lists;
     *lists = (struct record_lists){0};
-    source->read = read_decoded;
-    source->done = free_decoded;
-    source->ctx = decoded;
-    source->origin = file;
-    *out = source;
+    (*out)->origin = file;
     return 0;
 }
 
@@ -327,8 +322,8 @@ const struct record_list *record_source_whole(const struct wfs_tensor *tensor,
                                               const struct source **ret_bytes)
 {
     const struct wfs_stored *stored = &tensor->stored;
-    if (stored->source == NULL || stored->source->read != read_decoded || stored->strides != NULL ||
-        stored->is_big_endian || stored->dtype != tensor->dtype)
+    if (stored->source == NULL || stored->source->kind != &decoded_kind ||
+        stored->strides != NULL || stored->is_big_endian || stored->dtype != tensor->dtype)
         return NULL;
     const struct decoded *decoded = stored->source->ctx;
     const struct range *range = range_at(decoded, stored->offset);

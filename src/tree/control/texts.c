@@ -216,10 +216,10 @@ static void add_sources(const struct wfs_tree *tree, struct strbuf *text)
         strbuf_puts(text, i == 0 ? "\n    {\"path\": " : ",\n    {\"path\": ");
         strbuf_json(text, source->path);
         strbuf_puts(text, ", \"state\": ");
-        strbuf_json(text, atomic_load(&source->has_changed) ? "changed" : "ok");
-        if (source->count_cached != NULL)
+        strbuf_json(text, atomic_load(source->has_changed) ? "changed" : "ok");
+        if (source->kind->count_cached != NULL)
             strbuf_printf(text, ", \"bytes\": %" PRIu64 ", \"cached\": %" PRIu64, source->n_bytes,
-                          source->count_cached(source));
+                          source->kind->count_cached(source));
         strbuf_puts(text, "}");
     }
     strbuf_puts(text, tree->catalog->n_sources == 0 ? "]\n" : "\n  ]\n");
@@ -231,8 +231,8 @@ static void count_fetched(const struct wfs_tree *tree, struct wfs_status *status
     status->n_fetched = status->n_needed = 0;
     for (size_t i = 0; i < tree->catalog->n_sources && status->n_needed == 0; i++) {
         const struct source *source = tree->catalog->sources[i];
-        if (source->count_fetched != NULL)
-            source->count_fetched(source, &status->n_fetched, &status->n_needed);
+        if (source->kind->count_fetched != NULL)
+            source->kind->count_fetched(source, &status->n_fetched, &status->n_needed);
     }
 }
 

@@ -65,27 +65,20 @@ static int read_source(const struct source *source, uint64_t offset, void *buf, 
     return n < 0 ? (int)n : (size_t)n < n_bytes ? -EIO : 0;
 }
 
-static void free_file(struct source *source)
+static void free_file(void *ctx)
 {
-    free(source->ctx);
+    free(ctx);
 }
 
 int editfile_source(const struct wfs_tree *tree, const struct wfs_node *node, struct source **out)
 {
     const struct edit *edit = node->edit;
-    struct source *source;
+    static const struct source_kind kind = {.read = read_source, .done = free_file};
     struct staged_file *file = malloc(sizeof(*file));
-    if (file == NULL || source_new_memory("an edit", NULL, 0, &source) < 0) {
-        free(file);
+    if (file == NULL)
         return -ENOMEM;
-    }
     *file = (struct staged_file){&tree->stage->data, edit->number, edit->is_lost};
-    source->n_bytes = edit->n_bytes;
-    source->read = read_source;
-    source->done = free_file;
-    source->ctx = file;
-    *out = source;
-    return 0;
+    return source_new(&kind, "an edit", file, edit->n_bytes, out);
 }
 
 /* ---- writing ---- */
