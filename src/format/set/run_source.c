@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/bytes.h"
 #include "format/set/set.h"
 #include "format/set/shard_files.h"
 #include "catalog/catalog.h"
@@ -26,19 +25,18 @@ static const char *const kinds[N_KINDS] = {"model", "optim", "scheduler"};
 
 struct epoch {
     uint64_t number;
-    char *files[N_KINDS]; /* malloc'ed names; NULL: there is none */
+    const char *files[N_KINDS]; /* among the names; NULL: there is none */
 };
 
 struct run {
+    struct shard_names names;
     struct epoch *epochs; /* malloc'ed */
     size_t n_epochs, n_room;
 };
 
 static void run_done(struct run *run)
 {
-    for (size_t i = 0; i < run->n_epochs; i++)
-        for (size_t kind = 0; kind < N_KINDS; kind++)
-            free(run->epochs[i].files[kind]);
+    shard_names_done(&run->names);
     free(run->epochs);
 }
 
@@ -49,18 +47,14 @@ static bool parse_name(const char *name, size_t *ret_kind, uint64_t *ret_number)
 {
     for (size_t kind = 0; kind < N_KINDS; kind++) {
         const size_t n = strlen(kinds[kind]);
-        const char *at = name + n + 1;
-        uint64_t number = 0;
-        if (strncmp(name, kinds[kind], n) != 0 || name[n] != '-' || *at < '0' || *at > '9')
+        char *end;
+        if (strncmp(name, kinds[kind], n) != 0 || name[n] != '-' || name[n + 1] < '0' ||
+            name[n + 1] > '9')
             continue;
-        for (; *at >= '0' && *at <= '9'; at++) {
-            if (!checked_mul(number, (uint64_t)10, &number) ||
-                !checked_add(number, (uint64_t)(*at - '0'), &number))
-                return false;
-        }
+        errno = 0;
         *ret_kind = kind;
-        *ret_number = number;
-        return *at == '\0' || *at == '.';
+        *ret_number = strtoull(name + n + 1, &end, 10);
+        return errno == 0 && (*end == '\0' || *end == '.');
     }
     return false;
 }
@@ -77,39 +71,30 @@ static struct epoch *find_epoch(struct run *run, uint64_t number)
     return &run->epochs[run->n_epochs++];
 }
 
-/* -EEXIST: there are two files of one kind and epoch. */
-static int add_file(struct run *run, const char *name, uint64_t n_max)
-{
-    size_t kind;
-    uint64_t number;
-    if (!parse_name(name, &kind, &number))
-        return 0;
-    struct epoch *epoch = run->n_epochs >= n_max ? NULL : find_epoch(run, number);
-    if (epoch == NULL)
-        return run->n_epochs >= n_max ? -E2BIG : -ENOMEM;
-    if (epoch->files[kind] != NULL)
-        return -EEXIST;
-    epoch->files[kind] = strdup(name);
-    return epoch->files[kind] == NULL ? -ENOMEM : 0;
-}
-
 static int list_run(struct run *run, const char *folder, const struct load_context *context,
                     struct wfs_error *err)
 {
-    cleanup(shard_names_done) struct shard_names names = {0};
-    int code = shard_names_list(&names, folder, NULL);
+    const int code = shard_names_list(&run->names, folder, NULL);
     if (code < 0)
         return wfs_fail(err, -code, "cannot open the directory: %s", strerror(-code));
-    for (size_t i = 0; code == 0 && i < names.n_names; i++) {
-        code = add_file(run, names.names[i], context->limits.files);
-        if (code == -EEXIST)
+    for (size_t i = 0; i < run->names.n_names; i++) {
+        const char *name = run->names.names[i];
+        size_t kind;
+        uint64_t number;
+        if (!parse_name(name, &kind, &number))
+            continue;
+        if (run->n_epochs >= context->limits.files)
+            return wfs_fail(err, E2BIG, "it has more epochs than the limit files");
+        struct epoch *epoch = find_epoch(run, number);
+        if (epoch == NULL)
+            return wfs_fail_memory(err);
+        if (epoch->files[kind] != NULL)
             return wfs_fail(err, EINVAL,
                             "'%s' has another file of the same kind and epoch beside it",
-                            wfs_quote(names.names[i]).text);
+                            wfs_quote(name).text);
+        epoch->files[kind] = name;
     }
-    return code == -E2BIG ? wfs_fail(err, E2BIG, "it has more epochs than the limit files")
-           : code < 0     ? wfs_fail_memory(err)
-                          : 0;
+    return 0;
 }
 
 /* Chooses the epoch that was asked for, or the newest one. *ret NULL: it is not a run. */

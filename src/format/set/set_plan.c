@@ -40,34 +40,33 @@ static struct shard *add_shard(struct wfs_shards *set)
     return shard;
 }
 
-static int find_home(const struct wfs_shards *set, const struct source *home, size_t *ret)
+static struct shard *find_home(const struct wfs_shards *set, const struct source *home)
 {
     for (size_t i = set->n_shards; i-- > 0;) {
-        if (set->shards[i].home == home) {
-            *ret = i;
-            return 1;
-        }
+        if (set->shards[i].home == home)
+            return &set->shards[i];
     }
-    return 0;
+    return NULL;
 }
 
 /* Each goes where it was; one that was nowhere goes where the one before it went. */
 static int cut_as_it_was(struct wfs_shards *set, struct wfs_error *err)
 {
     const struct wfs_catalog *catalog = set->catalog;
-    size_t at = 0;
+    struct shard *shard = NULL;
     for (size_t i = 0; i < catalog->n_tensors; i++) {
         const struct wfs_tensor *tensor = &catalog->tensors[i];
-        const bool is_first = set->n_shards == 0;
-        if (is_first || (tensor->home != NULL && !find_home(set, tensor->home, &at))) {
-            const bool has_homeless = !is_first && set->shards[0].home == NULL;
-            struct shard *shard = has_homeless ? &set->shards[0] : add_shard(set);
+        if (shard == NULL || tensor->home != NULL) {
+            shard = find_home(set, tensor->home);
+            if (shard == NULL && set->n_shards > 0 && set->shards[0].home == NULL)
+                shard = &set->shards[0];
+            if (shard == NULL)
+                shard = add_shard(set);
             if (shard == NULL)
                 return wfs_fail_memory(err);
             shard->home = tensor->home;
-            at = (size_t)(shard - set->shards);
         }
-        if (set_add_tensor(set->shards[at].part, tensor) == NULL)
+        if (set_add_tensor(shard->part, tensor) == NULL)
             return wfs_fail_memory(err);
     }
     return 0;
@@ -153,20 +152,6 @@ static void find_homes(struct wfs_shards *set)
     }
 }
 
-/*
- * Adds the shards with their tensors: each where it was, or with max_bytes not 0 in files of at
- * most that. -EINVAL without tensors, -E2BIG for too many files, -ENOMEM.
- */
-static int partition(struct wfs_shards *set, uint64_t max_bytes, struct wfs_error *err)
-{
-    if (set->catalog->n_tensors == 0)
-        return wfs_fail(err, EINVAL, "there are no tensors to write as a set");
-    const int code = max_bytes == 0 ? cut_as_it_was(set, err) : cut_by_size(set, max_bytes, err);
-    if (code == 0)
-        find_homes(set);
-    return code;
-}
-
 void wfs_shards_free(struct wfs_shards *set)
 {
     if (set == NULL)
@@ -204,17 +189,13 @@ static bool is_same_text(const struct wfs_text *a, const struct wfs_text *b)
     return a == b;
 }
 
-static bool is_of(const struct source *source, const struct source *home)
-{
-    return source == NULL || source == home || source->origin == home;
-}
-
 static bool is_same_tensor(const struct shard *shard, const struct wfs_tensor *wanted,
                            const struct wfs_tensor *found)
 {
-    return is_of(wanted->stored.source, shard->home) && strcmp(wanted->key, found->key) == 0 &&
-           wanted->dtype == found->dtype && wanted->n_bytes == found->n_bytes &&
-           wfs_shape_is_equal(&wanted->shape, &found->shape) &&
+    const struct source *source = wanted->stored.source;
+    return (source == NULL || source == shard->home || source->origin == shard->home) &&
+           strcmp(wanted->key, found->key) == 0 && wanted->dtype == found->dtype &&
+           wanted->n_bytes == found->n_bytes && wfs_shape_is_equal(&wanted->shape, &found->shape) &&
            wanted->stored.offset == found->stored.offset && tied_are_stored_alike(wanted, found) &&
            is_same_text(wanted->attrs, found->attrs);
 }
@@ -270,6 +251,17 @@ static const struct wfs_text *find_text(const struct wfs_text *texts, const char
     return texts;
 }
 
+/* Returns true if one of the first n files has a text with the name, or will be written anyway. */
+static bool is_said(const struct wfs_shards *set, size_t n, const char *name)
+{
+    for (size_t i = 0; i < n; i++) {
+        const struct wfs_catalog *found = set->shards[i].found;
+        if (found == NULL || find_text(found->meta, name) != NULL)
+            return true;
+    }
+    return false;
+}
+
 /*
  * If several files have a text with the same name, the set has that of the first. A file can stay
  * as it is if each of its texts is the expected one, or an earlier file has the expected one.
@@ -278,25 +270,10 @@ static bool has_wanted_texts(const struct wfs_shards *set, size_t i)
 {
     for (const struct wfs_text *text = set->shards[i].found->meta; text; text = text->next) {
         const struct wfs_text *wanted = find_text(set->catalog->meta, text->name);
-        bool is_said = wanted != NULL && is_equal(wanted, text);
-        for (size_t j = 0; wanted != NULL && j < i && !is_said; j++) {
-            const struct shard *shard = &set->shards[j];
-            is_said = shard->found == NULL || find_text(shard->found->meta, text->name) != NULL;
-        }
-        if (!is_said)
+        if (wanted == NULL || (!is_equal(wanted, text) && !is_said(set, i, text->name)))
             return false;
     }
     return true;
-}
-
-static bool is_said_somewhere(const struct wfs_shards *set, const struct wfs_text *text)
-{
-    for (size_t i = 0; i < set->n_shards; i++) {
-        const struct wfs_catalog *found = set->shards[i].found;
-        if (found == NULL || find_text(found->meta, text->name) != NULL)
-            return true;
-    }
-    return false;
 }
 
 /* Files that are as they are to be; `found` says which. */
@@ -313,7 +290,7 @@ static int find_untouched(struct wfs_shards *set, struct wfs_error *err)
         }
     }
     for (const struct wfs_text *text = set->catalog->meta; text != NULL; text = text->next) {
-        if (is_said_somewhere(set, text))
+        if (is_said(set, set->n_shards, text->name))
             continue;
         wfs_catalog_free(set->shards[0].found);
         set->shards[0].found = NULL;
@@ -340,10 +317,16 @@ static int plan_directory(struct wfs_shards *set, uint64_t max_bytes, struct wfs
     return 0;
 }
 
+/* Each tensor goes where it was, or with max_bytes not 0 into files of at most that. */
 static int plan_shards(struct wfs_shards *set, uint64_t max_bytes, struct wfs_error *err)
 {
-    const int code = partition(set, max_bytes, err);
-    return code < 0 ? code : find_untouched(set, err);
+    if (set->catalog->n_tensors == 0)
+        return wfs_fail(err, EINVAL, "there are no tensors to write as a set");
+    const int code = max_bytes == 0 ? cut_as_it_was(set, err) : cut_by_size(set, max_bytes, err);
+    if (code < 0)
+        return code;
+    find_homes(set);
+    return find_untouched(set, err);
 }
 
 static int plan(struct wfs_shards *set, uint64_t max_bytes, struct wfs_error *err)

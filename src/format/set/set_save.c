@@ -33,7 +33,7 @@ struct saving {
     const char *text; /* of the index */
     size_t n_text;
     struct strbuf note;        /* text of the note beside the output; empty: there is none */
-    struct wfs_catalog *found; /* what a directory holds; NULL: not read yet, or an index */
+    struct wfs_catalog *found; /* what all files hold together; NULL: not read yet */
     struct wfs_save_report *report;
     struct wfs_error *err;
 };
@@ -53,9 +53,12 @@ static int fail_home(const struct saving *saving, const struct shard *shard)
                     wfs_quote(shard->home->path).text);
 }
 
-/* The whole file, byte for byte. */
-static int copy_home(struct saving *saving, const struct shard *shard)
+/* Takes the whole file, or else copies it byte for byte. */
+static int take_home(struct saving *saving, const struct shard *shard)
 {
+    const int taken = outfile_take(shard->outfile, shard->home);
+    if (taken != -EOPNOTSUPP)
+        return taken < 0 ? save_fail_write(shard->outfile, taken, saving->err) : 0;
     for (uint64_t n_done = 0; n_done < shard->home->n_bytes;) {
         uint64_t n = 0;
         int code =
@@ -70,14 +73,6 @@ static int copy_home(struct saving *saving, const struct shard *shard)
             return wfs_fail(saving->err, -code, "interrupted");
     }
     return 0;
-}
-
-static int take_home(struct saving *saving, const struct shard *shard)
-{
-    const int code = outfile_take(shard->outfile, shard->home);
-    if (code != -EOPNOTSUPP)
-        return code < 0 ? save_fail_write(shard->outfile, code, saving->err) : 0;
-    return copy_home(saving, shard);
 }
 
 /* What was taken over is in the file under its new name as it was in the old one. */
@@ -96,6 +91,13 @@ static int read_taken(struct saving *saving, const struct shard *shard)
                                        wfs_quote(shard->name).text);
 }
 
+/* What was written is durable, and on the disk as it was written. */
+static int settle(const struct saving *saving, struct outfile *outfile)
+{
+    const int code = outfile_sync(outfile, saving->err);
+    return code < 0 ? code : outfile_check(outfile, &saving->inner, saving->err);
+}
+
 static int write_shard(struct saving *saving, struct shard *shard)
 {
     const bool is_new = shard->layout != NULL;
@@ -107,9 +109,7 @@ static int write_shard(struct saving *saving, struct shard *shard)
         code = is_new ? save_emit(shard->layout, &saving->inner, shard->outfile, saving->err)
                       : take_home(saving, shard);
     if (code == 0)
-        code = outfile_sync(shard->outfile, saving->err);
-    if (code == 0)
-        code = outfile_check(shard->outfile, &saving->inner, saving->err);
+        code = settle(saving, shard->outfile);
     if (code == 0 && saving->set->kind == NULL)
         code = is_new ? readback_load_same(shard->layout, &saving->inner, shard->outfile,
                                            &shard->found, saving->err)
@@ -160,18 +160,13 @@ static int read_directory(struct saving *saving)
 
 static int read_index(const struct saving *saving)
 {
-    struct shard_index index;
-    struct source *source;
-    int code = source_open(outfile_path(saving->index), &source, saving->err);
-    if (code < 0)
-        return code;
-    code = shard_index_read(&index, source, UINT64_MAX, saving->err);
-    if (code >= 0 && (code == 0 || index.n_keys != saving->set->catalog->n_tensors))
-        code = wfs_fail(saving->err, EIO, "internal error: the index has %s, expected %zu",
-                        wfs_count(index.n_keys, "key").text, saving->set->catalog->n_tensors);
-    shard_index_done(&index);
-    source_free(source);
-    return code < 0 ? code : 0;
+    cleanup(shard_index_done) struct shard_index index = {0};
+    const size_t n = saving->set->catalog->n_tensors;
+    const int code = shard_index_list(&index, NULL, outfile_path(saving->index), saving->err);
+    if (code < 0 || index.n_keys == n)
+        return code < 0 ? code : 0;
+    return wfs_fail(saving->err, EIO, "internal error: the index has %s, expected %zu",
+                    wfs_count(index.n_keys, "key").text, n);
 }
 
 static int write_index(struct saving *saving)
@@ -179,9 +174,7 @@ static int write_index(struct saving *saving)
     int code = outfile_write(saving->index, saving->text, saving->n_text);
     if (code < 0)
         return save_fail_write(saving->index, code, saving->err);
-    code = outfile_sync(saving->index, saving->err);
-    if (code == 0)
-        code = outfile_check(saving->index, &saving->inner, saving->err);
+    code = settle(saving, saving->index);
     if (code < 0)
         return code;
     return saving->set->kind != NULL ? read_directory(saving) : read_index(saving);
@@ -223,17 +216,12 @@ static int gather(struct wfs_shards *set, struct wfs_catalog **out)
         return -ENOMEM;
     qsort(set->shards, set->n_shards, sizeof(*set->shards), compare_shards);
     for (size_t i = 0; i < set->n_shards; i++) {
-        struct wfs_catalog *part = set->shards[i].found;
-        for (size_t j = 0; j < part->n_tensors; j++) {
-            struct wfs_tensor *tensor = catalog_add(whole);
-            if (tensor == NULL)
-                return -ENOMEM;
-            *tensor = part->tensors[j];
-        }
-        if (catalog_merge_texts(whole, part) < 0)
-            return -ENOMEM;
-        set->shards[i].found = NULL;
-        if (catalog_adopt_part(whole, part) < 0)
+        struct wfs_catalog *part = steal(&set->shards[i].found);
+        memcpy(whole->tensors + whole->n_tensors, part->tensors,
+               part->n_tensors * sizeof(*part->tensors));
+        whole->n_tensors += part->n_tensors;
+        const int code = catalog_merge_texts(whole, part);
+        if (catalog_adopt_part(whole, part) < 0 || code < 0)
             return -ENOMEM;
     }
     *out = steal(&whole);
@@ -243,20 +231,19 @@ static int gather(struct wfs_shards *set, struct wfs_catalog **out)
 static int publish(struct saving *saving)
 {
     struct wfs_shards *set = saving->set;
-    auto_catalog struct wfs_catalog *whole = NULL;
-    int code = set->kind == NULL
-                   ? 0
-                   : save_tell_dangers(saving->options, set->catalog, saving->found, saving->err);
-    for (size_t i = 0; i < set->n_shards && code == 0 && set->kind == NULL; i++)
-        code = save_tell_dangers(saving->options, set->catalog, set->shards[i].found, saving->err);
+    const size_t n_found = set->kind != NULL ? 1 : set->n_shards;
+    int code = 0;
+    for (size_t i = 0; code == 0 && i < n_found; i++)
+        code = save_tell_dangers(saving->options, set->catalog,
+                                 set->kind != NULL ? saving->found : set->shards[i].found,
+                                 saving->err);
     if (code < 0)
         return code;
-    if (set->kind == NULL && gather(set, &whole) < 0)
+    if (set->kind == NULL && gather(set, &saving->found) < 0)
         return wfs_fail_memory(saving->err);
     code = set_note_add(set, saving->index, &saving->note, saving->err);
     if (code == 0)
-        code = save_tell_complete(saving->options, saving->index,
-                                  set->kind == NULL ? whole : saving->found, saving->err);
+        code = save_tell_complete(saving->options, saving->index, saving->found, saving->err);
     saving->report->step = "rename";
     for (size_t i = 0; code == 0 && i < set->n_shards; i++) {
         if (set->shards[i].outfile != NULL)

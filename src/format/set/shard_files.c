@@ -76,14 +76,6 @@ bool shard_is_index(const char *name)
     return n > n_end && strcmp(name + n - n_end, end) == 0;
 }
 
-static int add(struct shard_names *names, const char *name)
-{
-    if (array_reserve(&names->names, sizeof(*names->names), names->n_names, 1, &names->n_room) < 0)
-        return -ENOMEM;
-    names->names[names->n_names] = strdup(name);
-    return names->names[names->n_names] == NULL ? -ENOMEM : (names->n_names++, 0);
-}
-
 static int compare_names(const void *a, const void *b)
 {
     return strverscmp(*(const char *const *)a, *(const char *const *)b);
@@ -91,8 +83,7 @@ static int compare_names(const void *a, const void *b)
 
 void shard_names_done(struct shard_names *names)
 {
-    for (size_t i = 0; i < names->n_names; i++)
-        free(names->names[i]);
+    arena_done(&names->arena);
     free(names->names);
     *names = (struct shard_names){0};
 }
@@ -114,33 +105,15 @@ int shard_names_list(struct shard_names *names, const char *folder,
             continue;
         if (is_wanted != NULL && names->n_names == MAX_NAMES)
             return -E2BIG;
-        if (add(names, entry->d_name) < 0)
+        const char *name = arena_copy(&names->arena, entry->d_name, strlen(entry->d_name));
+        if (name == NULL || array_reserve(&names->names, sizeof(*names->names), names->n_names, 1,
+                                          &names->n_room) < 0)
             return -ENOMEM;
+        names->names[names->n_names++] = name;
     }
     if (names->n_names > 0)
         qsort(names->names, names->n_names, sizeof(*names->names), compare_names);
     return 0;
-}
-
-/* Keeps the siblings of a shard's name; without a table, the name alone. */
-static void filter(struct shard_names *names, const struct format_table *table, const char *like)
-{
-    size_t n_kept = 0;
-    for (size_t i = 0; i < names->n_names; i++) {
-        if (table == NULL ? strcmp(names->names[i], like) == 0
-                          : is_sibling(table, names->names[i], like))
-            names->names[n_kept++] = names->names[i];
-        else
-            free(names->names[i]);
-    }
-    names->n_names = n_kept;
-}
-
-static int fail_choice(const struct shard_names *names, const char *what, struct wfs_error *err)
-{
-    return wfs_fail(
-        err, EINVAL, "is a directory with %zu %s, such as '%s' and '%s'; name one of them",
-        names->n_names, what, wfs_quote(names->names[0]).text, wfs_quote(names->names[1]).text);
 }
 
 /* The index; transformers' names go before others. */
@@ -150,14 +123,18 @@ static int choose_index(struct shard_names *names, struct wfs_error *err)
                                         "diffusion_pytorch_model.safetensors.index.json",
                                         "pytorch_model.bin.index.json"};
     for (size_t i = 0; names->n_names > 1 && i < 3; i++) {
-        for (size_t j = 0; j < names->n_names; j++) {
-            if (strcmp(names->names[j], usual[i]) == 0) {
-                filter(names, NULL, usual[i]);
-                return 0;
-            }
+        for (size_t j = 0; names->n_names > 1 && j < names->n_names; j++) {
+            if (strcmp(names->names[j], usual[i]) != 0)
+                continue;
+            names->names[0] = names->names[j];
+            names->n_names = 1;
         }
     }
-    return names->n_names > 1 ? fail_choice(names, "indexes", err) : 0;
+    if (names->n_names < 2)
+        return 0;
+    return wfs_fail(
+        err, EINVAL, "is a directory with %zu indexes, such as '%s' and '%s'; name one of them",
+        names->n_names, wfs_quote(names->names[0]).text, wfs_quote(names->names[1]).text);
 }
 
 /* Refuses names of more than one checkpoint; the shards of one count once. */
@@ -187,26 +164,27 @@ static int check_one(const struct shard_names *names, const struct format_table 
                     n > MAX_TOLD ? " or more" : "", list);
 }
 
+/* Keeps the siblings of a shard; like is its name, or NULL: then there must be one checkpoint. */
 static int choose_files(struct shard_names *names, const struct format_table *table,
                         const char *like, struct wfs_error *err)
 {
     struct shard_name parsed = {0};
+    size_t n_kept = 0;
     const int code = like == NULL ? check_one(names, table, err) : 0;
     if (code < 0)
         return code;
-    if (like == NULL && !parse_name(table, names->names[0], &parsed))
-        return 0;
     like = like == NULL ? names->names[0] : like;
-    autofree char *copy = strdup(like);
-    if (copy == NULL)
-        return wfs_fail_memory(err);
-    parse_name(table, copy, &parsed);
+    if (!parse_name(table, like, &parsed))
+        return 0;
     names->n_wanted = parsed.n_all;
-    const size_t n_before = names->n_names;
-    filter(names, table, copy);
-    if (n_before > names->n_names && like != copy && names->n_names == 0)
-        return wfs_fail(err, ENOENT, "no shard has a name like '%s'", wfs_quote(copy).text);
-    return 0;
+    for (size_t i = 0; i < names->n_names; i++) {
+        if (is_sibling(table, names->names[i], like))
+            names->names[n_kept++] = names->names[i];
+    }
+    names->n_names = n_kept;
+    return n_kept > 0
+               ? 0
+               : wfs_fail(err, ENOENT, "no shard has a name like '%s'", wfs_quote(like).text);
 }
 
 static bool is_cache_entry(const char *name)
@@ -276,9 +254,7 @@ static void keep_indexes_of(struct shard_names *names, const char *folder, const
         autofree char *path = NULL;
         if (asprintf(&path, "%s%s", folder, names->names[i]) < 0)
             path = NULL;
-        if (path != NULL && lacks_shard(path, shard))
-            free(names->names[i]);
-        else
+        if (path == NULL || !lacks_shard(path, shard))
             names->names[n_kept++] = names->names[i];
     }
     names->n_names = n_kept;

@@ -13,7 +13,8 @@ struct format_table;
 enum { PATH_BYTES = 4352 }; /* PATH_MAX and the longest name */
 
 struct shard_names {
-    char **names; /* malloc'ed each, in natural order */
+    struct arena arena;
+    const char **names; /* malloc'ed, in natural order */
     size_t n_names, n_room;
     uint64_t n_wanted; /* how many there should be; 0: the one name is an index or a whole file */
 };

@@ -352,7 +352,7 @@ static int load_named(const char *folder, const struct shard_names *names,
                         names->n_names, wfs_count(names->n_wanted, "shard").text,
                         wfs_quote(names->names[0]).text);
     cleanup(gathering_done) struct gathering g = {.folder = folder, .context = context, .err = err};
-    return gather(&g, (const char *const *)names->names, names->n_names, out);
+    return gather(&g, names->names, names->n_names, out);
 }
 
 static int load_file(struct source *source, struct shard_index *index,
