@@ -66,14 +66,6 @@ static int make_files(struct dcp_reading *r)
     return 0;
 }
 
-static int fail_many(const struct dcp_reading *r)
-{
-    return wfs_fail(r->err, EMFILE,
-                    "cannot open its files after %zu of them: the hard limit of open files (ulimit "
-                    "-Hn) is too low",
-                    r->catalog->n_sources);
-}
-
 /* Begins to open the files of a URL that come soon: each is a round trip. */
 static void open_early(struct dcp_reading *r, uint32_t number)
 {
@@ -87,26 +79,23 @@ static void open_early(struct dcp_reading *r, uint32_t number)
     }
 }
 
-static int open_url(struct dcp_reading *r, uint32_t number, struct wfs_error *err)
+static int open_source(struct dcp_reading *r, uint32_t number, struct wfs_error *err)
 {
     struct dcp_file *file = &r->tables.files[number];
-    autofree char *url = NULL;
-    const int code = url_below(r->url, file->name, &url, err);
-    if (code < 0)
-        return code;
-    open_early(r, number);
-    return format_open(r->context, url, &file->source, err);
-}
-
-static int open_beneath(const struct dcp_reading *r, struct dcp_file *file, struct wfs_error *err)
-{
     autofree char *path = NULL;
     char temporary[WFS_OUTPUT_NAME_MAX];
-    const char *name = r->is_new ? temporary : file->name;
+    if (r->url != NULL) {
+        const int code = url_below(r->url, file->name, &path, err);
+        if (code < 0)
+            return code;
+        open_early(r, number);
+        return format_open(r->context, path, &file->source, err);
+    }
     wfs_output_temporary(file->name, temporary);
-    if (asprintf(&path, "%s%s", r->folder, name) < 0)
-        return -ENOMEM;
-    return source_open_beneath(r->directory, name, path, &file->source, err);
+    const char *name = r->is_new ? temporary : file->name;
+    return asprintf(&path, "%s%s", r->folder, name) < 0
+               ? -ENOMEM
+               : source_open_beneath(r->directory, name, path, &file->source, err);
 }
 
 /* Opens a file once; what prevents that becomes its trouble. */
@@ -119,9 +108,12 @@ static int open_file(struct dcp_reading *r, uint32_t number)
     if (r->catalog->n_sources > r->context->limits.files)
         return wfs_fail(r->err, E2BIG, "it is in more than %s (limit files)",
                         wfs_count(r->context->limits.files, "file").text);
-    const int code = r->url != NULL ? open_url(r, number, &err) : open_beneath(r, file, &err);
+    const int code = open_source(r, number, &err);
     if (code == -EMFILE || code == -ENFILE)
-        return fail_many(r);
+        return wfs_fail(r->err, EMFILE,
+                        "cannot open its files after %zu of them: the hard limit of open files "
+                        "(ulimit -Hn) is too low",
+                        r->catalog->n_sources);
     if (code == -ENOMEM)
         return wfs_fail_memory(r->err);
     if (code == 0) {
@@ -131,6 +123,13 @@ static int open_file(struct dcp_reading *r, uint32_t number)
     file->source = NULL;
     file->trouble = arena_print(&r->tables.arena, "'%s': %s", wfs_quote(file->name).text, err.text);
     return file->trouble == NULL ? wfs_fail_memory(r->err) : 0;
+}
+
+/* Notes what is wrong with an item; NULL: there was no memory to say so. */
+static int spoil(const struct dcp_reading *r, struct dcp_item *item, const char *trouble)
+{
+    item->trouble = trouble;
+    return trouble == NULL ? wfs_fail_memory(r->err) : 0;
 }
 
 /* Opens the file of an item that is needed, beneath the directory and nowhere else, and checks that
@@ -152,11 +151,11 @@ static int open_item(struct dcp_reading *r, uint32_t number)
     const uint64_t n_bytes = file->source->n_bytes;
     if (item->n_bytes > 0 && item->offset <= n_bytes && item->n_bytes <= n_bytes - item->offset)
         return 0;
-    item->trouble =
-        arena_print(&r->tables.arena, "its %s at byte %" PRIu64 " cannot be in '%s', which has %s",
-                    wfs_count(item->n_bytes, "byte").text, item->offset, wfs_quote(file->name).text,
-                    wfs_count(n_bytes, "byte").text);
-    return item->trouble == NULL ? wfs_fail_memory(r->err) : 0;
+    return spoil(r, item,
+                 arena_print(&r->tables.arena,
+                             "its %s at byte %" PRIu64 " cannot be in '%s', which has %s",
+                             wfs_count(item->n_bytes, "byte").text, item->offset,
+                             wfs_quote(file->name).text, wfs_count(n_bytes, "byte").text));
 }
 
 static void items_done(struct dcp_items *items)
@@ -180,17 +179,12 @@ static int compare_offsets(const int64_t *a, uint32_t a_rank, const int64_t *b, 
     return 0;
 }
 
-static int compare_claims(const int64_t *numbers, const struct dcp_claim *a,
-                          const struct dcp_claim *b)
-{
-    return compare_offsets(numbers + a->offset, a->rank, numbers + b->offset, b->rank);
-}
-
 /* Those for the same thing by their order. */
-static int compare_for_sort(const void *a, const void *b, void *ctx)
+static int compare_claims(const void *a, const void *b, void *ctx)
 {
     const struct dcp_claim *x = a, *y = b;
-    const int code = compare_claims(ctx, x, y);
+    const int64_t *numbers = ctx;
+    const int code = compare_offsets(numbers + x->offset, x->rank, numbers + y->offset, y->rank);
     return code != 0 ? code : x->item < y->item ? -1 : x->item > y->item;
 }
 
@@ -198,14 +192,17 @@ static int compare_for_sort(const void *a, const void *b, void *ctx)
 static void sort_claims(int64_t *numbers, struct dcp_claim *claims, uint32_t n)
 {
     for (uint32_t i = 1; i < n; i++) {
-        if (compare_claims(numbers, &claims[i - 1], &claims[i]) >= 0) {
-            qsort_r(claims, n, sizeof(*claims), compare_for_sort, numbers);
+        if (compare_claims(&claims[i - 1], &claims[i], numbers) > 0) {
+            qsort_r(claims, n, sizeof(*claims), compare_claims, numbers);
             break;
         }
     }
-    for (uint32_t i = n; i-- > 1;)
-        if (compare_claims(numbers, &claims[i - 1], &claims[i]) == 0)
-            claims[i - 1].item = claims[i].item;
+    for (uint32_t i = n; i-- > 1;) {
+        struct dcp_claim *one = &claims[i - 1], *next = &claims[i];
+        if (compare_offsets(numbers + one->offset, one->rank, numbers + next->offset, next->rank) ==
+            0)
+            one->item = next->item;
+    }
 }
 
 /* Finds the item of a chunk at an offset, or (rank DCP_NO_OFFSET) that of a value. It is found at
@@ -233,13 +230,6 @@ static bool find_item(const struct dcp_reading *r, uint32_t key, const int64_t *
 }
 
 /* ---- places ---- */
-
-/* Notes what is wrong with an item; NULL: there was no memory to say so. */
-static int spoil(const struct dcp_reading *r, struct dcp_item *item, const char *trouble)
-{
-    item->trouble = trouble;
-    return trouble == NULL ? wfs_fail_memory(r->err) : 0;
-}
 
 /* Sets where the item is; one that is not described as it should be gets a trouble. */
 static int set_place(struct dcp_reading *r, uint32_t storage, struct dcp_item *item)

@@ -193,14 +193,6 @@ static int fail_tensor(const struct walk *walk, const char *what)
                     quote_key(walk).text, what);
 }
 
-static int add_tensor(struct walk *walk, uint32_t id, const struct wfs_tensor *tensor)
-{
-    if (torch_edit_maker(walk->plan, id) == WHAT_REBUILD_QTENSOR)
-        return fail_tensor(walk, "quantized");
-    const int code = storable_check_tensor(walk->plan->layout->format, tensor, walk->err);
-    return code < 0 ? code : add_leaf(walk, tensor, id);
-}
-
 static int walk_value(struct walk *walk, uint32_t id);
 
 /* Walks what the path and the key lead to, to which the caller has added a part; removes it. */
@@ -295,20 +287,11 @@ static int walk_value(struct walk *walk, uint32_t id)
         return walk_list(walk, value);
     if (is_composed(walk->graph, value))
         return fail_tensor(walk, "sparse, nested or made of several tensors");
-    return tensor != NULL ? add_tensor(walk, id, tensor) : add_leaf(walk, NULL, id);
-}
-
-static int list_edited(struct walk *walk)
-{
-    const struct wfs_catalog *catalog = walk->plan->catalog;
-    uint32_t number;
-    int code = 0;
-    for (size_t i = 0; i < catalog->n_values && code == 0; i++) {
-        const char *name = catalog->values[i].name;
-        if (catalog->values[i].is_edited)
-            code = text_index_add(&walk->edited, name, strlen(name), &number);
-    }
-    return code;
+    if (tensor != NULL && torch_edit_maker(walk->plan, id) == WHAT_REBUILD_QTENSOR)
+        return fail_tensor(walk, "quantized");
+    const int code =
+        tensor == NULL ? 0 : storable_check_tensor(walk->plan->layout->format, tensor, walk->err);
+    return code < 0 ? code : add_leaf(walk, tensor, id);
 }
 
 static void walk_done(struct walk *walk)
@@ -331,10 +314,17 @@ int dcp_leaves_find(const struct torch_plan *plan, struct dcp_leaves *leaves)
                                            .err = plan->err,
                                            .n_most = (uint32_t)limits.depth / 2,
                                            .n_leaves_most = limits.tensors};
+    uint32_t number;
     bool is_empty;
     walk.lists = calloc((size_t)graph->n_values + 1, 1);
     walk.path = calloc(walk.n_most, sizeof(*walk.path));
-    if (walk.lists == NULL || walk.path == NULL || list_edited(&walk) < 0)
+    int code = walk.lists == NULL || walk.path == NULL ? -ENOMEM : 0;
+    for (size_t i = 0; i < plan->catalog->n_values && code == 0; i++) {
+        const struct catalog_value *value = &plan->catalog->values[i];
+        if (value->is_edited)
+            code = text_index_add(&walk.edited, value->name, strlen(value->name), &number);
+    }
+    if (code < 0)
         return wfs_fail_memory(plan->err);
     if (!is_dict(graph, plan->root))
         return wfs_fail(plan->err, EOPNOTSUPP,
