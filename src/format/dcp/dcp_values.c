@@ -50,9 +50,9 @@ struct node {
 struct nesting {
     struct dcp_reading *reading;
     struct graph *graph;
-    struct part *parts; /* malloc'ed: of the path that was read last */
-    uint32_t n_parts_most;
-    struct node *nodes; /* malloc'ed */
+    struct part *parts;    /* malloc'ed: of the path that was read last */
+    uint32_t n_parts_most; /* of all paths that are not too deep */
+    struct node *nodes;    /* malloc'ed */
     size_t n_nodes, n_room;
     struct map map;   /* of nodes, by parent and part */
     uint64_t n_empty; /* places of lists that nothing is in */
@@ -271,10 +271,13 @@ static int tell_flat(const struct nesting *n, bool is_all_flat)
 static int nest(struct dcp_reading *reading, const uint32_t *leaves, uint32_t *ret_root)
 {
     cleanup(nesting_done) struct nesting n = {.reading = reading,
-                                              .graph = &reading->catalog->graph,
-                                              .n_parts_most =
-                                                  (uint32_t)(reading->context->limits.depth / 2)};
+                                              .graph = &reading->catalog->graph};
     autofree uint32_t *paths = collect_paths(reading);
+    for (size_t i = 0; paths != NULL && i < reading->n_keys; i++) {
+        const uint32_t n_parts = torch_n_args(&reading->metadata->graph, paths[i]);
+        if (n_parts > n.n_parts_most && n_parts <= reading->context->limits.depth / 2)
+            n.n_parts_most = n_parts;
+    }
     n.parts = calloc((size_t)n.n_parts_most + 1, sizeof(*n.parts));
     n.none = value_new(n.graph, VALUE_NONE);
     int code =

@@ -246,12 +246,14 @@ static void put_properties(struct describing *d, enum wfs_dtype dtype)
     put_codes(d, FALSE_VALUE "tb");
 }
 
-static int put_tensor(struct describing *d, const struct wfs_tensor *tensor)
+static void put_tensor(struct describing *d, const struct wfs_tensor *tensor)
 {
     const uint32_t rank = tensor->shape.rank;
     autofree uint64_t *numbers = calloc(2 * (size_t)rank + 1, sizeof(*numbers));
-    if (numbers == NULL)
-        return -ENOMEM;
+    if (numbers == NULL) {
+        d->out.code = -ENOMEM;
+        return;
+    }
     torch_spelling_shape(tensor, numbers, numbers + rank);
     begin_object(d, METADATA, "TensorStorageMetadata");
     put_field(d, "properties");
@@ -263,7 +265,6 @@ static int put_tensor(struct describing *d, const struct wfs_tensor *tensor)
     put_size(d, "offsets", NULL, rank);
     put_size(d, "sizes", numbers, rank);
     put_codes(d, END_STATE "a" END_STATE);
-    return 0;
 }
 
 static void put_path(struct describing *d, const struct dcp_leaf *leaf)
@@ -303,19 +304,18 @@ static void put_storage(struct describing *d, const struct dcp_leaf *leaf, const
     put_codes(d, END_STATE);
 }
 
-static int put_metadata(struct describing *d, const struct dcp_leaves *leaves,
-                        const char *const *names)
+static void put_metadata(struct describing *d, const struct dcp_leaves *leaves,
+                         const char *const *names)
 {
-    int code = 0;
     put_codes(d, "\x80\4");
     begin_object(d, METADATA, "Metadata");
     put_string(d, "state_dict_metadata");
     put_codes(d, BEGIN_DICT);
-    for (size_t i = 0; i < leaves->n && code == 0; i++) {
+    for (size_t i = 0; i < leaves->n; i++) {
         const struct dcp_leaf *leaf = &leaves->leaves[i];
         pickle_put_text(&d->out, leaf->key, leaf->n_key);
         if (leaf->tensor != NULL) {
-            code = put_tensor(d, leaf->tensor);
+            put_tensor(d, leaf->tensor);
         } else {
             put_global(d, METADATA, "BytesStorageMetadata");
             put_codes(d, NEW_OBJECT);
@@ -336,7 +336,6 @@ static int put_metadata(struct describing *d, const struct dcp_leaves *leaves,
     put_codes(d, END_DICT);
     put_string(d, "storage_meta");
     put_codes(d, NONE END_STATE ".");
-    return code;
 }
 
 /* Copies the pieces, none of which is a range, into one text. */
@@ -356,9 +355,9 @@ int dcp_plan_describe(const struct directory *directory, const char *const *name
 {
     cleanup(arena_done) struct arena scratch = {0};
     struct describing d = {.out = {.arena = &scratch, .err = err}};
-    const int code = put_metadata(&d, dcp_plan_leaves(directory), names);
+    put_metadata(&d, dcp_plan_leaves(directory), names);
     *ret_n = (size_t)d.out.n_bytes;
-    *ret = code < 0 || d.out.code < 0 ? NULL : join(&d.out, arena);
+    *ret = d.out.code < 0 ? NULL : join(&d.out, arena);
     pickle_output_done(&d.out);
     text_index_done(&d.memo);
     return *ret == NULL ? wfs_fail_memory(err) : 0;

@@ -65,22 +65,22 @@ static int put_storage(struct pickle_writer *writer, uint32_t id)
 {
     struct torch_plan *plan = writer->ctx;
     const struct value *value = graph_at(&plan->graph, id);
-    const uint32_t class = value->kind == VALUE_RECORD ? 0 : class_of(&plan->graph, value);
-    if (value->kind == VALUE_RECORD) {
-        put_record(plan, writer, value->id);
-        return 0;
-    }
+    const uint32_t class = class_of(&plan->graph, value);
+    uint32_t number = value->id;
     if (class != 0) {
         pickle_put_shared(writer, class);
         return 0;
     }
-    const struct catalog_storage *storage = torch_plan_storage(plan, id);
-    if (storage == NULL)
-        return wfs_fail(plan->err, EIO, "a storage that no listed tensor uses cannot be read");
-    struct torch_record *record = torch_record_of(plan, storage);
-    if (record == NULL)
-        return -ENOMEM;
-    put_record(plan, writer, (uint32_t)(record - plan->records));
+    if (value->kind != VALUE_RECORD) {
+        const struct catalog_storage *storage = torch_plan_storage(plan, id);
+        if (storage == NULL)
+            return wfs_fail(plan->err, EIO, "a storage that no listed tensor uses cannot be read");
+        const struct torch_record *record = torch_record_of(plan, storage);
+        if (record == NULL)
+            return -ENOMEM;
+        number = (uint32_t)(record - plan->records);
+    }
+    put_record(plan, writer, number);
     return 0;
 }
 
