@@ -32,71 +32,69 @@ static int fail_memory(const struct burnpack_load *load)
     return catalog_fail_memory(load->catalog, load->err);
 }
 
-/* Fails with what the CBOR parser has found wrong. draft may be NULL. */
-static int fail_cbor(const struct burnpack_load *load, const struct burnpack_draft *draft)
+/* Ends the load with a failure other than of the CBOR: the parser takes nothing any more. */
+static void stop(struct burnpack_load *load, int code)
+{
+    if (load->code == 0)
+        load->code = code;
+    cborin_fail(&load->in, "stopped");
+}
+
+/* Returns what has stopped the parser, 0: nothing. */
+static int check_cbor(const struct burnpack_load *load)
 {
     const struct cbor_in *in = &load->in;
     const uint64_t at = BURNPACK_HEADER + (uint64_t)cborin_offset(in);
+    if (load->code < 0 || in->error == NULL)
+        return load->code;
     if (in->is_out_of_memory)
         return wfs_fail_memory(load->err);
     if (in->is_too_deep)
         return wfs_fail(load->err, E2BIG,
                         "metadata: nested deeper than %s at byte %" PRIu64 " (limit cbor_depth)",
                         wfs_count(in->depth_max, "level").text, at);
-    if (draft == NULL)
+    if (load->key.bytes == NULL)
         return wfs_fail(load->err, EBADMSG, "metadata: %s at byte %" PRIu64, in->error, at);
     return wfs_fail(load->err, EBADMSG, "metadata: tensor '%s': %s at byte %" PRIu64,
-                    quote(&draft->key).text, in->error, at);
+                    quote(&load->key).text, in->error, at);
 }
 
-/* The same, after putting the parser in error. error is static text, or in the arena. */
-static int fail(struct burnpack_load *load, const struct burnpack_draft *draft, const char *error)
-{
-    cborin_fail(&load->in, error);
-    return fail_cbor(load, draft);
-}
-
-/* Escapes the NULs of a name, or refuses it; what says what it is the name of. Returns 1 if there
- * are any. */
-static int escape(const struct burnpack_load *load, struct cbor_span *name, const char *what)
+/* Escapes the NULs of a name, or refuses it; what says what it is the name of. Returns whether
+ * there are any. */
+static bool escape(struct burnpack_load *load, struct cbor_span *name, const char *what)
 {
     const int code = nul_key_escape(load->context->force || load->context->escapes_nul,
                                     &load->catalog->arena, &name->bytes, &name->n_bytes);
     if (code == -EOPNOTSUPP)
-        return wfs_fail(load->err, EOPNOTSUPP,
-                        "the %s '%s' contains a NUL, which no file name can" NUL_KEY_HINT, what,
-                        quote(name).text);
-    return code < 0 ? fail_memory(load) : code;
+        stop(load, wfs_fail(load->err, EOPNOTSUPP,
+                            "the %s '%s' contains a NUL, which no file name can" NUL_KEY_HINT, what,
+                            quote(name).text));
+    else if (code < 0)
+        stop(load, fail_memory(load));
+    return code > 0;
 }
 
 /* ---- metadata and scalars: of two with one name Burn keeps the last ---- */
 
-static int keep(struct burnpack_load *load, struct burnpack_pairs *pairs,
-                const struct burnpack_pair *pair)
+static void keep(struct burnpack_load *load, struct burnpack_pairs *pairs,
+                 const struct burnpack_pair *pair)
 {
     if (array_reserve(&pairs->items, sizeof(*pairs->items), pairs->n_items, 1, &pairs->n_room) < 0)
-        return wfs_fail_memory(load->err);
-    pairs->items[pairs->n_items++] = *pair;
-    return 0;
+        stop(load, wfs_fail_memory(load->err));
+    else
+        pairs->items[pairs->n_items++] = *pair;
 }
 
-/* Take the values of the two fields. */
-static int take_metadata(struct burnpack_load *load, struct burnpack_draft *none)
+static void take_metadata(struct burnpack_load *load, struct burnpack_draft *none)
 {
     struct burnpack_pair pair = {0};
     load->catalog->has_meta = true;
-    if (!cborin_open_map(&load->in))
-        return fail_cbor(load, none);
-    while (cborin_next(&load->in)) {
-        if (!cborin_text(&load->in, &pair.name) || !cborin_text(&load->in, &pair.text))
-            break;
-        int code = escape(load, &pair.name, "metadata");
-        if (code == 0)
-            code = keep(load, &load->meta, &pair);
-        if (code < 0)
-            return code;
+    cborin_open_map(&load->in);
+    while (cborin_next(&load->in) && cborin_text(&load->in, &pair.name) &&
+           cborin_text(&load->in, &pair.text)) {
+        escape(load, &pair.name, "metadata");
+        keep(load, &load->meta, &pair);
     }
-    return load->in.error != NULL ? fail_cbor(load, none) : 0;
 }
 
 /* Takes what stands under the name of a kind. *ret stays 0 when there is no memory for it. */
@@ -131,39 +129,29 @@ static bool take_number(struct burnpack_load *load, const struct cbor_span *kind
     return true;
 }
 
-static int take_scalar(struct burnpack_load *load, struct burnpack_pair *pair)
+static void take_scalar(struct burnpack_load *load, uint32_t *ret)
 {
     struct cbor_span kind;
     bool has_payload;
-    pair->value = 0;
+    *ret = 0;
     if (!cborin_variant(&load->in, &kind, &has_payload))
-        return fail_cbor(load, NULL);
+        return;
     if (!has_payload)
-        return fail(load, NULL, "expected a map of one pair as the scalar");
-    if (!take_number(load, &kind, &pair->value))
-        return fail_cbor(load, NULL);
-    if (pair->value == 0)
-        return fail_memory(load);
-    return cborin_next(&load->in) || load->in.error != NULL ? fail_cbor(load, NULL) : 0;
+        cborin_fail(&load->in, "expected a map of one pair as the scalar");
+    else if (take_number(load, &kind, ret) && *ret == 0)
+        stop(load, fail_memory(load));
+    cborin_next(&load->in); /* the end of the map */
 }
 
-static int take_scalars(struct burnpack_load *load, struct burnpack_draft *none)
+static void take_scalars(struct burnpack_load *load, struct burnpack_draft *none)
 {
     struct burnpack_pair pair = {0};
-    if (!cborin_open_map(&load->in))
-        return fail_cbor(load, none);
-    while (cborin_next(&load->in)) {
-        if (!cborin_text(&load->in, &pair.name))
-            break;
-        int code = escape(load, &pair.name, "scalar");
-        if (code == 0)
-            code = take_scalar(load, &pair);
-        if (code == 0)
-            code = keep(load, &load->scalars, &pair);
-        if (code < 0)
-            return code;
+    cborin_open_map(&load->in);
+    while (cborin_next(&load->in) && cborin_text(&load->in, &pair.name)) {
+        escape(load, &pair.name, "scalar");
+        take_scalar(load, &pair.value);
+        keep(load, &load->scalars, &pair);
     }
-    return load->in.error != NULL ? fail_cbor(load, none) : 0;
 }
 
 static int compare_names(const struct burnpack_pair *a, const struct burnpack_pair *b)
@@ -226,9 +214,8 @@ static int fill_pairs(struct burnpack_load *load)
     return 0;
 }
 
-/* ---- dtypes: a name, a bool with its store, a quantized one with its scheme ---- */
-
-/* Schemes are kept verbatim and shown as JSON; their bytes stay opaque. */
+/* ---- dtypes: a name, a bool with its store, a quantized one with its scheme, which is kept
+ * verbatim and shown as JSON; its bytes stay opaque ---- */
 
 /* A text in the arena that leads a list. */
 static const struct wfs_text *text_new(struct burnpack_load *load, const char *name,
@@ -245,58 +232,59 @@ static const struct wfs_text *text_new(struct burnpack_load *load, const char *n
     return text->value == NULL ? NULL : text;
 }
 
-static int set(struct burnpack_draft *draft, enum wfs_dtype dtype)
+static void set(struct burnpack_draft *draft, enum wfs_dtype dtype)
 {
     draft->tensor->dtype = draft->tensor->stored.dtype = (uint8_t)dtype;
-    return 0;
 }
 
-static int take_unknown(struct burnpack_load *load, struct burnpack_draft *draft,
-                        const struct cbor_span *name)
+/* Keeps a text that the dtype brings along. */
+static void set_attr(struct burnpack_load *load, struct burnpack_draft *draft, const char *name,
+                     const void *value, size_t n_bytes)
 {
-    if (!load->context->force)
-        return wfs_fail(load->err, EOPNOTSUPP, "tensor '%s': unknown dtype '%s'",
-                        quote(&draft->key).text, quote(name).text);
-    tally_note(&load->tally, &load->catalog->arena, WFS_HIGH, BPK_DTYPE,
-               "tensor '%s': unknown dtype '%s'", quote(&draft->key).text, quote(name).text);
-    draft->attrs = text_new(load, "dtype", name->bytes, name->n_bytes, NULL);
-    return draft->attrs == NULL ? fail_memory(load) : set(draft, WFS_OPAQUE);
+    draft->attrs = text_new(load, name, value, n_bytes, NULL);
+    if (draft->attrs == NULL)
+        stop(load, fail_memory(load));
 }
 
-static int take_name(struct burnpack_load *load, struct burnpack_draft *draft,
-                     const struct cbor_span *name)
+static void take_name(struct burnpack_load *load, struct burnpack_draft *draft,
+                      const struct cbor_span *name)
 {
-    enum wfs_dtype dtype;
-    if (cbor_span_is(name, "QFloat"))
-        return fail(load, draft, "the dtype QFloat requires a scheme");
-    if (!burnpack_dtype_parse(name, &dtype))
-        return take_unknown(load, draft, name);
-    if (dtype == WFS_BOOL)
-        tally_note(&load->tally, &load->catalog->arena, WFS_INFO, BPK_BOOL,
-                   "tensor '%s': its bool is written as Burn up to 0.20 wrote it; newer versions "
-                   "cannot read the file",
-                   quote(&draft->key).text);
-    return set(draft, dtype);
+    enum wfs_dtype dtype = WFS_OPAQUE;
+    const struct wfs_quoted key = quote(&draft->key);
+    if (cbor_span_is(name, "QFloat")) {
+        cborin_fail(&load->in, "the dtype QFloat requires a scheme");
+    } else if (burnpack_dtype_parse(name, &dtype)) {
+        if (dtype == WFS_BOOL)
+            tally_note(&load->tally, &load->catalog->arena, WFS_INFO, BPK_BOOL,
+                       "tensor '%s': its bool is written as Burn up to 0.20 wrote it; newer "
+                       "versions cannot read the file",
+                       key.text);
+    } else if (!load->context->force) {
+        stop(load, wfs_fail(load->err, EOPNOTSUPP, "tensor '%s': unknown dtype '%s'", key.text,
+                            quote(name).text));
+    } else {
+        tally_note(&load->tally, &load->catalog->arena, WFS_HIGH, BPK_DTYPE,
+                   "tensor '%s': unknown dtype '%s'", key.text, quote(name).text);
+        set_attr(load, draft, "dtype", name->bytes, name->n_bytes);
+    }
+    set(draft, dtype);
 }
 
-static int take_bool(struct burnpack_load *load, struct burnpack_draft *draft)
+static void take_bool(struct burnpack_load *load, struct burnpack_draft *draft)
 {
     struct cbor_span store;
     bool has_payload;
     if (!cborin_variant(&load->in, &store, &has_payload))
-        return fail_cbor(load, draft);
+        return;
+    const bool is_narrow = cbor_span_is(&store, "U8"), is_wide = cbor_span_is(&store, "U32");
     if (has_payload)
-        return fail(load, draft, "expected a name as the store of a bool");
-    if (cbor_span_is(&store, "U32"))
-        return set(draft, WFS_BOOL32);
-    if (cbor_span_is(&store, "U8")) {
-        draft->attrs = text_new(load, BURNPACK_STORE, "U8", 2, NULL);
-        return draft->attrs == NULL ? fail_memory(load) : set(draft, WFS_BOOL);
-    }
-    if (cbor_span_is(&store, "Native"))
-        return set(draft, WFS_BOOL);
-    return wfs_fail(load->err, EOPNOTSUPP, "tensor '%s': unknown store '%s' of a bool",
-                    quote(&draft->key).text, quote(&store).text);
+        cborin_fail(&load->in, "expected a name as the store of a bool");
+    else if (!is_narrow && !is_wide && !cbor_span_is(&store, "Native"))
+        stop(load, wfs_fail(load->err, EOPNOTSUPP, "tensor '%s': unknown store '%s' of a bool",
+                            quote(&draft->key).text, quote(&store).text));
+    else if (is_narrow)
+        set_attr(load, draft, BURNPACK_STORE, "U8", 2);
+    set(draft, is_wide ? WFS_BOOL32 : WFS_BOOL);
 }
 
 static void note_scheme(struct burnpack_load *load, const struct burnpack_draft *draft,
@@ -324,9 +312,9 @@ static bool build_scheme(struct cbor_in *in, struct build *build)
     return in->error == NULL && !build->has_failed;
 }
 
-/* The scheme as JSON, from a copy of its bytes, which parsing may spoil. */
-static int scheme_text(struct burnpack_load *load, const struct burnpack_draft *draft,
-                       const void *bytes, size_t n_bytes, struct strbuf *ret)
+/* The scheme as JSON, from a copy of its bytes, which parsing may spoil. Returns false in error. */
+static bool scheme_text(struct burnpack_load *load, const struct burnpack_draft *draft,
+                        const void *bytes, size_t n_bytes, struct strbuf *ret)
 {
     uint8_t copy[BURNPACK_SCHEME_MAX];
     cleanup(arena_done) struct arena arena = {0};
@@ -337,13 +325,15 @@ static int scheme_text(struct burnpack_load *load, const struct burnpack_draft *
     cborin_init(&in, copy, n_bytes, load->context->limits.cbor_depth);
     const bool is_built = build_scheme(&in, &build);
     if (!is_built && in.error != NULL && !in.is_out_of_memory)
-        return fail(load, draft, "its quantization scheme cannot be expressed as JSON");
-    if (!is_built)
-        return wfs_fail_memory(load->err);
+        return cborin_fail(&load->in, "its quantization scheme cannot be expressed as JSON");
     struct json_out out = {.text = ret, .is_tight = true, .is_part = true};
-    value_put_json(&out, &graph, build.root);
-    note_scheme(load, draft, &graph, build.root);
-    return ret->has_failed ? wfs_fail_memory(load->err) : 0;
+    if (is_built) {
+        value_put_json(&out, &graph, build.root);
+        note_scheme(load, draft, &graph, build.root);
+    }
+    if (!is_built || ret->has_failed)
+        stop(load, wfs_fail_memory(load->err));
+    return is_built && !ret->has_failed;
 }
 
 static bool is_same_scheme(const struct burnpack_load *load, const void *bytes, size_t n_bytes)
@@ -353,60 +343,62 @@ static bool is_same_scheme(const struct burnpack_load *load, const void *bytes, 
 }
 
 /* A model has thousands of tensors with one and the same scheme: its texts are shared. */
-static int keep_scheme(struct burnpack_load *load, struct burnpack_draft *draft, const void *bytes,
-                       size_t n_bytes)
+static void keep_scheme(struct burnpack_load *load, struct burnpack_draft *draft, const void *bytes,
+                        size_t n_bytes)
 {
     set(draft, WFS_OPAQUE);
     if (!is_same_scheme(load, bytes, n_bytes)) {
         autostrbuf struct strbuf json = {0};
-        const int code = scheme_text(load, draft, bytes, n_bytes, &json);
-        if (code < 0)
-            return code;
+        if (!scheme_text(load, draft, bytes, n_bytes, &json))
+            return;
         const struct wfs_text *raw = text_new(load, BURNPACK_SCHEME, bytes, n_bytes, NULL);
         load->scheme =
             raw == NULL ? NULL : text_new(load, "quantization", json.bytes, json.n_bytes, raw);
     }
     draft->attrs = load->scheme;
-    return load->scheme == NULL ? fail_memory(load) : 0;
+    if (load->scheme == NULL)
+        stop(load, fail_memory(load));
 }
 
-/* from: the start of the whole dtype. Closes the pair that contains it. */
-static int take_scheme(struct burnpack_load *load, struct burnpack_draft *draft,
-                       const uint8_t *from)
+/* from: the start of the whole dtype. */
+static void take_scheme(struct burnpack_load *load, struct burnpack_draft *draft,
+                        const uint8_t *from)
 {
     if (cborin_kind(&load->in) != TOKEN_MAP)
-        return fail(load, draft, "expected a map as the quantization scheme");
+        cborin_fail(&load->in, "expected a map as the quantization scheme");
     if (!cborin_skip(&load->in))
-        return fail_cbor(load, draft);
+        return;
     const size_t n_bytes = (size_t)(load->in.at - from);
-    if (n_bytes > BURNPACK_SCHEME_MAX)
-        return wfs_fail(
-            load->err, E2BIG, "tensor '%s': its quantization scheme has %s, the limit is %d",
-            quote(&draft->key).text, wfs_count(n_bytes, "byte").text, BURNPACK_SCHEME_MAX);
-    return keep_scheme(load, draft, from, n_bytes);
+    if (n_bytes <= BURNPACK_SCHEME_MAX)
+        keep_scheme(load, draft, from, n_bytes);
+    else
+        stop(load, wfs_fail(load->err, E2BIG,
+                            "tensor '%s': its quantization scheme has %s, the limit is %d",
+                            quote(&draft->key).text, wfs_count(n_bytes, "byte").text,
+                            BURNPACK_SCHEME_MAX));
 }
 
-static int take_dtype(struct burnpack_load *load, struct burnpack_draft *draft)
+static void take_dtype(struct burnpack_load *load, struct burnpack_draft *draft)
 {
     const uint8_t *from = load->in.at;
     struct cbor_span name;
     bool has_payload;
-    int code;
     if (!cborin_variant(&load->in, &name, &has_payload))
-        return fail_cbor(load, draft);
+        return;
+    if (has_payload && cbor_span_is(&name, "Bool"))
+        take_bool(load, draft);
+    else if (has_payload && cbor_span_is(&name, "QFloat"))
+        take_scheme(load, draft, from);
+    else
+        take_name(load, draft, &name);
     if (!has_payload)
-        return take_name(load, draft, &name);
-    if (cbor_span_is(&name, "Bool"))
-        code = take_bool(load, draft);
-    else if (cbor_span_is(&name, "QFloat"))
-        code = take_scheme(load, draft, from);
-    else if ((code = take_name(load, draft, &name)) == 0 && draft->tensor->dtype != WFS_OPAQUE)
-        code = fail(load, draft, "expected a dtype without a payload");
-    else if (code == 0 && !cborin_skip(&load->in))
-        code = fail_cbor(load, draft);
-    if (code < 0)
-        return code;
-    return cborin_next(&load->in) || load->in.error != NULL ? fail_cbor(load, draft) : 0;
+        return;
+    if (!cbor_span_is(&name, "Bool") && !cbor_span_is(&name, "QFloat")) {
+        if (draft->tensor->dtype != WFS_OPAQUE)
+            cborin_fail(&load->in, "expected a dtype without a payload");
+        cborin_skip(&load->in);
+    }
+    cborin_next(&load->in); /* the end of the map */
 }
 
 /* ---- fields ---- */
@@ -414,7 +406,7 @@ static int take_dtype(struct burnpack_load *load, struct burnpack_draft *draft)
 /* A field of a map, and what takes its value. draft is that of the tensor at hand, or NULL. */
 struct field {
     const char *name;
-    int (*take)(struct burnpack_load *load, struct burnpack_draft *draft);
+    void (*take)(struct burnpack_load *load, struct burnpack_draft *draft);
 };
 
 struct fields {
@@ -422,10 +414,10 @@ struct fields {
     unsigned n_items, n_required; /* the required ones come first */
 };
 
-static int skip_field(struct burnpack_load *load, const struct burnpack_draft *draft,
-                      const struct cbor_span *name)
+static void skip_field(struct burnpack_load *load, const struct burnpack_draft *draft,
+                       const struct cbor_span *name)
 {
-    const struct wfs_quoted quoted = wfs_quote_n(name->bytes, name->n_bytes);
+    const struct wfs_quoted quoted = quote(name);
     if (draft == NULL)
         tally_note(&load->tally, &load->catalog->arena, WFS_INFO, BPK_FIELD,
                    "the metadata has a field '%s', which is ignored", quoted.text);
@@ -433,46 +425,41 @@ static int skip_field(struct burnpack_load *load, const struct burnpack_draft *d
         tally_note(&load->tally, &load->catalog->arena, WFS_INFO, BPK_FIELD,
                    "tensor '%s' has a field '%s', which is ignored", quote(&draft->key).text,
                    quoted.text);
-    return cborin_skip(&load->in) ? 0 : fail_cbor(load, draft);
+    cborin_skip(&load->in);
 }
 
-static int fail_field(struct burnpack_load *load, const struct burnpack_draft *draft,
-                      const char *what, const char *name)
+static void fail_field(struct burnpack_load *load, const char *what, const char *name)
 {
     const char *text = arena_print(&load->catalog->arena, "%s field '%s'", what, name);
-    return text == NULL ? fail_memory(load) : fail(load, draft, text);
+    if (text == NULL)
+        stop(load, fail_memory(load));
+    else
+        cborin_fail(&load->in, text);
 }
 
 /* A map of known fields, in any order, and others that nobody looks at. */
-static int take_struct(struct burnpack_load *load, struct burnpack_draft *draft,
-                       const struct fields *fields)
+static void take_struct(struct burnpack_load *load, struct burnpack_draft *draft,
+                        const struct fields *fields)
 {
     unsigned seen = 0;
     struct cbor_span name;
-    if (!cborin_open_map(&load->in))
-        return fail_cbor(load, draft);
-    while (cborin_next(&load->in)) {
+    cborin_open_map(&load->in);
+    while (cborin_next(&load->in) && cborin_field(&load->in, &name)) {
         unsigned i = 0;
-        if (!cborin_field(&load->in, &name))
-            return fail_cbor(load, draft);
         while (i < fields->n_items && !cbor_span_is(&name, fields->items[i].name))
             i++;
-        const bool is_known = i < fields->n_items;
-        if (is_known && (seen & 1U << i) != 0)
-            return fail_field(load, draft, "a second", fields->items[i].name);
-        const int code =
-            is_known ? fields->items[i].take(load, draft) : skip_field(load, draft, &name);
-        if (code < 0)
-            return code;
-        seen |= is_known ? 1U << i : 0;
+        if (i == fields->n_items)
+            skip_field(load, draft, &name);
+        else if ((seen & 1U << i) != 0)
+            fail_field(load, "a second", fields->items[i].name);
+        else
+            fields->items[i].take(load, draft);
+        seen |= 1U << i;
     }
-    if (load->in.error != NULL)
-        return fail_cbor(load, draft);
-    for (unsigned i = 0; i < fields->n_required; i++) {
+    for (unsigned i = 0; i < fields->n_required && load->in.error == NULL; i++) {
         if ((seen & 1U << i) == 0)
-            return fail_field(load, draft, "there is no", fields->items[i].name);
+            fail_field(load, "there is no", fields->items[i].name);
     }
-    return 0;
 }
 
 static int add_dim(struct burnpack_load *load, const struct burnpack_draft *draft, uint32_t rank,
@@ -488,67 +475,60 @@ static int add_dim(struct burnpack_load *load, const struct burnpack_draft *draf
     return 0;
 }
 
-static int take_shape(struct burnpack_load *load, struct burnpack_draft *draft)
+static void take_shape(struct burnpack_load *load, struct burnpack_draft *draft)
 {
     uint32_t rank = 0;
     uint64_t dim;
-    if (!cborin_open_array(&load->in))
-        return fail_cbor(load, draft);
-    while (cborin_next(&load->in)) {
-        if (!cborin_uint(&load->in, &dim))
-            break;
+    cborin_open_array(&load->in);
+    while (cborin_next(&load->in) && cborin_uint(&load->in, &dim)) {
         const int code = add_dim(load, draft, rank++, dim);
         if (code < 0)
-            return code;
+            stop(load, code);
     }
-    if (load->in.error != NULL)
-        return fail_cbor(load, draft);
-    if (rank == 0)
-        return 0;
+    if (load->in.error != NULL || rank == 0)
+        return;
     uint64_t *dims = arena_calloc(&load->catalog->arena, rank, sizeof(*dims));
-    if (dims == NULL)
-        return fail_memory(load);
+    if (dims == NULL) {
+        stop(load, fail_memory(load));
+        return;
+    }
     memcpy(dims, load->dims, rank * sizeof(*dims));
     draft->tensor->shape = (struct wfs_shape){rank, dims};
-    return 0;
 }
 
 /* Begin and end in the data. Burn looks at no more than these two, so there may be more. */
-static int take_range(struct burnpack_load *load, struct burnpack_draft *draft)
+static void take_range(struct burnpack_load *load, struct burnpack_draft *draft)
 {
-    uint64_t ends[2];
-    unsigned n = 0;
-    if (!cborin_open_array(&load->in))
-        return fail_cbor(load, draft);
-    while (cborin_next(&load->in)) {
-        if (n == 2 ? !cborin_skip(&load->in) : !cborin_uint(&load->in, &ends[n]))
-            break;
-        n += n < 2 ? 1 : 0;
-    }
-    if (load->in.error != NULL)
-        return fail_cbor(load, draft);
-    if (n < 2)
-        return fail(load, draft, "expected a begin and an end in data_offsets");
     struct wfs_tensor *tensor = draft->tensor;
-    const char *trouble = ends[1] < ends[0] ? "its data ends before it begins" : NULL;
-    if (trouble != NULL && !load->context->force)
-        return wfs_fail(load->err, EBADMSG,
-                        "tensor '%s': data ends at %" PRIu64 ", before it begins at %" PRIu64,
-                        quote(&draft->key).text, ends[1], ends[0]);
-    tensor->trouble = trouble;
-    tensor->stored.offset = trouble != NULL ? 0 : ends[0];
-    tensor->n_bytes = trouble != NULL ? 0 : ends[1] - ends[0];
-    return 0;
+    uint64_t ends[2] = {0};
+    unsigned n = 0;
+    cborin_open_array(&load->in);
+    for (; cborin_next(&load->in); n += n < 2) {
+        if (n == 2)
+            cborin_skip(&load->in);
+        else
+            cborin_uint(&load->in, &ends[n]);
+    }
+    if (n < 2)
+        cborin_fail(&load->in, "expected a begin and an end in data_offsets");
+    if (load->in.error != NULL)
+        return;
+    const bool has_range = ends[0] <= ends[1];
+    if (!has_range && !load->context->force)
+        stop(load, wfs_fail(load->err, EBADMSG,
+                            "tensor '%s': data ends at %" PRIu64 ", before it begins at %" PRIu64,
+                            quote(&draft->key).text, ends[1], ends[0]));
+    tensor->trouble = has_range ? NULL : "its data ends before it begins";
+    tensor->stored.offset = has_range ? ends[0] : 0;
+    tensor->n_bytes = has_range ? ends[1] - ends[0] : 0;
 }
 
-static int take_param_id(struct burnpack_load *load, struct burnpack_draft *draft)
+static void take_param_id(struct burnpack_load *load, struct burnpack_draft *draft)
 {
     if (cborin_kind(&load->in) == TOKEN_NULL)
-        return cborin_null(&load->in) ? 0 : fail_cbor(load, draft);
-    if (!cborin_uint(&load->in, &draft->param_id))
-        return fail_cbor(load, draft);
-    draft->has_param_id = true;
-    return 0;
+        cborin_null(&load->in);
+    else
+        draft->has_param_id = cborin_uint(&load->in, &draft->param_id);
 }
 
 static const struct field tensor_fields[] = {
@@ -558,15 +538,13 @@ static const struct field tensor_fields[] = {
     {"param_id", take_param_id},
 };
 
-static int add_attrs(struct burnpack_load *load, const struct burnpack_draft *draft)
+static void add_attrs(struct burnpack_load *load, const struct burnpack_draft *draft)
 {
     char text[24];
     draft->tensor->attrs = draft->attrs;
-    if (!draft->has_param_id)
-        return 0;
     snprintf(text, sizeof(text), "%" PRIu64, draft->param_id);
-    return catalog_add_attr(load->catalog, draft->tensor, "param_id", text) < 0 ? fail_memory(load)
-                                                                                : 0;
+    if (draft->has_param_id && catalog_add_attr(load->catalog, draft->tensor, "param_id", text) < 0)
+        stop(load, fail_memory(load));
 }
 
 static int check_key(const struct burnpack_load *load, const struct cbor_span *key)
@@ -584,40 +562,35 @@ static int check_key(const struct burnpack_load *load, const struct cbor_span *k
     return 0;
 }
 
-static int take_tensor(struct burnpack_load *load, const struct cbor_span *key)
+static void take_tensor(struct burnpack_load *load, const struct cbor_span *key)
 {
     static const struct fields fields = {tensor_fields, 4, 3};
-    int code = check_key(load, key);
-    if (code < 0)
-        return code;
-    struct burnpack_draft draft = {.key = *key, .tensor = catalog_add(load->catalog)};
-    if (draft.tensor == NULL)
-        return wfs_fail_memory(load->err);
-    code = escape(load, &draft.key, "key");
-    if (code < 0)
-        return code;
-    draft.tensor->has_nul = code > 0;
+    const int code = check_key(load, key);
+    struct burnpack_draft draft = {.key = *key,
+                                   .tensor = code < 0 ? NULL : catalog_add(load->catalog)};
+    if (draft.tensor == NULL) {
+        stop(load, code < 0 ? code : wfs_fail_memory(load->err));
+        return;
+    }
+    draft.tensor->has_nul = escape(load, &draft.key, "key");
     draft.tensor->key = arena_copy(&load->catalog->arena, draft.key.bytes, draft.key.n_bytes);
     draft.tensor->stored.source = load->source;
     if (draft.tensor->key == NULL)
-        return fail_memory(load);
-    code = take_struct(load, &draft, &fields);
-    return code < 0 ? code : add_attrs(load, &draft);
+        stop(load, fail_memory(load));
+    load->key = draft.key;
+    take_struct(load, &draft, &fields);
+    if (load->in.error != NULL)
+        return;
+    add_attrs(load, &draft);
+    load->key = (struct cbor_span){0};
 }
 
-static int take_tensors(struct burnpack_load *load, struct burnpack_draft *none)
+static void take_tensors(struct burnpack_load *load, struct burnpack_draft *none)
 {
     struct cbor_span key;
-    if (!cborin_open_map(&load->in))
-        return fail_cbor(load, NULL);
-    while (cborin_next(&load->in)) {
-        if (!cborin_text(&load->in, &key))
-            break;
-        const int code = take_tensor(load, &key);
-        if (code < 0)
-            return code;
-    }
-    return load->in.error != NULL ? fail_cbor(load, none) : 0;
+    cborin_open_map(&load->in);
+    while (cborin_next(&load->in) && cborin_text(&load->in, &key))
+        take_tensor(load, &key);
 }
 
 static const struct field top_fields[] = {
@@ -630,7 +603,8 @@ static const struct field top_fields[] = {
 static int parse_fields(struct burnpack_load *load)
 {
     static const struct fields fields = {top_fields, 3, 1};
-    const int code = take_struct(load, NULL, &fields);
+    take_struct(load, NULL, &fields);
+    const int code = check_cbor(load);
     if (code < 0)
         return code;
     const uint64_t n_read = cborin_offset(&load->in);
@@ -642,9 +616,9 @@ static int parse_fields(struct burnpack_load *load)
     return 0;
 }
 
-static const uint8_t magic[4] = {'N', 'R', 'U', 'B'};
-
 /* ---- the file ---- */
+
+static const uint8_t magic[4] = {'N', 'R', 'U', 'B'};
 
 static bool probe(const uint8_t *head, size_t n_head, uint64_t n_bytes)
 {

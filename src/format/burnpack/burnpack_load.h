@@ -80,6 +80,8 @@ struct burnpack_load {
     uint8_t *cbor; /* malloc'ed, n_cbor bytes */
     uint64_t n_cbor;
     struct cbor_in in;
+    struct cbor_span key; /* of the tensor that is being parsed; bytes NULL: none */
+    int code;             /* of a failure that is not one of the CBOR */
     struct burnpack_pairs meta, scalars;
     uint64_t *dims; /* malloc'ed room for a shape */
     size_t dims_room;
