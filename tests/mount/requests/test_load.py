@@ -22,7 +22,8 @@ def test_random_operations_are_those_of_a_plain_file(mount, folder, ending):
     source = checkpoints.write(folder / ('x.' + ending), {key: ('U8', [n], random.Random(n).randbytes(n)) for key, n in shapes.items()})
     out = folder / ('out.' + ending)
     mnt = mount(source, 'output=%s' % out, patience=30 * program.PATIENCE)
-    running = [subprocess.Popen([EXERCISE, mnt / key.replace('.', '/'), folder / key, str(N_OPERATIONS), str(seed)], stderr=subprocess.PIPE)
+    n = N_OPERATIONS if ending == checkpoints.ENDINGS[0] else N_OPERATIONS // 20  # what is written once is in a file of the stage, whatever the format
+    running = [subprocess.Popen([EXERCISE, mnt / key.replace('.', '/'), folder / key, str(n), str(seed)], stderr=subprocess.PIPE)
                for seed, key in enumerate(shapes, 1)]
     said = [process.communicate()[1].decode() for process in running]
     assert said == [''] * len(shapes) and all(process.returncode == 0 for process in running)

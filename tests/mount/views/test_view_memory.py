@@ -45,7 +45,7 @@ def ranges(n_bytes):
     chance = random.Random(7)
     yield from ((offset, 1 << 20) for offset in range(0, 96 << 20, 1 << 20))
     yield n_bytes - 5000, 10000
-    yield from ((chance.randrange(n_bytes), 4096) for _ in range(60))
+    yield from ((chance.randrange(n_bytes), 4096) for _ in range(16))
 
 
 @pytest.mark.parametrize('name', OPTIONS)
