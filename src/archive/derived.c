@@ -282,7 +282,7 @@ struct range {
     union {
         struct deflated deflated;
         uint8_t *bytes;
-        struct wfs_tensor *tensor;
+        const struct wfs_tensor *tensor;
     };
 };
 
@@ -335,12 +335,9 @@ static int read_derived(const struct source *source, uint64_t offset, void *buf,
 static void free_derived(void *ctx)
 {
     struct derived *derived = ctx;
-    for (size_t i = 0; i < derived->n_ranges; i++) {
+    for (size_t i = 0; i < derived->n_ranges; i++)
         if (derived->ranges[i].kind == RANGE_MEMORY)
             free(derived->ranges[i].bytes);
-        else if (derived->ranges[i].kind == RANGE_TENSOR)
-            free(derived->ranges[i].tensor);
-    }
     inflater_free(derived->inflater);
     free(derived->ranges);
     free(derived);
@@ -427,16 +424,10 @@ int derived_add_memory(struct source *source, void *bytes, size_t n_bytes, uint6
 int derived_add_tensor(struct source *source, const struct wfs_tensor *tensor, uint64_t *ret_offset)
 {
     int code;
-    struct wfs_tensor *copy = malloc(sizeof(*copy));
-    if (copy == NULL)
-        return -ENOMEM;
     struct range *range = range_new(source, RANGE_TENSOR, tensor->n_bytes, false, &code);
-    if (range == NULL) {
-        free(copy);
+    if (range == NULL)
         return code;
-    }
-    *copy = *tensor;
-    range->tensor = copy;
+    range->tensor = tensor;
     *ret_offset = range->offset;
     return 0;
 }

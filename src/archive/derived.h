@@ -29,7 +29,7 @@ int derived_add_deflated(struct source *derived, const struct deflated *member,
 /* Adopts bytes, which were malloc'ed, also on failure. */
 int derived_add_memory(struct source *derived, void *bytes, size_t n_bytes, uint64_t *ret_offset);
 
-/* Adds the shown bytes of a tensor, whose arrays and source must live longer. */
+/* Adds the shown bytes of a tensor, which is borrowed. */
 int derived_add_tensor(struct source *derived, const struct wfs_tensor *tensor,
                        uint64_t *ret_offset);
 

@@ -547,7 +547,8 @@ int dcp_values_list(struct dcp_reading *r, struct source *assembly)
     if (code < 0)
         return code;
     catalog->pickle = (struct value_bytes){0};
-    if (l.torch.has_failed || torch_dangers_report(&l.torch) < 0 || dcp_values_tell(catalog) < 0)
+    torch_dangers_report(&l.torch);
+    if (l.torch.has_failed || dcp_values_tell(catalog) < 0)
         return wfs_fail_memory(r->err);
     /* Names that are spelled alike got ~2 behind them. */
     const uint64_t n = l.torch.names.n_clashes + l.torch.value_names.n_clashes;

@@ -205,8 +205,8 @@ static int load_from(struct torch *torch)
                         wfs_count(n_head, "byte").text);
     if ((code = load_container(torch, head, n_head)) < 0)
         return code;
-    return torch->has_failed || torch_dangers_report(torch) < 0 || report_notes(torch) < 0 ||
-                   report_troubles(torch) < 0
+    torch_dangers_report(torch);
+    return torch->has_failed || report_notes(torch) < 0 || report_troubles(torch) < 0
                ? wfs_fail_memory(torch->err)
                : 0;
 }

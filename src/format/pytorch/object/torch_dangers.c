@@ -233,83 +233,73 @@ static uint64_t hash_of(const struct value_global *global)
 
 static bool is_hash(const void *ctx, uint32_t i)
 {
-    const struct torch_dangers *found = *(const struct torch_dangers *const *)ctx;
+    const struct torch_dangers *found = ctx;
     return found->hashes[i] == found->wanted;
 }
 
-/* Returns 1 for a name that is new, 0 for another one. */
-static int add_name(struct torch_dangers *found, const struct value_global *global)
-{
-    uint32_t i;
-    found->wanted = hash_of(global);
-    if (map_find(&found->map, found->wanted, is_hash, &found, &i))
-        return 0;
-    if (array_reserve(&found->hashes, sizeof(*found->hashes), found->n_names, 1, &found->n_room) <
-            0 ||
-        map_add(&found->map, found->wanted, found->n_names) < 0)
-        return -ENOMEM;
-    found->hashes[found->n_names++] = found->wanted;
-    return 1;
-}
-
-/* Adds a finding for a name, unless there are too many of its kind. */
-static int report(struct torch *torch, const struct value_global *global)
+/* Adds the name to those that were found. Returns whether it is new. */
+static bool add_name(struct torch *torch, const struct value_global *global)
 {
     struct torch_dangers *found = torch->dangers;
+    uint32_t i;
+    found->wanted = hash_of(global);
+    if (map_find(&found->map, found->wanted, is_hash, found, &i))
+        return false;
+    if (array_reserve(&found->hashes, sizeof(*found->hashes), found->n_names, 1, &found->n_room) <
+            0 ||
+        map_add(&found->map, found->wanted, found->n_names) < 0) {
+        torch->has_failed = true;
+        return false;
+    }
+    found->hashes[found->n_names++] = found->wanted;
+    return true;
+}
+
+void torch_dangers_note(struct torch *torch, const struct value_global *global)
+{
+    struct torch_dangers *found = torch->dangers;
+    if (found == NULL || !add_name(torch, global))
+        return;
     const bool is_danger = is_dangerous(global);
     uint64_t *n = is_danger ? &found->n_dangers : &found->n_unknown;
-    if (++*n > MAX_REPORTED)
-        return 0;
-    return catalog_add_finding(
-        torch->catalog, (is_danger ? WFS_HIGH : WFS_INFO) | WFS_FINDING_CODE,
-        is_danger
-            ? "the pickle refers to %s of module %s, which can run any code when Python loads "
-              "the file; weightfs ran nothing"
-            : "the pickle refers to %s of module %s, which is not known to be harmless: Python "
-              "imports it, and may call it, when it loads the file",
-        wfs_quote(global->name).text, wfs_quote(global->module).text);
+    if (++*n <= MAX_REPORTED &&
+        catalog_add_finding(
+            torch->catalog, (is_danger ? WFS_HIGH : WFS_INFO) | WFS_FINDING_CODE,
+            is_danger
+                ? "the pickle refers to %s of module %s, which can run any code when Python loads "
+                  "the file; weightfs ran nothing"
+                : "the pickle refers to %s of module %s, which is not known to be harmless: Python "
+                  "imports it, and may call it, when it loads the file",
+            wfs_quote(global->name).text, wfs_quote(global->module).text) < 0)
+        torch->has_failed = true;
 }
 
-int torch_dangers_note(struct torch *torch, const struct value_global *global)
-{
-    if (torch->dangers == NULL)
-        return 0;
-    const int code = add_name(torch->dangers, global);
-    return code == 1 ? report(torch, global) : code;
-}
-
-int torch_dangers_add(struct torch *torch, uint32_t first)
+void torch_dangers_add(struct torch *torch)
 {
     const struct graph *graph = torch->graph;
-    int code = 0;
-    for (uint32_t id = first; id <= graph->n_values && code == 0; id++) {
+    for (uint32_t id = 1; id <= graph->n_values && !torch->has_failed; id++) {
         const struct value *value = graph_at(graph, id);
-        if (value->kind != VALUE_GLOBAL || torch_is_harmless(graph, id))
-            continue;
-        code = torch_dangers_note(torch, value->global);
+        if (value->kind == VALUE_GLOBAL && !torch_is_harmless(graph, id))
+            torch_dangers_note(torch, value->global);
     }
-    return code;
 }
 
-static int report_more(struct torch *torch, enum wfs_severity severity, uint64_t n,
-                       const char *what)
+static void report_more(struct torch *torch, enum wfs_severity severity, uint64_t n,
+                        const char *what)
 {
-    if (n <= MAX_REPORTED)
-        return 0;
-    return catalog_add_finding(torch->catalog, severity | WFS_FINDING_CODE,
-                               "the pickle refers to %s %s",
-                               wfs_count(n - MAX_REPORTED, "more name").text, what);
+    if (n > MAX_REPORTED &&
+        catalog_add_finding(torch->catalog, severity | WFS_FINDING_CODE,
+                            "the pickle refers to %s %s",
+                            wfs_count(n - MAX_REPORTED, "more name").text, what) < 0)
+        torch->has_failed = true;
 }
 
-int torch_dangers_report(struct torch *torch)
+void torch_dangers_report(struct torch *torch)
 {
-    const struct torch_dangers *found = torch->dangers;
-    int code = torch_dangers_add(torch, 1);
-    if (code == 0)
-        code = report_more(torch, WFS_HIGH, found->n_dangers,
-                           "that can run any code when Python loads the file");
-    return code < 0 ? code
-                    : report_more(torch, WFS_INFO, found->n_unknown, "not known to be harmless");
+    torch_dangers_add(torch);
+    report_more(torch, WFS_HIGH, torch->dangers->n_dangers,
+                "that can run any code when Python loads the file");
+    report_more(torch, WFS_INFO, torch->dangers->n_unknown, "not known to be harmless");
 }
 
 void torch_dangers_done(struct torch_dangers *found)

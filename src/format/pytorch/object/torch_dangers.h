@@ -20,15 +20,15 @@ struct torch_dangers {
     uint64_t n_dangers, n_unknown; /* of n_names: known to be harmful; not known to be harmless */
 };
 
-/* Adds a finding for each new name among the values from first on, up to a bound; without a place
- * for the names, for none. -ENOMEM. */
-int torch_dangers_add(struct torch *torch, uint32_t first);
+/* Adds a finding for each new name among the values, up to a bound; without a place for the names,
+ * for none. These remember in the reader that memory ran out. */
+void torch_dangers_add(struct torch *torch);
 
-/* Adds a finding for a name that is not harmless as it is used here. -ENOMEM. */
-int torch_dangers_note(struct torch *torch, const struct value_global *global);
+/* Adds a finding for a name that is not harmless as it is used here. */
+void torch_dangers_note(struct torch *torch, const struct value_global *global);
 
-/* Does the same for all values, and adds findings about names beyond the bound. -ENOMEM. */
-int torch_dangers_report(struct torch *torch);
+/* Does the same for all values, and adds findings about names beyond the bound. */
+void torch_dangers_report(struct torch *torch);
 
 void torch_dangers_done(struct torch_dangers *found);
 

@@ -511,8 +511,7 @@ static int storage_of_stream(struct torch *torch, const struct value_bytes *byte
     inner.cache = (struct torch_cache){0};
     inner.depth++;
     int code = read_stream(&inner, bytes, &stream, ret);
-    if (torch_dangers_add(&inner, 1) < 0)
-        code = -ENOMEM;
+    torch_dangers_add(&inner);
     torch->budget = inner.budget;
     torch->has_failed = inner.has_failed;
     torch->n_long = inner.n_long;
@@ -553,9 +552,8 @@ static int storage_of_bytes(struct torch *torch, uint32_t id, struct torch_stora
         return -ENOMEM;
     /* What is not a stream for us may be one for Python, with any pickle in it. */
     const struct value *function = graph_at(torch->graph, call->call.callable);
-    if (ret->trouble != NULL && function->kind == VALUE_GLOBAL &&
-        torch_dangers_note(torch, function->global) < 0)
-        return wfs_fail_memory(torch->err);
+    if (ret->trouble != NULL && function->kind == VALUE_GLOBAL)
+        torch_dangers_note(torch, function->global);
     return 1;
 }
 
