@@ -133,7 +133,7 @@ struct skim {
 
 /* There is room: read. Members are set one by one: to copy a struct that was just made costs more
  * than all else here. */
-static struct record_field *push(struct skim *s, enum record_kind kind)
+static struct record_field *push_slot(struct skim *s, enum record_kind kind)
 {
     struct record_field *slot = &s->slots[s->n_slots++];
     slot->kind = kind;
@@ -142,12 +142,12 @@ static struct record_field *push(struct skim *s, enum record_kind kind)
 
 static bool push_integer(struct skim *s, int64_t integer)
 {
-    push(s, RECORD_INTEGER)->integer = integer;
+    push_slot(s, RECORD_INTEGER)->integer = integer;
     return true;
 }
 
 /* Takes the argument of an opcode, which is in the window. */
-static uint64_t take(struct skim *s, size_t n_bytes)
+static uint64_t take_argument(struct skim *s, size_t n_bytes)
 {
     s->at += n_bytes;
     return pickle_number(s->at - n_bytes, n_bytes);
@@ -155,7 +155,7 @@ static uint64_t take(struct skim *s, size_t n_bytes)
 
 static bool push_text(struct skim *s, const char *text, uint32_t n)
 {
-    struct record_field *slot = push(s, RECORD_TEXT);
+    struct record_field *slot = push_slot(s, RECORD_TEXT);
     slot->text = text;
     slot->n = n;
     return true;
@@ -168,7 +168,7 @@ static bool push_long(struct skim *s)
     if (n == 0 || n > 8)
         return false;
     const uint64_t sign = (uint64_t)1 << (8 * n - 1);
-    return push_integer(s, (int64_t)((take(s, n) ^ sign) - sign));
+    return push_integer(s, (int64_t)((take_argument(s, n) ^ sign) - sign));
 }
 
 static bool read_text(struct skim *s, uint64_t n)
@@ -190,7 +190,7 @@ static bool push_memo(struct skim *s, uint64_t index)
         return push_text(s, value->text, value->n);
     if (value->kind != VALUE_GLOBAL)
         return false;
-    push(s, RECORD_OTHER)->callable = id;
+    push_slot(s, RECORD_OTHER)->callable = id;
     return true;
 }
 
@@ -212,7 +212,7 @@ static bool make_tuple(struct skim *s, uint32_t n)
     }
     s->n_numbers += n;
     s->n_slots -= n;
-    struct record_field *tuple = push(s, RECORD_NUMBERS);
+    struct record_field *tuple = push_slot(s, RECORD_NUMBERS);
     tuple->n = n;
     tuple->callable = 0;
     tuple->numbers = numbers;
@@ -227,7 +227,7 @@ static bool make_marked_tuple(struct skim *s)
 }
 
 /* REDUCE: a global is called with one tuple. */
-static bool call(struct skim *s)
+static bool call_global(struct skim *s)
 {
     if (s->n_slots < 2)
         return false;
@@ -241,35 +241,35 @@ static bool call(struct skim *s)
     return true;
 }
 
-static bool memoize(struct skim *s)
+static bool skip_memo(struct skim *s)
 {
     return !room_is_fetched(&s->p->room, s->p->room.n_memo + s->n_memo++);
 }
 
 /* Does what an opcode does; false: it is not one of those that are known here. */
-static bool step(struct skim *s, uint8_t opcode)
+static bool skim_opcode(struct skim *s, uint8_t opcode)
 {
     switch (opcode) {
     case 0x94:
-        return memoize(s);
+        return skip_memo(s);
     case 'h':
-        return push_memo(s, take(s, 1));
+        return push_memo(s, take_argument(s, 1));
     case 'j':
-        return push_memo(s, take(s, 4));
+        return push_memo(s, take_argument(s, 4));
     case 'K':
-        return push_integer(s, (int64_t)take(s, 1));
+        return push_integer(s, (int64_t)take_argument(s, 1));
     case 'M':
-        return push_integer(s, (int64_t)take(s, 2));
+        return push_integer(s, (int64_t)take_argument(s, 2));
     case 'J':
-        return push_integer(s, (int32_t)take(s, 4));
+        return push_integer(s, (int32_t)take_argument(s, 4));
     case 0x8a:
         return push_long(s);
     case 0x8c:
-        return read_text(s, take(s, 1));
+        return read_text(s, take_argument(s, 1));
     case 'X':
-        return read_text(s, take(s, 4));
+        return read_text(s, take_argument(s, 4));
     case 'N':
-        push(s, RECORD_NONE);
+        push_slot(s, RECORD_NONE);
         return true;
     case ')':
         return make_tuple(s, 0);
@@ -283,9 +283,9 @@ static bool step(struct skim *s, uint8_t opcode)
     case 't':
         return make_marked_tuple(s);
     case 'R':
-        return call(s);
+        return call_global(s);
     case 0x95:
-        (void)take(s, 8);
+        (void)take_argument(s, 8);
         return true;
     default:
         return false;
@@ -300,7 +300,7 @@ static bool is_next(struct skim *s, uint8_t opcode)
 
 static bool skip_memoize(struct skim *s)
 {
-    return s->at < s->stop && *s->at == 0x94 ? s->at++, s->n_opcodes++, memoize(s) : true;
+    return s->at < s->stop && *s->at == 0x94 ? s->at++, s->n_opcodes++, skip_memo(s) : true;
 }
 
 /* Reads the object up to BUILD. */
@@ -315,7 +315,7 @@ static bool read_object(struct skim *s)
         const uint8_t opcode = *s->at++;
         if (opcode == 'u')
             break;
-        if (!step(s, opcode))
+        if (!skim_opcode(s, opcode))
             return false;
     }
     for (uint32_t i = 0; i < s->n_slots; i++) {
@@ -327,7 +327,7 @@ static bool read_object(struct skim *s)
 
 /* Gives an object to the fold of the job. 1: *ret is its number; 0: it stays; an error that was
  * reported. */
-static int fold(struct pickle *p, struct pickle_record *record, uint32_t *ret)
+static int ask_fold(struct pickle *p, struct pickle_record *record, uint32_t *ret)
 {
     const int code = p->job->fold(p->job->fold_ctx, p->graph, record, ret);
     if (code == -E2BIG)
@@ -342,7 +342,7 @@ int fold_object(struct pickle *p, uint32_t id)
     cleanup(record_done) struct pickle_record record = {
         .graph = p->graph, .object = id, .n_most = p->job->limits->rank};
     uint32_t number;
-    const int code = fold(p, &record, &number);
+    const int code = ask_fold(p, &record, &number);
     if (code < 0)
         return code;
     if (code > 0)
@@ -369,7 +369,7 @@ int fold_ahead(struct pickle *p)
                                    .pairs = s.slots,
                                    .n_pairs = s.n_slots / 2};
     uint32_t number;
-    const int code = fold(p, &record, &number);
+    const int code = ask_fold(p, &record, &number);
     if (code != 1)
         return code;
     const uint32_t id = value_new(p->graph, VALUE_RECORD);

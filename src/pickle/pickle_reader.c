@@ -138,7 +138,7 @@ static int memo_index(struct pickle *p, uint32_t *ret)
     return 0;
 }
 
-static int put(struct pickle *p, uint32_t index)
+static int put_memo(struct pickle *p, uint32_t index)
 {
     const uint32_t *id = NULL;
     const int code = last_values(p, 1, &id);
@@ -155,7 +155,7 @@ static int op_put(struct pickle *p)
 {
     uint32_t index;
     const int code = memo_index(p, &index);
-    return code < 0 ? code : put(p, index);
+    return code < 0 ? code : put_memo(p, index);
 }
 
 /* What is never fetched gets a number and no place. */
@@ -163,7 +163,8 @@ static int op_memoize(struct pickle *p)
 {
     const uint32_t *id = NULL;
     const uint32_t index = p->room.used == NULL ? p->memo.n_used : p->room.n_memo;
-    return room_is_fetched(&p->room, p->room.n_memo++) ? put(p, index) : last_values(p, 1, &id);
+    return room_is_fetched(&p->room, p->room.n_memo++) ? put_memo(p, index)
+                                                       : last_values(p, 1, &id);
 }
 
 static int op_get(struct pickle *p)

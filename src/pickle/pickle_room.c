@@ -30,7 +30,7 @@ static bool set_used(struct scan *s, uint64_t i)
 }
 
 /* A number that was not given yet is an error, which the reader reports. */
-static int get(struct scan *s, uint64_t i)
+static int note_fetched(struct scan *s, uint64_t i)
 {
     if (i >= s->n_memo)
         return -EBADMSG;
@@ -68,7 +68,7 @@ static void skip_simple(struct scan *s)
 }
 
 /* 1: go on; 0: the pickle ends here. */
-static int step(struct scan *s)
+static int scan_opcode(struct scan *s)
 {
     enum { LINE_MAX_BYTES = 1 << 20 };
     const uint8_t *at;
@@ -90,7 +90,7 @@ static int step(struct scan *s)
         s->n_memo++;
         break;
     case ARGUMENT_GET:
-        code = get(s, number);
+        code = note_fetched(s, number);
         break;
     case ARGUMENT_LENGTH:
         code = number > stream_left(&s->input) ? -ENODATA : stream_skip(&s->input, number);
@@ -118,7 +118,7 @@ int room_scan(struct pickle_room *room, const struct pickle_job *job,
     code = room->used == NULL ? -ENOMEM : 1;
     while (code == 1) {
         skip_simple(&s);
-        code = s.n_memo < UINT32_MAX - 1 ? step(&s) : -EBADMSG;
+        code = s.n_memo < UINT32_MAX - 1 ? scan_opcode(&s) : -EBADMSG;
     }
     stream_done(&s.input);
     room->n_used = s.n_room > UINT32_MAX / 8 ? UINT32_MAX : (uint32_t)s.n_room * 8;

@@ -373,7 +373,7 @@ struct repr {
     const char *at, *end;
 };
 
-static bool skip(struct repr *r, const char *text)
+static bool skip_text(struct repr *r, const char *text)
 {
     const size_t n = strlen(text);
     if ((size_t)(r->end - r->at) < n || memcmp(r->at, text, n) != 0)
@@ -423,7 +423,7 @@ static int parse_class(struct repr *r, uint32_t *ret)
     r->at = end + 1;
     if (*ret == 0)
         return -ENOMEM;
-    if (!skip(r, ">"))
+    if (!skip_text(r, ">"))
         *ret = 0;
     return 0;
 }
@@ -444,11 +444,11 @@ static int parse_item(struct repr *r, unsigned depth, uint32_t *ret)
 {
     if (r->at == r->end)
         return 0;
-    if (skip(r, "None")) {
+    if (skip_text(r, "None")) {
         *ret = value_new(r->graph, VALUE_NONE);
         return *ret == 0 ? -ENOMEM : 0;
     }
-    if (skip(r, "<class '"))
+    if (skip_text(r, "<class '"))
         return parse_class(r, ret);
     if (*r->at == '\'' || *r->at == '"')
         return parse_string(r, ret);
@@ -461,13 +461,13 @@ static int parse_tuple(struct repr *r, unsigned depth, uint32_t *ret)
 {
     uint32_t items[MAX_ITEMS], n = 0;
     r->at++;
-    while (!skip(r, ")")) {
+    while (!skip_text(r, ")")) {
         uint32_t item = 0;
         const int code = n < MAX_ITEMS ? parse_item(r, depth, &item) : 0;
         if (code < 0 || item == 0)
             return code;
         items[n++] = item;
-        if (!skip(r, ", ") && !skip(r, ",") && (r->at == r->end || *r->at != ')'))
+        if (!skip_text(r, ", ") && !skip_text(r, ",") && (r->at == r->end || *r->at != ')'))
             return 0;
     }
     *ret = value_new_items(r->graph, VALUE_TUPLE, items, n);

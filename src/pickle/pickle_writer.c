@@ -34,7 +34,7 @@ static bool is_in_memo(const struct pickle_writer *writer, uint32_t id)
     return (writer->memo[id] & EMITTED) != 0;
 }
 
-static void fetch(struct pickle_writer *writer, uint32_t id)
+static void put_fetch(struct pickle_writer *writer, uint32_t id)
 {
     put_slot(writer, (writer->memo[id] & ~EMITTED) - 1, 'h', 'j');
 }
@@ -46,7 +46,7 @@ static void fail_memory(struct pickle_writer *writer)
 }
 
 /* Notes that a value has an entry in the tables. */
-static void touch(struct pickle_writer *writer, uint32_t id)
+static void note_touched(struct pickle_writer *writer, uint32_t id)
 {
     if (array_reserve(&writer->touched, sizeof(*writer->touched), writer->n_touched, 1,
                       &writer->n_touched_room) < 0)
@@ -55,16 +55,16 @@ static void touch(struct pickle_writer *writer, uint32_t id)
         writer->touched[writer->n_touched++] = id;
 }
 
-static void number(struct pickle_writer *writer, uint32_t id)
+static void give_number(struct pickle_writer *writer, uint32_t id)
 {
-    touch(writer, id);
+    note_touched(writer, id);
     writer->memo[id] = ++writer->n_memo;
 }
 
-static void keep(struct pickle_writer *writer, uint32_t id)
+static void put_in_memo(struct pickle_writer *writer, uint32_t id)
 {
     if (writer->memo[id] == 0)
-        number(writer, id);
+        give_number(writer, id);
     put_slot(writer, writer->memo[id] - 1, 'q', 'r');
     writer->memo[id] |= EMITTED;
 }
@@ -83,15 +83,15 @@ static bool is_kept(const struct pickle_writer *writer, uint32_t id)
 static void keep_if_used(struct pickle_writer *writer, uint32_t id)
 {
     if (is_kept(writer, id))
-        keep(writer, id);
+        put_in_memo(writer, id);
 }
 
 void pickle_put_shared(struct pickle_writer *writer, uint32_t id)
 {
     if (is_in_memo(writer, id))
-        fetch(writer, id);
+        put_fetch(writer, id);
     else if (pickle_put_leaf(&writer->out, writer->graph, graph_at(writer->graph, id)))
-        keep(writer, id);
+        put_in_memo(writer, id);
 }
 
 static void open_mark(struct pickle_writer *writer)
@@ -108,7 +108,7 @@ static void close_mark(struct pickle_writer *writer, uint8_t opcode)
     writer->n_marks--;
 }
 
-static void push(struct pickle_writer *writer, uint32_t id)
+static void push_frame(struct pickle_writer *writer, uint32_t id)
 {
     if (array_reserve(&writer->frames, sizeof(*writer->frames), writer->n_frames, 1,
                       &writer->n_frame_room) < 0)
@@ -124,8 +124,8 @@ static bool is_special(const struct pickle_writer *writer, uint32_t id)
 
 static void count_uses(struct pickle_writer *writer, uint32_t root)
 {
-    push(writer, root);
-    touch(writer, root);
+    push_frame(writer, root);
+    note_touched(writer, root);
     writer->n_uses[root] = 1;
     while (writer->out.code == 0 && writer->n_frames > 0) {
         struct pickle_frame *frame = &writer->frames[writer->n_frames - 1];
@@ -138,23 +138,23 @@ static void count_uses(struct pickle_writer *writer, uint32_t root)
         frame->next++;
         if (writer->n_uses[child] >= 2 || ++writer->n_uses[child] == 2)
             continue;
-        touch(writer, child);
-        push(writer, child);
+        note_touched(writer, child);
+        push_frame(writer, child);
     }
 }
 
 /* Writes a value, or begins to. */
-static void visit(struct pickle_writer *writer, uint32_t id)
+static void write_value(struct pickle_writer *writer, uint32_t id)
 {
     if (is_in_memo(writer, id)) {
-        fetch(writer, id);
+        put_fetch(writer, id);
         return;
     }
     if (is_special(writer, id)) {
         const int code = writer->put_special(writer, id);
         writer->out.code = writer->out.code == 0 ? code : writer->out.code;
     } else if (!pickle_put_leaf(&writer->out, writer->graph, graph_at(writer->graph, id))) {
-        push(writer, id);
+        push_frame(writer, id);
         return;
     }
     keep_if_used(writer, id);
@@ -215,7 +215,7 @@ static void step_container(struct pickle_writer *writer, struct pickle_frame *fr
         open_mark(writer);
     }
     if (i < value->n) {
-        visit(writer, value_items(value)[i]);
+        write_value(writer, value_items(value)[i]);
         return;
     }
     if (value->n > 0)
@@ -236,7 +236,7 @@ static bool has_met_itself(struct pickle_writer *writer, uint32_t id, uint32_t n
     if (is_marked)
         close_mark(writer, '1');
     writer->out.is_late = true;
-    fetch(writer, id);
+    put_fetch(writer, id);
     writer->n_frames--;
     return true;
 }
@@ -249,7 +249,7 @@ static void step_tuple(struct pickle_writer *writer, struct pickle_frame *frame,
     if (i == 0 && is_marked)
         open_mark(writer);
     if (i < value->n) {
-        visit(writer, value_items(value)[i]);
+        write_value(writer, value_items(value)[i]);
         return;
     }
     if (has_met_itself(writer, frame->id, value->n, is_marked))
@@ -267,7 +267,7 @@ static void step_persistent(struct pickle_writer *writer, struct pickle_frame *f
                             const struct value *value)
 {
     if (frame->next++ == 0) {
-        visit(writer, value->id);
+        write_value(writer, value->id);
         return;
     }
     pickle_put_code(&writer->out, 'Q');
@@ -324,7 +324,7 @@ static bool step_added(struct pickle_writer *writer, uint32_t container, uint32_
     if (*i == 0 && needs_mark(writer, codes, value->n))
         open_mark(writer);
     if (*i < value->n)
-        visit(writer, value_items(value)[*i]);
+        write_value(writer, value_items(value)[*i]);
     else
         add_items(writer, codes, value->n);
     return true;
@@ -335,7 +335,7 @@ static void step_states(struct pickle_writer *writer, uint32_t states, uint32_t 
     if (states == 0 || i / 2 >= graph_at(writer->graph, states)->n)
         writer->n_frames--;
     else if (i % 2 == 0)
-        visit(writer, value_items(graph_at(writer->graph, states))[i / 2]);
+        write_value(writer, value_items(graph_at(writer->graph, states))[i / 2]);
     else
         pickle_put_code(&writer->out, 'b');
 }
@@ -349,7 +349,7 @@ static void step_call(struct pickle_writer *writer, struct pickle_frame *frame,
     if (i == 0 && call->form == FORM_INST)
         open_mark(writer);
     if (i < n) {
-        visit(writer, call_child(graph, call, i));
+        write_value(writer, call_child(graph, call, i));
         return;
     }
     if (i == n) {
@@ -362,7 +362,7 @@ static void step_call(struct pickle_writer *writer, struct pickle_frame *frame,
         step_states(writer, value_part(graph, call, PART_STATES), i);
 }
 
-static void step(struct pickle_writer *writer)
+static void step_frame(struct pickle_writer *writer)
 {
     struct pickle_frame *frame = &writer->frames[writer->n_frames - 1];
     const struct value *value = graph_at(writer->graph, frame->id);
@@ -385,13 +385,13 @@ static void write_all(struct pickle_writer *writer, uint32_t root)
     if (out->code < 0)
         return;
     writer->version = out->block - 1;
-    visit(writer, root);
+    write_value(writer, root);
     while (out->code == 0 && writer->n_frames > 0) {
         if (out->n_bytes > N_BYTES_MAX || writer->n_frames > writer->graph->n_values + 64)
             out->code = wfs_fail(out->err, E2BIG,
                                  "the values contain each other in a way that no pickle can hold");
         else
-            step(writer);
+            step_frame(writer);
     }
     pickle_put_code(out, '.');
     if (out->is_late && writer->graph->protocol > PROTOCOL && out->code == 0)
@@ -424,7 +424,7 @@ int pickle_write(struct pickle_writer *writer, uint32_t root, const uint32_t *fi
     if (writer->memo == NULL || writer->n_uses == NULL)
         return wfs_fail_memory(writer->out.err);
     for (uint32_t i = 0; i < n_first; i++)
-        number(writer, first[i]);
+        give_number(writer, first[i]);
     count_uses(writer, root);
     if (writer->out.code == 0)
         write_all(writer, root);

@@ -42,7 +42,7 @@ static bool is_encode(const struct graph *graph, const struct value *call)
 }
 
 /* Decodes the characters of a text that are all below 256; false when one is not. */
-static bool decode(const struct value *text, uint8_t *bytes, size_t *ret_n)
+static bool decode_latin1(const struct value *text, uint8_t *bytes, size_t *ret_n)
 {
     size_t n = 0;
     for (uint32_t i = 0; i < text->n; i++) {
@@ -68,7 +68,7 @@ static int copy_encoded(const struct graph *graph, const struct value *call, uin
     autofree uint8_t *bytes = malloc((size_t)text->n + 1);
     if (bytes == NULL)
         return -ENOMEM;
-    if (!decode(text, bytes, ret_n))
+    if (!decode_latin1(text, bytes, ret_n))
         return 0;
     *ret = steal(&bytes);
     return 1;

@@ -283,7 +283,7 @@ static int torch_array_read(struct torch *torch, uint32_t id, struct torch_tenso
 
 enum { MAX_DEPTH = 16 };
 
-static int build(struct torch *torch, uint32_t id, unsigned depth, struct torch_tensor *ret);
+static int build_tensor(struct torch *torch, uint32_t id, unsigned depth, struct torch_tensor *ret);
 
 /* Reads storage, offset, size and stride, the first arguments of most functions. */
 static int set_view(struct torch *torch, uint32_t args, struct torch_tensor *ret)
@@ -406,7 +406,7 @@ static int build_absent(struct torch *torch, uint32_t args, uint32_t i, struct t
 
 static int build_inner(struct torch *torch, uint32_t id, unsigned depth, struct torch_tensor *ret)
 {
-    const int code = build(torch, id, depth + 1, ret);
+    const int code = build_tensor(torch, id, depth + 1, ret);
     if (code == 0)
         torch_tensor_spoil(ret, "it is not made of a tensor");
     return code < 0 ? code : 0;
@@ -474,7 +474,7 @@ static int build_storage(struct torch *torch, uint32_t id, struct torch_tensor *
     return 1;
 }
 
-static int build(struct torch *torch, uint32_t id, unsigned depth, struct torch_tensor *ret)
+static int build_tensor(struct torch *torch, uint32_t id, unsigned depth, struct torch_tensor *ret)
 {
     if (id == 0)
         return 0;
@@ -503,7 +503,7 @@ static int build(struct torch *torch, uint32_t id, unsigned depth, struct torch_
 int torch_builder_read(struct torch *torch, uint32_t id, struct torch_tensor *ret)
 {
     *ret = (struct torch_tensor){.dtype = WFS_OPAQUE};
-    return build(torch, id, 0, ret);
+    return build_tensor(torch, id, 0, ret);
 }
 
 static const char *const coo_names[] = {"indices", "values"};
@@ -547,8 +547,8 @@ static const char *const *sparse_names(const struct graph *graph, uint32_t layou
 
 /* Returns what makes the tensor, and the arguments for it, inside of the call that sets its
  * type, if there is one. */
-static enum torch_what unwrap(const struct graph *graph, const struct value *call,
-                              uint32_t *ret_args)
+static enum torch_what unwrap_type(const struct graph *graph, const struct value *call,
+                                   uint32_t *ret_args)
 {
     enum torch_what what = torch_what_of(graph, call);
     *ret_args = call->kind == VALUE_CALL ? call->call.args : 0;
@@ -581,7 +581,7 @@ uint32_t torch_composite_part(const struct graph *graph, const struct value *cal
 {
     uint32_t args, n, start = 0;
     const char *const *names;
-    switch (unwrap(graph, call, &args)) {
+    switch (unwrap_type(graph, call, &args)) {
     case WHAT_REBUILD_SPARSE:
         names = sparse_names(graph, torch_arg(graph, args, 0), &n);
         args = torch_arg(graph, args, 1);
@@ -611,7 +611,7 @@ bool torch_is_composite(const struct graph *graph, const struct value *call)
 {
     uint32_t args;
     const char *name;
-    const enum torch_what what = unwrap(graph, call, &args);
+    const enum torch_what what = unwrap_type(graph, call, &args);
     return what != WHAT_REBUILD_QTENSOR && torch_composite_part(graph, call, 0, &name) != 0;
 }
 
@@ -664,7 +664,7 @@ const char *torch_composite_text(struct torch *torch, const struct value *call,
     const struct graph *graph = torch->graph;
     autostrbuf struct strbuf text = {.n_max = 4096};
     uint32_t args;
-    const enum torch_what what = unwrap(graph, call, &args);
+    const enum torch_what what = unwrap_type(graph, call, &args);
     const uint32_t first = torch_arg(graph, args, 0);
     *ret_name = what == WHAT_REBUILD_SPARSE ? "sparse" : "part_of";
     if (what == WHAT_REBUILD_SPARSE)

@@ -184,7 +184,7 @@ static bool is_walkable(const struct value *value, enum walk_mode mode)
  * Does nothing for a value that the mode cannot step through, one that is open already, one too
  * deep, or one that was listed too often.
  */
-static void enter(struct walk *walk, enum walk_mode mode, uint32_t id)
+static void enter_value(struct walk *walk, enum walk_mode mode, uint32_t id)
 {
     if (id == 0 || !is_walkable(graph_at(walk->graph, id), mode))
         return;
@@ -224,11 +224,11 @@ static void enter(struct walk *walk, enum walk_mode mode, uint32_t id)
 /* Goes into a container. */
 static void enter_items(struct walk *walk, uint32_t id)
 {
-    enter(walk, graph_at(walk->graph, id)->kind == VALUE_DICT ? WALK_PAIRS : WALK_ITEMS, id);
+    enter_value(walk, graph_at(walk->graph, id)->kind == VALUE_DICT ? WALK_PAIRS : WALK_ITEMS, id);
 }
 
 /* Leaves the top frame. */
-static void leave(struct walk *walk)
+static void leave_frame(struct walk *walk)
 {
     const struct frame *frame = &walk->frames[--walk->n_frames];
     graph_at(walk->graph, frame->id)->marks &= (uint8_t)~MARK_OPEN;
@@ -288,7 +288,7 @@ static struct frame *enter_mapping(struct walk *walk, uint32_t dict)
     const uint32_t n_frames = walk->n_frames;
     if (dict != 0 && graph_at(walk->graph, dict)->kind == VALUE_CALL)
         dict = value_part(walk->graph, graph_at(walk->graph, dict), PART_ITEMS);
-    enter(walk, WALK_PAIRS, dict);
+    enter_value(walk, WALK_PAIRS, dict);
     return walk->n_frames > n_frames ? &walk->frames[n_frames] : NULL;
 }
 
@@ -340,7 +340,7 @@ static void enter_args(struct walk *walk, const struct value *call)
 {
     const uint32_t args = call->call.args;
     if (call->form == FORM_NEWOBJ_EX) {
-        enter(walk, WALK_ARGS, torch_arg(walk->graph, args, 0));
+        enter_value(walk, WALK_ARGS, torch_arg(walk->graph, args, 0));
         return;
     }
     const uint32_t content = torch_container_content(walk->graph, call);
@@ -349,7 +349,7 @@ static void enter_args(struct walk *walk, const struct value *call)
     else if (content != 0)
         walk->pending = torch_has_tensor(walk->graph, content) ? content : walk->pending;
     else if (torch_has_tensor(walk->graph, args))
-        enter(walk, call->form == FORM_NEWOBJ ? WALK_ITEMS : WALK_ARGS, args);
+        enter_value(walk, call->form == FORM_NEWOBJ ? WALK_ITEMS : WALK_ARGS, args);
 }
 
 /* Returns the i-th item of the state of functools.partial(function, *args, **kwargs); 0 when the
@@ -371,7 +371,7 @@ static void enter_callable(struct walk *walk, const struct value *call)
                    first = torch_arg(walk->graph, args, 0);
     if (first != 0) {
         const bool is_bound = graph_at(walk->graph, first)->kind == VALUE_GLOBAL;
-        enter(walk, is_bound ? WALK_BOUND_ARGS : WALK_ARGS, args);
+        enter_value(walk, is_bound ? WALK_BOUND_ARGS : WALK_ARGS, args);
     } else if (args == 0 && torch_has_tensor(walk->graph, call->call.callable)) {
         add_name(walk, "%callable");
         walk->pending = call->call.callable;
@@ -401,7 +401,7 @@ static bool step_call(struct walk *walk, struct frame *frame)
         enter_mapping(walk, value_part(graph, call, PART_ITEMS));
         return true;
     case 4:
-        enter(walk, WALK_ITEMS, value_part(graph, call, PART_ELEMENTS));
+        enter_value(walk, WALK_ITEMS, value_part(graph, call, PART_ELEMENTS));
         return true;
     default:
         if (i - N_STEPS >= torch_n_args(graph, states) || torch_array_objects(graph, call) != 0)
@@ -565,14 +565,14 @@ static uint32_t add_to_catalog(struct walk *walk, uint32_t id, struct torch_tens
     return place;
 }
 
-static void visit(struct walk *walk, uint32_t id);
+static void list_value(struct walk *walk, uint32_t id);
 
 static void visit_pending(struct walk *walk)
 {
     const uint32_t id = walk->pending;
     walk->pending = 0;
     if (id != 0 && walk->code == 0)
-        visit(walk, id);
+        list_value(walk, id);
 }
 
 /* Lists a tensor, and goes into its parts and attributes, which are named after it. */
@@ -584,7 +584,7 @@ static void add_tensor(struct walk *walk, uint32_t id, struct torch_tensor *tens
     if (walk->holder == 0)
         return;
     if (torch_composite_part(walk->graph, graph_at(walk->graph, id), 0, &name) != 0)
-        enter(walk, WALK_PARTS, id);
+        enter_value(walk, WALK_PARTS, id);
     if (attributes != tensor->state || is_mapping(walk, attributes))
         enter_states(walk, tensor->state, 0);
     visit_pending(walk);
@@ -595,7 +595,7 @@ static void add_tensor(struct walk *walk, uint32_t id, struct torch_tensor *tens
 static void enter_module(struct walk *walk, uint32_t id)
 {
     const bool is_outermost = walk->n_modules == 0;
-    enter(walk, WALK_MODULE, id);
+    enter_value(walk, WALK_MODULE, id);
     if (!is_outermost || walk->n_modules == 0)
         return;
     add_name(walk, "__dict__");
@@ -617,11 +617,11 @@ static void visit_object(struct walk *walk, uint32_t id)
     else if (module_attributes(walk, value) != 0)
         enter_module(walk, id);
     else
-        enter(walk, WALK_CALL, id);
+        enter_value(walk, WALK_CALL, id);
 }
 
 /* Lists a value under the current path, or goes into it. */
-static void visit(struct walk *walk, uint32_t id)
+static void list_value(struct walk *walk, uint32_t id)
 {
     const struct value *value = graph_at(walk->graph, id);
     const bool has_tensor = torch_has_tensor(walk->graph, id);
@@ -634,9 +634,9 @@ static void visit(struct walk *walk, uint32_t id)
     else if (value_has_items(value))
         enter_items(walk, id);
     else if (torch_is_composite(walk->graph, value))
-        enter(walk, WALK_PARTS, id);
+        enter_value(walk, WALK_PARTS, id);
     else if (torch_has_tensor(walk->graph, wrapper_state(walk, value)))
-        enter(walk, WALK_WRAPPER, id);
+        enter_value(walk, WALK_WRAPPER, id);
     else
         visit_object(walk, id);
 }
@@ -700,7 +700,7 @@ static bool step_parts(struct walk *walk, struct frame *frame)
     return true;
 }
 
-static bool step(struct walk *walk)
+static bool step_frame(struct walk *walk)
 {
     struct frame *frame = &walk->frames[walk->n_frames - 1];
     walk->path.n_bytes = frame->n_path;
@@ -732,7 +732,7 @@ static bool step(struct walk *walk)
 }
 
 /* Adds findings about what was not listed. */
-static int report(struct walk *walk)
+static int report_unlisted(struct walk *walk)
 {
     struct wfs_catalog *catalog = walk->torch->catalog;
     int code = 0;
@@ -747,7 +747,7 @@ static int report(struct walk *walk)
     return code < 0 ? wfs_fail_memory(walk->torch->err) : 0;
 }
 
-static int list(struct torch *torch, uint32_t root, const char *prefix)
+static int list_graph(struct torch *torch, uint32_t root, const char *prefix)
 {
     cleanup(walk_done) struct walk walk = {.torch = torch,
                                            .graph = torch->graph,
@@ -759,14 +759,14 @@ static int list(struct torch *torch, uint32_t root, const char *prefix)
     if (value_has_items(graph_at(walk.graph, root)))
         enter_items(&walk, root);
     else
-        visit(&walk, root);
+        list_value(&walk, root);
     while (walk.code == 0 && walk.n_frames > 0) {
-        if (step(&walk))
+        if (step_frame(&walk))
             visit_pending(&walk);
         else
-            leave(&walk);
+            leave_frame(&walk);
     }
-    return walk.code < 0 ? walk.code : report(&walk);
+    return walk.code < 0 ? walk.code : report_unlisted(&walk);
 }
 
 int torch_listing_add(struct torch *torch, uint32_t root, const char *prefix)
@@ -777,7 +777,7 @@ int torch_listing_add(struct torch *torch, uint32_t root, const char *prefix)
     if (code < 0)
         return code;
     torch->graph->lookup = &lookup;
-    code = list(torch, root, prefix);
+    code = list_graph(torch, root, prefix);
     torch->graph->lookup = NULL;
     value_lookup_done(&lookup);
     return code;

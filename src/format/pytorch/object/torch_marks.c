@@ -56,7 +56,7 @@ static uint32_t new_dict_of_pairs(struct torch *torch, const struct value *list)
 
 /* Returns whether the items of a value may be copied: once, so that calls that share one do not
  * make more than a small multiple of the file. */
-static bool take(struct value *value)
+static bool take_items(struct value *value)
 {
     const bool is_first = (value->marks & MARK_TAKEN) == 0 || value->n == 0;
     value->marks |= MARK_TAKEN;
@@ -69,7 +69,7 @@ static bool makes_dict(enum torch_what what)
            what == WHAT_DEFAULT_DICT;
 }
 
-static void unfold(struct torch *torch, uint32_t id, unsigned depth);
+static void unfold_items(struct torch *torch, uint32_t id, unsigned depth);
 
 /* Copies the items of a dict, or of what makes one; returns 0 for other values. A Counter would
  * count the items of a list. */
@@ -78,16 +78,16 @@ static uint32_t copy_items(struct torch *torch, uint32_t id, enum torch_what wha
     struct graph *graph = torch->graph;
     struct value *value = graph_at(graph, id);
     if (makes_dict(torch_what_of(graph, value))) {
-        unfold(torch, id, depth + 1);
+        unfold_items(torch, id, depth + 1);
         id = value_part(graph, value, PART_ITEMS);
         if (id == 0)
             return 0;
         value = graph_at(graph, id);
     }
     if (value->kind == VALUE_DICT)
-        return take(value) ? new_items(torch, VALUE_DICT, value_items(value), value->n) : 0;
+        return take_items(value) ? new_items(torch, VALUE_DICT, value_items(value), value->n) : 0;
     const bool is_list = value->kind == VALUE_LIST || value->kind == VALUE_TUPLE;
-    return is_list && what != WHAT_COUNTER && take(value) && has_pairs(graph, value, true)
+    return is_list && what != WHAT_COUNTER && take_items(value) && has_pairs(graph, value, true)
                ? new_dict_of_pairs(torch, value)
                : 0;
 }
@@ -138,7 +138,7 @@ static void unfold_deque(struct torch *torch, uint32_t id)
     struct graph *graph = torch->graph;
     const uint32_t args = graph_at(graph, id)->call.args, content = torch_arg(graph, args, 0);
     const uint32_t n = torch_n_args(graph, args), n_items = torch_n_args(graph, content);
-    if (n == 0 || n > 2 || n_items == 0 || !take(graph_at(graph, content)))
+    if (n == 0 || n > 2 || n_items == 0 || !take_items(graph_at(graph, content)))
         return;
     const uint32_t list =
         new_items(torch, VALUE_LIST, value_items(graph_at(graph, content)), n_items);
@@ -152,7 +152,7 @@ static void unfold_deque(struct torch *torch, uint32_t id)
 /* Moves the items in the arguments of a call that makes a dict or deque to where later protocols
  * have them: OrderedDict([[key, value]]) becomes OrderedDict() with an item. Calls of other things
  * stay as they are. */
-static void unfold(struct torch *torch, uint32_t id, unsigned depth)
+static void unfold_items(struct torch *torch, uint32_t id, unsigned depth)
 {
     const struct value *call = graph_at(torch->graph, id);
     const enum torch_what what = torch_what_of(torch->graph, call);
@@ -187,7 +187,7 @@ static void name_items(struct torch *torch, uint32_t id)
         (what != WHAT_UNKNOWN && what != WHAT_FROZEN_DICT))
         return;
     struct value *list = graph_at(graph, torch_arg(graph, args, 0));
-    if ((list->marks & MARK_TENSOR) == 0 || list->kind != VALUE_LIST || !take(list) ||
+    if ((list->marks & MARK_TENSOR) == 0 || list->kind != VALUE_LIST || !take_items(list) ||
         !has_pairs(graph, list, false))
         return;
     const uint32_t dict = new_dict_of_pairs(torch, list);
@@ -267,7 +267,7 @@ static bool is_tensor(const struct torch *torch, uint32_t id, const struct value
     }
 }
 
-static void visit(struct torch *torch, struct path *path, uint32_t id)
+static void mark_value(struct torch *torch, struct path *path, uint32_t id)
 {
     struct graph *graph = torch->graph;
     struct value *value = graph_at(graph, id);
@@ -283,7 +283,7 @@ static void visit(struct torch *torch, struct path *path, uint32_t id)
         path->n_twins += (uint64_t)n;
     }
     if (value->kind == VALUE_CALL) {
-        unfold(torch, id, 0);
+        unfold_items(torch, id, 0);
         torch_array_note_data(torch, value);
     }
     if (value->kind < VALUE_LIST || value->kind == VALUE_GLOBAL)
@@ -315,7 +315,7 @@ static uint32_t next_child(const struct graph *graph, struct step *step)
 }
 
 /* Makes room for all that will be listed: growing step by step takes more memory. */
-static int reserve(struct torch *torch, uint64_t n_tensors)
+static int reserve_listing(struct torch *torch, uint64_t n_tensors)
 {
     uint64_t n = torch->catalog->n_tensors + n_tensors;
     if (n > torch->limits->tensors || n > UINT32_MAX)
@@ -329,12 +329,12 @@ static int reserve(struct torch *torch, uint64_t n_tensors)
 int torch_marks_set(struct torch *torch, uint32_t root)
 {
     struct path path = {0};
-    visit(torch, &path, root);
+    mark_value(torch, &path, root);
     while (!torch->has_failed && path.n_steps > 0) {
         struct step *step = &path.steps[path.n_steps - 1];
         const uint32_t id = step->id, child = next_child(torch->graph, step);
         if (child != 0) {
-            visit(torch, &path, child);
+            mark_value(torch, &path, child);
             continue;
         }
         path.n_steps--;
@@ -348,8 +348,9 @@ int torch_marks_set(struct torch *torch, uint32_t root)
             wfs_count_as(path.n_twins, "dict key is a duplicate", "dict keys are duplicates")
                 .text) < 0)
         torch->has_failed = true;
-    return torch->has_failed || reserve(torch, path.n_tensors) < 0 ? wfs_fail_memory(torch->err)
-                                                                   : 0;
+    return torch->has_failed || reserve_listing(torch, path.n_tensors) < 0
+               ? wfs_fail_memory(torch->err)
+               : 0;
 }
 
 const char *const torch_owned[TORCH_N_OWNED] = {"_parameters", "_buffers", "_modules"};

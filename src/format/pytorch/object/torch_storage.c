@@ -328,7 +328,7 @@ static int add_storage(struct torch_stream *stream, struct graph *graph,
 }
 
 /* Collects all storages that the object names. Its values begin at first. */
-static int collect(struct torch *torch, struct torch_stream *stream, uint32_t first)
+static int collect_storages(struct torch *torch, struct torch_stream *stream, uint32_t first)
 {
     for (uint32_t id = first; id <= torch->graph->n_values; id++) {
         struct torch_storage_id storage_id;
@@ -350,15 +350,16 @@ static int collect(struct torch *torch, struct torch_stream *stream, uint32_t fi
 }
 
 /* Fails because of a damaged storage; with force it only becomes a trouble of its tensors. */
-static int spoil(struct torch *torch, struct torch_stream_storage *storage, const char *text)
+static int spoil_storage(struct torch *torch, struct torch_stream_storage *storage,
+                         const char *text)
 {
     storage->trouble = text;
     return torch->is_forced ? 0 : wfs_fail(torch->err, EBADMSG, "%s", text);
 }
 
 /* Reads the header of the storage at *offset, and moves to the next one. */
-static int place(struct torch *torch, struct torch_stream *stream,
-                 struct torch_stream_storage *storage, uint64_t *offset, uint64_t end)
+static int place_storage(struct torch *torch, struct torch_stream *stream,
+                         struct torch_stream_storage *storage, uint64_t *offset, uint64_t end)
 {
     const struct wfs_quoted key = wfs_quote_n(storage->key, storage->n_key);
     uint8_t number[8];
@@ -368,8 +369,8 @@ static int place(struct torch *torch, struct torch_stream *stream,
     storage->is_listed = true;
     if (end - *offset < sizeof(number)) {
         *offset = end;
-        return spoil(torch, storage,
-                     torch_print(torch, "the file ends before storage %s", key.text));
+        return spoil_storage(torch, storage,
+                             torch_print(torch, "the file ends before storage %s", key.text));
     }
     const int code = source_read(stream->source, *offset, number, sizeof(number));
     if (code < 0)
@@ -388,16 +389,16 @@ static int place(struct torch *torch, struct torch_stream *stream,
     if (n_bytes > end - *offset) {
         const uint64_t n_left = end - *offset;
         *offset = end;
-        return spoil(torch, storage,
-                     torch_print(torch, "the file ends %s before storage %s does",
-                                 wfs_count((n_bytes - n_left), "byte").text, key.text));
+        return spoil_storage(torch, storage,
+                             torch_print(torch, "the file ends %s before storage %s does",
+                                         wfs_count((n_bytes - n_left), "byte").text, key.text));
     }
     *offset += n_bytes;
     return 0;
 }
 
-static int place_all(struct torch *torch, struct torch_stream *stream, uint32_t keys,
-                     uint64_t *offset, uint64_t end)
+static int place_storages(struct torch *torch, struct torch_stream *stream, uint32_t keys,
+                          uint64_t *offset, uint64_t end)
 {
     const struct graph *graph = torch->graph;
     if (graph_at(graph, keys)->kind != VALUE_LIST)
@@ -410,7 +411,7 @@ static int place_all(struct torch *torch, struct torch_stream *stream, uint32_t 
             return wfs_fail(torch->err, EBADMSG,
                             "storage %s is listed, but the pickle does not declare its type",
                             key->kind == VALUE_TEXT ? wfs_quote_n(key->text, key->n).text : "?");
-        const int code = place(torch, stream, storage, offset, end);
+        const int code = place_storage(torch, stream, storage, offset, end);
         if (code < 0)
             return code;
     }
@@ -439,10 +440,10 @@ int torch_stream_read(struct torch *torch, const struct source *source, uint64_t
         return code;
     const uint32_t first = torch->graph->n_values + 1;
     if ((code = torch_read_pickle(torch, source, offset, end, ret_root)) < 0 ||
-        (code = collect(torch, stream, first)) < 0 ||
+        (code = collect_storages(torch, stream, first)) < 0 ||
         (code = torch_read_pickle(torch, source, offset, end, &keys)) < 0)
         return code;
-    return place_all(torch, stream, keys, offset, end);
+    return place_storages(torch, stream, keys, offset, end);
 }
 
 int torch_stream_find(struct torch *torch, const struct torch_storage_id *id,
@@ -577,7 +578,7 @@ static bool is_storage(const struct torch *torch, uint32_t id)
     return torch_what_of(torch->graph, value) == WHAT_LOAD_FROM_BYTES;
 }
 
-static int keep(struct torch *torch, uint32_t id, struct catalog_storage *ret)
+static int describe_storage(struct torch *torch, uint32_t id, struct catalog_storage *ret)
 {
     struct torch_storage storage;
     struct torch_storage_id parsed;
@@ -617,7 +618,7 @@ int torch_storage_list(struct torch *torch)
     for (uint32_t id = 1; id <= n_values && catalog->n_storages < n; id++) {
         if (!is_storage(torch, id))
             continue;
-        const int code = keep(torch, id, &catalog->storages[catalog->n_storages]);
+        const int code = describe_storage(torch, id, &catalog->storages[catalog->n_storages]);
         if (code < 0)
             return code;
         catalog->n_storages += code == 1;

@@ -136,8 +136,8 @@ static bool to_bytes(struct unit unit, uint64_t n, uint64_t *ret)
 
 /* Checks the tensor against its storage. Returns the trouble, or NULL; *ret_n_bytes is the size
  * of the shown content. */
-static const char *check(struct torch *torch, const struct torch_tensor *tensor,
-                         uint64_t *ret_n_bytes)
+static const char *check_extent(struct torch *torch, const struct torch_tensor *tensor,
+                                uint64_t *ret_n_bytes)
 {
     const struct unit unit = unit_of(tensor);
     const struct wfs_shape shape = {tensor->rank, tensor->dims};
@@ -274,7 +274,7 @@ int torch_tensor_add(struct torch *torch, const char *key, uint32_t place,
     if (torch->catalog->n_tensors >= torch->limits->tensors)
         return wfs_fail(torch->err, E2BIG, "more than %s (limit tensors)",
                         wfs_count(torch->limits->tensors, "tensor").text);
-    torch_tensor_spoil(tensor, check(torch, tensor, &n_bytes));
+    torch_tensor_spoil(tensor, check_extent(torch, tensor, &n_bytes));
     struct wfs_tensor *added = catalog_add(torch->catalog);
     if (added == NULL)
         return wfs_fail_memory(torch->err);
