@@ -15,7 +15,7 @@
 
 enum { N_BLOCK = 65536, N_COPIED = 4096 };
 
-static void fail_memory(struct pickle_output *output)
+void pickle_fail_memory(struct pickle_output *output)
 {
     if (output->code == 0)
         output->code = wfs_fail_memory(output->err);
@@ -26,7 +26,7 @@ static struct pickle_piece *add_piece(struct pickle_output *output)
 {
     if (array_reserve(&output->pieces, sizeof(*output->pieces), output->n_pieces, 1,
                       &output->n_piece_room) < 0) {
-        fail_memory(output);
+        pickle_fail_memory(output);
         return NULL;
     }
     struct pickle_piece *piece = &output->pieces[output->n_pieces++];
@@ -42,7 +42,7 @@ static uint8_t *make_room(struct pickle_output *output, size_t n_bytes)
         output->n_left = output->block == NULL ? 0 : N_BLOCK;
     }
     if (output->block == NULL) {
-        fail_memory(output);
+        pickle_fail_memory(output);
         return NULL;
     }
     const struct pickle_piece *last =
@@ -174,7 +174,7 @@ static void put_byte_text(struct pickle_output *output, const struct value *valu
         pickle_put_text(output, value->text, value->n);
     }
     if (text.is_cut)
-        fail_memory(output);
+        pickle_fail_memory(output);
 }
 
 static void put_bytes(struct pickle_output *output, const struct value *value)

@@ -28,6 +28,7 @@ struct pickle_output {
 };
 
 void pickle_output_done(struct pickle_output *output);
+void pickle_fail_memory(struct pickle_output *output);
 
 void pickle_put(struct pickle_output *output, const void *bytes, size_t n_bytes);
 void pickle_put_code(struct pickle_output *output, uint8_t opcode);

@@ -39,18 +39,12 @@ static void put_fetch(struct pickle_writer *writer, uint32_t id)
     put_slot(writer, (writer->memo[id] & ~EMITTED) - 1, 'h', 'j');
 }
 
-static void fail_memory(struct pickle_writer *writer)
-{
-    if (writer->out.code == 0)
-        writer->out.code = wfs_fail_memory(writer->out.err);
-}
-
 /* Notes that a value has an entry in the tables. */
 static void note_touched(struct pickle_writer *writer, uint32_t id)
 {
     if (array_reserve(&writer->touched, sizeof(*writer->touched), writer->n_touched, 1,
                       &writer->n_touched_room) < 0)
-        fail_memory(writer);
+        pickle_fail_memory(&writer->out);
     else
         writer->touched[writer->n_touched++] = id;
 }
@@ -112,7 +106,7 @@ static void push_frame(struct pickle_writer *writer, uint32_t id)
 {
     if (array_reserve(&writer->frames, sizeof(*writer->frames), writer->n_frames, 1,
                       &writer->n_frame_room) < 0)
-        fail_memory(writer);
+        pickle_fail_memory(&writer->out);
     else
         writer->frames[writer->n_frames++] = (struct pickle_frame){.id = id};
 }
