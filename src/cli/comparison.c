@@ -316,17 +316,7 @@ double measures_cosine(const struct measures *measures)
     return (double)(cosine > 1 ? 1 : cosine < -1 ? -1 : cosine);
 }
 
-static void measures_add(struct measures *total, const struct measures *more)
-{
-    total->aa += more->aa;
-    total->bb += more->bb;
-    total->ab += more->ab;
-    total->dd += more->dd;
-}
-
 /* ---- tables ---- */
-
-/* ---- order ---- */
 
 static const struct wfs_tensor *tensor_of(const struct diff_row *row)
 {
@@ -502,7 +492,11 @@ static void count_row(struct total *total, const struct diff_row *row)
     total->n_removed += row->b == NULL;
     total->n_added += row->a == NULL;
     total->n_changed += row->a != NULL && row->b != NULL && !row->is_equal;
-    measures_add(&total->measures, &row->comparison.measures);
+    const struct measures *more = &row->comparison.measures;
+    total->measures.aa += more->aa;
+    total->measures.bb += more->bb;
+    total->measures.ab += more->ab;
+    total->measures.dd += more->dd;
 }
 
 static void put_total(struct table *table, const struct total *total, double largest)

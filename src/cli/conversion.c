@@ -424,8 +424,6 @@ static enum exit_code make_edits(struct editing *editing)
     return exit_code;
 }
 
-/* ---- the verb ---- */
-
 /* The first one only: an error is one line. */
 static void print_first(void *ctx, const char *line)
 {
@@ -491,8 +489,6 @@ const struct verb verb_edit = {
 /* ---- patch: edits as a file, made of a mount or of two checkpoints ---- */
 
 #define EDITS WFS_CONTROL_NAME "/" WFS_OUT_NAME "/edits.safetensors"
-
-/* ---- reading a patch ---- */
 
 struct opened {
     struct wfs_catalog *file; /* must live longer than the patch */
@@ -704,8 +700,6 @@ static enum exit_code apply_patch(const struct args *args)
                wfs_patch_n_edits(opened.patch));
     return exit_code;
 }
-
-/* ---- the verb ---- */
 
 static enum exit_code run_patch(const struct args *args)
 {

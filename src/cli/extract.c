@@ -113,8 +113,6 @@ static enum exit_code write_tensor(const struct wfs_tensor *tensor, const char *
     return stream.exit_code;
 }
 
-/* ---- the verb ---- */
-
 static enum exit_code write_header(const struct wfs_tensor *tensor, const char *path)
 {
     const size_t n_header = wfs_npy_header(tensor, NULL, 0);

@@ -25,11 +25,6 @@ static int rank_of(char c)
     return c == '\0' ? 0 : c == '.' ? 1 : (unsigned char)c + 1;
 }
 
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
 /* Runs of digits are compared by length, then as text: the order of numbers. */
 int order_of_keys(const char *a, const char *b)
 {
@@ -38,7 +33,7 @@ int order_of_keys(const char *a, const char *b)
     while (a[i] == b[i] && a[i] != '\0')
         i++;
     const size_t n_a = strspn(a + i, digits), n_b = strspn(b + i, digits);
-    const bool is_in_number = (i > 0 && is_digit(a[i - 1])) || (n_a > 0 && n_b > 0);
+    const bool is_in_number = (i > 0 && a[i - 1] >= '0' && a[i - 1] <= '9') || (n_a > 0 && n_b > 0);
     if (is_in_number && n_a != n_b)
         return n_a < n_b ? -1 : 1;
     return rank_of(a[i]) - rank_of(b[i]);

@@ -112,7 +112,7 @@ static struct wfs_status *read_status_of(int directory, const char *name)
     return code < 0 ? NULL : status;
 }
 
-/* ---- commit ---- */
+/* ---- a commit ---- */
 
 struct call {
     int fd;
@@ -197,7 +197,7 @@ static void stopper_end(struct stopper *stopper)
     pthread_sigmask(SIG_SETMASK, &stopper->before, NULL);
 }
 
-/* ---- both ---- */
+/* ---- a commit that Ctrl-C stops ---- */
 
 static void call_with_progress(struct call *call)
 {
@@ -268,7 +268,7 @@ enum exit_code mounted_try(const struct mounted *mounted, bool prints_summary)
     return EXIT_DONE;
 }
 
-/* ---- waiting ---- */
+/* ---- waiting for the end ---- */
 
 struct watch {
     const char *operand;
@@ -380,7 +380,7 @@ static enum exit_code watch_run(const char *operand)
     return watch_stage(operand, mounted.stage);
 }
 
-/* ---- commit ---- */
+/* ---- weightfs commit ---- */
 
 static enum exit_code run_commit(const struct args *args)
 {
@@ -406,7 +406,7 @@ const struct verb verb_commit = {
     .run = run_commit,
 };
 
-/* ---- status ---- */
+/* ---- weightfs status ---- */
 
 static void print_field(const char *label, const char *text)
 {
@@ -498,7 +498,7 @@ const struct verb verb_status = {
     .run = run_status,
 };
 
-/* ---- umount ---- */
+/* ---- weightfs umount ---- */
 
 /* Unmounts a mount whose driver has died: nothing can be committed any more. */
 static enum exit_code clear_dead(const char *path)
@@ -672,7 +672,7 @@ const struct verb verb_umount = {
     .run = run_umount,
 };
 
-/* ---- discard ---- */
+/* ---- weightfs discard ---- */
 
 /* Returns the part of a path that is below the mount point. */
 static const char *below(const char *mountpoint, const char *path)
@@ -731,15 +731,6 @@ static enum exit_code fill(const struct mounted *mounted, const struct args *arg
     return EXIT_DONE;
 }
 
-/* Waits until the kernel shows no old name and no old byte. */
-static void wait_for_kernel(int fd)
-{
-    static const struct timespec pause = {.tv_nsec = 5000000};
-    struct wfs_control_reply hello = {0};
-    while (ioctl(fd, WFS_IOC_HELLO, &hello) == 0 && hello.error == EAGAIN)
-        nanosleep(&pause, NULL);
-}
-
 static enum exit_code run_discard(const struct args *args)
 {
     auto_mounted struct mounted mounted = {.fd = -1};
@@ -755,7 +746,11 @@ static enum exit_code run_discard(const struct args *args)
     if (request.error != 0)
         return print_error(request.error == ENOENT ? EXIT_NO_MATCH : EXIT_OUTPUT, mounted.path,
                            "cannot discard: %s", request.text);
-    wait_for_kernel(mounted.fd);
+    /* Waits until the kernel shows no old name and no old byte. */
+    static const struct timespec pause = {.tv_nsec = 5000000};
+    struct wfs_control_reply hello = {0};
+    while (ioctl(mounted.fd, WFS_IOC_HELLO, &hello) == 0 && hello.error == EAGAIN)
+        nanosleep(&pause, NULL);
     printf("discarded %s\n", wfs_count(request.n_edits, "edit").text);
     return EXIT_DONE;
 }

@@ -151,8 +151,6 @@ static void recovery_done(struct recovery *recovery)
     predecessor_done(&recovery->found);
 }
 
-/* ---- finding ---- */
-
 enum { MAX_LIMITS = 64 };
 
 /* Finds the commit that wrote the output, which is loaded with the limits of the user. */

@@ -201,8 +201,6 @@ static int sums_make(const struct wfs_catalog *catalog, const struct wfs_workloa
     return run_threads(&job, visit, ctx, ret_failed);
 }
 
-/* ---- printing and checking ---- */
-
 /* One source whose sums are made. */
 struct sum {
     const char *path;

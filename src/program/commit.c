@@ -50,12 +50,6 @@ static int plan_set(struct commit *commit, struct wfs_error *err)
     return 0;
 }
 
-static bool is_large(const struct commit *commit)
-{
-    return commit->layout != NULL ? wfs_layout_is_large(commit->layout)
-                                  : wfs_shards_is_large(commit->shards);
-}
-
 int commit_plan(struct commit *commit, struct wfs_error *err)
 {
     int code = commit_fit(commit, err);
@@ -64,7 +58,9 @@ int commit_plan(struct commit *commit, struct wfs_error *err)
     if (code < 0)
         return code;
     commit->account.n_tensors = wfs_catalog_n_tensors(commit->catalog);
-    if (commit->large_option != NULL && is_large(commit))
+    const bool is_large = commit->layout != NULL ? wfs_layout_is_large(commit->layout)
+                                                 : wfs_shards_is_large(commit->shards);
+    if (commit->large_option != NULL && is_large)
         return wfs_fail(err, EFBIG,
                         "the output would be more than 16 times larger than what it is made of; "
                         "%s allows it",

@@ -25,7 +25,7 @@ struct destination {
     /* Decided. */
     char *index;                     /* path of the index of several files; NULL: one file */
     const struct wfs_format *format; /* NULL: that of the source */
-    bool is_taken;                   /* a file is there that may not be replaced */
+    bool is_taken;                   /* a file exists that may not be replaced */
     enum wfs_replace replace;
     struct wfs_identity known; /* of what may be replaced */
     struct wfs_backup backup;  /* of that */
@@ -55,7 +55,7 @@ enum exit_code destination_check_size(const struct destination *destination, str
 enum exit_code destination_check_links(const struct destination *destination, const char *path,
                                        struct wfs_error *err);
 
-/* Decides what may be replaced, which is the file that is there now and no other; NULL: none is. A
+/* Decides what may be replaced, which is the file that exists now and no other; NULL: none does. A
  * verb fails where that is not allowed; a mount may still find that it has written the file. */
 enum exit_code destination_choose_replacement(struct destination *destination,
                                               const struct stat *there, struct wfs_error *err);
@@ -67,7 +67,7 @@ enum exit_code destination_check_backup(const struct destination *destination, c
 /* Returns what was decided, for a save that replaces what may be replaced. */
 struct wfs_save_options destination_save_options(const struct destination *destination);
 
-/* Returns the permission bits that the user wants a new file to have. */
+/* Returns the permission bits of a new file by the umask of the user. */
 mode_t destination_mode(void);
 
 void destination_done(struct destination *destination);
