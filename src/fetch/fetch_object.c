@@ -5,9 +5,8 @@
  */
 #include "fetch/fetch_object.h"
 
-#include "fetch/clock.h"
-
 #include <weightfs/cleanup.h>
+#include "fetch/clock.h"
 
 #include <string.h>
 

@@ -6,16 +6,15 @@
 #ifndef WFS_FETCH_OBJECT_H
 #define WFS_FETCH_OBJECT_H
 
-#include "fetch/http.h"
-
 #include <weightfs/cachestore.h>
 #include <weightfs/fetching.h>
+#include "fetch/http.h"
 
 enum { FETCH_HEADERS_MAX = 100 }; /* requests at a time, of headers of a set */
 
-/* What all objects share. */
 struct fetch_object;
 
+/* What all objects share. */
 struct fetching_room {
     struct http *http;
     int spool;               /* an unnamed store of cache files */

@@ -4,9 +4,8 @@
  */
 #include "fetch/fetch_sandbox.h"
 
-#include "sandbox/confinement.h"
-
 #include <weightfs/cleanup.h>
+#include "sandbox/confinement.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -5,13 +5,12 @@
  */
 #include "fetch/fetcher.h"
 
-#include "fetch/clock.h"
-#include "fetch/fetch_object.h"
-#include "fetch/fetch_sandbox.h"
-
 #include <weightfs/cleanup.h>
 #include <weightfs/fetching.h>
 #include <weightfs/url.h>
+#include "fetch/clock.h"
+#include "fetch/fetch_object.h"
+#include "fetch/fetch_sandbox.h"
 
 #include <fcntl.h>
 #include <limits.h>

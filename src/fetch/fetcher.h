@@ -6,12 +6,12 @@
 #ifndef WFS_FETCHER_H
 #define WFS_FETCHER_H
 
+#include <weightfs/error.h>
+#include <weightfs/remote.h>
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-#include <weightfs/error.h>
-#include <weightfs/remote.h>
 
 /* A zeroed one asks for what is usual. */
 struct fetcher_settings {

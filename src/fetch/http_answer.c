@@ -12,6 +12,11 @@
 #include <string.h>
 #include <strings.h>
 
+enum {
+    HTTP_HEADER_MAX = 65536, /* bytes of all headers of an answer; servers send less than 16 KiB */
+    HTTP_LOCATION_MAX = 16384, /* of a redirect; signed URLs have 2,000 */
+};
+
 /* ---- headers ---- */
 
 /* The value of a header, without blanks around it; not terminated. */

@@ -13,11 +13,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum {
-    HTTP_HEADER_MAX = 65536, /* bytes of all headers of an answer; servers send less than 16 KiB */
-    HTTP_LOCATION_MAX = 16384, /* of a redirect; signed URLs have 2,000 */
-};
-
 /* A zeroed struct is an answer of which nothing arrived. */
 struct http_answer {
     unsigned status; /* 0: no answer yet */

@@ -3,13 +3,11 @@
  * The loop. libcurl does not let its handles be freed inside of its callbacks: what is cancelled in
  * them is freed after the round.
  */
-#include "fetch/http.h"
-
-#include "fetch/clock.h"
-#include "fetch/http_transfer.h"
-#include "fetch/http_credentials.h"
-
 #include <weightfs/cleanup.h>
+#include "fetch/clock.h"
+#include "fetch/http.h"
+#include "fetch/http_credentials.h"
+#include "fetch/http_transfer.h"
 
 #include <assert.h>
 #include <string.h>

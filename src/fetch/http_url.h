@@ -5,9 +5,9 @@
 #ifndef WFS_HTTP_URL_H
 #define WFS_HTTP_URL_H
 
-#include <stdbool.h>
-
 #include <weightfs/error.h>
+
+#include <stdbool.h>
 
 /* A zeroed struct is none. All texts are malloc'ed. */
 struct http_url {

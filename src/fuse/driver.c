@@ -5,12 +5,11 @@
  */
 #include "fuse/driver.h"
 
-#include "fuse/log.h"
-
 #include <weightfs/array.h>
 #include <weightfs/cleanup.h>
 #include <weightfs/format.h>
 #include <weightfs/unfetched.h>
+#include "fuse/log.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -178,16 +177,6 @@ void driver_begin_change(struct driver *driver)
 {
     pthread_rwlock_wrlock(&driver->lock);
     wfs_unfetched_begin();
-}
-
-void driver_begin_commit(struct driver *driver)
-{
-    pthread_rwlock_rdlock(&driver->lock);
-}
-
-void driver_end_commit(struct driver *driver)
-{
-    pthread_rwlock_unlock(&driver->lock);
 }
 
 static void reap(struct driver *driver)

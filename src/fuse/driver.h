@@ -83,13 +83,10 @@ void driver_done(struct driver *driver);
 
 void driver_begin_read(struct driver *driver);
 void driver_end_read(struct driver *driver);
+
 /* `change` is held. */
 void driver_begin_change(struct driver *driver);
 void driver_end_change(struct driver *driver);
-
-/* For a commit, which may wait for a source. `change` is held. */
-void driver_begin_commit(struct driver *driver);
-void driver_end_commit(struct driver *driver);
 
 /*
  * Locks `change`, which a commit holds for as long as it takes. Asks in between whether the caller

@@ -5,10 +5,9 @@
  */
 #include "fuse/generated.h"
 
-#include "fuse/log.h"
-
 #include <weightfs/cleanup.h>
 #include <weightfs/format.h>
+#include "fuse/log.h"
 
 #include <pthread.h>
 #include <string.h>

@@ -7,15 +7,14 @@
  * edits are based on the same source as those before them. A read lease is refused while another
  * process has the file open for writing.
  */
+#include <weightfs/cleanup.h>
+#include <weightfs/format.h>
 #include "fuse/driver.h"
 #include "fuse/log.h"
 #include "fuse/process.h"
 #include "program/checkpoint.h"
-#include "program/print.h"
 #include "program/predecessor.h"
-
-#include <weightfs/cleanup.h>
-#include <weightfs/format.h>
+#include "program/print.h"
 
 #include <fcntl.h>
 #include <inttypes.h>

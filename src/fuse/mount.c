@@ -12,8 +12,8 @@
 #include "fuse/process.h"
 #include "fuse/publication.h"
 #include "fuse/supervisor.h"
-#include "program/print.h"
 #include "program/predecessor.h"
+#include "program/print.h"
 
 #include <fuse_lowlevel.h>
 

@@ -6,9 +6,8 @@
  */
 #include "fuse/mount_options.h"
 
-#include "fuse/log.h"
-
 #include <weightfs/view.h>
+#include "fuse/log.h"
 
 #include <errno.h>
 #include <stdio.h>

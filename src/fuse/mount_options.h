@@ -6,11 +6,10 @@
 #ifndef WFS_MOUNT_OPTIONS_H
 #define WFS_MOUNT_OPTIONS_H
 
-#include "fuse/sandbox/sandbox.h"
-#include "program/settings.h"
-
 #include <weightfs/format.h>
 #include <weightfs/tree.h>
+#include "fuse/sandbox/sandbox.h"
+#include "program/settings.h"
 
 #include <stdbool.h>
 

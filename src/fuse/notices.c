@@ -7,6 +7,7 @@
 #include <weightfs/array.h>
 
 #include <fuse_lowlevel.h>
+
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,10 +2,9 @@
 /*
  * Callbacks that make edits durable or publish them.
  */
+#include <weightfs/control.h>
 #include "fuse/publication.h"
 #include "fuse/request.h"
-
-#include <weightfs/control.h>
 
 #include <errno.h>
 #include <stdio.h>

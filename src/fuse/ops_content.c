@@ -5,10 +5,9 @@
  * A read goes through a buffer of the thread, not by splice from the source: only bytes that were
  * copied before the source was looked at again are known to be its own.
  */
-#include "fuse/request.h"
-
 #include <weightfs/interruption.h>
 #include <weightfs/unfetched.h>
+#include "fuse/request.h"
 
 #include <errno.h>
 #include <fcntl.h>

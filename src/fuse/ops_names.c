@@ -8,6 +8,32 @@
 #include <linux/fuse.h>
 #include <string.h>
 
+/* Fills in entry and takes the reference that goes with it. -ENOMEM: its number is 0. The caller
+ * holds the lock. */
+static int make_entry(struct driver *driver, struct wfs_node *node, struct fuse_entry_param *entry)
+{
+    *entry = (struct fuse_entry_param){0};
+    entry->ino = wfs_number_enter(driver->tree, node, &entry->attr);
+    entry->attr_timeout = entry->entry_timeout = request_timeout(driver, node);
+    /* A handle that a program or an NFS client keeps is the number and this. It follows from the
+     * inode number, so the handle of a file of the checkpoint is good in the next mount of it, and
+     * in a mount of something else it opens nothing. */
+    const uint64_t inode = entry->attr.st_ino;
+    entry->generation = entry->ino == FUSE_ROOT_ID ? 0 : (uint32_t)(inode ^ inode >> 32);
+    return entry->ino == 0 ? -ENOMEM : 0;
+}
+
+/* Replies with the error, or with the entry when rc is 0. When that does not arrive, because the
+ * caller was killed, the kernel has no reference. */
+static void reply_entry(fuse_req_t req, int rc, const struct fuse_entry_param *entry)
+{
+    struct driver *driver = fuse_req_userdata(req);
+    if (rc < 0)
+        fuse_reply_err(req, -rc);
+    else if (fuse_reply_entry(req, entry) < 0)
+        driver_forget(driver, entry->ino, 1);
+}
+
 /*
  * Finds the node of a file handle, "." in a node that the kernel has forgotten, or the directory
  * that holds it, "..". The number comes from whoever opens the handle, and may be old or made up.
@@ -38,7 +64,7 @@ static int look_up(fuse_req_t req, fuse_ino_t parent, const char *name,
     else
         rc = wfs_node_lookup(driver->tree, request_node(driver, parent), name, &node);
     if (rc == 0)
-        rc = request_make_entry(driver, node, entry);
+        rc = make_entry(driver, node, entry);
     else if (rc == -ENOENT)
         entry->entry_timeout = request_timeout(driver, request_node(driver, parent));
     driver_end_read(driver);
@@ -64,7 +90,7 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
         fuse_reply_entry(req,
                          &entry); /* number 0: the kernel may cache that the name does not exist */
     else
-        request_reply_entry(req, rc, &entry);
+        reply_entry(req, rc, &entry);
 }
 
 static void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n_lookups)
@@ -108,7 +134,7 @@ static bool add_entry(struct listing *listing, const char *name, struct wfs_node
     const size_t n_left = listing->n_room - listing->n_bytes;
     const bool is_known = listing->is_plus && !is_dot; /* to the kernel, from now on */
     if (is_known)
-        (void)request_make_entry(listing->driver, node, &entry);
+        (void)make_entry(listing->driver, node, &entry);
     else
         wfs_node_stat(listing->driver->tree, node, &entry.attr);
     const size_t n =
@@ -225,7 +251,7 @@ static int make(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode
         return -EINTR;
     const int rc = function(driver->tree, request_node(driver, parent), name, mode, &node);
     if (rc == 0)
-        request_make_entry(driver, node, entry);
+        make_entry(driver, node, entry);
     driver_end_change(driver);
     return settle_entry(req, entry, rc);
 }
@@ -234,14 +260,14 @@ static void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t
 {
     struct fuse_entry_param entry;
     const int rc = S_ISREG(mode) ? make(req, parent, name, mode, wfs_node_create, &entry) : -EPERM;
-    request_reply_entry(req, rc, &entry);
+    reply_entry(req, rc, &entry);
 }
 
 static void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
 {
     struct fuse_entry_param entry;
     const int rc = make(req, parent, name, mode, wfs_node_mkdir, &entry);
-    request_reply_entry(req, rc, &entry);
+    reply_entry(req, rc, &entry);
 }
 
 static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
@@ -314,9 +340,9 @@ static void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t new_parent, const
     struct wfs_node *node = request_node(driver, ino);
     const int rc = wfs_node_link(driver->tree, node, request_node(driver, new_parent), new_name);
     if (rc == 0)
-        request_make_entry(driver, node, &entry);
+        make_entry(driver, node, &entry);
     driver_end_change(driver);
-    request_reply_entry(req, settle_entry(req, &entry, rc), &entry);
+    reply_entry(req, settle_entry(req, &entry, rc), &entry);
 }
 
 /* ---- the table ---- */

@@ -10,6 +10,7 @@
 #define WFS_PARKING_H
 
 #include <fuse_lowlevel.h>
+
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -10,8 +10,8 @@
 #include "fuse/keeper.h"
 #include "fuse/log.h"
 #include "program/checkpoint.h"
-#include "program/print.h"
 #include "program/place.h"
+#include "program/print.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -4,12 +4,11 @@
  */
 #include "fuse/publication.h"
 
-#include "fuse/keeper.h"
-#include "fuse/log.h"
-
 #include <weightfs/cleanup.h>
 #include <weightfs/format.h>
 #include <weightfs/io.h>
+#include "fuse/keeper.h"
+#include "fuse/log.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -262,9 +261,9 @@ static int publish(struct publication *publication)
         rc = check_stop(publication);
     if (rc < 0)
         return rc;
-    driver_begin_commit(driver);
+    pthread_rwlock_rdlock(&driver->lock);
     rc = save(publication);
-    driver_end_commit(driver);
+    pthread_rwlock_unlock(&driver->lock);
     if (publication->report.published.inode != 0)
         target_published(publication->target, &publication->report.published);
     if (rc == 0)
@@ -412,10 +411,10 @@ int publication_try(struct driver *driver, const struct wfs_tree_problems *probl
     struct publication publication = publication_of(driver, summary, &err);
     int rc = 0;
     (void)driver_wait_for_change(driver, ask_waiter, &publication);
-    driver_begin_commit(driver);
+    pthread_rwlock_rdlock(&driver->lock);
     if (wfs_tree_has_pending(driver->tree) || !is_output_there(driver->target))
         rc = try_all(&publication, problems);
-    driver_end_commit(driver);
+    pthread_rwlock_unlock(&driver->lock);
     pthread_mutex_unlock(&driver->change);
     return rc;
 }

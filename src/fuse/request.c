@@ -67,19 +67,6 @@ double request_timeout(const struct driver *driver, const struct wfs_node *node)
     return wfs_node_is_control(driver->tree, node) ? 0 : 86400;
 }
 
-int request_make_entry(struct driver *driver, struct wfs_node *node, struct fuse_entry_param *entry)
-{
-    *entry = (struct fuse_entry_param){0};
-    entry->ino = wfs_number_enter(driver->tree, node, &entry->attr);
-    entry->attr_timeout = entry->entry_timeout = request_timeout(driver, node);
-    /* A handle that a program or an NFS client keeps is the number and this. It follows from the
-     * inode number, so the handle of a file of the checkpoint is good in the next mount of it, and
-     * in a mount of something else it opens nothing. */
-    const uint64_t inode = entry->attr.st_ino;
-    entry->generation = entry->ino == FUSE_ROOT_ID ? 0 : (uint32_t)(inode ^ inode >> 32);
-    return entry->ino == 0 ? -ENOMEM : 0;
-}
-
 int request_settle(fuse_req_t req, fuse_ino_t ino, enum mount_syncs sync, int code)
 {
     struct driver *driver = fuse_req_userdata(req);
@@ -91,16 +78,6 @@ int request_settle(fuse_req_t req, fuse_ino_t ino, enum mount_syncs sync, int co
     const int synced = wfs_node_sync(driver->tree, request_node(driver, ino));
     driver_end_sync(driver, synced);
     return synced < 0 ? synced : code;
-}
-
-/* When the reply does not arrive, because the caller was killed, the kernel has no reference. */
-void request_reply_entry(fuse_req_t req, int rc, const struct fuse_entry_param *entry)
-{
-    struct driver *driver = fuse_req_userdata(req);
-    if (rc < 0)
-        fuse_reply_err(req, -rc);
-    else if (fuse_reply_entry(req, entry) < 0)
-        driver_forget(driver, entry->ino, 1);
 }
 
 void request_reply(fuse_req_t req, int rc)

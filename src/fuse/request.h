@@ -53,21 +53,11 @@ struct wfs_node *request_node(const struct driver *driver, fuse_ino_t ino);
 double request_timeout(const struct driver *driver, const struct wfs_node *node);
 
 /*
- * Fills in entry and takes the reference that goes with it. -ENOMEM: its number is 0. The caller
- * holds the lock.
- */
-int request_make_entry(struct driver *driver, struct wfs_node *node,
-                       struct fuse_entry_param *entry);
-
-/*
  * Makes a change of the node durable before it is answered, where the mount was asked to: `sync` is
  * the option from which on a change of its kind is. code is that of the change so far. The caller
  * holds no lock.
  */
 int request_settle(fuse_req_t req, fuse_ino_t ino, enum mount_syncs sync, int code);
-
-/* Replies with the error, or with the entry when rc is 0. */
-void request_reply_entry(fuse_req_t req, int rc, const struct fuse_entry_param *entry);
 
 /* Replies with 0 or the negative errno. */
 void request_reply(fuse_req_t req, int rc);

@@ -13,8 +13,8 @@
 #include "fuse/process.h"
 #include "fuse/target.h"
 #include "fuse/worker.h"
-#include "program/print.h"
 #include "program/place.h"
+#include "program/print.h"
 #include "program/unmount.h"
 
 #include <fuse_lowlevel.h>

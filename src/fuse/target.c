@@ -5,14 +5,13 @@
  */
 #include "fuse/target.h"
 
-#include "program/print.h"
-#include "fuse/log.h"
-
 #include <weightfs/cleanup.h>
 #include <weightfs/format.h>
 #include <weightfs/percent.h>
 #include <weightfs/strbuf.h>
 #include <weightfs/url.h>
+#include "fuse/log.h"
+#include "program/print.h"
 
 #include <stdio.h>
 #include <string.h>

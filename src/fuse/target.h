@@ -32,6 +32,7 @@ struct target {
  * in. Not 0: a line was printed, and this is the exit code.
  */
 int target_init(struct target *target, const struct mount_options *options);
+
 /* Removes the directory that was created for an output, if it is empty: the mount has failed. */
 void target_abandon(struct target *target);
 void target_done(struct target *target);

@@ -5,14 +5,13 @@
  */
 #include "fuse/worker.h"
 
-#include "program/print.h"
-#include "fuse/process.h"
-#include "fuse/keeper.h"
-#include "fuse/publication.h"
-#include "fuse/log.h"
-#include "fuse/request.h"
-
 #include <weightfs/cleanup.h>
+#include "fuse/keeper.h"
+#include "fuse/log.h"
+#include "fuse/process.h"
+#include "fuse/publication.h"
+#include "fuse/request.h"
+#include "program/print.h"
 
 #include <fcntl.h>
 #include <limits.h>

@@ -4,16 +4,14 @@
  * write the same piece, because both write the same bytes.
  */
 #include <weightfs/cachefile.h>
-
 #include <weightfs/io.h>
+#include "base/bytes.h"
+#include "base/hash.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
-
-#include "base/bytes.h"
-#include "base/hash.h"
 
 enum { PIECE = CACHEFILE_PIECE, PIECES = CACHEFILE_BLOCK / PIECE, AT_ONCE = 512, NUMBER = 8 };
 

@@ -3,12 +3,13 @@
  * The room of an entry that was dropped is used again while a process may still write into it: what
  * it writes has the sums of another object, and is not present for the new one.
  */
-#include <weightfs/cachestore.h>
-
 #include <weightfs/array.h>
+#include <weightfs/cachestore.h>
 #include <weightfs/cleanup.h>
 #include <weightfs/io.h>
 #include <weightfs/url.h>
+#include "base/bytes.h"
+#include "base/hash.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -16,9 +17,6 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
-
-#include "base/bytes.h"
-#include "base/hash.h"
 
 enum {
     ENTRY = 64,

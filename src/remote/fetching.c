@@ -3,13 +3,12 @@
  * Both sides parse with the same bounds: either may have been taken over by a stranger.
  */
 #include <weightfs/fetching.h>
+#include "base/bytes.h"
 
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#include "base/bytes.h"
 
 int fetching_encode(const struct fetching *message, uint8_t ret[FETCHING_MAX])
 {

@@ -8,15 +8,14 @@
 #include <weightfs/cachefile.h>
 #include <weightfs/cleanup.h>
 #include <weightfs/url.h>
-
-#include <pthread.h>
-#include <stdio.h>
-#include <string.h>
-
 #include "base/bytes.h"
 #include "base/unfetched.h"
 #include "remote/forward.h"
 #include "remote/remote_call.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
 
 enum {
     SLICE = 4 << 20,
@@ -44,11 +43,17 @@ struct remote_object {
     size_t n_troubles;
 };
 
+/* Says something that needs no answer. */
+static void tell(const struct remote_object *object, struct fetching message)
+{
+    message.object = object->number;
+    remote_tell(object->remote, &message);
+}
+
 static void free_object(void *ctx)
 {
     struct remote_object *object = ctx;
-    const struct fetching message = {.kind = FETCHING_CLOSE, .object = object->number};
-    remote_tell(object->remote, &message);
+    tell(object, (struct fetching){.kind = FETCHING_CLOSE});
     close(object->cache.fd);
     wfs_remote_free(object->remote);
     pthread_mutex_destroy(&object->lock);
@@ -94,17 +99,15 @@ static int fail(const struct source *source, struct wfs_error *err, int code)
 static void look_ahead(const struct source *source, uint64_t offset, uint64_t n_bytes, uint64_t end)
 {
     struct remote_object *object = source->ctx;
-    struct fetching message = {.kind = FETCHING_AHEAD, .object = object->number};
-    uint64_t behind;
+    uint64_t from, behind;
     pthread_mutex_lock(&object->lock);
-    const bool is_ahead =
-        forward_note(&object->forward, offset, n_bytes, end, &message.offset, &behind);
+    const bool is_ahead = forward_note(&object->forward, offset, n_bytes, end, &from, &behind);
     pthread_mutex_unlock(&object->lock);
     if (is_ahead && behind > source->n_bytes)
         behind = source->n_bytes;
-    message.n_bytes = is_ahead && behind > message.offset ? behind - message.offset : 0;
-    if (message.n_bytes > 0)
-        remote_tell(object->remote, &message);
+    if (is_ahead && behind > from)
+        tell(source->ctx,
+             (struct fetching){.kind = FETCHING_AHEAD, .offset = from, .n_bytes = behind - from});
 }
 
 /* A piece may be removed from a bounded cache before it was read: then it is asked for again. */
@@ -247,14 +250,6 @@ void remote_source_open_early(struct wfs_remote *remote, const char *url)
         remote_open_early(remote, url, FIRST_OF_MANY);
 }
 
-/* Says something that needs no answer. */
-static void tell(const struct source *source, struct fetching message)
-{
-    const struct remote_object *object = source->ctx;
-    message.object = object->number;
-    remote_tell(object->remote, &message);
-}
-
 void remote_source_expect_header(const struct source *source, uint64_t offset, uint64_t n_bytes)
 {
     uint64_t end;
@@ -264,13 +259,13 @@ void remote_source_expect_header(const struct source *source, uint64_t offset, u
     n_bytes = (end < source->n_bytes ? end : source->n_bytes) - offset;
     n_bytes = n_bytes < LARGEST_HEADER ? n_bytes : LARGEST_HEADER;
     if (n_bytes > 0 && offset + n_bytes > FIRST_OF_MANY)
-        tell(source,
+        tell(source->ctx,
              (struct fetching){.kind = FETCHING_HEADER, .offset = offset, .n_bytes = n_bytes});
 }
 
 void remote_source_expect_siblings(const struct source *source, uint64_t n)
 {
     if (remote_source_url(source) != NULL)
-        tell(source, (struct fetching){.kind = FETCHING_BESIDE,
-                                       .n_bytes = n < UINT32_MAX ? n : UINT32_MAX});
+        tell(source->ctx, (struct fetching){.kind = FETCHING_BESIDE,
+                                            .n_bytes = n < UINT32_MAX ? n : UINT32_MAX});
 }

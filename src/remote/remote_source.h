@@ -7,9 +7,8 @@
 #ifndef WFS_REMOTE_SOURCE_H
 #define WFS_REMOTE_SOURCE_H
 
-#include "base/source.h"
-
 #include <weightfs/remote.h>
+#include "base/source.h"
 
 /*
  * Opens what a URL names. remote NULL: refused, nothing was prepared to fetch it. The path of the

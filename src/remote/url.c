@@ -3,10 +3,9 @@
  * Keys of S3 and paths of the Hub are taken as they are; only http and https have queries,
  * fragments and escapes.
  */
-#include <weightfs/url.h>
-
 #include <weightfs/cleanup.h>
 #include <weightfs/percent.h>
+#include <weightfs/url.h>
 
 #include <ctype.h>
 #include <stdio.h>

@@ -8,11 +8,10 @@
  */
 #include "fuse/sandbox/sandbox.h"
 
-#include "program/place.h"
-
 #include <weightfs/cleanup.h>
 #include <weightfs/io.h>
 #include <weightfs/url.h>
+#include "program/place.h"
 
 #include <dirent.h>
 #include <fcntl.h>
