@@ -38,34 +38,8 @@ struct wfs_note {
 /* Returns the files that have the dtype and shape of another one; NULL: none. */
 const struct wfs_note *wfs_catalog_described(const struct wfs_catalog *catalog);
 
-/* What the tensors are packed in: one format can have several containers. */
-enum wfs_container {
-    WFS_CONTAINER_NONE,
-    WFS_CONTAINER_SAFETENSORS,
-    WFS_CONTAINER_BURNPACK,
-    WFS_CONTAINER_BURNPACK_PACKED, /* of an old version, without padding */
-    WFS_CONTAINER_SHARDS,          /* several files with an index */
-    WFS_CONTAINER_TORCH_ZIP,
-    WFS_CONTAINER_TORCH_SCRIPT,
-    WFS_CONTAINER_TORCH_LITE,
-    WFS_CONTAINER_TORCH_PACKAGE,
-    WFS_CONTAINER_TORCH_PROGRAM, /* of torch.export.save */
-    WFS_CONTAINER_TORCH_STREAM,
-    WFS_CONTAINER_TORCH_TAR,
-    WFS_CONTAINER_TORCH_PICKLE,
-    WFS_CONTAINER_RECORD,
-    WFS_CONTAINER_RECORD_GZIP,
-    WFS_CONTAINER_RECORD_JSON,
-    WFS_CONTAINER_RECORD_JSON_GZIP,
-    WFS_CONTAINER_RUN,       /* several files of one epoch of a training run */
-    WFS_CONTAINER_DCP,       /* a directory with .metadata */
-    WFS_CONTAINER_DCP_PARTS, /* parts of tensors in safetensors files */
-};
-
-enum wfs_container wfs_catalog_container(const struct wfs_catalog *catalog);
-
-/* Returns its name, in a few words for a person: "safetensors", "zip checkpoint"; NULL for none. */
-const char *wfs_container_name(enum wfs_container container);
+/* What the tensors are packed in: one format can have several containers. NULL: nothing. */
+const struct wfs_container *wfs_catalog_container(const struct wfs_catalog *catalog);
 
 size_t wfs_catalog_n_tensors(const struct wfs_catalog *catalog);
 

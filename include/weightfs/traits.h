@@ -30,6 +30,18 @@ enum wfs_value_room { WFS_VALUES_NONE, WFS_VALUES_NUMBERS, WFS_VALUES_ANY };
  * base 32 as the id, or `NUMBER.momentum.moment_1` with the rank as a scalar. */
 enum wfs_state_names { WFS_STATE_NAMES_ANY, WFS_STATE_NAMES_NESTED, WFS_STATE_NAMES_FLAT };
 
+/* What the tensors of a checkpoint are packed in. */
+struct wfs_container {
+    const char *name; /* in a few words for a person: "zip checkpoint" */
+    enum {
+        WFS_CONTAINER_FILE,
+        WFS_CONTAINER_SHARDS,
+        WFS_CONTAINER_RUN
+    } kind;            /* several files with
+an index; of one epoch of a training run */
+    bool is_read_only; /* another container of the format is written in its place */
+};
+
 struct format_functions;
 
 struct wfs_format {

@@ -27,11 +27,17 @@ int catalog_new(struct wfs_catalog **out)
 {
     struct limits limits;
     struct wfs_catalog *catalog = calloc(1, sizeof(*catalog));
-    if (catalog == NULL)
+    struct catalog_own *own = calloc(1, sizeof(*own));
+    if (catalog == NULL || own == NULL) {
+        free(catalog);
+        free(own);
         return -ENOMEM;
+    }
+    own->owner = catalog;
+    catalog->own = own;
     limits_init(&limits);
-    limits_listing(&limits, &catalog->listing);
-    catalog->meta_end = (struct wfs_text **)(uintptr_t)&catalog->meta;
+    limits_listing(&limits, &catalog->values.listing);
+    catalog->meta.end = (struct wfs_text **)(uintptr_t)&catalog->meta.first;
     *out = catalog;
     return 0;
 }
@@ -41,18 +47,21 @@ void wfs_catalog_free(struct wfs_catalog *catalog)
     if (catalog == NULL)
         return;
     const int saved = errno;
-    for (size_t i = 0; i < catalog->n_parts; i++)
-        wfs_catalog_free(catalog->parts[i]);
-    free(catalog->parts);
-    for (size_t i = 0; i < catalog->n_sources; i++)
-        source_free(catalog->sources[i]);
-    free(catalog->sources);
-    source_free(catalog->derived);
-    source_free(catalog->assembled);
-    free(catalog->values);
-    if (catalog->n_place_room > 0)
-        free(catalog->places);
-    free(catalog->findings);
+    for (size_t i = 0; i < catalog->parts.n; i++)
+        wfs_catalog_free(catalog->parts.list[i]);
+    free(catalog->parts.list);
+    for (size_t i = 0; i < catalog->sources.n; i++)
+        source_free(catalog->sources.list[i]);
+    free(catalog->sources.list);
+    if (catalog->own->owner == catalog) {
+        source_free(catalog->own->derived);
+        source_free(catalog->own->assembled);
+        free(catalog->own);
+    }
+    free(catalog->values.list);
+    if (catalog->values.n_place_room > 0)
+        free(catalog->values.places);
+    free(catalog->findings.list);
     free(catalog->tensors);
     arena_done(&catalog->arena);
     free(catalog);
@@ -84,60 +93,62 @@ struct wfs_tensor *catalog_add(struct wfs_catalog *catalog)
 
 int catalog_adopt_source(struct wfs_catalog *catalog, struct source *source)
 {
-    if (array_reserve(&catalog->sources, sizeof(*catalog->sources), catalog->n_sources, 1,
-                      &catalog->n_source_room) < 0) {
+    if (array_reserve(&catalog->sources.list, sizeof(*catalog->sources.list), catalog->sources.n, 1,
+                      &catalog->sources.n_room) < 0) {
         source_free(source);
         return -ENOMEM;
     }
-    catalog->sources[catalog->n_sources++] = source;
+    catalog->sources.list[catalog->sources.n++] = source;
     return 0;
 }
 
 int catalog_add_value(struct wfs_catalog *catalog, const char *name, uint32_t id, uint32_t place)
 {
-    if (array_reserve(&catalog->values, sizeof(*catalog->values), catalog->n_values, 1,
-                      &catalog->n_value_room) < 0)
+    if (array_reserve(&catalog->values.list, sizeof(*catalog->values.list), catalog->values.n, 1,
+                      &catalog->values.n_room) < 0)
         return -ENOMEM;
-    catalog->values[catalog->n_values++] = (struct catalog_value){name, id, place, false};
+    catalog->values.list[catalog->values.n++] = (struct catalog_value){name, id, place, false};
     return 0;
 }
 
 int catalog_reserve_places(struct wfs_catalog *catalog, uint32_t n)
 {
-    return array_reserve(&catalog->places, sizeof(*catalog->places), 1, n, &catalog->n_place_room);
+    return array_reserve(&catalog->values.places, sizeof(*catalog->values.places), 1, n,
+                         &catalog->values.n_place_room);
 }
 
 uint32_t catalog_add_place(struct wfs_catalog *catalog, const struct catalog_place *place)
 {
-    if (array_reserve(&catalog->places, sizeof(*catalog->places), (size_t)catalog->n_places + 1, 1,
-                      &catalog->n_place_room) < 0)
+    if (array_reserve(&catalog->values.places, sizeof(*catalog->values.places),
+                      (size_t)catalog->values.n_places + 1, 1, &catalog->values.n_place_room) < 0)
         return 0;
-    catalog->places[++catalog->n_places] = *place;
-    for (uint32_t i = place->parent; place->name != NULL && i != 0; i = catalog->places[i].parent) {
-        if (catalog->places[i].name != NULL)
+    catalog->values.places[++catalog->values.n_places] = *place;
+    for (uint32_t i = place->parent; place->name != NULL && i != 0;
+         i = catalog->values.places[i].parent) {
+        if (catalog->values.places[i].name != NULL)
             break;
-        catalog->places[i].name = place->name;
+        catalog->values.places[i].name = place->name;
     }
-    return catalog->n_places;
+    return catalog->values.n_places;
 }
 
 bool catalog_is_attribute(const struct wfs_catalog *catalog, uint32_t place)
 {
-    const uint32_t dict = place == 0 ? 0 : catalog->places[place].parent,
-                   object = dict == 0 ? 0 : catalog->places[dict].parent;
-    if (object == 0 || catalog->places[dict].start != PLACE_FIXED)
+    const uint32_t dict = place == 0 ? 0 : catalog->values.places[place].parent,
+                   object = dict == 0 ? 0 : catalog->values.places[dict].parent;
+    if (object == 0 || catalog->values.places[dict].start != PLACE_FIXED)
         return false;
-    const struct value *call = graph_at(&catalog->graph, catalog->places[object].id);
+    const struct value *call = graph_at(&catalog->values.graph, catalog->values.places[object].id);
     const uint32_t items =
-        call->kind == VALUE_CALL ? value_part(&catalog->graph, call, PART_ITEMS) : 0;
-    return items != 0 && items != catalog->places[dict].id;
+        call->kind == VALUE_CALL ? value_part(&catalog->values.graph, call, PART_ITEMS) : 0;
+    return items != 0 && items != catalog->values.places[dict].id;
 }
 
 uint32_t catalog_tensor_around(const struct wfs_catalog *catalog, uint32_t place)
 {
-    uint32_t i = place == 0 ? 0 : catalog->places[place].parent;
-    while (i != 0 && catalog->places[i].kind != PLACE_TENSOR)
-        i = catalog->places[i].parent;
+    uint32_t i = place == 0 ? 0 : catalog->values.places[place].parent;
+    while (i != 0 && catalog->values.places[i].kind != PLACE_TENSOR)
+        i = catalog->values.places[i].parent;
     return i;
 }
 
@@ -165,20 +176,17 @@ uint64_t catalog_stamp(const struct wfs_tensor *tensor)
 
 void catalog_copy_graph(struct wfs_catalog *to, const struct wfs_catalog *from)
 {
-    to->graph = from->graph;
-    to->listing = from->listing;
-    to->root = from->root;
-    to->places = from->places;
-    to->n_places = from->n_places;
-    to->n_place_room = 0;
-    to->storages = from->storages;
-    to->n_storages = from->n_storages;
-    to->is_object = from->is_object;
-    to->hidden = from->hidden;
-    to->n_hidden = from->n_hidden;
-    to->pickle = from->pickle;
-    to->pickle_crc = from->pickle_crc;
-    to->unshown = from->unshown;
+    struct catalog_value *list = to->values.list;
+    const size_t n = to->values.n, n_room = to->values.n_room;
+    to->values = from->values;
+    to->values.list = list;
+    to->values.n = n;
+    to->values.n_room = n_room;
+    to->values.n_place_room = 0;
+    if (to->own->owner == to)
+        free(to->own);
+    to->own = from->own;
+    to->notes.unshown = from->notes.unshown;
 }
 
 static struct wfs_text *text_new(struct wfs_catalog *catalog, const char *name, const char *value,
@@ -204,9 +212,9 @@ int catalog_add_meta_bytes(struct wfs_catalog *catalog, const char *name, const 
     struct wfs_text *text = text_new(catalog, name, value, n_bytes);
     if (text == NULL)
         return -ENOMEM;
-    *catalog->meta_end = text;
-    catalog->meta_end = &text->next;
-    catalog->has_meta = true;
+    *catalog->meta.end = text;
+    catalog->meta.end = &text->next;
+    catalog->meta.exists = true;
     return 0;
 }
 
@@ -223,8 +231,8 @@ int catalog_add_attr(struct wfs_catalog *catalog, struct wfs_tensor *tensor, con
 
 int catalog_add_finding(struct wfs_catalog *catalog, unsigned severity, const char *format, ...)
 {
-    if (array_reserve(&catalog->findings, sizeof(*catalog->findings), catalog->n_findings, 1,
-                      &catalog->n_finding_room) < 0)
+    if (array_reserve(&catalog->findings.list, sizeof(*catalog->findings.list), catalog->findings.n,
+                      1, &catalog->findings.n_room) < 0)
         return -ENOMEM;
     char text[WFS_ERROR_TEXT_MAX];
     va_list args;
@@ -235,8 +243,8 @@ int catalog_add_finding(struct wfs_catalog *catalog, unsigned severity, const ch
     if (copy == NULL)
         return -ENOMEM;
     const struct wfs_finding finding = {severity & WFS_HIGH, severity & ~(unsigned)WFS_HIGH, copy};
-    struct wfs_finding *findings = catalog->findings;
-    size_t at = catalog->n_findings++;
+    struct wfs_finding *findings = catalog->findings.list;
+    size_t at = catalog->findings.n++;
     for (; at > 0 && findings[at - 1].severity < finding.severity; at--)
         findings[at] = findings[at - 1];
     findings[at] = finding;
@@ -260,7 +268,7 @@ uint64_t *catalog_dense_strides(struct wfs_catalog *catalog, const struct wfs_sh
 
 const struct wfs_note *wfs_catalog_described(const struct wfs_catalog *catalog)
 {
-    return catalog->described;
+    return catalog->notes.described;
 }
 
 const struct wfs_format *wfs_catalog_format(const struct wfs_catalog *catalog)
@@ -268,35 +276,9 @@ const struct wfs_format *wfs_catalog_format(const struct wfs_catalog *catalog)
     return catalog->format;
 }
 
-enum wfs_container wfs_catalog_container(const struct wfs_catalog *catalog)
+const struct wfs_container *wfs_catalog_container(const struct wfs_catalog *catalog)
 {
     return catalog->container;
-}
-
-const char *wfs_container_name(enum wfs_container container)
-{
-    static const char *const names[] = {
-        [WFS_CONTAINER_SAFETENSORS] = "safetensors",
-        [WFS_CONTAINER_BURNPACK] = "burnpack",
-        [WFS_CONTAINER_BURNPACK_PACKED] = "burnpack in the packed layout",
-        [WFS_CONTAINER_SHARDS] = "sharded checkpoint",
-        [WFS_CONTAINER_TORCH_ZIP] = "zip checkpoint",
-        [WFS_CONTAINER_TORCH_SCRIPT] = "TorchScript",
-        [WFS_CONTAINER_TORCH_LITE] = "lite interpreter",
-        [WFS_CONTAINER_TORCH_PACKAGE] = "torch.package",
-        [WFS_CONTAINER_TORCH_PROGRAM] = "exported program",
-        [WFS_CONTAINER_TORCH_STREAM] = "legacy stream",
-        [WFS_CONTAINER_TORCH_TAR] = "legacy tar",
-        [WFS_CONTAINER_TORCH_PICKLE] = "pickle",
-        [WFS_CONTAINER_RECORD] = "record of Burn",
-        [WFS_CONTAINER_RECORD_GZIP] = "record of Burn in gzip",
-        [WFS_CONTAINER_RECORD_JSON] = "record of Burn in JSON",
-        [WFS_CONTAINER_DCP] = "distributed checkpoint",
-        [WFS_CONTAINER_DCP_PARTS] = "distributed checkpoint in safetensors files",
-        [WFS_CONTAINER_RECORD_JSON_GZIP] = "record of Burn in JSON and gzip",
-        [WFS_CONTAINER_RUN] = "epoch of a training run",
-    };
-    return names[container];
 }
 
 size_t wfs_catalog_n_tensors(const struct wfs_catalog *catalog)
@@ -320,60 +302,61 @@ const struct wfs_tensor *wfs_catalog_find(const struct wfs_catalog *catalog, con
 
 const struct wfs_text *wfs_catalog_meta(const struct wfs_catalog *catalog)
 {
-    return catalog->meta;
+    return catalog->meta.first;
 }
 
 size_t wfs_catalog_n_findings(const struct wfs_catalog *catalog)
 {
-    return catalog->n_findings;
+    return catalog->findings.n;
 }
 
 const struct wfs_finding *wfs_catalog_finding(const struct wfs_catalog *catalog, size_t i)
 {
-    return &catalog->findings[i];
+    return &catalog->findings.list[i];
 }
 
 size_t wfs_catalog_n_sources(const struct wfs_catalog *catalog)
 {
-    return catalog->n_sources;
+    return catalog->sources.n;
 }
 
 const char *wfs_catalog_source_path(const struct wfs_catalog *catalog, size_t i)
 {
-    return catalog->sources[i]->path;
+    return catalog->sources.list[i]->path;
 }
 
 struct wfs_access wfs_catalog_access(const struct wfs_catalog *catalog)
 {
-    struct wfs_access access = catalog->access;
-    for (size_t i = 0; i < catalog->n_sources; i++) {
-        if (catalog->sources[i]->fd >= 0)
-            wfs_access_add(&access, catalog->sources[i]->fd);
+    struct wfs_access access = catalog->sources.access;
+    for (size_t i = 0; i < catalog->sources.n; i++) {
+        if (catalog->sources.list[i]->fd >= 0)
+            wfs_access_add(&access, catalog->sources.list[i]->fd);
     }
     return access;
 }
 
 uint64_t wfs_catalog_source_bytes(const struct wfs_catalog *catalog, size_t i)
 {
-    return catalog->sources[i]->n_bytes;
+    return catalog->sources.list[i]->n_bytes;
 }
 
 uint64_t wfs_catalog_source_cached(const struct wfs_catalog *catalog, size_t i, bool *ret)
 {
-    const struct source *source = catalog->sources[i];
+    const struct source *source = catalog->sources.list[i];
     *ret = source->kind->count_cached != NULL;
     return *ret ? source->kind->count_cached(source) : source->n_bytes;
 }
 
 struct wfs_identity wfs_catalog_source_identity(const struct wfs_catalog *catalog, size_t i)
 {
-    return catalog->sources[i]->identity;
+    return catalog->sources.list[i]->identity;
 }
 
 const char *wfs_catalog_source_trouble(const struct wfs_catalog *catalog, size_t i)
 {
-    const struct source *source = catalog->sources[i];
-    return source->is_remote && source->kind->trouble != NULL ? source->kind->trouble(source, 0) : NULL;
+    const struct source *source = catalog->sources.list[i];
+    return source->is_remote && source->kind->trouble != NULL ? source->kind->trouble(source, 0)
+                                                              : NULL;
 }
 
 int wfs_catalog_source_of(const struct wfs_catalog *catalog, const struct wfs_tensor *tensor)
@@ -381,8 +364,8 @@ int wfs_catalog_source_of(const struct wfs_catalog *catalog, const struct wfs_te
     const struct source *source = tensor->stored.source;
     if (source != NULL && source->origin != NULL)
         source = source->origin;
-    for (size_t i = 0; i < catalog->n_sources; i++) {
-        if (catalog->sources[i] == source)
+    for (size_t i = 0; i < catalog->sources.n; i++) {
+        if (catalog->sources.list[i] == source)
             return (int)i;
     }
     return -1;
@@ -390,8 +373,8 @@ int wfs_catalog_source_of(const struct wfs_catalog *catalog, const struct wfs_te
 
 bool wfs_catalog_reads(const struct wfs_catalog *catalog, const struct stat *st)
 {
-    for (size_t i = 0; i < catalog->n_sources; i++) {
-        const struct wfs_identity *identity = &catalog->sources[i]->identity;
+    for (size_t i = 0; i < catalog->sources.n; i++) {
+        const struct wfs_identity *identity = &catalog->sources.list[i]->identity;
         if (identity->inode == st->st_ino && identity->device == st->st_dev)
             return true;
     }
@@ -420,8 +403,8 @@ int wfs_catalog_check_backup(const struct wfs_catalog *catalog, const char *path
 
 int wfs_catalog_check_sources(const struct wfs_catalog *catalog, size_t *ret_i)
 {
-    for (size_t i = 0; i < catalog->n_sources; i++) {
-        if (source_check(catalog->sources[i]) < 0) {
+    for (size_t i = 0; i < catalog->sources.n; i++) {
+        if (source_check(catalog->sources.list[i]) < 0) {
             *ret_i = i;
             return -EIO;
         }
@@ -431,31 +414,31 @@ int wfs_catalog_check_sources(const struct wfs_catalog *catalog, size_t *ret_i)
 
 static int move_sources(struct wfs_catalog *catalog, struct wfs_catalog *part)
 {
-    if (array_reserve(&catalog->sources, sizeof(*catalog->sources), catalog->n_sources,
-                      part->n_sources, &catalog->n_source_room) < 0)
+    if (array_reserve(&catalog->sources.list, sizeof(*catalog->sources.list), catalog->sources.n,
+                      part->sources.n, &catalog->sources.n_room) < 0)
         return -ENOMEM;
-    for (size_t i = 0; i < part->n_sources; i++)
-        catalog->sources[catalog->n_sources++] = part->sources[i];
-    part->n_sources = 0;
-    wfs_access_merge(&catalog->access, &part->access);
+    for (size_t i = 0; i < part->sources.n; i++)
+        catalog->sources.list[catalog->sources.n++] = part->sources.list[i];
+    part->sources.n = 0;
+    wfs_access_merge(&catalog->sources.access, &part->sources.access);
     return 0;
 }
 
 int catalog_adopt_part(struct wfs_catalog *catalog, struct wfs_catalog *part)
 {
-    if (array_reserve(&catalog->parts, sizeof(*catalog->parts), catalog->n_parts, 1,
-                      &catalog->n_part_room) < 0 ||
+    if (array_reserve(&catalog->parts.list, sizeof(*catalog->parts.list), catalog->parts.n, 1,
+                      &catalog->parts.n_room) < 0 ||
         move_sources(catalog, part) < 0) {
         wfs_catalog_free(part);
         return -ENOMEM;
     }
-    catalog->parts[catalog->n_parts++] = part;
+    catalog->parts.list[catalog->parts.n++] = part;
     return 0;
 }
 
 static bool has_meta(const struct wfs_catalog *catalog, const char *name)
 {
-    for (const struct wfs_text *text = catalog->meta; text != NULL; text = text->next) {
+    for (const struct wfs_text *text = catalog->meta.first; text != NULL; text = text->next) {
         if (strcmp(text->name, name) == 0)
             return true;
     }
@@ -464,14 +447,15 @@ static bool has_meta(const struct wfs_catalog *catalog, const char *name)
 
 int catalog_merge_texts(struct wfs_catalog *catalog, const struct wfs_catalog *part)
 {
-    for (const struct wfs_text *text = part->meta; text != NULL; text = text->next) {
+    for (const struct wfs_text *text = part->meta.first; text != NULL; text = text->next) {
         if (!has_meta(catalog, text->name) &&
             catalog_add_meta_bytes(catalog, text->name, text->value, text->n_bytes) < 0)
             return -ENOMEM;
     }
-    for (size_t i = 0; i < part->n_findings; i++) {
-        if (catalog_add_finding(catalog, part->findings[i].severity | part->findings[i].flags, "%s",
-                                part->findings[i].text) < 0)
+    for (size_t i = 0; i < part->findings.n; i++) {
+        if (catalog_add_finding(catalog,
+                                part->findings.list[i].severity | part->findings.list[i].flags,
+                                "%s", part->findings.list[i].text) < 0)
             return -ENOMEM;
     }
     return 0;

@@ -74,46 +74,80 @@ struct catalog_unshown {
     const struct catalog_unshown *next;
 };
 
-struct wfs_catalog {
-    struct arena arena;
-    struct wfs_tensor *tensors; /* malloc'ed, may move while the catalog is being filled */
-    size_t n_tensors, n_room;
-    const struct wfs_text *meta;
-    struct wfs_text **meta_end;
-    bool has_meta; /* there is a metadata map, perhaps an empty one */
-    struct source **sources;
-    size_t n_sources, n_source_room;
-    struct wfs_access access; /* of files that are not among the sources: indexes, directories */
-    struct wfs_finding *findings;
-    size_t n_findings, n_finding_room;
-    const struct wfs_format *format; /* NULL: none yet */
-    enum wfs_container container;
-    struct source *derived;        /* bytes made of those of the sources; NULL: none */
-    struct source *assembled;      /* the same, of parts in several sources; NULL: none */
-    struct graph graph;            /* what a pickle holds; empty in other formats */
+/* What a checkpoint holds besides tensors and texts. */
+struct catalog_values {
+    struct catalog_value *list; /* malloc'ed; the largest parts of the graph without a tensor */
+    size_t n, n_room;
+    struct graph graph;            /* what a pickle or a record holds; empty in other formats */
     struct listing_limits listing; /* with which it was listed */
     uint32_t root;                 /* of the graph; 0: there is none */
     struct catalog_place *places;  /* malloc'ed by what was loaded; [0] is not used */
     uint32_t n_places;
-    size_t n_place_room;              /* 0: places are borrowed, or there are none */
+    size_t n_place_room;       /* 0: places are borrowed, or there are none */
+    bool is_object;            /* the graph and its storages are all that was loaded */
+    struct value_bytes pickle; /* the whole graph as it was in the file; source NULL: not kept */
+    uint32_t pickle_crc;
+};
+
+/* What the format of a loaded checkpoint alone knows of it. Catalogs that are made of this one
+ * borrow it. */
+struct catalog_own {
+    const struct wfs_catalog *owner;
+    struct source *derived;           /* bytes made of those of the sources; owned, NULL: none */
+    struct source *assembled;         /* the same, of parts in several sources */
     struct catalog_storage *storages; /* in the arena, by id; all that the graph names */
     uint32_t n_storages;
     struct catalog_hidden *hidden; /* in the arena */
     size_t n_hidden;
-    bool is_safe;              /* an output must not have names that may run code */
-    bool is_object;            /* the graph and its storages are all that was loaded */
-    struct value_bytes pickle; /* the whole graph as it was in the file; source NULL: not kept */
-    uint32_t pickle_crc;
-    struct catalog_value *values; /* malloc'ed; the largest parts of the graph without a tensor */
-    size_t n_values, n_value_room;
-    bool is_state;            /* tensors are the state of an optimizer, and not parameters */
-    const char *burn_version; /* that a record made of it is for; NULL: as the metadata state */
+    /* Reads what has a checksum in the parts of `assembled`, and adds what is wrong to the findings
+     * of a catalog. NULL: nothing has one. */
+    int (*verify)(const struct wfs_catalog *from, struct wfs_catalog *catalog,
+                  struct wfs_error *err);
+};
+
+/* What is asked of an output that is made of the catalog. */
+struct catalog_output {
+    bool is_safe;             /* it must not have names that may run code */
+    bool is_state;            /* its tensors are the state of an optimizer, and not parameters */
+    const char *burn_version; /* that a record is for; NULL: as the metadata state */
+};
+
+/* What is not in the catalog, but beside it, for reports. */
+struct catalog_notes {
     const struct catalog_unshown *unshown;
-    const struct wfs_note *backups;   /* copies of other files, which are not in the catalog */
+    const struct wfs_note *backups;   /* copies of other files */
     const struct wfs_note *described; /* have dtype and shape of the other */
-    struct wfs_catalog **parts; /* malloc'ed; owned: what the tensors were loaded as, shards */
-    size_t n_parts, n_part_room;
-    /* For each tensor below, the arena owns keys, dims, strides and texts. */
+};
+
+/* The arena owns what belongs to the catalog: of each tensor its key, dims, strides and texts. */
+struct wfs_catalog {
+    struct arena arena;
+    struct wfs_tensor *tensors; /* malloc'ed, may move while the catalog is being filled */
+    size_t n_tensors, n_room;
+    struct {
+        const struct wfs_text *first;
+        struct wfs_text **end;
+        bool exists; /* there is a metadata map, perhaps an empty one */
+    } meta;
+    struct {
+        struct source **list;
+        size_t n, n_room;
+        struct wfs_access access; /* of files that are not in the list: indexes, directories */
+    } sources;
+    struct {
+        struct wfs_finding *list;
+        size_t n, n_room;
+    } findings;
+    const struct wfs_format *format;       /* NULL: none yet */
+    const struct wfs_container *container; /* NULL: none yet */
+    struct catalog_values values;
+    struct {
+        struct wfs_catalog **list; /* owned: what the tensors were loaded as, shards */
+        size_t n, n_room;
+    } parts;
+    struct catalog_own *own; /* never NULL */
+    struct catalog_output output;
+    struct catalog_notes notes;
 };
 
 int catalog_new(struct wfs_catalog **out);

@@ -63,7 +63,7 @@ static const char *tensor_key(struct json_writer *json, uint32_t id)
 void catalog_writer_init(struct catalog_writer *writer, const struct wfs_catalog *catalog)
 {
     *writer = (struct catalog_writer){.catalog = catalog};
-    json_writer_init(&writer->json, &catalog->graph);
+    json_writer_init(&writer->json, &catalog->values.graph);
     writer->json.tensor_key = tensor_key;
 }
 
@@ -76,16 +76,16 @@ void catalog_writer_done(struct catalog_writer *writer)
 int catalog_bound_values(struct wfs_catalog *catalog)
 {
     enum { N_FREE = 16 << 20, N_TIMES = 4, N_SMALL = 1024 };
-    cleanup(weighing_done) struct weighing weighing = {.graph = &catalog->graph};
+    cleanup(weighing_done) struct weighing weighing = {.graph = &catalog->values.graph};
     uint64_t n_left = N_FREE + N_TIMES * catalog->arena.n_bytes, weight;
-    for (size_t i = 0; i < catalog->n_values; i++) {
-        const uint32_t id = catalog->values[i].id;
+    for (size_t i = 0; i < catalog->values.n; i++) {
+        const uint32_t id = catalog->values.list[i].id;
         if (value_weigh(&weighing, id, &weight) < 0)
             return -ENOMEM;
         if (weight <= N_SMALL)
             continue;
         if (weight > n_left)
-            graph_at(&catalog->graph, id)->marks |= MARK_CUT;
+            graph_at(&catalog->values.graph, id)->marks |= MARK_CUT;
         else
             n_left -= weight;
     }
@@ -94,12 +94,12 @@ int catalog_bound_values(struct wfs_catalog *catalog)
 
 size_t wfs_catalog_n_values(const struct wfs_catalog *catalog)
 {
-    return catalog->n_values;
+    return catalog->values.n;
 }
 
 const char *wfs_catalog_value_name(const struct wfs_catalog *catalog, size_t i)
 {
-    return catalog->values[i].name;
+    return catalog->values.list[i].name;
 }
 
 /* Hands over the text, ended by a line feed and NUL. */
@@ -142,14 +142,14 @@ int catalog_edit_value(struct wfs_catalog *catalog, uint32_t old, const char *fi
     if (writer.json.error < 0)
         return wfs_fail(err, -writer.json.error, "'%s': cannot read the old value",
                         wfs_quote(file).text);
-    return value_edit(&catalog->graph, (struct value_old){old, &writer.json.text}, file, text,
-                      n_bytes, ret_id, err);
+    return value_edit(&catalog->values.graph, (struct value_old){old, &writer.json.text}, file,
+                      text, n_bytes, ret_id, err);
 }
 
 int wfs_catalog_value_text(const struct wfs_catalog *catalog, size_t i, char **out,
                            size_t *ret_n_bytes)
 {
-    return catalog_value_text(catalog, catalog->values[i].id, out, ret_n_bytes);
+    return catalog_value_text(catalog, catalog->values.list[i].id, out, ret_n_bytes);
 }
 
 /* The rest of a name behind a prefix and its dot; NULL when it is not below the prefix. */
@@ -168,8 +168,8 @@ static int write_all(const struct wfs_catalog *catalog, const char *prefix, char
     bool has_any = false;
     catalog_writer_init(&writer, catalog);
     json_out_open(&json->out, NULL, '{', JSON_LINES);
-    for (size_t i = 0; i < catalog->n_values; i++) {
-        const struct catalog_value *value = &catalog->values[i];
+    for (size_t i = 0; i < catalog->values.n; i++) {
+        const struct catalog_value *value = &catalog->values.list[i];
         const char *name =
             prefix == NULL ? value->name : below(value->name, prefix, strlen(prefix));
         if (name == NULL)
@@ -322,16 +322,16 @@ static uint32_t find_value(const struct wfs_catalog *catalog, const char *key, u
                            const char **ret_rest)
 {
     *ret_last = 0;
-    for (size_t i = 0; i < catalog->n_values; i++)
-        if (strcmp(catalog->values[i].name, key) == 0)
-            return catalog->values[i].id;
-    for (size_t i = 0; i < catalog->n_values; i++) {
-        const char *name = catalog->values[i].name;
+    for (size_t i = 0; i < catalog->values.n; i++)
+        if (strcmp(catalog->values.list[i].name, key) == 0)
+            return catalog->values.list[i].id;
+    for (size_t i = 0; i < catalog->values.n; i++) {
+        const char *name = catalog->values.list[i].name;
         const char *rest = below(key, name, strlen(name));
-        uint32_t id = catalog->values[i].id;
+        uint32_t id = catalog->values.list[i].id;
         if (rest == NULL)
             continue;
-        if (follow(&catalog->graph, &id, &rest))
+        if (follow(&catalog->values.graph, &id, &rest))
             return id;
         *ret_last = id;
         *ret_rest = rest;
@@ -344,18 +344,18 @@ static int fail_missing(const struct wfs_catalog *catalog, const char *key, uint
                         const char *rest, struct wfs_error *err)
 {
     autostrbuf struct strbuf names = {.n_max = 512};
-    const struct value *dict = mapping_of(&catalog->graph, last);
-    const size_t n_names = dict == NULL ? catalog->n_values : dict->n / 2;
+    const struct value *dict = mapping_of(&catalog->values.graph, last);
+    const size_t n_names = dict == NULL ? catalog->values.n : dict->n / 2;
     for (size_t i = 0; i < n_names && i < MAX_NAMED; i++) {
         autostrbuf struct strbuf name = {.n_max = 512};
         if (dict == NULL)
-            strbuf_puts(&name, catalog->values[i].name);
-        else if (!value_add_key(&name, &catalog->graph, value_items(dict)[2 * i]))
+            strbuf_puts(&name, catalog->values.list[i].name);
+        else if (!value_add_key(&name, &catalog->values.graph, value_items(dict)[2 * i]))
             continue;
         strbuf_printf(&names, "%s %s", names.n_bytes == 0 ? "" : ",",
                       wfs_quote_n(name.bytes, name.n_bytes).text);
     }
-    if (catalog->n_values == 0)
+    if (catalog->values.n == 0)
         return wfs_fail(err, ENOENT, "there are no values beside the tensors");
     const int n_text = names.bytes == NULL ? 0 : (int)names.n_bytes;
     const char *text = names.bytes == NULL ? "" : names.bytes;
@@ -434,14 +434,15 @@ static void add_tensor(struct hasher *hasher, const struct wfs_tensor *tensor)
 /* A pickle that is a file of its own in an archive has a checksum there, which says the same. */
 static int add_values(struct hasher *hasher, const struct wfs_catalog *catalog)
 {
-    add_number(hasher, catalog->pickle_crc);
-    for (size_t i = 0; i < catalog->n_values && catalog->pickle_crc == 0; i++) {
+    add_number(hasher, catalog->values.pickle_crc);
+    for (size_t i = 0; i < catalog->values.n && catalog->values.pickle_crc == 0; i++) {
         autofree char *text = NULL;
         size_t n_bytes;
         const int code = wfs_catalog_value_text(catalog, i, &text, &n_bytes);
         if (code < 0)
             return code;
-        hasher_update(hasher, catalog->values[i].name, strlen(catalog->values[i].name) + 1);
+        hasher_update(hasher, catalog->values.list[i].name,
+                      strlen(catalog->values.list[i].name) + 1);
         hasher_update(hasher, text, n_bytes);
     }
     return 0;
@@ -455,7 +456,7 @@ int wfs_catalog_digest(const struct wfs_catalog *catalog, uint64_t *ret_digest)
     add_number(hasher, catalog->n_tensors);
     for (size_t i = 0; i < catalog->n_tensors; i++)
         add_tensor(hasher, &catalog->tensors[i]);
-    add_texts(hasher, catalog->meta);
+    add_texts(hasher, catalog->meta.first);
     const int code = add_values(hasher, catalog);
     if (code == 0)
         *ret_digest = hasher_digest(hasher);

@@ -192,7 +192,7 @@ static size_t list_gaps(const struct hidden_storage *storage, const struct hidde
 static int add_hidden(struct wfs_catalog *catalog, const struct hidden_storage *storage,
                       const struct hidden_range *ranges, size_t n)
 {
-    struct catalog_hidden *hidden = &catalog->hidden[catalog->n_hidden];
+    struct catalog_hidden *hidden = &catalog->own->hidden[catalog->own->n_hidden];
     uint64_t n_bytes;
     const size_t n_gaps = list_gaps(storage, ranges, n, NULL, &n_bytes);
     if (n_gaps == 0)
@@ -207,7 +207,7 @@ static int add_hidden(struct wfs_catalog *catalog, const struct hidden_storage *
     hidden->start = storage->offset;
     hidden->public.key = storage->key;
     hidden->public.is_named = storage->is_named;
-    catalog->n_hidden++;
+    catalog->own->n_hidden++;
     return 0;
 }
 
@@ -219,12 +219,12 @@ int hidden_end(struct hidden_search *search, struct wfs_catalog *catalog)
     if (n == 0)
         return 0;
     struct catalog_hidden *hidden =
-        arena_calloc(&catalog->arena, catalog->n_hidden + n, sizeof(*hidden));
+        arena_calloc(&catalog->arena, catalog->own->n_hidden + n, sizeof(*hidden));
     if (hidden == NULL)
         return -ENOMEM;
-    if (catalog->n_hidden > 0)
-        memcpy(hidden, catalog->hidden, catalog->n_hidden * sizeof(*hidden));
-    catalog->hidden = hidden;
+    if (catalog->own->n_hidden > 0)
+        memcpy(hidden, catalog->own->hidden, catalog->own->n_hidden * sizeof(*hidden));
+    catalog->own->hidden = hidden;
     if (search->n_ranges > 0)
         qsort(search->ranges, search->n_ranges, sizeof(*search->ranges), compare_ranges);
     for (size_t i = 0; i < search->n_storages; i++) {
@@ -252,21 +252,21 @@ void hidden_done(struct hidden_search *search)
 
 size_t wfs_catalog_n_hidden(const struct wfs_catalog *catalog)
 {
-    size_t n = catalog->n_hidden;
-    for (size_t i = 0; i < catalog->n_parts; i++)
-        n += wfs_catalog_n_hidden(catalog->parts[i]);
+    size_t n = catalog->own->n_hidden;
+    for (size_t i = 0; i < catalog->parts.n; i++)
+        n += wfs_catalog_n_hidden(catalog->parts.list[i]);
     return n;
 }
 
 static const struct catalog_hidden *hidden_at(const struct wfs_catalog *catalog, size_t i)
 {
-    if (i < catalog->n_hidden)
-        return &catalog->hidden[i];
-    i -= catalog->n_hidden;
-    for (size_t k = 0; k < catalog->n_parts; k++) {
-        const size_t n = wfs_catalog_n_hidden(catalog->parts[k]);
+    if (i < catalog->own->n_hidden)
+        return &catalog->own->hidden[i];
+    i -= catalog->own->n_hidden;
+    for (size_t k = 0; k < catalog->parts.n; k++) {
+        const size_t n = wfs_catalog_n_hidden(catalog->parts.list[k]);
         if (i < n)
-            return hidden_at(catalog->parts[k], i);
+            return hidden_at(catalog->parts.list[k], i);
         i -= n;
     }
     return NULL;

@@ -336,7 +336,7 @@ static void json_info(const struct info *info)
     struct json_out *out = info->json;
     json_out_open_object(out, NULL);
     json_out_text(out, "file", info->path);
-    json_out_text(out, "container", wfs_container_name(wfs_catalog_container(info->catalog)));
+    json_out_text(out, "container", wfs_catalog_container(info->catalog)->name);
     json_out_text(out, "format", wfs_catalog_format(info->catalog)->name);
     json_out_text(out, "writer", writer_of(info->catalog));
     json_out_u64(out, "n_tensors", info->all.n_tensors);
@@ -365,7 +365,7 @@ static enum exit_code print_info(const struct info *info, const struct args *arg
     const bool is_screen = screen_width(STDOUT_FILENO) > 0;
     print_field("file:", info->path);
     print_field("format:", wfs_catalog_format(info->catalog)->name);
-    print_field("container:", wfs_container_name(wfs_catalog_container(info->catalog)));
+    print_field("container:", wfs_catalog_container(info->catalog)->name);
     print_field("writer:", writer_of(info->catalog));
     printf("tensors:    %" PRIu64 "\n", info->all.n_tensors);
     printf("bytes:      %" PRIu64 " (%s)\n", info->all.n_bytes,

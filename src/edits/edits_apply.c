@@ -522,7 +522,8 @@ static int edit_value(struct application *all, const struct item *item, uint32_t
 static int add_value(struct application *all, const struct item *item)
 {
     const struct catalog_value none = {0};
-    const struct catalog_value *was = item->base == SIZE_MAX ? &none : &all->to->values[item->base];
+    const struct catalog_value *was =
+        item->base == SIZE_MAX ? &none : &all->to->values.list[item->base];
     const struct patch_edit *edit = item->edit;
     uint32_t id = was->id;
     if (edit != NULL && edit->problem.reason != NULL)
@@ -533,7 +534,7 @@ static int add_value(struct application *all, const struct item *item)
         return code;
     if (catalog_add_value(all->out, item->key, id, was->place) < 0)
         return wfs_fail_memory(all->err);
-    all->out->values[all->out->n_values - 1].is_edited = id != was->id;
+    all->out->values.list[all->out->values.n - 1].is_edited = id != was->id;
     return 0;
 }
 
@@ -606,7 +607,7 @@ static int fill_metadata(struct application *all, struct metas *metas,
             metas->is[n] = meta;
     }
     int code = 0;
-    for (const struct wfs_text *text = all->to->meta; text != NULL && code == 0;
+    for (const struct wfs_text *text = all->to->meta.first; text != NULL && code == 0;
          text = text->next) {
         const uint32_t n = text_index_find(&metas->was.names, text->name, strlen(text->name));
         const struct patch_meta *is = metas->is[n];
@@ -621,14 +622,14 @@ static int fill_metadata(struct application *all, struct metas *metas,
             code = put_meta(all, meta->name, meta->value, meta->n_value);
     }
     if (patch->n_metas == 0)
-        all->out->has_meta = all->to->has_meta;
+        all->out->meta.exists = all->to->meta.exists;
     return code;
 }
 
 static int add_metadata(struct application *all, struct patch_refusals *refusals)
 {
     struct metas metas = {0};
-    int code = meta_index_init(&metas.was, all->to->meta);
+    int code = meta_index_init(&metas.was, all->to->meta.first);
     metas.is_gone = calloc(metas.was.names.n_texts + 1, sizeof(*metas.is_gone));
     metas.is = calloc(metas.was.names.n_texts + 1, sizeof(*metas.is));
     if (code == 0)
@@ -667,7 +668,7 @@ static int fill(struct application *all)
     if (code < 0)
         return code;
     catalog_copy_graph(all->out, all->to);
-    graph_fork(&all->out->graph, &all->to->graph, &all->out->arena);
+    graph_fork(&all->out->values.graph, &all->to->values.graph, &all->out->arena);
     all->out->format = all->to->format;
     all->out->container = all->to->container;
     return add_kind(all, PATCH_VALUES, add_value);

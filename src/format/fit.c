@@ -45,7 +45,8 @@ static int names_init(struct text_index *names, const struct wfs_catalog *catalo
 {
     int code = 0;
     uint32_t number;
-    for (const struct wfs_text *text = catalog->meta; text != NULL && code == 0; text = text->next)
+    for (const struct wfs_text *text = catalog->meta.first; text != NULL && code == 0;
+         text = text->next)
         code = text_index_add(names, text->name, strlen(text->name), &number);
     return code;
 }
@@ -57,7 +58,7 @@ static int add_text(struct fitting *fitting, struct text_index *names, const cha
     uint32_t number;
     if (text_index_find(names, name, strlen(name)) != TEXT_INDEX_NONE)
         return 0;
-    struct wfs_text *const *end = fitting->catalog->meta_end;
+    struct wfs_text *const *end = fitting->catalog->meta.end;
     if (catalog_add_meta_bytes(fitting->catalog, name, value, n_bytes) < 0 ||
         text_index_add(names, (*end)->name, strlen((*end)->name), &number) < 0)
         return -ENOMEM;
@@ -127,9 +128,10 @@ static bool has_room_for(const struct fitting *fitting, const struct catalog_val
     if (fitting->is_set || fitting->format->values == WFS_VALUES_NONE)
         return false;
     if (fitting->format->values == WFS_VALUES_NUMBERS)
-        return is_number(graph_at(&catalog->graph, value->id));
-    return value->is_edited || catalog->graph.notation == NULL ||
-           (catalog->is_object && catalog->root != 0 && !fitting->format->has_fillers);
+        return is_number(graph_at(&catalog->values.graph, value->id));
+    return value->is_edited || catalog->values.graph.notation == NULL ||
+           (catalog->values.is_object && catalog->values.root != 0 &&
+            !fitting->format->has_fillers);
 }
 
 /* Returns whether the value says nothing: null, or a list of such values. */
@@ -146,15 +148,15 @@ static bool is_filler(const struct graph *graph, uint32_t id, unsigned depth)
 /* Returns whether a value fills a place that only files of its own format have. */
 static bool is_needless(const struct fitting *fitting, const struct catalog_value *value)
 {
-    return fitting->catalog->graph.notation == NULL && !fitting->format->has_fillers &&
-           !value->is_edited && is_filler(&fitting->catalog->graph, value->id, 0);
+    return fitting->catalog->values.graph.notation == NULL && !fitting->format->has_fillers &&
+           !value->is_edited && is_filler(&fitting->catalog->values.graph, value->id, 0);
 }
 
 /* A string as it is, all else as JSON without the line feed at its end. 1, 0 as add_text. */
 static int store_value(struct fitting *fitting, struct text_index *names, size_t i)
 {
-    const struct catalog_value *value = &fitting->catalog->values[i];
-    const struct value *content = graph_at(&fitting->catalog->graph, value->id);
+    const struct catalog_value *value = &fitting->catalog->values.list[i];
+    const struct value *content = graph_at(&fitting->catalog->values.graph, value->id);
     if ((content->marks & MARK_CUT) != 0)
         return 0;
     if (content->kind == VALUE_TEXT && utf8_valid(content->text, content->n) == content->n)
@@ -192,7 +194,7 @@ static const char *reason_of(const struct fitting *fitting)
 /* Returns why a value did not become a text. */
 static const char *reason_of_text(const struct fitting *fitting, const struct catalog_value *value)
 {
-    return (graph_at(&fitting->catalog->graph, value->id)->marks & MARK_CUT) != 0
+    return (graph_at(&fitting->catalog->values.graph, value->id)->marks & MARK_CUT) != 0
                ? "too long: its content is used many times over"
                : "the metadata has another entry of that name";
 }
@@ -203,12 +205,12 @@ static int fit_values(struct fitting *fitting, struct text_index *names, bool is
     struct wfs_catalog *catalog = fitting->catalog;
     const char *why = reason_of(fitting);
     size_t n_kept = 0;
-    for (size_t i = 0; i < catalog->n_values; i++) {
-        const struct catalog_value value = catalog->values[i];
+    for (size_t i = 0; i < catalog->values.n; i++) {
+        const struct catalog_value value = catalog->values.list[i];
         if (is_needless(fitting, &value))
             continue;
         if (has_room_for(fitting, &value)) {
-            catalog->values[n_kept++] = value;
+            catalog->values.list[n_kept++] = value;
             continue;
         }
         int code = is_stored ? store_value(fitting, names, i) : 0;
@@ -222,7 +224,7 @@ static int fit_values(struct fitting *fitting, struct text_index *names, bool is
         if (code < 0)
             return code;
     }
-    catalog->n_values = n_kept;
+    catalog->values.n = n_kept;
     return 0;
 }
 
@@ -241,7 +243,7 @@ static bool is_taken_whole(const struct wfs_shards *set, const struct source *ho
 static int tell_unshown(struct fitting *fitting, const struct wfs_shards *set)
 {
     int code = 0;
-    for (const struct catalog_unshown *value = fitting->catalog->unshown;
+    for (const struct catalog_unshown *value = fitting->catalog->notes.unshown;
          value != NULL && code == 0; value = value->next) {
         if (set != NULL && is_taken_whole(set, value->home))
             continue;
@@ -287,7 +289,7 @@ static int tell_storages(struct fitting *fitting)
 {
     const struct wfs_catalog *catalog = fitting->catalog;
     const bool keeps_objects = !fitting->is_set && fitting->format->values == WFS_VALUES_ANY &&
-                               catalog->is_object && catalog->root != 0;
+                               catalog->values.is_object && catalog->values.root != 0;
     int code = 0;
     for (size_t i = 0; i < wfs_catalog_n_hidden(catalog) && code == 0; i++) {
         const struct wfs_hidden *hidden = wfs_catalog_hidden(catalog, i);
@@ -303,8 +305,8 @@ static int tell_storages(struct fitting *fitting)
 static int tell_backups(struct fitting *fitting)
 {
     int code = 0;
-    for (const struct wfs_note *backup = fitting->catalog->backups; backup != NULL && code == 0;
-         backup = backup->next)
+    for (const struct wfs_note *backup = fitting->catalog->notes.backups;
+         backup != NULL && code == 0; backup = backup->next)
         code = tell(fitting, WFS_FIT_BACKUP, backup->path, "is a backup copy of another file");
     return code;
 }
@@ -335,7 +337,7 @@ static int purge(struct fitting *fitting)
 {
     struct wfs_catalog *catalog = fitting->catalog;
     struct purge purge = {.fitting = fitting};
-    catalog->is_safe = true;
+    catalog->output.is_safe = true;
     if (fitting->is_set || fitting->format->values != WFS_VALUES_ANY ||
         catalog->format->functions->purge == NULL)
         return 0;
@@ -351,7 +353,7 @@ static int tell_metadata(struct fitting *fitting)
     const char *why =
         arena_print(&fitting->catalog->arena, "%s cannot store metadata", fitting->format->name);
     int code = 0;
-    for (const struct wfs_text *text = fitting->catalog->meta; text != NULL && code == 0;
+    for (const struct wfs_text *text = fitting->catalog->meta.first; text != NULL && code == 0;
          text = text->next)
         code = tell(fitting, WFS_FIT_METADATA, text->name, why);
     return code;
@@ -365,9 +367,9 @@ int wfs_catalog_fit(struct wfs_catalog *catalog, const struct wfs_format *format
     struct fitting fitting = {catalog, format, ret, is_set, err};
     cleanup(text_index_done) struct text_index names = {0};
     if (options->burn_version != NULL) {
-        catalog->burn_version =
+        catalog->output.burn_version =
             arena_copy(&catalog->arena, options->burn_version, strlen(options->burn_version));
-        if (catalog->burn_version == NULL)
+        if (catalog->output.burn_version == NULL)
             return wfs_fail_memory(err);
     }
     int code = tell_backups(&fitting);

@@ -214,7 +214,7 @@ static int load_url(const char *url, const struct load_context *context, struct 
         return shard_source_load_file(source, context, out, err);
     if (code < 0)
         return code;
-    if (note_weak(catalog, catalog->sources[0]) < 0)
+    if (note_weak(catalog, catalog->sources.list[0]) < 0)
         return wfs_fail_memory(err);
     *out = steal(&catalog);
     return 0;
@@ -251,23 +251,23 @@ static int verify_parts(const struct wfs_catalog *from, struct wfs_catalog *cata
                         struct wfs_error *err)
 {
     int code = 0;
-    if (from->assembled != NULL && from->format->functions->verify_parts != NULL)
-        code = from->format->functions->verify_parts(from, catalog, err);
-    for (size_t i = 0; i < from->n_parts && code == 0; i++)
-        code = verify_parts(from->parts[i], catalog, err);
+    if (from->own->assembled != NULL && from->own->verify != NULL)
+        code = from->own->verify(from, catalog, err);
+    for (size_t i = 0; i < from->parts.n && code == 0; i++)
+        code = verify_parts(from->parts.list[i], catalog, err);
     return code;
 }
 
 int wfs_verify(struct wfs_catalog *catalog, struct wfs_error *err)
 {
-    for (size_t i = 0; i < catalog->n_sources; i++) {
-        const struct source *source = catalog->sources[i];
+    for (size_t i = 0; i < catalog->sources.n; i++) {
+        const struct source *source = catalog->sources.list[i];
         struct wfs_error inner = {0};
         struct head head;
         if (source->is_part)
             continue;
         if (read_head(source, &head, &inner) < 0)
-            return catalog->n_sources == 1 ? wfs_fail(err, inner.code, "%s", inner.text)
+            return catalog->sources.n == 1 ? wfs_fail(err, inner.code, "%s", inner.text)
                                            : wfs_fail(err, inner.code, "'%s': %s",
                                                       wfs_quote(source->path).text, inner.text);
         const struct wfs_format *format = by_content(head.bytes, head.n_bytes, source->n_bytes);

@@ -216,14 +216,12 @@ int target_check(struct target *target, const struct mount_options *options,
         return log_failure(EXIT_USAGE,
                            "a mount cannot replace the distributed checkpoint that it shows; use "
                            "another directory as output");
-    const enum wfs_container container = wfs_catalog_container(catalog);
-    if (output->is_source && output->index == NULL && container == WFS_CONTAINER_SHARDS)
+    const struct wfs_container *container = wfs_catalog_container(catalog);
+    if (output->is_source && output->index == NULL && container->kind == WFS_CONTAINER_SHARDS)
         return log_failure(EXIT_USAGE,
                            "mount option 'rw' cannot replace an index that is not named "
                            "NAME.index.json; use output=DIR");
-    if (output->is_source &&
-        (container == WFS_CONTAINER_RECORD_GZIP || container == WFS_CONTAINER_RECORD_JSON ||
-         container == WFS_CONTAINER_RECORD_JSON_GZIP))
+    if (output->is_source && container->is_read_only)
         return log_failure(EXIT_USAGE,
                            "mount option 'rw' cannot replace a record in gzip or JSON, because "
                            "records are written as plain .mpk; use output=NAME.mpk");

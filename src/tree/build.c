@@ -438,8 +438,8 @@ static int build_tree(struct wfs_tree *tree, struct wfs_error *err)
 static struct timespec newest_mtime(const struct wfs_catalog *catalog)
 {
     int64_t ns = 0;
-    for (size_t i = 0; i < catalog->n_sources; i++) {
-        const int64_t of_source = catalog->sources[i]->identity.mtime_ns;
+    for (size_t i = 0; i < catalog->sources.n; i++) {
+        const int64_t of_source = catalog->sources.list[i]->identity.mtime_ns;
         ns = of_source > ns ? of_source : ns;
     }
     return ns == 0 ? node_now()

@@ -204,7 +204,7 @@ static int describe(const struct listing *listing, const struct outline_item *it
     if (code == 0)
         code = description_check(listing->tree, node, item->entry, ret, listing->err);
     if (code == 0 && ret->sibling != 0 && listing->notes != NULL)
-        code = add_note(listing, item->entry, ret->sibling, &listing->notes->described);
+        code = add_note(listing, item->entry, ret->sibling, &listing->notes->notes.described);
     if (code == 0 && !edit_is_staged(node) && base->trouble != NULL)
         code = wfs_fail(listing->err, EIO, "'%s' cannot be read: %s", wfs_quote(item->key).text,
                         base->trouble);
@@ -463,7 +463,7 @@ static int fill(struct listing *listing)
     for (unsigned kind = PATCH_N_KINDS; kind-- > 0 && listing->notes != NULL;) {
         const struct outline *outline = &listing->outlines[kind];
         for (size_t i = 0; i < outline->n_backups && code == 0; i++)
-            code = add_note(listing, outline->backups[i], 0, &listing->notes->backups);
+            code = add_note(listing, outline->backups[i], 0, &listing->notes->notes.backups);
     }
     if (code == 0)
         code = check_keys(listing, tensors, &names);
@@ -520,7 +520,7 @@ int wfs_tree_snapshot_most(const struct wfs_tree *tree, const struct wfs_tree_pr
         return wfs_fail_memory(err);
     const struct wfs_node *metadata = entry_metadata(tree);
     if (metadata == NULL || edit_is_staged(metadata))
-        made->has_meta = made->meta != NULL; /* an empty map goes with the file */
+        made->meta.exists = made->meta.first != NULL; /* an empty map goes with the file */
     *out = steal(&made);
     return 0;
 }

@@ -40,12 +40,12 @@ static int hold(struct holders *h, const char *key, uint32_t item)
 static int collect(const struct pass *pass, struct holders *h)
 {
     const struct wfs_catalog *catalog = pass->catalog;
-    const size_t n_values = pass->view->collision == COLLISION_SUFFIX ? catalog->n_values : 0;
+    const size_t n_values = pass->view->collision == COLLISION_SUFFIX ? catalog->values.n : 0;
     h->of = calloc(n_values + pass->report->n_items + 1, sizeof(*h->of));
     if (h->of == NULL)
         return wfs_fail_memory(pass->err);
     for (size_t i = 0; i < n_values; i++) {
-        if (hold(h, catalog->values[i].name, HELD_BY_VALUE) < 0)
+        if (hold(h, catalog->values.list[i].name, HELD_BY_VALUE) < 0)
             return wfs_fail_memory(pass->err);
     }
     for_items(item, pass)

@@ -143,10 +143,11 @@ static int add_findings(struct laying *laying, const struct wfs_catalog *over)
     int code = catalog_add_finding(catalog, WFS_INFO,
                                    "overlay '%s': tensors replaced: %zu, added: %zu, values "
                                    "ignored: %zu",
-                                   file.text, laying->n_covered, laying->n_added, over->n_values);
-    for (size_t i = 0; code == 0 && i < over->n_findings; i++)
-        code = catalog_add_finding(catalog, over->findings[i].severity | over->findings[i].flags,
-                                   "overlay '%s': %s", file.text, over->findings[i].text);
+                                   file.text, laying->n_covered, laying->n_added, over->values.n);
+    for (size_t i = 0; code == 0 && i < over->findings.n; i++)
+        code = catalog_add_finding(catalog,
+                                   over->findings.list[i].severity | over->findings.list[i].flags,
+                                   "overlay '%s': %s", file.text, over->findings.list[i].text);
     return code < 0 ? wfs_fail_memory(laying->err) : 0;
 }
 

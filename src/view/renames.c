@@ -23,7 +23,7 @@ const struct item *pass_base(const struct pass *pass, const struct item *item)
 static uint32_t base_place(const struct pass *pass, const struct item *item)
 {
     const uint32_t place = item->tensor.place;
-    return place > pass->catalog->n_places ? 0 : catalog_tensor_around(pass->catalog, place);
+    return place > pass->catalog->values.n_places ? 0 : catalog_tensor_around(pass->catalog, place);
 }
 
 int pass_attributes(struct pass *pass)
@@ -35,11 +35,11 @@ int pass_attributes(struct pass *pass)
         pass->has_attributes = base_place(pass, &items[i]) != 0;
     if (!pass->has_attributes)
         return 0;
-    autofree uint32_t *numbers = calloc((size_t)catalog->n_places + 1, sizeof(*numbers));
+    autofree uint32_t *numbers = calloc((size_t)catalog->values.n_places + 1, sizeof(*numbers));
     if (numbers == NULL)
         return wfs_fail_memory(pass->err);
     for (size_t i = 0; i < n_items; i++)
-        if (items[i].tensor.place <= catalog->n_places)
+        if (items[i].tensor.place <= catalog->values.n_places)
             numbers[items[i].tensor.place] = (uint32_t)i + 1;
     numbers[0] = 0;
     for (size_t i = 0; i < n_items; i++)
@@ -95,17 +95,17 @@ static void cut_values(struct wfs_catalog *catalog, const char *key)
 {
     const size_t n_key = strlen(key);
     size_t n_kept = 0;
-    for (size_t i = 0; i < catalog->n_values; i++) {
-        struct catalog_value value = catalog->values[i];
+    for (size_t i = 0; i < catalog->values.n; i++) {
+        struct catalog_value value = catalog->values.list[i];
         if (strncmp(value.name, key, n_key) == 0 && value.name[n_key] == '.')
             value.name += n_key + 1;
         else if (is_metadata_around(catalog, &value, key))
             value.name += strlen(value.name) - strlen("_metadata");
         else
             continue;
-        catalog->values[n_kept++] = value;
+        catalog->values.list[n_kept++] = value;
     }
-    catalog->n_values = n_kept;
+    catalog->values.n = n_kept;
 }
 
 /* Lists the first segments of all keys. */

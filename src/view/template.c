@@ -329,8 +329,8 @@ static int add_names(struct text_index *names, const struct wfs_catalog *catalog
     int code = 0;
     for (size_t i = 0; i < catalog->n_tensors && code == 0; i++)
         code = add_name(names, catalog->tensors[i].key);
-    for (size_t i = 0; i < catalog->n_values && code == 0; i++)
-        code = add_name(names, catalog->values[i].name);
+    for (size_t i = 0; i < catalog->values.n && code == 0; i++)
+        code = add_name(names, catalog->values.list[i].name);
     return code;
 }
 
@@ -338,7 +338,7 @@ static int add_filler(struct wfs_catalog *catalog, const struct graph *graph,
                       const struct catalog_value *value)
 {
     const char *name = arena_copy(&catalog->arena, value->name, strlen(value->name));
-    const uint32_t id = value_copy(&catalog->graph, graph, value->id);
+    const uint32_t id = value_copy(&catalog->values.graph, graph, value->id);
     return name == NULL || id == 0 ? -1 : catalog_add_value(catalog, name, id, 0);
 }
 
@@ -349,15 +349,15 @@ int pass_fillers(struct pass *pass)
     cleanup(text_index_done) struct text_index names = {0};
     if (like == NULL || like->format == NULL || !like->format->has_fillers)
         return 0;
-    if (catalog->graph.arena == NULL)
-        catalog->graph.arena = &catalog->arena;
+    if (catalog->values.graph.arena == NULL)
+        catalog->values.graph.arena = &catalog->arena;
     int code = add_names(&names, catalog);
-    for (size_t i = 0; i < like->n_values && code == 0; i++) {
-        const struct catalog_value *value = &like->values[i];
+    for (size_t i = 0; i < like->values.n && code == 0; i++) {
+        const struct catalog_value *value = &like->values.list[i];
         const bool is_taken =
             text_index_find(&names, value->name, strlen(value->name)) != TEXT_INDEX_NONE;
-        if (!is_taken && is_filler(&like->graph, value->id, 0))
-            code = add_filler(catalog, &like->graph, value);
+        if (!is_taken && is_filler(&like->values.graph, value->id, 0))
+            code = add_filler(catalog, &like->values.graph, value);
     }
     return code < 0 ? wfs_fail_memory(pass->err) : 0;
 }

@@ -42,10 +42,10 @@ static bool is_any_gone(const struct pass *pass)
 static void note_stay(const struct wfs_catalog *catalog, struct wish wishes[],
                       const struct item *item)
 {
-    const struct catalog_place *leaf = &catalog->places[item->tensor.place];
+    const struct catalog_place *leaf = &catalog->values.places[item->tensor.place];
     const size_t n_key = strlen(item->cut_key);
-    for (uint32_t i = item->tensor.place; i != 0; i = catalog->places[i].parent) {
-        const size_t n_rest = leaf->n_name - catalog->places[i].n_name;
+    for (uint32_t i = item->tensor.place; i != 0; i = catalog->values.places[i].parent) {
+        const size_t n_rest = leaf->n_name - catalog->values.places[i].n_name;
         const size_t n_front = n_key > n_rest ? n_key - n_rest : 0;
         wishes[i].had_any = true;
         if (item_is_shown(item) && strncmp(item->tensor.key, item->cut_key, n_front) == 0 &&
@@ -58,22 +58,22 @@ static void note_stay(const struct wfs_catalog *catalog, struct wish wishes[],
 static bool is_left(const struct wfs_catalog *catalog, const struct wish wishes[],
                     const struct catalog_value *value)
 {
-    uint32_t i = value->place == 0 ? 0 : catalog->places[value->place].parent;
+    uint32_t i = value->place == 0 ? 0 : catalog->values.places[value->place].parent;
     if (i == 0 || catalog_tensor_around(catalog, value->place) != 0 ||
         catalog_is_attribute(catalog, value->place))
         return false; /* those follow the tensors */
     while (i != 0 && !wishes[i].had_any)
-        i = catalog->places[i].parent;
-    return i != 0 && catalog->places[i].n_name > 0 && !wishes[i].keeps_any;
+        i = catalog->values.places[i].parent;
+    return i != 0 && catalog->values.places[i].n_name > 0 && !wishes[i].keeps_any;
 }
 
 static void vote(const struct wfs_catalog *catalog, struct wish wishes[],
                  const struct wfs_tensor *tensor)
 {
-    const struct catalog_place *leaf = &catalog->places[tensor->place];
+    const struct catalog_place *leaf = &catalog->values.places[tensor->place];
     const size_t n_key = strlen(tensor->key);
-    for (uint32_t i = tensor->place; i != 0; i = catalog->places[i].parent) {
-        const struct catalog_place *place = &catalog->places[i];
+    for (uint32_t i = tensor->place; i != 0; i = catalog->values.places[i].parent) {
+        const struct catalog_place *place = &catalog->values.places[i];
         const size_t n_rest = leaf->n_name - place->n_name;
         struct wish *wish = &wishes[i];
         const bool fits = n_key > n_rest && memcmp(tensor->key + n_key - n_rest,
@@ -92,19 +92,19 @@ static void vote(const struct wfs_catalog *catalog, struct wish wishes[],
 static int follow(struct wfs_catalog *catalog, const struct wish wishes[],
                   const struct catalog_value *value, const char **ret)
 {
-    const struct catalog_place *place = &catalog->places[value->place];
+    const struct catalog_place *place = &catalog->values.places[value->place];
     uint32_t i = place->parent;
     while (i != 0 && wishes[i].to == NULL)
-        i = catalog->places[i].parent;
+        i = catalog->values.places[i].parent;
     *ret = NULL;
-    if (i == 0 || catalog->places[i].n_name == 0 || wishes[i].is_split)
+    if (i == 0 || catalog->values.places[i].n_name == 0 || wishes[i].is_split)
         return 0;
-    const size_t n_rest = place->n_name - catalog->places[i].n_name;
+    const size_t n_rest = place->n_name - catalog->values.places[i].n_name;
     char *name = arena_chars(&catalog->arena, wishes[i].n_to + n_rest + 1);
     if (name == NULL)
         return -ENOMEM;
     memcpy(name, wishes[i].to, wishes[i].n_to);
-    memcpy(name + wishes[i].n_to, place->name + catalog->places[i].n_name, n_rest);
+    memcpy(name + wishes[i].n_to, place->name + catalog->values.places[i].n_name, n_rest);
     name[wishes[i].n_to + n_rest] = '\0';
     *ret = strcmp(name, value->name) == 0 ? NULL : name;
     return 0;
@@ -122,19 +122,20 @@ static int rename_values(const struct pass *pass, const struct wish wishes[],
         if (code == 0)
             code = text_index_add(seen, item->tensor.key, strlen(item->tensor.key), &id);
     }
-    for (size_t i = 0; i < catalog->n_values && code == 0; i++)
-        code = text_index_add(seen, catalog->values[i].name, strlen(catalog->values[i].name), &id);
-    for (size_t i = 0; i < catalog->n_values && code == 0; i++) {
+    for (size_t i = 0; i < catalog->values.n && code == 0; i++)
+        code = text_index_add(seen, catalog->values.list[i].name,
+                              strlen(catalog->values.list[i].name), &id);
+    for (size_t i = 0; i < catalog->values.n && code == 0; i++) {
         const uint32_t n_before = seen->n_texts;
         const char *name = NULL;
-        if (catalog->values[i].place != 0)
-            code = follow(catalog, wishes, &catalog->values[i], &name);
+        if (catalog->values.list[i].place != 0)
+            code = follow(catalog, wishes, &catalog->values.list[i], &name);
         if (code == 0 && name != NULL)
             code = text_index_add(seen, name, strlen(name), &id);
         if (code == 0 && seen->n_texts > n_before)
-            catalog->values[i].name = name;
-        else if (code == 0 && is_left(catalog, wishes, &catalog->values[i]) && left->n++ == 0)
-            left->first = catalog->values[i].name;
+            catalog->values.list[i].name = name;
+        else if (code == 0 && is_left(catalog, wishes, &catalog->values.list[i]) && left->n++ == 0)
+            left->first = catalog->values.list[i].name;
     }
     return code;
 }
@@ -154,9 +155,9 @@ static int warn_of_left(const struct pass *pass, const struct left *left)
 int pass_value_names(struct pass *pass)
 {
     struct wfs_catalog *catalog = pass->catalog;
-    if (catalog->n_values == 0 || catalog->n_places == 0 || !is_any_gone(pass))
+    if (catalog->values.n == 0 || catalog->values.n_places == 0 || !is_any_gone(pass))
         return 0;
-    autofree struct wish *wishes = calloc((size_t)catalog->n_places + 1, sizeof(*wishes));
+    autofree struct wish *wishes = calloc((size_t)catalog->values.n_places + 1, sizeof(*wishes));
     if (wishes == NULL)
         return wfs_fail_memory(pass->err);
     for_items(item, pass)

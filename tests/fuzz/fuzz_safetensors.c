@@ -35,7 +35,7 @@ static void check_loosely(const struct wfs_catalog *catalog)
         const ssize_t n = wfs_tensor_read(tensor, half, buf, sizeof(buf));
         demand(n == -EIO || n == (ssize_t)(n_left < sizeof(buf) ? n_left : sizeof(buf)));
         demand(n >= 0 || tensor->trouble != NULL ||
-               tensor->stored.offset + tensor->n_bytes > catalog->sources[0]->n_bytes);
+               tensor->stored.offset + tensor->n_bytes > catalog->sources.list[0]->n_bytes);
     }
 }
 

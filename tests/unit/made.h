@@ -34,7 +34,7 @@ static inline struct wfs_tensor *made_tensor(struct wfs_catalog *catalog, const 
         .key = key,
         .dtype = (uint8_t)dtype,
         .shape = {rank, dims},
-        .stored = {.source = catalog->sources[0], .offset = offset, .dtype = (uint8_t)dtype},
+        .stored = {.source = catalog->sources.list[0], .offset = offset, .dtype = (uint8_t)dtype},
     };
     if (wfs_shape_bytes(&tensor->shape, dtype, &tensor->n_bytes) < 0)
         tensor->n_bytes = 0;

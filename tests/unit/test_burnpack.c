@@ -132,7 +132,7 @@ static void check_example(const struct blob *blob, const char *container, uint64
     struct wfs_error err;
     if (!check_int(load(blob, &catalog, &err), 0))
         return;
-    check_str(wfs_container_name(wfs_catalog_container(catalog)), container);
+    check_str(wfs_catalog_container(catalog)->name, container);
     check_str(wfs_catalog_meta(catalog)->value, "burnpack");
     if (!check_uint(wfs_catalog_n_tensors(catalog), 2))
         return;
@@ -194,7 +194,7 @@ static struct wfs_catalog *new_catalog(const char *format, struct source *source
     if (catalog_new(&catalog) < 0 || catalog_adopt_source(catalog, source) < 0)
         abort();
     catalog->format = wfs_format_by_name(format);
-    catalog->graph.arena = &catalog->arena;
+    catalog->values.graph.arena = &catalog->arena;
     return catalog;
 }
 
@@ -216,7 +216,7 @@ static struct wfs_tensor *add(struct wfs_catalog *catalog, const char *key, enum
     tensor->key = key;
     tensor->dtype = tensor->stored.dtype = (uint8_t)dtype;
     tensor->shape = (struct wfs_shape){rank, dims};
-    tensor->stored.source = catalog->sources[0];
+    tensor->stored.source = catalog->sources.list[0];
     if (wfs_shape_bytes(&tensor->shape, dtype, &tensor->n_bytes) < 0)
         abort();
     return tensor;
@@ -287,7 +287,8 @@ static void test_metadata_of_new_files(void)
     check_int(save(catalog, &got, &err), 0);
     check_int(load(&got, &again, &err), 0);
     size_t i = 0;
-    for (const struct wfs_text *text = again->meta; text != NULL && i < 8; text = text->next) {
+    for (const struct wfs_text *text = again->meta.first; text != NULL && i < 8;
+         text = text->next) {
         check_str(text->name, want[i++]);
         check_str(text->value, want[i++]);
     }
@@ -313,8 +314,8 @@ static void test_version_of_the_packed_layout_is_replaced(void)
         catalog_add_meta(catalog, "version", cases[i][1]);
         check_int(save(catalog, &got, &err), 0);
         check_int(load(&got, &again, &err), 0);
-        check_str(again->meta->next->value, cases[i][2]);
-        check(again->meta->next->next == NULL);
+        check_str(again->meta.first->next->value, cases[i][2]);
+        check(again->meta.first->next->next == NULL);
     }
 }
 
@@ -525,8 +526,8 @@ static void test_everything_comes_back(void)
     check_uint(catalog->tensors[0].dtype, WFS_OPAQUE);
     check_str(wfs_tensor_attr(&catalog->tensors[0], "quantization"),
               "{\"value\":\"Q8S\",\"block\":null}");
-    check_uint(catalog->meta->n_bytes, 3);
-    check_uint(catalog->n_values, 5);
+    check_uint(catalog->meta.first->n_bytes, 3);
+    check_uint(catalog->values.n, 5);
     check_int(save(catalog, &got, &err), 0);
     check_blob(&got, &blob);
 }

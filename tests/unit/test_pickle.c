@@ -30,10 +30,10 @@ static void parse(struct parsed *p, const void *bytes, size_t n)
     budget = pickle_budget_of(&limits);
     *p = (struct parsed){0};
     check_int(catalog_new(&p->catalog), 0);
-    p->catalog->graph.arena = &p->catalog->arena;
-    p->catalog->graph.notation = &python_notation;
+    p->catalog->values.graph.arena = &p->catalog->arena;
+    p->catalog->values.graph.notation = &python_notation;
     check_int(source_new_memory("x", bytes, n, &p->source), 0);
-    p->job = (struct pickle_job){.graph = &p->catalog->graph,
+    p->job = (struct pickle_job){.graph = &p->catalog->values.graph,
                                  .limits = &limits,
                                  .budget = &budget,
                                  .source = p->source,
@@ -68,7 +68,7 @@ static void check_pickle(const void *bytes, size_t n, const char *want)
     parse(&p, bytes, n);
     if (check_int(p.code, 0)) {
         struct json_writer writer;
-        json_writer_init(&writer, &p.catalog->graph);
+        json_writer_init(&writer, &p.catalog->values.graph);
         json_write(&writer, p.root);
         flatten(writer.text.bytes);
         check_str(writer.text.bytes, want);
@@ -211,7 +211,7 @@ static void sharing_and_order_are_kept(void)
     struct parsed p;
     parse(&p, bytes, sizeof(bytes) - 1);
     if (check_int(p.code, 0)) {
-        const struct graph *graph = &p.catalog->graph;
+        const struct graph *graph = &p.catalog->values.graph;
         const struct value *list = graph_at(graph, p.root);
         check_uint(list->n, 3);
         check_uint(value_items(list)[0], p.root);
@@ -227,14 +227,14 @@ static void bytes_stay_in_the_file(void)
     struct parsed p;
     parse(&p, bytes, sizeof(bytes) - 1);
     if (check_int(p.code, 0)) {
-        const struct graph *graph = &p.catalog->graph;
+        const struct graph *graph = &p.catalog->values.graph;
         const struct value *value = graph_at(graph, value_items(graph_at(graph, p.root))[0]);
         check_uint(value->kind, VALUE_BYTES);
         check_uint(value->bytes->offset, 4);
         check_uint(value->bytes->n_bytes, 4);
         check(value->bytes->source == p.source);
     }
-    check_uint(p.catalog->graph.protocol, 3);
+    check_uint(p.catalog->values.graph.protocol, 3);
     parsed_done(&p);
 }
 
@@ -282,7 +282,7 @@ static void long_lines_cross_the_window(void)
     struct parsed p;
     parse(&p, bytes, N + 3);
     if (check_int(p.code, 0))
-        check_uint(graph_at(&p.catalog->graph, p.root)->n, N);
+        check_uint(graph_at(&p.catalog->values.graph, p.root)->n, N);
     parsed_done(&p);
     free(bytes);
 }

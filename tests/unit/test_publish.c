@@ -139,10 +139,10 @@ static void a_digest_tells_every_part_of_an_index_apart(void)
         digests[i + 1] = digest_of(catalog);
     }
     *tensor = before;
-    catalog->meta = &text;
+    catalog->meta.first = &text;
     digests[N + 1] = digest_of(catalog);
-    catalog->meta = NULL;
-    catalog->pickle_crc = 1;
+    catalog->meta.first = NULL;
+    catalog->values.pickle_crc = 1;
     digests[N + 2] = digest_of(catalog);
     for (size_t i = 0; i < N + 3; i++) {
         for (size_t j = 0; j < i; j++)

@@ -139,7 +139,7 @@ static void metadata_is_sorted_escaped_and_never_empty(void)
                  "\"\xc3\xa9\\\"\\\\\\n\":\"\\u0000\x7f\xe2\x80\xa8\"}}",
                  "", 0);
     catalog = made_catalog("", 0);
-    catalog->has_meta = true;
+    catalog->meta.exists = true;
     check_layout(catalog, 8, "{}", "", 0);
 }
 

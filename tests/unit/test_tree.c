@@ -378,9 +378,9 @@ static void tied_tensors_are_hard_links(void)
 
 static void add_value(struct wfs_catalog *catalog, const char *name, int64_t integer)
 {
-    catalog->graph.arena = &catalog->arena;
+    catalog->values.graph.arena = &catalog->arena;
     if (catalog_add_value(catalog, arena_copy(&catalog->arena, name, strlen(name)),
-                          value_new_integer(&catalog->graph, integer), 0) < 0)
+                          value_new_integer(&catalog->values.graph, integer), 0) < 0)
         abort();
 }
 

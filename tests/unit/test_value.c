@@ -24,7 +24,7 @@ static struct graph *graph;
 static void begin(void)
 {
     check_int(catalog_new(&catalog), 0);
-    graph = &catalog->graph;
+    graph = &catalog->values.graph;
     graph->arena = &catalog->arena;
     graph->notation = &python_notation;
 }

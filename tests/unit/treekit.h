@@ -49,7 +49,7 @@ static inline struct wfs_tensor *kit_add(struct wfs_catalog *catalog, const char
     tensor->key = arena_copy(&catalog->arena, key, strlen(key));
     tensor->shape = (struct wfs_shape){columns == 0 ? 1 : 2, dims};
     tensor->dtype = tensor->stored.dtype = (uint8_t)dtype;
-    tensor->stored.source = catalog->sources[0];
+    tensor->stored.source = catalog->sources.list[0];
     tensor->stored.offset = offset;
     if (wfs_shape_bytes(&tensor->shape, dtype, &tensor->n_bytes) < 0)
         abort();

@@ -88,7 +88,7 @@ static void keep(struct burnpack_load *load, struct burnpack_pairs *pairs,
 static void take_metadata(struct burnpack_load *load, struct burnpack_draft *none)
 {
     struct burnpack_pair pair = {0};
-    load->catalog->has_meta = true;
+    load->catalog->meta.exists = true;
     cborin_open_map(&load->in);
     while (cborin_next(&load->in) && cborin_text(&load->in, &pair.name) &&
            cborin_text(&load->in, &pair.text)) {
@@ -123,9 +123,9 @@ static bool take_number(struct burnpack_load *load, const struct cbor_span *kind
         return false;
     if (i == 0 && token.kind == TOKEN_UINT && token.n > INT64_MAX)
         return cborin_fail(in, types[i].error);
-    *ret = value_of_token(&load->catalog->graph, &token);
+    *ret = value_of_token(&load->catalog->values.graph, &token);
     if (*ret != 0 && i == 1)
-        graph_at(&load->catalog->graph, *ret)->form = FORM_UNSIGNED;
+        graph_at(&load->catalog->values.graph, *ret)->form = FORM_UNSIGNED;
     return true;
 }
 
@@ -710,10 +710,11 @@ static int run(struct burnpack_load *load)
 static int load_file(struct source *source, const struct load_context *context,
                      struct wfs_catalog *catalog, struct wfs_error *err)
 {
+    static const struct wfs_container container = {.name = "burnpack"};
     struct burnpack_load load = {
         .source = source, .context = context, .catalog = catalog, .err = err};
-    catalog->container = WFS_CONTAINER_BURNPACK;
-    catalog->graph.arena = &catalog->arena;
+    catalog->container = &container;
+    catalog->values.graph.arena = &catalog->arena;
     const int code = run(&load);
     cborin_done(&load.in);
     free(load.meta.items);

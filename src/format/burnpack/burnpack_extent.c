@@ -165,7 +165,7 @@ static int decide(const struct burnpack_load *load, const struct extent *extent,
     const uint64_t n_bytes = load->source->n_bytes;
     const uint64_t packed = BURNPACK_HEADER + load->n_cbor;
     uint64_t aligned = packed;
-    const bool is_old = burnpack_extent_is_old(load->catalog->meta);
+    const bool is_old = burnpack_extent_is_old(load->catalog->meta.first);
     if (!checked_round_up(packed, BURNPACK_ALIGNMENT, &aligned) ||
         extent->end > INT64_MAX - aligned)
         return wfs_fail(load->err, EBADMSG,
@@ -246,6 +246,7 @@ static int check_tensors(struct burnpack_load *load, uint64_t start)
 
 static void note_file(struct burnpack_load *load, const struct extent *extent, uint64_t start)
 {
+    static const struct wfs_container packed = {.name = "burnpack in the packed layout"};
     const uint64_t n_bytes = load->source->n_bytes, end = start + extent->end;
     if (n_bytes < end)
         tally_note(&load->tally, &load->catalog->arena, WFS_HIGH, BPK_SHORT,
@@ -264,7 +265,7 @@ static void note_file(struct burnpack_load *load, const struct extent *extent, u
             wfs_count_as(extent->n_unused, "byte of the data belongs", "bytes of the data belong")
                 .text);
     if (start % BURNPACK_ALIGNMENT != 0) {
-        load->catalog->container = WFS_CONTAINER_BURNPACK_PACKED;
+        load->catalog->container = &packed;
         tally_note(&load->tally, &load->catalog->arena, WFS_INFO, BPK_PACKED,
                    "the data is packed as Burn 0.19 wrote it; newer versions misread the file");
     } else if (extent->has_unaligned) {

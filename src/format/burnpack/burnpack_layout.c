@@ -214,7 +214,7 @@ static int put_tensor(struct strbuf *out, const struct burnpack_plan *plan,
 static int put_scalar(struct strbuf *out, const struct burnpack_plan *plan,
                       const struct catalog_value *scalar)
 {
-    const struct value *value = graph_at(&plan->catalog->graph, scalar->id);
+    const struct value *value = graph_at(&plan->catalog->values.graph, scalar->id);
     const bool is_unsigned = value->form == FORM_UNSIGNED;
     cborout_string(out, scalar->name);
     cborout_map(out, 1);
@@ -374,19 +374,19 @@ static int collect_meta(struct burnpack_plan *plan)
 {
     enum { N_NEW = 3 };
     size_t n = N_NEW;
-    for (const struct wfs_text *text = plan->catalog->meta; text != NULL; text = text->next)
+    for (const struct wfs_text *text = plan->catalog->meta.first; text != NULL; text = text->next)
         n++;
     plan->meta = arena_calloc(&plan->layout->arena, n, sizeof(*plan->meta));
     if (plan->meta == NULL)
         return wfs_fail_memory(plan->err);
-    for (const struct wfs_text *text = plan->catalog->meta; text != NULL; text = text->next)
+    for (const struct wfs_text *text = plan->catalog->meta.first; text != NULL; text = text->next)
         plan->meta[plan->n_meta++] = *text;
     const bool is_new = plan->catalog->format->id != WFS_FORMAT_BURNPACK;
     if (is_new) {
         set_meta(plan, "format", "burnpack");
         set_meta(plan, "producer", "burn");
     }
-    if (is_new || burnpack_extent_is_old(plan->catalog->meta))
+    if (is_new || burnpack_extent_is_old(plan->catalog->meta.first))
         set_meta(plan, "version", BURN_VERSION);
     qsort(plan->meta, plan->n_meta, sizeof(*plan->meta), compare_texts);
     for (size_t i = 0; i < plan->n_meta; i++)
@@ -405,13 +405,13 @@ static int compare_values(const void *a, const void *b)
 static int collect_scalars(struct burnpack_plan *plan)
 {
     const struct wfs_catalog *catalog = plan->catalog;
-    if (catalog->n_values == 0)
+    if (catalog->values.n == 0)
         return 0;
-    plan->scalars = arena_calloc(&plan->layout->arena, catalog->n_values, sizeof(*plan->scalars));
+    plan->scalars = arena_calloc(&plan->layout->arena, catalog->values.n, sizeof(*plan->scalars));
     if (plan->scalars == NULL)
         return wfs_fail_memory(plan->err);
-    plan->n_scalars = catalog->n_values;
-    memcpy(plan->scalars, catalog->values, catalog->n_values * sizeof(*plan->scalars));
+    plan->n_scalars = catalog->values.n;
+    memcpy(plan->scalars, catalog->values.list, catalog->values.n * sizeof(*plan->scalars));
     qsort(plan->scalars, plan->n_scalars, sizeof(*plan->scalars), compare_values);
     return 0;
 }

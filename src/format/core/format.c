@@ -45,7 +45,7 @@ int format_load(const struct wfs_format *format, struct source *source,
     }
     catalog->arena.limit = context->limits.index_memory;
     catalog->format = format;
-    limits_listing(&context->limits, &catalog->listing);
+    limits_listing(&context->limits, &catalog->values.listing);
     if (catalog_adopt_source(catalog, source) < 0)
         return wfs_fail_memory(err);
     const int code = format->functions->load(source, context, catalog, err);

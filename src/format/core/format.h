@@ -48,10 +48,6 @@ struct format_functions {
      * to the findings of the catalog. NULL: the format has no checksums.
      */
     int (*verify)(const struct source *source, struct wfs_catalog *catalog, struct wfs_error *err);
-    /* The same for the parts of which `from` was assembled, NULL: none is. Findings go to catalog.
-     */
-    int (*verify_parts)(const struct wfs_catalog *from, struct wfs_catalog *catalog,
-                        struct wfs_error *err);
     /* Returns whether there is a dtype for the tensor; shape and size are not looked at. */
     bool (*stores)(const struct wfs_tensor *tensor);
     /* Checks what only this format demands of a tensor that it has a dtype for. NULL: nothing. */

@@ -301,7 +301,7 @@ int storable_check_tensor(const struct wfs_format *format, const struct wfs_tens
 
 int storable_check_metadata(const struct wfs_catalog *catalog, struct wfs_error *err)
 {
-    for (const struct wfs_text *text = catalog->meta; text != NULL; text = text->next) {
+    for (const struct wfs_text *text = catalog->meta.first; text != NULL; text = text->next) {
         const size_t n_name = strlen(text->name);
         if (utf8_valid(text->name, n_name) != n_name ||
             utf8_valid(text->value, text->n_bytes) != text->n_bytes)

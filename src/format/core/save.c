@@ -176,13 +176,13 @@ static int compare_value(const struct readback *readback, size_t i, const struct
     struct wfs_error unwanted = {0};
     int code = wfs_catalog_value_text(wanted, i, &a, &n_a);
     if (code == 0)
-        code = wfs_catalog_config(found, wanted->values[i].name, &b, &n_b, &unwanted);
+        code = wfs_catalog_config(found, wanted->values.list[i].name, &b, &n_b, &unwanted);
     if (code == -ENOMEM)
         return wfs_fail_memory(readback->err);
     return code == 0 && n_a == n_b && memcmp(a, b, n_a) == 0
                ? 0
                : wfs_fail(readback->err, EIO, "internal error: the output has lost the value '%s'",
-                          wfs_quote(wanted->values[i].name).text);
+                          wfs_quote(wanted->values.list[i].name).text);
 }
 
 /* Compares those that were edited. All others are the loaded objects themselves. */
@@ -190,8 +190,8 @@ static int compare_values(const struct readback *readback, const struct wfs_cata
 {
     const struct wfs_catalog *wanted = readback->layout->catalog;
     int code = 0;
-    for (size_t i = 0; i < wanted->n_values && code == 0; i++) {
-        if (wanted->values[i].is_edited)
+    for (size_t i = 0; i < wanted->values.n && code == 0; i++) {
+        if (wanted->values.list[i].is_edited)
             code = compare_value(readback, i, found);
     }
     return code;
@@ -217,7 +217,7 @@ static int compare(const struct readback *readback, const struct wfs_catalog *fo
     const int code = compare_values(readback, found);
     if (code < 0 || !layout->format->keeps_metadata)
         return code;
-    return compare_meta(layout->meta != NULL ? layout->meta : wanted->meta, found->meta,
+    return compare_meta(layout->meta != NULL ? layout->meta : wanted->meta.first, found->meta.first,
                         readback->err);
 }
 
@@ -227,7 +227,7 @@ int readback_load(const struct wfs_format *format, const struct outfile *outfile
     struct load_context context = {0};
     struct source *source;
     uint8_t head[FORMAT_HEAD];
-    limits_max(&context.limits, &wanted->listing);
+    limits_max(&context.limits, &wanted->values.listing);
     const int code = source_open(outfile_path(outfile), &source, err);
     if (code < 0)
         return code;
@@ -483,8 +483,8 @@ static bool is_danger(const struct wfs_finding *finding)
 
 bool save_has_dangers(const struct wfs_catalog *found)
 {
-    for (size_t i = 0; i < found->n_findings; i++)
-        if (is_danger(&found->findings[i]))
+    for (size_t i = 0; i < found->findings.n; i++)
+        if (is_danger(&found->findings.list[i]))
             return true;
     return false;
 }
@@ -492,11 +492,11 @@ bool save_has_dangers(const struct wfs_catalog *found)
 int save_tell_dangers(const struct wfs_save_options *options, const struct wfs_catalog *planned,
                       const struct wfs_catalog *found, struct wfs_error *err)
 {
-    if (planned->is_safe && save_has_dangers(found))
+    if (planned->output.is_safe && save_has_dangers(found))
         return wfs_fail(err, EIO, "internal error: the output still has names that may run code");
-    for (size_t i = 0; options->danger != NULL && i < found->n_findings; i++) {
-        if (is_danger(&found->findings[i]))
-            options->danger(options->ctx, found->findings[i].text);
+    for (size_t i = 0; options->danger != NULL && i < found->findings.n; i++) {
+        if (is_danger(&found->findings.list[i]))
+            options->danger(options->ctx, found->findings.list[i].text);
     }
     return 0;
 }

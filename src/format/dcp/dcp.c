@@ -192,20 +192,70 @@ static int tell_reformulated(struct dcp_reading *r)
     return 0;
 }
 
+/* ---- checksums ---- */
+
+enum { MAX_TOLD = 20 };
+
+/* Returns the first thing that is wrong with the records of an item in err. */
+static int verify_item(const struct source *file, const struct dcp_item *item,
+                       const struct limits *limits, struct wfs_error *err)
+{
+    cleanup(zip_close) struct zip zip = {0};
+    int code = zip_open(&zip, file, item->offset, item->n_bytes, limits, err);
+    for (uint32_t i = 0; code == 0 && i < zip.n_entries; i++) {
+        code = zip_locate(&zip, &zip.entries[i], err);
+        if (code == 0)
+            code = zip_verify(&zip, &zip.entries[i], err);
+    }
+    return code;
+}
+
+/* Every zip has a CRC-32 for each of its records. Items that no tensor or value needs are passed
+ * over: their files are not open. */
+static int verify(const struct wfs_catalog *from, struct wfs_catalog *catalog,
+                  struct wfs_error *err)
+{
+    const struct dcp_tables *tables = dcp_assembly_tables(from->own->assembled);
+    size_t n_bad = 0;
+    for (uint32_t i = 0; i < tables->n_items; i++) {
+        const struct dcp_item *item = &tables->items[i];
+        struct wfs_error inner = {0};
+        if (item->trouble != NULL || tables->files[item->file].source == NULL)
+            continue;
+        const struct dcp_file *file = &tables->files[item->file];
+        if (dcp_window_probe(file->source, item->offset) != 0)
+            continue;
+        const int code = verify_item(file->source, item, &tables->limits, &inner);
+        if (code == -ENOMEM)
+            return wfs_fail_memory(err);
+        if (code == 0 || n_bad++ >= MAX_TOLD)
+            continue;
+        if (catalog_add_finding(catalog, WFS_HIGH, "the %s at byte %" PRIu64 " of '%s': %s",
+                                wfs_count(item->n_bytes, "byte").text, item->offset,
+                                wfs_quote(file->name).text, inner.text) < 0)
+            return wfs_fail_memory(err);
+    }
+    if (n_bad > MAX_TOLD && catalog_add_finding(catalog, WFS_HIGH, "and %s of files",
+                                                wfs_count(n_bad - MAX_TOLD, "more part").text) < 0)
+        return wfs_fail_memory(err);
+    return 0;
+}
+
 static int fill_catalog(struct dcp_reading *r)
 {
     int code = dcp_table_fill(r);
     if (code < 0)
         return code;
     const uint64_t n_most = r->context->limits.items;
-    code = dcp_assembly_new(r->folder, &r->tables, &r->catalog->assembled);
+    r->catalog->own->verify = verify;
+    code = dcp_assembly_new(r->folder, &r->tables, &r->catalog->own->assembled);
     if (code == 0)
-        code = open_items(r->catalog->assembled, n_most);
+        code = open_items(r->catalog->own->assembled, n_most);
     if (code < 0)
         return code == -EOVERFLOW
                    ? wfs_fail(r->err, EBADMSG, "its tensors have 2^63 bytes or more together")
                    : wfs_fail_memory(r->err);
-    code = dcp_values_list(r, r->catalog->assembled);
+    code = dcp_values_list(r, r->catalog->own->assembled);
     return code < 0 ? code : tell_reformulated(r);
 }
 
@@ -214,6 +264,7 @@ static int fill_catalog(struct dcp_reading *r)
 static int load_described(const struct dcp_reading *begun, const char *const *names, size_t n_names,
                           struct source *opened, struct wfs_catalog **out)
 {
+    static const struct wfs_container container = {.name = "distributed checkpoint"};
     const struct limits *limits = &begun->context->limits;
     auto_catalog struct wfs_catalog *catalog = NULL;
     cleanup(dcp_metadata_done) struct dcp_metadata metadata;
@@ -225,7 +276,7 @@ static int load_described(const struct dcp_reading *begun, const char *const *na
     }
     catalog->arena.limit = limits->index_memory;
     catalog->format = &format_dcp;
-    catalog->container = WFS_CONTAINER_DCP;
+    catalog->container = &container;
     reading.catalog = catalog;
     reading.metadata = &metadata;
     reading.url = opened == NULL ? NULL : remote_source_url(opened);
@@ -313,7 +364,7 @@ static int load_folder(const char *folder, const struct load_context *context,
                               out);
     autoclose int readable = code < 0 ? -1 : open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (readable >= 0)
-        wfs_access_add(&(*out)->access, readable);
+        wfs_access_add(&(*out)->sources.access, readable);
     return code < 0 ? code : 1;
 }
 
@@ -374,56 +425,6 @@ int dcp_load(const char *path, const struct load_context *context, struct wfs_ca
     folder = slash == NULL ? strdup("./") : strndup(path, (size_t)(slash + 1 - path));
     return folder == NULL ? wfs_fail_memory(err) : load_folder(folder, context, out, err);
 }
-
-/* ---- checksums ---- */
-
-enum { MAX_TOLD = 20 };
-
-/* Returns the first thing that is wrong with the records of an item in err. */
-static int verify_item(const struct source *file, const struct dcp_item *item,
-                       const struct limits *limits, struct wfs_error *err)
-{
-    cleanup(zip_close) struct zip zip = {0};
-    int code = zip_open(&zip, file, item->offset, item->n_bytes, limits, err);
-    for (uint32_t i = 0; code == 0 && i < zip.n_entries; i++) {
-        code = zip_locate(&zip, &zip.entries[i], err);
-        if (code == 0)
-            code = zip_verify(&zip, &zip.entries[i], err);
-    }
-    return code;
-}
-
-/* Every zip has a CRC-32 for each of its records. Items that no tensor or value needs are passed
- * over: their files are not open. */
-static int verify(const struct wfs_catalog *from, struct wfs_catalog *catalog,
-                  struct wfs_error *err)
-{
-    const struct dcp_tables *tables = dcp_assembly_tables(from->assembled);
-    size_t n_bad = 0;
-    for (uint32_t i = 0; i < tables->n_items; i++) {
-        const struct dcp_item *item = &tables->items[i];
-        struct wfs_error inner = {0};
-        if (item->trouble != NULL || tables->files[item->file].source == NULL)
-            continue;
-        const struct dcp_file *file = &tables->files[item->file];
-        if (dcp_window_probe(file->source, item->offset) != 0)
-            continue;
-        const int code = verify_item(file->source, item, &tables->limits, &inner);
-        if (code == -ENOMEM)
-            return wfs_fail_memory(err);
-        if (code == 0 || n_bad++ >= MAX_TOLD)
-            continue;
-        if (catalog_add_finding(catalog, WFS_HIGH, "the %s at byte %" PRIu64 " of '%s': %s",
-                                wfs_count(item->n_bytes, "byte").text, item->offset,
-                                wfs_quote(file->name).text, inner.text) < 0)
-            return wfs_fail_memory(err);
-    }
-    if (n_bad > MAX_TOLD && catalog_add_finding(catalog, WFS_HIGH, "and %s of files",
-                                                wfs_count(n_bad - MAX_TOLD, "more part").text) < 0)
-        return wfs_fail_memory(err);
-    return 0;
-}
-
 /* ---- reading back ---- */
 
 struct comparing {
@@ -458,7 +459,7 @@ static const struct wfs_layout *layout_of(const struct comparing *c, const char 
 static const struct wfs_layout *find_place(const struct comparing *c,
                                            const struct wfs_tensor *tensor, struct wfs_tensor *ret)
 {
-    const struct source *assembly = c->found->assembled;
+    const struct source *assembly = c->found->own->assembled;
     int code;
     *ret = *tensor;
     if (tensor->stored.source != assembly)
@@ -547,8 +548,8 @@ static int compare_values(const struct comparing *c)
  * follow. */
 static int check_findings(const struct comparing *c)
 {
-    for (size_t i = 0; i < c->found->n_findings; i++) {
-        const struct wfs_finding *finding = &c->found->findings[i];
+    for (size_t i = 0; i < c->found->findings.n; i++) {
+        const struct wfs_finding *finding = &c->found->findings.list[i];
         if ((finding->flags & WFS_FINDING_LOSS) != 0)
             return wfs_fail(c->err, EIO, "internal error: the output is damaged: %s",
                             finding->text);
@@ -599,7 +600,7 @@ static int read_back(const struct directory *directory, const struct directory_f
     char temporary[WFS_OUTPUT_NAME_MAX];
     const char *const names[] = {temporary};
     struct load_context context = {0};
-    limits_max(&context.limits, &directory->catalog->listing);
+    limits_max(&context.limits, &directory->catalog->values.listing);
     wfs_output_temporary(metadata_name, temporary);
     const struct dcp_reading begun = {.context = &context,
                                       .folder = files->folder,
@@ -625,7 +626,6 @@ static const struct directory_functions directory_functions = {
 };
 
 static const struct format_functions functions = {.probe = probe,
-                                                  .verify_parts = verify,
                                                   .stores = dcp_plan_stores,
                                                   .check = torch_record_check,
                                                   .purge = torch_purge,

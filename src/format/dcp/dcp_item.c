@@ -98,7 +98,7 @@ static int read_all(struct dcp_sharding *s, size_t n_bytes, struct wfs_error *er
 int dcp_sharding_read(struct dcp_sharding *s, const struct wfs_catalog *catalog,
                       struct wfs_error *err)
 {
-    const struct wfs_text *text = catalog->meta;
+    const struct wfs_text *text = catalog->meta.first;
     *s = (struct dcp_sharding){0};
     while (text != NULL && strcmp(text->name, text_name) != 0)
         text = text->next;
@@ -315,9 +315,9 @@ static int open_zip(const struct dcp_opening *o, uint64_t *ret_data, struct wfs_
     if (catalog_new(&catalog) < 0)
         return wfs_fail_memory(err);
     catalog->arena.limit = o->limits->index_memory;
-    catalog->graph.arena = &catalog->arena;
+    catalog->values.graph.arena = &catalog->arena;
     struct torch torch = {.catalog = catalog,
-                          .graph = &catalog->graph,
+                          .graph = &catalog->values.graph,
                           .limits = o->limits,
                           .err = &inner,
                           .source = o->file,

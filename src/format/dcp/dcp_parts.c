@@ -167,7 +167,7 @@ static int add_file(struct joining *j, const char *name)
     if (code < 0)
         return code;
     struct dcp_file *file = &j->tables.files[j->tables.n_files++];
-    *file = (struct dcp_file){.source = part->sources[0],
+    *file = (struct dcp_file){.source = part->sources.list[0],
                               .name = arena_copy(&j->tables.arena, name, strlen(name))};
     const int has_info = dcp_sharding_read(&sharding, part, &err);
     if (has_info == -ENOMEM)
@@ -282,7 +282,7 @@ static int list_tensor(struct joining *j, const struct dcp_tables *tables, uint3
     added->stored.dtype = tensor->dtype;
     if (tensor->trouble != NULL || tensor->n_bytes == 0)
         return 0;
-    added->stored.source = j->catalog->assembled;
+    added->stored.source = j->catalog->own->assembled;
     added->stored.offset = tensor->start;
     if (tensor->n_parts == 1) {
         const struct dcp_item *item = &tables->items[tensor->parts[0].item];
@@ -306,12 +306,12 @@ static int fill(struct joining *j, char *const *names, size_t n_names)
         code = join(j);
     if (code < 0)
         return code;
-    code = dcp_assembly_new(j->folder, &j->tables, &j->catalog->assembled);
+    code = dcp_assembly_new(j->folder, &j->tables, &j->catalog->own->assembled);
     if (code < 0)
         return code == -ENOMEM
                    ? wfs_fail_memory(j->err)
                    : wfs_fail(j->err, EBADMSG, "its tensors have 2^63 bytes or more together");
-    const struct dcp_tables *tables = dcp_assembly_tables(j->catalog->assembled);
+    const struct dcp_tables *tables = dcp_assembly_tables(j->catalog->own->assembled);
     for (uint32_t i = 0; i < tables->n_tensors && code == 0; i++)
         code = list_tensor(j, tables, i);
     return code == 0 && dcp_values_tell(j->catalog) < 0 ? wfs_fail_memory(j->err) : code;
@@ -321,6 +321,8 @@ int dcp_parts_load(const char *folder, char *const *names, size_t n_names,
                    const struct load_context *context, struct wfs_catalog **out,
                    struct wfs_error *err)
 {
+    static const struct wfs_container container = {
+        .name = "distributed checkpoint in safetensors files"};
     auto_catalog struct wfs_catalog *catalog = NULL;
     if (n_names > context->limits.files)
         return wfs_fail(err, E2BIG, "it is in %s, the limit is %" PRIu64 " (files)",
@@ -329,7 +331,7 @@ int dcp_parts_load(const char *folder, char *const *names, size_t n_names,
         return wfs_fail_memory(err);
     catalog->arena.limit = context->limits.index_memory;
     catalog->format = &format_safetensors;
-    catalog->container = WFS_CONTAINER_DCP_PARTS;
+    catalog->container = &container;
     cleanup(joining_done) struct joining j = {
         .folder = folder, .context = context, .catalog = catalog, .err = err};
     const int code = fill(&j, names, n_names);

@@ -105,7 +105,7 @@ static int open_file(struct dcp_reading *r, uint32_t number)
     struct wfs_error err = {0};
     if (file->source != NULL || file->trouble != NULL)
         return 0;
-    if (r->catalog->n_sources > r->context->limits.files)
+    if (r->catalog->sources.n > r->context->limits.files)
         return wfs_fail(r->err, E2BIG, "it is in more than %s (limit files)",
                         wfs_count(r->context->limits.files, "file").text);
     const int code = open_source(r, number, &err);
@@ -113,7 +113,7 @@ static int open_file(struct dcp_reading *r, uint32_t number)
         return wfs_fail(r->err, EMFILE,
                         "cannot open its files after %zu of them: the hard limit of open files "
                         "(ulimit -Hn) is too low",
-                        r->catalog->n_sources);
+                        r->catalog->sources.n);
     if (code == -ENOMEM)
         return wfs_fail_memory(r->err);
     if (code == 0) {

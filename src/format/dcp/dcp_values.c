@@ -271,7 +271,7 @@ static int tell_flat(const struct nesting *n, bool is_all_flat)
 static int nest(struct dcp_reading *reading, const uint32_t *leaves, uint32_t *ret_root)
 {
     cleanup(nesting_done) struct nesting n = {.reading = reading,
-                                              .graph = &reading->catalog->graph};
+                                              .graph = &reading->catalog->values.graph};
     autofree uint32_t *paths = collect_paths(reading);
     for (size_t i = 0; paths != NULL && i < reading->n_keys; i++) {
         const uint32_t n_parts = torch_n_args(&reading->metadata->graph, paths[i]);
@@ -520,12 +520,12 @@ int dcp_values_list(struct dcp_reading *r, struct source *assembly)
         .reading = r, .assembly = assembly, .tables = dcp_assembly_tables(assembly)};
     cleanup(torch_dangers_done) struct torch_dangers dangers = {0};
     autofree uint32_t *leaves = calloc(r->n_keys + 1, sizeof(*leaves));
-    catalog->graph = (struct graph){.notation = &python_notation, .arena = &catalog->arena};
+    catalog->values.graph = (struct graph){.notation = &python_notation, .arena = &catalog->arena};
     l.torch = (struct torch){.catalog = catalog,
-                             .graph = &catalog->graph,
+                             .graph = &catalog->values.graph,
                              .limits = &r->context->limits,
                              .err = r->err,
-                             .source = catalog->sources[0],
+                             .source = catalog->sources.list[0],
                              .dangers = &dangers,
                              .budget = pickle_budget_of(&r->context->limits),
                              .is_forced = r->context->force};
@@ -533,20 +533,20 @@ int dcp_values_list(struct dcp_reading *r, struct source *assembly)
         return wfs_fail_memory(r->err);
     int code = make_leaves(&l, leaves);
     if (code == 0)
-        code = nest(r, leaves, &catalog->root);
+        code = nest(r, leaves, &catalog->values.root);
     if (code < 0)
         return code;
     l.torch.find = find_storage;
     l.torch.is_tensor = is_tensor;
     l.torch.find_tensor = find_tensor;
     l.torch.container = &l;
-    catalog->pickle = (struct value_bytes){0};
-    code = torch_listing_add(&l.torch, catalog->root, "");
+    catalog->values.pickle = (struct value_bytes){0};
+    code = torch_listing_add(&l.torch, catalog->values.root, "");
     if (code == 0)
         code = torch_storage_list(&l.torch);
     if (code < 0)
         return code;
-    catalog->pickle = (struct value_bytes){0};
+    catalog->values.pickle = (struct value_bytes){0};
     torch_dangers_report(&l.torch);
     if (l.torch.has_failed || dcp_values_tell(catalog) < 0)
         return wfs_fail_memory(r->err);

@@ -64,7 +64,7 @@ static int no_storage(struct torch *torch, const struct torch_storage_id *id,
 static int list_root(struct torch *torch, uint32_t root, uint64_t offset, const char *what)
 {
     const uint64_t end = torch->source->n_bytes;
-    torch->catalog->root = root;
+    torch->catalog->values.root = root;
     if (offset < end &&
         catalog_add_finding(torch->catalog, WFS_INFO, "%s the %s",
                             wfs_count_as((end - offset), "byte follows", "bytes follow").text,
@@ -78,10 +78,11 @@ static int list_root(struct torch *torch, uint32_t root, uint64_t offset, const 
 
 static int load_stream(struct torch *torch)
 {
+    static const struct wfs_container legacy_stream = {.name = "legacy stream"};
     cleanup(torch_stream_done) struct torch_stream stream = {0};
     uint64_t offset = 0;
     uint32_t root;
-    torch->catalog->container = WFS_CONTAINER_TORCH_STREAM;
+    torch->catalog->container = &legacy_stream;
     torch->find = torch_stream_find;
     torch->container = &stream;
     const int code =
@@ -92,6 +93,7 @@ static int load_stream(struct torch *torch)
 /* Loads a bare pickle, or a stream, whose first pickle is a magic number. */
 static int load_pickle(struct torch *torch)
 {
+    static const struct wfs_container bare_pickle = {.name = "pickle"};
     uint64_t offset = 0;
     uint32_t root;
     const int code =
@@ -100,7 +102,7 @@ static int load_pickle(struct torch *torch)
         return code;
     if (torch_stream_is_magic(torch->graph, root))
         return load_stream(torch);
-    torch->catalog->container = WFS_CONTAINER_TORCH_PICKLE;
+    torch->catalog->container = &bare_pickle;
     torch->find = no_storage;
     return list_root(torch, root, offset, "pickle");
 }
@@ -215,10 +217,10 @@ static int load(struct source *source, const struct load_context *context,
                 struct wfs_catalog *catalog, struct wfs_error *err)
 {
     struct wfs_error first = {0};
-    catalog->graph = (struct graph){.notation = &python_notation, .arena = &catalog->arena};
+    catalog->values.graph = (struct graph){.notation = &python_notation, .arena = &catalog->arena};
     cleanup(torch_dangers_done) struct torch_dangers dangers = {0};
     cleanup(done) struct torch torch = {.catalog = catalog,
-                                        .graph = &catalog->graph,
+                                        .graph = &catalog->values.graph,
                                         .limits = &context->limits,
                                         .err = &first,
                                         .source = source,

@@ -197,7 +197,7 @@ static int list_pickles(struct package *package)
 {
     int code = 0;
     if (package->n_others == 1) {
-        package->torch->catalog->root = package->others[0].root;
+        package->torch->catalog->values.root = package->others[0].root;
         return torch_listing_add(package->torch, package->others[0].root, "");
     }
     for (uint32_t i = 0; i < package->n_others && code == 0; i++) {
@@ -233,6 +233,7 @@ static int list_scripts(struct package *package)
 
 int torch_package_load(struct torch *torch, struct torch_records *records)
 {
+    static const struct wfs_container container = {.name = "torch.package"};
     const size_t n_room = (size_t)records->zip->n_entries + 1;
     autofree struct pickle *scripts = calloc(n_room, sizeof(*scripts));
     autofree struct pickle *others = calloc(n_room, sizeof(*others));
@@ -240,7 +241,7 @@ int torch_package_load(struct torch *torch, struct torch_records *records)
         .torch = torch, .records = records, .scripts = scripts, .others = others};
     if (scripts == NULL || others == NULL)
         return wfs_fail_memory(torch->err);
-    torch->catalog->container = WFS_CONTAINER_TORCH_PACKAGE;
+    torch->catalog->container = &container;
     records->folders = folders;
     records->suffix = ".storage";
     int code = torch_records_report_strays(torch, records);

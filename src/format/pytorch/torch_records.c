@@ -242,8 +242,8 @@ int torch_records_read_pickle(struct torch *torch, const struct torch_records *r
         return code;
     torch->find = torch_records_find_storage;
     torch->container = records;
-    torch->catalog->pickle = bytes;
-    torch->catalog->pickle_crc = entry->crc;
+    torch->catalog->values.pickle = bytes;
+    torch->catalog->values.pickle_crc = entry->crc;
     return 0;
 }
 
@@ -255,8 +255,8 @@ static int report(struct torch *torch, size_t n_before)
     const struct wfs_catalog *catalog = torch->catalog;
     const struct wfs_hidden *first = NULL;
     uint64_t n_storages = 0, n_bytes = 0;
-    for (size_t i = n_before; i < catalog->n_hidden; i++) {
-        const struct wfs_hidden *hidden = &catalog->hidden[i].public;
+    for (size_t i = n_before; i < catalog->own->n_hidden; i++) {
+        const struct wfs_hidden *hidden = &catalog->own->hidden[i].public;
         if (hidden->key != NULL)
             continue;
         first = first == NULL ? hidden : first;
@@ -275,7 +275,7 @@ static int search(struct torch *torch, struct hidden_storage *storages, size_t n
 {
     cleanup(hidden_done) struct hidden_search search;
     struct wfs_catalog *catalog = torch->catalog;
-    const size_t n_before = catalog->n_hidden;
+    const size_t n_before = catalog->own->n_hidden;
     int code = 0;
     hidden_begin(&search, storages, n);
     for (size_t i = 0; i < catalog->n_tensors && code == 0; i++)
@@ -293,11 +293,11 @@ int torch_hidden_find(struct torch *torch)
 {
     const struct wfs_catalog *catalog = torch->catalog;
     autofree struct hidden_storage *storages =
-        calloc((size_t)catalog->n_storages + 1, sizeof(*storages));
+        calloc((size_t)catalog->own->n_storages + 1, sizeof(*storages));
     if (storages == NULL)
         return wfs_fail_memory(torch->err);
-    for (uint32_t i = 0; i < catalog->n_storages; i++) {
-        const struct catalog_storage *storage = &catalog->storages[i];
+    for (uint32_t i = 0; i < catalog->own->n_storages; i++) {
+        const struct catalog_storage *storage = &catalog->own->storages[i];
         struct torch_storage_id id;
         const char *trouble;
         storages[i] = (struct hidden_storage){.source = storage->source,
@@ -309,7 +309,7 @@ int torch_hidden_find(struct torch *torch)
         storages[i].n_name = id.n_key;
         storages[i].name = id.key != id.number ? id.key : torch_print(torch, "%s", id.number);
     }
-    return search(torch, storages, catalog->n_storages);
+    return search(torch, storages, catalog->own->n_storages);
 }
 
 static bool is_storage(const struct torch_records *records, const struct zip_entry *entry)

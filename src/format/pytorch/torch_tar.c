@@ -320,11 +320,12 @@ static int find_member(struct torch *torch, const char *name, struct tar_member 
 
 int torch_tar_load(struct torch *torch)
 {
+    static const struct wfs_container container = {.name = "legacy tar"};
     cleanup(content_done) struct tar_content content = {0};
     struct tar_member storages, tensors, object;
     uint32_t root;
     int code;
-    torch->catalog->container = WFS_CONTAINER_TORCH_TAR;
+    torch->catalog->container = &container;
     if ((code = find_member(torch, "storages", &storages)) < 0 ||
         (code = find_member(torch, "tensors", &tensors)) < 0 ||
         (code = find_member(torch, "pickle", &object)) < 0 ||
@@ -339,7 +340,7 @@ int torch_tar_load(struct torch *torch)
     torch->is_tensor = tar_is_tensor;
     torch->find_tensor = tar_find_tensor;
     torch->container = &content;
-    torch->catalog->root = root;
-    torch->catalog->is_object = true;
+    torch->catalog->values.root = root;
+    torch->catalog->values.is_object = true;
     return torch_listing_add(torch, root, "");
 }

@@ -54,18 +54,18 @@ static int load_pickle(struct torch *torch, const struct torch_records *records,
 static int load_checkpoint(struct torch *torch, struct torch_records *records,
                            struct zip_entry *pickle)
 {
+    static const struct wfs_container containers[] = {
+        {.name = "zip checkpoint"}, {.name = "TorchScript"}, {.name = "lite interpreter"}};
     struct zip_entry *constants = torch_records_find(records, "constants.pkl");
     const bool is_lite = torch_records_find(records, "bytecode.pkl") != NULL;
     uint32_t unused;
     int code;
-    torch->catalog->container = is_lite             ? WFS_CONTAINER_TORCH_LITE
-                                : constants != NULL ? WFS_CONTAINER_TORCH_SCRIPT
-                                                    : WFS_CONTAINER_TORCH_ZIP;
+    torch->catalog->container = &containers[is_lite ? 2 : constants != NULL];
     records->folders = constants != NULL || is_lite ? script_folders : checkpoint_folders;
     if ((code = torch_records_report_strays(torch, records)) < 0 ||
         (code = read_version(torch, records)) < 0 ||
         (code = torch_records_read_byteorder(torch, records)) < 0 ||
-        (code = load_pickle(torch, records, pickle, "", &torch->catalog->root)) < 0)
+        (code = load_pickle(torch, records, pickle, "", &torch->catalog->values.root)) < 0)
         return code;
     if (constants == NULL) {
         names_done(&torch->names); /* all keys exist by now, and storages need as much memory */
@@ -120,6 +120,8 @@ static int load_nested(struct torch *torch, struct zip *zip, struct zip_entry *e
 
 /* Loads an exported program. Weights and constants are lists of raw records, or checkpoints in
  * zips of their own. */
+static const struct wfs_container exported_program = {.name = "exported program"};
+
 static int load_exported(struct torch *torch, struct torch_records *records, unsigned depth)
 {
     struct zip *zip = records->zip;
@@ -137,7 +139,7 @@ static int load_exported(struct torch *torch, struct torch_records *records, uns
             continue;
         n_lists++;
     }
-    torch->catalog->container = WFS_CONTAINER_TORCH_PROGRAM;
+    torch->catalog->container = &exported_program;
     if (code == 0 && n_lists == 0)
         return wfs_fail(torch->err, EOPNOTSUPP, "is an exported program without readable weights");
     return code;
@@ -153,7 +155,7 @@ static int load_other(struct torch *torch, struct torch_records *records, unsign
     }
     if ((entry = torch_records_search(zip, "serialized_state_dict.pt")) != NULL) {
         const int code = load_nested(torch, records->zip, entry, depth);
-        torch->catalog->container = WFS_CONTAINER_TORCH_PROGRAM;
+        torch->catalog->container = &exported_program;
         return code;
     }
     if (torch_package_is(records, NULL))

@@ -96,11 +96,11 @@ static bool sort_parameters(struct state *state)
 static void replace_values(struct state *state)
 {
     struct wfs_catalog *catalog = state->catalog;
-    free(catalog->values);
-    catalog->values = steal(&state->values);
-    catalog->n_values = state->n_values;
-    catalog->n_value_room = state->n_value_room;
-    catalog->graph = state->graph;
+    free(catalog->values.list);
+    catalog->values.list = steal(&state->values);
+    catalog->values.n = state->n_values;
+    catalog->values.n_room = state->n_value_room;
+    catalog->values.graph = state->graph;
 }
 
 /* ---- nested to flat ---- */
@@ -156,8 +156,8 @@ static int collect_nested(struct state *state)
             return 0;
         code = add_parameter(state, name.id, name.rank);
     }
-    for (size_t i = 0; i < catalog->n_values && code == 0; i++) {
-        const struct catalog_value *value = &catalog->values[i];
+    for (size_t i = 0; i < catalog->values.n && code == 0; i++) {
+        const struct catalog_value *value = &catalog->values.list[i];
         if (parse_id(value->name, &name.id) == 0)
             return 0;
         code = flatten(state, value, value->name, value->id, 0);
@@ -277,10 +277,10 @@ static bool has_parameter(const struct state *state, const char *text)
 static int collect_flat(struct state *state)
 {
     const struct wfs_catalog *catalog = state->catalog;
-    for (size_t i = 0; i < catalog->n_values; i++) {
-        const struct value *rank = graph_at(&catalog->graph, catalog->values[i].id);
+    for (size_t i = 0; i < catalog->values.n; i++) {
+        const struct value *rank = graph_at(&catalog->values.graph, catalog->values.list[i].id);
         struct state_name name;
-        if (!is_rank(catalog->values[i].name, &name))
+        if (!is_rank(catalog->values.list[i].name, &name))
             continue;
         if (rank->kind != VALUE_INT || rank->integer < 0 || rank->integer > RANK_MAX)
             return 0;
@@ -288,8 +288,8 @@ static int collect_flat(struct state *state)
             return -ENOMEM;
     }
     bool is_state = sort_parameters(state);
-    for (size_t i = 0; i < catalog->n_values && is_state; i++)
-        is_state = has_parameter(state, catalog->values[i].name);
+    for (size_t i = 0; i < catalog->values.n && is_state; i++)
+        is_state = has_parameter(state, catalog->values.list[i].name);
     for (size_t i = 0; i < catalog->n_tensors && is_state; i++)
         is_state = has_parameter(state, catalog->tensors[i].key);
     return is_state;
@@ -316,8 +316,8 @@ static int nest_values(struct state *state)
     const struct wfs_catalog *catalog = state->catalog;
     struct state_name name;
     int code = 0;
-    for (size_t i = 0; i < catalog->n_values && code == 0; i++) {
-        const struct catalog_value *value = &catalog->values[i];
+    for (size_t i = 0; i < catalog->values.n && code == 0; i++) {
+        const struct catalog_value *value = &catalog->values.list[i];
         if (!is_rank(value->name, &name))
             code = add_value(state, nest(state, value->name), value->id, value->is_edited);
     }
@@ -337,7 +337,7 @@ static int nest_tensors(struct state *state)
         if (catalog->tensors[i].key == NULL)
             return -ENOMEM;
     }
-    catalog->is_state = true;
+    catalog->output.is_state = true;
     return 0;
 }
 
@@ -349,7 +349,7 @@ int optimizer_fit(struct wfs_catalog *catalog, const struct wfs_format *format)
     if (format->state_names == WFS_STATE_NAMES_ANY || format == catalog->format)
         return 0;
     const bool is_flat = format->state_names == WFS_STATE_NAMES_FLAT;
-    graph_fork(&state.graph, &catalog->graph, &catalog->arena);
+    graph_fork(&state.graph, &catalog->values.graph, &catalog->arena);
     int code = is_flat ? collect_nested(&state) : collect_flat(&state);
     if (code <= 0)
         return code;

@@ -131,19 +131,19 @@ static void put_shape(struct plan *plan, const struct wfs_shape *shape)
 static uint32_t loaded_dtype(const struct plan *plan, const struct wfs_tensor *tensor)
 {
     const struct wfs_catalog *catalog = plan->catalog;
-    if (!plan->is_record || tensor->place == 0 || tensor->place > catalog->n_places ||
-        catalog->places[tensor->place].stamp != catalog_stamp(tensor))
+    if (!plan->is_record || tensor->place == 0 || tensor->place > catalog->values.n_places ||
+        catalog->values.places[tensor->place].stamp != catalog_stamp(tensor))
         return 0;
-    const uint32_t id = catalog->places[tensor->place].id;
-    const uint32_t param = value_get(&catalog->graph, id, "param");
-    return value_get(&catalog->graph, param != 0 ? param : id, "dtype");
+    const uint32_t id = catalog->values.places[tensor->place].id;
+    const uint32_t param = value_get(&catalog->values.graph, id, "param");
+    return value_get(&catalog->values.graph, param != 0 ? param : id, "dtype");
 }
 
 static int put_scheme(struct plan *plan, const struct wfs_tensor *tensor)
 {
     const uint32_t loaded = loaded_dtype(plan, tensor);
     if (loaded != 0)
-        return record_spell_value(&plan->out, &plan->catalog->graph, loaded) < 0
+        return record_spell_value(&plan->out, &plan->catalog->values.graph, loaded) < 0
                    ? wfs_fail(plan->err, EINVAL, "tensor '%s': its scheme cannot be written",
                               wfs_quote(tensor->key).text)
                    : 0;
@@ -318,7 +318,7 @@ static int put_tensor(struct plan *plan, const struct wfs_tensor *tensor)
 
 static int put_value(struct plan *plan, const struct outline_node *node)
 {
-    const int code = record_spell_value(&plan->out, &plan->catalog->graph, node->value);
+    const int code = record_spell_value(&plan->out, &plan->catalog->values.graph, node->value);
     if (code == -ENOMEM)
         return wfs_fail_memory(plan->err);
     if (code == -EINVAL)
@@ -366,7 +366,7 @@ static int check_arrays(const struct plan *plan)
             continue;
         const uint32_t stride = record_outline_child(outline, node->parent, "stride", 6);
         const uint32_t value = stride == 0 ? 0 : outline->nodes[stride].value;
-        if (value == 0 || graph_at(&plan->catalog->graph, value)->kind != VALUE_LIST)
+        if (value == 0 || graph_at(&plan->catalog->values.graph, value)->kind != VALUE_LIST)
             return wfs_fail(plan->err, EINVAL,
                             "tensor '%s' is the weight of a convolution, which in Burn 0.%u "
                             "has constants beside it that only a record has: use like with such a "
@@ -381,9 +381,9 @@ static int check_optimizer(const struct plan *plan)
 {
     static const char rank[] = ".__rank";
     const struct wfs_catalog *catalog = plan->catalog;
-    for (size_t i = 0; i < catalog->n_values && !plan->is_record; i++) {
-        const size_t n = strlen(catalog->values[i].name), n_rank = sizeof(rank) - 1;
-        if (n > n_rank && strcmp(catalog->values[i].name + n - n_rank, rank) == 0)
+    for (size_t i = 0; i < catalog->values.n && !plan->is_record; i++) {
+        const size_t n = strlen(catalog->values.list[i].name), n_rank = sizeof(rank) - 1;
+        if (n > n_rank && strcmp(catalog->values.list[i].name + n - n_rank, rank) == 0)
             return wfs_fail(plan->err, EOPNOTSUPP,
                             "the state of an optimizer becomes a record only if all names begin "
                             "with the id of a parameter whose __rank is from 0 to 8");
@@ -437,9 +437,9 @@ static const char *format_of(struct plan *plan, const char *loaded, const char *
 /* The version that was asked for, with three parts as Burn's own; NULL: the metadata have none. */
 static const char *version_of(struct plan *plan)
 {
-    const char *version = plan->catalog->burn_version;
+    const char *version = plan->catalog->output.burn_version;
     if (version == NULL)
-        return text_of(plan->catalog->meta, "version");
+        return text_of(plan->catalog->meta.first, "version");
     return strchr(version + 2, '.') != NULL ? version
                                             : arena_print(&plan->layout->arena, "%s.0", version);
 }
@@ -447,7 +447,7 @@ static const char *version_of(struct plan *plan)
 /* The five texts of a record, then those that somebody added. */
 static int collect_meta(struct plan *plan)
 {
-    const struct wfs_text *meta = plan->catalog->meta;
+    const struct wfs_text *meta = plan->catalog->meta.first;
     const char *const *settings = settings_of(plan->catalog);
     const char *const names[N_TEXTS] = {"float", "int", "format", "version", "settings"};
     const char *version = version_of(plan);
@@ -533,7 +533,7 @@ static int run(struct plan *plan)
         arena_calloc(&layout->arena, plan->catalog->n_tensors + 1, sizeof(*layout->order));
     if (layout->order == NULL)
         return wfs_fail_memory(plan->err);
-    if (plan->catalog->container == WFS_CONTAINER_RUN)
+    if (plan->catalog->container != NULL && plan->catalog->container->kind == WFS_CONTAINER_RUN)
         return wfs_fail(plan->err, EOPNOTSUPP,
                         "an epoch of a training run is several records: read one of its files");
     int code = check_tensors(plan);

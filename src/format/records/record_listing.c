@@ -116,7 +116,7 @@ static int add_tensor(struct walk *walk, uint32_t id)
 static int add_value(struct walk *walk, uint32_t id)
 {
     const char *name;
-    int code = check_count(walk, walk->load->catalog->n_values, "values");
+    int code = check_count(walk, walk->load->catalog->values.n, "values");
     if (code == 0)
         code = make_name(walk, &name);
     if (code == 0)

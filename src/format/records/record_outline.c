@@ -142,8 +142,8 @@ static int find_node(struct record_outline *outline, const struct item *item, ui
 static bool is_root(const struct record_outline *outline, const struct item *item, size_t n_items)
 {
     const struct wfs_catalog *catalog = outline->catalog;
-    return n_items == 1 && item->place != 0 && item->place <= catalog->n_places &&
-           catalog->places[item->place].parent == 0 && strcmp(item->key, RECORD_ITEM) == 0;
+    return n_items == 1 && item->place != 0 && item->place <= catalog->values.n_places &&
+           catalog->values.places[item->place].parent == 0 && strcmp(item->key, RECORD_ITEM) == 0;
 }
 
 static int add_item(struct record_outline *outline, const struct item *item, size_t n_items,
@@ -173,7 +173,7 @@ static int compare_items(const void *a, const void *b)
 static int add_items(struct record_outline *outline, struct wfs_error *err)
 {
     const struct wfs_catalog *catalog = outline->catalog;
-    const size_t n = catalog->n_tensors + catalog->n_values;
+    const size_t n = catalog->n_tensors + catalog->values.n;
     autofree struct item *items = calloc(n + 1, sizeof(*items));
     int code = 0;
     if (items == NULL)
@@ -184,7 +184,7 @@ static int add_items(struct record_outline *outline, struct wfs_error *err)
                                  .place = catalog->tensors[i].place,
                                  .i = i};
     for (size_t i = catalog->n_tensors; i < n; i++) {
-        const struct catalog_value *value = &catalog->values[i - catalog->n_tensors];
+        const struct catalog_value *value = &catalog->values.list[i - catalog->n_tensors];
         items[i] =
             (struct item){.key = value->name, .value = value->id, .place = value->place, .i = i};
     }
@@ -266,14 +266,15 @@ bool record_outline_is_parameter(const struct record_outline *outline,
                                  const struct wfs_tensor *tensor)
 {
     const bool has_id = wfs_tensor_attr(tensor, "param_id") != NULL;
-    return !outline->catalog->is_state && (has_id || !outline->is_record || tensor->place == 0);
+    return !outline->catalog->output.is_state &&
+           (has_id || !outline->is_record || tensor->place == 0);
 }
 
 static uint8_t kind_of(const struct record_outline *outline, uint32_t id)
 {
     const struct outline_node *node = &outline->nodes[id];
     if (node->value != 0)
-        return record_kind(&outline->catalog->graph, node->value);
+        return record_kind(&outline->catalog->values.graph, node->value);
     return record_kind_of(node->is_list ? VALUE_LIST : VALUE_DICT);
 }
 
@@ -289,7 +290,7 @@ static struct record_map map_of(const struct record_outline *outline, uint32_t i
 {
     const struct outline_node *node = &outline->nodes[id];
     if (node->value != 0)
-        return record_map_of(&outline->catalog->graph, node->value);
+        return record_map_of(&outline->catalog->values.graph, node->value);
     if (node->tensor != NULL)
         return record_outline_is_parameter(outline, node->tensor) ? record_map_of_parameter()
                                                                   : record_map_of_tensor();

@@ -575,6 +575,6 @@ int record_tensor_add(struct record_load *load, uint32_t id, uint32_t place, con
     tensor->key = key;
     tensor->value = id;
     tensor->place = place;
-    load->catalog->places[place].stamp = catalog_stamp(tensor);
+    load->catalog->values.places[place].stamp = catalog_stamp(tensor);
     return 0;
 }

@@ -355,9 +355,11 @@ static int open_bytes(struct record_load *load, enum record_form *ret)
 
 static int run(struct record_load *load)
 {
-    static const enum wfs_container containers[][2] = {
-        [FORM_MPK] = {WFS_CONTAINER_RECORD, WFS_CONTAINER_RECORD_GZIP},
-        [FORM_JSON] = {WFS_CONTAINER_RECORD_JSON, WFS_CONTAINER_RECORD_JSON_GZIP}};
+    static const struct wfs_container containers[][2] = {
+        [FORM_MPK] = {{.name = "record of Burn"},
+                      {.name = "record of Burn in gzip", .is_read_only = true}},
+        [FORM_JSON] = {{.name = "record of Burn in JSON", .is_read_only = true},
+                       {.name = "record of Burn in JSON and gzip", .is_read_only = true}}};
     enum record_form form;
     uint32_t root;
     int code = open_bytes(load, &form);
@@ -370,14 +372,14 @@ static int run(struct record_load *load)
     /* From now on the decoded source owns the content and the lists, the catalog owns that. */
     if (record_source_new(load->file, load->bytes, load->is_gzip, &load->lists, &load->decoded) < 0)
         return wfs_fail_memory(load->err);
-    load->catalog->derived = load->decoded;
+    load->catalog->own->derived = load->decoded;
     code = take_root(load, root);
     if (code == 0)
         code = record_listing_add(load);
     if (code < 0)
         return code;
-    load->catalog->container = containers[form][load->is_gzip];
-    load->catalog->root = load->item;
+    load->catalog->container = &containers[form][load->is_gzip];
+    load->catalog->values.root = load->item;
     return tally_report(&load->tally, load->catalog) < 0 ? record_fail_memory(load) : 0;
 }
 
@@ -387,9 +389,9 @@ static int load_file(struct source *source, const struct load_context *context,
     struct record_load load = {.file = source,
                                .context = context,
                                .catalog = catalog,
-                               .graph = &catalog->graph,
+                               .graph = &catalog->values.graph,
                                .err = err};
-    catalog->graph.arena = &catalog->arena;
+    catalog->values.graph.arena = &catalog->arena;
     const int code = run(&load);
     if (load.is_gzip && load.decoded == NULL)
         source_free(load.bytes);

@@ -399,7 +399,7 @@ static int take_metadata(struct safetensors_load *load)
     }
     if (json->error != NULL)
         return fail_json(load, NULL);
-    load->catalog->has_meta = !is_null;
+    load->catalog->meta.exists = !is_null;
     note_metadata(load, is_null);
     for (size_t i = 0; i < load->meta_names.n_texts; i++) {
         if (catalog_add_meta_bytes(load->catalog, load->meta_names.texts[i].bytes,
@@ -561,9 +561,10 @@ static int run(struct safetensors_load *load)
 static int load_file(struct source *source, const struct load_context *context,
                      struct wfs_catalog *catalog, struct wfs_error *err)
 {
+    static const struct wfs_container container = {.name = "safetensors"};
     struct safetensors_load load = {
         .source = source, .context = context, .catalog = catalog, .err = err};
-    catalog->container = WFS_CONTAINER_SAFETENSORS;
+    catalog->container = &container;
     const int code = run(&load);
     text_index_done(&load.meta_names);
     free(load.dims);

@@ -136,7 +136,7 @@ static int check_catalog(const struct wfs_format *format, const struct wfs_catal
 /* Everything in its order, in the arena of the layout. */
 static int sort(const struct wfs_catalog *catalog, struct wfs_layout *layout, struct plan *plan)
 {
-    for (const struct wfs_text *text = catalog->meta; text != NULL; text = text->next)
+    for (const struct wfs_text *text = catalog->meta.first; text != NULL; text = text->next)
         plan->n_meta++;
     plan->n_tensors = catalog->n_tensors;
     plan->tensors = arena_calloc(&layout->arena, plan->n_tensors, sizeof(*plan->tensors));
@@ -146,7 +146,7 @@ static int sort(const struct wfs_catalog *catalog, struct wfs_layout *layout, st
     for (size_t i = 0; i < plan->n_tensors; i++)
         plan->tensors[i] = &catalog->tensors[i];
     size_t i = 0;
-    for (const struct wfs_text *text = catalog->meta; text != NULL; text = text->next)
+    for (const struct wfs_text *text = catalog->meta.first; text != NULL; text = text->next)
         plan->meta[i++] = text;
     qsort(plan->tensors, plan->n_tensors, sizeof(*plan->tensors), compare_tensors);
     qsort(plan->meta, plan->n_meta, sizeof(*plan->meta), compare_texts);

@@ -145,9 +145,10 @@ static int take_tensors(struct wfs_catalog *catalog, const struct wfs_catalog *p
 
 static int take_values(struct wfs_catalog *catalog, const struct wfs_catalog *part, size_t kind)
 {
-    for (size_t i = 0; i < part->n_values; i++) {
-        const char *name = name_in(catalog, kind, part->values[i].name);
-        const uint32_t id = value_copy(&catalog->graph, &part->graph, part->values[i].id);
+    for (size_t i = 0; i < part->values.n; i++) {
+        const char *name = name_in(catalog, kind, part->values.list[i].name);
+        const uint32_t id =
+            value_copy(&catalog->values.graph, &part->values.graph, part->values.list[i].id);
         if (name == NULL || id == 0 || catalog_add_value(catalog, name, id, 0) < 0)
             return -ENOMEM;
     }
@@ -186,12 +187,14 @@ static int load_epoch(const struct epoch *epoch, const char *folder,
                       const struct load_context *context, struct wfs_catalog **out,
                       struct wfs_error *err)
 {
+    static const struct wfs_container container = {.name = "epoch of a training run",
+                                                   .kind = WFS_CONTAINER_RUN};
     auto_catalog struct wfs_catalog *catalog = NULL;
     if (catalog_new(&catalog) < 0)
         return wfs_fail_memory(err);
     catalog->arena.limit = context->limits.index_memory;
-    catalog->graph.arena = &catalog->arena;
-    catalog->container = WFS_CONTAINER_RUN;
+    catalog->values.graph.arena = &catalog->arena;
+    catalog->container = &container;
     for (size_t kind = 0; kind < N_KINDS; kind++) {
         const char *file = epoch->files[kind];
         const int code = file == NULL ? 0 : add_part(catalog, folder, file, kind, context, err);

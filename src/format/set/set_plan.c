@@ -36,7 +36,7 @@ static struct shard *add_shard(struct wfs_shards *set)
     shard->part->format = set->catalog->format;
     shard->part->container = set->catalog->container;
     shard->part->meta = set->catalog->meta;
-    shard->part->has_meta = set->catalog->has_meta;
+    shard->part->meta.exists = set->catalog->meta.exists;
     return shard;
 }
 
@@ -206,7 +206,7 @@ static int load_home(const struct wfs_shards *set, const struct shard *shard,
 {
     struct load_context context = {0};
     struct source *source;
-    limits_max(&context.limits, &set->catalog->listing);
+    limits_max(&context.limits, &set->catalog->values.listing);
     const int fd = fcntl(shard->home->fd, F_DUPFD_CLOEXEC, 0);
     if (fd < 0)
         return wfs_fail(err, errno, "cannot open a shard again: %s", strerror(errno));
@@ -232,11 +232,11 @@ static int is_untouched(const struct wfs_shards *set, const struct shard *shard,
     if (code < 0)
         return 0;
     bool is_same = found->n_tensors == shard->part->n_tensors &&
-                   !(set->catalog->is_safe && save_has_dangers(found));
+                   !(set->catalog->output.is_safe && save_has_dangers(found));
     for (size_t i = 0; is_same && i < found->n_tensors; i++)
         is_same = is_same_tensor(shard, &shard->part->tensors[i], &found->tensors[i]);
-    for (size_t i = 0; i < found->n_sources; i++)
-        source_close(found->sources[i]);
+    for (size_t i = 0; i < found->sources.n; i++)
+        source_close(found->sources.list[i]);
     if (is_same)
         *out = steal(&found);
     return is_same;
@@ -256,7 +256,7 @@ static bool is_said(const struct wfs_shards *set, size_t n, const char *name)
 {
     for (size_t i = 0; i < n; i++) {
         const struct wfs_catalog *found = set->shards[i].found;
-        if (found == NULL || find_text(found->meta, name) != NULL)
+        if (found == NULL || find_text(found->meta.first, name) != NULL)
             return true;
     }
     return false;
@@ -268,8 +268,8 @@ static bool is_said(const struct wfs_shards *set, size_t n, const char *name)
  */
 static bool has_wanted_texts(const struct wfs_shards *set, size_t i)
 {
-    for (const struct wfs_text *text = set->shards[i].found->meta; text; text = text->next) {
-        const struct wfs_text *wanted = find_text(set->catalog->meta, text->name);
+    for (const struct wfs_text *text = set->shards[i].found->meta.first; text; text = text->next) {
+        const struct wfs_text *wanted = find_text(set->catalog->meta.first, text->name);
         if (wanted == NULL || (!is_equal(wanted, text) && !is_said(set, i, text->name)))
             return false;
     }
@@ -289,7 +289,7 @@ static int find_untouched(struct wfs_shards *set, struct wfs_error *err)
             shard->found = NULL;
         }
     }
-    for (const struct wfs_text *text = set->catalog->meta; text != NULL; text = text->next) {
+    for (const struct wfs_text *text = set->catalog->meta.first; text != NULL; text = text->next) {
         if (is_said(set, set->n_shards, text->name))
             continue;
         wfs_catalog_free(set->shards[0].found);

@@ -118,8 +118,8 @@ static int write_shard(struct saving *saving, struct shard *shard)
         return code;
     saving->n_before += outfile_offset(shard->outfile);
     outfile_park(shard->outfile);
-    for (size_t i = 0; shard->found != NULL && i < shard->found->n_sources; i++)
-        source_close(shard->found->sources[i]);
+    for (size_t i = 0; shard->found != NULL && i < shard->found->sources.n; i++)
+        source_close(shard->found->sources.list[i]);
     return 0;
 }
 

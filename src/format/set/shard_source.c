@@ -151,7 +151,7 @@ static int take_tensors(struct gathering *g, const struct wfs_catalog *part, uin
         struct wfs_tensor *tensor = set_add_tensor(g->catalog, &part->tensors[i]);
         if (tensor == NULL)
             return wfs_fail_memory(g->err);
-        tensor->home = part->sources[0];
+        tensor->home = part->sources.list[0];
     }
     return 0;
 }
@@ -159,13 +159,13 @@ static int take_tensors(struct gathering *g, const struct wfs_catalog *part, uin
 /* The names are in the memory of the part, which becomes the whole's. */
 static int note_values(struct gathering *g, const struct wfs_catalog *part)
 {
-    for (size_t i = part->n_values; i-- > 0;) {
+    for (size_t i = part->values.n; i-- > 0;) {
         struct catalog_unshown *value = arena_calloc(&g->catalog->arena, 1, sizeof(*value));
         if (value == NULL)
             return wfs_fail_memory(g->err);
-        *value =
-            (struct catalog_unshown){part->values[i].name, part->sources[0], g->catalog->unshown};
-        g->catalog->unshown = value;
+        *value = (struct catalog_unshown){part->values.list[i].name, part->sources.list[0],
+                                          g->catalog->notes.unshown};
+        g->catalog->notes.unshown = value;
     }
     return 0;
 }
@@ -184,7 +184,7 @@ static int fail_shard(const struct gathering *g, const char *name, const struct 
     return wfs_fail(g->err, EMFILE,
                     "shard '%s' cannot be opened after %s: the hard limit of open files (ulimit "
                     "-Hn) is too low",
-                    shard.text, wfs_count(g->catalog->n_sources, "other").text);
+                    shard.text, wfs_count(g->catalog->sources.n, "other").text);
 }
 
 /* malloc'ed */
@@ -233,6 +233,8 @@ static void open_early(struct gathering *g, size_t first)
 
 static int add_shard(struct gathering *g, uint32_t shard, const char *name)
 {
+    static const struct wfs_container container = {.name = "sharded checkpoint",
+                                                   .kind = WFS_CONTAINER_SHARDS};
     struct wfs_error inner = {0};
     struct wfs_catalog *part = NULL;
     autofree char *path = NULL;
@@ -246,7 +248,7 @@ static int add_shard(struct gathering *g, uint32_t shard, const char *name)
         return note(g, FOUND_UNREADABLE, "shard '%s': %s", name, inner.text);
     if (g->catalog->format == NULL) {
         g->catalog->format = part->format;
-        g->catalog->container = WFS_CONTAINER_SHARDS;
+        g->catalog->container = &container;
     }
     code = g->catalog->format != part->format
                ? wfs_fail(g->err, EOPNOTSUPP, "shard '%s' has another format than the others",
@@ -301,7 +303,7 @@ static int gather(struct gathering *g, const char *const *names, size_t n, struc
     if ((g->url != NULL && g->early == NULL) || catalog_new(&g->catalog) < 0)
         return wfs_fail_memory(g->err);
     g->catalog->arena.limit = context->limits.index_memory;
-    limits_listing(&context->limits, &g->catalog->listing);
+    limits_listing(&context->limits, &g->catalog->values.listing);
     int code = 0;
     for (size_t i = 0; code == 0 && i < n; i++) {
         if (g->early != NULL && i % N_EARLY == 0)
@@ -369,7 +371,7 @@ static int load_file(struct source *source, struct shard_index *index,
         return code;
     code = load_indexed(source, index, context, out, err);
     if (code == 0 && source->fd >= 0)
-        wfs_access_add(&(*out)->access, source->fd);
+        wfs_access_add(&(*out)->sources.access, source->fd);
     return code < 0 ? code : 1;
 }
 
@@ -431,7 +433,7 @@ int shard_source_load(const char *path, const struct load_context *context,
                                       : load_folder(folder, NULL, context, out, err);
         autoclose int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         if (code >= 0)
-            wfs_access_add(&(*out)->access, fd);
+            wfs_access_add(&(*out)->sources.access, fd);
         return code < 0 ? code : 0;
     }
     if (context->has_epoch)

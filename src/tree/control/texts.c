@@ -211,8 +211,8 @@ static enum wfs_mount_state shown_state(const struct wfs_tree *tree, enum wfs_mo
 static void add_sources(const struct wfs_tree *tree, struct strbuf *text)
 {
     strbuf_puts(text, "  \"sources\": [");
-    for (size_t i = 0; i < tree->catalog->n_sources; i++) {
-        const struct source *source = tree->catalog->sources[i];
+    for (size_t i = 0; i < tree->catalog->sources.n; i++) {
+        const struct source *source = tree->catalog->sources.list[i];
         strbuf_puts(text, i == 0 ? "\n    {\"path\": " : ",\n    {\"path\": ");
         strbuf_json(text, source->path);
         strbuf_puts(text, ", \"state\": ");
@@ -222,15 +222,15 @@ static void add_sources(const struct wfs_tree *tree, struct strbuf *text)
                           source->kind->count_cached(source));
         strbuf_puts(text, "}");
     }
-    strbuf_puts(text, tree->catalog->n_sources == 0 ? "]\n" : "\n  ]\n");
+    strbuf_puts(text, tree->catalog->sources.n == 0 ? "]\n" : "\n  ]\n");
 }
 
 /* One process fetches for all of them. */
 static void count_fetched(const struct wfs_tree *tree, struct wfs_status *status)
 {
     status->n_fetched = status->n_needed = 0;
-    for (size_t i = 0; i < tree->catalog->n_sources && status->n_needed == 0; i++) {
-        const struct source *source = tree->catalog->sources[i];
+    for (size_t i = 0; i < tree->catalog->sources.n && status->n_needed == 0; i++) {
+        const struct source *source = tree->catalog->sources.list[i];
         if (source->kind->count_fetched != NULL)
             source->kind->count_fetched(source, &status->n_fetched, &status->n_needed);
     }

@@ -319,8 +319,8 @@ int dcp_leaves_find(const struct torch_plan *plan, struct dcp_leaves *leaves)
     walk.lists = calloc((size_t)graph->n_values + 1, 1);
     walk.path = calloc(walk.n_most, sizeof(*walk.path));
     int code = walk.lists == NULL || walk.path == NULL ? -ENOMEM : 0;
-    for (size_t i = 0; i < plan->catalog->n_values && code == 0; i++) {
-        const struct catalog_value *value = &plan->catalog->values[i];
+    for (size_t i = 0; i < plan->catalog->values.n && code == 0; i++) {
+        const struct catalog_value *value = &plan->catalog->values.list[i];
         if (value->is_edited)
             code = text_index_add(&walk.edited, value->name, strlen(value->name), &number);
     }

@@ -28,9 +28,10 @@ int torch_read_pickle(struct torch *torch, const struct source *source, uint64_t
 
 int torch_derived(struct torch *torch, struct source **ret)
 {
-    if (torch->catalog->derived == NULL && derived_new(torch->source, &torch->catalog->derived) < 0)
+    struct source **derived = &torch->catalog->own->derived;
+    if (*derived == NULL && derived_new(torch->source, derived) < 0)
         return wfs_fail_memory(torch->err);
-    *ret = torch->catalog->derived;
+    *ret = *derived;
     return 0;
 }
 

@@ -523,7 +523,7 @@ static const char *make_key(struct walk *walk, struct names *names)
 static void add_value(struct walk *walk, uint32_t id)
 {
     struct torch *torch = walk->torch;
-    if (torch->catalog->n_values >= torch->limits->tensors) {
+    if (torch->catalog->values.n >= torch->limits->tensors) {
         walk->code = wfs_fail(torch->err, E2BIG, "more than %s beside the tensors (limit tensors)",
                               wfs_count(torch->limits->tensors, "value").text);
         return;
@@ -534,7 +534,7 @@ static void add_value(struct walk *walk, uint32_t id)
         return;
     if (catalog_add_value(torch->catalog, name, id, place) < 0)
         fail_memory(walk);
-    torch->catalog->places[place].kind = PLACE_VALUE;
+    torch->catalog->values.places[place].kind = PLACE_VALUE;
 }
 
 /* Adds the tensor itself. Returns its place; 0: a failure. */

@@ -321,7 +321,8 @@ static int reserve_listing(struct torch *torch, uint64_t n_tensors)
     if (n > torch->limits->tensors || n > UINT32_MAX)
         n = torch->catalog->n_tensors; /* an error later, unless they are wrappers */
     if (catalog_reserve(torch->catalog, (size_t)n) < 0 ||
-        catalog_reserve_places(torch->catalog, torch->catalog->n_places + (uint32_t)n + 64) < 0)
+        catalog_reserve_places(torch->catalog, torch->catalog->values.n_places + (uint32_t)n + 64) <
+            0)
         return -ENOMEM;
     return names_reserve(&torch->names, (uint32_t)n);
 }

@@ -612,22 +612,23 @@ int torch_storage_list(struct torch *torch)
     uint32_t n = 0;
     for (uint32_t id = 1; id <= n_values; id++)
         n += is_storage(torch, id);
-    catalog->storages = arena_calloc(&catalog->arena, n, sizeof(*catalog->storages));
-    if (catalog->storages == NULL)
+    catalog->own->storages = arena_calloc(&catalog->arena, n, sizeof(*catalog->own->storages));
+    if (catalog->own->storages == NULL)
         return wfs_fail_memory(torch->err);
-    for (uint32_t id = 1; id <= n_values && catalog->n_storages < n; id++) {
+    for (uint32_t id = 1; id <= n_values && catalog->own->n_storages < n; id++) {
         if (!is_storage(torch, id))
             continue;
-        const int code = describe_storage(torch, id, &catalog->storages[catalog->n_storages]);
+        const int code =
+            describe_storage(torch, id, &catalog->own->storages[catalog->own->n_storages]);
         if (code < 0)
             return code;
-        catalog->n_storages += code == 1;
+        catalog->own->n_storages += code == 1;
     }
     /* A pickle that breaks rules of torch cannot be copied unchanged. */
-    if (torch->n_mixed > 0 || torch->is_big_endian || catalog->n_storages < n ||
+    if (torch->n_mixed > 0 || torch->is_big_endian || catalog->own->n_storages < n ||
         (torch->notes & (PICKLE_TEXT_ID | PICKLE_LATIN1)) != 0)
-        catalog->pickle.source = NULL;
-    catalog->is_object = true;
+        catalog->values.pickle.source = NULL;
+    catalog->values.is_object = true;
     return 0;
 }
 
@@ -639,7 +640,8 @@ static int by_id(const void *id, const void *storage)
 
 const struct catalog_storage *torch_storage_at(const struct wfs_catalog *catalog, uint32_t id)
 {
-    return catalog->n_storages == 0 ? NULL
-                                    : bsearch(&id, catalog->storages, catalog->n_storages,
-                                              sizeof(*catalog->storages), by_id);
+    return catalog->own->n_storages == 0
+               ? NULL
+               : bsearch(&id, catalog->own->storages, catalog->own->n_storages,
+                         sizeof(*catalog->own->storages), by_id);
 }

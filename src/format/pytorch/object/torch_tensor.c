@@ -280,7 +280,7 @@ int torch_tensor_add(struct torch *torch, const char *key, uint32_t place,
         return wfs_fail_memory(torch->err);
     added->key = key;
     added->place = place;
-    added->value = place == 0 ? 0 : torch->catalog->places[place].id;
+    added->value = place == 0 ? 0 : torch->catalog->values.places[place].id;
     added->dtype = (uint8_t)(tensor->item_bytes != 0 ? WFS_OPAQUE : tensor->dtype);
     added->n_bytes = n_bytes;
     added->trouble = tensor->trouble;
@@ -293,8 +293,8 @@ int torch_tensor_add(struct torch *torch, const char *key, uint32_t place,
     if (added->stored.source == NULL)
         added->stored.dtype = added->dtype;
     if (place != 0) {
-        torch->catalog->places[place].stamp = catalog_stamp(added);
-        torch->catalog->places[place].kind = PLACE_TENSOR;
+        torch->catalog->values.places[place].stamp = catalog_stamp(added);
+        torch->catalog->values.places[place].kind = PLACE_TENSOR;
     }
     if (tensor->attr_value != NULL &&
         catalog_add_attr(torch->catalog, added, tensor->attr_name, tensor->attr_value) < 0)

@@ -68,16 +68,18 @@ static int make_flat(struct torch_plan *plan)
     plan->root = torch_plan_dict(plan);
     code = plan->root == 0 ? -ENOMEM : add_tensors(plan);
     /* Scalars of a Burnpack and new values: those that are left when they were made to fit. */
-    for (size_t i = 0; i < catalog->n_values && code == 0; i++)
-        code = add_item(plan, catalog->values[i].name, catalog->values[i].id);
+    for (size_t i = 0; i < catalog->values.n && code == 0; i++)
+        code = add_item(plan, catalog->values.list[i].name, catalog->values.list[i].id);
     return code;
 }
 
 static int make_edited(struct torch_plan *plan)
 {
     const struct wfs_catalog *catalog = plan->catalog;
-    cleanup(torch_edit_done) struct torch_edit edit = {
-        .plan = plan, .catalog = catalog, .places = catalog->places, .n_places = catalog->n_places};
+    cleanup(torch_edit_done) struct torch_edit edit = {.plan = plan,
+                                                       .catalog = catalog,
+                                                       .places = catalog->values.places,
+                                                       .n_places = catalog->values.n_places};
     int code = torch_edit_places(&edit);
     if (code == 0)
         code = torch_edit_tensors(&edit);
@@ -109,13 +111,14 @@ int torch_checkpoint_graph(struct torch_plan *plan)
 {
     const struct wfs_catalog *catalog = plan->catalog;
     struct arena *arena = &plan->layout->arena;
-    graph_fork(&plan->graph, &catalog->graph, arena);
+    graph_fork(&plan->graph, &catalog->values.graph, arena);
     plan->n_owned = plan->graph.n_chunks;
     plan->owned = arena_calloc(arena, plan->n_owned, 1);
-    plan->of_storages = arena_calloc(arena, catalog->n_storages, sizeof(*plan->of_storages));
+    plan->of_storages = arena_calloc(arena, catalog->own->n_storages, sizeof(*plan->of_storages));
     int code = -ENOMEM;
     if (plan->owned != NULL && plan->of_storages != NULL)
-        code = catalog->is_object && catalog->root != 0 ? make_edited(plan) : make_flat(plan);
+        code = catalog->values.is_object && catalog->values.root != 0 ? make_edited(plan)
+                                                                      : make_flat(plan);
     return code == -ENOMEM ? wfs_fail_memory(plan->err) : code;
 }
 
@@ -180,7 +183,7 @@ static bool goes(const struct purge *purge, uint32_t id)
 static int judge(struct purge *purge)
 {
     int code = 0;
-    for (uint32_t id = 1; id <= purge->catalog->graph.n_values && code == 0; id++) {
+    for (uint32_t id = 1; id <= purge->catalog->values.graph.n_values && code == 0; id++) {
         const struct value *value = graph_at(&purge->graph, id);
         purge->is_gone[id] = goes(purge, id);
         if (!purge->is_gone[id])
@@ -197,26 +200,26 @@ int torch_purge(struct wfs_catalog *catalog,
                 int (*report)(void *ctx, const char *module, const char *name), void *ctx)
 {
     struct purge purge = {.catalog = catalog, .report = report, .ctx = ctx};
-    graph_fork(&purge.graph, &catalog->graph, &catalog->arena);
+    graph_fork(&purge.graph, &catalog->values.graph, &catalog->arena);
     const uint32_t n_owned = purge.graph.n_chunks;
     uint8_t *owned = arena_calloc(&catalog->arena, n_owned, 1);
-    autofree bool *gone = calloc((size_t)catalog->graph.n_values + 1, sizeof(*gone));
+    autofree bool *gone = calloc((size_t)catalog->values.graph.n_values + 1, sizeof(*gone));
     purge.is_gone = gone;
     if (gone == NULL || owned == NULL)
         return -ENOMEM;
     const int code = judge(&purge);
     if (code < 0)
         return code;
-    for (uint32_t id = 1; id <= catalog->graph.n_values; id++) {
+    for (uint32_t id = 1; id <= catalog->values.graph.n_values; id++) {
         struct value *own = gone[id] ? graph_own(&purge.graph, id, owned, n_owned) : NULL;
         if (gone[id] && own == NULL)
             return -ENOMEM;
         if (own != NULL)
             *own = (struct value){.kind = VALUE_NONE};
     }
-    catalog->graph = purge.graph;
-    catalog->pickle.source = NULL;
-    const bool is_empty = catalog->root != 0 && gone[catalog->root];
-    catalog->is_object = catalog->is_object && !purge.has_tensors && !is_empty;
+    catalog->values.graph = purge.graph;
+    catalog->values.pickle.source = NULL;
+    const bool is_empty = catalog->values.root != 0 && gone[catalog->values.root];
+    catalog->values.is_object = catalog->values.is_object && !purge.has_tensors && !is_empty;
     return 0;
 }

@@ -308,13 +308,13 @@ static int follow_tensors(struct torch_edit *edit)
 static int claim_all(struct torch_edit *edit)
 {
     const struct wfs_catalog *catalog = edit->catalog;
-    const size_t n_room = (size_t)edit->n_places + catalog->n_tensors + catalog->n_values + 2;
+    const size_t n_room = (size_t)edit->n_places + catalog->n_tensors + catalog->values.n + 2;
     if (n_room >= UINT32_MAX)
         return wfs_fail(edit->plan->err, E2BIG, "too many tensors and values");
     edit->nodes = calloc(n_room, sizeof(*edit->nodes));
     edit->walk = calloc(n_room, sizeof(*edit->walk));
     edit->taker_nodes = calloc(n_room, sizeof(*edit->taker_nodes));
-    edit->firsts = calloc((size_t)catalog->graph.n_values + 1, sizeof(*edit->firsts));
+    edit->firsts = calloc((size_t)catalog->values.graph.n_values + 1, sizeof(*edit->firsts));
     edit->n_same = calloc((size_t)edit->n_places + 1, sizeof(*edit->n_same));
     if (edit->nodes == NULL || edit->walk == NULL || edit->taker_nodes == NULL ||
         edit->firsts == NULL || edit->n_same == NULL)
@@ -327,9 +327,9 @@ static int claim_all(struct torch_edit *edit)
     }
     for (uint32_t i = 0; i < catalog->n_tensors; i++)
         claim(edit, catalog->tensors[i].place, PLACE_TENSOR, i, catalog->tensors[i].key, 0);
-    for (uint32_t i = 0; i < catalog->n_values; i++)
-        claim(edit, catalog->values[i].place, PLACE_VALUE, i, catalog->values[i].name,
-              catalog->values[i].id);
+    for (uint32_t i = 0; i < catalog->values.n; i++)
+        claim(edit, catalog->values.list[i].place, PLACE_VALUE, i, catalog->values.list[i].name,
+              catalog->values.list[i].id);
     return follow_tensors(edit);
 }
 

@@ -256,7 +256,7 @@ static int count_users(struct torch_edit *edit)
 static int count_uses(struct torch_plan *plan)
 {
     const struct graph *graph = &plan->graph;
-    for (uint32_t id = 1; id <= plan->catalog->graph.n_values; id++) {
+    for (uint32_t id = 1; id <= plan->catalog->values.graph.n_values; id++) {
         const struct value *value = graph_at(graph, id);
         for (uint32_t i = 0; value_has_items(value) && i < value->n; i++) {
             const uint32_t item = value_items(value)[i];

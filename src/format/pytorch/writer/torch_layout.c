@@ -235,11 +235,11 @@ static int add_all(struct torch_plan *plan, struct zip_writer *zip,
 static int add_same_pickle(struct torch_plan *plan, struct zip_writer *zip)
 {
     const struct wfs_catalog *catalog = plan->catalog;
-    const struct value_bytes *pickle = &catalog->pickle;
+    const struct value_bytes *pickle = &catalog->values.pickle;
     const struct wfs_tensor *tensor =
         tensor_of(plan, pickle->source, pickle->offset, pickle->n_bytes);
-    for (uint32_t i = 0; i < catalog->n_storages; i++) {
-        struct torch_record *storage = torch_record_of(plan, &catalog->storages[i]);
+    for (uint32_t i = 0; i < catalog->own->n_storages; i++) {
+        struct torch_record *storage = torch_record_of(plan, &catalog->own->storages[i]);
         if (storage == NULL)
             return -ENOMEM;
         if (storage->number != 0)
@@ -247,7 +247,7 @@ static int add_same_pickle(struct torch_plan *plan, struct zip_writer *zip)
         plan->order[plan->n_order++] = (uint32_t)(storage - plan->records);
         storage->number = plan->n_order;
     }
-    struct zip_record record = {.crc = catalog->pickle_crc};
+    struct zip_record record = {.crc = catalog->values.pickle_crc};
     int code = tensor == NULL ? -ENOMEM : name_record(plan, &record, "", "data.pkl", 8);
     if (code == 0)
         code = add_tensor(plan, zip, &record, tensor, record.crc != 0);
@@ -274,7 +274,7 @@ static int add_new_pickle(struct torch_plan *plan, struct zip_writer *zip)
 /* Makes room for the order of records, and forgets the numbers that they had in a pickle before. */
 static int reset_order(struct torch_plan *plan)
 {
-    const size_t n_room = (size_t)plan->n_records + plan->catalog->n_storages + 1;
+    const size_t n_room = (size_t)plan->n_records + plan->catalog->own->n_storages + 1;
     if (plan->order == NULL)
         plan->order = calloc(n_room, sizeof(*plan->order));
     if (plan->order == NULL)
@@ -288,8 +288,9 @@ static int reset_order(struct torch_plan *plan)
 int torch_layout_make(struct torch_plan *plan)
 {
     cleanup(zip_writer_done) struct zip_writer zip = {.layout = plan->layout};
-    const bool is_same = plan->catalog->pickle.source != NULL && plan->catalog->is_object &&
-                         !plan->is_changed && plan->root == plan->catalog->root;
+    const bool is_same = plan->catalog->values.pickle.source != NULL &&
+                         plan->catalog->values.is_object && !plan->is_changed &&
+                         plan->root == plan->catalog->values.root;
     int code = reset_order(plan);
     if (code == 0)
         code = is_same ? add_same_pickle(plan, &zip) : add_new_pickle(plan, &zip);

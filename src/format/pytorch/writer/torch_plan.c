@@ -163,8 +163,8 @@ static bool is_permuted(const struct wfs_tensor *tensor)
 static bool is_as_loaded(const struct torch_plan *plan, const struct wfs_tensor *tensor)
 {
     const struct wfs_catalog *catalog = plan->catalog;
-    return tensor->place == 0 || tensor->place > catalog->n_places ||
-           catalog->places[tensor->place].stamp == catalog_stamp(tensor);
+    return tensor->place == 0 || tensor->place > catalog->values.n_places ||
+           catalog->values.places[tensor->place].stamp == catalog_stamp(tensor);
 }
 
 struct wanted {
@@ -341,7 +341,7 @@ static int make_record(struct torch_plan *plan, const struct catalog_storage *st
 
 struct torch_record *torch_record_of(struct torch_plan *plan, const struct catalog_storage *storage)
 {
-    uint32_t *slot = &plan->of_storages[storage - plan->catalog->storages], found;
+    uint32_t *slot = &plan->of_storages[storage - plan->catalog->own->storages], found;
     struct torch_record record;
     if (*slot != 0)
         return &plan->records[*slot - 1];
