@@ -8,7 +8,7 @@
 
 #include "cli/args.h"
 #include "cli/progress.h"
-#include "program/predecessor.h"
+#include "program/place.h"
 #include "program/print.h"
 #include "program/unmount.h"
 

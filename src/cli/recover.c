@@ -5,7 +5,6 @@
 #include "cli/args.h"
 #include "fuse/mount.h"
 #include "program/place.h"
-#include "program/predecessor.h"
 #include "program/print.h"
 
 #include <weightfs/array.h>

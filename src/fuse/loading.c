@@ -13,7 +13,7 @@
 #include "fuse/log.h"
 #include "fuse/process.h"
 #include "program/checkpoint.h"
-#include "program/predecessor.h"
+#include "program/place.h"
 #include "program/print.h"
 
 #include <fcntl.h>

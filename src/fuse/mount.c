@@ -12,7 +12,7 @@
 #include "fuse/process.h"
 #include "fuse/publication.h"
 #include "fuse/supervisor.h"
-#include "program/predecessor.h"
+#include "program/place.h"
 #include "program/print.h"
 
 #include <fuse_lowlevel.h>
