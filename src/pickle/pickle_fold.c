@@ -26,14 +26,6 @@ void record_done(struct pickle_record *record)
     errno = saved;
 }
 
-/* Returns the state that an object of the graph got last; 0: none. */
-static uint32_t state_of(const struct graph *graph, uint32_t id)
-{
-    const uint32_t states = value_part(graph, graph_at(graph, id), PART_STATES);
-    const struct value *list = states == 0 ? NULL : graph_at(graph, states);
-    return list == NULL || list->n == 0 ? 0 : value_items(list)[list->n - 1];
-}
-
 /* Reads a tuple, if it is one of integers. -ENOMEM. */
 static int look_at_tuple(struct pickle_record *record, const struct value *tuple,
                          struct record_field *ret)
@@ -93,10 +85,15 @@ int record_look(struct pickle_record *record, uint32_t id, struct record_field *
 int record_find(struct pickle_record *record, const char *name, struct record_field *ret)
 {
     if (record->object != 0) {
-        const uint32_t state = state_of(record->graph, record->object);
-        if (state == 0 || graph_at(record->graph, state)->kind != VALUE_DICT)
+        const struct graph *graph = record->graph;
+        const uint32_t states = value_part(graph, graph_at(graph, record->object), PART_STATES);
+        const struct value *list = states == 0 ? NULL : graph_at(graph, states);
+        if (list == NULL || list->n == 0)
             return 0;
-        const uint32_t id = value_get(record->graph, state, name);
+        const uint32_t state = value_items(list)[list->n - 1]; /* the last one counts */
+        if (graph_at(graph, state)->kind != VALUE_DICT)
+            return 0;
+        const uint32_t id = value_get(graph, state, name);
         const int code = id == 0 ? 0 : record_look(record, id, ret);
         return code < 0 ? code : id != 0;
     }

@@ -214,12 +214,6 @@ static void add_to_digest(struct digest *digest, const void *bytes, size_t n)
     digest->sum = hash_bytes(bytes, n < MAX_KEY_BYTES ? n : MAX_KEY_BYTES, digest->sum + n + 1);
 }
 
-/* Returns the list of a call frozenset([...]), which a set is in old protocols, or 0. */
-static uint32_t items_of_set(const struct graph *graph, const struct value *value)
-{
-    return is_call(graph, value, NULL, "frozenset") ? torch_arg(graph, value->call.args, 0) : 0;
-}
-
 /* Adds a number, a text, or bytes in any of their spellings. Returns false for all others. */
 static bool add_leaf_to_digest(struct digest *digest, uint32_t id)
 {
@@ -257,8 +251,11 @@ static void digest_key(struct digest *digest, uint32_t id)
     digest->n_left--;
     if (add_leaf_to_digest(digest, id))
         return;
-    const uint32_t items = items_of_set(digest->graph, value);
-    id = items != 0 ? items : id;
+    /* frozenset([...]), which a set is in old protocols */
+    if (is_call(digest->graph, value, NULL, "frozenset")) {
+        const uint32_t items = torch_arg(digest->graph, value->call.args, 0);
+        id = items != 0 ? items : id;
+    }
     digest->depth++;
     for (uint32_t i = 0; digest->n_left > 0 && (child = value_child(digest->graph, id, i)) != 0;
          i++)

@@ -211,14 +211,6 @@ void torch_array_note_data(struct torch *torch, const struct value *call)
             torch->notes |= PICKLE_LATIN1;
 }
 
-/* Sets the size of elements whose dtype does not state one: an even share of the bytes. */
-static void share_bytes(struct item *item, uint64_t n_elems, uint64_t n_bytes)
-{
-    const uint64_t n_each = n_elems == 0 || n_bytes < n_elems ? 1 : n_bytes / n_elems;
-    if (item->class != NULL && item->n_bytes == 0 && n_each <= INT32_MAX)
-        item->n_bytes = (uint32_t)n_each;
-}
-
 /* Sets the text about elements that are not a dtype: ">M8[D]", "module.class". */
 static void set_text(struct torch *torch, const struct item *item, struct torch_tensor *ret)
 {
@@ -255,8 +247,11 @@ static int torch_array_read(struct torch *torch, uint32_t id, struct torch_tenso
         return is_bytes;
     const struct wfs_shape shape = {ret->rank, ret->dims};
     code = wfs_shape_count(&shape, &n);
-    if (code == 0 && is_bytes)
-        share_bytes(&item, n, bytes.n_bytes);
+    /* Elements whose dtype does not state their size have an even share of the bytes. */
+    if (code == 0 && is_bytes && item.class != NULL && item.n_bytes == 0) {
+        const uint64_t n_each = n == 0 || bytes.n_bytes < n ? 1 : bytes.n_bytes / n;
+        item.n_bytes = n_each <= INT32_MAX ? (uint32_t)n_each : 0;
+    }
     if (is_known && item.n_bytes == 0)
         return 0;
     if (!is_bytes)

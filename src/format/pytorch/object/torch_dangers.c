@@ -224,13 +224,6 @@ bool torch_is_harmless(const struct graph *graph, uint32_t id)
     return is_listed(harmless, sizeof(harmless) / sizeof(*harmless), module, name, strlen(name));
 }
 
-/* A hash decides whether names are equal; it is keyed, so that nobody can prepare equal ones. */
-static uint64_t hash_of(const struct value_global *global)
-{
-    return hash_bytes(global->name, global->n_name,
-                      hash_bytes(global->module, global->n_module, hash_seed()));
-}
-
 static bool is_hash(const void *ctx, uint32_t i)
 {
     const struct torch_dangers *found = ctx;
@@ -242,7 +235,10 @@ static bool add_name(struct torch *torch, const struct value_global *global)
 {
     struct torch_dangers *found = torch->dangers;
     uint32_t i;
-    found->wanted = hash_of(global);
+    /* A hash decides whether names are equal; it is keyed, so that nobody can prepare equal ones.
+     */
+    found->wanted = hash_bytes(global->name, global->n_name,
+                               hash_bytes(global->module, global->n_module, hash_seed()));
     if (map_find(&found->map, found->wanted, is_hash, found, &i))
         return false;
     if (array_reserve(&found->hashes, sizeof(*found->hashes), found->n_names, 1, &found->n_room) <

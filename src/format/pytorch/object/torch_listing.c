@@ -103,12 +103,6 @@ static void add_name(struct walk *walk, const char *name)
     add_component(walk, name, strlen(name));
 }
 
-static void add_number(struct walk *walk, const char *prefix, uint32_t number)
-{
-    add_name(walk, prefix);
-    strbuf_printf(&walk->path, "%u", number);
-}
-
 /* Writes each NUL of the component at n_before as "%00", and notes where the last one is. */
 static void escape_nuls(struct walk *walk, size_t n_before)
 {
@@ -225,14 +219,6 @@ static void enter_value(struct walk *walk, enum walk_mode mode, uint32_t id)
 static void enter_items(struct walk *walk, uint32_t id)
 {
     enter_value(walk, graph_at(walk->graph, id)->kind == VALUE_DICT ? WALK_PAIRS : WALK_ITEMS, id);
-}
-
-/* Leaves the top frame. */
-static void leave_frame(struct walk *walk)
-{
-    const struct frame *frame = &walk->frames[--walk->n_frames];
-    graph_at(walk->graph, frame->id)->marks &= (uint8_t)~MARK_OPEN;
-    walk->n_modules -= frame->mode == WALK_MODULE;
 }
 
 /* ---- objects ---- */
@@ -651,7 +637,8 @@ static bool step_items(struct walk *walk, struct frame *frame)
     const bool is_item = frame->mode == WALK_ITEMS;
     if (!is_item && !torch_has_tensor(walk->graph, item))
         return true;
-    add_number(walk, is_item ? "" : "%arg", frame->mode == WALK_BOUND_ARGS ? i - 1 : i);
+    add_name(walk, is_item ? "" : "%arg");
+    strbuf_printf(&walk->path, "%u", frame->mode == WALK_BOUND_ARGS ? i - 1 : i);
     walk->item = i;
     walk->pending = item;
     return true;
@@ -761,10 +748,13 @@ static int list_graph(struct torch *torch, uint32_t root, const char *prefix)
     else
         list_value(&walk, root);
     while (walk.code == 0 && walk.n_frames > 0) {
-        if (step_frame(&walk))
+        if (step_frame(&walk)) {
             visit_pending(&walk);
-        else
-            leave_frame(&walk);
+            continue;
+        }
+        const struct frame *left = &walk.frames[--walk.n_frames];
+        graph_at(walk.graph, left->id)->marks &= (uint8_t)~MARK_OPEN;
+        walk.n_modules -= left->mode == WALK_MODULE;
     }
     return walk.code < 0 ? walk.code : report_unlisted(&walk);
 }
