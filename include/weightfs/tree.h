@@ -181,23 +181,20 @@ void wfs_tree_set_status(const struct wfs_tree *tree, const struct wfs_status *s
  * Makes a catalog of the tree: its tensors in output order (as loaded, then new ones by key), its
  * values and its metadata. Names that begin with a dot and control files are left out. Names of one
  * file are the same view of one source. Every file must have a dtype, a shape and exactly the bytes
- * that they take: err names the file and both numbers. The catalog borrows from the tree: free it
- * first, and change nothing meanwhile.
+ * that they take: err names the file and both numbers. Unless problems is NULL, a commit goes on
+ * without what cannot be part of it: visit gets a line for each. The catalog borrows from the tree:
+ * free it first, and change nothing meanwhile.
  */
-int wfs_tree_snapshot(const struct wfs_tree *tree, struct wfs_catalog **out, struct wfs_error *err);
-
-/* Makes a patch of all edits since the catalog was loaded, committed or not: what leads from the
- * catalog to the snapshot, with the errors of that. It borrows from the tree, as the snapshot. */
-int wfs_tree_patch(const struct wfs_tree *tree, struct wfs_patch **out, struct wfs_error *err);
-
-/* Does what wfs_tree_snapshot does, and goes on without what cannot be part of a commit: visit gets
- * a line for each. */
 struct wfs_tree_problems {
     void (*visit)(void *ctx, const char *text);
     void *ctx;
 };
-int wfs_tree_snapshot_most(const struct wfs_tree *tree, const struct wfs_tree_problems *problems,
-                           struct wfs_catalog **out, struct wfs_error *err);
+int wfs_tree_snapshot(const struct wfs_tree *tree, const struct wfs_tree_problems *problems,
+                      struct wfs_catalog **out, struct wfs_error *err);
+
+/* Makes a patch of all edits since the catalog was loaded, committed or not: what leads from the
+ * catalog to the snapshot, with the errors of that. It borrows from the tree, as the snapshot. */
+int wfs_tree_patch(const struct wfs_tree *tree, struct wfs_patch **out, struct wfs_error *err);
 
 /* Calls fdatasync for every edited file that needs it, before a snapshot is saved. May run in
  * parallel with readers, as wfs_node_sync; after a failure of either, call wfs_tree_rescue. */

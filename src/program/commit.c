@@ -20,7 +20,7 @@ int commit_fit(struct commit *commit, struct wfs_error *err)
         if (code == 0)
             code = wfs_patch_file(commit->patch, commit->has_digests, &commit->catalog, err);
     } else if (commit->tree != NULL) {
-        code = wfs_tree_snapshot_most(commit->tree, commit->problems, &commit->catalog, err);
+        code = wfs_tree_snapshot(commit->tree, commit->problems, &commit->catalog, err);
     }
     return code < 0 ? code
                     : wfs_catalog_fit(commit->catalog, commit->format, &commit->fit_options,

@@ -212,8 +212,7 @@ static int form_now(struct list *list, uint32_t id, struct form *ret)
     const struct entry *entry = entry_at(tree, id);
     struct description description;
     *ret = (struct form){.is_there = true, .n_bytes = edit_n_bytes(entry->node)};
-    if (entry->node->kind != NODE_FILE || valuefile_is_one(entry) ||
-        (entry->node->edit != NULL && entry->node->edit->is_lost))
+    if (entry->node->kind != NODE_FILE || valuefile_is_one(entry) || edit_is_lost(entry->node))
         return 0;
     const int code =
         sibling_describe(tree, entry->node, id, &list->changes.arena, &description, NULL);

@@ -218,7 +218,7 @@ uint64_t content_n_bytes(const struct wfs_tree *tree, const struct wfs_node *nod
 int wfs_node_check(const struct wfs_tree *tree, const struct wfs_node *node)
 {
     (void)tree;
-    if (node->edit != NULL && node->edit->is_lost)
+    if (edit_is_lost(node))
         return -EIO;
     if (node->kind != NODE_FILE || edit_is_staged(node) || node->tensor == NULL)
         return 0;
@@ -272,7 +272,7 @@ static int check_change(const struct wfs_tree *tree, const struct wfs_node *node
     uint64_t n_bytes;
     if (node->kind == NODE_VALUE && !edit_is_staged(node))
         return valuefile_n_bytes(tree, node, &n_bytes); /* how much is kept must be known */
-    return node->edit != NULL && node->edit->is_lost ? -EIO : 0;
+    return edit_is_lost(node) ? -EIO : 0;
 }
 
 /* A text is generated as a whole when it is read, and not large. */
@@ -390,7 +390,7 @@ int wfs_node_may_open(struct wfs_tree *tree, struct wfs_node *node, int flags)
         return 0; /* its reader gets the error, if there is one */
     uint64_t n_bytes;
     struct control_look look;
-    if (node->edit != NULL && node->edit->is_lost)
+    if (edit_is_lost(node))
         return -EIO;
     if (node->kind == NODE_VALUE && !edit_is_staged(node))
         return valuefile_n_bytes(tree, node, &n_bytes);
@@ -423,7 +423,7 @@ int wfs_node_sync(struct wfs_tree *tree, struct wfs_node *node)
 void wfs_tree_rescue(struct wfs_tree *tree)
 {
     for (struct edit *edit = tree->edits; edit != NULL; edit = edit->next) {
-        if (edit->has_failed)
+        if (edit->health == EDIT_FAILED)
             editfile_rescue(tree, edit);
     }
 }
@@ -434,10 +434,8 @@ int wfs_tree_sync(struct wfs_tree *tree, struct wfs_error *err)
         const int code = editfile_sync(tree, edit->node);
         if (code == 0 || !edit_is_shown(tree, edit->node))
             continue;
-        autostrbuf struct strbuf path = {0};
-        entry_path(tree, edit->node->entry, &path);
         return wfs_fail(err, -code, "the staging directory cannot keep '%s': %s",
-                        wfs_quote(path.bytes == NULL ? "?" : path.bytes).text, strerror(-code));
+                        entry_quoted(tree, edit->node->entry).text, strerror(-code));
     }
     return 0;
 }

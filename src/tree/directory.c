@@ -96,6 +96,11 @@ static bool is_shown(const struct wfs_tree *tree, uint32_t id)
     return !entry_is_scratch(tree, id);
 }
 
+static bool is_fixed(const struct wfs_tree *tree, const struct wfs_node *node)
+{
+    return node == tree->control || node == tree->out || node_is_fixed(node);
+}
+
 /* Notes that names in the directory have changed. */
 static void touch_dir(struct wfs_tree *tree, struct wfs_node *dir)
 {
@@ -211,50 +216,40 @@ int wfs_node_link(struct wfs_tree *tree, struct wfs_node *node, struct wfs_node 
 
 /* ---- removing ---- */
 
-int wfs_node_unlink(struct wfs_tree *tree, struct wfs_node *dir, const char *name)
+static int remove_name(struct wfs_tree *tree, struct wfs_node *dir, const char *name, bool is_dir)
 {
     uint32_t id;
     int code = find(tree, dir, name, &id);
     if (code < 0)
         return code;
     struct wfs_node *node = entry_at(tree, id)->node;
-    if (node->kind == NODE_DIR)
-        return -EISDIR;
-    if (node_is_fixed(node))
-        return -EPERM;
+    if ((node->kind == NODE_DIR) != is_dir)
+        return is_dir ? -ENOTDIR : -EISDIR;
+    if (is_fixed(tree, node))
+        return is_dir ? -EBUSY : -EPERM;
+    if (is_dir && entry_has_any(node))
+        return -ENOTEMPTY;
     code = notes_name(tree, WFS_RECORD_REMOVE, dir, name);
     if (code < 0)
         return code;
-    edit_mark_entry(tree, is_shown(tree, id));
+    edit_mark_entry(tree, is_shown(tree, id)); /* an empty directory is not */
     entry_remove(tree, id);
+    if (is_dir)
+        node->n_links = 0;
     edit_touch(tree, node);
     edit_release(tree, node);
     touch_dir(tree, dir);
     return 0;
 }
 
+int wfs_node_unlink(struct wfs_tree *tree, struct wfs_node *dir, const char *name)
+{
+    return remove_name(tree, dir, name, false);
+}
+
 int wfs_node_rmdir(struct wfs_tree *tree, struct wfs_node *dir, const char *name)
 {
-    uint32_t id;
-    int code = find(tree, dir, name, &id);
-    if (code < 0)
-        return code;
-    struct wfs_node *node = entry_at(tree, id)->node;
-    if (node->kind != NODE_DIR)
-        return -ENOTDIR;
-    if (node == tree->control || node == tree->out)
-        return -EBUSY;
-    if (entry_has_any(node))
-        return -ENOTEMPTY;
-    code = notes_name(tree, WFS_RECORD_REMOVE, dir, name);
-    if (code < 0)
-        return code;
-    entry_remove(tree, id);
-    node->n_links = 0;
-    edit_touch(tree, node);
-    edit_release(tree, node);
-    touch_dir(tree, dir);
-    return 0;
+    return remove_name(tree, dir, name, true);
 }
 
 /* ---- moving ---- */
@@ -271,11 +266,6 @@ static bool is_inside(const struct wfs_tree *tree, const struct wfs_node *dir,
     while (dir != ancestor && dir->entry != 0)
         dir = entry_at(tree, dir->entry)->dir;
     return dir == ancestor;
-}
-
-static bool is_fixed(const struct wfs_tree *tree, const struct wfs_node *node)
-{
-    return node == tree->control || node == tree->out || node_is_fixed(node);
 }
 
 /* Would the directory give a tensor the reserved key by its new name? */

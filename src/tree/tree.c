@@ -170,7 +170,7 @@ static int do_edit(const struct replay *state, const struct wfs_record *record)
         edit->n_bytes = edit_n_bytes(node);
     edit->number = number;
     edit->is_staged = edit->is_recorded = edit->has_mtime = true;
-    edit->is_doubtful = !state->is_same_run;
+    edit->health = state->is_same_run ? EDIT_SOUND : EDIT_DOUBTFUL;
     edit->mtime = is_there ? st.st_mtim : node_now();
     edit_touch(tree, node);
     edit_set_n_bytes(tree, edit, is_there ? (uint64_t)st.st_size : 0);
@@ -192,7 +192,8 @@ static int do_sync(struct wfs_tree *tree, const struct wfs_record *record)
         return code;
     if (!edit_is_staged(at.node) || at.node->edit->number != number)
         return -EINVAL;
-    at.node->edit->is_recorded = at.node->edit->is_doubtful = false;
+    at.node->edit->is_recorded = false;
+    at.node->edit->health = EDIT_SOUND;
     edit_set_unsynced(tree, at.node->edit, false);
     return 0;
 }
@@ -281,10 +282,11 @@ static void count(struct wfs_tree *tree)
         struct stat st;
         if (!edit->is_staged || edit->number == 0)
             continue;
-        edit->is_lost = datafiles_stat(&tree->stage->data, edit->number, &st) < 0;
-        tree->replayed.n_lost += edit->is_lost;
+        tree->replayed.n_doubtful += edit->health == EDIT_DOUBTFUL;
+        if (datafiles_stat(&tree->stage->data, edit->number, &st) < 0)
+            edit->health = EDIT_LOST;
+        tree->replayed.n_lost += edit_is_lost(edit->node);
         tree->replayed.n_unsynced += edit->is_unsynced;
-        tree->replayed.n_doubtful += edit->is_doubtful;
     }
     tree->replayed.n_edits = wfs_tree_n_edits(tree);
 }
@@ -415,7 +417,7 @@ int wfs_tree_committed(struct wfs_tree *tree, uint64_t generation)
     edit_settle(tree, generation);
     atomic_fetch_add(&tree->n_commits, 1);
     if (tree->stage == NULL || tree->is_replaying ||
-        tree->stage->leftover.found.commit != WFS_COMMIT_COMPLETE)
+        tree->stage->leftover.commit != WFS_COMMIT_COMPLETE)
         return 0;
     return wfs_stage_note_published(tree->stage);
 }

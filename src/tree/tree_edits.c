@@ -54,16 +54,9 @@ static const char *path_of(const struct listing *listing, uint32_t id, struct ar
     return path.has_failed ? NULL : arena_copy(arena, path.bytes, path.n_bytes);
 }
 
-static struct wfs_quoted quoted_path(const struct listing *listing, uint32_t id)
-{
-    autostrbuf struct strbuf path = {0};
-    entry_path(listing->tree, id, &path);
-    return wfs_quote(path.bytes == NULL ? "?" : path.bytes);
-}
-
 static int fail_path(const struct listing *listing, uint32_t id, int code, const char *reason)
 {
-    return wfs_fail(listing->err, code, "'%s' %s", quoted_path(listing, id).text, reason);
+    return wfs_fail(listing->err, code, "'%s' %s", entry_quoted(listing->tree, id).text, reason);
 }
 
 /* ---- names ---- */
@@ -74,8 +67,8 @@ static int fail_twins(const struct listing *listing, uint32_t one, const struct 
 {
     return wfs_fail(listing->err, EINVAL,
                     "'%s' and '%s' both give the key '%s': rename one of them",
-                    quoted_path(listing, one).text, quoted_path(listing, other->entry).text,
-                    wfs_quote(other->key).text);
+                    entry_quoted(listing->tree, one).text,
+                    entry_quoted(listing->tree, other->entry).text, wfs_quote(other->key).text);
 }
 
 static int check_key(const struct listing *listing, const struct outline *outline,
@@ -197,7 +190,7 @@ static int describe(const struct listing *listing, const struct outline_item *it
                     const struct wfs_tensor *base, struct description *ret)
 {
     const struct wfs_node *node = node_of(listing, item);
-    if (node->edit != NULL && node->edit->is_lost)
+    if (edit_is_lost(node))
         return fail_path(listing, item->entry, EIO, "is lost: the staging directory failed");
     int code = sibling_describe(listing->tree, node, item->entry, &listing->patch->contents->arena,
                                 ret, listing->err);
@@ -290,7 +283,7 @@ static int describe_value(struct listing *listing, const struct outline_item *it
     }
     if (!edit_is_staged(node))
         return 0;
-    if (node->edit->is_lost)
+    if (edit_is_lost(node))
         edit->problem = (struct patch_problem){EIO, "is lost: the staging directory failed"};
     else if (node->edit->n_bytes > PATCH_VALUE_MAX)
         edit->problem = (struct patch_problem){E2BIG, "is larger than 64 MiB, the limit for JSON"};
@@ -503,8 +496,8 @@ static int tree_edits(const struct wfs_tree *tree, const struct wfs_tree_problem
 
 /* ---- snapshots and patches ---- */
 
-int wfs_tree_snapshot_most(const struct wfs_tree *tree, const struct wfs_tree_problems *problems,
-                           struct wfs_catalog **out, struct wfs_error *err)
+int wfs_tree_snapshot(const struct wfs_tree *tree, const struct wfs_tree_problems *problems,
+                      struct wfs_catalog **out, struct wfs_error *err)
 {
     auto_catalog struct wfs_catalog *made = NULL;
     auto_patch struct wfs_patch *patch = NULL;
@@ -523,11 +516,6 @@ int wfs_tree_snapshot_most(const struct wfs_tree *tree, const struct wfs_tree_pr
         made->meta.exists = made->meta.first != NULL; /* an empty map goes with the file */
     *out = steal(&made);
     return 0;
-}
-
-int wfs_tree_snapshot(const struct wfs_tree *tree, struct wfs_catalog **out, struct wfs_error *err)
-{
-    return wfs_tree_snapshot_most(tree, NULL, out, err);
 }
 
 /* What a commit would refuse is refused here, too. */

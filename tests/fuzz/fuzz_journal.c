@@ -53,7 +53,7 @@ static void look_around(struct wfs_tree *tree)
     struct wfs_catalog *snapshot = NULL;
     struct wfs_replayed replayed;
     wfs_tree_replayed(tree, &replayed);
-    if (wfs_tree_snapshot(tree, &snapshot, NULL) == 0)
+    if (wfs_tree_snapshot(tree, NULL, &snapshot, NULL) == 0)
         wfs_catalog_free(snapshot);
     wfs_tree_committed(tree, wfs_tree_generation(tree));
     wfs_tree_free(tree);

@@ -147,7 +147,7 @@ static void a_file_renamed_over_a_tensor_takes_its_description(void)
 static const char *first_keys(const struct kit *kit, char text[64])
 {
     struct wfs_catalog *snapshot = NULL;
-    check_int(wfs_tree_snapshot(kit->tree, &snapshot, NULL), 0);
+    check_int(wfs_tree_snapshot(kit->tree, NULL, &snapshot, NULL), 0);
     text[0] = '\0';
     for (size_t i = 0; snapshot != NULL && i < 3; i++)
         strcat(strcat(text, i == 0 ? "" : " "), wfs_catalog_tensor(snapshot, i)->key);
@@ -264,7 +264,7 @@ static void attributes_reinterpret(void)
     check_int(kit_set_attr(&kit, "c", "param_id", "p7"), 0);
     check_str(kit_attr(&kit, "c", "param_id"), "p7");
     struct wfs_catalog *snapshot = NULL;
-    check_int(wfs_tree_snapshot(kit.tree, &snapshot, NULL), 0);
+    check_int(wfs_tree_snapshot(kit.tree, NULL, &snapshot, NULL), 0);
     check_str(wfs_tensor_attr(wfs_catalog_find(snapshot, "c"), "param_id"), "p7");
     wfs_catalog_free(snapshot);
     /* Foreign ones, their flags and limits. */
@@ -309,7 +309,7 @@ static void metadata_is_edited_as_a_file_and_as_attributes(void)
         wfs_node_remove_xattr(kit.tree, wfs_tree_root(kit.tree), "user.weightfs.metadata.format"),
         -ENODATA);
     struct wfs_catalog *snapshot = NULL;
-    check_int(wfs_tree_snapshot(kit.tree, &snapshot, NULL), 0);
+    check_int(wfs_tree_snapshot(kit.tree, NULL, &snapshot, NULL), 0);
     check_str(wfs_catalog_meta(snapshot)->name, "who");
     check(wfs_catalog_meta(snapshot)->next == NULL);
     wfs_catalog_free(snapshot);
@@ -338,7 +338,7 @@ static void editors_replace_metadata_by_files_of_theirs(void)
     const char *good = "{\"z\": \"1\", \"a\": \"\\u0000x\"}";
     check_int(kit_write(&kit, ".weightfs/sedAbC", good, strlen(good)), 0);
     check_int(kit_mv(&kit, ".weightfs/sedAbC", path, 0), 0);
-    check_int(wfs_tree_snapshot(kit.tree, &snapshot, NULL), 0);
+    check_int(wfs_tree_snapshot(kit.tree, NULL, &snapshot, NULL), 0);
     check_str(wfs_catalog_meta(snapshot)->name, "z");
     check_uint(wfs_catalog_meta(snapshot)->next->n_bytes, 2);
     wfs_catalog_free(snapshot);
@@ -347,7 +347,7 @@ static void editors_replace_metadata_by_files_of_theirs(void)
     check_int(kit_mv(&kit, ".weightfs/metadata.json~", path, 0), 0);
     check_str(kit_attr(&kit, "", "metadata.z"), "1");
     check_int(kit_rm(&kit, path), 0);
-    check_int(wfs_tree_snapshot(kit.tree, &snapshot, NULL), 0);
+    check_int(wfs_tree_snapshot(kit.tree, NULL, &snapshot, NULL), 0);
     check(wfs_catalog_meta(snapshot) == NULL);
     wfs_catalog_free(snapshot);
     check_int(kit_set_attr(&kit, "", "metadata.z", "2"), 0);
@@ -412,7 +412,7 @@ static void strided_tensors_are_copied_before_they_are_described_anew(void)
 static void check_tied(struct kit *kit, const char *key, const char *other)
 {
     struct wfs_catalog *catalog = NULL;
-    if (!check_int(wfs_tree_snapshot(kit->tree, &catalog, &kit->err), 0))
+    if (!check_int(wfs_tree_snapshot(kit->tree, NULL, &catalog, &kit->err), 0))
         return;
     const struct wfs_tensor *a = wfs_catalog_find(catalog, key);
     const struct wfs_tensor *b = wfs_catalog_find(catalog, other);

@@ -29,7 +29,7 @@ static void edits_need_few_descriptors(void)
         snprintf(name, sizeof(name), "w%03d", i);
         check_int(wfs_node_write(kit.tree, kit_at(&kit, name), 99, "x", 1, false), 1);
     }
-    check_int(wfs_tree_snapshot(kit.tree, &snapshot, NULL), 0);
+    check_int(wfs_tree_snapshot(kit.tree, NULL, &snapshot, NULL), 0);
     for (int i = 0; i < N; i++) {
         char bytes[100];
         check_int(wfs_tensor_read(wfs_catalog_tensor(snapshot, (size_t)i), 0, bytes, 100), 100);

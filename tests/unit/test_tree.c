@@ -153,7 +153,7 @@ static void odd_keys_come_back_in_both_layouts_and_kinds_of_files(void)
             kit_add(catalog, longest[i], WFS_U8, 3, 0, 300 + i * 3);
         kit_add(catalog, deep, WFS_U8, 3, 0, 400);
         kit_open(&kit, catalog, options, false);
-        check_int(wfs_tree_snapshot(kit.tree, &snapshot, &kit.err), 0);
+        check_int(wfs_tree_snapshot(kit.tree, NULL, &snapshot, &kit.err), 0);
         check_uint(wfs_catalog_n_tensors(snapshot), N_KEYS + 4);
         for (size_t i = 0; i < wfs_catalog_n_tensors(snapshot); i++) {
             const struct wfs_tensor *tensor = wfs_catalog_tensor(snapshot, i);
@@ -359,7 +359,7 @@ static void tied_tensors_are_hard_links(void)
     check_bytes(bytes + 1, kit_bytes + 1, 23);
     free(bytes);
     struct wfs_catalog *snapshot = NULL;
-    check_int(wfs_tree_snapshot(kit.tree, &snapshot, &kit.err), 0);
+    check_int(wfs_tree_snapshot(kit.tree, NULL, &snapshot, &kit.err), 0);
     check_str(wfs_tensor_attr(wfs_catalog_tensor(snapshot, 1), "param_id"), "p2");
     check(wfs_tensor_attr(wfs_catalog_tensor(snapshot, 0), "param_id") == NULL);
     wfs_catalog_free(snapshot);
@@ -417,7 +417,7 @@ static void what_is_no_tensor_is_a_json_file(void)
     check_int(wfs_node_open(kit.tree, kit_at(&kit, "epoch.json"), O_WRONLY), 0);
     check_int(kit_mv(&kit, "epoch.json", "x.json", 0), 0);
     check_int(wfs_node_link(kit.tree, kit_at(&kit, "x.json"), kit_at(&kit, "head"), "y"), -EPERM);
-    check_int(wfs_tree_snapshot(kit.tree, &snapshot, NULL), 0);
+    check_int(wfs_tree_snapshot(kit.tree, NULL, &snapshot, NULL), 0);
     check_uint(wfs_catalog_n_tensors(snapshot), 6);
     check_uint(wfs_catalog_n_values(snapshot), 5);
     bool has_moved = false;
@@ -427,7 +427,7 @@ static void what_is_no_tensor_is_a_json_file(void)
     wfs_catalog_free(snapshot);
     check_int(kit_rm(&kit, "optimizer/group.json"), 0);
     check(wfs_tree_has_pending(kit.tree));
-    check_int(wfs_tree_snapshot(kit.tree, &snapshot, NULL), 0);
+    check_int(wfs_tree_snapshot(kit.tree, NULL, &snapshot, NULL), 0);
     check_uint(wfs_catalog_n_values(snapshot), 4);
     wfs_catalog_free(snapshot);
     kit_close(&kit);

@@ -68,7 +68,7 @@ static int do_step(struct kit *kit, int step)
     case 13:
         return wfs_node_open(tree, kit_at(kit, ".weightfs/tensors.csv"), O_RDONLY);
     default:
-        code = wfs_tree_snapshot(tree, &snapshot, &err);
+        code = wfs_tree_snapshot(tree, NULL, &snapshot, &err);
         wfs_catalog_free(snapshot);
         check(code == 0 || err.code == -code);
         /* What an earlier failure left out makes a file that cannot be committed. */
@@ -158,7 +158,7 @@ static struct kit edited;
 static int snapshot(struct wfs_error *err)
 {
     struct wfs_catalog *catalog = NULL;
-    const int code = wfs_tree_snapshot(edited.tree, &catalog, err);
+    const int code = wfs_tree_snapshot(edited.tree, NULL, &catalog, err);
     wfs_catalog_free(catalog);
     return code;
 }

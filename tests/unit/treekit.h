@@ -266,7 +266,7 @@ static inline const char *kit_commit(struct kit *kit)
     size_t n = 0;
     keys[0] = '\0';
     kit->err.code = 0;
-    if (wfs_tree_snapshot(kit->tree, &catalog, &kit->err) < 0)
+    if (wfs_tree_snapshot(kit->tree, NULL, &catalog, &kit->err) < 0)
         return kit->err.text;
     for (size_t i = 0; i < wfs_catalog_n_tensors(catalog); i++)
         n += (size_t)snprintf(keys + n, sizeof(keys) - n, "%s ",
@@ -308,7 +308,7 @@ static inline bool kit_commits(struct kit *kit, const char *key, const char *dty
 {
     struct wfs_catalog *catalog = NULL;
     struct wfs_error err = {0};
-    if (!check_int(wfs_tree_snapshot(kit->tree, &catalog, &err), 0)) {
+    if (!check_int(wfs_tree_snapshot(kit->tree, NULL, &catalog, &err), 0)) {
         printf("# %s\n", err.text);
         return false;
     }

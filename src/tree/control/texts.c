@@ -12,7 +12,6 @@
 #include "tree/node/entry.h"
 #include "tree/node/node.h"
 #include "tree/stage/stage.h"
-#include "tree/stage/statusfile.h"
 
 #include <jansson.h>
 

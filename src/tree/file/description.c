@@ -21,20 +21,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns the path for messages. */
-static struct wfs_quoted quoted_path(const struct wfs_tree *tree, uint32_t id)
-{
-    autostrbuf struct strbuf path = {0};
-    entry_path(tree, id, &path);
-    return path.bytes == NULL ? wfs_quote("?") : wfs_quote_n(path.bytes, path.n_bytes);
-}
-
 /* Returns code, with a message when it is an error. */
 static int fail_content(const struct wfs_tree *tree, uint32_t id, int code, struct wfs_error *err)
 {
     if (code == -ENOMEM)
         return wfs_fail_memory(err);
-    return code < 0 ? wfs_fail(err, -code, "cannot read '%s': %s", quoted_path(tree, id).text,
+    return code < 0 ? wfs_fail(err, -code, "cannot read '%s': %s", entry_quoted(tree, id).text,
                                strerror(-code))
                     : 0;
 }
@@ -67,7 +59,7 @@ static bool has_magic(const char *front, size_t n_bytes)
 static int begins_like_npy(const struct wfs_tree *tree, const struct wfs_node *node)
 {
     char front[NPY_MAGIC_BYTES];
-    if (!edit_is_staged(node) || node->edit->n_bytes < sizeof(front) || node->edit->is_lost)
+    if (!edit_is_staged(node) || node->edit->n_bytes < sizeof(front) || edit_is_lost(node))
         return 0; /* a commit says that a file is lost */
     const ssize_t n = editfile_read(tree, node, 0, front, sizeof(front));
     return n < 0 ? (int)n : has_magic(front, (size_t)n);
@@ -160,7 +152,7 @@ static int look_for_header(const struct wfs_tree *tree, const struct wfs_node *n
         return fail_content(tree, id, code, err);
     code = npy_parse(front, n_front, arena, &header, &reason);
     if (code < 0 && code != -ENOMEM)
-        return wfs_fail(err, -code, "'%s' %s", quoted_path(tree, id).text, reason);
+        return wfs_fail(err, -code, "'%s' %s", entry_quoted(tree, id).text, reason);
     if (code == 0)
         code = take_header(node, &header, arena, description);
     return fail_content(tree, id, code, err);
@@ -202,7 +194,7 @@ static int description_make(const struct wfs_tree *tree, const struct wfs_node *
 static int fail_unknown(const struct wfs_tree *tree, uint32_t id,
                         const struct description *description, struct wfs_error *err)
 {
-    const struct wfs_quoted path = quoted_path(tree, id);
+    const struct wfs_quoted path = entry_quoted(tree, id);
     if (description->is_framed)
         return wfs_fail(err, EINVAL,
                         "'%s': numpy has no name for its dtype: set user.weightfs.dtype "
@@ -233,7 +225,7 @@ static int fail_size(const struct wfs_tree *tree, uint32_t id,
     autostrbuf struct strbuf shape = {0};
     shape_print(&shape, &description->shape);
     const char *dtype = wfs_dtype_name((enum wfs_dtype)description->dtype);
-    const struct wfs_quoted path = quoted_path(tree, id);
+    const struct wfs_quoted path = entry_quoted(tree, id);
     const struct wfs_quoted dims = wfs_quote(shape.bytes == NULL ? "" : shape.bytes);
     if (code < 0)
         return wfs_fail(err, EINVAL, "'%s': %s %s is not a whole number of bytes below 2^64",
@@ -275,7 +267,7 @@ int description_check(const struct wfs_tree *tree, const struct wfs_node *node, 
         return fail_content(tree, id, is_npy, err);
     if (is_npy > 0)
         return wfs_fail(err, EINVAL, "'%s' contains a .npy file: give it a name that ends in .npy",
-                        quoted_path(tree, id).text);
+                        entry_quoted(tree, id).text);
     return fail_size(tree, id, description, code, n_bytes, err);
 }
 

@@ -18,7 +18,7 @@ ssize_t editfile_read(const struct wfs_tree *tree, const struct wfs_node *node, 
                       void *buf, size_t n_bytes)
 {
     const struct edit *edit = node->edit;
-    if (edit->is_lost)
+    if (edit_is_lost(node))
         return -EIO;
     if (offset >= edit->n_bytes)
         return 0;
@@ -77,7 +77,7 @@ int editfile_source(const struct wfs_tree *tree, const struct wfs_node *node, st
     struct staged_file *file = malloc(sizeof(*file));
     if (file == NULL)
         return -ENOMEM;
-    *file = (struct staged_file){&tree->stage->data, edit->number, edit->is_lost};
+    *file = (struct staged_file){&tree->stage->data, edit->number, edit_is_lost(node)};
     return source_new(&kind, "an edit", file, edit->n_bytes, out);
 }
 
@@ -96,7 +96,7 @@ int editfile_adopt(struct wfs_tree *tree, struct wfs_node *node, uint64_t number
         datafiles_remove(&tree->stage->data, edit->number);
     edit->number = number;
     edit->is_staged = edit->is_recorded = true;
-    edit->has_failed = edit->is_doubtful = false;
+    edit->health = edit_is_lost(node) ? EDIT_LOST : EDIT_SOUND;
     edit_set_unsynced(tree, edit, true);
     edit_set_n_bytes(tree, edit, n_bytes);
     return 0;
@@ -127,7 +127,8 @@ void editfile_touch(struct wfs_tree *tree, struct wfs_node *node)
     edit_set_unsynced(tree, node->edit, true);
     node->edit->has_mtime = true;
     node->edit->mtime = node_now();
-    node->edit->mode &= ~node_privileges(node->edit->mode);
+    const mode_t mode = node->edit->mode;
+    node->edit->mode &= ~(mode_t)(S_ISUID | ((mode & S_IXGRP) != 0 ? S_ISGID : 0));
     edit_touch(tree, node);
     edit_mark(tree, node->edit);
 }
@@ -139,17 +140,17 @@ int editfile_sync(struct wfs_tree *tree, struct wfs_node *node)
     struct edit *edit = node->edit;
     if (edit == NULL || !edit->is_staged)
         return 0;
-    if (edit->is_lost)
+    if (edit_is_lost(node))
         return -EIO;
     if (!edit->is_unsynced || edit->number == 0)
         return 0;
     int code = datafiles_sync(&tree->stage->data, edit->number);
-    edit->has_failed = code < 0;
+    edit->health = code < 0 ? EDIT_FAILED : EDIT_SOUND;
     if (code == 0)
         code = notes_synced(tree, node);
     if (code < 0)
         return code;
-    edit->is_recorded = edit->is_doubtful = false;
+    edit->is_recorded = false;
     edit_set_unsynced(tree, edit, false);
     return 0;
 }
@@ -179,16 +180,15 @@ void editfile_rescue(struct wfs_tree *tree, struct edit *edit)
     struct datafiles *data = &tree->stage->data;
     uint64_t number;
     int code = datafiles_make(data, &number);
-    edit->has_failed = false;
-    if (code < 0) {
-        edit->is_lost = true;
+    edit->health = EDIT_LOST;
+    if (code < 0)
         return;
-    }
     code = copy_staged(data, edit, number);
     if (code == 0)
         code = notes_edit(tree, edit->node, number);
-    edit->is_lost = code < 0;
     datafiles_remove(data, code < 0 ? number : edit->number);
-    if (code == 0)
+    if (code == 0) {
         edit->number = number;
+        edit->health = EDIT_SOUND;
+    }
 }

@@ -265,47 +265,33 @@ static int set_backups_aside(const struct wfs_tree *tree, bool is_value, struct 
 
 /* ---- places ---- */
 
-static bool is_taken(const uint8_t *taken, uint32_t order)
-{
-    return (taken[order / 8] >> order % 8 & 1) != 0;
-}
-
-static void take(uint8_t *taken, uint32_t order)
-{
-    taken[order / 8] |= (uint8_t)(1u << order % 8);
-}
-
-/* A file of a value that was moved over another one still takes its own place, too. */
-static void take_places(const struct wfs_tree *tree, const struct outline_item *item,
-                        uint8_t *taken)
-{
-    const size_t value = valuefile_origin(tree, item->entry, item->order);
-    if (item->order != ORDER_NEW)
-        take(taken, item->order);
-    if (value != SIZE_MAX)
-        take(taken, (uint32_t)(wfs_catalog_n_tensors(tree->catalog) + value));
-}
-
 /* A file that was removed and created again gets its old place, unless another file has that now.
  */
 static int give_back_places(const struct wfs_tree *tree, bool is_value, struct outline *outline)
 {
     const size_t n = wfs_catalog_n_tensors(tree->catalog) + wfs_catalog_n_values(tree->catalog);
-    autofree uint8_t *taken = tree->loaded.n_slots == 0 ? NULL : calloc(n / 8 + 1, 1);
-    if (taken == NULL)
+    autofree bool *is_taken = tree->loaded.n_slots == 0 ? NULL : calloc(n + 1, sizeof(bool));
+    if (is_taken == NULL)
         return tree->loaded.n_slots == 0 ? 0 : -ENOMEM;
-    for (size_t i = 0; i < outline->n_items; i++)
-        take_places(tree, &outline->items[i], taken);
+    for (size_t i = 0; i < outline->n_items; i++) {
+        const struct outline_item *item = &outline->items[i];
+        const size_t value = valuefile_origin(tree, item->entry, item->order);
+        if (item->order != ORDER_NEW)
+            is_taken[item->order] = true;
+        /* A file of a value that was moved over another one still takes its own place, too. */
+        if (value != SIZE_MAX)
+            is_taken[wfs_catalog_n_tensors(tree->catalog) + value] = true;
+    }
     for (size_t i = 0; i < outline->n_items; i++) {
         struct outline_item *item = &outline->items[i];
         const uint32_t order = item->order != ORDER_NEW || item->key == NULL
                                    ? ORDER_NEW
                                    : namesake_find(tree, item->key, is_value);
-        if (order == ORDER_NEW || is_taken(taken, order))
+        if (order == ORDER_NEW || is_taken[order])
             continue;
         item->order = order;
         item->key = namesake_key(tree, order);
-        take(taken, order);
+        is_taken[order] = true;
     }
     return 0;
 }
@@ -353,13 +339,18 @@ void outline_done(struct outline *outline)
     *outline = (struct outline){0};
 }
 
-static int visit_all(const struct wfs_tree *tree, const struct outline *outline, bool is_value,
-                     int (*visit)(void *ctx, const struct wfs_tree_file *file), void *ctx)
+int wfs_tree_each(const struct wfs_tree *tree,
+                  int (*visit)(void *ctx, const struct wfs_tree_file *file), void *ctx)
 {
+    cleanup(arena_done) struct arena arena = {0};
+    cleanup(outline_done) struct outline tensors = {0};
+    cleanup(outline_done) struct outline values = {0};
     autostrbuf struct strbuf path = {0};
-    int code = 0;
-    for (size_t i = 0; i < outline->n_items && code == 0; i++) {
-        const struct outline_item *item = &outline->items[i];
+    int code = outline_make(tree, &arena, &tensors, &values);
+    for (size_t i = 0; i < tensors.n_items + values.n_items && code == 0; i++) {
+        const bool is_value = i >= tensors.n_items;
+        const struct outline_item *item =
+            is_value ? &values.items[i - tensors.n_items] : &tensors.items[i];
         path.n_bytes = 0;
         entry_path(tree, item->entry, &path);
         if (path.has_failed)
@@ -368,20 +359,5 @@ static int visit_all(const struct wfs_tree *tree, const struct outline *outline,
                                            is_value};
         code = visit(ctx, &file);
     }
-    return code;
-}
-
-int wfs_tree_each(const struct wfs_tree *tree,
-                  int (*visit)(void *ctx, const struct wfs_tree_file *file), void *ctx)
-{
-    struct arena arena = {0};
-    cleanup(outline_done) struct outline tensors = {0};
-    cleanup(outline_done) struct outline values = {0};
-    int code = outline_make(tree, &arena, &tensors, &values);
-    if (code == 0)
-        code = visit_all(tree, &tensors, false, visit, ctx);
-    if (code == 0)
-        code = visit_all(tree, &values, true, visit, ctx);
-    arena_done(&arena);
     return code;
 }

@@ -56,6 +56,14 @@ struct edit_copy {
     uint64_t version; /* of the edit, after the last piece */
 };
 
+/* Of a staged file. */
+enum edit_health {
+    EDIT_SOUND,
+    EDIT_DOUBTFUL, /* its writes may be torn: power was lost after them */
+    EDIT_FAILED,   /* the last fdatasync did */
+    EDIT_LOST,     /* it failed and could not be copied */
+};
+
 struct edit {
     struct wfs_node *node;
     struct edit *next, *previous; /* all of the tree */
@@ -69,12 +77,10 @@ struct edit {
     bool is_staged;        /* the content is the staged file, not the catalog's tensor */
     bool is_unsynced;      /* the staged file has writes that fdatasync has not seen */
     bool is_recorded;      /* the journal has a record of such writes */
-    bool is_doubtful;      /* they may be torn: power was lost after them */
-    bool has_failed;       /* the last fdatasync of the staged file did */
-    bool is_lost;          /* the staged file failed and could not be copied */
-    bool is_namesake;      /* the node's tensor is only the one that was loaded with its key */
-    bool has_new_header;   /* dtype or shape were set: a generated header is not what it was */
-    bool has_new_text;     /* the content was set by an attribute of the root */
+    enum edit_health health;
+    bool is_namesake;    /* the node's tensor is only the one that was loaded with its key */
+    bool has_new_header; /* dtype or shape were set: a generated header is not what it was */
+    bool has_new_text;   /* the content was set by an attribute of the root */
     bool has_atime, has_mtime, has_mode, has_dtype, has_shape;
     uint8_t dtype;
     struct wfs_shape shape;      /* dims are malloc'ed */
@@ -86,6 +92,11 @@ struct edit {
 static inline bool edit_is_staged(const struct wfs_node *node)
 {
     return node->edit != NULL && node->edit->is_staged;
+}
+
+static inline bool edit_is_lost(const struct wfs_node *node)
+{
+    return node->edit != NULL && node->edit->health == EDIT_LOST;
 }
 
 /* Returns the edit of the node, which is made when it has none. NULL: no memory. */

@@ -309,6 +309,13 @@ void entry_path(const struct wfs_tree *tree, uint32_t id, struct strbuf *text)
     way_done(&way);
 }
 
+struct wfs_quoted entry_quoted(const struct wfs_tree *tree, uint32_t id)
+{
+    autostrbuf struct strbuf path = {0};
+    entry_path(tree, id, &path);
+    return path.bytes == NULL ? wfs_quote("?") : wfs_quote_n(path.bytes, path.n_bytes);
+}
+
 bool entry_is_scratch(const struct wfs_tree *tree, uint32_t id)
 {
     for (uint32_t at = id; at != 0; at = entry_at(tree, at)->dir->entry) {

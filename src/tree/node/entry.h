@@ -52,6 +52,9 @@ struct wfs_node *entry_metadata(const struct wfs_tree *tree);
 /* Adds the path from the root, without a leading slash. */
 void entry_path(const struct wfs_tree *tree, uint32_t id, struct strbuf *text);
 
+/* Returns the path for messages. */
+struct wfs_quoted entry_quoted(const struct wfs_tree *tree, uint32_t id);
+
 /* Returns true when a name on the path begins with a dot: the entry is not part of a commit. */
 bool entry_is_scratch(const struct wfs_tree *tree, uint32_t id);
 

@@ -95,7 +95,7 @@ uint64_t wfs_node_number(const struct wfs_node *node)
 
 struct wfs_node *wfs_tree_node(const struct wfs_tree *tree, uint64_t number)
 {
-    if (!pool_has(&tree->nodes, (uint32_t)number))
+    if ((uint32_t)number == 0 || (uint32_t)number > tree->nodes.n_items)
         return NULL;
     struct wfs_node *node = pool_at(&tree->nodes, (uint32_t)number);
     if (node->id == 0)

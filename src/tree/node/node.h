@@ -50,12 +50,6 @@ static inline void *pool_at(const struct pool *pool, uint32_t id)
 /* Returns the number of an item, or 0 when out of memory. One that was never taken is zeroed. */
 uint32_t pool_take(struct pool *pool);
 
-/* Returns true for the number of an item that was taken, also if it was given back since. */
-static inline bool pool_has(const struct pool *pool, uint32_t id)
-{
-    return id != 0 && id <= pool->n_items;
-}
-
 void pool_give(struct pool *pool, uint32_t id);
 void pool_done(struct pool *pool);
 
@@ -184,12 +178,6 @@ uint64_t node_next_ino(struct wfs_tree *tree);
 
 /* Returns true for files whose content the tree generates: they cannot be changed. */
 bool node_is_fixed(const struct wfs_node *node);
-
-/* Returns those bits of the mode that a change of content or owner takes away. */
-static inline mode_t node_privileges(mode_t mode)
-{
-    return mode & (S_ISUID | ((mode & S_IXGRP) != 0 ? S_ISGID : 0));
-}
 
 /* Returns the current time. */
 struct timespec node_now(void);

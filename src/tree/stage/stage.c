@@ -72,22 +72,22 @@ static int complete(struct wfs_leftover *leftover, const struct wfs_record *reco
 
 static int look(void *ctx, char *text, size_t n_bytes)
 {
-    struct leftover *leftover = ctx;
+    struct wfs_leftover *leftover = ctx;
     struct wfs_record record;
     (void)n_bytes;
     if (record_parse(text, &record) < 0)
         return -EBADMSG;
-    leftover->found.n_changes += record_is_change(record.kind);
+    leftover->n_changes += record_is_change(record.kind);
     switch (record.kind) {
     case WFS_RECORD_COMMIT: /* its words are for people who read the journal */
-        leftover->found.commit = WFS_COMMIT_BEGUN;
+        leftover->commit = WFS_COMMIT_BEGUN;
         return record.n_words == 2 && strchr(record.words[1], '/') == NULL ? 0 : -EBADMSG;
     case WFS_RECORD_COMPLETE:
-        return complete(&leftover->found, &record);
+        return complete(leftover, &record);
     case WFS_RECORD_PUBLISHED:
-        leftover->found.commit = WFS_COMMIT_PUBLISHED;
-        leftover->found.published = leftover->found.complete;
-        return leftover->found.complete.is_known ? 0 : -EBADMSG;
+        leftover->commit = WFS_COMMIT_PUBLISHED;
+        leftover->published = leftover->complete;
+        return leftover->complete.is_known ? 0 : -EBADMSG;
     default:
         return 0;
     }
@@ -104,10 +104,10 @@ static int fail_read(int code, const char *name, const char *path, struct wfs_er
 /* Opens the journal, so that it can be appended to, and fills a zeroed struct. path is for
  * messages.
  */
-static int leftover_read(struct leftover *leftover, struct journal *journal, const char *path,
+static int leftover_read(struct wfs_leftover *leftover, struct journal *journal, const char *path,
                          struct wfs_error *err)
 {
-    int code = journal_open(journal, look, leftover, &leftover->found.bad_record);
+    int code = journal_open(journal, look, leftover, &leftover->bad_record);
     if (code == -EBADMSG)
         return wfs_fail(err, EBADMSG,
                         "the journal in '%s' has records that this version of weightfs does not "
@@ -115,17 +115,16 @@ static int leftover_read(struct leftover *leftover, struct journal *journal, con
                         wfs_quote(path).text);
     if (code < 0)
         return fail_read(code, "journal", path, err);
-    code = leftover_read_text(journal->dir_fd, "base", &leftover->base);
-    if (code < 0)
-        return fail_read(code, "base", path, err);
-    leftover->found.base = leftover->base;
-    return 0;
+    char *base;
+    code = leftover_read_text(journal->dir_fd, "base", &base);
+    leftover->base = base;
+    return code < 0 ? fail_read(code, "base", path, err) : 0;
 }
 
-static void leftover_done(struct leftover *leftover)
+static void leftover_done(struct wfs_leftover *leftover)
 {
-    free(leftover->base);
-    *leftover = (struct leftover){0};
+    free((char *)(uintptr_t)leftover->base);
+    *leftover = (struct wfs_leftover){0};
 }
 
 /* ---- opening ---- */
@@ -385,7 +384,7 @@ int stage_restart(struct wfs_stage *stage)
     if (code < 0)
         return code;
     stage->has_begun = false;
-    stage->leftover.found.commit = WFS_COMMIT_NONE;
+    stage->leftover.commit = WFS_COMMIT_NONE;
     journal_reserve(&stage->journal, 0);
     return 0;
 }
@@ -421,6 +420,5 @@ void stage_free(struct wfs_stage *stage, bool is_kept)
 void wfs_stage_close(struct wfs_stage *stage)
 {
     if (stage != NULL)
-        stage_free(stage,
-                   stage->leftover.found.n_changes > 0 || stage->leftover.found.bad_record > 0);
+        stage_free(stage, stage->leftover.n_changes > 0 || stage->leftover.bad_record > 0);
 }

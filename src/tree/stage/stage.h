@@ -16,6 +16,7 @@
 #define WFS_TREE_STAGE_H
 
 #include <weightfs/stage.h>
+#include <weightfs/status.h>
 #include <weightfs/strbuf.h>
 #include "tree/stage/datafiles.h"
 #include "tree/stage/journal.h"
@@ -23,12 +24,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-/* A zeroed struct is that of a new staging directory. */
-struct leftover {
-    struct wfs_leftover found; /* its text is the one below */
-    char *base;                /* malloc'ed */
-};
 
 /* Reads a small file of the directory whole, malloc'ed; *ret is NULL when there is no such regular
  * file. A negative errno of reading. */
@@ -45,7 +40,7 @@ struct wfs_stage {
     bool has_forgotten;  /* what was published does not exist any more */
     struct datafiles data;
     struct journal journal;
-    struct leftover leftover;
+    struct wfs_leftover leftover; /* zeroed: of a new staging directory; owns its text */
 };
 
 /* ---- journal and texts ---- */
@@ -85,5 +80,14 @@ int stage_forget(struct wfs_stage *stage);
 
 /* Frees the stage and, unless is_kept, removes the directory. */
 void stage_free(struct wfs_stage *stage, bool is_kept);
+
+/* ---- status.json as text and back; the names of its fields are in statusfile.c only ---- */
+
+/* Adds a line for each field, each with a comma at its end: the sources of the mount, which are not
+ * read back, follow. */
+void statusfile_add(const struct wfs_status *status, struct strbuf *text);
+
+/* Returns a copy in one block, with texts of its own; free it with free(3). NULL: no memory. */
+struct wfs_status *statusfile_copy(const struct wfs_status *status);
 
 #endif

@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 #include "tree/stage/journal.h"
-#include "tree/stage/statusfile.h"
 
 /* ---- texts ---- */
 
@@ -126,7 +125,7 @@ int stage_append_step(struct wfs_stage *stage, const struct strbuf *record,
     if (code == 0)
         code = stage_sync_journal(stage);
     if (code == 0)
-        stage->leftover.found.commit = step;
+        stage->leftover.commit = step;
     return code;
 }
 
@@ -185,7 +184,7 @@ void wfs_stage_forget_published(struct wfs_stage *stage)
 
 const struct wfs_leftover *wfs_stage_leftover(const struct wfs_stage *stage)
 {
-    return &stage->leftover.found;
+    return &stage->leftover;
 }
 
 struct visitor {

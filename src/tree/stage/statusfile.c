@@ -2,7 +2,7 @@
 /*
  * One table names the states. Everything else is a field of its own.
  */
-#include "tree/stage/statusfile.h"
+#include "tree/stage/stage.h"
 
 #include <errno.h>
 #include <inttypes.h>
