@@ -65,9 +65,10 @@ static void allow_files(const struct landlock *landlock)
         allow(landlock, getenv(variables[i]));
 }
 
-/* ---- system calls: what libcurl, OpenSSL and the resolver of glibc make. Files are only opened
- * for reading, and which ones is left to Landlock. The cache file is open already ---- */
+/* ---- system calls ---- */
 
+/* What libcurl, OpenSSL and the resolver of glibc make. Files are only opened for reading, and
+ * which ones is left to Landlock. The cache file is open already. */
 static const char *const allowed[] = {
     /* connections */
     "connect", "bind", "getsockname", "getpeername", "getsockopt", "setsockopt", "shutdown",

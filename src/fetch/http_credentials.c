@@ -61,8 +61,10 @@ static int textfile_read(const char *path, char **ret, struct wfs_error *err)
     return 0;
 }
 
-/* ---- AWS: sections in brackets and lines "KEY = VALUE"; a line that begins with a blank belongs
- * to the one before and is not used ---- */
+/* ---- AWS ---- */
+
+/* The files have sections in brackets and lines "KEY = VALUE"; a line that begins with a blank
+ * belongs to the one before and is not used. */
 
 /* The two files, and the section of the profile in each. */
 struct profile {
@@ -408,8 +410,10 @@ void http_credentials_done(struct http_credentials *credentials)
     *credentials = (struct http_credentials){0};
 }
 
-/* ---- .netrc: words between blanks; one in double quotes may have blanks and backslashes in it. A
- * macro goes up to the next empty line ---- */
+/* ---- .netrc ---- */
+
+/* Words between blanks; one in double quotes may have blanks and backslashes in it. A macro goes up
+ * to the next empty line. */
 
 /* Takes the next word to buf, which has room for the whole text. Returns false at the end. */
 static bool take_word(const char **text, char *buf)

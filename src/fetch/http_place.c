@@ -350,9 +350,10 @@ void http_place_done(struct http_place *place)
     *place = (struct http_place){0};
 }
 
-/* ---- refusals: a server that has something to hide answers the same for what is private and what
- * does not exist ---- */
+/* ---- refusals ---- */
 
+/* A server that has something to hide answers the same for what is private and what does not exist.
+ */
 enum { CODE_MAX = 48 };
 
 /* Finds the code of an error of S3, a word. */

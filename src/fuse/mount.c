@@ -27,9 +27,9 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
+/* ---- remounting ---- */
+
 /*
- * ---- remount ----
- *
  * mount(8) runs the program with all options of the mount and of fstab: only the access was asked
  * for. The driver goes on as it is.
  */

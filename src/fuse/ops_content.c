@@ -154,14 +154,10 @@ static void op_statfs(fuse_req_t req, fuse_ino_t ino)
     fuse_reply_statfs(req, &st);
 }
 
-/*
- * ---- reading, without a lock that others need while the source is waited for ----
- *
- * What has been fetched is read at once; what has not takes a turn, so that threads remain for all
- * other requests.
- */
+/* ---- reading, without a lock that others need while the source is waited for ---- */
 
-/* Reads what has been fetched, which needs no turn. -EAGAIN: something is missing. */
+/* Reads what has been fetched, which needs no turn. -EAGAIN: something is missing. What has not
+ * been fetched takes a turn, so that threads remain for all other requests. */
 static ssize_t try_reading(const struct wfs_reading *reading, uint64_t offset, char *buffer,
                            size_t n_bytes)
 {

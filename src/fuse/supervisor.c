@@ -30,15 +30,12 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-/*
- * ---- the mount point: whether a directory can be one, clearing a dead mount, why mounting fails
- * ----
- *
- * Any path here may be a mount whose driver is dead, and the mount that is being set up must not be
- * touched before it answers.
- */
+/* ---- the mount point ---- */
 
 /*
+ * Any path here may be a mount whose driver is dead, and the mount that is being set up must not be
+ * touched before it answers.
+ *
  * The number of a mount is never used again (since Linux 6.8; older numbers, and those of devices,
  * are). It shows whether the mount still exists without touching the path, where another mount may
  * be by then that its user would find busy. System calls by number, with constants of our own:
