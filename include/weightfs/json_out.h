@@ -23,13 +23,6 @@ enum json_spelling {
     JSON_BYTES, /* as they are; a byte that is not UTF-8 becomes the text \xHH */
 };
 
-enum { JSON_SPELL_MAX = 16 };
-
-/* Spells the character at the front, followed by a NUL. Returns how many bytes were taken. n_bytes
- * is not 0. */
-size_t json_spell(const char *bytes, size_t n_bytes, enum json_spelling spelling,
-                  char ret[JSON_SPELL_MAX]);
-
 /* How the items of a container are set. */
 enum json_layout {
     JSON_AUTO,    /* lines in the two outermost containers, rows in others */

@@ -26,8 +26,12 @@ static void puts_to(const struct json_out *out, const char *text)
 
 /* ---- strings ---- */
 
-size_t json_spell(const char *bytes, size_t n_bytes, enum json_spelling spelling,
-                  char ret[JSON_SPELL_MAX])
+enum { N_SPELLING = 16 };
+
+/* Spells the character at the front, followed by a NUL. Returns how many bytes were taken. n_bytes
+ * is not 0. */
+static size_t spell(const char *bytes, size_t n_bytes, enum json_spelling spelling,
+                    char ret[N_SPELLING])
 {
     static const char letters[] = "\"\\\b\f\n\r\t", escapes[] = "\"\\bfnrt";
     const bool is_ascii = spelling == JSON_ASCII, shows_bytes = spelling == JSON_BYTES;
@@ -36,15 +40,15 @@ size_t json_spell(const char *bytes, size_t n_bytes, enum json_spelling spelling
     const bool is_half = c >= 0xd800 && c < 0xe000;
     const char *letter = c < 0x80 ? memchr(letters, (int)c, shows_bytes ? 2 : 7) : NULL;
     if (shows_bytes && (n == 0 || is_half)) {
-        snprintf(ret, JSON_SPELL_MAX, "\\\\x%02X", (uint8_t)*bytes);
+        snprintf(ret, N_SPELLING, "\\\\x%02X", (uint8_t)*bytes);
         return 1;
     }
     if (letter != NULL)
-        snprintf(ret, JSON_SPELL_MAX, "\\%c", escapes[letter - letters]);
+        snprintf(ret, N_SPELLING, "\\%c", escapes[letter - letters]);
     else if (c >= 0x10000 && is_ascii)
-        snprintf(ret, JSON_SPELL_MAX, "\\u%04x\\u%04x", 0xd7c0 + (c >> 10), 0xdc00 + (c & 0x3ff));
+        snprintf(ret, N_SPELLING, "\\u%04x\\u%04x", 0xd7c0 + (c >> 10), 0xdc00 + (c & 0x3ff));
     else if (c < 0x20 || is_half || (c >= 0x7f && is_ascii) || (c == 0x7f && shows_bytes))
-        snprintf(ret, JSON_SPELL_MAX, "\\u%04x", c);
+        snprintf(ret, N_SPELLING, "\\u%04x", c);
     else
         ret[utf8_encode(c, ret)] = '\0';
     return n > 0 ? n : 1;
@@ -65,12 +69,12 @@ static void put_string(const struct json_out *out, const char *bytes, size_t n_b
     put(out, "\"", 1);
     for (size_t i = 0; i < n_bytes;) {
         const size_t n = plain(bytes + i, n_bytes - i);
-        char spelling[JSON_SPELL_MAX];
+        char spelling[N_SPELLING];
         put(out, bytes + i, n);
         i += n;
         if (i == n_bytes)
             break;
-        i += json_spell(bytes + i, n_bytes - i, out->spelling, spelling);
+        i += spell(bytes + i, n_bytes - i, out->spelling, spelling);
         puts_to(out, spelling);
     }
     put(out, "\"", 1);

@@ -6,6 +6,7 @@
 #include <weightfs/array.h>
 #include <weightfs/cleanup.h>
 #include "base/bytes.h"
+#include "base/search.h"
 #include "format/records/record_names.h"
 #include "format/records/records.h"
 
@@ -245,16 +246,10 @@ static bool parse_flat(const char *name, struct state_name *ret)
 
 static struct parameter *parameter_of(const struct state *state, const struct state_name *name)
 {
-    size_t from = 0, to = state->n_parameters;
-    while (from < to) {
-        const size_t middle = from + (to - from) / 2;
-        if (state->parameters[middle].id < name->id)
-            from = middle + 1;
-        else
-            to = middle;
-    }
-    struct parameter *parameter = &state->parameters[from];
-    return from < state->n_parameters && parameter->id == name->id ? parameter : NULL;
+    const size_t n = search_starts(state->parameters, state->n_parameters, sizeof(struct parameter),
+                                   offsetof(struct parameter, id), name->id);
+    struct parameter *parameter = n == 0 ? NULL : &state->parameters[n - 1];
+    return parameter != NULL && parameter->id == name->id ? parameter : NULL;
 }
 
 static bool is_rank(const char *name, struct state_name *ret)

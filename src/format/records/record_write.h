@@ -33,17 +33,6 @@ unsigned record_encoded_bytes(enum wfs_dtype dtype);
 int record_encoded_add(struct source **source, const struct wfs_tensor *tensor,
                        uint64_t *ret_offset);
 
-/* ---- values as MessagePack ---- */
-
-/*
- * Writes a value of the graph. Without a message: -EINVAL for one that a record cannot hold,
- * -EEXIST for one in which the reader would find a tensor; -ENOMEM, errors as source_read.
- */
-int record_spell_value(struct strbuf *out, const struct graph *graph, uint32_t id);
-
-/* Writes a quantization scheme that is given as JSON. Returns false when it is not an object. */
-bool record_spell_scheme(struct strbuf *out, const char *json);
-
 /* ---- the tree ---- */
 
 /* Numbers of nodes are from 1; 0: none. */
