@@ -432,14 +432,9 @@ struct comparing {
     const struct directory_files *files;
     const struct wfs_save_options *options;
     const struct wfs_catalog *found;
-    struct text_index keys; /* of the tensors that were found */
+    const struct text_index *keys; /* of the tensors that were found */
     struct wfs_error *err;
 };
-
-static void comparing_done(struct comparing *c)
-{
-    text_index_done(&c->keys);
-}
 
 static int fail_lost(const struct comparing *c, const char *what, const char *key)
 {
@@ -484,7 +479,7 @@ static int compare_tensor(struct comparing *c, const char *key, size_t n_key,
                           const struct wfs_tensor *wanted)
 {
     struct wfs_tensor placed;
-    const uint32_t i = text_index_find(&c->keys, key, n_key);
+    const uint32_t i = text_index_find(c->keys, key, n_key);
     const struct wfs_tensor *found = i == TEXT_INDEX_NONE ? NULL : &c->found->tensors[i];
     if (found == NULL || found->trouble != NULL || found->dtype != wanted->dtype ||
         found->n_bytes != wanted->n_bytes || !wfs_shape_is_equal(&found->shape, &wanted->shape))
@@ -544,37 +539,32 @@ static int compare_values(const struct comparing *c)
     return 0;
 }
 
-/* Loading leaves out a value that cannot be read, and puts keys to the top whose path it cannot
- * follow. */
-static int check_findings(const struct comparing *c)
-{
-    for (size_t i = 0; i < c->found->findings.n; i++) {
-        const struct wfs_finding *finding = &c->found->findings.list[i];
-        if ((finding->flags & WFS_FINDING_LOSS) != 0)
-            return wfs_fail(c->err, EIO, "internal error: the output is damaged: %s",
-                            finding->text);
-    }
-    return 0;
-}
-
 /* Compares what loading the output gives with what was planned: keys, dtypes, shapes, bytes and
  * edited values. -EIO, -ENOMEM, or what the progress of the options says. */
 static int compare(const struct directory *directory, const struct directory_files *files,
                    const struct wfs_save_options *options, const struct wfs_catalog *found,
                    struct wfs_error *err)
 {
-    cleanup(comparing_done) struct comparing c = {
-        .directory = directory, .files = files, .options = options, .found = found, .err = err};
+    cleanup(text_index_done) struct text_index keys = {0};
+    struct comparing c = {.directory = directory,
+                          .files = files,
+                          .options = options,
+                          .found = found,
+                          .keys = &keys,
+                          .err = err};
     uint32_t number;
-    int code = text_index_reserve(&c.keys, found->n_tensors);
+    int code = text_index_reserve(&keys, found->n_tensors);
     for (size_t i = 0; i < found->n_tensors && code == 0; i++)
-        code =
-            text_index_add(&c.keys, found->tensors[i].key, strlen(found->tensors[i].key), &number);
+        code = text_index_add(&keys, found->tensors[i].key, strlen(found->tensors[i].key), &number);
     if (code < 0)
         return wfs_fail_memory(err);
-    code = check_findings(&c);
-    if (code == 0)
-        code = compare_tensors(&c);
+    /* Loading leaves out a value that cannot be read, and puts keys to the top whose path it cannot
+     * follow. */
+    for (size_t i = 0; i < found->findings.n; i++)
+        if ((found->findings.list[i].flags & WFS_FINDING_LOSS) != 0)
+            return wfs_fail(err, EIO, "internal error: the output is damaged: %s",
+                            found->findings.list[i].text);
+    code = compare_tensors(&c);
     return code < 0 ? code : compare_values(&c);
 }
 

@@ -216,14 +216,6 @@ static int join_piece(struct joining *j, struct dcp_tensor *tensor, const struct
     return 0;
 }
 
-static void set_size(struct dcp_tensor *tensor)
-{
-    if (wfs_dtype_bits((enum wfs_dtype)tensor->dtype) >= 8)
-        dcp_tensor_spoil(tensor, dcp_tensor_measure(tensor));
-    else if (tensor->n_parts > 1)
-        dcp_tensor_spoil(tensor, "parts of tensors with packed elements are not supported");
-}
-
 static void add_part(struct joining *j, const struct piece *piece)
 {
     struct dcp_tables *tables = &j->tables;
@@ -257,8 +249,13 @@ static int join(struct joining *j)
         code = join_piece(j, &t->tensors[j->pieces[i].key], &j->pieces[i]);
     if (code < 0)
         return code;
-    for (uint32_t i = 0; i < t->n_tensors; i++)
-        set_size(&t->tensors[i]);
+    for (uint32_t i = 0; i < t->n_tensors; i++) {
+        struct dcp_tensor *tensor = &t->tensors[i];
+        if (wfs_dtype_bits((enum wfs_dtype)tensor->dtype) >= 8)
+            dcp_tensor_spoil(tensor, dcp_tensor_measure(tensor));
+        else if (tensor->n_parts > 1)
+            dcp_tensor_spoil(tensor, "parts of tensors with packed elements are not supported");
+    }
     dcp_tables_divide(t);
     for (size_t i = 0; i < j->n_pieces; i++)
         add_part(j, &j->pieces[i]);

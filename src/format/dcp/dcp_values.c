@@ -404,14 +404,6 @@ static int find_tensor(struct torch *torch, uint32_t id, struct torch_tensor *re
 
 /* ---- reading values ---- */
 
-static bool has_storages(const struct graph *graph, uint32_t first)
-{
-    for (uint32_t id = first; id <= graph->n_values; id++)
-        if (torch_is_storage(graph, id))
-            return true;
-    return false;
-}
-
 static int tell_bad(struct listing *l, const struct dcp_key *key, const char *why)
 {
     enum { MAX_TOLD = 20 };
@@ -443,7 +435,10 @@ static int read_item(struct listing *l, const struct dcp_item *item, uint32_t *r
     holder->is_big_endian = torch->is_big_endian;
     torch->is_big_endian = false;
     holder->last = torch->graph->n_values;
-    if (code == 0 && has_storages(torch->graph, first))
+    bool has_storages = false;
+    for (uint32_t id = first; id <= holder->last && !has_storages; id++)
+        has_storages = torch_is_storage(torch->graph, id);
+    if (code == 0 && has_storages)
         l->holders[l->n_holders++] = holder;
     else
         holder_free(holder);

@@ -275,24 +275,17 @@ static int add_name(struct torch_edit *edit, uint32_t i)
     return map_add(&edit->by_name, edit_name_hash(edit->nodes[i].to), i);
 }
 
-/* Returns whether a proposed name can be given: nothing else has it, and the container is an
- * item that can be renamed. */
-static bool can_have_wish(const struct torch_edit *edit, uint32_t i)
-{
-    const struct edit_node *node = &edit->nodes[i];
-    return node->has_vote && !torch_edit_is_taken(edit, i, node->to) &&
-           (edit->places[i].item != PLACE_FIXED || node->parent == 0 ||
-            torch_edit_is_at_home(edit, i));
-}
-
 static int name_container(struct torch_edit *edit, uint32_t i)
 {
     struct edit_node *node = &edit->nodes[i];
+    /* A proposed name is given if nothing else has it, and the container can be renamed. */
     if (i == edit->root) {
         node->to.n_bytes = 0;
     } else if (edit->places[i].start == PLACE_FIXED && node->parent != 0) {
         node->to = edit->nodes[node->parent].to;
-    } else if (can_have_wish(edit, i)) {
+    } else if (node->has_vote && !torch_edit_is_taken(edit, i, node->to) &&
+               (edit->places[i].item != PLACE_FIXED || node->parent == 0 ||
+                torch_edit_is_at_home(edit, i))) {
         return add_name(edit, i);
     } else {
         edit->nodes[i].to = edit_name_old(edit, i);

@@ -78,22 +78,17 @@ static bool is_integer(const struct torch_edit *edit, uint32_t key)
     return key != 0 && graph_at(&edit->plan->graph, key)->kind == VALUE_INT;
 }
 
-/* Returns whether the keys of the dict are integers. */
-static bool has_integers(const struct torch_edit *edit, uint32_t taker)
-{
-    const struct value *dict =
-        taker == edit->shell ? NULL : graph_at(&edit->plan->graph, edit->places[taker].id);
-    return dict != NULL && dict->kind == VALUE_DICT && dict->n > 0 &&
-           is_integer(edit, value_items(dict)[0]);
-}
-
 /* Makes a key. One that was an integer stays an integer among integers, if its new name is one. */
 static uint32_t make_key(struct torch_edit *edit, uint32_t old, uint32_t taker,
                          struct text_slice name)
 {
     struct graph *graph = &edit->plan->graph;
+    const struct value *dict =
+        taker == edit->shell ? NULL : graph_at(graph, edit->places[taker].id);
+    const bool has_integers = dict != NULL && dict->kind == VALUE_DICT && dict->n > 0 &&
+                              is_integer(edit, value_items(dict)[0]);
     int64_t number = 0;
-    bool is_number = is_integer(edit, old) && has_integers(edit, taker) && name.n_bytes > 0 &&
+    bool is_number = is_integer(edit, old) && has_integers && name.n_bytes > 0 &&
                      name.n_bytes < 18 && (name.bytes[0] != '0' || name.n_bytes == 1);
     for (size_t i = 0; i < name.n_bytes && is_number; i++) {
         is_number = name.bytes[i] >= '0' && name.bytes[i] <= '9';
@@ -101,14 +96,6 @@ static uint32_t make_key(struct torch_edit *edit, uint32_t old, uint32_t taker,
     }
     return is_number ? value_new_integer(graph, number)
                      : value_new_text(graph, name.bytes, name.n_bytes);
-}
-
-/* Returns whether it is the key of an item: tensors can be. */
-static bool is_dict_key(const struct torch_edit *edit, uint32_t i)
-{
-    const struct catalog_place *place = &edit->places[i];
-    return place->parent != 0 && place->item % 2 == 0 &&
-           graph_at(&edit->plan->graph, edit->places[place->parent].id)->kind == VALUE_DICT;
 }
 
 /* Returns whether its container can take it under its new name as well as the taker: the dicts of a
@@ -127,9 +114,14 @@ static int move(struct torch_edit *edit, uint32_t i)
     const uint32_t was_key = i <= edit->n_places ? torch_edit_old_key(edit, i) : 0;
     struct text_slice rest;
     uint32_t taker = lead(edit, node->to, &rest);
-    const bool is_item = i > edit->n_places || i == edit->root || is_loose(edit, i) ||
-                         edit->places[i].item != PLACE_FIXED;
-    if (!is_item || (i <= edit->n_places && is_dict_key(edit, i)))
+    const struct catalog_place *place = i > edit->n_places ? NULL : &edit->places[i];
+    const bool is_item =
+        place == NULL || i == edit->root || is_loose(edit, i) || place->item != PLACE_FIXED;
+    /* Tensors can be keys of items. */
+    const bool is_key =
+        place != NULL && place->parent != 0 && place->item % 2 == 0 &&
+        graph_at(&edit->plan->graph, edit->places[place->parent].id)->kind == VALUE_DICT;
+    if (!is_item || is_key)
         return torch_edit_fail(edit, node->to,
                                "it is a required part of an object: rename the object as a whole");
     if (node->claim != 0 && torch_edit_is_taken(edit, i, node->to))

@@ -189,22 +189,15 @@ static const struct wfs_tensor *tensor_at(const struct torch_edit *edit, uint32_
                                                           : NULL;
 }
 
-/* Returns whether it differs from the loaded one. Tensors of a tar always do: a zip cannot name
- * them by numbers. */
-static bool has_changed(const struct torch_edit *edit, uint32_t i)
-{
-    const struct graph *graph = &edit->plan->graph;
-    const uint32_t id = edit->places[i].id;
-    return catalog_stamp(tensor_at(edit, i)) != edit->places[i].stamp ||
-           (graph_at(graph, id)->kind == VALUE_PERSISTENT && !torch_is_storage(graph, id));
-}
-
-/* Returns whether it needs other bytes than those that were loaded: also where they are swapped,
- * but only the tensor knows the size of the elements. */
+/* Returns whether it differs from the loaded one: always in a tar, whose tensors a zip cannot name
+ * by numbers, and where bytes are swapped, but only the tensor knows the size of the elements. */
 static bool is_new(const struct torch_edit *edit, uint32_t i, const struct maker *maker)
 {
+    const struct graph *graph = &edit->plan->graph;
     const struct catalog_storage *storage = maker->storage;
-    return has_changed(edit, i) ||
+    const uint32_t id = edit->places[i].id;
+    return catalog_stamp(tensor_at(edit, i)) != edit->places[i].stamp ||
+           (graph_at(graph, id)->kind == VALUE_PERSISTENT && !torch_is_storage(graph, id)) ||
            (storage != NULL && !is_bare(maker) && storage->is_untyped && storage->is_big_endian);
 }
 

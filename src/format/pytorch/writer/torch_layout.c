@@ -263,14 +263,6 @@ static void set_writer(struct torch_plan *plan, struct arena *arena, struct pick
     writer->ctx = plan;
 }
 
-static int add_new_pickle(struct torch_plan *plan, struct zip_writer *zip)
-{
-    cleanup(pickle_writer_done) struct pickle_writer writer = {0};
-    set_writer(plan, &plan->layout->arena, &writer);
-    const int code = pickle_write(&writer, plan->root, plan->first, plan->n_first);
-    return code < 0 ? code : add_all(plan, zip, &writer.out);
-}
-
 /* Makes room for the order of records, and forgets the numbers that they had in a pickle before. */
 static int reset_order(struct torch_plan *plan)
 {
@@ -291,9 +283,15 @@ int torch_layout_make(struct torch_plan *plan)
     const bool is_same = plan->catalog->values.pickle.source != NULL &&
                          plan->catalog->values.is_object && !plan->is_changed &&
                          plan->root == plan->catalog->values.root;
+    cleanup(pickle_writer_done) struct pickle_writer writer = {0};
     int code = reset_order(plan);
+    if (code == 0 && is_same)
+        return finish_layout(plan, add_same_pickle(plan, &zip));
+    set_writer(plan, &plan->layout->arena, &writer);
     if (code == 0)
-        code = is_same ? add_same_pickle(plan, &zip) : add_new_pickle(plan, &zip);
+        code = pickle_write(&writer, plan->root, plan->first, plan->n_first);
+    if (code == 0)
+        code = add_all(plan, &zip, &writer.out);
     return finish_layout(plan, code);
 }
 
