@@ -317,15 +317,15 @@ void wfs_reading_free(struct wfs_reading *reading);
 
 /*
  * The first change of a tensor copies it into the staging directory. The functions below do that
- * where they are called, unless the tree was told of a change, a zeroed struct: then they return
- * -EINPROGRESS before anything is changed. wfs_change_copy copies, while the tree may change, and
- * the same call with the same change goes on from there. The tree and the node have to outlive it.
+ * where they are called, unless a change is set, a zeroed struct: then they return -EINPROGRESS
+ * before anything is changed. wfs_change_copy copies, while the tree may change, and the same call
+ * with the same change goes on from there. The tree and the node have to outlive it.
  */
 struct wfs_change {
     struct wfs_change_copy *copy;
 };
 
-/* Tells the tree of a change, for as long as it excludes others; NULL: it is over. */
+/* Sets the change that is made, for as long as it excludes others; NULL: it is over. */
 void wfs_tree_set_change(struct wfs_tree *tree, struct wfs_change *change);
 /* Makes the copy; what fails (-ENOSPC, -EINTR as wfs_tensor_read) is the next call's result. */
 void wfs_change_copy(struct wfs_change *change);

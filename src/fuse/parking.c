@@ -267,8 +267,9 @@ static struct kept_request *new_kept(const struct parking_request *request)
     return kept;
 }
 
-/* From when it is in the list, the request may be taken or interrupted. libfuse must not ask for an
- * answer while it is told whom to call. */
+/* As soon as it is in the list, the request may be taken or interrupted. drop_kept answers only
+ * what is in the list: libfuse may call it from fuse_req_interrupt_func, where nothing may be
+ * answered. */
 bool parking_take_turn(struct parking *parking, struct parking_request *request,
                        enum parking_work work)
 {
