@@ -5,10 +5,10 @@
 #include "edits/edits.h"
 
 #include <weightfs/array.h>
-#include <weightfs/workload.h>
 #include <weightfs/patch.h>
 #include <weightfs/strbuf.h>
 #include <weightfs/value.h>
+#include <weightfs/workload.h>
 #include "base/arena.h"
 #include "base/hash.h"
 #include "base/text_index.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The inside of a patch. The room src/patch knows catalogs and edits of them, and the list of edits
- * as JSON; it leaves trees, files on disk and options to others.
+ * The list of edits: of a checkpoint, by hand, of two checkpoints, or of a tree. The room src/edits
+ * knows catalogs and edits of them, and the list as JSON in a patch file; it leaves trees, files on
+ * disk and options to others.
  */
 #ifndef WFS_EDITS_EDITS_H
 #define WFS_EDITS_EDITS_H

@@ -5,12 +5,12 @@
  * then, too.
  */
 #include <weightfs/cleanup.h>
-#include <weightfs/workload.h>
 #include <weightfs/patch.h>
 #include <weightfs/value.h>
+#include <weightfs/workload.h>
 #include "base/text_index.h"
-#include "edits/edits.h"
 #include "catalog/catalog_values.h"
+#include "edits/edits.h"
 #include "tensor/tensor.h"
 
 #include <errno.h>

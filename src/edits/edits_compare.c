@@ -3,17 +3,15 @@
  * A tensor under another key counts as renamed where dtype, shape and bytes are the same. The order
  * of the other checkpoint is not taken over.
  */
-#include <weightfs/patch.h>
-
 #include <weightfs/cleanup.h>
-#include <weightfs/workload.h>
+#include <weightfs/patch.h>
 #include <weightfs/value.h>
+#include <weightfs/workload.h>
+#include "edits/edits.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "edits/edits.h"
 
 /* Tensors of from that are equal but for their keys form a list, whose first one is in the map. */
 struct twin {

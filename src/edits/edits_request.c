@@ -2,19 +2,17 @@
 /*
  * Edits that a user asks for one by one, of a checkpoint that is loaded.
  */
-#include <weightfs/patch.h>
-
 #include <weightfs/cleanup.h>
+#include <weightfs/patch.h>
 #include <weightfs/value.h>
+#include "base/bytes.h"
+#include "edits/edits.h"
+#include "tensor/npy.h"
+#include "tensor/tensor.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "edits/edits.h"
-#include "base/bytes.h"
-#include "tensor/npy.h"
-#include "tensor/tensor.h"
 
 static const char *copy_text(struct wfs_patch *patch, const char *text)
 {

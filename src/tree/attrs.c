@@ -6,20 +6,20 @@
  */
 #include "tree/attrs.h"
 
-#include <errno.h>
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/utf8.h"
 #include "edits/edits.h"
 #include "tensor/tensor.h"
 #include "tree/content.h"
 #include "tree/digests.h"
 #include "tree/file/description.h"
-#include "tree/node/entry.h"
 #include "tree/node/edit.h"
+#include "tree/node/entry.h"
 #include "tree/stage/stage.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
 
 int attrs_look(const struct wfs_tree *tree, const struct wfs_node *node, struct look *look)
 {

@@ -10,17 +10,17 @@
 #include <weightfs/cleanup.h>
 #include <weightfs/json_out.h>
 #include <weightfs/workload.h>
+#include "tensor/tensor.h"
+#include "tree/file/description.h"
+#include "tree/file/editfile.h"
+#include "tree/node/edit.h"
+#include "tree/node/node.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "tensor/tensor.h"
-#include "tree/file/description.h"
-#include "tree/file/editfile.h"
-#include "tree/node/edit.h"
 
 struct wfs_digest_job {
     enum digest_kind kind;

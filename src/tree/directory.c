@@ -2,16 +2,16 @@
 /*
  * Changes of names: made, removed, moved, linked.
  */
-#include <errno.h>
-#include <stdio.h>
-#include <string.h>
-
 #include "tree/control/control.h"
 #include "tree/file/outline.h"
 #include "tree/file/valuefile.h"
 #include "tree/node/edit.h"
 #include "tree/node/entry.h"
 #include "tree/node/node.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
 
 static bool is_called(const struct wfs_tree *tree, const struct wfs_node *dir, const char *name)
 {

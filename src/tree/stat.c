@@ -3,13 +3,13 @@
  * What stat(2) and statvfs(2) show, and what of it can be set. Versions of generated files are
  * entered and left here, because an entry has a number and its attributes at once.
  */
-#include <errno.h>
-#include <fcntl.h>
-
 #include "base/source.h"
 #include "tree/content.h"
 #include "tree/control/control.h"
 #include "tree/stage/stage.h"
+
+#include <errno.h>
+#include <fcntl.h>
 
 /* Returns the time of everything that nobody has changed, but for what the tree generates. */
 static struct timespec base_time(const struct wfs_tree *tree, const struct wfs_node *node)

@@ -6,11 +6,11 @@
 #include "tensor/tensor.h"
 #include "tree/attrs.h"
 #include "tree/build.h"
+#include "tree/changes.h"
 #include "tree/content.h"
 #include "tree/node/edit.h"
 #include "tree/node/entry.h"
 #include "tree/node/node.h"
-#include "tree/changes.h"
 #include "tree/stage/journal.h"
 #include "tree/stage/stage.h"
 

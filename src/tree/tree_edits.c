@@ -4,8 +4,11 @@
  * How it came about does not matter, and no content is read. A snapshot is the catalog with the
  * list applied. Names of one edited file share a source, so that savers see the tie.
  */
-#include "edits/edits.h"
+#include <weightfs/cleanup.h>
+#include <weightfs/tree.h>
+#include <weightfs/value.h>
 #include "catalog/catalog.h"
+#include "edits/edits.h"
 #include "tensor/tensor.h"
 #include "tree/control/texts.h"
 #include "tree/file/description.h"
@@ -14,9 +17,6 @@
 #include "tree/file/valuefile.h"
 #include "tree/node/edit.h"
 #include "tree/node/entry.h"
-#include <weightfs/cleanup.h>
-#include <weightfs/tree.h>
-#include <weightfs/value.h>
 
 #include <errno.h>
 #include <stdlib.h>

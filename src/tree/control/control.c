@@ -6,19 +6,19 @@
 #include "tree/control/control.h"
 
 #include <weightfs/cleanup.h>
-
-#include <errno.h>
-#include <inttypes.h>
-#include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tensor/tensor.h"
 #include "tree/control/texts.h"
 #include "tree/file/description.h"
 #include "tree/file/outline.h"
 #include "tree/node/edit.h"
 #include "tree/node/entry.h"
+#include "tree/node/node.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
 
 /* Equal numbers mean equal bytes, for whoever caches them. */
 struct version {

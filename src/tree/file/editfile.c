@@ -5,12 +5,13 @@
  */
 #include "tree/file/editfile.h"
 
+#include "base/source.h"
+#include "tree/node/edit.h"
+#include "tree/stage/stage.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "tree/node/edit.h"
-#include "tree/stage/stage.h"
 
 /* ---- reading ---- */
 

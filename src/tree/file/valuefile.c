@@ -5,15 +5,16 @@
  */
 #include "tree/file/valuefile.h"
 
+#include <weightfs/cleanup.h>
+#include <weightfs/value.h>
+#include "tree/node/edit.h"
+#include "tree/node/entry.h"
+#include "tree/node/node.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <weightfs/cleanup.h>
-#include <weightfs/value.h>
-
-#include "tree/node/edit.h"
-#include "tree/node/entry.h"
 
 struct file {
     uint64_t n_bytes; /* 0: not known; no JSON text is that short */

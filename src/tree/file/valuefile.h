@@ -13,8 +13,6 @@
 /* Returns the length of the suffix of a name; 0: it has none, or nothing before it. */
 size_t valuefile_n_suffix(const char *name);
 
-enum { VALUEFILE_MAX = 64 << 20 }; /* bytes of an edited file */
-
 struct valuefiles;
 
 int valuefiles_new(const struct wfs_catalog *catalog, struct valuefiles **out);

@@ -9,6 +9,7 @@
 #include <weightfs/cleanup.h>
 #include <weightfs/io.h>
 #include <weightfs/stage.h>
+#include <weightfs/status.h>
 #include <weightfs/strbuf.h>
 #include "tree/stage/datafiles.h"
 #include "tree/stage/journal.h"

@@ -5,7 +5,7 @@
  */
 #include <weightfs/cleanup.h>
 #include <weightfs/io.h>
-
+#include "tree/stage/journal.h"
 #include "tree/stage/stage.h"
 
 #include <errno.h>
@@ -14,8 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include "tree/stage/journal.h"
 
 /* ---- texts ---- */
 

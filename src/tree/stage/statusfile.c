@@ -4,9 +4,10 @@
  */
 #include "tree/stage/stage.h"
 
+#include <jansson.h>
+
 #include <errno.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
