@@ -164,15 +164,6 @@ int metadata_list(const struct wfs_tree *tree, const struct wfs_text **ret, stru
 
 /* ---- JSON out ---- */
 
-static void put(struct strbuf *text, size_t n_start, const char *name, const char *value,
-                size_t n_bytes)
-{
-    strbuf_puts(text, text->n_bytes > n_start ? ",\n  " : "\n  ");
-    strbuf_json(text, name);
-    strbuf_puts(text, ": ");
-    strbuf_json_bytes(text, value, n_bytes);
-}
-
 int metadata_render(const struct wfs_tree *tree, const char *name, const char *value,
                     size_t n_bytes, struct strbuf *text)
 {
@@ -181,19 +172,19 @@ int metadata_render(const struct wfs_tree *tree, const char *name, const char *v
     bool is_due = value != NULL;
     if (code < 0)
         return code;
-    strbuf_puts(text, "{");
-    const size_t n_start = text->n_bytes;
+    struct json_out out = {.text = text};
+    json_out_open_object(&out, NULL);
     for (; list != NULL; list = list->next) {
         const bool is_set = name != NULL && strcmp(name, list->name) == 0;
         if (!is_set)
-            put(text, n_start, list->name, list->value, list->n_bytes);
+            json_out_text_n(&out, list->name, list->value, list->n_bytes);
         else if (is_due)
-            put(text, n_start, name, value, n_bytes);
+            json_out_text_n(&out, name, value, n_bytes);
         is_due = is_due && !is_set;
     }
     if (is_due)
-        put(text, n_start, name, value, n_bytes);
-    strbuf_puts(text, text->n_bytes > n_start ? "\n}\n" : "}\n");
+        json_out_text_n(&out, name, value, n_bytes);
+    json_out_close(&out);
     return text->has_failed ? -ENOMEM : 0;
 }
 
@@ -207,21 +198,21 @@ static enum wfs_mount_state shown_state(const struct wfs_tree *tree, enum wfs_mo
     return is_quiet && wfs_tree_has_pending(tree) ? WFS_MOUNT_DIRTY : state;
 }
 
-static void add_sources(const struct wfs_tree *tree, struct strbuf *text)
+static void add_sources(const struct wfs_tree *tree, struct json_out *out)
 {
-    strbuf_puts(text, "  \"sources\": [");
+    json_out_open_array(out, "sources");
     for (size_t i = 0; i < tree->catalog->sources.n; i++) {
         const struct source *source = tree->catalog->sources.list[i];
-        strbuf_puts(text, i == 0 ? "\n    {\"path\": " : ",\n    {\"path\": ");
-        strbuf_json(text, source->path);
-        strbuf_puts(text, ", \"state\": ");
-        strbuf_json(text, atomic_load(source->has_changed) ? "changed" : "ok");
-        if (source->kind->count_cached != NULL)
-            strbuf_printf(text, ", \"bytes\": %" PRIu64 ", \"cached\": %" PRIu64, source->n_bytes,
-                          source->kind->count_cached(source));
-        strbuf_puts(text, "}");
+        json_out_open_object(out, NULL);
+        json_out_text(out, "path", source->path);
+        json_out_text(out, "state", atomic_load(source->has_changed) ? "changed" : "ok");
+        if (source->kind->count_cached != NULL) {
+            json_out_u64(out, "bytes", source->n_bytes);
+            json_out_u64(out, "cached", source->kind->count_cached(source));
+        }
+        json_out_close(out);
     }
-    strbuf_puts(text, tree->catalog->sources.n == 0 ? "]\n" : "\n  ]\n");
+    json_out_close(out);
 }
 
 /* One process fetches for all of them. */
@@ -244,10 +235,11 @@ static void render(const struct wfs_tree *tree, struct strbuf *text)
     shown.n_unsynced = atomic_load(&tree->n_unsynced);
     shown.pid = getpid();
     count_fetched(tree, &shown);
-    strbuf_puts(text, "{\n");
-    statusfile_add(&shown, text);
-    add_sources(tree, text);
-    strbuf_puts(text, "}\n");
+    struct json_out out = {.text = text};
+    json_out_open_object(&out, NULL);
+    statusfile_add(&shown, &out);
+    add_sources(tree, &out);
+    json_out_close(&out);
 }
 
 void status_render(const struct wfs_tree *tree, struct strbuf *text)

@@ -15,9 +15,9 @@
 #ifndef WFS_TREE_STAGE_H
 #define WFS_TREE_STAGE_H
 
+#include <weightfs/json_out.h>
 #include <weightfs/stage.h>
 #include <weightfs/status.h>
-#include <weightfs/strbuf.h>
 #include "tree/stage/datafiles.h"
 #include "tree/stage/journal.h"
 
@@ -83,9 +83,9 @@ void stage_free(struct wfs_stage *stage, bool is_kept);
 
 /* ---- status.json as text and back; the names of its fields are in statusfile.c only ---- */
 
-/* Adds a line for each field, each with a comma at its end: the sources of the mount, which are not
- * read back, follow. */
-void statusfile_add(const struct wfs_status *status, struct strbuf *text);
+/* Adds a member for each field to the open object: the sources of the mount, which are not read
+ * back, follow. */
+void statusfile_add(const struct wfs_status *status, struct json_out *out);
 
 /* Returns a copy in one block, with texts of its own; free it with free(3). NULL: no memory. */
 struct wfs_status *statusfile_copy(const struct wfs_status *status);

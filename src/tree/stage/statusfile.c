@@ -27,31 +27,25 @@ const char *wfs_mount_state_name(enum wfs_mount_state state)
 
 /* ---- out ---- */
 
-static void add_text(struct strbuf *text, const char *name, const char *value)
+void statusfile_add(const struct wfs_status *status, struct json_out *out)
 {
-    strbuf_printf(text, "  \"%s\": ", name);
-    strbuf_json(text, value);
-    strbuf_puts(text, ",\n");
-}
-
-void statusfile_add(const struct wfs_status *status, struct strbuf *text)
-{
-    add_text(text, "state", state_names[status->state]);
-    add_text(text, "step", status->step);
-    strbuf_printf(text, "  \"errno\": %d,\n", status->error);
-    add_text(text, "text", status->text);
-    strbuf_printf(text, "  \"edits\": %" PRIu64 ",\n", status->n_edits);
-    strbuf_printf(text, "  \"unsynced\": %" PRIu64 ",\n", status->n_unsynced);
-    strbuf_printf(text, "  \"done\": %" PRIu64 ",\n  \"total\": %" PRIu64 ",\n", status->n_done,
-                  status->n_total);
-    if (status->n_needed > 0)
-        strbuf_printf(text, "  \"fetched\": %" PRIu64 ",\n  \"needed\": %" PRIu64 ",\n",
-                      status->n_fetched, status->n_needed);
-    strbuf_printf(text, "  \"committed_at\": %" PRId64 ",\n", status->committed_at);
-    add_text(text, "written", status->written);
-    add_text(text, "output", status->output);
-    add_text(text, "sandbox", status->sandbox);
-    strbuf_printf(text, "  \"pid\": %" PRId64 ",\n", status->pid);
+    json_out_text(out, "state", state_names[status->state]);
+    json_out_text(out, "step", status->step);
+    json_out_i64(out, "errno", status->error);
+    json_out_text(out, "text", status->text);
+    json_out_u64(out, "edits", status->n_edits);
+    json_out_u64(out, "unsynced", status->n_unsynced);
+    json_out_u64(out, "done", status->n_done);
+    json_out_u64(out, "total", status->n_total);
+    if (status->n_needed > 0) {
+        json_out_u64(out, "fetched", status->n_fetched);
+        json_out_u64(out, "needed", status->n_needed);
+    }
+    json_out_i64(out, "committed_at", status->committed_at);
+    json_out_text(out, "written", status->written);
+    json_out_text(out, "output", status->output);
+    json_out_text(out, "sandbox", status->sandbox);
+    json_out_i64(out, "pid", status->pid);
 }
 
 /* ---- in ---- */
