@@ -66,6 +66,9 @@ void pass_swap_last(const struct pass *pass, struct item *item);
  */
 const char *pass_drop_variants(const struct pass *pass, const char *key);
 
+/* Returns true if the segment of a key looks like a variant of an enum in Burn: `BaseConv`. */
+bool pass_is_variant(const char *segment, size_t n);
+
 /* Returns 1 or 0: whether the filters show a tensor that has this key; or a negative errno. */
 int pass_filter_one(const struct pass *pass, const struct item *item, const char *key);
 
@@ -97,5 +100,14 @@ int pass_surgery(struct pass *pass);
 int pass_collisions(struct pass *pass);
 int pass_value_names(struct pass *pass);
 int pass_unused_rules(struct pass *pass);
+
+/* Returns the Jaro similarity of two texts, on characters: 0 to 1. */
+double similarity_jaro(const char *a, const char *b);
+
+/*
+ * Returns the suggestion for a missing key: the key without its first inner segment that looks like
+ * an enum variant, if that is unused; else the most similar unused key, from 0.7 on; or NULL.
+ */
+const char *similarity_suggest(const char *missing, const struct report_lines *unused);
 
 #endif

@@ -187,6 +187,14 @@ int pass_remap(struct pass *pass)
     return 0;
 }
 
+bool pass_is_variant(const char *segment, size_t n)
+{
+    bool has_lower = false;
+    for (size_t i = 0; i < n; i++)
+        has_lower = has_lower || (segment[i] >= 'a' && segment[i] <= 'z');
+    return n > 1 && segment[0] >= 'A' && segment[0] <= 'Z' && has_lower;
+}
+
 /* "BaseConv" matches any inner segment, "feature.BaseConv" only the one at that path. */
 static bool is_named(const char *argument, const char *key, size_t start, size_t n)
 {
@@ -200,7 +208,7 @@ static bool is_variant(const struct pass *pass, const char *key, size_t start, s
 {
     for_rules(rule, pass->view, RULE_DROP_VARIANTS)
     {
-        if (strcmp(rule->argument, "auto") == 0 ? similarity_is_variant(key + start, n)
+        if (strcmp(rule->argument, "auto") == 0 ? pass_is_variant(key + start, n)
                                                 : is_named(rule->argument, key, start, n)) {
             pass_use(pass, rule);
             return true;

@@ -44,24 +44,41 @@ static inline bool item_is_shown(const struct item *item)
     return item->drop == DROP_NONE;
 }
 
-/* Returns static text: the reason in the report. */
-const char *item_drop_name(const struct item *item);
-
 /* Returns true if the key is not the one in the file. */
-bool item_is_renamed(const struct item *item);
+static inline bool item_is_renamed(const struct item *item)
+{
+    return strcmp(item->tensor.key, item->source_key) != 0;
+}
 
-bool item_is_cast(const struct item *item);
+static inline bool item_is_cast(const struct item *item)
+{
+    return item->tensor.dtype != item->tensor.stored.dtype;
+}
 
 /* Returns true if an adapter changed it on likely evidence. */
-bool item_is_guessed(const struct item *item);
+static inline bool item_is_guessed(const struct item *item)
+{
+    return item->done != ACTION_NONE && item->verdict.certainty == LIKELY;
+}
 
-bool item_is_undecided(const struct item *item);
+static inline bool item_is_undecided(const struct item *item)
+{
+    return item->verdict.row != NULL && item->verdict.certainty == UNDECIDED;
+}
 
 /* Returns true if its elements are packed or opaque: they cannot be reordered or cut. */
-bool item_is_rigid(const struct item *item);
+static inline bool item_is_rigid(const struct item *item)
+{
+    const struct wfs_tensor *tensor = &item->tensor;
+    return tensor->dtype == WFS_OPAQUE || wfs_dtype_bits((enum wfs_dtype)tensor->dtype) % 8 != 0 ||
+           wfs_dtype_bits((enum wfs_dtype)tensor->stored.dtype) % 8 != 0;
+}
 
 /* Returns the number of bytes of the key before its leaf, the dot included. */
-size_t item_path_bytes(const struct item *item);
+static inline size_t item_path_bytes(const struct item *item)
+{
+    return (size_t)(key_leaf(item->tensor.key) - item->tensor.key);
+}
 
 /* ---- the report ---- */
 
@@ -122,22 +139,5 @@ static inline void report_add(struct wfs_report *report, enum report_list list, 
 
 /* Sorts by the first text. */
 void report_sort(struct wfs_report *report, enum report_list list);
-
-/* ---- similar keys ---- */
-
-/* Returns the Jaro similarity of two texts, on characters: 0 to 1. */
-double similarity_jaro(const char *a, const char *b);
-
-/* Returns true if the segment of a key looks like a variant of an enum in Burn: `BaseConv`. */
-bool similarity_is_variant(const char *segment, size_t n);
-
-/* Returns true if an inner segment of the key does. */
-bool similarity_has_variant(const char *key);
-
-/*
- * Returns the suggestion for a missing key: the key without its first inner segment that looks like
- * an enum variant, if that is unused; else the most similar unused key, from 0.7 on; or NULL.
- */
-const char *similarity_suggest(const char *missing, const struct report_lines *unused);
 
 #endif

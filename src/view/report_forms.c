@@ -349,6 +349,17 @@ static void put_cell(struct strbuf *out, enum wfs_report_form form, const char *
         strbuf_fail(out);
 }
 
+/* Why an item is not shown. */
+static const char *const drops[] = {
+    [DROP_NONE] = "",
+    [DROP_TOP_LEVEL_KEY] = "top_level_key",
+    [DROP_FILTER] = "filter",
+    [DROP_UNREADABLE] = "cannot be read",
+    [DROP_SHAPE] = "shape mismatch",
+    [DROP_DTYPE] = "dtype mismatch",
+    [DROP_UNUSED] = "not in like",
+};
+
 static void put_row(struct strbuf *out, enum wfs_report_form form, const struct item *item)
 {
     const bool is_examined = item->verdict.row != NULL, is_shown = item_is_shown(item);
@@ -368,7 +379,7 @@ static void put_row(struct strbuf *out, enum wfs_report_form form, const struct 
         put_cell(out, form, item->tensor.changes != NULL ? item->tensor.changes : "", end);
         return;
     }
-    strbuf_printf(out, "dropped: %s", item_drop_name(item));
+    strbuf_printf(out, "dropped: %s", drops[item->drop]);
     strbuf_add(out, &end, 1);
 }
 

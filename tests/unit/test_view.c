@@ -17,7 +17,7 @@
 #include <weightfs/view.h>
 
 #include "catalog/catalog.h"
-#include "view/report.h"
+#include "view/pass.h"
 
 static void check_keys(const char *format, const char *before, const char *const *options,
                        const char *after)
