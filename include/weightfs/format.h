@@ -26,8 +26,8 @@ struct wfs_load_options {
 
 #pragma GCC visibility push(default)
 
-/* Never NULL. */
-const struct wfs_format *wfs_format_by_id(enum wfs_format_id id);
+/* In the order in which the content of a file is tried, from 0; NULL after the last. */
+const struct wfs_format *wfs_format_at(size_t i);
 /* By name ("safetensors"), or by the extension of a path; NULL when there is none. */
 const struct wfs_format *wfs_format_by_name(const char *name);
 const struct wfs_format *wfs_format_by_path(const char *path);

@@ -10,6 +10,9 @@
 
 #include <weightfs/catalog.h>
 
+/* The name of the patch that a mount makes of its edits. */
+#define WFS_PATCH_NAME "edits.safetensors"
+
 struct wfs_patch;
 
 #pragma GCC visibility push(default)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The traits of a file format: its id, its names, and what a file of it can hold. Everything that
+ * The traits of a file format: its names, and what a file of it can hold. Everything that
  * treats formats differently asks for a trait; format.h finds formats and has the functions that
  * read and write files.
  */
@@ -8,17 +8,6 @@
 #define WFS_TRAITS_H
 
 #include <stdbool.h>
-
-/* In the order in which the content of a file is tried; from 1, so that 0 is none. */
-enum wfs_format_id {
-    WFS_FORMAT_BURNPACK = 1,
-    WFS_FORMAT_SAFETENSORS,
-    WFS_FORMAT_PYTORCH,
-    WFS_FORMAT_RECORDS,
-    WFS_FORMAT_DCP,
-};
-
-enum { WFS_N_FORMATS = WFS_FORMAT_DCP };
 
 /* The library whose modules usually made the tensors: their names and the layout of weights. */
 enum wfs_convention { WFS_CONVENTION_ANY, WFS_CONVENTION_TORCH, WFS_CONVENTION_BURN };
@@ -45,7 +34,6 @@ an index; of one epoch of a training run */
 struct format_functions;
 
 struct wfs_format {
-    enum wfs_format_id id;
     const char *name;              /* as options and reports spell it */
     const char *title;             /* as its makers spell it, for messages */
     const char *const *extensions; /* with the dot, ended by NULL */

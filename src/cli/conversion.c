@@ -488,7 +488,7 @@ const struct verb verb_edit = {
 
 /* ---- patch: edits as a file, made of a mount or of two checkpoints ---- */
 
-#define EDITS WFS_CONTROL_NAME "/" WFS_OUT_NAME "/edits.safetensors"
+#define EDITS WFS_CONTROL_NAME "/" WFS_OUT_NAME "/" WFS_PATCH_NAME
 
 struct opened {
     struct wfs_catalog *file; /* must live longer than the patch */
@@ -544,7 +544,7 @@ static enum exit_code save_patch(const struct args *args, struct wfs_catalog *fi
 {
     struct wfs_error err = {0};
     struct stat st;
-    struct commit commit = {.catalog = file, .format = wfs_format_by_id(WFS_FORMAT_SAFETENSORS)};
+    struct commit commit = {.catalog = file, .format = wfs_format_by_path(WFS_PATCH_NAME)};
     struct destination destination = {.typed = path, .settings = &args->settings};
     enum exit_code exit_code = destination_check_links(&destination, path, &err);
     if (exit_code == EXIT_DONE)

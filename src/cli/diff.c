@@ -493,21 +493,22 @@ static bool can_make(const struct mounted *mounted, const char *path)
 /* Finds the two files that a mount makes of itself: its source, and what was edited of that. */
 static enum exit_code find_made(const char *mountpoint, char *paths[2])
 {
-    static const char *const endings[] = {"safetensors", "pth", "bpk", "mpk"};
     static const char *const names[] = {"source", "model"};
     auto_mounted struct mounted mounted = {.fd = -1};
     struct stat st;
     if (stat(mountpoint, &st) == 0 && !S_ISDIR(st.st_mode))
         return print_error(EXIT_USAGE, NULL, "missing B; usage: weightfs diff A B");
     const enum exit_code exit_code = mounted_open(&mounted, mountpoint);
-    size_t i = 0;
+    const struct wfs_format *format;
     if (exit_code != EXIT_DONE)
         return exit_code;
-    for (; i < sizeof(endings) / sizeof(*endings); i++) {
+    for (size_t i = 0; (format = wfs_format_at(i)) != NULL; i++) {
+        if (format->extensions[0] == NULL)
+            continue;
         for (size_t j = 0; j < 2; j++) {
             free(paths[j]);
-            if (asprintf(&paths[j], "%s/" WFS_CONTROL_NAME "/" WFS_OUT_NAME "/%s.%s", mountpoint,
-                         names[j], endings[i]) < 0) {
+            if (asprintf(&paths[j], "%s/" WFS_CONTROL_NAME "/" WFS_OUT_NAME "/%s%s", mountpoint,
+                         names[j], format->extensions[0]) < 0) {
                 paths[j] = NULL;
                 return print_memory(mountpoint);
             }

@@ -18,31 +18,30 @@
 #include "format/signatures.h"
 #include "remote/remote_source.h"
 
-static const struct wfs_format *const formats[WFS_N_FORMATS] = {
-    [WFS_FORMAT_BURNPACK - 1] = &format_burnpack,
-    [WFS_FORMAT_SAFETENSORS - 1] = &format_safetensors,
-    [WFS_FORMAT_PYTORCH - 1] = &format_pytorch,
-    [WFS_FORMAT_RECORDS - 1] = &format_records,
-    [WFS_FORMAT_DCP - 1] = &format_dcp,
+/* In the order in which the content of a file is tried. */
+static const struct wfs_format *const formats[] = {
+    &format_burnpack, &format_safetensors, &format_pytorch, &format_records, &format_dcp,
 };
+
+enum { N_FORMATS = sizeof(formats) / sizeof(*formats) };
 
 static const struct wfs_format *by_content(const uint8_t *head, size_t n_head, uint64_t n_bytes)
 {
-    for (size_t i = 0; i < WFS_N_FORMATS; i++) {
+    for (size_t i = 0; i < N_FORMATS; i++) {
         if (formats[i]->functions->probe(head, n_head, n_bytes))
             return formats[i];
     }
     return NULL;
 }
 
-const struct wfs_format *wfs_format_by_id(enum wfs_format_id id)
+const struct wfs_format *wfs_format_at(size_t i)
 {
-    return formats[id - 1];
+    return i < N_FORMATS ? formats[i] : NULL;
 }
 
 const struct wfs_format *wfs_format_by_name(const char *name)
 {
-    for (size_t i = 0; i < WFS_N_FORMATS; i++) {
+    for (size_t i = 0; i < N_FORMATS; i++) {
         if (strcmp(formats[i]->name, name) == 0)
             return formats[i];
     }
@@ -51,7 +50,7 @@ const struct wfs_format *wfs_format_by_name(const char *name)
 
 const struct wfs_format *wfs_format_by_path(const char *path)
 {
-    for (size_t i = 0; i < WFS_N_FORMATS; i++) {
+    for (size_t i = 0; i < N_FORMATS; i++) {
         if (format_has_name(formats[i], path))
             return formats[i];
     }
@@ -188,7 +187,7 @@ static bool names_checkpoint(const char *path)
 static const struct directory_functions *directory_of(const char *path)
 {
     const char *slash = strrchr(path, '/'), *name = slash == NULL ? path : slash + 1;
-    for (size_t i = 0; i < WFS_N_FORMATS; i++) {
+    for (size_t i = 0; i < N_FORMATS; i++) {
         if (formats[i]->is_directory && strcmp(formats[i]->set_name, name) == 0)
             return formats[i]->functions->directory;
     }

@@ -7,24 +7,15 @@
 
 #include <weightfs/cleanup.h>
 #include <weightfs/format.h>
+#include <weightfs/patch.h>
 #include "fuse/log.h"
 
+#include <assert.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
-static const struct {
-    const char *name, *source_name;
-    enum wfs_format_id format;
-    bool is_patch;
-} known[] = {
-    {"model.safetensors", "source.safetensors", WFS_FORMAT_SAFETENSORS, false},
-    {"model.bpk", "source.bpk", WFS_FORMAT_BURNPACK, false},
-    {"model.pth", "source.pth", WFS_FORMAT_PYTORCH, false},
-    {"model.mpk", "source.mpk", WFS_FORMAT_RECORDS, false},
-    {"edits.safetensors", NULL, WFS_FORMAT_SAFETENSORS, true},
-};
-
-enum { N_KNOWN = sizeof(known) / sizeof(known[0]), N_MOST = 2 };
+enum { N_FILES_MAX = 16 };
 
 /* What was planned once. It stays as it is. */
 struct planned {
@@ -34,7 +25,7 @@ struct planned {
 };
 
 struct file {
-    const char *name;
+    char name[48];
     const struct wfs_tree *edited; /* for a file of the source: its tree is made of this; or NULL */
     bool is_redacted;
     struct commit draft;
@@ -50,8 +41,8 @@ struct file {
 };
 
 struct generated {
-    struct file files[N_KNOWN + 1];
-    struct wfs_tree_made made[N_KNOWN + 1];
+    struct file files[N_FILES_MAX];
+    struct wfs_tree_made made[N_FILES_MAX];
     size_t n_files;
 };
 
@@ -164,42 +155,48 @@ static ssize_t read_held(const void *held, uint64_t offset, void *buf, size_t n_
     return wfs_layout_read(planned->commit.layout, offset, buf, n_bytes);
 }
 
+/* Adds a file with the first extension of the format. */
 static void add_file(struct generated *all, const struct commit *draft,
                      const struct wfs_format *format, const char *name, bool is_hidden)
 {
     struct file *file = &all->files[all->n_files];
-    *file = (struct file){.name = name, .draft = *draft};
+    assert(all->n_files < N_FILES_MAX);
+    *file = (struct file){.draft = *draft};
+    snprintf(file->name, sizeof(file->name), "%s%s", name, format->extensions[0]);
     file->draft.format = format;
     pthread_mutex_init(&file->lock, NULL);
     all->made[all->n_files++] =
-        (struct wfs_tree_made){name, is_hidden, n_bytes_of, hold, end_hold, read_held, file};
+        (struct wfs_tree_made){file->name, is_hidden, n_bytes_of, hold, end_hold, read_held, file};
+}
+
+/* Returns whether a checkpoint of the format is one file that can be made. */
+static bool is_made(const struct wfs_format *format)
+{
+    return wfs_format_can_write(format) && !format->is_directory;
 }
 
 int generated_new(const struct commit *draft, const struct wfs_format *loaded, bool is_redacted,
                   struct generated **out)
 {
-    size_t of_source = N_MOST; /* the format of the source, or the one that stores most */
-    for (size_t i = 0; i < N_KNOWN; i++) {
-        if (loaded != NULL && !known[i].is_patch && wfs_format_by_id(known[i].format) == loaded)
-            of_source = i;
-    }
     struct generated *all = calloc(1, sizeof(*all));
+    const struct wfs_format *format;
     if (all == NULL)
         return -ENOMEM;
-    for (size_t i = 0; i < N_KNOWN; i++) {
-        const struct wfs_format *format = wfs_format_by_id(known[i].format);
-        if (!wfs_format_can_write(format))
+    const bool is_known = loaded != NULL && is_made(loaded);
+    for (size_t i = 0; (format = wfs_format_at(i)) != NULL; i++) {
+        if (!is_made(format))
             continue;
-        add_file(all, draft, format, known[i].name, false);
-        if (known[i].is_patch) {
-            struct commit *patch = &all->files[all->n_files - 1].draft;
-            patch->is_patch = true;
-            patch->fit_options = (struct wfs_fit_options){0};
-            patch->large_option = NULL;
-        }
-        if (i == of_source)
-            add_file(all, draft, format, known[i].source_name, true);
+        add_file(all, draft, format, "model", false);
+        /* What is edited is compared with the source in its own format, or in one that stores all.
+         */
+        if (is_known ? format == loaded : format->keeps_ties && format->values == WFS_VALUES_ANY)
+            add_file(all, draft, format, "source", true);
     }
+    add_file(all, draft, wfs_format_by_path(WFS_PATCH_NAME), "edits", false);
+    struct commit *patch = &all->files[all->n_files - 1].draft;
+    patch->is_patch = true;
+    patch->fit_options = (struct wfs_fit_options){0};
+    patch->large_option = NULL;
     for (size_t i = 0; i < all->n_files; i++)
         all->files[i].is_redacted = is_redacted;
     *out = all;

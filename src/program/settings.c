@@ -23,8 +23,8 @@ int settings_parse_format(const char *name, const struct wfs_format **ret, struc
     *ret = wfs_format_by_name(name);
     if (*ret != NULL)
         return 0;
-    for (int id = 1; id <= WFS_N_FORMATS; id++) {
-        const struct wfs_format *format = wfs_format_by_id((enum wfs_format_id)id);
+    const struct wfs_format *format;
+    for (size_t i = 0; (format = wfs_format_at(i)) != NULL; i++) {
         const size_t n = strlen(names);
         if (wfs_format_can_write(format))
             snprintf(names + n, sizeof(names) - n, "%s%s", n > 0 ? ", " : "", format->name);

@@ -213,8 +213,8 @@ static void every_format_checks_the_size_of_a_tensor(void)
 {
     static const uint64_t odd[] = {3};
     static const char bytes[16];
-    for (int id = 1; id <= WFS_N_FORMATS; id++) {
-        const struct wfs_format *format = wfs_format_by_id((enum wfs_format_id)id);
+    const struct wfs_format *format;
+    for (size_t number = 0; (format = wfs_format_at(number)) != NULL; number++) {
         if (!wfs_format_can_write(format))
             continue;
         static const struct {

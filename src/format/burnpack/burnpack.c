@@ -736,7 +736,6 @@ static const struct format_functions functions = {
 };
 
 const struct wfs_format format_burnpack = {
-    .id = WFS_FORMAT_BURNPACK,
     .name = "burnpack",
     .title = "Burnpack",
     .extensions = extensions,

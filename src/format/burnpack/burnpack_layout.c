@@ -381,7 +381,7 @@ static int collect_meta(struct burnpack_plan *plan)
         return wfs_fail_memory(plan->err);
     for (const struct wfs_text *text = plan->catalog->meta.first; text != NULL; text = text->next)
         plan->meta[plan->n_meta++] = *text;
-    const bool is_new = plan->catalog->format->id != WFS_FORMAT_BURNPACK;
+    const bool is_new = plan->catalog->format != plan->layout->format;
     if (is_new) {
         set_meta(plan, "format", "burnpack");
         set_meta(plan, "producer", "burn");

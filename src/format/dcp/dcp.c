@@ -622,7 +622,6 @@ static const struct format_functions functions = {.probe = probe,
                                                   .directory = &directory_functions};
 
 const struct wfs_format format_dcp = {
-    .id = WFS_FORMAT_DCP,
     .name = "dcp",
     .title = "PyTorch DCP",
     .extensions = extensions,

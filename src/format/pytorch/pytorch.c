@@ -250,7 +250,6 @@ static const struct format_functions functions = {
 };
 
 const struct wfs_format format_pytorch = {
-    .id = WFS_FORMAT_PYTORCH,
     .name = "pytorch",
     .title = "PyTorch",
     .extensions = extensions,

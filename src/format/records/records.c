@@ -410,7 +410,6 @@ static const struct format_functions functions = {
 };
 
 const struct wfs_format format_records = {
-    .id = WFS_FORMAT_RECORDS,
     .name = "mpk",
     .title = "a record of Burn",
     .extensions = extensions,

@@ -585,7 +585,6 @@ static const struct format_functions functions = {
 };
 
 const struct wfs_format format_safetensors = {
-    .id = WFS_FORMAT_SAFETENSORS,
     .name = "safetensors",
     .title = "safetensors",
     .extensions = extensions,
