@@ -20,7 +20,7 @@ enum { N_SHOWN = 10 };
 /* How a list is written. */
 static const struct form {
     const char *name;                      /* in JSON */
-    const char *members[REPORT_TEXTS_MAX]; /* what the texts of a line are there; none: it is one */
+    const char *members[REPORT_TEXTS_MAX]; /* keys of the texts of a line; none: it is one text */
     const char *title;                     /* for people; NULL: only the number is for them */
     const char *before[REPORT_TEXTS_MAX];  /* each text; NULL: it is not shown */
     unsigned n_escaped;                    /* texts; those that follow are plain */

@@ -132,9 +132,9 @@ static int choose_index(struct shard_names *names, struct wfs_error *err)
     }
     if (names->n_names < 2)
         return 0;
-    return wfs_fail(
-        err, EINVAL, "is a directory with %zu indexes, such as '%s' and '%s'; name one of them",
-        names->n_names, wfs_quote(names->names[0]).text, wfs_quote(names->names[1]).text);
+    return wfs_fail(err, EINVAL, "is a directory with %s, such as '%s' and '%s'; name one of them",
+                    wfs_count_as(names->n_names, "index", "indexes").text,
+                    wfs_quote(names->names[0]).text, wfs_quote(names->names[1]).text);
 }
 
 /* Refuses names of more than one checkpoint; the shards of one count once. */
