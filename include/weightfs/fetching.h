@@ -61,10 +61,10 @@ struct fetching {
 };
 
 /* Writes the message, and returns its length. -EMSGSIZE: the text is too long. */
-int fetching_encode(const struct fetching *message, uint8_t ret[FETCHING_MAX]);
+int fetching_encode(const struct fetching *message, uint8_t ret[FETCHING_MAX]); /* for tests */
 
 /* Reads one; text borrows from bytes. -EBADMSG. */
-int fetching_decode(const uint8_t *bytes, size_t n_bytes, struct fetching *ret);
+int fetching_decode(const uint8_t *bytes, size_t n_bytes, struct fetching *ret); /* for tests */
 
 /*
  * Send and receive a packet, as send and recvmsg do but go on after a signal. A descriptor goes

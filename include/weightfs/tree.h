@@ -125,7 +125,7 @@ int wfs_tree_new(const struct wfs_catalog *catalog, const struct wfs_tree_option
 void wfs_tree_free(struct wfs_tree *tree);
 
 bool wfs_tree_is_writable(const struct wfs_tree *tree);
-struct wfs_node *wfs_tree_root(const struct wfs_tree *tree);
+struct wfs_node *wfs_tree_root(const struct wfs_tree *tree); /* for tests */
 
 /* Returns a count of changes: equal numbers mean that nothing was edited in between. */
 uint64_t wfs_tree_generation(const struct wfs_tree *tree);
@@ -262,14 +262,14 @@ void wfs_node_stat(const struct wfs_tree *tree, const struct wfs_node *node, str
 
 /* Does what open(2) does for an existing node: checks the access mode (EISDIR, EROFS, EACCES),
  * truncates for O_TRUNC, and checks that the source has not changed (EIO). */
-int wfs_node_open(struct wfs_tree *tree, struct wfs_node *node, int flags);
+int wfs_node_open(struct wfs_tree *tree, struct wfs_node *node, int flags); /* for tests */
 /* The same without the check of the source, which may take long, and the tensor of the catalog that
  * the node shows, for wfs_tensor_check_source; NULL: it shows none. */
 int wfs_node_may_open(struct wfs_tree *tree, struct wfs_node *node, int flags);
 const struct wfs_tensor *wfs_node_loaded(const struct wfs_node *node);
 
 /* Returns -EIO when the source of the content has changed, or edited content is lost. */
-int wfs_node_check(const struct wfs_tree *tree, const struct wfs_node *node);
+int wfs_node_check(const struct wfs_tree *tree, const struct wfs_node *node); /* for tests */
 /*
  * Returns true when setting an attribute may have changed what is shown: the header that content
  * begins with, or metadata.json.

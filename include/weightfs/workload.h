@@ -62,16 +62,6 @@ int wfs_distinct_init(struct wfs_distinct *ret, const struct wfs_tensor *tensor,
                       const struct wfs_tensor *beside);
 void wfs_distinct_done(struct wfs_distinct *distinct);
 
-/*
- * Computes the time that it takes to look at each of these elements once, as the number of bytes of
- * a plain tensor of F32 that take as long. -ENOMEM.
- */
-int wfs_distinct_cost(const struct wfs_tensor *tensor, const struct wfs_tensor *beside,
-                      uint64_t *ret_n_bytes);
-
-/* Returns the same for a hash of all bytes that the tensor shows. */
-uint64_t wfs_tensor_cost(const struct wfs_tensor *tensor);
-
 /* Returns how often the element is shown. */
 uint64_t wfs_distinct_times(const struct wfs_distinct *distinct, uint64_t index);
 

@@ -191,7 +191,8 @@ uint64_t catalog_stamp(const struct wfs_tensor *tensor);
 void catalog_copy_graph(struct wfs_catalog *to, const struct wfs_catalog *from);
 
 /* Both texts are copied; the second function takes a value that may have NULs in it. -ENOMEM. */
-int catalog_add_meta(struct wfs_catalog *catalog, const char *name, const char *value);
+int catalog_add_meta(struct wfs_catalog *catalog, const char *name,
+                     const char *value); /* for tests */
 int catalog_add_meta_bytes(struct wfs_catalog *catalog, const char *name, const char *value,
                            size_t n_bytes);
 

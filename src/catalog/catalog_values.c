@@ -60,14 +60,14 @@ static const char *tensor_key(struct json_writer *json, uint32_t id)
     return is_found ? tensors[writer->tensors[low]].key : NULL;
 }
 
-void catalog_writer_init(struct catalog_writer *writer, const struct wfs_catalog *catalog)
+static void catalog_writer_init(struct catalog_writer *writer, const struct wfs_catalog *catalog)
 {
     *writer = (struct catalog_writer){.catalog = catalog};
     json_writer_init(&writer->json, &catalog->values.graph);
     writer->json.tensor_key = tensor_key;
 }
 
-void catalog_writer_done(struct catalog_writer *writer)
+static void catalog_writer_done(struct catalog_writer *writer)
 {
     json_writer_done(&writer->json);
     free(writer->tensors);

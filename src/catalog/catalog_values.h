@@ -16,9 +16,6 @@ struct catalog_writer {
     size_t n_tensors;
 };
 
-void catalog_writer_init(struct catalog_writer *writer, const struct wfs_catalog *catalog);
-void catalog_writer_done(struct catalog_writer *writer);
-
 /*
  * Marks values, so that the texts of all together are not much longer than what was loaded: those
  * that do not fit appear as cut. -ENOMEM.

@@ -46,7 +46,8 @@ struct manifest {
 int manifest_read(const char *path, struct manifest *ret, struct wfs_error *err);
 
 /* The same of a text, whose memory is the manifest's then. */
-int manifest_parse(char *text, size_t n_bytes, struct manifest *ret, struct wfs_error *err);
+int manifest_parse(char *text, size_t n_bytes, struct manifest *ret,
+                   struct wfs_error *err); /* for tests */
 void manifest_done(struct manifest *manifest);
 
 #define auto_manifest cleanup(manifest_done)

@@ -23,6 +23,6 @@ extern const struct format_table registry_table;
  * freed. Errors as wfs_load.
  */
 int load_source(struct source *source, const struct load_context *context, struct wfs_catalog **out,
-                struct wfs_error *err);
+                struct wfs_error *err); /* for tests */
 
 #endif

@@ -15,7 +15,8 @@
  * Fills buf with n_bytes of the shown content from offset; the range lies inside it. -EIO, -ENOMEM.
  * Sub-byte dtypes are gathered only where dense.
  */
-int gather(const struct wfs_tensor *tensor, uint64_t offset, void *buf, size_t n_bytes);
+int gather(const struct wfs_tensor *tensor, uint64_t offset, void *buf,
+           size_t n_bytes); /* for tests */
 
 /* Returns how many bytes the time to gather all of it is worth; 0 where that fails at once. */
 uint64_t gather_cost(const struct wfs_tensor *tensor);

@@ -25,7 +25,7 @@ enum { N_TIMES = 16, N_FREE = 256 << 20 };
 struct wfs_workload {
     uint32_t *groups; /* of each work */
     uint32_t n_groups;
-    uint64_t n_most;  /* what the work may cost, as wfs_distinct_cost counts */
+    uint64_t n_most;  /* what the work may cost, as distinct_cost counts */
     uint64_t n_files; /* bytes of all files */
     uint64_t n_bytes; /* what it costs, up to the first tensor that makes it too much */
     const struct wfs_tensor *last; /* that tensor; NULL: none does */
@@ -59,12 +59,22 @@ static void add(uint64_t *total, uint64_t n)
         *total = UINT64_MAX;
 }
 
+/*
+ * Computes the time that it takes to look at each of these elements once, as the number of bytes of
+ * a plain tensor of F32 that take as long. -ENOMEM.
+ */
+static int distinct_cost(const struct wfs_tensor *tensor, const struct wfs_tensor *beside,
+                         uint64_t *ret_n_bytes);
+
+/* Returns the same for a hash of all bytes that the tensor shows. */
+static uint64_t tensor_cost(const struct wfs_tensor *tensor);
+
 static int add_cost(struct wfs_workload *workload, const struct wfs_work *work)
 {
-    uint64_t n = work->reads_shown ? wfs_tensor_cost(work->tensor) : 0, n_beside = 0;
-    int code = work->reads_shown ? 0 : wfs_distinct_cost(work->tensor, work->beside, &n);
+    uint64_t n = work->reads_shown ? tensor_cost(work->tensor) : 0, n_beside = 0;
+    int code = work->reads_shown ? 0 : distinct_cost(work->tensor, work->beside, &n);
     if (code == 0 && work->beside != NULL)
-        code = wfs_distinct_cost(work->beside, work->tensor, &n_beside);
+        code = distinct_cost(work->beside, work->tensor, &n_beside);
     if (code < 0)
         return code;
     add(&workload->n_bytes, n);
@@ -291,8 +301,8 @@ static uint64_t cost_of_numbers(const struct wfs_tensor *tensor)
                : UINT64_MAX;
 }
 
-int wfs_distinct_cost(const struct wfs_tensor *tensor, const struct wfs_tensor *beside,
-                      uint64_t *ret_n_bytes)
+static int distinct_cost(const struct wfs_tensor *tensor, const struct wfs_tensor *beside,
+                         uint64_t *ret_n_bytes)
 {
     cleanup(wfs_distinct_done) struct wfs_distinct distinct;
     bool is_one;
@@ -310,7 +320,7 @@ int wfs_distinct_cost(const struct wfs_tensor *tensor, const struct wfs_tensor *
     return 0;
 }
 
-uint64_t wfs_tensor_cost(const struct wfs_tensor *tensor)
+static uint64_t tensor_cost(const struct wfs_tensor *tensor)
 {
     return tensor->trouble != NULL || tensor->stored.source == NULL
                ? 0

@@ -218,7 +218,7 @@ uint32_t value_child(const struct graph *graph, uint32_t id, uint32_t i);
  * Equal keys of a dict, as Python compares them: 1, 1.0 and True are one. Tuples of few items are
  * compared by them; what is more complicated is equal only to itself.
  */
-bool value_is_same_key(const struct graph *graph, uint32_t a, uint32_t b);
+bool value_is_same_key(const struct graph *graph, uint32_t a, uint32_t b); /* for tests */
 
 /*
  * Leaves of several pairs with the same key what Python does: the first place, the last value.

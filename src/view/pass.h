@@ -99,7 +99,6 @@ int pass_fillers(struct pass *pass);
 int pass_surgery(struct pass *pass);
 int pass_collisions(struct pass *pass);
 int pass_value_names(struct pass *pass);
-int pass_unused_rules(struct pass *pass);
 
 /* Returns the Jaro similarity of two texts, on characters: 0 to 1. */
 double similarity_jaro(const char *a, const char *b);

@@ -100,7 +100,7 @@ static const char *lack_of(const struct pass *pass, const struct rule *rule)
     }
 }
 
-int pass_unused_rules(struct pass *pass)
+static int pass_unused_rules(struct pass *pass)
 {
     const bool has_remap = rule_next(pass->view->rules, RULE_REMAP) != NULL;
     int code = 0;

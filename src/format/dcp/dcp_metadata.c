@@ -58,7 +58,7 @@ static uint8_t find_class(const struct value_global *global)
 }
 
 /* The tag of a global is its class, once somebody has asked. */
-enum dcp_class dcp_class_named(struct graph *graph, uint32_t id)
+static enum dcp_class dcp_class_named(struct graph *graph, uint32_t id)
 {
     struct value *value = id == 0 ? NULL : graph_at(graph, id);
     if (value == NULL || value->kind != VALUE_GLOBAL)

@@ -29,9 +29,6 @@ enum dcp_class {
 /* Returns the class of a value that is an object, DCP_OTHER for other values. */
 enum dcp_class dcp_class_of(struct graph *graph, uint32_t id);
 
-/* Returns the class that a global names, DCP_OTHER for other values. */
-enum dcp_class dcp_class_named(struct graph *graph, uint32_t id);
-
 /* Returns the last state that an object got, 0: none. */
 uint32_t dcp_state_of(const struct graph *graph, uint32_t id);
 

@@ -13,7 +13,7 @@ int torch_checkpoint_plan(const struct wfs_catalog *catalog, struct wfs_layout *
 
 /* The same with another name for the folder that all records are in. */
 int torch_checkpoint_plan_in(const char *folder, const struct wfs_catalog *catalog,
-                             struct wfs_layout *layout, struct wfs_error *err);
+                             struct wfs_layout *layout, struct wfs_error *err); /* for tests */
 
 /*
  * Makes the graph of the checkpoint alone, and notes which of its values are tensors, in a zeroed

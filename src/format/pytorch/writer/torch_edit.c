@@ -116,7 +116,7 @@ static bool is_wrapper(const struct graph *graph, const struct value *value)
 }
 
 /* Returns whether it is made of several tensors. */
-bool torch_edit_is_composed(const struct torch_edit *edit, uint32_t i)
+static bool torch_edit_is_composed(const struct torch_edit *edit, uint32_t i)
 {
     const struct graph *graph = &edit->plan->graph;
     const char *name;

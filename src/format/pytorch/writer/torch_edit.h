@@ -107,9 +107,6 @@ bool torch_edit_is_taken(const struct torch_edit *edit, uint32_t i, struct text_
 /* Returns whether it is a tensor, or made of several that mean nothing without each other. */
 bool torch_edit_is_object(const struct torch_edit *edit, uint32_t i);
 
-/* The same, for those made of several. */
-bool torch_edit_is_composed(const struct torch_edit *edit, uint32_t i);
-
 /* Returns the place that one is directly in: dicts of attributes have no names of their own. 0:
  * none. */
 uint32_t torch_edit_holder(const struct torch_edit *edit, uint32_t i);
