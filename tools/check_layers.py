@@ -3,13 +3,17 @@
 """Checks the structure of src: rooms are used downwards only, and no room has a circle of files in it.
 
 A room is a folder of src. ROOMS below says which rooms each may use; it may use what those use, too. An arrow is an
-#include, or a symbol that an object file takes from another one. Five things are faults:
+#include, or a symbol that an object file takes from another one. These things are faults:
 
 - an arrow to a room that is not below
 - files of one room whose arrows form a circle (a source and its header count as one file)
 - a header of a library in a file that LIBRARIES does not list for it
 - two files with the same name, or a source that does not include its own header first
 - an object that is older than its source: its calls may be others by now
+- the name of a format outside of the rooms below FORMATS: in an identifier, or in a text. What others have to know of formats
+  is in the rows of the table of formats
+- an exported function that no other file uses. It may have no user if src/libweightfs.map promises it to other programs, or if
+  its declaration ends with the comment `for tests`
 
 Usage: tools/check_layers.py [--root FOLDER] [--build FOLDER]
 
@@ -83,9 +87,23 @@ LIBRARIES = {
     'xxhash.h': ['base/hash.c'],
     'zlib.h': ['archive', 'format/core'],
 }
+# The rooms that may name formats, and the words that do so: alone, or as parts of an identifier or text, with a suffix of the plural.
+FORMATS = 'format'
+FORMAT_NAMES = re.compile(r'(?<![a-z0-9])(safetensors|burnpack|bpk|pytorch|pth|ckpt|mpk|dcp|distcp|burn[-_]version|format_records|'
+                          r'wfs_container_(?!name|none|kind)[a-z]+|finding_(?:st|bpk|pt|rec|dcp))(?![a-z0-9])')
+# Files outside of those rooms that name formats still. There must not be more of them.
+NAMING_FORMATS = {
+    'base/limits.h', 'catalog/catalog.c', 'catalog/catalog.h', 'cli/conversion.c', 'cli/diff.c', 'edits/patchfile.c', 'fetch/http_place.c',
+    'fetch/http_transfer.c', 'fuse/generated.c', 'fuse/target.c', 'program/destination.c', 'program/settings.c', 'tree/tree_edits.c',
+    'weightfs/catalog.h', 'weightfs/traits.h'}
 SYSTEM = re.compile(r'(sys|linux|net)/\w+\.h|(assert|ctype|dirent|dlfcn|endian|errno|fcntl|fenv|float|fnmatch|getopt|grp|inttypes|'
                     r'libgen|limits|locale|malloc|math|poll|pthread|pwd|sched|signal|spawn|stdarg|stdatomic|stdbool|stddef|stdint|stdio|'
                     r'stdlib|string|strings|syslog|termios|time|unistd|wchar)\.h')
+# Comments and characters, which are passed over; texts; identifiers.
+TOKEN = re.compile(r'/\*.*?\*/|//[^\n]*|\'(?:[^\'\\\n]|\\.)*\'|#[ \t]*include[^\n]*|(?P<text>"(?:[^"\\\n]|\\.)*")|(?P<identifier>[A-Za-z_]\w*)', re.S)
+# A declaration of a function that only tests use.
+FOR_TESTS = re.compile(r'\b(\w+)\((?:(?!\*/)[^;{}])*\);\s*/\* for tests \*/')
+SYMBOL_TEXT = re.compile(r'\bdlsym\([^;]*"(\w+)"')
 INCLUDE = re.compile(r'\s*#\s*include\s*(["<])([^">]+)[">]')
 
 Arrow = collections.namedtuple('Arrow', 'source target why')
@@ -105,7 +123,7 @@ def below(room, rooms):
 class House:
     """The sources of a project, and what leads from one to another."""
 
-    def __init__(self, root, build=None, rooms=None, programs=None, public=None, libraries=None, between=None):
+    def __init__(self, root, build=None, rooms=None, programs=None, public=None, libraries=None, between=None, naming=None):
         self.root = root
         self.build = build
         self.rooms = ROOMS if rooms is None else rooms
@@ -113,6 +131,7 @@ class House:
         self.public = PUBLIC if public is None else public
         self.libraries = LIBRARIES if libraries is None else libraries
         self.between = BETWEEN_PROGRAMS if between is None else between
+        self.naming = NAMING_FORMATS if naming is None else naming
         src = root / 'src'
         self.files = sorted(str(path.relative_to(src)) for path in src.rglob('*.[ch]'))
         self.public_headers = sorted(str(path.relative_to(root)) for path in (root / 'include').rglob('*.h'))
@@ -228,6 +247,46 @@ class House:
     def is_between(self, target):
         return target.removesuffix('.c') + '.h' in self.between
 
+    def is_of_formats(self, file):
+        room = self.room_of(file)
+        return room is not None and (room == FORMATS or room.startswith(FORMATS + '/'))
+
+    def format_names(self, path):
+        """(line, what) of each name of a format in a source. Texts say PyTorch of the library and pytorch of the format."""
+        source = path.read_text()
+        for match in TOKEN.finditer(source):
+            text = match['text'] or (match['identifier'] or '').lower()
+            if FORMAT_NAMES.search(text):
+                yield source.count('\n', 0, match.start()) + 1, match[0]
+
+    def format_name_problems(self):
+        files = [('src/' + file, file) for file in self.files] + [(file, file.removeprefix('include/')) for file in self.public_headers]
+        for shown, file in files:
+            for line, what in [] if self.is_of_formats(file) or file in self.naming else self.format_names(self.root / shown):
+                yield '%s:%d: names a format: %s' % (shown, line, what)
+
+    def is_promised(self):
+        """The functions that other programs may use."""
+        path = self.root / 'src/libweightfs.map'
+        return set(re.findall(r'\b(\w+);', path.read_text().partition('WEIGHTFS_PRIVATE')[0])) if path.exists() else set()
+
+    def is_named(self):
+        """The functions that are for tests, or found by their name as a text: those of a library that is opened."""
+        found = set()
+        for path in [self.root / 'src' / file for file in self.files] + [self.root / file for file in self.public_headers]:
+            found.update((FOR_TESTS if path.suffix == '.h' else SYMBOL_TEXT).findall(path.read_text()))
+        return found
+
+    def unused_problems(self):
+        owners, used = {}, {'main'} | self.is_promised() | self.is_named()
+        for file, name, kind in self.symbols() if self.build is not None else []:
+            if kind == 'T':
+                owners[name] = file
+            elif kind == 'U':
+                used.add(name)
+        for name in sorted(owners.keys() - used, key=lambda name: (owners[name], name)):
+            yield 'src/%s: exports %s, and no other file uses it' % (owners[name], name)
+
     def build_problems(self):
         objects = self.objects() if self.build is not None else []
         old = [file for file, path in objects if path.stat().st_mtime_ns < (self.root / 'src' / file).stat().st_mtime_ns]
@@ -263,7 +322,8 @@ class House:
     def problems(self):
         """All faults. Where the build is older than the sources, that and no other: its calls are not those of the sources."""
         old = list(self.build_problems())
-        kinds = (self.table_problems, self.include_problems, self.call_problems, self.name_problems, self.circle_problems)
+        kinds = (self.table_problems, self.include_problems, self.call_problems, self.name_problems, self.circle_problems,
+                 self.format_name_problems, self.unused_problems)
         yield from old or (fault for kind in kinds for fault in kind())
 
 
