@@ -101,12 +101,13 @@ int pass_collisions(struct pass *pass);
 int pass_value_names(struct pass *pass);
 
 /* Returns the Jaro similarity of two texts, on characters: 0 to 1. */
-double similarity_jaro(const char *a, const char *b);
+double similarity_jaro(const char *a, const char *b); /* for tests */
 
 /*
  * Returns the suggestion for a missing key: the key without its first inner segment that looks like
  * an enum variant, if that is unused; else the most similar unused key, from 0.7 on; or NULL.
  */
-const char *similarity_suggest(const char *missing, const struct report_lines *unused);
+const char *similarity_suggest(const char *missing,
+                               const struct report_lines *unused); /* for tests */
 
 #endif
