@@ -93,9 +93,8 @@ FORMAT_NAMES = re.compile(r'(?<![a-z0-9])(safetensors|burnpack|bpk|pytorch|pth|c
                           r'wfs_container_(?!name|none|kind)[a-z]+|finding_(?:st|bpk|pt|rec|dcp))(?![a-z0-9])')
 # Files outside of those rooms that name formats still. There must not be more of them.
 NAMING_FORMATS = {
-    'base/limits.h', 'catalog/catalog.c', 'catalog/catalog.h', 'cli/conversion.c', 'cli/diff.c', 'edits/patchfile.c', 'fetch/http_place.c',
-    'fetch/http_transfer.c', 'fuse/generated.c', 'fuse/target.c', 'program/destination.c', 'program/settings.c', 'tree/tree_edits.c',
-    'weightfs/catalog.h', 'weightfs/traits.h'}
+    'base/limits.h', 'catalog/catalog.h', 'cli/conversion.c', 'edits/patchfile.c', 'fetch/http_place.c', 'fetch/http_transfer.c',
+    'fuse/target.c', 'program/destination.c', 'program/settings.c', 'tree/tree_edits.c', 'weightfs/patch.h', 'weightfs/traits.h'}
 SYSTEM = re.compile(r'(sys|linux|net)/\w+\.h|(assert|ctype|dirent|dlfcn|endian|errno|fcntl|fenv|float|fnmatch|getopt|grp|inttypes|'
                     r'libgen|limits|locale|malloc|math|poll|pthread|pwd|sched|signal|spawn|stdarg|stdatomic|stdbool|stddef|stdint|stdio|'
                     r'stdlib|string|strings|syslog|termios|time|unistd|wchar)\.h')
